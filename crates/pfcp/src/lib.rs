@@ -1,0 +1,1 @@
+//! PFCP wire format.

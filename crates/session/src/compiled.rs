@@ -1,0 +1,248 @@
+//! What a session looks like to packets: the seam between the rules of an SMF and the tables.
+//!
+//! The core compiles the PDRs, FARs and QERs of one session into a [`Compiled`] and hands it to
+//! [`Tables::publish`]; it never learns where an entry lies. The tables never learn what a FAR is.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv6Net};
+
+/// Network instance, an index into the configured list (TS 29.244, 8.2.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NiId(pub u16);
+
+/// PDR ID (TS 29.244, 8.2.36).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PdrId(pub u16);
+
+/// QER ID (TS 29.244, 8.2.75).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QerId(pub u32);
+
+/// QoS Flow Identifier, 0..=63 (TS 38.415, 5.5.3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Qfi(u8);
+
+impl Qfi {
+    /// `None` above 63.
+    pub const fn new(value: u8) -> Option<Self> {
+        if value < 64 { Some(Self(value)) } else { None }
+    }
+    /// The six bits.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+/// Everything that packets of one session can meet. Refilled for each change, so that a change
+/// costs no allocation once the vectors have grown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compiled {
+    /// One per PDR.
+    pub entries: Vec<Entry>,
+    /// What a packet's TEID or UE address leads to. Keys are unique across all sessions: the core
+    /// has checked.
+    pub keys: Vec<(Key, Select)>,
+    /// Meters shared by several entries, or one of several on an entry.
+    pub meters: Vec<SharedMeter>,
+    /// Filters of all [`Select::List`]s, each list back to back.
+    pub filters: Vec<Filter>,
+}
+
+impl Compiled {
+    /// Empty, capacity kept.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.keys.clear();
+        self.meters.clear();
+        self.filters.clear();
+    }
+}
+
+/// How packets find a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    /// GTP-U to one of our addresses. `direct`: the core has reserved the table slot
+    /// `teid & 0xff_ffff` for this TEID alone; otherwise it goes to the buckets.
+    Teid {
+        /// Host order, never zero.
+        teid: u32,
+        /// See above.
+        direct: bool,
+    },
+    /// IPv4 destination on N6.
+    Ue4 {
+        /// Where the address is valid.
+        ni: NiId,
+        /// The UE's address.
+        addr: Ipv4Addr,
+    },
+    /// IPv6 destination on N6, by its /64.
+    Ue6 {
+        /// Where the prefix is valid.
+        ni: NiId,
+        /// Lower 64 bits zero.
+        prefix: Ipv6Addr,
+    },
+}
+
+/// What a key leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Select {
+    /// The one PDR, without SDF filters: index into [`Compiled::entries`].
+    One(usize),
+    /// Try `filters[first..first + len]` in order; the first that matches decides.
+    /// `len` is 1 to 64.
+    List {
+        /// Index into [`Compiled::filters`].
+        first: usize,
+        /// Number of filters.
+        len: usize,
+    },
+}
+
+/// One filter of one PDR, source and destination as in the packet of the PDR's own direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// Index into [`Compiled::entries`].
+    pub entry: usize,
+    /// `None`: the PDR has no SDF filter, every packet matches.
+    pub flow: Option<Flow>,
+}
+
+/// A five-tuple (IPFilterRule of RFC 6733, 4.3.1, as TS 29.212, 5.4.2 uses it).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// `None`: any protocol.
+    pub proto: Option<u8>,
+    /// `None`: any address of either family. When both ends are given they are of one family.
+    pub src: Option<IpNet>,
+    /// As `src`.
+    pub dst: Option<IpNet>,
+    /// Inclusive; `None`: any, also packets without ports.
+    pub src_ports: Option<(u16, u16)>,
+    /// As `src_ports`.
+    pub dst_ports: Option<(u16, u16)>,
+}
+
+/// Which way packets of an entry travel, for counters and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From access.
+    Uplink,
+    /// To access.
+    Downlink,
+}
+
+/// One PDR with its FAR and QERs, decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// For counters and traces.
+    pub pdr: PdrId,
+    /// Side the packets come from.
+    pub direction: Direction,
+    /// What happens to a packet that matches.
+    pub action: Action,
+    /// Uplink: the source address must be one of these. `None`: not checked.
+    pub ue: Option<UeAddresses>,
+    /// Uplink: the PDU Session Container must carry this QFI. Downlink: mark with it; `None`: no
+    /// PDU Session Container.
+    pub qfi: Option<Qfi>,
+    /// MBR of this entry alone.
+    pub meter: Option<Rate>,
+    /// Indices into [`Compiled::meters`]; at most four. All must conform, besides `meter`.
+    pub shared_meters: smallvec::SmallVec<[usize; 4]>,
+}
+
+/// Addresses of the UE in a PDI. At least one is present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UeAddresses {
+    /// IPv4, if it has one.
+    pub v4: Option<Ipv4Addr>,
+    /// IPv6 prefix, if it has one; 1 to 128 bits.
+    pub v6: Option<Ipv6Net>,
+}
+
+/// A FAR together with the gates of the QERs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Decapsulated, by the routes of the network instance.
+    Route {
+        /// Which routes.
+        ni: NiId,
+    },
+    /// Into a GTP-U tunnel.
+    Tunnel {
+        /// Remote TEID, host order.
+        teid: u32,
+        /// Remote address.
+        peer: IpAddr,
+        /// Our address, the source of the outer packet.
+        local: IpAddr,
+    },
+    /// FAR DROP.
+    Drop,
+    /// FAR BUFF.
+    Buffer,
+    /// Gate closed by a QER.
+    GateClosed,
+}
+
+/// An MBR shared within the session, one direction of one QER.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedMeter {
+    /// With `direction`, identifies it across changes, so that its state is kept.
+    pub qer: QerId,
+    /// Which half of the QER.
+    pub direction: Direction,
+    /// The limit.
+    pub rate: Rate,
+}
+
+/// A maximum bit rate of inner IP packets (TS 29.244, 8.2.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Bits per second; zero lets nothing pass. MBR is a 40-bit number of kbit/s.
+    pub bps: u64,
+    /// What may pass back to back.
+    pub burst_bytes: u64,
+}
+
+/// What the packets of one PDR did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Forwarded.
+    pub packets: u64,
+    /// Inner IP bytes forwarded.
+    pub bytes: u64,
+    /// Matched and dropped.
+    pub drops: u64,
+}
+
+/// The tables cannot take a change; nothing of it was applied. Answered with cause 75.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no room in the {table} table")]
+pub struct NoRoom {
+    /// Which one, as the metrics name it.
+    pub table: &'static str,
+}
+
+/// Where sessions become visible to packets. Implemented by the `tables` crate, and by a recorder
+/// in this crate's tests.
+pub trait Tables {
+    /// Where the parts of one session lie. `Default` is a session that is not in the tables.
+    type Handle: Default;
+
+    /// Make packets meet `new` instead of what `handle` holds. All of it or, on an error, nothing.
+    ///
+    /// A packet under way meets the old form or the new one, never a mixture. Entries keep their
+    /// counters and meter state across changes (by PDR ID, by QER ID and direction). Afterwards
+    /// `handle` holds `new`.
+    fn publish(&mut self, handle: &mut Self::Handle, new: &Compiled) -> Result<(), NoRoom>;
+
+    /// Take the session out. Its keys may be reused by another session at once.
+    fn withdraw(&mut self, handle: &mut Self::Handle);
+
+    /// Counters of one PDR; zero when the session is not in the tables or has no such PDR.
+    fn counters(&self, handle: &Self::Handle, pdr: PdrId) -> Counters;
+}

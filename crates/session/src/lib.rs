@@ -1,0 +1,4 @@
+//! PFCP associations, sessions and rules.
+#![forbid(unsafe_code)]
+
+pub mod compiled;

@@ -1,0 +1,3 @@
+//! turnpike.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! turnpiked.
+
+fn main() {}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* The tables: everything that both the packet pipeline and the control plane see.
+ *
+ * One writer for each word. "control" words are written by the control plane only, "data" words by
+ * the pipeline only. Every control word that may change under traffic is one aligned 8-byte store,
+ * so a packet meets the old value or the new one. What a word points at is written before it, and
+ * reused only after a grace period.
+ *
+ * The Rust mirror is crates/tables/src/abi.rs; both sides assert sizes and offsets.
+ * Suffix _be: network byte order, as on the wire. Everything else is host order.
+ */
+#ifndef TP_ABI_H
+#define TP_ABI_H
+
+#include <linux/types.h>
+
+#define TP_ABI_VERSION 1
+
+/* ---- Fixed bounds --------------------------------------------------------------------------- */
+
+#define TP_PORTS_MAX 16	    /* data interfaces; also devmap slots */
+#define TP_N3_ADDRS_MAX 8   /* local GTP-U addresses */
+#define TP_RULES_MAX 64	    /* filters scanned for one key, then no match */
+#define TP_ROUTES_MAX 32    /* routes scanned for one network instance, else the FIB is asked */
+#define TP_EXT_HDRS_MAX 16  /* GTP-U extension headers walked, then a named drop */
+#define TP_METERS_MAX 4	    /* MBR QERs on one PDR */
+#define TP_BUCKET_SLOTS 4
+#define TP_UE_PAGE_BITS 14  /* UE IPv4 addresses per page: 16384 */
+#define TP_UE_DIR_BITS (32 - TP_UE_PAGE_BITS)
+
+/* Direction of a packet: from the access side or towards it. */
+enum tp_dir { TP_UPLINK = 0, TP_DOWNLINK = 1, TP_DIRS = 2 };
+
+/* ---- tp_entry: one compiled PDR, one cache line --------------------------------------------- */
+
+enum tp_action {
+	TP_ACT_NONE = 0,   /* free or withdrawn */
+	TP_ACT_ROUTE = 1,  /* forward as plain IP by the routes of head.ni (N6) */
+	TP_ACT_TUNNEL = 2, /* encapsulate towards out.peer with out.teid (N3) */
+	TP_ACT_DROP = 3,   /* FAR DROP */
+	TP_ACT_BUFFER = 4, /* FAR BUFF; dropped under its own reason until buffering exists */
+	TP_ACT_GATE = 5,   /* a QER closed the gate */
+	TP_ACT_LIST = 6,   /* several PDRs share this key: scan rules[] from head.rule */
+};
+
+/* Bits of tp_entry.head.
+ *
+ *  0..31  key     TEID for an entry reached by TEID, host order, re-checked; 0 when reached by UE address
+ * 32..34  action  enum tp_action
+ * 35      METER   rate/tat of this line hold the only meter
+ * 36      EXT     ext.index is valid
+ * 37      QFI     uplink: PDI asks for head.qfi; downlink: mark head.qfi (PDU Session Container)
+ * 38      UE      the packet's UE-side address must be out.ue4_be (0: no IPv4) or ext.ue6 (EXT clear: no IPv6)
+ * 39      reserved
+ * 40..47  qfi     0..63
+ * 48..63  ni      network instance
+ * 40..63  rule    first rule, when action is TP_ACT_LIST
+ */
+#define TP_HEAD_ACTION_SHIFT 32
+#define TP_HEAD_ACTION_MASK 7ULL
+#define TP_HEAD_METER (1ULL << 35)
+#define TP_HEAD_EXT (1ULL << 36)
+#define TP_HEAD_QFI (1ULL << 37)
+#define TP_HEAD_UE (1ULL << 38)
+#define TP_HEAD_QFI_SHIFT 40
+#define TP_HEAD_NI_SHIFT 48
+#define TP_HEAD_RULE_SHIFT 40
+
+struct tp_entry {
+	__u64 head; /* control: see above; the word that makes the entry live */
+	__u64 out;  /* control: TUNNEL: remote teid_be in bits 0..31, peer index in 32..63; else ue4_be in 0..31 */
+	__u64 rate; /* control: struct tp_rate bits, see below */
+	__u64 ext;  /* control: index into exts[] in bits 0..31, PDR ID in 32..47 (for tracing) */
+	__u64 tat;  /* data: theoretical arrival time of the GCRA, in ticks of 1/64 ns */
+	__u64 bytes;   /* data: inner IP bytes forwarded */
+	__u64 packets; /* data: packets forwarded */
+	__u64 drops;   /* data: packets that matched here and were dropped */
+};
+
+/* A rate word. cost of a packet in ticks = (inner bytes * mantissa) >> shift; a packet conforms while
+ * tat - now <= burst.
+ *
+ *  0..31  mantissa  normalised: bit 31 set unless the rate is 0
+ * 32..37  shift     0..63
+ * 38      BLOCK     MBR 0: nothing passes
+ * 40..63  burst     in units of 4096 ns (up to 68 s)
+ */
+#define TP_TICKS_PER_NS_SHIFT 6
+#define TP_RATE_SHIFT_SHIFT 32
+#define TP_RATE_SHIFT_MASK 63ULL
+#define TP_RATE_BLOCK (1ULL << 38)
+#define TP_RATE_BURST_SHIFT 40
+#define TP_RATE_BURST_UNIT_NS 4096ULL
+
+/* ---- tp_ext: what the common session does not need ------------------------------------------- */
+
+struct tp_ext {
+	__u8 ue6[16];  /* control: UE IPv6 prefix, network order, zero beyond ue6_plen */
+	__u8 ue6_plen; /* control: 1..128; 0: the PDI has no IPv6 address */
+	__u8 n_meters; /* control: 0..TP_METERS_MAX */
+	__u8 pad[6];
+	__u32 meters[TP_METERS_MAX]; /* control: indices into meters[], all must conform */
+	__u8 reserved[24];
+};
+
+/* An MBR shared by several PDRs of one direction, or one of several on a PDR. */
+struct tp_meter {
+	__u64 rate; /* control: as tp_entry.rate; 0: unlimited */
+	__u64 tat;  /* data */
+	__u64 drops; /* data */
+	__u64 reserved[5];
+};
+
+/* ---- tp_rule: one filter of one PDR ----------------------------------------------------------- */
+
+#define TP_RULE_LAST 1	/* end of the list */
+#define TP_RULE_V4 2	/* match IPv4 inner packets */
+#define TP_RULE_V6 4	/* match IPv6 inner packets; V4 and V6 both set: addresses are not compared */
+#define TP_RULE_PROTO 8 /* compare proto */
+#define TP_RULE_PORTS 16 /* compare ports: a packet without ports (later fragment, other protocol) does not match */
+#define TP_RULE_ANY 32	/* the PDR has no SDF filter: match every packet */
+
+/* Rules of one key stand in rules[] back to back, in order of rising precedence value; the first
+ * match wins. Source and destination are those of the packet in its own direction. Beside the
+ * filter, the entry's own UE and QFI conditions (head) must hold. Immutable once published. */
+struct tp_rule {
+	__u8 src[16]; /* IPv4 in the first four bytes */
+	__u8 dst[16];
+	__u8 src_plen;
+	__u8 dst_plen;
+	__u8 proto;
+	__u8 flags;
+	__u32 entry; /* index into entries[] */
+	__u16 sport_lo, sport_hi; /* host order, inclusive */
+	__u16 dport_lo, dport_hi;
+	__u8 tos, tos_mask; /* reserved for the ToS filter; 0 */
+	__u8 reserved[14];
+};
+
+/* ---- Indexes ---------------------------------------------------------------------------------- */
+
+/* By TEID: entries[teid & 0xffffff] when it lies inside the table and its head.key is the TEID; else the buckets.
+ * By UE IPv4: ue_dir[ni << TP_UE_DIR_BITS | addr >> TP_UE_PAGE_BITS] is a page number plus one, and
+ *   ue_pages[(page << TP_UE_PAGE_BITS) + low bits] the entry index plus one; 0 anywhere: ask the buckets.
+ * Buckets: two choices of one line each. */
+enum tp_kind {
+	TP_KIND_TEID = 1,   /* key: TEID */
+	TP_KIND_UE4 = 2,    /* key: address, host order */
+	TP_KIND_UE6 = 3,    /* key: upper 64 bits of the address, host order (a /64) */
+	TP_KIND_NEIGH4 = 4, /* key: address, host order; value: next hop */
+	TP_KIND_NEIGH6 = 5, /* key: tp_fold6() of the address; value: next hop, whose addr is re-checked */
+};
+
+struct tp_slot {
+	__u64 key;
+	__u64 value; /* bits 0..31 value, 32..47 network instance, 48..63 enum tp_kind; 0: free. Written after key. */
+};
+
+struct tp_bucket {
+	struct tp_slot slot[TP_BUCKET_SLOTS];
+};
+
+/* Bucket choice. mask = number of buckets - 1. The salt keeps a peer from aiming at one bucket. */
+static inline __attribute__((always_inline)) __u64 tp_hash(__u64 key, __u32 ni_kind, __u64 salt)
+{
+	__u64 x = (key ^ salt) * 0x9e3779b97f4a7c15ULL;
+
+	x ^= x >> 29;
+	x += (__u64)ni_kind * 0xc2b2ae3d27d4eb4fULL;
+	x *= 0xbf58476d1ce4e5b9ULL;
+	x ^= x >> 32;
+	x *= 0x94d049bb133111ebULL;
+	return x; /* first bucket: x >> 40 & mask; second: x >> 8 & mask */
+}
+
+/* ---- Next hops, peers, routes ----------------------------------------------------------------- */
+
+enum tp_nh_state {
+	TP_NH_NONE = 0,	      /* no route: dropped under its own reason */
+	TP_NH_RESOLVED = 1,   /* l2 is right */
+	TP_NH_UNRESOLVED = 2, /* known, not yet resolved: handed to the kernel through the slow path */
+	TP_NH_ONLINK = 3,     /* the destination itself is the neighbour: look it up by TP_KIND_NEIGH4/6 */
+	TP_NH_FIB = 4,	      /* ask the kernel's FIB */
+	TP_NH_LOCAL = 5,      /* the destination is this host: users must not reach it */
+	TP_NH_PROHIBIT = 6,   /* blackhole, unreachable, prohibit */
+};
+
+/* Immutable once published, apart from its index being swapped. */
+struct tp_nexthop {
+	__u32 state;   /* enum tp_nh_state */
+	__u32 port;    /* devmap slot, 0..TP_PORTS_MAX-1 */
+	__u32 ifindex; /* where the slow path sends */
+	__u16 mtu;     /* largest IP packet */
+	__u8 l2_len;   /* 14, or 18 with a VLAN tag */
+	__u8 pad;
+	__u8 l2[24];   /* destination and source MAC, tag, EtherType (rewritten per family) */
+	__u8 addr[16]; /* neighbour address, for TP_KIND_NEIGH6's re-check */
+	__u64 reserved;
+};
+
+/* A remote GTP-U tunnel end: one gNB address seen from one of our addresses. */
+struct tp_peer {
+	__u32 nexthop;	 /* control: index into nexthops[]; swapped when the neighbour or route changes */
+	__u32 remote_be; /* control: gNB address */
+	__u32 local_be;	 /* control: our address */
+	__u32 flags;	 /* control: 0 */
+	__u64 tx_packets; /* reserved */
+	__u64 reserved[5];
+};
+
+#define TP_ROUTE_LAST 1
+struct tp_route {
+	__u8 addr[16]; /* IPv4 in the first four bytes */
+	__u8 plen;
+	__u8 flags;
+	__u16 pad;
+	__u32 nexthop;
+	__u64 reserved;
+};
+
+/* Routes of a network instance: longest prefix first in routes[], the last one flagged. The pair is
+ * swapped by one store each. 0: no route at all. */
+struct tp_ni {
+	__u32 routes4; /* control: first route, index into routes[]; 0 none */
+	__u32 routes6;
+	__u64 reserved[7];
+};
+
+/* ---- Configuration and per-CPU state ----------------------------------------------------------- */
+
+struct tp_config {
+	__u32 n3_be[TP_N3_ADDRS_MAX]; /* local GTP-U addresses; 0 ends the list */
+	__u64 salt;		      /* of tp_hash */
+	__u32 bucket_mask;
+	__u32 n_entries;
+	__u32 error_indication_ns;    /* mean spacing of Error Indications per CPU; 0: none are sent */
+	__u32 echo_ns;		      /* mean spacing of Echo Responses per CPU */
+	__u32 moves;		      /* odd while control moves a slot between buckets: a miss is looked up again */
+	__u32 n_nis;
+	__u64 reserved[9];
+};
+
+struct tp_traffic {
+	__u64 packets;
+	__u64 bytes; /* of the frame */
+};
+
+/* What a port did with frames, by direction. in = out + passed + answered + slow + dropped. */
+struct tp_port_stats {
+	struct tp_traffic in[TP_DIRS];	/* frames that the pipeline took for its own */
+	struct tp_traffic out[TP_DIRS]; /* frames forwarded, counted where they came in */
+	__u64 passed;	/* frames left to the kernel */
+	__u64 answered; /* Echo Responses and Error Indications sent in place of the frame */
+	__u64 slow;	/* packets handed to the slow path */
+	__u64 reserved;
+};
+
+#define TP_DROP_MAX 64
+
+/* One per CPU, written by that CPU only. */
+struct tp_cpu {
+	__u64 clock_ns;	  /* last exact reading */
+	__u64 clock_uses; /* packets served from it */
+	__u64 error_indication_tat;
+	__u64 echo_tat;
+	__u64 reserved[4];
+	struct tp_port_stats ports[TP_PORTS_MAX];
+	__u64 drops[TP_PORTS_MAX][TP_DIRS][TP_DROP_MAX];
+};
+
+/* ---- Slow path --------------------------------------------------------------------------------- */
+
+enum tp_event_kind {
+	TP_EVENT_SEND = 1, /* send data (an IP packet) out of ifindex; the kernel resolves the neighbour */
+};
+
+#define TP_EVENT_DATA_MAX 9728 /* a jumbo frame; longer packets drop as slow_path_full */
+
+/* A record of the event ring is at least this header and len bytes; what follows is padding. */
+struct tp_event {
+	__u32 kind;
+	__u32 ifindex; /* 0: by the kernel's routes */
+	__u32 len;
+	__u32 port; /* where the frame came in */
+	__u8 data[];
+};
+
+/* ---- Features: what the program is specialised to ---------------------------------------------- */
+
+/* Fixed when the program is loaded; code behind a clear bit is not there. */
+#define TP_FEAT_METER (1 << 0)	/* MBR enforcement, inline meters */
+#define TP_FEAT_EXT (1 << 1)	/* IPv6 UE check and shared meters */
+#define TP_FEAT_LIST (1 << 2)	/* several PDRs per key, SDF filters */
+#define TP_FEAT_IPV6 (1 << 3)	/* inner IPv6 */
+#define TP_FEAT_VLAN (1 << 4)	/* tagged frames */
+#define TP_FEAT_BUCKETS (1 << 5) /* SMF-chosen TEIDs outside the table, scattered addresses, on-link neighbours */
+#define TP_FEAT_FIB (1 << 6)	/* next hops in state TP_NH_FIB */
+#define TP_FEAT_ATOMIC (1 << 7) /* several CPUs may meet one entry: atomic counters and meters */
+#define TP_FEAT_ALL 0xff
+
+#define TP_ROLE_N3 1
+#define TP_ROLE_N6 2
+
+_Static_assert(sizeof(struct tp_entry) == 64, "one line");
+_Static_assert(sizeof(struct tp_ext) == 64, "one line");
+_Static_assert(sizeof(struct tp_meter) == 64, "one line");
+_Static_assert(sizeof(struct tp_rule) == 64, "one line");
+_Static_assert(sizeof(struct tp_bucket) == 64, "one line");
+_Static_assert(sizeof(struct tp_nexthop) == 64, "one line");
+_Static_assert(sizeof(struct tp_peer) == 64, "one line");
+_Static_assert(sizeof(struct tp_route) == 32, "half a line");
+_Static_assert(sizeof(struct tp_ni) == 64, "one line");
+_Static_assert(sizeof(struct tp_config) == 136, "tp_config");
+
+#endif

@@ -1,0 +1,54 @@
+# What to run: make demo · make test · make bench. Everything else serves these.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+
+PATH := $(HOME)/.cargo/bin:$(PATH)
+export PATH
+CARGO ?= cargo
+RELEASE := target/release
+FUZZ_SECONDS ?= 20
+
+.PHONY: help setup build test demo bench fuzz-smoke docs lint fmt golden clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
+
+setup: ## install Debian packages that are missing; check the Rust toolchain
+	@scripts/setup.sh
+
+build: setup ## turnpiked, turnpike and lab, optimised
+	$(CARGO) build --release --locked --bins
+
+demo: build ## the whole UPF with real traffic, in namespaces; KEEP=1 leaves it running
+	$(RELEASE)/lab demo $(if $(filter 1,$(KEEP)),--keep)
+
+test: build ## every test: unit, property, golden, data path, scenarios
+	$(MAKE) -C datapath test
+	$(CARGO) test --locked --workspace --all-targets --exclude lab
+	$(CARGO) test --locked --workspace --doc
+	TURNPIKED=$(abspath $(RELEASE))/turnpiked $(CARGO) test --release --locked -p lab
+
+bench: build ## the figures, as lines `figure NAME VALUE UNIT floor VALUE`
+	$(RELEASE)/lab bench
+
+fuzz-smoke: setup ## each fuzz target for FUZZ_SECONDS
+	$(MAKE) -C datapath fuzz FUZZ_SECONDS=$(FUZZ_SECONDS)
+	scripts/fuzz.sh $(FUZZ_SECONDS)
+
+golden: ## golden cases again from their generator; fails if the committed ones differ
+	/usr/bin/python3 tests/golden/make.py --check
+
+docs: ## API documentation, warnings as errors
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --workspace
+
+lint: setup ## formatting and lints, as errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+fmt:
+	$(CARGO) fmt --all
+
+clean:
+	$(CARGO) clean
+	rm -rf build

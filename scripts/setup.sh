@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Install what building, testing and the demo need on Debian 12 (as root). Says nothing when all is there.
+set -euo pipefail
+
+# package:file that proves it is installed
+needs=(
+  build-essential:/usr/bin/cc
+  clang:/usr/bin/clang
+  llvm:/usr/bin/llvm-strip
+  libbpf-dev:/usr/include/bpf/bpf_helpers.h
+  libelf-dev:/usr/include/libelf.h
+  zlib1g-dev:/usr/include/zlib.h
+  pkg-config:/usr/bin/pkg-config
+  linux-libc-dev:/usr/include/linux/bpf.h
+  iproute2:/usr/sbin/ip
+  iputils-ping:/usr/bin/ping
+  iperf3:/usr/bin/iperf3
+  curl:/usr/bin/curl
+  ethtool:/usr/sbin/ethtool
+  tshark:/usr/bin/tshark
+  python3-scapy:/usr/lib/python3/dist-packages/scapy/__init__.py
+)
+
+missing=()
+for need in "${needs[@]}"; do
+  [ -e "${need#*:}" ] || missing+=("${need%%:*}")
+done
+# The supported range of compilers for the data path; CI loads the program from each.
+if [ "${1:-}" = --ci ]; then
+  for version in 16 19; do
+    [ -e "/usr/bin/clang-$version" ] || missing+=("clang-$version")
+  done
+fi
+
+if [ ${#missing[@]} -gt 0 ]; then
+  if ! command -v apt-get >/dev/null; then
+    echo "setup: missing ${missing[*]}; install them with your distribution's package manager" >&2
+    exit 1
+  fi
+  if [ "$(id -u)" != 0 ]; then
+    echo "setup: missing ${missing[*]}; run this as root" >&2
+    exit 1
+  fi
+  echo "setup: installing ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq
+  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+if ! command -v cargo >/dev/null && [ -x "$HOME/.cargo/bin/cargo" ]; then
+  PATH="$HOME/.cargo/bin:$PATH"
+fi
+wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
+if ! command -v cargo >/dev/null; then
+  echo "setup: no Rust toolchain. Turnpike needs Rust $wanted or later: install it with rustup (https://rustup.rs)" >&2
+  exit 1
+fi
+have=$(rustc --version | cut -d' ' -f2)
+if [ "$(printf '%s\n%s\n' "$wanted" "$have" | sort -V | head -n1)" != "$wanted" ]; then
+  echo "setup: Rust $have is too old; Turnpike needs $wanted or later: rustup update" >&2
+  exit 1
+fi

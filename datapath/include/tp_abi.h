@@ -50,7 +50,8 @@ enum tp_action {
  * 35      METER   rate/tat of this line hold the only meter
  * 36      EXT     ext.index is valid
  * 37      QFI     uplink: PDI asks for head.qfi; downlink: mark head.qfi (PDU Session Container)
- * 38      UE      the packet's UE-side address must be out.ue4_be (0: no IPv4) or ext.ue6 (EXT clear: no IPv6)
+ * 38      UE      uplink: the source must be out.ue4_be (0: no IPv4) or ext.ue6 (EXT clear: no IPv6); not
+ *                 looked at when action is TP_ACT_TUNNEL
  * 39      reserved
  * 40..47  qfi     0..63
  * 48..63  ni      network instance
@@ -141,8 +142,22 @@ struct tp_rule {
 
 /* By TEID: entries[teid & 0xffffff] when it lies inside the table and its head.key is the TEID; else the buckets.
  * By UE IPv4: ue_dir[ni << TP_UE_DIR_BITS | addr >> TP_UE_PAGE_BITS] is a page number plus one, and
- *   ue_pages[(page << TP_UE_PAGE_BITS) + low bits] the entry index plus one; 0 anywhere: ask the buckets.
+ *   ue_pages[(page << TP_UE_PAGE_BITS) + low bits] the entry index plus one; 0 anywhere: ask the buckets, and
+ *   when they know nothing the frame is the kernel's. TP_UE_NOBODY: in a pool, but no session has it.
+ *   ni is the one of the port (tp_ni of its program): network instances that share an N6 port share a directory,
+ *   that of the lowest of them, and their bucket keys carry that number too.
+ *   A directory or a page is one map value, because the stride of a BPF array is a multiple of eight bytes.
  * Buckets: two choices of one line each. */
+#define TP_UE_NOBODY 0xffffffffU
+
+struct tp_ue_dir {
+	__u32 page[1 << TP_UE_DIR_BITS];
+};
+
+struct tp_ue_page {
+	__u32 slot[1 << TP_UE_PAGE_BITS];
+};
+
 enum tp_kind {
 	TP_KIND_TEID = 1,   /* key: TEID */
 	TP_KIND_UE4 = 2,    /* key: address, host order */
@@ -160,7 +175,13 @@ struct tp_bucket {
 	struct tp_slot slot[TP_BUCKET_SLOTS];
 };
 
-/* Bucket choice. mask = number of buckets - 1. The salt keeps a peer from aiming at one bucket. */
+/* Key of TP_KIND_NEIGH6. hi, lo: halves of the address, host order. Distinct for addresses of one /64. */
+static inline __attribute__((always_inline)) __u64 tp_fold6(__u64 hi, __u64 lo)
+{
+	return hi * 0x9e3779b97f4a7c15ULL ^ lo;
+}
+
+/* Bucket choice, ni_kind being bits 32..63 of tp_slot.value. mask = number of buckets - 1. The salt keeps a peer from aiming at one bucket. */
 static inline __attribute__((always_inline)) __u64 tp_hash(__u64 key, __u32 ni_kind, __u64 salt)
 {
 	__u64 x = (key ^ salt) * 0x9e3779b97f4a7c15ULL;
@@ -179,7 +200,8 @@ enum tp_nh_state {
 	TP_NH_NONE = 0,	      /* no route: dropped under its own reason */
 	TP_NH_RESOLVED = 1,   /* l2 is right */
 	TP_NH_UNRESOLVED = 2, /* known, not yet resolved: handed to the kernel through the slow path */
-	TP_NH_ONLINK = 3,     /* the destination itself is the neighbour: look it up by TP_KIND_NEIGH4/6 */
+	TP_NH_ONLINK = 3,     /* of a route only: the destination itself is the neighbour: look it up by
+				 TP_KIND_NEIGH4/6 and head.ni; unknown there: as UNRESOLVED */
 	TP_NH_FIB = 4,	      /* ask the kernel's FIB */
 	TP_NH_LOCAL = 5,      /* the destination is this host: users must not reach it */
 	TP_NH_PROHIBIT = 6,   /* blackhole, unreachable, prohibit */
@@ -234,10 +256,11 @@ struct tp_config {
 	__u32 bucket_mask;
 	__u32 n_entries;
 	__u32 error_indication_ns;    /* mean spacing of Error Indications per CPU; 0: none are sent */
-	__u32 echo_ns;		      /* mean spacing of Echo Responses per CPU */
+	__u32 echo_ns;		      /* mean spacing of Echo Responses per CPU; 0: no limit */
 	__u32 moves;		      /* odd while control moves a slot between buckets: a miss is looked up again */
 	__u32 n_nis;
-	__u64 reserved[9];
+	__u32 port_ifindex[TP_PORTS_MAX]; /* interface of each devmap slot, 0 none: where a FIB answer may go */
+	__u64 reserved[1];
 };
 
 struct tp_traffic {
@@ -247,7 +270,7 @@ struct tp_traffic {
 
 /* What a port did with frames, by direction. in = out + passed + answered + slow + dropped. */
 struct tp_port_stats {
-	struct tp_traffic in[TP_DIRS];	/* frames that the pipeline took for its own */
+	struct tp_traffic in[TP_DIRS];	/* every frame; one that is passed counts as uplink on a port without N6 role */
 	struct tp_traffic out[TP_DIRS]; /* frames forwarded, counted where they came in */
 	__u64 passed;	/* frames left to the kernel */
 	__u64 answered; /* Echo Responses and Error Indications sent in place of the frame */

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* The pipeline over ordinary memory: for tests, fuzzers and the Rust host back end.
+ *
+ * One call is one frame. The tables have the layout of the BPF maps, so a writer of one can write the
+ * other. Nothing is kept between calls but what the tables hold.
+ */
+#ifndef TP_HOST_H
+#define TP_HOST_H
+
+#include "tp_abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Answer of a simulated FIB: enum BPF_FIB_LKUP_RET_* of linux/bpf.h, 0 for success. */
+struct tp_fib {
+	__u32 family;  /* 4 or 6 */
+	__u8 src[16];  /* IPv4 in the first four bytes */
+	__u8 dst[16];
+	__u32 len;     /* of the IP packet */
+	__u32 ifindex; /* in: where the frame came in, 0 here; out: egress */
+	__u8 dmac[6];  /* out */
+	__u8 smac[6];  /* out */
+};
+
+/* Where the tables lie. n_*: number of elements; an index beyond is "no such element". Arrays are
+ * aligned to 64 bytes (8 for ue_dir and ue_pages). Arrays of length 0 may be NULL; config and cpu may not. */
+struct tp_tables {
+	struct tp_config *config;
+	struct tp_cpu *cpu; /* one */
+	struct tp_entry *entries;
+	struct tp_ext *exts;
+	struct tp_meter *meters;
+	struct tp_rule *rules;
+	struct tp_bucket *buckets; /* n_buckets: config.bucket_mask + 1 */
+	struct tp_nexthop *nexthops;
+	struct tp_peer *peers;
+	struct tp_route *routes;
+	struct tp_ni *nis;
+	struct tp_ue_dir *ue_dir;    /* one directory for each network instance: n_nis */
+	struct tp_ue_page *ue_pages; /* n_ue_pages pages of 1 << TP_UE_PAGE_BITS slots */
+	__u32 n_entries;
+	__u32 n_exts;
+	__u32 n_meters;
+	__u32 n_rules;
+	__u32 n_buckets;
+	__u32 n_nexthops;
+	__u32 n_peers;
+	__u32 n_routes;
+	__u32 n_nis;
+	__u32 n_ue_pages;
+	__u32 ports_up; /* bit n: devmap slot n takes frames */
+	/* The kernel's FIB, for next hops in state TP_NH_FIB. NULL: no route. */
+	int (*fib)(void *fib_arg, struct tp_fib *q);
+	void *fib_arg;
+};
+
+/* What a program is specialised to; read-only data of the BPF object, by the same names with tp_ in front. */
+struct tp_port_config {
+	__u32 port;	/* 0..TP_PORTS_MAX-1: statistics */
+	__u32 roles;	/* TP_ROLE_* */
+	__u32 features; /* TP_FEAT_* */
+	__u32 ni;	/* N6: directory and bucket key of UE addresses that arrive here */
+};
+
+enum tp_verdict {
+	TP_VERDICT_DROP = 0,	 /* result.reason */
+	TP_VERDICT_PASS = 1,	 /* to the kernel, frame untouched */
+	TP_VERDICT_TX = 2,	 /* answer: back out of the port it came from */
+	TP_VERDICT_REDIRECT = 3, /* out of result.port */
+	TP_VERDICT_SLOW = 4,	 /* result.event is for the slow path; the frame itself is done with */
+};
+
+/* event_len: bytes of event that are valid, header included; 0 unless the verdict is SLOW. */
+struct tp_result {
+	__u32 verdict; /* enum tp_verdict */
+	__u32 reason;  /* DROP: enum tp_drop */
+	__u32 port;    /* REDIRECT: devmap slot */
+	__u32 event_len;
+	_Alignas(8) __u8 event[sizeof(struct tp_event) + TP_EVENT_DATA_MAX];
+};
+
+/* Run one frame through the pipeline.
+ *
+ * buf, cap     memory of the frame with head and tail room
+ * offset, len  the frame in it; in and out
+ * now_ns       the clock of this packet, monotonic
+ * r            what became of it
+ *
+ * The verdict, as r->verdict.
+ */
+int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *buf, __u32 cap, __u32 *offset,
+		__u32 *len, __u64 now_ns, struct tp_result *r);
+
+/* Name of a drop reason, for messages; "unknown" outside enum tp_drop. */
+const char *tp_drop_name(__u32 reason);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -2,3 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod compiled;
+pub mod config;
+pub mod time;
+
+pub use config::Config;
+pub use time::Time;

@@ -1,3 +1,8 @@
-//! turnpiked.
+//! turnpiked: the UPF daemon.
 
-fn main() {}
+mod config;
+mod n4;
+
+fn main() {
+    let _ = (config::load, config::System::read, config::check);
+}

@@ -1,0 +1,419 @@
+//! The configuration file: what an operator may write, its defaults, and how mistakes are named.
+//!
+//! `deploy/turnpiked.example.toml` explains each key; a test keeps it and the defaults here alike.
+
+mod check;
+mod system;
+mod values;
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use check::check;
+pub(crate) use system::System;
+pub(crate) use values::{NodeId, Prefix};
+
+/// The whole file.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    pub(crate) node: Node,
+    pub(crate) n4: N4,
+    #[serde(default)]
+    pub(crate) datapath: Datapath,
+    #[serde(default)]
+    pub(crate) interface: Vec<Interface>,
+    #[serde(default)]
+    pub(crate) network_instance: Vec<NetworkInstance>,
+    #[serde(default)]
+    pub(crate) limits: Limits,
+    #[serde(default)]
+    pub(crate) qos: Qos,
+    #[serde(default)]
+    pub(crate) gtpu: Gtpu,
+    #[serde(default)]
+    pub(crate) api: Api,
+    #[serde(default)]
+    pub(crate) log: Log,
+}
+
+/// Who we are to an SMF.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Node {
+    pub(crate) id: NodeId,
+}
+
+/// PFCP.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct N4 {
+    pub(crate) listen: SocketAddr,
+    #[serde(default)]
+    pub(crate) smf: Vec<SocketAddr>,
+    #[serde(default = "N4::heartbeat_s")]
+    pub(crate) heartbeat_s: u32,
+    #[serde(default = "N4::t1_ms")]
+    pub(crate) t1_ms: u32,
+    #[serde(default = "N4::n1")]
+    pub(crate) n1: u32,
+    #[serde(default = "N4::retry_at_most_s")]
+    pub(crate) retry_at_most_s: u32,
+    #[serde(default = "N4::path_failure_retention_s")]
+    pub(crate) path_failure_retention_s: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) peer_port: Option<u16>,
+    #[serde(default = "N4::receive_buffer_mib")]
+    pub(crate) receive_buffer_mib: u32,
+}
+
+impl N4 {
+    const fn heartbeat_s() -> u32 {
+        10
+    }
+    const fn t1_ms() -> u32 {
+        1000
+    }
+    const fn n1() -> u32 {
+        3
+    }
+    const fn retry_at_most_s() -> u32 {
+        30
+    }
+    const fn path_failure_retention_s() -> u32 {
+        3600
+    }
+    const fn receive_buffer_mib() -> u32 {
+        64
+    }
+}
+
+/// What carries packets.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Datapath {
+    pub(crate) kind: DatapathKind,
+    pub(crate) mode: XdpMode,
+}
+
+impl Default for Datapath {
+    fn default() -> Self {
+        Self {
+            kind: DatapathKind::Xdp,
+            mode: XdpMode::Driver,
+        }
+    }
+}
+
+/// The data paths there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum DatapathKind {
+    Xdp,
+}
+
+/// Where in the kernel the XDP program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum XdpMode {
+    Driver,
+    Generic,
+}
+
+/// One data interface.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    #[serde(default)]
+    pub(crate) addresses: Vec<Ipv4Addr>,
+}
+
+/// What an interface is connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) enum Role {
+    /// Access: GTP-U.
+    #[serde(rename = "n3")]
+    N3,
+    /// Data network: plain IP.
+    #[serde(rename = "n6")]
+    N6,
+    /// Both on one interface.
+    #[serde(rename = "n3+n6")]
+    Both,
+}
+
+impl Role {
+    pub(crate) const fn has_n3(self) -> bool {
+        matches!(self, Self::N3 | Self::Both)
+    }
+    pub(crate) const fn has_n6(self) -> bool {
+        matches!(self, Self::N6 | Self::Both)
+    }
+}
+
+/// A network instance (TS 29.244, 8.2.4): usually a DNN.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NetworkInstance {
+    pub(crate) name: String,
+    pub(crate) interface: String,
+    #[serde(default)]
+    pub(crate) pools: Vec<Prefix>,
+    #[serde(default = "NetworkInstance::table")]
+    pub(crate) table: u32,
+}
+
+impl NetworkInstance {
+    /// The kernel's main table.
+    const fn table() -> u32 {
+        254
+    }
+}
+
+/// How much of everything; beyond it a request is answered with cause 75.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Limits {
+    pub(crate) sessions: u32,
+    pub(crate) entries: u32,
+    pub(crate) smfs: u32,
+    pub(crate) gnbs: u32,
+    pub(crate) neighbours: u32,
+    pub(crate) routes: u32,
+    pub(crate) pdrs_per_session: u32,
+    pub(crate) fars_per_session: u32,
+    pub(crate) qers_per_session: u32,
+    pub(crate) urrs_per_session: u32,
+    pub(crate) bars_per_session: u32,
+    pub(crate) filters_per_session: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sessions: 131_072,
+            entries: 262_144,
+            smfs: 64,
+            gnbs: 4096,
+            neighbours: 4096,
+            routes: 1024,
+            pdrs_per_session: 16,
+            fars_per_session: 16,
+            qers_per_session: 16,
+            urrs_per_session: 16,
+            bars_per_session: 4,
+            filters_per_session: 64,
+        }
+    }
+}
+
+/// How a maximum bit rate is enforced.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Qos {
+    pub(crate) burst_ms: u32,
+    pub(crate) burst_min_bytes: u32,
+}
+
+impl Default for Qos {
+    fn default() -> Self {
+        Self {
+            burst_ms: 100,
+            burst_min_bytes: 32_768,
+        }
+    }
+}
+
+/// How often the data path may answer by itself.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Gtpu {
+    pub(crate) error_indications_per_s: u32,
+    pub(crate) echo_per_s: u32,
+}
+
+impl Default for Gtpu {
+    fn default() -> Self {
+        Self {
+            error_indications_per_s: 100,
+            echo_per_s: 1000,
+        }
+    }
+}
+
+/// REST and metrics.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Api {
+    pub(crate) listen: SocketAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) max_connections: u32,
+}
+
+impl Default for Api {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8806)),
+            token_file: None,
+            max_connections: 64,
+        }
+    }
+}
+
+/// What is written to standard error.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Log {
+    pub(crate) level: LogLevel,
+    pub(crate) format: LogFormat,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            level: LogLevel::Info,
+            format: LogFormat::Text,
+        }
+    }
+}
+
+/// The least important line that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// For people or for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// One mistake in the file: where, what stands there, and why it cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// `n4.listen`, `network_instance[0].pools[1]`; empty when the file as a whole is meant.
+    pub(crate) key: String,
+    /// As in the file; `None`: the key is missing.
+    pub(crate) value: Option<String>,
+    pub(crate) reason: String,
+}
+
+impl Problem {
+    pub(crate) fn new(
+        key: impl Into<String>,
+        value: impl Serialize,
+        reason: impl Into<String>,
+    ) -> Self {
+        let value = serde_json::to_string(&value).ok();
+        Self {
+            key: key.into(),
+            value,
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn missing(key: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            value: None,
+            reason: reason.into(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.key, &self.value) {
+            (key, _) if key.is_empty() => write!(f, "{}", self.reason),
+            (key, Some(value)) => write!(f, "{key} = {value}: {}", self.reason),
+            (key, None) => write!(f, "{key}: {}", self.reason),
+        }
+    }
+}
+
+/// Read and parse; semantic checks are [`check`]'s.
+pub(crate) fn load(path: &Path) -> Result<Config, Problem> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Problem::missing("", format!("{}: {error}", path.display())))?;
+    parse(&text)
+}
+
+/// Parse one file's text.
+pub(crate) fn parse(text: &str) -> Result<Config, Problem> {
+    let tree: toml::Table = toml::from_str(text)
+        .map_err(|error| Problem::missing("", error.to_string().trim_end().to_owned()))?;
+    serde_path_to_error::deserialize(tree.clone()).map_err(|error| {
+        let path = error.path().to_string();
+        name_problem(&tree, path, &error.into_inner().to_string())
+    })
+}
+
+/// Turn serde's words into key, value and reason.
+fn name_problem(tree: &toml::Table, path: String, words: &str) -> Problem {
+    let words = words.trim_end();
+    let path = if path == "." { String::new() } else { path };
+    if let Some(field) = words
+        .strip_prefix("missing field `")
+        .and_then(|w| w.split('`').next())
+    {
+        let key = if path.is_empty() {
+            field.to_owned()
+        } else {
+            format!("{path}.{field}")
+        };
+        return Problem::missing(key, "is required");
+    }
+    let value = value_at(tree, &path).map(ToString::to_string);
+    if let Some(rest) = words.strip_prefix("unknown field `") {
+        let known = rest.split_once("`, ").map_or("", |(_, known)| known);
+        return Problem {
+            key: path,
+            value,
+            reason: format!("unknown key, {known}"),
+        };
+    }
+    if let Some(rest) = words.strip_prefix("unknown variant `") {
+        let known = rest.split_once("`, ").map_or("", |(_, known)| known);
+        return Problem {
+            key: path,
+            value,
+            reason: known.to_owned(),
+        };
+    }
+    Problem {
+        key: path,
+        value,
+        reason: words.to_owned(),
+    }
+}
+
+/// The value at a path such as `interface[0].addresses[1]`.
+fn value_at<'t>(tree: &'t toml::Table, path: &str) -> Option<&'t toml::Value> {
+    let mut steps = path.split(['.', '[', ']']).filter(|step| !step.is_empty());
+    let mut value = tree.get(steps.next()?)?;
+    for step in steps {
+        value = match value {
+            toml::Value::Array(items) => items.get(step.parse::<usize>().ok()?)?,
+            toml::Value::Table(table) => table.get(step)?,
+            _ => return None,
+        };
+    }
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests;

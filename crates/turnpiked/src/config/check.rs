@@ -1,0 +1,296 @@
+//! Checks that need more than one key, or the machine. None of them opens a port.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use super::system::{System, read_token};
+use super::{Config, Prefix, Problem};
+
+/// `TP_PORTS_MAX`.
+const INTERFACES_MAX: usize = 16;
+/// `TP_N3_ADDRS_MAX`.
+const N3_ADDRESSES_MAX: usize = 8;
+
+/// Everything that is wrong with the file on this machine; empty: it can be run.
+pub(crate) fn check(config: &Config, system: &System) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    n4(config, system, &mut problems);
+    interfaces(config, system, &mut problems);
+    network_instances(config, &mut problems);
+    pools(config, &mut problems);
+    ranges(config, &mut problems);
+    api(config, system, &mut problems);
+    problems
+}
+
+fn n4(config: &Config, system: &System, problems: &mut Vec<Problem>) {
+    let listen = config.n4.listen;
+    if listen.ip().is_unspecified() {
+        let reason = "must be one address of this machine: it is sent to SMFs in F-SEIDs";
+        problems.push(Problem::new("n4.listen", listen, reason));
+    } else if !system.has_address(listen.ip()) {
+        problems.push(Problem::new(
+            "n4.listen",
+            listen,
+            "no interface has this address",
+        ));
+    }
+    if listen.port() == 0 {
+        problems.push(Problem::new("n4.listen", listen, "the port must not be 0"));
+    }
+    if config.n4.peer_port == Some(0) {
+        problems.push(Problem::new("n4.peer_port", 0, "the port must not be 0"));
+    }
+    let mut seen = BTreeSet::new();
+    for (i, smf) in config.n4.smf.iter().enumerate() {
+        let key = format!("n4.smf[{i}]");
+        if smf.is_ipv4() != listen.is_ipv4() {
+            problems.push(Problem::new(
+                key,
+                smf,
+                "not of the address family of n4.listen",
+            ));
+        } else if smf.ip().is_unspecified() || smf.port() == 0 {
+            problems.push(Problem::new(key, smf, "must be one address and port"));
+        } else if !seen.insert(smf) {
+            problems.push(Problem::new(key, smf, "named twice"));
+        }
+    }
+}
+
+fn interfaces(config: &Config, system: &System, problems: &mut Vec<Problem>) {
+    if config.interface.len() > INTERFACES_MAX {
+        let reason = format!("{} given, at most {INTERFACES_MAX}", config.interface.len());
+        problems.push(Problem::missing("interface", reason));
+    }
+    let mut names = BTreeSet::new();
+    let mut n3 = BTreeSet::new();
+    for (i, interface) in config.interface.iter().enumerate() {
+        let key = format!("interface[{i}]");
+        let own = system.interfaces.get(&interface.name);
+        if own.is_none() {
+            let reason = "no such interface; see: ip link";
+            problems.push(Problem::new(format!("{key}.name"), &interface.name, reason));
+        }
+        if !names.insert(&interface.name) {
+            problems.push(Problem::new(
+                format!("{key}.name"),
+                &interface.name,
+                "named twice",
+            ));
+        }
+        if interface.role.has_n3() && interface.addresses.is_empty() {
+            let reason = "an interface with role n3 needs the address that GTP-U comes to";
+            problems.push(Problem::missing(format!("{key}.addresses"), reason));
+        }
+        for (j, &address) in interface.addresses.iter().enumerate() {
+            let key = format!("{key}.addresses[{j}]");
+            if !n3.insert(address) {
+                problems.push(Problem::new(key, address, "named twice"));
+            } else if own.is_some_and(|own| !own.contains(&IpAddr::V4(address))) {
+                let reason = format!("{} does not have this address", interface.name);
+                problems.push(Problem::new(key, address, reason));
+            }
+        }
+    }
+    if n3.len() > N3_ADDRESSES_MAX {
+        let reason = format!("{} addresses in all, at most {N3_ADDRESSES_MAX}", n3.len());
+        problems.push(Problem::missing("interface", reason));
+    }
+    if !config.interface.iter().any(|i| i.role.has_n3()) {
+        problems.push(Problem::missing(
+            "interface",
+            "none has role n3: no way to the gNBs",
+        ));
+    }
+    if !config.interface.iter().any(|i| i.role.has_n6()) {
+        problems.push(Problem::missing(
+            "interface",
+            "none has role n6: no way to a data network",
+        ));
+    }
+}
+
+fn network_instances(config: &Config, problems: &mut Vec<Problem>) {
+    if config.network_instance.is_empty() {
+        let reason = "none given; an SMF names one in each PDR, usually the DNN";
+        problems.push(Problem::missing("network_instance", reason));
+    }
+    if config.network_instance.len() > 256 {
+        let reason = format!("{} given, at most 256", config.network_instance.len());
+        problems.push(Problem::missing("network_instance", reason));
+    }
+    let mut names = BTreeSet::new();
+    for (i, ni) in config.network_instance.iter().enumerate() {
+        let key = format!("network_instance[{i}]");
+        let name = format!("{key}.name");
+        if ni.name.is_empty() || ni.name.len() > 100 {
+            problems.push(Problem::new(
+                name,
+                &ni.name,
+                "must have 1 to 100 characters",
+            ));
+        } else if !names.insert(ni.name.to_ascii_lowercase()) {
+            problems.push(Problem::new(name, &ni.name, "named twice"));
+        }
+        match config
+            .interface
+            .iter()
+            .find(|interface| interface.name == ni.interface)
+        {
+            None => {
+                let reason = "no [[interface]] has this name";
+                problems.push(Problem::new(
+                    format!("{key}.interface"),
+                    &ni.interface,
+                    reason,
+                ));
+            }
+            Some(interface) if !interface.role.has_n6() => {
+                let reason = "this interface does not have role n6";
+                problems.push(Problem::new(
+                    format!("{key}.interface"),
+                    &ni.interface,
+                    reason,
+                ));
+            }
+            Some(_) => {}
+        }
+        if ni.table == 0 {
+            problems.push(Problem::new(
+                format!("{key}.table"),
+                ni.table,
+                "must not be 0",
+            ));
+        }
+    }
+}
+
+/// Pools may overlap between network instances, not within one.
+fn pools(config: &Config, problems: &mut Vec<Problem>) {
+    for (i, ni) in config.network_instance.iter().enumerate() {
+        for (j, pool) in ni.pools.iter().enumerate() {
+            let key = format!("network_instance[{i}].pools[{j}]");
+            if let Err(reason) = pool_size(pool) {
+                problems.push(Problem::new(&key, pool, reason));
+            }
+            let overlaps = |other: &&Prefix| pool.0.contains(&other.0) || other.0.contains(&pool.0);
+            if let Some(other) = ni.pools.iter().take(j).find(overlaps) {
+                problems.push(Problem::new(&key, pool, format!("overlaps {}", other.0)));
+            }
+            for interface in &config.interface {
+                for &address in &interface.addresses {
+                    if pool.0.contains(&IpAddr::V4(address)) {
+                        let reason = format!("contains {address}, our own address on N3");
+                        problems.push(Problem::new(&key, pool, reason));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A UE gets one IPv4 address or one IPv6 /64.
+fn pool_size(pool: &Prefix) -> Result<(), &'static str> {
+    match pool.0 {
+        ipnet::IpNet::V4(net) if net.prefix_len() < 8 => Err("must be /8 or longer"),
+        ipnet::IpNet::V4(net) if net.prefix_len() > 30 => Err("must be /30 or shorter"),
+        ipnet::IpNet::V6(net) if net.prefix_len() < 32 => Err("must be /32 or longer"),
+        ipnet::IpNet::V6(net) if net.prefix_len() > 64 => {
+            Err("must be /64 or shorter: each UE gets a /64")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ranges(config: &Config, problems: &mut Vec<Problem>) {
+    let mut range = |key: &str, value: u32, range: RangeInclusive<u32>| {
+        if !range.contains(&value) {
+            let reason = format!("must lie between {} and {}", range.start(), range.end());
+            problems.push(Problem::new(key, value, reason));
+        }
+    };
+    range("n4.heartbeat_s", config.n4.heartbeat_s, 0..=3600);
+    range("n4.t1_ms", config.n4.t1_ms, 10..=60_000);
+    range("n4.n1", config.n4.n1, 1..=10);
+    range("n4.retry_at_most_s", config.n4.retry_at_most_s, 1..=3600);
+    range(
+        "n4.path_failure_retention_s",
+        config.n4.path_failure_retention_s,
+        0..=604_800,
+    );
+    range(
+        "n4.receive_buffer_mib",
+        config.n4.receive_buffer_mib,
+        1..=1024,
+    );
+    let limits = &config.limits;
+    range("limits.sessions", limits.sessions, 1..=4_194_304);
+    range("limits.entries", limits.entries, 1024..=16_777_216);
+    range("limits.smfs", limits.smfs, 1..=4096);
+    range("limits.gnbs", limits.gnbs, 1..=1_048_576);
+    range("limits.neighbours", limits.neighbours, 16..=1_048_576);
+    range("limits.routes", limits.routes, 16..=1_048_576);
+    range("limits.pdrs_per_session", limits.pdrs_per_session, 2..=256);
+    range("limits.fars_per_session", limits.fars_per_session, 2..=256);
+    range("limits.qers_per_session", limits.qers_per_session, 1..=256);
+    range("limits.urrs_per_session", limits.urrs_per_session, 1..=256);
+    range("limits.bars_per_session", limits.bars_per_session, 1..=256);
+    range(
+        "limits.filters_per_session",
+        limits.filters_per_session,
+        1..=1024,
+    );
+    range("qos.burst_ms", config.qos.burst_ms, 1..=10_000);
+    range(
+        "qos.burst_min_bytes",
+        config.qos.burst_min_bytes,
+        1500..=16_777_216,
+    );
+    range(
+        "gtpu.error_indications_per_s",
+        config.gtpu.error_indications_per_s,
+        0..=1_000_000,
+    );
+    range("gtpu.echo_per_s", config.gtpu.echo_per_s, 1..=1_000_000);
+    range(
+        "api.max_connections",
+        config.api.max_connections,
+        1..=10_000,
+    );
+    if limits.entries < limits.sessions {
+        let reason = format!(
+            "fewer than limits.sessions = {}: each session needs at least one",
+            limits.sessions
+        );
+        problems.push(Problem::new("limits.entries", limits.entries, reason));
+    }
+}
+
+fn api(config: &Config, system: &System, problems: &mut Vec<Problem>) {
+    let api = &config.api;
+    let ip = api.listen.ip();
+    if !ip.is_unspecified() && !system.has_address(ip) {
+        problems.push(Problem::new(
+            "api.listen",
+            api.listen,
+            "no interface has this address",
+        ));
+    }
+    match &api.token_file {
+        Some(path) => {
+            if let Err(reason) = read_token(path) {
+                problems.push(Problem::new("api.token_file", path, reason));
+            }
+        }
+        None if !ip.is_loopback() => {
+            let reason = format!(
+                "is required, because api.listen = {} is not loopback",
+                api.listen
+            );
+            problems.push(Problem::missing("api.token_file", reason));
+        }
+        None => {}
+    }
+}

@@ -1,0 +1,269 @@
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../../../deploy/turnpiked.example.toml");
+
+const SMALL: &str = r#"
+[node]
+id = "upf1.example.org"
+[n4]
+listen = "127.0.0.1:8805"
+[[interface]]
+name = "n3"
+role = "n3"
+addresses = ["10.3.0.1"]
+[[interface]]
+name = "n6"
+role = "n6"
+[[network_instance]]
+name = "internet"
+interface = "n6"
+"#;
+
+fn machine() -> System {
+    let interfaces = [
+        ("n3".to_owned(), vec!["10.3.0.1".parse().unwrap()]),
+        ("n6".to_owned(), vec!["10.6.0.1".parse().unwrap()]),
+        ("n4".to_owned(), vec!["10.100.0.1".parse().unwrap()]),
+    ];
+    System {
+        interfaces: interfaces.into(),
+    }
+}
+
+/// `SMALL` with one line replaced, or with lines added at the end.
+fn with(from: &str, to: &str) -> String {
+    assert!(SMALL.contains(from));
+    SMALL.replacen(from, to, 1)
+}
+
+fn problems(text: &str) -> Vec<String> {
+    match parse(text) {
+        Ok(config) => check(&config, &machine())
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        Err(problem) => vec![problem.to_string()],
+    }
+}
+
+#[test]
+fn the_example_is_right() {
+    let config = parse(EXAMPLE).unwrap();
+    assert_eq!(check(&config, &machine()), []);
+}
+
+/// Each key that has a default stands in the example, with its default; so the example's
+/// sections, emptied, parse to the same.
+#[test]
+fn the_example_shows_each_default() {
+    let config = parse(EXAMPLE).unwrap();
+    assert_eq!(config.datapath, Datapath::default());
+    assert_eq!(config.limits, Limits::default());
+    assert_eq!(config.qos, Qos::default());
+    assert_eq!(config.gtpu, Gtpu::default());
+    assert_eq!(config.api, Api::default());
+    assert_eq!(config.log, Log::default());
+    let small = parse(SMALL).unwrap();
+    assert_eq!(
+        N4 {
+            listen: small.n4.listen,
+            ..config.n4.clone()
+        },
+        small.n4
+    );
+    assert_eq!(
+        config.network_instance[0].table,
+        small.network_instance[0].table
+    );
+    let shown: toml::Table = toml::from_str(EXAMPLE).unwrap();
+    let all: toml::Table = toml::from_str(&toml::to_string(&config).unwrap()).unwrap();
+    for (section, keys) in &all {
+        let Some(keys) = keys.as_table() else {
+            continue;
+        };
+        for key in keys.keys() {
+            assert!(
+                shown[section].get(key).is_some(),
+                "{section}.{key} is not in the example"
+            );
+            let documented = EXAMPLE.contains(&format!("\n{key} = "));
+            assert!(documented, "{section}.{key}");
+        }
+    }
+    assert!(EXAMPLE.contains("# token_file = "));
+}
+
+/// "Default: X." in the comment above a key is the value that stands there.
+#[test]
+fn comments_state_the_defaults_that_hold() {
+    let mut comment = String::new();
+    for line in EXAMPLE.lines() {
+        if let Some(text) = line.strip_prefix('#') {
+            comment.push_str(text);
+            continue;
+        }
+        if let Some((key, value)) = line.split_once(" = ") {
+            let has = comment.rsplit_once("Default: ");
+            if let Some((_, rest)) = has.filter(|_| key != "pools") {
+                let stated = rest.trim().trim_end_matches('.');
+                let stated = stated.split_once(" (").map_or(stated, |(value, _)| value);
+                assert_eq!(stated, value, "{key}");
+            } else if !comment.is_empty() {
+                assert!(
+                    comment.contains("equired") || key == "pools",
+                    "{key}: {comment}"
+                );
+            }
+        }
+        comment.clear();
+    }
+}
+
+#[test]
+fn small_file_is_enough() {
+    assert_eq!(problems(SMALL), [""; 0]);
+}
+
+#[test]
+fn a_wrong_key_or_value_is_named() {
+    let listen = "listen = \"127.0.0.1:8805\"";
+    let cases = [
+        (
+            with("[n4]", "[n4]\nt1 = 5"),
+            "n4.t1 = 5: unknown key, expected one of",
+        ),
+        (
+            with("[n4]", "[n44]"),
+            "n44 = { listen = \"127.0.0.1:8805\" }: unknown key, expected",
+        ),
+        (with(listen, ""), "n4.listen: is required"),
+        (
+            with("[node]\nid = \"upf1.example.org\"", ""),
+            "node: is required",
+        ),
+        (
+            with(listen, "listen = \"127.0.0.1\""),
+            "n4.listen = \"127.0.0.1\": invalid socket",
+        ),
+        (
+            with(listen, "listen = 8805"),
+            "n4.listen = 8805: invalid type: integer `8805`",
+        ),
+        (
+            with("[n4]", "[n4]\nt1_ms = -1"),
+            "n4.t1_ms = -1: invalid value: integer `-1`",
+        ),
+        (
+            with("[n4]", "[n4]\nt1_ms = 5"),
+            "n4.t1_ms = 5: must lie between 10 and 60000",
+        ),
+        (
+            with("upf1.example.org", "upf_1"),
+            "node.id = \"upf_1\": neither an IP address nor",
+        ),
+        (
+            with("upf1.example.org", "10.0.0.256"),
+            "node.id = \"10.0.0.256\": neither an IP",
+        ),
+        (
+            with("role = \"n6\"", "role = \"n9\""),
+            "interface[1].role = \"n9\": expected one of",
+        ),
+        (
+            format!("{SMALL}pools = [\"10.60.0.0/16\", \"10.61.0.0/99\"]"),
+            "network_instance[0].pools[1] = \"10.61.0.0/99\": not a prefix such as 10.60.0.0/16",
+        ),
+        (
+            format!("{SMALL}pools = [\"10.60.0.1/16\"]"),
+            "network_instance[0].pools[0] = \"10.60.0.1/16\": has bits beyond its length; \
+             10.60.0.0/16 is meant?",
+        ),
+        (
+            format!("{SMALL}pools = [\"10.60.0.0/16\", \"10.60.9.0/24\"]"),
+            "network_instance[0].pools[1] = \"10.60.9.0/24\": overlaps 10.60.0.0/16",
+        ),
+        (
+            format!("{SMALL}pools = [\"2001:db8::/96\"]"),
+            "network_instance[0].pools[0] = \"2001:db8::/96\": must be /64 or shorter",
+        ),
+        (
+            format!("{SMALL}pools = [\"10.3.0.0/24\"]"),
+            "network_instance[0].pools[0] = \"10.3.0.0/24\": contains 10.3.0.1, our own address",
+        ),
+        (
+            with("name = \"n3\"", "name = \"eth9\""),
+            "interface[0].name = \"eth9\": no such interface; see: ip link",
+        ),
+        (
+            with("[\"10.3.0.1\"]", "[\"10.3.0.2\"]"),
+            "interface[0].addresses[0] = \"10.3.0.2\": n3 does not have this address",
+        ),
+        (
+            with("addresses = [\"10.3.0.1\"]", ""),
+            "interface[0].addresses: an interface with",
+        ),
+        (
+            with("interface = \"n6\"", "interface = \"n3\""),
+            "network_instance[0].interface = \"n3\": this interface does not have role n6",
+        ),
+        (
+            with("interface = \"n6\"", "interface = \"n7\""),
+            "network_instance[0].interface = \"n7\": no [[interface]] has this name",
+        ),
+        (
+            with(listen, "listen = \"0.0.0.0:8805\""),
+            "n4.listen = \"0.0.0.0:8805\": must be one address of this machine",
+        ),
+        (
+            with(listen, "listen = \"10.9.9.9:8805\""),
+            "n4.listen = \"10.9.9.9:8805\": no interface has this address",
+        ),
+        (
+            with("[n4]", "[n4]\nsmf = [\"[::1]:8805\"]"),
+            "n4.smf[0] = \"[::1]:8805\": not of the address family of n4.listen",
+        ),
+        (
+            format!("{SMALL}[api]\nlisten = \"0.0.0.0:8806\""),
+            "api.token_file: is required, because api.listen = 0.0.0.0:8806 is not loopback",
+        ),
+        (
+            format!("{SMALL}[api]\ntoken_file = \"/nonexistent/token\""),
+            "api.token_file = \"/nonexistent/token\": No such file or directory",
+        ),
+        (
+            format!("{SMALL}[limits]\nsessions = 5000\nentries = 4000"),
+            "limits.entries = 4000: fewer than limits.sessions = 5000",
+        ),
+        (
+            format!("{SMALL}[log]\nformat = \"xml\""),
+            "log.format = \"xml\": expected `text` or `json`",
+        ),
+        (
+            format!("{SMALL}[datapath]\nmode = \"skb\""),
+            "datapath.mode = \"skb\": expected `driver` or `generic`",
+        ),
+    ];
+    for (text, expected) in cases {
+        let got = problems(&text);
+        assert_eq!(got.len(), 1, "{expected}: {got:?}");
+        assert!(
+            got[0].starts_with(expected),
+            "\n     got {}\nexpected {expected}",
+            got[0]
+        );
+    }
+}
+
+#[test]
+fn every_problem_is_named_at_once() {
+    let text = SMALL
+        .replace("10.3.0.1", "10.3.0.9")
+        .replace("127.0.0.1:8805", "0.0.0.0:0");
+    assert_eq!(problems(&text).len(), 3);
+}
+
+#[test]
+fn broken_toml_names_the_line() {
+    let got = problems("[node\nid = 1");
+    assert!(got[0].contains("line 1"), "{got:?}");
+}

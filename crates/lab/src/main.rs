@@ -1,3 +1,3 @@
-//! lab.
+//! The `lab` command.
 
 fn main() {}

@@ -1,0 +1,209 @@
+//! What the lab leaves on the machine, and its removal: on drop, on panic, on a signal, and by
+//! `lab clean` for an owner that was killed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Directories of running labs: configuration, logs and captures, one folder per world.
+pub const RUN_DIR: &str = "/run/turnpike-lab";
+
+#[derive(Default)]
+struct Registry {
+    namespaces: BTreeSet<String>,
+    children: BTreeSet<u32>,
+    folders: BTreeSet<PathBuf>,
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    namespaces: BTreeSet::new(),
+    children: BTreeSet::new(),
+    folders: BTreeSet::new(),
+});
+
+fn registry() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Remembers a namespace until [`forget_namespace`].
+pub fn add_namespace(name: &str) {
+    registry().namespaces.insert(name.to_owned());
+}
+
+/// The namespace is gone.
+pub fn forget_namespace(name: &str) {
+    registry().namespaces.remove(name);
+}
+
+/// Remembers a child process until [`forget_child`].
+pub fn add_child(pid: u32) {
+    registry().children.insert(pid);
+}
+
+/// The child was waited for.
+pub fn forget_child(pid: u32) {
+    registry().children.remove(&pid);
+}
+
+/// Remembers a folder to remove.
+pub fn add_folder(path: &Path) {
+    registry().folders.insert(path.to_owned());
+}
+
+/// The folder was removed.
+pub fn forget_folder(path: &Path) {
+    registry().folders.remove(path);
+}
+
+/// Removes all that this process made: children first, because a process keeps its namespace alive.
+pub fn sweep() {
+    let left = std::mem::take(&mut *registry());
+    for pid in left.children {
+        let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
+    }
+    for name in left.namespaces {
+        remove_namespace(&name);
+    }
+    for folder in left.folders {
+        let _ = fs::remove_dir_all(folder);
+    }
+}
+
+/// On SIGINT, SIGTERM or SIGHUP: clean up, then end as that signal would have ended us.
+pub fn on_signals() -> Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .context("signal handlers")?;
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                eprintln!("lab: signal {signal}: cleaning up");
+                sweep();
+                std::process::exit(128 + signal);
+            }
+        })?;
+    Ok(())
+}
+
+fn remove_namespace(name: &str) {
+    let _ = Command::new("ip").args(["netns", "del", name]).output();
+}
+
+/// When process `pid` started, in clock ticks after boot: tells it from a later process of that id.
+fn start_time(pid: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command name may hold spaces; fields count from the parenthesis that closes it.
+    let after_name = &stat[stat.rfind(')')? + 1..];
+    after_name.split_whitespace().nth(19).map(str::to_owned)
+}
+
+fn owner_file(pid: u32) -> PathBuf {
+    Path::new(RUN_DIR).join(format!("{pid}.owner"))
+}
+
+/// Notes that this process owns all that carries its id, for a later `lab clean`.
+pub fn claim() -> Result<()> {
+    fs::create_dir_all(RUN_DIR).context(RUN_DIR)?;
+    let pid = std::process::id();
+    let started = start_time(pid).context("own start time")?;
+    fs::write(owner_file(pid), started).context("owner file")
+}
+
+/// Withdraws [`claim`].
+pub fn disclaim() {
+    let _ = fs::remove_file(owner_file(std::process::id()));
+}
+
+/// The owner's process id in a name that this lab gave, such as `tp4711w0-upf`.
+fn owner_of(name: &str) -> Option<u32> {
+    let digits = name.strip_prefix("tp")?;
+    let (pid, world) = digits.split_once('w')?;
+    let (number, _role) = world.split_once('-')?;
+    number.parse::<u32>().ok()?;
+    pid.parse().ok()
+}
+
+fn owner_lives(pid: u32) -> bool {
+    let claimed = fs::read_to_string(owner_file(pid)).ok();
+    claimed.is_some() && claimed == start_time(pid)
+}
+
+fn names_in(directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .filter_map(|e| e.file_name().into_string().ok())
+        .collect()
+}
+
+/// Removes what labs left whose process is gone. Returns how many namespaces went.
+pub fn clean() -> usize {
+    let mut removed = 0;
+    for name in names_in("/run/netns") {
+        let Some(pid) = owner_of(&name) else { continue };
+        if owner_lives(pid) {
+            continue;
+        }
+        kill_inside(&name);
+        remove_namespace(&name);
+        removed += 1;
+    }
+    for name in names_in(RUN_DIR) {
+        let path = Path::new(RUN_DIR).join(&name);
+        let owner = name.strip_suffix(".owner").and_then(|pid| pid.parse().ok());
+        match owner.or_else(|| owner_of(&name)) {
+            Some(pid) if owner_lives(pid) => {}
+            Some(_) if path.is_dir() => drop(fs::remove_dir_all(path)),
+            Some(_) => drop(fs::remove_file(path)),
+            None => {}
+        }
+    }
+    removed
+}
+
+fn kill_inside(namespace: &str) {
+    let Ok(output) = Command::new("ip")
+        .args(["netns", "pids", namespace])
+        .output()
+    else {
+        return;
+    };
+    let pids = String::from_utf8_lossy(&output.stdout);
+    for pid in pids.split_whitespace().filter_map(|pid| pid.parse().ok()) {
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owner_is_read_from_names_of_ours_only() {
+        assert_eq!(owner_of("tp4711w0-upf"), Some(4711));
+        assert_eq!(owner_of("tp12w3-ue1"), Some(12));
+        for other in [
+            "default",
+            "tp",
+            "tpw0-upf",
+            "tp1-upf",
+            "tp1wx-upf",
+            "xtp1w0-upf",
+        ] {
+            assert_eq!(owner_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn our_own_start_time_is_known_and_steady() {
+        let started = start_time(std::process::id());
+        assert!(started.is_some());
+        assert_eq!(started, start_time(std::process::id()));
+    }
+}

@@ -1,0 +1,10 @@
+//! The lab: an emulated SMF, gNBs, UEs and a data network around a real `turnpiked`, each in a
+//! network namespace of its own. It judges the UPF and therefore shares no code with it: PFCP is
+//! `rs-pfcp`, GTP-U is its own.
+
+pub mod cleanup;
+pub mod gnb;
+pub mod gtpu;
+pub mod netns;
+pub mod sys;
+pub mod ue;

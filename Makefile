@@ -44,6 +44,7 @@ docs: ## API documentation, warnings as errors
 
 lint: setup ## formatting and lints, as errors
 	$(CARGO) fmt --all --check
+	scripts/drops.py --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 fmt:

@@ -233,6 +233,9 @@ pub trait Tables {
     /// Where the parts of one session lie. `Default` is a session that is not in the tables.
     type Handle: Default;
 
+    /// TEIDs whose lower 24 bits are below this number may be [`Key::Teid`]s that are `direct`.
+    fn direct_teids(&self) -> u32;
+
     /// Make packets meet `new` instead of what `handle` holds. All of it or, on an error, nothing.
     ///
     /// A packet under way meets the old form or the new one, never a mixture. Entries keep their

@@ -1,0 +1,306 @@
+//! REST under `/api/v1` and the metrics.
+
+mod metrics;
+mod serve;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::{IntoParams, OpenApi, ToSchema};
+
+use crate::command::{Asker, NoAnswer};
+use crate::config::Config;
+use crate::report::{
+    DatapathReport, DropReport, Fill, PeerReport, PortReport, Report, SessionDetail, SessionPage,
+    TableFill, parse_seid,
+};
+
+pub(crate) use serve::serve;
+
+/// The control thread answers within microseconds; it is stuck when it takes this long.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Sessions of one page, at most.
+const PAGE_MAX: usize = 1000;
+
+/// What the handlers need.
+#[derive(Clone)]
+pub(crate) struct Api {
+    control: Asker,
+    config: Arc<Config>,
+    token: Option<Arc<str>>,
+    started: SystemTime,
+}
+
+impl Api {
+    /// With a token, each request must carry it.
+    pub(crate) fn new(control: Asker, config: Arc<Config>, token: Option<Arc<str>>) -> Self {
+        Self {
+            control,
+            config,
+            token,
+            started: SystemTime::now(),
+        }
+    }
+
+    pub(crate) fn router(self) -> Router {
+        Router::new()
+            .route("/api/v1/status", get(status))
+            .route("/api/v1/sessions", get(sessions))
+            .route("/api/v1/sessions/{seid}", get(session))
+            .route("/api/v1/peers", get(peers))
+            .route("/api/v1/drops", get(drops))
+            .route("/api/v1/datapath", get(datapath))
+            .route("/api/v1/config", get(config))
+            .route("/api/v1/openapi.json", get(openapi))
+            .route("/metrics", get(metrics))
+            .fallback(async || Failure::new(StatusCode::NOT_FOUND, "no such resource"))
+            .layer(middleware::from_fn_with_state(self.clone(), guard))
+            .with_state(self)
+    }
+}
+
+/// A request without an answer of its own.
+#[derive(Debug)]
+struct Failure {
+    status: StatusCode,
+    error: String,
+}
+
+/// The body of every error.
+#[derive(Serialize, ToSchema)]
+struct ErrorBody {
+    /// What is wrong, for people.
+    error: String,
+}
+
+impl Failure {
+    fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self {
+            status,
+            error: error.into(),
+        }
+    }
+}
+
+impl From<NoAnswer> for Failure {
+    fn from(error: NoAnswer) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.status, Json(ErrorBody { error: self.error })).into_response()
+    }
+}
+
+/// Token and time limit, before and around every handler.
+async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
+    if !authorized(api.token.as_deref(), request.headers()) {
+        let failure = Failure::new(
+            StatusCode::UNAUTHORIZED,
+            "a token is required: Authorization: Bearer TOKEN, from api.token_file",
+        );
+        return ([(header::WWW_AUTHENTICATE, "Bearer")], failure).into_response();
+    }
+    match tokio::time::timeout(PATIENCE, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Failure::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "the control thread does not answer",
+        )
+        .into_response(),
+    }
+}
+
+/// Takes as long for a wrong token as for the right one.
+fn authorized(token: Option<&str>, headers: &HeaderMap) -> bool {
+    let Some(token) = token else { return true };
+    let given = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.as_bytes().split_at_checked(7))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
+        .map_or(b"".as_slice(), |(_, given)| given);
+    token.as_bytes().ct_eq(given).into()
+}
+
+/// Who this is and how it does.
+#[derive(Serialize, ToSchema)]
+struct Status {
+    version: &'static str,
+    node_id: String,
+    uptime_s: u64,
+    /// Seconds since 1900 (TS 29.244, 8.2.65).
+    recovery_time_stamp: u32,
+    sessions: Fill,
+    peers: Fill,
+    tables: Vec<TableFill>,
+    ports: Vec<PortReport>,
+    /// Packets lost, for whatever reason.
+    drops: u64,
+    /// Memory of the process, without the tables in the kernel.
+    memory_bytes: u64,
+}
+
+/// The whole in one answer.
+#[utoipa::path(get, path = "/api/v1/status", responses((status = 200, body = Status)))]
+async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
+    let report = api.control.report().await?;
+    Ok(Json(Status {
+        version: env!("CARGO_PKG_VERSION"),
+        node_id: api.config.node.id.to_string(),
+        uptime_s: api.started.elapsed().unwrap_or_default().as_secs(),
+        recovery_time_stamp: report.recovery_time_stamp,
+        sessions: report.sessions,
+        peers: report.peers,
+        tables: report.tables,
+        ports: report.ports,
+        drops: report.drops.iter().map(|drop| drop.packets).sum(),
+        memory_bytes: metrics::resident_bytes(),
+    }))
+}
+
+/// Which page of sessions.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    /// `next` of the page before.
+    after: Option<String>,
+    /// Sessions of the page, 1 to 1000.
+    #[param(default = 100, minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// Sessions in a stable order, a page at a time.
+#[utoipa::path(get, path = "/api/v1/sessions", params(Page), responses(
+    (status = 200, body = SessionPage), (status = 400, body = ErrorBody)))]
+async fn sessions(
+    State(api): State<Api>,
+    page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<SessionPage>, Failure> {
+    let Query(page) = page.map_err(|e| Failure::new(StatusCode::BAD_REQUEST, e.body_text()))?;
+    let after = page.after.as_deref().map(seid_of).transpose()?;
+    let limit = page.limit.unwrap_or(100);
+    if !(1..=PAGE_MAX).contains(&limit) {
+        let error = format!("limit = {limit}: must lie between 1 and {PAGE_MAX}");
+        return Err(Failure::new(StatusCode::BAD_REQUEST, error));
+    }
+    Ok(Json(api.control.sessions(after, limit).await?))
+}
+
+fn seid_of(text: &str) -> Result<u64, Failure> {
+    parse_seid(text).ok_or_else(|| {
+        let error = format!("{text:?} is not a SEID: up to 16 hexadecimal digits");
+        Failure::new(StatusCode::BAD_REQUEST, error)
+    })
+}
+
+/// One session with rules and counters.
+#[utoipa::path(get, path = "/api/v1/sessions/{seid}",
+    params(("seid" = String, Path, description = "Our SEID, hexadecimal")),
+    responses((status = 200, body = SessionDetail), (status = 400, body = ErrorBody),
+        (status = 404, body = ErrorBody)))]
+async fn session(
+    State(api): State<Api>,
+    Path(seid): Path<String>,
+) -> Result<Json<SessionDetail>, Failure> {
+    let seid = seid_of(&seid)?;
+    let missing = || Failure::new(StatusCode::NOT_FOUND, format!("no session {seid:016x}"));
+    Ok(Json(api.control.session(seid).await?.ok_or_else(missing)?))
+}
+
+/// The SMFs that we know.
+#[utoipa::path(get, path = "/api/v1/peers", responses((status = 200, body = [PeerReport])))]
+async fn peers(State(api): State<Api>) -> Result<Json<Vec<PeerReport>>, Failure> {
+    Ok(Json(api.control.peers().await?))
+}
+
+/// Lost packets by interface, direction and reason; reasons that never happened are left out.
+#[utoipa::path(get, path = "/api/v1/drops", responses((status = 200, body = [DropReport])))]
+async fn drops(State(api): State<Api>) -> Result<Json<Vec<DropReport>>, Failure> {
+    Ok(Json(api.control.report().await?.drops))
+}
+
+/// The data path and its interfaces.
+#[derive(Serialize, ToSchema)]
+struct DatapathBody {
+    #[serde(flatten)]
+    datapath: DatapathReport,
+    ports: Vec<PortReport>,
+    tables: Vec<TableFill>,
+}
+
+/// The data path and its interfaces.
+#[utoipa::path(get, path = "/api/v1/datapath", responses((status = 200, body = DatapathBody)))]
+async fn datapath(State(api): State<Api>) -> Result<Json<DatapathBody>, Failure> {
+    let Report {
+        datapath,
+        ports,
+        tables,
+        ..
+    } = api.control.report().await?;
+    Ok(Json(DatapathBody {
+        datapath,
+        ports,
+        tables,
+    }))
+}
+
+/// The configuration in effect, defaults included. The token is not part of it.
+#[utoipa::path(get, path = "/api/v1/config",
+    responses((status = 200, body = serde_json::Value)))]
+async fn config(State(api): State<Api>) -> Json<Config> {
+    Json(Config::clone(&api.config))
+}
+
+/// This description.
+#[utoipa::path(get, path = "/api/v1/openapi.json",
+    responses((status = 200, body = serde_json::Value)))]
+async fn openapi() -> Json<utoipa::openapi::OpenApi> {
+    Json(Document::openapi())
+}
+
+/// OpenMetrics text, for Prometheus.
+#[utoipa::path(get, path = "/metrics",
+    responses((status = 200, body = String, content_type = metrics::CONTENT_TYPE)))]
+async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
+    let report = api.control.report().await?;
+    let text = metrics::encode(&report, api.started)
+        .map_err(|_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "metrics"))?;
+    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Turnpike", description = "A 5G User Plane Function",
+        license(name = "Apache-2.0")),
+    paths(status, sessions, session, peers, drops, datapath, config, openapi, metrics),
+    modifiers(&BearerToken),
+    security((), ("token" = []))
+)]
+struct Document;
+
+/// `api.token_file`.
+struct BearerToken;
+
+impl utoipa::Modify for BearerToken {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        document
+            .components
+            .get_or_insert_default()
+            .add_security_scheme("token", scheme);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! The metrics page. Label values are our own words and interface names; nothing that a peer
+//! sends becomes one, so their number is bounded.
+
+use std::fmt::Error;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::registry::Registry;
+
+use crate::report::{PortReport, Report};
+
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// All of it as OpenMetrics text.
+pub(crate) fn encode(report: &Report, started: SystemTime) -> Result<String, Error> {
+    let mut registry = Registry::default();
+    let process = Process::read(started);
+    registry.register_collector(Box::new(Page {
+        report: report.clone(),
+        process,
+    }));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Page {
+    report: Report,
+    process: Process,
+}
+
+type Labels<'l, const N: usize> = [(&'l str, &'l str); N];
+
+impl Collector for Page {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut out = Out(encoder);
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        out.0
+            .encode_descriptor("turnpike_build", "Version", None, MetricType::Info)?
+            .encode_info(&version)?;
+        self.state(&mut out)?;
+        self.n4(&mut out)?;
+        self.traffic(&mut out)?;
+        self.process(&mut out)
+    }
+}
+
+impl Page {
+    fn state(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let Report {
+            sessions,
+            peers,
+            tables,
+            ..
+        } = &self.report;
+        out.gauge("turnpike_sessions", "PFCP sessions", sessions.used)?;
+        out.gauge(
+            "turnpike_sessions_limit",
+            "limits.sessions",
+            sessions.capacity,
+        )?;
+        out.gauge("turnpike_peers", "SMFs with an association", peers.used)?;
+        out.gauge("turnpike_peers_limit", "limits.smfs", peers.capacity)?;
+        let used = tables
+            .iter()
+            .map(|t| ([("table", t.table.as_str())], t.used));
+        out.gauges("turnpike_table_used", "Entries in use", used)?;
+        let capacity = tables
+            .iter()
+            .map(|t| ([("table", t.table.as_str())], t.capacity));
+        out.gauges("turnpike_table_capacity", "Entries there are", capacity)
+    }
+
+    fn n4(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let n4 = &self.report.n4;
+        let help = "PFCP messages; cause is that of a response";
+        let messages = n4.messages.iter().map(|m| {
+            let cause = m.cause.as_deref().unwrap_or_default();
+            let labels = [
+                ("message", m.message.as_str()),
+                ("direction", &m.direction),
+                ("cause", cause),
+            ];
+            (labels, m.count)
+        });
+        out.counters("turnpike_pfcp_messages", help, messages)?;
+        let help = "What else happened on N4: malformed messages, repeats, full limits";
+        let events = n4
+            .counters
+            .iter()
+            .map(|(name, &count)| ([("event", name.as_str())], count));
+        out.counters("turnpike_pfcp_events", help, events)
+    }
+
+    fn traffic(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let ports = &self.report.ports;
+        let by_direction = |of: fn(&PortReport) -> [u64; 2]| {
+            ports.iter().flat_map(move |port| {
+                ["uplink", "downlink"]
+                    .into_iter()
+                    .zip(of(port))
+                    .map(move |(direction, count)| {
+                        (
+                            [
+                                ("interface", port.interface.as_str()),
+                                ("direction", direction),
+                            ],
+                            count,
+                        )
+                    })
+            })
+        };
+        let by_port = |of: fn(&PortReport) -> u64| {
+            ports
+                .iter()
+                .map(move |port| ([("interface", port.interface.as_str())], of(port)))
+        };
+        let help = "Frames taken, by the interface they came in on";
+        let rows = by_direction(|p| [p.uplink.in_packets, p.downlink.in_packets]);
+        out.counters("turnpike_in_packets", help, rows)?;
+        let help = "Bytes of the frames taken";
+        let rows = by_direction(|p| [p.uplink.in_bytes, p.downlink.in_bytes]);
+        out.counters("turnpike_in_bytes", help, rows)?;
+        let help = "Frames forwarded, by the interface they came in on";
+        let rows = by_direction(|p| [p.uplink.out_packets, p.downlink.out_packets]);
+        out.counters("turnpike_out_packets", help, rows)?;
+        let help = "Bytes of the frames forwarded";
+        let rows = by_direction(|p| [p.uplink.out_bytes, p.downlink.out_bytes]);
+        out.counters("turnpike_out_bytes", help, rows)?;
+        let help = "Frames left to the kernel: not ours";
+        out.counters("turnpike_passed_packets", help, by_port(|p| p.passed))?;
+        let help = "Echo Responses and Error Indications sent";
+        out.counters("turnpike_answered_packets", help, by_port(|p| p.answered))?;
+        let help = "Packets forwarded by the kernel while their neighbour was resolved";
+        out.counters("turnpike_slow_packets", help, by_port(|p| p.slow))?;
+        let help = "Lost packets; GET /api/v1/drops says what each reason means and asks for";
+        let drops = self.report.drops.iter().map(|d| {
+            let labels = [
+                ("interface", d.interface.as_str()),
+                ("direction", &d.direction),
+                ("reason", &d.reason),
+            ];
+            (labels, d.packets)
+        });
+        out.counters("turnpike_drops", help, drops)
+    }
+
+    fn process(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let process = &self.process;
+        out.gauge(
+            "process_resident_memory_bytes",
+            "Resident memory",
+            process.resident_bytes,
+        )?;
+        out.gauge("process_start_time_seconds", "Since 1970", process.start_s)?;
+        out.0
+            .encode_descriptor("process_cpu_seconds", "CPU time", None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, f64, u64>(&process.cpu_s, None)
+    }
+}
+
+/// Writes whole families.
+struct Out<'e>(DescriptorEncoder<'e>);
+
+impl Out<'_> {
+    fn counters<'l, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        rows: impl Iterator<Item = (Labels<'l, N>, u64)>,
+    ) -> Result<(), Error> {
+        let mut family = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, count) in rows {
+            ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn gauges<'l, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        rows: impl Iterator<Item = (Labels<'l, N>, u64)>,
+    ) -> Result<(), Error> {
+        let mut family = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (labels, value) in rows {
+            family.encode_family(&labels)?.encode_gauge(&value)?;
+        }
+        Ok(())
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> Result<(), Error> {
+        self.0
+            .encode_descriptor(name, help, None, MetricType::Gauge)?
+            .encode_gauge(&value)
+    }
+}
+
+/// What the kernel says of this process.
+#[derive(Debug)]
+struct Process {
+    resident_bytes: u64,
+    cpu_s: f64,
+    start_s: f64,
+}
+
+impl Process {
+    fn read(started: SystemTime) -> Self {
+        let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
+        let seconds =
+            |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+        Self {
+            resident_bytes: resident_bytes(),
+            cpu_s: usage.map_or(0.0, |u| seconds(u.user_time()) + seconds(u.system_time())),
+            start_s: started
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs_f64(),
+        }
+    }
+}
+
+/// Resident memory, the second field of `/proc/self/statm`, in pages; 0 where there is no `/proc`.
+pub(crate) fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|n| n.parse::<u64>().ok())
+        .unwrap_or(0);
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
+    pages
+        * page
+            .ok()
+            .flatten()
+            .and_then(|size| u64::try_from(size).ok())
+            .unwrap_or(4096)
+}

@@ -1,0 +1,278 @@
+use std::thread;
+
+use axum::body::Body;
+use axum::http::Request;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::os::fd::AsFd;
+
+use super::*;
+use crate::command::{self, Asked, Command};
+use crate::report::{DirectionReport, MessageCount, SessionSummary, seid_text};
+
+const CONFIG: &str = include_str!("../../../../deploy/turnpiked.example.toml");
+
+fn report() -> Report {
+    Report {
+        recovery_time_stamp: 7,
+        sessions: Fill {
+            used: 3,
+            capacity: 131_072,
+        },
+        tables: vec![TableFill {
+            table: "entries".into(),
+            used: 6,
+            capacity: 262_144,
+        }],
+        n4: crate::report::N4Report {
+            messages: vec![MessageCount {
+                message: "session_establishment_response".into(),
+                direction: "sent".into(),
+                cause: Some("request_accepted".into()),
+                count: 3,
+            }],
+            counters: [("malformed".to_owned(), 2)].into(),
+        },
+        ports: vec![PortReport {
+            interface: "n3".into(),
+            role: "n3".into(),
+            uplink: DirectionReport {
+                in_packets: 10,
+                in_bytes: 900,
+                out_packets: 9,
+                out_bytes: 8,
+            },
+            ..PortReport::default()
+        }],
+        drops: vec![DropReport {
+            interface: "n3".into(),
+            direction: "uplink".into(),
+            reason: "rate".into(),
+            packets: 1,
+            meaning: "above the MBR of a QER".into(),
+            advice: "compare".into(),
+        }],
+        ..Report::default()
+    }
+}
+
+fn summary(seid: u64) -> SessionSummary {
+    SessionSummary {
+        seid: seid_text(seid),
+        cp_seid: seid_text(1),
+        peer: "smf".into(),
+        ue: vec!["10.60.0.1".into()],
+        pdrs: 2,
+        uplink: Default::default(),
+        downlink: Default::default(),
+    }
+}
+
+/// Stands in for the control thread, with sessions 1, 2 and 3.
+fn answer(asked: &Asked) {
+    loop {
+        let mut fds = [PollFd::new(asked.wake().as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::NONE).unwrap();
+        asked.settle();
+        while let Some(command) = asked.next() {
+            match command {
+                Command::Report(reply) => drop(reply.send(report())),
+                Command::Peers(reply) => drop(reply.send(Vec::new())),
+                Command::Sessions {
+                    after,
+                    limit,
+                    reply,
+                } => {
+                    let from = after.map_or(1, |seid| seid + 1);
+                    let sessions: Vec<_> = (from..=3).take(limit).map(summary).collect();
+                    let last = from + sessions.len() as u64 - 1;
+                    let next = (last < 3).then(|| seid_text(last));
+                    let _ = reply.send(SessionPage {
+                        total: 3,
+                        sessions,
+                        next,
+                    });
+                }
+                Command::Session { seid, reply } => {
+                    let detail = (seid == 3).then(|| SessionDetail {
+                        summary: summary(3),
+                        cp_address: None,
+                        pdrs_detail: Vec::new(),
+                        fars: Vec::new(),
+                        qers: Vec::new(),
+                        urrs: Vec::new(),
+                        bars: Vec::new(),
+                    });
+                    let _ = reply.send(detail);
+                }
+                Command::ShutDown => return,
+            }
+        }
+    }
+}
+
+fn api(token: Option<&str>) -> (Api, thread::JoinHandle<()>) {
+    let (asker, asked) = command::channel().unwrap();
+    let thread = thread::spawn(move || answer(&asked));
+    let config = Arc::new(crate::config::parse(CONFIG).unwrap());
+    (Api::new(asker, config, token.map(Arc::from)), thread)
+}
+
+async fn get_with(api: &Api, path: &str, token: Option<&str>) -> (StatusCode, String) {
+    let mut request = Request::get(path);
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let mut router = api.clone().router();
+    let request = request.body(Body::empty()).unwrap();
+    let response = tower_service::Service::call(&mut router, request)
+        .await
+        .unwrap();
+    let status = response.status();
+    let body = axum::body::to_bytes(response.into_body(), 1 << 20)
+        .await
+        .unwrap();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+async fn json(api: &Api, path: &str) -> serde_json::Value {
+    let (status, body) = get_with(api, path, None).await;
+    assert_eq!(status, StatusCode::OK, "{path}: {body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+#[tokio::test]
+async fn each_resource_answers() {
+    let (api, _thread) = api(None);
+    let status = json(&api, "/api/v1/status").await;
+    assert_eq!(status["sessions"]["used"], 3);
+    assert_eq!(status["node_id"], "10.100.0.1");
+    assert_eq!(status["drops"], 1);
+    assert_eq!(json(&api, "/api/v1/drops").await[0]["reason"], "rate");
+    assert_eq!(
+        json(&api, "/api/v1/datapath").await["ports"][0]["interface"],
+        "n3"
+    );
+    assert_eq!(json(&api, "/api/v1/config").await["qos"]["burst_ms"], 100);
+    assert_eq!(json(&api, "/api/v1/peers").await, serde_json::json!([]));
+    assert_eq!(
+        json(&api, "/api/v1/sessions/0000000000000003").await["pdrs"],
+        2
+    );
+    assert_eq!(json(&api, "/api/v1/sessions/0x3").await["pdrs"], 2);
+}
+
+#[tokio::test]
+async fn sessions_come_in_pages() {
+    let (api, _thread) = api(None);
+    let first = json(&api, "/api/v1/sessions?limit=2").await;
+    assert_eq!(first["sessions"].as_array().unwrap().len(), 2);
+    let next = first["next"].as_str().unwrap();
+    let second = json(&api, &format!("/api/v1/sessions?limit=2&after={next}")).await;
+    assert_eq!(second["sessions"][0]["seid"], seid_text(3));
+    assert!(second.get("next").is_none());
+}
+
+#[tokio::test]
+async fn wrong_questions_are_refused() {
+    let (api, _thread) = api(None);
+    for (path, expected) in [
+        ("/api/v1/sessions?limit=0", StatusCode::BAD_REQUEST),
+        ("/api/v1/sessions?limit=1001", StatusCode::BAD_REQUEST),
+        ("/api/v1/sessions?limit=x", StatusCode::BAD_REQUEST),
+        ("/api/v1/sessions?lim=1", StatusCode::BAD_REQUEST),
+        ("/api/v1/sessions?after=zz", StatusCode::BAD_REQUEST),
+        ("/api/v1/sessions/xyz", StatusCode::BAD_REQUEST),
+        ("/api/v1/sessions/+3", StatusCode::BAD_REQUEST),
+        (
+            "/api/v1/sessions/11111111111111111",
+            StatusCode::BAD_REQUEST,
+        ),
+        ("/api/v1/sessions/99", StatusCode::NOT_FOUND),
+        ("/api/v1/nothing", StatusCode::NOT_FOUND),
+    ] {
+        let (status, body) = get_with(&api, path, None).await;
+        assert_eq!(status, expected, "{path}: {body}");
+        assert!(body.starts_with("{\"error\":"), "{path}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn without_the_token_there_is_no_answer() {
+    let (api, _thread) = api(Some("correct-horse-battery"));
+    for path in [
+        "/api/v1/status",
+        "/metrics",
+        "/api/v1/openapi.json",
+        "/nothing",
+    ] {
+        for token in [
+            None,
+            Some(""),
+            Some("correct-horse-batterz"),
+            Some("correct-horse"),
+        ] {
+            let (status, body) = get_with(&api, path, token).await;
+            assert_eq!(status, StatusCode::UNAUTHORIZED, "{path}");
+            assert!(!body.contains("correct"), "{body}");
+        }
+    }
+    let (status, _) = get_with(&api, "/api/v1/status", Some("correct-horse-battery")).await;
+    assert_eq!(status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn metrics_are_openmetrics() {
+    let (api, _thread) = api(None);
+    let (_, text) = get_with(&api, "/metrics", None).await;
+    for line in [
+        "turnpike_sessions 3",
+        "turnpike_table_used{table=\"entries\"} 6",
+        "turnpike_table_capacity{table=\"entries\"} 262144",
+        "turnpike_pfcp_messages_total{message=\"session_establishment_response\",\
+         direction=\"sent\",cause=\"request_accepted\"} 3",
+        "turnpike_pfcp_events_total{event=\"malformed\"} 2",
+        "turnpike_in_packets_total{interface=\"n3\",direction=\"uplink\"} 10",
+        "turnpike_drops_total{interface=\"n3\",direction=\"uplink\",reason=\"rate\"} 1",
+        "# EOF",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+    }
+    assert!(text.contains("turnpike_build_info{version="));
+    assert!(text.contains("process_resident_memory_bytes "));
+    assert!(text.contains("process_cpu_seconds_total "));
+}
+
+/// Each route is described, and each description has a route.
+#[tokio::test]
+async fn the_description_names_each_route() {
+    let (api, _thread) = api(None);
+    let document = json(&api, "/api/v1/openapi.json").await;
+    let paths = document["paths"].as_object().unwrap();
+    assert_eq!(paths.len(), 9);
+    for path in paths.keys() {
+        let (status, _) = get_with(&api, &path.replace("{seid}", "3"), None).await;
+        assert_eq!(status, StatusCode::OK, "{path}");
+    }
+    for schema in [
+        "Status",
+        "SessionPage",
+        "SessionDetail",
+        "PeerReport",
+        "DropReport",
+    ] {
+        assert!(
+            document["components"]["schemas"].get(schema).is_some(),
+            "{schema}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn no_control_thread_no_wait() {
+    let (asker, asked) = command::channel().unwrap();
+    drop(asked);
+    let config = Arc::new(crate::config::parse(CONFIG).unwrap());
+    let api = Api::new(asker, config, None);
+    let (status, _) = get_with(&api, "/api/v1/status", None).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+}

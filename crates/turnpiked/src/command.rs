@@ -1,0 +1,138 @@
+//! How other threads ask the control thread: a bounded queue, and an eventfd that wakes it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use tokio::sync::oneshot;
+
+use crate::report::{PeerReport, Report, SessionDetail, SessionPage};
+
+/// Questions that may wait at a time.
+const QUEUE: usize = 256;
+
+/// What the control thread can be asked. Each answer is a copy; a caller that went away is ignored.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Report(oneshot::Sender<Report>),
+    Peers(oneshot::Sender<Vec<PeerReport>>),
+    Sessions {
+        after: Option<u64>,
+        limit: usize,
+        reply: oneshot::Sender<SessionPage>,
+    },
+    Session {
+        seid: u64,
+        reply: oneshot::Sender<Option<SessionDetail>>,
+    },
+    /// Release the associations and end.
+    ShutDown,
+}
+
+/// The asking end.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    queue: SyncSender<Command>,
+    wake: Arc<EventFd>,
+}
+
+/// The control thread's end.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    queue: Receiver<Command>,
+    wake: Arc<EventFd>,
+}
+
+/// The control thread has ended, or more than [`QUEUE`] questions wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoAnswer {
+    #[error("the control thread is busy; try again")]
+    Busy,
+    #[error("turnpiked is shutting down")]
+    Gone,
+}
+
+pub(crate) fn channel() -> nix::Result<(Asker, Asked)> {
+    let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+    let wake = Arc::new(EventFd::from_flags(flags)?);
+    let (sender, receiver) = sync_channel(QUEUE);
+    Ok((
+        Asker {
+            queue: sender,
+            wake: Arc::clone(&wake),
+        },
+        Asked {
+            queue: receiver,
+            wake,
+        },
+    ))
+}
+
+impl Asker {
+    /// Send a command without an answer.
+    pub(crate) fn tell(&self, command: Command) -> Result<(), NoAnswer> {
+        self.queue.try_send(command).map_err(|error| match error {
+            TrySendError::Full(_) => NoAnswer::Busy,
+            TrySendError::Disconnected(_) => NoAnswer::Gone,
+        })?;
+        // The counter of the eventfd cannot overflow before the queue is full.
+        self.wake.write(1).map(drop).map_err(|_| NoAnswer::Gone)
+    }
+
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(command(reply))?;
+        answer.await.map_err(|_| NoAnswer::Gone)
+    }
+
+    pub(crate) async fn report(&self) -> Result<Report, NoAnswer> {
+        self.ask(Command::Report).await
+    }
+
+    pub(crate) async fn peers(&self) -> Result<Vec<PeerReport>, NoAnswer> {
+        self.ask(Command::Peers).await
+    }
+
+    pub(crate) async fn sessions(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<SessionPage, NoAnswer> {
+        self.ask(|reply| Command::Sessions {
+            after,
+            limit,
+            reply,
+        })
+        .await
+    }
+
+    pub(crate) async fn session(&self, seid: u64) -> Result<Option<SessionDetail>, NoAnswer> {
+        self.ask(|reply| Command::Session { seid, reply }).await
+    }
+}
+
+impl Asked {
+    /// Readable when something was asked.
+    pub(crate) fn wake(&self) -> &EventFd {
+        &self.wake
+    }
+
+    /// The next command; `None` when none waits. A queue that every asker has left says
+    /// [`Command::ShutDown`].
+    pub(crate) fn next(&self) -> Option<Command> {
+        match self.queue.try_recv() {
+            Ok(command) => Some(command),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Command::ShutDown),
+        }
+    }
+
+    /// Take back the wake-ups so far; to be followed by [`Self::next`] until it has nothing.
+    pub(crate) fn settle(&self) {
+        // An error means that nothing was to be taken back.
+        let _ = self.wake.read();
+    }
+}

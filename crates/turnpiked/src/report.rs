@@ -1,0 +1,271 @@
+//! What REST, metrics and the command line show: owned copies, made by the control thread.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// The state of the whole, cheap to make whatever the number of sessions.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct Report {
+    /// Our Recovery Time Stamp: seconds since 1900 (TS 29.244, 8.2.65).
+    pub(crate) recovery_time_stamp: u32,
+    pub(crate) sessions: Fill,
+    pub(crate) peers: Fill,
+    /// Fill of each table that packets meet.
+    pub(crate) tables: Vec<TableFill>,
+    pub(crate) n4: N4Report,
+    pub(crate) datapath: DatapathReport,
+    pub(crate) ports: Vec<PortReport>,
+    pub(crate) drops: Vec<DropReport>,
+}
+
+/// How much of a bounded resource is in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct Fill {
+    pub(crate) used: u64,
+    pub(crate) capacity: u64,
+}
+
+/// One table.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct TableFill {
+    pub(crate) table: String,
+    pub(crate) used: u64,
+    pub(crate) capacity: u64,
+}
+
+/// What N4 carried.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct N4Report {
+    pub(crate) messages: Vec<MessageCount>,
+    /// Other counters of N4 by name: malformed, duplicates, repeats and so on.
+    pub(crate) counters: BTreeMap<String, u64>,
+}
+
+/// PFCP messages of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct MessageCount {
+    /// As TS 29.244, 7.3 names it, in lower case with underscores.
+    pub(crate) message: String,
+    /// `received` or `sent`.
+    pub(crate) direction: String,
+    /// Of a response; absent in requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cause: Option<String>,
+    pub(crate) count: u64,
+}
+
+/// What carries packets.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct DatapathReport {
+    /// `xdp`.
+    pub(crate) kind: String,
+    /// `driver` or `generic`.
+    pub(crate) mode: String,
+    /// What the program is specialised to.
+    pub(crate) features: Vec<String>,
+    /// Instructions of the program after the verifier's translation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) instructions: Option<u64>,
+    /// Time that loading and verifying took, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) load_ms: Option<f64>,
+}
+
+/// Frames of one interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct PortReport {
+    pub(crate) interface: String,
+    /// `n3`, `n6` or `n3+n6`.
+    pub(crate) role: String,
+    pub(crate) uplink: DirectionReport,
+    pub(crate) downlink: DirectionReport,
+    /// Frames left to the kernel: not ours.
+    pub(crate) passed: u64,
+    /// Echo Responses and Error Indications sent in place of the frame.
+    pub(crate) answered: u64,
+    /// Packets that the kernel forwards while their neighbour is resolved.
+    pub(crate) slow: u64,
+}
+
+/// Frames that came in on one interface, in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct DirectionReport {
+    pub(crate) in_packets: u64,
+    pub(crate) in_bytes: u64,
+    /// Of those, forwarded.
+    pub(crate) out_packets: u64,
+    /// Of those, forwarded.
+    pub(crate) out_bytes: u64,
+}
+
+/// Packets lost for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct DropReport {
+    pub(crate) interface: String,
+    /// `uplink` or `downlink`.
+    pub(crate) direction: String,
+    /// Short name, as in the metrics.
+    pub(crate) reason: String,
+    pub(crate) packets: u64,
+    /// What happened.
+    pub(crate) meaning: String,
+    /// What to do about it.
+    pub(crate) advice: String,
+}
+
+/// An SMF.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct PeerReport {
+    pub(crate) node_id: String,
+    #[schema(value_type = String)]
+    pub(crate) address: SocketAddr,
+    /// `associated`, `associating`, `unreachable` or `releasing`.
+    pub(crate) state: String,
+    /// The peer's Recovery Time Stamp, once known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) recovery_time_stamp: Option<u32>,
+    pub(crate) sessions: u64,
+}
+
+/// A session in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct SessionSummary {
+    /// Our SEID, hexadecimal.
+    pub(crate) seid: String,
+    /// The SMF's SEID, hexadecimal.
+    pub(crate) cp_seid: String,
+    /// Node ID of the SMF.
+    pub(crate) peer: String,
+    /// Addresses and prefixes of the UE.
+    pub(crate) ue: Vec<String>,
+    pub(crate) pdrs: usize,
+    pub(crate) uplink: TrafficReport,
+    pub(crate) downlink: TrafficReport,
+}
+
+/// Packets of a session or rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct TrafficReport {
+    /// Forwarded.
+    pub(crate) packets: u64,
+    /// Inner IP bytes forwarded.
+    pub(crate) bytes: u64,
+    /// Matched and dropped.
+    pub(crate) drops: u64,
+}
+
+impl TrafficReport {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.packets = self.packets.saturating_add(other.packets);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.drops = self.drops.saturating_add(other.drops);
+    }
+}
+
+/// One page of sessions.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct SessionPage {
+    pub(crate) total: u64,
+    pub(crate) sessions: Vec<SessionSummary>,
+    /// Hand it back as `after` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<String>,
+}
+
+/// One session with its rules.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct SessionDetail {
+    #[serde(flatten)]
+    pub(crate) summary: SessionSummary,
+    /// Address of the SMF's F-SEID.
+    #[schema(value_type = Option<String>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cp_address: Option<IpAddr>,
+    pub(crate) pdrs_detail: Vec<PdrReport>,
+    pub(crate) fars: Vec<FarReport>,
+    pub(crate) qers: Vec<QerReport>,
+    pub(crate) urrs: Vec<UrrReport>,
+    pub(crate) bars: Vec<u32>,
+}
+
+/// A PDR with its counters.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct PdrReport {
+    pub(crate) id: u32,
+    pub(crate) precedence: u32,
+    /// `uplink` or `downlink`.
+    pub(crate) direction: String,
+    pub(crate) source_interface: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) network_instance: Option<String>,
+    /// `TEID@address`, hexadecimal TEID.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) f_teid: Option<String>,
+    pub(crate) ue: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) qfi: Option<u8>,
+    /// IPFilterRules.
+    pub(crate) sdf_filters: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) far: Option<u32>,
+    pub(crate) qers: Vec<u32>,
+    pub(crate) urrs: Vec<u32>,
+    pub(crate) traffic: TrafficReport,
+}
+
+/// A FAR.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct FarReport {
+    pub(crate) id: u32,
+    /// FORW, DROP, BUFF, NOCP, joined by `+`.
+    pub(crate) action: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) destination: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) network_instance: Option<String>,
+    /// `TEID@address` of the outer header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tunnel: Option<String>,
+}
+
+/// A QER.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct QerReport {
+    pub(crate) id: u32,
+    /// `open` or `closed`.
+    pub(crate) gate_uplink: String,
+    /// `open` or `closed`.
+    pub(crate) gate_downlink: String,
+    /// Bits per second; absent: unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mbr_uplink_bps: Option<u64>,
+    /// Bits per second; absent: unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mbr_downlink_bps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) qfi: Option<u8>,
+}
+
+/// A URR. Kept and answered, not yet measured.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct UrrReport {
+    pub(crate) id: u32,
+    /// Always false: usage is not measured yet.
+    pub(crate) measured: bool,
+}
+
+/// A SEID as it is written: 16 hexadecimal digits.
+pub(crate) fn seid_text(seid: u64) -> String {
+    format!("{seid:016x}")
+}
+
+/// The reverse, with or without `0x` and leading zeros.
+pub(crate) fn parse_seid(text: &str) -> Option<u64> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u64::from_str_radix(digits, 16)
+        .ok()
+        .filter(|_| !digits.starts_with('+'))
+}

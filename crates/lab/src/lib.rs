@@ -6,5 +6,6 @@ pub mod cleanup;
 pub mod gnb;
 pub mod gtpu;
 pub mod netns;
+pub mod smf;
 pub mod sys;
 pub mod ue;

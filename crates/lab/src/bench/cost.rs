@@ -1,0 +1,157 @@
+//! Cost per packet of a live XDP program over its live tables, by `BPF_PROG_TEST_RUN`.
+//!
+//! The harness (`bpf/harness.bpf.c`) restores the frame and writes the next user's TEID or address
+//! before each run; behind an empty program it is the floor.
+
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use anyhow::{Context, Result, ensure};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramInput};
+
+use super::frames::{self, Frame};
+use super::requests::Addresses;
+
+static HARNESS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/harness.bpf.o"));
+
+/// Headers that the harness rewrites for each packet.
+const HEADERS: usize = 78;
+const XDP_PASS: u32 = 2;
+const XDP_REDIRECT: u32 = 4;
+
+/// Which way the packets travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// GTP-U from the gNB.
+    Uplink,
+    /// Plain IP from the data network.
+    Downlink,
+}
+
+/// One measurement, nanoseconds per packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// Median over the runs, floor subtracted.
+    pub above_floor: f64,
+    /// The empty program behind the same harness.
+    pub floor: f64,
+}
+
+/// The loaded harness.
+pub struct Harness {
+    object: Object,
+    empty: OwnedFd,
+}
+
+impl Harness {
+    /// Load it with room for `users`.
+    pub fn load(users: u32) -> Result<Self> {
+        let mut open = ObjectBuilder::default().open_memory(HARNESS)?;
+        for mut map in open.maps_mut() {
+            if map.name() == "users" {
+                map.set_max_entries(users)?;
+            }
+        }
+        let object = open.load().context("loading the harness")?;
+        let empty = object
+            .progs()
+            .find(|p| p.name() == "empty")
+            .context("no empty program")?
+            .as_fd()
+            .try_clone_to_owned()?;
+        Ok(Self { object, empty })
+    }
+
+    fn map(&self, name: &str) -> Result<MapHandle> {
+        let map = self.object.maps().find(|m| m.name() == name);
+        Ok(MapHandle::try_from(&map.with_context(|| format!("no map {name}"))?)?)
+    }
+
+    /// Who sends: user `i` has TEID `first_teid + i` and the `i`-th address.
+    pub fn set_users(&self, addresses: &Addresses, users: u32, frame: &Frame) -> Result<()> {
+        let map = self.map("users")?;
+        const CHUNK: u32 = 4096;
+        for start in (0..users).step_by(CHUNK as usize) {
+            let count = CHUNK.min(users - start);
+            let mut keys = Vec::with_capacity(count as usize * 4);
+            let mut values = Vec::with_capacity(count as usize * 16);
+            for index in start..start + count {
+                let ue: Ipv4Addr = addresses.ue(index);
+                keys.extend_from_slice(&index.to_ne_bytes());
+                values.extend_from_slice(&(super::teid(index)).to_be_bytes());
+                values.extend_from_slice(&ue.octets());
+                values.extend_from_slice(&frame.checksum_for(ue));
+                values.extend_from_slice(&[0; 6]);
+            }
+            map.update_batch(&keys, &values, count, MapFlags::ANY, MapFlags::ANY)?;
+        }
+        Ok(())
+    }
+
+    fn arm(&self, target: &OwnedFd, frame: &Frame, users: u32) -> Result<()> {
+        let fd = (target.as_raw_fd() as u32).to_ne_bytes();
+        self.map("target")?.update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY)?;
+        let mut state = Vec::new();
+        for word in [
+            0,
+            users,
+            frame.bytes.len() as u32,
+            frame.teid_at as u32,
+            frame.address_at as u32,
+            frame.checksum_at as u32,
+        ] {
+            state.extend_from_slice(&word.to_ne_bytes());
+        }
+        state.extend_from_slice(&frame.bytes[..HEADERS]);
+        state.extend_from_slice(&[0; 2]);
+        self.map("state")?.update(&0u32.to_ne_bytes(), &state, MapFlags::ANY)?;
+        Ok(())
+    }
+
+    fn run(&mut self, frame: &Frame, repeat: u32, expect: u32) -> Result<f64> {
+        let program = self.object.progs_mut().find(|p| p.name() == "harness");
+        let program = program.context("no harness program")?;
+        let mut out = vec![0; 2048];
+        let output = program.test_run(ProgramInput {
+            data_in: Some(&frame.bytes),
+            data_out: Some(&mut out),
+            repeat,
+            ..Default::default()
+        })?;
+        ensure!(
+            output.return_value == expect,
+            "the program under test returned {} instead of {expect}",
+            output.return_value
+        );
+        Ok(output.duration.as_nanos() as f64)
+    }
+
+    /// Measure the program with this id.
+    pub fn measure(
+        &mut self,
+        program_id: u32,
+        direction: Direction,
+        addresses: &Addresses,
+        users: u32,
+        runs: usize,
+    ) -> Result<Cost> {
+        let frame = match direction {
+            Direction::Uplink => frames::uplink(addresses, 64),
+            Direction::Downlink => frames::downlink(addresses, 64),
+        };
+        self.set_users(addresses, users, &frame)?;
+        let live = Program::fd_from_id(program_id)?;
+        let empty = self.empty.try_clone()?;
+        // Each user is met at least once per run, so that every run walks the whole table.
+        let repeat = users.max(1_000_000);
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for _ in 0..runs {
+            self.arm(&empty, &frame, users)?;
+            without.push(self.run(&frame, repeat, XDP_PASS)?);
+            self.arm(&live, &frame, users)?;
+            with.push(self.run(&frame, repeat, XDP_REDIRECT)?);
+        }
+        let floor = super::median(&mut without);
+        Ok(Cost { above_floor: super::median(&mut with) - floor, floor })
+    }
+}

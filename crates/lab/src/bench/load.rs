@@ -1,0 +1,159 @@
+//! PFCP load: a client that keeps a window of requests outstanding and times each answer.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use hdrhistogram::Histogram;
+
+use super::requests::{Field, Template};
+
+/// What one run of requests showed.
+pub struct Outcome {
+    /// Requests answered with cause 1.
+    pub accepted: u32,
+    /// From first request to last answer.
+    pub took: Duration,
+    /// Request to answer, nanoseconds. Meaningful at window 1.
+    pub latency: Histogram<u64>,
+    /// Requests that were never answered.
+    pub lost: u32,
+}
+
+/// An SMF as far as load needs one.
+pub struct Client {
+    socket: UdpSocket,
+    sequence: u32,
+    reply: Vec<u8>,
+}
+
+/// Socket buffer: room for the answers of the largest window.
+const SOCKET_BUFFER: usize = 64 << 20;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+
+impl Client {
+    /// `socket` is bound in the SMF's namespace.
+    pub fn new(socket: UdpSocket, upf: SocketAddr) -> Result<Self> {
+        nix::sys::socket::setsockopt(
+            &socket,
+            nix::sys::socket::sockopt::RcvBufForce,
+            &SOCKET_BUFFER,
+        )?;
+        nix::sys::socket::setsockopt(
+            &socket,
+            nix::sys::socket::sockopt::SndBufForce,
+            &SOCKET_BUFFER,
+        )?;
+        socket.connect(upf)?;
+        socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        Ok(Self { socket, sequence: 1, reply: vec![0; 65536] })
+    }
+
+    /// Set up the association.
+    pub fn associate(&mut self, request: impl Fn(u32) -> Vec<u8>) -> Result<()> {
+        self.socket.send(&request(self.sequence))?;
+        self.sequence += 1;
+        let got = self.receive()?.context("no answer to Association Setup")?;
+        ensure!(got.message_type == 6, "Association Setup was answered by type {}", got.message_type);
+        ensure!(got.cause == Some(1), "Association Setup was refused: cause {:?}", got.cause);
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<Option<Answer>> {
+        loop {
+            match self.socket.recv(&mut self.reply) {
+                Ok(len) => {
+                    let Some(answer) = Answer::parse(&self.reply[..len]) else {
+                        bail!("an answer that is not PFCP: {:02x?}", &self.reply[..len]);
+                    };
+                    // The UPF's own heartbeats are not answers.
+                    if answer.message_type != 1 {
+                        return Ok(Some(answer));
+                    }
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// Send `count` requests from `template`, `window` of them outstanding at once. `value` gives
+    /// the fields of request `i`; `answered` is told of each answer to request `i`.
+    pub fn run(
+        &mut self,
+        template: &Template,
+        count: u32,
+        window: u32,
+        value: impl Fn(u32, Field) -> u64,
+        mut answered: impl FnMut(u32, &Answer),
+    ) -> Result<Outcome> {
+        let first = self.sequence;
+        ensure!(first as u64 + u64::from(count) < 0xff_ffff, "sequence numbers ran out");
+        let mut sent_at = vec![Instant::now(); window as usize];
+        let mut latency = Histogram::new(3)?;
+        let (mut sent, mut received, mut accepted) = (0, 0, 0);
+        let mut message = Vec::with_capacity(template.len());
+        let start = Instant::now();
+        let mut last = start;
+        while received < count {
+            while sent < count && sent - received < window {
+                message.clear();
+                template.write(&mut message, |field| match field {
+                    Field::Sequence => u64::from(first + sent),
+                    other => value(sent, other),
+                });
+                sent_at[(sent % window) as usize] = Instant::now();
+                self.socket.send(&message)?;
+                sent += 1;
+            }
+            let Some(answer) = self.receive()? else { break };
+            last = Instant::now();
+            let index = answer.sequence.wrapping_sub(first);
+            if index < count {
+                latency.saturating_record(
+                    (last - sent_at[(index % window) as usize]).as_nanos() as u64
+                );
+                accepted += u32::from(answer.cause == Some(1));
+                answered(index, &answer);
+                received += 1;
+            }
+        }
+        self.sequence += count;
+        Ok(Outcome { accepted, took: last - start, latency, lost: count - received })
+    }
+}
+
+/// The parts of an answer that load looks at, read by hand.
+pub struct Answer {
+    /// TS 29.244, 7.1.
+    pub message_type: u8,
+    /// Of the request.
+    pub sequence: u32,
+    /// Cause IE, if any.
+    pub cause: Option<u8>,
+    /// The UPF's F-SEID, if any.
+    pub up_seid: Option<u64>,
+}
+
+impl Answer {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let has_seid = bytes.first()? & 1 == 1;
+        let at = if has_seid { 12 } else { 4 };
+        let sequence = bytes.get(at..at + 3)?;
+        let sequence = u32::from_be_bytes([0, sequence[0], sequence[1], sequence[2]]);
+        let mut answer =
+            Self { message_type: *bytes.get(1)?, sequence, cause: None, up_seid: None };
+        let mut rest = bytes.get(at + 4..)?;
+        while let [t1, t2, l1, l2, tail @ ..] = rest {
+            let len = usize::from(u16::from_be_bytes([*l1, *l2]));
+            let value = tail.get(..len)?;
+            match u16::from_be_bytes([*t1, *t2]) {
+                19 => answer.cause = value.first().copied(),
+                57 => answer.up_seid = Some(u64::from_be_bytes(value.get(1..9)?.try_into().ok()?)),
+                _ => {}
+            }
+            rest = &tail[len..];
+        }
+        Some(answer)
+    }
+}

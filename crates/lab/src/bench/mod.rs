@@ -1,0 +1,266 @@
+//! The figures: what a packet, a session and a PFCP request cost, measured on a live `turnpiked`.
+//!
+//! Printed as lines `figure NAME VALUE UNIT floor VALUE` and written as JSON with the conditions.
+
+mod cost;
+mod frames;
+mod load;
+mod requests;
+mod sut;
+mod switch;
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use cost::{Direction, Harness};
+use load::{Client, Outcome};
+use requests::{Addresses, Field};
+use sut::Sut;
+
+/// Options of `lab bench`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Largest number of sessions; smaller steps are 1, 1000 and 100000.
+    #[arg(long, default_value_t = 1_000_000)]
+    pub sessions: u32,
+    /// Runs whose median is quoted.
+    #[arg(long, default_value_t = 9)]
+    pub runs: usize,
+    /// Where to write the results as JSON.
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+}
+
+/// Requests that one signalling figure is taken over.
+const SAMPLE: u32 = 20_000;
+/// Outstanding requests while loading.
+const WINDOW: u32 = 64;
+
+const ADDRESSES: Addresses = Addresses {
+    smf: Ipv4Addr::new(10, 4, 0, 2),
+    n3: Ipv4Addr::new(10, 3, 0, 1),
+    gnb: Ipv4Addr::new(10, 3, 0, 2),
+    first_ue: Ipv4Addr::new(10, 64, 0, 1),
+};
+
+/// Uplink TEID of user `index`.
+fn teid(index: u32) -> u32 {
+    index + 1
+}
+
+/// The middle value.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Collects what is printed.
+#[derive(Default)]
+struct Figures(Vec<Value>);
+
+impl Figures {
+    /// `floor`: the same measurement of doing nothing, where there is such a thing.
+    fn add(&mut self, name: &str, value: f64, unit: &str, floor: Option<f64>) {
+        match floor {
+            Some(floor) => println!("figure {name} {value:.2} {unit} floor {floor:.2}"),
+            None => println!("figure {name} {value:.2} {unit} floor -"),
+        }
+        self.0.push(json!({ "name": name, "value": value, "unit": unit, "floor": floor }));
+    }
+}
+
+struct Bench {
+    sut: Sut,
+    client: Client,
+    harness: Harness,
+    /// The UPF's SEID of each user.
+    seids: Vec<u64>,
+    figures: Figures,
+    runs: usize,
+}
+
+/// Run everything.
+pub fn run(options: &Options) -> Result<()> {
+    let sut = Sut::start(options.sessions)?;
+    let mut figures = Figures::default();
+    figures.add("start_to_ready", sut.start_to_ready.as_secs_f64() * 1e3, "ms", None);
+    let idle = sut.memory()?;
+    figures.add("idle_memory", idle as f64 / 1e6, "MB", None);
+
+    let mut client = Client::new(sut.smf_socket(ADDRESSES.smf)?, sut.n4())?;
+    client.associate(|sequence| requests::association(&ADDRESSES, sequence))?;
+    let harness = Harness::load(options.sessions)?;
+    let mut bench =
+        Bench { sut, client, harness, seids: Vec::new(), figures, runs: options.runs };
+
+    for size in [1, 1_000, 100_000, 1_000_000] {
+        if size <= options.sessions {
+            bench.at(size)?;
+        }
+    }
+    bench.memory_per_session(idle)?;
+    bench.burst()?;
+    bench.far_update()?;
+    bench.delete()?;
+    bench.report(options)
+}
+
+impl Bench {
+    /// All figures with `size` sessions.
+    fn at(&mut self, size: u32) -> Result<()> {
+        let sample = SAMPLE.min(size - self.seids.len() as u32);
+        self.establish(size - self.seids.len() as u32 - sample, WINDOW)?;
+        let before = self.sut.cpu()?;
+        let outcome = self.establish(sample, WINDOW)?;
+        if size > 1 {
+            self.cpu_figure(&format!("establish_cpu_{size}"), before, sample)?;
+            let rate = f64::from(sample) / outcome.took.as_secs_f64();
+            self.figures.add(&format!("establish_rate_{size}"), rate, "1/s", None);
+            self.modify(size)?;
+        }
+        for (name, direction) in
+            [("uplink", Direction::Uplink), ("downlink", Direction::Downlink)]
+        {
+            let id = self.sut.program_id(direction)?;
+            let forwarded = self.sut.forwarded(direction)?;
+            let cost = self.harness.measure(id, direction, &ADDRESSES, size, self.runs)?;
+            let now = self.sut.forwarded(direction)?;
+            let packets = u64::from(size.max(1_000_000)) * self.runs as u64;
+            ensure!(
+                now - forwarded == packets,
+                "{name}: {} packets forwarded instead of {packets}",
+                now - forwarded
+            );
+            let name = format!("xdp_{name}_64B_{size}");
+            self.figures.add(&name, cost.above_floor, "ns/packet", Some(cost.floor));
+        }
+        Ok(())
+    }
+
+    fn cpu_figure(&mut self, name: &str, before: Duration, requests: u32) -> Result<()> {
+        let spent = self.sut.cpu()? - before;
+        let each = spent.as_secs_f64() * 1e6 / f64::from(requests);
+        self.figures.add(name, each, "us/request", None);
+        Ok(())
+    }
+
+    fn establish(&mut self, count: u32, window: u32) -> Result<Outcome> {
+        let template = requests::establishment(&ADDRESSES)?;
+        let base = self.seids.len() as u32;
+        self.seids.resize((base + count) as usize, 0);
+        let seids = &mut self.seids;
+        let outcome = self.client.run(
+            &template,
+            count,
+            window,
+            |i, field| match field {
+                Field::CpSeid => u64::from(base + i + 1),
+                Field::UplinkTeid => u64::from(teid(base + i)),
+                Field::GnbTeid => u64::from(base + i) + 0x100,
+                Field::UeAddress => u64::from(u32::from(ADDRESSES.ue(base + i))),
+                _ => 0,
+            },
+            |i, answer| seids[(base + i) as usize] = answer.up_seid.unwrap_or(0),
+        )?;
+        all_accepted("Session Establishment", &outcome, count)?;
+        Ok(outcome)
+    }
+
+    /// Path switches, spread over the sessions: CPU at the loading window, latency at window 1.
+    fn modify(&mut self, size: u32) -> Result<()> {
+        let before = self.sut.cpu()?;
+        self.path_switches(SAMPLE, WINDOW)?;
+        self.cpu_figure(&format!("modify_cpu_{size}"), before, SAMPLE)?;
+        let outcome = self.path_switches(SAMPLE, 1)?;
+        for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
+            let micros = outcome.latency.value_at_quantile(quantile) as f64 / 1e3;
+            self.figures.add(&format!("modify_{name}_window1_{size}"), micros, "us", None);
+        }
+        Ok(())
+    }
+
+    fn path_switches(&mut self, count: u32, window: u32) -> Result<Outcome> {
+        let template = requests::path_switch(&ADDRESSES)?;
+        let seids = &self.seids;
+        // A stride that is prime to the number of sessions visits them all, out of order.
+        let user = |i: u32| (u64::from(i) * 7919 % seids.len() as u64) as usize;
+        let outcome = self.client.run(
+            &template,
+            count,
+            window,
+            |i, field| match field {
+                Field::Seid => seids[user(i)],
+                Field::GnbTeid => u64::from(i) + 0x8000_0000,
+                _ => 0,
+            },
+            |_, _| {},
+        )?;
+        all_accepted("Session Modification", &outcome, count)?;
+        Ok(outcome)
+    }
+
+    fn memory_per_session(&mut self, idle: u64) -> Result<()> {
+        let sessions = self.seids.len() as f64;
+        let all = self.sut.memory()?;
+        self.figures.add("memory_per_session", all as f64 / sessions, "B", None);
+        let grown = all.saturating_sub(idle) as f64 / sessions;
+        self.figures.add("memory_per_session_above_idle", grown, "B", None);
+        Ok(())
+    }
+
+    /// 4096 requests at once, none may be lost.
+    fn burst(&mut self) -> Result<()> {
+        let outcome = self.path_switches(4096, 4096)?;
+        self.figures.add("burst_4096_lost", f64::from(outcome.lost), "requests", None);
+        Ok(())
+    }
+
+    fn far_update(&mut self) -> Result<()> {
+        let seid = self.seids.first().copied().context("no session")?;
+        let acts = switch::measure(&self.sut, &mut self.client, &ADDRESSES, seid)?;
+        self.figures.add("far_update_acts_p50", acts.p50_us, "us", None);
+        self.figures.add("far_update_acts_max", acts.max_us, "us", None);
+        self.figures.add("far_update_packets_lost", acts.lost as f64, "packets", None);
+        Ok(())
+    }
+
+    fn delete(&mut self) -> Result<()> {
+        let count = SAMPLE.min(self.seids.len() as u32);
+        let template = requests::deletion()?;
+        let seids = self.seids.split_off(self.seids.len() - count as usize);
+        let before = self.sut.cpu()?;
+        let outcome = self.client.run(
+            &template,
+            count,
+            WINDOW,
+            |i, field| if field == Field::Seid { seids[i as usize] } else { 0 },
+            |_, _| {},
+        )?;
+        all_accepted("Session Deletion", &outcome, count)?;
+        self.cpu_figure("delete_cpu", before, count)
+    }
+
+    fn report(self, options: &Options) -> Result<()> {
+        let Some(path) = &options.out else { return Ok(()) };
+        let report = json!({
+            "conditions": sut::conditions(&self.sut, options)?,
+            "figures": self.figures.0,
+        });
+        std::fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
+            .with_context(|| format!("writing {}", path.display()))
+    }
+}
+
+fn all_accepted(what: &str, outcome: &Outcome, count: u32) -> Result<()> {
+    ensure!(outcome.lost == 0, "{what}: {} of {count} requests were not answered", outcome.lost);
+    ensure!(
+        outcome.accepted == count,
+        "{what}: {} of {count} requests were refused",
+        count - outcome.accepted
+    );
+    Ok(())
+}

@@ -1,0 +1,278 @@
+//! The system under test: `turnpiked` between two namespaces, started for the measurement alone.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::netns::{End, Netns, Prefix, Process, cable};
+
+use super::cost::Direction;
+use super::{ADDRESSES, Options};
+
+const N4_PORT: u16 = 8805;
+const API_PORT: u16 = 8806;
+const UPF_N4: Ipv4Addr = Ipv4Addr::new(10, 4, 0, 1);
+const UPF_N6: Ipv4Addr = Ipv4Addr::new(10, 6, 0, 1);
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 6, 0, 2);
+const READY_LIMIT: Duration = Duration::from_secs(20);
+
+/// A running UPF and the namespace opposite to it.
+pub struct Sut {
+    daemon: Process,
+    /// gNB, SMF and data network in one.
+    pub peer: Netns,
+    upf: Netns,
+    pid: u32,
+    /// From `exec` to the notification.
+    pub start_to_ready: Duration,
+    directory: PathBuf,
+}
+
+impl Drop for Sut {
+    fn drop(&mut self) {
+        // The daemon detaches its programs when it is told to end.
+        let _ = self.daemon.signal(nix::sys::signal::Signal::SIGTERM);
+        let _ = self.daemon.wait(Duration::from_secs(5));
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// `turnpiked` beside this program, unless `TURNPIKED` names another.
+fn binary() -> Result<PathBuf> {
+    let path = match std::env::var_os("TURNPIKED") {
+        Some(path) => PathBuf::from(path),
+        None => std::env::current_exe()?.with_file_name("turnpiked"),
+    };
+    ensure!(path.exists(), "{} does not exist: make build", path.display());
+    Ok(path)
+}
+
+fn config(sessions: u32) -> String {
+    format!(
+        r#"
+[node]
+id = "{UPF_N4}"
+[n4]
+listen = "{UPF_N4}:{N4_PORT}"
+heartbeat_s = 60
+[datapath]
+kind = "xdp"
+mode = "driver"
+[[interface]]
+name = "n3"
+role = "n3"
+addresses = ["{n3}"]
+[[interface]]
+name = "n6"
+role = "n6"
+[[network_instance]]
+name = "internet"
+interface = "n6"
+[limits]
+sessions = {sessions}
+[api]
+listen = "127.0.0.1:{API_PORT}"
+[log]
+level = "warn"
+"#,
+        n3 = ADDRESSES.n3,
+    )
+}
+
+impl Sut {
+    /// Lay the cables, start the daemon with room for `sessions` and wait until it is ready.
+    pub fn start(sessions: u32) -> Result<Self> {
+        let prefix = Prefix::unique();
+        let upf = Netns::create(&prefix, "upf")?;
+        let peer = Netns::create(&prefix, "peer")?;
+        for name in ["n3", "n4", "n6"] {
+            let a = End { netns: &upf, name };
+            cable(a, End { netns: &peer, name }, 1500)?;
+        }
+        upf.ip(&format!(
+            "addr add {}/24 dev n3\naddr add {UPF_N4}/24 dev n4\naddr add {UPF_N6}/24 dev n6\n\
+             route add default via {GATEWAY}",
+            ADDRESSES.n3
+        ))?;
+        peer.ip(&format!(
+            "addr add {}/24 dev n3\naddr add {}/24 dev n4\naddr add {GATEWAY}/24 dev n6\n\
+             addr add {}/32 dev lo\nroute add 10.64.0.0/10 via {UPF_N6} src {}",
+            ADDRESSES.gnb,
+            ADDRESSES.smf,
+            super::frames::REMOTE,
+            super::frames::REMOTE,
+        ))?;
+
+        let directory = std::env::temp_dir().join(prefix.name("bench"));
+        std::fs::create_dir_all(&directory)?;
+        let file = directory.join("turnpiked.toml");
+        std::fs::write(&file, config(sessions))?;
+        let notify = UnixDatagram::bind(directory.join("notify"))?;
+        notify.set_read_timeout(Some(READY_LIMIT))?;
+        let start = Instant::now();
+        let mut daemon = upf.spawn(
+            Command::new(binary()?)
+                .arg("--config")
+                .arg(&file)
+                .env("NOTIFY_SOCKET", directory.join("notify"))
+                .stdin(Stdio::null()),
+        )?;
+        let mut message = [0; 256];
+        let len = notify.recv(&mut message).context("turnpiked did not become ready")?;
+        ensure!(message[..len].starts_with(b"READY=1"), "an unexpected notification");
+        let start_to_ready = start.elapsed();
+        let pid = daemon.id()?;
+        let sut = Self { daemon, peer, upf, pid, start_to_ready, directory };
+        sut.resolve_neighbours()?;
+        Ok(sut)
+    }
+
+    /// The daemon keeps next hops resolved by itself; a packet each way makes sure that the
+    /// measurement does not begin before.
+    fn resolve_neighbours(&self) -> Result<()> {
+        for address in [ADDRESSES.gnb, GATEWAY] {
+            self.upf.run(
+                "ping",
+                &["-c1", "-W2", &address.to_string()],
+                Duration::from_secs(5),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Where the UPF listens for PFCP.
+    pub fn n4(&self) -> SocketAddr {
+        SocketAddr::from((UPF_N4, N4_PORT))
+    }
+
+    /// A socket of the SMF.
+    pub fn smf_socket(&self, address: Ipv4Addr) -> Result<UdpSocket> {
+        self.peer.enter(|| Ok(UdpSocket::bind((address, N4_PORT))?))
+    }
+
+    /// CPU time of all threads of the daemon.
+    pub fn cpu(&self) -> Result<Duration> {
+        let mut nanos = 0;
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.pid))? {
+            let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
+            let first = text.split_whitespace().next().context("schedstat")?;
+            nanos += first.parse::<u64>()?;
+        }
+        Ok(Duration::from_nanos(nanos))
+    }
+
+    /// Bytes that the daemon holds: its own anonymous memory and the kernel's for its BPF maps.
+    pub fn memory(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
+        let line = status.lines().find(|l| l.starts_with("RssAnon:")).context("RssAnon")?;
+        let kib: u64 = line.split_whitespace().nth(1).context("RssAnon")?.parse()?;
+        let file = status.lines().find(|l| l.starts_with("RssFile:")).context("RssFile")?;
+        let file: u64 = file.split_whitespace().nth(1).context("RssFile")?.parse()?;
+        Ok(kib * 1024 + self.binary_pages(file)? + self.map_bytes()?)
+    }
+
+    /// Mapped files without the BPF maps, which [`Self::map_bytes`] counts whole.
+    fn binary_pages(&self, file_kib: u64) -> Result<u64> {
+        let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", self.pid))?;
+        let mut of_map = false;
+        let mut maps_kib = 0;
+        for line in smaps.lines() {
+            if line.as_bytes().first().is_some_and(|c| c.is_ascii_hexdigit() && !c.is_ascii_uppercase()) {
+                of_map = line.contains("anon_inode:bpf-map");
+            } else if of_map && line.starts_with("Rss:") {
+                maps_kib += line.split_whitespace().nth(1).context("Rss")?.parse::<u64>()?;
+            }
+        }
+        Ok(file_kib.saturating_sub(maps_kib) * 1024)
+    }
+
+    fn map_bytes(&self) -> Result<u64> {
+        let mut seen = std::collections::BTreeMap::new();
+        for entry in std::fs::read_dir(format!("/proc/{}/fdinfo", self.pid))? {
+            let text = std::fs::read_to_string(entry?.path()).unwrap_or_default();
+            let field = |name: &str| -> Option<u64> {
+                text.lines().find(|l| l.starts_with(name))?.split_whitespace().nth(1)?.parse().ok()
+            };
+            if let (Some(id), Some(bytes)) = (field("map_id:"), field("memlock:")) {
+                seen.insert(id, bytes);
+            }
+        }
+        ensure!(!seen.is_empty(), "the daemon holds no BPF map");
+        Ok(seen.values().sum())
+    }
+
+    fn interface(direction: Direction) -> &'static str {
+        match direction {
+            Direction::Uplink => "n3",
+            Direction::Downlink => "n6",
+        }
+    }
+
+    /// Id of the program attached to the interface where packets of `direction` arrive.
+    pub fn program_id(&self, direction: Direction) -> Result<u32> {
+        let name = Self::interface(direction);
+        let text = self.upf.run("ip", &["-j", "link", "show", "dev", name], Duration::from_secs(5))?;
+        let links: Value = serde_json::from_str(&text)?;
+        let id = links[0]["xdp"]["prog"]["id"].as_u64().context("no XDP program is attached")?;
+        Ok(u32::try_from(id)?)
+    }
+
+    /// Packets forwarded in `direction` so far, from the metrics.
+    pub fn forwarded(&self, direction: Direction) -> Result<u64> {
+        let wanted = match direction {
+            Direction::Uplink => "uplink",
+            Direction::Downlink => "downlink",
+        };
+        let text = self.get("/metrics")?;
+        let mut sum = 0.0;
+        for line in text.lines().filter(|l| l.starts_with("turnpike_forwarded_packets")) {
+            if line.contains(&format!("direction=\"{wanted}\"")) {
+                sum += line.rsplit(' ').next().unwrap_or("0").parse::<f64>()?;
+            }
+        }
+        Ok(sum as u64)
+    }
+
+    fn get(&self, path: &str) -> Result<String> {
+        let mut stream = self.upf.enter(|| Ok(TcpStream::connect(("127.0.0.1", API_PORT))?))?;
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        ensure!(text.starts_with("HTTP/1.0 200") || text.starts_with("HTTP/1.1 200"), "{path}: {text}");
+        Ok(text)
+    }
+}
+
+/// What a figure must travel with.
+pub fn conditions(sut: &Sut, options: &Options) -> Result<Value> {
+    let command = |program: &str, args: &[&str]| {
+        Command::new(program)
+            .args(args)
+            .output()
+            .ok()
+            .map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned())
+    };
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo")?;
+    let model = cpuinfo.lines().find(|l| l.starts_with("model name")).unwrap_or_default();
+    let size = |path: &Path| std::fs::metadata(path).map(|m| m.len()).ok();
+    Ok(json!({
+        "commit": command("git", &["describe", "--always", "--dirty", "--abbrev=12"]),
+        "kernel": command("uname", &["-r"]),
+        "clang": command("clang", &["--version"]).and_then(|v| v.lines().next().map(str::to_owned)),
+        "cpu": model.split(':').nth(1).map(str::trim),
+        "cores": std::thread::available_parallelism()?.get(),
+        "sessions": options.sessions,
+        "runs": options.runs,
+        "data path": "xdp, driver mode on veth; BPF_PROG_TEST_RUN of the attached programs over their live tables",
+        "packet": "64-byte inner IPv4, PDU Session Container, sessions in rotation",
+        "rules": "2 PDRs, 2 FARs, 1 QER with MBR and QFI, UE source address checked",
+        "binary bytes": size(&binary()?),
+        "pid": sut.pid,
+    }))
+}

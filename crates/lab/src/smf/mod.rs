@@ -1,0 +1,569 @@
+//! An SMF over `rs-pfcp`: associations, heartbeats and sessions towards one UPF.
+
+mod plan;
+
+pub use plan::{Flow, Gates, Requested, SessionPlan, Style};
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use nix::sys::socket::{setsockopt, sockopt};
+use rs_pfcp::ie::cause::{Cause, CauseValue};
+use rs_pfcp::ie::created_pdr::CreatedPdr;
+use rs_pfcp::ie::fseid::Fseid;
+use rs_pfcp::ie::node_id::NodeId;
+use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
+use rs_pfcp::ie::{Ie, IeType};
+use rs_pfcp::message::header::Header;
+use rs_pfcp::message::{Message, MsgType};
+
+use crate::netns::Netns;
+use crate::ue::Addresses;
+
+/// The UDP port of PFCP.
+pub const PORT: u16 = 8805;
+/// Retransmission: as long as an answer takes at worst on a loaded machine, and how often.
+const T1: Duration = Duration::from_millis(800);
+const N1: u32 = 4;
+
+/// What a peer told the SMF without being asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A request that the UPF sent; it has been answered.
+    Request(MsgType),
+    /// The UPF's Recovery Time Stamp differs from the one known before.
+    UpfRestarted,
+}
+
+/// A session that the UPF accepted.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// Our SEID.
+    pub cp_seid: u64,
+    /// The UPF's SEID.
+    pub up_seid: u64,
+    /// Where the gNB sends uplink packets.
+    pub uplink: (Ipv4Addr, u32),
+    /// The addresses of the UE.
+    pub addresses: Addresses,
+    /// What was asked for.
+    pub plan: SessionPlan,
+}
+
+/// An establishment that is ready to be sent.
+pub struct Establishment {
+    /// The SEID in its F-SEID.
+    pub cp_seid: u64,
+    /// The uplink TEID, where the SMF chooses it.
+    teid: u32,
+    /// Its IEs.
+    pub ies: Vec<Ie>,
+}
+
+impl Establishment {
+    /// Reads the answer to it.
+    pub fn conclude(&self, plan: &SessionPlan, answer: &dyn Message) -> Result<Session> {
+        accepted(answer)?;
+        let (cp_seid, answered) = (
+            self.cp_seid,
+            answer.seid().context("answer without SEID")?.0,
+        );
+        ensure!(
+            answered == cp_seid,
+            "answer for SEID {answered:#x} instead of {cp_seid:#x}"
+        );
+        let f_seid = answer
+            .ies(IeType::Fseid)
+            .next()
+            .context("answer without UP F-SEID")?;
+        let up_seid = f_seid.parse::<Fseid>()?.seid.0;
+        let created: Vec<CreatedPdr> = answer
+            .ies(IeType::CreatedPdr)
+            .map(|ie| ie.parse().map_err(|e| anyhow!("Created PDR: {e}")))
+            .collect::<Result<_>>()?;
+        let (uplink, addresses) = plan.outcome(self.teid, &created)?;
+        Ok(Session {
+            cp_seid,
+            up_seid,
+            uplink,
+            addresses,
+            plan: plan.clone(),
+        })
+    }
+}
+
+/// An answer whose cause is not "accepted".
+#[derive(Debug)]
+pub struct Refused {
+    /// The cause.
+    pub cause: CauseValue,
+    /// The IE that it names.
+    pub offending_ie: Option<u16>,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "refused: {:?}, offending IE {:?}",
+            self.cause, self.offending_ie
+        )
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// A running SMF; it stops without a word when dropped, as a crashed one does.
+pub struct Smf {
+    shared: Arc<Shared>,
+    events: Mutex<Receiver<Event>>,
+    next_seid: AtomicU64,
+    next_teid: AtomicU32,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    address: Ipv4Addr,
+    node_id: NodeId,
+    recovery: SystemTime,
+    upf: SocketAddr,
+    socket: UdpSocket,
+    waiting: Mutex<HashMap<u32, SyncSender<Vec<u8>>>>,
+    upf_recovery: Mutex<Option<u32>>,
+    associated: AtomicBool,
+    next_sequence: AtomicU32,
+    retransmissions: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Smf {
+    /// Starts an SMF at `address` of `netns`. `recovery` is the time it claims to have started.
+    pub fn start(
+        netns: &Netns,
+        address: Ipv4Addr,
+        node_id: NodeId,
+        recovery: SystemTime,
+        upf: SocketAddr,
+    ) -> Result<Self> {
+        let socket = netns.enter(|| Ok(UdpSocket::bind((address, PORT))?))?;
+        setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20)).context("receive buffer")?;
+        socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+        let shared = Arc::new(Shared {
+            address,
+            node_id,
+            recovery,
+            upf,
+            socket,
+            waiting: Mutex::default(),
+            upf_recovery: Mutex::default(),
+            associated: AtomicBool::new(false),
+            next_sequence: AtomicU32::new(1),
+            retransmissions: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        });
+        let (sender, events) = channel();
+        let inside = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name(format!("smf {address}"))
+            .spawn(move || inside.receive(&sender))?;
+        Ok(Self {
+            next_seid: AtomicU64::new(u64::from(u32::from(address)) << 32 | 1),
+            next_teid: AtomicU32::new(0x5000_0000 | u32::from(address.octets()[3]) << 16 | 1),
+            shared,
+            events: Mutex::new(events),
+            thread: Some(thread),
+        })
+    }
+
+    /// Sets up the association from our side; the UPF's Recovery Time Stamp.
+    pub fn associate(&self) -> Result<u32> {
+        let ies = [
+            self.shared.node_id.to_ie(),
+            RecoveryTimeStamp::new(self.shared.recovery).to_ie(),
+            Ie::new(IeType::CpFunctionFeatures, vec![0]),
+        ];
+        let answer = self.request(MsgType::AssociationSetupRequest, None, &ies)?;
+        accepted(answer.as_ref())?;
+        self.shared.associated.store(true, Relaxed);
+        recovery_of(answer.as_ref()).context("Association Setup Response: Recovery Time Stamp")
+    }
+
+    /// Waits until an association is there, whichever side set it up.
+    pub fn wait_for_association(&self, limit: Duration) -> Result<()> {
+        let deadline = std::time::Instant::now() + limit;
+        while !self.shared.associated.load(Relaxed) {
+            ensure!(
+                std::time::Instant::now() < deadline,
+                "the UPF set up no association"
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Releases the association.
+    pub fn release(&self) -> Result<()> {
+        let ies = [self.shared.node_id.to_ie()];
+        let answer = self.request(MsgType::AssociationReleaseRequest, None, &ies)?;
+        self.shared.associated.store(false, Relaxed);
+        accepted(answer.as_ref())
+    }
+
+    /// Asks whether the UPF lives; its Recovery Time Stamp.
+    pub fn heartbeat(&self) -> Result<u32> {
+        let ies = [RecoveryTimeStamp::new(self.shared.recovery).to_ie()];
+        let answer = self.request(MsgType::HeartbeatRequest, None, &ies)?;
+        recovery_of(answer.as_ref()).context("Heartbeat Response: Recovery Time Stamp")
+    }
+
+    /// Establishes a session.
+    pub fn establish(&self, plan: &SessionPlan) -> Result<Session> {
+        let prepared = self.establishment(plan)?;
+        let answer = self.request(MsgType::SessionEstablishmentRequest, Some(0), &prepared.ies)?;
+        prepared.conclude(plan, answer.as_ref())
+    }
+
+    /// Prepares an establishment without sending it.
+    pub fn establishment(&self, plan: &SessionPlan) -> Result<Establishment> {
+        let cp_seid = self.next_seid.fetch_add(1, Relaxed);
+        let teid = self.next_teid.fetch_add(1, Relaxed);
+        let f_seid = Fseid::new(cp_seid, Some(self.shared.address), None);
+        let mut ies = vec![
+            self.shared.node_id.to_ie(),
+            Ie::new(IeType::Fseid, f_seid.marshal()),
+        ];
+        ies.extend(plan.rules(teid)?);
+        Ok(Establishment { cp_seid, teid, ies })
+    }
+
+    /// Modifies a session.
+    pub fn modify(&self, session: &Session, ies: &[Ie]) -> Result<()> {
+        let seid = Some(session.up_seid);
+        let answer = self.request(MsgType::SessionModificationRequest, seid, ies)?;
+        let answered = answer.seid().context("answer without SEID")?.0;
+        ensure!(answered == session.cp_seid, "answer for SEID {answered:#x}");
+        accepted(answer.as_ref())
+    }
+
+    /// Points the downlink at a gNB's tunnel: the UE became active, or was handed over.
+    pub fn connect(&self, session: &Session, gnb: Ipv4Addr, teid: u32) -> Result<()> {
+        self.modify(session, &[plan::update_far_forward(gnb, teid)])
+    }
+
+    /// The UE became idle: its downlink is to be buffered, and the SMF told.
+    pub fn idle(&self, session: &Session) -> Result<()> {
+        self.modify(session, &[plan::update_far_buffer()])
+    }
+
+    /// Opens or closes the gates of the session.
+    pub fn gate(&self, session: &Session, gates: Gates) -> Result<()> {
+        self.modify(session, &[plan::update_qer_gates(gates)])
+    }
+
+    /// Deletes a session.
+    pub fn delete(&self, session: &Session) -> Result<()> {
+        let seid = Some(session.up_seid);
+        let answer = self.request(MsgType::SessionDeletionRequest, seid, &[])?;
+        accepted(answer.as_ref())
+    }
+
+    /// Sends a request, repeats it until it is answered, and checks that the answer is of the type
+    /// that belongs to it.
+    pub fn request(
+        &self,
+        message_type: MsgType,
+        seid: Option<u64>,
+        ies: &[Ie],
+    ) -> Result<Box<dyn Message>> {
+        let sequence = self.sequence();
+        let datagram = encode(message_type, seid, sequence, ies);
+        let answer = self.shared.exchange(sequence, &datagram)?;
+        let answer = rs_pfcp::message::parse(&answer)
+            .map_err(|e| anyhow!("answer to {message_type:?}: {e}: {answer:02x?}"))?;
+        let expected = MsgType::from(message_type as u8 + 1);
+        let found = answer.msg_type();
+        ensure!(
+            found == expected,
+            "{message_type:?} was answered by {found:?}"
+        );
+        Ok(answer)
+    }
+
+    /// A sequence number not used before.
+    pub fn sequence(&self) -> u32 {
+        self.shared.next_sequence.fetch_add(1, Relaxed) & 0x00ff_ffff
+    }
+
+    /// Sends `datagram` once and waits at most `limit` for the answer to `sequence`.
+    pub fn exchange_once(
+        &self,
+        sequence: u32,
+        datagram: &[u8],
+        limit: Duration,
+    ) -> Result<Vec<u8>> {
+        let receiver = self.shared.expect(sequence);
+        self.shared.socket.send_to(datagram, self.shared.upf)?;
+        let answer = receiver.recv_timeout(limit);
+        self.shared.waiting().remove(&sequence);
+        answer.map_err(|_| anyhow!("no answer within {limit:?}"))
+    }
+
+    /// Sends anything to the UPF's N4 address.
+    pub fn send_raw(&self, datagram: &[u8]) -> Result<()> {
+        self.shared.socket.send_to(datagram, self.shared.upf)?;
+        Ok(())
+    }
+
+    /// How many requests had to be repeated.
+    pub fn retransmissions(&self) -> u64 {
+        self.shared.retransmissions.load(Relaxed)
+    }
+
+    /// Its node id.
+    pub fn node_id(&self) -> &NodeId {
+        &self.shared.node_id
+    }
+
+    /// The next event, waiting at most `limit`.
+    pub fn event(&self, limit: Duration) -> Option<Event> {
+        self.events
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .recv_timeout(limit)
+            .ok()
+    }
+
+    /// Waits for `event`, passing over others.
+    pub fn wait_for(&self, event: &Event, limit: Duration) -> Result<()> {
+        let deadline = std::time::Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            match self.event(left) {
+                Some(seen) if seen == *event => return Ok(()),
+                Some(_) => {}
+                None => bail!("the SMF did not see {event:?} within {limit:?}"),
+            }
+        }
+    }
+}
+
+impl Drop for Smf {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<u32, SyncSender<Vec<u8>>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn expect(&self, sequence: u32) -> Receiver<Vec<u8>> {
+        let (sender, receiver) = sync_channel(1);
+        self.waiting().insert(sequence, sender);
+        receiver
+    }
+
+    fn exchange(&self, sequence: u32, datagram: &[u8]) -> Result<Vec<u8>> {
+        let receiver = self.expect(sequence);
+        for attempt in 0..N1 {
+            if attempt > 0 {
+                self.retransmissions.fetch_add(1, Relaxed);
+            }
+            self.socket.send_to(datagram, self.upf)?;
+            if let Ok(answer) = receiver.recv_timeout(T1) {
+                return Ok(answer);
+            }
+        }
+        self.waiting().remove(&sequence);
+        bail!(
+            "the UPF did not answer a request of type {} in {N1} attempts",
+            datagram[1]
+        )
+    }
+
+    fn receive(&self, events: &Sender<Event>) {
+        let mut buffer = vec![0; 65536];
+        while !self.stop.load(Relaxed) {
+            let Ok((length, from)) = self.socket.recv_from(&mut buffer) else {
+                continue;
+            };
+            let Ok(header) = Header::unmarshal(&buffer[..length]) else {
+                continue;
+            };
+            if is_answer(header.message_type_code()) {
+                self.note_recovery(&buffer[..length], events);
+                if let Some(waiting) = self.waiting().remove(&header.sequence_number.0) {
+                    let _ = waiting.try_send(buffer[..length].to_vec());
+                }
+            } else {
+                self.answer(&header, &buffer[..length], from, events);
+            }
+        }
+    }
+
+    fn answer(&self, header: &Header, datagram: &[u8], to: SocketAddr, events: &Sender<Event>) {
+        self.note_recovery(datagram, events);
+        let recovery = || RecoveryTimeStamp::new(self.recovery).to_ie();
+        let cause = || cause_ie(CauseValue::RequestAccepted);
+        let node_id = || self.node_id.to_ie();
+        let ies = match header.message_type {
+            MsgType::HeartbeatRequest => vec![recovery()],
+            MsgType::AssociationSetupRequest => {
+                self.associated.store(true, Relaxed);
+                vec![
+                    node_id(),
+                    cause(),
+                    recovery(),
+                    Ie::new(IeType::CpFunctionFeatures, vec![0]),
+                ]
+            }
+            MsgType::AssociationUpdateRequest | MsgType::NodeReportRequest => {
+                vec![node_id(), cause()]
+            }
+            MsgType::AssociationReleaseRequest => {
+                self.associated.store(false, Relaxed);
+                vec![node_id(), cause()]
+            }
+            MsgType::SessionReportRequest => vec![cause()],
+            _ => return,
+        };
+        let answer = MsgType::from(header.message_type as u8 + 1);
+        // A report names our SEID; the UPF's is not in it, and 0 is what the header then holds.
+        let seid = header.has_seid.then_some(0);
+        let _ = self
+            .socket
+            .send_to(&encode(answer, seid, header.sequence_number.0, &ies), to);
+        if header.message_type != MsgType::HeartbeatRequest {
+            let _ = events.send(Event::Request(header.message_type));
+        }
+    }
+
+    fn note_recovery(&self, datagram: &[u8], events: &Sender<Event>) {
+        let Ok(message) = rs_pfcp::message::parse(datagram) else {
+            return;
+        };
+        let Some(stamp) = recovery_of(message.as_ref()) else {
+            return;
+        };
+        let mut known = self
+            .upf_recovery
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if known.is_some_and(|before| before != stamp) {
+            let _ = events.send(Event::UpfRestarted);
+        }
+        *known = Some(stamp);
+    }
+}
+
+/// Which message types are answers (TS 29.244, 7.3).
+fn is_answer(message_type: u8) -> bool {
+    matches!(
+        message_type,
+        2 | 4 | 6 | 8 | 10 | 11 | 13 | 15 | 17 | 51 | 53 | 55 | 57
+    )
+}
+
+/// A PFCP message out of its IEs.
+pub fn encode(message_type: MsgType, seid: Option<u64>, sequence: u32, ies: &[Ie]) -> Vec<u8> {
+    let mut header = Header::new(message_type, seid.is_some(), seid.unwrap_or(0), sequence);
+    let body = rs_pfcp::ie::marshal_ies(ies);
+    // The length counts what follows the first four octets.
+    header.length = header.len() - 4 + body.len() as u16;
+    let mut datagram = header.marshal();
+    datagram.extend(body);
+    datagram
+}
+
+/// The Cause of an answer, as an error unless it is "accepted".
+pub fn accepted(answer: &dyn Message) -> Result<()> {
+    let cause = answer
+        .ies(IeType::Cause)
+        .next()
+        .context("answer without Cause")?;
+    let cause = cause.parse::<Cause>()?.value;
+    if cause == CauseValue::RequestAccepted {
+        return Ok(());
+    }
+    let offending = answer
+        .ies(IeType::OffendingIe)
+        .next()
+        .and_then(|ie| ie.as_u16().ok());
+    Err(Refused {
+        cause,
+        offending_ie: offending,
+    }
+    .into())
+}
+
+fn cause_ie(cause: CauseValue) -> Ie {
+    Ie::new(IeType::Cause, Cause::new(cause).marshal().to_vec())
+}
+
+fn recovery_of(message: &dyn Message) -> Option<u32> {
+    message.ies(IeType::RecoveryTimeStamp).next()?.as_u32().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns::Prefix;
+
+    /// Two SMFs, each the other's peer: whatever one asks, the other's answer is what a UPF gives.
+    #[test]
+    fn association_heartbeat_and_restart_between_two_nodes() -> Result<()> {
+        let netns = Netns::create(&Prefix::unique(), "n4")?;
+        netns.ip("addr add 10.100.0.1/32 dev lo\naddr add 10.100.0.2/32 dev lo")?;
+        let (a, b) = (Ipv4Addr::new(10, 100, 0, 1), Ipv4Addr::new(10, 100, 0, 2));
+        let start = |at: Ipv4Addr, to: Ipv4Addr, recovery| {
+            Smf::start(
+                &netns,
+                at,
+                NodeId::new_ipv4(at),
+                recovery,
+                (to, PORT).into(),
+            )
+        };
+        let early = SystemTime::now();
+        let (near, far) = (start(a, b, early)?, start(b, a, early)?);
+        let stamp = near.associate()?;
+        assert_eq!(near.heartbeat()?, stamp);
+        let wait = Duration::from_secs(2);
+        assert_eq!(
+            far.event(wait),
+            Some(Event::Request(MsgType::AssociationSetupRequest))
+        );
+
+        drop(far);
+        let _far = start(b, a, early + Duration::from_secs(1))?;
+        assert_eq!(near.heartbeat()?, stamp + 1);
+        assert_eq!(near.event(wait), Some(Event::UpfRestarted));
+        near.release()
+    }
+
+    #[test]
+    fn a_peer_that_is_gone_is_reported_after_the_retransmissions() -> Result<()> {
+        let netns = Netns::create(&Prefix::unique(), "n4")?;
+        let at = Ipv4Addr::LOCALHOST;
+        let smf = Smf::start(
+            &netns,
+            at,
+            NodeId::new_ipv4(at),
+            SystemTime::now(),
+            (at, 9).into(),
+        )?;
+        // Nobody listens at the discard port: the socket reports that by an error or not at all.
+        assert!(smf.heartbeat().is_err());
+        Ok(())
+    }
+}

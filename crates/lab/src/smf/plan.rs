@@ -1,0 +1,382 @@
+//! What sessions look like on N4: the habits of two widely used SMFs, and the rules they send.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use anyhow::{Context, Result};
+use rs_pfcp::ie::Ie;
+use rs_pfcp::ie::apply_action::ApplyAction;
+use rs_pfcp::ie::bar_id::BarId;
+use rs_pfcp::ie::create_bar::CreateBar;
+use rs_pfcp::ie::create_far::CreateFar;
+use rs_pfcp::ie::create_pdr::CreatePdr;
+use rs_pfcp::ie::create_qer::CreateQer;
+use rs_pfcp::ie::create_urr::CreateUrr;
+use rs_pfcp::ie::created_pdr::CreatedPdr;
+use rs_pfcp::ie::destination_interface::{DestinationInterface, Interface};
+use rs_pfcp::ie::f_teid::Fteid;
+use rs_pfcp::ie::far_id::FarId;
+use rs_pfcp::ie::forwarding_parameters::ForwardingParameters;
+use rs_pfcp::ie::gate_status::{GateStatus, GateStatusValue};
+use rs_pfcp::ie::mbr::Mbr;
+use rs_pfcp::ie::measurement_method::MeasurementMethod;
+use rs_pfcp::ie::network_instance::NetworkInstance;
+use rs_pfcp::ie::outer_header_creation::OuterHeaderCreation;
+use rs_pfcp::ie::outer_header_removal::OuterHeaderRemoval;
+use rs_pfcp::ie::pdi::Pdi;
+use rs_pfcp::ie::pdr_id::PdrId;
+use rs_pfcp::ie::precedence::Precedence;
+use rs_pfcp::ie::qer_id::QerId;
+use rs_pfcp::ie::qfi::Qfi;
+use rs_pfcp::ie::reporting_triggers::ReportingTriggers;
+use rs_pfcp::ie::sdf_filter::SdfFilter;
+use rs_pfcp::ie::source_interface::{SourceInterface, SourceInterfaceValue};
+use rs_pfcp::ie::ue_ip_address::UeIpAddress;
+use rs_pfcp::ie::update_far::UpdateFar;
+use rs_pfcp::ie::update_forwarding_parameters::UpdateForwardingParameters;
+use rs_pfcp::ie::update_qer::UpdateQer;
+use rs_pfcp::ie::urr_id::UrrId;
+
+use crate::ue::Addresses;
+
+const UPLINK: u16 = 1;
+const DOWNLINK: u16 = 2;
+const SESSION_QER: u32 = 1;
+const FLOW_QER: u32 = 2;
+const DEFAULT_PRECEDENCE: u32 = 255;
+const CHOOSE_ID: u8 = 5;
+
+/// Whose habits a session follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// F-TEID by CHOOSE with CHOOSE ID, a BAR, one QER, removal description 6 for dual stack.
+    Open5gs,
+    /// Own TEIDs, two QERs on each PDR, forwarding parameters without a tunnel at first.
+    Free5gc,
+}
+
+/// Where the UE's addresses come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requested {
+    /// The SMF's own pool.
+    Given(Addresses),
+    /// The UPF's pool (CHV4, CHV6).
+    Choose {
+        /// IPv4 is wanted.
+        v4: bool,
+        /// IPv6 is wanted.
+        v6: bool,
+    },
+}
+
+/// The gates of a QER.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gates {
+    /// Uplink passes.
+    pub up: bool,
+    /// Downlink passes.
+    pub down: bool,
+}
+
+impl Gates {
+    /// Both open.
+    pub const OPEN: Self = Self {
+        up: true,
+        down: true,
+    };
+
+    fn status(self) -> GateStatus {
+        let value = |open| {
+            if open {
+                GateStatusValue::Open
+            } else {
+                GateStatusValue::Closed
+            }
+        };
+        GateStatus::new(value(self.down), value(self.up))
+    }
+}
+
+/// A service data flow: a pair of PDRs before the default pair, with a QER of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// An IPFilterRule.
+    pub filter: String,
+    /// Lower is tried first.
+    pub precedence: u32,
+    /// Of its QER.
+    pub gates: Gates,
+}
+
+/// A session to establish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionPlan {
+    /// Whose habits.
+    pub style: Style,
+    /// The UE's addresses.
+    pub addresses: Requested,
+    /// Network instance of all rules.
+    pub network_instance: String,
+    /// Our N3 address at the UPF, for F-TEIDs that the SMF chooses.
+    pub upf_n3: Ipv4Addr,
+    /// QFI of the default flow.
+    pub qfi: u8,
+    /// MBR of the session, up and down.
+    pub mbr_kbps: Option<(u64, u64)>,
+    /// Gates of the session.
+    pub gates: Gates,
+    /// Flows beside the default one.
+    pub flows: Vec<Flow>,
+    /// The gNB's tunnel, when it is known at once; else downlink starts as BUFF and NOCP.
+    pub downlink: Option<(Ipv4Addr, u32)>,
+}
+
+impl SessionPlan {
+    /// The rules of the establishment. `teid` is the SMF's choice, where the style asks for one.
+    pub(super) fn rules(&self, teid: u32) -> Result<Vec<Ie>> {
+        let mut ies = Vec::new();
+        for (index, flow) in self.flows.iter().enumerate() {
+            // Identifiers of flow n: PDRs 10 + 2n and 11 + 2n, QER 10 + n.
+            let index = index as u16;
+            let qer = u32::from(10 + index);
+            let filter = Some(flow.filter.as_str());
+            let ids = [SESSION_QER, qer];
+            ies.push(self.uplink_pdr(10 + 2 * index, flow.precedence, teid, filter, &ids));
+            ies.push(self.downlink_pdr(11 + 2 * index, flow.precedence, filter, &ids));
+            let mut rule = CreateQer::new(QerId::new(qer));
+            rule.gate_status = Some(flow.gates.status());
+            ies.push(rule.to_ie());
+        }
+        let qers: &[u32] = match self.style {
+            Style::Open5gs => &[SESSION_QER],
+            Style::Free5gc => &[SESSION_QER, FLOW_QER],
+        };
+        ies.push(self.uplink_pdr(UPLINK, DEFAULT_PRECEDENCE, teid, None, qers));
+        ies.push(self.downlink_pdr(DOWNLINK, DEFAULT_PRECEDENCE, None, qers));
+        ies.push(self.uplink_far());
+        ies.push(self.downlink_far());
+        ies.extend(self.qers());
+        ies.push(urr()?);
+        if self.style == Style::Open5gs {
+            ies.push(CreateBar::new(BarId::new(1), None).to_ie());
+        }
+        Ok(ies)
+    }
+
+    fn uplink_pdr(
+        &self,
+        id: u16,
+        precedence: u32,
+        teid: u32,
+        filter: Option<&str>,
+        qers: &[u32],
+    ) -> Ie {
+        let mut pdi = self.pdi(SourceInterfaceValue::Access, filter);
+        pdi.f_teid = Some(match self.style {
+            Style::Open5gs => {
+                let mut f_teid = Fteid::new_with_choose(true, false, true, true, 0, None, None, 0);
+                f_teid.choose_id = CHOOSE_ID;
+                f_teid
+            }
+            Style::Free5gc => Fteid::ipv4(teid, self.upf_n3),
+        });
+        if filter.is_none() {
+            pdi.qfis = Qfi::new(self.qfi).into_iter().collect();
+        }
+        let mut pdr = self.pdr(id, precedence, pdi, u32::from(UPLINK), qers);
+        let dual = matches!(self.wanted(), (true, true));
+        let description = if dual && self.style == Style::Open5gs {
+            6
+        } else {
+            0
+        };
+        pdr.outer_header_removal = Some(OuterHeaderRemoval::new(description));
+        pdr.to_ie()
+    }
+
+    fn downlink_pdr(&self, id: u16, precedence: u32, filter: Option<&str>, qers: &[u32]) -> Ie {
+        let pdi = self.pdi(SourceInterfaceValue::Core, filter);
+        self.pdr(id, precedence, pdi, u32::from(DOWNLINK), qers)
+            .to_ie()
+    }
+
+    fn pdr(&self, id: u16, precedence: u32, pdi: Pdi, far: u32, qers: &[u32]) -> CreatePdr {
+        let mut pdr = CreatePdr::new(PdrId::new(id), Precedence::new(precedence), pdi);
+        pdr.far_id = Some(FarId::new(far));
+        pdr.urr_ids = vec![UrrId::new(1)];
+        pdr.qer_ids = qers.iter().map(|id| QerId::new(*id)).collect();
+        pdr
+    }
+
+    fn pdi(&self, source: SourceInterfaceValue, filter: Option<&str>) -> Pdi {
+        let mut pdi = Pdi::new(SourceInterface::new(source));
+        pdi.network_instance = Some(NetworkInstance::new(&self.network_instance));
+        let downlink = source == SourceInterfaceValue::Core;
+        pdi.ue_ip_addresses = match self.addresses {
+            Requested::Given(Addresses { v4, v6 }) => {
+                let mut address = UeIpAddress::new(v4, v6);
+                address.source_destination = downlink;
+                vec![address]
+            }
+            Requested::Choose { v4, v6 } if downlink => {
+                let mut address = UeIpAddress::choose(v4, v6);
+                address.source_destination = true;
+                vec![address]
+            }
+            Requested::Choose { .. } => Vec::new(),
+        };
+        pdi.sdf_filters = filter.map(SdfFilter::new).into_iter().collect();
+        pdi
+    }
+
+    fn uplink_far(&self) -> Ie {
+        let core = DestinationInterface::new(Interface::Core);
+        let parameters = ForwardingParameters::new(core)
+            .with_network_instance(NetworkInstance::new(&self.network_instance));
+        CreateFar::new(FarId::new(u32::from(UPLINK)), FORW)
+            .with_forwarding_parameters(parameters)
+            .to_ie()
+    }
+
+    fn downlink_far(&self) -> Ie {
+        let id = FarId::new(u32::from(DOWNLINK));
+        let access = ForwardingParameters::new(DestinationInterface::new(Interface::Access));
+        let far = match (self.downlink, self.style) {
+            (Some((gnb, teid)), _) => {
+                let tunnel = OuterHeaderCreation::gtpu_ipv4(teid, gnb);
+                CreateFar::new(id, FORW)
+                    .with_forwarding_parameters(access.with_outer_header_creation(tunnel))
+            }
+            (None, Style::Open5gs) => CreateFar::new(id, BUFF_NOCP).with_bar_id(BarId::new(1)),
+            (None, Style::Free5gc) => {
+                CreateFar::new(id, BUFF_NOCP).with_forwarding_parameters(access)
+            }
+        };
+        far.to_ie()
+    }
+
+    fn qers(&self) -> Vec<Ie> {
+        let mut session = CreateQer::new(QerId::new(SESSION_QER));
+        session.gate_status = Some(self.gates.status());
+        session.mbr = self.mbr_kbps.map(|(up, down)| Mbr::new(up, down));
+        let mut flow = CreateQer::new(QerId::new(FLOW_QER));
+        flow.gate_status = Some(Gates::OPEN.status());
+        match self.style {
+            Style::Open5gs => {
+                session.qfi = Qfi::new(self.qfi).ok();
+                vec![session.to_ie()]
+            }
+            Style::Free5gc => {
+                flow.qfi = Qfi::new(self.qfi).ok();
+                vec![session.to_ie(), flow.to_ie()]
+            }
+        }
+    }
+
+    /// Whether IPv4 and IPv6 are asked for.
+    fn wanted(&self) -> (bool, bool) {
+        match self.addresses {
+            Requested::Given(Addresses { v4, v6 }) => (v4.is_some(), v6.is_some()),
+            Requested::Choose { v4, v6 } => (v4, v6),
+        }
+    }
+
+    /// The UPF's tunnel and the UE's addresses, from the Created PDRs and what was given.
+    pub(super) fn outcome(
+        &self,
+        teid: u32,
+        created: &[CreatedPdr],
+    ) -> Result<((Ipv4Addr, u32), Addresses)> {
+        let uplink = match self.style {
+            // Nothing needs to be created, or told, when the SMF chose.
+            Style::Free5gc => (self.upf_n3, teid),
+            Style::Open5gs => {
+                let pdr = created.iter().find(|pdr| pdr.pdr_id.value == UPLINK);
+                let f_teid = pdr.and_then(|pdr| pdr.f_teid.as_ref());
+                let f_teid = f_teid.context("no F-TEID was chosen for the uplink PDR")?;
+                let address = f_teid
+                    .ipv4_address
+                    .context("F-TEID without an IPv4 address")?;
+                (address, f_teid.teid.0)
+            }
+        };
+        let addresses = match self.addresses {
+            Requested::Given(addresses) => addresses,
+            Requested::Choose { v4, v6 } => {
+                let chosen: Vec<_> = created
+                    .iter()
+                    .flat_map(|pdr| &pdr.ue_ip_addresses)
+                    .collect();
+                let ipv4 = chosen.iter().find_map(|a| a.ipv4_address);
+                let ipv6 = chosen.iter().find_map(|a| a.ipv6_address).map(first_host);
+                anyhow::ensure!(
+                    ipv4.is_some() == v4 && ipv6.is_some() == v6,
+                    "UE address missing"
+                );
+                Addresses { v4: ipv4, v6: ipv6 }
+            }
+        };
+        Ok((uplink, addresses))
+    }
+}
+
+/// A usage report rule, as SMFs put on every session.
+fn urr() -> Result<Ie> {
+    let by_volume = MeasurementMethod::new(false, true, false);
+    let urr = CreateUrr::builder(UrrId::new(1))
+        .measurement_method(by_volume)
+        .reporting_triggers(ReportingTriggers::new().with_volume_threshold(true))
+        .volume_threshold_bytes(1 << 30)
+        .build()
+        .context("URR")?;
+    Ok(urr.to_ie())
+}
+
+/// The first address of a prefix, when the prefix itself was given.
+fn first_host(prefix: Ipv6Addr) -> Ipv6Addr {
+    let bits = u128::from(prefix);
+    if bits as u64 == 0 {
+        Ipv6Addr::from(bits | 1)
+    } else {
+        prefix
+    }
+}
+
+const FORW: ApplyActionOctet = ApplyActionOctet(0b0010);
+const BUFF_NOCP: ApplyActionOctet = ApplyActionOctet(0b1100);
+
+/// The first octet of an Apply Action (TS 29.244, 8.2.26).
+#[derive(Clone, Copy)]
+struct ApplyActionOctet(u8);
+
+impl From<ApplyActionOctet> for ApplyAction {
+    fn from(octet: ApplyActionOctet) -> Self {
+        Self::new(octet.0)
+    }
+}
+
+/// The downlink FAR forwards into a gNB's tunnel.
+pub(super) fn update_far_forward(gnb: Ipv4Addr, teid: u32) -> Ie {
+    let parameters = UpdateForwardingParameters::new()
+        .with_destination_interface(DestinationInterface::new(Interface::Access))
+        .with_outer_header_creation(OuterHeaderCreation::gtpu_ipv4(teid, gnb));
+    let id = FarId::new(u32::from(DOWNLINK));
+    UpdateFar::new(id, Some(FORW.into()), Some(parameters), None, None).to_ie()
+}
+
+/// The downlink FAR buffers and notifies.
+pub(super) fn update_far_buffer() -> Ie {
+    let id = FarId::new(u32::from(DOWNLINK));
+    UpdateFar::new(id, Some(BUFF_NOCP.into()), None, None, None).to_ie()
+}
+
+/// The session's QER opens or closes its gates.
+pub(super) fn update_qer_gates(gates: Gates) -> Ie {
+    UpdateQer::new(
+        QerId::new(SESSION_QER),
+        None,
+        Some(gates.status()),
+        None,
+        None,
+    )
+    .to_ie()
+}

@@ -1,3 +1,105 @@
-//! turnpike.
+//! turnpike: shows an operator what a running turnpiked does.
+//!
+//! Exit codes: 0 done; 1 turnpiked refused, or knows no such session; 2 wrong usage; 3 turnpiked
+//! cannot be reached.
 
-fn main() {}
+mod client;
+mod show;
+mod table;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use serde_json::Value;
+
+use client::{Client, Error};
+
+/// Shows what a running turnpiked does.
+#[derive(Parser)]
+#[command(version, after_help = EXIT_CODES)]
+struct Arguments {
+    /// Where turnpiked listens: api.listen of its configuration.
+    #[arg(
+        long,
+        env = "TURNPIKE_API",
+        default_value = "http://127.0.0.1:8806",
+        global = true
+    )]
+    api: String,
+    /// File with the token: api.token_file of turnpiked's configuration.
+    #[arg(long, env = "TURNPIKE_TOKEN_FILE", global = true)]
+    token_file: Option<PathBuf>,
+    /// The answer as turnpiked gives it, for programs.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    question: Question,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 refused, or no such session; 2 wrong usage; \
+    3 turnpiked cannot be reached.";
+
+#[derive(Subcommand)]
+enum Question {
+    /// The whole: sessions, tables, traffic, losses.
+    Status,
+    /// Sessions with their UE addresses and traffic.
+    Sessions {
+        /// Sessions to show, at most.
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+        /// Begin after this SEID.
+        #[arg(long)]
+        after: Option<String>,
+    },
+    /// One session with its rules and counters.
+    Session {
+        /// SEID of the UPF, hexadecimal, as `turnpike sessions` shows it.
+        seid: String,
+    },
+    /// Lost packets: why, and what to do about it.
+    Drops,
+    /// The program that carries packets, and its interfaces.
+    Datapath,
+    /// The configuration in effect.
+    Config,
+    /// The SMFs.
+    Peers,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match answer(&arguments) {
+        Ok(text) => {
+            // A reader such as `head` may have left; nothing is lost.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "turnpike: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn answer(arguments: &Arguments) -> Result<String, Error> {
+    let client = Client::new(&arguments.api, arguments.token_file.as_deref())?;
+    let (answer, show): (Value, fn(&Value) -> String) = match &arguments.question {
+        Question::Status => (client.get("status")?, show::status),
+        Question::Sessions { limit, after } => {
+            (client.sessions(*limit, after.as_deref())?, show::sessions)
+        }
+        Question::Session { seid } => (client.get(&format!("sessions/{seid}"))?, show::session),
+        Question::Drops => (client.get("drops")?, show::drops),
+        Question::Datapath => (client.get("datapath")?, show::datapath),
+        Question::Config => (client.get("config")?, show::config),
+        Question::Peers => (client.get("peers")?, show::peers),
+    };
+    if arguments.json {
+        Ok(format!("{answer:#}\n"))
+    } else {
+        Ok(show(&answer))
+    }
+}

@@ -1,0 +1,412 @@
+//! The answers of turnpiked as text. A field that an older or newer turnpiked does not send shows
+//! as `-`.
+
+use serde_json::Value;
+
+use crate::table::{Table, grouped};
+
+/// A field as text, `-` when absent; lists joined by commas.
+fn text(value: &Value, pointer: &str) -> String {
+    match value.pointer(pointer) {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) => number.as_u64().map_or(number.to_string(), grouped),
+        Some(Value::Array(items)) if items.is_empty() => "-".to_owned(),
+        Some(Value::Array(items)) => items
+            .iter()
+            .map(|item| text(item, ""))
+            .collect::<Vec<_>>()
+            .join(", "),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// The members of a list; none when it is absent.
+fn items<'v>(value: &'v Value, pointer: &str) -> impl Iterator<Item = &'v Value> {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+pub(crate) fn status(answer: &Value) -> String {
+    let mut out = format!(
+        "turnpiked {}, node {}, up {}\n",
+        text(answer, "/version"),
+        text(answer, "/node_id"),
+        duration(
+            answer
+                .pointer("/uptime_s")
+                .and_then(Value::as_u64)
+                .unwrap_or(0)
+        ),
+    );
+    out += &format!(
+        "sessions {} of {}, SMFs {}, lost packets {}, memory {} KiB\n\n",
+        text(answer, "/sessions/used"),
+        text(answer, "/sessions/capacity"),
+        text(answer, "/peers/used"),
+        text(answer, "/drops"),
+        grouped(
+            answer
+                .pointer("/memory_bytes")
+                .and_then(Value::as_u64)
+                .unwrap_or(0)
+                / 1024
+        ),
+    );
+    out + &ports(answer) + "\n" + &tables(answer)
+}
+
+fn duration(seconds: u64) -> String {
+    let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
+    let (minutes, seconds) = (seconds / 60 % 60, seconds % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {seconds} s"),
+        (0, ..) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+fn ports(answer: &Value) -> String {
+    let mut table = Table::new([
+        "INTERFACE",
+        "ROLE",
+        "DIRECTION",
+        "IN",
+        "IN BYTES",
+        "OUT",
+        "OUT BYTES",
+        "TO KERNEL",
+        "ANSWERED",
+        "SLOW",
+    ]);
+    for port in items(answer, "/ports") {
+        for (i, direction) in ["uplink", "downlink"].into_iter().enumerate() {
+            let once = |field: &str| {
+                if i == 0 {
+                    text(port, field)
+                } else {
+                    String::new()
+                }
+            };
+            table.row([
+                once("/interface"),
+                once("/role"),
+                direction.to_owned(),
+                text(port, &format!("/{direction}/in_packets")),
+                text(port, &format!("/{direction}/in_bytes")),
+                text(port, &format!("/{direction}/out_packets")),
+                text(port, &format!("/{direction}/out_bytes")),
+                once("/passed"),
+                once("/answered"),
+                once("/slow"),
+            ]);
+        }
+    }
+    table.text()
+}
+
+fn tables(answer: &Value) -> String {
+    let mut table = Table::new(["TABLE", "USED", "CAPACITY"]);
+    for fill in items(answer, "/tables") {
+        table.row([
+            text(fill, "/table"),
+            text(fill, "/used"),
+            text(fill, "/capacity"),
+        ]);
+    }
+    table.text()
+}
+
+pub(crate) fn sessions(answer: &Value) -> String {
+    let mut table = Table::new([
+        "SEID",
+        "SMF",
+        "UE",
+        "PDRS",
+        "UP",
+        "UP BYTES",
+        "DOWN",
+        "DOWN BYTES",
+        "DROPS",
+    ]);
+    for session in items(answer, "/sessions") {
+        let drops = ["/uplink/drops", "/downlink/drops"]
+            .iter()
+            .filter_map(|field| session.pointer(field)?.as_u64())
+            .sum();
+        table.row([
+            text(session, "/seid"),
+            text(session, "/peer"),
+            text(session, "/ue"),
+            text(session, "/pdrs"),
+            text(session, "/uplink/packets"),
+            text(session, "/uplink/bytes"),
+            text(session, "/downlink/packets"),
+            text(session, "/downlink/bytes"),
+            grouped(drops),
+        ]);
+    }
+    let shown = items(answer, "/sessions").count() as u64;
+    let mut out = table.text();
+    if let Some(next) = answer.pointer("/next").and_then(Value::as_str) {
+        let (shown, total) = (grouped(shown), text(answer, "/total"));
+        out += &format!("{shown} of {total} sessions; for more: --after {next}, or --limit\n");
+    }
+    out
+}
+
+pub(crate) fn session(answer: &Value) -> String {
+    let mut out = format!(
+        "session {}, SMF {} ({}, its SEID {})\nUE {}\n\n",
+        text(answer, "/seid"),
+        text(answer, "/peer"),
+        text(answer, "/cp_address"),
+        text(answer, "/cp_seid"),
+        text(answer, "/ue"),
+    );
+    out += &pdrs(answer);
+    let mut fars = Table::new(["FAR", "ACTION", "TO", "NETWORK INSTANCE", "TUNNEL"]);
+    for far in items(answer, "/fars") {
+        fars.row(
+            [
+                "/id",
+                "/action",
+                "/destination",
+                "/network_instance",
+                "/tunnel",
+            ]
+            .map(|field| text(far, field)),
+        );
+    }
+    let mut qers = Table::new([
+        "QER",
+        "GATE UP",
+        "GATE DOWN",
+        "MBR UP bit/s",
+        "MBR DOWN bit/s",
+        "QFI",
+    ]);
+    for qer in items(answer, "/qers") {
+        qers.row(
+            [
+                "/id",
+                "/gate_uplink",
+                "/gate_downlink",
+                "/mbr_uplink_bps",
+                "/mbr_downlink_bps",
+                "/qfi",
+            ]
+            .map(|field| text(qer, field)),
+        );
+    }
+    let mut urrs = Table::new(["URR", "MEASURED"]);
+    for urr in items(answer, "/urrs") {
+        let measured = urr.pointer("/measured").and_then(Value::as_bool) == Some(true);
+        urrs.row([
+            text(urr, "/id"),
+            if measured { "yes" } else { "not yet" }.to_owned(),
+        ]);
+    }
+    for table in [fars, qers, urrs].iter().filter(|table| !table.is_empty()) {
+        out.push('\n');
+        out += &table.text();
+    }
+    if text(answer, "/bars") != "-" {
+        out += &format!("\nBARs: {}\n", text(answer, "/bars"));
+    }
+    out
+}
+
+fn pdrs(answer: &Value) -> String {
+    let mut table = Table::new([
+        "PDR",
+        "PRECEDENCE",
+        "FROM",
+        "MATCH",
+        "FAR",
+        "QERS",
+        "URRS",
+        "PACKETS",
+        "BYTES",
+        "DROPS",
+    ]);
+    for pdr in items(answer, "/pdrs_detail") {
+        let mut conditions = Vec::new();
+        let fields = [("/f_teid", "F-TEID "), ("/ue", "UE "), ("/qfi", "QFI ")];
+        for (field, name) in fields.into_iter().chain([("/network_instance", "")]) {
+            let value = text(pdr, field);
+            if value != "-" {
+                conditions.push(format!("{name}{value}"));
+            }
+        }
+        conditions.extend(items(pdr, "/sdf_filters").map(|filter| text(filter, "")));
+        table.row([
+            text(pdr, "/id"),
+            text(pdr, "/precedence"),
+            text(pdr, "/source_interface"),
+            conditions.join("; "),
+            text(pdr, "/far"),
+            text(pdr, "/qers"),
+            text(pdr, "/urrs"),
+            text(pdr, "/traffic/packets"),
+            text(pdr, "/traffic/bytes"),
+            text(pdr, "/traffic/drops"),
+        ]);
+    }
+    table.text()
+}
+
+pub(crate) fn drops(answer: &Value) -> String {
+    let mut table = Table::new([
+        "PACKETS",
+        "INTERFACE",
+        "DIRECTION",
+        "REASON",
+        "WHAT HAPPENED",
+        "WHAT TO DO",
+    ]);
+    for drop in items(answer, "") {
+        table.row(
+            [
+                "/packets",
+                "/interface",
+                "/direction",
+                "/reason",
+                "/meaning",
+                "/advice",
+            ]
+            .map(|field| text(drop, field)),
+        );
+    }
+    if table.is_empty() {
+        "no packet was lost\n".to_owned()
+    } else {
+        table.text()
+    }
+}
+
+pub(crate) fn datapath(answer: &Value) -> String {
+    let mut out = format!(
+        "{}, {} mode, {} instructions, loaded in {} ms\nfeatures: {}\n\n",
+        text(answer, "/kind"),
+        text(answer, "/mode"),
+        text(answer, "/instructions"),
+        text(answer, "/load_ms"),
+        text(answer, "/features"),
+    );
+    out += &ports(answer);
+    out + "\n" + &tables(answer)
+}
+
+pub(crate) fn peers(answer: &Value) -> String {
+    let mut table = Table::new(["SMF", "ADDRESS", "STATE", "SESSIONS"]);
+    for peer in items(answer, "") {
+        table.row(["/node_id", "/address", "/state", "/sessions"].map(|field| text(peer, field)));
+    }
+    if table.is_empty() {
+        "no SMF\n".to_owned()
+    } else {
+        table.text()
+    }
+}
+
+/// One line per key, as the configuration checker names them.
+pub(crate) fn config(answer: &Value) -> String {
+    let mut out = String::new();
+    lines("", answer, &mut out);
+    out
+}
+
+fn lines(path: &str, value: &Value, out: &mut String) {
+    match value {
+        Value::Object(members) => {
+            for (key, member) in members {
+                let dot = if path.is_empty() { "" } else { "." };
+                lines(&format!("{path}{dot}{key}"), member, out);
+            }
+        }
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            for (i, item) in items.iter().enumerate() {
+                lines(&format!("{path}[{i}]"), item, out);
+            }
+        }
+        _ => *out += &format!("{path} = {value}\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_session_shows_its_rules() {
+        let answer = json!({
+            "seid": "00000000000000a1", "cp_seid": "01", "cp_address": "10.100.0.2",
+            "peer": "smf1", "ue": ["10.60.0.1"],
+            "pdrs_detail": [{
+                "id": 1, "precedence": 255, "source_interface": "access",
+                "f_teid": "00000101@10.3.0.1", "ue": ["10.60.0.1"], "far": 1, "qers": [1, 2],
+                "urrs": [], "sdf_filters": ["permit out ip from any to assigned"],
+                "traffic": {"packets": 12345, "bytes": 1_000_000, "drops": 0},
+            }],
+            "fars": [{"id": 1, "action": "FORW", "destination": "core"}],
+            "qers": [{"id": 1, "gate_uplink": "open", "gate_downlink": "open",
+                "mbr_uplink_bps": 1_000_000, "qfi": 9}],
+            "urrs": [{"id": 7, "measured": false}], "bars": [],
+        });
+        let shown = session(&answer);
+        for expected in [
+            "session 00000000000000a1, SMF smf1 (10.100.0.2, its SEID 01)",
+            "F-TEID 00000101@10.3.0.1; UE 10.60.0.1; permit out ip from any to assigned",
+            "12 345",
+            "FORW",
+            "not yet",
+            "1 000 000",
+        ] {
+            assert!(shown.contains(expected), "{expected}\n{shown}");
+        }
+        assert!(!shown.contains("BARs"));
+    }
+
+    #[test]
+    fn config_lines_are_named_as_the_checker_names_them() {
+        let answer = json!({"n4": {"smf": ["a"]}, "interface": [{"name": "n3"}, {"name": "n6"}]});
+        let shown = config(&answer);
+        assert_eq!(
+            shown,
+            "interface[0].name = \"n3\"\ninterface[1].name = \"n6\"\nn4.smf = [\"a\"]\n"
+        );
+    }
+
+    #[test]
+    fn nothing_lost_is_said_so() {
+        assert_eq!(drops(&json!([])), "no packet was lost\n");
+        let drop = json!([{"packets": 3, "interface": "n3", "direction": "uplink",
+            "reason": "rate", "meaning": "above the MBR", "advice": "compare"}]);
+        assert!(
+            drops(&drop)
+                .ends_with("      3  n3         uplink     rate    above the MBR  compare\n")
+        );
+    }
+
+    #[test]
+    fn an_empty_answer_does_no_harm() {
+        for show in [status, sessions, session, drops, datapath, peers, config] {
+            show(&Value::Null);
+            show(&json!({}));
+            show(&json!([]));
+        }
+    }
+
+    #[test]
+    fn more_sessions_are_announced() {
+        let answer =
+            json!({"total": 5, "next": "02", "sessions": [{"seid": "01"}, {"seid": "02"}]});
+        assert!(sessions(&answer).contains("2 of 5 sessions; for more: --after 02"));
+    }
+}

@@ -1,0 +1,441 @@
+//! Grouped IEs: what a session is made of (TS 29.244, 7.5.2 to 7.5.8).
+
+use super::{
+    ApplyAction, DestinationInterface, FTeid, GateStatus, Gbr, Mbr, MeasurementMethod,
+    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PfcpSmReqFlags, Qfi, RemoteGtpUPeer,
+    ReportingTriggers, SdfFilter, SourceInterface, TgppInterfaceType, UeIpAddress, view,
+};
+use crate::{Error, FromIe, Ie, Ies};
+
+/// Lets a [`view!`] be decoded from the IE that holds it.
+macro_rules! grouped {
+    ($($name:ident,)*) => {$(
+        impl<'a> FromIe<'a> for $name<'a> {
+            fn from_ie(ie: &Ie<'a>) -> Result<Self, Error> {
+                Self::from_ies(ie.ies())
+            }
+        }
+    )*};
+}
+
+grouped! {
+    CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, CreatedPdr, DownlinkDataReport,
+    ErrorIndicationReport, ForwardingParameters, Pdi, QueryUrr, RemoveBar, RemoveFar, RemovePdr,
+    RemoveQer, RemoveUrr, UpdateBar, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer,
+    UpdateUrr, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
+}
+
+view! {
+    /// Create PDR (7.5.2.2).
+    pub struct CreatePdr<'a> {
+        required {
+            /// PDR ID (8.2.36).
+            pdr_id: u16 = PDR_ID,
+            /// Precedence (8.2.11): the lowest value is tried first.
+            precedence: u32 = PRECEDENCE,
+            /// PDI (7.5.2.2-2).
+            pdi: Pdi<'a> = PDI,
+        }
+        optional {
+            /// Outer Header Removal (8.2.64).
+            outer_header_removal: OuterHeaderRemoval = OUTER_HEADER_REMOVAL,
+            /// FAR ID (8.2.74).
+            far_id: u32 = FAR_ID,
+        }
+        repeated {
+            /// URR ID (8.2.54).
+            urr_ids: u32 = URR_ID,
+            /// QER ID (8.2.75).
+            qer_ids: u32 = QER_ID,
+        }
+    }
+}
+
+view! {
+    /// Packet Detection Information of a new or a changed PDR (7.5.2.2-2).
+    pub struct Pdi<'a> {
+        required {
+            /// Source Interface (8.2.2).
+            source_interface: SourceInterface = SOURCE_INTERFACE,
+        }
+        optional {
+            /// Local F-TEID (8.2.3).
+            f_teid: FTeid = F_TEID,
+            /// Network Instance (8.2.4).
+            network_instance: NetworkInstance<'a> = NETWORK_INSTANCE,
+            /// Source 3GPP Interface Type (8.2.118).
+            tgpp_interface_type: TgppInterfaceType = TGPP_INTERFACE_TYPE,
+        }
+        repeated {
+            /// UE IP Address (8.2.62).
+            ue_ip_addresses: UeIpAddress = UE_IP_ADDRESS,
+            /// SDF Filter (8.2.5): any of them matches.
+            sdf_filters: SdfFilter<'a> = SDF_FILTER,
+            /// QFI (8.2.89): any of them matches.
+            qfis: Qfi = QFI,
+        }
+    }
+}
+
+view! {
+    /// Update PDR (7.5.4.2).
+    pub struct UpdatePdr<'a> {
+        required {
+            /// PDR ID (8.2.36).
+            pdr_id: u16 = PDR_ID,
+        }
+        optional {
+            /// Outer Header Removal (8.2.64).
+            outer_header_removal: OuterHeaderRemoval = OUTER_HEADER_REMOVAL,
+            /// Precedence (8.2.11).
+            precedence: u32 = PRECEDENCE,
+            /// PDI (7.5.2.2-2): replaces the one before.
+            pdi: Pdi<'a> = PDI,
+            /// FAR ID (8.2.74).
+            far_id: u32 = FAR_ID,
+        }
+        repeated {
+            /// URR ID (8.2.54).
+            urr_ids: u32 = URR_ID,
+            /// QER ID (8.2.75).
+            qer_ids: u32 = QER_ID,
+        }
+    }
+}
+
+view! {
+    /// Remove PDR (7.5.4.6).
+    pub struct RemovePdr<'a> {
+        required {
+            /// PDR ID (8.2.36).
+            pdr_id: u16 = PDR_ID,
+        }
+        optional {}
+        repeated {}
+    }
+}
+
+view! {
+    /// Created PDR (7.5.3.2).
+    pub struct CreatedPdr<'a> {
+        required {
+            /// PDR ID (8.2.36).
+            pdr_id: u16 = PDR_ID,
+        }
+        optional {
+            /// Local F-TEID (8.2.3) that the UP function chose.
+            f_teid: FTeid = F_TEID,
+        }
+        repeated {
+            /// UE IP Address (8.2.62) that the UP function chose.
+            ue_ip_addresses: UeIpAddress = UE_IP_ADDRESS,
+        }
+    }
+}
+
+view! {
+    /// Create FAR (7.5.2.3).
+    pub struct CreateFar<'a> {
+        required {
+            /// FAR ID (8.2.74).
+            far_id: u32 = FAR_ID,
+            /// Apply Action (8.2.26).
+            apply_action: ApplyAction = APPLY_ACTION,
+        }
+        optional {
+            /// Forwarding Parameters (7.5.2.3-2).
+            forwarding_parameters: ForwardingParameters<'a> = FORWARDING_PARAMETERS,
+            /// BAR ID (8.2.57).
+            bar_id: u8 = BAR_ID,
+        }
+        repeated {
+            /// Duplicating Parameters (7.5.2.3-3), kept as sent.
+            duplicating_parameters: Ies<'a> = DUPLICATING_PARAMETERS,
+        }
+    }
+}
+
+view! {
+    /// Forwarding Parameters (7.5.2.3-2).
+    pub struct ForwardingParameters<'a> {
+        required {
+            /// Destination Interface (8.2.24).
+            destination_interface: DestinationInterface = DESTINATION_INTERFACE,
+        }
+        optional {
+            /// Network Instance (8.2.4).
+            network_instance: NetworkInstance<'a> = NETWORK_INSTANCE,
+            /// Outer Header Creation (8.2.56).
+            outer_header_creation: OuterHeaderCreation = OUTER_HEADER_CREATION,
+            /// Transport Level Marking (8.2.12): value and mask.
+            transport_level_marking: u16 = TRANSPORT_LEVEL_MARKING,
+            /// Destination 3GPP Interface Type (8.2.118).
+            tgpp_interface_type: TgppInterfaceType = TGPP_INTERFACE_TYPE,
+        }
+        repeated {}
+    }
+}
+
+view! {
+    /// Update FAR (7.5.4.3).
+    pub struct UpdateFar<'a> {
+        required {
+            /// FAR ID (8.2.74).
+            far_id: u32 = FAR_ID,
+        }
+        optional {
+            /// Apply Action (8.2.26).
+            apply_action: ApplyAction = APPLY_ACTION,
+            /// Update Forwarding Parameters (7.5.4.3-2).
+            update_forwarding_parameters: UpdateForwardingParameters<'a> =
+                UPDATE_FORWARDING_PARAMETERS,
+            /// BAR ID (8.2.57).
+            bar_id: u8 = BAR_ID,
+        }
+        repeated {
+            /// Update Duplicating Parameters (7.5.4.3-3), kept as sent.
+            update_duplicating_parameters: Ies<'a> = UPDATE_DUPLICATING_PARAMETERS,
+        }
+    }
+}
+
+view! {
+    /// Update Forwarding Parameters (7.5.4.3-2): what is absent stays as it was.
+    pub struct UpdateForwardingParameters<'a> {
+        required {}
+        optional {
+            /// Destination Interface (8.2.24).
+            destination_interface: DestinationInterface = DESTINATION_INTERFACE,
+            /// Network Instance (8.2.4).
+            network_instance: NetworkInstance<'a> = NETWORK_INSTANCE,
+            /// Outer Header Creation (8.2.56).
+            outer_header_creation: OuterHeaderCreation = OUTER_HEADER_CREATION,
+            /// Transport Level Marking (8.2.12): value and mask.
+            transport_level_marking: u16 = TRANSPORT_LEVEL_MARKING,
+            /// PFCPSMReq-Flags (8.2.31).
+            pfcpsmreq_flags: PfcpSmReqFlags = PFCPSMREQ_FLAGS,
+            /// Destination 3GPP Interface Type (8.2.118).
+            tgpp_interface_type: TgppInterfaceType = TGPP_INTERFACE_TYPE,
+        }
+        repeated {}
+    }
+}
+
+view! {
+    /// Remove FAR (7.5.4.7).
+    pub struct RemoveFar<'a> {
+        required {
+            /// FAR ID (8.2.74).
+            far_id: u32 = FAR_ID,
+        }
+        optional {}
+        repeated {}
+    }
+}
+
+view! {
+    /// Create QER (7.5.2.5).
+    pub struct CreateQer<'a> {
+        required {
+            /// QER ID (8.2.75).
+            qer_id: u32 = QER_ID,
+            /// Gate Status (8.2.7).
+            gate_status: GateStatus = GATE_STATUS,
+        }
+        optional {
+            /// QER Correlation ID (8.2.10).
+            qer_correlation_id: u32 = QER_CORRELATION_ID,
+            /// Maximum Bitrate (8.2.8).
+            mbr: Mbr = MBR,
+            /// Guaranteed Bitrate (8.2.9).
+            gbr: Gbr = GBR,
+            /// QFI (8.2.89) for packets that a FAR encapsulates.
+            qfi: Qfi = QFI,
+            /// RQI (8.2.88): bit 0 activates Reflective QoS.
+            rqi: u8 = RQI,
+            /// Averaging Window (8.2.115), in milliseconds.
+            averaging_window: u32 = AVERAGING_WINDOW,
+        }
+        repeated {}
+    }
+}
+
+view! {
+    /// Update QER (7.5.4.5).
+    pub struct UpdateQer<'a> {
+        required {
+            /// QER ID (8.2.75).
+            qer_id: u32 = QER_ID,
+        }
+        optional {
+            /// Gate Status (8.2.7).
+            gate_status: GateStatus = GATE_STATUS,
+            /// QER Correlation ID (8.2.10).
+            qer_correlation_id: u32 = QER_CORRELATION_ID,
+            /// Maximum Bitrate (8.2.8).
+            mbr: Mbr = MBR,
+            /// Guaranteed Bitrate (8.2.9).
+            gbr: Gbr = GBR,
+            /// QFI (8.2.89) for packets that a FAR encapsulates.
+            qfi: Qfi = QFI,
+            /// RQI (8.2.88): bit 0 activates Reflective QoS.
+            rqi: u8 = RQI,
+            /// Averaging Window (8.2.115), in milliseconds.
+            averaging_window: u32 = AVERAGING_WINDOW,
+        }
+        repeated {}
+    }
+}
+
+view! {
+    /// Remove QER (7.5.4.9).
+    pub struct RemoveQer<'a> {
+        required {
+            /// QER ID (8.2.75).
+            qer_id: u32 = QER_ID,
+        }
+        optional {}
+        repeated {}
+    }
+}
+
+view! {
+    /// Create URR (7.5.2.4); thresholds, quotas and the rest are in `ies`.
+    pub struct CreateUrr<'a> {
+        required {
+            /// URR ID (8.2.54).
+            urr_id: u32 = URR_ID,
+            /// Measurement Method (8.2.40).
+            measurement_method: MeasurementMethod = MEASUREMENT_METHOD,
+            /// Reporting Triggers (8.2.19).
+            reporting_triggers: ReportingTriggers = REPORTING_TRIGGERS,
+        }
+        optional {}
+        repeated {}
+    }
+}
+
+view! {
+    /// Update URR (7.5.4.4); thresholds, quotas and the rest are in `ies`.
+    pub struct UpdateUrr<'a> {
+        required {
+            /// URR ID (8.2.54).
+            urr_id: u32 = URR_ID,
+        }
+        optional {
+            /// Measurement Method (8.2.40).
+            measurement_method: MeasurementMethod = MEASUREMENT_METHOD,
+            /// Reporting Triggers (8.2.19).
+            reporting_triggers: ReportingTriggers = REPORTING_TRIGGERS,
+        }
+        repeated {}
+    }
+}
+
+view! {
+    /// Remove URR (7.5.4.8).
+    pub struct RemoveUrr<'a> {
+        required {
+            /// URR ID (8.2.54).
+            urr_id: u32 = URR_ID,
+        }
+        optional {}
+        repeated {}
+    }
+}
+
+view! {
+    /// Query URR (7.5.4.10).
+    pub struct QueryUrr<'a> {
+        required {
+            /// URR ID (8.2.54).
+            urr_id: u32 = URR_ID,
+        }
+        optional {}
+        repeated {}
+    }
+}
+
+view! {
+    /// Create BAR (7.5.2.6); delays and counts are in `ies`.
+    pub struct CreateBar<'a> {
+        required {
+            /// BAR ID (8.2.57).
+            bar_id: u8 = BAR_ID,
+        }
+        optional {}
+        repeated {}
+    }
+}
+
+view! {
+    /// Update BAR of a modification (7.5.4.11) or of the response to a report (7.5.9.2).
+    pub struct UpdateBar<'a> {
+        required {
+            /// BAR ID (8.2.57).
+            bar_id: u8 = BAR_ID,
+        }
+        optional {}
+        repeated {}
+    }
+}
+
+view! {
+    /// Remove BAR (7.5.4.12).
+    pub struct RemoveBar<'a> {
+        required {
+            /// BAR ID (8.2.57).
+            bar_id: u8 = BAR_ID,
+        }
+        optional {}
+        repeated {}
+    }
+}
+
+view! {
+    /// Downlink Data Report (7.5.8.2).
+    pub struct DownlinkDataReport<'a> {
+        required {}
+        optional {}
+        repeated {
+            /// PDR ID (8.2.36) of the PDRs that packets have met.
+            pdr_ids: u16 = PDR_ID,
+        }
+    }
+}
+
+view! {
+    /// Error Indication Report (7.5.8.4).
+    pub struct ErrorIndicationReport<'a> {
+        required {}
+        optional {}
+        repeated {
+            /// F-TEID (8.2.3) that the peer does not know.
+            remote_f_teids: FTeid = F_TEID,
+        }
+    }
+}
+
+view! {
+    /// User Plane Path Failure Report (7.4.5.1.2).
+    pub struct UserPlanePathFailureReport<'a> {
+        required {}
+        optional {}
+        repeated {
+            /// Remote GTP-U Peer (8.2.70).
+            peers: RemoteGtpUPeer<'a> = REMOTE_GTP_U_PEER,
+        }
+    }
+}
+
+view! {
+    /// User Plane Path Recovery Report (7.4.5.1.3).
+    pub struct UserPlanePathRecoveryReport<'a> {
+        required {}
+        optional {}
+        repeated {
+            /// Remote GTP-U Peer (8.2.70).
+            peers: RemoteGtpUPeer<'a> = REMOTE_GTP_U_PEER,
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The small IEs of rules.
+
+use crate::{Error, FromIe, Ie, ToIe};
+
+/// An enumeration in the low bits of one octet; other values are reserved, hence errors (7.6.8).
+macro_rules! octet_enum {
+    (
+        $(#[$attribute:meta])*
+        $name:ident & $mask:literal, $expected:literal {
+            $($(#[$doc:meta])* $variant:ident = $number:literal,)*
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $($(#[$doc])* $variant,)* }
+
+        impl $name {
+            pub(crate) fn from_octet(ie: &Ie<'_>, octet: u8) -> Result<Self, Error> {
+                match octet & $mask {
+                    $($number => Ok(Self::$variant),)*
+                    other => Err(ie.wrong($expected, other)),
+                }
+            }
+
+            pub(crate) fn to_octet(self) -> u8 {
+                match self { $(Self::$variant => $number,)* }
+            }
+        }
+
+        impl FromIe<'_> for $name {
+            #[inline]
+            fn from_ie(ie: &Ie<'_>) -> Result<Self, Error> {
+                Self::from_octet(ie, ie.reader().u8()?)
+            }
+        }
+
+        impl ToIe for $name {
+            fn to_ie(&self, out: &mut Vec<u8>) {
+                out.push(self.to_octet());
+            }
+        }
+    };
+}
+
+octet_enum! {
+    /// Source Interface (8.2.2).
+    SourceInterface & 0x0f, "Source Interface 0 to 4" {
+        /// Access: uplink.
+        Access = 0,
+        /// Core: downlink.
+        Core = 1,
+        /// SGi-LAN/N6-LAN.
+        SgiLan = 2,
+        /// CP-function.
+        CpFunction = 3,
+        /// 5G VN Internal.
+        VnInternal = 4,
+    }
+}
+
+octet_enum! {
+    /// Destination Interface (8.2.24).
+    DestinationInterface & 0x0f, "Destination Interface 0 to 5" {
+        /// Access: downlink.
+        Access = 0,
+        /// Core: uplink.
+        Core = 1,
+        /// SGi-LAN/N6-LAN.
+        SgiLan = 2,
+        /// CP-function.
+        CpFunction = 3,
+        /// LI function.
+        LiFunction = 4,
+        /// 5G VN Internal.
+        VnInternal = 5,
+    }
+}
+
+octet_enum! {
+    /// PDN Type (8.2.79).
+    PdnType & 0x07, "PDN Type 1 to 5" {
+        /// IPv4.
+        Ipv4 = 1,
+        /// IPv6.
+        Ipv6 = 2,
+        /// IPv4v6.
+        Ipv4v6 = 3,
+        /// Non-IP.
+        NonIp = 4,
+        /// Ethernet.
+        Ethernet = 5,
+    }
+}
+
+/// 3GPP Interface Type (8.2.118), its six bits: 11 is N3 3GPP access, 17 is N6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TgppInterfaceType(pub u8);
+
+impl FromIe<'_> for TgppInterfaceType {
+    fn from_ie(ie: &Ie<'_>) -> Result<Self, Error> {
+        ie.reader().u8().map(|octet| Self(octet & 0x3f))
+    }
+}
+
+impl ToIe for TgppInterfaceType {
+    fn to_ie(&self, out: &mut Vec<u8>) {
+        out.push(self.0 & 0x3f);
+    }
+}
+
+/// QFI (8.2.89), 0 to 63.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Qfi(pub u8);
+
+impl FromIe<'_> for Qfi {
+    #[inline]
+    fn from_ie(ie: &Ie<'_>) -> Result<Self, Error> {
+        ie.reader().u8().map(|octet| Self(octet & 0x3f))
+    }
+}
+
+impl ToIe for Qfi {
+    fn to_ie(&self, out: &mut Vec<u8>) {
+        out.push(self.0 & 0x3f);
+    }
+}
+
+/// One direction of a [`GateStatus`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Gate {
+    /// Packets pass.
+    Open,
+    /// Packets are dropped.
+    Closed,
+}
+
+impl Gate {
+    /// Values 2 and 3 count as closed (8.2.7).
+    fn from_bits(bits: u8) -> Self {
+        if bits & 3 == 0 {
+            Self::Open
+        } else {
+            Self::Closed
+        }
+    }
+}
+
+/// Gate Status (8.2.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GateStatus {
+    /// UL Gate.
+    pub uplink: Gate,
+    /// DL Gate.
+    pub downlink: Gate,
+}
+
+impl FromIe<'_> for GateStatus {
+    #[inline]
+    fn from_ie(ie: &Ie<'_>) -> Result<Self, Error> {
+        let octet = ie.reader().u8()?;
+        Ok(Self {
+            uplink: Gate::from_bits(octet >> 2),
+            downlink: Gate::from_bits(octet),
+        })
+    }
+}
+
+impl ToIe for GateStatus {
+    fn to_ie(&self, out: &mut Vec<u8>) {
+        out.push((self.uplink as u8) << 2 | self.downlink as u8);
+    }
+}
+
+macro_rules! bit_rates {
+    ($($(#[$attribute:meta])* $name:ident,)*) => {$(
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub struct $name {
+            /// 40 bits, in units of 1000 bit/s.
+            pub uplink_kbps: u64,
+            /// 40 bits, in units of 1000 bit/s.
+            pub downlink_kbps: u64,
+        }
+
+        impl FromIe<'_> for $name {
+            #[inline]
+            fn from_ie(ie: &Ie<'_>) -> Result<Self, Error> {
+                let mut reader = ie.reader();
+                Ok(Self { uplink_kbps: reader.u40()?, downlink_kbps: reader.u40()? })
+            }
+        }
+
+        impl ToIe for $name {
+            fn to_ie(&self, out: &mut Vec<u8>) {
+                for kbps in [self.uplink_kbps, self.downlink_kbps] {
+                    let [_, _, _, octets @ ..] = kbps.to_be_bytes();
+                    out.extend_from_slice(&octets);
+                }
+            }
+        }
+    )*};
+}
+
+bit_rates! {
+    /// MBR (8.2.8).
+    Mbr,
+    /// GBR (8.2.9).
+    Gbr,
+}

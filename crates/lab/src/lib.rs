@@ -3,9 +3,14 @@
 //! `rs-pfcp`, GTP-U is its own.
 
 pub mod cleanup;
+pub mod dn;
+pub mod flow;
 pub mod gnb;
 pub mod gtpu;
 pub mod netns;
 pub mod smf;
 pub mod sys;
+pub mod traffic;
 pub mod ue;
+pub mod upf;
+pub mod world;

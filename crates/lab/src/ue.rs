@@ -163,7 +163,7 @@ impl Ue {
         }
         if let Some(v6) = addresses.v6 {
             self.netns.ip(&format!(
-                "addr add {v6}/64 dev tun0 nodad\n-6 route replace default dev tun0"
+                "addr add {v6}/64 dev tun0 nodad\nroute replace ::/0 dev tun0"
             ))?;
         }
         self.addresses = addresses;
@@ -177,5 +177,42 @@ impl Drop for Ue {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gnb::Gnb;
+    use crate::traffic::ping;
+
+    /// Two UEs whose gNBs are each other's tunnel end, so that no UPF is needed.
+    #[test]
+    fn programs_of_one_ue_reach_the_other_through_the_tunnel() -> Result<()> {
+        let prefix = Prefix::unique();
+        let n3 = Netns::create(&prefix, "n3")?;
+        n3.ip("addr add 10.3.0.1/32 dev lo\naddr add 10.3.0.2/32 dev lo")?;
+        let at = [Ipv4Addr::new(10, 3, 0, 1), Ipv4Addr::new(10, 3, 0, 2)];
+        let gnbs = [Gnb::start(&n3, at[0], 0x100)?, Gnb::start(&n3, at[1], 0x200)?];
+        let mut ues = [Ue::create(&prefix, "a")?, Ue::create(&prefix, "b")?];
+        for (index, ue) in ues.iter_mut().enumerate() {
+            let host = index as u8 + 1;
+            let v6 = Ipv6Addr::new(0x2001, 0xdb8, u16::from(host), 0, 0, 0, 0, 1);
+            let v4 = Ipv4Addr::new(10, 60, 0, host);
+            ue.configure(Addresses { v4: Some(v4), v6: Some(v6) })?;
+            gnbs[index].open(Arc::clone(&ue.modem) as Arc<dyn Downlink>);
+            let (far, teid) = [(at[1], 0x200), (at[0], 0x100)][index];
+            ue.modem.set_uplink(Some(gnbs[index].uplink(far, teid, Some(9))));
+        }
+        for address in ues[1].addresses().all() {
+            ping(&ues[0].netns, address, 5, 20)?.whole()?;
+        }
+        assert!(ues[0].modem.up.packets.load(Relaxed) >= 10);
+        assert!(ues[0].modem.down.packets.load(Relaxed) >= 10);
+
+        ues[0].modem.set_uplink(None);
+        let unreachable = ping(&ues[0].netns, ues[1].addresses().all()[0], 1, 20)?;
+        assert_eq!(unreachable.received, 0);
+        Ok(())
     }
 }

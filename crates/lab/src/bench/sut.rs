@@ -231,7 +231,7 @@ impl Sut {
         };
         let text = self.get("/metrics")?;
         let mut sum = 0.0;
-        for line in text.lines().filter(|l| l.starts_with("turnpike_forwarded_packets")) {
+        for line in text.lines().filter(|l| l.starts_with("turnpike_out_packets")) {
             if line.contains(&format!("direction=\"{wanted}\"")) {
                 sum += line.rsplit(' ').next().unwrap_or("0").parse::<f64>()?;
             }

@@ -1,0 +1,234 @@
+//! The UPF under test: `turnpiked`, started in its namespace and seen only from outside.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::netns::{Netns, Process};
+
+const API: ([u8; 4], u16) = ([127, 0, 0, 1], 8806);
+
+/// What a scenario asks of the configuration.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// N4 address of the UPF.
+    pub n4: Ipv4Addr,
+    /// N3 address of the UPF.
+    pub n3: Ipv4Addr,
+    /// SMFs that the UPF is to call first.
+    pub smfs: Vec<SocketAddr>,
+    /// UE prefixes.
+    pub pools: Vec<String>,
+    /// Seconds between heartbeats.
+    pub heartbeat_s: u32,
+    /// Sessions at most.
+    pub sessions: u32,
+}
+
+impl Settings {
+    fn toml(&self) -> String {
+        let Self {
+            n4,
+            n3,
+            heartbeat_s,
+            sessions,
+            ..
+        } = self;
+        let list = |items: Vec<String>| {
+            items
+                .iter()
+                .map(|item| format!("\"{item}\""))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let smfs = list(self.smfs.iter().map(SocketAddr::to_string).collect());
+        let pools = list(self.pools.clone());
+        format!(
+            r#"[node]
+id = "{n4}"
+
+[n4]
+listen = "{n4}:8805"
+smf = [{smfs}]
+heartbeat_s = {heartbeat_s}
+
+[datapath]
+kind = "xdp"
+mode = "driver"
+
+[[interface]]
+name = "n3"
+role = "n3"
+addresses = ["{n3}"]
+
+[[interface]]
+name = "n6"
+role = "n6"
+
+[[network_instance]]
+name = "internet"
+interface = "n6"
+pools = [{pools}]
+
+[limits]
+sessions = {sessions}
+
+[api]
+listen = "127.0.0.1:8806"
+"#
+        )
+    }
+}
+
+/// Where `turnpiked` is: `$TURNPIKED`, or beside this program, or where cargo puts it.
+pub fn binary() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("TURNPIKED") {
+        return Ok(path.into());
+    }
+    let beside = std::env::current_exe()?.with_file_name("turnpiked");
+    let target = ["target/release/turnpiked", "target/debug/turnpiked"].map(PathBuf::from);
+    let found = std::iter::once(beside)
+        .chain(target)
+        .find(|path| path.is_file());
+    found.context("turnpiked was not found: build it, or set TURNPIKED to its path")
+}
+
+/// A running `turnpiked`.
+pub struct Upf {
+    process: Process,
+    log: PathBuf,
+}
+
+impl Upf {
+    /// Starts it and waits until it is ready. Its configuration and log are kept in `folder`.
+    pub fn start(netns: &Netns, settings: &Settings, folder: &Path) -> Result<Self> {
+        let config = folder.join("turnpiked.toml");
+        fs::write(&config, settings.toml())?;
+        let log = folder.join("turnpiked.log");
+        let output = File::options().create(true).append(true).open(&log)?;
+        // `ip netns exec` also gives it the /sys of its namespace.
+        let mut command = Command::new("ip");
+        command
+            .args(["netns", "exec", netns.name()])
+            .arg(binary()?)
+            .arg("--config")
+            .arg(&config);
+        command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output);
+        let mut upf = Self {
+            process: Process::spawn(&mut command)?,
+            log,
+        };
+        upf.wait_until_ready(netns, Duration::from_secs(20))?;
+        Ok(upf)
+    }
+
+    fn wait_until_ready(&mut self, netns: &Netns, limit: Duration) -> Result<()> {
+        let deadline = Instant::now() + limit;
+        while Instant::now() < deadline {
+            if let Some(status) = self.process.ended()? {
+                bail!(
+                    "turnpiked ended at its start: {status}\n{}",
+                    self.log_tail(20)
+                );
+            }
+            if self.get(netns, "/api/v1/status").is_ok() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        bail!(
+            "turnpiked was not ready within {limit:?}\n{}",
+            self.log_tail(20)
+        )
+    }
+
+    /// Asks its REST interface.
+    pub fn get(&self, netns: &Netns, path: &str) -> Result<Value> {
+        let body = self.get_text(netns, path)?;
+        serde_json::from_str(&body).with_context(|| format!("{path}: {body}"))
+    }
+
+    /// Asks its REST interface for text, such as the metrics.
+    pub fn get_text(&self, netns: &Netns, path: &str) -> Result<String> {
+        let response = netns.enter(|| {
+            let limit = Duration::from_secs(5);
+            let mut stream = TcpStream::connect_timeout(&API.into(), limit)?;
+            stream.set_read_timeout(Some(limit))?;
+            write!(stream, "GET {path} HTTP/1.0\r\nHost: upf\r\n\r\n")?;
+            let mut response = String::new();
+            stream.read_to_string(&mut response)?;
+            Ok(response)
+        })?;
+        let (head, body) = response
+            .split_once("\r\n\r\n")
+            .context("an answer without a body")?;
+        let status = head.lines().next().unwrap_or_default();
+        ensure!(status.contains(" 200 "), "{path}: {status}");
+        Ok(body.to_owned())
+    }
+
+    /// How many sessions it holds.
+    pub fn sessions(&self, netns: &Netns) -> Result<u64> {
+        let status = self.get(netns, "/api/v1/status")?;
+        status["sessions"]["used"]
+            .as_u64()
+            .context("status without sessions.used")
+    }
+
+    /// How many packets it dropped for `reason`, on all interfaces.
+    pub fn drops(&self, netns: &Netns, reason: &str) -> Result<u64> {
+        let drops = self.get(netns, "/api/v1/drops")?;
+        let list = drops.as_array().or_else(|| drops["drops"].as_array());
+        let list = list.context("drops is no list")?;
+        let of_reason = list.iter().filter(|drop| drop["reason"] == reason);
+        Ok(of_reason.filter_map(|drop| drop["packets"].as_u64()).sum())
+    }
+
+    /// Resident memory in KiB.
+    pub fn rss_kib(&mut self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()?))?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let number = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+        number.context("no VmRSS")
+    }
+
+    /// An error unless it runs.
+    pub fn alive(&mut self) -> Result<()> {
+        match self.process.ended()? {
+            None => Ok(()),
+            Some(status) => bail!("turnpiked is gone: {status}\n{}", self.log_tail(30)),
+        }
+    }
+
+    /// Ends it: gracefully by SIGTERM, or without a chance to say so by SIGKILL.
+    pub fn stop(mut self, signal: Signal) -> Result<()> {
+        self.process.signal(signal)?;
+        let status = self
+            .process
+            .wait(Duration::from_secs(15))
+            .context("turnpiked")?;
+        let graceful = signal == Signal::SIGTERM;
+        ensure!(
+            !graceful || status.success(),
+            "turnpiked ended with {status}"
+        );
+        Ok(())
+    }
+
+    /// The last lines that it logged.
+    pub fn log_tail(&self, lines: usize) -> String {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let all: Vec<_> = log.lines().collect();
+        all[all.len().saturating_sub(lines)..].join("\n")
+    }
+}

@@ -1,0 +1,456 @@
+//! A whole network around one UPF:
+//!
+//! ```text
+//!   ue1..n ─TUN─ gnb1 ─┐                                 ┌─ smf (several addresses)
+//!                      ├─ bridge (ran) ─ n3 │ upf │ n4 ──┘
+//!   ue1..n ─TUN─ gnb2 ─┘                    │     │ n6 ──── router, servers (dn)
+//! ```
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+use rs_pfcp::ie::node_id::NodeId;
+
+use crate::cleanup;
+use crate::dn::{self, Servers};
+use crate::gnb::{Downlink, Gnb};
+use crate::netns::{End, Netns, Prefix, cable};
+use crate::smf::{self, Gates, Requested, Session, SessionPlan, Smf, Style};
+use crate::ue::{Addresses, Ue};
+use crate::upf::{Settings, Upf};
+
+/// UPF on N3.
+pub const UPF_N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 1);
+/// UPF on N4.
+pub const UPF_N4: Ipv4Addr = Ipv4Addr::new(10, 100, 0, 1);
+/// UPF on N6.
+pub const UPF_N6: Ipv4Addr = Ipv4Addr::new(10, 6, 0, 1);
+/// UPF on N6.
+pub const UPF_N6_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 1);
+/// The data network's router on N6.
+pub const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 6, 0, 254);
+/// The data network's router on N6.
+pub const ROUTER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 0xfe);
+/// gNBs on N3.
+pub const GNBS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 3, 0, 11), Ipv4Addr::new(10, 3, 0, 12)];
+/// The gNBs' TEIDs start here, far apart, so that a packet at the wrong gNB is noticed.
+const FIRST_TEIDS: [u32; 2] = [0x1000_0001, 0x2000_0001];
+/// Octets of IP that N3 and N6 carry.
+const LINK_MTU: u32 = 1500;
+
+/// N4 address of SMF number `index`.
+pub fn smf_address(index: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 100, 0, 2 + index as u8)
+}
+
+/// What a scenario wants to start with.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// SMFs, at addresses one after the other.
+    pub smfs: usize,
+    /// The UPF sets up the associations.
+    pub upf_calls: bool,
+    /// iperf3 servers in the data network.
+    pub iperf: u16,
+    /// Seconds between the UPF's heartbeats.
+    pub heartbeat_s: u32,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self {
+            smfs: 1,
+            upf_calls: false,
+            iperf: 0,
+            heartbeat_s: 10,
+        }
+    }
+}
+
+/// Which addresses a UE is to get from the SMF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4 alone.
+    V4,
+    /// IPv6 alone.
+    V6,
+    /// Both.
+    Dual,
+}
+
+/// A UE with a session.
+pub struct Attached {
+    /// The UE.
+    pub ue: Ue,
+    /// Its session.
+    pub session: Session,
+    /// Index of its SMF.
+    pub smf: usize,
+    /// Index of the gNB that serves it.
+    pub gnb: usize,
+    /// Its tunnel at that gNB.
+    pub teid: u32,
+}
+
+impl Attached {
+    /// One of its addresses: IPv4 when it has both.
+    pub fn address(&self) -> Result<IpAddr> {
+        self.session
+            .addresses
+            .all()
+            .first()
+            .copied()
+            .context("a UE without an address")
+    }
+}
+
+/// The network. What comes first is taken down first.
+pub struct World {
+    /// The UPF; `None` while a scenario keeps it down.
+    pub upf: Option<Upf>,
+    /// The SMFs; `None` for one that a scenario keeps down.
+    pub smfs: Vec<Option<Smf>>,
+    /// The gNBs.
+    pub gnbs: Vec<Gnb>,
+    _servers: Servers,
+    /// The UPF's namespace.
+    pub upf_ns: Netns,
+    /// The data network's namespace.
+    pub dn_ns: Netns,
+    /// The namespace of the bridge between gNBs and UPF.
+    pub ran_ns: Netns,
+    gnb_ns: Vec<Netns>,
+    /// The SMFs' namespace.
+    pub smf_ns: Netns,
+    /// Where configuration, log and captures are.
+    pub folder: PathBuf,
+    prefix: Prefix,
+    settings: Settings,
+    next_ue: u16,
+}
+
+impl World {
+    /// Builds the network and starts everything in it; associations are up on return.
+    pub fn build(wanted: &Wanted) -> Result<Self> {
+        let prefix = Prefix::unique();
+        let folder = Path::new(cleanup::RUN_DIR).join(prefix.name("files"));
+        fs::create_dir_all(&folder)?;
+        cleanup::add_folder(&folder);
+        let upf_ns = Netns::create(&prefix, "upf")?;
+        let (ran_ns, gnb_ns) = radio_side(&prefix, &upf_ns)?;
+        let smf_ns = control_side(&prefix, &upf_ns, wanted.smfs)?;
+        let dn_ns = data_network(&prefix, &upf_ns)?;
+        let servers = Servers::start(&dn_ns, wanted.iperf)?;
+        let gnbs = gnb_ns.iter().zip(GNBS).zip(FIRST_TEIDS);
+        let gnbs = gnbs
+            .map(|((netns, address), teid)| Gnb::start(netns, address, teid))
+            .collect::<Result<_>>()?;
+        let settings = settings(wanted);
+        let mut world = Self {
+            upf: None,
+            smfs: Vec::new(),
+            gnbs,
+            _servers: servers,
+            upf_ns,
+            dn_ns,
+            ran_ns,
+            gnb_ns,
+            smf_ns,
+            folder,
+            prefix,
+            settings,
+            next_ue: 1,
+        };
+        world.start_nodes(wanted)?;
+        Ok(world)
+    }
+
+    fn start_nodes(&mut self, wanted: &Wanted) -> Result<()> {
+        let now = SystemTime::now();
+        for index in 0..wanted.smfs {
+            let smf = self.start_smf(index, now)?;
+            self.smfs.push(Some(smf));
+        }
+        self.start_upf()?;
+        for smf in self.smfs.iter().flatten() {
+            if wanted.upf_calls {
+                smf.wait_for_association(Duration::from_secs(10))?;
+            } else {
+                smf.associate().context("association")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts SMF number `index`, which says that it started at `recovery`.
+    pub fn start_smf(&self, index: usize, recovery: SystemTime) -> Result<Smf> {
+        let address = smf_address(index);
+        let upf = (UPF_N4, smf::PORT).into();
+        Smf::start(
+            &self.smf_ns,
+            address,
+            NodeId::new_ipv4(address),
+            recovery,
+            upf,
+        )
+    }
+
+    /// Starts the UPF, when it is down.
+    pub fn start_upf(&mut self) -> Result<()> {
+        self.upf = Some(Upf::start(&self.upf_ns, &self.settings, &self.folder)?);
+        Ok(())
+    }
+
+    /// The UPF.
+    pub fn upf(&mut self) -> Result<&mut Upf> {
+        self.upf.as_mut().context("the UPF is down")
+    }
+
+    /// SMF number `index`.
+    pub fn smf(&self, index: usize) -> Result<&Smf> {
+        self.smfs
+            .get(index)
+            .and_then(Option::as_ref)
+            .context("this SMF is down")
+    }
+
+    /// Packets that the UPF dropped for `reason`.
+    pub fn drops(&self, reason: &str) -> Result<u64> {
+        self.upf
+            .as_ref()
+            .context("the UPF is down")?
+            .drops(&self.upf_ns, reason)
+    }
+
+    /// Sessions at the UPF.
+    pub fn sessions(&self) -> Result<u64> {
+        self.upf
+            .as_ref()
+            .context("the UPF is down")?
+            .sessions(&self.upf_ns)
+    }
+
+    /// An ordinary session for the next UE, with addresses of the SMF's own pool.
+    pub fn plan(&mut self, family: Family, style: Style) -> SessionPlan {
+        let number = self.next_ue;
+        self.next_ue += 1;
+        let [high, low] = number.to_be_bytes();
+        let v4 = Ipv4Addr::new(10, 60, high, low);
+        let v6 = Ipv6Addr::new(0x2001, 0xdb8, 0x60, number, 0, 0, 0, 1);
+        let addresses = Addresses {
+            v4: (family != Family::V6).then_some(v4),
+            v6: (family != Family::V4).then_some(v6),
+        };
+        SessionPlan {
+            style,
+            addresses: Requested::Given(addresses),
+            network_instance: "internet".to_owned(),
+            upf_n3: UPF_N3,
+            qfi: 9,
+            mbr_kbps: Some((2_000_000, 2_000_000)),
+            gates: Gates::OPEN,
+            flows: Vec::new(),
+            downlink: None,
+        }
+    }
+
+    /// A new UE named `name` establishes a session and becomes active at a gNB.
+    pub fn attach(
+        &self,
+        name: &str,
+        plan: &SessionPlan,
+        smf: usize,
+        gnb: usize,
+    ) -> Result<Attached> {
+        let mut ue = Ue::create(&self.prefix, name)?;
+        let session = self
+            .smf(smf)?
+            .establish(plan)
+            .context("Session Establishment")?;
+        ue.configure(session.addresses)?;
+        let teid = self.gnbs[gnb].open(Arc::clone(&ue.modem) as Arc<dyn Downlink>);
+        let attached = Attached {
+            ue,
+            session,
+            smf,
+            gnb,
+            teid,
+        };
+        self.activate(&attached)?;
+        Ok(attached)
+    }
+
+    /// Attaches a UE with an ordinary session at gNB 1.
+    pub fn attach_plain(&mut self, name: &str, family: Family) -> Result<Attached> {
+        let plan = self.plan(family, Style::Open5gs);
+        self.attach(name, &plan, 0, 0)
+    }
+
+    /// The gNB tells its tunnel, and the UE may send.
+    pub fn activate(&self, attached: &Attached) -> Result<()> {
+        let gnb = &self.gnbs[attached.gnb];
+        let smf = self.smf(attached.smf)?;
+        smf.connect(&attached.session, gnb.address(), attached.teid)
+            .context("Session Modification: downlink to the gNB")?;
+        let (upf, teid) = attached.session.uplink;
+        attached
+            .ue
+            .modem
+            .set_uplink(Some(gnb.uplink(upf, teid, Some(attached.session.plan.qfi))));
+        Ok(())
+    }
+
+    /// Hands a UE over as Xn does: the target is ready before the path switch, and the source goes
+    /// on delivering what was under way for `linger`.
+    pub fn handover(&self, attached: &mut Attached, to: usize, linger: Duration) -> Result<()> {
+        let (from, old_teid) = (attached.gnb, attached.teid);
+        attached.teid = self.gnbs[to].open(Arc::clone(&attached.ue.modem) as Arc<dyn Downlink>);
+        attached.gnb = to;
+        self.activate(attached)?;
+        std::thread::sleep(linger);
+        self.gnbs[from].close(old_teid);
+        Ok(())
+    }
+
+    /// Deletes the session of a UE; the UE itself stays.
+    pub fn detach(&self, attached: &Attached) -> Result<()> {
+        attached.ue.modem.set_uplink(None);
+        self.gnbs[attached.gnb].close(attached.teid);
+        self.smf(attached.smf)?
+            .delete(&attached.session)
+            .context("Session Deletion")
+    }
+
+    /// The prefix of all names in this world.
+    pub fn prefix(&self) -> &Prefix {
+        &self.prefix
+    }
+
+    /// The namespace of gNB number `index`.
+    pub fn gnb_ns(&self, index: usize) -> &Netns {
+        &self.gnb_ns[index]
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+        cleanup::forget_folder(&self.folder);
+    }
+}
+
+fn settings(wanted: &Wanted) -> Settings {
+    let port = |index| SocketAddr::from((smf_address(index), smf::PORT));
+    Settings {
+        n4: UPF_N4,
+        n3: UPF_N3,
+        smfs: if wanted.upf_calls {
+            (0..wanted.smfs).map(port).collect()
+        } else {
+            Vec::new()
+        },
+        // The UPF takes addresses from the front; the SMF's own are in the second of each family.
+        pools: [
+            "10.61.0.0/16",
+            "10.60.0.0/16",
+            "2001:db8:61::/48",
+            "2001:db8:60::/48",
+        ]
+        .map(str::to_owned)
+        .into(),
+        heartbeat_s: wanted.heartbeat_s,
+        sessions: 16384,
+    }
+}
+
+fn radio_side(prefix: &Prefix, upf_ns: &Netns) -> Result<(Netns, Vec<Netns>)> {
+    let ran = Netns::create(prefix, "ran")?;
+    ran.ip("link add br0 type bridge mcast_snooping 0\nlink set br0 up")?;
+    let n3 = End {
+        netns: upf_ns,
+        name: "n3",
+    };
+    cable(
+        n3,
+        End {
+            netns: &ran,
+            name: "upf",
+        },
+        LINK_MTU,
+    )?;
+    ran.ip("link set upf master br0")?;
+    upf_ns.ip(&format!("addr add {UPF_N3}/24 dev n3"))?;
+    let mut gnbs = Vec::new();
+    for (index, address) in GNBS.iter().enumerate() {
+        let name = format!("gnb{}", index + 1);
+        let netns = Netns::create(prefix, &name)?;
+        cable(
+            End {
+                netns: &netns,
+                name: "n3",
+            },
+            End {
+                netns: &ran,
+                name: &name,
+            },
+            LINK_MTU,
+        )?;
+        ran.ip(&format!("link set {name} master br0"))?;
+        netns.ip(&format!("addr add {address}/24 dev n3"))?;
+        gnbs.push(netns);
+    }
+    Ok((ran, gnbs))
+}
+
+fn control_side(prefix: &Prefix, upf_ns: &Netns, smfs: usize) -> Result<Netns> {
+    let netns = Netns::create(prefix, "smf")?;
+    let n4 = End {
+        netns: upf_ns,
+        name: "n4",
+    };
+    cable(
+        n4,
+        End {
+            netns: &netns,
+            name: "n4",
+        },
+        LINK_MTU,
+    )?;
+    upf_ns.ip(&format!("addr add {UPF_N4}/24 dev n4"))?;
+    for index in 0..smfs {
+        netns.ip(&format!("addr add {}/24 dev n4", smf_address(index)))?;
+    }
+    Ok(netns)
+}
+
+fn data_network(prefix: &Prefix, upf_ns: &Netns) -> Result<Netns> {
+    let netns = Netns::create(prefix, "dn")?;
+    let n6 = End {
+        netns: upf_ns,
+        name: "n6",
+    };
+    cable(
+        n6,
+        End {
+            netns: &netns,
+            name: "n6",
+        },
+        LINK_MTU,
+    )?;
+    upf_ns.ip(&format!(
+        "addr add {UPF_N6}/24 dev n6\naddr add {UPF_N6_V6}/64 dev n6 nodad\n\
+         route add default via {ROUTER}\nroute add ::/0 via {ROUTER_V6}"
+    ))?;
+    netns.ip(&format!(
+        "addr add {ROUTER}/24 dev n6\naddr add {ROUTER_V6}/64 dev n6 nodad\n\
+         addr add {}/32 dev lo\naddr add {}/128 dev lo nodad\n\
+         route add 10.60.0.0/15 via {UPF_N6}\nroute add 2001:db8:60::/47 via {UPF_N6_V6}",
+        dn::SERVER_V4,
+        dn::SERVER_V6
+    ))?;
+    Ok(netns)
+}

@@ -1,2 +1,143 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* What a platform provides to the pipeline. */
+/* What a platform provides to the pipeline.
+ *
+ * A platform is one source file: it includes this header, defines every function declared below and
+ * struct tp_env, and then includes pipeline/pipeline.h.
+ */
+#ifndef TP_PLATFORM_H
+#define TP_PLATFORM_H
+
+#include "tp_abi.h"
+#include "tp_drop.h"
+#include "tp_fib.h"
+
+#ifndef NULL
+#define NULL ((void *)0)
+#endif
+
+#define TP_INLINE inline __attribute__((always_inline))
+
+/* Off the fast path: keeps its registers and its size out of it. */
+#define TP_RARE static __attribute__((noinline))
+
+/* Also verified apart, once instead of for every path that leads to it, so that one program holds them
+ * all. The price: arguments are env and numbers, the result is a number. */
+#ifdef __bpf__
+#define TP_APART __attribute__((noinline, weak)) /* weak: clang leaves its arguments alone */
+#else
+#define TP_APART TP_RARE
+#endif
+
+#define tp_likely(x) __builtin_expect(!!(x), 1)
+#define tp_unlikely(x) __builtin_expect(!!(x), 0)
+
+/* One load or store of a word that the other side may be changing. */
+#define TP_READ(x) (*(const volatile __typeof__(x) *)&(x))
+
+/* The compiler must not derive this value anew: the verifier's proof hangs on the very register
+ * that was compared. Costs no instruction. */
+#define tp_keep(x) __asm__ volatile("" : "+r"(x))
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the tables and the checksum steps are little endian"
+#endif
+#define tp_swap16(x) __builtin_bswap16(x)
+#define tp_swap32(x) __builtin_bswap32(x)
+#define tp_swap64(x) __builtin_bswap64(x)
+
+/* Packet memory has no alignment. BPF loads it in one instruction all the same, but clang would
+ * compile memcpy to single bytes; natively memcpy is the one instruction and a cast is undefined. */
+#ifdef __bpf__
+#define TP_UNALIGNED(bits)                                                                              \
+	static TP_INLINE __u##bits tp_load##bits(const void *p) { return *(const __u##bits *)p; }       \
+	static TP_INLINE void tp_store##bits(void *p, __u##bits v) { *(__u##bits *)p = v; }
+#else
+#define TP_UNALIGNED(bits)                                                                              \
+	static TP_INLINE __u##bits tp_load##bits(const void *p)                                         \
+	{                                                                                               \
+		__u##bits v;                                                                            \
+		__builtin_memcpy(&v, p, sizeof(v));                                                     \
+		return v;                                                                               \
+	}                                                                                               \
+	static TP_INLINE void tp_store##bits(void *p, __u##bits v) { __builtin_memcpy(p, &v, sizeof(v)); }
+#endif
+TP_UNALIGNED(16)
+TP_UNALIGNED(32)
+TP_UNALIGNED(64)
+
+/* Network order in memory, host order here. */
+static TP_INLINE __u32 tp_get16(const void *p) { return tp_swap16(tp_load16(p)); }
+static TP_INLINE __u32 tp_get32(const void *p) { return tp_swap32(tp_load32(p)); }
+static TP_INLINE __u64 tp_get64(const void *p) { return tp_swap64(tp_load64(p)); }
+static TP_INLINE void tp_put16(void *p, __u16 v) { tp_store16(p, tp_swap16(v)); }
+static TP_INLINE void tp_put32(void *p, __u32 v) { tp_store32(p, tp_swap32(v)); }
+
+/* What a step says. 0: go on. 1..63: enum tp_drop. From 64: the packet's journey is over. */
+enum tp_outcome {
+	TP_OK = 0,
+	TP_OUT_PASS = TP_DROP_MAX,
+	TP_OUT_ANSWER,
+	TP_OUT_REDIRECT,
+	TP_OUT_SLOW,
+};
+
+/* Octets of a tunnel header: IPv4, UDP, GTP-U, PDU Session Container. */
+#define TP_IP4_LEN 20U
+#define TP_IP6_LEN 40U
+#define TP_UDP_LEN 8U
+#define TP_GTPU_LEN 8U
+#define TP_GTPU_PORT 2152U
+#define TP_TUNNEL_LEN (TP_IP4_LEN + TP_UDP_LEN + TP_GTPU_LEN)
+#define TP_TUNNEL_PSC_LEN (TP_TUNNEL_LEN + 8)
+
+struct tp_outer {
+	__u8 bytes[TP_TUNNEL_PSC_LEN];
+	__u32 len; /* 0: no tunnel header */
+};
+
+/* The packet as the platform knows it; in BPF another name for the program's context. */
+struct tp_env;
+
+/* What this program is specialised to. */
+static TP_INLINE __u32 tp_has(struct tp_env *env, __u32 feature);
+static TP_INLINE __u32 tp_port_of(struct tp_env *env); /* below TP_PORTS_MAX */
+static TP_INLINE __u32 tp_roles_of(struct tp_env *env);
+static TP_INLINE __u32 tp_ni_of(struct tp_env *env);
+
+/* The frame. Both pointers are void after tp_resize(). */
+static TP_INLINE __u8 *tp_data(struct tp_env *env);
+static TP_INLINE __u8 *tp_end(struct tp_env *env);
+
+/* Move the frame's start by head and its end by tail octets; positive is towards higher addresses.
+ * 0, or non-zero when there is no room; then the frame is only good for dropping. */
+static TP_INLINE int tp_resize(struct tp_env *env, int head, int tail);
+
+/* Tables: the element, or NULL when there is no such index. */
+static TP_INLINE struct tp_config *tp_config_of(struct tp_env *env);
+static TP_INLINE struct tp_cpu *tp_cpu_of(struct tp_env *env);
+static TP_INLINE struct tp_entry *tp_entry_at(struct tp_env *env, __u32 index);
+static TP_INLINE struct tp_ext *tp_ext_at(struct tp_env *env, __u32 index);
+static TP_INLINE struct tp_meter *tp_meter_at(struct tp_env *env, __u32 index);
+static TP_INLINE struct tp_rule *tp_rule_at(struct tp_env *env, __u32 index);
+static TP_INLINE struct tp_bucket *tp_bucket_at(struct tp_env *env, __u32 index);
+static TP_INLINE struct tp_nexthop *tp_nexthop_at(struct tp_env *env, __u32 index);
+static TP_INLINE struct tp_peer *tp_peer_at(struct tp_env *env, __u32 index);
+static TP_INLINE struct tp_route *tp_route_at(struct tp_env *env, __u32 index);
+static TP_INLINE struct tp_ni *tp_ni_at(struct tp_env *env, __u32 index);
+static TP_INLINE struct tp_ue_dir *tp_ue_dir_at(struct tp_env *env, __u32 index);
+static TP_INLINE struct tp_ue_page *tp_ue_page_at(struct tp_env *env, __u32 index);
+
+/* Monotonic nanoseconds. Never behind by more than 16 packets of this CPU or one tick. */
+static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu);
+
+/* The kernel's FIB: enum BPF_FIB_LKUP_RET_*. */
+static TP_INLINE int tp_fib_ask(struct tp_env *env, struct tp_fib *q);
+
+/* Send the frame out of a devmap slot: TP_OUT_REDIRECT, or TP_DROP_REDIRECT. */
+static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port);
+
+/* Hand outer and the len octets of the frame at off to the slow path: TP_OUT_SLOW, or
+ * TP_DROP_SLOW_PATH_FULL. The frame itself is not changed. */
+TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *outer, __u32 off, __u32 len);
+
+#endif

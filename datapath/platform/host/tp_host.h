@@ -8,21 +8,11 @@
 #define TP_HOST_H
 
 #include "tp_abi.h"
+#include "tp_fib.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Answer of a simulated FIB: enum BPF_FIB_LKUP_RET_* of linux/bpf.h, 0 for success. */
-struct tp_fib {
-	__u32 family;  /* 4 or 6 */
-	__u8 src[16];  /* IPv4 in the first four bytes */
-	__u8 dst[16];
-	__u32 len;     /* of the IP packet */
-	__u32 ifindex; /* in: where the frame came in, 0 here; out: egress */
-	__u8 dmac[6];  /* out */
-	__u8 smac[6];  /* out */
-};
 
 /* Where the tables lie. n_*: number of elements; an index beyond is "no such element". Arrays are
  * aligned to 64 bytes (8 for ue_dir and ue_pages). Arrays of length 0 may be NULL; config and cpu may not. */
@@ -51,7 +41,8 @@ struct tp_tables {
 	__u32 n_nis;
 	__u32 n_ue_pages;
 	__u32 ports_up; /* bit n: devmap slot n takes frames */
-	/* The kernel's FIB, for next hops in state TP_NH_FIB. NULL: no route. */
+	/* The kernel's FIB, for next hops in state TP_NH_FIB: an enum BPF_FIB_LKUP_RET_* of linux/bpf.h, 0 for
+	 * success. NULL: no route. */
 	int (*fib)(void *fib_arg, struct tp_fib *q);
 	void *fib_arg;
 };

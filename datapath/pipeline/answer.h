@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* Messages that answer a frame in its own place: Echo Response, Error Indication (TS 29.281, 7.2.2, 7.3.1). */
+#ifndef TP_ANSWER_H
+#define TP_ANSWER_H
+
+#include "gtpu.h"
+#include "packet.h"
+#include "tunnel.h"
+
+/* Octets of each answer from the GTP-U header on. */
+#define TP_ECHO_RESPONSE_LEN 14U
+#define TP_ERROR_INDICATION_LEN 24U
+
+#define TP_ANSWERS_AT_ONCE 32 /* after a pause, this many go out back to back */
+
+/* May one more answer be sent? spacing: mean nanoseconds between two. */
+static TP_INLINE int tp_within_rate(__u64 *tat, __u64 now_ns, __u32 spacing)
+{
+	__u64 next = *tat > now_ns ? *tat : now_ns;
+
+	if (next - now_ns > (__u64)spacing * (TP_ANSWERS_AT_ONCE - 1))
+		return 0;
+	*tat = next + spacing;
+	return 1;
+}
+
+/* Turn the frame round: addresses swapped, IPv4 and UDP to the asker's address and port_be, room for
+ * gtpu_len octets of GTP-U. Tags and what came in front of IP stay.
+ *
+ * 0, or non-zero when there is no room. */
+static TP_INLINE int tp_turn_round(struct tp_env *env, __u32 l3, __u16 port_be, __u32 gtpu_len)
+{
+	__u8 *data = tp_data(env), *end = tp_end(env), *eth, *ip;
+	__u32 asker_be, ours_be, mac_low, old_len = (__u32)(end - data);
+	__u16 mac_high;
+
+	ip = tp_span(data, end, l3, TP_IP4_LEN);
+	if (!ip)
+		return 1;
+	asker_be = tp_load32(ip + 12);
+	ours_be = tp_load32(ip + 16);
+	if (tp_resize(env, 0, (int)(l3 + TP_IP4_LEN + TP_UDP_LEN + gtpu_len) - (int)old_len))
+		return 1;
+	data = tp_data(env);
+	end = tp_end(env);
+	eth = tp_span(data, end, 0, 14);
+	ip = tp_span(data, end, l3, TP_IP4_LEN + TP_UDP_LEN);
+	if (!eth || !ip)
+		return 1;
+	mac_low = tp_load32(eth);
+	mac_high = tp_load16(eth + 4);
+	tp_store32(eth, tp_load32(eth + 6));
+	tp_store16(eth + 4, tp_load16(eth + 10));
+	tp_store32(eth + 6, mac_low);
+	tp_store16(eth + 10, mac_high);
+	tp_put_outer_ip(ip, ours_be, asker_be, port_be, gtpu_len);
+	return 0;
+}
+
+/* Echo Response to the port that asked, with the request's sequence number (4.4.2.2). Our restart
+ * counter is always zero (8.2). 0, or non-zero when there is no room. */
+TP_APART int tp_answer_echo(struct tp_env *env, __u32 l3, __u32 gtpu)
+{
+	__u8 *data = tp_data(env), *end = tp_end(env);
+	__u8 *h = tp_span(data, end, gtpu, TP_GTPU_LEN + TP_GTPU_OPTIONAL_LEN);
+	__u8 *udp = tp_span(data, end, gtpu - TP_UDP_LEN, TP_UDP_LEN);
+	__u16 sequence = h && (h[0] & TP_GTPU_S) ? tp_load16(h + 8) : 0;
+	__u16 port_be = udp ? tp_load16(udp) : 0;
+
+	if (tp_turn_round(env, l3, port_be, TP_ECHO_RESPONSE_LEN))
+		return 1;
+	data = tp_data(env);
+	end = tp_end(env);
+	h = tp_span(data, end, l3 + TP_IP4_LEN + TP_UDP_LEN, TP_ECHO_RESPONSE_LEN);
+	if (!h)
+		return 1;
+	tp_put32(h, (__u32)(TP_GTPU_VERSION_1 | TP_GTPU_S) << 24 | TP_GTPU_ECHO_RESPONSE << 16 |
+			    (TP_ECHO_RESPONSE_LEN - TP_GTPU_LEN));
+	tp_store32(h + 4, 0);
+	tp_store32(h + 8, sequence);
+	tp_put16(h + 12, TP_GTPU_IE_RECOVERY << 8);
+	return 0;
+}
+
+/* Error Indication: no session has this TEID at our address. To the GTP-U port, whatever the
+ * sender's (4.4.2.3). 0, or non-zero when there is no room. */
+TP_APART int tp_answer_unknown_teid(struct tp_env *env, __u32 l3, __u32 teid)
+{
+	__u8 *h;
+
+	if (tp_turn_round(env, l3, tp_swap16(TP_GTPU_PORT), TP_ERROR_INDICATION_LEN))
+		return 1;
+	h = tp_span(tp_data(env), tp_end(env), l3, TP_IP4_LEN + TP_UDP_LEN + TP_ERROR_INDICATION_LEN);
+	if (!h)
+		return 1;
+	h += TP_IP4_LEN + TP_UDP_LEN;
+	tp_put32(h, (__u32)(TP_GTPU_VERSION_1 | TP_GTPU_S) << 24 | TP_GTPU_ERROR_INDICATION << 16 |
+			    (TP_ERROR_INDICATION_LEN - TP_GTPU_LEN));
+	tp_store32(h + 4, 0);
+	tp_store32(h + 8, 0);
+	h[12] = TP_GTPU_IE_TEID_DATA_I;
+	tp_put32(h + 13, teid);
+	h[17] = TP_GTPU_IE_PEER_ADDRESS;
+	tp_put16(h + 18, 4);
+	tp_store32(h + 20, tp_load32(h - TP_IP4_LEN - TP_UDP_LEN + 12));
+	return 0;
+}
+
+/* A message that is not a G-PDU. */
+static TP_INLINE int tp_gtpu_message(struct tp_packet *p, __u8 type)
+{
+	if (type != TP_GTPU_ECHO_REQUEST)
+		return TP_DROP_GTPU_MESSAGE;
+	if (!tp_within_rate(&p->cpu->echo_tat, tp_clock(p->env, p->cpu), TP_READ(p->config->echo_ns)))
+		return TP_DROP_ECHO_RATE;
+	return tp_answer_echo(p->env, p->l3, p->gtpu) ? TP_DROP_HEADROOM : TP_OUT_ANSWER;
+}
+
+/* A G-PDU for a TEID that no session has (7.3.1). Being answered it is not counted as a drop. */
+static TP_INLINE int tp_unknown_teid(struct tp_packet *p)
+{
+	__u32 spacing = TP_READ(p->config->error_indication_ns);
+
+	if (!spacing)
+		return TP_DROP_UNKNOWN_TEID;
+	if (!tp_within_rate(&p->cpu->error_indication_tat, tp_clock(p->env, p->cpu), spacing))
+		return TP_DROP_ERROR_INDICATION_RATE;
+	return tp_answer_unknown_teid(p->env, p->l3, p->teid) ? TP_DROP_HEADROOM : TP_OUT_ANSWER;
+}
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* GTP-U header and extension headers (TS 29.281). */
+#ifndef TP_GTPU_H
+#define TP_GTPU_H
+
+#include "packet.h"
+
+#define TP_GTPU_VERSION_MASK 0xf0 /* version and protocol type */
+#define TP_GTPU_VERSION_1 0x30
+#define TP_GTPU_E 0x04
+#define TP_GTPU_S 0x02
+#define TP_GTPU_OPTIONAL 0x07 /* E, S or PN: four more octets follow the header */
+#define TP_GTPU_OPTIONAL_LEN 4U
+
+/* Table 6.1-1. */
+#define TP_GTPU_ECHO_REQUEST 1
+#define TP_GTPU_ECHO_RESPONSE 2
+#define TP_GTPU_ERROR_INDICATION 26
+#define TP_GTPU_GPDU 255
+
+/* Table 8.1-1. */
+#define TP_GTPU_IE_RECOVERY 14
+#define TP_GTPU_IE_TEID_DATA_I 16
+#define TP_GTPU_IE_PEER_ADDRESS 133
+
+/* 5.2.1: the receiver must understand an extension header with this bit, or discard the packet. */
+#define TP_GTPU_EXT_REQUIRED 0x80
+#define TP_GTPU_EXT_PSC 0x85
+
+/* Walk the extension headers from off on (5.2.1). Leaves p->qfi, and p->user behind the last one. */
+static TP_INLINE int tp_walk_extensions(struct tp_packet *p, __u32 off, __u8 type)
+{
+	const __u8 *h;
+	__u32 i, size;
+
+	for (i = 0; type; i++) {
+		if (i == TP_EXT_HDRS_MAX)
+			return TP_DROP_GTPU_EXTENSIONS;
+		h = tp_at(p, off, 4);
+		if (!h)
+			return TP_DROP_GTPU_MALFORMED;
+		size = h[0] * 4;
+		if (size == 0 || off + size > p->gtpu_end)
+			return TP_DROP_GTPU_MALFORMED;
+		if (type == TP_GTPU_EXT_PSC)
+			p->qfi = h[2] & 0x3f; /* the same place in every PDU type of TS 38.415, 5.5.2 */
+		else if (type & TP_GTPU_EXT_REQUIRED)
+			return TP_DROP_GTPU_UNKNOWN_EXTENSION;
+		off += size;
+		h = tp_at(p, off - 1, 1);
+		if (!h)
+			return TP_DROP_GTPU_MALFORMED;
+		type = *h;
+	}
+	p->user = off;
+	return TP_OK;
+}
+
+/* Header and extension headers. Leaves p->gtpu_end, type, p->teid, p->qfi and p->user. */
+static TP_INLINE int tp_parse_gtpu(struct tp_packet *p, __u8 *type)
+{
+	const __u8 *h = tp_at(p, p->gtpu, TP_GTPU_LEN);
+	__u32 end;
+	__u8 flags;
+
+	if (!h || p->gtpu + TP_GTPU_LEN > p->gtpu_end)
+		return TP_DROP_GTPU_MALFORMED;
+	if ((h[0] & TP_GTPU_VERSION_MASK) != TP_GTPU_VERSION_1)
+		return TP_DROP_GTPU_VERSION;
+	end = p->gtpu + TP_GTPU_LEN + tp_get16(h + 2);
+	if (end > p->gtpu_end)
+		return TP_DROP_GTPU_MALFORMED;
+	p->gtpu_end = end;
+	*type = h[1];
+	p->teid = tp_get32(h + 4);
+	p->qfi = TP_NO_QFI;
+	p->user = p->gtpu + TP_GTPU_LEN;
+	flags = h[0];
+	if (!(flags & TP_GTPU_OPTIONAL))
+		return TP_OK;
+	h = tp_at(p, p->user, TP_GTPU_OPTIONAL_LEN);
+	p->user += TP_GTPU_OPTIONAL_LEN;
+	if (!h || p->user > end)
+		return TP_DROP_GTPU_MALFORMED;
+	/* Without E the type octet is there but means nothing (5.1). */
+	return flags & TP_GTPU_E ? tp_walk_extensions(p, p->user, h[3]) : TP_OK;
+}
+
+#endif

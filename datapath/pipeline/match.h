@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* From a TEID or a UE address to an entry. */
+#ifndef TP_MATCH_H
+#define TP_MATCH_H
+
+#include "packet.h"
+
+#define TP_NOT_FOUND 0xffffffffU
+#define TP_MATCH_RETRIES 3
+
+#define TP_HEAD_KEY(head) ((__u32)(head))
+#define TP_HEAD_ACTION(head) ((__u32)((head) >> TP_HEAD_ACTION_SHIFT & TP_HEAD_ACTION_MASK))
+
+static TP_INLINE __u32 tp_bucket_value(const struct tp_bucket *b, __u64 key, __u32 ni_kind)
+{
+	__u32 i, found = TP_NOT_FOUND;
+	__u64 value;
+
+	if (!b)
+		return TP_NOT_FOUND;
+	for (i = 0; i < TP_BUCKET_SLOTS; i++) {
+		value = TP_READ(b->slot[i].value);
+		if ((__u32)(value >> 32) == ni_kind && TP_READ(b->slot[i].key) == key)
+			found = (__u32)value;
+	}
+	return found;
+}
+
+/* What the buckets hold for a key, or TP_NOT_FOUND. While control moves a slot it may be seen in
+ * neither place; `moves` tells, and the search is repeated. */
+TP_APART __u32 tp_bucket_find(struct tp_env *env, __u32 kind, __u32 ni, __u64 key)
+{
+	const struct tp_config *config = tp_config_of(env);
+	__u32 ni_kind = kind << 16 | ni, moves, value, tries;
+	__u64 hash;
+
+	if (!config)
+		return TP_NOT_FOUND;
+	hash = tp_hash(key, ni_kind, config->salt);
+	for (tries = 0; tries < TP_MATCH_RETRIES; tries++) {
+		moves = TP_READ(config->moves);
+		value = tp_bucket_value(tp_bucket_at(env, (__u32)(hash >> 40) & config->bucket_mask), key, ni_kind);
+		if (value == TP_NOT_FOUND)
+			value = tp_bucket_value(tp_bucket_at(env, (__u32)(hash >> 8) & config->bucket_mask), key,
+						ni_kind);
+		if (value != TP_NOT_FOUND || (TP_READ(config->moves) == moves && !(moves & 1)))
+			return value;
+	}
+	return TP_NOT_FOUND;
+}
+
+/* Is this the live entry of a key? Leaves its head, read once. */
+static TP_INLINE int tp_entry_is(const struct tp_entry *e, __u32 key, __u64 *head)
+{
+	if (!e)
+		return 0;
+	*head = TP_READ(e->head);
+	return TP_HEAD_KEY(*head) == key && TP_HEAD_ACTION(*head) != TP_ACT_NONE;
+}
+
+/* Uplink. NULL: no session has this TEID. Zero is none, whatever the tables say (TS 29.281, 5.1). */
+static TP_INLINE struct tp_entry *tp_match_teid(struct tp_packet *p, __u64 *head)
+{
+	struct tp_entry *e;
+
+	if (!p->teid)
+		return NULL;
+	e = tp_entry_at(p->env, p->teid & 0xffffff);
+	if (tp_likely(tp_entry_is(e, p->teid, head)))
+		return e;
+	if (!tp_has(p->env, TP_FEAT_BUCKETS))
+		return NULL;
+	e = tp_entry_at(p->env, tp_bucket_find(p->env, TP_KIND_TEID, 0, p->teid));
+	return tp_entry_is(e, p->teid, head) ? e : NULL;
+}
+
+/* The entry index of a UE address through its page. TP_NOT_FOUND: not in a pool; reason: in a pool,
+ * but nobody's, or our own defect. */
+static TP_INLINE __u32 tp_page_find(struct tp_packet *p, __u32 addr, int *reason)
+{
+	struct tp_ue_dir *dir = tp_ue_dir_at(p->env, tp_ni_of(p->env));
+	struct tp_ue_page *page;
+	__u32 n;
+
+	n = dir ? TP_READ(dir->page[addr >> TP_UE_PAGE_BITS]) : 0;
+	if (!n)
+		return TP_NOT_FOUND;
+	page = tp_ue_page_at(p->env, n - 1);
+	if (!page) {
+		*reason = TP_DROP_TABLE;
+		return TP_NOT_FOUND;
+	}
+	n = TP_READ(page->slot[addr & ((1U << TP_UE_PAGE_BITS) - 1)]);
+	if (n == TP_UE_NOBODY)
+		*reason = TP_DROP_UNKNOWN_UE;
+	return n == TP_UE_NOBODY ? TP_NOT_FOUND : n - 1;
+}
+
+/* Downlink, by the packet's destination. TP_OUT_PASS: no UE's address. */
+static TP_INLINE int tp_match_ue(struct tp_packet *p, struct tp_entry **e, __u64 *head)
+{
+	struct tp_addr ue = tp_destination(p);
+	__u32 index = TP_NOT_FOUND;
+	int reason = TP_OK;
+
+	if (p->family == 4)
+		index = tp_page_find(p, (__u32)(ue.hi >> 32), &reason);
+	if (reason)
+		return reason;
+	if (index == TP_NOT_FOUND && tp_has(p->env, TP_FEAT_BUCKETS))
+		index = p->family == 4 ? tp_bucket_find(p->env, TP_KIND_UE4, tp_ni_of(p->env), ue.hi >> 32)
+				       : tp_bucket_find(p->env, TP_KIND_UE6, tp_ni_of(p->env), ue.hi);
+	if (index == TP_NOT_FOUND)
+		return TP_OUT_PASS;
+	*e = tp_entry_at(p->env, index);
+	if (!*e)
+		return TP_DROP_TABLE;
+	/* Withdrawn between the index and here. */
+	return tp_entry_is(*e, 0, head) ? TP_OK : TP_DROP_UNKNOWN_UE;
+}
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* One packet's journey, from the frame to its verdict. Start here.
+ *
+ *   tp_pipeline  a frame came in
+ *   tp_uplink    out of its tunnel, to an entry by TEID
+ *   tp_downlink  to an entry by UE address
+ *   tp_forward   what the entry says: conditions, gate, TTL, meters, next hop, headers, out
+ *   tp_account   each frame is counted once
+ */
+#ifndef TP_PIPELINE_H
+#define TP_PIPELINE_H
+
+#include "act.h"
+#include "answer.h"
+#include "emit.h"
+#include "gtpu.h"
+#include "match.h"
+#include "meter.h"
+#include "packet.h"
+#include "parse.h"
+#include "route.h"
+#include "rules.h"
+
+/* A frame on a port towards the access side. TP_OUT_PASS: not GTP-U to us. */
+static TP_INLINE int tp_uplink(struct tp_packet *p, struct tp_entry **e, __u64 *head)
+{
+	__u8 type;
+	int r = tp_parse_outer(p);
+
+	if (r)
+		return r;
+	r = tp_parse_gtpu(p, &type);
+	if (r)
+		return r;
+	if (tp_unlikely(type != TP_GTPU_GPDU))
+		return tp_gtpu_message(p, type);
+	*e = tp_match_teid(p, head);
+	if (tp_unlikely(!*e))
+		return tp_unknown_teid(p);
+	return tp_parse_user(p, p->gtpu_end - p->user, TP_DROP_GTPU_INNER);
+}
+
+/* A frame on a port towards the data network. TP_OUT_PASS: not for a UE. */
+static TP_INLINE int tp_downlink(struct tp_packet *p, __u32 ethertype, struct tp_entry **e, __u64 *head)
+{
+	int r;
+
+	p->user = p->l3;
+	r = tp_parse_user(p, p->frame_len - p->l3, TP_DROP_IP_MALFORMED);
+	if (!r && (p->family == 4) != (ethertype == TP_ETH_IPV4))
+		r = TP_DROP_IP_MALFORMED;
+	return r ? r : tp_match_ue(p, e, head);
+}
+
+/* Out by the routes of a network instance. */
+static TP_INLINE int tp_route_user(struct tp_packet *p, __u64 head, const struct tp_nexthop **nh)
+{
+	struct tp_addr dst = tp_destination(p);
+	const struct tp_nexthop *neighbour;
+	__u32 index = 0;
+	int r = tp_check_destination(p, dst);
+
+	if (!r)
+		r = tp_find_route(p, TP_HEAD_NI_OF(head), dst, &index);
+	if (r)
+		return r;
+	*nh = tp_nexthop_at(p->env, index);
+	if (!*nh)
+		return TP_DROP_TABLE;
+	if ((*nh)->state == TP_NH_ONLINK) {
+		neighbour = tp_find_neighbour(p, TP_HEAD_NI_OF(head), dst);
+		*nh = neighbour ? neighbour : *nh;
+	}
+	return TP_OK;
+}
+
+/* Into the tunnel that the entry names. */
+static TP_INLINE int tp_route_tunnel(struct tp_packet *p, const struct tp_entry *e, __u64 head, struct tp_tunnel *t,
+				     const struct tp_nexthop **nh)
+{
+	__u64 out = TP_READ(e->out);
+	const struct tp_peer *peer = tp_peer_at(p->env, (__u32)(out >> 32));
+
+	if (!peer)
+		return TP_DROP_TABLE;
+	*nh = tp_nexthop_at(p->env, TP_READ(peer->nexthop));
+	if (!*nh)
+		return TP_DROP_TABLE;
+	t->len = head & TP_HEAD_QFI ? TP_TUNNEL_PSC_LEN : TP_TUNNEL_LEN;
+	t->local_be = peer->local_be;
+	t->remote_be = peer->remote_be;
+	t->teid_be = (__u32)out;
+	t->qfi = TP_HEAD_QFI_OF(head);
+	t->pdu_type = p->dir == TP_UPLINK;
+	return TP_OK;
+}
+
+/* A next hop that only the kernel's FIB knows: the question, and its answer as a next hop in hop. */
+static TP_INLINE int tp_route_by_fib(struct tp_packet *p, const struct tp_tunnel *t, struct tp_nexthop *hop)
+{
+	struct tp_addr src = tp_source(p), dst = tp_destination(p);
+	struct tp_fib q = {0};
+
+	q.len = p->user_len + t->len;
+	q.family = t->len ? 4 : p->family;
+	if (t->len) {
+		tp_store32(q.src, t->local_be);
+		tp_store32(q.dst, t->remote_be);
+	} else {
+		tp_store64(q.src, tp_swap64(src.hi));
+		tp_store64(q.src + 8, tp_swap64(src.lo));
+		tp_store64(q.dst, tp_swap64(dst.hi));
+		tp_store64(q.dst + 8, tp_swap64(dst.lo));
+	}
+	return tp_ask_fib(p->env, &q, hop);
+}
+
+/* The PDR that takes the packet. Leaves e and head as that one's. */
+static TP_INLINE int tp_select_pdr(struct tp_packet *p, struct tp_entry **e, __u64 *head)
+{
+	__u64 found;
+
+	if (tp_unlikely(TP_HEAD_ACTION(*head) == TP_ACT_LIST)) {
+		found = TP_NO_RULE(TP_DROP_TABLE);
+		if (tp_has(p->env, TP_FEAT_LIST))
+			found = tp_match_rules(p->env, (__u32)(*head >> TP_HEAD_RULE_SHIFT), tp_pack_user(p));
+		*e = found >> 32 ? NULL : tp_entry_at(p->env, (__u32)found);
+		if (!*e)
+			return found >> 32 ? tp_final((int)found) : TP_DROP_TABLE;
+		*head = TP_READ((*e)->head); /* may have changed meanwhile: its conditions hold for what it now does */
+	}
+	return tp_check_conditions(p, *e, *head);
+}
+
+/* From an entry to the way out. */
+static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry **e, __u64 head)
+{
+	const struct tp_nexthop *nh = NULL;
+	struct tp_tunnel t = {0};
+	struct tp_nexthop hop;
+	int r = tp_select_pdr(p, e, &head), tunnel;
+
+	if (!r)
+		r = tp_check_action(head);
+	if (r)
+		return r;
+	tunnel = TP_HEAD_ACTION(head) == TP_ACT_TUNNEL;
+	/* From tunnel to tunnel a packet is relayed, not routed: its TTL is the ends' affair. */
+	if (p->dir != TP_UPLINK || !tunnel)
+		r = tp_decrement_ttl(p);
+	if (!r)
+		r = tp_police(p, *e, head);
+	if (!r)
+		r = tunnel ? tp_route_tunnel(p, *e, head, &t, &nh) : tp_route_user(p, head, &nh);
+	if (r)
+		return r;
+	if (tp_has(p->env, TP_FEAT_FIB) && nh->state == TP_NH_FIB) {
+		r = tp_route_by_fib(p, &t, &hop);
+		if (r)
+			return r;
+		nh = &hop;
+	}
+	return tp_emit(p, nh, &t);
+}
+
+/* Count a frame: in, and what became of it. e is NULL when no PDR took it. */
+static TP_INLINE void tp_account(struct tp_packet *p, struct tp_entry *e, int outcome)
+{
+	__u32 port = tp_port_of(p->env) & (TP_PORTS_MAX - 1), dir = p->dir & 1;
+	struct tp_port_stats *stats = &p->cpu->ports[port];
+
+	stats->in[dir].packets++;
+	stats->in[dir].bytes += p->frame_len;
+	if (outcome < TP_DROP_MAX) {
+		p->cpu->drops[port][dir][outcome & (TP_DROP_MAX - 1)]++;
+		if (e)
+			tp_add(p->env, &e->drops, 1);
+		return;
+	}
+	if (outcome == TP_OUT_REDIRECT) {
+		stats->out[dir].packets++;
+		stats->out[dir].bytes += p->out_len;
+	} else if (outcome == TP_OUT_PASS) {
+		stats->passed++;
+	} else if (outcome == TP_OUT_ANSWER) {
+		stats->answered++;
+	} else {
+		stats->slow++;
+	}
+	if (e && (outcome == TP_OUT_REDIRECT || outcome == TP_OUT_SLOW)) {
+		tp_add(p->env, &e->packets, 1);
+		tp_add(p->env, &e->bytes, p->user_len);
+	}
+}
+
+/* Which side the frame came from, and all that follows. */
+static TP_INLINE int tp_classify(struct tp_packet *p, struct tp_entry **e)
+{
+	__u32 roles = tp_roles_of(p->env), ethertype;
+	int r = tp_parse_ethernet(p, &ethertype);
+	__u64 head = 0;
+
+	if (r)
+		return r;
+	r = TP_OUT_PASS;
+	if ((roles & TP_ROLE_N3) && ethertype == TP_ETH_IPV4)
+		r = tp_uplink(p, e, &head);
+	if ((roles & TP_ROLE_N6) && r == TP_OUT_PASS) {
+		p->dir = TP_DOWNLINK;
+		if (ethertype == TP_ETH_IPV4 || (ethertype == TP_ETH_IPV6 && tp_has(p->env, TP_FEAT_IPV6)))
+			r = tp_downlink(p, ethertype, e, &head);
+	}
+	return r ? r : tp_forward(p, e, head);
+}
+
+/* enum tp_outcome, or enum tp_drop. */
+static TP_INLINE int tp_pipeline(struct tp_env *env)
+{
+	struct tp_packet p = {0};
+	struct tp_entry *e = NULL;
+	int outcome;
+
+	p.env = env;
+	p.config = tp_config_of(env);
+	p.cpu = tp_cpu_of(env);
+	if (!p.config || !p.cpu)
+		return TP_OUT_PASS; /* tables that were never filled: leave the host reachable */
+	p.data = tp_data(env);
+	p.end = tp_end(env);
+	p.frame_len = (__u32)(p.end - p.data);
+	p.dir = tp_roles_of(env) & TP_ROLE_N3 ? TP_UPLINK : TP_DOWNLINK;
+	outcome = tp_classify(&p, &e);
+	tp_account(&p, e, outcome);
+	return outcome;
+}
+
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* The way out: the routes of a network instance, its neighbours, the kernel's FIB. */
+#ifndef TP_ROUTE_H
+#define TP_ROUTE_H
+
+#include <linux/bpf.h>
+
+#include "match.h"
+#include "packet.h"
+#include "parse.h"
+
+/* Destinations that no router forwards (RFC 1812, 5.3.7; RFC 4291, 2.5): whatever the routes say, a
+ * user's packet to them goes nowhere, least of all through the kernel to this host. */
+static TP_INLINE int tp_check_destination(const struct tp_packet *p, struct tp_addr dst)
+{
+	__u32 first = (__u32)(dst.hi >> 56);
+
+	if (p->family == 4)
+		return first == 127 ? TP_DROP_TO_SELF : first == 0 || first >= 224 ? TP_DROP_NO_ROUTE : TP_OK;
+	if (first == 0xff || dst.hi >> 54 == 0x3fa)
+		return TP_DROP_NO_ROUTE;
+	return dst.hi == 0 && dst.lo <= 1 ? TP_DROP_TO_SELF : TP_OK;
+}
+
+/* The next hop of the longest prefix that covers dst. */
+static TP_INLINE int tp_find_route(struct tp_packet *p, __u32 ni, struct tp_addr dst, __u32 *nexthop)
+{
+	const struct tp_ni *instance = tp_ni_at(p->env, ni);
+	const struct tp_route *route;
+	__u32 i, first;
+
+	if (!instance)
+		return TP_DROP_TABLE;
+	first = p->family == 4 ? TP_READ(instance->routes4) : TP_READ(instance->routes6);
+	if (!first)
+		return TP_DROP_NO_ROUTE;
+	for (i = 0; i < TP_ROUTES_MAX; i++) {
+		route = tp_route_at(p->env, first + i);
+		if (!route)
+			return TP_DROP_TABLE;
+		if (tp_in_prefix(dst, route->addr, route->plen)) {
+			*nexthop = TP_READ(route->nexthop);
+			return TP_OK;
+		}
+		if (route->flags & TP_ROUTE_LAST)
+			return TP_DROP_NO_ROUTE;
+	}
+	return TP_DROP_NO_ROUTE;
+}
+
+/* The neighbour that has the address itself, on a link of this network instance. NULL: not known. */
+static TP_INLINE struct tp_nexthop *tp_find_neighbour(struct tp_packet *p, __u32 ni, struct tp_addr dst)
+{
+	struct tp_nexthop *nh;
+
+	if (!tp_has(p->env, TP_FEAT_BUCKETS))
+		return NULL;
+	if (p->family == 4)
+		return tp_nexthop_at(p->env, tp_bucket_find(p->env, TP_KIND_NEIGH4, ni, dst.hi >> 32));
+	nh = tp_nexthop_at(p->env, tp_bucket_find(p->env, TP_KIND_NEIGH6, ni, tp_fold6(dst.hi, dst.lo)));
+	return nh && tp_in_prefix(dst, nh->addr, 128) ? nh : NULL;
+}
+
+/* Ask the kernel's FIB. Leaves a next hop like one of the table's in hop. Where the FIB points at a
+ * device that is no port of ours, or has no neighbour yet, the slow path sends. */
+TP_RARE int tp_ask_fib(struct tp_env *env, struct tp_fib *q, struct tp_nexthop *hop)
+{
+	const struct tp_config *config = tp_config_of(env);
+	__u32 i;
+	int r = tp_fib_ask(env, q);
+
+	hop->state = TP_NH_UNRESOLVED;
+	hop->ifindex = 0;
+	if (r == BPF_FIB_LKUP_RET_BLACKHOLE || r == BPF_FIB_LKUP_RET_UNREACHABLE || r == BPF_FIB_LKUP_RET_PROHIBIT)
+		return TP_DROP_PROHIBITED;
+	if (r == BPF_FIB_LKUP_RET_FRAG_NEEDED)
+		return TP_DROP_MTU;
+	if (r == BPF_FIB_LKUP_RET_NO_NEIGH || r == BPF_FIB_LKUP_RET_UNSUPP_LWT)
+		return TP_OK;
+	if (r != BPF_FIB_LKUP_RET_SUCCESS || !config)
+		return TP_DROP_NO_ROUTE;
+	hop->ifindex = q->ifindex;
+	hop->mtu = 0xffff; /* the FIB has looked */
+	hop->l2_len = TP_ETH_LEN;
+	__builtin_memcpy(hop->l2, q->dmac, 6);
+	__builtin_memcpy(hop->l2 + 6, q->smac, 6);
+	for (i = 0; i < TP_PORTS_MAX; i++) {
+		if (q->ifindex && TP_READ(config->port_ifindex[i]) == q->ifindex) {
+			hop->port = i;
+			hop->state = TP_NH_RESOLVED;
+			break;
+		}
+	}
+	return TP_OK;
+}
+
+/* Is a next hop one to send through? len: octets of the IP packet as it will leave. Of one that is not
+ * resolved the kernel checks the MTU, when it sends. */
+static TP_INLINE int tp_check_nexthop(const struct tp_nexthop *nh, __u32 len)
+{
+	switch (nh->state) {
+	case TP_NH_RESOLVED:
+		return len > nh->mtu ? TP_DROP_MTU : TP_OK;
+	case TP_NH_UNRESOLVED:
+	case TP_NH_ONLINK:
+		return TP_OK;
+	case TP_NH_LOCAL:
+		return TP_DROP_TO_SELF;
+	case TP_NH_PROHIBIT:
+		return TP_DROP_PROHIBITED;
+	case TP_NH_NONE:
+		return TP_DROP_NO_ROUTE;
+	default:
+		return TP_DROP_TABLE;
+	}
+}
+
+#endif

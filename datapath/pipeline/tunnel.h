@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* Headers that we write: outer IPv4 and UDP, GTP-U, PDU Session Container. */
+#ifndef TP_TUNNEL_H
+#define TP_TUNNEL_H
+
+#include "csum.h"
+#include "packet.h"
+
+#define TP_IP4_DONT_FRAGMENT 0x4000
+#define TP_OUTER_TTL 64
+
+/* The tunnel that a packet leaves through. */
+struct tp_tunnel {
+	__u32 len; /* 0: none; TP_TUNNEL_LEN, or TP_TUNNEL_PSC_LEN with a PDU Session Container */
+	__u32 local_be;
+	__u32 remote_be;
+	__u32 teid_be;
+	__u32 qfi;
+	__u32 pdu_type; /* TS 38.415, 5.5.2: 0 downlink, 1 uplink */
+};
+
+/* IPv4 and UDP in front of payload octets. No identification, because it is never fragmented
+ * (RFC 6864, 4.1); no UDP checksum, as TS 29.281, 4.4.2 allows and RFC 6935 argues. */
+static TP_INLINE void tp_put_outer_ip(__u8 *h, __u32 local_be, __u32 remote_be, __u16 port_be, __u32 payload)
+{
+	__u16 total = tp_swap16((__u16)(TP_IP4_LEN + TP_UDP_LEN + payload));
+	__u64 sum = (__u64)tp_swap16(0x4500) + total + tp_swap16(TP_IP4_DONT_FRAGMENT) +
+		    tp_swap16(TP_OUTER_TTL << 8 | 17) + local_be + remote_be;
+
+	tp_store32(h, (__u32)total << 16 | 0x45);
+	tp_store32(h + 4, (__u32)tp_swap16(TP_IP4_DONT_FRAGMENT) << 16);
+	tp_store32(h + 8, (__u32)tp_csum_fold(sum) << 16 | 17 << 8 | TP_OUTER_TTL);
+	tp_store32(h + 12, local_be);
+	tp_store32(h + 16, remote_be);
+	tp_store32(h + 20, (__u32)port_be << 16 | tp_swap16(TP_GTPU_PORT));
+	tp_store32(h + 24, tp_swap16((__u16)(TP_UDP_LEN + payload)));
+}
+
+/* The whole tunnel header, t->len octets, in front of a user's packet. */
+static TP_INLINE void tp_put_tunnel(__u8 *h, const struct tp_tunnel *t, __u32 user_len)
+{
+	__u32 psc = t->len - TP_TUNNEL_LEN;
+	__u8 *g = h + TP_IP4_LEN + TP_UDP_LEN;
+
+	tp_put_outer_ip(h, t->local_be, t->remote_be, tp_swap16(TP_GTPU_PORT), TP_GTPU_LEN + psc + user_len);
+	/* Version 1, GTP, E when the container follows; G-PDU. */
+	tp_store32(g, (__u32)tp_swap16((__u16)(psc + user_len)) << 16 | 0xff << 8 | (psc ? 0x34 : 0x30));
+	tp_store32(g + 4, t->teid_be);
+	if (psc) {
+		tp_store32(g + 8, 0x85U << 24);
+		/* One unit of four octets, PDU type, QFI, and no further extension header. */
+		tp_store32(g + 12, t->qfi << 16 | t->pdu_type << 12 | 1);
+	}
+}
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* The pipeline over ordinary memory. */
+#include <linux/bpf.h>
+#include <string.h>
+
+#include "tp_host.h"
+#include "tp_platform.h"
+
+struct tp_env {
+	struct tp_tables *tables;
+	const struct tp_port_config *port;
+	__u8 *buf;
+	__u32 cap;
+	__u32 offset;
+	__u32 len;
+	__u64 now_ns;
+	struct tp_result *result;
+};
+
+static TP_INLINE __u32 tp_has(struct tp_env *env, __u32 feature) { return env->port->features & feature; }
+static TP_INLINE __u32 tp_port_of(struct tp_env *env) { return env->port->port; }
+static TP_INLINE __u32 tp_roles_of(struct tp_env *env) { return env->port->roles; }
+static TP_INLINE __u32 tp_ni_of(struct tp_env *env) { return env->port->ni; }
+
+static TP_INLINE __u8 *tp_data(struct tp_env *env) { return env->buf + env->offset; }
+static TP_INLINE __u8 *tp_end(struct tp_env *env) { return env->buf + env->offset + env->len; }
+
+/* As the kernel has it: at least an Ethernet header must remain, and new octets at the end are zero. */
+static TP_INLINE int tp_resize(struct tp_env *env, int head, int tail)
+{
+	long start = (long)env->offset + head, end = (long)env->offset + env->len + tail;
+
+	if (start < 0 || end > (long)env->cap || end - start < 14)
+		return 1;
+	if (tail > 0)
+		memset(tp_end(env), 0, (size_t)tail);
+	env->offset = (__u32)start;
+	env->len = (__u32)(end - start);
+	return 0;
+}
+
+static TP_INLINE struct tp_config *tp_config_of(struct tp_env *env) { return env->tables->config; }
+static TP_INLINE struct tp_cpu *tp_cpu_of(struct tp_env *env) { return env->tables->cpu; }
+
+#define TP_ACCESSOR(function, element, table)                                                        \
+	static TP_INLINE struct element *function(struct tp_env *env, __u32 index)                  \
+	{                                                                                           \
+		return index < env->tables->n_##table ? &env->tables->table[index] : NULL;          \
+	}
+
+TP_ACCESSOR(tp_entry_at, tp_entry, entries)
+TP_ACCESSOR(tp_ext_at, tp_ext, exts)
+TP_ACCESSOR(tp_meter_at, tp_meter, meters)
+TP_ACCESSOR(tp_rule_at, tp_rule, rules)
+TP_ACCESSOR(tp_bucket_at, tp_bucket, buckets)
+TP_ACCESSOR(tp_nexthop_at, tp_nexthop, nexthops)
+TP_ACCESSOR(tp_peer_at, tp_peer, peers)
+TP_ACCESSOR(tp_route_at, tp_route, routes)
+TP_ACCESSOR(tp_ni_at, tp_ni, nis)
+TP_ACCESSOR(tp_ue_page_at, tp_ue_page, ue_pages)
+
+static TP_INLINE struct tp_ue_dir *tp_ue_dir_at(struct tp_env *env, __u32 index)
+{
+	return index < env->tables->n_nis && env->tables->ue_dir ? &env->tables->ue_dir[index] : NULL;
+}
+
+static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu)
+{
+	cpu->clock_uses++;
+	cpu->clock_ns = env->now_ns;
+	return env->now_ns;
+}
+
+static TP_INLINE int tp_fib_ask(struct tp_env *env, struct tp_fib *q)
+{
+	return env->tables->fib ? env->tables->fib(env->tables->fib_arg, q) : BPF_FIB_LKUP_RET_NOT_FWDED;
+}
+
+static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port)
+{
+	if (port >= TP_PORTS_MAX || !(env->tables->ports_up >> port & 1))
+		return TP_DROP_REDIRECT;
+	env->result->port = port;
+	return TP_OUT_REDIRECT;
+}
+
+TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *outer, __u32 off, __u32 len)
+{
+	struct tp_event event = {TP_EVENT_SEND, ifindex, outer->len + len, tp_port_of(env)};
+	__u8 *to = env->result->event;
+
+	if (outer->len + len > TP_EVENT_DATA_MAX || len == 0 || off + len > env->len)
+		return TP_DROP_SLOW_PATH_FULL;
+	memcpy(to, &event, sizeof(event));
+	memcpy(to + sizeof(event), outer->bytes, outer->len);
+	memcpy(to + sizeof(event) + outer->len, tp_data(env) + off, len);
+	env->result->event_len = (__u32)sizeof(event) + event.len;
+	return TP_OUT_SLOW;
+}
+
+#include "pipeline.h"
+
+static __u32 tp_verdict_of(int outcome)
+{
+	switch (outcome) {
+	case TP_OUT_PASS:
+		return TP_VERDICT_PASS;
+	case TP_OUT_ANSWER:
+		return TP_VERDICT_TX;
+	case TP_OUT_REDIRECT:
+		return TP_VERDICT_REDIRECT;
+	case TP_OUT_SLOW:
+		return TP_VERDICT_SLOW;
+	default:
+		return TP_VERDICT_DROP;
+	}
+}
+
+int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *buf, __u32 cap, __u32 *offset,
+		__u32 *len, __u64 now_ns, struct tp_result *r)
+{
+	struct tp_env env = {t, port, buf, cap, *offset, *len, now_ns, r};
+	int outcome;
+
+	r->reason = TP_DROP_NONE;
+	r->port = 0;
+	r->event_len = 0;
+	outcome = tp_pipeline(&env);
+	r->verdict = tp_verdict_of(outcome);
+	if (r->verdict == TP_VERDICT_DROP)
+		r->reason = (__u32)outcome;
+	*offset = env.offset;
+	*len = env.len;
+	return (int)r->verdict;
+}
+
+const char *tp_drop_name(__u32 reason)
+{
+	static const char *const names[] = {
+		"none",
+#define TP_DROP(symbol, name, meaning, remedy) #name,
+#include "tp_drop.def"
+#undef TP_DROP
+	};
+
+	return reason < sizeof(names) / sizeof(names[0]) ? names[reason] : "unknown";
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* The pipeline as an XDP program. Loaded once for each port, with its own read-only data and the same
+ * maps. The loader sets max_entries: cpus to the possible CPUs, everything else to the capacities. */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+/* The verifier knows the context by its type. */
+#define tp_env xdp_md
+#include "tp_platform.h"
+
+#define TP_CLOCK_EVERY 16 /* packets between exact clock readings; a power of two */
+#define TP_AF_INET 2
+#define TP_AF_INET6 10
+
+const volatile __u32 tp_features = TP_FEAT_ALL;
+const volatile __u32 tp_port = 0;
+const volatile __u32 tp_roles = 0;
+const volatile __u32 tp_ni = 0;
+
+#define TP_ARRAY(name, element)                      \
+	struct {                                     \
+		__uint(type, BPF_MAP_TYPE_ARRAY);    \
+		__uint(map_flags, BPF_F_MMAPABLE);   \
+		__uint(max_entries, 1);              \
+		__type(key, __u32);                  \
+		__type(value, struct element);       \
+	} name SEC(".maps")
+
+TP_ARRAY(config, tp_config);
+TP_ARRAY(cpus, tp_cpu);
+TP_ARRAY(entries, tp_entry);
+TP_ARRAY(exts, tp_ext);
+TP_ARRAY(meters, tp_meter);
+TP_ARRAY(rules, tp_rule);
+TP_ARRAY(buckets, tp_bucket);
+TP_ARRAY(nexthops, tp_nexthop);
+TP_ARRAY(peers, tp_peer);
+TP_ARRAY(routes, tp_route);
+TP_ARRAY(nis, tp_ni);
+TP_ARRAY(ue_dir, tp_ue_dir);
+TP_ARRAY(ue_pages, tp_ue_page);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, TP_PORTS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 * 1024 * 1024);
+} events SEC(".maps");
+
+static TP_INLINE __u32 tp_has(struct tp_env *env, __u32 feature) { return tp_features & feature; }
+static TP_INLINE __u32 tp_port_of(struct tp_env *env) { return tp_port; }
+static TP_INLINE __u32 tp_roles_of(struct tp_env *env) { return tp_roles; }
+static TP_INLINE __u32 tp_ni_of(struct tp_env *env) { return tp_ni; }
+
+static TP_INLINE __u8 *tp_data(struct tp_env *env) { return (__u8 *)(long)env->data; }
+static TP_INLINE __u8 *tp_end(struct tp_env *env) { return (__u8 *)(long)env->data_end; }
+
+static TP_INLINE int tp_resize(struct tp_env *env, int head, int tail)
+{
+	if (tail && bpf_xdp_adjust_tail(env, tail))
+		return 1;
+	return head && bpf_xdp_adjust_head(env, head);
+}
+
+#define TP_ACCESSOR(function, element, map)                                      \
+	static TP_INLINE struct element *function(struct tp_env *env, __u32 index) \
+	{                                                                        \
+		return bpf_map_lookup_elem(&map, &index);                        \
+	}
+
+TP_ACCESSOR(tp_entry_at, tp_entry, entries)
+TP_ACCESSOR(tp_ext_at, tp_ext, exts)
+TP_ACCESSOR(tp_meter_at, tp_meter, meters)
+TP_ACCESSOR(tp_rule_at, tp_rule, rules)
+TP_ACCESSOR(tp_bucket_at, tp_bucket, buckets)
+TP_ACCESSOR(tp_nexthop_at, tp_nexthop, nexthops)
+TP_ACCESSOR(tp_peer_at, tp_peer, peers)
+TP_ACCESSOR(tp_route_at, tp_route, routes)
+TP_ACCESSOR(tp_ni_at, tp_ni, nis)
+TP_ACCESSOR(tp_ue_dir_at, tp_ue_dir, ue_dir)
+TP_ACCESSOR(tp_ue_page_at, tp_ue_page, ue_pages)
+
+static TP_INLINE struct tp_config *tp_config_of(struct tp_env *env)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&config, &zero);
+}
+
+static TP_INLINE struct tp_cpu *tp_cpu_of(struct tp_env *env)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&cpus, &cpu);
+}
+
+/* An exact reading costs as much as half of the pipeline, so it serves several packets; the coarse clock
+ * keeps it from being older than one tick. */
+static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu)
+{
+	__u64 now;
+
+	if (cpu->clock_uses++ % TP_CLOCK_EVERY == 0) {
+		now = bpf_ktime_get_ns();
+		cpu->clock_ns = now;
+		return now;
+	}
+	now = bpf_ktime_get_coarse_ns();
+	return now > cpu->clock_ns ? now : cpu->clock_ns;
+}
+
+static TP_INLINE int tp_fib_ask(struct tp_env *env, struct tp_fib *q)
+{
+	struct bpf_fib_lookup f = {0};
+	int r;
+
+	f.family = q->family == 4 ? TP_AF_INET : TP_AF_INET6;
+	f.tot_len = (__u16)q->len;
+	f.ifindex = env->ingress_ifindex;
+	if (q->family == 4) {
+		f.ipv4_src = tp_load32(q->src);
+		f.ipv4_dst = tp_load32(q->dst);
+	} else {
+		__builtin_memcpy(f.ipv6_src, q->src, 16);
+		__builtin_memcpy(f.ipv6_dst, q->dst, 16);
+	}
+	r = bpf_fib_lookup(env, &f, sizeof(f), 0);
+	q->ifindex = f.ifindex;
+	__builtin_memcpy(q->dmac, f.dmac, 6);
+	__builtin_memcpy(q->smac, f.smac, 6);
+	return r < 0 ? BPF_FIB_LKUP_RET_NOT_FWDED : r;
+}
+
+static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port)
+{
+	return bpf_redirect_map(&ports, port, 0) == XDP_REDIRECT ? TP_OUT_REDIRECT : TP_DROP_REDIRECT;
+}
+
+/* room: a constant, because the ring reserves only constants. */
+static TP_INLINE int tp_punt_within(struct tp_env *env, __u32 room, __u32 ifindex, const struct tp_outer *outer,
+				    __u32 off, __u32 len)
+{
+	__u32 i, outer_len = outer->len;
+	struct tp_event *event;
+
+	event = bpf_ringbuf_reserve(&events, sizeof(*event) + TP_TUNNEL_PSC_LEN + room, 0);
+	if (!event)
+		return TP_DROP_SLOW_PATH_FULL;
+	event->kind = TP_EVENT_SEND;
+	event->ifindex = ifindex;
+	event->len = outer_len + len;
+	event->port = tp_port;
+	for (i = 0; i < TP_TUNNEL_PSC_LEN; i += 4)
+		*(__u32 *)(event->data + i) = *(const __u32 *)(outer->bytes + i);
+	if (outer_len > TP_TUNNEL_PSC_LEN || len == 0 || len > room ||
+	    bpf_xdp_load_bytes(env, off, event->data + outer_len, len)) {
+		bpf_ringbuf_discard(event, 0);
+		return TP_DROP_SLOW_PATH_FULL;
+	}
+	bpf_ringbuf_submit(event, 0);
+	return TP_OUT_SLOW;
+}
+
+TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *outer, __u32 off, __u32 len)
+{
+	if (outer->len + len > TP_EVENT_DATA_MAX)
+		return TP_DROP_SLOW_PATH_FULL;
+	if (len <= 256)
+		return tp_punt_within(env, 256, ifindex, outer, off, len);
+	if (len <= 1536)
+		return tp_punt_within(env, 1536, ifindex, outer, off, len);
+	return tp_punt_within(env, TP_EVENT_DATA_MAX, ifindex, outer, off, len);
+}
+
+#include "pipeline.h"
+
+SEC("xdp")
+int turnpike(struct xdp_md *ctx)
+{
+	int outcome = tp_pipeline(ctx);
+
+	switch (outcome) {
+	case TP_OUT_PASS:
+		return XDP_PASS;
+	case TP_OUT_ANSWER:
+		return XDP_TX;
+	case TP_OUT_REDIRECT:
+		return XDP_REDIRECT;
+	default: /* dropped, or in the hands of the slow path */
+		return XDP_DROP;
+	}
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

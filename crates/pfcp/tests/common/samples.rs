@@ -1,0 +1,541 @@
+//! Messages: one of each kind that an SMF and a UPF exchange, and those that have brought down UPFs.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use pfcp::ie::*;
+use pfcp::{Cause, IeType, MessageType, Writer};
+
+const SMF: Ipv4Addr = Ipv4Addr::new(10, 100, 0, 2);
+const UPF: Ipv4Addr = Ipv4Addr::new(10, 100, 0, 1);
+const N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 1);
+const GNB: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 100);
+const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 7);
+const UE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x60, 7, 0, 0, 0, 0);
+
+/// A message whose IEs `write` appends.
+pub fn message(
+    message_type: MessageType,
+    seid: Option<u64>,
+    write: impl FnOnce(&mut Writer<'_>),
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut w = Writer::new(&mut out, message_type, seid, 0x010203);
+    write(&mut w);
+    assert_eq!(w.finish(), out.len());
+    out
+}
+
+fn access_side(w: &mut Writer<'_>, teid: u32) {
+    w.grouped(IeType::CREATE_PDR, |w| {
+        w.pdr_id(1);
+        w.put(IeType::PRECEDENCE, 255u32);
+        w.grouped(IeType::PDI, |w| {
+            w.put(IeType::SOURCE_INTERFACE, SourceInterface::Access);
+            w.f_teid(FTeid::Given {
+                teid,
+                ipv4: Some(N3),
+                ipv6: None,
+            });
+            w.network_instance("access");
+            w.ue_ip_address(UeIpAddress {
+                ipv4: Some(UE),
+                ..UeIpAddress::default()
+            });
+        });
+        let removal = OuterHeaderRemoval::GTPU_UDP_IPV4;
+        w.put(IeType::OUTER_HEADER_REMOVAL, only(removal));
+        w.put(IeType::FAR_ID, 1u32);
+        w.put(IeType::QER_ID, 1u32);
+    });
+}
+
+fn only(description: u8) -> OuterHeaderRemoval {
+    OuterHeaderRemoval {
+        description,
+        extension_header_deletion: None,
+    }
+}
+
+fn core_side(w: &mut Writer<'_>) {
+    w.grouped(IeType::CREATE_PDR, |w| {
+        w.pdr_id(2);
+        w.put(IeType::PRECEDENCE, 255u32);
+        w.grouped(IeType::PDI, |w| {
+            w.put(IeType::SOURCE_INTERFACE, SourceInterface::Core);
+            w.ie(IeType::NETWORK_INSTANCE, b"internet");
+            let address = UeIpAddress {
+                ipv4: Some(UE),
+                destination: true,
+                ..Default::default()
+            };
+            w.ue_ip_address(address);
+        });
+        w.put(IeType::FAR_ID, 2u32);
+        w.put(IeType::QER_ID, 1u32);
+    });
+}
+
+fn to_gnb(teid: u32) -> OuterHeaderCreation {
+    OuterHeaderCreation {
+        description: OuterHeader::GTPU_UDP_IPV4,
+        teid: Some(teid),
+        ipv4: Some(GNB),
+        ipv6: None,
+        port: None,
+        c_tag: None,
+        s_tag: None,
+    }
+}
+
+fn fars_and_qer(w: &mut Writer<'_>) {
+    w.grouped(IeType::CREATE_FAR, |w| {
+        w.put(IeType::FAR_ID, 1u32);
+        w.put(IeType::APPLY_ACTION, ApplyAction::FORW);
+        w.grouped(IeType::FORWARDING_PARAMETERS, |w| {
+            w.put(IeType::DESTINATION_INTERFACE, DestinationInterface::Core);
+            w.ie(IeType::NETWORK_INSTANCE, b"internet");
+        });
+    });
+    w.grouped(IeType::CREATE_FAR, |w| {
+        w.put(IeType::FAR_ID, 2u32);
+        w.put(IeType::APPLY_ACTION, ApplyAction::FORW);
+        w.grouped(IeType::FORWARDING_PARAMETERS, |w| {
+            w.put(IeType::DESTINATION_INTERFACE, DestinationInterface::Access);
+            w.network_instance("access");
+            w.put(IeType::OUTER_HEADER_CREATION, to_gnb(0x0a0b0c0d));
+        });
+    });
+    w.grouped(IeType::CREATE_QER, |w| {
+        w.put(IeType::QER_ID, 1u32);
+        let open = GateStatus {
+            uplink: Gate::Open,
+            downlink: Gate::Open,
+        };
+        w.put(IeType::GATE_STATUS, open);
+        w.put(
+            IeType::MBR,
+            Mbr {
+                uplink_kbps: 100_000,
+                downlink_kbps: 400_000,
+            },
+        );
+        w.put(IeType::QFI, Qfi(9));
+    });
+}
+
+fn establishment_start(w: &mut Writer<'_>) {
+    w.node_id(NodeId::Ipv4(SMF));
+    w.f_seid(FSeid {
+        seid: 0x1122334455667788,
+        ipv4: Some(SMF),
+        ipv6: None,
+    });
+}
+
+/// 2 PDR, 2 FAR, 1 QER: 317 octets.
+pub fn establishment() -> Vec<u8> {
+    message(MessageType::SESSION_ESTABLISHMENT_REQUEST, Some(0), |w| {
+        establishment_start(w);
+        access_side(w, 0x100);
+        core_side(w);
+        fars_and_qer(w);
+        w.put(IeType::PDN_TYPE, PdnType::Ipv4);
+    })
+}
+
+fn establishment_with(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    message(MessageType::SESSION_ESTABLISHMENT_REQUEST, Some(0), |w| {
+        establishment_start(w);
+        write(w);
+    })
+}
+
+fn pdr_with_pdi(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    establishment_with(|w| {
+        w.grouped(IeType::CREATE_PDR, |w| {
+            w.pdr_id(1);
+            w.put(IeType::PRECEDENCE, 255u32);
+            w.grouped(IeType::PDI, write);
+        });
+    })
+}
+
+fn far_with_outer_header(value: &[u8]) -> Vec<u8> {
+    establishment_with(|w| {
+        w.grouped(IeType::CREATE_FAR, |w| {
+            w.put(IeType::FAR_ID, 2u32);
+            w.put(IeType::APPLY_ACTION, ApplyAction::FORW);
+            w.grouped(IeType::FORWARDING_PARAMETERS, |w| {
+                w.put(IeType::DESTINATION_INTERFACE, DestinationInterface::Access);
+                w.ie(IeType::OUTER_HEADER_CREATION, value);
+            });
+        });
+    })
+}
+
+/// Choices, filters, tags, buffering, reports: what richer SMFs send.
+fn rich_establishment() -> Vec<u8> {
+    establishment_with(|w| {
+        // A vendor's IE and one of no known type come first: order is the sender's.
+        w.ie(IeType(0x8123), &[0, 7, 1, 2, 3]);
+        w.ie(IeType(9999), b"?");
+        w.grouped(IeType::CREATE_BAR, |w| w.put(IeType::BAR_ID, 1u8));
+        w.grouped(IeType::CREATE_URR, |w| {
+            w.put(IeType::URR_ID, 1u32);
+            let both = MeasurementMethod::VOLUM | MeasurementMethod::DURAT;
+            w.put(IeType::MEASUREMENT_METHOD, both);
+            w.put(
+                IeType::REPORTING_TRIGGERS,
+                ReportingTriggers::PERIO | ReportingTriggers::VOLQU,
+            );
+            w.put(IeType::MEASUREMENT_PERIOD, 10u32);
+        });
+        w.grouped(IeType::CREATE_FAR, |w| {
+            w.put(IeType::APPLY_ACTION, ApplyAction::BUFF | ApplyAction::NOCP);
+            w.put(IeType::BAR_ID, 1u8);
+            w.put(IeType::FAR_ID, 2u32);
+        });
+        w.grouped(IeType::CREATE_PDR, |w| {
+            w.put(IeType::QER_ID, 1u32);
+            w.put(IeType::QER_ID, 2u32);
+            w.put(IeType::URR_ID, 1u32);
+            w.grouped(IeType::PDI, |w| {
+                let choose = FTeid::Choose {
+                    ipv4: true,
+                    ipv6: false,
+                    choose_id: Some(5),
+                };
+                w.f_teid(choose);
+                let address = UeIpAddress {
+                    ipv6: Some(UE6),
+                    choose_ipv4: true,
+                    prefix_length: Some(64),
+                    ..UeIpAddress::default()
+                };
+                w.ue_ip_address(address);
+                for text in [
+                    "permit out 17 from 192.0.2.0/24 53 to assigned",
+                    "permit out ip from any to assigned",
+                ] {
+                    let filter = SdfFilter {
+                        flow_description: Some(text),
+                        ..Default::default()
+                    };
+                    w.put(IeType::SDF_FILTER, filter);
+                }
+                w.ie(IeType::NETWORK_INSTANCE, b"internet");
+                w.put(IeType::SOURCE_INTERFACE, SourceInterface::Access);
+                w.put(IeType::TGPP_INTERFACE_TYPE, TgppInterfaceType(11));
+            });
+            w.put(
+                IeType::OUTER_HEADER_REMOVAL,
+                only(OuterHeaderRemoval::GTPU_UDP_IP),
+            );
+            w.put(IeType::PRECEDENCE, 32u32);
+            w.pdr_id(1);
+            w.put(IeType::FAR_ID, 1u32);
+        });
+    })
+}
+
+fn modification() -> Vec<u8> {
+    message(MessageType::SESSION_MODIFICATION_REQUEST, Some(0x55), |w| {
+        w.grouped(IeType::UPDATE_FAR, |w| {
+            w.put(IeType::FAR_ID, 2u32);
+            w.put(IeType::APPLY_ACTION, ApplyAction::FORW);
+            w.grouped(IeType::UPDATE_FORWARDING_PARAMETERS, |w| {
+                w.put(IeType::DESTINATION_INTERFACE, DestinationInterface::Access);
+                w.put(IeType::OUTER_HEADER_CREATION, to_gnb(0x0a0b0c0e));
+                w.put(IeType::PFCPSMREQ_FLAGS, PfcpSmReqFlags::SNDEM);
+            });
+        });
+        w.grouped(IeType::REMOVE_PDR, |w| w.pdr_id(3));
+        w.grouped(IeType::REMOVE_URR, |w| w.put(IeType::URR_ID, 1u32));
+        w.grouped(IeType::UPDATE_QER, |w| {
+            w.put(IeType::QER_ID, 1u32);
+            w.put(
+                IeType::MBR,
+                Mbr {
+                    uplink_kbps: 1,
+                    downlink_kbps: (1 << 40) - 1,
+                },
+            );
+        });
+        w.grouped(IeType::UPDATE_PDR, |w| {
+            w.pdr_id(2);
+            w.put(IeType::FAR_ID, 4u32);
+        });
+        w.grouped(IeType::QUERY_URR, |w| w.put(IeType::URR_ID, 1u32));
+    })
+}
+
+fn association_setup() -> Vec<u8> {
+    message(MessageType::ASSOCIATION_SETUP_REQUEST, None, |w| {
+        w.node_id_fqdn("smf1.example.org");
+        w.recovery_time_stamp(RecoveryTimeStamp(0xe9af1234));
+        w.cp_function_features(CpFunctionFeatures::LOAD | CpFunctionFeatures::OVRL);
+    })
+}
+
+fn association_accepted() -> Vec<u8> {
+    message(MessageType::ASSOCIATION_SETUP_RESPONSE, None, |w| {
+        w.node_id(NodeId::from(IpAddr::from(UPF)));
+        w.cause(Cause::REQUEST_ACCEPTED);
+        w.recovery_time_stamp(RecoveryTimeStamp(0xe9af1235));
+        w.up_function_features(UpFunctionFeatures::FTUP | UpFunctionFeatures::UEIP);
+        let resource = UserPlaneIpResourceInformation {
+            teid_range: Some((2, 0x40)),
+            ipv4: Some(N3),
+            network_instance: Some(NetworkInstance::new(b"\x06access")),
+            source_interface: Some(SourceInterface::Access),
+            ..Default::default()
+        };
+        w.put(IeType::USER_PLANE_IP_RESOURCE_INFORMATION, resource);
+    })
+}
+
+fn responses() -> Vec<(&'static str, Vec<u8>)> {
+    let chosen = FTeid::Given {
+        teid: 0x101,
+        ipv4: Some(N3),
+        ipv6: None,
+    };
+    vec![
+        (
+            "session-established",
+            message(MessageType::SESSION_ESTABLISHMENT_RESPONSE, Some(7), |w| {
+                w.node_id(NodeId::Ipv4(UPF));
+                w.cause(Cause::REQUEST_ACCEPTED);
+                w.f_seid(FSeid {
+                    seid: 9,
+                    ipv4: Some(UPF),
+                    ipv6: Some(UE6),
+                });
+                let address = UeIpAddress {
+                    ipv4: Some(UE),
+                    ..UeIpAddress::default()
+                };
+                w.created_pdr(1, Some(chosen), &[address]);
+            }),
+        ),
+        (
+            "session-refused",
+            message(MessageType::SESSION_MODIFICATION_RESPONSE, Some(7), |w| {
+                w.cause(Cause::RULE_CREATION_MODIFICATION_FAILURE);
+                w.offending_ie(IeType::APPLICATION_ID);
+                w.failed_rule_id(FailedRuleId::Pdr(3));
+            }),
+        ),
+        (
+            "session-report",
+            message(MessageType::SESSION_REPORT_REQUEST, Some(7), |w| {
+                w.report_type(ReportType::DLDR | ReportType::ERIR);
+                w.downlink_data_report(&[2, 4]);
+                w.error_indication_report(&[chosen]);
+            }),
+        ),
+        (
+            "session-report-response",
+            message(MessageType::SESSION_REPORT_RESPONSE, Some(9), |w| {
+                w.cause(Cause::REQUEST_ACCEPTED);
+                w.put(IeType::PFCPSRRSP_FLAGS, PfcpSrRspFlags::DROBU);
+            }),
+        ),
+        (
+            "path-failure",
+            message(MessageType::NODE_REPORT_REQUEST, None, |w| {
+                w.node_id(NodeId::Ipv4(UPF));
+                w.put(IeType::NODE_REPORT_TYPE, NodeReportType::UPFR);
+                w.grouped(IeType::USER_PLANE_PATH_FAILURE_REPORT, |w| {
+                    let peer = RemoteGtpUPeer {
+                        ipv4: Some(GNB),
+                        destination_interface: Some(DestinationInterface::Access),
+                        network_instance: Some(NetworkInstance::new(b"access")),
+                        ..RemoteGtpUPeer::default()
+                    };
+                    w.put(IeType::REMOTE_GTP_U_PEER, peer);
+                });
+            }),
+        ),
+    ]
+}
+
+/// Messages that must decode.
+pub fn valid() -> Vec<(&'static str, Vec<u8>)> {
+    let node = |message_type| message(message_type, None, |w| w.node_id(NodeId::Ipv4(SMF)));
+    let heartbeat = message(MessageType::HEARTBEAT_REQUEST, None, |w| {
+        w.recovery_time_stamp(RecoveryTimeStamp(0xe9af1234));
+    });
+    let mut bundle = heartbeat.clone();
+    bundle[0] |= 4;
+    bundle.extend_from_slice(&establishment());
+    let mut samples = vec![
+        ("heartbeat", heartbeat),
+        ("association-setup", association_setup()),
+        ("association-accepted", association_accepted()),
+        (
+            "association-release",
+            node(MessageType::ASSOCIATION_RELEASE_REQUEST),
+        ),
+        (
+            "session-set-deletion",
+            node(MessageType::SESSION_SET_DELETION_REQUEST),
+        ),
+        (
+            "session-set-modification",
+            node(MessageType::SESSION_SET_MODIFICATION_REQUEST),
+        ),
+        ("pfd-management", node(MessageType::PFD_MANAGEMENT_REQUEST)),
+        (
+            "version-not-supported",
+            message(MessageType::VERSION_NOT_SUPPORTED_RESPONSE, None, |_| {}),
+        ),
+        ("establishment", establishment()),
+        ("establishment-rich", rich_establishment()),
+        ("modification", modification()),
+        (
+            "deletion",
+            message(MessageType::SESSION_DELETION_REQUEST, Some(0x55), |_| {}),
+        ),
+        ("bundle", bundle),
+        // Open5GS: both address families at once.
+        (
+            "outer-header-dual",
+            far_with_outer_header(&[
+                3, 0, 0, 0, 0, 1, 10, 3, 0, 100, 32, 1, 13, 184, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
+            ]),
+        ),
+        (
+            "longer-than-1500",
+            establishment_with(|w| {
+                (0..40).for_each(|index| access_side(w, 0x100 + index));
+                fars_and_qer(w);
+            }),
+        ),
+        (
+            "sdf-filter-empty",
+            pdr_with_pdi(|w| {
+                w.put(IeType::SOURCE_INTERFACE, SourceInterface::Core);
+                w.ie(IeType::SDF_FILTER, &[0, 0]);
+            }),
+        ),
+    ];
+    samples.extend(responses());
+    samples
+}
+
+/// Messages that must be refused, and what the refusal says: the cause and the offending IE.
+pub fn broken() -> Vec<(&'static str, Vec<u8>, Cause, Option<IeType>)> {
+    let outer = Some(IeType::OUTER_HEADER_CREATION);
+    let missing = Cause::MANDATORY_IE_MISSING;
+    let length = Cause::INVALID_LENGTH;
+    let empty = |message_type| message(message_type, None, |_| {});
+    let mut cut = establishment();
+    cut.truncate(200);
+    let mut short = establishment();
+    short[3] -= 1;
+    let mut version_2 = establishment();
+    version_2[0] = 0x41;
+    let in_pdi = |value: &'static [u8]| {
+        pdr_with_pdi(move |w| {
+            w.put(IeType::SOURCE_INTERFACE, SourceInterface::Access);
+            w.ie(IeType::SDF_FILTER, value);
+        })
+    };
+    let recovery = Some(IeType::RECOVERY_TIME_STAMP);
+    vec![
+        (
+            "heartbeat-request-empty",
+            empty(MessageType::HEARTBEAT_REQUEST),
+            missing,
+            recovery,
+        ),
+        (
+            "heartbeat-response-empty",
+            empty(MessageType::HEARTBEAT_RESPONSE),
+            missing,
+            recovery,
+        ),
+        (
+            "outer-header-0-octets",
+            far_with_outer_header(&[]),
+            length,
+            outer,
+        ),
+        (
+            "outer-header-1-octet",
+            far_with_outer_header(&[1]),
+            length,
+            outer,
+        ),
+        (
+            "outer-header-6-octets",
+            far_with_outer_header(&[1, 0, 0, 0, 0, 1]),
+            length,
+            outer,
+        ),
+        (
+            "outer-header-no-flag",
+            far_with_outer_header(&[0, 0]),
+            Cause::MANDATORY_IE_INCORRECT,
+            outer,
+        ),
+        (
+            "pdi-empty",
+            pdr_with_pdi(|_| {}),
+            missing,
+            Some(IeType::SOURCE_INTERFACE),
+        ),
+        (
+            "sdf-filter-inner-length",
+            in_pdi(&[1, 0, 0xff, 0xff, b'p']),
+            length,
+            Some(IeType::SDF_FILTER),
+        ),
+        (
+            "sdf-filter-1-octet",
+            in_pdi(&[1]),
+            length,
+            Some(IeType::SDF_FILTER),
+        ),
+        ("datagram-cut", cut, length, None),
+        (
+            "message-length-short",
+            short,
+            length,
+            Some(IeType::PDN_TYPE),
+        ),
+        ("version-2", version_2, Cause::REQUEST_REJECTED, None),
+        ("nothing", vec![], length, None),
+        ("half-a-header", vec![0x21, 50, 0, 12, 0, 0], length, None),
+        (
+            "f-teid-choose-id-only",
+            pdr_with_pdi(|w| {
+                w.put(IeType::SOURCE_INTERFACE, SourceInterface::Access);
+                w.ie(IeType::F_TEID, &[0x09, 5]);
+            }),
+            Cause::MANDATORY_IE_INCORRECT,
+            Some(IeType::F_TEID),
+        ),
+        (
+            "ie-past-its-group",
+            establishment_with(|w| w.ie(IeType::CREATE_PDR, &[0, 56, 0, 200, 0, 1])),
+            length,
+            Some(IeType::PDR_ID),
+        ),
+        (
+            "group-ends-in-ie-header",
+            establishment_with(|w| w.ie(IeType::CREATE_PDR, &[0, 56, 0])),
+            length,
+            Some(IeType::CREATE_PDR),
+        ),
+        (
+            "node-id-missing",
+            message(MessageType::ASSOCIATION_SETUP_REQUEST, None, |w| {
+                w.recovery_time_stamp(RecoveryTimeStamp(1));
+            }),
+            missing,
+            Some(IeType::NODE_ID),
+        ),
+    ]
+}

@@ -1,6 +1,6 @@
 //! A flow of numbered UDP packets: says of each whether it was lost, doubled or late.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -126,10 +126,21 @@ pub struct Running {
 
 /// Starts a flow from one namespace to `to`, an address of the other; port 0 takes any free port.
 pub fn start(from: &Netns, at: &Netns, to: SocketAddr, shape: Shape) -> Result<Running> {
+    start_from(from, any(to), at, to, shape)
+}
+
+/// As [`start`], with a source address and port of choice.
+pub fn start_from(
+    from: &Netns,
+    source: SocketAddr,
+    at: &Netns,
+    to: SocketAddr,
+    shape: Shape,
+) -> Result<Running> {
     let inbound = at.enter(|| Ok(UdpSocket::bind(to)?)).context("receiver")?;
     setsockopt(&inbound, sockopt::RcvBufForce, &(16 << 20))?;
     inbound.set_read_timeout(Some(Duration::from_millis(100)))?;
-    let outbound = send_socket(from, inbound.local_addr()?)?;
+    let outbound = send_socket(from, source, inbound.local_addr()?)?;
     let sending_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&sending_over);
     let receiver = std::thread::spawn(move || receive(&inbound, &over));
@@ -151,14 +162,18 @@ pub fn start(from: &Netns, at: &Netns, to: SocketAddr, shape: Shape) -> Result<R
     })
 }
 
+/// Any address and port of the family of `to`.
+pub fn any(to: SocketAddr) -> SocketAddr {
+    match to {
+        SocketAddr::V4(_) => ([0; 4], 0).into(),
+        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+    }
+}
+
 /// A socket in `from` that sends to `to`.
-pub fn send_socket(from: &Netns, to: SocketAddr) -> Result<UdpSocket> {
-    let any: IpAddr = match to {
-        SocketAddr::V4(_) => [0; 4].into(),
-        SocketAddr::V6(_) => [0; 16].into(),
-    };
+pub fn send_socket(from: &Netns, source: SocketAddr, to: SocketAddr) -> Result<UdpSocket> {
     let socket = from
-        .enter(|| Ok(UdpSocket::bind((any, 0))?))
+        .enter(|| Ok(UdpSocket::bind(source)?))
         .context("sender")?;
     socket
         .connect(to)

@@ -8,6 +8,7 @@ pub mod flow;
 pub mod gnb;
 pub mod gtpu;
 pub mod netns;
+pub mod scenario;
 pub mod smf;
 pub mod sys;
 pub mod traffic;

@@ -1,3 +1,70 @@
 //! The `lab` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use lab::{cleanup, scenario};
+
+/// An emulated SMF, gNBs, UEs and data network around a real turnpiked. Needs root.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Run scenarios and say of each whether it passed
+    Scenario {
+        /// Which; see --list
+        names: Vec<String>,
+        /// Run all
+        #[arg(long, conflicts_with = "names")]
+        all: bool,
+        /// Name all
+        #[arg(long)]
+        list: bool,
+    },
+    /// Remove namespaces and files of labs that were killed
+    Clean,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = cleanup::claim()
+        .and_then(|()| cleanup::on_signals())
+        .and_then(|()| match arguments.command {
+            Action::Scenario { names, all, list } => scenarios(&names, all, list),
+            Action::Clean => {
+                println!("{} namespaces removed", cleanup::clean());
+                Ok(ExitCode::SUCCESS)
+            }
+        });
+    cleanup::sweep();
+    cleanup::disclaim();
+    result.unwrap_or_else(|error| {
+        eprintln!("lab: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn scenarios(names: &[String], all: bool, list: bool) -> Result<ExitCode> {
+    if list {
+        for scenario in scenario::all() {
+            println!("{:<28} {}", scenario.name, scenario.about);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    anyhow::ensure!(
+        all || !names.is_empty(),
+        "name scenarios, or say --all or --list"
+    );
+    let failed = scenario::run(names)?;
+    Ok(if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}

@@ -193,16 +193,23 @@ mod tests {
         let n3 = Netns::create(&prefix, "n3")?;
         n3.ip("addr add 10.3.0.1/32 dev lo\naddr add 10.3.0.2/32 dev lo")?;
         let at = [Ipv4Addr::new(10, 3, 0, 1), Ipv4Addr::new(10, 3, 0, 2)];
-        let gnbs = [Gnb::start(&n3, at[0], 0x100)?, Gnb::start(&n3, at[1], 0x200)?];
+        let gnbs = [
+            Gnb::start(&n3, at[0], 0x100)?,
+            Gnb::start(&n3, at[1], 0x200)?,
+        ];
         let mut ues = [Ue::create(&prefix, "a")?, Ue::create(&prefix, "b")?];
         for (index, ue) in ues.iter_mut().enumerate() {
             let host = index as u8 + 1;
             let v6 = Ipv6Addr::new(0x2001, 0xdb8, u16::from(host), 0, 0, 0, 0, 1);
             let v4 = Ipv4Addr::new(10, 60, 0, host);
-            ue.configure(Addresses { v4: Some(v4), v6: Some(v6) })?;
+            ue.configure(Addresses {
+                v4: Some(v4),
+                v6: Some(v6),
+            })?;
             gnbs[index].open(Arc::clone(&ue.modem) as Arc<dyn Downlink>);
             let (far, teid) = [(at[1], 0x200), (at[0], 0x100)][index];
-            ue.modem.set_uplink(Some(gnbs[index].uplink(far, teid, Some(9))));
+            ue.modem
+                .set_uplink(Some(gnbs[index].uplink(far, teid, Some(9))));
         }
         for address in ues[1].addresses().all() {
             ping(&ues[0].netns, address, 5, 20)?.whole()?;

@@ -2,7 +2,7 @@
 
 mod plan;
 
-pub use plan::{Flow, Gates, Requested, SessionPlan, Style};
+pub use plan::{Flow, Gates, Requested, SessionPlan, Style, forward_downlink};
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -253,7 +253,7 @@ impl Smf {
 
     /// Points the downlink at a gNB's tunnel: the UE became active, or was handed over.
     pub fn connect(&self, session: &Session, gnb: Ipv4Addr, teid: u32) -> Result<()> {
-        self.modify(session, &[plan::update_far_forward(gnb, teid)])
+        self.modify(session, &[forward_downlink(gnb, teid)])
     }
 
     /// The UE became idle: its downlink is to be buffered, and the SMF told.

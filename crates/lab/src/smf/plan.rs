@@ -354,8 +354,8 @@ impl From<ApplyActionOctet> for ApplyAction {
     }
 }
 
-/// The downlink FAR forwards into a gNB's tunnel.
-pub(super) fn update_far_forward(gnb: Ipv4Addr, teid: u32) -> Ie {
+/// An Update FAR: the downlink FAR forwards into a gNB's tunnel.
+pub fn forward_downlink(gnb: Ipv4Addr, teid: u32) -> Ie {
     let parameters = UpdateForwardingParameters::new()
         .with_destination_interface(DestinationInterface::new(Interface::Access))
         .with_outer_header_creation(OuterHeaderCreation::gtpu_ipv4(teid, gnb));

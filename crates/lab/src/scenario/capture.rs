@@ -1,0 +1,172 @@
+//! What is on the wire, judged by tshark.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+
+use super::sessions::ping_all;
+use super::{Scenario, both_ways};
+use crate::dn;
+use crate::netns::{Netns, Process};
+use crate::traffic::{Iperf, Way, iperf, start_download};
+use crate::world::{Family, World};
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "capture-clean",
+            "nothing malformed, no wrong checksum",
+            capture_clean,
+        )
+        .iperf(1)
+        .limit(120),
+    ]
+}
+
+/// A capture that runs.
+struct Capture {
+    process: Process,
+    file: PathBuf,
+}
+
+impl Capture {
+    fn start(world: &World, netns: &Netns, interface: &str, file: &str) -> Result<Self> {
+        let file = world.folder.join(file);
+        let mut command = Command::new("dumpcap");
+        command
+            .args(["-q", "-B", "64", "-i", interface, "-w"])
+            .arg(&file);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let process = netns
+            .spawn(&mut command)
+            .context("dumpcap (package tshark)")?;
+        let capture = Self { process, file };
+        super::eventually("dumpcap starts", Duration::from_secs(10), || {
+            // The file header is written once the interface is open.
+            Ok(capture.file.metadata().is_ok_and(|m| m.len() > 0))
+        })?;
+        Ok(capture)
+    }
+
+    fn stop(mut self) -> Result<PathBuf> {
+        // What the kernel has captured is read in blocks that wait up to a second.
+        std::thread::sleep(Duration::from_millis(1200));
+        self.process.signal(Signal::SIGINT)?;
+        self.process
+            .wait(Duration::from_secs(10))
+            .context("dumpcap")?;
+        Ok(self.file)
+    }
+}
+
+/// How many frames of a capture match a display filter, with every checksum verified.
+fn count(file: &PathBuf, filter: &str) -> Result<usize> {
+    Ok(
+        matching(file, filter, &["-T", "fields", "-e", "frame.number"])?
+            .lines()
+            .count(),
+    )
+}
+
+fn matching(file: &PathBuf, filter: &str, fields: &[&str]) -> Result<String> {
+    let mut command = Command::new("tshark");
+    for check in ["ip", "tcp", "udp"] {
+        command.args(["-o", &format!("{check}.check_checksum:TRUE")]);
+    }
+    command
+        .arg("-n")
+        .arg("-r")
+        .arg(file)
+        .args(["-Y", filter])
+        .args(fields);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let output = Process::spawn(&mut command)?.output(Duration::from_secs(60))?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "tshark {filter}: {error}");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Field values are numbers from tshark 4.0 on and names from 4.2 on; 0 is "Bad" in both.
+const DEFECTS: &str = "_ws.malformed || ip.checksum.status == 0 || tcp.checksum.status == 0 \
+    || udp.checksum.status == 0 || icmp.checksum.status == 0 || icmpv6.checksum.status == 0";
+
+fn capture_clean(world: &mut World) -> Result<String> {
+    let attached = world.attach_plain("ue1", Family::Dual)?;
+    let n3 = Capture::start(world, &world.ran_ns, "upf", "n3.pcapng")?;
+    let n6 = Capture::start(world, &world.dn_ns, "n6", "n6.pcapng")?;
+    ping_all(&attached)?;
+    both_ways(world, &attached)?;
+    for from in attached.session.addresses.all() {
+        start_download(&attached.ue.netns, from, 2_000_000, 20_000_000)?.finish()?;
+        for way in [Way::Up, Way::Down] {
+            let udp_bps = Some(2_000_000);
+            let plan = Iperf {
+                from,
+                port: dn::IPERF_PORT,
+                way,
+                udp_bps,
+                seconds: 1,
+            };
+            iperf(&attached.ue.netns, plan)?;
+        }
+    }
+    let (n3, n6) = (n3.stop()?, n6.stop()?);
+    let mut totals = Vec::new();
+    for (name, file) in [("N3", &n3), ("N6", &n6)] {
+        let total = count(file, "frame")?;
+        ensure!(total > 1000, "{name}: only {total} frames were captured");
+        let defects = matching(file, DEFECTS, &[])?;
+        let first: Vec<_> = defects.lines().take(5).collect();
+        ensure!(
+            first.is_empty(),
+            "{name}: defects, the first of them:\n{}",
+            first.join("\n")
+        );
+        totals.push(format!("{total} frames on {name}"));
+    }
+    session_containers(&n3)?;
+    hop_limits(&n6)?;
+    Ok(totals.join(", "))
+}
+
+/// Every G-PDU carries the container of its direction with the QFI of the session.
+fn session_containers(n3: &PathBuf) -> Result<()> {
+    for (way, source, pdu_type) in [("uplink", "ip.dst", 1), ("downlink", "ip.src", 0)] {
+        let all = format!("gtp.message == 255 && {source} == 10.3.0.1");
+        let right = format!(
+            "{all} && gtp.ext_hdr.pdu_ses_con.pdu_type == {pdu_type} \
+             && gtp.ext_hdr.pdu_ses_con.qos_flow_id == 9"
+        );
+        let (all, right) = (count(n3, &all)?, count(n3, &right)?);
+        ensure!(
+            all > 100 && all == right,
+            "{right} of {all} {way} G-PDUs have the container"
+        );
+    }
+    Ok(())
+}
+
+/// The UPF is one hop: what a UE sent with 64 arrives with 63.
+fn hop_limits(n6: &PathBuf) -> Result<()> {
+    for (field, source) in [
+        ("ip.ttl", "ip.src == 10.60.0.0/16"),
+        ("ipv6.hlim", "ipv6.src == 2001:db8:60::/48"),
+    ] {
+        let all = count(n6, source)?;
+        let right = count(n6, &format!("{source} && {field} == 63"))?;
+        ensure!(
+            all > 100 && all == right,
+            "{right} of {all} packets have {field} 63"
+        );
+    }
+    Ok(())
+}

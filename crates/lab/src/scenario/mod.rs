@@ -1,0 +1,197 @@
+//! Scenarios as code: each builds a world of its own, does one thing to the UPF and judges it.
+
+mod bad_input;
+mod capture;
+mod gtpu;
+mod restart;
+mod routes;
+mod rules;
+mod sessions;
+mod update;
+
+use std::net::SocketAddr;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::cleanup;
+use crate::dn;
+use crate::flow::{self, Outcome, Shape};
+use crate::world::{Attached, Wanted, World};
+
+/// One scenario.
+pub struct Scenario {
+    /// As on the command line.
+    pub name: &'static str,
+    /// What must hold.
+    pub about: &'static str,
+    /// What the world must have.
+    wanted: Wanted,
+    /// Does it; what it saw, or why it fails.
+    run: fn(&mut World) -> Result<String>,
+    /// Seconds it may take.
+    limit_s: u64,
+}
+
+impl Scenario {
+    fn new(name: &'static str, about: &'static str, run: fn(&mut World) -> Result<String>) -> Self {
+        Self {
+            name,
+            about,
+            wanted: Wanted::default(),
+            run,
+            limit_s: 60,
+        }
+    }
+
+    fn smfs(mut self, smfs: usize) -> Self {
+        self.wanted.smfs = smfs;
+        self
+    }
+
+    fn iperf(mut self, servers: u16) -> Self {
+        self.wanted.iperf = servers;
+        self
+    }
+
+    fn limit(mut self, seconds: u64) -> Self {
+        self.limit_s = seconds;
+        self
+    }
+
+    fn upf_calls(mut self) -> Self {
+        self.wanted.upf_calls = true;
+        self.wanted.heartbeat_s = 1;
+        self
+    }
+
+    /// Runs it to its end, or to its limit.
+    pub fn run(&self) -> Result<String> {
+        let (sender, receiver) = channel();
+        let (wanted, run) = (self.wanted.clone(), self.run);
+        std::thread::Builder::new()
+            .name(self.name.to_owned())
+            .spawn(move || {
+                let _ = sender.send(in_a_world(&wanted, run));
+            })?;
+        match receiver.recv_timeout(Duration::from_secs(self.limit_s)) {
+            Ok(result) => result,
+            Err(_) => {
+                // Its thread cannot be stopped, but what it waits for can be taken away.
+                cleanup::sweep();
+                bail!("not over after {} s", self.limit_s)
+            }
+        }
+    }
+}
+
+fn in_a_world(wanted: &Wanted, run: fn(&mut World) -> Result<String>) -> Result<String> {
+    let attempt = std::panic::catch_unwind(|| {
+        let mut world = World::build(wanted).context("building the network")?;
+        let result = run(&mut world);
+        let result = result.and_then(|seen| {
+            world.upf.as_mut().map_or(Ok(()), |upf| upf.alive())?;
+            Ok(seen)
+        });
+        result.map_err(|error| match &world.upf {
+            Some(upf) => error.context(format!("turnpiked logged:\n{}", upf.log_tail(15))),
+            None => error,
+        })
+    });
+    attempt.unwrap_or_else(|_| bail!("the scenario panicked"))
+}
+
+/// All scenarios, in the order of `--all`.
+pub fn all() -> Vec<Scenario> {
+    let mut all = Vec::new();
+    for group in [
+        sessions::scenarios(),
+        restart::scenarios(),
+        rules::scenarios(),
+        gtpu::scenarios(),
+        routes::scenarios(),
+        capture::scenarios(),
+        update::scenarios(),
+        bad_input::scenarios(),
+    ] {
+        all.extend(group);
+    }
+    all
+}
+
+/// Runs the scenarios called `names`, or all; how many failed.
+pub fn run(names: &[String]) -> Result<usize> {
+    let all = all();
+    for name in names {
+        ensure!(
+            all.iter().any(|s| s.name == name),
+            "no scenario {name}; see lab scenario --list"
+        );
+    }
+    let chosen = all
+        .iter()
+        .filter(|s| names.is_empty() || names.iter().any(|n| n == s.name));
+    let (mut passed, mut failed) = (0, 0);
+    for scenario in chosen {
+        let began = Instant::now();
+        let result = scenario.run();
+        let seconds = began.elapsed().as_secs_f64();
+        match result {
+            Ok(seen) => {
+                passed += 1;
+                println!("PASS {:<28} {seconds:5.1} s  {seen}", scenario.name);
+            }
+            Err(error) => {
+                failed += 1;
+                println!("FAIL {:<28} {seconds:5.1} s  {error:#}", scenario.name);
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    Ok(failed)
+}
+
+/// A flow from the UE to a server.
+fn flow_up(world: &World, attached: &Attached, shape: Shape) -> Result<flow::Running> {
+    let to = SocketAddr::new(dn::server_for(attached.address()?), 0);
+    flow::start(&attached.ue.netns, &world.dn_ns, to, shape).context("uplink flow")
+}
+
+/// A flow from a server to the UE.
+fn flow_down(world: &World, attached: &Attached, shape: Shape) -> Result<flow::Running> {
+    let to = SocketAddr::new(attached.address()?, 0);
+    flow::start(&world.dn_ns, &attached.ue.netns, to, shape).context("downlink flow")
+}
+
+/// A short flow in each direction must arrive whole.
+fn both_ways(world: &World, attached: &Attached) -> Result<()> {
+    let shape = Shape::lasting(500, 1);
+    let (up, down) = (
+        flow_up(world, attached, shape)?,
+        flow_down(world, attached, shape)?,
+    );
+    up.finish()?.whole("uplink")?;
+    down.finish()?.whole("downlink")
+}
+
+/// Nothing of a flow may have arrived.
+fn nothing_of(outcome: &Outcome, what: &str) -> Result<()> {
+    ensure!(outcome.sent > 0, "{what}: nothing was sent");
+    let Outcome { sent, received, .. } = outcome;
+    ensure!(
+        *received == 0,
+        "{what}: {received} of {sent} packets passed"
+    );
+    Ok(())
+}
+
+/// Waits until `holds`, which is asked again and again.
+fn eventually(what: &str, limit: Duration, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + limit;
+    while !holds()? {
+        ensure!(Instant::now() < deadline, "{what}: not within {limit:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}

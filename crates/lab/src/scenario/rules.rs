@@ -1,0 +1,154 @@
+//! QERs and SDF filters.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Scenario, both_ways, flow_down, flow_up, nothing_of};
+use crate::dn;
+use crate::flow::{self, Outcome, Shape};
+use crate::smf::{Flow, Gates, Style};
+use crate::traffic::{Iperf, Way, iperf};
+use crate::world::{Attached, Family, World};
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "qer-mbr",
+            "what exceeds the MBR is dropped, and no more",
+            qer_mbr,
+        )
+        .iperf(1)
+        .limit(90),
+        Scenario::new("gates", "a closed gate stops its direction alone", gates),
+        Scenario::new(
+            "sdf-filters",
+            "PDRs with filters, by precedence",
+            sdf_filters,
+        ),
+    ]
+}
+
+/// Payload of each packet of iperf3's UDP runs, and its share of the IP packet that a QER counts.
+const PAYLOAD_SHARE: f64 = 1200.0 / 1228.0;
+
+fn qer_mbr(world: &mut World) -> Result<String> {
+    let mut report = Vec::new();
+    for (up_kbps, down_kbps) in [(20_000u64, 10_000u64), (3_000, 40_000)] {
+        let mut plan = world.plan(Family::V4, Style::Open5gs);
+        plan.mbr_kbps = Some((up_kbps, down_kbps));
+        let attached = world.attach(&format!("ue{}", report.len()), &plan, 0, 0)?;
+        for (way, kbps) in [(Way::Up, up_kbps), (Way::Down, down_kbps)] {
+            let measured = iperf(
+                &attached.ue.netns,
+                Iperf {
+                    from: attached.address()?,
+                    port: dn::IPERF_PORT,
+                    way,
+                    udp_bps: Some(kbps * 1000 * 2),
+                    seconds: 5,
+                },
+            )?;
+            let ratio = measured.bps / PAYLOAD_SHARE / (kbps as f64 * 1000.0);
+            report.push(format!("{way:?} {kbps} kbit/s: {:.1} %", ratio * 100.0));
+            // A bucket of 100 ms adds 2 % to a run of 5 s.
+            ensure!((0.96..1.05).contains(&ratio), "{}", report.join(", "));
+        }
+    }
+    Ok(report.join(", "))
+}
+
+fn gates(world: &mut World) -> Result<String> {
+    let attached = world.attach_plain("ue1", Family::V4)?;
+    both_ways(world, &attached)?;
+    let shape = Shape::lasting(200, 1);
+    for (up, down) in [(false, true), (true, false), (false, false)] {
+        world.smf(0)?.gate(&attached.session, Gates { up, down })?;
+        let before = world.drops("gate_closed")?;
+        let flows = (
+            flow_up(world, &attached, shape)?,
+            flow_down(world, &attached, shape)?,
+        );
+        let outcomes = [(up, flows.0.finish()?), (down, flows.1.finish()?)];
+        let mut closed = 0;
+        for (open, outcome) in outcomes {
+            if open {
+                outcome.whole("open gate")?;
+            } else {
+                nothing_of(&outcome, "closed gate")?;
+                closed += u64::from(outcome.sent);
+            }
+        }
+        let counted = world.drops("gate_closed")? - before;
+        ensure!(
+            counted == closed,
+            "{closed} packets met a closed gate, {counted} were counted"
+        );
+    }
+    world.smf(0)?.gate(&attached.session, Gates::OPEN)?;
+    both_ways(world, &attached)?;
+    Ok("up, down and both closed, then open".to_owned())
+}
+
+/// One flow from and one to `port` of the server.
+fn by_port(world: &World, attached: &Attached, port: u16) -> Result<[Outcome; 2]> {
+    let shape = Shape {
+        rate: 500,
+        count: 100,
+        payload: 100,
+    };
+    let server = SocketAddr::new(dn::SERVER_V4.into(), port);
+    let ue = SocketAddr::new(attached.address()?, 0);
+    let up = flow::start(&attached.ue.netns, &world.dn_ns, server, shape)?.finish()?;
+    let down = flow::start_from(&world.dn_ns, server, &attached.ue.netns, ue, shape)?.finish()?;
+    Ok([up, down])
+}
+
+fn sdf_filters(world: &mut World) -> Result<String> {
+    const CLOSED: Gates = Gates {
+        up: false,
+        down: false,
+    };
+    let flow = |filter: &str, precedence, gates| Flow {
+        filter: filter.to_owned(),
+        precedence,
+        gates,
+    };
+    let mut plan = world.plan(Family::V4, Style::Open5gs);
+    plan.flows = vec![
+        flow(
+            "permit out 17 from 10.200.0.0/24 7000-7010 to assigned",
+            20,
+            CLOSED,
+        ),
+        flow(
+            "permit out 17 from 10.200.0.1 7007 to assigned",
+            10,
+            Gates::OPEN,
+        ),
+        flow("permit out 17 from 10.201.0.0/16 to assigned", 5, CLOSED),
+    ];
+    let attached = world.attach("ue1", &plan, 0, 0)?;
+    for (port, open) in [
+        (6999, true),
+        (7000, false),
+        (7007, true),
+        (7010, false),
+        (7011, true),
+    ] {
+        for (way, outcome) in ["uplink", "downlink"]
+            .iter()
+            .zip(by_port(world, &attached, port)?)
+        {
+            let what = format!("{way}, port {port}");
+            if open {
+                outcome.whole(&what)?
+            } else {
+                nothing_of(&outcome, &what)?
+            }
+        }
+    }
+    // Other protocols meet the default PDRs.
+    super::sessions::ping_all(&attached).context("ICMP")?;
+    Ok("port range closed, one port in it open by precedence, the rest untouched".to_owned())
+}

@@ -1,0 +1,286 @@
+//! Sessions as SMFs make and change them.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rs_pfcp::ie::cause::CauseValue;
+use rs_pfcp::message::MsgType;
+
+use super::{Scenario, both_ways, eventually, flow_down, flow_up, nothing_of};
+use crate::dn;
+use crate::flow::Shape;
+use crate::smf::{self, Refused, Requested, Style};
+use crate::traffic::ping;
+use crate::world::{Attached, Family, World};
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "attach",
+            "UEs of each family and SMF style ping both ways",
+            attach,
+        ),
+        Scenario::new(
+            "addresses-from-upf",
+            "the UPF gives out UE addresses",
+            addresses_from_upf,
+        ),
+        Scenario::new(
+            "association-from-upf",
+            "the UPF calls its SMFs",
+            association_from_upf,
+        )
+        .smfs(2)
+        .upf_calls(),
+        Scenario::new(
+            "idle-and-back",
+            "BUFF stops downlink, FORW resumes it",
+            idle_and_back,
+        ),
+        Scenario::new(
+            "handover",
+            "path switches lose and double nothing",
+            handover,
+        ),
+        Scenario::new("detach", "a deleted session carries nothing", detach),
+        Scenario::new(
+            "several-smfs",
+            "SMFs do not touch each other's sessions",
+            several_smfs,
+        )
+        .smfs(3),
+        Scenario::new(
+            "retransmitted-establishment",
+            "a repeated request gets the same answer and one session",
+            retransmitted_establishment,
+        ),
+    ]
+}
+
+/// Pings a server from every address of the UE.
+pub(super) fn ping_all(attached: &Attached) -> Result<()> {
+    for address in attached.session.addresses.all() {
+        let server = dn::server_for(address);
+        let pinged = ping(&attached.ue.netns, server, 5, 20)?.whole();
+        pinged.with_context(|| format!("{} to {server}", attached.ue.name()))?;
+    }
+    Ok(())
+}
+
+fn attach(world: &mut World) -> Result<String> {
+    let mut attached = Vec::new();
+    for style in [Style::Open5gs, Style::Free5gc] {
+        for family in [Family::V4, Family::V6, Family::Dual] {
+            let plan = world.plan(family, style);
+            let name = format!("ue{}", attached.len() + 1);
+            let ue = world.attach(&name, &plan, 0, attached.len() % 2);
+            attached.push(ue.with_context(|| format!("{style:?} {family:?}"))?);
+        }
+    }
+    for ue in &attached {
+        ping_all(ue).with_context(|| format!("{:?}", ue.session.plan.style))?;
+        both_ways(world, ue).with_context(|| ue.ue.name().to_owned())?;
+    }
+    ensure!(
+        world.sessions()? == 6,
+        "{} sessions instead of 6",
+        world.sessions()?
+    );
+    for gnb in &world.gnbs {
+        let unknown = gnb.counters().unknown_teid.load(Relaxed);
+        ensure!(
+            unknown == 0,
+            "{} got {unknown} packets for unknown tunnels",
+            gnb.address()
+        );
+    }
+    Ok("6 UEs, both SMF styles: IPv4, IPv6 and dual stack".to_owned())
+}
+
+fn addresses_from_upf(world: &mut World) -> Result<String> {
+    let mut seen = Vec::new();
+    for (index, (v4, v6)) in [(true, false), (false, true), (true, true)]
+        .into_iter()
+        .enumerate()
+    {
+        let mut plan = world.plan(Family::V4, Style::Open5gs);
+        plan.addresses = Requested::Choose { v4, v6 };
+        let attached = world.attach(&format!("ue{index}"), &plan, 0, 0)?;
+        ping_all(&attached)?;
+        seen.extend(
+            attached
+                .session
+                .addresses
+                .all()
+                .iter()
+                .map(ToString::to_string),
+        );
+    }
+    Ok(format!("gave {}", seen.join(", ")))
+}
+
+fn association_from_upf(world: &mut World) -> Result<String> {
+    // The associations are there once the world is built; the heartbeats come by themselves.
+    let attached = world.attach_plain("ue1", Family::Dual)?;
+    ping_all(&attached)?;
+    let before = world.smf(1)?.heartbeat()?;
+    std::thread::sleep(Duration::from_secs(3));
+    ensure!(
+        before == world.smf(1)?.heartbeat()?,
+        "the Recovery Time Stamp changed"
+    );
+    ping_all(&attached)?;
+    Ok("two SMFs were called and answered".to_owned())
+}
+
+fn idle_and_back(world: &mut World) -> Result<String> {
+    let attached = world.attach_plain("ue1", Family::V4)?;
+    both_ways(world, &attached)?;
+
+    world.smf(0)?.idle(&attached.session)?;
+    let before = world.drops("far_buffer")?;
+    let idle = flow_down(world, &attached, Shape::lasting(200, 1))?.finish()?;
+    nothing_of(&idle, "downlink while idle")?;
+    let dropped = world.drops("far_buffer")? - before;
+    ensure!(
+        dropped == u64::from(idle.sent),
+        "{} sent, {dropped} counted",
+        idle.sent
+    );
+
+    world.activate(&attached)?;
+    both_ways(world, &attached)?;
+    Ok(format!(
+        "{dropped} packets for the idle UE counted as far_buffer"
+    ))
+}
+
+fn handover(world: &mut World) -> Result<String> {
+    let mut attached = world.attach_plain("ue1", Family::Dual)?;
+    let shape = Shape::lasting(2000, 4);
+    let (up, down) = (
+        flow_up(world, &attached, shape)?,
+        flow_down(world, &attached, shape)?,
+    );
+    for to in [1, 0, 1, 0, 1] {
+        std::thread::sleep(Duration::from_millis(500));
+        world.handover(&mut attached, to, Duration::from_millis(100))?;
+    }
+    let (up, down) = (up.finish()?, down.finish()?);
+    up.whole("uplink")?;
+    down.whole("downlink")?;
+    for gnb in &world.gnbs {
+        let unknown = gnb.counters().unknown_teid.load(Relaxed);
+        ensure!(
+            unknown == 0,
+            "{unknown} packets came to {} after it was left",
+            gnb.address()
+        );
+    }
+    let late = down.late;
+    Ok(format!(
+        "5 handovers, {} packets up and {} down, {late} late",
+        up.received, down.received
+    ))
+}
+
+fn detach(world: &mut World) -> Result<String> {
+    let attached = world.attach_plain("ue1", Family::V4)?;
+    both_ways(world, &attached)?;
+    world.detach(&attached)?;
+    ensure!(
+        world.sessions()? == 0,
+        "{} sessions are left",
+        world.sessions()?
+    );
+
+    let gnb = &world.gnbs[0];
+    let (upf, teid) = attached.session.uplink;
+    attached
+        .ue
+        .modem
+        .set_uplink(Some(gnb.uplink(upf, teid, Some(9))));
+    let up = flow_up(world, &attached, Shape::lasting(100, 1))?.finish()?;
+    nothing_of(&up, "uplink after the deletion")?;
+    let down = flow_down(world, &attached, Shape::lasting(100, 1))?.finish()?;
+    nothing_of(&down, "downlink after the deletion")?;
+
+    let answer = world.smf(0)?.delete(&attached.session);
+    refused(answer, CauseValue::SessionContextNotFound)?;
+    Ok("nothing passes, and a second deletion is refused".to_owned())
+}
+
+/// The request must have been refused for this cause.
+pub(super) fn refused(answer: Result<()>, cause: CauseValue) -> Result<()> {
+    let error = answer
+        .err()
+        .context("accepted, though it must be refused")?;
+    let refusal: &Refused = error.downcast_ref().with_context(|| format!("{error:#}"))?;
+    ensure!(refusal.cause == cause, "{refusal}, instead of {cause:?}");
+    Ok(())
+}
+
+fn several_smfs(world: &mut World) -> Result<String> {
+    let mut attached = Vec::new();
+    for smf in 0..3 {
+        let plan = world.plan(Family::Dual, Style::Open5gs);
+        attached.push(world.attach(&format!("ue{smf}"), &plan, smf, smf % 2)?);
+    }
+    let stranger = world.smf(1)?;
+    refused(
+        stranger.delete(&attached[0].session),
+        CauseValue::SessionContextNotFound,
+    )?;
+    refused(
+        stranger.idle(&attached[0].session),
+        CauseValue::SessionContextNotFound,
+    )?;
+
+    world.smf(2)?.release().context("Association Release")?;
+    let gone = || Ok(world.sessions()? == 2);
+    eventually(
+        "the sessions of a released SMF go",
+        Duration::from_secs(5),
+        gone,
+    )?;
+    for ue in &attached[..2] {
+        ping_all(ue)?;
+    }
+    Ok("a foreign session is not found, a release takes only its own".to_owned())
+}
+
+fn retransmitted_establishment(world: &mut World) -> Result<String> {
+    let plan = world.plan(Family::V4, Style::Open5gs);
+    let smf = world.smf(0)?;
+    let prepared = smf.establishment(&plan)?;
+    let sequence = smf.sequence();
+    let request = smf::encode(
+        MsgType::SessionEstablishmentRequest,
+        Some(0),
+        sequence,
+        &prepared.ies,
+    );
+    let limit = Duration::from_secs(3);
+    let first = smf.exchange_once(sequence, &request, limit)?;
+    for _ in 0..3 {
+        let again = smf.exchange_once(sequence, &request, limit)?;
+        ensure!(
+            first == again,
+            "the answer changed:\n{first:02x?}\n{again:02x?}"
+        );
+    }
+    ensure!(
+        world.sessions()? == 1,
+        "{} sessions instead of 1",
+        world.sessions()?
+    );
+    let answer = rs_pfcp::message::parse(&first)?;
+    let session = prepared.conclude(&plan, answer.as_ref())?;
+    smf.delete(&session)?;
+    ensure!(
+        world.sessions()? == 0,
+        "a session is left after its deletion"
+    );
+    Ok("4 requests, 4 equal answers, 1 session".to_owned())
+}

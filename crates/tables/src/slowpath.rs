@@ -1,0 +1,322 @@
+//! The slow path: packets that the pipeline could not finish (`tp_event`), sent through the kernel.
+//!
+//! The kernel resolves the neighbour by ARP or ND, holds the packets meanwhile
+//! (`net.ipv4.neigh.DEV.unres_qlen_bytes`) and sends them when the answer comes. Its notification of
+//! the neighbour then lets the packets that follow take the fast path.
+//!
+//! Raw sockets with the packet's own header: the source stays the UE's, neither `ip_forward` nor
+//! `rp_filter` has a say. Each packet is bound to the device that the next hop names; the kernel's
+//! route lookup is then one with `oif DEV`, which the main table or a VRF answers. A network instance
+//! with a table of its own and no VRF needs `ip rule add oif DEV lookup TABLE` for its first packets.
+
+use std::io::{self, IoSlice};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn,
+    SockaddrIn6, SockaddrLike, sendmsg, setsockopt, socket, sockopt,
+};
+
+/// `TP_EVENT_SEND`
+const EVENT_SEND: u32 = 1;
+
+/// `sizeof(struct tp_event)`
+const EVENT_HEADER_LEN: usize = 16;
+
+/// Packets that wait for neighbours count against the socket. This is the most of all of them
+/// together; the kernel bounds those of one neighbour.
+const SEND_BUFFER_BYTES: usize = 16 << 20;
+
+/// Records taken from the ring before the stop flag is looked at.
+const BATCH: usize = 256;
+
+/// Linux error numbers end at 133.
+const ERRNOS: usize = 134;
+
+/// What became of the packets.
+#[derive(Debug)]
+pub struct SlowPathCounters {
+    sent: AtomicU64,
+    malformed: AtomicU64,
+    failed: [AtomicU64; ERRNOS],
+}
+
+impl Default for SlowPathCounters {
+    fn default() -> Self {
+        let failed = std::array::from_fn(|_| AtomicU64::new(0));
+        Self {
+            sent: AtomicU64::new(0),
+            malformed: AtomicU64::new(0),
+            failed,
+        }
+    }
+}
+
+impl SlowPathCounters {
+    /// Handed to the kernel.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Records that are no IP packet: a fault of ours.
+    pub fn malformed(&self) -> u64 {
+        self.malformed.load(Ordering::Relaxed)
+    }
+
+    /// Refused by the kernel, by error; only those that happened.
+    ///
+    /// `EMSGSIZE`: larger than the MTU. `EAGAIN`, `ENOBUFS`: too many packets wait for neighbours.
+    /// `ENETUNREACH`, `EHOSTUNREACH`: no route on that device. `ENETDOWN`, `ENODEV`: the device is
+    /// down or gone. `EPERM`: a firewall rule of this host.
+    pub fn failed(&self) -> impl Iterator<Item = (Errno, u64)> {
+        self.failed.iter().enumerate().filter_map(|(errno, count)| {
+            let count = count.load(Ordering::Relaxed);
+            (count > 0).then(|| (Errno::from_raw(errno as i32), count))
+        })
+    }
+
+    fn count(&self, outcome: Result<(), Failure>) {
+        let counter = match outcome {
+            Ok(()) => &self.sent,
+            Err(Failure::Malformed) => &self.malformed,
+            Err(Failure::Refused(errno)) => {
+                &self.failed[usize::try_from(errno as i32).unwrap_or(0).min(ERRNOS - 1)]
+            }
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+enum Failure {
+    Malformed,
+    Refused(Errno),
+}
+
+/// A packet of one event.
+struct Send<'a> {
+    ifindex: u32,
+    packet: &'a [u8],
+}
+
+fn parse(record: &[u8]) -> Option<Send<'_>> {
+    let word = |at: usize| -> Option<u32> {
+        Some(u32::from_ne_bytes(record.get(at..at + 4)?.try_into().ok()?))
+    };
+    if word(0)? != EVENT_SEND {
+        return None;
+    }
+    let packet = record.get(EVENT_HEADER_LEN..)?.get(..word(8)? as usize)?;
+    Some(Send {
+        ifindex: word(4)?,
+        packet,
+    })
+}
+
+/// The sockets.
+#[derive(Debug)]
+pub struct SlowPath {
+    v4: OwnedFd,
+    v6: OwnedFd,
+    counters: Arc<SlowPathCounters>,
+}
+
+impl SlowPath {
+    /// Sockets in the network namespace of the calling thread; needs `CAP_NET_RAW`.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self {
+            v4: raw_socket(AddressFamily::Inet)?,
+            v6: raw_socket(AddressFamily::Inet6)?,
+            counters: Arc::default(),
+        })
+    }
+
+    /// Shared with whoever shows them.
+    pub fn counters(&self) -> Arc<SlowPathCounters> {
+        self.counters.clone()
+    }
+
+    /// One record of the event ring. Never blocks.
+    pub fn handle(&self, record: &[u8]) {
+        let outcome = parse(record)
+            .ok_or(Failure::Malformed)
+            .and_then(|send| self.send(&send));
+        self.counters.count(outcome);
+    }
+
+    fn send(&self, send: &Send<'_>) -> Result<(), Failure> {
+        match send.packet.first().map(|byte| byte >> 4) {
+            Some(4) => self.send4(send),
+            Some(6) => self.send6(send),
+            _ => Err(Failure::Malformed),
+        }
+    }
+
+    fn send4(&self, send: &Send<'_>) -> Result<(), Failure> {
+        // The kernel would take trailing bytes for a part of the packet.
+        let total = usize::from(u16_be(send.packet, 2)?);
+        let packet = send.packet.get(..total.max(20)).ok_or(Failure::Malformed)?;
+        let to: [u8; 4] = array(packet, 16)?;
+        let to = SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::from(to), 0));
+        let device = libc::in_pktinfo {
+            ipi_ifindex: send.ifindex as i32,
+            ipi_spec_dst: libc::in_addr { s_addr: 0 },
+            ipi_addr: libc::in_addr { s_addr: 0 },
+        };
+        transmit(
+            &self.v4,
+            packet,
+            &to,
+            ControlMessage::Ipv4PacketInfo(&device),
+        )
+    }
+
+    fn send6(&self, send: &Send<'_>) -> Result<(), Failure> {
+        let total = 40 + usize::from(u16_be(send.packet, 4)?);
+        let packet = send.packet.get(..total).ok_or(Failure::Malformed)?;
+        let to: [u8; 16] = array(packet, 24)?;
+        let to = SockaddrIn6::from(SocketAddrV6::new(Ipv6Addr::from(to), 0, 0, 0));
+        let device = libc::in6_pktinfo {
+            ipi6_addr: libc::in6_addr { s6_addr: [0; 16] },
+            ipi6_ifindex: send.ifindex,
+        };
+        transmit(
+            &self.v6,
+            packet,
+            &to,
+            ControlMessage::Ipv6PacketInfo(&device),
+        )
+    }
+}
+
+fn array<const N: usize>(packet: &[u8], at: usize) -> Result<[u8; N], Failure> {
+    let bytes = packet
+        .get(at..at + N)
+        .and_then(|bytes| bytes.try_into().ok());
+    bytes.ok_or(Failure::Malformed)
+}
+
+fn u16_be(packet: &[u8], at: usize) -> Result<u16, Failure> {
+    array(packet, at).map(u16::from_be_bytes)
+}
+
+/// `IPPROTO_RAW`: what is sent begins with its IP header, and nothing is received.
+fn raw_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let fd = socket(family, SockType::Raw, flags, SockProtocol::Raw)?;
+    // Without CAP_NET_ADMIN fewer packets can wait.
+    let _ = setsockopt(&fd, sockopt::SndBufForce, &SEND_BUFFER_BYTES);
+    Ok(fd)
+}
+
+fn transmit(
+    fd: &OwnedFd,
+    packet: &[u8],
+    to: &impl SockaddrLike,
+    device: ControlMessage<'_>,
+) -> Result<(), Failure> {
+    let packet = [IoSlice::new(packet)];
+    match sendmsg(
+        fd.as_raw_fd(),
+        &packet,
+        &[device],
+        MsgFlags::MSG_DONTWAIT,
+        Some(to),
+    ) {
+        Ok(_) => Ok(()),
+        Err(errno) => Err(Failure::Refused(errno)),
+    }
+}
+
+/// A thread that empties the event ring. Dropping it stops the thread.
+#[derive(Debug)]
+pub struct SlowPathThread {
+    stop: Arc<AtomicBool>,
+    wake: Arc<EventFd>,
+    thread: Option<JoinHandle<()>>,
+    counters: Arc<SlowPathCounters>,
+}
+
+impl SlowPathThread {
+    /// `ring` is the `BPF_MAP_TYPE_RINGBUF` of `tp_event`s.
+    pub fn start(slow_path: SlowPath, ring: MapHandle) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let wake = Arc::new(EventFd::from_flags(
+            EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK,
+        )?);
+        let counters = slow_path.counters();
+        let thread = std::thread::Builder::new().name("slow-path".into()).spawn({
+            let (stop, wake) = (stop.clone(), wake.clone());
+            move || {
+                if let Err(error) = drain(&slow_path, &ring, &stop, &wake) {
+                    tracing::error!(%error, "slow path ended; unresolved next hops lose packets");
+                }
+            }
+        })?;
+        Ok(Self {
+            stop,
+            wake,
+            thread: Some(thread),
+            counters,
+        })
+    }
+
+    /// What became of the packets.
+    pub fn counters(&self) -> &SlowPathCounters {
+        &self.counters
+    }
+}
+
+impl Drop for SlowPathThread {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.wake.write(1);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn drain(
+    slow_path: &SlowPath,
+    ring: &MapHandle,
+    stop: &AtomicBool,
+    wake: &EventFd,
+) -> io::Result<()> {
+    let mut builder = RingBufferBuilder::new();
+    builder
+        .add(ring, |record| {
+            slow_path.handle(record);
+            0
+        })
+        .map_err(io::Error::other)?;
+    let ring = builder.build().map_err(io::Error::other)?;
+    while !stop.load(Ordering::Relaxed) {
+        match ring.consume_raw_n(BATCH) {
+            0 => wait(&ring, wake)?,
+            taken if taken < 0 => return Err(io::Error::from_raw_os_error(-taken)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn wait(ring: &RingBuffer<'_>, wake: &EventFd) -> io::Result<()> {
+    // SAFETY: the descriptor belongs to `ring`, which outlives this function.
+    let events = unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) };
+    let mut fds = [
+        PollFd::new(events, PollFlags::POLLIN),
+        PollFd::new(wake.as_fd(), PollFlags::POLLIN),
+    ];
+    match poll(&mut fds, PollTimeout::NONE) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}

@@ -196,4 +196,5 @@ int turnpike(struct xdp_md *ctx)
 	}
 }
 
-char _license[] SEC("license") = "Dual BSD/GPL";
+/* Helpers want a GPL-compatible licence; this is one of the two that the file is under. */
+char _license[] SEC("license") = "GPL";

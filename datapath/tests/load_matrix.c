@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* Load an XDP object with every set of features and roles: the verifier must take them all.
+ * usage: load_matrix OBJECT... Exits 1 when one was refused. */
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tp_abi.h"
+
+static char verifier_log[1 << 16];
+
+static int print_nothing(enum libbpf_print_level level, const char *format, va_list args)
+{
+	(void)level, (void)format, (void)args;
+	return 0;
+}
+
+static int set_constant(struct bpf_object *object, const char *name, __u32 value)
+{
+	struct btf *btf = bpf_object__btf(object);
+	int section = btf__find_by_name_kind(btf, ".rodata", BTF_KIND_DATASEC), i;
+	const struct btf_type *type = btf__type_by_id(btf, (__u32)section);
+	const struct btf_var_secinfo *variable = type ? btf_var_secinfos(type) : NULL;
+	struct bpf_map *map;
+	size_t size;
+	char *data;
+
+	bpf_object__for_each_map(map, object)
+		if (strstr(bpf_map__name(map), ".rodata"))
+			break;
+	data = map ? (char *)bpf_map__initial_value(map, &size) : NULL;
+	for (i = 0; data && type && i < btf_vlen(type); i++, variable++) {
+		const struct btf_type *t = btf__type_by_id(btf, variable->type);
+
+		if (!strcmp(btf__name_by_offset(btf, t->name_off), name)) {
+			memcpy(data + variable->offset, &value, sizeof(value));
+			return 0;
+		}
+	}
+	return 1;
+}
+
+/* Instructions the verifier walked, or -1. */
+static int load(const char *path, __u32 features, __u32 roles)
+{
+	struct bpf_object *object = bpf_object__open_file(path, NULL);
+	struct bpf_program *program = object ? bpf_object__find_program_by_name(object, "turnpike") : NULL;
+	const char *walked;
+	int n = -1;
+
+	if (!program)
+		return -1;
+	verifier_log[0] = 0;
+	bpf_program__set_log_buf(program, verifier_log, sizeof(verifier_log));
+	bpf_program__set_log_level(program, 4);
+	if (!set_constant(object, "tp_features", features) && !set_constant(object, "tp_roles", roles) &&
+	    !bpf_object__load(object)) {
+		walked = strstr(verifier_log, "processed ");
+		n = walked ? atoi(walked + strlen("processed ")) : 0;
+	}
+	bpf_object__close(object);
+	return n;
+}
+
+int main(int argc, char **argv)
+{
+	__u32 features, roles;
+	int i, n, refused = 0, most = 0;
+
+	libbpf_set_print(print_nothing);
+	for (i = 1; i < argc; i++) {
+		for (features = 0; features <= TP_FEAT_ALL; features++) {
+			for (roles = TP_ROLE_N3; roles <= (TP_ROLE_N3 | TP_ROLE_N6); roles++) {
+				n = load(argv[i], features, roles);
+				most = n > most ? n : most;
+				if (n >= 0)
+					continue;
+				refused++;
+				printf("%s: refused with features 0x%02x, roles %u\n%s\n", argv[i], features, roles,
+				       verifier_log);
+			}
+		}
+		printf("%s: %d refused, at most %d instructions walked\n", argv[i], refused, most);
+	}
+	return refused != 0;
+}

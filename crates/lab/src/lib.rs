@@ -3,10 +3,12 @@
 //! `rs-pfcp`, GTP-U is its own.
 
 pub mod cleanup;
+pub mod demo;
 pub mod dn;
 pub mod flow;
 pub mod gnb;
 pub mod gtpu;
+pub mod live;
 pub mod netns;
 pub mod scenario;
 pub mod smf;

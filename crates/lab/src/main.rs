@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use lab::{cleanup, scenario};
+use lab::{cleanup, demo, scenario};
 
 /// An emulated SMF, gNBs, UEs and data network around a real turnpiked. Needs root.
 #[derive(Parser)]
@@ -16,6 +16,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
+    /// Bring up a whole network with eight UEs and put traffic through it
+    Demo {
+        /// Leave it running and say what to try
+        #[arg(long)]
+        keep: bool,
+    },
     /// Run scenarios and say of each whether it passed
     Scenario {
         /// Which; see --list
@@ -36,6 +42,7 @@ fn main() -> ExitCode {
     let result = cleanup::claim()
         .and_then(|()| cleanup::on_signals())
         .and_then(|()| match arguments.command {
+            Action::Demo { keep } => demo::run(keep).map(|()| ExitCode::SUCCESS),
             Action::Scenario { names, all, list } => scenarios(&names, all, list),
             Action::Clean => {
                 println!("{} namespaces removed", cleanup::clean());

@@ -96,10 +96,10 @@ impl Modem {
 
     fn send(&self, packet: &[u8], scratch: &mut Vec<u8>) {
         let uplink = self.uplink.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(uplink) = &*uplink {
-            if uplink.send(packet, scratch).is_ok() {
-                self.up.count(packet.len());
-            }
+        if let Some(uplink) = &*uplink
+            && uplink.send(packet, scratch).is_ok()
+        {
+            self.up.count(packet.len());
         }
     }
 }

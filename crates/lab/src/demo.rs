@@ -1,0 +1,304 @@
+//! The demonstration: eight UEs, ordinary programs, a handover, and what became of each packet.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::dn;
+use crate::live::{Cores, Rates};
+use crate::smf::Style;
+use crate::traffic::{self, Iperf, Way};
+use crate::world::{Attached, Family, Wanted, World};
+
+/// What the closing table says of a UE beside its counters.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    pings: u32,
+    answers: u32,
+    round_trip_ms: Option<f64>,
+    udp_loss: Option<f64>,
+}
+
+struct Demo {
+    world: World,
+    ues: Vec<Attached>,
+    seen: Vec<Seen>,
+    began: Instant,
+    cores: Cores,
+}
+
+/// The UEs: which addresses each has.
+const UES: [Family; 8] = [
+    Family::V4,
+    Family::V4,
+    Family::V4,
+    Family::V6,
+    Family::V6,
+    Family::Dual,
+    Family::Dual,
+    Family::Dual,
+];
+/// The UE that is handed over while it downloads.
+const TRAVELLER: usize = 6;
+/// Loss that does not fail the demonstration: a machine that is busy with other things may lose
+/// packets in the UEs' own devices.
+const TOLERATED_UDP_LOSS: f64 = 0.01;
+
+/// Runs the demonstration. With `keep` the network stays until a signal comes.
+pub fn run(keep: bool) -> Result<()> {
+    let (began, cores) = (Instant::now(), Cores::now());
+    let wanted = Wanted {
+        iperf: UES.len() as u16,
+        ..Wanted::default()
+    };
+    let world = step("network: UPF, SMF, 2 gNBs, data network", || {
+        World::build(&wanted)
+    })?;
+    let mut demo = Demo {
+        world,
+        ues: Vec::new(),
+        seen: vec![Seen::default(); 8],
+        began,
+        cores,
+    };
+    step("sessions: 3 IPv4, 2 IPv6, 3 dual-stack UEs", || {
+        demo.attach()
+    })?;
+    step("ping and ping -6 from each UE", || demo.ping())?;
+    step("iperf3 TCP, up and down, IPv4 and IPv6", || {
+        demo.iperf(None)
+    })?;
+    step("iperf3 UDP at 20 Mbit/s each, up and down", || {
+        demo.iperf(Some(20_000_000))
+    })?;
+    step("curl download during handovers gnb1 > gnb2 > gnb1", || {
+        demo.travel()
+    })?;
+    step("every packet accounted for", || demo.account())?;
+    demo.table();
+    if keep {
+        demo.keep();
+    }
+    Ok(())
+}
+
+fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    println!("{name}");
+    let began = Instant::now();
+    let result = work().with_context(|| format!("step failed: {name}"))?;
+    println!("  done in {:.1} s", began.elapsed().as_secs_f64());
+    Ok(result)
+}
+
+impl Demo {
+    fn attach(&mut self) -> Result<()> {
+        for (index, family) in UES.into_iter().enumerate() {
+            let style = [Style::Open5gs, Style::Free5gc][index % 2];
+            let plan = self.world.plan(family, style);
+            let name = format!("ue{}", index + 1);
+            let attached = self
+                .world
+                .attach(&name, &plan, 0, index % 2)
+                .with_context(|| name.clone())?;
+            self.ues.push(attached);
+        }
+        Ok(())
+    }
+
+    fn rates(&self) -> Rates {
+        Rates::show(self.ues.iter().map(|ue| Arc::clone(&ue.ue.modem)).collect())
+    }
+
+    fn ping(&mut self) -> Result<()> {
+        let mut running = Vec::new();
+        for (index, attached) in self.ues.iter().enumerate() {
+            for address in attached.session.addresses.all() {
+                let server = dn::server_for(address);
+                let ping = traffic::start_ping(&attached.ue.netns, server, 10, 100)?;
+                running.push((index, server, ping));
+            }
+        }
+        for (index, server, ping) in running {
+            let name = self.ues[index].ue.name().to_owned();
+            let pinged = ping
+                .finish()
+                .with_context(|| format!("{name} to {server}"))?;
+            let seen = &mut self.seen[index];
+            seen.pings += pinged.sent;
+            seen.answers += pinged.received;
+            // Of a dual-stack UE the slower family is shown.
+            let slower = |ms: f64| seen.round_trip_ms.map_or(ms, |before| before.max(ms));
+            seen.round_trip_ms = pinged.mean_ms.map(slower);
+            pinged
+                .whole()
+                .with_context(|| format!("{name} to {server}"))?;
+        }
+        Ok(())
+    }
+
+    /// Every UE at once, half of them up and half down.
+    fn iperf(&mut self, udp_bps: Option<u64>) -> Result<()> {
+        let rates = self.rates();
+        let mut running = Vec::new();
+        for (index, attached) in self.ues.iter().enumerate() {
+            let addresses = attached.session.addresses.all();
+            let from = addresses[index % addresses.len()];
+            let way = if index / 2 % 2 == 0 {
+                Way::Up
+            } else {
+                Way::Down
+            };
+            let port = dn::IPERF_PORT + index as u16;
+            let plan = Iperf {
+                from,
+                port,
+                way,
+                udp_bps,
+                seconds: 5,
+            };
+            running.push((index, plan, traffic::start_iperf(&attached.ue.netns, plan)?));
+        }
+        let mut lines = Vec::new();
+        for (index, plan, iperf) in running {
+            let name = self.ues[index].ue.name();
+            let what = format!("{name} {:?} {}", plan.way, plan.from);
+            let measured = iperf.finish().with_context(|| what.clone())?;
+            let mbps = measured.bps / 1e6;
+            ensure!(mbps > 0.1, "{what}: {mbps:.3} Mbit/s");
+            let mut line = format!("  {what:<32} {mbps:7.1} Mbit/s");
+            if let Some(loss) = measured.loss {
+                ensure!(
+                    loss <= TOLERATED_UDP_LOSS,
+                    "{what}: {:.2} % lost",
+                    loss * 100.0
+                );
+                self.seen[index].udp_loss = Some(loss);
+                line += &format!("  {:.2} % lost", loss * 100.0);
+            }
+            lines.push(line);
+        }
+        drop(rates);
+        lines.iter().for_each(|line| println!("{line}"));
+        Ok(())
+    }
+
+    fn travel(&mut self) -> Result<()> {
+        const SIZE: u64 = 50_000_000;
+        const RATE: u64 = 10_000_000;
+        let rates = self.rates();
+        let traveller = &mut self.ues[TRAVELLER];
+        let from = traveller.address()?;
+        let mut download = traffic::start_download(&traveller.ue.netns, from, SIZE, RATE)?;
+        let mut handovers = 0;
+        for to in [1, 0] {
+            std::thread::sleep(Duration::from_millis(1500));
+            if download.running()? {
+                self.world
+                    .handover(traveller, to, Duration::from_millis(100))?;
+                handovers += 1;
+            }
+        }
+        let got = download.finish().context("download")?;
+        drop(rates);
+        ensure!(
+            handovers == 2,
+            "the download was over before the second handover"
+        );
+        let name = self.ues[TRAVELLER].ue.name();
+        println!(
+            "  {name} got all {} MB, octet by octet as sent",
+            got / 1_000_000
+        );
+        Ok(())
+    }
+
+    /// Nothing may have come to a gNB that did not serve the UE, and the UPF must still be there.
+    fn account(&mut self) -> Result<()> {
+        for gnb in &self.world.gnbs {
+            let unknown = gnb.counters().unknown_teid.load(Relaxed);
+            let malformed = gnb.counters().malformed.load(Relaxed);
+            let address = gnb.address();
+            ensure!(
+                unknown == 0,
+                "{unknown} packets came to {address} for no tunnel of it"
+            );
+            ensure!(
+                malformed == 0,
+                "{malformed} malformed messages came to {address}"
+            );
+        }
+        let sessions = self.world.sessions()?;
+        ensure!(sessions == 8, "{sessions} sessions instead of 8");
+        self.world.upf()?.alive()
+    }
+
+    fn table(&self) {
+        println!();
+        println!(
+            "{:<5} {:<38} {:>9} {:>8} {:>9} {:>8} {:>7} {:>9}",
+            "UE", "addresses", "packets", "MB up", "packets", "MB down", "loss", "ping"
+        );
+        for (attached, seen) in self.ues.iter().zip(&self.seen) {
+            let modem = &attached.ue.modem;
+            let addresses = attached.session.addresses.all();
+            let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+            let ping_loss = 1.0 - f64::from(seen.answers) / f64::from(seen.pings.max(1));
+            let loss = ping_loss.max(seen.udp_loss.unwrap_or(0.0)) * 100.0;
+            println!(
+                "{:<5} {:<38} {:>9} {:>8.1} {:>9} {:>8.1} {loss:>6.2}% {:>6.2} ms",
+                attached.ue.name(),
+                addresses.join(" "),
+                modem.up.packets.load(Relaxed),
+                modem.up.bytes.load(Relaxed) as f64 / 1e6,
+                modem.down.packets.load(Relaxed),
+                modem.down.bytes.load(Relaxed) as f64 / 1e6,
+                seen.round_trip_ms.unwrap_or(f64::NAN),
+            );
+        }
+        let busy = Cores::now().busy_since(&self.cores);
+        let busy: Vec<_> = busy
+            .iter()
+            .enumerate()
+            .map(|(n, b)| format!("core {n} {:.0} %", b * 100.0))
+            .collect();
+        println!(
+            "CPU {} over {:.0} s, programs and emulated network included",
+            busy.join(", "),
+            self.began.elapsed().as_secs_f64()
+        );
+    }
+
+    /// Leaves everything up and says what to try.
+    fn keep(&self) {
+        let name = |role: &str| self.world.prefix().name(role);
+        println!("\nThe network stays up until Ctrl-C. In another terminal, as root, try:");
+        for line in [
+            format!("ip netns exec {} ping {}", name("ue1"), dn::SERVER_V4),
+            format!("ip netns exec {} ping -6 {}", name("ue4"), dn::SERVER_V6),
+            format!(
+                "ip netns exec {} iperf3 -c {} -R",
+                name("ue8"),
+                dn::SERVER_V4
+            ),
+            format!(
+                "ip netns exec {} tshark -i upf -d udp.port==2152,gtp",
+                name("ran")
+            ),
+            format!("ip netns exec {} turnpike sessions", name("upf")),
+            format!("ip netns exec {} turnpike drops", name("upf")),
+            format!(
+                "ip netns exec {} curl -s http://127.0.0.1:8806/metrics",
+                name("upf")
+            ),
+            format!("less {}", self.world.folder.join("turnpiked.log").display()),
+        ] {
+            println!("  {line}");
+        }
+        // The signal handler takes everything down.
+        loop {
+            std::thread::park();
+        }
+    }
+}

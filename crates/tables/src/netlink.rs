@@ -34,7 +34,7 @@ const BUFFER_LEN: usize = 64 << 10;
 /// Notifications waiting for us; beyond it the kernel says `ENOBUFS` and everything is dumped again.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
-/// A kernel without managed neighbours (before 5.16) is reminded this often.
+/// A kernel without managed neighbours (before 5.16), or without room for one, is asked this often.
 const REFRESH: Duration = Duration::from_secs(5);
 
 /// The kernel answers at once, or something is wrong.
@@ -150,6 +150,8 @@ struct Kernel {
     buffer: Vec<u8>,
     sequence: u32,
     kept: BTreeSet<(u32, IpAddr)>,
+    /// Of `kept`, those that the kernel had no room for.
+    refused: BTreeSet<(u32, IpAddr)>,
     /// Whether this kernel has managed neighbours; `None` before the first was asked for.
     managed: Option<bool>,
 }
@@ -165,6 +167,7 @@ impl Kernel {
             buffer,
             sequence: 0,
             kept: BTreeSet::new(),
+            refused: BTreeSet::new(),
             managed: None,
         })
     }
@@ -266,31 +269,56 @@ impl Kernel {
 
     fn keep(&mut self, ifindex: u32, addr: IpAddr) {
         self.kept.insert((ifindex, addr));
-        let asked = self.ask(|sequence| wire::use_neighbour(ifindex, addr, true, sequence));
-        if let Err(error) = asked {
-            // The link may have gone meanwhile; its return brings the request again.
-            tracing::debug!(ifindex, %addr, %error, "neighbour cannot be resolved");
+        if !self.resolve(ifindex, addr) || self.managed.is_some() {
             return;
         }
-        if self.managed.is_none() {
-            let got = self.ask(|sequence| wire::get_neighbour(ifindex, addr, sequence));
-            self.managed = got.ok();
-            if self.managed == Some(false) {
-                tracing::info!("this kernel has no managed neighbours; refreshing them instead");
-            }
+        let got = self.ask(|sequence| wire::get_neighbour(ifindex, addr, sequence));
+        self.managed = got.ok();
+        if self.managed == Some(false) {
+            tracing::info!("this kernel has no managed neighbours; refreshing them instead");
         }
     }
 
+    fn resolve(&mut self, ifindex: u32, addr: IpAddr) -> bool {
+        let asked = self.ask(|sequence| wire::use_neighbour(ifindex, addr, true, sequence));
+        let Err(error) = asked else {
+            self.refused.remove(&(ifindex, addr));
+            return true;
+        };
+        if error.raw_os_error() == Some(libc::ENOBUFS) {
+            if self.refused.is_empty() {
+                tracing::warn!(
+                    "the neighbour table is full; raise net.ipv4.neigh.default.gc_thresh3 (or ipv6)"
+                );
+            }
+            self.refused.insert((ifindex, addr));
+        } else {
+            // The link may have gone meanwhile; its return brings the request again.
+            tracing::debug!(ifindex, %addr, %error, "neighbour cannot be resolved");
+        }
+        false
+    }
+
     fn release(&mut self, ifindex: u32, addr: IpAddr) {
+        self.refused.remove(&(ifindex, addr));
         if self.kept.remove(&(ifindex, addr)) {
             // Fails if the neighbour or its link is gone, which is as good.
             let _ = self.ask(|sequence| wire::use_neighbour(ifindex, addr, false, sequence));
         }
     }
 
+    /// What must be asked for again and again.
+    fn unsettled(&self) -> &BTreeSet<(u32, IpAddr)> {
+        if self.managed == Some(false) {
+            &self.kept
+        } else {
+            &self.refused
+        }
+    }
+
     fn refresh(&mut self) {
-        for (ifindex, addr) in self.kept.clone() {
-            let _ = self.ask(|sequence| wire::use_neighbour(ifindex, addr, true, sequence));
+        for (ifindex, addr) in self.unsettled().clone() {
+            self.resolve(ifindex, addr);
         }
     }
 }
@@ -385,7 +413,7 @@ impl Worker {
     }
 
     fn refresh_if_due(&mut self) {
-        if self.kernel.managed != Some(false) || self.kernel.kept.is_empty() {
+        if self.kernel.unsettled().is_empty() {
             self.refresh_at = None;
             return;
         }

@@ -394,3 +394,175 @@ pub(super) fn get_neighbour(ifindex: u32, addr: IpAddr, sequence: u32) -> Vec<u8
     neighbour_message(&mut message, ifindex, 0, addr);
     finish(message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: u16, header: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut message = begin(kind, 0, 7);
+        message.extend(header);
+        attributes
+            .iter()
+            .for_each(|(kind, value)| attribute(&mut message, *kind, value));
+        finish(message)
+    }
+
+    fn only_change(bytes: &[u8]) -> Option<KernelChange> {
+        let mut messages = Messages(bytes);
+        let change = messages.next().unwrap().change();
+        assert!(messages.next().is_none());
+        change
+    }
+
+    fn nested(attributes: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        attributes
+            .iter()
+            .for_each(|(kind, value)| attribute(&mut bytes, *kind, value));
+        bytes
+    }
+
+    /// `struct ifinfomsg` of device 60, up and with carrier.
+    fn ifinfo() -> Vec<u8> {
+        let flags = (libc::IFF_UP | libc::IFF_LOWER_UP) as u32;
+        let words = [0u32, 60, flags, 0];
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    #[test]
+    fn a_vlan_device_names_parent_tag_and_protocol() {
+        let data = nested(&[(1, &60u16.to_ne_bytes()), (5, &0x88a8u16.to_be_bytes())]);
+        let info = nested(&[
+            (libc::IFLA_INFO_KIND, b"vlan\0"),
+            (libc::IFLA_INFO_DATA, &data),
+        ]);
+        let bytes = message(
+            libc::RTM_NEWLINK,
+            &ifinfo(),
+            &[
+                (libc::IFLA_IFNAME, b"n6.60\0"),
+                (libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 6]),
+                (libc::IFLA_MTU, &1496u32.to_ne_bytes()),
+                (libc::IFLA_LINK, &6u32.to_ne_bytes()),
+                (0x7fff, b"from the future"),
+                // The nested flag is set by newer kernels.
+                (libc::IFLA_LINKINFO | 0x8000, &info),
+            ],
+        );
+        let expected = Link {
+            ifindex: 60,
+            name: "n6.60".into(),
+            mac: Some(Mac([2, 0, 0, 0, 0, 6])),
+            mtu: 1496,
+            up: true,
+            carrier: true,
+            vlan: Some(Vlan {
+                parent: 6,
+                id: 60,
+                tpid: 0x88a8,
+            }),
+        };
+        assert_eq!(only_change(&bytes), Some(KernelChange::Link(expected)));
+    }
+
+    #[test]
+    fn a_veth_has_a_link_but_is_no_vlan() {
+        let info = nested(&[(libc::IFLA_INFO_KIND, b"veth\0")]);
+        let bytes = message(
+            libc::RTM_NEWLINK,
+            &ifinfo(),
+            &[
+                (libc::IFLA_LINK, &6u32.to_ne_bytes()),
+                (libc::IFLA_LINKINFO, &info),
+            ],
+        );
+        let Some(KernelChange::Link(link)) = only_change(&bytes) else {
+            panic!()
+        };
+        assert_eq!(link.vlan, None);
+    }
+
+    #[test]
+    fn an_ipv4_route_may_go_by_an_ipv6_gateway() {
+        let header = [
+            libc::AF_INET as u8,
+            24,
+            0,
+            0,
+            254,
+            4,
+            0,
+            libc::RTN_UNICAST,
+            0,
+            0,
+            0,
+            0,
+        ];
+        let gateway: Ipv6Addr = "fe80::1".parse().unwrap();
+        let mut via = (libc::AF_INET6 as u16).to_ne_bytes().to_vec();
+        via.extend(gateway.octets());
+        let mtu = nested(&[(2, &1400u32.to_ne_bytes())]);
+        let bytes = message(
+            libc::RTM_NEWROUTE,
+            &header,
+            &[
+                (libc::RTA_TABLE, &1000u32.to_ne_bytes()),
+                (libc::RTA_DST, &[192, 0, 2, 0]),
+                (libc::RTA_METRICS, &mtu),
+                (libc::RTA_VIA, &via),
+                (libc::RTA_OIF, &6u32.to_ne_bytes()),
+            ],
+        );
+        let route = Route {
+            table: 1000,
+            prefix: "192.0.2.0/24".parse().unwrap(),
+            kind: RouteKind::Unicast,
+            metric: 0,
+            mtu: Some(1400),
+            hops: vec![RouteHop {
+                ifindex: 6,
+                gateway: Some(gateway.into()),
+            }],
+        };
+        assert_eq!(
+            only_change(&bytes),
+            Some(KernelChange::Route(route, HowAdded::Beside))
+        );
+    }
+
+    #[test]
+    fn bridges_and_proxies_are_no_neighbours() {
+        let header = |family, flags| [family, 0, 0, 0, 6, 0, 0, 0, 2, 0, flags, 0];
+        let attributes: [(u16, &[u8]); 2] = [(NDA_DST, &[10, 6, 0, 2]), (NDA_LLADDR, &[2; 6])];
+        let heard = |header: [u8; 12]| {
+            only_change(&message(libc::RTM_NEWNEIGH, &header, &attributes)).is_some()
+        };
+        assert!(heard(header(libc::AF_INET as u8, 0)));
+        assert!(!heard(header(libc::AF_INET as u8, 8)));
+        assert!(!heard(header(libc::AF_BRIDGE as u8, 0)));
+    }
+
+    proptest::proptest! {
+        /// Nothing that arrives is worse than not understood.
+        #[test]
+        fn any_bytes_are_survived(
+            kind in 16u16..106,
+            family in proptest::sample::select(vec![0u8, 2, 10]),
+            mut body in proptest::collection::vec(proptest::num::u8::ANY, 0..300),
+            cut in 0usize..300,
+        ) {
+            if let Some(first) = body.first_mut() {
+                *first = family;
+            }
+            let mut bytes = message(kind, &body, &[(1, &[1, 2, 3, 4]), (9, &[8, 0, 0, 0, 0, 0, 0, 0])]);
+            bytes.truncate(cut.max(1));
+            for message in Messages(&bytes) {
+                let _ = (message.change(), message.errno(), message.is_managed());
+            }
+            for message in Messages(&body) {
+                let _ = message.change();
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! From rules to what packets meet: who finds which PDR, and what it decides.
+
+use pfcp::IeType;
+use smallvec::SmallVec;
+
+use crate::compiled::{
+    Action, Compiled, Direction, Entry, Filter, Key, NiId, PdrId, QerId, Qfi, Rate, Select,
+    SharedMeter, UeAddresses,
+};
+use crate::config::Burst;
+use crate::refusal::Refusal;
+use crate::rules::{Apply, Far, Interface, PacketRules, Pdr, Qer, RuleId};
+use crate::site::Site;
+
+/// Filters that are tried for one key (`TP_RULES_MAX` of the tables).
+const FILTERS_PER_KEY: usize = 64;
+
+/// Network instance of rules that name none.
+pub(crate) const DEFAULT_NI: NiId = NiId(0);
+
+/// Turns rules into a [`Compiled`]; keeps its working memory.
+#[derive(Debug, Default)]
+pub(crate) struct Compiler {
+    /// (key, precedence, PDR, index of its entry): sorted, these are the lists.
+    found_by: Vec<(Key, u32, PdrId, usize)>,
+}
+
+impl Compiler {
+    /// `out` is refilled. On an error it holds nothing of use.
+    pub(crate) fn compile(
+        &mut self,
+        rules: PacketRules<'_>,
+        site: &Site,
+        out: &mut Compiled,
+    ) -> Result<(), Refusal> {
+        out.clear();
+        self.found_by.clear();
+        for (index, pdr) in rules.pdrs.iter().enumerate() {
+            let entry = entry(rules, pdr, site, &mut out.meters)
+                .map_err(|r| r.in_rule(RuleId::Pdr(pdr.id)))?;
+            out.entries.push(entry);
+            let found_by = &mut self.found_by;
+            keys(pdr, |key| {
+                found_by.push((key, pdr.precedence, pdr.id, index))
+            });
+        }
+        self.found_by.sort_unstable();
+        for group in self.found_by.chunk_by(|a, b| a.0 == b.0) {
+            let (key, ..) = group[0];
+            let select = select(
+                rules.pdrs,
+                group.iter().map(|&(_, _, _, entry)| entry),
+                &mut out.filters,
+            )?;
+            out.keys.push((key, select));
+        }
+        Ok(())
+    }
+}
+
+/// How packets find a PDR: by its tunnel, else by its UE.
+pub(crate) fn keys(pdr: &Pdr, mut found_by: impl FnMut(Key)) {
+    if let Some(f_teid) = pdr.pdi.f_teid {
+        found_by(Key::Teid {
+            teid: f_teid.teid.teid.get(),
+            direct: f_teid.teid.direct,
+        });
+    } else if let Some(ue) = pdr.pdi.ue {
+        if let Some(addr) = ue.v4 {
+            found_by(Key::Ue4 { ni: ue.ni, addr });
+        }
+        if let Some(prefix) = ue.v6 {
+            found_by(Key::Ue6 { ni: ue.ni, prefix });
+        }
+    }
+}
+
+/// The PDRs of one key, in order.
+fn select(
+    pdrs: &[Pdr],
+    mut entries: impl ExactSizeIterator<Item = usize> + Clone,
+    filters: &mut Vec<Filter>,
+) -> Result<Select, Refusal> {
+    if entries.len() == 1
+        && let Some(entry) = entries.clone().next()
+        && pdrs[entry].pdi.filters.is_empty()
+    {
+        return Ok(Select::One(entry));
+    }
+    let first = filters.len();
+    entries.try_for_each(|entry| {
+        let pdr = &pdrs[entry];
+        let wanted: usize = pdr.pdi.filters.iter().map(|f| f.flow_count()).sum();
+        if filters.len() - first + wanted.max(1) > FILTERS_PER_KEY {
+            return Err(Refusal::no_room(IeType::SDF_FILTER).in_rule(RuleId::Pdr(pdr.id)));
+        }
+        push_filters(pdr, entry, filters);
+        Ok(())
+    })?;
+    Ok(Select::List {
+        first,
+        len: filters.len() - first,
+    })
+}
+
+fn push_filters(pdr: &Pdr, entry: usize, filters: &mut Vec<Filter>) {
+    if pdr.pdi.filters.is_empty() {
+        filters.push(Filter { entry, flow: None });
+    }
+    for filter in &pdr.pdi.filters {
+        match &filter.flow {
+            None => filters.push(Filter { entry, flow: None }),
+            Some(flow) => filters.extend(flow.flows(pdr.direction()).map(|flow| Filter {
+                entry,
+                flow: Some(flow),
+            })),
+        }
+    }
+}
+
+fn entry(
+    rules: PacketRules<'_>,
+    pdr: &Pdr,
+    site: &Site,
+    meters: &mut Vec<SharedMeter>,
+) -> Result<Entry, Refusal> {
+    let direction = pdr.direction();
+    let far = rules.far(pdr.far).ok_or(Refusal::rule(IeType::FAR_ID))?;
+    let mut qers: SmallVec<[&Qer; 4]> = SmallVec::new();
+    for &id in &pdr.qers {
+        qers.push(rules.qer(id).ok_or(Refusal::rule(IeType::QER_ID))?);
+    }
+    let mut action = action(pdr, far, site)?;
+    if qers.iter().any(|qer| !qer.is_open(direction)) {
+        action = Action::GateClosed;
+    }
+    let mut entry = Entry {
+        pdr: pdr.id,
+        direction,
+        action,
+        ue: None,
+        qfi: None,
+        meter: None,
+        shared_meters: SmallVec::new(),
+    };
+    match direction {
+        Direction::Uplink => {
+            entry.ue = pdr.pdi.ue.map(|ue| UeAddresses {
+                v4: ue.v4,
+                v6: ue
+                    .v6
+                    .and_then(|prefix| ipnet::Ipv6Net::new(prefix, 64).ok()),
+            });
+            entry.qfi = pdr.pdi.qfi;
+        }
+        Direction::Downlink => entry.qfi = mark(&qers),
+    }
+    meter(rules, &qers, site.burst, meters, &mut entry);
+    Ok(entry)
+}
+
+/// What downlink packets are marked with. The QER of the flow and that of the session may both
+/// have a QFI; SMFs put 0 into one that has no flow of its own.
+fn mark(qers: &[&Qer]) -> Option<Qfi> {
+    let mut qfis = qers.iter().filter_map(|qer| qer.qfi);
+    let first = qfis.clone().next();
+    qfis.find(|qfi| qfi.get() != 0).or(first)
+}
+
+fn action(pdr: &Pdr, far: &Far, site: &Site) -> Result<Action, Refusal> {
+    let in_far = |ie| Refusal::rule(ie).in_rule(RuleId::Far(far.id));
+    match (far.apply, far.forwarding) {
+        (Apply::Drop, _) => Ok(Action::Drop),
+        (Apply::Buffer { .. }, _) => Ok(Action::Buffer),
+        (Apply::Forward, None) => Err(in_far(IeType::FORWARDING_PARAMETERS)),
+        (Apply::Forward, Some(to)) => match (pdr.direction(), to.destination, to.tunnel) {
+            (Direction::Uplink, Interface::Core | Interface::SgiLan, None) => {
+                if !pdr.outer_header_removal {
+                    return Err(Refusal::rule(IeType::OUTER_HEADER_REMOVAL));
+                }
+                Ok(Action::Route {
+                    ni: to.ni.or(pdr.pdi.ni).unwrap_or(DEFAULT_NI),
+                })
+            }
+            (Direction::Downlink, Interface::Access, Some(tunnel)) => {
+                let local = *site
+                    .n3
+                    .first()
+                    .ok_or(in_far(IeType::OUTER_HEADER_CREATION))?;
+                Ok(Action::Tunnel {
+                    teid: tunnel.teid,
+                    peer: tunnel.peer.into(),
+                    local: local.into(),
+                })
+            }
+            // A tunnel needs to know where to; what leaves on N6 must not be in a tunnel (N9 and
+            // forwarding from gNB to gNB are not offered).
+            (Direction::Downlink, Interface::Access, None)
+            | (Direction::Uplink, Interface::Core | Interface::SgiLan, Some(_)) => {
+                Err(in_far(IeType::OUTER_HEADER_CREATION))
+            }
+            (Direction::Uplink, Interface::Access, _)
+            | (Direction::Downlink, Interface::Core | Interface::SgiLan, _) => {
+                Err(in_far(IeType::DESTINATION_INTERFACE))
+            }
+        },
+    }
+}
+
+/// One meter that is the entry's alone lies in the entry itself; others are shared ones.
+fn meter(
+    rules: PacketRules<'_>,
+    qers: &[&Qer],
+    burst: Burst,
+    meters: &mut Vec<SharedMeter>,
+    entry: &mut Entry,
+) {
+    let direction = entry.direction;
+    let limits: SmallVec<[(QerId, Rate); 4]> = qers
+        .iter()
+        .filter_map(|qer| Some((qer.id, rate(qer.mbr_kbps(direction)?, burst))))
+        .collect();
+    if let [(qer, rate)] = limits[..]
+        && is_used_once(rules.pdrs, qer, direction)
+    {
+        entry.meter = Some(rate);
+        return;
+    }
+    for (qer, rate) in limits {
+        let known = meters
+            .iter()
+            .position(|m| m.qer == qer && m.direction == direction);
+        entry.shared_meters.push(known.unwrap_or(meters.len()));
+        if known.is_none() {
+            meters.push(SharedMeter {
+                qer,
+                direction,
+                rate,
+            });
+        }
+    }
+}
+
+fn is_used_once(pdrs: &[Pdr], qer: QerId, direction: Direction) -> bool {
+    let users = pdrs
+        .iter()
+        .filter(|pdr| pdr.direction() == direction && pdr.qers.contains(&qer));
+    users.take(2).count() == 1
+}
+
+/// MBR counts kbit of 1000 bit (TS 29.244, 8.2.8).
+pub(crate) fn rate(kbps: u64, burst: Burst) -> Rate {
+    let bps = kbps.saturating_mul(1000);
+    let bytes = bps / 8 * u64::from(burst.ms) / 1000;
+    Rate {
+        bps,
+        burst_bytes: bytes.max(u64::from(burst.min_bytes)),
+    }
+}

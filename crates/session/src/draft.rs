@@ -1,0 +1,431 @@
+//! A session as it would be after a request: worked out beside the session itself, so that a
+//! refusal leaves nothing to undo.
+
+use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
+use pfcp::{Cause, IeType, Ies, Repeated};
+
+use crate::compiled::{PdrId, QerId};
+use crate::intake::{self, Wants};
+use crate::refusal::Refusal;
+use crate::rules::{
+    Bar, BarId, Far, FarId, PacketRules, Pdr, Qer, Rule, RuleId, Rules, SdfFilter, Urr, UrrId,
+};
+use crate::site::Site;
+
+/// IEs of a URR or BAR that are kept; more is no URR we know of.
+const KEPT_IES_MAX: usize = 512;
+
+/// Rules of one kind.
+#[derive(Debug)]
+pub(crate) struct Table<R> {
+    pub(crate) rules: Vec<R>,
+    /// Created or updated by this request; goes with `rules`.
+    touched: Vec<bool>,
+    /// Differs from what was loaded.
+    pub(crate) changed: bool,
+}
+
+/// The whole of it. Its memory is used again for each request.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    pub(crate) pdrs: Table<Pdr>,
+    pub(crate) fars: Table<Far>,
+    pub(crate) qers: Table<Qer>,
+    pub(crate) urrs: Table<Urr>,
+    pub(crate) bars: Table<Bar>,
+    /// PDRs with a new PDI, by their place in `pdrs`, and what it leaves to us.
+    pub(crate) new_pdis: Vec<(usize, Wants)>,
+}
+
+impl<R> Default for Table<R> {
+    fn default() -> Self {
+        Self {
+            rules: Vec::new(),
+            touched: Vec::new(),
+            changed: false,
+        }
+    }
+}
+
+impl<R: Rule + Clone> Table<R> {
+    fn load(&mut self, rules: &[R]) {
+        self.rules.clear();
+        self.rules.extend_from_slice(rules);
+        self.touched.clear();
+        self.touched.resize(rules.len(), false);
+        self.changed = false;
+    }
+
+    /// What goes into the session, `before` where nothing changed.
+    pub(crate) fn land(&mut self, into: &mut Box<[R]>) {
+        if self.changed {
+            *into = self.rules.drain(..).collect();
+        }
+    }
+
+    fn place(&self, id: R::Id) -> Option<usize> {
+        self.rules.iter().position(|rule| rule.id() == id)
+    }
+
+    fn has(&self, id: R::Id) -> bool {
+        self.place(id).is_some()
+    }
+
+    fn remove(&mut self, id: R::Id, id_ie: IeType) -> Result<(), Refusal> {
+        let at = self
+            .place(id)
+            .ok_or(Refusal::rule(id_ie).in_rule(R::named(id)))?;
+        self.rules.remove(at);
+        self.touched.remove(at);
+        self.changed = true;
+        Ok(())
+    }
+
+    fn create(&mut self, rule: R, limit: usize, kind: &Kind) -> Result<(), Refusal> {
+        let name = R::named(rule.id());
+        if self.has(rule.id()) {
+            return Err(Refusal::rule(kind.id).in_rule(name));
+        }
+        if self.rules.len() >= limit {
+            return Err(Refusal::no_room(kind.create).in_rule(name));
+        }
+        self.rules.push(rule);
+        self.touched.push(true);
+        self.changed = true;
+        Ok(())
+    }
+
+    /// For an update; only one of the same rule in one request.
+    fn update(&mut self, id: R::Id, id_ie: IeType) -> Result<(usize, &mut R), Refusal> {
+        let refusal = Refusal::rule(id_ie).in_rule(R::named(id));
+        let at = self.place(id).ok_or(refusal)?;
+        if std::mem::replace(&mut self.touched[at], true) {
+            return Err(refusal);
+        }
+        self.changed = true;
+        Ok((at, &mut self.rules[at]))
+    }
+}
+
+/// The IEs of one kind of rule.
+struct Kind {
+    create: IeType,
+    id: IeType,
+}
+
+const PDR: Kind = Kind {
+    create: IeType::CREATE_PDR,
+    id: IeType::PDR_ID,
+};
+const FAR: Kind = Kind {
+    create: IeType::CREATE_FAR,
+    id: IeType::FAR_ID,
+};
+const QER: Kind = Kind {
+    create: IeType::CREATE_QER,
+    id: IeType::QER_ID,
+};
+const URR: Kind = Kind {
+    create: IeType::CREATE_URR,
+    id: IeType::URR_ID,
+};
+const BAR: Kind = Kind {
+    create: IeType::CREATE_BAR,
+    id: IeType::BAR_ID,
+};
+
+/// The rules that a request creates.
+struct Creations<'r, 'a> {
+    pdrs: &'r Repeated<'a, pfcp::ie::CreatePdr<'a>>,
+    fars: &'r Repeated<'a, pfcp::ie::CreateFar<'a>>,
+    qers: &'r Repeated<'a, pfcp::ie::CreateQer<'a>>,
+    urrs: &'r Repeated<'a, pfcp::ie::CreateUrr<'a>>,
+    bars: &'r Repeated<'a, pfcp::ie::CreateBar<'a>>,
+}
+
+impl Draft {
+    /// A new session.
+    pub(crate) fn establish(
+        &mut self,
+        request: &SessionEstablishmentRequest<'_>,
+        site: &Site,
+    ) -> Result<(), Refusal> {
+        self.load(&Rules::default());
+        for ie in [
+            (request.create_pdrs.is_empty(), IeType::CREATE_PDR),
+            (request.create_fars.is_empty(), IeType::CREATE_FAR),
+        ] {
+            if let (true, ie) = ie {
+                return Err(Refusal::ie(Cause::MANDATORY_IE_MISSING, ie));
+            }
+        }
+        let creations = Creations {
+            pdrs: &request.create_pdrs,
+            fars: &request.create_fars,
+            qers: &request.create_qers,
+            urrs: &request.create_urrs,
+            bars: &request.create_bars,
+        };
+        self.create(&creations, site)?;
+        self.settle(site)
+    }
+
+    /// A change of `before`. Removals come first, so that an id can be removed and created again.
+    pub(crate) fn modify(
+        &mut self,
+        before: &Rules,
+        request: &SessionModificationRequest<'_>,
+        site: &Site,
+    ) -> Result<(), Refusal> {
+        self.load(before);
+        self.remove(request)?;
+        let creations = Creations {
+            pdrs: &request.create_pdrs,
+            fars: &request.create_fars,
+            qers: &request.create_qers,
+            urrs: &request.create_urrs,
+            bars: &request.create_bars,
+        };
+        self.create(&creations, site)?;
+        self.update(request, site)?;
+        self.settle(site)
+    }
+
+    pub(crate) fn for_packets(&self) -> PacketRules<'_> {
+        PacketRules {
+            pdrs: &self.pdrs.rules,
+            fars: &self.fars.rules,
+            qers: &self.qers.rules,
+        }
+    }
+
+    /// Whether packets may meet something else than before.
+    pub(crate) fn packets_may_notice(&self) -> bool {
+        self.pdrs.changed || self.fars.changed || self.qers.changed
+    }
+
+    fn load(&mut self, rules: &Rules) {
+        self.pdrs.load(&rules.pdrs);
+        self.fars.load(&rules.fars);
+        self.qers.load(&rules.qers);
+        self.urrs.load(&rules.urrs);
+        self.bars.load(&rules.bars);
+        self.new_pdis.clear();
+    }
+
+    fn remove(&mut self, request: &SessionModificationRequest<'_>) -> Result<(), Refusal> {
+        for ie in &request.remove_pdrs {
+            self.pdrs.remove(PdrId(ie?.pdr_id), PDR.id)?;
+        }
+        for ie in &request.remove_fars {
+            self.fars.remove(FarId(ie?.far_id), FAR.id)?;
+        }
+        for ie in &request.remove_qers {
+            self.qers.remove(QerId(ie?.qer_id), QER.id)?;
+        }
+        for ie in &request.remove_urrs {
+            self.urrs.remove(UrrId(ie?.urr_id), URR.id)?;
+        }
+        for ie in &request.remove_bars {
+            self.bars.remove(BarId(ie?.bar_id), BAR.id)?;
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, creations: &Creations<'_, '_>, site: &Site) -> Result<(), Refusal> {
+        let limits = &site.limits;
+        for ie in creations.bars {
+            let ie = ie?;
+            let bar = Bar {
+                id: BarId(ie.bar_id),
+                ies: keep(ie.ies, &BAR)?,
+            };
+            self.bars.create(bar, limits.bars_per_session, &BAR)?;
+        }
+        for ie in creations.urrs {
+            let ie = ie?;
+            let urr = Urr {
+                id: UrrId(ie.urr_id),
+                ies: keep(ie.ies, &URR)?,
+            };
+            self.urrs.create(urr, limits.urrs_per_session, &URR)?;
+        }
+        for ie in creations.qers {
+            let ie = ie?;
+            let qer = intake::qer(&ie).map_err(in_rule::<Qer>(QerId(ie.qer_id)))?;
+            self.qers.create(qer, limits.qers_per_session, &QER)?;
+        }
+        for ie in creations.fars {
+            let ie = ie?;
+            let far = intake::far(&ie, site).map_err(in_rule::<Far>(FarId(ie.far_id)))?;
+            self.fars.create(far, limits.fars_per_session, &FAR)?;
+        }
+        for ie in creations.pdrs {
+            let ie = ie?;
+            let (pdr, wants) = intake::pdr(&ie, site).map_err(in_rule::<Pdr>(PdrId(ie.pdr_id)))?;
+            self.pdrs.create(pdr, limits.pdrs_per_session, &PDR)?;
+            self.new_pdis.push((self.pdrs.rules.len() - 1, wants));
+        }
+        Ok(())
+    }
+
+    fn update(
+        &mut self,
+        request: &SessionModificationRequest<'_>,
+        site: &Site,
+    ) -> Result<(), Refusal> {
+        for ie in &request.update_bars {
+            let ie = ie?;
+            let (_, bar) = self.bars.update(BarId(ie.bar_id), BAR.id)?;
+            bar.ies = merge(&bar.ies, ie.ies, &BAR)?;
+        }
+        for ie in &request.update_urrs {
+            let ie = ie?;
+            let (_, urr) = self.urrs.update(UrrId(ie.urr_id), URR.id)?;
+            urr.ies = merge(&urr.ies, ie.ies, &URR)?;
+        }
+        for ie in &request.update_qers {
+            let ie = ie?;
+            let (_, qer) = self.qers.update(QerId(ie.qer_id), QER.id)?;
+            intake::update_qer(qer, &ie).map_err(in_rule::<Qer>(qer.id))?;
+        }
+        for ie in &request.update_fars {
+            let ie = ie?;
+            let (_, far) = self.fars.update(FarId(ie.far_id), FAR.id)?;
+            intake::update_far(far, &ie, site).map_err(in_rule::<Far>(far.id))?;
+        }
+        for ie in &request.update_pdrs {
+            let ie = ie?;
+            let (at, pdr) = self.pdrs.update(PdrId(ie.pdr_id), PDR.id)?;
+            let wants = intake::update_pdr(pdr, &ie, site).map_err(in_rule::<Pdr>(pdr.id))?;
+            self.new_pdis.extend(wants.map(|wants| (at, wants)));
+        }
+        Ok(())
+    }
+
+    /// What depends on several rules.
+    fn settle(&mut self, site: &Site) -> Result<(), Refusal> {
+        if self.bars.changed || self.fars.changed {
+            self.settle_fars()?;
+        }
+        self.settle_references()?;
+        self.settle_filters(site)
+    }
+
+    fn settle_fars(&mut self) -> Result<(), Refusal> {
+        for (far, touched) in self.fars.rules.iter_mut().zip(&self.fars.touched) {
+            let Some(bar) = far.bar else { continue };
+            match (self.bars.has(bar), touched) {
+                (true, _) => {}
+                (false, true) => return Err(Refusal::rule(BAR.id).in_rule(RuleId::Far(far.id))),
+                // Its BAR was removed; so is the reference.
+                (false, false) => {
+                    far.bar = None;
+                    self.fars.changed = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A PDR needs its FAR. QERs and URRs that are removed vanish from the PDRs that named them; a
+    /// PDR of this very request may not name what is not there.
+    fn settle_references(&mut self) -> Result<(), Refusal> {
+        let Self {
+            pdrs,
+            fars,
+            qers,
+            urrs,
+            ..
+        } = self;
+        for (pdr, &touched) in pdrs.rules.iter_mut().zip(&pdrs.touched) {
+            let missing = |ie| Refusal::rule(ie).in_rule(RuleId::Pdr(pdr.id));
+            if !fars.has(pdr.far) {
+                return Err(missing(FAR.id));
+            }
+            if pdr.qers.iter().any(|&id| !qers.has(id)) {
+                if touched {
+                    return Err(missing(QER.id));
+                }
+                pdr.qers.retain(|id| qers.has(*id));
+                pdrs.changed = true;
+            }
+            if pdr.urrs.iter().any(|&id| !urrs.has(id)) {
+                if touched {
+                    return Err(missing(URR.id));
+                }
+                pdr.urrs.retain(|id| urrs.has(*id));
+                pdrs.changed = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// An SDF Filter ID alone means the flow that has this ID elsewhere in the session.
+    fn settle_filters(&mut self, site: &Site) -> Result<(), Refusal> {
+        let mut count = 0;
+        for at in 0..self.pdrs.rules.len() {
+            let name = RuleId::Pdr(self.pdrs.rules[at].id);
+            for filter in 0..self.pdrs.rules[at].pdi.filters.len() {
+                let wanted = &self.pdrs.rules[at].pdi.filters[filter];
+                if let SdfFilter {
+                    id: Some(id),
+                    flow: None,
+                } = *wanted
+                {
+                    let of_all = self
+                        .pdrs
+                        .rules
+                        .iter()
+                        .flat_map(|pdr| pdr.pdi.filters.iter());
+                    let mut same = of_all
+                        .filter(|f| f.id == Some(id))
+                        .filter_map(|f| f.flow.clone());
+                    let unknown = Refusal::rule(IeType::SDF_FILTER).in_rule(name);
+                    let flow = same.next().ok_or(unknown)?;
+                    drop(same);
+                    self.pdrs.rules[at].pdi.filters[filter].flow = Some(flow);
+                }
+                count += self.pdrs.rules[at].pdi.filters[filter].flow_count();
+                if count > site.limits.filters_per_session {
+                    return Err(Refusal::no_room(IeType::SDF_FILTER).in_rule(name));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn in_rule<R: Rule>(id: R::Id) -> impl Fn(Refusal) -> Refusal {
+    move |refusal| refusal.in_rule(R::named(id))
+}
+
+fn keep(ies: Ies<'_>, kind: &Kind) -> Result<Box<[u8]>, Refusal> {
+    let bytes = ies.as_bytes();
+    if bytes.len() > KEPT_IES_MAX {
+        return Err(Refusal::no_room(kind.create));
+    }
+    Ok(bytes.into())
+}
+
+/// IEs of the types that `new` has are replaced by those of `new`.
+fn merge(kept: &[u8], new: Ies<'_>, kind: &Kind) -> Result<Box<[u8]>, Refusal> {
+    let mut merged = Vec::with_capacity(kept.len() + new.as_bytes().len());
+    let mut left = kept;
+    while let [t0, t1, l0, l1, rest @ ..] = left {
+        let (ie_type, length) = (
+            u16::from_be_bytes([*t0, *t1]),
+            u16::from_be_bytes([*l0, *l1]),
+        );
+        let length = usize::from(length).min(rest.len());
+        if new.find(IeType(ie_type))?.is_none() {
+            merged.extend_from_slice(&left[..4 + length]);
+        }
+        left = &rest[length..];
+    }
+    merged.extend_from_slice(new.as_bytes());
+    if merged.len() > KEPT_IES_MAX {
+        return Err(Refusal::no_room(kind.create));
+    }
+    Ok(merged.into())
+}

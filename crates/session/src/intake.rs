@@ -1,0 +1,477 @@
+//! From IEs to rules: what a rule says, and a refusal of what we cannot honour.
+
+use std::net::Ipv6Addr;
+use std::num::NonZeroU32;
+
+use pfcp::ie::{
+    ApplyAction, CreateFar, CreatePdr, CreateQer, DestinationInterface, FTeid,
+    ForwardingParameters, Gate as GateIe, GateStatus, Gbr, NetworkInstance, OuterHeader,
+    OuterHeaderCreation, OuterHeaderRemoval, PfcpSmReqFlags, SourceInterface, UpdateFar,
+    UpdateForwardingParameters, UpdatePdr, UpdateQer,
+};
+use pfcp::{Cause, IeType, Ies, Repeated};
+use smallvec::SmallVec;
+
+use crate::compile::DEFAULT_NI;
+use crate::compiled::{NiId, PdrId, QerId, Qfi};
+use crate::flow::FlowDescription;
+use crate::refusal::Refusal;
+use crate::rules::{
+    Apply, BarId, Far, FarId, Forwarding, Gate, Interface, LocalFTeid, Mbr, Pdi, Pdr, Qer,
+    RemoteFTeid, SdfFilter, UeIp, UrrId,
+};
+use crate::site::Site;
+use crate::teid::LocalTeid;
+use crate::unsupported::{IN_FAR, IN_FORWARDING, IN_PDI, IN_PDR, IN_QER, Unsupported};
+
+/// URRs that one PDR names.
+const URRS_PER_PDR: usize = 16;
+
+/// What a PDI leaves to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wants {
+    /// CHOOSE in the F-TEID, with its CHOOSE ID.
+    pub(crate) f_teid: Option<Option<u8>>,
+    /// CHV4.
+    pub(crate) ue4: bool,
+    /// CHV6.
+    pub(crate) ue6: bool,
+}
+
+/// Create PDR.
+pub(crate) fn pdr(ie: &CreatePdr<'_>, site: &Site) -> Result<(Pdr, Wants), Refusal> {
+    refuse(&IN_PDR, ie.ies)?;
+    let (pdi, wants) = pdi(&ie.pdi, site)?;
+    let far = ie
+        .far_id
+        .ok_or(Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::FAR_ID))?;
+    let pdr = Pdr {
+        id: PdrId(ie.pdr_id),
+        precedence: ie.precedence,
+        pdi,
+        outer_header_removal: removal(ie.outer_header_removal)?,
+        far: FarId(far),
+        qers: qer_ids(&ie.qer_ids, site)?,
+        urrs: urr_ids(&ie.urr_ids)?,
+    };
+    removal_fits(&pdr)?;
+    Ok((pdr, wants))
+}
+
+/// Update PDR. The PDI and the lists of QERs and URRs are replaced as wholes, where they are sent.
+pub(crate) fn update_pdr(
+    pdr: &mut Pdr,
+    ie: &UpdatePdr<'_>,
+    site: &Site,
+) -> Result<Option<Wants>, Refusal> {
+    refuse(&IN_PDR, ie.ies)?;
+    let mut wants = None;
+    if let Some(new) = &ie.pdi {
+        let (pdi, new_wants) = pdi(new, site)?;
+        pdr.pdi = pdi;
+        wants = Some(new_wants);
+    }
+    if ie.outer_header_removal.is_some() {
+        pdr.outer_header_removal = removal(ie.outer_header_removal)?;
+    }
+    pdr.precedence = ie.precedence.unwrap_or(pdr.precedence);
+    pdr.far = ie.far_id.map_or(pdr.far, FarId);
+    if !ie.qer_ids.is_empty() {
+        pdr.qers = qer_ids(&ie.qer_ids, site)?;
+    }
+    if !ie.urr_ids.is_empty() {
+        pdr.urrs = urr_ids(&ie.urr_ids)?;
+    }
+    removal_fits(pdr)?;
+    Ok(wants)
+}
+
+fn refuse(unsupported: &Unsupported, ies: Ies<'_>) -> Result<(), Refusal> {
+    match unsupported.find(ies) {
+        Some(ie) => Err(Refusal::rule(ie)),
+        None => Ok(()),
+    }
+}
+
+fn removal(ie: Option<OuterHeaderRemoval>) -> Result<bool, Refusal> {
+    match ie.map(|removal| removal.description) {
+        None => Ok(false),
+        Some(OuterHeaderRemoval::GTPU_UDP_IPV4 | OuterHeaderRemoval::GTPU_UDP_IP) => Ok(true),
+        Some(_) => Err(Refusal::rule(IeType::OUTER_HEADER_REMOVAL)),
+    }
+}
+
+/// Packets of N6 have no tunnel header to take off.
+fn removal_fits(pdr: &Pdr) -> Result<(), Refusal> {
+    if pdr.outer_header_removal && pdr.pdi.source != Interface::Access {
+        return Err(Refusal::rule(IeType::OUTER_HEADER_REMOVAL));
+    }
+    Ok(())
+}
+
+fn qer_ids(ids: &Repeated<'_, u32>, site: &Site) -> Result<SmallVec<[QerId; 4]>, Refusal> {
+    if ids.len() > site.qers_per_pdr {
+        return Err(Refusal::no_room(IeType::QER_ID));
+    }
+    let ids: SmallVec<[QerId; 4]> = ids
+        .iter()
+        .map(|id| Ok(QerId(id?)))
+        .collect::<Result<_, Refusal>>()?;
+    if has_twins(&ids) {
+        return Err(Refusal::rule(IeType::QER_ID));
+    }
+    Ok(ids)
+}
+
+fn urr_ids(ids: &Repeated<'_, u32>) -> Result<SmallVec<[UrrId; 4]>, Refusal> {
+    if ids.len() > URRS_PER_PDR {
+        return Err(Refusal::no_room(IeType::URR_ID));
+    }
+    ids.iter().map(|id| Ok(UrrId(id?))).collect()
+}
+
+fn has_twins<I: PartialEq>(ids: &[I]) -> bool {
+    ids.iter().enumerate().any(|(i, id)| ids[..i].contains(id))
+}
+
+fn pdi(ie: &pfcp::ie::Pdi<'_>, site: &Site) -> Result<(Pdi, Wants), Refusal> {
+    refuse(&IN_PDI, ie.ies)?;
+    let source = match ie.source_interface {
+        SourceInterface::Access => Interface::Access,
+        SourceInterface::Core => Interface::Core,
+        SourceInterface::SgiLan => Interface::SgiLan,
+        _ => return Err(Refusal::rule(IeType::SOURCE_INTERFACE)),
+    };
+    let ni = network_instance(ie.network_instance, source, site)?;
+    let mut wants = Wants {
+        f_teid: None,
+        ue4: false,
+        ue6: false,
+    };
+    let f_teid = f_teid(ie.f_teid, source, site, &mut wants)?;
+    let pdi = Pdi {
+        source,
+        ni,
+        f_teid,
+        ue: ue_ip(ie, source, ni, &mut wants)?,
+        qfi: qfi(&ie.qfis, source)?,
+        filters: filters(ie)?,
+    };
+    if source != Interface::Access && pdi.ue.is_none() {
+        return Err(Refusal::ie(
+            Cause::CONDITIONAL_IE_MISSING,
+            IeType::UE_IP_ADDRESS,
+        ));
+    }
+    Ok((pdi, wants))
+}
+
+/// There is one access network, whatever its name; of data networks we must know which.
+fn network_instance(
+    ie: Option<NetworkInstance<'_>>,
+    side: Interface,
+    site: &Site,
+) -> Result<Option<NiId>, Refusal> {
+    let Some(name) = ie else { return Ok(None) };
+    match site.network_instance(name) {
+        None if side != Interface::Access => Err(Refusal::rule(IeType::NETWORK_INSTANCE)),
+        found => Ok(found),
+    }
+}
+
+fn f_teid(
+    ie: Option<FTeid>,
+    source: Interface,
+    site: &Site,
+    wants: &mut Wants,
+) -> Result<Option<LocalFTeid>, Refusal> {
+    let wrong = Refusal::rule(IeType::F_TEID);
+    match (ie, source) {
+        (None, Interface::Access) => {
+            Err(Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::F_TEID))
+        }
+        (None, _) => Ok(None),
+        (Some(_), Interface::Core | Interface::SgiLan) => Err(wrong),
+        (Some(FTeid::Choose { ipv4: false, .. }), _) => Err(wrong),
+        // Some SMFs ask for both families; the answer says what there is.
+        (Some(FTeid::Choose { choose_id, .. }), _) => {
+            wants.f_teid = Some(choose_id);
+            Ok(None)
+        }
+        (
+            Some(FTeid::Given {
+                teid,
+                ipv4: Some(addr),
+                ipv6: None,
+            }),
+            _,
+        ) => {
+            let teid = NonZeroU32::new(teid).ok_or(wrong)?;
+            let n3 = site.n3.iter().position(|own| *own == addr).ok_or(wrong)?;
+            let teid = LocalTeid {
+                teid,
+                direct: false,
+            };
+            Ok(Some(LocalFTeid { teid, n3: n3 as u8 }))
+        }
+        (Some(FTeid::Given { .. }), _) => Err(wrong),
+    }
+}
+
+fn ue_ip(
+    ie: &pfcp::ie::Pdi<'_>,
+    source: Interface,
+    ni: Option<NiId>,
+    wants: &mut Wants,
+) -> Result<Option<UeIp>, Refusal> {
+    let wrong = Refusal::rule(IeType::UE_IP_ADDRESS);
+    if ie.ue_ip_addresses.is_empty() {
+        return Ok(None);
+    }
+    let ni = ni.unwrap_or(DEFAULT_NI);
+    let mut ue = UeIp {
+        ni,
+        v4: None,
+        v6: None,
+        chosen4: false,
+        chosen6: false,
+    };
+    for address in &ie.ue_ip_addresses {
+        let address = address?;
+        // Towards access the UE is the destination, whatever the S/D flag says: some SMFs leave it
+        // zero. From access, the flag would ask for packets from one UE to another.
+        let between_ues = address.destination && source == Interface::Access;
+        let odd_prefix =
+            address.delegation_bits.is_some() || address.prefix_length.is_some_and(|l| l != 64);
+        let again = (address.ipv4.is_some() || address.choose_ipv4)
+            && (ue.v4.is_some() || wants.ue4)
+            || (address.ipv6.is_some() || address.choose_ipv6) && (ue.v6.is_some() || wants.ue6);
+        if between_ues || odd_prefix || again {
+            return Err(wrong);
+        }
+        ue.v4 = address.ipv4.or(ue.v4);
+        ue.v6 = address.ipv6.map(prefix64).or(ue.v6);
+        wants.ue4 |= address.choose_ipv4;
+        wants.ue6 |= address.choose_ipv6;
+    }
+    if ue.v4.is_none() && ue.v6.is_none() && !wants.ue4 && !wants.ue6 {
+        return Err(wrong);
+    }
+    Ok(Some(ue))
+}
+
+fn prefix64(addr: Ipv6Addr) -> Ipv6Addr {
+    Ipv6Addr::from(u128::from(addr) >> 64 << 64)
+}
+
+/// Packets of N6 carry no QFI; more than one is not offered yet.
+fn qfi(ies: &Repeated<'_, pfcp::ie::Qfi>, source: Interface) -> Result<Option<Qfi>, Refusal> {
+    let wrong = Refusal::rule(IeType::QFI);
+    match (ies.len(), source) {
+        (0, _) => Ok(None),
+        (1, Interface::Access) => {
+            let value = ies.iter().next().transpose()?;
+            Ok(value.and_then(|qfi| Qfi::new(qfi.0)))
+        }
+        _ => Err(wrong),
+    }
+}
+
+fn filters(ie: &pfcp::ie::Pdi<'_>) -> Result<Box<[SdfFilter]>, Refusal> {
+    let wrong = Refusal::rule(IeType::SDF_FILTER);
+    if ie.sdf_filters.is_empty() {
+        return Ok(Box::default());
+    }
+    let filter = |ie: Result<pfcp::ie::SdfFilter<'_>, pfcp::Error>| {
+        let ie = ie?;
+        let others = [
+            ie.tos_traffic_class.is_some(),
+            ie.security_parameter_index.is_some(),
+            ie.flow_label.is_some(),
+        ];
+        if others.contains(&true) {
+            return Err(wrong);
+        }
+        let flow = ie
+            .flow_description
+            .map(|text| FlowDescription::parse(text.as_bytes()));
+        let flow = flow.transpose().map_err(|_| wrong)?;
+        Ok(SdfFilter {
+            id: ie.filter_id,
+            flow,
+        })
+    };
+    ie.sdf_filters.iter().map(filter).collect()
+}
+
+/// Create FAR.
+pub(crate) fn far(ie: &CreateFar<'_>, site: &Site) -> Result<Far, Refusal> {
+    refuse(&IN_FAR, ie.ies)?;
+    let forwarding = ie
+        .forwarding_parameters
+        .map(|p| forwarding(&p, site))
+        .transpose()?;
+    let far = Far {
+        id: FarId(ie.far_id),
+        apply: apply(ie.apply_action)?,
+        forwarding,
+        bar: ie.bar_id.map(BarId),
+    };
+    forwards_somewhere(&far)?;
+    Ok(far)
+}
+
+/// Update FAR; what is not sent stays.
+pub(crate) fn update_far(far: &mut Far, ie: &UpdateFar<'_>, site: &Site) -> Result<(), Refusal> {
+    refuse(&IN_FAR, ie.ies)?;
+    if let Some(action) = ie.apply_action {
+        far.apply = apply(action)?;
+    }
+    if let Some(update) = &ie.update_forwarding_parameters {
+        far.forwarding = Some(update_forwarding(far.forwarding, update, site)?);
+    }
+    far.bar = ie.bar_id.map(BarId).or(far.bar);
+    forwards_somewhere(far)
+}
+
+fn forwards_somewhere(far: &Far) -> Result<(), Refusal> {
+    if far.apply == Apply::Forward && far.forwarding.is_none() {
+        return Err(Refusal::ie(
+            Cause::CONDITIONAL_IE_MISSING,
+            IeType::FORWARDING_PARAMETERS,
+        ));
+    }
+    Ok(())
+}
+
+/// One of DROP, FORW and BUFF; NOCP goes with BUFF (TS 29.244, 8.2.26).
+fn apply(action: ApplyAction) -> Result<Apply, Refusal> {
+    const BUFF_AND_NOCP: ApplyAction = ApplyAction::BUFF.union(ApplyAction::NOCP);
+    match action {
+        ApplyAction::DROP => Ok(Apply::Drop),
+        ApplyAction::FORW => Ok(Apply::Forward),
+        ApplyAction::BUFF => Ok(Apply::Buffer { notify: false }),
+        BUFF_AND_NOCP => Ok(Apply::Buffer { notify: true }),
+        _ => Err(Refusal::rule(IeType::APPLY_ACTION)),
+    }
+}
+
+fn forwarding(ie: &ForwardingParameters<'_>, site: &Site) -> Result<Forwarding, Refusal> {
+    refuse(&IN_FORWARDING, ie.ies)?;
+    let destination = destination(ie.destination_interface)?;
+    Ok(Forwarding {
+        destination,
+        ni: network_instance(ie.network_instance, destination, site)?,
+        tunnel: ie.outer_header_creation.map(tunnel).transpose()?,
+    })
+}
+
+fn update_forwarding(
+    before: Option<Forwarding>,
+    ie: &UpdateForwardingParameters<'_>,
+    site: &Site,
+) -> Result<Forwarding, Refusal> {
+    refuse(&IN_FORWARDING, ie.ies)?;
+    // DROBU needs nothing done, as nothing is buffered; End Markers are not offered.
+    if ie
+        .pfcpsmreq_flags
+        .is_some_and(|flags| flags.contains(PfcpSmReqFlags::SNDEM))
+    {
+        return Err(Refusal::rule(IeType::PFCPSMREQ_FLAGS));
+    }
+    let destination = match (ie.destination_interface, before) {
+        (Some(to), _) => destination(to)?,
+        (None, Some(before)) => before.destination,
+        (None, None) => {
+            return Err(Refusal::ie(
+                Cause::CONDITIONAL_IE_MISSING,
+                IeType::DESTINATION_INTERFACE,
+            ));
+        }
+    };
+    let ni = match ie.network_instance {
+        None => before.and_then(|before| before.ni),
+        given => network_instance(given, destination, site)?,
+    };
+    let tunnel = match ie.outer_header_creation {
+        None => before.and_then(|before| before.tunnel),
+        Some(given) => Some(tunnel(given)?),
+    };
+    Ok(Forwarding {
+        destination,
+        ni,
+        tunnel,
+    })
+}
+
+fn destination(ie: DestinationInterface) -> Result<Interface, Refusal> {
+    match ie {
+        DestinationInterface::Access => Ok(Interface::Access),
+        DestinationInterface::Core => Ok(Interface::Core),
+        DestinationInterface::SgiLan => Ok(Interface::SgiLan),
+        _ => Err(Refusal::rule(IeType::DESTINATION_INTERFACE)),
+    }
+}
+
+/// GTP-U over IPv4. Where the SMF names an IPv6 address too, the choice is ours (8.2.56).
+fn tunnel(ie: OuterHeaderCreation) -> Result<RemoteFTeid, Refusal> {
+    const BOTH: OuterHeader = OuterHeader::GTPU_UDP_IPV4.union(OuterHeader::GTPU_UDP_IPV6);
+    let wrong = Refusal::rule(IeType::OUTER_HEADER_CREATION);
+    match (ie.description, ie.teid, ie.ipv4) {
+        (OuterHeader::GTPU_UDP_IPV4 | BOTH, Some(teid), Some(peer)) => {
+            let unusable = peer.is_unspecified() || peer.is_broadcast() || peer.is_multicast();
+            if teid == 0 || unusable {
+                Err(wrong)
+            } else {
+                Ok(RemoteFTeid { teid, peer })
+            }
+        }
+        _ => Err(wrong),
+    }
+}
+
+/// Create QER.
+pub(crate) fn qer(ie: &CreateQer<'_>) -> Result<Qer, Refusal> {
+    qer_is_supported(ie.ies, ie.gbr, ie.rqi)?;
+    Ok(Qer {
+        id: QerId(ie.qer_id),
+        gate: gate(ie.gate_status),
+        mbr: ie.mbr.map(mbr),
+        qfi: ie.qfi.and_then(|qfi| Qfi::new(qfi.0)),
+    })
+}
+
+/// Update QER; what is not sent stays.
+pub(crate) fn update_qer(qer: &mut Qer, ie: &UpdateQer<'_>) -> Result<(), Refusal> {
+    qer_is_supported(ie.ies, ie.gbr, ie.rqi)?;
+    qer.gate = ie.gate_status.map_or(qer.gate, gate);
+    qer.mbr = ie.mbr.map(mbr).or(qer.mbr);
+    qer.qfi = ie.qfi.and_then(|qfi| Qfi::new(qfi.0)).or(qer.qfi);
+    Ok(())
+}
+
+/// A guarantee that is not kept must not be given; one of nothing is no guarantee.
+fn qer_is_supported(ies: Ies<'_>, gbr: Option<Gbr>, rqi: Option<u8>) -> Result<(), Refusal> {
+    refuse(&IN_QER, ies)?;
+    if gbr.is_some_and(|gbr| gbr.uplink_kbps > 0 || gbr.downlink_kbps > 0) {
+        return Err(Refusal::rule(IeType::GBR));
+    }
+    if rqi.is_some_and(|rqi| rqi & 1 == 1) {
+        return Err(Refusal::rule(IeType::RQI));
+    }
+    Ok(())
+}
+
+fn gate(ie: GateStatus) -> Gate {
+    Gate {
+        uplink_open: ie.uplink == GateIe::Open,
+        downlink_open: ie.downlink == GateIe::Open,
+    }
+}
+
+fn mbr(ie: pfcp::ie::Mbr) -> Mbr {
+    Mbr {
+        uplink_kbps: ie.uplink_kbps,
+        downlink_kbps: ie.downlink_kbps,
+    }
+}

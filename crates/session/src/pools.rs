@@ -1,0 +1,325 @@
+//! UE addresses of a network instance: given by us from its pools, or by the SMF from wherever it
+//! likes. No two sessions of one network instance have the same.
+//!
+//! IPv6 addresses are handled by their /64 (TS 29.244, 8.2.62; IP6PL is not offered).
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{Ipv4Net, Ipv6Net};
+
+use crate::indices::{Indices, Taken};
+use crate::salted::Salted;
+use crate::time::Time;
+
+/// How long an address rests before it is given to another session, where others are free.
+const REST_NS: u64 = 10_000_000_000;
+
+/// Of a pool larger than this (IPv4 /8, IPv6 /40) the first so many are given out.
+const ADDRESSES_MAX: u64 = 1 << 24;
+
+/// An address, or prefix, as a number.
+trait Number: Copy + Eq + Hash {
+    fn offset(self, base: Self) -> Option<u32>;
+    fn at(base: Self, offset: u32) -> Self;
+}
+
+impl Number for u32 {
+    fn offset(self, base: Self) -> Option<u32> {
+        self.checked_sub(base)
+    }
+    fn at(base: Self, offset: u32) -> Self {
+        base + offset
+    }
+}
+
+/// The upper half of an IPv6 address.
+impl Number for u64 {
+    fn offset(self, base: Self) -> Option<u32> {
+        self.checked_sub(base).and_then(|o| u32::try_from(o).ok())
+    }
+    fn at(base: Self, offset: u32) -> Self {
+        base + u64::from(offset)
+    }
+}
+
+/// All addresses of one family in one network instance.
+#[derive(Debug)]
+struct Family<N> {
+    pools: Vec<Pool<N>>,
+    outside: HashSet<N, Salted>,
+    outside_max: usize,
+}
+
+#[derive(Debug)]
+struct Pool<N> {
+    base: N,
+    size: u32,
+    indices: Indices,
+}
+
+/// How to take an address back; see [`NiPools::undo`].
+#[derive(Clone, Copy, Debug)]
+enum Grant<N> {
+    Pool { pool: u16, taken: Taken },
+    Outside(N),
+}
+
+impl<N: Number> Family<N> {
+    fn new(outside_max: usize, seed: u64) -> Self {
+        Self {
+            pools: Vec::new(),
+            outside: HashSet::with_hasher(Salted::new(seed)),
+            outside_max,
+        }
+    }
+
+    /// Offsets `first..end` are given out. An SMF may claim those below `first` too; those from
+    /// `end` on count as outside.
+    fn add(&mut self, base: N, first: u32, end: u32) {
+        self.pools.push(Pool {
+            base,
+            size: end,
+            indices: Indices::new(first, end, REST_NS),
+        });
+    }
+
+    fn pool_of(&self, number: N) -> Option<(usize, u32)> {
+        self.pools.iter().enumerate().find_map(|(i, pool)| {
+            number
+                .offset(pool.base)
+                .filter(|&o| o < pool.size)
+                .map(|o| (i, o))
+        })
+    }
+
+    fn choose(&mut self, now: Time) -> Option<(N, Grant<N>)> {
+        self.pools.iter_mut().enumerate().find_map(|(i, pool)| {
+            let taken = pool.indices.choose(now)?;
+            Some((
+                N::at(pool.base, taken.index()),
+                Grant::Pool {
+                    pool: i as u16,
+                    taken,
+                },
+            ))
+        })
+    }
+
+    fn claim(&mut self, number: N) -> Option<Grant<N>> {
+        if let Some((i, offset)) = self.pool_of(number) {
+            let taken = self.pools[i].indices.claim(offset)?;
+            return Some(Grant::Pool {
+                pool: i as u16,
+                taken,
+            });
+        }
+        let room = self.outside.len() < self.outside_max;
+        (room && self.outside.insert(number)).then_some(Grant::Outside(number))
+    }
+
+    fn release(&mut self, number: N, now: Time) {
+        match self.pool_of(number) {
+            Some((i, offset)) => self.pools[i].indices.release(offset, now),
+            None => {
+                self.outside.remove(&number);
+            }
+        }
+    }
+
+    fn undo(&mut self, grant: Grant<N>) {
+        match grant {
+            Grant::Pool { pool, taken } => {
+                if let Some(pool) = self.pools.get_mut(usize::from(pool)) {
+                    pool.indices.undo(taken);
+                }
+            }
+            Grant::Outside(number) => {
+                self.outside.remove(&number);
+            }
+        }
+    }
+
+    fn in_use(&self) -> usize {
+        self.pools.iter().map(|p| p.indices.in_use()).sum::<usize>() + self.outside.len()
+    }
+
+    fn capacity(&self) -> u64 {
+        self.pools.iter().map(|p| u64::from(p.size)).sum()
+    }
+}
+
+/// Which kind of address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IpFamily {
+    V4,
+    V6,
+}
+
+/// How to take back what [`NiPools`] gave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AddressGrant(Kind);
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    V4(Grant<u32>),
+    V6(Grant<u64>),
+}
+
+/// The UE addresses of one network instance.
+#[derive(Debug)]
+pub(crate) struct NiPools {
+    v4: Family<u32>,
+    v6: Family<u64>,
+}
+
+impl NiPools {
+    /// `outside_max` bounds what SMFs may claim that lies in no pool.
+    pub(crate) fn new(
+        pools4: &[Ipv4Net],
+        pools6: &[Ipv6Net],
+        outside_max: usize,
+        seed: u64,
+    ) -> Self {
+        let mut v4 = Family::new(outside_max, seed);
+        for net in pools4 {
+            let size = (1u64 << (32 - net.prefix_len())).min(ADDRESSES_MAX) as u32;
+            // We give nobody the network or broadcast address, except in the smallest nets.
+            let (first, end) = if net.prefix_len() <= 30 {
+                (1, size - 1)
+            } else {
+                (0, size)
+            };
+            v4.add(u32::from(net.network()), first, end);
+        }
+        let mut v6 = Family::new(outside_max, seed);
+        for net in pools6.iter().filter(|net| net.prefix_len() <= 64) {
+            let size = 1u64
+                .checked_shl(u32::from(64 - net.prefix_len()))
+                .unwrap_or(u64::MAX);
+            v6.add(upper(net.network()), 0, size.min(ADDRESSES_MAX) as u32);
+        }
+        Self { v4, v6 }
+    }
+
+    /// An address that nobody has; an IPv6 one stands for its /64, lower half zero.
+    pub(crate) fn choose(&mut self, now: Time, family: IpFamily) -> Option<(IpAddr, AddressGrant)> {
+        match family {
+            IpFamily::V4 => {
+                let (number, grant) = self.v4.choose(now)?;
+                Some((Ipv4Addr::from(number).into(), AddressGrant(Kind::V4(grant))))
+            }
+            IpFamily::V6 => {
+                let (number, grant) = self.v6.choose(now)?;
+                Some((prefix(number).into(), AddressGrant(Kind::V6(grant))))
+            }
+        }
+    }
+
+    /// This very address, or /64. `None`: somebody has it, or there is no room for more.
+    pub(crate) fn claim(&mut self, addr: IpAddr) -> Option<AddressGrant> {
+        let kind = match addr {
+            IpAddr::V4(addr) => Kind::V4(self.v4.claim(u32::from(addr))?),
+            IpAddr::V6(addr) => Kind::V6(self.v6.claim(upper(addr))?),
+        };
+        Some(AddressGrant(kind))
+    }
+
+    pub(crate) fn release(&mut self, addr: IpAddr, now: Time) {
+        match addr {
+            IpAddr::V4(addr) => self.v4.release(u32::from(addr), now),
+            IpAddr::V6(addr) => self.v6.release(upper(addr), now),
+        }
+    }
+
+    pub(crate) fn undo(&mut self, grant: AddressGrant) {
+        match grant.0 {
+            Kind::V4(grant) => self.v4.undo(grant),
+            Kind::V6(grant) => self.v6.undo(grant),
+        }
+    }
+
+    /// (in use, capacity of the pools) of IPv4 and of IPv6; addresses outside the pools count as
+    /// used.
+    pub(crate) fn fill(&self) -> [(usize, u64); 2] {
+        [
+            (self.v4.in_use(), self.v4.capacity()),
+            (self.v6.in_use(), self.v6.capacity()),
+        ]
+    }
+}
+
+fn upper(addr: Ipv6Addr) -> u64 {
+    (u128::from(addr) >> 64) as u64
+}
+
+fn prefix(upper: u64) -> Ipv6Addr {
+    Ipv6Addr::from(u128::from(upper) << 64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pools() -> NiPools {
+        NiPools::new(
+            &["10.60.0.0/30".parse().unwrap()],
+            &["2001:db8:60::/63".parse().unwrap()],
+            2,
+            1,
+        )
+    }
+
+    fn addr(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn choose(p: &mut NiPools, family: IpFamily) -> Option<IpAddr> {
+        p.choose(Time(0), family).map(|(addr, _)| addr)
+    }
+
+    #[test]
+    fn network_and_broadcast_addresses_are_not_given_out() {
+        let mut p = pools();
+        assert_eq!(choose(&mut p, IpFamily::V4), Some(addr("10.60.0.1")));
+        assert_eq!(choose(&mut p, IpFamily::V4), Some(addr("10.60.0.2")));
+        assert_eq!(choose(&mut p, IpFamily::V4), None);
+    }
+
+    #[test]
+    fn prefixes_are_given_by_64() {
+        let mut p = pools();
+        assert_eq!(choose(&mut p, IpFamily::V6), Some(addr("2001:db8:60::")));
+        assert_eq!(choose(&mut p, IpFamily::V6), Some(addr("2001:db8:60:1::")));
+        assert_eq!(choose(&mut p, IpFamily::V6), None);
+        p.release(addr("2001:db8:60:1::7"), Time(0));
+        assert!(choose(&mut p, IpFamily::V6).is_some());
+    }
+
+    #[test]
+    fn an_address_is_claimed_once_inside_and_outside_the_pools() {
+        let mut p = pools();
+        for given in ["10.60.0.1", "10.60.0.3", "192.0.2.9"] {
+            let grant = p.claim(addr(given)).unwrap();
+            assert!(p.claim(addr(given)).is_none());
+            p.undo(grant);
+            assert!(p.claim(addr(given)).is_some());
+        }
+        assert_eq!(choose(&mut p, IpFamily::V4), Some(addr("10.60.0.2")));
+        assert!(p.claim(addr("192.0.2.10")).is_none(), "two outside at most");
+    }
+
+    #[test]
+    fn the_largest_pools_are_cut_not_refused() {
+        let mut p = NiPools::new(
+            &["0.0.0.0/0".parse().unwrap()],
+            &["::/0".parse().unwrap()],
+            1,
+            1,
+        );
+        assert!(choose(&mut p, IpFamily::V4).is_some());
+        assert!(choose(&mut p, IpFamily::V6).is_some());
+        assert!(p.claim(addr("255.255.255.255")).is_some());
+    }
+}

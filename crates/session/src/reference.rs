@@ -1,0 +1,193 @@
+//! The rules, taken at their word: slow, obvious, and the judge of everything that is fast.
+//!
+//! It knows nothing of keys, lists, entries or meters' places. It goes through the PDRs in the order
+//! of their precedence and asks each whether the packet is its own.
+
+use std::net::IpAddr;
+
+use crate::compiled::{Direction, NiId, PdrId, Qfi};
+use crate::flow::{Address, End, FlowDescription};
+use crate::rules::{Apply, Interface, PacketRules, Pdi, Pdr, RemoteFTeid, SdfFilter};
+
+/// A packet as it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// How.
+    pub arrival: Arrival,
+    /// Inner source address.
+    pub src: IpAddr,
+    /// Inner destination address, of the same family.
+    pub dst: IpAddr,
+    /// Inner protocol.
+    pub proto: u8,
+    /// Source and destination port; `None`: a protocol, or a fragment, without.
+    pub ports: Option<(u16, u16)>,
+}
+
+/// Where a packet comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// GTP-U on N3.
+    Tunnel {
+        /// TEID.
+        teid: u32,
+        /// Of the PDU Session Container, if there is one.
+        qfi: Option<Qfi>,
+    },
+    /// Plain IP on N6.
+    Network {
+        /// Whose.
+        ni: NiId,
+    },
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// No PDR of this session wants it.
+    NoPdr,
+    /// This one does.
+    Pdr {
+        /// Which.
+        id: PdrId,
+        /// What its FAR and QERs say.
+        fate: Fate,
+        /// Maximum bit rates that it must conform to, in kbit/s, sorted.
+        limits_kbps: Vec<u64>,
+    },
+}
+
+/// What a PDR does with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// FAR DROP.
+    Dropped,
+    /// FAR BUFF.
+    Buffered,
+    /// A closed gate.
+    GateClosed,
+    /// Plain IP into a network instance.
+    Routed(NiId),
+    /// GTP-U.
+    Tunnelled(RemoteFTeid, Option<Qfi>),
+    /// The rules contradict themselves; such rules are refused.
+    Absurd,
+}
+
+/// What the rules of one session say about a packet.
+pub fn judge(rules: PacketRules<'_>, packet: &Packet) -> Verdict {
+    let mut by_precedence: Vec<&Pdr> = rules.pdrs.iter().collect();
+    by_precedence.sort_by_key(|pdr| (pdr.precedence, pdr.id));
+    let Some(pdr) = by_precedence
+        .into_iter()
+        .find(|pdr| detects(&pdr.pdi, packet))
+    else {
+        return Verdict::NoPdr;
+    };
+    let direction = pdr.direction();
+    let qers: Vec<_> = pdr.qers.iter().filter_map(|&id| rules.qer(id)).collect();
+    let mut limits_kbps: Vec<u64> = qers.iter().filter_map(|q| q.mbr_kbps(direction)).collect();
+    limits_kbps.sort_unstable();
+    let gate_open = qers.iter().all(|qer| qer.is_open(direction));
+    let fate = if gate_open {
+        fate(rules, pdr)
+    } else {
+        Fate::GateClosed
+    };
+    Verdict::Pdr {
+        id: pdr.id,
+        fate,
+        limits_kbps,
+    }
+}
+
+fn fate(rules: PacketRules<'_>, pdr: &Pdr) -> Fate {
+    let Some(far) = rules.far(pdr.far) else {
+        return Fate::Absurd;
+    };
+    let Some(forwarding) = far.forwarding.filter(|_| far.apply == Apply::Forward) else {
+        return match far.apply {
+            Apply::Drop => Fate::Dropped,
+            Apply::Buffer { .. } => Fate::Buffered,
+            Apply::Forward => Fate::Absurd,
+        };
+    };
+    match forwarding.tunnel {
+        Some(tunnel) => {
+            let mut marks: Vec<Qfi> = pdr
+                .qers
+                .iter()
+                .filter_map(|&id| rules.qer(id)?.qfi)
+                .collect();
+            // Stable: the first that is not zero, else the first.
+            marks.sort_by_key(|qfi| qfi.get() == 0);
+            Fate::Tunnelled(tunnel, marks.first().copied())
+        }
+        None => Fate::Routed(forwarding.ni.or(pdr.pdi.ni).unwrap_or(NiId(0))),
+    }
+}
+
+fn detects(pdi: &Pdi, packet: &Packet) -> bool {
+    let filtered = |direction| {
+        pdi.filters.is_empty()
+            || pdi
+                .filters
+                .iter()
+                .any(|f| filter_matches(f, direction, packet))
+    };
+    match (pdi.source, packet.arrival) {
+        (Interface::Access, Arrival::Tunnel { teid, qfi }) => {
+            pdi.f_teid.is_some_and(|own| own.teid.teid.get() == teid)
+                && pdi.qfi.is_none_or(|wanted| qfi == Some(wanted))
+                && pdi.ue.is_none_or(|_| is_ue(pdi, packet.src))
+                && filtered(Direction::Uplink)
+        }
+        (Interface::Core | Interface::SgiLan, Arrival::Network { ni }) => {
+            pdi.ue.is_some_and(|ue| ue.ni == ni)
+                && is_ue(pdi, packet.dst)
+                && filtered(Direction::Downlink)
+        }
+        _ => false,
+    }
+}
+
+fn is_ue(pdi: &Pdi, addr: IpAddr) -> bool {
+    let Some(ue) = pdi.ue else { return false };
+    match addr {
+        IpAddr::V4(addr) => ue.v4 == Some(addr),
+        IpAddr::V6(addr) => ue
+            .v6
+            .is_some_and(|prefix| prefix.octets()[..8] == addr.octets()[..8]),
+    }
+}
+
+fn filter_matches(filter: &SdfFilter, direction: Direction, packet: &Packet) -> bool {
+    filter
+        .flow
+        .as_ref()
+        .is_none_or(|flow| flow_matches(flow, direction, packet))
+}
+
+fn flow_matches(flow: &FlowDescription, direction: Direction, packet: &Packet) -> bool {
+    let (src_port, dst_port) = packet.ports.unzip();
+    let (remote, ue) = match direction {
+        Direction::Downlink => ((packet.src, src_port), (packet.dst, dst_port)),
+        Direction::Uplink => ((packet.dst, dst_port), (packet.src, src_port)),
+    };
+    flow.proto.is_none_or(|proto| proto == packet.proto)
+        && end_matches(&flow.remote, remote)
+        && end_matches(&flow.ue, ue)
+}
+
+fn end_matches(end: &End, (addr, port): (IpAddr, Option<u16>)) -> bool {
+    let address = match end.address {
+        Address::Any | Address::Assigned => true,
+        Address::Net(net) => net.contains(&addr),
+    };
+    let port_fits = |port| {
+        end.ports
+            .iter()
+            .any(|&(low, high)| low <= port && port <= high)
+    };
+    address && (end.ports.is_empty() || port.is_some_and(port_fits))
+}

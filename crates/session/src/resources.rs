@@ -1,0 +1,413 @@
+//! What sessions hold beyond their rules: TEIDs and UE addresses, each of one session only.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU32;
+
+use pfcp::{Cause, IeType};
+
+use crate::compile::DEFAULT_NI;
+use crate::compiled::{Direction, NiId, PdrId};
+use crate::config::Config;
+use crate::draft::Draft;
+use crate::intake::Wants;
+use crate::pools::{AddressGrant, IpFamily, NiPools};
+use crate::refusal::Refusal;
+use crate::rules::{LocalFTeid, Pdr, RuleId};
+use crate::site::Site;
+use crate::teid::{Grant, LocalTeid, Teids};
+use crate::time::Time;
+
+/// Created PDR (TS 29.244, table 7.5.3.2-1): what we chose for a PDR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CreatedPdr {
+    /// Which PDR.
+    pub(crate) id: PdrId,
+    /// The F-TEID that we chose.
+    pub(crate) f_teid: Option<(u32, Ipv4Addr)>,
+    /// The UE IPv4 address that we chose.
+    pub(crate) ue4: Option<Ipv4Addr>,
+    /// The UE IPv6 prefix that we chose, a /64.
+    pub(crate) ue6: Option<Ipv6Addr>,
+}
+
+/// All of them, and what the request at hand does with them.
+#[derive(Debug)]
+pub(crate) struct Resources {
+    teids: Teids,
+    /// By [`NiId`].
+    pools: Vec<NiPools>,
+    /// What the request at hand has taken so far, latest last.
+    taken: Vec<Taken>,
+    /// TEIDs chosen for CHOOSE IDs of the request at hand.
+    chosen_by_id: Vec<(u8, LocalFTeid)>,
+    /// What the request at hand has chosen.
+    created: Vec<CreatedPdr>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Taken {
+    Teid(LocalTeid, Grant),
+    Ue(Held, AddressGrant),
+}
+
+/// An address that a session holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held {
+    ni: NiId,
+    addr: IpAddr,
+    /// We chose it.
+    chosen: bool,
+}
+
+impl Held {
+    fn is(&self, ni: NiId, addr: IpAddr) -> bool {
+        self.ni == ni && self.addr == addr
+    }
+}
+
+/// How full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceFill {
+    /// TEIDs in use.
+    pub teids: usize,
+    /// TEIDs that may index the entry table.
+    pub teids_capacity: usize,
+    /// For each network instance, in order.
+    pub pools: Vec<PoolFill>,
+}
+
+/// UE addresses of one network instance. More may be used than there are: an SMF may bring its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolFill {
+    /// IPv4 addresses in use.
+    pub used4: usize,
+    /// IPv4 addresses of the pools.
+    pub capacity4: u64,
+    /// IPv6 prefixes in use.
+    pub used6: usize,
+    /// IPv6 prefixes of the pools.
+    pub capacity6: u64,
+}
+
+impl Resources {
+    pub(crate) fn new(config: &Config, seed: u64, direct_teids: u32) -> Self {
+        let outside = usize::try_from(config.limits.sessions)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(2);
+        let pools = |ni: &crate::config::NetworkInstance| {
+            NiPools::new(&ni.pools4, &ni.pools6, outside, seed)
+        };
+        let mut pools: Vec<NiPools> = config.network_instances.iter().map(pools).collect();
+        if pools.is_empty() {
+            // The default network instance exists even if it has neither name nor pool.
+            pools.push(NiPools::new(&[], &[], outside, seed));
+        }
+        Self {
+            teids: Teids::new(direct_teids, seed),
+            pools,
+            taken: Vec::new(),
+            chosen_by_id: Vec::new(),
+            created: Vec::new(),
+        }
+    }
+
+    /// What the last request that was accepted has chosen.
+    pub(crate) fn created(&self) -> &[CreatedPdr] {
+        &self.created
+    }
+
+    /// Takes what the new PDIs of `draft` need and `before` does not hold, and writes it into them.
+    /// Whatever comes of it, [`Self::keep`] or [`Self::undo`] must follow.
+    pub(crate) fn take(
+        &mut self,
+        now: Time,
+        draft: &mut Draft,
+        before: &[Pdr],
+        site: &Site,
+    ) -> Result<(), Refusal> {
+        self.taken.clear();
+        self.chosen_by_id.clear();
+        self.created.clear();
+        for i in 0..draft.new_pdis.len() {
+            let (at, wants) = draft.new_pdis[i];
+            self.locate_ue(draft, at);
+            let pdr = &mut draft.pdrs.rules[at];
+            let id = pdr.id;
+            let mut created = CreatedPdr {
+                id,
+                f_teid: None,
+                ue4: None,
+                ue6: None,
+            };
+            self.take_teid(now, pdr, wants, before, site, &mut created)
+                .and_then(|()| self.take_ue(now, pdr, wants, before, &mut created))
+                .map_err(|refusal| refusal.in_rule(RuleId::Pdr(id)))?;
+            if created
+                != (CreatedPdr {
+                    id,
+                    f_teid: None,
+                    ue4: None,
+                    ue6: None,
+                })
+            {
+                self.created.push(created);
+            }
+        }
+        Ok(())
+    }
+
+    /// An address that we choose for an uplink PDR is of the network that its FAR leads to.
+    fn locate_ue(&self, draft: &mut Draft, at: usize) {
+        let pdr = &draft.pdrs.rules[at];
+        if pdr.direction() == Direction::Downlink {
+            return;
+        }
+        let forwarding = draft
+            .for_packets()
+            .far(pdr.far)
+            .and_then(|far| far.forwarding);
+        let ni = forwarding
+            .and_then(|to| to.ni)
+            .or(pdr.pdi.ni)
+            .unwrap_or(DEFAULT_NI);
+        if let Some(ue) = &mut draft.pdrs.rules[at].pdi.ue {
+            ue.ni = ni;
+        }
+    }
+
+    fn take_teid(
+        &mut self,
+        now: Time,
+        pdr: &mut Pdr,
+        wants: Wants,
+        before: &[Pdr],
+        site: &Site,
+        created: &mut CreatedPdr,
+    ) -> Result<(), Refusal> {
+        let known = |teid| {
+            before
+                .iter()
+                .filter_map(|pdr| pdr.pdi.f_teid)
+                .find(|f| f.teid.teid == teid)
+        };
+        if let Some(choose_id) = wants.f_teid {
+            let f_teid = self.choose_teid(now, choose_id)?;
+            pdr.pdi.f_teid = Some(f_teid);
+            let addr = site.n3.get(usize::from(f_teid.n3)).copied();
+            created.f_teid = addr.map(|addr| (f_teid.teid.teid.get(), addr));
+        } else if let Some(given) = &mut pdr.pdi.f_teid {
+            let wanted = given.teid.teid;
+            given.teid = match known(wanted)
+                .map(|f| f.teid)
+                .or_else(|| self.taken_teid(wanted))
+            {
+                Some(own) => own,
+                None => {
+                    let (teid, grant) = self
+                        .teids
+                        .claim(wanted)
+                        .ok_or(Refusal::rule(IeType::F_TEID))?;
+                    self.taken.push(Taken::Teid(teid, grant));
+                    teid
+                }
+            };
+        }
+        Ok(())
+    }
+
+    fn taken_teid(&self, wanted: NonZeroU32) -> Option<LocalTeid> {
+        self.taken.iter().find_map(|taken| match taken {
+            Taken::Teid(teid, _) if teid.teid == wanted => Some(*teid),
+            _ => None,
+        })
+    }
+
+    fn choose_teid(&mut self, now: Time, choose_id: Option<u8>) -> Result<LocalFTeid, Refusal> {
+        let known = choose_id.and_then(|id| self.chosen_by_id.iter().find(|(i, _)| *i == id));
+        if let Some((_, f_teid)) = known {
+            return Ok(*f_teid);
+        }
+        let (teid, grant) = self
+            .teids
+            .choose(now)
+            .ok_or(Refusal::no_room(IeType::F_TEID))?;
+        self.taken.push(Taken::Teid(teid, grant));
+        let f_teid = LocalFTeid { teid, n3: 0 };
+        self.chosen_by_id.extend(choose_id.map(|id| (id, f_teid)));
+        Ok(f_teid)
+    }
+
+    fn take_ue(
+        &mut self,
+        now: Time,
+        pdr: &mut Pdr,
+        wants: Wants,
+        before: &[Pdr],
+        created: &mut CreatedPdr,
+    ) -> Result<(), Refusal> {
+        let is_key = pdr.direction() == Direction::Downlink;
+        let Some(ue) = &mut pdr.pdi.ue else {
+            return Ok(());
+        };
+        if wants.ue4 {
+            if let IpAddr::V4(addr) = self.choose_address(now, ue.ni, IpFamily::V4, before)? {
+                (ue.v4, ue.chosen4, created.ue4) = (Some(addr), true, Some(addr));
+            }
+        } else if let Some(addr) = ue.v4 {
+            ue.chosen4 = self.take_address(ue.ni, addr.into(), is_key, before)?;
+        }
+        if wants.ue6 {
+            if let IpAddr::V6(addr) = self.choose_address(now, ue.ni, IpFamily::V6, before)? {
+                (ue.v6, ue.chosen6, created.ue6) = (Some(addr), true, Some(addr));
+            }
+        } else if let Some(addr) = ue.v6 {
+            ue.chosen6 = self.take_address(ue.ni, addr.into(), is_key, before)?;
+        }
+        Ok(())
+    }
+
+    /// All PDRs of a session that leave the address to us get the same (TS 29.244, 5.21.3).
+    fn choose_address(
+        &mut self,
+        now: Time,
+        ni: NiId,
+        family: IpFamily,
+        before: &[Pdr],
+    ) -> Result<IpAddr, Refusal> {
+        let occupied = Refusal::ie(
+            Cause::ALL_DYNAMIC_ADDRESSES_ARE_OCCUPIED,
+            IeType::UE_IP_ADDRESS,
+        );
+        let fits = |held: &Held| {
+            held.chosen && held.ni == ni && held.addr.is_ipv4() == (family == IpFamily::V4)
+        };
+        if let Some(ours) = held(before).chain(self.taken_addresses()).find(fits) {
+            return Ok(ours.addr);
+        }
+        let pools = self.pools.get_mut(usize::from(ni.0)).ok_or(occupied)?;
+        let (addr, grant) = pools.choose(now, family).ok_or(occupied)?;
+        self.taken.push(Taken::Ue(
+            Held {
+                ni,
+                addr,
+                chosen: true,
+            },
+            grant,
+        ));
+        Ok(addr)
+    }
+
+    /// One that the SMF gives. Whether it is one that we had chosen.
+    fn take_address(
+        &mut self,
+        ni: NiId,
+        addr: IpAddr,
+        is_key: bool,
+        before: &[Pdr],
+    ) -> Result<bool, Refusal> {
+        let mut ours = held(before)
+            .chain(self.taken_addresses())
+            .filter(|held| held.is(ni, addr));
+        if let Some(ours) = ours.next() {
+            return Ok(ours.chosen);
+        }
+        drop(ours);
+        if is_key {
+            let taken = Refusal::rule(IeType::UE_IP_ADDRESS);
+            let pools = self.pools.get_mut(usize::from(ni.0)).ok_or(taken)?;
+            let grant = pools.claim(addr).ok_or(taken)?;
+            self.taken.push(Taken::Ue(
+                Held {
+                    ni,
+                    addr,
+                    chosen: false,
+                },
+                grant,
+            ));
+        }
+        Ok(false)
+    }
+
+    fn taken_addresses(&self) -> impl Iterator<Item = Held> + '_ {
+        self.taken.iter().filter_map(|taken| match taken {
+            Taken::Ue(held, _) => Some(*held),
+            Taken::Teid(..) => None,
+        })
+    }
+
+    /// Nothing of [`Self::take`] has happened.
+    pub(crate) fn undo(&mut self) {
+        self.created.clear();
+        while let Some(taken) = self.taken.pop() {
+            match taken {
+                Taken::Teid(_, grant) => self.teids.undo(grant),
+                Taken::Ue(held, grant) => {
+                    if let Some(pools) = self.pools.get_mut(usize::from(held.ni.0)) {
+                        pools.undo(grant);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The request is done: `after` holds what it needs; what only `before` held is free.
+    pub(crate) fn keep(&mut self, now: Time, before: &[Pdr], after: &[Pdr]) {
+        self.taken.clear();
+        for (i, pdr) in before.iter().enumerate() {
+            let Some(old) = pdr.pdi.f_teid else { continue };
+            let same = |pdr: &Pdr| pdr.pdi.f_teid.is_some_and(|f| f.teid == old.teid);
+            if !after.iter().any(same) && !before[..i].iter().any(same) {
+                self.teids.release(old.teid, now);
+            }
+        }
+        for i in 0..before.len() {
+            for old in held(&before[i..=i]) {
+                let mut kept = held(after).chain(held(&before[..i]));
+                if kept.any(|other| other.is(old.ni, old.addr)) {
+                    continue;
+                }
+                if let Some(pools) = self.pools.get_mut(usize::from(old.ni.0)) {
+                    pools.release(old.addr, now);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn fill(&self) -> ResourceFill {
+        let pool = |pools: &NiPools| {
+            let [(used4, capacity4), (used6, capacity6)] = pools.fill();
+            PoolFill {
+                used4,
+                capacity4,
+                used6,
+                capacity6,
+            }
+        };
+        ResourceFill {
+            teids: self.teids.in_use(),
+            teids_capacity: self.teids.capacity(),
+            pools: self.pools.iter().map(pool).collect(),
+        }
+    }
+}
+
+/// The addresses that a session holds: those by which packets find it, and those that we chose. The
+/// uplink may check against an address without holding it.
+fn held(pdrs: &[Pdr]) -> impl Iterator<Item = Held> + '_ {
+    pdrs.iter().flat_map(|pdr| {
+        let is_key = pdr.direction() == Direction::Downlink;
+        pdr.pdi.ue.into_iter().flat_map(move |ue| {
+            let v4 = ue.v4.map(|addr| (IpAddr::V4(addr), ue.chosen4));
+            let v6 = ue.v6.map(|addr| (IpAddr::V6(addr), ue.chosen6));
+            [v4, v6]
+                .into_iter()
+                .flatten()
+                .filter(move |&(_, chosen)| chosen || is_key)
+                .map(move |(addr, chosen)| Held {
+                    ni: ue.ni,
+                    addr,
+                    chosen,
+                })
+        })
+    })
+}

@@ -1,0 +1,341 @@
+//! The rules of a session as they are kept: what the SMF said, checked, and small.
+//!
+//! A rule that is here is one that we honour, apart from URRs and BARs, which are kept and shown as
+//! not yet measured.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use smallvec::SmallVec;
+
+use crate::compiled::{Direction, NiId, PdrId, QerId, Qfi};
+use crate::flow::FlowDescription;
+pub use crate::teid::LocalTeid;
+
+/// FAR ID (TS 29.244, 8.2.74).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FarId(pub u32);
+
+/// URR ID (TS 29.244, 8.2.54).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UrrId(pub u32);
+
+/// BAR ID (TS 29.244, 8.2.88).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BarId(pub u8);
+
+/// All rules of one session. No two of a kind have the same id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// In order of creation.
+    pub pdrs: Box<[Pdr]>,
+    /// In order of creation.
+    pub fars: Box<[Far]>,
+    /// In order of creation.
+    pub qers: Box<[Qer]>,
+    /// In order of creation.
+    pub urrs: Box<[Urr]>,
+    /// In order of creation.
+    pub bars: Box<[Bar]>,
+}
+
+/// What packets meet of [`Rules`].
+#[derive(Clone, Copy, Debug)]
+pub struct PacketRules<'a> {
+    /// See [`Rules::pdrs`].
+    pub pdrs: &'a [Pdr],
+    /// See [`Rules::fars`].
+    pub fars: &'a [Far],
+    /// See [`Rules::qers`].
+    pub qers: &'a [Qer],
+}
+
+impl Rules {
+    /// The part that packets meet.
+    pub fn for_packets(&self) -> PacketRules<'_> {
+        PacketRules {
+            pdrs: &self.pdrs,
+            fars: &self.fars,
+            qers: &self.qers,
+        }
+    }
+}
+
+impl<'a> PacketRules<'a> {
+    /// The FAR with this id.
+    pub fn far(&self, id: FarId) -> Option<&'a Far> {
+        self.fars.iter().find(|far| far.id == id)
+    }
+
+    /// The QER with this id.
+    pub fn qer(&self, id: QerId) -> Option<&'a Qer> {
+        self.qers.iter().find(|qer| qer.id == id)
+    }
+}
+
+/// Packet Detection Rule (TS 29.244, 5.2.1A).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pdr {
+    /// Unique within the session.
+    pub id: PdrId,
+    /// The lowest value is tried first (8.2.11).
+    pub precedence: u32,
+    /// What packets it is about.
+    pub pdi: Pdi,
+    /// The outer GTP-U, UDP and IPv4 headers are taken off (8.2.64).
+    pub outer_header_removal: bool,
+    /// What happens to them.
+    pub far: FarId,
+    /// What limits them; at most four.
+    pub qers: SmallVec<[QerId; 4]>,
+    /// What would measure them.
+    pub urrs: SmallVec<[UrrId; 4]>,
+}
+
+impl Pdr {
+    /// Which way its packets travel.
+    pub fn direction(&self) -> Direction {
+        match self.pdi.source {
+            Interface::Access => Direction::Uplink,
+            Interface::Core | Interface::SgiLan => Direction::Downlink,
+        }
+    }
+}
+
+/// Packet Detection Information (TS 29.244, 5.2.1A.2). All of it must match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pdi {
+    /// Where packets come from.
+    pub source: Interface,
+    /// Network instance, if the SMF names one that is configured. On the access side, any other
+    /// name too is accepted and leads here to `None`: there is one access network.
+    pub ni: Option<NiId>,
+    /// The tunnel they come in by; always present on the access side, never on the other.
+    pub f_teid: Option<LocalFTeid>,
+    /// The UE's address: their source on the access side, else their destination.
+    pub ue: Option<UeIp>,
+    /// Uplink: the QFI they carry.
+    pub qfi: Option<Qfi>,
+    /// Any one of these must match. Empty: all packets do.
+    pub filters: Box<[SdfFilter]>,
+}
+
+/// Source or Destination Interface (TS 29.244, 8.2.2, 8.2.24), as far as we serve them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Interface {
+    /// N3.
+    Access,
+    /// N6 (N9 is not offered yet).
+    Core,
+    /// N6.
+    SgiLan,
+}
+
+/// Our end of a tunnel (TS 29.244, 8.2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalFTeid {
+    /// The TEID.
+    pub teid: LocalTeid,
+    /// Index into the configured N3 addresses.
+    pub n3: u8,
+}
+
+/// UE IP Address (TS 29.244, 8.2.62).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UeIp {
+    /// Where the address is valid.
+    pub ni: NiId,
+    /// IPv4 address.
+    pub v4: Option<Ipv4Addr>,
+    /// IPv6 /64, lower half zero.
+    pub v6: Option<Ipv6Addr>,
+    /// We allocated `v4`.
+    pub chosen4: bool,
+    /// We allocated `v6`.
+    pub chosen6: bool,
+}
+
+/// SDF Filter (TS 29.244, 8.2.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SdfFilter {
+    /// SDF Filter ID, by which other PDRs of the session may refer to the same flow.
+    pub id: Option<u32>,
+    /// `None`: the IE names no condition, so every packet meets it.
+    pub flow: Option<FlowDescription>,
+}
+
+impl SdfFilter {
+    /// How many table filters it takes.
+    pub fn flow_count(&self) -> usize {
+        self.flow.as_ref().map_or(1, FlowDescription::flow_count)
+    }
+}
+
+/// Forwarding Action Rule (TS 29.244, 5.2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Far {
+    /// Unique within the session.
+    pub id: FarId,
+    /// What to do.
+    pub apply: Apply,
+    /// Where to; kept while the action is another.
+    pub forwarding: Option<Forwarding>,
+    /// How to buffer, some day.
+    pub bar: Option<BarId>,
+}
+
+/// Apply Action (TS 29.244, 8.2.26).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Apply {
+    /// DROP.
+    Drop,
+    /// FORW.
+    Forward,
+    /// BUFF. Dropped under its own reason, as buffering is not offered.
+    Buffer {
+        /// NOCP.
+        notify: bool,
+    },
+}
+
+/// Forwarding Parameters (TS 29.244, table 7.5.2.3-2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forwarding {
+    /// Which side.
+    pub destination: Interface,
+    /// Towards the core: whose routes. Towards access: any name leads to `None`, see [`Pdi::ni`].
+    pub ni: Option<NiId>,
+    /// Outer Header Creation.
+    pub tunnel: Option<RemoteFTeid>,
+}
+
+/// The other end of a tunnel (TS 29.244, 8.2.56).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteFTeid {
+    /// TEID, host order.
+    pub teid: u32,
+    /// Address.
+    pub peer: Ipv4Addr,
+}
+
+/// QoS Enforcement Rule (TS 29.244, 5.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Qer {
+    /// Unique within the session.
+    pub id: QerId,
+    /// Gate Status (8.2.7).
+    pub gate: Gate,
+    /// Maximum bit rate (8.2.8). `None`: unlimited.
+    pub mbr: Option<Mbr>,
+    /// What downlink packets are marked with.
+    pub qfi: Option<Qfi>,
+}
+
+/// Gate Status (TS 29.244, 8.2.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// Uplink packets may pass.
+    pub uplink_open: bool,
+    /// Downlink packets may pass.
+    pub downlink_open: bool,
+}
+
+/// MBR (TS 29.244, 8.2.8), in kbit/s as sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mbr {
+    /// Uplink.
+    pub uplink_kbps: u64,
+    /// Downlink.
+    pub downlink_kbps: u64,
+}
+
+impl Qer {
+    /// Whether packets of `direction` may pass.
+    pub fn is_open(&self, direction: Direction) -> bool {
+        match direction {
+            Direction::Uplink => self.gate.uplink_open,
+            Direction::Downlink => self.gate.downlink_open,
+        }
+    }
+
+    /// The limit of `direction`.
+    pub fn mbr_kbps(&self, direction: Direction) -> Option<u64> {
+        self.mbr.map(|mbr| match direction {
+            Direction::Uplink => mbr.uplink_kbps,
+            Direction::Downlink => mbr.downlink_kbps,
+        })
+    }
+}
+
+/// Usage Reporting Rule (TS 29.244, 5.2.2): kept, not yet measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Urr {
+    /// Unique within the session.
+    pub id: UrrId,
+    /// The other IEs, as sent.
+    pub ies: Box<[u8]>,
+}
+
+/// Buffering Action Rule (TS 29.244, 5.2.4): kept, not yet used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bar {
+    /// Unique within the session.
+    pub id: BarId,
+    /// The other IEs, as sent.
+    pub ies: Box<[u8]>,
+}
+
+/// What all kinds of rules have in common.
+pub(crate) trait Rule {
+    type Id: Copy + Eq;
+    fn id(&self) -> Self::Id;
+    fn named(id: Self::Id) -> RuleId;
+}
+
+macro_rules! rule {
+    ($($rule:ident $id:ident,)*) => {
+        $(
+            impl Rule for $rule {
+                type Id = $id;
+                fn id(&self) -> $id {
+                    self.id
+                }
+                fn named(id: $id) -> RuleId {
+                    RuleId::$rule(id)
+                }
+            }
+        )*
+
+        /// One rule of a session.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum RuleId {
+            $(
+                #[doc = concat!("A ", stringify!($rule), ".")]
+                $rule($id),
+            )*
+        }
+    };
+}
+
+rule! { Pdr PdrId, Far FarId, Qer QerId, Urr UrrId, Bar BarId, }
+
+impl RuleId {
+    /// Rule ID Type and value of a Failed Rule ID (TS 29.244, 8.2.80).
+    pub fn kind_and_value(self) -> (u8, u32) {
+        match self {
+            Self::Pdr(id) => (0, u32::from(id.0)),
+            Self::Far(id) => (1, id.0),
+            Self::Qer(id) => (2, id.0),
+            Self::Urr(id) => (3, id.0),
+            Self::Bar(id) => (4, u32::from(id.0)),
+        }
+    }
+}
+
+impl fmt::Display for RuleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, value) = self.kind_and_value();
+        let kind = ["PDR", "FAR", "QER", "URR", "BAR"][usize::from(kind)];
+        write!(f, "{kind} {value}")
+    }
+}

@@ -1,0 +1,245 @@
+//! A session as operators see it, in plain values.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::compiled::{Counters, Direction, PdrId};
+use crate::peer::PeerId;
+use crate::rules::{Apply, Far, Interface, Pdr, Qer, Rules};
+use crate::site::Site;
+
+/// One line of a list of sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionSummary {
+    /// Ours.
+    pub seid: u64,
+    /// The SMF's.
+    pub cp_seid: u64,
+    /// Whose it is.
+    pub peer: PeerId,
+    /// The UE's addresses; an IPv6 one stands for its /64.
+    pub ue: Vec<IpAddr>,
+    /// TEIDs of the uplink.
+    pub teids: Vec<u32>,
+    /// Numbers of PDRs, FARs, QERs, URRs and BARs.
+    pub rules: [usize; 5],
+}
+
+/// One session with its rules and counters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionView {
+    /// What a list shows of it.
+    pub summary: SessionSummary,
+    /// In order of creation.
+    pub pdrs: Vec<PdrView>,
+    /// In order of creation.
+    pub fars: Vec<FarView>,
+    /// In order of creation.
+    pub qers: Vec<QerView>,
+    /// URR IDs. Not yet measured.
+    pub urrs: Vec<u32>,
+    /// BAR IDs. Not yet used.
+    pub bars: Vec<u8>,
+}
+
+/// A PDR.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PdrView {
+    /// PDR ID.
+    pub id: PdrId,
+    /// The lowest value is tried first.
+    pub precedence: u32,
+    /// Which way its packets go.
+    pub direction: Direction,
+    /// Source Interface.
+    pub source: &'static str,
+    /// Network instance, where it is one of ours.
+    pub network_instance: Option<String>,
+    /// Our end of the tunnel.
+    pub f_teid: Option<(u32, Ipv4Addr)>,
+    /// UE IPv4 address.
+    pub ue4: Option<Ipv4Addr>,
+    /// UE IPv6 /64.
+    pub ue6: Option<Ipv6Addr>,
+    /// Uplink: the QFI that packets carry.
+    pub qfi: Option<u8>,
+    /// Flow descriptions; `any` for one without conditions.
+    pub filters: Vec<String>,
+    /// The tunnel header is taken off.
+    pub outer_header_removal: bool,
+    /// FAR ID.
+    pub far: u32,
+    /// QER IDs.
+    pub qers: Vec<u32>,
+    /// URR IDs.
+    pub urrs: Vec<u32>,
+    /// What its packets did.
+    pub counters: Counters,
+}
+
+/// A FAR.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FarView {
+    /// FAR ID.
+    pub id: u32,
+    /// Apply Action.
+    pub action: &'static str,
+    /// Destination Interface.
+    pub destination: Option<&'static str>,
+    /// Network instance, where it is one of ours.
+    pub network_instance: Option<String>,
+    /// The other end of the tunnel.
+    pub tunnel: Option<(u32, Ipv4Addr)>,
+    /// BAR ID.
+    pub bar: Option<u8>,
+}
+
+/// A QER.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QerView {
+    /// QER ID.
+    pub id: u32,
+    /// Gate, uplink.
+    pub uplink_open: bool,
+    /// Gate, downlink.
+    pub downlink_open: bool,
+    /// MBR, uplink and downlink, in kbit/s.
+    pub mbr_kbps: Option<(u64, u64)>,
+    /// QoS Flow Identifier.
+    pub qfi: Option<u8>,
+}
+
+impl SessionSummary {
+    pub(crate) fn new(seid: u64, cp_seid: u64, peer: PeerId, rules: &Rules) -> Self {
+        let mut ue: Vec<IpAddr> = Vec::new();
+        let mut teids = Vec::new();
+        for pdi in rules.pdrs.iter().map(|pdr| &pdr.pdi) {
+            let v4 = pdi.ue.and_then(|ue| ue.v4).map(IpAddr::V4);
+            let v6 = pdi.ue.and_then(|ue| ue.v6).map(IpAddr::V6);
+            ue.extend(v4.into_iter().chain(v6));
+            teids.extend(pdi.f_teid.map(|f_teid| f_teid.teid.teid.get()));
+        }
+        ue.sort_unstable();
+        ue.dedup();
+        teids.sort_unstable();
+        teids.dedup();
+        let Rules {
+            pdrs,
+            fars,
+            qers,
+            urrs,
+            bars,
+        } = rules;
+        let rules = [pdrs.len(), fars.len(), qers.len(), urrs.len(), bars.len()];
+        Self {
+            seid,
+            cp_seid,
+            peer,
+            ue,
+            teids,
+            rules,
+        }
+    }
+}
+
+impl SessionView {
+    pub(crate) fn new(
+        seid: u64,
+        cp_seid: u64,
+        peer: PeerId,
+        rules: &Rules,
+        site: &Site,
+        counters: impl Fn(PdrId) -> Counters,
+    ) -> Self {
+        Self {
+            summary: SessionSummary::new(seid, cp_seid, peer, rules),
+            pdrs: rules
+                .pdrs
+                .iter()
+                .map(|pdr| PdrView::new(pdr, site, counters(pdr.id)))
+                .collect(),
+            fars: rules
+                .fars
+                .iter()
+                .map(|far| FarView::new(far, site))
+                .collect(),
+            qers: rules.qers.iter().map(QerView::new).collect(),
+            urrs: rules.urrs.iter().map(|urr| urr.id.0).collect(),
+            bars: rules.bars.iter().map(|bar| bar.id.0).collect(),
+        }
+    }
+}
+
+impl PdrView {
+    fn new(pdr: &Pdr, site: &Site, counters: Counters) -> Self {
+        let pdi = &pdr.pdi;
+        let own = |f: crate::rules::LocalFTeid| {
+            Some((f.teid.teid.get(), *site.n3.get(usize::from(f.n3))?))
+        };
+        let filter = |f: &crate::rules::SdfFilter| {
+            f.flow
+                .as_ref()
+                .map_or_else(|| "any".to_owned(), ToString::to_string)
+        };
+        Self {
+            id: pdr.id,
+            precedence: pdr.precedence,
+            direction: pdr.direction(),
+            source: name(pdi.source),
+            network_instance: pdi.ni.and_then(|ni| site.name(ni)).map(str::to_owned),
+            f_teid: pdi.f_teid.and_then(own),
+            ue4: pdi.ue.and_then(|ue| ue.v4),
+            ue6: pdi.ue.and_then(|ue| ue.v6),
+            qfi: pdi.qfi.map(|qfi| qfi.get()),
+            filters: pdi.filters.iter().map(filter).collect(),
+            outer_header_removal: pdr.outer_header_removal,
+            far: pdr.far.0,
+            qers: pdr.qers.iter().map(|id| id.0).collect(),
+            urrs: pdr.urrs.iter().map(|id| id.0).collect(),
+            counters,
+        }
+    }
+}
+
+impl FarView {
+    fn new(far: &Far, site: &Site) -> Self {
+        let to = far.forwarding;
+        Self {
+            id: far.id.0,
+            action: match far.apply {
+                Apply::Drop => "DROP",
+                Apply::Forward => "FORW",
+                Apply::Buffer { notify: false } => "BUFF",
+                Apply::Buffer { notify: true } => "BUFF NOCP",
+            },
+            destination: to.map(|to| name(to.destination)),
+            network_instance: to
+                .and_then(|to| to.ni)
+                .and_then(|ni| site.name(ni))
+                .map(str::to_owned),
+            tunnel: to
+                .and_then(|to| to.tunnel)
+                .map(|tunnel| (tunnel.teid, tunnel.peer)),
+            bar: far.bar.map(|bar| bar.0),
+        }
+    }
+}
+
+impl QerView {
+    fn new(qer: &Qer) -> Self {
+        Self {
+            id: qer.id.0,
+            uplink_open: qer.gate.uplink_open,
+            downlink_open: qer.gate.downlink_open,
+            mbr_kbps: qer.mbr.map(|mbr| (mbr.uplink_kbps, mbr.downlink_kbps)),
+            qfi: qer.qfi.map(|qfi| qfi.get()),
+        }
+    }
+}
+
+fn name(interface: Interface) -> &'static str {
+    match interface {
+        Interface::Access => "Access",
+        Interface::Core => "Core",
+        Interface::SgiLan => "SGi-LAN",
+    }
+}

@@ -1,0 +1,475 @@
+//! All sessions: found by SEID, owned by one peer each, changed as a whole or not at all.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use pfcp::ie::{PdnType, PfcpSeReqFlags, PfcpSmReqFlags};
+use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
+use pfcp::{Cause, IeType};
+
+use crate::compile::Compiler;
+use crate::compiled::{Compiled, Tables};
+use crate::config::Config;
+use crate::draft::Draft;
+use crate::peer::PeerId;
+use crate::refusal::Refusal;
+use crate::resources::{ResourceFill, Resources};
+use crate::rules::{Pdr, Rules};
+use crate::salted::Salted;
+use crate::session_view::{SessionSummary, SessionView};
+use crate::site::Site;
+use crate::slab::{Place, Slab};
+use crate::time::Time;
+use crate::unsupported::IN_SESSION;
+
+pub(crate) use crate::resources::CreatedPdr;
+
+/// Every session of every peer.
+pub(crate) struct Sessions<T: Tables> {
+    site: Site,
+    slab: Slab<Session<T::Handle>>,
+    resources: Resources,
+    peers: HashMap<PeerId, List, Salted>,
+    /// Of deleted peers, not yet taken out.
+    doomed: Vec<List>,
+    /// For the next list.
+    epoch: u32,
+    draft: Draft,
+    compiler: Compiler,
+    compiled: Compiled,
+}
+
+/// One session.
+#[derive(Debug)]
+pub(crate) struct Session<H> {
+    pub(crate) rules: Rules,
+    handle: H,
+    pub(crate) cp_seid: u64,
+    pub(crate) peer: PeerId,
+    /// [`List::epoch`] of the list that it is in.
+    epoch: u32,
+    /// Neighbours in the list of its peer.
+    previous: Option<Place>,
+    next: Option<Place>,
+}
+
+/// Sessions linked through themselves.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    first: Option<Place>,
+    len: usize,
+    /// Of this list alone, so that sessions in a former list of its peer are not taken for its own.
+    epoch: u32,
+}
+
+/// What the answer to an accepted establishment says.
+#[derive(Debug)]
+pub(crate) struct Established<'a> {
+    /// Ours, for the UP F-SEID.
+    pub(crate) seid: u64,
+    /// PDRs for which we chose something.
+    pub(crate) created: &'a [CreatedPdr],
+}
+
+/// What the answer to an accepted modification says.
+#[derive(Debug)]
+pub(crate) struct Modified<'a> {
+    /// The CP's SEID, for the header of the answer; the request may have changed it.
+    pub(crate) cp_seid: u64,
+    /// PDRs for which we chose something.
+    pub(crate) created: &'a [CreatedPdr],
+}
+
+/// What the answer to an accepted deletion says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deleted {
+    /// The CP's SEID, for the header of the answer.
+    pub(crate) cp_seid: u64,
+}
+
+/// Sessions taken out at a time when their places, TEIDs or addresses are needed at once.
+const REAPED_ON_DEMAND: usize = 1024;
+
+impl<T: Tables> Sessions<T> {
+    /// `seed` makes SEIDs hard to guess and hashing hard to aim at; `direct_teids` as
+    /// [`Tables::direct_teids`] says.
+    pub(crate) fn new(config: &Config, seed: u64, direct_teids: u32) -> Self {
+        Self {
+            site: Site::new(config),
+            slab: Slab::new(seed),
+            resources: Resources::new(config, seed, direct_teids),
+            peers: HashMap::with_hasher(Salted::new(seed)),
+            doomed: Vec::new(),
+            epoch: 0,
+            draft: Draft::default(),
+            compiler: Compiler::default(),
+            compiled: Compiled::default(),
+        }
+    }
+
+    /// Session Establishment (TS 29.244, 6.3.2).
+    pub(crate) fn establish(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        request: &SessionEstablishmentRequest<'_>,
+        tables: &mut T,
+    ) -> Result<Established<'_>, Refusal> {
+        let seid = loop {
+            match self.try_establish(now, peer, request, tables) {
+                Ok(seid) => break seid,
+                // A peer that has restarted may want what its former self still holds.
+                Err(refusal) if refusal.is_for_want() && !self.doomed.is_empty() => {
+                    self.reap(now, REAPED_ON_DEMAND, tables);
+                }
+                Err(refusal) => return Err(refusal),
+            }
+        };
+        Ok(Established {
+            seid,
+            created: self.resources.created(),
+        })
+    }
+
+    fn try_establish(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        request: &SessionEstablishmentRequest<'_>,
+        tables: &mut T,
+    ) -> Result<u64, Refusal> {
+        if self.slab.len() >= self.site.limits.sessions as usize {
+            return Err(Cause::NO_RESOURCES_AVAILABLE.into());
+        }
+        establishment_is_supported(request)?;
+        self.draft.establish(request, &self.site)?;
+        let handle = self
+            .publish(now, &[], T::Handle::default(), tables)
+            .map_err(|(_, r)| r)?;
+        let mut rules = Rules::default();
+        self.resources.keep(now, &[], &self.draft.pdrs.rules);
+        self.land(&mut rules);
+        let cp_seid = request.cp_f_seid.seid;
+        self.insert(peer, cp_seid, rules, handle)
+            .ok_or(Cause::SYSTEM_FAILURE.into())
+    }
+
+    /// Session Modification (TS 29.244, 6.3.3).
+    pub(crate) fn modify(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        seid: u64,
+        request: &SessionModificationRequest<'_>,
+        tables: &mut T,
+    ) -> Result<Modified<'_>, Refusal> {
+        let place = self
+            .owned(peer, seid)
+            .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
+        loop {
+            match self.try_modify(now, place, request, tables) {
+                Ok(()) => break,
+                Err(refusal) if refusal.is_for_want() && !self.doomed.is_empty() => {
+                    self.reap(now, REAPED_ON_DEMAND, tables);
+                }
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        let cp_seid = self.slab.get(place).map_or(0, |session| session.cp_seid);
+        Ok(Modified {
+            cp_seid,
+            created: self.resources.created(),
+        })
+    }
+
+    fn try_modify(
+        &mut self,
+        now: Time,
+        place: Place,
+        request: &SessionModificationRequest<'_>,
+        tables: &mut T,
+    ) -> Result<(), Refusal> {
+        modification_is_supported(request)?;
+        let session = self
+            .slab
+            .get_mut(place)
+            .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
+        self.draft.modify(&session.rules, request, &self.site)?;
+        // Out of its place meanwhile, which is put right on both ways out.
+        let mut rules = std::mem::take(&mut session.rules);
+        let handle = std::mem::take(&mut session.handle);
+        let (handle, outcome) = match self.publish(now, &rules.pdrs, handle, tables) {
+            Ok(handle) => {
+                self.resources
+                    .keep(now, &rules.pdrs, &self.draft.pdrs.rules);
+                self.land(&mut rules);
+                (handle, Ok(()))
+            }
+            Err((handle, refusal)) => (handle, Err(refusal)),
+        };
+        if let Some(session) = self.slab.get_mut(place) {
+            session.rules = rules;
+            session.handle = handle;
+            if let (Some(f_seid), Ok(())) = (request.cp_f_seid, outcome) {
+                session.cp_seid = f_seid.seid;
+            }
+        }
+        outcome
+    }
+
+    /// Takes what the draft needs, and makes packets meet it. On a refusal, nothing has happened.
+    fn publish(
+        &mut self,
+        now: Time,
+        before: &[Pdr],
+        mut handle: T::Handle,
+        tables: &mut T,
+    ) -> Result<T::Handle, (T::Handle, Refusal)> {
+        let outcome = self
+            .resources
+            .take(now, &mut self.draft, before, &self.site)
+            .and_then(|()| {
+                if !self.draft.packets_may_notice() {
+                    return Ok(());
+                }
+                let rules = self.draft.for_packets();
+                self.compiler
+                    .compile(rules, &self.site, &mut self.compiled)?;
+                tables
+                    .publish(&mut handle, &self.compiled)
+                    .map_err(|_| Cause::NO_RESOURCES_AVAILABLE.into())
+            });
+        match outcome {
+            Ok(()) => Ok(handle),
+            Err(refusal) => {
+                self.resources.undo();
+                Err((handle, refusal))
+            }
+        }
+    }
+
+    fn land(&mut self, rules: &mut Rules) {
+        self.draft.pdrs.land(&mut rules.pdrs);
+        self.draft.fars.land(&mut rules.fars);
+        self.draft.qers.land(&mut rules.qers);
+        self.draft.urrs.land(&mut rules.urrs);
+        self.draft.bars.land(&mut rules.bars);
+    }
+
+    /// Session Deletion (TS 29.244, 6.3.4).
+    pub(crate) fn delete(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        seid: u64,
+        tables: &mut T,
+    ) -> Result<Deleted, Refusal> {
+        let place = self
+            .owned(peer, seid)
+            .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
+        let session = self
+            .slab
+            .remove(place)
+            .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
+        if let Some(mut list) = self.peers.remove(&peer) {
+            self.unlink(&session, &mut list);
+            if list.len > 0 {
+                self.peers.insert(peer, list);
+            }
+        }
+        let cp_seid = session.cp_seid;
+        self.dissolve(now, session, tables);
+        Ok(Deleted { cp_seid })
+    }
+
+    /// Disown all sessions of a peer, at once however many: they are found no more, and go with
+    /// [`Self::reap`].
+    pub(crate) fn delete_peer(&mut self, peer: PeerId) {
+        self.doomed.extend(self.peers.remove(&peer));
+    }
+
+    /// Delete up to `at_most` of the sessions of deleted peers. How many are left.
+    pub(crate) fn reap(&mut self, now: Time, at_most: usize, tables: &mut T) -> usize {
+        for _ in 0..at_most {
+            let Some(mut list) = self.doomed.pop() else {
+                break;
+            };
+            if let Some(session) = list.first.and_then(|place| self.slab.remove(place)) {
+                self.unlink(&session, &mut list);
+                self.dissolve(now, session, tables);
+                if list.len > 0 {
+                    self.doomed.push(list);
+                }
+            }
+        }
+        self.doomed_len()
+    }
+
+    fn doomed_len(&self) -> usize {
+        self.doomed.iter().map(|list| list.len).sum()
+    }
+
+    fn insert(
+        &mut self,
+        peer: PeerId,
+        cp_seid: u64,
+        rules: Rules,
+        handle: T::Handle,
+    ) -> Option<u64> {
+        let Self { peers, epoch, .. } = self;
+        let list = peers.entry(peer).or_insert_with(|| {
+            *epoch = epoch.wrapping_add(1);
+            List {
+                first: None,
+                len: 0,
+                epoch: *epoch,
+            }
+        });
+        let (epoch, next) = (list.epoch, list.first);
+        let mut at = None;
+        let seid = self.slab.insert(|place| {
+            at = Some(place);
+            Session {
+                rules,
+                handle,
+                cp_seid,
+                peer,
+                epoch,
+                previous: None,
+                next,
+            }
+        })?;
+        list.first = at;
+        list.len += 1;
+        if let Some(next) = next.and_then(|place| self.slab.get_mut(place)) {
+            next.previous = at;
+        }
+        Some(seid)
+    }
+
+    /// Takes a session, already out of its place, out of its list.
+    fn unlink(&mut self, session: &Session<T::Handle>, list: &mut List) {
+        match session.previous.and_then(|place| self.slab.get_mut(place)) {
+            Some(previous) => previous.next = session.next,
+            None => list.first = session.next,
+        }
+        if let Some(next) = session.next.and_then(|place| self.slab.get_mut(place)) {
+            next.previous = session.previous;
+        }
+        list.len -= 1;
+    }
+
+    fn dissolve(&mut self, now: Time, mut session: Session<T::Handle>, tables: &mut T) {
+        tables.withdraw(&mut session.handle);
+        self.resources.keep(now, &session.rules.pdrs, &[]);
+    }
+
+    /// A peer reaches its own sessions only.
+    fn owned(&self, peer: PeerId, seid: u64) -> Option<Place> {
+        let place = self.slab.find(seid)?;
+        let session = self.slab.get(place)?;
+        (session.peer == peer && self.is_live(session)).then_some(place)
+    }
+
+    fn is_live(&self, session: &Session<T::Handle>) -> bool {
+        self.peers
+            .get(&session.peer)
+            .is_some_and(|list| list.epoch == session.epoch)
+    }
+
+    /// The CP's SEID of a session of this peer.
+    pub(crate) fn cp_seid(&self, peer: PeerId, seid: u64) -> Option<u64> {
+        self.owned(peer, seid)
+            .and_then(|place| self.slab.get(place))
+            .map(|s| s.cp_seid)
+    }
+
+    /// Sessions that are there; those waiting for [`Self::reap`] are not counted.
+    pub(crate) fn len(&self) -> usize {
+        self.slab.len() - self.doomed_len()
+    }
+
+    /// Sessions of this peer.
+    pub(crate) fn len_of(&self, peer: PeerId) -> usize {
+        self.peers.get(&peer).map_or(0, |list| list.len)
+    }
+
+    /// One session as operators see it.
+    pub(crate) fn view(&self, seid: u64, tables: &T) -> Option<SessionView> {
+        let session = self
+            .slab
+            .get(self.slab.find(seid)?)
+            .filter(|s| self.is_live(s))?;
+        let counters = |pdr| tables.counters(&session.handle, pdr);
+        Some(SessionView::new(
+            seid,
+            session.cp_seid,
+            session.peer,
+            &session.rules,
+            &self.site,
+            counters,
+        ))
+    }
+
+    /// Sessions in an order that stays, those after `seid` if given.
+    pub(crate) fn summaries(
+        &self,
+        after: Option<u64>,
+    ) -> impl Iterator<Item = SessionSummary> + '_ {
+        let live = self
+            .slab
+            .iter_after(after)
+            .filter(|(_, session)| self.is_live(session));
+        live.map(|(seid, s)| SessionSummary::new(seid, s.cp_seid, s.peer, &s.rules))
+    }
+
+    /// How full the allocators are.
+    pub(crate) fn fill(&self) -> ResourceFill {
+        self.resources.fill()
+    }
+}
+
+impl<T: Tables> fmt::Debug for Sessions<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions")
+            .field("len", &self.len())
+            .field("doomed", &self.doomed_len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn establishment_is_supported(request: &SessionEstablishmentRequest<'_>) -> Result<(), Refusal> {
+    let refuse = |ie| Err(Refusal::ie(Cause::SERVICE_NOT_SUPPORTED, ie));
+    if let Some(ie) = IN_SESSION.find(request.ies) {
+        return refuse(ie);
+    }
+    if request
+        .pdn_type
+        .is_some_and(|t| matches!(t, PdnType::Ethernet | PdnType::NonIp))
+    {
+        return refuse(IeType::PDN_TYPE);
+    }
+    // A session with its former identifiers: they are not remembered.
+    if request
+        .pfcpsereq_flags
+        .is_some_and(|flags| flags.contains(PfcpSeReqFlags::RESTI))
+    {
+        return refuse(IeType::PFCPSEREQ_FLAGS);
+    }
+    Ok(())
+}
+
+fn modification_is_supported(request: &SessionModificationRequest<'_>) -> Result<(), Refusal> {
+    let refuse = |ie| Err(Refusal::ie(Cause::SERVICE_NOT_SUPPORTED, ie));
+    if let Some(ie) = IN_SESSION.find(request.ies) {
+        return refuse(ie);
+    }
+    // Nothing is buffered that DROBU could drop, nothing measured that QAURR could report.
+    if request
+        .pfcpsmreq_flags
+        .is_some_and(|flags| flags.contains(PfcpSmReqFlags::SNDEM))
+    {
+        return refuse(IeType::PFCPSMREQ_FLAGS);
+    }
+    Ok(())
+}

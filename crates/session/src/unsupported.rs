@@ -1,0 +1,134 @@
+//! IEs whose meaning we know and cannot honour, by the place where they stand.
+//!
+//! An IE that would change what packets meet is refused, never accepted and ignored. IEs without
+//! such effect, vendors' IEs, and IEs of later releases that no feature of ours invites, are skipped
+//! (TS 29.244, 7.6.9).
+
+use pfcp::{IeType, Ies};
+
+/// A set of IE types.
+#[derive(Debug)]
+pub(crate) struct Unsupported([u64; Self::WORDS]);
+
+impl Unsupported {
+    const WORDS: usize = 6;
+
+    const fn new(types: &[IeType]) -> Self {
+        let mut words = [0; Self::WORDS];
+        let mut i = 0;
+        while i < types.len() {
+            words[types[i].0 as usize / 64] |= 1 << (types[i].0 % 64);
+            i += 1;
+        }
+        Self(words)
+    }
+
+    /// The first of `ies` that is in the set.
+    pub(crate) fn find(&self, ies: Ies<'_>) -> Option<IeType> {
+        ies.iter()
+            .map_while(Result::ok)
+            .map(|ie| ie.ie_type)
+            .find(|&t| self.has(t))
+    }
+
+    fn has(&self, ie_type: IeType) -> bool {
+        let word = self
+            .0
+            .get(usize::from(ie_type.0) / 64)
+            .copied()
+            .unwrap_or(0);
+        word >> (ie_type.0 % 64) & 1 == 1
+    }
+}
+
+/// Of Session Establishment and Modification Requests.
+pub(crate) static IN_SESSION: Unsupported = Unsupported::new(&[
+    IeType::USER_PLANE_INACTIVITY_TIMER,
+    IeType::CREATE_TRAFFIC_ENDPOINT,
+    IeType::UPDATE_TRAFFIC_ENDPOINT,
+    IeType::REMOVE_TRAFFIC_ENDPOINT,
+    IeType::ETHERNET_CONTEXT_INFORMATION,
+    IeType::CREATE_MAR,
+    IeType::UPDATE_MAR,
+    IeType::REMOVE_MAR,
+    IeType::CREATE_SRR,
+    IeType::UPDATE_SRR,
+    IeType::REMOVE_SRR,
+    IeType::CREATE_BRIDGE_INFO_FOR_TSC,
+    IeType::TSC_MANAGEMENT_INFORMATION_IN_SESSION_MODIFICATION_REQUEST,
+    IeType::PROVIDE_ATSSS_CONTROL_INFORMATION,
+    IeType::ACCESS_AVAILABILITY_INFORMATION,
+    IeType::PROVIDE_RDS_CONFIGURATION_INFORMATION,
+    IeType::QUERY_PACKET_RATE_STATUS,
+    IeType::L2TP_TUNNEL_INFORMATION,
+    IeType::L2TP_SESSION_INFORMATION,
+    IeType::MBS_SESSION_N4MB_CONTROL_INFORMATION,
+    IeType::MBS_SESSION_N4_CONTROL_INFORMATION,
+    IeType::DSCP_TO_PPI_CONTROL_INFORMATION,
+    IeType::DIRECT_REPORTING_INFORMATION,
+]);
+
+/// Of Create PDR and Update PDR.
+pub(crate) static IN_PDR: Unsupported = Unsupported::new(&[
+    IeType::ACTIVATE_PREDEFINED_RULES,
+    IeType::DEACTIVATE_PREDEFINED_RULES,
+    IeType::ACTIVATION_TIME,
+    IeType::DEACTIVATION_TIME,
+    IeType::MAR_ID,
+    IeType::PACKET_REPLICATION_AND_DETECTION_CARRY_ON_INFORMATION,
+    IeType::IP_MULTICAST_ADDRESSING_INFO,
+    IeType::UE_IP_ADDRESS_POOL_IDENTITY,
+    IeType::MPTCP_APPLICABLE_INDICATION,
+    IeType::TRANSPORT_DELAY_REPORTING,
+]);
+
+/// Of a PDI.
+pub(crate) static IN_PDI: Unsupported = Unsupported::new(&[
+    IeType::APPLICATION_ID,
+    IeType::TRAFFIC_ENDPOINT_ID,
+    IeType::ETHERNET_PDU_SESSION_INFORMATION,
+    IeType::ETHERNET_PACKET_FILTER,
+    IeType::FRAMED_ROUTE,
+    IeType::FRAMED_ROUTING,
+    IeType::FRAMED_IPV6_ROUTE,
+    IeType::REDUNDANT_TRANSMISSION_PARAMETERS,
+    IeType::IP_MULTICAST_ADDRESSING_INFO,
+    IeType::DNS_QUERY_RESPONSE_FILTER,
+    IeType::MBS_SESSION_IDENTIFIER,
+    IeType::AREA_SESSION_ID,
+    IeType::LOCAL_INGRESS_TUNNEL,
+]);
+
+/// Of Create FAR and Update FAR.
+pub(crate) static IN_FAR: Unsupported = Unsupported::new(&[
+    IeType::DUPLICATING_PARAMETERS,
+    IeType::UPDATE_DUPLICATING_PARAMETERS,
+    IeType::REDUNDANT_TRANSMISSION_FORWARDING_PARAMETERS,
+    IeType::MBS_MULTICAST_PARAMETERS,
+    IeType::ADD_MBS_UNICAST_PARAMETERS,
+    IeType::REMOVE_MBS_UNICAST_PARAMETERS,
+]);
+
+/// Of Forwarding Parameters and Update Forwarding Parameters.
+pub(crate) static IN_FORWARDING: Unsupported = Unsupported::new(&[
+    IeType::REDIRECT_INFORMATION,
+    IeType::TRANSPORT_LEVEL_MARKING,
+    IeType::FORWARDING_POLICY,
+    IeType::HEADER_ENRICHMENT,
+    IeType::TRAFFIC_ENDPOINT_ID,
+    IeType::PROXYING,
+    IeType::DATA_NETWORK_ACCESS_IDENTIFIER,
+    IeType::IP_ADDRESS_AND_PORT_NUMBER_REPLACEMENT,
+]);
+
+/// Of Create QER and Update QER.
+pub(crate) static IN_QER: Unsupported = Unsupported::new(&[
+    // An MBR shared with other sessions.
+    IeType::QER_CORRELATION_ID,
+    IeType::PACKET_RATE,
+    IeType::PACKET_RATE_STATUS,
+    IeType::DL_FLOW_LEVEL_MARKING,
+    IeType::PAGING_POLICY_INDICATOR,
+    IeType::QER_CONTROL_INDICATIONS,
+    IeType::QER_INDICATIONS,
+]);

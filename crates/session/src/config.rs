@@ -42,6 +42,9 @@ pub struct Config {
     pub answers: Answers,
     /// Sessions deleted in one step when a peer is gone, so that the others are served meanwhile.
     pub deletions_per_step: usize,
+    /// A number that peers cannot know, drawn afresh at each start: it makes SEIDs hard to guess and
+    /// hash tables hard to aim at. The core has no randomness of its own.
+    pub seed: u64,
     /// Events about refused and malformed requests, per second; further ones are only counted.
     pub complaints_per_s: u32,
 }
@@ -131,6 +134,7 @@ impl Default for Config {
             peer_port: None,
             answers: Answers::default(),
             deletions_per_step: 512,
+            seed: 0,
             complaints_per_s: 20,
         }
     }

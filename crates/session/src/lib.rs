@@ -1,9 +1,42 @@
 //! PFCP associations, sessions and rules.
 #![forbid(unsafe_code)]
 
+mod answers;
+mod association;
+mod compile;
 pub mod compiled;
 pub mod config;
+mod core;
+mod draft;
+pub mod event;
+pub mod features;
+pub mod flow;
+mod indices;
+mod intake;
+pub mod node_id;
+pub mod outbox;
+pub mod peer;
+mod pools;
+pub mod reference;
+mod refusal;
+mod requests;
+mod resources;
+pub mod rules;
+mod salted;
+mod session_requests;
+mod session_view;
+mod sessions;
+mod site;
+mod slab;
+pub mod stats;
+mod teid;
 pub mod time;
+mod unsupported;
 
+pub use crate::core::Core;
 pub use config::Config;
+pub use outbox::Outbox;
+pub use refusal::Refusal;
+pub use resources::{PoolFill, ResourceFill};
+pub use session_view::{FarView, PdrView, QerView, SessionSummary, SessionView};
 pub use time::Time;

@@ -1,0 +1,595 @@
+//! The core: datagrams and the time in; datagrams, events, table changes and a deadline out.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pfcp::ie::{FailedRuleId, RecoveryTimeStamp};
+use pfcp::{Cause, ErrorKind, Header, Message, MessageType, Writer};
+
+use crate::answers::{AnswerCache, Fingerprint};
+use crate::compiled::Tables;
+use crate::config::Config;
+use crate::event::{Event, Gone, Ignored};
+use crate::node_id::OwnNodeId;
+use crate::outbox::Outbox;
+use crate::peer::{PeerId, PeerView, Peers};
+use crate::refusal::Refusal;
+use crate::requests::{Due, Purpose, Requests};
+use crate::resources::ResourceFill;
+use crate::rules::RuleId;
+use crate::session_view::{SessionSummary, SessionView};
+use crate::sessions::{CreatedPdr, Sessions};
+use crate::stats::{Stats, Way};
+use crate::time::Time;
+
+/// A UPF's side of N4. It has no socket, no clock and no thread.
+///
+/// Give it what arrives with [`Core::receive`], call [`Core::advance`] when
+/// [`Core::next_deadline`] has come, and after each call send what the [`Outbox`] holds.
+#[derive(Debug)]
+pub struct Core<T: Tables> {
+    pub(crate) config: Config,
+    pub(crate) node_id: OwnNodeId,
+    pub(crate) recovery: u32,
+    pub(crate) tables: T,
+    pub(crate) sessions: Sessions<T>,
+    pub(crate) peers: Peers,
+    pub(crate) requests: Requests,
+    pub(crate) answers: AnswerCache,
+    pub(crate) stats: Stats,
+    pub(crate) timers: BTreeSet<(Time, Timer)>,
+    pub(crate) sweep: Sweep,
+    pub(crate) closing: bool,
+    /// Kept for its capacity.
+    pub(crate) created: Vec<CreatedPdr>,
+    complaints: Complaints,
+}
+
+/// What falls due. A timer whose peer is gone does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// Send a Heartbeat Request, and set this timer again.
+    Heartbeat(PeerId),
+    /// A silent peer's sessions are no longer kept.
+    Retention(PeerId),
+    /// A peer had its time to release the association.
+    ReleaseBy(PeerId),
+    /// Try to associate with a configured SMF.
+    Setup(usize),
+}
+
+/// Sessions of peers that are gone, deleted step by step.
+#[derive(Debug, Default)]
+pub(crate) struct Sweep {
+    pub(crate) left: usize,
+    pub(crate) deleted: usize,
+}
+
+/// A request, as its answer needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Incoming {
+    pub(crate) from: SocketAddr,
+    pub(crate) message_type: MessageType,
+    pub(crate) sequence: u32,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+impl<T: Tables> Core<T> {
+    /// `recovery`: when we were started, in NTP seconds (Recovery Time Stamp, TS 29.244, 8.2.65).
+    pub fn new(config: Config, recovery: u32, tables: T) -> Self {
+        let sessions = Sessions::new(&config, config.seed, tables.direct_teids());
+        Self {
+            recovery,
+            sessions,
+            peers: Peers::default(),
+            requests: Requests::new(&config, recovery),
+            answers: AnswerCache::new(config.answers),
+            stats: Stats::new(),
+            timers: BTreeSet::new(),
+            sweep: Sweep::default(),
+            closing: false,
+            created: Vec::new(),
+            node_id: OwnNodeId::new(&config.node_id),
+            complaints: Complaints::new(config.complaints_per_s),
+            tables,
+            config,
+        }
+    }
+
+    /// Handle one datagram. Never fails: what cannot be answered is counted.
+    pub fn receive(&mut self, now: Time, from: SocketAddr, datagram: &[u8], out: &mut Outbox) {
+        match pfcp::decode(datagram) {
+            Ok(message) => {
+                self.stats
+                    .message(Way::Received, message.header.message_type);
+                match message.header.message_type.is_response() {
+                    Some(true) => self.on_response(now, from, &message, out),
+                    Some(false) => self.on_request(now, from, datagram, &message, out),
+                    None => self.ignore(now, from, Ignored::UnknownType, out),
+                }
+            }
+            Err(error) => self.on_undecodable(now, from, datagram, error.kind, out),
+        }
+    }
+
+    /// Do what is due: retransmissions, heartbeats, deletions.
+    pub fn advance(&mut self, now: Time, out: &mut Outbox) {
+        while let Some(due) = self.requests.fire(now, out) {
+            match due {
+                Due::Again(purpose) => {
+                    self.stats.retransmissions += 1;
+                    self.stats.message(Way::Sent, purpose.request());
+                }
+                Due::GivenUp(purpose) => {
+                    self.stats.timeouts += 1;
+                    self.on_no_answer(now, purpose, out);
+                }
+            }
+        }
+        while let Some(&(due, timer)) = self.timers.first()
+            && due <= now
+        {
+            self.timers.pop_first();
+            self.on_timer(now, timer, out);
+        }
+        self.sweep_step(now, out);
+    }
+
+    /// When [`Core::advance`] has something to do. In the past: at once, but other work may go
+    /// first.
+    pub fn next_deadline(&self) -> Option<Time> {
+        if self.sweep.left > 0 {
+            return Some(Time(0));
+        }
+        let timer = self.timers.first().map(|(due, _)| *due);
+        [timer, self.requests.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Associate with an SMF, and again whenever the association is lost.
+    pub fn associate(&mut self, now: Time, peer: SocketAddr, out: &mut Outbox) {
+        if self.peers.add_target(peer) {
+            self.try_setup(now, self.peers.targets.len() - 1, out);
+        }
+    }
+
+    /// All associations, in the order in which they were set up.
+    pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> {
+        self.peers
+            .iter()
+            .map(|peer| peer.view(self.sessions.len_of(peer.id)))
+    }
+
+    /// Who a session belongs to; `None` once the association has ended.
+    pub fn peer(&self, id: PeerId) -> Option<PeerView<'_>> {
+        self.peers
+            .get(id)
+            .map(|peer| peer.view(self.sessions.len_of(id)))
+    }
+
+    /// Sessions in a stable order, those that come after the one with this SEID.
+    pub fn sessions(&self, after: Option<u64>) -> impl Iterator<Item = SessionSummary> + '_ {
+        self.sessions.summaries(after)
+    }
+
+    /// One session with its rules and counters, by our SEID.
+    pub fn session(&self, seid: u64) -> Option<SessionView> {
+        self.sessions.view(seid, &self.tables)
+    }
+
+    /// Sessions of peers that are there.
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// How much of what we give out is given out.
+    pub fn fill(&self) -> ResourceFill {
+        self.sessions.fill()
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// What it was made with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The tables.
+    pub fn tables(&self) -> &T {
+        &self.tables
+    }
+
+    /// The tables, to change what is not a session's.
+    pub fn tables_mut(&mut self) -> &mut T {
+        &mut self.tables
+    }
+
+    /// Answers kept for duplicates, and their bytes.
+    pub fn answers_kept(&self) -> (usize, usize) {
+        self.answers.fill()
+    }
+
+    /// Requests of ours without an answer yet.
+    pub fn outstanding(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Sessions of peers that are gone and that are not deleted yet.
+    pub fn sessions_to_delete(&self) -> usize {
+        self.sweep.left
+    }
+
+    fn on_request(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        datagram: &[u8],
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        let header = &message.header;
+        if header.message_type == MessageType::HEARTBEAT_REQUEST {
+            // Nothing of it is worth remembering, and it may come from anyone (6.2.2.2).
+            return self.on_heartbeat_request(now, from, message, out);
+        }
+        let fingerprint = Fingerprint::new(from, datagram);
+        let scope = self.scope(from);
+        if let Some((front, back)) = self.answers.find(now, fingerprint.within(scope)) {
+            self.stats.duplicates += 1;
+            if let Some(response) = header.message_type.response() {
+                self.stats.message(Way::Sent, response);
+            }
+            out.send(from, |bytes| {
+                bytes.extend_from_slice(front);
+                bytes.extend_from_slice(back);
+            });
+            return;
+        }
+        let incoming = Incoming {
+            from,
+            message_type: header.message_type,
+            sequence: header.sequence,
+            fingerprint,
+        };
+        if !message.rest.is_empty() {
+            // The length does not fit the datagram (7.6.3); bundled messages (BUNDL) are not
+            // offered.
+            return self.refuse(now, &incoming, 0, Cause::INVALID_LENGTH.into(), out);
+        }
+        match header.message_type {
+            MessageType::ASSOCIATION_SETUP_REQUEST => self.on_setup(now, &incoming, message, out),
+            MessageType::ASSOCIATION_UPDATE_REQUEST => self.on_update(now, &incoming, message, out),
+            MessageType::ASSOCIATION_RELEASE_REQUEST => {
+                self.on_release(now, &incoming, message, out);
+            }
+            MessageType::SESSION_ESTABLISHMENT_REQUEST => {
+                self.on_establishment(now, &incoming, message, out);
+            }
+            MessageType::SESSION_MODIFICATION_REQUEST => {
+                self.on_modification(now, &incoming, message, out);
+            }
+            MessageType::SESSION_DELETION_REQUEST => {
+                self.on_deletion(now, &incoming, message, out);
+            }
+            // PFD Management, Node Report, Session Set Deletion and Modification, Session Report:
+            // no feature of ours invites them.
+            _ => self.refuse(now, &incoming, 0, Cause::SERVICE_NOT_SUPPORTED.into(), out),
+        }
+    }
+
+    fn on_response(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        let header = &message.header;
+        match self
+            .requests
+            .answered(from, header.sequence, header.message_type)
+        {
+            Some(purpose) => self.on_answer(now, from, purpose, message, out),
+            None => self.ignore(now, from, Ignored::UnmatchedResponse, out),
+        }
+    }
+
+    /// TS 29.244, 7.6.2 and 7.6.3.
+    fn on_undecodable(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        datagram: &[u8],
+        why: ErrorKind,
+        out: &mut Outbox,
+    ) {
+        let Ok((header, _)) = Header::decode(datagram) else {
+            return self.ignore(now, from, Ignored::Malformed, out);
+        };
+        if let ErrorKind::Version { .. } = why {
+            self.stats.other_versions += 1;
+            if header.message_type != MessageType::VERSION_NOT_SUPPORTED_RESPONSE {
+                self.send_version_not_supported(from, header.sequence, out);
+            }
+            return;
+        }
+        self.stats.message(Way::Received, header.message_type);
+        match header.message_type.is_response() {
+            Some(false) if header.message_type != MessageType::HEARTBEAT_REQUEST => {
+                let incoming = Incoming {
+                    from,
+                    message_type: header.message_type,
+                    sequence: header.sequence,
+                    fingerprint: Fingerprint::new(from, datagram),
+                };
+                self.stats.decode_errors += 1;
+                self.refuse(now, &incoming, 0, Cause::INVALID_LENGTH.into(), out);
+            }
+            _ => self.ignore(now, from, Ignored::Malformed, out),
+        }
+    }
+
+    fn send_version_not_supported(&mut self, to: SocketAddr, sequence: u32, out: &mut Outbox) {
+        let response = MessageType::VERSION_NOT_SUPPORTED_RESPONSE;
+        out.send(to, |bytes| {
+            let _ = Writer::new(bytes, response, None, sequence).finish();
+        });
+        self.stats.message(Way::Sent, response);
+    }
+
+    /// Association that requests from here belong to, for the answer cache.
+    fn scope(&self, from: SocketAddr) -> u32 {
+        self.peers.by_source(from).map_or(0, |id| id.0)
+    }
+
+    /// Answer a request with `cause` and what else `write` has to say, and keep the answer.
+    pub(crate) fn answer(
+        &mut self,
+        now: Time,
+        incoming: &Incoming,
+        seid: u64,
+        cause: Cause,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut Writer<'_>, &OwnNodeId),
+    ) {
+        let Some(response) = incoming.message_type.response() else {
+            return;
+        };
+        let seid = response.is_session().then_some(seid);
+        let us = &self.node_id;
+        out.send(incoming.from, |bytes| {
+            let mut writer = Writer::new(bytes, response, seid, incoming.sequence);
+            write(&mut writer, us);
+            let _ = writer.finish();
+        });
+        self.stats.message(Way::Sent, response);
+        self.stats.cause(Way::Sent, response, cause);
+        let scope = self.scope(incoming.from);
+        // A stranger's refused requests cost nothing to refuse again, and must not push out the
+        // answers that peers may need.
+        if scope != 0 || cause.is_accepted() {
+            self.answers
+                .keep(now, incoming.fingerprint.within(scope), out.last());
+        }
+    }
+
+    /// Answer a request with an error.
+    pub(crate) fn refuse(
+        &mut self,
+        now: Time,
+        incoming: &Incoming,
+        seid: u64,
+        refusal: Refusal,
+        out: &mut Outbox,
+    ) {
+        if let Some(suppressed) = self.complaints.may_log(now) {
+            out.event(Event::Refused {
+                from: incoming.from,
+                request: incoming.message_type,
+                cause: refusal.cause,
+                offending_ie: refusal.offending_ie,
+                suppressed,
+            });
+        }
+        let (request, recovery) = (incoming.message_type, self.recovery);
+        self.answer(now, incoming, seid, refusal.cause, out, |writer, us| {
+            write_refusal(writer, us, request, recovery, &refusal);
+        });
+    }
+
+    pub(crate) fn refuse_undecodable(
+        &mut self,
+        now: Time,
+        incoming: &Incoming,
+        seid: u64,
+        error: &pfcp::Error,
+        out: &mut Outbox,
+    ) {
+        self.stats.decode_errors += 1;
+        let refusal = Refusal {
+            cause: error.cause(),
+            offending_ie: error.offending_ie(),
+            failed_rule: None,
+        };
+        self.refuse(now, incoming, seid, refusal, out);
+    }
+
+    pub(crate) fn ignore(&mut self, now: Time, from: SocketAddr, why: Ignored, out: &mut Outbox) {
+        self.stats.ignored(why);
+        if let Some(suppressed) = self.complaints.may_log(now) {
+            out.event(Event::Ignored {
+                from,
+                why,
+                suppressed,
+            });
+        }
+    }
+
+    pub(crate) fn set_timer(&mut self, now: Time, delay: Duration, timer: Timer) {
+        self.timers.insert((now.after(delay), timer));
+    }
+
+    /// Delete what gone peers left, a step at a time, then answer those who waited for it.
+    pub(crate) fn sweep_step(&mut self, now: Time, out: &mut Outbox) {
+        if self.sweep.left == 0 {
+            return;
+        }
+        let before = self.sweep.left;
+        let at_most = self.config.deletions_per_step.max(1);
+        self.sweep.left = self.sessions.reap(now, at_most, &mut self.tables);
+        let deleted = before.saturating_sub(self.sweep.left);
+        self.sweep.deleted += deleted;
+        self.stats.swept += deleted as u64;
+        if self.sweep.left == 0 {
+            let sessions = std::mem::take(&mut self.sweep.deleted);
+            out.event(Event::SessionsDeleted { sessions });
+            self.answer_deferred_setups(now, out);
+        }
+    }
+
+    /// The peer's sessions are no more; a first step of deleting them is done at once.
+    pub(crate) fn delete_sessions_of(&mut self, now: Time, id: PeerId, out: &mut Outbox) -> usize {
+        let sessions = self.sessions.len_of(id);
+        self.sessions.delete_peer(id);
+        self.sweep.left += sessions;
+        self.sweep_step(now, out);
+        sessions
+    }
+
+    /// No timer and no request of ours speaks of this association any more.
+    pub(crate) fn forget_timers(&mut self, id: PeerId) {
+        self.requests.cancel(|purpose| purpose.peer() == Some(id));
+        self.timers.retain(|(_, timer)| timer.peer() != Some(id));
+    }
+
+    /// End an association.
+    pub(crate) fn end_association(&mut self, now: Time, id: PeerId, why: Gone, out: &mut Outbox) {
+        let Some(peer) = self.peers.remove(id) else {
+            return;
+        };
+        self.forget_timers(id);
+        let sessions = self.sessions.len_of(id);
+        out.event(Event::PeerGone {
+            node_id: peer.node_id,
+            why,
+            sessions,
+        });
+        self.delete_sessions_of(now, id, out);
+    }
+}
+
+impl Purpose {
+    pub(crate) fn peer(self) -> Option<PeerId> {
+        match self {
+            Self::Heartbeat(id) | Self::Release(id) => Some(id),
+            Self::Setup(_) => None,
+        }
+    }
+}
+
+impl Timer {
+    fn peer(self) -> Option<PeerId> {
+        match self {
+            Self::Heartbeat(id) | Self::Retention(id) | Self::ReleaseBy(id) => Some(id),
+            Self::Setup(_) => None,
+        }
+    }
+}
+
+impl From<Cause> for Refusal {
+    fn from(cause: Cause) -> Self {
+        Self {
+            cause,
+            offending_ie: None,
+            failed_rule: None,
+        }
+    }
+}
+
+/// The IEs of a refusal that the table of its message has (TS 29.244, 7.4 and 7.5).
+fn write_refusal(
+    writer: &mut Writer<'_>,
+    us: &OwnNodeId,
+    request: MessageType,
+    recovery: u32,
+    refusal: &Refusal,
+) {
+    let has_node_id = !matches!(
+        request,
+        MessageType::PFD_MANAGEMENT_REQUEST
+            | MessageType::SESSION_MODIFICATION_REQUEST
+            | MessageType::SESSION_DELETION_REQUEST
+            | MessageType::SESSION_REPORT_REQUEST
+    );
+    if has_node_id {
+        writer.node_id(us.to_wire());
+    }
+    writer.cause(refusal.cause);
+    if request == MessageType::ASSOCIATION_SETUP_REQUEST {
+        writer.recovery_time_stamp(RecoveryTimeStamp(recovery));
+    }
+    let is_association = matches!(
+        request,
+        MessageType::ASSOCIATION_SETUP_REQUEST
+            | MessageType::ASSOCIATION_UPDATE_REQUEST
+            | MessageType::ASSOCIATION_RELEASE_REQUEST
+    );
+    if let (Some(ie), false) = (refusal.offending_ie, is_association) {
+        writer.offending_ie(ie);
+    }
+    if let Some(rule) = refusal.failed_rule {
+        writer.failed_rule_id(on_wire(rule));
+    }
+}
+
+fn on_wire(rule: RuleId) -> FailedRuleId {
+    match rule {
+        RuleId::Pdr(id) => FailedRuleId::Pdr(id.0),
+        RuleId::Far(id) => FailedRuleId::Far(id.0),
+        RuleId::Qer(id) => FailedRuleId::Qer(id.0),
+        RuleId::Urr(id) => FailedRuleId::Urr(id.0),
+        RuleId::Bar(id) => FailedRuleId::Bar(id.0),
+    }
+}
+
+/// Lets through so many complaints a second, so that a peer that sends nonsense does not fill the
+/// disk. All are counted in [`Stats`].
+#[derive(Debug)]
+struct Complaints {
+    per_second: u32,
+    second: u64,
+    logged: u32,
+    suppressed: u64,
+}
+
+impl Complaints {
+    fn new(per_second: u32) -> Self {
+        Self {
+            per_second,
+            second: 0,
+            logged: 0,
+            suppressed: 0,
+        }
+    }
+
+    /// `Some`: log it, and say that so many were not.
+    fn may_log(&mut self, now: Time) -> Option<u64> {
+        let second = now.0 / 1_000_000_000;
+        if second != self.second {
+            self.second = second;
+            self.logged = 0;
+        }
+        if self.logged >= self.per_second {
+            self.suppressed += 1;
+            return None;
+        }
+        self.logged += 1;
+        Some(std::mem::take(&mut self.suppressed))
+    }
+}

@@ -1,0 +1,141 @@
+//! What operators read in the log: once per event, in terms of peers and sessions.
+
+use std::net::SocketAddr;
+
+use pfcp::{Cause, IeType, MessageType};
+
+use crate::node_id::NodeId;
+
+/// Something happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An association stands.
+    PeerUp {
+        /// Who.
+        node_id: NodeId,
+        /// Where our requests go.
+        address: SocketAddr,
+        /// Whether we asked for it.
+        by_us: bool,
+        /// Sessions of an earlier association that were kept.
+        retained: usize,
+    },
+    /// An association is over, its sessions are being deleted.
+    PeerGone {
+        /// Who.
+        node_id: NodeId,
+        /// How it ended.
+        why: Gone,
+        /// Sessions that go with it.
+        sessions: usize,
+    },
+    /// N1 heartbeats in a row went unanswered. Sessions keep forwarding for now.
+    PeerSilent {
+        /// Who.
+        node_id: NodeId,
+        /// Its sessions.
+        sessions: usize,
+    },
+    /// A silent peer answers again; its sessions are as they were.
+    PeerBack {
+        /// Who.
+        node_id: NodeId,
+    },
+    /// A Recovery Time Stamp changed: the peer lost its sessions, so they are being deleted here.
+    PeerRestarted {
+        /// Who.
+        node_id: NodeId,
+        /// Sessions that are deleted.
+        sessions: usize,
+    },
+    /// All sessions that a peer left behind are deleted.
+    SessionsDeleted {
+        /// How many since there was last nothing to delete.
+        sessions: usize,
+    },
+    /// A configured SMF did not answer, or refused; asked again later.
+    SetupFailed {
+        /// Which.
+        address: SocketAddr,
+        /// Its cause; `None`: no answer.
+        cause: Option<Cause>,
+    },
+    /// A request was answered with an error.
+    Refused {
+        /// From where it came.
+        from: SocketAddr,
+        /// What it asked for.
+        request: MessageType,
+        /// Our cause (TS 29.244, 8.2.1).
+        cause: Cause,
+        /// The IE at fault.
+        offending_ie: Option<IeType>,
+        /// Refusals since the last such event that were not logged.
+        suppressed: u64,
+    },
+    /// Something that could not be answered was ignored.
+    Ignored {
+        /// From where it came.
+        from: SocketAddr,
+        /// Why.
+        why: Ignored,
+        /// As in [`Event::Refused`].
+        suppressed: u64,
+    },
+}
+
+/// How an association ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// The SMF released it.
+    Released,
+    /// The SMF set it up anew, without asking for its sessions to be kept.
+    Replaced,
+    /// Silent for longer than its sessions are kept.
+    Silent,
+    /// We are shutting down and it did not release the association in time.
+    ShutDown,
+}
+
+/// Why a datagram was ignored. Each has its counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Ignored {
+    /// Shorter than a PFCP header, or a response with a wrong length.
+    Malformed,
+    /// A message type that we do not know.
+    UnknownType,
+    /// A response to a request that is not, or no longer, outstanding.
+    UnmatchedResponse,
+    /// A message without an answer that could carry a cause lacks what it must have.
+    Incomplete,
+    /// A Recovery Time Stamp older than the one we know: a message overtaken on its way
+    /// (TS 23.007, 19A).
+    StaleRecovery,
+    /// A request that is being worked on.
+    InProgress,
+}
+
+impl Ignored {
+    /// All, in order.
+    pub const ALL: [Self; 6] = [
+        Self::Malformed,
+        Self::UnknownType,
+        Self::UnmatchedResponse,
+        Self::Incomplete,
+        Self::StaleRecovery,
+        Self::InProgress,
+    ];
+
+    /// As metrics name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::UnknownType => "unknown_type",
+            Self::UnmatchedResponse => "unmatched_response",
+            Self::Incomplete => "incomplete",
+            Self::StaleRecovery => "stale_recovery",
+            Self::InProgress => "in_progress",
+        }
+    }
+}

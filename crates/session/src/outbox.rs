@@ -1,0 +1,71 @@
+//! What the core wants done: datagrams to send, and events worth a line in the log.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use crate::event::Event;
+
+/// Filled by the core, emptied by its caller. One buffer holds all datagrams, so that a message
+/// costs no allocation once it has grown.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    bytes: Vec<u8>,
+    datagrams: Vec<(SocketAddr, Range<usize>)>,
+    events: Vec<Event>,
+}
+
+impl Outbox {
+    /// Empty.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The datagrams, in the order in which they are to be sent.
+    pub fn iter(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
+        self.datagrams
+            .iter()
+            .map(|(to, range)| (*to, &self.bytes[range.clone()]))
+    }
+
+    /// Number of datagrams.
+    pub fn len(&self) -> usize {
+        self.datagrams.len()
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.datagrams.is_empty()
+    }
+
+    /// What happened.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// Forget everything, capacity kept.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.datagrams.clear();
+        self.events.clear();
+    }
+
+    pub(crate) fn event(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    /// Append one datagram to `to` as `write` leaves it, and give it back.
+    pub(crate) fn send(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        let range = start..self.bytes.len();
+        self.datagrams.push((to, range.clone()));
+        &self.bytes[range]
+    }
+
+    /// The datagram sent last; empty when there is none.
+    pub(crate) fn last(&self) -> &[u8] {
+        self.datagrams
+            .last()
+            .map_or(&[], |(_, range)| &self.bytes[range.clone()])
+    }
+}

@@ -1,0 +1,236 @@
+//! Session requests: who asks, may they, and what is said (TS 29.244, 7.5).
+
+use std::net::{IpAddr, SocketAddr};
+
+use pfcp::ie::{FSeid, FTeid, UeIpAddress};
+use pfcp::message::{
+    SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
+};
+use pfcp::{Cause, FromIe, IeType, Message, Writer};
+
+use crate::compiled::Tables;
+use crate::config::Config;
+use crate::core::{Core, Incoming};
+use crate::node_id::NodeId;
+use crate::outbox::Outbox;
+use crate::peer::PeerId;
+use crate::sessions::CreatedPdr;
+use crate::time::Time;
+
+impl<T: Tables> Core<T> {
+    /// Session Establishment Request (6.3.2.3).
+    pub(crate) fn on_establishment(
+        &mut self,
+        now: Time,
+        incoming: &Incoming,
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        let request = match SessionEstablishmentRequest::decode(message) {
+            Ok(request) => request,
+            Err(error) => {
+                let cp_seid = cp_seid_of(message);
+                return self.refuse_undecodable(now, incoming, cp_seid, &error, out);
+            }
+        };
+        let cp_seid = request.cp_f_seid.seid;
+        let node_id = NodeId::from_wire(&request.node_id);
+        let peer = self
+            .peer_of(&node_id, incoming.from)
+            .filter(|id| self.is_ready(*id));
+        let Some(peer) = peer else {
+            let cause = Cause::NO_ESTABLISHED_PFCP_ASSOCIATION;
+            return self.refuse(now, incoming, cp_seid, cause.into(), out);
+        };
+        self.spoke(now, peer, incoming.from);
+        if self.closing {
+            return self.refuse(now, incoming, cp_seid, Cause::REQUEST_REJECTED.into(), out);
+        }
+        match self
+            .sessions
+            .establish(now, peer, &request, &mut self.tables)
+        {
+            Ok(established) => {
+                let seid = established.seid;
+                self.created.clear();
+                self.created.extend_from_slice(established.created);
+                self.stats.established += 1;
+                let created = std::mem::take(&mut self.created);
+                let f_seid = up_f_seid(&self.config, seid);
+                self.answer(
+                    now,
+                    incoming,
+                    cp_seid,
+                    Cause::REQUEST_ACCEPTED,
+                    out,
+                    |writer, us| {
+                        writer.node_id(us.to_wire());
+                        writer.cause(Cause::REQUEST_ACCEPTED);
+                        writer.f_seid(f_seid);
+                        write_created(writer, &created);
+                    },
+                );
+                self.created = created;
+            }
+            Err(refusal) => self.refuse(now, incoming, cp_seid, refusal, out),
+        }
+    }
+
+    /// Session Modification Request (6.3.3.3).
+    pub(crate) fn on_modification(
+        &mut self,
+        now: Time,
+        incoming: &Incoming,
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        let Some((peer, seid, cp_seid)) = self.find_session(incoming, message) else {
+            return self.refuse(
+                now,
+                incoming,
+                0,
+                Cause::SESSION_CONTEXT_NOT_FOUND.into(),
+                out,
+            );
+        };
+        self.spoke(now, peer, incoming.from);
+        let request = match SessionModificationRequest::decode(message) {
+            Ok(request) => request,
+            Err(error) => return self.refuse_undecodable(now, incoming, cp_seid, &error, out),
+        };
+        match self
+            .sessions
+            .modify(now, peer, seid, &request, &mut self.tables)
+        {
+            Ok(modified) => {
+                let cp_seid = modified.cp_seid;
+                self.created.clear();
+                self.created.extend_from_slice(modified.created);
+                self.stats.modified += 1;
+                let created = std::mem::take(&mut self.created);
+                self.answer(
+                    now,
+                    incoming,
+                    cp_seid,
+                    Cause::REQUEST_ACCEPTED,
+                    out,
+                    |writer, _| {
+                        writer.cause(Cause::REQUEST_ACCEPTED);
+                        write_created(writer, &created);
+                    },
+                );
+                self.created = created;
+            }
+            Err(refusal) => self.refuse(now, incoming, cp_seid, refusal, out),
+        }
+    }
+
+    /// Session Deletion Request (6.3.4.3). It has no mandatory IE; some SMFs send an F-SEID.
+    pub(crate) fn on_deletion(
+        &mut self,
+        now: Time,
+        incoming: &Incoming,
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        let Some((peer, seid, cp_seid)) = self.find_session(incoming, message) else {
+            return self.refuse(
+                now,
+                incoming,
+                0,
+                Cause::SESSION_CONTEXT_NOT_FOUND.into(),
+                out,
+            );
+        };
+        self.spoke(now, peer, incoming.from);
+        if let Err(error) = SessionDeletionRequest::decode(message) {
+            return self.refuse_undecodable(now, incoming, cp_seid, &error, out);
+        }
+        match self.sessions.delete(now, peer, seid, &mut self.tables) {
+            Ok(deleted) => {
+                self.stats.deleted += 1;
+                let cause = Cause::REQUEST_ACCEPTED;
+                self.answer(now, incoming, deleted.cp_seid, cause, out, |writer, _| {
+                    writer.cause(cause);
+                });
+            }
+            Err(refusal) => self.refuse(now, incoming, cp_seid, refusal, out),
+        }
+    }
+
+    /// The session that the header's SEID names, if the sender may touch it: its owner, its SEID
+    /// and the owner's SEID.
+    fn find_session(
+        &self,
+        incoming: &Incoming,
+        message: &Message<'_>,
+    ) -> Option<(PeerId, u64, u64)> {
+        let seid = message.header.seid?;
+        self.peers
+            .candidates(incoming.from)
+            .find_map(|peer| Some((peer, seid, self.sessions.cp_seid(peer, seid)?)))
+    }
+
+    /// Associated, and told so.
+    fn is_ready(&self, id: PeerId) -> bool {
+        self.peers
+            .get(id)
+            .is_some_and(|peer| peer.deferred.is_none())
+    }
+
+    fn spoke(&mut self, now: Time, id: PeerId, from: SocketAddr) {
+        self.peers.learn_source(id, from);
+        if let Some(peer) = self.peers.get_mut(id) {
+            peer.heard = now;
+        }
+    }
+}
+
+/// Where an answer to a request that could not be decoded goes: its CP F-SEID, if that much is
+/// legible.
+fn cp_seid_of(message: &Message<'_>) -> u64 {
+    match message.ies.find(IeType::F_SEID) {
+        Ok(Some(ie)) => FSeid::from_ie(&ie).map_or(0, |f_seid| f_seid.seid),
+        _ => 0,
+    }
+}
+
+/// Our F-SEID: the SEID at our first address of each family (8.2.37).
+fn up_f_seid(config: &Config, seid: u64) -> FSeid {
+    let ipv4 = config.n4.iter().find_map(|address| match address {
+        IpAddr::V4(v4) => Some(*v4),
+        IpAddr::V6(_) => None,
+    });
+    let ipv6 = config.n4.iter().find_map(|address| match address {
+        IpAddr::V6(v6) => Some(*v6),
+        IpAddr::V4(_) => None,
+    });
+    FSeid { seid, ipv4, ipv6 }
+}
+
+/// Created PDR (table 7.5.3.2-1).
+fn write_created(writer: &mut Writer<'_>, created: &[CreatedPdr]) {
+    for pdr in created {
+        let f_teid = pdr.f_teid.map(|(teid, address)| FTeid::Given {
+            teid,
+            ipv4: Some(address),
+            ipv6: None,
+        });
+        let (ipv4, ipv6) = (pdr.ue4, pdr.ue6);
+        let address = UeIpAddress {
+            ipv4,
+            ipv6,
+            ..UeIpAddress::default()
+        };
+        let chosen = ipv4.is_some() || ipv6.is_some();
+        writer.created_pdr(
+            pdr.id.0,
+            f_teid,
+            if chosen {
+                std::slice::from_ref(&address)
+            } else {
+                &[]
+            },
+        );
+    }
+}

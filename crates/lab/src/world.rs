@@ -445,12 +445,13 @@ fn data_network(prefix: &Prefix, upf_ns: &Netns) -> Result<Netns> {
         "addr add {UPF_N6}/24 dev n6\naddr add {UPF_N6_V6}/64 dev n6 nodad\n\
          route add default via {ROUTER}\nroute add ::/0 via {ROUTER_V6}"
     ))?;
+    // Servers answer from their own address, whichever socket they answer with.
+    let (server4, server6) = (dn::SERVER_V4, dn::SERVER_V6);
     netns.ip(&format!(
         "addr add {ROUTER}/24 dev n6\naddr add {ROUTER_V6}/64 dev n6 nodad\n\
-         addr add {}/32 dev lo\naddr add {}/128 dev lo nodad\n\
-         route add 10.60.0.0/15 via {UPF_N6}\nroute add 2001:db8:60::/47 via {UPF_N6_V6}",
-        dn::SERVER_V4,
-        dn::SERVER_V6
+         addr add {server4}/32 dev lo\naddr add {server6}/128 dev lo nodad\n\
+         route add 10.60.0.0/15 via {UPF_N6} src {server4}\n\
+         route add 2001:db8:60::/47 via {UPF_N6_V6} src {server6}",
     ))?;
     Ok(netns)
 }

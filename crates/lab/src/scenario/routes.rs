@@ -116,6 +116,8 @@ fn route_change(world: &mut World) -> Result<String> {
         both_ways(world, attached)?;
     }
     let dn = &world.dn_ns;
+    // Each address is answered for by its own interface alone.
+    dn.sysctl("net/ipv4/conf/all/arp_ignore", "1")?;
     dn.ip("link add n6b link n6 type macvlan mode bridge\nlink set n6b up")?;
     dn.ip("addr add 10.6.0.253/24 dev n6b\naddr add 2001:db8:6::fd/64 dev n6b nodad")?;
     let shape = Shape::lasting(1000, 3);

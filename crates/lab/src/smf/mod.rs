@@ -246,9 +246,11 @@ impl Smf {
     pub fn modify(&self, session: &Session, ies: &[Ie]) -> Result<()> {
         let seid = Some(session.up_seid);
         let answer = self.request(MsgType::SessionModificationRequest, seid, ies)?;
+        // Without a session there is no SEID to answer with: the cause comes first.
+        accepted(answer.as_ref())?;
         let answered = answer.seid().context("answer without SEID")?.0;
         ensure!(answered == session.cp_seid, "answer for SEID {answered:#x}");
-        accepted(answer.as_ref())
+        Ok(())
     }
 
     /// Points the downlink at a gNB's tunnel: the UE became active, or was handed over.

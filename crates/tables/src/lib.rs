@@ -1,5 +1,36 @@
-//! The one door to the data path.
+//! The one door to the data path: builds and loads it, publishes sessions to it, keeps its next hops,
+//! reads its counters.
+//!
+//! [`Tables`] is what the control thread owns. Follow a change from [`session::compiled::Tables`]
+//! through `plan` (where everything will lie, and whether it fits) and `publish` (which store makes
+//! it visible) to `grace` (when what it replaced is reused).
 
+mod abi;
+mod alloc;
+mod encode;
+mod grace;
+mod handle;
+mod host;
+mod index;
+mod memory;
 pub mod netlink;
 pub mod nexthop;
+mod peers;
+mod plan;
+mod publish;
+mod routing;
 pub mod slowpath;
+mod stats;
+mod store;
+mod tables;
+mod verdict;
+mod xdp;
+
+pub use abi::Features;
+pub use handle::Handle;
+pub use host::Run;
+pub use stats::{Counting, DROP_REASONS, DropReason, PortTotals, Traffic};
+pub use store::Layout;
+pub use tables::{Fill, Mode, Options, PortConfig, Roles, SetupError, Tables};
+pub use verdict::Verdict;
+pub use xdp::ProgramInfo;

@@ -1,0 +1,443 @@
+//! Rust's side of `datapath/include/tp_abi.h`. Both sides assert sizes; a test compares offsets.
+//!
+//! Tables are seen as lines of atomic words, because packets read and write them at the same time.
+//! The plain structs here are only ever encoded into words and stored.
+
+use std::mem::{align_of, offset_of, size_of};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+pub(crate) const PORTS_MAX: usize = 16;
+pub(crate) const N3_ADDRS_MAX: usize = 8;
+pub(crate) const RULES_MAX: usize = 64;
+pub(crate) const METERS_MAX: usize = 4;
+pub(crate) const BUCKET_SLOTS: usize = 4;
+pub(crate) const UE_PAGE_BITS: u32 = 14;
+pub(crate) const UE_DIR_BITS: u32 = 32 - UE_PAGE_BITS;
+pub(crate) const DROP_MAX: usize = 64;
+pub(crate) const DIRS: usize = 2;
+
+/// One cache line of a table.
+#[repr(C, align(64))]
+pub(crate) struct Line(pub(crate) [AtomicU64; 8]);
+
+impl Line {
+    pub(crate) fn load(&self, word: usize) -> u64 {
+        self.0[word].load(Ordering::Relaxed)
+    }
+
+    /// Everything stored before is visible to whoever sees this word.
+    pub(crate) fn publish(&self, word: usize, value: u64) {
+        self.0[word].store(value, Ordering::Release);
+    }
+
+    /// Fill a line that no packet can reach yet.
+    pub(crate) fn fill(&self, words: [u64; 8]) {
+        for (to, word) in self.0.iter().zip(words) {
+            to.store(word, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn words(&self) -> [u64; 8] {
+        std::array::from_fn(|word| self.load(word))
+    }
+}
+
+/// A route is half a line.
+#[repr(C, align(8))]
+pub(crate) struct HalfLine(pub(crate) [AtomicU64; 4]);
+
+/// Words of `tp_entry`.
+pub(crate) mod entry {
+    pub(crate) const HEAD: usize = 0;
+    pub(crate) const OUT: usize = 1;
+    pub(crate) const RATE: usize = 2;
+    pub(crate) const EXT: usize = 3;
+    pub(crate) const TAT: usize = 4;
+    pub(crate) const BYTES: usize = 5;
+    pub(crate) const PACKETS: usize = 6;
+    pub(crate) const DROPS: usize = 7;
+
+    pub(crate) const ACT_ROUTE: u64 = 1;
+    pub(crate) const ACT_TUNNEL: u64 = 2;
+    pub(crate) const ACT_DROP: u64 = 3;
+    pub(crate) const ACT_BUFFER: u64 = 4;
+    pub(crate) const ACT_GATE: u64 = 5;
+    pub(crate) const ACT_LIST: u64 = 6;
+
+    pub(crate) const METER_BIT: u64 = 1 << 35;
+    pub(crate) const EXT_BIT: u64 = 1 << 36;
+    pub(crate) const QFI_BIT: u64 = 1 << 37;
+    pub(crate) const UE_BIT: u64 = 1 << 38;
+    pub(crate) const ACTION_SHIFT: u32 = 32;
+    pub(crate) const QFI_SHIFT: u32 = 40;
+    pub(crate) const NI_SHIFT: u32 = 48;
+    pub(crate) const RULE_SHIFT: u32 = 40;
+    pub(crate) const PDR_SHIFT: u32 = 32;
+
+    /// The action in a head.
+    pub(crate) const fn action(head: u64) -> u64 {
+        (head >> ACTION_SHIFT) & 7
+    }
+
+    /// Head of a line that leads to the rules from `first` on.
+    pub(crate) const fn list_head(key: u32, first: u32) -> u64 {
+        key as u64 | ACT_LIST << ACTION_SHIFT | (first as u64) << RULE_SHIFT
+    }
+}
+
+/// `tp_rate` bits.
+pub(crate) mod rate {
+    pub(crate) const SHIFT_SHIFT: u32 = 32;
+    pub(crate) const BLOCK: u64 = 1 << 38;
+    pub(crate) const BURST_SHIFT: u32 = 40;
+    pub(crate) const BURST_UNIT_NS: u128 = 4096;
+    pub(crate) const BURST_MAX: u128 = (1 << 24) - 1;
+    pub(crate) const TICKS_PER_SECOND: u128 = 64_000_000_000;
+}
+
+/// `tp_ext`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ext {
+    pub(crate) ue6: [u8; 16],
+    pub(crate) ue6_plen: u8,
+    pub(crate) n_meters: u8,
+    pub(crate) pad: [u8; 6],
+    pub(crate) meters: [u32; METERS_MAX],
+    pub(crate) reserved: [u8; 24],
+}
+
+/// Words of `tp_meter`.
+pub(crate) mod meter {
+    pub(crate) const RATE: usize = 0;
+}
+
+pub(crate) const RULE_LAST: u8 = 1;
+pub(crate) const RULE_V4: u8 = 2;
+pub(crate) const RULE_V6: u8 = 4;
+pub(crate) const RULE_PROTO: u8 = 8;
+pub(crate) const RULE_PORTS: u8 = 16;
+pub(crate) const RULE_ANY: u8 = 32;
+
+/// `tp_rule`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(crate) src: [u8; 16],
+    pub(crate) dst: [u8; 16],
+    pub(crate) src_plen: u8,
+    pub(crate) dst_plen: u8,
+    pub(crate) proto: u8,
+    pub(crate) flags: u8,
+    pub(crate) entry: u32,
+    pub(crate) sport_lo: u16,
+    pub(crate) sport_hi: u16,
+    pub(crate) dport_lo: u16,
+    pub(crate) dport_hi: u16,
+    pub(crate) tos: u8,
+    pub(crate) tos_mask: u8,
+    pub(crate) reserved: [u8; 14],
+}
+
+/// In a UE page: the address is in a pool, but no session has it.
+pub(crate) const UE_NOBODY: u32 = u32::MAX;
+
+pub(crate) const KIND_TEID: u64 = 1;
+pub(crate) const KIND_UE4: u64 = 2;
+pub(crate) const KIND_UE6: u64 = 3;
+pub(crate) const KIND_NEIGH4: u64 = 4;
+pub(crate) const KIND_NEIGH6: u64 = 5;
+
+/// `tp_nexthop`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NextHopLine {
+    pub(crate) state: u32,
+    pub(crate) port: u32,
+    pub(crate) ifindex: u32,
+    pub(crate) mtu: u16,
+    pub(crate) l2_len: u8,
+    pub(crate) pad: u8,
+    pub(crate) l2: [u8; 24],
+    pub(crate) addr: [u8; 16],
+    pub(crate) reserved: u64,
+}
+
+/// `tp_peer`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PeerLine {
+    pub(crate) nexthop: u32,
+    pub(crate) remote_be: u32,
+    pub(crate) local_be: u32,
+    pub(crate) flags: u32,
+    pub(crate) tx_packets: u64,
+    pub(crate) reserved: [u64; 5],
+}
+
+pub(crate) const ROUTE_LAST: u8 = 1;
+
+/// `tp_route`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RouteLine {
+    pub(crate) addr: [u8; 16],
+    pub(crate) plen: u8,
+    pub(crate) flags: u8,
+    pub(crate) pad: u16,
+    pub(crate) nexthop: u32,
+    pub(crate) reserved: u64,
+}
+
+/// `tp_config`.
+#[repr(C)]
+pub(crate) struct Config {
+    pub(crate) n3_be: [AtomicU32; N3_ADDRS_MAX],
+    pub(crate) salt: AtomicU64,
+    pub(crate) bucket_mask: AtomicU32,
+    pub(crate) n_entries: AtomicU32,
+    pub(crate) error_indication_ns: AtomicU32,
+    pub(crate) echo_ns: AtomicU32,
+    pub(crate) moves: AtomicU32,
+    pub(crate) n_nis: AtomicU32,
+    pub(crate) port_ifindex: [AtomicU32; PORTS_MAX],
+    pub(crate) reserved: [AtomicU64; 1],
+}
+
+/// `tp_traffic`.
+#[repr(C)]
+pub(crate) struct TrafficWords {
+    pub(crate) packets: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+}
+
+/// `tp_port_stats`.
+#[repr(C)]
+pub(crate) struct PortStats {
+    pub(crate) taken: [TrafficWords; DIRS],
+    pub(crate) forwarded: [TrafficWords; DIRS],
+    pub(crate) passed: AtomicU64,
+    pub(crate) answered: AtomicU64,
+    pub(crate) slow: AtomicU64,
+    pub(crate) reserved: AtomicU64,
+}
+
+/// `tp_cpu`.
+#[repr(C)]
+pub(crate) struct Cpu {
+    pub(crate) clock_ns: AtomicU64,
+    pub(crate) clock_uses: AtomicU64,
+    pub(crate) error_indication_tat: AtomicU64,
+    pub(crate) echo_tat: AtomicU64,
+    pub(crate) reserved: [AtomicU64; 4],
+    pub(crate) ports: [PortStats; PORTS_MAX],
+    pub(crate) drops: [[[AtomicU64; DROP_MAX]; DIRS]; PORTS_MAX],
+}
+
+/// Code that the pipeline is specialised to, fixed when a program is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features(pub(crate) u32);
+
+impl Features {
+    /// MBR enforcement.
+    pub const METER: Self = Self(1 << 0);
+    /// IPv6 source check and shared meters.
+    pub const EXT: Self = Self(1 << 1);
+    /// Several PDRs behind one key, SDF filters.
+    pub const LIST: Self = Self(1 << 2);
+    /// Inner IPv6.
+    pub const IPV6: Self = Self(1 << 3);
+    /// Tagged frames.
+    pub const VLAN: Self = Self(1 << 4);
+    /// Keys outside the direct tables.
+    pub const BUCKETS: Self = Self(1 << 5);
+    /// The kernel's FIB where the next-hop table has no answer.
+    pub const FIB: Self = Self(1 << 6);
+    /// Several CPUs may meet one entry.
+    pub const ATOMIC: Self = Self(1 << 7);
+    /// Everything.
+    pub const ALL: Self = Self(0xff);
+
+    const NAMES: [&str; 8] = [
+        "meter", "ext", "list", "ipv6", "vlan", "buckets", "fib", "atomic",
+    ];
+
+    /// As the C side sees them; `None` for bits that do not exist.
+    pub const fn from_bits(bits: u32) -> Option<Self> {
+        if bits & !Self::ALL.0 == 0 {
+            Some(Self(bits))
+        } else {
+            None
+        }
+    }
+
+    /// As the C side sees them.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Without those of `other`.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether all of `other` are here.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Names of those that are set, for people.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES
+            .into_iter()
+            .enumerate()
+            .filter(move |(bit, _)| self.0 >> bit & 1 == 1)
+            .map(|(_, name)| name)
+    }
+}
+
+/// A struct that may be seen as words: no padding, every bit pattern valid, size a multiple of 8.
+///
+/// # Safety
+///
+/// The implementer promises just that.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: integers and byte arrays without padding between them (asserted below).
+unsafe impl Plain for Ext {}
+// SAFETY: as above.
+unsafe impl Plain for Rule {}
+// SAFETY: as above.
+unsafe impl Plain for NextHopLine {}
+// SAFETY: as above.
+unsafe impl Plain for PeerLine {}
+// SAFETY: as above.
+unsafe impl Plain for RouteLine {}
+
+/// The words of a struct, as memory holds them.
+pub(crate) fn words_of<T: Plain, const N: usize>(value: &T) -> [u64; N] {
+    const { assert!(size_of::<T>() == N * 8) };
+    // SAFETY: the sizes agree (above) and a `Plain` value has no uninitialised byte.
+    unsafe { std::mem::transmute_copy(value) }
+}
+
+/// A struct from its words.
+pub(crate) fn from_words<T: Plain, const N: usize>(words: [u64; N]) -> T {
+    const { assert!(size_of::<T>() == N * 8 && align_of::<T>() <= 8) };
+    // SAFETY: the sizes agree (above) and every bit pattern is a `Plain` value.
+    unsafe { std::mem::transmute_copy(&words) }
+}
+
+const _: () = {
+    assert!(size_of::<Line>() == 64 && align_of::<Line>() == 64);
+    assert!(size_of::<HalfLine>() == 32);
+    assert!(size_of::<Ext>() == 64 && offset_of!(Ext, meters) == 24);
+    assert!(
+        size_of::<Rule>() == 64 && offset_of!(Rule, entry) == 36 && offset_of!(Rule, tos) == 48
+    );
+    assert!(size_of::<NextHopLine>() == 64 && offset_of!(NextHopLine, addr) == 40);
+    assert!(size_of::<PeerLine>() == 64 && offset_of!(PeerLine, tx_packets) == 16);
+    assert!(size_of::<RouteLine>() == 32 && offset_of!(RouteLine, nexthop) == 20);
+    assert!(size_of::<Config>() == 136 && offset_of!(Config, moves) == 56);
+    assert!(size_of::<PortStats>() == 96);
+    assert!(size_of::<Cpu>() == 64 + PORTS_MAX * 96 + PORTS_MAX * DIRS * DROP_MAX * 8);
+    assert!(
+        cfg!(target_endian = "little"),
+        "a rule's bytes and an entry's words assume it"
+    );
+};
+
+/// What both sides must agree on: (what, Rust's value), in the order of `abi_check.c`.
+#[cfg(test)]
+fn layout() -> Vec<(&'static str, usize)> {
+    vec![
+        ("tp_entry", size_of::<Line>()),
+        ("tp_entry.out", entry::OUT * 8),
+        ("tp_entry.rate", entry::RATE * 8),
+        ("tp_entry.ext", entry::EXT * 8),
+        ("tp_entry.tat", entry::TAT * 8),
+        ("tp_entry.bytes", entry::BYTES * 8),
+        ("tp_entry.packets", entry::PACKETS * 8),
+        ("tp_entry.drops", entry::DROPS * 8),
+        ("tp_ext", size_of::<Ext>()),
+        ("tp_ext.ue6_plen", offset_of!(Ext, ue6_plen)),
+        ("tp_ext.n_meters", offset_of!(Ext, n_meters)),
+        ("tp_ext.meters", offset_of!(Ext, meters)),
+        ("tp_meter.rate", meter::RATE * 8),
+        ("tp_rule", size_of::<Rule>()),
+        ("tp_rule.src_plen", offset_of!(Rule, src_plen)),
+        ("tp_rule.flags", offset_of!(Rule, flags)),
+        ("tp_rule.entry", offset_of!(Rule, entry)),
+        ("tp_rule.sport_lo", offset_of!(Rule, sport_lo)),
+        ("tp_rule.dport_hi", offset_of!(Rule, dport_hi)),
+        ("tp_nexthop", size_of::<NextHopLine>()),
+        ("tp_nexthop.mtu", offset_of!(NextHopLine, mtu)),
+        ("tp_nexthop.l2_len", offset_of!(NextHopLine, l2_len)),
+        ("tp_nexthop.l2", offset_of!(NextHopLine, l2)),
+        ("tp_nexthop.addr", offset_of!(NextHopLine, addr)),
+        ("tp_peer", size_of::<PeerLine>()),
+        ("tp_peer.remote_be", offset_of!(PeerLine, remote_be)),
+        ("tp_peer.local_be", offset_of!(PeerLine, local_be)),
+        ("tp_route", size_of::<RouteLine>()),
+        ("tp_route.plen", offset_of!(RouteLine, plen)),
+        ("tp_route.flags", offset_of!(RouteLine, flags)),
+        ("tp_route.nexthop", offset_of!(RouteLine, nexthop)),
+        ("tp_ni", size_of::<Line>()),
+        ("tp_config", size_of::<Config>()),
+        ("tp_config.salt", offset_of!(Config, salt)),
+        ("tp_config.bucket_mask", offset_of!(Config, bucket_mask)),
+        ("tp_config.n_entries", offset_of!(Config, n_entries)),
+        ("tp_config.moves", offset_of!(Config, moves)),
+        ("tp_config.n_nis", offset_of!(Config, n_nis)),
+        ("tp_config.port_ifindex", offset_of!(Config, port_ifindex)),
+        ("tp_port_stats", size_of::<PortStats>()),
+        ("tp_port_stats.out", offset_of!(PortStats, forwarded)),
+        ("tp_port_stats.passed", offset_of!(PortStats, passed)),
+        ("tp_port_stats.slow", offset_of!(PortStats, slow)),
+        ("tp_cpu", size_of::<Cpu>()),
+        ("tp_cpu.ports", offset_of!(Cpu, ports)),
+        ("tp_cpu.drops", offset_of!(Cpu, drops)),
+        ("TP_FEAT_ALL", Features::ALL.0 as usize),
+        ("TP_UE_PAGE_BITS", UE_PAGE_BITS as usize),
+        ("TP_RULES_MAX", RULES_MAX),
+        ("TP_ROUTES_MAX", crate::nexthop::ROUTES_MAX),
+        ("TP_BUCKET_SLOTS", BUCKET_SLOTS),
+        ("TP_HEAD_RULE_SHIFT", entry::RULE_SHIFT as usize),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" {
+        static tp_abi_layout: [u32; 64];
+    }
+
+    #[test]
+    fn both_sides_agree() {
+        // SAFETY: abi_check.c defines an array of this type and never writes it.
+        let c = unsafe { &tp_abi_layout };
+        for (index, (what, rust)) in layout().into_iter().enumerate() {
+            assert_eq!(c[index] as usize, rust, "{what}");
+        }
+        assert_eq!(
+            c[layout().len()],
+            u32::MAX,
+            "a line of abi_check.c has no counterpart"
+        );
+    }
+
+    #[test]
+    fn words_and_structs_convert() {
+        let rule = Rule {
+            src: [7; 16],
+            proto: 6,
+            entry: 0x0102_0304,
+            dport_hi: 9,
+            ..Rule::default()
+        };
+        assert_eq!(from_words::<Rule, 8>(words_of(&rule)), rule);
+        assert_eq!(words_of::<_, 8>(&rule)[4] >> 32, 0x0102_0304);
+    }
+}

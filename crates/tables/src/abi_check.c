@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* C's side of the comparison in abi.rs: same lines, same order. */
+#include <stddef.h>
+
+#include "tp_abi.h"
+
+#define AT(type, field) offsetof(struct type, field)
+
+const __u32 tp_abi_layout[64] = {
+	sizeof(struct tp_entry),
+	AT(tp_entry, out),
+	AT(tp_entry, rate),
+	AT(tp_entry, ext),
+	AT(tp_entry, tat),
+	AT(tp_entry, bytes),
+	AT(tp_entry, packets),
+	AT(tp_entry, drops),
+	sizeof(struct tp_ext),
+	AT(tp_ext, ue6_plen),
+	AT(tp_ext, n_meters),
+	AT(tp_ext, meters),
+	AT(tp_meter, rate),
+	sizeof(struct tp_rule),
+	AT(tp_rule, src_plen),
+	AT(tp_rule, flags),
+	AT(tp_rule, entry),
+	AT(tp_rule, sport_lo),
+	AT(tp_rule, dport_hi),
+	sizeof(struct tp_nexthop),
+	AT(tp_nexthop, mtu),
+	AT(tp_nexthop, l2_len),
+	AT(tp_nexthop, l2),
+	AT(tp_nexthop, addr),
+	sizeof(struct tp_peer),
+	AT(tp_peer, remote_be),
+	AT(tp_peer, local_be),
+	sizeof(struct tp_route),
+	AT(tp_route, plen),
+	AT(tp_route, flags),
+	AT(tp_route, nexthop),
+	sizeof(struct tp_ni),
+	sizeof(struct tp_config),
+	AT(tp_config, salt),
+	AT(tp_config, bucket_mask),
+	AT(tp_config, n_entries),
+	AT(tp_config, moves),
+	AT(tp_config, n_nis),
+	AT(tp_config, port_ifindex),
+	sizeof(struct tp_port_stats),
+	AT(tp_port_stats, out),
+	AT(tp_port_stats, passed),
+	AT(tp_port_stats, slow),
+	sizeof(struct tp_cpu),
+	AT(tp_cpu, ports),
+	AT(tp_cpu, drops),
+	TP_FEAT_ALL,
+	TP_UE_PAGE_BITS,
+	TP_RULES_MAX,
+	TP_ROUTES_MAX,
+	TP_BUCKET_SLOTS,
+	TP_HEAD_RULE_SHIFT,
+	~0u, /* end */
+};

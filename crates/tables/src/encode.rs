@@ -1,0 +1,205 @@
+//! From compiled rules to the words that packets read.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::IpNet;
+use session::compiled::{Action, Entry, Flow, Rate};
+
+use crate::abi::{
+    Ext, METERS_MAX, RULE_ANY, RULE_PORTS, RULE_PROTO, RULE_V4, RULE_V6, Rule, entry, rate,
+};
+
+/// A rate word: cost of a byte in ticks of 1/64 ns as a 32-bit mantissa and a shift.
+///
+/// Below 120 bit/s the mantissa cannot grow further and the rate stays there; MBR counts in
+/// kbit/s. The burst is rounded up and ends at 68 s.
+pub(crate) fn rate_word(limit: Rate) -> u64 {
+    if limit.bps == 0 {
+        return rate::BLOCK;
+    }
+    let bps = u128::from(limit.bps);
+    let ticks = 8 * rate::TICKS_PER_SECOND;
+    let mut shift = 63;
+    let mut mantissa = (ticks << shift) / bps;
+    while mantissa > u128::from(u32::MAX) && shift > 0 {
+        shift -= 1;
+        mantissa = ((ticks << shift) + bps / 2) / bps;
+    }
+    let mantissa = mantissa.min(u128::from(u32::MAX)) as u64;
+    let burst_ns = u128::from(limit.burst_bytes) * 8_000_000_000 / bps;
+    let burst = burst_ns
+        .div_ceil(rate::BURST_UNIT_NS)
+        .clamp(1, rate::BURST_MAX) as u64;
+    mantissa | shift << rate::SHIFT_SHIFT | burst << rate::BURST_SHIFT
+}
+
+/// The control words of an entry, before it is known where they go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Words {
+    /// Without the key.
+    pub(crate) head: u64,
+    pub(crate) out: u64,
+    pub(crate) rate: u64,
+    /// The extension line, when `head` has the bit.
+    pub(crate) ext: Option<Ext>,
+}
+
+/// Encode one entry. `peer`: the peer line of a tunnel. `meters`: lines of its shared
+/// meters, at most four.
+pub(crate) fn words(rule: &Entry, peer: u32, meters: &[u32]) -> Words {
+    let (action, ni, mut out) = match rule.action {
+        Action::Route { ni } => (entry::ACT_ROUTE, ni.0, 0),
+        Action::Tunnel { teid, .. } => (
+            entry::ACT_TUNNEL,
+            0,
+            u64::from(teid.to_be()) | u64::from(peer) << 32,
+        ),
+        Action::Drop => (entry::ACT_DROP, 0, 0),
+        Action::Buffer => (entry::ACT_BUFFER, 0, 0),
+        Action::GateClosed => (entry::ACT_GATE, 0, 0),
+    };
+    let mut head = action << entry::ACTION_SHIFT | u64::from(ni) << entry::NI_SHIFT;
+    let mut ext = Ext::default();
+    if let Some(ue) = rule.ue.filter(|_| action != entry::ACT_TUNNEL) {
+        head |= entry::UE_BIT;
+        out = ue.v4.map_or(0, |v4| u64::from(be(v4)));
+        if let Some(v6) = ue.v6 {
+            ext.ue6 = v6.trunc().addr().octets();
+            ext.ue6_plen = v6.prefix_len();
+        }
+    }
+    if let Some(qfi) = rule.qfi {
+        head |= entry::QFI_BIT | u64::from(qfi.get()) << entry::QFI_SHIFT;
+    }
+    let mut rate = 0;
+    if let Some(limit) = rule.meter {
+        head |= entry::METER_BIT;
+        rate = rate_word(limit);
+    }
+    for (to, &meter) in ext.meters.iter_mut().zip(meters) {
+        *to = meter;
+        ext.n_meters += 1;
+    }
+    debug_assert!(meters.len() <= METERS_MAX);
+    let ext = (ext != Ext::default()).then_some(ext);
+    if ext.is_some() {
+        head |= entry::EXT_BIT;
+    }
+    Words {
+        head,
+        out,
+        rate,
+        ext,
+    }
+}
+
+/// An address as C's `_be` words hold it.
+pub(crate) fn be(addr: Ipv4Addr) -> u32 {
+    u32::from_ne_bytes(addr.octets())
+}
+
+/// Which of the words out, rate and ext packets read under a head.
+pub(crate) fn meaningful(head: u64) -> [bool; 3] {
+    let tunnel = entry::action(head) == entry::ACT_TUNNEL;
+    [
+        tunnel || head & entry::UE_BIT != 0,
+        head & entry::METER_BIT != 0,
+        head & entry::EXT_BIT != 0,
+    ]
+}
+
+/// A rule that matches everything.
+pub(crate) fn rule_for_all(entry: u32) -> Rule {
+    Rule {
+        flags: RULE_ANY | RULE_V4 | RULE_V6,
+        entry,
+        ..Rule::default()
+    }
+}
+
+/// Encode one filter.
+pub(crate) fn rule(flow: Option<&Flow>, entry: u32) -> Rule {
+    let Some(flow) = flow else {
+        return rule_for_all(entry);
+    };
+    let mut rule = Rule {
+        entry,
+        dport_hi: u16::MAX,
+        sport_hi: u16::MAX,
+        ..Rule::default()
+    };
+    let net = |to: &mut [u8; 16], plen: &mut u8, net: Option<IpNet>| {
+        let Some(net) = net else {
+            return RULE_V4 | RULE_V6;
+        };
+        *plen = net.prefix_len();
+        match net.network() {
+            IpAddr::V4(addr) => {
+                to[..4].copy_from_slice(&addr.octets());
+                RULE_V4
+            }
+            IpAddr::V6(addr) => {
+                *to = addr.octets();
+                RULE_V6
+            }
+        }
+    };
+    rule.flags = net(&mut rule.src, &mut rule.src_plen, flow.src)
+        & net(&mut rule.dst, &mut rule.dst_plen, flow.dst);
+    if let Some(proto) = flow.proto {
+        rule.flags |= RULE_PROTO;
+        rule.proto = proto;
+    }
+    if flow.src_ports.is_some() || flow.dst_ports.is_some() {
+        rule.flags |= RULE_PORTS;
+    }
+    (rule.sport_lo, rule.sport_hi) = flow.src_ports.unwrap_or((0, u16::MAX));
+    (rule.dport_lo, rule.dport_hi) = flow.dst_ports.unwrap_or((0, u16::MAX));
+    rule
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Cost of `bytes` in ticks, as the pipeline computes it.
+    fn cost(word: u64, bytes: u64) -> u64 {
+        (bytes * (word & 0xffff_ffff)) >> ((word >> rate::SHIFT_SHIFT) & 63)
+    }
+
+    #[test]
+    fn rates_at_the_ends() {
+        let word = rate_word(Rate {
+            bps: 0,
+            burst_bytes: 1,
+        });
+        assert_eq!(word, rate::BLOCK);
+        let gigabit = rate_word(Rate {
+            bps: 1_000_000_000,
+            burst_bytes: 125_000,
+        });
+        assert_eq!(cost(gigabit, 1000), 8000 * 64);
+        assert_eq!(gigabit >> rate::BURST_SHIFT, 1_000_000u64.div_ceil(4096));
+        let slowest = rate_word(Rate {
+            bps: 1000,
+            burst_bytes: u64::MAX / 2,
+        });
+        assert_eq!(slowest >> rate::BURST_SHIFT, (1 << 24) - 1);
+    }
+
+    proptest! {
+        #[test]
+        fn a_rate_is_exact_to_one_in_a_million(kbps in 1u64..(1 << 40)) {
+            let bps = kbps * 1000;
+            let word = rate_word(Rate { bps, burst_bytes: 1500 });
+            let mantissa = (word & 0xffff_ffff) as f64;
+            let shift = (word >> rate::SHIFT_SHIFT & 63) as i32;
+            let ticks = mantissa * 2f64.powi(-shift);
+            let exact = 8.0 * 64e9 / bps as f64;
+            prop_assert!(((ticks - exact) / exact).abs() < 1e-6, "{bps}: {ticks} {exact}");
+            prop_assert!(mantissa >= (1u64 << 31) as f64, "normalised");
+            prop_assert!(word & rate::BLOCK == 0);
+        }
+    }
+}

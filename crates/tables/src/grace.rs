@@ -1,0 +1,161 @@
+//! Grace periods: what packets could reach a moment ago is reused only when none can be looking.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+const MEMBARRIER_CMD_QUERY: libc::c_int = 0;
+const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+
+fn membarrier(command: libc::c_int) -> io::Result<libc::c_int> {
+    // SAFETY: the call takes no pointer.
+    let answer = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
+    if answer < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(answer as libc::c_int)
+    }
+}
+
+/// Waits for the kernel's programs, some ten milliseconds at a time, so that control need not.
+///
+/// `MEMBARRIER_CMD_GLOBAL` is a synchronize_rcu: afterwards no XDP program that ran when it began
+/// is still running.
+#[derive(Debug)]
+struct Helper {
+    requests: Sender<u64>,
+    completed: Arc<AtomicU64>,
+    sent: u64,
+}
+
+impl Helper {
+    fn start() -> io::Result<Self> {
+        if membarrier(MEMBARRIER_CMD_QUERY)? & MEMBARRIER_CMD_GLOBAL == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the kernel offers no global membarrier (is nohz_full set?)",
+            ));
+        }
+        // Whether the command works at all is known now, so that it need not be doubted later.
+        membarrier(MEMBARRIER_CMD_GLOBAL)?;
+        let (requests, tickets) = channel::<u64>();
+        let completed = Arc::new(AtomicU64::new(0));
+        let done = Arc::clone(&completed);
+        thread::Builder::new().name("grace".into()).spawn(move || {
+            for ticket in tickets {
+                match membarrier(MEMBARRIER_CMD_GLOBAL) {
+                    Ok(_) => done.store(ticket, Ordering::Release),
+                    Err(error) => tracing::error!(%error, "membarrier failed; table space is lost"),
+                }
+            }
+        })?;
+        Ok(Self {
+            requests,
+            completed,
+            sent: 0,
+        })
+    }
+}
+
+/// Things waiting for their grace period. At most one batch is under way; what comes meanwhile
+/// goes with the next.
+#[derive(Debug)]
+pub(crate) struct Grace<T> {
+    helper: Option<Helper>,
+    open: Vec<T>,
+    waiting: Vec<T>,
+}
+
+impl<T> Grace<T> {
+    /// For packets that run in the kernel.
+    pub(crate) fn kernel() -> io::Result<Self> {
+        Ok(Self {
+            helper: Some(Helper::start()?),
+            open: Vec::new(),
+            waiting: Vec::new(),
+        })
+    }
+
+    /// For packets that run in the thread that also changes tables: none is ever under way.
+    pub(crate) fn same_thread() -> Self {
+        Self {
+            helper: None,
+            open: Vec::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    pub(crate) fn retire(&mut self, item: T) {
+        self.open.push(item);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.waiting.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.open.len() + self.waiting.len()
+    }
+
+    /// Move what has had its grace period to `done` and start the next one; never waits.
+    pub(crate) fn poll(&mut self, done: &mut Vec<T>) {
+        let Some(helper) = &mut self.helper else {
+            done.append(&mut self.open);
+            return;
+        };
+        if !self.waiting.is_empty() && helper.completed.load(Ordering::Acquire) >= helper.sent {
+            done.append(&mut self.waiting);
+        }
+        if self.waiting.is_empty() && !self.open.is_empty() {
+            helper.sent += 1;
+            if helper.requests.send(helper.sent).is_ok() {
+                std::mem::swap(&mut self.waiting, &mut self.open);
+            }
+        }
+    }
+
+    /// Wait here and now until no packet that has begun is still under way.
+    pub(crate) fn barrier(&self) {
+        if self.helper.is_some()
+            && let Err(error) = membarrier(MEMBARRIER_CMD_GLOBAL)
+        {
+            tracing::error!(%error, "membarrier failed");
+        }
+    }
+
+    /// Wait here and now, and move everything to `done`.
+    pub(crate) fn wait(&mut self, done: &mut Vec<T>) {
+        if self.is_empty() {
+            return;
+        }
+        self.barrier();
+        done.append(&mut self.waiting);
+        done.append(&mut self.open);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_returns_before_its_barrier() {
+        let mut grace = Grace::kernel().unwrap();
+        let mut done = Vec::new();
+        grace.retire(1);
+        grace.poll(&mut done);
+        assert!(done.is_empty(), "the request has only just been sent");
+        grace.retire(2);
+        let start = std::time::Instant::now();
+        while done != [1, 2] {
+            grace.poll(&mut done);
+            assert!(start.elapsed().as_secs() < 10, "{done:?}");
+            thread::sleep(std::time::Duration::from_millis(1));
+        }
+        grace.retire(3);
+        grace.wait(&mut done);
+        assert_eq!(done, [1, 2, 3]);
+    }
+}

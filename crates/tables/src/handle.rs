@@ -1,0 +1,123 @@
+//! Where the parts of one session lie, in as little memory as an ordinary session needs.
+
+use session::compiled::{Direction, PdrId, QerId};
+
+use crate::index::SlotKey;
+
+/// A key of the session and the entry it leads to. Below the number of TEID slots, the entry is
+/// the key's own slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeldKey {
+    key: u64,
+    ni_kind: u32,
+    pub(crate) entry: u32,
+}
+
+impl HeldKey {
+    pub(crate) fn new(key: SlotKey, entry: u32) -> Self {
+        Self {
+            key: key.key,
+            ni_kind: key.ni_kind,
+            entry,
+        }
+    }
+
+    pub(crate) fn key(self) -> SlotKey {
+        SlotKey {
+            key: self.key,
+            ni_kind: self.ni_kind,
+        }
+    }
+}
+
+/// Where a PDR's counters are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeldEntry {
+    pub(crate) index: u32,
+    pub(crate) pdr: PdrId,
+}
+
+/// Where a shared meter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeldMeter {
+    pub(crate) index: u32,
+    pub(crate) qer: QerId,
+    pub(crate) direction: Direction,
+}
+
+/// All parts of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) keys: Vec<HeldKey>,
+    pub(crate) entries: Vec<HeldEntry>,
+    pub(crate) meters: Vec<HeldMeter>,
+}
+
+impl Held {
+    pub(crate) fn clear(&mut self) {
+        self.keys.clear();
+        self.entries.clear();
+        self.meters.clear();
+    }
+}
+
+/// A session's place in the tables; `Default` is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Handle(Form);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Form {
+    #[default]
+    Absent,
+    /// One PDR for each direction, reached by one key each.
+    Pair([HeldKey; 2], [HeldEntry; 2]),
+    /// Any other.
+    Many(Box<Held>),
+}
+
+const _: () = assert!(size_of::<Handle>() <= 64, "a million of these are kept");
+
+impl Handle {
+    /// Copy everything to `held`.
+    pub(crate) fn read(&self, held: &mut Held) {
+        held.clear();
+        match &self.0 {
+            Form::Absent => {}
+            Form::Pair(keys, entries) => {
+                held.keys.extend_from_slice(keys);
+                held.entries.extend_from_slice(entries);
+            }
+            Form::Many(many) => {
+                held.keys.extend_from_slice(&many.keys);
+                held.entries.extend_from_slice(&many.entries);
+                held.meters.extend_from_slice(&many.meters);
+            }
+        }
+    }
+
+    /// Become `held`.
+    pub(crate) fn write(&mut self, held: &Held) {
+        self.0 = match (
+            held.keys.as_slice(),
+            held.entries.as_slice(),
+            held.meters.as_slice(),
+        ) {
+            ([], [], []) => Form::Absent,
+            (&[a, b], &[x, y], []) => Form::Pair([a, b], [x, y]),
+            _ => Form::Many(Box::new(held.clone())),
+        };
+    }
+
+    /// The entry of a PDR.
+    pub(crate) fn entry(&self, pdr: PdrId) -> Option<u32> {
+        let entries = match &self.0 {
+            Form::Absent => return None,
+            Form::Pair(_, entries) => entries.as_slice(),
+            Form::Many(many) => many.entries.as_slice(),
+        };
+        entries
+            .iter()
+            .find(|entry| entry.pdr == pdr)
+            .map(|entry| entry.index)
+    }
+}

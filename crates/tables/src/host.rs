@@ -1,0 +1,226 @@
+//! The pipeline in this process, over ordinary memory: for tests and for judging the other one.
+
+use std::ffi::{c_int, c_void};
+use std::io;
+
+use crate::abi::{Config, Cpu, Features, HalfLine, Line, UE_DIR_BITS, UE_PAGE_BITS};
+use crate::memory::View;
+use crate::store::{Layout, Memory};
+use crate::verdict::Verdict;
+use crate::{PortConfig, Roles};
+
+/// Octets in front of and behind a frame, as XDP drivers leave them.
+const HEADROOM: usize = 256;
+const TAILROOM: usize = 256;
+const EVENT_LEN: usize = 16 + 9728;
+
+/// `struct tp_tables`
+#[repr(C)]
+struct TpTables {
+    config: *mut Config,
+    cpu: *mut Cpu,
+    entries: *mut Line,
+    exts: *mut Line,
+    meters: *mut Line,
+    rules: *mut Line,
+    buckets: *mut Line,
+    nexthops: *mut Line,
+    peers: *mut Line,
+    routes: *mut HalfLine,
+    nis: *mut Line,
+    ue_dir: *mut c_void,
+    ue_pages: *mut c_void,
+    n_entries: u32,
+    n_exts: u32,
+    n_meters: u32,
+    n_rules: u32,
+    n_buckets: u32,
+    n_nexthops: u32,
+    n_peers: u32,
+    n_routes: u32,
+    n_nis: u32,
+    n_ue_pages: u32,
+    ports_up: u32,
+    fib: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
+    fib_arg: *mut c_void,
+}
+
+/// `struct tp_port_config`
+#[repr(C)]
+#[derive(Debug)]
+struct TpPortConfig {
+    port: u32,
+    roles: u32,
+    features: u32,
+    ni: u32,
+}
+
+/// `struct tp_result`
+#[repr(C, align(8))]
+struct TpResult {
+    verdict: u32,
+    reason: u32,
+    port: u32,
+    event_len: u32,
+    event: [u8; EVENT_LEN],
+}
+
+unsafe extern "C" {
+    fn tp_host_run(
+        tables: *mut TpTables,
+        port: *const TpPortConfig,
+        buf: *mut u8,
+        cap: u32,
+        offset: *mut u32,
+        len: *mut u32,
+        now_ns: u64,
+        result: *mut TpResult,
+    ) -> c_int;
+}
+
+/// What became of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Its fate.
+    pub verdict: Verdict,
+    /// The frame as the pipeline left it.
+    pub frame: Vec<u8>,
+    /// What the slow path was told: a `tp_event`, with its header.
+    pub event: Vec<u8>,
+}
+
+pub(crate) fn memory(layout: &Layout) -> io::Result<Memory> {
+    let lines = |n: u32| View::anonymous(n as usize);
+    Ok(Memory {
+        config: View::anonymous(1)?,
+        cpus: View::anonymous(1)?,
+        entries: lines(layout.all_entries())?,
+        exts: lines(layout.exts)?,
+        meters: lines(layout.meters)?,
+        rules: lines(layout.rules)?,
+        buckets: lines(layout.buckets.next_power_of_two())?,
+        nexthops: lines(layout.nexthops)?,
+        peers: lines(layout.peers)?,
+        routes: View::anonymous(layout.routes as usize)?,
+        nis: lines(layout.nis)?,
+        ue_dir: View::anonymous((layout.nis as usize) << UE_DIR_BITS)?,
+        ue_pages: View::anonymous((layout.ue_pages as usize) << UE_PAGE_BITS)?,
+    })
+}
+
+/// Ports of a pipeline in this process.
+#[derive(Debug)]
+pub(crate) struct Host {
+    mem: Memory,
+    ports: Vec<TpPortConfig>,
+    ports_up: u32,
+}
+
+impl Host {
+    pub(crate) fn new(mem: Memory) -> Self {
+        Self {
+            mem,
+            ports: Vec::new(),
+            ports_up: 0,
+        }
+    }
+
+    pub(crate) fn add_port(&mut self, config: &PortConfig, features: Features) {
+        let port = self.ports.len() as u32;
+        let Roles { n3, n6 } = config.roles;
+        let roles = u32::from(n3) | u32::from(n6) << 1;
+        let ni = config.ni.0.into();
+        self.ports.push(TpPortConfig {
+            port,
+            roles,
+            features: features.bits(),
+            ni,
+        });
+        self.ports_up |= 1 << port;
+    }
+
+    fn tables(&self) -> TpTables {
+        let mem = &self.mem;
+        TpTables {
+            config: mem.config.as_ptr(),
+            cpu: mem.cpus.as_ptr(),
+            entries: mem.entries.as_ptr(),
+            exts: mem.exts.as_ptr(),
+            meters: mem.meters.as_ptr(),
+            rules: mem.rules.as_ptr(),
+            buckets: mem.buckets.as_ptr(),
+            nexthops: mem.nexthops.as_ptr(),
+            peers: mem.peers.as_ptr(),
+            routes: mem.routes.as_ptr(),
+            nis: mem.nis.as_ptr(),
+            ue_dir: mem.ue_dir.as_ptr().cast(),
+            ue_pages: mem.ue_pages.as_ptr().cast(),
+            n_entries: mem.entries.len() as u32,
+            n_exts: mem.exts.len() as u32,
+            n_meters: mem.meters.len() as u32,
+            n_rules: mem.rules.len() as u32,
+            n_buckets: mem.buckets.len() as u32,
+            n_nexthops: mem.nexthops.len() as u32,
+            n_peers: mem.peers.len() as u32,
+            n_routes: mem.routes.len() as u32,
+            n_nis: mem.nis.len() as u32,
+            n_ue_pages: (mem.ue_pages.len() >> UE_PAGE_BITS) as u32,
+            ports_up: self.ports_up,
+            fib: None,
+            fib_arg: std::ptr::null_mut(),
+        }
+    }
+
+    pub(crate) fn run(&self, port: usize, frame: &[u8], now_ns: u64) -> Run {
+        let mut buf = vec![0u8; HEADROOM + frame.len() + TAILROOM];
+        buf[HEADROOM..HEADROOM + frame.len()].copy_from_slice(frame);
+        let (mut offset, mut len) = (HEADROOM as u32, frame.len() as u32);
+        let mut result = Box::new(TpResult {
+            verdict: 0,
+            reason: 0,
+            port: 0,
+            event_len: 0,
+            event: [0; EVENT_LEN],
+        });
+        let mut tables = self.tables();
+        // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
+        // Rust as atomics only; buf, offset, len and result are ours and live through the call.
+        unsafe {
+            tp_host_run(
+                &mut tables,
+                &self.ports[port],
+                buf.as_mut_ptr(),
+                buf.len() as u32,
+                &mut offset,
+                &mut len,
+                now_ns,
+                &mut *result,
+            );
+        }
+        let frame = buf[offset as usize..(offset + len) as usize].to_vec();
+        let event = result.event[..result.event_len as usize].to_vec();
+        let verdict = match result.verdict {
+            1 => Verdict::Pass,
+            2 => Verdict::Answer,
+            3 => Verdict::Redirect(result.port),
+            4 => Verdict::Slow,
+            _ => Verdict::Drop(result.reason),
+        };
+        Run {
+            verdict,
+            frame,
+            event,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_c() {
+        assert_eq!(size_of::<TpTables>(), 13 * 8 + 11 * 4 + 4 + 16);
+        assert_eq!(size_of::<TpResult>(), 16 + EVENT_LEN);
+    }
+}

@@ -1,0 +1,534 @@
+//! From a key on the wire to a table entry: UE pages, and two-choice buckets for everything else.
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ipnet::Ipv4Net;
+use session::compiled::NoRoom;
+
+use crate::abi::{BUCKET_SLOTS, Config, KIND_UE4, Line, UE_DIR_BITS, UE_NOBODY, UE_PAGE_BITS};
+use crate::memory::View;
+
+/// What a slot is found by: the key and bits 32..63 of the value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct SlotKey {
+    pub(crate) key: u64,
+    /// Network instance, and the kind above it.
+    pub(crate) ni_kind: u32,
+}
+
+impl SlotKey {
+    pub(crate) fn new(kind: u64, ni: u16, key: u64) -> Self {
+        Self {
+            key,
+            ni_kind: u32::from(ni) | (kind as u32) << 16,
+        }
+    }
+
+    pub(crate) fn kind(self) -> u64 {
+        u64::from(self.ni_kind >> 16)
+    }
+
+    pub(crate) fn ni(self) -> u16 {
+        self.ni_kind as u16
+    }
+}
+
+/// `tp_hash`.
+fn hash(key: SlotKey, salt: u64) -> u64 {
+    let mut x = (key.key ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x ^= x >> 29;
+    x = x.wrapping_add(u64::from(key.ni_kind).wrapping_mul(0xc2b2_ae3d_27d4_eb4f));
+    x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x ^= x >> 32;
+    x.wrapping_mul(0x94d0_49bb_1331_11eb)
+}
+
+/// A place in the buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(u32);
+
+/// A slot taken for a key that is not yet visible.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reserved {
+    place: Place,
+    key: SlotKey,
+}
+
+/// The buckets.
+#[derive(Debug)]
+pub(crate) struct Buckets {
+    lines: View<Line>,
+    config: View<Config>,
+    salt: u64,
+    mask: u32,
+    /// Slots that hold a key, are reserved, or wait for their grace period.
+    taken: Vec<u64>,
+    used: u32,
+}
+
+impl Buckets {
+    /// A key is moved at most this often to make room for another: with half of the slots free,
+    /// a place without any move is all but certain.
+    const MOVES_MAX: usize = 3;
+
+    pub(crate) fn new(lines: View<Line>, config: View<Config>, salt: u64) -> Self {
+        let mask = lines.len() as u32 - 1;
+        let words = (lines.len() * BUCKET_SLOTS).div_ceil(64);
+        Self {
+            lines,
+            config,
+            salt,
+            mask,
+            taken: vec![0; words],
+            used: 0,
+        }
+    }
+
+    pub(crate) fn used(&self) -> u32 {
+        self.used
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        (self.mask + 1) * BUCKET_SLOTS as u32
+    }
+
+    fn choices(&self, key: SlotKey) -> [u32; 2] {
+        let hash = hash(key, self.salt);
+        [
+            (hash >> 40) as u32 & self.mask,
+            (hash >> 8) as u32 & self.mask,
+        ]
+    }
+
+    fn places(&self, key: SlotKey) -> impl Iterator<Item = Place> + use<> {
+        let [first, second] = self.choices(key);
+        let slots = BUCKET_SLOTS as u32;
+        [first, second]
+            .into_iter()
+            .flat_map(move |b| (0..slots).map(move |s| Place(b * slots + s)))
+    }
+
+    fn words(place: Place) -> (usize, usize) {
+        let (bucket, slot) = (
+            place.0 as usize / BUCKET_SLOTS,
+            place.0 as usize % BUCKET_SLOTS,
+        );
+        (bucket, slot * 2)
+    }
+
+    fn read(&self, place: Place) -> (u64, u64) {
+        let (bucket, word) = Self::words(place);
+        (
+            self.lines[bucket].load(word),
+            self.lines[bucket].load(word + 1),
+        )
+    }
+
+    fn write_value(&self, place: Place, value: u64) {
+        let (bucket, word) = Self::words(place);
+        self.lines[bucket].publish(word + 1, value);
+    }
+
+    fn write(&self, place: Place, key: SlotKey, value: u32) {
+        let (bucket, word) = Self::words(place);
+        self.lines[bucket].publish(word, key.key);
+        self.write_value(place, u64::from(value) | u64::from(key.ni_kind) << 32);
+    }
+
+    fn is_taken(&self, place: Place) -> bool {
+        self.taken[place.0 as usize / 64] >> (place.0 % 64) & 1 == 1
+    }
+
+    fn take(&mut self, place: Place) {
+        self.taken[place.0 as usize / 64] |= 1 << (place.0 % 64);
+        self.used += 1;
+    }
+
+    /// The slot's grace period is over, or it was never visible.
+    pub(crate) fn free(&mut self, place: Place) {
+        self.taken[place.0 as usize / 64] &= !(1 << (place.0 % 64));
+        self.used -= 1;
+    }
+
+    fn find(&self, key: SlotKey) -> Option<Place> {
+        self.places(key).find(|&place| {
+            let (held, value) = self.read(place);
+            held == key.key && value >> 32 == u64::from(key.ni_kind)
+        })
+    }
+
+    #[cfg(test)]
+    fn get(&self, key: SlotKey) -> Option<u32> {
+        self.find(key).map(|place| self.read(place).1 as u32)
+    }
+
+    /// Lead a visible key elsewhere: one store. `false`: it is not there.
+    pub(crate) fn set(&self, key: SlotKey, value: u32) -> bool {
+        let place = self.find(key);
+        if let Some(place) = place {
+            self.write_value(place, u64::from(value) | u64::from(key.ni_kind) << 32);
+        }
+        place.is_some()
+    }
+
+    /// Make a reserved key visible.
+    pub(crate) fn commit(&self, reserved: Reserved, value: u32) {
+        self.write(reserved.place, reserved.key, value);
+    }
+
+    /// Give back what was reserved.
+    pub(crate) fn cancel(&mut self, reserved: Reserved) {
+        self.free(reserved.place);
+    }
+
+    /// Take a key out. Its slot must be [`Self::free`]d after a grace period: a packet may have
+    /// read its key and not yet its value.
+    pub(crate) fn remove(&mut self, key: SlotKey) -> Option<Place> {
+        let place = self.find(key)?;
+        self.write_value(place, 0);
+        Some(place)
+    }
+
+    /// A free slot for a key, without moving any.
+    pub(crate) fn reserve(&mut self, key: SlotKey) -> Option<Reserved> {
+        let place = self.places(key).find(|&place| !self.is_taken(place))?;
+        self.take(place);
+        Some(Reserved { place, key })
+    }
+
+    /// Move keys so that a slot for `key` comes free. Each move is a copy, visible to packets
+    /// before the original goes; `grace` must wait until no packet looks at the original.
+    pub(crate) fn make_room(&mut self, key: SlotKey, mut grace: impl FnMut()) -> Option<Reserved> {
+        let path = self.path_to_free(key)?;
+        for pair in path.windows(2).rev() {
+            let (from, to) = (pair[0], pair[1]);
+            self.move_key(from, to);
+            grace();
+            self.free(from);
+        }
+        self.reserve(key)
+    }
+
+    fn move_key(&mut self, from: Place, to: Place) {
+        self.take(to);
+        let moves = &self.config[0].moves;
+        let (key, value) = self.read(from);
+        let key = SlotKey {
+            key,
+            ni_kind: (value >> 32) as u32,
+        };
+        let count = moves.load(Ordering::Relaxed);
+        moves.store(count.wrapping_add(1), Ordering::SeqCst);
+        self.write(to, key, value as u32);
+        std::sync::atomic::fence(Ordering::SeqCst);
+        self.write_value(from, 0);
+        moves.store(count.wrapping_add(2), Ordering::SeqCst);
+    }
+
+    /// Breadth first: places from one of `key`'s to a free one, each the other choice of the key
+    /// in the place before.
+    fn path_to_free(&self, key: SlotKey) -> Option<Vec<Place>> {
+        let mut paths: Vec<Vec<Place>> = self.places(key).map(|place| vec![place]).collect();
+        for _ in 0..Self::MOVES_MAX {
+            let mut longer = Vec::new();
+            for path in &paths {
+                let Some(&last) = path.last() else { continue };
+                let (held, value) = self.read(last);
+                if value == 0 {
+                    continue; // waits for its grace period, or reserved: cannot be moved
+                }
+                let held = SlotKey {
+                    key: held,
+                    ni_kind: (value >> 32) as u32,
+                };
+                for place in self.places(held).filter(|place| !path.contains(place)) {
+                    let mut next = path.clone();
+                    next.push(place);
+                    if !self.is_taken(place) {
+                        return Some(next);
+                    }
+                    longer.push(next);
+                }
+            }
+            paths = longer;
+        }
+        None
+    }
+}
+
+/// UE addresses that lie together, by page.
+#[derive(Debug)]
+pub(crate) struct UePages {
+    dir: View<AtomicU32>,
+    pages: View<AtomicU32>,
+    next: u32,
+    capacity: u32,
+}
+
+impl UePages {
+    pub(crate) fn new(dir: View<AtomicU32>, pages: View<AtomicU32>) -> Self {
+        let capacity = (pages.len() >> UE_PAGE_BITS) as u32;
+        Self {
+            dir,
+            pages,
+            next: 0,
+            capacity,
+        }
+    }
+
+    pub(crate) fn used(&self) -> u32 {
+        self.next
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    fn dir_slot(&self, ni: u16, addr: u32) -> Option<&AtomicU32> {
+        self.dir
+            .get((usize::from(ni) << UE_DIR_BITS) + (addr >> UE_PAGE_BITS) as usize)
+    }
+
+    fn slot(&self, ni: u16, addr: u32) -> Option<&AtomicU32> {
+        let page = self
+            .dir_slot(ni, addr)?
+            .load(Ordering::Relaxed)
+            .checked_sub(1)?;
+        let low = addr & ((1 << UE_PAGE_BITS) - 1);
+        self.pages
+            .get(((page as usize) << UE_PAGE_BITS) + low as usize)
+    }
+
+    /// Addresses of a pool get a page, and packets to those that no session has a drop reason.
+    pub(crate) fn register(&mut self, ni: u16, pool: Ipv4Net) -> Result<(), NoRoom> {
+        let (first, last) = (u32::from(pool.network()), u32::from(pool.broadcast()));
+        let pages = (first >> UE_PAGE_BITS)..=(last >> UE_PAGE_BITS);
+        let dir_of = |page: u32| self.dir_slot(ni, page << UE_PAGE_BITS);
+        let missing = pages
+            .clone()
+            .filter(|&page| dir_of(page).is_none_or(|slot| slot.load(Ordering::Relaxed) == 0));
+        if missing.count() as u64 + u64::from(self.next) > u64::from(self.capacity)
+            || dir_of(*pages.end()).is_none()
+        {
+            return Err(NoRoom { table: "ue_pages" });
+        }
+        for page in pages {
+            let base = page << UE_PAGE_BITS;
+            let Some(dir) = self.dir_slot(ni, base) else {
+                continue;
+            };
+            let fresh = dir.load(Ordering::Relaxed) == 0;
+            let number = if fresh {
+                self.next + 1
+            } else {
+                dir.load(Ordering::Relaxed)
+            };
+            let from = first.max(base);
+            let to = last.min(base | ((1 << UE_PAGE_BITS) - 1));
+            let start = (number as usize - 1) << UE_PAGE_BITS;
+            for addr in from..=to {
+                let slot = &self.pages[start + (addr - base) as usize];
+                let _ = slot.compare_exchange(0, UE_NOBODY, Ordering::Relaxed, Ordering::Relaxed);
+            }
+            if fresh {
+                dir.store(number, Ordering::Release);
+                self.next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the address has a place in a page.
+    pub(crate) fn covers(&self, ni: u16, addr: Ipv4Addr) -> bool {
+        self.slot(ni, addr.into())
+            .is_some_and(|slot| slot.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Lead an address to an entry, or to nobody.
+    pub(crate) fn set(&self, ni: u16, addr: Ipv4Addr, entry: Option<u32>) {
+        if let Some(slot) = self.slot(ni, addr.into()) {
+            slot.store(
+                entry.map_or(UE_NOBODY, |entry| entry + 1),
+                Ordering::Release,
+            );
+        }
+    }
+}
+
+/// All ways from a key to an entry, but that of a TEID which is itself an index.
+#[derive(Debug)]
+pub(crate) struct Index {
+    pub(crate) buckets: Buckets,
+    pub(crate) pages: UePages,
+}
+
+/// Where a new key will stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Standing {
+    /// In a UE page, which needs no reservation.
+    Page,
+    /// In the buckets.
+    Slot(Reserved),
+}
+
+impl Index {
+    fn paged(&self, key: SlotKey) -> Option<Ipv4Addr> {
+        let addr = Ipv4Addr::from(key.key as u32);
+        (key.kind() == KIND_UE4 && self.pages.covers(key.ni(), addr)).then_some(addr)
+    }
+
+    /// A place for a new key, or `None`.
+    pub(crate) fn reserve(&mut self, key: SlotKey) -> Option<Standing> {
+        match self.paged(key) {
+            Some(_) => Some(Standing::Page),
+            None => self.buckets.reserve(key).map(Standing::Slot),
+        }
+    }
+
+    pub(crate) fn commit(&self, key: SlotKey, standing: Standing, entry: u32) {
+        match standing {
+            Standing::Page => {
+                self.pages
+                    .set(key.ni(), Ipv4Addr::from(key.key as u32), Some(entry));
+            }
+            Standing::Slot(reserved) => self.buckets.commit(reserved, entry),
+        }
+    }
+
+    /// Lead a visible key to another entry: one store.
+    pub(crate) fn repoint(&self, key: SlotKey, entry: u32) {
+        if self.buckets.used == 0 || !self.buckets.set(key, entry) {
+            self.pages
+                .set(key.ni(), Ipv4Addr::from(key.key as u32), Some(entry));
+        }
+    }
+
+    /// Take a key out. A bucket slot comes back, to be freed after a grace period.
+    pub(crate) fn remove(&mut self, key: SlotKey) -> Option<Place> {
+        let place = self.buckets.remove(key);
+        if place.is_none() {
+            self.pages
+                .set(key.ni(), Ipv4Addr::from(key.key as u32), None);
+        }
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn buckets(count: usize) -> Buckets {
+        Buckets::new(
+            View::anonymous(count).unwrap(),
+            View::anonymous(1).unwrap(),
+            0x5eed,
+        )
+    }
+
+    fn key(n: u64) -> SlotKey {
+        SlotKey::new(KIND_UE4, 0, n)
+    }
+
+    #[test]
+    fn three_quarters_full_and_nothing_is_lost() {
+        let mut buckets = buckets(256);
+        let mut model = HashMap::new();
+        let mut graces = 0;
+        for n in 0..768u64 {
+            let reserved = buckets.reserve(key(n)).or_else(|| {
+                let visible: Vec<u64> = model.keys().copied().collect();
+                let reserved = buckets.make_room(key(n), || graces += 1);
+                for n in visible {
+                    assert_eq!(
+                        buckets.get(key(n)),
+                        model.get(&n).copied(),
+                        "{n} after moves"
+                    );
+                }
+                reserved
+            });
+            buckets.commit(
+                reserved.unwrap_or_else(|| panic!("no room for {n}")),
+                n as u32 + 7,
+            );
+            model.insert(n, n as u32 + 7);
+        }
+        for n in 0..768 {
+            assert_eq!(buckets.get(key(n)), Some(n as u32 + 7));
+        }
+        assert_eq!(
+            buckets.get(SlotKey::new(KIND_UE4, 1, 5)),
+            None,
+            "another network instance"
+        );
+        for n in 0..768 {
+            let place = buckets.remove(key(n)).unwrap();
+            buckets.free(place);
+        }
+        assert_eq!(buckets.used(), 0);
+    }
+
+    #[test]
+    fn a_removed_slot_waits_for_its_grace_period() {
+        let mut buckets = buckets(1);
+        for n in 0..4 {
+            let reserved = buckets.reserve(key(n)).unwrap();
+            buckets.commit(reserved, n as u32);
+        }
+        let place = buckets.remove(key(2)).unwrap();
+        assert_eq!(buckets.get(key(2)), None);
+        assert!(
+            buckets.reserve(key(9)).is_none(),
+            "a packet may have read the key"
+        );
+        assert!(buckets.make_room(key(9), || ()).is_none());
+        buckets.free(place);
+        assert!(buckets.reserve(key(9)).is_some());
+    }
+
+    #[test]
+    fn a_full_table_refuses() {
+        let mut buckets = buckets(2);
+        for n in 0..8 {
+            if let Some(reserved) = buckets
+                .reserve(key(n))
+                .or_else(|| buckets.make_room(key(n), || ()))
+            {
+                buckets.commit(reserved, n as u32);
+            }
+        }
+        let before: Vec<_> = (0..8).map(|n| buckets.get(key(n))).collect();
+        assert!(
+            (0..64).all(|n| buckets.used() < 8 || buckets.make_room(key(100 + n), || ()).is_none())
+        );
+        assert_eq!(
+            before,
+            (0..8).map(|n| buckets.get(key(n))).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn pools_get_pages() {
+        let mut pages = UePages::new(
+            View::anonymous(1 << UE_DIR_BITS).unwrap(),
+            View::anonymous(3 << UE_PAGE_BITS).unwrap(),
+        );
+        let pool: Ipv4Net = "10.60.0.0/17".parse().unwrap();
+        pages.register(0, pool).unwrap();
+        assert_eq!(pages.used(), 2);
+        assert!(pages.covers(0, Ipv4Addr::new(10, 60, 127, 255)));
+        assert!(!pages.covers(0, Ipv4Addr::new(10, 60, 128, 0)));
+        pages.register(0, "10.60.0.0/24".parse().unwrap()).unwrap();
+        assert_eq!(pages.used(), 2, "the same page");
+        pages.register(0, "10.61.0.0/30".parse().unwrap()).unwrap();
+        assert!(!pages.covers(0, Ipv4Addr::new(10, 61, 0, 4)));
+        assert!(
+            pages.register(0, "10.62.0.0/16".parse().unwrap()).is_err(),
+            "no pages left"
+        );
+        assert!(!pages.covers(0, Ipv4Addr::new(10, 62, 0, 1)));
+    }
+}

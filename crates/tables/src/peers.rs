@@ -1,0 +1,120 @@
+//! Remote GTP-U tunnel ends: one line per pair of addresses, shared by all sessions behind it.
+
+use std::collections::HashMap;
+
+use crate::abi::{Line, PeerLine, words_of};
+use crate::alloc::Lines;
+use crate::memory::View;
+use crate::nexthop::{Peer, PeerChange};
+
+/// The next hop of a peer that the mirror has not looked at yet: the kernel's routes decide.
+pub(crate) const NEXTHOP_BY_KERNEL: u32 = 0;
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    peer: Peer,
+    users: u32,
+    /// Releases that have not had their grace period; the line is free when both are zero.
+    retiring: u32,
+}
+
+/// All peers in use.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    lines: Lines,
+    table: View<Line>,
+    by_address: HashMap<Peer, u32>,
+    slots: Vec<Option<Slot>>,
+    changes: Vec<PeerChange>,
+}
+
+impl Peers {
+    pub(crate) fn new(table: View<Line>) -> Self {
+        let capacity = table.len() as u32;
+        Self {
+            lines: Lines::new("peers", 0, capacity),
+            table,
+            by_address: HashMap::new(),
+            slots: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// One more user of a peer.
+    pub(crate) fn acquire(&mut self, peer: Peer) -> Option<u32> {
+        if let Some(&index) = self.by_address.get(&peer) {
+            if let Some(slot) = &mut self.slots[index as usize] {
+                slot.users += 1;
+            }
+            return Some(index);
+        }
+        let index = self.lines.take()?;
+        if self.slots.len() <= index as usize {
+            self.slots.resize(index as usize + 1, None);
+        }
+        self.slots[index as usize] = Some(Slot {
+            peer,
+            users: 1,
+            retiring: 0,
+        });
+        self.by_address.insert(peer, index);
+        self.store(index, peer, NEXTHOP_BY_KERNEL);
+        self.changes.push(PeerChange::Added(peer));
+        Some(index)
+    }
+
+    /// One user less. `true`: it was the last; call [`Self::settle`] after a grace period.
+    pub(crate) fn release(&mut self, index: u32) -> bool {
+        let Some(slot) = self.slots.get_mut(index as usize).and_then(Option::as_mut) else {
+            return false;
+        };
+        slot.users -= 1;
+        let last = slot.users == 0;
+        slot.retiring += u32::from(last);
+        last
+    }
+
+    /// The grace period of one last release is over; free the line unless it is in use again.
+    pub(crate) fn settle(&mut self, index: u32) {
+        let Some(slot) = self.slots.get_mut(index as usize) else {
+            return;
+        };
+        let Some(held) = slot else { return };
+        held.retiring -= 1;
+        if held.users == 0 && held.retiring == 0 {
+            self.changes.push(PeerChange::Removed(held.peer));
+            self.by_address.remove(&held.peer);
+            *slot = None;
+            self.lines.give(index);
+        }
+    }
+
+    /// Point a peer at another next hop: one store. A peer that is not in use is ignored.
+    pub(crate) fn set_nexthop(&mut self, peer: Peer, nexthop: u32) {
+        if let Some(&index) = self.by_address.get(&peer) {
+            self.store(index, peer, nexthop);
+        }
+    }
+
+    fn store(&self, index: u32, peer: Peer, nexthop: u32) {
+        let line = PeerLine {
+            nexthop,
+            remote_be: u32::from_ne_bytes(peer.remote.octets()),
+            local_be: u32::from_ne_bytes(peer.local.octets()),
+            ..PeerLine::default()
+        };
+        let words: [u64; 8] = words_of(&line);
+        // The addresses of a line in use do not change, so word 0 changes in its next hop only.
+        self.table[index as usize].publish(1, words[1]);
+        self.table[index as usize].publish(0, words[0]);
+    }
+
+    /// Append what came and went since the last call.
+    pub(crate) fn take_changes(&mut self, into: &mut Vec<PeerChange>) {
+        into.append(&mut self.changes);
+    }
+
+    pub(crate) fn lines(&self) -> &Lines {
+        &self.lines
+    }
+}

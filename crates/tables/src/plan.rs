@@ -1,0 +1,578 @@
+//! Working out a change: what will lie where, and whether it fits. Nothing here is visible to
+//! packets; what is taken is given back if the whole does not fit.
+
+use session::compiled::{Action, Compiled, Entry, Key, NoRoom, Select};
+use smallvec::SmallVec;
+use std::net::IpAddr;
+
+use crate::abi::{
+    self, Ext, KIND_TEID, KIND_UE4, KIND_UE6, METERS_MAX, RULE_LAST, RULES_MAX, Rule, entry,
+    from_words,
+};
+use crate::encode::{self, Words, meaningful, rate_word};
+use crate::handle::{Held, HeldEntry, HeldKey, HeldMeter};
+use crate::index::{SlotKey, Standing};
+use crate::nexthop::Peer;
+use crate::publish::Former;
+use crate::store::Store;
+
+/// How an entry comes to say what it shall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// It does already.
+    Keep,
+    /// In place: words that no packet reads now, then one that decides.
+    Store,
+    /// In a line that no packet reads, before a key leads there.
+    Fresh,
+}
+
+/// One entry of the new form.
+#[derive(Clone, Debug)]
+pub(crate) struct Want {
+    pub(crate) words: Words,
+    /// Line of `words.ext`.
+    pub(crate) ext: u32,
+    pub(crate) ext_is_fresh: bool,
+    /// TEID, if a TEID alone leads here without a list.
+    pub(crate) teid: u32,
+    /// The entry that has been this PDR's.
+    pub(crate) was: Option<u32>,
+    pub(crate) at: u32,
+    pub(crate) how: How,
+    /// One key and no filter leads here.
+    sole: bool,
+}
+
+impl Want {
+    pub(crate) fn head(&self) -> u64 {
+        self.words.head | u64::from(self.teid)
+    }
+
+    pub(crate) fn ext_word(&self, pdr: u16) -> u64 {
+        u64::from(self.ext) | u64::from(pdr) << entry::PDR_SHIFT
+    }
+}
+
+/// One key of the new form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WantKey {
+    pub(crate) key: SlotKey,
+    /// The TEID's own line.
+    pub(crate) direct: Option<u32>,
+    /// What it leads to now.
+    pub(crate) was: Option<u32>,
+    pub(crate) at: u32,
+    /// New rules, and the line that leads to them: `at`.
+    pub(crate) run: Option<(u32, usize)>,
+    pub(crate) fresh_line: bool,
+    pub(crate) standing: Option<Standing>,
+}
+
+/// What to give back when a change does not fit.
+#[derive(Debug)]
+enum Taken {
+    Entry(u32),
+    Ext(u32),
+    Meter(u32),
+    Rules(u32, usize),
+    Slot(Standing),
+    Peer(u32),
+}
+
+/// A change, worked out. Kept between changes for its memory.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) held: Held,
+    pub(crate) next: Held,
+    pub(crate) wants: Vec<Want>,
+    pub(crate) keys: Vec<WantKey>,
+    pub(crate) rules: Vec<Rule>,
+    /// Meter line and rate: not yet reachable ones.
+    pub(crate) fresh_meters: Vec<(u32, u64)>,
+    pub(crate) live_meters: Vec<(u32, u64)>,
+    meters: Vec<u32>,
+    taken: Vec<Taken>,
+    run: Vec<Rule>,
+    pub(crate) former: Former,
+}
+
+impl Plan {
+    pub(crate) fn start(&mut self) {
+        self.next.clear();
+        self.wants.clear();
+        self.keys.clear();
+        self.rules.clear();
+        self.fresh_meters.clear();
+        self.live_meters.clear();
+        self.meters.clear();
+        self.taken.clear();
+    }
+}
+
+/// A word of a table as the error names it.
+fn no_room<T>(table: &'static str) -> impl FnOnce() -> Result<T, NoRoom> {
+    move || Err(NoRoom { table })
+}
+
+impl Store {
+    /// Work out how the session in `plan.held` becomes `new`.
+    pub(crate) fn prepare(&mut self, plan: &mut Plan, new: &Compiled) -> Result<(), NoRoom> {
+        plan.start();
+        self.plan_meters(plan, new)?;
+        self.plan_keys(plan, new);
+        for rule in &new.entries {
+            let want = self.plan_words(plan, rule)?;
+            plan.wants.push(want);
+        }
+        count_references(plan, new);
+        for index in 0..plan.wants.len() {
+            self.choose_home(plan, new, index);
+        }
+        self.keep_packets_whole(plan, new);
+        self.take_entries(plan)?;
+        for index in 0..plan.keys.len() {
+            self.plan_way(plan, new, index)?;
+        }
+        self.plan_next(plan, new);
+        Ok(())
+    }
+
+    /// Give back everything that [`Self::prepare`] took.
+    pub(crate) fn undo(&mut self, plan: &mut Plan) {
+        for taken in plan.taken.drain(..) {
+            match taken {
+                Taken::Entry(line) => self.entries.give(line),
+                Taken::Ext(line) => self.exts.give(line),
+                Taken::Meter(line) => self.meters.give(line),
+                Taken::Rules(first, len) => self.rules.give(first, len),
+                Taken::Slot(Standing::Slot(reserved)) => self.index.buckets.cancel(reserved),
+                Taken::Slot(Standing::Page) => {}
+                Taken::Peer(line) => self.release_peer(line),
+            }
+        }
+    }
+
+    fn plan_meters(&mut self, plan: &mut Plan, new: &Compiled) -> Result<(), NoRoom> {
+        for meter in &new.meters {
+            let (of, word) = ((meter.qer, meter.direction), rate_word(meter.rate));
+            let held = plan
+                .held
+                .meters
+                .iter()
+                .find(|held| (held.qer, held.direction) == of);
+            let index = if let Some(&HeldMeter { index, .. }) = held {
+                if self.mem.meters[index as usize].load(abi::meter::RATE) != word {
+                    plan.live_meters.push((index, word));
+                }
+                index
+            } else {
+                let index = self
+                    .meters
+                    .take()
+                    .map_or_else(no_room(self.meters.name()), Ok)?;
+                plan.taken.push(Taken::Meter(index));
+                plan.fresh_meters.push((index, word));
+                index
+            };
+            plan.next.meters.push(HeldMeter {
+                index,
+                qer: meter.qer,
+                direction: meter.direction,
+            });
+            plan.meters.push(index);
+        }
+        Ok(())
+    }
+
+    fn plan_keys(&self, plan: &mut Plan, new: &Compiled) {
+        for (key, _) in &new.keys {
+            let mut direct = None;
+            let key = match *key {
+                Key::Teid { teid, direct: own } => {
+                    direct = self.slot_of(teid).filter(|_| own);
+                    SlotKey::new(KIND_TEID, 0, teid.into())
+                }
+                Key::Ue4 { ni, addr } => {
+                    SlotKey::new(KIND_UE4, self.home(ni), u32::from(addr).into())
+                }
+                Key::Ue6 { ni, prefix } => {
+                    SlotKey::new(KIND_UE6, self.home(ni), (u128::from(prefix) >> 64) as u64)
+                }
+            };
+            let was = plan
+                .held
+                .keys
+                .iter()
+                .find(|held| held.key() == key)
+                .map(|held| held.entry);
+            plan.keys.push(WantKey {
+                key,
+                direct,
+                was,
+                at: 0,
+                run: None,
+                fresh_line: false,
+                standing: None,
+            });
+        }
+    }
+
+    /// Peer, meters and words of one entry.
+    fn plan_words(&mut self, plan: &mut Plan, rule: &Entry) -> Result<Want, NoRoom> {
+        let mut peer = 0;
+        if let Action::Tunnel {
+            peer: IpAddr::V4(remote),
+            local: IpAddr::V4(local),
+            ..
+        } = rule.action
+        {
+            let taken = self.peers.acquire(Peer { remote, local });
+            peer = taken.map_or_else(no_room(self.peers.lines().name()), Ok)?;
+            plan.taken.push(Taken::Peer(peer));
+        } else if matches!(rule.action, Action::Tunnel { .. }) {
+            // Outer IPv6 has no table yet; the core does not ask for it.
+            return Err(NoRoom { table: "peers" });
+        }
+        let meters: SmallVec<[u32; METERS_MAX]> = rule
+            .shared_meters
+            .iter()
+            .map(|&meter| plan.meters[meter])
+            .collect();
+        if meters.len() > METERS_MAX {
+            return Err(NoRoom { table: "meters" });
+        }
+        let words = encode::words(rule, peer, &meters);
+        let was = plan
+            .held
+            .entries
+            .iter()
+            .find(|held| held.pdr == rule.pdr)
+            .map(|held| held.index);
+        let (ext, ext_is_fresh) = self.plan_ext(plan, was, words.ext)?;
+        Ok(Want {
+            words,
+            ext,
+            ext_is_fresh,
+            teid: 0,
+            was,
+            at: 0,
+            how: How::Fresh,
+            sole: false,
+        })
+    }
+
+    /// The live extension line if it says the same, else a fresh one.
+    fn plan_ext(
+        &mut self,
+        plan: &mut Plan,
+        was: Option<u32>,
+        ext: Option<Ext>,
+    ) -> Result<(u32, bool), NoRoom> {
+        let Some(ext) = ext else {
+            return Ok((0, false));
+        };
+        let live = was.and_then(|was| self.ext_of(was));
+        if let Some(live) =
+            live.filter(|&live| from_words::<Ext, 8>(self.mem.exts[live as usize].words()) == ext)
+        {
+            return Ok((live, false));
+        }
+        let line = self
+            .exts
+            .take()
+            .map_or_else(no_room(self.exts.name()), Ok)?;
+        plan.taken.push(Taken::Ext(line));
+        Ok((line, true))
+    }
+
+    /// The extension line that a live entry names.
+    pub(crate) fn ext_of(&self, index: u32) -> Option<u32> {
+        let line = &self.mem.entries[index as usize];
+        let head = line.load(entry::HEAD);
+        let named = head & entry::EXT_BIT != 0 && entry::action(head) != entry::ACT_LIST;
+        named.then(|| line.load(entry::EXT) as u32)
+    }
+
+    /// Where an entry will lie, as far as that needs no new line.
+    fn choose_home(&self, plan: &mut Plan, new: &Compiled, index: usize) {
+        let slot = plan.wants[index].sole.then(|| {
+            let of = |(_, select): &(Key, Select)| *select == Select::One(index);
+            new.keys
+                .iter()
+                .position(of)
+                .and_then(|key| plan.keys[key].direct)
+        });
+        let want = &plan.wants[index];
+        let (at, how) = match (slot.flatten(), want.was) {
+            (Some(slot), Some(was)) if was == slot => (slot, self.compare(want, was)),
+            (Some(slot), _) if self.is_vacant(plan, slot) => (slot, How::Fresh),
+            (_, Some(was)) if was >= self.direct_end => (was, self.compare(want, was)),
+            _ => (0, How::Fresh),
+        };
+        let want = &mut plan.wants[index];
+        want.how = how;
+        want.at = if how == How::Fresh && Some(at) == want.was {
+            0
+        } else {
+            at
+        };
+    }
+
+    /// No entry lies in the slot and no packet reads what lay there.
+    fn is_vacant(&self, plan: &Plan, slot: u32) -> bool {
+        !self.is_settling(slot) && plan.held.entries.iter().all(|held| held.index != slot)
+    }
+
+    /// Can a live entry become `want` so that each packet sees the old words or the new ones?
+    fn compare(&self, want: &Want, was: u32) -> How {
+        let line = &self.mem.entries[was as usize];
+        let live = line.words();
+        let (old, new) = (live[entry::HEAD], want.head());
+        let (read, needed) = (meaningful(old), meaningful(new));
+        let differs = [
+            needed[0] && live[entry::OUT] != want.words.out,
+            needed[1] && live[entry::RATE] != want.words.rate,
+            needed[2] && (live[entry::EXT] as u32) != want.ext,
+        ];
+        let under_traffic = (0..3).filter(|&word| differs[word] && read[word]).count();
+        let quietly = (0..3).any(|word| differs[word] && !read[word]);
+        match (old == new, under_traffic) {
+            (true, 0) => How::Keep,
+            (true, 1) => How::Store,
+            (false, 0) if !quietly || !self.is_settling(was) => How::Store,
+            _ => How::Fresh,
+        }
+    }
+
+    /// A packet must not meet an old list with a new entry, or half of several new entries: where
+    /// a list, or the way to it, changes together with an entry, that entry gets a fresh line, so
+    /// that one store switches all.
+    fn keep_packets_whole(&self, plan: &mut Plan, new: &Compiled) {
+        loop {
+            let mut forced = false;
+            for key in 0..plan.keys.len() {
+                if plan.keys[key].was.is_none() {
+                    continue;
+                }
+                let (changed, way_changes) = self.changes_behind(plan, new, key);
+                if changed.len() > 1 || way_changes {
+                    for want in changed {
+                        plan.wants[want].how = How::Fresh;
+                        plan.wants[want].at = 0;
+                        forced = true;
+                    }
+                }
+            }
+            if !forced {
+                return;
+            }
+        }
+    }
+
+    /// Entries behind a key that would change in place, and whether its way changes as well.
+    fn changes_behind(
+        &self,
+        plan: &Plan,
+        new: &Compiled,
+        key: usize,
+    ) -> (SmallVec<[usize; 4]>, bool) {
+        let Some(was) = plan.keys[key].was else {
+            return (SmallVec::new(), false);
+        };
+        let live = self.rules_of(was);
+        let way_changes = match new.keys[key].1 {
+            Select::One(entry) => live.is_some() || plan.wants[entry].at != was,
+            Select::List { first, len } => live.as_ref().is_none_or(|live| {
+                let filters = &new.filters[first..first + len];
+                live.len() != len
+                    || filters.iter().zip(live).any(|(filter, rule)| {
+                        let at = plan.wants[filter.entry].at;
+                        let same = encode::rule(filter.flow.as_ref(), at);
+                        same != Rule {
+                            flags: rule.flags & !RULE_LAST,
+                            ..*rule
+                        }
+                    })
+            }),
+        };
+        let before = |want: &Want| {
+            want.was.is_some_and(|index| match &live {
+                Some(rules) => rules.iter().any(|rule| rule.entry == index),
+                None => index == was,
+            })
+        };
+        let after = |index: usize| match new.keys[key].1 {
+            Select::One(entry) => entry == index,
+            Select::List { first, len } => new.filters[first..first + len]
+                .iter()
+                .any(|filter| filter.entry == index),
+        };
+        let changed = plan.wants.iter().enumerate();
+        let changed = changed.filter(|(_, want)| want.how == How::Store);
+        let changed = changed.filter(|(index, want)| before(want) || after(*index));
+        (changed.map(|(index, _)| index).collect(), way_changes)
+    }
+
+    /// The live rules behind a line, if it is a list.
+    pub(crate) fn rules_of(&self, index: u32) -> Option<SmallVec<[Rule; 4]>> {
+        let head = self.head(index);
+        if entry::action(head) != entry::ACT_LIST {
+            return None;
+        }
+        let first = (head >> entry::RULE_SHIFT) as usize;
+        let mut rules = SmallVec::new();
+        for line in self.mem.rules[first..].iter().take(RULES_MAX) {
+            let rule: Rule = from_words(line.words());
+            rules.push(rule);
+            if rule.flags & RULE_LAST != 0 {
+                break;
+            }
+        }
+        Some(rules)
+    }
+
+    fn take_entries(&mut self, plan: &mut Plan) -> Result<(), NoRoom> {
+        for want in plan
+            .wants
+            .iter_mut()
+            .filter(|want| want.how == How::Fresh && want.at == 0)
+        {
+            let line = self
+                .entries
+                .take()
+                .map_or_else(no_room(self.entries.name()), Ok)?;
+            plan.taken.push(Taken::Entry(line));
+            want.at = line;
+        }
+        Ok(())
+    }
+
+    /// How a key will lead to its entries.
+    fn plan_way(&mut self, plan: &mut Plan, new: &Compiled, index: usize) -> Result<(), NoRoom> {
+        let key = plan.keys[index];
+        let mut run = std::mem::take(&mut plan.run);
+        run.clear();
+        let straight =
+            match new.keys[index].1 {
+                Select::One(entry) => {
+                    let want = &plan.wants[entry];
+                    run.push(encode::rule_for_all(want.at));
+                    let own_line = key.direct.is_none_or(|slot| slot == want.at);
+                    let same_key = u64::from(want.teid) == teid_of(key.key);
+                    (own_line && same_key).then_some(want.at)
+                }
+                Select::List { first, len } => {
+                    let filters = new.filters[first..first + len].iter();
+                    run.extend(filters.map(|filter| {
+                        encode::rule(filter.flow.as_ref(), plan.wants[filter.entry].at)
+                    }));
+                    None
+                }
+            };
+        let planned = match straight {
+            Some(at) => {
+                plan.keys[index].at = at;
+                Ok(())
+            }
+            None => self.plan_list(plan, index, &mut run),
+        };
+        plan.run = run;
+        planned?;
+        self.plan_standing(plan, index)
+    }
+
+    /// A line that leads to the rules in `run`, and the rules unless they are there already.
+    fn plan_list(&mut self, plan: &mut Plan, index: usize, run: &mut [Rule]) -> Result<(), NoRoom> {
+        let key = plan.keys[index];
+        let own = key.was.filter(|&was| self.rules_of(was).is_some());
+        let (at, fresh_line) = match key.direct.or(own) {
+            Some(at) => (at, false),
+            None => {
+                let line = self
+                    .entries
+                    .take()
+                    .map_or_else(no_room(self.entries.name()), Ok)?;
+                plan.taken.push(Taken::Entry(line));
+                (line, true)
+            }
+        };
+        if let Some(last) = run.last_mut() {
+            last.flags |= RULE_LAST;
+        }
+        let live = own.and_then(|own| self.rules_of(own));
+        let mut planned = None;
+        if live.is_none_or(|live| live.as_slice() != run) {
+            let len = run.len();
+            let first = self
+                .rules
+                .take(len)
+                .map_or_else(no_room(self.rules.name()), Ok)?;
+            plan.taken.push(Taken::Rules(first, len));
+            plan.rules.extend_from_slice(run);
+            planned = Some((first, len));
+        }
+        let key = &mut plan.keys[index];
+        (key.at, key.fresh_line, key.run) = (at, fresh_line, planned);
+        Ok(())
+    }
+
+    /// A place for a key that is new and is no index itself.
+    fn plan_standing(&mut self, plan: &mut Plan, index: usize) -> Result<(), NoRoom> {
+        let key = plan.keys[index];
+        if key.was.is_some() || key.direct.is_some() {
+            return Ok(());
+        }
+        let standing = match self.index.reserve(key.key) {
+            Some(standing) => standing,
+            None => self
+                .move_others(key.key)
+                .map_or_else(no_room("buckets"), Ok)?,
+        };
+        plan.taken.push(Taken::Slot(standing));
+        plan.keys[index].standing = Some(standing);
+        Ok(())
+    }
+
+    fn move_others(&mut self, key: SlotKey) -> Option<Standing> {
+        let Self { index, grace, .. } = self;
+        index
+            .buckets
+            .make_room(key, || grace.barrier())
+            .map(Standing::Slot)
+    }
+
+    fn plan_next(&self, plan: &mut Plan, new: &Compiled) {
+        let held = plan.wants.iter().zip(&new.entries);
+        let held = held.map(|(want, rule)| HeldEntry {
+            index: want.at,
+            pdr: rule.pdr,
+        });
+        plan.next.entries.extend(held);
+        plan.next
+            .keys
+            .extend(plan.keys.iter().map(|key| HeldKey::new(key.key, key.at)));
+    }
+}
+
+/// Which entries a single TEID leads to, and nothing else: they carry it for the re-check.
+fn count_references(plan: &mut Plan, new: &Compiled) {
+    for (index, want) in plan.wants.iter_mut().enumerate() {
+        let mut keys = new
+            .keys
+            .iter()
+            .filter(|(_, select)| *select == Select::One(index));
+        let in_a_list = new.filters.iter().any(|filter| filter.entry == index);
+        if let (Some((Key::Teid { teid, .. }, _)), None, false) =
+            (keys.next(), keys.next(), in_a_list)
+        {
+            want.teid = *teid;
+            want.sole = true;
+        }
+    }
+}
+
+/// The TEID of a key, 0 for any other.
+pub(crate) fn teid_of(key: SlotKey) -> u64 {
+    if key.kind() == KIND_TEID { key.key } else { 0 }
+}

@@ -1,0 +1,266 @@
+//! Carrying a change out. What a word points at goes in before it; what is no longer pointed at is
+//! retired after it.
+
+use session::compiled::{Compiled, NoRoom};
+
+use crate::abi::{entry, meter, words_of};
+use crate::encode::meaningful;
+use crate::handle::{Handle, HeldEntry, HeldKey};
+use crate::plan::{How, Plan, Want, WantKey, teid_of};
+use crate::store::{Retired, Store};
+
+/// What the old form pointed at, noted before anything changes.
+#[derive(Debug, Default)]
+pub(crate) struct Former {
+    peers: Vec<u32>,
+    exts: Vec<u32>,
+    /// Old lists: the line that leads there, the first rule, their number.
+    runs: Vec<(u32, u32, usize)>,
+}
+
+impl Store {
+    pub(crate) fn publish(&mut self, handle: &mut Handle, new: &Compiled) -> Result<(), NoRoom> {
+        let mut plan = std::mem::take(&mut self.plan);
+        handle.read(&mut plan.held);
+        let mut planned = self.prepare(&mut plan, new);
+        if planned.is_err() && !self.grace.is_empty() {
+            // The room may be in its grace period: wait for it rather than refuse.
+            self.undo(&mut plan);
+            self.wait();
+            planned = self.prepare(&mut plan, new);
+        }
+        match planned {
+            Ok(()) => {
+                self.apply(&mut plan);
+                handle.write(&plan.next);
+            }
+            Err(_) => self.undo(&mut plan),
+        }
+        self.plan = plan;
+        planned
+    }
+
+    fn apply(&mut self, plan: &mut Plan) {
+        let mut former = std::mem::take(&mut plan.former);
+        self.note_former(plan, &mut former);
+        self.fill_meters_and_exts(plan);
+        self.fill_entries(plan);
+        self.fill_rules(plan);
+        for &(index, rate) in &plan.live_meters {
+            self.mem.meters[index as usize].publish(meter::RATE, rate);
+        }
+        for index in 0..plan.wants.len() {
+            if plan.wants[index].how == How::Store {
+                self.store_in_place(&plan.wants[index]);
+            }
+        }
+        for index in 0..plan.keys.len() {
+            self.lead(plan, plan.keys[index]);
+        }
+        self.unlead(plan);
+        self.retire_former(plan, &mut former);
+        plan.former = former;
+    }
+
+    fn note_former(&self, plan: &Plan, former: &mut Former) {
+        former.peers.clear();
+        former.exts.clear();
+        former.runs.clear();
+        for held in &plan.held.entries {
+            let line = &self.mem.entries[held.index as usize];
+            if entry::action(line.load(entry::HEAD)) == entry::ACT_TUNNEL {
+                former.peers.push((line.load(entry::OUT) >> 32) as u32);
+            }
+            former.exts.extend(self.ext_of(held.index));
+        }
+        for key in &plan.held.keys {
+            if let Some(rules) = self.rules_of(key.entry) {
+                let first = (self.head(key.entry) >> entry::RULE_SHIFT) as u32;
+                former.runs.push((key.entry, first, rules.len()));
+            }
+        }
+    }
+
+    fn fill_meters_and_exts(&self, plan: &Plan) {
+        for &(index, rate) in &plan.fresh_meters {
+            self.mem.meters[index as usize].fill([rate, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        for want in plan.wants.iter().filter(|want| want.ext_is_fresh) {
+            if let Some(ext) = &want.words.ext {
+                self.mem.exts[want.ext as usize].fill(words_of(ext));
+            }
+        }
+    }
+
+    /// Entries in lines that nothing leads to yet. A TEID's own line is led to by its head, which
+    /// goes in last.
+    fn fill_entries(&mut self, plan: &Plan) {
+        for (want, held) in plan.wants.iter().zip(&plan.next.entries) {
+            if want.how != How::Fresh {
+                continue;
+            }
+            let tat = want
+                .was
+                .map_or(0, |was| self.mem.entries[was as usize].load(entry::TAT));
+            let line = &self.mem.entries[want.at as usize];
+            for (word, value) in [
+                (entry::OUT, want.words.out),
+                (entry::RATE, want.words.rate),
+                (entry::EXT, want.ext_word(held.pdr.0)),
+                (entry::TAT, tat),
+                (entry::BYTES, 0),
+                (entry::PACKETS, 0),
+                (entry::DROPS, 0),
+            ] {
+                line.publish(word, value);
+            }
+            if let Some(was) = want.was {
+                self.carry(was, want.at);
+            }
+            self.mem.entries[want.at as usize].publish(entry::HEAD, want.head());
+        }
+    }
+
+    fn fill_rules(&self, plan: &Plan) {
+        let mut rules = plan.rules.iter();
+        for (first, len) in plan.keys.iter().filter_map(|key| key.run) {
+            let lines = self.mem.rules[first as usize..].iter().take(len);
+            for (line, rule) in lines.zip(rules.by_ref()) {
+                line.fill(words_of(rule));
+            }
+        }
+    }
+
+    /// Change a live entry. The plan has made sure that at most one word matters to packets that
+    /// have begun.
+    fn store_in_place(&mut self, want: &Want) {
+        let line = &self.mem.entries[want.at as usize];
+        let (old, new) = (line.load(entry::HEAD), want.head());
+        let pdr = line.load(entry::EXT) & !0xffff_ffff;
+        let words = [
+            (entry::OUT, want.words.out),
+            (entry::RATE, want.words.rate),
+            (entry::EXT, u64::from(want.ext) | pdr),
+        ];
+        let (read, needed) = (meaningful(old), meaningful(new));
+        for (index, (word, value)) in words.into_iter().enumerate() {
+            if needed[index] && line.load(word) != value {
+                line.publish(word, value);
+            }
+        }
+        if old != new {
+            line.publish(entry::HEAD, new);
+            if (0..3).any(|word| read[word] && !needed[word]) {
+                self.retire_entry(want.at, false);
+            }
+        }
+    }
+
+    /// Make a key lead where it shall: one store.
+    fn lead(&mut self, plan: &Plan, key: WantKey) {
+        if let Some((first, _)) = key.run {
+            let head = entry::list_head(teid_of(key.key) as u32, first);
+            let was_an_entry = plan.held.entries.iter().any(|held| held.index == key.at);
+            self.mem.entries[key.at as usize].publish(entry::HEAD, head);
+            if was_an_entry {
+                self.retire_entry(key.at, false);
+            }
+        }
+        if key.direct.is_some() {
+            return;
+        }
+        match key.standing {
+            Some(standing) => self.index.commit(key.key, standing, key.at),
+            None if key.was != Some(key.at) => self.index.repoint(key.key, key.at),
+            None => {}
+        }
+    }
+
+    fn is_direct(&self, key: &HeldKey) -> bool {
+        key.entry < self.direct_end
+    }
+
+    /// Take out the keys that the new form lacks.
+    fn unlead(&mut self, plan: &Plan) {
+        for held in &plan.held.keys {
+            if plan.keys.iter().any(|key| key.key == held.key()) {
+                continue;
+            }
+            if self.is_direct(held) {
+                self.mem.entries[held.entry as usize].publish(entry::HEAD, 0);
+                self.retire_entry(held.entry, false);
+            } else if let Some(place) = self.index.remove(held.key()) {
+                self.grace.retire(Retired::Slot(place));
+            }
+        }
+    }
+
+    fn retire_former(&mut self, plan: &Plan, former: &mut Former) {
+        for held in &plan.held.entries {
+            self.retire_held(plan, *held);
+        }
+        for key in &plan.held.keys {
+            if self.is_direct(key) {
+                continue;
+            }
+            let was_a_list = former.runs.iter().any(|run| run.0 == key.entry);
+            if was_a_list && plan.keys.iter().all(|now| now.at != key.entry) {
+                self.mem.entries[key.entry as usize].publish(entry::HEAD, 0);
+                self.retire_entry(key.entry, true);
+            }
+        }
+        for &(line, first, len) in &former.runs {
+            let kept = plan
+                .keys
+                .iter()
+                .any(|key| key.at == line && key.run.is_none());
+            if !kept || entry::action(self.head(line)) != entry::ACT_LIST {
+                self.grace.retire(Retired::Rules { first, len });
+            }
+        }
+        for &ext in &former.exts {
+            let named = |want: &Want| want.words.ext.is_some() && want.ext == ext;
+            if !plan.wants.iter().any(named) {
+                self.grace.retire(Retired::Ext(ext));
+            }
+        }
+        for held in &plan.held.meters {
+            if plan.next.meters.iter().all(|next| next.index != held.index) {
+                self.grace.retire(Retired::Meter(held.index));
+            }
+        }
+        former
+            .peers
+            .drain(..)
+            .for_each(|peer| self.release_peer(peer));
+    }
+
+    /// An entry of the old form whose PDR is gone or lies elsewhere now. A TEID's own line has been
+    /// retired with its key or list already.
+    fn retire_held(&mut self, plan: &Plan, held: HeldEntry) {
+        if plan
+            .next
+            .entries
+            .iter()
+            .any(|next| next.index == held.index)
+        {
+            return;
+        }
+        let moved = plan.next.entries.iter().any(|next| next.pdr == held.pdr);
+        if !moved {
+            self.forget(held.index);
+        }
+        if held.index >= self.direct_end {
+            if !moved {
+                self.mem.entries[held.index as usize].publish(entry::HEAD, 0);
+            }
+            self.retire_entry(held.index, true);
+        }
+    }
+
+    pub(crate) fn release_peer(&mut self, peer: u32) {
+        if self.peers.release(peer) {
+            self.grace.retire(Retired::Peer(peer));
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Next hops, routes and neighbours in the tables: what [`crate::nexthop`] decides becomes visible.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use session::compiled::{NiId, NoRoom};
+
+use crate::abi::{KIND_NEIGH4, KIND_NEIGH6, NextHopLine, ROUTE_LAST, RouteLine, words_of};
+use crate::index::SlotKey;
+use crate::nexthop::{Family, NextHop, Peer, ROUTES_MAX};
+use crate::store::{Retired, Store};
+
+/// `enum tp_nh_state`
+mod state {
+    pub(super) const NONE: u32 = 0;
+    pub(super) const RESOLVED: u32 = 1;
+    pub(super) const UNRESOLVED: u32 = 2;
+    pub(super) const ONLINK: u32 = 3;
+    pub(super) const FIB: u32 = 4;
+    pub(super) const LOCAL: u32 = 5;
+    pub(super) const PROHIBIT: u32 = 6;
+}
+
+fn octets(addr: IpAddr) -> [u8; 16] {
+    match addr {
+        IpAddr::V4(addr) => {
+            let mut octets = [0; 16];
+            octets[..4].copy_from_slice(&addr.octets());
+            octets
+        }
+        IpAddr::V6(addr) => addr.octets(),
+    }
+}
+
+fn nexthop_line(hop: &NextHop) -> NextHopLine {
+    let line = |state| NextHopLine {
+        state,
+        ..NextHopLine::default()
+    };
+    match *hop {
+        NextHop::None => line(state::NONE),
+        NextHop::Resolved {
+            port,
+            ifindex,
+            mtu,
+            l2,
+            addr,
+        } => {
+            let mut bytes = [0; 24];
+            let header = l2.as_bytes();
+            bytes[..header.len()].copy_from_slice(header);
+            NextHopLine {
+                port,
+                ifindex,
+                mtu,
+                l2_len: header.len() as u8,
+                l2: bytes,
+                addr: octets(addr),
+                ..line(state::RESOLVED)
+            }
+        }
+        NextHop::Unresolved { ifindex, mtu } => NextHopLine {
+            ifindex,
+            mtu,
+            ..line(state::UNRESOLVED)
+        },
+        NextHop::OnLink { port, ifindex, mtu } => NextHopLine {
+            port,
+            ifindex,
+            mtu,
+            ..line(state::ONLINK)
+        },
+        NextHop::Fib => line(state::FIB),
+        NextHop::Local => line(state::LOCAL),
+        NextHop::Prohibit => line(state::PROHIBIT),
+    }
+}
+
+/// Key of an on-link neighbour. IPv6 addresses are folded (`tp_fold6`); the next hop has the whole.
+fn neighbour_key(ni: NiId, addr: IpAddr) -> SlotKey {
+    match addr {
+        IpAddr::V4(addr) => SlotKey::new(KIND_NEIGH4, ni.0, u32::from(addr).into()),
+        IpAddr::V6(addr) => {
+            let bits = u128::from(addr);
+            let folded = ((bits >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ bits as u64;
+            SlotKey::new(KIND_NEIGH6, ni.0, folded)
+        }
+    }
+}
+
+impl Store {
+    /// Line 0, for peers that nobody has looked at: the kernel's own routes decide.
+    pub(crate) fn fill_first_nexthop(&self) {
+        let hop = NextHop::Unresolved {
+            ifindex: 0,
+            mtu: u16::MAX,
+        };
+        self.mem.nexthops[0].fill(words_of(&nexthop_line(&hop)));
+    }
+
+    pub(crate) fn alloc_nexthop(&mut self, hop: &NextHop) -> Result<u32, NoRoom> {
+        let mut index = self.nexthops.take();
+        if index.is_none() {
+            self.wait();
+            index = self.nexthops.take();
+        }
+        let index = index.ok_or(NoRoom { table: "nexthops" })?;
+        self.mem.nexthops[index as usize].fill(words_of(&nexthop_line(hop)));
+        Ok(index)
+    }
+
+    pub(crate) fn free_nexthop(&mut self, index: u32) {
+        self.grace.retire(Retired::NextHop(index));
+    }
+
+    pub(crate) fn swap_peer_nexthop(&mut self, peer: Peer, index: u32) {
+        self.peers.set_nexthop(peer, index);
+    }
+
+    fn routes_word(&self, ni: NiId) -> Result<u64, NoRoom> {
+        let line = self
+            .mem
+            .nis
+            .get(usize::from(ni.0))
+            .ok_or(NoRoom { table: "nis" })?;
+        Ok(line.load(0))
+    }
+
+    fn route_run(&self, first: u32) -> usize {
+        let lines = self.mem.routes[first as usize..].iter().take(ROUTES_MAX);
+        let is_last = |line: &crate::abi::HalfLine| {
+            (line.0[2].load(std::sync::atomic::Ordering::Relaxed) >> 8) as u8 & ROUTE_LAST != 0
+        };
+        lines.take_while(|line| !is_last(line)).count() + 1
+    }
+
+    pub(crate) fn set_ni_routes(
+        &mut self,
+        ni: NiId,
+        family: Family,
+        routes: &[(IpNet, u32)],
+    ) -> Result<(), NoRoom> {
+        let word = self.routes_word(ni)?;
+        let mut first = 0;
+        if !routes.is_empty() {
+            if !self.grace.is_empty() && self.routes.used() * 2 > self.routes.capacity() {
+                self.wait();
+            }
+            first = self
+                .routes
+                .take(routes.len())
+                .ok_or(NoRoom { table: "routes" })?;
+            self.write_routes(first, routes);
+        }
+        let (old, new) = match family {
+            Family::V4 => (word as u32, word & !0xffff_ffff | u64::from(first)),
+            Family::V6 => (
+                (word >> 32) as u32,
+                word & 0xffff_ffff | u64::from(first) << 32,
+            ),
+        };
+        self.mem.nis[usize::from(ni.0)].publish(0, new);
+        if old != 0 {
+            let len = self.route_run(old);
+            self.grace.retire(Retired::Routes { first: old, len });
+        }
+        Ok(())
+    }
+
+    fn write_routes(&self, first: u32, routes: &[(IpNet, u32)]) {
+        let lines = self.mem.routes[first as usize..].iter();
+        for (index, (line, (net, nexthop))) in lines.zip(routes).enumerate() {
+            let flags = if index + 1 == routes.len() {
+                ROUTE_LAST
+            } else {
+                0
+            };
+            let addr = octets(net.network());
+            let plen = net.prefix_len();
+            let route = RouteLine {
+                addr,
+                plen,
+                flags,
+                nexthop: *nexthop,
+                ..RouteLine::default()
+            };
+            for (to, word) in line.0.iter().zip(words_of::<_, 4>(&route)) {
+                to.store(word, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn set_neighbour(
+        &mut self,
+        ni: NiId,
+        addr: IpAddr,
+        index: Option<u32>,
+    ) -> Result<(), NoRoom> {
+        let key = neighbour_key(ni, addr);
+        let buckets = &mut self.index.buckets;
+        match index {
+            None => {
+                if let Some(place) = buckets.remove(key) {
+                    self.grace.retire(Retired::Slot(place));
+                }
+            }
+            Some(index) if buckets.set(key, index) => {}
+            Some(index) => {
+                let grace = &self.grace;
+                let reserved = buckets
+                    .reserve(key)
+                    .or_else(|| buckets.make_room(key, || grace.barrier()));
+                buckets.commit(reserved.ok_or(NoRoom { table: "buckets" })?, index);
+            }
+        }
+        Ok(())
+    }
+}

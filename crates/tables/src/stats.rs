@@ -1,0 +1,113 @@
+//! What ports did with frames, summed over CPUs. Readable from any thread.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::abi::{Cpu, DIRS, DROP_MAX, PORTS_MAX, TrafficWords};
+use crate::memory::View;
+
+/// Why a packet was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DropReason {
+    /// As metrics and commands name it.
+    pub name: &'static str,
+    /// What happened.
+    pub meaning: &'static str,
+    /// What to do about it.
+    pub remedy: &'static str,
+}
+
+/// All reasons; the first has number 1.
+pub const DROP_REASONS: &[DropReason] = include!(concat!(env!("OUT_DIR"), "/drop_reasons.rs"));
+
+const _: () = assert!(DROP_REASONS.len() < DROP_MAX);
+
+/// Frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// How many.
+    pub packets: u64,
+    /// Their octets.
+    pub bytes: u64,
+}
+
+/// What one port did. Arrays of two: uplink, downlink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortTotals {
+    /// Frames that came in; one that is left to the kernel counts as uplink on a port without N6.
+    pub received: [Traffic; DIRS],
+    /// Frames forwarded, counted at the port where they came in.
+    pub forwarded: [Traffic; DIRS],
+    /// Frames left to the kernel.
+    pub passed: u64,
+    /// Echo Responses and Error Indications sent.
+    pub answered: u64,
+    /// Packets handed to the slow path.
+    pub slow: u64,
+    /// Lost packets, in the order of [`DROP_REASONS`].
+    pub drops: [Vec<u64>; DIRS],
+}
+
+impl Default for PortTotals {
+    fn default() -> Self {
+        Self {
+            received: Default::default(),
+            forwarded: Default::default(),
+            passed: 0,
+            answered: 0,
+            slow: 0,
+            drops: [vec![0; DROP_REASONS.len()], vec![0; DROP_REASONS.len()]],
+        }
+    }
+}
+
+impl PortTotals {
+    /// Lost packets of one direction and reason.
+    pub fn dropped(&self, direction: usize, reason: &str) -> u64 {
+        let reason = DROP_REASONS.iter().position(|known| known.name == reason);
+        reason.map_or(0, |reason| self.drops[direction][reason])
+    }
+}
+
+/// Sees the counters that packets write. Clones see the same.
+#[derive(Clone, Debug)]
+pub struct Counting {
+    cpus: View<Cpu>,
+}
+
+impl Counting {
+    pub(crate) fn new(cpus: View<Cpu>) -> Self {
+        Self { cpus }
+    }
+
+    /// One port.
+    pub fn port(&self, port: usize) -> PortTotals {
+        let mut totals = PortTotals::default();
+        if port < PORTS_MAX {
+            self.cpus.iter().for_each(|cpu| add(&mut totals, cpu, port));
+        }
+        totals
+    }
+}
+
+fn add(totals: &mut PortTotals, cpu: &Cpu, port: usize) {
+    let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+    let traffic = |to: &mut Traffic, from: &TrafficWords| {
+        to.packets += read(&from.packets);
+        to.bytes += read(&from.bytes);
+    };
+    let words = &cpu.ports[port];
+    for direction in 0..DIRS {
+        traffic(&mut totals.received[direction], &words.taken[direction]);
+        traffic(
+            &mut totals.forwarded[direction],
+            &words.forwarded[direction],
+        );
+        let drops = &cpu.drops[port][direction][1..];
+        for (to, from) in totals.drops[direction].iter_mut().zip(drops) {
+            *to += read(from);
+        }
+    }
+    totals.passed += read(&words.passed);
+    totals.answered += read(&words.answered);
+    totals.slow += read(&words.slow);
+}

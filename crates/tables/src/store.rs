@@ -1,0 +1,329 @@
+//! The tables in memory, who owns each line, and what waits for its grace period.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::atomic::Ordering;
+
+use ipnet::Ipv4Net;
+use session::compiled::{Counters, NiId, NoRoom};
+
+use crate::abi::{Config, Cpu, HalfLine, Line, N3_ADDRS_MAX, entry};
+use crate::alloc::{Lines, Runs};
+use crate::encode::be;
+use crate::grace::Grace;
+use crate::index::{Buckets, Index, Place, UePages};
+use crate::memory::View;
+use crate::peers::Peers;
+use crate::plan::Plan;
+
+/// How much of everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// TEIDs that are their own table index, 1 to this; as many entries.
+    pub teids: u32,
+    /// Further entries: downlink, several PDRs behind one key, replacements in their grace period.
+    pub entries: u32,
+    /// Entries with IPv6 addresses or shared meters.
+    pub exts: u32,
+    /// Shared meters.
+    pub meters: u32,
+    /// SDF filters; one for each PDR without a filter that shares its key.
+    pub rules: u32,
+    /// Remote GTP-U addresses.
+    pub peers: u32,
+    /// Next hops.
+    pub nexthops: u32,
+    /// Routes of all network instances.
+    pub routes: u32,
+    /// Buckets of four keys each, rounded up to a power of two.
+    pub buckets: u32,
+    /// Pages of 16384 UE addresses.
+    pub ue_pages: u32,
+    /// Network instances.
+    pub nis: u32,
+}
+
+impl Layout {
+    /// Room for `sessions` ordinary sessions, and a share of others.
+    pub fn for_sessions(sessions: u32, nis: u32, ue_pages: u32) -> Self {
+        let some = (sessions / 4).max(4096);
+        Self {
+            teids: sessions.saturating_add(sessions / 16 + 1024).min(1 << 24),
+            entries: sessions.saturating_add(some),
+            exts: some,
+            meters: some,
+            rules: (sessions / 2).max(16384),
+            peers: 16384,
+            nexthops: 8192,
+            routes: nis.max(1) * 256,
+            buckets: (sessions / 4).max(4096).next_power_of_two(),
+            ue_pages: ue_pages.max(1),
+            nis: nis.max(1),
+        }
+    }
+
+    pub(crate) fn all_entries(&self) -> u32 {
+        self.teids.saturating_add(1).saturating_add(self.entries)
+    }
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self::for_sessions(16384, 1, 4)
+    }
+}
+
+/// The memory of all tables.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory {
+    pub(crate) config: View<Config>,
+    pub(crate) cpus: View<Cpu>,
+    pub(crate) entries: View<Line>,
+    pub(crate) exts: View<Line>,
+    pub(crate) meters: View<Line>,
+    pub(crate) rules: View<Line>,
+    pub(crate) buckets: View<Line>,
+    pub(crate) nexthops: View<Line>,
+    pub(crate) peers: View<Line>,
+    pub(crate) routes: View<HalfLine>,
+    pub(crate) nis: View<Line>,
+    pub(crate) ue_dir: View<std::sync::atomic::AtomicU32>,
+    pub(crate) ue_pages: View<std::sync::atomic::AtomicU32>,
+}
+
+/// Out of reach for new packets, but one under way may still look at it.
+#[derive(Debug)]
+pub(crate) enum Retired {
+    /// Words of an entry; `free`: the line itself, too.
+    Entry {
+        index: u32,
+        free: bool,
+    },
+    Ext(u32),
+    Meter(u32),
+    Rules {
+        first: u32,
+        len: usize,
+    },
+    Slot(Place),
+    Peer(u32),
+    NextHop(u32),
+    Routes {
+        first: u32,
+        len: usize,
+    },
+}
+
+/// Counts of earlier entries of a PDR.
+#[derive(Debug, Default)]
+struct Carried {
+    base: Counters,
+    /// Entries whose grace period is not over.
+    from: Vec<u32>,
+}
+
+/// Everything behind [`crate::Tables`] but the programs.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) mem: Memory,
+    /// Entries below this are the slots of TEIDs.
+    pub(crate) direct_end: u32,
+    pub(crate) entries: Lines,
+    pub(crate) exts: Lines,
+    pub(crate) meters: Lines,
+    pub(crate) nexthops: Lines,
+    pub(crate) rules: Runs,
+    pub(crate) routes: Runs,
+    pub(crate) index: Index,
+    pub(crate) peers: Peers,
+    /// Whose directory the UE addresses of a network instance are in.
+    homes: Vec<u16>,
+    /// For each entry, how many grace periods its words still need.
+    settling: Vec<u32>,
+    carried: HashMap<u32, Carried>,
+    /// Where the counts of an entry in its grace period will go.
+    heirs: HashMap<u32, u32>,
+    pub(crate) grace: Grace<Retired>,
+    done: Vec<Retired>,
+    pub(crate) plan: Plan,
+}
+
+impl Store {
+    pub(crate) fn new(mem: Memory, layout: &Layout, grace: Grace<Retired>, salt: u64) -> Self {
+        let direct_end = layout.teids + 1;
+        let config = &mem.config[0];
+        config.salt.store(salt, Ordering::Relaxed);
+        config
+            .bucket_mask
+            .store(mem.buckets.len() as u32 - 1, Ordering::Relaxed);
+        config
+            .n_entries
+            .store(mem.entries.len() as u32, Ordering::Relaxed);
+        config.n_nis.store(layout.nis, Ordering::Relaxed);
+        let buckets = Buckets::new(mem.buckets.clone(), mem.config.clone(), salt);
+        let pages = UePages::new(mem.ue_dir.clone(), mem.ue_pages.clone());
+        Self {
+            direct_end,
+            entries: Lines::new("entries", direct_end, mem.entries.len() as u32),
+            exts: Lines::new("exts", 0, layout.exts),
+            meters: Lines::new("meters", 0, layout.meters),
+            nexthops: Lines::new("nexthops", 1, layout.nexthops),
+            rules: Runs::new("rules", 0, layout.rules.min(1 << 24)),
+            routes: Runs::new("routes", 1, layout.routes),
+            index: Index { buckets, pages },
+            peers: Peers::new(mem.peers.clone()),
+            homes: (0..layout.nis as u16).collect(),
+            settling: vec![0; mem.entries.len()],
+            carried: HashMap::new(),
+            heirs: HashMap::new(),
+            grace,
+            done: Vec::new(),
+            plan: Plan::default(),
+            mem,
+        }
+    }
+
+    /// Network instances on one port share the directory of the lowest.
+    pub(crate) fn set_home(&mut self, ni: NiId, home: NiId) {
+        if let Some(slot) = self.homes.get_mut(usize::from(ni.0)) {
+            *slot = home.0;
+        }
+    }
+
+    pub(crate) fn home(&self, ni: NiId) -> u16 {
+        self.homes.get(usize::from(ni.0)).copied().unwrap_or(ni.0)
+    }
+
+    pub(crate) fn register_pool(&mut self, ni: NiId, pool: Ipv4Net) -> Result<(), NoRoom> {
+        let home = self.home(ni);
+        self.index.pages.register(home, pool)
+    }
+
+    pub(crate) fn set_local(&mut self, n3: &[Ipv4Addr]) {
+        for (index, slot) in self.mem.config[0]
+            .n3_be
+            .iter()
+            .enumerate()
+            .take(N3_ADDRS_MAX)
+        {
+            slot.store(n3.get(index).map_or(0, |&addr| be(addr)), Ordering::Release);
+        }
+    }
+
+    /// The slot of a TEID, if the table has it.
+    pub(crate) fn slot_of(&self, teid: u32) -> Option<u32> {
+        let slot = teid & 0xff_ffff;
+        (slot < self.direct_end).then_some(slot)
+    }
+
+    pub(crate) fn head(&self, index: u32) -> u64 {
+        self.mem.entries[index as usize].load(entry::HEAD)
+    }
+
+    /// Whether packets may still be reading what the words of an entry said before.
+    pub(crate) fn is_settling(&self, index: u32) -> bool {
+        self.settling[index as usize] > 0
+    }
+
+    /// The words of an entry lost their meaning; with `free`, nothing leads to it any more.
+    pub(crate) fn retire_entry(&mut self, index: u32, free: bool) {
+        self.settling[index as usize] += 1;
+        self.grace.retire(Retired::Entry { index, free });
+    }
+
+    /// Entry `to` goes on counting where `from` stops. `from` must be retired thereafter.
+    pub(crate) fn carry(&mut self, from: u32, to: u32) {
+        let mut carried = self.carried.remove(&from).unwrap_or_default();
+        carried.from.push(from);
+        for &earlier in &carried.from {
+            self.heirs.insert(earlier, to);
+        }
+        self.carried.insert(to, carried);
+    }
+
+    /// Nobody will ask for this entry's counts again.
+    pub(crate) fn forget(&mut self, index: u32) {
+        if self.carried.is_empty() {
+            return;
+        }
+        for earlier in self.carried.remove(&index).unwrap_or_default().from {
+            self.heirs.remove(&earlier);
+        }
+    }
+
+    fn line_counters(&self, index: u32) -> Counters {
+        let line = &self.mem.entries[index as usize];
+        Counters {
+            packets: line.load(entry::PACKETS),
+            bytes: line.load(entry::BYTES),
+            drops: line.load(entry::DROPS),
+        }
+    }
+
+    /// Of a live entry and those that it replaced.
+    pub(crate) fn counters(&self, index: u32) -> Counters {
+        let live = self.line_counters(index);
+        let Some(carried) = self.carried.get(&index) else {
+            return live;
+        };
+        let earlier = carried.from.iter().map(|&from| self.line_counters(from));
+        earlier.fold(sum(live, carried.base), sum)
+    }
+
+    fn settled(&mut self, index: u32) {
+        self.settling[index as usize] -= 1;
+        if self.settling[index as usize] > 0 {
+            return;
+        }
+        let Some(heir) = self.heirs.remove(&index) else {
+            return;
+        };
+        let last = self.line_counters(index);
+        if let Some(carried) = self.carried.get_mut(&heir) {
+            carried.from.retain(|&from| from != index);
+            carried.base = sum(carried.base, last);
+        }
+    }
+
+    fn finish(&mut self, item: Retired) {
+        match item {
+            Retired::Entry { index, free } => {
+                self.settled(index);
+                if free {
+                    self.entries.give(index);
+                }
+            }
+            Retired::Ext(index) => self.exts.give(index),
+            Retired::Meter(index) => self.meters.give(index),
+            Retired::Rules { first, len } => self.rules.give(first, len),
+            Retired::Slot(place) => self.index.buckets.free(place),
+            Retired::Peer(index) => self.peers.settle(index),
+            Retired::NextHop(index) => self.nexthops.give(index),
+            Retired::Routes { first, len } => self.routes.give(first, len),
+        }
+    }
+
+    /// Reuse what has had its grace period. Never waits.
+    pub(crate) fn maintain(&mut self) {
+        let mut done = std::mem::take(&mut self.done);
+        self.grace.poll(&mut done);
+        done.drain(..).for_each(|item| self.finish(item));
+        self.done = done;
+    }
+
+    /// Wait until everything retired can be reused.
+    pub(crate) fn wait(&mut self) {
+        let mut done = std::mem::take(&mut self.done);
+        self.grace.wait(&mut done);
+        done.drain(..).for_each(|item| self.finish(item));
+        self.done = done;
+    }
+}
+
+fn sum(a: Counters, b: Counters) -> Counters {
+    Counters {
+        packets: a.packets + b.packets,
+        bytes: a.bytes + b.bytes,
+        drops: a.drops + b.drops,
+    }
+}

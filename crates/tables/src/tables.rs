@@ -1,0 +1,453 @@
+//! What the control thread owns.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use ipnet::{IpNet, Ipv4Net};
+use libbpf_rs::MapHandle;
+use session::compiled::{Compiled, Counters, NiId, NoRoom, PdrId};
+
+use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
+use crate::grace::Grace;
+use crate::handle::Handle;
+use crate::host::{self, Host, Run};
+use crate::nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange};
+use crate::stats::{Counting, PortTotals};
+use crate::store::{Layout, Memory, Retired, Store};
+use crate::xdp::{ProgramInfo, Xdp};
+
+/// What a port is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Roles {
+    /// GTP-U.
+    pub n3: bool,
+    /// Plain IP.
+    pub n6: bool,
+}
+
+/// How a program is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// In the driver.
+    Driver,
+    /// In the kernel's generic path: slow, for interfaces whose driver knows no XDP.
+    Generic,
+}
+
+/// A data interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortConfig {
+    /// Its name in this network namespace.
+    pub name: String,
+    /// What it is for.
+    pub roles: Roles,
+    /// The lowest network instance on it, whose directory UE addresses of all on it are in.
+    pub ni: NiId,
+    /// How to attach. The host pipeline ignores it.
+    pub mode: Mode,
+}
+
+/// What does not change while the data path runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What programs are specialised to. `None`: everything, with atomic counters only where several
+    /// CPUs may meet one session.
+    pub features: Option<Features>,
+    /// Error Indications per second and CPU; 0: none.
+    pub error_indications_per_s: u32,
+    /// Echo Responses per second and CPU; 0: no limit.
+    pub echo_per_s: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            features: None,
+            error_indications_per_s: 100,
+            echo_per_s: 1000,
+        }
+    }
+}
+
+/// The data path cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// Nothing to forward between.
+    #[error("no data interface is configured")]
+    NoPorts,
+    /// More interfaces than the tables count.
+    #[error("{0} data interfaces are configured; {max} are possible", max = PORTS_MAX)]
+    TooManyPorts(usize),
+    /// No such interface.
+    #[error("there is no interface named {name} in this network namespace")]
+    NoInterface {
+        /// Its name.
+        name: String,
+    },
+    /// The kernel would not attach the program.
+    #[error("cannot attach to {name} in {mode:?} mode: {error}{}", advice(error, *mode))]
+    Attach {
+        /// The interface.
+        name: String,
+        /// As asked for.
+        mode: Mode,
+        /// As the kernel said it.
+        error: io::Error,
+    },
+    /// The kernel would not take a map or a program.
+    #[error("{what}: {error}")]
+    Bpf {
+        /// What was tried.
+        what: String,
+        /// What libbpf said.
+        error: String,
+    },
+    /// No memory for the tables, or no grace periods.
+    #[error("tables: {0}")]
+    Io(#[from] io::Error),
+}
+
+fn advice(error: &io::Error, mode: Mode) -> &'static str {
+    match (error.raw_os_error(), mode) {
+        (Some(libc::EBUSY | libc::EEXIST), _) => {
+            ". Another XDP program is attached: see 'bpftool net', detach it with 'ip link set dev NAME xdp off'"
+        }
+        (Some(libc::EOPNOTSUPP), Mode::Driver) => {
+            ". Its driver knows no XDP; mode = \"generic\" works everywhere, slowly"
+        }
+        (Some(libc::EPERM), _) => ". CAP_BPF and CAP_NET_ADMIN are needed",
+        _ => "",
+    }
+}
+
+/// How full a table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fill {
+    /// As [`NoRoom`] names it.
+    pub table: &'static str,
+    /// In use, or in a grace period.
+    pub used: u64,
+    /// At most.
+    pub capacity: u64,
+}
+
+#[derive(Debug)]
+enum Backend {
+    Host(Box<Host>),
+    Xdp(Xdp),
+}
+
+/// The tables and the pipeline that reads them.
+#[derive(Debug)]
+pub struct Tables {
+    // Before the store, so that programs are detached before the maps go.
+    backend: Backend,
+    store: Store,
+    ports: Vec<PortConfig>,
+    features: Features,
+}
+
+/// Differs from start to start, so that nobody can aim at one bucket.
+fn salt() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+impl Tables {
+    /// Ordinary memory and the pipeline in this process.
+    pub fn host(
+        layout: &Layout,
+        ports: &[PortConfig],
+        options: &Options,
+    ) -> Result<Self, SetupError> {
+        check_ports(ports)?;
+        let memory = host::memory(layout)?;
+        let features = options
+            .features
+            .unwrap_or(Features::ALL.without(Features::ATOMIC));
+        let mut host = Host::new(memory.clone());
+        ports.iter().for_each(|port| host.add_port(port, features));
+        let store = new_store(memory, layout, Grace::same_thread(), options);
+        Ok(Self {
+            backend: Backend::Host(Box::new(host)),
+            store,
+            ports: ports.to_vec(),
+            features,
+        })
+    }
+
+    /// Load a program for each port. Nothing sees packets before [`Self::attach`].
+    pub fn xdp(
+        layout: &Layout,
+        ports: &[PortConfig],
+        options: &Options,
+    ) -> Result<Self, SetupError> {
+        check_ports(ports)?;
+        let features = options.features.unwrap_or_else(|| features_for(ports));
+        let (xdp, memory) = Xdp::load(layout, ports, features)?;
+        let store = new_store(memory, layout, Grace::kernel()?, options);
+        Ok(Self {
+            backend: Backend::Xdp(xdp),
+            store,
+            ports: ports.to_vec(),
+            features,
+        })
+    }
+
+    /// Attach every program to its interface. On an error those already attached are detached when
+    /// `self` is dropped. Programs never outlive this process.
+    pub fn attach(&mut self) -> Result<(), SetupError> {
+        match &mut self.backend {
+            Backend::Host(_) => Ok(()),
+            Backend::Xdp(xdp) => xdp.attach(&self.store.mem, &self.ports),
+        }
+    }
+
+    /// Our GTP-U addresses, at most eight.
+    pub fn set_local(&mut self, n3: &[Ipv4Addr]) -> Result<(), NoRoom> {
+        if n3.len() > N3_ADDRS_MAX {
+            return Err(NoRoom {
+                table: "n3_addresses",
+            });
+        }
+        self.store.set_local(n3);
+        Ok(())
+    }
+
+    /// `ni` shares its port with `home`, the lowest network instance there. Before its pools and
+    /// sessions.
+    pub fn set_home(&mut self, ni: NiId, home: NiId) {
+        self.store.set_home(ni, home);
+    }
+
+    /// UE addresses of a network instance that lie together: found without a search, and packets to
+    /// those that no session has are dropped under a reason of their own rather than left to the
+    /// kernel.
+    pub fn register_pool(&mut self, ni: NiId, pool: Ipv4Net) -> Result<(), NoRoom> {
+        self.store.register_pool(ni, pool)
+    }
+
+    /// Reuse what has had its grace period. Call it now and then, at best ten times a second; it
+    /// never waits.
+    pub fn maintain(&mut self) {
+        self.store.maintain();
+    }
+
+    /// Whether [`Self::maintain`] has something to wait for.
+    pub fn needs_maintenance(&self) -> bool {
+        !self.store.grace.is_empty()
+    }
+
+    /// What programs are specialised to.
+    pub fn features(&self) -> Features {
+        self.features
+    }
+
+    /// The programs, in the order of ports; none on the host.
+    pub fn programs(&self) -> Vec<ProgramInfo> {
+        match &self.backend {
+            Backend::Host(_) => Vec::new(),
+            Backend::Xdp(xdp) => xdp.infos().cloned().collect(),
+        }
+    }
+
+    /// The ports, in order.
+    pub fn ports(&self) -> &[PortConfig] {
+        &self.ports
+    }
+
+    /// Reads counters; may be sent to other threads.
+    pub fn counting(&self) -> Counting {
+        Counting::new(self.store.mem.cpus.clone())
+    }
+
+    /// What each port did with frames.
+    pub fn totals(&self) -> Vec<PortTotals> {
+        let counting = self.counting();
+        (0..self.ports.len())
+            .map(|port| counting.port(port))
+            .collect()
+    }
+
+    /// How full the tables are.
+    pub fn fill(&self) -> Vec<Fill> {
+        let store = &self.store;
+        let lines = [
+            &store.entries,
+            &store.exts,
+            &store.meters,
+            &store.nexthops,
+            store.peers.lines(),
+        ];
+        let mut fill: Vec<Fill> = lines
+            .map(|lines| (lines.name(), lines.used(), lines.capacity()))
+            .into_iter()
+            .chain(
+                [&store.rules, &store.routes]
+                    .map(|runs| (runs.name(), runs.used(), runs.capacity())),
+            )
+            .chain([
+                (
+                    "buckets",
+                    store.index.buckets.used(),
+                    store.index.buckets.capacity(),
+                ),
+                (
+                    "ue_pages",
+                    store.index.pages.used(),
+                    store.index.pages.capacity(),
+                ),
+            ])
+            .map(|(table, used, capacity)| Fill {
+                table,
+                used: used.into(),
+                capacity: capacity.into(),
+            })
+            .collect();
+        let grace = store.grace.len() as u64;
+        fill.push(Fill {
+            table: "grace",
+            used: grace,
+            capacity: u64::MAX,
+        });
+        fill
+    }
+
+    /// The ring that feeds the slow path; `None` on the host.
+    pub fn events(&self) -> Result<Option<MapHandle>, SetupError> {
+        match &self.backend {
+            Backend::Host(_) => Ok(None),
+            Backend::Xdp(xdp) => xdp.events().map(Some),
+        }
+    }
+
+    /// Run one frame through a port of the host pipeline. `None` on XDP.
+    pub fn run(&self, port: usize, frame: &[u8], now_ns: u64) -> Option<Run> {
+        match &self.backend {
+            Backend::Host(host) => Some(host.run(port, frame, now_ns)),
+            Backend::Xdp(_) => None,
+        }
+    }
+
+    /// Have the kernel run a port's program over a frame: XDP's verdict and the frame afterwards.
+    /// `None` on the host.
+    pub fn test_run(
+        &self,
+        port: usize,
+        frame: &[u8],
+    ) -> Option<Result<(u32, Vec<u8>), SetupError>> {
+        match &self.backend {
+            Backend::Host(_) => None,
+            Backend::Xdp(xdp) => Some(xdp.test_run(port, frame)),
+        }
+    }
+}
+
+fn check_ports(ports: &[PortConfig]) -> Result<(), SetupError> {
+    match ports.len() {
+        0 => Err(SetupError::NoPorts),
+        n if n > PORTS_MAX => Err(SetupError::TooManyPorts(n)),
+        _ => Ok(()),
+    }
+}
+
+fn new_store(memory: Memory, layout: &Layout, grace: Grace<Retired>, options: &Options) -> Store {
+    let spacing = |per_s: u32| 1_000_000_000u32.checked_div(per_s).unwrap_or(0);
+    let config = &memory.config[0];
+    config
+        .error_indication_ns
+        .store(spacing(options.error_indications_per_s), Ordering::Relaxed);
+    config
+        .echo_ns
+        .store(spacing(options.echo_per_s), Ordering::Relaxed);
+    let store = Store::new(memory, layout, grace, salt());
+    store.fill_first_nexthop();
+    store
+}
+
+/// Everything; atomic counters where packets of one direction can arrive on several CPUs at once.
+fn features_for(ports: &[PortConfig]) -> Features {
+    let several = |role: fn(&Roles) -> bool| {
+        let ports = ports.iter().filter(|port| role(&port.roles));
+        ports.map(receive_queues).sum::<usize>() > 1
+    };
+    if several(|roles| roles.n3) || several(|roles| roles.n6) {
+        Features::ALL
+    } else {
+        Features::ALL.without(Features::ATOMIC)
+    }
+}
+
+/// Receive queues of an interface: each may be served by its own CPU. In generic mode receive packet
+/// steering may spread a single queue.
+fn receive_queues(port: &PortConfig) -> usize {
+    if port.mode == Mode::Generic {
+        return 2;
+    }
+    let folder = Path::new("/sys/class/net").join(&port.name).join("queues");
+    let Ok(queues) = std::fs::read_dir(folder) else {
+        return 2;
+    };
+    queues
+        .flatten()
+        .filter(|queue| queue.file_name().to_string_lossy().starts_with("rx-"))
+        .count()
+}
+
+impl session::compiled::Tables for Tables {
+    type Handle = Handle;
+
+    fn direct_teids(&self) -> u32 {
+        self.store.direct_end
+    }
+
+    fn publish(&mut self, handle: &mut Handle, new: &Compiled) -> Result<(), NoRoom> {
+        self.store.publish(handle, new)
+    }
+
+    fn withdraw(&mut self, handle: &mut Handle) {
+        // Nothing is taken, so nothing can be short.
+        let withdrawn = self.store.publish(handle, &Compiled::default());
+        debug_assert!(withdrawn.is_ok());
+    }
+
+    fn counters(&self, handle: &Handle, pdr: PdrId) -> Counters {
+        handle
+            .entry(pdr)
+            .map_or(Counters::default(), |entry| self.store.counters(entry))
+    }
+}
+
+impl NextHopTables for Tables {
+    fn alloc_nexthop(&mut self, hop: &NextHop) -> Result<u32, NoRoom> {
+        self.store.alloc_nexthop(hop)
+    }
+
+    fn free_nexthop(&mut self, index: u32) {
+        self.store.free_nexthop(index);
+    }
+
+    fn swap_peer_nexthop(&mut self, peer: Peer, index: u32) {
+        self.store.swap_peer_nexthop(peer, index);
+    }
+
+    fn set_ni_routes(
+        &mut self,
+        ni: NiId,
+        family: Family,
+        routes: &[(IpNet, u32)],
+    ) -> Result<(), NoRoom> {
+        self.store.set_ni_routes(ni, family, routes)
+    }
+
+    fn set_neighbour(&mut self, ni: NiId, addr: IpAddr, index: Option<u32>) -> Result<(), NoRoom> {
+        self.store.set_neighbour(ni, addr, index)
+    }
+
+    fn take_peer_changes(&mut self, into: &mut Vec<PeerChange>) {
+        self.store.peers.take_changes(into);
+    }
+}

@@ -1,0 +1,16 @@
+//! What becomes of a frame.
+
+/// The pipeline's verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Lost, for the reason of this number: [`crate::DROP_REASONS`], counted from 1.
+    Drop(u32),
+    /// Left to the kernel, untouched.
+    Pass,
+    /// Turned into an answer, out of the port it came from.
+    Answer,
+    /// Out of this port.
+    Redirect(u32),
+    /// The slow path has it.
+    Slow,
+}

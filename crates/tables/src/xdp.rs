@@ -1,0 +1,421 @@
+//! The pipeline as XDP programs: loaded once for each interface, over the same maps.
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use libbpf_rs::btf::types::{DataSec, Var};
+use libbpf_rs::{
+    Btf, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramInput,
+    ProgramMut,
+};
+
+use crate::abi::{Features, PORTS_MAX, UE_DIR_BITS, UE_PAGE_BITS};
+use crate::memory::View;
+use crate::store::{Layout, Memory};
+use crate::{Mode, PortConfig, Roles, SetupError};
+
+/// Aligned as the ELF structures in it want to be.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+
+static OBJECT: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/turnpike.bpf.o")));
+
+const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+const PROGRAM: &str = "turnpike";
+
+/// A loaded program, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramInfo {
+    /// Its interface.
+    pub interface: String,
+    /// Of the interface.
+    pub ifindex: u32,
+    /// How it is attached; `None`: loaded only.
+    pub mode: Option<Mode>,
+    /// What it is specialised to.
+    pub features: Features,
+    /// Instructions of the program.
+    pub instructions: u32,
+    /// Instructions that the verifier looked at, all paths taken together.
+    pub verified_instructions: u32,
+    /// Time to verify and compile it.
+    pub load_time: Duration,
+}
+
+/// One program. Dropping it detaches it: the attachment is a link that lives as long as its
+/// descriptor, so that not even a crash leaves it behind.
+#[derive(Debug)]
+pub(crate) struct Program {
+    object: Object,
+    link: Option<OwnedFd>,
+    pub(crate) info: ProgramInfo,
+}
+
+/// All programs and the maps that they share.
+#[derive(Debug)]
+pub(crate) struct Xdp {
+    programs: Vec<Program>,
+}
+
+fn setup(what: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> SetupError {
+    let what = what.into();
+    move |error| SetupError::Bpf {
+        what,
+        error: format!("{error:#}"),
+    }
+}
+
+/// The number of an interface in this network namespace.
+pub(crate) fn ifindex_of(name: &str) -> Result<u32, SetupError> {
+    let missing = || SetupError::NoInterface {
+        name: name.to_owned(),
+    };
+    let c_name = CString::new(name).map_err(|_| missing())?;
+    // SAFETY: the name is a terminated string.
+    let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
+    if index == 0 {
+        Err(missing())
+    } else {
+        Ok(index)
+    }
+}
+
+fn open() -> Result<OpenObject, SetupError> {
+    let mut builder = ObjectBuilder::default();
+    builder
+        .name(PROGRAM)
+        .map_err(setup("open"))?
+        .open_memory(&OBJECT.0)
+        .map_err(setup("open"))
+}
+
+/// Offsets of the constants that a program is specialised by.
+struct Constants(Vec<(String, usize)>);
+
+impl Constants {
+    fn find() -> Result<Self, SetupError> {
+        let missing = || SetupError::Bpf {
+            what: "object".into(),
+            error: "no .rodata".into(),
+        };
+        let btf = Btf::from_raw(PROGRAM, &OBJECT.0)
+            .map_err(setup("BTF"))?
+            .ok_or_else(missing)?;
+        let mut found = Vec::new();
+        for section in btf.type_by_kind::<DataSec<'_>>() {
+            if section.name() != Some(OsStr::new(".rodata")) {
+                continue;
+            }
+            for variable in section.iter() {
+                let var: Option<Var<'_>> = btf.type_by_id(variable.ty);
+                if let Some(name) = var.and_then(|var| var.name().map(OsStr::to_owned)) {
+                    found.push((
+                        name.to_string_lossy().into_owned(),
+                        variable.offset as usize,
+                    ));
+                }
+            }
+        }
+        if found.is_empty() {
+            Err(missing())
+        } else {
+            Ok(Self(found))
+        }
+    }
+
+    fn set(&self, bytes: &mut [u8], name: &str, value: u32) -> Result<(), SetupError> {
+        let offset = self
+            .0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, offset)| *offset);
+        let slot = offset.and_then(|offset| bytes.get_mut(offset..offset + 4));
+        let missing = || SetupError::Bpf {
+            what: name.into(),
+            error: "not in .rodata".into(),
+        };
+        slot.ok_or_else(missing)?
+            .copy_from_slice(&value.to_ne_bytes());
+        Ok(())
+    }
+}
+
+fn specialise(
+    object: &mut OpenObject,
+    port: u32,
+    config: &PortConfig,
+    features: Features,
+) -> Result<(), SetupError> {
+    let constants = Constants::find()?;
+    let Roles { n3, n6 } = config.roles;
+    let mut rodata = object
+        .maps_mut()
+        .find(|map| map.name().to_string_lossy().ends_with(".rodata"))
+        .ok_or_else(|| SetupError::Bpf {
+            what: "object".into(),
+            error: "no .rodata".into(),
+        })?;
+    let bytes = rodata.initial_value_mut().unwrap_or_default();
+    constants.set(bytes, "tp_features", features.bits())?;
+    constants.set(bytes, "tp_port", port)?;
+    constants.set(bytes, "tp_roles", u32::from(n3) | u32::from(n6) << 1)?;
+    constants.set(bytes, "tp_ni", config.ni.0.into())
+}
+
+/// Number of elements of each map; those not named keep what the object says.
+fn capacities(layout: &Layout) -> Result<Vec<(&'static str, u32)>, SetupError> {
+    let cpus = libbpf_rs::num_possible_cpus().map_err(setup("number of CPUs"))? as u32;
+    Ok(vec![
+        ("config", 1),
+        ("cpus", cpus),
+        ("entries", layout.all_entries()),
+        ("exts", layout.exts),
+        ("meters", layout.meters),
+        ("rules", layout.rules),
+        ("buckets", layout.buckets.next_power_of_two()),
+        ("nexthops", layout.nexthops),
+        ("peers", layout.peers),
+        ("routes", layout.routes),
+        ("nis", layout.nis),
+        ("ue_dir", layout.nis),
+        ("ue_pages", layout.ue_pages),
+    ])
+}
+
+fn map_named<'a>(object: &'a Object, name: &str) -> Result<Map<'a>, SetupError> {
+    object
+        .maps()
+        .find(|map| map.name() == OsStr::new(name))
+        .ok_or_else(|| SetupError::Bpf {
+            what: name.into(),
+            error: "no such map".into(),
+        })
+}
+
+impl Program {
+    /// Verify and load. `shared`: the object whose maps to use.
+    fn load(
+        port: u32,
+        config: &PortConfig,
+        features: Features,
+        layout: &Layout,
+        shared: Option<&Object>,
+    ) -> Result<Self, SetupError> {
+        let mut open = open()?;
+        specialise(&mut open, port, config, features)?;
+        let capacities = capacities(layout)?;
+        for mut map in open.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            if name.contains(".rodata") {
+                continue;
+            }
+            if let Some(shared) = shared {
+                let map_of_first = map_named(shared, &name)?;
+                map.reuse_fd(map_of_first.as_fd()).map_err(setup(name))?;
+            } else if let Some((_, count)) = capacities.iter().find(|(known, _)| *known == name) {
+                map.set_max_entries(*count).map_err(setup(name))?;
+            }
+        }
+        let start = Instant::now();
+        let object = open
+            .load()
+            .map_err(setup(format!("load for {}", config.name)))?;
+        let load_time = start.elapsed();
+        let (instructions, verified_instructions) = counts(program_fd(&object)?.as_fd())?;
+        let info = ProgramInfo {
+            interface: config.name.clone(),
+            ifindex: 0,
+            mode: None,
+            features,
+            instructions,
+            verified_instructions,
+            load_time,
+        };
+        Ok(Self {
+            object,
+            link: None,
+            info,
+        })
+    }
+
+    /// Attach in this mode or not at all. Fails if another program is attached.
+    fn attach(&mut self, ifindex: u32, mode: Mode) -> Result<(), SetupError> {
+        let flags = match mode {
+            Mode::Driver => XDP_FLAGS_DRV_MODE,
+            Mode::Generic => XDP_FLAGS_SKB_MODE,
+        };
+        // SAFETY: an all-zero options struct is valid; its size is set below.
+        let mut options: libbpf_sys::bpf_link_create_opts =
+            unsafe { MaybeUninit::zeroed().assume_init() };
+        options.sz = size_of_val(&options) as libbpf_sys::size_t;
+        options.flags = flags;
+        let program = program_fd(&self.object)?;
+        // SAFETY: the descriptor is open and the options are valid for the call.
+        let link = unsafe {
+            libbpf_sys::bpf_link_create(
+                program.as_fd().as_raw_fd(),
+                ifindex as i32,
+                libbpf_sys::BPF_XDP,
+                &options,
+            )
+        };
+        if link < 0 {
+            let error = io::Error::from_raw_os_error(-link);
+            return Err(SetupError::Attach {
+                name: self.info.interface.clone(),
+                mode,
+                error,
+            });
+        }
+        // SAFETY: the kernel has just handed out this descriptor and nobody else has it.
+        self.link = Some(unsafe { OwnedFd::from_raw_fd(link) });
+        self.info.ifindex = ifindex;
+        self.info.mode = Some(mode);
+        Ok(())
+    }
+}
+
+fn program_fd(object: &Object) -> Result<ProgramMut<'_>, SetupError> {
+    object
+        .progs_mut()
+        .find(|program| program.name() == OsStr::new(PROGRAM))
+        .ok_or_else(|| SetupError::Bpf {
+            what: PROGRAM.into(),
+            error: "no such program".into(),
+        })
+}
+
+/// Instructions of a program after loading, and those that the verifier looked at.
+fn counts(program: BorrowedFd<'_>) -> Result<(u32, u32), SetupError> {
+    // SAFETY: an all-zero info struct is valid.
+    let mut info: libbpf_sys::bpf_prog_info = unsafe { MaybeUninit::zeroed().assume_init() };
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: info is writable for len octets, and its pointers are null: nothing else is written.
+    let answer =
+        unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut len) };
+    if answer < 0 {
+        let error = io::Error::from_raw_os_error(-answer).to_string();
+        return Err(SetupError::Bpf {
+            what: "program information".into(),
+            error,
+        });
+    }
+    Ok((info.xlated_prog_len / 8, info.verified_insns))
+}
+
+impl Xdp {
+    /// Load a program for each port; attach none yet.
+    pub(crate) fn load(
+        layout: &Layout,
+        ports: &[PortConfig],
+        features: Features,
+    ) -> Result<(Self, Memory), SetupError> {
+        let mut programs: Vec<Program> = Vec::new();
+        for (port, config) in ports.iter().enumerate().take(PORTS_MAX) {
+            let shared = programs.first().map(|first| &first.object);
+            programs.push(Program::load(
+                port as u32,
+                config,
+                features,
+                layout,
+                shared,
+            )?);
+        }
+        let first = programs.first().ok_or(SetupError::NoPorts)?;
+        let memory = memory(&first.object, layout)?;
+        Ok((Self { programs }, memory))
+    }
+
+    /// Put every port's interface into the redirect map, then attach.
+    pub(crate) fn attach(
+        &mut self,
+        memory: &Memory,
+        ports: &[PortConfig],
+    ) -> Result<(), SetupError> {
+        let mut ifindexes = Vec::new();
+        for config in ports {
+            ifindexes.push(ifindex_of(&config.name)?);
+        }
+        for (port, ifindex) in (0u32..).zip(&ifindexes) {
+            let map = map_named(&self.programs[0].object, "ports")?;
+            map.update(&port.to_ne_bytes(), &ifindex.to_ne_bytes(), MapFlags::ANY)
+                .map_err(setup("ports"))?;
+            let slot = &memory.config[0].port_ifindex[port as usize];
+            slot.store(*ifindex, std::sync::atomic::Ordering::Release);
+        }
+        for ((program, config), ifindex) in self.programs.iter_mut().zip(ports).zip(ifindexes) {
+            program.attach(ifindex, config.mode)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn infos(&self) -> impl Iterator<Item = &ProgramInfo> {
+        self.programs.iter().map(|program| &program.info)
+    }
+
+    /// The ring of packets for the slow path.
+    pub(crate) fn events(&self) -> Result<MapHandle, SetupError> {
+        let map = map_named(&self.programs[0].object, "events")?;
+        MapHandle::try_from(&map).map_err(setup("events"))
+    }
+
+    /// Have the kernel run a port's program over a frame (`BPF_PROG_TEST_RUN`): XDP's verdict and
+    /// the frame afterwards.
+    pub(crate) fn test_run(&self, port: usize, frame: &[u8]) -> Result<(u32, Vec<u8>), SetupError> {
+        let mut out = vec![0u8; frame.len() + 512];
+        let program = program_fd(&self.programs[port].object)?;
+        let input = ProgramInput {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            ..ProgramInput::default()
+        };
+        let output = program.test_run(input).map_err(setup("test run"))?;
+        let verdict = output.return_value;
+        let len = output.data.map_or(0, |data| data.len());
+        out.truncate(len);
+        Ok((verdict, out))
+    }
+}
+
+fn memory(object: &Object, layout: &Layout) -> Result<Memory, SetupError> {
+    fn view<T: crate::memory::Shared>(
+        object: &Object,
+        name: &str,
+        len: usize,
+    ) -> Result<View<T>, SetupError> {
+        let map = map_named(object, name)?;
+        View::of_map(map.as_fd(), len).map_err(|error| SetupError::Bpf {
+            what: format!("mmap of {name}"),
+            error: error.to_string(),
+        })
+    }
+    let cpus = libbpf_rs::num_possible_cpus().map_err(setup("number of CPUs"))?;
+    Ok(Memory {
+        config: view(object, "config", 1)?,
+        cpus: view(object, "cpus", cpus)?,
+        entries: view(object, "entries", layout.all_entries() as usize)?,
+        exts: view(object, "exts", layout.exts as usize)?,
+        meters: view(object, "meters", layout.meters as usize)?,
+        rules: view(object, "rules", layout.rules as usize)?,
+        buckets: view(
+            object,
+            "buckets",
+            layout.buckets.next_power_of_two() as usize,
+        )?,
+        nexthops: view(object, "nexthops", layout.nexthops as usize)?,
+        peers: view(object, "peers", layout.peers as usize)?,
+        routes: view(object, "routes", layout.routes as usize)?,
+        nis: view(object, "nis", layout.nis as usize)?,
+        ue_dir: view(object, "ue_dir", (layout.nis as usize) << UE_DIR_BITS)?,
+        ue_pages: view(
+            object,
+            "ue_pages",
+            (layout.ue_pages as usize) << UE_PAGE_BITS,
+        )?,
+    })
+}

@@ -1,5 +1,6 @@
 //! An establishment of 317 octets, decoded into typed rules; rs-pfcp and a bare walk over the IEs
 //! beside it.
+#![allow(missing_docs)] // of what criterion's macros define
 
 #[path = "../tests/common/mod.rs"]
 mod common;

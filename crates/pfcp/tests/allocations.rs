@@ -1,4 +1,5 @@
 //! Decoding allocates nothing.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! What peers send that is wrong: an error with cause and offending IE, never worse.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 

@@ -157,6 +157,9 @@ impl FromIe<'_> for UeIpAddress {
         if has(3) && has(6) {
             return Err(ie.wrong("flag IPv6D or IP6PL, not both", flags));
         }
+        if (has(3) || has(6)) && !(v6 || choose_ipv6) {
+            return Err(ie.wrong("flag IPv6D or IP6PL only with V6 or CHV6", flags));
+        }
         let ipv4 = reader.ipv4_if(v4)?;
         let ipv6 = reader.ipv6_if(v6)?;
         let delegation_bits = has(3).then(|| reader.u8()).transpose()?;

@@ -157,11 +157,13 @@ fn pdr_with_pdi(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
             w.put(IeType::PRECEDENCE, 255u32);
             w.grouped(IeType::PDI, write);
         });
+        fars_and_qer(w);
     })
 }
 
 fn far_with_outer_header(value: &[u8]) -> Vec<u8> {
     establishment_with(|w| {
+        core_side(w);
         w.grouped(IeType::CREATE_FAR, |w| {
             w.put(IeType::FAR_ID, 2u32);
             w.put(IeType::APPLY_ACTION, ApplyAction::FORW);
@@ -383,7 +385,12 @@ pub fn valid() -> Vec<(&'static str, Vec<u8>)> {
         ),
         (
             "session-set-modification",
-            node(MessageType::SESSION_SET_MODIFICATION_REQUEST),
+            message(MessageType::SESSION_SET_MODIFICATION_REQUEST, None, |w| {
+                w.node_id(NodeId::Ipv4(SMF));
+                w.grouped(IeType::PFCP_SESSION_CHANGE_INFO, |w| {
+                    w.ie(IeType::ALTERNATIVE_SMF_IP_ADDRESS, &[2, 10, 100, 0, 3]);
+                });
+            }),
         ),
         ("pfd-management", node(MessageType::PFD_MANAGEMENT_REQUEST)),
         (

@@ -76,12 +76,6 @@ impl RunningPing {
         );
         parse_ping(&text).with_context(|| format!("ping said: {text}{error}"))
     }
-
-    /// Ends it now.
-    pub fn stop(mut self) -> Result<Pinged> {
-        self.process.signal(nix::sys::signal::Signal::SIGINT)?;
-        self.finish()
-    }
 }
 
 fn parse_ping(text: &str) -> Option<Pinged> {

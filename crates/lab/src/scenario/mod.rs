@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::cleanup;
 use crate::dn;
@@ -95,7 +95,7 @@ fn in_a_world(wanted: &Wanted, run: fn(&mut World) -> Result<String>) -> Result<
             Ok(seen)
         });
         result.map_err(|error| match &world.upf {
-            Some(upf) => error.context(format!("turnpiked logged:\n{}", upf.log_tail(15))),
+            Some(upf) => anyhow!("{error:#}\n  turnpiked logged:\n{}", upf.log_tail(15)),
             None => error,
         })
     });

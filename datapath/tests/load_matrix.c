@@ -72,6 +72,7 @@ int main(int argc, char **argv)
 
 	libbpf_set_print(print_nothing);
 	for (i = 1; i < argc; i++) {
+		most = 0;
 		for (features = 0; features <= TP_FEAT_ALL; features++) {
 			for (roles = TP_ROLE_N3; roles <= (TP_ROLE_N3 | TP_ROLE_N6); roles++) {
 				n = load(argv[i], features, roles);
@@ -83,7 +84,7 @@ int main(int argc, char **argv)
 				       verifier_log);
 			}
 		}
-		printf("%s: %d refused, at most %d instructions walked\n", argv[i], refused, most);
+		printf("%s: %d refused so far, at most %d instructions walked\n", argv[i], refused, most);
 	}
 	return refused != 0;
 }

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* Frames in, frames and counters out, on the host build. */
+#include <stdio.h>
+
+#include "packets.h"
+#include "world.h"
+
+#define CHECK(condition)                                                                        \
+	do {                                                                                    \
+		checks++;                                                                       \
+		if (!(condition)) {                                                             \
+			failures++;                                                             \
+			printf("%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition);    \
+		}                                                                               \
+	} while (0)
+
+static int checks, failures;
+
+static struct {
+	struct tp_result result;
+	__u8 *buf;
+	__u32 offset, len;
+} run;
+
+#define HEAD_ROOM 64U
+#define TAIL_ROOM 32U
+
+/* Run one frame in memory that is just as large as it may be, so that ASan sees one octet beyond. */
+static __u32 go(struct world *w, const struct tp_port_config *port, const __u8 *frame, __u32 len, __u64 now)
+{
+	free(run.buf);
+	run.buf = malloc(HEAD_ROOM + len + TAIL_ROOM);
+	run.offset = HEAD_ROOM;
+	run.len = len;
+	memcpy(run.buf + HEAD_ROOM, frame, len);
+	return (__u32)tp_host_run(&w->tables, port, run.buf, HEAD_ROOM + len + TAIL_ROOM, &run.offset, &run.len, now,
+				  &run.result);
+}
+
+#define GO(w, port, frame) go(w, port, frame, sizeof(frame), 1000)
+#define SAME(frame) (run.len == sizeof(frame) && !memcmp(run.buf + run.offset, frame, sizeof(frame)))
+#define DROPS(w, port, frame, why)                                                                  \
+	do {                                                                                        \
+		CHECK(GO(w, port, frame) == TP_VERDICT_DROP);                                       \
+		if (run.result.reason != TP_DROP_##why)                                             \
+			printf("  %s: dropped as %s\n", #frame, tp_drop_name(run.result.reason));   \
+		CHECK(run.result.reason == TP_DROP_##why);                                          \
+	} while (0)
+
+static __u64 sum_in(const struct tp_port_stats *s) { return s->in[0].packets + s->in[1].packets; }
+
+static __u64 sum_fate(const struct tp_cpu *cpu, __u32 port)
+{
+	const struct tp_port_stats *s = &cpu->ports[port];
+	__u64 sum = s->out[0].packets + s->out[1].packets + s->passed + s->answered + s->slow;
+	__u32 i;
+
+	for (i = 0; i < TP_DROP_MAX; i++)
+		sum += cpu->drops[port][0][i] + cpu->drops[port][1][i];
+	return sum;
+}
+
+static void done(struct world *w)
+{
+	__u32 port;
+
+	for (port = 0; port < TP_PORTS_MAX; port++)
+		CHECK(sum_in(&w->cpu.ports[port]) == sum_fate(&w->cpu, port));
+	free(w);
+}
+
+static void test_uplink_forms(void)
+{
+	struct world *w = w_new();
+
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && run.result.port == 1 && SAME(ul_plain_out));
+	CHECK(GO(w, &w_n3, ul_psc) == TP_VERDICT_REDIRECT && SAME(ul_plain_out));
+	CHECK(GO(w, &w_n3, ul_sequence) == TP_VERDICT_REDIRECT && SAME(ul_plain_out));
+	CHECK(GO(w, &w_n3, ul_two_extensions) == TP_VERDICT_REDIRECT && SAME(ul_plain_out));
+	CHECK(GO(w, &w_n3, ul_options) == TP_VERDICT_REDIRECT && SAME(ul_plain_out));
+	CHECK(GO(w, &w_n3, ul_vlan) == TP_VERDICT_REDIRECT && SAME(ul_plain_out));
+	CHECK(GO(w, &w_n3, ul_qinq) == TP_VERDICT_REDIRECT && SAME(ul_plain_out));
+	CHECK(GO(w, &w_n3, ul_padded) == TP_VERDICT_REDIRECT && SAME(ul_padded_out));
+	CHECK(GO(w, &w_n3, ul_v6) == TP_VERDICT_REDIRECT && SAME(ul_v6_out));
+	CHECK(w->entries[W_TEID].packets == 9);
+	CHECK(w->entries[W_TEID].bytes == 7 * 39 + 21 + 51);
+	CHECK(w->cpu.ports[0].out[TP_UPLINK].bytes == 7 * sizeof(ul_plain_out) + sizeof(ul_padded_out) + sizeof(ul_v6_out));
+	CHECK(GO(w, &w_n3, relay) == TP_VERDICT_REDIRECT && run.result.port == 0 && SAME(relay_out));
+	done(w);
+}
+
+static void test_uplink_drops(void)
+{
+	struct world *w = w_new();
+
+	DROPS(w, &w_n3, ul_unknown_required, GTPU_UNKNOWN_EXTENSION);
+	DROPS(w, &w_n3, ul_extension_zero, GTPU_MALFORMED);
+	DROPS(w, &w_n3, ul_extensions_17, GTPU_EXTENSIONS);
+	DROPS(w, &w_n3, ul_ttl, TTL);
+	DROPS(w, &w_n3, ul_spoofed, UE_SPOOFED);
+	DROPS(w, &w_n3, ul_v6_spoofed, UE_SPOOFED);
+	CHECK(w->entries[W_TEID].drops == 3);
+	DROPS(w, &w_n3, end_marker, GTPU_MESSAGE);
+	DROPS(w, &w_n3, version_2, GTPU_VERSION);
+	DROPS(w, &w_n3, gtp_too_long, GTPU_MALFORMED);
+	DROPS(w, &w_n3, ul_inner_long, GTPU_INNER);
+	DROPS(w, &w_n3, ul_first_fragment, OUTER_FRAGMENT);
+	DROPS(w, &w_n3, ul_later_fragment, OUTER_FRAGMENT);
+	CHECK(GO(w, &w_n3, ul_other_port) == TP_VERDICT_PASS && SAME(ul_other_port));
+	CHECK(GO(w, &w_n3, arp) == TP_VERDICT_PASS && SAME(arp));
+	CHECK(w->cpu.ports[0].passed == 2);
+	CHECK(w->cpu.drops[0][TP_UPLINK][TP_DROP_TTL] == 1);
+	done(w);
+}
+
+/* Cut anywhere, a frame is dropped for a reason or passed; never read beyond, never forwarded. */
+static void test_cut_short(void)
+{
+	struct world *w = w_new();
+	__u32 n;
+
+	for (n = 0; n < sizeof(ul_two_extensions); n++)
+		CHECK(go(w, &w_n3, ul_two_extensions, n, 0) == TP_VERDICT_DROP || n == 13);
+	for (n = 0; n < sizeof(dl_v4); n++)
+		CHECK(go(w, &w_n6, dl_v4, n, 0) == TP_VERDICT_DROP);
+	done(w);
+}
+
+static void test_downlink(void)
+{
+	struct world *w = w_new();
+
+	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_REDIRECT && run.result.port == 0 && SAME(dl_v4_psc_out));
+	CHECK(GO(w, &w_n6, dl_v4_padded) == TP_VERDICT_REDIRECT && SAME(dl_v4_psc_out));
+	CHECK(GO(w, &w_n6, dl_v6) == TP_VERDICT_REDIRECT && SAME(dl_v6_psc_out));
+	w->entries[W_DOWN].head = w_head(0, TP_ACT_TUNNEL, 0, 0);
+	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_REDIRECT && SAME(dl_v4_plain_out));
+	CHECK(w->entries[W_DOWN].packets == 4 && w->entries[W_DOWN].bytes == 3 * 40 + 51);
+	DROPS(w, &w_n6, dl_nobody, UNKNOWN_UE);
+	DROPS(w, &w_n6, dl_bad_length, IP_MALFORMED);
+	CHECK(GO(w, &w_n6, dl_foreign) == TP_VERDICT_PASS && SAME(dl_foreign));
+	CHECK(GO(w, &w_n6, arp) == TP_VERDICT_PASS);
+	w->nexthops[1].mtu = 79;
+	w->entries[W_DOWN].head = w_head(0, TP_ACT_TUNNEL, TP_HEAD_QFI, 9);
+	DROPS(w, &w_n6, dl_v4, MTU);
+	w->nexthops[1].mtu = 84;
+	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_REDIRECT);
+	w->tables.ports_up = 2;
+	DROPS(w, &w_n6, dl_v4, REDIRECT);
+	done(w);
+}
+
+static void test_actions(void)
+{
+	static const struct {
+		__u64 action;
+		__u32 reason;
+	} cases[] = {{TP_ACT_DROP, TP_DROP_FAR_DROP}, {TP_ACT_BUFFER, TP_DROP_FAR_BUFFER},
+		     {TP_ACT_GATE, TP_DROP_GATE_CLOSED}, {TP_ACT_NONE, TP_DROP_UNKNOWN_UE}};
+	struct world *w = w_new();
+	__u32 i;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		w->entries[W_DOWN].head = w_head(0, cases[i].action, 0, 0);
+		CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_DROP && run.result.reason == cases[i].reason);
+	}
+	w->entries[W_TEID].head = w_head(W_TEID, TP_ACT_ROUTE, TP_HEAD_QFI, 9);
+	CHECK(GO(w, &w_n3, ul_psc) == TP_VERDICT_REDIRECT);
+	DROPS(w, &w_n3, ul_plain, QFI_MISMATCH);
+	w->entries[W_TEID].head = w_head(W_TEID, TP_ACT_ROUTE, TP_HEAD_QFI, 8);
+	DROPS(w, &w_n3, ul_psc, QFI_MISMATCH);
+	done(w);
+}
+
+static void test_answers(void)
+{
+	struct world *w = w_new();
+	int i;
+
+	CHECK(GO(w, &w_n3, echo_request) == TP_VERDICT_TX && SAME(echo_response));
+	CHECK(GO(w, &w_n3, echo_request_private) == TP_VERDICT_TX && SAME(echo_response));
+	CHECK(GO(w, &w_n3, ul_unknown_teid) == TP_VERDICT_TX && SAME(ul_error_indication));
+	CHECK(w->cpu.ports[0].answered == 3);
+	for (i = 1; i < 32; i++)
+		CHECK(GO(w, &w_n3, ul_unknown_teid) == TP_VERDICT_TX);
+	DROPS(w, &w_n3, ul_unknown_teid, ERROR_INDICATION_RATE);
+	CHECK(go(w, &w_n3, ul_unknown_teid, sizeof(ul_unknown_teid), 10001001) == TP_VERDICT_TX);
+	w->config.error_indication_ns = 0;
+	DROPS(w, &w_n3, ul_unknown_teid, UNKNOWN_TEID);
+	done(w);
+}
+
+static void test_next_hops(void)
+{
+	struct world *w = w_new();
+	const struct tp_event *event = (const struct tp_event *)run.result.event;
+
+	w->routes[2].nexthop = 4;
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_SLOW && event->kind == TP_EVENT_SEND && event->ifindex == 101);
+	CHECK(event->len == sizeof(ul_plain_out) - 14 && !memcmp(event->data, ul_plain_out + 14, event->len));
+	CHECK(w->cpu.ports[0].slow == 1 && w->entries[W_TEID].packets == 1);
+	w->peers[1].nexthop = 4;
+	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_SLOW);
+	CHECK(event->len == sizeof(dl_v4_psc_out) - 14 && !memcmp(event->data, dl_v4_psc_out + 14, event->len));
+	w->routes[2].nexthop = 5;
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_SLOW);
+	w_bucket(w, TP_KIND_NEIGH4, 0, 0xcb007109, 2);
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && SAME(ul_plain_out));
+	w->routes[2].nexthop = 7;
+	DROPS(w, &w_n3, ul_plain, PROHIBITED);
+	w->routes[2].nexthop = 3;
+	DROPS(w, &w_n3, ul_plain, TO_SELF);
+	w->routes[2].nexthop = 0;
+	DROPS(w, &w_n3, ul_plain, NO_ROUTE);
+	w->routes[2].nexthop = 99;
+	DROPS(w, &w_n3, ul_plain, TABLE);
+	w->nis[0].routes4 = 0;
+	DROPS(w, &w_n3, ul_plain, NO_ROUTE);
+	done(w);
+}
+
+static int fib_answer;
+
+static int fake_fib(void *arg, struct tp_fib *q)
+{
+	(void)arg;
+	memcpy(q->dmac, (__u8[]){2, 0, 0, 0, 0, 4}, 6);
+	memcpy(q->smac, (__u8[]){2, 0, 0, 0, 0, 3}, 6);
+	q->ifindex = 101;
+	return q->family == 4 && q->dst[0] == 203 && q->src[0] == 10 && q->len == 39 ? fib_answer : 1;
+}
+
+static void test_fib(void)
+{
+	struct world *w = w_new();
+
+	w->routes[2].nexthop = 6;
+	w->tables.fib = fake_fib;
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_SLOW); /* egress is no port of ours */
+	w->config.port_ifindex[1] = 101;
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && run.result.port == 1 && SAME(ul_plain_out));
+	fib_answer = 7; /* NO_NEIGH */
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_SLOW);
+	fib_answer = 3; /* PROHIBIT */
+	DROPS(w, &w_n3, ul_plain, PROHIBITED);
+	fib_answer = 4; /* NOT_FWDED */
+	DROPS(w, &w_n3, ul_plain, NO_ROUTE);
+	done(w);
+}
+
+static void test_buckets(void)
+{
+	struct world *w = w_new();
+
+	w->entries[12] = w->entries[W_TEID];
+	w->entries[12].head = w_head(0x01000005, TP_ACT_ROUTE, 0, 0);
+	w_bucket(w, TP_KIND_TEID, 0, 0x01000005, 12);
+	CHECK(GO(w, &w_n3, ul_unknown_teid) == TP_VERDICT_REDIRECT && SAME(ul_plain_out));
+	w->ue_dir[0].page[0x0a3c0001 >> TP_UE_PAGE_BITS] = 0;
+	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_PASS);
+	w_bucket(w, TP_KIND_UE4, 0, 0x0a3c0001, W_DOWN);
+	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_REDIRECT && SAME(dl_v4_psc_out));
+	done(w);
+}
+
+/* rules[1]: UDP from 10.60.0.0/16, ports 1000-1200 to 50-60 -> entry 10; then anything -> entry 11. */
+static void fill_rules(struct world *w)
+{
+	struct tp_rule *r = &w->rules[1];
+
+	w->entries[W_TEID].head = w_head(W_TEID, TP_ACT_LIST, 0, 0) | 1ULL << TP_HEAD_RULE_SHIFT;
+	w->entries[10].head = w_head(0, TP_ACT_ROUTE, 0, 0);
+	w->entries[11].head = w_head(0, TP_ACT_ROUTE, 0, 0);
+	memcpy(r->src, (__u8[]){10, 60, 0, 0}, 4);
+	r->src_plen = 16;
+	r->proto = 17;
+	r->flags = TP_RULE_V4 | TP_RULE_PROTO | TP_RULE_PORTS;
+	r->entry = 10;
+	r->sport_lo = 1000;
+	r->sport_hi = 1200;
+	r->dport_lo = 50;
+	r->dport_hi = 60;
+	r[1].flags = TP_RULE_ANY | TP_RULE_LAST;
+	r[1].entry = 11;
+}
+
+static void test_rules(void)
+{
+	struct world *w = w_new();
+
+	fill_rules(w);
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && w->entries[10].packets == 1);
+	w->rules[1].dport_hi = 52;
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && w->entries[11].packets == 1);
+	w->rules[1].dport_hi = 60;
+	CHECK(GO(w, &w_n3, ul_user_fragment) == TP_VERDICT_REDIRECT && w->entries[11].packets == 2);
+	CHECK(GO(w, &w_n3, ul_v6) == TP_VERDICT_REDIRECT && w->entries[11].packets == 3);
+	w->rules[1].flags = TP_RULE_V4 | TP_RULE_V6 | TP_RULE_PROTO | TP_RULE_PORTS;
+	CHECK(GO(w, &w_n3, ul_v6) == TP_VERDICT_REDIRECT && w->entries[10].packets == 2);
+	CHECK(GO(w, &w_n3, ul_v6_extensions) == TP_VERDICT_REDIRECT && w->entries[10].packets == 3);
+	w->entries[10].head = w_head(0, TP_ACT_ROUTE, TP_HEAD_QFI, 9);
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && w->entries[11].packets == 4);
+	CHECK(GO(w, &w_n3, ul_psc) == TP_VERDICT_REDIRECT && w->entries[10].packets == 4);
+	w->rules[1].flags |= TP_RULE_LAST;
+	DROPS(w, &w_n3, ul_plain, QFI_MISMATCH);
+	w->rules[1].proto = 6;
+	DROPS(w, &w_n3, ul_plain, NO_PDR);
+	w->rules[1].entry = 99;
+	w->rules[1].proto = 17;
+	DROPS(w, &w_n3, ul_plain, TABLE);
+	done(w);
+}
+
+/* The rate word of a bit rate, as control makes it: ticks per octet is 512e9 / bps. */
+static __u64 rate_word(double bps, double burst_ns)
+{
+	double mantissa = 8e9 * 64 / bps;
+	__u64 shift = 0;
+
+	while (mantissa < 2147483648.0 && shift < 63) {
+		mantissa *= 2;
+		shift++;
+	}
+	return (__u64)mantissa | shift << TP_RATE_SHIFT_SHIFT | (__u64)(burst_ns / 4096) << TP_RATE_BURST_SHIFT;
+}
+
+/* Offer twice the rate, eight packets at once, and count once the burst is used up. */
+static double passed_share(struct world *w, double bps)
+{
+	double gap = 8 * 8 * 39.0 / (2 * bps) * 1e9, now = 1e6, since = now;
+	__u64 passed = 0;
+	__u32 n;
+
+	for (n = 0; n < 200000; n++) {
+		if (n == 100000) {
+			passed = 0;
+			since = now;
+		}
+		passed += go(w, &w_n3, ul_plain, sizeof(ul_plain), (__u64)now) == TP_VERDICT_REDIRECT;
+		if (n % 8 == 7)
+			now += gap;
+	}
+	return (double)passed * 39 * 8 / ((now - since) / 1e9) / bps;
+}
+
+static void test_meter_rates(void)
+{
+	static const double rates[] = {64e3, 10e6, 400e6, 600e6, 1200e6, 4.3e9, 10e9};
+	struct world *w;
+	double share;
+	__u32 i;
+
+	for (i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+		w = w_new();
+		w->entries[W_TEID].head = w_head(W_TEID, TP_ACT_ROUTE, TP_HEAD_METER, 0);
+		w->entries[W_TEID].rate = rate_word(rates[i], 2 * 8 * 8 * 39 / rates[i] * 1e9 + 4096);
+		share = passed_share(w, rates[i]);
+		if (share < 0.999 || share > 1.001)
+			printf("  %.0f bit/s: %.5f of it passed\n", rates[i], share);
+		CHECK(share > 0.999 && share < 1.001);
+		CHECK(w->cpu.drops[0][TP_UPLINK][TP_DROP_RATE] == w->entries[W_TEID].drops);
+		done(w);
+	}
+}
+
+static void test_meters_shared(void)
+{
+	struct world *w = w_new();
+	int i, passed = 0;
+
+	w->entries[W_TEID].head = w_head(W_TEID, TP_ACT_ROUTE, TP_HEAD_METER | TP_HEAD_EXT, 0);
+	w->entries[W_TEID].rate = rate_word(1e9, 1e9);
+	w->exts[1].n_meters = 2;
+	w->exts[1].meters[0] = 3;
+	w->exts[1].meters[1] = 4;
+	w->meters[3].rate = rate_word(1e6, 1e9);
+	w->meters[4].rate = rate_word(1e6, 39 * 8 * 10 * 1e3 + 4096); /* ten packets' time, and one */
+	for (i = 0; i < 100; i++)
+		passed += GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT;
+	CHECK(passed == 11);
+	CHECK(w->meters[4].drops == 89 && w->meters[3].drops == 0);
+	/* Refused packets were charged to nobody. */
+	CHECK(w->meters[3].tat - 64000 <= 11ULL * 39 * 8 * 1000 * 64 && w->meters[3].tat == w->meters[4].tat);
+	w->meters[4].rate = TP_RATE_BLOCK;
+	CHECK(go(w, &w_n3, ul_plain, sizeof(ul_plain), 100000000000) == TP_VERDICT_DROP);
+	w->meters[4].rate = 0;
+	CHECK(go(w, &w_n3, ul_plain, sizeof(ul_plain), 100000000000) == TP_VERDICT_REDIRECT);
+	done(w);
+}
+
+int main(void)
+{
+	test_uplink_forms();
+	test_uplink_drops();
+	test_cut_short();
+	test_downlink();
+	test_actions();
+	test_answers();
+	test_next_hops();
+	test_fib();
+	test_buckets();
+	test_rules();
+	test_meter_rates();
+	test_meters_shared();
+	free(run.buf);
+	printf("pipeline: %d checks, %d failed\n", checks, failures);
+	return failures != 0;
+}

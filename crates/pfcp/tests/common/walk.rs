@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use pfcp::ie::{CreateFar, CreatePdr, CreateQer, Pdi, UpdateFar, UpdatePdr, UpdateQer};
+use pfcp::ie::*;
 use pfcp::message::*;
-use pfcp::{Error, FromIe, Message, MessageType, Repeated};
+use pfcp::{Cause, Error, FromIe, Ie, IeType, Ies, Message, MessageType, Repeated, ToIe};
 
 /// Swallows what is written.
 struct Nowhere;
@@ -109,7 +109,7 @@ fn create_pdr(pdr: &CreatePdr<'_>) -> Result<u64, Error> {
 
 fn pdi(pdi: &Pdi<'_>) -> Result<u64, Error> {
     let teid = match pdi.f_teid {
-        Some(pfcp::ie::FTeid::Given { teid, .. }) => teid,
+        Some(FTeid::Given { teid, .. }) => teid,
         _ => 0,
     };
     Ok(u64::from(teid)
@@ -175,4 +175,64 @@ fn update_far(far: &UpdateFar<'_>) -> u64 {
 
 fn update_qer(qer: &UpdateQer<'_>) -> u64 {
     u64::from(qer.qer_id) ^ qer.mbr.map_or(0, |mbr| mbr.uplink_kbps)
+}
+
+/// What decodes and is encoded again decodes to the same value. Panics if it does not.
+pub fn reencode(datagram: &[u8]) {
+    let Ok(message) = pfcp::decode(datagram) else {
+        return;
+    };
+    reencode_ies(message.ies, 0);
+}
+
+/// Deeper than any message nests, so that every grouped IE is met; octets that are no group end it.
+const DEPTH: usize = 6;
+
+fn reencode_ies(ies: Ies<'_>, depth: usize) {
+    macro_rules! same_again {
+        ($ie:ident, $($ie_type:ident $type:ty,)*) => {
+            match $ie.ie_type {
+                $(IeType::$ie_type => if let Ok(value) = <$type>::from_ie(&$ie) {
+                    let mut octets = Vec::new();
+                    value.to_ie(&mut octets);
+                    let again = Ie { value: &octets, ..$ie };
+                    assert_eq!(<$type>::from_ie(&again), Ok(value));
+                },)*
+                _ if depth < DEPTH => reencode_ies($ie.ies(), depth + 1),
+                _ => {}
+            }
+        };
+    }
+    for ie in ies.iter().map_while(Result::ok) {
+        same_again! {
+            ie,
+            APPLY_ACTION ApplyAction,
+            CAUSE Cause,
+            DESTINATION_INTERFACE DestinationInterface,
+            F_SEID FSeid,
+            F_TEID FTeid,
+            FAILED_RULE_ID FailedRuleId,
+            FAR_ID u32,
+            GATE_STATUS GateStatus,
+            GRACEFUL_RELEASE_PERIOD Timer,
+            MBR Mbr,
+            NETWORK_INSTANCE NetworkInstance<'_>,
+            NODE_ID NodeId<'_>,
+            OFFENDING_IE IeType,
+            OUTER_HEADER_CREATION OuterHeaderCreation,
+            OUTER_HEADER_REMOVAL OuterHeaderRemoval,
+            PDN_TYPE PdnType,
+            PDR_ID u16,
+            QFI Qfi,
+            RECOVERY_TIME_STAMP RecoveryTimeStamp,
+            REMOTE_GTP_U_PEER RemoteGtpUPeer<'_>,
+            REPORT_TYPE ReportType,
+            REPORTING_TRIGGERS ReportingTriggers,
+            SDF_FILTER SdfFilter<'_>,
+            SOURCE_INTERFACE SourceInterface,
+            UE_IP_ADDRESS UeIpAddress,
+            UP_FUNCTION_FEATURES UpFunctionFeatures,
+            USER_PLANE_IP_RESOURCE_INFORMATION UserPlaneIpResourceInformation<'_>,
+        }
+    }
 }

@@ -50,7 +50,7 @@ fn bad_input(world: &mut World) -> Result<String> {
     let background = start_ping(&attached.ue.netns, server, seconds as u32 * 20, 50)?;
     flood(world, &attacker, &pfcp, &gtpu, MESSAGES, 2)?;
     let pinged = background
-        .stop()?
+        .finish()?
         .whole()
         .context("ping during the flood")?;
     world.upf()?.alive()?;

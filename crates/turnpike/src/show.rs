@@ -161,10 +161,9 @@ pub(crate) fn sessions(answer: &Value) -> String {
 
 pub(crate) fn session(answer: &Value) -> String {
     let mut out = format!(
-        "session {}, SMF {} ({}, its SEID {})\nUE {}\n\n",
+        "session {}, SMF {} (its SEID {})\nUE {}\n\n",
         text(answer, "/seid"),
         text(answer, "/peer"),
-        text(answer, "/cp_address"),
         text(answer, "/cp_seid"),
         text(answer, "/ue"),
     );
@@ -346,7 +345,7 @@ mod tests {
     #[test]
     fn a_session_shows_its_rules() {
         let answer = json!({
-            "seid": "00000000000000a1", "cp_seid": "01", "cp_address": "10.100.0.2",
+            "seid": "00000000000000a1", "cp_seid": "01",
             "peer": "smf1", "ue": ["10.60.0.1"],
             "pdrs_detail": [{
                 "id": 1, "precedence": 255, "source_interface": "access",
@@ -361,7 +360,7 @@ mod tests {
         });
         let shown = session(&answer);
         for expected in [
-            "session 00000000000000a1, SMF smf1 (10.100.0.2, its SEID 01)",
+            "session 00000000000000a1, SMF smf1 (its SEID 01)",
             "F-TEID 00000101@10.3.0.1; UE 10.60.0.1; permit out ip from any to assigned",
             "12 345",
             "FORW",

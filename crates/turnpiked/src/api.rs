@@ -1,4 +1,6 @@
 //! REST under `/api/v1` and the metrics.
+// The macros of the description qualify names that they need not.
+#![allow(unused_qualifications)]
 
 mod metrics;
 mod serve;

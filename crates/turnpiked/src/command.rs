@@ -6,6 +6,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_cha
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use tokio::sync::oneshot;
 
+use tables::nexthop::KernelChange;
+
 use crate::report::{PeerReport, Report, SessionDetail, SessionPage};
 
 /// Questions that may wait at a time.
@@ -25,6 +27,8 @@ pub(crate) enum Command {
         seid: u64,
         reply: oneshot::Sender<Option<SessionDetail>>,
     },
+    /// Routes, neighbours or links changed.
+    Kernel(Box<KernelChange>),
     /// Release the associations and end.
     ShutDown,
 }
@@ -79,6 +83,12 @@ impl Asker {
         self.wake.write(1).map(drop).map_err(|_| NoAnswer::Gone)
     }
 
+    /// Send a command that must not be lost: waits for a place in the queue. False when the control
+    /// thread has ended.
+    pub(crate) fn insist(&self, command: Command) -> bool {
+        self.queue.send(command).is_ok() && self.wake.write(1).is_ok()
+    }
+
     async fn ask<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
@@ -128,6 +138,12 @@ impl Asked {
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => Some(Command::ShutDown),
         }
+    }
+
+    /// Wake up once more.
+    pub(crate) fn again(&self) {
+        // Should it fail, the next maintenance or question wakes us.
+        let _ = self.wake.write(1);
     }
 
     /// Take back the wake-ups so far; to be followed by [`Self::next`] until it has nothing.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use check::check;
-pub(crate) use system::System;
+pub(crate) use system::{System, read_token};
 pub(crate) use values::{NodeId, Prefix};
 
 /// The whole file.
@@ -148,6 +148,13 @@ pub(crate) enum Role {
 }
 
 impl Role {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::N3 => "n3",
+            Self::N6 => "n6",
+            Self::Both => "n3+n6",
+        }
+    }
     pub(crate) const fn has_n3(self) -> bool {
         matches!(self, Self::N3 | Self::Both)
     }
@@ -180,7 +187,9 @@ impl NetworkInstance {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Limits {
     pub(crate) sessions: u32,
-    pub(crate) entries: u32,
+    /// `None` in a file that leaves it out; [`parse`] then fills in two per session.
+    #[serde(default)]
+    pub(crate) entries: Option<u32>,
     pub(crate) smfs: u32,
     pub(crate) gnbs: u32,
     pub(crate) neighbours: u32,
@@ -193,11 +202,19 @@ pub(crate) struct Limits {
     pub(crate) filters_per_session: u32,
 }
 
+impl Limits {
+    /// Table entries, one per PDR.
+    pub(crate) fn entries(&self) -> u32 {
+        self.entries
+            .unwrap_or_else(|| self.sessions.saturating_mul(2).max(1024))
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             sessions: 131_072,
-            entries: 262_144,
+            entries: Some(262_144),
             smfs: 64,
             gnbs: 4096,
             neighbours: 4096,
@@ -356,10 +373,13 @@ pub(crate) fn load(path: &Path) -> Result<Config, Problem> {
 pub(crate) fn parse(text: &str) -> Result<Config, Problem> {
     let tree: toml::Table = toml::from_str(text)
         .map_err(|error| Problem::missing("", error.to_string().trim_end().to_owned()))?;
-    serde_path_to_error::deserialize(tree.clone()).map_err(|error| {
+    let parsed: Result<Config, _> = serde_path_to_error::deserialize(tree.clone());
+    let mut config = parsed.map_err(|error| {
         let path = error.path().to_string();
         name_problem(&tree, path, &error.into_inner().to_string())
-    })
+    })?;
+    config.limits.entries = Some(config.limits.entries());
+    Ok(config)
 }
 
 /// Turn serde's words into key, value and reason.

@@ -1,11 +1,101 @@
 //! turnpiked: the UPF daemon.
+//!
+//! Exit codes: 0 ended as asked, or the configuration is right; 1 could not start or go on; 2 the
+//! configuration or the command line is wrong.
 
 mod api;
 mod command;
 mod config;
+mod control;
+mod daemon;
+mod logging;
 mod n4;
+mod plan;
 mod report;
+mod system;
 
-fn main() {
-    let _ = (config::load, config::System::read, config::check);
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Parser, Subcommand};
+
+use config::{Config, Problem, System};
+
+/// A 5G User Plane Function.
+#[derive(Parser)]
+#[command(version, after_help = EXIT_CODES, arg_required_else_help = true)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Arguments {
+    /// Configuration file; deploy/turnpiked.example.toml explains each key.
+    #[arg(long, value_name = "FILE", required = true)]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 ended as asked; 1 could not start or go on; \
+    2 configuration or command line is wrong.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Name what is wrong with a configuration file on this machine. Opens no port.
+    CheckConfig {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let started = Instant::now();
+    let arguments = Arguments::parse();
+    let (file, run) = match (arguments.command, arguments.config) {
+        (Some(Command::CheckConfig { file }), _) => (file, false),
+        (None, Some(file)) => (file, true),
+        // clap asks for one of them.
+        (None, None) => return ExitCode::from(2),
+    };
+    let config = match checked(&file) {
+        Ok(config) => config,
+        Err(problems) => {
+            for problem in problems {
+                say(&format!("turnpiked: {}: {problem}", file.display()));
+            }
+            return ExitCode::from(2);
+        }
+    };
+    if !run {
+        return ExitCode::SUCCESS;
+    }
+    logging::start(&config.log);
+    match daemon::run(config, started) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The configuration, when it can be run on this machine.
+fn checked(file: &Path) -> Result<Config, Vec<Problem>> {
+    let config = config::load(file).map_err(|problem| vec![problem])?;
+    let system = System::read().map_err(|error| {
+        vec![Problem::missing(
+            "",
+            format!("this machine's interfaces cannot be read: {error}"),
+        )]
+    })?;
+    let problems = config::check(&config, &system);
+    if problems.is_empty() {
+        Ok(config)
+    } else {
+        Err(problems)
+    }
+}
+
+fn say(line: &str) {
+    // Nobody may be listening any more.
+    let _ = writeln!(std::io::stderr(), "{line}");
 }

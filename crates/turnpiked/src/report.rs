@@ -1,7 +1,7 @@
 //! What REST, metrics and the command line show: owned copies, made by the control thread.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -66,10 +66,13 @@ pub(crate) struct DatapathReport {
     pub(crate) mode: String,
     /// What the program is specialised to.
     pub(crate) features: Vec<String>,
-    /// Instructions of the program after the verifier's translation.
+    /// Instructions of the largest program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instructions: Option<u64>,
-    /// Time that loading and verifying took, in milliseconds.
+    /// Instructions that the verifier looked at for it, all paths together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) verified_instructions: Option<u64>,
+    /// Time that loading, verifying and attaching took, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) load_ms: Option<f64>,
 }
@@ -122,7 +125,7 @@ pub(crate) struct PeerReport {
     pub(crate) node_id: String,
     #[schema(value_type = String)]
     pub(crate) address: SocketAddr,
-    /// `associated`, `associating`, `unreachable` or `releasing`.
+    /// `up` or `silent`: its sessions still forward.
     pub(crate) state: String,
     /// The peer's Recovery Time Stamp, once known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -180,10 +183,6 @@ pub(crate) struct SessionPage {
 pub(crate) struct SessionDetail {
     #[serde(flatten)]
     pub(crate) summary: SessionSummary,
-    /// Address of the SMF's F-SEID.
-    #[schema(value_type = Option<String>)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) cp_address: Option<IpAddr>,
     pub(crate) pdrs_detail: Vec<PdrReport>,
     pub(crate) fars: Vec<FarReport>,
     pub(crate) qers: Vec<QerReport>,

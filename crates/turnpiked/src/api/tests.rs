@@ -95,7 +95,6 @@ fn answer(asked: &Asked) {
                 Command::Session { seid, reply } => {
                     let detail = (seid == 3).then(|| SessionDetail {
                         summary: summary(3),
-                        cp_address: None,
                         pdrs_detail: Vec::new(),
                         fars: Vec::new(),
                         qers: Vec::new(),
@@ -104,7 +103,7 @@ fn answer(asked: &Asked) {
                     });
                     let _ = reply.send(detail);
                 }
-                Command::ShutDown => return,
+                Command::Kernel(_) | Command::ShutDown => return,
             }
         }
     }

@@ -227,7 +227,7 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
     );
     let limits = &config.limits;
     range("limits.sessions", limits.sessions, 1..=4_194_304);
-    range("limits.entries", limits.entries, 1024..=16_777_216);
+    range("limits.entries", limits.entries(), 1024..=16_777_216);
     range("limits.smfs", limits.smfs, 1..=4096);
     range("limits.gnbs", limits.gnbs, 1..=1_048_576);
     range("limits.neighbours", limits.neighbours, 16..=1_048_576);
@@ -259,12 +259,12 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
         config.api.max_connections,
         1..=10_000,
     );
-    if limits.entries < limits.sessions {
+    if limits.entries() < limits.sessions {
         let reason = format!(
             "fewer than limits.sessions = {}: each session needs at least one",
             limits.sessions
         );
-        problems.push(Problem::new("limits.entries", limits.entries, reason));
+        problems.push(Problem::new("limits.entries", limits.entries(), reason));
     }
 }
 

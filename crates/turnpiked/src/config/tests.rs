@@ -104,13 +104,14 @@ fn comments_state_the_defaults_that_hold() {
         }
         if let Some((key, value)) = line.split_once(" = ") {
             let has = comment.rsplit_once("Default: ");
-            if let Some((_, rest)) = has.filter(|_| key != "pools") {
+            // These two are described in words.
+            if let Some((_, rest)) = has.filter(|_| !["pools", "entries"].contains(&key)) {
                 let stated = rest.trim().trim_end_matches('.');
                 let stated = stated.split_once(" (").map_or(stated, |(value, _)| value);
                 assert_eq!(stated, value, "{key}");
             } else if !comment.is_empty() {
                 assert!(
-                    comment.contains("equired") || key == "pools",
+                    comment.contains("equired") || has.is_some(),
                     "{key}: {comment}"
                 );
             }
@@ -252,6 +253,17 @@ fn a_wrong_key_or_value_is_named() {
             got[0]
         );
     }
+}
+
+#[test]
+fn entries_follow_the_sessions() {
+    let config = parse(&format!("{SMALL}[limits]\nsessions = 1000000")).unwrap();
+    assert_eq!(config.limits.entries, Some(2_000_000));
+    assert_eq!(parse(SMALL).unwrap().limits, Limits::default());
+    assert_eq!(
+        problems(&format!("{SMALL}[limits]\nsessions = 1000000")),
+        [""; 0]
+    );
 }
 
 #[test]

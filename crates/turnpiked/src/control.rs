@@ -1,0 +1,218 @@
+//! The control thread: it owns the N4 socket, the core and the tables, and waits for datagrams,
+//! questions, kernel changes and the core's next deadline.
+
+mod kernel;
+mod log;
+mod show;
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use session::{Core, Outbox, Time};
+use tables::Tables;
+
+use crate::command::{Asked, Command};
+use crate::n4::{Receiver, Sender, Socket};
+
+pub(crate) use kernel::KernelMirror;
+pub(crate) use show::About;
+
+/// How long SMFs have to answer the release of their association when we shut down.
+const RELEASE_TIME: Duration = Duration::from_secs(2);
+/// Tables are looked after at least so often.
+const MAINTENANCE: Duration = Duration::from_millis(100);
+/// Pause after an error of the socket that would otherwise repeat at once.
+const ERROR_PAUSE: Duration = Duration::from_millis(10);
+
+/// `EpollEvent`'s data.
+const N4: u64 = 0;
+const WAKE: u64 = 1;
+/// Questions answered before N4 has its turn again.
+const COMMANDS_PER_TURN: usize = 64;
+
+/// Everything that the thread owns.
+pub(crate) struct Control {
+    core: Core<Tables>,
+    socket: Socket,
+    asked: Asked,
+    kernel: KernelMirror,
+    about: About,
+    outbox: Outbox,
+    epoch: Instant,
+    /// `Some`: associations are being released, until then.
+    shutting_down: Option<Instant>,
+    unsent: u64,
+}
+
+impl Control {
+    pub(crate) fn new(
+        core: Core<Tables>,
+        socket: Socket,
+        asked: Asked,
+        kernel: KernelMirror,
+        about: About,
+    ) -> Self {
+        Self {
+            core,
+            socket,
+            asked,
+            kernel,
+            about,
+            outbox: Outbox::new(),
+            epoch: Instant::now(),
+            shutting_down: None,
+            unsent: 0,
+        }
+    }
+
+    /// Until told to shut down and done with it.
+    pub(crate) fn run(mut self) -> nix::Result<()> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(
+            self.socket.as_fd(),
+            EpollEvent::new(EpollFlags::EPOLLIN, N4),
+        )?;
+        epoll.add(
+            self.asked.wake(),
+            EpollEvent::new(EpollFlags::EPOLLIN, WAKE),
+        )?;
+        let mut receiver = Receiver::new();
+        let mut sender = Sender::new();
+        self.associate();
+        self.kernel.reconcile(self.core.tables_mut());
+        self.flush(&mut sender);
+        let mut events = [EpollEvent::empty(); 2];
+        while !self.is_done() {
+            let ready = match epoll.wait(&mut events, self.timeout()) {
+                Ok(ready) => ready,
+                Err(Errno::EINTR) => 0,
+                Err(error) => return Err(error),
+            };
+            for event in events.iter().take(ready) {
+                if event.data() == N4 {
+                    self.serve_n4(&mut receiver, &mut sender);
+                } else {
+                    self.serve_commands();
+                }
+            }
+            self.serve_time();
+            self.kernel.reconcile(self.core.tables_mut());
+            self.core.tables_mut().maintain();
+            self.flush(&mut sender);
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> Time {
+        Time(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn associate(&mut self) {
+        let now = self.now();
+        for &smf in &self.about.config.n4.smf {
+            self.core.associate(now, smf, &mut self.outbox);
+        }
+    }
+
+    /// One batch; more of it wakes us again at once.
+    fn serve_n4(&mut self, receiver: &mut Receiver, sender: &mut Sender) {
+        if let Err(error) = receiver.receive(&self.socket) {
+            tracing::error!(%error, "N4: cannot receive");
+            std::thread::sleep(ERROR_PAUSE);
+            return;
+        }
+        let now = self.now();
+        for (from, datagram) in receiver.datagrams() {
+            self.core.receive(now, from, datagram, &mut self.outbox);
+        }
+        self.flush(sender);
+    }
+
+    fn serve_commands(&mut self) {
+        self.asked.settle();
+        for _ in 0..COMMANDS_PER_TURN {
+            let Some(command) = self.asked.next() else {
+                return;
+            };
+            self.obey(command);
+        }
+        // There may be more: come back after N4 had its turn.
+        self.asked.again();
+    }
+
+    fn obey(&mut self, command: Command) {
+        // A caller that no longer waits for its answer is no loss.
+        match command {
+            Command::Report(reply) => {
+                let _ = reply.send(show::report(
+                    &self.core,
+                    &self.about,
+                    &self.kernel,
+                    self.unsent,
+                ));
+            }
+            Command::Peers(reply) => {
+                let _ = reply.send(show::peers(&self.core));
+            }
+            Command::Sessions {
+                after,
+                limit,
+                reply,
+            } => {
+                let _ = reply.send(show::sessions(&self.core, after, limit));
+            }
+            Command::Session { seid, reply } => {
+                let _ = reply.send(show::session(&self.core, seid));
+            }
+            Command::Kernel(change) => self.kernel.apply(*change),
+            Command::ShutDown => self.shut_down(),
+        }
+    }
+
+    fn shut_down(&mut self) {
+        if self.shutting_down.is_none() {
+            tracing::info!("shutting down: releasing associations");
+            self.shutting_down = Some(Instant::now() + RELEASE_TIME);
+            let now = self.now();
+            self.core.shut_down(now, &mut self.outbox);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.shutting_down
+            .is_some_and(|until| self.core.is_released() || Instant::now() >= until)
+    }
+
+    fn serve_time(&mut self) {
+        let now = self.now();
+        if self.core.next_deadline().is_some_and(|due| due <= now) {
+            self.core.advance(now, &mut self.outbox);
+        }
+    }
+
+    /// Until the core has something to do, the tables want to be looked after, or the time to
+    /// shut down is over; rounded up, so that it is due when we wake.
+    fn timeout(&self) -> EpollTimeout {
+        let now = self.now();
+        let mut wait = MAINTENANCE;
+        if let Some(due) = self.core.next_deadline() {
+            wait = wait.min(due.since(now));
+        }
+        if let Some(until) = self.shutting_down {
+            wait = wait.min(until.saturating_duration_since(Instant::now()));
+        }
+        let millis = wait.as_nanos().div_ceil(1_000_000);
+        EpollTimeout::try_from(millis).unwrap_or(EpollTimeout::MAX)
+    }
+
+    fn flush(&mut self, sender: &mut Sender) {
+        sender.send(&self.socket, self.outbox.iter());
+        self.unsent = sender.failed;
+        for event in self.outbox.events() {
+            log::event(event);
+        }
+        self.outbox.clear();
+    }
+}

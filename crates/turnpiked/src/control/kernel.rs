@@ -1,0 +1,44 @@
+//! Routes and neighbours of the kernel, mirrored into the tables.
+
+use tables::Tables;
+use tables::netlink::Netlink;
+use tables::nexthop::{KernelChange, NextHops, Request};
+use tables::slowpath::{SlowPathCounters, SlowPathThread};
+
+/// The model of the kernel's state, and the threads that keep it and the slow path going.
+pub(crate) struct KernelMirror {
+    next_hops: NextHops,
+    netlink: Netlink,
+    slow_path: SlowPathThread,
+    requests: Vec<Request>,
+}
+
+impl KernelMirror {
+    pub(crate) fn new(next_hops: NextHops, netlink: Netlink, slow_path: SlowPathThread) -> Self {
+        Self {
+            next_hops,
+            netlink,
+            slow_path,
+            requests: Vec::new(),
+        }
+    }
+
+    /// What the kernel said; the tables learn of it by [`Self::reconcile`].
+    pub(crate) fn apply(&mut self, change: KernelChange) {
+        self.next_hops.apply(change);
+    }
+
+    /// Bring the tables to what the kernel says and the sessions need. Costs next to nothing when
+    /// nothing changed.
+    pub(crate) fn reconcile(&mut self, tables: &mut Tables) {
+        self.next_hops.reconcile(tables, &mut self.requests);
+        for request in self.requests.drain(..) {
+            self.netlink.request(request);
+        }
+    }
+
+    /// What became of packets on the slow path.
+    pub(crate) fn slow_path(&self) -> &SlowPathCounters {
+        self.slow_path.counters()
+    }
+}

@@ -1,0 +1,381 @@
+//! The core and the tables as reports: copies of what they show, in words.
+
+use std::fmt::Display;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use session::compiled::{Counters, Direction};
+use session::peer::PeerState;
+use session::stats::{Stats, Way};
+use session::{Core, FarView, PdrView, QerView, SessionView};
+use tables::{DROP_REASONS, PortTotals, Tables, Traffic};
+
+use crate::config::Config;
+use crate::control::KernelMirror;
+use crate::report::{
+    DatapathReport, DirectionReport, DropReport, FarReport, Fill, MessageCount, N4Report,
+    PdrReport, PeerReport, PortReport, QerReport, Report, SessionDetail, SessionPage,
+    SessionSummary, TableFill, TrafficReport, UrrReport, seid_text,
+};
+
+/// What does not change while the process runs.
+pub(crate) struct About {
+    pub(crate) config: Arc<Config>,
+    pub(crate) recovery_time_stamp: u32,
+    pub(crate) datapath: DatapathReport,
+}
+
+pub(crate) fn report(
+    core: &Core<Tables>,
+    about: &About,
+    kernel: &KernelMirror,
+    unsent: u64,
+) -> Report {
+    let limits = &about.config.limits;
+    let totals: Vec<(&str, PortTotals)> = about
+        .config
+        .interface
+        .iter()
+        .map(|interface| interface.name.as_str())
+        .zip(core.tables().totals())
+        .collect();
+    let mut n4 = n4(core.stats());
+    n4.counters.insert("not_sent".into(), unsent);
+    n4.counters.extend(slow_path(kernel));
+    Report {
+        recovery_time_stamp: about.recovery_time_stamp,
+        sessions: Fill {
+            used: core.session_count() as u64,
+            capacity: limits.sessions.into(),
+        },
+        peers: Fill {
+            used: core.peers().count() as u64,
+            capacity: limits.smfs.into(),
+        },
+        tables: tables(core, &about.config),
+        n4,
+        datapath: about.datapath.clone(),
+        ports: about
+            .config
+            .interface
+            .iter()
+            .zip(&totals)
+            .map(|(interface, (name, totals))| port(name, interface.role.name(), totals))
+            .collect(),
+        drops: totals
+            .iter()
+            .flat_map(|(name, totals)| drops(name, totals))
+            .collect(),
+    }
+}
+
+/// Tables that packets meet, then what sessions are given from.
+fn tables(core: &Core<Tables>, config: &Config) -> Vec<TableFill> {
+    let row = |table: String, used: u64, capacity: u64| TableFill {
+        table,
+        used,
+        capacity,
+    };
+    let mut rows: Vec<TableFill> = core
+        .tables()
+        .fill()
+        .into_iter()
+        // What waits for its grace period has no bound of its own.
+        .filter(|fill| fill.capacity < u64::MAX)
+        .map(|fill| row(fill.table.to_owned(), fill.used, fill.capacity))
+        .collect();
+    let fill = core.fill();
+    rows.push(row(
+        "teids".to_owned(),
+        fill.teids as u64,
+        fill.teids_capacity as u64,
+    ));
+    for (ni, pool) in config.network_instance.iter().zip(&fill.pools) {
+        let name = &ni.name;
+        if pool.capacity4 > 0 {
+            rows.push(row(
+                format!("pool4 {name}"),
+                pool.used4 as u64,
+                pool.capacity4,
+            ));
+        }
+        if pool.capacity6 > 0 {
+            rows.push(row(
+                format!("pool6 {name}"),
+                pool.used6 as u64,
+                pool.capacity6,
+            ));
+        }
+    }
+    rows
+}
+
+/// `Session Establishment Request` as `session_establishment_request`.
+fn label(name: impl Display) -> String {
+    name.to_string()
+        .to_lowercase()
+        .replace([' ', '-', '/'], "_")
+}
+
+fn n4(stats: &Stats) -> N4Report {
+    let way = |way| match way {
+        Way::Received => "received",
+        Way::Sent => "sent",
+    };
+    let mut messages: Vec<MessageCount> = stats
+        .causes()
+        .map(|(to, message, cause, count)| MessageCount {
+            message: label(message),
+            direction: way(to).into(),
+            cause: Some(label(cause)),
+            count,
+        })
+        .collect();
+    for (to, message, count) in stats.messages() {
+        // Answers with a cause are counted above; what is left of a type has none.
+        let with_cause: u64 = stats
+            .causes()
+            .filter(|row| (row.0, row.1) == (to, message))
+            .map(|row| row.3)
+            .sum();
+        let count = count.saturating_sub(with_cause);
+        if count > 0 {
+            let direction = way(to).into();
+            messages.push(MessageCount {
+                message: label(message),
+                direction,
+                cause: None,
+                count,
+            });
+        }
+    }
+    let named = [
+        ("other_version", stats.other_versions),
+        ("decode_error", stats.decode_errors),
+        ("duplicate", stats.duplicates),
+        ("retransmission", stats.retransmissions),
+        ("timeout", stats.timeouts),
+        ("association", stats.associations),
+        ("peer_silent", stats.silences),
+        ("peer_restart", stats.restarts),
+        ("session_established", stats.established),
+        ("session_modified", stats.modified),
+        ("session_deleted", stats.deleted),
+        ("session_swept", stats.swept),
+    ];
+    let mut counters: std::collections::BTreeMap<String, u64> = named
+        .into_iter()
+        .map(|(name, count)| (name.to_owned(), count))
+        .collect();
+    counters.extend(
+        stats
+            .ignored_messages()
+            .map(|(why, count)| (why.name().to_owned(), count)),
+    );
+    N4Report { messages, counters }
+}
+
+/// What the kernel made of packets without a resolved neighbour.
+fn slow_path(kernel: &KernelMirror) -> impl Iterator<Item = (String, u64)> {
+    let counters = kernel.slow_path();
+    let failed: u64 = counters.failed().map(|(_, count)| count).sum();
+    [
+        ("slow_path_sent", counters.sent()),
+        ("slow_path_failed", failed),
+    ]
+    .into_iter()
+    .map(|(name, count)| (name.to_owned(), count))
+}
+
+fn port(name: &str, role: &str, totals: &PortTotals) -> PortReport {
+    let direction = |received: Traffic, forwarded: Traffic| DirectionReport {
+        in_packets: received.packets,
+        in_bytes: received.bytes,
+        out_packets: forwarded.packets,
+        out_bytes: forwarded.bytes,
+    };
+    let [up_in, down_in] = totals.received;
+    let [up_out, down_out] = totals.forwarded;
+    PortReport {
+        interface: name.to_owned(),
+        role: role.to_owned(),
+        uplink: direction(up_in, up_out),
+        downlink: direction(down_in, down_out),
+        passed: totals.passed,
+        answered: totals.answered,
+        slow: totals.slow,
+    }
+}
+
+fn drops(interface: &str, totals: &PortTotals) -> Vec<DropReport> {
+    let mut rows = Vec::new();
+    for (direction, counts) in ["uplink", "downlink"].into_iter().zip(&totals.drops) {
+        for (reason, &packets) in DROP_REASONS
+            .iter()
+            .zip(counts)
+            .filter(|(_, count)| **count > 0)
+        {
+            rows.push(DropReport {
+                interface: interface.to_owned(),
+                direction: direction.to_owned(),
+                reason: reason.name.to_owned(),
+                packets,
+                meaning: reason.meaning.to_owned(),
+                advice: reason.remedy.to_owned(),
+            });
+        }
+    }
+    rows
+}
+
+pub(crate) fn peers(core: &Core<Tables>) -> Vec<PeerReport> {
+    core.peers()
+        .map(|peer| PeerReport {
+            node_id: peer.node_id.to_string(),
+            address: peer.address,
+            state: match peer.state {
+                PeerState::Up => "up",
+                PeerState::Down(_) => "silent",
+            }
+            .to_owned(),
+            recovery_time_stamp: peer.recovery,
+            sessions: peer.sessions as u64,
+        })
+        .collect()
+}
+
+pub(crate) fn sessions(core: &Core<Tables>, after: Option<u64>, limit: usize) -> SessionPage {
+    let mut seids = core.sessions(after).map(|session| session.seid);
+    let mut sessions = Vec::with_capacity(limit);
+    for seid in seids.by_ref().take(limit) {
+        sessions.extend(core.session(seid).map(|view| summary(core, &view)));
+    }
+    let more = seids.next().is_some();
+    let next = sessions
+        .last()
+        .filter(|_| more)
+        .map(|last| last.seid.clone());
+    SessionPage {
+        total: core.session_count() as u64,
+        sessions,
+        next,
+    }
+}
+
+pub(crate) fn session(core: &Core<Tables>, seid: u64) -> Option<SessionDetail> {
+    let view = core.session(seid)?;
+    Some(SessionDetail {
+        summary: summary(core, &view),
+        pdrs_detail: view.pdrs.iter().map(pdr).collect(),
+        fars: view.fars.iter().map(far).collect(),
+        qers: view.qers.iter().map(qer).collect(),
+        urrs: view
+            .urrs
+            .iter()
+            .map(|&id| UrrReport {
+                id,
+                measured: false,
+            })
+            .collect(),
+        bars: view.bars.iter().map(|&id| id.into()).collect(),
+    })
+}
+
+fn summary(core: &Core<Tables>, view: &SessionView) -> SessionSummary {
+    let mut uplink = TrafficReport::default();
+    let mut downlink = TrafficReport::default();
+    for pdr in &view.pdrs {
+        match pdr.direction {
+            Direction::Uplink => uplink.add(traffic(pdr.counters)),
+            Direction::Downlink => downlink.add(traffic(pdr.counters)),
+        }
+    }
+    SessionSummary {
+        seid: seid_text(view.summary.seid),
+        cp_seid: seid_text(view.summary.cp_seid),
+        peer: core
+            .peer(view.summary.peer)
+            .map_or(String::new(), |peer| peer.node_id.to_string()),
+        ue: view
+            .summary
+            .ue
+            .iter()
+            .map(|address| {
+                if address.is_ipv6() {
+                    format!("{address}/64")
+                } else {
+                    address.to_string()
+                }
+            })
+            .collect(),
+        pdrs: view.pdrs.len(),
+        uplink,
+        downlink,
+    }
+}
+
+fn traffic(counters: Counters) -> TrafficReport {
+    let Counters {
+        packets,
+        bytes,
+        drops,
+    } = counters;
+    TrafficReport {
+        packets,
+        bytes,
+        drops,
+    }
+}
+
+/// `10000001@10.3.0.2`
+fn tunnel((teid, address): (u32, Ipv4Addr)) -> String {
+    format!("{teid:08x}@{address}")
+}
+
+fn pdr(pdr: &PdrView) -> PdrReport {
+    let v4 = pdr.ue4.map(|address| address.to_string());
+    let v6 = pdr.ue6.map(|prefix| format!("{prefix}/64"));
+    PdrReport {
+        id: pdr.id.0.into(),
+        precedence: pdr.precedence,
+        direction: match pdr.direction {
+            Direction::Uplink => "uplink",
+            Direction::Downlink => "downlink",
+        }
+        .to_owned(),
+        source_interface: pdr.source.to_owned(),
+        network_instance: pdr.network_instance.clone(),
+        f_teid: pdr.f_teid.map(tunnel),
+        ue: v4.into_iter().chain(v6).collect(),
+        qfi: pdr.qfi,
+        sdf_filters: pdr.filters.clone(),
+        far: Some(pdr.far),
+        qers: pdr.qers.clone(),
+        urrs: pdr.urrs.clone(),
+        traffic: traffic(pdr.counters),
+    }
+}
+
+fn far(far: &FarView) -> FarReport {
+    FarReport {
+        id: far.id,
+        action: far.action.to_owned(),
+        destination: far.destination.map(str::to_owned),
+        network_instance: far.network_instance.clone(),
+        tunnel: far.tunnel.map(tunnel),
+    }
+}
+
+fn qer(qer: &QerView) -> QerReport {
+    let gate = |open| if open { "open" } else { "closed" }.to_owned();
+    QerReport {
+        id: qer.id,
+        gate_uplink: gate(qer.uplink_open),
+        gate_downlink: gate(qer.downlink_open),
+        mbr_uplink_bps: qer.mbr_kbps.map(|(uplink, _)| uplink.saturating_mul(1000)),
+        mbr_downlink_bps: qer
+            .mbr_kbps
+            .map(|(_, downlink)| downlink.saturating_mul(1000)),
+        qfi: qer.qfi,
+    }
+}

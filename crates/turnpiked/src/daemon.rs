@@ -1,0 +1,192 @@
+//! From a checked configuration to the last exit: what is opened in which order, and who runs it.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use session::Core;
+use tables::netlink::Netlink;
+use tables::nexthop::NextHops;
+use tables::slowpath::{SlowPath, SlowPathThread};
+use tables::{Mode, ProgramInfo, Tables};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+
+use crate::api::{self, Api};
+use crate::command::{self, Asked, Asker, Command};
+use crate::config::{Config, DatapathKind, read_token};
+use crate::control::{About, Control, KernelMirror};
+use crate::plan;
+use crate::report::DatapathReport;
+use crate::{n4, system};
+
+/// Run until a signal ends it.
+pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
+    let missing = system::missing_capabilities();
+    if !missing.is_empty() {
+        bail!(
+            "rights are missing: {}. Run as root, or see deploy/turnpiked.service",
+            missing.join(", ")
+        );
+    }
+    let token = match &config.api.token_file {
+        Some(path) => Some(
+            read_token(path)
+                .map_err(|reason| anyhow::anyhow!("api.token_file = {path:?}: {reason}"))?,
+        ),
+        None => None,
+    };
+    let listener = TcpListener::bind(config.api.listen)
+        .with_context(|| format!("api.listen = {}", config.api.listen))?;
+    listener.set_nonblocking(true)?;
+    let (asker, asked) = command::channel()?;
+    let config = Arc::new(config);
+    let control = prepare(&config, &asker, asked)?;
+
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let max_connections = config.api.max_connections as usize;
+    let router = Api::new(asker.clone(), Arc::clone(&config), token.map(Arc::from)).router();
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let signals = (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+        );
+        let ended = spawn(control)?;
+        tokio::spawn(api::serve(listener, router, max_connections));
+        tracing::info!(
+            n4 = %config.n4.listen,
+            api = %config.api.listen,
+            after_ms = started.elapsed().as_millis() as u64,
+            "ready"
+        );
+        system::notify("READY=1");
+        until_the_end(&asker, signals, ended).await
+    })
+}
+
+/// Open everything but the REST port, attach, and hand it to the control thread's owner.
+fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control> {
+    let listen = config.n4.listen;
+    let buffer = config.n4.receive_buffer_mib as usize * (1 << 20);
+    let socket =
+        n4::Socket::bind(listen, buffer).with_context(|| format!("n4.listen = {listen}"))?;
+    let loading = Instant::now();
+    let mut tables = open_tables(config)?;
+    let slow_path = SlowPath::open().context("raw sockets of the slow path")?;
+    let events = tables
+        .events()?
+        .context("the data path has no event ring")?;
+    let slow_path = SlowPathThread::start(slow_path, events).context("slow path")?;
+    let next_hops = NextHops::new(plan::next_hops(config)?);
+    let netlink = Netlink::start({
+        let asker = asker.clone();
+        move |change| {
+            // Nobody is left to hear it once the control thread has ended.
+            asker.insist(Command::Kernel(Box::new(change)));
+        }
+    })
+    .context("rtnetlink")?;
+    tables.attach()?;
+    let load_time = loading.elapsed();
+    let about = About {
+        config: Arc::clone(config),
+        recovery_time_stamp: system::recovery_time_stamp(),
+        datapath: describe(config, &tables, load_time),
+    };
+    let seed = system::random().context("/dev/urandom")?;
+    let core = Core::new(
+        plan::session(config, seed),
+        about.recovery_time_stamp,
+        tables,
+    );
+    let kernel = KernelMirror::new(next_hops, netlink, slow_path);
+    Ok(Control::new(core, socket, asked, kernel, about))
+}
+
+/// The tables with what the configuration says of addresses; not attached.
+fn open_tables(config: &Config) -> Result<Tables> {
+    let ports = plan::ports(config);
+    let mut tables = match config.datapath.kind {
+        DatapathKind::Xdp => Tables::xdp(&plan::layout(config), &ports, &plan::options(config))?,
+    };
+    tables.set_local(&plan::n3_addresses(config))?;
+    for (ni, home) in plan::homes(config) {
+        tables.set_home(ni, home);
+    }
+    for (ni, pool) in plan::pools4(config) {
+        tables
+            .register_pool(ni, pool)
+            .with_context(|| format!("pool {pool}"))?;
+    }
+    Ok(tables)
+}
+
+fn describe(config: &Config, tables: &Tables, load_time: Duration) -> DatapathReport {
+    let programs = tables.programs();
+    let mode = programs
+        .first()
+        .and_then(|program| program.mode)
+        .map(|mode| match mode {
+            Mode::Driver => "driver",
+            Mode::Generic => "generic",
+        });
+    let most = |of: fn(&ProgramInfo) -> u32| programs.iter().map(of).max().map(u64::from);
+    DatapathReport {
+        kind: match config.datapath.kind {
+            DatapathKind::Xdp => "xdp".to_owned(),
+        },
+        mode: mode.unwrap_or("none").to_owned(),
+        features: tables.features().names().map(str::to_owned).collect(),
+        instructions: most(|program| program.instructions),
+        verified_instructions: most(|program| program.verified_instructions),
+        load_ms: Some((load_time.as_secs_f64() * 1e6).round() / 1e3),
+    }
+}
+
+/// Start the control thread; what it ended with comes out.
+fn spawn(control: Control) -> Result<oneshot::Receiver<nix::Result<()>>> {
+    let (end, ended) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("control".into())
+        .spawn(move || {
+            let result = control.run();
+            // The main thread waits for this, unless a second signal ends the process.
+            let _ = end.send(result);
+        })
+        .context("control thread")?;
+    Ok(ended)
+}
+
+/// A first signal shuts down in good order, a second one at once.
+async fn until_the_end(
+    asker: &Asker,
+    (mut terminate, mut interrupt): (Signal, Signal),
+    mut ended: oneshot::Receiver<nix::Result<()>>,
+) -> Result<()> {
+    let mut told = false;
+    loop {
+        tokio::select! {
+            result = &mut ended => return match result {
+                Ok(Ok(())) if told => {
+                    tracing::info!("ended");
+                    Ok(())
+                }
+                Ok(Ok(())) => bail!("the control thread ended by itself"),
+                Ok(Err(error)) => Err(error).context("the control thread failed"),
+                Err(_) => bail!("the control thread panicked"),
+            },
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        if told {
+            bail!("a second signal: ended without waiting for the SMFs");
+        }
+        told = true;
+        system::notify("STOPPING=1");
+        asker.tell(Command::ShutDown).context("shutting down")?;
+    }
+}

@@ -1,0 +1,180 @@
+//! The configuration, as the core and the tables take it.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use session::compiled::NiId;
+use session::config as core;
+use tables::nexthop;
+use tables::{Layout, Mode, Options, PortConfig, Roles};
+
+use crate::config::{Config, Interface, NetworkInstance, NodeId, XdpMode};
+
+/// UE addresses of one page of the tables: `TP_UE_PAGE_BITS`.
+const UE_PAGE: u64 = 1 << 14;
+/// The kernel's main table: where gNBs are.
+const TABLE_MAIN: u32 = 254;
+
+/// Network instances by number.
+fn numbered(config: &Config) -> impl Iterator<Item = (NiId, &NetworkInstance)> {
+    (0..).map(NiId).zip(&config.network_instance)
+}
+
+/// The first network instance on an interface; an interface without one has the first of all.
+fn home(config: &Config, interface: &str) -> NiId {
+    numbered(config)
+        .find(|(_, ni)| ni.interface == interface)
+        .map_or(NiId(0), |(id, _)| id)
+}
+
+/// Network instances that share an interface with an earlier one, and that one.
+pub(crate) fn homes(config: &Config) -> impl Iterator<Item = (NiId, NiId)> {
+    numbered(config)
+        .map(|(id, ni)| (id, home(config, &ni.interface)))
+        .filter(|(id, home)| id != home)
+}
+
+/// In the order of the file, which is that of the data path's ports.
+pub(crate) fn ports(config: &Config) -> Vec<PortConfig> {
+    let port = |interface: &Interface| PortConfig {
+        name: interface.name.clone(),
+        roles: Roles {
+            n3: interface.role.has_n3(),
+            n6: interface.role.has_n6(),
+        },
+        ni: home(config, &interface.name),
+        mode: match config.datapath.mode {
+            XdpMode::Driver => Mode::Driver,
+            XdpMode::Generic => Mode::Generic,
+        },
+    };
+    config.interface.iter().map(port).collect()
+}
+
+pub(crate) fn n3_addresses(config: &Config) -> Vec<Ipv4Addr> {
+    config
+        .interface
+        .iter()
+        .flat_map(|interface| interface.addresses.iter().copied())
+        .collect()
+}
+
+fn v4(ni: &NetworkInstance) -> impl Iterator<Item = Ipv4Net> {
+    ni.pools.iter().filter_map(|pool| match pool.0 {
+        IpNet::V4(net) => Some(net),
+        IpNet::V6(_) => None,
+    })
+}
+
+fn v6(ni: &NetworkInstance) -> impl Iterator<Item = Ipv6Net> {
+    ni.pools.iter().filter_map(|pool| match pool.0 {
+        IpNet::V4(_) => None,
+        IpNet::V6(net) => Some(net),
+    })
+}
+
+pub(crate) fn pools4(config: &Config) -> impl Iterator<Item = (NiId, Ipv4Net)> {
+    numbered(config).flat_map(|(id, ni)| v4(ni).map(move |pool| (id, pool)))
+}
+
+/// Room for what the limits allow.
+pub(crate) fn layout(config: &Config) -> Layout {
+    let limits = &config.limits;
+    let pages = |pool: Ipv4Net| (1u64 << (32 - pool.prefix_len())).div_ceil(UE_PAGE);
+    let ue_pages: u64 = pools4(config).map(|(_, pool)| pages(pool)).sum();
+    let sessions = limits.sessions.max(limits.entries() / 2);
+    let nis = u32::try_from(config.network_instance.len()).unwrap_or(u32::MAX);
+    Layout {
+        peers: limits.gnbs,
+        nexthops: limits.neighbours,
+        routes: limits.routes,
+        ..Layout::for_sessions(sessions, nis, u32::try_from(ue_pages).unwrap_or(u32::MAX))
+    }
+}
+
+pub(crate) fn options(config: &Config) -> Options {
+    Options {
+        error_indications_per_s: config.gtpu.error_indications_per_s,
+        echo_per_s: config.gtpu.echo_per_s,
+        ..Options::default()
+    }
+}
+
+/// Whose routes and neighbours lead where.
+pub(crate) fn next_hops(config: &Config) -> nix::Result<nexthop::Config> {
+    let ifindex = |name: &str| nix::net::if_::if_nametoindex(name);
+    let mut ports = Vec::new();
+    for (slot, interface) in (0..).zip(&config.interface) {
+        ports.push(nexthop::Port {
+            slot,
+            ifindex: ifindex(&interface.name)?,
+        });
+    }
+    let mut network_instances = Vec::new();
+    for (id, ni) in numbered(config) {
+        let ifindex = ifindex(&ni.interface)?;
+        network_instances.push(nexthop::NetworkInstance {
+            id,
+            ifindex,
+            table: ni.table,
+        });
+    }
+    Ok(nexthop::Config {
+        ports,
+        network_instances,
+        n3_table: TABLE_MAIN,
+    })
+}
+
+/// What the core is told.
+pub(crate) fn session(config: &Config, seed: u64) -> session::Config {
+    let seconds = |s: u32| Duration::from_secs(s.into());
+    let n4 = &config.n4;
+    session::Config {
+        node_id: match &config.node.id {
+            NodeId::Ip(ip) => core::NodeIdConfig::Ip(*ip),
+            NodeId::Fqdn(name) => core::NodeIdConfig::Fqdn(name.clone()),
+        },
+        n4: vec![n4.listen.ip()],
+        n3: n3_addresses(config),
+        network_instances: config
+            .network_instance
+            .iter()
+            .map(|ni| core::NetworkInstance {
+                name: ni.name.clone(),
+                pools4: v4(ni).collect(),
+                pools6: v6(ni).collect(),
+            })
+            .collect(),
+        limits: limits(config),
+        burst: core::Burst {
+            ms: config.qos.burst_ms,
+            min_bytes: config.qos.burst_min_bytes,
+        },
+        heartbeat_interval: seconds(n4.heartbeat_s),
+        t1: Duration::from_millis(n4.t1_ms.into()),
+        n1: n4.n1,
+        retry_at_most: seconds(n4.retry_at_most_s),
+        path_failure_retention: seconds(n4.path_failure_retention_s),
+        peer_port: n4.peer_port,
+        seed,
+        ..session::Config::default()
+    }
+}
+
+fn limits(config: &Config) -> core::Limits {
+    let limits = &config.limits;
+    core::Limits {
+        sessions: limits.sessions,
+        entries: limits.entries(),
+        pdrs_per_session: limits.pdrs_per_session as usize,
+        fars_per_session: limits.fars_per_session as usize,
+        qers_per_session: limits.qers_per_session as usize,
+        urrs_per_session: limits.urrs_per_session as usize,
+        bars_per_session: limits.bars_per_session as usize,
+        filters_per_session: limits.filters_per_session as usize,
+        peers: limits.smfs as usize,
+        ..core::Limits::default()
+    }
+}

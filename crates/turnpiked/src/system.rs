@@ -1,0 +1,110 @@
+//! What the daemon asks of the system it runs on: rights, time, randomness, its supervisor.
+
+use std::io::Read;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Seconds from 1900, the era of NTP, to 1970.
+const NTP_EPOCH_S: u64 = 2_208_988_800;
+
+/// What we need, as capabilities(7) numbers it, and why.
+const CAPABILITIES: [(u32, &str); 4] = [
+    (12, "CAP_NET_ADMIN (attach XDP)"),
+    (
+        13,
+        "CAP_NET_RAW (send packets whose neighbour is being resolved)",
+    ),
+    (38, "CAP_PERFMON (load the data path)"),
+    (39, "CAP_BPF (load the data path)"),
+];
+/// Stands for the last two.
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// The rights that this process lacks.
+pub(crate) fn missing_capabilities() -> Vec<&'static str> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // Without /proc, the failing call itself will tell.
+    effective.map_or(Vec::new(), missing_from)
+}
+
+fn missing_from(effective: u64) -> Vec<&'static str> {
+    let has = |bit: u32| effective & 1 << bit != 0;
+    CAPABILITIES
+        .into_iter()
+        .filter(|&(bit, _)| !(has(bit) || bit >= 38 && has(CAP_SYS_ADMIN)))
+        .map(|(_, name)| name)
+        .collect()
+}
+
+/// Now, as a Recovery Time Stamp (TS 29.244, 8.2.65): NTP seconds, which come round in 2036.
+pub(crate) fn recovery_time_stamp() -> u32 {
+    let unix_s = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
+    (unix_s.wrapping_add(NTP_EPOCH_S) & u64::from(u32::MAX)) as u32
+}
+
+/// A number that no peer can guess.
+pub(crate) fn random() -> std::io::Result<u64> {
+    let mut bytes = [0; 8];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// Tell the supervisor (sd_notify(3)), if there is one. It is told once more at most; a supervisor
+/// that does not listen is its own affair.
+pub(crate) fn notify(state: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    if let Err(error) = notify_at(path.as_encoded_bytes(), state) {
+        tracing::warn!(%error, "NOTIFY_SOCKET: the supervisor was not told {state}");
+    }
+}
+
+/// `@` begins a name in the abstract namespace.
+fn notify_at(path: &[u8], state: &str) -> std::io::Result<()> {
+    let address = match path.split_first() {
+        Some((b'@', name)) => SocketAddr::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(String::from_utf8_lossy(path).as_ref())?,
+    };
+    UnixDatagram::unbound()?
+        .send_to_addr(state.as_bytes(), &address)
+        .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lacking_rights_are_named() {
+        assert_eq!(missing_from(u64::MAX), [""; 0]);
+        assert_eq!(missing_from(1 << 12 | 1 << 13 | 1 << 21), [""; 0]);
+        let lacking = missing_from(1 << 12 | 1 << 38);
+        assert_eq!(lacking.len(), 2);
+        assert!(lacking[0].starts_with("CAP_NET_RAW") && lacking[1].starts_with("CAP_BPF"));
+    }
+
+    #[test]
+    fn the_supervisor_is_told() {
+        let name = format!("turnpiked-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
+        let supervisor = UnixDatagram::bind_addr(&address).unwrap();
+        notify_at(format!("@{name}").as_bytes(), "READY=1").unwrap();
+        let mut buffer = [0; 32];
+        let len = supervisor.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], b"READY=1");
+    }
+
+    #[test]
+    fn random_numbers_differ() {
+        assert_ne!(random().unwrap(), random().unwrap());
+    }
+}

@@ -1,0 +1,319 @@
+//! The real daemon: from its configuration to its exit code, over real sockets and XDP in driver
+//! mode on veths.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::io::ErrorKind;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::{LIMIT, Net, UPF_N3};
+use lab::smf::{Gates, Requested, SessionPlan, Style};
+use nix::sys::signal::Signal;
+
+fn plan() -> SessionPlan {
+    SessionPlan {
+        style: Style::Open5gs,
+        addresses: Requested::Choose {
+            v4: true,
+            v6: false,
+        },
+        network_instance: "internet".into(),
+        upf_n3: UPF_N3,
+        qfi: 9,
+        mbr_kbps: Some((100_000, 200_000)),
+        gates: Gates::OPEN,
+        flows: Vec::new(),
+        downlink: Some((Ipv4Addr::new(10, 3, 0, 2), 0x1000_0001)),
+    }
+}
+
+/// A Heartbeat Request with the Recovery Time Stamp 1.
+fn heartbeat(sequence: u32) -> [u8; 16] {
+    let [_, a, b, c] = sequence.to_be_bytes();
+    [0x20, 1, 0, 12, a, b, c, 0, 0, 96, 0, 4, 0, 0, 0, 1]
+}
+
+#[test]
+fn starts_serves_and_ends() {
+    let net = Net::new();
+    assert!(!net.has_xdp("n3"));
+    let mut daemon = net.start("");
+    assert!(daemon.ready_after < Duration::from_secs(1) || cfg!(debug_assertions));
+    assert!(net.has_xdp("n3") && net.has_xdp("n6"));
+    let smf = net.smf();
+    smf.associate().unwrap();
+    let session = smf.establish(&plan()).unwrap();
+    let seid = format!("{:016x}", session.up_seid);
+
+    let status = daemon.get("status");
+    assert_eq!(
+        (&status["sessions"]["used"], &status["peers"]["used"]),
+        (&1.into(), &1.into())
+    );
+    let page = daemon.get("sessions");
+    assert_eq!(page["sessions"][0]["seid"], seid);
+    assert_eq!(page["sessions"][0]["pdrs"], 2);
+    let ue = session.addresses.v4.unwrap().to_string();
+    assert_eq!(page["sessions"][0]["ue"][0], ue);
+    let detail = daemon.get(&format!("sessions/{seid}"));
+    assert_eq!(detail["pdrs_detail"].as_array().unwrap().len(), 2);
+    assert_eq!(detail["qers"][0]["mbr_uplink_bps"], 100_000_000);
+    assert_eq!(detail["qers"][0]["mbr_downlink_bps"], 200_000_000);
+    assert_eq!(detail["fars"][1]["tunnel"], "10000001@10.3.0.2");
+    assert_eq!(detail["urrs"][0]["measured"], false);
+    assert_eq!(daemon.get("peers")[0]["node_id"], "10.100.0.2");
+    assert_eq!(daemon.get("datapath")["mode"], "driver");
+    assert_eq!(daemon.get("drops"), serde_json::json!([]));
+    assert_eq!(daemon.metric("turnpike_sessions"), 1);
+    let accepted = "turnpike_pfcp_messages_total{message=\"session_establishment_response\",\
+        direction=\"sent\",cause=\"request_accepted\"}";
+    assert_eq!(daemon.metric(accepted), 1);
+    shown_by_the_command_line(&net, &seid, &ue);
+
+    smf.delete(&session).unwrap();
+    assert_eq!(daemon.metric("turnpike_sessions"), 0);
+    let rss = daemon.rss_kib();
+    let (code, took) = daemon.stop();
+    assert_eq!(code, 0);
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert!(!net.has_xdp("n3") && !net.has_xdp("n6"), "XDP stays behind");
+    assert!(rss < 60_000, "{rss} KiB idle");
+}
+
+fn shown_by_the_command_line(net: &Net, seid: &str, ue: &str) {
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "-q", "-p", "turnpike"])
+        .status();
+    assert!(built.unwrap().success());
+    let cli = Path::new(env!("CARGO_BIN_EXE_turnpiked")).with_file_name("../debug/turnpike");
+    let cli = cli.to_str().unwrap();
+    let run = |args: &[&str]| net.upf.run(cli, args, LIMIT).unwrap();
+    assert!(run(&["status"]).contains("sessions 1 of 131 072, SMFs 1"));
+    assert!(run(&["sessions"]).contains(ue));
+    assert!(run(&["session", seid]).contains("10000001@10.3.0.2"));
+    assert!(run(&["peers"]).contains("10.100.0.2:8805"));
+    assert_eq!(run(&["drops"]), "no packet was lost\n");
+    assert!(run(&["datapath"]).contains("driver mode"));
+    assert!(run(&["config"]).contains("n4.listen = \"10.100.0.1:8805\""));
+    let json: serde_json::Value = serde_json::from_str(&run(&["--json", "status"])).unwrap();
+    assert_eq!(json["sessions"]["used"], 1);
+    let code = |args: &[&str]| {
+        let output = net.upf.output(Command::new(cli).args(args), LIMIT).unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let (missing, words) = code(&["session", "1"]);
+    assert_eq!(
+        (missing, words.trim()),
+        (Some(1), "turnpike: no session 0000000000000001")
+    );
+    let (unreachable, words) = code(&["--api", "http://127.0.0.1:1", "status"]);
+    assert_eq!(unreachable, Some(3));
+    assert!(
+        words.contains("no turnpiked answers at http://127.0.0.1:1"),
+        "{words}"
+    );
+}
+
+#[test]
+fn four_thousand_requests_at_once_are_all_answered() {
+    const REQUESTS: u32 = 4096;
+    let net = Net::new();
+    let daemon = net.start("");
+    let socket = net.n4_socket(0);
+    nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::RcvBufForce, &(16 << 20))
+        .unwrap();
+    for sequence in 0..REQUESTS {
+        socket.send(&heartbeat(sequence)).unwrap();
+    }
+    let mut answered = vec![false; REQUESTS as usize];
+    let mut buffer = [0; 256];
+    for _ in 0..REQUESTS {
+        let len = socket.recv(&mut buffer).expect("an answer was lost");
+        assert!(len >= 16 && buffer[1] == 2, "{:02x?}", &buffer[..len]);
+        let sequence = u32::from_be_bytes([0, buffer[4], buffer[5], buffer[6]]);
+        assert!(
+            !std::mem::replace(&mut answered[sequence as usize], true),
+            "answered twice"
+        );
+    }
+    assert_eq!(daemon.stop().0, 0);
+}
+
+#[test]
+fn nonsense_is_survived_counted_and_answered_where_it_must_be() {
+    let net = Net::new();
+    let mut daemon = net.start("");
+    let smf = net.smf();
+    smf.associate().unwrap();
+    let socket = net.n4_socket(0);
+    let before = daemon.rss_kib();
+    let mut random = 1u64;
+    for round in 0..20_000u32 {
+        let mut datagram = heartbeat(round).to_vec();
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        datagram.resize((random >> 33) as usize % 64, random as u8);
+        if let Some(byte) = datagram.get_mut((random >> 40) as usize % 64) {
+            *byte ^= (random >> 50) as u8;
+        }
+        socket.send(&datagram).unwrap();
+        if round % 64 == 0 {
+            // Wait for one answer, so that nothing is lost to a full buffer unnoticed.
+            socket.send(&heartbeat(round | 0x80_0000)).unwrap();
+            assert!(
+                await_heartbeat(&socket, round | 0x80_0000),
+                "{}",
+                daemon.log()
+            );
+        }
+    }
+    // Larger than Ethernet, and the largest there is.
+    for size in [1501, 9000, 65_507] {
+        let mut datagram = heartbeat(7).to_vec();
+        datagram.resize(size, 0);
+        socket.send(&datagram).unwrap();
+    }
+    smf.heartbeat().unwrap();
+    let session = smf.establish(&plan()).unwrap();
+    smf.delete(&session).unwrap();
+    assert!(daemon.metric("turnpike_pfcp_events_total{event=\"malformed\"}") > 0);
+    let grown = daemon.rss_kib().saturating_sub(before);
+    assert!(grown < 8192, "grew by {grown} KiB");
+    assert_eq!(daemon.stop().0, 0);
+}
+
+fn await_heartbeat(socket: &std::net::UdpSocket, sequence: u32) -> bool {
+    let mut buffer = [0; 2048];
+    loop {
+        match socket.recv(&mut buffer) {
+            Ok(len)
+                if len >= 8 && buffer[1] == 2 && buffer[4..7] == sequence.to_be_bytes()[1..] =>
+            {
+                return true;
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// A request that fills several Ethernet frames is read whole: the IE at its very end counts.
+#[test]
+fn a_request_of_many_frames_is_read_whole() {
+    let net = Net::new();
+    let daemon = net.start("");
+    let socket = net.n4_socket(0);
+    // Heartbeat Request whose Recovery Time Stamp stands behind vendor IEs of 60 000 octets.
+    let padding: Vec<u8> = std::iter::repeat_n([0x80u8, 1, 0, 4, 0, 10, 0, 0], 7500)
+        .flatten()
+        .collect();
+    let [front, time] = [&heartbeat(9)[..8], &heartbeat(9)[8..]];
+    let mut datagram = [front, &padding, time].concat();
+    let length = (datagram.len() - 4) as u16;
+    datagram[2..4].copy_from_slice(&length.to_be_bytes());
+    socket.send(&datagram).unwrap();
+    assert!(await_heartbeat(&socket, 9), "{}", daemon.log());
+    assert_eq!(daemon.stop().0, 0);
+}
+
+#[test]
+fn what_is_wrong_is_said_before_a_port_opens() {
+    let net = Net::new();
+    let (code, words) = net.run(&["check-config", net.config("").to_str().unwrap()]);
+    assert_eq!((code, words.as_str()), (0, ""));
+    let wrong = net.config("[api]\nlisten = \"10.100.0.1:8806\"");
+    let wrong = wrong.to_str().unwrap();
+    for args in [["check-config", wrong], ["--config", wrong]] {
+        let (code, words) = net.run(&args);
+        assert_eq!(code, 2);
+        let expected = "api.token_file: is required, because api.listen = 10.100.0.1:8806";
+        assert!(words.contains(expected), "{words}");
+    }
+    let (code, words) = net.run(&["check-config", "/nonexistent.toml"]);
+    assert_eq!(code, 2);
+    assert!(words.contains("/nonexistent.toml"), "{words}");
+    assert_eq!(net.run(&["--nonsense"]).0, 2);
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let net = Net::new();
+    let config = net.config("");
+    let taken = net
+        .upf
+        .enter(|| Ok(std::net::UdpSocket::bind("10.100.0.1:8805")?))
+        .unwrap();
+    let (code, words) = net.run(&["--config", config.to_str().unwrap()]);
+    assert_eq!(code, 1);
+    assert!(words.contains("n4.listen = 10.100.0.1:8805"), "{words}");
+    assert!(words.contains("in use"), "{words}");
+    drop(taken);
+    assert!(!net.has_xdp("n3"));
+}
+
+#[test]
+fn the_token_is_asked_for() {
+    let net = Net::new();
+    let token = net.write("token", "0123456789abcdef0123\n");
+    let daemon = net.start(&format!("[api]\ntoken_file = {token:?}"));
+    assert!(daemon.get_with("/metrics", "").0.contains("401"));
+    let wrong = "Authorization: Bearer 0123456789abcdef0124\r\n";
+    assert!(daemon.get_with("/metrics", wrong).0.contains("401"));
+    let right = "Authorization: Bearer 0123456789abcdef0123\r\n";
+    assert!(daemon.get_with("/metrics", right).0.contains("200"));
+    let config = daemon.get_with("/api/v1/config", right).1;
+    assert!(config.contains("token_file") && !config.contains("0123456789abcdef"));
+    assert_eq!(daemon.stop().0, 0);
+}
+
+/// A UPF cannot release an association; it asks the SMF to (TS 29.244, 6.2.8.3).
+#[test]
+fn an_smf_that_releases_in_time_is_waited_for() {
+    let net = Net::new();
+    let mut daemon = net.start("");
+    let smf = net.smf();
+    smf.associate().unwrap();
+    smf.establish(&plan()).unwrap();
+    daemon.process.signal(Signal::SIGTERM).unwrap();
+    let asked = lab::smf::Event::Request(rs_pfcp::message::MsgType::AssociationUpdateRequest);
+    smf.wait_for(&asked, Duration::from_secs(1)).unwrap();
+    smf.release().unwrap();
+    let begun = Instant::now();
+    assert_eq!(daemon.process.wait(LIMIT).unwrap().code(), Some(0));
+    assert!(
+        begun.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let net = Net::new();
+    let mut daemon = net.start("");
+    let smf = net.smf();
+    smf.associate().unwrap();
+    // It crashes: nobody answers the release.
+    drop(smf);
+    let begun = Instant::now();
+    daemon.process.signal(Signal::SIGTERM).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(
+        daemon.process.ended().unwrap().is_none(),
+        "{}",
+        daemon.log()
+    );
+    daemon.process.signal(Signal::SIGTERM).unwrap();
+    let status = daemon.process.wait(LIMIT).unwrap();
+    assert_eq!(status.code(), Some(1));
+    assert!(begun.elapsed() < Duration::from_secs(1));
+}

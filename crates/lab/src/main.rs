@@ -29,6 +29,9 @@ enum Action {
         /// Run all
         #[arg(long, conflicts_with = "names")]
         all: bool,
+        /// Keep the network of the first that fails until Ctrl-C
+        #[arg(long)]
+        hold: bool,
         /// Name all
         #[arg(long)]
         list: bool,
@@ -43,7 +46,12 @@ fn main() -> ExitCode {
         .and_then(|()| cleanup::on_signals())
         .and_then(|()| match arguments.command {
             Action::Demo { keep } => demo::run(keep).map(|()| ExitCode::SUCCESS),
-            Action::Scenario { names, all, list } => scenarios(&names, all, list),
+            Action::Scenario {
+                names,
+                all,
+                hold,
+                list,
+            } => scenarios(&names, all, hold, list),
             Action::Clean => {
                 println!("{} namespaces removed", cleanup::clean());
                 Ok(ExitCode::SUCCESS)
@@ -57,7 +65,7 @@ fn main() -> ExitCode {
     })
 }
 
-fn scenarios(names: &[String], all: bool, list: bool) -> Result<ExitCode> {
+fn scenarios(names: &[String], all: bool, hold: bool, list: bool) -> Result<ExitCode> {
     if list {
         for scenario in scenario::all() {
             println!("{:<28} {}", scenario.name, scenario.about);
@@ -68,7 +76,7 @@ fn scenarios(names: &[String], all: bool, list: bool) -> Result<ExitCode> {
         all || !names.is_empty(),
         "name scenarios, or say --all or --list"
     );
-    let failed = scenario::run(names)?;
+    let failed = scenario::run(names, hold)?;
     Ok(if failed == 0 {
         ExitCode::SUCCESS
     } else {

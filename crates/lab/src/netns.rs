@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +13,7 @@ use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::cleanup;
+use crate::{cleanup, sys};
 
 /// The common start of all names of one world: unique on the machine.
 #[derive(Clone, Debug)]
@@ -163,9 +164,7 @@ pub struct End<'a> {
 /// Lays a veth pair between two namespaces and brings it up.
 ///
 /// Transmit checksum offload is off on both ends: an XDP redirect loses the note that a checksum is
-/// still to be filled in. Receive GRO is on: a veth takes redirected frames only if its peer has
-/// either an XDP program or GRO; merging is prevented by a size limit, so that captures show what
-/// was on the wire.
+/// still to be filled in.
 pub fn cable(a: End<'_>, b: End<'_>, mtu: u32) -> Result<()> {
     a.netns.ip(&format!(
         "link add {} mtu {mtu} type veth peer name {} mtu {mtu} netns {}",
@@ -174,13 +173,21 @@ pub fn cable(a: End<'_>, b: End<'_>, mtu: u32) -> Result<()> {
         b.netns.name()
     ))?;
     for end in [a, b] {
-        let offloads = ["-K", end.name, "tx", "off", "gro", "on"];
+        let offloads = ["-K", end.name, "tx", "off"];
         end.netns
             .run("ethtool", &offloads, Duration::from_secs(10))?;
-        end.netns
-            .ip(&format!("link set {} gro_max_size {mtu} up", end.name))?;
+        end.netns.ip(&format!("link set {} up", end.name))?;
     }
     Ok(())
+}
+
+/// Makes an end take the frames that an XDP program at the other end sends, until the descriptor is
+/// closed. See [`sys::attach_xdp_pass`].
+pub fn take_xdp_frames(end: End<'_>) -> Result<OwnedFd> {
+    end.netns.enter(|| {
+        let ifindex = nix::net::if_::if_nametoindex(end.name).context(end.name.to_owned())?;
+        sys::attach_xdp_pass(ifindex)
+    })
 }
 
 /// A child process, killed when this is dropped.

@@ -8,6 +8,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,7 +19,7 @@ use rs_pfcp::ie::node_id::NodeId;
 use crate::cleanup;
 use crate::dn::{self, Servers};
 use crate::gnb::{Downlink, Gnb};
-use crate::netns::{End, Netns, Prefix, cable};
+use crate::netns::{End, Netns, Prefix, cable, take_xdp_frames};
 use crate::smf::{self, Gates, Requested, Session, SessionPlan, Smf, Style};
 use crate::ue::{Addresses, Ue};
 use crate::upf::{Settings, Upf};
@@ -131,6 +132,7 @@ pub struct World {
     prefix: Prefix,
     settings: Settings,
     next_ue: u16,
+    _xdp: [OwnedFd; 2],
 }
 
 impl World {
@@ -144,6 +146,17 @@ impl World {
         let (ran_ns, gnb_ns) = radio_side(&prefix, &upf_ns)?;
         let smf_ns = control_side(&prefix, &upf_ns, wanted.smfs)?;
         let dn_ns = data_network(&prefix, &upf_ns)?;
+        let (n3, n6) = (
+            End {
+                netns: &ran_ns,
+                name: "upf",
+            },
+            End {
+                netns: &dn_ns,
+                name: "n6",
+            },
+        );
+        let xdp = [take_xdp_frames(n3)?, take_xdp_frames(n6)?];
         let servers = Servers::start(&dn_ns, wanted.iperf)?;
         let gnbs = gnb_ns.iter().zip(GNBS).zip(FIRST_TEIDS);
         let gnbs = gnbs
@@ -164,6 +177,7 @@ impl World {
             prefix,
             settings,
             next_ue: 1,
+            _xdp: xdp,
         };
         world.start_nodes(wanted)?;
         Ok(world)

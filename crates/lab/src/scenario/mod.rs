@@ -66,16 +66,21 @@ impl Scenario {
         self
     }
 
-    /// Runs it to its end, or to its limit.
-    pub fn run(&self) -> Result<String> {
+    /// Runs it to its end, or to its limit. With `hold` a world that failed stays up for a look.
+    pub fn run(&self, hold: bool) -> Result<String> {
         let (sender, receiver) = channel();
         let (wanted, run) = (self.wanted.clone(), self.run);
         std::thread::Builder::new()
             .name(self.name.to_owned())
             .spawn(move || {
-                let _ = sender.send(in_a_world(&wanted, run));
+                let _ = sender.send(in_a_world(&wanted, run, hold));
             })?;
-        match receiver.recv_timeout(Duration::from_secs(self.limit_s)) {
+        let limit = if hold {
+            Duration::MAX
+        } else {
+            Duration::from_secs(self.limit_s)
+        };
+        match receiver.recv_timeout(limit) {
             Ok(result) => result,
             Err(_) => {
                 // Its thread cannot be stopped, but what it waits for can be taken away.
@@ -86,7 +91,11 @@ impl Scenario {
     }
 }
 
-fn in_a_world(wanted: &Wanted, run: fn(&mut World) -> Result<String>) -> Result<String> {
+fn in_a_world(
+    wanted: &Wanted,
+    run: fn(&mut World) -> Result<String>,
+    hold: bool,
+) -> Result<String> {
     let attempt = std::panic::catch_unwind(|| {
         let mut world = World::build(wanted).context("building the network")?;
         let result = run(&mut world);
@@ -94,6 +103,15 @@ fn in_a_world(wanted: &Wanted, run: fn(&mut World) -> Result<String>) -> Result<
             world.upf.as_mut().map_or(Ok(()), |upf| upf.alive())?;
             Ok(seen)
         });
+        if let (Err(error), true) = (&result, hold) {
+            println!(
+                "{error:#}\n{}* stays up until Ctrl-C",
+                world.prefix().name("")
+            );
+            loop {
+                std::thread::park();
+            }
+        }
         result.map_err(|error| match &world.upf {
             Some(upf) => anyhow!("{error:#}\n  turnpiked logged:\n{}", upf.log_tail(15)),
             None => error,
@@ -120,8 +138,9 @@ pub fn all() -> Vec<Scenario> {
     all
 }
 
-/// Runs the scenarios called `names`, or all; how many failed.
-pub fn run(names: &[String]) -> Result<usize> {
+/// Runs the scenarios called `names`, or all; how many failed. With `hold` the first that fails
+/// keeps its world up until a signal comes.
+pub fn run(names: &[String], hold: bool) -> Result<usize> {
     let all = all();
     for name in names {
         ensure!(
@@ -135,7 +154,7 @@ pub fn run(names: &[String]) -> Result<usize> {
     let (mut passed, mut failed) = (0, 0);
     for scenario in chosen {
         let began = Instant::now();
-        let result = scenario.run();
+        let result = scenario.run(hold);
         let seconds = began.elapsed().as_secs_f64();
         match result {
             Ok(seen) => {

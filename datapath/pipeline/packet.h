@@ -41,6 +41,8 @@ static TP_INLINE __u8 *tp_span(__u8 *data, __u8 *end, __u32 off, __u32 n)
 		return NULL;
 	at = data + bounded;
 	tp_keep(at);
+	if (!at)
+		__builtin_unreachable(); /* spares the caller's test for NULL beside the one for the end */
 	return at + n > end ? NULL : at;
 }
 

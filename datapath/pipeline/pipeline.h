@@ -21,8 +21,9 @@
 #include "route.h"
 #include "rules.h"
 
-/* A frame on a port towards the access side. TP_OUT_PASS: not GTP-U to us. */
-static TP_INLINE int tp_uplink(struct tp_packet *p, struct tp_entry **e, __u64 *head)
+/* A frame on a port towards the access side. TP_OUT_PASS: not GTP-U to us. matched: whose drop it is. */
+static TP_INLINE int tp_uplink(struct tp_packet *p, struct tp_entry **e, __u64 *head,
+			       struct tp_entry *volatile *matched)
 {
 	__u8 type;
 	int r = tp_parse_outer(p);
@@ -37,6 +38,7 @@ static TP_INLINE int tp_uplink(struct tp_packet *p, struct tp_entry **e, __u64 *
 	*e = tp_match_teid(p, head);
 	if (tp_unlikely(!*e))
 		return tp_unknown_teid(p);
+	*matched = *e;
 	return tp_parse_user(p, p->gtpu_end - p->user, TP_DROP_GTPU_INNER);
 }
 
@@ -132,14 +134,15 @@ static TP_INLINE int tp_select_pdr(struct tp_packet *p, struct tp_entry **e, __u
 	return tp_check_conditions(p, *e, *head);
 }
 
-/* From an entry to the way out. */
-static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry **e, __u64 head)
+/* From an entry to the way out. Leaves in matched the PDR that took the packet. */
+static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 head, struct tp_entry *volatile *matched)
 {
 	const struct tp_nexthop *nh = NULL;
 	struct tp_tunnel t = {0};
 	struct tp_nexthop hop;
-	int r = tp_select_pdr(p, e, &head), tunnel;
+	int r = tp_select_pdr(p, &e, &head), tunnel;
 
+	*matched = e;
 	if (!r)
 		r = tp_check_action(head);
 	if (r)
@@ -149,9 +152,9 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry **e, __u64 
 	if (p->dir != TP_UPLINK || !tunnel)
 		r = tp_decrement_ttl(p);
 	if (!r)
-		r = tp_police(p, *e, head);
+		r = tp_police(p, e, head);
 	if (!r)
-		r = tunnel ? tp_route_tunnel(p, *e, head, &t, &nh) : tp_route_user(p, head, &nh);
+		r = tunnel ? tp_route_tunnel(p, e, head, &t, &nh) : tp_route_user(p, head, &nh);
 	if (r)
 		return r;
 	if (tp_has(p->env, TP_FEAT_FIB) && nh->state == TP_NH_FIB) {
@@ -194,30 +197,32 @@ static TP_INLINE void tp_account(struct tp_packet *p, struct tp_entry *e, int ou
 }
 
 /* Which side the frame came from, and all that follows. */
-static TP_INLINE int tp_classify(struct tp_packet *p, struct tp_entry **e)
+static TP_INLINE int tp_classify(struct tp_packet *p, struct tp_entry *volatile *matched)
 {
 	__u32 roles = tp_roles_of(p->env), ethertype;
 	int r = tp_parse_ethernet(p, &ethertype);
+	struct tp_entry *e = NULL;
 	__u64 head = 0;
 
 	if (r)
 		return r;
 	r = TP_OUT_PASS;
 	if ((roles & TP_ROLE_N3) && ethertype == TP_ETH_IPV4)
-		r = tp_uplink(p, e, &head);
+		r = tp_uplink(p, &e, &head, matched);
 	if ((roles & TP_ROLE_N6) && r == TP_OUT_PASS) {
 		p->dir = TP_DOWNLINK;
 		if (ethertype == TP_ETH_IPV4 || (ethertype == TP_ETH_IPV6 && tp_has(p->env, TP_FEAT_IPV6)))
-			r = tp_downlink(p, ethertype, e, &head);
+			r = tp_downlink(p, ethertype, &e, &head);
 	}
-	return r ? r : tp_forward(p, e, head);
+	return r ? r : tp_forward(p, e, head, matched);
 }
 
 /* enum tp_outcome, or enum tp_drop. */
 static TP_INLINE int tp_pipeline(struct tp_env *env)
 {
 	struct tp_packet p = {0};
-	struct tp_entry *e = NULL;
+	/* In memory, not carried through every step that cannot find one. */
+	struct tp_entry *volatile matched = NULL;
 	int outcome;
 
 	p.env = env;
@@ -229,8 +234,8 @@ static TP_INLINE int tp_pipeline(struct tp_env *env)
 	p.end = tp_end(env);
 	p.frame_len = (__u32)(p.end - p.data);
 	p.dir = tp_roles_of(env) & TP_ROLE_N3 ? TP_UPLINK : TP_DOWNLINK;
-	outcome = tp_classify(&p, &e);
-	tp_account(&p, e, outcome);
+	outcome = tp_classify(&p, &matched);
+	tp_account(&p, matched, outcome);
 	return outcome;
 }
 

@@ -449,6 +449,22 @@ fn many_routes_to_one_gateway_are_one() {
 }
 
 #[test]
+fn of_equal_routes_the_first_counts() {
+    let mut all = ordinary();
+    all.routes
+        .push(route(TABLE_MAIN, "0.0.0.0/0", N6, Some("10.6.0.253")));
+    let mut bench = Bench::new(all);
+    assert_eq!(bench.to("198.51.100.7"), resolved(N6, "10.6.0.254", 254));
+    let third = route(TABLE_MAIN, "0.0.0.0/0", N6, Some("10.6.0.252"));
+    bench.hear([KernelChange::Route(third, HowAdded::Beside)]);
+    assert_eq!(
+        bench.requests[0],
+        Request::DumpRoutes,
+        "before or behind the others?"
+    );
+}
+
+#[test]
 fn lack_of_room_is_made_good_once_there_is_room() {
     let mut bench = Bench::new(ordinary());
     bench.tables.full = true;

@@ -13,15 +13,17 @@ use std::process::Command;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use libbpf_rs::{MapHandle, ObjectBuilder, ProgramInput};
 use nexthop_support::Recorder;
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::socket::{setsockopt, sockopt};
 use session::compiled::NiId;
 use tables::netlink::Netlink;
 use tables::nexthop::{
     Config, KernelChange, L2, Mac, NetworkInstance, NextHop, NextHops, Peer, Port, Request,
     TABLE_MAIN,
 };
-use tables::slowpath::SlowPath;
+use tables::slowpath::{SlowPath, SlowPathThread};
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -93,6 +95,18 @@ fn cable() -> Host {
         }
     }
     host
+}
+
+/// A fresh link has its link-local address, without which nobody is solicited, within a second.
+fn wait_for_link_local(host: &Host) {
+    let ready = |name| {
+        !sh(&format!(
+            "ip -6 -o addr show dev {name} scope link -tentative"
+        ))
+        .is_empty()
+    };
+    wait_for("a link-local address", || ready("n6"));
+    wait_for("a link-local address", || host.run(|| ready("net")));
 }
 
 fn ifindex(name: &str) -> u32 {
@@ -193,6 +207,7 @@ fn by(gateway: &str) -> impl Fn(&NextHop) -> bool {
 #[test]
 fn routes_neighbours_and_links_are_followed() {
     let host = cable();
+    wait_for_link_local(&host);
     let mut mirror = Mirror::start();
     mirror.until("connected", "10.6.0.9", |hop| {
         matches!(hop, NextHop::OnLink { port: 0, .. })
@@ -500,15 +515,20 @@ fn udp6_checksum(addresses: &[u8], udp: &[u8]) -> u16 {
 }
 
 /// Packets arrive whole, in order, from the UE's address.
-fn receive(host: &Host, bind: &str, from: IpAddr, count: u32, send: impl FnOnce() + Send) {
+fn receive(host: &Host, bind: &str, from: IpAddr, count: u32, send: impl FnOnce()) {
     let socket = host.run(|| UdpSocket::bind((ip(bind), 5001)).unwrap());
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    send();
-    for n in 0..count {
-        let mut buffer = [0; 64];
-        let (len, source) = socket.recv_from(&mut buffer).unwrap();
-        assert_eq!((source.ip(), &buffer[..len]), (from, &n.to_be_bytes()[..]));
-    }
+    setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..count {
+                let mut buffer = [0; 64];
+                let (len, source) = socket.recv_from(&mut buffer).unwrap();
+                assert_eq!((source.ip(), &buffer[..len]), (from, &n.to_be_bytes()[..]));
+            }
+        });
+        send();
+    });
 }
 
 #[test]
@@ -552,6 +572,85 @@ fn first_packets_wait_for_the_neighbour() {
     let mut mirror = Mirror::start();
     mirror.until("resolved by traffic", "10.6.0.2", leads_to(PEER_MAC));
     mirror.until("the same, IPv6", "2001:db8:6::2", leads_to(PEER_MAC));
+}
+
+/// Stands for the pipeline: what it is given it puts into the event ring.
+const EMITTER: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+struct xdp_md { unsigned data, data_end; };
+struct {
+	int (*type)[27]; /* BPF_MAP_TYPE_RINGBUF */
+	int (*max_entries)[1 << 16];
+} events SEC(".maps");
+static long (*ringbuf_output)(void *, void *, unsigned long long, unsigned long long) = (void *)130;
+SEC("xdp") int emit(struct xdp_md *ctx)
+{
+	char *data = (char *)(long)ctx->data, record[RECORD_LEN];
+
+	if (data + RECORD_LEN > (char *)(long)ctx->data_end)
+		return 0;
+	__builtin_memcpy(record, data, RECORD_LEN);
+	return ringbuf_output(&events, record, RECORD_LEN, 0) ? 0 : 1;
+}
+char _license[] SEC("license") = "GPL";
+"#;
+
+fn emitter(record_len: usize) -> Vec<u8> {
+    use std::io::Write;
+    use std::process::Stdio;
+    let mut clang = Command::new("clang")
+        .args([
+            "-O2", "-g", "-target", "bpf", "-x", "c", "-c", "-", "-o", "-",
+        ])
+        .arg(format!("-DRECORD_LEN={record_len}"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    clang
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(EMITTER.as_bytes())
+        .unwrap();
+    let output = clang.wait_with_output().unwrap();
+    assert!(output.status.success());
+    output.stdout
+}
+
+#[test]
+fn the_event_ring_is_emptied_and_the_thread_ends() {
+    const COUNT: u32 = 2000;
+    let host = cable();
+    host.sh("ip route add 10.60.0.0/16 via 10.6.0.1");
+    // More packets than the kernel would let wait for an answer.
+    sh("ip neigh add 10.6.0.2 lladdr 02:00:00:00:00:20 nud permanent dev n6");
+    let (n6, ue) = (ifindex("n6"), ip("10.60.0.1"));
+    let record = |n: u32| event(n6, ue, ip("10.6.0.2"), &n.to_be_bytes());
+    let object = emitter(record(0).len());
+    let mut builder = ObjectBuilder::default();
+    let object = builder.open_memory(&object).unwrap().load().unwrap();
+    let ring = MapHandle::try_from(&object.maps().next().unwrap()).unwrap();
+    let program = object.progs_mut().next().unwrap();
+    let thread = SlowPathThread::start(SlowPath::open().unwrap(), ring).unwrap();
+    receive(&host, "10.6.0.2", ue, COUNT, || {
+        for n in 0..COUNT {
+            let record = record(n);
+            // The ring holds some 800 records; a full one is the pipeline's loss to count.
+            wait_for("room in the ring", || {
+                let input = ProgramInput {
+                    data_in: Some(&record),
+                    ..ProgramInput::default()
+                };
+                program.test_run(input).unwrap().return_value == 1
+            });
+        }
+    });
+    wait_for("the last to be counted", || {
+        thread.counters().sent() == u64::from(COUNT)
+    });
+    assert_eq!(thread.counters().failed().count(), 0);
+    drop(thread);
 }
 
 #[test]

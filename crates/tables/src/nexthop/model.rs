@@ -390,17 +390,9 @@ impl NextHops {
         let mut wanted = BTreeMap::new();
         for neighbour in self.kernel.neighbours().filter(|n| n.mac.is_some()) {
             let target = ni.view.lookup(neighbour.addr);
-            let Some(Target::Via {
-                ifindex,
-                gateway: None,
-                ..
-            }) = target
-            else {
+            let Some(Target::Via { gateway: None, .. }) = target else {
                 continue;
             };
-            if *ifindex != neighbour.ifindex {
-                continue;
-            }
             let hop = self.hop(target, Some(neighbour.addr));
             if matches!(hop, NextHop::Resolved { .. }) {
                 wanted.insert(neighbour.addr, hop);

@@ -166,6 +166,19 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 	return tp_emit(p, nh, &t);
 }
 
+/* What became of a frame that was not forwarded. */
+static TP_INLINE void tp_account_rest(struct tp_packet *p, struct tp_port_stats *stats, __u32 port, __u32 dir, int outcome)
+{
+	if (outcome < TP_DROP_MAX)
+		p->cpu->drops[port][dir][outcome & (TP_DROP_MAX - 1)]++;
+	else if (outcome == TP_OUT_PASS)
+		stats->passed++;
+	else if (outcome == TP_OUT_ANSWER)
+		stats->answered++;
+	else
+		stats->slow++;
+}
+
 /* Count a frame: in, and what became of it. e is NULL when no PDR took it. */
 static TP_INLINE void tp_account(struct tp_packet *p, struct tp_entry *e, int outcome)
 {
@@ -174,26 +187,20 @@ static TP_INLINE void tp_account(struct tp_packet *p, struct tp_entry *e, int ou
 
 	stats->in[dir].packets++;
 	stats->in[dir].bytes += p->frame_len;
-	if (outcome < TP_DROP_MAX) {
-		p->cpu->drops[port][dir][outcome & (TP_DROP_MAX - 1)]++;
-		if (e)
-			tp_add(p->env, &e->drops, 1);
-		return;
-	}
-	if (outcome == TP_OUT_REDIRECT) {
+	if (tp_likely(outcome == TP_OUT_REDIRECT)) {
 		stats->out[dir].packets++;
 		stats->out[dir].bytes += p->out_len;
-	} else if (outcome == TP_OUT_PASS) {
-		stats->passed++;
-	} else if (outcome == TP_OUT_ANSWER) {
-		stats->answered++;
 	} else {
-		stats->slow++;
+		tp_account_rest(p, stats, port, dir, outcome);
 	}
-	if (e && (outcome == TP_OUT_REDIRECT || outcome == TP_OUT_SLOW)) {
-		tp_add(p->env, &e->packets, 1);
-		tp_add(p->env, &e->bytes, p->user_len);
+	if (!e)
+		return;
+	if (tp_unlikely(outcome < TP_DROP_MAX)) {
+		tp_add(p->env, &e->drops, 1);
+		return;
 	}
+	tp_add(p->env, &e->packets, 1);
+	tp_add(p->env, &e->bytes, p->user_len);
 }
 
 /* Which side the frame came from, and all that follows. */

@@ -3,20 +3,17 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, Result};
-use rs_pfcp::ie::Ie;
 use rs_pfcp::ie::apply_action::ApplyAction;
 use rs_pfcp::ie::bar_id::BarId;
 use rs_pfcp::ie::create_bar::CreateBar;
 use rs_pfcp::ie::create_far::CreateFar;
 use rs_pfcp::ie::create_pdr::CreatePdr;
-use rs_pfcp::ie::create_qer::CreateQer;
 use rs_pfcp::ie::create_urr::CreateUrr;
 use rs_pfcp::ie::created_pdr::CreatedPdr;
 use rs_pfcp::ie::destination_interface::{DestinationInterface, Interface};
 use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::far_id::FarId;
 use rs_pfcp::ie::forwarding_parameters::ForwardingParameters;
-use rs_pfcp::ie::gate_status::{GateStatus, GateStatusValue};
 use rs_pfcp::ie::mbr::Mbr;
 use rs_pfcp::ie::measurement_method::MeasurementMethod;
 use rs_pfcp::ie::network_instance::NetworkInstance;
@@ -33,8 +30,8 @@ use rs_pfcp::ie::source_interface::{SourceInterface, SourceInterfaceValue};
 use rs_pfcp::ie::ue_ip_address::UeIpAddress;
 use rs_pfcp::ie::update_far::UpdateFar;
 use rs_pfcp::ie::update_forwarding_parameters::UpdateForwardingParameters;
-use rs_pfcp::ie::update_qer::UpdateQer;
 use rs_pfcp::ie::urr_id::UrrId;
+use rs_pfcp::ie::{Ie, IeType};
 
 use crate::ue::Addresses;
 
@@ -84,15 +81,11 @@ impl Gates {
         down: true,
     };
 
-    fn status(self) -> GateStatus {
-        let value = |open| {
-            if open {
-                GateStatusValue::Open
-            } else {
-                GateStatusValue::Closed
-            }
-        };
-        GateStatus::new(value(self.down), value(self.up))
+    /// Gate Status by hand (TS 29.244, 8.2.7: UL in bits 3 and 4, DL in bits 1 and 2), because
+    /// rs-pfcp 0.5 has the uplink gate in bit 2.
+    fn status(self) -> Ie {
+        let octet = u8::from(!self.up) << 2 | u8::from(!self.down);
+        Ie::new(IeType::GateStatus, vec![octet])
     }
 }
 
@@ -142,9 +135,8 @@ impl SessionPlan {
             let ids = [SESSION_QER, qer];
             ies.push(self.uplink_pdr(10 + 2 * index, flow.precedence, teid, filter, &ids));
             ies.push(self.downlink_pdr(11 + 2 * index, flow.precedence, filter, &ids));
-            let mut rule = CreateQer::new(QerId::new(qer));
-            rule.gate_status = Some(flow.gates.status());
-            ies.push(rule.to_ie());
+            let members = vec![QerId::new(qer).to_ie(), flow.gates.status()];
+            ies.push(Ie::new_grouped(IeType::CreateQer, members));
         }
         let qers: &[u32] = match self.style {
             Style::Open5gs => &[SESSION_QER],
@@ -255,19 +247,22 @@ impl SessionPlan {
     }
 
     fn qers(&self) -> Vec<Ie> {
-        let mut session = CreateQer::new(QerId::new(SESSION_QER));
-        session.gate_status = Some(self.gates.status());
-        session.mbr = self.mbr_kbps.map(|(up, down)| Mbr::new(up, down));
-        let mut flow = CreateQer::new(QerId::new(FLOW_QER));
-        flow.gate_status = Some(Gates::OPEN.status());
+        let mut session = vec![QerId::new(SESSION_QER).to_ie(), self.gates.status()];
+        let mbr = self
+            .mbr_kbps
+            .map(|(up, down)| Mbr::new(up, down).marshal().to_vec());
+        session.extend(mbr.map(|mbr| Ie::new(IeType::Mbr, mbr)));
+        let qfi = Ie::new(IeType::Qfi, vec![self.qfi]);
         match self.style {
             Style::Open5gs => {
-                session.qfi = Qfi::new(self.qfi).ok();
-                vec![session.to_ie()]
+                session.push(qfi);
+                vec![Ie::new_grouped(IeType::CreateQer, session)]
             }
             Style::Free5gc => {
-                flow.qfi = Qfi::new(self.qfi).ok();
-                vec![session.to_ie(), flow.to_ie()]
+                let flow = vec![QerId::new(FLOW_QER).to_ie(), Gates::OPEN.status(), qfi];
+                [session, flow]
+                    .map(|members| Ie::new_grouped(IeType::CreateQer, members))
+                    .into()
             }
         }
     }
@@ -371,12 +366,6 @@ pub(super) fn update_far_buffer() -> Ie {
 
 /// The session's QER opens or closes its gates.
 pub(super) fn update_qer_gates(gates: Gates) -> Ie {
-    UpdateQer::new(
-        QerId::new(SESSION_QER),
-        None,
-        Some(gates.status()),
-        None,
-        None,
-    )
-    .to_ie()
+    let members = vec![QerId::new(SESSION_QER).to_ie(), gates.status()];
+    Ie::new_grouped(IeType::UpdateQer, members)
 }

@@ -64,7 +64,8 @@ impl<'a> Ie<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ies<'a> {
     bytes: &'a [u8],
-    offset: usize,
+    /// As narrow as a UDP datagram allows: views hold many of these.
+    offset: u32,
     parent: Option<IeType>,
 }
 
@@ -72,7 +73,7 @@ impl<'a> Ies<'a> {
     pub(crate) fn new(bytes: &'a [u8], offset: usize, parent: Option<IeType>) -> Self {
         Self {
             bytes,
-            offset,
+            offset: offset as u32,
             parent,
         }
     }
@@ -81,7 +82,7 @@ impl<'a> Ies<'a> {
     pub fn iter(&self) -> IesIter<'a> {
         IesIter {
             left: self.bytes,
-            offset: self.offset,
+            offset: self.offset(),
             parent: self.parent,
         }
     }
@@ -104,7 +105,7 @@ impl<'a> Ies<'a> {
 
     /// Where the first IE begins, in octets from the start of the datagram.
     pub fn offset(&self) -> usize {
-        self.offset
+        self.offset as usize
     }
 
     /// The grouped IE that holds these; `None` for those of a message.
@@ -116,7 +117,7 @@ impl<'a> Ies<'a> {
     pub fn mandatory_missing(&self, ie_type: IeType) -> Error {
         Error {
             ie: Some(ie_type),
-            offset: self.offset,
+            offset: self.offset(),
             kind: ErrorKind::MandatoryMissing,
         }
     }
@@ -125,7 +126,7 @@ impl<'a> Ies<'a> {
     pub fn conditional_missing(&self, ie_type: IeType) -> Error {
         Error {
             ie: Some(ie_type),
-            offset: self.offset,
+            offset: self.offset(),
             kind: ErrorKind::ConditionalMissing,
         }
     }
@@ -213,29 +214,33 @@ pub trait FromIe<'a>: Sized {
 
 /// All IEs of one type among others, decoded one by one as they are asked for.
 pub struct Repeated<'a, T> {
-    ies: Ies<'a>,
+    /// Begins with the first of them.
+    bytes: &'a [u8],
+    offset: u32,
     ie_type: IeType,
     count: u16,
     values: PhantomData<fn() -> T>,
 }
 
 impl<'a, T: FromIe<'a>> Repeated<'a, T> {
-    pub(crate) fn new(ies: Ies<'a>, ie_type: IeType) -> Self {
+    #[inline]
+    pub(crate) fn new(ie_type: IeType) -> Self {
         Self {
-            ies,
+            bytes: &[],
+            offset: 0,
             ie_type,
             count: 0,
             values: PhantomData,
         }
     }
 
-    /// One more has been met, at `ie.offset`; walks begin at the first.
+    /// One more of `ies` has been met; walks begin at the first.
     #[inline]
-    pub(crate) fn note(&mut self, ie: &Ie<'a>) {
+    pub(crate) fn note(&mut self, ies: &Ies<'a>, ie: &Ie<'a>) {
         if self.count == 0 {
-            let skipped = ie.offset - self.ies.offset;
-            self.ies.bytes = self.ies.bytes.get(skipped..).unwrap_or_default();
-            self.ies.offset = ie.offset;
+            let skipped = ie.offset - ies.offset();
+            self.bytes = ies.bytes.get(skipped..).unwrap_or_default();
+            self.offset = ie.offset as u32;
         }
         self.count += 1;
     }
@@ -253,7 +258,12 @@ impl<'a, T: FromIe<'a>> Repeated<'a, T> {
     /// Each value, or what is wrong with it.
     pub fn iter(&self) -> RepeatedIter<'a, T> {
         RepeatedIter {
-            ies: self.ies.iter(),
+            ies: Ies {
+                bytes: self.bytes,
+                offset: self.offset,
+                parent: None,
+            }
+            .iter(),
             ie_type: self.ie_type,
             left: self.count,
             values: PhantomData,
@@ -296,6 +306,7 @@ pub struct RepeatedIter<'a, T> {
 impl<'a, T: FromIe<'a>> Iterator for RepeatedIter<'a, T> {
     type Item = Result<T, Error>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         while self.left > 0 {
             let ie = match self.ies.next()? {

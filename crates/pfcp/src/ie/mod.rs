@@ -77,7 +77,7 @@ macro_rules! view {
             pub(crate) fn from_ies(ies: $crate::Ies<$a>) -> Result<Self, $crate::Error> {
                 $(let mut $r: Option<$rtype> = None;)*
                 $(let mut $o: Option<$otype> = None;)*
-                $(let mut $m = $crate::Repeated::new(ies, $crate::IeType::$mie);)*
+                $(let mut $m = $crate::Repeated::new($crate::IeType::$mie);)*
                 for ie in &ies {
                     let ie = ie?;
                     match ie.ie_type {
@@ -87,7 +87,7 @@ macro_rules! view {
                         $($crate::IeType::$oie if $o.is_none() => {
                             $o = Some($crate::FromIe::from_ie(&ie)?);
                         })*
-                        $($crate::IeType::$mie => $m.note(&ie),)*
+                        $($crate::IeType::$mie => $m.note(&ies, &ie),)*
                         _ => {}
                     }
                 }

@@ -35,6 +35,10 @@ const EVENT_HEADER_LEN: usize = 16;
 /// together; the kernel bounds those of one neighbour.
 const SEND_BUFFER_BYTES: usize = 16 << 20;
 
+/// What may wait for one neighbour. The kernel's own 208 KiB are some 280 small packets: a third of
+/// a millisecond of a busy port, less than an answer takes on many networks.
+const WAITING_BYTES: u32 = 4 << 20;
+
 /// Records taken from the ring before the stop flag is looked at.
 const BATCH: usize = 256;
 
@@ -136,6 +140,23 @@ impl SlowPath {
             v6: raw_socket(AddressFamily::Inet6)?,
             counters: Arc::default(),
         })
+    }
+
+    /// Let more packets wait for each neighbour on `interface` than the kernel does by itself; an
+    /// operator's own larger value stays. Lasts until the interface goes.
+    pub fn let_wait(&self, interface: &str) -> io::Result<()> {
+        for family in ["ipv4", "ipv6"] {
+            let path = format!("/proc/sys/net/{family}/neigh/{interface}/unres_qlen_bytes");
+            let now = std::fs::read_to_string(&path)?;
+            if now
+                .trim()
+                .parse::<u32>()
+                .is_ok_and(|bytes| bytes < WAITING_BYTES)
+            {
+                std::fs::write(&path, WAITING_BYTES.to_string())?;
+            }
+        }
+        Ok(())
     }
 
     /// Shared with whoever shows them.

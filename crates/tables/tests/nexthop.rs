@@ -805,7 +805,7 @@ impl Truth {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     /// Whatever the kernel goes through, packets go where the longest match over its state says.
     #[test]

@@ -97,16 +97,15 @@ fn cable() -> Host {
     host
 }
 
-/// A fresh link has its link-local address, without which nobody is solicited, within a second.
-fn wait_for_link_local(host: &Host) {
-    let ready = |name| {
-        !sh(&format!(
-            "ip -6 -o addr show dev {name} scope link -tentative"
+/// Within a second a fresh link has its multicast route, without which nobody is solicited.
+fn wait_for_ipv6(host: &Host) {
+    let routes = |name| {
+        sh(&format!(
+            "ip -6 route show table all type multicast dev {name}"
         ))
-        .is_empty()
     };
-    wait_for("a link-local address", || ready("n6"));
-    wait_for("a link-local address", || host.run(|| ready("net")));
+    wait_for("IPv6 here", || !routes("n6").is_empty());
+    wait_for("IPv6 there", || host.run(|| !routes("net").is_empty()));
 }
 
 fn ifindex(name: &str) -> u32 {
@@ -207,7 +206,7 @@ fn by(gateway: &str) -> impl Fn(&NextHop) -> bool {
 #[test]
 fn routes_neighbours_and_links_are_followed() {
     let host = cable();
-    wait_for_link_local(&host);
+    wait_for_ipv6(&host);
     let mut mirror = Mirror::start();
     mirror.until("connected", "10.6.0.9", |hop| {
         matches!(hop, NextHop::OnLink { port: 0, .. })
@@ -523,7 +522,9 @@ fn receive(host: &Host, bind: &str, from: IpAddr, count: u32, send: impl FnOnce(
         scope.spawn(|| {
             for n in 0..count {
                 let mut buffer = [0; 64];
-                let (len, source) = socket.recv_from(&mut buffer).unwrap();
+                let (len, source) = socket
+                    .recv_from(&mut buffer)
+                    .unwrap_or_else(|e| panic!("packet {n}: {e}"));
                 assert_eq!((source.ip(), &buffer[..len]), (from, &n.to_be_bytes()[..]));
             }
         });
@@ -572,6 +573,27 @@ fn first_packets_wait_for_the_neighbour() {
     let mut mirror = Mirror::start();
     mirror.until("resolved by traffic", "10.6.0.2", leads_to(PEER_MAC));
     mirror.until("the same, IPv6", "2001:db8:6::2", leads_to(PEER_MAC));
+}
+
+#[test]
+fn a_slow_neighbour_costs_time_and_no_packet() {
+    // The kernel alone would hold some 280, and a veth takes 1000 at once.
+    const COUNT: u32 = 900;
+    let host = cable();
+    host.sh("ip route add 10.60.0.0/16 via 10.6.0.1; sysctl -qw net.ipv4.conf.net.arp_ignore=8");
+    let slow_path = SlowPath::open().unwrap();
+    slow_path.let_wait("n6").unwrap();
+    assert!(slow_path.let_wait("n7").is_err());
+    let (n6, ue) = (ifindex("n6"), ip("10.60.0.1"));
+    receive(&host, "10.6.0.2", ue, COUNT, || {
+        for n in 0..COUNT {
+            slow_path.handle(&event(n6, ue, ip("10.6.0.2"), &n.to_be_bytes()));
+        }
+        assert_eq!(slow_path.counters().sent(), u64::from(COUNT));
+        assert!(sh("ip neigh show 10.6.0.2 dev n6").contains("INCOMPLETE"));
+        // The kernel asks again after a second.
+        host.sh("sysctl -qw net.ipv4.conf.net.arp_ignore=0");
+    });
 }
 
 /// Stands for the pipeline: what it is given it puts into the event ring.

@@ -66,16 +66,17 @@ pub struct View {
 impl View {
     /// `table`, behind the reserved blocks and what is local.
     pub(super) fn of(kernel: &Kernel, table: u32) -> Self {
-        let mut first: Vec<(IpNet, Target)> = reserved().into();
-        let is_reserved = |net: &IpNet| reserved().iter().any(|(block, _)| block.contains(net));
-        for route in kernel
-            .all_routes()
-            .filter(|route| !is_reserved(&route.prefix))
-        {
-            match route.kind {
-                RouteKind::Local => first.push((route.prefix, Target::Local)),
-                RouteKind::Broadcast => first.push((route.prefix, Target::Prohibit)),
-                _ => {}
+        let reserved = reserved();
+        let is_reserved = |net: &IpNet| reserved.iter().any(|(block, _)| block.contains(net));
+        let mut first: Vec<(IpNet, Target)> = reserved.to_vec();
+        for route in kernel.all_routes() {
+            let target = match route.kind {
+                RouteKind::Local => Target::Local,
+                RouteKind::Broadcast => Target::Prohibit,
+                _ => continue,
+            };
+            if !is_reserved(&route.prefix) {
+                first.push((route.prefix, target));
             }
         }
         for address in kernel.addresses() {
@@ -153,7 +154,7 @@ impl View {
             .filter(|(net, _)| is(net, family))
             .collect();
         // A prefix comes before what it contains.
-        all.sort_by_key(|(net, _)| (net.network(), net.prefix_len()));
+        all.sort_unstable_by_key(|(net, _)| (bits(net), net.prefix_len()));
         let mut around: Vec<(&IpNet, &Target)> = Vec::new();
         let mut list = Vec::new();
         for (net, target) in all {
@@ -168,7 +169,7 @@ impl View {
                 around.push((net, target));
             }
         }
-        list.sort_by_key(|(net, _)| (u8::MAX - net.prefix_len(), net.network()));
+        list.sort_unstable_by_key(|(net, _)| (u8::MAX - net.prefix_len(), bits(net)));
         if list.len() > ROUTES_MAX {
             list.truncate(ROUTES_MAX - 1);
             list.push((default_route(family), Some(Target::Overflow)));
@@ -198,6 +199,14 @@ fn best(kernel: &Kernel, same: &[Route]) -> Option<Target> {
             })
         }
     })
+}
+
+/// To sort by, within one family.
+fn bits(net: &IpNet) -> u128 {
+    match net {
+        IpNet::V4(net) => u32::from(net.network()).into(),
+        IpNet::V6(net) => net.network().into(),
+    }
 }
 
 fn is(net: &IpNet, family: Family) -> bool {

@@ -10,6 +10,7 @@ use crate::dn;
 use crate::live::{Cores, Rates};
 use crate::smf::Style;
 use crate::traffic::{self, Iperf, Way};
+use crate::upf;
 use crate::world::{Attached, Family, Wanted, World};
 
 /// What the closing table says of a UE beside its counters.
@@ -273,6 +274,9 @@ impl Demo {
     /// Leaves everything up and says what to try.
     fn keep(&self) {
         let name = |role: &str| self.world.prefix().name(role);
+        // The command line tool lies where the daemon does.
+        let turnpike = upf::binary().map(|daemon| daemon.with_file_name("turnpike"));
+        let turnpike = turnpike.map_or("turnpike".to_owned(), |path| path.display().to_string());
         println!("\nThe network stays up until Ctrl-C. In another terminal, as root, try:");
         for line in [
             format!("ip netns exec {} ping {}", name("ue1"), dn::SERVER_V4),
@@ -286,8 +290,8 @@ impl Demo {
                 "ip netns exec {} tshark -i upf -d udp.port==2152,gtp",
                 name("ran")
             ),
-            format!("ip netns exec {} turnpike sessions", name("upf")),
-            format!("ip netns exec {} turnpike drops", name("upf")),
+            format!("ip netns exec {} {turnpike} sessions", name("upf")),
+            format!("ip netns exec {} {turnpike} drops", name("upf")),
             format!(
                 "ip netns exec {} curl -s http://127.0.0.1:8806/metrics",
                 name("upf")

@@ -40,7 +40,7 @@ fn bad_input(world: &mut World) -> Result<String> {
     ping_all(&attached)?;
     let attacker = attacker(world)?;
     let pfcp = pfcp_seeds(world, &attacker)?;
-    let gtpu = gtpu_seeds();
+    let gtpu = gtpu_seeds(attached.session.uplink.1);
 
     // Once over before memory is compared: tables and caches fill at the first use.
     flood(world, &attacker, &pfcp, &gtpu, 5_000, 1)?;
@@ -149,7 +149,8 @@ fn pfcp_seeds(world: &mut World, attacker: &Smf) -> Result<Vec<Vec<u8>>> {
     Ok(seeds)
 }
 
-fn gtpu_seeds() -> Vec<Vec<u8>> {
+/// Valid messages of each kind, for a tunnel that nobody has and for `teid`.
+fn gtpu_seeds(teid: u32) -> Vec<Vec<u8>> {
     let inner = [
         0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 61, 200, 7, 10, 200, 0, 1,
     ];
@@ -170,9 +171,11 @@ fn gtpu_seeds() -> Vec<Vec<u8>> {
             (gtpu::message::G_PDU, &packet[..]),
             (gtpu::message::END_MARKER, &[]),
         ] {
-            let mut seed = Vec::new();
-            gtpu::write(&mut seed, kind, 0x1234_5678, sequence, container, body);
-            seeds.push(seed);
+            for teid in [teid, 0x1234_5678] {
+                let mut seed = Vec::new();
+                gtpu::write(&mut seed, kind, teid, sequence, container, body);
+                seeds.push(seed);
+            }
         }
     }
     seeds

@@ -170,3 +170,53 @@ fn hop_limits(n6: &PathBuf) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One Ethernet frame with a UDP packet, whose checksums are as given.
+    fn frame(ip_checksum: u16, udp_checksum: u16) -> Vec<u8> {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+        frame.extend([0x45, 0, 0, 30, 0, 0, 0, 0, 64, 17]);
+        frame.extend(ip_checksum.to_be_bytes());
+        frame.extend([10, 0, 0, 1, 10, 0, 0, 2, 0x1f, 0x90, 0x1f, 0x91, 0, 10]);
+        frame.extend(udp_checksum.to_be_bytes());
+        frame.extend([0xab, 0xcd]);
+        frame
+    }
+
+    fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
+        let mut file = Vec::new();
+        for word in [0xa1b2_c3d4_u32, 4 << 16 | 2, 0, 0, 65535, 1] {
+            file.extend(word.to_le_bytes());
+        }
+        for frame in frames {
+            let length = frame.len() as u32;
+            for word in [0, 0, length, length] {
+                file.extend(word.to_le_bytes());
+            }
+            file.extend(frame);
+        }
+        file
+    }
+
+    /// The judge itself: right checksums pass, each kind of wrong one and a cut header do not.
+    #[test]
+    fn defects_are_found_and_only_they() -> Result<()> {
+        let (ip, udp) = (0x66cd, 0x00e9);
+        let mut frames = vec![frame(ip, udp), frame(ip ^ 1, udp), frame(ip, udp ^ 1)];
+        let mut cut = frame(ip, udp);
+        cut.truncate(36);
+        frames.push(cut);
+        let path = std::env::temp_dir().join(format!("lab-judge-{}.pcap", std::process::id()));
+        std::fs::write(&path, pcap(&frames))?;
+        let found = matching(&path, DEFECTS, &["-T", "fields", "-e", "frame.number"]);
+        std::fs::remove_file(&path)?;
+        assert_eq!(
+            found?.split_whitespace().collect::<Vec<_>>(),
+            ["2", "3", "4"]
+        );
+        Ok(())
+    }
+}

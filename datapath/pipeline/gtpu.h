@@ -26,6 +26,7 @@
 /* 5.2.1: the receiver must understand an extension header with this bit, or discard the packet. */
 #define TP_GTPU_EXT_REQUIRED 0x80
 #define TP_GTPU_EXT_PSC 0x85
+#define TP_GTPU_PSC_LEN 16U /* header, optional octets and a PDU Session Container of one unit */
 
 /* Walk the extension headers from off on (5.2.1). Leaves p->qfi, and p->user behind the last one. */
 static TP_INLINE int tp_walk_extensions(struct tp_packet *p, __u32 off, __u8 type)
@@ -56,14 +57,35 @@ static TP_INLINE int tp_walk_extensions(struct tp_packet *p, __u32 off, __u8 typ
 	return TP_OK;
 }
 
+/* The one extension header that every 5G packet has, alone and of one unit: found without a walk.
+ * 1, with p->qfi and p->user; 0: something else is there. */
+static TP_INLINE int tp_only_psc(struct tp_packet *p)
+{
+	const __u8 *h;
+
+	if (p->gtpu + TP_GTPU_PSC_LEN > p->gtpu_end)
+		return 0;
+	h = tp_at(p, p->gtpu, TP_GTPU_PSC_LEN);
+	if (!h)
+		return 0;
+	if (!(h[0] & TP_GTPU_E) || h[11] != TP_GTPU_EXT_PSC || h[12] != 1 || h[15] != 0)
+		return 0;
+	p->qfi = h[14] & 0x3f;
+	p->user = p->gtpu + TP_GTPU_PSC_LEN;
+	return 1;
+}
+
 /* Header and extension headers. Leaves p->gtpu_end, type, p->teid, p->qfi and p->user. */
 static TP_INLINE int tp_parse_gtpu(struct tp_packet *p, __u8 *type)
 {
-	const __u8 *h = tp_at(p, p->gtpu, TP_GTPU_LEN);
+	const __u8 *h;
 	__u32 end;
 	__u8 flags;
 
-	if (!h || p->gtpu + TP_GTPU_LEN > p->gtpu_end)
+	if (p->gtpu + TP_GTPU_LEN > p->gtpu_end)
+		return TP_DROP_GTPU_MALFORMED;
+	h = tp_at(p, p->gtpu, TP_GTPU_LEN);
+	if (!h)
 		return TP_DROP_GTPU_MALFORMED;
 	if ((h[0] & TP_GTPU_VERSION_MASK) != TP_GTPU_VERSION_1)
 		return TP_DROP_GTPU_VERSION;
@@ -76,11 +98,13 @@ static TP_INLINE int tp_parse_gtpu(struct tp_packet *p, __u8 *type)
 	p->qfi = TP_NO_QFI;
 	p->user = p->gtpu + TP_GTPU_LEN;
 	flags = h[0];
-	if (!(flags & TP_GTPU_OPTIONAL))
+	if (!(flags & TP_GTPU_OPTIONAL) || tp_only_psc(p))
 		return TP_OK;
 	h = tp_at(p, p->user, TP_GTPU_OPTIONAL_LEN);
+	if (!h)
+		return TP_DROP_GTPU_MALFORMED;
 	p->user += TP_GTPU_OPTIONAL_LEN;
-	if (!h || p->user > end)
+	if (p->user > end)
 		return TP_DROP_GTPU_MALFORMED;
 	/* Without E the type octet is there but means nothing (5.1). */
 	return flags & TP_GTPU_E ? tp_walk_extensions(p, p->user, h[3]) : TP_OK;

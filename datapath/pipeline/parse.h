@@ -82,8 +82,10 @@ static TP_INLINE int tp_parse_outer(struct tp_packet *p)
 	fragment = tp_get16(ip + 6);
 	if (fragment & TP_IP4_FRAGMENT_OFFSET)
 		return TP_DROP_OUTER_FRAGMENT;
+	if (total < header_len + TP_UDP_LEN)
+		return TP_DROP_UDP_MALFORMED;
 	udp = tp_at(p, p->l3 + header_len, TP_UDP_LEN);
-	if (!udp || total < header_len + TP_UDP_LEN)
+	if (!udp)
 		return TP_DROP_UDP_MALFORMED;
 	if (tp_get16(udp + 2) != TP_GTPU_PORT)
 		return TP_OUT_PASS;

@@ -133,7 +133,7 @@ impl AnswerCache {
 
     /// Keep `answer`. Makes room by forgetting the oldest.
     pub(crate) fn keep(&mut self, now: Time, key: Fingerprint, answer: &[u8]) {
-        if answer.len() > self.limits.bytes || self.limits.count == 0 {
+        if answer.is_empty() || answer.len() > self.limits.bytes || self.limits.count == 0 {
             return;
         }
         while self.records.front().is_some_and(|oldest| {

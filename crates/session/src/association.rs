@@ -39,7 +39,7 @@ impl<T: Tables> Core<T> {
         }
         let node_id = NodeId::from_wire(&request.node_id);
         let known = self.peers.by_node(&node_id);
-        if known.is_none() && self.peers.len() >= self.config.limits.peers {
+        if known.is_none() && !self.has_room_for_a_peer(now, out) {
             return self.refuse(now, incoming, 0, Cause::NO_RESOURCES_AVAILABLE.into(), out);
         }
         if let Some(id) = known
@@ -71,6 +71,23 @@ impl<T: Tables> Core<T> {
         if self.sweep.left == 0 {
             self.answer_deferred_setups(now, out);
         }
+    }
+
+    /// Whether one more association is within the limit, if need be at the expense of a peer that
+    /// is silent and has no sessions.
+    fn has_room_for_a_peer(&mut self, now: Time, out: &mut Outbox) -> bool {
+        if self.peers.len() < self.config.limits.peers {
+            return true;
+        }
+        let idle = |id: &PeerId| {
+            let silent = self.peers.get(*id).map(|peer| peer.state) != Some(PeerState::Up);
+            silent && self.sessions.len_of(*id) == 0
+        };
+        let Some(idle) = self.peers.ids().into_iter().find(idle) else {
+            return false;
+        };
+        self.end_association(now, idle, Gone::Displaced, out);
+        true
     }
 
     /// Whether this very request waits for its answer.
@@ -195,14 +212,26 @@ impl<T: Tables> Core<T> {
         };
         match self.peer_of(&NodeId::from_wire(&request.node_id), incoming.from) {
             Some(id) => {
+                let target = self.target_of(id);
                 self.end_association(now, id, Gone::Released, out);
                 self.accept_node_request(now, incoming, out);
+                if let Some(target) = target.filter(|_| !self.closing) {
+                    // Not at once: it had its reason.
+                    self.set_timer(now, self.config.retry_at_most, Timer::Setup(target));
+                }
             }
             None => {
                 let cause = Cause::NO_ESTABLISHED_PFCP_ASSOCIATION;
                 self.refuse(now, incoming, 0, cause.into(), out);
             }
         }
+    }
+
+    /// The configured SMF that this peer is.
+    fn target_of(&self, id: PeerId) -> Option<usize> {
+        self.peers
+            .get(id)
+            .and_then(|peer| self.peers.target_at(peer.address))
     }
 
     fn accept_node_request(&mut self, now: Time, incoming: &Incoming, out: &mut Outbox) {
@@ -378,7 +407,7 @@ impl<T: Tables> Core<T> {
         // The SMF has forgotten what it had with us (6.2.6.3).
         match self.peers.by_node(&node_id) {
             Some(id) => self.end_association(now, id, Gone::Replaced, out),
-            None if self.peers.len() >= self.config.limits.peers => {
+            None if !self.has_room_for_a_peer(now, out) => {
                 let cause = Cause::NO_RESOURCES_AVAILABLE;
                 return self.setup_failed(now, target, Some(cause), out);
             }
@@ -457,7 +486,7 @@ impl<T: Tables> Core<T> {
         if silent_for < retention {
             return self.set_timer(now, retention - silent_for, Timer::Retention(id));
         }
-        let target = self.peers.target_at(peer.address);
+        let target = self.target_of(id);
         self.end_association(now, id, Gone::Silent, out);
         if let Some(target) = target {
             self.try_setup(now, target, out);

@@ -363,7 +363,7 @@ impl<T: Tables> Core<T> {
         };
         let seid = response.is_session().then_some(seid);
         let us = &self.node_id;
-        out.send(incoming.from, |bytes| {
+        let sent = out.send(incoming.from, |bytes| {
             let mut writer = Writer::new(bytes, response, seid, incoming.sequence);
             write(&mut writer, us);
             let _ = writer.finish();
@@ -375,7 +375,7 @@ impl<T: Tables> Core<T> {
         // answers that peers may need.
         if scope != 0 || cause.is_accepted() {
             self.answers
-                .keep(now, incoming.fingerprint.within(scope), out.last());
+                .keep(now, incoming.fingerprint.within(scope), sent);
         }
     }
 

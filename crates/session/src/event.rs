@@ -93,6 +93,8 @@ pub enum Gone {
     Replaced,
     /// Silent for longer than its sessions are kept.
     Silent,
+    /// Silent and without sessions, when another SMF needed its place.
+    Displaced,
     /// We are shutting down and it did not release the association in time.
     ShutDown,
 }

@@ -53,19 +53,15 @@ impl Outbox {
         self.events.push(event);
     }
 
-    /// Append one datagram to `to` as `write` leaves it, and give it back.
+    /// Append one datagram to `to` as `write` leaves it, and give it back. What is empty is not
+    /// sent: a message that was too long for PFCP is taken back by its writer.
     pub(crate) fn send(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
         let start = self.bytes.len();
         write(&mut self.bytes);
         let range = start..self.bytes.len();
-        self.datagrams.push((to, range.clone()));
+        if !range.is_empty() {
+            self.datagrams.push((to, range.clone()));
+        }
         &self.bytes[range]
-    }
-
-    /// The datagram sent last; empty when there is none.
-    pub(crate) fn last(&self) -> &[u8] {
-        self.datagrams
-            .last()
-            .map_or(&[], |(_, range)| &self.bytes[range.clone()])
     }
 }

@@ -196,6 +196,9 @@ impl Peers {
 
     /// Remember that this peer speaks from here.
     pub(crate) fn learn_source(&mut self, id: PeerId, from: SocketAddr) {
+        if self.by_source.get(&from) == Some(&id) {
+            return;
+        }
         let Some(peer) = self.by_id.get_mut(&id) else {
             return;
         };

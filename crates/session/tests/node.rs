@@ -131,6 +131,39 @@ fn more_peers_than_configured_are_refused() {
 }
 
 #[test]
+fn a_silent_peer_without_sessions_makes_room_for_another() {
+    let mut config = config();
+    config.limits.peers = 1;
+    let mut world = World::new(config);
+    let (mut one, mut two) = (Smf::new(SMF1), Smf::new(SMF2));
+    one.associate(&mut world);
+    let seid = one.establish(&mut world);
+    world.pass(20 * second());
+    let ies = two.setup_ies();
+    let answer = two.ask(&mut world, MsgType::AssociationSetupRequest, None, &ies);
+    assert_eq!(
+        answer.cause(),
+        CauseValue::NoResourcesAvailable,
+        "it has a session"
+    );
+    one.delete(&mut world, seid);
+    two.associate(&mut world);
+    assert_eq!(world.core.peers().count(), 1);
+}
+
+#[test]
+fn a_configured_smf_that_released_is_asked_later() {
+    let (mut world, mut smf) = (world(), Smf::new(SMF1));
+    let (now, address) = (world.now, smf.address);
+    world.core.associate(now, address, &mut world.out);
+    let request = world.take().pop().unwrap().1;
+    smf.respond(&mut world, &request);
+    smf.release(&mut world);
+    assert!(world.pass(29 * second()).is_empty());
+    assert_eq!(world.pass(2 * second())[0].1[1], 5);
+}
+
+#[test]
 fn sessions_need_an_association() {
     let (mut world, mut smf) = (world(), Smf::new(SMF1));
     let datagram = smf.establishment();

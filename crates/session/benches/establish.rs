@@ -1,0 +1,159 @@
+//! What one Session Establishment Request costs the core (2 PDR, 2 FAR, 1 QER), without socket and
+//! tables. Floor: decoding it alone.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+#[path = "../tests/node_support/mod.rs"]
+mod node_support;
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use node_support::{Smf, config};
+use pfcp::message::SessionEstablishmentRequest;
+use rs_pfcp::ie::cause::CauseValue;
+use session::compiled::{Compiled, Counters, NoRoom, PdrId, Tables};
+use session::{Core, Outbox, Time};
+
+/// Tables that cost nothing.
+struct Nowhere;
+
+impl Tables for Nowhere {
+    type Handle = ();
+
+    fn direct_teids(&self) -> u32 {
+        1 << 20
+    }
+
+    fn publish(&mut self, (): &mut (), new: &Compiled) -> Result<(), NoRoom> {
+        black_box(new);
+        Ok(())
+    }
+
+    fn withdraw(&mut self, (): &mut ()) {}
+
+    fn counters(&self, (): &(), _: PdrId) -> Counters {
+        Counters::default()
+    }
+}
+
+/// Number the request, which has a SEID in its header.
+fn number(datagram: &mut [u8], sequence: u32) {
+    datagram[12..15].copy_from_slice(&sequence.to_be_bytes()[1..]);
+}
+
+fn establish(c: &mut Criterion) {
+    let mut smf = Smf::new("10.100.0.2:8805");
+    let mut world = node_support::World::new(config());
+    smf.associate(&mut world);
+    let mut datagram = smf.establishment();
+    let answer = smf.exchange(&mut world, &datagram);
+    assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+
+    c.bench_function("decode (floor)", |b| {
+        b.iter(|| {
+            let message = pfcp::decode(black_box(&datagram)).unwrap();
+            let request = SessionEstablishmentRequest::decode(&message).unwrap();
+            for pdr in &request.create_pdrs {
+                black_box(pdr.unwrap());
+            }
+            for far in &request.create_fars {
+                black_box(far.unwrap());
+            }
+            for qer in &request.create_qers {
+                black_box(qer.unwrap());
+            }
+        });
+    });
+
+    let mut node = Node::new(&mut smf);
+    c.bench_function("establish", |b| {
+        b.iter_custom(|n| node.time(n, &mut datagram).0)
+    });
+    c.bench_function("delete", |b| {
+        b.iter_custom(|n| node.time(n, &mut datagram).1)
+    });
+    c.bench_function("duplicate", |b| {
+        number(&mut datagram, 1);
+        node.receive(&datagram);
+        b.iter(|| node.receive(black_box(&datagram)));
+    });
+}
+
+struct Node {
+    core: Core<Nowhere>,
+    out: Outbox,
+    from: std::net::SocketAddr,
+    now: Time,
+    sequence: u32,
+}
+
+/// Sessions alive at once: enough to leave the first caches.
+const ALIVE: u64 = 50_000;
+
+impl Node {
+    fn new(smf: &mut Smf) -> Self {
+        let core = Core::new(config(), 1, Nowhere);
+        let out = Outbox::new();
+        let mut node = Self {
+            core,
+            out,
+            from: smf.address,
+            now: Time(1),
+            sequence: 1000,
+        };
+        let setup = smf.setup_ies();
+        let setup = smf.datagram(
+            rs_pfcp::message::MsgType::AssociationSetupRequest,
+            None,
+            &setup,
+        );
+        node.receive(&setup);
+        node
+    }
+
+    fn receive(&mut self, datagram: &[u8]) {
+        self.out.clear();
+        self.now.0 += 10_000;
+        self.core
+            .receive(self.now, self.from, datagram, &mut self.out);
+        assert_eq!(self.out.len(), 1);
+    }
+
+    /// Establish `n` sessions and delete them again; how long each took.
+    fn time(&mut self, n: u64, establishment: &mut [u8]) -> (Duration, Duration) {
+        let (mut establishing, mut deleting) = (Duration::ZERO, Duration::ZERO);
+        let mut left = n;
+        while left > 0 {
+            let count = left.min(ALIVE);
+            left -= count;
+            let begin = Instant::now();
+            for _ in 0..count {
+                self.sequence += 1;
+                number(establishment, self.sequence);
+                self.receive(establishment);
+            }
+            establishing += begin.elapsed();
+            let seids: Vec<u64> = self
+                .core
+                .sessions(None)
+                .map(|session| session.seid)
+                .collect();
+            assert_eq!(seids.len() as u64, count);
+            let mut deletion = vec![0x21, 54, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            let begin = Instant::now();
+            for seid in seids {
+                self.sequence += 1;
+                deletion[4..12].copy_from_slice(&seid.to_be_bytes());
+                number(&mut deletion, self.sequence);
+                self.receive(&deletion);
+            }
+            deleting += begin.elapsed();
+        }
+        (establishing, deleting)
+    }
+}
+
+criterion_group!(benches, establish);
+criterion_main!(benches);

@@ -118,7 +118,7 @@ struct tp_meter {
 #define TP_RULE_V4 2	/* match IPv4 inner packets */
 #define TP_RULE_V6 4	/* match IPv6 inner packets; V4 and V6 both set: addresses are not compared */
 #define TP_RULE_PROTO 8 /* compare proto */
-#define TP_RULE_PORTS 16 /* compare ports: a packet without ports (later fragment, other protocol) does not match */
+#define TP_RULE_PORTS 16 /* compare ports (TCP, UDP, SCTP): a packet without (later fragment, other) does not match */
 #define TP_RULE_ANY 32	/* the PDR has no SDF filter: match every packet */
 
 /* Rules of one key stand in rules[] back to back, in order of rising precedence value; the first
@@ -314,7 +314,7 @@ struct tp_event {
 #define TP_FEAT_METER (1 << 0)	/* MBR enforcement, inline meters */
 #define TP_FEAT_EXT (1 << 1)	/* IPv6 UE check and shared meters */
 #define TP_FEAT_LIST (1 << 2)	/* several PDRs per key, SDF filters */
-#define TP_FEAT_IPV6 (1 << 3)	/* inner IPv6 */
+#define TP_FEAT_IPV6 (1 << 3)	/* inner IPv6; without it uplink IPv6 drops as no_pdr and downlink IPv6 passes */
 #define TP_FEAT_VLAN (1 << 4)	/* tagged frames */
 #define TP_FEAT_BUCKETS (1 << 5) /* SMF-chosen TEIDs outside the table, scattered addresses, on-link neighbours */
 #define TP_FEAT_FIB (1 << 6)	/* next hops in state TP_NH_FIB */

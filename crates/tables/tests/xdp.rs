@@ -1,5 +1,10 @@
 //! The programs in the kernel. Needs root; without it these tests fail and say so.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
+
+mod common;
+
+use common::need_root;
 use session::compiled::NiId;
 use tables::{Features, Layout, Mode, Options, PortConfig, Roles, Tables};
 
@@ -15,20 +20,6 @@ fn port(name: &str, n3: bool, n6: bool) -> PortConfig {
 
 fn small() -> Layout {
     Layout::for_sessions(1024, 2, 2)
-}
-
-fn need_root() {
-    // The file says who the process is; no call is needed.
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let uid = status
-        .lines()
-        .find(|line| line.starts_with("Uid:"))
-        .unwrap();
-    assert_eq!(
-        uid.split_whitespace().nth(2),
-        Some("0"),
-        "loading XDP programs needs root"
-    );
 }
 
 /// Every combination of features is accepted by the verifier.

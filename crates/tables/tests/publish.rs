@@ -1,0 +1,236 @@
+//! What the rules say, the tables do: random sessions come, change and go, and every packet meets the
+//! verdict of the reference interpreter.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "test helpers"
+)]
+
+mod common;
+
+use std::collections::HashMap;
+
+use common::{arrival, forwarded, furnish, hop, inner, ports, read_gpdu, resolve_peers};
+use proptest::prelude::*;
+use session::compiled::{Compiled, Counters, PdrId, Tables as _};
+use session::config::{Config, NetworkInstance};
+use session::reference::{Arrival, Fate, Packet, Verdict as Judgement, judge};
+use session::rules::Rules;
+use session::testing;
+use tables::nexthop::NextHopTables;
+use tables::{DROP_REASONS, Handle, Layout, Options, Run, Tables, Verdict};
+
+fn config() -> Config {
+    let ni = |name: &str| NetworkInstance { name: name.into(), ..NetworkInstance::default() };
+    Config {
+        n3: vec![common::N3],
+        network_instances: vec![ni("a"), ni("b")],
+        ..Config::default()
+    }
+}
+
+fn layout() -> Layout {
+    let mut layout = Layout::for_sessions(64, 2, 4);
+    // Scarce, so that grace periods have to be waited for.
+    layout.entries = 40;
+    layout.rules = 256;
+    layout.exts = 24;
+    layout
+}
+
+fn reason(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Drop(reason) => DROP_REASONS[reason as usize - 1].name,
+        _ => "",
+    }
+}
+
+/// Does the run fit the judgement? The PDR that forwarded, if one did.
+fn check(packet: &Packet, judgement: &Judgement, run: &Run) -> Result<Option<PdrId>, TestCaseError> {
+    let ip = inner(packet);
+    let Judgement::Pdr { id, fate, limits_kbps } = judgement else {
+        let fits = match packet.arrival {
+            Arrival::Tunnel { .. } => {
+                run.verdict == Verdict::Answer
+                    || ["no_pdr", "ue_spoofed", "qfi_mismatch", "error_indication_rate"]
+                        .contains(&reason(run.verdict))
+            }
+            Arrival::Network { .. } => {
+                run.verdict == Verdict::Pass
+                    || ["no_pdr", "unknown_ue"].contains(&reason(run.verdict))
+            }
+        };
+        prop_assert!(fits, "no PDR, but {:?} {}", run.verdict, reason(run.verdict));
+        return Ok(None);
+    };
+    let dropped = match fate {
+        Fate::Dropped => "far_drop",
+        Fate::Buffered => "far_buffer",
+        Fate::GateClosed => "gate_closed",
+        _ if limits_kbps.first() == Some(&0) => "rate",
+        _ => "",
+    };
+    prop_assert_eq!(reason(run.verdict), dropped);
+    match fate {
+        _ if !dropped.is_empty() => return Ok(None),
+        Fate::Routed(ni) => {
+            prop_assert_eq!(run.verdict, Verdict::Redirect(u32::from(ni.0) + 1));
+            prop_assert_eq!(&run.frame[..6], &common::mac(u32::from(ni.0) + 1).0);
+            prop_assert_eq!(&run.frame[14..], &forwarded(&ip));
+        }
+        Fate::Tunnelled(to, qfi) => {
+            prop_assert_eq!(run.verdict, Verdict::Redirect(0));
+            let expected = forwarded(&ip);
+            let expected = (to.peer, to.teid, qfi.map(|qfi| qfi.get()), &expected[..]);
+            prop_assert_eq!(read_gpdu(&run.frame), expected);
+        }
+        other => prop_assert!(false, "{:?}", other),
+    }
+    Ok(Some(*id))
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Publish(Rules, Vec<Packet>),
+    Withdraw(Vec<Packet>),
+    Maintain,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let packets = || prop::collection::vec(testing::packet(), 1..24);
+    let step = prop_oneof![
+        8 => (testing::rules(), packets()).prop_map(|(rules, packets)| Step::Publish(rules, packets)),
+        2 => packets().prop_map(Step::Withdraw),
+        1 => Just(Step::Maintain),
+    ];
+    prop::collection::vec(step, 1..12)
+}
+
+struct Site {
+    tables: Tables,
+    handle: Handle,
+    n3_hop: u32,
+    now_ns: u64,
+    counted: HashMap<PdrId, Counters>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let mut tables = Tables::host(&layout(), &ports(), &Options::default()).unwrap();
+        furnish(&mut tables);
+        let n3_hop = tables.alloc_nexthop(&hop(0)).unwrap();
+        let handle = Handle::default();
+        Self { tables, handle, n3_hop, now_ns: 1_000_000_000, counted: HashMap::new() }
+    }
+
+    fn publish(&mut self, compiled: &Compiled) -> Result<(), TestCaseError> {
+        self.tables.publish(&mut self.handle, compiled).map_err(|e| TestCaseError::fail(e.to_string()))?;
+        resolve_peers(&mut self.tables, self.n3_hop);
+        self.counted.retain(|pdr, _| compiled.entries.iter().any(|entry| entry.pdr == *pdr));
+        Ok(())
+    }
+
+    fn send(&mut self, packet: &Packet, judgement: &Judgement) -> Result<(), TestCaseError> {
+        // Long enough after the packet before that the slowest meter is idle again.
+        self.now_ns += 100_000_000_000;
+        let (port, frame) = arrival(packet);
+        let run = self.tables.run(port, &frame, self.now_ns).unwrap();
+        if let Some(pdr) = check(packet, judgement, &run)? {
+            let counted = self.counted.entry(pdr).or_default();
+            counted.packets += 1;
+            counted.bytes += inner(packet).len() as u64;
+        }
+        Ok(())
+    }
+
+    fn check_counters(&self) -> Result<(), TestCaseError> {
+        for (&pdr, counted) in &self.counted {
+            let Counters { packets, bytes, .. } = self.tables.counters(&self.handle, pdr);
+            prop_assert_eq!((packets, bytes), (counted.packets, counted.bytes), "{:?}", pdr);
+        }
+        Ok(())
+    }
+
+    fn used(&self) -> Vec<(&'static str, u64)> {
+        self.tables.fill().iter().map(|fill| (fill.table, fill.used)).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn tables_do_what_rules_say(steps in steps()) {
+        let config = config();
+        let mut site = Site::new();
+        let empty = site.used();
+        for step in steps {
+            match step {
+                Step::Publish(rules, packets) => {
+                    let compiled = testing::compile(rules.for_packets(), &config)
+                        .map_err(|refusal| TestCaseError::fail(format!("{refusal:?}")))?;
+                    site.publish(&compiled)?;
+                    for packet in &packets {
+                        site.send(packet, &judge(rules.for_packets(), packet))?;
+                    }
+                    site.check_counters()?;
+                }
+                Step::Withdraw(packets) => {
+                    site.tables.withdraw(&mut site.handle);
+                    site.counted.clear();
+                    prop_assert_eq!(&site.handle, &Handle::default());
+                    for packet in &packets {
+                        site.send(packet, &Judgement::NoPdr)?;
+                    }
+                }
+                Step::Maintain => {
+                    site.tables.maintain();
+                    site.check_counters()?;
+                }
+            }
+        }
+        site.tables.withdraw(&mut site.handle);
+        site.tables.maintain();
+        prop_assert_eq!(site.used(), empty, "lines are lost");
+    }
+
+    /// What does not fit leaves no trace.
+    #[test]
+    fn a_refused_change_leaves_no_trace(
+        held in testing::rules(),
+        refused in testing::rules(),
+        packets in prop::collection::vec(testing::packet(), 16),
+        spare in 0u32..4,
+    ) {
+        let config = config();
+        let compile = |rules: &Rules| testing::compile(rules.for_packets(), &config)
+            .map_err(|refusal| TestCaseError::fail(format!("{refusal:?}")));
+        let held_compiled = compile(&held)?;
+        // Leave as many entries as the session needs and `spare` more.
+        let mut site = Site::new();
+        site.publish(&held_compiled)?;
+        site.tables.maintain();
+        let used = site.tables.fill().iter().find(|fill| fill.table == "entries").map(|fill| fill.used);
+        let layout = Layout { entries: used.unwrap_or(0) as u32 + spare, ..layout() };
+        site.tables = Tables::host(&layout, &ports(), &Options::default()).unwrap();
+        site.handle = Handle::default();
+        furnish(&mut site.tables);
+        site.n3_hop = site.tables.alloc_nexthop(&hop(0)).unwrap();
+        site.publish(&held_compiled)?;
+        site.tables.maintain();
+        let before = site.used();
+        let handle = site.handle.clone();
+        let refused_compiled = compile(&refused)?;
+        let taken = site.tables.publish(&mut site.handle, &refused_compiled);
+        resolve_peers(&mut site.tables, site.n3_hop);
+        let rules = if taken.is_ok() { &refused } else { &held };
+        site.tables.maintain();
+        if taken.is_err() {
+            prop_assert_eq!(site.used(), before);
+            prop_assert_eq!(&site.handle, &handle);
+        }
+        for packet in &packets {
+            site.send(packet, &judge(rules.for_packets(), packet))?;
+        }
+    }
+}

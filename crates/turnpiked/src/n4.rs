@@ -203,9 +203,9 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn pair() -> (Socket, UdpSocket) {
-        let socket = Socket::bind("127.0.0.1:0".parse().unwrap(), 1 << 22).unwrap();
-        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    fn pair(local: &str) -> (Socket, UdpSocket) {
+        let socket = Socket::bind(local.parse().unwrap(), 1 << 22).unwrap();
+        let peer = UdpSocket::bind(local).unwrap();
         peer.connect(socket.socket.local_addr().unwrap()).unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         (socket, peer)
@@ -213,7 +213,13 @@ mod tests {
 
     #[test]
     fn datagrams_come_whole_in_order_and_with_their_sender() {
-        let (socket, peer) = pair();
+        for local in ["127.0.0.1:0", "[::1]:0"] {
+            whole_in_order_and_with_their_sender(local);
+        }
+    }
+
+    fn whole_in_order_and_with_their_sender(local: &str) {
+        let (socket, peer) = pair(local);
         let mut receiver = Receiver::new();
         assert_eq!(receiver.receive(&socket), Ok(0));
         let sizes = [0, 1, 1500, 65_507, 8];
@@ -226,11 +232,18 @@ mod tests {
             assert_eq!(bytes, vec![i as u8; sizes[i]]);
         }
         assert_eq!(receiver.receive(&socket), Ok(0));
+        let mut sender = Sender::new();
+        sender.send(
+            &socket,
+            std::iter::once((peer.local_addr().unwrap(), b"answer".as_slice())),
+        );
+        let mut buffer = [0; 8];
+        assert_eq!(peer.recv(&mut buffer).unwrap(), 6);
     }
 
     #[test]
     fn more_than_a_batch_is_sent_and_received() {
-        let (socket, peer) = pair();
+        let (socket, peer) = pair("127.0.0.1:0");
         let mut receiver = Receiver::new();
         let mut sender = Sender::new();
         for i in 0..150u32 {
@@ -251,7 +264,7 @@ mod tests {
 
     #[test]
     fn an_impossible_receiver_does_not_stop_the_others() {
-        let (socket, peer) = pair();
+        let (socket, peer) = pair("127.0.0.1:0");
         let mut sender = Sender::new();
         let to = peer.local_addr().unwrap();
         let nowhere = "127.0.0.1:0".parse().unwrap();

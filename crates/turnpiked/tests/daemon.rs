@@ -4,13 +4,12 @@
 
 mod common;
 
-use std::io::ErrorKind;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{LIMIT, Net, UPF_N3};
+use common::{LIMIT, Net, UPF_N3, again};
 use lab::smf::{Gates, Requested, SessionPlan, Style};
 use nix::sys::signal::Signal;
 
@@ -84,12 +83,17 @@ fn starts_serves_and_ends() {
     assert!(rss < 60_000, "{rss} KiB idle");
 }
 
-fn shown_by_the_command_line(net: &Net, seid: &str, ue: &str) {
+/// Path of the command line program, built if need be.
+fn cli() -> std::path::PathBuf {
     let built = Command::new(env!("CARGO"))
         .args(["build", "-q", "-p", "turnpike"])
         .status();
     assert!(built.unwrap().success());
-    let cli = Path::new(env!("CARGO_BIN_EXE_turnpiked")).with_file_name("../debug/turnpike");
+    Path::new(env!("CARGO_BIN_EXE_turnpiked")).with_file_name("../debug/turnpike")
+}
+
+fn shown_by_the_command_line(net: &Net, seid: &str, ue: &str) {
+    let cli = cli();
     let cli = cli.to_str().unwrap();
     let run = |args: &[&str]| net.upf.run(cli, args, LIMIT).unwrap();
     assert!(run(&["status"]).contains("sessions 1 of 131 072, SMFs 1"));
@@ -135,7 +139,7 @@ fn four_thousand_requests_at_once_are_all_answered() {
     let mut answered = vec![false; REQUESTS as usize];
     let mut buffer = [0; 256];
     for _ in 0..REQUESTS {
-        let len = socket.recv(&mut buffer).expect("an answer was lost");
+        let len = again(|| socket.recv(&mut buffer)).expect("an answer was lost");
         assert!(len >= 16 && buffer[1] == 2, "{:02x?}", &buffer[..len]);
         let sequence = u32::from_be_bytes([0, buffer[4], buffer[5], buffer[6]]);
         assert!(
@@ -193,14 +197,13 @@ fn nonsense_is_survived_counted_and_answered_where_it_must_be() {
 fn await_heartbeat(socket: &std::net::UdpSocket, sequence: u32) -> bool {
     let mut buffer = [0; 2048];
     loop {
-        match socket.recv(&mut buffer) {
+        match again(|| socket.recv(&mut buffer)) {
             Ok(len)
                 if len >= 8 && buffer[1] == 2 && buffer[4..7] == sequence.to_be_bytes()[1..] =>
             {
                 return true;
             }
             Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => return false,
         }
     }
@@ -270,6 +273,25 @@ fn the_token_is_asked_for() {
     assert!(daemon.get_with("/metrics", wrong).0.contains("401"));
     let right = "Authorization: Bearer 0123456789abcdef0123\r\n";
     assert!(daemon.get_with("/metrics", right).0.contains("200"));
+    let cli = cli();
+    let code = |args: &[&str]| {
+        let output = net
+            .upf
+            .output(Command::new(&cli).args(args), LIMIT)
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let (none, words) = code(&["status"]);
+    assert_eq!(none, Some(1));
+    assert!(words.contains("a token is required"), "{words}");
+    assert_eq!(
+        code(&["--token-file", token.to_str().unwrap(), "status"]).0,
+        Some(0)
+    );
+    assert_eq!(code(&["--token-file", "/nonexistent", "status"]).0, Some(2));
     let config = daemon.get_with("/api/v1/config", right).1;
     assert!(config.contains("token_file") && !config.contains("0123456789abcdef"));
     assert_eq!(daemon.stop().0, 0);
@@ -316,4 +338,81 @@ fn a_second_signal_ends_it_at_once() {
     let status = daemon.process.wait(LIMIT).unwrap();
     assert_eq!(status.code(), Some(1));
     assert!(begun.elapsed() < Duration::from_secs(1));
+}
+
+#[test]
+fn generic_mode_is_chosen_never_fallen_back_to() {
+    let net = Net::new();
+    // The loopback device's driver knows no XDP.
+    let text = std::fs::read_to_string(net.config("")).unwrap();
+    let text = text.replace("name = \"n6\"", "name = \"lo\"");
+    let text = text.replace("interface = \"n6\"", "interface = \"lo\"");
+    let driver = net.write("driver.toml", &text);
+    let (code, words) = net.run(&["--config", driver.to_str().unwrap()]);
+    assert_eq!(code, 1);
+    assert!(
+        words.contains("cannot attach to lo in Driver mode"),
+        "{words}"
+    );
+    assert!(words.contains("mode = \"generic\""), "{words}");
+    assert!(
+        !net.has_xdp("n3"),
+        "the first interface was left with a program"
+    );
+    let generic = format!("{text}[datapath]\nmode = \"generic\"");
+    let daemon = net.start_with(net.write("generic.toml", &generic));
+    assert_eq!(daemon.get("datapath")["mode"], "generic");
+    assert_eq!(daemon.stop().0, 0);
+}
+
+#[test]
+fn it_calls_the_smfs_it_is_told_of() {
+    let net = Net::new();
+    let smf = net.smf();
+    let config = net.config("");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let listen = "listen = \"10.100.0.1:8805\"";
+    let text = text.replace(listen, &format!("{listen}\nsmf = [\"10.100.0.2:8805\"]"));
+    let daemon = net.start_with(net.write("turnpiked.toml", &text));
+    smf.wait_for_association(Duration::from_secs(5)).unwrap();
+    smf.establish(&plan()).unwrap();
+    let peers = daemon.get("peers");
+    assert_eq!(
+        (&peers[0]["state"], &peers[0]["sessions"]),
+        (&"up".into(), &1.into())
+    );
+    assert_eq!(daemon.stop().0, 0);
+}
+
+#[test]
+fn logs_are_json_when_asked() {
+    let net = Net::new();
+    let mut daemon = net.start("[log]\nformat = \"json\"");
+    let smf = net.smf();
+    smf.associate().unwrap();
+    smf.release().unwrap();
+    daemon.process.signal(Signal::SIGINT).unwrap();
+    assert_eq!(daemon.process.wait(LIMIT).unwrap().code(), Some(0));
+    let log = daemon.log();
+    let lines: Vec<serde_json::Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).expect(line))
+        .collect();
+    for message in [
+        "ready",
+        "SMF associated",
+        "SMF released its association",
+        "ended",
+    ] {
+        let count = lines
+            .iter()
+            .filter(|line| line["message"] == message)
+            .count();
+        assert_eq!(count, 1, "{message}\n{log}");
+    }
+    let ready = lines
+        .iter()
+        .find(|line| line["message"] == "ready")
+        .unwrap();
+    assert!(ready["after_ms"].as_u64().is_some() && ready["n4"] == "10.100.0.1:8805");
 }

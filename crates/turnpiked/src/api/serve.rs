@@ -51,3 +51,56 @@ async fn connection(stream: TcpStream, router: Router) -> hyper::Result<()> {
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
         .await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: upf\r\nConnection: close\r\n\r\n";
+
+    #[tokio::test]
+    async fn no_more_connections_than_places() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let router = Router::new().route("/", get(async || "here"));
+        tokio::spawn(serve(listener, router, 2));
+        let idle = [
+            TcpStream::connect(at).await.unwrap(),
+            TcpStream::connect(at).await.unwrap(),
+        ];
+        let mut third = TcpStream::connect(at).await.unwrap();
+        third.write_all(REQUEST).await.unwrap();
+        let mut answer = String::new();
+        let early = third.read_to_string(&mut answer);
+        assert!(
+            tokio::time::timeout(Duration::from_millis(300), early)
+                .await
+                .is_err()
+        );
+        drop(idle);
+        third.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("here"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn an_endless_header_is_not_read_for_ever() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener, Router::new(), 2));
+        let mut stream = TcpStream::connect(at).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+        // The server hangs up long before this has been sent.
+        let mut sent = 0;
+        while sent < 64 << 20
+            && stream
+                .write_all(b"X: aaaaaaaaaaaaaaaaaaaaaaaa\r\n")
+                .await
+                .is_ok()
+        {
+            sent += 27;
+        }
+        assert!(sent < 64 << 20);
+    }
+}

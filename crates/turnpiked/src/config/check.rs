@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use super::system::{System, read_token};
-use super::{Config, Prefix, Problem};
+use super::{Config, NetworkInstance, Prefix, Problem};
 
 /// `TP_PORTS_MAX`.
 const INTERFACES_MAX: usize = 16;
@@ -83,6 +83,14 @@ fn interfaces(config: &Config, system: &System, problems: &mut Vec<Problem>) {
         if interface.role.has_n3() && interface.addresses.is_empty() {
             let reason = "an interface with role n3 needs the address that GTP-U comes to";
             problems.push(Problem::missing(format!("{key}.addresses"), reason));
+        }
+        let used = config
+            .network_instance
+            .iter()
+            .any(|ni| ni.interface == interface.name);
+        if interface.role.has_n6() && !used {
+            let reason = "has role n6, but no [[network_instance]] names it";
+            problems.push(Problem::new(format!("{key}.name"), &interface.name, reason));
         }
         for (j, &address) in interface.addresses.iter().enumerate() {
             let key = format!("{key}.addresses[{j}]");
@@ -167,7 +175,7 @@ fn network_instances(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Pools may overlap between network instances, not within one.
+/// Pools may overlap only where the interface tells packets to them apart.
 fn pools(config: &Config, problems: &mut Vec<Problem>) {
     for (i, ni) in config.network_instance.iter().enumerate() {
         for (j, pool) in ni.pools.iter().enumerate() {
@@ -175,9 +183,24 @@ fn pools(config: &Config, problems: &mut Vec<Problem>) {
             if let Err(reason) = pool_size(pool) {
                 problems.push(Problem::new(&key, pool, reason));
             }
-            let overlaps = |other: &&Prefix| pool.0.contains(&other.0) || other.0.contains(&pool.0);
-            if let Some(other) = ni.pools.iter().take(j).find(overlaps) {
-                problems.push(Problem::new(&key, pool, format!("overlaps {}", other.0)));
+            let before =
+                |(k, other): &(usize, &NetworkInstance)| *k <= i && other.interface == ni.interface;
+            for (k, other) in config.network_instance.iter().enumerate().filter(before) {
+                let earlier = if k == i { j } else { other.pools.len() };
+                let overlaps =
+                    |other: &&Prefix| pool.0.contains(&other.0) || other.0.contains(&pool.0);
+                if let Some(twin) = other.pools.iter().take(earlier).find(overlaps) {
+                    let whose = if k == i {
+                        ""
+                    } else {
+                        " of a network instance beside it"
+                    };
+                    problems.push(Problem::new(
+                        &key,
+                        pool,
+                        format!("overlaps {}{whose}", twin.0),
+                    ));
+                }
             }
             for interface in &config.interface {
                 for &address in &interface.addresses {

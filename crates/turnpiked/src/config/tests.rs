@@ -130,6 +130,17 @@ fn a_wrong_key_or_value_is_named() {
     let listen = "listen = \"127.0.0.1:8805\"";
     let cases = [
         (
+            format!(
+                "{SMALL}pools = [\"10.60.0.0/16\"]\n[[network_instance]]\nname = \"ims\"\n\
+                 interface = \"n6\"\npools = [\"10.60.128.0/24\"]"
+            ),
+            "network_instance[1].pools[0] = \"10.60.128.0/24\": overlaps 10.60.0.0/16 of a network",
+        ),
+        (
+            format!("{SMALL}[[interface]]\nname = \"n4\"\nrole = \"n6\""),
+            "interface[2].name = \"n4\": has role n6, but no [[network_instance]] names it",
+        ),
+        (
             with("[n4]", "[n4]\nt1 = 5"),
             "n4.t1 = 5: unknown key, expected one of",
         ),
@@ -204,12 +215,12 @@ fn a_wrong_key_or_value_is_named() {
             "interface[0].addresses: an interface with",
         ),
         (
-            with("interface = \"n6\"", "interface = \"n3\""),
-            "network_instance[0].interface = \"n3\": this interface does not have role n6",
+            format!("{SMALL}[[network_instance]]\nname = \"ims\"\ninterface = \"n3\""),
+            "network_instance[1].interface = \"n3\": this interface does not have role n6",
         ),
         (
-            with("interface = \"n6\"", "interface = \"n7\""),
-            "network_instance[0].interface = \"n7\": no [[interface]] has this name",
+            format!("{SMALL}[[network_instance]]\nname = \"ims\"\ninterface = \"n7\""),
+            "network_instance[1].interface = \"n7\": no [[interface]] has this name",
         ),
         (
             with(listen, "listen = \"0.0.0.0:8805\""),

@@ -20,6 +20,9 @@ pub(crate) fn event(event: &Event) {
             Gone::Silent => {
                 tracing::warn!(%node_id, sessions, "SMF given up: silent for too long");
             }
+            Gone::Displaced => {
+                tracing::warn!(%node_id, "silent SMF without sessions made room for another");
+            }
             Gone::Released => tracing::info!(%node_id, sessions, "SMF released its association"),
             Gone::Replaced => tracing::info!(%node_id, sessions, "SMF associates anew"),
             Gone::ShutDown => {

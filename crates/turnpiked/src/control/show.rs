@@ -122,30 +122,25 @@ fn n4(stats: &Stats) -> N4Report {
         Way::Received => "received",
         Way::Sent => "sent",
     };
-    let mut messages: Vec<MessageCount> = stats
-        .causes()
-        .map(|(to, message, cause, count)| MessageCount {
-            message: label(message),
-            direction: way(to).into(),
-            cause: Some(label(cause)),
-            count,
-        })
-        .collect();
+    let causes: Vec<_> = stats.causes().collect();
+    let mut messages = Vec::new();
     for (to, message, count) in stats.messages() {
-        // Answers with a cause are counted above; what is left of a type has none.
-        let with_cause: u64 = stats
-            .causes()
-            .filter(|row| (row.0, row.1) == (to, message))
-            .map(|row| row.3)
-            .sum();
-        let count = count.saturating_sub(with_cause);
-        if count > 0 {
-            let direction = way(to).into();
+        let mut without_cause = count;
+        for (.., cause, count) in causes.iter().filter(|row| (row.0, row.1) == (to, message)) {
+            without_cause = without_cause.saturating_sub(*count);
             messages.push(MessageCount {
                 message: label(message),
-                direction,
+                direction: way(to).into(),
+                cause: Some(label(cause)),
+                count: *count,
+            });
+        }
+        if without_cause > 0 {
+            messages.push(MessageCount {
+                message: label(message),
+                direction: way(to).into(),
                 cause: None,
-                count,
+                count: without_cause,
             });
         }
     }

@@ -86,7 +86,10 @@ pools = ["10.60.0.0/16", "2001:db8:60::/48"]
 
     /// Start turnpiked and wait until it says that it is ready.
     pub(crate) fn start(&self, more: &str) -> Daemon<'_> {
-        let config = self.config(more);
+        self.start_with(self.config(more))
+    }
+
+    pub(crate) fn start_with(&self, config: PathBuf) -> Daemon<'_> {
         let log = self.folder.join("log");
         let ready = self.folder.join("notify");
         let _ = fs::remove_file(&ready);
@@ -109,9 +112,9 @@ pools = ["10.60.0.0/16", "2001:db8:60::/48"]
             ready_after: Duration::ZERO,
         };
         let mut buffer = [0; 64];
-        match supervisor.recv(&mut buffer) {
+        match again(|| supervisor.recv(&mut buffer)) {
             Ok(len) => assert_eq!(&buffer[..len], b"READY=1"),
-            Err(_) => panic!("not ready\n{}", daemon.log()),
+            Err(error) => panic!("not ready: {error}\n{}", daemon.log()),
         }
         daemon.ready_after = started.elapsed();
         assert!(
@@ -155,6 +158,16 @@ pools = ["10.60.0.0/16", "2001:db8:60::/48"]
             .run("ip", &["-d", "link", "show", "dev", interface], LIMIT)
             .unwrap();
         link.contains("xdp")
+    }
+}
+
+/// Whatever `work` does, not ended early by a signal to a thread of the test.
+pub(crate) fn again<T>(mut work: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    loop {
+        match work() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
     }
 }
 

@@ -11,9 +11,11 @@ use crate::time::Time;
 /// has not rested.
 #[derive(Debug, Default)]
 pub(crate) struct Indices {
+    /// Those below are given to nobody but those who ask for them.
+    first: u32,
     size: u32,
     in_use: usize,
-    /// Every number below is in use or in `resting`.
+    /// Every number from `first` on and below this is in use or in `resting`.
     fresh: u32,
     rest_ns: u64,
     used: Bits,
@@ -69,6 +71,7 @@ impl Indices {
     /// Numbers `first..size`, each resting `rest_ns` between two users where others are free.
     pub(crate) fn new(first: u32, size: u32, rest_ns: u64) -> Self {
         Self {
+            first,
             size,
             in_use: 0,
             fresh: first,
@@ -127,7 +130,7 @@ impl Indices {
         }
         self.used.clear(index);
         self.in_use -= 1;
-        if !self.queued.get(index) {
+        if index >= self.first && !self.queued.get(index) {
             self.queued.set(index);
             self.resting.push_back(Resting {
                 since: Coarse::of(now),
@@ -143,6 +146,8 @@ impl Indices {
         self.in_use -= 1;
         match taken.from {
             From::Fresh => self.fresh = index,
+            // A choice made meanwhile may have passed it as in use.
+            From::ClaimedFree if index >= self.first => self.fresh = self.fresh.min(index),
             From::ClaimedFree => {}
             From::Resting(since) => self.rest_first(since, index),
             From::ClaimedResting => {
@@ -290,6 +295,28 @@ mod tests {
         pool.undo(claimed);
         assert!(pool.choose(Time(0)).is_some());
         assert!(pool.choose(Time(0)).is_some());
+    }
+
+    #[test]
+    fn a_fresh_claim_undone_after_a_choice_passed_it_is_not_lost() {
+        let mut pool = Indices::new(0, 2, 0);
+        let claimed = pool.claim(0).unwrap();
+        let chosen = pool.choose(Time(0)).unwrap();
+        pool.undo(chosen);
+        pool.undo(claimed);
+        assert_eq!(pool.choose(Time(0)).map(|t| t.index()), Some(0));
+    }
+
+    #[test]
+    fn a_number_below_the_first_is_claimed_but_never_chosen() {
+        let mut pool = Indices::new(1, 3, 0);
+        let claimed = pool.claim(0).unwrap();
+        pool.undo(claimed);
+        assert!(pool.claim(0).is_some());
+        pool.release(0, Time(0));
+        assert_eq!(pool.choose(Time(0)).map(|t| t.index()), Some(1));
+        assert_eq!(pool.choose(Time(0)).map(|t| t.index()), Some(2));
+        assert!(pool.choose(Time(0)).is_none());
     }
 
     proptest! {

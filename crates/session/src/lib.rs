@@ -4,6 +4,8 @@
 mod answers;
 mod association;
 mod compile;
+#[cfg(test)]
+mod compile_tests;
 pub mod compiled;
 pub mod config;
 mod core;
@@ -26,10 +28,14 @@ mod salted;
 mod session_requests;
 mod session_view;
 mod sessions;
+#[cfg(test)]
+mod sessions_tests;
 mod site;
 mod slab;
 pub mod stats;
 mod teid;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod time;
 mod unsupported;
 

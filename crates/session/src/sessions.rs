@@ -394,6 +394,13 @@ impl<T: Tables> Sessions<T> {
         self.peers.get(&peer).map_or(0, |list| list.len)
     }
 
+    #[cfg(test)]
+    pub(crate) fn rules(&self, seid: u64) -> Option<&Rules> {
+        self.slab
+            .get(self.slab.find(seid)?)
+            .map(|session| &session.rules)
+    }
+
     /// One session as operators see it.
     pub(crate) fn view(&self, seid: u64, tables: &T) -> Option<SessionView> {
         let session = self

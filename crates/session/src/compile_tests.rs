@@ -1,0 +1,188 @@
+//! Compiled rules against the reference interpreter, by an evaluator of [`Compiled`] that shares
+//! nothing with either.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use proptest::prelude::*;
+
+use crate::compiled::{Action, Compiled, Entry, Flow, Key, Select};
+use crate::config::Config;
+use crate::reference::{Arrival, Fate, Packet, Verdict, judge};
+use crate::rules::RemoteFTeid;
+use crate::testing;
+
+fn config() -> Config {
+    Config {
+        n3: vec![Ipv4Addr::new(10, 3, 0, 1)],
+        ..Config::default()
+    }
+}
+
+fn evaluate(compiled: &Compiled, packet: &Packet) -> Verdict {
+    let is_key = |key: &Key| match (key, packet.arrival, packet.dst) {
+        (Key::Teid { teid, .. }, Arrival::Tunnel { teid: of, .. }, _) => *teid == of,
+        (Key::Ue4 { ni, addr }, Arrival::Network { ni: of }, IpAddr::V4(dst)) => {
+            *ni == of && *addr == dst
+        }
+        (Key::Ue6 { ni, prefix }, Arrival::Network { ni: of }, IpAddr::V6(dst)) => {
+            *ni == of && u128::from(*prefix) >> 64 == u128::from(dst) >> 64
+        }
+        _ => false,
+    };
+    let mut keys = compiled.keys.iter().filter(|(key, _)| is_key(key));
+    let Some((_, select)) = keys.next() else {
+        return Verdict::NoPdr;
+    };
+    assert!(keys.next().is_none(), "a key stands twice");
+    let found = match *select {
+        Select::One(entry) => Some(entry).filter(|&e| suits(&compiled.entries[e], packet)),
+        Select::List { first, len } => {
+            assert!((1..=64).contains(&len));
+            let list = &compiled.filters[first..first + len];
+            let hit = list.iter().find(|f| {
+                f.flow.is_none_or(|flow| fits(&flow, packet))
+                    && suits(&compiled.entries[f.entry], packet)
+            });
+            hit.map(|f| f.entry)
+        }
+    };
+    found.map_or(Verdict::NoPdr, |entry| {
+        verdict(compiled, &compiled.entries[entry])
+    })
+}
+
+fn suits(entry: &Entry, packet: &Packet) -> bool {
+    let Arrival::Tunnel { qfi, .. } = packet.arrival else {
+        return true;
+    };
+    let own = entry.ue.is_none_or(|ue| match packet.src {
+        IpAddr::V4(src) => ue.v4 == Some(src),
+        IpAddr::V6(src) => ue.v6.is_some_and(|net| net.contains(&src)),
+    });
+    own && (entry.qfi.is_none() || entry.qfi == qfi)
+}
+
+fn fits(flow: &Flow, packet: &Packet) -> bool {
+    let port = |range: Option<(u16, u16)>, port: Option<u16>| match (range, port) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some((low, high)), Some(port)) => (low..=high).contains(&port),
+    };
+    flow.proto.is_none_or(|proto| proto == packet.proto)
+        && flow.src.is_none_or(|net| net.contains(&packet.src))
+        && flow.dst.is_none_or(|net| net.contains(&packet.dst))
+        && port(flow.src_ports, packet.ports.map(|p| p.0))
+        && port(flow.dst_ports, packet.ports.map(|p| p.1))
+}
+
+fn verdict(compiled: &Compiled, entry: &Entry) -> Verdict {
+    let fate = match entry.action {
+        Action::Drop => Fate::Dropped,
+        Action::Buffer => Fate::Buffered,
+        Action::GateClosed => Fate::GateClosed,
+        Action::Route { ni } => Fate::Routed(ni),
+        Action::Tunnel {
+            teid,
+            peer: IpAddr::V4(peer),
+            ..
+        } => Fate::Tunnelled(RemoteFTeid { teid, peer }, entry.qfi),
+        Action::Tunnel { .. } => Fate::Absurd,
+    };
+    assert!(entry.shared_meters.len() <= 4);
+    let shared = entry.shared_meters.iter().map(|&m| {
+        assert_eq!(compiled.meters[m].direction, entry.direction);
+        compiled.meters[m].rate
+    });
+    let mut limits_kbps: Vec<u64> = shared
+        .chain(entry.meter)
+        .map(|rate| rate.bps / 1000)
+        .collect();
+    limits_kbps.sort_unstable();
+    Verdict::Pdr {
+        id: entry.pdr,
+        fate,
+        limits_kbps,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn packets_meet_the_same_in_the_tables_as_in_the_rules(
+        rules in testing::rules(),
+        packets in prop::collection::vec(testing::packet(), 1..60),
+    ) {
+        let compiled = testing::compile(rules.for_packets(), &config()).unwrap();
+        for packet in packets {
+            prop_assert_eq!(evaluate(&compiled, &packet), judge(rules.for_packets(), &packet), "{:?}", packet);
+        }
+    }
+
+    /// A meter is shared exactly when its QER limits several PDRs of a direction, or is one of several.
+    #[test]
+    fn a_qer_has_one_bucket_per_direction(rules in testing::rules()) {
+        let compiled = testing::compile(rules.for_packets(), &config()).unwrap();
+        for (i, meter) in compiled.meters.iter().enumerate() {
+            let twin = compiled.meters[..i].iter().any(|m| (m.qer, m.direction) == (meter.qer, meter.direction));
+            prop_assert!(!twin);
+        }
+        for (pdr, entry) in rules.pdrs.iter().zip(&compiled.entries) {
+            let limits = pdr.qers.iter().filter(|&&q| {
+                rules.for_packets().qer(q).unwrap().mbr_kbps(pdr.direction()).is_some()
+            });
+            let limits: Vec<_> = limits.collect();
+            if let Some(rate) = entry.meter {
+                prop_assert_eq!(limits.len(), 1);
+                let users = rules.pdrs.iter().filter(|p| p.direction() == pdr.direction() && p.qers.contains(limits[0]));
+                prop_assert_eq!(users.count(), 1);
+                prop_assert!(rate.burst_bytes >= u64::from(Config::default().burst.min_bytes));
+            } else {
+                prop_assert_eq!(entry.shared_meters.len(), limits.len());
+            }
+        }
+    }
+}
+
+/// The verdicts must not all be alike, or the property above says nothing.
+#[test]
+fn random_packets_meet_every_kind_of_fate() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut seen = std::collections::BTreeMap::new();
+    for _ in 0..4000 {
+        let rules = testing::rules().new_tree(&mut runner).unwrap().current();
+        let packet = testing::packet().new_tree(&mut runner).unwrap().current();
+        let name = match judge(rules.for_packets(), &packet) {
+            Verdict::NoPdr => "none",
+            Verdict::Pdr {
+                fate: Fate::Dropped,
+                ..
+            } => "drop",
+            Verdict::Pdr {
+                fate: Fate::Buffered,
+                ..
+            } => "buffer",
+            Verdict::Pdr {
+                fate: Fate::GateClosed,
+                ..
+            } => "gate",
+            Verdict::Pdr {
+                fate: Fate::Routed(_),
+                ..
+            } => "route",
+            Verdict::Pdr {
+                fate: Fate::Tunnelled(..),
+                ..
+            } => "tunnel",
+            Verdict::Pdr {
+                fate: Fate::Absurd, ..
+            } => panic!("absurd rules"),
+        };
+        *seen.entry(name).or_insert(0) += 1;
+    }
+    assert!(
+        seen.len() == 6 && seen.values().all(|&n| n > 20),
+        "{seen:?}"
+    );
+}

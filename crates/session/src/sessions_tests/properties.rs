@@ -1,0 +1,413 @@
+//! Promises under any sequence of requests, most of which are partly wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use pfcp::ie::OuterHeaderRemoval;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+use crate::compile::Compiler;
+use crate::rules::Rules;
+use crate::site::Site;
+
+/// One request of an SMF that knows neither what exists nor what is allowed.
+#[derive(Clone, Debug)]
+enum Step {
+    Establish(Vec<RuleIe>),
+    Modify(usize, Vec<RuleIe>),
+    Delete(usize),
+    /// Room in the tables from here on.
+    Room(Option<usize>),
+    Wait,
+}
+
+#[derive(Clone, Debug)]
+enum RuleIe {
+    Pdr(bool, PdrIe),
+    Far(bool, u32, FarKind),
+    Qer(bool, u32, Option<u64>),
+    Urr(bool, u32),
+    Remove(IeType, IeType, u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum FarKind {
+    Core,
+    Access(u32),
+    Buffer,
+    Wrong,
+}
+
+impl RuleIe {
+    fn write(&self, w: &mut Writer<'_>) {
+        match self {
+            Self::Pdr(true, pdr) => pdr.create(w),
+            Self::Pdr(false, pdr) => pdr.update(w, pdr.f_teid.is_some() || pdr.ue.is_some()),
+            Self::Far(true, id, FarKind::Core) => far_to_core(w, *id),
+            Self::Far(true, id, FarKind::Access(teid)) => far_to_access(w, *id, *teid),
+            Self::Far(true, id, FarKind::Buffer) => far_of(w, *id, ApplyAction::BUFF),
+            Self::Far(true, id, FarKind::Wrong) => far_of(w, *id, ApplyAction::DUPL),
+            Self::Far(false, id, kind) => w.grouped(IeType::UPDATE_FAR, |w| {
+                w.put(IeType::FAR_ID, *id);
+                match kind {
+                    FarKind::Access(teid) => w.grouped(IeType::UPDATE_FORWARDING_PARAMETERS, |w| {
+                        w.put(IeType::OUTER_HEADER_CREATION, tunnel(*teid));
+                    }),
+                    FarKind::Core => w.put(IeType::APPLY_ACTION, ApplyAction::FORW),
+                    FarKind::Buffer => w.put(IeType::APPLY_ACTION, ApplyAction::BUFF),
+                    FarKind::Wrong => w.put(IeType::APPLY_ACTION, ApplyAction::DUPL),
+                }
+            }),
+            Self::Qer(true, id, mbr) => qer(w, *id, *mbr),
+            Self::Qer(false, id, mbr) => w.grouped(IeType::UPDATE_QER, |w| {
+                w.put(IeType::QER_ID, *id);
+                w.put(
+                    IeType::MBR,
+                    Mbr {
+                        uplink_kbps: mbr.unwrap_or(0),
+                        downlink_kbps: 5,
+                    },
+                );
+            }),
+            Self::Urr(create, id) => {
+                let kind = if *create {
+                    IeType::CREATE_URR
+                } else {
+                    IeType::UPDATE_URR
+                };
+                w.grouped(kind, |w| {
+                    w.put(IeType::URR_ID, *id);
+                    w.put(IeType::MEASUREMENT_METHOD, 2u8);
+                    w.ie(IeType::REPORTING_TRIGGERS, &[1, 0]);
+                });
+            }
+            Self::Remove(kind, id_ie, id) => remove(w, *kind, *id_ie, *id),
+        }
+    }
+}
+
+fn pdr() -> impl Strategy<Value = PdrIe> {
+    let f_teid = prop_oneof![
+        3 => Just(CHOOSE),
+        2 => (0u8..2).prop_map(|id| FTeid::Choose { ipv4: true, ipv6: false, choose_id: Some(id) }),
+        3 => (1u32..6).prop_map(given),
+        1 => (1u32..4).prop_map(|low| given(0x0700_0000 | low)),
+        1 => Just(given(0)),
+    ];
+    let addr = (0u8..6).prop_map(|host| Ipv4Addr::new(10, 60, 0, host));
+    let ue = prop_oneof![
+        3 => addr.clone().prop_map(ue4),
+        2 => Just(choose4()),
+        1 => Just(UeIpAddress { choose_ipv4: true, choose_ipv6: true, ..UeIpAddress::default() }),
+        1 => (0u16..3).prop_map(|n| ue6(Ipv6Addr::new(0x2001, 0xdb8, 0x60, n, 0, 0, 0, 1))),
+    ];
+    let qers = prop::sample::subsequence(vec![1u32, 2, 3], 0..3);
+    let urrs = prop::sample::subsequence(vec![1u32, 2], 0..2);
+    let ni = prop_oneof![8 => Just(Some("internet")), 2 => Just(None), 1 => Just(Some("ims"))];
+    let filters = prop_oneof![
+        4 => Just(vec![]),
+        1 => Just(vec![flow("permit out 17 from any 53,80 to assigned")]),
+        1 => Just(vec![flow("permit out 17 from any to assigned frag")]),
+    ];
+    let whole = prop::bool::weighted(0.95);
+    (
+        (
+            1u16..5,
+            0u32..3,
+            any::<bool>(),
+            f_teid,
+            ue,
+            prop::option::of(ni),
+        ),
+        (qers, urrs, filters, whole),
+    )
+        .prop_map(
+            |((id, precedence, uplink, f_teid, ue, ni), (qers, urrs, filters, whole))| PdrIe {
+                id,
+                precedence: Some(precedence),
+                source: u8::from(!uplink),
+                f_teid: uplink.then_some(f_teid),
+                ni: ni.flatten(),
+                ue: whole.then_some(ue),
+                filters,
+                removal: uplink.then_some(OuterHeaderRemoval::GTPU_UDP_IPV4),
+                // FARs 1 and 2 lead to the core, 3 and 4 to access.
+                far: Some(u32::from(id) % 2 + if uplink { 1 } else { 3 }),
+                qers,
+                urrs,
+                ..PdrIe::default()
+            },
+        )
+}
+
+fn far() -> impl Strategy<Value = (u32, FarKind)> {
+    (1u32..5, 1u32..9, 0u8..12).prop_map(|(id, teid, odd)| match (odd, id) {
+        (0, _) => (id, FarKind::Wrong),
+        (1 | 2, _) => (id, FarKind::Buffer),
+        (_, 1 | 2) => (id, FarKind::Core),
+        _ => (id, FarKind::Access(teid)),
+    })
+}
+
+fn establishment() -> impl Strategy<Value = Vec<RuleIe>> {
+    let pdrs = prop::collection::vec(pdr(), 1..4);
+    let missing = prop::option::weighted(0.1, 0usize..9);
+    (pdrs, prop::collection::vec(far(), 4), missing).prop_map(|(mut pdrs, fars, missing)| {
+        pdrs.dedup_by_key(|pdr| pdr.id);
+        let mut rules: Vec<RuleIe> = (1..=4)
+            .map(|id| {
+                let far = fars.iter().find(|far| far.0 == id).copied();
+                let usual = if id < 3 {
+                    FarKind::Core
+                } else {
+                    FarKind::Access(id)
+                };
+                RuleIe::Far(true, id, far.map_or(usual, |far| far.1))
+            })
+            .collect();
+        rules.extend([1, 2, 3].map(|id| RuleIe::Qer(true, id, Some(u64::from(id) * 100))));
+        rules.extend([1, 2].map(|id| RuleIe::Urr(true, id)));
+        if let Some(missing) = missing.filter(|&m| m < rules.len()) {
+            rules.remove(missing);
+        }
+        rules.extend(pdrs.into_iter().map(|pdr| RuleIe::Pdr(true, pdr)));
+        rules
+    })
+}
+
+fn change() -> impl Strategy<Value = RuleIe> {
+    let kinds = vec![
+        (IeType::REMOVE_PDR, IeType::PDR_ID),
+        (IeType::REMOVE_QER, IeType::QER_ID),
+        (IeType::REMOVE_URR, IeType::URR_ID),
+        (IeType::REMOVE_FAR, IeType::FAR_ID),
+    ];
+    prop_oneof![
+        3 => (any::<bool>(), pdr()).prop_map(|(create, pdr)| RuleIe::Pdr(create, pdr)),
+        3 => (prop::bool::weighted(0.2), far()).prop_map(|(create, (id, kind))| RuleIe::Far(create, id, kind)),
+        2 => (prop::bool::weighted(0.2), 1u32..4, prop::option::of(0u64..9)).prop_map(|(c, id, mbr)| RuleIe::Qer(c, id, mbr)),
+        1 => (any::<bool>(), 1u32..4).prop_map(|(create, id)| RuleIe::Urr(create, id)),
+        3 => (select(kinds), 1u32..5).prop_map(|((kind, ie), id)| RuleIe::Remove(kind, ie, id)),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => establishment().prop_map(Step::Establish),
+        8 => (0usize..8, prop::collection::vec(change(), 1..4)).prop_map(|(at, rules)| Step::Modify(at, rules)),
+        3 => (0usize..8).prop_map(Step::Delete),
+        1 => prop::option::of(0usize..20).prop_map(Step::Room),
+        1 => Just(Step::Wait),
+    ]
+}
+
+/// A world and the sessions that its SMF knows.
+struct Smf {
+    world: World,
+    seids: Vec<u64>,
+}
+
+impl Smf {
+    fn new() -> Self {
+        let limits = Limits {
+            sessions: 6,
+            filters_per_session: 6,
+            ..Limits::default()
+        };
+        Self {
+            world: World::with(&Config {
+                limits,
+                ..config()
+            }),
+            seids: Vec::new(),
+        }
+    }
+
+    /// `None`: the step asks for nothing.
+    fn take(&mut self, step: &Step) -> Option<Answer> {
+        let write =
+            |rules: &[RuleIe], w: &mut Writer<'_>| rules.iter().for_each(|rule| rule.write(w));
+        match step {
+            Step::Establish(rules) => {
+                let answer = self.world.establish(|w| write(rules, w));
+                self.seids.extend(answer.iter().map(|(seid, _)| *seid));
+                Some(answer)
+            }
+            Step::Modify(at, rules) => {
+                let seid = *self.seids.get(*at)?;
+                Some(self.world.modify(seid, |w| write(rules, w)))
+            }
+            Step::Delete(at) => {
+                let seid = (*at < self.seids.len()).then(|| self.seids.remove(*at))?;
+                Some(self.world.delete(seid).map(|cp_seid| (cp_seid, Vec::new())))
+            }
+            Step::Room(room) => {
+                self.world.tables.room = *room;
+                None
+            }
+            Step::Wait => {
+                self.world.now = Time(self.world.now.0 + 5_000_000_000);
+                None
+            }
+        }
+    }
+
+    fn rules(&self) -> impl Iterator<Item = &Rules> {
+        self.seids
+            .iter()
+            .map(|&seid| self.world.sessions.rules(seid).unwrap())
+    }
+
+    fn check(&self) {
+        self.check_tables();
+        self.check_allocators();
+    }
+
+    /// What packets meet is what the rules say, and no key leads to two sessions.
+    fn check_tables(&self) {
+        let site = Site::new(&config());
+        let mut expected = Vec::new();
+        for rules in self.rules() {
+            let mut compiled = Compiled::default();
+            Compiler::default()
+                .compile(rules.for_packets(), &site, &mut compiled)
+                .unwrap();
+            expected.push(format!("{compiled:?}"));
+        }
+        let mut live: Vec<_> = self
+            .world
+            .tables
+            .live
+            .values()
+            .map(|c| format!("{c:?}"))
+            .collect();
+        expected.sort();
+        live.sort();
+        assert_eq!(live, expected);
+        let mut keys = self.world.tables.keys();
+        let all = keys.len();
+        keys.sort_unstable();
+        keys.dedup_by_key(|key| match key {
+            Key::Teid { teid, .. } => Key::Teid {
+                teid: *teid,
+                direct: true,
+            },
+            other => *other,
+        });
+        assert_eq!(keys.len(), all, "a key of two sessions");
+        let slots = keys.iter().filter_map(|key| match key {
+            Key::Teid { teid, direct: true } => Some(teid & 0xff_ffff),
+            _ => None,
+        });
+        let (mut seen, mut twice) = (BTreeSet::new(), false);
+        slots.for_each(|slot| twice |= !seen.insert(slot));
+        assert!(!twice, "a slot of two TEIDs");
+    }
+
+    /// What is counted as used is what sessions hold.
+    fn check_allocators(&self) {
+        let mut teids = BTreeSet::new();
+        let mut addresses: BTreeMap<u16, BTreeSet<IpAddr>> = BTreeMap::new();
+        for pdr in self.rules().flat_map(|rules| rules.pdrs.iter()) {
+            teids.extend(pdr.pdi.f_teid.map(|f| f.teid.teid));
+            let Some(ue) = pdr.pdi.ue else { continue };
+            let is_key = pdr.pdi.f_teid.is_none();
+            let held = addresses.entry(ue.ni.0).or_default();
+            held.extend(ue.v4.filter(|_| is_key || ue.chosen4).map(IpAddr::V4));
+            held.extend(ue.v6.filter(|_| is_key || ue.chosen6).map(IpAddr::V6));
+        }
+        let fill = self.world.sessions.fill();
+        assert_eq!(fill.teids, teids.len());
+        for (ni, pool) in fill.pools.iter().enumerate() {
+            let held = addresses.get(&(ni as u16)).cloned().unwrap_or_default();
+            assert_eq!(
+                pool.used4,
+                held.iter().filter(|a| a.is_ipv4()).count(),
+                "IPv4 of {ni}"
+            );
+            assert_eq!(
+                pool.used6,
+                held.iter().filter(|a| a.is_ipv6()).count(),
+                "IPv6 of {ni}"
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// A refused request changes nothing that anybody can see, now or later: a twin that never got
+    /// it gives the same answers ever after, to the last TEID and SEID.
+    #[test]
+    fn a_refused_request_leaves_no_trace(steps in prop::collection::vec(step(), 1..40)) {
+        let (mut smf, mut twin) = (Smf::new(), Smf::new());
+        for step in &steps {
+            let before = smf.world.snapshot();
+            let Some(answer) = smf.take(step) else {
+                twin.take(step);
+                continue;
+            };
+            if answer.is_err() {
+                prop_assert_eq!(smf.world.snapshot(), before, "{:?}", answer);
+            } else {
+                prop_assert_eq!(twin.take(step), Some(answer));
+            }
+            smf.check();
+        }
+        prop_assert_eq!(smf.world.snapshot(), twin.world.snapshot());
+    }
+
+    #[test]
+    fn when_all_sessions_are_gone_nothing_is_held(
+        steps in prop::collection::vec(step(), 1..30),
+        at_once: bool,
+    ) {
+        let mut smf = Smf::new();
+        for step in &steps {
+            smf.take(step);
+        }
+        if at_once {
+            smf.world.sessions.delete_peer(PeerId(1));
+            let World { sessions, tables, now } = &mut smf.world;
+            prop_assert_eq!(sessions.reap(*now, usize::MAX, tables), 0);
+        }
+        for seid in smf.seids {
+            prop_assert_eq!(smf.world.delete(seid).is_ok(), !at_once);
+        }
+        let fill = smf.world.sessions.fill();
+        prop_assert_eq!(fill.teids, 0);
+        prop_assert!(fill.pools.iter().all(|pool| pool.used4 == 0 && pool.used6 == 0));
+        prop_assert!(smf.world.tables.live.is_empty());
+        prop_assert_eq!(smf.world.sessions.len(), 0);
+    }
+}
+
+/// The steps must be accepted often enough, and refused for many reasons, or the above says little.
+#[test]
+fn random_requests_are_accepted_and_refused() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let (mut accepted, mut refused) = (0, BTreeSet::new());
+    for _ in 0..200 {
+        let mut smf = Smf::new();
+        let steps = prop::collection::vec(step(), 1..40)
+            .new_tree(&mut runner)
+            .unwrap()
+            .current();
+        for answer in steps.iter().filter_map(|step| smf.take(step)) {
+            match answer {
+                Ok(_) => accepted += 1,
+                Err(refusal) => {
+                    refused.insert((refusal.cause.0, refusal.offending_ie));
+                }
+            }
+        }
+    }
+    assert!(
+        accepted > 500 && refused.len() > 8,
+        "{accepted} accepted, {refused:?}"
+    );
+}

@@ -1,0 +1,58 @@
+//! What a session costs.
+
+use std::mem::{size_of, size_of_val};
+
+use pfcp::IeType;
+use pfcp::ie::{MeasurementMethod, ReportingTriggers};
+
+use super::*;
+use crate::rules::Rules;
+use crate::sessions::Session;
+
+/// What an allocation costs beyond its size, at worst: rounding up to 16 octets and a header of 8.
+const PER_ALLOCATION: usize = 24;
+
+fn heap<R>(rules: &[R]) -> usize {
+    if rules.is_empty() {
+        0
+    } else {
+        size_of_val(rules) + PER_ALLOCATION
+    }
+}
+
+fn bytes(rules: &Rules) -> usize {
+    assert!(
+        rules
+            .pdrs
+            .iter()
+            .all(|pdr| pdr.pdi.filters.is_empty() && !pdr.qers.spilled() && !pdr.urrs.spilled())
+    );
+    heap(&rules.pdrs)
+        + heap(&rules.fars)
+        + heap(&rules.qers)
+        + heap(&rules.urrs)
+        + heap(&rules.bars)
+        + rules.urrs.iter().map(|urr| heap(&urr.ies)).sum::<usize>()
+}
+
+#[test]
+fn an_ordinary_session_takes_at_most_640_octets() {
+    let mut world = World::new();
+    let (seid, _) = world
+        .establish(|w| {
+            ordinary(w);
+            w.grouped(IeType::CREATE_URR, |w| {
+                w.put(IeType::URR_ID, 1u32);
+                w.put(IeType::MEASUREMENT_METHOD, MeasurementMethod::VOLUM);
+                w.put(IeType::REPORTING_TRIGGERS, ReportingTriggers::PERIO);
+                w.put(IeType::MEASUREMENT_PERIOD, 60u32);
+            });
+        })
+        .unwrap();
+    let rules = world.sessions.rules(seid).unwrap();
+    // The tables' handle is theirs to count; the generation and tag of the slot are 8.
+    let fixed = size_of::<Session<()>>() + 8;
+    let total = fixed + bytes(rules);
+    println!("session {fixed}, rules {}, in all {total}", bytes(rules));
+    assert!(total <= 640, "{total} octets");
+}

@@ -1,0 +1,328 @@
+//! Random rules and packets for property tests, here and in the crates that turn rules into tables.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU32;
+
+use ipnet::IpNet;
+use proptest::prelude::*;
+use proptest::sample::select;
+use smallvec::SmallVec;
+
+use crate::compile::Compiler;
+use crate::compiled::{Compiled, NiId, PdrId, QerId, Qfi};
+use crate::config::Config;
+use crate::flow::{Address, End, FlowDescription};
+use crate::reference::{Arrival, Packet};
+use crate::refusal::Refusal;
+use crate::rules::{
+    Apply, Far, FarId, Forwarding, Gate, Interface, LocalFTeid, LocalTeid, Mbr, PacketRules, Pdi,
+    Pdr, Qer, RemoteFTeid, Rules, SdfFilter, UeIp,
+};
+use crate::site::Site;
+
+/// TEIDs of the random rules; the last one is not direct.
+pub const TEIDS: [u32; 3] = [1, 0x0100_0002, 0x7f00_0003];
+
+/// Network instances of the random rules.
+pub const NIS: u16 = 2;
+
+/// UE IPv4 addresses of the random rules.
+pub const UE4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 60, 0, 1), Ipv4Addr::new(10, 60, 0, 2)];
+
+/// UE IPv6 prefixes of the random rules, each a /64.
+pub const UE6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0x2001, 0xdb8, 0x60, 0, 0, 0, 0, 0),
+    Ipv6Addr::new(0x2001, 0xdb8, 0x60, 1, 0, 0, 0, 0),
+];
+
+/// Remote hosts that the random filters tell apart.
+const REMOTE: [&str; 4] = [
+    "192.0.2.1",
+    "192.0.2.200",
+    "2001:db8:f::1",
+    "2001:db8:f:1::1",
+];
+
+const NETS: [&str; 8] = [
+    "192.0.2.0/24",
+    "192.0.2.1/32",
+    "192.0.2.128/25",
+    "0.0.0.0/0",
+    "2001:db8:f::/64",
+    "2001:db8:f::1/128",
+    "2001:db8::/32",
+    "::/0",
+];
+
+const PORTS: [u16; 5] = [53, 80, 443, 1000, 65535];
+
+/// What the rules become, on a site with these N3 addresses.
+pub fn compile(rules: PacketRules<'_>, config: &Config) -> Result<Compiled, Refusal> {
+    let mut compiled = Compiled::default();
+    Compiler::default().compile(rules, &Site::new(config), &mut compiled)?;
+    Ok(compiled)
+}
+
+/// Sessions of up to eight PDRs that share keys, FARs and QERs as they like. All are such that
+/// [`compile`] takes them.
+pub fn rules() -> impl Strategy<Value = Rules> {
+    let pdrs = prop::collection::vec(pdr(), 1..8);
+    let fars = (
+        prop::array::uniform3(uplink_far()),
+        prop::array::uniform3(downlink_far()),
+    );
+    let qers = prop::collection::vec(qer(), 4);
+    (pdrs, fars, qers).prop_map(|(mut pdrs, (up, down), mut qers)| {
+        for (i, pdr) in pdrs.iter_mut().enumerate() {
+            pdr.id = PdrId(i as u16 + 1);
+        }
+        let mut fars: Vec<Far> = up.into_iter().chain(down).collect();
+        for (i, far) in fars.iter_mut().enumerate() {
+            far.id = FarId(i as u32);
+        }
+        for (i, qer) in qers.iter_mut().enumerate() {
+            qer.id = QerId(i as u32);
+        }
+        Rules {
+            pdrs: pdrs.into(),
+            fars: fars.into(),
+            qers: qers.into(),
+            ..Rules::default()
+        }
+    })
+}
+
+fn pdr() -> impl Strategy<Value = Pdr> {
+    let qers = prop::sample::subsequence(vec![QerId(0), QerId(1), QerId(2), QerId(3)], 0..4);
+    let filters = prop::collection::vec(filter(), 0..3);
+    (any::<bool>(), 0u32..4, 0u32..3, qers, filters, pdi()).prop_map(
+        |(uplink, precedence, far, qers, filters, mut pdi)| {
+            pdi.filters = filters.into();
+            if uplink {
+                pdi.source = Interface::Access;
+            } else {
+                pdi.f_teid = None;
+                pdi.qfi = None;
+                let any = UeIp {
+                    ni: NiId(0),
+                    v4: Some(UE4[0]),
+                    v6: None,
+                    chosen4: false,
+                    chosen6: false,
+                };
+                pdi.ue = pdi.ue.or(Some(any));
+            }
+            Pdr {
+                id: PdrId(0),
+                precedence,
+                pdi,
+                outer_header_removal: uplink,
+                far: FarId(if uplink { far } else { 3 + far }),
+                qers: qers.into(),
+                urrs: SmallVec::new(),
+            }
+        },
+    )
+}
+
+fn pdi() -> impl Strategy<Value = Pdi> {
+    let source = select(vec![Interface::Core, Interface::SgiLan]);
+    let qfi = prop::option::weighted(0.3, qfi());
+    (
+        source,
+        prop::option::of(ni()),
+        select(&TEIDS[..]),
+        prop::option::of(ue()),
+        qfi,
+    )
+        .prop_map(|(source, ni, teid, ue, qfi)| {
+            let teid = NonZeroU32::new(teid).map(|teid| LocalTeid {
+                teid,
+                direct: teid.get() != TEIDS[2],
+            });
+            let f_teid = teid.map(|teid| LocalFTeid { teid, n3: 0 });
+            let ue = ue.map(|ue| UeIp {
+                ni: ni.unwrap_or(NiId(0)),
+                ..ue
+            });
+            Pdi {
+                source,
+                ni,
+                f_teid,
+                ue,
+                qfi,
+                filters: Box::default(),
+            }
+        })
+}
+
+fn ni() -> impl Strategy<Value = NiId> {
+    (0..NIS).prop_map(NiId)
+}
+
+fn qfi() -> impl Strategy<Value = Qfi> {
+    (0u8..3).prop_filter_map("six bits", Qfi::new)
+}
+
+fn ue() -> impl Strategy<Value = UeIp> {
+    let v4 = prop::option::weighted(0.7, select(&UE4[..]));
+    let v6 = prop::option::weighted(0.7, select(&UE6[..]));
+    (v4, v6).prop_filter_map("an address", |(v4, v6)| {
+        let ue = UeIp {
+            ni: NiId(0),
+            v4,
+            v6,
+            chosen4: false,
+            chosen6: false,
+        };
+        (v4.is_some() || v6.is_some()).then_some(ue)
+    })
+}
+
+fn filter() -> impl Strategy<Value = SdfFilter> {
+    let proto = prop::option::of(select(vec![1u8, 6, 17]));
+    let remote = prop_oneof![Just(None), select(&NETS[..]).prop_map(Some)];
+    let ue = select(vec![
+        Address::Any,
+        Address::Assigned,
+        net("10.60.0.0/31"),
+        net("2001:db8:60::/48"),
+    ]);
+    (proto, remote, ports(), ue, ports()).prop_map(|(proto, remote, remote_ports, ue, ue_ports)| {
+        let mut remote = remote.map_or(Address::Any, net);
+        if let (Address::Net(a), Address::Net(b)) = (remote, ue)
+            && a.addr().is_ipv4() != b.addr().is_ipv4()
+        {
+            remote = Address::Any;
+        }
+        let flow = FlowDescription {
+            proto,
+            remote: End {
+                address: remote,
+                ports: remote_ports,
+            },
+            ue: End {
+                address: ue,
+                ports: ue_ports,
+            },
+        };
+        SdfFilter {
+            id: None,
+            flow: Some(flow),
+        }
+    })
+}
+
+fn net(text: &str) -> Address {
+    text.parse::<IpNet>().map_or(Address::Any, Address::Net)
+}
+
+fn ports() -> impl Strategy<Value = SmallVec<[(u16, u16); 1]>> {
+    let range = (select(&PORTS[..]), select(&PORTS[..])).prop_map(|(a, b)| (a.min(b), a.max(b)));
+    prop_oneof![
+        3 => Just(SmallVec::new()),
+        1 => prop::collection::vec(range, 1..3).prop_map(SmallVec::from_vec),
+    ]
+}
+
+fn uplink_far() -> impl Strategy<Value = Far> {
+    let to = (
+        select(vec![Interface::Core, Interface::SgiLan]),
+        prop::option::of(ni()),
+    );
+    (apply(), to).prop_map(|(apply, (destination, ni))| {
+        let forwarding = Some(Forwarding {
+            destination,
+            ni,
+            tunnel: None,
+        });
+        Far {
+            id: FarId(0),
+            apply,
+            forwarding,
+            bar: None,
+        }
+    })
+}
+
+fn downlink_far() -> impl Strategy<Value = Far> {
+    (apply(), 1u32..4, 1u8..3).prop_map(|(apply, teid, host)| {
+        let tunnel = Some(RemoteFTeid {
+            teid,
+            peer: Ipv4Addr::new(10, 3, 1, host),
+        });
+        let forwarding = Some(Forwarding {
+            destination: Interface::Access,
+            ni: None,
+            tunnel,
+        });
+        Far {
+            id: FarId(0),
+            apply,
+            forwarding,
+            bar: None,
+        }
+    })
+}
+
+fn apply() -> impl Strategy<Value = Apply> {
+    prop_oneof![
+        4 => Just(Apply::Forward),
+        1 => Just(Apply::Drop),
+        1 => Just(Apply::Buffer { notify: true }),
+    ]
+}
+
+fn qer() -> impl Strategy<Value = Qer> {
+    let gate = (prop::bool::weighted(0.9), prop::bool::weighted(0.9));
+    let mbr = prop::option::of((0u64..1_000_000, 0u64..1_000_000));
+    (gate, mbr, prop::option::of(qfi())).prop_map(|((uplink_open, downlink_open), mbr, qfi)| Qer {
+        id: QerId(0),
+        gate: Gate {
+            uplink_open,
+            downlink_open,
+        },
+        mbr: mbr.map(|(uplink_kbps, downlink_kbps)| Mbr {
+            uplink_kbps,
+            downlink_kbps,
+        }),
+        qfi,
+    })
+}
+
+/// Packets that the random rules tell apart: protocols 1, 6 and 17, the latter two with ports.
+pub fn packet() -> impl Strategy<Value = Packet> {
+    let remote =
+        select(&REMOTE[..]).prop_filter_map("an address", |text| text.parse::<IpAddr>().ok());
+    let arrival = prop_oneof![
+        (select(&TEIDS[..]), prop::option::of(qfi()))
+            .prop_map(|(teid, qfi)| Arrival::Tunnel { teid, qfi }),
+        ni().prop_map(|ni| Arrival::Network { ni }),
+    ];
+    let ports = (select(&PORTS[..]), select(&PORTS[..]));
+    (
+        arrival,
+        remote,
+        0usize..2,
+        any::<u16>(),
+        select(vec![1u8, 6, 17]),
+        ports,
+    )
+        .prop_map(|(arrival, remote, ue, host, proto, ports)| {
+            let ue = match remote {
+                IpAddr::V4(_) => IpAddr::V4(UE4[ue]),
+                IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from(u128::from(UE6[ue]) + u128::from(host))),
+            };
+            let (src, dst) = match arrival {
+                Arrival::Tunnel { .. } => (ue, remote),
+                Arrival::Network { .. } => (remote, ue),
+            };
+            Packet {
+                arrival,
+                src,
+                dst,
+                proto,
+                ports: (proto != 1).then_some(ports),
+            }
+        })
+}

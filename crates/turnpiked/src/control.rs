@@ -21,8 +21,10 @@ pub(crate) use show::About;
 
 /// How long SMFs have to answer the release of their association when we shut down.
 const RELEASE_TIME: Duration = Duration::from_secs(2);
-/// Tables are looked after at least so often.
-const MAINTENANCE: Duration = Duration::from_millis(100);
+/// How often the tables take back what has had its grace period.
+const MAINTENANCE: Duration = Duration::from_millis(20);
+/// Next hops that found no room are tried again at least so often.
+const IDLE: Duration = Duration::from_secs(1);
 /// Pause after an error of the socket that would otherwise repeat at once.
 const ERROR_PAUSE: Duration = Duration::from_millis(10);
 
@@ -41,6 +43,7 @@ pub(crate) struct Control {
     about: About,
     outbox: Outbox,
     epoch: Instant,
+    maintained: Instant,
     /// `Some`: associations are being released, until then.
     shutting_down: Option<Instant>,
     unsent: u64,
@@ -62,6 +65,7 @@ impl Control {
             about,
             outbox: Outbox::new(),
             epoch: Instant::now(),
+            maintained: Instant::now(),
             shutting_down: None,
             unsent: 0,
         }
@@ -99,7 +103,7 @@ impl Control {
             }
             self.serve_time();
             self.kernel.reconcile(self.core.tables_mut());
-            self.core.tables_mut().maintain();
+            self.maintain();
             self.flush(&mut sender);
         }
         Ok(())
@@ -192,11 +196,22 @@ impl Control {
         }
     }
 
+    fn maintain(&mut self) {
+        if self.maintained.elapsed() >= MAINTENANCE {
+            self.core.tables_mut().maintain();
+            self.maintained = Instant::now();
+        }
+    }
+
     /// Until the core has something to do, the tables want to be looked after, or the time to
     /// shut down is over; rounded up, so that it is due when we wake.
     fn timeout(&self) -> EpollTimeout {
         let now = self.now();
-        let mut wait = MAINTENANCE;
+        let mut wait = if self.core.tables().needs_maintenance() {
+            MAINTENANCE
+        } else {
+            IDLE
+        };
         if let Some(due) = self.core.next_deadline() {
             wait = wait.min(due.since(now));
         }

@@ -84,7 +84,8 @@ pub(crate) struct AnswerCache {
     records: VecDeque<Record>,
     /// Number of `records[0]`; the first ever is 1, so that 0 is a dead end.
     oldest: u64,
-    /// Newest record of each chain.
+    /// Newest record of each chain. Four times as many as answers: most requests are new, and find
+    /// their chain empty without touching a record.
     heads: Vec<u64>,
     bytes: VecDeque<u8>,
     /// Number of `bytes[0]`.
@@ -97,7 +98,7 @@ impl AnswerCache {
             limits,
             records: VecDeque::new(),
             oldest: 1,
-            heads: vec![0; limits.count.max(1).next_power_of_two()],
+            heads: vec![0; 4 * limits.count.max(1).next_power_of_two()],
             bytes: VecDeque::new(),
             first_byte: 0,
         }

@@ -206,6 +206,15 @@ impl Tables {
         }
     }
 
+    /// Frames redirected to a port leave by this interface. [`Self::attach`] does this for all ports;
+    /// alone it is for [`Self::test_run`], which needs a way out but uses none.
+    pub fn set_redirect(&mut self, port: u32, ifindex: u32) -> Result<(), SetupError> {
+        match &mut self.backend {
+            Backend::Host(_) => Ok(()),
+            Backend::Xdp(xdp) => xdp.set_redirect(&self.store.mem, port, ifindex),
+        }
+    }
+
     /// Our GTP-U addresses, at most eight.
     pub fn set_local(&mut self, n3: &[Ipv4Addr]) -> Result<(), NoRoom> {
         if n3.len() > N3_ADDRS_MAX {

@@ -342,15 +342,26 @@ impl Xdp {
             ifindexes.push(ifindex_of(&config.name)?);
         }
         for (port, ifindex) in (0u32..).zip(&ifindexes) {
-            let map = map_named(&self.programs[0].object, "ports")?;
-            map.update(&port.to_ne_bytes(), &ifindex.to_ne_bytes(), MapFlags::ANY)
-                .map_err(setup("ports"))?;
-            let slot = &memory.config[0].port_ifindex[port as usize];
-            slot.store(*ifindex, std::sync::atomic::Ordering::Release);
+            self.set_redirect(memory, port, *ifindex)?;
         }
         for ((program, config), ifindex) in self.programs.iter_mut().zip(ports).zip(ifindexes) {
             program.attach(ifindex, config.mode)?;
         }
+        Ok(())
+    }
+
+    /// Frames redirected to a port leave by this interface.
+    pub(crate) fn set_redirect(
+        &self,
+        memory: &Memory,
+        port: u32,
+        ifindex: u32,
+    ) -> Result<(), SetupError> {
+        let map = map_named(&self.programs[0].object, "ports")?;
+        map.update(&port.to_ne_bytes(), &ifindex.to_ne_bytes(), MapFlags::ANY)
+            .map_err(setup("ports"))?;
+        let slot = &memory.config[0].port_ifindex[port as usize];
+        slot.store(ifindex, std::sync::atomic::Ordering::Release);
         Ok(())
     }
 

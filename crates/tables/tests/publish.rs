@@ -1,10 +1,6 @@
 //! What the rules say, the tables do: random sessions come, change and go, and every packet meets the
 //! verdict of the reference interpreter.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "test helpers"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
 
 mod common;
 
@@ -21,7 +17,10 @@ use tables::nexthop::NextHopTables;
 use tables::{DROP_REASONS, Handle, Layout, Options, Run, Tables, Verdict};
 
 fn config() -> Config {
-    let ni = |name: &str| NetworkInstance { name: name.into(), ..NetworkInstance::default() };
+    let ni = |name: &str| NetworkInstance {
+        name: name.into(),
+        ..NetworkInstance::default()
+    };
     Config {
         n3: vec![common::N3],
         network_instances: vec![ni("a"), ni("b")],
@@ -46,21 +45,40 @@ fn reason(verdict: Verdict) -> &'static str {
 }
 
 /// Does the run fit the judgement? The PDR that forwarded, if one did.
-fn check(packet: &Packet, judgement: &Judgement, run: &Run) -> Result<Option<PdrId>, TestCaseError> {
+fn check(
+    packet: &Packet,
+    judgement: &Judgement,
+    run: &Run,
+) -> Result<Option<PdrId>, TestCaseError> {
     let ip = inner(packet);
-    let Judgement::Pdr { id, fate, limits_kbps } = judgement else {
+    let Judgement::Pdr {
+        id,
+        fate,
+        limits_kbps,
+    } = judgement
+    else {
         let fits = match packet.arrival {
             Arrival::Tunnel { .. } => {
                 run.verdict == Verdict::Answer
-                    || ["no_pdr", "ue_spoofed", "qfi_mismatch", "error_indication_rate"]
-                        .contains(&reason(run.verdict))
+                    || [
+                        "no_pdr",
+                        "ue_spoofed",
+                        "qfi_mismatch",
+                        "error_indication_rate",
+                    ]
+                    .contains(&reason(run.verdict))
             }
             Arrival::Network { .. } => {
                 run.verdict == Verdict::Pass
                     || ["no_pdr", "unknown_ue"].contains(&reason(run.verdict))
             }
         };
-        prop_assert!(fits, "no PDR, but {:?} {}", run.verdict, reason(run.verdict));
+        prop_assert!(
+            fits,
+            "no PDR, but {:?} {}",
+            run.verdict,
+            reason(run.verdict)
+        );
         return Ok(None);
     };
     let dropped = match fate {
@@ -120,13 +138,22 @@ impl Site {
         furnish(&mut tables);
         let n3_hop = tables.alloc_nexthop(&hop(0)).unwrap();
         let handle = Handle::default();
-        Self { tables, handle, n3_hop, now_ns: 1_000_000_000, counted: HashMap::new() }
+        Self {
+            tables,
+            handle,
+            n3_hop,
+            now_ns: 1_000_000_000,
+            counted: HashMap::new(),
+        }
     }
 
     fn publish(&mut self, compiled: &Compiled) -> Result<(), TestCaseError> {
-        self.tables.publish(&mut self.handle, compiled).map_err(|e| TestCaseError::fail(e.to_string()))?;
+        self.tables
+            .publish(&mut self.handle, compiled)
+            .map_err(|e| TestCaseError::fail(e.to_string()))?;
         resolve_peers(&mut self.tables, self.n3_hop);
-        self.counted.retain(|pdr, _| compiled.entries.iter().any(|entry| entry.pdr == *pdr));
+        self.counted
+            .retain(|pdr, _| compiled.entries.iter().any(|entry| entry.pdr == *pdr));
         Ok(())
     }
 
@@ -146,13 +173,22 @@ impl Site {
     fn check_counters(&self) -> Result<(), TestCaseError> {
         for (&pdr, counted) in &self.counted {
             let Counters { packets, bytes, .. } = self.tables.counters(&self.handle, pdr);
-            prop_assert_eq!((packets, bytes), (counted.packets, counted.bytes), "{:?}", pdr);
+            prop_assert_eq!(
+                (packets, bytes),
+                (counted.packets, counted.bytes),
+                "{:?}",
+                pdr
+            );
         }
         Ok(())
     }
 
     fn used(&self) -> Vec<(&'static str, u64)> {
-        self.tables.fill().iter().map(|fill| (fill.table, fill.used)).collect()
+        self.tables
+            .fill()
+            .iter()
+            .map(|fill| (fill.table, fill.used))
+            .collect()
     }
 }
 

@@ -58,8 +58,12 @@ pub fn furnish(tables: &mut Tables) {
         let out = tables.alloc_nexthop(&hop(u32::from(ni) + 1)).unwrap();
         let v4: IpNet = "0.0.0.0/0".parse().unwrap();
         let v6: IpNet = "::/0".parse().unwrap();
-        tables.set_ni_routes(NiId(ni), Family::V4, &[(v4, out)]).unwrap();
-        tables.set_ni_routes(NiId(ni), Family::V6, &[(v6, out)]).unwrap();
+        tables
+            .set_ni_routes(NiId(ni), Family::V4, &[(v4, out)])
+            .unwrap();
+        tables
+            .set_ni_routes(NiId(ni), Family::V6, &[(v6, out)])
+            .unwrap();
     }
     // Addresses of network instance 1 are found in the buckets.
     let pool: Ipv4Net = "10.60.0.0/17".parse().unwrap();
@@ -132,7 +136,11 @@ pub fn inner(packet: &Packet) -> Vec<u8> {
 /// Ethernet around an IP packet, from the outside to us.
 pub fn ethernet(ip: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 1, 9];
-    frame.extend(if ip[0] >> 4 == 4 { [0x08, 0x00] } else { [0x86, 0xdd] });
+    frame.extend(if ip[0] >> 4 == 4 {
+        [0x08, 0x00]
+    } else {
+        [0x86, 0xdd]
+    });
     frame.extend(ip);
     frame
 }
@@ -194,6 +202,13 @@ pub fn read_gpdu(frame: &[u8]) -> (Ipv4Addr, u32, Option<u8>, &[u8]) {
 /// Loading programs needs it; a test that did not run must not look as if it had passed.
 pub fn need_root() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let uid = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
-    assert_eq!(uid.split_whitespace().nth(2), Some("0"), "loading XDP programs needs root");
+    let uid = status
+        .lines()
+        .find(|line| line.starts_with("Uid:"))
+        .unwrap();
+    assert_eq!(
+        uid.split_whitespace().nth(2),
+        Some("0"),
+        "loading XDP programs needs root"
+    );
 }

@@ -1,0 +1,463 @@
+#!/usr/bin/python3
+"""Golden cases: tables, packets in, packets out, verdicts and counters.
+
+The expectations come from scapy and from the specifications, not from our own code. README.md
+describes the files. Run without arguments to write every case; --check compares instead.
+"""
+import io
+import os
+import struct
+import sys
+
+from scapy.all import ARP, ICMP, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, IPv6, Raw, raw
+from scapy.layers.inet6 import IPv6ExtHdrFragment
+from scapy.layers.ipsec import ESP
+from scapy.layers.l2 import GRE
+from scapy.layers.sctp import SCTP
+from scapy.utils import PcapWriter
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GNB, GNB2, N3, N3B = "10.3.1.1", "10.3.1.2", "10.3.0.1", "10.3.0.2"
+UE, UE2, UE6, HOST, HOST6 = "10.60.0.1", "10.60.0.2", "2001:db8:60::5", "192.0.2.1", "2001:db8:f::1"
+TEID, RTEID, QFI = 0x01000002, 0x11223344, 9
+# MAC addresses: what stands behind a port, and our own there.
+THEIRS = ["02:00:00:00:01:00", "02:00:00:00:01:01"]
+OURS = ["02:00:00:00:00:00", "02:00:00:00:00:01"]
+UP, DOWN = 0, 1
+
+
+def gtpu(teid, payload, message=255, flags=0x30, options=b"", length=None):
+    body = options + payload
+    return struct.pack("!BBHI", flags, message, len(body) if length is None else length, teid) + body
+
+
+def psc(qfi, pdu_type=1, extra=b""):
+    """Optional fields and a PDU Session Container (TS 38.415, 5.5.2), nothing behind it."""
+    words = (4 + len(extra)) // 4
+    return b"\0\0\0\x85" + bytes([words, pdu_type << 4, qfi]) + extra + b"\0"
+
+
+def outer(payload, src=GNB, dst=N3, sport=2152, dport=2152, l2=None, **ip):
+    return (l2 or Ether(src=THEIRS[0], dst=OURS[0])) / IP(src=src, dst=dst, **ip) / UDP(sport=sport, dport=dport, chksum=0) / Raw(payload)
+
+
+def up(user, teid=TEID, qfi=QFI, **more):
+    if qfi is None:
+        return outer(gtpu(teid, raw(user)), **more)
+    return outer(gtpu(teid, raw(user), flags=0x34, options=psc(qfi)), **more)
+
+
+def user(src=UE, dst=HOST, ttl=64, payload=b"x" * 40, sport=1000, dport=80, proto=UDP, **more):
+    return IP(src=src, dst=dst, ttl=ttl, **more) / proto(sport=sport, dport=dport) / Raw(payload)
+
+
+def user6(src=UE6, dst=HOST6, hlim=64, payload=b"x" * 40, **more):
+    return IPv6(src=src, dst=dst, hlim=hlim, **more) / UDP(sport=1000, dport=80) / Raw(payload)
+
+
+def net(packet, port=DOWN):
+    return Ether(src=THEIRS[port], dst=OURS[port]) / packet
+
+
+def hop(packet, port=DOWN):
+    """As the next router sees it: one hop less to live, from our address to its."""
+    packet = packet.__class__(raw(packet))
+    if packet.version == 4:
+        packet.ttl -= 1
+        del packet.chksum
+    else:
+        packet.hlim -= 1
+    return Ether(src=OURS[port], dst=THEIRS[port]) / packet
+
+
+def tunnelled(packet, teid=RTEID, qfi=QFI, src=N3, dst=GNB):
+    """Towards the gNB: TTL 64, DF, no identification, no UDP checksum."""
+    inner = raw(hop(packet).payload)
+    flags, options = (0x34, psc(qfi, 0)) if qfi is not None else (0x30, b"")
+    return (Ether(src=OURS[0], dst=THEIRS[0]) / IP(src=src, dst=dst, id=0, flags="DF", ttl=64)
+            / UDP(sport=2152, dport=2152, chksum=0) / Raw(gtpu(teid, inner, flags=flags, options=options)))
+
+
+def answer(frame, payload, dport=2152):
+    asked = frame.getlayer(IP)
+    l2 = Ether(src=frame.dst, dst=frame.src)
+    return (l2 / IP(src=asked.dst, dst=asked.src, id=0, flags="DF", ttl=64)
+            / UDP(sport=2152, dport=dport, chksum=0) / Raw(payload))
+
+
+def error_indication(frame, teid, dst=N3):
+    ies = struct.pack("!BI", 16, teid) + struct.pack("!BH", 133, 4) + bytes(map(int, dst.split(".")))
+    return answer(frame, gtpu(0, b"", 26, 0x32, b"\0\0\0\0" + ies))
+
+
+def slow(packet):
+    """What the slow path is told to send: an IP packet, here behind an empty Ethernet header."""
+    return Ether(src="00:00:00:00:00:00", dst="00:00:00:00:00:00") / packet
+
+
+SITE = """\
+n3 = ["10.3.0.1", "10.3.0.2"]
+
+[[port]]
+role = "n3"
+
+[[port]]
+role = "n6"
+
+[[pool]]
+prefix = "10.60.0.0/16"
+
+[[nexthop]]
+name = "n3"
+port = 0
+dst = "02:00:00:00:01:00"
+src = "02:00:00:00:00:00"
+
+[[nexthop]]
+name = "n6"
+port = 1
+dst = "02:00:00:00:01:01"
+src = "02:00:00:00:00:01"
+
+[[nexthop]]
+name = "unresolved"
+state = "unresolved"
+ifindex = 7
+
+[[nexthop]]
+name = "local"
+state = "local"
+
+[[nexthop]]
+name = "prohibit"
+state = "prohibit"
+
+"""
+ROUTES = """\
+[[route]]
+prefix = "203.0.113.0/26"
+nexthop = "local"
+
+[[route]]
+prefix = "203.0.113.64/26"
+nexthop = "prohibit"
+
+[[route]]
+prefix = "203.0.113.128/26"
+nexthop = "unresolved"
+
+[[route]]
+prefix = "0.0.0.0/0"
+nexthop = "n6"
+
+[[route]]
+prefix = "::/0"
+nexthop = "n6"
+
+"""
+
+
+def entry(pdr, direction, **fields):
+    return "[[session.entry]]\n" + lines(dict(pdr=pdr, direction=direction, **fields))
+
+
+def key(**fields):
+    return "[[session.key]]\n" + lines(fields)
+
+
+def value(v):
+    if isinstance(v, bool):
+        return "true" if v else "false"
+    if isinstance(v, str):
+        return '"%s"' % v
+    if isinstance(v, (list, tuple)):
+        return "[" + ", ".join(value(x) for x in v) + "]"
+    if isinstance(v, dict):
+        return "{ " + ", ".join("%s = %s" % (k, value(x)) for k, x in v.items()) + " }"
+    return str(v)
+
+
+def lines(fields):
+    return "".join("%s = %s\n" % (k, value(v)) for k, v in fields.items() if v is not None) + "\n"
+
+
+def session(*parts, before=None):
+    return "[[session]]\n" + lines(dict(before=before)) + "".join(parts)
+
+
+def uplink(pdr=1, **more):
+    return entry(pdr, "uplink", **dict(dict(action="route", ue4=UE), **more))
+
+
+def downlink(pdr=2, **more):
+    return entry(pdr, "downlink", **dict(dict(action="tunnel", teid=RTEID, peer=GNB, local=N3, qfi=QFI), **more))
+
+
+def plain(ul=None, dl=None, before=None, ue6=None, teid=TEID):
+    keys = key(teid=teid, one=0) + key(ue4=UE, one=1)
+    if ue6:
+        keys += key(ue6="2001:db8:60::", one=1)
+    return session(uplink(**dict(dict(ue6=ue6), **(ul or {}))), downlink(**(dl or {})), keys, before=before)
+
+
+CASES = {}
+
+
+def case(name, what, tables, packets, counters=(), site=SITE + ROUTES):
+    """packets: (port, frame, verdict, frame out or None); verdict: forward, answer, slow, pass or a drop
+    reason. counters: (pdr, packets, bytes, drops)."""
+    assert name not in CASES, name
+    CASES[name] = (what, site + tables, packets, counters)
+
+
+def up_case(name, what, packet, verdict="forward", out=None, tables=None, counters=None, **more):
+    frame = up(packet, **more)
+    if verdict == "forward" and out is None:
+        out = hop(packet)
+    n = len(packet)
+    if counters is None:
+        counters = [(1, 1, n, 0)] if verdict in ("forward", "slow") else []
+    case(name, what, tables or plain(), [(UP, frame, verdict, out)], counters)
+
+
+def down_case(name, what, packet, verdict="forward", out=None, tables=None, counters=None, qfi=QFI):
+    if verdict == "forward" and out is None:
+        out = tunnelled(packet, qfi=qfi)
+    if counters is None:
+        counters = [(2, 1, len(packet), 0)] if verdict in ("forward", "slow") else []
+    case(name, what, tables or plain(), [(DOWN, net(packet), verdict, out)], counters)
+
+
+def frame_case(name, what, frame, verdict, out=None, tables=None, counters=(), port=UP):
+    case(name, what, tables or plain(), [(port, frame, verdict, out)], counters)
+
+
+def uplink_cases():
+    u = user()
+    good = [(1, 1, len(u), 0)]
+    up_case("ul-psc", "G-PDU with a PDU Session Container", u)
+    up_case("ul-no-psc", "G-PDU without any option", u, qfi=None)
+    frame_case("ul-sequence-only", "S flag without E", outer(gtpu(TEID, raw(u), flags=0x32, options=b"\0\7\0\0")), "forward", hop(u), counters=good)
+    frame_case("ul-npdu-flag", "N-PDU flag alone; the type octet means nothing", outer(gtpu(TEID, raw(u), flags=0x31, options=b"\0\0\5\x85")), "forward", hop(u), counters=good)
+    frame_case("ul-all-flags", "E, S and PN together", outer(gtpu(TEID, raw(u), flags=0x37, options=b"\0\7\5" + psc(QFI)[3:])), "forward", hop(u), counters=good)
+    frame_case("ul-psc-8-octets", "container of two units", outer(gtpu(TEID, raw(u), flags=0x34, options=psc(QFI, extra=b"\1\2\3\4"))), "forward", hop(u), counters=good)
+    two = b"\0\0\0\x40\1\x08\x68\x85" + bytes([1, 0x10, QFI, 0])
+    frame_case("ul-two-extensions", "UDP Port extension, then the container", outer(gtpu(TEID, raw(u), flags=0x34, options=two)), "forward", hop(u), counters=good)
+    many = b"\0\0\0\x40" + b"\1\0\0\x40" * 15
+    frame_case("ul-16-extensions", "as many extension headers as are walked", outer(gtpu(TEID, raw(u), flags=0x34, options=many + b"\1\0\0\0")), "forward", hop(u), counters=good)
+    frame_case("ul-17-extensions", "one extension header too many", outer(gtpu(TEID, raw(u), flags=0x34, options=many + b"\1\0\0\x40\1\0\0\0")), "gtpu_extensions")
+    frame_case("ul-unknown-extension-required", "must be understood and is not", outer(gtpu(TEID, raw(u), flags=0x34, options=b"\0\0\0\xc1\1\0\0\0")), "gtpu_unknown_extension")
+    frame_case("ul-unknown-extension-optional", "need not be understood", outer(gtpu(TEID, raw(u), flags=0x34, options=b"\0\0\0\x03\1\0\0\0")), "forward", hop(u), counters=good)
+    frame_case("ul-extension-length-zero", "an extension header of no length", outer(gtpu(TEID, raw(u), flags=0x34, options=b"\0\0\0\x85\0\0\0\0")), "gtpu_malformed")
+    frame_case("ul-extension-beyond-end", "an extension header longer than the message", outer(gtpu(TEID, raw(u), flags=0x34, options=b"\0\0\0\x85\xff\0\0\0")), "gtpu_malformed")
+    from scapy.layers.inet import IPOption
+    up_case("ul-outer-options", "outer IPv4 header with options", u, options=[IPOption(b"\x94\x04\0\0")])
+    vlan = Ether(src=THEIRS[0], dst=OURS[0]) / Dot1Q(vlan=7)
+    up_case("ul-vlan", "tagged frame", u, l2=vlan)
+    up_case("ul-qinq", "twice tagged frame", u, l2=Ether(src=THEIRS[0], dst=OURS[0], type=0x88a8) / Dot1AD(vlan=8, type=0x8100) / Dot1Q(vlan=7))
+    tiny = user(payload=b"")
+    frame_case("ul-padding", "octets behind the IP packet are not the user's", Raw(raw(up(tiny)) + b"\xee" * 20), "forward", hop(tiny), counters=[(1, 1, len(tiny), 0)])
+    frame_case("ul-version-2", "GTP version 2", outer(gtpu(TEID, raw(u), flags=0x50)), "gtpu_version")
+    frame_case("ul-gtp-prime", "GTP' (PT 0)", outer(gtpu(TEID, raw(u), flags=0x20)), "gtpu_version")
+    frame_case("ul-gtpu-length-long", "GTP-U length beyond the datagram", outer(gtpu(TEID, raw(u), length=len(u) + 1)), "gtpu_malformed")
+    frame_case("ul-gtpu-length-short", "GTP-U length cuts the user's packet", outer(gtpu(TEID, raw(u), length=len(u) - 1)), "gtpu_inner")
+    frame_case("ul-truncated-outer-ip", "frame ends inside the outer IP header", Raw(raw(up(u))[:30]), "truncated")
+    frame_case("ul-truncated-udp", "frame ends inside UDP", Raw(raw(up(u))[:38]), "ip_malformed")
+    frame_case("ul-truncated-inner", "outer lengths promise more than the frame has", Raw(raw(up(u))[:-1]), "ip_malformed")
+    frame_case("ul-outer-no-gtpu", "UDP datagram too short for GTP-U", outer(b"\x30\xff\0\0"), "gtpu_malformed")
+    frame_case("ul-outer-bad-header-length", "IHL of 4", up(u, ihl=4), "ip_malformed")
+    frame_case("ul-udp-length-long", "UDP length beyond its IP packet", Ether(raw(up(u))[:38] + b"\xff\xff" + raw(up(u))[40:]), "udp_malformed")
+    frame_case("ul-outer-first-fragment", "first fragment of a tunnel packet", up(u, flags="MF"), "outer_fragment")
+    frame_case("ul-outer-later-fragment", "later fragment", up(u, frag=64), "outer_fragment")
+    frame_case("ul-inner-not-ip", "user packet of version 5", outer(gtpu(TEID, b"\x55" + b"\0" * 39)), "gtpu_inner")
+    frame_case("ul-inner-length", "inner length beyond the tunnel's", outer(gtpu(TEID, raw(user(len=400)))), "gtpu_inner")
+    echo = outer(gtpu(0, b"", 1, 0x32, b"\x12\x34\0\0"), sport=40000)
+    frame_case("echo-request", "answered to the port that asked, with its sequence number", echo, "answer", answer(echo, gtpu(0, b"", 2, 0x32, b"\x12\x34\0\0\x0e\0"), dport=40000))
+    bare = outer(gtpu(0, b"", 1, 0x30))
+    frame_case("echo-request-no-sequence", "sequence number zero in the answer", bare, "answer", answer(bare, gtpu(0, b"", 2, 0x32, b"\0\0\0\0\x0e\0")))
+    stranger = up(u, teid=0x01000099)
+    frame_case("error-indication", "no session has the TEID", stranger, "answer", error_indication(stranger, 0x01000099))
+    old = up(u, teid=0x02000002)
+    frame_case("error-indication-generation", "the slot is in use, by another generation", old, "answer", error_indication(old, 0x02000002))
+    frame_case("end-marker", "is for a gNB, not for us", outer(gtpu(TEID, b"", 254)), "gtpu_message")
+    up_case("ul-second-address", "another of our N3 addresses", u, dst=N3B)
+    frame_case("ul-not-our-address", "GTP-U to somebody else is the kernel's", up(u, dst="10.3.0.9"), "pass")
+    frame_case("ul-other-udp", "another UDP port is the kernel's", up(u, dport=53), "pass")
+    frame_case("ul-arp", "ARP is the kernel's", Ether(src=THEIRS[0], dst="ff:ff:ff:ff:ff:ff") / ARP(psrc=GNB, pdst=N3), "pass")
+    frame_case("ul-ssh", "TCP to our address is the kernel's", Ether(src=THEIRS[0], dst=OURS[0]) / IP(src=GNB, dst=N3) / TCP(dport=22), "pass")
+    up_case("ul-bucket-teid", "a TEID chosen by the SMF, found by search", u, teid=0xdeadbeef, tables=plain(teid=0xdeadbeef))
+
+
+def rule_cases():
+    u = user()
+    both = [(1, 0, 0, 1)]
+    up_case("ul-spoofed", "foreign source address", user(src="10.60.0.66"), "ue_spoofed", counters=both)
+    up_case("ul-v6", "IPv6 in the tunnel", user6(), tables=plain(ue6="2001:db8:60::/64"))
+    up_case("ul-v6-spoofed", "foreign IPv6 source", user6(src="2001:db8:61::5"), "ue_spoofed", tables=plain(ue6="2001:db8:60::/64"), counters=both)
+    up_case("ul-v6-without", "an IPv4 session sends IPv6", user6(), "ue_spoofed", counters=both)
+    case("dual-stack", "both families of one session", plain(ue6="2001:db8:60::/64"),
+         [(UP, up(u), "forward", hop(u)), (UP, up(user6()), "forward", hop(user6())),
+          (DOWN, net(user(HOST, UE)), "forward", tunnelled(user(HOST, UE))),
+          (DOWN, net(user6(HOST6, UE6)), "forward", tunnelled(user6(HOST6, UE6)))],
+         [(1, 2, len(u) + len(user6()), 0), (2, 2, len(u) + len(user6()), 0)])
+    for ttl in (0, 1):
+        up_case("ul-ttl-%d" % ttl, "no hop left", user(ttl=ttl), "ttl", counters=both)
+        up_case("ul-hop-limit-%d" % ttl, "no hop left, IPv6", user6(hlim=ttl), "ttl", tables=plain(ue6="2001:db8:60::/64"), counters=both)
+    up_case("ul-ttl-2", "one hop left", user(ttl=2))
+    up_case("ul-checksum-carry", "a checksum that wraps when the TTL changes", user(id=0xb8a6, ttl=64))
+    up_case("ul-qfi-match", "QFI as the PDI asks", u, tables=plain(ul=dict(qfi=QFI)))
+    up_case("ul-qfi-mismatch", "another QFI than the PDI asks", u, "qfi_mismatch", qfi=5, tables=plain(ul=dict(qfi=QFI)), counters=both)
+    up_case("ul-qfi-missing", "no container where the PDI asks for a QFI", u, "qfi_mismatch", qfi=None, tables=plain(ul=dict(qfi=QFI)), counters=both)
+    for action, reason in (("drop", "far_drop"), ("buffer", "far_buffer"), ("gate", "gate_closed")):
+        up_case("ul-" + action, "uplink: " + action, u, reason, tables=plain(ul=dict(action=action)), counters=both)
+        dl = dict(action=action, teid=None, peer=None, local=None)
+        down_case("dl-" + action, "downlink: " + action, user(HOST, UE), reason, tables=plain(dl=dl), counters=[(2, 0, 0, 1)])
+    n = len(u)
+    # 1 kbit/s: a packet lasts longer than the test; the burst takes two more.
+    expect = [(UP, up(u), "forward", hop(u))] * 3 + [(UP, up(u), "rate", None)] * 2
+    case("ul-mbr", "burst, then drop", plain(ul=dict(mbr_bps=1000, burst_bytes=n + n + n // 2)), expect, [(1, 3, 3 * n, 2)])
+    case("ul-mbr-zero", "MBR 0 lets nothing pass", plain(ul=dict(mbr_bps=0, burst_bytes=10000)), [(UP, up(u), "rate", None)], both)
+    case("no-qer-no-police", "a PDR without QER is not policed by its neighbour's", plain(dl=dict(mbr_bps=0, burst_bytes=1)),
+         [(UP, up(u), "forward", hop(u))] * 20, [(1, 20, 20 * n, 0)])
+    shared = session("[[session.meter]]\n" + lines(dict(qer=1, direction="uplink", bps=1000, burst_bytes=n + n // 2)),
+                     uplink(1, shared=[0]), uplink(2, ue4=UE2, shared=[0]),
+                     key(teid=TEID, one=0), key(teid=TEID + 1, one=1))
+    u2 = user(src=UE2)
+    case("shared-qer", "two PDRs spend from one bucket", shared,
+         [(UP, up(u), "forward", hop(u)), (UP, up(u2, teid=TEID + 1), "forward", hop(u2)),
+          (UP, up(u), "rate", None), (UP, up(u2, teid=TEID + 1), "rate", None)],
+         [(1, 1, n, 1), (2, 1, n, 1)])
+
+
+def filter_case(name, what, filters, packets, counters):
+    """Three uplink PDRs; filters: of PDR 1 and 2; PDR 3 takes what is left, by dropping it."""
+    rules = [dict(entry=e, **f) for e, f in filters]
+    tables = session(uplink(1, ue4=None), uplink(2, ue4=None, action="gate"), key(teid=TEID, list=rules))
+    case(name, what, tables, packets, counters)
+
+
+def sdf_cases():
+    def go(packet, verdict):
+        return (UP, up(packet), verdict, hop(packet) if verdict == "forward" else None)
+
+    u, t = user(), user(proto=TCP)
+    n = len(u)
+    filter_case("sdf-proto", "protocol decides", [(0, dict(proto=17)), (1, dict(proto=6))],
+                [go(u, "forward"), go(t, "gate_closed"), go(IP(src=UE, dst=HOST) / ICMP(), "no_pdr")], [(1, 1, n, 0), (2, 0, 0, 1)])
+    filter_case("sdf-ports", "port ranges, both ends inclusive", [(0, dict(dst_ports=[80, 90])), (1, dict(src_ports=[1000, 1000]))],
+                [go(user(dport=p), v) for p, v in ((80, "forward"), (90, "forward"), (79, "gate_closed"), (91, "gate_closed"))] + [go(user(sport=1001, dport=91), "no_pdr")],
+                [(1, 2, 2 * n, 0), (2, 0, 0, 2)])
+    filter_case("sdf-mask", "destination prefix", [(0, dict(dst="192.0.2.0/25")), (1, dict(dst="192.0.2.0/24"))],
+                [go(user(dst="192.0.2.127"), "forward"), go(user(dst="192.0.2.128"), "gate_closed"), go(user(dst="192.0.3.1"), "no_pdr")],
+                [(1, 1, n, 0), (2, 0, 0, 1)])
+    v6 = user6(dst="2001:db8:f::1")
+    filter_case("sdf-v6", "IPv6 prefix; IPv4 does not match it", [(0, dict(dst="2001:db8:f::/64"))],
+                [go(v6, "forward"), go(user6(dst="2001:db8:f:1::1"), "no_pdr"), go(u, "no_pdr")], [(1, 1, len(v6), 0)])
+    filter_case("sdf-order", "the first match decides", [(1, dict(dst_ports=[80, 80])), (0, dict())],
+                [go(u, "gate_closed"), go(user(dport=81), "forward")], [(1, 1, n, 0), (2, 0, 0, 1)])
+    first = IP(src=UE, dst=HOST, proto=17, flags="MF", id=5) / Raw(raw(UDP(sport=1000, dport=80, len=80, chksum=1)) + b"x" * 40)
+    later = IP(src=UE, dst=HOST, proto=17, frag=6, id=5) / Raw(struct.pack("!HH", 1000, 80) + b"x" * 36)
+    filter_case("sdf-fragments", "a later fragment has no ports", [(0, dict(dst_ports=[80, 80])), (1, dict(proto=17))],
+                [go(first, "forward"), go(later, "gate_closed")], [(1, 1, len(first), 0), (2, 0, 0, 1)])
+    frag6 = IPv6(src=UE6, dst=HOST6, nh=44) / IPv6ExtHdrFragment(offset=6, nh=17, id=9) / Raw(struct.pack("!HH", 1000, 80) + b"x" * 36)
+    filter_case("sdf-fragments-v6", "nor has one of IPv6", [(0, dict(dst_ports=[80, 80])), (1, dict(proto=17))],
+                [go(frag6, "gate_closed")], [(1, 0, 0, 0), (2, 0, 0, 1)])
+
+
+def downlink_cases():
+    d = user(HOST, UE)
+    down_case("dl-v4", "into the tunnel with the QFI", d)
+    down_case("dl-no-qfi", "no QER marks: no container", d, tables=plain(dl=dict(qfi=None)), qfi=None)
+    down_case("dl-v6", "IPv6, by its /64", user6(HOST6, UE6), tables=plain(ue6="2001:db8:60::/64"))
+    for name, packet in (("esp", IP(src=HOST, dst=UE) / ESP(spi=7, seq=1, data=b"z" * 32)),
+                         ("gre", IP(src=HOST, dst=UE) / GRE() / IP() / ICMP()),
+                         ("sctp", IP(src=HOST, dst=UE) / SCTP(sport=5, dport=6)),
+                         ("icmp", IP(src=HOST, dst=UE) / ICMP()),
+                         ("udp-2152", user(HOST, UE, sport=2152, dport=2152))):
+        down_case("dl-" + name, name + " is a user's packet like any other", packet)
+    case("dl-odd-length", "a packet of odd length, padded to 60 octets", plain(),
+         [(DOWN, Raw(raw(net(IP(src=HOST, dst=UE) / Raw(b"abc"))) + b"\0" * 23), "forward", tunnelled(IP(src=HOST, dst=UE) / Raw(b"abc")))], [(2, 1, 23, 0)])
+    down_case("dl-unknown-ue", "in the pool, but nobody's", user(HOST, "10.60.7.7"), "unknown_ue")
+    down_case("dl-not-ours", "no UE's address is the kernel's", user(HOST, "10.99.0.1"), "pass")
+    down_case("dl-v6-not-ours", "nor is a foreign prefix", user6(HOST6, "2001:db8:99::1"), "pass")
+    for ttl in (0, 1):
+        down_case("dl-ttl-%d" % ttl, "no hop left", user(HOST, UE, ttl=ttl), "ttl", counters=[(2, 0, 0, 1)])
+    down_case("dl-mtu", "larger than the tunnel's way allows", user(HOST, UE, payload=b"x" * 1430), "mtu", counters=[(2, 0, 0, 1)])
+    fits = user(HOST, UE, payload=b"x" * (1500 - 44 - 28))
+    down_case("dl-mtu-fits", "as large as the way allows", fits)
+    down_case("dl-v4-truncated", "IP length beyond the frame", user(HOST, UE, len=900), "ip_malformed")
+    frame = Ether(src=THEIRS[1], dst=OURS[1]) / Dot1Q(vlan=5) / d
+    frame_case("dl-vlan", "tagged frame from the data network", frame, "forward", tunnelled(d), counters=[(2, 1, len(d), 0)], port=DOWN)
+    peer = plain(dl=dict(peer="10.3.9.9"))
+    waiting = tunnelled(d, dst="10.3.9.9").payload
+    down_case("dl-unresolved-peer", "a gNB whose neighbour the kernel must find", d, "slow", slow(waiting), tables=peer)
+    a, b = tunnelled(d), tunnelled(d, teid=0x55667788, dst=GNB2)
+    case("path-switch", "handover: TEID and gNB change together", plain() + plain(dl=dict(teid=0x55667788, peer=GNB2), before=1),
+         [(DOWN, net(d), "forward", a), (DOWN, net(d), "forward", b)], [(2, 2, 2 * len(d), 0)])
+    idle = dict(action="buffer", teid=None, peer=None, local=None)
+    case("idle-and-back", "BUFF while the UE is idle, forwarding afterwards", plain() + plain(dl=idle, before=1) + plain(before=2),
+         [(DOWN, net(d), "forward", a), (DOWN, net(d), "far_buffer", None), (DOWN, net(d), "forward", a)], [(2, 2, 2 * len(d), 1)])
+
+
+def route_cases():
+    both = [(1, 0, 0, 1)]
+    up_case("route-local", "users must not reach us", user(dst="203.0.113.1"), "to_self", counters=both)
+    up_case("route-prohibit", "a prohibited destination", user(dst="203.0.113.65"), "prohibited", counters=both)
+    waiting = user(dst="203.0.113.129")
+    up_case("route-unresolved", "the kernel must find the neighbour", waiting, "slow", slow(hop(waiting).payload))
+    case("route-none", "no route at all", plain(), [(UP, up(user()), "no_route", None)], both, site=SITE)
+    up_case("route-loopback", "127/8 never leaves", user(dst="127.0.0.1"), "to_self", counters=both)
+    up_case("route-multicast", "multicast is not routed", user(dst="224.0.0.1"), "no_route", counters=both)
+    up_case("ul-mtu", "larger than the way out", user(payload=b"x" * 1500), "mtu", counters=both)
+
+
+def pcap(frames):
+    out = io.BytesIO()
+    out.close, writer = (lambda: None), None
+    writer = PcapWriter(out, linktype=1, sync=True)
+    writer.write_header(None)
+    for i, frame in enumerate(frames):
+        data = raw(frame)
+        writer._write_packet(data, sec=i, usec=0, caplen=len(data), wirelen=len(data))
+    return out.getvalue()
+
+
+def files(name):
+    what, tables, packets, counters = CASES[name]
+    expect = ""
+    for port, _, verdict, _ in packets:
+        expect += "[[packet]]\n" + lines(dict(port=port, verdict=verdict))
+    for pdr, count, octets, drops in counters:
+        expect += "[[counters]]\n" + lines(dict(pdr=pdr, packets=count, bytes=octets, drops=drops))
+    return {
+        "tables.toml": ("# %s\n%s" % (what, tables)).encode(),
+        "in.pcap": pcap(p[1] for p in packets),
+        "out.pcap": pcap(p[3] for p in packets if p[3] is not None),
+        "expect.toml": expect.encode(),
+    }
+
+
+def main():
+    check, wrong = "--check" in sys.argv, []
+    for make in (uplink_cases, rule_cases, sdf_cases, downlink_cases, route_cases):
+        make()
+    for name in sorted(CASES):
+        folder = os.path.join(HERE, name)
+        for file, content in files(name).items():
+            path = os.path.join(folder, file)
+            if check:
+                if not os.path.exists(path) or open(path, "rb").read() != content:
+                    wrong.append(path)
+            else:
+                os.makedirs(folder, exist_ok=True)
+                open(path, "wb").write(content)
+    known = [d for d in os.listdir(HERE) if os.path.isdir(os.path.join(HERE, d)) and d not in CASES and not d.startswith("__")]
+    wrong += [os.path.join(HERE, d) + ": no such case here" for d in known]
+    for path in wrong:
+        print("differs:", path)
+    print(len(CASES), "cases", "compared" if check else "written")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

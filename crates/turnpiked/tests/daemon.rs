@@ -83,6 +83,38 @@ fn starts_serves_and_ends() {
     assert!(rss < 60_000, "{rss} KiB idle");
 }
 
+/// Each metric and each event has its line for operators.
+#[test]
+fn metrics_are_documented() {
+    let net = Net::new();
+    let daemon = net.start("");
+    let smf = net.smf();
+    smf.associate().unwrap();
+    let document = include_str!("../../../docs/metrics.md");
+    let mut names = 0;
+    for line in daemon
+        .metrics()
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+    {
+        let name = line.split(['{', ' ']).next().unwrap();
+        assert!(
+            document.contains(&format!("`{name}`")),
+            "{name} is not in docs/metrics.md"
+        );
+        if let Some((_, event)) = line.split_once("event=\"") {
+            let event = event.split('"').next().unwrap();
+            assert!(
+                document.contains(&format!("`{event}`")),
+                "event {event} is not documented"
+            );
+        }
+        names += 1;
+    }
+    assert!(names > 40, "{names}");
+    assert_eq!(daemon.stop().0, 0);
+}
+
 /// Path of the command line program, built if need be.
 fn cli() -> std::path::PathBuf {
     let built = Command::new(env!("CARGO"))

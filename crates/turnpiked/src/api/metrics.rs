@@ -119,10 +119,10 @@ impl Page {
                 .iter()
                 .map(move |port| ([("interface", port.interface.as_str())], of(port)))
         };
-        let help = "Frames taken, by the interface they came in on";
+        let help = "Frames that came in, those left to the kernel included";
         let rows = by_direction(|p| [p.uplink.in_packets, p.downlink.in_packets]);
         out.counters("turnpike_in_packets", help, rows)?;
-        let help = "Bytes of the frames taken";
+        let help = "Bytes of the frames that came in";
         let rows = by_direction(|p| [p.uplink.in_bytes, p.downlink.in_bytes]);
         out.counters("turnpike_in_bytes", help, rows)?;
         let help = "Frames forwarded, by the interface they came in on";

@@ -33,4 +33,4 @@ pub use stats::{Counting, DROP_REASONS, DropReason, PortTotals, Traffic};
 pub use store::Layout;
 pub use tables::{Fill, Mode, Options, PortConfig, Roles, SetupError, Tables};
 pub use verdict::Verdict;
-pub use xdp::ProgramInfo;
+pub use xdp::{ProgramInfo, Runner};

@@ -18,7 +18,7 @@ use crate::host::{self, Host, Run};
 use crate::nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange};
 use crate::stats::{Counting, PortTotals};
 use crate::store::{Layout, Memory, Retired, Store};
-use crate::xdp::{ProgramInfo, Xdp};
+use crate::xdp::{ProgramInfo, Runner, Xdp};
 
 /// What a port is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -343,14 +343,20 @@ impl Tables {
 
     /// Have the kernel run a port's program over a frame: XDP's verdict and the frame afterwards.
     /// `None` on the host.
-    pub fn test_run(
-        &self,
-        port: usize,
-        frame: &[u8],
-    ) -> Option<Result<(u32, Vec<u8>), SetupError>> {
+    pub fn test_run(&self, port: usize, frame: &[u8]) -> Option<io::Result<(u32, Vec<u8>)>> {
+        let runner = self.runner(port)?;
+        Some(
+            runner
+                .map_err(io::Error::other)
+                .and_then(|runner| runner.test_run(frame)),
+        )
+    }
+
+    /// A port's program, to be run over frames by the kernel; `None` on the host.
+    pub fn runner(&self, port: usize) -> Option<Result<Runner, SetupError>> {
         match &self.backend {
             Backend::Host(_) => None,
-            Backend::Xdp(xdp) => Some(xdp.test_run(port, frame)),
+            Backend::Xdp(xdp) => Some(xdp.runner(port)),
         }
     }
 }

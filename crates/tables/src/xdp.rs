@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::btf::types::{DataSec, Var};
 use libbpf_rs::{
-    Btf, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramInput,
-    ProgramMut,
+    Btf, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut,
 };
 
 use crate::abi::{Features, PORTS_MAX, UE_DIR_BITS, UE_PAGE_BITS};
@@ -375,21 +374,42 @@ impl Xdp {
         MapHandle::try_from(&map).map_err(setup("events"))
     }
 
-    /// Have the kernel run a port's program over a frame (`BPF_PROG_TEST_RUN`): XDP's verdict and
-    /// the frame afterwards.
-    pub(crate) fn test_run(&self, port: usize, frame: &[u8]) -> Result<(u32, Vec<u8>), SetupError> {
-        let mut out = vec![0u8; frame.len() + 512];
+    /// A port's program, to be run over frames by the kernel.
+    pub(crate) fn runner(&self, port: usize) -> Result<Runner, SetupError> {
         let program = program_fd(&self.programs[port].object)?;
-        let input = ProgramInput {
-            data_in: Some(frame),
-            data_out: Some(&mut out),
-            ..ProgramInput::default()
-        };
-        let output = program.test_run(input).map_err(setup("test run"))?;
-        let verdict = output.return_value;
-        let len = output.data.map_or(0, |data| data.len());
-        out.truncate(len);
-        Ok((verdict, out))
+        let program = program.as_fd().try_clone_to_owned();
+        Ok(Runner {
+            program: program.map_err(SetupError::Io)?,
+        })
+    }
+}
+
+/// A program, to be run over frames by the kernel (`BPF_PROG_TEST_RUN`); from any thread.
+#[derive(Debug)]
+pub struct Runner {
+    program: OwnedFd,
+}
+
+impl Runner {
+    /// XDP's verdict, and the frame afterwards. At least 14 octets.
+    pub fn test_run(&self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+        let mut out = vec![0u8; frame.len() + 512];
+        // SAFETY: an all-zero options struct is valid; its size is set below.
+        let mut options: libbpf_sys::bpf_test_run_opts =
+            unsafe { MaybeUninit::zeroed().assume_init() };
+        options.sz = size_of_val(&options) as libbpf_sys::size_t;
+        options.data_in = frame.as_ptr().cast();
+        options.data_size_in = frame.len() as u32;
+        options.data_out = out.as_mut_ptr().cast();
+        options.data_size_out = out.len() as u32;
+        // SAFETY: both buffers live through the call and are as long as they are said to be.
+        let answer =
+            unsafe { libbpf_sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &mut options) };
+        if answer < 0 {
+            return Err(io::Error::from_raw_os_error(-answer));
+        }
+        out.truncate(options.data_size_out as usize);
+        Ok((options.retval, out))
     }
 }
 

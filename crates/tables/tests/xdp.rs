@@ -4,9 +4,35 @@
 
 mod common;
 
-use common::need_root;
-use session::compiled::NiId;
-use tables::{Features, Layout, Mode, Options, PortConfig, Roles, Tables};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{furnish, hop, need_root, ports, resolve_peers};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+use session::compiled::{
+    Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Select, Tables as _,
+};
+use session::config::{Config, NetworkInstance};
+use session::testing;
+use tables::nexthop::NextHopTables;
+use tables::{Features, Handle, Layout, Mode, Options, PortConfig, Roles, Tables, Verdict};
+
+const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 1);
+
+fn session_config() -> Config {
+    let ni = |name: &str| NetworkInstance {
+        name: name.into(),
+        ..NetworkInstance::default()
+    };
+    Config {
+        n3: vec![common::N3],
+        network_instances: vec![ni("a"), ni("b")],
+        ..Config::default()
+    }
+}
 
 fn port(name: &str, n3: bool, n6: bool) -> PortConfig {
     let roles = Roles { n3, n6 };
@@ -56,5 +82,216 @@ fn every_combination_of_features_loads() {
     assert!(
         worst.0 < 900_000,
         "close to the verifier's limit of a million"
+    );
+}
+
+fn tunnel(teid: u32, peer: Ipv4Addr, qfi: u8) -> Compiled {
+    let entry = Entry {
+        pdr: PdrId(2),
+        direction: Direction::Downlink,
+        action: Action::Tunnel {
+            teid,
+            peer: peer.into(),
+            local: common::N3.into(),
+        },
+        ue: None,
+        qfi: Qfi::new(qfi),
+        meter: None,
+        shared_meters: Default::default(),
+    };
+    let key = Key::Ue4 {
+        ni: NiId(0),
+        addr: UE,
+    };
+    Compiled {
+        entries: vec![entry],
+        keys: vec![(key, Select::One(0))],
+        ..Compiled::default()
+    }
+}
+
+fn xdp_site(features: Option<Features>) -> (Tables, u32) {
+    let options = Options {
+        features,
+        ..Options::default()
+    };
+    let mut tables = Tables::xdp(&Layout::for_sessions(1024, 2, 2), &ports(), &options).unwrap();
+    for port in 0..3 {
+        // Loopback: a test run redirects nowhere, but wants to know where to.
+        tables.set_redirect(port, 1).unwrap();
+    }
+    furnish(&mut tables);
+    let n3 = tables.alloc_nexthop(&hop(0)).unwrap();
+    (tables, n3)
+}
+
+/// A session changes TEID, gNB and QFI together, at least a thousand times a second, while packets
+/// flow on another thread: each goes wholly to the old place or wholly to the new, and none is lost.
+#[test]
+fn packets_during_updates_are_whole() {
+    need_root();
+    let (mut tables, n3) = xdp_site(Some(Features::ALL));
+    let forms = [
+        (0x1111_1111, Ipv4Addr::new(10, 3, 1, 1), 1),
+        (0x2222_2222, Ipv4Addr::new(10, 3, 1, 2), 2),
+    ];
+    let compiled = forms.map(|(teid, peer, qfi)| tunnel(teid, peer, qfi));
+    let mut handle = Handle::default();
+    for form in &compiled {
+        tables.publish(&mut handle, form).unwrap();
+        resolve_peers(&mut tables, n3);
+    }
+    let runner = tables.runner(1).unwrap().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let traffic = std::thread::spawn(move || {
+        let ip = [
+            &common::ipv4(Ipv4Addr::new(192, 0, 2, 1), UE, 17, 64, 24)[..],
+            &[0; 24],
+        ]
+        .concat();
+        let frame = common::ethernet(&ip);
+        let mut seen = [0u64; 2];
+        while !stopped.load(Ordering::Relaxed) {
+            let (verdict, out) = runner.test_run(&frame).unwrap();
+            assert_eq!(verdict, 4, "redirected");
+            let (peer, teid, qfi, inner) = common::read_gpdu(&out);
+            let form = forms
+                .iter()
+                .position(|form| (form.0, form.1, Some(form.2)) == (teid, peer, qfi))
+                .unwrap_or_else(|| panic!("a mixture: {teid:x} {peer} {qfi:?}"));
+            assert_eq!(inner, common::forwarded(&ip));
+            seen[form] += 1;
+        }
+        seen
+    });
+    let start = Instant::now();
+    let mut changes = 0u64;
+    while start.elapsed() < Duration::from_secs(3) {
+        let form = &compiled[changes as usize % 2];
+        tables.publish(&mut handle, form).unwrap();
+        resolve_peers(&mut tables, n3);
+        tables.maintain();
+        changes += 1;
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let elapsed = start.elapsed().as_secs_f64();
+    stop.store(true, Ordering::Relaxed);
+    let seen = traffic.join().unwrap();
+    println!("{changes} changes in {elapsed:.1} s; packets {seen:?}");
+    assert!(
+        changes as f64 / elapsed >= 1000.0,
+        "{changes} changes in {elapsed} s"
+    );
+    assert!(seen.iter().all(|&packets| packets > 0), "{seen:?}");
+    let counted = tables.counters(&handle, PdrId(2));
+    assert_eq!(counted.packets, seen[0] + seen[1], "no packet is forgotten");
+}
+
+/// One random number after another.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    /// Flip, set, cut or grow; some octets, or lengths and types that matter.
+    fn mutate(&mut self, frame: &mut Vec<u8>) {
+        for _ in 0..self.below(4) {
+            let at = self.below(frame.len().min(90));
+            match self.below(6) {
+                0 => frame[at] ^= 1 << self.below(8),
+                1 => frame[at] = self.next() as u8,
+                2 => frame[at] = [0, 1, 4, 6, 0x7f, 0x80, 0x85, 0xff][self.below(8)],
+                3 => frame.truncate(14.max(at)),
+                4 => frame.extend(vec![self.next() as u8; self.below(32)]),
+                _ => frame[at] = frame[at].wrapping_add(1),
+            }
+        }
+        // The kernel takes no test frame shorter than an Ethernet header.
+        frame.resize(frame.len().max(14), 0);
+    }
+}
+
+/// Mutated packets over random sessions: the two builds of the pipeline agree on verdict, octets and
+/// counters.
+#[test]
+fn both_builds_agree_on_mutated_packets() {
+    const FRAMES: usize = 100_000;
+    const PER_SESSION: usize = 1000;
+    need_root();
+    let config = session_config();
+    let features = Some(Features::ALL.without(Features::METER));
+    let mut runner = TestRunner::deterministic();
+    let mut random = Random(0x9e37_79b9);
+    let options = Options {
+        features,
+        error_indications_per_s: 0,
+        echo_per_s: 0,
+    };
+    let layout = Layout::for_sessions(1024, 2, 2);
+    let mut host = Tables::host(&layout, &ports(), &options).unwrap();
+    furnish(&mut host);
+    let host_n3 = host.alloc_nexthop(&hop(0)).unwrap();
+    let mut kernel = Tables::xdp(&layout, &ports(), &options).unwrap();
+    (0..3).for_each(|port| kernel.set_redirect(port, 1).unwrap());
+    furnish(&mut kernel);
+    let kernel_n3 = kernel.alloc_nexthop(&hop(0)).unwrap();
+    let (mut host_handle, mut kernel_handle) = (Handle::default(), Handle::default());
+    let mut fates = [0usize; 5];
+    for _ in 0..FRAMES / PER_SESSION {
+        let rules = testing::rules().new_tree(&mut runner).unwrap().current();
+        let mut compiled = testing::compile(rules.for_packets(), &config).unwrap();
+        // Clocks differ, so rates are another test's matter.
+        compiled
+            .entries
+            .iter_mut()
+            .for_each(|entry| entry.shared_meters.clear());
+        compiled.meters.clear();
+        host.publish(&mut host_handle, &compiled).unwrap();
+        resolve_peers(&mut host, host_n3);
+        kernel.publish(&mut kernel_handle, &compiled).unwrap();
+        resolve_peers(&mut kernel, kernel_n3);
+        for _ in 0..PER_SESSION {
+            let packet = testing::packet().new_tree(&mut runner).unwrap().current();
+            let (port, mut frame) = common::arrival(&packet);
+            random.mutate(&mut frame);
+            let (verdict, out) = kernel.test_run(port, &frame).unwrap().unwrap();
+            let run = host.run(port, &frame, 1_000_000_000).unwrap();
+            let expected = match run.verdict {
+                Verdict::Drop(_) | Verdict::Slow => 1,
+                Verdict::Pass => 2,
+                Verdict::Answer => 3,
+                Verdict::Redirect(_) => 4,
+            };
+            assert_eq!(verdict, expected, "{:?} {frame:02x?}", run.verdict);
+            if verdict != 1 {
+                assert_eq!(out, run.frame, "{frame:02x?}");
+            }
+            fates[verdict as usize] += 1;
+        }
+        assert_eq!(host.totals(), kernel.totals());
+        for entry in &compiled.entries {
+            assert_eq!(
+                host.counters(&host_handle, entry.pdr),
+                kernel.counters(&kernel_handle, entry.pdr)
+            );
+        }
+    }
+    println!(
+        "drop {}, pass {}, answer {}, forward {}",
+        fates[1], fates[2], fates[3], fates[4]
+    );
+    assert!(
+        fates[1] > 1000 && fates[2] > 100 && fates[4] > 1000,
+        "{fates:?}"
     );
 }

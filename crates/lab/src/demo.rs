@@ -51,12 +51,14 @@ const TOLERATED_UDP_LOSS: f64 = 0.01;
 pub fn run(keep: bool) -> Result<()> {
     let (began, cores) = (Instant::now(), Cores::now());
     let wanted = Wanted {
-        iperf: UES.len() as u16,
+        // A server is not at once ready for its next client: one for TCP and one for UDP each.
+        iperf: 2 * UES.len() as u16,
         ..Wanted::default()
     };
     let world = step("network: UPF, SMF, 2 gNBs, data network", || {
         World::build(&wanted)
     })?;
+    describe(&world)?;
     let mut demo = Demo {
         world,
         ues: Vec::new(),
@@ -82,6 +84,19 @@ pub fn run(keep: bool) -> Result<()> {
     if keep {
         demo.keep();
     }
+    Ok(())
+}
+
+/// Says what carries the packets, which must not be less than it was configured to be.
+fn describe(world: &World) -> Result<()> {
+    let upf = world.upf.as_ref().context("the UPF is down")?;
+    let datapath = upf.get(&world.upf_ns, "/api/v1/datapath")?;
+    let (kind, mode) = (&datapath["kind"], &datapath["mode"]);
+    ensure!(
+        kind == "xdp" && mode == "driver",
+        "the data path is {kind} in mode {mode}"
+    );
+    println!("  turnpiked forwards by XDP in driver mode on n3 and n6");
     Ok(())
 }
 
@@ -151,7 +166,8 @@ impl Demo {
             } else {
                 Way::Down
             };
-            let port = dn::IPERF_PORT + index as u16;
+            let server = index + if udp_bps.is_some() { UES.len() } else { 0 };
+            let port = dn::IPERF_PORT + server as u16;
             let plan = Iperf {
                 from,
                 port,

@@ -28,6 +28,8 @@ pub struct Settings {
     pub pools: Vec<String>,
     /// Seconds between heartbeats.
     pub heartbeat_s: u32,
+    /// Seconds that the sessions of an SMF that does not answer are kept.
+    pub retention_s: u32,
     /// Sessions at most.
     pub sessions: u32,
 }
@@ -38,6 +40,7 @@ impl Settings {
             n4,
             n3,
             heartbeat_s,
+            retention_s,
             sessions,
             ..
         } = self;
@@ -58,6 +61,7 @@ id = "{n4}"
 listen = "{n4}:8805"
 smf = [{smfs}]
 heartbeat_s = {heartbeat_s}
+path_failure_retention_s = {retention_s}
 
 [datapath]
 kind = "xdp"

@@ -59,6 +59,8 @@ pub struct Wanted {
     pub iperf: u16,
     /// Seconds between the UPF's heartbeats.
     pub heartbeat_s: u32,
+    /// Seconds that the UPF keeps the sessions of an SMF that does not answer.
+    pub retention_s: u32,
 }
 
 impl Default for Wanted {
@@ -68,6 +70,7 @@ impl Default for Wanted {
             upf_calls: false,
             iperf: 0,
             heartbeat_s: 10,
+            retention_s: 3600,
         }
     }
 }
@@ -377,6 +380,7 @@ fn settings(wanted: &Wanted) -> Settings {
         .map(str::to_owned)
         .into(),
         heartbeat_s: wanted.heartbeat_s,
+        retention_s: wanted.retention_s,
         sessions: 16384,
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "nothing malformed, no wrong checksum",
             capture_clean,
         )
-        .iperf(1)
+        .iperf(4)
         .limit(120),
     ]
 }
@@ -105,13 +105,16 @@ fn capture_clean(world: &mut World) -> Result<String> {
     let n6 = Capture::start(world, &world.dn_ns, "n6", "n6.pcapng")?;
     ping_all(&attached)?;
     both_ways(world, &attached)?;
+    // A server is not at once ready for its next client.
+    let mut ports = dn::IPERF_PORT..;
     for from in attached.session.addresses.all() {
         start_download(&attached.ue.netns, from, 2_000_000, 20_000_000)?.finish()?;
         for way in [Way::Up, Way::Down] {
             let udp_bps = Some(2_000_000);
+            let port = ports.next().context("ports")?;
             let plan = Iperf {
                 from,
-                port: dn::IPERF_PORT,
+                port,
                 way,
                 udp_bps,
                 seconds: 1,

@@ -66,6 +66,13 @@ impl Scenario {
         self
     }
 
+    /// SMFs that do not answer are soon forgotten.
+    fn forgetful(mut self) -> Self {
+        self.wanted.heartbeat_s = 1;
+        self.wanted.retention_s = 1;
+        self
+    }
+
     /// Runs it to its end, or to its limit. With `hold` a world that failed stays up for a look.
     pub fn run(&self, hold: bool) -> Result<String> {
         let (sender, receiver) = channel();

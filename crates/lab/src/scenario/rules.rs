@@ -18,7 +18,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "what exceeds the MBR is dropped, and no more",
             qer_mbr,
         )
-        .iperf(1)
+        .iperf(4)
         .limit(90),
         Scenario::new("gates", "a closed gate stops its direction alone", gates),
         Scenario::new(
@@ -43,7 +43,7 @@ fn qer_mbr(world: &mut World) -> Result<String> {
                 &attached.ue.netns,
                 Iperf {
                     from: attached.address()?,
-                    port: dn::IPERF_PORT,
+                    port: dn::IPERF_PORT + report.len() as u16,
                     way,
                     udp_bps: Some(kbps * 1000 * 2),
                     seconds: 5,

@@ -4,13 +4,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rs_pfcp::ie::Ie;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::message::MsgType;
 
 use super::{Scenario, both_ways, eventually, flow_down, flow_up, nothing_of};
 use crate::dn;
 use crate::flow::Shape;
-use crate::smf::{self, Refused, Requested, Style};
+use crate::smf::{self, Answer, Refused, Requested, Style};
 use crate::traffic::ping;
 use crate::world::{Attached, Family, World};
 
@@ -50,6 +51,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             several_smfs,
         )
         .smfs(3),
+        Scenario::new(
+            "large-establishment",
+            "a request of many fragments is read to its end",
+            large_establishment,
+        ),
         Scenario::new(
             "retransmitted-establishment",
             "a repeated request gets the same answer and one session",
@@ -275,12 +281,42 @@ fn retransmitted_establishment(world: &mut World) -> Result<String> {
         "{} sessions instead of 1",
         world.sessions()?
     );
-    let answer = rs_pfcp::message::parse(&first)?;
-    let session = prepared.conclude(&plan, answer.as_ref())?;
+    let answer = Answer::read(&first)?;
+    let session = prepared.conclude(&plan, &answer)?;
     smf.delete(&session)?;
     ensure!(
         world.sessions()? == 0,
         "a session is left after its deletion"
     );
     Ok("4 requests, 4 equal answers, 1 session".to_owned())
+}
+
+fn large_establishment(world: &mut World) -> Result<String> {
+    let plan = world.plan(Family::V4, Style::Open5gs);
+    let smf = world.smf(0)?;
+    // What the UPF needs comes after IEs of a vendor that it does not know.
+    let mut prepared = smf.establishment(&plan)?;
+    for number in 0..6 {
+        let unknown = Ie::new_vendor_specific(0x8000 | number, 9999, vec![0x5a; 1000])?;
+        prepared.ies.insert(0, unknown);
+    }
+    let kind = MsgType::SessionEstablishmentRequest;
+    let answer = smf.request(kind, Some(0), &prepared.ies)?;
+    let session = prepared.conclude(&plan, &answer)?;
+    smf.delete(&session)?;
+
+    // Cut off, the same request is not accepted: half of it is not a session.
+    let sequence = smf.sequence();
+    let request = smf::encode(kind, Some(0), sequence, &prepared.ies);
+    let cut = &request[..request.len() - 200];
+    if let Ok(answer) = smf.exchange_once(sequence, cut, Duration::from_secs(1)) {
+        let answer = Answer::read(&answer)?;
+        ensure!(answer.accepted().is_err(), "a cut request was accepted");
+    }
+    ensure!(
+        world.sessions()? == 0,
+        "{} sessions are left",
+        world.sessions()?
+    );
+    Ok(format!("{} octets in one request", request.len()))
 }

@@ -1,7 +1,9 @@
 //! An SMF over `rs-pfcp`: associations, heartbeats and sessions towards one UPF.
 
+mod answer;
 mod plan;
 
+pub use answer::{Answer, Refused};
 pub use plan::{Flow, Gates, Requested, SessionPlan, Style, forward_downlink};
 
 use std::collections::HashMap;
@@ -20,8 +22,8 @@ use rs_pfcp::ie::fseid::Fseid;
 use rs_pfcp::ie::node_id::NodeId;
 use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
 use rs_pfcp::ie::{Ie, IeType};
+use rs_pfcp::message::MsgType;
 use rs_pfcp::message::header::Header;
-use rs_pfcp::message::{Message, MsgType};
 
 use crate::netns::Netns;
 use crate::ue::Addresses;
@@ -68,24 +70,17 @@ pub struct Establishment {
 
 impl Establishment {
     /// Reads the answer to it.
-    pub fn conclude(&self, plan: &SessionPlan, answer: &dyn Message) -> Result<Session> {
-        accepted(answer)?;
-        let (cp_seid, answered) = (
-            self.cp_seid,
-            answer.seid().context("answer without SEID")?.0,
-        );
+    pub fn conclude(&self, plan: &SessionPlan, answer: &Answer) -> Result<Session> {
+        answer.accepted()?;
+        let (cp_seid, answered) = (self.cp_seid, answer.seid()?);
         ensure!(
             answered == cp_seid,
             "answer for SEID {answered:#x} instead of {cp_seid:#x}"
         );
-        let f_seid = answer
-            .ies(IeType::Fseid)
-            .next()
-            .context("answer without UP F-SEID")?;
-        let up_seid = f_seid.parse::<Fseid>()?.seid.0;
+        let up_seid = answer.ie(IeType::Fseid)?.parse::<Fseid>()?.seid.0;
         let created: Vec<CreatedPdr> = answer
             .ies(IeType::CreatedPdr)
-            .map(|ie| ie.parse().map_err(|e| anyhow!("Created PDR: {e}")))
+            .map(|ie| ie.parse().context("Created PDR"))
             .collect::<Result<_>>()?;
         let (uplink, addresses) = plan.outcome(self.teid, &created)?;
         Ok(Session {
@@ -97,27 +92,6 @@ impl Establishment {
         })
     }
 }
-
-/// An answer whose cause is not "accepted".
-#[derive(Debug)]
-pub struct Refused {
-    /// The cause.
-    pub cause: CauseValue,
-    /// The IE that it names.
-    pub offending_ie: Option<u16>,
-}
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "refused: {:?}, offending IE {:?}",
-            self.cause, self.offending_ie
-        )
-    }
-}
-
-impl std::error::Error for Refused {}
 
 /// A running SMF; it stops without a word when dropped, as a crashed one does.
 pub struct Smf {
@@ -189,9 +163,9 @@ impl Smf {
             Ie::new(IeType::CpFunctionFeatures, vec![0]),
         ];
         let answer = self.request(MsgType::AssociationSetupRequest, None, &ies)?;
-        accepted(answer.as_ref())?;
+        answer.accepted()?;
         self.shared.associated.store(true, Relaxed);
-        recovery_of(answer.as_ref()).context("Association Setup Response: Recovery Time Stamp")
+        answer.recovery()
     }
 
     /// Waits until an association is there, whichever side set it up.
@@ -212,21 +186,21 @@ impl Smf {
         let ies = [self.shared.node_id.to_ie()];
         let answer = self.request(MsgType::AssociationReleaseRequest, None, &ies)?;
         self.shared.associated.store(false, Relaxed);
-        accepted(answer.as_ref())
+        answer.accepted()
     }
 
     /// Asks whether the UPF lives; its Recovery Time Stamp.
     pub fn heartbeat(&self) -> Result<u32> {
         let ies = [RecoveryTimeStamp::new(self.shared.recovery).to_ie()];
         let answer = self.request(MsgType::HeartbeatRequest, None, &ies)?;
-        recovery_of(answer.as_ref()).context("Heartbeat Response: Recovery Time Stamp")
+        answer.recovery()
     }
 
     /// Establishes a session.
     pub fn establish(&self, plan: &SessionPlan) -> Result<Session> {
         let prepared = self.establishment(plan)?;
         let answer = self.request(MsgType::SessionEstablishmentRequest, Some(0), &prepared.ies)?;
-        prepared.conclude(plan, answer.as_ref())
+        prepared.conclude(plan, &answer)
     }
 
     /// Prepares an establishment without sending it.
@@ -247,8 +221,8 @@ impl Smf {
         let seid = Some(session.up_seid);
         let answer = self.request(MsgType::SessionModificationRequest, seid, ies)?;
         // Without a session there is no SEID to answer with: the cause comes first.
-        accepted(answer.as_ref())?;
-        let answered = answer.seid().context("answer without SEID")?.0;
+        answer.accepted()?;
+        let answered = answer.seid()?;
         ensure!(answered == session.cp_seid, "answer for SEID {answered:#x}");
         Ok(())
     }
@@ -272,24 +246,19 @@ impl Smf {
     pub fn delete(&self, session: &Session) -> Result<()> {
         let seid = Some(session.up_seid);
         let answer = self.request(MsgType::SessionDeletionRequest, seid, &[])?;
-        accepted(answer.as_ref())
+        answer.accepted()
     }
 
     /// Sends a request, repeats it until it is answered, and checks that the answer is of the type
     /// that belongs to it.
-    pub fn request(
-        &self,
-        message_type: MsgType,
-        seid: Option<u64>,
-        ies: &[Ie],
-    ) -> Result<Box<dyn Message>> {
+    pub fn request(&self, message_type: MsgType, seid: Option<u64>, ies: &[Ie]) -> Result<Answer> {
         let sequence = self.sequence();
         let datagram = encode(message_type, seid, sequence, ies);
         let answer = self.shared.exchange(sequence, &datagram)?;
-        let answer = rs_pfcp::message::parse(&answer)
-            .map_err(|e| anyhow!("answer to {message_type:?}: {e}: {answer:02x?}"))?;
+        let answer =
+            Answer::read(&answer).with_context(|| format!("answer to {message_type:?}"))?;
         let expected = MsgType::from(message_type as u8 + 1);
-        let found = answer.msg_type();
+        let found = answer.message_type();
         ensure!(
             found == expected,
             "{message_type:?} was answered by {found:?}"
@@ -451,10 +420,7 @@ impl Shared {
     }
 
     fn note_recovery(&self, datagram: &[u8], events: &Sender<Event>) {
-        let Ok(message) = rs_pfcp::message::parse(datagram) else {
-            return;
-        };
-        let Some(stamp) = recovery_of(message.as_ref()) else {
+        let Ok(stamp) = Answer::read(datagram).and_then(|message| message.recovery()) else {
             return;
         };
         let mut known = self
@@ -487,33 +453,8 @@ pub fn encode(message_type: MsgType, seid: Option<u64>, sequence: u32, ies: &[Ie
     datagram
 }
 
-/// The Cause of an answer, as an error unless it is "accepted".
-pub fn accepted(answer: &dyn Message) -> Result<()> {
-    let cause = answer
-        .ies(IeType::Cause)
-        .next()
-        .context("answer without Cause")?;
-    let cause = cause.parse::<Cause>()?.value;
-    if cause == CauseValue::RequestAccepted {
-        return Ok(());
-    }
-    let offending = answer
-        .ies(IeType::OffendingIe)
-        .next()
-        .and_then(|ie| ie.as_u16().ok());
-    Err(Refused {
-        cause,
-        offending_ie: offending,
-    }
-    .into())
-}
-
 fn cause_ie(cause: CauseValue) -> Ie {
     Ie::new(IeType::Cause, Cause::new(cause).marshal().to_vec())
-}
-
-fn recovery_of(message: &dyn Message) -> Option<u32> {
-    message.ies(IeType::RecoveryTimeStamp).next()?.as_u32().ok()
 }
 
 #[cfg(test)]

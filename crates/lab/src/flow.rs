@@ -104,6 +104,11 @@ impl Ledger {
         self.highest = self.highest.max(Some(number));
     }
 
+    /// Different packets received so far.
+    pub fn received(&self) -> u32 {
+        self.outcome.received
+    }
+
     /// Closes the books on `sent` packets.
     pub fn close(&self, sent: u32) -> Outcome {
         let seen = |n: &u32| self.seen.get(*n as usize).copied().unwrap_or(false);

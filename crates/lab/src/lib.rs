@@ -10,6 +10,7 @@ pub mod gnb;
 pub mod gtpu;
 pub mod live;
 pub mod netns;
+pub mod packet;
 pub mod scenario;
 pub mod smf;
 pub mod sys;

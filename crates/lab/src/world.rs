@@ -268,6 +268,7 @@ impl World {
             network_instance: "internet".to_owned(),
             upf_n3: UPF_N3,
             qfi: 9,
+            match_qfi: true,
             mbr_kbps: Some((2_000_000, 2_000_000)),
             gates: Gates::OPEN,
             flows: Vec::new(),

@@ -3,21 +3,34 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
 use rs_pfcp::message::MsgType;
 
 use super::sessions::ping_all;
 use super::{Scenario, eventually};
+use crate::dn;
+use crate::flow::{self, Ledger, Shape};
 use crate::gnb::Event;
-use crate::gtpu;
-use crate::smf;
+use crate::gtpu::{self, message};
+use crate::packet;
+use crate::smf::{self, Style};
 use crate::traffic::ping;
 use crate::world::{Family, UPF_N3, UPF_N4, UPF_N6, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::new("echo", "Echo Requests are answered", echo),
+        Scenario::new(
+            "gtpu-variants",
+            "every valid form of a G-PDU passes",
+            gtpu_variants,
+        ),
+        Scenario::new(
+            "ports-of-gtp",
+            "users' own UDP on ports 2152 and 8805",
+            ports_of_gtp,
+        ),
         Scenario::new(
             "unknown-teid",
             "Error Indications, within a rate",
@@ -46,18 +59,13 @@ fn echo(world: &mut World) -> Result<String> {
     Ok("40 of 40 answered with their sequence numbers".to_owned())
 }
 
-/// An ICMP Echo Request of no UE: only its lengths must be right.
-const STRAY: [u8; 28] = [
-    0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0x66, 0xd7, 10, 60, 99, 99, 10, 200, 0, 1, 8, 0, 0xf7, 0xff,
-    0, 0, 0, 0,
-];
-
 fn unknown_teid(world: &mut World) -> Result<String> {
     const TEID: u32 = 0xdead_beef;
     let attached = world.attach_plain("ue1", Family::V4)?;
     let gnb = &world.gnbs[0];
     let (stray, mut scratch) = (gnb.uplink(UPF_N3, TEID, Some(9)), Vec::new());
-    stray.send(&STRAY, &mut scratch)?;
+    let packet = packet::udp4(([10, 60, 99, 99].into(), 1), (dn::SERVER_V4, 9), b"stray");
+    stray.send(&packet, &mut scratch)?;
     let expected = Event::ErrorIndication {
         teid: TEID,
         address: UPF_N3.into(),
@@ -72,7 +80,7 @@ fn unknown_teid(world: &mut World) -> Result<String> {
     let before = world.drops("unknown_teid")? + world.drops("error_indication_rate")?;
     let began = Instant::now();
     for _ in 0..FLOOD {
-        stray.send(&STRAY, &mut scratch)?;
+        stray.send(&packet, &mut scratch)?;
     }
     let mut indications = 0u32;
     while gnb.event(Duration::from_millis(500)).is_some() {
@@ -139,4 +147,101 @@ fn n4_not_reachable_from_ue(world: &mut World) -> Result<String> {
     );
     ping_all(&attached)?;
     Ok(format!("{dropped} packets dropped as to_self"))
+}
+
+/// Ways to write the same G-PDU (TS 29.281, 5.1 and 5.2): what stands before the tunnelled packet.
+fn variants() -> Vec<(&'static str, u8, Vec<u8>)> {
+    let container = [1, 0x10, 9];
+    let chain = |octets: &[&[u8]]| octets.concat();
+    vec![
+        ("bare", 0x30, vec![]),
+        ("sequence number", 0x32, vec![0, 7, 0, 0]),
+        ("N-PDU number", 0x31, vec![0, 0, 7, 0]),
+        ("all flags, no extension", 0x37, vec![0, 7, 7, 0]),
+        (
+            "session container",
+            0x34,
+            chain(&[&[0, 0, 0, 0x85], &container, &[0]]),
+        ),
+        (
+            "container and sequence",
+            0x36,
+            chain(&[&[0, 7, 0, 0x85], &container, &[0]]),
+        ),
+        (
+            "long container",
+            0x34,
+            vec![0, 0, 0, 0x85, 2, 0x10, 9, 0, 0, 0, 0, 0],
+        ),
+        (
+            "UDP port extension, then container",
+            0x34,
+            chain(&[&[0, 0, 0, 0x40, 1, 0x1f, 0x90, 0x85], &container, &[0]]),
+        ),
+        (
+            "container, then service class",
+            0x34,
+            chain(&[&[0, 0, 0, 0x85], &container, &[0x20, 1, 0, 0, 0]]),
+        ),
+    ]
+}
+
+fn gtpu_variants(world: &mut World) -> Result<String> {
+    const EACH: u32 = 50;
+    let mut plan = world.plan(Family::V4, Style::Free5gc);
+    // A bare G-PDU has no QFI to match.
+    plan.match_qfi = false;
+    let attached = world.attach("ue1", &plan, 0, 0)?;
+    ping_all(&attached)?;
+    let inbound = world
+        .dn_ns
+        .enter(|| Ok(UdpSocket::bind((dn::SERVER_V4, 7777))?))?;
+    inbound.set_read_timeout(Some(Duration::from_millis(500)))?;
+    let source = attached.session.addresses.v4.context("a UE without IPv4")?;
+    let (upf, teid) = attached.session.uplink;
+    let variants = variants();
+    for (name, flags, between) in &variants {
+        for number in 0..EACH {
+            let inner = packet::udp4((source, 7777), (dn::SERVER_V4, 7777), &number.to_be_bytes());
+            let mut datagram = vec![*flags, message::G_PDU];
+            datagram.extend(((between.len() + inner.len()) as u16).to_be_bytes());
+            datagram.extend(teid.to_be_bytes());
+            datagram.extend(between.iter().chain(&inner));
+            world.gnbs[0].send_raw(upf, &datagram)?;
+        }
+        let mut ledger = Ledger::default();
+        let mut buffer = [0; 64];
+        while let Ok(length) = inbound.recv(&mut buffer) {
+            ledger.note(&buffer[..length]);
+            if ledger.received() == EACH {
+                break;
+            }
+        }
+        ledger.close(EACH).whole(name)?;
+    }
+    Ok(format!("{} forms of a G-PDU", variants.len()))
+}
+
+/// What a UE or server sends to ports that look like the UPF's own is users' traffic.
+fn ports_of_gtp(world: &mut World) -> Result<String> {
+    let attached = world.attach_plain("ue1", Family::Dual)?;
+    let shape = Shape {
+        rate: 500,
+        count: 100,
+        payload: 100,
+    };
+    for port in [gtpu::PORT, smf::PORT] {
+        for address in attached.session.addresses.all() {
+            let (ue, server) = (
+                &attached.ue.netns,
+                SocketAddr::new(dn::server_for(address), port),
+            );
+            let user = SocketAddr::new(address, port);
+            let up = flow::start(ue, &world.dn_ns, server, shape)?.finish()?;
+            up.whole(&format!("to {server}"))?;
+            let down = flow::start(&world.dn_ns, ue, user, shape)?.finish()?;
+            down.whole(&format!("to {user}"))?;
+        }
+    }
+    Ok("both ports, both ways, both families".to_owned())
 }

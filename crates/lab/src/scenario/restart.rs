@@ -21,6 +21,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             smf_restart,
         )
         .smfs(2),
+        Scenario::new("smf-lost", "an SMF that answers no more", smf_lost)
+            .smfs(2)
+            .forgetful(),
         Scenario::new(
             "upf-restart",
             "the SMF notices and restores traffic",
@@ -114,4 +117,21 @@ fn upf_shutdown(world: &mut World) -> Result<String> {
     let again = world.attach("again", &attached.session.plan, 0, 0)?;
     ping_all(&again)?;
     Ok("both SMFs were told; a new start works".to_owned())
+}
+
+fn smf_lost(world: &mut World) -> Result<String> {
+    let mut attached = Vec::new();
+    for smf in 0..2 {
+        let plan = world.plan(Family::V4, Style::Open5gs);
+        attached.push(world.attach(&format!("ue{smf}"), &plan, smf, 0)?);
+    }
+    world.smfs[0] = None;
+    let gone = || Ok(world.sessions()? == 1);
+    eventually(
+        "the sessions of the lost SMF go",
+        Duration::from_secs(30),
+        gone,
+    )?;
+    ping_all(&attached[1]).context("a UE of the other SMF")?;
+    Ok("its session went after the retention time, the other's stayed".to_owned())
 }

@@ -52,6 +52,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .smfs(3),
         Scenario::new(
+            "ies-in-any-order",
+            "rules before what names them",
+            ies_in_any_order,
+        ),
+        Scenario::new(
             "large-establishment",
             "a request of many fragments is read to its end",
             large_establishment,
@@ -319,4 +324,30 @@ fn large_establishment(world: &mut World) -> Result<String> {
         world.sessions()?
     );
     Ok(format!("{} octets in one request", request.len()))
+}
+
+fn ies_in_any_order(world: &mut World) -> Result<String> {
+    let mut established = 0;
+    for style in [Style::Open5gs, Style::Free5gc] {
+        let plan = world.plan(Family::Dual, style);
+        let smf = world.smf(0)?;
+        let mut prepared = smf.establishment(&plan)?;
+        let count = prepared.ies.len();
+        for turn in 0..count {
+            // Every IE is once the first, and each order is also taken backwards.
+            prepared.ies.rotate_left(1);
+            if turn % 2 == 0 {
+                prepared.ies.reverse();
+            }
+            let kind = MsgType::SessionEstablishmentRequest;
+            let answer = smf.request(kind, Some(0), &prepared.ies)?;
+            let session = prepared
+                .conclude(&plan, &answer)
+                .with_context(|| format!("{style:?}"))?;
+            smf.delete(&session)?;
+            established += 1;
+        }
+    }
+    ensure!(world.sessions()? == 0, "sessions are left");
+    Ok(format!("{established} orders"))
 }

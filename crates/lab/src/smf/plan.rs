@@ -113,6 +113,8 @@ pub struct SessionPlan {
     pub upf_n3: Ipv4Addr,
     /// QFI of the default flow.
     pub qfi: u8,
+    /// Whether the uplink PDI asks for that QFI.
+    pub match_qfi: bool,
     /// MBR of the session, up and down.
     pub mbr_kbps: Option<(u64, u64)>,
     /// Gates of the session.
@@ -171,7 +173,7 @@ impl SessionPlan {
             }
             Style::Free5gc => Fteid::ipv4(teid, self.upf_n3),
         });
-        if filter.is_none() {
+        if filter.is_none() && self.match_qfi {
             pdi.qfis = Qfi::new(self.qfi).into_iter().collect();
         }
         let mut pdr = self.pdr(id, precedence, pdi, u32::from(UPLINK), qers);

@@ -1,6 +1,8 @@
 //! The answers of turnpiked as text. A field that an older or newer turnpiked does not send shows
 //! as `-`.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::table::{Table, grouped};
@@ -323,7 +325,8 @@ pub(crate) fn config(answer: &Value) -> String {
 fn lines(path: &str, value: &Value, out: &mut String) {
     match value {
         Value::Object(members) => {
-            for (key, member) in members {
+            // In the order of the alphabet, whatever serde_json keeps.
+            for (key, member) in members.iter().collect::<BTreeMap<_, _>>() {
                 let dot = if path.is_empty() { "" } else { "." };
                 lines(&format!("{path}{dot}{key}"), member, out);
             }

@@ -23,6 +23,7 @@ fn plan() -> SessionPlan {
         network_instance: "internet".into(),
         upf_n3: UPF_N3,
         qfi: 9,
+        match_qfi: true,
         mbr_kbps: Some((100_000, 200_000)),
         gates: Gates::OPEN,
         flows: Vec::new(),

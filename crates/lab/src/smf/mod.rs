@@ -242,6 +242,21 @@ impl Smf {
         self.modify(session, &[plan::update_qer_gates(gates)])
     }
 
+    /// Changes the MBR of the session, up and down.
+    pub fn limit(&self, session: &Session, up_kbps: u64, down_kbps: u64) -> Result<()> {
+        self.modify(session, &[plan::update_qer_mbr(up_kbps, down_kbps)])
+    }
+
+    /// Adds a flow, of a number that no other flow of the session has.
+    pub fn add_flow(&self, session: &Session, number: u16, flow: &Flow) -> Result<()> {
+        self.modify(session, &plan::add_flow(session, number, flow))
+    }
+
+    /// Removes a flow.
+    pub fn remove_flow(&self, session: &Session, number: u16) -> Result<()> {
+        self.modify(session, &plan::remove_flow(number))
+    }
+
     /// Deletes a session.
     pub fn delete(&self, session: &Session) -> Result<()> {
         let seid = Some(session.up_seid);

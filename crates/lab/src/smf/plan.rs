@@ -33,6 +33,7 @@ use rs_pfcp::ie::update_forwarding_parameters::UpdateForwardingParameters;
 use rs_pfcp::ie::urr_id::UrrId;
 use rs_pfcp::ie::{Ie, IeType};
 
+use super::Session;
 use crate::ue::Addresses;
 
 const UPLINK: u16 = 1;
@@ -128,23 +129,16 @@ pub struct SessionPlan {
 impl SessionPlan {
     /// The rules of the establishment. `teid` is the SMF's choice, where the style asks for one.
     pub(super) fn rules(&self, teid: u32) -> Result<Vec<Ie>> {
+        let f_teid = self.uplink_f_teid(teid);
         let mut ies = Vec::new();
         for (index, flow) in self.flows.iter().enumerate() {
-            // Identifiers of flow n: PDRs 10 + 2n and 11 + 2n, QER 10 + n.
-            let index = index as u16;
-            let qer = u32::from(10 + index);
-            let filter = Some(flow.filter.as_str());
-            let ids = [SESSION_QER, qer];
-            ies.push(self.uplink_pdr(10 + 2 * index, flow.precedence, teid, filter, &ids));
-            ies.push(self.downlink_pdr(11 + 2 * index, flow.precedence, filter, &ids));
-            let members = vec![QerId::new(qer).to_ie(), flow.gates.status()];
-            ies.push(Ie::new_grouped(IeType::CreateQer, members));
+            ies.extend(self.flow_rules(index as u16, flow, &f_teid));
         }
         let qers: &[u32] = match self.style {
             Style::Open5gs => &[SESSION_QER],
             Style::Free5gc => &[SESSION_QER, FLOW_QER],
         };
-        ies.push(self.uplink_pdr(UPLINK, DEFAULT_PRECEDENCE, teid, None, qers));
+        ies.push(self.uplink_pdr(UPLINK, DEFAULT_PRECEDENCE, &f_teid, None, qers));
         ies.push(self.downlink_pdr(DOWNLINK, DEFAULT_PRECEDENCE, None, qers));
         ies.push(self.uplink_far());
         ies.push(self.downlink_far());
@@ -156,23 +150,39 @@ impl SessionPlan {
         Ok(ies)
     }
 
-    fn uplink_pdr(
-        &self,
-        id: u16,
-        precedence: u32,
-        teid: u32,
-        filter: Option<&str>,
-        qers: &[u32],
-    ) -> Ie {
-        let mut pdi = self.pdi(SourceInterfaceValue::Access, filter);
-        pdi.f_teid = Some(match self.style {
+    fn uplink_f_teid(&self, teid: u32) -> Fteid {
+        match self.style {
             Style::Open5gs => {
                 let mut f_teid = Fteid::new_with_choose(true, false, true, true, 0, None, None, 0);
                 f_teid.choose_id = CHOOSE_ID;
                 f_teid
             }
             Style::Free5gc => Fteid::ipv4(teid, self.upf_n3),
-        });
+        }
+    }
+
+    /// The pair of PDRs and the QER of one flow.
+    fn flow_rules(&self, index: u16, flow: &Flow, f_teid: &Fteid) -> [Ie; 3] {
+        let [uplink, downlink, qer] = flow_ids(index);
+        let (filter, qers) = (Some(flow.filter.as_str()), [SESSION_QER, u32::from(qer)]);
+        let members = vec![QerId::new(u32::from(qer)).to_ie(), flow.gates.status()];
+        [
+            self.uplink_pdr(uplink, flow.precedence, f_teid, filter, &qers),
+            self.downlink_pdr(downlink, flow.precedence, filter, &qers),
+            Ie::new_grouped(IeType::CreateQer, members),
+        ]
+    }
+
+    fn uplink_pdr(
+        &self,
+        id: u16,
+        precedence: u32,
+        f_teid: &Fteid,
+        filter: Option<&str>,
+        qers: &[u32],
+    ) -> Ie {
+        let mut pdi = self.pdi(SourceInterfaceValue::Access, filter);
+        pdi.f_teid = Some(f_teid.clone());
         if filter.is_none() && self.match_qfi {
             pdi.qfis = Qfi::new(self.qfi).into_iter().collect();
         }
@@ -351,6 +361,33 @@ impl From<ApplyActionOctet> for ApplyAction {
     }
 }
 
+/// Identifiers of flow number `index`: uplink PDR, downlink PDR, QER.
+fn flow_ids(index: u16) -> [u16; 3] {
+    [10 + 2 * index, 11 + 2 * index, 10 + index]
+}
+
+/// What adds a flow to a session that is there, on its own tunnel and addresses.
+pub(super) fn add_flow(session: &Session, index: u16, flow: &Flow) -> Vec<Ie> {
+    let plan = SessionPlan {
+        addresses: Requested::Given(session.addresses),
+        ..session.plan.clone()
+    };
+    let (upf, teid) = session.uplink;
+    plan.flow_rules(index, flow, &Fteid::ipv4(teid, upf)).into()
+}
+
+/// What removes it.
+pub(super) fn remove_flow(index: u16) -> Vec<Ie> {
+    let [uplink, downlink, qer] = flow_ids(index);
+    let pdr = |id| Ie::new_grouped(IeType::RemovePdr, vec![PdrId::new(id).to_ie()]);
+    let qer = QerId::new(u32::from(qer)).to_ie();
+    vec![
+        pdr(uplink),
+        pdr(downlink),
+        Ie::new_grouped(IeType::RemoveQer, vec![qer]),
+    ]
+}
+
 /// An Update FAR: the downlink FAR forwards into a gNB's tunnel.
 pub fn forward_downlink(gnb: Ipv4Addr, teid: u32) -> Ie {
     let parameters = UpdateForwardingParameters::new()
@@ -369,5 +406,12 @@ pub(super) fn update_far_buffer() -> Ie {
 /// The session's QER opens or closes its gates.
 pub(super) fn update_qer_gates(gates: Gates) -> Ie {
     let members = vec![QerId::new(SESSION_QER).to_ie(), gates.status()];
+    Ie::new_grouped(IeType::UpdateQer, members)
+}
+
+/// The session's QER gets another MBR.
+pub(super) fn update_qer_mbr(up_kbps: u64, down_kbps: u64) -> Ie {
+    let mbr = Mbr::new(up_kbps, down_kbps).marshal().to_vec();
+    let members = vec![QerId::new(SESSION_QER).to_ie(), Ie::new(IeType::Mbr, mbr)];
     Ie::new_grouped(IeType::UpdateQer, members)
 }

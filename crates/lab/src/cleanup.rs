@@ -86,6 +86,7 @@ pub fn on_signals() -> Result<()> {
             if let Some(signal) = signals.forever().next() {
                 eprintln!("lab: signal {signal}: cleaning up");
                 sweep();
+                disclaim();
                 std::process::exit(128 + signal);
             }
         })?;

@@ -246,9 +246,36 @@ impl Demo {
                 "{malformed} malformed messages came to {address}"
             );
         }
+        self.compare_counters()?;
         let sessions = self.world.sessions()?;
         ensure!(sessions == 8, "{sessions} sessions instead of 8");
         self.world.upf()?.alive()
+    }
+
+    /// What a UE sent and the UPF did not count was lost on the way up; what the UPF counted and
+    /// the UE did not get, on the way down.
+    fn compare_counters(&self) -> Result<()> {
+        let (mut total, mut lost) = (0, 0);
+        for attached in &self.ues {
+            let name = attached.ue.name();
+            // In the order in which a packet that is still under way passes them.
+            let got = attached.ue.modem.down.packets.load(Relaxed);
+            let [up, down] = self.world.counted(attached)?;
+            let sent = attached.ue.modem.up.packets.load(Relaxed);
+            let [counted_up, counted_down] = [up.packets + up.drops, down.packets];
+            ensure!(
+                counted_up <= sent,
+                "{name} sent {sent} packets, {counted_up} were counted"
+            );
+            ensure!(
+                counted_down >= got,
+                "{name} got {got} packets, {counted_down} were counted"
+            );
+            total += sent + counted_down;
+            lost += sent - counted_up + counted_down - got;
+        }
+        println!("  {total} packets of users at the UPF, {lost} lost between it and the UEs");
+        Ok(())
     }
 
     fn table(&self) {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -104,6 +104,17 @@ pub fn binary() -> Result<PathBuf> {
     found.context("turnpiked was not found: build it, or set TURNPIKED to its path")
 }
 
+/// One direction of a session, as the UPF counted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Packets forwarded.
+    pub packets: u64,
+    /// Bytes of IP forwarded.
+    pub bytes: u64,
+    /// Packets dropped.
+    pub drops: u64,
+}
+
 /// A running `turnpiked`.
 pub struct Upf {
     process: Process,
@@ -187,6 +198,40 @@ impl Upf {
         status["sessions"]["used"]
             .as_u64()
             .context("status without sessions.used")
+    }
+
+    /// What it counted for the session of the UE with this address, up and down.
+    pub fn counted(&self, netns: &Netns, ue: IpAddr) -> Result<[Counted; 2]> {
+        let page = self.get(netns, "/api/v1/sessions?limit=1000")?;
+        let sessions = page["sessions"].as_array().context("sessions is no list")?;
+        // IPv6 UEs are shown by their prefix, whose first address the lab gives to the UE.
+        let shown = match ue {
+            IpAddr::V4(v4) => v4.to_string(),
+            IpAddr::V6(v6) => {
+                format!("{}/64", Ipv6Addr::from(u128::from(v6) >> 64 << 64))
+            }
+        };
+        let has = |session: &&Value| {
+            session["ue"]
+                .as_array()
+                .is_some_and(|ue| ue.iter().any(|a| *a == shown.as_str()))
+        };
+        let session = sessions
+            .iter()
+            .find(has)
+            .with_context(|| format!("no session of {shown}"))?;
+        let read = |way: &str| {
+            let field = |name: &str| {
+                let value = session[way][name].as_u64();
+                value.with_context(|| format!("session without {way}.{name}"))
+            };
+            Ok::<_, anyhow::Error>(Counted {
+                packets: field("packets")?,
+                bytes: field("bytes")?,
+                drops: field("drops")?,
+            })
+        };
+        Ok([read("uplink")?, read("downlink")?])
     }
 
     /// How many packets it dropped for `reason`, on all interfaces.

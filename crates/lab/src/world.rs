@@ -22,7 +22,7 @@ use crate::gnb::{Downlink, Gnb};
 use crate::netns::{End, Netns, Prefix, cable, take_xdp_frames};
 use crate::smf::{self, Gates, Requested, Session, SessionPlan, Smf, Style};
 use crate::ue::{Addresses, Ue};
-use crate::upf::{Settings, Upf};
+use crate::upf::{Counted, Settings, Upf};
 
 /// UPF on N3.
 pub const UPF_N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 1);
@@ -241,6 +241,12 @@ impl World {
             .as_ref()
             .context("the UPF is down")?
             .drops(&self.upf_ns, reason)
+    }
+
+    /// What the UPF counted for a UE, up and down.
+    pub fn counted(&self, attached: &Attached) -> Result<[Counted; 2]> {
+        let upf = self.upf.as_ref().context("the UPF is down")?;
+        upf.counted(&self.upf_ns, attached.address()?)
     }
 
     /// Sessions at the UPF.

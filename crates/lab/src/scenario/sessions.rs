@@ -45,6 +45,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             handover,
         ),
         Scenario::new("detach", "a deleted session carries nothing", detach),
+        Scenario::new("counters", "each packet and byte is counted once", counters),
         Scenario::new(
             "several-smfs",
             "SMFs do not touch each other's sessions",
@@ -350,4 +351,41 @@ fn ies_in_any_order(world: &mut World) -> Result<String> {
     }
     ensure!(world.sessions()? == 0, "sessions are left");
     Ok(format!("{established} orders"))
+}
+
+fn counters(world: &mut World) -> Result<String> {
+    let mut seen = Vec::new();
+    for (family, headers) in [(Family::V4, 28), (Family::V6, 48)] {
+        let mut attached = world.attach_plain(&format!("ue{headers}"), family)?;
+        let mut expected = world.counted(&attached)?;
+        for to in [1, 0, 1] {
+            let shape = Shape {
+                rate: 2000,
+                count: 1000,
+                payload: 150,
+            };
+            let flows = (
+                flow_up(world, &attached, shape)?,
+                flow_down(world, &attached, shape)?,
+            );
+            // Counters go on over the changes of a rule.
+            world.handover(&mut attached, to, Duration::from_millis(100))?;
+            flows.0.finish()?.whole("uplink")?;
+            flows.1.finish()?.whole("downlink")?;
+            for way in &mut expected {
+                way.packets += u64::from(shape.count);
+                way.bytes += u64::from(shape.count) * (shape.payload as u64 + headers);
+            }
+            let counted = world.counted(&attached)?;
+            ensure!(
+                counted == expected,
+                "{family:?}: {counted:?} instead of {expected:?}"
+            );
+        }
+        seen.push(format!(
+            "{family:?} {} packets",
+            expected[0].packets + expected[1].packets
+        ));
+    }
+    Ok(seen.join(", "))
 }

@@ -16,7 +16,7 @@ use crate::netns::Netns;
 pub struct Shape {
     /// Packets per second.
     pub rate: u32,
-    /// Packets in all, unless stopped before.
+    /// Packets in all.
     pub count: u32,
     /// Bytes of UDP payload, at least 4.
     pub payload: usize,
@@ -124,7 +124,6 @@ impl Ledger {
 /// A flow on its way.
 pub struct Running {
     sent: Arc<AtomicU32>,
-    stop: Arc<AtomicBool>,
     sender: JoinHandle<Result<()>>,
     receiver: JoinHandle<Ledger>,
 }
@@ -149,19 +148,15 @@ pub fn start_from(
     let sending_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&sending_over);
     let receiver = std::thread::spawn(move || receive(&inbound, &over));
-    let (sent, stop) = (
-        Arc::new(AtomicU32::new(0)),
-        Arc::new(AtomicBool::new(false)),
-    );
-    let (count, stopped) = (Arc::clone(&sent), Arc::clone(&stop));
+    let sent = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&sent);
     let sender = std::thread::spawn(move || {
-        let result = send(&outbound, shape, &count, &stopped);
+        let result = send(&outbound, shape, &count);
         sending_over.store(true, Relaxed);
         result
     });
     Ok(Running {
         sent,
-        stop,
         sender,
         receiver,
     })
@@ -188,10 +183,10 @@ pub fn send_socket(from: &Netns, source: SocketAddr, to: SocketAddr) -> Result<U
 }
 
 /// Sends numbered packets at an even pace. What falls due while the thread sleeps is sent at once.
-pub fn send(socket: &UdpSocket, shape: Shape, sent: &AtomicU32, stop: &AtomicBool) -> Result<()> {
+pub fn send(socket: &UdpSocket, shape: Shape, sent: &AtomicU32) -> Result<()> {
     let mut packet = vec![0; shape.payload.max(4)];
     let began = Instant::now();
-    while !stop.load(Relaxed) {
+    loop {
         let due = (began.elapsed().as_secs_f64() * f64::from(shape.rate)) as u32;
         for number in sent.load(Relaxed)..due.min(shape.count) {
             packet[..4].copy_from_slice(&number.to_be_bytes());
@@ -199,11 +194,10 @@ pub fn send(socket: &UdpSocket, shape: Shape, sent: &AtomicU32, stop: &AtomicBoo
             sent.store(number + 1, Relaxed);
         }
         if due >= shape.count {
-            break;
+            return Ok(());
         }
         std::thread::sleep(Duration::from_micros(500));
     }
-    Ok(())
 }
 
 fn receive(socket: &UdpSocket, sending_over: &AtomicBool) -> Ledger {
@@ -223,17 +217,6 @@ fn receive(socket: &UdpSocket, sending_over: &AtomicBool) -> Ledger {
 }
 
 impl Running {
-    /// Packets sent so far.
-    pub fn sent(&self) -> u32 {
-        self.sent.load(Relaxed)
-    }
-
-    /// Ends the sending now, rather than at the count.
-    pub fn stop(self) -> Result<Outcome> {
-        self.stop.store(true, Relaxed);
-        self.finish()
-    }
-
     /// Waits until all was sent and has had time to arrive.
     pub fn finish(self) -> Result<Outcome> {
         self.sender

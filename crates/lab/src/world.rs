@@ -127,7 +127,7 @@ pub struct World {
     pub dn_ns: Netns,
     /// The namespace of the bridge between gNBs and UPF.
     pub ran_ns: Netns,
-    gnb_ns: Vec<Netns>,
+    _gnb_ns: Vec<Netns>,
     /// The SMFs' namespace.
     pub smf_ns: Netns,
     /// Where configuration, log and captures are.
@@ -174,7 +174,7 @@ impl World {
             upf_ns,
             dn_ns,
             ran_ns,
-            gnb_ns,
+            _gnb_ns: gnb_ns,
             smf_ns,
             folder,
             prefix,
@@ -352,11 +352,6 @@ impl World {
     /// The prefix of all names in this world.
     pub fn prefix(&self) -> &Prefix {
         &self.prefix
-    }
-
-    /// The namespace of gNB number `index`.
-    pub fn gnb_ns(&self, index: usize) -> &Netns {
-        &self.gnb_ns[index]
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -78,8 +78,7 @@ fn update_under_load(world: &mut World) -> Result<String> {
     let shape = Shape::lasting(10_000, SECONDS);
     let sent = Arc::new(AtomicU32::new(0));
     let counter = Arc::clone(&sent);
-    let sender =
-        std::thread::spawn(move || flow::send(&socket, shape, &counter, &AtomicBool::new(false)));
+    let sender = std::thread::spawn(move || flow::send(&socket, shape, &counter));
 
     let began = Instant::now();
     let mut updates = 0u32;

@@ -112,7 +112,6 @@ struct Shared {
     upf_recovery: Mutex<Option<u32>>,
     associated: AtomicBool,
     next_sequence: AtomicU32,
-    retransmissions: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -138,7 +137,6 @@ impl Smf {
             upf_recovery: Mutex::default(),
             associated: AtomicBool::new(false),
             next_sequence: AtomicU32::new(1),
-            retransmissions: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         });
         let (sender, events) = channel();
@@ -306,11 +304,6 @@ impl Smf {
         Ok(())
     }
 
-    /// How many requests had to be repeated.
-    pub fn retransmissions(&self) -> u64 {
-        self.shared.retransmissions.load(Relaxed)
-    }
-
     /// Its node id.
     pub fn node_id(&self) -> &NodeId {
         &self.shared.node_id
@@ -361,10 +354,7 @@ impl Shared {
 
     fn exchange(&self, sequence: u32, datagram: &[u8]) -> Result<Vec<u8>> {
         let receiver = self.expect(sequence);
-        for attempt in 0..N1 {
-            if attempt > 0 {
-                self.retransmissions.fetch_add(1, Relaxed);
-            }
+        for _ in 0..N1 {
             self.socket.send_to(datagram, self.upf)?;
             if let Ok(answer) = receiver.recv_timeout(T1) {
                 return Ok(answer);

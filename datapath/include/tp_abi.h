@@ -231,6 +231,7 @@ struct tp_peer {
 };
 
 #define TP_ROUTE_LAST 1
+#define TP_ROUTE_NONE 2 /* there is no such route: the place of a default route that is missing */
 struct tp_route {
 	__u8 addr[16]; /* IPv4 in the first four bytes */
 	__u8 plen;
@@ -240,10 +241,17 @@ struct tp_route {
 	__u64 reserved;
 };
 
-/* Routes of a network instance: longest prefix first in routes[], the last one flagged. The pair is
- * swapped by one store each. 0: no route at all. */
+/* Which destinations need a scan: one bit for each value of an address's first octet. */
+struct tp_route_map {
+	__u64 covered[4];
+};
+
+/* Routes of a network instance, one list for each family in routes[]: a struct tp_route_map in the
+ * first place, the default route in the second, then the others, longest prefix first; the last one is
+ * flagged. Few destinations lie near a route other than the default one, and all others are spared the
+ * scan. A list is immutable, apart from the next hops, and swapped by one store. 0: no route at all. */
 struct tp_ni {
-	__u32 routes4; /* control: first route, index into routes[]; 0 none */
+	__u32 routes4; /* control: place of the map, index into routes[]; 0 none */
 	__u32 routes6;
 	__u64 reserved[7];
 };
@@ -332,6 +340,7 @@ _Static_assert(sizeof(struct tp_bucket) == 64, "one line");
 _Static_assert(sizeof(struct tp_nexthop) == 64, "one line");
 _Static_assert(sizeof(struct tp_peer) == 64, "one line");
 _Static_assert(sizeof(struct tp_route) == 32, "half a line");
+_Static_assert(sizeof(struct tp_route_map) == sizeof(struct tp_route), "one place in routes[]");
 _Static_assert(sizeof(struct tp_ni) == 64, "one line");
 _Static_assert(sizeof(struct tp_config) == 136, "tp_config");
 

@@ -22,30 +22,49 @@ static TP_INLINE int tp_check_destination(const struct tp_packet *p, struct tp_a
 	return dst.hi == 0 && dst.lo <= 1 ? TP_DROP_TO_SELF : TP_OK;
 }
 
+/* The longest prefix that covers dst, of the routes from place on; NULL: none does. */
+static TP_INLINE const struct tp_route *tp_scan_routes(struct tp_packet *p, __u32 place, struct tp_addr dst)
+{
+	const struct tp_route *route;
+	__u32 i;
+
+	for (i = 0; i < TP_ROUTES_MAX; i++) {
+		route = tp_route_at(p->env, place + i);
+		if (!route)
+			return NULL;
+		if (tp_in_prefix(dst, route->addr, route->plen))
+			return route;
+		if (route->flags & TP_ROUTE_LAST)
+			return NULL;
+	}
+	return NULL;
+}
+
 /* The next hop of the longest prefix that covers dst. */
 static TP_INLINE int tp_find_route(struct tp_packet *p, __u32 ni, struct tp_addr dst, __u32 *nexthop)
 {
 	const struct tp_ni *instance = tp_ni_at(p->env, ni);
-	const struct tp_route *route;
-	__u32 i, first;
+	const struct tp_route *route, *nearer = NULL;
+	const struct tp_route_map *map;
+	__u32 first, octet = (__u32)(dst.hi >> 56);
 
 	if (!instance)
 		return TP_DROP_TABLE;
 	first = p->family == 4 ? TP_READ(instance->routes4) : TP_READ(instance->routes6);
 	if (!first)
 		return TP_DROP_NO_ROUTE;
-	for (i = 0; i < TP_ROUTES_MAX; i++) {
-		route = tp_route_at(p->env, first + i);
-		if (!route)
-			return TP_DROP_TABLE;
-		if (tp_in_prefix(dst, route->addr, route->plen)) {
-			*nexthop = TP_READ(route->nexthop);
-			return TP_OK;
-		}
-		if (route->flags & TP_ROUTE_LAST)
-			return TP_DROP_NO_ROUTE;
-	}
-	return TP_DROP_NO_ROUTE;
+	map = (const struct tp_route_map *)tp_route_at(p->env, first);
+	route = tp_route_at(p->env, first + 1);
+	if (!map || !route)
+		return TP_DROP_TABLE;
+	if (!(route->flags & TP_ROUTE_LAST) && map->covered[octet >> 6 & 3] >> (octet & 63) & 1)
+		nearer = tp_scan_routes(p, first + 2, dst);
+	if (nearer)
+		route = nearer;
+	else if (route->flags & TP_ROUTE_NONE)
+		return TP_DROP_NO_ROUTE;
+	*nexthop = TP_READ(route->nexthop);
+	return TP_OK;
 }
 
 /* The neighbour that has the address itself, on a link of this network instance. NULL: not known. */

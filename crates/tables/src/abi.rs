@@ -176,6 +176,7 @@ pub(crate) struct PeerLine {
 }
 
 pub(crate) const ROUTE_LAST: u8 = 1;
+pub(crate) const ROUTE_NONE: u8 = 2;
 
 /// `tp_route`.
 #[repr(C)]

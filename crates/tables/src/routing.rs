@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use session::compiled::{NiId, NoRoom};
 
-use crate::abi::{KIND_NEIGH4, KIND_NEIGH6, NextHopLine, ROUTE_LAST, RouteLine, words_of};
+use crate::abi::{
+    KIND_NEIGH4, KIND_NEIGH6, NextHopLine, ROUTE_LAST, ROUTE_NONE, RouteLine, words_of,
+};
 use crate::index::SlotKey;
 use crate::nexthop::{Family, NextHop, Peer, ROUTES_MAX};
 use crate::store::{Retired, Store};
@@ -126,12 +128,15 @@ impl Store {
         Ok(line.load(0))
     }
 
+    /// Places of the list at `first`: its map, the default route and the others.
     fn route_run(&self, first: u32) -> usize {
-        let lines = self.mem.routes[first as usize..].iter().take(ROUTES_MAX);
+        let lines = self.mem.routes[first as usize + 1..]
+            .iter()
+            .take(ROUTES_MAX + 1);
         let is_last = |line: &crate::abi::HalfLine| {
             (line.0[2].load(std::sync::atomic::Ordering::Relaxed) >> 8) as u8 & ROUTE_LAST != 0
         };
-        lines.take_while(|line| !is_last(line)).count() + 1
+        lines.take_while(|line| !is_last(line)).count() + 2
     }
 
     pub(crate) fn set_ni_routes(
@@ -146,11 +151,16 @@ impl Store {
             if !self.grace.is_empty() && self.routes.used() * 2 > self.routes.capacity() {
                 self.wait();
             }
+            let lines = route_lines(routes);
             first = self
                 .routes
-                .take(routes.len())
+                .take(lines.len())
                 .ok_or(NoRoom { table: "routes" })?;
-            self.write_routes(first, routes);
+            for (to, words) in self.mem.routes[first as usize..].iter().zip(&lines) {
+                for (to, &word) in to.0.iter().zip(words) {
+                    to.store(word, std::sync::atomic::Ordering::Relaxed);
+                }
+            }
         }
         let (old, new) = match family {
             Family::V4 => (word as u32, word & !0xffff_ffff | u64::from(first)),
@@ -165,29 +175,6 @@ impl Store {
             self.grace.retire(Retired::Routes { first: old, len });
         }
         Ok(())
-    }
-
-    fn write_routes(&self, first: u32, routes: &[(IpNet, u32)]) {
-        let lines = self.mem.routes[first as usize..].iter();
-        for (index, (line, (net, nexthop))) in lines.zip(routes).enumerate() {
-            let flags = if index + 1 == routes.len() {
-                ROUTE_LAST
-            } else {
-                0
-            };
-            let addr = octets(net.network());
-            let plen = net.prefix_len();
-            let route = RouteLine {
-                addr,
-                plen,
-                flags,
-                nexthop: *nexthop,
-                ..RouteLine::default()
-            };
-            for (to, word) in line.0.iter().zip(words_of::<_, 4>(&route)) {
-                to.store(word, std::sync::atomic::Ordering::Relaxed);
-            }
-        }
     }
 
     pub(crate) fn set_neighbour(
@@ -215,4 +202,36 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// The list of `struct tp_ni`: map, default route, then the others in the order given.
+fn route_lines(routes: &[(IpNet, u32)]) -> Vec<[u64; 4]> {
+    let mut covered = [0u64; 4];
+    let mut default = RouteLine {
+        flags: ROUTE_NONE,
+        ..RouteLine::default()
+    };
+    let mut lines = Vec::with_capacity(routes.len() + 2);
+    for (net, nexthop) in routes {
+        let mut line = RouteLine {
+            addr: octets(net.network()),
+            plen: net.prefix_len(),
+            nexthop: *nexthop,
+            ..RouteLine::default()
+        };
+        if line.plen == 0 {
+            default = line;
+            continue;
+        }
+        let first = usize::from(line.addr[0]);
+        let beyond = first + (256 >> line.plen.min(8));
+        for octet in first..beyond {
+            covered[octet / 64] |= 1 << (octet % 64);
+        }
+        line.flags = 0;
+        lines.push(line);
+    }
+    lines.last_mut().unwrap_or(&mut default).flags |= ROUTE_LAST;
+    let lines = std::iter::once(&default).chain(&lines).map(words_of);
+    std::iter::once(covered).chain(lines).collect()
 }

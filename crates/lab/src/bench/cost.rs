@@ -64,7 +64,9 @@ impl Harness {
 
     fn map(&self, name: &str) -> Result<MapHandle> {
         let map = self.object.maps().find(|m| m.name() == name);
-        Ok(MapHandle::try_from(&map.with_context(|| format!("no map {name}"))?)?)
+        Ok(MapHandle::try_from(
+            &map.with_context(|| format!("no map {name}"))?,
+        )?)
     }
 
     /// Who sends: user `i` has TEID `first_teid + i` and the `i`-th address.
@@ -90,7 +92,8 @@ impl Harness {
 
     fn arm(&self, target: &OwnedFd, frame: &Frame, users: u32) -> Result<()> {
         let fd = (target.as_raw_fd() as u32).to_ne_bytes();
-        self.map("target")?.update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY)?;
+        self.map("target")?
+            .update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY)?;
         let mut state = Vec::new();
         for word in [
             0,
@@ -104,7 +107,8 @@ impl Harness {
         }
         state.extend_from_slice(&frame.bytes[..HEADERS]);
         state.extend_from_slice(&[0; 2]);
-        self.map("state")?.update(&0u32.to_ne_bytes(), &state, MapFlags::ANY)?;
+        self.map("state")?
+            .update(&0u32.to_ne_bytes(), &state, MapFlags::ANY)?;
         Ok(())
     }
 
@@ -152,6 +156,9 @@ impl Harness {
             with.push(self.run(&frame, repeat, XDP_REDIRECT)?);
         }
         let floor = super::median(&mut without);
-        Ok(Cost { above_floor: super::median(&mut with) - floor, floor })
+        Ok(Cost {
+            above_floor: super::median(&mut with) - floor,
+            floor,
+        })
     }
 }

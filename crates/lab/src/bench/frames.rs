@@ -33,8 +33,10 @@ impl Frame {
 }
 
 fn checksum(header: &[u8]) -> u16 {
-    let sum: u32 =
-        header.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let sum: u32 = header
+        .chunks(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+        .sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     !((folded & 0xffff) + (folded >> 16)) as u16
 }
@@ -86,7 +88,13 @@ pub fn uplink(addresses: &Addresses, len: usize) -> Frame {
     bytes.extend_from_slice(&[1, 0x10, 9, 0]);
     let inner_at = bytes.len();
     bytes.extend_from_slice(&inner(addresses.first_ue, REMOTE, len));
-    Frame { bytes, teid_at, address_at: inner_at + 12, checksum_at: inner_at + 10, inner_at }
+    Frame {
+        bytes,
+        teid_at,
+        address_at: inner_at + 12,
+        checksum_at: inner_at + 10,
+        inner_at,
+    }
 }
 
 /// Plain IP from the data network to a user.
@@ -94,5 +102,11 @@ pub fn downlink(addresses: &Addresses, len: usize) -> Frame {
     let mut bytes = ethernet().to_vec();
     let inner_at = bytes.len();
     bytes.extend_from_slice(&inner(REMOTE, addresses.first_ue, len));
-    Frame { bytes, teid_at: 0, address_at: inner_at + 16, checksum_at: inner_at + 10, inner_at }
+    Frame {
+        bytes,
+        teid_at: 0,
+        address_at: inner_at + 16,
+        checksum_at: inner_at + 10,
+        inner_at,
+    }
 }

@@ -46,7 +46,11 @@ impl Client {
         )?;
         socket.connect(upf)?;
         socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        Ok(Self { socket, sequence: 1, reply: vec![0; 65536] })
+        Ok(Self {
+            socket,
+            sequence: 1,
+            reply: vec![0; 65536],
+        })
     }
 
     /// Set up the association.
@@ -54,8 +58,16 @@ impl Client {
         self.socket.send(&request(self.sequence))?;
         self.sequence += 1;
         let got = self.receive()?.context("no answer to Association Setup")?;
-        ensure!(got.message_type == 6, "Association Setup was answered by type {}", got.message_type);
-        ensure!(got.cause == Some(1), "Association Setup was refused: cause {:?}", got.cause);
+        ensure!(
+            got.message_type == 6,
+            "Association Setup was answered by type {}",
+            got.message_type
+        );
+        ensure!(
+            got.cause == Some(1),
+            "Association Setup was refused: cause {:?}",
+            got.cause
+        );
         Ok(())
     }
 
@@ -88,9 +100,12 @@ impl Client {
         mut answered: impl FnMut(u32, &Answer),
     ) -> Result<Outcome> {
         let first = self.sequence;
-        ensure!(first as u64 + u64::from(count) < 0xff_ffff, "sequence numbers ran out");
+        ensure!(
+            first as u64 + u64::from(count) < 0xff_ffff,
+            "sequence numbers ran out"
+        );
         let mut sent_at = vec![Instant::now(); window as usize];
-        let mut latency = Histogram::new(3)?;
+        let mut latency = Histogram::new_with_bounds(1, 60_000_000_000, 3)?;
         let (mut sent, mut received, mut accepted) = (0, 0, 0);
         let mut message = Vec::with_capacity(template.len());
         let start = Instant::now();
@@ -119,7 +134,12 @@ impl Client {
             }
         }
         self.sequence += count;
-        Ok(Outcome { accepted, took: last - start, latency, lost: count - received })
+        Ok(Outcome {
+            accepted,
+            took: last - start,
+            latency,
+            lost: count - received,
+        })
     }
 }
 
@@ -141,8 +161,12 @@ impl Answer {
         let at = if has_seid { 12 } else { 4 };
         let sequence = bytes.get(at..at + 3)?;
         let sequence = u32::from_be_bytes([0, sequence[0], sequence[1], sequence[2]]);
-        let mut answer =
-            Self { message_type: *bytes.get(1)?, sequence, cause: None, up_seid: None };
+        let mut answer = Self {
+            message_type: *bytes.get(1)?,
+            sequence,
+            cause: None,
+            up_seid: None,
+        };
         let mut rest = bytes.get(at + 4..)?;
         while let [t1, t2, l1, l2, tail @ ..] = rest {
             let len = usize::from(u16::from_be_bytes([*l1, *l2]));

@@ -69,7 +69,8 @@ impl Figures {
             Some(floor) => println!("figure {name} {value:.2} {unit} floor {floor:.2}"),
             None => println!("figure {name} {value:.2} {unit} floor -"),
         }
-        self.0.push(json!({ "name": name, "value": value, "unit": unit, "floor": floor }));
+        self.0
+            .push(json!({ "name": name, "value": value, "unit": unit, "floor": floor }));
     }
 }
 
@@ -87,15 +88,26 @@ struct Bench {
 pub fn run(options: &Options) -> Result<()> {
     let sut = Sut::start(options.sessions)?;
     let mut figures = Figures::default();
-    figures.add("start_to_ready", sut.start_to_ready.as_secs_f64() * 1e3, "ms", None);
+    figures.add(
+        "start_to_ready",
+        sut.start_to_ready.as_secs_f64() * 1e3,
+        "ms",
+        None,
+    );
     let idle = sut.memory()?;
     figures.add("idle_memory", idle as f64 / 1e6, "MB", None);
 
     let mut client = Client::new(sut.smf_socket(ADDRESSES.smf)?, sut.n4())?;
     client.associate(|sequence| requests::association(&ADDRESSES, sequence))?;
     let harness = Harness::load(options.sessions)?;
-    let mut bench =
-        Bench { sut, client, harness, seids: Vec::new(), figures, runs: options.runs };
+    let mut bench = Bench {
+        sut,
+        client,
+        harness,
+        seids: Vec::new(),
+        figures,
+        runs: options.runs,
+    };
 
     for size in [1, 1_000, 100_000, 1_000_000] {
         if size <= options.sessions {
@@ -119,15 +131,19 @@ impl Bench {
         if size > 1 {
             self.cpu_figure(&format!("establish_cpu_{size}"), before, sample)?;
             let rate = f64::from(sample) / outcome.took.as_secs_f64();
-            self.figures.add(&format!("establish_rate_{size}"), rate, "1/s", None);
+            self.figures
+                .add(&format!("establish_rate_{size}"), rate, "1/s", None);
             self.modify(size)?;
         }
-        for (name, direction) in
-            [("uplink", Direction::Uplink), ("downlink", Direction::Downlink)]
-        {
+        for (name, direction) in [
+            ("uplink", Direction::Uplink),
+            ("downlink", Direction::Downlink),
+        ] {
             let id = self.sut.program_id(direction)?;
             let forwarded = self.sut.forwarded(direction)?;
-            let cost = self.harness.measure(id, direction, &ADDRESSES, size, self.runs)?;
+            let cost = self
+                .harness
+                .measure(id, direction, &ADDRESSES, size, self.runs)?;
             let now = self.sut.forwarded(direction)?;
             let packets = u64::from(size.max(1_000_000)) * self.runs as u64;
             ensure!(
@@ -136,7 +152,8 @@ impl Bench {
                 now - forwarded
             );
             let name = format!("xdp_{name}_64B_{size}");
-            self.figures.add(&name, cost.above_floor, "ns/packet", Some(cost.floor));
+            self.figures
+                .add(&name, cost.above_floor, "ns/packet", Some(cost.floor));
         }
         Ok(())
     }
@@ -178,7 +195,8 @@ impl Bench {
         let outcome = self.path_switches(SAMPLE, 1)?;
         for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
             let micros = outcome.latency.value_at_quantile(quantile) as f64 / 1e3;
-            self.figures.add(&format!("modify_{name}_window1_{size}"), micros, "us", None);
+            self.figures
+                .add(&format!("modify_{name}_window1_{size}"), micros, "us", None);
         }
         Ok(())
     }
@@ -206,25 +224,31 @@ impl Bench {
     fn memory_per_session(&mut self, idle: u64) -> Result<()> {
         let sessions = self.seids.len() as f64;
         let all = self.sut.memory()?;
-        self.figures.add("memory_per_session", all as f64 / sessions, "B", None);
+        self.figures
+            .add("memory_per_session", all as f64 / sessions, "B", None);
         let grown = all.saturating_sub(idle) as f64 / sessions;
-        self.figures.add("memory_per_session_above_idle", grown, "B", None);
+        self.figures
+            .add("memory_per_session_above_idle", grown, "B", None);
         Ok(())
     }
 
     /// 4096 requests at once, none may be lost.
     fn burst(&mut self) -> Result<()> {
         let outcome = self.path_switches(4096, 4096)?;
-        self.figures.add("burst_4096_lost", f64::from(outcome.lost), "requests", None);
+        self.figures
+            .add("burst_4096_lost", f64::from(outcome.lost), "requests", None);
         Ok(())
     }
 
     fn far_update(&mut self) -> Result<()> {
         let seid = self.seids.first().copied().context("no session")?;
         let acts = switch::measure(&self.sut, &mut self.client, &ADDRESSES, seid)?;
-        self.figures.add("far_update_acts_p50", acts.p50_us, "us", None);
-        self.figures.add("far_update_acts_max", acts.max_us, "us", None);
-        self.figures.add("far_update_packets_lost", acts.lost as f64, "packets", None);
+        self.figures
+            .add("far_update_acts_p50", acts.p50_us, "us", None);
+        self.figures
+            .add("far_update_acts_max", acts.max_us, "us", None);
+        self.figures
+            .add("far_update_packets_lost", acts.lost as f64, "packets", None);
         Ok(())
     }
 
@@ -237,7 +261,13 @@ impl Bench {
             &template,
             count,
             WINDOW,
-            |i, field| if field == Field::Seid { seids[i as usize] } else { 0 },
+            |i, field| {
+                if field == Field::Seid {
+                    seids[i as usize]
+                } else {
+                    0
+                }
+            },
             |_, _| {},
         )?;
         all_accepted("Session Deletion", &outcome, count)?;
@@ -245,7 +275,9 @@ impl Bench {
     }
 
     fn report(self, options: &Options) -> Result<()> {
-        let Some(path) = &options.out else { return Ok(()) };
+        let Some(path) = &options.out else {
+            return Ok(());
+        };
         let report = json!({
             "conditions": sut::conditions(&self.sut, options)?,
             "figures": self.figures.0,
@@ -256,7 +288,11 @@ impl Bench {
 }
 
 fn all_accepted(what: &str, outcome: &Outcome, count: u32) -> Result<()> {
-    ensure!(outcome.lost == 0, "{what}: {} of {count} requests were not answered", outcome.lost);
+    ensure!(
+        outcome.lost == 0,
+        "{what}: {} of {count} requests were not answered",
+        outcome.lost
+    );
     ensure!(
         outcome.accepted == count,
         "{what}: {} of {count} requests were refused",

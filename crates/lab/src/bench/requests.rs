@@ -96,7 +96,11 @@ impl Template {
             let found: Vec<usize> = (0..bytes.len())
                 .filter(|&at| bytes[at..].starts_with(&pattern))
                 .collect();
-            ensure!(found.len() == times, "{field:?} stands {} times", found.len());
+            ensure!(
+                found.len() == times,
+                "{field:?} stands {} times",
+                found.len()
+            );
             places.extend(found.into_iter().map(|at| (field, at)));
         }
         Ok(Self { bytes, places })
@@ -173,7 +177,10 @@ pub fn establishment(addresses: &Addresses) -> Result<Template> {
             .with_outer_header_creation(tunnel(addresses)),
     );
     let qer = CreateQerBuilder::new(QerId::new(1))
-        .gate_status(GateStatus::new(GateStatusValue::Open, GateStatusValue::Open))
+        .gate_status(GateStatus::new(
+            GateStatusValue::Open,
+            GateStatusValue::Open,
+        ))
         .rate_limit(100_000_000, 100_000_000)
         .qfi(Qfi::new(9)?)
         .build()?;
@@ -216,8 +223,7 @@ pub fn path_switch(addresses: &Addresses) -> Result<Template> {
 
 /// Session Deletion Request.
 pub fn deletion() -> Result<Template> {
-    let bytes =
-        SessionDeletionRequestBuilder::new(SENTINEL_SEID, SENTINEL_SEQUENCE).marshal();
+    let bytes = SessionDeletionRequestBuilder::new(SENTINEL_SEID, SENTINEL_SEQUENCE).marshal();
     Template::new(bytes, &[(Field::Sequence, 1), (Field::Seid, 1)])
         .context("Session Deletion Request")
 }

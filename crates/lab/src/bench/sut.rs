@@ -49,7 +49,11 @@ fn binary() -> Result<PathBuf> {
         Some(path) => PathBuf::from(path),
         None => std::env::current_exe()?.with_file_name("turnpiked"),
     };
-    ensure!(path.exists(), "{} does not exist: make build", path.display());
+    ensure!(
+        path.exists(),
+        "{} does not exist: make build",
+        path.display()
+    );
     Ok(path)
 }
 
@@ -94,6 +98,12 @@ impl Sut {
         for name in ["n3", "n4", "n6"] {
             let a = End { netns: &upf, name };
             cable(a, End { netns: &peer, name }, 1500)?;
+            // A veth takes redirected frames only while its peer has XDP or GRO on.
+            peer.run(
+                "ethtool",
+                &["-K", name, "gro", "on"],
+                Duration::from_secs(5),
+            )?;
         }
         upf.ip(&format!(
             "addr add {}/24 dev n3\naddr add {UPF_N4}/24 dev n4\naddr add {UPF_N6}/24 dev n6\n\
@@ -124,11 +134,23 @@ impl Sut {
                 .stdin(Stdio::null()),
         )?;
         let mut message = [0; 256];
-        let len = notify.recv(&mut message).context("turnpiked did not become ready")?;
-        ensure!(message[..len].starts_with(b"READY=1"), "an unexpected notification");
+        let len = notify
+            .recv(&mut message)
+            .context("turnpiked did not become ready")?;
+        ensure!(
+            message[..len].starts_with(b"READY=1"),
+            "an unexpected notification"
+        );
         let start_to_ready = start.elapsed();
         let pid = daemon.id()?;
-        let sut = Self { daemon, peer, upf, pid, start_to_ready, directory };
+        let sut = Self {
+            daemon,
+            peer,
+            upf,
+            pid,
+            start_to_ready,
+            directory,
+        };
         sut.resolve_neighbours()?;
         Ok(sut)
     }
@@ -170,9 +192,15 @@ impl Sut {
     /// Bytes that the daemon holds: its own anonymous memory and the kernel's for its BPF maps.
     pub fn memory(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
-        let line = status.lines().find(|l| l.starts_with("RssAnon:")).context("RssAnon")?;
+        let line = status
+            .lines()
+            .find(|l| l.starts_with("RssAnon:"))
+            .context("RssAnon")?;
         let kib: u64 = line.split_whitespace().nth(1).context("RssAnon")?.parse()?;
-        let file = status.lines().find(|l| l.starts_with("RssFile:")).context("RssFile")?;
+        let file = status
+            .lines()
+            .find(|l| l.starts_with("RssFile:"))
+            .context("RssFile")?;
         let file: u64 = file.split_whitespace().nth(1).context("RssFile")?.parse()?;
         Ok(kib * 1024 + self.binary_pages(file)? + self.map_bytes()?)
     }
@@ -183,10 +211,18 @@ impl Sut {
         let mut of_map = false;
         let mut maps_kib = 0;
         for line in smaps.lines() {
-            if line.as_bytes().first().is_some_and(|c| c.is_ascii_hexdigit() && !c.is_ascii_uppercase()) {
+            if line
+                .as_bytes()
+                .first()
+                .is_some_and(|c| c.is_ascii_hexdigit() && !c.is_ascii_uppercase())
+            {
                 of_map = line.contains("anon_inode:bpf-map");
             } else if of_map && line.starts_with("Rss:") {
-                maps_kib += line.split_whitespace().nth(1).context("Rss")?.parse::<u64>()?;
+                maps_kib += line
+                    .split_whitespace()
+                    .nth(1)
+                    .context("Rss")?
+                    .parse::<u64>()?;
             }
         }
         Ok(file_kib.saturating_sub(maps_kib) * 1024)
@@ -197,7 +233,12 @@ impl Sut {
         for entry in std::fs::read_dir(format!("/proc/{}/fdinfo", self.pid))? {
             let text = std::fs::read_to_string(entry?.path()).unwrap_or_default();
             let field = |name: &str| -> Option<u64> {
-                text.lines().find(|l| l.starts_with(name))?.split_whitespace().nth(1)?.parse().ok()
+                text.lines()
+                    .find(|l| l.starts_with(name))?
+                    .split_whitespace()
+                    .nth(1)?
+                    .parse()
+                    .ok()
             };
             if let (Some(id), Some(bytes)) = (field("map_id:"), field("memlock:")) {
                 seen.insert(id, bytes);
@@ -217,9 +258,15 @@ impl Sut {
     /// Id of the program attached to the interface where packets of `direction` arrive.
     pub fn program_id(&self, direction: Direction) -> Result<u32> {
         let name = Self::interface(direction);
-        let text = self.upf.run("ip", &["-j", "link", "show", "dev", name], Duration::from_secs(5))?;
+        let text = self.upf.run(
+            "ip",
+            &["-j", "link", "show", "dev", name],
+            Duration::from_secs(5),
+        )?;
         let links: Value = serde_json::from_str(&text)?;
-        let id = links[0]["xdp"]["prog"]["id"].as_u64().context("no XDP program is attached")?;
+        let id = links[0]["xdp"]["prog"]["id"]
+            .as_u64()
+            .context("no XDP program is attached")?;
         Ok(u32::try_from(id)?)
     }
 
@@ -231,7 +278,10 @@ impl Sut {
         };
         let text = self.get("/metrics")?;
         let mut sum = 0.0;
-        for line in text.lines().filter(|l| l.starts_with("turnpike_out_packets")) {
+        for line in text
+            .lines()
+            .filter(|l| l.starts_with("turnpike_out_packets"))
+        {
             if line.contains(&format!("direction=\"{wanted}\"")) {
                 sum += line.rsplit(' ').next().unwrap_or("0").parse::<f64>()?;
             }
@@ -240,11 +290,16 @@ impl Sut {
     }
 
     fn get(&self, path: &str) -> Result<String> {
-        let mut stream = self.upf.enter(|| Ok(TcpStream::connect(("127.0.0.1", API_PORT))?))?;
+        let mut stream = self
+            .upf
+            .enter(|| Ok(TcpStream::connect(("127.0.0.1", API_PORT))?))?;
         write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
-        ensure!(text.starts_with("HTTP/1.0 200") || text.starts_with("HTTP/1.1 200"), "{path}: {text}");
+        ensure!(
+            text.starts_with("HTTP/1.0 200") || text.starts_with("HTTP/1.1 200"),
+            "{path}: {text}"
+        );
         Ok(text)
     }
 }
@@ -259,7 +314,10 @@ pub fn conditions(sut: &Sut, options: &Options) -> Result<Value> {
             .map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned())
     };
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo")?;
-    let model = cpuinfo.lines().find(|l| l.starts_with("model name")).unwrap_or_default();
+    let model = cpuinfo
+        .lines()
+        .find(|l| l.starts_with("model name"))
+        .unwrap_or_default();
     let size = |path: &Path| std::fs::metadata(path).map(|m| m.len()).ok();
     Ok(json!({
         "commit": command("git", &["describe", "--always", "--dirty", "--abbrev=12"]),

@@ -34,7 +34,9 @@ struct Arrival {
 
 /// Switch the tunnel of `seid` (user 0) back and forth while packets flow.
 pub fn measure(sut: &Sut, client: &mut Client, addresses: &Addresses, seid: u64) -> Result<Acts> {
-    let gnb = sut.peer.enter(|| Ok(UdpSocket::bind((addresses.gnb, 2152))?))?;
+    let gnb = sut
+        .peer
+        .enter(|| Ok(UdpSocket::bind((addresses.gnb, 2152))?))?;
     nix::sys::socket::setsockopt(&gnb, nix::sys::socket::sockopt::RcvBufForce, &SOCKET_BUFFER)?;
     gnb.set_read_timeout(Some(Duration::from_millis(200)))?;
     let remote = sut.peer.enter(|| Ok(UdpSocket::bind((REMOTE, PORT))?))?;
@@ -46,14 +48,20 @@ pub fn measure(sut: &Sut, client: &mut Client, addresses: &Addresses, seid: u64)
         let receiver = scope.spawn(|| receive(&gnb));
         let answers = updates(client, addresses, seid);
         stop.store(true, Ordering::Relaxed);
-        let sent = sender.join().map_err(|_| anyhow::anyhow!("the sender failed"))??;
-        let arrivals = receiver.join().map_err(|_| anyhow::anyhow!("the receiver failed"))??;
+        let sent = sender
+            .join()
+            .map_err(|_| anyhow::anyhow!("the sender failed"))??;
+        let arrivals = receiver
+            .join()
+            .map_err(|_| anyhow::anyhow!("the receiver failed"))??;
         Ok((sent, arrivals, answers?))
     })?;
 
     let mut late: Vec<f64> = Vec::new();
     for (index, (answered, teid)) in answers.iter().enumerate() {
-        let until = answers.get(index + 1).map_or(*answered + PAUSE, |next| next.0 - PAUSE / 2);
+        let until = answers
+            .get(index + 1)
+            .map_or(*answered + PAUSE, |next| next.0 - PAUSE / 2);
         let last_old = arrivals
             .iter()
             .filter(|a| a.at > *answered && a.at < until && a.teid != *teid)
@@ -61,10 +69,20 @@ pub fn measure(sut: &Sut, client: &mut Client, addresses: &Addresses, seid: u64)
             .fold(0.0, f64::max);
         late.push(last_old);
     }
-    ensure!(arrivals.len() > UPDATES as usize * 10, "only {} packets arrived", arrivals.len());
+    ensure!(
+        arrivals.len() > UPDATES as usize * 10,
+        "only {} packets arrived",
+        arrivals.len()
+    );
     let max_us = late.iter().copied().fold(0.0, f64::max);
-    let lost = sent.checked_sub(arrivals.len() as u64).context("more arrived than was sent")?;
-    Ok(Acts { p50_us: super::median(&mut late), max_us, lost })
+    let lost = sent
+        .checked_sub(arrivals.len() as u64)
+        .context("more arrived than was sent")?;
+    Ok(Acts {
+        p50_us: super::median(&mut late),
+        max_us,
+        lost,
+    })
 }
 
 /// Some 20 000 packets a second until told to stop.
@@ -96,11 +114,7 @@ fn receive(gnb: &UdpSocket) -> Result<Vec<Arrival>> {
     }
 }
 
-fn updates(
-    client: &mut Client,
-    addresses: &Addresses,
-    seid: u64,
-) -> Result<Vec<(Instant, u32)>> {
+fn updates(client: &mut Client, addresses: &Addresses, seid: u64) -> Result<Vec<(Instant, u32)>> {
     let template = requests::path_switch(addresses)?;
     let mut answers = Vec::new();
     std::thread::sleep(Duration::from_millis(50));

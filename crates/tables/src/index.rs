@@ -190,9 +190,24 @@ impl Buckets {
         Some(place)
     }
 
-    /// A free slot for a key, without moving any.
+    fn free_place(&self, bucket: u32) -> (usize, Option<Place>) {
+        let slots = BUCKET_SLOTS as u32;
+        let mut free = (0..slots)
+            .map(|slot| Place(bucket * slots + slot))
+            .filter(|&place| !self.is_taken(place));
+        let first = free.next();
+        (usize::from(first.is_some()) + free.count(), first)
+    }
+
+    /// A free slot for a key, without moving any: in the emptier of its two buckets, so that both
+    /// are full only when nearly all are.
     pub(crate) fn reserve(&mut self, key: SlotKey) -> Option<Reserved> {
-        let place = self.places(key).find(|&place| !self.is_taken(place))?;
+        let [first, second] = self.choices(key).map(|bucket| self.free_place(bucket));
+        let place = if second.0 > first.0 {
+            second.1
+        } else {
+            first.1
+        }?;
         self.take(place);
         Some(Reserved { place, key })
     }
@@ -264,6 +279,7 @@ pub(crate) struct UePages {
     pages: View<AtomicU32>,
     next: u32,
     capacity: u32,
+    pools: Vec<(u16, Ipv4Net)>,
 }
 
 impl UePages {
@@ -274,6 +290,7 @@ impl UePages {
             pages,
             next: 0,
             capacity,
+            pools: Vec::new(),
         }
     }
 
@@ -336,20 +353,44 @@ impl UePages {
                 self.next += 1;
             }
         }
+        self.pools.push((ni, pool));
         Ok(())
     }
 
     /// Whether the address has a place in a page.
     pub(crate) fn covers(&self, ni: u16, addr: Ipv4Addr) -> bool {
-        self.slot(ni, addr.into())
-            .is_some_and(|slot| slot.load(Ordering::Relaxed) != 0)
+        self.slot(ni, addr.into()).is_some()
+    }
+
+    /// A page for an address that an SMF chose outside our pools. Its other addresses are nobody's
+    /// business: packets to them pass.
+    fn cover(&mut self, ni: u16, addr: Ipv4Addr) -> bool {
+        if self.covers(ni, addr) {
+            return true;
+        }
+        let number = self.next + 1;
+        let dir = match self.dir_slot(ni, addr.into()) {
+            Some(dir) if number <= self.capacity => dir,
+            _ => return false,
+        };
+        dir.store(number, Ordering::Release);
+        self.next = number;
+        true
     }
 
     /// Lead an address to an entry, or to nobody.
     pub(crate) fn set(&self, ni: u16, addr: Ipv4Addr, entry: Option<u32>) {
+        let vacant = || {
+            let pooled = |(of, pool): &(u16, Ipv4Net)| *of == ni && pool.contains(&addr);
+            if self.pools.iter().any(pooled) {
+                UE_NOBODY
+            } else {
+                0
+            }
+        };
         if let Some(slot) = self.slot(ni, addr.into()) {
             slot.store(
-                entry.map_or(UE_NOBODY, |entry| entry + 1),
+                entry.map_or_else(vacant, |entry| entry + 1),
                 Ordering::Release,
             );
         }
@@ -373,16 +414,13 @@ pub(crate) enum Standing {
 }
 
 impl Index {
-    fn paged(&self, key: SlotKey) -> Option<Ipv4Addr> {
-        let addr = Ipv4Addr::from(key.key as u32);
-        (key.kind() == KIND_UE4 && self.pages.covers(key.ni(), addr)).then_some(addr)
-    }
-
     /// A place for a new key, or `None`.
     pub(crate) fn reserve(&mut self, key: SlotKey) -> Option<Standing> {
-        match self.paged(key) {
-            Some(_) => Some(Standing::Page),
-            None => self.buckets.reserve(key).map(Standing::Slot),
+        let addr = Ipv4Addr::from(key.key as u32);
+        if key.kind() == KIND_UE4 && self.pages.cover(key.ni(), addr) {
+            Some(Standing::Page)
+        } else {
+            self.buckets.reserve(key).map(Standing::Slot)
         }
     }
 
@@ -524,11 +562,42 @@ mod tests {
         pages.register(0, "10.60.0.0/24".parse().unwrap()).unwrap();
         assert_eq!(pages.used(), 2, "the same page");
         pages.register(0, "10.61.0.0/30".parse().unwrap()).unwrap();
-        assert!(!pages.covers(0, Ipv4Addr::new(10, 61, 0, 4)));
         assert!(
             pages.register(0, "10.62.0.0/16".parse().unwrap()).is_err(),
             "no pages left"
         );
         assert!(!pages.covers(0, Ipv4Addr::new(10, 62, 0, 1)));
+        assert!(!pages.cover(0, Ipv4Addr::new(10, 62, 0, 1)));
+    }
+
+    #[test]
+    fn addresses_outside_the_pools_get_pages_while_there_are_any() {
+        let mut pages = UePages::new(
+            View::anonymous(1 << UE_DIR_BITS).unwrap(),
+            View::anonymous(2 << UE_PAGE_BITS).unwrap(),
+        );
+        pages.register(0, "10.60.0.0/24".parse().unwrap()).unwrap();
+        let (pooled, chosen) = (Ipv4Addr::new(10, 60, 0, 7), Ipv4Addr::new(10, 60, 9, 9));
+        assert!(pages.cover(0, pooled) && pages.cover(0, chosen));
+        assert_eq!(pages.used(), 1, "the pool's page serves its neighbours");
+        assert!(pages.cover(0, Ipv4Addr::new(10, 99, 0, 1)));
+        assert!(!pages.cover(0, Ipv4Addr::new(10, 98, 0, 1)), "none left");
+        let slot = |addr: Ipv4Addr| pages.slot(0, addr.into()).unwrap().load(Ordering::Relaxed);
+        for addr in [pooled, chosen] {
+            pages.set(0, addr, Some(5));
+            assert_eq!(slot(addr), 6);
+            pages.set(0, addr, None);
+        }
+        assert_eq!(slot(pooled), UE_NOBODY);
+        assert_eq!(slot(chosen), 0);
+    }
+
+    #[test]
+    fn half_full_needs_no_move() {
+        let mut buckets = buckets(1 << 14);
+        for n in 0..1 << 15 {
+            let reserved = buckets.reserve(key(n)).unwrap();
+            buckets.commit(reserved, 1);
+        }
     }
 }

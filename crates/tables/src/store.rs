@@ -50,14 +50,19 @@ impl Layout {
         Self {
             teids: sessions.saturating_add(sessions / 16 + 1024).min(1 << 24),
             entries: sessions.saturating_add(some),
-            exts: some,
-            meters: some,
+            // One for the uplink entry of each session with IPv6, or with two MBRs.
+            exts: sessions.max(4096),
+            meters: (sessions / 2).max(4096),
             rules: (sessions / 2).max(16384),
             peers: 16384,
             nexthops: 8192,
             routes: nis.max(1) * 256,
-            buckets: (sessions / 4).max(4096).next_power_of_two(),
-            ue_pages: ue_pages.max(1),
+            // Two slots for each session: a fuller table has to move keys, and each move waits for
+            // a grace period.
+            buckets: (sessions / 2).max(4096).next_power_of_two(),
+            // An SMF may choose addresses outside the pools; where pages run out, the buckets
+            // take them.
+            ue_pages: ue_pages.saturating_add(16 + sessions / 8192),
             nis: nis.max(1),
         }
     }

@@ -68,6 +68,8 @@ pub(crate) struct N4 {
     pub(crate) peer_port: Option<u16>,
     #[serde(default = "N4::receive_buffer_mib")]
     pub(crate) receive_buffer_mib: u32,
+    #[serde(default = "N4::busy_poll_us")]
+    pub(crate) busy_poll_us: u32,
 }
 
 impl N4 {
@@ -88,6 +90,9 @@ impl N4 {
     }
     const fn receive_buffer_mib() -> u32 {
         64
+    }
+    const fn busy_poll_us() -> u32 {
+        20
     }
 }
 

@@ -33,6 +33,8 @@ const N4: u64 = 0;
 const WAKE: u64 = 1;
 /// Questions answered before N4 has its turn again.
 const COMMANDS_PER_TURN: usize = 64;
+/// Single datagrams served before everything else has its turn again.
+const BATCHES_PER_TURN: usize = 64;
 
 /// Everything that the thread owns.
 pub(crate) struct Control {
@@ -47,6 +49,7 @@ pub(crate) struct Control {
     /// `Some`: associations are being released, until then.
     shutting_down: Option<Instant>,
     unsent: u64,
+    busy_poll: Duration,
 }
 
 impl Control {
@@ -57,7 +60,9 @@ impl Control {
         kernel: KernelMirror,
         about: About,
     ) -> Self {
+        let busy_poll = Duration::from_micros(about.config.n4.busy_poll_us.into());
         Self {
+            busy_poll,
             core,
             socket,
             asked,
@@ -120,18 +125,37 @@ impl Control {
         }
     }
 
-    /// One batch; more of it wakes us again at once.
+    /// What waits. A request that came alone is most likely followed by the next one as soon as its
+    /// answer has arrived: looking for it a little longer is cheaper than sleeping and waking.
     fn serve_n4(&mut self, receiver: &mut Receiver, sender: &mut Sender) {
-        if let Err(error) = receiver.receive(&self.socket) {
-            tracing::error!(%error, "N4: cannot receive");
-            std::thread::sleep(ERROR_PAUSE);
-            return;
+        for _ in 0..BATCHES_PER_TURN {
+            let since = Instant::now();
+            let mut served = self.serve_batch(receiver, sender);
+            while served == 0 && since.elapsed() < self.busy_poll {
+                served = self.serve_batch(receiver, sender);
+            }
+            if served != 1 {
+                return;
+            }
         }
+    }
+
+    /// One batch; more than that wakes us again at once. The number of datagrams.
+    fn serve_batch(&mut self, receiver: &mut Receiver, sender: &mut Sender) -> usize {
+        let served = match receiver.receive(&self.socket) {
+            Ok(served) => served,
+            Err(error) => {
+                tracing::error!(%error, "N4: cannot receive");
+                std::thread::sleep(ERROR_PAUSE);
+                return usize::MAX;
+            }
+        };
         let now = self.now();
         for (from, datagram) in receiver.datagrams() {
             self.core.receive(now, from, datagram, &mut self.outbox);
         }
         self.flush(sender);
+        served
     }
 
     fn serve_commands(&mut self) {

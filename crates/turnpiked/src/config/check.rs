@@ -248,6 +248,7 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
         config.n4.receive_buffer_mib,
         1..=1024,
     );
+    range("n4.busy_poll_us", config.n4.busy_poll_us, 0..=1000);
     let limits = &config.limits;
     range("limits.sessions", limits.sessions, 1..=4_194_304);
     range("limits.entries", limits.entries(), 1024..=16_777_216);

@@ -12,7 +12,7 @@ if not lines or len(lines) != source.count("\nTP_DROP("):
 page = """# Drop reasons
 
 Every packet that the pipeline loses is counted under one of these names, per interface and direction: in
-`turnpike drops`, and in the metric `turnpike_dropped_packets_total{reason="..."}`. This page is made from
+`turnpike drops`, and in the metric `turnpike_drops_total{reason="..."}`. This page is made from
 `datapath/include/tp_drop.def` by `scripts/drops.py`.
 
 | Reason | What happened | What to do |

@@ -6,6 +6,8 @@ set -euo pipefail
 needs=(
   build-essential:/usr/bin/cc
   clang:/usr/bin/clang
+  clang-19:/usr/bin/clang-19
+  'libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.asan-*.a'
   llvm:/usr/bin/llvm-strip
   libbpf-dev:/usr/include/bpf/bpf_helpers.h
   libelf-dev:/usr/include/libelf.h
@@ -23,13 +25,11 @@ needs=(
 
 missing=()
 for need in "${needs[@]}"; do
-  [ -e "${need#*:}" ] || missing+=("${need%%:*}")
+  compgen -G "${need#*:}" >/dev/null || missing+=("${need%%:*}")
 done
 # The supported range of compilers for the data path; CI loads the program from each.
 if [ "${1:-}" = --ci ]; then
-  for version in 16 19; do
-    [ -e "/usr/bin/clang-$version" ] || missing+=("clang-$version")
-  done
+  [ -e /usr/bin/clang-16 ] || missing+=(clang-16)
 fi
 
 if [ ${#missing[@]} -gt 0 ]; then

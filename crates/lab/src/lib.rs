@@ -2,6 +2,7 @@
 //! network namespace of its own. It judges the UPF and therefore shares no code with it: PFCP is
 //! `rs-pfcp`, GTP-U is its own.
 
+pub mod bench;
 pub mod cleanup;
 pub mod demo;
 pub mod dn;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use lab::{cleanup, demo, scenario};
+use lab::{bench, cleanup, demo, scenario};
 
 /// An emulated SMF, gNBs, UEs and data network around a real turnpiked. Needs root.
 #[derive(Parser)]
@@ -36,6 +36,8 @@ enum Action {
         #[arg(long)]
         list: bool,
     },
+    /// Measure what packets, sessions and PFCP requests cost
+    Bench(bench::Options),
     /// Remove namespaces and files of labs that were killed
     Clean,
 }
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
                 hold,
                 list,
             } => scenarios(&names, all, hold, list),
+            Action::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),
             Action::Clean => {
                 println!("{} namespaces removed", cleanup::clean());
                 Ok(ExitCode::SUCCESS)

@@ -21,7 +21,7 @@ const XDP_REDIRECT: u32 = 4;
 
 /// Which way the packets travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub(super) enum Direction {
     /// GTP-U from the gNB.
     Uplink,
     /// Plain IP from the data network.
@@ -30,22 +30,22 @@ pub enum Direction {
 
 /// One measurement, nanoseconds per packet.
 #[derive(Clone, Copy, Debug)]
-pub struct Cost {
+pub(super) struct Cost {
     /// Median over the runs, floor subtracted.
-    pub above_floor: f64,
+    pub(super) above_floor: f64,
     /// The empty program behind the same harness.
-    pub floor: f64,
+    pub(super) floor: f64,
 }
 
 /// The loaded harness.
-pub struct Harness {
+pub(super) struct Harness {
     object: Object,
     empty: OwnedFd,
 }
 
 impl Harness {
     /// Load it with room for `users`.
-    pub fn load(users: u32) -> Result<Self> {
+    pub(super) fn load(users: u32) -> Result<Self> {
         let mut open = ObjectBuilder::default().open_memory(HARNESS)?;
         for mut map in open.maps_mut() {
             if map.name() == "users" {
@@ -70,7 +70,7 @@ impl Harness {
     }
 
     /// Who sends: user `i` has TEID `first_teid + i` and the `i`-th address.
-    pub fn set_users(&self, addresses: &Addresses, users: u32, frame: &Frame) -> Result<()> {
+    pub(super) fn set_users(&self, addresses: &Addresses, users: u32, frame: &Frame) -> Result<()> {
         let map = self.map("users")?;
         const CHUNK: u32 = 4096;
         for start in (0..users).step_by(CHUNK as usize) {
@@ -131,7 +131,7 @@ impl Harness {
     }
 
     /// Measure the program with this id.
-    pub fn measure(
+    pub(super) fn measure(
         &mut self,
         program_id: u32,
         direction: Direction,

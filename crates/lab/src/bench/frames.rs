@@ -5,24 +5,24 @@ use std::net::Ipv4Addr;
 use super::requests::Addresses;
 
 /// A frame and where the user's words stand in it; 0: nowhere.
-pub struct Frame {
+pub(super) struct Frame {
     /// The whole frame.
-    pub bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     /// TEID.
-    pub teid_at: usize,
+    pub(super) teid_at: usize,
     /// The user's inner IPv4 address.
-    pub address_at: usize,
+    pub(super) address_at: usize,
     /// The inner header checksum.
-    pub checksum_at: usize,
+    pub(super) checksum_at: usize,
     inner_at: usize,
 }
 
 /// Where users send to.
-pub const REMOTE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
+pub(super) const REMOTE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
 
 impl Frame {
     /// Inner header checksum when the user's address is `ue`.
-    pub fn checksum_for(&self, ue: Ipv4Addr) -> [u8; 2] {
+    pub(super) fn checksum_for(&self, ue: Ipv4Addr) -> [u8; 2] {
         let mut header = [0; 20];
         header.copy_from_slice(&self.bytes[self.inner_at..self.inner_at + 20]);
         let at = self.address_at - self.inner_at;
@@ -76,7 +76,7 @@ fn inner(source: Ipv4Addr, destination: Ipv4Addr, len: usize) -> Vec<u8> {
 }
 
 /// G-PDU with a PDU Session Container around an inner packet of `len` bytes.
-pub fn uplink(addresses: &Addresses, len: usize) -> Frame {
+pub(super) fn uplink(addresses: &Addresses, len: usize) -> Frame {
     let gtp = 16;
     let mut bytes = ethernet().to_vec();
     bytes.extend_from_slice(&ipv4(addresses.gnb, addresses.n3, 17, 8 + gtp + len));
@@ -98,7 +98,7 @@ pub fn uplink(addresses: &Addresses, len: usize) -> Frame {
 }
 
 /// Plain IP from the data network to a user.
-pub fn downlink(addresses: &Addresses, len: usize) -> Frame {
+pub(super) fn downlink(addresses: &Addresses, len: usize) -> Frame {
     let mut bytes = ethernet().to_vec();
     let inner_at = bytes.len();
     bytes.extend_from_slice(&inner(REMOTE, addresses.first_ue, len));

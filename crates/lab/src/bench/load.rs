@@ -9,19 +9,19 @@ use hdrhistogram::Histogram;
 use super::requests::{Field, Template};
 
 /// What one run of requests showed.
-pub struct Outcome {
+pub(super) struct Outcome {
     /// Requests answered with cause 1.
-    pub accepted: u32,
+    pub(super) accepted: u32,
     /// From first request to last answer.
-    pub took: Duration,
+    pub(super) took: Duration,
     /// Request to answer, nanoseconds. Meaningful at window 1.
-    pub latency: Histogram<u64>,
+    pub(super) latency: Histogram<u64>,
     /// Requests that were never answered.
-    pub lost: u32,
+    pub(super) lost: u32,
 }
 
 /// An SMF as far as load needs one.
-pub struct Client {
+pub(super) struct Client {
     socket: UdpSocket,
     sequence: u32,
     reply: Vec<u8>,
@@ -33,7 +33,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Client {
     /// `socket` is bound in the SMF's namespace.
-    pub fn new(socket: UdpSocket, upf: SocketAddr) -> Result<Self> {
+    pub(super) fn new(socket: UdpSocket, upf: SocketAddr) -> Result<Self> {
         nix::sys::socket::setsockopt(
             &socket,
             nix::sys::socket::sockopt::RcvBufForce,
@@ -54,7 +54,7 @@ impl Client {
     }
 
     /// Set up the association.
-    pub fn associate(&mut self, request: impl Fn(u32) -> Vec<u8>) -> Result<()> {
+    pub(super) fn associate(&mut self, request: impl Fn(u32) -> Vec<u8>) -> Result<()> {
         self.socket.send(&request(self.sequence))?;
         self.sequence += 1;
         let got = self.receive()?.context("no answer to Association Setup")?;
@@ -91,7 +91,7 @@ impl Client {
 
     /// Send `count` requests from `template`, `window` of them outstanding at once. `value` gives
     /// the fields of request `i`; `answered` is told of each answer to request `i`.
-    pub fn run(
+    pub(super) fn run(
         &mut self,
         template: &Template,
         count: u32,
@@ -144,15 +144,15 @@ impl Client {
 }
 
 /// The parts of an answer that load looks at, read by hand.
-pub struct Answer {
+pub(super) struct Answer {
     /// TS 29.244, 7.1.
-    pub message_type: u8,
+    pub(super) message_type: u8,
     /// Of the request.
-    pub sequence: u32,
+    pub(super) sequence: u32,
     /// Cause IE, if any.
-    pub cause: Option<u8>,
+    pub(super) cause: Option<u8>,
     /// The UPF's F-SEID, if any.
-    pub up_seid: Option<u64>,
+    pub(super) up_seid: Option<u64>,
 }
 
 impl Answer {

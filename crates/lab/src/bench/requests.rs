@@ -32,34 +32,34 @@ use rs_pfcp::message::session_modification_request::SessionModificationRequestBu
 
 /// Addresses of the emulated network.
 #[derive(Clone, Copy, Debug)]
-pub struct Addresses {
+pub(super) struct Addresses {
     /// The SMF, and Node ID.
-    pub smf: Ipv4Addr,
+    pub(super) smf: Ipv4Addr,
     /// The UPF's N3 address.
-    pub n3: Ipv4Addr,
+    pub(super) n3: Ipv4Addr,
     /// The gNB.
-    pub gnb: Ipv4Addr,
+    pub(super) gnb: Ipv4Addr,
     /// First UE address; user `i` has `first + i`.
-    pub first_ue: Ipv4Addr,
+    pub(super) first_ue: Ipv4Addr,
 }
 
 impl Addresses {
     /// Address of user `index`.
-    pub fn ue(&self, index: u32) -> Ipv4Addr {
+    pub(super) fn ue(&self, index: u32) -> Ipv4Addr {
         Ipv4Addr::from(u32::from(self.first_ue) + index)
     }
 }
 
 /// A message with places to write into.
 #[derive(Clone)]
-pub struct Template {
+pub(super) struct Template {
     bytes: Vec<u8>,
     places: Vec<(Field, usize)>,
 }
 
 /// What differs from one message to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Field {
+pub(super) enum Field {
     /// Sequence number, in the header.
     Sequence,
     /// SEID in the header.
@@ -107,12 +107,12 @@ impl Template {
     }
 
     /// Length of each message.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// Append one message to `out`.
-    pub fn write(&self, out: &mut Vec<u8>, value: impl Fn(Field) -> u64) {
+    pub(super) fn write(&self, out: &mut Vec<u8>, value: impl Fn(Field) -> u64) {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
         for &(field, at) in &self.places {
@@ -128,7 +128,7 @@ impl Template {
 }
 
 /// Association Setup Request.
-pub fn association(addresses: &Addresses, sequence: u32) -> Vec<u8> {
+pub(super) fn association(addresses: &Addresses, sequence: u32) -> Vec<u8> {
     AssociationSetupRequestBuilder::new(sequence)
         .node_id(addresses.smf)
         .recovery_time_stamp(SystemTime::now())
@@ -140,7 +140,7 @@ fn tunnel(addresses: &Addresses) -> OuterHeaderCreation {
 }
 
 /// Session Establishment Request: 2 PDRs, 2 FARs, 1 QER with MBR and QFI.
-pub fn establishment(addresses: &Addresses) -> Result<Template> {
+pub(super) fn establishment(addresses: &Addresses) -> Result<Template> {
     let instance = || NetworkInstance::new("internet");
     let ue = Ipv4Addr::from(SENTINEL_UE);
     let uplink = CreatePdrBuilder::new(PdrId::new(1))
@@ -207,7 +207,7 @@ pub fn establishment(addresses: &Addresses) -> Result<Template> {
 }
 
 /// Session Modification Request: Update FAR 2 with a new tunnel.
-pub fn path_switch(addresses: &Addresses) -> Result<Template> {
+pub(super) fn path_switch(addresses: &Addresses) -> Result<Template> {
     let parameters =
         UpdateForwardingParameters::new().with_outer_header_creation(tunnel(addresses));
     let far = UpdateFarBuilder::new(FarId::new(2))
@@ -222,7 +222,7 @@ pub fn path_switch(addresses: &Addresses) -> Result<Template> {
 }
 
 /// Session Deletion Request.
-pub fn deletion() -> Result<Template> {
+pub(super) fn deletion() -> Result<Template> {
     let bytes = SessionDeletionRequestBuilder::new(SENTINEL_SEID, SENTINEL_SEQUENCE).marshal();
     Template::new(bytes, &[(Field::Sequence, 1), (Field::Seid, 1)])
         .context("Session Deletion Request")

@@ -23,14 +23,14 @@ const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 6, 0, 2);
 const READY_LIMIT: Duration = Duration::from_secs(20);
 
 /// A running UPF and the namespace opposite to it.
-pub struct Sut {
+pub(super) struct Sut {
     daemon: Process,
     /// gNB, SMF and data network in one.
-    pub peer: Netns,
+    pub(super) peer: Netns,
     upf: Netns,
     pid: u32,
     /// From `exec` to the notification.
-    pub start_to_ready: Duration,
+    pub(super) start_to_ready: Duration,
     directory: PathBuf,
 }
 
@@ -91,7 +91,7 @@ level = "warn"
 
 impl Sut {
     /// Lay the cables, start the daemon with room for `sessions` and wait until it is ready.
-    pub fn start(sessions: u32) -> Result<Self> {
+    pub(super) fn start(sessions: u32) -> Result<Self> {
         let prefix = Prefix::unique();
         let upf = Netns::create(&prefix, "upf")?;
         let peer = Netns::create(&prefix, "peer")?;
@@ -169,17 +169,17 @@ impl Sut {
     }
 
     /// Where the UPF listens for PFCP.
-    pub fn n4(&self) -> SocketAddr {
+    pub(super) fn n4(&self) -> SocketAddr {
         SocketAddr::from((UPF_N4, N4_PORT))
     }
 
     /// A socket of the SMF.
-    pub fn smf_socket(&self, address: Ipv4Addr) -> Result<UdpSocket> {
+    pub(super) fn smf_socket(&self, address: Ipv4Addr) -> Result<UdpSocket> {
         self.peer.enter(|| Ok(UdpSocket::bind((address, N4_PORT))?))
     }
 
     /// CPU time of all threads of the daemon.
-    pub fn cpu(&self) -> Result<Duration> {
+    pub(super) fn cpu(&self) -> Result<Duration> {
         let mut nanos = 0;
         for task in std::fs::read_dir(format!("/proc/{}/task", self.pid))? {
             let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
@@ -190,7 +190,7 @@ impl Sut {
     }
 
     /// Bytes that the daemon holds: its own anonymous memory and the kernel's for its BPF maps.
-    pub fn memory(&self) -> Result<u64> {
+    pub(super) fn memory(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
         let line = status
             .lines()
@@ -256,7 +256,7 @@ impl Sut {
     }
 
     /// Id of the program attached to the interface where packets of `direction` arrive.
-    pub fn program_id(&self, direction: Direction) -> Result<u32> {
+    pub(super) fn program_id(&self, direction: Direction) -> Result<u32> {
         let name = Self::interface(direction);
         let text = self.upf.run(
             "ip",
@@ -271,7 +271,7 @@ impl Sut {
     }
 
     /// Packets forwarded in `direction` so far, from the metrics.
-    pub fn forwarded(&self, direction: Direction) -> Result<u64> {
+    pub(super) fn forwarded(&self, direction: Direction) -> Result<u64> {
         let wanted = match direction {
             Direction::Uplink => "uplink",
             Direction::Downlink => "downlink",
@@ -305,7 +305,7 @@ impl Sut {
 }
 
 /// What a figure must travel with.
-pub fn conditions(sut: &Sut, options: &Options) -> Result<Value> {
+pub(super) fn conditions(sut: &Sut, options: &Options) -> Result<Value> {
     let command = |program: &str, args: &[&str]| {
         Command::new(program)
             .args(args)

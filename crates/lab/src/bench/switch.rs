@@ -18,13 +18,13 @@ const PORT: u16 = 40001;
 const SOCKET_BUFFER: usize = 64 << 20;
 
 /// What the updates showed.
-pub struct Acts {
+pub(super) struct Acts {
     /// Answer to last packet in the old tunnel, microseconds; zero when none came after it.
-    pub p50_us: f64,
+    pub(super) p50_us: f64,
     /// The largest.
-    pub max_us: f64,
+    pub(super) max_us: f64,
     /// Packets sent by the data network that reached no tunnel.
-    pub lost: u64,
+    pub(super) lost: u64,
 }
 
 struct Arrival {
@@ -33,7 +33,12 @@ struct Arrival {
 }
 
 /// Switch the tunnel of `seid` (user 0) back and forth while packets flow.
-pub fn measure(sut: &Sut, client: &mut Client, addresses: &Addresses, seid: u64) -> Result<Acts> {
+pub(super) fn measure(
+    sut: &Sut,
+    client: &mut Client,
+    addresses: &Addresses,
+    seid: u64,
+) -> Result<Acts> {
     let gnb = sut
         .peer
         .enter(|| Ok(UdpSocket::bind((addresses.gnb, 2152))?))?;

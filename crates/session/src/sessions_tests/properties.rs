@@ -217,10 +217,7 @@ impl Smf {
             ..Limits::default()
         };
         Self {
-            world: World::with(&Config {
-                limits,
-                ..config()
-            }),
+            world: World::with(&Config { limits, ..config() }),
             seids: Vec::new(),
         }
     }

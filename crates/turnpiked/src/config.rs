@@ -367,7 +367,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Read and parse; semantic checks are [`check`]'s.
+/// Read and parse; semantic checks are [`check()`]'s.
 pub(crate) fn load(path: &Path) -> Result<Config, Problem> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Problem::missing("", format!("{}: {error}", path.display())))?;

@@ -1,10 +1,13 @@
 //! PFCP load: a client that keeps a window of requests outstanding and times each answer.
 
+use std::io::{Error, ErrorKind, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use hdrhistogram::Histogram;
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recv, sendmmsg};
 
 use super::requests::{Field, Template};
 
@@ -25,10 +28,13 @@ pub(super) struct Client {
     socket: UdpSocket,
     sequence: u32,
     reply: Vec<u8>,
+    headers: MultiHeaders<SockaddrStorage>,
 }
 
 /// Socket buffer: room for the answers of the largest window.
 const SOCKET_BUFFER: usize = 64 << 20;
+/// Messages in one system call.
+const BATCH: usize = 64;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Client {
@@ -50,6 +56,7 @@ impl Client {
             socket,
             sequence: 1,
             reply: vec![0; 65536],
+            headers: MultiHeaders::preallocate(BATCH, None),
         })
     }
 
@@ -57,7 +64,9 @@ impl Client {
     pub(super) fn associate(&mut self, request: impl Fn(u32) -> Vec<u8>) -> Result<()> {
         self.socket.send(&request(self.sequence))?;
         self.sequence += 1;
-        let got = self.receive()?.context("no answer to Association Setup")?;
+        let got = self
+            .receive(false)?
+            .context("no answer to Association Setup")?;
         ensure!(
             got.message_type == 6,
             "Association Setup was answered by type {}",
@@ -71,9 +80,16 @@ impl Client {
         Ok(())
     }
 
-    fn receive(&mut self) -> Result<Option<Answer>> {
+    /// The next answer; `None` after [`ANSWER_TIMEOUT`].
+    fn receive(&mut self, spin: bool) -> Result<Option<Answer>> {
+        let since = Instant::now();
+        let flags = if spin {
+            MsgFlags::MSG_DONTWAIT
+        } else {
+            MsgFlags::empty()
+        };
         loop {
-            match self.socket.recv(&mut self.reply) {
+            match recv(self.socket.as_raw_fd(), &mut self.reply, flags).map_err(Error::from) {
                 Ok(len) => {
                     let Some(answer) = Answer::parse(&self.reply[..len]) else {
                         bail!("an answer that is not PFCP: {:02x?}", &self.reply[..len]);
@@ -83,10 +99,31 @@ impl Client {
                         return Ok(Some(answer));
                     }
                 }
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    if !spin || since.elapsed() > ANSWER_TIMEOUT {
+                        return Ok(None);
+                    }
+                }
                 Err(e) => return Err(e.into()),
             }
         }
+    }
+
+    /// Send messages in as few system calls as there may be, so that the UPF sees a burst and not
+    /// the pace of this program.
+    fn send(&mut self, messages: &[Vec<u8>]) -> Result<()> {
+        for batch in messages.chunks(BATCH) {
+            let slices: Vec<[IoSlice<'_>; 1]> = batch.iter().map(|m| [IoSlice::new(m)]).collect();
+            let addresses = vec![None; batch.len()];
+            let (fd, flags) = (self.socket.as_raw_fd(), MsgFlags::empty());
+            let sent = sendmmsg(fd, &mut self.headers, &slices, addresses, [], flags)?.count();
+            ensure!(
+                sent == batch.len(),
+                "{sent} of {} messages were sent",
+                batch.len()
+            );
+        }
+        Ok(())
     }
 
     /// Send `count` requests from `template`, `window` of them outstanding at once. `value` gives
@@ -107,21 +144,28 @@ impl Client {
         let mut sent_at = vec![Instant::now(); window as usize];
         let mut latency = Histogram::new_with_bounds(1, 60_000_000_000, 3)?;
         let (mut sent, mut received, mut accepted) = (0, 0, 0);
-        let mut message = Vec::with_capacity(template.len());
+        let mut messages: Vec<Vec<u8>> = Vec::new();
         let start = Instant::now();
         let mut last = start;
         while received < count {
-            while sent < count && sent - received < window {
-                message.clear();
-                template.write(&mut message, |field| match field {
-                    Field::Sequence => u64::from(first + sent),
-                    other => value(sent, other),
-                });
-                sent_at[(sent % window) as usize] = Instant::now();
-                self.socket.send(&message)?;
-                sent += 1;
+            // Half a window at a time.
+            if sent < count && sent - received <= window / 2 {
+                let burst = (window - (sent - received)).min(count - sent);
+                messages.resize_with(burst as usize, Vec::new);
+                for message in &mut messages {
+                    message.clear();
+                    template.write(message, |field| match field {
+                        Field::Sequence => u64::from(first + sent),
+                        other => value(sent, other),
+                    });
+                    sent_at[(sent % window) as usize] = Instant::now();
+                    sent += 1;
+                }
+                self.send(&messages)?;
             }
-            let Some(answer) = self.receive()? else { break };
+            let Some(answer) = self.receive(window == 1)? else {
+                break;
+            };
             last = Instant::now();
             let index = answer.sequence.wrapping_sub(first);
             if index < count {

@@ -38,7 +38,7 @@ pub struct Options {
 /// Requests that one signalling figure is taken over.
 const SAMPLE: u32 = 20_000;
 /// Outstanding requests while loading.
-const WINDOW: u32 = 64;
+const WINDOW: u32 = 256;
 
 const ADDRESSES: Addresses = Addresses {
     smf: Ipv4Addr::new(10, 4, 0, 2),
@@ -82,11 +82,13 @@ struct Bench {
     seids: Vec<u64>,
     figures: Figures,
     runs: usize,
+    /// Sessions at the last step.
+    most: u32,
 }
 
 /// Run everything.
 pub fn run(options: &Options) -> Result<()> {
-    let sut = Sut::start(options.sessions)?;
+    let sut = Sut::start(options.sessions + SAMPLE)?;
     let mut figures = Figures::default();
     figures.add(
         "start_to_ready",
@@ -107,6 +109,7 @@ pub fn run(options: &Options) -> Result<()> {
         seids: Vec::new(),
         figures,
         runs: options.runs,
+        most: options.sessions,
     };
 
     for size in [1, 1_000, 100_000, 1_000_000] {
@@ -117,23 +120,17 @@ pub fn run(options: &Options) -> Result<()> {
     bench.memory_per_session(idle)?;
     bench.burst()?;
     bench.far_update()?;
-    bench.delete()?;
     bench.report(options)
 }
 
 impl Bench {
     /// All figures with `size` sessions.
     fn at(&mut self, size: u32) -> Result<()> {
-        let sample = SAMPLE.min(size - self.seids.len() as u32);
-        self.establish(size - self.seids.len() as u32 - sample, WINDOW)?;
-        let before = self.sut.cpu()?;
-        let outcome = self.establish(sample, WINDOW)?;
+        let missing = size - self.seids.len() as u32;
+        let seids = self.establish(self.seids.len() as u32, missing)?.1;
+        self.seids.extend(seids);
         if size > 1 {
-            self.cpu_figure(&format!("establish_cpu_{size}"), before, sample)?;
-            let rate = f64::from(sample) / outcome.took.as_secs_f64();
-            self.figures
-                .add(&format!("establish_rate_{size}"), rate, "1/s", None);
-            self.modify(size)?;
+            self.signalling(size)?;
         }
         for (name, direction) in [
             ("uplink", Direction::Uplink),
@@ -158,6 +155,21 @@ impl Bench {
         Ok(())
     }
 
+    /// Sessions beside the `size` that there are: established, and deleted again; path switches of
+    /// those that stay.
+    fn signalling(&mut self, size: u32) -> Result<()> {
+        let before = self.sut.cpu()?;
+        let (outcome, seids) = self.establish(self.most, SAMPLE)?;
+        self.cpu_figure(&format!("establish_cpu_{size}"), before, SAMPLE)?;
+        let rate = f64::from(SAMPLE) / outcome.took.as_secs_f64();
+        self.figures
+            .add(&format!("establish_rate_{size}"), rate, "1/s", None);
+        let before = self.sut.cpu()?;
+        self.delete(&seids)?;
+        self.cpu_figure(&format!("delete_cpu_{size}"), before, SAMPLE)?;
+        self.modify(size)
+    }
+
     fn cpu_figure(&mut self, name: &str, before: Duration, requests: u32) -> Result<()> {
         let spent = self.sut.cpu()? - before;
         let each = spent.as_secs_f64() * 1e6 / f64::from(requests);
@@ -165,15 +177,14 @@ impl Bench {
         Ok(())
     }
 
-    fn establish(&mut self, count: u32, window: u32) -> Result<Outcome> {
+    /// Users `base` to `base + count`. Their SEIDs.
+    fn establish(&mut self, base: u32, count: u32) -> Result<(Outcome, Vec<u64>)> {
         let template = requests::establishment(&ADDRESSES)?;
-        let base = self.seids.len() as u32;
-        self.seids.resize((base + count) as usize, 0);
-        let seids = &mut self.seids;
+        let mut seids = vec![0; count as usize];
         let outcome = self.client.run(
             &template,
             count,
-            window,
+            WINDOW,
             |i, field| match field {
                 Field::CpSeid => u64::from(base + i + 1),
                 Field::UplinkTeid => u64::from(teid(base + i)),
@@ -181,10 +192,10 @@ impl Bench {
                 Field::UeAddress => u64::from(u32::from(ADDRESSES.ue(base + i))),
                 _ => 0,
             },
-            |i, answer| seids[(base + i) as usize] = answer.up_seid.unwrap_or(0),
+            |i, answer| seids[i as usize] = answer.up_seid.unwrap_or(0),
         )?;
         all_accepted("Session Establishment", &outcome, count)?;
-        Ok(outcome)
+        Ok((outcome, seids))
     }
 
     /// Path switches, spread over the sessions: CPU at the loading window, latency at window 1.
@@ -252,11 +263,9 @@ impl Bench {
         Ok(())
     }
 
-    fn delete(&mut self) -> Result<()> {
-        let count = SAMPLE.min(self.seids.len() as u32);
+    fn delete(&mut self, seids: &[u64]) -> Result<()> {
         let template = requests::deletion()?;
-        let seids = self.seids.split_off(self.seids.len() - count as usize);
-        let before = self.sut.cpu()?;
+        let count = seids.len() as u32;
         let outcome = self.client.run(
             &template,
             count,
@@ -270,8 +279,7 @@ impl Bench {
             },
             |_, _| {},
         )?;
-        all_accepted("Session Deletion", &outcome, count)?;
-        self.cpu_figure("delete_cpu", before, count)
+        all_accepted("Session Deletion", &outcome, count)
     }
 
     fn report(self, options: &Options) -> Result<()> {

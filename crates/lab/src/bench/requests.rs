@@ -106,11 +106,6 @@ impl Template {
         Ok(Self { bytes, places })
     }
 
-    /// Length of each message.
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// Append one message to `out`.
     pub(super) fn write(&self, out: &mut Vec<u8>, value: impl Fn(Field) -> u64) {
         let start = out.len();

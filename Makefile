@@ -30,7 +30,7 @@ test: build ## every test: unit, property, golden, data path, scenarios
 	TURNPIKED=$(abspath $(RELEASE))/turnpiked $(CARGO) test --release --locked -p lab
 
 bench: build ## the figures, as lines `figure NAME VALUE UNIT floor VALUE`
-	$(RELEASE)/lab bench
+	scripts/bench.sh
 
 fuzz-smoke: setup ## each fuzz target for FUZZ_SECONDS
 	$(MAKE) -C datapath fuzz FUZZ_SECONDS=$(FUZZ_SECONDS)

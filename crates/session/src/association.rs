@@ -39,7 +39,7 @@ impl<T: Tables> Core<T> {
         }
         let node_id = NodeId::from_wire(&request.node_id);
         let known = self.peers.by_node(&node_id);
-        if known.is_none() && !self.has_room_for_a_peer(now, out) {
+        if known.is_none() && !self.has_room_for_a_peer(now, incoming.from, out) {
             return self.refuse(now, incoming, 0, Cause::NO_RESOURCES_AVAILABLE.into(), out);
         }
         if let Some(id) = known
@@ -73,15 +73,18 @@ impl<T: Tables> Core<T> {
         }
     }
 
-    /// Whether one more association is within the limit, if need be at the expense of a peer that
-    /// is silent and has no sessions.
-    fn has_room_for_a_peer(&mut self, now: Time, out: &mut Outbox) -> bool {
+    /// Whether one more association is within the limit, if need be at the expense of a peer
+    /// without sessions that is silent, or has the same address: a node that keeps changing its
+    /// Node ID crowds out itself, and nobody else.
+    fn has_room_for_a_peer(&mut self, now: Time, from: SocketAddr, out: &mut Outbox) -> bool {
         if self.peers.len() < self.config.limits.peers {
             return true;
         }
         let idle = |id: &PeerId| {
-            let silent = self.peers.get(*id).map(|peer| peer.state) != Some(PeerState::Up);
-            silent && self.sessions.len_of(*id) == 0
+            let dispensable = self.peers.get(*id).is_none_or(|peer| {
+                peer.state != PeerState::Up || peer.address.ip() == from.ip()
+            });
+            dispensable && self.sessions.len_of(*id) == 0
         };
         let Some(idle) = self.peers.ids().into_iter().find(idle) else {
             return false;
@@ -407,7 +410,7 @@ impl<T: Tables> Core<T> {
         // The SMF has forgotten what it had with us (6.2.6.3).
         match self.peers.by_node(&node_id) {
             Some(id) => self.end_association(now, id, Gone::Replaced, out),
-            None if !self.has_room_for_a_peer(now, out) => {
+            None if !self.has_room_for_a_peer(now, from, out) => {
                 let cause = Cause::NO_RESOURCES_AVAILABLE;
                 return self.setup_failed(now, target, Some(cause), out);
             }

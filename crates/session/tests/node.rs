@@ -152,6 +152,24 @@ fn a_silent_peer_without_sessions_makes_room_for_another() {
 }
 
 #[test]
+fn a_node_that_keeps_changing_its_name_crowds_out_only_itself() {
+    let mut config = config();
+    config.limits.peers = 2;
+    let mut world = World::new(config);
+    let (mut one, mut changing) = (Smf::new(SMF1), Smf::new(SMF2));
+    one.associate(&mut world);
+    for name in ["a.example", "b.example", "c.example"] {
+        changing.node_id = NodeId::new_fqdn(name);
+        changing.associate(&mut world);
+    }
+    let names = || -> Vec<_> {
+        let peers = world.core.peers();
+        peers.map(|peer| peer.node_id.to_string()).collect()
+    };
+    assert_eq!(names(), ["10.100.0.2", "c.example"]);
+}
+
+#[test]
 fn a_configured_smf_that_released_is_asked_later() {
     let (mut world, mut smf) = (world(), Smf::new(SMF1));
     let (now, address) = (world.now, smf.address);

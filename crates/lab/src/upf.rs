@@ -243,6 +243,11 @@ impl Upf {
         Ok(of_reason.filter_map(|drop| drop["packets"].as_u64()).sum())
     }
 
+    /// Its process id.
+    pub fn pid(&mut self) -> Result<u32> {
+        self.process.id()
+    }
+
     /// Resident memory in KiB.
     pub fn rss_kib(&mut self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()?))?;

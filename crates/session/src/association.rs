@@ -81,9 +81,10 @@ impl<T: Tables> Core<T> {
             return true;
         }
         let idle = |id: &PeerId| {
-            let dispensable = self.peers.get(*id).is_none_or(|peer| {
-                peer.state != PeerState::Up || peer.address.ip() == from.ip()
-            });
+            let dispensable = self
+                .peers
+                .get(*id)
+                .is_none_or(|peer| peer.state != PeerState::Up || peer.address.ip() == from.ip());
             dispensable && self.sessions.len_of(*id) == 0
         };
         let Some(idle) = self.peers.ids().into_iter().find(idle) else {

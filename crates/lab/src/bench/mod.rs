@@ -287,7 +287,7 @@ impl Bench {
             return Ok(());
         };
         let report = json!({
-            "conditions": sut::conditions(&self.sut, options)?,
+            "conditions": sut::conditions(options)?,
             "figures": self.figures.0,
         });
         std::fs::write(path, serde_json::to_string_pretty(&report)? + "\n")

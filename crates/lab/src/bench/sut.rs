@@ -1,92 +1,44 @@
 //! The system under test: `turnpiked` between two namespaces, started for the measurement alone.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
-use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::netns::{End, Netns, Prefix, Process, cable};
+use crate::netns::{End, Netns, Prefix, cable};
+use crate::upf::{Settings, Upf};
 
 use super::cost::Direction;
 use super::{ADDRESSES, Options};
 
 const N4_PORT: u16 = 8805;
-const API_PORT: u16 = 8806;
 const UPF_N4: Ipv4Addr = Ipv4Addr::new(10, 4, 0, 1);
 const UPF_N6: Ipv4Addr = Ipv4Addr::new(10, 6, 0, 1);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 6, 0, 2);
-const READY_LIMIT: Duration = Duration::from_secs(20);
 
 /// A running UPF and the namespace opposite to it.
 pub(super) struct Sut {
-    daemon: Process,
+    daemon: Option<Upf>,
     /// gNB, SMF and data network in one.
     pub(super) peer: Netns,
     upf: Netns,
     pid: u32,
-    /// From `exec` to the notification.
+    /// From `exec` to the first answer over REST.
     pub(super) start_to_ready: Duration,
-    directory: PathBuf,
+    folder: PathBuf,
 }
 
 impl Drop for Sut {
     fn drop(&mut self) {
-        // The daemon detaches its programs when it is told to end.
-        let _ = self.daemon.signal(nix::sys::signal::Signal::SIGTERM);
-        let _ = self.daemon.wait(Duration::from_secs(5));
-        let _ = std::fs::remove_dir_all(&self.directory);
+        if let Some(daemon) = self.daemon.take() {
+            let _ = daemon.stop(Signal::SIGTERM);
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
     }
-}
-
-/// `turnpiked` beside this program, unless `TURNPIKED` names another.
-fn binary() -> Result<PathBuf> {
-    let path = match std::env::var_os("TURNPIKED") {
-        Some(path) => PathBuf::from(path),
-        None => std::env::current_exe()?.with_file_name("turnpiked"),
-    };
-    ensure!(
-        path.exists(),
-        "{} does not exist: make build",
-        path.display()
-    );
-    Ok(path)
-}
-
-fn config(sessions: u32) -> String {
-    format!(
-        r#"
-[node]
-id = "{UPF_N4}"
-[n4]
-listen = "{UPF_N4}:{N4_PORT}"
-heartbeat_s = 60
-[datapath]
-kind = "xdp"
-mode = "driver"
-[[interface]]
-name = "n3"
-role = "n3"
-addresses = ["{n3}"]
-[[interface]]
-name = "n6"
-role = "n6"
-[[network_instance]]
-name = "internet"
-interface = "n6"
-[limits]
-sessions = {sessions}
-[api]
-listen = "127.0.0.1:{API_PORT}"
-[log]
-level = "warn"
-"#,
-        n3 = ADDRESSES.n3,
-    )
 }
 
 impl Sut {
@@ -119,37 +71,27 @@ impl Sut {
             super::frames::REMOTE,
         ))?;
 
-        let directory = std::env::temp_dir().join(prefix.name("bench"));
-        std::fs::create_dir_all(&directory)?;
-        let file = directory.join("turnpiked.toml");
-        std::fs::write(&file, config(sessions))?;
-        let notify = UnixDatagram::bind(directory.join("notify"))?;
-        notify.set_read_timeout(Some(READY_LIMIT))?;
+        let folder = std::env::temp_dir().join(prefix.name("bench"));
+        std::fs::create_dir_all(&folder)?;
+        let settings = Settings {
+            n4: UPF_N4,
+            n3: ADDRESSES.n3,
+            smfs: Vec::new(),
+            pools: Vec::new(),
+            heartbeat_s: 60,
+            retention_s: 60,
+            sessions,
+        };
         let start = Instant::now();
-        let mut daemon = upf.spawn(
-            Command::new(binary()?)
-                .arg("--config")
-                .arg(&file)
-                .env("NOTIFY_SOCKET", directory.join("notify"))
-                .stdin(Stdio::null()),
-        )?;
-        let mut message = [0; 256];
-        let len = notify
-            .recv(&mut message)
-            .context("turnpiked did not become ready")?;
-        ensure!(
-            message[..len].starts_with(b"READY=1"),
-            "an unexpected notification"
-        );
+        let mut daemon = Upf::start(&upf, &settings, &folder)?;
         let start_to_ready = start.elapsed();
-        let pid = daemon.id()?;
         let sut = Self {
-            daemon,
+            pid: daemon.pid()?,
+            daemon: Some(daemon),
             peer,
             upf,
-            pid,
             start_to_ready,
-            directory,
+            folder,
         };
         sut.resolve_neighbours()?;
         Ok(sut)
@@ -276,7 +218,8 @@ impl Sut {
             Direction::Uplink => "uplink",
             Direction::Downlink => "downlink",
         };
-        let text = self.get("/metrics")?;
+        let daemon = self.daemon.as_ref().context("turnpiked was stopped")?;
+        let text = daemon.get_text(&self.upf, "/metrics")?;
         let mut sum = 0.0;
         for line in text
             .lines()
@@ -288,24 +231,10 @@ impl Sut {
         }
         Ok(sum as u64)
     }
-
-    fn get(&self, path: &str) -> Result<String> {
-        let mut stream = self
-            .upf
-            .enter(|| Ok(TcpStream::connect(("127.0.0.1", API_PORT))?))?;
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        ensure!(
-            text.starts_with("HTTP/1.0 200") || text.starts_with("HTTP/1.1 200"),
-            "{path}: {text}"
-        );
-        Ok(text)
-    }
 }
 
 /// What a figure must travel with.
-pub(super) fn conditions(sut: &Sut, options: &Options) -> Result<Value> {
+pub(super) fn conditions(options: &Options) -> Result<Value> {
     let command = |program: &str, args: &[&str]| {
         Command::new(program)
             .args(args)
@@ -318,7 +247,6 @@ pub(super) fn conditions(sut: &Sut, options: &Options) -> Result<Value> {
         .lines()
         .find(|l| l.starts_with("model name"))
         .unwrap_or_default();
-    let size = |path: &Path| std::fs::metadata(path).map(|m| m.len()).ok();
     Ok(json!({
         "commit": command("git", &["describe", "--always", "--dirty", "--abbrev=12"]),
         "kernel": command("uname", &["-r"]),
@@ -330,7 +258,5 @@ pub(super) fn conditions(sut: &Sut, options: &Options) -> Result<Value> {
         "data path": "xdp, driver mode on veth; BPF_PROG_TEST_RUN of the attached programs over their live tables",
         "packet": "64-byte inner IPv4, PDU Session Container, sessions in rotation",
         "rules": "2 PDRs, 2 FARs, 1 QER with MBR and QFI, UE source address checked",
-        "binary bytes": size(&binary()?),
-        "pid": sut.pid,
     }))
 }

@@ -231,24 +231,28 @@ struct tp_peer {
 };
 
 #define TP_ROUTE_LAST 1
-#define TP_ROUTE_NONE 2 /* there is no such route: the place of a default route that is missing */
+#define TP_ROUTE_NONE 2 /* in a map: there is no default route */
 struct tp_route {
 	__u8 addr[16]; /* IPv4 in the first four bytes */
 	__u8 plen;
 	__u8 flags;
 	__u16 pad;
 	__u32 nexthop;
-	__u64 reserved;
+	__u64 reserved[5];
 };
 
-/* Which destinations need a scan: one bit for each value of an address's first octet. */
+/* The default route, and which destinations need a scan: one bit for each value of an address's first
+ * octet. */
 struct tp_route_map {
 	__u64 covered[4];
+	__u32 nexthop; /* of the default route */
+	__u8 flags;    /* LAST: there is no other route */
+	__u8 pad[3];
+	__u64 reserved[3];
 };
 
 /* Routes of a network instance, one list for each family in routes[]: a struct tp_route_map in the
- * first place, the default route in the second, then the others, longest prefix first; the last one is
- * flagged. Few destinations lie near a route other than the default one, and all others are spared the
+ * first place, then all routes but the default one, longest prefix first; the last one is flagged. Few destinations lie near a route other than the default one, and all others are spared the
  * scan. A list is immutable, apart from the next hops, and swapped by one store. 0: no route at all. */
 struct tp_ni {
 	__u32 routes4; /* control: place of the map, index into routes[]; 0 none */
@@ -339,7 +343,7 @@ _Static_assert(sizeof(struct tp_rule) == 64, "one line");
 _Static_assert(sizeof(struct tp_bucket) == 64, "one line");
 _Static_assert(sizeof(struct tp_nexthop) == 64, "one line");
 _Static_assert(sizeof(struct tp_peer) == 64, "one line");
-_Static_assert(sizeof(struct tp_route) == 32, "half a line");
+_Static_assert(sizeof(struct tp_route) == 64, "one line");
 _Static_assert(sizeof(struct tp_route_map) == sizeof(struct tp_route), "one place in routes[]");
 _Static_assert(sizeof(struct tp_ni) == 64, "one line");
 _Static_assert(sizeof(struct tp_config) == 136, "tp_config");

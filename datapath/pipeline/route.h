@@ -44,7 +44,7 @@ static TP_INLINE const struct tp_route *tp_scan_routes(struct tp_packet *p, __u3
 static TP_INLINE int tp_find_route(struct tp_packet *p, __u32 ni, struct tp_addr dst, __u32 *nexthop)
 {
 	const struct tp_ni *instance = tp_ni_at(p->env, ni);
-	const struct tp_route *route, *nearer = NULL;
+	const struct tp_route *route = NULL;
 	const struct tp_route_map *map;
 	__u32 first, octet = (__u32)(dst.hi >> 56);
 
@@ -54,16 +54,13 @@ static TP_INLINE int tp_find_route(struct tp_packet *p, __u32 ni, struct tp_addr
 	if (!first)
 		return TP_DROP_NO_ROUTE;
 	map = (const struct tp_route_map *)tp_route_at(p->env, first);
-	route = tp_route_at(p->env, first + 1);
-	if (!map || !route)
+	if (!map)
 		return TP_DROP_TABLE;
-	if (!(route->flags & TP_ROUTE_LAST) && map->covered[octet >> 6 & 3] >> (octet & 63) & 1)
-		nearer = tp_scan_routes(p, first + 2, dst);
-	if (nearer)
-		route = nearer;
-	else if (route->flags & TP_ROUTE_NONE)
+	if (map->covered[octet >> 6 & 3] >> (octet & 63) & 1)
+		route = tp_scan_routes(p, first + 1, dst);
+	if (!route && (map->flags & TP_ROUTE_NONE))
 		return TP_DROP_NO_ROUTE;
-	*nexthop = TP_READ(route->nexthop);
+	*nexthop = route ? TP_READ(route->nexthop) : TP_READ(map->nexthop);
 	return TP_OK;
 }
 

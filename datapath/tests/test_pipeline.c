@@ -195,24 +195,24 @@ static void test_next_hops(void)
 	struct world *w = w_new();
 	const struct tp_event *event = (const struct tp_event *)run.result.event;
 
-	w->routes[2].nexthop = 4;
+	w_default4(w)->nexthop = 4;
 	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_SLOW && event->kind == TP_EVENT_SEND && event->ifindex == 101);
 	CHECK(event->len == sizeof(ul_plain_out) - 14 && !memcmp(event->data, ul_plain_out + 14, event->len));
 	CHECK(w->cpu.ports[0].slow == 1 && w->entries[W_TEID].packets == 1);
 	w->peers[1].nexthop = 4;
 	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_SLOW);
 	CHECK(event->len == sizeof(dl_v4_psc_out) - 14 && !memcmp(event->data, dl_v4_psc_out + 14, event->len));
-	w->routes[2].nexthop = 5;
+	w_default4(w)->nexthop = 5;
 	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_SLOW);
 	w_bucket(w, TP_KIND_NEIGH4, 0, 0xcb007109, 2);
 	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && SAME(ul_plain_out));
-	w->routes[2].nexthop = 7;
+	w_default4(w)->nexthop = 7;
 	DROPS(w, &w_n3, ul_plain, PROHIBITED);
-	w->routes[2].nexthop = 3;
+	w_default4(w)->nexthop = 3;
 	DROPS(w, &w_n3, ul_plain, TO_SELF);
-	w->routes[2].nexthop = 0;
+	w_default4(w)->nexthop = 0;
 	DROPS(w, &w_n3, ul_plain, NO_ROUTE);
-	w->routes[2].nexthop = 99;
+	w_default4(w)->nexthop = 99;
 	DROPS(w, &w_n3, ul_plain, TABLE);
 	w->nis[0].routes4 = 0;
 	DROPS(w, &w_n3, ul_plain, NO_ROUTE);
@@ -234,7 +234,7 @@ static void test_fib(void)
 {
 	struct world *w = w_new();
 
-	w->routes[2].nexthop = 6;
+	w_default4(w)->nexthop = 6;
 	w->tables.fib = fake_fib;
 	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_SLOW); /* egress is no port of ours */
 	w->config.port_ifindex[1] = 101;

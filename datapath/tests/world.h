@@ -66,19 +66,26 @@ static void w_bucket(struct world *w, __u32 kind, __u32 ni, __u64 key, __u32 val
 	b->slot[i].value = value | (__u64)ni << 32 | (__u64)kind << 48;
 }
 
+static struct tp_route_map *w_default4(struct world *w)
+{
+	return (struct tp_route_map *)&w->routes[2];
+}
+
 static void w_routes(struct world *w)
 {
-	/* routes[1..3]: map, default, the host itself; routes[4..5]: map and default of IPv6. */
-	w->nis[0].routes4 = 1;
-	w->nis[0].routes6 = 4;
-	((struct tp_route_map *)&w->routes[1])->covered[10 / 64] = 1ULL << 10;
-	w->routes[2].nexthop = 2;
+	/* routes[2..3]: map with the default route, and the host itself; routes[5]: the map of IPv6. */
+	struct tp_route_map *map4 = w_default4(w), *map6 = (struct tp_route_map *)&w->routes[5];
+
+	w->nis[0].routes4 = 2;
+	w->nis[0].routes6 = 5;
+	map4->covered[10 / 64] = 1ULL << 10;
+	map4->nexthop = 2;
 	memcpy(w->routes[3].addr, (__u8[]){10, 3, 0, 1}, 4);
 	w->routes[3].plen = 32;
 	w->routes[3].nexthop = 3;
 	w->routes[3].flags = TP_ROUTE_LAST;
-	w->routes[5].nexthop = 2;
-	w->routes[5].flags = TP_ROUTE_LAST;
+	map6->nexthop = 2;
+	map6->flags = TP_ROUTE_LAST;
 	w_nexthop(&w->nexthops[1], TP_NH_RESOLVED, 0, 1, 2);
 	w_nexthop(&w->nexthops[2], TP_NH_RESOLVED, 1, 3, 4);
 	w_nexthop(&w->nexthops[3], TP_NH_LOCAL, 0, 0, 0);

@@ -42,10 +42,6 @@ impl Line {
     }
 }
 
-/// A route is half a line.
-#[repr(C, align(8))]
-pub(crate) struct HalfLine(pub(crate) [AtomicU64; 4]);
-
 /// Words of `tp_entry`.
 pub(crate) mod entry {
     pub(crate) const HEAD: usize = 0;
@@ -187,7 +183,18 @@ pub(crate) struct RouteLine {
     pub(crate) flags: u8,
     pub(crate) pad: u16,
     pub(crate) nexthop: u32,
-    pub(crate) reserved: u64,
+    pub(crate) reserved: [u64; 5],
+}
+
+/// `tp_route_map`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RouteMap {
+    pub(crate) covered: [u64; 4],
+    pub(crate) nexthop: u32,
+    pub(crate) flags: u8,
+    pub(crate) pad: [u8; 3],
+    pub(crate) reserved: [u64; 3],
 }
 
 /// `tp_config`.
@@ -314,6 +321,8 @@ unsafe impl Plain for NextHopLine {}
 unsafe impl Plain for PeerLine {}
 // SAFETY: as above.
 unsafe impl Plain for RouteLine {}
+// SAFETY: as above.
+unsafe impl Plain for RouteMap {}
 
 /// The words of a struct, as memory holds them.
 pub(crate) fn words_of<T: Plain, const N: usize>(value: &T) -> [u64; N] {
@@ -331,14 +340,14 @@ pub(crate) fn from_words<T: Plain, const N: usize>(words: [u64; N]) -> T {
 
 const _: () = {
     assert!(size_of::<Line>() == 64 && align_of::<Line>() == 64);
-    assert!(size_of::<HalfLine>() == 32);
     assert!(size_of::<Ext>() == 64 && offset_of!(Ext, meters) == 24);
     assert!(
         size_of::<Rule>() == 64 && offset_of!(Rule, entry) == 36 && offset_of!(Rule, tos) == 48
     );
     assert!(size_of::<NextHopLine>() == 64 && offset_of!(NextHopLine, addr) == 40);
     assert!(size_of::<PeerLine>() == 64 && offset_of!(PeerLine, tx_packets) == 16);
-    assert!(size_of::<RouteLine>() == 32 && offset_of!(RouteLine, nexthop) == 20);
+    assert!(size_of::<RouteLine>() == 64 && offset_of!(RouteLine, nexthop) == 20);
+    assert!(size_of::<RouteMap>() == 64 && offset_of!(RouteMap, nexthop) == 32);
     assert!(size_of::<Config>() == 136 && offset_of!(Config, moves) == 56);
     assert!(size_of::<PortStats>() == 96);
     assert!(size_of::<Cpu>() == 64 + PORTS_MAX * 96 + PORTS_MAX * DIRS * DROP_MAX * 8);
@@ -383,6 +392,9 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_route.plen", offset_of!(RouteLine, plen)),
         ("tp_route.flags", offset_of!(RouteLine, flags)),
         ("tp_route.nexthop", offset_of!(RouteLine, nexthop)),
+        ("tp_route_map", size_of::<RouteMap>()),
+        ("tp_route_map.nexthop", offset_of!(RouteMap, nexthop)),
+        ("tp_route_map.flags", offset_of!(RouteMap, flags)),
         ("tp_ni", size_of::<Line>()),
         ("tp_config", size_of::<Config>()),
         ("tp_config.salt", offset_of!(Config, salt)),

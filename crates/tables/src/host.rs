@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::io;
 
-use crate::abi::{Config, Cpu, Features, HalfLine, Line, UE_DIR_BITS, UE_PAGE_BITS};
+use crate::abi::{Config, Cpu, Features, Line, UE_DIR_BITS, UE_PAGE_BITS};
 use crate::memory::View;
 use crate::store::{Layout, Memory};
 use crate::verdict::Verdict;
@@ -26,7 +26,7 @@ struct TpTables {
     buckets: *mut Line,
     nexthops: *mut Line,
     peers: *mut Line,
-    routes: *mut HalfLine,
+    routes: *mut Line,
     nis: *mut Line,
     ue_dir: *mut c_void,
     ue_pages: *mut c_void,

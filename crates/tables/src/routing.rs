@@ -6,7 +6,8 @@ use ipnet::IpNet;
 use session::compiled::{NiId, NoRoom};
 
 use crate::abi::{
-    KIND_NEIGH4, KIND_NEIGH6, NextHopLine, ROUTE_LAST, ROUTE_NONE, RouteLine, words_of,
+    KIND_NEIGH4, KIND_NEIGH6, Line, NextHopLine, ROUTE_LAST, ROUTE_NONE, RouteLine, RouteMap,
+    from_words, words_of,
 };
 use crate::index::SlotKey;
 use crate::nexthop::{Family, NextHop, Peer, ROUTES_MAX};
@@ -128,15 +129,20 @@ impl Store {
         Ok(line.load(0))
     }
 
-    /// Places of the list at `first`: its map, the default route and the others.
+    /// Places of the list at `first`: its map and the routes.
     fn route_run(&self, first: u32) -> usize {
-        let lines = self.mem.routes[first as usize + 1..]
+        let map: RouteMap = from_words(self.mem.routes[first as usize].words());
+        if map.flags & ROUTE_LAST != 0 {
+            return 1;
+        }
+        let routes = self.mem.routes[first as usize + 1..]
             .iter()
-            .take(ROUTES_MAX + 1);
-        let is_last = |line: &crate::abi::HalfLine| {
-            (line.0[2].load(std::sync::atomic::Ordering::Relaxed) >> 8) as u8 & ROUTE_LAST != 0
+            .take(ROUTES_MAX);
+        let is_last = |line: &Line| {
+            let route: RouteLine = from_words(line.words());
+            route.flags & ROUTE_LAST != 0
         };
-        lines.take_while(|line| !is_last(line)).count() + 2
+        routes.take_while(|line| !is_last(line)).count() + 2
     }
 
     pub(crate) fn set_ni_routes(
@@ -156,10 +162,8 @@ impl Store {
                 .routes
                 .take(lines.len())
                 .ok_or(NoRoom { table: "routes" })?;
-            for (to, words) in self.mem.routes[first as usize..].iter().zip(&lines) {
-                for (to, &word) in to.0.iter().zip(words) {
-                    to.store(word, std::sync::atomic::Ordering::Relaxed);
-                }
+            for (to, words) in self.mem.routes[first as usize..].iter().zip(lines) {
+                to.fill(words);
             }
         }
         let (old, new) = match family {
@@ -204,34 +208,37 @@ impl Store {
     }
 }
 
-/// The list of `struct tp_ni`: map, default route, then the others in the order given.
-fn route_lines(routes: &[(IpNet, u32)]) -> Vec<[u64; 4]> {
-    let mut covered = [0u64; 4];
-    let mut default = RouteLine {
+/// The list of `struct tp_ni`: the map with the default route, then the others in the order given.
+fn route_lines(routes: &[(IpNet, u32)]) -> Vec<[u64; 8]> {
+    let mut map = RouteMap {
         flags: ROUTE_NONE,
-        ..RouteLine::default()
+        ..RouteMap::default()
     };
-    let mut lines = Vec::with_capacity(routes.len() + 2);
+    let mut lines = Vec::with_capacity(routes.len());
     for (net, nexthop) in routes {
-        let mut line = RouteLine {
+        if net.prefix_len() == 0 {
+            map.nexthop = *nexthop;
+            map.flags &= !ROUTE_NONE;
+            continue;
+        }
+        let line = RouteLine {
             addr: octets(net.network()),
             plen: net.prefix_len(),
             nexthop: *nexthop,
             ..RouteLine::default()
         };
-        if line.plen == 0 {
-            default = line;
-            continue;
-        }
         let first = usize::from(line.addr[0]);
         let beyond = first + (256 >> line.plen.min(8));
         for octet in first..beyond {
-            covered[octet / 64] |= 1 << (octet % 64);
+            map.covered[octet / 64] |= 1 << (octet % 64);
         }
-        line.flags = 0;
         lines.push(line);
     }
-    lines.last_mut().unwrap_or(&mut default).flags |= ROUTE_LAST;
-    let lines = std::iter::once(&default).chain(&lines).map(words_of);
-    std::iter::once(covered).chain(lines).collect()
+    match lines.last_mut() {
+        Some(last) => last.flags |= ROUTE_LAST,
+        None => map.flags |= ROUTE_LAST,
+    }
+    std::iter::once(words_of(&map))
+        .chain(lines.iter().map(words_of))
+        .collect()
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use ipnet::Ipv4Net;
 use session::compiled::{Counters, NiId, NoRoom};
 
-use crate::abi::{Config, Cpu, HalfLine, Line, N3_ADDRS_MAX, entry};
+use crate::abi::{Config, Cpu, Line, N3_ADDRS_MAX, entry};
 use crate::alloc::{Lines, Runs};
 use crate::encode::be;
 use crate::grace::Grace;
@@ -90,7 +90,7 @@ pub(crate) struct Memory {
     pub(crate) buckets: View<Line>,
     pub(crate) nexthops: View<Line>,
     pub(crate) peers: View<Line>,
-    pub(crate) routes: View<HalfLine>,
+    pub(crate) routes: View<Line>,
     pub(crate) nis: View<Line>,
     pub(crate) ue_dir: View<std::sync::atomic::AtomicU32>,
     pub(crate) ue_pages: View<std::sync::atomic::AtomicU32>,

@@ -40,7 +40,11 @@ struct state {
 	__u32 teid_at;
 	__u32 address_at; /* inner IPv4 address of the user */
 	__u32 csum_at;	  /* inner IPv4 header checksum */
-	__u64 headers[10]; /* HEADERS_MAX bytes are used */
+	/* The headers, cut as fields lie behind an Ethernet header: no field that a program reads spans
+	 * two of our stores, which no packet from a NIC does either and would cost it some 5 ns. */
+	__u32 first; /* bytes 0..1 */
+	__u32 last;  /* bytes 74..77 */
+	__u64 words[9];
 };
 
 struct {
@@ -93,11 +97,10 @@ int harness(struct xdp_md *ctx)
 	__u8 *frame = (void *)(long)ctx->data;
 	if (frame + HEADERS_MAX > (__u8 *)(long)ctx->data_end)
 		return XDP_ABORTED;
-	/* In words: the program under test must not pay for loads that span byte stores. */
-	for (int i = 0; i < HEADERS_MAX / 8; i++)
-		((__u64 *)frame)[i] = s->headers[i];
-	*(__u32 *)(frame + 72) = s->headers[9];
-	*(__u16 *)(frame + 76) = s->headers[9] >> 32;
+	*(__u16 *)frame = s->first;
+	for (int i = 0; i < 9; i++)
+		*(__u64 *)(frame + 2 + 8 * i) = s->words[i];
+	*(__u32 *)(frame + 74) = s->last;
 
 	if (put32(ctx, frame, s->teid_at, user->teid_be) ||
 	    put32(ctx, frame, s->address_at, user->address_be) ||

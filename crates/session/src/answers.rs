@@ -226,7 +226,7 @@ mod tests {
     fn keeps_the_newest_within_count_and_bytes() {
         let mut cache = cache(8, 100);
         for n in 0..1000_u32 {
-            let answer = vec![n as u8; (n % 31) as usize];
+            let answer = vec![n as u8; 1 + (n % 31) as usize];
             cache.keep(Time(u64::from(n)), key(n), &answer);
             assert_eq!(found(&cache, Time(u64::from(n)), n), Some(answer));
             let (count, bytes) = cache.fill();

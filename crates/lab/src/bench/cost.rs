@@ -105,8 +105,11 @@ impl Harness {
         ] {
             state.extend_from_slice(&word.to_ne_bytes());
         }
-        state.extend_from_slice(&frame.bytes[..HEADERS]);
+        // As `struct state` cuts them.
+        state.extend_from_slice(&frame.bytes[..2]);
         state.extend_from_slice(&[0; 2]);
+        state.extend_from_slice(&frame.bytes[74..HEADERS]);
+        state.extend_from_slice(&frame.bytes[2..74]);
         self.map("state")?
             .update(&0u32.to_ne_bytes(), &state, MapFlags::ANY)?;
         Ok(())

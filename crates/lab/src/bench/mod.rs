@@ -37,6 +37,9 @@ pub struct Options {
 
 /// Requests that one signalling figure is taken over.
 const SAMPLE: u32 = 20_000;
+/// Requests before the first signalling figure: the answers that are kept for repeated requests have
+/// then taken all the memory they will.
+const WARM_UP: u32 = 150_000;
 /// Outstanding requests while loading.
 const WINDOW: u32 = 256;
 
@@ -129,6 +132,9 @@ impl Bench {
         let missing = size - self.seids.len() as u32;
         let seids = self.establish(self.seids.len() as u32, missing)?.1;
         self.seids.extend(seids);
+        if size == 1_000 {
+            self.path_switches(WARM_UP, WINDOW)?;
+        }
         if size > 1 {
             self.signalling(size)?;
         }

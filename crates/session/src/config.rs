@@ -143,7 +143,7 @@ impl Default for Config {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            sessions: 131_072,
+            sessions: 100_000,
             entries: 524_288,
             pdrs_per_session: 16,
             fars_per_session: 16,

@@ -218,7 +218,7 @@ impl Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            sessions: 131_072,
+            sessions: 100_000,
             entries: Some(262_144),
             smfs: 64,
             gnbs: 4096,

@@ -16,7 +16,7 @@ fn report() -> Report {
         recovery_time_stamp: 7,
         sessions: Fill {
             used: 3,
-            capacity: 131_072,
+            capacity: 100_000,
         },
         tables: vec![TableFill {
             table: "entries".into(),

@@ -219,7 +219,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             sessions: 100_000,
-            entries: Some(262_144),
+            entries: Some(200_000),
             smfs: 64,
             gnbs: 4096,
             neighbours: 4096,

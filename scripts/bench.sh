@@ -7,14 +7,14 @@ result=${1:-benches/results/latest.json}
 mkdir -p "$(dirname "$result")"
 
 target/release/lab bench --out "$result"
-cargo bench --quiet --locked -p pfcp --bench decode -- --noplot 'establishment 317' >/dev/null
+cargo bench --quiet --locked -p pfcp --bench decode -- --noplot 'establishment 317' >/dev/null 2>&1
 python3 - "$result" <<'PY'
 import json
 import pathlib
 import sys
 
 def median(name):
-    path = pathlib.Path("target/criterion") / name.replace(",", "_") / "new/estimates.json"
+    path = pathlib.Path("target/criterion") / name / "new/estimates.json"
     return json.loads(path.read_text())["median"]["point_estimate"]
 
 value = median("establishment 317 octets, typed rules")

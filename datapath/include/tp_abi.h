@@ -298,7 +298,8 @@ struct tp_cpu {
 	__u64 clock_uses; /* packets served from it */
 	__u64 error_indication_tat;
 	__u64 echo_tat;
-	__u64 reserved[4];
+	__u64 clock_tick; /* the kernel's tick at the last exact reading */
+	__u64 reserved[3];
 	struct tp_port_stats ports[TP_PORTS_MAX];
 	__u64 drops[TP_PORTS_MAX][TP_DIRS][TP_DROP_MAX];
 };

@@ -237,7 +237,8 @@ pub(crate) struct Cpu {
     pub(crate) clock_uses: AtomicU64,
     pub(crate) error_indication_tat: AtomicU64,
     pub(crate) echo_tat: AtomicU64,
-    pub(crate) reserved: [AtomicU64; 4],
+    pub(crate) clock_tick: AtomicU64,
+    pub(crate) reserved: [AtomicU64; 3],
     pub(crate) ports: [PortStats; PORTS_MAX],
     pub(crate) drops: [[[AtomicU64; DROP_MAX]; DIRS]; PORTS_MAX],
 }

@@ -99,19 +99,17 @@ static TP_INLINE struct tp_cpu *tp_cpu_of(struct tp_env *env)
 	return bpf_map_lookup_elem(&cpus, &cpu);
 }
 
-/* An exact reading costs as much as half of the pipeline, so it serves several packets; the coarse clock
- * keeps it from being older than one tick. */
+/* An exact reading costs as much as half of the pipeline, so it serves several packets of one tick. The
+ * tick is a load, where the coarse clock would be a call. */
 static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu)
 {
-	__u64 now;
+	__u64 tick = bpf_jiffies64();
 
-	if (cpu->clock_uses++ % TP_CLOCK_EVERY == 0) {
-		now = bpf_ktime_get_ns();
-		cpu->clock_ns = now;
-		return now;
+	if (cpu->clock_uses++ % TP_CLOCK_EVERY == 0 || cpu->clock_tick != tick) {
+		cpu->clock_ns = bpf_ktime_get_ns();
+		cpu->clock_tick = tick;
 	}
-	now = bpf_ktime_get_coarse_ns();
-	return now > cpu->clock_ns ? now : cpu->clock_ns;
+	return cpu->clock_ns;
 }
 
 static TP_INLINE int tp_fib_ask(struct tp_env *env, struct tp_fib *q)

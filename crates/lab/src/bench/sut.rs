@@ -250,7 +250,7 @@ pub(super) fn conditions(options: &Options) -> Result<Value> {
     Ok(json!({
         "commit": command("git", &["describe", "--always", "--dirty", "--abbrev=12"]),
         "kernel": command("uname", &["-r"]),
-        "clang": command("clang", &["--version"]).and_then(|v| v.lines().next().map(str::to_owned)),
+        "clang": command("clang-19", &["--version"]).or_else(|| command("clang", &["--version"])).and_then(|v| v.lines().next().map(str::to_owned)),
         "cpu": model.split(':').nth(1).map(str::trim),
         "cores": std::thread::available_parallelism()?.get(),
         "sessions": options.sessions,

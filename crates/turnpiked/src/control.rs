@@ -140,7 +140,7 @@ impl Control {
         }
     }
 
-    /// One batch; more than that wakes us again at once. The number of datagrams.
+    /// What one receive takes; more than that wakes us again at once. The number of datagrams.
     fn serve_batch(&mut self, receiver: &mut Receiver, sender: &mut Sender) -> usize {
         let served = match receiver.receive(&self.socket) {
             Ok(served) => served,
@@ -151,10 +151,12 @@ impl Control {
             }
         };
         let now = self.now();
-        for (from, datagram) in receiver.datagrams() {
-            self.core.receive(now, from, datagram, &mut self.outbox);
+        for batch in receiver.batches() {
+            for (from, datagram) in batch {
+                self.core.receive(now, from, datagram, &mut self.outbox);
+            }
+            self.flush(sender);
         }
-        self.flush(sender);
         served
     }
 

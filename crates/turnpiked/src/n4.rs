@@ -6,12 +6,20 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{self, MsgFlags, MultiHeaders, SockaddrStorage, setsockopt, sockopt};
+use nix::sys::socket::{
+    self, ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, RecvMsg, SockaddrStorage,
+    setsockopt, sockopt,
+};
 
-/// Datagrams per system call.
+/// Datagrams handled at a time, and buffers per system call. The kernel cuts no more than so many
+/// from one buffer.
 const BATCH: usize = 64;
 /// More than UDP can carry (65 507 bytes), so that no datagram is ever cut.
 const DATAGRAM_MAX: usize = 1 << 16;
+/// So many and more of one size to one peer leave as one send.
+const RUN_MIN: usize = 4;
+/// Longest datagram of a run: it fits any link, and a whole batch fits what UDP can carry.
+const SEGMENT_MAX: usize = 1000;
 /// A send buffer that stays full this long drops the answers; the SMF asks again.
 const SEND_WAIT_MS: u16 = 50;
 
@@ -42,6 +50,9 @@ impl Socket {
                      requests may be lost. Run with CAP_NET_ADMIN.");
             }
         }
+        if let Err(error) = setsockopt(&socket, sockopt::UdpGroSegment, &true) {
+            tracing::debug!(%error, "N4: requests are received one by one");
+        }
         Ok(Self { socket })
     }
 }
@@ -56,19 +67,28 @@ impl AsFd for Socket {
 pub(crate) struct Receiver {
     headers: MultiHeaders<SockaddrStorage>,
     buffers: Vec<u8>,
-    received: Vec<(SocketAddr, usize)>,
+    received: Vec<Received>,
+}
+
+/// One datagram: who sent it, and where in the buffers it lies.
+#[derive(Clone, Copy, Debug)]
+struct Received {
+    from: SocketAddr,
+    start: usize,
+    len: usize,
 }
 
 impl Receiver {
     pub(crate) fn new() -> Self {
         Self {
-            headers: MultiHeaders::preallocate(BATCH, None),
+            headers: headers_for_segments(),
             buffers: vec![0; BATCH * DATAGRAM_MAX],
             received: Vec::with_capacity(BATCH),
         }
     }
 
-    /// Take what waits, at most one batch. The number of datagrams; 0: nothing waits.
+    /// Take what waits, at most one batch, of which each may be several datagrams that the kernel
+    /// has put together. The number of datagrams; 0: nothing waits.
     pub(crate) fn receive(&mut self, socket: &Socket) -> nix::Result<usize> {
         self.received.clear();
         let mut chunks = self.buffers.chunks_exact_mut(DATAGRAM_MAX);
@@ -86,21 +106,56 @@ impl Receiver {
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(0),
             Err(error) => return Err(error),
         };
-        for message in results {
+        for (message, start) in results.zip((0..).step_by(DATAGRAM_MAX)) {
             // A sender that is not an IP address cannot be on an IP socket; keep the places right.
             let from = message.address.as_ref().and_then(socket_address);
-            self.received.push((from.unwrap_or(UNKNOWN), message.bytes));
+            let whole = Received {
+                from: from.unwrap_or(UNKNOWN),
+                start,
+                len: message.bytes,
+            };
+            self.received
+                .extend(segments(whole, segment_size(&message)));
         }
+        // The call has cut the room for control messages down to what it used of it.
+        self.headers = headers_for_segments();
         Ok(self.received.len())
     }
 
-    /// What the last [`Self::receive`] took, in order of arrival.
-    pub(crate) fn datagrams(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
-        self.received
-            .iter()
-            .zip(self.buffers.chunks_exact(DATAGRAM_MAX))
-            .map(|(&(from, len), buffer)| (from, buffer.get(..len).unwrap_or_default()))
+    /// What the last [`Self::receive`] took, in order of arrival, a batch at a time.
+    pub(crate) fn batches(
+        &self,
+    ) -> impl Iterator<Item = impl Iterator<Item = (SocketAddr, &[u8])> + Clone> {
+        let datagram = |at: &Received| {
+            let bytes = self.buffers.get(at.start..at.start + at.len);
+            (at.from, bytes.unwrap_or_default())
+        };
+        let batches = self.received.chunks(BATCH);
+        batches.map(move |batch| batch.iter().map(datagram))
     }
+}
+
+fn headers_for_segments() -> MultiHeaders<SockaddrStorage> {
+    MultiHeaders::preallocate(BATCH, Some(nix::cmsg_space!(i32)))
+}
+
+/// How long each datagram but the last is, where the kernel has put several together.
+fn segment_size(message: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<usize> {
+    let size = message.cmsgs().ok()?.find_map(|cmsg| match cmsg {
+        ControlMessageOwned::UdpGroSegments(size) => Some(size),
+        _ => None,
+    })?;
+    usize::try_from(size).ok()
+}
+
+/// The datagrams in `whole`: at least one, as a datagram may be empty.
+fn segments(whole: Received, size: Option<usize>) -> impl Iterator<Item = Received> {
+    let size = size.unwrap_or(whole.len).max(1);
+    (0..whole.len.max(1)).step_by(size).map(move |at| Received {
+        start: whole.start + at,
+        len: size.min(whole.len - at),
+        ..whole
+    })
 }
 
 const UNKNOWN: SocketAddr =
@@ -115,9 +170,14 @@ fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
     Some(SocketAddr::V6(std::net::SocketAddrV6::from(*v6)))
 }
 
+/// A datagram and where it goes.
+type Datagram<'d> = (SocketAddr, &'d [u8]);
+
 /// Sends batches and counts what could not be sent.
 pub(crate) struct Sender {
     headers: MultiHeaders<SockaddrStorage>,
+    /// Whether the kernel cuts one buffer into datagrams, as far as we know.
+    segments: bool,
     /// Datagrams that the kernel would not take.
     pub(crate) failed: u64,
 }
@@ -126,6 +186,7 @@ impl Sender {
     pub(crate) fn new() -> Self {
         Self {
             headers: MultiHeaders::preallocate(BATCH, None),
+            segments: true,
             failed: 0,
         }
     }
@@ -134,48 +195,96 @@ impl Sender {
     pub(crate) fn send<'d>(
         &mut self,
         socket: &Socket,
-        datagrams: impl Iterator<Item = (SocketAddr, &'d [u8])>,
+        mut datagrams: impl Iterator<Item = Datagram<'d>>,
     ) {
-        let mut datagrams = datagrams.peekable();
-        while datagrams.peek().is_some() {
-            let mut addresses = [None; BATCH];
+        loop {
+            let mut batch: [Datagram<'_>; BATCH] = [(UNKNOWN, &[]); BATCH];
             let mut len = 0;
-            let slices: [[IoSlice<'_>; 1]; BATCH] = std::array::from_fn(|i| {
-                let (to, bytes) = match datagrams.next() {
-                    Some((to, bytes)) => (Some(SockaddrStorage::from(to)), bytes),
-                    None => (None, Default::default()),
-                };
-                len += usize::from(to.is_some());
-                if let Some(place) = addresses.get_mut(i) {
-                    *place = to;
-                }
-                [IoSlice::new(bytes)]
-            });
-            self.send_batch(socket, &slices, &addresses, len);
+            for (place, datagram) in batch.iter_mut().zip(&mut datagrams) {
+                *place = datagram;
+                len += 1;
+            }
+            if len == 0 {
+                return;
+            }
+            self.send_batch(socket, &batch[..len]);
         }
     }
 
-    fn send_batch(
-        &mut self,
-        socket: &Socket,
-        slices: &[[IoSlice<'_>; 1]],
-        addresses: &[Option<SockaddrStorage>],
-        len: usize,
-    ) {
-        let mut at = 0;
-        while let (Some(slices), Some(addresses)) = (slices.get(at..len), addresses.get(at..len)) {
-            if slices.is_empty() {
-                return;
+    /// Runs of datagrams as one each, what lies between them one by one.
+    fn send_batch(&mut self, socket: &Socket, mut batch: &[Datagram<'_>]) {
+        while !batch.is_empty() {
+            let mut single = 0;
+            let mut run = 0;
+            while single < batch.len() {
+                run = run_length(&batch[single..]);
+                if run >= RUN_MIN && self.segments {
+                    break;
+                }
+                single += std::mem::take(&mut run);
             }
-            match send_some(socket, &mut self.headers, slices, addresses) {
+            let (singles, rest) = batch.split_at(single);
+            self.send_each(socket, singles);
+            let (run, rest) = rest.split_at(run);
+            self.send_run(socket, run);
+            batch = rest;
+        }
+    }
+
+    /// One send, which the kernel or the device cuts into datagrams (UDP_SEGMENT).
+    fn send_run(&mut self, socket: &Socket, run: &[Datagram<'_>]) {
+        let Some(&(to, first)) = run.first() else {
+            return;
+        };
+        let mut slices = [IoSlice::new(&[]); BATCH];
+        for (slice, (_, bytes)) in slices.iter_mut().zip(run) {
+            *slice = IoSlice::new(bytes);
+        }
+        let size = first.len() as u16;
+        let sent = when_writable(socket, || {
+            let fd = socket.socket.as_raw_fd();
+            let cut = [ControlMessage::UdpGsoSegments(&size)];
+            let to = SockaddrStorage::from(to);
+            socket::sendmsg(
+                fd,
+                &slices[..run.len()],
+                &cut,
+                MsgFlags::MSG_DONTWAIT,
+                Some(&to),
+            )
+        });
+        match sent {
+            Ok(_) => {}
+            Err(Errno::EAGAIN) => self.failed += run.len() as u64,
+            Err(error) => {
+                let failed = self.failed;
+                self.send_each(socket, run);
+                // The device may lack what it takes; a path with a small MTU is no reason to think so.
+                if self.failed == failed && error != Errno::EMSGSIZE {
+                    tracing::debug!(%error, "N4: answers are sent one by one");
+                    self.segments = false;
+                }
+            }
+        }
+    }
+
+    fn send_each(&mut self, socket: &Socket, datagrams: &[Datagram<'_>]) {
+        let mut slices = [[IoSlice::new(&[])]; BATCH];
+        let mut addresses = [None; BATCH];
+        for ((to, bytes), place) in datagrams.iter().zip(slices.iter_mut().zip(&mut addresses)) {
+            *place.0 = [IoSlice::new(bytes)];
+            *place.1 = Some(SockaddrStorage::from(*to));
+        }
+        let len = datagrams.len().min(BATCH);
+        let mut at = 0;
+        while at < len {
+            let (slices, addresses) = (&slices[at..len], &addresses[at..len]);
+            let headers = &mut self.headers;
+            match when_writable(socket, || send_some(socket, headers, slices, addresses)) {
                 Ok(sent) => at += sent,
-                Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => {
-                    let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
-                    if !matches!(poll(&mut fds, PollTimeout::from(SEND_WAIT_MS)), Ok(1..)) {
-                        self.failed += (len - at) as u64;
-                        return;
-                    }
+                    self.failed += (len - at) as u64;
+                    return;
                 }
                 Err(error) => {
                     tracing::debug!(%error, "N4: one datagram not sent");
@@ -183,6 +292,39 @@ impl Sender {
                     at += 1;
                 }
             }
+        }
+    }
+}
+
+/// How many datagrams from the first on can leave as one: to the same peer and of the same size,
+/// though the last may be shorter.
+fn run_length(batch: &[Datagram<'_>]) -> usize {
+    let Some(&(to, first)) = batch.first() else {
+        return 0;
+    };
+    if first.is_empty() || first.len() > SEGMENT_MAX {
+        return 1;
+    }
+    let like_first = |(other, bytes): &&Datagram<'_>| *other == to && bytes.len() == first.len();
+    let same = batch.iter().take_while(like_first).count();
+    let shorter = batch.get(same).is_some_and(|&(other, bytes)| {
+        other == to && !bytes.is_empty() && bytes.len() < first.len()
+    });
+    same + usize::from(shorter)
+}
+
+/// Again when interrupted, and once there is room to send; `EAGAIN`: there was none for too long.
+fn when_writable<T>(socket: &Socket, mut send: impl FnMut() -> nix::Result<T>) -> nix::Result<T> {
+    loop {
+        match send() {
+            Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => {
+                let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
+                if !matches!(poll(&mut fds, PollTimeout::from(SEND_WAIT_MS)), Ok(1..)) {
+                    return Err(Errno::EAGAIN);
+                }
+            }
+            outcome => return outcome,
         }
     }
 }
@@ -200,8 +342,11 @@ fn send_some(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::time::Duration;
+
+    use lab::netns::{Netns, Prefix};
+
+    use super::*;
 
     fn pair(local: &str) -> (Socket, UdpSocket) {
         let socket = Socket::bind(local.parse().unwrap(), 1 << 22).unwrap();
@@ -227,7 +372,7 @@ mod tests {
             peer.send(&vec![i as u8; size]).unwrap();
         }
         assert_eq!(receiver.receive(&socket), Ok(sizes.len()));
-        for (i, (from, bytes)) in receiver.datagrams().enumerate() {
+        for (i, (from, bytes)) in receiver.batches().flatten().enumerate() {
             assert_eq!(from, peer.local_addr().unwrap());
             assert_eq!(bytes, vec![i as u8; sizes[i]]);
         }
@@ -251,8 +396,8 @@ mod tests {
         }
         let mut total = 0;
         while let Ok(1..) = receiver.receive(&socket) {
-            total += receiver.datagrams().count();
-            sender.send(&socket, receiver.datagrams());
+            total += receiver.batches().flatten().count();
+            sender.send(&socket, receiver.batches().flatten());
         }
         assert_eq!((total, sender.failed), (150, 0));
         for i in 0..150u32 {
@@ -275,6 +420,89 @@ mod tests {
         for expected in [b"a", b"c"] {
             let len = peer.recv(&mut buffer).unwrap();
             assert_eq!(&buffer[..len], expected);
+        }
+    }
+
+    /// Eight bytes each, the last three; numbered.
+    fn answers(count: u8) -> Vec<Vec<u8>> {
+        let len = |i| if i + 1 == count { 3 } else { 8 };
+        (0..count).map(|i| vec![i; len(i)]).collect()
+    }
+
+    #[test]
+    fn answers_sent_as_one_arrive_as_datagrams_of_their_own() {
+        let (socket, peer) = pair("127.0.0.1:0");
+        let to = peer.local_addr().unwrap();
+        let mut sender = Sender::new();
+        let (answers, large) = (answers(100), vec![7; 1400]);
+        let short = answers.iter().map(Vec::as_slice);
+        let all = short.clone().chain([large.as_slice(), b""]).chain(short);
+        sender.send(&socket, all.clone().map(|bytes| (to, bytes)));
+        assert_eq!((sender.failed, sender.segments), (0, true));
+        let mut buffer = [0; 2000];
+        for expected in all {
+            let len = peer.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..len], expected);
+        }
+    }
+
+    #[test]
+    fn datagrams_put_together_by_the_kernel_come_apart_again() {
+        let (socket, _) = pair("[::1]:0");
+        let (other, _) = pair("[::1]:0");
+        let to = socket.socket.local_addr().unwrap();
+        let answers = answers(60);
+        let all = answers.iter().map(|bytes| (to, bytes.as_slice()));
+        Sender::new().send(&other, all);
+        let mut receiver = Receiver::new();
+        assert_eq!(receiver.receive(&socket), Ok(60));
+        let from = other.socket.local_addr().unwrap();
+        let expected = answers.iter().map(|bytes| (from, bytes.as_slice()));
+        assert!(receiver.batches().flatten().eq(expected));
+        let last = receiver.received.last().unwrap();
+        assert!(last.start < DATAGRAM_MAX, "they came in one buffer");
+    }
+
+    #[test]
+    fn runs_are_of_one_peer_and_size() {
+        let [a, b] = ["127.0.0.1:1", "127.0.0.2:1"].map(|a| a.parse::<SocketAddr>().unwrap());
+        let (long, short) = ([0; 9].as_slice(), [0; 4].as_slice());
+        assert_eq!(
+            run_length(&[(a, long), (a, long), (a, short), (a, short)]),
+            3
+        );
+        assert_eq!(run_length(&[(a, long), (a, long), (b, long)]), 2);
+        assert_eq!(run_length(&[(a, short), (a, long)]), 1);
+        assert_eq!(run_length(&[(a, long), (a, &[])]), 1);
+        assert_eq!(run_length(&[(a, &[]), (a, &[])]), 1);
+        let too_long = [0; SEGMENT_MAX + 1].as_slice();
+        assert_eq!(run_length(&[(a, too_long), (a, too_long)]), 1);
+    }
+
+    #[test]
+    fn a_run_that_goes_nowhere_is_no_reason_to_send_one_by_one() {
+        let (socket, _) = pair("127.0.0.1:0");
+        let mut sender = Sender::new();
+        let nowhere = "127.0.0.1:0".parse().unwrap();
+        sender.send(&socket, [(nowhere, b"a".as_slice()); 5].into_iter());
+        assert_eq!((sender.failed, sender.segments), (5, true));
+    }
+
+    #[test]
+    fn a_run_beyond_the_mtu_is_sent_in_fragments() {
+        let netns = Netns::create(&Prefix::unique(), "n4").unwrap();
+        netns.ip("link set lo mtu 600").unwrap();
+        let pairs = netns.enter(|| Ok(pair("127.0.0.1:0")));
+        let (socket, peer) = pairs.unwrap();
+        let mut sender = Sender::new();
+        let answer = [5; 900];
+        let to = peer.local_addr().unwrap();
+        sender.send(&socket, [(to, answer.as_slice()); 5].into_iter());
+        assert_eq!((sender.failed, sender.segments), (0, true));
+        let mut buffer = [0; 2000];
+        for _ in 0..5 {
+            let len = peer.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..len], answer);
         }
     }
 }

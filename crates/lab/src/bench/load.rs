@@ -1,13 +1,18 @@
 //! PFCP load: a client that keeps a window of requests outstanding and times each answer.
 
-use std::io::{Error, ErrorKind, IoSlice};
+use std::io::{IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use hdrhistogram::Histogram;
-use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recv, sendmmsg};
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmsg,
+    sendmmsg, sendmsg, setsockopt, sockopt,
+};
 
 use super::requests::{Field, Template};
 
@@ -27,7 +32,11 @@ pub(super) struct Outcome {
 pub(super) struct Client {
     socket: UdpSocket,
     sequence: u32,
-    reply: Vec<u8>,
+    /// Answers that came together, as a network card would hand them over.
+    replies: Vec<u8>,
+    /// The part of `replies` that has not been looked at, and how long each answer is.
+    unread: Range<usize>,
+    segment: usize,
     headers: MultiHeaders<SockaddrStorage>,
 }
 
@@ -40,22 +49,17 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 impl Client {
     /// `socket` is bound in the SMF's namespace.
     pub(super) fn new(socket: UdpSocket, upf: SocketAddr) -> Result<Self> {
-        nix::sys::socket::setsockopt(
-            &socket,
-            nix::sys::socket::sockopt::RcvBufForce,
-            &SOCKET_BUFFER,
-        )?;
-        nix::sys::socket::setsockopt(
-            &socket,
-            nix::sys::socket::sockopt::SndBufForce,
-            &SOCKET_BUFFER,
-        )?;
+        setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BUFFER)?;
+        setsockopt(&socket, sockopt::SndBufForce, &SOCKET_BUFFER)?;
+        setsockopt(&socket, sockopt::UdpGroSegment, &true)?;
         socket.connect(upf)?;
         socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Self {
             socket,
             sequence: 1,
-            reply: vec![0; 65536],
+            replies: vec![0; 65536],
+            unread: 0..0,
+            segment: 0,
             headers: MultiHeaders::preallocate(BATCH, None),
         })
     }
@@ -83,46 +87,88 @@ impl Client {
     /// The next answer; `None` after [`ANSWER_TIMEOUT`].
     fn receive(&mut self, spin: bool) -> Result<Option<Answer>> {
         let since = Instant::now();
+        loop {
+            if self.unread.is_empty() && !self.fill(spin)? {
+                if !spin || since.elapsed() > ANSWER_TIMEOUT {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let end = (self.unread.start + self.segment).min(self.unread.end);
+            let datagram = &self.replies[self.unread.start..end];
+            self.unread.start = end;
+            let Some(answer) = Answer::parse(datagram) else {
+                bail!("an answer that is not PFCP: {datagram:02x?}");
+            };
+            // The UPF's own heartbeats are not answers.
+            if answer.message_type != 1 {
+                return Ok(Some(answer));
+            }
+        }
+    }
+
+    /// Take what waits, or what comes in time. `false`: nothing.
+    fn fill(&mut self, spin: bool) -> Result<bool> {
         let flags = if spin {
             MsgFlags::MSG_DONTWAIT
         } else {
             MsgFlags::empty()
         };
-        loop {
-            match recv(self.socket.as_raw_fd(), &mut self.reply, flags).map_err(Error::from) {
-                Ok(len) => {
-                    let Some(answer) = Answer::parse(&self.reply[..len]) else {
-                        bail!("an answer that is not PFCP: {:02x?}", &self.reply[..len]);
-                    };
-                    // The UPF's own heartbeats are not answers.
-                    if answer.message_type != 1 {
-                        return Ok(Some(answer));
-                    }
-                }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    if !spin || since.elapsed() > ANSWER_TIMEOUT {
-                        return Ok(None);
-                    }
-                }
-                Err(e) => return Err(e.into()),
-            }
-        }
+        let mut control = nix::cmsg_space!(i32);
+        let mut slices = [IoSliceMut::new(&mut self.replies)];
+        let fd = self.socket.as_raw_fd();
+        let message = match recvmsg::<()>(fd, &mut slices, Some(&mut control), flags) {
+            Ok(message) => message,
+            Err(Errno::EAGAIN) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        let segment = message.cmsgs()?.find_map(|cmsg| match cmsg {
+            ControlMessageOwned::UdpGroSegments(size) => usize::try_from(size).ok(),
+            _ => None,
+        });
+        self.segment = segment.unwrap_or(message.bytes).max(1);
+        self.unread = 0..message.bytes;
+        Ok(true)
     }
 
     /// Send messages in as few system calls as there may be, so that the UPF sees a burst and not
-    /// the pace of this program.
+    /// the pace of this program. Messages of one size reach it as a network card hands them over
+    /// that puts datagrams of one sender together.
     fn send(&mut self, messages: &[Vec<u8>]) -> Result<()> {
         for batch in messages.chunks(BATCH) {
-            let slices: Vec<[IoSlice<'_>; 1]> = batch.iter().map(|m| [IoSlice::new(m)]).collect();
-            let addresses = vec![None; batch.len()];
-            let (fd, flags) = (self.socket.as_raw_fd(), MsgFlags::empty());
-            let sent = sendmmsg(fd, &mut self.headers, &slices, addresses, [], flags)?.count();
-            ensure!(
-                sent == batch.len(),
-                "{sent} of {} messages were sent",
-                batch.len()
-            );
+            let size = batch[0].len();
+            if batch.len() > 1 && batch.iter().all(|message| message.len() == size) {
+                self.send_together(batch, size)?;
+            } else {
+                self.send_each(batch)?;
+            }
         }
+        Ok(())
+    }
+
+    fn send_together(&self, batch: &[Vec<u8>], size: usize) -> Result<()> {
+        let bytes = batch.concat();
+        let cut = [ControlMessage::UdpGsoSegments(&u16::try_from(size)?)];
+        let (fd, slices) = (self.socket.as_raw_fd(), [IoSlice::new(&bytes)]);
+        let sent = sendmsg::<()>(fd, &slices, &cut, MsgFlags::empty(), None)?;
+        ensure!(
+            sent == bytes.len(),
+            "{sent} of {} bytes were sent",
+            bytes.len()
+        );
+        Ok(())
+    }
+
+    fn send_each(&mut self, batch: &[Vec<u8>]) -> Result<()> {
+        let slices: Vec<[IoSlice<'_>; 1]> = batch.iter().map(|m| [IoSlice::new(m)]).collect();
+        let addresses = vec![None; batch.len()];
+        let (fd, flags) = (self.socket.as_raw_fd(), MsgFlags::empty());
+        let sent = sendmmsg(fd, &mut self.headers, &slices, addresses, [], flags)?.count();
+        ensure!(
+            sent == batch.len(),
+            "{sent} of {} messages were sent",
+            batch.len()
+        );
         Ok(())
     }
 

@@ -57,6 +57,10 @@ impl Sut {
                 Duration::from_secs(5),
             )?;
         }
+        // As network cards do; nothing is redirected to N4.
+        for netns in [&upf, &peer] {
+            netns.run("ethtool", &["-K", "n4", "tx", "on"], Duration::from_secs(5))?;
+        }
         upf.ip(&format!(
             "addr add {}/24 dev n3\naddr add {UPF_N4}/24 dev n4\naddr add {UPF_N6}/24 dev n6\n\
              route add default via {GATEWAY}",

@@ -19,18 +19,22 @@ pub(crate) fn rate_word(limit: Rate) -> u64 {
     }
     let bps = u128::from(limit.bps);
     let ticks = 8 * rate::TICKS_PER_SECOND;
-    let mut shift = 63;
-    let mut mantissa = (ticks << shift) / bps;
+    let scaled = |shift: u32| ((ticks << shift) + bps / 2) / bps;
+    // With a greater shift, the mantissa has more than 32 bits.
+    let mut shift = (ticks.leading_zeros() + 32)
+        .saturating_sub(bps.leading_zeros())
+        .min(63);
+    let mut mantissa = scaled(shift);
     while mantissa > u128::from(u32::MAX) && shift > 0 {
         shift -= 1;
-        mantissa = ((ticks << shift) + bps / 2) / bps;
+        mantissa = scaled(shift);
     }
     let mantissa = mantissa.min(u128::from(u32::MAX)) as u64;
     let burst_ns = u128::from(limit.burst_bytes) * 8_000_000_000 / bps;
     let burst = burst_ns
         .div_ceil(rate::BURST_UNIT_NS)
         .clamp(1, rate::BURST_MAX) as u64;
-    mantissa | shift << rate::SHIFT_SHIFT | burst << rate::BURST_SHIFT
+    mantissa | u64::from(shift) << rate::SHIFT_SHIFT | burst << rate::BURST_SHIFT
 }
 
 /// The control words of an entry, before it is known where they go.

@@ -246,6 +246,12 @@ pub trait Tables {
     /// Take the session out. Its keys may be reused by another session at once.
     fn withdraw(&mut self, handle: &mut Self::Handle);
 
+    /// Read the memory that a change of the session will need first, so that it is at hand then. The
+    /// result means nothing: it keeps the reads from being left out.
+    fn touch(&self, _handle: &Self::Handle) -> u64 {
+        0
+    }
+
     /// Counters of one PDR; zero when the session is not in the tables or has no such PDR.
     fn counters(&self, handle: &Self::Handle, pdr: PdrId) -> Counters;
 }

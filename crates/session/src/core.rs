@@ -20,6 +20,7 @@ use crate::resources::ResourceFill;
 use crate::rules::RuleId;
 use crate::session_view::{SessionSummary, SessionView};
 use crate::sessions::{CreatedPdr, Sessions};
+use crate::slab::Place;
 use crate::stats::{Stats, Way};
 use crate::time::Time;
 
@@ -43,6 +44,8 @@ pub struct Core<T: Tables> {
     pub(crate) closing: bool,
     /// Kept for its capacity.
     pub(crate) created: Vec<CreatedPdr>,
+    /// Sessions that the datagrams at hand are about; kept for its capacity.
+    pub(crate) expected: Vec<Place>,
     complaints: Complaints,
 }
 
@@ -90,6 +93,7 @@ impl<T: Tables> Core<T> {
             sweep: Sweep::default(),
             closing: false,
             created: Vec::new(),
+            expected: Vec::new(),
             node_id: OwnNodeId::new(&config.node_id),
             complaints: Complaints::new(config.complaints_per_s),
             tables,
@@ -344,7 +348,7 @@ impl<T: Tables> Core<T> {
     }
 
     /// Association that requests from here belong to, for the answer cache.
-    fn scope(&self, from: SocketAddr) -> u32 {
+    pub(crate) fn scope(&self, from: SocketAddr) -> u32 {
         self.peers.by_source(from).map_or(0, |id| id.0)
     }
 

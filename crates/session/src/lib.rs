@@ -11,6 +11,7 @@ pub mod config;
 mod core;
 mod draft;
 pub mod event;
+mod expect;
 pub mod features;
 pub mod flow;
 mod indices;

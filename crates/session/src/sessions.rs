@@ -364,6 +364,32 @@ impl<T: Tables> Sessions<T> {
         self.resources.keep(now, &session.rules.pdrs, &[]);
     }
 
+    /// Read the session with this SEID. Its place, and a number that means nothing.
+    pub(crate) fn touch(&self, seid: u64) -> Option<(Place, u64)> {
+        let place = self.slab.find(seid)?;
+        let session = self.slab.get(place)?;
+        // A session is longer than a line of the cache.
+        let read = session.cp_seid ^ session.rules.bars.len() as u64;
+        Some((place, read ^ u64::from(session.epoch)))
+    }
+
+    /// Read the rules of a session and what `tables` hold of it. The result means nothing.
+    pub(crate) fn touch_rules(&self, place: Place, tables: &T) -> u64 {
+        let Some(session) = self.slab.get(place) else {
+            return 0;
+        };
+        let Rules {
+            pdrs, fars, qers, ..
+        } = &session.rules;
+        let pdrs = pdrs
+            .iter()
+            .map(|pdr| u64::from(pdr.id.0) ^ u64::from(pdr.far.0));
+        let fars = fars.iter().map(|far| far.id.0.into());
+        let qers = qers.iter().map(|qer| qer.id.0.into());
+        let rules: u64 = pdrs.chain(fars).chain(qers).fold(0, |a, b| a ^ b);
+        rules ^ tables.touch(&session.handle)
+    }
+
     /// A peer reaches its own sessions only.
     fn owned(&self, peer: PeerId, seid: u64) -> Option<Place> {
         let place = self.slab.find(seid)?;

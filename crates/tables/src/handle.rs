@@ -108,14 +108,18 @@ impl Handle {
         };
     }
 
+    /// The entries of all PDRs.
+    pub(crate) fn entries(&self) -> &[HeldEntry] {
+        match &self.0 {
+            Form::Absent => &[],
+            Form::Pair(_, entries) => entries,
+            Form::Many(many) => &many.entries,
+        }
+    }
+
     /// The entry of a PDR.
     pub(crate) fn entry(&self, pdr: PdrId) -> Option<u32> {
-        let entries = match &self.0 {
-            Form::Absent => return None,
-            Form::Pair(_, entries) => entries.as_slice(),
-            Form::Many(many) => many.entries.as_slice(),
-        };
-        entries
+        self.entries()
             .iter()
             .find(|entry| entry.pdr == pdr)
             .map(|entry| entry.index)

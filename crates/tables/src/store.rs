@@ -11,6 +11,7 @@ use crate::abi::{Config, Cpu, Line, N3_ADDRS_MAX, entry};
 use crate::alloc::{Lines, Runs};
 use crate::encode::be;
 use crate::grace::Grace;
+use crate::handle::Handle;
 use crate::index::{Buckets, Index, Place, UePages};
 use crate::memory::View;
 use crate::peers::Peers;
@@ -223,6 +224,14 @@ impl Store {
 
     pub(crate) fn head(&self, index: u32) -> u64 {
         self.mem.entries[index as usize].load(entry::HEAD)
+    }
+
+    /// Read the entries of a session. The result means nothing.
+    pub(crate) fn touch(&self, handle: &Handle) -> u64 {
+        let entries = handle.entries().iter();
+        let heads = entries
+            .map(|held| self.head(held.index) ^ u64::from(self.settling[held.index as usize]));
+        heads.fold(0, |a, b| a ^ b)
     }
 
     /// Whether packets may still be reading what the words of an entry said before.

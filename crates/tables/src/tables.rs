@@ -429,6 +429,10 @@ impl session::compiled::Tables for Tables {
         debug_assert!(withdrawn.is_ok());
     }
 
+    fn touch(&self, handle: &Handle) -> u64 {
+        self.store.touch(handle)
+    }
+
     fn counters(&self, handle: &Handle, pdr: PdrId) -> Counters {
         handle
             .entry(pdr)

@@ -152,6 +152,9 @@ impl Control {
         };
         let now = self.now();
         for batch in receiver.batches() {
+            if served > 1 {
+                self.core.expect(batch.clone());
+            }
             for (from, datagram) in batch {
                 self.core.receive(now, from, datagram, &mut self.outbox);
             }

@@ -122,6 +122,7 @@ impl World {
     /// Give a datagram to the core; what it sends.
     pub fn receive(&mut self, from: SocketAddr, datagram: &[u8]) -> Vec<(SocketAddr, Vec<u8>)> {
         self.out.clear();
+        self.core.expect(std::iter::once((from, datagram)));
         self.core.receive(self.now, from, datagram, &mut self.out);
         self.take()
     }

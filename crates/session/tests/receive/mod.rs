@@ -60,7 +60,9 @@ pub(crate) fn receive(input: &[u8]) {
         now.0 += u64::from(control >> 1) * 100_000_000;
         out.clear();
         core.advance(now, &mut out);
-        core.receive(now, peers[usize::from(control & 1)], datagram, &mut out);
+        let from = peers[usize::from(control & 1)];
+        core.expect([(from, datagram), (from, left)].into_iter());
+        core.receive(now, from, datagram, &mut out);
         for (_, sent) in out.iter() {
             assert!(pfcp::decode(sent).is_ok());
         }

@@ -25,10 +25,12 @@ pub struct Ie<'a> {
 
 impl<'a> Ie<'a> {
     /// The IEs inside a grouped IE (5.4.2 of TS 29.244: 8.1.1).
+    #[inline]
     pub fn ies(&self) -> Ies<'a> {
         Ies::new(self.value, self.offset + IE_HEADER, Some(self.ie_type))
     }
 
+    #[inline]
     pub(crate) fn error(&self, kind: ErrorKind) -> Error {
         Error {
             ie: Some(self.ie_type),
@@ -52,6 +54,7 @@ impl<'a> Ie<'a> {
         })
     }
 
+    #[inline]
     pub(crate) fn reader(&self) -> Reader<'a> {
         Reader {
             ie: *self,
@@ -70,6 +73,7 @@ pub struct Ies<'a> {
 }
 
 impl<'a> Ies<'a> {
+    #[inline]
     pub(crate) fn new(bytes: &'a [u8], offset: usize, parent: Option<IeType>) -> Self {
         Self {
             bytes,
@@ -79,6 +83,7 @@ impl<'a> Ies<'a> {
     }
 
     /// Every IE, known or not. After an error there is nothing more.
+    #[inline]
     pub fn iter(&self) -> IesIter<'a> {
         IesIter {
             left: self.bytes,
@@ -104,6 +109,7 @@ impl<'a> Ies<'a> {
     }
 
     /// Where the first IE begins, in octets from the start of the datagram.
+    #[inline]
     pub fn offset(&self) -> usize {
         self.offset as usize
     }
@@ -144,6 +150,7 @@ impl<'a> IntoIterator for &Ies<'a> {
     type Item = Result<Ie<'a>, Error>;
     type IntoIter = IesIter<'a>;
 
+    #[inline]
     fn into_iter(self) -> IesIter<'a> {
         self.iter()
     }
@@ -256,6 +263,7 @@ impl<'a, T: FromIe<'a>> Repeated<'a, T> {
     }
 
     /// Each value, or what is wrong with it.
+    #[inline]
     pub fn iter(&self) -> RepeatedIter<'a, T> {
         RepeatedIter {
             ies: Ies {
@@ -289,6 +297,7 @@ impl<'a, T: FromIe<'a>> IntoIterator for &Repeated<'a, T> {
     type Item = Result<T, Error>;
     type IntoIter = RepeatedIter<'a, T>;
 
+    #[inline]
     fn into_iter(self) -> RepeatedIter<'a, T> {
         self.iter()
     }
@@ -343,6 +352,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline]
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
         match self.left.split_at_checked(count) {
             Some((taken, left)) => {
@@ -353,6 +363,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline]
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.left)
     }
@@ -364,38 +375,46 @@ impl<'a> Reader<'a> {
         self.ie.error(ErrorKind::Length { expected, found })
     }
 
+    #[inline]
     pub(crate) fn u8(&mut self) -> Result<u8, Error> {
         self.chunk::<1>().map(|[octet]| octet)
     }
 
+    #[inline]
     pub(crate) fn u16(&mut self) -> Result<u16, Error> {
         self.chunk().map(u16::from_be_bytes)
     }
 
+    #[inline]
     pub(crate) fn u24(&mut self) -> Result<u32, Error> {
         self.chunk()
             .map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
     }
 
+    #[inline]
     pub(crate) fn u32(&mut self) -> Result<u32, Error> {
         self.chunk().map(u32::from_be_bytes)
     }
 
+    #[inline]
     pub(crate) fn u40(&mut self) -> Result<u64, Error> {
         self.chunk()
             .map(|[a, b, c, d, e]| u64::from_be_bytes([0, 0, 0, a, b, c, d, e]))
     }
 
+    #[inline]
     pub(crate) fn u64(&mut self) -> Result<u64, Error> {
         self.chunk().map(u64::from_be_bytes)
     }
 
+    #[inline]
     pub(crate) fn ipv4_if(&mut self, present: bool) -> Result<Option<Ipv4Addr>, Error> {
         present
             .then(|| self.chunk::<4>().map(Ipv4Addr::from))
             .transpose()
     }
 
+    #[inline]
     pub(crate) fn ipv6_if(&mut self, present: bool) -> Result<Option<Ipv6Addr>, Error> {
         present
             .then(|| self.chunk::<16>().map(Ipv6Addr::from))

@@ -100,6 +100,7 @@ pub struct FSeid {
 }
 
 impl FromIe<'_> for FSeid {
+    #[inline]
     fn from_ie(ie: &Ie<'_>) -> Result<Self, Error> {
         let mut reader = ie.reader();
         let flags = reader.u8()?;
@@ -357,6 +358,7 @@ pub struct RemoteGtpUPeer<'a> {
 }
 
 impl<'a> FromIe<'a> for RemoteGtpUPeer<'a> {
+    #[inline]
     fn from_ie(ie: &Ie<'a>) -> Result<Self, Error> {
         let mut reader = ie.reader();
         let flags = reader.u8()?;

@@ -9,8 +9,9 @@ use crate::{Error, FromIe, Ie, Ies};
 
 /// Lets a [`view!`] be decoded from the IE that holds it.
 macro_rules! grouped {
-    ($($name:ident,)*) => {$(
+    (#[$inline:meta] $($name:ident,)*) => {$(
         impl<'a> FromIe<'a> for $name<'a> {
+            #[$inline]
             fn from_ie(ie: &Ie<'a>) -> Result<Self, Error> {
                 Self::from_ies(ie.ies())
             }
@@ -19,10 +20,17 @@ macro_rules! grouped {
 }
 
 grouped! {
+    #[inline(never)]
     CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, CreatedPdr, DownlinkDataReport,
-    ErrorIndicationReport, ForwardingParameters, Pdi, QueryUrr, RemoveBar, RemoveFar, RemovePdr,
-    RemoveQer, RemoveUrr, UpdateBar, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer,
-    UpdateUrr, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
+    ErrorIndicationReport, QueryUrr, RemoveBar, RemoveFar, RemovePdr, RemoveQer, RemoveUrr,
+    UpdateBar, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, UserPlanePathFailureReport,
+    UserPlanePathRecoveryReport,
+}
+
+// Members of the groups above: decoded where they will lie, not copied there.
+grouped! {
+    #[inline(always)]
+    ForwardingParameters, Pdi, UpdateForwardingParameters,
 }
 
 view! {

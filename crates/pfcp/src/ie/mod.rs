@@ -74,6 +74,8 @@ macro_rules! view {
                 self.ies.iter().filter_map(Result::ok).filter(known)
             }
 
+            // Moving a view that was just written piece by piece costs more than decoding it.
+            #[inline(always)]
             pub(crate) fn from_ies(ies: $crate::Ies<$a>) -> Result<Self, $crate::Error> {
                 $(let mut $r: Option<$rtype> = None;)*
                 $(let mut $o: Option<$otype> = None;)*

@@ -108,6 +108,7 @@ impl fmt::Display for NetworkInstance<'_> {
 }
 
 impl<'a> FromIe<'a> for NetworkInstance<'a> {
+    #[inline]
     fn from_ie(ie: &Ie<'a>) -> Result<Self, Error> {
         Ok(Self::new(ie.value))
     }

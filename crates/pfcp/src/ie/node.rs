@@ -37,6 +37,7 @@ impl fmt::Display for NodeId<'_> {
 }
 
 impl<'a> FromIe<'a> for NodeId<'a> {
+    #[inline]
     fn from_ie(ie: &Ie<'a>) -> Result<Self, Error> {
         let mut reader = ie.reader();
         match reader.u8()? & 0x0f {
@@ -87,6 +88,7 @@ pub struct UserPlaneIpResourceInformation<'a> {
 }
 
 impl<'a> FromIe<'a> for UserPlaneIpResourceInformation<'a> {
+    #[inline]
     fn from_ie(ie: &Ie<'a>) -> Result<Self, Error> {
         let mut reader = ie.reader();
         let flags = reader.u8()?;

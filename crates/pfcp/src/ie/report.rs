@@ -38,6 +38,7 @@ impl fmt::Display for FailedRuleId {
 }
 
 impl FromIe<'_> for FailedRuleId {
+    #[inline]
     fn from_ie(ie: &Ie<'_>) -> Result<Self, Error> {
         let mut reader = ie.reader();
         match reader.u8()? & 0x1f {
@@ -113,6 +114,7 @@ impl Timer {
 }
 
 impl FromIe<'_> for Timer {
+    #[inline]
     fn from_ie(ie: &Ie<'_>) -> Result<Self, Error> {
         let octet = ie.reader().u8()?;
         let unit = match octet >> 5 {

@@ -15,6 +15,7 @@ macro_rules! octet_enum {
         pub enum $name { $($(#[$doc])* $variant,)* }
 
         impl $name {
+            #[inline]
             pub(crate) fn from_octet(ie: &Ie<'_>, octet: u8) -> Result<Self, Error> {
                 match octet & $mask {
                     $($number => Ok(Self::$variant),)*
@@ -97,6 +98,7 @@ octet_enum! {
 pub struct TgppInterfaceType(pub u8);
 
 impl FromIe<'_> for TgppInterfaceType {
+    #[inline]
     fn from_ie(ie: &Ie<'_>) -> Result<Self, Error> {
         ie.reader().u8().map(|octet| Self(octet & 0x3f))
     }

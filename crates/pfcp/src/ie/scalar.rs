@@ -22,6 +22,7 @@ macro_rules! number {
 number! { u8: u8, u16: u16, u32: u32, u64: u64, }
 
 impl<'a> FromIe<'a> for &'a [u8] {
+    #[inline]
     fn from_ie(ie: &Ie<'a>) -> Result<Self, Error> {
         Ok(ie.value)
     }
@@ -35,12 +36,14 @@ impl ToIe for &[u8] {
 
 /// A grouped IE that is kept as sent.
 impl<'a> FromIe<'a> for Ies<'a> {
+    #[inline]
     fn from_ie(ie: &Ie<'a>) -> Result<Self, Error> {
         Ok(ie.ies())
     }
 }
 
 impl FromIe<'_> for Cause {
+    #[inline]
     fn from_ie(ie: &Ie<'_>) -> Result<Self, Error> {
         ie.reader().u8().map(Self)
     }
@@ -54,6 +57,7 @@ impl ToIe for Cause {
 
 /// Offending IE (8.2.22).
 impl FromIe<'_> for IeType {
+    #[inline]
     fn from_ie(ie: &Ie<'_>) -> Result<Self, Error> {
         ie.reader().u16().map(Self)
     }
@@ -70,6 +74,7 @@ impl ToIe for IeType {
 pub struct RecoveryTimeStamp(pub u32);
 
 impl FromIe<'_> for RecoveryTimeStamp {
+    #[inline]
     fn from_ie(ie: &Ie<'_>) -> Result<Self, Error> {
         ie.reader().u32().map(Self)
     }

@@ -18,6 +18,7 @@ pub struct SdfFilter<'a> {
 }
 
 impl<'a> FromIe<'a> for SdfFilter<'a> {
+    #[inline]
     fn from_ie(ie: &Ie<'a>) -> Result<Self, Error> {
         let mut reader = ie.reader();
         let [flags, _spare] = reader.chunk()?;

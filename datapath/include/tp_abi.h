@@ -78,6 +78,15 @@ struct tp_entry {
 	__u64 drops;   /* data: packets that matched here and were dropped */
 };
 
+/* Counts of an entry's packets that another CPU, or user space, handled than the one that its own words
+ * belong to: sides[] has one for each entry, always added to atomically, and what is shown is the sum. */
+struct tp_side {
+	__u64 bytes; /* data, all: as in tp_entry */
+	__u64 packets;
+	__u64 drops;
+	__u64 reserved;
+};
+
 /* A rate word. cost of a packet in ticks = (inner bytes * mantissa) >> shift; a packet conforms while
  * tat - now <= burst.
  *
@@ -272,7 +281,8 @@ struct tp_config {
 	__u32 moves;		      /* odd while control moves a slot between buckets: a miss is looked up again */
 	__u32 n_nis;
 	__u32 port_ifindex[TP_PORTS_MAX]; /* interface of each devmap slot, 0 none: where a FIB answer may go */
-	__u64 reserved[1];
+	__u32 icmp_ns;			  /* mean spacing of packets that ask for an ICMP error, per CPU; 0: none */
+	__u32 pad;
 };
 
 struct tp_traffic {
@@ -299,7 +309,8 @@ struct tp_cpu {
 	__u64 error_indication_tat;
 	__u64 echo_tat;
 	__u64 clock_tick; /* the kernel's tick at the last exact reading */
-	__u64 reserved[3];
+	__u64 icmp_tat;
+	__u64 reserved[2];
 	struct tp_port_stats ports[TP_PORTS_MAX];
 	__u64 drops[TP_PORTS_MAX][TP_DIRS][TP_DROP_MAX];
 };
@@ -307,7 +318,21 @@ struct tp_cpu {
 /* ---- Slow path --------------------------------------------------------------------------------- */
 
 enum tp_event_kind {
-	TP_EVENT_SEND = 1, /* send data (an IP packet) out of ifindex; the kernel resolves the neighbour */
+	TP_EVENT_SEND = 1,   /* send data (an IP packet) out of ifindex; the kernel resolves the neighbour */
+	TP_EVENT_PACKET = 2, /* data is a struct tp_task and what it is about */
+};
+
+/* What user space is to do with a packet (struct tp_task). */
+enum tp_task_kind {
+	TP_TASK_OUTER_FRAGMENT = 1, /* a frame: a fragment of UDP to an N3 address; reassemble, then begin again */
+};
+
+struct tp_task {
+	__u8 what;	/* enum tp_task_kind */
+	__u8 outer_len; /* octets of tunnel headers between this and the user's packet */
+	__u16 mtu;
+	__u16 ni;
+	__u16 pad;
 };
 
 #define TP_EVENT_DATA_MAX 9728 /* a jumbo frame; longer packets drop as slow_path_full */
@@ -347,6 +372,8 @@ _Static_assert(sizeof(struct tp_peer) == 64, "one line");
 _Static_assert(sizeof(struct tp_route) == 64, "one line");
 _Static_assert(sizeof(struct tp_route_map) == sizeof(struct tp_route), "one place in routes[]");
 _Static_assert(sizeof(struct tp_ni) == 64, "one line");
+_Static_assert(sizeof(struct tp_side) == 32, "half a line");
+_Static_assert(sizeof(struct tp_task) == 8, "one word");
 _Static_assert(sizeof(struct tp_config) == 136, "tp_config");
 
 #endif

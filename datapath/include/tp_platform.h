@@ -79,6 +79,7 @@ enum tp_outcome {
 	TP_OUT_ANSWER,
 	TP_OUT_REDIRECT,
 	TP_OUT_SLOW,
+	TP_OUT_FRAGMENT, /* never final: see tp_parse_outer() */
 };
 
 /* Octets of a tunnel header: IPv4, UDP, GTP-U, PDU Session Container. */
@@ -90,9 +91,12 @@ enum tp_outcome {
 #define TP_TUNNEL_LEN (TP_IP4_LEN + TP_UDP_LEN + TP_GTPU_LEN)
 #define TP_TUNNEL_PSC_LEN (TP_TUNNEL_LEN + 8)
 
+/* What goes in front of the octets that user space gets. */
+#define TP_OUTER_MAX (sizeof(struct tp_task) + TP_TUNNEL_PSC_LEN)
 struct tp_outer {
-	__u8 bytes[TP_TUNNEL_PSC_LEN];
-	__u32 len; /* 0: no tunnel header */
+	_Alignas(8) __u8 bytes[TP_OUTER_MAX];
+	__u32 len;  /* 0: no tunnel header */
+	__u32 kind; /* enum tp_event_kind */
 };
 
 /* The packet as the platform knows it; in BPF another name for the program's context. */
@@ -116,6 +120,7 @@ static TP_INLINE int tp_resize(struct tp_env *env, int head, int tail);
 static TP_INLINE struct tp_config *tp_config_of(struct tp_env *env);
 static TP_INLINE struct tp_cpu *tp_cpu_of(struct tp_env *env);
 static TP_INLINE struct tp_entry *tp_entry_at(struct tp_env *env, __u32 index);
+static TP_INLINE struct tp_side *tp_side_at(struct tp_env *env, __u32 index);
 static TP_INLINE struct tp_ext *tp_ext_at(struct tp_env *env, __u32 index);
 static TP_INLINE struct tp_meter *tp_meter_at(struct tp_env *env, __u32 index);
 static TP_INLINE struct tp_rule *tp_rule_at(struct tp_env *env, __u32 index);
@@ -126,6 +131,10 @@ static TP_INLINE struct tp_route *tp_route_at(struct tp_env *env, __u32 index);
 static TP_INLINE struct tp_ni *tp_ni_at(struct tp_env *env, __u32 index);
 static TP_INLINE struct tp_ue_dir *tp_ue_dir_at(struct tp_env *env, __u32 index);
 static TP_INLINE struct tp_ue_page *tp_ue_page_at(struct tp_env *env, __u32 index);
+
+/* Does this run count beside the entries, in sides[], because packets run elsewhere at the same time? Leaves the
+ * entry's index. */
+static TP_INLINE int tp_aside(struct tp_env *env, const struct tp_entry *e, __u32 *index);
 
 /* Monotonic nanoseconds. Never behind by more than 16 packets of this CPU or one tick. */
 static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu);

@@ -11,9 +11,8 @@
 /* To a neighbour that only the kernel can find: the same IP packet, by way of the slow path. */
 TP_RARE int tp_emit_slow(struct tp_env *env, const struct tp_tunnel *t, __u32 ifindex, __u32 user, __u32 user_len)
 {
-	struct tp_outer outer = {{0}, 0};
+	struct tp_outer outer = {{0}, t->len, TP_EVENT_SEND};
 
-	outer.len = t->len;
 	if (t->len)
 		tp_put_tunnel(outer.bytes, t, user_len);
 	return tp_punt(env, ifindex, &outer, user, user_len);

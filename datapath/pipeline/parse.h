@@ -62,8 +62,8 @@ static TP_INLINE int tp_is_n3_address(const struct tp_config *config, __u32 addr
 /* The outer IPv4 and UDP headers of a tunnelled packet. Leaves p->gtpu and, from the UDP length,
  * p->gtpu_end.
  *
- * TP_OUT_PASS when the packet is not for our port 2152. Of fragments only the first shows its port;
- * later ones of any UDP packet to an N3 address are taken for GTP-U. */
+ * TP_OUT_PASS when the packet is not for our port 2152; TP_OUT_FRAGMENT when it is a fragment of UDP to
+ * us: only the first shows the port, so user space puts them together whichever it is. */
 static TP_INLINE int tp_parse_outer(struct tp_packet *p)
 {
 	const __u8 *ip = tp_at(p, p->l3, TP_IP4_LEN), *udp;
@@ -80,8 +80,8 @@ static TP_INLINE int tp_parse_outer(struct tp_packet *p)
 	if (total < header_len || total > p->frame_len - p->l3)
 		return TP_DROP_IP_MALFORMED;
 	fragment = tp_get16(ip + 6);
-	if (fragment & TP_IP4_FRAGMENT_OFFSET)
-		return TP_DROP_OUTER_FRAGMENT;
+	if (tp_unlikely(fragment & (TP_IP4_MORE_FRAGMENTS | TP_IP4_FRAGMENT_OFFSET)))
+		return TP_OUT_FRAGMENT;
 	if (total < header_len + TP_UDP_LEN)
 		return TP_DROP_UDP_MALFORMED;
 	udp = tp_at(p, p->l3 + header_len, TP_UDP_LEN);
@@ -89,8 +89,6 @@ static TP_INLINE int tp_parse_outer(struct tp_packet *p)
 		return TP_DROP_UDP_MALFORMED;
 	if (tp_get16(udp + 2) != TP_GTPU_PORT)
 		return TP_OUT_PASS;
-	if (fragment & TP_IP4_MORE_FRAGMENTS)
-		return TP_DROP_OUTER_FRAGMENT;
 	udp_len = tp_get16(udp + 4);
 	if (udp_len < TP_UDP_LEN || udp_len > total - header_len)
 		return TP_DROP_UDP_MALFORMED;

@@ -20,6 +20,7 @@
 #include "parse.h"
 #include "route.h"
 #include "rules.h"
+#include "task.h"
 
 /* A frame on a port towards the access side. TP_OUT_PASS: not GTP-U to us. matched: whose drop it is. */
 static TP_INLINE int tp_uplink(struct tp_packet *p, struct tp_entry **e, __u64 *head,
@@ -28,6 +29,8 @@ static TP_INLINE int tp_uplink(struct tp_packet *p, struct tp_entry **e, __u64 *
 	__u8 type;
 	int r = tp_parse_outer(p);
 
+	if (tp_unlikely(r == TP_OUT_FRAGMENT))
+		return tp_ask_frame(p, TP_TASK_OUTER_FRAGMENT);
 	if (r)
 		return r;
 	r = tp_parse_gtpu(p, &type);
@@ -179,11 +182,27 @@ static TP_INLINE void tp_account_rest(struct tp_packet *p, struct tp_port_stats 
 		stats->slow++;
 }
 
+/* Count for an entry whose own words belong to somebody else. */
+static TP_INLINE void tp_count_aside(struct tp_env *env, __u32 index, __u32 bytes, int outcome)
+{
+	struct tp_side *side = tp_side_at(env, index);
+
+	if (!side)
+		return;
+	if (outcome < TP_DROP_MAX) {
+		__sync_fetch_and_add(&side->drops, 1);
+		return;
+	}
+	__sync_fetch_and_add(&side->packets, 1);
+	__sync_fetch_and_add(&side->bytes, bytes);
+}
+
 /* Count a frame: in, and what became of it. e is NULL when no PDR took it. */
 static TP_INLINE void tp_account(struct tp_packet *p, struct tp_entry *e, int outcome)
 {
 	__u32 port = tp_port_of(p->env) & (TP_PORTS_MAX - 1), dir = p->dir & 1;
 	struct tp_port_stats *stats = &p->cpu->ports[port];
+	__u32 index;
 
 	stats->in[dir].packets++;
 	stats->in[dir].bytes += p->frame_len;
@@ -195,6 +214,10 @@ static TP_INLINE void tp_account(struct tp_packet *p, struct tp_entry *e, int ou
 	}
 	if (!e)
 		return;
+	if (tp_aside(p->env, e, &index)) {
+		tp_count_aside(p->env, index, p->user_len, outcome);
+		return;
+	}
 	if (tp_unlikely(outcome < TP_DROP_MAX)) {
 		tp_add(p->env, &e->drops, 1);
 		return;

@@ -104,12 +104,39 @@ static void test_uplink_drops(void)
 	DROPS(w, &w_n3, version_2, GTPU_VERSION);
 	DROPS(w, &w_n3, gtp_too_long, GTPU_MALFORMED);
 	DROPS(w, &w_n3, ul_inner_long, GTPU_INNER);
-	DROPS(w, &w_n3, ul_first_fragment, OUTER_FRAGMENT);
-	DROPS(w, &w_n3, ul_later_fragment, OUTER_FRAGMENT);
 	CHECK(GO(w, &w_n3, ul_other_port) == TP_VERDICT_PASS && SAME(ul_other_port));
 	CHECK(GO(w, &w_n3, arp) == TP_VERDICT_PASS && SAME(arp));
 	CHECK(w->cpu.ports[0].passed == 2);
 	CHECK(w->cpu.drops[0][TP_UPLINK][TP_DROP_TTL] == 1);
+	done(w);
+}
+
+/* Fragments of UDP to us go to user space as they are, whichever port they are for. */
+static void test_outer_fragments(void)
+{
+	struct world *w = w_new();
+	const struct tp_event *event = (const struct tp_event *)run.result.event;
+	const struct tp_task *task = (const struct tp_task *)event->data;
+
+	CHECK(GO(w, &w_n3, ul_first_fragment) == TP_VERDICT_SLOW && task->what == TP_TASK_OUTER_FRAGMENT);
+	CHECK(event->kind == TP_EVENT_PACKET && event->len == sizeof(*task) + sizeof(ul_first_fragment));
+	CHECK(!memcmp(task + 1, ul_first_fragment, sizeof(ul_first_fragment)));
+	CHECK(GO(w, &w_n3, ul_later_fragment) == TP_VERDICT_SLOW && task->what == TP_TASK_OUTER_FRAGMENT);
+	CHECK(w->cpu.ports[0].slow == 2 && w->cpu.ports[0].in[TP_UPLINK].packets == 2);
+	done(w);
+}
+
+/* Beside other packets of the same entry, a run counts aside. */
+static void test_aside(void)
+{
+	struct world *w = w_new();
+	static struct tp_side sides[W_ENTRIES];
+
+	w->tables.sides = sides;
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT);
+	DROPS(w, &w_n3, ul_ttl, TTL);
+	CHECK(sides[W_TEID].packets == 1 && sides[W_TEID].bytes == 39 && sides[W_TEID].drops == 1);
+	CHECK(w->entries[W_TEID].packets == 0 && w->entries[W_TEID].bytes == 0 && w->entries[W_TEID].drops == 0);
 	done(w);
 }
 
@@ -392,6 +419,8 @@ int main(void)
 {
 	test_uplink_forms();
 	test_uplink_drops();
+	test_outer_fragments();
+	test_aside();
 	test_cut_short();
 	test_downlink();
 	test_actions();

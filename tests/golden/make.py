@@ -9,7 +9,7 @@ import os
 import struct
 import sys
 
-from scapy.all import ARP, ICMP, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, IPv6, Raw, raw
+from scapy.all import ARP, ICMP, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, IPv6, Raw, fragment, raw
 from scapy.layers.inet6 import IPv6ExtHdrFragment
 from scapy.layers.ipsec import ESP
 from scapy.layers.l2 import GRE
@@ -204,7 +204,7 @@ CASES = {}
 
 
 def case(name, what, tables, packets, counters=(), site=SITE + ROUTES):
-    """packets: (port, frame, verdict, frame out or None); verdict: forward, answer, slow, pass or a drop
+    """packets: (port, frame, verdict, frame out, list of frames or None); verdict: forward, answer, slow, pass or a drop
     reason. counters: (pdr, packets, bytes, drops)."""
     assert name not in CASES, name
     CASES[name] = (what, site + tables, packets, counters)
@@ -267,8 +267,6 @@ def uplink_cases():
     frame_case("ul-outer-no-gtpu", "UDP datagram too short for GTP-U", outer(b"\x30\xff\0\0"), "gtpu_malformed")
     frame_case("ul-outer-bad-header-length", "IHL of 4", up(u, ihl=4), "ip_malformed")
     frame_case("ul-udp-length-long", "UDP length beyond its IP packet", Ether(raw(up(u))[:38] + b"\xff\xff" + raw(up(u))[40:]), "udp_malformed")
-    frame_case("ul-outer-first-fragment", "first fragment of a tunnel packet", up(u, flags="MF"), "outer_fragment")
-    frame_case("ul-outer-later-fragment", "later fragment", up(u, frag=64), "outer_fragment")
     frame_case("ul-inner-not-ip", "user packet of version 5", outer(gtpu(TEID, b"\x55" + b"\0" * 39)), "gtpu_inner")
     frame_case("ul-inner-length", "inner length beyond the tunnel's", outer(gtpu(TEID, raw(user(len=400)))), "gtpu_inner")
     echo = outer(gtpu(0, b"", 1, 0x32, b"\x12\x34\0\0"), sport=40000)
@@ -286,6 +284,39 @@ def uplink_cases():
     frame_case("ul-arp", "ARP is the kernel's", Ether(src=THEIRS[0], dst="ff:ff:ff:ff:ff:ff") / ARP(psrc=GNB, pdst=N3), "pass")
     frame_case("ul-ssh", "TCP to our address is the kernel's", Ether(src=THEIRS[0], dst=OURS[0]) / IP(src=GNB, dst=N3) / TCP(dport=22), "pass")
     up_case("ul-bucket-teid", "a TEID chosen by the SMF, found by search", u, teid=0xdeadbeef, tables=plain(teid=0xdeadbeef))
+
+
+def outer_fragment_cases():
+    """Fragments between gNB and UPF: put together by user space, whatever the order."""
+    u = user(payload=bytes(i & 255 for i in range(1400)))
+    parts = fragment(up(u, id=7), fragsize=600)
+    assert len(parts) == 3
+    whole = slow(hop(u).payload)
+
+    def frames(order, fates):
+        return [(UP, parts[i], "slow", fate) for i, fate in zip(order, fates)]
+
+    good = [(1, 1, len(u), 0)]
+    case("ul-outer-fragments", "a tunnel packet in three fragments", plain(), frames((0, 1, 2), ([], [], whole)), good)
+    case("ul-outer-fragments-reversed", "the last fragment first", plain(), frames((2, 1, 0), ([], [], whole)), good)
+    case("ul-outer-fragments-doubled", "fragments that the network doubled", plain(), frames((0, 0, 2, 2, 1), ([], [], [], [], whole)), good)
+    overlap = fragment(up(u, id=7), fragsize=608)[1]
+    overlap[IP].frag -= 1
+    case("ul-outer-fragments-overlap", "fragments that overlap cost the packet (RFC 5722)", plain(),
+         [(UP, f, "slow", []) for f in (parts[0], overlap, parts[1], parts[2])], [(1, 0, 0, 0)])
+    mixed = fragment(up(u, id=8), fragsize=600)
+    case("ul-outer-fragments-interleaved", "two packets whose fragments come in turn", plain(),
+         [(UP, f, "slow", fate) for f, fate in ((parts[0], []), (mixed[0], []), (mixed[1], []), (parts[1], []), (parts[2], whole), (mixed[2], whole))],
+         [(1, 2, 2 * len(u), 0)])
+    tagged = fragment(up(u, id=7, l2=Ether(src=THEIRS[0], dst=OURS[0]) / Dot1Q(vlan=7)), fragsize=600)
+    case("ul-outer-fragments-vlan", "fragments in tagged frames", plain(), [(UP, f, "slow", fate) for f, fate in zip(tagged, ([], [], whole))], good)
+    stranger = up(u, teid=0x01000099, id=7)
+    told = error_indication(stranger, 0x01000099).payload
+    case("ul-outer-fragments-unknown-teid", "an Error Indication answers fragments too", plain(),
+         [(UP, f, "slow", fate) for f, fate in zip(fragment(stranger, fragsize=600), ([], [], slow(told)))])
+    other = outer(b"y" * 1400, dport=53, id=9)
+    case("ul-outer-fragments-other-udp", "other UDP to us goes on to the kernel, whole", plain(),
+         [(UP, f, "slow", fate) for f, fate in zip(fragment(other, fragsize=600), ([], [], slow(other.payload)))])
 
 
 def rule_cases():
@@ -425,21 +456,22 @@ def pcap(frames):
 def files(name):
     what, tables, packets, counters = CASES[name]
     expect = ""
-    for port, _, verdict, _ in packets:
-        expect += "[[packet]]\n" + lines(dict(port=port, verdict=verdict))
+    for port, _, verdict, out in packets:
+        frames = len(out) if isinstance(out, list) else None
+        expect += "[[packet]]\n" + lines(dict(port=port, verdict=verdict, frames=frames))
     for pdr, count, octets, drops in counters:
         expect += "[[counters]]\n" + lines(dict(pdr=pdr, packets=count, bytes=octets, drops=drops))
     return {
         "tables.toml": ("# %s\n%s" % (what, tables)).encode(),
         "in.pcap": pcap(p[1] for p in packets),
-        "out.pcap": pcap(p[3] for p in packets if p[3] is not None),
+        "out.pcap": pcap(f for p in packets if p[3] is not None for f in (p[3] if isinstance(p[3], list) else [p[3]])),
         "expect.toml": expect.encode(),
     }
 
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, rule_cases, sdf_cases, downlink_cases, route_cases):
+    for make in (uplink_cases, outer_fragment_cases, rule_cases, sdf_cases, downlink_cases, route_cases):
         make()
     for name in sorted(CASES):
         folder = os.path.join(HERE, name)

@@ -151,6 +151,12 @@ impl Gnb {
         Ok(())
     }
 
+    /// Sends a datagram from its GTP-U port to any address and port.
+    pub fn send_to(&self, to: SocketAddr, datagram: &[u8]) -> Result<()> {
+        self.shared.socket.send_to(datagram, to)?;
+        Ok(())
+    }
+
     /// Sends an Echo Request and returns its sequence number.
     pub fn echo(&self, to: Ipv4Addr) -> Result<u16> {
         let sequence = self.next_sequence.fetch_add(1, Relaxed);

@@ -81,6 +81,15 @@ pub(crate) mod entry {
     }
 }
 
+/// `tp_side`: counts of an entry's packets beside those in its own words.
+#[repr(C)]
+pub(crate) struct Side {
+    pub(crate) bytes: AtomicU64,
+    pub(crate) packets: AtomicU64,
+    pub(crate) drops: AtomicU64,
+    pub(crate) reserved: AtomicU64,
+}
+
 /// `tp_rate` bits.
 pub(crate) mod rate {
     pub(crate) const SHIFT_SHIFT: u32 = 32;
@@ -209,7 +218,8 @@ pub(crate) struct Config {
     pub(crate) moves: AtomicU32,
     pub(crate) n_nis: AtomicU32,
     pub(crate) port_ifindex: [AtomicU32; PORTS_MAX],
-    pub(crate) reserved: [AtomicU64; 1],
+    pub(crate) icmp_ns: AtomicU32,
+    pub(crate) pad: AtomicU32,
 }
 
 /// `tp_traffic`.
@@ -238,7 +248,8 @@ pub(crate) struct Cpu {
     pub(crate) error_indication_tat: AtomicU64,
     pub(crate) echo_tat: AtomicU64,
     pub(crate) clock_tick: AtomicU64,
-    pub(crate) reserved: [AtomicU64; 3],
+    pub(crate) icmp_tat: AtomicU64,
+    pub(crate) reserved: [AtomicU64; 2],
     pub(crate) ports: [PortStats; PORTS_MAX],
     pub(crate) drops: [[[AtomicU64; DROP_MAX]; DIRS]; PORTS_MAX],
 }
@@ -349,6 +360,7 @@ const _: () = {
     assert!(size_of::<PeerLine>() == 64 && offset_of!(PeerLine, tx_packets) == 16);
     assert!(size_of::<RouteLine>() == 64 && offset_of!(RouteLine, nexthop) == 20);
     assert!(size_of::<RouteMap>() == 64 && offset_of!(RouteMap, nexthop) == 32);
+    assert!(size_of::<Side>() == 32);
     assert!(size_of::<Config>() == 136 && offset_of!(Config, moves) == 56);
     assert!(size_of::<PortStats>() == 96);
     assert!(size_of::<Cpu>() == 64 + PORTS_MAX * 96 + PORTS_MAX * DIRS * DROP_MAX * 8);
@@ -370,6 +382,9 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_entry.bytes", entry::BYTES * 8),
         ("tp_entry.packets", entry::PACKETS * 8),
         ("tp_entry.drops", entry::DROPS * 8),
+        ("tp_side", size_of::<Side>()),
+        ("tp_side.packets", offset_of!(Side, packets)),
+        ("tp_side.drops", offset_of!(Side, drops)),
         ("tp_ext", size_of::<Ext>()),
         ("tp_ext.ue6_plen", offset_of!(Ext, ue6_plen)),
         ("tp_ext.n_meters", offset_of!(Ext, n_meters)),
@@ -404,6 +419,7 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_config.moves", offset_of!(Config, moves)),
         ("tp_config.n_nis", offset_of!(Config, n_nis)),
         ("tp_config.port_ifindex", offset_of!(Config, port_ifindex)),
+        ("tp_config.icmp_ns", offset_of!(Config, icmp_ns)),
         ("tp_port_stats", size_of::<PortStats>()),
         ("tp_port_stats.out", offset_of!(PortStats, forwarded)),
         ("tp_port_stats.passed", offset_of!(PortStats, passed)),

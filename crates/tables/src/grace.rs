@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 const MEMBARRIER_CMD_QUERY: libc::c_int = 0;
 const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
@@ -16,6 +17,38 @@ fn membarrier(command: libc::c_int) -> io::Result<libc::c_int> {
         Err(io::Error::last_os_error())
     } else {
         Ok(answer as libc::c_int)
+    }
+}
+
+/// A thread of this process that looks at the tables now and then, as programs do all the time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bystander {
+    /// Odd while it looks.
+    looks: Arc<AtomicU64>,
+}
+
+/// While this lives, nothing that the tables lead to is reused.
+pub(crate) struct Looking<'a>(&'a AtomicU64);
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Bystander {
+    /// Look at the tables, for microseconds; one thread at a time, not within one another.
+    pub(crate) fn look(&self) -> Looking<'_> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        Looking(&self.looks)
+    }
+
+    /// Until whoever looked when this was called looks no more.
+    fn wait(&self) {
+        let seen = self.looks.load(Ordering::SeqCst);
+        while seen % 2 == 1 && self.looks.load(Ordering::SeqCst) == seen {
+            thread::sleep(Duration::from_micros(50));
+        }
     }
 }
 
@@ -31,7 +64,7 @@ struct Helper {
 }
 
 impl Helper {
-    fn start() -> io::Result<Self> {
+    fn start(bystander: Bystander) -> io::Result<Self> {
         if membarrier(MEMBARRIER_CMD_QUERY)? & MEMBARRIER_CMD_GLOBAL == 0 {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -46,7 +79,10 @@ impl Helper {
         thread::Builder::new().name("grace".into()).spawn(move || {
             for ticket in tickets {
                 match membarrier(MEMBARRIER_CMD_GLOBAL) {
-                    Ok(_) => done.store(ticket, Ordering::Release),
+                    Ok(_) => {
+                        bystander.wait();
+                        done.store(ticket, Ordering::Release);
+                    }
                     Err(error) => tracing::error!(%error, "membarrier failed; table space is lost"),
                 }
             }
@@ -64,6 +100,7 @@ impl Helper {
 #[derive(Debug)]
 pub(crate) struct Grace<T> {
     helper: Option<Helper>,
+    bystander: Bystander,
     open: Vec<T>,
     waiting: Vec<T>,
 }
@@ -71,8 +108,10 @@ pub(crate) struct Grace<T> {
 impl<T> Grace<T> {
     /// For packets that run in the kernel.
     pub(crate) fn kernel() -> io::Result<Self> {
+        let bystander = Bystander::default();
         Ok(Self {
-            helper: Some(Helper::start()?),
+            helper: Some(Helper::start(bystander.clone())?),
+            bystander,
             open: Vec::new(),
             waiting: Vec::new(),
         })
@@ -82,9 +121,15 @@ impl<T> Grace<T> {
     pub(crate) fn same_thread() -> Self {
         Self {
             helper: None,
+            bystander: Bystander::default(),
             open: Vec::new(),
             waiting: Vec::new(),
         }
+    }
+
+    /// For a thread that finishes packets.
+    pub(crate) fn bystander(&self) -> Bystander {
+        self.bystander.clone()
     }
 
     pub(crate) fn retire(&mut self, item: T) {
@@ -123,6 +168,7 @@ impl<T> Grace<T> {
         {
             tracing::error!(%error, "membarrier failed");
         }
+        self.bystander.wait();
     }
 
     /// Wait here and now, and move everything to `done`.
@@ -141,6 +187,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_bystander_is_waited_for() {
+        let mut grace = Grace::kernel().unwrap();
+        let bystander = grace.bystander();
+        let looking = bystander.look();
+        let mut done = Vec::new();
+        grace.retire(1);
+        for _ in 0..100 {
+            grace.poll(&mut done);
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(done.is_empty(), "it still looks");
+        drop(looking);
+        grace.wait(&mut done);
+        assert_eq!(done, [1]);
+        drop(bystander.look());
+        assert_eq!(bystander.looks.load(Ordering::Relaxed) % 2, 0);
+    }
+
+    #[test]
     fn nothing_returns_before_its_barrier() {
         let mut grace = Grace::kernel().unwrap();
         let mut done = Vec::new();
@@ -152,7 +217,7 @@ mod tests {
         while done != [1, 2] {
             grace.poll(&mut done);
             assert!(start.elapsed().as_secs() < 10, "{done:?}");
-            thread::sleep(std::time::Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(1));
         }
         grace.retire(3);
         grace.wait(&mut done);

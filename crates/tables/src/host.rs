@@ -1,9 +1,11 @@
-//! The pipeline in this process, over ordinary memory: for tests and for judging the other one.
+//! The pipeline in this process: over ordinary memory for tests and for judging the other one, over
+//! the maps of the other one for what that cannot finish.
 
 use std::ffi::{c_int, c_void};
 use std::io;
+use std::sync::atomic::Ordering;
 
-use crate::abi::{Config, Cpu, Features, Line, UE_DIR_BITS, UE_PAGE_BITS};
+use crate::abi::{Config, Cpu, Features, Line, Side, UE_DIR_BITS, UE_PAGE_BITS};
 use crate::memory::View;
 use crate::store::{Layout, Memory};
 use crate::verdict::Verdict;
@@ -20,6 +22,7 @@ struct TpTables {
     config: *mut Config,
     cpu: *mut Cpu,
     entries: *mut Line,
+    sides: *mut Side,
     exts: *mut Line,
     meters: *mut Line,
     rules: *mut Line,
@@ -94,7 +97,9 @@ pub(crate) fn memory(layout: &Layout) -> io::Result<Memory> {
     Ok(Memory {
         config: View::anonymous(1)?,
         cpus: View::anonymous(1)?,
+        slow: View::anonymous(1)?,
         entries: lines(layout.all_entries())?,
+        sides: View::anonymous(layout.all_entries() as usize)?,
         exts: lines(layout.exts)?,
         meters: lines(layout.meters)?,
         rules: lines(layout.rules)?,
@@ -108,12 +113,22 @@ pub(crate) fn memory(layout: &Layout) -> io::Result<Memory> {
     })
 }
 
+/// `BPF_FIB_LKUP_RET_NO_NEIGH`: known to the kernel only, which then sends.
+const FIB_NO_NEIGH: c_int = 7;
+
+/// The kernel decides when it sends.
+unsafe extern "C" fn leave_to_the_kernel(_: *mut c_void, _: *mut c_void) -> c_int {
+    FIB_NO_NEIGH
+}
+
 /// Ports of a pipeline in this process.
 #[derive(Debug)]
 pub(crate) struct Host {
     mem: Memory,
     ports: Vec<TpPortConfig>,
     ports_up: u32,
+    /// Other packets meet the same tables at the same time.
+    aside: bool,
 }
 
 impl Host {
@@ -122,7 +137,17 @@ impl Host {
             mem,
             ports: Vec::new(),
             ports_up: 0,
+            aside: false,
         }
+    }
+
+    /// Beside another pipeline over the same tables: it counts apart, and shares meters with care.
+    pub(crate) fn aside(mem: Memory, ports: &[PortConfig], features: Features) -> Self {
+        let mut host = Self::new(mem);
+        host.aside = true;
+        let features = Features(features.0 | Features::ATOMIC.0);
+        ports.iter().for_each(|port| host.add_port(port, features));
+        host
     }
 
     pub(crate) fn add_port(&mut self, config: &PortConfig, features: Features) {
@@ -143,8 +168,13 @@ impl Host {
         let mem = &self.mem;
         TpTables {
             config: mem.config.as_ptr(),
-            cpu: mem.cpus.as_ptr(),
+            cpu: if self.aside { &mem.slow } else { &mem.cpus }.as_ptr(),
             entries: mem.entries.as_ptr(),
+            sides: if self.aside {
+                mem.sides.as_ptr()
+            } else {
+                std::ptr::null_mut()
+            },
             exts: mem.exts.as_ptr(),
             meters: mem.meters.as_ptr(),
             rules: mem.rules.as_ptr(),
@@ -166,8 +196,24 @@ impl Host {
             n_nis: mem.nis.len() as u32,
             n_ue_pages: (mem.ue_pages.len() >> UE_PAGE_BITS) as u32,
             ports_up: self.ports_up,
-            fib: None,
+            fib: self.aside.then_some(leave_to_the_kernel),
             fib_arg: std::ptr::null_mut(),
+        }
+    }
+
+    /// The interface of a port.
+    pub(crate) fn ifindex(&self, port: u32) -> u32 {
+        let slots = &self.mem.config[0].port_ifindex;
+        let slot = slots.get(port as usize);
+        slot.map_or(0, |slot| slot.load(Ordering::Relaxed))
+    }
+
+    /// Packets that the slow path lost, beside those that a run has counted.
+    pub(crate) fn count_drops(&self, port: u32, direction: usize, reason: usize, packets: u64) {
+        let drops = self.mem.slow[0].drops.get(port as usize);
+        let counter = drops.and_then(|drops| drops[direction].get(reason));
+        if let Some(counter) = counter {
+            counter.fetch_add(packets, Ordering::Relaxed);
         }
     }
 
@@ -220,7 +266,7 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_c() {
-        assert_eq!(size_of::<TpTables>(), 13 * 8 + 11 * 4 + 4 + 16);
+        assert_eq!(size_of::<TpTables>(), 14 * 8 + 11 * 4 + 4 + 16);
         assert_eq!(size_of::<TpResult>(), 16 + EVENT_LEN);
     }
 }

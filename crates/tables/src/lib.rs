@@ -8,16 +8,19 @@
 mod abi;
 mod alloc;
 mod encode;
+mod finish;
 mod grace;
 mod handle;
 mod host;
 mod index;
+mod inet;
 mod memory;
 pub mod netlink;
 pub mod nexthop;
 mod peers;
 mod plan;
 mod publish;
+pub mod reassembly;
 mod routing;
 pub mod slowpath;
 mod stats;
@@ -27,6 +30,7 @@ mod verdict;
 mod xdp;
 
 pub use abi::Features;
+pub use finish::{Finisher, Malformed, Outgoing};
 pub use handle::Handle;
 pub use host::Run;
 pub use stats::{Counting, DROP_REASONS, DropReason, PortTotals, Traffic};

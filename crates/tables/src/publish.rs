@@ -114,6 +114,7 @@ impl Store {
             ] {
                 line.publish(word, value);
             }
+            self.clear_side(want.at);
             if let Some(was) = want.was {
                 self.carry(was, want.at);
             }

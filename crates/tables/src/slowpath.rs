@@ -1,4 +1,5 @@
-//! The slow path: packets that the pipeline could not finish (`tp_event`), sent through the kernel.
+//! The slow path: packets that the pipeline could not finish (`tp_event`), finished by [`crate::Finisher`] and
+//! sent through the kernel.
 //!
 //! The kernel resolves the neighbour by ARP or ND, holds the packets meanwhile
 //! (`net.ipv4.neigh.DEV.unres_qlen_bytes`) and sends them when the answer comes. Its notification of
@@ -9,6 +10,7 @@
 //! route lookup is then one with `oif DEV`, which the main table or a VRF answers. A network instance
 //! with a table of its own and no VRF needs `ip rule add oif DEV lookup TABLE` for its first packets.
 
+use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -24,12 +26,10 @@ use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn,
     SockaddrIn6, SockaddrLike, sendmsg, setsockopt, socket, sockopt,
 };
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
 
-/// `TP_EVENT_SEND`
-const EVENT_SEND: u32 = 1;
-
-/// `sizeof(struct tp_event)`
-const EVENT_HEADER_LEN: usize = 16;
+use crate::finish::{Finisher, Outgoing};
 
 /// Packets that wait for neighbours count against the socket. This is the most of all of them
 /// together; the kernel bounds those of one neighbour.
@@ -41,6 +41,9 @@ const WAITING_BYTES: u32 = 4 << 20;
 
 /// Records taken from the ring before the stop flag is looked at.
 const BATCH: usize = 256;
+
+/// How often packets that wait for others are looked at when nothing else happens.
+const EXPIRE_MS: u8 = 200;
 
 /// Linux error numbers end at 133.
 const ERRNOS: usize = 134;
@@ -104,40 +107,24 @@ enum Failure {
     Refused(Errno),
 }
 
-/// A packet of one event.
-struct Send<'a> {
-    ifindex: u32,
-    packet: &'a [u8],
-}
-
-fn parse(record: &[u8]) -> Option<Send<'_>> {
-    let word = |at: usize| -> Option<u32> {
-        Some(u32::from_ne_bytes(record.get(at..at + 4)?.try_into().ok()?))
-    };
-    if word(0)? != EVENT_SEND {
-        return None;
-    }
-    let packet = record.get(EVENT_HEADER_LEN..)?.get(..word(8)? as usize)?;
-    Some(Send {
-        ifindex: word(4)?,
-        packet,
-    })
-}
-
 /// The sockets.
 #[derive(Debug)]
 pub struct SlowPath {
     v4: OwnedFd,
     v6: OwnedFd,
+    finisher: Finisher,
+    out: Vec<Outgoing>,
     counters: Arc<SlowPathCounters>,
 }
 
 impl SlowPath {
     /// Sockets in the network namespace of the calling thread; needs `CAP_NET_RAW`.
-    pub fn open() -> io::Result<Self> {
+    pub fn open(finisher: Finisher) -> io::Result<Self> {
         Ok(Self {
             v4: raw_socket(AddressFamily::Inet)?,
             v6: raw_socket(AddressFamily::Inet6)?,
+            finisher,
+            out: Vec::new(),
             counters: Arc::default(),
         })
     }
@@ -165,14 +152,19 @@ impl SlowPath {
     }
 
     /// One record of the event ring. Never blocks.
-    pub fn handle(&self, record: &[u8]) {
-        let outcome = parse(record)
-            .ok_or(Failure::Malformed)
-            .and_then(|send| self.send(&send));
-        self.counters.count(outcome);
+    pub fn handle(&mut self, record: &[u8]) {
+        let mut out = std::mem::take(&mut self.out);
+        let now_ns = monotonic_ns();
+        if self.finisher.finish(record, now_ns, &mut out).is_err() {
+            self.counters.count(Err(Failure::Malformed));
+        }
+        for outgoing in out.drain(..) {
+            self.counters.count(self.send(&outgoing));
+        }
+        self.out = out;
     }
 
-    fn send(&self, send: &Send<'_>) -> Result<(), Failure> {
+    fn send(&self, send: &Outgoing) -> Result<(), Failure> {
         match send.packet.first().map(|byte| byte >> 4) {
             Some(4) => self.send4(send),
             Some(6) => self.send6(send),
@@ -180,9 +172,9 @@ impl SlowPath {
         }
     }
 
-    fn send4(&self, send: &Send<'_>) -> Result<(), Failure> {
+    fn send4(&self, send: &Outgoing) -> Result<(), Failure> {
         // The kernel would take trailing bytes for a part of the packet.
-        let total = usize::from(u16_be(send.packet, 2)?);
+        let total = usize::from(u16_be(&send.packet, 2)?);
         let packet = send.packet.get(..total.max(20)).ok_or(Failure::Malformed)?;
         let to: [u8; 4] = array(packet, 16)?;
         let to = SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::from(to), 0));
@@ -199,8 +191,8 @@ impl SlowPath {
         )
     }
 
-    fn send6(&self, send: &Send<'_>) -> Result<(), Failure> {
-        let total = 40 + usize::from(u16_be(send.packet, 4)?);
+    fn send6(&self, send: &Outgoing) -> Result<(), Failure> {
+        let total = 40 + usize::from(u16_be(&send.packet, 4)?);
         let packet = send.packet.get(..total).ok_or(Failure::Malformed)?;
         let to: [u8; 16] = array(packet, 24)?;
         let to = SockaddrIn6::from(SocketAddrV6::new(Ipv6Addr::from(to), 0, 0, 0));
@@ -276,7 +268,7 @@ impl SlowPathThread {
         let thread = std::thread::Builder::new().name("slow-path".into()).spawn({
             let (stop, wake) = (stop.clone(), wake.clone());
             move || {
-                if let Err(error) = drain(&slow_path, &ring, &stop, &wake) {
+                if let Err(error) = drain(slow_path, &ring, &stop, &wake) {
                     tracing::error!(%error, "slow path ended; unresolved next hops lose packets");
                 }
             }
@@ -306,22 +298,27 @@ impl Drop for SlowPathThread {
 }
 
 fn drain(
-    slow_path: &SlowPath,
+    slow_path: SlowPath,
     ring: &MapHandle,
     stop: &AtomicBool,
     wake: &EventFd,
 ) -> io::Result<()> {
+    let slow_path = RefCell::new(slow_path);
     let mut builder = RingBufferBuilder::new();
     builder
         .add(ring, |record| {
-            slow_path.handle(record);
+            slow_path.borrow_mut().handle(record);
             0
         })
         .map_err(io::Error::other)?;
     let ring = builder.build().map_err(io::Error::other)?;
     while !stop.load(Ordering::Relaxed) {
         match ring.consume_raw_n(BATCH) {
-            0 => wait(&ring, wake)?,
+            0 => {
+                let finisher = &mut slow_path.borrow_mut().finisher;
+                wait(&ring, wake, finisher.waits())?;
+                finisher.expire(monotonic_ns());
+            }
             taken if taken < 0 => return Err(io::Error::from_raw_os_error(-taken)),
             _ => {}
         }
@@ -329,14 +326,25 @@ fn drain(
     Ok(())
 }
 
-fn wait(ring: &RingBuffer<'_>, wake: &EventFd) -> io::Result<()> {
+/// The clock of packets.
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
+    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
+}
+
+fn wait(ring: &RingBuffer<'_>, wake: &EventFd, packets_wait: bool) -> io::Result<()> {
     // SAFETY: the descriptor belongs to `ring`, which outlives this function.
     let events = unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) };
     let mut fds = [
         PollFd::new(events, PollFlags::POLLIN),
         PollFd::new(wake.as_fd(), PollFlags::POLLIN),
     ];
-    match poll(&mut fds, PollTimeout::NONE) {
+    let timeout = if packets_wait {
+        PollTimeout::from(EXPIRE_MS)
+    } else {
+        PollTimeout::NONE
+    };
+    match poll(&mut fds, timeout) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(errno) => Err(errno.into()),
     }

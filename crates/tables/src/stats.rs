@@ -72,11 +72,12 @@ impl PortTotals {
 #[derive(Clone, Debug)]
 pub struct Counting {
     cpus: View<Cpu>,
+    slow: View<Cpu>,
 }
 
 impl Counting {
-    pub(crate) fn new(cpus: View<Cpu>) -> Self {
-        Self { cpus }
+    pub(crate) fn new(cpus: View<Cpu>, slow: View<Cpu>) -> Self {
+        Self { cpus, slow }
     }
 
     /// One port.
@@ -84,8 +85,18 @@ impl Counting {
         let mut totals = PortTotals::default();
         if port < PORTS_MAX {
             self.cpus.iter().for_each(|cpu| add(&mut totals, cpu, port));
+            // What the slow path takes up was counted when it came in: only its losses are new.
+            add_drops(&mut totals, &self.slow[0], port);
         }
         totals
+    }
+}
+
+fn add_drops(totals: &mut PortTotals, cpu: &Cpu, port: usize) {
+    for (totals, drops) in totals.drops.iter_mut().zip(&cpu.drops[port]) {
+        for (to, from) in totals.iter_mut().zip(&drops[1..]) {
+            *to += from.load(Ordering::Relaxed);
+        }
     }
 }
 
@@ -102,11 +113,8 @@ fn add(totals: &mut PortTotals, cpu: &Cpu, port: usize) {
             &mut totals.forwarded[direction],
             &words.forwarded[direction],
         );
-        let drops = &cpu.drops[port][direction][1..];
-        for (to, from) in totals.drops[direction].iter_mut().zip(drops) {
-            *to += read(from);
-        }
     }
+    add_drops(totals, cpu, port);
     totals.passed += read(&words.passed);
     totals.answered += read(&words.answered);
     totals.slow += read(&words.slow);

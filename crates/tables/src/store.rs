@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use ipnet::Ipv4Net;
 use session::compiled::{Counters, NiId, NoRoom};
 
-use crate::abi::{Config, Cpu, Line, N3_ADDRS_MAX, entry};
+use crate::abi::{Config, Cpu, Line, N3_ADDRS_MAX, Side, entry};
 use crate::alloc::{Lines, Runs};
 use crate::encode::be;
 use crate::grace::Grace;
@@ -84,7 +84,10 @@ impl Default for Layout {
 pub(crate) struct Memory {
     pub(crate) config: View<Config>,
     pub(crate) cpus: View<Cpu>,
+    /// What the slow path counts for itself, as one CPU more.
+    pub(crate) slow: View<Cpu>,
     pub(crate) entries: View<Line>,
+    pub(crate) sides: View<Side>,
     pub(crate) exts: View<Line>,
     pub(crate) meters: View<Line>,
     pub(crate) rules: View<Line>,
@@ -267,10 +270,22 @@ impl Store {
 
     fn line_counters(&self, index: u32) -> Counters {
         let line = &self.mem.entries[index as usize];
+        let side = &self.mem.sides[index as usize];
         Counters {
-            packets: line.load(entry::PACKETS),
-            bytes: line.load(entry::BYTES),
-            drops: line.load(entry::DROPS),
+            packets: line.load(entry::PACKETS) + side.packets.load(Ordering::Relaxed),
+            bytes: line.load(entry::BYTES) + side.bytes.load(Ordering::Relaxed),
+            drops: line.load(entry::DROPS) + side.drops.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Counts begin at zero in a line that nothing leads to.
+    pub(crate) fn clear_side(&self, index: u32) {
+        let side = &self.mem.sides[index as usize];
+        for count in [&side.packets, &side.bytes, &side.drops] {
+            // Most are zero, in pages that were never touched: reading takes no memory.
+            if count.load(Ordering::Relaxed) != 0 {
+                count.store(0, Ordering::Relaxed);
+            }
         }
     }
 

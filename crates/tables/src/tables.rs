@@ -12,6 +12,7 @@ use libbpf_rs::MapHandle;
 use session::compiled::{Compiled, Counters, NiId, NoRoom, PdrId};
 
 use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
+use crate::finish::Finisher;
 use crate::grace::Grace;
 use crate::handle::Handle;
 use crate::host::{self, Host, Run};
@@ -270,7 +271,7 @@ impl Tables {
 
     /// Reads counters; may be sent to other threads.
     pub fn counting(&self) -> Counting {
-        Counting::new(self.store.mem.cpus.clone())
+        Counting::new(self.store.mem.cpus.clone(), self.store.mem.slow.clone())
     }
 
     /// What each port did with frames.
@@ -331,6 +332,12 @@ impl Tables {
             Backend::Host(_) => Ok(None),
             Backend::Xdp(xdp) => xdp.events().map(Some),
         }
+    }
+
+    /// The pipeline for packets that the fast path cannot finish, for one other thread.
+    pub fn finisher(&self) -> Finisher {
+        let host = Host::aside(self.store.mem.clone(), &self.ports, self.features);
+        Finisher::new(host, self.store.grace.bystander())
     }
 
     /// Run one frame through a port of the host pipeline. `None` on XDP.

@@ -173,6 +173,7 @@ fn capacities(layout: &Layout) -> Result<Vec<(&'static str, u32)>, SetupError> {
         ("config", 1),
         ("cpus", cpus),
         ("entries", layout.all_entries()),
+        ("sides", layout.all_entries()),
         ("exts", layout.exts),
         ("meters", layout.meters),
         ("rules", layout.rules),
@@ -429,7 +430,9 @@ fn memory(object: &Object, layout: &Layout) -> Result<Memory, SetupError> {
     Ok(Memory {
         config: view(object, "config", 1)?,
         cpus: view(object, "cpus", cpus)?,
+        slow: View::anonymous(1)?,
         entries: view(object, "entries", layout.all_entries() as usize)?,
+        sides: view(object, "sides", layout.all_entries() as usize)?,
         exts: view(object, "exts", layout.exts as usize)?,
         meters: view(object, "meters", layout.meters as usize)?,
         rules: view(object, "rules", layout.rules as usize)?,

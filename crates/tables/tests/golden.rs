@@ -12,7 +12,6 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use common::need_root;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -24,7 +23,8 @@ use session::compiled::{
 };
 use tables::nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use tables::{
-    DROP_REASONS, Handle, Layout, Mode, Options, PortConfig, PortTotals, Roles, Tables, Verdict,
+    DROP_REASONS, Handle, Layout, Mode, Options, Outgoing, PortConfig, PortTotals, Roles, Tables,
+    Verdict,
 };
 
 #[derive(Deserialize)]
@@ -150,6 +150,8 @@ struct Expect {
 struct ExpectPacket {
     port: usize,
     verdict: String,
+    /// In out.pcap for this packet; not given: one if the verdict lets it leave.
+    frames: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -300,11 +302,20 @@ fn port_configs(n: usize, role: &dyn Fn(usize) -> String) -> Vec<PortConfig> {
     (0..n).map(config).collect()
 }
 
+/// What one frame became.
+struct Outcome {
+    /// A drop reason, or forward, answer, slow, pass.
+    verdict: String,
+    /// As the pipeline left it, unless it is lost or the slow path's.
+    frame: Vec<u8>,
+    /// For the slow path.
+    event: Option<Vec<u8>>,
+}
+
 /// Where a case runs.
 trait Platform {
     fn tables(&mut self) -> &mut Tables;
-    /// Verdict (a drop reason, or forward, answer, slow, pass) and the frame or event left.
-    fn run(&mut self, port: usize, frame: &[u8]) -> (String, Vec<u8>);
+    fn run(&mut self, port: usize, frame: &[u8]) -> Outcome;
 }
 
 struct Host {
@@ -312,9 +323,8 @@ struct Host {
 }
 
 /// An IP packet behind an empty Ethernet header, as out.pcap holds those for the slow path.
-fn event_frame(event: &[u8]) -> Vec<u8> {
-    let len = u32::from_le_bytes(event[8..12].try_into().unwrap()) as usize;
-    let ip = &event[16..16 + len];
+fn slow_frame(outgoing: &Outgoing) -> Vec<u8> {
+    let ip = &outgoing.packet;
     let mut frame = vec![0; 12];
     frame.extend(if ip[0] >> 4 == 4 {
         [0x08, 0]
@@ -325,19 +335,27 @@ fn event_frame(event: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// The clock of packets on the host, and of what finishes them.
+const NOW_NS: u64 = 1_000_000_000;
+
 impl Platform for Host {
     fn tables(&mut self) -> &mut Tables {
         &mut self.tables
     }
 
-    fn run(&mut self, port: usize, frame: &[u8]) -> (String, Vec<u8>) {
-        let run = self.tables.run(port, frame, 1_000_000_000).unwrap();
-        match run.verdict {
-            Verdict::Drop(reason) => (DROP_REASONS[reason as usize - 1].name.into(), Vec::new()),
-            Verdict::Pass => ("pass".into(), run.frame),
-            Verdict::Answer => ("answer".into(), run.frame),
-            Verdict::Redirect(_) => ("forward".into(), run.frame),
-            Verdict::Slow => ("slow".into(), event_frame(&run.event)),
+    fn run(&mut self, port: usize, frame: &[u8]) -> Outcome {
+        let run = self.tables.run(port, frame, NOW_NS).unwrap();
+        let verdict = match run.verdict {
+            Verdict::Drop(reason) => DROP_REASONS[reason as usize - 1].name,
+            Verdict::Pass => "pass",
+            Verdict::Answer => "answer",
+            Verdict::Redirect(_) => "forward",
+            Verdict::Slow => "slow",
+        };
+        Outcome {
+            verdict: verdict.into(),
+            frame: run.frame,
+            event: (!run.event.is_empty()).then_some(run.event),
         }
     }
 }
@@ -345,6 +363,22 @@ impl Platform for Host {
 struct Xdp {
     tables: Tables,
     events: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Xdp {
+    /// What the program has put into the ring.
+    fn event(&self) -> Option<Vec<u8>> {
+        let map = self.tables.events().unwrap().unwrap();
+        let mut ring = RingBufferBuilder::new();
+        let keep = Arc::clone(&self.events);
+        ring.add(&map, move |event| {
+            keep.lock().unwrap().push(event.to_vec());
+            0
+        })
+        .unwrap();
+        ring.build().unwrap().consume().unwrap();
+        self.events.lock().unwrap().pop()
+    }
 }
 
 fn new_drop(before: &[PortTotals], after: &[PortTotals]) -> Option<&'static str> {
@@ -365,39 +399,21 @@ impl Platform for Xdp {
         &mut self.tables
     }
 
-    fn run(&mut self, port: usize, frame: &[u8]) -> (String, Vec<u8>) {
+    fn run(&mut self, port: usize, frame: &[u8]) -> Outcome {
         let before = self.tables.totals();
-        let (verdict, out) = self.tables.test_run(port, frame).unwrap().unwrap();
+        let (verdict, frame) = self.tables.test_run(port, frame).unwrap().unwrap();
         let after = self.tables.totals();
-        match verdict {
-            1 => match new_drop(&before, &after) {
-                Some(reason) => (reason.into(), Vec::new()),
-                None => {
-                    let events = Arc::clone(&self.events);
-                    let map = self.tables.events().unwrap().unwrap();
-                    let mut ring = RingBufferBuilder::new();
-                    let keep = events.clone();
-                    ring.add(&map, move |event| {
-                        keep.lock().unwrap().push(event.to_vec());
-                        0
-                    })
-                    .unwrap();
-                    ring.build()
-                        .unwrap()
-                        .poll(Duration::from_millis(100))
-                        .unwrap();
-                    let event = events
-                        .lock()
-                        .unwrap()
-                        .pop()
-                        .expect("a record for the slow path");
-                    ("slow".into(), event_frame(&event))
-                }
-            },
-            2 => ("pass".into(), out),
-            3 => ("answer".into(), out),
-            4 => ("forward".into(), out),
+        let verdict = match verdict {
+            1 => new_drop(&before, &after).unwrap_or("slow"),
+            2 => "pass",
+            3 => "answer",
+            4 => "forward",
             other => panic!("XDP verdict {other}"),
+        };
+        Outcome {
+            verdict: verdict.into(),
+            frame,
+            event: self.event(),
         }
     }
 }
@@ -474,6 +490,7 @@ fn check(folder: &Path, make: &dyn Fn(Vec<PortConfig>) -> Box<dyn Platform>) -> 
         case.port[port].role.clone()
     }));
     let n3 = furnish(&case, platform.tables());
+    let mut finisher = platform.tables().finisher();
     let mut handle = Handle::default();
     for (index, (frame, wanted)) in frames.iter().zip(&expect.packet).enumerate() {
         let changes = case
@@ -487,20 +504,38 @@ fn check(folder: &Path, make: &dyn Fn(Vec<PortConfig>) -> Box<dyn Platform>) -> 
                 .map_err(|e| e.to_string())?;
             resolve(platform.tables(), n3);
         }
-        let (verdict, left) = platform.run(wanted.port, frame);
-        if verdict != wanted.verdict {
-            return Err(format!("packet {index}: {verdict}, not {}", wanted.verdict));
+        let outcome = platform.run(wanted.port, frame);
+        if outcome.verdict != wanted.verdict {
+            return Err(format!(
+                "packet {index}: {}, not {}",
+                outcome.verdict, wanted.verdict
+            ));
         }
-        let should = match verdict.as_str() {
-            "pass" => Some(frame.clone()),
-            "forward" | "answer" | "slow" => out.next(),
-            _ => continue,
-        };
-        if should.as_ref() != Some(&left) {
+        let mut left: Vec<Vec<u8>> = Vec::new();
+        match outcome.verdict.as_str() {
+            "pass" if outcome.frame == *frame => {}
+            "pass" => return Err(format!("packet {index}: passed, but changed")),
+            "forward" | "answer" => left.push(outcome.frame),
+            _ => {}
+        }
+        if let Some(event) = outcome.event {
+            let mut finished = Vec::new();
+            finisher
+                .finish(&event, NOW_NS, &mut finished)
+                .map_err(|_| format!("packet {index}: an event of no kind"))?;
+            left.extend(finished.iter().map(slow_frame));
+        }
+        let leaves = ["forward", "answer", "slow"].contains(&wanted.verdict.as_str());
+        let frames = wanted.frames.unwrap_or(usize::from(leaves));
+        let should: Vec<Vec<u8>> = out.by_ref().take(frames).collect();
+        if should != left {
             return Err(format!(
                 "packet {index}:\n     is {left:02x?}\n should {should:02x?}"
             ));
         }
+    }
+    if out.next().is_some() {
+        return Err("out.pcap has more frames than came out".into());
     }
     for wanted in &expect.counters {
         let is = platform.tables().counters(&handle, PdrId(wanted.pdr));

@@ -24,9 +24,22 @@ use tables::nexthop::{
     TABLE_MAIN,
 };
 use tables::slowpath::{SlowPath, SlowPathThread};
+use tables::{Layout, Mode, Options, PortConfig, Roles, Tables};
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Over tables of nobody.
+fn open_slow_path() -> SlowPath {
+    let port = PortConfig {
+        name: "n3".into(),
+        roles: Roles { n3: true, n6: true },
+        ni: NiId(0),
+        mode: Mode::Driver,
+    };
+    let tables = Tables::host(&Layout::default(), &[port], &Options::default()).unwrap();
+    SlowPath::open(tables.finisher()).unwrap()
+}
 
 /// Run in the network namespace of the calling thread.
 fn sh(command: &str) -> String {
@@ -547,7 +560,7 @@ fn first_packets_wait_for_the_neighbour() {
              ip route add 10.60.0.0/16 via 10.6.0.1
              ip -6 route add 2001:db8:60::/48 via 2001:db8:6::1",
     );
-    let slow_path = SlowPath::open().unwrap();
+    let mut slow_path = open_slow_path();
     let n6 = ifindex("n6");
     let (ue4, ue6) = (ip("10.60.0.1"), ip("2001:db8:60::1"));
     let cases = [
@@ -581,7 +594,7 @@ fn a_slow_neighbour_costs_time_and_no_packet() {
     const COUNT: u32 = 900;
     let host = cable();
     host.sh("ip route add 10.60.0.0/16 via 10.6.0.1; sysctl -qw net.ipv4.conf.net.arp_ignore=8");
-    let slow_path = SlowPath::open().unwrap();
+    let mut slow_path = open_slow_path();
     slow_path.let_wait("n6").unwrap();
     assert!(slow_path.let_wait("n7").is_err());
     let (n6, ue) = (ifindex("n6"), ip("10.60.0.1"));
@@ -654,7 +667,7 @@ fn the_event_ring_is_emptied_and_the_thread_ends() {
     let object = builder.open_memory(&object).unwrap().load().unwrap();
     let ring = MapHandle::try_from(&object.maps().next().unwrap()).unwrap();
     let program = object.progs_mut().next().unwrap();
-    let thread = SlowPathThread::start(SlowPath::open().unwrap(), ring).unwrap();
+    let thread = SlowPathThread::start(open_slow_path(), ring).unwrap();
     receive(&host, "10.6.0.2", ue, COUNT, || {
         for n in 0..COUNT {
             let record = record(n);
@@ -678,7 +691,7 @@ fn the_event_ring_is_emptied_and_the_thread_ends() {
 #[test]
 fn the_slow_path_says_why_it_failed() {
     let _host = cable();
-    let slow_path = SlowPath::open().unwrap();
+    let mut slow_path = open_slow_path();
     let (n6, ue) = (ifindex("n6"), ip("10.60.0.1"));
     let counters = slow_path.counters();
     let failed = |errno| {

@@ -76,7 +76,7 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
         n4::Socket::bind(listen, buffer).with_context(|| format!("n4.listen = {listen}"))?;
     let loading = Instant::now();
     let mut tables = open_tables(config)?;
-    let slow_path = SlowPath::open().context("raw sockets of the slow path")?;
+    let slow_path = SlowPath::open(tables.finisher()).context("raw sockets of the slow path")?;
     let events = tables
         .events()?
         .context("the data path has no event ring")?;

@@ -49,6 +49,17 @@ static TP_INLINE struct tp_cpu *tp_cpu_of(struct tp_env *env) { return env->tabl
 	}
 
 TP_ACCESSOR(tp_entry_at, tp_entry, entries)
+static TP_INLINE struct tp_side *tp_side_at(struct tp_env *env, __u32 index)
+{
+	return env->tables->sides && index < env->tables->n_entries ? &env->tables->sides[index] : NULL;
+}
+
+static TP_INLINE int tp_aside(struct tp_env *env, const struct tp_entry *e, __u32 *index)
+{
+	*index = (__u32)(e - env->tables->entries);
+	return env->tables->sides != NULL;
+}
+
 TP_ACCESSOR(tp_ext_at, tp_ext, exts)
 TP_ACCESSOR(tp_meter_at, tp_meter, meters)
 TP_ACCESSOR(tp_rule_at, tp_rule, rules)
@@ -86,7 +97,7 @@ static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port)
 
 TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *outer, __u32 off, __u32 len)
 {
-	struct tp_event event = {TP_EVENT_SEND, ifindex, outer->len + len, tp_port_of(env)};
+	struct tp_event event = {outer->kind, ifindex, outer->len + len, tp_port_of(env)};
 	__u8 *to = env->result->event;
 
 	if (outer->len + len > TP_EVENT_DATA_MAX || len == 0 || off + len > env->len)

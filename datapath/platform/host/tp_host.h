@@ -20,6 +20,7 @@ struct tp_tables {
 	struct tp_config *config;
 	struct tp_cpu *cpu; /* one */
 	struct tp_entry *entries;
+	struct tp_side *sides; /* n_entries; NULL: entries count for themselves */
 	struct tp_ext *exts;
 	struct tp_meter *meters;
 	struct tp_rule *rules;

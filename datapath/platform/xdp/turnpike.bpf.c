@@ -29,6 +29,7 @@ const volatile __u32 tp_ni = 0;
 TP_ARRAY(config, tp_config);
 TP_ARRAY(cpus, tp_cpu);
 TP_ARRAY(entries, tp_entry);
+TP_ARRAY(sides, tp_side);
 TP_ARRAY(exts, tp_ext);
 TP_ARRAY(meters, tp_meter);
 TP_ARRAY(rules, tp_rule);
@@ -74,6 +75,7 @@ static TP_INLINE int tp_resize(struct tp_env *env, int head, int tail)
 	}
 
 TP_ACCESSOR(tp_entry_at, tp_entry, entries)
+TP_ACCESSOR(tp_side_at, tp_side, sides)
 TP_ACCESSOR(tp_ext_at, tp_ext, exts)
 TP_ACCESSOR(tp_meter_at, tp_meter, meters)
 TP_ACCESSOR(tp_rule_at, tp_rule, rules)
@@ -84,6 +86,8 @@ TP_ACCESSOR(tp_route_at, tp_route, routes)
 TP_ACCESSOR(tp_ni_at, tp_ni, nis)
 TP_ACCESSOR(tp_ue_dir_at, tp_ue_dir, ue_dir)
 TP_ACCESSOR(tp_ue_page_at, tp_ue_page, ue_pages)
+
+static TP_INLINE int tp_aside(struct tp_env *env, const struct tp_entry *e, __u32 *index) { return 0; }
 
 static TP_INLINE struct tp_config *tp_config_of(struct tp_env *env)
 {
@@ -146,16 +150,17 @@ static TP_INLINE int tp_punt_within(struct tp_env *env, __u32 room, __u32 ifinde
 	__u32 i, outer_len = outer->len;
 	struct tp_event *event;
 
-	event = bpf_ringbuf_reserve(&events, sizeof(*event) + TP_TUNNEL_PSC_LEN + room, 0);
+	event = bpf_ringbuf_reserve(&events, sizeof(*event) + TP_OUTER_MAX + room, 0);
 	if (!event)
 		return TP_DROP_SLOW_PATH_FULL;
-	event->kind = TP_EVENT_SEND;
+	event->kind = outer->kind;
 	event->ifindex = ifindex;
 	event->len = outer_len + len;
 	event->port = tp_port;
-	for (i = 0; i < TP_TUNNEL_PSC_LEN; i += 4)
+	for (i = 0; i < TP_OUTER_MAX; i += 4)
 		*(__u32 *)(event->data + i) = *(const __u32 *)(outer->bytes + i);
-	if (outer_len > TP_TUNNEL_PSC_LEN || len == 0 || len > room ||
+	tp_keep(len);
+	if (outer_len > TP_OUTER_MAX || len == 0 || len > room ||
 	    bpf_xdp_load_bytes(env, off, event->data + outer_len, len)) {
 		bpf_ringbuf_discard(event, 0);
 		return TP_DROP_SLOW_PATH_FULL;

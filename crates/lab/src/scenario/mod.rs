@@ -3,6 +3,7 @@
 mod bad_input;
 mod capture;
 mod gtpu;
+mod packets;
 mod restart;
 mod routes;
 mod rules;
@@ -136,6 +137,7 @@ pub fn all() -> Vec<Scenario> {
         rules::scenarios(),
         gtpu::scenarios(),
         routes::scenarios(),
+        packets::scenarios(),
         capture::scenarios(),
         update::scenarios(),
         bad_input::scenarios(),

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* What the fast path cannot finish: handed to user space, which runs this same pipeline. */
+#ifndef TP_TASK_H
+#define TP_TASK_H
+
+#include "packet.h"
+
+/* TP_OUT_SLOW, or TP_DROP_SLOW_PATH_FULL.
+ *
+ * task  the words of a struct tp_task
+ * span  offset of the octets in bits 32..63, their number in 0..31 */
+TP_APART int tp_ask(struct tp_env *env, __u64 task, __u64 span)
+{
+	struct tp_outer outer = {{0}, sizeof(struct tp_task), TP_EVENT_PACKET};
+
+	tp_store64(outer.bytes, task);
+	return tp_punt(env, 0, &outer, (__u32)(span >> 32), (__u32)span);
+}
+
+static TP_INLINE __u64 tp_task_word(__u32 what, __u32 mtu, __u32 ni)
+{
+	return what | (__u64)(mtu & 0xffff) << 16 | (__u64)(ni & 0xffff) << 32;
+}
+
+/* The whole frame. */
+static TP_INLINE int tp_ask_frame(struct tp_packet *p, __u32 what)
+{
+	return tp_ask(p->env, tp_task_word(what, 0, 0), p->frame_len);
+}
+
+#endif

@@ -46,7 +46,7 @@ impl Bystander {
     /// Until whoever looked when this was called looks no more.
     fn wait(&self) {
         let seen = self.looks.load(Ordering::SeqCst);
-        while seen % 2 == 1 && self.looks.load(Ordering::SeqCst) == seen {
+        while !seen.is_multiple_of(2) && self.looks.load(Ordering::SeqCst) == seen {
             thread::sleep(Duration::from_micros(50));
         }
     }

@@ -174,7 +174,7 @@ impl Reassembler {
     ) -> Option<Whole> {
         self.expire(now_ns, losses);
         let end = fragment.offset + fragment.payload.len();
-        let odd = fragment.more && fragment.payload.len() % 8 != 0;
+        let odd = fragment.more && !fragment.payload.len().is_multiple_of(8);
         if fragment.payload.is_empty() || odd || end > self.bounds.whole {
             self.spoil(key, now_ns, losses);
             return None;

@@ -11,6 +11,7 @@ use crate::answers::{AnswerCache, Fingerprint};
 use crate::compiled::Tables;
 use crate::config::Config;
 use crate::event::{Event, Gone, Ignored};
+use crate::expect::Expected;
 use crate::node_id::OwnNodeId;
 use crate::outbox::Outbox;
 use crate::peer::{PeerId, PeerView, Peers};
@@ -20,7 +21,6 @@ use crate::resources::ResourceFill;
 use crate::rules::RuleId;
 use crate::session_view::{SessionSummary, SessionView};
 use crate::sessions::{CreatedPdr, Sessions};
-use crate::slab::Place;
 use crate::stats::{Stats, Way};
 use crate::time::Time;
 
@@ -44,8 +44,7 @@ pub struct Core<T: Tables> {
     pub(crate) closing: bool,
     /// Kept for its capacity.
     pub(crate) created: Vec<CreatedPdr>,
-    /// Sessions that the datagrams at hand are about; kept for its capacity.
-    pub(crate) expected: Vec<Place>,
+    pub(crate) expected: Expected,
     complaints: Complaints,
 }
 
@@ -93,7 +92,7 @@ impl<T: Tables> Core<T> {
             sweep: Sweep::default(),
             closing: false,
             created: Vec::new(),
-            expected: Vec::new(),
+            expected: Expected::default(),
             node_id: OwnNodeId::new(&config.node_id),
             complaints: Complaints::new(config.complaints_per_s),
             tables,

@@ -56,10 +56,19 @@ impl<R: Rule + Clone> Table<R> {
         self.changed = false;
     }
 
-    /// What goes into the session, `before` where nothing changed.
+    /// What goes into the session, `before` where nothing changed. As many rules as before stay
+    /// where they are, beside the others of the session.
     pub(crate) fn land(&mut self, into: &mut Box<[R]>) {
-        if self.changed {
-            *into = self.rules.drain(..).collect();
+        if !self.changed {
+            return;
+        }
+        let rules = self.rules.drain(..);
+        if into.len() == rules.len() {
+            into.iter_mut()
+                .zip(rules)
+                .for_each(|(place, rule)| *place = rule);
+        } else {
+            *into = rules.collect();
         }
     }
 

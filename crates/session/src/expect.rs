@@ -12,26 +12,54 @@ use pfcp::Header;
 use crate::answers::Fingerprint;
 use crate::compiled::Tables;
 use crate::core::Core;
+use crate::slab::Place;
+
+/// What the requests at hand are about. Kept for its capacity.
+#[derive(Debug, Default)]
+pub(crate) struct Expected {
+    keys: Vec<Fingerprint>,
+    places: Vec<Place>,
+}
 
 impl<T: Tables> Core<T> {
-    /// Read what [`Core::receive`] of these datagrams, in the same order, will read of cached answers
-    /// and of sessions. This changes nothing but how long it takes then.
+    /// Read what [`Core::receive`] of these datagrams will read of cached answers and of sessions.
+    /// This changes nothing but how long it takes then.
     pub fn expect<'d>(&mut self, datagrams: impl Iterator<Item = (SocketAddr, &'d [u8])>) {
-        self.expected.clear();
-        let mut read = 0;
+        let mut expected = std::mem::take(&mut self.expected);
+        expected.keys.clear();
+        expected.places.clear();
         for (from, datagram) in datagrams {
             let Ok((header, _)) = Header::decode(datagram) else {
                 continue;
             };
             let key = Fingerprint::new(from, datagram).within(self.scope(from));
-            read ^= self.answers.touch(key);
-            if let Some((place, touched)) = header.seid.and_then(|seid| self.sessions.touch(seid)) {
-                self.expected.push(place);
-                read ^= touched;
-            }
+            expected.keys.push(key);
+            let place = header.seid.and_then(|seid| self.sessions.place_of(seid));
+            expected.places.extend(place);
         }
-        for &place in &self.expected {
-            read ^= self.sessions.touch_rules(place, &self.tables);
+        self.read_ahead(&expected);
+        self.expected = expected;
+    }
+
+    /// Short loops, each over what the one before has made reachable: a processor looks ahead some
+    /// hundred instructions.
+    fn read_ahead(&self, expected: &Expected) {
+        let Expected { keys, places } = expected;
+        let mut read = 0;
+        for &key in keys {
+            read ^= self.answers.touch(key);
+        }
+        for &place in places {
+            read ^= self.sessions.touch(place);
+        }
+        for &place in places {
+            read ^= self.sessions.touch_pdrs(place);
+        }
+        for &place in places {
+            read ^= self.sessions.touch_actions(place);
+        }
+        for &place in places {
+            read ^= self.sessions.touch_entries(place, &self.tables);
         }
         black_box(read);
     }

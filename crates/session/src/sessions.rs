@@ -200,8 +200,10 @@ impl<T: Tables> Sessions<T> {
         let handle = std::mem::take(&mut session.handle);
         let (handle, outcome) = match self.publish(now, &rules.pdrs, handle, tables) {
             Ok(handle) => {
-                self.resources
-                    .keep(now, &rules.pdrs, &self.draft.pdrs.rules);
+                if self.draft.pdrs.changed {
+                    self.resources
+                        .keep(now, &rules.pdrs, &self.draft.pdrs.rules);
+                }
                 self.land(&mut rules);
                 (handle, Ok(()))
             }
@@ -364,30 +366,40 @@ impl<T: Tables> Sessions<T> {
         self.resources.keep(now, &session.rules.pdrs, &[]);
     }
 
-    /// Read the session with this SEID. Its place, and a number that means nothing.
-    pub(crate) fn touch(&self, seid: u64) -> Option<(Place, u64)> {
-        let place = self.slab.find(seid)?;
-        let session = self.slab.get(place)?;
-        // A session is longer than a line of the cache.
-        let read = session.cp_seid ^ session.rules.bars.len() as u64;
-        Some((place, read ^ u64::from(session.epoch)))
+    /// Where a SEID leads, if it is one of ours, without looking.
+    pub(crate) fn place_of(&self, seid: u64) -> Option<Place> {
+        self.slab.place_of(seid)
     }
 
-    /// Read the rules of a session and what `tables` hold of it. The result means nothing.
-    pub(crate) fn touch_rules(&self, place: Place, tables: &T) -> u64 {
+    /// Read what is in this place. Like that of the next ones, the result means nothing.
+    pub(crate) fn touch(&self, place: Place) -> u64 {
+        self.slab.get(place).map_or(0, |session| {
+            // A session is longer than a line of the cache.
+            let rules = session.rules.pdrs.len() ^ session.rules.bars.len();
+            session.cp_seid ^ rules as u64 ^ u64::from(session.epoch)
+        })
+    }
+
+    pub(crate) fn touch_pdrs(&self, place: Place) -> u64 {
+        let pdrs = self.slab.get(place).map(|session| &session.rules.pdrs);
+        // So is a PDR.
+        let read =
+            |pdr: &Pdr| u64::from(pdr.id.0) ^ (pdr.pdi.filters.len() ^ pdr.qers.len()) as u64;
+        pdrs.map_or(0, |pdrs| pdrs.iter().fold(0, |a, pdr| a ^ read(pdr)))
+    }
+
+    pub(crate) fn touch_actions(&self, place: Place) -> u64 {
         let Some(session) = self.slab.get(place) else {
             return 0;
         };
-        let Rules {
-            pdrs, fars, qers, ..
-        } = &session.rules;
-        let pdrs = pdrs
-            .iter()
-            .map(|pdr| u64::from(pdr.id.0) ^ u64::from(pdr.far.0));
-        let fars = fars.iter().map(|far| far.id.0.into());
-        let qers = qers.iter().map(|qer| qer.id.0.into());
-        let rules: u64 = pdrs.chain(fars).chain(qers).fold(0, |a, b| a ^ b);
-        rules ^ tables.touch(&session.handle)
+        let fars = session.rules.fars.iter().map(|far| far.id.0);
+        let qers = session.rules.qers.iter().map(|qer| qer.id.0);
+        fars.chain(qers).fold(0, |a, id| a ^ u64::from(id))
+    }
+
+    pub(crate) fn touch_entries(&self, place: Place, tables: &T) -> u64 {
+        let session = self.slab.get(place);
+        session.map_or(0, |session| tables.touch(&session.handle))
     }
 
     /// A peer reaches its own sessions only.

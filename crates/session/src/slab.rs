@@ -69,6 +69,13 @@ impl<S> Slab<S> {
         Some(session)
     }
 
+    /// Where a SEID leads, if it is one of ours, without looking.
+    pub(crate) fn place_of(&self, seid: u64) -> Option<Place> {
+        let (index, _) = self.cipher.place(seid);
+        let chunk = self.chunks.get(index as usize / CHUNK)?;
+        (index as usize % CHUNK < chunk.len()).then_some(Place(index))
+    }
+
     pub(crate) fn find(&self, seid: u64) -> Option<Place> {
         let (index, generation) = self.cipher.place(seid);
         let slot = self.slot(Place(index))?;

@@ -49,10 +49,10 @@ enum tp_action {
  * 32..34  action  enum tp_action
  * 35      METER   rate/tat of this line hold the only meter
  * 36      EXT     ext.index is valid
- * 37      QFI     uplink: PDI asks for head.qfi; downlink: mark head.qfi (PDU Session Container)
+ * 37      QFI     TUNNEL: mark head.qfi (PDU Session Container); else, without DOWN: PDI asks for head.qfi
  * 38      UE      uplink: the source must be out.ue4_be (0: no IPv4) or ext.ue6 (EXT clear: no IPv6); not
- *                 looked at when action is TP_ACT_TUNNEL
- * 39      reserved
+ *                 looked at when action is TP_ACT_TUNNEL or DOWN is set: then conditions are ext.asks
+ * 39      DOWN    reached by TEID, but its packets travel towards access (N9, CP-function)
  * 40..47  qfi     0..63
  * 48..63  ni      network instance
  * 40..63  rule    first rule, when action is TP_ACT_LIST
@@ -63,6 +63,8 @@ enum tp_action {
 #define TP_HEAD_EXT (1ULL << 36)
 #define TP_HEAD_QFI (1ULL << 37)
 #define TP_HEAD_UE (1ULL << 38)
+#define TP_HEAD_DOWN_SHIFT 39
+#define TP_HEAD_DOWN (1ULL << TP_HEAD_DOWN_SHIFT)
 #define TP_HEAD_QFI_SHIFT 40
 #define TP_HEAD_NI_SHIFT 48
 #define TP_HEAD_RULE_SHIFT 40
@@ -108,10 +110,22 @@ struct tp_ext {
 	__u8 ue6[16];  /* control: UE IPv6 prefix, network order, zero beyond ue6_plen */
 	__u8 ue6_plen; /* control: 1..128; 0: the PDI has no IPv6 address */
 	__u8 n_meters; /* control: 0..TP_METERS_MAX */
-	__u8 pad[6];
+	__u8 asks;     /* control: TP_ASKS_*: what the PDI of a packet that goes from tunnel to tunnel asks */
+	__u8 qfi;      /* control: of TP_ASKS_QFI */
+	__u32 ue4_be;  /* control: of TP_ASKS_UE; 0: no IPv4 */
 	__u32 meters[TP_METERS_MAX]; /* control: indices into meters[], all must conform */
-	__u8 reserved[24];
+	__u8 tos, tos_mask; /* control: transport level marking; mask 0: none */
+	__u8 psc;	    /* 0 */
+	__u8 removal;	    /* control: bit 0: take the PDU Session Container off on the way to the next tunnel */
+	__u32 packet_meter; /* 0 */
+	__u32 copy;	    /* 0 */
+	__u32 reserved4;
+	__u64 reserved8;
 };
+
+#define TP_ASKS_UE 1	 /* the UE's address is ue4_be, or in ue6: the source */
+#define TP_ASKS_UE_DST 2 /* with UE: the destination */
+#define TP_ASKS_QFI 4
 
 /* An MBR shared by several PDRs of one direction, or one of several on a PDR. */
 struct tp_meter {
@@ -357,7 +371,8 @@ struct tp_event {
 #define TP_FEAT_BUCKETS (1 << 5) /* SMF-chosen TEIDs outside the table, scattered addresses, on-link neighbours */
 #define TP_FEAT_FIB (1 << 6)	/* next hops in state TP_NH_FIB */
 #define TP_FEAT_ATOMIC (1 << 7) /* several CPUs may meet one entry: atomic counters and meters */
-#define TP_FEAT_ALL 0xff
+#define TP_FEAT_RELAY (1 << 9)	/* from tunnel to tunnel, with extension headers and end markers */
+#define TP_FEAT_ALL (0xff | TP_FEAT_RELAY)
 
 #define TP_ROLE_N3 1
 #define TP_ROLE_N6 2

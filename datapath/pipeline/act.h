@@ -6,6 +6,10 @@
 #include "match.h"
 #include "packet.h"
 
+#define TP_IPPROTO_ICMP6 58
+#define TP_ICMP6_ROUTER_SOLICITATION 133
+#define TP_ICMP6_NEIGHBOUR_ADVERTISEMENT 136
+
 #define TP_HEAD_QFI_OF(head) ((__u32)((head) >> TP_HEAD_QFI_SHIFT & 0x3f))
 #define TP_HEAD_NI_OF(head) ((__u32)((head) >> TP_HEAD_NI_SHIFT))
 
@@ -30,12 +34,54 @@ static TP_INLINE int tp_from_ue(struct tp_packet *p, const struct tp_entry *e, _
 	return ext && ext->ue6_plen && tp_in_prefix(tp_source(p), ext->ue6, ext->ue6_plen);
 }
 
+/* Neighbour discovery between the UE and whoever is its router: a packet that begins or ends at a
+ * link-local address, or has none yet (RFC 4861, 4). */
+static TP_INLINE int tp_is_discovery(struct tp_packet *p, struct tp_addr end)
+{
+	const __u8 *type;
+
+	if (p->family != 6 || p->ip[6] != TP_IPPROTO_ICMP6)
+		return 0;
+	type = tp_at(p, p->user + TP_IP6_LEN, 1);
+	if (!type || *type < TP_ICMP6_ROUTER_SOLICITATION || *type > TP_ICMP6_NEIGHBOUR_ADVERTISEMENT)
+		return 0;
+	return end.hi >> 54 == 0x3fa || end.hi >> 48 == 0xff02 || !(end.hi | end.lo);
+}
+
+/* Conditions on a packet that goes from tunnel to tunnel. They stand in the extension line, because the
+ * entry's own words say where to.
+ *
+ * index: of that line; user: tp_pack_user() of the packet. */
+TP_APART __u32 tp_check_relayed(struct tp_env *env, __u32 index, __u64 user)
+{
+	const struct tp_ext *ext = tp_ext_at(env, index);
+	struct tp_packet p = {0};
+	struct tp_addr ue;
+	int own;
+
+	p.env = env;
+	if (!ext || !tp_unpack_user(&p, user))
+		return TP_DROP_TABLE;
+	if ((ext->asks & TP_ASKS_QFI) && p.qfi != ext->qfi)
+		return TP_DROP_QFI_MISMATCH;
+	if (!(ext->asks & TP_ASKS_UE))
+		return TP_OK;
+	ue = ext->asks & TP_ASKS_UE_DST ? tp_destination(&p) : tp_source(&p);
+	if (p.family == 4)
+		own = ext->ue4_be && tp_swap32(ext->ue4_be) == ue.hi >> 32;
+	else
+		own = ext->ue6_plen && (tp_in_prefix(ue, ext->ue6, ext->ue6_plen) || tp_is_discovery(&p, ue));
+	return own ? TP_OK : TP_DROP_UE_SPOOFED;
+}
+
 /* Conditions of the PDI that stand in the entry itself. Downlink packets have no QFI, and their UE
  * address was the key. */
 static TP_INLINE int tp_check_conditions(struct tp_packet *p, const struct tp_entry *e, __u64 head)
 {
 	if (p->dir != TP_UPLINK)
 		return TP_OK;
+	if (tp_has(p->env, TP_FEAT_RELAY) && (TP_HEAD_ACTION(head) == TP_ACT_TUNNEL || (head & TP_HEAD_DOWN)))
+		return head & TP_HEAD_EXT ? (int)tp_check_relayed(p->env, (__u32)TP_READ(e->ext), tp_pack_user(p)) : TP_OK;
 	if ((head & TP_HEAD_QFI) && p->qfi != TP_HEAD_QFI_OF(head))
 		return TP_DROP_QFI_MISMATCH;
 	if ((head & TP_HEAD_UE) && TP_HEAD_ACTION(head) != TP_ACT_TUNNEL && !tp_from_ue(p, e, head))

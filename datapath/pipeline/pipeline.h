@@ -18,6 +18,7 @@
 #include "meter.h"
 #include "packet.h"
 #include "parse.h"
+#include "relay.h"
 #include "route.h"
 #include "rules.h"
 #include "task.h"
@@ -37,7 +38,8 @@ static TP_INLINE int tp_uplink(struct tp_packet *p, struct tp_entry **e, __u64 *
 	if (r)
 		return r;
 	if (tp_unlikely(type != TP_GTPU_GPDU))
-		return tp_gtpu_message(p, type);
+		return tp_has(p->env, TP_FEAT_RELAY) && type == TP_GTPU_END_MARKER ? tp_relay_marker(p)
+										     : tp_gtpu_message(p, type);
 	*e = tp_match_teid(p, head);
 	if (tp_unlikely(!*e))
 		return tp_unknown_teid(p);
@@ -143,21 +145,25 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 	const struct tp_nexthop *nh = NULL;
 	struct tp_tunnel t = {0};
 	struct tp_nexthop hop;
-	int r = tp_select_pdr(p, &e, &head), tunnel;
+	int r = tp_select_pdr(p, &e, &head);
 
 	*matched = e;
+	if (tp_has(p->env, TP_FEAT_RELAY))
+		p->dir |= head >> TP_HEAD_DOWN_SHIFT & 1;
 	if (!r)
 		r = tp_check_action(head);
 	if (r)
 		return r;
-	tunnel = TP_HEAD_ACTION(head) == TP_ACT_TUNNEL;
 	/* From tunnel to tunnel a packet is relayed, not routed: its TTL is the ends' affair. */
-	if (p->dir != TP_UPLINK || !tunnel)
+	if (!tp_is_relayed(p, head))
 		r = tp_decrement_ttl(p);
 	if (!r)
 		r = tp_police(p, e, head);
+	if (!r && tp_is_relayed(p, head))
+		return tp_relay_packet(p, e, head);
 	if (!r)
-		r = tunnel ? tp_route_tunnel(p, e, head, &t, &nh) : tp_route_user(p, head, &nh);
+		r = TP_HEAD_ACTION(head) == TP_ACT_TUNNEL ? tp_route_tunnel(p, e, head, &t, &nh)
+							  : tp_route_user(p, head, &nh);
 	if (r)
 		return r;
 	if (tp_has(p->env, TP_FEAT_FIB) && nh->state == TP_NH_FIB) {
@@ -239,7 +245,8 @@ static TP_INLINE int tp_classify(struct tp_packet *p, struct tp_entry *volatile 
 	r = TP_OUT_PASS;
 	if ((roles & TP_ROLE_N3) && ethertype == TP_ETH_IPV4)
 		r = tp_uplink(p, &e, &head, matched);
-	if ((roles & TP_ROLE_N6) && r == TP_OUT_PASS) {
+	/* Once there was a GTP-U header it is no longer passed; the verifier should know. */
+	if ((roles & TP_ROLE_N6) && r == TP_OUT_PASS && !p->gtpu) {
 		p->dir = TP_DOWNLINK;
 		if (ethertype == TP_ETH_IPV4 || (ethertype == TP_ETH_IPV6 && tp_has(p->env, TP_FEAT_IPV6)))
 			r = tp_downlink(p, ethertype, &e, &head);

@@ -56,27 +56,6 @@ static TP_INLINE __u32 tp_ip6_upper(const struct tp_packet *p, __u32 *proto)
 	return 0;
 }
 
-/* The part of a packet that filters and conditions look at, in two words. */
-static TP_INLINE __u64 tp_pack_user(const struct tp_packet *p)
-{
-	return (__u64)p->dir << 56 | (__u64)p->family << 48 | (__u64)p->qfi << 40 | (__u64)p->user << 20 | p->user_len;
-}
-
-static TP_INLINE int tp_unpack_user(struct tp_packet *p, __u64 packed)
-{
-	p->data = tp_data(p->env);
-	p->end = tp_end(p->env);
-	p->dir = packed >> 56 & 1;
-	p->family = packed >> 48 & 0xff;
-	p->qfi = packed >> 40 & 0xff;
-	p->user = packed >> 20 & 0xfffff;
-	p->user_len = packed & 0xfffff;
-	p->ip = tp_at(p, p->user, TP_IP4_LEN);
-	if (p->ip && p->family != 4)
-		p->ip = tp_at(p, p->user, TP_IP6_LEN);
-	return p->ip != NULL;
-}
-
 /* The packet's protocol and ports.
  *
  * user  tp_pack_user() of the packet */

@@ -8,6 +8,7 @@
 
 #define TP_IP4_DONT_FRAGMENT 0x4000
 #define TP_OUTER_TTL 64
+#define TP_BARE_LEN (TP_IP4_LEN + TP_UDP_LEN)
 
 /* The tunnel that a packet leaves through. */
 struct tp_tunnel {

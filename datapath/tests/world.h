@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* A small world for tests: one gNB, one router, one dual-stack UE.
  *
- * entries  5 uplink (TEID 5), 6 relay (TEID 6, towards the gNB), 8 downlink, 10.. targets of rules[1..]
+ * entries  5 uplink (TEID 5), 6 relay (TEID 6, towards the gNB), 7 relay with QFI 9, 4 relay without container,
+ *          8 downlink, 10.. targets of rules[1..]
  * nexthops 1 the gNB, 2 the router, 3 this host, 4 not resolved, 5 on-link, 6 FIB, 7 prohibited
  * ports    0 N3, 1 N6 */
 #ifndef TP_WORLD_H
@@ -17,6 +18,8 @@
 #define W_SMALL 16
 #define W_TEID 5
 #define W_RELAY 6
+#define W_MARK 7
+#define W_BARE 4
 #define W_DOWN 8
 #define W_IP4(a, b, c, d) ((__u32)(a) | (__u32)(b) << 8 | (__u32)(c) << 16 | (__u32)(d) << 24)
 
@@ -111,6 +114,11 @@ static struct world *w_new(void)
 	w->entries[W_TEID].ext = 1;
 	w->entries[W_RELAY].head = w_head(W_RELAY, TP_ACT_TUNNEL, 0, 0);
 	w->entries[W_RELAY].out = W_IP4(0xa1, 0xb2, 0xc3, 0xd4) | 1ULL << 32;
+	w->entries[W_MARK] = w->entries[W_BARE] = w->entries[W_RELAY];
+	w->entries[W_MARK].head = w_head(W_MARK, TP_ACT_TUNNEL, TP_HEAD_QFI | TP_HEAD_DOWN, 9);
+	w->entries[W_BARE].head = w_head(W_BARE, TP_ACT_TUNNEL, TP_HEAD_EXT, 0);
+	w->entries[W_BARE].ext = 2;
+	w->exts[2].removal = 1;
 	w->entries[W_DOWN].head = w_head(0, TP_ACT_TUNNEL, TP_HEAD_QFI, 9);
 	w->entries[W_DOWN].out = W_IP4(0xa1, 0xb2, 0xc3, 0xd4) | 1ULL << 32;
 	memcpy(w->exts[1].ue6, prefix, 16);

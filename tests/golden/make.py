@@ -10,7 +10,7 @@ import struct
 import sys
 
 from scapy.all import ARP, ICMP, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, IPv6, Raw, fragment, raw
-from scapy.layers.inet6 import IPv6ExtHdrFragment
+from scapy.layers.inet6 import ICMPv6EchoRequest, ICMPv6ND_RA, ICMPv6ND_RS, IPv6ExtHdrFragment
 from scapy.layers.ipsec import ESP
 from scapy.layers.l2 import GRE
 from scapy.layers.sctp import SCTP
@@ -442,6 +442,114 @@ def route_cases():
     up_case("ul-mtu", "larger than the way out", user(payload=b"x" * 1500), "mtu", counters=both)
 
 
+RELAYED = dict(action="tunnel", teid=RTEID, peer=GNB2, local=N3, qfi=None)
+
+
+def relaying(direction="uplink", relay=None, **more):
+    """A session of one PDR from tunnel to tunnel."""
+    return session(entry(1, direction, **dict(RELAYED, relay=relay or {}, **more)), key(teid=TEID, one=0))
+
+
+def relayed(message, dst=GNB2):
+    """Out of our address with fresh outer headers; message is the GTP-U as it must be."""
+    return (Ether(src=OURS[0], dst=THEIRS[0]) / IP(src=N3, dst=dst, id=0, flags="DF", ttl=64)
+            / UDP(sport=2152, dport=2152, chksum=0) / Raw(message))
+
+
+def relay_case(name, what, sent, left, tables=None, verdict="forward", counters=None, **more):
+    """sent: GTP-U flags and what follows the TEID, for our TEID; left: the same towards the next."""
+    n = len(user())
+    frame = outer(gtpu(TEID, sent[1], flags=sent[0]), **more)
+    out = left and relayed(gtpu(RTEID, left[1], flags=left[0]))
+    good = [(1, 1, n, 0)] if verdict == "forward" else [(1, 0, 0, 1)]
+    case(name, what, tables or relaying(), [(UP, frame, verdict, out)], good if counters is None else counters)
+
+
+def relay_cases():
+    u = raw(user())
+    n = len(u)
+    port, rest = b"\1\x08\x68", b"\2\1\2\3\4\5\6"  # UDP Port (0x40) and a spare one (0x03), without the type that follows
+    for name, what, flags, options in (
+            ("plain", "no option", 0x30, b""),
+            ("psc", "the PDU Session Container goes along", 0x34, psc(QFI)),
+            ("psc-8-octets", "all of it", 0x34, psc(QFI, extra=b"\1\2\3\4")),
+            ("sequence", "a sequence number goes along", 0x32, b"\x12\x34\0\0"),
+            ("all-flags", "E, S and PN together", 0x37, b"\x12\x34\5" + psc(QFI)[3:]),
+            ("several-extensions", "all extension headers go along", 0x34, b"\0\0\0\x40" + port + b"\x85" + b"\1\x10\x09\x03" + rest + b"\0")):
+        relay_case("relay-" + name, what, (flags, options + u), (flags, options + u))
+    relay_case("relay-ttl-1", "relayed is not routed: the TTL stays", (0x34, psc(QFI) + raw(user(ttl=1))), (0x34, psc(QFI) + raw(user(ttl=1))))
+    relay_case("relay-vlan", "tagged frame", (0x34, psc(QFI) + u), (0x34, psc(QFI) + u), l2=Ether(src=THEIRS[0], dst=OURS[0]) / Dot1Q(vlan=7))
+    from scapy.layers.inet import IPOption
+    relay_case("relay-outer-options", "outer IPv4 header with options", (0x34, psc(QFI) + u), (0x34, psc(QFI) + u), options=[IPOption(b"\x94\x04\0\0")])
+    padded = Raw(raw(outer(gtpu(TEID, u))) + b"\xee" * 20)
+    case("relay-padding", "octets behind the outer packet do not go along", relaying(), [(UP, padded, "forward", relayed(gtpu(RTEID, u)))], [(1, 1, n, 0)])
+    down = relaying("downlink")
+    relay_case("relay-down", "from N9 towards access", (0x34, psc(QFI, 0) + u), (0x34, psc(QFI, 0) + u), tables=down)
+    # A QER marks.
+    five = relaying(qfi=5)
+    relay_case("relay-qfi-same", "the QFI is as the QER has it", (0x34, psc(5) + u), (0x34, psc(5) + u), tables=five)
+    relay_case("relay-qfi-patched", "the QFI becomes that of the QER, all else stays", (0x34, b"\0\0\0\x85\1\x18\xc9\0" + u), (0x34, b"\0\0\0\x85\1\x18\xc5\0" + u), tables=five)
+    several = b"\0\0\0\x40" + port + b"\x85" + b"\1\x10%c\x03" + rest + b"\0"
+    relay_case("relay-qfi-patched-second", "in a container that comes second", (0x34, several % 9 + u), (0x34, several % 5 + u), tables=five)
+    relay_case("relay-container-added", "the QER has a QFI, the packet none", (0x30, u), (0x34, psc(5) + u), tables=five)
+    relay_case("relay-container-added-down", "towards access, of PDU type 0", (0x30, u), (0x34, psc(5, 0) + u), tables=relaying("downlink", qfi=5))
+    relay_case("relay-container-added-sequence", "behind a sequence number that stays", (0x32, b"\x12\x34\7\0" + u), (0x36, b"\x12\x34\7\x85\1\x10\5\0" + u), tables=five)
+    relay_case("relay-container-added-extensions", "in front of other extension headers", (0x34, b"\0\0\0\x40" + port + b"\0" + u), (0x34, b"\0\0\0\x85\1\x10\5\x40" + port + b"\0" + u), tables=five)
+    # Outer Header Removal with GTP-U Extension Header Deletion.
+    bare = relaying(relay=dict(remove_container=True))
+    relay_case("relay-container-removed", "alone, it goes with the optional octets", (0x34, psc(QFI) + u), (0x30, u), tables=bare)
+    relay_case("relay-container-removed-8-octets", "one of two units", (0x34, psc(QFI, extra=b"\1\2\3\4") + u), (0x30, u), tables=bare)
+    relay_case("relay-container-removed-sequence", "the sequence number stays", (0x36, b"\x12\x34\7\x85\1\x10\5\0" + u), (0x32, b"\x12\x34\7\0" + u), tables=bare)
+    relay_case("relay-container-removed-first", "other extension headers stay", (0x34, b"\0\0\0\x85\1\x10\5\x40" + port + b"\0" + u), (0x34, b"\0\0\0\x40" + port + b"\0" + u), tables=bare)
+    relay_case("relay-container-removed-between", "also when they stand on both sides", (0x34, several % 9 + u), (0x34, b"\0\0\0\x40" + port + b"\x03" + rest + b"\0" + u), tables=bare)
+    relay_case("relay-container-removed-none", "nothing to remove", (0x32, b"\x12\x34\0\0" + u), (0x32, b"\x12\x34\0\0" + u), tables=bare)
+    # What the PDI asks.
+    asks = relaying(relay=dict(src4=UE, qfi=QFI))
+    relay_case("relay-conditions", "the UE's packet with the QFI asked for", (0x34, psc(QFI) + u), (0x34, psc(QFI) + u), tables=asks)
+    relay_case("relay-spoofed", "foreign source address", (0x34, psc(QFI) + raw(user("10.60.0.66"))), None, tables=asks, verdict="ue_spoofed")
+    relay_case("relay-qfi-mismatch", "another QFI than the PDI asks", (0x34, psc(5) + u), None, tables=asks, verdict="qfi_mismatch")
+    towards = relaying("downlink", relay=dict(dst4=UE, dst6="2001:db8:60::/64"))
+    relay_case("relay-down-conditions", "downlink the UE is the destination", (0x34, psc(QFI, 0) + raw(user(HOST, UE))), (0x34, psc(QFI, 0) + raw(user(HOST, UE))), tables=towards)
+    relay_case("relay-down-foreign", "for another UE", (0x34, psc(QFI, 0) + raw(user(HOST, UE2))), None, tables=towards, verdict="ue_spoofed")
+    case("relay-down-drop", "a FAR of DROP in a tunnel from N9, asked for the destination",
+         session(entry(1, "downlink", action="drop", relay=dict(dst4=UE)), key(teid=TEID, one=0)),
+         [(UP, up(user(HOST, UE)), "far_drop", None), (UP, up(user(HOST, UE2)), "ue_spoofed", None)], [(1, 0, 0, 2)])
+    case("relay-mbr", "an MBR holds in a tunnel too", relaying(mbr_bps=1000, burst_bytes=n // 2),
+         [(UP, up(user()), "forward", relayed(gtpu(RTEID, psc(QFI) + u, flags=0x34))), (UP, up(user()), "rate", None)], [(1, 1, n, 1)])
+    # Neighbour discovery: the SMF is the router.
+    six = relaying(relay=dict(src6="2001:db8:60::/64"))
+    for name, source in (("link-local", "fe80::1:2"), ("unspecified", "::")):
+        solicitation = raw(IPv6(src=source, dst="ff02::2", hlim=255) / ICMPv6ND_RS())
+        case("relay-solicitation-" + name, "a router solicitation has no address of the UE's prefix yet", six,
+             [(UP, outer(gtpu(TEID, solicitation)), "forward", relayed(gtpu(RTEID, solicitation)))], [(1, 1, len(solicitation), 0)])
+    ping = raw(IPv6(src="fe80::1:2", dst="ff02::2", hlim=255) / ICMPv6EchoRequest())
+    case("relay-link-local-echo", "any other packet must have one", six, [(UP, outer(gtpu(TEID, ping)), "ue_spoofed", None)], [(1, 0, 0, 1)])
+    advertisement = raw(IPv6(src="fe80::9", dst="ff02::1", hlim=255) / ICMPv6ND_RA())
+    case("relay-advertisement", "and the answer comes back, with a container that gNBs ask for", relaying("downlink", relay=dict(dst6="2001:db8:60::/64"), qfi=1),
+         [(UP, outer(gtpu(TEID, advertisement)), "forward", relayed(gtpu(RTEID, psc(1, 0) + advertisement, flags=0x34)))], [(1, 1, len(advertisement), 0)])
+    # Several PDRs of one TEID: an uplink classifier, and what remains.
+    classifier = session(entry(1, "uplink", action="route"), entry(2, "uplink", **dict(RELAYED, relay={})),
+                         key(teid=TEID, list=[dict(entry=0, dst="192.0.2.0/25"), dict(entry=1)]))
+    far = user(dst="198.51.100.7")
+    case("relay-uplink-classifier", "some flows leave here, all others go on", classifier,
+         [(UP, up(user()), "forward", hop(user())), (UP, up(far), "forward", relayed(gtpu(RTEID, psc(QFI) + raw(far), flags=0x34)))],
+         [(1, 1, n, 0), (2, 1, len(far), 0)])
+    marker = outer(gtpu(TEID, b"", 254))
+    case("relay-end-marker", "goes on into the next tunnel, and is no packet of the user", relaying(), [(UP, marker, "forward", relayed(gtpu(RTEID, b"", 254)))], [(1, 0, 0, 0)])
+    case("relay-end-marker-classifier", "there the first that goes on takes it", classifier, [(UP, marker, "forward", relayed(gtpu(RTEID, b"", 254)))], [(1, 0, 0, 0), (2, 0, 0, 0)])
+    full = outer(gtpu(TEID, b"\x12\x34\0\x85\1\0\x09\0", 254, 0x36))
+    case("relay-end-marker-container", "with its extension headers", relaying(), [(UP, full, "forward", relayed(gtpu(RTEID, b"\x12\x34\0\x85\1\0\x09\0", 254, 0x36)))], [(1, 0, 0, 0)])
+    case("relay-unresolved-peer", "a peer whose neighbour the kernel must find", relaying(peer="10.3.9.9", qfi=5),
+         [(UP, outer(gtpu(TEID, u)), "slow", slow(relayed(gtpu(RTEID, psc(5) + u, flags=0x34), dst="10.3.9.9").payload))], [(1, 1, n, 0)])
+    large = user(payload=b"x" * (1500 - 44 - 28))
+    case("relay-mtu-fits", "as large as the way allows", relaying(), [(UP, up(large), "forward", relayed(gtpu(RTEID, psc(QFI) + raw(large), flags=0x34)))], [(1, 1, len(large), 0)])
+    larger = user(payload=b"x" * (1500 - 36 - 28))
+    case("relay-mtu", "no room for the container that the QER asks for", relaying(qfi=5), [(UP, outer(gtpu(TEID, raw(larger))), "mtu", None)], [(1, 0, 0, 1)])
+    switched = session(entry(1, "downlink", **dict(RELAYED, relay={}, teid=0x55667788, peer=GNB)), key(teid=TEID, one=0), before=1)
+    case("relay-path-switch", "handover at the branching point", relaying("downlink") + switched,
+         [(UP, outer(gtpu(TEID, u)), "forward", relayed(gtpu(RTEID, u))), (UP, outer(gtpu(TEID, u)), "forward", relayed(gtpu(0x55667788, u), dst=GNB))], [(1, 2, 2 * n, 0)])
+
+
 def pcap(frames):
     out = io.BytesIO()
     out.close, writer = (lambda: None), None
@@ -471,7 +579,7 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, outer_fragment_cases, rule_cases, sdf_cases, downlink_cases, route_cases):
+    for make in (uplink_cases, outer_fragment_cases, rule_cases, sdf_cases, downlink_cases, route_cases, relay_cases):
         make()
     for name in sorted(CASES):
         folder = os.path.join(HERE, name)

@@ -4,8 +4,8 @@ use pfcp::IeType;
 use smallvec::SmallVec;
 
 use crate::compiled::{
-    Action, Compiled, Direction, Entry, Filter, Key, NiId, PdrId, QerId, Qfi, Rate, Select,
-    SharedMeter, UeAddresses,
+    Action, Compiled, Direction, Entry, Filter, Key, NiId, PdrId, QerId, Qfi, Rate, Relay, Select,
+    SharedMeter, UeAddresses, UeEnd,
 };
 use crate::config::Burst;
 use crate::refusal::Refusal;
@@ -124,7 +124,7 @@ fn entry(
     site: &Site,
     meters: &mut Vec<SharedMeter>,
 ) -> Result<Entry, Refusal> {
-    let direction = pdr.direction();
+    let direction = rules.travel(pdr);
     let far = rules.far(pdr.far).ok_or(Refusal::rule(IeType::FAR_ID))?;
     let mut qers: SmallVec<[&Qer; 4]> = SmallVec::new();
     for &id in &pdr.qers {
@@ -140,26 +140,49 @@ fn entry(
         action,
         ue: None,
         qfi: None,
+        relay: None,
         meter: None,
         shared_meters: SmallVec::new(),
     };
+    let is_tunnel = matches!(action, Action::Tunnel { .. });
     match direction {
-        Direction::Uplink => {
-            entry.ue = pdr.pdi.ue.map(|ue| UeAddresses {
-                v4: ue.v4,
-                v6: ue
-                    .v6
-                    .and_then(|prefix| ipnet::Ipv6Net::new(prefix, 64).ok()),
-            });
+        _ if pdr.is_found_by_ue() => entry.qfi = mark(&qers),
+        Direction::Uplink if !is_tunnel => {
+            entry.ue = ue_addresses(pdr);
             entry.qfi = pdr.pdi.qfi;
         }
-        Direction::Downlink => entry.qfi = mark(&qers),
+        _ => {
+            entry.relay = Some(relay(pdr));
+            entry.qfi = mark(&qers).filter(|_| is_tunnel);
+        }
     }
     meter(rules, &qers, site.burst, meters, &mut entry);
     Ok(entry)
 }
 
-/// What downlink packets are marked with. The QER of the flow and that of the session may both
+fn ue_addresses(pdr: &Pdr) -> Option<UeAddresses> {
+    pdr.pdi.ue.map(|ue| UeAddresses {
+        v4: ue.v4,
+        v6: ue
+            .v6
+            .and_then(|prefix| ipnet::Ipv6Net::new(prefix, 64).ok()),
+    })
+}
+
+/// What the PDI asks of packets that go from tunnel to tunnel.
+fn relay(pdr: &Pdr) -> Relay {
+    let end = match pdr.direction() {
+        Direction::Uplink => UeEnd::Source,
+        Direction::Downlink => UeEnd::Destination,
+    };
+    Relay {
+        ue: ue_addresses(pdr).map(|ue| (ue, end)),
+        qfi: pdr.pdi.qfi,
+        remove_container: pdr.container_removal,
+    }
+}
+
+/// What packets into a tunnel are marked with. The QER of the flow and that of the session may both
 /// have a QFI; SMFs put 0 into one that has no flow of its own.
 fn mark(qers: &[&Qer]) -> Option<Qfi> {
     let mut qfis = qers.iter().filter_map(|qer| qer.qfi);
@@ -173,16 +196,15 @@ fn action(pdr: &Pdr, far: &Far, site: &Site) -> Result<Action, Refusal> {
         (Apply::Drop, _) => Ok(Action::Drop),
         (Apply::Buffer { .. }, _) => Ok(Action::Buffer),
         (Apply::Forward, None) => Err(in_far(IeType::FORWARDING_PARAMETERS)),
-        (Apply::Forward, Some(to)) => match (pdr.direction(), to.destination, to.tunnel) {
-            (Direction::Uplink, Interface::Core | Interface::SgiLan, None) => {
-                if !pdr.outer_header_removal {
-                    return Err(Refusal::rule(IeType::OUTER_HEADER_REMOVAL));
-                }
-                Ok(Action::Route {
-                    ni: to.ni.or(pdr.pdi.ni).unwrap_or(DEFAULT_NI),
-                })
+        (Apply::Forward, Some(to)) => match (to.destination, to.tunnel) {
+            // From N6 into the core would be a way round the UE, and so would what comes from the
+            // core or the SMF without being for the UE.
+            (Interface::Core | Interface::SgiLan | Interface::CpFunction, _)
+                if pdr.is_found_by_ue() =>
+            {
+                Err(in_far(IeType::DESTINATION_INTERFACE))
             }
-            (Direction::Downlink, Interface::Access, Some(tunnel)) => {
+            (_, Some(tunnel)) => {
                 let local = *site
                     .n3
                     .first()
@@ -193,15 +215,22 @@ fn action(pdr: &Pdr, far: &Far, site: &Site) -> Result<Action, Refusal> {
                     local: local.into(),
                 })
             }
-            // A tunnel needs to know where to; what leaves on N6 must not be in a tunnel (N9 and
-            // forwarding from gNB to gNB are not offered).
-            (Direction::Downlink, Interface::Access, None)
-            | (Direction::Uplink, Interface::Core | Interface::SgiLan, Some(_)) => {
-                Err(in_far(IeType::OUTER_HEADER_CREATION))
-            }
-            (Direction::Uplink, Interface::Access, _)
-            | (Direction::Downlink, Interface::Core | Interface::SgiLan, _) => {
+            (Interface::Core | Interface::SgiLan, None)
+                if pdr.direction() == Direction::Downlink =>
+            {
                 Err(in_far(IeType::DESTINATION_INTERFACE))
+            }
+            (Interface::Core | Interface::SgiLan, None) => {
+                if !pdr.outer_header_removal {
+                    return Err(Refusal::rule(IeType::OUTER_HEADER_REMOVAL));
+                }
+                Ok(Action::Route {
+                    ni: to.ni.or(pdr.pdi.ni).unwrap_or(DEFAULT_NI),
+                })
+            }
+            // Towards access and the SMF there are tunnels only.
+            (Interface::Access | Interface::CpFunction, None) => {
+                Err(in_far(IeType::OUTER_HEADER_CREATION))
             }
         },
     }
@@ -221,7 +250,7 @@ fn meter(
         .filter_map(|qer| Some((qer.id, rate(qer.mbr_kbps(direction)?, burst))))
         .collect();
     if let [(qer, rate)] = limits[..]
-        && is_used_once(rules.pdrs, qer, direction)
+        && is_used_once(rules, qer, direction)
     {
         entry.meter = Some(rate);
         return;
@@ -241,10 +270,11 @@ fn meter(
     }
 }
 
-fn is_used_once(pdrs: &[Pdr], qer: QerId, direction: Direction) -> bool {
-    let users = pdrs
+fn is_used_once(rules: PacketRules<'_>, qer: QerId, direction: Direction) -> bool {
+    let users = rules
+        .pdrs
         .iter()
-        .filter(|pdr| pdr.direction() == direction && pdr.qers.contains(&qer));
+        .filter(|pdr| pdr.qers.contains(&qer) && rules.travel(pdr) == direction);
     users.take(2).count() == 1
 }
 

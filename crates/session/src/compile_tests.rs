@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use proptest::prelude::*;
 
-use crate::compiled::{Action, Compiled, Entry, Flow, Key, Select};
+use crate::compiled::{Action, Compiled, Entry, Flow, Key, Select, UeAddresses, UeEnd};
 use crate::config::Config;
 use crate::reference::{Arrival, Fate, Packet, Verdict, judge};
 use crate::rules::RemoteFTeid;
@@ -47,7 +47,7 @@ fn evaluate(compiled: &Compiled, packet: &Packet) -> Verdict {
         }
     };
     found.map_or(Verdict::NoPdr, |entry| {
-        verdict(compiled, &compiled.entries[entry])
+        verdict(compiled, &compiled.entries[entry], packet)
     })
 }
 
@@ -55,11 +55,19 @@ fn suits(entry: &Entry, packet: &Packet) -> bool {
     let Arrival::Tunnel { qfi, .. } = packet.arrival else {
         return true;
     };
-    let own = entry.ue.is_none_or(|ue| match packet.src {
-        IpAddr::V4(src) => ue.v4 == Some(src),
-        IpAddr::V6(src) => ue.v6.is_some_and(|net| net.contains(&src)),
-    });
-    own && (entry.qfi.is_none() || entry.qfi == qfi)
+    let is_ue = |ue: UeAddresses, end: IpAddr| match end {
+        IpAddr::V4(end) => ue.v4 == Some(end),
+        IpAddr::V6(end) => ue.v6.is_some_and(|net| net.contains(&end)),
+    };
+    if let Some(relay) = &entry.relay {
+        assert!(entry.ue.is_none());
+        let own = relay.ue.is_none_or(|(ue, end)| match end {
+            UeEnd::Source => is_ue(ue, packet.src),
+            UeEnd::Destination => is_ue(ue, packet.dst),
+        });
+        return own && (relay.qfi.is_none() || relay.qfi == qfi);
+    }
+    entry.ue.is_none_or(|ue| is_ue(ue, packet.src)) && (entry.qfi.is_none() || entry.qfi == qfi)
 }
 
 fn fits(flow: &Flow, packet: &Packet) -> bool {
@@ -75,7 +83,11 @@ fn fits(flow: &Flow, packet: &Packet) -> bool {
         && port(flow.dst_ports, packet.ports.map(|p| p.1))
 }
 
-fn verdict(compiled: &Compiled, entry: &Entry) -> Verdict {
+fn verdict(compiled: &Compiled, entry: &Entry, packet: &Packet) -> Verdict {
+    let brought = match (packet.arrival, &entry.relay) {
+        (Arrival::Tunnel { qfi, .. }, Some(relay)) if !relay.remove_container => qfi,
+        _ => None,
+    };
     let fate = match entry.action {
         Action::Drop => Fate::Dropped,
         Action::Buffer => Fate::Buffered,
@@ -85,7 +97,7 @@ fn verdict(compiled: &Compiled, entry: &Entry) -> Verdict {
             teid,
             peer: IpAddr::V4(peer),
             ..
-        } => Fate::Tunnelled(RemoteFTeid { teid, peer }, entry.qfi),
+        } => Fate::Tunnelled(RemoteFTeid { teid, peer }, entry.qfi.or(brought)),
         Action::Tunnel { .. } => Fate::Absurd,
     };
     assert!(entry.shared_meters.len() <= 4);
@@ -129,12 +141,13 @@ proptest! {
         }
         for (pdr, entry) in rules.pdrs.iter().zip(&compiled.entries) {
             let limits = pdr.qers.iter().filter(|&&q| {
-                rules.for_packets().qer(q).unwrap().mbr_kbps(pdr.direction()).is_some()
+                rules.for_packets().qer(q).unwrap().mbr_kbps(entry.direction).is_some()
             });
             let limits: Vec<_> = limits.collect();
             if let Some(rate) = entry.meter {
                 prop_assert_eq!(limits.len(), 1);
-                let users = rules.pdrs.iter().filter(|p| p.direction() == pdr.direction() && p.qers.contains(limits[0]));
+                let users = rules.pdrs.iter().zip(&compiled.entries);
+                let users = users.filter(|(p, e)| e.direction == entry.direction && p.qers.contains(limits[0]));
                 prop_assert_eq!(users.count(), 1);
                 prop_assert!(rate.burst_bytes >= u64::from(Config::default().burst.min_bytes));
             } else {

@@ -145,13 +145,37 @@ pub struct Entry {
     pub action: Action,
     /// Uplink: the source address must be one of these. `None`: not checked.
     pub ue: Option<UeAddresses>,
-    /// Uplink: the PDU Session Container must carry this QFI. Downlink: mark with it; `None`: no
-    /// PDU Session Container.
+    /// Uplink: the PDU Session Container must carry this QFI. Downlink, and with `relay`: mark with
+    /// it; `None`: no PDU Session Container, or the one that the packet came with.
     pub qfi: Option<Qfi>,
+    /// Packets come in a tunnel and go on in another one, or come in a tunnel and travel towards
+    /// access. `ue` and the asking half of `qfi` are here then.
+    pub relay: Option<Relay>,
     /// MBR of this entry alone.
     pub meter: Option<Rate>,
     /// Indices into [`Compiled::meters`]; at most four. All must conform, besides `meter`.
     pub shared_meters: smallvec::SmallVec<[usize; 4]>,
+}
+
+/// What only packets from tunnel to tunnel meet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Relay {
+    /// The UE's addresses, and at which end of the packet one of them must be. Neighbour discovery
+    /// with link-local addresses is the UE's too.
+    pub ue: Option<(UeAddresses, UeEnd)>,
+    /// The PDU Session Container must carry this QFI.
+    pub qfi: Option<Qfi>,
+    /// The PDU Session Container is taken off.
+    pub remove_container: bool,
+}
+
+/// An end of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UeEnd {
+    /// The UE has sent it.
+    Source,
+    /// It is for the UE.
+    Destination,
 }
 
 /// Addresses of the UE in a PDI. At least one is present.

@@ -45,16 +45,18 @@ pub(crate) fn pdr(ie: &CreatePdr<'_>, site: &Site) -> Result<(Pdr, Wants), Refus
     let far = ie
         .far_id
         .ok_or(Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::FAR_ID))?;
+    let (outer_header_removal, container_removal) = removal(ie.outer_header_removal)?;
     let pdr = Pdr {
         id: PdrId(ie.pdr_id),
         precedence: ie.precedence,
         pdi,
-        outer_header_removal: removal(ie.outer_header_removal)?,
+        outer_header_removal,
+        container_removal,
         far: FarId(far),
         qers: qer_ids(&ie.qer_ids, site)?,
         urrs: urr_ids(&ie.urr_ids)?,
     };
-    removal_fits(&pdr)?;
+    removal_fits(&pdr, Some(&wants))?;
     Ok((pdr, wants))
 }
 
@@ -72,7 +74,7 @@ pub(crate) fn update_pdr(
         wants = Some(new_wants);
     }
     if ie.outer_header_removal.is_some() {
-        pdr.outer_header_removal = removal(ie.outer_header_removal)?;
+        (pdr.outer_header_removal, pdr.container_removal) = removal(ie.outer_header_removal)?;
     }
     pdr.precedence = ie.precedence.unwrap_or(pdr.precedence);
     pdr.far = ie.far_id.map_or(pdr.far, FarId);
@@ -82,7 +84,7 @@ pub(crate) fn update_pdr(
     if !ie.urr_ids.is_empty() {
         pdr.urrs = urr_ids(&ie.urr_ids)?;
     }
-    removal_fits(pdr)?;
+    removal_fits(pdr, wants.as_ref())?;
     Ok(wants)
 }
 
@@ -93,17 +95,25 @@ fn refuse(unsupported: &Unsupported, ies: Ies<'_>) -> Result<(), Refusal> {
     }
 }
 
-fn removal(ie: Option<OuterHeaderRemoval>) -> Result<bool, Refusal> {
-    match ie.map(|removal| removal.description) {
-        None => Ok(false),
-        Some(OuterHeaderRemoval::GTPU_UDP_IPV4 | OuterHeaderRemoval::GTPU_UDP_IP) => Ok(true),
-        Some(_) => Err(Refusal::rule(IeType::OUTER_HEADER_REMOVAL)),
+/// Whether the outer headers are taken off, and whether the PDU Session Container is (8.2.64).
+fn removal(ie: Option<OuterHeaderRemoval>) -> Result<(bool, bool), Refusal> {
+    const CONTAINER: u8 = 1;
+    let Some(ie) = ie else {
+        return Ok((false, false));
+    };
+    match ie.description {
+        OuterHeaderRemoval::GTPU_UDP_IPV4 | OuterHeaderRemoval::GTPU_UDP_IP => {
+            let deletion = ie.extension_header_deletion.unwrap_or(0);
+            Ok((true, deletion & CONTAINER != 0))
+        }
+        _ => Err(Refusal::rule(IeType::OUTER_HEADER_REMOVAL)),
     }
 }
 
 /// Packets of N6 have no tunnel header to take off.
-fn removal_fits(pdr: &Pdr) -> Result<(), Refusal> {
-    if pdr.outer_header_removal && pdr.pdi.source != Interface::Access {
+fn removal_fits(pdr: &Pdr, wants: Option<&Wants>) -> Result<(), Refusal> {
+    let in_tunnel = !pdr.is_found_by_ue() || wants.is_some_and(|wants| wants.f_teid.is_some());
+    if pdr.outer_header_removal && !in_tunnel {
         return Err(Refusal::rule(IeType::OUTER_HEADER_REMOVAL));
     }
     Ok(())
@@ -140,24 +150,26 @@ fn pdi(ie: &pfcp::ie::Pdi<'_>, site: &Site) -> Result<(Pdi, Wants), Refusal> {
         SourceInterface::Access => Interface::Access,
         SourceInterface::Core => Interface::Core,
         SourceInterface::SgiLan => Interface::SgiLan,
+        SourceInterface::CpFunction => Interface::CpFunction,
         _ => return Err(Refusal::rule(IeType::SOURCE_INTERFACE)),
     };
-    let ni = network_instance(ie.network_instance, source, site)?;
+    let ni = network_instance(ie.network_instance, source, ie.f_teid.is_some(), site)?;
     let mut wants = Wants {
         f_teid: None,
         ue4: false,
         ue6: false,
     };
     let f_teid = f_teid(ie.f_teid, source, site, &mut wants)?;
+    let in_tunnel = f_teid.is_some() || wants.f_teid.is_some();
     let pdi = Pdi {
         source,
         ni,
         f_teid,
         ue: ue_ip(ie, source, ni, &mut wants)?,
-        qfi: qfi(&ie.qfis, source)?,
+        qfi: qfi(&ie.qfis, in_tunnel)?,
         filters: filters(ie)?,
     };
-    if source != Interface::Access && pdi.ue.is_none() {
+    if !in_tunnel && pdi.ue.is_none() {
         return Err(Refusal::ie(
             Cause::CONDITIONAL_IE_MISSING,
             IeType::UE_IP_ADDRESS,
@@ -166,15 +178,19 @@ fn pdi(ie: &pfcp::ie::Pdi<'_>, site: &Site) -> Result<(Pdi, Wants), Refusal> {
     Ok((pdi, wants))
 }
 
-/// There is one access network, whatever its name; of data networks we must know which.
+/// There is one access network, whatever its name; of data networks we must know which. Tunnels to
+/// other UPFs and to the SMF are looked up like those to gNBs.
 fn network_instance(
     ie: Option<NetworkInstance<'_>>,
     side: Interface,
+    in_tunnel: bool,
     site: &Site,
 ) -> Result<Option<NiId>, Refusal> {
     let Some(name) = ie else { return Ok(None) };
     match site.network_instance(name) {
-        None if side != Interface::Access => Err(Refusal::rule(IeType::NETWORK_INSTANCE)),
+        None if side != Interface::Access && !in_tunnel => {
+            Err(Refusal::rule(IeType::NETWORK_INSTANCE))
+        }
         found => Ok(found),
     }
 }
@@ -187,11 +203,11 @@ fn f_teid(
 ) -> Result<Option<LocalFTeid>, Refusal> {
     let wrong = Refusal::rule(IeType::F_TEID);
     match (ie, source) {
-        (None, Interface::Access) => {
+        (None, Interface::Access | Interface::CpFunction) => {
             Err(Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::F_TEID))
         }
         (None, _) => Ok(None),
-        (Some(_), Interface::Core | Interface::SgiLan) => Err(wrong),
+        (Some(_), Interface::SgiLan) => Err(wrong),
         (Some(FTeid::Choose { ipv4: false, .. }), _) => Err(wrong),
         // Some SMFs ask for both families; the answer says what there is.
         (Some(FTeid::Choose { choose_id, .. }), _) => {
@@ -265,11 +281,11 @@ fn prefix64(addr: Ipv6Addr) -> Ipv6Addr {
 }
 
 /// Packets of N6 carry no QFI; more than one is not offered yet.
-fn qfi(ies: &Repeated<'_, pfcp::ie::Qfi>, source: Interface) -> Result<Option<Qfi>, Refusal> {
+fn qfi(ies: &Repeated<'_, pfcp::ie::Qfi>, in_tunnel: bool) -> Result<Option<Qfi>, Refusal> {
     let wrong = Refusal::rule(IeType::QFI);
-    match (ies.len(), source) {
+    match (ies.len(), in_tunnel) {
         (0, _) => Ok(None),
-        (1, Interface::Access) => {
+        (1, true) => {
             let value = ies.iter().next().transpose()?;
             Ok(value.and_then(|qfi| Qfi::new(qfi.0)))
         }
@@ -359,9 +375,10 @@ fn apply(action: ApplyAction) -> Result<Apply, Refusal> {
 fn forwarding(ie: &ForwardingParameters<'_>, site: &Site) -> Result<Forwarding, Refusal> {
     refuse(&IN_FORWARDING, ie.ies)?;
     let destination = destination(ie.destination_interface)?;
+    let in_tunnel = ie.outer_header_creation.is_some();
     Ok(Forwarding {
         destination,
-        ni: network_instance(ie.network_instance, destination, site)?,
+        ni: network_instance(ie.network_instance, destination, in_tunnel, site)?,
         tunnel: ie.outer_header_creation.map(tunnel).transpose()?,
     })
 }
@@ -389,13 +406,13 @@ fn update_forwarding(
             ));
         }
     };
-    let ni = match ie.network_instance {
-        None => before.and_then(|before| before.ni),
-        given => network_instance(given, destination, site)?,
-    };
     let tunnel = match ie.outer_header_creation {
         None => before.and_then(|before| before.tunnel),
         Some(given) => Some(tunnel(given)?),
+    };
+    let ni = match ie.network_instance {
+        None => before.and_then(|before| before.ni),
+        given => network_instance(given, destination, tunnel.is_some(), site)?,
     };
     Ok(Forwarding {
         destination,
@@ -409,6 +426,7 @@ fn destination(ie: DestinationInterface) -> Result<Interface, Refusal> {
         DestinationInterface::Access => Ok(Interface::Access),
         DestinationInterface::Core => Ok(Interface::Core),
         DestinationInterface::SgiLan => Ok(Interface::SgiLan),
+        DestinationInterface::CpFunction => Ok(Interface::CpFunction),
         _ => Err(Refusal::rule(IeType::DESTINATION_INTERFACE)),
     }
 }

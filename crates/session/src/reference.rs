@@ -27,7 +27,7 @@ pub struct Packet {
 /// Where a packet comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// GTP-U on N3.
+    /// GTP-U on N3 or N9.
     Tunnel {
         /// TEID.
         teid: u32,
@@ -68,7 +68,7 @@ pub enum Fate {
     GateClosed,
     /// Plain IP into a network instance.
     Routed(NiId),
-    /// GTP-U.
+    /// GTP-U, with this QFI in a PDU Session Container.
     Tunnelled(RemoteFTeid, Option<Qfi>),
     /// The rules contradict themselves; such rules are refused.
     Absurd,
@@ -84,13 +84,17 @@ pub fn judge(rules: PacketRules<'_>, packet: &Packet) -> Verdict {
     else {
         return Verdict::NoPdr;
     };
-    let direction = pdr.direction();
+    let direction = if leads_to_access(rules, pdr) {
+        Direction::Downlink
+    } else {
+        pdr.direction()
+    };
     let qers: Vec<_> = pdr.qers.iter().filter_map(|&id| rules.qer(id)).collect();
     let mut limits_kbps: Vec<u64> = qers.iter().filter_map(|q| q.mbr_kbps(direction)).collect();
     limits_kbps.sort_unstable();
     let gate_open = qers.iter().all(|qer| qer.is_open(direction));
     let fate = if gate_open {
-        fate(rules, pdr)
+        fate(rules, pdr, packet.arrival)
     } else {
         Fate::GateClosed
     };
@@ -101,7 +105,13 @@ pub fn judge(rules: PacketRules<'_>, packet: &Packet) -> Verdict {
     }
 }
 
-fn fate(rules: PacketRules<'_>, pdr: &Pdr) -> Fate {
+fn leads_to_access(rules: PacketRules<'_>, pdr: &Pdr) -> bool {
+    let far = rules.fars.iter().find(|far| far.id == pdr.far);
+    far.and_then(|far| far.forwarding)
+        .is_some_and(|to| to.destination == Interface::Access)
+}
+
+fn fate(rules: PacketRules<'_>, pdr: &Pdr, arrival: Arrival) -> Fate {
     let Some(far) = rules.far(pdr.far) else {
         return Fate::Absurd;
     };
@@ -121,7 +131,12 @@ fn fate(rules: PacketRules<'_>, pdr: &Pdr) -> Fate {
                 .collect();
             // Stable: the first that is not zero, else the first.
             marks.sort_by_key(|qfi| qfi.get() == 0);
-            Fate::Tunnelled(tunnel, marks.first().copied())
+            // From tunnel to tunnel the container goes along, unless it is to be taken off.
+            let brought = match arrival {
+                Arrival::Tunnel { qfi, .. } if !pdr.container_removal => qfi,
+                _ => None,
+            };
+            Fate::Tunnelled(tunnel, marks.first().copied().or(brought))
         }
         None => Fate::Routed(forwarding.ni.or(pdr.pdi.ni).unwrap_or(NiId(0))),
     }
@@ -135,20 +150,22 @@ fn detects(pdi: &Pdi, packet: &Packet) -> bool {
                 .iter()
                 .any(|f| filter_matches(f, direction, packet))
     };
-    match (pdi.source, packet.arrival) {
-        (Interface::Access, Arrival::Tunnel { teid, qfi }) => {
-            pdi.f_teid.is_some_and(|own| own.teid.teid.get() == teid)
+    let (ue, direction) = match pdi.source {
+        Interface::Access => (packet.src, Direction::Uplink),
+        Interface::Core | Interface::SgiLan | Interface::CpFunction => {
+            (packet.dst, Direction::Downlink)
+        }
+    };
+    let arrives = match (pdi.f_teid, packet.arrival) {
+        (Some(own), Arrival::Tunnel { teid, qfi }) => {
+            own.teid.teid.get() == teid
                 && pdi.qfi.is_none_or(|wanted| qfi == Some(wanted))
-                && pdi.ue.is_none_or(|_| is_ue(pdi, packet.src))
-                && filtered(Direction::Uplink)
+                && pdi.ue.is_none_or(|_| is_ue(pdi, ue))
         }
-        (Interface::Core | Interface::SgiLan, Arrival::Network { ni }) => {
-            pdi.ue.is_some_and(|ue| ue.ni == ni)
-                && is_ue(pdi, packet.dst)
-                && filtered(Direction::Downlink)
-        }
+        (None, Arrival::Network { ni }) => pdi.ue.is_some_and(|own| own.ni == ni) && is_ue(pdi, ue),
         _ => false,
-    }
+    };
+    arrives && filtered(direction)
 }
 
 fn is_ue(pdi: &Pdi, addr: IpAddr) -> bool {

@@ -245,7 +245,7 @@ impl Resources {
         before: &[Pdr],
         created: &mut CreatedPdr,
     ) -> Result<(), Refusal> {
-        let is_key = pdr.direction() == Direction::Downlink;
+        let is_key = pdr.is_found_by_ue();
         let Some(ue) = &mut pdr.pdi.ue else {
             return Ok(());
         };
@@ -395,7 +395,7 @@ impl Resources {
 /// uplink may check against an address without holding it.
 fn held(pdrs: &[Pdr]) -> impl Iterator<Item = Held> + '_ {
     pdrs.iter().flat_map(|pdr| {
-        let is_key = pdr.direction() == Direction::Downlink;
+        let is_key = pdr.is_found_by_ue();
         pdr.pdi.ue.into_iter().flat_map(move |ue| {
             let v4 = ue.v4.map(|addr| (IpAddr::V4(addr), ue.chosen4));
             let v6 = ue.v6.map(|addr| (IpAddr::V6(addr), ue.chosen6));

@@ -67,6 +67,16 @@ impl<'a> PacketRules<'a> {
         self.fars.iter().find(|far| far.id == id)
     }
 
+    /// Which way the packets of a PDR travel, for gates, bit rates and counters: those that go to
+    /// access travel downlink, also if they come from there (TS 23.502, 4.9.1.3: indirect forwarding).
+    pub fn travel(&self, pdr: &Pdr) -> Direction {
+        let to = self.far(pdr.far).and_then(|far| far.forwarding);
+        match to {
+            Some(to) if to.destination == Interface::Access => Direction::Downlink,
+            _ => pdr.direction(),
+        }
+    }
+
     /// The QER with this id.
     pub fn qer(&self, id: QerId) -> Option<&'a Qer> {
         self.qers.iter().find(|qer| qer.id == id)
@@ -84,6 +94,8 @@ pub struct Pdr {
     pub pdi: Pdi,
     /// The outer GTP-U, UDP and IPv4 headers are taken off (8.2.64).
     pub outer_header_removal: bool,
+    /// With it, the PDU Session Container goes too where the packet goes on in a tunnel.
+    pub container_removal: bool,
     /// What happens to them.
     pub far: FarId,
     /// What limits them; at most four.
@@ -93,12 +105,18 @@ pub struct Pdr {
 }
 
 impl Pdr {
-    /// Which way its packets travel.
+    /// Which way its packets come from: uplink ones have the UE as their source, downlink ones as
+    /// their destination. For where they go see [`PacketRules::travel`].
     pub fn direction(&self) -> Direction {
         match self.pdi.source {
             Interface::Access => Direction::Uplink,
-            Interface::Core | Interface::SgiLan => Direction::Downlink,
+            Interface::Core | Interface::SgiLan | Interface::CpFunction => Direction::Downlink,
         }
+    }
+
+    /// Its packets are found by the UE's address, not by a tunnel.
+    pub fn is_found_by_ue(&self) -> bool {
+        self.pdi.f_teid.is_none()
     }
 }
 
@@ -110,11 +128,12 @@ pub struct Pdi {
     /// Network instance, if the SMF names one that is configured. On the access side, any other
     /// name too is accepted and leads here to `None`: there is one access network.
     pub ni: Option<NiId>,
-    /// The tunnel they come in by; always present on the access side, never on the other.
+    /// The tunnel they come in by: always on the access side and from the CP function, from the core
+    /// where that is N9.
     pub f_teid: Option<LocalFTeid>,
     /// The UE's address: their source on the access side, else their destination.
     pub ue: Option<UeIp>,
-    /// Uplink: the QFI they carry.
+    /// In a tunnel: the QFI they carry.
     pub qfi: Option<Qfi>,
     /// Any one of these must match. Empty: all packets do.
     pub filters: Box<[SdfFilter]>,
@@ -125,10 +144,12 @@ pub struct Pdi {
 pub enum Interface {
     /// N3.
     Access,
-    /// N6 (N9 is not offered yet).
+    /// N6, and N9 where there is a tunnel.
     Core,
     /// N6.
     SgiLan,
+    /// A tunnel to the SMF, for router solicitations and the like.
+    CpFunction,
 }
 
 /// Our end of a tunnel (TS 29.244, 8.2.3).

@@ -155,7 +155,7 @@ impl SessionView {
             pdrs: rules
                 .pdrs
                 .iter()
-                .map(|pdr| PdrView::new(pdr, site, counters(pdr.id)))
+                .map(|pdr| PdrView::new(rules, pdr, site, counters(pdr.id)))
                 .collect(),
             fars: rules
                 .fars
@@ -170,7 +170,7 @@ impl SessionView {
 }
 
 impl PdrView {
-    fn new(pdr: &Pdr, site: &Site, counters: Counters) -> Self {
+    fn new(rules: &Rules, pdr: &Pdr, site: &Site, counters: Counters) -> Self {
         let pdi = &pdr.pdi;
         let own = |f: crate::rules::LocalFTeid| {
             Some((f.teid.teid.get(), *site.n3.get(usize::from(f.n3))?))
@@ -183,7 +183,7 @@ impl PdrView {
         Self {
             id: pdr.id,
             precedence: pdr.precedence,
-            direction: pdr.direction(),
+            direction: rules.for_packets().travel(pdr),
             source: name(pdi.source),
             network_instance: pdi.ni.and_then(|ni| site.name(ni)).map(str::to_owned),
             f_teid: pdi.f_teid.and_then(own),
@@ -241,5 +241,6 @@ fn name(interface: Interface) -> &'static str {
         Interface::Access => "Access",
         Interface::Core => "Core",
         Interface::SgiLan => "SGi-LAN",
+        Interface::CpFunction => "CP-function",
     }
 }

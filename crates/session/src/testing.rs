@@ -92,15 +92,28 @@ pub fn rules() -> impl Strategy<Value = Rules> {
     })
 }
 
+/// How packets of a random PDR come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    /// N3.
+    Access,
+    /// N9, or from the SMF.
+    Tunnel,
+    /// N6.
+    Network,
+}
+
 fn pdr() -> impl Strategy<Value = Pdr> {
     let qers = prop::sample::subsequence(vec![QerId(0), QerId(1), QerId(2), QerId(3)], 0..4);
     let filters = prop::collection::vec(filter(), 0..3);
-    (any::<bool>(), 0u32..4, 0u32..3, qers, filters, pdi()).prop_map(
-        |(uplink, precedence, far, qers, filters, mut pdi)| {
+    let from = select(vec![From::Access, From::Tunnel, From::Network]);
+    let removal = prop::bool::weighted(0.2);
+    (from, 0u32..4, 0u32..3, qers, filters, pdi(), removal).prop_map(
+        |(from, precedence, far, qers, filters, mut pdi, container_removal)| {
             pdi.filters = filters.into();
-            if uplink {
+            if from == From::Access {
                 pdi.source = Interface::Access;
-            } else {
+            } else if from == From::Network {
                 pdi.f_teid = None;
                 pdi.qfi = None;
                 let any = UeIp {
@@ -116,8 +129,9 @@ fn pdr() -> impl Strategy<Value = Pdr> {
                 id: PdrId(0),
                 precedence,
                 pdi,
-                outer_header_removal: uplink,
-                far: FarId(if uplink { far } else { 3 + far }),
+                outer_header_removal: from != From::Network,
+                container_removal: container_removal && from != From::Network,
+                far: FarId(if from == From::Access { far } else { 3 + far }),
                 qers: qers.into(),
                 urrs: SmallVec::new(),
             }
@@ -126,7 +140,7 @@ fn pdr() -> impl Strategy<Value = Pdr> {
 }
 
 fn pdi() -> impl Strategy<Value = Pdi> {
-    let source = select(vec![Interface::Core, Interface::SgiLan]);
+    let source = select(vec![Interface::Core, Interface::CpFunction]);
     let qfi = prop::option::weighted(0.3, qfi());
     (
         source,
@@ -226,15 +240,25 @@ fn ports() -> impl Strategy<Value = SmallVec<[(u16, u16); 1]>> {
 }
 
 fn uplink_far() -> impl Strategy<Value = Far> {
-    let to = (
+    let plain = (
         select(vec![Interface::Core, Interface::SgiLan]),
+        Just(None),
         prop::option::of(ni()),
     );
-    (apply(), to).prop_map(|(apply, (destination, ni))| {
+    let relayed = (
+        select(vec![
+            Interface::Access,
+            Interface::Core,
+            Interface::CpFunction,
+        ]),
+        remote().prop_map(Some),
+        prop::option::of(ni()),
+    );
+    (apply(), prop_oneof![plain, relayed]).prop_map(|(apply, (destination, tunnel, ni))| {
         let forwarding = Some(Forwarding {
             destination,
             ni,
-            tunnel: None,
+            tunnel,
         });
         Far {
             id: FarId(0),
@@ -245,16 +269,19 @@ fn uplink_far() -> impl Strategy<Value = Far> {
     })
 }
 
+fn remote() -> impl Strategy<Value = RemoteFTeid> {
+    (1u32..4, 1u8..3).prop_map(|(teid, host)| RemoteFTeid {
+        teid,
+        peer: Ipv4Addr::new(10, 3, 1, host),
+    })
+}
+
 fn downlink_far() -> impl Strategy<Value = Far> {
-    (apply(), 1u32..4, 1u8..3).prop_map(|(apply, teid, host)| {
-        let tunnel = Some(RemoteFTeid {
-            teid,
-            peer: Ipv4Addr::new(10, 3, 1, host),
-        });
+    (apply(), remote()).prop_map(|(apply, tunnel)| {
         let forwarding = Some(Forwarding {
             destination: Interface::Access,
             ni: None,
-            tunnel,
+            tunnel: Some(tunnel),
         });
         Far {
             id: FarId(0),
@@ -307,15 +334,16 @@ pub fn packet() -> impl Strategy<Value = Packet> {
         any::<u16>(),
         select(vec![1u8, 6, 17]),
         ports,
+        any::<bool>(),
     )
-        .prop_map(|(arrival, remote, ue, host, proto, ports)| {
+        .prop_map(|(arrival, remote, ue, host, proto, ports, from_ue)| {
             let ue = match remote {
                 IpAddr::V4(_) => IpAddr::V4(UE4[ue]),
                 IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from(u128::from(UE6[ue]) + u128::from(host))),
             };
             let (src, dst) = match arrival {
-                Arrival::Tunnel { .. } => (ue, remote),
-                Arrival::Network { .. } => (remote, ue),
+                Arrival::Tunnel { .. } if from_ue => (ue, remote),
+                Arrival::Tunnel { .. } | Arrival::Network { .. } => (remote, ue),
             };
             Packet {
                 arrival,

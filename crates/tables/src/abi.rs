@@ -64,6 +64,7 @@ pub(crate) mod entry {
     pub(crate) const EXT_BIT: u64 = 1 << 36;
     pub(crate) const QFI_BIT: u64 = 1 << 37;
     pub(crate) const UE_BIT: u64 = 1 << 38;
+    pub(crate) const DOWN_BIT: u64 = 1 << 39;
     pub(crate) const ACTION_SHIFT: u32 = 32;
     pub(crate) const QFI_SHIFT: u32 = 40;
     pub(crate) const NI_SHIFT: u32 = 48;
@@ -107,10 +108,26 @@ pub(crate) struct Ext {
     pub(crate) ue6: [u8; 16],
     pub(crate) ue6_plen: u8,
     pub(crate) n_meters: u8,
-    pub(crate) pad: [u8; 6],
+    /// `ASKS_*`.
+    pub(crate) asks: u8,
+    pub(crate) qfi: u8,
+    pub(crate) ue4_be: u32,
     pub(crate) meters: [u32; METERS_MAX],
-    pub(crate) reserved: [u8; 24],
+    pub(crate) tos: u8,
+    pub(crate) tos_mask: u8,
+    pub(crate) psc: u8,
+    pub(crate) removal: u8,
+    pub(crate) packet_meter: u32,
+    pub(crate) copy: u32,
+    pub(crate) reserved4: u32,
+    pub(crate) reserved8: u64,
 }
+
+pub(crate) const ASKS_UE: u8 = 1;
+pub(crate) const ASKS_UE_DST: u8 = 2;
+pub(crate) const ASKS_QFI: u8 = 4;
+/// In `removal`.
+pub(crate) const REMOVE_CONTAINER: u8 = 1;
 
 /// Words of `tp_meter`.
 pub(crate) mod meter {
@@ -275,11 +292,13 @@ impl Features {
     pub const FIB: Self = Self(1 << 6);
     /// Several CPUs may meet one entry.
     pub const ATOMIC: Self = Self(1 << 7);
+    /// From tunnel to tunnel.
+    pub const RELAY: Self = Self(1 << 9);
     /// Everything.
-    pub const ALL: Self = Self(0xff);
+    pub const ALL: Self = Self(0xff | Self::RELAY.0);
 
-    const NAMES: [&str; 8] = [
-        "meter", "ext", "list", "ipv6", "vlan", "buckets", "fib", "atomic",
+    const NAMES: [&str; 10] = [
+        "meter", "ext", "list", "ipv6", "vlan", "buckets", "fib", "atomic", "outer6", "relay",
     ];
 
     /// As the C side sees them; `None` for bits that do not exist.
@@ -389,6 +408,11 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_ext.ue6_plen", offset_of!(Ext, ue6_plen)),
         ("tp_ext.n_meters", offset_of!(Ext, n_meters)),
         ("tp_ext.meters", offset_of!(Ext, meters)),
+        ("tp_ext.asks", offset_of!(Ext, asks)),
+        ("tp_ext.ue4_be", offset_of!(Ext, ue4_be)),
+        ("tp_ext.tos", offset_of!(Ext, tos)),
+        ("tp_ext.removal", offset_of!(Ext, removal)),
+        ("tp_ext.copy", offset_of!(Ext, copy)),
         ("tp_meter.rate", meter::RATE * 8),
         ("tp_rule", size_of::<Rule>()),
         ("tp_rule.src_plen", offset_of!(Rule, src_plen)),
@@ -441,7 +465,7 @@ mod tests {
     use super::*;
 
     unsafe extern "C" {
-        static tp_abi_layout: [u32; 64];
+        static tp_abi_layout: [u32; 96];
     }
 
     #[test]

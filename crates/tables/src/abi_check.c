@@ -6,7 +6,7 @@
 
 #define AT(type, field) offsetof(struct type, field)
 
-const __u32 tp_abi_layout[64] = {
+const __u32 tp_abi_layout[96] = {
 	sizeof(struct tp_entry),
 	AT(tp_entry, out),
 	AT(tp_entry, rate),
@@ -22,6 +22,11 @@ const __u32 tp_abi_layout[64] = {
 	AT(tp_ext, ue6_plen),
 	AT(tp_ext, n_meters),
 	AT(tp_ext, meters),
+	AT(tp_ext, asks),
+	AT(tp_ext, ue4_be),
+	AT(tp_ext, tos),
+	AT(tp_ext, removal),
+	AT(tp_ext, copy),
 	AT(tp_meter, rate),
 	sizeof(struct tp_rule),
 	AT(tp_rule, src_plen),

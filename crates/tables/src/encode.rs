@@ -3,10 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
-use session::compiled::{Action, Entry, Flow, Rate};
+use session::compiled::{Action, Direction, Entry, Flow, Rate, Relay, UeEnd};
 
 use crate::abi::{
-    Ext, METERS_MAX, RULE_ANY, RULE_PORTS, RULE_PROTO, RULE_V4, RULE_V6, Rule, entry, rate,
+    ASKS_QFI, ASKS_UE, ASKS_UE_DST, Ext, METERS_MAX, REMOVE_CONTAINER, RULE_ANY, RULE_PORTS,
+    RULE_PROTO, RULE_V4, RULE_V6, Rule, entry, rate,
 };
 
 /// A rate word: cost of a byte in ticks of 1/64 ns as a 32-bit mantissa and a shift.
@@ -72,6 +73,10 @@ pub(crate) fn words(rule: &Entry, peer: u32, meters: &[u32]) -> Words {
             ext.ue6_plen = v6.prefix_len();
         }
     }
+    if let Some(relay) = &rule.relay {
+        head |= relay_bits(rule.direction);
+        relay_conditions(relay, &mut ext);
+    }
     if let Some(qfi) = rule.qfi {
         head |= entry::QFI_BIT | u64::from(qfi.get()) << entry::QFI_SHIFT;
     }
@@ -94,6 +99,35 @@ pub(crate) fn words(rule: &Entry, peer: u32, meters: &[u32]) -> Words {
         out,
         rate,
         ext,
+    }
+}
+
+/// Found by TEID, so that the table the entry lies in does not say which way its packets go.
+fn relay_bits(direction: Direction) -> u64 {
+    match direction {
+        Direction::Uplink => 0,
+        Direction::Downlink => entry::DOWN_BIT,
+    }
+}
+
+fn relay_conditions(relay: &Relay, ext: &mut Ext) {
+    if let Some((ue, end)) = relay.ue {
+        ext.asks |= ASKS_UE;
+        if end == UeEnd::Destination {
+            ext.asks |= ASKS_UE_DST;
+        }
+        ext.ue4_be = ue.v4.map_or(0, be);
+        if let Some(v6) = ue.v6 {
+            ext.ue6 = v6.trunc().addr().octets();
+            ext.ue6_plen = v6.prefix_len();
+        }
+    }
+    if let Some(qfi) = relay.qfi {
+        ext.asks |= ASKS_QFI;
+        ext.qfi = qfi.get();
+    }
+    if relay.remove_container {
+        ext.removal = REMOVE_CONTAINER;
     }
 }
 

@@ -19,7 +19,7 @@ use libbpf_rs::RingBufferBuilder;
 use serde::Deserialize;
 use session::compiled::{
     Action, Compiled, Counters, Direction, Entry, Filter, Flow, Key, NiId, PdrId, QerId, Qfi, Rate,
-    Select, SharedMeter, Tables as _, UeAddresses,
+    Relay, Select, SharedMeter, Tables as _, UeAddresses, UeEnd,
 };
 use tables::nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use tables::{
@@ -104,6 +104,29 @@ struct SessionEntry {
     burst_bytes: Option<u64>,
     #[serde(default)]
     shared: Vec<usize>,
+    relay: Option<SessionRelay>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SessionRelay {
+    src4: Option<Ipv4Addr>,
+    src6: Option<Ipv6Net>,
+    dst4: Option<Ipv4Addr>,
+    dst6: Option<Ipv6Net>,
+    qfi: Option<u8>,
+    #[serde(default)]
+    remove_container: bool,
+}
+
+impl SessionRelay {
+    fn compile_ue(&self) -> Option<(UeAddresses, UeEnd)> {
+        let end = |v4: Option<Ipv4Addr>, v6: Option<Ipv6Net>, end| {
+            (v4.is_some() || v6.is_some()).then_some((UeAddresses { v4, v6 }, end))
+        };
+        end(self.src4, self.src6, UeEnd::Source)
+            .or_else(|| end(self.dst4, self.dst6, UeEnd::Destination))
+    }
 }
 
 #[derive(Deserialize)]
@@ -207,6 +230,11 @@ fn compile_entry(entry: &SessionEntry) -> Entry {
         }),
         qfi: entry.qfi.and_then(Qfi::new),
         meter,
+        relay: entry.relay.as_ref().map(|relay| Relay {
+            ue: relay.compile_ue(),
+            qfi: relay.qfi.and_then(Qfi::new),
+            remove_container: relay.remove_container,
+        }),
         shared_meters: entry.shared.iter().copied().collect(),
     }
 }

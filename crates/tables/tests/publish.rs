@@ -98,7 +98,10 @@ fn check(
         }
         Fate::Tunnelled(to, qfi) => {
             prop_assert_eq!(run.verdict, Verdict::Redirect(0));
-            let expected = forwarded(&ip);
+            let expected = match packet.arrival {
+                Arrival::Tunnel { .. } => ip,
+                Arrival::Network { .. } => forwarded(&ip),
+            };
             let expected = (to.peer, to.teid, qfi.map(|qfi| qfi.get()), &expected[..]);
             prop_assert_eq!(read_gpdu(&run.frame), expected);
         }

@@ -54,8 +54,8 @@ fn every_combination_of_features_loads() {
     need_root();
     let mut worst = (0, 0);
     let mut largest = (0, 0);
-    for bits in 0..=Features::ALL.bits() {
-        let features = Features::from_bits(bits).unwrap();
+    for features in (0..=Features::ALL.bits()).filter_map(Features::from_bits) {
+        let bits = features.bits();
         let options = Options {
             features: Some(features),
             ..Options::default()
@@ -97,6 +97,7 @@ fn tunnel(teid: u32, peer: Ipv4Addr, qfi: u8) -> Compiled {
         ue: None,
         qfi: Qfi::new(qfi),
         meter: None,
+        relay: None,
         shared_meters: Default::default(),
     };
     let key = Key::Ue4 {

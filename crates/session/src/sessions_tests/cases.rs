@@ -1023,16 +1023,14 @@ fn what_is_not_done_is_refused_not_ignored() {
             ..PdrIe::downlink()
         }),
     );
-    for source in [3, 4] {
-        refuses(
-            &mut world,
-            failure(IeType::SOURCE_INTERFACE, pdr(1)),
-            up(PdrIe {
-                source,
-                ..PdrIe::uplink()
-            }),
-        );
-    }
+    refuses(
+        &mut world,
+        failure(IeType::SOURCE_INTERFACE, pdr(1)),
+        up(PdrIe {
+            source: 4,
+            ..PdrIe::uplink()
+        }),
+    );
     for f_teid in [
         FTeid::Choose {
             ipv4: false,
@@ -1065,6 +1063,7 @@ fn what_is_not_done_is_refused_not_ignored() {
         &mut world,
         failure(IeType::F_TEID, pdr(2)),
         down(PdrIe {
+            source: 2,
             f_teid: Some(CHOOSE),
             ..PdrIe::downlink()
         }),
@@ -1187,11 +1186,20 @@ fn fars_that_cannot_be_honoured_are_refused() {
             far_with(action, 1, vec![]),
         );
     }
-    for destination in [0, 3, 4, 5] {
+    for destination in [4, 5] {
         let request = far_with(ApplyAction::FORW, destination, vec![]);
         refuses(
             &mut world,
             failure(IeType::DESTINATION_INTERFACE, far(1)),
+            request,
+        );
+    }
+    // To access and to the SMF there are tunnels only.
+    for destination in [0, 3] {
+        let request = far_with(ApplyAction::FORW, destination, vec![]);
+        refuses(
+            &mut world,
+            failure(IeType::OUTER_HEADER_CREATION, far(1)),
             request,
         );
     }
@@ -1208,9 +1216,8 @@ fn fars_that_cannot_be_honoured_are_refused() {
             far_with(ApplyAction::FORW, 1, vec![(ie, vec![0; 8])]),
         );
     }
-    // GTP-U/UDP/IPv4 towards N6, UDP/IPv4, GTP-U/UDP/IPv6, TEID zero.
+    // UDP/IPv4, GTP-U/UDP/IPv6, TEID zero.
     for header in [
-        vec![1, 0, 0, 0, 0, 9, 10, 3, 1, 1],
         vec![4, 0, 10, 3, 1, 1, 0, 9],
         [vec![2, 0, 0, 0, 0, 9], vec![1; 16]].concat(),
         vec![1, 0, 0, 0, 0, 0, 10, 3, 1, 1],

@@ -2,6 +2,7 @@
 
 mod cases;
 mod properties;
+mod relay;
 mod size;
 
 use std::collections::BTreeMap;

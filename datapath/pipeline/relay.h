@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* From tunnel to tunnel: the GTP-U header goes along, with its optional octets and extension headers. */
+#ifndef TP_RELAY_H
+#define TP_RELAY_H
+
+#include "act.h"
+#include "emit.h"
+#include "gtpu.h"
+#include "match.h"
+#include "packet.h"
+#include "route.h"
+#include "tunnel.h"
+
+/* What tp_edit_container() is to do: bits 0..5 the QFI, bits 12..15 the PDU type of a new container. */
+#define TP_EDIT_MARK (1U << 16)
+#define TP_EDIT_REMOVE (1U << 17)
+
+#define TP_EDIT_WORDS_MAX 32 /* words moved to close the gap of a container */
+
+/* Where a PDU Session Container stands in a GTP-U header; len 0: nowhere. */
+struct tp_container {
+	__u32 off;
+	__u32 len;
+	__u32 named; /* offset of the octet that names it */
+	__u8 next;   /* what it names itself */
+};
+
+/* The chain has been walked once, so that it is sound. */
+static TP_INLINE struct tp_container tp_find_container(__u8 *data, __u8 *end, __u32 gtpu)
+{
+	struct tp_container none = {0}, c = {gtpu + TP_GTPU_LEN + TP_GTPU_OPTIONAL_LEN, 0, gtpu + 11, 0};
+	const __u8 *h = tp_span(data, end, gtpu, TP_GTPU_LEN + TP_GTPU_OPTIONAL_LEN);
+	__u32 i, size;
+	__u8 type;
+
+	if (!h || !(h[0] & TP_GTPU_E))
+		return none;
+	type = h[11];
+	for (i = 0; i < TP_EXT_HDRS_MAX && type; i++) {
+		h = tp_span(data, end, c.off, 4);
+		if (!h)
+			return none;
+		size = h[0] * 4;
+		h = tp_span(data, end, c.off + size - 1, 1);
+		if (!size || !h)
+			return none;
+		if (type == TP_GTPU_EXT_PSC) {
+			c.len = size;
+			c.next = *h;
+			return c;
+		}
+		type = *h;
+		c.named = c.off + size - 1;
+		c.off += size;
+	}
+	return none;
+}
+
+/* Close the gap of a container: what stands in front of it moves up. The new offset of the header; 0: no. */
+static TP_INLINE __u32 tp_remove_container(__u8 *data, __u8 *end, __u32 gtpu, const struct tp_container *c)
+{
+	__u8 *h = tp_span(data, end, gtpu, TP_GTPU_LEN + TP_GTPU_OPTIONAL_LEN), *name = tp_span(data, end, c->named, 1);
+	__u32 i, from = c->off, last = !c->next && c->named == gtpu + 11, moved = c->len;
+	__u8 *word, *to;
+
+	if (!h || !name)
+		return 0;
+	*name = c->next;
+	if (last) {
+		h[0] &= (__u8)~TP_GTPU_E;
+		/* Without any flag there are no optional octets. */
+		if (!(h[0] & TP_GTPU_OPTIONAL)) {
+			moved += TP_GTPU_OPTIONAL_LEN;
+			from -= TP_GTPU_OPTIONAL_LEN;
+		}
+	}
+	tp_put16(h + 2, (__u16)(tp_get16(h + 2) - moved));
+	for (i = 0; i < TP_EDIT_WORDS_MAX && from > gtpu; i++) {
+		from -= 4;
+		word = tp_span(data, end, from, 4);
+		to = tp_span(data, end, from + moved, 4);
+		if (!word || !to)
+			return 0;
+		tp_store32(to, tp_load32(word));
+	}
+	return from > gtpu ? 0 : gtpu + moved;
+}
+
+/* A container in front of all other extension headers. Room for it is what the outer headers had, which
+ * are written anew. The new offset of the header; 0: no. */
+static TP_INLINE __u32 tp_add_container(__u8 *data, __u8 *end, __u32 gtpu, __u32 edit)
+{
+	__u8 *h = tp_span(data, end, gtpu, TP_GTPU_LEN), *optional;
+	__u32 teid, len, sequence = 0, grown = TP_GTPU_PSC_LEN - TP_GTPU_LEN;
+	__u8 flags, next = 0;
+
+	if (!h || gtpu < TP_TUNNEL_LEN)
+		return 0;
+	flags = h[0];
+	len = tp_get16(h + 2);
+	teid = tp_load32(h + 4);
+	if (flags & TP_GTPU_OPTIONAL) {
+		optional = tp_span(data, end, gtpu + TP_GTPU_LEN, TP_GTPU_OPTIONAL_LEN);
+		if (!optional)
+			return 0;
+		sequence = tp_load32(optional) & 0xffffff; /* and N-PDU number */
+		next = flags & TP_GTPU_E ? optional[3] : 0;
+		grown -= TP_GTPU_OPTIONAL_LEN;
+	}
+	gtpu -= grown;
+	h = tp_span(data, end, gtpu, TP_GTPU_PSC_LEN);
+	if (!h || len + grown > 0xffff)
+		return 0;
+	tp_put32(h, (__u32)(flags | TP_GTPU_E) << 24 | TP_GTPU_GPDU << 16 | (len + grown));
+	tp_store32(h + 4, teid);
+	tp_store32(h + 8, sequence | (__u32)TP_GTPU_EXT_PSC << 24);
+	tp_store32(h + 12, (__u32)next << 24 | (edit & 0x3f) << 16 | (edit & 0xf000) | 1);
+	return gtpu;
+}
+
+/* Mark the packet's PDU Session Container with another QFI, give it one, or take it off. The offset of
+ * the GTP-U header as it then is; 0: that cannot be done. */
+TP_APART __u32 tp_edit_container(struct tp_env *env, __u32 gtpu, __u32 edit)
+{
+	__u8 *data = tp_data(env), *end = tp_end(env), *qfi;
+	struct tp_container c = tp_find_container(data, end, gtpu);
+
+	if (edit & TP_EDIT_REMOVE)
+		return c.len ? tp_remove_container(data, end, gtpu, &c) : gtpu;
+	if (!c.len)
+		return tp_add_container(data, end, gtpu, edit);
+	qfi = tp_span(data, end, c.off + 2, 1);
+	if (!qfi)
+		return 0;
+	*qfi = (*qfi & 0xc0) | (edit & 0x3f);
+	return gtpu;
+}
+
+/* The frame is an IP packet and nothing else; the kernel sends it. */
+TP_RARE int tp_relay_slow(struct tp_env *env, __u32 ifindex, __u32 len)
+{
+	struct tp_outer none = {{0}, 0};
+
+	return tp_punt(env, ifindex, &none, 0, len);
+}
+
+/* What tp_relay() has to know beside the tunnel. */
+static TP_INLINE __u64 tp_pack_relay(__u32 gtpu, __u32 gtpu_end, __u32 edit)
+{
+	return (__u64)edit << 32 | gtpu_end << 16 | gtpu;
+}
+
+/* A GTP-U message on into another tunnel: outer headers and TEID are new, everything else goes along.
+ *
+ * out    tp_entry.out: the tunnel
+ * where  tp_pack_relay()
+ *
+ * enum tp_outcome or enum tp_drop; in the upper half the octets that left. */
+TP_APART __u64 tp_relay(struct tp_env *env, __u64 out, __u64 where)
+{
+	const struct tp_peer *peer = tp_peer_at(env, (__u32)(out >> 32));
+	const struct tp_nexthop *nh = peer ? tp_nexthop_at(env, TP_READ(peer->nexthop)) : NULL;
+	__u32 gtpu = where & 0xffff, gtpu_end = where >> 16 & 0xffff, edit = (__u32)(where >> 32), len, l2_len, frame_len;
+	__u8 *data = tp_data(env), *end = tp_end(env), *h;
+	int r;
+
+	if (!nh)
+		return TP_DROP_TABLE;
+	frame_len = (__u32)(end - data);
+	tp_keep(frame_len);
+	if (tp_unlikely(edit))
+		gtpu = tp_edit_container(env, gtpu, edit);
+	if (!gtpu)
+		return TP_DROP_GTPU_EXTENSIONS;
+	len = gtpu_end - gtpu + TP_BARE_LEN;
+	r = tp_check_nexthop(nh, len);
+	if (r)
+		return (__u32)r;
+	l2_len = nh->state != TP_NH_RESOLVED ? 0 : nh->l2_len == TP_ETH_LEN ? TP_ETH_LEN : TP_ETH_LEN + 4;
+	if (tp_resize(env, (int)gtpu - (int)(TP_BARE_LEN + l2_len), (int)gtpu_end - (int)frame_len))
+		return TP_DROP_HEADROOM;
+	data = tp_data(env);
+	end = tp_end(env);
+	h = tp_span(data, end, l2_len, TP_TUNNEL_LEN);
+	if (!h || (l2_len && tp_put_l2(data, end, nh, TP_ETH_IPV4)))
+		return TP_DROP_HEADROOM;
+	tp_put_outer_ip(h, peer->local_be, peer->remote_be, tp_swap16(TP_GTPU_PORT), len - TP_BARE_LEN);
+	tp_store32(h + TP_BARE_LEN + 4, (__u32)out);
+	r = l2_len ? tp_redirect(env, nh->port) : tp_relay_slow(env, nh->ifindex, len);
+	return (__u64)(l2_len + len) << 32 | (__u32)r;
+}
+
+/* A packet that came in a tunnel and goes on in another one. */
+static TP_INLINE int tp_is_relayed(const struct tp_packet *p, __u64 head)
+{
+	return tp_has(p->env, TP_FEAT_RELAY) && p->gtpu && TP_HEAD_ACTION(head) == TP_ACT_TUNNEL;
+}
+
+/* The outcome of tp_relay(). */
+static TP_INLINE int tp_relay_done(struct tp_packet *p, __u64 done)
+{
+	p->out_len = (__u32)(done >> 32);
+	return tp_final((int)done);
+}
+
+static TP_INLINE int tp_relay_packet(struct tp_packet *p, const struct tp_entry *e, __u64 head)
+{
+	const struct tp_ext *ext = tp_ext_of(p, e, head);
+	__u32 edit = 0;
+
+	if (head & TP_HEAD_QFI) {
+		if (p->qfi != TP_HEAD_QFI_OF(head))
+			edit = TP_EDIT_MARK | TP_HEAD_QFI_OF(head) | (p->dir == TP_UPLINK) << 12;
+	} else if (ext && (ext->removal & 1) && p->qfi != TP_NO_QFI) {
+		edit = TP_EDIT_REMOVE;
+	}
+	return tp_relay_done(p, tp_relay(p->env, TP_READ(e->out), tp_pack_relay(p->gtpu, p->gtpu_end, edit)));
+}
+
+/* The first of several PDRs whose packets go on in a tunnel. */
+static TP_INLINE struct tp_entry *tp_first_relay(struct tp_env *env, __u32 rule_index, __u64 *head)
+{
+	const struct tp_rule *rule;
+	struct tp_entry *e;
+	__u32 i;
+
+	for (i = 0; i < TP_RULES_MAX; i++) {
+		rule = tp_rule_at(env, rule_index + i);
+		e = rule ? tp_entry_at(env, rule->entry) : NULL;
+		if (!e)
+			return NULL;
+		*head = TP_READ(e->head);
+		if (TP_HEAD_ACTION(*head) == TP_ACT_TUNNEL)
+			return e;
+		if (rule->flags & TP_RULE_LAST)
+			return NULL;
+	}
+	return NULL;
+}
+
+/* An End Marker follows the packets of its tunnel (TS 29.281, 7.3.2). It is no packet of the user, and
+ * counts for none. As tp_relay(); where: tp_pack_relay(). */
+TP_APART __u64 tp_relay_end_marker(struct tp_env *env, __u32 teid, __u64 where)
+{
+	struct tp_packet p = {0};
+	struct tp_entry *e;
+	__u64 head = 0;
+
+	p.env = env;
+	p.teid = teid;
+	e = tp_match_teid(&p, &head);
+	if (e && TP_HEAD_ACTION(head) == TP_ACT_LIST && tp_has(env, TP_FEAT_LIST))
+		e = tp_first_relay(env, (__u32)(head >> TP_HEAD_RULE_SHIFT), &head);
+	if (!e || TP_HEAD_ACTION(head) != TP_ACT_TUNNEL)
+		return TP_DROP_GTPU_MESSAGE;
+	return tp_relay(env, TP_READ(e->out), where);
+}
+
+static TP_INLINE int tp_relay_marker(struct tp_packet *p)
+{
+	return tp_relay_done(p, tp_relay_end_marker(p->env, p->teid, tp_pack_relay(p->gtpu, p->gtpu_end, 0)));
+}
+
+#endif

@@ -139,7 +139,7 @@ TP_APART __u32 tp_edit_container(struct tp_env *env, __u32 gtpu, __u32 edit)
 /* The frame is an IP packet and nothing else; the kernel sends it. */
 TP_RARE int tp_relay_slow(struct tp_env *env, __u32 ifindex, __u32 len)
 {
-	struct tp_outer none = {{0}, 0};
+	struct tp_outer none = {{0}, 0, TP_EVENT_SEND};
 
 	return tp_punt(env, ifindex, &none, 0, len);
 }

@@ -90,6 +90,17 @@ impl<'b> Writer<'b> {
         self.framed(ie_type, |w| w.out.extend_from_slice(value));
     }
 
+    /// IEs that are written already.
+    pub fn ies(&mut self, ies: &[u8]) {
+        self.out.extend_from_slice(ies);
+    }
+
+    /// Octets so far, header included.
+    #[allow(clippy::len_without_is_empty)] // There is always a header.
+    pub fn len(&self) -> usize {
+        self.out.len() - self.start
+    }
+
     /// Any IE whose value has a type.
     pub fn put(&mut self, ie_type: IeType, value: impl ToIe) {
         self.framed(ie_type, |w| value.to_ie(w.out));

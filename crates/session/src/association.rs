@@ -384,6 +384,7 @@ impl<T: Tables> Core<T> {
                         .cause(Way::Received, message.header.message_type, response.cause);
                 }
             }
+            Purpose::Report(about) => self.on_report_answer(now, about, message, out),
         }
     }
 
@@ -429,6 +430,7 @@ impl<T: Tables> Core<T> {
             Purpose::Heartbeat(id) => self.on_silence(now, id, out),
             Purpose::Setup(target) => self.setup_failed(now, target, None, out),
             Purpose::Release(id) => self.end_association(now, id, Gone::ShutDown, out),
+            Purpose::Report(about) => self.report_is_done(now, about, out),
         }
     }
 
@@ -505,11 +507,24 @@ impl<T: Tables> Core<T> {
         out: &mut Outbox,
         write: impl FnOnce(&mut Writer<'_>),
     ) -> bool {
+        self.send_request_of(now, to, purpose, None, out, write)
+    }
+
+    /// `seid`: of the session that the request is about, as the receiver calls it.
+    pub(crate) fn send_request_of(
+        &mut self,
+        now: Time,
+        to: SocketAddr,
+        purpose: Purpose,
+        seid: Option<u64>,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut Writer<'_>),
+    ) -> bool {
         let message_type = purpose.request();
         let sent = self
             .requests
             .send(now, to, purpose, out, |bytes, sequence| {
-                let mut writer = Writer::new(bytes, message_type, None, sequence);
+                let mut writer = Writer::new(bytes, message_type, seid, sequence);
                 write(&mut writer);
                 writer.finish();
             });
@@ -575,6 +590,7 @@ impl<T: Tables> Core<T> {
     pub fn shut_down(&mut self, now: Time, out: &mut Outbox) {
         self.closing = true;
         self.requests.cancel(|_| true);
+        self.reports.clear();
         self.timers.clear();
         let patience = self.config.t1 * self.config.n1.max(1) * 2;
         let node_id = self.node_id.clone();

@@ -16,6 +16,7 @@ use crate::node_id::OwnNodeId;
 use crate::outbox::Outbox;
 use crate::peer::{PeerId, PeerView, Peers};
 use crate::refusal::Refusal;
+use crate::reports::{About, Reports};
 use crate::requests::{Due, Purpose, Requests};
 use crate::resources::ResourceFill;
 use crate::rules::RuleId;
@@ -37,6 +38,7 @@ pub struct Core<T: Tables> {
     pub(crate) sessions: Sessions<T>,
     pub(crate) peers: Peers,
     pub(crate) requests: Requests,
+    pub(crate) reports: Reports,
     pub(crate) answers: AnswerCache,
     pub(crate) stats: Stats,
     pub(crate) timers: BTreeSet<(Time, Timer)>,
@@ -86,6 +88,7 @@ impl<T: Tables> Core<T> {
             sessions,
             peers: Peers::default(),
             requests: Requests::new(&config, recovery),
+            reports: Reports::default(),
             answers: AnswerCache::new(config.answers),
             stats: Stats::new(),
             timers: BTreeSet::new(),
@@ -118,7 +121,7 @@ impl<T: Tables> Core<T> {
 
     /// Do what is due: retransmissions, heartbeats, deletions.
     pub fn advance(&mut self, now: Time, out: &mut Outbox) {
-        while let Some(due) = self.requests.fire(now, out) {
+        while let Some(due) = self.fire(now, out) {
             match due {
                 Due::Again(purpose) => {
                     self.stats.retransmissions += 1;
@@ -128,6 +131,7 @@ impl<T: Tables> Core<T> {
                     self.stats.timeouts += 1;
                     self.on_no_answer(now, purpose, out);
                 }
+                Due::Moot(purpose) => self.on_no_answer(now, purpose, out),
             }
         }
         while let Some(&(due, timer)) = self.timers.first()
@@ -137,6 +141,15 @@ impl<T: Tables> Core<T> {
             self.on_timer(now, timer, out);
         }
         self.sweep_step(now, out);
+    }
+
+    /// A request whose T1 has run out. One about a session that is gone is not sent again.
+    fn fire(&mut self, now: Time, out: &mut Outbox) -> Option<Due> {
+        let sessions = &self.sessions;
+        self.requests.fire(now, out, |purpose| match purpose {
+            Purpose::Report(About { seid, .. }) => sessions.owner(seid).is_some(),
+            _ => true,
+        })
     }
 
     /// When [`Core::advance`] has something to do. In the past: at once, but other work may go
@@ -468,6 +481,7 @@ impl<T: Tables> Core<T> {
     /// No timer and no request of ours speaks of this association any more.
     pub(crate) fn forget_timers(&mut self, id: PeerId) {
         self.requests.cancel(|purpose| purpose.peer() == Some(id));
+        self.reports.forget(id);
         self.timers.retain(|(_, timer)| timer.peer() != Some(id));
     }
 
@@ -491,6 +505,7 @@ impl Purpose {
     pub(crate) fn peer(self) -> Option<PeerId> {
         match self {
             Self::Heartbeat(id) | Self::Release(id) => Some(id),
+            Self::Report(about) => Some(about.peer),
             Self::Setup(_) => None,
         }
     }

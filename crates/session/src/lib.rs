@@ -22,6 +22,9 @@ pub mod peer;
 mod pools;
 pub mod reference;
 mod refusal;
+mod reports;
+#[cfg(test)]
+mod reports_tests;
 mod requests;
 mod resources;
 pub mod rules;

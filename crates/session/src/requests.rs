@@ -9,6 +9,7 @@ use pfcp::MessageType;
 use crate::config::Config;
 use crate::outbox::Outbox;
 use crate::peer::PeerId;
+use crate::reports::About;
 use crate::time::Time;
 
 /// What a request was for, so that its answer, or the lack of one, finds its way.
@@ -20,6 +21,8 @@ pub(crate) enum Purpose {
     Setup(usize),
     /// Ask this peer to release the association.
     Release(PeerId),
+    /// Tell the SMF of a session about it.
+    Report(About),
 }
 
 impl Purpose {
@@ -29,6 +32,7 @@ impl Purpose {
             Self::Heartbeat(_) => MessageType::HEARTBEAT_REQUEST,
             Self::Setup(_) => MessageType::ASSOCIATION_SETUP_REQUEST,
             Self::Release(_) => MessageType::ASSOCIATION_UPDATE_REQUEST,
+            Self::Report(_) => MessageType::SESSION_REPORT_REQUEST,
         }
     }
 
@@ -38,6 +42,7 @@ impl Purpose {
             Self::Heartbeat(_) => MessageType::HEARTBEAT_RESPONSE,
             Self::Setup(_) => MessageType::ASSOCIATION_SETUP_RESPONSE,
             Self::Release(_) => MessageType::ASSOCIATION_UPDATE_RESPONSE,
+            Self::Report(_) => MessageType::SESSION_REPORT_RESPONSE,
         }
     }
 }
@@ -58,6 +63,8 @@ pub(crate) enum Due {
     Again(Purpose),
     /// N1 times without an answer.
     GivenUp(Purpose),
+    /// Not sent again: nobody wants the answer any more.
+    Moot(Purpose),
 }
 
 /// Requests that wait for their answers.
@@ -172,7 +179,12 @@ impl Requests {
     }
 
     /// Handle one request whose T1 has run out; `None`: no more are due.
-    pub(crate) fn fire(&mut self, now: Time, out: &mut Outbox) -> Option<Due> {
+    pub(crate) fn fire(
+        &mut self,
+        now: Time,
+        out: &mut Outbox,
+        wanted: impl Fn(Purpose) -> bool,
+    ) -> Option<Due> {
         let &(due, sequence) = self.timers.first()?;
         if due > now {
             return None;
@@ -180,6 +192,10 @@ impl Requests {
         self.timers.pop_first();
         let request = self.waiting.get_mut(&sequence)?;
         let purpose = request.purpose;
+        if !wanted(purpose) {
+            self.waiting.remove(&sequence);
+            return Some(Due::Moot(purpose));
+        }
         if request.sent >= self.n1 {
             self.waiting.remove(&sequence);
             return Some(Due::GivenUp(purpose));

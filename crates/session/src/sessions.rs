@@ -422,6 +422,21 @@ impl<T: Tables> Sessions<T> {
             .map(|s| s.cp_seid)
     }
 
+    /// Whose a session is, by our SEID, and what they call it.
+    pub(crate) fn owner(&self, seid: u64) -> Option<(PeerId, u64)> {
+        let session = self.slab.get(self.slab.find(seid)?)?;
+        self.is_live(session)
+            .then_some((session.peer, session.cp_seid))
+    }
+
+    /// The peer calls its session something else from now on.
+    pub(crate) fn set_cp_seid(&mut self, peer: PeerId, seid: u64, cp_seid: u64) {
+        let session = self.owned(peer, seid).and_then(|at| self.slab.get_mut(at));
+        if let Some(session) = session {
+            session.cp_seid = cp_seid;
+        }
+    }
+
     /// Sessions that are there; those waiting for [`Self::reap`] are not counted.
     pub(crate) fn len(&self) -> usize {
         self.slab.len() - self.doomed_len()

@@ -1,0 +1,227 @@
+//! Session Report Requests (TS 29.244, 6.3.5 and 7.5.8): what an SMF is told without having asked.
+//!
+//! [`Core::report`] is all that those who have something to report need. Retransmission is that of
+//! all our requests; here is seen to it that an SMF which does not answer costs the others nothing.
+
+// Nothing is reported yet.
+#![cfg_attr(not(test), allow(dead_code))]
+
+use std::collections::{BTreeMap, VecDeque};
+
+use pfcp::ie::ReportType;
+use pfcp::message::SessionReportResponse;
+use pfcp::{Message, MessageType, Writer};
+
+use crate::compiled::Tables;
+use crate::core::Core;
+use crate::event::Ignored;
+use crate::outbox::Outbox;
+use crate::peer::{PeerId, PeerState};
+use crate::requests::Purpose;
+use crate::stats::Way;
+use crate::time::Time;
+
+/// Reports to one SMF that may be on their way at a time; to a silent one, a single one.
+const WINDOW: usize = 256;
+
+/// Reports to one SMF that wait until earlier ones are answered.
+const WAITING_MAX: usize = 4096;
+
+/// What a report is about. It comes back with the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct About {
+    /// Whose session.
+    pub(crate) peer: PeerId,
+    /// Our SEID.
+    pub(crate) seid: u64,
+    /// What was said about it.
+    pub(crate) report: ReportType,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    seid: u64,
+    report: ReportType,
+    ies: Box<[u8]>,
+}
+
+#[derive(Debug, Default)]
+struct OfPeer {
+    unanswered: usize,
+    waiting: VecDeque<Waiting>,
+}
+
+/// Reports under way and in waiting, by SMF. An SMF that has neither has no place here.
+#[derive(Debug, Default)]
+pub(crate) struct Reports {
+    peers: BTreeMap<PeerId, OfPeer>,
+}
+
+impl Reports {
+    /// The association is over.
+    pub(crate) fn forget(&mut self, peer: PeerId) {
+        self.peers.remove(&peer);
+    }
+
+    /// We are leaving.
+    pub(crate) fn clear(&mut self) {
+        self.peers.clear();
+    }
+
+    fn sent(&mut self, peer: PeerId) {
+        self.peers.entry(peer).or_default().unanswered += 1;
+    }
+
+    fn has_waiting(&self, peer: PeerId) -> bool {
+        (self.peers.get(&peer)).is_some_and(|of_peer| !of_peer.waiting.is_empty())
+    }
+
+    /// Whether one more may be under way.
+    fn has_room(&self, peer: PeerId, window: usize) -> bool {
+        self.peers
+            .get(&peer)
+            .is_none_or(|of_peer| of_peer.unanswered < window)
+    }
+
+    /// `false`: too many wait already.
+    fn wait(&mut self, peer: PeerId, report: Waiting) -> bool {
+        let waiting = &mut self.peers.entry(peer).or_default().waiting;
+        let room = waiting.len() < WAITING_MAX;
+        if room {
+            waiting.push_back(report);
+        }
+        room
+    }
+
+    fn next(&mut self, peer: PeerId) -> Option<Waiting> {
+        self.peers.get_mut(&peer)?.waiting.pop_front()
+    }
+
+    fn put_back(&mut self, peer: PeerId, report: Waiting) {
+        (self.peers.entry(peer).or_default().waiting).push_front(report);
+    }
+
+    /// One is no longer under way.
+    fn done(&mut self, peer: PeerId) {
+        let Some(of_peer) = self.peers.get_mut(&peer) else {
+            return;
+        };
+        of_peer.unanswered = of_peer.unanswered.saturating_sub(1);
+        if of_peer.unanswered == 0 && of_peer.waiting.is_empty() {
+            self.peers.remove(&peer);
+        }
+    }
+}
+
+impl<T: Tables> Core<T> {
+    /// Tell the SMF of a session about it: `report` and the IEs that `write` adds to it.
+    ///
+    /// `seid` is ours. `false`: there is no such session, or its SMF has left so many reports
+    /// unanswered that this one was not sent and will not be.
+    pub(crate) fn report(
+        &mut self,
+        now: Time,
+        seid: u64,
+        report: ReportType,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut Writer<'_>),
+    ) -> bool {
+        let Some((peer, _)) = self.sessions.owner(seid) else {
+            return false;
+        };
+        if self.reports.has_waiting(peer) || !self.may_report(peer) {
+            let ies = only_ies(write);
+            return self.reports.wait(peer, Waiting { seid, report, ies });
+        }
+        self.send_report(now, seid, report, out, write)
+    }
+
+    /// Reports leave room for the other requests, but each SMF may have one under way.
+    fn may_report(&self, peer: PeerId) -> bool {
+        let is_up = (self.peers.get(peer)).is_some_and(|peer| peer.state == PeerState::Up);
+        let crowded = self.requests.len() >= self.config.limits.outstanding / 4 * 3;
+        let window = if is_up && !crowded { WINDOW } else { 1 };
+        self.reports.has_room(peer, window)
+    }
+
+    fn send_report(
+        &mut self,
+        now: Time,
+        seid: u64,
+        report: ReportType,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut Writer<'_>),
+    ) -> bool {
+        let Some((peer, cp_seid)) = self.sessions.owner(seid) else {
+            return false;
+        };
+        let Some(to) = self.peers.get(peer).map(|peer| peer.address) else {
+            return false;
+        };
+        let purpose = Purpose::Report(About { peer, seid, report });
+        let write = |writer: &mut Writer<'_>| {
+            writer.report_type(report);
+            write(writer);
+        };
+        let sent = self.send_request_of(now, to, purpose, Some(cp_seid), out, write);
+        if sent {
+            self.reports.sent(peer);
+        }
+        sent
+    }
+
+    /// Session Report Response (7.5.9). A refusal changes nothing here: an SMF that does not want
+    /// the session any more deletes it.
+    pub(crate) fn on_report_answer(
+        &mut self,
+        now: Time,
+        about: About,
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        match SessionReportResponse::decode(message) {
+            Ok(response) => {
+                self.stats
+                    .cause(Way::Received, message.header.message_type, response.cause);
+                if let (Some(f_seid), true) = (response.cp_f_seid, response.cause.is_accepted()) {
+                    self.sessions
+                        .set_cp_seid(about.peer, about.seid, f_seid.seid);
+                }
+            }
+            Err(_) => {
+                let from = self.peers.get(about.peer).map(|peer| peer.address);
+                if let Some(from) = from {
+                    self.ignore(now, from, Ignored::Incomplete, out);
+                }
+            }
+        }
+        self.report_is_done(now, about, out);
+    }
+
+    /// A report was answered or given up, or its session is gone: the next may go.
+    pub(crate) fn report_is_done(&mut self, now: Time, about: About, out: &mut Outbox) {
+        let peer = about.peer;
+        self.reports.done(peer);
+        while self.may_report(peer)
+            && let Some(next) = self.reports.next(peer)
+        {
+            let gone = self.sessions.owner(next.seid).is_none();
+            let write = |writer: &mut Writer<'_>| writer.ies(&next.ies);
+            if !self.send_report(now, next.seid, next.report, out, write) && !gone {
+                self.reports.put_back(peer, next);
+                break;
+            }
+        }
+    }
+}
+
+/// What `write` writes, by itself.
+fn only_ies(write: impl FnOnce(&mut Writer<'_>)) -> Box<[u8]> {
+    let mut bytes = Vec::new();
+    let request = MessageType::SESSION_REPORT_REQUEST;
+    let mut writer = Writer::new(&mut bytes, request, None, 0);
+    let header = writer.len();
+    write(&mut writer);
+    writer.finish();
+    bytes.split_off(header.min(bytes.len())).into()
+}

@@ -115,9 +115,9 @@ struct tp_ext {
 	__u32 ue4_be;  /* control: of TP_ASKS_UE; 0: no IPv4 */
 	__u32 meters[TP_METERS_MAX]; /* control: indices into meters[], all must conform */
 	__u8 tos, tos_mask; /* control: transport level marking; mask 0: none */
-	__u8 psc;	    /* 0 */
+	__u8 psc;	    /* control: what the PDU Session Container says beside the QFI: TP_PSC_* */
 	__u8 removal;	    /* control: bit 0: take the PDU Session Container off on the way to the next tunnel */
-	__u32 packet_meter; /* 0 */
+	__u32 packet_meter; /* control: index into meters[] plus one, of a packet rate; 0: none */
 	__u32 copy;	    /* 0 */
 	__u32 reserved4;
 	__u64 reserved8;
@@ -127,13 +127,28 @@ struct tp_ext {
 #define TP_ASKS_UE_DST 2 /* with UE: the destination */
 #define TP_ASKS_QFI 4
 
-/* An MBR shared by several PDRs of one direction, or one of several on a PDR. */
+/* Of tp_ext.psc (TS 38.415, 5.5.2.1); downlink only, and not from tunnel to tunnel. */
+#define TP_PSC_RQI 1	   /* Reflective QoS Indicator */
+#define TP_PSC_PPI 2	   /* the Paging Policy Indicator in bits 5..7 */
+#define TP_PSC_PPI_MASK 0xe0U
+
+/* An MBR shared by several PDRs of one direction, or one of several on a PDR; or a packet rate. */
 struct tp_meter {
-	__u64 rate; /* control: as tp_entry.rate; 0: unlimited */
-	__u64 tat;  /* data */
+	__u64 rate; /* control: as tp_entry.rate, 0: unlimited; of a packet rate: a packet limit, see below */
+	__u64 tat;  /* data; of a packet rate: the time unit that runs, see below */
 	__u64 drops; /* data */
 	__u64 reserved[5];
 };
+
+/* A packet rate (TS 29.244, 8.2.63): so many packets in each time unit, which begins with the first packet
+ * after the one before has ended. Times count in 2^20 ns.
+ *
+ *  limit:  0..19 packets; 20..63 length of the time unit
+ *  state:  0..19 packets that passed; 20..63 when the time unit began
+ */
+#define TP_PACKETS_MASK 0xfffffULL
+#define TP_PACKETS_SHIFT 20
+#define TP_PACKETS_TIME_SHIFT 20
 
 /* ---- tp_rule: one filter of one PDR ----------------------------------------------------------- */
 

@@ -90,9 +90,10 @@ enum tp_outcome {
 #define TP_GTPU_PORT 2152U
 #define TP_TUNNEL_LEN (TP_IP4_LEN + TP_UDP_LEN + TP_GTPU_LEN)
 #define TP_TUNNEL_PSC_LEN (TP_TUNNEL_LEN + 8)
+#define TP_TUNNEL_MAX (TP_TUNNEL_PSC_LEN + 4) /* with a Paging Policy Indicator */
 
 /* What goes in front of the octets that user space gets. */
-#define TP_OUTER_MAX (sizeof(struct tp_task) + TP_TUNNEL_PSC_LEN)
+#define TP_OUTER_MAX (sizeof(struct tp_task) + TP_TUNNEL_MAX)
 struct tp_outer {
 	_Alignas(8) __u8 bytes[TP_OUTER_MAX];
 	__u32 len;  /* 0: no tunnel header */

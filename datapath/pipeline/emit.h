@@ -50,7 +50,7 @@ static TP_INLINE int tp_put_headers(struct tp_packet *p, const struct tp_nexthop
 	if (!t->len)
 		return 0;
 	/* The container may be absent, the user's packet may not: there are as many octets either way. */
-	h = tp_span(data, end, l2_len, TP_TUNNEL_PSC_LEN);
+	h = tp_span(data, end, l2_len, TP_TUNNEL_MAX);
 	if (!h)
 		return 1;
 	tp_put_tunnel(h, t, p->user_len);

@@ -56,11 +56,24 @@ static TP_INLINE void tp_meter_give_back(struct tp_env *env, __u64 rate, __u64 *
 	tp_add(env, tat, -tp_rate_cost(rate, bytes));
 }
 
+/* Undo the first n shared meters. */
+static TP_INLINE void tp_give_back_shared(struct tp_packet *p, const struct tp_ext *ext, __u32 n)
+{
+	struct tp_meter *m;
+	__u32 i;
+
+	for (i = 0; i < TP_METERS_MAX && i < n && i < ext->n_meters; i++) {
+		m = tp_meter_at(p->env, ext->meters[i]);
+		if (m)
+			tp_meter_give_back(p->env, TP_READ(m->rate), &m->tat, p->user_len);
+	}
+}
+
 /* Meters shared with other PDRs: all conform, or none is charged. */
 static TP_INLINE int tp_shared_meters(struct tp_packet *p, const struct tp_ext *ext, __u64 now_ns)
 {
 	struct tp_meter *m;
-	__u32 i, refused = TP_METERS_MAX;
+	__u32 i;
 
 	for (i = 0; i < TP_METERS_MAX; i++) {
 		if (i >= ext->n_meters)
@@ -68,28 +81,65 @@ static TP_INLINE int tp_shared_meters(struct tp_packet *p, const struct tp_ext *
 		m = tp_meter_at(p->env, ext->meters[i]);
 		if (m && !tp_meter_take(p->env, TP_READ(m->rate), &m->tat, p->user_len, now_ns)) {
 			tp_add(p->env, &m->drops, 1);
-			refused = i;
-			break;
+			tp_give_back_shared(p, ext, i);
+			return TP_DROP_RATE;
 		}
 	}
-	if (refused == TP_METERS_MAX)
-		return TP_OK;
-	for (i = 0; i < TP_METERS_MAX && i < refused; i++) {
-		m = tp_meter_at(p->env, ext->meters[i]);
-		if (m)
-			tp_meter_give_back(p->env, TP_READ(m->rate), &m->tat, p->user_len);
-	}
-	return TP_DROP_RATE;
+	return TP_OK;
 }
 
-/* Every MBR that holds for this entry: its own, then the shared ones. */
+/* One packet of a packet rate. */
+static TP_INLINE int tp_packet_take(struct tp_env *env, __u64 limit, __u64 *state, __u64 now_ns)
+{
+	__u64 now = now_ns >> TP_PACKETS_TIME_SHIFT, seen, next;
+	__u32 i;
+
+	if (!(limit & TP_PACKETS_MASK))
+		return 0;
+	for (i = 0; i < TP_METER_TRIES; i++) {
+		seen = TP_READ(*state);
+		if (now >= (seen >> TP_PACKETS_SHIFT) + (limit >> TP_PACKETS_SHIFT))
+			next = now << TP_PACKETS_SHIFT | 1;
+		else if ((seen & TP_PACKETS_MASK) >= (limit & TP_PACKETS_MASK))
+			return 0;
+		else
+			next = seen + 1;
+		if (!tp_has(env, TP_FEAT_ATOMIC)) {
+			*state = next;
+			return 1;
+		}
+		if (__sync_val_compare_and_swap(state, seen, next) == seen)
+			return 1;
+	}
+	__sync_fetch_and_add(state, 1);
+	return 1;
+}
+
+/* The limits that stand in the extension: MBRs shared with other PDRs, then the packet rate. */
+static TP_INLINE int tp_police_ext(struct tp_packet *p, const struct tp_ext *ext, __u64 now_ns)
+{
+	struct tp_meter *m;
+	int r = tp_shared_meters(p, ext, now_ns);
+
+	if (r || tp_likely(!ext->packet_meter))
+		return r;
+	m = tp_meter_at(p->env, ext->packet_meter - 1);
+	if (!m || tp_packet_take(p->env, TP_READ(m->rate), &m->tat, now_ns))
+		return TP_OK;
+	tp_add(p->env, &m->drops, 1);
+	tp_give_back_shared(p, ext, TP_METERS_MAX);
+	return TP_DROP_PACKET_RATE;
+}
+
+/* Every limit that holds for this entry: its own, then those of its extension. */
 static TP_INLINE int tp_police(struct tp_packet *p, struct tp_entry *e, __u64 head)
 {
 	const struct tp_ext *ext = tp_ext_of(p, e, head);
 	__u32 own = tp_has(p->env, TP_FEAT_METER) && (head & TP_HEAD_METER);
 	__u64 now_ns, rate = 0;
+	int r = TP_OK;
 
-	if (!own && !(ext && ext->n_meters))
+	if (!own && !(ext && (ext->n_meters || ext->packet_meter)))
 		return TP_OK;
 	now_ns = tp_clock(p->env, p->cpu);
 	if (own) {
@@ -97,11 +147,11 @@ static TP_INLINE int tp_police(struct tp_packet *p, struct tp_entry *e, __u64 he
 		if (!tp_meter_take(p->env, rate, &e->tat, p->user_len, now_ns))
 			return TP_DROP_RATE;
 	}
-	if (!ext || tp_shared_meters(p, ext, now_ns) == TP_OK)
-		return TP_OK;
-	if (own)
+	if (ext)
+		r = tp_police_ext(p, ext, now_ns);
+	if (tp_unlikely(r) && own)
 		tp_meter_give_back(p->env, rate, &e->tat, p->user_len);
-	return TP_DROP_RATE;
+	return r;
 }
 
 #endif

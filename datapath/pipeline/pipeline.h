@@ -81,6 +81,24 @@ static TP_INLINE int tp_route_user(struct tp_packet *p, __u64 head, const struct
 	return TP_OK;
 }
 
+/* What the PDU Session Container is to say, and thus how long the tunnel's header is. */
+static TP_INLINE void tp_plan_container(struct tp_tunnel *t, __u64 head, const struct tp_ext *ext)
+{
+	t->len = TP_TUNNEL_LEN;
+	if (!(head & TP_HEAD_QFI))
+		return;
+	t->len = TP_TUNNEL_PSC_LEN;
+	t->marks = TP_HEAD_QFI_OF(head);
+	if (!ext)
+		return;
+	if (ext->psc & TP_PSC_RQI)
+		t->marks |= 0x40;
+	if (ext->psc & TP_PSC_PPI) {
+		t->marks |= 0x80 | (ext->psc & TP_PSC_PPI_MASK) << 8;
+		t->len = TP_TUNNEL_MAX;
+	}
+}
+
 /* Into the tunnel that the entry names. */
 static TP_INLINE int tp_route_tunnel(struct tp_packet *p, const struct tp_entry *e, __u64 head, struct tp_tunnel *t,
 				     const struct tp_nexthop **nh)
@@ -93,11 +111,10 @@ static TP_INLINE int tp_route_tunnel(struct tp_packet *p, const struct tp_entry 
 	*nh = tp_nexthop_at(p->env, TP_READ(peer->nexthop));
 	if (!*nh)
 		return TP_DROP_TABLE;
-	t->len = head & TP_HEAD_QFI ? TP_TUNNEL_PSC_LEN : TP_TUNNEL_LEN;
+	tp_plan_container(t, head, tp_ext_of(p, e, head));
 	t->local_be = peer->local_be;
 	t->remote_be = peer->remote_be;
 	t->teid_be = (__u32)out;
-	t->qfi = TP_HEAD_QFI_OF(head);
 	t->pdu_type = p->dir == TP_UPLINK;
 	return TP_OK;
 }

@@ -12,11 +12,11 @@
 
 /* The tunnel that a packet leaves through. */
 struct tp_tunnel {
-	__u32 len; /* 0: none; TP_TUNNEL_LEN, or TP_TUNNEL_PSC_LEN with a PDU Session Container */
+	__u32 len; /* 0: none; TP_TUNNEL_LEN, and 8 or 12 with a PDU Session Container */
 	__u32 local_be;
 	__u32 remote_be;
 	__u32 teid_be;
-	__u32 qfi;
+	__u32 marks; /* of the container: octet with the QFI in bits 0..7, octet with the PPI in 8..15 */
 	__u32 pdu_type; /* TS 38.415, 5.5.2: 0 downlink, 1 uplink */
 };
 
@@ -49,8 +49,11 @@ static TP_INLINE void tp_put_tunnel(__u8 *h, const struct tp_tunnel *t, __u32 us
 	tp_store32(g + 4, t->teid_be);
 	if (psc) {
 		tp_store32(g + 8, 0x85U << 24);
-		/* One unit of four octets, PDU type, QFI, and no further extension header. */
-		tp_store32(g + 12, t->qfi << 16 | t->pdu_type << 12 | 1);
+		/* Units of four octets, PDU type, QFI, and no further extension header; or the PPI in its place,
+		 * and that in the last octet of the second unit. */
+		tp_store32(g + 12, t->marks << 16 | t->pdu_type << 12 | ((psc >> 2) - 1));
+		if (psc > 8)
+			tp_store32(g + 16, 0);
 	}
 }
 

@@ -10,6 +10,7 @@ import struct
 import sys
 
 from scapy.all import ARP, ICMP, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, IPv6, Raw, fragment, raw
+from scapy.contrib.gtp import GTP_U_Header, GTPPDUSessionContainer
 from scapy.layers.inet6 import ICMPv6EchoRequest, ICMPv6ND_RA, ICMPv6ND_RS, IPv6ExtHdrFragment
 from scapy.layers.ipsec import ESP
 from scapy.layers.l2 import GRE
@@ -70,9 +71,14 @@ def hop(packet, port=DOWN):
     return Ether(src=OURS[port], dst=THEIRS[port]) / packet
 
 
-def tunnelled(packet, teid=RTEID, qfi=QFI, src=N3, dst=GNB):
-    """Towards the gNB: TTL 64, DF, no identification, no UDP checksum."""
+def tunnelled(packet, teid=RTEID, qfi=QFI, src=N3, dst=GNB, **marks):
+    """Towards the gNB: TTL 64, DF, no identification, no UDP checksum. marks: PPP, PPI and RQI of the
+    PDU Session Container, which scapy then builds."""
     inner = raw(hop(packet).payload)
+    if marks:
+        gtp = GTP_U_Header(teid=teid, E=1) / GTPPDUSessionContainer(type=0, QFI=qfi, **marks) / Raw(inner)
+        return (Ether(src=OURS[0], dst=THEIRS[0]) / IP(src=src, dst=dst, id=0, flags="DF", ttl=64)
+                / UDP(sport=2152, dport=2152, chksum=0) / Raw(raw(gtp)))
     flags, options = (0x34, psc(qfi, 0)) if qfi is not None else (0x30, b"")
     return (Ether(src=OURS[0], dst=THEIRS[0]) / IP(src=src, dst=dst, id=0, flags="DF", ttl=64)
             / UDP(sport=2152, dport=2152, chksum=0) / Raw(gtpu(teid, inner, flags=flags, options=options)))
@@ -360,6 +366,61 @@ def rule_cases():
          [(1, 1, n, 1), (2, 1, n, 1)])
 
 
+def mark_cases():
+    """What the PDU Session Container says beside the QFI (TS 38.415, 5.5.2.1)."""
+    d = user(HOST, UE)
+    n = len(d)
+    for name, what, dl, marks in (
+            ("rqi", "Reflective QoS", dict(rqi=True), dict(RQI=1)),
+            ("ppi", "Paging Policy Indicator: a second unit", dict(ppi=5), dict(PPP=1, PPI=5)),
+            ("ppi-0", "a Paging Policy Indicator of 0 is one", dict(ppi=0), dict(PPP=1, PPI=0)),
+            ("rqi-ppi", "both", dict(rqi=True, ppi=7), dict(RQI=1, PPP=1, PPI=7)),
+            ("rqi-qfi-0", "QFI 0 is one too", dict(rqi=True, qfi=0), dict(qfi=0, RQI=1)),
+            ("rqi-qfi-63", "the largest QFI", dict(rqi=True, ppi=1, qfi=63), dict(qfi=63, RQI=1, PPP=1, PPI=1))):
+        case("dl-" + name, what, plain(dl=dl), [(DOWN, net(d), "forward", tunnelled(d, **marks))], [(2, 1, n, 0)])
+    case("dl-marks-need-qfi", "no QFI, no container", plain(dl=dict(qfi=None, rqi=True, ppi=3)),
+         [(DOWN, net(d), "forward", tunnelled(d, qfi=None))], [(2, 1, n, 0)])
+    v6 = user6(HOST6, UE6)
+    case("dl-v6-ppi", "IPv6 in a tunnel with two units", plain(dl=dict(ppi=2), ue6="2001:db8:60::/64"),
+         [(DOWN, net(v6), "forward", tunnelled(v6, PPP=1, PPI=2))], [(2, 1, len(v6), 0)])
+    fits, larger = user(HOST, UE, payload=b"x" * (1500 - 48 - 28)), user(HOST, UE, payload=b"x" * (1500 - 48 - 28 + 1))
+    case("dl-ppi-mtu", "the second unit counts", plain(dl=dict(ppi=2)),
+         [(DOWN, net(fits), "forward", tunnelled(fits, PPP=1, PPI=2)), (DOWN, net(larger), "mtu", None)],
+         [(2, 1, len(fits), 1)])
+    peer = plain(dl=dict(peer="10.3.9.9", rqi=True, ppi=6))
+    waiting = tunnelled(d, dst="10.3.9.9", RQI=1, PPP=1, PPI=6).payload
+    case("dl-ppi-unresolved", "the slow path sends the same", peer, [(DOWN, net(d), "slow", slow(waiting))], [(2, 1, n, 0)])
+
+
+def packet_rate_cases():
+    """So many packets in each time unit (TS 29.244, 8.2.63); the cases last less than one."""
+    u, u2 = user(), user(src=UE2)
+    n = len(u)
+
+    def rate(packets, **more):
+        return "[[session.meter]]\n" + lines(dict(qer=1, direction="uplink", packets=packets, seconds=60, **more))
+
+    def limited(packets, **more):
+        return session(rate(packets), uplink(packet_meter=0, **more), key(teid=TEID, one=0))
+
+    ok, no = (UP, up(u), "forward", hop(u)), (UP, up(u), "packet_rate", None)
+    case("packet-rate", "three in a time unit", limited(3), [ok] * 3 + [no] * 2, [(1, 3, 3 * n, 2)])
+    case("packet-rate-zero", "none in a time unit", limited(0), [no], [(1, 0, 0, 1)])
+    case("packet-rate-shared", "two PDRs of one QER count together",
+         session(rate(3), uplink(1, packet_meter=0), uplink(2, ue4=UE2, packet_meter=0), key(teid=TEID, one=0), key(teid=TEID + 1, one=1)),
+         [ok, (UP, up(u2, teid=TEID + 1), "forward", hop(u2)), ok, (UP, up(u2, teid=TEID + 1), "packet_rate", None), no],
+         [(1, 2, 2 * n, 1), (2, 1, n, 1)])
+    # 1 kbit/s, two packets deep: the third is above the MBR, and not counted as one of the three.
+    slow_down = (UP, up(u), "rate", None)
+    case("packet-rate-and-mbr", "what the MBR refuses is no packet of the time unit", limited(3, mbr_bps=1000, burst_bytes=n + n // 2),
+         [ok, ok, slow_down, slow_down], [(1, 2, 2 * n, 2)])
+    many = ("[[session.meter]]\n" + lines(dict(qer=2, direction="uplink", bps=1000, burst_bytes=2 * n + n // 2)) + rate(1))
+    both = session(many, uplink(1, shared=[0], packet_meter=1), uplink(2, ue4=UE2, shared=[0]), key(teid=TEID, one=0), key(teid=TEID + 1, one=1))
+    other = (UP, up(u2, teid=TEID + 1), "forward", hop(u2))
+    case("packet-rate-gives-back", "a packet beyond the packet rate spends nothing of the MBR", both,
+         [ok, no, no, no, other, other, (UP, up(u2, teid=TEID + 1), "rate", None)], [(1, 1, n, 3), (2, 2, 2 * n, 1)])
+
+
 def filter_case(name, what, filters, packets, counters):
     """Three uplink PDRs; filters: of PDR 1 and 2; PDR 3 takes what is left, by dropping it."""
     rules = [dict(entry=e, **f) for e, f in filters]
@@ -579,7 +640,7 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, outer_fragment_cases, rule_cases, sdf_cases, downlink_cases, route_cases, relay_cases):
+    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, route_cases, relay_cases):
         make()
     for name in sorted(CASES):
         folder = os.path.join(HERE, name)

@@ -1,11 +1,13 @@
 //! From rules to what packets meet: who finds which PDR, and what it decides.
 
-use pfcp::IeType;
+use std::mem::discriminant;
+
+use pfcp::{Cause, IeType};
 use smallvec::SmallVec;
 
 use crate::compiled::{
-    Action, Compiled, Direction, Entry, Filter, Key, NiId, PdrId, QerId, Qfi, Rate, Relay, Select,
-    SharedMeter, UeAddresses, UeEnd,
+    Action, Compiled, Direction, Entry, Filter, Key, Limit, Marks, NiId, PdrId, QerId, Qfi, Rate,
+    Relay, Select, SharedMeter, UeAddresses, UeEnd,
 };
 use crate::config::Burst;
 use crate::refusal::Refusal;
@@ -14,6 +16,9 @@ use crate::site::Site;
 
 /// Filters that are tried for one key (`TP_RULES_MAX` of the tables).
 const FILTERS_PER_KEY: usize = 64;
+
+/// QERs with an MBR on one PDR that others name too (`TP_METERS_MAX` of the tables).
+const SHARED_PER_PDR: usize = 4;
 
 /// Network instance of rules that name none.
 pub(crate) const DEFAULT_NI: NiId = NiId(0);
@@ -141,8 +146,10 @@ fn entry(
         ue: None,
         qfi: None,
         relay: None,
+        marks: Marks::default(),
         meter: None,
         shared_meters: SmallVec::new(),
+        packet_meter: None,
     };
     let is_tunnel = matches!(action, Action::Tunnel { .. });
     match direction {
@@ -156,7 +163,10 @@ fn entry(
             entry.qfi = mark(&qers).filter(|_| is_tunnel);
         }
     }
-    meter(rules, &qers, site.burst, meters, &mut entry);
+    if direction == Direction::Downlink {
+        mark_further(&mut entry, &qers)?;
+    }
+    meter(rules, pdr, &qers, site.burst, meters, &mut entry)?;
     Ok(entry)
 }
 
@@ -188,6 +198,28 @@ fn mark(qers: &[&Qer]) -> Option<Qfi> {
     let mut qfis = qers.iter().filter_map(|qer| qer.qfi);
     let first = qfis.clone().next();
     qfis.find(|qfi| qfi.get() != 0).or(first)
+}
+
+/// What else the PDU Session Container says. It must be one of ours: what comes in a tunnel goes on
+/// with the container that it has.
+fn mark_further(entry: &mut Entry, qers: &[&Qer]) -> Result<(), Refusal> {
+    entry.marks = Marks {
+        rqi: qers.iter().any(|qer| qer.marks().rqi),
+        ppi: qers.iter().find_map(|qer| qer.marks().ppi),
+    };
+    let Some(marking) = qers.iter().find(|qer| qer.marks() != Marks::default()) else {
+        return Ok(());
+    };
+    let refusal = if mark(qers).is_none() {
+        Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::QFI)
+    } else if entry.relay.is_none() {
+        return Ok(());
+    } else if marking.marks().rqi {
+        Refusal::rule(IeType::RQI)
+    } else {
+        Refusal::rule(IeType::PAGING_POLICY_INDICATOR)
+    };
+    Err(refusal.in_rule(RuleId::Qer(marking.id)))
 }
 
 fn action(pdr: &Pdr, far: &Far, site: &Site) -> Result<Action, Refusal> {
@@ -236,38 +268,59 @@ fn action(pdr: &Pdr, far: &Far, site: &Site) -> Result<Action, Refusal> {
     }
 }
 
-/// One meter that is the entry's alone lies in the entry itself; others are shared ones.
+/// What limits the packets of an entry.
+///
+/// Of the QERs that are this PDR's alone only the lowest MBR can ever decide, so that one meter in
+/// the entry itself does for all of them; QERs that others name too have a meter of their own.
 fn meter(
     rules: PacketRules<'_>,
+    pdr: &Pdr,
     qers: &[&Qer],
     burst: Burst,
     meters: &mut Vec<SharedMeter>,
     entry: &mut Entry,
-) {
+) -> Result<(), Refusal> {
     let direction = entry.direction;
-    let limits: SmallVec<[(QerId, Rate); 4]> = qers
-        .iter()
-        .filter_map(|qer| Some((qer.id, rate(qer.mbr_kbps(direction)?, burst))))
-        .collect();
-    if let [(qer, rate)] = limits[..]
-        && is_used_once(rules, qer, direction)
-    {
-        entry.meter = Some(rate);
-        return;
-    }
-    for (qer, rate) in limits {
-        let known = meters
-            .iter()
-            .position(|m| m.qer == qer && m.direction == direction);
-        entry.shared_meters.push(known.unwrap_or(meters.len()));
-        if known.is_none() {
-            meters.push(SharedMeter {
-                qer,
-                direction,
-                rate,
-            });
+    let too_many = |ie| Refusal::no_room(ie).in_rule(RuleId::Pdr(pdr.id));
+    let mut own = None;
+    for qer in qers {
+        if let Some(kbps) = qer.mbr_kbps(direction) {
+            if is_used_once(rules, qer.id, direction) {
+                own = Some(own.map_or(kbps, |lowest: u64| lowest.min(kbps)));
+            } else {
+                let limit = Limit::Bits(rate(kbps, burst));
+                let index = shared(meters, qer.id, direction, limit);
+                entry.shared_meters.push(index);
+            }
+        }
+        if let Some(limit) = qer.packet_rate(direction) {
+            let index = shared(meters, qer.id, direction, Limit::Packets(limit));
+            if entry.packet_meter.replace(index).is_some() {
+                return Err(too_many(IeType::PACKET_RATE));
+            }
         }
     }
+    entry.meter = own.map(|kbps| rate(kbps, burst));
+    if entry.shared_meters.len() > SHARED_PER_PDR {
+        return Err(too_many(IeType::QER_ID));
+    }
+    Ok(())
+}
+
+/// Place of the meter of a QER.
+fn shared(meters: &mut Vec<SharedMeter>, qer: QerId, direction: Direction, limit: Limit) -> usize {
+    let same_kind = |m: &SharedMeter| discriminant(&m.limit) == discriminant(&limit);
+    let known = meters
+        .iter()
+        .position(|m| m.qer == qer && m.direction == direction && same_kind(m));
+    known.unwrap_or_else(|| {
+        meters.push(SharedMeter {
+            qer,
+            direction,
+            limit,
+        });
+        meters.len() - 1
+    })
 }
 
 fn is_used_once(rules: PacketRules<'_>, qer: QerId, direction: Direction) -> bool {

@@ -5,7 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use proptest::prelude::*;
 
-use crate::compiled::{Action, Compiled, Entry, Flow, Key, Select, UeAddresses, UeEnd};
+use crate::compiled::{
+    Action, Compiled, Entry, Flow, Key, Limit, Marks, QerId, Qfi, Select, SharedMeter, UeAddresses,
+    UeEnd,
+};
 use crate::config::Config;
 use crate::reference::{Arrival, Fate, Packet, Verdict, judge};
 use crate::rules::RemoteFTeid;
@@ -83,6 +86,12 @@ fn fits(flow: &Flow, packet: &Packet) -> bool {
         && port(flow.dst_ports, packet.ports.map(|p| p.1))
 }
 
+/// Of ours, or the one that the packet came with.
+fn container(entry: &Entry, brought: Option<Qfi>) -> Option<(Qfi, Marks)> {
+    let own = entry.qfi.map(|qfi| (qfi, entry.marks));
+    own.or(brought.map(|qfi| (qfi, Marks::default())))
+}
+
 fn verdict(compiled: &Compiled, entry: &Entry, packet: &Packet) -> Verdict {
     let brought = match (packet.arrival, &entry.relay) {
         (Arrival::Tunnel { qfi, .. }, Some(relay)) if !relay.remove_container => qfi,
@@ -97,13 +106,16 @@ fn verdict(compiled: &Compiled, entry: &Entry, packet: &Packet) -> Verdict {
             teid,
             peer: IpAddr::V4(peer),
             ..
-        } => Fate::Tunnelled(RemoteFTeid { teid, peer }, entry.qfi.or(brought)),
+        } => Fate::Tunnelled(RemoteFTeid { teid, peer }, container(entry, brought)),
         Action::Tunnel { .. } => Fate::Absurd,
     };
     assert!(entry.shared_meters.len() <= 4);
     let shared = entry.shared_meters.iter().map(|&m| {
         assert_eq!(compiled.meters[m].direction, entry.direction);
-        compiled.meters[m].rate
+        match compiled.meters[m].limit {
+            Limit::Bits(rate) => rate,
+            Limit::Packets(_) => panic!("a packet rate among the bit rates"),
+        }
     });
     let mut limits_kbps: Vec<u64> = shared
         .chain(entry.meter)
@@ -114,6 +126,10 @@ fn verdict(compiled: &Compiled, entry: &Entry, packet: &Packet) -> Verdict {
         id: entry.pdr,
         fate,
         limits_kbps,
+        packet_rate: entry.packet_meter.map(|m| match compiled.meters[m].limit {
+            Limit::Packets(rate) => rate,
+            Limit::Bits(_) => panic!("a bit rate for packets"),
+        }),
     }
 }
 
@@ -131,27 +147,30 @@ proptest! {
         }
     }
 
-    /// A meter is shared exactly when its QER limits several PDRs of a direction, or is one of several.
+    /// A meter is shared exactly when its QER limits several PDRs of a direction, and it is the
+    /// same one for all of them.
     #[test]
     fn a_qer_has_one_bucket_per_direction(rules in testing::rules()) {
         let compiled = testing::compile(rules.for_packets(), &config()).unwrap();
+        let kind = |m: &SharedMeter| (m.qer, m.direction, matches!(m.limit, Limit::Packets(_)));
         for (i, meter) in compiled.meters.iter().enumerate() {
-            let twin = compiled.meters[..i].iter().any(|m| (m.qer, m.direction) == (meter.qer, meter.direction));
-            prop_assert!(!twin);
+            prop_assert!(!compiled.meters[..i].iter().any(|m| kind(m) == kind(meter)));
         }
         for (pdr, entry) in rules.pdrs.iter().zip(&compiled.entries) {
             let limits = pdr.qers.iter().filter(|&&q| {
                 rules.for_packets().qer(q).unwrap().mbr_kbps(entry.direction).is_some()
             });
-            let limits: Vec<_> = limits.collect();
-            if let Some(rate) = entry.meter {
-                prop_assert_eq!(limits.len(), 1);
+            let is_shared = |q: &&&QerId| {
                 let users = rules.pdrs.iter().zip(&compiled.entries);
-                let users = users.filter(|(p, e)| e.direction == entry.direction && p.qers.contains(limits[0]));
-                prop_assert_eq!(users.count(), 1);
+                let users = users.filter(|(p, e)| e.direction == entry.direction && p.qers.contains(q));
+                users.count() > 1
+            };
+            let (shared, own): (Vec<&QerId>, Vec<&QerId>) = limits.partition(|q| is_shared(&q));
+            let metered: Vec<_> = entry.shared_meters.iter().map(|&m| compiled.meters[m].qer).collect();
+            prop_assert_eq!(metered, shared.into_iter().copied().collect::<Vec<_>>());
+            prop_assert_eq!(entry.meter.is_some(), !own.is_empty());
+            if let Some(rate) = entry.meter {
                 prop_assert!(rate.burst_bytes >= u64::from(Config::default().burst.min_bytes));
-            } else {
-                prop_assert_eq!(entry.shared_meters.len(), limits.len());
             }
         }
     }

@@ -4,6 +4,7 @@
 //! [`Tables::publish`]; it never learns where an entry lies. The tables never learn what a FAR is.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use ipnet::{IpNet, Ipv6Net};
 
@@ -151,10 +152,24 @@ pub struct Entry {
     /// Packets come in a tunnel and go on in another one, or come in a tunnel and travel towards
     /// access. `ue` and the asking half of `qfi` are here then.
     pub relay: Option<Relay>,
+    /// Downlink: what the PDU Session Container says beside the QFI; without QFI nothing.
+    pub marks: Marks,
     /// MBR of this entry alone.
     pub meter: Option<Rate>,
-    /// Indices into [`Compiled::meters`]; at most four. All must conform, besides `meter`.
+    /// Indices into [`Compiled::meters`] of bit rates; at most four. All must conform, besides
+    /// `meter`.
     pub shared_meters: smallvec::SmallVec<[usize; 4]>,
+    /// Index into [`Compiled::meters`] of a packet rate.
+    pub packet_meter: Option<usize>,
+}
+
+/// Of the PDU Session Container of downlink packets (TS 38.415, 5.5.2.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Reflective QoS Indicator.
+    pub rqi: bool,
+    /// Paging Policy Indicator, 0..=7.
+    pub ppi: Option<u8>,
 }
 
 /// What only packets from tunnel to tunnel meet.
@@ -212,15 +227,35 @@ pub enum Action {
     GateClosed,
 }
 
-/// An MBR shared within the session, one direction of one QER.
+/// An MBR shared within the session, or a packet rate: one direction of one QER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedMeter {
-    /// With `direction`, identifies it across changes, so that its state is kept.
+    /// With `direction` and the kind of `limit`, identifies it across changes, so that its state is
+    /// kept.
     pub qer: QerId,
     /// Which half of the QER.
     pub direction: Direction,
     /// The limit.
-    pub rate: Rate,
+    pub limit: Limit,
+}
+
+/// What a shared meter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// MBR.
+    Bits(Rate),
+    /// Packet Rate.
+    Packets(PacketRate),
+}
+
+/// A maximum number of packets in each time unit (TS 29.244, 8.2.63). A time unit begins with the
+/// first packet after the one before has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketRate {
+    /// Packets; zero lets nothing pass.
+    pub packets: u32,
+    /// The time unit.
+    pub per: Duration,
 }
 
 /// A maximum bit rate of inner IP packets (TS 29.244, 8.2.8).

@@ -151,7 +151,7 @@ impl Default for Limits {
             urrs_per_session: 16,
             bars_per_session: 4,
             filters_per_session: 64,
-            qers_per_pdr: 4,
+            qers_per_pdr: 16,
             peers: 64,
             outstanding: 4096,
         }

@@ -13,11 +13,11 @@ use pfcp::{Cause, IeType, Ies, Repeated};
 use smallvec::SmallVec;
 
 use crate::compile::DEFAULT_NI;
-use crate::compiled::{NiId, PdrId, QerId, Qfi};
+use crate::compiled::{NiId, PacketRate, PdrId, QerId, Qfi};
 use crate::flow::FlowDescription;
 use crate::refusal::Refusal;
 use crate::rules::{
-    Apply, BarId, Far, FarId, Forwarding, Gate, Interface, LocalFTeid, Mbr, Pdi, Pdr, Qer,
+    Apply, BarId, Far, FarId, Forwarding, Gate, Interface, LocalFTeid, Mbr, Pdi, Pdr, Qer, RareQer,
     RemoteFTeid, SdfFilter, UeIp, UrrId,
 };
 use crate::site::Site;
@@ -450,34 +450,75 @@ fn tunnel(ie: OuterHeaderCreation) -> Result<RemoteFTeid, Refusal> {
 
 /// Create QER.
 pub(crate) fn qer(ie: &CreateQer<'_>) -> Result<Qer, Refusal> {
-    qer_is_supported(ie.ies, ie.gbr, ie.rqi)?;
-    Ok(Qer {
+    refuse(&IN_QER, ie.ies)?;
+    let mut qer = Qer {
         id: QerId(ie.qer_id),
         gate: gate(ie.gate_status),
         mbr: ie.mbr.map(mbr),
         qfi: ie.qfi.and_then(|qfi| Qfi::new(qfi.0)),
-    })
+        rare: None,
+    };
+    let rarities = Rarities {
+        gbr: ie.gbr,
+        packet_rate: ie.packet_rate,
+        rqi: ie.rqi,
+        ppi: ie.ppi,
+    };
+    rarities.add_to(&mut qer)?;
+    Ok(qer)
 }
 
 /// Update QER; what is not sent stays.
 pub(crate) fn update_qer(qer: &mut Qer, ie: &UpdateQer<'_>) -> Result<(), Refusal> {
-    qer_is_supported(ie.ies, ie.gbr, ie.rqi)?;
+    refuse(&IN_QER, ie.ies)?;
     qer.gate = ie.gate_status.map_or(qer.gate, gate);
     qer.mbr = ie.mbr.map(mbr).or(qer.mbr);
     qer.qfi = ie.qfi.and_then(|qfi| Qfi::new(qfi.0)).or(qer.qfi);
-    Ok(())
+    let rarities = Rarities {
+        gbr: ie.gbr,
+        packet_rate: ie.packet_rate,
+        rqi: ie.rqi,
+        ppi: ie.ppi,
+    };
+    rarities.add_to(qer)
 }
 
-/// A guarantee that is not kept must not be given; one of nothing is no guarantee.
-fn qer_is_supported(ies: Ies<'_>, gbr: Option<Gbr>, rqi: Option<u8>) -> Result<(), Refusal> {
-    refuse(&IN_QER, ies)?;
-    if gbr.is_some_and(|gbr| gbr.uplink_kbps > 0 || gbr.downlink_kbps > 0) {
-        return Err(Refusal::rule(IeType::GBR));
+/// What Create QER and Update QER seldom have.
+struct Rarities {
+    gbr: Option<Gbr>,
+    packet_rate: Option<pfcp::ie::PacketRate>,
+    rqi: Option<u8>,
+    ppi: Option<u8>,
+}
+
+impl Rarities {
+    fn add_to(self, qer: &mut Qer) -> Result<(), Refusal> {
+        let mut rare = qer.rare.as_deref().cloned().unwrap_or_default();
+        if let Some(gbr) = self.gbr {
+            rare.gbr = Some(Mbr::new(gbr.uplink_kbps, gbr.downlink_kbps));
+        }
+        if let Some(rate) = self.packet_rate {
+            // What may pass beyond it is for exception data, and nothing says which packets are.
+            if rate.additional {
+                return Err(Refusal::rule(IeType::PACKET_RATE));
+            }
+            rare.uplink_packets = rate.uplink.map(packet_rate);
+            rare.downlink_packets = rate.downlink.map(packet_rate);
+        }
+        if let Some(rqi) = self.rqi {
+            rare.marks.rqi = rqi & 1 == 1;
+        }
+        rare.marks.ppi = self.ppi.map(|ppi| ppi & 7).or(rare.marks.ppi);
+        qer.rare = (rare != RareQer::default()).then(|| rare.into());
+        Ok(())
     }
-    if rqi.is_some_and(|rqi| rqi & 1 == 1) {
-        return Err(Refusal::rule(IeType::RQI));
+}
+
+fn packet_rate(ie: pfcp::ie::PacketsPerUnit) -> PacketRate {
+    PacketRate {
+        packets: ie.packets.into(),
+        per: ie.unit.duration(),
     }
-    Ok(())
 }
 
 fn gate(ie: GateStatus) -> Gate {
@@ -488,8 +529,5 @@ fn gate(ie: GateStatus) -> Gate {
 }
 
 fn mbr(ie: pfcp::ie::Mbr) -> Mbr {
-    Mbr {
-        uplink_kbps: ie.uplink_kbps,
-        downlink_kbps: ie.downlink_kbps,
-    }
+    Mbr::new(ie.uplink_kbps, ie.downlink_kbps)
 }

@@ -5,9 +5,9 @@
 
 use std::net::IpAddr;
 
-use crate::compiled::{Direction, NiId, PdrId, Qfi};
+use crate::compiled::{Direction, Marks, NiId, PacketRate, PdrId, Qfi};
 use crate::flow::{Address, End, FlowDescription};
-use crate::rules::{Apply, Interface, PacketRules, Pdi, Pdr, RemoteFTeid, SdfFilter};
+use crate::rules::{Apply, Interface, PacketRules, Pdi, Pdr, Qer, RemoteFTeid, SdfFilter};
 
 /// A packet as it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +52,11 @@ pub enum Verdict {
         id: PdrId,
         /// What its FAR and QERs say.
         fate: Fate,
-        /// Maximum bit rates that it must conform to, in kbit/s, sorted.
+        /// Maximum bit rates that it must conform to, in kbit/s, sorted. Of those that hold for
+        /// this PDR alone only the lowest: it is the one that decides.
         limits_kbps: Vec<u64>,
+        /// Packet Rate.
+        packet_rate: Option<PacketRate>,
     },
 }
 
@@ -68,8 +71,8 @@ pub enum Fate {
     GateClosed,
     /// Plain IP into a network instance.
     Routed(NiId),
-    /// GTP-U, with this QFI in a PDU Session Container.
-    Tunnelled(RemoteFTeid, Option<Qfi>),
+    /// GTP-U; with a QFI also what else the PDU Session Container says.
+    Tunnelled(RemoteFTeid, Option<(Qfi, Marks)>),
     /// The rules contradict themselves; such rules are refused.
     Absurd,
 }
@@ -90,7 +93,18 @@ pub fn judge(rules: PacketRules<'_>, packet: &Packet) -> Verdict {
         pdr.direction()
     };
     let qers: Vec<_> = pdr.qers.iter().filter_map(|&id| rules.qer(id)).collect();
-    let mut limits_kbps: Vec<u64> = qers.iter().filter_map(|q| q.mbr_kbps(direction)).collect();
+    let travels_alike = |other: &Pdr| {
+        let down = leads_to_access(rules, other) || other.direction() == Direction::Downlink;
+        down == (direction == Direction::Downlink)
+    };
+    let also_of_others = |id| {
+        (rules.pdrs.iter())
+            .any(|other| other.id != pdr.id && travels_alike(other) && other.qers.contains(&id))
+    };
+    let (shared, own): (Vec<&Qer>, Vec<&Qer>) = qers.iter().partition(|q| also_of_others(q.id));
+    let kbps = |qer: &&Qer| qer.mbr_kbps(direction);
+    let mut limits_kbps: Vec<u64> = shared.iter().filter_map(kbps).collect();
+    limits_kbps.extend(own.iter().filter_map(kbps).min());
     limits_kbps.sort_unstable();
     let gate_open = qers.iter().all(|qer| qer.is_open(direction));
     let fate = if gate_open {
@@ -102,6 +116,7 @@ pub fn judge(rules: PacketRules<'_>, packet: &Packet) -> Verdict {
         id: pdr.id,
         fate,
         limits_kbps,
+        packet_rate: qers.iter().find_map(|qer| qer.packet_rate(direction)),
     }
 }
 
@@ -124,19 +139,24 @@ fn fate(rules: PacketRules<'_>, pdr: &Pdr, arrival: Arrival) -> Fate {
     };
     match forwarding.tunnel {
         Some(tunnel) => {
-            let mut marks: Vec<Qfi> = pdr
-                .qers
-                .iter()
-                .filter_map(|&id| rules.qer(id)?.qfi)
-                .collect();
+            let qers = || pdr.qers.iter().filter_map(|&id| rules.qer(id));
+            let mut qfis: Vec<Qfi> = qers().filter_map(|qer| qer.qfi).collect();
             // Stable: the first that is not zero, else the first.
-            marks.sort_by_key(|qfi| qfi.get() == 0);
+            qfis.sort_by_key(|qfi| qfi.get() == 0);
+            let marks = match arrival {
+                Arrival::Network { .. } => Marks {
+                    rqi: qers().any(|qer| qer.marks().rqi),
+                    ppi: qers().find_map(|qer| qer.marks().ppi),
+                },
+                Arrival::Tunnel { .. } => Marks::default(),
+            };
             // From tunnel to tunnel the container goes along, unless it is to be taken off.
             let brought = match arrival {
                 Arrival::Tunnel { qfi, .. } if !pdr.container_removal => qfi,
                 _ => None,
             };
-            Fate::Tunnelled(tunnel, marks.first().copied().or(brought))
+            let qfi = qfis.first().copied().or(brought);
+            Fate::Tunnelled(tunnel, qfi.map(|qfi| (qfi, marks)))
         }
         None => Fate::Routed(forwarding.ni.or(pdr.pdi.ni).unwrap_or(NiId(0))),
     }

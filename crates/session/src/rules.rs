@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use smallvec::SmallVec;
 
-use crate::compiled::{Direction, NiId, PdrId, QerId, Qfi};
+use crate::compiled::{Direction, Marks, NiId, PacketRate, PdrId, QerId, Qfi};
 use crate::flow::FlowDescription;
 pub use crate::teid::LocalTeid;
 
@@ -98,7 +98,7 @@ pub struct Pdr {
     pub container_removal: bool,
     /// What happens to them.
     pub far: FarId,
-    /// What limits them; at most four.
+    /// What limits and marks them.
     pub qers: SmallVec<[QerId; 4]>,
     /// What would measure them.
     pub urrs: SmallVec<[UrrId; 4]>,
@@ -240,7 +240,7 @@ pub struct RemoteFTeid {
 }
 
 /// QoS Enforcement Rule (TS 29.244, 5.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qer {
     /// Unique within the session.
     pub id: QerId,
@@ -250,6 +250,21 @@ pub struct Qer {
     pub mbr: Option<Mbr>,
     /// What downlink packets are marked with.
     pub qfi: Option<Qfi>,
+    /// What few QERs have.
+    pub rare: Option<Box<RareQer>>,
+}
+
+/// What few QERs have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RareQer {
+    /// RQI (8.2.88) and Paging Policy Indicator (8.2.116): what downlink packets carry.
+    pub marks: Marks,
+    /// Guaranteed bit rate (8.2.9): kept and shown. It takes effect where capacity is given out.
+    pub gbr: Option<Mbr>,
+    /// Packet Rate (8.2.63), uplink. `None`: unlimited.
+    pub uplink_packets: Option<PacketRate>,
+    /// Downlink.
+    pub downlink_packets: Option<PacketRate>,
 }
 
 /// Gate Status (TS 29.244, 8.2.7).
@@ -261,13 +276,28 @@ pub struct Gate {
     pub downlink_open: bool,
 }
 
-/// MBR (TS 29.244, 8.2.8), in kbit/s as sent.
+/// MBR or GBR (TS 29.244, 8.2.8, 8.2.9), in kbit/s as sent: 40 bits for each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mbr {
-    /// Uplink.
-    pub uplink_kbps: u64,
-    /// Downlink.
-    pub downlink_kbps: u64,
+pub struct Mbr([[u8; 5]; 2]);
+
+impl Mbr {
+    /// What has more than 40 bits becomes the largest rate.
+    pub fn new(uplink_kbps: u64, downlink_kbps: u64) -> Self {
+        Self([uplink_kbps, downlink_kbps].map(|kbps| {
+            let [_, _, _, octets @ ..] = kbps.min((1 << 40) - 1).to_be_bytes();
+            octets
+        }))
+    }
+
+    /// Of one direction.
+    pub fn kbps(self, direction: Direction) -> u64 {
+        let [uplink, downlink] = self.0;
+        let [a, b, c, d, e] = match direction {
+            Direction::Uplink => uplink,
+            Direction::Downlink => downlink,
+        };
+        u64::from_be_bytes([0, 0, 0, a, b, c, d, e])
+    }
 }
 
 impl Qer {
@@ -279,12 +309,23 @@ impl Qer {
         }
     }
 
+    /// What downlink packets carry beside the QFI.
+    pub fn marks(&self) -> Marks {
+        self.rare.as_ref().map_or_else(Marks::default, |r| r.marks)
+    }
+
+    /// The packet rate of `direction`.
+    pub fn packet_rate(&self, direction: Direction) -> Option<PacketRate> {
+        let rare = self.rare.as_deref()?;
+        match direction {
+            Direction::Uplink => rare.uplink_packets,
+            Direction::Downlink => rare.downlink_packets,
+        }
+    }
+
     /// The limit of `direction`.
     pub fn mbr_kbps(&self, direction: Direction) -> Option<u64> {
-        self.mbr.map(|mbr| match direction {
-            Direction::Uplink => mbr.uplink_kbps,
-            Direction::Downlink => mbr.downlink_kbps,
-        })
+        self.mbr.map(|mbr| mbr.kbps(direction))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::compiled::{Counters, Direction, PdrId};
+use crate::compiled::{Counters, Direction, PacketRate, PdrId};
 use crate::peer::PeerId;
-use crate::rules::{Apply, Far, Interface, Pdr, Qer, Rules};
+use crate::rules::{Apply, Far, Interface, Mbr, Pdr, Qer, Rules};
 use crate::site::Site;
 
 /// One line of a list of sessions.
@@ -104,8 +104,16 @@ pub struct QerView {
     pub downlink_open: bool,
     /// MBR, uplink and downlink, in kbit/s.
     pub mbr_kbps: Option<(u64, u64)>,
+    /// GBR, uplink and downlink, in kbit/s.
+    pub gbr_kbps: Option<(u64, u64)>,
+    /// Packet Rate, uplink and downlink.
+    pub packet_rates: [Option<PacketRate>; 2],
     /// QoS Flow Identifier.
     pub qfi: Option<u8>,
+    /// Downlink packets ask for Reflective QoS.
+    pub rqi: bool,
+    /// Paging Policy Indicator of downlink packets.
+    pub ppi: Option<u8>,
 }
 
 impl SessionSummary {
@@ -226,14 +234,24 @@ impl FarView {
 
 impl QerView {
     fn new(qer: &Qer) -> Self {
+        let gbr = qer.rare.as_ref().and_then(|rare| rare.gbr);
         Self {
             id: qer.id.0,
             uplink_open: qer.gate.uplink_open,
             downlink_open: qer.gate.downlink_open,
-            mbr_kbps: qer.mbr.map(|mbr| (mbr.uplink_kbps, mbr.downlink_kbps)),
+            mbr_kbps: qer.mbr.map(both),
+            gbr_kbps: gbr.map(both),
+            packet_rates: [Direction::Uplink, Direction::Downlink]
+                .map(|direction| qer.packet_rate(direction)),
             qfi: qer.qfi.map(|qfi| qfi.get()),
+            rqi: qer.marks().rqi,
+            ppi: qer.marks().ppi,
         }
     }
+}
+
+fn both(rate: Mbr) -> (u64, u64) {
+    (rate.kbps(Direction::Uplink), rate.kbps(Direction::Downlink))
 }
 
 fn name(interface: Interface) -> &'static str {

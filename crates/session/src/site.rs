@@ -19,9 +19,6 @@ pub(crate) struct Site {
     pub(crate) qers_per_pdr: usize,
 }
 
-/// QERs with an MBR on one PDR that the tables have room for (`TP_METERS_MAX`).
-const METERS_PER_PDR: usize = 4;
-
 impl Site {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
@@ -33,7 +30,7 @@ impl Site {
                 .collect(),
             burst: config.burst,
             limits: config.limits.clone(),
-            qers_per_pdr: config.limits.qers_per_pdr.min(METERS_PER_PDR),
+            qers_per_pdr: config.limits.qers_per_pdr,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use proptest::prelude::*;
@@ -9,14 +10,14 @@ use proptest::sample::select;
 use smallvec::SmallVec;
 
 use crate::compile::Compiler;
-use crate::compiled::{Compiled, NiId, PdrId, QerId, Qfi};
+use crate::compiled::{Compiled, Marks, NiId, PacketRate, PdrId, QerId, Qfi};
 use crate::config::Config;
 use crate::flow::{Address, End, FlowDescription};
 use crate::reference::{Arrival, Packet};
 use crate::refusal::Refusal;
 use crate::rules::{
     Apply, Far, FarId, Forwarding, Gate, Interface, LocalFTeid, LocalTeid, Mbr, PacketRules, Pdi,
-    Pdr, Qer, RemoteFTeid, Rules, SdfFilter, UeIp,
+    Pdr, Qer, RareQer, RemoteFTeid, Rules, SdfFilter, UeIp,
 };
 use crate::site::Site;
 
@@ -82,6 +83,25 @@ pub fn rules() -> impl Strategy<Value = Rules> {
         }
         for (i, qer) in qers.iter_mut().enumerate() {
             qer.id = QerId(i as u32);
+            // One PDR has one packet rate at most.
+            if let Some(rare) = qer.rare.as_mut().filter(|_| i > 0) {
+                (rare.uplink_packets, rare.downlink_packets) = (None, None);
+            }
+        }
+        // What comes in a tunnel goes on with the marks that it has.
+        for pdr in pdrs
+            .iter()
+            .filter(|pdr| pdr.pdi.source != Interface::Access)
+        {
+            let relayed = pdr.pdi.f_teid.is_some();
+            for qer in qers
+                .iter_mut()
+                .filter(|qer| relayed && pdr.qers.contains(&qer.id))
+            {
+                if let Some(rare) = &mut qer.rare {
+                    rare.marks = Marks::default();
+                }
+            }
         }
         Rules {
             pdrs: pdrs.into(),
@@ -303,17 +323,39 @@ fn apply() -> impl Strategy<Value = Apply> {
 fn qer() -> impl Strategy<Value = Qer> {
     let gate = (prop::bool::weighted(0.9), prop::bool::weighted(0.9));
     let mbr = prop::option::of((0u64..1_000_000, 0u64..1_000_000));
-    (gate, mbr, prop::option::of(qfi())).prop_map(|((uplink_open, downlink_open), mbr, qfi)| Qer {
-        id: QerId(0),
-        gate: Gate {
-            uplink_open,
-            downlink_open,
+    let rare = prop::option::weighted(0.3, rare_qer());
+    (gate, mbr, prop::option::of(qfi()), rare).prop_map(
+        |((uplink_open, downlink_open), mbr, qfi, rare)| Qer {
+            id: QerId(0),
+            gate: Gate {
+                uplink_open,
+                downlink_open,
+            },
+            mbr: mbr.map(|(uplink, downlink)| Mbr::new(uplink, downlink)),
+            qfi,
+            rare: rare.map(|rare| {
+                // Marks need a PDU Session Container.
+                let marks = qfi.map_or_else(Marks::default, |_| rare.marks);
+                Box::new(RareQer { marks, ..rare })
+            }),
         },
-        mbr: mbr.map(|(uplink_kbps, downlink_kbps)| Mbr {
-            uplink_kbps,
-            downlink_kbps,
-        }),
-        qfi,
+    )
+}
+
+fn rare_qer() -> impl Strategy<Value = RareQer> {
+    let rate = || {
+        let rate = (0u32..4, 1u64..90).prop_map(|(packets, seconds)| PacketRate {
+            packets,
+            per: Duration::from_secs(seconds),
+        });
+        prop::option::of(rate)
+    };
+    let marks = (any::<bool>(), prop::option::of(0u8..8));
+    (rate(), rate(), marks).prop_map(|(uplink_packets, downlink_packets, (rqi, ppi))| RareQer {
+        gbr: None,
+        uplink_packets,
+        downlink_packets,
+        marks: Marks { rqi, ppi },
     })
 }
 

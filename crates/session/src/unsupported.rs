@@ -125,10 +125,11 @@ pub(crate) static IN_FORWARDING: Unsupported = Unsupported::new(&[
 pub(crate) static IN_QER: Unsupported = Unsupported::new(&[
     // An MBR shared with other sessions.
     IeType::QER_CORRELATION_ID,
-    IeType::PACKET_RATE,
     IeType::PACKET_RATE_STATUS,
+    // For a TDF and for GERAN access; not of N4 (table 7.5.2.5-1).
     IeType::DL_FLOW_LEVEL_MARKING,
-    IeType::PAGING_POLICY_INDICATOR,
+    // Status reports of packet rates, and exception data.
     IeType::QER_CONTROL_INDICATIONS,
+    // Sequence numbers for multicast.
     IeType::QER_INDICATIONS,
 ]);

@@ -123,6 +123,20 @@ pub(crate) struct Ext {
     pub(crate) reserved8: u64,
 }
 
+/// `tp_ext.psc`.
+pub(crate) mod psc {
+    pub(crate) const RQI: u8 = 1;
+    pub(crate) const PPI: u8 = 2;
+    pub(crate) const PPI_SHIFT: u32 = 5;
+}
+
+/// A packet limit.
+pub(crate) mod packets {
+    pub(crate) const MAX: u64 = (1 << 20) - 1;
+    pub(crate) const SHIFT: u32 = 20;
+    pub(crate) const TIME_UNIT_NS: u64 = 1 << 20;
+}
+
 pub(crate) const ASKS_UE: u8 = 1;
 pub(crate) const ASKS_UE_DST: u8 = 2;
 pub(crate) const ASKS_QFI: u8 = 4;
@@ -413,6 +427,8 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_ext.tos", offset_of!(Ext, tos)),
         ("tp_ext.removal", offset_of!(Ext, removal)),
         ("tp_ext.copy", offset_of!(Ext, copy)),
+        ("tp_ext.psc", offset_of!(Ext, psc)),
+        ("tp_ext.packet_meter", offset_of!(Ext, packet_meter)),
         ("tp_meter.rate", meter::RATE * 8),
         ("tp_rule", size_of::<Rule>()),
         ("tp_rule.src_plen", offset_of!(Rule, src_plen)),

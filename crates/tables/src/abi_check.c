@@ -27,6 +27,8 @@ const __u32 tp_abi_layout[96] = {
 	AT(tp_ext, tos),
 	AT(tp_ext, removal),
 	AT(tp_ext, copy),
+	AT(tp_ext, psc),
+	AT(tp_ext, packet_meter),
 	AT(tp_meter, rate),
 	sizeof(struct tp_rule),
 	AT(tp_rule, src_plen),

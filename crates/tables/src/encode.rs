@@ -3,11 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
-use session::compiled::{Action, Direction, Entry, Flow, Rate, Relay, UeEnd};
+use session::compiled::{
+    Action, Direction, Entry, Flow, Limit, Marks, PacketRate, Rate, Relay, UeEnd,
+};
 
 use crate::abi::{
     ASKS_QFI, ASKS_UE, ASKS_UE_DST, Ext, METERS_MAX, REMOVE_CONTAINER, RULE_ANY, RULE_PORTS,
-    RULE_PROTO, RULE_V4, RULE_V6, Rule, entry, rate,
+    RULE_PROTO, RULE_V4, RULE_V6, Rule, entry, packets, psc, rate,
 };
 
 /// A rate word: cost of a byte in ticks of 1/64 ns as a 32-bit mantissa and a shift.
@@ -38,6 +40,20 @@ pub(crate) fn rate_word(limit: Rate) -> u64 {
     mantissa | u64::from(shift) << rate::SHIFT_SHIFT | burst << rate::BURST_SHIFT
 }
 
+/// A packet limit: whole time units and at most a million packets, which no Packet Rate exceeds.
+fn packets_word(limit: PacketRate) -> u64 {
+    let unit = (limit.per.as_nanos() / u128::from(packets::TIME_UNIT_NS)).max(1) as u64;
+    u64::from(limit.packets).min(packets::MAX) | unit << packets::SHIFT
+}
+
+/// The rate word of a shared meter.
+pub(crate) fn limit_word(limit: Limit) -> u64 {
+    match limit {
+        Limit::Bits(rate) => rate_word(rate),
+        Limit::Packets(rate) => packets_word(rate),
+    }
+}
+
 /// The control words of an entry, before it is known where they go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Words {
@@ -50,8 +66,8 @@ pub(crate) struct Words {
 }
 
 /// Encode one entry. `peer`: the peer line of a tunnel. `meters`: lines of its shared
-/// meters, at most four.
-pub(crate) fn words(rule: &Entry, peer: u32, meters: &[u32]) -> Words {
+/// meters, at most four. `packet_meter`: line of its packet rate.
+pub(crate) fn words(rule: &Entry, peer: u32, meters: &[u32], packet_meter: Option<u32>) -> Words {
     let (action, ni, mut out) = match rule.action {
         Action::Route { ni } => (entry::ACT_ROUTE, ni.0, 0),
         Action::Tunnel { teid, .. } => (
@@ -90,6 +106,10 @@ pub(crate) fn words(rule: &Entry, peer: u32, meters: &[u32]) -> Words {
         ext.n_meters += 1;
     }
     debug_assert!(meters.len() <= METERS_MAX);
+    ext.packet_meter = packet_meter.map_or(0, |line| line + 1);
+    if action == entry::ACT_TUNNEL && rule.qfi.is_some() {
+        ext.psc = container(rule.marks);
+    }
     let ext = (ext != Ext::default()).then_some(ext);
     if ext.is_some() {
         head |= entry::EXT_BIT;
@@ -129,6 +149,14 @@ fn relay_conditions(relay: &Relay, ext: &mut Ext) {
     if relay.remove_container {
         ext.removal = REMOVE_CONTAINER;
     }
+}
+
+/// What the PDU Session Container says beside the QFI.
+fn container(marks: Marks) -> u8 {
+    let rqi = if marks.rqi { psc::RQI } else { 0 };
+    marks
+        .ppi
+        .map_or(rqi, |ppi| rqi | psc::PPI | ppi << psc::PPI_SHIFT)
 }
 
 /// An address as C's `_be` words hold it.

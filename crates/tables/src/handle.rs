@@ -43,6 +43,7 @@ pub(crate) struct HeldMeter {
     pub(crate) index: u32,
     pub(crate) qer: QerId,
     pub(crate) direction: Direction,
+    pub(crate) is_of_packets: bool,
 }
 
 /// All parts of a session.

@@ -1,7 +1,7 @@
 //! Working out a change: what will lie where, and whether it fits. Nothing here is visible to
 //! packets; what is taken is given back if the whole does not fit.
 
-use session::compiled::{Action, Compiled, Entry, Key, NoRoom, Select};
+use session::compiled::{Action, Compiled, Entry, Key, Limit, NoRoom, Select};
 use smallvec::SmallVec;
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use crate::abi::{
     self, Ext, KIND_TEID, KIND_UE4, KIND_UE6, METERS_MAX, RULE_LAST, RULES_MAX, Rule, entry,
     from_words,
 };
-use crate::encode::{self, Words, meaningful, rate_word};
+use crate::encode::{self, Words, limit_word, meaningful};
 use crate::handle::{Held, HeldEntry, HeldKey, HeldMeter};
 use crate::index::{SlotKey, Standing};
 use crate::nexthop::Peer;
@@ -155,12 +155,14 @@ impl Store {
 
     fn plan_meters(&mut self, plan: &mut Plan, new: &Compiled) -> Result<(), NoRoom> {
         for meter in &new.meters {
-            let (of, word) = ((meter.qer, meter.direction), rate_word(meter.rate));
+            let word = limit_word(meter.limit);
+            let is_of_packets = matches!(meter.limit, Limit::Packets(_));
+            let of = (meter.qer, meter.direction, is_of_packets);
             let held = plan
                 .held
                 .meters
                 .iter()
-                .find(|held| (held.qer, held.direction) == of);
+                .find(|held| (held.qer, held.direction, held.is_of_packets) == of);
             let index = if let Some(&HeldMeter { index, .. }) = held {
                 if self.mem.meters[index as usize].load(abi::meter::RATE) != word {
                     plan.live_meters.push((index, word));
@@ -179,6 +181,7 @@ impl Store {
                 index,
                 qer: meter.qer,
                 direction: meter.direction,
+                is_of_packets,
             });
             plan.meters.push(index);
         }
@@ -242,7 +245,8 @@ impl Store {
         if meters.len() > METERS_MAX {
             return Err(NoRoom { table: "meters" });
         }
-        let words = encode::words(rule, peer, &meters);
+        let packet_meter = rule.packet_meter.map(|meter| plan.meters[meter]);
+        let words = encode::words(rule, peer, &meters, packet_meter);
         let was = plan
             .held
             .entries

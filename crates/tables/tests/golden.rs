@@ -12,14 +12,16 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use common::need_root;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use libbpf_rs::RingBufferBuilder;
 use serde::Deserialize;
 use session::compiled::{
-    Action, Compiled, Counters, Direction, Entry, Filter, Flow, Key, NiId, PdrId, QerId, Qfi, Rate,
-    Relay, Select, SharedMeter, Tables as _, UeAddresses, UeEnd,
+    Action, Compiled, Counters, Direction, Entry, Filter, Flow, Key, Limit, Marks, NiId,
+    PacketRate, PdrId, QerId, Qfi, Rate, Relay, Select, SharedMeter, Tables as _, UeAddresses,
+    UeEnd,
 };
 use tables::nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use tables::{
@@ -104,6 +106,10 @@ struct SessionEntry {
     burst_bytes: Option<u64>,
     #[serde(default)]
     shared: Vec<usize>,
+    #[serde(default)]
+    rqi: bool,
+    ppi: Option<u8>,
+    packet_meter: Option<usize>,
     relay: Option<SessionRelay>,
 }
 
@@ -156,8 +162,11 @@ struct Rule {
 struct Meter {
     qer: u32,
     direction: String,
-    bps: u64,
-    burst_bytes: u64,
+    bps: Option<u64>,
+    burst_bytes: Option<u64>,
+    /// A packet rate: so many in so many seconds.
+    packets: Option<u32>,
+    seconds: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -229,6 +238,10 @@ fn compile_entry(entry: &SessionEntry) -> Entry {
             v6: entry.ue6,
         }),
         qfi: entry.qfi.and_then(Qfi::new),
+        marks: Marks {
+            rqi: entry.rqi,
+            ppi: entry.ppi,
+        },
         meter,
         relay: entry.relay.as_ref().map(|relay| Relay {
             ue: relay.compile_ue(),
@@ -236,6 +249,22 @@ fn compile_entry(entry: &SessionEntry) -> Entry {
             remove_container: relay.remove_container,
         }),
         shared_meters: entry.shared.iter().copied().collect(),
+        packet_meter: entry.packet_meter,
+    }
+}
+
+impl Meter {
+    fn limit(&self) -> Limit {
+        match self.packets {
+            Some(packets) => Limit::Packets(PacketRate {
+                packets,
+                per: Duration::from_secs(self.seconds.unwrap()),
+            }),
+            None => Limit::Bits(Rate {
+                bps: self.bps.unwrap(),
+                burst_bytes: self.burst_bytes.unwrap(),
+            }),
+        }
     }
 }
 
@@ -250,10 +279,7 @@ impl Session {
             .extend(self.meter.iter().map(|meter| SharedMeter {
                 qer: QerId(meter.qer),
                 direction: direction(&meter.direction),
-                rate: Rate {
-                    bps: meter.bps,
-                    burst_bytes: meter.burst_bytes,
-                },
+                limit: meter.limit(),
             }));
         for key in &self.key {
             let select = match key.one {

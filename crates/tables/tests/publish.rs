@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::HashMap;
 
-use common::{arrival, forwarded, furnish, hop, inner, ports, read_gpdu, resolve_peers};
+use common::{arrival, forwarded, furnish, hop, inner, ports, read_marked_gpdu, resolve_peers};
 use proptest::prelude::*;
 use session::compiled::{Compiled, Counters, PdrId, Tables as _};
 use session::config::{Config, NetworkInstance};
@@ -55,6 +55,7 @@ fn check(
         id,
         fate,
         limits_kbps,
+        packet_rate,
     } = judgement
     else {
         let fits = match packet.arrival {
@@ -86,6 +87,8 @@ fn check(
         Fate::Buffered => "far_buffer",
         Fate::GateClosed => "gate_closed",
         _ if limits_kbps.first() == Some(&0) => "rate",
+        // The time units of others are over when the next packet comes.
+        _ if packet_rate.is_some_and(|rate| rate.packets == 0) => "packet_rate",
         _ => "",
     };
     prop_assert_eq!(reason(run.verdict), dropped);
@@ -96,14 +99,15 @@ fn check(
             prop_assert_eq!(&run.frame[..6], &common::mac(u32::from(ni.0) + 1).0);
             prop_assert_eq!(&run.frame[14..], &forwarded(&ip));
         }
-        Fate::Tunnelled(to, qfi) => {
+        Fate::Tunnelled(to, container) => {
             prop_assert_eq!(run.verdict, Verdict::Redirect(0));
             let expected = match packet.arrival {
                 Arrival::Tunnel { .. } => ip,
                 Arrival::Network { .. } => forwarded(&ip),
             };
-            let expected = (to.peer, to.teid, qfi.map(|qfi| qfi.get()), &expected[..]);
-            prop_assert_eq!(read_gpdu(&run.frame), expected);
+            let container = container.map(|(qfi, marks)| (qfi.get(), marks));
+            let expected = (to.peer, to.teid, container, &expected[..]);
+            prop_assert_eq!(read_marked_gpdu(&run.frame), expected);
         }
         other => prop_assert!(false, "{:?}", other),
     }

@@ -96,9 +96,11 @@ fn tunnel(teid: u32, peer: Ipv4Addr, qfi: u8) -> Compiled {
         },
         ue: None,
         qfi: Qfi::new(qfi),
+        marks: Default::default(),
         meter: None,
         relay: None,
         shared_meters: Default::default(),
+        packet_meter: None,
     };
     let key = Key::Ue4 {
         ni: NiId(0),
@@ -252,10 +254,10 @@ fn both_builds_agree_on_mutated_packets() {
         let rules = testing::rules().new_tree(&mut runner).unwrap().current();
         let mut compiled = testing::compile(rules.for_packets(), &config).unwrap();
         // Clocks differ, so rates are another test's matter.
-        compiled
-            .entries
-            .iter_mut()
-            .for_each(|entry| entry.shared_meters.clear());
+        compiled.entries.iter_mut().for_each(|entry| {
+            entry.shared_meters.clear();
+            entry.packet_meter = None;
+        });
         compiled.meters.clear();
         host.publish(&mut host_handle, &compiled).unwrap();
         resolve_peers(&mut host, host_n3);

@@ -189,7 +189,13 @@ pub(crate) fn session(answer: &Value) -> String {
         "GATE DOWN",
         "MBR UP bit/s",
         "MBR DOWN bit/s",
+        "GBR UP bit/s",
+        "GBR DOWN bit/s",
+        "PACKETS UP",
+        "PACKETS DOWN",
         "QFI",
+        "RQI",
+        "PPI",
     ]);
     for qer in items(answer, "/qers") {
         qers.row(
@@ -199,7 +205,13 @@ pub(crate) fn session(answer: &Value) -> String {
                 "/gate_downlink",
                 "/mbr_uplink_bps",
                 "/mbr_downlink_bps",
+                "/gbr_uplink_bps",
+                "/gbr_downlink_bps",
+                "/packets_uplink",
+                "/packets_downlink",
                 "/qfi",
+                "/rqi",
+                "/ppi",
             ]
             .map(|field| text(qer, field)),
         );
@@ -358,7 +370,7 @@ mod tests {
             }],
             "fars": [{"id": 1, "action": "FORW", "destination": "core"}],
             "qers": [{"id": 1, "gate_uplink": "open", "gate_downlink": "open",
-                "mbr_uplink_bps": 1_000_000, "qfi": 9}],
+                "mbr_uplink_bps": 1_000_000, "packets_uplink": "10 in 360 s", "qfi": 9, "ppi": 5}],
             "urrs": [{"id": 7, "measured": false}], "bars": [],
         });
         let shown = session(&answer);
@@ -369,6 +381,7 @@ mod tests {
             "FORW",
             "not yet",
             "1 000 000",
+            "10 in 360 s",
         ] {
             assert!(shown.contains(expected), "{expected}\n{shown}");
         }

@@ -244,8 +244,26 @@ pub(crate) struct QerReport {
     /// Bits per second; absent: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mbr_downlink_bps: Option<u64>,
+    /// Bits per second; admission and scheduling are not done yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) gbr_uplink_bps: Option<u64>,
+    /// As `gbr_uplink_bps`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) gbr_downlink_bps: Option<u64>,
+    /// Packet Rate, as `10 in 360 s`; absent: unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) packets_uplink: Option<String>,
+    /// As `packets_uplink`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) packets_downlink: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) qfi: Option<u8>,
+    /// Downlink packets ask for Reflective QoS.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) rqi: bool,
+    /// Paging Policy Indicator of downlink packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ppi: Option<u8>,
 }
 
 /// A URR. Kept and answered, not yet measured.

@@ -2,8 +2,9 @@
 
 use super::{
     ApplyAction, DestinationInterface, FTeid, GateStatus, Gbr, Mbr, MeasurementMethod,
-    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PfcpSmReqFlags, Qfi, RemoteGtpUPeer,
-    ReportingTriggers, SdfFilter, SourceInterface, TgppInterfaceType, UeIpAddress, view,
+    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketRate, PfcpSmReqFlags, Qfi,
+    RemoteGtpUPeer, ReportingTriggers, SdfFilter, SourceInterface, TgppInterfaceType, UeIpAddress,
+    view,
 };
 use crate::{Error, FromIe, Ie, Ies};
 
@@ -261,8 +262,12 @@ view! {
             qfi: Qfi = QFI,
             /// RQI (8.2.88): bit 0 activates Reflective QoS.
             rqi: u8 = RQI,
+            /// Packet Rate (8.2.63).
+            packet_rate: PacketRate = PACKET_RATE,
             /// Averaging Window (8.2.115), in milliseconds.
             averaging_window: u32 = AVERAGING_WINDOW,
+            /// Paging Policy Indicator (8.2.116): bits 0 to 2.
+            ppi: u8 = PAGING_POLICY_INDICATOR,
         }
         repeated {}
     }
@@ -288,8 +293,12 @@ view! {
             qfi: Qfi = QFI,
             /// RQI (8.2.88): bit 0 activates Reflective QoS.
             rqi: u8 = RQI,
+            /// Packet Rate (8.2.63).
+            packet_rate: PacketRate = PACKET_RATE,
             /// Averaging Window (8.2.115), in milliseconds.
             averaging_window: u32 = AVERAGING_WINDOW,
+            /// Paging Policy Indicator (8.2.116): bits 0 to 2.
+            ppi: u8 = PAGING_POLICY_INDICATOR,
         }
         repeated {}
     }

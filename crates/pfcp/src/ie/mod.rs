@@ -33,8 +33,8 @@ pub use name::{DnsName, NetworkInstance};
 pub use node::{NodeId, UserPlaneIpResourceInformation};
 pub use report::{FailedRuleId, Timer, TimerUnit};
 pub use rule::{
-    DestinationInterface, Gate, GateStatus, Gbr, Mbr, PdnType, Qfi, SourceInterface,
-    TgppInterfaceType,
+    DestinationInterface, Gate, GateStatus, Gbr, Mbr, PacketRate, PacketRateUnit, PacketsPerUnit,
+    PdnType, Qfi, SourceInterface, TgppInterfaceType,
 };
 pub use scalar::RecoveryTimeStamp;
 pub use sdf::SdfFilter;

@@ -1,5 +1,7 @@
 //! The small IEs of rules.
 
+use std::time::Duration;
+
 use crate::{Error, FromIe, Ie, ToIe};
 
 /// An enumeration in the low bits of one octet; other values are reserved, hence errors (7.6.8).
@@ -208,4 +210,99 @@ bit_rates! {
     Mbr,
     /// GBR (8.2.9).
     Gbr,
+}
+
+/// Time unit of a Packet Rate (table 8.2.63-1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PacketRateUnit {
+    /// 0, and values that are not defined.
+    Minute,
+    /// 1.
+    SixMinutes,
+    /// 2.
+    Hour,
+    /// 3.
+    Day,
+    /// 4.
+    Week,
+}
+
+impl PacketRateUnit {
+    /// How long it is.
+    pub const fn duration(self) -> Duration {
+        const MINUTE: u64 = 60;
+        Duration::from_secs(match self {
+            Self::Minute => MINUTE,
+            Self::SixMinutes => 6 * MINUTE,
+            Self::Hour => 60 * MINUTE,
+            Self::Day => 24 * 60 * MINUTE,
+            Self::Week => 7 * 24 * 60 * MINUTE,
+        })
+    }
+
+    const fn from_octet(octet: u8) -> Self {
+        match octet & 7 {
+            1 => Self::SixMinutes,
+            2 => Self::Hour,
+            3 => Self::Day,
+            4 => Self::Week,
+            _ => Self::Minute,
+        }
+    }
+}
+
+/// One direction of a [`PacketRate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PacketsPerUnit {
+    /// At most so many packets ...
+    pub packets: u16,
+    /// ... in this time.
+    pub unit: PacketRateUnit,
+}
+
+/// Packet Rate (8.2.63).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PacketRate {
+    /// ULPR.
+    pub uplink: Option<PacketsPerUnit>,
+    /// DLPR.
+    pub downlink: Option<PacketsPerUnit>,
+    /// APRC: additional packet rates follow, which are not looked at.
+    pub additional: bool,
+}
+
+impl FromIe<'_> for PacketRate {
+    fn from_ie(ie: &Ie<'_>) -> Result<Self, Error> {
+        let mut reader = ie.reader();
+        let flags = reader.u8()?;
+        let mut direction = |flag: u8| -> Result<_, Error> {
+            if flags & flag == 0 {
+                return Ok(None);
+            }
+            Ok(Some(PacketsPerUnit {
+                unit: PacketRateUnit::from_octet(reader.u8()?),
+                packets: reader.u16()?,
+            }))
+        };
+        Ok(Self {
+            uplink: direction(1)?,
+            downlink: direction(2)?,
+            additional: flags & 4 != 0,
+        })
+    }
+}
+
+impl ToIe for PacketRate {
+    fn to_ie(&self, out: &mut Vec<u8>) {
+        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+        out.push(
+            flag(self.uplink.is_some(), 1)
+                | flag(self.downlink.is_some(), 2)
+                | flag(self.additional, 4),
+        );
+        for direction in [self.uplink, self.downlink].into_iter().flatten() {
+            out.push(direction.unit as u8);
+            direction.packets.to_ie(out);
+        }
+    }
 }

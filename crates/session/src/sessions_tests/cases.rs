@@ -9,7 +9,7 @@ use super::*;
 use crate::compiled::{Action, Direction, NiId, QerId, Select};
 use crate::rules::{BarId, FarId, RuleId, UrrId};
 
-fn pdr(id: u16) -> RuleId {
+pub(super) fn pdr(id: u16) -> RuleId {
     RuleId::Pdr(PdrId(id))
 }
 
@@ -17,7 +17,7 @@ fn far(id: u32) -> RuleId {
     RuleId::Far(FarId(id))
 }
 
-fn refusal(cause: Cause, ie: IeType, rule: impl Into<Option<RuleId>>) -> Refusal {
+pub(super) fn refusal(cause: Cause, ie: IeType, rule: impl Into<Option<RuleId>>) -> Refusal {
     Refusal {
         cause,
         offending_ie: Some(ie),
@@ -31,7 +31,7 @@ fn failure(ie: IeType, rule: impl Into<Option<RuleId>>) -> Refusal {
 
 /// Refused, as told, and without a trace.
 #[track_caller]
-fn refuses(world: &mut World, expected: Refusal, write: impl Fn(&mut Writer<'_>)) {
+pub(super) fn refuses(world: &mut World, expected: Refusal, write: impl Fn(&mut Writer<'_>)) {
     let before = world.snapshot();
     assert_eq!(world.establish(write), Err(expected));
     assert_eq!(world.snapshot(), before);
@@ -674,11 +674,16 @@ fn qers_gate_and_share() {
             .map(|&m| (compiled.meters[m].qer, compiled.meters[m].direction))
             .collect()
     };
-    let (up, down) = (Direction::Uplink, Direction::Downlink);
-    assert_eq!(of(0), [(QerId(1), up), (QerId(2), up)]);
+    let down = Direction::Downlink;
     assert_eq!(of(1), [(QerId(2), down)]);
-    assert_eq!(of(2), [(QerId(1), down), (QerId(2), down)]);
-    assert!(compiled.entries.iter().all(|entry| entry.meter.is_none()));
+    assert_eq!(of(2), [(QerId(2), down)]);
+    // Uplink there is one PDR, which the lower of the two limits; QER 1 is PDR 3's alone.
+    assert_eq!(of(0), []);
+    let own = |pdr: usize| compiled.entries[pdr].meter.map(|rate| rate.bps);
+    assert_eq!(
+        [own(0), own(1), own(2)],
+        [Some(100_000), None, Some(100_000)]
+    );
     world
         .modify(seid, |w| {
             w.grouped(IeType::UPDATE_QER, |w| {
@@ -1306,11 +1311,13 @@ fn qers_that_cannot_be_honoured_are_refused() {
         }
     };
     for (ie, value) in [
-        (IeType::GBR, vec![0, 0, 0, 0, 1, 0, 0, 0, 0, 0]),
-        (IeType::RQI, vec![1]),
         (IeType::QER_CORRELATION_ID, vec![0; 4]),
-        (IeType::PACKET_RATE, vec![0; 8]),
-        (IeType::PAGING_POLICY_INDICATOR, vec![1]),
+        // APRC.
+        (IeType::PACKET_RATE, vec![5, 0, 0, 10, 0, 5]),
+        (IeType::PACKET_RATE_STATUS, vec![0]),
+        (IeType::DL_FLOW_LEVEL_MARKING, vec![1, 0xb8, 0xfc]),
+        (IeType::QER_CONTROL_INDICATIONS, vec![1]),
+        (IeType::QER_INDICATIONS, vec![1]),
     ] {
         refuses(
             &mut world,

@@ -2,6 +2,7 @@
 
 mod cases;
 mod properties;
+mod qers;
 mod relay;
 mod size;
 

@@ -10,7 +10,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Net};
-use session::compiled::NiId;
+use session::compiled::{Marks, NiId};
 use session::reference::{Arrival, Packet};
 use tables::nexthop::{Family, L2, Mac, NextHop, NextHopTables, Peer, PeerChange};
 use tables::{Mode, PortConfig, Roles, Tables};
@@ -189,6 +189,12 @@ pub fn forwarded(ip: &[u8]) -> Vec<u8> {
 
 /// What the tests look at in a downlink G-PDU: remote, TEID, QFI, inner packet.
 pub fn read_gpdu(frame: &[u8]) -> (Ipv4Addr, u32, Option<u8>, &[u8]) {
+    let (remote, teid, container, user) = read_marked_gpdu(frame);
+    (remote, teid, container.map(|(qfi, _)| qfi), user)
+}
+
+/// The same, with what else a PDU Session Container says (TS 38.415, 5.5.2.1).
+pub fn read_marked_gpdu(frame: &[u8]) -> (Ipv4Addr, u32, Option<(u8, Marks)>, &[u8]) {
     let remote = Ipv4Addr::new(frame[30], frame[31], frame[32], frame[33]);
     assert!(checksum_holds(&frame[14..34]), "outer checksum");
     let teid = u32::from_be_bytes(frame[46..50].try_into().unwrap());
@@ -196,7 +202,17 @@ pub fn read_gpdu(frame: &[u8]) -> (Ipv4Addr, u32, Option<u8>, &[u8]) {
         return (remote, teid, None, &frame[50..]);
     }
     assert_eq!(frame[53], 0x85, "PDU Session Container");
-    (remote, teid, Some(frame[56] & 0x3f), &frame[58..])
+    let end = 54 + 4 * usize::from(frame[54]);
+    assert_eq!(frame[55], 0, "DL PDU Session Information");
+    assert_eq!(frame[end - 1], 0, "no further extension header");
+    let ppp = frame[56] & 0x80 != 0;
+    assert_eq!(end, if ppp { 62 } else { 58 });
+    let marks = Marks {
+        rqi: frame[56] & 0x40 != 0,
+        ppi: ppp.then(|| frame[57] >> 5),
+    };
+    let container = (frame[56] & 0x3f, marks);
+    (remote, teid, Some(container), &frame[end..])
 }
 
 /// Loading programs needs it; a test that did not run must not look as if it had passed.

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use session::compiled::{Counters, Direction};
+use session::compiled::{Counters, Direction, PacketRate};
 use session::peer::PeerState;
 use session::stats::{Stats, Way};
 use session::{Core, FarView, PdrView, QerView, SessionView};
@@ -363,14 +363,21 @@ fn far(far: &FarView) -> FarReport {
 
 fn qer(qer: &QerView) -> QerReport {
     let gate = |open| if open { "open" } else { "closed" }.to_owned();
+    let bps = |kbps: u64| kbps.saturating_mul(1000);
+    let packets = |rate: PacketRate| format!("{} in {} s", rate.packets, rate.per.as_secs());
+    let [packets_uplink, packets_downlink] = qer.packet_rates.map(|rate| rate.map(packets));
     QerReport {
         id: qer.id,
         gate_uplink: gate(qer.uplink_open),
         gate_downlink: gate(qer.downlink_open),
-        mbr_uplink_bps: qer.mbr_kbps.map(|(uplink, _)| uplink.saturating_mul(1000)),
-        mbr_downlink_bps: qer
-            .mbr_kbps
-            .map(|(_, downlink)| downlink.saturating_mul(1000)),
+        mbr_uplink_bps: qer.mbr_kbps.map(|(uplink, _)| bps(uplink)),
+        mbr_downlink_bps: qer.mbr_kbps.map(|(_, downlink)| bps(downlink)),
+        gbr_uplink_bps: qer.gbr_kbps.map(|(uplink, _)| bps(uplink)),
+        gbr_downlink_bps: qer.gbr_kbps.map(|(_, downlink)| bps(downlink)),
+        packets_uplink,
+        packets_downlink,
         qfi: qer.qfi,
+        rqi: qer.rqi,
+        ppi: qer.ppi,
     }
 }

@@ -89,15 +89,8 @@ pub fn rules() -> impl Strategy<Value = Rules> {
             }
         }
         // What comes in a tunnel goes on with the marks that it has.
-        for pdr in pdrs
-            .iter()
-            .filter(|pdr| pdr.pdi.source != Interface::Access)
-        {
-            let relayed = pdr.pdi.f_teid.is_some();
-            for qer in qers
-                .iter_mut()
-                .filter(|qer| relayed && pdr.qers.contains(&qer.id))
-            {
+        for pdr in pdrs.iter().filter(|pdr| pdr.pdi.f_teid.is_some()) {
+            for qer in qers.iter_mut().filter(|qer| pdr.qers.contains(&qer.id)) {
                 if let Some(rare) = &mut qer.rare {
                     rare.marks = Marks::default();
                 }

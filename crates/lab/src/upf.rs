@@ -20,6 +20,12 @@ const API: ([u8; 4], u16) = ([127, 0, 0, 1], 8806);
 pub struct Settings {
     /// N4 address of the UPF.
     pub n4: Ipv4Addr,
+    /// A second N4 address, of the other family.
+    pub n4_also: Option<IpAddr>,
+    /// Further lines of the section `n4`.
+    pub n4_lines: String,
+    /// Lines of the section `gtpu`.
+    pub gtpu_lines: String,
     /// N3 address of the UPF.
     pub n3: Ipv4Addr,
     /// SMFs that the UPF is to call first.
@@ -38,6 +44,8 @@ impl Settings {
     fn toml(&self) -> String {
         let Self {
             n4,
+            n4_lines,
+            gtpu_lines,
             n3,
             heartbeat_s,
             retention_s,
@@ -51,6 +59,9 @@ impl Settings {
                 .collect::<Vec<_>>()
                 .join(", ")
         };
+        let also = self.n4_also.map_or(String::new(), |address| {
+            format!("listen_also = \"{}\"", SocketAddr::new(address, 8805))
+        });
         let smfs = list(self.smfs.iter().map(SocketAddr::to_string).collect());
         let pools = list(self.pools.clone());
         format!(
@@ -59,9 +70,14 @@ id = "{n4}"
 
 [n4]
 listen = "{n4}:8805"
+{also}
 smf = [{smfs}]
 heartbeat_s = {heartbeat_s}
 path_failure_retention_s = {retention_s}
+{n4_lines}
+
+[gtpu]
+{gtpu_lines}
 
 [datapath]
 kind = "xdp"
@@ -262,6 +278,18 @@ impl Upf {
             None => Ok(()),
             Some(status) => bail!("turnpiked is gone: {status}\n{}", self.log_tail(30)),
         }
+    }
+
+    /// Sends a signal and does not wait.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        self.process.signal(signal)
+    }
+
+    /// Waits until it has ended by itself, without an error.
+    pub fn ended(&mut self, limit: Duration) -> Result<()> {
+        let status = self.process.wait(limit).context("turnpiked")?;
+        ensure!(status.success(), "turnpiked ended with {status}");
+        Ok(())
     }
 
     /// Ends it: gracefully by SIGTERM, or without a chance to say so by SIGKILL.

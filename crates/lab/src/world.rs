@@ -28,6 +28,8 @@ use crate::upf::{Counted, Settings, Upf};
 pub const UPF_N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 1);
 /// UPF on N4.
 pub const UPF_N4: Ipv4Addr = Ipv4Addr::new(10, 100, 0, 1);
+/// UPF on N4.
+pub const UPF_N4_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x100, 0, 0, 0, 0, 1);
 /// UPF on N6.
 pub const UPF_N6: Ipv4Addr = Ipv4Addr::new(10, 6, 0, 1);
 /// UPF on N6.
@@ -48,6 +50,11 @@ pub fn smf_address(index: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 100, 0, 2 + index as u8)
 }
 
+/// IPv6 N4 address of SMF number `index`.
+pub fn smf_address_v6(index: usize) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 0x100, 0, 0, 0, 0, 2 + index as u16)
+}
+
 /// What a scenario wants to start with.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -61,6 +68,12 @@ pub struct Wanted {
     pub heartbeat_s: u32,
     /// Seconds that the UPF keeps the sessions of an SMF that does not answer.
     pub retention_s: u32,
+    /// N4 over IPv6 beside IPv4.
+    pub n4_v6: bool,
+    /// Further lines of the UPF's section `n4`.
+    pub n4_lines: &'static str,
+    /// Lines of the UPF's section `gtpu`.
+    pub gtpu_lines: &'static str,
 }
 
 impl Default for Wanted {
@@ -71,6 +84,9 @@ impl Default for Wanted {
             iperf: 0,
             heartbeat_s: 10,
             retention_s: 3600,
+            n4_v6: false,
+            n4_lines: "",
+            gtpu_lines: "",
         }
     }
 }
@@ -207,13 +223,16 @@ impl World {
     pub fn start_smf(&self, index: usize, recovery: SystemTime) -> Result<Smf> {
         let address = smf_address(index);
         let upf = (UPF_N4, smf::PORT).into();
-        Smf::start(
-            &self.smf_ns,
-            address,
-            NodeId::new_ipv4(address),
-            recovery,
-            upf,
-        )
+        let node_id = NodeId::new_ipv4(address);
+        Smf::start(&self.smf_ns, address.into(), node_id, recovery, upf)
+    }
+
+    /// Starts SMF number `index` at its IPv6 address, which is its Node ID.
+    pub fn start_smf_v6(&self, index: usize, recovery: SystemTime) -> Result<Smf> {
+        let address = smf_address_v6(index);
+        let upf = (UPF_N4_V6, smf::PORT).into();
+        let node_id = NodeId::new_ipv6(address);
+        Smf::start(&self.smf_ns, address.into(), node_id, recovery, upf)
     }
 
     /// Starts the UPF, when it is down.
@@ -269,6 +288,7 @@ impl World {
             v6: (family != Family::V4).then_some(v6),
         };
         SessionPlan {
+            more: Vec::new(),
             style,
             addresses: Requested::Given(addresses),
             network_instance: "internet".to_owned(),
@@ -366,6 +386,9 @@ fn settings(wanted: &Wanted) -> Settings {
     let port = |index| SocketAddr::from((smf_address(index), smf::PORT));
     Settings {
         n4: UPF_N4,
+        n4_also: wanted.n4_v6.then_some(UPF_N4_V6.into()),
+        n4_lines: wanted.n4_lines.to_owned(),
+        gtpu_lines: wanted.gtpu_lines.to_owned(),
         n3: UPF_N3,
         smfs: if wanted.upf_calls {
             (0..wanted.smfs).map(port).collect()
@@ -440,9 +463,14 @@ fn control_side(prefix: &Prefix, upf_ns: &Netns, smfs: usize) -> Result<Netns> {
         },
         LINK_MTU,
     )?;
-    upf_ns.ip(&format!("addr add {UPF_N4}/24 dev n4"))?;
+    upf_ns.ip(&format!(
+        "addr add {UPF_N4}/24 dev n4\naddr add {UPF_N4_V6}/64 dev n4 nodad"
+    ))?;
     for index in 0..smfs {
-        netns.ip(&format!("addr add {}/24 dev n4", smf_address(index)))?;
+        let (v4, v6) = (smf_address(index), smf_address_v6(index));
+        netns.ip(&format!(
+            "addr add {v4}/24 dev n4\naddr add {v6}/64 dev n4 nodad"
+        ))?;
     }
     Ok(netns)
 }

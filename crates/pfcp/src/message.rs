@@ -2,13 +2,14 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::ie::{
-    AssociationReleaseFlags, CpFunctionFeatures, CreateBar, CreateFar, CreatePdr, CreateQer,
-    CreateUrr, CreatedPdr, DownlinkDataReport, ErrorIndicationReport, FSeid, FailedRuleId,
-    NetworkInstance, NodeId, NodeReportType, PdnType, PfcpAsReqFlags, PfcpAsRspFlags,
-    PfcpAuReqFlags, PfcpSeReqFlags, PfcpSmReqFlags, PfcpSrReqFlags, PfcpSrRspFlags, QueryUrr,
-    RecoveryTimeStamp, RemoveBar, RemoveFar, RemovePdr, RemoveQer, RemoveUrr, ReportType, Timer,
-    UpFunctionFeatures, UpdateBar, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr,
-    UserPlaneIpResourceInformation, UserPlanePathFailureReport, UserPlanePathRecoveryReport, view,
+    ApplicationPfds, AssociationReleaseFlags, CpAddress, CpFunctionFeatures, CreateBar, CreateFar,
+    CreatePdr, CreateQer, CreateUrr, CreatedPdr, DownlinkDataReport, ErrorIndicationReport, FSeid,
+    FailedRuleId, FqCsid, NetworkInstance, NodeId, NodeReportType, PdnType, PeerUpRestartReport,
+    PfcpAsReqFlags, PfcpAsRspFlags, PfcpAuReqFlags, PfcpSeReqFlags, PfcpSmReqFlags, PfcpSrReqFlags,
+    PfcpSrRspFlags, QueryUrr, RecoveryTimeStamp, RemoveBar, RemoveFar, RemovePdr, RemoveQer,
+    RemoveUrr, ReportType, SessionChangeInfo, Timer, UpFunctionFeatures, UpdateBar, UpdateFar,
+    UpdatePdr, UpdateQer, UpdateUrr, UserPlaneIpResourceInformation, UserPlanePathFailureReport,
+    UserPlanePathRecoveryReport, view,
 };
 use crate::{Cause, IeType, Ies, Message, MessageType};
 
@@ -95,8 +96,8 @@ view! {
             node_id: NodeId<'a> = NODE_ID,
         }
         repeated {
-            /// Application ID's PFDs (7.4.3.1), kept as sent.
-            application_ids_pfds: Ies<'a> = APPLICATION_IDS_PFDS,
+            /// Application ID's PFDs (7.4.3.1).
+            application_ids_pfds: ApplicationPfds<'a> = APPLICATION_IDS_PFDS,
         }
     }
 }
@@ -136,8 +137,12 @@ view! {
             pfcpasreq_flags: PfcpAsReqFlags = PFCPASREQ_FLAGS,
             /// PFCP Session Retention Information (7.4.4.1), kept as sent.
             session_retention_information: Ies<'a> = PFCP_SESSION_RETENTION_INFORMATION,
+            /// SMF Set ID (8.2.125), kept as sent.
+            smf_set_id: &'a [u8] = SMF_SET_ID,
         }
         repeated {
+            /// Alternative SMF IP Address (8.2.124).
+            alternatives: CpAddress = ALTERNATIVE_SMF_IP_ADDRESS,
             /// User Plane IP Resource Information (8.2.82).
             user_plane_ip_resources: UserPlaneIpResourceInformation<'a> =
                 USER_PLANE_IP_RESOURCE_INFORMATION,
@@ -190,8 +195,12 @@ view! {
             graceful_release_period: Timer = GRACEFUL_RELEASE_PERIOD,
             /// PFCPAUReq-Flags (8.2.120).
             pfcpaureq_flags: PfcpAuReqFlags = PFCPAUREQ_FLAGS,
+            /// SMF Set ID (8.2.125), kept as sent.
+            smf_set_id: &'a [u8] = SMF_SET_ID,
         }
         repeated {
+            /// Alternative SMF IP Address (8.2.124).
+            alternatives: CpAddress = ALTERNATIVE_SMF_IP_ADDRESS,
             /// User Plane IP Resource Information (8.2.82).
             user_plane_ip_resources: UserPlaneIpResourceInformation<'a> =
                 USER_PLANE_IP_RESOURCE_INFORMATION,
@@ -267,6 +276,8 @@ view! {
             path_failure: UserPlanePathFailureReport<'a> = USER_PLANE_PATH_FAILURE_REPORT,
             /// User Plane Path Recovery Report (7.4.5.1.3).
             path_recovery: UserPlanePathRecoveryReport<'a> = USER_PLANE_PATH_RECOVERY_REPORT,
+            /// Peer UP Restart Report (7.4.5.1.7).
+            peer_restart: PeerUpRestartReport<'a> = PEER_UP_RESTART_REPORT,
         }
         repeated {}
     }
@@ -298,8 +309,8 @@ view! {
         }
         optional {}
         repeated {
-            /// FQ-CSID (8.2.45), kept as sent.
-            fq_csids: &'a [u8] = FQ_CSID,
+            /// FQ-CSID (8.2.45), of any kind of node.
+            fq_csids: FqCsid<'a> = FQ_CSID,
         }
     }
 }
@@ -330,10 +341,8 @@ view! {
         }
         optional {}
         repeated {
-            /// PFCP Session Change Info, kept as sent.
-            session_change_info: Ies<'a> = PFCP_SESSION_CHANGE_INFO,
-            /// Alternative SMF IP Address, kept as sent.
-            alternative_smf_ip_addresses: &'a [u8] = ALTERNATIVE_SMF_IP_ADDRESS,
+            /// PFCP Session Change Info (7.4.7.1).
+            changes: SessionChangeInfo<'a> = PFCP_SESSION_CHANGE_INFO,
         }
     }
 }
@@ -377,8 +386,12 @@ view! {
             s_nssai: &'a [u8] = S_NSSAI,
             /// PFCPSEReq-Flags.
             pfcpsereq_flags: PfcpSeReqFlags = PFCPSEREQ_FLAGS,
+            /// Group Id (8.2.198), kept as sent.
+            group_id: &'a [u8] = GROUP_ID,
         }
         repeated {
+            /// FQ-CSID (8.2.45), of any kind of node.
+            fq_csids: FqCsid<'a> = FQ_CSID,
             /// Create PDR (7.5.2.2).
             create_pdrs: CreatePdr<'a> = CREATE_PDR,
             /// Create FAR (7.5.2.3).

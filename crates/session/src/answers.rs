@@ -22,7 +22,8 @@ const LONGEST_WALK: usize = 16;
 pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// Of a datagram and where it came from.
+    /// Of a message and where it came from. Whether another message follows it in the datagram is
+    /// no part of it: what came in a bundle may be repeated alone.
     pub(crate) fn new(from: SocketAddr, datagram: &[u8]) -> Self {
         let address = match from.ip() {
             IpAddr::V4(v4) => u128::from(v4.to_bits()),
@@ -33,13 +34,15 @@ impl Fingerprint {
             (address >> 64) as u64 ^ u64::from(from.port()),
         );
         let mut chunks = datagram.chunks_exact(16);
+        let mut mask = !FOLLOW_ON;
         for chunk in &mut chunks {
             let (a, b) = chunk.split_at(8);
-            hash = fold(word(a) ^ K1 ^ hash, word(b) ^ K2);
+            hash = fold((word(a) & mask) ^ K1 ^ hash, word(b) ^ K2);
+            mask = !0;
         }
         let (a, b) = chunks.remainder().split_at(chunks.remainder().len().min(8));
         Self(fold(
-            word(a) ^ K1 ^ hash,
+            (word(a) & mask) ^ K1 ^ hash,
             word(b) ^ K2 ^ datagram.len() as u64,
         ))
     }
@@ -53,6 +56,9 @@ impl Fingerprint {
 const K0: u64 = 0x9e37_79b9_7f4a_7c15;
 const K1: u64 = 0xa076_1d64_78bd_642f;
 const K2: u64 = 0xe703_7ed1_a0b4_28db;
+
+/// The FO flag (7.2.2.1) in the first word of a message.
+const FOLLOW_ON: u64 = 0x04;
 
 /// Up to eight bytes, the missing ones zero.
 fn word(bytes: &[u8]) -> u64 {

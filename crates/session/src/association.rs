@@ -3,10 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pfcp::ie::{AssociationReleaseFlags, PfcpAsRspFlags, RecoveryTimeStamp};
+use pfcp::ie::{CpFunctionFeatures, PfcpAsRspFlags, RecoveryTimeStamp};
 use pfcp::message::{
-    AssociationReleaseRequest, AssociationSetupRequest, AssociationSetupResponse,
-    AssociationUpdateRequest, AssociationUpdateResponse, HeartbeatRequest, HeartbeatResponse,
+    AssociationSetupRequest, AssociationSetupResponse, HeartbeatRequest, HeartbeatResponse,
 };
 use pfcp::{Cause, IeType, Message, MessageType, Writer};
 
@@ -16,7 +15,7 @@ use crate::event::{Event, Gone, Ignored};
 use crate::features;
 use crate::node_id::NodeId;
 use crate::outbox::Outbox;
-use crate::peer::{PeerId, PeerState};
+use crate::peer::{PeerId, PeerState, SmfSet, alternatives};
 use crate::requests::Purpose;
 use crate::stats::Way;
 use crate::time::Time;
@@ -67,6 +66,11 @@ impl<T: Tables> Core<T> {
         );
         if let Some(peer) = self.peers.get_mut(id) {
             peer.deferred = Some(*incoming);
+            peer.cp_features = request
+                .cp_function_features
+                .unwrap_or(CpFunctionFeatures::empty());
+            peer.smf_set = request.smf_set_id.and_then(SmfSet::new);
+            peer.alternatives = alternatives(&request.alternatives);
         }
         if self.sweep.left == 0 {
             self.answer_deferred_setups(now, out);
@@ -177,68 +181,14 @@ impl<T: Tables> Core<T> {
         });
     }
 
-    /// Association Update Request (6.2.7.2.2): nothing that it can change matters to us yet.
-    pub(crate) fn on_update(
-        &mut self,
-        now: Time,
-        incoming: &Incoming,
-        message: &Message<'_>,
-        out: &mut Outbox,
-    ) {
-        let request = match AssociationUpdateRequest::decode(message) {
-            Ok(request) => request,
-            Err(error) => return self.refuse_undecodable(now, incoming, 0, &error, out),
-        };
-        match self.peer_of(&NodeId::from_wire(&request.node_id), incoming.from) {
-            Some(id) => {
-                self.peers.learn_source(id, incoming.from);
-                self.heard(now, id, out);
-                self.accept_node_request(now, incoming, out);
-            }
-            None => {
-                let cause = Cause::NO_ESTABLISHED_PFCP_ASSOCIATION;
-                self.refuse(now, incoming, 0, cause.into(), out);
-            }
-        }
-    }
-
-    /// Association Release Request (6.2.8.2.2): the sessions go, then the answer.
-    pub(crate) fn on_release(
-        &mut self,
-        now: Time,
-        incoming: &Incoming,
-        message: &Message<'_>,
-        out: &mut Outbox,
-    ) {
-        let request = match AssociationReleaseRequest::decode(message) {
-            Ok(request) => request,
-            Err(error) => return self.refuse_undecodable(now, incoming, 0, &error, out),
-        };
-        match self.peer_of(&NodeId::from_wire(&request.node_id), incoming.from) {
-            Some(id) => {
-                let target = self.target_of(id);
-                self.end_association(now, id, Gone::Released, out);
-                self.accept_node_request(now, incoming, out);
-                if let Some(target) = target.filter(|_| !self.closing) {
-                    // Not at once: it had its reason.
-                    self.set_timer(now, self.config.retry_at_most, Timer::Setup(target));
-                }
-            }
-            None => {
-                let cause = Cause::NO_ESTABLISHED_PFCP_ASSOCIATION;
-                self.refuse(now, incoming, 0, cause.into(), out);
-            }
-        }
-    }
-
     /// The configured SMF that this peer is.
-    fn target_of(&self, id: PeerId) -> Option<usize> {
+    pub(crate) fn target_of(&self, id: PeerId) -> Option<usize> {
         self.peers
             .get(id)
             .and_then(|peer| self.peers.target_at(peer.address))
     }
 
-    fn accept_node_request(&mut self, now: Time, incoming: &Incoming, out: &mut Outbox) {
+    pub(crate) fn accept_node_request(&mut self, now: Time, incoming: &Incoming, out: &mut Outbox) {
         self.answer(
             now,
             incoming,
@@ -287,7 +237,7 @@ impl<T: Tables> Core<T> {
     }
 
     /// A peer lives.
-    fn heard(&mut self, now: Time, id: PeerId, out: &mut Outbox) {
+    pub(crate) fn heard(&mut self, now: Time, id: PeerId, out: &mut Outbox) {
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
@@ -378,11 +328,10 @@ impl<T: Tables> Core<T> {
             }
             Purpose::Setup(target) => self.on_setup_response(now, from, target, message, out),
             // The peer now has its time to send an Association Release Request.
-            Purpose::Release(_) => {
-                if let Ok(response) = AssociationUpdateResponse::decode(message) {
-                    self.stats
-                        .cause(Way::Received, message.header.message_type, response.cause);
-                }
+            Purpose::Release(_) | Purpose::ReportsSent(_) => self.note_cause(message),
+            Purpose::Prepare(id) => {
+                self.note_cause(message);
+                self.ask_for_release(now, id, out);
             }
             Purpose::Report(about) => self.on_report_answer(now, about, message, out),
         }
@@ -422,6 +371,10 @@ impl<T: Tables> Core<T> {
         self.stop_asking(from);
         let recovery = response.recovery_time_stamp.0;
         self.associated(now, id, from, recovery, true, out);
+        if let Some(peer) = self.peers.get_mut(id) {
+            peer.cp_features =
+                (response.cp_function_features).unwrap_or(CpFunctionFeatures::empty());
+        }
     }
 
     /// A request of ours stayed without an answer.
@@ -429,8 +382,12 @@ impl<T: Tables> Core<T> {
         match purpose {
             Purpose::Heartbeat(id) => self.on_silence(now, id, out),
             Purpose::Setup(target) => self.setup_failed(now, target, None, out),
-            Purpose::Release(id) => self.end_association(now, id, Gone::ShutDown, out),
             Purpose::Report(about) => self.report_is_done(now, about, out),
+            Purpose::Release(id) | Purpose::Prepare(id) => {
+                self.end_association(now, id, Gone::ShutDown, out);
+            }
+            // It asked for the release, and has its own ways to notice that we are gone.
+            Purpose::ReportsSent(_) => {}
         }
     }
 
@@ -581,35 +538,6 @@ impl<T: Tables> Core<T> {
             .cancel(|purpose| purpose == Purpose::Setup(target));
         self.timers
             .retain(|(_, timer)| *timer != Timer::Setup(target));
-    }
-
-    /// Leave gracefully: ask every SMF to release its association (6.2.8.3: the UP function asks
-    /// with an Association Update Request), and take no new work. [`Core::is_released`] tells when
-    /// that is done; it takes a peer that does not answer N1 x T1, and one that only says that it
-    /// will twice that.
-    pub fn shut_down(&mut self, now: Time, out: &mut Outbox) {
-        self.closing = true;
-        self.requests.cancel(|_| true);
-        self.reports.clear();
-        self.timers.clear();
-        let patience = self.config.t1 * self.config.n1.max(1) * 2;
-        let node_id = self.node_id.clone();
-        for id in self.peers.ids() {
-            let Some(to) = self.peers.get(id).map(|peer| peer.address) else {
-                continue;
-            };
-            self.send_request(now, to, Purpose::Release(id), out, |writer| {
-                writer.node_id(node_id.to_wire());
-                let ie_type = IeType::PFCP_ASSOCIATION_RELEASE_REQUEST;
-                writer.put(ie_type, AssociationReleaseFlags::SARR);
-            });
-            self.set_timer(now, patience, Timer::ReleaseBy(id));
-        }
-    }
-
-    /// Whether no association is left, nor a session of one that ended.
-    pub fn is_released(&self) -> bool {
-        self.peers.len() == 0 && self.sweep.left == 0
     }
 }
 

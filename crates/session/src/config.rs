@@ -33,6 +33,14 @@ pub struct Config {
     /// N4 or of the SMF must cost no subscriber; for ever would leak the sessions of an SMF that
     /// was taken away.
     pub path_failure_retention: Duration,
+    /// What SMFs are told that they may take for releasing their associations when we shut down
+    /// (Graceful Release Period, TS 29.244, 8.2.78), in steps of 2 s up to a minute. Packets are
+    /// forwarded meanwhile. Zero: nothing is said.
+    pub graceful_release: Duration,
+    /// From so many percent of a busy control thread on, SMFs with overload control (TS 29.244,
+    /// 6.2.4) are asked for fewer sessions, and a share of their establishments is refused with
+    /// cause 74. Zero: never.
+    pub overload_at_percent: u8,
     /// Port for our requests. `None`: the port that the peer's Association Setup Request came
     /// from, which also reaches peers that do not listen on the registered port. `Some(8805)` is
     /// for peers that send from other ports than they listen on (TS 29.244, 4.2.2: requests go to
@@ -92,6 +100,10 @@ pub struct Limits {
     pub qers_per_pdr: usize,
     /// PFCP associations.
     pub peers: usize,
+    /// Applications with PFDs.
+    pub pfd_applications: usize,
+    /// All PFDs together, in bytes.
+    pub pfd_bytes: usize,
     /// Requests of ours that wait for an answer.
     pub outstanding: usize,
 }
@@ -131,6 +143,8 @@ impl Default for Config {
             n1: 3,
             retry_at_most: Duration::from_secs(30),
             path_failure_retention: Duration::from_secs(3600),
+            graceful_release: Duration::ZERO,
+            overload_at_percent: 90,
             peer_port: None,
             answers: Answers::default(),
             deletions_per_step: 512,
@@ -153,6 +167,8 @@ impl Default for Limits {
             filters_per_session: 64,
             qers_per_pdr: 16,
             peers: 64,
+            pfd_applications: 4096,
+            pfd_bytes: 4 << 20,
             outstanding: 4096,
         }
     }

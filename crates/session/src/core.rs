@@ -12,9 +12,11 @@ use crate::compiled::Tables;
 use crate::config::Config;
 use crate::event::{Event, Gone, Ignored};
 use crate::expect::Expected;
+use crate::load::{Load, Notice};
 use crate::node_id::OwnNodeId;
 use crate::outbox::Outbox;
 use crate::peer::{PeerId, PeerView, Peers};
+use crate::pfds::Pfds;
 use crate::refusal::Refusal;
 use crate::reports::{About, Reports};
 use crate::requests::{Due, Purpose, Requests};
@@ -43,12 +45,17 @@ pub struct Core<T: Tables> {
     pub(crate) stats: Stats,
     pub(crate) timers: BTreeSet<(Time, Timer)>,
     pub(crate) sweep: Sweep,
+    pub(crate) load: Load,
+    pub(crate) pfds: Pfds,
     pub(crate) closing: bool,
     /// Kept for its capacity.
     pub(crate) created: Vec<CreatedPdr>,
     pub(crate) expected: Expected,
     complaints: Complaints,
 }
+
+/// Messages of one datagram; an SMF that has more to say sends another one.
+const BUNDLE_MAX: usize = 128;
 
 /// What falls due. A timer whose peer is gone does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +100,8 @@ impl<T: Tables> Core<T> {
             stats: Stats::new(),
             timers: BTreeSet::new(),
             sweep: Sweep::default(),
+            load: Load::new(config.overload_at_percent, recovery),
+            pfds: Pfds::default(),
             closing: false,
             created: Vec::new(),
             expected: Expected::default(),
@@ -104,19 +113,48 @@ impl<T: Tables> Core<T> {
     }
 
     /// Handle one datagram. Never fails: what cannot be answered is counted.
+    ///
+    /// A datagram holds one message, or several bundled ones, each of which but the last says that
+    /// another one follows (BUNDL: TS 29.244, 6.5). Each is answered by itself.
     pub fn receive(&mut self, now: Time, from: SocketAddr, datagram: &[u8], out: &mut Outbox) {
-        match pfcp::decode(datagram) {
-            Ok(message) => {
-                self.stats
-                    .message(Way::Received, message.header.message_type);
-                match message.header.message_type.is_response() {
-                    Some(true) => self.on_response(now, from, &message, out),
-                    Some(false) => self.on_request(now, from, datagram, &message, out),
-                    None => self.ignore(now, from, Ignored::UnknownType, out),
-                }
+        let mut left = datagram;
+        for _ in 0..BUNDLE_MAX {
+            match self.receive_message(now, from, left, out) {
+                Some(next) => left = next,
+                None => return,
             }
-            Err(error) => self.on_undecodable(now, from, datagram, error.kind, out),
         }
+        self.ignore(now, from, Ignored::BundleTooLong, out);
+    }
+
+    /// The first message of `datagram`; what it says that follows.
+    fn receive_message<'d>(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        datagram: &'d [u8],
+        out: &mut Outbox,
+    ) -> Option<&'d [u8]> {
+        let message = match pfcp::decode(datagram) {
+            Ok(message) => message,
+            Err(error) => {
+                self.on_undecodable(now, from, datagram, error.kind, out);
+                return None;
+            }
+        };
+        let follows = message.header.follow_on && !message.rest.is_empty();
+        let octets = match datagram.len().checked_sub(message.rest.len()) {
+            Some(length) if follows => datagram.get(..length).unwrap_or(datagram),
+            _ => datagram,
+        };
+        self.stats
+            .message(Way::Received, message.header.message_type);
+        match message.header.message_type.is_response() {
+            Some(true) => self.on_response(now, from, &message, out),
+            Some(false) => self.on_request(now, from, octets, &message, out),
+            None => self.ignore(now, from, Ignored::UnknownType, out),
+        }
+        follows.then_some(message.rest)
     }
 
     /// Do what is due: retransmissions, heartbeats, deletions.
@@ -170,6 +208,28 @@ impl<T: Tables> Core<T> {
         if self.peers.add_target(peer) {
             self.try_setup(now, self.peers.targets.len() - 1, out);
         }
+    }
+
+    /// How busy the thread is that calls this, in percent of the last while: together with how
+    /// full the tables are, this is the load that SMFs hear of (TS 29.244, 6.2.3). Call it about
+    /// once a second.
+    pub fn set_busy(&mut self, percent: u8) {
+        let limit = self.config.limits.sessions.max(1) as usize;
+        let full = (self.sessions.len().min(limit) * 100 / limit) as u8;
+        self.load.measured(percent, full);
+    }
+
+    /// The load that SMFs hear of, and by how much they are asked to do less, in percent.
+    pub fn load(&self) -> (u8, u8) {
+        (self.load.percent(), self.load.reduction())
+    }
+
+    /// What the next answer to this peer says of our load.
+    pub(crate) fn notice(&mut self, id: PeerId) -> Notice {
+        let load = &self.load;
+        self.peers.get_mut(id).map_or(Notice::default(), |peer| {
+            load.notice(peer.cp_features, &mut peer.told)
+        })
     }
 
     /// All associations, in the order in which they were set up.
@@ -273,9 +333,8 @@ impl<T: Tables> Core<T> {
             sequence: header.sequence,
             fingerprint,
         };
-        if !message.rest.is_empty() {
-            // The length does not fit the datagram (7.6.3); bundled messages (BUNDL) are not
-            // offered.
+        if !message.rest.is_empty() && !header.follow_on {
+            // The length does not fit the datagram (7.6.3).
             return self.refuse(now, &incoming, 0, Cause::INVALID_LENGTH.into(), out);
         }
         match header.message_type {
@@ -293,8 +352,16 @@ impl<T: Tables> Core<T> {
             MessageType::SESSION_DELETION_REQUEST => {
                 self.on_deletion(now, &incoming, message, out);
             }
-            // PFD Management, Node Report, Session Set Deletion and Modification, Session Report:
-            // no feature of ours invites them.
+            MessageType::PFD_MANAGEMENT_REQUEST => {
+                self.on_pfd_management(now, &incoming, message, out);
+            }
+            MessageType::SESSION_SET_DELETION_REQUEST => {
+                self.on_set_deletion(now, &incoming, message, out);
+            }
+            MessageType::SESSION_SET_MODIFICATION_REQUEST => {
+                self.on_set_modification(now, &incoming, message, out);
+            }
+            // Node Report and Session Report go the other way.
             _ => self.refuse(now, &incoming, 0, Cause::SERVICE_NOT_SUPPORTED.into(), out),
         }
     }
@@ -504,7 +571,9 @@ impl<T: Tables> Core<T> {
 impl Purpose {
     pub(crate) fn peer(self) -> Option<PeerId> {
         match self {
-            Self::Heartbeat(id) | Self::Release(id) => Some(id),
+            Self::Heartbeat(id) | Self::Release(id) | Self::Prepare(id) | Self::ReportsSent(id) => {
+                Some(id)
+            }
             Self::Report(about) => Some(about.peer),
             Self::Setup(_) => None,
         }

@@ -53,6 +53,13 @@ pub enum Event {
         /// How many since there was last nothing to delete.
         sessions: usize,
     },
+    /// An SMF deleted sessions by what they have in common.
+    SetDeleted {
+        /// From where the request came.
+        from: SocketAddr,
+        /// How many sessions.
+        sessions: usize,
+    },
     /// A configured SMF did not answer, or refused; asked again later.
     SetupFailed {
         /// Which.
@@ -116,17 +123,20 @@ pub enum Ignored {
     StaleRecovery,
     /// A request that is being worked on.
     InProgress,
+    /// What follows the 128th message of one datagram.
+    BundleTooLong,
 }
 
 impl Ignored {
     /// All, in order.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Malformed,
         Self::UnknownType,
         Self::UnmatchedResponse,
         Self::Incomplete,
         Self::StaleRecovery,
         Self::InProgress,
+        Self::BundleTooLong,
     ];
 
     /// As metrics name it.
@@ -138,6 +148,7 @@ impl Ignored {
             Self::Incomplete => "incomplete",
             Self::StaleRecovery => "stale_recovery",
             Self::InProgress => "in_progress",
+            Self::BundleTooLong => "bundle_too_long",
         }
     }
 }

@@ -1,25 +1,250 @@
-//! What we claim to be able to do (TS 29.244, 8.2.25): the one place.
+//! What we claim to be able to do (UP Function Features, TS 29.244, 8.2.25): the one place.
+//!
+//! Each feature names the tests that show it. A feature without such a test is not offered, and a
+//! request that uses one that is not offered is refused. `docs/features.md` is this table.
 
 use pfcp::ie::UpFunctionFeatures;
 
-/// Offered to every SMF. A feature is here when a test shows that it works; a request that uses
-/// another is refused.
-///
-/// FTUP: F-TEIDs are chosen and given back by us. With it, no User Plane IP Resource Information
-/// is sent: that IE is for SMFs that choose (TS 29.244, 5.5.2).
-///
-/// UEIP: UE addresses and prefixes are chosen by us when asked to (5.21.3).
-pub const CLAIMED: UpFunctionFeatures = UpFunctionFeatures::FTUP.union(UpFunctionFeatures::UEIP);
+/// Something that fails when a feature does not work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// A folder of `tests/golden`.
+    Golden(&'static str),
+    /// A scenario of the lab.
+    Scenario(&'static str),
+    /// A test function: the file, from the root of the repository, and its name.
+    Test(&'static str, &'static str),
+}
+
+/// A feature that is offered to every SMF.
+#[derive(Clone, Copy, Debug)]
+pub struct Feature {
+    /// Its name in the specification.
+    pub name: &'static str,
+    /// Its bit.
+    pub bit: UpFunctionFeatures,
+    /// What an SMF may expect.
+    pub about: &'static str,
+    /// What shows it.
+    pub proofs: &'static [Proof],
+}
+
+use Proof::{Scenario, Test};
+
+/// All that is offered, in the order of their bits.
+pub const FEATURES: &[Feature] = &[
+    Feature {
+        name: "FTUP",
+        bit: UpFunctionFeatures::FTUP,
+        // With it, no User Plane IP Resource Information is sent: that IE is for SMFs that choose
+        // (5.5.2).
+        about: "F-TEIDs are chosen by the UP function",
+        proofs: &[
+            Scenario("addresses-from-upf"),
+            Test(
+                "crates/session/src/sessions_tests/cases.rs",
+                "equal_choose_ids_share_a_teid_within_a_request",
+            ),
+        ],
+    },
+    Feature {
+        name: "PFDM",
+        bit: UpFunctionFeatures::PFDM,
+        about: "Packet Flow Descriptions are kept, replaced and removed by application, and shown to \
+                operators",
+        proofs: &[
+            Scenario("pfd-management"),
+            Test(
+                "crates/session/tests/node_pfds.rs",
+                "pfds_are_provisioned_replaced_and_removed",
+            ),
+        ],
+    },
+    Feature {
+        name: "EPFAR",
+        bit: UpFunctionFeatures::EPFAR,
+        about: "associations are released after a preparation, from either side",
+        proofs: &[
+            Scenario("association-release-graceful"),
+            Test(
+                "crates/session/tests/node_release.rs",
+                "enhanced_release_from_our_side",
+            ),
+            Test(
+                "crates/session/tests/node_release.rs",
+                "enhanced_release_from_the_smf",
+            ),
+        ],
+    },
+    Feature {
+        name: "UEIP",
+        bit: UpFunctionFeatures::UEIP,
+        about: "UE addresses and prefixes are chosen by the UP function",
+        proofs: &[
+            Scenario("addresses-from-upf"),
+            Test(
+                "crates/session/src/sessions_tests/cases.rs",
+                "an_empty_pool_is_answered_with_cause_79",
+            ),
+        ],
+    },
+    Feature {
+        name: "SSET",
+        bit: UpFunctionFeatures::SSET,
+        about: "a session may be controlled by one SMF of a set after the other, over one association",
+        proofs: &[Test(
+            "crates/session/tests/node_sets.rs",
+            "an_alternative_address_of_the_association_takes_a_session_over",
+        )],
+    },
+    Feature {
+        name: "BUNDL",
+        bit: UpFunctionFeatures::BUNDL,
+        about: "several messages in one datagram are read; each is answered by itself",
+        proofs: &[
+            Scenario("bundling"),
+            Test(
+                "crates/session/tests/node_bundles.rs",
+                "each_message_of_a_bundle_is_answered",
+            ),
+        ],
+    },
+    Feature {
+        name: "MPAS",
+        bit: UpFunctionFeatures::MPAS,
+        about: "SMFs of one set, each with its association, control each other's sessions",
+        proofs: &[Test(
+            "crates/session/tests/node_sets.rs",
+            "an_smf_of_the_same_set_takes_a_session_over",
+        )],
+    },
+    Feature {
+        name: "RESPS",
+        bit: UpFunctionFeatures::RESPS,
+        about: "sessions of an FQ-CSID, a group or a CP address are handed over by Session Set Modification",
+        proofs: &[
+            Scenario("session-set-deletion"),
+            Test("crates/session/tests/node_sets.rs", "a_set_is_handed_over"),
+        ],
+    },
+];
+
+/// Offered to every SMF: the bits of [`FEATURES`].
+pub const CLAIMED: UpFunctionFeatures = {
+    let (mut claimed, mut i) = (UpFunctionFeatures::empty(), 0);
+    while i < FEATURES.len() {
+        claimed = claimed.union(FEATURES[i].bit);
+        i += 1;
+    }
+    claimed
+};
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
     use super::*;
 
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    }
+
+    /// The text of all files of a folder and those below it.
+    fn all_text(folder: &Path) -> String {
+        let entries = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        entries.fold(String::new(), |text, path| {
+            let more = if path.is_dir() {
+                all_text(&path)
+            } else {
+                fs::read_to_string(&path).unwrap_or_default()
+            };
+            text + &more
+        })
+    }
+
+    fn exists(proof: &Proof, scenarios: &str) -> bool {
+        match proof {
+            Proof::Golden(case) => root().join("tests/golden").join(case).is_dir(),
+            // The first argument of Scenario::new, on a line of its own or not.
+            Scenario(name) => {
+                let quoted = format!("\"{name}\"");
+                scenarios
+                    .split("Scenario::new(")
+                    .skip(1)
+                    .any(|rest| rest.trim_start().starts_with(&quoted))
+            }
+            Test(file, name) => fs::read_to_string(root().join(file))
+                .is_ok_and(|text| text.contains(&format!("fn {name}("))),
+        }
+    }
+
     #[test]
-    fn claims_nothing_that_is_not_done() {
-        let undone =
-            UpFunctionFeatures::EMPU | UpFunctionFeatures::BUNDL | UpFunctionFeatures::PFDM;
-        assert!(!CLAIMED.intersects(undone));
-        assert!(CLAIMED.contains(UpFunctionFeatures::FTUP));
+    fn each_feature_has_tests_that_are_there() {
+        let scenarios = all_text(&root().join("crates/lab/src"));
+        let mut missing = String::new();
+        for feature in FEATURES {
+            assert!(
+                !feature.proofs.is_empty(),
+                "{} without a proof",
+                feature.name
+            );
+            assert_eq!(feature.bit.bits().count_ones(), 1, "{}", feature.name);
+            for proof in feature
+                .proofs
+                .iter()
+                .filter(|proof| !exists(proof, &scenarios))
+            {
+                let _ = writeln!(missing, "{}: {proof:?}", feature.name);
+            }
+        }
+        assert_eq!(missing, "");
+    }
+
+    #[test]
+    fn each_bit_is_there_once_in_order_and_under_its_name() {
+        let bits: Vec<u64> = FEATURES.iter().map(|feature| feature.bit.bits()).collect();
+        assert!(bits.is_sorted_by(|a, b| a < b), "{bits:x?}");
+        for feature in FEATURES {
+            let by_name = UpFunctionFeatures::from_name(&feature.name.replace('-', "_"));
+            assert_eq!(by_name, Some(feature.bit), "{}", feature.name);
+        }
+    }
+
+    /// With `UPDATE_DOCS` set, the page is written instead.
+    #[test]
+    fn the_page_is_the_table() {
+        let mut page = String::from(
+            "# UP Function Features\n\nOffered to every SMF (TS 29.244, 8.2.25), each with the tests \
+             that show it. Generated from\n`crates/session/src/features.rs`: `UPDATE_DOCS=1 cargo test \
+             -p session features`.\n\n| Feature | What an SMF may expect | Shown by |\n|---|---|---|\n",
+        );
+        for feature in FEATURES {
+            let proofs: Vec<String> = feature
+                .proofs
+                .iter()
+                .map(|proof| match proof {
+                    Proof::Golden(case) => format!("golden case `{case}`"),
+                    Scenario(name) => format!("scenario `{name}`"),
+                    Test(_, name) => format!("test `{name}`"),
+                })
+                .collect();
+            let _ = writeln!(
+                page,
+                "| {} | {} | {} |",
+                feature.name,
+                feature.about,
+                proofs.join(", ")
+            );
+        }
+        let path = root().join("docs/features.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            fs::write(path, page).unwrap();
+        } else {
+            assert_eq!(fs::read_to_string(path).unwrap(), page);
+        }
     }
 }

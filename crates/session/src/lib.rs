@@ -16,12 +16,15 @@ pub mod features;
 pub mod flow;
 mod indices;
 mod intake;
+mod load;
 pub mod node_id;
 pub mod outbox;
 pub mod peer;
+pub mod pfds;
 mod pools;
 pub mod reference;
 mod refusal;
+mod release;
 mod reports;
 #[cfg(test)]
 mod reports_tests;
@@ -32,8 +35,11 @@ mod salted;
 mod session_requests;
 mod session_view;
 mod sessions;
+mod sessions_sets;
 #[cfg(test)]
 mod sessions_tests;
+mod set_requests;
+mod sets;
 mod site;
 mod slab;
 pub mod stats;

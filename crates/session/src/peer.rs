@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+use pfcp::Repeated;
+use pfcp::ie::{CpAddress, CpFunctionFeatures};
+
 use crate::core::Incoming;
+use crate::load::Told;
 use crate::node_id::NodeId;
 use crate::time::Time;
 
@@ -44,6 +48,38 @@ pub(crate) struct Peer {
     pub(crate) by_us: bool,
     /// Its Association Setup Request, answered when the sessions of its former life are deleted.
     pub(crate) deferred: Option<Incoming>,
+    /// CP Function Features (TS 29.244, 8.2.58).
+    pub(crate) cp_features: CpFunctionFeatures,
+    /// Whose sessions it may control beside its own.
+    pub(crate) smf_set: Option<SmfSet>,
+    /// Other addresses of its set that may control its sessions; at most [`ALTERNATIVES_MAX`].
+    pub(crate) alternatives: Vec<IpAddr>,
+    /// What it knows of our load.
+    pub(crate) told: Told,
+}
+
+/// SMF Set ID (TS 29.244, 8.2.125), as sent, in lower case.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SmfSet(Box<[u8]>);
+
+impl SmfSet {
+    /// `None` without a name: no set.
+    pub(crate) fn new(value: &[u8]) -> Option<Self> {
+        let (_spare, name) = value.split_first()?;
+        (!name.is_empty()).then(|| Self(name.to_ascii_lowercase().into()))
+    }
+}
+
+/// An SMF set is a handful of SMFs.
+const ALTERNATIVES_MAX: usize = 16;
+
+/// The addresses of Alternative SMF IP Address IEs; those that cannot be read are none.
+pub(crate) fn alternatives(ies: &Repeated<'_, CpAddress>) -> Vec<IpAddr> {
+    let addresses = ies.iter().filter_map(Result::ok);
+    addresses
+        .flat_map(CpAddress::addresses)
+        .take(ALTERNATIVES_MAX)
+        .collect()
 }
 
 /// Several PFCP entities, or a source port per worker; more is no SMF we know of.
@@ -129,6 +165,19 @@ impl Peers {
         exact.into_iter().chain(others.into_iter().flatten())
     }
 
+    /// Whether `other` may control the sessions of `owner`: it is the same, or of the same SMF set
+    /// (TS 29.244, 5.22).
+    pub(crate) fn shares(&self, owner: PeerId, other: PeerId) -> bool {
+        let set = |id| self.get(id).and_then(|peer| peer.smf_set.as_ref());
+        owner == other || set(owner).is_some_and(|of_owner| set(other) == Some(of_owner))
+    }
+
+    /// Whether this is one of the addresses that an SMF named as alternatives to its own.
+    pub(crate) fn has_alternative(&self, owner: PeerId, address: IpAddr) -> bool {
+        self.get(owner)
+            .is_some_and(|peer| peer.alternatives.contains(&address))
+    }
+
     /// The configured SMF at this address: at this port, or else the only one there.
     pub(crate) fn target_at(&self, from: SocketAddr) -> Option<usize> {
         if let Some(exact) = self
@@ -161,6 +210,10 @@ impl Peers {
             heartbeat_waits: false,
             by_us: false,
             deferred: None,
+            cp_features: CpFunctionFeatures::empty(),
+            smf_set: None,
+            alternatives: Vec::new(),
+            told: Told::default(),
         };
         self.by_id.insert(id, peer);
         id

@@ -155,9 +155,13 @@ impl<T: Tables> Core<T> {
         let Some((peer, cp_seid)) = self.sessions.owner(seid) else {
             return false;
         };
-        let Some(to) = self.peers.get(peer).map(|peer| peer.address) else {
+        let Some(mut to) = self.peers.get(peer).map(|peer| peer.address) else {
             return false;
         };
+        // Another SMF of the set may have taken the session over (5.22).
+        if let Some(controller) = self.sessions.controller(seid) {
+            to.set_ip(controller);
+        }
         let purpose = Purpose::Report(About { peer, seid, report });
         let write = |writer: &mut Writer<'_>| {
             writer.report_type(report);

@@ -23,6 +23,10 @@ pub(crate) enum Purpose {
     Release(PeerId),
     /// Tell the SMF of a session about it.
     Report(About),
+    /// Tell this peer that we are about to ask for the release.
+    Prepare(PeerId),
+    /// Tell this peer that it has all usage reports and may release.
+    ReportsSent(PeerId),
 }
 
 impl Purpose {
@@ -31,8 +35,10 @@ impl Purpose {
         match self {
             Self::Heartbeat(_) => MessageType::HEARTBEAT_REQUEST,
             Self::Setup(_) => MessageType::ASSOCIATION_SETUP_REQUEST,
-            Self::Release(_) => MessageType::ASSOCIATION_UPDATE_REQUEST,
             Self::Report(_) => MessageType::SESSION_REPORT_REQUEST,
+            Self::Release(_) | Self::Prepare(_) | Self::ReportsSent(_) => {
+                MessageType::ASSOCIATION_UPDATE_REQUEST
+            }
         }
     }
 
@@ -41,8 +47,10 @@ impl Purpose {
         match self {
             Self::Heartbeat(_) => MessageType::HEARTBEAT_RESPONSE,
             Self::Setup(_) => MessageType::ASSOCIATION_SETUP_RESPONSE,
-            Self::Release(_) => MessageType::ASSOCIATION_UPDATE_RESPONSE,
             Self::Report(_) => MessageType::SESSION_REPORT_RESPONSE,
+            Self::Release(_) | Self::Prepare(_) | Self::ReportsSent(_) => {
+                MessageType::ASSOCIATION_UPDATE_RESPONSE
+            }
         }
     }
 }

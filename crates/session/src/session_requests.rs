@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use pfcp::ie::{FSeid, FTeid, UeIpAddress};
+use pfcp::ie::{CpFunctionFeatures, FSeid, FTeid, UeIpAddress};
 use pfcp::message::{
     SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
 };
@@ -11,6 +11,7 @@ use pfcp::{Cause, FromIe, IeType, Message, Writer};
 use crate::compiled::Tables;
 use crate::config::Config;
 use crate::core::{Core, Incoming};
+use crate::load::Notice;
 use crate::node_id::NodeId;
 use crate::outbox::Outbox;
 use crate::peer::PeerId;
@@ -46,6 +47,10 @@ impl<T: Tables> Core<T> {
         if self.closing {
             return self.refuse(now, incoming, cp_seid, Cause::REQUEST_REJECTED.into(), out);
         }
+        let notice = self.notice(peer);
+        if self.wants_overload_control(peer) && self.load.sheds() {
+            return self.refuse_overloaded(now, incoming, cp_seid, &notice, out);
+        }
         match self
             .sessions
             .establish(now, peer, &request, &mut self.tables)
@@ -68,12 +73,38 @@ impl<T: Tables> Core<T> {
                         writer.cause(Cause::REQUEST_ACCEPTED);
                         writer.f_seid(f_seid);
                         write_created(writer, &created);
+                        notice.write(writer);
                     },
                 );
                 self.created = created;
             }
             Err(refusal) => self.refuse(now, incoming, cp_seid, refusal, out),
         }
+    }
+
+    /// An SMF without overload control would only repeat what is refused.
+    fn wants_overload_control(&self, id: PeerId) -> bool {
+        self.peers
+            .get(id)
+            .is_some_and(|peer| peer.cp_features.contains(CpFunctionFeatures::OVRL))
+    }
+
+    /// There is more to do than can be done (6.2.4.4.2). Not a complaint: the SMF is not at fault.
+    fn refuse_overloaded(
+        &mut self,
+        now: Time,
+        incoming: &Incoming,
+        cp_seid: u64,
+        notice: &Notice,
+        out: &mut Outbox,
+    ) {
+        self.stats.shed += 1;
+        let cause = Cause::PFCP_ENTITY_IN_CONGESTION;
+        self.answer(now, incoming, cp_seid, cause, out, |writer, us| {
+            writer.node_id(us.to_wire());
+            writer.cause(cause);
+            notice.write(writer);
+        });
     }
 
     /// Session Modification Request (6.3.3.3).
@@ -84,7 +115,7 @@ impl<T: Tables> Core<T> {
         message: &Message<'_>,
         out: &mut Outbox,
     ) {
-        let Some((peer, seid, cp_seid)) = self.find_session(incoming, message) else {
+        let Some(found) = self.find_session(incoming.from, message) else {
             return self.refuse(
                 now,
                 incoming,
@@ -93,7 +124,10 @@ impl<T: Tables> Core<T> {
                 out,
             );
         };
-        self.spoke(now, peer, incoming.from);
+        let (peer, seid, cp_seid) = (found.owner, found.seid, found.cp_seid);
+        if found.by_owner {
+            self.spoke(now, peer, incoming.from);
+        }
         let request = match SessionModificationRequest::decode(message) {
             Ok(request) => request,
             Err(error) => return self.refuse_undecodable(now, incoming, cp_seid, &error, out),
@@ -108,6 +142,12 @@ impl<T: Tables> Core<T> {
                 self.created.extend_from_slice(modified.created);
                 self.stats.modified += 1;
                 let created = std::mem::take(&mut self.created);
+                if let Some(f_seid) = request.cp_f_seid {
+                    let address = f_seid.ipv4.map(IpAddr::V4);
+                    let address = address.or(f_seid.ipv6.map(IpAddr::V6));
+                    self.take_over(&found, incoming.from, address);
+                }
+                let notice = self.notice(peer);
                 self.answer(
                     now,
                     incoming,
@@ -117,6 +157,7 @@ impl<T: Tables> Core<T> {
                     |writer, _| {
                         writer.cause(Cause::REQUEST_ACCEPTED);
                         write_created(writer, &created);
+                        notice.write(writer);
                     },
                 );
                 self.created = created;
@@ -133,7 +174,7 @@ impl<T: Tables> Core<T> {
         message: &Message<'_>,
         out: &mut Outbox,
     ) {
-        let Some((peer, seid, cp_seid)) = self.find_session(incoming, message) else {
+        let Some(found) = self.find_session(incoming.from, message) else {
             return self.refuse(
                 now,
                 incoming,
@@ -142,33 +183,24 @@ impl<T: Tables> Core<T> {
                 out,
             );
         };
-        self.spoke(now, peer, incoming.from);
+        let (peer, seid, cp_seid) = (found.owner, found.seid, found.cp_seid);
+        if found.by_owner {
+            self.spoke(now, peer, incoming.from);
+        }
         if let Err(error) = SessionDeletionRequest::decode(message) {
             return self.refuse_undecodable(now, incoming, cp_seid, &error, out);
         }
         match self.sessions.delete(now, peer, seid, &mut self.tables) {
             Ok(deleted) => {
                 self.stats.deleted += 1;
-                let cause = Cause::REQUEST_ACCEPTED;
+                let (cause, notice) = (Cause::REQUEST_ACCEPTED, self.notice(peer));
                 self.answer(now, incoming, deleted.cp_seid, cause, out, |writer, _| {
                     writer.cause(cause);
+                    notice.write(writer);
                 });
             }
             Err(refusal) => self.refuse(now, incoming, cp_seid, refusal, out),
         }
-    }
-
-    /// The session that the header's SEID names, if the sender may touch it: its owner, its SEID
-    /// and the owner's SEID.
-    fn find_session(
-        &self,
-        incoming: &Incoming,
-        message: &Message<'_>,
-    ) -> Option<(PeerId, u64, u64)> {
-        let seid = message.header.seid?;
-        self.peers
-            .candidates(incoming.from)
-            .find_map(|peer| Some((peer, seid, self.sessions.cp_seid(peer, seid)?)))
     }
 
     /// Associated, and told so.

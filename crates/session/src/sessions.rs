@@ -17,6 +17,7 @@ use crate::resources::{ResourceFill, Resources};
 use crate::rules::{Pdr, Rules};
 use crate::salted::Salted;
 use crate::session_view::{SessionSummary, SessionView};
+use crate::sets::{Membership, SetIndex};
 use crate::site::Site;
 use crate::slab::{Place, Slab};
 use crate::time::Time;
@@ -27,13 +28,14 @@ pub(crate) use crate::resources::CreatedPdr;
 /// Every session of every peer.
 pub(crate) struct Sessions<T: Tables> {
     site: Site,
-    slab: Slab<Session<T::Handle>>,
+    pub(crate) slab: Slab<Session<T::Handle>>,
     resources: Resources,
-    peers: HashMap<PeerId, List, Salted>,
+    pub(crate) peers: HashMap<PeerId, List, Salted>,
     /// Of deleted peers, not yet taken out.
-    doomed: Vec<List>,
+    pub(crate) doomed: Vec<List>,
     /// For the next list.
-    epoch: u32,
+    pub(crate) epoch: u32,
+    pub(crate) sets: SetIndex,
     draft: Draft,
     compiler: Compiler,
     compiled: Compiled,
@@ -47,19 +49,31 @@ pub(crate) struct Session<H> {
     pub(crate) cp_seid: u64,
     pub(crate) peer: PeerId,
     /// [`List::epoch`] of the list that it is in.
-    epoch: u32,
+    pub(crate) epoch: u32,
     /// Neighbours in the list of its peer.
-    previous: Option<Place>,
-    next: Option<Place>,
+    pub(crate) previous: Option<Place>,
+    pub(crate) next: Option<Place>,
+    /// Sets that it is in; most are in none.
+    pub(crate) membership: Option<Box<Membership>>,
 }
 
 /// Sessions linked through themselves.
 #[derive(Clone, Copy, Debug)]
-struct List {
-    first: Option<Place>,
-    len: usize,
+pub(crate) struct List {
+    pub(crate) first: Option<Place>,
+    pub(crate) len: usize,
     /// Of this list alone, so that sessions in a former list of its peer are not taken for its own.
-    epoch: u32,
+    pub(crate) epoch: u32,
+}
+
+impl List {
+    pub(crate) fn empty(epoch: u32) -> Self {
+        Self {
+            first: None,
+            len: 0,
+            epoch,
+        }
+    }
 }
 
 /// What the answer to an accepted establishment says.
@@ -101,6 +115,7 @@ impl<T: Tables> Sessions<T> {
             peers: HashMap::with_hasher(Salted::new(seed)),
             doomed: Vec::new(),
             epoch: 0,
+            sets: SetIndex::new(seed),
             draft: Draft::default(),
             compiler: Compiler::default(),
             compiled: Compiled::default(),
@@ -142,6 +157,7 @@ impl<T: Tables> Sessions<T> {
             return Err(Cause::NO_RESOURCES_AVAILABLE.into());
         }
         establishment_is_supported(request)?;
+        let membership = Membership::of(request)?;
         self.draft.establish(request, &self.site)?;
         let handle = self
             .publish(now, &[], T::Handle::default(), tables)
@@ -150,7 +166,7 @@ impl<T: Tables> Sessions<T> {
         self.resources.keep(now, &[], &self.draft.pdrs.rules);
         self.land(&mut rules);
         let cp_seid = request.cp_f_seid.seid;
-        self.insert(peer, cp_seid, rules, handle)
+        self.insert(peer, cp_seid, rules, handle, membership)
             .ok_or(Cause::SYSTEM_FAILURE.into())
     }
 
@@ -270,8 +286,7 @@ impl<T: Tables> Sessions<T> {
             .owned(peer, seid)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
         let session = self
-            .slab
-            .remove(place)
+            .take_out(place)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
         if let Some(mut list) = self.peers.remove(&peer) {
             self.unlink(&session, &mut list);
@@ -296,7 +311,7 @@ impl<T: Tables> Sessions<T> {
             let Some(mut list) = self.doomed.pop() else {
                 break;
             };
-            if let Some(session) = list.first.and_then(|place| self.slab.remove(place)) {
+            if let Some(session) = list.first.and_then(|place| self.take_out(place)) {
                 self.unlink(&session, &mut list);
                 self.dissolve(now, session, tables);
                 if list.len > 0 {
@@ -317,16 +332,9 @@ impl<T: Tables> Sessions<T> {
         cp_seid: u64,
         rules: Rules,
         handle: T::Handle,
+        membership: Option<Box<Membership>>,
     ) -> Option<u64> {
-        let Self { peers, epoch, .. } = self;
-        let list = peers.entry(peer).or_insert_with(|| {
-            *epoch = epoch.wrapping_add(1);
-            List {
-                first: None,
-                len: 0,
-                epoch: *epoch,
-            }
-        });
+        let list = self.list_of(peer);
         let (epoch, next) = (list.epoch, list.first);
         let mut at = None;
         let seid = self.slab.insert(|place| {
@@ -339,26 +347,46 @@ impl<T: Tables> Sessions<T> {
                 epoch,
                 previous: None,
                 next,
+                membership,
             }
         })?;
-        list.first = at;
-        list.len += 1;
-        if let Some(next) = next.and_then(|place| self.slab.get_mut(place)) {
-            next.previous = at;
+        self.head(peer, at, next);
+        if let Some(place) = at {
+            self.index_sets(place);
         }
         Some(seid)
     }
 
+    fn index_sets(&mut self, place: Place) {
+        let session = self.slab.get(place);
+        if let Some(membership) = session.and_then(|session| session.membership.as_ref()) {
+            self.sets.insert(place, membership);
+        }
+    }
+
     /// Takes a session, already out of its place, out of its list.
     fn unlink(&mut self, session: &Session<T::Handle>, list: &mut List) {
-        match session.previous.and_then(|place| self.slab.get_mut(place)) {
-            Some(previous) => previous.next = session.next,
-            None => list.first = session.next,
+        self.bridge(session.previous, session.next, list);
+    }
+
+    /// Joins the neighbours of one that leaves the list.
+    pub(crate) fn bridge(&mut self, previous: Option<Place>, next: Option<Place>, list: &mut List) {
+        match previous.and_then(|place| self.slab.get_mut(place)) {
+            Some(neighbour) => neighbour.next = next,
+            None => list.first = next,
         }
-        if let Some(next) = session.next.and_then(|place| self.slab.get_mut(place)) {
-            next.previous = session.previous;
+        if let Some(neighbour) = next.and_then(|place| self.slab.get_mut(place)) {
+            neighbour.previous = previous;
         }
         list.len -= 1;
+    }
+
+    fn take_out(&mut self, place: Place) -> Option<Session<T::Handle>> {
+        let session = self.slab.remove(place)?;
+        if let Some(membership) = &session.membership {
+            self.sets.remove(place, membership);
+        }
+        Some(session)
     }
 
     fn dissolve(&mut self, now: Time, mut session: Session<T::Handle>, tables: &mut T) {
@@ -409,7 +437,7 @@ impl<T: Tables> Sessions<T> {
         (session.peer == peer && self.is_live(session)).then_some(place)
     }
 
-    fn is_live(&self, session: &Session<T::Handle>) -> bool {
+    pub(crate) fn is_live(&self, session: &Session<T::Handle>) -> bool {
         self.peers
             .get(&session.peer)
             .is_some_and(|list| list.epoch == session.epoch)

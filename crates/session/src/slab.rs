@@ -3,14 +3,26 @@
 //! A SEID is the place and a generation, enciphered: to find a session takes no search, and a peer
 //! cannot work out the SEIDs of others from its own.
 
+use std::num::NonZeroU32;
+
 use crate::salted::mix;
 
 /// Places are allocated so many at a time, so that growing never moves what is there.
 const CHUNK: usize = 1024;
 
-/// A session's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place(u32);
+/// A session's place: its index plus one, so that `Option<Place>` is no larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Place(NonZeroU32);
+
+impl Place {
+    fn new(index: u32) -> Option<Self> {
+        NonZeroU32::new(index.wrapping_add(1)).map(Self)
+    }
+
+    fn index(self) -> u32 {
+        self.0.get() - 1
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Slab<S> {
@@ -47,7 +59,7 @@ impl<S> Slab<S> {
             Some(index) => index,
             None => self.grow()?,
         };
-        let place = Place(index);
+        let place = Place::new(index)?;
         let session = session(place);
         let slot = self.slot_mut(place)?;
         slot.session = Some(session);
@@ -61,10 +73,10 @@ impl<S> Slab<S> {
         let slot = self.slot_mut(place)?;
         let session = slot.session.take()?;
         slot.generation = slot.generation.wrapping_add(1);
-        if cipher.seid(place.0, slot.generation) == 0 {
+        if cipher.seid(place.index(), slot.generation) == 0 {
             slot.generation = slot.generation.wrapping_add(1);
         }
-        self.free.push(place.0);
+        self.free.push(place.index());
         self.len -= 1;
         Some(session)
     }
@@ -78,8 +90,9 @@ impl<S> Slab<S> {
 
     pub(crate) fn find(&self, seid: u64) -> Option<Place> {
         let (index, generation) = self.cipher.place(seid);
-        let slot = self.slot(Place(index))?;
-        (slot.generation == generation && slot.session.is_some()).then_some(Place(index))
+        let place = Place::new(index)?;
+        let slot = self.slot(place)?;
+        (slot.generation == generation && slot.session.is_some()).then_some(place)
     }
 
     pub(crate) fn get(&self, place: Place) -> Option<&S> {
@@ -129,12 +142,12 @@ impl<S> Slab<S> {
     }
 
     fn slot(&self, place: Place) -> Option<&Slot<S>> {
-        let index = place.0 as usize;
+        let index = place.index() as usize;
         self.chunks.get(index / CHUNK)?.get(index % CHUNK)
     }
 
     fn slot_mut(&mut self, place: Place) -> Option<&mut Slot<S>> {
-        let index = place.0 as usize;
+        let index = place.index() as usize;
         self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)
     }
 }

@@ -40,6 +40,8 @@ pub struct Stats {
     pub silences: u64,
     /// Peers that restarted.
     pub restarts: u64,
+    /// Establishments refused because of overload.
+    pub shed: u64,
     /// Sessions established.
     pub established: u64,
     /// Sessions modified.
@@ -64,6 +66,7 @@ impl Stats {
             associations: 0,
             silences: 0,
             restarts: 0,
+            shed: 0,
             established: 0,
             modified: 0,
             deleted: 0,

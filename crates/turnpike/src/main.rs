@@ -67,6 +67,8 @@ enum Question {
     Config,
     /// The SMFs.
     Peers,
+    /// Applications with the Packet Flow Descriptions that SMFs provisioned.
+    Pfds,
 }
 
 fn main() -> ExitCode {
@@ -95,6 +97,7 @@ fn answer(arguments: &Arguments) -> Result<String, Error> {
         Question::Drops => (client.get("drops")?, show::drops),
         Question::Datapath => (client.get("datapath")?, show::datapath),
         Question::Config => (client.get("config")?, show::config),
+        Question::Pfds => (client.get("pfds")?, show::pfds),
         Question::Peers => (client.get("peers")?, show::peers),
     };
     if arguments.json {

@@ -327,6 +327,22 @@ pub(crate) fn peers(answer: &Value) -> String {
     }
 }
 
+pub(crate) fn pfds(answer: &Value) -> String {
+    let mut table = Table::new(["APPLICATION", "PFD", "KIND", "TEXT"]);
+    for application in items(answer, "") {
+        let name = text(application, "/application_id");
+        for property in items(application, "/properties") {
+            let [pfd, kind, words] = ["/pfd", "/kind", "/text"].map(|field| text(property, field));
+            table.row([name.clone(), pfd, kind, words]);
+        }
+    }
+    if table.is_empty() {
+        "no PFDs\n".to_owned()
+    } else {
+        table.text()
+    }
+}
+
 /// One line per key, as the configuration checker names them.
 pub(crate) fn config(answer: &Value) -> String {
     let mut out = String::new();
@@ -411,7 +427,9 @@ mod tests {
 
     #[test]
     fn an_empty_answer_does_no_harm() {
-        for show in [status, sessions, session, drops, datapath, peers, config] {
+        for show in [
+            status, sessions, session, drops, datapath, peers, pfds, config,
+        ] {
             show(&Value::Null);
             show(&json!({}));
             show(&json!([]));

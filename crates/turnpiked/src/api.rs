@@ -22,8 +22,8 @@ use utoipa::{IntoParams, OpenApi, ToSchema};
 use crate::command::{Asker, NoAnswer};
 use crate::config::Config;
 use crate::report::{
-    DatapathReport, DropReport, Fill, PeerReport, PortReport, Report, SessionDetail, SessionPage,
-    TableFill, parse_seid,
+    ApplicationReport, DatapathReport, DropReport, Fill, PeerReport, PortReport, Report,
+    SessionDetail, SessionPage, TableFill, parse_seid,
 };
 
 pub(crate) use serve::serve;
@@ -59,6 +59,7 @@ impl Api {
             .route("/api/v1/sessions", get(sessions))
             .route("/api/v1/sessions/{seid}", get(session))
             .route("/api/v1/peers", get(peers))
+            .route("/api/v1/pfds", get(pfds))
             .route("/api/v1/drops", get(drops))
             .route("/api/v1/datapath", get(datapath))
             .route("/api/v1/config", get(config))
@@ -143,6 +144,10 @@ struct Status {
     uptime_s: u64,
     /// Seconds since 1900 (TS 29.244, 8.2.65).
     recovery_time_stamp: u32,
+    /// Load that SMFs hear of.
+    load_percent: u8,
+    /// By how much SMFs are asked to do less; 0: no overload.
+    overload_reduction_percent: u8,
     sessions: Fill,
     peers: Fill,
     tables: Vec<TableFill>,
@@ -162,6 +167,8 @@ async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
         node_id: api.config.node.id.to_string(),
         uptime_s: api.started.elapsed().unwrap_or_default().as_secs(),
         recovery_time_stamp: report.recovery_time_stamp,
+        load_percent: report.load_percent,
+        overload_reduction_percent: report.overload_reduction_percent,
         sessions: report.sessions,
         peers: report.peers,
         tables: report.tables,
@@ -226,6 +233,12 @@ async fn peers(State(api): State<Api>) -> Result<Json<Vec<PeerReport>>, Failure>
     Ok(Json(api.control.peers().await?))
 }
 
+/// Applications with the Packet Flow Descriptions that SMFs provisioned (TS 29.244, 6.2.5).
+#[utoipa::path(get, path = "/api/v1/pfds", responses((status = 200, body = [ApplicationReport])))]
+async fn pfds(State(api): State<Api>) -> Result<Json<Vec<ApplicationReport>>, Failure> {
+    Ok(Json(api.control.pfds().await?))
+}
+
 /// Lost packets by interface, direction and reason; reasons that never happened are left out.
 #[utoipa::path(get, path = "/api/v1/drops", responses((status = 200, body = [DropReport])))]
 async fn drops(State(api): State<Api>) -> Result<Json<Vec<DropReport>>, Failure> {
@@ -285,7 +298,7 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
 #[openapi(
     info(title = "Turnpike", description = "A 5G User Plane Function",
         license(name = "Apache-2.0")),
-    paths(status, sessions, session, peers, drops, datapath, config, openapi, metrics),
+    paths(status, sessions, session, peers, pfds, drops, datapath, config, openapi, metrics),
     modifiers(&BearerToken),
     security((), ("token" = []))
 )]

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use tables::nexthop::KernelChange;
 
-use crate::report::{PeerReport, Report, SessionDetail, SessionPage};
+use crate::report::{ApplicationReport, PeerReport, Report, SessionDetail, SessionPage};
 
 /// Questions that may wait at a time.
 const QUEUE: usize = 256;
@@ -18,6 +18,7 @@ const QUEUE: usize = 256;
 pub(crate) enum Command {
     Report(oneshot::Sender<Report>),
     Peers(oneshot::Sender<Vec<PeerReport>>),
+    Pfds(oneshot::Sender<Vec<ApplicationReport>>),
     Sessions {
         after: Option<u64>,
         limit: usize,
@@ -104,6 +105,10 @@ impl Asker {
 
     pub(crate) async fn peers(&self) -> Result<Vec<PeerReport>, NoAnswer> {
         self.ask(Command::Peers).await
+    }
+
+    pub(crate) async fn pfds(&self) -> Result<Vec<ApplicationReport>, NoAnswer> {
+        self.ask(Command::Pfds).await
     }
 
     pub(crate) async fn sessions(

@@ -52,6 +52,8 @@ pub(crate) struct Node {
 #[serde(deny_unknown_fields)]
 pub(crate) struct N4 {
     pub(crate) listen: SocketAddr,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) listen_also: Option<SocketAddr>,
     #[serde(default)]
     pub(crate) smf: Vec<SocketAddr>,
     #[serde(default = "N4::heartbeat_s")]
@@ -64,6 +66,10 @@ pub(crate) struct N4 {
     pub(crate) retry_at_most_s: u32,
     #[serde(default = "N4::path_failure_retention_s")]
     pub(crate) path_failure_retention_s: u32,
+    #[serde(default)]
+    pub(crate) graceful_release_s: u32,
+    #[serde(default = "N4::overload_at_percent")]
+    pub(crate) overload_at_percent: u8,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) peer_port: Option<u16>,
     #[serde(default = "N4::receive_buffer_mib")]
@@ -87,6 +93,9 @@ impl N4 {
     }
     const fn path_failure_retention_s() -> u32 {
         3600
+    }
+    const fn overload_at_percent() -> u8 {
+        90
     }
     const fn receive_buffer_mib() -> u32 {
         64

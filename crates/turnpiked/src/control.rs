@@ -1,10 +1,12 @@
 //! The control thread: it owns the N4 socket, the core and the tables, and waits for datagrams,
 //! questions, kernel changes and the core's next deadline.
 
+mod busy;
 mod kernel;
 mod log;
 mod show;
 
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -16,6 +18,7 @@ use tables::Tables;
 use crate::command::{Asked, Command};
 use crate::n4::{Receiver, Sender, Socket};
 
+use busy::Busy;
 pub(crate) use kernel::KernelMirror;
 pub(crate) use show::About;
 
@@ -29,8 +32,9 @@ const IDLE: Duration = Duration::from_secs(1);
 const ERROR_PAUSE: Duration = Duration::from_millis(10);
 
 /// `EpollEvent`'s data.
-const N4: u64 = 0;
-const WAKE: u64 = 1;
+/// Of the first socket; the second follows.
+const N4: u64 = 1;
+const WAKE: u64 = 0;
 /// Questions answered before N4 has its turn again.
 const COMMANDS_PER_TURN: usize = 64;
 /// Single datagrams served before everything else has its turn again.
@@ -39,7 +43,8 @@ const BATCHES_PER_TURN: usize = 64;
 /// Everything that the thread owns.
 pub(crate) struct Control {
     core: Core<Tables>,
-    socket: Socket,
+    /// One, or one for each address family.
+    sockets: Vec<Socket>,
     asked: Asked,
     kernel: KernelMirror,
     about: About,
@@ -48,6 +53,7 @@ pub(crate) struct Control {
     maintained: Instant,
     /// `Some`: associations are being released, until then.
     shutting_down: Option<Instant>,
+    busy: Busy,
     unsent: u64,
     busy_poll: Duration,
 }
@@ -55,7 +61,7 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) fn new(
         core: Core<Tables>,
-        socket: Socket,
+        sockets: Vec<Socket>,
         asked: Asked,
         kernel: KernelMirror,
         about: About,
@@ -64,7 +70,7 @@ impl Control {
         Self {
             busy_poll,
             core,
-            socket,
+            sockets,
             asked,
             kernel,
             about,
@@ -72,6 +78,7 @@ impl Control {
             epoch: Instant::now(),
             maintained: Instant::now(),
             shutting_down: None,
+            busy: Busy::new(),
             unsent: 0,
         }
     }
@@ -79,10 +86,10 @@ impl Control {
     /// Until told to shut down and done with it.
     pub(crate) fn run(mut self) -> nix::Result<()> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        epoll.add(
-            self.socket.as_fd(),
-            EpollEvent::new(EpollFlags::EPOLLIN, N4),
-        )?;
+        for (number, socket) in (N4..).zip(&self.sockets) {
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, number);
+            epoll.add(socket.as_fd(), event)?;
+        }
         epoll.add(
             self.asked.wake(),
             EpollEvent::new(EpollFlags::EPOLLIN, WAKE),
@@ -92,18 +99,22 @@ impl Control {
         self.associate();
         self.kernel.reconcile(self.core.tables_mut());
         self.flush(&mut sender);
-        let mut events = [EpollEvent::empty(); 2];
+        let mut events = [EpollEvent::empty(); 3];
         while !self.is_done() {
-            let ready = match epoll.wait(&mut events, self.timeout()) {
+            self.busy.rests();
+            let ready = epoll.wait(&mut events, self.timeout());
+            if let Some(percent) = self.busy.works() {
+                self.core.set_busy(percent);
+            }
+            let ready = match ready {
                 Ok(ready) => ready,
                 Err(Errno::EINTR) => 0,
                 Err(error) => return Err(error),
             };
             for event in events.iter().take(ready) {
-                if event.data() == N4 {
-                    self.serve_n4(&mut receiver, &mut sender);
-                } else {
-                    self.serve_commands();
+                match event.data() {
+                    WAKE => self.serve_commands(),
+                    socket => self.serve_n4(socket, &mut receiver, &mut sender),
                 }
             }
             self.serve_time();
@@ -127,12 +138,12 @@ impl Control {
 
     /// What waits. A request that came alone is most likely followed by the next one as soon as its
     /// answer has arrived: looking for it a little longer is cheaper than sleeping and waking.
-    fn serve_n4(&mut self, receiver: &mut Receiver, sender: &mut Sender) {
+    fn serve_n4(&mut self, socket: u64, receiver: &mut Receiver, sender: &mut Sender) {
         for _ in 0..BATCHES_PER_TURN {
             let since = Instant::now();
-            let mut served = self.serve_batch(receiver, sender);
+            let mut served = self.serve_batch(socket, receiver, sender);
             while served == 0 && since.elapsed() < self.busy_poll {
-                served = self.serve_batch(receiver, sender);
+                served = self.serve_batch(socket, receiver, sender);
             }
             if served != 1 {
                 return;
@@ -141,8 +152,11 @@ impl Control {
     }
 
     /// What one receive takes; more than that wakes us again at once. The number of datagrams.
-    fn serve_batch(&mut self, receiver: &mut Receiver, sender: &mut Sender) -> usize {
-        let served = match receiver.receive(&self.socket) {
+    fn serve_batch(&mut self, socket: u64, receiver: &mut Receiver, sender: &mut Sender) -> usize {
+        let Some(socket) = self.sockets.get((socket - N4) as usize) else {
+            return 0;
+        };
+        let served = match receiver.receive(socket) {
             Ok(served) => served,
             Err(error) => {
                 tracing::error!(%error, "N4: cannot receive");
@@ -199,6 +213,9 @@ impl Control {
             Command::Session { seid, reply } => {
                 let _ = reply.send(show::session(&self.core, seid));
             }
+            Command::Pfds(reply) => {
+                let _ = reply.send(show::pfds(&self.core));
+            }
             Command::Kernel(change) => self.kernel.apply(*change),
             Command::ShutDown => self.shut_down(),
         }
@@ -207,7 +224,8 @@ impl Control {
     fn shut_down(&mut self) {
         if self.shutting_down.is_none() {
             tracing::info!("shutting down: releasing associations");
-            self.shutting_down = Some(Instant::now() + RELEASE_TIME);
+            let graceful = Duration::from_secs(self.about.config.n4.graceful_release_s.into());
+            self.shutting_down = Some(Instant::now() + RELEASE_TIME + graceful);
             let now = self.now();
             self.core.shut_down(now, &mut self.outbox);
         }
@@ -252,7 +270,14 @@ impl Control {
     }
 
     fn flush(&mut self, sender: &mut Sender) {
-        sender.send(&self.socket, self.outbox.iter());
+        if let [socket] = self.sockets.as_slice() {
+            sender.send(socket, self.outbox.iter());
+        } else {
+            for socket in &self.sockets {
+                let reached = |(to, _): &(SocketAddr, &[u8])| socket.reaches(*to);
+                sender.send(socket, self.outbox.iter().filter(reached));
+            }
+        }
         self.unsent = sender.failed;
         for event in self.outbox.events() {
             log::event(event);

@@ -72,8 +72,12 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
 fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control> {
     let listen = config.n4.listen;
     let buffer = config.n4.receive_buffer_mib as usize * (1 << 20);
-    let socket =
-        n4::Socket::bind(listen, buffer).with_context(|| format!("n4.listen = {listen}"))?;
+    let mut sockets =
+        vec![n4::Socket::bind(listen, buffer).with_context(|| format!("n4.listen = {listen}"))?];
+    if let Some(also) = config.n4.listen_also {
+        let socket = n4::Socket::bind(also, buffer);
+        sockets.push(socket.with_context(|| format!("n4.listen_also = {also}"))?);
+    }
     let loading = Instant::now();
     let mut tables = open_tables(config)?;
     let slow_path = SlowPath::open(tables.finisher()).context("raw sockets of the slow path")?;
@@ -104,7 +108,7 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
         tables,
     );
     let kernel = KernelMirror::new(next_hops, netlink, slow_path);
-    Ok(Control::new(core, socket, asked, kernel, about))
+    Ok(Control::new(core, sockets, asked, kernel, about))
 }
 
 /// The tables with what the configuration says of addresses; not attached.

@@ -27,6 +27,7 @@ const SEND_WAIT_MS: u16 = 50;
 #[derive(Debug)]
 pub(crate) struct Socket {
     socket: UdpSocket,
+    is_ipv4: bool,
 }
 
 impl Socket {
@@ -53,7 +54,15 @@ impl Socket {
         if let Err(error) = setsockopt(&socket, sockopt::UdpGroSegment, &true) {
             tracing::debug!(%error, "N4: requests are received one by one");
         }
-        Ok(Self { socket })
+        let is_ipv4 = listen.is_ipv4();
+        Ok(Self { socket, is_ipv4 })
+    }
+}
+
+impl Socket {
+    /// Whether this is the socket for that peer.
+    pub(crate) fn reaches(&self, to: SocketAddr) -> bool {
+        self.is_ipv4 == to.is_ipv4()
     }
 }
 

@@ -136,7 +136,10 @@ pub(crate) fn session(config: &Config, seed: u64) -> session::Config {
             NodeId::Ip(ip) => core::NodeIdConfig::Ip(*ip),
             NodeId::Fqdn(name) => core::NodeIdConfig::Fqdn(name.clone()),
         },
-        n4: vec![n4.listen.ip()],
+        n4: std::iter::once(n4.listen)
+            .chain(n4.listen_also)
+            .map(|listen| listen.ip())
+            .collect(),
         n3: n3_addresses(config),
         network_instances: config
             .network_instance
@@ -157,6 +160,8 @@ pub(crate) fn session(config: &Config, seed: u64) -> session::Config {
         n1: n4.n1,
         retry_at_most: seconds(n4.retry_at_most_s),
         path_failure_retention: seconds(n4.path_failure_retention_s),
+        graceful_release: seconds(n4.graceful_release_s),
+        overload_at_percent: n4.overload_at_percent,
         peer_port: n4.peer_port,
         seed,
         ..session::Config::default()

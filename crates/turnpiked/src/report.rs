@@ -11,6 +11,10 @@ use utoipa::ToSchema;
 pub(crate) struct Report {
     /// Our Recovery Time Stamp: seconds since 1900 (TS 29.244, 8.2.65).
     pub(crate) recovery_time_stamp: u32,
+    /// Load that SMFs hear of (TS 29.244, 6.2.3): the busier of control thread and sessions.
+    pub(crate) load_percent: u8,
+    /// By how much SMFs are asked to do less (6.2.4); 0: no overload.
+    pub(crate) overload_reduction_percent: u8,
     pub(crate) sessions: Fill,
     pub(crate) peers: Fill,
     /// Fill of each table that packets meet.
@@ -131,6 +135,23 @@ pub(crate) struct PeerReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) recovery_time_stamp: Option<u32>,
     pub(crate) sessions: u64,
+}
+
+/// An application with its Packet Flow Descriptions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct ApplicationReport {
+    pub(crate) application_id: String,
+    pub(crate) properties: Vec<PfdReport>,
+}
+
+/// One property of a Packet Flow Description.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct PfdReport {
+    /// Number of the PFD within the application; properties of one number belong together.
+    pub(crate) pfd: u32,
+    /// `flow`, `url`, `domain` or `custom`.
+    pub(crate) kind: String,
+    pub(crate) text: String,
 }
 
 /// A session in a list.

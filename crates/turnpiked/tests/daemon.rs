@@ -15,6 +15,7 @@ use nix::sys::signal::Signal;
 
 fn plan() -> SessionPlan {
     SessionPlan {
+        more: Vec::new(),
         style: Style::Open5gs,
         addresses: Requested::Choose {
             v4: true,

@@ -79,6 +79,9 @@ impl Sut {
         std::fs::create_dir_all(&folder)?;
         let settings = Settings {
             n4: UPF_N4,
+            n4_also: None,
+            n4_lines: String::new(),
+            gtpu_lines: String::new(),
             n3: ADDRESSES.n3,
             smfs: Vec::new(),
             pools: Vec::new(),

@@ -89,7 +89,8 @@ fn bad_input(world: &mut World) -> Result<String> {
 fn start_attacker(world: &World, recovery: SystemTime) -> Result<Smf> {
     let upf = (UPF_N4, smf::PORT).into();
     let node_id = NodeId::new_fqdn("attacker.example");
-    Smf::start(&world.smf_ns, smf_address(1), node_id, recovery, upf)
+    let address = smf_address(1).into();
+    Smf::start(&world.smf_ns, address, node_id, recovery, upf)
 }
 
 fn attacker(world: &mut World) -> Result<Smf> {

@@ -3,6 +3,7 @@
 mod bad_input;
 mod capture;
 mod gtpu;
+mod node;
 mod packets;
 mod restart;
 mod routes;
@@ -64,6 +65,18 @@ impl Scenario {
     fn upf_calls(mut self) -> Self {
         self.wanted.upf_calls = true;
         self.wanted.heartbeat_s = 1;
+        self
+    }
+
+    /// N4 over both address families.
+    fn n4_v6(mut self) -> Self {
+        self.wanted.n4_v6 = true;
+        self
+    }
+
+    /// Further lines of the UPF's section `n4`.
+    fn n4_lines(mut self, lines: &'static str) -> Self {
+        self.wanted.n4_lines = lines;
         self
     }
 
@@ -134,6 +147,7 @@ pub fn all() -> Vec<Scenario> {
     for group in [
         sessions::scenarios(),
         restart::scenarios(),
+        node::scenarios(),
         rules::scenarios(),
         gtpu::scenarios(),
         routes::scenarios(),

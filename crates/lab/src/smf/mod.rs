@@ -7,7 +7,7 @@ pub use answer::{Answer, Refused};
 pub use plan::{Flow, Gates, Requested, SessionPlan, Style, forward_downlink};
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -103,10 +103,11 @@ pub struct Smf {
 }
 
 struct Shared {
-    address: Ipv4Addr,
+    address: IpAddr,
     node_id: NodeId,
     recovery: SystemTime,
     upf: SocketAddr,
+    requests: Mutex<Vec<Vec<u8>>>,
     socket: UdpSocket,
     waiting: Mutex<HashMap<u32, SyncSender<Vec<u8>>>>,
     upf_recovery: Mutex<Option<u32>>,
@@ -119,7 +120,7 @@ impl Smf {
     /// Starts an SMF at `address` of `netns`. `recovery` is the time it claims to have started.
     pub fn start(
         netns: &Netns,
-        address: Ipv4Addr,
+        address: IpAddr,
         node_id: NodeId,
         recovery: SystemTime,
         upf: SocketAddr,
@@ -132,6 +133,7 @@ impl Smf {
             node_id,
             recovery,
             upf,
+            requests: Mutex::default(),
             socket,
             waiting: Mutex::default(),
             upf_recovery: Mutex::default(),
@@ -139,14 +141,19 @@ impl Smf {
             next_sequence: AtomicU32::new(1),
             stop: AtomicBool::new(false),
         });
+        // The lower half tells the addresses of one lab apart.
+        let number = match address {
+            IpAddr::V4(v4) => u32::from(v4),
+            IpAddr::V6(v6) => u128::from(v6) as u32 | 1 << 31,
+        };
         let (sender, events) = channel();
         let inside = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name(format!("smf {address}"))
             .spawn(move || inside.receive(&sender))?;
         Ok(Self {
-            next_seid: AtomicU64::new(u64::from(u32::from(address)) << 32 | 1),
-            next_teid: AtomicU32::new(0x5000_0000 | u32::from(address.octets()[3]) << 16 | 1),
+            next_seid: AtomicU64::new(u64::from(number) << 32 | 1),
+            next_teid: AtomicU32::new(0x5000_0000 | (number & 0xff) << 16 | 1),
             shared,
             events: Mutex::new(events),
             thread: Some(thread),
@@ -155,11 +162,17 @@ impl Smf {
 
     /// Sets up the association from our side; the UPF's Recovery Time Stamp.
     pub fn associate(&self) -> Result<u32> {
-        let ies = [
+        self.associate_with(0, &[])
+    }
+
+    /// The same, with CP Function Features and what else there is to say.
+    pub fn associate_with(&self, features: u8, more: &[Ie]) -> Result<u32> {
+        let mut ies = vec![
             self.shared.node_id.to_ie(),
             RecoveryTimeStamp::new(self.shared.recovery).to_ie(),
-            Ie::new(IeType::CpFunctionFeatures, vec![0]),
+            Ie::new(IeType::CpFunctionFeatures, vec![features]),
         ];
+        ies.extend_from_slice(more);
         let answer = self.request(MsgType::AssociationSetupRequest, None, &ies)?;
         answer.accepted()?;
         self.shared.associated.store(true, Relaxed);
@@ -205,12 +218,17 @@ impl Smf {
     pub fn establishment(&self, plan: &SessionPlan) -> Result<Establishment> {
         let cp_seid = self.next_seid.fetch_add(1, Relaxed);
         let teid = self.next_teid.fetch_add(1, Relaxed);
-        let f_seid = Fseid::new(cp_seid, Some(self.shared.address), None);
+        let (v4, v6) = match self.shared.address {
+            IpAddr::V4(v4) => (Some(v4), None),
+            IpAddr::V6(v6) => (None, Some(v6)),
+        };
+        let f_seid = Fseid::new(cp_seid, v4, v6);
         let mut ies = vec![
             self.shared.node_id.to_ie(),
             Ie::new(IeType::Fseid, f_seid.marshal()),
         ];
         ies.extend(plan.rules(teid)?);
+        ies.extend_from_slice(&plan.more);
         Ok(Establishment { cp_seid, teid, ies })
     }
 
@@ -298,10 +316,39 @@ impl Smf {
         answer.map_err(|_| anyhow!("no answer within {limit:?}"))
     }
 
+    /// Sends one datagram with several requests and waits at most `limit` for each answer.
+    pub fn exchange_all(
+        &self,
+        sequences: &[u32],
+        datagram: &[u8],
+        limit: Duration,
+    ) -> Result<Vec<Vec<u8>>> {
+        let receivers: Vec<_> = (sequences.iter())
+            .map(|sequence| self.shared.expect(*sequence))
+            .collect();
+        self.shared.socket.send_to(datagram, self.shared.upf)?;
+        let answer = |receiver: Receiver<Vec<u8>>| {
+            let answer = receiver.recv_timeout(limit);
+            answer.map_err(|_| anyhow!("no answer within {limit:?}"))
+        };
+        receivers.into_iter().map(answer).collect()
+    }
+
     /// Sends anything to the UPF's N4 address.
     pub fn send_raw(&self, datagram: &[u8]) -> Result<()> {
         self.shared.socket.send_to(datagram, self.shared.upf)?;
         Ok(())
+    }
+
+    /// The requests of the UPF of one type so far, oldest first; heartbeats are not kept.
+    pub fn requests(&self, message_type: MsgType) -> Result<Vec<Answer>> {
+        let requests = (self.shared.requests)
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let of_type = requests
+            .iter()
+            .filter(|datagram| datagram.get(1) == Some(&(message_type as u8)));
+        of_type.map(|datagram| Answer::read(datagram)).collect()
     }
 
     /// Its node id.
@@ -420,6 +467,9 @@ impl Shared {
             .socket
             .send_to(&encode(answer, seid, header.sequence_number.0, &ies), to);
         if header.message_type != MsgType::HeartbeatRequest {
+            (self.requests.lock())
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(datagram.to_vec());
             let _ = events.send(Event::Request(header.message_type));
         }
     }
@@ -476,7 +526,7 @@ mod tests {
         let start = |at: Ipv4Addr, to: Ipv4Addr, recovery| {
             Smf::start(
                 &netns,
-                at,
+                at.into(),
                 NodeId::new_ipv4(at),
                 recovery,
                 (to, PORT).into(),
@@ -505,7 +555,7 @@ mod tests {
         let at = Ipv4Addr::LOCALHOST;
         let smf = Smf::start(
             &netns,
-            at,
+            at.into(),
             NodeId::new_ipv4(at),
             SystemTime::now(),
             (at, 9).into(),

@@ -104,6 +104,8 @@ pub struct Flow {
 /// A session to establish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionPlan {
+    /// IEs of the establishment beside the rules.
+    pub more: Vec<Ie>,
     /// Whose habits.
     pub style: Style,
     /// The UE's addresses.
@@ -369,6 +371,7 @@ fn flow_ids(index: u16) -> [u16; 3] {
 /// What adds a flow to a session that is there, on its own tunnel and addresses.
 pub(super) fn add_flow(session: &Session, index: u16, flow: &Flow) -> Vec<Ie> {
     let plan = SessionPlan {
+        more: Vec::new(),
         addresses: Requested::Given(session.addresses),
         ..session.plan.clone()
     };

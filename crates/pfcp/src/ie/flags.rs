@@ -79,7 +79,7 @@ bitflags! {
     pub struct AssociationReleaseFlags: u8 {
         /// The UP function asks for the release of the association.
         const SARR = 1;
-        /// Usage reports that were not yet sent will follow.
+        /// All usage reports of the sessions concerned have been sent (5.18).
         const URSS = 1 << 1;
     }
 
@@ -126,6 +126,8 @@ bitflags! {
         const CKDR = 1 << 2;
         /// QoS of a GTP-U path.
         const GPQR = 1 << 3;
+        /// A GTP-U peer has restarted.
+        const PURR = 1 << 4;
     }
 
     /// Outer Header Creation Description (8.2.56).
@@ -172,7 +174,7 @@ bitflags! {
     /// PFCPAUReq-Flags (8.2.120).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct PfcpAuReqFlags: u8 {
-        /// Usage reports of all sessions precede the release.
+        /// Release preparation starts: usage reports of all sessions precede the release (5.18).
         const PARPS = 1;
     }
 
@@ -341,5 +343,39 @@ bitflags! {
         const QFQM = 1 << 33;
         /// QoS monitoring per GTP-U path.
         const GPQM = 1 << 34;
+        /// Mobile terminated early data transmission.
+        const MT_EDT = 1 << 35;
+        /// Cellular IoT optimisations.
+        const CIOT = 1 << 36;
+        /// Ethernet PDU session anchor relocation.
+        const ETHAR = 1 << 37;
+        /// Reporting of the delivery status of downlink data.
+        const DDDS = 1 << 38;
+        /// Reliable data service.
+        const RDS = 1 << 39;
+        /// Round trip time measurement without PMF.
+        const RTTWP = 1 << 40;
+        /// URR with an exempted application or flow.
+        const QUASF = 1 << 41;
+        /// Start and pause of charging.
+        const NSPOC = 1 << 42;
+        /// L2TP.
+        const L2TP = 1 << 43;
+        /// Uplink packet buffering.
+        const UPBER = 1 << 44;
+        /// Restoration of sessions by FQ-CSID, group or CP address (Session Set Modification).
+        const RESPS = 1 << 45;
+        /// IP address and port number replacement.
+        const IPREP = 1 << 46;
+        /// DNS traffic steering.
+        const DNSTS = 1 << 47;
+        /// Direct reporting of QoS monitoring.
+        const DRQOS = 1 << 48;
+        /// Multicast and broadcast, by N4.
+        const MBSN4 = 1 << 49;
+        /// Per slice usage of UE addresses.
+        const PSUPRM = 1 << 50;
+        /// Paging policy indicator for E-UTRAN.
+        const EPPPI = 1 << 51;
     }
 }

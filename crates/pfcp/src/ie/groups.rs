@@ -19,6 +19,7 @@ macro_rules! grouped {
         }
     )*};
 }
+pub(super) use grouped;
 
 grouped! {
     #[inline(never)]

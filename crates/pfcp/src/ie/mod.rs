@@ -10,10 +10,13 @@ mod flags;
 mod groups;
 mod name;
 mod node;
+mod node_groups;
+mod pfd;
 mod report;
 mod rule;
 mod scalar;
 mod sdf;
+mod sets;
 
 pub use address::{
     FSeid, FTeid, OuterHeaderCreation, OuterHeaderRemoval, RemoteGtpUPeer, UeIpAddress,
@@ -31,6 +34,8 @@ pub use groups::{
 };
 pub use name::{DnsName, NetworkInstance};
 pub use node::{NodeId, UserPlaneIpResourceInformation};
+pub use node_groups::{ApplicationPfds, PeerUpRestartReport, PfdContext, SessionChangeInfo};
+pub use pfd::PfdContents;
 pub use report::{FailedRuleId, Timer, TimerUnit};
 pub use rule::{
     DestinationInterface, Gate, GateStatus, Gbr, Mbr, PacketRate, PacketRateUnit, PacketsPerUnit,
@@ -38,6 +43,7 @@ pub use rule::{
 };
 pub use scalar::RecoveryTimeStamp;
 pub use sdf::SdfFilter;
+pub use sets::{CpAddress, FqCsid};
 
 /// A struct over IEs, decoded in one pass whatever their order.
 ///

@@ -99,6 +99,26 @@ pub struct Timer {
 }
 
 impl Timer {
+    /// The shortest duration that is not below so many seconds.
+    pub fn at_least(seconds: u64) -> Self {
+        let steps = [
+            (TimerUnit::TwoSeconds, 2),
+            (TimerUnit::Minute, 60),
+            (TimerUnit::TenMinutes, 600),
+            (TimerUnit::Hour, 3600),
+            (TimerUnit::TenHours, 36_000),
+        ];
+        let fits = |(unit, step): (TimerUnit, u64)| {
+            let value = u8::try_from(seconds.div_ceil(step)).ok()?;
+            (value < 32).then_some(Self { unit, value })
+        };
+        let never = Self {
+            unit: TimerUnit::Infinite,
+            value: 0,
+        };
+        steps.into_iter().find_map(fits).unwrap_or(never)
+    }
+
     /// Seconds; `None`: it never expires.
     pub fn seconds(self) -> Option<u32> {
         let step = match self.unit {

@@ -52,6 +52,8 @@ impl Collector for Page {
 impl Page {
     fn state(&self, out: &mut Out<'_>) -> Result<(), Error> {
         let Report {
+            load_percent,
+            overload_reduction_percent,
             sessions,
             peers,
             tables,
@@ -62,6 +64,16 @@ impl Page {
             "turnpike_sessions_limit",
             "limits.sessions",
             sessions.capacity,
+        )?;
+        out.gauge(
+            "turnpike_load_percent",
+            "Load that SMFs hear of",
+            u64::from(*load_percent),
+        )?;
+        out.gauge(
+            "turnpike_overload_reduction_percent",
+            "By how much SMFs are asked to do less",
+            u64::from(*overload_reduction_percent),
         )?;
         out.gauge("turnpike_peers", "SMFs with an association", peers.used)?;
         out.gauge("turnpike_peers_limit", "limits.smfs", peers.capacity)?;

@@ -77,6 +77,7 @@ fn answer(asked: &Asked) {
             match command {
                 Command::Report(reply) => drop(reply.send(report())),
                 Command::Peers(reply) => drop(reply.send(Vec::new())),
+                Command::Pfds(reply) => drop(reply.send(Vec::new())),
                 Command::Sessions {
                     after,
                     limit,
@@ -247,7 +248,7 @@ async fn the_description_names_each_route() {
     let (api, _thread) = api(None);
     let document = json(&api, "/api/v1/openapi.json").await;
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 9);
+    assert_eq!(paths.len(), 10);
     for path in paths.keys() {
         let (status, _) = get_with(&api, &path.replace("{seid}", "3"), None).await;
         assert_eq!(status, StatusCode::OK, "{path}");

@@ -26,18 +26,13 @@ pub(crate) fn check(config: &Config, system: &System) -> Vec<Problem> {
 
 fn n4(config: &Config, system: &System, problems: &mut Vec<Problem>) {
     let listen = config.n4.listen;
-    if listen.ip().is_unspecified() {
-        let reason = "must be one address of this machine: it is sent to SMFs in F-SEIDs";
-        problems.push(Problem::new("n4.listen", listen, reason));
-    } else if !system.has_address(listen.ip()) {
-        problems.push(Problem::new(
-            "n4.listen",
-            listen,
-            "no interface has this address",
-        ));
-    }
-    if listen.port() == 0 {
-        problems.push(Problem::new("n4.listen", listen, "the port must not be 0"));
+    listens("n4.listen", listen, system, problems);
+    if let Some(also) = config.n4.listen_also {
+        listens("n4.listen_also", also, system, problems);
+        if also.is_ipv4() == listen.is_ipv4() {
+            let reason = "must be of the other address family than n4.listen";
+            problems.push(Problem::new("n4.listen_also", also, reason));
+        }
     }
     if config.n4.peer_port == Some(0) {
         problems.push(Problem::new("n4.peer_port", 0, "the port must not be 0"));
@@ -45,7 +40,7 @@ fn n4(config: &Config, system: &System, problems: &mut Vec<Problem>) {
     let mut seen = BTreeSet::new();
     for (i, smf) in config.n4.smf.iter().enumerate() {
         let key = format!("n4.smf[{i}]");
-        if smf.is_ipv4() != listen.is_ipv4() {
+        if config.n4.listen_also.is_none() && smf.is_ipv4() != listen.is_ipv4() {
             problems.push(Problem::new(
                 key,
                 smf,
@@ -56,6 +51,18 @@ fn n4(config: &Config, system: &System, problems: &mut Vec<Problem>) {
         } else if !seen.insert(smf) {
             problems.push(Problem::new(key, smf, "named twice"));
         }
+    }
+}
+
+fn listens(key: &str, listen: std::net::SocketAddr, system: &System, problems: &mut Vec<Problem>) {
+    if listen.ip().is_unspecified() {
+        let reason = "must be one address of this machine: it is sent to SMFs in F-SEIDs";
+        problems.push(Problem::new(key, listen, reason));
+    } else if !system.has_address(listen.ip()) {
+        problems.push(Problem::new(key, listen, "no interface has this address"));
+    }
+    if listen.port() == 0 {
+        problems.push(Problem::new(key, listen, "the port must not be 0"));
     }
 }
 
@@ -247,6 +254,16 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
         "n4.receive_buffer_mib",
         config.n4.receive_buffer_mib,
         1..=1024,
+    );
+    range(
+        "n4.graceful_release_s",
+        config.n4.graceful_release_s,
+        0..=3600,
+    );
+    range(
+        "n4.overload_at_percent",
+        config.n4.overload_at_percent.into(),
+        0..=100,
     );
     range("n4.busy_poll_us", config.n4.busy_poll_us, 0..=1000);
     let limits = &config.limits;

@@ -39,6 +39,9 @@ pub(crate) fn event(event: &Event) {
         Event::SessionsDeleted { sessions } => {
             tracing::info!(sessions, "sessions without an SMF deleted");
         }
+        Event::SetDeleted { from, sessions } => {
+            tracing::info!(%from, sessions, "SMF deleted a set of sessions");
+        }
         Event::SetupFailed {
             address,
             cause: Some(cause),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use session::compiled::{Counters, Direction, PacketRate};
 use session::peer::PeerState;
+use session::pfds::Property;
 use session::stats::{Stats, Way};
 use session::{Core, FarView, PdrView, QerView, SessionView};
 use tables::{DROP_REASONS, PortTotals, Tables, Traffic};
@@ -13,9 +14,9 @@ use tables::{DROP_REASONS, PortTotals, Tables, Traffic};
 use crate::config::Config;
 use crate::control::KernelMirror;
 use crate::report::{
-    DatapathReport, DirectionReport, DropReport, FarReport, Fill, MessageCount, N4Report,
-    PdrReport, PeerReport, PortReport, QerReport, Report, SessionDetail, SessionPage,
-    SessionSummary, TableFill, TrafficReport, UrrReport, seid_text,
+    ApplicationReport, DatapathReport, DirectionReport, DropReport, FarReport, Fill, MessageCount,
+    N4Report, PdrReport, PeerReport, PfdReport, PortReport, QerReport, Report, SessionDetail,
+    SessionPage, SessionSummary, TableFill, TrafficReport, UrrReport, seid_text,
 };
 
 /// What does not change while the process runs.
@@ -41,9 +42,12 @@ pub(crate) fn report(
         .collect();
     let mut n4 = n4(core.stats());
     n4.counters.insert("not_sent".into(), unsent);
+    let (load, reduction) = core.load();
     n4.counters.extend(slow_path(kernel));
     Report {
         recovery_time_stamp: about.recovery_time_stamp,
+        load_percent: load,
+        overload_reduction_percent: reduction,
         sessions: Fill {
             used: core.session_count() as u64,
             capacity: limits.sessions.into(),
@@ -89,6 +93,13 @@ fn tables(core: &Core<Tables>, config: &Config) -> Vec<TableFill> {
         "teids".to_owned(),
         fill.teids as u64,
         fill.teids_capacity as u64,
+    ));
+    let (applications, _) = core.pfd_fill();
+    let most = core.config().limits.pfd_applications;
+    rows.push(row(
+        "pfd_applications".to_owned(),
+        applications as u64,
+        most as u64,
     ));
     for (ni, pool) in config.network_instance.iter().zip(&fill.pools) {
         let name = &ni.name;
@@ -153,6 +164,7 @@ fn n4(stats: &Stats) -> N4Report {
         ("association", stats.associations),
         ("peer_silent", stats.silences),
         ("peer_restart", stats.restarts),
+        ("session_shed", stats.shed),
         ("session_established", stats.established),
         ("session_modified", stats.modified),
         ("session_deleted", stats.deleted),
@@ -235,6 +247,20 @@ pub(crate) fn peers(core: &Core<Tables>) -> Vec<PeerReport> {
             .to_owned(),
             recovery_time_stamp: peer.recovery,
             sessions: peer.sessions as u64,
+        })
+        .collect()
+}
+
+pub(crate) fn pfds(core: &Core<Tables>) -> Vec<ApplicationReport> {
+    let one = |property: &Property| PfdReport {
+        pfd: property.pfd,
+        kind: property.kind.name().to_owned(),
+        text: property.text.to_string(),
+    };
+    core.pfds()
+        .map(|(application_id, properties)| ApplicationReport {
+            application_id: application_id.to_owned(),
+            properties: properties.iter().map(one).collect(),
         })
         .collect()
 }

@@ -129,7 +129,7 @@ pools = ["10.60.0.0/16", "2001:db8:60::/48"]
         let upf = SocketAddr::from((UPF_N4, 8805));
         Smf::start(
             &self.peer,
-            SMF_N4,
+            SMF_N4.into(),
             NodeId::new_ipv4(SMF_N4),
             SystemTime::now(),
             upf,

@@ -1,0 +1,209 @@
+//! How busy the node is, and what SMFs are told of it: load control and overload control
+//! (TS 29.244, 6.2.3 and 6.2.4).
+
+use pfcp::ie::{CpFunctionFeatures, Timer};
+use pfcp::{IeType, Writer};
+
+/// The load must move so far before SMFs are told anew.
+const STEP: u8 = 5;
+/// How long a reduction holds unless it is repeated; it is in every answer meanwhile.
+const VALIDITY_S: u64 = 30;
+/// OCI Flags (8.2.81): the information concerns the whole node.
+const AOCI: u8 = 1;
+
+/// Load and overload of the node.
+#[derive(Debug)]
+pub(crate) struct Load {
+    /// Busy to so many percent and more is overload; `None`: there is no overload.
+    overload_at: Option<u8>,
+    load: Announced,
+    /// Percent of establishments that SMFs are asked to do without.
+    reduction: Announced,
+    /// Sum of the reductions since the last establishment that was refused.
+    shed: u32,
+}
+
+/// A percentage, and a number that grows with each change.
+#[derive(Clone, Copy, Debug)]
+struct Announced {
+    percent: u8,
+    sequence: u32,
+}
+
+impl Announced {
+    fn set(&mut self, percent: u8) {
+        if self.percent != percent {
+            self.percent = percent;
+            self.sequence = self.sequence.wrapping_add(1);
+        }
+    }
+}
+
+/// The last sequence numbers that a peer was told; `None`: none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    load: Option<u32>,
+    reduction: Option<u32>,
+}
+
+/// What an answer is to say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Notice {
+    load: Option<(u32, u8)>,
+    reduction: Option<(u32, u8)>,
+}
+
+impl Load {
+    /// `first`: where sequence numbers begin. Our Recovery Time Stamp makes them grow across
+    /// restarts.
+    pub(crate) fn new(overload_at: u8, first: u32) -> Self {
+        let nothing = Announced {
+            percent: 0,
+            sequence: first,
+        };
+        Self {
+            overload_at: (1..=100).contains(&overload_at).then_some(overload_at),
+            load: nothing,
+            reduction: nothing,
+            shed: 0,
+        }
+    }
+
+    /// The node is busy to `busy` percent, and its fullest table to `full`.
+    pub(crate) fn measured(&mut self, busy: u8, full: u8) {
+        let load = busy.max(full).min(100);
+        let end = load == 0 || load == 100;
+        if load.abs_diff(self.load.percent) >= STEP || end {
+            self.load.set(load);
+        }
+        // A full table refuses by itself; only work can be too much.
+        let reduction = match self.overload_at {
+            Some(at) if busy >= at => {
+                let over = 80 * u16::from(busy.min(100) - at) / u16::from(101 - at);
+                10 + over as u8
+            }
+            _ => 0,
+        };
+        self.reduction.set(reduction);
+    }
+
+    pub(crate) fn percent(&self) -> u8 {
+        self.load.percent
+    }
+
+    pub(crate) fn reduction(&self) -> u8 {
+        self.reduction.percent
+    }
+
+    /// Whether this establishment is one of those that are refused to get out of overload.
+    pub(crate) fn sheds(&mut self) -> bool {
+        self.shed += u32::from(self.reduction.percent);
+        let refuse = self.shed >= 100;
+        if refuse {
+            self.shed -= 100;
+        }
+        refuse
+    }
+
+    /// What a peer with these features is to be told now; `told` then holds that it was.
+    pub(crate) fn notice(&self, features: CpFunctionFeatures, told: &mut Told) -> Notice {
+        let mut notice = Notice::default();
+        if features.contains(CpFunctionFeatures::LOAD) && told.load != Some(self.load.sequence) {
+            told.load = Some(self.load.sequence);
+            notice.load = Some((self.load.sequence, self.load.percent));
+        }
+        // Repeated while it lasts, because its validity ends by itself.
+        let news = match told.reduction {
+            Some(sequence) => sequence != self.reduction.sequence,
+            None => false,
+        };
+        if features.contains(CpFunctionFeatures::OVRL) && (news || self.reduction.percent > 0) {
+            told.reduction = Some(self.reduction.sequence);
+            notice.reduction = Some((self.reduction.sequence, self.reduction.percent));
+        }
+        notice
+    }
+}
+
+impl Notice {
+    /// Load Control Information and Overload Control Information (7.5.3.3, 7.5.3.4).
+    pub(crate) fn write(&self, writer: &mut Writer<'_>) {
+        let common = |w: &mut Writer<'_>, sequence: u32, metric: u8| {
+            w.put(IeType::SEQUENCE_NUMBER, sequence);
+            w.put(IeType::METRIC, metric);
+        };
+        if let Some((sequence, metric)) = self.load {
+            writer.grouped(IeType::LOAD_CONTROL_INFORMATION, |w| {
+                common(w, sequence, metric);
+            });
+        }
+        if let Some((sequence, metric)) = self.reduction {
+            writer.grouped(IeType::OVERLOAD_CONTROL_INFORMATION, |w| {
+                common(w, sequence, metric);
+                w.put(IeType::TIMER, Timer::at_least(VALIDITY_S));
+                w.put(IeType::OCI_FLAGS, AOCI);
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: CpFunctionFeatures = CpFunctionFeatures::LOAD.union(CpFunctionFeatures::OVRL);
+
+    #[test]
+    fn a_peer_is_told_once_and_again_after_a_change() {
+        let mut load = Load::new(90, 1000);
+        let mut told = Told::default();
+        let first = load.notice(BOTH, &mut told);
+        assert_eq!((first.load, first.reduction), (Some((1000, 0)), None));
+        assert_eq!(load.notice(BOTH, &mut told), Notice::default());
+        load.measured(4, 0);
+        assert_eq!(
+            load.notice(BOTH, &mut told),
+            Notice::default(),
+            "too little"
+        );
+        load.measured(4, 40);
+        assert_eq!(load.notice(BOTH, &mut told).load, Some((1001, 40)));
+        let nobody = &mut Told::default();
+        assert_eq!(
+            load.notice(CpFunctionFeatures::EPFAR, nobody),
+            Notice::default()
+        );
+    }
+
+    #[test]
+    fn overload_is_repeated_while_it_lasts_and_its_end_is_told_once() {
+        let mut load = Load::new(80, 7);
+        let mut told = Told::default();
+        load.measured(100, 0);
+        let notice = load.notice(BOTH, &mut told);
+        assert!(
+            notice
+                .reduction
+                .is_some_and(|(sequence, percent)| sequence == 8 && percent > 50)
+        );
+        assert_eq!(load.notice(BOTH, &mut told).reduction, notice.reduction);
+        load.measured(10, 100);
+        assert_eq!(load.notice(BOTH, &mut told).reduction, Some((9, 0)));
+        assert_eq!(load.notice(BOTH, &mut told).reduction, None);
+    }
+
+    #[test]
+    fn sheds_the_share_that_it_announces() {
+        for busy in 0..=100 {
+            let mut load = Load::new(90, 0);
+            load.measured(busy, 0);
+            let shed = (0..1000).filter(|_| load.sheds()).count();
+            assert_eq!(shed, usize::from(load.reduction()) * 10, "busy {busy}");
+            assert_eq!(shed > 0, busy >= 90);
+            assert!(shed <= 900, "never all");
+        }
+        let mut never = Load::new(0, 0);
+        never.measured(100, 100);
+        assert!(!never.sheds());
+    }
+}

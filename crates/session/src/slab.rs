@@ -85,7 +85,8 @@ impl<S> Slab<S> {
     pub(crate) fn place_of(&self, seid: u64) -> Option<Place> {
         let (index, _) = self.cipher.place(seid);
         let chunk = self.chunks.get(index as usize / CHUNK)?;
-        (index as usize % CHUNK < chunk.len()).then_some(Place(index))
+        let there = (index as usize % CHUNK) < chunk.len();
+        Place::new(index).filter(|_| there)
     }
 
     pub(crate) fn find(&self, seid: u64) -> Option<Place> {

@@ -351,6 +351,11 @@ impl Smf {
         of_type.map(|datagram| Answer::read(datagram)).collect()
     }
 
+    /// Its Recovery Time Stamp.
+    pub fn recovery_ie(&self) -> Ie {
+        RecoveryTimeStamp::new(self.shared.recovery).to_ie()
+    }
+
     /// Its node id.
     pub fn node_id(&self) -> &NodeId {
         &self.shared.node_id

@@ -203,7 +203,8 @@ pub fn read_marked_gpdu(frame: &[u8]) -> (Ipv4Addr, u32, Option<(u8, Marks)>, &[
     }
     assert_eq!(frame[53], 0x85, "PDU Session Container");
     let end = 54 + 4 * usize::from(frame[54]);
-    assert_eq!(frame[55], 0, "DL PDU Session Information");
+    // What is relayed may be UL PDU Session Information, which has no marks.
+    assert!([0, 0x10].contains(&frame[55]), "PDU type");
     assert_eq!(frame[end - 1], 0, "no further extension header");
     let ppp = frame[56] & 0x80 != 0;
     assert_eq!(end, if ppp { 62 } else { 58 });

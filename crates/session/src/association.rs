@@ -382,7 +382,10 @@ impl<T: Tables> Core<T> {
         match purpose {
             Purpose::Heartbeat(id) => self.on_silence(now, id, out),
             Purpose::Setup(target) => self.setup_failed(now, target, None, out),
-            Purpose::Report(about) => self.report_is_done(now, about, out),
+            Purpose::Report(about) => {
+                self.report_is_lost(about.seid, about.report);
+                self.report_is_done(now, about, out);
+            }
             Purpose::Release(id) | Purpose::Prepare(id) => {
                 self.end_association(now, id, Gone::ShutDown, out);
             }

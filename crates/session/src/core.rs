@@ -178,6 +178,9 @@ impl<T: Tables> Core<T> {
             self.timers.pop_first();
             self.on_timer(now, timer, out);
         }
+        if !self.closing {
+            self.look_for_inactivity(now, out);
+        }
         self.sweep_step(now, out);
     }
 
@@ -197,7 +200,8 @@ impl<T: Tables> Core<T> {
             return Some(Time(0));
         }
         let timer = self.timers.first().map(|(due, _)| *due);
-        [timer, self.requests.next_deadline()]
+        let look = (!self.closing).then(|| self.sessions.inactivity.next_deadline());
+        [timer, self.requests.next_deadline(), look.flatten()]
             .into_iter()
             .flatten()
             .min()

@@ -14,6 +14,7 @@ pub mod event;
 mod expect;
 pub mod features;
 pub mod flow;
+mod inactivity;
 mod indices;
 mod intake;
 mod load;

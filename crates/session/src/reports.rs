@@ -3,9 +3,6 @@
 //! [`Core::report`] is all that those who have something to report need. Retransmission is that of
 //! all our requests; here is seen to it that an SMF which does not answer costs the others nothing.
 
-// Nothing is reported yet.
-#![cfg_attr(not(test), allow(dead_code))]
-
 use std::collections::{BTreeMap, VecDeque};
 
 use pfcp::ie::ReportType;

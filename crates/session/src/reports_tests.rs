@@ -92,6 +92,15 @@ impl World {
 
     /// Our SEID.
     fn establish(&mut self, from: SocketAddr, cp_seid: u64) -> u64 {
+        self.establish_with(from, cp_seid, |_| {})
+    }
+
+    fn establish_with(
+        &mut self,
+        from: SocketAddr,
+        cp_seid: u64,
+        more: impl Fn(&mut Writer<'_>),
+    ) -> u64 {
         let kind = MessageType::SESSION_ESTABLISHMENT_REQUEST;
         let answer = self.ask(from, kind, Some(0), |w| {
             w.node_id(NodeId::Ipv4(id_of(from)));
@@ -103,6 +112,7 @@ impl World {
             let (mut uplink, mut downlink) = (PdrIe::uplink(), PdrIe::downlink());
             (uplink.ue, downlink.ue) = (None, Some(choose4()));
             ordinary_with(w, uplink, downlink);
+            more(w);
         });
         let message = pfcp::decode(&answer).unwrap();
         let f_seid = message.ies.find(IeType::F_SEID).unwrap().unwrap();
@@ -125,6 +135,19 @@ impl World {
         }
         self.now = end;
         sent
+    }
+
+    fn packets_come(&mut self) {
+        self.core.tables_mut().traffic += 1;
+    }
+
+    fn modify(&mut self, from: SocketAddr, seid: u64, write: impl Fn(&mut Writer<'_>)) {
+        self.ask(
+            from,
+            MessageType::SESSION_MODIFICATION_REQUEST,
+            Some(seid),
+            write,
+        );
     }
 
     /// Answer a report; what is sent thereupon.
@@ -258,4 +281,121 @@ fn with_the_association_go_its_reports() {
     });
     assert_eq!(world.core.outstanding(), 0);
     assert!(world.pass(Duration::from_secs(10)).is_empty());
+}
+
+const TIMER: IeType = IeType::USER_PLANE_INACTIVITY_TIMER;
+
+fn seconds(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+#[test]
+fn a_quiet_session_is_reported_once() {
+    let mut world = World::new(&[smf(2)]);
+    let seid = world.establish_with(smf(2), 77, |w| w.put(TIMER, 10u32));
+    assert_eq!(world.core.session(seid).unwrap().inactivity_s, Some(10));
+    assert!(world.pass(Duration::from_millis(9999)).is_empty());
+    let sent = world.pass(Duration::from_millis(1));
+    assert_eq!(sent.len(), 1, "when the timer runs out");
+    assert_eq!(seid_of(&sent[0].1), 77);
+    world.answer(smf(2), &sent[0].1, Cause::REQUEST_ACCEPTED, None);
+    assert!(world.pass(seconds(3600)).is_empty(), "and not again");
+    // Until packets have come, and stayed away.
+    world.packets_come();
+    assert!(world.pass(seconds(10)).is_empty());
+    assert_eq!(world.pass(Duration::from_millis(1251)).len(), 1);
+}
+
+#[test]
+fn packets_put_the_report_off() {
+    let mut world = World::new(&[smf(2)]);
+    world.establish_with(smf(2), 77, |w| w.put(TIMER, 8u32));
+    for _ in 0..20 {
+        world.packets_come();
+        assert!(world.pass(seconds(7)).is_empty());
+    }
+    let mut sent = world.pass(seconds(2));
+    sent.dedup();
+    assert_eq!(sent.len(), 1, "the timer and at most an eighth of it later");
+}
+
+#[test]
+fn a_modification_changes_or_stops_the_timer() {
+    let mut world = World::new(&[smf(2)]);
+    let seid = world.establish_with(smf(2), 77, |w| w.put(TIMER, 10u32));
+    world.modify(smf(2), seid, |w| w.put(TIMER, 20u32));
+    assert!(world.pass(seconds(19)).is_empty());
+    world.modify(smf(2), seid, |w| w.put(TIMER, 0u32));
+    assert!(world.pass(seconds(3600)).is_empty());
+    assert_eq!(world.core.next_deadline(), None, "nothing is left to do");
+    world.modify(smf(2), seid, |w| w.put(TIMER, 5u32));
+    assert_eq!(world.pass(seconds(5)).len(), 1);
+}
+
+#[test]
+fn a_pdr_that_comes_or_goes_is_no_packet() {
+    let mut world = World::new(&[smf(2)]);
+    let seid = world.establish_with(smf(2), 77, |w| w.put(TIMER, 10u32));
+    world.packets_come();
+    world.pass(seconds(9));
+    world.modify(smf(2), seid, |w| {
+        let filters = vec![crate::sessions_tests::flow(
+            "permit out 17 from any to assigned",
+        )];
+        let pdr = PdrIe {
+            id: 3,
+            filters,
+            ..PdrIe::uplink()
+        };
+        PdrIe { ue: None, ..pdr }.create(w);
+    });
+    let sent = world.pass(seconds(3));
+    assert_eq!(sent.len(), 1);
+    world.answer(smf(2), &sent[0].1, Cause::REQUEST_ACCEPTED, None);
+    world.modify(smf(2), seid, |w| {
+        crate::sessions_tests::remove(w, IeType::REMOVE_PDR, IeType::PDR_ID, 3);
+    });
+    assert!(world.pass(seconds(100)).is_empty());
+}
+
+#[test]
+fn an_unanswered_inactivity_is_reported_anew() {
+    let mut world = World::new(&[smf(2)]);
+    world.establish_with(smf(2), 77, |w| w.put(TIMER, 10u32));
+    let sent = world.pass(seconds(13)).len();
+    assert_eq!(sent, 3, "N1 times");
+    let sent = world.pass(seconds(10)).len();
+    assert!(sent >= 3, "{sent}: it is still quiet");
+}
+
+#[test]
+fn the_timer_goes_with_its_session_and_with_its_smf() {
+    let mut world = World::new(&[smf(2)]);
+    let deleted = world.establish_with(smf(2), 77, |w| w.put(TIMER, 10u32));
+    world.establish_with(smf(2), 78, |w| w.put(TIMER, 10u32));
+    world.ask(
+        smf(2),
+        MessageType::SESSION_DELETION_REQUEST,
+        Some(deleted),
+        |_| {},
+    );
+    let kind = MessageType::ASSOCIATION_RELEASE_REQUEST;
+    world.ask(smf(2), kind, None, |w| {
+        w.node_id(NodeId::Ipv4(id_of(smf(2))))
+    });
+    assert!(world.pass(seconds(100)).is_empty());
+    assert_eq!(world.core.next_deadline(), None);
+}
+
+/// As many as fall due at once: none is lost, and nobody waits for all of them.
+#[test]
+fn many_sessions_fall_silent_together() {
+    let mut world = World::new(&[smf(2)]);
+    for cp_seid in 0..12 {
+        world.establish_with(smf(2), cp_seid, |w| w.put(TIMER, 10u32));
+    }
+    let sent = world.pass(seconds(10));
+    let mut seids: Vec<u64> = sent.iter().map(|(_, report)| seid_of(report)).collect();
+    seids.sort_unstable();
+    assert_eq!(seids, (0..12).collect::<Vec<_>>());
 }

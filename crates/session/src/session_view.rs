@@ -39,6 +39,8 @@ pub struct SessionView {
     pub urrs: Vec<u32>,
     /// BAR IDs. Not yet used.
     pub bars: Vec<u8>,
+    /// User Plane Inactivity Timer, in seconds.
+    pub inactivity_s: Option<u32>,
 }
 
 /// A PDR.
@@ -173,6 +175,7 @@ impl SessionView {
             qers: rules.qers.iter().map(QerView::new).collect(),
             urrs: rules.urrs.iter().map(|urr| urr.id.0).collect(),
             bars: rules.bars.iter().map(|bar| bar.id.0).collect(),
+            inactivity_s: None,
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::compile::Compiler;
 use crate::compiled::{Compiled, Tables};
 use crate::config::Config;
 use crate::draft::Draft;
+use crate::inactivity::Inactivity;
 use crate::peer::PeerId;
 use crate::refusal::Refusal;
 use crate::resources::{ResourceFill, Resources};
@@ -39,6 +40,7 @@ pub(crate) struct Sessions<T: Tables> {
     draft: Draft,
     compiler: Compiler,
     compiled: Compiled,
+    pub(crate) inactivity: Inactivity,
 }
 
 /// One session.
@@ -119,6 +121,7 @@ impl<T: Tables> Sessions<T> {
             draft: Draft::default(),
             compiler: Compiler::default(),
             compiled: Compiled::default(),
+            inactivity: Inactivity::new(seed),
         }
     }
 
@@ -140,6 +143,7 @@ impl<T: Tables> Sessions<T> {
                 Err(refusal) => return Err(refusal),
             }
         };
+        self.watch(now, seid, request.user_plane_inactivity_timer, tables);
         Ok(Established {
             seid,
             created: self.resources.created(),
@@ -182,6 +186,7 @@ impl<T: Tables> Sessions<T> {
         let place = self
             .owned(peer, seid)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
+        let before = self.packets_if_watched(seid, tables);
         loop {
             match self.try_modify(now, place, request, tables) {
                 Ok(()) => break,
@@ -191,11 +196,40 @@ impl<T: Tables> Sessions<T> {
                 Err(refusal) => return Err(refusal),
             }
         }
+        if let (Some(before), Some(after)) = (before, self.packets_if_watched(seid, tables)) {
+            self.inactivity.carry(now, seid, before, after);
+        }
+        self.watch(now, seid, request.user_plane_inactivity_timer, tables);
         let cp_seid = self.slab.get(place).map_or(0, |session| session.cp_seid);
         Ok(Modified {
             cp_seid,
             created: self.resources.created(),
         })
+    }
+
+    /// A timer that is sent starts anew.
+    fn watch(&mut self, now: Time, seid: u64, limit_s: Option<u32>, tables: &T) {
+        if let Some(limit_s) = limit_s {
+            let packets = self.packets(seid, tables).unwrap_or(0);
+            self.inactivity.watch(now, seid, limit_s, packets);
+        }
+    }
+
+    fn packets_if_watched(&self, seid: u64, tables: &T) -> Option<u64> {
+        self.inactivity.limit_s(seid)?;
+        self.packets(seid, tables)
+    }
+
+    /// All packets that a session met, in either direction, whatever became of them.
+    pub(crate) fn packets(&self, seid: u64, tables: &T) -> Option<u64> {
+        let session = self.slab.get(self.slab.find(seid)?)?;
+        let of_pdr = |pdr: &Pdr| {
+            let counters = tables.counters(&session.handle, pdr.id);
+            counters.packets.wrapping_add(counters.drops)
+        };
+        let pdrs = session.rules.pdrs.iter().map(of_pdr);
+        let packets = pdrs.fold(0u64, u64::wrapping_add);
+        self.is_live(session).then_some(packets)
     }
 
     fn try_modify(
@@ -295,6 +329,7 @@ impl<T: Tables> Sessions<T> {
             }
         }
         let cp_seid = session.cp_seid;
+        self.inactivity.forget(seid);
         self.dissolve(now, session, tables);
         Ok(Deleted { cp_seid })
     }
@@ -489,14 +524,16 @@ impl<T: Tables> Sessions<T> {
             .get(self.slab.find(seid)?)
             .filter(|s| self.is_live(s))?;
         let counters = |pdr| tables.counters(&session.handle, pdr);
-        Some(SessionView::new(
+        let mut view = SessionView::new(
             seid,
             session.cp_seid,
             session.peer,
             &session.rules,
             &self.site,
             counters,
-        ))
+        );
+        view.inactivity_s = self.inactivity.limit_s(seid);
+        Some(view)
     }
 
     /// Sessions in an order that stays, those after `seid` if given.

@@ -43,7 +43,6 @@ impl Unsupported {
 
 /// Of Session Establishment and Modification Requests.
 pub(crate) static IN_SESSION: Unsupported = Unsupported::new(&[
-    IeType::USER_PLANE_INACTIVITY_TIMER,
     IeType::CREATE_TRAFFIC_ENDPOINT,
     IeType::UPDATE_TRAFFIC_ENDPOINT,
     IeType::REMOVE_TRAFFIC_ENDPOINT,

@@ -209,6 +209,9 @@ pub(crate) struct SessionDetail {
     pub(crate) qers: Vec<QerReport>,
     pub(crate) urrs: Vec<UrrReport>,
     pub(crate) bars: Vec<u32>,
+    /// User Plane Inactivity Timer: the SMF is told when no packet came for so many seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) user_plane_inactivity_s: Option<u32>,
 }
 
 /// A PDR with its counters.

@@ -34,6 +34,8 @@ pub(crate) struct Recorder {
     pub(crate) live: BTreeMap<u64, Compiled>,
     published: u64,
     pub(crate) room: Option<usize>,
+    /// Packets of each PDR.
+    pub(crate) traffic: u64,
 }
 
 #[derive(Debug, Default)]
@@ -82,7 +84,7 @@ impl Tables for Recorder {
         let known = handle.0.and_then(|number| self.live.get(&number));
         let has = known.is_some_and(|c| c.entries.iter().any(|e| e.pdr == pdr));
         Counters {
-            packets: u64::from(has),
+            packets: u64::from(has) + self.traffic,
             ..Counters::default()
         }
     }

@@ -101,6 +101,7 @@ fn answer(asked: &Asked) {
                         qers: Vec::new(),
                         urrs: Vec::new(),
                         bars: Vec::new(),
+                        user_plane_inactivity_s: None,
                     });
                     let _ = reply.send(detail);
                 }

@@ -299,6 +299,7 @@ pub(crate) fn session(core: &Core<Tables>, seid: u64) -> Option<SessionDetail> {
             })
             .collect(),
         bars: view.bars.iter().map(|&id| id.into()).collect(),
+        user_plane_inactivity_s: view.inactivity_s,
     })
 }
 

@@ -73,7 +73,7 @@ struct tp_entry {
 	__u64 head; /* control: see above; the word that makes the entry live */
 	__u64 out;  /* control: TUNNEL: remote teid_be in bits 0..31, peer index in 32..63; else ue4_be in 0..31 */
 	__u64 rate; /* control: struct tp_rate bits, see below */
-	__u64 ext;  /* control: index into exts[] in bits 0..31, PDR ID in 32..47 (for tracing) */
+	__u64 ext;  /* control: index into exts[] in bits 0..31, PDR ID from TP_EXT_PDR_SHIFT to 47 (for tracing) */
 	__u64 tat;  /* data: theoretical arrival time of the GCRA, in ticks of 1/64 ns */
 	__u64 bytes;   /* data: inner IP bytes forwarded */
 	__u64 packets; /* data: packets forwarded */
@@ -88,6 +88,8 @@ struct tp_side {
 	__u64 drops;
 	__u64 reserved;
 };
+
+#define TP_EXT_PDR_SHIFT 32
 
 /* A rate word. cost of a packet in ticks = (inner bytes * mantissa) >> shift; a packet conforms while
  * tat - now <= burst.
@@ -331,6 +333,16 @@ struct tp_port_stats {
 
 #define TP_DROP_MAX 64
 
+/* What a step says. 0: go on. 1..63: enum tp_drop. From 64: the packet's journey is over. */
+enum tp_outcome {
+	TP_OK = 0,
+	TP_OUT_PASS = TP_DROP_MAX,
+	TP_OUT_ANSWER,
+	TP_OUT_REDIRECT,
+	TP_OUT_SLOW,
+	TP_OUT_FRAGMENT, /* never final: see tp_parse_outer() */
+};
+
 /* One per CPU, written by that CPU only. */
 struct tp_cpu {
 	__u64 clock_ns;	  /* last exact reading */
@@ -339,7 +351,8 @@ struct tp_cpu {
 	__u64 echo_tat;
 	__u64 clock_tick; /* the kernel's tick at the last exact reading */
 	__u64 icmp_tat;
-	__u64 reserved[2];
+	__u64 trace_tat;
+	__u64 trace_lost; /* records that user space did not get */
 	struct tp_port_stats ports[TP_PORTS_MAX];
 	__u64 drops[TP_PORTS_MAX][TP_DIRS][TP_DROP_MAX];
 };
@@ -349,6 +362,7 @@ struct tp_cpu {
 enum tp_event_kind {
 	TP_EVENT_SEND = 1,   /* send data (an IP packet) out of ifindex; the kernel resolves the neighbour */
 	TP_EVENT_PACKET = 2, /* data is a struct tp_task and what it is about */
+	TP_EVENT_TRACE = 5,  /* a struct tp_trace, in a ring of its own */
 };
 
 /* What user space is to do with a packet (struct tp_task). */
@@ -375,6 +389,47 @@ struct tp_event {
 	__u8 data[];
 };
 
+/* ---- Tracing ------------------------------------------------------------------------------------ */
+
+#define TP_TRACE_KEYS_MAX 64
+#define TP_TRACE_SNAP 256 /* octets of a frame in its record */
+
+enum tp_trace_kind {
+	TP_TRACE_TEID = 1, /* hi: TEID */
+	TP_TRACE_UE4 = 2,  /* hi: address in the upper half, host order */
+	TP_TRACE_UE6 = 3,  /* hi, lo: address, host order */
+};
+
+/* Whose packets are followed. The first key of kind 0 ends the list. Rewritten under traffic: a packet that
+ * comes meanwhile may be reported wrongly, or not at all. */
+struct tp_trace_key {
+	__u64 hi, lo;		/* control */
+	__u64 mask_hi, mask_lo; /* control: bits that are compared */
+	__u32 kind;		/* control: enum tp_trace_kind */
+	__u32 traces;		/* control: bit for each trace that asks for it */
+	__u64 reserved[3];
+};
+
+/* A packet that somebody follows. */
+struct tp_trace {
+	__u32 kind;   /* TP_EVENT_TRACE */
+	__u32 traces; /* bit for each trace that asks for it */
+	__u64 time_ns; /* monotonic */
+	__u32 teid;    /* 0: not tunnelled */
+	__u32 frame_len;
+	__u16 pdr; /* PDR ID, with matched */
+	__u8 port;
+	__u8 dir;     /* enum tp_dir */
+	__u8 outcome; /* enum tp_drop, or enum tp_outcome */
+	__u8 qfi;     /* 0xff: none */
+	__u8 matched; /* a PDR took it */
+	__u8 pad;
+	__u16 gtpu; /* offset of the GTP-U header; 0: none */
+	__u16 user; /* offset of the user's IP packet; 0: not found */
+	__u32 reserved;
+	__u8 data[TP_TRACE_SNAP]; /* the frame as it came in; frame_len octets of it mean something */
+};
+
 /* ---- Features: what the program is specialised to ---------------------------------------------- */
 
 /* Fixed when the program is loaded; code behind a clear bit is not there. */
@@ -388,6 +443,7 @@ struct tp_event {
 #define TP_FEAT_ATOMIC (1 << 7) /* several CPUs may meet one entry: atomic counters and meters */
 #define TP_FEAT_RELAY (1 << 9)	/* from tunnel to tunnel, with extension headers and end markers */
 #define TP_FEAT_ALL (0xff | TP_FEAT_RELAY)
+#define TP_FEAT_TRACE (1 << 10) /* somebody follows a user's packets; not in TP_FEAT_ALL */
 
 #define TP_ROLE_N3 1
 #define TP_ROLE_N6 2
@@ -402,6 +458,8 @@ _Static_assert(sizeof(struct tp_peer) == 64, "one line");
 _Static_assert(sizeof(struct tp_route) == 64, "one line");
 _Static_assert(sizeof(struct tp_route_map) == sizeof(struct tp_route), "one place in routes[]");
 _Static_assert(sizeof(struct tp_ni) == 64, "one line");
+_Static_assert(sizeof(struct tp_trace_key) == 64, "one line");
+_Static_assert(sizeof(struct tp_trace) == 40 + TP_TRACE_SNAP, "tp_trace");
 _Static_assert(sizeof(struct tp_side) == 32, "half a line");
 _Static_assert(sizeof(struct tp_task) == 8, "one word");
 _Static_assert(sizeof(struct tp_config) == 136, "tp_config");

@@ -72,16 +72,6 @@ static TP_INLINE __u64 tp_get64(const void *p) { return tp_swap64(tp_load64(p));
 static TP_INLINE void tp_put16(void *p, __u16 v) { tp_store16(p, tp_swap16(v)); }
 static TP_INLINE void tp_put32(void *p, __u32 v) { tp_store32(p, tp_swap32(v)); }
 
-/* What a step says. 0: go on. 1..63: enum tp_drop. From 64: the packet's journey is over. */
-enum tp_outcome {
-	TP_OK = 0,
-	TP_OUT_PASS = TP_DROP_MAX,
-	TP_OUT_ANSWER,
-	TP_OUT_REDIRECT,
-	TP_OUT_SLOW,
-	TP_OUT_FRAGMENT, /* never final: see tp_parse_outer() */
-};
-
 /* Octets of a tunnel header: IPv4, UDP, GTP-U, PDU Session Container. */
 #define TP_IP4_LEN 20U
 #define TP_IP6_LEN 40U
@@ -132,6 +122,7 @@ static TP_INLINE struct tp_route *tp_route_at(struct tp_env *env, __u32 index);
 static TP_INLINE struct tp_ni *tp_ni_at(struct tp_env *env, __u32 index);
 static TP_INLINE struct tp_ue_dir *tp_ue_dir_at(struct tp_env *env, __u32 index);
 static TP_INLINE struct tp_ue_page *tp_ue_page_at(struct tp_env *env, __u32 index);
+static TP_INLINE struct tp_trace_key *tp_trace_key_at(struct tp_env *env, __u32 index);
 
 /* Does this run count beside the entries, in sides[], because packets run elsewhere at the same time? Leaves the
  * entry's index. */
@@ -149,5 +140,14 @@ static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port);
 /* Hand outer and the len octets of the frame at off to the slow path: TP_OUT_SLOW, or
  * TP_DROP_SLOW_PATH_FULL. The frame itself is not changed. */
 TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *outer, __u32 off, __u32 len);
+
+/* This CPU's record of the packet under way. */
+static TP_INLINE struct tp_trace *tp_trace_of(struct tp_env *env);
+
+/* The frame's first octets into the record. */
+static TP_INLINE void tp_trace_copy(struct tp_env *env, struct tp_trace *t, __u32 frame_len);
+
+/* The record, with the time, to user space. 0, or non-zero when there was no room. */
+static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t);
 
 #endif

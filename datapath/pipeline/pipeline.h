@@ -22,6 +22,7 @@
 #include "route.h"
 #include "rules.h"
 #include "task.h"
+#include "trace.h"
 
 /* A frame on a port towards the access side. TP_OUT_PASS: not GTP-U to us. matched: whose drop it is. */
 static TP_INLINE int tp_uplink(struct tp_packet *p, struct tp_entry **e, __u64 *head,
@@ -35,6 +36,8 @@ static TP_INLINE int tp_uplink(struct tp_packet *p, struct tp_entry **e, __u64 *
 	if (r)
 		return r;
 	r = tp_parse_gtpu(p, &type);
+	if (tp_has(p->env, TP_FEAT_TRACE))
+		tp_trace_headers(p);
 	if (r)
 		return r;
 	if (tp_unlikely(type != TP_GTPU_GPDU))
@@ -53,6 +56,8 @@ static TP_INLINE int tp_downlink(struct tp_packet *p, __u32 ethertype, struct tp
 	int r;
 
 	p->user = p->l3;
+	if (tp_has(p->env, TP_FEAT_TRACE))
+		tp_trace_headers(p);
 	r = tp_parse_user(p, p->frame_len - p->l3, TP_DROP_IP_MALFORMED);
 	if (!r && (p->family == 4) != (ethertype == TP_ETH_IPV4))
 		r = TP_DROP_IP_MALFORMED;
@@ -288,8 +293,12 @@ static TP_INLINE int tp_pipeline(struct tp_env *env)
 	p.end = tp_end(env);
 	p.frame_len = (__u32)(p.end - p.data);
 	p.dir = tp_roles_of(env) & TP_ROLE_N3 ? TP_UPLINK : TP_DOWNLINK;
+	if (tp_has(env, TP_FEAT_TRACE))
+		tp_trace_begin(&p);
 	outcome = tp_classify(&p, &matched);
 	tp_account(&p, matched, outcome);
+	if (tp_has(env, TP_FEAT_TRACE))
+		tp_trace_end(&p, matched, outcome);
 	return outcome;
 }
 

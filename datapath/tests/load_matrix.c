@@ -65,11 +65,14 @@ static int load(const char *path, __u32 features, __u32 roles)
 	return n;
 }
 
-/* Every set of the first eight features, with all of the later ones, with none, and with each alone. */
+/* Every set of the first eight features, with all of the later ones, with none, and with each alone; TRACE
+ * with all of them and with none. */
 static int is_tried(__u32 features)
 {
 	__u32 later = features & ~0xffU;
 
+	if (features & TP_FEAT_TRACE)
+		return features == TP_FEAT_TRACE || features == (TP_FEAT_TRACE | TP_FEAT_ALL);
 	return !(features & ~TP_FEAT_ALL) && (later == (TP_FEAT_ALL & ~0xffU) || !(later & (later - 1)));
 }
 
@@ -81,7 +84,7 @@ int main(int argc, char **argv)
 	libbpf_set_print(print_nothing);
 	for (i = 1; i < argc; i++) {
 		most = 0;
-		for (features = 0; features <= TP_FEAT_ALL; features++) {
+		for (features = 0; features <= (TP_FEAT_ALL | TP_FEAT_TRACE); features++) {
 			for (roles = TP_ROLE_N3; is_tried(features) && roles <= (TP_ROLE_N3 | TP_ROLE_N6); roles++) {
 				n = load(argv[i], features, roles);
 				most = n > most ? n : most;

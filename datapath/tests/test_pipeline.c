@@ -140,6 +140,71 @@ static void test_aside(void)
 	done(w);
 }
 
+static const struct tp_port_config w_n3_traced = {0, TP_ROLE_N3, TP_FEAT_ALL | TP_FEAT_TRACE, 0};
+static const struct tp_port_config w_n6_traced = {1, TP_ROLE_N6, TP_FEAT_ALL | TP_FEAT_TRACE, 0};
+
+/* Was the frame reported to just these traces, as it came in? */
+static int reported(const __u8 *frame, __u32 len, __u32 traces)
+{
+	const struct tp_trace *t = &run.result.trace;
+
+	return run.result.traced && t->kind == TP_EVENT_TRACE && t->traces == traces && t->frame_len == len &&
+	       !memcmp(t->data, frame, len < TP_TRACE_SNAP ? len : TP_TRACE_SNAP);
+}
+
+#define REPORTED(frame, traces) reported(frame, sizeof(frame), traces)
+
+/* Who is followed is reported with the PDR or the reason, whatever became of the packet; others are not. */
+static void test_trace(void)
+{
+	static struct tp_trace_key keys[TP_TRACE_KEYS_MAX];
+	struct world *w = w_new();
+	const struct tp_trace *t = &run.result.trace;
+
+	w->tables.trace_keys = keys;
+	w->tables.n_trace_keys = TP_TRACE_KEYS_MAX;
+	w->entries[W_TEID].ext |= 7ULL << TP_EXT_PDR_SHIFT;
+	CHECK(GO(w, &w_n3_traced, ul_plain) == TP_VERDICT_REDIRECT && !run.result.traced);
+	keys[0] = (struct tp_trace_key){W_TEID, 0, 0xffffffff, 0, TP_TRACE_TEID, 1, {0}};
+	keys[1] = (struct tp_trace_key){0x0a3c0001ULL << 32, 0, ~0ULL << 32, 0, TP_TRACE_UE4, 2, {0}};
+	keys[2] = (struct tp_trace_key){0x20010db800600000, 0, ~0ULL, 0, TP_TRACE_UE6, 4, {0}};
+	CHECK(GO(w, &w_n3_traced, ul_plain) == TP_VERDICT_REDIRECT && REPORTED(ul_plain, 3));
+	CHECK(t->matched && t->pdr == 7 && t->outcome == TP_OUT_REDIRECT && t->teid == W_TEID && t->qfi == 0xff);
+	CHECK(t->time_ns == 1000 && t->dir == TP_UPLINK && t->port == 0 && t->gtpu == 42 && t->user == 50);
+	DROPS(w, &w_n3_traced, ul_ttl, TTL);
+	CHECK(REPORTED(ul_ttl, 3) && t->outcome == TP_DROP_TTL && t->matched);
+	DROPS(w, &w_n3_traced, ul_spoofed, UE_SPOOFED);
+	CHECK(REPORTED(ul_spoofed, 1) && t->outcome == TP_DROP_UE_SPOOFED);
+	CHECK(GO(w, &w_n6_traced, dl_v4) == TP_VERDICT_REDIRECT && REPORTED(dl_v4, 2));
+	CHECK(t->dir == TP_DOWNLINK && t->port == 1 && t->teid == 0 && t->gtpu == 0 && t->user == 14);
+	CHECK(GO(w, &w_n6_traced, dl_v6) == TP_VERDICT_REDIRECT && REPORTED(dl_v6, 4));
+	w->entries[W_TEID].head = 0;
+	CHECK(GO(w, &w_n3_traced, ul_plain) == TP_VERDICT_TX && REPORTED(ul_plain, 3));
+	CHECK(!t->matched && t->outcome == TP_OUT_ANSWER);
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_TX && !run.result.traced);
+	done(w);
+}
+
+/* A flood is reported up to a rate; what is left out is counted. */
+static void test_trace_rate(void)
+{
+	static struct tp_trace_key key;
+	struct world *w = w_new();
+	__u32 i, traced = 0;
+
+	key = (struct tp_trace_key){W_TEID, 0, 0xffffffff, 0, TP_TRACE_TEID, 1, {0}};
+	w->tables.trace_keys = &key;
+	w->tables.n_trace_keys = 1;
+	for (i = 0; i < 3000; i++) {
+		GO(w, &w_n3_traced, ul_plain);
+		traced += run.result.traced;
+	}
+	CHECK(traced > 900 && traced < 1100 && w->cpu.trace_lost == 3000 - traced);
+	go(w, &w_n3_traced, ul_plain, sizeof(ul_plain), 1000000000);
+	CHECK(run.result.traced);
+	done(w);
+}
+
 /* Cut anywhere, a frame is dropped for a reason or passed; never read beyond, never forwarded. */
 static void test_cut_short(void)
 {
@@ -421,6 +486,8 @@ int main(void)
 	test_uplink_drops();
 	test_outer_fragments();
 	test_aside();
+	test_trace();
+	test_trace_rate();
 	test_cut_short();
 	test_downlink();
 	test_actions();

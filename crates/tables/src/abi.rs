@@ -280,7 +280,8 @@ pub(crate) struct Cpu {
     pub(crate) echo_tat: AtomicU64,
     pub(crate) clock_tick: AtomicU64,
     pub(crate) icmp_tat: AtomicU64,
-    pub(crate) reserved: [AtomicU64; 2],
+    pub(crate) trace_tat: AtomicU64,
+    pub(crate) trace_lost: AtomicU64,
     pub(crate) ports: [PortStats; PORTS_MAX],
     pub(crate) drops: [[[AtomicU64; DROP_MAX]; DIRS]; PORTS_MAX],
 }
@@ -308,16 +309,19 @@ impl Features {
     pub const ATOMIC: Self = Self(1 << 7);
     /// From tunnel to tunnel.
     pub const RELAY: Self = Self(1 << 9);
-    /// Everything.
+    /// Somebody follows a user's packets.
+    pub const TRACE: Self = Self(1 << 10);
+    /// Everything that packets may need; [`Self::TRACE`] is not part of it.
     pub const ALL: Self = Self(0xff | Self::RELAY.0);
 
-    const NAMES: [&str; 10] = [
+    const NAMES: [&str; 11] = [
         "meter", "ext", "list", "ipv6", "vlan", "buckets", "fib", "atomic", "outer6", "relay",
+        "trace",
     ];
 
     /// As the C side sees them; `None` for bits that do not exist.
     pub const fn from_bits(bits: u32) -> Option<Self> {
-        if bits & !Self::ALL.0 == 0 {
+        if bits & !(Self::ALL.0 | Self::TRACE.0) == 0 {
             Some(Self(bits))
         } else {
             None
@@ -332,6 +336,11 @@ impl Features {
     /// Without those of `other`.
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
+    }
+
+    /// With those of `other`.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// Whether all of `other` are here.
@@ -467,6 +476,14 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_cpu", size_of::<Cpu>()),
         ("tp_cpu.ports", offset_of!(Cpu, ports)),
         ("tp_cpu.drops", offset_of!(Cpu, drops)),
+        ("tp_cpu.trace_lost", offset_of!(Cpu, trace_lost)),
+        ("tp_trace", crate::trace::RECORD_LEN),
+        ("tp_trace.data", crate::trace::HEADER_LEN),
+        ("tp_trace.pdr", 24),
+        ("tp_trace.user", 34),
+        ("tp_trace_key.kind", 32),
+        ("TP_FEAT_TRACE", Features::TRACE.0 as usize),
+        ("TP_TRACE_KEYS_MAX", crate::trace::TRACE_KEYS_MAX),
         ("TP_FEAT_ALL", Features::ALL.0 as usize),
         ("TP_UE_PAGE_BITS", UE_PAGE_BITS as usize),
         ("TP_RULES_MAX", RULES_MAX),
@@ -481,7 +498,7 @@ mod tests {
     use super::*;
 
     unsafe extern "C" {
-        static tp_abi_layout: [u32; 96];
+        static tp_abi_layout: [u32; 128];
     }
 
     #[test]

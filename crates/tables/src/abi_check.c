@@ -6,7 +6,7 @@
 
 #define AT(type, field) offsetof(struct type, field)
 
-const __u32 tp_abi_layout[96] = {
+const __u32 tp_abi_layout[128] = {
 	sizeof(struct tp_entry),
 	AT(tp_entry, out),
 	AT(tp_entry, rate),
@@ -67,6 +67,14 @@ const __u32 tp_abi_layout[96] = {
 	sizeof(struct tp_cpu),
 	AT(tp_cpu, ports),
 	AT(tp_cpu, drops),
+	AT(tp_cpu, trace_lost),
+	sizeof(struct tp_trace),
+	AT(tp_trace, data),
+	AT(tp_trace, pdr),
+	AT(tp_trace, user),
+	AT(tp_trace_key, kind),
+	TP_FEAT_TRACE,
+	TP_TRACE_KEYS_MAX,
 	TP_FEAT_ALL,
 	TP_UE_PAGE_BITS,
 	TP_RULES_MAX,

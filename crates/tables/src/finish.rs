@@ -166,6 +166,7 @@ impl Finisher {
             verdict,
             frame,
             event,
+            ..
         } = {
             let _looking = self.bystander.look();
             self.host.run(port as usize, frame, now_ns)

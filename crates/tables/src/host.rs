@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use crate::abi::{Config, Cpu, Features, Line, Side, UE_DIR_BITS, UE_PAGE_BITS};
 use crate::memory::View;
 use crate::store::{Layout, Memory};
+use crate::trace::{RECORD_LEN, TRACE_KEYS_MAX, TraceRecord};
 use crate::verdict::Verdict;
 use crate::{PortConfig, Roles};
 
@@ -33,6 +34,7 @@ struct TpTables {
     nis: *mut Line,
     ue_dir: *mut c_void,
     ue_pages: *mut c_void,
+    trace_keys: *mut Line,
     n_entries: u32,
     n_exts: u32,
     n_meters: u32,
@@ -43,6 +45,7 @@ struct TpTables {
     n_routes: u32,
     n_nis: u32,
     n_ue_pages: u32,
+    n_trace_keys: u32,
     ports_up: u32,
     fib: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
     fib_arg: *mut c_void,
@@ -65,6 +68,8 @@ struct TpResult {
     reason: u32,
     port: u32,
     event_len: u32,
+    traced: u32,
+    trace: [u64; RECORD_LEN / 8],
     event: [u8; EVENT_LEN],
 }
 
@@ -90,6 +95,8 @@ pub struct Run {
     pub frame: Vec<u8>,
     /// What the slow path was told: a `tp_event`, with its header.
     pub event: Vec<u8>,
+    /// What those who follow the packet's user are told.
+    pub trace: Option<TraceRecord>,
 }
 
 pub(crate) fn memory(layout: &Layout) -> io::Result<Memory> {
@@ -110,6 +117,7 @@ pub(crate) fn memory(layout: &Layout) -> io::Result<Memory> {
         nis: lines(layout.nis)?,
         ue_dir: View::anonymous((layout.nis as usize) << UE_DIR_BITS)?,
         ue_pages: View::anonymous((layout.ue_pages as usize) << UE_PAGE_BITS)?,
+        trace_keys: View::anonymous(TRACE_KEYS_MAX)?,
     })
 }
 
@@ -164,6 +172,12 @@ impl Host {
         self.ports_up |= 1 << port;
     }
 
+    pub(crate) fn set_features(&mut self, features: Features) {
+        for port in &mut self.ports {
+            port.features = features.bits();
+        }
+    }
+
     fn tables(&self) -> TpTables {
         let mem = &self.mem;
         TpTables {
@@ -185,6 +199,7 @@ impl Host {
             nis: mem.nis.as_ptr(),
             ue_dir: mem.ue_dir.as_ptr().cast(),
             ue_pages: mem.ue_pages.as_ptr().cast(),
+            trace_keys: mem.trace_keys.as_ptr(),
             n_entries: mem.entries.len() as u32,
             n_exts: mem.exts.len() as u32,
             n_meters: mem.meters.len() as u32,
@@ -195,6 +210,7 @@ impl Host {
             n_routes: mem.routes.len() as u32,
             n_nis: mem.nis.len() as u32,
             n_ue_pages: (mem.ue_pages.len() >> UE_PAGE_BITS) as u32,
+            n_trace_keys: mem.trace_keys.len() as u32,
             ports_up: self.ports_up,
             fib: self.aside.then_some(leave_to_the_kernel),
             fib_arg: std::ptr::null_mut(),
@@ -226,6 +242,8 @@ impl Host {
             reason: 0,
             port: 0,
             event_len: 0,
+            traced: 0,
+            trace: [0; RECORD_LEN / 8],
             event: [0; EVENT_LEN],
         });
         let mut tables = self.tables();
@@ -245,6 +263,9 @@ impl Host {
         }
         let frame = buf[offset as usize..(offset + len) as usize].to_vec();
         let event = result.event[..result.event_len as usize].to_vec();
+        let words = result.trace.iter().take_while(|_| result.traced != 0);
+        let trace: Vec<u8> = words.flat_map(|word| word.to_ne_bytes()).collect();
+        let trace = TraceRecord::parse(&trace);
         let verdict = match result.verdict {
             1 => Verdict::Pass,
             2 => Verdict::Answer,
@@ -256,6 +277,7 @@ impl Host {
             verdict,
             frame,
             event,
+            trace,
         }
     }
 }
@@ -266,7 +288,7 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_c() {
-        assert_eq!(size_of::<TpTables>(), 14 * 8 + 11 * 4 + 4 + 16);
-        assert_eq!(size_of::<TpResult>(), 16 + EVENT_LEN);
+        assert_eq!(size_of::<TpTables>(), 15 * 8 + 12 * 4 + 16);
+        assert_eq!(size_of::<TpResult>(), 24 + RECORD_LEN + EVENT_LEN);
     }
 }

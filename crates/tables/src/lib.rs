@@ -26,6 +26,7 @@ pub mod slowpath;
 mod stats;
 mod store;
 mod tables;
+pub mod trace;
 mod verdict;
 mod xdp;
 

@@ -80,6 +80,12 @@ impl Counting {
         Self { cpus, slow }
     }
 
+    /// Packets that were followed, but not reported: too many of them.
+    pub fn traces_lost(&self) -> u64 {
+        let lost = |cpu: &Cpu| cpu.trace_lost.load(Ordering::Relaxed);
+        self.cpus.iter().map(lost).sum()
+    }
+
     /// One port.
     pub fn port(&self, port: usize) -> PortTotals {
         let mut totals = PortTotals::default();

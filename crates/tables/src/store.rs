@@ -98,6 +98,7 @@ pub(crate) struct Memory {
     pub(crate) nis: View<Line>,
     pub(crate) ue_dir: View<std::sync::atomic::AtomicU32>,
     pub(crate) ue_pages: View<std::sync::atomic::AtomicU32>,
+    pub(crate) trace_keys: View<Line>,
 }
 
 /// Out of reach for new packets, but one under way may still look at it.

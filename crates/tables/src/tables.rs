@@ -19,6 +19,7 @@ use crate::host::{self, Host, Run};
 use crate::nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange};
 use crate::stats::{Counting, PortTotals};
 use crate::store::{Layout, Memory, Retired, Store};
+use crate::trace::TraceKey;
 use crate::xdp::{ProgramInfo, Runner, Xdp};
 
 /// What a port is for.
@@ -330,8 +331,42 @@ impl Tables {
     pub fn events(&self) -> Result<Option<MapHandle>, SetupError> {
         match &self.backend {
             Backend::Host(_) => Ok(None),
-            Backend::Xdp(xdp) => xdp.events().map(Some),
+            Backend::Xdp(xdp) => xdp.ring("events").map(Some),
         }
+    }
+
+    /// The ring of packets that are followed; `None` on the host.
+    pub fn traced(&self) -> Result<Option<MapHandle>, SetupError> {
+        match &self.backend {
+            Backend::Host(_) => Ok(None),
+            Backend::Xdp(xdp) => xdp.ring("traced").map(Some),
+        }
+    }
+
+    /// Report packets with these keys, and no others, to [`Self::traced`]. At most
+    /// [`TRACE_KEYS_MAX`] keys are; those beyond are left out. While there are none, programs
+    /// know nothing of traces.
+    pub fn follow(&mut self, keys: &[(TraceKey, u32)]) -> Result<(), SetupError> {
+        crate::trace::write_keys(&self.store.mem.trace_keys, keys);
+        let features = if keys.is_empty() {
+            self.features.without(Features::TRACE)
+        } else {
+            self.features.with(Features::TRACE)
+        };
+        self.switch(features)
+    }
+
+    /// Run programs with these features from now on.
+    fn switch(&mut self, features: Features) -> Result<(), SetupError> {
+        if features == self.features {
+            return Ok(());
+        }
+        match &mut self.backend {
+            Backend::Host(host) => host.set_features(features),
+            Backend::Xdp(xdp) => xdp.exchange(&self.ports, features)?,
+        }
+        self.features = features;
+        Ok(())
     }
 
     /// The pipeline for packets that the fast path cannot finish, for one other thread.

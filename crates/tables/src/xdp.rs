@@ -14,6 +14,7 @@ use libbpf_rs::{
 use crate::abi::{Features, PORTS_MAX, UE_DIR_BITS, UE_PAGE_BITS};
 use crate::memory::View;
 use crate::store::{Layout, Memory};
+use crate::trace::TRACE_KEYS_MAX;
 use crate::{Mode, PortConfig, Roles, SetupError};
 
 /// Aligned as the ELF structures in it want to be.
@@ -59,6 +60,7 @@ pub(crate) struct Program {
 #[derive(Debug)]
 pub(crate) struct Xdp {
     programs: Vec<Program>,
+    layout: Layout,
 }
 
 fn setup(what: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> SetupError {
@@ -184,6 +186,7 @@ fn capacities(layout: &Layout) -> Result<Vec<(&'static str, u32)>, SetupError> {
         ("nis", layout.nis),
         ("ue_dir", layout.nis),
         ("ue_pages", layout.ue_pages),
+        ("trace_keys", TRACE_KEYS_MAX as u32),
     ])
 }
 
@@ -280,6 +283,33 @@ impl Program {
     }
 }
 
+impl Program {
+    /// Let `fresh` run in the place of this one.
+    fn give_way(&mut self, mut fresh: Self) -> Result<(), SetupError> {
+        if let Some(link) = &self.link {
+            let program = program_fd(&fresh.object)?;
+            // SAFETY: both descriptors are open, and the options may be absent.
+            let answer = unsafe {
+                libbpf_sys::bpf_link_update(
+                    link.as_raw_fd(),
+                    program.as_fd().as_raw_fd(),
+                    std::ptr::null(),
+                )
+            };
+            if answer < 0 {
+                let error = io::Error::from_raw_os_error(-answer).to_string();
+                let what = format!("another program for {}", self.info.interface);
+                return Err(SetupError::Bpf { what, error });
+            }
+        }
+        fresh.link = self.link.take();
+        fresh.info.ifindex = self.info.ifindex;
+        fresh.info.mode = self.info.mode;
+        *self = fresh;
+        Ok(())
+    }
+}
+
 fn program_fd(object: &Object) -> Result<ProgramMut<'_>, SetupError> {
     object
         .progs_mut()
@@ -328,7 +358,8 @@ impl Xdp {
         }
         let first = programs.first().ok_or(SetupError::NoPorts)?;
         let memory = memory(&first.object, layout)?;
-        Ok((Self { programs }, memory))
+        let layout = layout.clone();
+        Ok((Self { programs, layout }, memory))
     }
 
     /// Put every port's interface into the redirect map, then attach.
@@ -346,6 +377,24 @@ impl Xdp {
         }
         for ((program, config), ifindex) in self.programs.iter_mut().zip(ports).zip(ifindexes) {
             program.attach(ifindex, config.mode)?;
+        }
+        Ok(())
+    }
+
+    /// Put programs with these features in the place of those that run: every packet meets the old one
+    /// or the new one. On an error all ports have a program, old or new.
+    pub(crate) fn exchange(
+        &mut self,
+        ports: &[PortConfig],
+        features: Features,
+    ) -> Result<(), SetupError> {
+        let mut fresh = Vec::new();
+        for (port, config) in (0u32..).zip(ports) {
+            let shared = self.programs.first().map(|first| &first.object);
+            fresh.push(Program::load(port, config, features, &self.layout, shared)?);
+        }
+        for (program, fresh) in self.programs.iter_mut().zip(fresh) {
+            program.give_way(fresh)?;
         }
         Ok(())
     }
@@ -369,10 +418,10 @@ impl Xdp {
         self.programs.iter().map(|program| &program.info)
     }
 
-    /// The ring of packets for the slow path.
-    pub(crate) fn events(&self) -> Result<MapHandle, SetupError> {
-        let map = map_named(&self.programs[0].object, "events")?;
-        MapHandle::try_from(&map).map_err(setup("events"))
+    /// A ring: of packets for the slow path, or of those that somebody follows.
+    pub(crate) fn ring(&self, name: &str) -> Result<MapHandle, SetupError> {
+        let map = map_named(&self.programs[0].object, name)?;
+        MapHandle::try_from(&map).map_err(setup(name))
     }
 
     /// A port's program, to be run over frames by the kernel.
@@ -451,5 +500,6 @@ fn memory(object: &Object, layout: &Layout) -> Result<Memory, SetupError> {
             "ue_pages",
             (layout.ue_pages as usize) << UE_PAGE_BITS,
         )?,
+        trace_keys: view(object, "trace_keys", TRACE_KEYS_MAX)?,
     })
 }

@@ -69,6 +69,7 @@ TP_ACCESSOR(tp_peer_at, tp_peer, peers)
 TP_ACCESSOR(tp_route_at, tp_route, routes)
 TP_ACCESSOR(tp_ni_at, tp_ni, nis)
 TP_ACCESSOR(tp_ue_page_at, tp_ue_page, ue_pages)
+TP_ACCESSOR(tp_trace_key_at, tp_trace_key, trace_keys)
 
 static TP_INLINE struct tp_ue_dir *tp_ue_dir_at(struct tp_env *env, __u32 index)
 {
@@ -109,6 +110,20 @@ TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *ou
 	return TP_OUT_SLOW;
 }
 
+static TP_INLINE struct tp_trace *tp_trace_of(struct tp_env *env) { return &env->result->trace; }
+
+static TP_INLINE void tp_trace_copy(struct tp_env *env, struct tp_trace *t, __u32 frame_len)
+{
+	memcpy(t->data, tp_data(env), frame_len < TP_TRACE_SNAP ? frame_len : TP_TRACE_SNAP);
+}
+
+static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t)
+{
+	t->time_ns = env->now_ns;
+	env->result->traced = 1;
+	return 0;
+}
+
 #include "pipeline.h"
 
 static __u32 tp_verdict_of(int outcome)
@@ -136,6 +151,7 @@ int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *bu
 	r->reason = TP_DROP_NONE;
 	r->port = 0;
 	r->event_len = 0;
+	r->traced = 0;
 	outcome = tp_pipeline(&env);
 	r->verdict = tp_verdict_of(outcome);
 	if (r->verdict == TP_VERDICT_DROP)

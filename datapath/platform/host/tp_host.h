@@ -31,6 +31,7 @@ struct tp_tables {
 	struct tp_ni *nis;
 	struct tp_ue_dir *ue_dir;    /* one directory for each network instance: n_nis */
 	struct tp_ue_page *ue_pages; /* n_ue_pages pages of 1 << TP_UE_PAGE_BITS slots */
+	struct tp_trace_key *trace_keys;
 	__u32 n_entries;
 	__u32 n_exts;
 	__u32 n_meters;
@@ -41,6 +42,7 @@ struct tp_tables {
 	__u32 n_routes;
 	__u32 n_nis;
 	__u32 n_ue_pages;
+	__u32 n_trace_keys;
 	__u32 ports_up; /* bit n: devmap slot n takes frames */
 	/* The kernel's FIB, for next hops in state TP_NH_FIB: an enum BPF_FIB_LKUP_RET_* of linux/bpf.h, 0 for
 	 * success. NULL: no route. */
@@ -70,6 +72,8 @@ struct tp_result {
 	__u32 reason;  /* DROP: enum tp_drop */
 	__u32 port;    /* REDIRECT: devmap slot */
 	__u32 event_len;
+	__u32 traced; /* trace is for those who follow the packet */
+	struct tp_trace trace;
 	_Alignas(8) __u8 event[sizeof(struct tp_event) + TP_EVENT_DATA_MAX];
 };
 

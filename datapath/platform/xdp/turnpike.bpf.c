@@ -40,6 +40,19 @@ TP_ARRAY(routes, tp_route);
 TP_ARRAY(nis, tp_ni);
 TP_ARRAY(ue_dir, tp_ue_dir);
 TP_ARRAY(ue_pages, tp_ue_page);
+TP_ARRAY(trace_keys, tp_trace_key);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tp_trace);
+} trace_now SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1024 * 1024);
+} traced SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
@@ -86,6 +99,7 @@ TP_ACCESSOR(tp_route_at, tp_route, routes)
 TP_ACCESSOR(tp_ni_at, tp_ni, nis)
 TP_ACCESSOR(tp_ue_dir_at, tp_ue_dir, ue_dir)
 TP_ACCESSOR(tp_ue_page_at, tp_ue_page, ue_pages)
+TP_ACCESSOR(tp_trace_key_at, tp_trace_key, trace_keys)
 
 static TP_INLINE int tp_aside(struct tp_env *env, const struct tp_entry *e, __u32 *index) { return 0; }
 
@@ -178,6 +192,28 @@ TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *ou
 	if (len <= 1536)
 		return tp_punt_within(env, 1536, ifindex, outer, off, len);
 	return tp_punt_within(env, TP_EVENT_DATA_MAX, ifindex, outer, off, len);
+}
+
+static TP_INLINE struct tp_trace *tp_trace_of(struct tp_env *env)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&trace_now, &zero);
+}
+
+static TP_INLINE void tp_trace_copy(struct tp_env *env, struct tp_trace *t, __u32 frame_len)
+{
+	__u32 len = frame_len < TP_TRACE_SNAP ? frame_len : TP_TRACE_SNAP;
+
+	tp_keep(len);
+	if (len > 0 && len <= TP_TRACE_SNAP)
+		bpf_xdp_load_bytes(env, 0, t->data, len);
+}
+
+static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t)
+{
+	t->time_ns = bpf_ktime_get_ns();
+	return bpf_ringbuf_output(&traced, t, sizeof(*t), 0) != 0;
 }
 
 #include "pipeline.h"

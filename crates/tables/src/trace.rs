@@ -1,0 +1,239 @@
+//! Following users: whose packets programs report, and the reports (`tp_trace`).
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::abi::{DROP_MAX, Line};
+use crate::memory::View;
+use crate::stats::{DROP_REASONS, DropReason};
+
+/// Keys that packets are compared with, at most.
+pub const TRACE_KEYS_MAX: usize = 64;
+/// Octets of a frame that are reported, at most.
+pub const TRACE_SNAP: usize = 256;
+
+/// Of `tp_trace`, in front of the frame.
+pub(crate) const HEADER_LEN: usize = 40;
+/// `sizeof(struct tp_trace)`
+pub(crate) const RECORD_LEN: usize = HEADER_LEN + TRACE_SNAP;
+/// `TP_EVENT_TRACE`
+const EVENT_TRACE: u32 = 5;
+/// `TP_NO_QFI`
+const NO_QFI: u8 = 0xff;
+/// Records taken from the ring before the stop flag is looked at.
+const BATCH: usize = 256;
+
+/// What a packet is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TraceKey {
+    /// The tunnel it arrives through.
+    Teid(u32),
+    /// The UE's address: source in uplink, destination in downlink.
+    Ue4(Ipv4Addr),
+    /// The /64 of the UE's address.
+    Ue6(Ipv6Addr),
+}
+
+impl TraceKey {
+    /// `tp_trace_key` for these traces.
+    fn words(self, traces: u32) -> [u64; 8] {
+        let (kind, hi, mask) = match self {
+            Self::Teid(teid) => (1, u64::from(teid), u64::from(u32::MAX)),
+            Self::Ue4(ue) => (2, u64::from(u32::from(ue)) << 32, u64::MAX << 32),
+            Self::Ue6(ue) => (3, (u128::from(ue) >> 64) as u64, u64::MAX),
+        };
+        let last = kind | u64::from(traces) << 32;
+        [hi, 0, mask, 0, last, 0, 0, 0]
+    }
+}
+
+pub(crate) fn write_keys(lines: &View<Line>, keys: &[(TraceKey, u32)]) {
+    let words = keys.iter().map(|&(key, traces)| key.words(traces));
+    let none = std::iter::repeat([0; 8]);
+    for (line, words) in lines.iter().zip(words.chain(none)) {
+        line.fill(words);
+    }
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceOutcome {
+    /// Lost.
+    Dropped(&'static DropReason),
+    /// Left to the kernel.
+    Passed,
+    /// Turned into an answer: of a G-PDU, an Error Indication.
+    Answered,
+    /// Sent on.
+    Forwarded,
+    /// The slow path sends it.
+    Slow,
+    /// Something that this version of the control plane does not know.
+    Unknown(u8),
+}
+
+impl TraceOutcome {
+    fn of(number: u8) -> Self {
+        let reason = usize::from(number)
+            .checked_sub(1)
+            .and_then(|index| DROP_REASONS.get(index));
+        match (reason, usize::from(number).checked_sub(DROP_MAX)) {
+            (Some(reason), _) => Self::Dropped(reason),
+            (None, Some(0)) => Self::Passed,
+            (None, Some(1)) => Self::Answered,
+            (None, Some(2)) => Self::Forwarded,
+            (None, Some(3)) => Self::Slow,
+            (None, _) => Self::Unknown(number),
+        }
+    }
+}
+
+/// A packet that somebody follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceRecord {
+    /// A bit for each trace that asked for it.
+    pub traces: u32,
+    /// When its journey was over, by the monotonic clock.
+    pub time_ns: u64,
+    /// Of its tunnel, when it came in through one.
+    pub teid: Option<u32>,
+    /// Of its PDU Session Container.
+    pub qfi: Option<u8>,
+    /// The PDR that took it.
+    pub pdr: Option<u16>,
+    /// Where it came in.
+    pub port: u8,
+    /// From the access side.
+    pub uplink: bool,
+    /// Its fate.
+    pub outcome: TraceOutcome,
+    /// Octets of the frame.
+    pub frame_len: u32,
+    /// Offset of the GTP-U header.
+    pub gtpu: Option<u16>,
+    /// Offset of the user's IP packet.
+    pub user: Option<u16>,
+    /// The frame as it came in, at most [`TRACE_SNAP`] octets.
+    pub frame: Vec<u8>,
+}
+
+impl TraceRecord {
+    /// `None`: not a record, a fault of ours.
+    pub(crate) fn parse(record: &[u8]) -> Option<Self> {
+        let (header, frame) = record.split_first_chunk::<HEADER_LEN>()?;
+        let u16_at = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+        let u32_at = |at: usize| u32::from(u16_at(at)) | u32::from(u16_at(at + 2)) << 16;
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        let nonzero = |offset: u16| (offset != 0).then_some(offset);
+        if u32_at(0) != EVENT_TRACE {
+            return None;
+        }
+        let frame_len = u32_at(20);
+        let kept = (frame_len as usize).min(TRACE_SNAP);
+        Some(Self {
+            traces: u32_at(4),
+            time_ns: u64_at(8),
+            teid: (u32_at(16) != 0).then(|| u32_at(16)),
+            frame_len,
+            pdr: (header[30] != 0).then(|| u16_at(24)),
+            port: header[26],
+            uplink: header[27] == 0,
+            outcome: TraceOutcome::of(header[28]),
+            qfi: (header[29] != NO_QFI).then_some(header[29]),
+            gtpu: nonzero(u16_at(32)),
+            user: nonzero(u16_at(34)),
+            frame: frame.get(..kept)?.to_vec(),
+        })
+    }
+}
+
+/// A thread that empties the ring of followed packets. Dropping it stops the thread.
+#[derive(Debug)]
+pub struct TraceThread {
+    stop: Arc<AtomicBool>,
+    wake: Arc<EventFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl TraceThread {
+    /// `ring` is [`crate::Tables::traced`]; `report` gets every record and must not wait.
+    pub fn start(
+        ring: MapHandle,
+        report: impl FnMut(TraceRecord) + Send + 'static,
+    ) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let wake = Arc::new(EventFd::from_flags(flags)?);
+        let thread = std::thread::Builder::new().name("trace".into()).spawn({
+            let (stop, wake) = (stop.clone(), wake.clone());
+            move || {
+                if let Err(error) = drain(&ring, report, &stop, &wake) {
+                    tracing::error!(%error, "the ring of followed packets cannot be read");
+                }
+            }
+        })?;
+        Ok(Self {
+            stop,
+            wake,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for TraceThread {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.wake.write(1);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn drain(
+    ring: &MapHandle,
+    mut report: impl FnMut(TraceRecord),
+    stop: &AtomicBool,
+    wake: &EventFd,
+) -> io::Result<()> {
+    let mut builder = RingBufferBuilder::new();
+    builder
+        .add(ring, move |record| {
+            if let Some(record) = TraceRecord::parse(record) {
+                report(record);
+            }
+            0
+        })
+        .map_err(io::Error::other)?;
+    let ring = builder.build().map_err(io::Error::other)?;
+    while !stop.load(Ordering::Relaxed) {
+        match ring.consume_raw_n(BATCH) {
+            0 => wait(&ring, wake)?,
+            taken if taken < 0 => return Err(io::Error::from_raw_os_error(-taken)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn wait(ring: &RingBuffer<'_>, wake: &EventFd) -> io::Result<()> {
+    // SAFETY: the descriptor belongs to `ring`, which outlives this function.
+    let records = unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) };
+    let mut fds = [
+        PollFd::new(records, PollFlags::POLLIN),
+        PollFd::new(wake.as_fd(), PollFlags::POLLIN),
+    ];
+    match poll(&mut fds, PollTimeout::NONE) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}

@@ -27,13 +27,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 /// A capture that runs.
-struct Capture {
+pub(super) struct Capture {
     process: Process,
     file: PathBuf,
 }
 
 impl Capture {
-    fn start(world: &World, netns: &Netns, interface: &str, file: &str) -> Result<Self> {
+    pub(super) fn start(world: &World, netns: &Netns, interface: &str, file: &str) -> Result<Self> {
         let file = world.folder.join(file);
         let mut command = Command::new("dumpcap");
         command
@@ -54,7 +54,7 @@ impl Capture {
         Ok(capture)
     }
 
-    fn stop(mut self) -> Result<PathBuf> {
+    pub(super) fn stop(mut self) -> Result<PathBuf> {
         // What the kernel has captured is read in blocks that wait up to a second.
         std::thread::sleep(Duration::from_millis(1200));
         self.process.signal(Signal::SIGINT)?;
@@ -66,7 +66,7 @@ impl Capture {
 }
 
 /// How many frames of a capture match a display filter, with every checksum verified.
-fn count(file: &PathBuf, filter: &str) -> Result<usize> {
+pub(super) fn count(file: &PathBuf, filter: &str) -> Result<usize> {
     Ok(
         matching(file, filter, &["-T", "fields", "-e", "frame.number"])?
             .lines()

@@ -5,6 +5,7 @@ mod capture;
 mod gtpu;
 mod node;
 mod packets;
+mod qos;
 mod restart;
 mod routes;
 mod rules;
@@ -149,6 +150,7 @@ pub fn all() -> Vec<Scenario> {
         restart::scenarios(),
         node::scenarios(),
         rules::scenarios(),
+        qos::scenarios(),
         gtpu::scenarios(),
         routes::scenarios(),
         packets::scenarios(),

@@ -258,6 +258,11 @@ impl Smf {
         self.modify(session, &[plan::update_qer_gates(gates)])
     }
 
+    /// Changes the QER of the session otherwise.
+    pub fn update_qer(&self, session: &Session, what: Vec<Ie>) -> Result<()> {
+        self.modify(session, &[plan::update_qer(what)])
+    }
+
     /// Changes the MBR of the session, up and down.
     pub fn limit(&self, session: &Session, up_kbps: u64, down_kbps: u64) -> Result<()> {
         self.modify(session, &[plan::update_qer_mbr(up_kbps, down_kbps)])

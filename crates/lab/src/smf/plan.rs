@@ -412,6 +412,13 @@ pub(super) fn update_qer_gates(gates: Gates) -> Ie {
     Ie::new_grouped(IeType::UpdateQer, members)
 }
 
+/// The session's QER gets these.
+pub(super) fn update_qer(what: Vec<Ie>) -> Ie {
+    let mut members = vec![QerId::new(SESSION_QER).to_ie()];
+    members.extend(what);
+    Ie::new_grouped(IeType::UpdateQer, members)
+}
+
 /// The session's QER gets another MBR.
 pub(super) fn update_qer_mbr(up_kbps: u64, down_kbps: u64) -> Ie {
     let mbr = Mbr::new(up_kbps, down_kbps).marshal().to_vec();

@@ -1,0 +1,168 @@
+//! QERs beyond gate and bit rate, and what the UPF reports of quiet users.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use rs_pfcp::ie::packet_rate::{PacketRate, TimeUnit};
+use rs_pfcp::ie::user_plane_inactivity_timer::UserPlaneInactivityTimer;
+use rs_pfcp::ie::{Ie, IeType};
+use rs_pfcp::message::MsgType;
+
+use super::capture::{Capture, count};
+use super::{Scenario, both_ways, flow_down, flow_up};
+use crate::flow::Shape;
+use crate::world::{Attached, Family, World};
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "reflective-qos",
+            "RQI and PPI in the PDU Session Container of the downlink, as tshark reads it",
+            reflective_qos,
+        ),
+        Scenario::new(
+            "packet-rate",
+            "so many packets in a time unit, and no more",
+            packet_rate,
+        ),
+        Scenario::new(
+            "user-plane-inactivity",
+            "a quiet user is reported once, a busy one is not",
+            user_plane_inactivity,
+        ),
+    ]
+}
+
+fn reflective_qos(world: &mut World) -> Result<String> {
+    let attached = world.attach_plain("ue1", Family::V4)?;
+    let rqi = |on: u8| Ie::new(IeType::Rqi, vec![on]);
+    let ppi = Ie::new(IeType::PagingPolicyIndicator, vec![5]);
+    let marked = [
+        (vec![rqi(1)], "rqi == 1", "ppp == 0"),
+        (vec![ppi], "rqi == 1", "ppi == 5"),
+        (vec![rqi(0)], "rqi == 0", "ppi == 5"),
+    ];
+    let mut seen = 0;
+    for (number, (ies, rqi, paging)) in marked.into_iter().enumerate() {
+        world.smf(0)?.update_qer(&attached.session, ies)?;
+        let file = format!("n3-{number}.pcapng");
+        let capture = Capture::start(world, &world.ran_ns, "upf", &file)?;
+        both_ways(world, &attached)?;
+        seen += containers(&capture.stop()?, rqi, paging)?;
+    }
+    Ok(format!("{seen} downlink packets marked as asked"))
+}
+
+/// All downlink packets have the marks, and the uplink is as ever.
+fn containers(n3: &PathBuf, rqi: &str, paging: &str) -> Result<usize> {
+    let downlink = "gtp.message == 255 && ip.src == 10.3.0.1";
+    let marked = format!(
+        "{downlink} && gtp.ext_hdr.pdu_ses_cont.{rqi} && gtp.ext_hdr.pdu_ses_cont.{paging} \
+         && gtp.ext_hdr.pdu_ses_con.qos_flow_id == 9 && !_ws.malformed && udp.port == 2152 \
+         && ip.dst == 10.60.0.0/16"
+    );
+    let (all, right) = (count(n3, downlink)?, count(n3, &marked)?);
+    ensure!(
+        all > 100 && all == right,
+        "{right} of {all} downlink packets have {rqi} and {paging}"
+    );
+    let uplink = "gtp.message == 255 && ip.dst == 10.3.0.1";
+    let plain = format!("{uplink} && gtp.ext_hdr.pdu_ses_con.pdu_type == 1");
+    let (uplinks, right) = (count(n3, uplink)?, count(n3, &plain)?);
+    ensure!(
+        uplinks > 100 && uplinks == right,
+        "uplink: {right} of {uplinks}"
+    );
+    Ok(all)
+}
+
+fn packet_rate(world: &mut World) -> Result<String> {
+    const ALLOWED: u16 = 30;
+    let attached = world.attach_plain("ue1", Family::V4)?;
+    let rate = PacketRate::new_uplink(TimeUnit::Minute, ALLOWED).marshal();
+    let qer = vec![Ie::new(IeType::PacketRate, rate)];
+    world.smf(0)?.update_qer(&attached.session, qer)?;
+    let shape = Shape::lasting(100, 2);
+    let (up, down) = (
+        flow_up(world, &attached, shape)?,
+        flow_down(world, &attached, shape)?,
+    );
+    let (up, dropped) = (up.finish()?, world.drops("packet_rate")?);
+    down.finish()?.whole("downlink, which has no packet rate")?;
+    ensure!(
+        up.received == u32::from(ALLOWED),
+        "{} of {} packets passed, {ALLOWED} may",
+        up.received,
+        up.sent
+    );
+    ensure!(
+        dropped == u64::from(up.lost()),
+        "{dropped} drops are counted, {} packets were lost",
+        up.lost()
+    );
+    // A higher limit holds at once, for the same time unit.
+    let rate = PacketRate::new_uplink(TimeUnit::Minute, 2 * ALLOWED).marshal();
+    let qer = vec![Ie::new(IeType::PacketRate, rate)];
+    world.smf(0)?.update_qer(&attached.session, qer)?;
+    let more = flow_up(world, &attached, shape)?.finish()?;
+    ensure!(
+        more.received == u32::from(ALLOWED),
+        "{} packets more passed, {ALLOWED} may",
+        more.received
+    );
+    Ok(format!(
+        "{ALLOWED} of {} packets, then as many again",
+        up.sent
+    ))
+}
+
+fn user_plane_inactivity(world: &mut World) -> Result<String> {
+    const TIMER: Duration = Duration::from_secs(2);
+    let attached = world.attach_plain("ue1", Family::V4)?;
+    let timer = UserPlaneInactivityTimer::new(TIMER);
+    let timer = Ie::new(IeType::UserPlaneInactivityTimer, timer.marshal().to_vec());
+    world.smf(0)?.modify(&attached.session, &[timer])?;
+    let mut waited = Vec::new();
+    for turn in 1..=2 {
+        // Downlink alone keeps it busy.
+        let busy = flow_down(world, &attached, Shape::lasting(5, 5))?.finish()?;
+        busy.whole("downlink")?;
+        let quiet = Instant::now();
+        expect_reports(world, &attached, turn - 1)?;
+        super::eventually("the report", TIMER * 3, || {
+            Ok(reports(world, &attached)? == turn)
+        })?;
+        waited.push(format!("{:.1} s", quiet.elapsed().as_secs_f64()));
+        ensure!(
+            quiet.elapsed() > TIMER / 2,
+            "reported after {:?}",
+            quiet.elapsed()
+        );
+        std::thread::sleep(TIMER * 2);
+        expect_reports(world, &attached, turn)?;
+    }
+    Ok(format!(
+        "reported once each time, {} after the flow was drained",
+        waited.join(" and ")
+    ))
+}
+
+fn expect_reports(world: &World, attached: &Attached, expected: usize) -> Result<()> {
+    let found = reports(world, attached)?;
+    ensure!(found == expected, "{found} reports instead of {expected}");
+    Ok(())
+}
+
+/// Session Report Requests about the session; each must report its inactivity (TS 29.244, 8.2.21:
+/// UPIR is bit 4) and nothing else.
+fn reports(world: &World, attached: &Attached) -> Result<usize> {
+    let requests = world.smf(0)?.requests(MsgType::SessionReportRequest)?;
+    for request in &requests {
+        let kind = request.ie(IeType::ReportType)?.payload.clone();
+        ensure!(kind == [8], "Report Type {kind:02x?}");
+        let seid = request.seid()?;
+        ensure!(seid == attached.session.cp_seid, "a report about {seid:#x}");
+    }
+    Ok(requests.len())
+}

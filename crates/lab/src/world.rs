@@ -43,7 +43,7 @@ pub const GNBS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 3, 0, 11), Ipv4Addr::new(10, 
 /// The gNBs' TEIDs start here, far apart, so that a packet at the wrong gNB is noticed.
 const FIRST_TEIDS: [u32; 2] = [0x1000_0001, 0x2000_0001];
 /// Octets of IP that N3 and N6 carry.
-const LINK_MTU: u32 = 1500;
+pub(crate) const LINK_MTU: u32 = 1500;
 
 /// N4 address of SMF number `index`.
 pub fn smf_address(index: usize) -> Ipv4Addr {

@@ -267,6 +267,17 @@ pub struct Rate {
     pub burst_bytes: u64,
 }
 
+/// A tunnel that a path switch has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedTunnel {
+    /// Remote TEID, host order.
+    pub teid: u32,
+    /// Remote address.
+    pub peer: IpAddr,
+    /// Our address, the source of the outer packet.
+    pub local: IpAddr,
+}
+
 /// What the packets of one PDR did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -304,6 +315,10 @@ pub trait Tables {
 
     /// Take the session out. Its keys may be reused by another session at once.
     fn withdraw(&mut self, handle: &mut Self::Handle);
+
+    /// No packet of the session goes into this tunnel any more: tell its end by an End Marker (TS 29.281,
+    /// 7.3.2), behind the last packet that is still under way. Tables without packets need not.
+    fn end_tunnel(&mut self, _tunnel: &EndedTunnel) {}
 
     /// Read the memory that a change of the session will need first, so that it is at hand then. The
     /// result means nothing: it keeps the reads from being left out.

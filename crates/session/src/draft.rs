@@ -8,7 +8,8 @@ use crate::compiled::{PdrId, QerId};
 use crate::intake::{self, Wants};
 use crate::refusal::Refusal;
 use crate::rules::{
-    Bar, BarId, Far, FarId, PacketRules, Pdr, Qer, Rule, RuleId, Rules, SdfFilter, Urr, UrrId,
+    Bar, BarId, Far, FarId, PacketRules, Pdr, Qer, RemoteFTeid, Rule, RuleId, Rules, SdfFilter,
+    Urr, UrrId,
 };
 use crate::site::Site;
 
@@ -35,6 +36,8 @@ pub(crate) struct Draft {
     pub(crate) bars: Table<Bar>,
     /// PDRs with a new PDI, by their place in `pdrs`, and what it leaves to us.
     pub(crate) new_pdis: Vec<(usize, Wants)>,
+    /// Tunnels that FARs have left with SNDEM, each once.
+    left_tunnels: Vec<RemoteFTeid>,
 }
 
 impl<R> Default for Table<R> {
@@ -208,6 +211,15 @@ impl Draft {
         }
     }
 
+    /// Tunnels whose ends shall hear that no packet follows. One that another FAR still leads to has
+    /// not ended.
+    pub(crate) fn ended_tunnels(&self) -> impl Iterator<Item = RemoteFTeid> + '_ {
+        let leads_to =
+            |far: &Far, tunnel| far.forwarding.is_some_and(|to| to.tunnel == Some(tunnel));
+        let left = self.left_tunnels.iter().copied();
+        left.filter(move |&tunnel| !self.fars.rules.iter().any(|far| leads_to(far, tunnel)))
+    }
+
     /// Whether packets may meet something else than before.
     pub(crate) fn packets_may_notice(&self) -> bool {
         self.pdrs.changed || self.fars.changed || self.qers.changed
@@ -220,6 +232,7 @@ impl Draft {
         self.urrs.load(&rules.urrs);
         self.bars.load(&rules.bars);
         self.new_pdis.clear();
+        self.left_tunnels.clear();
     }
 
     fn remove(&mut self, request: &SessionModificationRequest<'_>) -> Result<(), Refusal> {
@@ -301,7 +314,10 @@ impl Draft {
         for ie in &request.update_fars {
             let ie = ie?;
             let (_, far) = self.fars.update(FarId(ie.far_id), FAR.id)?;
-            intake::update_far(far, &ie, site).map_err(in_rule::<Far>(far.id))?;
+            let left = intake::update_far(far, &ie, site).map_err(in_rule::<Far>(far.id))?;
+            if let Some(left) = left.filter(|left| !self.left_tunnels.contains(left)) {
+                self.left_tunnels.push(left);
+            }
         }
         for ie in &request.update_pdrs {
             let ie = ie?;

@@ -61,6 +61,18 @@ pub const FEATURES: &[Feature] = &[
         ],
     },
     Feature {
+        name: "EMPU",
+        bit: UpFunctionFeatures::EMPU,
+        about: "End Markers are sent into the tunnels that a path switch leaves (SNDEM)",
+        proofs: &[
+            Scenario("end-marker"),
+            Test(
+                "crates/session/src/sessions_tests/relay.rs",
+                "a_tunnel_that_was_left_hears_of_it_once",
+            ),
+        ],
+    },
+    Feature {
         name: "EPFAR",
         bit: UpFunctionFeatures::EPFAR,
         about: "associations are released after a preparation, from either side",

@@ -337,17 +337,29 @@ pub(crate) fn far(ie: &CreateFar<'_>, site: &Site) -> Result<Far, Refusal> {
     Ok(far)
 }
 
-/// Update FAR; what is not sent stays.
-pub(crate) fn update_far(far: &mut Far, ie: &UpdateFar<'_>, site: &Site) -> Result<(), Refusal> {
+/// Update FAR; what is not sent stays. The tunnel that it leaves, if its end shall hear of that (SNDEM).
+pub(crate) fn update_far(
+    far: &mut Far,
+    ie: &UpdateFar<'_>,
+    site: &Site,
+) -> Result<Option<RemoteFTeid>, Refusal> {
     refuse(&IN_FAR, ie.ies)?;
+    let mut left = None;
     if let Some(action) = ie.apply_action {
         far.apply = apply(action)?;
     }
     if let Some(update) = &ie.update_forwarding_parameters {
-        far.forwarding = Some(update_forwarding(far.forwarding, update, site)?);
+        let before = far.forwarding.and_then(|before| before.tunnel);
+        let forwarding = update_forwarding(far.forwarding, update, site)?;
+        far.forwarding = Some(forwarding);
+        let flags = update.pfcpsmreq_flags;
+        if flags.is_some_and(|flags| flags.contains(PfcpSmReqFlags::SNDEM)) {
+            left = before.filter(|_| before != forwarding.tunnel);
+        }
     }
     far.bar = ie.bar_id.map(BarId).or(far.bar);
-    forwards_somewhere(far)
+    forwards_somewhere(far)?;
+    Ok(left)
 }
 
 fn forwards_somewhere(far: &Far) -> Result<(), Refusal> {
@@ -389,13 +401,6 @@ fn update_forwarding(
     site: &Site,
 ) -> Result<Forwarding, Refusal> {
     refuse(&IN_FORWARDING, ie.ies)?;
-    // DROBU needs nothing done, as nothing is buffered; End Markers are not offered.
-    if ie
-        .pfcpsmreq_flags
-        .is_some_and(|flags| flags.contains(PfcpSmReqFlags::SNDEM))
-    {
-        return Err(Refusal::rule(IeType::PFCPSMREQ_FLAGS));
-    }
     let destination = match (ie.destination_interface, before) {
         (Some(to), _) => destination(to)?,
         (None, Some(before)) => before.destination,

@@ -8,7 +8,7 @@ use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{Cause, IeType};
 
 use crate::compile::Compiler;
-use crate::compiled::{Compiled, Tables};
+use crate::compiled::{Compiled, EndedTunnel, Tables};
 use crate::config::Config;
 use crate::draft::Draft;
 use crate::inactivity::Inactivity;
@@ -254,6 +254,7 @@ impl<T: Tables> Sessions<T> {
                     self.resources
                         .keep(now, &rules.pdrs, &self.draft.pdrs.rules);
                 }
+                self.end_tunnels(tables);
                 self.land(&mut rules);
                 (handle, Ok(()))
             }
@@ -297,6 +298,19 @@ impl<T: Tables> Sessions<T> {
                 self.resources.undo();
                 Err((handle, refusal))
             }
+        }
+    }
+
+    fn end_tunnels(&self, tables: &mut T) {
+        let Some(&local) = self.site.n3.first() else {
+            return;
+        };
+        for left in self.draft.ended_tunnels() {
+            tables.end_tunnel(&EndedTunnel {
+                teid: left.teid,
+                peer: left.peer.into(),
+                local: local.into(),
+            });
         }
     }
 

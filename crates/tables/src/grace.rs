@@ -52,6 +52,11 @@ impl Bystander {
     }
 }
 
+/// Wait here and now until no program of the kernel that has begun is still running.
+pub(crate) fn barrier() -> io::Result<()> {
+    membarrier(MEMBARRIER_CMD_GLOBAL).map(drop)
+}
+
 /// Waits for the kernel's programs, some ten milliseconds at a time, so that control need not.
 ///
 /// `MEMBARRIER_CMD_GLOBAL` is a synchronize_rcu: afterwards no XDP program that ran when it began
@@ -164,7 +169,7 @@ impl<T> Grace<T> {
     /// Wait here and now until no packet that has begun is still under way.
     pub(crate) fn barrier(&self) {
         if self.helper.is_some()
-            && let Err(error) = membarrier(MEMBARRIER_CMD_GLOBAL)
+            && let Err(error) = barrier()
         {
             tracing::error!(%error, "membarrier failed");
         }

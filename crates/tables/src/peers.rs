@@ -89,6 +89,12 @@ impl Peers {
         }
     }
 
+    /// The next hop of a peer; `None` of one that is not in use.
+    pub(crate) fn nexthop(&self, peer: Peer) -> Option<u32> {
+        let &index = self.by_address.get(&peer)?;
+        Some(self.table[index as usize].load(0) as u32)
+    }
+
     /// Point a peer at another next hop: one store. A peer that is not in use is ignored.
     pub(crate) fn set_nexthop(&mut self, peer: Peer, nexthop: u32) {
         if let Some(&index) = self.by_address.get(&peer) {

@@ -107,11 +107,26 @@ enum Failure {
     Refused(Errno),
 }
 
-/// The sockets.
+impl Failure {
+    fn errno(&self) -> Errno {
+        match self {
+            Self::Malformed => Errno::EINVAL,
+            Self::Refused(errno) => *errno,
+        }
+    }
+}
+
+/// Sends whole IP packets through the kernel, which finds the neighbours.
 #[derive(Debug)]
-pub struct SlowPath {
+pub(crate) struct RawSockets {
     v4: OwnedFd,
     v6: OwnedFd,
+}
+
+/// The sockets, and what goes through them.
+#[derive(Debug)]
+pub struct SlowPath {
+    sockets: RawSockets,
     finisher: Finisher,
     out: Vec<Outgoing>,
     counters: Arc<SlowPathCounters>,
@@ -121,8 +136,7 @@ impl SlowPath {
     /// Sockets in the network namespace of the calling thread; needs `CAP_NET_RAW`.
     pub fn open(finisher: Finisher) -> io::Result<Self> {
         Ok(Self {
-            v4: raw_socket(AddressFamily::Inet)?,
-            v6: raw_socket(AddressFamily::Inet6)?,
+            sockets: RawSockets::open()?,
             finisher,
             out: Vec::new(),
             counters: Arc::default(),
@@ -159,12 +173,27 @@ impl SlowPath {
             self.counters.count(Err(Failure::Malformed));
         }
         for outgoing in out.drain(..) {
-            self.counters.count(self.send(&outgoing));
+            self.counters.count(self.sockets.transmit(&outgoing));
         }
         self.out = out;
     }
+}
 
-    fn send(&self, send: &Outgoing) -> Result<(), Failure> {
+impl RawSockets {
+    /// In the network namespace of the calling thread; needs `CAP_NET_RAW`.
+    pub(crate) fn open() -> io::Result<Self> {
+        Ok(Self {
+            v4: raw_socket(AddressFamily::Inet)?,
+            v6: raw_socket(AddressFamily::Inet6)?,
+        })
+    }
+
+    /// Hand one packet to the kernel. Never blocks.
+    pub(crate) fn send(&self, outgoing: &Outgoing) -> Result<(), Errno> {
+        self.transmit(outgoing).map_err(|failure| failure.errno())
+    }
+
+    fn transmit(&self, send: &Outgoing) -> Result<(), Failure> {
         match send.packet.first().map(|byte| byte >> 4) {
             Some(4) => self.send4(send),
             Some(6) => self.send6(send),

@@ -1,19 +1,20 @@
 //! The tables in memory, who owns each line, and what waits for its grace period.
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
 
 use ipnet::Ipv4Net;
 use session::compiled::{Counters, NiId, NoRoom};
 
-use crate::abi::{Config, Cpu, Line, N3_ADDRS_MAX, Side, entry};
+use crate::abi::{Config, Cpu, Line, N3_ADDRS_MAX, NextHopLine, Side, entry, from_words};
 use crate::alloc::{Lines, Runs};
 use crate::encode::be;
 use crate::grace::Grace;
 use crate::handle::Handle;
 use crate::index::{Buckets, Index, Place, UePages};
 use crate::memory::View;
+use crate::nexthop::Peer;
 use crate::peers::Peers;
 use crate::plan::Plan;
 
@@ -339,6 +340,16 @@ impl Store {
         self.grace.poll(&mut done);
         done.drain(..).for_each(|item| self.finish(item));
         self.done = done;
+    }
+
+    /// The interface towards a peer, as far as it is known.
+    pub(crate) fn way_to(&self, local: IpAddr, remote: IpAddr) -> Option<u32> {
+        let (IpAddr::V4(local), IpAddr::V4(remote)) = (local, remote) else {
+            return None;
+        };
+        let nexthop = self.peers.nexthop(Peer { remote, local })?;
+        let line: NextHopLine = from_words(self.mem.nexthops[nexthop as usize].words());
+        Some(line.ifindex)
     }
 
     /// Wait until everything retired can be reused.

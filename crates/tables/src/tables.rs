@@ -9,13 +9,14 @@ use std::sync::atomic::Ordering;
 
 use ipnet::{IpNet, Ipv4Net};
 use libbpf_rs::MapHandle;
-use session::compiled::{Compiled, Counters, NiId, NoRoom, PdrId};
+use session::compiled::{Compiled, Counters, EndedTunnel, NiId, NoRoom, PdrId};
 
 use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
-use crate::finish::Finisher;
+use crate::finish::{Finisher, Outgoing};
 use crate::grace::Grace;
 use crate::handle::Handle;
 use crate::host::{self, Host, Run};
+use crate::marker::{EndMarkers, end_marker};
 use crate::nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange};
 use crate::stats::{Counting, PortTotals};
 use crate::store::{Layout, Memory, Retired, Store};
@@ -151,6 +152,8 @@ pub struct Tables {
     store: Store,
     ports: Vec<PortConfig>,
     features: Features,
+    /// `None`: nobody hears of tunnels that were left.
+    end_markers: Option<EndMarkers>,
 }
 
 /// Differs from start to start, so that nobody can aim at one bucket.
@@ -178,6 +181,7 @@ impl Tables {
             store,
             ports: ports.to_vec(),
             features,
+            end_markers: None,
         })
     }
 
@@ -196,6 +200,7 @@ impl Tables {
             store,
             ports: ports.to_vec(),
             features,
+            end_markers: None,
         })
     }
 
@@ -239,6 +244,11 @@ impl Tables {
     /// kernel.
     pub fn register_pool(&mut self, ni: NiId, pool: Ipv4Net) -> Result<(), NoRoom> {
         self.store.register_pool(ni, pool)
+    }
+
+    /// From now on the ends of tunnels that a path switch leaves are told so.
+    pub fn send_end_markers(&mut self, markers: EndMarkers) {
+        self.end_markers = Some(markers);
     }
 
     /// Reuse what has had its grace period. Call it now and then, at best ten times a second; it
@@ -469,6 +479,17 @@ impl session::compiled::Tables for Tables {
         // Nothing is taken, so nothing can be short.
         let withdrawn = self.store.publish(handle, &Compiled::default());
         debug_assert!(withdrawn.is_ok());
+    }
+
+    fn end_tunnel(&mut self, tunnel: &EndedTunnel) {
+        let Some(markers) = &self.end_markers else {
+            return;
+        };
+        let packet = end_marker(tunnel.teid, tunnel.local, tunnel.peer);
+        let ifindex = self.store.way_to(tunnel.local, tunnel.peer).unwrap_or(0);
+        if let Some(packet) = packet {
+            markers.send(Outgoing { ifindex, packet });
+        }
     }
 
     fn touch(&self, handle: &Handle) -> u64 {

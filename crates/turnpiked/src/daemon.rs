@@ -9,7 +9,7 @@ use session::Core;
 use tables::netlink::Netlink;
 use tables::nexthop::NextHops;
 use tables::slowpath::{SlowPath, SlowPathThread};
-use tables::{Mode, ProgramInfo, Tables};
+use tables::{EndMarkers, Mode, ProgramInfo, Tables};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -85,6 +85,9 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
         .events()?
         .context("the data path has no event ring")?;
     let slow_path = SlowPathThread::start(slow_path, events).context("slow path")?;
+    let end_markers = EndMarkers::start().context("raw sockets of End Markers")?;
+    let marked = end_markers.counters();
+    tables.send_end_markers(end_markers);
     let next_hops = NextHops::new(plan::next_hops(config)?);
     let netlink = Netlink::start({
         let asker = asker.clone();
@@ -107,7 +110,7 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
         about.recovery_time_stamp,
         tables,
     );
-    let kernel = KernelMirror::new(next_hops, netlink, slow_path);
+    let kernel = KernelMirror::new(next_hops, netlink, slow_path, marked);
     Ok(Control::new(core, sockets, asked, kernel, about))
 }
 

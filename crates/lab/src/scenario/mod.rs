@@ -6,6 +6,7 @@ mod gtpu;
 mod node;
 mod packets;
 mod qos;
+mod relay;
 mod restart;
 mod routes;
 mod rules;
@@ -152,6 +153,7 @@ pub fn all() -> Vec<Scenario> {
         rules::scenarios(),
         qos::scenarios(),
         gtpu::scenarios(),
+        relay::scenarios(),
         routes::scenarios(),
         packets::scenarios(),
         capture::scenarios(),

@@ -2,9 +2,11 @@
 
 mod answer;
 mod plan;
+mod relay;
 
 pub use answer::{Answer, Refused};
 pub use plan::{Flow, Gates, Requested, SessionPlan, Style, forward_downlink};
+pub use relay::{RuleSession, TunnelPdr, far_to_network, far_to_tunnel, switch_with_end_marker};
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};

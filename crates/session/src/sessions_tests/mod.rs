@@ -16,7 +16,7 @@ use pfcp::ie::{
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{IeType, MessageType, Writer};
 
-use crate::compiled::{Compiled, Counters, Key, NoRoom, PdrId, Tables};
+use crate::compiled::{Compiled, Counters, EndedTunnel, Key, NoRoom, PdrId, Tables};
 use crate::config::{Config, Limits, NetworkInstance};
 use crate::peer::PeerId;
 use crate::refusal::Refusal;
@@ -36,6 +36,7 @@ pub(crate) struct Recorder {
     pub(crate) room: Option<usize>,
     /// Packets of each PDR.
     pub(crate) traffic: u64,
+    pub(crate) ended: Vec<EndedTunnel>,
 }
 
 #[derive(Debug, Default)]
@@ -78,6 +79,10 @@ impl Tables for Recorder {
         if let Some(number) = handle.0.take() {
             self.live.remove(&number);
         }
+    }
+
+    fn end_tunnel(&mut self, tunnel: &EndedTunnel) {
+        self.ended.push(*tunnel);
     }
 
     fn counters(&self, handle: &Handle, pdr: PdrId) -> Counters {

@@ -3,9 +3,10 @@
 use std::net::Ipv6Addr;
 
 use pfcp::Cause;
+use pfcp::ie::PfcpSmReqFlags;
 
 use super::*;
-use crate::compiled::{Action, Direction, Entry, Qfi, Relay, UeAddresses, UeEnd};
+use crate::compiled::{Action, Direction, EndedTunnel, Entry, Qfi, Relay, UeAddresses, UeEnd};
 use crate::rules::{FarId, RuleId};
 
 const ACCESS: u8 = 0;
@@ -262,4 +263,76 @@ fn what_leads_nowhere_is_refused() {
         far_to(w, 1, ACCESS, 5);
     });
     assert_eq!(missing.unwrap_err().offending_ie, Some(IeType::F_TEID));
+}
+
+/// Update FAR: another tunnel, with or without SNDEM.
+fn switch(w: &mut Writer<'_>, id: u32, teid: u32, flags: PfcpSmReqFlags) {
+    w.grouped(IeType::UPDATE_FAR, |w| {
+        w.put(IeType::FAR_ID, id);
+        w.grouped(IeType::UPDATE_FORWARDING_PARAMETERS, |w| {
+            w.put(IeType::DESTINATION_INTERFACE, ACCESS);
+            w.put(IeType::OUTER_HEADER_CREATION, tunnel(teid));
+            if !flags.is_empty() {
+                w.put(IeType::PFCPSMREQ_FLAGS, flags);
+            }
+        });
+    });
+}
+
+fn end_of(teid: u32) -> EndedTunnel {
+    EndedTunnel {
+        teid,
+        peer: GNB.into(),
+        local: N3.into(),
+    }
+}
+
+#[test]
+fn a_tunnel_that_was_left_hears_of_it_once() {
+    let mut world = World::new();
+    let (seid, _) = world
+        .establish(|w| {
+            by_teid(1, CORE, 1).create(w);
+            by_teid(2, CORE, 1).create(w);
+            by_teid(3, CORE, 2).create(w);
+            far_to(w, 1, ACCESS, 0x71);
+            far_to(w, 2, ACCESS, 0x71);
+        })
+        .unwrap();
+    // FAR 2 leads there still.
+    world
+        .modify(seid, |w| switch(w, 1, 0x72, PfcpSmReqFlags::SNDEM))
+        .unwrap();
+    assert_eq!(world.tables.ended, []);
+    world
+        .modify(seid, |w| switch(w, 2, 0x72, PfcpSmReqFlags::SNDEM))
+        .unwrap();
+    assert_eq!(world.tables.ended, [end_of(0x71)]);
+    // Two FARs leave one tunnel together.
+    world
+        .modify(seid, |w| {
+            switch(w, 1, 0x73, PfcpSmReqFlags::SNDEM);
+            switch(w, 2, 0x74, PfcpSmReqFlags::SNDEM);
+        })
+        .unwrap();
+    assert_eq!(world.tables.ended, [end_of(0x71), end_of(0x72)]);
+}
+
+#[test]
+fn no_end_marker_without_an_end() {
+    let mut world = World::new();
+    let (seid, _) = world.establish(ordinary).unwrap();
+    world
+        .modify(seid, |w| switch(w, 2, 0x5000, PfcpSmReqFlags::SNDEM))
+        .unwrap();
+    world
+        .modify(seid, |w| switch(w, 2, 0x5001, PfcpSmReqFlags::empty()))
+        .unwrap();
+    world.tables.room = Some(0);
+    assert!(
+        world
+            .modify(seid, |w| switch(w, 2, 0x5002, PfcpSmReqFlags::SNDEM))
+            .is_err()
+    );
+    assert_eq!(world.tables.ended, []);
 }

@@ -1,24 +1,33 @@
 //! Routes and neighbours of the kernel, mirrored into the tables.
 
-use tables::Tables;
+use std::sync::Arc;
+
 use tables::netlink::Netlink;
 use tables::nexthop::{KernelChange, NextHops, Request};
 use tables::slowpath::{SlowPathCounters, SlowPathThread};
+use tables::{EndMarkerCounters, Tables};
 
 /// The model of the kernel's state, and the threads that keep it and the slow path going.
 pub(crate) struct KernelMirror {
     next_hops: NextHops,
     netlink: Netlink,
     slow_path: SlowPathThread,
+    end_markers: Arc<EndMarkerCounters>,
     requests: Vec<Request>,
 }
 
 impl KernelMirror {
-    pub(crate) fn new(next_hops: NextHops, netlink: Netlink, slow_path: SlowPathThread) -> Self {
+    pub(crate) fn new(
+        next_hops: NextHops,
+        netlink: Netlink,
+        slow_path: SlowPathThread,
+        end_markers: Arc<EndMarkerCounters>,
+    ) -> Self {
         Self {
             next_hops,
             netlink,
             slow_path,
+            end_markers,
             requests: Vec::new(),
         }
     }
@@ -40,5 +49,10 @@ impl KernelMirror {
     /// What became of packets on the slow path.
     pub(crate) fn slow_path(&self) -> &SlowPathCounters {
         self.slow_path.counters()
+    }
+
+    /// What became of End Markers.
+    pub(crate) fn end_markers(&self) -> &EndMarkerCounters {
+        &self.end_markers
     }
 }

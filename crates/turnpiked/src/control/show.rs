@@ -189,6 +189,8 @@ fn slow_path(kernel: &KernelMirror) -> impl Iterator<Item = (String, u64)> {
     [
         ("slow_path_sent", counters.sent()),
         ("slow_path_failed", failed),
+        ("end_markers_sent", kernel.end_markers().sent()),
+        ("end_markers_failed", kernel.end_markers().failed()),
     ]
     .into_iter()
     .map(|(name, count)| (name.to_owned(), count))

@@ -102,6 +102,9 @@ impl Second {
         ];
         let settings = Settings {
             n4: SECOND_N4,
+            n4_also: None,
+            n4_lines: String::new(),
+            gtpu_lines: String::new(),
             n3: SECOND_N3,
             smfs: Vec::new(),
             pools: vec!["10.62.0.0/16".to_owned()],
@@ -113,7 +116,7 @@ impl Second {
         std::fs::create_dir_all(&folder)?;
         let smf = Smf::start(
             &world.smf_ns,
-            SECOND_SMF,
+            SECOND_SMF.into(),
             NodeId::new_ipv4(SECOND_SMF),
             SystemTime::now(),
             (SECOND_N4, smf::PORT).into(),

@@ -216,19 +216,24 @@ impl Smf {
         prepared.conclude(plan, &answer)
     }
 
-    /// Prepares an establishment without sending it.
-    pub fn establishment(&self, plan: &SessionPlan) -> Result<Establishment> {
-        let cp_seid = self.next_seid.fetch_add(1, Relaxed);
-        let teid = self.next_teid.fetch_add(1, Relaxed);
+    /// Node ID and F-SEID of an establishment.
+    fn own_ies(&self, cp_seid: u64) -> Vec<Ie> {
         let (v4, v6) = match self.shared.address {
             IpAddr::V4(v4) => (Some(v4), None),
             IpAddr::V6(v6) => (None, Some(v6)),
         };
         let f_seid = Fseid::new(cp_seid, v4, v6);
-        let mut ies = vec![
+        vec![
             self.shared.node_id.to_ie(),
             Ie::new(IeType::Fseid, f_seid.marshal()),
-        ];
+        ]
+    }
+
+    /// Prepares an establishment without sending it.
+    pub fn establishment(&self, plan: &SessionPlan) -> Result<Establishment> {
+        let cp_seid = self.next_seid.fetch_add(1, Relaxed);
+        let teid = self.next_teid.fetch_add(1, Relaxed);
+        let mut ies = self.own_ies(cp_seid);
         ies.extend(plan.rules(teid)?);
         ies.extend_from_slice(&plan.more);
         Ok(Establishment { cp_seid, teid, ies })

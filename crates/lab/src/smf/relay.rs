@@ -125,11 +125,7 @@ impl Smf {
     /// Establishes a session of these rules.
     pub fn establish_rules(&self, rules: Vec<Ie>) -> Result<RuleSession> {
         let cp_seid = self.next_seid.fetch_add(1, Relaxed);
-        let f_seid = Fseid::new(cp_seid, Some(self.shared.address), None);
-        let mut ies = vec![
-            self.shared.node_id.to_ie(),
-            Ie::new(IeType::Fseid, f_seid.marshal()),
-        ];
+        let mut ies = self.own_ies(cp_seid);
         ies.extend(rules);
         let answer = self.request(MsgType::SessionEstablishmentRequest, Some(0), &ies)?;
         answer.accepted()?;

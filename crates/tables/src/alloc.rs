@@ -1,5 +1,7 @@
 //! Who owns which line of a table.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 /// Lines of one table: fresh ones in order, so that untouched pages stay untouched, then those
 /// given back.
 #[derive(Debug)]
@@ -54,21 +56,22 @@ impl Lines {
     }
 }
 
-/// Runs of 1, 2, 4, .. 64 neighbouring lines. A larger free run is split when its size is asked
-/// for and no smaller one is left; runs are not joined again.
+/// Runs of lines that lie back to back. What is given back joins its free neighbours.
 #[derive(Debug)]
 pub(crate) struct Runs {
     name: &'static str,
     first: u32,
+    /// Lines from here on were never taken, or are free again.
     next: u32,
     end: u32,
     used: u32,
-    free: [Vec<u32>; Self::CLASSES],
+    /// Free runs below `next`: length by first line.
+    free: BTreeMap<u32, u32>,
+    /// The same, by length and first line.
+    by_len: BTreeSet<(u32, u32)>,
 }
 
 impl Runs {
-    const CLASSES: usize = 7;
-
     pub(crate) fn new(name: &'static str, first: u32, end: u32) -> Self {
         Self {
             name,
@@ -76,7 +79,8 @@ impl Runs {
             next: first,
             end,
             used: 0,
-            free: Default::default(),
+            free: BTreeMap::new(),
+            by_len: BTreeSet::new(),
         }
     }
 
@@ -84,44 +88,55 @@ impl Runs {
         self.name
     }
 
-    fn class(len: usize) -> usize {
-        len.max(1).next_power_of_two().trailing_zeros() as usize
-    }
-
+    /// The shortest free run that is long enough, so that long ones stay for long lists.
     pub(crate) fn take(&mut self, len: usize) -> Option<u32> {
-        let class = Self::class(len);
-        if class >= Self::CLASSES {
-            return None;
-        }
-        let run = self.free[class]
-            .pop()
-            .or_else(|| self.fresh(class))
-            .or_else(|| self.split(class))?;
-        self.used += 1 << class;
-        Some(run)
-    }
-
-    fn fresh(&mut self, class: usize) -> Option<u32> {
-        let size = 1u32 << class;
-        (self.end - self.next >= size).then(|| {
-            self.next += size;
-            self.next - size
-        })
-    }
-
-    fn split(&mut self, class: usize) -> Option<u32> {
-        let larger = (class + 1..Self::CLASSES).find(|&larger| !self.free[larger].is_empty())?;
-        let run = self.free[larger].pop()?;
-        for half in class..larger {
-            self.free[half].push(run + (1 << half));
-        }
+        let len = u32::try_from(len.max(1)).ok()?;
+        let run = match self.by_len.range((len, 0)..).next().copied() {
+            Some((had, run)) => {
+                self.unlist(run, had);
+                if had > len {
+                    self.list(run + len, had - len);
+                }
+                run
+            }
+            None if self.end - self.next >= len => {
+                self.next += len;
+                self.next - len
+            }
+            None => return None,
+        };
+        self.used += len;
         Some(run)
     }
 
     pub(crate) fn give(&mut self, first: u32, len: usize) {
-        let class = Self::class(len);
-        self.used -= 1 << class;
-        self.free[class].push(first);
+        let mut len = len.max(1) as u32;
+        let mut first = first;
+        self.used -= len;
+        if let Some(&after) = self.free.get(&(first + len)) {
+            self.unlist(first + len, after);
+            len += after;
+        }
+        let before = self.free.range(..first).next_back();
+        if let Some((&start, &before)) = before.filter(|(start, len)| *start + *len == first) {
+            self.unlist(start, before);
+            (first, len) = (start, len + before);
+        }
+        if first + len == self.next {
+            self.next = first;
+        } else {
+            self.list(first, len);
+        }
+    }
+
+    fn list(&mut self, first: u32, len: u32) {
+        self.free.insert(first, len);
+        self.by_len.insert((len, first));
+    }
+
+    fn unlist(&mut self, first: u32, len: u32) {
+        self.free.remove(&first);
+        self.by_len.remove(&(len, first));
     }
 
     pub(crate) fn used(&self) -> u32 {
@@ -155,14 +170,35 @@ mod tests {
         let whole = runs.take(64).unwrap();
         assert_eq!(runs.take(1), None);
         runs.give(whole, 64);
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for len in [3, 1, 8, 1, 2, 30] {
             let first = runs.take(len).unwrap();
-            for line in first..first + len.next_power_of_two() as u32 {
+            for line in first..first + len as u32 {
                 assert!((1..65).contains(&line) && seen.insert(line));
             }
         }
-        assert_eq!(runs.used(), 4 + 1 + 8 + 1 + 2 + 32);
+        assert_eq!(runs.used(), 3 + 1 + 8 + 1 + 2 + 30);
         assert_eq!(runs.take(65), None);
+    }
+
+    #[test]
+    fn small_runs_that_came_back_make_room_for_large_ones() {
+        let mut runs = Runs::new("runs", 0, 64);
+        for _ in 0..2 {
+            let small: Vec<u32> = (0..16).map(|_| runs.take(4).unwrap()).collect();
+            assert_eq!(runs.take(1), None);
+            for &run in small
+                .iter()
+                .step_by(2)
+                .chain(small.iter().skip(1).step_by(2))
+            {
+                runs.give(run, 4);
+            }
+            let large = [runs.take(33).unwrap(), runs.take(31).unwrap()];
+            assert_eq!(runs.used(), 64);
+            runs.give(large[0], 33);
+            runs.give(large[1], 31);
+            assert_eq!(runs.used(), 0);
+        }
     }
 }

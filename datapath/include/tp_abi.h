@@ -55,7 +55,7 @@ enum tp_action {
  * 39      DOWN    reached by TEID, but its packets travel towards access (N9, CP-function)
  * 40..47  qfi     0..63
  * 48..63  ni      network instance
- * 40..63  rule    first rule, when action is TP_ACT_LIST
+ * 40..63  rule    first place of its rules, when action is TP_ACT_LIST
  */
 #define TP_HEAD_ACTION_SHIFT 32
 #define TP_HEAD_ACTION_MASK 7ULL
@@ -154,28 +154,64 @@ struct tp_meter {
 
 /* ---- tp_rule: one filter of one PDR ----------------------------------------------------------- */
 
-#define TP_RULE_LAST 1	/* end of the list */
-#define TP_RULE_V4 2	/* match IPv4 inner packets */
-#define TP_RULE_V6 4	/* match IPv6 inner packets; V4 and V6 both set: addresses are not compared */
-#define TP_RULE_PROTO 8 /* compare proto */
-#define TP_RULE_PORTS 16 /* compare ports (TCP, UDP, SCTP): a packet without (later fragment, other) does not match */
-#define TP_RULE_ANY 32	/* the PDR has no SDF filter: match every packet */
+/* Filters of one key stand in rules[] four to a place, place after place, in order of rising precedence
+ * value; the first match wins. Beside the filter, the entry's own UE and QFI conditions (head) must hold.
+ * What few filters ask for (struct tp_rule_more) stands in places behind them. All of it is immutable once
+ * published. */
+#define TP_RULES_PER_PLACE 4
+#define TP_RULE_MORES_PER_PLACE 2
 
-/* Rules of one key stand in rules[] back to back, in order of rising precedence value; the first
- * match wins. Source and destination are those of the packet in its own direction. Beside the
- * filter, the entry's own UE and QFI conditions (head) must hold. Immutable once published. */
+/* What filters compare in one step. Bits of tp_rule.value and mask:
+ *
+ *  0..31  remote  the far end's address, host order, of IPv6 its first 32 bits: the destination of what came in
+ *                 a tunnel, else the source
+ * 32..39  proto   upper layer protocol
+ * 40..47  tos     ToS or Traffic Class
+ * 48      V6      IPv6
+ * 49      PORTS   TCP, UDP or SCTP, and no later fragment
+ * 63      NEVER   of no packet: a place that is not full is filled with rules that ask for it
+ */
+#define TP_FLOW_PROTO_SHIFT 32
+#define TP_FLOW_TOS_SHIFT 40
+#define TP_FLOW_V6 (1ULL << 48)
+#define TP_FLOW_PORTS (1ULL << 49)
+#define TP_FLOW_NEVER (1ULL << 63)
+
+#define TP_RULE_LAST (1U << 31) /* in more, of the last rule of a place: there are no more places */
+
 struct tp_rule {
-	__u8 src[16]; /* IPv4 in the first four bytes */
-	__u8 dst[16];
-	__u8 src_plen;
-	__u8 dst_plen;
-	__u8 proto;
-	__u8 flags;
+	__u64 value; /* the bits of mask must be these */
+	__u64 mask;
+	__u16 remote_port, remote_span; /* lowest port, and how many follow it; a packet without ports has 0 */
+	__u16 ue_port, ue_span;
 	__u32 entry; /* index into entries[] */
-	__u16 sport_lo, sport_hi; /* host order, inclusive */
-	__u16 dport_lo, dport_hi;
-	__u8 tos, tos_mask; /* reserved for the ToS filter; 0 */
-	__u8 reserved[14];
+	__u32 more;  /* 0: nothing; else bits 0..30: 1 + TP_RULE_MORES_PER_PLACE * place + which of its mores */
+};
+
+struct tp_rules {
+	struct tp_rule rule[TP_RULES_PER_PLACE];
+};
+
+#define TP_MORE_LABEL 1 /* compare label: IPv6 only */
+#define TP_MORE_SPI 2	/* compare spi: ESP and AH, and no later fragment */
+#define TP_MORE_QFIS 4	/* the packet must carry one of qfis */
+
+/* What a filter asks for beyond its rule. Addresses as struct tp_addr has them: host order, left-aligned. */
+struct tp_rule_more {
+	__u64 remote[2];
+	__u64 ue[2];
+	__u8 remote_plen; /* 0: any */
+	__u8 ue_plen;
+	__u16 flags;
+	__u32 label;
+	__u32 spi;
+	__u32 pad;
+	__u64 qfis; /* bit n: QFI n */
+	__u64 reserved;
+};
+
+struct tp_rule_mores {
+	struct tp_rule_more more[TP_RULE_MORES_PER_PLACE];
 };
 
 /* ---- Indexes ---------------------------------------------------------------------------------- */
@@ -451,7 +487,9 @@ struct tp_trace {
 _Static_assert(sizeof(struct tp_entry) == 64, "one line");
 _Static_assert(sizeof(struct tp_ext) == 64, "one line");
 _Static_assert(sizeof(struct tp_meter) == 64, "one line");
-_Static_assert(sizeof(struct tp_rule) == 64, "one line");
+_Static_assert(sizeof(struct tp_rule) == 32, "half a line");
+_Static_assert(sizeof(struct tp_rules) == 128, "two lines");
+_Static_assert(sizeof(struct tp_rule_mores) == sizeof(struct tp_rules), "one place in rules[]");
 _Static_assert(sizeof(struct tp_bucket) == 64, "one line");
 _Static_assert(sizeof(struct tp_nexthop) == 64, "one line");
 _Static_assert(sizeof(struct tp_peer) == 64, "one line");

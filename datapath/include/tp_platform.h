@@ -114,7 +114,7 @@ static TP_INLINE struct tp_entry *tp_entry_at(struct tp_env *env, __u32 index);
 static TP_INLINE struct tp_side *tp_side_at(struct tp_env *env, __u32 index);
 static TP_INLINE struct tp_ext *tp_ext_at(struct tp_env *env, __u32 index);
 static TP_INLINE struct tp_meter *tp_meter_at(struct tp_env *env, __u32 index);
-static TP_INLINE struct tp_rule *tp_rule_at(struct tp_env *env, __u32 index);
+static TP_INLINE struct tp_rules *tp_rules_at(struct tp_env *env, __u32 index);
 static TP_INLINE struct tp_bucket *tp_bucket_at(struct tp_env *env, __u32 index);
 static TP_INLINE struct tp_nexthop *tp_nexthop_at(struct tp_env *env, __u32 index);
 static TP_INLINE struct tp_peer *tp_peer_at(struct tp_env *env, __u32 index);

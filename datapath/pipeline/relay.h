@@ -218,21 +218,25 @@ static TP_INLINE int tp_relay_packet(struct tp_packet *p, const struct tp_entry 
 }
 
 /* The first of several PDRs whose packets go on in a tunnel. */
-static TP_INLINE struct tp_entry *tp_first_relay(struct tp_env *env, __u32 rule_index, __u64 *head)
+static TP_INLINE struct tp_entry *tp_first_relay(struct tp_env *env, __u32 place, __u64 *head)
 {
-	const struct tp_rule *rule;
+	const struct tp_rules *rules;
 	struct tp_entry *e;
-	__u32 i;
+	__u32 i, j;
 
-	for (i = 0; i < TP_RULES_MAX; i++) {
-		rule = tp_rule_at(env, rule_index + i);
-		e = rule ? tp_entry_at(env, rule->entry) : NULL;
-		if (!e)
+	for (i = 0; i < TP_RULES_MAX / TP_RULES_PER_PLACE; i++) {
+		rules = tp_rules_at(env, place + i);
+		if (!rules)
 			return NULL;
-		*head = TP_READ(e->head);
-		if (TP_HEAD_ACTION(*head) == TP_ACT_TUNNEL)
-			return e;
-		if (rule->flags & TP_RULE_LAST)
+		for (j = 0; j < TP_RULES_PER_PLACE; j++) {
+			e = tp_entry_at(env, rules->rule[j].entry);
+			if (!e)
+				return NULL;
+			*head = TP_READ(e->head);
+			if (TP_HEAD_ACTION(*head) == TP_ACT_TUNNEL)
+				return e;
+		}
+		if (rules->rule[TP_RULES_PER_PLACE - 1].more & TP_RULE_LAST)
 			return NULL;
 	}
 	return NULL;

@@ -9,39 +9,28 @@
 
 #define TP_PROTO_TCP 6
 #define TP_PROTO_UDP 17
+#define TP_PROTO_ESP 50
+#define TP_PROTO_AH 51
 #define TP_PROTO_SCTP 132
+#define TP_PROTO_NONE 256 /* no header has this number */
 
 #define TP_IP6_HOP_BY_HOP 0
 #define TP_IP6_ROUTING 43
 #define TP_IP6_FRAGMENT 44
-#define TP_IP6_AH 51
 #define TP_IP6_DESTINATION 60
 #define TP_IP6_HEADERS_MAX 8 /* extension headers walked; what lies behind has no ports */
 
-/* What filters compare. */
-struct tp_flow {
-	struct tp_addr src, dst;
-	__u32 family;
-	__u64 transport; /* tp_transport() */
-};
-
-/* Protocol and ports in one word. */
-#define TP_TRANSPORT_PORTS (1ULL << 32) /* there are ports */
-#define TP_TRANSPORT_PROTO(t) ((__u32)((t) >> 40))
-#define TP_TRANSPORT_SPORT(t) ((__u32)(t) >> 16)
-#define TP_TRANSPORT_DPORT(t) ((__u32)(t) & 0xffff)
-
-/* Walk IPv6 extension headers to the upper layer. Its offset, or 0 when there are no ports to find:
- * a later fragment, too many headers, or a packet that ends early. */
-static TP_INLINE __u32 tp_ip6_upper(const struct tp_packet *p, __u32 *proto)
+/* Walk IPv6 extension headers to the upper layer, or to the first that is the header `to`. Its offset, or 0
+ * when there are no ports to find: a later fragment, too many headers, or a packet that ends early. */
+static TP_INLINE __u32 tp_ip6_walk(const struct tp_packet *p, __u32 to, __u32 *proto)
 {
 	__u32 i, off = p->user + TP_IP6_LEN;
 	const __u8 *h;
 
 	*proto = p->ip[6];
 	for (i = 0; i < TP_IP6_HEADERS_MAX; i++) {
-		if (*proto != TP_IP6_HOP_BY_HOP && *proto != TP_IP6_ROUTING && *proto != TP_IP6_FRAGMENT &&
-		    *proto != TP_IP6_AH && *proto != TP_IP6_DESTINATION)
+		if (*proto == to || (*proto != TP_IP6_HOP_BY_HOP && *proto != TP_IP6_ROUTING &&
+				     *proto != TP_IP6_FRAGMENT && *proto != TP_PROTO_AH && *proto != TP_IP6_DESTINATION))
 			return off;
 		h = tp_at(p, off, 8);
 		if (!h || off + 8 > p->user + p->user_len)
@@ -50,110 +39,183 @@ static TP_INLINE __u32 tp_ip6_upper(const struct tp_packet *p, __u32 *proto)
 			*proto = h[0];
 			return 0;
 		}
-		off += *proto == TP_IP6_FRAGMENT ? 8 : *proto == TP_IP6_AH ? (h[1] + 2) * 4U : (h[1] + 1) * 8U;
+		off += *proto == TP_IP6_FRAGMENT ? 8 : *proto == TP_PROTO_AH ? (h[1] + 2) * 4U : (h[1] + 1) * 8U;
 		*proto = h[0];
 	}
 	return 0;
 }
 
-/* The packet's protocol and ports.
+/* Offset of what follows an IPv4 header, or 0 in a later fragment. */
+static TP_INLINE __u32 tp_ip4_upper(const struct tp_packet *p)
+{
+	return tp_get16(p->ip + 6) & 0x1fff ? 0 : p->user + (p->ip[0] & 15) * 4;
+}
+
+/* What lies at off: TP_FLOW_PORTS and the ports, source above destination, or nothing. */
+static TP_INLINE __u64 tp_ports(const struct tp_packet *p, __u32 off, __u32 proto)
+{
+	const __u8 *ports;
+
+	if (!off || off + 4 > p->user + p->user_len ||
+	    (proto != TP_PROTO_TCP && proto != TP_PROTO_UDP && proto != TP_PROTO_SCTP))
+		return 0;
+	ports = tp_at(p, off, 4);
+	return ports ? TP_FLOW_PORTS | tp_get32(ports) : 0;
+}
+
+/* Protocol and ports of an IPv6 packet: bits as those of a flow, and the ports in place of the address.
  *
  * user  tp_pack_user() of the packet */
-TP_APART __u64 tp_transport(struct tp_env *env, __u64 user)
+TP_APART __u64 tp_ip6_transport(struct tp_env *env, __u64 user)
 {
 	struct tp_packet p = {0};
-	const __u8 *ports;
 	__u32 off, proto;
 
 	p.env = env;
-	if (!tp_unpack_user(&p, user))
+	if (!tp_unpack_user(&p, user) || p.family != 6)
 		return 0;
-	if (p.family == 4) {
-		proto = p.ip[9];
-		off = tp_get16(p.ip + 6) & 0x1fff ? 0 : p.user + (p.ip[0] & 15) * 4;
-	} else {
-		off = tp_ip6_upper(&p, &proto);
-	}
-	if (!off || off + 4 > p.user + p.user_len ||
-	    (proto != TP_PROTO_TCP && proto != TP_PROTO_UDP && proto != TP_PROTO_SCTP))
-		return (__u64)proto << 40;
-	ports = tp_at(&p, off, 4);
-	return ports ? (__u64)proto << 40 | TP_TRANSPORT_PORTS | tp_get32(ports) : 0;
+	off = tp_ip6_walk(&p, TP_PROTO_NONE, &proto);
+	return (__u64)proto << TP_FLOW_PROTO_SHIFT | tp_ports(&p, off, proto);
 }
 
-static TP_INLINE int tp_rule_matches(const struct tp_rule *rule, const struct tp_flow *f)
+/* As tp_ip6_transport(). */
+static TP_INLINE __u64 tp_transport(const struct tp_packet *p, __u64 user)
 {
-	__u32 flags = rule->flags;
-
-	if (flags & TP_RULE_ANY)
-		return 1;
-	if (!(flags & (f->family == 4 ? TP_RULE_V4 : TP_RULE_V6)))
-		return 0;
-	if ((flags & TP_RULE_PROTO) && rule->proto != TP_TRANSPORT_PROTO(f->transport))
-		return 0;
-	if ((flags & TP_RULE_PORTS) &&
-	    (!(f->transport & TP_TRANSPORT_PORTS) || TP_TRANSPORT_SPORT(f->transport) < rule->sport_lo ||
-	     TP_TRANSPORT_SPORT(f->transport) > rule->sport_hi || TP_TRANSPORT_DPORT(f->transport) < rule->dport_lo ||
-	     TP_TRANSPORT_DPORT(f->transport) > rule->dport_hi))
-		return 0;
-	if ((flags & (TP_RULE_V4 | TP_RULE_V6)) == (TP_RULE_V4 | TP_RULE_V6))
-		return 1;
-	return tp_in_prefix(f->src, rule->src, rule->src_plen) && tp_in_prefix(f->dst, rule->dst, rule->dst_plen);
+	if (p->family != 4)
+		return tp_ip6_transport(p->env, user);
+	return (__u64)p->ip[9] << TP_FLOW_PROTO_SHIFT | tp_ports(p, tp_ip4_upper(p), p->ip[9]);
 }
 
-/* What tp_match_rules() returns for a packet that no PDR takes. */
-#define TP_NO_RULE(reason) (1ULL << 32 | (reason))
+/* What filters compare. */
+struct tp_flow {
+	__u64 word; /* TP_FLOW_* */
+	__u32 remote_port, ue_port;
+};
 
-/* What tp_try_rule() returns beside the entry index or the reason in bits 0..31. */
-#define TP_TRY_MATCH (1ULL << 32)
-#define TP_TRY_LAST (1ULL << 33)
-
-/* Does a rule's filter match, and do its entry's own conditions hold? TP_TRY_MATCH and the entry
- * index, or the reason, which is TP_DROP_NONE when the filter did not match.
- *
- * user, transport  tp_pack_user() and tp_transport() of the packet */
-TP_APART __u64 tp_try_rule(struct tp_env *env, __u32 index, __u64 user, __u64 transport)
+static TP_INLINE struct tp_flow tp_flow_of(const struct tp_packet *p, __u64 user)
 {
-	const struct tp_rule *rule = tp_rule_at(env, index);
-	const struct tp_entry *e;
-	struct tp_packet p = {0};
+	__u64 transport = tp_transport(p, user);
+	struct tp_addr remote = p->dir == TP_UPLINK ? tp_destination(p) : tp_source(p);
+	__u32 first = (__u32)transport >> 16, second = (__u32)transport & 0xffff;
+	__u32 tos = p->family == 4 ? p->ip[1] : tp_get16(p->ip) >> 4 & 0xff;
 	struct tp_flow flow;
-	__u64 last;
+
+	flow.word = (transport & ~0xffffffffULL) | remote.hi >> 32 | (__u64)tos << TP_FLOW_TOS_SHIFT |
+		    (p->family == 4 ? 0 : TP_FLOW_V6);
+	flow.remote_port = p->dir == TP_UPLINK ? second : first;
+	flow.ue_port = p->dir == TP_UPLINK ? first : second;
+	return flow;
+}
+
+static TP_INLINE int tp_rule_fits(const struct tp_rule *rule, const struct tp_flow *flow)
+{
+	return !((flow->word ^ rule->value) & rule->mask) &&
+	       (flow->remote_port - rule->remote_port & 0xffff) <= rule->remote_span &&
+	       (flow->ue_port - rule->ue_port & 0xffff) <= rule->ue_span;
+}
+
+static TP_INLINE int tp_within(struct tp_addr a, const __u64 prefix[2], __u32 plen)
+{
+	return !((a.hi ^ prefix[0]) & tp_mask64(plen)) &&
+	       (plen <= 64 || !((a.lo ^ prefix[1]) & tp_mask64(plen - 64)));
+}
+
+/* Does ESP or AH carry this Security Parameter Index? */
+static TP_INLINE int tp_has_spi(const struct tp_packet *p, __u32 spi)
+{
+	__u32 proto = p->ip[9], off;
+	const __u8 *at;
+
+	off = p->family == 4 ? tp_ip4_upper(p) : tp_ip6_walk(p, TP_PROTO_AH, &proto);
+	if (!off || (proto != TP_PROTO_ESP && proto != TP_PROTO_AH))
+		return 0;
+	off += proto == TP_PROTO_AH ? 4 : 0;
+	at = tp_at(p, off, 4);
+	return at && off + 4 <= p->user + p->user_len && tp_get32(at) == spi;
+}
+
+#define TP_MORE_MISSES TP_DROP_MAX /* beyond all reasons */
+
+/* What a filter asks for beyond its rule: TP_OK, TP_MORE_MISSES, or the condition that does not hold.
+ *
+ * more  of the rule, not 0
+ * user  tp_pack_user() of the packet */
+TP_APART __u64 tp_check_more(struct tp_env *env, __u32 more, __u64 user)
+{
+	const struct tp_rule_mores *place = (const struct tp_rule_mores *)tp_rules_at(env, (more - 1) / 2);
+	const struct tp_rule_more *m;
+	struct tp_packet p = {0};
 
 	p.env = env;
-	if (!rule || !tp_unpack_user(&p, user))
-		return TP_TRY_LAST | TP_DROP_TABLE;
-	flow.src = tp_source(&p);
-	flow.dst = tp_destination(&p);
-	flow.family = p.family;
-	flow.transport = transport;
-	last = rule->flags & TP_RULE_LAST ? TP_TRY_LAST : 0;
-	if (!tp_rule_matches(rule, &flow))
-		return last;
-	e = tp_entry_at(env, rule->entry);
-	if (!e)
-		return TP_TRY_LAST | TP_DROP_TABLE;
-	last |= (__u32)tp_check_conditions(&p, e, TP_READ(e->head));
-	return (__u32)last ? last : TP_TRY_MATCH | rule->entry;
+	if (!place || !tp_unpack_user(&p, user))
+		return TP_DROP_TABLE;
+	m = &place->more[(more - 1) & 1];
+	if (!tp_within(p.dir == TP_UPLINK ? tp_destination(&p) : tp_source(&p), m->remote, m->remote_plen) ||
+	    !tp_within(p.dir == TP_UPLINK ? tp_source(&p) : tp_destination(&p), m->ue, m->ue_plen))
+		return TP_MORE_MISSES;
+	if ((m->flags & TP_MORE_LABEL) && (p.family == 4 || (tp_get32(p.ip) & 0xfffff) != m->label))
+		return TP_MORE_MISSES;
+	if ((m->flags & TP_MORE_SPI) && !tp_has_spi(&p, m->spi))
+		return TP_MORE_MISSES;
+	return (m->flags & TP_MORE_QFIS) && (p.qfi > 63 || !(m->qfis >> p.qfi & 1)) ? TP_DROP_QFI_MISMATCH : TP_OK;
+}
+
+#define TP_RULE_TAKES (1ULL << 32)
+
+/* A rule fits: does it take the packet? TP_RULE_TAKES, or in bits 0..31 the condition that does not hold,
+ * 0 when it is the filter that did not match after all.
+ *
+ * entry, more  of the rule */
+TP_APART __u64 tp_rule_takes(struct tp_env *env, __u32 entry, __u32 more, __u64 user)
+{
+	const struct tp_entry *e = tp_entry_at(env, entry);
+	struct tp_packet p = {0};
+	__u64 r = TP_OK;
+
+	p.env = env;
+	if (!e || !tp_unpack_user(&p, user))
+		return TP_DROP_TABLE;
+	if (more & ~TP_RULE_LAST)
+		r = tp_check_more(env, more & ~TP_RULE_LAST, user);
+	if (r)
+		return r == TP_MORE_MISSES ? 0 : r;
+	r = (__u32)tp_check_conditions(&p, e, TP_READ(e->head));
+	return r ? r : TP_RULE_TAKES;
 }
 
 /* What tp_match_rules() returns for a packet that no PDR takes. */
 #define TP_NO_RULE(reason) (1ULL << 32 | (reason))
 
 /* The entry index of the first rule that takes the packet, or TP_NO_RULE(). When filters matched but
- * conditions did not, the first such condition is the reason; else TP_DROP_NO_PDR. */
-TP_APART __u64 tp_match_rules(struct tp_env *env, __u32 first, __u64 user)
+ * conditions did not, the first such condition is the reason; else TP_DROP_NO_PDR.
+ *
+ * place  of its rules */
+TP_APART __u64 tp_match_rules(struct tp_env *env, __u32 place, __u64 user)
 {
-	__u64 transport = tp_transport(env, user), tried;
-	__u32 i, why = TP_DROP_NONE;
+	const struct tp_rules *rules;
+	struct tp_packet p = {0};
+	struct tp_flow flow;
+	__u32 i, j, why = TP_DROP_NONE;
+	__u64 r;
 
-	for (i = 0; i < TP_RULES_MAX; i++) {
-		tried = tp_try_rule(env, first + i, user, transport);
-		if (tried & TP_TRY_MATCH)
-			return (__u32)tried;
-		if (!why)
-			why = (__u32)tried;
-		if (tried & TP_TRY_LAST)
+	p.env = env;
+	if (!tp_unpack_user(&p, user))
+		return TP_NO_RULE(TP_DROP_TABLE);
+	flow = tp_flow_of(&p, user);
+	for (i = 0; i < TP_RULES_MAX / TP_RULES_PER_PLACE; i++) {
+		rules = tp_rules_at(env, place + i);
+		if (!rules)
+			return TP_NO_RULE(TP_DROP_TABLE);
+		for (j = 0; j < TP_RULES_PER_PLACE; j++) {
+			if (tp_likely(!tp_rule_fits(&rules->rule[j], &flow)))
+				continue;
+			r = tp_rule_takes(env, rules->rule[j].entry, rules->rule[j].more, user);
+			if (r == TP_RULE_TAKES)
+				return rules->rule[j].entry;
+			if (!why)
+				why = (__u32)r;
+		}
+		if (rules->rule[TP_RULES_PER_PLACE - 1].more & TP_RULE_LAST)
 			break;
 	}
 	return TP_NO_RULE(why ? why : TP_DROP_NO_PDR);

@@ -20,11 +20,11 @@ static struct world *fuzz_world(void)
 	w->entries[10].head = w_head(0, TP_ACT_ROUTE, TP_HEAD_QFI, 9);
 	w->entries[11].head = w_head(0, TP_ACT_TUNNEL, 0, 0);
 	w->entries[11].out = 1ULL << 32;
-	w->rules[1].flags = TP_RULE_V4 | TP_RULE_V6 | TP_RULE_PORTS;
-	w->rules[1].sport_hi = w->rules[1].dport_hi = 40000;
-	w->rules[1].entry = 10;
-	w->rules[2].flags = TP_RULE_ANY | TP_RULE_LAST;
-	w->rules[2].entry = 11;
+	w->rules[1].rule[0] = (struct tp_rule){TP_FLOW_PORTS, TP_FLOW_PORTS, 0, 40000, 0, 40000, 10, 0};
+	w->rules[1].rule[1] = (struct tp_rule){0, 0, 0, 0xffff, 0, 0xffff, 10, 1 + 2 * 2};
+	w->rules[1].rule[2] = (struct tp_rule){TP_FLOW_NEVER, TP_FLOW_NEVER, 0, 0, 0, 0, 0, 0};
+	w->rules[1].rule[3] = (struct tp_rule){0, 0, 0, 0xffff, 0, 0xffff, 11, TP_RULE_LAST};
+	((struct tp_rule_mores *)&w->rules[2])->more[0].flags = TP_MORE_SPI;
 	return w;
 }
 

@@ -356,50 +356,89 @@ static void test_buckets(void)
 }
 
 /* rules[1]: UDP from 10.60.0.0/16, ports 1000-1200 to 50-60 -> entry 10; then anything -> entry 11. */
-static void fill_rules(struct world *w)
+static struct tp_rule *fill_rules(struct world *w)
 {
-	struct tp_rule *r = &w->rules[1];
+	struct tp_rule *r = w->rules[1].rule;
+	int i;
 
 	w->entries[W_TEID].head = w_head(W_TEID, TP_ACT_LIST, 0, 0) | 1ULL << TP_HEAD_RULE_SHIFT;
 	w->entries[10].head = w_head(0, TP_ACT_ROUTE, 0, 0);
 	w->entries[11].head = w_head(0, TP_ACT_ROUTE, 0, 0);
-	memcpy(r->src, (__u8[]){10, 60, 0, 0}, 4);
-	r->src_plen = 16;
-	r->proto = 17;
-	r->flags = TP_RULE_V4 | TP_RULE_PROTO | TP_RULE_PORTS;
+	r->value = 17ULL << TP_FLOW_PROTO_SHIFT | TP_FLOW_PORTS;
+	r->mask = 255ULL << TP_FLOW_PROTO_SHIFT | TP_FLOW_PORTS | TP_FLOW_V6;
 	r->entry = 10;
-	r->sport_lo = 1000;
-	r->sport_hi = 1200;
-	r->dport_lo = 50;
-	r->dport_hi = 60;
-	r[1].flags = TP_RULE_ANY | TP_RULE_LAST;
-	r[1].entry = 11;
+	r->ue_port = 1000;
+	r->ue_span = 200;
+	r->remote_port = 50;
+	r->remote_span = 10;
+	r->more = 1 + 2 * 2 + 1; /* the second of rules[2] */
+	((struct tp_rule_mores *)&w->rules[2])->more[1].ue[0] = 0x0a3c000000000000ULL;
+	((struct tp_rule_mores *)&w->rules[2])->more[1].ue_plen = 16;
+	for (i = 1; i < TP_RULES_PER_PLACE; i++) {
+		r[i].value = r[i].mask = i == 1 ? 0 : TP_FLOW_NEVER;
+		r[i].remote_span = r[i].ue_span = 0xffff;
+		r[i].entry = 11;
+	}
+	r[3].more = TP_RULE_LAST;
+	return r;
 }
 
 static void test_rules(void)
 {
 	struct world *w = w_new();
+	struct tp_rule *r = fill_rules(w);
+	struct tp_rule_more *more = &((struct tp_rule_mores *)&w->rules[2])->more[1];
 
-	fill_rules(w);
 	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && w->entries[10].packets == 1);
-	w->rules[1].dport_hi = 52;
+	r->remote_span = 2;
 	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && w->entries[11].packets == 1);
-	w->rules[1].dport_hi = 60;
+	r->remote_span = 10;
 	CHECK(GO(w, &w_n3, ul_user_fragment) == TP_VERDICT_REDIRECT && w->entries[11].packets == 2);
 	CHECK(GO(w, &w_n3, ul_v6) == TP_VERDICT_REDIRECT && w->entries[11].packets == 3);
-	w->rules[1].flags = TP_RULE_V4 | TP_RULE_V6 | TP_RULE_PROTO | TP_RULE_PORTS;
+	r->mask &= ~TP_FLOW_V6;
+	more->ue_plen = 0;
 	CHECK(GO(w, &w_n3, ul_v6) == TP_VERDICT_REDIRECT && w->entries[10].packets == 2);
 	CHECK(GO(w, &w_n3, ul_v6_extensions) == TP_VERDICT_REDIRECT && w->entries[10].packets == 3);
 	w->entries[10].head = w_head(0, TP_ACT_ROUTE, TP_HEAD_QFI, 9);
 	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && w->entries[11].packets == 4);
 	CHECK(GO(w, &w_n3, ul_psc) == TP_VERDICT_REDIRECT && w->entries[10].packets == 4);
-	w->rules[1].flags |= TP_RULE_LAST;
+	r[1].mask = r[1].value = TP_FLOW_NEVER;
 	DROPS(w, &w_n3, ul_plain, QFI_MISMATCH);
-	w->rules[1].proto = 6;
+	r->value ^= 1ULL << TP_FLOW_PROTO_SHIFT;
 	DROPS(w, &w_n3, ul_plain, NO_PDR);
-	w->rules[1].entry = 99;
-	w->rules[1].proto = 17;
+	r->value ^= 1ULL << TP_FLOW_PROTO_SHIFT;
+	r->entry = 99;
 	DROPS(w, &w_n3, ul_plain, TABLE);
+	r->entry = 10;
+	r->more = 1 + 2 * W_SMALL;
+	DROPS(w, &w_n3, ul_plain, TABLE);
+	done(w);
+}
+
+/* As the SMF asked for them: several QFIs, a flow label, an SPI. */
+static void test_rule_mores(void)
+{
+	struct world *w = w_new();
+	struct tp_rule *r = fill_rules(w);
+	struct tp_rule_more *more = &((struct tp_rule_mores *)&w->rules[2])->more[1];
+
+	r[1].mask = r[1].value = TP_FLOW_NEVER;
+	r->mask = r->value = 0;
+	r->remote_span = r->ue_span = 0xffff;
+	more->ue_plen = 0;
+	more->flags = TP_MORE_QFIS;
+	more->qfis = 1 << 8;
+	DROPS(w, &w_n3, ul_psc, QFI_MISMATCH);
+	DROPS(w, &w_n3, ul_plain, QFI_MISMATCH);
+	more->qfis |= 1 << 9;
+	CHECK(GO(w, &w_n3, ul_psc) == TP_VERDICT_REDIRECT && w->entries[10].packets == 1);
+	more->flags = TP_MORE_SPI;
+	DROPS(w, &w_n3, ul_plain, NO_PDR);
+	more->flags = TP_MORE_LABEL;
+	DROPS(w, &w_n3, ul_plain, NO_PDR);
+	CHECK(GO(w, &w_n3, ul_v6) == TP_VERDICT_REDIRECT && w->entries[10].packets == 2);
+	more->label = 1;
+	DROPS(w, &w_n3, ul_v6, NO_PDR);
 	done(w);
 }
 
@@ -496,6 +535,7 @@ int main(void)
 	test_fib();
 	test_buckets();
 	test_rules();
+	test_rule_mores();
 	test_meter_rates();
 	test_meters_shared();
 	free(run.buf);

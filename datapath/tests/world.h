@@ -29,7 +29,7 @@ struct world {
 	struct tp_entry entries[W_ENTRIES];
 	struct tp_ext exts[W_SMALL];
 	struct tp_meter meters[W_SMALL];
-	struct tp_rule rules[W_SMALL];
+	struct tp_rules rules[W_SMALL];
 	struct tp_bucket buckets[W_SMALL];
 	struct tp_nexthop nexthops[W_SMALL];
 	struct tp_peer peers[W_SMALL];

@@ -12,7 +12,7 @@ import sys
 from scapy.all import ARP, ICMP, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, IPv6, Raw, fragment, raw
 from scapy.contrib.gtp import GTP_U_Header, GTPPDUSessionContainer
 from scapy.layers.inet6 import ICMPv6EchoRequest, ICMPv6ND_RA, ICMPv6ND_RS, IPv6ExtHdrFragment
-from scapy.layers.ipsec import ESP
+from scapy.layers.ipsec import AH, ESP
 from scapy.layers.l2 import GRE
 from scapy.layers.sctp import SCTP
 from scapy.utils import PcapWriter
@@ -454,6 +454,47 @@ def sdf_cases():
     frag6 = IPv6(src=UE6, dst=HOST6, nh=44) / IPv6ExtHdrFragment(offset=6, nh=17, id=9) / Raw(struct.pack("!HH", 1000, 80) + b"x" * 36)
     filter_case("sdf-fragments-v6", "nor has one of IPv6", [(0, dict(dst_ports=[80, 80])), (1, dict(proto=17))],
                 [go(frag6, "gate_closed")], [(1, 0, 0, 0), (2, 0, 0, 1)])
+    ef = user(tos=0xb8)
+    filter_case("sdf-tos-ignored-bits", "a DSCP matches whatever the ECN bits are", [(0, dict(tos=[0xb8, 0xfc])), (1, dict(tos=[0xba, 0xff]))],
+                [go(ef, "forward"), go(user(tos=0xbb), "forward"), go(user(tos=0xbc), "no_pdr")], [(1, 2, 2 * n, 0), (2, 0, 0, 0)])
+    tc = user6(tc=0xb8)
+    filter_case("sdf-traffic-class", "the Traffic Class of IPv6", [(0, dict(tos=[0xb8, 0xff]))],
+                [go(tc, "forward"), go(user6(tc=0xb9), "no_pdr")], [(1, 1, len(tc), 0)])
+    label = user6(fl=0xabcde)
+    filter_case("sdf-flow-label", "the flow label of IPv6; IPv4 has none", [(0, dict(label=0xabcde)), (1, dict(label=0))],
+                [go(label, "forward"), go(user6(fl=0xabcdf), "no_pdr"), go(user6(), "gate_closed"), go(u, "no_pdr")], [(1, 1, len(label), 0), (2, 0, 0, 1)])
+    esp = IP(src=UE, dst=HOST) / ESP(spi=0xdeadbeef, seq=1, data=b"z" * 32)
+    esp6 = IPv6(src=UE6, dst=HOST6) / ESP(spi=0xdeadbeef, seq=1, data=b"z" * 32)
+    ah = IP(src=UE, dst=HOST) / AH(spi=0xdeadbeef, seq=1, icv=b"i" * 12, nh=17) / UDP(sport=1000, dport=80)
+    ah6 = IPv6(src=UE6, dst=HOST6) / AH(spi=0xdeadbeef, seq=1, icv=b"i" * 12, nh=17) / UDP(sport=1000, dport=80)
+    filter_case("sdf-spi", "the SPI of ESP and AH, in both families", [(0, dict(spi=0xdeadbeef)), (1, dict(proto=50))],
+                [go(p, "forward") for p in (esp, esp6, ah, ah6)] +
+                [go(IP(src=UE, dst=HOST) / ESP(spi=7, seq=1, data=b"z" * 32), "gate_closed"), go(u, "no_pdr")],
+                [(1, 4, sum(map(len, (esp, esp6, ah, ah6))), 0), (2, 0, 0, 1)])
+    spi_fragment = IP(src=UE, dst=HOST, proto=50, frag=6, id=5) / Raw(struct.pack("!II", 0xdeadbeef, 1) + b"z" * 32)
+    filter_case("sdf-spi-fragment", "a later fragment has no SPI", [(0, dict(spi=0xdeadbeef))], [go(spi_fragment, "no_pdr")], [(1, 0, 0, 0)])
+    several = [(0, dict(qfis=[1, 9])), (1, dict(qfis=[2, 63]))]
+    filter_case("ul-several-qfis-in-one-pdi", "any of the QFIs of the PDI", several,
+                [(UP, up(u, qfi=q), v, hop(u) if v == "forward" else None)
+                 for q, v in ((1, "forward"), (9, "forward"), (2, "gate_closed"), (63, "gate_closed"), (3, "qfi_mismatch"), (None, "qfi_mismatch"))],
+                [(1, 2, 2 * n, 0), (2, 0, 0, 2)])
+    ping = IP(src=UE, dst=HOST) / ICMP()
+    ping6 = IPv6(src=UE6, dst=HOST6) / ICMPv6EchoRequest()
+    filter_case("sdf-icmp-never-matched", "a protocol without ports", [(0, dict(proto=1)), (1, dict(proto=58, dst="2001:db8:f::/48"))],
+                [go(ping, "forward"), go(ping6, "gate_closed"), go(u, "no_pdr")], [(1, 1, len(ping), 0), (2, 0, 0, 1)])
+    filter_case("sdf-icmp-no-ports", "a filter with ports is not for protocols without", [(0, dict(dst_ports=[0, 65535]))],
+                [go(ping, "no_pdr"), go(u, "forward")], [(1, 1, n, 0)])
+    own = "2001:db8:60::5/128"
+    filter_case("sdf-v6-exact", "IPv6 hosts at both ends, to the last bit", [(0, dict(src=own, dst="2001:db8:f::1/128")), (1, dict(src=own, dst="2001:db8:f::/127"))],
+                [go(user6(), "forward"), go(user6(dst="2001:db8:f::"), "gate_closed"), go(user6(dst="2001:db8:f::2"), "no_pdr"),
+                 go(user6(src="2001:db8:60::4"), "no_pdr")], [(1, 1, len(v6), 0), (2, 0, 0, 1)])
+    filter_case("sdf-v6-short-prefix", "an IPv6 prefix shorter than a word", [(0, dict(dst="2001:d00::/24"))],
+                [go(v6, "forward"), go(user6(dst="2001:e00::1"), "no_pdr")], [(1, 1, len(v6), 0)])
+    many = [(0, dict(proto=17, dst_ports=[10000 + i, 10000 + i])) for i in range(63)] + [(1, dict())]
+    filter_case("sdf-64-filters", "as many filters as are tried: the last one decides", many,
+                [go(u, "gate_closed"), go(user(dport=10062), "forward")], [(1, 1, n, 0), (2, 0, 0, 1)])
+    filter_case("sdf-none-matches", "filters fill a place to the last rule, and none matches", many[:4],
+                [go(u, "no_pdr"), go(user(dport=10003), "forward")], [(1, 1, n, 0)])
 
 
 def downlink_cases():
@@ -469,6 +510,14 @@ def downlink_cases():
         down_case("dl-" + name, name + " is a user's packet like any other", packet)
     case("dl-odd-length", "a packet of odd length, padded to 60 octets", plain(),
          [(DOWN, Raw(raw(net(IP(src=HOST, dst=UE) / Raw(b"abc"))) + b"\0" * 23), "forward", tunnelled(IP(src=HOST, dst=UE) / Raw(b"abc")))], [(2, 1, 23, 0)])
+    flow = [dict(entry=0, proto=17, src="172.23.0.23/32", src_ports=[5201, 5201]), dict(entry=1)]
+    up_flow = [dict(entry=2, proto=17, dst="172.23.0.23/32", dst_ports=[5201, 5201]), dict(entry=3)]
+    added = session(downlink(4, qfi=7), downlink(2), uplink(3), uplink(1), key(ue4=UE, list=flow), key(teid=TEID, list=up_flow), before=2)
+    app, back = user("172.23.0.23", UE, sport=5201), user(UE, "172.23.0.23", dport=5201)
+    case("flow-added-later-does-not-arrive", "a flow that was added with an SDF filter alone, both ways", plain() + added,
+         [(DOWN, net(app), "forward", tunnelled(app)), (UP, up(back), "forward", hop(back)),
+          (DOWN, net(app), "forward", tunnelled(app, qfi=7)), (UP, up(back), "forward", hop(back)), (DOWN, net(d), "forward", tunnelled(d))],
+         [(1, 1, len(back), 0), (2, 2, len(app) + len(d), 0), (3, 1, len(back), 0), (4, 1, len(app), 0)])
     down_case("dl-unknown-ue", "in the pool, but nobody's", user(HOST, "10.60.7.7"), "unknown_ue")
     down_case("dl-not-ours", "no UE's address is the kernel's", user(HOST, "10.99.0.1"), "pass")
     down_case("dl-v6-not-ours", "nor is a foreign prefix", user6(HOST6, "2001:db8:99::1"), "pass")

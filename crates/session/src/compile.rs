@@ -6,12 +6,12 @@ use pfcp::{Cause, IeType};
 use smallvec::SmallVec;
 
 use crate::compiled::{
-    Action, Compiled, Direction, Entry, Filter, Key, Limit, Marks, NiId, PdrId, QerId, Qfi, Rate,
-    Relay, Select, SharedMeter, UeAddresses, UeEnd,
+    Action, Compiled, Direction, Entry, Filter, Key, Limit, Marks, NiId, PdrId, QerId, Qfi, QfiSet,
+    Rate, Relay, Select, SharedMeter, UeAddresses, UeEnd,
 };
 use crate::config::Burst;
 use crate::refusal::Refusal;
-use crate::rules::{Apply, Far, Interface, PacketRules, Pdr, Qer, RuleId};
+use crate::rules::{Apply, Far, Interface, LocalFTeid, PacketRules, Pdr, Qer, RuleId, UeIp};
 use crate::site::Site;
 
 /// Filters that are tried for one key (`TP_RULES_MAX` of the tables).
@@ -45,11 +45,16 @@ impl Compiler {
                 .map_err(|r| r.in_rule(RuleId::Pdr(pdr.id)))?;
             out.entries.push(entry);
             let found_by = &mut self.found_by;
-            keys(pdr, |key| {
+            let before = found_by.len();
+            keys(rules.pdrs, pdr, |key| {
                 found_by.push((key, pdr.precedence, pdr.id, index))
             });
+            if found_by.len() == before {
+                return Err(without_key(pdr));
+            }
         }
         self.found_by.sort_unstable();
+        self.found_by.dedup();
         for group in self.found_by.chunk_by(|a, b| a.0 == b.0) {
             let (key, ..) = group[0];
             let select = select(
@@ -63,21 +68,53 @@ impl Compiler {
     }
 }
 
-/// How packets find a PDR: by its tunnel, else by its UE.
-pub(crate) fn keys(pdr: &Pdr, mut found_by: impl FnMut(Key)) {
-    if let Some(f_teid) = pdr.pdi.f_teid {
-        found_by(Key::Teid {
-            teid: f_teid.teid.teid.get(),
-            direct: f_teid.teid.direct,
-        });
-    } else if let Some(ue) = pdr.pdi.ue {
-        if let Some(addr) = ue.v4 {
-            found_by(Key::Ue4 { ni: ue.ni, addr });
+/// How packets find a PDR: by its tunnel, else by its UE. One that names neither, as SMFs add them for a
+/// service data flow, is found by all tunnels or UE addresses of the session.
+pub(crate) fn keys(pdrs: &[Pdr], pdr: &Pdr, mut found_by: impl FnMut(Key)) {
+    match (pdr.pdi.f_teid, pdr.direction(), pdr.pdi.ue) {
+        (Some(f_teid), ..) => found_by(tunnel_key(f_teid)),
+        (None, Direction::Uplink, _) => {
+            let uplinks = pdrs.iter().filter(|p| p.direction() == Direction::Uplink);
+            let tunnels = uplinks.filter_map(|other| other.pdi.f_teid);
+            tunnels.map(tunnel_key).for_each(found_by);
         }
-        if let Some(prefix) = ue.v6 {
-            found_by(Key::Ue6 { ni: ue.ni, prefix });
+        (None, Direction::Downlink, Some(ue)) => ue_keys(ue, &mut found_by),
+        (None, Direction::Downlink, None) => {
+            let ues = pdrs.iter().filter_map(|other| other.pdi.ue);
+            ues.filter(|ue| pdr.pdi.ni.is_none_or(|ni| ni == ue.ni))
+                .for_each(|ue| ue_keys(ue, &mut found_by));
         }
     }
+}
+
+fn tunnel_key(f_teid: LocalFTeid) -> Key {
+    Key::Teid {
+        teid: f_teid.teid.teid.get(),
+        direct: f_teid.teid.direct,
+    }
+}
+
+fn ue_keys(ue: UeIp, found_by: &mut impl FnMut(Key)) {
+    if let Some(addr) = ue.v4 {
+        found_by(Key::Ue4 { ni: ue.ni, addr });
+    }
+    if let Some(prefix) = ue.v6 {
+        found_by(Key::Ue6 { ni: ue.ni, prefix });
+    }
+}
+
+/// No packet could find it.
+fn without_key(pdr: &Pdr) -> Refusal {
+    let ie = match pdr.direction() {
+        Direction::Uplink => IeType::F_TEID,
+        Direction::Downlink => IeType::UE_IP_ADDRESS,
+    };
+    Refusal::ie(Cause::CONDITIONAL_IE_MISSING, ie).in_rule(RuleId::Pdr(pdr.id))
+}
+
+/// The PDR leaves it to the rest of the session where its packets go to.
+pub(crate) fn is_found_by_others(pdr: &Pdr) -> bool {
+    pdr.is_found_by_ue() && pdr.pdi.ue.is_none()
 }
 
 /// The PDRs of one key, in order.
@@ -88,14 +125,16 @@ fn select(
 ) -> Result<Select, Refusal> {
     if entries.len() == 1
         && let Some(entry) = entries.clone().next()
-        && pdrs[entry].pdi.filters.is_empty()
+        && pdrs[entry].pdi.filters().is_empty()
+        && qfis_to_filter(&pdrs[entry]).is_empty()
     {
         return Ok(Select::One(entry));
     }
     let first = filters.len();
     entries.try_for_each(|entry| {
         let pdr = &pdrs[entry];
-        let wanted: usize = pdr.pdi.filters.iter().map(|f| f.flow_count()).sum();
+        let counts = pdr.pdi.filters().iter().map(|f| f.asks.flow_count());
+        let wanted: usize = counts.sum();
         if filters.len() - first + wanted.max(1) > FILTERS_PER_KEY {
             return Err(Refusal::no_room(IeType::SDF_FILTER).in_rule(RuleId::Pdr(pdr.id)));
         }
@@ -108,18 +147,26 @@ fn select(
     })
 }
 
-fn push_filters(pdr: &Pdr, entry: usize, filters: &mut Vec<Filter>) {
-    if pdr.pdi.filters.is_empty() {
-        filters.push(Filter { entry, flow: None });
+/// A single QFI is a condition of the entry itself.
+fn qfis_to_filter(pdr: &Pdr) -> QfiSet {
+    match pdr.pdi.qfis.single() {
+        Some(_) => QfiSet::default(),
+        None => pdr.pdi.qfis,
     }
-    for filter in &pdr.pdi.filters {
-        match &filter.flow {
-            None => filters.push(Filter { entry, flow: None }),
-            Some(flow) => filters.extend(flow.flows(pdr.direction()).map(|flow| Filter {
-                entry,
-                flow: Some(flow),
-            })),
+}
+
+fn push_filters(pdr: &Pdr, entry: usize, filters: &mut Vec<Filter>) {
+    let qfis = qfis_to_filter(pdr);
+    let mut push = |flow| filters.push(Filter { entry, flow, qfis });
+    if pdr.pdi.filters().is_empty() {
+        push(None);
+    }
+    for filter in pdr.pdi.filters() {
+        let mut flows = filter.asks.flows(pdr.direction()).peekable();
+        if flows.peek().is_none() {
+            push(None);
         }
+        flows.for_each(|flow| push(Some(flow)));
     }
 }
 
@@ -156,7 +203,7 @@ fn entry(
         _ if pdr.is_found_by_ue() => entry.qfi = mark(&qers),
         Direction::Uplink if !is_tunnel => {
             entry.ue = ue_addresses(pdr);
-            entry.qfi = pdr.pdi.qfi;
+            entry.qfi = pdr.pdi.qfis.single();
         }
         _ => {
             entry.relay = Some(relay(pdr));
@@ -187,7 +234,7 @@ fn relay(pdr: &Pdr) -> Relay {
     };
     Relay {
         ue: ue_addresses(pdr).map(|ue| (ue, end)),
-        qfi: pdr.pdi.qfi,
+        qfi: pdr.pdi.qfis.single(),
         remove_container: pdr.container_removal,
     }
 }

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use proptest::prelude::*;
 
 use crate::compiled::{
-    Action, Compiled, Entry, Flow, Key, Limit, Marks, QerId, Qfi, Select, SharedMeter, UeAddresses,
-    UeEnd,
+    Action, Compiled, Entry, Flow, Key, Limit, Marks, QerId, Qfi, QfiSet, Select, SharedMeter,
+    UeAddresses, UeEnd,
 };
 use crate::config::Config;
 use crate::reference::{Arrival, Fate, Packet, Verdict, judge};
@@ -44,6 +44,7 @@ fn evaluate(compiled: &Compiled, packet: &Packet) -> Verdict {
             let list = &compiled.filters[first..first + len];
             let hit = list.iter().find(|f| {
                 f.flow.is_none_or(|flow| fits(&flow, packet))
+                    && carries(f.qfis, packet)
                     && suits(&compiled.entries[f.entry], packet)
             });
             hit.map(|f| f.entry)
@@ -73,6 +74,13 @@ fn suits(entry: &Entry, packet: &Packet) -> bool {
     entry.ue.is_none_or(|ue| is_ue(ue, packet.src)) && (entry.qfi.is_none() || entry.qfi == qfi)
 }
 
+fn carries(qfis: QfiSet, packet: &Packet) -> bool {
+    match packet.arrival {
+        Arrival::Tunnel { qfi: Some(qfi), .. } => qfis.is_empty() || qfis.contains(qfi),
+        _ => qfis.is_empty(),
+    }
+}
+
 fn fits(flow: &Flow, packet: &Packet) -> bool {
     let port = |range: Option<(u16, u16)>, port: Option<u16>| match (range, port) {
         (None, _) => true,
@@ -84,6 +92,13 @@ fn fits(flow: &Flow, packet: &Packet) -> bool {
         && flow.dst.is_none_or(|net| net.contains(&packet.dst))
         && port(flow.src_ports, packet.ports.map(|p| p.0))
         && port(flow.dst_ports, packet.ports.map(|p| p.1))
+        && flow
+            .tos
+            .is_none_or(|(tos, mask)| packet.tos & mask == tos & mask)
+        && flow.spi.is_none_or(|spi| packet.spi == Some(spi))
+        && flow
+            .label
+            .is_none_or(|label| packet.dst.is_ipv6() && packet.label == label)
 }
 
 /// Of ours, or the one that the packet came with.

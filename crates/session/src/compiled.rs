@@ -35,6 +35,37 @@ impl Qfi {
     }
 }
 
+/// Some QFIs: bit n is QFI n.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QfiSet(pub u64);
+
+impl QfiSet {
+    /// One more.
+    pub fn insert(&mut self, qfi: Qfi) {
+        self.0 |= 1 << qfi.0;
+    }
+    /// Whether it is one of them.
+    pub const fn contains(self, qfi: Qfi) -> bool {
+        self.0 >> qfi.0 & 1 == 1
+    }
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+    /// The only one; `None` when there are more, or none.
+    pub const fn single(self) -> Option<Qfi> {
+        if self.0.is_power_of_two() {
+            Some(Qfi(self.0.trailing_zeros() as u8))
+        } else {
+            None
+        }
+    }
+    /// Each, in rising order.
+    pub fn iter(self) -> impl Iterator<Item = Qfi> {
+        (0..64).map(Qfi).filter(move |qfi| self.contains(*qfi))
+    }
+}
+
 /// Everything that packets of one session can meet. Refilled for each change, so that a change
 /// costs no allocation once the vectors have grown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,10 +140,13 @@ pub struct Filter {
     pub entry: usize,
     /// `None`: the PDR has no SDF filter, every packet matches.
     pub flow: Option<Flow>,
+    /// Uplink: the packet must carry one of these. Empty: not looked at.
+    pub qfis: QfiSet,
 }
 
-/// A five-tuple (IPFilterRule of RFC 6733, 4.3.1, as TS 29.212, 5.4.2 uses it).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A five-tuple (IPFilterRule of RFC 6733, 4.3.1, as TS 29.212, 5.4.2 uses it), and what else an SDF
+/// Filter may ask for (TS 29.244, 8.2.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
     /// `None`: any protocol.
     pub proto: Option<u8>,
@@ -124,6 +158,12 @@ pub struct Flow {
     pub src_ports: Option<(u16, u16)>,
     /// As `src_ports`.
     pub dst_ports: Option<(u16, u16)>,
+    /// ToS or Traffic Class, and which of its bits are compared.
+    pub tos: Option<(u8, u8)>,
+    /// Security Parameter Index of ESP or AH.
+    pub spi: Option<u32>,
+    /// IPv6 flow label, 20 bits.
+    pub label: Option<u32>,
 }
 
 /// Which way packets of an entry travel, for counters and metrics.

@@ -8,7 +8,7 @@ use crate::compiled::{PdrId, QerId};
 use crate::intake::{self, Wants};
 use crate::refusal::Refusal;
 use crate::rules::{
-    Bar, BarId, Far, FarId, PacketRules, Pdr, Qer, RemoteFTeid, Rule, RuleId, Rules, SdfFilter,
+    Bar, BarId, Conditions, Far, FarId, PacketRules, Pdr, Qer, RemoteFTeid, Rule, RuleId, Rules,
     Urr, UrrId,
 };
 use crate::site::Site;
@@ -386,38 +386,44 @@ impl Draft {
         Ok(())
     }
 
-    /// An SDF Filter ID alone means the flow that has this ID elsewhere in the session.
+    /// Filters with the same SDF Filter ID are one filter (TS 29.244, 5.2.1A.2A): an ID alone means the
+    /// filter that has it elsewhere in the session, and one that is sent anew is new in all PDRs. It lives
+    /// until the last PDR that has it is gone.
     fn settle_filters(&mut self, site: &Site) -> Result<(), Refusal> {
         let mut count = 0;
         for at in 0..self.pdrs.rules.len() {
             let name = RuleId::Pdr(self.pdrs.rules[at].id);
-            for filter in 0..self.pdrs.rules[at].pdi.filters.len() {
-                let wanted = &self.pdrs.rules[at].pdi.filters[filter];
-                if let SdfFilter {
-                    id: Some(id),
-                    flow: None,
-                } = *wanted
-                {
-                    let of_all = self
-                        .pdrs
-                        .rules
-                        .iter()
-                        .flat_map(|pdr| pdr.pdi.filters.iter());
-                    let mut same = of_all
-                        .filter(|f| f.id == Some(id))
-                        .filter_map(|f| f.flow.clone());
-                    let unknown = Refusal::rule(IeType::SDF_FILTER).in_rule(name);
-                    let flow = same.next().ok_or(unknown)?;
-                    drop(same);
-                    self.pdrs.rules[at].pdi.filters[filter].flow = Some(flow);
+            for filter in 0..self.pdrs.rules[at].pdi.filters().len() {
+                if let Some(id) = self.pdrs.rules[at].pdi.filters()[filter].id {
+                    let asks = self.filter_named(id).map_err(|r| r.in_rule(name))?;
+                    self.pdrs.rules[at].pdi.filters_mut()[filter].asks = asks;
                 }
-                count += self.pdrs.rules[at].pdi.filters[filter].flow_count();
+                count += self.pdrs.rules[at].pdi.filters()[filter].asks.flow_count();
                 if count > site.limits.filters_per_session {
                     return Err(Refusal::no_room(IeType::SDF_FILTER).in_rule(name));
                 }
             }
         }
         Ok(())
+    }
+
+    /// What the filter with this id asks for: what this request says of it, else what it did before.
+    fn filter_named(&self, id: u32) -> Result<Conditions, Refusal> {
+        let wrong = Refusal::rule(IeType::SDF_FILTER);
+        let said = |now: bool| {
+            let is_new = |at: usize| self.new_pdis.iter().any(|&(new, _)| new == at);
+            let pdrs = self.pdrs.rules.iter().enumerate();
+            pdrs.filter(move |&(at, _)| is_new(at) == now)
+                .flat_map(|(_, pdr)| pdr.pdi.filters())
+                .filter(move |filter| filter.id == Some(id) && !filter.is_reference())
+                .map(|filter| &filter.asks)
+        };
+        let mut new = said(true);
+        let asks = new.next();
+        if new.any(|other| Some(other) != asks) {
+            return Err(wrong);
+        }
+        asks.or_else(|| said(false).next()).cloned().ok_or(wrong)
     }
 }
 

@@ -108,6 +108,12 @@ impl FlowDescription {
         Ok(Self { proto, remote, ue })
     }
 
+    /// Whether an end is an address of this family.
+    pub(crate) fn is_of(&self, ipv4: bool) -> bool {
+        let of = |end: &End| end.address.net().map(|net| net.addr().is_ipv4());
+        of(&self.remote) == Some(ipv4) || of(&self.ue) == Some(ipv4)
+    }
+
     /// How many [`Flow`]s it takes: one per pair of port ranges.
     pub fn flow_count(&self) -> usize {
         self.remote.ports.len().max(1) * self.ue.ports.len().max(1)
@@ -128,6 +134,7 @@ impl FlowDescription {
                     dst,
                     src_ports,
                     dst_ports,
+                    ..Flow::default()
                 }
             })
         })
@@ -406,6 +413,7 @@ mod tests {
             dst: net("10.60.0.1/32"),
             src_ports: Some((53, 53)),
             dst_ports: Some((1000, 2000)),
+            ..Flow::default()
         };
         let up = Flow {
             src: down.dst,

@@ -13,12 +13,12 @@ use pfcp::{Cause, IeType, Ies, Repeated};
 use smallvec::SmallVec;
 
 use crate::compile::DEFAULT_NI;
-use crate::compiled::{NiId, PacketRate, PdrId, QerId, Qfi};
+use crate::compiled::{NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
 use crate::flow::FlowDescription;
 use crate::refusal::Refusal;
 use crate::rules::{
-    Apply, BarId, Far, FarId, Forwarding, Gate, Interface, LocalFTeid, Mbr, Pdi, Pdr, Qer, RareQer,
-    RemoteFTeid, SdfFilter, UeIp, UrrId,
+    Apply, BarId, Conditions, Far, FarId, Forwarding, Gate, Interface, LocalFTeid, Mbr, Pdi,
+    PdiMore, Pdr, Qer, RareQer, RemoteFTeid, SdfFilter, UeIp, UrrId,
 };
 use crate::site::Site;
 use crate::teid::LocalTeid;
@@ -160,21 +160,18 @@ fn pdi(ie: &pfcp::ie::Pdi<'_>, site: &Site) -> Result<(Pdi, Wants), Refusal> {
         ue6: false,
     };
     let f_teid = f_teid(ie.f_teid, source, site, &mut wants)?;
-    let in_tunnel = f_teid.is_some() || wants.f_teid.is_some();
+    let in_tunnel = source == Interface::Access || f_teid.is_some() || wants.f_teid.is_some();
     let pdi = Pdi {
         source,
         ni,
         f_teid,
         ue: ue_ip(ie, source, ni, &mut wants)?,
-        qfi: qfi(&ie.qfis, in_tunnel)?,
-        filters: filters(ie)?,
+        qfis: qfis(&ie.qfis, in_tunnel)?,
+        more: PdiMore {
+            filters: filters(ie)?,
+        }
+        .boxed(),
     };
-    if !in_tunnel && pdi.ue.is_none() {
-        return Err(Refusal::ie(
-            Cause::CONDITIONAL_IE_MISSING,
-            IeType::UE_IP_ADDRESS,
-        ));
-    }
     Ok((pdi, wants))
 }
 
@@ -203,7 +200,7 @@ fn f_teid(
 ) -> Result<Option<LocalFTeid>, Refusal> {
     let wrong = Refusal::rule(IeType::F_TEID);
     match (ie, source) {
-        (None, Interface::Access | Interface::CpFunction) => {
+        (None, Interface::CpFunction) => {
             Err(Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::F_TEID))
         }
         (None, _) => Ok(None),
@@ -280,44 +277,50 @@ fn prefix64(addr: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(addr) >> 64 << 64)
 }
 
-/// Packets of N6 carry no QFI; more than one is not offered yet.
-fn qfi(ies: &Repeated<'_, pfcp::ie::Qfi>, in_tunnel: bool) -> Result<Option<Qfi>, Refusal> {
-    let wrong = Refusal::rule(IeType::QFI);
-    match (ies.len(), in_tunnel) {
-        (0, _) => Ok(None),
-        (1, true) => {
-            let value = ies.iter().next().transpose()?;
-            Ok(value.and_then(|qfi| Qfi::new(qfi.0)))
-        }
-        _ => Err(wrong),
+/// Packets of N6 carry no QFI.
+fn qfis(ies: &Repeated<'_, pfcp::ie::Qfi>, in_tunnel: bool) -> Result<QfiSet, Refusal> {
+    if !ies.is_empty() && !in_tunnel {
+        return Err(Refusal::rule(IeType::QFI));
     }
+    let mut qfis = QfiSet::default();
+    for qfi in ies {
+        if let Some(qfi) = Qfi::new(qfi?.0) {
+            qfis.insert(qfi);
+        }
+    }
+    Ok(qfis)
 }
 
 fn filters(ie: &pfcp::ie::Pdi<'_>) -> Result<Box<[SdfFilter]>, Refusal> {
+    ie.sdf_filters.iter().map(|ie| sdf_filter(&ie?)).collect()
+}
+
+/// SDF Filter (8.2.5).
+fn sdf_filter(ie: &pfcp::ie::SdfFilter<'_>) -> Result<SdfFilter, Refusal> {
     let wrong = Refusal::rule(IeType::SDF_FILTER);
-    if ie.sdf_filters.is_empty() {
-        return Ok(Box::default());
+    // Some SMFs send an empty description where they have none.
+    let text = ie.flow_description.map(|text| text.trim_end_matches('\0'));
+    let flow = text
+        .filter(|text| !text.is_empty())
+        .map(|text| FlowDescription::parse(text.as_bytes()))
+        .transpose()
+        .map_err(|_| wrong)?;
+    // No IPv4 packet has a flow label.
+    if ie.flow_label.is_some() && flow.as_ref().is_some_and(|flow| flow.is_of(true)) {
+        return Err(wrong);
     }
-    let filter = |ie: Result<pfcp::ie::SdfFilter<'_>, pfcp::Error>| {
-        let ie = ie?;
-        let others = [
-            ie.tos_traffic_class.is_some(),
-            ie.security_parameter_index.is_some(),
-            ie.flow_label.is_some(),
-        ];
-        if others.contains(&true) {
-            return Err(wrong);
-        }
-        let flow = ie
-            .flow_description
-            .map(|text| FlowDescription::parse(text.as_bytes()));
-        let flow = flow.transpose().map_err(|_| wrong)?;
-        Ok(SdfFilter {
-            id: ie.filter_id,
+    Ok(SdfFilter {
+        id: ie.filter_id,
+        asks: Conditions {
             flow,
-        })
-    };
-    ie.sdf_filters.iter().map(filter).collect()
+            tos: ie.tos_traffic_class.map(|value| {
+                let [tos, mask] = value.to_be_bytes();
+                (tos, mask)
+            }),
+            spi: ie.security_parameter_index,
+            label: ie.flow_label.map(|label| label & 0xf_ffff),
+        },
+    })
 }
 
 /// Create FAR.

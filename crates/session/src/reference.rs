@@ -22,6 +22,12 @@ pub struct Packet {
     pub proto: u8,
     /// Source and destination port; `None`: a protocol, or a fragment, without.
     pub ports: Option<(u16, u16)>,
+    /// ToS or Traffic Class.
+    pub tos: u8,
+    /// Of ESP or AH.
+    pub spi: Option<u32>,
+    /// IPv6 flow label.
+    pub label: u32,
 }
 
 /// Where a packet comes from.
@@ -83,7 +89,7 @@ pub fn judge(rules: PacketRules<'_>, packet: &Packet) -> Verdict {
     by_precedence.sort_by_key(|pdr| (pdr.precedence, pdr.id));
     let Some(pdr) = by_precedence
         .into_iter()
-        .find(|pdr| detects(&pdr.pdi, packet))
+        .find(|pdr| detects(rules.pdrs, &pdr.pdi, packet))
     else {
         return Verdict::NoPdr;
     };
@@ -162,11 +168,12 @@ fn fate(rules: PacketRules<'_>, pdr: &Pdr, arrival: Arrival) -> Fate {
     }
 }
 
-fn detects(pdi: &Pdi, packet: &Packet) -> bool {
+fn detects(pdrs: &[Pdr], pdi: &Pdi, packet: &Packet) -> bool {
+    let of_session = |own: &dyn Fn(&Pdi) -> bool| pdrs.iter().any(|pdr| own(&pdr.pdi));
     let filtered = |direction| {
-        pdi.filters.is_empty()
+        pdi.filters().is_empty()
             || pdi
-                .filters
+                .filters()
                 .iter()
                 .any(|f| filter_matches(f, direction, packet))
     };
@@ -176,14 +183,22 @@ fn detects(pdi: &Pdi, packet: &Packet) -> bool {
             (packet.dst, Direction::Downlink)
         }
     };
-    let arrives = match (pdi.f_teid, packet.arrival) {
-        (Some(own), Arrival::Tunnel { teid, qfi }) => {
-            own.teid.teid.get() == teid
-                && pdi.qfi.is_none_or(|wanted| qfi == Some(wanted))
+    let arrives = match packet.arrival {
+        Arrival::Tunnel { teid, qfi } => {
+            let is_tunnel = |pdi: &Pdi| pdi.f_teid.is_some_and(|own| own.teid.teid.get() == teid);
+            let is_access = |pdi: &Pdi| pdi.source == Interface::Access;
+            let left_open = pdi.f_teid.is_none() && is_access(pdi);
+            (is_tunnel(pdi) || left_open && of_session(&|pdi| is_access(pdi) && is_tunnel(pdi)))
+                && (pdi.qfis.is_empty() || qfi.is_some_and(|qfi| pdi.qfis.contains(qfi)))
                 && pdi.ue.is_none_or(|_| is_ue(pdi, ue))
         }
-        (None, Arrival::Network { ni }) => pdi.ue.is_some_and(|own| own.ni == ni) && is_ue(pdi, ue),
-        _ => false,
+        Arrival::Network { ni } => {
+            let is_address = |pdi: &Pdi| pdi.ue.is_some_and(|own| own.ni == ni) && is_ue(pdi, ue);
+            let left_open = pdi.ue.is_none() && pdi.ni.is_none_or(|own| own == ni);
+            direction == Direction::Downlink
+                && pdi.f_teid.is_none()
+                && (is_address(pdi) || left_open && of_session(&is_address))
+        }
     };
     arrives && filtered(direction)
 }
@@ -199,10 +214,15 @@ fn is_ue(pdi: &Pdi, addr: IpAddr) -> bool {
 }
 
 fn filter_matches(filter: &SdfFilter, direction: Direction, packet: &Packet) -> bool {
-    filter
-        .flow
+    let asks = &filter.asks;
+    asks.flow
         .as_ref()
         .is_none_or(|flow| flow_matches(flow, direction, packet))
+        && asks
+            .tos
+            .is_none_or(|(tos, mask)| (packet.tos ^ tos) & mask == 0)
+        && (asks.spi.is_none() || asks.spi == packet.spi)
+        && (asks.label.is_none() || packet.src.is_ipv6() && asks.label == Some(packet.label))
 }
 
 fn flow_matches(flow: &FlowDescription, direction: Direction, packet: &Packet) -> bool {

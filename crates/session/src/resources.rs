@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use pfcp::{Cause, IeType};
 
-use crate::compile::DEFAULT_NI;
+use crate::compile::{DEFAULT_NI, is_found_by_others};
 use crate::compiled::{Direction, NiId, PdrId};
 use crate::config::Config;
 use crate::draft::Draft;
@@ -151,6 +151,22 @@ impl Resources {
                 })
             {
                 self.created.push(created);
+            }
+        }
+        self.take_for_others(&draft.pdrs.rules, before)
+    }
+
+    /// A PDR that is found by the addresses of others makes keys of them all.
+    fn take_for_others(&mut self, pdrs: &[Pdr], before: &[Pdr]) -> Result<(), Refusal> {
+        if !pdrs.iter().any(is_found_by_others) {
+            return Ok(());
+        }
+        for pdr in pdrs {
+            let Some(ue) = pdr.pdi.ue else { continue };
+            let addresses = [ue.v4.map(IpAddr::V4), ue.v6.map(IpAddr::V6)];
+            for addr in addresses.into_iter().flatten() {
+                self.take_address(ue.ni, addr, true, before)
+                    .map_err(|refusal| refusal.in_rule(RuleId::Pdr(pdr.id)))?;
             }
         }
         Ok(())
@@ -360,15 +376,13 @@ impl Resources {
                 self.teids.release(old.teid, now);
             }
         }
-        for i in 0..before.len() {
-            for old in held(&before[i..=i]) {
-                let mut kept = held(after).chain(held(&before[..i]));
-                if kept.any(|other| other.is(old.ni, old.addr)) {
-                    continue;
-                }
-                if let Some(pools) = self.pools.get_mut(usize::from(old.ni.0)) {
-                    pools.release(old.addr, now);
-                }
+        for (i, old) in held(before).enumerate() {
+            let mut kept = held(after).chain(held(before).take(i));
+            if kept.any(|other| other.is(old.ni, old.addr)) {
+                continue;
+            }
+            if let Some(pools) = self.pools.get_mut(usize::from(old.ni.0)) {
+                pools.release(old.addr, now);
             }
         }
     }
@@ -394,8 +408,9 @@ impl Resources {
 /// The addresses that a session holds: those by which packets find it, and those that we chose. The
 /// uplink may check against an address without holding it.
 fn held(pdrs: &[Pdr]) -> impl Iterator<Item = Held> + '_ {
-    pdrs.iter().flat_map(|pdr| {
-        let is_key = pdr.is_found_by_ue();
+    let all_are_keys = pdrs.iter().any(is_found_by_others);
+    pdrs.iter().flat_map(move |pdr| {
+        let is_key = all_are_keys || pdr.is_found_by_ue();
         pdr.pdi.ue.into_iter().flat_map(move |ue| {
             let v4 = ue.v4.map(|addr| (IpAddr::V4(addr), ue.chosen4));
             let v6 = ue.v6.map(|addr| (IpAddr::V6(addr), ue.chosen6));

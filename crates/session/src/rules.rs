@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use smallvec::SmallVec;
 
-use crate::compiled::{Direction, Marks, NiId, PacketRate, PdrId, QerId, Qfi};
+use crate::compiled::{Direction, Flow, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
 use crate::flow::FlowDescription;
 pub use crate::teid::LocalTeid;
 
@@ -116,7 +116,7 @@ impl Pdr {
 
     /// Its packets are found by the UE's address, not by a tunnel.
     pub fn is_found_by_ue(&self) -> bool {
-        self.pdi.f_teid.is_none()
+        self.pdi.f_teid.is_none() && self.direction() == Direction::Downlink
     }
 }
 
@@ -128,15 +128,41 @@ pub struct Pdi {
     /// Network instance, if the SMF names one that is configured. On the access side, any other
     /// name too is accepted and leads here to `None`: there is one access network.
     pub ni: Option<NiId>,
-    /// The tunnel they come in by: always on the access side and from the CP function, from the core
-    /// where that is N9.
+    /// The tunnel they come in by: on the access side, from the CP function, and from the core where
+    /// that is N9. `None` on the access side: any that the session has there.
     pub f_teid: Option<LocalFTeid>,
-    /// The UE's address: their source on the access side, else their destination.
+    /// The UE's address: their source on the access side, else their destination. `None` on the other
+    /// side: any that the session has there.
     pub ue: Option<UeIp>,
-    /// In a tunnel: the QFI they carry.
-    pub qfi: Option<Qfi>,
+    /// In a tunnel: they carry one of these. Empty: any, or none.
+    pub qfis: QfiSet,
+    /// What few PDIs have.
+    pub more: Option<Box<PdiMore>>,
+}
+
+/// The part of a [`Pdi`] that most do without.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PdiMore {
     /// Any one of these must match. Empty: all packets do.
     pub filters: Box<[SdfFilter]>,
+}
+
+impl Pdi {
+    /// Its SDF filters.
+    pub fn filters(&self) -> &[SdfFilter] {
+        self.more.as_ref().map_or(&[], |more| &more.filters)
+    }
+
+    pub(crate) fn filters_mut(&mut self) -> &mut [SdfFilter] {
+        self.more.as_mut().map_or(&mut [], |more| &mut more.filters)
+    }
+}
+
+impl PdiMore {
+    /// `None` when there is nothing in it.
+    pub fn boxed(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
 }
 
 /// Source or Destination Interface (TS 29.244, 8.2.2, 8.2.24), as far as we serve them.
@@ -179,16 +205,78 @@ pub struct UeIp {
 /// SDF Filter (TS 29.244, 8.2.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SdfFilter {
-    /// SDF Filter ID, by which other PDRs of the session may refer to the same flow.
+    /// SDF Filter ID, by which other PDRs of the session may refer to the same filter: it is
+    /// bidirectional then.
     pub id: Option<u32>,
-    /// `None`: the IE names no condition, so every packet meets it.
+    /// All that it asks for.
+    pub asks: Conditions,
+}
+
+/// What an SDF filter asks of packets. None at all: every packet meets it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
+    /// Flow Description.
     pub flow: Option<FlowDescription>,
+    /// ToS or Traffic Class, and which of its bits are compared.
+    pub tos: Option<(u8, u8)>,
+    /// Security Parameter Index of ESP or AH.
+    pub spi: Option<u32>,
+    /// IPv6 Flow Label, 20 bits.
+    pub label: Option<u32>,
 }
 
 impl SdfFilter {
-    /// How many table filters it takes.
+    /// It says nothing but the id of the filter that is meant.
+    pub(crate) fn is_reference(&self) -> bool {
+        self.id.is_some() && self.asks.is_empty()
+    }
+}
+
+impl Conditions {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// How many table filters they take.
     pub fn flow_count(&self) -> usize {
         self.flow.as_ref().map_or(1, FlowDescription::flow_count)
+    }
+
+    /// As packets of `direction` show them. Nothing for conditions that every packet meets.
+    pub(crate) fn flows(&self, direction: Direction) -> impl Iterator<Item = Flow> + '_ {
+        let described = self.flow.iter().flat_map(move |flow| flow.flows(direction));
+        let bare = (self.flow.is_none() && !self.is_empty()).then(Flow::default);
+        described.chain(bare).map(|flow| Flow {
+            tos: self.tos,
+            spi: self.spi,
+            label: self.label,
+            ..flow
+        })
+    }
+}
+
+impl fmt::Display for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        let mut part = |f: &mut fmt::Formatter<'_>, text: fmt::Arguments<'_>| {
+            write!(f, "{}{text}", std::mem::replace(&mut separator, ", "))
+        };
+        if let Some(flow) = &self.flow {
+            part(f, format_args!("{flow}"))?;
+        }
+        if let Some((tos, mask)) = self.tos {
+            part(f, format_args!("ToS {tos:#04x}/{mask:#04x}"))?;
+        }
+        if let Some(spi) = self.spi {
+            part(f, format_args!("SPI {spi:#010x}"))?;
+        }
+        if let Some(label) = self.label {
+            part(f, format_args!("flow label {label:#07x}"))?;
+        }
+        if self.is_empty() {
+            f.write_str("any")?;
+        }
+        Ok(())
     }
 }
 

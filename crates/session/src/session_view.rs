@@ -62,9 +62,9 @@ pub struct PdrView {
     pub ue4: Option<Ipv4Addr>,
     /// UE IPv6 /64.
     pub ue6: Option<Ipv6Addr>,
-    /// Uplink: the QFI that packets carry.
-    pub qfi: Option<u8>,
-    /// Flow descriptions; `any` for one without conditions.
+    /// Uplink: the QFIs of which packets carry one.
+    pub qfis: Vec<u8>,
+    /// What each SDF filter asks for; `any` for one without conditions.
     pub filters: Vec<String>,
     /// The tunnel header is taken off.
     pub outer_header_removal: bool,
@@ -186,11 +186,6 @@ impl PdrView {
         let own = |f: crate::rules::LocalFTeid| {
             Some((f.teid.teid.get(), *site.n3.get(usize::from(f.n3))?))
         };
-        let filter = |f: &crate::rules::SdfFilter| {
-            f.flow
-                .as_ref()
-                .map_or_else(|| "any".to_owned(), ToString::to_string)
-        };
         Self {
             id: pdr.id,
             precedence: pdr.precedence,
@@ -200,8 +195,8 @@ impl PdrView {
             f_teid: pdi.f_teid.and_then(own),
             ue4: pdi.ue.and_then(|ue| ue.v4),
             ue6: pdi.ue.and_then(|ue| ue.v6),
-            qfi: pdi.qfi.map(|qfi| qfi.get()),
-            filters: pdi.filters.iter().map(filter).collect(),
+            qfis: pdi.qfis.iter().map(|qfi| qfi.get()).collect(),
+            filters: pdi.filters().iter().map(|f| f.asks.to_string()).collect(),
             outer_header_removal: pdr.outer_header_removal,
             far: pdr.far.0,
             qers: pdr.qers.iter().map(|id| id.0).collect(),

@@ -460,8 +460,9 @@ impl<T: Tables> Sessions<T> {
     pub(crate) fn touch_pdrs(&self, place: Place) -> u64 {
         let pdrs = self.slab.get(place).map(|session| &session.rules.pdrs);
         // So is a PDR.
-        let read =
-            |pdr: &Pdr| u64::from(pdr.id.0) ^ (pdr.pdi.filters.len() ^ pdr.qers.len()) as u64;
+        let read = |pdr: &Pdr| {
+            u64::from(pdr.id.0) ^ (usize::from(pdr.pdi.more.is_some()) ^ pdr.qers.len()) as u64
+        };
         pdrs.map_or(0, |pdrs| pdrs.iter().fold(0, |a, pdr| a ^ read(pdr)))
     }
 

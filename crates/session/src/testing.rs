@@ -10,14 +10,14 @@ use proptest::sample::select;
 use smallvec::SmallVec;
 
 use crate::compile::Compiler;
-use crate::compiled::{Compiled, Marks, NiId, PacketRate, PdrId, QerId, Qfi};
+use crate::compiled::{Compiled, Direction, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
 use crate::config::Config;
 use crate::flow::{Address, End, FlowDescription};
 use crate::reference::{Arrival, Packet};
 use crate::refusal::Refusal;
 use crate::rules::{
-    Apply, Far, FarId, Forwarding, Gate, Interface, LocalFTeid, LocalTeid, Mbr, PacketRules, Pdi,
-    Pdr, Qer, RareQer, RemoteFTeid, Rules, SdfFilter, UeIp,
+    Apply, Conditions, Far, FarId, Forwarding, Gate, Interface, LocalFTeid, LocalTeid, Mbr,
+    PacketRules, Pdi, PdiMore, Pdr, Qer, RareQer, RemoteFTeid, Rules, SdfFilter, UeIp,
 };
 use crate::site::Site;
 
@@ -55,6 +55,15 @@ const NETS: [&str; 8] = [
     "::/0",
 ];
 
+/// Type of Service.
+const TOS: [u8; 3] = [0, 0xb8, 0xba];
+
+/// Security Parameter Indices.
+const SPIS: [u32; 2] = [7, 0xdead_beef];
+
+/// IPv6 flow labels.
+const LABELS: [u32; 2] = [0, 0xabcde];
+
 const PORTS: [u16; 5] = [53, 80, 443, 1000, 65535];
 
 /// What the rules become, on a site with these N3 addresses.
@@ -77,6 +86,7 @@ pub fn rules() -> impl Strategy<Value = Rules> {
         for (i, pdr) in pdrs.iter_mut().enumerate() {
             pdr.id = PdrId(i as u16 + 1);
         }
+        give_keys(&mut pdrs);
         let mut fars: Vec<Far> = up.into_iter().chain(down).collect();
         for (i, far) in fars.iter_mut().enumerate() {
             far.id = FarId(i as u32);
@@ -89,7 +99,7 @@ pub fn rules() -> impl Strategy<Value = Rules> {
             }
         }
         // What comes in a tunnel goes on with the marks that it has.
-        for pdr in pdrs.iter().filter(|pdr| pdr.pdi.f_teid.is_some()) {
+        for pdr in pdrs.iter().filter(|pdr| !pdr.is_found_by_ue()) {
             for qer in qers.iter_mut().filter(|qer| pdr.qers.contains(&qer.id)) {
                 if let Some(rare) = &mut qer.rare {
                     rare.marks = Marks::default();
@@ -116,6 +126,38 @@ enum From {
     Network,
 }
 
+fn tunnel(teid: u32) -> Option<LocalFTeid> {
+    let teid = NonZeroU32::new(teid).map(|teid| LocalTeid {
+        teid,
+        direct: teid.get() != TEIDS[2],
+    });
+    teid.map(|teid| LocalFTeid { teid, n3: 0 })
+}
+
+/// A PDR that names no tunnel or address needs another that does.
+fn give_keys(pdrs: &mut [Pdr]) {
+    let is_uplink = |pdr: &&mut Pdr| pdr.direction() == Direction::Uplink;
+    let mut uplinks = pdrs.iter_mut().filter(is_uplink);
+    if uplinks.all(|pdr| pdr.pdi.f_teid.is_none()) {
+        for pdr in pdrs.iter_mut().filter(is_uplink) {
+            pdr.pdi.f_teid = tunnel(TEIDS[0]);
+        }
+    }
+    let located: Vec<NiId> = pdrs.iter().filter_map(|p| Some(p.pdi.ue?.ni)).collect();
+    for pdr in pdrs.iter_mut().filter(|pdr| pdr.is_found_by_ue()) {
+        let ni = pdr.pdi.ni;
+        if pdr.pdi.ue.is_none() && !located.iter().any(|&of| ni.is_none_or(|ni| ni == of)) {
+            pdr.pdi.ue = Some(UeIp {
+                ni: ni.unwrap_or(NiId(0)),
+                v4: Some(UE4[0]),
+                v6: None,
+                chosen4: false,
+                chosen6: false,
+            });
+        }
+    }
+}
+
 fn pdr() -> impl Strategy<Value = Pdr> {
     let qers = prop::sample::subsequence(vec![QerId(0), QerId(1), QerId(2), QerId(3)], 0..4);
     let filters = prop::collection::vec(filter(), 0..3);
@@ -123,20 +165,18 @@ fn pdr() -> impl Strategy<Value = Pdr> {
     let removal = prop::bool::weighted(0.2);
     (from, 0u32..4, 0u32..3, qers, filters, pdi(), removal).prop_map(
         |(from, precedence, far, qers, filters, mut pdi, container_removal)| {
-            pdi.filters = filters.into();
+            pdi.more = PdiMore {
+                filters: filters.into(),
+            }
+            .boxed();
+            if from == From::Tunnel {
+                pdi.f_teid = pdi.f_teid.or(tunnel(TEIDS[1]));
+            }
             if from == From::Access {
                 pdi.source = Interface::Access;
             } else if from == From::Network {
                 pdi.f_teid = None;
-                pdi.qfi = None;
-                let any = UeIp {
-                    ni: NiId(0),
-                    v4: Some(UE4[0]),
-                    v6: None,
-                    chosen4: false,
-                    chosen6: false,
-                };
-                pdi.ue = pdi.ue.or(Some(any));
+                pdi.qfis = QfiSet::default();
             }
             Pdr {
                 id: PdrId(0),
@@ -154,31 +194,33 @@ fn pdr() -> impl Strategy<Value = Pdr> {
 
 fn pdi() -> impl Strategy<Value = Pdi> {
     let source = select(vec![Interface::Core, Interface::CpFunction]);
-    let qfi = prop::option::weighted(0.3, qfi());
+    let qfis = prop_oneof![
+        3 => Just(Vec::new()),
+        1 => qfi().prop_map(|qfi| vec![qfi]),
+        1 => Just(Vec::from_iter([0, 2].into_iter().filter_map(Qfi::new))),
+    ];
     (
         source,
         prop::option::of(ni()),
-        select(&TEIDS[..]),
+        prop::option::weighted(0.9, select(&TEIDS[..])),
         prop::option::of(ue()),
-        qfi,
+        qfis,
     )
-        .prop_map(|(source, ni, teid, ue, qfi)| {
-            let teid = NonZeroU32::new(teid).map(|teid| LocalTeid {
-                teid,
-                direct: teid.get() != TEIDS[2],
-            });
-            let f_teid = teid.map(|teid| LocalFTeid { teid, n3: 0 });
+        .prop_map(|(source, ni, teid, ue, qfis)| {
+            let f_teid = teid.and_then(tunnel);
             let ue = ue.map(|ue| UeIp {
                 ni: ni.unwrap_or(NiId(0)),
                 ..ue
             });
+            let mut set = QfiSet::default();
+            qfis.into_iter().for_each(|qfi| set.insert(qfi));
             Pdi {
                 source,
                 ni,
                 f_teid,
                 ue,
-                qfi,
-                filters: Box::default(),
+                qfis: set,
+                more: None,
             }
         })
 }
@@ -215,27 +257,40 @@ fn filter() -> impl Strategy<Value = SdfFilter> {
         net("10.60.0.0/31"),
         net("2001:db8:60::/48"),
     ]);
-    (proto, remote, ports(), ue, ports()).prop_map(|(proto, remote, remote_ports, ue, ue_ports)| {
-        let mut remote = remote.map_or(Address::Any, net);
-        if let (Address::Net(a), Address::Net(b)) = (remote, ue)
-            && a.addr().is_ipv4() != b.addr().is_ipv4()
-        {
-            remote = Address::Any;
-        }
-        let flow = FlowDescription {
-            proto,
-            remote: End {
-                address: remote,
-                ports: remote_ports,
-            },
-            ue: End {
-                address: ue,
-                ports: ue_ports,
-            },
-        };
+    let flow = (proto, remote, ports(), ue, ports()).prop_map(
+        |(proto, remote, remote_ports, ue, ue_ports)| {
+            let mut remote = remote.map_or(Address::Any, net);
+            if let (Address::Net(a), Address::Net(b)) = (remote, ue)
+                && a.addr().is_ipv4() != b.addr().is_ipv4()
+            {
+                remote = Address::Any;
+            }
+            FlowDescription {
+                proto,
+                remote: End {
+                    address: remote,
+                    ports: remote_ports,
+                },
+                ue: End {
+                    address: ue,
+                    ports: ue_ports,
+                },
+            }
+        },
+    );
+    let tos = prop::option::weighted(0.2, (select(&TOS[..]), select(vec![0xffu8, 0xfc, 0x40, 0])));
+    let spi = prop::option::weighted(0.1, select(&SPIS[..]));
+    let label = prop::option::weighted(0.1, select(&LABELS[..]));
+    (prop::option::weighted(0.8, flow), tos, spi, label).prop_map(|(flow, tos, spi, label)| {
+        let ipv4 = flow.as_ref().is_some_and(|flow| flow.is_of(true));
         SdfFilter {
             id: None,
-            flow: Some(flow),
+            asks: Conditions {
+                flow,
+                tos,
+                spi,
+                label: label.filter(|_| !ipv4),
+            },
         }
     })
 }
@@ -352,7 +407,7 @@ fn rare_qer() -> impl Strategy<Value = RareQer> {
     })
 }
 
-/// Packets that the random rules tell apart: protocols 1, 6 and 17, the latter two with ports.
+/// Packets that the random rules tell apart: protocols 1, 6 and 17, the latter two with ports, and 50.
 pub fn packet() -> impl Strategy<Value = Packet> {
     let remote =
         select(&REMOTE[..]).prop_filter_map("an address", |text| text.parse::<IpAddr>().ok());
@@ -367,25 +422,37 @@ pub fn packet() -> impl Strategy<Value = Packet> {
         remote,
         0usize..2,
         any::<u16>(),
-        select(vec![1u8, 6, 17]),
+        select(vec![1u8, 6, 6, 17, 17, 50]),
         ports,
-        any::<bool>(),
+        (
+            any::<bool>(),
+            select(&TOS[..]),
+            select(&SPIS[..]),
+            select(&LABELS[..]),
+        ),
     )
-        .prop_map(|(arrival, remote, ue, host, proto, ports, from_ue)| {
-            let ue = match remote {
-                IpAddr::V4(_) => IpAddr::V4(UE4[ue]),
-                IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from(u128::from(UE6[ue]) + u128::from(host))),
-            };
-            let (src, dst) = match arrival {
-                Arrival::Tunnel { .. } if from_ue => (ue, remote),
-                Arrival::Tunnel { .. } | Arrival::Network { .. } => (remote, ue),
-            };
-            Packet {
-                arrival,
-                src,
-                dst,
-                proto,
-                ports: (proto != 1).then_some(ports),
-            }
-        })
+        .prop_map(
+            |(arrival, remote, ue, host, proto, ports, (from_ue, tos, spi, label))| {
+                let ue = match remote {
+                    IpAddr::V4(_) => IpAddr::V4(UE4[ue]),
+                    IpAddr::V6(_) => {
+                        IpAddr::V6(Ipv6Addr::from(u128::from(UE6[ue]) + u128::from(host)))
+                    }
+                };
+                let (src, dst) = match arrival {
+                    Arrival::Tunnel { .. } if from_ue => (ue, remote),
+                    Arrival::Tunnel { .. } | Arrival::Network { .. } => (remote, ue),
+                };
+                Packet {
+                    arrival,
+                    src,
+                    dst,
+                    proto,
+                    ports: [6, 17].contains(&proto).then_some(ports),
+                    tos,
+                    spi: (proto == 50).then_some(spi),
+                    label: if remote.is_ipv6() { label } else { 0 },
+                }
+            },
+        )
 }

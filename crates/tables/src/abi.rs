@@ -148,31 +148,69 @@ pub(crate) mod meter {
     pub(crate) const RATE: usize = 0;
 }
 
-pub(crate) const RULE_LAST: u8 = 1;
-pub(crate) const RULE_V4: u8 = 2;
-pub(crate) const RULE_V6: u8 = 4;
-pub(crate) const RULE_PROTO: u8 = 8;
-pub(crate) const RULE_PORTS: u8 = 16;
-pub(crate) const RULE_ANY: u8 = 32;
+/// Rules in one place of `rules[]`.
+pub(crate) const RULES_PER_PLACE: usize = 4;
+pub(crate) const RULE_MORES_PER_PLACE: usize = 2;
+pub(crate) const RULE_LAST: u32 = 1 << 31;
+
+/// Bits of `tp_rule.value` and `mask`.
+pub(crate) mod flow {
+    pub(crate) const PROTO_SHIFT: u32 = 32;
+    pub(crate) const TOS_SHIFT: u32 = 40;
+    pub(crate) const V6: u64 = 1 << 48;
+    pub(crate) const PORTS: u64 = 1 << 49;
+    pub(crate) const NEVER: u64 = 1 << 63;
+}
 
 /// `tp_rule`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rule {
-    pub(crate) src: [u8; 16],
-    pub(crate) dst: [u8; 16],
-    pub(crate) src_plen: u8,
-    pub(crate) dst_plen: u8,
-    pub(crate) proto: u8,
-    pub(crate) flags: u8,
+    pub(crate) value: u64,
+    pub(crate) mask: u64,
+    pub(crate) remote_port: u16,
+    pub(crate) remote_span: u16,
+    pub(crate) ue_port: u16,
+    pub(crate) ue_span: u16,
     pub(crate) entry: u32,
-    pub(crate) sport_lo: u16,
-    pub(crate) sport_hi: u16,
-    pub(crate) dport_lo: u16,
-    pub(crate) dport_hi: u16,
-    pub(crate) tos: u8,
-    pub(crate) tos_mask: u8,
-    pub(crate) reserved: [u8; 14],
+    pub(crate) more: u32,
+}
+
+pub(crate) const MORE_LABEL: u16 = 1;
+pub(crate) const MORE_SPI: u16 = 2;
+pub(crate) const MORE_QFIS: u16 = 4;
+
+/// `tp_rule_more`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RuleMore {
+    pub(crate) remote: [u64; 2],
+    pub(crate) ue: [u64; 2],
+    pub(crate) remote_plen: u8,
+    pub(crate) ue_plen: u8,
+    pub(crate) flags: u16,
+    pub(crate) label: u32,
+    pub(crate) spi: u32,
+    pub(crate) pad: u32,
+    pub(crate) qfis: u64,
+    pub(crate) reserved: u64,
+}
+
+/// `tp_rules`, or `tp_rule_mores`.
+#[repr(C, align(64))]
+pub(crate) struct RulePlace(pub(crate) [AtomicU64; 16]);
+
+impl RulePlace {
+    /// Fill a place that no packet can reach yet.
+    pub(crate) fn fill(&self, words: [u64; 16]) {
+        for (to, word) in self.0.iter().zip(words) {
+            to.store(word, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn words(&self) -> [u64; 16] {
+        std::array::from_fn(|word| self.0[word].load(Ordering::Relaxed))
+    }
 }
 
 /// In a UE page: the address is in a pool, but no session has it.
@@ -368,7 +406,9 @@ pub(crate) unsafe trait Plain: Copy {}
 // SAFETY: integers and byte arrays without padding between them (asserted below).
 unsafe impl Plain for Ext {}
 // SAFETY: as above.
-unsafe impl Plain for Rule {}
+unsafe impl Plain for [Rule; RULES_PER_PLACE] {}
+// SAFETY: as above.
+unsafe impl Plain for [RuleMore; RULE_MORES_PER_PLACE] {}
 // SAFETY: as above.
 unsafe impl Plain for NextHopLine {}
 // SAFETY: as above.
@@ -395,9 +435,9 @@ pub(crate) fn from_words<T: Plain, const N: usize>(words: [u64; N]) -> T {
 const _: () = {
     assert!(size_of::<Line>() == 64 && align_of::<Line>() == 64);
     assert!(size_of::<Ext>() == 64 && offset_of!(Ext, meters) == 24);
-    assert!(
-        size_of::<Rule>() == 64 && offset_of!(Rule, entry) == 36 && offset_of!(Rule, tos) == 48
-    );
+    assert!(size_of::<Rule>() == 32 && offset_of!(Rule, entry) == 24);
+    assert!(size_of::<RuleMore>() == 64 && offset_of!(RuleMore, qfis) == 48);
+    assert!(size_of::<RulePlace>() == 128 && align_of::<RulePlace>() == 64);
     assert!(size_of::<NextHopLine>() == 64 && offset_of!(NextHopLine, addr) == 40);
     assert!(size_of::<PeerLine>() == 64 && offset_of!(PeerLine, tx_packets) == 16);
     assert!(size_of::<RouteLine>() == 64 && offset_of!(RouteLine, nexthop) == 20);
@@ -440,11 +480,20 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_ext.packet_meter", offset_of!(Ext, packet_meter)),
         ("tp_meter.rate", meter::RATE * 8),
         ("tp_rule", size_of::<Rule>()),
-        ("tp_rule.src_plen", offset_of!(Rule, src_plen)),
-        ("tp_rule.flags", offset_of!(Rule, flags)),
+        ("tp_rule.remote_port", offset_of!(Rule, remote_port)),
+        ("tp_rule.ue_span", offset_of!(Rule, ue_span)),
         ("tp_rule.entry", offset_of!(Rule, entry)),
-        ("tp_rule.sport_lo", offset_of!(Rule, sport_lo)),
-        ("tp_rule.dport_hi", offset_of!(Rule, dport_hi)),
+        ("tp_rule.more", offset_of!(Rule, more)),
+        ("tp_rules", size_of::<RulePlace>()),
+        ("tp_rule_more", size_of::<RuleMore>()),
+        ("tp_rule_more.ue", offset_of!(RuleMore, ue)),
+        ("tp_rule_more.flags", offset_of!(RuleMore, flags)),
+        ("tp_rule_more.spi", offset_of!(RuleMore, spi)),
+        ("tp_rule_more.qfis", offset_of!(RuleMore, qfis)),
+        ("TP_RULES_PER_PLACE", RULES_PER_PLACE),
+        ("TP_RULE_MORES_PER_PLACE", RULE_MORES_PER_PLACE),
+        ("TP_FLOW_TOS_SHIFT", flow::TOS_SHIFT as usize),
+        ("TP_FLOW_PORTS", flow::PORTS as usize),
         ("tp_nexthop", size_of::<NextHopLine>()),
         ("tp_nexthop.mtu", offset_of!(NextHopLine, mtu)),
         ("tp_nexthop.l2_len", offset_of!(NextHopLine, l2_len)),
@@ -498,7 +547,7 @@ mod tests {
     use super::*;
 
     unsafe extern "C" {
-        static tp_abi_layout: [u32; 128];
+        static tp_abi_layout: [u64; 128];
     }
 
     #[test]
@@ -510,21 +559,21 @@ mod tests {
         }
         assert_eq!(
             c[layout().len()],
-            u32::MAX,
+            u64::MAX,
             "a line of abi_check.c has no counterpart"
         );
     }
 
     #[test]
     fn words_and_structs_convert() {
-        let rule = Rule {
-            src: [7; 16],
-            proto: 6,
+        let rules = [Rule {
+            value: 7,
             entry: 0x0102_0304,
-            dport_hi: 9,
+            more: 9,
             ..Rule::default()
-        };
-        assert_eq!(from_words::<Rule, 8>(words_of(&rule)), rule);
-        assert_eq!(words_of::<_, 8>(&rule)[4] >> 32, 0x0102_0304);
+        }; RULES_PER_PLACE];
+        let words: [u64; 16] = words_of(&rules);
+        assert_eq!(from_words::<[Rule; RULES_PER_PLACE], 16>(words), rules);
+        assert_eq!(words[7], 0x9_0102_0304);
     }
 }

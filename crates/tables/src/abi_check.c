@@ -6,7 +6,7 @@
 
 #define AT(type, field) offsetof(struct type, field)
 
-const __u32 tp_abi_layout[128] = {
+const __u64 tp_abi_layout[128] = {
 	sizeof(struct tp_entry),
 	AT(tp_entry, out),
 	AT(tp_entry, rate),
@@ -31,11 +31,20 @@ const __u32 tp_abi_layout[128] = {
 	AT(tp_ext, packet_meter),
 	AT(tp_meter, rate),
 	sizeof(struct tp_rule),
-	AT(tp_rule, src_plen),
-	AT(tp_rule, flags),
+	AT(tp_rule, remote_port),
+	AT(tp_rule, ue_span),
 	AT(tp_rule, entry),
-	AT(tp_rule, sport_lo),
-	AT(tp_rule, dport_hi),
+	AT(tp_rule, more),
+	sizeof(struct tp_rules),
+	sizeof(struct tp_rule_more),
+	AT(tp_rule_more, ue),
+	AT(tp_rule_more, flags),
+	AT(tp_rule_more, spi),
+	AT(tp_rule_more, qfis),
+	TP_RULES_PER_PLACE,
+	TP_RULE_MORES_PER_PLACE,
+	TP_FLOW_TOS_SHIFT,
+	TP_FLOW_PORTS,
 	sizeof(struct tp_nexthop),
 	AT(tp_nexthop, mtu),
 	AT(tp_nexthop, l2_len),
@@ -81,5 +90,5 @@ const __u32 tp_abi_layout[128] = {
 	TP_ROUTES_MAX,
 	TP_BUCKET_SLOTS,
 	TP_HEAD_RULE_SHIFT,
-	~0u, /* end */
+	~0ULL, /* end */
 };

@@ -1,15 +1,11 @@
 //! From compiled rules to the words that packets read.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
-use ipnet::IpNet;
-use session::compiled::{
-    Action, Direction, Entry, Flow, Limit, Marks, PacketRate, Rate, Relay, UeEnd,
-};
+use session::compiled::{Action, Direction, Entry, Limit, Marks, PacketRate, Rate, Relay, UeEnd};
 
 use crate::abi::{
-    ASKS_QFI, ASKS_UE, ASKS_UE_DST, Ext, METERS_MAX, REMOVE_CONTAINER, RULE_ANY, RULE_PORTS,
-    RULE_PROTO, RULE_V4, RULE_V6, Rule, entry, packets, psc, rate,
+    ASKS_QFI, ASKS_UE, ASKS_UE_DST, Ext, METERS_MAX, REMOVE_CONTAINER, entry, packets, psc, rate,
 };
 
 /// A rate word: cost of a byte in ticks of 1/64 ns as a 32-bit mantissa and a shift.
@@ -172,56 +168,6 @@ pub(crate) fn meaningful(head: u64) -> [bool; 3] {
         head & entry::METER_BIT != 0,
         head & entry::EXT_BIT != 0,
     ]
-}
-
-/// A rule that matches everything.
-pub(crate) fn rule_for_all(entry: u32) -> Rule {
-    Rule {
-        flags: RULE_ANY | RULE_V4 | RULE_V6,
-        entry,
-        ..Rule::default()
-    }
-}
-
-/// Encode one filter.
-pub(crate) fn rule(flow: Option<&Flow>, entry: u32) -> Rule {
-    let Some(flow) = flow else {
-        return rule_for_all(entry);
-    };
-    let mut rule = Rule {
-        entry,
-        dport_hi: u16::MAX,
-        sport_hi: u16::MAX,
-        ..Rule::default()
-    };
-    let net = |to: &mut [u8; 16], plen: &mut u8, net: Option<IpNet>| {
-        let Some(net) = net else {
-            return RULE_V4 | RULE_V6;
-        };
-        *plen = net.prefix_len();
-        match net.network() {
-            IpAddr::V4(addr) => {
-                to[..4].copy_from_slice(&addr.octets());
-                RULE_V4
-            }
-            IpAddr::V6(addr) => {
-                *to = addr.octets();
-                RULE_V6
-            }
-        }
-    };
-    rule.flags = net(&mut rule.src, &mut rule.src_plen, flow.src)
-        & net(&mut rule.dst, &mut rule.dst_plen, flow.dst);
-    if let Some(proto) = flow.proto {
-        rule.flags |= RULE_PROTO;
-        rule.proto = proto;
-    }
-    if flow.src_ports.is_some() || flow.dst_ports.is_some() {
-        rule.flags |= RULE_PORTS;
-    }
-    (rule.sport_lo, rule.sport_hi) = flow.src_ports.unwrap_or((0, u16::MAX));
-    (rule.dport_lo, rule.dport_hi) = flow.dst_ports.unwrap_or((0, u16::MAX));
-    rule
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::sync::atomic::Ordering;
 
-use crate::abi::{Config, Cpu, Features, Line, Side, UE_DIR_BITS, UE_PAGE_BITS};
+use crate::abi::{Config, Cpu, Features, Line, RulePlace, Side, UE_DIR_BITS, UE_PAGE_BITS};
 use crate::memory::View;
 use crate::store::{Layout, Memory};
 use crate::trace::{RECORD_LEN, TRACE_KEYS_MAX, TraceRecord};
@@ -26,7 +26,7 @@ struct TpTables {
     sides: *mut Side,
     exts: *mut Line,
     meters: *mut Line,
-    rules: *mut Line,
+    rules: *mut RulePlace,
     buckets: *mut Line,
     nexthops: *mut Line,
     peers: *mut Line,
@@ -109,7 +109,7 @@ pub(crate) fn memory(layout: &Layout) -> io::Result<Memory> {
         sides: View::anonymous(layout.all_entries() as usize)?,
         exts: lines(layout.exts)?,
         meters: lines(layout.meters)?,
-        rules: lines(layout.rules)?,
+        rules: View::anonymous(layout.rules as usize)?,
         buckets: lines(layout.buckets.next_power_of_two())?,
         nexthops: lines(layout.nexthops)?,
         peers: lines(layout.peers)?,

@@ -8,6 +8,7 @@
 mod abi;
 mod alloc;
 mod encode;
+mod filters;
 mod finish;
 mod grace;
 mod handle;

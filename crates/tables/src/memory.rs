@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::abi::{Config, Cpu, Line, Side};
+use crate::abi::{Config, Cpu, Line, RulePlace, Side};
 
 /// A mapping, unmapped when the last view of it goes.
 #[derive(Debug)]
@@ -72,6 +72,8 @@ unsafe impl Shared for AtomicU32 {}
 unsafe impl Shared for AtomicU64 {}
 // SAFETY: eight atomic integers.
 unsafe impl Shared for Line {}
+// SAFETY: sixteen atomic integers.
+unsafe impl Shared for RulePlace {}
 // SAFETY: atomic integers only.
 unsafe impl Shared for Side {}
 // SAFETY: atomic integers only.

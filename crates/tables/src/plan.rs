@@ -4,12 +4,11 @@
 use session::compiled::{Action, Compiled, Entry, Key, Limit, NoRoom, Select};
 use smallvec::SmallVec;
 use std::net::IpAddr;
+use std::ops::Range;
 
-use crate::abi::{
-    self, Ext, KIND_TEID, KIND_UE4, KIND_UE6, METERS_MAX, RULE_LAST, RULES_MAX, Rule, entry,
-    from_words,
-};
+use crate::abi::{self, Ext, KIND_TEID, KIND_UE4, KIND_UE6, METERS_MAX, entry, from_words};
 use crate::encode::{self, Words, limit_word, meaningful};
+use crate::filters::RuleList;
 use crate::handle::{Held, HeldEntry, HeldKey, HeldMeter};
 use crate::index::{SlotKey, Standing};
 use crate::nexthop::Peer;
@@ -63,7 +62,7 @@ pub(crate) struct WantKey {
     /// What it leads to now.
     pub(crate) was: Option<u32>,
     pub(crate) at: u32,
-    /// New rules, and the line that leads to them: `at`.
+    /// Places of new rules, and the line that leads to them: `at`.
     pub(crate) run: Option<(u32, usize)>,
     pub(crate) fresh_line: bool,
     pub(crate) standing: Option<Standing>,
@@ -87,13 +86,14 @@ pub(crate) struct Plan {
     pub(crate) next: Held,
     pub(crate) wants: Vec<Want>,
     pub(crate) keys: Vec<WantKey>,
-    pub(crate) rules: Vec<Rule>,
+    /// The new lists, one for each key with a run.
+    pub(crate) rules: Vec<RuleList>,
     /// Meter line and rate: not yet reachable ones.
     pub(crate) fresh_meters: Vec<(u32, u64)>,
     pub(crate) live_meters: Vec<(u32, u64)>,
     meters: Vec<u32>,
     taken: Vec<Taken>,
-    run: Vec<Rule>,
+    run: RuleList,
     pub(crate) former: Former,
 }
 
@@ -387,22 +387,13 @@ impl Store {
         let live = self.rules_of(was);
         let way_changes = match new.keys[key].1 {
             Select::One(entry) => live.is_some() || plan.wants[entry].at != was,
-            Select::List { first, len } => live.as_ref().is_none_or(|live| {
-                let filters = &new.filters[first..first + len];
-                live.len() != len
-                    || filters.iter().zip(live).any(|(filter, rule)| {
-                        let at = plan.wants[filter.entry].at;
-                        let same = encode::rule(filter.flow.as_ref(), at);
-                        same != Rule {
-                            flags: rule.flags & !RULE_LAST,
-                            ..*rule
-                        }
-                    })
-            }),
+            Select::List { first, len } => {
+                live.as_ref() != Some(&list_of(new, key, first..first + len, &plan.wants))
+            }
         };
         let before = |want: &Want| {
             want.was.is_some_and(|index| match &live {
-                Some(rules) => rules.iter().any(|rule| rule.entry == index),
+                Some(rules) => rules.entries().any(|entry| entry == index),
                 None => index == was,
             })
         };
@@ -419,21 +410,10 @@ impl Store {
     }
 
     /// The live rules behind a line, if it is a list.
-    pub(crate) fn rules_of(&self, index: u32) -> Option<SmallVec<[Rule; 4]>> {
+    pub(crate) fn rules_of(&self, index: u32) -> Option<RuleList> {
         let head = self.head(index);
-        if entry::action(head) != entry::ACT_LIST {
-            return None;
-        }
-        let first = (head >> entry::RULE_SHIFT) as usize;
-        let mut rules = SmallVec::new();
-        for line in self.mem.rules[first..].iter().take(RULES_MAX) {
-            let rule: Rule = from_words(line.words());
-            rules.push(rule);
-            if rule.flags & RULE_LAST != 0 {
-                break;
-            }
-        }
-        Some(rules)
+        (entry::action(head) == entry::ACT_LIST)
+            .then(|| RuleList::read(&self.mem.rules, (head >> entry::RULE_SHIFT) as u32))
     }
 
     fn take_entries(&mut self, plan: &mut Plan) -> Result<(), NoRoom> {
@@ -457,29 +437,25 @@ impl Store {
         let key = plan.keys[index];
         let mut run = std::mem::take(&mut plan.run);
         run.clear();
-        let straight =
-            match new.keys[index].1 {
-                Select::One(entry) => {
-                    let want = &plan.wants[entry];
-                    run.push(encode::rule_for_all(want.at));
-                    let own_line = key.direct.is_none_or(|slot| slot == want.at);
-                    let same_key = u64::from(want.teid) == teid_of(key.key);
-                    (own_line && same_key).then_some(want.at)
-                }
-                Select::List { first, len } => {
-                    let filters = new.filters[first..first + len].iter();
-                    run.extend(filters.map(|filter| {
-                        encode::rule(filter.flow.as_ref(), plan.wants[filter.entry].at)
-                    }));
-                    None
-                }
-            };
+        let straight = match new.keys[index].1 {
+            Select::One(entry) => {
+                let want = &plan.wants[entry];
+                run.push_all(want.at);
+                let own_line = key.direct.is_none_or(|slot| slot == want.at);
+                let same_key = u64::from(want.teid) == teid_of(key.key);
+                (own_line && same_key).then_some(want.at)
+            }
+            Select::List { first, len } => {
+                run = list_of(new, index, first..first + len, &plan.wants);
+                None
+            }
+        };
         let planned = match straight {
             Some(at) => {
                 plan.keys[index].at = at;
                 Ok(())
             }
-            None => self.plan_list(plan, index, &mut run),
+            None => self.plan_list(plan, index, &run),
         };
         plan.run = run;
         planned?;
@@ -487,7 +463,7 @@ impl Store {
     }
 
     /// A line that leads to the rules in `run`, and the rules unless they are there already.
-    fn plan_list(&mut self, plan: &mut Plan, index: usize, run: &mut [Rule]) -> Result<(), NoRoom> {
+    fn plan_list(&mut self, plan: &mut Plan, index: usize, run: &RuleList) -> Result<(), NoRoom> {
         let key = plan.keys[index];
         let own = key.was.filter(|&was| self.rules_of(was).is_some());
         let (at, fresh_line) = match key.direct.or(own) {
@@ -501,19 +477,16 @@ impl Store {
                 (line, true)
             }
         };
-        if let Some(last) = run.last_mut() {
-            last.flags |= RULE_LAST;
-        }
         let live = own.and_then(|own| self.rules_of(own));
         let mut planned = None;
-        if live.is_none_or(|live| live.as_slice() != run) {
-            let len = run.len();
+        if live.as_ref() != Some(run) {
+            let len = run.places();
             let first = self
                 .rules
                 .take(len)
                 .map_or_else(no_room(self.rules.name()), Ok)?;
             plan.taken.push(Taken::Rules(first, len));
-            plan.rules.extend_from_slice(run);
+            plan.rules.push(run.clone());
             planned = Some((first, len));
         }
         let key = &mut plan.keys[index];
@@ -574,6 +547,16 @@ fn count_references(plan: &mut Plan, new: &Compiled) {
             want.sole = true;
         }
     }
+}
+
+/// The list behind a key, to entries where `wants` has them so far.
+fn list_of(new: &Compiled, key: usize, filters: Range<usize>, wants: &[Want]) -> RuleList {
+    let in_tunnel = matches!(new.keys[key].0, Key::Teid { .. });
+    let mut list = RuleList::default();
+    for filter in &new.filters[filters] {
+        list.push(filter, in_tunnel, wants[filter.entry].at);
+    }
+    list
 }
 
 /// The TEID of a key, 0 for any other.

@@ -14,7 +14,7 @@ use crate::store::{Retired, Store};
 pub(crate) struct Former {
     peers: Vec<u32>,
     exts: Vec<u32>,
-    /// Old lists: the line that leads there, the first rule, their number.
+    /// Old lists: the line that leads there, their first place, the number of places.
     runs: Vec<(u32, u32, usize)>,
 }
 
@@ -76,7 +76,7 @@ impl Store {
         for key in &plan.held.keys {
             if let Some(rules) = self.rules_of(key.entry) {
                 let first = (self.head(key.entry) >> entry::RULE_SHIFT) as u32;
-                former.runs.push((key.entry, first, rules.len()));
+                former.runs.push((key.entry, first, rules.places()));
             }
         }
     }
@@ -123,12 +123,9 @@ impl Store {
     }
 
     fn fill_rules(&self, plan: &Plan) {
-        let mut rules = plan.rules.iter();
-        for (first, len) in plan.keys.iter().filter_map(|key| key.run) {
-            let lines = self.mem.rules[first as usize..].iter().take(len);
-            for (line, rule) in lines.zip(rules.by_ref()) {
-                line.fill(words_of(rule));
-            }
+        let runs = plan.keys.iter().filter_map(|key| key.run);
+        for ((first, _), list) in runs.zip(&plan.rules) {
+            list.fill(&self.mem.rules[first as usize..], first);
         }
     }
 

@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 use ipnet::Ipv4Net;
 use session::compiled::{Counters, NiId, NoRoom};
 
-use crate::abi::{Config, Cpu, Line, N3_ADDRS_MAX, NextHopLine, Side, entry, from_words};
+use crate::abi::{
+    Config, Cpu, Line, N3_ADDRS_MAX, NextHopLine, RulePlace, Side, entry, from_words,
+};
 use crate::alloc::{Lines, Runs};
 use crate::encode::be;
 use crate::grace::Grace;
@@ -29,7 +31,7 @@ pub struct Layout {
     pub exts: u32,
     /// Shared meters.
     pub meters: u32,
-    /// SDF filters; one for each PDR without a filter that shares its key.
+    /// Places of four SDF filters each; a PDR without a filter that shares its key takes one too.
     pub rules: u32,
     /// Remote GTP-U addresses.
     pub peers: u32,
@@ -55,7 +57,7 @@ impl Layout {
             // One for the uplink entry of each session with IPv6, or with two MBRs.
             exts: sessions.max(4096),
             meters: (sessions / 2).max(4096),
-            rules: (sessions / 2).max(16384),
+            rules: (sessions / 4).max(32768),
             peers: 16384,
             nexthops: 8192,
             routes: nis.max(1) * 256,
@@ -91,7 +93,7 @@ pub(crate) struct Memory {
     pub(crate) sides: View<Side>,
     pub(crate) exts: View<Line>,
     pub(crate) meters: View<Line>,
-    pub(crate) rules: View<Line>,
+    pub(crate) rules: View<RulePlace>,
     pub(crate) buckets: View<Line>,
     pub(crate) nexthops: View<Line>,
     pub(crate) peers: View<Line>,

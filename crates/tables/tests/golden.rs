@@ -20,8 +20,8 @@ use libbpf_rs::RingBufferBuilder;
 use serde::Deserialize;
 use session::compiled::{
     Action, Compiled, Counters, Direction, Entry, Filter, Flow, Key, Limit, Marks, NiId,
-    PacketRate, PdrId, QerId, Qfi, Rate, Relay, Select, SharedMeter, Tables as _, UeAddresses,
-    UeEnd,
+    PacketRate, PdrId, QerId, Qfi, QfiSet, Rate, Relay, Select, SharedMeter, Tables as _,
+    UeAddresses, UeEnd,
 };
 use tables::nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use tables::{
@@ -155,6 +155,11 @@ struct Rule {
     dst: Option<IpNet>,
     src_ports: Option<(u16, u16)>,
     dst_ports: Option<(u16, u16)>,
+    tos: Option<(u8, u8)>,
+    spi: Option<u32>,
+    label: Option<u32>,
+    #[serde(default)]
+    qfis: Vec<u8>,
 }
 
 #[derive(Deserialize)]
@@ -290,21 +295,25 @@ impl Session {
                 },
             };
             compiled.filters.extend(key.list.iter().map(|rule| {
-                let any = rule.proto.is_none()
-                    && rule.src.is_none()
-                    && rule.dst.is_none()
-                    && rule.src_ports.is_none()
-                    && rule.dst_ports.is_none();
+                let mut qfis = QfiSet::default();
+                rule.qfis
+                    .iter()
+                    .filter_map(|&qfi| Qfi::new(qfi))
+                    .for_each(|qfi| qfis.insert(qfi));
                 let flow = Flow {
                     proto: rule.proto,
                     src: rule.src,
                     dst: rule.dst,
                     src_ports: rule.src_ports,
                     dst_ports: rule.dst_ports,
+                    tos: rule.tos,
+                    spi: rule.spi,
+                    label: rule.label,
                 };
                 Filter {
                     entry: rule.entry,
-                    flow: (!any).then_some(flow),
+                    flow: (flow != Flow::default()).then_some(flow),
+                    qfis,
                 }
             }));
             let key = match (key.teid, key.ue4, key.ue6) {

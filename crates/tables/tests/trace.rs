@@ -194,6 +194,9 @@ fn ipv6_is_followed_by_prefix() {
             dst,
             proto: 17,
             ports: Some((1, 2)),
+            tos: 0,
+            spi: None,
+            label: 0,
             arrival: session::reference::Arrival::Network { ni: NiId(0) },
         };
         let (port, frame) = common::arrival(&packet);

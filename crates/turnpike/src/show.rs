@@ -249,7 +249,7 @@ fn pdrs(answer: &Value) -> String {
     ]);
     for pdr in items(answer, "/pdrs_detail") {
         let mut conditions = Vec::new();
-        let fields = [("/f_teid", "F-TEID "), ("/ue", "UE "), ("/qfi", "QFI ")];
+        let fields = [("/f_teid", "F-TEID "), ("/ue", "UE "), ("/qfis", "QFI ")];
         for (field, name) in fields.into_iter().chain([("/network_instance", "")]) {
             let value = text(pdr, field);
             if value != "-" {

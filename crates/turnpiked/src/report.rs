@@ -228,9 +228,9 @@ pub(crate) struct PdrReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) f_teid: Option<String>,
     pub(crate) ue: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) qfi: Option<u8>,
-    /// IPFilterRules.
+    /// QFIs of which uplink packets carry one; none: not looked at.
+    pub(crate) qfis: Vec<u8>,
+    /// IPFilterRules, and what else filters ask for.
     pub(crate) sdf_filters: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) far: Option<u32>,

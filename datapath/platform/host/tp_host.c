@@ -62,7 +62,7 @@ static TP_INLINE int tp_aside(struct tp_env *env, const struct tp_entry *e, __u3
 
 TP_ACCESSOR(tp_ext_at, tp_ext, exts)
 TP_ACCESSOR(tp_meter_at, tp_meter, meters)
-TP_ACCESSOR(tp_rule_at, tp_rule, rules)
+TP_ACCESSOR(tp_rules_at, tp_rules, rules)
 TP_ACCESSOR(tp_bucket_at, tp_bucket, buckets)
 TP_ACCESSOR(tp_nexthop_at, tp_nexthop, nexthops)
 TP_ACCESSOR(tp_peer_at, tp_peer, peers)

@@ -23,7 +23,7 @@ struct tp_tables {
 	struct tp_side *sides; /* n_entries; NULL: entries count for themselves */
 	struct tp_ext *exts;
 	struct tp_meter *meters;
-	struct tp_rule *rules;
+	struct tp_rules *rules;
 	struct tp_bucket *buckets; /* n_buckets: config.bucket_mask + 1 */
 	struct tp_nexthop *nexthops;
 	struct tp_peer *peers;

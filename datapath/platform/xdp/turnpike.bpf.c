@@ -32,7 +32,7 @@ TP_ARRAY(entries, tp_entry);
 TP_ARRAY(sides, tp_side);
 TP_ARRAY(exts, tp_ext);
 TP_ARRAY(meters, tp_meter);
-TP_ARRAY(rules, tp_rule);
+TP_ARRAY(rules, tp_rules);
 TP_ARRAY(buckets, tp_bucket);
 TP_ARRAY(nexthops, tp_nexthop);
 TP_ARRAY(peers, tp_peer);
@@ -91,7 +91,7 @@ TP_ACCESSOR(tp_entry_at, tp_entry, entries)
 TP_ACCESSOR(tp_side_at, tp_side, sides)
 TP_ACCESSOR(tp_ext_at, tp_ext, exts)
 TP_ACCESSOR(tp_meter_at, tp_meter, meters)
-TP_ACCESSOR(tp_rule_at, tp_rule, rules)
+TP_ACCESSOR(tp_rules_at, tp_rules, rules)
 TP_ACCESSOR(tp_bucket_at, tp_bucket, buckets)
 TP_ACCESSOR(tp_nexthop_at, tp_nexthop, nexthops)
 TP_ACCESSOR(tp_peer_at, tp_peer, peers)

@@ -3,6 +3,7 @@
 //! Printed as lines `figure NAME VALUE UNIT floor VALUE` and written as JSON with the conditions.
 
 mod cost;
+mod filters;
 mod frames;
 mod load;
 mod requests;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use cost::{Direction, Harness};
+use cost::{Cost, Direction, Harness};
 use load::{Client, Outcome};
 use requests::{Addresses, Field};
 use sut::Sut;
@@ -30,6 +31,9 @@ pub struct Options {
     /// Runs whose median is quoted.
     #[arg(long, default_value_t = 9)]
     pub runs: usize,
+    /// Only the cost of SDF filters.
+    #[arg(long)]
+    pub filters_only: bool,
     /// Where to write the results as JSON.
     #[arg(long)]
     pub out: Option<PathBuf>,
@@ -115,6 +119,10 @@ pub fn run(options: &Options) -> Result<()> {
         most: options.sessions,
     };
 
+    if options.filters_only {
+        bench.filters()?;
+        return bench.report(options);
+    }
     for size in [1, 1_000, 100_000, 1_000_000] {
         if size <= options.sessions {
             bench.at(size)?;
@@ -130,7 +138,10 @@ impl Bench {
     /// All figures with `size` sessions.
     fn at(&mut self, size: u32) -> Result<()> {
         let missing = size - self.seids.len() as u32;
-        let seids = self.establish(self.seids.len() as u32, missing)?.1;
+        if size == filters::SESSIONS {
+            self.filters()?;
+        }
+        let seids = self.establish(self.seids.len() as u32, missing, 0)?.1;
         self.seids.extend(seids);
         if size == 1_000 {
             self.path_switches(WARM_UP, WINDOW)?;
@@ -142,18 +153,7 @@ impl Bench {
             ("uplink", Direction::Uplink),
             ("downlink", Direction::Downlink),
         ] {
-            let id = self.sut.program_id(direction)?;
-            let forwarded = self.sut.forwarded(direction)?;
-            let cost = self
-                .harness
-                .measure(id, direction, &ADDRESSES, size, self.runs)?;
-            let now = self.sut.forwarded(direction)?;
-            let packets = u64::from(size.max(1_000_000)) * self.runs as u64;
-            ensure!(
-                now - forwarded == packets,
-                "{name}: {} packets forwarded instead of {packets}",
-                now - forwarded
-            );
+            let cost = self.cost(direction, size)?;
             let name = format!("xdp_{name}_64B_{size}");
             self.figures
                 .add(&name, cost.above_floor, "ns/packet", Some(cost.floor));
@@ -161,11 +161,28 @@ impl Bench {
         Ok(())
     }
 
+    /// Of a packet of each of the first `size` users in turn; all are forwarded.
+    fn cost(&mut self, direction: Direction, size: u32) -> Result<Cost> {
+        let id = self.sut.program_id(direction)?;
+        let forwarded = self.sut.forwarded(direction)?;
+        let cost = self
+            .harness
+            .measure(id, direction, &ADDRESSES, size, self.runs)?;
+        let now = self.sut.forwarded(direction)?;
+        let packets = u64::from(size.max(1_000_000)) * self.runs as u64;
+        ensure!(
+            now - forwarded == packets,
+            "{direction:?}: {} packets forwarded instead of {packets}",
+            now - forwarded
+        );
+        Ok(cost)
+    }
+
     /// Sessions beside the `size` that there are: established, and deleted again; path switches of
     /// those that stay.
     fn signalling(&mut self, size: u32) -> Result<()> {
         let before = self.sut.cpu()?;
-        let (outcome, seids) = self.establish(self.most, SAMPLE)?;
+        let (outcome, seids) = self.establish(self.most, SAMPLE, 0)?;
         self.cpu_figure(&format!("establish_cpu_{size}"), before, SAMPLE)?;
         let rate = f64::from(SAMPLE) / outcome.took.as_secs_f64();
         self.figures
@@ -183,9 +200,9 @@ impl Bench {
         Ok(())
     }
 
-    /// Users `base` to `base + count`. Their SEIDs.
-    fn establish(&mut self, base: u32, count: u32) -> Result<(Outcome, Vec<u64>)> {
-        let template = requests::establishment(&ADDRESSES)?;
+    /// Users `base` to `base + count`, with so many SDF filters for each direction. Their SEIDs.
+    fn establish(&mut self, base: u32, count: u32, filters: u16) -> Result<(Outcome, Vec<u64>)> {
+        let template = requests::establishment(&ADDRESSES, filters)?;
         let mut seids = vec![0; count as usize];
         let outcome = self.client.run(
             &template,

@@ -21,6 +21,7 @@ use rs_pfcp::ie::pdr_id::PdrId;
 use rs_pfcp::ie::precedence::Precedence;
 use rs_pfcp::ie::qer_id::QerId;
 use rs_pfcp::ie::qfi::Qfi;
+use rs_pfcp::ie::sdf_filter::SdfFilter;
 use rs_pfcp::ie::source_interface::{SourceInterface, SourceInterfaceValue};
 use rs_pfcp::ie::ue_ip_address::UeIpAddress;
 use rs_pfcp::ie::update_far::UpdateFarBuilder;
@@ -134,34 +135,43 @@ fn tunnel(addresses: &Addresses) -> OuterHeaderCreation {
     OuterHeaderCreation::gtpu_ipv4(SENTINEL_GNB, addresses.gnb)
 }
 
-/// Session Establishment Request: 2 PDRs, 2 FARs, 1 QER with MBR and QFI.
-pub(super) fn establishment(addresses: &Addresses) -> Result<Template> {
+/// Session Establishment Request: 2 PDRs, 2 FARs, 1 QER with MBR and QFI. With `filters`, two PDRs
+/// more, tried first, each with so many SDF filters that no packet of the measurement matches: of its
+/// protocol and to its address, but of other ports.
+pub(super) fn establishment(addresses: &Addresses, filters: u16) -> Result<Template> {
     let instance = || NetworkInstance::new("internet");
     let ue = Ipv4Addr::from(SENTINEL_UE);
-    let uplink = CreatePdrBuilder::new(PdrId::new(1))
-        .precedence(Precedence::new(255))
-        .pdi(
-            PdiBuilder::new(SourceInterface::new(SourceInterfaceValue::Access))
-                .f_teid(Fteid::ipv4(SENTINEL_UPLINK, addresses.n3))
-                .network_instance(instance())
-                .ue_ip_address(UeIpAddress::new(Some(ue), None))
-                .build()?,
-        )
-        .outer_header_removal(OuterHeaderRemoval::new(0))
-        .far_id(FarId::new(1))
-        .qer_id(QerId::new(1))
-        .build()?;
-    let downlink = CreatePdrBuilder::new(PdrId::new(2))
-        .precedence(Precedence::new(255))
-        .pdi(
-            PdiBuilder::new(SourceInterface::new(SourceInterfaceValue::Core))
-                .network_instance(instance())
-                .ue_ip_address(UeIpAddress::new(Some(ue), None))
-                .build()?,
-        )
-        .far_id(FarId::new(2))
-        .qer_id(QerId::new(1))
-        .build()?;
+    let filtered = |mut pdi: PdiBuilder, filters: u16| {
+        for n in 0..filters {
+            let text = format!("permit out 17 from any {} to assigned", 10_000 + n);
+            pdi = pdi.sdf_filter(SdfFilter::new(&text));
+        }
+        pdi
+    };
+    let uplink = |id, precedence, filters| {
+        let pdi = PdiBuilder::new(SourceInterface::new(SourceInterfaceValue::Access))
+            .f_teid(Fteid::ipv4(SENTINEL_UPLINK, addresses.n3))
+            .network_instance(instance())
+            .ue_ip_address(UeIpAddress::new(Some(ue), None));
+        CreatePdrBuilder::new(PdrId::new(id))
+            .precedence(Precedence::new(precedence))
+            .pdi(filtered(pdi, filters).build()?)
+            .outer_header_removal(OuterHeaderRemoval::new(0))
+            .far_id(FarId::new(1))
+            .qer_id(QerId::new(1))
+            .build()
+    };
+    let downlink = |id, precedence, filters| {
+        let pdi = PdiBuilder::new(SourceInterface::new(SourceInterfaceValue::Core))
+            .network_instance(instance())
+            .ue_ip_address(UeIpAddress::new(Some(ue), None));
+        CreatePdrBuilder::new(PdrId::new(id))
+            .precedence(Precedence::new(precedence))
+            .pdi(filtered(pdi, filters).build()?)
+            .far_id(FarId::new(2))
+            .qer_id(QerId::new(1))
+            .build()
+    };
     let forward = || ApplyAction::new(2);
     let to_core = CreateFar::new(FarId::new(1), forward()).with_forwarding_parameters(
         ForwardingParameters::new(DestinationInterface::new(Interface::Core))
@@ -179,23 +189,30 @@ pub(super) fn establishment(addresses: &Addresses) -> Result<Template> {
         .rate_limit(100_000_000, 100_000_000)
         .qfi(Qfi::new(9)?)
         .build()?;
-    let bytes = SessionEstablishmentRequestBuilder::new(0u64, SENTINEL_SEQUENCE)
+    let mut request = SessionEstablishmentRequestBuilder::new(0u64, SENTINEL_SEQUENCE)
         .node_id(addresses.smf)
         .fseid(SENTINEL_CP_SEID, addresses.smf)
-        .add_pdr(uplink)
-        .add_pdr(downlink)
+        .add_pdr(uplink(1, 255, 0)?)
+        .add_pdr(downlink(2, 255, 0)?);
+    if filters > 0 {
+        request = request
+            .add_pdr(uplink(3, 100, filters)?)
+            .add_pdr(downlink(4, 100, filters)?);
+    }
+    let bytes = request
         .add_far(to_core)
         .add_far(to_access)
         .add_qer(qer)
         .marshal()?;
+    let pairs = if filters > 0 { 2 } else { 1 };
     Template::new(
         bytes,
         &[
             (Field::Sequence, 1),
             (Field::CpSeid, 1),
-            (Field::UplinkTeid, 1),
+            (Field::UplinkTeid, pairs),
             (Field::GnbTeid, 1),
-            (Field::UeAddress, 2),
+            (Field::UeAddress, 2 * pairs),
         ],
     )
     .context("Session Establishment Request")

@@ -39,6 +39,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "PDRs with filters, by precedence",
             sdf_filters,
         ),
+        Scenario::new(
+            "sdf-only",
+            "a flow whose PDRs have an SDF filter, or its ID, and nothing else is found both ways",
+            sdf_only,
+        ),
     ]
 }
 
@@ -221,4 +226,32 @@ fn sdf_filters(world: &mut World) -> Result<String> {
     // Other protocols meet the default PDRs.
     super::sessions::ping_all(&attached).context("ICMP")?;
     Ok("port range closed, one port in it open by precedence, the rest untouched".to_owned())
+}
+
+fn sdf_only(world: &mut World) -> Result<String> {
+    let closed = Flow {
+        filter: "permit out 17 from 10.200.0.1 7000 to assigned".to_owned(),
+        precedence: 10,
+        gates: Gates {
+            up: false,
+            down: false,
+        },
+    };
+    for (name, style) in [("ue1", Style::Open5gs), ("ue2", Style::Free5gc)] {
+        let plan = world.plan(Family::V4, style);
+        let attached = world.attach(name, &plan, 0, 0)?;
+        let smf = world.smf(0)?;
+        smf.add_bare_flow(&attached.session, 0, &closed)?;
+        for outcome in by_port(world, &attached, 7000)? {
+            nothing_of(&outcome, "the flow, whose gate is closed")?;
+        }
+        for outcome in by_port(world, &attached, 7001)? {
+            outcome.whole("beside the flow")?;
+        }
+        smf.remove_flow(&attached.session, 0)?;
+        for outcome in by_port(world, &attached, 7000)? {
+            outcome.whole("after its removal")?;
+        }
+    }
+    Ok("added and removed for the sessions of two SMFs".to_owned())
 }

@@ -280,6 +280,11 @@ impl Smf {
         self.modify(session, &plan::add_flow(session, number, flow))
     }
 
+    /// As [`Self::add_flow`], with PDIs that name neither tunnel nor address.
+    pub fn add_bare_flow(&self, session: &Session, number: u16, flow: &Flow) -> Result<()> {
+        self.modify(session, &plan::add_bare_flow(number, flow))
+    }
+
     /// Removes a flow.
     pub fn remove_flow(&self, session: &Session, number: u16) -> Result<()> {
         self.modify(session, &plan::remove_flow(number))

@@ -379,6 +379,45 @@ pub(super) fn add_flow(session: &Session, index: u16, flow: &Flow) -> Vec<Ie> {
     plan.flow_rules(index, flow, &Fteid::ipv4(teid, upf)).into()
 }
 
+/// What adds a flow as SMFs do that name neither tunnel nor address in its PDIs: the uplink PDR has the
+/// filter and gives it an ID, the downlink PDR has the ID alone.
+pub(super) fn add_bare_flow(index: u16, flow: &Flow) -> Vec<Ie> {
+    let [uplink, downlink, qer] = flow_ids(index);
+    let whole = sdf_filter(Some(&flow.filter), u32::from(index) + 1);
+    let id_alone = sdf_filter(None, u32::from(index) + 1);
+    let pdr = |id: u16, source: u8, far: u16, filter| {
+        let pdi = vec![Ie::new(IeType::SourceInterface, vec![source]), filter];
+        let mut members = vec![
+            PdrId::new(id).to_ie(),
+            Precedence::new(flow.precedence).to_ie(),
+            Ie::new_grouped(IeType::Pdi, pdi),
+            FarId::new(u32::from(far)).to_ie(),
+            QerId::new(u32::from(qer)).to_ie(),
+        ];
+        if source == 0 {
+            members.push(Ie::new(IeType::OuterHeaderRemoval, vec![0]));
+        }
+        Ie::new_grouped(IeType::CreatePdr, members)
+    };
+    let members = vec![QerId::new(u32::from(qer)).to_ie(), flow.gates.status()];
+    vec![
+        pdr(uplink, 0, UPLINK, whole),
+        pdr(downlink, 1, DOWNLINK, id_alone),
+        Ie::new_grouped(IeType::CreateQer, members),
+    ]
+}
+
+/// SDF Filter by hand (TS 29.244, 8.2.5), because rs-pfcp 0.5 knows descriptions only.
+fn sdf_filter(description: Option<&str>, id: u32) -> Ie {
+    let mut octets = vec![u8::from(description.is_some()) | 1 << 4, 0];
+    if let Some(text) = description {
+        octets.extend((text.len() as u16).to_be_bytes());
+        octets.extend(text.as_bytes());
+    }
+    octets.extend(id.to_be_bytes());
+    Ie::new(IeType::SdfFilter, octets)
+}
+
 /// What removes it.
 pub(super) fn remove_flow(index: u16) -> Vec<Ie> {
     let [uplink, downlink, qer] = flow_ids(index);

@@ -25,7 +25,7 @@ pub(super) fn refusal(cause: Cause, ie: IeType, rule: impl Into<Option<RuleId>>)
     }
 }
 
-fn failure(ie: IeType, rule: impl Into<Option<RuleId>>) -> Refusal {
+pub(crate) fn failure(ie: IeType, rule: impl Into<Option<RuleId>>) -> Refusal {
     refusal(Cause::RULE_CREATION_MODIFICATION_FAILURE, ie, rule)
 }
 
@@ -939,25 +939,6 @@ fn a_filter_id_alone_means_the_flow_that_has_it() {
     );
 }
 
-#[test]
-fn a_filter_without_conditions_matches_everything() {
-    let mut world = World::new();
-    let filters = vec![SdfFilter::default()];
-    world
-        .establish(|w| {
-            ordinary_with(
-                w,
-                PdrIe {
-                    filters: filters.clone(),
-                    ..PdrIe::uplink()
-                },
-                PdrIe::downlink(),
-            )
-        })
-        .unwrap();
-    assert_eq!(world.only().filters[0].flow, None);
-}
-
 /// One line per thing that would change what packets meet: IE, where the refusal points.
 #[test]
 fn what_is_not_done_is_refused_not_ignored() {
@@ -1082,14 +1063,10 @@ fn what_is_not_done_is_refused_not_ignored() {
             ..PdrIe::uplink()
         }),
     );
-    refuses(
-        &mut world,
-        missing(IeType::UE_IP_ADDRESS, pdr(2)),
-        down(PdrIe {
-            ue: None,
-            ..PdrIe::downlink()
-        }),
-    );
+    refuses(&mut world, missing(IeType::UE_IP_ADDRESS, pdr(2)), |w| {
+        let without = |pdr: PdrIe| PdrIe { ue: None, ..pdr };
+        ordinary_with(w, without(PdrIe::uplink()), without(PdrIe::downlink()));
+    });
     refuses(
         &mut world,
         failure(IeType::NETWORK_INSTANCE, pdr(2)),
@@ -1133,17 +1110,10 @@ fn what_is_not_done_is_refused_not_ignored() {
     for filter in [
         flow("permit in ip from any to assigned"),
         flow("deny out ip from any to assigned"),
-        SdfFilter {
-            tos_traffic_class: Some(1),
-            ..SdfFilter::default()
-        },
-        SdfFilter {
-            security_parameter_index: Some(1),
-            ..SdfFilter::default()
-        },
+        flow("permit out ip from !192.0.2.1 to assigned"),
         SdfFilter {
             flow_label: Some(1),
-            ..SdfFilter::default()
+            ..flow("permit out ip from 192.0.2.1 to assigned")
         },
     ] {
         let filters = vec![filter];

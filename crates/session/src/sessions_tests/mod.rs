@@ -1,6 +1,7 @@
 //! Sessions under requests as they come over the wire.
 
 mod cases;
+mod filters;
 mod properties;
 mod qers;
 mod relay;

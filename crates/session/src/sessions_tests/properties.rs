@@ -9,7 +9,8 @@ use proptest::sample::select;
 
 use super::*;
 use crate::compile::Compiler;
-use crate::rules::Rules;
+use crate::compiled::Direction;
+use crate::rules::{Pdr, Rules};
 use crate::site::Site;
 
 /// One request of an SMF that knows neither what exists nor what is allowed.
@@ -110,6 +111,8 @@ fn pdr() -> impl Strategy<Value = PdrIe> {
         4 => Just(vec![]),
         1 => Just(vec![flow("permit out 17 from any 53,80 to assigned")]),
         1 => Just(vec![flow("permit out 17 from any to assigned frag")]),
+        1 => Just(vec![SdfFilter { filter_id: Some(1), ..SdfFilter::default() }]),
+        1 => Just(vec![SdfFilter { filter_id: Some(1), ..flow("permit out 6 from any to assigned") }]),
     ];
     let whole = prop::bool::weighted(0.95);
     (
@@ -117,7 +120,7 @@ fn pdr() -> impl Strategy<Value = PdrIe> {
             1u16..5,
             0u32..3,
             any::<bool>(),
-            f_teid,
+            prop::option::weighted(0.9, f_teid),
             ue,
             prop::option::of(ni),
         ),
@@ -128,7 +131,7 @@ fn pdr() -> impl Strategy<Value = PdrIe> {
                 id,
                 precedence: Some(precedence),
                 source: u8::from(!uplink),
-                f_teid: uplink.then_some(f_teid),
+                f_teid: f_teid.filter(|_| uplink),
                 ni: ni.flatten(),
                 ue: whole.then_some(ue),
                 filters,
@@ -307,10 +310,15 @@ impl Smf {
     fn check_allocators(&self) {
         let mut teids = BTreeSet::new();
         let mut addresses: BTreeMap<u16, BTreeSet<IpAddr>> = BTreeMap::new();
-        for pdr in self.rules().flat_map(|rules| rules.pdrs.iter()) {
+        let left_open = |pdr: &Pdr| pdr.direction() == Direction::Downlink && pdr.pdi.ue.is_none();
+        let pdrs = self.rules().flat_map(|rules| {
+            let open = rules.pdrs.iter().any(left_open);
+            rules.pdrs.iter().map(move |pdr| (pdr, open))
+        });
+        for (pdr, open) in pdrs {
             teids.extend(pdr.pdi.f_teid.map(|f| f.teid.teid));
             let Some(ue) = pdr.pdi.ue else { continue };
-            let is_key = pdr.pdi.f_teid.is_none();
+            let is_key = open || pdr.direction() == Direction::Downlink;
             let held = addresses.entry(ue.ni.0).or_default();
             held.extend(ue.v4.filter(|_| is_key || ue.chosen4).map(IpAddr::V4));
             held.extend(ue.v6.filter(|_| is_key || ue.chosen6).map(IpAddr::V6));

@@ -25,7 +25,7 @@ fn bytes(rules: &Rules) -> usize {
         rules
             .pdrs
             .iter()
-            .all(|pdr| pdr.pdi.filters.is_empty() && !pdr.qers.spilled() && !pdr.urrs.spilled())
+            .all(|pdr| pdr.pdi.filters().is_empty() && !pdr.qers.spilled() && !pdr.urrs.spilled())
     );
     heap(&rules.pdrs)
         + heap(&rules.fars)

@@ -117,10 +117,21 @@ pub fn inner(packet: &Packet) -> Vec<u8> {
         payload[..2].copy_from_slice(&src.to_be_bytes());
         payload[2..4].copy_from_slice(&dst.to_be_bytes());
     }
+    if let Some(spi) = packet.spi {
+        payload[..4].copy_from_slice(&spi.to_be_bytes());
+    }
     let mut ip = match (packet.src, packet.dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => ipv4(src, dst, packet.proto, 64, payload.len()),
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let mut header = ipv4(src, dst, packet.proto, 64, payload.len());
+            header[1] = packet.tos;
+            header[10..12].fill(0);
+            let sum = !sum16(&header, 0);
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            header
+        }
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            let mut header = vec![0x60, 0, 0, 0];
+            let first = 6 << 28 | u32::from(packet.tos) << 20 | packet.label;
+            let mut header = first.to_be_bytes().to_vec();
             header.extend((payload.len() as u16).to_be_bytes());
             header.extend([packet.proto, 64]);
             header.extend(src.octets());

@@ -371,7 +371,7 @@ fn pdr(pdr: &PdrView) -> PdrReport {
         network_instance: pdr.network_instance.clone(),
         f_teid: pdr.f_teid.map(tunnel),
         ue: v4.into_iter().chain(v6).collect(),
-        qfi: pdr.qfi,
+        qfis: pdr.qfis.clone(),
         sdf_filters: pdr.filters.clone(),
         far: Some(pdr.far),
         qers: pdr.qers.clone(),

@@ -1,11 +1,13 @@
 //! Questions to turnpiked over HTTP.
 
+use std::io::{BufRead, BufReader};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use ureq::Agent;
-use ureq::http::StatusCode;
+use ureq::http::{Response, StatusCode};
+use ureq::{Agent, Body};
 
 /// turnpiked answers within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -25,6 +27,8 @@ pub(crate) enum Error {
     WrongToken(PathBuf),
     #[error("{}: {reason}", file.display())]
     TokenFile { file: PathBuf, reason: String },
+    #[error("{}: {reason}", file.display())]
+    Write { file: PathBuf, reason: String },
     #[error("{api} does not speak as turnpiked does: {reason}")]
     Strange { api: String, reason: String },
 }
@@ -33,7 +37,7 @@ impl Error {
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
             Self::Refused(_) | Self::NoToken | Self::WrongToken(_) | Self::Strange { .. } => 1,
-            Self::TokenFile { .. } => 2,
+            Self::TokenFile { .. } | Self::Write { .. } => 2,
             Self::Unreachable { .. } => 3,
         }
     }
@@ -64,7 +68,8 @@ impl Client {
             format!("http://{api}")
         };
         let config = Agent::config_builder()
-            .timeout_global(Some(PATIENCE))
+            .timeout_connect(Some(PATIENCE))
+            .timeout_recv_response(Some(PATIENCE))
             .http_status_as_error(false)
             .proxy(None)
             .build();
@@ -78,21 +83,55 @@ impl Client {
 
     /// What stands under `/api/v1/`.
     pub(crate) fn get(&self, path: &str) -> Result<Value, Error> {
-        let mut request = self.agent.get(format!("{}/api/v1/{path}", self.api));
+        self.value_of(self.call(path, Some(PATIENCE))?)
+    }
+
+    /// Lines that come under `/api/v1/`, until turnpiked ends them or `each` says so.
+    pub(crate) fn lines(
+        &self,
+        path: &str,
+        mut each: impl FnMut(&Value) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
+        let response = self.call(path, None)?;
+        if !response.status().is_success() {
+            return self.value_of(response).map(drop);
+        }
+        for line in BufReader::new(response.into_body().into_reader()).lines() {
+            let strange = |reason: String| Error::Strange {
+                api: self.api.clone(),
+                reason,
+            };
+            let line = line.map_err(|error| strange(error.to_string()))?;
+            let value = serde_json::from_str(&line).map_err(|_| strange("no JSON".into()))?;
+            if each(&value)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// `patience`: for the whole answer.
+    fn call(&self, path: &str, patience: Option<Duration>) -> Result<Response<Body>, Error> {
+        let request = self.agent.get(format!("{}/api/v1/{path}", self.api));
+        let mut request = request.config().timeout_global(patience).build();
         if let Some((_, token)) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
-        let mut response = request.call().map_err(|error| Error::Unreachable {
+        let response = request.call().map_err(|error| Error::Unreachable {
             api: self.api.clone(),
             reason: error.to_string(),
         })?;
-        let status = response.status();
-        if status == StatusCode::UNAUTHORIZED {
+        if response.status() == StatusCode::UNAUTHORIZED {
             return Err(match &self.token {
                 Some((file, _)) => Error::WrongToken(file.clone()),
                 None => Error::NoToken,
             });
         }
+        Ok(response)
+    }
+
+    fn value_of(&self, mut response: Response<Body>) -> Result<Value, Error> {
+        let status = response.status();
         let strange = |reason: String| Error::Strange {
             api: self.api.clone(),
             reason,

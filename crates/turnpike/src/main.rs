@@ -6,6 +6,7 @@
 mod client;
 mod show;
 mod table;
+mod trace;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -67,13 +68,21 @@ enum Question {
     Config,
     /// The SMFs.
     Peers,
+    /// Packets of one user as they come: which rules each hit, or why it was lost.
+    Trace(trace::Wish),
     /// Applications with the Packet Flow Descriptions that SMFs provisioned.
     Pfds,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match answer(&arguments) {
+    let result = match &arguments.question {
+        Question::Trace(wish) => client(&arguments)
+            .and_then(|client| trace::run(&client, wish, arguments.json))
+            .map(|()| String::new()),
+        question => answer(&arguments, question),
+    };
+    match result {
         Ok(text) => {
             // A reader such as `head` may have left; nothing is lost.
             let _ = std::io::stdout().write_all(text.as_bytes());
@@ -86,9 +95,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn answer(arguments: &Arguments) -> Result<String, Error> {
-    let client = Client::new(&arguments.api, arguments.token_file.as_deref())?;
-    let (answer, show): (Value, fn(&Value) -> String) = match &arguments.question {
+fn client(arguments: &Arguments) -> Result<Client, Error> {
+    Client::new(&arguments.api, arguments.token_file.as_deref())
+}
+
+fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
+    let client = client(arguments)?;
+    let (answer, show): (Value, fn(&Value) -> String) = match question {
         Question::Status => (client.get("status")?, show::status),
         Question::Sessions { limit, after } => {
             (client.sessions(*limit, after.as_deref())?, show::sessions)
@@ -99,6 +112,8 @@ fn answer(arguments: &Arguments) -> Result<String, Error> {
         Question::Config => (client.get("config")?, show::config),
         Question::Pfds => (client.get("pfds")?, show::pfds),
         Question::Peers => (client.get("peers")?, show::peers),
+        // Not one answer, but many lines.
+        Question::Trace(_) => return Ok(String::new()),
     };
     if arguments.json {
         Ok(format!("{answer:#}\n"))

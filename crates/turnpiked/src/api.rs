@@ -4,6 +4,7 @@
 
 mod metrics;
 mod serve;
+mod trace;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -61,6 +62,7 @@ impl Api {
             .route("/api/v1/peers", get(peers))
             .route("/api/v1/pfds", get(pfds))
             .route("/api/v1/drops", get(drops))
+            .route("/api/v1/trace", get(trace::trace))
             .route("/api/v1/datapath", get(datapath))
             .route("/api/v1/config", get(config))
             .route("/api/v1/openapi.json", get(openapi))
@@ -298,7 +300,8 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
 #[openapi(
     info(title = "Turnpike", description = "A 5G User Plane Function",
         license(name = "Apache-2.0")),
-    paths(status, sessions, session, peers, pfds, drops, datapath, config, openapi, metrics),
+    paths(status, sessions, session, peers, pfds, drops, datapath, config, openapi, metrics,
+        trace::trace),
     modifiers(&BearerToken),
     security((), ("token" = []))
 )]

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use tables::nexthop::KernelChange;
 
+use crate::follow::{Refused, Subscription, Whom};
 use crate::report::{ApplicationReport, PeerReport, Report, SessionDetail, SessionPage};
 
 /// Questions that may wait at a time.
@@ -27,6 +28,10 @@ pub(crate) enum Command {
     Session {
         seid: u64,
         reply: oneshot::Sender<Option<SessionDetail>>,
+    },
+    Trace {
+        whom: Whom,
+        reply: oneshot::Sender<Result<Subscription, Refused>>,
     },
     /// Routes, neighbours or links changed.
     Kernel(Box<KernelChange>),
@@ -126,6 +131,15 @@ impl Asker {
 
     pub(crate) async fn session(&self, seid: u64) -> Result<Option<SessionDetail>, NoAnswer> {
         self.ask(|reply| Command::Session { seid, reply }).await
+    }
+}
+
+impl Asker {
+    pub(crate) async fn trace(
+        &self,
+        whom: Whom,
+    ) -> Result<Result<Subscription, Refused>, NoAnswer> {
+        self.ask(|reply| Command::Trace { whom, reply }).await
     }
 }
 

@@ -5,6 +5,7 @@ mod busy;
 mod kernel;
 mod log;
 mod show;
+mod trace;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -21,6 +22,7 @@ use crate::n4::{Receiver, Sender, Socket};
 use busy::Busy;
 pub(crate) use kernel::KernelMirror;
 pub(crate) use show::About;
+use trace::Traces;
 
 /// How long SMFs have to answer the release of their association when we shut down.
 const RELEASE_TIME: Duration = Duration::from_secs(2);
@@ -55,6 +57,7 @@ pub(crate) struct Control {
     shutting_down: Option<Instant>,
     busy: Busy,
     unsent: u64,
+    traces: Traces,
     busy_poll: Duration,
 }
 
@@ -80,6 +83,7 @@ impl Control {
             shutting_down: None,
             busy: Busy::new(),
             unsent: 0,
+            traces: Traces::default(),
         }
     }
 
@@ -120,6 +124,7 @@ impl Control {
             self.serve_time();
             self.kernel.reconcile(self.core.tables_mut());
             self.maintain();
+            self.traces.tend(&mut self.core);
             self.flush(&mut sender);
         }
         Ok(())
@@ -216,6 +221,11 @@ impl Control {
             Command::Pfds(reply) => {
                 let _ = reply.send(show::pfds(&self.core));
             }
+            Command::Trace { whom, reply } => {
+                let names = self.about.config.interface.iter();
+                let names: Vec<String> = names.map(|i| i.name.clone()).collect();
+                let _ = reply.send(self.traces.begin(&mut self.core, whom, &names));
+            }
             Command::Kernel(change) => self.kernel.apply(*change),
             Command::ShutDown => self.shut_down(),
         }
@@ -261,6 +271,9 @@ impl Control {
         };
         if let Some(due) = self.core.next_deadline() {
             wait = wait.min(due.since(now));
+        }
+        if let Some(tend) = self.traces.wait() {
+            wait = wait.min(tend);
         }
         if let Some(until) = self.shutting_down {
             wait = wait.min(until.saturating_duration_since(Instant::now()));

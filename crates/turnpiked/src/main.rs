@@ -8,6 +8,7 @@ mod command;
 mod config;
 mod control;
 mod daemon;
+mod follow;
 mod logging;
 mod n4;
 mod plan;

@@ -1,14 +1,20 @@
 //! Connections: so many at a time, each for so long.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 /// From the first byte of a request, or the last answer, to the end of the next request's header.
 const HEADER_TIME: Duration = Duration::from_secs(10);
@@ -34,8 +40,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, max_connections
         };
         let router = router.clone();
         tokio::spawn(async move {
-            let served = tokio::time::timeout(CONNECTION_TIME, connection(stream, router)).await;
-            if !matches!(served, Ok(Ok(()))) {
+            if !served(stream, router).await {
                 tracing::debug!("REST: a connection ended early");
             }
             drop(place);
@@ -43,12 +48,42 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, max_connections
     }
 }
 
-async fn connection(stream: TcpStream, router: Router) -> hyper::Result<()> {
+/// More time for a connection than others have, from the end of that on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lease(Arc<AtomicU64>);
+
+impl Lease {
+    pub(super) fn extend(&self, time: Duration) {
+        self.0.fetch_max(time.as_secs(), Ordering::Relaxed);
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_secs(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// False when the connection ended early.
+async fn served(stream: TcpStream, router: Router) -> bool {
+    let lease = Lease::default();
+    let mut connection = pin!(connection(stream, router, lease.clone()));
+    let result = match timeout(CONNECTION_TIME, connection.as_mut()).await {
+        Err(_) if !lease.time().is_zero() => timeout(lease.time(), connection).await,
+        result => result,
+    };
+    matches!(result, Ok(Ok(())))
+}
+
+async fn connection(stream: TcpStream, router: Router, lease: Lease) -> hyper::Result<()> {
+    let service = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(lease.clone());
+        service.call(request)
+    });
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
         .max_buf_size(16 << 10)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .serve_connection(TokioIo::new(stream), service)
         .await
 }
 

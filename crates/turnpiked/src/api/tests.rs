@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 
 use super::*;
 use crate::command::{self, Asked, Command};
+use crate::follow::{Line, Refused, Subscription, Whom};
 use crate::report::{DirectionReport, MessageCount, SessionSummary, seid_text};
 
 const CONFIG: &str = include_str!("../../../../deploy/turnpiked.example.toml");
@@ -67,6 +68,22 @@ fn summary(seid: u64) -> SessionSummary {
     }
 }
 
+/// TEID 101 has sent three packets when the client comes, 102 one; then the data path ends.
+fn followed(whom: Whom) -> Result<Subscription, Refused> {
+    let packets = match whom {
+        Whom::Teid(0x101) => 3,
+        Whom::Teid(0x102) => 1,
+        Whom::Teid(_) | Whom::Ue(_) => return Err(Refused::TooMany),
+        Whom::Session(seid) => return Err(Refused::NoSession(seid)),
+    };
+    let (sender, lines) = tokio::sync::mpsc::channel(8);
+    for _ in 0..packets {
+        sender.try_send(Line::Packet(Default::default())).unwrap();
+    }
+    sender.try_send(Line::Lost { packets: 2 }).unwrap();
+    Ok(Subscription { lines })
+}
+
 /// Stands in for the control thread, with sessions 1, 2 and 3.
 fn answer(asked: &Asked) {
     loop {
@@ -105,6 +122,7 @@ fn answer(asked: &Asked) {
                     });
                     let _ = reply.send(detail);
                 }
+                Command::Trace { whom, reply } => drop(reply.send(followed(whom))),
                 Command::Kernel(_) | Command::ShutDown => return,
             }
         }
@@ -243,15 +261,60 @@ async fn metrics_are_openmetrics() {
     assert!(text.contains("process_cpu_seconds_total "));
 }
 
+/// A path of the description with what it cannot do without.
+fn asked_for(path: &str) -> String {
+    let needs = if path.ends_with("/trace") {
+        "?teid=101"
+    } else {
+        ""
+    };
+    path.replace("{seid}", "3") + needs
+}
+
+/// Lines until what was asked for is there, or there are no more.
+#[tokio::test]
+async fn a_trace_is_lines_of_json_that_end() {
+    let (api, _thread) = api(None);
+    let lines_of = async |query: &str| -> Vec<String> {
+        let (status, body) = get_with(&api, &format!("/api/v1/trace?{query}"), None).await;
+        assert_eq!(status, StatusCode::OK, "{query}: {body}");
+        let lines = body.lines().map(|line| serde_json::from_str(line).unwrap());
+        let name = |line: serde_json::Value| match line["why"].as_str() {
+            Some(why) => why.to_owned(),
+            None => line["event"].as_str().unwrap().to_owned(),
+        };
+        lines.map(name).collect()
+    };
+    assert_eq!(
+        lines_of("teid=101&count=2").await,
+        ["packet", "packet", "count"]
+    );
+    assert_eq!(lines_of("teid=0x102").await, ["packet", "lost", "shutdown"]);
+    for (query, expected) in [
+        ("", StatusCode::BAD_REQUEST),
+        ("teid=101&seid=3", StatusCode::BAD_REQUEST),
+        ("teid=0", StatusCode::BAD_REQUEST),
+        ("teid=+1", StatusCode::BAD_REQUEST),
+        ("ue=10.60.0", StatusCode::BAD_REQUEST),
+        ("teid=101&seconds=0", StatusCode::BAD_REQUEST),
+        ("teid=101&count=0", StatusCode::BAD_REQUEST),
+        ("seid=9", StatusCode::NOT_FOUND),
+        ("ue=10.60.0.1", StatusCode::SERVICE_UNAVAILABLE),
+    ] {
+        let (status, body) = get_with(&api, &format!("/api/v1/trace?{query}"), None).await;
+        assert_eq!(status, expected, "{query}: {body}");
+    }
+}
+
 /// Each route is described, and each description has a route.
 #[tokio::test]
 async fn the_description_names_each_route() {
     let (api, _thread) = api(None);
     let document = json(&api, "/api/v1/openapi.json").await;
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 10);
+    assert_eq!(paths.len(), 11);
     for path in paths.keys() {
-        let (status, _) = get_with(&api, &path.replace("{seid}", "3"), None).await;
+        let (status, _) = get_with(&api, &asked_for(path), None).await;
         assert_eq!(status, StatusCode::OK, "{path}");
     }
     for schema in [

@@ -1,0 +1,158 @@
+//! Packets of one user, live: lines of JSON until the client leaves or has what it asked for.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Extension, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::body::{Body as HttpBody, Frame};
+use serde::Deserialize;
+use tokio::time::{Sleep, sleep};
+use utoipa::IntoParams;
+
+use super::serve::Lease;
+use super::{Api, ErrorBody, Failure, seid_of};
+use crate::follow::{Line, Refused, Subscription, Whom};
+
+/// A trace ends after this at the latest.
+const SECONDS_MAX: u32 = 86_400;
+const CONTENT_TYPE: &str = "application/x-ndjson";
+
+/// Whom to follow, and for how long. Exactly one of `ue`, `seid` and `teid`.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wish {
+    /// Address of the UE; an IPv6 one stands for its /64.
+    #[param(value_type = Option<String>)]
+    ue: Option<IpAddr>,
+    /// Our SEID, hexadecimal.
+    seid: Option<String>,
+    /// TEID on N3, hexadecimal.
+    teid: Option<String>,
+    /// End after so many packets.
+    #[param(minimum = 1)]
+    count: Option<u64>,
+    /// End after so many seconds, 1 to 86400.
+    #[param(default = 86400, minimum = 1, maximum = 86400)]
+    seconds: Option<u32>,
+}
+
+impl Wish {
+    fn whom(&self) -> Result<Whom, Failure> {
+        let bad = |error: String| Failure::new(StatusCode::BAD_REQUEST, error);
+        match (self.ue, &self.seid, &self.teid) {
+            (Some(ue), None, None) => Ok(Whom::Ue(ue)),
+            (None, Some(seid), None) => Ok(Whom::Session(seid_of(seid)?)),
+            (None, None, Some(text)) => {
+                let digits = text.strip_prefix("0x").unwrap_or(text);
+                let teid = u32::from_str_radix(digits, 16)
+                    .ok()
+                    .filter(|&teid| teid != 0);
+                let error = || {
+                    bad(format!(
+                        "teid = {text:?}: up to 8 hexadecimal digits, not zero"
+                    ))
+                };
+                teid.filter(|_| !digits.starts_with('+'))
+                    .map(Whom::Teid)
+                    .ok_or_else(error)
+            }
+            _ => Err(bad(
+                "exactly one of ue, seid and teid says whom to follow".into()
+            )),
+        }
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        let status = match refused {
+            Refused::TooMany => StatusCode::SERVICE_UNAVAILABLE,
+            Refused::NoSession(_) => StatusCode::NOT_FOUND,
+            Refused::Datapath(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(status, refused.to_string())
+    }
+}
+
+/// Packets of one user as they come, whatever becomes of them: one JSON object a line, sixteen traces at
+/// a time.
+#[utoipa::path(get, path = "/api/v1/trace", params(Wish), responses(
+    (status = 200, body = Line, content_type = CONTENT_TYPE),
+    (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+    (status = 503, body = ErrorBody)))]
+pub(super) async fn trace(
+    State(api): State<Api>,
+    lease: Option<Extension<Lease>>,
+    wish: Result<Query<Wish>, QueryRejection>,
+) -> Result<Response, Failure> {
+    let Query(wish) = wish.map_err(|e| Failure::new(StatusCode::BAD_REQUEST, e.body_text()))?;
+    let whom = wish.whom()?;
+    let seconds = wish.seconds.unwrap_or(SECONDS_MAX);
+    if !(1..=SECONDS_MAX).contains(&seconds) || wish.count == Some(0) {
+        let error = format!("seconds must lie between 1 and {SECONDS_MAX}, count above 0");
+        return Err(Failure::new(StatusCode::BAD_REQUEST, error));
+    }
+    let subscription = api.control.trace(whom).await??;
+    let time = Duration::from_secs(seconds.into());
+    if let Some(Extension(lease)) = lease {
+        lease.extend(time);
+    }
+    let lines = Lines {
+        subscription,
+        time: Box::pin(sleep(time)),
+        left: wish.count.unwrap_or(u64::MAX),
+        ended: false,
+    };
+    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], Body::new(lines)).into_response())
+}
+
+/// The body of the answer.
+struct Lines {
+    subscription: Subscription,
+    time: Pin<Box<Sleep>>,
+    /// Packets still wanted.
+    left: u64,
+    ended: bool,
+}
+
+impl Lines {
+    fn next(&mut self, context: &mut Context<'_>) -> Poll<Line> {
+        if self.left == 0 {
+            return Poll::Ready(Line::Ended { why: "count" });
+        }
+        if self.time.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Line::Ended { why: "seconds" });
+        }
+        let line = self.subscription.lines.poll_recv(context);
+        line.map(|line| line.unwrap_or(Line::Ended { why: "shutdown" }))
+    }
+}
+
+impl HttpBody for Lines {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        self.next(context).map(|line| {
+            self.left -= u64::from(matches!(line, Line::Packet(_)));
+            self.ended = matches!(line, Line::Ended { .. });
+            // A line is numbers and text: nothing in it can fail to be JSON.
+            let mut text = serde_json::to_vec(&line).unwrap_or_default();
+            text.push(b'\n');
+            Some(Ok(Frame::data(text.into())))
+        })
+    }
+}

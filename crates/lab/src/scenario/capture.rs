@@ -74,7 +74,7 @@ pub(super) fn count(file: &PathBuf, filter: &str) -> Result<usize> {
     )
 }
 
-fn matching(file: &PathBuf, filter: &str, fields: &[&str]) -> Result<String> {
+pub(super) fn matching(file: &PathBuf, filter: &str, fields: &[&str]) -> Result<String> {
     let mut command = Command::new("tshark");
     for check in ["ip", "tcp", "udp"] {
         command.args(["-o", &format!("{check}.check_checksum:TRUE")]);

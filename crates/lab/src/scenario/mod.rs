@@ -11,6 +11,7 @@ mod restart;
 mod routes;
 mod rules;
 mod sessions;
+mod trace;
 mod update;
 
 use std::net::SocketAddr;
@@ -157,6 +158,7 @@ pub fn all() -> Vec<Scenario> {
         routes::scenarios(),
         packets::scenarios(),
         capture::scenarios(),
+        trace::scenarios(),
         update::scenarios(),
         bad_input::scenarios(),
     ] {

@@ -58,7 +58,15 @@ pub(crate) fn report(
         },
         tables: tables(core, &about.config),
         n4,
-        datapath: about.datapath.clone(),
+        datapath: DatapathReport {
+            features: core
+                .tables()
+                .features()
+                .names()
+                .map(str::to_owned)
+                .collect(),
+            ..about.datapath.clone()
+        },
         ports: about
             .config
             .interface

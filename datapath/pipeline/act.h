@@ -20,6 +20,12 @@ static TP_INLINE struct tp_ext *tp_ext_of(struct tp_packet *p, const struct tp_e
 	return tp_ext_at(p->env, (__u32)TP_READ(e->ext));
 }
 
+/* Transport level marking of the entry's FAR, as tp_mark_ip() has it; 0: none. */
+static TP_INLINE __u32 tp_mark_of(const struct tp_ext *ext)
+{
+	return ext ? (__u32)ext->tos_mask << 8 | ext->tos : 0;
+}
+
 /* Does the packet come from the UE's own address? */
 static TP_INLINE int tp_from_ue(struct tp_packet *p, const struct tp_entry *e, __u64 head)
 {

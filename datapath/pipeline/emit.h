@@ -15,6 +15,8 @@ TP_RARE int tp_emit_slow(struct tp_env *env, const struct tp_tunnel *t, __u32 if
 
 	if (t->len)
 		tp_put_tunnel(outer.bytes, t, user_len);
+	if (t->len && t->mark)
+		tp_mark_ip(outer.bytes, t->mark);
 	return tp_punt(env, ifindex, &outer, user, user_len);
 }
 
@@ -71,6 +73,8 @@ static TP_INLINE int tp_emit(struct tp_packet *p, const struct tp_nexthop *nh, c
 	r = tp_resize(p->env, (int)p->user - (int)(t->len + l2_len),
 		      (int)(p->user + p->user_len) - (int)p->frame_len);
 	if (tp_unlikely(r) || tp_put_headers(p, nh, t, l2_len))
+		return TP_DROP_HEADROOM;
+	if (tp_has(p->env, TP_FEAT_EXT) && tp_unlikely(t->mark) && tp_mark(p->env, l2_len, t->mark))
 		return TP_DROP_HEADROOM;
 	p->out_len = l2_len + t->len + p->user_len;
 	return tp_redirect(p->env, port);

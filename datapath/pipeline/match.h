@@ -59,19 +59,19 @@ static TP_INLINE int tp_entry_is(const struct tp_entry *e, __u32 key, __u64 *hea
 }
 
 /* Uplink. NULL: no session has this TEID. Zero is none, whatever the tables say (TS 29.281, 5.1). */
-static TP_INLINE struct tp_entry *tp_match_teid(struct tp_packet *p, __u64 *head)
+static TP_INLINE struct tp_entry *tp_match_teid(struct tp_env *env, __u32 teid, __u64 *head)
 {
 	struct tp_entry *e;
 
-	if (!p->teid)
+	if (!teid)
 		return NULL;
-	e = tp_entry_at(p->env, p->teid & 0xffffff);
-	if (tp_likely(tp_entry_is(e, p->teid, head)))
+	e = tp_entry_at(env, teid & 0xffffff);
+	if (tp_likely(tp_entry_is(e, teid, head)))
 		return e;
-	if (!tp_has(p->env, TP_FEAT_BUCKETS))
+	if (!tp_has(env, TP_FEAT_BUCKETS))
 		return NULL;
-	e = tp_entry_at(p->env, tp_bucket_find(p->env, TP_KIND_TEID, 0, p->teid));
-	return tp_entry_is(e, p->teid, head) ? e : NULL;
+	e = tp_entry_at(env, tp_bucket_find(env, TP_KIND_TEID, 0, teid));
+	return tp_entry_is(e, teid, head) ? e : NULL;
 }
 
 /* The entry index of a UE address through its page. TP_NOT_FOUND: not in a pool; reason: in a pool,

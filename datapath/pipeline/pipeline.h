@@ -43,7 +43,7 @@ static TP_INLINE int tp_uplink(struct tp_packet *p, struct tp_entry **e, __u64 *
 	if (tp_unlikely(type != TP_GTPU_GPDU))
 		return tp_has(p->env, TP_FEAT_RELAY) && type == TP_GTPU_END_MARKER ? tp_relay_marker(p)
 										     : tp_gtpu_message(p, type);
-	*e = tp_match_teid(p, head);
+	*e = tp_match_teid(p->env, p->teid, head);
 	if (tp_unlikely(!*e))
 		return tp_unknown_teid(p);
 	*matched = *e;
@@ -65,8 +65,10 @@ static TP_INLINE int tp_downlink(struct tp_packet *p, __u32 ethertype, struct tp
 }
 
 /* Out by the routes of a network instance. */
-static TP_INLINE int tp_route_user(struct tp_packet *p, __u64 head, const struct tp_nexthop **nh)
+static TP_INLINE int tp_route_user(struct tp_packet *p, const struct tp_entry *e, __u64 head,
+				   const struct tp_nexthop **nh)
 {
+	__u32 mark = tp_mark_of(tp_ext_of(p, e, head));
 	struct tp_addr dst = tp_destination(p);
 	const struct tp_nexthop *neighbour;
 	__u32 index = 0;
@@ -83,6 +85,8 @@ static TP_INLINE int tp_route_user(struct tp_packet *p, __u64 head, const struct
 		neighbour = tp_find_neighbour(p, TP_HEAD_NI_OF(head), dst);
 		*nh = neighbour ? neighbour : *nh;
 	}
+	if (tp_unlikely(mark) && tp_mark(p->env, p->user, mark))
+		return TP_DROP_HEADROOM;
 	return TP_OK;
 }
 
@@ -117,6 +121,7 @@ static TP_INLINE int tp_route_tunnel(struct tp_packet *p, const struct tp_entry 
 	if (!*nh)
 		return TP_DROP_TABLE;
 	tp_plan_container(t, head, tp_ext_of(p, e, head));
+	t->mark = tp_mark_of(tp_ext_of(p, e, head));
 	t->local_be = peer->local_be;
 	t->remote_be = peer->remote_be;
 	t->teid_be = (__u32)out;
@@ -185,7 +190,7 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 		return tp_relay_packet(p, e, head);
 	if (!r)
 		r = TP_HEAD_ACTION(head) == TP_ACT_TUNNEL ? tp_route_tunnel(p, e, head, &t, &nh)
-							  : tp_route_user(p, head, &nh);
+							  : tp_route_user(p, e, head, &nh);
 	if (r)
 		return r;
 	if (tp_has(p->env, TP_FEAT_FIB) && nh->state == TP_NH_FIB) {

@@ -136,14 +136,6 @@ TP_APART __u32 tp_edit_container(struct tp_env *env, __u32 gtpu, __u32 edit)
 	return gtpu;
 }
 
-/* The frame is an IP packet and nothing else; the kernel sends it. */
-TP_RARE int tp_relay_slow(struct tp_env *env, __u32 ifindex, __u32 len)
-{
-	struct tp_outer none = {{0}, 0, TP_EVENT_SEND};
-
-	return tp_punt(env, ifindex, &none, 0, len);
-}
-
 /* What tp_relay() has to know beside the tunnel. */
 static TP_INLINE __u64 tp_pack_relay(__u32 gtpu, __u32 gtpu_end, __u32 edit)
 {
@@ -154,9 +146,11 @@ static TP_INLINE __u64 tp_pack_relay(__u32 gtpu, __u32 gtpu_end, __u32 edit)
  *
  * out    tp_entry.out: the tunnel
  * where  tp_pack_relay()
+ * mark   of the outer IP header, as tp_mark_ip() has it; 0: none
  *
- * enum tp_outcome or enum tp_drop; in the upper half the octets that left. */
-TP_APART __u64 tp_relay(struct tp_env *env, __u64 out, __u64 where)
+ * enum tp_outcome or enum tp_drop in bits 0..15, the frame's length in 16..31. With TP_OUT_SLOW it is an IP packet and
+ * nothing else, and yet to be handed over for the interface in 32..63. */
+TP_APART __u64 tp_relay(struct tp_env *env, __u64 out, __u64 where, __u32 mark)
 {
 	const struct tp_peer *peer = tp_peer_at(env, (__u32)(out >> 32));
 	const struct tp_nexthop *nh = peer ? tp_nexthop_at(env, TP_READ(peer->nexthop)) : NULL;
@@ -186,8 +180,10 @@ TP_APART __u64 tp_relay(struct tp_env *env, __u64 out, __u64 where)
 		return TP_DROP_HEADROOM;
 	tp_put_outer_ip(h, peer->local_be, peer->remote_be, tp_swap16(TP_GTPU_PORT), len - TP_BARE_LEN);
 	tp_store32(h + TP_BARE_LEN + 4, (__u32)out);
-	r = l2_len ? tp_redirect(env, nh->port) : tp_relay_slow(env, nh->ifindex, len);
-	return (__u64)(l2_len + len) << 32 | (__u32)r;
+	if (tp_unlikely(mark))
+		tp_mark_ip(h, mark);
+	r = l2_len ? tp_redirect(env, nh->port) : TP_OUT_SLOW;
+	return (__u64)nh->ifindex << 32 | (l2_len + len) << 16 | (__u32)r;
 }
 
 /* A packet that came in a tunnel and goes on in another one. */
@@ -196,11 +192,21 @@ static TP_INLINE int tp_is_relayed(const struct tp_packet *p, __u64 head)
 	return tp_has(p->env, TP_FEAT_RELAY) && p->gtpu && TP_HEAD_ACTION(head) == TP_ACT_TUNNEL;
 }
 
-/* The outcome of tp_relay(). */
+/* The kernel sends what tp_relay() left. */
+TP_RARE int tp_relay_slow(struct tp_env *env, __u64 done)
+{
+	struct tp_outer none = {{0}, 0, TP_EVENT_SEND};
+
+	return tp_punt(env, (__u32)(done >> 32), &none, 0, done >> 16 & 0xffff);
+}
+
+/* The outcome of tp_relay(). Handed over here and not there, because the stack of nested calls is short. */
 static TP_INLINE int tp_relay_done(struct tp_packet *p, __u64 done)
 {
-	p->out_len = (__u32)(done >> 32);
-	return tp_final((int)done);
+	p->out_len = done >> 16 & 0xffff;
+	if (tp_unlikely((done & 0xffff) == TP_OUT_SLOW))
+		return tp_relay_slow(p->env, done);
+	return tp_final((int)(done & 0xffff));
 }
 
 static TP_INLINE int tp_relay_packet(struct tp_packet *p, const struct tp_entry *e, __u64 head)
@@ -214,7 +220,8 @@ static TP_INLINE int tp_relay_packet(struct tp_packet *p, const struct tp_entry 
 	} else if (ext && (ext->removal & 1) && p->qfi != TP_NO_QFI) {
 		edit = TP_EDIT_REMOVE;
 	}
-	return tp_relay_done(p, tp_relay(p->env, TP_READ(e->out), tp_pack_relay(p->gtpu, p->gtpu_end, edit)));
+	return tp_relay_done(p, tp_relay(p->env, TP_READ(e->out), tp_pack_relay(p->gtpu, p->gtpu_end, edit),
+					 tp_mark_of(ext)));
 }
 
 /* The first of several PDRs whose packets go on in a tunnel. */
@@ -246,18 +253,14 @@ static TP_INLINE struct tp_entry *tp_first_relay(struct tp_env *env, __u32 place
  * counts for none. As tp_relay(); where: tp_pack_relay(). */
 TP_APART __u64 tp_relay_end_marker(struct tp_env *env, __u32 teid, __u64 where)
 {
-	struct tp_packet p = {0};
-	struct tp_entry *e;
 	__u64 head = 0;
+	struct tp_entry *e = tp_match_teid(env, teid, &head);
 
-	p.env = env;
-	p.teid = teid;
-	e = tp_match_teid(&p, &head);
 	if (e && TP_HEAD_ACTION(head) == TP_ACT_LIST && tp_has(env, TP_FEAT_LIST))
 		e = tp_first_relay(env, (__u32)(head >> TP_HEAD_RULE_SHIFT), &head);
 	if (!e || TP_HEAD_ACTION(head) != TP_ACT_TUNNEL)
 		return TP_DROP_GTPU_MESSAGE;
-	return tp_relay(env, TP_READ(e->out), where);
+	return tp_relay(env, TP_READ(e->out), where, 0);
 }
 
 static TP_INLINE int tp_relay_marker(struct tp_packet *p)

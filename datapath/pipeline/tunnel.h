@@ -16,7 +16,8 @@ struct tp_tunnel {
 	__u32 local_be;
 	__u32 remote_be;
 	__u32 teid_be;
-	__u32 marks; /* of the container: octet with the QFI in bits 0..7, octet with the PPI in 8..15 */
+	__u16 marks; /* of the container: octet with the QFI in bits 0..7, octet with the PPI in 8..15 */
+	__u16 mark;  /* of the outer IP header, as tp_mark_ip() has it; 0: none */
 	__u32 pdu_type; /* TS 38.415, 5.5.2: 0 downlink, 1 uplink */
 };
 
@@ -37,6 +38,34 @@ static TP_INLINE void tp_put_outer_ip(__u8 *h, __u32 local_be, __u32 remote_be, 
 	tp_store32(h + 24, tp_swap16((__u16)(TP_UDP_LEN + payload)));
 }
 
+/* Transport level marking (TS 29.244, 8.2.12): ToS or traffic class of an IP header, whose first four octets
+ * and checksum are at h. mark: value in bits 0..7, mask in 8..15. */
+static TP_INLINE void tp_mark_ip(__u8 *h, __u32 mark)
+{
+	__u32 mask = mark >> 8 & 0xff, word = tp_get16(h), sum;
+
+	if (h[0] >> 4 == 6) {
+		tp_put16(h, (__u16)((word & ~(mask << 4)) | (mark & mask) << 4));
+		return;
+	}
+	tp_put16(h, (__u16)((word & ~mask) | (mark & mask)));
+	/* RFC 1624. */
+	sum = (0xffff ^ tp_get16(h + 10)) + (0xffff ^ word) + tp_get16(h);
+	sum = (sum & 0xffff) + (sum >> 16);
+	tp_put16(h + 10, (__u16)~((sum & 0xffff) + (sum >> 16)));
+}
+
+/* The IP header of the frame at offset off. 0, or non-zero when there is none. */
+TP_APART int tp_mark(struct tp_env *env, __u32 off, __u32 mark)
+{
+	__u8 *h = tp_span(tp_data(env), tp_end(env), off, TP_IP4_LEN);
+
+	if (!h)
+		return 1;
+	tp_mark_ip(h, mark);
+	return 0;
+}
+
 /* The whole tunnel header, t->len octets, in front of a user's packet. */
 static TP_INLINE void tp_put_tunnel(__u8 *h, const struct tp_tunnel *t, __u32 user_len)
 {
@@ -51,7 +80,7 @@ static TP_INLINE void tp_put_tunnel(__u8 *h, const struct tp_tunnel *t, __u32 us
 		tp_store32(g + 8, 0x85U << 24);
 		/* Units of four octets, PDU type, QFI, and no further extension header; or the PPI in its place,
 		 * and that in the last octet of the second unit. */
-		tp_store32(g + 12, t->marks << 16 | t->pdu_type << 12 | ((psc >> 2) - 1));
+		tp_store32(g + 12, (__u32)t->marks << 16 | t->pdu_type << 12 | ((psc >> 2) - 1));
 		if (psc > 8)
 			tp_store32(g + 16, 0);
 	}

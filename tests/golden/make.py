@@ -660,6 +660,33 @@ def relay_cases():
          [(UP, outer(gtpu(TEID, u)), "forward", relayed(gtpu(RTEID, u))), (UP, outer(gtpu(TEID, u)), "forward", relayed(gtpu(0x55667788, u), dst=GNB))], [(1, 2, 2 * n, 0)])
 
 
+def marked(frame, tos, mask):
+    """The IP header that leaves, marked; what scapy computes of the checksum is right."""
+    out = frame.__class__(raw(frame))
+    if out.haslayer(IP) and out.payload.name == "IP":
+        out[IP].tos = out[IP].tos & ~mask & 0xff | tos & mask
+        del out[IP].chksum
+    else:
+        out[IPv6].tc = out[IPv6].tc & ~mask & 0xff | tos & mask
+    return out
+
+
+def marking_cases():
+    d, ef = user(HOST, UE), [0xb8, 0xfc]
+    down_case("dl-marked", "the outer header gets the DSCP, the user's stays", d, out=marked(tunnelled(d), *ef), tables=plain(dl=dict(marking=ef)))
+    for ident in (1, 0xb8a6, 0x46c8):
+        v = user(tos=0x03, id=ident)
+        up_case("ul-marked-%d" % ident, "on N6 the packet itself; ECN stays", v, out=marked(hop(v), *ef), tables=plain(ul=dict(marking=ef)))
+    up_case("ul-v6-marked", "traffic class", user6(tc=0x41), out=marked(hop(user6(tc=0x41)), *ef), tables=plain(ul=dict(marking=ef), ue6="2001:db8:60::/64"))
+    up_case("ul-mask", "only the bits of the mask", user(tos=0xff), out=marked(hop(user(tos=0xff)), 0x20, 0xe0), tables=plain(ul=dict(marking=[0x20, 0xe0])))
+    plainly = gtpu(RTEID, psc(QFI) + raw(user()), flags=0x34)
+    case("relay-marked", "the next tunnel's outer header", relaying(marking=ef), [(UP, up(user()), "forward", marked(relayed(plainly), *ef))], [(1, 1, len(user()), 0)])
+    peer = plain(dl=dict(peer="10.3.9.9", marking=ef))
+    down_case("dl-marked-unresolved", "also by way of the slow path", d, "slow", slow(marked(tunnelled(d, dst="10.3.9.9"), *ef).payload), tables=peer)
+    waiting = user(dst="203.0.113.129")
+    up_case("ul-marked-unresolved", "and on N6", waiting, "slow", slow(marked(hop(waiting), *ef).payload), tables=plain(ul=dict(marking=ef)))
+
+
 def pcap(frames):
     out = io.BytesIO()
     out.close, writer = (lambda: None), None
@@ -689,7 +716,7 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, route_cases, relay_cases):
+    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, route_cases, relay_cases, marking_cases):
         make()
     for name in sorted(CASES):
         folder = os.path.join(HERE, name)

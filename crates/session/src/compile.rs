@@ -193,6 +193,7 @@ fn entry(
         ue: None,
         qfi: None,
         relay: None,
+        marking: far.forwarding.and_then(|to| to.marking),
         marks: Marks::default(),
         meter: None,
         shared_meters: SmallVec::new(),

@@ -192,6 +192,9 @@ pub struct Entry {
     /// Packets come in a tunnel and go on in another one, or come in a tunnel and travel towards
     /// access. `ue` and the asking half of `qfi` are here then.
     pub relay: Option<Relay>,
+    /// Transport level marking of packets that leave: of the outer IP header in a tunnel, else of
+    /// their own.
+    pub marking: Option<Marking>,
     /// Downlink: what the PDU Session Container says beside the QFI; without QFI nothing.
     pub marks: Marks,
     /// MBR of this entry alone.
@@ -210,6 +213,15 @@ pub struct Marks {
     pub rqi: bool,
     /// Paging Policy Indicator, 0..=7.
     pub ppi: Option<u8>,
+}
+
+/// Transport Level Marking (TS 29.244, 8.2.12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marking {
+    /// ToS or traffic class.
+    pub tos: u8,
+    /// Which of its bits are set; the others stay.
+    pub mask: u8,
 }
 
 /// What only packets from tunnel to tunnel meet.

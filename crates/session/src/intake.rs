@@ -13,7 +13,7 @@ use pfcp::{Cause, IeType, Ies, Repeated};
 use smallvec::SmallVec;
 
 use crate::compile::DEFAULT_NI;
-use crate::compiled::{NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
+use crate::compiled::{Marking, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
 use crate::flow::FlowDescription;
 use crate::refusal::Refusal;
 use crate::rules::{
@@ -395,6 +395,7 @@ fn forwarding(ie: &ForwardingParameters<'_>, site: &Site) -> Result<Forwarding, 
         destination,
         ni: network_instance(ie.network_instance, destination, in_tunnel, site)?,
         tunnel: ie.outer_header_creation.map(tunnel).transpose()?,
+        marking: ie.transport_level_marking.and_then(marking),
     })
 }
 
@@ -422,11 +423,22 @@ fn update_forwarding(
         None => before.and_then(|before| before.ni),
         given => network_instance(given, destination, tunnel.is_some(), site)?,
     };
+    let marking = match ie.transport_level_marking {
+        None => before.and_then(|before| before.marking),
+        Some(given) => marking(given),
+    };
     Ok(Forwarding {
         destination,
         ni,
         tunnel,
+        marking,
     })
+}
+
+/// Value and mask, an octet each (8.2.12).
+fn marking(ie: u16) -> Option<Marking> {
+    let [tos, mask] = ie.to_be_bytes();
+    (mask != 0).then_some(Marking { tos, mask })
 }
 
 fn destination(ie: DestinationInterface) -> Result<Interface, Refusal> {

@@ -8,7 +8,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use smallvec::SmallVec;
 
-use crate::compiled::{Direction, Flow, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
+use crate::compiled::{
+    Direction, Flow, Marking, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet,
+};
 use crate::flow::FlowDescription;
 pub use crate::teid::LocalTeid;
 
@@ -316,6 +318,8 @@ pub struct Forwarding {
     pub ni: Option<NiId>,
     /// Outer Header Creation.
     pub tunnel: Option<RemoteFTeid>,
+    /// Transport Level Marking; `None` too where its mask has no bit.
+    pub marking: Option<Marking>,
 }
 
 /// The other end of a tunnel (TS 29.244, 8.2.56).

@@ -91,6 +91,8 @@ pub struct FarView {
     pub network_instance: Option<String>,
     /// The other end of the tunnel.
     pub tunnel: Option<(u32, Ipv4Addr)>,
+    /// Transport Level Marking: value and mask.
+    pub marking: Option<(u8, u8)>,
     /// BAR ID.
     pub bar: Option<u8>,
 }
@@ -225,6 +227,9 @@ impl FarView {
             tunnel: to
                 .and_then(|to| to.tunnel)
                 .map(|tunnel| (tunnel.teid, tunnel.peer)),
+            marking: to
+                .and_then(|to| to.marking)
+                .map(|marking| (marking.tos, marking.mask)),
             bar: far.bar.map(|bar| bar.0),
         }
     }

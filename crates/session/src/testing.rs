@@ -327,6 +327,7 @@ fn uplink_far() -> impl Strategy<Value = Far> {
             destination,
             ni,
             tunnel,
+            marking: None,
         });
         Far {
             id: FarId(0),
@@ -350,6 +351,7 @@ fn downlink_far() -> impl Strategy<Value = Far> {
             destination: Interface::Access,
             ni: None,
             tunnel: Some(tunnel),
+            marking: None,
         });
         Far {
             id: FarId(0),

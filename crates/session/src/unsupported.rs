@@ -111,7 +111,6 @@ pub(crate) static IN_FAR: Unsupported = Unsupported::new(&[
 /// Of Forwarding Parameters and Update Forwarding Parameters.
 pub(crate) static IN_FORWARDING: Unsupported = Unsupported::new(&[
     IeType::REDIRECT_INFORMATION,
-    IeType::TRANSPORT_LEVEL_MARKING,
     IeType::FORWARDING_POLICY,
     IeType::HEADER_ENRICHMENT,
     IeType::TRAFFIC_ENDPOINT_ID,

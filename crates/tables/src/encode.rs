@@ -102,6 +102,9 @@ pub(crate) fn words(rule: &Entry, peer: u32, meters: &[u32], packet_meter: Optio
         ext.n_meters += 1;
     }
     debug_assert!(meters.len() <= METERS_MAX);
+    if let Some(marking) = rule.marking.filter(|_| forwards(action)) {
+        (ext.tos, ext.tos_mask) = (marking.tos & marking.mask, marking.mask);
+    }
     ext.packet_meter = packet_meter.map_or(0, |line| line + 1);
     if action == entry::ACT_TUNNEL && rule.qfi.is_some() {
         ext.psc = container(rule.marks);
@@ -116,6 +119,10 @@ pub(crate) fn words(rule: &Entry, peer: u32, meters: &[u32], packet_meter: Optio
         rate,
         ext,
     }
+}
+
+const fn forwards(action: u64) -> bool {
+    matches!(action, entry::ACT_ROUTE | entry::ACT_TUNNEL)
 }
 
 /// Found by TEID, so that the table the entry lies in does not say which way its packets go.

@@ -19,7 +19,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use libbpf_rs::RingBufferBuilder;
 use serde::Deserialize;
 use session::compiled::{
-    Action, Compiled, Counters, Direction, Entry, Filter, Flow, Key, Limit, Marks, NiId,
+    Action, Compiled, Counters, Direction, Entry, Filter, Flow, Key, Limit, Marking, Marks, NiId,
     PacketRate, PdrId, QerId, Qfi, QfiSet, Rate, Relay, Select, SharedMeter, Tables as _,
     UeAddresses, UeEnd,
 };
@@ -111,6 +111,8 @@ struct SessionEntry {
     ppi: Option<u8>,
     packet_meter: Option<usize>,
     relay: Option<SessionRelay>,
+    /// ToS and mask.
+    marking: Option<(u8, u8)>,
 }
 
 #[derive(Deserialize)]
@@ -248,6 +250,7 @@ fn compile_entry(entry: &SessionEntry) -> Entry {
             ppi: entry.ppi,
         },
         meter,
+        marking: entry.marking.map(|(tos, mask)| Marking { tos, mask }),
         relay: entry.relay.as_ref().map(|relay| Relay {
             ue: relay.compile_ue(),
             qfi: relay.qfi.and_then(Qfi::new),

@@ -35,6 +35,7 @@ fn uplink() -> Compiled {
         packet_meter: None,
         marks: Default::default(),
         relay: None,
+        marking: None,
     };
     Compiled {
         entries: vec![entry],

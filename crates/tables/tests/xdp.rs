@@ -99,6 +99,7 @@ fn tunnel(teid: u32, peer: Ipv4Addr, qfi: u8) -> Compiled {
         marks: Default::default(),
         meter: None,
         relay: None,
+        marking: None,
         shared_meters: Default::default(),
         packet_meter: None,
     };

@@ -1180,7 +1180,6 @@ fn fars_that_cannot_be_honoured_are_refused() {
     }
     for ie in [
         IeType::REDIRECT_INFORMATION,
-        IeType::TRANSPORT_LEVEL_MARKING,
         IeType::FORWARDING_POLICY,
         IeType::HEADER_ENRICHMENT,
         IeType::PROXYING,

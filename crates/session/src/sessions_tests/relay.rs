@@ -6,7 +6,9 @@ use pfcp::Cause;
 use pfcp::ie::PfcpSmReqFlags;
 
 use super::*;
-use crate::compiled::{Action, Direction, EndedTunnel, Entry, Qfi, Relay, UeAddresses, UeEnd};
+use crate::compiled::{
+    Action, Direction, EndedTunnel, Entry, Marking, Qfi, Relay, UeAddresses, UeEnd,
+};
 use crate::rules::{FarId, RuleId};
 
 const ACCESS: u8 = 0;
@@ -335,4 +337,48 @@ fn no_end_marker_without_an_end() {
             .is_err()
     );
     assert_eq!(world.tables.ended, []);
+}
+
+/// TS 29.244, 8.2.12: value and mask; an Update FAR may bring another one.
+#[test]
+fn a_far_marks_what_it_sends() {
+    let mut world = World::new();
+    let marking = |w: &mut Writer<'_>, value: u16| {
+        w.put(IeType::DESTINATION_INTERFACE, ACCESS);
+        w.put(IeType::OUTER_HEADER_CREATION, tunnel(5));
+        w.put(IeType::TRANSPORT_LEVEL_MARKING, value);
+    };
+    let (seid, _) = world
+        .establish(|w| {
+            by_teid(1, CORE, 1).create(w);
+            w.grouped(IeType::CREATE_FAR, |w| {
+                w.put(IeType::FAR_ID, 1u32);
+                w.put(IeType::APPLY_ACTION, ApplyAction::FORW);
+                w.grouped(IeType::FORWARDING_PARAMETERS, |w| marking(w, 0xb8fc));
+            });
+        })
+        .unwrap();
+    let expedited = Marking {
+        tos: 0xb8,
+        mask: 0xfc,
+    };
+    assert_eq!(world.only().entries[0].marking, Some(expedited));
+    let update = |value: u16| {
+        move |w: &mut Writer<'_>| {
+            w.grouped(IeType::UPDATE_FAR, |w| {
+                w.put(IeType::FAR_ID, 1u32);
+                w.grouped(IeType::UPDATE_FORWARDING_PARAMETERS, |w| marking(w, value));
+            });
+        }
+    };
+    world
+        .modify(seid, |w| switch(w, 1, 6, PfcpSmReqFlags::empty()))
+        .unwrap();
+    assert_eq!(
+        world.only().entries[0].marking,
+        Some(expedited),
+        "not sent, not changed"
+    );
+    world.modify(seid, update(0xb800)).unwrap();
+    assert_eq!(world.only().entries[0].marking, None, "no bit is to be set");
 }

@@ -389,6 +389,8 @@ struct tp_cpu {
 	__u64 icmp_tat;
 	__u64 trace_tat;
 	__u64 trace_lost; /* records that user space did not get */
+	__u64 message_tat;
+	__u64 reserved[7];
 	struct tp_port_stats ports[TP_PORTS_MAX];
 	__u64 drops[TP_PORTS_MAX][TP_DIRS][TP_DROP_MAX];
 };
@@ -398,6 +400,7 @@ struct tp_cpu {
 enum tp_event_kind {
 	TP_EVENT_SEND = 1,   /* send data (an IP packet) out of ifindex; the kernel resolves the neighbour */
 	TP_EVENT_PACKET = 2, /* data is a struct tp_task and what it is about */
+	TP_EVENT_GTPU = 3,   /* data is an IP packet: a GTP-U message that is not a G-PDU, for the control plane */
 	TP_EVENT_TRACE = 5,  /* a struct tp_trace, in a ring of its own */
 };
 

@@ -106,11 +106,34 @@ TP_APART int tp_answer_unknown_teid(struct tp_env *env, __u32 l3, __u32 teid)
 	return 0;
 }
 
+#define TP_GTPU_MESSAGE_NS 100000U /* mean spacing of messages for the control plane, per CPU */
+
+/* A message for the control plane, from its IP header on. TP_OUT_SLOW, or TP_DROP_SLOW_PATH_FULL.
+ *
+ * span  offset in bits 32..63, octets in 0..31 */
+TP_APART int tp_tell(struct tp_env *env, __u64 span)
+{
+	struct tp_outer outer = {{0}, 0, TP_EVENT_GTPU};
+
+	return tp_punt(env, 0, &outer, (__u32)(span >> 32), (__u32)span);
+}
+
+/* What a peer says of tunnels and of itself (7.2.2, 7.2.3, 7.3.1): a gNB that restarts says it once per packet
+ * of each of its sessions, so there is a rate. */
+static TP_INLINE int tp_peer_message(struct tp_packet *p, __u8 type)
+{
+	if (type != TP_GTPU_ERROR_INDICATION && type != TP_GTPU_ECHO_RESPONSE && type != TP_GTPU_EXTENSION_HEADERS)
+		return TP_DROP_GTPU_MESSAGE;
+	if (!tp_within_rate(&p->cpu->message_tat, tp_clock(p->env, p->cpu), TP_GTPU_MESSAGE_NS))
+		return TP_DROP_GTPU_MESSAGE_RATE;
+	return tp_tell(p->env, (__u64)p->l3 << 32 | (__u32)(p->gtpu_end - p->l3));
+}
+
 /* A message that is not a G-PDU. */
 static TP_INLINE int tp_gtpu_message(struct tp_packet *p, __u8 type)
 {
 	if (type != TP_GTPU_ECHO_REQUEST)
-		return TP_DROP_GTPU_MESSAGE;
+		return tp_peer_message(p, type);
 	if (!tp_within_rate(&p->cpu->echo_tat, tp_clock(p->env, p->cpu), TP_READ(p->config->echo_ns)))
 		return TP_DROP_ECHO_RATE;
 	return tp_answer_echo(p->env, p->l3, p->gtpu) ? TP_DROP_HEADROOM : TP_OUT_ANSWER;

@@ -284,6 +284,12 @@ def uplink_cases():
     old = up(u, teid=0x02000002)
     frame_case("error-indication-generation", "the slot is in use, by another generation", old, "answer", error_indication(old, 0x02000002))
     frame_case("end-marker", "is for a gNB, not for us", outer(gtpu(TEID, b"", 254)), "gtpu_message")
+    for name, message, what in [
+        ("error-indication-received", gtpu(0, struct.pack("!BI", 16, 0x10000001) + struct.pack("!BH", 133, 4) + bytes([10, 3, 0, 11]), 26, 0x32, b"\0\0\0\0"), "a gNB has no such tunnel: for the control plane"),
+        ("echo-response", gtpu(0, b"\x0e\0", 2, 0x32, b"\0\7\0\0"), "the answer to an Echo Request of ours: for the control plane"),
+    ]:
+        told = outer(message)
+        frame_case(name, what, told, "slow", slow(told.payload))
     up_case("ul-second-address", "another of our N3 addresses", u, dst=N3B)
     frame_case("ul-not-our-address", "GTP-U to somebody else is the kernel's", up(u, dst="10.3.0.9"), "pass")
     frame_case("ul-other-udp", "another UDP port is the kernel's", up(u, dport=53), "pass")

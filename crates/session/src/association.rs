@@ -334,6 +334,7 @@ impl<T: Tables> Core<T> {
                 self.ask_for_release(now, id, out);
             }
             Purpose::Report(about) => self.on_report_answer(now, about, message, out),
+            Purpose::NodeReport(_) => self.on_node_report_answer(message),
         }
     }
 
@@ -391,6 +392,8 @@ impl<T: Tables> Core<T> {
             }
             // It asked for the release, and has its own ways to notice that we are gone.
             Purpose::ReportsSent(_) => {}
+            // Heartbeats tell whether the SMF is there at all.
+            Purpose::NodeReport(_) => {}
         }
     }
 
@@ -420,6 +423,7 @@ impl<T: Tables> Core<T> {
             Timer::Retention(id) => self.on_retention(now, id, out),
             Timer::ReleaseBy(id) => self.end_association(now, id, Gone::ShutDown, out),
             Timer::Setup(target) => self.try_setup(now, target, out),
+            Timer::Paths => self.refresh_paths(now),
         }
     }
 

@@ -378,6 +378,10 @@ pub trait Tables {
         0
     }
 
+    /// Both ends, remote first, of each GTP-U path that sessions send into. Tables without tunnels
+    /// have none.
+    fn gtpu_paths(&self, _each: &mut dyn FnMut(IpAddr, IpAddr)) {}
+
     /// Counters of one PDR; zero when the session is not in the tables or has no such PDR.
     fn counters(&self, handle: &Self::Handle, pdr: PdrId) -> Counters;
 }

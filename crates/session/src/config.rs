@@ -41,6 +41,13 @@ pub struct Config {
     /// 6.2.4) are asked for fewer sessions, and a share of their establishments is refused with
     /// cause 74. Zero: never.
     pub overload_at_percent: u8,
+    /// Time between Echo Requests to each GTP-U peer in use; zero: none are sent. TS 29.281, 7.2.1
+    /// wants at least 60 s.
+    pub echo_interval: Duration,
+    /// Time after which an unanswered Echo Request is sent again (T3-RESPONSE).
+    pub echo_t3: Duration,
+    /// How often it is sent altogether (N3-REQUESTS).
+    pub echo_n3: u32,
     /// Port for our requests. `None`: the port that the peer's Association Setup Request came
     /// from, which also reaches peers that do not listen on the registered port. `Some(8805)` is
     /// for peers that send from other ports than they listen on (TS 29.244, 4.2.2: requests go to
@@ -144,6 +151,9 @@ impl Default for Config {
             retry_at_most: Duration::from_secs(30),
             path_failure_retention: Duration::from_secs(3600),
             graceful_release: Duration::ZERO,
+            echo_interval: Duration::ZERO,
+            echo_t3: Duration::from_secs(3),
+            echo_n3: 5,
             overload_at_percent: 90,
             peer_port: None,
             answers: Answers::default(),

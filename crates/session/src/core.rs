@@ -10,11 +10,13 @@ use pfcp::{Cause, ErrorKind, Header, Message, MessageType, Writer};
 use crate::answers::{AnswerCache, Fingerprint};
 use crate::compiled::Tables;
 use crate::config::Config;
+use crate::error_indication::Reported;
 use crate::event::{Event, Gone, Ignored};
 use crate::expect::Expected;
 use crate::load::{Load, Notice};
 use crate::node_id::OwnNodeId;
 use crate::outbox::Outbox;
+use crate::paths::Paths;
 use crate::peer::{PeerId, PeerView, Peers};
 use crate::pfds::Pfds;
 use crate::refusal::Refusal;
@@ -47,6 +49,8 @@ pub struct Core<T: Tables> {
     pub(crate) sweep: Sweep,
     pub(crate) load: Load,
     pub(crate) pfds: Pfds,
+    pub(crate) paths: Paths,
+    pub(crate) error_reports: Reported,
     pub(crate) closing: bool,
     /// Kept for its capacity.
     pub(crate) created: Vec<CreatedPdr>,
@@ -68,6 +72,8 @@ pub(crate) enum Timer {
     ReleaseBy(PeerId),
     /// Try to associate with a configured SMF.
     Setup(usize),
+    /// See which GTP-U paths are in use.
+    Paths,
 }
 
 /// Sessions of peers that are gone, deleted step by step.
@@ -98,10 +104,12 @@ impl<T: Tables> Core<T> {
             reports: Reports::default(),
             answers: AnswerCache::new(config.answers),
             stats: Stats::new(),
-            timers: BTreeSet::new(),
+            timers: first_timers(&config),
             sweep: Sweep::default(),
             load: Load::new(config.overload_at_percent, recovery),
             pfds: Pfds::default(),
+            paths: Paths::new(&config),
+            error_reports: Reported::default(),
             closing: false,
             created: Vec::new(),
             expected: Expected::default(),
@@ -181,6 +189,7 @@ impl<T: Tables> Core<T> {
         if !self.closing {
             self.look_for_inactivity(now, out);
         }
+        self.advance_paths(now, out);
         self.sweep_step(now, out);
     }
 
@@ -201,7 +210,8 @@ impl<T: Tables> Core<T> {
         }
         let timer = self.timers.first().map(|(due, _)| *due);
         let look = (!self.closing).then(|| self.sessions.inactivity.next_deadline());
-        [timer, self.requests.next_deadline(), look.flatten()]
+        let requests = self.requests.next_deadline();
+        [timer, requests, look.flatten(), self.next_echo()]
             .into_iter()
             .flatten()
             .min()
@@ -572,12 +582,23 @@ impl<T: Tables> Core<T> {
     }
 }
 
+/// What is due from the beginning.
+fn first_timers(config: &Config) -> BTreeSet<(Time, Timer)> {
+    let paths = !config.echo_interval.is_zero();
+    paths
+        .then_some((Time(0), Timer::Paths))
+        .into_iter()
+        .collect()
+}
+
 impl Purpose {
     pub(crate) fn peer(self) -> Option<PeerId> {
         match self {
-            Self::Heartbeat(id) | Self::Release(id) | Self::Prepare(id) | Self::ReportsSent(id) => {
-                Some(id)
-            }
+            Self::Heartbeat(id)
+            | Self::Release(id)
+            | Self::Prepare(id)
+            | Self::ReportsSent(id)
+            | Self::NodeReport(id) => Some(id),
             Self::Report(about) => Some(about.peer),
             Self::Setup(_) => None,
         }
@@ -588,7 +609,7 @@ impl Timer {
     fn peer(self) -> Option<PeerId> {
         match self {
             Self::Heartbeat(id) | Self::Retention(id) | Self::ReleaseBy(id) => Some(id),
-            Self::Setup(_) => None,
+            Self::Setup(_) | Self::Paths => None,
         }
     }
 }

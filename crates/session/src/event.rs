@@ -1,6 +1,6 @@
 //! What operators read in the log: once per event, in terms of peers and sessions.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use pfcp::{Cause, IeType, MessageType};
 
@@ -59,6 +59,21 @@ pub enum Event {
         from: SocketAddr,
         /// How many sessions.
         sessions: usize,
+    },
+    /// A GTP-U peer that answered before answers Echo Requests no more.
+    PathFailed {
+        /// Its address.
+        remote: IpAddr,
+    },
+    /// It answers again.
+    PathRecovered {
+        /// Its address.
+        remote: IpAddr,
+    },
+    /// Its Recovery Time Stamp has changed.
+    GtpuPeerRestarted {
+        /// Its address.
+        remote: IpAddr,
     },
     /// A configured SMF did not answer, or refused; asked again later.
     SetupFailed {

@@ -10,16 +10,19 @@ pub mod compiled;
 pub mod config;
 mod core;
 mod draft;
+mod error_indication;
 pub mod event;
 mod expect;
 pub mod features;
 pub mod flow;
+pub mod gtpu;
 mod inactivity;
 mod indices;
 mod intake;
 mod load;
 pub mod node_id;
 pub mod outbox;
+pub mod paths;
 pub mod peer;
 pub mod pfds;
 mod pools;
@@ -48,6 +51,7 @@ mod teid;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod time;
+mod tunnels;
 mod unsupported;
 
 pub use crate::core::Core;

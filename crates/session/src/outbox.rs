@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use crate::event::Event;
+use crate::paths::Ends;
 
 /// Filled by the core, emptied by its caller. One buffer holds all datagrams, so that a message
 /// costs no allocation once it has grown.
@@ -12,6 +13,7 @@ pub struct Outbox {
     bytes: Vec<u8>,
     datagrams: Vec<(SocketAddr, Range<usize>)>,
     events: Vec<Event>,
+    echoes: Vec<(Ends, [u8; 12])>,
 }
 
 impl Outbox {
@@ -42,11 +44,23 @@ impl Outbox {
         &self.events
     }
 
+    /// GTP-U Echo Requests, each with its ends, theirs first: from our address to theirs, port 2152.
+    pub fn echoes(&self) -> impl Iterator<Item = (Ends, &[u8])> {
+        self.echoes
+            .iter()
+            .map(|(ends, octets)| (*ends, octets.as_slice()))
+    }
+
+    pub(crate) fn echo(&mut self, ends: Ends, octets: [u8; 12]) {
+        self.echoes.push((ends, octets));
+    }
+
     /// Forget everything, capacity kept.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.datagrams.clear();
         self.events.clear();
+        self.echoes.clear();
     }
 
     pub(crate) fn event(&mut self, event: Event) {

@@ -25,6 +25,8 @@ pub(crate) enum Purpose {
     Report(About),
     /// Tell this peer that we are about to ask for the release.
     Prepare(PeerId),
+    /// Tell this peer about paths to GTP-U peers.
+    NodeReport(PeerId),
     /// Tell this peer that it has all usage reports and may release.
     ReportsSent(PeerId),
 }
@@ -36,6 +38,7 @@ impl Purpose {
             Self::Heartbeat(_) => MessageType::HEARTBEAT_REQUEST,
             Self::Setup(_) => MessageType::ASSOCIATION_SETUP_REQUEST,
             Self::Report(_) => MessageType::SESSION_REPORT_REQUEST,
+            Self::NodeReport(_) => MessageType::NODE_REPORT_REQUEST,
             Self::Release(_) | Self::Prepare(_) | Self::ReportsSent(_) => {
                 MessageType::ASSOCIATION_UPDATE_REQUEST
             }
@@ -48,6 +51,7 @@ impl Purpose {
             Self::Heartbeat(_) => MessageType::HEARTBEAT_RESPONSE,
             Self::Setup(_) => MessageType::ASSOCIATION_SETUP_RESPONSE,
             Self::Report(_) => MessageType::SESSION_REPORT_RESPONSE,
+            Self::NodeReport(_) => MessageType::NODE_REPORT_RESPONSE,
             Self::Release(_) | Self::Prepare(_) | Self::ReportsSent(_) => {
                 MessageType::ASSOCIATION_UPDATE_RESPONSE
             }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 
 use pfcp::ie::{PdnType, PfcpSeReqFlags, PfcpSmReqFlags};
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
@@ -15,13 +16,14 @@ use crate::inactivity::Inactivity;
 use crate::peer::PeerId;
 use crate::refusal::Refusal;
 use crate::resources::{ResourceFill, Resources};
-use crate::rules::{Pdr, Rules};
+use crate::rules::{Far, Pdr, Rules};
 use crate::salted::Salted;
 use crate::session_view::{SessionSummary, SessionView};
 use crate::sets::{Membership, SetIndex};
 use crate::site::Site;
 use crate::slab::{Place, Slab};
 use crate::time::Time;
+use crate::tunnels::{self, TunnelIndex};
 use crate::unsupported::IN_SESSION;
 
 pub(crate) use crate::resources::CreatedPdr;
@@ -37,6 +39,7 @@ pub(crate) struct Sessions<T: Tables> {
     /// For the next list.
     pub(crate) epoch: u32,
     pub(crate) sets: SetIndex,
+    pub(crate) tunnels: TunnelIndex,
     draft: Draft,
     compiler: Compiler,
     compiled: Compiled,
@@ -118,6 +121,7 @@ impl<T: Tables> Sessions<T> {
             doomed: Vec::new(),
             epoch: 0,
             sets: SetIndex::new(seed),
+            tunnels: TunnelIndex::new(seed),
             draft: Draft::default(),
             compiler: Compiler::default(),
             compiled: Compiled::default(),
@@ -255,7 +259,10 @@ impl<T: Tables> Sessions<T> {
                         .keep(now, &rules.pdrs, &self.draft.pdrs.rules);
                 }
                 self.end_tunnels(tables);
+                let tunnels = tunnels::keys(&rules.fars);
                 self.land(&mut rules);
+                self.tunnels
+                    .change(place, &tunnels, &tunnels::keys(&rules.fars));
                 (handle, Ok(()))
             }
             Err((handle, refusal)) => (handle, Err(refusal)),
@@ -401,16 +408,20 @@ impl<T: Tables> Sessions<T> {
         })?;
         self.head(peer, at, next);
         if let Some(place) = at {
-            self.index_sets(place);
+            self.index(place);
         }
         Some(seid)
     }
 
-    fn index_sets(&mut self, place: Place) {
-        let session = self.slab.get(place);
-        if let Some(membership) = session.and_then(|session| session.membership.as_ref()) {
+    fn index(&mut self, place: Place) {
+        let Some(session) = self.slab.get(place) else {
+            return;
+        };
+        if let Some(membership) = &session.membership {
             self.sets.insert(place, membership);
         }
+        self.tunnels
+            .change(place, &[], &tunnels::keys(&session.rules.fars));
     }
 
     /// Takes a session, already out of its place, out of its list.
@@ -435,6 +446,8 @@ impl<T: Tables> Sessions<T> {
         if let Some(membership) = &session.membership {
             self.sets.remove(place, membership);
         }
+        self.tunnels
+            .change(place, &tunnels::keys(&session.rules.fars), &[]);
         Some(session)
     }
 
@@ -530,6 +543,20 @@ impl<T: Tables> Sessions<T> {
         self.slab
             .get(self.slab.find(seid)?)
             .map(|session| &session.rules)
+    }
+
+    /// Our SEIDs of the sessions that send into this tunnel.
+    pub(crate) fn with_tunnel(&self, teid: u32, peer: IpAddr) -> Vec<u64> {
+        let sends = |far: &Far| {
+            let tunnel = far.forwarding.as_ref().and_then(|f| f.tunnel);
+            tunnel.is_some_and(|t| t.teid == teid && IpAddr::from(t.peer) == peer)
+        };
+        let found = self.tunnels.find(tunnels::key(teid, peer));
+        let theirs = found.into_iter().filter(|place| {
+            let session = self.slab.get(*place);
+            session.is_some_and(|s| self.is_live(s) && s.rules.fars.iter().any(sends))
+        });
+        theirs.filter_map(|place| self.slab.seid(place)).collect()
     }
 
     /// One session as operators see it.

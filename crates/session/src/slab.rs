@@ -15,7 +15,9 @@ const CHUNK: usize = 1024;
 pub(crate) struct Place(NonZeroU32);
 
 impl Place {
-    fn new(index: u32) -> Option<Self> {
+    pub(crate) const FIRST: Self = Self(NonZeroU32::MIN);
+
+    pub(crate) fn new(index: u32) -> Option<Self> {
         NonZeroU32::new(index.wrapping_add(1)).map(Self)
     }
 
@@ -94,6 +96,13 @@ impl<S> Slab<S> {
         let place = Place::new(index)?;
         let slot = self.slot(place)?;
         (slot.generation == generation && slot.session.is_some()).then_some(place)
+    }
+
+    /// The SEID of the session that is here.
+    pub(crate) fn seid(&self, place: Place) -> Option<u64> {
+        let slot = self.slot(place)?;
+        slot.session.as_ref()?;
+        Some(self.cipher.seid(place.index(), slot.generation))
     }
 
     pub(crate) fn get(&self, place: Place) -> Option<&S> {

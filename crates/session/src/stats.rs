@@ -40,6 +40,24 @@ pub struct Stats {
     pub silences: u64,
     /// Peers that restarted.
     pub restarts: u64,
+    /// Error Indications of GTP-U peers.
+    pub error_indications: u64,
+    /// Of those, reported to an SMF.
+    pub error_reports: u64,
+    /// Echo Requests sent to GTP-U peers.
+    pub echo_requests: u64,
+    /// Echo Responses of GTP-U peers.
+    pub echo_responses: u64,
+    /// GTP-U peers that answer no more.
+    pub path_failures: u64,
+    /// GTP-U peers that answer again.
+    pub path_recoveries: u64,
+    /// GTP-U peers that have restarted.
+    pub gtpu_restarts: u64,
+    /// GTP-U messages that could not be read.
+    pub gtpu_malformed: u64,
+    /// GTP-U messages of other types: Supported Extension Headers Notification.
+    pub gtpu_other: u64,
     /// Establishments refused because of overload.
     pub shed: u64,
     /// Sessions established.
@@ -66,6 +84,15 @@ impl Stats {
             associations: 0,
             silences: 0,
             restarts: 0,
+            error_indications: 0,
+            error_reports: 0,
+            echo_requests: 0,
+            echo_responses: 0,
+            path_failures: 0,
+            path_recoveries: 0,
+            gtpu_restarts: 0,
+            gtpu_malformed: 0,
+            gtpu_other: 0,
             shed: 0,
             established: 0,
             modified: 0,

@@ -320,6 +320,8 @@ pub(crate) struct Cpu {
     pub(crate) icmp_tat: AtomicU64,
     pub(crate) trace_tat: AtomicU64,
     pub(crate) trace_lost: AtomicU64,
+    pub(crate) message_tat: AtomicU64,
+    pub(crate) reserved: [AtomicU64; 7],
     pub(crate) ports: [PortStats; PORTS_MAX],
     pub(crate) drops: [[[AtomicU64; DROP_MAX]; DIRS]; PORTS_MAX],
 }
@@ -445,7 +447,7 @@ const _: () = {
     assert!(size_of::<Side>() == 32);
     assert!(size_of::<Config>() == 136 && offset_of!(Config, moves) == 56);
     assert!(size_of::<PortStats>() == 96);
-    assert!(size_of::<Cpu>() == 64 + PORTS_MAX * 96 + PORTS_MAX * DIRS * DROP_MAX * 8);
+    assert!(size_of::<Cpu>() == 128 + PORTS_MAX * 96 + PORTS_MAX * DIRS * DROP_MAX * 8);
     assert!(
         cfg!(target_endian = "little"),
         "a rule's bytes and an entry's words assume it"

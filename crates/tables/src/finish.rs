@@ -14,6 +14,8 @@ use crate::verdict::Verdict;
 const EVENT_SEND: u32 = 1;
 /// `TP_EVENT_PACKET`
 const EVENT_PACKET: u32 = 2;
+/// `TP_EVENT_GTPU`
+const EVENT_GTPU: u32 = 3;
 /// `sizeof(struct tp_event)`
 const EVENT_HEADER_LEN: usize = 16;
 /// `sizeof(struct tp_task)`
@@ -71,6 +73,7 @@ pub struct Finisher {
     bystander: Bystander,
     outer: Reassembler,
     losses: Losses,
+    messages: Vec<Vec<u8>>,
 }
 
 impl Finisher {
@@ -80,6 +83,7 @@ impl Finisher {
             bystander,
             outer: Reassembler::new(Bounds::default()),
             losses: Losses::new(),
+            messages: Vec::new(),
         }
     }
 
@@ -95,6 +99,12 @@ impl Finisher {
         let done = self.take(record, now_ns, ROUNDS, out);
         self.count_losses();
         done
+    }
+
+    /// GTP-U messages for the control plane that came since they were last taken, each from its IP
+    /// header on.
+    pub fn messages(&mut self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        self.messages.drain(..)
     }
 
     /// Give up what has waited too long. Call it now and then while [`Self::waits`].
@@ -122,6 +132,10 @@ impl Finisher {
                     ifindex: event.ifindex,
                     packet: event.data.to_vec(),
                 });
+                Ok(())
+            }
+            EVENT_GTPU => {
+                self.messages.push(event.data.to_vec());
                 Ok(())
             }
             EVENT_PACKET => {

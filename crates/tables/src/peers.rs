@@ -115,6 +115,12 @@ impl Peers {
         self.table[index as usize].publish(0, words[0]);
     }
 
+    /// Those that sessions send to.
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = Peer> + '_ {
+        let slots = self.slots.iter().flatten();
+        slots.filter(|slot| slot.users > 0).map(|slot| slot.peer)
+    }
+
     /// Append what came and went since the last call.
     pub(crate) fn take_changes(&mut self, into: &mut Vec<PeerChange>) {
         into.append(&mut self.changes);

@@ -11,6 +11,7 @@
 //! with a table of its own and no VRF needs `ip rule add oif DEV lookup TABLE` for its first packets.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -129,16 +130,33 @@ pub struct SlowPath {
     sockets: RawSockets,
     finisher: Finisher,
     out: Vec<Outgoing>,
+    listener: Listener,
     counters: Arc<SlowPathCounters>,
+}
+
+/// Who hears of GTP-U messages.
+struct Listener(Box<dyn FnMut(Vec<u8>) + Send>);
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Listener")
+    }
 }
 
 impl SlowPath {
     /// Sockets in the network namespace of the calling thread; needs `CAP_NET_RAW`.
-    pub fn open(finisher: Finisher) -> io::Result<Self> {
+    ///
+    /// `listener` is given GTP-U messages for the control plane, each from its IP header on. It must
+    /// not wait.
+    pub fn open(
+        finisher: Finisher,
+        listener: impl FnMut(Vec<u8>) + Send + 'static,
+    ) -> io::Result<Self> {
         Ok(Self {
             sockets: RawSockets::open()?,
             finisher,
             out: Vec::new(),
+            listener: Listener(Box::new(listener)),
             counters: Arc::default(),
         })
     }
@@ -176,6 +194,7 @@ impl SlowPath {
             self.counters.count(self.sockets.transmit(&outgoing));
         }
         self.out = out;
+        self.finisher.messages().for_each(&mut self.listener.0);
     }
 }
 

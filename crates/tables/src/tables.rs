@@ -496,6 +496,12 @@ impl session::compiled::Tables for Tables {
         self.store.touch(handle)
     }
 
+    fn gtpu_paths(&self, each: &mut dyn FnMut(IpAddr, IpAddr)) {
+        for peer in self.store.peers.in_use() {
+            each(peer.remote.into(), peer.local.into());
+        }
+    }
+
     fn counters(&self, handle: &Handle, pdr: PdrId) -> Counters {
         handle
             .entry(pdr)

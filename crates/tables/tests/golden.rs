@@ -590,6 +590,10 @@ fn check(folder: &Path, make: &dyn Fn(Vec<PortConfig>) -> Box<dyn Platform>) -> 
                 .finish(&event, NOW_NS, &mut finished)
                 .map_err(|_| format!("packet {index}: an event of no kind"))?;
             left.extend(finished.iter().map(slow_frame));
+            let messages = finisher
+                .messages()
+                .map(|packet| Outgoing { ifindex: 0, packet });
+            left.extend(messages.collect::<Vec<_>>().iter().map(slow_frame));
         }
         let leaves = ["forward", "answer", "slow"].contains(&wanted.verdict.as_str());
         let frames = wanted.frames.unwrap_or(usize::from(leaves));

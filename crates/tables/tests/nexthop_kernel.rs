@@ -38,7 +38,7 @@ fn open_slow_path() -> SlowPath {
         mode: Mode::Driver,
     };
     let tables = Tables::host(&Layout::default(), &[port], &Options::default()).unwrap();
-    SlowPath::open(tables.finisher()).unwrap()
+    SlowPath::open(tables.finisher(), |_| ()).unwrap()
 }
 
 /// Run in the network namespace of the calling thread.

@@ -146,6 +146,10 @@ struct Status {
     uptime_s: u64,
     /// Seconds since 1900 (TS 29.244, 8.2.65).
     recovery_time_stamp: u32,
+    /// GTP-U peers that are asked whether they are there.
+    gtpu_paths: u64,
+    /// Those that were and no longer answer.
+    gtpu_paths_failed: u64,
     /// Load that SMFs hear of.
     load_percent: u8,
     /// By how much SMFs are asked to do less; 0: no overload.
@@ -169,6 +173,8 @@ async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
         node_id: api.config.node.id.to_string(),
         uptime_s: api.started.elapsed().unwrap_or_default().as_secs(),
         recovery_time_stamp: report.recovery_time_stamp,
+        gtpu_paths: report.gtpu_paths,
+        gtpu_paths_failed: report.gtpu_paths_failed,
         load_percent: report.load_percent,
         overload_reduction_percent: report.overload_reduction_percent,
         sessions: report.sessions,

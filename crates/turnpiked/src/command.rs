@@ -33,6 +33,8 @@ pub(crate) enum Command {
         whom: Whom,
         reply: oneshot::Sender<Result<Subscription, Refused>>,
     },
+    /// A GTP-U message that is not a G-PDU, from its IP header on.
+    Gtpu(Vec<u8>),
     /// Routes, neighbours or links changed.
     Kernel(Box<KernelChange>),
     /// Release the associations and end.

@@ -260,12 +260,15 @@ impl Default for Qos {
     }
 }
 
-/// How often the data path may answer by itself.
+/// How often the data path may answer by itself, and how GTP-U peers are watched.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Gtpu {
     pub(crate) error_indications_per_s: u32,
     pub(crate) echo_per_s: u32,
+    pub(crate) echo_interval_s: u32,
+    pub(crate) echo_t3_ms: u32,
+    pub(crate) echo_n3: u32,
 }
 
 impl Default for Gtpu {
@@ -273,6 +276,9 @@ impl Default for Gtpu {
         Self {
             error_indications_per_s: 100,
             echo_per_s: 1000,
+            echo_interval_s: 60,
+            echo_t3_ms: 3000,
+            echo_n3: 5,
         }
     }
 }

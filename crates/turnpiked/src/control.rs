@@ -2,6 +2,7 @@
 //! questions, kernel changes and the core's next deadline.
 
 mod busy;
+mod echo;
 mod kernel;
 mod log;
 mod show;
@@ -20,6 +21,7 @@ use crate::command::{Asked, Command};
 use crate::n4::{Receiver, Sender, Socket};
 
 use busy::Busy;
+pub(crate) use echo::EchoSockets;
 pub(crate) use kernel::KernelMirror;
 pub(crate) use show::About;
 use trace::Traces;
@@ -37,6 +39,10 @@ const ERROR_PAUSE: Duration = Duration::from_millis(10);
 /// Of the first socket; the second follows.
 const N4: u64 = 1;
 const WAKE: u64 = 0;
+/// Of the first socket for Echo Requests; the others follow.
+const ECHO: u64 = 16;
+/// Taken from epoll at a time.
+const EVENTS: usize = 16;
 /// Questions answered before N4 has its turn again.
 const COMMANDS_PER_TURN: usize = 64;
 /// Single datagrams served before everything else has its turn again.
@@ -47,6 +53,7 @@ pub(crate) struct Control {
     core: Core<Tables>,
     /// One, or one for each address family.
     sockets: Vec<Socket>,
+    echo: EchoSockets,
     asked: Asked,
     kernel: KernelMirror,
     about: About,
@@ -64,7 +71,7 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) fn new(
         core: Core<Tables>,
-        sockets: Vec<Socket>,
+        (sockets, echo): (Vec<Socket>, EchoSockets),
         asked: Asked,
         kernel: KernelMirror,
         about: About,
@@ -74,6 +81,7 @@ impl Control {
             busy_poll,
             core,
             sockets,
+            echo,
             asked,
             kernel,
             about,
@@ -98,12 +106,15 @@ impl Control {
             self.asked.wake(),
             EpollEvent::new(EpollFlags::EPOLLIN, WAKE),
         )?;
+        for (number, fd) in (ECHO..).zip(self.echo.fds()) {
+            epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, number))?;
+        }
         let mut receiver = Receiver::new();
         let mut sender = Sender::new();
         self.associate();
         self.kernel.reconcile(self.core.tables_mut());
         self.flush(&mut sender);
-        let mut events = [EpollEvent::empty(); 3];
+        let mut events = [EpollEvent::empty(); EVENTS];
         while !self.is_done() {
             self.busy.rests();
             let ready = epoll.wait(&mut events, self.timeout());
@@ -118,6 +129,7 @@ impl Control {
             for event in events.iter().take(ready) {
                 match event.data() {
                     WAKE => self.serve_commands(),
+                    echo if echo >= ECHO => self.serve_echo(echo),
                     socket => self.serve_n4(socket, &mut receiver, &mut sender),
                 }
             }
@@ -182,6 +194,14 @@ impl Control {
         served
     }
 
+    fn serve_echo(&mut self, number: u64) {
+        let now = self.now();
+        let (core, outbox) = (&mut self.core, &mut self.outbox);
+        self.echo.receive((number - ECHO) as usize, |from, octets| {
+            core.receive_echo(now, from, octets, outbox);
+        });
+    }
+
     fn serve_commands(&mut self) {
         self.asked.settle();
         for _ in 0..COMMANDS_PER_TURN {
@@ -225,6 +245,10 @@ impl Control {
                 let names = self.about.config.interface.iter();
                 let names: Vec<String> = names.map(|i| i.name.clone()).collect();
                 let _ = reply.send(self.traces.begin(&mut self.core, whom, &names));
+            }
+            Command::Gtpu(packet) => {
+                let now = self.now();
+                self.core.receive_gtpu(now, &packet, &mut self.outbox);
             }
             Command::Kernel(change) => self.kernel.apply(*change),
             Command::ShutDown => self.shut_down(),
@@ -292,6 +316,9 @@ impl Control {
             }
         }
         self.unsent = sender.failed;
+        for ((remote, local), octets) in self.outbox.echoes() {
+            self.echo.send(remote, local, octets);
+        }
         for event in self.outbox.events() {
             log::event(event);
         }

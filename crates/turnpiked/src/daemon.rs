@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use crate::api::{self, Api};
 use crate::command::{self, Asked, Asker, Command};
 use crate::config::{Config, DatapathKind, read_token};
-use crate::control::{About, Control, KernelMirror};
+use crate::control::{About, Control, EchoSockets, KernelMirror};
 use crate::plan;
 use crate::report::DatapathReport;
 use crate::{n4, system};
@@ -80,7 +80,15 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
     }
     let loading = Instant::now();
     let mut tables = open_tables(config)?;
-    let slow_path = SlowPath::open(tables.finisher()).context("raw sockets of the slow path")?;
+    let listener = {
+        let asker = asker.clone();
+        // A control thread that cannot keep up misses some: gNBs repeat them.
+        move |packet| {
+            let _ = asker.tell(Command::Gtpu(packet));
+        }
+    };
+    let slow_path =
+        SlowPath::open(tables.finisher(), listener).context("raw sockets of the slow path")?;
     let events = tables
         .events()?
         .context("the data path has no event ring")?;
@@ -111,7 +119,9 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
         tables,
     );
     let kernel = KernelMirror::new(next_hops, netlink, slow_path, marked);
-    Ok(Control::new(core, sockets, asked, kernel, about))
+    let n3 = core.config().n3.iter().map(|address| (*address).into());
+    let echo = EchoSockets::bind(n3).context("sockets for Echo Requests")?;
+    Ok(Control::new(core, (sockets, echo), asked, kernel, about))
 }
 
 /// The tables with what the configuration says of addresses; not attached.

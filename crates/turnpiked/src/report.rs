@@ -11,6 +11,9 @@ use utoipa::ToSchema;
 pub(crate) struct Report {
     /// Our Recovery Time Stamp: seconds since 1900 (TS 29.244, 8.2.65).
     pub(crate) recovery_time_stamp: u32,
+    /// GTP-U peers that are asked whether they are there, and how many that were no longer answer.
+    pub(crate) gtpu_paths: u64,
+    pub(crate) gtpu_paths_failed: u64,
     /// Load that SMFs hear of (TS 29.244, 6.2.3): the busier of control thread and sessions.
     pub(crate) load_percent: u8,
     /// By how much SMFs are asked to do less (6.2.4); 0: no overload.

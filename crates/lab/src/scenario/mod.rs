@@ -5,6 +5,7 @@ mod capture;
 mod gtpu;
 mod node;
 mod packets;
+mod paths;
 mod qos;
 mod relay;
 mod restart;
@@ -83,6 +84,12 @@ impl Scenario {
         self
     }
 
+    /// Lines of the UPF's section `gtpu`.
+    fn gtpu_lines(mut self, lines: &'static str) -> Self {
+        self.wanted.gtpu_lines = lines;
+        self
+    }
+
     /// SMFs that do not answer are soon forgotten.
     fn forgetful(mut self) -> Self {
         self.wanted.heartbeat_s = 1;
@@ -151,6 +158,7 @@ pub fn all() -> Vec<Scenario> {
         sessions::scenarios(),
         restart::scenarios(),
         node::scenarios(),
+        paths::scenarios(),
         rules::scenarios(),
         qos::scenarios(),
         gtpu::scenarios(),

@@ -10,7 +10,7 @@
 )]
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, UNIX_EPOCH};
 
 use rs_pfcp::ie::apply_action::ApplyAction;
@@ -39,7 +39,7 @@ use rs_pfcp::ie::ue_ip_address::UeIpAddress;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 use rs_pfcp::message::header::Header;
-use session::compiled::{Compiled, Counters, Key, NoRoom, PdrId as OurPdrId, Tables};
+use session::compiled::{Action, Compiled, Counters, Key, NoRoom, PdrId as OurPdrId, Tables};
 use session::config::{Config, NetworkInstance as OurInstance, NodeIdConfig};
 use session::event::Event;
 use session::{Core, Outbox, Time};
@@ -51,6 +51,8 @@ pub const OUR_RECOVERY: u32 = 3_900_000_000;
 #[derive(Default)]
 pub struct Recorder {
     pub live: BTreeMap<u64, Vec<Key>>,
+    /// Tunnel ends of what is published, theirs and ours.
+    pub paths: BTreeMap<u64, Vec<(IpAddr, IpAddr)>>,
     published: u64,
 }
 
@@ -71,12 +73,24 @@ impl Tables for Recorder {
             self.published
         });
         self.live.insert(number, keys);
+        let tunnels = new.entries.iter().filter_map(|entry| match entry.action {
+            Action::Tunnel { peer, local, .. } => Some((peer, local)),
+            _ => None,
+        });
+        self.paths.insert(number, tunnels.collect());
         Ok(())
     }
 
     fn withdraw(&mut self, handle: &mut Handle) {
         if let Some(number) = handle.0.take() {
             self.live.remove(&number);
+            self.paths.remove(&number);
+        }
+    }
+
+    fn gtpu_paths(&self, each: &mut dyn FnMut(IpAddr, IpAddr)) {
+        for (remote, local) in self.paths.values().flatten() {
+            each(*remote, *local);
         }
     }
 
@@ -247,8 +261,8 @@ impl Smf {
     pub fn new(address: &str) -> Self {
         let address: SocketAddr = address.parse().unwrap();
         let node_id = match address.ip() {
-            std::net::IpAddr::V4(v4) => NodeId::new_ipv4(v4),
-            std::net::IpAddr::V6(v6) => NodeId::new_ipv6(v6),
+            IpAddr::V4(v4) => NodeId::new_ipv4(v4),
+            IpAddr::V6(v6) => NodeId::new_ipv6(v6),
         };
         Self {
             address,
@@ -312,12 +326,12 @@ impl Smf {
     pub fn establishment(&mut self) -> Vec<u8> {
         self.next_seid += 1;
         let v4 = match self.address.ip() {
-            std::net::IpAddr::V4(v4) => Some(v4),
-            std::net::IpAddr::V6(_) => None,
+            IpAddr::V4(v4) => Some(v4),
+            IpAddr::V6(_) => None,
         };
         let v6 = match self.address.ip() {
-            std::net::IpAddr::V6(v6) => Some(v6),
-            std::net::IpAddr::V4(_) => None,
+            IpAddr::V6(v6) => Some(v6),
+            IpAddr::V4(_) => None,
         };
         let f_seid = Ie::new(IeType::Fseid, Fseid::new(self.next_seid, v4, v6).marshal());
         let mut ies = vec![self.node_id.to_ie(), f_seid];

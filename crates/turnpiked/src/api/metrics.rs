@@ -52,6 +52,8 @@ impl Collector for Page {
 impl Page {
     fn state(&self, out: &mut Out<'_>) -> Result<(), Error> {
         let Report {
+            gtpu_paths,
+            gtpu_paths_failed,
             load_percent,
             overload_reduction_percent,
             sessions,
@@ -64,6 +66,16 @@ impl Page {
             "turnpike_sessions_limit",
             "limits.sessions",
             sessions.capacity,
+        )?;
+        out.gauge(
+            "turnpike_gtpu_paths",
+            "GTP-U peers that are asked whether they are there",
+            *gtpu_paths,
+        )?;
+        out.gauge(
+            "turnpike_gtpu_paths_failed",
+            "GTP-U peers that no longer answer",
+            *gtpu_paths_failed,
         )?;
         out.gauge(
             "turnpike_load_percent",

@@ -123,7 +123,7 @@ fn answer(asked: &Asked) {
                     let _ = reply.send(detail);
                 }
                 Command::Trace { whom, reply } => drop(reply.send(followed(whom))),
-                Command::Kernel(_) | Command::ShutDown => return,
+                Command::Gtpu(_) | Command::Kernel(_) | Command::ShutDown => return,
             }
         }
     }

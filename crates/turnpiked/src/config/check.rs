@@ -256,6 +256,13 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
         1..=1024,
     );
     range(
+        "gtpu.echo_interval_s",
+        config.gtpu.echo_interval_s,
+        0..=3600,
+    );
+    range("gtpu.echo_t3_ms", config.gtpu.echo_t3_ms, 100..=60_000);
+    range("gtpu.echo_n3", config.gtpu.echo_n3, 1..=20);
+    range(
         "n4.graceful_release_s",
         config.n4.graceful_release_s,
         0..=3600,

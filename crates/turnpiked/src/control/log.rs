@@ -39,6 +39,13 @@ pub(crate) fn event(event: &Event) {
         Event::SessionsDeleted { sessions } => {
             tracing::info!(sessions, "sessions without an SMF deleted");
         }
+        Event::PathFailed { remote } => {
+            tracing::warn!(%remote, "GTP-U peer answers Echo Requests no more; SMFs are told");
+        }
+        Event::PathRecovered { remote } => tracing::info!(%remote, "GTP-U peer answers again"),
+        Event::GtpuPeerRestarted { remote } => {
+            tracing::warn!(%remote, "GTP-U peer has restarted; SMFs are told");
+        }
         Event::SetDeleted { from, sessions } => {
             tracing::info!(%from, sessions, "SMF deleted a set of sessions");
         }

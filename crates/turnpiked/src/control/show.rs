@@ -43,9 +43,12 @@ pub(crate) fn report(
     let mut n4 = n4(core.stats());
     n4.counters.insert("not_sent".into(), unsent);
     let (load, reduction) = core.load();
+    let (paths, paths_failed) = core.path_count();
     n4.counters.extend(slow_path(kernel));
     Report {
         recovery_time_stamp: about.recovery_time_stamp,
+        gtpu_paths: paths as u64,
+        gtpu_paths_failed: paths_failed as u64,
         load_percent: load,
         overload_reduction_percent: reduction,
         sessions: Fill {
@@ -172,6 +175,15 @@ fn n4(stats: &Stats) -> N4Report {
         ("association", stats.associations),
         ("peer_silent", stats.silences),
         ("peer_restart", stats.restarts),
+        ("error_indication", stats.error_indications),
+        ("error_indication_reported", stats.error_reports),
+        ("echo_request", stats.echo_requests),
+        ("echo_response", stats.echo_responses),
+        ("path_failed", stats.path_failures),
+        ("path_recovered", stats.path_recoveries),
+        ("gtpu_peer_restart", stats.gtpu_restarts),
+        ("gtpu_malformed", stats.gtpu_malformed),
+        ("gtpu_other", stats.gtpu_other),
         ("session_shed", stats.shed),
         ("session_established", stats.established),
         ("session_modified", stats.modified),

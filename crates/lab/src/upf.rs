@@ -38,6 +38,8 @@ pub struct Settings {
     pub retention_s: u32,
     /// Sessions at most.
     pub sessions: u32,
+    /// Further sections.
+    pub sections: String,
 }
 
 impl Settings {
@@ -50,6 +52,7 @@ impl Settings {
             heartbeat_s,
             retention_s,
             sessions,
+            sections,
             ..
         } = self;
         let list = |items: Vec<String>| {
@@ -96,6 +99,8 @@ role = "n6"
 name = "internet"
 interface = "n6"
 pools = [{pools}]
+
+{sections}
 
 [limits]
 sessions = {sessions}

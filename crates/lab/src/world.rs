@@ -74,6 +74,9 @@ pub struct Wanted {
     pub n4_lines: &'static str,
     /// Lines of the UPF's section `gtpu`.
     pub gtpu_lines: &'static str,
+    /// A second data network, on an N6 interface and in a network instance of its own, with the
+    /// same addresses.
+    pub second_dn: bool,
 }
 
 impl Default for Wanted {
@@ -87,6 +90,7 @@ impl Default for Wanted {
             n4_v6: false,
             n4_lines: "",
             gtpu_lines: "",
+            second_dn: false,
         }
     }
 }
@@ -141,6 +145,8 @@ pub struct World {
     pub upf_ns: Netns,
     /// The data network's namespace.
     pub dn_ns: Netns,
+    /// That of the second one, if it is wanted.
+    pub second_dn_ns: Option<Netns>,
     /// The namespace of the bridge between gNBs and UPF.
     pub ran_ns: Netns,
     _gnb_ns: Vec<Netns>,
@@ -151,7 +157,7 @@ pub struct World {
     prefix: Prefix,
     settings: Settings,
     next_ue: u16,
-    _xdp: [OwnedFd; 2],
+    _xdp: Vec<OwnedFd>,
 }
 
 impl World {
@@ -165,6 +171,10 @@ impl World {
         let (ran_ns, gnb_ns) = radio_side(&prefix, &upf_ns)?;
         let smf_ns = control_side(&prefix, &upf_ns, wanted.smfs)?;
         let dn_ns = data_network(&prefix, &upf_ns)?;
+        let second_dn_ns = wanted
+            .second_dn
+            .then(|| second_data_network(&prefix, &upf_ns))
+            .transpose()?;
         let (n3, n6) = (
             End {
                 netns: &ran_ns,
@@ -175,7 +185,10 @@ impl World {
                 name: "n6",
             },
         );
-        let xdp = [take_xdp_frames(n3)?, take_xdp_frames(n6)?];
+        let mut xdp = vec![take_xdp_frames(n3)?, take_xdp_frames(n6)?];
+        if let Some(netns) = &second_dn_ns {
+            xdp.push(take_xdp_frames(End { netns, name: "n6" })?);
+        }
         let servers = Servers::start(&dn_ns, wanted.iperf)?;
         let gnbs = gnb_ns.iter().zip(GNBS).zip(FIRST_TEIDS);
         let gnbs = gnbs
@@ -189,6 +202,7 @@ impl World {
             _servers: servers,
             upf_ns,
             dn_ns,
+            second_dn_ns,
             ran_ns,
             _gnb_ns: gnb_ns,
             smf_ns,
@@ -407,8 +421,24 @@ fn settings(wanted: &Wanted) -> Settings {
         heartbeat_s: wanted.heartbeat_s,
         retention_s: wanted.retention_s,
         sessions: 16384,
+        sections: if wanted.second_dn {
+            SECOND_DN.to_owned()
+        } else {
+            String::new()
+        },
     }
 }
+
+/// The network instance of the second data network: its UE addresses are those of the first.
+const SECOND_DN: &str = r#"[[interface]]
+name = "n6b"
+role = "n6"
+
+[[network_instance]]
+name = "corporate"
+interface = "n6b"
+table = 100
+pools = ["10.60.0.0/16", "2001:db8:60::/48"]"#;
 
 fn radio_side(prefix: &Prefix, upf_ns: &Netns) -> Result<(Netns, Vec<Netns>)> {
     let ran = Netns::create(prefix, "ran")?;
@@ -500,6 +530,36 @@ fn data_network(prefix: &Prefix, upf_ns: &Netns) -> Result<Netns> {
          addr add {server4}/32 dev lo\naddr add {server6}/128 dev lo nodad\n\
          route add 10.60.0.0/15 via {UPF_N6} src {server4}\n\
          route add 2001:db8:60::/47 via {UPF_N6_V6} src {server6}",
+    ))?;
+    Ok(netns)
+}
+
+/// As the first, with the same addresses, behind an interface and a routing table of its own.
+fn second_data_network(prefix: &Prefix, upf_ns: &Netns) -> Result<Netns> {
+    let netns = Netns::create(prefix, "dn2")?;
+    let n6 = End {
+        netns: upf_ns,
+        name: "n6b",
+    };
+    cable(
+        n6,
+        End {
+            netns: &netns,
+            name: "n6",
+        },
+        LINK_MTU,
+    )?;
+    upf_ns.ip(
+        "addr add 10.7.0.1/24 dev n6b\naddr add 2001:db8:7::1/64 dev n6b nodad\n\
+         route add default via 10.7.0.254 dev n6b table 100\n\
+         route add ::/0 via 2001:db8:7::fe dev n6b table 100",
+    )?;
+    let (server4, server6) = (dn::SERVER_V4, dn::SERVER_V6);
+    netns.ip(&format!(
+        "addr add 10.7.0.254/24 dev n6\naddr add 2001:db8:7::fe/64 dev n6 nodad\n\
+         addr add {server4}/32 dev lo\naddr add {server6}/128 dev lo nodad\n\
+         route add 10.60.0.0/15 via 10.7.0.1 src {server4}\n\
+         route add 2001:db8:60::/47 via 2001:db8:7::1 src {server6}",
     ))?;
     Ok(netns)
 }

@@ -88,6 +88,7 @@ impl Sut {
             heartbeat_s: 60,
             retention_s: 60,
             sessions,
+            sections: String::new(),
         };
         let start = Instant::now();
         let mut daemon = Upf::start(&upf, &settings, &folder)?;

@@ -4,6 +4,7 @@ mod bad_input;
 mod capture;
 mod gtpu;
 mod node;
+mod overlap;
 mod packets;
 mod paths;
 mod qos;
@@ -63,6 +64,11 @@ impl Scenario {
 
     fn limit(mut self, seconds: u64) -> Self {
         self.limit_s = seconds;
+        self
+    }
+
+    fn second_dn(mut self) -> Self {
+        self.wanted.second_dn = true;
         self
     }
 
@@ -164,6 +170,7 @@ pub fn all() -> Vec<Scenario> {
         gtpu::scenarios(),
         relay::scenarios(),
         routes::scenarios(),
+        overlap::scenarios(),
         packets::scenarios(),
         capture::scenarios(),
         trace::scenarios(),

@@ -111,6 +111,7 @@ impl Second {
             heartbeat_s: 10,
             retention_s: 3600,
             sessions: 1024,
+            sections: String::new(),
         };
         let folder = world.folder.join("iupf");
         std::fs::create_dir_all(&folder)?;

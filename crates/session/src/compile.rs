@@ -6,8 +6,8 @@ use pfcp::{Cause, IeType};
 use smallvec::SmallVec;
 
 use crate::compiled::{
-    Action, Compiled, Direction, Entry, Filter, Key, Limit, Marks, NiId, PdrId, QerId, Qfi, QfiSet,
-    Rate, Relay, Select, SharedMeter, UeAddresses, UeEnd,
+    Action, Compiled, Direction, Entry, Filter, Flow, Key, Limit, Marks, NiId, PdrId, QerId, Qfi,
+    QfiSet, Rate, Relay, Select, SharedMeter, UeAddresses, UeEnd,
 };
 use crate::config::Burst;
 use crate::refusal::Refusal;
@@ -26,8 +26,8 @@ pub(crate) const DEFAULT_NI: NiId = NiId(0);
 /// Turns rules into a [`Compiled`]; keeps its working memory.
 #[derive(Debug, Default)]
 pub(crate) struct Compiler {
-    /// (key, precedence, PDR, index of its entry): sorted, these are the lists.
-    found_by: Vec<(Key, u32, PdrId, usize)>,
+    /// (key, dormant, precedence, PDR, index of its entry): sorted, these are the lists.
+    found_by: Vec<(Key, bool, u32, PdrId, usize)>,
 }
 
 impl Compiler {
@@ -45,9 +45,10 @@ impl Compiler {
                 .map_err(|r| r.in_rule(RuleId::Pdr(pdr.id)))?;
             out.entries.push(entry);
             let found_by = &mut self.found_by;
+            let holds = !rules.dormant.contains(&pdr.id);
             let before = found_by.len();
             keys(rules.pdrs, pdr, |key| {
-                found_by.push((key, pdr.precedence, pdr.id, index))
+                found_by.push((key, !holds, pdr.precedence, pdr.id, index))
             });
             if found_by.len() == before {
                 return Err(without_key(pdr));
@@ -56,12 +57,14 @@ impl Compiler {
         self.found_by.sort_unstable();
         self.found_by.dedup();
         for group in self.found_by.chunk_by(|a, b| a.0 == b.0) {
-            let (key, ..) = group[0];
-            let select = select(
-                rules.pdrs,
-                group.iter().map(|&(_, _, _, entry)| entry),
-                &mut out.filters,
-            )?;
+            let (key, none_holds, _, _, first) = group[0];
+            let holding = group.partition_point(|&(_, dormant, ..)| !dormant);
+            let select = if none_holds {
+                nothing(first, &mut out.filters)
+            } else {
+                let entries = group[..holding].iter().map(|&(.., entry)| entry);
+                select(rules.pdrs, entries, &mut out.filters)?
+            };
             out.keys.push((key, select));
         }
         Ok(())
@@ -115,6 +118,16 @@ fn without_key(pdr: &Pdr) -> Refusal {
 /// The PDR leaves it to the rest of the session where its packets go to.
 pub(crate) fn is_found_by_others(pdr: &Pdr) -> bool {
     pdr.is_found_by_ue() && pdr.pdi.ue.is_none()
+}
+
+/// For a key none of whose PDRs holds at present: packets find the session, but no PDR.
+fn nothing(entry: usize, filters: &mut Vec<Filter>) -> Select {
+    let first = filters.len();
+    filters.push(Filter {
+        entry,
+        flow: Some(Flow::NONE),
+    });
+    Select::List { first, len: 1 }
 }
 
 /// The PDRs of one key, in order.

@@ -6,12 +6,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use proptest::prelude::*;
 
 use crate::compiled::{
-    Action, Compiled, Entry, Flow, Key, Limit, Marks, QerId, Qfi, QfiSet, Select, SharedMeter,
-    UeAddresses, UeEnd,
+    Action, Compiled, Entry, Flow, Key, Limit, Marks, PdrId, QerId, Qfi, QfiSet, Select,
+    SharedMeter, UeAddresses, UeEnd,
 };
 use crate::config::Config;
 use crate::reference::{Arrival, Fate, Packet, Verdict, judge};
-use crate::rules::RemoteFTeid;
+use crate::rules::{PacketRules, RemoteFTeid};
 use crate::testing;
 
 fn config() -> Config {
@@ -154,11 +154,13 @@ proptest! {
     #[test]
     fn packets_meet_the_same_in_the_tables_as_in_the_rules(
         rules in testing::rules(),
+        dormant in prop::sample::subsequence((1..8).map(PdrId).collect::<Vec<_>>(), 0..6),
         packets in prop::collection::vec(testing::packet(), 1..60),
     ) {
-        let compiled = testing::compile(rules.for_packets(), &config()).unwrap();
+        let rules = PacketRules { dormant: &dormant, ..rules.for_packets() };
+        let compiled = testing::compile(rules, &config()).unwrap();
         for packet in packets {
-            prop_assert_eq!(evaluate(&compiled, &packet), judge(rules.for_packets(), &packet), "{:?}", packet);
+            prop_assert_eq!(evaluate(&compiled, &packet), judge(rules, &packet), "{:?}", packet);
         }
     }
 

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use ipnet::{IpNet, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// Network instance, an index into the configured list (TS 29.244, 8.2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -150,7 +150,8 @@ pub struct Filter {
 pub struct Flow {
     /// `None`: any protocol.
     pub proto: Option<u8>,
-    /// `None`: any address of either family. When both ends are given they are of one family.
+    /// `None`: any address of either family. When both ends are given they are of one family;
+    /// else no packet matches.
     pub src: Option<IpNet>,
     /// As `src`.
     pub dst: Option<IpNet>,
@@ -164,6 +165,20 @@ pub struct Flow {
     pub spi: Option<u32>,
     /// IPv6 flow label, 20 bits.
     pub label: Option<u32>,
+}
+
+impl Flow {
+    /// No packet's: it would have to be of both families.
+    pub const NONE: Self = Self {
+        src: Some(IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0))),
+        dst: Some(IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0))),
+        proto: None,
+        src_ports: None,
+        dst_ports: None,
+        tos: None,
+        spi: None,
+        label: None,
+    };
 }
 
 /// Which way packets of an entry travel, for counters and metrics.

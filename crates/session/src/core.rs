@@ -92,10 +92,15 @@ pub(crate) struct Incoming {
     pub(crate) fingerprint: Fingerprint,
 }
 
+/// Sessions whose PDRs come or go before other work may go first.
+const SESSIONS_PER_STEP: usize = 256;
+
 impl<T: Tables> Core<T> {
     /// `recovery`: when we were started, in NTP seconds (Recovery Time Stamp, TS 29.244, 8.2.65).
     pub fn new(config: Config, recovery: u32, tables: T) -> Self {
-        let sessions = Sessions::new(&config, config.seed, tables.direct_teids());
+        let mut sessions = Sessions::new(&config, config.seed, tables.direct_teids());
+        let started = Duration::from_secs(recovery.into());
+        sessions.deferred.set_clock(Time(0), started);
         Self {
             recovery,
             sessions,
@@ -165,6 +170,13 @@ impl<T: Tables> Core<T> {
         follows.then_some(message.rest)
     }
 
+    /// The wall clock says that so much time has passed since the beginning of 1900 (NTP). PDRs with
+    /// an Activation or Deactivation Time go by it; until it is told, the clock said at `Time(0)`
+    /// what `recovery` is.
+    pub fn set_clock(&mut self, now: Time, ntp: Duration) {
+        self.sessions.deferred.set_clock(now, ntp);
+    }
+
     /// Do what is due: retransmissions, heartbeats, deletions.
     pub fn advance(&mut self, now: Time, out: &mut Outbox) {
         while let Some(due) = self.fire(now, out) {
@@ -188,6 +200,8 @@ impl<T: Tables> Core<T> {
         }
         if !self.closing {
             self.look_for_inactivity(now, out);
+            self.sessions
+                .keep_times(now, SESSIONS_PER_STEP, &mut self.tables);
         }
         self.advance_paths(now, out);
         self.sweep_step(now, out);
@@ -209,9 +223,11 @@ impl<T: Tables> Core<T> {
             return Some(Time(0));
         }
         let timer = self.timers.first().map(|(due, _)| *due);
-        let look = (!self.closing).then(|| self.sessions.inactivity.next_deadline());
+        let sessions = (!self.closing).then_some(&self.sessions);
+        let look = sessions.and_then(|s| s.inactivity.next_deadline());
+        let deferred = sessions.and_then(|s| s.deferred.next_deadline());
         let requests = self.requests.next_deadline();
-        [timer, requests, look.flatten(), self.next_echo()]
+        [timer, requests, look, deferred, self.next_echo()]
             .into_iter()
             .flatten()
             .min()

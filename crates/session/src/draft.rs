@@ -5,6 +5,7 @@ use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{Cause, IeType, Ies, Repeated};
 
 use crate::compiled::{PdrId, QerId};
+use crate::deferred::{self, Timing, Timings};
 use crate::intake::{self, Wants};
 use crate::refusal::Refusal;
 use crate::rules::{
@@ -38,6 +39,9 @@ pub(crate) struct Draft {
     pub(crate) new_pdis: Vec<(usize, Wants)>,
     /// Tunnels that FARs have left with SNDEM, each once.
     left_tunnels: Vec<RemoteFTeid>,
+    /// Of PDRs that hold for some time only.
+    pub(crate) timings: Timings,
+    dormant: Vec<PdrId>,
 }
 
 impl<R> Default for Table<R> {
@@ -186,10 +190,12 @@ impl Draft {
     pub(crate) fn modify(
         &mut self,
         before: &Rules,
+        timings: Timings,
         request: &SessionModificationRequest<'_>,
         site: &Site,
     ) -> Result<(), Refusal> {
         self.load(before);
+        self.timings = timings;
         self.remove(request)?;
         let creations = Creations {
             pdrs: &request.create_pdrs,
@@ -203,11 +209,32 @@ impl Draft {
         self.settle(site)
     }
 
+    /// The time is this, in NTP seconds.
+    pub(crate) fn set_time(&mut self, now_s: u64) {
+        deferred::dormant(&self.timings, now_s, &mut self.dormant);
+    }
+
+    /// A PDR is given times; those that are not sent stay.
+    fn set_timing(&mut self, id: PdrId, activation: Option<u32>, deactivation: Option<u32>) {
+        if activation.is_none() && deactivation.is_none() {
+            return;
+        }
+        let known = self.timings.iter().position(|(pdr, _)| *pdr == id);
+        let at = known.unwrap_or(self.timings.len());
+        if known.is_none() {
+            self.timings.push((id, Timing::default()));
+        }
+        let (_, timing) = &mut self.timings[at];
+        timing.activation = activation.or(timing.activation);
+        timing.deactivation = deactivation.or(timing.deactivation);
+    }
+
     pub(crate) fn for_packets(&self) -> PacketRules<'_> {
         PacketRules {
             pdrs: &self.pdrs.rules,
             fars: &self.fars.rules,
             qers: &self.qers.rules,
+            dormant: &self.dormant,
         }
     }
 
@@ -233,11 +260,14 @@ impl Draft {
         self.bars.load(&rules.bars);
         self.new_pdis.clear();
         self.left_tunnels.clear();
+        self.timings.clear();
     }
 
     fn remove(&mut self, request: &SessionModificationRequest<'_>) -> Result<(), Refusal> {
         for ie in &request.remove_pdrs {
-            self.pdrs.remove(PdrId(ie?.pdr_id), PDR.id)?;
+            let id = PdrId(ie?.pdr_id);
+            self.pdrs.remove(id, PDR.id)?;
+            self.timings.retain(|(pdr, _)| *pdr != id);
         }
         for ie in &request.remove_fars {
             self.fars.remove(FarId(ie?.far_id), FAR.id)?;
@@ -287,6 +317,7 @@ impl Draft {
             let (pdr, wants) = intake::pdr(&ie, site).map_err(in_rule::<Pdr>(PdrId(ie.pdr_id)))?;
             self.pdrs.create(pdr, limits.pdrs_per_session, &PDR)?;
             self.new_pdis.push((self.pdrs.rules.len() - 1, wants));
+            self.set_timing(PdrId(ie.pdr_id), ie.activation_time, ie.deactivation_time);
         }
         Ok(())
     }
@@ -324,6 +355,7 @@ impl Draft {
             let (at, pdr) = self.pdrs.update(PdrId(ie.pdr_id), PDR.id)?;
             let wants = intake::update_pdr(pdr, &ie, site).map_err(in_rule::<Pdr>(pdr.id))?;
             self.new_pdis.extend(wants.map(|wants| (at, wants)));
+            self.set_timing(PdrId(ie.pdr_id), ie.activation_time, ie.deactivation_time);
         }
         Ok(())
     }

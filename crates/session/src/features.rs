@@ -89,6 +89,22 @@ pub const FEATURES: &[Feature] = &[
         ],
     },
     Feature {
+        name: "DPDRA",
+        bit: UpFunctionFeatures::DPDRA,
+        about: "PDRs begin and cease to hold at the times that the SMF names",
+        proofs: &[
+            Scenario("deferred-activation"),
+            Test(
+                "crates/session/src/deferred_tests.rs",
+                "a_pdr_begins_to_hold_at_its_activation_time",
+            ),
+            Test(
+                "crates/session/src/deferred_tests.rs",
+                "a_pdr_ceases_to_hold_at_its_deactivation_time",
+            ),
+        ],
+    },
+    Feature {
         name: "UEIP",
         bit: UpFunctionFeatures::UEIP,
         about: "UE addresses and prefixes are chosen by the UP function",

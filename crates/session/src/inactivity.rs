@@ -12,7 +12,9 @@ use pfcp::ie::ReportType;
 use crate::compiled::Tables;
 use crate::core::Core;
 use crate::outbox::Outbox;
+use crate::rules::Pdr;
 use crate::salted::Salted;
+use crate::sessions::Sessions;
 use crate::time::Time;
 
 /// A session is looked at so often while its timer runs, at best ...
@@ -132,6 +134,33 @@ impl Watch {
         let look = now.after((limit / LOOKS).clamp(LEAST, MOST));
         let end = self.active_by.after(limit);
         if end > now { look.min(end) } else { look }
+    }
+}
+
+impl<T: Tables> Sessions<T> {
+    /// A timer that is sent starts anew.
+    pub(crate) fn watch(&mut self, now: Time, seid: u64, limit_s: Option<u32>, tables: &T) {
+        if let Some(limit_s) = limit_s {
+            let packets = self.packets(seid, tables).unwrap_or(0);
+            self.inactivity.watch(now, seid, limit_s, packets);
+        }
+    }
+
+    pub(crate) fn packets_if_watched(&self, seid: u64, tables: &T) -> Option<u64> {
+        self.inactivity.limit_s(seid)?;
+        self.packets(seid, tables)
+    }
+
+    /// All packets that a session met, in either direction, whatever became of them.
+    pub(crate) fn packets(&self, seid: u64, tables: &T) -> Option<u64> {
+        let session = self.slab.get(self.slab.find(seid)?)?;
+        let of_pdr = |pdr: &Pdr| {
+            let counters = tables.counters(&session.handle, pdr.id);
+            counters.packets.wrapping_add(counters.drops)
+        };
+        let pdrs = session.rules.pdrs.iter().map(of_pdr);
+        let packets = pdrs.fold(0u64, u64::wrapping_add);
+        self.is_live(session).then_some(packets)
     }
 }
 

@@ -9,6 +9,9 @@ mod compile_tests;
 pub mod compiled;
 pub mod config;
 mod core;
+mod deferred;
+#[cfg(test)]
+mod deferred_tests;
 mod draft;
 mod error_indication;
 pub mod event;

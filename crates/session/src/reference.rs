@@ -89,7 +89,7 @@ pub fn judge(rules: PacketRules<'_>, packet: &Packet) -> Verdict {
     by_precedence.sort_by_key(|pdr| (pdr.precedence, pdr.id));
     let Some(pdr) = by_precedence
         .into_iter()
-        .find(|pdr| detects(rules.pdrs, &pdr.pdi, packet))
+        .find(|pdr| !rules.dormant.contains(&pdr.id) && detects(rules.pdrs, &pdr.pdi, packet))
     else {
         return Verdict::NoPdr;
     };

@@ -16,14 +16,14 @@ use crate::time::Time;
 
 type Sent = Vec<(SocketAddr, Vec<u8>)>;
 
-struct World {
-    core: Core<Recorder>,
-    now: Time,
+pub(crate) struct World {
+    pub(crate) core: Core<Recorder>,
+    pub(crate) now: Time,
     out: Outbox,
     sequence: u32,
 }
 
-fn smf(last: u8) -> SocketAddr {
+pub(crate) fn smf(last: u8) -> SocketAddr {
     SocketAddr::from(([10, 100, 0, last], 8805))
 }
 
@@ -35,7 +35,7 @@ fn id_of(smf: SocketAddr) -> Ipv4Addr {
 }
 
 impl World {
-    fn new(smfs: &[SocketAddr]) -> Self {
+    pub(crate) fn new(smfs: &[SocketAddr]) -> Self {
         let config = Config {
             heartbeat_interval: Duration::ZERO,
             ..config()
@@ -69,7 +69,7 @@ impl World {
     }
 
     /// A request of an SMF; its accepted answer.
-    fn ask(
+    pub(crate) fn ask(
         &mut self,
         from: SocketAddr,
         kind: MessageType,
@@ -95,7 +95,7 @@ impl World {
         self.establish_with(from, cp_seid, |_| {})
     }
 
-    fn establish_with(
+    pub(crate) fn establish_with(
         &mut self,
         from: SocketAddr,
         cp_seid: u64,
@@ -125,7 +125,7 @@ impl World {
             .report(self.now, seid, ReportType::UPIR, &mut self.out, |_| {})
     }
 
-    fn pass(&mut self, time: Duration) -> Sent {
+    pub(crate) fn pass(&mut self, time: Duration) -> Sent {
         let end = self.now.after(time);
         let mut sent = Vec::new();
         while let Some(due) = self.core.next_deadline().filter(|due| *due <= end) {
@@ -141,7 +141,7 @@ impl World {
         self.core.tables_mut().traffic += 1;
     }
 
-    fn modify(&mut self, from: SocketAddr, seid: u64, write: impl Fn(&mut Writer<'_>)) {
+    pub(crate) fn modify(&mut self, from: SocketAddr, seid: u64, write: impl Fn(&mut Writer<'_>)) {
         self.ask(
             from,
             MessageType::SESSION_MODIFICATION_REQUEST,

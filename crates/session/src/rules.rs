@@ -50,6 +50,9 @@ pub struct PacketRules<'a> {
     pub fars: &'a [Far],
     /// See [`Rules::qers`].
     pub qers: &'a [Qer],
+    /// PDRs that do not hold at present: their Activation Time is to come, or their Deactivation
+    /// Time has passed.
+    pub dormant: &'a [PdrId],
 }
 
 impl Rules {
@@ -59,6 +62,7 @@ impl Rules {
             pdrs: &self.pdrs,
             fars: &self.fars,
             qers: &self.qers,
+            dormant: &[],
         }
     }
 }

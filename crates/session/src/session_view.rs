@@ -74,6 +74,8 @@ pub struct PdrView {
     pub qers: Vec<u32>,
     /// URR IDs.
     pub urrs: Vec<u32>,
+    /// Its Activation Time is to come, or its Deactivation Time has passed: packets do not meet it.
+    pub dormant: bool,
     /// What its packets did.
     pub counters: Counters,
 }
@@ -203,6 +205,7 @@ impl PdrView {
             far: pdr.far.0,
             qers: pdr.qers.iter().map(|id| id.0).collect(),
             urrs: pdr.urrs.iter().map(|id| id.0).collect(),
+            dormant: false,
             counters,
         }
     }

@@ -11,6 +11,7 @@ use pfcp::{Cause, IeType};
 use crate::compile::Compiler;
 use crate::compiled::{Compiled, EndedTunnel, Tables};
 use crate::config::Config;
+use crate::deferred::Deferred;
 use crate::draft::Draft;
 use crate::inactivity::Inactivity;
 use crate::peer::PeerId;
@@ -30,7 +31,7 @@ pub(crate) use crate::resources::CreatedPdr;
 
 /// Every session of every peer.
 pub(crate) struct Sessions<T: Tables> {
-    site: Site,
+    pub(crate) site: Site,
     pub(crate) slab: Slab<Session<T::Handle>>,
     resources: Resources,
     pub(crate) peers: HashMap<PeerId, List, Salted>,
@@ -40,17 +41,18 @@ pub(crate) struct Sessions<T: Tables> {
     pub(crate) epoch: u32,
     pub(crate) sets: SetIndex,
     pub(crate) tunnels: TunnelIndex,
-    draft: Draft,
-    compiler: Compiler,
-    compiled: Compiled,
+    pub(crate) draft: Draft,
+    pub(crate) compiler: Compiler,
+    pub(crate) compiled: Compiled,
     pub(crate) inactivity: Inactivity,
+    pub(crate) deferred: Deferred,
 }
 
 /// One session.
 #[derive(Debug)]
 pub(crate) struct Session<H> {
     pub(crate) rules: Rules,
-    handle: H,
+    pub(crate) handle: H,
     pub(crate) cp_seid: u64,
     pub(crate) peer: PeerId,
     /// [`List::epoch`] of the list that it is in.
@@ -126,6 +128,7 @@ impl<T: Tables> Sessions<T> {
             compiler: Compiler::default(),
             compiled: Compiled::default(),
             inactivity: Inactivity::new(seed),
+            deferred: Deferred::new(seed),
         }
     }
 
@@ -148,6 +151,7 @@ impl<T: Tables> Sessions<T> {
             }
         };
         self.watch(now, seid, request.user_plane_inactivity_timer, tables);
+        self.defer(now, seid);
         Ok(Established {
             seid,
             created: self.resources.created(),
@@ -192,7 +196,7 @@ impl<T: Tables> Sessions<T> {
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
         let before = self.packets_if_watched(seid, tables);
         loop {
-            match self.try_modify(now, place, request, tables) {
+            match self.try_modify(now, place, seid, request, tables) {
                 Ok(()) => break,
                 Err(refusal) if refusal.is_for_want() && !self.doomed.is_empty() => {
                     self.reap(now, REAPED_ON_DEMAND, tables);
@@ -204,6 +208,7 @@ impl<T: Tables> Sessions<T> {
             self.inactivity.carry(now, seid, before, after);
         }
         self.watch(now, seid, request.user_plane_inactivity_timer, tables);
+        self.defer(now, seid);
         let cp_seid = self.slab.get(place).map_or(0, |session| session.cp_seid);
         Ok(Modified {
             cp_seid,
@@ -211,35 +216,11 @@ impl<T: Tables> Sessions<T> {
         })
     }
 
-    /// A timer that is sent starts anew.
-    fn watch(&mut self, now: Time, seid: u64, limit_s: Option<u32>, tables: &T) {
-        if let Some(limit_s) = limit_s {
-            let packets = self.packets(seid, tables).unwrap_or(0);
-            self.inactivity.watch(now, seid, limit_s, packets);
-        }
-    }
-
-    fn packets_if_watched(&self, seid: u64, tables: &T) -> Option<u64> {
-        self.inactivity.limit_s(seid)?;
-        self.packets(seid, tables)
-    }
-
-    /// All packets that a session met, in either direction, whatever became of them.
-    pub(crate) fn packets(&self, seid: u64, tables: &T) -> Option<u64> {
-        let session = self.slab.get(self.slab.find(seid)?)?;
-        let of_pdr = |pdr: &Pdr| {
-            let counters = tables.counters(&session.handle, pdr.id);
-            counters.packets.wrapping_add(counters.drops)
-        };
-        let pdrs = session.rules.pdrs.iter().map(of_pdr);
-        let packets = pdrs.fold(0u64, u64::wrapping_add);
-        self.is_live(session).then_some(packets)
-    }
-
     fn try_modify(
         &mut self,
         now: Time,
         place: Place,
+        seid: u64,
         request: &SessionModificationRequest<'_>,
         tables: &mut T,
     ) -> Result<(), Refusal> {
@@ -248,7 +229,9 @@ impl<T: Tables> Sessions<T> {
             .slab
             .get_mut(place)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
-        self.draft.modify(&session.rules, request, &self.site)?;
+        let timings = self.deferred.timings(seid);
+        self.draft
+            .modify(&session.rules, timings, request, &self.site)?;
         // Out of its place meanwhile, which is put right on both ways out.
         let mut rules = std::mem::take(&mut session.rules);
         let handle = std::mem::take(&mut session.handle);
@@ -292,6 +275,7 @@ impl<T: Tables> Sessions<T> {
                 if !self.draft.packets_may_notice() {
                     return Ok(());
                 }
+                self.draft.set_time(self.deferred.now_s(now));
                 let rules = self.draft.for_packets();
                 self.compiler
                     .compile(rules, &self.site, &mut self.compiled)?;
@@ -350,7 +334,6 @@ impl<T: Tables> Sessions<T> {
             }
         }
         let cp_seid = session.cp_seid;
-        self.inactivity.forget(seid);
         self.dissolve(now, session, tables);
         Ok(Deleted { cp_seid })
     }
@@ -442,6 +425,10 @@ impl<T: Tables> Sessions<T> {
     }
 
     fn take_out(&mut self, place: Place) -> Option<Session<T::Handle>> {
+        if let Some(seid) = self.slab.seid(place) {
+            self.inactivity.forget(seid);
+            self.deferred.forget(seid);
+        }
         let session = self.slab.remove(place)?;
         if let Some(membership) = &session.membership {
             self.sets.remove(place, membership);
@@ -575,6 +562,10 @@ impl<T: Tables> Sessions<T> {
             counters,
         );
         view.inactivity_s = self.inactivity.limit_s(seid);
+        let dormant = self.deferred.dormant(seid);
+        for pdr in &mut view.pdrs {
+            pdr.dormant = dormant.contains(&pdr.id);
+        }
         Some(view)
     }
 

@@ -71,8 +71,6 @@ pub(crate) static IN_SESSION: Unsupported = Unsupported::new(&[
 pub(crate) static IN_PDR: Unsupported = Unsupported::new(&[
     IeType::ACTIVATE_PREDEFINED_RULES,
     IeType::DEACTIVATE_PREDEFINED_RULES,
-    IeType::ACTIVATION_TIME,
-    IeType::DEACTIVATION_TIME,
     IeType::MAR_ID,
     IeType::PACKET_REPLICATION_AND_DETECTION_CARRY_ON_INFORMATION,
     IeType::IP_MULTICAST_ADDRESSING_INFO,

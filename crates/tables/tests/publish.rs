@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use session::compiled::{Compiled, Counters, PdrId, Tables as _};
 use session::config::{Config, NetworkInstance};
 use session::reference::{Arrival, Fate, Packet, Verdict as Judgement, judge};
-use session::rules::Rules;
+use session::rules::{PacketRules, Rules};
 use session::testing;
 use tables::nexthop::NextHopTables;
 use tables::{DROP_REASONS, Handle, Layout, Options, Run, Tables, Verdict};
@@ -116,15 +116,21 @@ fn check(
 
 #[derive(Clone, Debug)]
 enum Step {
-    Publish(Rules, Vec<Packet>),
+    /// With PDRs that do not hold at present.
+    Publish(Rules, Vec<PdrId>, Vec<Packet>),
     Withdraw(Vec<Packet>),
     Maintain,
+}
+
+fn dormant() -> impl Strategy<Value = Vec<PdrId>> {
+    let one = (1u16..8).prop_map(PdrId);
+    prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(one, 1..6)]
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let packets = || prop::collection::vec(testing::packet(), 1..24);
     let step = prop_oneof![
-        8 => (testing::rules(), packets()).prop_map(|(rules, packets)| Step::Publish(rules, packets)),
+        8 => (testing::rules(), dormant(), packets()).prop_map(|(rules, dormant, packets)| Step::Publish(rules, dormant, packets)),
         2 => packets().prop_map(Step::Withdraw),
         1 => Just(Step::Maintain),
     ];
@@ -211,12 +217,13 @@ proptest! {
         let empty = site.used();
         for step in steps {
             match step {
-                Step::Publish(rules, packets) => {
-                    let compiled = testing::compile(rules.for_packets(), &config)
+                Step::Publish(rules, dormant, packets) => {
+                    let rules = PacketRules { dormant: &dormant, ..rules.for_packets() };
+                    let compiled = testing::compile(rules, &config)
                         .map_err(|refusal| TestCaseError::fail(format!("{refusal:?}")))?;
                     site.publish(&compiled)?;
                     for packet in &packets {
-                        site.send(packet, &judge(rules.for_packets(), packet))?;
+                        site.send(packet, &judge(rules, packet))?;
                     }
                     site.check_counters()?;
                 }

@@ -19,6 +19,7 @@ use tables::Tables;
 
 use crate::command::{Asked, Command};
 use crate::n4::{Receiver, Sender, Socket};
+use crate::system;
 
 use busy::Busy;
 pub(crate) use echo::EchoSockets;
@@ -272,6 +273,7 @@ impl Control {
 
     fn serve_time(&mut self) {
         let now = self.now();
+        self.core.set_clock(now, system::ntp());
         if self.core.next_deadline().is_some_and(|due| due <= now) {
             self.core.advance(now, &mut self.outbox);
         }

@@ -239,6 +239,9 @@ pub(crate) struct PdrReport {
     pub(crate) far: Option<u32>,
     pub(crate) qers: Vec<u32>,
     pub(crate) urrs: Vec<u32>,
+    /// Its Activation Time is to come, or its Deactivation Time has passed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) dormant: bool,
     pub(crate) traffic: TrafficReport,
 }
 

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Seconds from 1900, the era of NTP, to 1970.
 const NTP_EPOCH_S: u64 = 2_208_988_800;
@@ -43,11 +43,13 @@ fn missing_from(effective: u64) -> Vec<&'static str> {
 
 /// Now, as a Recovery Time Stamp (TS 29.244, 8.2.65): NTP seconds, which come round in 2036.
 pub(crate) fn recovery_time_stamp() -> u32 {
-    let unix_s = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
-    (unix_s.wrapping_add(NTP_EPOCH_S) & u64::from(u32::MAX)) as u32
+    (ntp().as_secs() & u64::from(u32::MAX)) as u32
+}
+
+/// The wall clock, from the beginning of 1900.
+pub(crate) fn ntp() -> Duration {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+    unix.unwrap_or_default() + Duration::from_secs(NTP_EPOCH_S)
 }
 
 /// A number that no peer can guess.

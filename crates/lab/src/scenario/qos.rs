@@ -1,7 +1,7 @@
 //! QERs beyond gate and bit rate, and what the UPF reports of quiet users.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
 use rs_pfcp::ie::packet_rate::{PacketRate, TimeUnit};
@@ -30,6 +30,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "user-plane-inactivity",
             "a quiet user is reported once, a busy one is not",
             user_plane_inactivity,
+        ),
+        Scenario::new(
+            "deferred-activation",
+            "a PDR holds from its Activation Time to its Deactivation Time",
+            deferred_activation,
         ),
     ]
 }
@@ -145,6 +150,45 @@ fn user_plane_inactivity(world: &mut World) -> Result<String> {
     Ok(format!(
         "reported once each time, {} after the flow was drained",
         waited.join(" and ")
+    ))
+}
+
+/// The downlink PDR is given its times: packets pass in between, and only then.
+fn deferred_activation(world: &mut World) -> Result<String> {
+    /// From the Unix epoch back to that of NTP.
+    const NTP_EPOCH_S: u64 = 2_208_988_800;
+    let attached = world.attach_plain("ue1", Family::V4)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let (on, off) = (now.as_secs() + 4, now.as_secs() + 8);
+    let ntp = |unix_s: u64| ((unix_s + NTP_EPOCH_S) as u32).to_be_bytes().to_vec();
+    let times = vec![
+        Ie::new(IeType::ActivationTime, ntp(on)),
+        Ie::new(IeType::DeactivationTime, ntp(off)),
+    ];
+    world
+        .smf(0)?
+        .update_downlink_pdr(&attached.session, times)?;
+    let shape = Shape::lasting(100, 1);
+    let mut passed = Vec::new();
+    for (from, holds) in [(on - 2, false), (on + 1, true), (off + 1, false)] {
+        let until = Duration::from_secs(from);
+        std::thread::sleep(until.saturating_sub(SystemTime::now().duration_since(UNIX_EPOCH)?));
+        let down = flow_down(world, &attached, shape)?.finish()?;
+        passed.push(down.received.to_string());
+        if holds {
+            down.whole("while the PDR holds")?;
+        } else {
+            super::nothing_of(&down, "while the PDR does not hold")?;
+        }
+        flow_up(world, &attached, shape)?
+            .finish()?
+            .whole("uplink, whose PDR always holds")?;
+    }
+    let lost = world.drops("no_pdr")?;
+    ensure!(lost >= 200, "only {lost} packets met no PDR");
+    Ok(format!(
+        "{} packets passed before, between and after",
+        passed.join(", ")
     ))
 }
 

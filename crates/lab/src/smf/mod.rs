@@ -270,6 +270,11 @@ impl Smf {
         self.modify(session, &[plan::update_qer(what)])
     }
 
+    /// Changes the downlink PDR of the session.
+    pub fn update_downlink_pdr(&self, session: &Session, what: Vec<Ie>) -> Result<()> {
+        self.modify(session, &[plan::update_downlink_pdr(what)])
+    }
+
     /// Changes the MBR of the session, up and down.
     pub fn limit(&self, session: &Session, up_kbps: u64, down_kbps: u64) -> Result<()> {
         self.modify(session, &[plan::update_qer_mbr(up_kbps, down_kbps)])

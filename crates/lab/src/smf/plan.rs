@@ -451,6 +451,13 @@ pub(super) fn update_qer_gates(gates: Gates) -> Ie {
     Ie::new_grouped(IeType::UpdateQer, members)
 }
 
+/// The downlink PDR gets these.
+pub(super) fn update_downlink_pdr(what: Vec<Ie>) -> Ie {
+    let mut members = vec![PdrId::new(DOWNLINK).to_ie()];
+    members.extend(what);
+    Ie::new_grouped(IeType::UpdatePdr, members)
+}
+
 /// The session's QER gets these.
 pub(super) fn update_qer(what: Vec<Ie>) -> Ie {
     let mut members = vec![QerId::new(SESSION_QER).to_ie()];

@@ -51,6 +51,10 @@ view! {
             outer_header_removal: OuterHeaderRemoval = OUTER_HEADER_REMOVAL,
             /// FAR ID (8.2.74).
             far_id: u32 = FAR_ID,
+            /// Activation Time (8.2.121): NTP seconds.
+            activation_time: u32 = ACTIVATION_TIME,
+            /// Deactivation Time (8.2.122): NTP seconds.
+            deactivation_time: u32 = DEACTIVATION_TIME,
         }
         repeated {
             /// URR ID (8.2.54).
@@ -103,6 +107,10 @@ view! {
             pdi: Pdi<'a> = PDI,
             /// FAR ID (8.2.74).
             far_id: u32 = FAR_ID,
+            /// Activation Time (8.2.121): NTP seconds.
+            activation_time: u32 = ACTIVATION_TIME,
+            /// Deactivation Time (8.2.122): NTP seconds.
+            deactivation_time: u32 = DEACTIVATION_TIME,
         }
         repeated {
             /// URR ID (8.2.54).

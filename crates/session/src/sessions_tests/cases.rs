@@ -949,7 +949,7 @@ fn what_is_not_done_is_refused_not_ignored() {
     let mut world = World::new();
     for ie in [
         IeType::ACTIVATE_PREDEFINED_RULES,
-        IeType::ACTIVATION_TIME,
+        IeType::DEACTIVATE_PREDEFINED_RULES,
         IeType::MAR_ID,
         IeType::UE_IP_ADDRESS_POOL_IDENTITY,
         IeType::IP_MULTICAST_ADDRESSING_INFO,

@@ -396,6 +396,7 @@ fn pdr(pdr: &PdrView) -> PdrReport {
         far: Some(pdr.far),
         qers: pdr.qers.clone(),
         urrs: pdr.urrs.clone(),
+        dormant: pdr.dormant,
         traffic: traffic(pdr.counters),
     }
 }

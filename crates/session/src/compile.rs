@@ -126,6 +126,7 @@ fn nothing(entry: usize, filters: &mut Vec<Filter>) -> Select {
     filters.push(Filter {
         entry,
         flow: Some(Flow::NONE),
+        qfis: QfiSet::default(),
     });
     Select::List { first, len: 1 }
 }

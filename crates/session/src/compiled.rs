@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::{IpNet, Ipv6Net};
 
 /// Network instance, an index into the configured list (TS 29.244, 8.2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -150,8 +150,7 @@ pub struct Filter {
 pub struct Flow {
     /// `None`: any protocol.
     pub proto: Option<u8>,
-    /// `None`: any address of either family. When both ends are given they are of one family;
-    /// else no packet matches.
+    /// `None`: any address of either family. When both ends are given they are of one family.
     pub src: Option<IpNet>,
     /// As `src`.
     pub dst: Option<IpNet>,
@@ -168,12 +167,12 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// No packet's: it would have to be of both families.
+    /// No packet's: ICMP has no ports.
     pub const NONE: Self = Self {
-        src: Some(IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0))),
-        dst: Some(IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0))),
-        proto: None,
-        src_ports: None,
+        proto: Some(1),
+        src: None,
+        dst: None,
+        src_ports: Some((0, u16::MAX)),
         dst_ports: None,
         tos: None,
         spi: None,

@@ -1,5 +1,5 @@
-//! Error Indications of gNBs and other UPFs: the SMF of the session is told (ERIR: TS 29.244, 7.5.8.4;
-//! TS 23.527, 5.3.3), and decides what becomes of the tunnel.
+//! Error Indications of gNBs and other UPFs: the SMF of the session is told (ERIR: TS 29.244, 5.10 and
+//! 7.5.8.4; TS 23.527, 5.3.2), and decides what becomes of the tunnel.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;

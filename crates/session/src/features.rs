@@ -232,6 +232,34 @@ mod tests {
         assert_eq!(missing, "");
     }
 
+    /// What `docs/spec` names in backticks: tests by their kind, and files.
+    #[test]
+    fn the_map_of_the_specifications_names_what_is_there() {
+        let scenarios = all_text(&root().join("crates/lab/src"));
+        let tests = all_text(&root().join("crates"));
+        let mut missing = Vec::new();
+        let mut named = 0;
+        for page in fs::read_dir(root().join("docs/spec")).unwrap() {
+            let text = fs::read_to_string(page.unwrap().path()).unwrap();
+            for name in text.split('`').skip(1).step_by(2) {
+                let there = match name.split_once(' ') {
+                    Some((_, "NAME")) => true,
+                    Some(("case", case)) => root().join("tests/golden").join(case).is_dir(),
+                    Some(("scenario", name)) => scenarios.contains(&format!("\"{name}\"")),
+                    Some(("test", name)) => tests.contains(&format!("fn {name}(")),
+                    _ if name.contains('/') => root().join(name).exists(),
+                    _ => true,
+                };
+                named += 1;
+                if !there {
+                    missing.push(name.to_owned());
+                }
+            }
+        }
+        assert!(named > 100, "{named}");
+        assert_eq!(missing, [""; 0]);
+    }
+
     #[test]
     fn each_bit_is_there_once_in_order_and_under_its_name() {
         let bits: Vec<u64> = FEATURES.iter().map(|feature| feature.bit.bits()).collect();

@@ -54,7 +54,7 @@ enum tp_action {
  *                 looked at when action is TP_ACT_TUNNEL or DOWN is set: then conditions are ext.asks
  * 39      DOWN    reached by TEID, but its packets travel towards access (N9, CP-function)
  * 40..47  qfi     0..63
- * 48..63  ni      network instance
+ * 48..63  ni      network instance: ROUTE: whose routes; downlink: the one that the UE address is valid in
  * 40..63  rule    first place of its rules, when action is TP_ACT_LIST
  */
 #define TP_HEAD_ACTION_SHIFT 32
@@ -333,8 +333,21 @@ struct tp_route_map {
 struct tp_ni {
 	__u32 routes4; /* control: place of the map, index into routes[]; 0 none */
 	__u32 routes6;
-	__u64 reserved[7];
+	__u64 reserved[4];
+	__u64 ue4;   /* control: bit n is set if a UE may have an address whose first octet is n modulo 64 */
+	__u64 ue6;   /* control: bit tp_ue6_bit() of the prefixes that UEs may have */
+	__u32 home;  /* control: whose directory its UE addresses are in, see below */
+	__u32 flags; /* control: TP_NI_* */
 };
+
+#define TP_NI_NO_UE_TO_UE 1 /* UEs do not reach each other within this UPF */
+#define TP_NI_SHARED 2	    /* others have their UE addresses in the same directory */
+
+/* Which bit of tp_ni.ue6 an address has: of its upper 32 bits, what an operator is given. */
+static inline __attribute__((always_inline)) __u32 tp_ue6_bit(__u64 hi)
+{
+	return (__u32)(hi >> 32) * 0x9e3779b1U >> 26;
+}
 
 /* ---- Configuration and per-CPU state ----------------------------------------------------------- */
 
@@ -377,6 +390,7 @@ enum tp_outcome {
 	TP_OUT_REDIRECT,
 	TP_OUT_SLOW,
 	TP_OUT_FRAGMENT, /* never final: see tp_parse_outer() */
+	TP_OUT_UE,	 /* nor this: see tp_route_user() */
 };
 
 /* One per CPU, written by that CPU only. */

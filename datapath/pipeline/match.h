@@ -76,16 +76,16 @@ static TP_INLINE struct tp_entry *tp_match_teid(struct tp_env *env, __u32 teid, 
 
 /* The entry index of a UE address through its page. TP_NOT_FOUND: not in a pool; reason: in a pool,
  * but nobody's, or our own defect. */
-static TP_INLINE __u32 tp_page_find(struct tp_packet *p, __u32 addr, int *reason)
+static TP_INLINE __u32 tp_page_find(struct tp_env *env, __u32 ni, __u32 addr, int *reason)
 {
-	struct tp_ue_dir *dir = tp_ue_dir_at(p->env, tp_ni_of(p->env));
+	struct tp_ue_dir *dir = tp_ue_dir_at(env, ni);
 	struct tp_ue_page *page;
 	__u32 n;
 
 	n = dir ? TP_READ(dir->page[addr >> TP_UE_PAGE_BITS]) : 0;
 	if (!n)
 		return TP_NOT_FOUND;
-	page = tp_ue_page_at(p->env, n - 1);
+	page = tp_ue_page_at(env, n - 1);
 	if (!page) {
 		*reason = TP_DROP_TABLE;
 		return TP_NOT_FOUND;
@@ -104,7 +104,7 @@ static TP_INLINE int tp_match_ue(struct tp_packet *p, struct tp_entry **e, __u64
 	int reason = TP_OK;
 
 	if (p->family == 4)
-		index = tp_page_find(p, (__u32)(ue.hi >> 32), &reason);
+		index = tp_page_find(p->env, tp_ni_of(p->env), (__u32)(ue.hi >> 32), &reason);
 	if (reason)
 		return reason;
 	if (index == TP_NOT_FOUND && tp_has(p->env, TP_FEAT_BUCKETS))

@@ -27,6 +27,7 @@ struct tp_packet {
 	__u32 user;	/* offset of the user's IP packet */
 	__u32 user_len; /* its length by its own header */
 	__u32 family;	/* 4 or 6 */
+	__u32 side;	/* index plus one of the entry that is counted in sides[]; 0: the entry counts for itself */
 	__u8 *ip;	/* the user's IP header: 20 octets are there, 40 when family is 6 */
 };
 

@@ -5,6 +5,7 @@
  *   tp_uplink    out of its tunnel, to an entry by TEID
  *   tp_downlink  to an entry by UE address
  *   tp_forward   what the entry says: conditions, gate, TTL, meters, next hop, headers, out
+ *   tp_to_ue     when the destination is another UE: what that one's entry says
  *   tp_account   each frame is counted once
  */
 #ifndef TP_PIPELINE_H
@@ -14,6 +15,7 @@
 #include "answer.h"
 #include "emit.h"
 #include "gtpu.h"
+#include "hairpin.h"
 #include "match.h"
 #include "meter.h"
 #include "packet.h"
@@ -64,21 +66,20 @@ static TP_INLINE int tp_downlink(struct tp_packet *p, __u32 ethertype, struct tp
 	return r ? r : tp_match_ue(p, e, head);
 }
 
-/* Out by the routes of a network instance. */
+/* Out by the routes of a network instance. TP_OUT_UE: to another UE, by the entry of this index. */
 static TP_INLINE int tp_route_user(struct tp_packet *p, const struct tp_entry *e, __u64 head,
-				   const struct tp_nexthop **nh)
+				   const struct tp_nexthop **nh, __u32 *index)
 {
 	__u32 mark = tp_mark_of(tp_ext_of(p, e, head));
 	struct tp_addr dst = tp_destination(p);
 	const struct tp_nexthop *neighbour;
-	__u32 index = 0;
 	int r = tp_check_destination(p, dst);
 
 	if (!r)
-		r = tp_find_route(p, TP_HEAD_NI_OF(head), dst, &index);
+		r = tp_find_route(p, TP_HEAD_NI_OF(head), dst, index);
 	if (r)
 		return r;
-	*nh = tp_nexthop_at(p->env, index);
+	*nh = tp_nexthop_at(p->env, *index);
 	if (!*nh)
 		return TP_DROP_TABLE;
 	if ((*nh)->state == TP_NH_ONLINK) {
@@ -166,6 +167,54 @@ static TP_INLINE int tp_select_pdr(struct tp_packet *p, struct tp_entry **e, __u
 	return tp_check_conditions(p, *e, *head);
 }
 
+/* Count for an entry: taken by its PDR, and forwarded or not. */
+static TP_INLINE void tp_count(struct tp_packet *p, struct tp_entry *e, int outcome)
+{
+	__u32 index;
+
+	if (tp_unlikely(p->side) || tp_aside(p->env, e, &index)) {
+		tp_count_aside(p->env, p->side ? p->side - 1 : index, p->user_len, outcome);
+		return;
+	}
+	if (tp_unlikely(outcome < TP_DROP_MAX)) {
+		tp_add(p->env, &e->drops, 1);
+		return;
+	}
+	tp_add(p->env, &e->packets, 1);
+	tp_add(p->env, &e->bytes, p->user_len);
+}
+
+/* To another UE, whose key leads to the entry of this index. The sender's PDR has done its part; from here on
+ * the packet is the receiver's, and counted aside, because others of its packets come in on other CPUs. */
+static TP_INLINE int tp_to_ue(struct tp_packet *p, struct tp_entry **e, __u64 *head, __u32 index,
+			      struct tp_entry *volatile *matched)
+{
+	__u64 found;
+	int r;
+
+	tp_count(p, *e, TP_OUT_REDIRECT);
+	*matched = NULL;
+	p->dir = TP_DOWNLINK;
+	p->side = index + 1;
+	*e = tp_entry_at(p->env, index);
+	if (!tp_entry_is(*e, 0, head))
+		return TP_DROP_UNKNOWN_UE;
+	if (TP_HEAD_ACTION(*head) == TP_ACT_LIST && tp_has(p->env, TP_FEAT_LIST)) {
+		found = tp_match_rules(p->env, (__u32)(*head >> TP_HEAD_RULE_SHIFT), tp_pack_user(p));
+		*e = found >> 32 ? NULL : tp_entry_at(p->env, (__u32)found);
+		if (!*e)
+			return found >> 32 ? tp_final((int)found) : TP_DROP_TABLE;
+		p->side = (__u32)found + 1;
+	}
+	*matched = *e;
+	r = tp_enter_ue(p->env, tp_pack_user(p), p->side - 1);
+	*head = TP_READ((*e)->head);
+	if (r)
+		return r;
+	/* The FAR may have changed since: then it is as if the packet had come a moment later. */
+	return TP_HEAD_ACTION(*head) == TP_ACT_TUNNEL ? TP_OK : tp_final(tp_check_action(*head));
+}
+
 /* From an entry to the way out. Leaves in matched the PDR that took the packet. */
 static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 head, struct tp_entry *volatile *matched)
 {
@@ -173,6 +222,7 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 	struct tp_tunnel t = {0};
 	struct tp_nexthop hop;
 	int r = tp_select_pdr(p, &e, &head);
+	__u32 index = 0;
 
 	*matched = e;
 	if (tp_has(p->env, TP_FEAT_RELAY))
@@ -188,9 +238,13 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 		r = tp_police(p, e, head);
 	if (!r && tp_is_relayed(p, head))
 		return tp_relay_packet(p, e, head);
-	if (!r)
-		r = TP_HEAD_ACTION(head) == TP_ACT_TUNNEL ? tp_route_tunnel(p, e, head, &t, &nh)
-							  : tp_route_user(p, e, head, &nh);
+	if (!r && TP_HEAD_ACTION(head) != TP_ACT_TUNNEL) {
+		r = tp_route_user(p, e, head, &nh, &index);
+		if (tp_unlikely(r == TP_OUT_UE))
+			r = tp_to_ue(p, &e, &head, index, matched);
+	}
+	if (!r && !nh)
+		r = tp_route_tunnel(p, e, head, &t, &nh);
 	if (r)
 		return r;
 	if (tp_has(p->env, TP_FEAT_FIB) && nh->state == TP_NH_FIB) {
@@ -215,27 +269,12 @@ static TP_INLINE void tp_account_rest(struct tp_packet *p, struct tp_port_stats 
 		stats->slow++;
 }
 
-/* Count for an entry whose own words belong to somebody else. */
-static TP_INLINE void tp_count_aside(struct tp_env *env, __u32 index, __u32 bytes, int outcome)
-{
-	struct tp_side *side = tp_side_at(env, index);
-
-	if (!side)
-		return;
-	if (outcome < TP_DROP_MAX) {
-		__sync_fetch_and_add(&side->drops, 1);
-		return;
-	}
-	__sync_fetch_and_add(&side->packets, 1);
-	__sync_fetch_and_add(&side->bytes, bytes);
-}
-
 /* Count a frame: in, and what became of it. e is NULL when no PDR took it. */
 static TP_INLINE void tp_account(struct tp_packet *p, struct tp_entry *e, int outcome)
 {
-	__u32 port = tp_port_of(p->env) & (TP_PORTS_MAX - 1), dir = p->dir & 1;
+	/* From UE to UE is uplink where it came in. */
+	__u32 port = tp_port_of(p->env) & (TP_PORTS_MAX - 1), dir = p->side ? TP_UPLINK : p->dir & 1;
 	struct tp_port_stats *stats = &p->cpu->ports[port];
-	__u32 index;
 
 	stats->in[dir].packets++;
 	stats->in[dir].bytes += p->frame_len;
@@ -245,18 +284,8 @@ static TP_INLINE void tp_account(struct tp_packet *p, struct tp_entry *e, int ou
 	} else {
 		tp_account_rest(p, stats, port, dir, outcome);
 	}
-	if (!e)
-		return;
-	if (tp_aside(p->env, e, &index)) {
-		tp_count_aside(p->env, index, p->user_len, outcome);
-		return;
-	}
-	if (tp_unlikely(outcome < TP_DROP_MAX)) {
-		tp_add(p->env, &e->drops, 1);
-		return;
-	}
-	tp_add(p->env, &e->packets, 1);
-	tp_add(p->env, &e->bytes, p->user_len);
+	if (e)
+		tp_count(p, e, outcome);
 }
 
 /* Which side the frame came from, and all that follows. */

@@ -5,6 +5,7 @@
 
 #include <linux/bpf.h>
 
+#include "hairpin.h"
 #include "match.h"
 #include "packet.h"
 #include "parse.h"
@@ -40,16 +41,34 @@ static TP_INLINE const struct tp_route *tp_scan_routes(struct tp_packet *p, __u3
 	return NULL;
 }
 
-/* The next hop of the longest prefix that covers dst. */
+/* May a UE of this network instance have the address? Most destinations it can rule out without a search. */
+static TP_INLINE int tp_may_be_ue(const struct tp_packet *p, const struct tp_ni *instance, struct tp_addr dst)
+{
+	if (p->family == 4)
+		return TP_READ(instance->ue4) >> (dst.hi >> 56 & 63) & 1;
+	return TP_READ(instance->ue6) >> tp_ue6_bit(dst.hi) & 1;
+}
+
+/* The next hop of the longest prefix that covers dst. TP_OUT_UE: a UE has it, whose entry's index is left
+ * in nexthop. */
 static TP_INLINE int tp_find_route(struct tp_packet *p, __u32 ni, struct tp_addr dst, __u32 *nexthop)
 {
 	const struct tp_ni *instance = tp_ni_at(p->env, ni);
 	const struct tp_route *route = NULL;
 	const struct tp_route_map *map;
 	__u32 first, octet = (__u32)(dst.hi >> 56);
+	__u64 ue;
 
 	if (!instance)
 		return TP_DROP_TABLE;
+	if (tp_unlikely(tp_may_be_ue(p, instance, dst))) {
+		ue = tp_find_ue(p->env, ni | p->family << 16, dst.hi);
+		*nexthop = (__u32)ue;
+		if (ue >> 32)
+			return tp_final((int)ue);
+		if (*nexthop != TP_UE_NONE)
+			return TP_OUT_UE;
+	}
 	first = p->family == 4 ? TP_READ(instance->routes4) : TP_READ(instance->routes6);
 	if (!first)
 		return TP_DROP_NO_ROUTE;

@@ -130,12 +130,11 @@ static void test_outer_fragments(void)
 static void test_aside(void)
 {
 	struct world *w = w_new();
-	static struct tp_side sides[W_ENTRIES];
 
-	w->tables.sides = sides;
+	w->tables.aside = 1;
 	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT);
 	DROPS(w, &w_n3, ul_ttl, TTL);
-	CHECK(sides[W_TEID].packets == 1 && sides[W_TEID].bytes == 39 && sides[W_TEID].drops == 1);
+	CHECK(w->sides[W_TEID].packets == 1 && w->sides[W_TEID].bytes == 39 && w->sides[W_TEID].drops == 1);
 	CHECK(w->entries[W_TEID].packets == 0 && w->entries[W_TEID].bytes == 0 && w->entries[W_TEID].drops == 0);
 	done(w);
 }

@@ -27,6 +27,7 @@ struct world {
 	struct tp_config config;
 	struct tp_cpu cpu;
 	struct tp_entry entries[W_ENTRIES];
+	struct tp_side sides[W_ENTRIES];
 	struct tp_ext exts[W_SMALL];
 	struct tp_meter meters[W_SMALL];
 	struct tp_rules rules[W_SMALL];
@@ -130,7 +131,7 @@ static struct world *w_new(void)
 	w->ue_pages[0].slot[1] = W_DOWN + 1;
 	w_bucket(w, TP_KIND_UE6, 0, 0x20010db800600000, W_DOWN);
 	w->tables = (struct tp_tables){
-		.config = &w->config, .cpu = &w->cpu, .entries = w->entries, .exts = w->exts, .meters = w->meters,
+		.config = &w->config, .cpu = &w->cpu, .entries = w->entries, .sides = w->sides, .exts = w->exts, .meters = w->meters,
 		.rules = w->rules, .buckets = w->buckets, .nexthops = w->nexthops, .peers = w->peers,
 		.routes = w->routes, .nis = w->nis, .ue_dir = w->ue_dir, .ue_pages = w->ue_pages,
 		.n_entries = W_ENTRIES, .n_exts = W_SMALL, .n_meters = W_SMALL, .n_rules = W_SMALL,

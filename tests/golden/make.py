@@ -546,6 +546,40 @@ def downlink_cases():
          [(DOWN, net(d), "forward", a), (DOWN, net(d), "far_buffer", None), (DOWN, net(d), "forward", a)], [(2, 2, 2 * len(d), 1)])
 
 
+def ue_to_ue_cases():
+    """Two UEs of one network instance; the sender's PDR is 1, the receiver's 4."""
+    other, other6, r2 = TEID + 1, "2001:db8:60:1::5", 0x55667788
+    six, six2 = "2001:db8:60::/64", "2001:db8:60:1::/64"
+
+    def two(dl2=None, keys=None):
+        return session(uplink(1, ue6=six), downlink(2), uplink(3, ue4=UE2, ue6=six2),
+                       downlink(4, **dict(dict(teid=r2, peer=GNB2, qfi=5), **(dl2 or {}))),
+                       key(teid=TEID, one=0), key(ue4=UE, one=1), key(ue6="2001:db8:60::", one=1),
+                       key(teid=other, one=2), *(keys or [key(ue4=UE2, one=3)]), key(ue6="2001:db8:60:1::", one=3))
+
+    there, back = user(dst=UE2), user(src=UE2, dst=UE)
+    there6 = user6(dst=other6)
+    case("ue-to-ue", "from tunnel to tunnel, both ways and both families", two(),
+         [(UP, up(there), "forward", tunnelled(there, teid=r2, qfi=5, dst=GNB2)),
+          (UP, up(back, teid=other), "forward", tunnelled(back)),
+          (UP, up(there6), "forward", tunnelled(there6, teid=r2, qfi=5, dst=GNB2))],
+         [(1, 2, len(there) + len(there6), 0), (4, 2, len(there) + len(there6), 0), (3, 1, len(back), 0), (2, 1, len(back), 0)])
+    case("ue-to-ue-off", "UEs are kept apart", two(),
+         [(UP, up(there), "ue_to_ue", None), (UP, up(there6), "ue_to_ue", None), (UP, up(user()), "forward", hop(user()))],
+         [(1, 1, len(user()), 2), (4, 0, 0, 0)], site="ue_to_ue = false\n" + SITE + ROUTES)
+    case("ue-to-ue-gate", "the receiver's gate is closed", two(dict(action="gate", teid=None, peer=None, local=None)),
+         [(UP, up(there), "gate_closed", None)], [(1, 1, len(there), 0), (4, 0, 0, 1)])
+    n = len(there)
+    case("ue-to-ue-mbr", "the receiver's MBR holds for it", two(dict(mbr_bps=1000, burst_bytes=n + n // 2)),
+         [(UP, up(there), "forward", tunnelled(there, teid=r2, qfi=5, dst=GNB2))] * 2 + [(UP, up(there), "rate", None)], [(1, 3, 3 * n, 0), (4, 2, 2 * n, 1)])
+    nobody = user(dst="10.60.7.7")
+    case("ue-to-ue-nobody", "in the pool, but nobody's: no loop over N6", two(), [(UP, up(nobody), "unknown_ue", None)], [(1, 0, 0, 1)])
+    case("ue-to-ue-filters", "the receiver's filters choose its PDR", two(keys=[key(ue4=UE2, list=[dict(entry=1, src_ports=[7, 7]), dict(entry=3, src_ports=[1000, 1000])])]),
+         [(UP, up(there), "forward", tunnelled(there, teid=r2, qfi=5, dst=GNB2)), (UP, up(user(dst=UE2, sport=8)), "no_pdr", None)],
+         [(1, 2, 2 * n, 0), (2, 0, 0, 0), (4, 1, n, 0)])
+    case("ue-to-ue-ttl", "it is one hop", two(), [(UP, up(user(dst=UE2, ttl=1)), "ttl", None)], [(1, 0, 0, 1), (4, 0, 0, 0)])
+
+
 def route_cases():
     both = [(1, 0, 0, 1)]
     up_case("route-local", "users must not reach us", user(dst="203.0.113.1"), "to_self", counters=both)
@@ -722,7 +756,7 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, route_cases, relay_cases, marking_cases):
+    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, ue_to_ue_cases, route_cases, relay_cases, marking_cases):
         make()
     for name in sorted(CASES):
         folder = os.path.join(HERE, name)

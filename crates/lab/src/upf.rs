@@ -40,6 +40,8 @@ pub struct Settings {
     pub sessions: u32,
     /// Further sections.
     pub sections: String,
+    /// Further lines, each with the section that it belongs to.
+    pub lines: Vec<(&'static str, &'static str)>,
 }
 
 impl Settings {
@@ -67,7 +69,7 @@ impl Settings {
         });
         let smfs = list(self.smfs.iter().map(SocketAddr::to_string).collect());
         let pools = list(self.pools.clone());
-        format!(
+        let mut toml = format!(
             r#"[node]
 id = "{n4}"
 
@@ -108,7 +110,15 @@ sessions = {sessions}
 [api]
 listen = "127.0.0.1:8806"
 "#
-        )
+        );
+        for (section, line) in &self.lines {
+            let header = format!("{section}\n");
+            if !toml.contains(&header) {
+                toml += &format!("\n{header}");
+            }
+            toml = toml.replacen(&header, &format!("{header}{line}\n"), 1);
+        }
+        toml
     }
 }
 

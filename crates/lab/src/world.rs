@@ -77,6 +77,8 @@ pub struct Wanted {
     /// A second data network, on an N6 interface and in a network instance of its own, with the
     /// same addresses.
     pub second_dn: bool,
+    /// Further lines of the UPF's configuration, each with the section that it belongs to.
+    pub lines: Vec<(&'static str, &'static str)>,
 }
 
 impl Default for Wanted {
@@ -91,6 +93,7 @@ impl Default for Wanted {
             n4_lines: "",
             gtpu_lines: "",
             second_dn: false,
+            lines: Vec::new(),
         }
     }
 }
@@ -420,6 +423,7 @@ fn settings(wanted: &Wanted) -> Settings {
         .into(),
         heartbeat_s: wanted.heartbeat_s,
         retention_s: wanted.retention_s,
+        lines: wanted.lines.clone(),
         sessions: 16384,
         sections: if wanted.second_dn {
             SECOND_DN.to_owned()

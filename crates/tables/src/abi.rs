@@ -82,6 +82,27 @@ pub(crate) mod entry {
     }
 }
 
+/// Words of `tp_ni`.
+pub(crate) mod ni {
+    use std::net::Ipv4Addr;
+
+    pub(crate) const UE4: usize = 5;
+    pub(crate) const UE6: usize = 6;
+    pub(crate) const HOME: usize = 7;
+    pub(crate) const NO_UE_TO_UE: u64 = 1 << 32;
+    pub(crate) const SHARED: u64 = 1 << 33;
+
+    /// The bit of `UE4` that an address has.
+    pub(crate) const fn ue4_bit(addr: Ipv4Addr) -> u64 {
+        1 << (addr.octets()[0] & 63)
+    }
+
+    /// The bit of `UE6` that an address has, by its upper 64 bits (`tp_ue6_bit`).
+    pub(crate) const fn ue6_bit(hi: u64) -> u64 {
+        1 << (((hi >> 32) as u32).wrapping_mul(0x9e37_79b1) >> 26)
+    }
+}
+
 /// `tp_side`: counts of an entry's packets beside those in its own words.
 #[repr(C)]
 pub(crate) struct Side {
@@ -512,6 +533,10 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_route_map.nexthop", offset_of!(RouteMap, nexthop)),
         ("tp_route_map.flags", offset_of!(RouteMap, flags)),
         ("tp_ni", size_of::<Line>()),
+        ("tp_ni.ue4", ni::UE4 * 8),
+        ("tp_ni.ue6", ni::UE6 * 8),
+        ("tp_ni.home", ni::HOME * 8),
+        ("tp_ni.flags", ni::HOME * 8 + 4),
         ("tp_config", size_of::<Config>()),
         ("tp_config.salt", offset_of!(Config, salt)),
         ("tp_config.bucket_mask", offset_of!(Config, bucket_mask)),

@@ -2,7 +2,9 @@
 
 use std::net::Ipv4Addr;
 
-use session::compiled::{Action, Direction, Entry, Limit, Marks, PacketRate, Rate, Relay, UeEnd};
+use session::compiled::{
+    Action, Direction, Entry, Limit, Marks, NiId, PacketRate, Rate, Relay, UeEnd,
+};
 
 use crate::abi::{
     ASKS_QFI, ASKS_UE, ASKS_UE_DST, Ext, METERS_MAX, REMOVE_CONTAINER, entry, packets, psc, rate,
@@ -61,19 +63,29 @@ pub(crate) struct Words {
     pub(crate) ext: Option<Ext>,
 }
 
-/// Encode one entry. `peer`: the peer line of a tunnel. `meters`: lines of its shared
-/// meters, at most four. `packet_meter`: line of its packet rate.
-pub(crate) fn words(rule: &Entry, peer: u32, meters: &[u32], packet_meter: Option<u32>) -> Words {
+/// Encode one entry. `ue_ni`: where the UE's addresses are valid. `peer`: the peer line of a tunnel.
+/// `meters`: lines of its shared meters, at most four. `packet_meter`: line of its packet rate.
+pub(crate) fn words(
+    rule: &Entry,
+    ue_ni: NiId,
+    peer: u32,
+    meters: &[u32],
+    packet_meter: Option<u32>,
+) -> Words {
+    let ue_ni = match rule.direction {
+        Direction::Uplink => 0,
+        Direction::Downlink => ue_ni.0,
+    };
     let (action, ni, mut out) = match rule.action {
         Action::Route { ni } => (entry::ACT_ROUTE, ni.0, 0),
         Action::Tunnel { teid, .. } => (
             entry::ACT_TUNNEL,
-            0,
+            ue_ni,
             u64::from(teid.to_be()) | u64::from(peer) << 32,
         ),
-        Action::Drop => (entry::ACT_DROP, 0, 0),
-        Action::Buffer => (entry::ACT_BUFFER, 0, 0),
-        Action::GateClosed => (entry::ACT_GATE, 0, 0),
+        Action::Drop => (entry::ACT_DROP, ue_ni, 0),
+        Action::Buffer => (entry::ACT_BUFFER, ue_ni, 0),
+        Action::GateClosed => (entry::ACT_GATE, ue_ni, 0),
     };
     let mut head = action << entry::ACTION_SHIFT | u64::from(ni) << entry::NI_SHIFT;
     let mut ext = Ext::default();

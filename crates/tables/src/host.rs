@@ -47,6 +47,7 @@ struct TpTables {
     n_ue_pages: u32,
     n_trace_keys: u32,
     ports_up: u32,
+    aside: u32,
     fib: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
     fib_arg: *mut c_void,
 }
@@ -184,11 +185,7 @@ impl Host {
             config: mem.config.as_ptr(),
             cpu: if self.aside { &mem.slow } else { &mem.cpus }.as_ptr(),
             entries: mem.entries.as_ptr(),
-            sides: if self.aside {
-                mem.sides.as_ptr()
-            } else {
-                std::ptr::null_mut()
-            },
+            sides: mem.sides.as_ptr(),
             exts: mem.exts.as_ptr(),
             meters: mem.meters.as_ptr(),
             rules: mem.rules.as_ptr(),
@@ -212,6 +209,7 @@ impl Host {
             n_ue_pages: (mem.ue_pages.len() >> UE_PAGE_BITS) as u32,
             n_trace_keys: mem.trace_keys.len() as u32,
             ports_up: self.ports_up,
+            aside: self.aside.into(),
             fib: self.aside.then_some(leave_to_the_kernel),
             fib_arg: std::ptr::null_mut(),
         }
@@ -288,7 +286,7 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_c() {
-        assert_eq!(size_of::<TpTables>(), 15 * 8 + 12 * 4 + 16);
+        assert_eq!(size_of::<TpTables>(), 15 * 8 + 13 * 4 + 4 + 16);
         assert_eq!(size_of::<TpResult>(), 24 + RECORD_LEN + EVENT_LEN);
     }
 }

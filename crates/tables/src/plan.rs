@@ -1,7 +1,7 @@
 //! Working out a change: what will lie where, and whether it fits. Nothing here is visible to
 //! packets; what is taken is given back if the whole does not fit.
 
-use session::compiled::{Action, Compiled, Entry, Key, Limit, NoRoom, Select};
+use session::compiled::{Action, Compiled, Entry, Key, Limit, NiId, NoRoom, Select};
 use smallvec::SmallVec;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -115,14 +115,24 @@ fn no_room<T>(table: &'static str) -> impl FnOnce() -> Result<T, NoRoom> {
     move || Err(NoRoom { table })
 }
 
+/// Where the UE's addresses are valid; a session has them in one network instance.
+fn ni_of_ue(new: &Compiled) -> NiId {
+    let mut of_keys = new.keys.iter().filter_map(|(key, _)| match *key {
+        Key::Ue4 { ni, .. } | Key::Ue6 { ni, .. } => Some(ni),
+        Key::Teid { .. } => None,
+    });
+    of_keys.next().unwrap_or(NiId(0))
+}
+
 impl Store {
     /// Work out how the session in `plan.held` becomes `new`.
     pub(crate) fn prepare(&mut self, plan: &mut Plan, new: &Compiled) -> Result<(), NoRoom> {
         plan.start();
         self.plan_meters(plan, new)?;
         self.plan_keys(plan, new);
+        let ni = ni_of_ue(new);
         for rule in &new.entries {
-            let want = self.plan_words(plan, rule)?;
+            let want = self.plan_words(plan, rule, ni)?;
             plan.wants.push(want);
         }
         count_references(plan, new);
@@ -197,9 +207,11 @@ impl Store {
                     SlotKey::new(KIND_TEID, 0, teid.into())
                 }
                 Key::Ue4 { ni, addr } => {
+                    self.expect_ue(ni, addr.into());
                     SlotKey::new(KIND_UE4, self.home(ni), u32::from(addr).into())
                 }
                 Key::Ue6 { ni, prefix } => {
+                    self.expect_ue(ni, prefix.into());
                     SlotKey::new(KIND_UE6, self.home(ni), (u128::from(prefix) >> 64) as u64)
                 }
             };
@@ -222,7 +234,7 @@ impl Store {
     }
 
     /// Peer, meters and words of one entry.
-    fn plan_words(&mut self, plan: &mut Plan, rule: &Entry) -> Result<Want, NoRoom> {
+    fn plan_words(&mut self, plan: &mut Plan, rule: &Entry, ni: NiId) -> Result<Want, NoRoom> {
         let mut peer = 0;
         if let Action::Tunnel {
             peer: IpAddr::V4(remote),
@@ -246,7 +258,7 @@ impl Store {
             return Err(NoRoom { table: "meters" });
         }
         let packet_meter = rule.packet_meter.map(|meter| plan.meters[meter]);
-        let words = encode::words(rule, peer, &meters, packet_meter);
+        let words = encode::words(rule, ni, peer, &meters, packet_meter);
         let was = plan
             .held
             .entries

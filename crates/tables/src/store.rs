@@ -8,7 +8,7 @@ use ipnet::Ipv4Net;
 use session::compiled::{Counters, NiId, NoRoom};
 
 use crate::abi::{
-    Config, Cpu, Line, N3_ADDRS_MAX, NextHopLine, RulePlace, Side, entry, from_words,
+    Config, Cpu, Line, N3_ADDRS_MAX, NextHopLine, RulePlace, Side, entry, from_words, ni,
 };
 use crate::alloc::{Lines, Runs};
 use crate::encode::be;
@@ -175,7 +175,7 @@ impl Store {
         config.n_nis.store(layout.nis, Ordering::Relaxed);
         let buckets = Buckets::new(mem.buckets.clone(), mem.config.clone(), salt);
         let pages = UePages::new(mem.ue_dir.clone(), mem.ue_pages.clone());
-        Self {
+        let store = Self {
             direct_end,
             entries: Lines::new("entries", direct_end, mem.entries.len() as u32),
             exts: Lines::new("exts", 0, layout.exts),
@@ -193,13 +193,53 @@ impl Store {
             done: Vec::new(),
             plan: Plan::default(),
             mem,
+        };
+        for ni in 0..layout.nis as u16 {
+            store.fill_home(NiId(ni), ni);
         }
+        store
     }
 
     /// Network instances on one port share the directory of the lowest.
     pub(crate) fn set_home(&mut self, ni: NiId, home: NiId) {
         if let Some(slot) = self.homes.get_mut(usize::from(ni.0)) {
             *slot = home.0;
+        }
+        self.fill_home(ni, home.0);
+        for sharer in [ni, home].into_iter().filter(|_| ni != home) {
+            if let Some(line) = self.mem.nis.get(usize::from(sharer.0)) {
+                line.publish(ni::HOME, line.load(ni::HOME) | ni::SHARED);
+            }
+        }
+    }
+
+    fn fill_home(&self, ni: NiId, home: u16) {
+        if let Some(line) = self.mem.nis.get(usize::from(ni.0)) {
+            let flags = line.load(ni::HOME) >> 32 << 32;
+            line.publish(ni::HOME, flags | u64::from(home));
+        }
+    }
+
+    /// Whether UEs of a network instance reach each other within this UPF.
+    pub(crate) fn set_ue_to_ue(&self, ni: NiId, allowed: bool) {
+        if let Some(line) = self.mem.nis.get(usize::from(ni.0)) {
+            let home = line.load(ni::HOME) & !ni::NO_UE_TO_UE;
+            let flag = if allowed { 0 } else { ni::NO_UE_TO_UE };
+            line.publish(ni::HOME, home | flag);
+        }
+    }
+
+    /// From now on packets from UEs of the network instance are looked at more closely when their
+    /// destination resembles this one. Never taken back: too close a look costs only time.
+    pub(crate) fn expect_ue(&self, ni: NiId, addr: IpAddr) {
+        let (word, bit) = match addr {
+            IpAddr::V4(addr) => (ni::UE4, ni::ue4_bit(addr)),
+            IpAddr::V6(addr) => (ni::UE6, ni::ue6_bit((u128::from(addr) >> 64) as u64)),
+        };
+        if let Some(line) = self.mem.nis.get(usize::from(ni.0))
+            && line.load(word) & bit == 0
+        {
+            line.publish(word, line.load(word) | bit);
         }
     }
 
@@ -209,6 +249,9 @@ impl Store {
 
     pub(crate) fn register_pool(&mut self, ni: NiId, pool: Ipv4Net) -> Result<(), NoRoom> {
         let home = self.home(ni);
+        for first in pool.network().octets()[0]..=pool.broadcast().octets()[0] {
+            self.expect_ue(ni, Ipv4Addr::new(first, 0, 0, 0).into());
+        }
         self.index.pages.register(home, pool)
     }
 

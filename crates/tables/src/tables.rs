@@ -239,6 +239,11 @@ impl Tables {
         self.store.set_home(ni, home);
     }
 
+    /// Whether UEs of a network instance reach each other within this UPF; they do unless told otherwise.
+    pub fn set_ue_to_ue(&mut self, ni: NiId, allowed: bool) {
+        self.store.set_ue_to_ue(ni, allowed);
+    }
+
     /// UE addresses of a network instance that lie together: found without a search, and packets to
     /// those that no session has are dropped under a reason of their own rather than left to the
     /// kernel.

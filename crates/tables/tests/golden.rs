@@ -33,6 +33,8 @@ use tables::{
 #[serde(deny_unknown_fields)]
 struct Case {
     n3: Vec<Ipv4Addr>,
+    #[serde(default = "allowed")]
+    ue_to_ue: bool,
     port: Vec<Port>,
     #[serde(default)]
     pool: Vec<Pool>,
@@ -42,6 +44,10 @@ struct Case {
     route: Vec<Route>,
     #[serde(default)]
     session: Vec<Session>,
+}
+
+fn allowed() -> bool {
+    true
 }
 
 #[derive(Deserialize)]
@@ -506,6 +512,7 @@ fn nexthop(hop: &Hop) -> NextHop {
 /// Fill tables as the case says, but for sessions. The next hop of peers that are resolved.
 fn furnish(case: &Case, tables: &mut Tables) -> u32 {
     tables.set_local(&case.n3).unwrap();
+    tables.set_ue_to_ue(NiId(0), case.ue_to_ue);
     let hops: HashMap<&str, u32> = case
         .nexthop
         .iter()

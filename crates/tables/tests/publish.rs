@@ -114,6 +114,30 @@ fn check(
     Ok(Some(*id))
 }
 
+/// From a UE to a UE address of the same network instance: the sender's PDR, and the packet as the receiver's
+/// PDRs meet it. `None`: it ends here, or goes out to the data network.
+fn to_a_ue(
+    packet: &Packet,
+    judgement: &Judgement,
+    judge: &dyn Fn(&Packet) -> Judgement,
+    run: &Run,
+) -> Option<(PdrId, Packet)> {
+    let Judgement::Pdr {
+        id,
+        fate: Fate::Routed(ni),
+        limits_kbps,
+    } = judgement
+    else {
+        return None;
+    };
+    let stays = !matches!(packet.arrival, Arrival::Tunnel { .. }) || limits_kbps.contains(&0);
+    let mut onward = *packet;
+    onward.arrival = Arrival::Network { ni: *ni };
+    let nobody = ["no_pdr", "unknown_ue"].contains(&reason(run.verdict));
+    let taken = !matches!(judge(&onward), Judgement::NoPdr) || nobody;
+    (!stays && taken).then_some((*id, onward))
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// With PDRs that do not hold at present.
@@ -170,17 +194,33 @@ impl Site {
         Ok(())
     }
 
-    fn send(&mut self, packet: &Packet, judgement: &Judgement) -> Result<(), TestCaseError> {
+    fn send(
+        &mut self,
+        packet: &Packet,
+        judge: &dyn Fn(&Packet) -> Judgement,
+    ) -> Result<(), TestCaseError> {
         // Long enough after the packet before that the slowest meter is idle again.
         self.now_ns += 100_000_000_000;
         let (port, frame) = arrival(packet);
         let run = self.tables.run(port, &frame, self.now_ns).unwrap();
-        if let Some(pdr) = check(packet, judgement, &run)? {
-            let counted = self.counted.entry(pdr).or_default();
-            counted.packets += 1;
-            counted.bytes += inner(packet).len() as u64;
+        let judgement = judge(packet);
+        if let Some((sender, onward)) = to_a_ue(packet, &judgement, judge, &run) {
+            if reason(run.verdict) != "unknown_ue" {
+                self.count(sender, packet);
+            }
+            if let Some(receiver) = check(&onward, &judge(&onward), &run)? {
+                self.count(receiver, packet);
+            }
+        } else if let Some(pdr) = check(packet, &judgement, &run)? {
+            self.count(pdr, packet);
         }
         Ok(())
+    }
+
+    fn count(&mut self, pdr: PdrId, packet: &Packet) {
+        let counted = self.counted.entry(pdr).or_default();
+        counted.packets += 1;
+        counted.bytes += inner(packet).len() as u64;
     }
 
     fn check_counters(&self) -> Result<(), TestCaseError> {
@@ -223,7 +263,7 @@ proptest! {
                         .map_err(|refusal| TestCaseError::fail(format!("{refusal:?}")))?;
                     site.publish(&compiled)?;
                     for packet in &packets {
-                        site.send(packet, &judge(rules, packet))?;
+                        site.send(packet, &|packet| judge(rules, packet))?;
                     }
                     site.check_counters()?;
                 }
@@ -232,7 +272,7 @@ proptest! {
                     site.counted.clear();
                     prop_assert_eq!(&site.handle, &Handle::default());
                     for packet in &packets {
-                        site.send(packet, &Judgement::NoPdr)?;
+                        site.send(packet, &|_| Judgement::NoPdr)?;
                     }
                 }
                 Step::Maintain => {
@@ -282,7 +322,7 @@ proptest! {
             prop_assert_eq!(&site.handle, &handle);
         }
         for packet in &packets {
-            site.send(packet, &judge(rules.for_packets(), packet))?;
+            site.send(packet, &|packet| judge(rules.for_packets(), packet))?;
         }
     }
 }

@@ -187,12 +187,17 @@ pub(crate) struct NetworkInstance {
     pub(crate) pools: Vec<Prefix>,
     #[serde(default = "NetworkInstance::table")]
     pub(crate) table: u32,
+    #[serde(default = "NetworkInstance::ue_to_ue")]
+    pub(crate) ue_to_ue: bool,
 }
 
 impl NetworkInstance {
     /// The kernel's main table.
     const fn table() -> u32 {
         254
+    }
+    const fn ue_to_ue() -> bool {
+        true
     }
 }
 

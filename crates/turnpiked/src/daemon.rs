@@ -134,6 +134,9 @@ fn open_tables(config: &Config) -> Result<Tables> {
     for (ni, home) in plan::homes(config) {
         tables.set_home(ni, home);
     }
+    for (ni, allowed) in plan::ue_to_ue(config) {
+        tables.set_ue_to_ue(ni, allowed);
+    }
     for (ni, pool) in plan::pools4(config) {
         tables
             .register_pool(ni, pool)

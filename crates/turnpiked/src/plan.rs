@@ -78,6 +78,11 @@ pub(crate) fn pools4(config: &Config) -> impl Iterator<Item = (NiId, Ipv4Net)> {
     numbered(config).flat_map(|(id, ni)| v4(ni).map(move |pool| (id, pool)))
 }
 
+/// Whether UEs of each network instance reach each other within this UPF.
+pub(crate) fn ue_to_ue(config: &Config) -> impl Iterator<Item = (NiId, bool)> {
+    numbered(config).map(|(id, ni)| (id, ni.ue_to_ue))
+}
+
 /// Room for what the limits allow.
 pub(crate) fn layout(config: &Config) -> Layout {
     let limits = &config.limits;

@@ -51,13 +51,13 @@ static TP_INLINE struct tp_cpu *tp_cpu_of(struct tp_env *env) { return env->tabl
 TP_ACCESSOR(tp_entry_at, tp_entry, entries)
 static TP_INLINE struct tp_side *tp_side_at(struct tp_env *env, __u32 index)
 {
-	return env->tables->sides && index < env->tables->n_entries ? &env->tables->sides[index] : NULL;
+	return index < env->tables->n_entries ? &env->tables->sides[index] : NULL;
 }
 
 static TP_INLINE int tp_aside(struct tp_env *env, const struct tp_entry *e, __u32 *index)
 {
 	*index = (__u32)(e - env->tables->entries);
-	return env->tables->sides != NULL;
+	return env->tables->aside != 0;
 }
 
 TP_ACCESSOR(tp_ext_at, tp_ext, exts)

@@ -20,7 +20,7 @@ struct tp_tables {
 	struct tp_config *config;
 	struct tp_cpu *cpu; /* one */
 	struct tp_entry *entries;
-	struct tp_side *sides; /* n_entries; NULL: entries count for themselves */
+	struct tp_side *sides; /* n_entries */
 	struct tp_ext *exts;
 	struct tp_meter *meters;
 	struct tp_rules *rules;
@@ -44,6 +44,7 @@ struct tp_tables {
 	__u32 n_ue_pages;
 	__u32 n_trace_keys;
 	__u32 ports_up; /* bit n: devmap slot n takes frames */
+	__u32 aside;   /* all counts of entries go to sides[]: packets run elsewhere over the same tables */
 	/* The kernel's FIB, for next hops in state TP_NH_FIB: an enum BPF_FIB_LKUP_RET_* of linux/bpf.h, 0 for
 	 * success. NULL: no route. */
 	int (*fib)(void *fib_arg, struct tp_fib *q);

@@ -89,6 +89,7 @@ impl Sut {
             retention_s: 60,
             sessions,
             sections: String::new(),
+            lines: Vec::new(),
         };
         let start = Instant::now();
         let mut daemon = Upf::start(&upf, &settings, &folder)?;

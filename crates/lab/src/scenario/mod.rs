@@ -62,6 +62,12 @@ impl Scenario {
         self
     }
 
+    /// A further line in a section of the UPF's configuration.
+    fn line(mut self, section: &'static str, line: &'static str) -> Self {
+        self.wanted.lines.push((section, line));
+        self
+    }
+
     fn limit(mut self, seconds: u64) -> Self {
         self.limit_s = seconds;
         self

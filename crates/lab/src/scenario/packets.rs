@@ -1,20 +1,90 @@
 //! Packets that the fast path cannot finish.
 
-use std::net::UdpSocket;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Scenario, both_ways, flow_up};
-use crate::flow::Shape;
+use super::routes::received;
+use super::{Scenario, both_ways, flow_up, nothing_of};
+use crate::flow::{self, Outcome, Shape};
+use crate::smf::Style;
+use crate::traffic::ping;
 use crate::world::{Attached, Family, UPF_N3, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
-    vec![Scenario::new(
-        "outer-fragments",
-        "tunnel packets in fragments arrive whole",
-        outer_fragments,
-    )]
+    vec![
+        Scenario::new(
+            "outer-fragments",
+            "tunnel packets in fragments arrive whole",
+            outer_fragments,
+        ),
+        Scenario::new(
+            "ue-to-ue",
+            "UEs reach each other through the UPF alone",
+            ue_to_ue,
+        ),
+        Scenario::new("ue-to-ue-off", "UEs are kept apart", ue_to_ue_off)
+            .line("[[network_instance]]", "ue_to_ue = false"),
+    ]
+}
+
+/// Two dual-stack UEs, each at its own gNB.
+fn two_ues(world: &mut World) -> Result<[Attached; 2]> {
+    let plans = [(); 2].map(|()| world.plan(Family::Dual, Style::Open5gs));
+    Ok([
+        world.attach("ue1", &plans[0], 0, 0)?,
+        world.attach("ue2", &plans[1], 0, 1)?,
+    ])
+}
+
+/// A flow from one UE to each address of the other.
+fn flows_between(from: &Attached, to: &Attached, shape: Shape) -> Result<Vec<Outcome>> {
+    let addresses = to.ue.addresses().all();
+    ensure!(addresses.len() == 2, "{addresses:?}");
+    let flow = |address| {
+        let to_socket = SocketAddr::new(address, 0);
+        flow::start(&from.ue.netns, &to.ue.netns, to_socket, shape)?.finish()
+    };
+    addresses.into_iter().map(flow).collect()
+}
+
+fn ue_to_ue(world: &mut World) -> Result<String> {
+    let [one, other] = two_ues(world)?;
+    let shape = Shape::lasting(2000, 1);
+    let before = [world.counted(&one)?, world.counted(&other)?];
+    let n6 = received(&world.dn_ns, "n6")?;
+    for (from, to) in [(&one, &other), (&other, &one)] {
+        for outcome in flows_between(from, to, shape)? {
+            outcome.whole(&format!("{} to {}", from.ue.name(), to.ue.name()))?;
+        }
+    }
+    ping(&one.ue.netns, other.address()?, 5, 100)?;
+    let after = [world.counted(&one)?, world.counted(&other)?];
+    for (before, after) in before.iter().zip(&after) {
+        for (before, after) in before.iter().zip(after) {
+            let packets = after.packets - before.packets;
+            ensure!(
+                packets >= 2 * u64::from(shape.count) + 5 && after.drops == before.drops,
+                "{before:?} became {after:?}"
+            );
+        }
+    }
+    let leaked = received(&world.dn_ns, "n6")? - n6;
+    ensure!(leaked < 100, "{leaked} packets went out on N6");
+    Ok("8000 packets both ways, both families, none lost, counted for both".into())
+}
+
+fn ue_to_ue_off(world: &mut World) -> Result<String> {
+    let [one, other] = two_ues(world)?;
+    let shape = Shape::lasting(500, 1);
+    for outcome in flows_between(&one, &other, shape)? {
+        nothing_of(&outcome, "UE to UE")?;
+    }
+    let drops = world.drops("ue_to_ue")?;
+    ensure!(drops >= 1000, "{drops} packets dropped as ue_to_ue");
+    both_ways(world, &one)?;
+    Ok(format!("{drops} packets dropped, others pass"))
 }
 
 /// Octets of UDP payload that fit the UE's link of 1500, but not with tunnel headers the gNB's.
@@ -43,8 +113,8 @@ fn outer_fragments(world: &mut World) -> Result<String> {
 
 fn fragments_of(world: &World, attached: &Attached) -> Result<()> {
     let overhead = match attached.address()? {
-        std::net::IpAddr::V4(_) => 28,
-        std::net::IpAddr::V6(_) => 48,
+        IpAddr::V4(_) => 28,
+        IpAddr::V6(_) => 48,
     };
     let payload = LARGE + 28 - overhead;
     let [before, _] = world.counted(attached)?;

@@ -152,7 +152,7 @@ fn route_change(world: &mut World) -> Result<String> {
 }
 
 /// Packets that an interface received.
-fn received(netns: &Netns, interface: &str) -> Result<u64> {
+pub(super) fn received(netns: &Netns, interface: &str) -> Result<u64> {
     let args = ["-j", "-s", "link", "show", interface];
     let report = netns.run("ip", &args, Duration::from_secs(5))?;
     let report: serde_json::Value = serde_json::from_str(&report)?;

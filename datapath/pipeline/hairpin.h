@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* From one UE to another through this UPF alone: out of one tunnel, into the other. */
+#ifndef TP_HAIRPIN_H
+#define TP_HAIRPIN_H
+
+#include "act.h"
+#include "match.h"
+#include "meter.h"
+#include "packet.h"
+#include "rules.h"
+
+#define TP_UE_NONE TP_NOT_FOUND /* what tp_find_ue() returns for an address that no UE of the instance has */
+#define TP_UE_LOST(reason) (1ULL << 32 | (__u32)(reason))
+
+/* The network instance of a UE's downlink PDRs. */
+static TP_INLINE __u32 tp_ni_of_ue(struct tp_env *env, const struct tp_entry *e)
+{
+	__u64 head = TP_READ(e->head);
+	const struct tp_rules *rules;
+
+	if (TP_HEAD_ACTION(head) == TP_ACT_LIST) {
+		rules = tp_rules_at(env, (__u32)(head >> TP_HEAD_RULE_SHIFT));
+		e = rules ? tp_entry_at(env, rules->rule[0].entry) : NULL;
+		head = e ? TP_READ(e->head) : 0;
+	}
+	return TP_HEAD_NI_OF(head);
+}
+
+/* The entry index that a destination leads to if a UE of network instance ni has it; TP_UE_NONE, or
+ * TP_UE_LOST(). Instances that share a port share a directory, but what is between their UEs is the data
+ * network's affair.
+ *
+ * ni_family  network instance in bits 0..15, family in 16..
+ * hi         upper 64 bits of the address, left-aligned */
+TP_APART __u64 tp_find_ue(struct tp_env *env, __u32 ni_family, __u64 hi)
+{
+	__u32 ni = ni_family & 0xffff, index = TP_NOT_FOUND;
+	const struct tp_ni *instance = tp_ni_at(env, ni);
+	const struct tp_entry *e;
+	int reason = TP_OK;
+
+	if (!instance)
+		return TP_UE_NONE;
+	if (ni_family >> 16 == 4)
+		index = tp_page_find(env, instance->home, (__u32)(hi >> 32), &reason);
+	if (reason)
+		return TP_UE_LOST(reason);
+	if (index == TP_NOT_FOUND && tp_has(env, TP_FEAT_BUCKETS))
+		index = ni_family >> 16 == 4 ? tp_bucket_find(env, TP_KIND_UE4, instance->home, hi >> 32)
+					     : tp_bucket_find(env, TP_KIND_UE6, instance->home, hi);
+	e = tp_entry_at(env, index);
+	if (!e || (instance->flags & TP_NI_SHARED && tp_ni_of_ue(env, e) != ni))
+		return TP_UE_NONE;
+	return instance->flags & TP_NI_NO_UE_TO_UE ? TP_UE_LOST(TP_DROP_UE_TO_UE) : index;
+}
+
+/* Count for an entry whose own words belong to somebody else. */
+static TP_INLINE void tp_count_aside(struct tp_env *env, __u32 index, __u32 bytes, int outcome)
+{
+	struct tp_side *side = tp_side_at(env, index);
+
+	if (!side)
+		return;
+	if (outcome < TP_DROP_MAX) {
+		__sync_fetch_and_add(&side->drops, 1);
+		return;
+	}
+	__sync_fetch_and_add(&side->packets, 1);
+	__sync_fetch_and_add(&side->bytes, bytes);
+}
+
+/* What gate, FAR and MBRs of a downlink entry say to a packet from another UE: TP_OK when it goes into the
+ * entry's tunnel.
+ *
+ * user  tp_pack_user() of the packet */
+TP_APART int tp_enter_ue(struct tp_env *env, __u64 user, __u32 index)
+{
+	struct tp_entry *e = tp_entry_at(env, index);
+	struct tp_packet p = {0};
+	__u64 head;
+	int r;
+
+	p.env = env;
+	p.cpu = tp_cpu_of(env);
+	if (!e || !p.cpu || !tp_unpack_user(&p, user))
+		return TP_DROP_TABLE;
+	head = TP_READ(e->head);
+	r = tp_check_action(head);
+	if (!r && TP_HEAD_ACTION(head) != TP_ACT_TUNNEL)
+		r = TP_DROP_NO_PDR; /* none that leads to the UE */
+	return r ? r : tp_police(&p, e, head);
+}
+
+#endif

@@ -126,11 +126,14 @@ fn to_a_ue(
         id,
         fate: Fate::Routed(ni),
         limits_kbps,
+        packet_rate,
     } = judgement
     else {
         return None;
     };
-    let stays = !matches!(packet.arrival, Arrival::Tunnel { .. }) || limits_kbps.contains(&0);
+    let stays = !matches!(packet.arrival, Arrival::Tunnel { .. })
+        || limits_kbps.contains(&0)
+        || packet_rate.is_some_and(|rate| rate.packets == 0);
     let mut onward = *packet;
     onward.arrival = Arrival::Network { ni: *ni };
     let nobody = ["no_pdr", "unknown_ue"].contains(&reason(run.verdict));

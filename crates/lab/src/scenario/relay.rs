@@ -112,6 +112,7 @@ impl Second {
             retention_s: 3600,
             sessions: 1024,
             sections: String::new(),
+            lines: Vec::new(),
         };
         let folder = world.folder.join("iupf");
         std::fs::create_dir_all(&folder)?;

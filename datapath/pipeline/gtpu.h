@@ -27,13 +27,16 @@
 
 /* 5.2.1: the receiver must understand an extension header with this bit, or discard the packet. */
 #define TP_GTPU_EXT_REQUIRED 0x80
+/* ... and with this one too, also if it only passes the packet on. */
+#define TP_GTPU_EXT_REQUIRED_BETWEEN 0x40
+#define TP_GTPU_EXT_PDCP 0xc0 /* PDCP PDU number (5.2.2.2): for the target gNB, whatever lies between */
 #define TP_GTPU_EXT_PSC 0x85
 #define TP_GTPU_PSC_LEN 16U /* header, optional octets and a PDU Session Container of one unit */
 
 /* Walk the extension headers from off on (5.2.1). Leaves p->qfi, and p->user behind the last one. */
 static TP_INLINE int tp_walk_extensions(struct tp_packet *p, __u32 off, __u8 type)
 {
-	const __u8 *h;
+	const __u8 *h, *named;
 	__u32 i, size;
 
 	for (i = 0; type; i++) {
@@ -47,8 +50,12 @@ static TP_INLINE int tp_walk_extensions(struct tp_packet *p, __u32 off, __u8 typ
 			return TP_DROP_GTPU_MALFORMED;
 		if (type == TP_GTPU_EXT_PSC)
 			p->qfi = h[2] & 0x3f; /* the same place in every PDU type of TS 38.415, 5.5.2 */
-		else if (type & TP_GTPU_EXT_REQUIRED)
+		else if ((type & TP_GTPU_EXT_REQUIRED) &&
+			 (!tp_has(p->env, TP_FEAT_RELAY) ||
+			  ((type & TP_GTPU_EXT_REQUIRED_BETWEEN) && type != TP_GTPU_EXT_PDCP)))
 			return TP_DROP_GTPU_UNKNOWN_EXTENSION;
+		else if ((named = tp_at(p, off - 1, 1)))
+			p->for_end |= TP_READ(*named); /* type, of which the verifier knows too much */
 		off += size;
 		h = tp_at(p, off - 1, 1);
 		if (!h)

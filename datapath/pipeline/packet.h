@@ -24,6 +24,7 @@ struct tp_packet {
 	__u32 gtpu_end;	 /* offset behind the GTP-U message */
 	__u32 teid;
 	__u32 qfi;	/* of the PDU Session Container; TP_NO_QFI: there was none */
+	__u32 for_end;	/* with TP_GTPU_EXT_REQUIRED: an extension header that the end of the tunnels must understand */
 	__u32 user;	/* offset of the user's IP packet */
 	__u32 user_len; /* its length by its own header */
 	__u32 family;	/* 4 or 6 */

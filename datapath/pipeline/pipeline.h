@@ -233,7 +233,7 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 		return r;
 	/* From tunnel to tunnel a packet is relayed, not routed: its TTL is the ends' affair. */
 	if (!tp_is_relayed(p, head))
-		r = tp_decrement_ttl(p);
+		r = p->for_end & TP_GTPU_EXT_REQUIRED ? TP_DROP_GTPU_UNKNOWN_EXTENSION : tp_decrement_ttl(p);
 	if (!r)
 		r = tp_police(p, e, head);
 	if (!r && tp_is_relayed(p, head))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* A small world for tests: one gNB, one router, one dual-stack UE.
  *
- * entries  5 uplink (TEID 5), 6 relay (TEID 6, towards the gNB), 7 relay with QFI 9, 4 relay without container,
+ * entries  5 uplink (TEID 5), 6 relay (TEID 6, towards the gNB), 3 relay with QFI 9, 4 relay without container,
  *          8 downlink, 10.. targets of rules[1..]
  * nexthops 1 the gNB, 2 the router, 3 this host, 4 not resolved, 5 on-link, 6 FIB, 7 prohibited
  * ports    0 N3, 1 N6 */
@@ -18,7 +18,7 @@
 #define W_SMALL 16
 #define W_TEID 5
 #define W_RELAY 6
-#define W_MARK 7
+#define W_MARK 3
 #define W_BARE 4
 #define W_DOWN 8
 #define W_IP4(a, b, c, d) ((__u32)(a) | (__u32)(b) << 8 | (__u32)(c) << 16 | (__u32)(d) << 24)

@@ -631,6 +631,11 @@ def relay_cases():
     relay_case("relay-vlan", "tagged frame", (0x34, psc(QFI) + u), (0x34, psc(QFI) + u), l2=Ether(src=THEIRS[0], dst=OURS[0]) / Dot1Q(vlan=7))
     from scapy.layers.inet import IPOption
     relay_case("relay-outer-options", "outer IPv4 header with options", (0x34, psc(QFI) + u), (0x34, psc(QFI) + u), options=[IPOption(b"\x94\x04\0\0")])
+    for name, kind in (("pdcp", 0xc0), ("long-pdcp", 0x82)):
+        options = b"\0\0\0" + bytes([kind]) + b"\1\x12\x34\x85" + b"\1\0\x09\0"
+        relay_case("relay-" + name, "PDCP numbers are for the target gNB of a handover", (0x34, options + u), (0x34, options + u), tables=relaying("downlink"))
+        frame_case("ul-" + name, "at the end of the tunnel they are not understood", outer(gtpu(TEID, u, flags=0x34, options=options)), "gtpu_unknown_extension", counters=[(1, 0, 0, 1)])
+    relay_case("relay-unknown-extension", "must be understood even in between", (0x34, b"\0\0\0\xc1\1\0\0\0" + u), None, verdict="gtpu_unknown_extension", counters=[(1, 0, 0, 0)])
     padded = Raw(raw(outer(gtpu(TEID, u))) + b"\xee" * 20)
     case("relay-padding", "octets behind the outer packet do not go along", relaying(), [(UP, padded, "forward", relayed(gtpu(RTEID, u)))], [(1, 1, n, 0)])
     down = relaying("downlink")

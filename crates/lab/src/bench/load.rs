@@ -44,6 +44,10 @@ pub(super) struct Client {
 const SOCKET_BUFFER: usize = 64 << 20;
 /// Messages in one system call.
 const BATCH: usize = 64;
+/// The largest message that goes in one packet; longer ones are fragmented, and not put together.
+const SEGMENT_MAX: usize = 1472;
+/// Octets that may be put together.
+const TOGETHER_MAX: usize = 65_507;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Client {
@@ -137,7 +141,8 @@ impl Client {
     fn send(&mut self, messages: &[Vec<u8>]) -> Result<()> {
         for batch in messages.chunks(BATCH) {
             let size = batch[0].len();
-            if batch.len() > 1 && batch.iter().all(|message| message.len() == size) {
+            let fits = size <= SEGMENT_MAX && size * batch.len() <= TOGETHER_MAX;
+            if fits && batch.len() > 1 && batch.iter().all(|message| message.len() == size) {
                 self.send_together(batch, size)?;
             } else {
                 self.send_each(batch)?;

@@ -224,12 +224,9 @@ fn load_control(world: &mut World) -> Result<String> {
     let recovery = world.smf(0)?.recovery_ie();
     let heartbeat = encode(MsgType::HeartbeatRequest, None, 1, &[recovery]);
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
-    let (mut shed, mut told, mut most) = (0, None, load);
+    let (mut shed, mut told) = (0, None);
     while shed == 0 {
-        ensure!(
-            std::time::Instant::now() < deadline,
-            "no overload; load {most} %"
-        );
+        ensure!(std::time::Instant::now() < deadline, "no overload");
         let plan = world.plan(Family::V4, Style::Open5gs);
         let smf = world.smf(0)?;
         for _ in 0..4000 {
@@ -237,7 +234,6 @@ fn load_control(world: &mut World) -> Result<String> {
         }
         let prepared = smf.establishment(&plan)?;
         let answer = smf.request(MsgType::SessionEstablishmentRequest, Some(0), &prepared.ies)?;
-        most = metric(&answer, IeType::LoadControlInformation).map_or(most, |load| load.max(most));
         told = metric(&answer, IeType::OverloadControlInformation).or(told);
         match answer.accepted() {
             Ok(()) => smf.delete(&prepared.conclude(&plan, &answer)?)?,
@@ -264,7 +260,7 @@ fn load_control(world: &mut World) -> Result<String> {
     let again = world.attach_plain("ue2", Family::V4)?;
     ping_all(&again)?;
     Ok(format!(
-        "load {load} to {most} %, asked for {told} % less, then quiet"
+        "load {load} % at first; in overload asked for {told} % less, then quiet"
     ))
 }
 

@@ -296,15 +296,19 @@ struct tp_nexthop {
 	__u64 reserved;
 };
 
-/* A remote GTP-U tunnel end: one gNB address seen from one of our addresses. */
+/* A remote GTP-U tunnel end: one gNB address seen from one of our addresses of its family. */
 struct tp_peer {
 	__u32 nexthop;	 /* control: index into nexthops[]; swapped when the neighbour or route changes */
 	__u32 remote_be; /* control: gNB address */
 	__u32 local_be;	 /* control: our address */
-	__u32 flags;	 /* control: 0 */
-	__u64 tx_packets; /* reserved */
-	__u64 reserved[5];
+	__u32 flags;	 /* control: TP_PEER_* */
+	__u8 remote6[16]; /* control: with TP_PEER_V6, in place of remote_be */
+	__u8 local6[16];  /* control: with TP_PEER_V6, in place of local_be */
+	__u64 reserved[2];
 };
+
+#define TP_PEER_V6 1	   /* the outer header is IPv6 */
+#define TP_PEER_ZERO_SUM 4 /* with V6: no UDP checksum (RFC 6935) */
 
 #define TP_ROUTE_LAST 1
 #define TP_ROUTE_NONE 2 /* in a map: there is no default route */
@@ -352,7 +356,7 @@ static inline __attribute__((always_inline)) __u32 tp_ue6_bit(__u64 hi)
 /* ---- Configuration and per-CPU state ----------------------------------------------------------- */
 
 struct tp_config {
-	__u32 n3_be[TP_N3_ADDRS_MAX]; /* local GTP-U addresses; 0 ends the list */
+	__u32 n3_be[TP_N3_ADDRS_MAX]; /* local GTP-U addresses, IPv4; 0 ends the list */
 	__u64 salt;		      /* of tp_hash */
 	__u32 bucket_mask;
 	__u32 n_entries;
@@ -363,6 +367,7 @@ struct tp_config {
 	__u32 port_ifindex[TP_PORTS_MAX]; /* interface of each devmap slot, 0 none: where a FIB answer may go */
 	__u32 icmp_ns;			  /* mean spacing of packets that ask for an ICMP error, per CPU; 0: none */
 	__u32 pad;
+	__u64 n3_6[TP_N3_ADDRS_MAX][2]; /* local GTP-U addresses, IPv6, as on the wire; zeros end the list */
 };
 
 struct tp_traffic {
@@ -494,8 +499,9 @@ struct tp_trace {
 #define TP_FEAT_BUCKETS (1 << 5) /* SMF-chosen TEIDs outside the table, scattered addresses, on-link neighbours */
 #define TP_FEAT_FIB (1 << 6)	/* next hops in state TP_NH_FIB */
 #define TP_FEAT_ATOMIC (1 << 7) /* several CPUs may meet one entry: atomic counters and meters */
+#define TP_FEAT_OUTER6 (1 << 8) /* IPv6 between gNB and UPF */
 #define TP_FEAT_RELAY (1 << 9)	/* from tunnel to tunnel, with extension headers and end markers */
-#define TP_FEAT_ALL (0xff | TP_FEAT_RELAY)
+#define TP_FEAT_ALL (0xff | TP_FEAT_OUTER6 | TP_FEAT_RELAY)
 #define TP_FEAT_TRACE (1 << 10) /* somebody follows a user's packets; not in TP_FEAT_ALL */
 
 #define TP_ROLE_N3 1
@@ -517,6 +523,6 @@ _Static_assert(sizeof(struct tp_trace_key) == 64, "one line");
 _Static_assert(sizeof(struct tp_trace) == 40 + TP_TRACE_SNAP, "tp_trace");
 _Static_assert(sizeof(struct tp_side) == 32, "half a line");
 _Static_assert(sizeof(struct tp_task) == 8, "one word");
-_Static_assert(sizeof(struct tp_config) == 136, "tp_config");
+_Static_assert(sizeof(struct tp_config) == 264, "tp_config");
 
 #endif

@@ -72,7 +72,7 @@ static TP_INLINE __u64 tp_get64(const void *p) { return tp_swap64(tp_load64(p));
 static TP_INLINE void tp_put16(void *p, __u16 v) { tp_store16(p, tp_swap16(v)); }
 static TP_INLINE void tp_put32(void *p, __u32 v) { tp_store32(p, tp_swap32(v)); }
 
-/* Octets of a tunnel header: IPv4, UDP, GTP-U, PDU Session Container. */
+/* Octets of a tunnel header: IPv4 or IPv6, UDP, GTP-U, PDU Session Container. */
 #define TP_IP4_LEN 20U
 #define TP_IP6_LEN 40U
 #define TP_UDP_LEN 8U
@@ -81,6 +81,8 @@ static TP_INLINE void tp_put32(void *p, __u32 v) { tp_store32(p, tp_swap32(v)); 
 #define TP_TUNNEL_LEN (TP_IP4_LEN + TP_UDP_LEN + TP_GTPU_LEN)
 #define TP_TUNNEL_PSC_LEN (TP_TUNNEL_LEN + 8)
 #define TP_TUNNEL_MAX (TP_TUNNEL_PSC_LEN + 4) /* with a Paging Policy Indicator */
+#define TP_TUNNEL6_LEN (TP_IP6_LEN + TP_UDP_LEN + TP_GTPU_LEN)
+#define TP_TUNNEL6_MAX (TP_TUNNEL_MAX + TP_IP6_LEN - TP_IP4_LEN)
 
 /* What goes in front of the octets that user space gets. */
 #define TP_OUTER_MAX (sizeof(struct tp_task) + TP_TUNNEL_MAX)
@@ -137,7 +139,7 @@ static TP_INLINE int tp_fib_ask(struct tp_env *env, struct tp_fib *q);
 /* Send the frame out of a devmap slot: TP_OUT_REDIRECT, or TP_DROP_REDIRECT. */
 static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port);
 
-/* Hand outer and the len octets of the frame at off to the slow path: TP_OUT_SLOW, or
+/* Hand outer (NULL: nothing, to be sent) and the len octets of the frame at off to the slow path: TP_OUT_SLOW, or
  * TP_DROP_SLOW_PATH_FULL. The frame itself is not changed. */
 TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *outer, __u32 off, __u32 len);
 

@@ -52,7 +52,10 @@ static TP_INLINE __u8 *tp_span(__u8 *data, __u8 *end, __u32 off, __u32 n)
  * once and not for each way of getting here. at: what tp_span() gave for off. */
 static TP_INLINE __u32 tp_forget(__u8 *data, __u8 *at)
 {
-	return (__u32)(at - data);
+	__u64 off = (__u64)(at - data);
+
+	tp_keep(off); /* of pointers the verifier takes differences of 64 bits only */
+	return (__u32)off;
 }
 
 static TP_INLINE __u8 *tp_at(const struct tp_packet *p, __u32 off, __u32 n)

@@ -27,11 +27,11 @@
 #include "trace.h"
 
 /* A frame on a port towards the access side. TP_OUT_PASS: not GTP-U to us. matched: whose drop it is. */
-static TP_INLINE int tp_uplink(struct tp_packet *p, struct tp_entry **e, __u64 *head,
+static TP_INLINE int tp_uplink(struct tp_packet *p, __u32 ethertype, struct tp_entry **e, __u64 *head,
 			       struct tp_entry *volatile *matched)
 {
 	__u8 type;
-	int r = tp_parse_outer(p);
+	int r = tp_has(p->env, TP_FEAT_OUTER6) && ethertype == TP_ETH_IPV6 ? tp_parse_outer6(p) : tp_parse_outer(p);
 
 	if (tp_unlikely(r == TP_OUT_FRAGMENT))
 		return tp_ask_frame(p, TP_TASK_OUTER_FRAGMENT);
@@ -123,6 +123,10 @@ static TP_INLINE int tp_route_tunnel(struct tp_packet *p, const struct tp_entry 
 		return TP_DROP_TABLE;
 	tp_plan_container(t, head, tp_ext_of(p, e, head));
 	t->mark = tp_mark_of(tp_ext_of(p, e, head));
+	if (tp_has(p->env, TP_FEAT_OUTER6) && tp_unlikely(peer->flags & TP_PEER_V6)) {
+		t->peer6 = peer;
+		t->len += TP_TUNNEL6_LEN - TP_TUNNEL_LEN;
+	}
 	t->local_be = peer->local_be;
 	t->remote_be = peer->remote_be;
 	t->teid_be = (__u32)out;
@@ -138,7 +142,11 @@ static TP_INLINE int tp_route_by_fib(struct tp_packet *p, const struct tp_tunnel
 
 	q.len = p->user_len + t->len;
 	q.family = t->len ? 4 : p->family;
-	if (t->len) {
+	if (tp_has(p->env, TP_FEAT_OUTER6) && t->peer6) {
+		q.family = 6;
+		__builtin_memcpy(q.src, t->peer6->local6, 16);
+		__builtin_memcpy(q.dst, t->peer6->remote6, 16);
+	} else if (t->len) {
 		tp_store32(q.src, t->local_be);
 		tp_store32(q.dst, t->remote_be);
 	} else {
@@ -299,8 +307,9 @@ static TP_INLINE int tp_classify(struct tp_packet *p, struct tp_entry *volatile 
 	if (r)
 		return r;
 	r = TP_OUT_PASS;
-	if ((roles & TP_ROLE_N3) && ethertype == TP_ETH_IPV4)
-		r = tp_uplink(p, &e, &head, matched);
+	if ((roles & TP_ROLE_N3) &&
+	    (ethertype == TP_ETH_IPV4 || (ethertype == TP_ETH_IPV6 && tp_has(p->env, TP_FEAT_OUTER6))))
+		r = tp_uplink(p, ethertype, &e, &head, matched);
 	/* Once there was a GTP-U header it is no longer passed; the verifier should know. */
 	if ((roles & TP_ROLE_N6) && r == TP_OUT_PASS && !p->gtpu) {
 		p->dir = TP_DOWNLINK;

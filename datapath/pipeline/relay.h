@@ -137,9 +137,39 @@ TP_APART __u32 tp_edit_container(struct tp_env *env, __u32 gtpu, __u32 edit)
 }
 
 /* What tp_relay() has to know beside the tunnel. */
-static TP_INLINE __u64 tp_pack_relay(__u32 gtpu, __u32 gtpu_end, __u32 edit)
+static TP_INLINE __u64 tp_pack_relay(__u32 gtpu, __u32 gtpu_end)
 {
-	return (__u64)edit << 32 | gtpu_end << 16 | gtpu;
+	return (__u64)gtpu_end << 32 | gtpu;
+}
+
+/* Outer headers in front of a GTP-U message of len octets. sum: of the message, for a peer with IPv6.
+ * Non-zero when there is no room. */
+static TP_INLINE int tp_put_relay_headers(struct tp_env *env, const struct tp_peer *peer, const struct tp_nexthop *nh,
+					  __u32 l2_len, __u32 len, __u64 sum, __u32 teid_be, __u32 mark)
+{
+	__u8 *data = tp_data(env), *end = tp_end(env), *h;
+	__u32 over6 = tp_has(env, TP_FEAT_OUTER6) && (peer->flags & TP_PEER_V6);
+
+	if (l2_len && tp_put_l2(data, end, nh, over6 ? TP_ETH_IPV6 : TP_ETH_IPV4))
+		return 1;
+	if (over6) {
+		h = tp_span(data, end, l2_len, TP_TUNNEL6_LEN);
+		if (!h)
+			return 1;
+		tp_put_outer_ip6(h, peer->local6, peer->remote6, tp_swap16(TP_GTPU_PORT), len, tp_swap32(teid_be));
+		if (sum != TP_NO_SUM)
+			tp_put_udp6_checksum(h, 0, sum);
+		if (tp_unlikely(mark))
+			tp_mark_ip(h, mark);
+		return 0;
+	}
+	h = tp_span(data, end, l2_len, TP_TUNNEL_LEN);
+	if (!h)
+		return 1;
+	tp_put_outer_ip(h, peer->local_be, peer->remote_be, tp_swap16(TP_GTPU_PORT), len);
+	if (tp_unlikely(mark))
+		tp_mark_ip(h, mark);
+	return 0;
 }
 
 /* A GTP-U message on into another tunnel: outer headers and TEID are new, everything else goes along.
@@ -154,34 +184,35 @@ TP_APART __u64 tp_relay(struct tp_env *env, __u64 out, __u64 where, __u32 mark)
 {
 	const struct tp_peer *peer = tp_peer_at(env, (__u32)(out >> 32));
 	const struct tp_nexthop *nh = peer ? tp_nexthop_at(env, TP_READ(peer->nexthop)) : NULL;
-	__u32 gtpu = where & 0xffff, gtpu_end = where >> 16 & 0xffff, edit = (__u32)(where >> 32), len, l2_len, frame_len;
+	__u32 gtpu = where & 0xffff, gtpu_end = where >> 32 & 0xffff, bare = TP_BARE_LEN, len, l2_len, frame_len;
 	__u8 *data = tp_data(env), *end = tp_end(env), *h;
+	__u64 sum = TP_NO_SUM;
 	int r;
 
 	if (!nh)
 		return TP_DROP_TABLE;
 	frame_len = (__u32)(end - data);
 	tp_keep(frame_len);
-	if (tp_unlikely(edit))
-		gtpu = tp_edit_container(env, gtpu, edit);
-	if (!gtpu)
-		return TP_DROP_GTPU_EXTENSIONS;
-	len = gtpu_end - gtpu + TP_BARE_LEN;
+	if (tp_has(env, TP_FEAT_OUTER6) && (peer->flags & TP_PEER_V6))
+		bare = TP_BARE6_LEN;
+	len = gtpu_end - gtpu + bare;
 	r = tp_check_nexthop(nh, len);
 	if (r)
 		return (__u32)r;
+	h = tp_span(data, end, gtpu, TP_GTPU_LEN);
+	if (!h)
+		return TP_DROP_GTPU_MALFORMED;
+	tp_store32(h + 4, (__u32)out);
+	if (bare == TP_BARE6_LEN && !(peer->flags & TP_PEER_ZERO_SUM)) {
+		sum = tp_sum_frame(env, gtpu, gtpu_end - gtpu);
+		if (sum == TP_NO_SUM)
+			return TP_DROP_MTU; /* no link takes what is longer than TP_OFFSET_MAX */
+	}
 	l2_len = nh->state != TP_NH_RESOLVED ? 0 : nh->l2_len == TP_ETH_LEN ? TP_ETH_LEN : TP_ETH_LEN + 4;
-	if (tp_resize(env, (int)gtpu - (int)(TP_BARE_LEN + l2_len), (int)gtpu_end - (int)frame_len))
+	if (tp_resize(env, (int)gtpu - (int)(bare + l2_len), (int)gtpu_end - (int)frame_len))
 		return TP_DROP_HEADROOM;
-	data = tp_data(env);
-	end = tp_end(env);
-	h = tp_span(data, end, l2_len, TP_TUNNEL_LEN);
-	if (!h || (l2_len && tp_put_l2(data, end, nh, TP_ETH_IPV4)))
+	if (tp_put_relay_headers(env, peer, nh, l2_len, len - bare, sum, (__u32)out, mark))
 		return TP_DROP_HEADROOM;
-	tp_put_outer_ip(h, peer->local_be, peer->remote_be, tp_swap16(TP_GTPU_PORT), len - TP_BARE_LEN);
-	tp_store32(h + TP_BARE_LEN + 4, (__u32)out);
-	if (tp_unlikely(mark))
-		tp_mark_ip(h, mark);
 	r = l2_len ? tp_redirect(env, nh->port) : TP_OUT_SLOW;
 	return (__u64)nh->ifindex << 32 | (l2_len + len) << 16 | (__u32)r;
 }
@@ -192,27 +223,19 @@ static TP_INLINE int tp_is_relayed(const struct tp_packet *p, __u64 head)
 	return tp_has(p->env, TP_FEAT_RELAY) && p->gtpu && TP_HEAD_ACTION(head) == TP_ACT_TUNNEL;
 }
 
-/* The kernel sends what tp_relay() left. */
-TP_RARE int tp_relay_slow(struct tp_env *env, __u64 done)
-{
-	struct tp_outer none = {{0}, 0, TP_EVENT_SEND};
-
-	return tp_punt(env, (__u32)(done >> 32), &none, 0, done >> 16 & 0xffff);
-}
-
 /* The outcome of tp_relay(). Handed over here and not there, because the stack of nested calls is short. */
 static TP_INLINE int tp_relay_done(struct tp_packet *p, __u64 done)
 {
 	p->out_len = done >> 16 & 0xffff;
 	if (tp_unlikely((done & 0xffff) == TP_OUT_SLOW))
-		return tp_relay_slow(p->env, done);
+		return tp_send_slow(p->env, (__u32)(done >> 32), p->out_len);
 	return tp_final((int)(done & 0xffff));
 }
 
 static TP_INLINE int tp_relay_packet(struct tp_packet *p, const struct tp_entry *e, __u64 head)
 {
 	const struct tp_ext *ext = tp_ext_of(p, e, head);
-	__u32 edit = 0;
+	__u32 edit = 0, gtpu = p->gtpu;
 
 	if (head & TP_HEAD_QFI) {
 		if (p->qfi != TP_HEAD_QFI_OF(head))
@@ -220,7 +243,11 @@ static TP_INLINE int tp_relay_packet(struct tp_packet *p, const struct tp_entry 
 	} else if (ext && (ext->removal & 1) && p->qfi != TP_NO_QFI) {
 		edit = TP_EDIT_REMOVE;
 	}
-	return tp_relay_done(p, tp_relay(p->env, TP_READ(e->out), tp_pack_relay(p->gtpu, p->gtpu_end, edit),
+	if (tp_unlikely(edit))
+		gtpu = tp_edit_container(p->env, gtpu, edit);
+	if (!gtpu)
+		return TP_DROP_GTPU_EXTENSIONS;
+	return tp_relay_done(p, tp_relay(p->env, TP_READ(e->out), tp_pack_relay(gtpu, p->gtpu_end),
 					 tp_mark_of(ext)));
 }
 
@@ -265,7 +292,7 @@ TP_APART __u64 tp_relay_end_marker(struct tp_env *env, __u32 teid, __u64 where)
 
 static TP_INLINE int tp_relay_marker(struct tp_packet *p)
 {
-	return tp_relay_done(p, tp_relay_end_marker(p->env, p->teid, tp_pack_relay(p->gtpu, p->gtpu_end, 0)));
+	return tp_relay_done(p, tp_relay_end_marker(p->env, p->teid, tp_pack_relay(p->gtpu, p->gtpu_end)));
 }
 
 #endif

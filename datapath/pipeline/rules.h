@@ -6,6 +6,7 @@
 #include "act.h"
 #include "match.h"
 #include "packet.h"
+#include "parse.h"
 
 #define TP_PROTO_TCP 6
 #define TP_PROTO_UDP 17
@@ -14,14 +15,8 @@
 #define TP_PROTO_SCTP 132
 #define TP_PROTO_NONE 256 /* no header has this number */
 
-#define TP_IP6_HOP_BY_HOP 0
-#define TP_IP6_ROUTING 43
-#define TP_IP6_FRAGMENT 44
-#define TP_IP6_DESTINATION 60
-#define TP_IP6_HEADERS_MAX 8 /* extension headers walked; what lies behind has no ports */
-
 /* Walk IPv6 extension headers to the upper layer, or to the first that is the header `to`. Its offset, or 0
- * when there are no ports to find: a later fragment, too many headers, or a packet that ends early. */
+ * when there are no ports to find: a later fragment, more than TP_IP6_HEADERS_MAX headers, or a packet that ends early. */
 static TP_INLINE __u32 tp_ip6_walk(const struct tp_packet *p, __u32 to, __u32 *proto)
 {
 	__u32 i, off = p->user + TP_IP6_LEN;

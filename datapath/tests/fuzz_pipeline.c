@@ -19,7 +19,7 @@ static struct world *fuzz_world(void)
 	w->entries[7].head = w_head(7, TP_ACT_LIST, 0, 0) | 1ULL << TP_HEAD_RULE_SHIFT;
 	w->entries[10].head = w_head(0, TP_ACT_ROUTE, TP_HEAD_QFI, 9);
 	w->entries[11].head = w_head(0, TP_ACT_TUNNEL, 0, 0);
-	w->entries[11].out = 1ULL << 32;
+	w->entries[11].out = 2ULL << 32;
 	w->rules[1].rule[0] = (struct tp_rule){TP_FLOW_PORTS, TP_FLOW_PORTS, 0, 40000, 0, 40000, 10, 0};
 	w->rules[1].rule[1] = (struct tp_rule){0, 0, 0, 0xffff, 0, 0xffff, 10, 1 + 2 * 2};
 	w->rules[1].rule[2] = (struct tp_rule){TP_FLOW_NEVER, TP_FLOW_NEVER, 0, 0, 0, 0, 0, 0};

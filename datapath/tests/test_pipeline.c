@@ -310,6 +310,61 @@ static void test_next_hops(void)
 	done(w);
 }
 
+static void test_outer6(void)
+{
+	const struct tp_event *event = (const struct tp_event *)run.result.event;
+	struct world *w = w_new();
+	__u32 n;
+
+	CHECK(GO(w, &w_n3, ul6_headers) == TP_VERDICT_REDIRECT && run.result.port == 1 && SAME(ul_plain_out));
+	CHECK(GO(w, &w_n3, ul6_later_fragment) == TP_VERDICT_SLOW && event->kind == TP_EVENT_PACKET);
+	CHECK(GO(w, &w_n3, echo6_request) == TP_VERDICT_TX && SAME(echo6_response));
+	CHECK(GO(w, &w_n3, ul6_unknown_teid) == TP_VERDICT_TX && SAME(ul6_error_indication));
+	/* Cut anywhere, a frame is dropped for a reason or passed; never read beyond, never forwarded. */
+	for (n = 0; n < sizeof(ul6_headers); n++)
+		CHECK(go(w, &w_n3, ul6_headers, n, 0) == TP_VERDICT_DROP);
+	w->entries[W_DOWN].out += 1ULL << 32;
+	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_REDIRECT && run.result.port == 0 && SAME(dl_v4_psc_out6));
+	w->peers[2].nexthop = 4;
+	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_SLOW);
+	CHECK(event->len == sizeof(dl_v4_psc_out6) - 14 && !memcmp(event->data, dl_v4_psc_out6 + 14, event->len));
+	w->peers[2].nexthop = 1;
+	w->entries[W_DOWN].head = w_head(0, TP_ACT_TUNNEL, 0, 0);
+	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_REDIRECT && SAME(dl_v4_plain_out6));
+	w->nexthops[1].mtu = 95;
+	DROPS(w, &w_n6, dl_v4, MTU);
+	w->nexthops[1].mtu = 96;
+	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_REDIRECT);
+	done(w);
+}
+
+/* Asked about a tunnel over IPv6, and nothing else. */
+static int fake_fib6(void *arg, struct tp_fib *q)
+{
+	const struct world *w = arg;
+
+	memcpy(q->dmac, (__u8[]){2, 0, 0, 0, 0, 2}, 6);
+	memcpy(q->smac, (__u8[]){2, 0, 0, 0, 0, 1}, 6);
+	q->ifindex = 100;
+	return q->family == 6 && !memcmp(q->src, w->peers[2].local6, 16) && !memcmp(q->dst, w->peers[2].remote6, 16) &&
+			       q->len == 40 + 64
+		       ? 0
+		       : 1;
+}
+
+static void test_fib_outer6(void)
+{
+	struct world *w = w_new();
+
+	w->entries[W_DOWN].out += 1ULL << 32;
+	w->peers[2].nexthop = 6;
+	w->config.port_ifindex[0] = 100;
+	w->tables.fib = fake_fib6;
+	w->tables.fib_arg = w;
+	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_REDIRECT && run.result.port == 0 && SAME(dl_v4_psc_out6));
+	done(w);
+}
+
 static int fib_answer;
 
 static int fake_fib(void *arg, struct tp_fib *q)
@@ -532,6 +587,8 @@ int main(void)
 	test_answers();
 	test_next_hops();
 	test_fib();
+	test_outer6();
+	test_fib_outer6();
 	test_buckets();
 	test_rules();
 	test_rule_mores();

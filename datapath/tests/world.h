@@ -3,6 +3,7 @@
  *
  * entries  5 uplink (TEID 5), 6 relay (TEID 6, towards the gNB), 3 relay with QFI 9, 4 relay without container,
  *          8 downlink, 10.. targets of rules[1..]
+ * peers    1 the gNB, 2 the gNB over IPv6
  * nexthops 1 the gNB, 2 the router, 3 this host, 4 not resolved, 5 on-link, 6 FIB, 7 prohibited
  * ports    0 N3, 1 N6 */
 #ifndef TP_WORLD_H
@@ -102,10 +103,12 @@ static void w_routes(struct world *w)
 static struct world *w_new(void)
 {
 	static const __u8 prefix[16] = {0x20, 0x01, 0x0d, 0xb8, 0, 0x60};
+	static const __u8 n3_6[16] = {0x20, 0x01, 0x0d, 0xb8, 0, 3, [15] = 1};
 	struct world *w = aligned_alloc(64, (sizeof(*w) + 63) / 64 * 64);
 
 	memset(w, 0, sizeof(*w));
 	w->config.n3_be[0] = W_IP4(10, 3, 0, 1);
+	memcpy(w->config.n3_6[0], n3_6, 16);
 	w->config.bucket_mask = W_SMALL - 1;
 	w->config.salt = 0x1234567;
 	w->config.error_indication_ns = 10000000;
@@ -124,7 +127,9 @@ static struct world *w_new(void)
 	w->entries[W_DOWN].out = W_IP4(0xa1, 0xb2, 0xc3, 0xd4) | 1ULL << 32;
 	memcpy(w->exts[1].ue6, prefix, 16);
 	w->exts[1].ue6_plen = 64;
-	w->peers[1] = (struct tp_peer){1, W_IP4(10, 3, 0, 2), W_IP4(10, 3, 0, 1), 0, 0, {0}};
+	w->peers[1] = (struct tp_peer){1, W_IP4(10, 3, 0, 2), W_IP4(10, 3, 0, 1), 0, {0}, {0}, {0}};
+	w->peers[2] = (struct tp_peer){1, 0, 0, TP_PEER_V6, {0x20, 0x01, 0x0d, 0xb8, 0, 3, [15] = 2}, {0}, {0}};
+	memcpy(w->peers[2].local6, n3_6, 16);
 	w_routes(w);
 	w->ue_dir[0].page[0x0a3c0001 >> TP_UE_PAGE_BITS] = 1;
 	memset(w->ue_pages[0].slot, 0xff, sizeof(w->ue_pages[0].slot));

@@ -8,10 +8,12 @@ import io
 import os
 import struct
 import sys
+from socket import AF_INET6, inet_pton
 
 from scapy.all import ARP, ICMP, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, IPv6, Raw, fragment, raw
 from scapy.contrib.gtp import GTP_U_Header, GTPPDUSessionContainer
-from scapy.layers.inet6 import ICMPv6EchoRequest, ICMPv6ND_RA, ICMPv6ND_RS, IPv6ExtHdrFragment
+from scapy.layers.inet6 import (ICMPv6EchoRequest, ICMPv6ND_NS, ICMPv6ND_RA, ICMPv6ND_RS, IPv6ExtHdrDestOpt,
+                                IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, IPv6ExtHdrRouting, PadN, fragment6)
 from scapy.layers.ipsec import AH, ESP
 from scapy.layers.l2 import GRE
 from scapy.layers.sctp import SCTP
@@ -20,6 +22,7 @@ from scapy.utils import PcapWriter
 HERE = os.path.dirname(os.path.abspath(__file__))
 GNB, GNB2, N3, N3B = "10.3.1.1", "10.3.1.2", "10.3.0.1", "10.3.0.2"
 UE, UE2, UE6, HOST, HOST6 = "10.60.0.1", "10.60.0.2", "2001:db8:60::5", "192.0.2.1", "2001:db8:f::1"
+GNB_6, GNB2_6, N3_6, N3B_6 = "2001:db8:3:1::1", "2001:db8:3:1::2", "2001:db8:3::1", "2001:db8:3::2"
 TEID, RTEID, QFI = 0x01000002, 0x11223344, 9
 # MAC addresses: what stands behind a port, and our own there.
 THEIRS = ["02:00:00:00:01:00", "02:00:00:00:01:01"]
@@ -96,6 +99,42 @@ def error_indication(frame, teid, dst=N3):
     return answer(frame, gtpu(0, b"", 26, 0x32, b"\0\0\0\0" + ies))
 
 
+def udp6(payload, src=N3_6, dst=GNB_6, sport=2152, dport=2152, **udp):
+    return IPv6(src=src, dst=dst, hlim=64) / UDP(sport=sport, dport=dport, **udp) / Raw(payload)
+
+
+def outer6(payload, src=GNB_6, dst=N3_6, sport=2152, dport=2152, l2=None, headers=(), udp=None, **ip):
+    packet = (l2 or Ether(src=THEIRS[0], dst=OURS[0])) / IPv6(src=src, dst=dst, **ip)
+    for header in headers:
+        packet /= header
+    return packet / UDP(sport=sport, dport=dport, **(udp or {})) / Raw(payload)
+
+
+def up6(user, teid=TEID, qfi=QFI, **more):
+    if qfi is None:
+        return outer6(gtpu(teid, raw(user)), **more)
+    return outer6(gtpu(teid, raw(user), flags=0x34, options=psc(qfi)), **more)
+
+
+def tunnelled6(packet, teid=RTEID, qfi=QFI, src=N3_6, dst=GNB_6, **udp):
+    """Towards the gNB: hop limit 64, a flow label of the tunnel's own, a UDP checksum by scapy."""
+    inner = raw(hop(packet).payload)
+    flags, options = (0x34, psc(qfi, 0)) if qfi is not None else (0x30, b"")
+    ip = udp6(gtpu(teid, inner, flags=flags, options=options), src, dst, **udp)
+    ip.fl = (teid * 2654435761 & 0xffffffff) >> 12
+    return Ether(src=OURS[0], dst=THEIRS[0]) / ip
+
+
+def answer6(frame, payload, dport=2152):
+    asked = frame.getlayer(IPv6)
+    return Ether(src=frame.dst, dst=frame.src) / udp6(payload, asked.dst, asked.src, dport=dport)
+
+
+def error_indication6(frame, teid, dst=N3_6):
+    ies = struct.pack("!BI", 16, teid) + struct.pack("!BH", 133, 16) + inet_pton(AF_INET6, dst)
+    return answer6(frame, gtpu(0, b"", 26, 0x32, b"\0\0\0\0" + ies))
+
+
 def slow(packet):
     """What the slow path is told to send: an IP packet, here behind an empty Ethernet header."""
     return Ether(src="00:00:00:00:00:00", dst="00:00:00:00:00:00") / packet
@@ -139,6 +178,7 @@ name = "prohibit"
 state = "prohibit"
 
 """
+SITE6 = SITE.replace('"10.3.0.2"]', '"10.3.0.2", "2001:db8:3::1", "2001:db8:3::2"]')
 ROUTES = """\
 [[route]]
 prefix = "203.0.113.0/26"
@@ -732,6 +772,147 @@ def marking_cases():
     up_case("ul-marked-unresolved", "and on N6", waiting, "slow", slow(marked(hop(waiting), *ef).payload), tables=plain(ul=dict(marking=ef)))
 
 
+def outer6_cases():
+    u, d = user(), user(HOST, UE)
+    n, taken = len(u), [(1, 1, len(u), 0)]
+    to6 = dict(peer=GNB_6, local=N3_6)
+    site = SITE6 + ROUTES
+
+    def frame_in(name, what, frame, verdict="forward", out=None, tables=None, counters=None, **more):
+        if verdict == "forward":
+            out, counters = out or hop(u), counters or taken
+        case("outer6-" + name, what, tables or plain(), [(UP, frame, verdict, out)], counters or (), **dict(dict(site=site), **more))
+
+    def packet_out(name, what, packet, verdict="forward", out=None, tables=None, counters=None, **more):
+        if verdict == "forward" and out is None:
+            out = tunnelled6(packet)
+        if counters is None:
+            counters = [(2, 1, len(packet), 0)]
+        case("outer6-" + name, what, tables or plain(dl=to6), [(DOWN, net(packet), verdict, out)], counters, **dict(dict(site=site), **more))
+
+    frame_in("ul-psc", "IPv6 between gNB and UPF", up6(u))
+    frame_in("ul-no-psc", "without any option", up6(u, qfi=None))
+    frame_in("ul-zero-checksum", "no UDP checksum (RFC 6935)", up6(u, udp=dict(chksum=0)))
+    frame_in("ul-second-address", "another of our IPv6 addresses", up6(u, dst=N3B_6))
+    frame_in("ul-only", "N3 has no IPv4 address", up6(u), site=SITE6.replace('"10.3.0.1", "10.3.0.2", ', "") + ROUTES)
+    v6 = user6()
+    frame_in("ul-v6", "IPv6 in IPv6", up6(v6), out=hop(v6), tables=plain(ue6="2001:db8:60::/64"), counters=[(1, 1, len(v6), 0)])
+    frame_in("ul-vlan", "tagged frame", up6(u, l2=Ether(src=THEIRS[0], dst=OURS[0]) / Dot1Q(vlan=7)))
+    frame_in("ul-padding", "octets behind the IP packet are not the user's", Raw(raw(up6(u)) + b"\xee" * 20))
+    frame_in("ul-bucket-teid", "a TEID chosen by the SMF", up6(u, teid=0xdeadbeef), tables=plain(teid=0xdeadbeef))
+    options = [PadN(optdata=b"\0" * 4)]
+    hbh, dst, long = IPv6ExtHdrHopByHop(options=options), IPv6ExtHdrDestOpt(options=options), IPv6ExtHdrDestOpt(options=[PadN(optdata=b"\0" * 100)])
+    frame_in("ul-hop-by-hop", "a hop-by-hop options header", up6(u, headers=[hbh]))
+    frame_in("ul-destination-options", "a long destination options header", up6(u, headers=[long]))
+    frame_in("ul-routing-done", "a routing header at its last stop", up6(u, headers=[IPv6ExtHdrRouting(type=0, segleft=0, addresses=[N3_6])]))
+    frame_in("ul-routing-left", "a routing header that leads on is the kernel's", up6(u, headers=[IPv6ExtHdrRouting(type=0, segleft=1, addresses=[N3_6])]), "pass")
+    frame_in("ul-7-headers", "as many extension headers as are walked", up6(u, headers=[hbh] + [dst] * 6))
+    frame_in("ul-8-headers", "one extension header too many", up6(u, headers=[hbh] + [dst] * 7), "ip_malformed")
+    frame_in("ul-header-beyond-end", "an extension header longer than the packet", Ether(raw(up6(u, headers=[dst]))[:55] + b"\xff" + raw(up6(u, headers=[dst]))[56:]), "ip_malformed")
+    frame_in("ul-atomic-fragment", "a fragment header on a whole packet (RFC 6946)", up6(u, headers=[IPv6ExtHdrFragment(id=7)]))
+    frame_in("ul-fragment-icmp", "fragments of something else are the kernel's", Ether(src=THEIRS[0], dst=OURS[0]) / IPv6(src=GNB_6, dst=N3_6) / IPv6ExtHdrFragment(id=7, offset=8, nh=58) / Raw(b"z" * 40), "pass")
+    big = user(payload=bytes(i & 255 for i in range(1400)))
+    whole_slow, big_taken = slow(hop(big).payload), [(1, 1, len(big), 0)]
+
+    def pieces(packet, l2=None):
+        l2 = l2 or Ether(src=THEIRS[0], dst=OURS[0])
+        return [l2.copy() / piece for piece in fragment6(packet.getlayer(IPv6), 656)]
+
+    def fragments_in(name, what, parts, order, fates, counters=()):
+        case("outer6-fragments" + name, what, plain(), [(UP, parts[i], "slow", fate) for i, fate in zip(order, fates)], counters, site=site)
+
+    three = pieces(up6(big, headers=[IPv6ExtHdrFragment(id=7)]))
+    assert len(three) == 3
+    fragments_in("", "a tunnel packet over IPv6 in three fragments", three, (0, 1, 2), ([], [], whole_slow), big_taken)
+    fragments_in("-reversed", "the last fragment first", three, (2, 1, 0), ([], [], whole_slow), big_taken)
+    fragments_in("-doubled", "fragments that the network doubled", three, (0, 0, 2, 2, 1), ([], [], [], [], whole_slow), big_taken)
+    fragments_in("-headers", "behind a hop-by-hop header", pieces(up6(big, headers=[hbh, IPv6ExtHdrFragment(id=7)])), (1, 0, 2), ([], [], whole_slow), big_taken)
+    lost = up6(big, teid=0x01000099, headers=[IPv6ExtHdrFragment(id=7)])
+    fragments_in("-unknown-teid", "an Error Indication answers fragments too", pieces(lost), (0, 1, 2), ([], [], slow(error_indication6(lost, 0x01000099).payload)))
+    other = outer6(b"y" * 1400, dport=53, headers=[IPv6ExtHdrFragment(id=9)])
+    fragments_in("-other-udp", "other UDP to us goes on to the kernel, whole", pieces(other), (0, 1, 2), ([], [], slow(outer6(b"y" * 1400, dport=53).payload)))
+    overlap = three[1].copy()
+    overlap[IPv6ExtHdrFragment].offset -= 1
+    fragments_in("-overlap", "fragments that overlap cost the packet (RFC 5722)", [three[0], overlap, three[1], three[2]], (0, 1, 2, 3), ([], [], [], []), [(1, 0, 0, 0)])
+    whole = raw(up6(u))
+    frame_in("ul-truncated-ip", "frame ends inside the outer IPv6 header", Raw(whole[:40]), "truncated")
+    frame_in("ul-truncated", "outer lengths promise more than the frame has", Raw(whole[:-1]), "ip_malformed")
+    frame_in("ul-no-udp", "payload too short for UDP", Ether(whole[:18] + b"\0\7" + whole[20:]), "udp_malformed")
+    frame_in("ul-udp-length-long", "UDP length beyond its IP packet", Ether(whole[:58] + b"\xff\xff" + whole[60:]), "udp_malformed")
+    frame_in("ul-udp-length-short", "UDP length below its own header", Ether(whole[:58] + b"\0\7" + whole[60:]), "udp_malformed")
+    frame_in("ul-gtpu-length-long", "GTP-U length beyond the datagram", outer6(gtpu(TEID, raw(u), length=n + 1)), "gtpu_malformed")
+    frame_in("ul-family-4-in-6", "EtherType of IPv6, header of IPv4", Ether(src=THEIRS[0], dst=OURS[0], type=0x86dd) / Raw(raw(up(u))[14:]), "ip_malformed")
+    frame_in("ul-family-6-in-4", "EtherType of IPv4, header of IPv6", Ether(src=THEIRS[0], dst=OURS[0], type=0x0800) / Raw(whole[14:]), "ip_malformed")
+    frame_in("ul-not-our-address", "GTP-U to somebody else is the kernel's", up6(u, dst="2001:db8:3::9"), "pass")
+    frame_in("ul-no-address", "with IPv4 addresses only, IPv6 is the kernel's", up6(u), "pass", site=SITE + ROUTES)
+    frame_in("ul-other-udp", "another UDP port is the kernel's", up6(u, dport=53), "pass")
+    frame_in("ul-tcp", "TCP to our address is the kernel's", Ether(src=THEIRS[0], dst=OURS[0]) / IPv6(src=GNB_6, dst=N3_6) / TCP(dport=22), "pass")
+    frame_in("ul-ping", "ICMPv6 to our address is the kernel's", Ether(src=THEIRS[0], dst=OURS[0]) / IPv6(src=GNB_6, dst=N3_6) / ICMPv6EchoRequest(), "pass")
+    frame_in("ul-discovery", "a neighbour solicitation is the kernel's", Ether(src=THEIRS[0], dst="33:33:ff:00:00:01") / IPv6(src=GNB_6, dst="ff02::1:ff00:1", hlim=255) / ICMPv6ND_NS(tgt=N3_6), "pass")
+    frame_in("ul-spoofed", "foreign source address", up6(user(src="10.60.0.66")), "ue_spoofed", counters=[(1, 0, 0, 1)])
+    echo = outer6(gtpu(0, b"", 1, 0x32, b"\x12\x34\0\0"), sport=40000)
+    frame_in("echo-request", "answered over IPv6, with a checksum", echo, "answer", answer6(echo, gtpu(0, b"", 2, 0x32, b"\x12\x34\0\0\x0e\0"), dport=40000))
+    far_echo = outer6(gtpu(0, b"", 1, 0x32, b"\x12\x34\0\0"), headers=[hbh, long])
+    frame_in("echo-request-headers", "extension headers are not sent back", far_echo, "answer", answer6(far_echo, gtpu(0, b"", 2, 0x32, b"\x12\x34\0\0\x0e\0")))
+    stranger = up6(u, teid=0x01000099)
+    frame_in("error-indication", "no session has the TEID: our address has 16 octets", stranger, "answer", error_indication6(stranger, 0x01000099))
+    second = up6(u, teid=0x01000099, dst=N3B_6)
+    frame_in("error-indication-second", "it says which of our addresses it was", second, "answer", error_indication6(second, 0x01000099, N3B_6))
+
+    def onward6(message, dst=GNB_6, **udp):
+        ip = udp6(message, N3_6, dst, **udp)
+        ip.fl = (RTEID * 2654435761 & 0xffffffff) >> 12
+        return Ether(src=OURS[0], dst=THEIRS[0]) / ip
+
+    packet_out("dl-psc", "into a tunnel over IPv6", d)
+    paging = session(uplink(), downlink(**dict(to6, ppi=5, rqi=True)), key(teid=TEID, one=0), key(ue4=UE, one=1))
+    paged = GTP_U_Header(teid=RTEID, E=1) / GTPPDUSessionContainer(type=0, QFI=QFI, PPP=1, PPI=5, RQI=1) / Raw(raw(hop(d).payload))
+    packet_out("dl-paging", "a container of two units", d, out=onward6(raw(paged)), tables=paging)
+    ef = [0xb8, 0xfc]
+    packet_out("dl-marked", "the outer traffic class gets the DSCP", d, out=marked(tunnelled6(d), *ef), tables=plain(dl=dict(marking=ef, **to6)))
+    packet_out("dl-marked-unresolved", "also by way of the slow path", d, "slow", slow(marked(tunnelled6(d, dst="2001:db8:3:9::9"), *ef).payload), tables=plain(dl=dict(marking=ef, peer="2001:db8:3:9::9", local=N3_6)))
+    packet_out("dl-no-psc", "no QER marks: no container", d, out=tunnelled6(d, qfi=None), tables=plain(dl=dict(qfi=None, **to6)))
+    v6d = user6(HOST6, UE6)
+    packet_out("dl-v6", "IPv6 in IPv6", v6d, tables=plain(dl=to6, ue6="2001:db8:60::/64"))
+    for size in range(5):
+        odd = IP(src=HOST, dst=UE, proto=253) / Raw(bytes(range(0xf3, 0xf3 + size)))
+        packet_out("dl-length-%d" % len(odd), "the checksum of a packet of %d octets" % len(odd), odd)
+    long_user = user(HOST, UE, payload=bytes(i * 7 & 0xff for i in range(1001)))
+    packet_out("dl-long", "the checksum of a long packet", long_user)
+    # The octets for which the sum comes out as zero, which means none and is sent as its complement.
+    probe = IP(src=HOST, dst=UE, proto=253) / Raw(b"\0\0")
+    fill = UDP(raw(tunnelled6(probe))[54:62]).chksum
+    unlucky = IP(src=HOST, dst=UE, proto=253) / Raw(struct.pack("!H", fill))
+    assert UDP(raw(tunnelled6(unlucky))[54:62]).chksum == 0xffff
+    packet_out("dl-checksum-zero", "a checksum of zero is sent as 0xffff (RFC 8200, 8.1)", unlucky)
+    packet_out("dl-no-checksum", "with gtpu.udp6_checksum = false there is none", d, out=tunnelled6(d, chksum=0), site="udp6_checksum = false\n" + site)
+    packet_out("dl-mtu-fits", "as large as the way allows", user(HOST, UE, payload=b"x" * (1500 - 64 - 28)))
+    packet_out("dl-mtu", "an octet larger", user(HOST, UE, payload=b"x" * (1500 - 64 - 27)), "mtu", counters=[(2, 0, 0, 1)])
+    far = "2001:db8:3:9::9"
+    packet_out("dl-unresolved-peer", "a gNB whose neighbour the kernel must find", d, "slow", slow(tunnelled6(d, dst=far).payload), tables=plain(dl=dict(peer=far, local=N3_6)))
+    packet_out("dl-second-address", "from another of our addresses", d, out=tunnelled6(d, src=N3B_6), tables=plain(dl=dict(peer=GNB_6, local=N3B_6)))
+    # From tunnel to tunnel, every family to every other.
+    to4 = dict(peer=GNB2, local=N3)
+    into6 = dict(RELAYED, peer=GNB_6, local=N3_6)
+
+    def relay_in(name, what, frame, out, tunnel=into6, site=site, relay=None, **more):
+        tables = session(entry(1, "uplink", **dict(tunnel, relay=relay or {}, **more)), key(teid=TEID, one=0))
+        case("outer6-relay-" + name, what, tables, [(UP, frame, "forward", out)], taken, site=site)
+
+    message = gtpu(RTEID, psc(QFI) + raw(u), flags=0x34)
+    relay_in("4-6", "from IPv4 to IPv6", up(u), onward6(message))
+    relay_in("6-6", "from IPv6 to IPv6", up6(u), onward6(message))
+    relay_in("6-4", "from IPv6 to IPv4", up6(u), relayed(message), tunnel=dict(RELAYED, **to4))
+    relay_in("no-checksum", "with gtpu.udp6_checksum = false there is none", up6(u), onward6(message, chksum=0), site="udp6_checksum = false\n" + site)
+    relay_in("added", "the QER has a QFI, the packet none", up(u, qfi=None), onward6(gtpu(RTEID, psc(5) + raw(u), flags=0x34)), qfi=5)
+    relay_in("headers", "extension headers of IPv6 do not go along", up6(u, headers=[hbh, long]), onward6(message))
+    case("outer6-relay-unresolved", "the next UPF's neighbour must be found by the kernel", session(entry(1, "uplink", **dict(into6, peer=far, relay={})), key(teid=TEID, one=0)),
+         [(UP, up(u), "slow", slow(onward6(message, dst=far).payload))], taken, site=site)
+    case("outer6-path-switch", "handover from a gNB with IPv4 to one with IPv6 and back", plain() + plain(dl=dict(teid=0x55667788, **to6), before=1) + plain(before=2),
+         [(DOWN, net(d), "forward", tunnelled(d)), (DOWN, net(d), "forward", tunnelled6(d, teid=0x55667788)), (DOWN, net(d), "forward", tunnelled(d)),
+          (UP, up(u), "forward", hop(u)), (UP, up6(u), "forward", hop(u))], [(1, 2, 2 * n, 0), (2, 3, 3 * len(d), 0)], site=site)
+
+
 def pcap(frames):
     out = io.BytesIO()
     out.close, writer = (lambda: None), None
@@ -761,7 +942,7 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, ue_to_ue_cases, route_cases, relay_cases, marking_cases):
+    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, ue_to_ue_cases, route_cases, relay_cases, marking_cases, outer6_cases):
         make()
     for name in sorted(CASES):
         folder = os.path.join(HERE, name)

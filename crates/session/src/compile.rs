@@ -1,6 +1,7 @@
 //! From rules to what packets meet: who finds which PDR, and what it decides.
 
 use std::mem::discriminant;
+use std::net::IpAddr;
 
 use pfcp::{Cause, IeType};
 use smallvec::SmallVec;
@@ -31,17 +32,20 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// `out` is refilled. On an error it holds nothing of use.
+    /// `out` is refilled. On an error it holds nothing of use. `reaches`: [`Tables::reaches`].
+    ///
+    /// [`Tables::reaches`]: crate::compiled::Tables::reaches
     pub(crate) fn compile(
         &mut self,
         rules: PacketRules<'_>,
         site: &Site,
+        reaches: &dyn Fn(IpAddr) -> bool,
         out: &mut Compiled,
     ) -> Result<(), Refusal> {
         out.clear();
         self.found_by.clear();
         for (index, pdr) in rules.pdrs.iter().enumerate() {
-            let entry = entry(rules, pdr, site, &mut out.meters)
+            let entry = entry(rules, pdr, site, reaches, &mut out.meters)
                 .map_err(|r| r.in_rule(RuleId::Pdr(pdr.id)))?;
             out.entries.push(entry);
             let found_by = &mut self.found_by;
@@ -188,6 +192,7 @@ fn entry(
     rules: PacketRules<'_>,
     pdr: &Pdr,
     site: &Site,
+    reaches: &dyn Fn(IpAddr) -> bool,
     meters: &mut Vec<SharedMeter>,
 ) -> Result<Entry, Refusal> {
     let direction = rules.travel(pdr);
@@ -196,7 +201,7 @@ fn entry(
     for &id in &pdr.qers {
         qers.push(rules.qer(id).ok_or(Refusal::rule(IeType::QER_ID))?);
     }
-    let mut action = action(pdr, far, site)?;
+    let mut action = action(pdr, far, site, reaches)?;
     if qers.iter().any(|qer| !qer.is_open(direction)) {
         action = Action::GateClosed;
     }
@@ -284,7 +289,12 @@ fn mark_further(entry: &mut Entry, qers: &[&Qer]) -> Result<(), Refusal> {
     Err(refusal.in_rule(RuleId::Qer(marking.id)))
 }
 
-fn action(pdr: &Pdr, far: &Far, site: &Site) -> Result<Action, Refusal> {
+fn action(
+    pdr: &Pdr,
+    far: &Far,
+    site: &Site,
+    reaches: &dyn Fn(IpAddr) -> bool,
+) -> Result<Action, Refusal> {
     let in_far = |ie| Refusal::rule(ie).in_rule(RuleId::Far(far.id));
     match (far.apply, far.forwarding) {
         (Apply::Drop, _) => Ok(Action::Drop),
@@ -299,14 +309,13 @@ fn action(pdr: &Pdr, far: &Far, site: &Site) -> Result<Action, Refusal> {
                 Err(in_far(IeType::DESTINATION_INTERFACE))
             }
             (_, Some(tunnel)) => {
-                let local = *site
-                    .n3
-                    .first()
+                let (peer, local) = site
+                    .path_to(tunnel, reaches)
                     .ok_or(in_far(IeType::OUTER_HEADER_CREATION))?;
                 Ok(Action::Tunnel {
                     teid: tunnel.teid,
-                    peer: tunnel.peer.into(),
-                    local: local.into(),
+                    peer,
+                    local,
                 })
             }
             (Interface::Core | Interface::SgiLan, None)
@@ -315,7 +324,7 @@ fn action(pdr: &Pdr, far: &Far, site: &Site) -> Result<Action, Refusal> {
                 Err(in_far(IeType::DESTINATION_INTERFACE))
             }
             (Interface::Core | Interface::SgiLan, None) => {
-                if !pdr.outer_header_removal {
+                if pdr.outer_header_removal.is_none() {
                     return Err(Refusal::rule(IeType::OUTER_HEADER_REMOVAL));
                 }
                 Ok(Action::Route {

@@ -1,7 +1,7 @@
 //! Compiled rules against the reference interpreter, by an evaluator of [`Compiled`] that shares
 //! nothing with either.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use proptest::prelude::*;
 
@@ -11,12 +11,15 @@ use crate::compiled::{
 };
 use crate::config::Config;
 use crate::reference::{Arrival, Fate, Packet, Verdict, judge};
-use crate::rules::{PacketRules, RemoteFTeid};
+use crate::rules::PacketRules;
 use crate::testing;
 
 fn config() -> Config {
     Config {
-        n3: vec![Ipv4Addr::new(10, 3, 0, 1)],
+        n3: vec![
+            [10, 3, 0, 1].into(),
+            [0x2001, 0xdb8, 3, 0, 0, 0, 0, 1].into(),
+        ],
         ..Config::default()
     }
 }
@@ -117,12 +120,10 @@ fn verdict(compiled: &Compiled, entry: &Entry, packet: &Packet) -> Verdict {
         Action::Buffer => Fate::Buffered,
         Action::GateClosed => Fate::GateClosed,
         Action::Route { ni } => Fate::Routed(ni),
-        Action::Tunnel {
-            teid,
-            peer: IpAddr::V4(peer),
-            ..
-        } => Fate::Tunnelled(RemoteFTeid { teid, peer }, container(entry, brought)),
-        Action::Tunnel { .. } => Fate::Absurd,
+        Action::Tunnel { teid, peer, local } => {
+            assert_eq!(peer.is_ipv4(), local.is_ipv4());
+            Fate::Tunnelled(teid, peer, container(entry, brought))
+        }
     };
     assert!(entry.shared_meters.len() <= 4);
     let shared = entry.shared_meters.iter().map(|&m| {

@@ -282,7 +282,7 @@ pub enum Action {
         teid: u32,
         /// Remote address.
         peer: IpAddr,
-        /// Our address, the source of the outer packet.
+        /// Our address, the source of the outer packet; of the same family.
         local: IpAddr,
     },
     /// FAR DROP.
@@ -371,6 +371,13 @@ pub trait Tables {
 
     /// TEIDs whose lower 24 bits are below this number may be [`Key::Teid`]s that are `direct`.
     fn direct_teids(&self) -> u32;
+
+    /// Whether the host has a route to a gNB's address, so that of an IPv4 and an IPv6 address the
+    /// better can be taken. Tables that know no routes say that it has.
+    fn reaches(&self, peer: IpAddr) -> bool {
+        let _ = peer;
+        true
+    }
 
     /// Make packets meet `new` instead of what `handle` holds. All of it or, on an error, nothing.
     ///

@@ -12,8 +12,9 @@ pub struct Config {
     pub node_id: NodeIdConfig,
     /// Our N4 addresses: the first IPv4 and the first IPv6 one go into the UP F-SEID.
     pub n4: Vec<IpAddr>,
-    /// Our N3 (and N9) addresses; F-TEIDs that we choose are on the first.
-    pub n3: Vec<Ipv4Addr>,
+    /// Our N3 (and N9) addresses, IPv4 and IPv6. F-TEIDs that we choose are on the first of each
+    /// family, and so are the packets that we send.
+    pub n3: Vec<IpAddr>,
     /// In the order of `NiId`.
     pub network_instances: Vec<NetworkInstance>,
     /// What is refused with cause 75 (no resources available).

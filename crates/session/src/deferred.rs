@@ -210,8 +210,9 @@ impl<T: Tables> Sessions<T> {
                 ..session.rules.for_packets()
             };
             let compiled = &mut self.compiled;
-            let done = self.compiler.compile(rules, &self.site, compiled).is_ok()
-                && tables.publish(&mut session.handle, compiled).is_ok();
+            let reaches = |peer| tables.reaches(peer);
+            let compiling = self.compiler.compile(rules, &self.site, &reaches, compiled);
+            let done = compiling.is_ok() && tables.publish(&mut session.handle, compiled).is_ok();
             if !done {
                 self.deferred.retry(now, seid);
             }

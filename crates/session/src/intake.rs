@@ -1,6 +1,6 @@
 //! From IEs to rules: what a rule says, and a refusal of what we cannot honour.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 
 use pfcp::ie::{
@@ -17,8 +17,8 @@ use crate::compiled::{Marking, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
 use crate::flow::FlowDescription;
 use crate::refusal::Refusal;
 use crate::rules::{
-    Apply, BarId, Conditions, Far, FarId, Forwarding, Gate, Interface, LocalFTeid, Mbr, Pdi,
-    PdiMore, Pdr, Qer, RareQer, RemoteFTeid, SdfFilter, UeIp, UrrId,
+    Apply, BarId, Conditions, Far, FarId, Forwarding, Gate, Interface, LocalEnds, LocalFTeid, Mbr,
+    Pdi, PdiMore, Pdr, Qer, RareQer, RemoteFTeid, Removal, SdfFilter, UeIp, UrrId,
 };
 use crate::site::Site;
 use crate::teid::LocalTeid;
@@ -30,12 +30,21 @@ const URRS_PER_PDR: usize = 16;
 /// What a PDI leaves to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wants {
-    /// CHOOSE in the F-TEID, with its CHOOSE ID.
-    pub(crate) f_teid: Option<Option<u8>>,
+    /// CHOOSE in the F-TEID.
+    pub(crate) f_teid: Option<WantedFTeid>,
     /// CHV4.
     pub(crate) ue4: bool,
     /// CHV6.
     pub(crate) ue6: bool,
+}
+
+/// An F-TEID that we choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WantedFTeid {
+    /// On which addresses.
+    pub(crate) ends: LocalEnds,
+    /// CHOOSE ID: the same TEID for all that name it.
+    pub(crate) choose_id: Option<u8>,
 }
 
 /// Create PDR.
@@ -95,28 +104,40 @@ fn refuse(unsupported: &Unsupported, ies: Ies<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Whether the outer headers are taken off, and whether the PDU Session Container is (8.2.64).
-fn removal(ie: Option<OuterHeaderRemoval>) -> Result<(bool, bool), Refusal> {
+/// Which outer headers are taken off, and whether the PDU Session Container is (8.2.64).
+fn removal(ie: Option<OuterHeaderRemoval>) -> Result<(Option<Removal>, bool), Refusal> {
     const CONTAINER: u8 = 1;
     let Some(ie) = ie else {
-        return Ok((false, false));
+        return Ok((None, false));
     };
-    match ie.description {
-        OuterHeaderRemoval::GTPU_UDP_IPV4 | OuterHeaderRemoval::GTPU_UDP_IP => {
-            let deletion = ie.extension_header_deletion.unwrap_or(0);
-            Ok((true, deletion & CONTAINER != 0))
-        }
-        _ => Err(Refusal::rule(IeType::OUTER_HEADER_REMOVAL)),
-    }
+    let removal = match ie.description {
+        OuterHeaderRemoval::GTPU_UDP_IPV4 => Removal::Ipv4,
+        OuterHeaderRemoval::GTPU_UDP_IPV6 => Removal::Ipv6,
+        OuterHeaderRemoval::GTPU_UDP_IP => Removal::Either,
+        _ => return Err(Refusal::rule(IeType::OUTER_HEADER_REMOVAL)),
+    };
+    let deletion = ie.extension_header_deletion.unwrap_or(0);
+    Ok((Some(removal), deletion & CONTAINER != 0))
 }
 
-/// Packets of N6 have no tunnel header to take off.
+/// Packets of N6 have no tunnel header to take off; those of a tunnel have one of its families.
 fn removal_fits(pdr: &Pdr, wants: Option<&Wants>) -> Result<(), Refusal> {
-    let in_tunnel = !pdr.is_found_by_ue() || wants.is_some_and(|wants| wants.f_teid.is_some());
-    if pdr.outer_header_removal && !in_tunnel {
-        return Err(Refusal::rule(IeType::OUTER_HEADER_REMOVAL));
+    let given = pdr.pdi.f_teid.map(|f_teid| f_teid.ends);
+    let chosen = wants
+        .and_then(|wants| wants.f_teid)
+        .map(|f_teid| f_teid.ends);
+    let fits = match (pdr.outer_header_removal, chosen.or(given)) {
+        (None, _) => true,
+        (Some(_), None) => !pdr.is_found_by_ue(),
+        (Some(Removal::Ipv4), Some(ends)) => ends.v4.is_some(),
+        (Some(Removal::Ipv6), Some(ends)) => ends.v6.is_some(),
+        (Some(Removal::Either), Some(_)) => true,
+    };
+    if fits {
+        Ok(())
+    } else {
+        Err(Refusal::rule(IeType::OUTER_HEADER_REMOVAL))
     }
-    Ok(())
 }
 
 fn qer_ids(ids: &Repeated<'_, u32>, site: &Site) -> Result<SmallVec<[QerId; 4]>, Refusal> {
@@ -205,29 +226,27 @@ fn f_teid(
         }
         (None, _) => Ok(None),
         (Some(_), Interface::SgiLan) => Err(wrong),
-        (Some(FTeid::Choose { ipv4: false, .. }), _) => Err(wrong),
-        // Some SMFs ask for both families; the answer says what there is.
-        (Some(FTeid::Choose { choose_id, .. }), _) => {
-            wants.f_teid = Some(choose_id);
-            Ok(None)
-        }
         (
-            Some(FTeid::Given {
-                teid,
-                ipv4: Some(addr),
-                ipv6: None,
+            Some(FTeid::Choose {
+                ipv4,
+                ipv6,
+                choose_id,
             }),
             _,
         ) => {
-            let teid = NonZeroU32::new(teid).ok_or(wrong)?;
-            let n3 = site.n3.iter().position(|own| *own == addr).ok_or(wrong)?;
+            // Some SMFs ask for both families; the answer says what there is.
+            let ends = site.choose_ends(ipv4, ipv6).ok_or(wrong)?;
+            wants.f_teid = Some(WantedFTeid { ends, choose_id });
+            Ok(None)
+        }
+        (Some(FTeid::Given { teid, ipv4, ipv6 }), _) => {
             let teid = LocalTeid {
-                teid,
+                teid: NonZeroU32::new(teid).ok_or(wrong)?,
                 direct: false,
             };
-            Ok(Some(LocalFTeid { teid, n3: n3 as u8 }))
+            let ends = site.named_ends(ipv4, ipv6).ok_or(wrong)?;
+            Ok(Some(LocalFTeid { teid, ends }))
         }
-        (Some(FTeid::Given { .. }), _) => Err(wrong),
     }
 }
 
@@ -394,7 +413,10 @@ fn forwarding(ie: &ForwardingParameters<'_>, site: &Site) -> Result<Forwarding, 
     Ok(Forwarding {
         destination,
         ni: network_instance(ie.network_instance, destination, in_tunnel, site)?,
-        tunnel: ie.outer_header_creation.map(tunnel).transpose()?,
+        tunnel: ie
+            .outer_header_creation
+            .map(|ie| tunnel(ie, site))
+            .transpose()?,
         marking: ie.transport_level_marking.and_then(marking),
     })
 }
@@ -417,7 +439,7 @@ fn update_forwarding(
     };
     let tunnel = match ie.outer_header_creation {
         None => before.and_then(|before| before.tunnel),
-        Some(given) => Some(tunnel(given)?),
+        Some(given) => Some(tunnel(given, site)?),
     };
     let ni = match ie.network_instance {
         None => before.and_then(|before| before.ni),
@@ -451,21 +473,36 @@ fn destination(ie: DestinationInterface) -> Result<Interface, Refusal> {
     }
 }
 
-/// GTP-U over IPv4. Where the SMF names an IPv6 address too, the choice is ours (8.2.56).
-fn tunnel(ie: OuterHeaderCreation) -> Result<RemoteFTeid, Refusal> {
+/// GTP-U over IPv4, IPv6, or either, where the choice is ours (8.2.56) among the addresses that can be
+/// a gNB's. We need one of our own of the same family.
+fn tunnel(ie: OuterHeaderCreation, site: &Site) -> Result<RemoteFTeid, Refusal> {
     const BOTH: OuterHeader = OuterHeader::GTPU_UDP_IPV4.union(OuterHeader::GTPU_UDP_IPV6);
     let wrong = Refusal::rule(IeType::OUTER_HEADER_CREATION);
-    match (ie.description, ie.teid, ie.ipv4) {
-        (OuterHeader::GTPU_UDP_IPV4 | BOTH, Some(teid), Some(peer)) => {
-            let unusable = peer.is_unspecified() || peer.is_broadcast() || peer.is_multicast();
-            if teid == 0 || unusable {
-                Err(wrong)
-            } else {
-                Ok(RemoteFTeid { teid, peer })
-            }
-        }
-        _ => Err(wrong),
-    }
+    let gtpu = matches!(
+        ie.description,
+        OuterHeader::GTPU_UDP_IPV4 | OuterHeader::GTPU_UDP_IPV6 | BOTH
+    );
+    let to = RemoteFTeid {
+        teid: ie.teid.filter(|&teid| teid != 0 && gtpu).ok_or(wrong)?,
+        v4: ie.ipv4.filter(|&addr| is_host4(addr)),
+        v6: ie.ipv6.filter(|&addr| is_host6(addr)),
+    };
+    site.path_to(to, &|_| true).ok_or(wrong)?;
+    Ok(to)
+}
+
+fn is_host4(addr: Ipv4Addr) -> bool {
+    !(addr.is_unspecified() || addr.is_broadcast() || addr.is_multicast())
+}
+
+/// A link-local address says nothing without the link; a mapped one is no address on the wire.
+fn is_host6(addr: Ipv6Addr) -> bool {
+    let unusable = addr.is_unspecified()
+        || addr.is_loopback()
+        || addr.is_multicast()
+        || addr.is_unicast_link_local()
+        || addr.to_ipv4_mapped().is_some();
+    !unusable
 }
 
 /// Create QER.

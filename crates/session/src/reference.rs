@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use crate::compiled::{Direction, Marks, NiId, PacketRate, PdrId, Qfi};
 use crate::flow::{Address, End, FlowDescription};
-use crate::rules::{Apply, Interface, PacketRules, Pdi, Pdr, Qer, RemoteFTeid, SdfFilter};
+use crate::rules::{Apply, Interface, PacketRules, Pdi, Pdr, Qer, SdfFilter};
 
 /// A packet as it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +77,9 @@ pub enum Fate {
     GateClosed,
     /// Plain IP into a network instance.
     Routed(NiId),
-    /// GTP-U; with a QFI also what else the PDU Session Container says.
-    Tunnelled(RemoteFTeid, Option<(Qfi, Marks)>),
+    /// GTP-U: TEID, gNB, and what the PDU Session Container says. Of two addresses of a gNB the IPv4
+    /// one, as both have a route here.
+    Tunnelled(u32, IpAddr, Option<(Qfi, Marks)>),
     /// The rules contradict themselves; such rules are refused.
     Absurd,
 }
@@ -162,7 +163,12 @@ fn fate(rules: PacketRules<'_>, pdr: &Pdr, arrival: Arrival) -> Fate {
                 _ => None,
             };
             let qfi = qfis.first().copied().or(brought);
-            Fate::Tunnelled(tunnel, qfi.map(|qfi| (qfi, marks)))
+            let peer = match (tunnel.v4, tunnel.v6) {
+                (Some(v4), _) => v4.into(),
+                (None, Some(v6)) => v6.into(),
+                (None, None) => return Fate::Absurd,
+            };
+            Fate::Tunnelled(tunnel.teid, peer, qfi.map(|qfi| (qfi, marks)))
         }
         None => Fate::Routed(forwarding.ni.or(pdr.pdi.ni).unwrap_or(NiId(0))),
     }

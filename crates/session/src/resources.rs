@@ -9,7 +9,7 @@ use crate::compile::{DEFAULT_NI, is_found_by_others};
 use crate::compiled::{Direction, NiId, PdrId};
 use crate::config::Config;
 use crate::draft::Draft;
-use crate::intake::Wants;
+use crate::intake::{WantedFTeid, Wants};
 use crate::pools::{AddressGrant, IpFamily, NiPools};
 use crate::refusal::Refusal;
 use crate::rules::{LocalFTeid, Pdr, RuleId};
@@ -23,11 +23,19 @@ pub(crate) struct CreatedPdr {
     /// Which PDR.
     pub(crate) id: PdrId,
     /// The F-TEID that we chose.
-    pub(crate) f_teid: Option<(u32, Ipv4Addr)>,
+    pub(crate) f_teid: Option<ChosenFTeid>,
     /// The UE IPv4 address that we chose.
     pub(crate) ue4: Option<Ipv4Addr>,
     /// The UE IPv6 prefix that we chose, a /64.
     pub(crate) ue6: Option<Ipv6Addr>,
+}
+
+/// An F-TEID that we chose, with the addresses that were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChosenFTeid {
+    pub(crate) teid: u32,
+    pub(crate) v4: Option<Ipv4Addr>,
+    pub(crate) v6: Option<Ipv6Addr>,
 }
 
 /// All of them, and what the request at hand does with them.
@@ -39,7 +47,7 @@ pub(crate) struct Resources {
     /// What the request at hand has taken so far, latest last.
     taken: Vec<Taken>,
     /// TEIDs chosen for CHOOSE IDs of the request at hand.
-    chosen_by_id: Vec<(u8, LocalFTeid)>,
+    chosen_by_id: Vec<(u8, LocalTeid)>,
     /// What the request at hand has chosen.
     created: Vec<CreatedPdr>,
 }
@@ -206,11 +214,12 @@ impl Resources {
                 .filter_map(|pdr| pdr.pdi.f_teid)
                 .find(|f| f.teid.teid == teid)
         };
-        if let Some(choose_id) = wants.f_teid {
-            let f_teid = self.choose_teid(now, choose_id)?;
-            pdr.pdi.f_teid = Some(f_teid);
-            let addr = site.n3.get(usize::from(f_teid.n3)).copied();
-            created.f_teid = addr.map(|addr| (f_teid.teid.teid.get(), addr));
+        if let Some(WantedFTeid { ends, choose_id }) = wants.f_teid {
+            let teid = self.choose_teid(now, choose_id)?;
+            pdr.pdi.f_teid = Some(LocalFTeid { teid, ends });
+            let (v4, v6) = site.addresses(ends);
+            let teid = teid.teid.get();
+            created.f_teid = Some(ChosenFTeid { teid, v4, v6 });
         } else if let Some(given) = &mut pdr.pdi.f_teid {
             let wanted = given.teid.teid;
             given.teid = match known(wanted)
@@ -238,19 +247,18 @@ impl Resources {
         })
     }
 
-    fn choose_teid(&mut self, now: Time, choose_id: Option<u8>) -> Result<LocalFTeid, Refusal> {
+    fn choose_teid(&mut self, now: Time, choose_id: Option<u8>) -> Result<LocalTeid, Refusal> {
         let known = choose_id.and_then(|id| self.chosen_by_id.iter().find(|(i, _)| *i == id));
-        if let Some((_, f_teid)) = known {
-            return Ok(*f_teid);
+        if let Some((_, teid)) = known {
+            return Ok(*teid);
         }
         let (teid, grant) = self
             .teids
             .choose(now)
             .ok_or(Refusal::no_room(IeType::F_TEID))?;
         self.taken.push(Taken::Teid(teid, grant));
-        let f_teid = LocalFTeid { teid, n3: 0 };
-        self.chosen_by_id.extend(choose_id.map(|id| (id, f_teid)));
-        Ok(f_teid)
+        self.chosen_by_id.extend(choose_id.map(|id| (id, teid)));
+        Ok(teid)
     }
 
     fn take_ue(

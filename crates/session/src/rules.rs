@@ -4,7 +4,7 @@
 //! not yet measured.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use smallvec::SmallVec;
 
@@ -98,8 +98,8 @@ pub struct Pdr {
     pub precedence: u32,
     /// What packets it is about.
     pub pdi: Pdi,
-    /// The outer GTP-U, UDP and IPv4 headers are taken off (8.2.64).
-    pub outer_header_removal: bool,
+    /// The outer GTP-U, UDP and IP headers are taken off.
+    pub outer_header_removal: Option<Removal>,
     /// With it, the PDU Session Container goes too where the packet goes on in a tunnel.
     pub container_removal: bool,
     /// What happens to them.
@@ -184,13 +184,33 @@ pub enum Interface {
     CpFunction,
 }
 
+/// Outer Header Removal (TS 29.244, 8.2.64) of GTP-U, UDP and IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// IPv4; the F-TEID has an IPv4 address.
+    Ipv4,
+    /// IPv6; the F-TEID has an IPv6 address.
+    Ipv6,
+    /// Whichever there is.
+    Either,
+}
+
 /// Our end of a tunnel (TS 29.244, 8.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalFTeid {
-    /// The TEID.
+    /// The TEID, which holds for all of our addresses.
     pub teid: LocalTeid,
-    /// Index into the configured N3 addresses.
-    pub n3: u8,
+    /// The addresses that the SMF knows.
+    pub ends: LocalEnds,
+}
+
+/// Addresses of an F-TEID, by their places in the configured N3 addresses; one is there at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalEnds {
+    /// IPv4.
+    pub v4: Option<u8>,
+    /// IPv6.
+    pub v6: Option<u8>,
 }
 
 /// UE IP Address (TS 29.244, 8.2.62).
@@ -326,13 +346,23 @@ pub struct Forwarding {
     pub marking: Option<Marking>,
 }
 
-/// The other end of a tunnel (TS 29.244, 8.2.56).
+/// The other end of a tunnel (TS 29.244, 8.2.56). One address is there at least; of two we choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteFTeid {
     /// TEID, host order.
     pub teid: u32,
-    /// Address.
-    pub peer: Ipv4Addr,
+    /// IPv4 address.
+    pub v4: Option<Ipv4Addr>,
+    /// IPv6 address.
+    pub v6: Option<Ipv6Addr>,
+}
+
+impl RemoteFTeid {
+    /// Those that there are.
+    pub fn addresses(self) -> impl Iterator<Item = IpAddr> {
+        let v6 = self.v6.map(IpAddr::V6);
+        self.v4.map(IpAddr::V4).into_iter().chain(v6)
+    }
 }
 
 /// QoS Enforcement Rule (TS 29.244, 5.4).

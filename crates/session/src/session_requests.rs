@@ -243,10 +243,10 @@ fn up_f_seid(config: &Config, seid: u64) -> FSeid {
 /// Created PDR (table 7.5.3.2-1).
 fn write_created(writer: &mut Writer<'_>, created: &[CreatedPdr]) {
     for pdr in created {
-        let f_teid = pdr.f_teid.map(|(teid, address)| FTeid::Given {
-            teid,
-            ipv4: Some(address),
-            ipv6: None,
+        let f_teid = pdr.f_teid.map(|chosen| FTeid::Given {
+            teid: chosen.teid,
+            ipv4: chosen.v4,
+            ipv6: chosen.v6,
         });
         let (ipv4, ipv6) = (pdr.ue4, pdr.ue6);
         let address = UeIpAddress {

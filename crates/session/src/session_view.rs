@@ -56,8 +56,8 @@ pub struct PdrView {
     pub source: &'static str,
     /// Network instance, where it is one of ours.
     pub network_instance: Option<String>,
-    /// Our end of the tunnel.
-    pub f_teid: Option<(u32, Ipv4Addr)>,
+    /// Our end of the tunnel, with the addresses that the SMF knows.
+    pub f_teid: Option<(u32, Vec<IpAddr>)>,
     /// UE IPv4 address.
     pub ue4: Option<Ipv4Addr>,
     /// UE IPv6 /64.
@@ -91,8 +91,8 @@ pub struct FarView {
     pub destination: Option<&'static str>,
     /// Network instance, where it is one of ours.
     pub network_instance: Option<String>,
-    /// The other end of the tunnel.
-    pub tunnel: Option<(u32, Ipv4Addr)>,
+    /// The other end of the tunnel, with the addresses that the SMF gave.
+    pub tunnel: Option<(u32, Vec<IpAddr>)>,
     /// Transport Level Marking: value and mask.
     pub marking: Option<(u8, u8)>,
     /// BAR ID.
@@ -188,7 +188,8 @@ impl PdrView {
     fn new(rules: &Rules, pdr: &Pdr, site: &Site, counters: Counters) -> Self {
         let pdi = &pdr.pdi;
         let own = |f: crate::rules::LocalFTeid| {
-            Some((f.teid.teid.get(), *site.n3.get(usize::from(f.n3))?))
+            let (v4, v6) = site.addresses(f.ends);
+            (f.teid.teid.get(), ends(v4, v6))
         };
         Self {
             id: pdr.id,
@@ -196,12 +197,12 @@ impl PdrView {
             direction: rules.for_packets().travel(pdr),
             source: name(pdi.source),
             network_instance: pdi.ni.and_then(|ni| site.name(ni)).map(str::to_owned),
-            f_teid: pdi.f_teid.and_then(own),
+            f_teid: pdi.f_teid.map(own),
             ue4: pdi.ue.and_then(|ue| ue.v4),
             ue6: pdi.ue.and_then(|ue| ue.v6),
             qfis: pdi.qfis.iter().map(|qfi| qfi.get()).collect(),
             filters: pdi.filters().iter().map(|f| f.asks.to_string()).collect(),
-            outer_header_removal: pdr.outer_header_removal,
+            outer_header_removal: pdr.outer_header_removal.is_some(),
             far: pdr.far.0,
             qers: pdr.qers.iter().map(|id| id.0).collect(),
             urrs: pdr.urrs.iter().map(|id| id.0).collect(),
@@ -229,7 +230,7 @@ impl FarView {
                 .map(str::to_owned),
             tunnel: to
                 .and_then(|to| to.tunnel)
-                .map(|tunnel| (tunnel.teid, tunnel.peer)),
+                .map(|tunnel| (tunnel.teid, ends(tunnel.v4, tunnel.v6))),
             marking: to
                 .and_then(|to| to.marking)
                 .map(|marking| (marking.tos, marking.mask)),
@@ -258,6 +259,11 @@ impl QerView {
 
 fn both(rate: Mbr) -> (u64, u64) {
     (rate.kbps(Direction::Uplink), rate.kbps(Direction::Downlink))
+}
+
+fn ends(v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Vec<IpAddr> {
+    let v6 = v6.map(IpAddr::V6);
+    v4.map(IpAddr::V4).into_iter().chain(v6).collect()
 }
 
 fn name(interface: Interface) -> &'static str {

@@ -277,8 +277,9 @@ impl<T: Tables> Sessions<T> {
                 }
                 self.draft.set_time(self.deferred.now_s(now));
                 let rules = self.draft.for_packets();
+                let reaches = |peer| tables.reaches(peer);
                 self.compiler
-                    .compile(rules, &self.site, &mut self.compiled)?;
+                    .compile(rules, &self.site, &reaches, &mut self.compiled)?;
                 tables
                     .publish(&mut handle, &self.compiled)
                     .map_err(|_| Cause::NO_RESOURCES_AVAILABLE.into())
@@ -293,14 +294,16 @@ impl<T: Tables> Sessions<T> {
     }
 
     fn end_tunnels(&self, tables: &mut T) {
-        let Some(&local) = self.site.n3.first() else {
-            return;
-        };
         for left in self.draft.ended_tunnels() {
+            // Over the family that its packets went.
+            let path = self.site.path_to(left, &|peer| tables.reaches(peer));
+            let Some((peer, local)) = path else {
+                continue;
+            };
             tables.end_tunnel(&EndedTunnel {
                 teid: left.teid,
-                peer: left.peer.into(),
-                local: local.into(),
+                peer,
+                local,
             });
         }
     }
@@ -536,7 +539,7 @@ impl<T: Tables> Sessions<T> {
     pub(crate) fn with_tunnel(&self, teid: u32, peer: IpAddr) -> Vec<u64> {
         let sends = |far: &Far| {
             let tunnel = far.forwarding.as_ref().and_then(|f| f.tunnel);
-            tunnel.is_some_and(|t| t.teid == teid && IpAddr::from(t.peer) == peer)
+            tunnel.is_some_and(|t| t.teid == teid && t.addresses().any(|a| a == peer))
         };
         let found = self.tunnels.find(tunnels::key(teid, peer));
         let theirs = found.into_iter().filter(|place| {

@@ -16,8 +16,9 @@ use crate::flow::{Address, End, FlowDescription};
 use crate::reference::{Arrival, Packet};
 use crate::refusal::Refusal;
 use crate::rules::{
-    Apply, Conditions, Far, FarId, Forwarding, Gate, Interface, LocalFTeid, LocalTeid, Mbr,
-    PacketRules, Pdi, PdiMore, Pdr, Qer, RareQer, RemoteFTeid, Rules, SdfFilter, UeIp,
+    Apply, Conditions, Far, FarId, Forwarding, Gate, Interface, LocalEnds, LocalFTeid, LocalTeid,
+    Mbr, PacketRules, Pdi, PdiMore, Pdr, Qer, RareQer, RemoteFTeid, Removal, Rules, SdfFilter,
+    UeIp,
 };
 use crate::site::Site;
 
@@ -69,7 +70,7 @@ const PORTS: [u16; 5] = [53, 80, 443, 1000, 65535];
 /// What the rules become, on a site with these N3 addresses.
 pub fn compile(rules: PacketRules<'_>, config: &Config) -> Result<Compiled, Refusal> {
     let mut compiled = Compiled::default();
-    Compiler::default().compile(rules, &Site::new(config), &mut compiled)?;
+    Compiler::default().compile(rules, &Site::new(config), &|_| true, &mut compiled)?;
     Ok(compiled)
 }
 
@@ -131,7 +132,11 @@ fn tunnel(teid: u32) -> Option<LocalFTeid> {
         teid,
         direct: teid.get() != TEIDS[2],
     });
-    teid.map(|teid| LocalFTeid { teid, n3: 0 })
+    let ends = LocalEnds {
+        v4: Some(0),
+        v6: None,
+    };
+    teid.map(|teid| LocalFTeid { teid, ends })
 }
 
 /// A PDR that names no tunnel or address needs another that does.
@@ -182,7 +187,7 @@ fn pdr() -> impl Strategy<Value = Pdr> {
                 id: PdrId(0),
                 precedence,
                 pdi,
-                outer_header_removal: from != From::Network,
+                outer_header_removal: (from != From::Network).then_some(Removal::Either),
                 container_removal: container_removal && from != From::Network,
                 far: FarId(if from == From::Access { far } else { 3 + far }),
                 qers: qers.into(),
@@ -339,9 +344,14 @@ fn uplink_far() -> impl Strategy<Value = Far> {
 }
 
 fn remote() -> impl Strategy<Value = RemoteFTeid> {
-    (1u32..4, 1u8..3).prop_map(|(teid, host)| RemoteFTeid {
-        teid,
-        peer: Ipv4Addr::new(10, 3, 1, host),
+    let families = select(vec![(true, false), (false, true), (true, true)]);
+    (1u32..4, 1u8..3, families).prop_map(|(teid, host, (v4, v6))| {
+        let host6 = Ipv6Addr::new(0x2001, 0xdb8, 3, 1, 0, 0, 0, u16::from(host));
+        RemoteFTeid {
+            teid,
+            v4: v4.then_some(Ipv4Addr::new(10, 3, 1, host)),
+            v6: v6.then_some(host6),
+        }
     })
 }
 

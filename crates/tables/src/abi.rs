@@ -266,9 +266,13 @@ pub(crate) struct PeerLine {
     pub(crate) remote_be: u32,
     pub(crate) local_be: u32,
     pub(crate) flags: u32,
-    pub(crate) tx_packets: u64,
-    pub(crate) reserved: [u64; 5],
+    pub(crate) remote6: [u8; 16],
+    pub(crate) local6: [u8; 16],
+    pub(crate) reserved: [u64; 2],
 }
+
+pub(crate) const PEER_V6: u32 = 1;
+pub(crate) const PEER_ZERO_SUM: u32 = 4;
 
 pub(crate) const ROUTE_LAST: u8 = 1;
 pub(crate) const ROUTE_NONE: u8 = 2;
@@ -310,6 +314,7 @@ pub(crate) struct Config {
     pub(crate) port_ifindex: [AtomicU32; PORTS_MAX],
     pub(crate) icmp_ns: AtomicU32,
     pub(crate) pad: AtomicU32,
+    pub(crate) n3_6: [[AtomicU64; 2]; N3_ADDRS_MAX],
 }
 
 /// `tp_traffic`.
@@ -368,12 +373,14 @@ impl Features {
     pub const FIB: Self = Self(1 << 6);
     /// Several CPUs may meet one entry.
     pub const ATOMIC: Self = Self(1 << 7);
+    /// IPv6 between gNB and UPF.
+    pub const OUTER6: Self = Self(1 << 8);
     /// From tunnel to tunnel.
     pub const RELAY: Self = Self(1 << 9);
     /// Somebody follows a user's packets.
     pub const TRACE: Self = Self(1 << 10);
     /// Everything that packets may need; [`Self::TRACE`] is not part of it.
-    pub const ALL: Self = Self(0xff | Self::RELAY.0);
+    pub const ALL: Self = Self(0xff | Self::OUTER6.0 | Self::RELAY.0);
 
     const NAMES: [&str; 11] = [
         "meter", "ext", "list", "ipv6", "vlan", "buckets", "fib", "atomic", "outer6", "relay",
@@ -462,11 +469,11 @@ const _: () = {
     assert!(size_of::<RuleMore>() == 64 && offset_of!(RuleMore, qfis) == 48);
     assert!(size_of::<RulePlace>() == 128 && align_of::<RulePlace>() == 64);
     assert!(size_of::<NextHopLine>() == 64 && offset_of!(NextHopLine, addr) == 40);
-    assert!(size_of::<PeerLine>() == 64 && offset_of!(PeerLine, tx_packets) == 16);
+    assert!(size_of::<PeerLine>() == 64 && offset_of!(PeerLine, remote6) == 16);
     assert!(size_of::<RouteLine>() == 64 && offset_of!(RouteLine, nexthop) == 20);
     assert!(size_of::<RouteMap>() == 64 && offset_of!(RouteMap, nexthop) == 32);
     assert!(size_of::<Side>() == 32);
-    assert!(size_of::<Config>() == 136 && offset_of!(Config, moves) == 56);
+    assert!(size_of::<Config>() == 264 && offset_of!(Config, moves) == 56);
     assert!(size_of::<PortStats>() == 96);
     assert!(size_of::<Cpu>() == 128 + PORTS_MAX * 96 + PORTS_MAX * DIRS * DROP_MAX * 8);
     assert!(
@@ -525,6 +532,9 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_peer", size_of::<PeerLine>()),
         ("tp_peer.remote_be", offset_of!(PeerLine, remote_be)),
         ("tp_peer.local_be", offset_of!(PeerLine, local_be)),
+        ("tp_peer.flags", offset_of!(PeerLine, flags)),
+        ("tp_peer.remote6", offset_of!(PeerLine, remote6)),
+        ("tp_peer.local6", offset_of!(PeerLine, local6)),
         ("tp_route", size_of::<RouteLine>()),
         ("tp_route.plen", offset_of!(RouteLine, plen)),
         ("tp_route.flags", offset_of!(RouteLine, flags)),
@@ -545,6 +555,7 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_config.n_nis", offset_of!(Config, n_nis)),
         ("tp_config.port_ifindex", offset_of!(Config, port_ifindex)),
         ("tp_config.icmp_ns", offset_of!(Config, icmp_ns)),
+        ("tp_config.n3_6", offset_of!(Config, n3_6)),
         ("tp_port_stats", size_of::<PortStats>()),
         ("tp_port_stats.out", offset_of!(PortStats, forwarded)),
         ("tp_port_stats.passed", offset_of!(PortStats, passed)),

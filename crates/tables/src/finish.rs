@@ -1,7 +1,7 @@
 //! Packets that the fast path cannot finish (`TP_EVENT_PACKET`): what is missing is done here, then the same
 //! pipeline runs over the same tables and says where they go.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::grace::Bystander;
 use crate::host::{Host, Run};
@@ -229,9 +229,17 @@ fn l3_of(frame: &[u8]) -> usize {
     at
 }
 
-/// An IPv4 fragment in its frame.
+/// A fragment in its frame.
 fn read_fragment(port: u32, frame: &[u8]) -> Option<(Key, Fragment<'_>)> {
     let l3 = l3_of(frame);
+    match frame.get(l3)? >> 4 {
+        4 => read_fragment4(port, frame, l3),
+        6 => read_fragment6(port, frame, l3),
+        _ => None,
+    }
+}
+
+fn read_fragment4(port: u32, frame: &[u8], l3: usize) -> Option<(Key, Fragment<'_>)> {
     let ip = frame.get(l3..)?;
     let header_len = usize::from(ip.first()? & 15) * 4;
     let header = ip.get(..header_len.max(20))?;
@@ -255,10 +263,82 @@ fn read_fragment(port: u32, frame: &[u8]) -> Option<(Key, Fragment<'_>)> {
     Some((key, fragment))
 }
 
+const IP6_LEN: usize = 40;
+const IP6_FRAGMENT: u8 = 44;
+/// Hop-by-hop options, routing and destination options: what may stand in front of a fragment header.
+const IP6_IN_FRONT: [u8; 3] = [0, 43, 60];
+/// `TP_IP6_HEADERS_MAX`
+const IP6_HEADERS_MAX: usize = 8;
+
+/// Where the fragment header of an IPv6 packet stands, and where the octet that names it does.
+fn find_fragment6(ip: &[u8]) -> Option<(usize, usize)> {
+    let (mut at, mut named) = (IP6_LEN, 6);
+    for _ in 0..IP6_HEADERS_MAX {
+        match *ip.get(named)? {
+            IP6_FRAGMENT => return Some((at, named)),
+            next if IP6_IN_FRONT.contains(&next) => {
+                named = at;
+                at += (usize::from(*ip.get(at + 1)?) + 1) * 8;
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+fn read_fragment6(port: u32, frame: &[u8], l3: usize) -> Option<(Key, Fragment<'_>)> {
+    let ip = frame.get(l3..)?;
+    let header = ip.get(..IP6_LEN)?;
+    let total = IP6_LEN + usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let (at, _) = find_fragment6(ip)?;
+    let own = ip.get(at..at + 8)?;
+    let address = |at: usize| -> Option<Ipv6Addr> {
+        let octets: [u8; 16] = header.get(at..at + 16)?.try_into().ok()?;
+        Some(octets.into())
+    };
+    let bits = u16::from_be_bytes([own[2], own[3]]);
+    let key = Key {
+        port,
+        source: address(8)?.into(),
+        destination: address(24)?.into(),
+        id: u32::from_be_bytes([own[4], own[5], own[6], own[7]]),
+        // Fragments of one packet may differ in it (RFC 8200, 4.5); the first one's counts.
+        proto: IP6_FRAGMENT,
+    };
+    let fragment = Fragment {
+        header: &frame[..l3 + at + 8],
+        payload: ip.get(at + 8..total)?,
+        offset: usize::from(bits & 0xfff8),
+        more: bits & 1 != 0,
+    };
+    Some((key, fragment))
+}
+
 /// The frame that would have come without fragmentation.
 fn frame_of(whole: Whole) -> Option<Vec<u8>> {
+    let l3 = l3_of(&whole.header);
+    match whole.header.get(l3)? >> 4 {
+        4 => frame_of4(whole, l3),
+        _ => frame_of6(whole, l3),
+    }
+}
+
+fn frame_of6(whole: Whole, l3: usize) -> Option<Vec<u8>> {
     let mut frame = whole.header;
-    let l3 = l3_of(&frame);
+    let (at, named) = find_fragment6(frame.get(l3..)?)?;
+    let next = *frame.get(l3 + at)?;
+    *frame.get_mut(l3 + named)? = next;
+    frame.truncate(l3 + at);
+    let payload_len = u16::try_from(at - IP6_LEN + whole.payload.len()).ok()?;
+    frame
+        .get_mut(l3 + 4..l3 + 6)?
+        .copy_from_slice(&payload_len.to_be_bytes());
+    frame.extend(whole.payload);
+    Some(frame)
+}
+
+fn frame_of4(whole: Whole, l3: usize) -> Option<Vec<u8>> {
+    let mut frame = whole.header;
     let total = u16::try_from(frame.len() - l3 + whole.payload.len()).ok()?;
     let ip = frame.get_mut(l3..)?;
     ip[2..4].copy_from_slice(&total.to_be_bytes());

@@ -5,7 +5,7 @@
 //! the next one.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -13,6 +13,7 @@ use std::thread;
 
 use crate::finish::Outgoing;
 use crate::grace;
+use crate::inet;
 use crate::slowpath::RawSockets;
 
 /// Markers that wait. A node that moves more UEs within one grace period loses the others' markers;
@@ -93,19 +94,46 @@ fn send_all(sockets: &RawSockets, markers: &Receiver<Outgoing>, counters: &EndMa
 
 /// The IP packet of an End Marker; `None`: there are no tunnels between such addresses.
 pub(crate) fn end_marker(teid: u32, local: IpAddr, peer: IpAddr) -> Option<Vec<u8>> {
-    let (IpAddr::V4(local), IpAddr::V4(peer)) = (local, peer) else {
-        return None;
+    let mut packet = match (local, peer) {
+        (IpAddr::V4(local), IpAddr::V4(peer)) => header4(local, peer, 16),
+        (IpAddr::V6(local), IpAddr::V6(peer)) => header6(local, peer, 16, teid),
+        _ => return None,
     };
-    let mut packet = header4(local, peer, 16);
+    let udp = packet.len();
     packet.extend([0x08, 0x68, 0x08, 0x68, 0, 16, 0, 0]);
     packet.extend([0x30, 254, 0, 0]);
     packet.extend(teid.to_be_bytes());
+    if local.is_ipv6() {
+        let sum = udp6_checksum(&packet[udp - 32..]);
+        packet[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+    }
     Some(packet)
+}
+
+/// RFC 8200, 8.1. From the addresses on; the packet carries UDP alone.
+fn udp6_checksum(octets: &[u8]) -> u16 {
+    const UDP: u8 = 17;
+    let len = u8::try_from(octets.len() - 32).unwrap_or(u8::MAX);
+    let pseudo = [octets, &[0, 0, 0, len, 0, 0, 0, UDP]].concat();
+    match inet::checksum(&pseudo) {
+        0 => 0xffff,
+        sum => sum,
+    }
 }
 
 /// As the pipeline writes it: TTL 64, DF, no identification. The kernel puts the checksum in.
 fn header4(local: Ipv4Addr, peer: Ipv4Addr, payload: u8) -> Vec<u8> {
     let mut header = vec![0x45, 0, 0, 20 + payload, 0, 0, 0x40, 0, 64, 17, 0, 0];
+    header.extend(local.octets());
+    header.extend(peer.octets());
+    header
+}
+
+/// With the flow label of the tunnel's packets, so that the marker takes their way (`tp_put_outer_ip6()`).
+fn header6(local: Ipv6Addr, peer: Ipv6Addr, payload: u8, teid: u32) -> Vec<u8> {
+    let label = teid.wrapping_mul(0x9e37_79b1) >> 12;
+    let mut header = (6 << 28 | label).to_be_bytes().to_vec();
+    header.extend([0, payload, 17, 64]);
     header.extend(local.octets());
     header.extend(peer.octets());
     header
@@ -128,5 +156,25 @@ mod tests {
             ]
         );
         assert!(end_marker(1, local, "2001:db8::1".parse().unwrap()).is_none());
+    }
+
+    /// scapy: IPv6(src="2001:db8:3::1", dst="2001:db8:3:1::1", fl=0xfe7c9, hlim=64) / UDP(sport=2152,
+    /// dport=2152) / GTPHeader(gtp_type=254, teid=0x11223344)
+    #[test]
+    fn over_ipv6_it_has_a_checksum_and_the_label_of_its_tunnel() {
+        let [local, peer] = ["2001:db8:3::1", "2001:db8:3:1::1"].map(|addr| addr.parse().unwrap());
+        let packet = end_marker(0x1122_3344, local, peer).unwrap();
+        assert_eq!(
+            packet[..8],
+            [0x60, 0x0f, 0xe7, 0xc9, 0x00, 0x10, 0x11, 0x40]
+        );
+        assert_eq!(
+            packet[40..56],
+            [
+                0x08, 0x68, 0x08, 0x68, 0x00, 0x10, 0x1e, 0x1f, 0x30, 0xfe, 0x00, 0x00, 0x11, 0x22,
+                0x33, 0x44
+            ]
+        );
+        assert_eq!(packet.len(), 56);
     }
 }

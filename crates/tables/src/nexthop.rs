@@ -15,7 +15,8 @@
 //!   own may send anywhere its table says.
 //! * Policy rules are not followed: a network instance uses one table, local addresses come first.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use session::compiled::{NiId, NoRoom};
@@ -117,13 +118,13 @@ pub enum NextHop {
     Prohibit,
 }
 
-/// A remote GTP-U tunnel end seen from one of our addresses: a `tp_peer`.
+/// A remote GTP-U tunnel end seen from one of our addresses: a `tp_peer`. Both are of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Peer {
     /// The gNB.
-    pub remote: Ipv4Addr,
+    pub remote: IpAddr,
     /// Our N3 address.
-    pub local: Ipv4Addr,
+    pub local: IpAddr,
 }
 
 /// A peer came into use or went out of it.
@@ -173,6 +174,9 @@ pub trait NextHopTables {
     /// Let the buckets lead from an on-link address to a next hop (`TP_KIND_NEIGH4`, `_NEIGH6`), or
     /// with `None` no longer. On an error nothing changed.
     fn set_neighbour(&mut self, ni: NiId, addr: IpAddr, index: Option<u32>) -> Result<(), NoRoom>;
+
+    /// The routes towards gNBs changed: these decide from now on over which family one is reached.
+    fn set_n3_routes(&mut self, routes: &Arc<View>);
 
     /// Append the peers that came and went since the last call, in that order.
     fn take_peer_changes(&mut self, into: &mut Vec<PeerChange>);

@@ -1,9 +1,11 @@
 //! Remote GTP-U tunnel ends: one line per pair of addresses, shared by all sessions behind it.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
-use crate::abi::{Line, PeerLine, words_of};
+use crate::abi::{Line, PEER_V6, PEER_ZERO_SUM, PeerLine, words_of};
 use crate::alloc::Lines;
+use crate::encode::be;
 use crate::memory::View;
 use crate::nexthop::{Peer, PeerChange};
 
@@ -26,6 +28,8 @@ pub(crate) struct Peers {
     by_address: HashMap<Peer, u32>,
     slots: Vec<Option<Slot>>,
     changes: Vec<PeerChange>,
+    /// `PEER_*` of those with IPv6 addresses.
+    flags6: u32,
 }
 
 impl Peers {
@@ -37,7 +41,13 @@ impl Peers {
             by_address: HashMap::new(),
             slots: Vec::new(),
             changes: Vec::new(),
+            flags6: PEER_V6,
         }
+    }
+
+    /// Whether UDP over IPv6 gets a checksum; before the first peer.
+    pub(crate) fn set_udp6_checksum(&mut self, on: bool) {
+        self.flags6 = if on { PEER_V6 } else { PEER_V6 | PEER_ZERO_SUM };
     }
 
     /// One more user of a peer.
@@ -103,16 +113,27 @@ impl Peers {
     }
 
     fn store(&self, index: u32, peer: Peer, nexthop: u32) {
-        let line = PeerLine {
+        let mut line = PeerLine {
             nexthop,
-            remote_be: u32::from_ne_bytes(peer.remote.octets()),
-            local_be: u32::from_ne_bytes(peer.local.octets()),
             ..PeerLine::default()
         };
+        for (addr, v4, v6) in [
+            (peer.remote, &mut line.remote_be, &mut line.remote6),
+            (peer.local, &mut line.local_be, &mut line.local6),
+        ] {
+            match addr {
+                IpAddr::V4(addr) => *v4 = be(addr),
+                IpAddr::V6(addr) => *v6 = addr.octets(),
+            }
+        }
+        if peer.remote.is_ipv6() {
+            line.flags = self.flags6;
+        }
         let words: [u64; 8] = words_of(&line);
         // The addresses of a line in use do not change, so word 0 changes in its next hop only.
-        self.table[index as usize].publish(1, words[1]);
-        self.table[index as usize].publish(0, words[0]);
+        for word in (0..words.len()).rev() {
+            self.table[index as usize].publish(word, words[word]);
+        }
     }
 
     /// Those that sessions send to.

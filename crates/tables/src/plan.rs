@@ -3,7 +3,6 @@
 
 use session::compiled::{Action, Compiled, Entry, Key, Limit, NiId, NoRoom, Select};
 use smallvec::SmallVec;
-use std::net::IpAddr;
 use std::ops::Range;
 
 use crate::abi::{self, Ext, KIND_TEID, KIND_UE4, KIND_UE6, METERS_MAX, entry, from_words};
@@ -237,17 +236,15 @@ impl Store {
     fn plan_words(&mut self, plan: &mut Plan, rule: &Entry, ni: NiId) -> Result<Want, NoRoom> {
         let mut peer = 0;
         if let Action::Tunnel {
-            peer: IpAddr::V4(remote),
-            local: IpAddr::V4(local),
+            peer: remote,
+            local,
             ..
         } = rule.action
         {
+            debug_assert_eq!(remote.is_ipv4(), local.is_ipv4());
             let taken = self.peers.acquire(Peer { remote, local });
             peer = taken.map_or_else(no_room(self.peers.lines().name()), Ok)?;
             plan.taken.push(Taken::Peer(peer));
-        } else if matches!(rule.action, Action::Tunnel { .. }) {
-            // Outer IPv6 has no table yet; the core does not ask for it.
-            return Err(NoRoom { table: "peers" });
         }
         let meters: SmallVec<[u32; METERS_MAX]> = rule
             .shared_meters

@@ -2,21 +2,20 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ipnet::Ipv4Net;
 use session::compiled::{Counters, NiId, NoRoom};
 
-use crate::abi::{
-    Config, Cpu, Line, N3_ADDRS_MAX, NextHopLine, RulePlace, Side, entry, from_words, ni,
-};
+use crate::abi::{Config, Cpu, Line, NextHopLine, RulePlace, Side, entry, from_words, ni};
 use crate::alloc::{Lines, Runs};
 use crate::encode::be;
 use crate::grace::Grace;
 use crate::handle::Handle;
 use crate::index::{Buckets, Index, Place, UePages};
 use crate::memory::View;
-use crate::nexthop::Peer;
+use crate::nexthop::{Peer, Target, View as RouteView};
 use crate::peers::Peers;
 use crate::plan::Plan;
 
@@ -159,6 +158,7 @@ pub(crate) struct Store {
     pub(crate) grace: Grace<Retired>,
     done: Vec<Retired>,
     pub(crate) plan: Plan,
+    pub(crate) n3_routes: Option<Arc<RouteView>>,
 }
 
 impl Store {
@@ -192,6 +192,7 @@ impl Store {
             grace,
             done: Vec::new(),
             plan: Plan::default(),
+            n3_routes: None,
             mem,
         };
         for ni in 0..layout.nis as u16 {
@@ -255,15 +256,36 @@ impl Store {
         self.index.pages.register(home, pool)
     }
 
-    pub(crate) fn set_local(&mut self, n3: &[Ipv4Addr]) {
-        for (index, slot) in self.mem.config[0]
-            .n3_be
-            .iter()
-            .enumerate()
-            .take(N3_ADDRS_MAX)
-        {
-            slot.store(n3.get(index).map_or(0, |&addr| be(addr)), Ordering::Release);
+    pub(crate) fn set_local(&mut self, n3: &[IpAddr]) {
+        let config = &self.mem.config[0];
+        let mut v4 = n3.iter().filter_map(|addr| match addr {
+            IpAddr::V4(addr) => Some(be(*addr)),
+            IpAddr::V6(_) => None,
+        });
+        let mut v6 = n3.iter().filter_map(|addr| match addr {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(addr) => Some(u128::from_ne_bytes(addr.octets())),
+        });
+        for slot in &config.n3_be {
+            slot.store(v4.next().unwrap_or(0), Ordering::Release);
         }
+        for [first, second] in &config.n3_6 {
+            let addr = v6.next().unwrap_or(0);
+            let store = |word: &AtomicU64, value| word.store(value, Ordering::Release);
+            store(first, addr as u64);
+            store(second, (addr >> 64) as u64);
+        }
+    }
+
+    /// Whether a route towards gNBs leads to `addr`. As long as the routes are not known, one may.
+    pub(crate) fn reaches(&self, addr: IpAddr) -> bool {
+        let Some(routes) = &self.n3_routes else {
+            return true;
+        };
+        matches!(
+            routes.lookup(addr),
+            Some(Target::Via { .. } | Target::Overflow)
+        )
     }
 
     /// The slot of a TEID, if the table has it.
@@ -389,9 +411,6 @@ impl Store {
 
     /// The interface towards a peer, as far as it is known.
     pub(crate) fn way_to(&self, local: IpAddr, remote: IpAddr) -> Option<u32> {
-        let (IpAddr::V4(local), IpAddr::V4(remote)) = (local, remote) else {
-            return None;
-        };
         let nexthop = self.peers.nexthop(Peer { remote, local })?;
         let line: NextHopLine = from_words(self.mem.nexthops[nexthop as usize].words());
         Some(line.ifindex)

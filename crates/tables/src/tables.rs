@@ -3,8 +3,9 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ipnet::{IpNet, Ipv4Net};
@@ -17,7 +18,7 @@ use crate::grace::Grace;
 use crate::handle::Handle;
 use crate::host::{self, Host, Run};
 use crate::marker::{EndMarkers, end_marker};
-use crate::nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange};
+use crate::nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, View};
 use crate::stats::{Counting, PortTotals};
 use crate::store::{Layout, Memory, Retired, Store};
 use crate::trace::TraceKey;
@@ -58,8 +59,12 @@ pub struct PortConfig {
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What programs are specialised to. `None`: everything, with atomic counters only where several
-    /// CPUs may meet one session.
+    /// CPUs may meet one session, and outer IPv6 only with `outer6`.
     pub features: Option<Features>,
+    /// Some of our GTP-U addresses are IPv6.
+    pub outer6: bool,
+    /// Tunnels over IPv6 carry a UDP checksum; without it, zero (RFC 6935).
+    pub udp6_checksum: bool,
     /// Error Indications per second and CPU; 0: none.
     pub error_indications_per_s: u32,
     /// Echo Responses per second and CPU; 0: no limit.
@@ -70,6 +75,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             features: None,
+            outer6: true,
+            udp6_checksum: true,
             error_indications_per_s: 100,
             echo_per_s: 1000,
         }
@@ -172,7 +179,7 @@ impl Tables {
         let memory = host::memory(layout)?;
         let features = options
             .features
-            .unwrap_or(Features::ALL.without(Features::ATOMIC));
+            .unwrap_or_else(|| wanted(options).without(Features::ATOMIC));
         let mut host = Host::new(memory.clone());
         ports.iter().for_each(|port| host.add_port(port, features));
         let store = new_store(memory, layout, Grace::same_thread(), options);
@@ -192,7 +199,9 @@ impl Tables {
         options: &Options,
     ) -> Result<Self, SetupError> {
         check_ports(ports)?;
-        let features = options.features.unwrap_or_else(|| features_for(ports));
+        let features = options
+            .features
+            .unwrap_or_else(|| features_for(ports, wanted(options)));
         let (xdp, memory) = Xdp::load(layout, ports, features)?;
         let store = new_store(memory, layout, Grace::kernel()?, options);
         Ok(Self {
@@ -222,9 +231,10 @@ impl Tables {
         }
     }
 
-    /// Our GTP-U addresses, at most eight.
-    pub fn set_local(&mut self, n3: &[Ipv4Addr]) -> Result<(), NoRoom> {
-        if n3.len() > N3_ADDRS_MAX {
+    /// Our GTP-U addresses, at most eight of each family.
+    pub fn set_local(&mut self, n3: &[IpAddr]) -> Result<(), NoRoom> {
+        let v4 = n3.iter().filter(|addr| addr.is_ipv4()).count();
+        if v4.max(n3.len() - v4) > N3_ADDRS_MAX {
             return Err(NoRoom {
                 table: "n3_addresses",
             });
@@ -435,21 +445,31 @@ fn new_store(memory: Memory, layout: &Layout, grace: Grace<Retired>, options: &O
     config
         .echo_ns
         .store(spacing(options.echo_per_s), Ordering::Relaxed);
-    let store = Store::new(memory, layout, grace, salt());
+    let mut store = Store::new(memory, layout, grace, salt());
+    store.peers.set_udp6_checksum(options.udp6_checksum);
     store.fill_first_nexthop();
     store
 }
 
-/// Everything; atomic counters where packets of one direction can arrive on several CPUs at once.
-fn features_for(ports: &[PortConfig]) -> Features {
+/// Everything that the configuration has a use for.
+fn wanted(options: &Options) -> Features {
+    if options.outer6 {
+        Features::ALL
+    } else {
+        Features::ALL.without(Features::OUTER6)
+    }
+}
+
+/// `all`; atomic counters where packets of one direction can arrive on several CPUs at once.
+fn features_for(ports: &[PortConfig], all: Features) -> Features {
     let several = |role: fn(&Roles) -> bool| {
         let ports = ports.iter().filter(|port| role(&port.roles));
         ports.map(receive_queues).sum::<usize>() > 1
     };
     if several(|roles| roles.n3) || several(|roles| roles.n6) {
-        Features::ALL
+        all
     } else {
-        Features::ALL.without(Features::ATOMIC)
+        all.without(Features::ATOMIC)
     }
 }
 
@@ -474,6 +494,10 @@ impl session::compiled::Tables for Tables {
 
     fn direct_teids(&self) -> u32 {
         self.store.direct_end
+    }
+
+    fn reaches(&self, peer: IpAddr) -> bool {
+        self.store.reaches(peer)
     }
 
     fn publish(&mut self, handle: &mut Handle, new: &Compiled) -> Result<(), NoRoom> {
@@ -538,6 +562,10 @@ impl NextHopTables for Tables {
 
     fn set_neighbour(&mut self, ni: NiId, addr: IpAddr, index: Option<u32>) -> Result<(), NoRoom> {
         self.store.set_neighbour(ni, addr, index)
+    }
+
+    fn set_n3_routes(&mut self, routes: &Arc<View>) {
+        self.store.n3_routes = Some(Arc::clone(routes));
     }
 
     fn take_peer_changes(&mut self, into: &mut Vec<PeerChange>) {

@@ -32,7 +32,9 @@ use tables::{
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
-    n3: Vec<Ipv4Addr>,
+    n3: Vec<IpAddr>,
+    /// `gtpu.udp6_checksum`
+    udp6_checksum: Option<bool>,
     #[serde(default = "allowed")]
     ue_to_ue: bool,
     port: Vec<Port>,
@@ -538,13 +540,20 @@ fn furnish(case: &Case, tables: &mut Tables) -> u32 {
     hops["n3"]
 }
 
+fn is_near(gnb: IpAddr) -> bool {
+    match gnb {
+        IpAddr::V4(gnb) => gnb.octets()[2] == 1,
+        IpAddr::V6(gnb) => gnb.segments()[3] == 1,
+    }
+}
+
 /// Peers on the gNBs' network are resolved; others stay as they begin.
 fn resolve(tables: &mut Tables, n3: u32) {
     let mut changes = Vec::new();
     tables.take_peer_changes(&mut changes);
     for change in changes {
         match change {
-            PeerChange::Added(peer) if peer.remote.octets()[2] == 1 => {
+            PeerChange::Added(peer) if is_near(peer.remote) => {
                 tables.swap_peer_nexthop(peer, n3);
             }
             _ => {}
@@ -552,16 +561,22 @@ fn resolve(tables: &mut Tables, n3: u32) {
     }
 }
 
-fn check(folder: &Path, make: &dyn Fn(Vec<PortConfig>) -> Box<dyn Platform>) -> Result<(), String> {
+/// Tables for these ports.
+type Make = dyn Fn(Vec<PortConfig>, &Options) -> Box<dyn Platform>;
+
+fn check(folder: &Path, make: &Make) -> Result<(), String> {
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let case: Case = toml::from_str(&read("tables.toml")).map_err(|error| error.to_string())?;
     let expect: Expect = toml::from_str(&read("expect.toml")).map_err(|error| error.to_string())?;
     let frames = read_pcap(&folder.join("in.pcap"));
     let mut out = read_pcap(&folder.join("out.pcap")).into_iter();
     assert_eq!(frames.len(), expect.packet.len(), "{}", folder.display());
-    let mut platform = make(port_configs(case.port.len(), &|port| {
-        case.port[port].role.clone()
-    }));
+    let ports = port_configs(case.port.len(), &|port| case.port[port].role.clone());
+    let options = Options {
+        udp6_checksum: case.udp6_checksum.unwrap_or(true),
+        ..Options::default()
+    };
+    let mut platform = make(ports, &options);
     let n3 = furnish(&case, platform.tables());
     let mut finisher = platform.tables().finisher();
     let mut handle = Handle::default();
@@ -638,7 +653,7 @@ fn check(folder: &Path, make: &dyn Fn(Vec<PortConfig>) -> Box<dyn Platform>) -> 
     Ok(())
 }
 
-fn check_all(make: &dyn Fn(Vec<PortConfig>) -> Box<dyn Platform>) {
+fn check_all(make: &Make) {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
     let mut folders: Vec<PathBuf> = std::fs::read_dir(root)
         .unwrap()
@@ -667,8 +682,8 @@ fn check_all(make: &dyn Fn(Vec<PortConfig>) -> Box<dyn Platform>) {
 
 #[test]
 fn on_the_host() {
-    check_all(&|ports| {
-        let tables = Tables::host(&layout(), &ports, &Options::default()).unwrap();
+    check_all(&|ports, options| {
+        let tables = Tables::host(&layout(), &ports, options).unwrap();
         Box::new(Host { tables })
     });
 }
@@ -676,8 +691,8 @@ fn on_the_host() {
 #[test]
 fn in_the_kernel() {
     need_root();
-    check_all(&|ports| {
-        let mut tables = Tables::xdp(&layout(), &ports, &Options::default()).unwrap();
+    check_all(&|ports, options| {
+        let mut tables = Tables::xdp(&layout(), &ports, options).unwrap();
         for port in 0..ports.len() as u32 {
             // Loopback: a test run redirects nowhere, but wants to know where to.
             tables.set_redirect(port, 1).unwrap();

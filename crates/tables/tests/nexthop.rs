@@ -323,13 +323,13 @@ fn a_vlan_is_reached_through_its_parent_with_a_tag() {
 #[test]
 fn peers_follow_routes_and_neighbours() {
     let mut bench = Bench::new(ordinary());
-    let local = Ipv4Addr::new(10, 3, 0, 1);
+    let local = ip("10.3.0.1");
     let near = Peer {
-        remote: Ipv4Addr::new(10, 3, 0, 50),
+        remote: ip("10.3.0.50"),
         local,
     };
     let far = Peer {
-        remote: Ipv4Addr::new(10, 99, 0, 50),
+        remote: ip("10.99.0.50"),
         local,
     };
     bench.tables.add_peer(near);
@@ -686,10 +686,14 @@ impl Truth {
     }
 
     fn toggle_peer(&mut self, host: IpAddr, tables: &mut Recorder) {
-        let IpAddr::V4(remote) = host else { return };
+        let local = if host.is_ipv4() {
+            "10.3.0.1"
+        } else {
+            "2001:db8:3::1"
+        };
         let peer = Peer {
-            remote,
-            local: Ipv4Addr::new(10, 3, 0, 1),
+            remote: host,
+            local: ip(local),
         };
         match self.peers.iter().position(|other| *other == peer) {
             Some(at) => {
@@ -843,7 +847,7 @@ proptest! {
                 }
             }
             for peer in &truth.peers {
-                let to = peer.remote.into();
+                let to = peer.remote;
                 prop_assert_eq!(bench.tables.peer(*peer), Some(truth.resolve(None, to)), "{}", to);
             }
         }

@@ -22,7 +22,7 @@ fn config() -> Config {
         ..NetworkInstance::default()
     };
     Config {
-        n3: vec![common::N3],
+        n3: vec![common::N3.into(), common::N3_6.into()],
         network_instances: vec![ni("a"), ni("b")],
         ..Config::default()
     }
@@ -99,14 +99,14 @@ fn check(
             prop_assert_eq!(&run.frame[..6], &common::mac(u32::from(ni.0) + 1).0);
             prop_assert_eq!(&run.frame[14..], &forwarded(&ip));
         }
-        Fate::Tunnelled(to, container) => {
+        Fate::Tunnelled(teid, peer, container) => {
             prop_assert_eq!(run.verdict, Verdict::Redirect(0));
             let expected = match packet.arrival {
                 Arrival::Tunnel { .. } => ip,
                 Arrival::Network { .. } => forwarded(&ip),
             };
             let container = container.map(|(qfi, marks)| (qfi.get(), marks));
-            let expected = (to.peer, to.teid, container, &expected[..]);
+            let expected = (*peer, *teid, container, &expected[..]);
             prop_assert_eq!(read_marked_gpdu(&run.frame), expected);
         }
         other => prop_assert!(false, "{:?}", other),

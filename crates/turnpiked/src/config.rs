@@ -7,7 +7,7 @@ mod system;
 mod values;
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -144,7 +144,7 @@ pub(crate) struct Interface {
     pub(crate) name: String,
     pub(crate) role: Role,
     #[serde(default)]
-    pub(crate) addresses: Vec<Ipv4Addr>,
+    pub(crate) addresses: Vec<IpAddr>,
 }
 
 /// What an interface is connected to.
@@ -274,6 +274,7 @@ pub(crate) struct Gtpu {
     pub(crate) echo_interval_s: u32,
     pub(crate) echo_t3_ms: u32,
     pub(crate) echo_n3: u32,
+    pub(crate) udp6_checksum: bool,
 }
 
 impl Default for Gtpu {
@@ -284,6 +285,7 @@ impl Default for Gtpu {
             echo_interval_s: 60,
             echo_t3_ms: 3000,
             echo_n3: 5,
+            udp6_checksum: true,
         }
     }
 }

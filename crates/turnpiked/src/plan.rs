@@ -1,6 +1,6 @@
 //! The configuration, as the core and the tables take it.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -52,7 +52,7 @@ pub(crate) fn ports(config: &Config) -> Vec<PortConfig> {
     config.interface.iter().map(port).collect()
 }
 
-pub(crate) fn n3_addresses(config: &Config) -> Vec<Ipv4Addr> {
+pub(crate) fn n3_addresses(config: &Config) -> Vec<IpAddr> {
     config
         .interface
         .iter()
@@ -102,6 +102,8 @@ pub(crate) fn options(config: &Config) -> Options {
     Options {
         error_indications_per_s: config.gtpu.error_indications_per_s,
         echo_per_s: config.gtpu.echo_per_s,
+        outer6: n3_addresses(config).iter().any(IpAddr::is_ipv6),
+        udp6_checksum: config.gtpu.udp6_checksum,
         ..Options::default()
     }
 }

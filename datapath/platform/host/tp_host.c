@@ -98,14 +98,16 @@ static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port)
 
 TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *outer, __u32 off, __u32 len)
 {
-	struct tp_event event = {outer->kind, ifindex, outer->len + len, tp_port_of(env)};
+	__u32 outer_len = outer ? outer->len : 0;
+	struct tp_event event = {outer ? outer->kind : TP_EVENT_SEND, ifindex, outer_len + len, tp_port_of(env)};
 	__u8 *to = env->result->event;
 
-	if (outer->len + len > TP_EVENT_DATA_MAX || len == 0 || off + len > env->len)
+	if (outer_len + len > TP_EVENT_DATA_MAX || len == 0 || off + len > env->len)
 		return TP_DROP_SLOW_PATH_FULL;
 	memcpy(to, &event, sizeof(event));
-	memcpy(to + sizeof(event), outer->bytes, outer->len);
-	memcpy(to + sizeof(event) + outer->len, tp_data(env) + off, len);
+	if (outer)
+		memcpy(to + sizeof(event), outer->bytes, outer_len);
+	memcpy(to + sizeof(event) + outer_len, tp_data(env) + off, len);
 	env->result->event_len = (__u32)sizeof(event) + event.len;
 	return TP_OUT_SLOW;
 }

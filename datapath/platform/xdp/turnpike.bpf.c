@@ -161,17 +161,17 @@ static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port)
 static TP_INLINE int tp_punt_within(struct tp_env *env, __u32 room, __u32 ifindex, const struct tp_outer *outer,
 				    __u32 off, __u32 len)
 {
-	__u32 i, outer_len = outer->len;
+	__u32 i, outer_len = outer ? outer->len : 0;
 	struct tp_event *event;
 
 	event = bpf_ringbuf_reserve(&events, sizeof(*event) + TP_OUTER_MAX + room, 0);
 	if (!event)
 		return TP_DROP_SLOW_PATH_FULL;
-	event->kind = outer->kind;
+	event->kind = outer ? outer->kind : TP_EVENT_SEND;
 	event->ifindex = ifindex;
 	event->len = outer_len + len;
 	event->port = tp_port;
-	for (i = 0; i < TP_OUTER_MAX; i += 4)
+	for (i = 0; outer && i < TP_OUTER_MAX; i += 4)
 		*(__u32 *)(event->data + i) = *(const __u32 *)(outer->bytes + i);
 	tp_keep(len);
 	if (outer_len > TP_OUTER_MAX || len == 0 || len > room ||
@@ -185,7 +185,7 @@ static TP_INLINE int tp_punt_within(struct tp_env *env, __u32 room, __u32 ifinde
 
 TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *outer, __u32 off, __u32 len)
 {
-	if (outer->len + len > TP_EVENT_DATA_MAX)
+	if ((outer ? outer->len : 0) + len > TP_EVENT_DATA_MAX)
 		return TP_DROP_SLOW_PATH_FULL;
 	if (len <= 256)
 		return tp_punt_within(env, 256, ifindex, outer, off, len);

@@ -7,6 +7,7 @@ use pfcp::ie::{GateStatus, Gbr, Mbr, PdnType, PfcpSmReqFlags};
 
 use super::*;
 use crate::compiled::{Action, Direction, NiId, QerId, Select};
+use crate::resources::ChosenFTeid;
 use crate::rules::{BarId, FarId, RuleId, UrrId};
 
 pub(super) fn pdr(id: u16) -> RuleId {
@@ -57,7 +58,12 @@ fn the_ordinary_session_becomes_two_entries() {
     let [
         CreatedPdr {
             id: PdrId(1),
-            f_teid: Some((teid, N3)),
+            f_teid:
+                Some(ChosenFTeid {
+                    teid,
+                    v4: Some(N3),
+                    v6: None,
+                }),
             ue4: None,
             ue6: None,
         },
@@ -569,7 +575,7 @@ fn a_rule_can_be_removed_and_created_in_one_request() {
         .unwrap();
     let view = world.sessions.view(seid, &world.tables).unwrap();
     assert_eq!(view.pdrs[1].precedence, 5);
-    assert_eq!(view.pdrs[1].f_teid, Some((9, N3)));
+    assert_eq!(view.pdrs[1].f_teid, Some((9, vec![N3.into()])));
     assert_eq!(world.sessions.fill().teids, 1);
 }
 
@@ -1190,7 +1196,7 @@ fn fars_that_cannot_be_honoured_are_refused() {
             far_with(ApplyAction::FORW, 1, vec![(ie, vec![0; 8])]),
         );
     }
-    // UDP/IPv4, GTP-U/UDP/IPv6, TEID zero.
+    // UDP/IPv4, GTP-U/UDP/IPv6 without an address of ours, TEID zero.
     for header in [
         vec![4, 0, 10, 3, 1, 1, 0, 9],
         [vec![2, 0, 0, 0, 0, 9], vec![1; 16]].concat(),
@@ -1457,7 +1463,7 @@ fn an_update_of_the_pdi_replaces_it() {
             .update(w, true)
         })
         .unwrap();
-    let teid = created[0].f_teid.unwrap().0;
+    let teid = created[0].f_teid.unwrap().teid;
     assert_ne!(teid, 7);
     let fill = world.sessions.fill();
     assert_eq!(fill.teids, 1);

@@ -1,6 +1,7 @@
 //! Sessions under requests as they come over the wire.
 
 mod cases;
+mod families;
 mod filters;
 mod properties;
 mod qers;
@@ -8,7 +9,7 @@ mod relay;
 mod size;
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use pfcp::ie::{
     ApplyAction, FSeid, FTeid, Gate, GateStatus, Mbr, NodeId, OuterHeader, OuterHeaderCreation,
@@ -38,6 +39,8 @@ pub(crate) struct Recorder {
     /// Packets of each PDR.
     pub(crate) traffic: u64,
     pub(crate) ended: Vec<EndedTunnel>,
+    /// Without a route.
+    pub(crate) unreachable: Vec<IpAddr>,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +60,10 @@ impl Tables for Recorder {
 
     fn direct_teids(&self) -> u32 {
         64
+    }
+
+    fn reaches(&self, peer: IpAddr) -> bool {
+        !self.unreachable.contains(&peer)
     }
 
     fn publish(&mut self, handle: &mut Handle, new: &Compiled) -> Result<(), NoRoom> {
@@ -98,7 +105,7 @@ impl Tables for Recorder {
 
 pub(crate) fn config() -> Config {
     Config {
-        n3: vec![N3],
+        n3: vec![N3.into()],
         network_instances: vec![
             NetworkInstance {
                 name: "internet".into(),

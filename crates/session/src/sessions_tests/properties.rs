@@ -272,7 +272,7 @@ impl Smf {
         for rules in self.rules() {
             let mut compiled = Compiled::default();
             Compiler::default()
-                .compile(rules.for_packets(), &site, &mut compiled)
+                .compile(rules.for_packets(), &site, &|_| true, &mut compiled)
                 .unwrap();
             expected.push(format!("{compiled:?}"));
         }

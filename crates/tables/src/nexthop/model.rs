@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use session::compiled::{NiId, NoRoom};
@@ -65,7 +66,7 @@ struct PeerState {
 pub struct NextHops {
     config: Config,
     kernel: Kernel,
-    n3_view: View,
+    n3_view: Arc<View>,
     nis: Vec<NiState>,
     peers: BTreeMap<Peer, PeerState>,
     pool: Pool,
@@ -97,7 +98,7 @@ impl NextHops {
         Self {
             config,
             kernel: Kernel::default(),
-            n3_view: View::default(),
+            n3_view: Arc::default(),
             nis,
             peers: BTreeMap::new(),
             pool: Pool::default(),
@@ -138,6 +139,7 @@ impl NextHops {
         self.take_peers(tables);
         if self.topology_changed {
             self.rebuild_views();
+            tables.set_n3_routes(&self.n3_view);
             self.topology_changed = false;
         }
         if !self.hops_changed {
@@ -185,7 +187,7 @@ impl NextHops {
             self.hops_changed = true;
             match change {
                 PeerChange::Added(peer) => {
-                    let target = self.n3_view.lookup(peer.remote.into()).cloned();
+                    let target = self.n3_view.lookup(peer.remote).cloned();
                     let state = self.peers.entry(peer).or_default();
                     // A peer that came back is a fresh one to the tables.
                     if let Some(hop) = state.applied.take() {
@@ -205,9 +207,9 @@ impl NextHops {
     }
 
     fn rebuild_views(&mut self) {
-        self.n3_view = View::of(&self.kernel, self.config.n3_table);
+        self.n3_view = Arc::new(View::of(&self.kernel, self.config.n3_table));
         for (peer, state) in &mut self.peers {
-            state.target = self.n3_view.lookup(peer.remote.into()).cloned();
+            state.target = self.n3_view.lookup(peer.remote).cloned();
         }
         for index in 0..self.nis.len() {
             let config = self.nis[index].config;
@@ -449,7 +451,7 @@ impl NextHops {
     fn fill_peers(&mut self, tables: &mut impl NextHopTables) -> Result<(), NoRoom> {
         let mut changes = Vec::new();
         for (peer, state) in &self.peers {
-            let hop = self.hop(state.target.as_ref(), Some(peer.remote.into()));
+            let hop = self.hop(state.target.as_ref(), Some(peer.remote));
             if state.applied != Some(hop) {
                 changes.push((*peer, hop));
             }
@@ -482,7 +484,7 @@ impl NextHops {
         }
         for (peer, state) in &self.peers {
             let target = state.target.as_ref();
-            wanted.extend(target.and_then(|t| self.neighbour_of(t, Some(peer.remote.into()))));
+            wanted.extend(target.and_then(|t| self.neighbour_of(t, Some(peer.remote))));
         }
         let on_link = self.nis.iter().flat_map(|ni| ni.neighbours.iter());
         for (addr, hop) in on_link.take(ONLINK_KEPT_MAX) {

@@ -7,7 +7,7 @@
 )]
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 use session::compiled::{Marks, NiId};
@@ -17,6 +17,10 @@ use tables::{Mode, PortConfig, Roles, Tables};
 
 /// Our N3 address.
 pub const N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 1);
+/// Our other N3 address.
+pub const N3_6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 1);
+/// A gNB, and its other address.
+pub const GNB_6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 1, 0, 0, 0, 1);
 /// A gNB.
 pub const GNB: Ipv4Addr = Ipv4Addr::new(10, 3, 1, 1);
 
@@ -53,7 +57,7 @@ pub fn hop(port: u32) -> NextHop {
 
 /// Default routes for both network instances, pools, our address.
 pub fn furnish(tables: &mut Tables) {
-    tables.set_local(&[N3]).unwrap();
+    tables.set_local(&[N3.into(), N3_6.into()]).unwrap();
     for ni in 0..2u16 {
         let out = tables.alloc_nexthop(&hop(u32::from(ni) + 1)).unwrap();
         let v4: IpNet = "0.0.0.0/0".parse().unwrap();
@@ -105,6 +109,16 @@ pub fn ipv4(src: Ipv4Addr, dst: Ipv4Addr, proto: u8, ttl: u8, payload: usize) ->
     header
 }
 
+/// An IPv6 header.
+pub fn ipv6(src: Ipv6Addr, dst: Ipv6Addr, next: u8, hop_limit: u8, payload: usize) -> Vec<u8> {
+    let mut header = vec![0x60, 0, 0, 0];
+    header.extend((payload as u16).to_be_bytes());
+    header.extend([next, hop_limit]);
+    header.extend(src.octets());
+    header.extend(dst.octets());
+    header
+}
+
 /// Is the checksum of this header right?
 pub fn checksum_holds(header: &[u8]) -> bool {
     sum16(header, 0) == 0xffff
@@ -130,12 +144,9 @@ pub fn inner(packet: &Packet) -> Vec<u8> {
             header
         }
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let mut header = ipv6(src, dst, packet.proto, 64, payload.len());
             let first = 6 << 28 | u32::from(packet.tos) << 20 | packet.label;
-            let mut header = first.to_be_bytes().to_vec();
-            header.extend((payload.len() as u16).to_be_bytes());
-            header.extend([packet.proto, 64]);
-            header.extend(src.octets());
-            header.extend(dst.octets());
+            header[..4].copy_from_slice(&first.to_be_bytes());
             header
         }
         _ => panic!("mixed families"),
@@ -158,6 +169,10 @@ pub fn ethernet(ip: &[u8]) -> Vec<u8> {
 
 /// A G-PDU from the gNB, with a PDU Session Container if there is a QFI.
 pub fn gpdu(teid: u32, qfi: Option<u8>, ip: &[u8]) -> Vec<u8> {
+    gpdu_over(teid, qfi, ip, false)
+}
+
+fn gpdu_over(teid: u32, qfi: Option<u8>, ip: &[u8], over6: bool) -> Vec<u8> {
     let mut gtpu = vec![if qfi.is_some() { 0x34 } else { 0x30 }, 0xff];
     let options: &[u8] = match qfi {
         Some(qfi) => &[0, 0, 0, 0x85, 1, 0x10, qfi, 0],
@@ -167,7 +182,11 @@ pub fn gpdu(teid: u32, qfi: Option<u8>, ip: &[u8]) -> Vec<u8> {
     gtpu.extend(teid.to_be_bytes());
     gtpu.extend(options);
     gtpu.extend(ip);
-    let mut outer = ipv4(GNB, N3, 17, 64, gtpu.len() + 8);
+    let mut outer = if over6 {
+        ipv6(GNB_6, N3_6, 17, 64, gtpu.len() + 8)
+    } else {
+        ipv4(GNB, N3, 17, 64, gtpu.len() + 8)
+    };
     outer.extend([0x08, 0x68, 0x08, 0x68]);
     outer.extend(((gtpu.len() + 8) as u16).to_be_bytes());
     outer.extend([0, 0]);
@@ -175,11 +194,14 @@ pub fn gpdu(teid: u32, qfi: Option<u8>, ip: &[u8]) -> Vec<u8> {
     ethernet(&outer)
 }
 
-/// The port and frame by which a packet arrives.
+/// The port and frame by which a packet arrives. Of tunnels every other one is over IPv6.
 pub fn arrival(packet: &Packet) -> (usize, Vec<u8>) {
     let ip = inner(packet);
     match packet.arrival {
-        Arrival::Tunnel { teid, qfi } => (0, gpdu(teid, qfi.map(|qfi| qfi.get()), &ip)),
+        Arrival::Tunnel { teid, qfi } => {
+            let over6 = packet.ports.map_or(teid, |(src, _)| u32::from(src)) & 1 == 1;
+            (0, gpdu_over(teid, qfi.map(|qfi| qfi.get()), &ip, over6))
+        }
         Arrival::Network { ni } => (1 + usize::from(ni.0), ethernet(&ip)),
     }
 }
@@ -199,32 +221,53 @@ pub fn forwarded(ip: &[u8]) -> Vec<u8> {
 }
 
 /// What the tests look at in a downlink G-PDU: remote, TEID, QFI, inner packet.
-pub fn read_gpdu(frame: &[u8]) -> (Ipv4Addr, u32, Option<u8>, &[u8]) {
+pub fn read_gpdu(frame: &[u8]) -> (IpAddr, u32, Option<u8>, &[u8]) {
     let (remote, teid, container, user) = read_marked_gpdu(frame);
     (remote, teid, container.map(|(qfi, _)| qfi), user)
 }
 
 /// The same, with what else a PDU Session Container says (TS 38.415, 5.5.2.1).
-pub fn read_marked_gpdu(frame: &[u8]) -> (Ipv4Addr, u32, Option<(u8, Marks)>, &[u8]) {
-    let remote = Ipv4Addr::new(frame[30], frame[31], frame[32], frame[33]);
-    assert!(checksum_holds(&frame[14..34]), "outer checksum");
-    let teid = u32::from_be_bytes(frame[46..50].try_into().unwrap());
-    if frame[42] & 4 == 0 {
-        return (remote, teid, None, &frame[50..]);
-    }
-    assert_eq!(frame[53], 0x85, "PDU Session Container");
-    let end = 54 + 4 * usize::from(frame[54]);
-    // What is relayed may be UL PDU Session Information, which has no marks.
-    assert!([0, 0x10].contains(&frame[55]), "PDU type");
-    assert_eq!(frame[end - 1], 0, "no further extension header");
-    let ppp = frame[56] & 0x80 != 0;
-    assert_eq!(end, if ppp { 62 } else { 58 });
-    let marks = Marks {
-        rqi: frame[56] & 0x40 != 0,
-        ppi: ppp.then(|| frame[57] >> 5),
+pub fn read_marked_gpdu(frame: &[u8]) -> (IpAddr, u32, Option<(u8, Marks)>, &[u8]) {
+    let (remote, gtpu) = match frame[12..14] {
+        [0x08, 0x00] => read_outer4(&frame[14..]),
+        [0x86, 0xdd] => read_outer6(&frame[14..]),
+        _ => panic!("EtherType {:02x?}", &frame[12..14]),
     };
-    let container = (frame[56] & 0x3f, marks);
-    (remote, teid, Some(container), &frame[end..])
+    let teid = u32::from_be_bytes(gtpu[4..8].try_into().unwrap());
+    if gtpu[0] & 4 == 0 {
+        return (remote, teid, None, &gtpu[8..]);
+    }
+    assert_eq!(gtpu[11], 0x85, "PDU Session Container");
+    let end = 12 + 4 * usize::from(gtpu[12]);
+    // What is relayed may be UL PDU Session Information, which has no marks.
+    assert!([0, 0x10].contains(&gtpu[13]), "PDU type");
+    assert_eq!(gtpu[end - 1], 0, "no further extension header");
+    let ppp = gtpu[14] & 0x80 != 0;
+    assert_eq!(end, if ppp { 20 } else { 16 });
+    let marks = Marks {
+        rqi: gtpu[14] & 0x40 != 0,
+        ppi: ppp.then(|| gtpu[15] >> 5),
+    };
+    let container = (gtpu[14] & 0x3f, marks);
+    (remote, teid, Some(container), &gtpu[end..])
+}
+
+fn read_outer4(ip: &[u8]) -> (IpAddr, &[u8]) {
+    assert!(checksum_holds(&ip[..20]), "outer checksum");
+    let remote: [u8; 4] = ip[16..20].try_into().unwrap();
+    (remote.into(), &ip[28..])
+}
+
+fn read_outer6(ip: &[u8]) -> (IpAddr, &[u8]) {
+    let len = usize::from(u16::from_be_bytes([ip[4], ip[5]]));
+    assert_eq!((ip[0] >> 4, ip[6], len), (6, 17, ip.len() - 40));
+    assert_eq!(ip[4..6], ip[44..46], "length of UDP");
+    // RFC 8200, 8.1: addresses, length and protocol, then UDP and all that it carries.
+    let pseudo = u32::from(sum16(&ip[8..40], 0)) + len as u32 + 17;
+    assert_ne!(ip[46..48], [0, 0], "a checksum was asked for");
+    assert_eq!(sum16(&ip[40..], pseudo), 0xffff, "UDP checksum");
+    let remote: [u8; 16] = ip[24..40].try_into().unwrap();
+    (remote.into(), &ip[48..])
 }
 
 /// Loading programs needs it; a test that did not run must not look as if it had passed.

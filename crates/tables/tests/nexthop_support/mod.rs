@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use session::compiled::{NiId, NoRoom};
-use tables::nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange};
+use tables::nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, View};
 
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
@@ -17,6 +18,8 @@ pub(crate) struct Recorder {
     pub(crate) peer_changes: Vec<PeerChange>,
     /// Calls that changed something that packets see.
     pub(crate) stores: usize,
+    /// As last told.
+    pub(crate) n3_routes: Arc<View>,
     /// Refuse what needs room.
     pub(crate) full: bool,
 }
@@ -145,6 +148,10 @@ impl NextHopTables for Recorder {
             }
         }
         Ok(())
+    }
+
+    fn set_n3_routes(&mut self, routes: &Arc<View>) {
+        self.n3_routes = Arc::clone(routes);
     }
 
     fn take_peer_changes(&mut self, into: &mut Vec<PeerChange>) {

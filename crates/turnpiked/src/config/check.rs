@@ -9,7 +9,7 @@ use super::{Config, NetworkInstance, Prefix, Problem};
 
 /// `TP_PORTS_MAX`.
 const INTERFACES_MAX: usize = 16;
-/// `TP_N3_ADDRS_MAX`.
+/// `TP_N3_ADDRS_MAX`, of each family.
 const N3_ADDRESSES_MAX: usize = 8;
 
 /// Everything that is wrong with the file on this machine; empty: it can be run.
@@ -101,17 +101,25 @@ fn interfaces(config: &Config, system: &System, problems: &mut Vec<Problem>) {
         }
         for (j, &address) in interface.addresses.iter().enumerate() {
             let key = format!("{key}.addresses[{j}]");
-            if !n3.insert(address) {
+            if let Err(reason) = can_be_n3(address) {
+                problems.push(Problem::new(key, address, reason));
+            } else if !n3.insert(address) {
                 problems.push(Problem::new(key, address, "named twice"));
-            } else if own.is_some_and(|own| !own.contains(&IpAddr::V4(address))) {
+            } else if own.is_some_and(|own| !own.contains(&address)) {
                 let reason = format!("{} does not have this address", interface.name);
                 problems.push(Problem::new(key, address, reason));
             }
         }
     }
-    if n3.len() > N3_ADDRESSES_MAX {
-        let reason = format!("{} addresses in all, at most {N3_ADDRESSES_MAX}", n3.len());
-        problems.push(Problem::missing("interface", reason));
+    for (family, is) in [
+        ("IPv4", IpAddr::is_ipv4 as fn(&IpAddr) -> bool),
+        ("IPv6", IpAddr::is_ipv6),
+    ] {
+        let n = n3.iter().filter(|address| is(address)).count();
+        if n > N3_ADDRESSES_MAX {
+            let reason = format!("{n} {family} addresses in all, at most {N3_ADDRESSES_MAX}");
+            problems.push(Problem::missing("interface", reason));
+        }
     }
     if !config.interface.iter().any(|i| i.role.has_n3()) {
         problems.push(Problem::missing(
@@ -124,6 +132,19 @@ fn interfaces(config: &Config, system: &System, problems: &mut Vec<Problem>) {
             "interface",
             "none has role n6: no way to a data network",
         ));
+    }
+}
+
+/// gNBs on other links must be able to answer, and the zero address ends our list.
+fn can_be_n3(address: IpAddr) -> Result<(), &'static str> {
+    match address {
+        _ if address.is_unspecified() || address.is_multicast() => {
+            Err("must be one address of this machine")
+        }
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+            Err("a link-local address; F-TEIDs need one that is routed")
+        }
+        _ => Ok(()),
     }
 }
 
@@ -211,7 +232,7 @@ fn pools(config: &Config, problems: &mut Vec<Problem>) {
             }
             for interface in &config.interface {
                 for &address in &interface.addresses {
-                    if pool.0.contains(&IpAddr::V4(address)) {
+                    if pool.0.contains(&address) {
                         let reason = format!("contains {address}, our own address on N3");
                         problems.push(Problem::new(&key, pool, reason));
                     }

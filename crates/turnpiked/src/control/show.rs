@@ -1,7 +1,7 @@
 //! The core and the tables as reports: copies of what they show, in words.
 
 use std::fmt::Display;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use session::compiled::{Counters, Direction, PacketRate};
@@ -371,9 +371,10 @@ fn traffic(counters: Counters) -> TrafficReport {
     }
 }
 
-/// `10000001@10.3.0.2`
-fn tunnel((teid, address): (u32, Ipv4Addr)) -> String {
-    format!("{teid:08x}@{address}")
+/// `10000001@10.3.0.2`, and with both families `10000001@10.3.0.2,2001:db8:3::2`
+fn tunnel((teid, addresses): &(u32, Vec<IpAddr>)) -> String {
+    let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+    format!("{teid:08x}@{}", addresses.join(","))
 }
 
 fn pdr(pdr: &PdrView) -> PdrReport {
@@ -389,7 +390,7 @@ fn pdr(pdr: &PdrView) -> PdrReport {
         .to_owned(),
         source_interface: pdr.source.to_owned(),
         network_instance: pdr.network_instance.clone(),
-        f_teid: pdr.f_teid.map(tunnel),
+        f_teid: pdr.f_teid.as_ref().map(tunnel),
         ue: v4.into_iter().chain(v6).collect(),
         qfis: pdr.qfis.clone(),
         sdf_filters: pdr.filters.clone(),
@@ -407,7 +408,7 @@ fn far(far: &FarView) -> FarReport {
         action: far.action.to_owned(),
         destination: far.destination.map(str::to_owned),
         network_instance: far.network_instance.clone(),
-        tunnel: far.tunnel.map(tunnel),
+        tunnel: far.tunnel.as_ref().map(tunnel),
     }
 }
 

@@ -502,6 +502,7 @@ struct tp_trace {
 #define TP_FEAT_OUTER6 (1 << 8) /* IPv6 between gNB and UPF */
 #define TP_FEAT_RELAY (1 << 9)	/* from tunnel to tunnel, with extension headers and end markers */
 #define TP_FEAT_ALL (0xff | TP_FEAT_OUTER6 | TP_FEAT_RELAY)
+#define TP_FEAT_SPREAD (1 << 11) /* users are spread over CPUs (tp_spread); not in TP_FEAT_ALL */
 #define TP_FEAT_TRACE (1 << 10) /* somebody follows a user's packets; not in TP_FEAT_ALL */
 
 #define TP_ROLE_N3 1

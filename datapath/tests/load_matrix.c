@@ -44,7 +44,7 @@ static int set_constant(struct bpf_object *object, const char *name, __u32 value
 }
 
 /* Instructions the verifier walked, or -1. */
-static int load(const char *path, __u32 features, __u32 roles)
+static int load(const char *path, __u32 features, __u32 roles, __u32 part)
 {
 	struct bpf_object *object = bpf_object__open_file(path, NULL);
 	struct bpf_program *program = object ? bpf_object__find_program_by_name(object, "turnpike") : NULL;
@@ -57,6 +57,7 @@ static int load(const char *path, __u32 features, __u32 roles)
 	bpf_program__set_log_buf(program, verifier_log, sizeof(verifier_log));
 	bpf_program__set_log_level(program, 4);
 	if (!set_constant(object, "tp_features", features) && !set_constant(object, "tp_roles", roles) &&
+	    !set_constant(object, "tp_spread", part) && !set_constant(object, "tp_lanes", part ? 2 : 0) &&
 	    !bpf_object__load(object)) {
 		walked = strstr(verifier_log, "processed ");
 		n = walked ? atoi(walked + strlen("processed ")) : 0;
@@ -86,7 +87,12 @@ int main(int argc, char **argv)
 		most = 0;
 		for (features = 0; features <= (TP_FEAT_ALL | TP_FEAT_TRACE); features++) {
 			for (roles = TP_ROLE_N3; is_tried(features) && roles <= (TP_ROLE_N3 | TP_ROLE_N6); roles++) {
-				n = load(argv[i], features, roles);
+				n = load(argv[i], features, roles, 0);
+				/* Of a port that is spread: the program in front, and that of the lanes. */
+				if (n >= 0 && (features & TP_FEAT_ALL) == TP_FEAT_ALL)
+					n = load(argv[i], features | TP_FEAT_SPREAD, roles, 1);
+				if (n >= 0 && (features & TP_FEAT_ALL) == TP_FEAT_ALL)
+					n = load(argv[i], features | TP_FEAT_SPREAD, roles, 2);
 				most = n > most ? n : most;
 				if (n >= 0)
 					continue;

@@ -26,6 +26,8 @@ pub struct Settings {
     pub n4_lines: String,
     /// Lines of the section `gtpu`.
     pub gtpu_lines: String,
+    /// Further lines of the interface on N3.
+    pub n3_lines: String,
     /// N3 address of the UPF.
     pub n3: Ipv4Addr,
     /// SMFs that the UPF is to call first.
@@ -50,6 +52,7 @@ impl Settings {
             n4,
             n4_lines,
             gtpu_lines,
+            n3_lines,
             n3,
             heartbeat_s,
             retention_s,
@@ -92,6 +95,7 @@ mode = "driver"
 name = "n3"
 role = "n3"
 addresses = ["{n3}"]
+{n3_lines}
 
 [[interface]]
 name = "n6"

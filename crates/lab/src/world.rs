@@ -79,6 +79,8 @@ pub struct Wanted {
     pub second_dn: bool,
     /// Further lines of the UPF's configuration, each with the section that it belongs to.
     pub lines: Vec<(&'static str, &'static str)>,
+    /// Further lines of the UPF's interface on N3.
+    pub n3_lines: &'static str,
 }
 
 impl Default for Wanted {
@@ -94,6 +96,7 @@ impl Default for Wanted {
             gtpu_lines: "",
             second_dn: false,
             lines: Vec::new(),
+            n3_lines: "",
         }
     }
 }
@@ -406,6 +409,7 @@ fn settings(wanted: &Wanted) -> Settings {
         n4_also: wanted.n4_v6.then_some(UPF_N4_V6.into()),
         n4_lines: wanted.n4_lines.to_owned(),
         gtpu_lines: wanted.gtpu_lines.to_owned(),
+        n3_lines: wanted.n3_lines.to_owned(),
         n3: UPF_N3,
         smfs: if wanted.upf_calls {
             (0..wanted.smfs).map(port).collect()

@@ -377,19 +377,21 @@ impl Features {
     pub const OUTER6: Self = Self(1 << 8);
     /// From tunnel to tunnel.
     pub const RELAY: Self = Self(1 << 9);
+    /// Users are spread over CPUs.
+    pub const SPREAD: Self = Self(1 << 11);
     /// Somebody follows a user's packets.
     pub const TRACE: Self = Self(1 << 10);
-    /// Everything that packets may need; [`Self::TRACE`] is not part of it.
+    /// Everything that packets may need; [`Self::TRACE`] and [`Self::SPREAD`] are not part of it.
     pub const ALL: Self = Self(0xff | Self::OUTER6.0 | Self::RELAY.0);
 
-    const NAMES: [&str; 11] = [
+    const NAMES: [&str; 12] = [
         "meter", "ext", "list", "ipv6", "vlan", "buckets", "fib", "atomic", "outer6", "relay",
-        "trace",
+        "trace", "spread",
     ];
 
     /// As the C side sees them; `None` for bits that do not exist.
     pub const fn from_bits(bits: u32) -> Option<Self> {
-        if bits & !(Self::ALL.0 | Self::TRACE.0) == 0 {
+        if bits & !(Self::ALL.0 | Self::TRACE.0 | Self::SPREAD.0) == 0 {
             Some(Self(bits))
         } else {
             None

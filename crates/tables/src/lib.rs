@@ -39,6 +39,6 @@ pub use host::Run;
 pub use marker::{EndMarkerCounters, EndMarkers};
 pub use stats::{Counting, DROP_REASONS, DropReason, PortTotals, Traffic};
 pub use store::Layout;
-pub use tables::{Fill, Mode, Options, PortConfig, Roles, SetupError, Tables};
+pub use tables::{Fill, LANES_MAX, Mode, Options, PortConfig, Roles, SetupError, Tables};
 pub use verdict::Verdict;
 pub use xdp::{ProgramInfo, Runner};

@@ -80,6 +80,16 @@ impl Counting {
         Self { cpus, slow }
     }
 
+    /// Frames that each CPU took in on a port.
+    pub fn by_cpu(&self, port: usize) -> Vec<u64> {
+        let frames = |cpu: &Cpu| {
+            let words = cpu.ports.get(port).map(|port| &port.taken);
+            let words = words.into_iter().flatten();
+            words.map(|word| word.packets.load(Ordering::Relaxed)).sum()
+        };
+        self.cpus.iter().map(frames).collect()
+    }
+
     /// Packets that were followed, but not reported: too many of them.
     pub fn traces_lost(&self) -> u64 {
         let lost = |cpu: &Cpu| cpu.trace_lost.load(Ordering::Relaxed);

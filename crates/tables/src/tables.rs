@@ -33,6 +33,9 @@ pub struct Roles {
     pub n6: bool,
 }
 
+/// CPUs that one interface's users can be spread over.
+pub const LANES_MAX: usize = 16;
+
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -53,6 +56,9 @@ pub struct PortConfig {
     pub ni: NiId,
     /// How to attach. The host pipeline ignores it.
     pub mode: Mode,
+    /// CPUs that users' packets are spread over, at most [`LANES_MAX`]; none: each packet stays on the
+    /// CPU where it comes in. The host pipeline ignores it.
+    pub spread: Vec<u32>,
 }
 
 /// What does not change while the data path runs.
@@ -476,7 +482,7 @@ fn features_for(ports: &[PortConfig], all: Features) -> Features {
 /// Receive queues of an interface: each may be served by its own CPU. In generic mode receive packet
 /// steering may spread a single queue.
 fn receive_queues(port: &PortConfig) -> usize {
-    if port.mode == Mode::Generic {
+    if port.mode == Mode::Generic || !port.spread.is_empty() {
         return 2;
     }
     let folder = Path::new("/sys/class/net").join(&port.name).join("queues");

@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::btf::types::{DataSec, Var};
 use libbpf_rs::{
-    Btf, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut,
+    Btf, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType,
+    ProgramMut,
 };
 
 use crate::abi::{Features, PORTS_MAX, UE_DIR_BITS, UE_PAGE_BITS};
 use crate::memory::View;
 use crate::store::{Layout, Memory};
 use crate::trace::TRACE_KEYS_MAX;
-use crate::{Mode, PortConfig, Roles, SetupError};
+use crate::{LANES_MAX, Mode, PortConfig, Roles, SetupError};
 
 /// Aligned as the ELF structures in it want to be.
 #[repr(C, align(8))]
@@ -130,11 +131,21 @@ impl Constants {
     }
 
     fn set(&self, bytes: &mut [u8], name: &str, value: u32) -> Result<(), SetupError> {
+        self.set_element(bytes, name, 0, value)
+    }
+
+    fn set_element(
+        &self,
+        bytes: &mut [u8],
+        name: &str,
+        index: usize,
+        value: u32,
+    ) -> Result<(), SetupError> {
         let offset = self
             .0
             .iter()
             .find(|(known, _)| known == name)
-            .map(|(_, offset)| *offset);
+            .map(|(_, offset)| *offset + index * 4);
         let slot = offset.and_then(|offset| bytes.get_mut(offset..offset + 4));
         let missing = || SetupError::Bpf {
             what: name.into(),
@@ -151,6 +162,7 @@ fn specialise(
     port: u32,
     config: &PortConfig,
     features: Features,
+    part: Part,
 ) -> Result<(), SetupError> {
     let constants = Constants::find()?;
     let Roles { n3, n6 } = config.roles;
@@ -165,8 +177,29 @@ fn specialise(
     constants.set(bytes, "tp_features", features.bits())?;
     constants.set(bytes, "tp_port", port)?;
     constants.set(bytes, "tp_roles", u32::from(n3) | u32::from(n6) << 1)?;
-    constants.set(bytes, "tp_ni", config.ni.0.into())
+    constants.set(bytes, "tp_ni", config.ni.0.into())?;
+    constants.set(bytes, "tp_spread", part as u32)?;
+    let lanes = config.spread.get(..LANES_MAX).unwrap_or(&config.spread);
+    constants.set(bytes, "tp_lanes", lanes.len() as u32)?;
+    for (lane, &cpu) in lanes.iter().enumerate() {
+        constants.set_element(bytes, "tp_lane_cpu", lane, cpu)?;
+    }
+    Ok(())
 }
+
+/// What a program does for a port whose users are spread over CPUs: `TP_SPREAD_*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// All of it: nothing is spread.
+    Whole = 0,
+    /// On the CPU where packets come in.
+    Front = 1,
+    /// On the CPU of a lane.
+    Lane = 2,
+}
+
+/// Packets that may wait for a lane; the kernel drops more.
+const LANE_QUEUE: u32 = 4096;
 
 /// Number of elements of each map; those not named keep what the object says.
 fn capacities(layout: &Layout) -> Result<Vec<(&'static str, u32)>, SetupError> {
@@ -174,6 +207,7 @@ fn capacities(layout: &Layout) -> Result<Vec<(&'static str, u32)>, SetupError> {
     Ok(vec![
         ("config", 1),
         ("cpus", cpus),
+        ("lanes", cpus),
         ("entries", layout.all_entries()),
         ("sides", layout.all_entries()),
         ("exts", layout.exts),
@@ -209,15 +243,56 @@ impl Program {
         layout: &Layout,
         shared: Option<&Object>,
     ) -> Result<Self, SetupError> {
+        if config.spread.is_empty() {
+            return Self::load_part(port, config, features, layout, shared, Part::Whole);
+        }
+        let features = features.with(Features::SPREAD);
+        let front = Self::load_part(port, config, features, layout, shared, Part::Front)?;
+        let shared = Some(shared.unwrap_or(&front.object));
+        let lane = Self::load_part(port, config, features, layout, shared, Part::Lane)?;
+        front.give_lanes(&lane, &config.spread)?;
+        Ok(front)
+    }
+
+    /// Have the kernel run `lane` on each of these CPUs for what this one sends there. The map keeps it
+    /// loaded.
+    fn give_lanes(&self, lane: &Self, cpus: &[u32]) -> Result<(), SetupError> {
+        let lanes = map_named(&self.object, "lanes")?;
+        let program = program_fd(&lane.object)?;
+        let fd = program.as_fd().as_raw_fd();
+        for cpu in cpus.iter().take(LANES_MAX) {
+            // struct bpf_cpumap_val
+            let value = [LANE_QUEUE.to_ne_bytes(), fd.to_ne_bytes()].concat();
+            lanes
+                .update(&cpu.to_ne_bytes(), &value, MapFlags::ANY)
+                .map_err(setup(format!("spread over CPU {cpu}")))?;
+        }
+        Ok(())
+    }
+
+    fn load_part(
+        port: u32,
+        config: &PortConfig,
+        features: Features,
+        layout: &Layout,
+        shared: Option<&Object>,
+        part: Part,
+    ) -> Result<Self, SetupError> {
         let mut open = open()?;
-        specialise(&mut open, port, config, features)?;
+        specialise(&mut open, port, config, features, part)?;
+        if part == Part::Lane {
+            for mut program in open.progs_mut() {
+                program.set_attach_type(ProgramAttachType::XdpCpumap);
+            }
+        }
         let capacities = capacities(layout)?;
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             if name.contains(".rodata") {
                 continue;
             }
-            if let Some(shared) = shared {
+            // Programs that are in a map cannot use it.
+            if let Some(shared) = shared.filter(|_| name != "lanes") {
                 let map_of_first = map_named(shared, &name)?;
                 map.reuse_fd(map_of_first.as_fd()).map_err(setup(name))?;
             } else if let Some((_, count)) = capacities.iter().find(|(known, _)| *known == name) {

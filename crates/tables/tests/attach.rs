@@ -27,6 +27,7 @@ fn tables(name: &str, mode: Mode) -> Tables {
         roles,
         ni: NiId(0),
         mode,
+        spread: Vec::new(),
     };
     Tables::xdp(
         &Layout::for_sessions(64, 1, 1),

@@ -372,6 +372,7 @@ fn port_configs(n: usize, role: &dyn Fn(usize) -> String) -> Vec<PortConfig> {
         },
         ni: NiId(0),
         mode: Mode::Driver,
+        spread: Vec::new(),
     };
     (0..n).map(config).collect()
 }

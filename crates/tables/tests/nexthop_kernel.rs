@@ -36,6 +36,7 @@ fn open_slow_path() -> SlowPath {
         roles: Roles { n3: true, n6: true },
         ni: NiId(0),
         mode: Mode::Driver,
+        spread: Vec::new(),
     };
     let tables = Tables::host(&Layout::default(), &[port], &Options::default()).unwrap();
     SlowPath::open(tables.finisher(), |_| ()).unwrap()

@@ -41,6 +41,7 @@ fn port(name: &str, n3: bool, n6: bool) -> PortConfig {
         roles,
         ni: NiId(0),
         mode: Mode::Driver,
+        spread: Vec::new(),
     }
 }
 

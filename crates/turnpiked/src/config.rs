@@ -145,6 +145,8 @@ pub(crate) struct Interface {
     pub(crate) role: Role,
     #[serde(default)]
     pub(crate) addresses: Vec<IpAddr>,
+    #[serde(default)]
+    pub(crate) spread_cpus: Vec<u32>,
 }
 
 /// What an interface is connected to.

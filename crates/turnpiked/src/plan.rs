@@ -48,6 +48,7 @@ pub(crate) fn ports(config: &Config) -> Vec<PortConfig> {
             XdpMode::Driver => Mode::Driver,
             XdpMode::Generic => Mode::Generic,
         },
+        spread: interface.spread_cpus.clone(),
     };
     config.interface.iter().map(port).collect()
 }

@@ -17,6 +17,14 @@ const volatile __u32 tp_port = 0;
 const volatile __u32 tp_roles = 0;
 const volatile __u32 tp_ni = 0;
 
+/* With TP_FEAT_SPREAD: one gNB is one flow to a NIC, whose RSS would leave all its users to one CPU. */
+#define TP_LANES_MAX 16
+#define TP_SPREAD_FRONT 1 /* on the NIC's CPU: hand each user's packets to the CPU of a lane */
+#define TP_SPREAD_LANE 2  /* on such a CPU, run by the kernel for frames of the lanes map */
+const volatile __u32 tp_spread = 0;
+const volatile __u32 tp_lanes = 0; /* 1..TP_LANES_MAX */
+const volatile __u32 tp_lane_cpu[TP_LANES_MAX] = {0};
+
 #define TP_ARRAY(name, element)                      \
 	struct {                                     \
 		__uint(type, BPF_MAP_TYPE_ARRAY);    \
@@ -60,6 +68,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } ports SEC(".maps");
+
+/* By CPU. Each port has its own, because the program in it is the port's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_CPUMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct bpf_cpumap_val);
+} lanes SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -218,15 +234,63 @@ static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t)
 
 #include "pipeline.h"
 
+/* What all packets of a user in one direction have in common. 0: not a user's packet, so that it stays on this
+ * CPU, where it may be answered in place. */
+TP_APART int tp_user_key(struct xdp_md *ctx)
+{
+	struct tp_packet p = {0};
+	__u32 ethertype, key = 0;
+	const __u8 *h;
+
+	p.env = ctx;
+	p.config = tp_config_of(ctx);
+	p.data = tp_data(ctx);
+	p.end = tp_end(ctx);
+	p.frame_len = (__u32)(p.end - p.data);
+	if (!p.config || tp_parse_ethernet(&p, &ethertype))
+		return 0;
+	if ((tp_roles & TP_ROLE_N3) && ethertype == TP_ETH_IPV4 && !tp_parse_outer(&p)) {
+		h = tp_at(&p, p.gtpu, TP_GTPU_LEN);
+		return h && h[1] == TP_GTPU_GPDU ? (int)tp_get32(h + 4) : 0;
+	}
+	if (!(tp_roles & TP_ROLE_N6))
+		return 0;
+	if (ethertype == TP_ETH_IPV4) {
+		h = tp_at(&p, p.l3, TP_IP4_LEN);
+		key = h ? tp_get32(h + 16) : 0;
+	} else if (ethertype == TP_ETH_IPV6) {
+		h = tp_at(&p, p.l3, TP_IP6_LEN);
+		key = h ? tp_get32(h + 24) ^ tp_get32(h + 28) : 0;
+	}
+	return (int)key;
+}
+
+/* XDP_REDIRECT: the packet goes on elsewhere. */
+static TP_INLINE int tp_to_lane(struct xdp_md *ctx)
+{
+	__u32 key = (__u32)tp_user_key(ctx);
+	__u64 lane = ((__u64)(key * 0x9e3779b1U) * tp_lanes) >> 32;
+
+	if (!key || lane >= TP_LANES_MAX)
+		return XDP_PASS;
+	return bpf_redirect_map(&lanes, tp_lane_cpu[lane], XDP_PASS);
+}
+
 SEC("xdp")
 int turnpike(struct xdp_md *ctx)
 {
-	int outcome = tp_pipeline(ctx);
+	int outcome;
 
+	if (tp_has(ctx, TP_FEAT_SPREAD) && tp_spread == TP_SPREAD_FRONT && tp_to_lane(ctx) == XDP_REDIRECT)
+		return XDP_REDIRECT;
+	outcome = tp_pipeline(ctx);
 	switch (outcome) {
 	case TP_OUT_PASS:
 		return XDP_PASS;
 	case TP_OUT_ANSWER:
+		/* A lane has no XDP_TX: the answer leaves by the port that the frame came from all the same. */
+		if (tp_has(ctx, TP_FEAT_SPREAD) && tp_spread == TP_SPREAD_LANE)
+			return bpf_redirect_map(&ports, tp_port, XDP_DROP);
 		return XDP_TX;
 	case TP_OUT_REDIRECT:
 		return XDP_REDIRECT;

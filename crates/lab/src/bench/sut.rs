@@ -82,6 +82,7 @@ impl Sut {
             n4_also: None,
             n4_lines: String::new(),
             gtpu_lines: String::new(),
+            n3_lines: String::new(),
             n3: ADDRESSES.n3,
             smfs: Vec::new(),
             pools: Vec::new(),

@@ -13,6 +13,7 @@ mod restart;
 mod routes;
 mod rules;
 mod sessions;
+mod spread;
 mod trace;
 mod update;
 
@@ -97,6 +98,11 @@ impl Scenario {
     }
 
     /// Lines of the UPF's section `gtpu`.
+    fn n3_lines(mut self, lines: &'static str) -> Self {
+        self.wanted.n3_lines = lines;
+        self
+    }
+
     fn gtpu_lines(mut self, lines: &'static str) -> Self {
         self.wanted.gtpu_lines = lines;
         self
@@ -180,6 +186,7 @@ pub fn all() -> Vec<Scenario> {
         packets::scenarios(),
         capture::scenarios(),
         trace::scenarios(),
+        spread::scenarios(),
         update::scenarios(),
         bad_input::scenarios(),
     ] {

@@ -105,6 +105,7 @@ impl Second {
             n4_also: None,
             n4_lines: String::new(),
             gtpu_lines: String::new(),
+            n3_lines: String::new(),
             n3: SECOND_N3,
             smfs: Vec::new(),
             pools: vec!["10.62.0.0/16".to_owned()],

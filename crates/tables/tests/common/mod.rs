@@ -31,6 +31,7 @@ pub fn ports() -> Vec<PortConfig> {
         roles: Roles { n3, n6: !n3 },
         ni: NiId(ni),
         mode: Mode::Driver,
+        spread: Vec::new(),
     };
     vec![
         port("n3", true, 0),

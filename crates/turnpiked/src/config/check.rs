@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use super::system::{System, read_token};
-use super::{Config, NetworkInstance, Prefix, Problem};
+use super::{Config, Interface, NetworkInstance, Prefix, Problem};
+use tables::LANES_MAX;
 
 /// `TP_PORTS_MAX`.
 const INTERFACES_MAX: usize = 16;
@@ -99,6 +100,7 @@ fn interfaces(config: &Config, system: &System, problems: &mut Vec<Problem>) {
             let reason = "has role n6, but no [[network_instance]] names it";
             problems.push(Problem::new(format!("{key}.name"), &interface.name, reason));
         }
+        spread(interface, &key, system, problems);
         for (j, &address) in interface.addresses.iter().enumerate() {
             let key = format!("{key}.addresses[{j}]");
             if let Err(reason) = can_be_n3(address) {
@@ -145,6 +147,23 @@ fn can_be_n3(address: IpAddr) -> Result<(), &'static str> {
             Err("a link-local address; F-TEIDs need one that is routed")
         }
         _ => Ok(()),
+    }
+}
+
+fn spread(interface: &Interface, key: &str, system: &System, problems: &mut Vec<Problem>) {
+    let cpus = &interface.spread_cpus;
+    if cpus.len() > LANES_MAX {
+        let reason = format!("{} CPUs given, at most {LANES_MAX}", cpus.len());
+        problems.push(Problem::missing(format!("{key}.spread_cpus"), reason));
+    }
+    for (j, cpu) in cpus.iter().enumerate() {
+        let key = format!("{key}.spread_cpus[{j}]");
+        if !system.cpus.contains(cpu) {
+            let reason = "no CPU with this number is online";
+            problems.push(Problem::new(key, cpu, reason));
+        } else if cpus.iter().take(j).any(|other| other == cpu) {
+            problems.push(Problem::new(key, cpu, "named twice"));
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the machine has, as far as the configuration speaks of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -9,6 +9,8 @@ use std::path::Path;
 pub(crate) struct System {
     /// Addresses by interface name; an interface without addresses is there too.
     pub(crate) interfaces: BTreeMap<String, Vec<IpAddr>>,
+    /// CPUs that are online.
+    pub(crate) cpus: BTreeSet<u32>,
 }
 
 impl System {
@@ -33,13 +35,26 @@ impl System {
                 interfaces.entry(item.interface_name).or_default().push(ip);
             }
         }
-        Ok(Self { interfaces })
+        let cpus = std::fs::read_to_string("/sys/devices/system/cpu/online");
+        Ok(Self {
+            interfaces,
+            cpus: cpus_of(&cpus.unwrap_or_default()),
+        })
     }
 
     /// True when some interface has the address.
     pub(crate) fn has_address(&self, ip: IpAddr) -> bool {
         ip.is_loopback() || self.interfaces.values().flatten().any(|&own| own == ip)
     }
+}
+
+/// `0-2,4`
+fn cpus_of(list: &str) -> BTreeSet<u32> {
+    let ranges = list.trim().split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    });
+    ranges.flatten().collect()
 }
 
 /// The token of the REST interface: the file's text without surrounding space.
@@ -53,4 +68,16 @@ pub(crate) fn read_token(path: &Path) -> Result<String, String> {
         return Err("holds characters that an HTTP header cannot carry".to_owned());
     }
     Ok(token.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(cpus_of("0-2,4\n"), [0, 1, 2, 4].into());
+        assert_eq!(cpus_of("7"), [7].into());
+        assert_eq!(cpus_of(""), [].into());
+    }
 }

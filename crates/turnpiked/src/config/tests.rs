@@ -27,6 +27,7 @@ fn machine() -> System {
     ];
     System {
         interfaces: interfaces.into(),
+        cpus: [0, 1].into(),
     }
 }
 
@@ -209,6 +210,14 @@ fn a_wrong_key_or_value_is_named() {
         (
             with("[\"10.3.0.1\"]", "[\"10.3.0.2\"]"),
             "interface[0].addresses[0] = \"10.3.0.2\": n3 does not have this address",
+        ),
+        (
+            with("role = \"n3\"", "role = \"n3\"\nspread_cpus = [0, 2]"),
+            "interface[0].spread_cpus[1] = 2: no CPU with this number is online",
+        ),
+        (
+            with("role = \"n3\"", "role = \"n3\"\nspread_cpus = [1, 1]"),
+            "interface[0].spread_cpus[1] = 1: named twice",
         ),
         (
             with("addresses = [\"10.3.0.1\"]", ""),

@@ -75,7 +75,11 @@ pub(crate) fn report(
             .interface
             .iter()
             .zip(&totals)
-            .map(|(interface, (name, totals))| port(name, interface.role.name(), totals))
+            .enumerate()
+            .map(|(place, (interface, (name, totals)))| PortReport {
+                in_packets_by_cpu: core.tables().counting().by_cpu(place),
+                ..port(name, interface.role.name(), totals)
+            })
             .collect(),
         drops: totals
             .iter()
@@ -233,6 +237,7 @@ fn port(name: &str, role: &str, totals: &PortTotals) -> PortReport {
         passed: totals.passed,
         answered: totals.answered,
         slow: totals.slow,
+        ..PortReport::default()
     }
 }
 

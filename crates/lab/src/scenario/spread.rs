@@ -1,0 +1,145 @@
+//! One gNB's users over several CPUs.
+
+use anyhow::{Context, Result, ensure};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use std::time::Duration;
+
+use super::sessions::ping_all;
+use super::{Scenario, both_ways, eventually};
+use crate::dn;
+use crate::gnb::Event;
+use crate::packet;
+use crate::world::{Attached, Family, UPF_N3, World};
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "spread",
+            "one gNB's users are worked on by two CPUs, each in order",
+            spread,
+        )
+        .n3_lines("spread_cpus = [0, 1]"),
+        Scenario::new(
+            "spread-off",
+            "without spread_cpus one CPU works on what one CPU brings",
+            spread_off,
+        ),
+    ]
+}
+
+const UES: usize = 8;
+const PACKETS: u64 = 500;
+
+/// Frames that came in on N3, by CPU.
+fn by_cpu(world: &World) -> Result<Vec<u64>> {
+    let upf = world.upf.as_ref().context("no UPF")?;
+    let status = upf.get(&world.upf_ns, "/api/v1/status")?;
+    let counts = status["ports"][0]["in_packets_by_cpu"].as_array();
+    let counts = counts.context("no in_packets_by_cpu")?.iter();
+    counts
+        .map(|count| count.as_u64().context("a count"))
+        .collect()
+}
+
+/// What each CPU worked on of packets that CPU 0 sends for several UEs through one gNB.
+fn shares(world: &World, ues: &[Attached]) -> Result<Vec<u64>> {
+    let before = by_cpu(world)?;
+    std::thread::scope(|scope| scope.spawn(|| send(world, ues)).join())
+        .map_err(|_| anyhow::anyhow!("the sender panicked"))??;
+    let sent = UES as u64 * PACKETS;
+    let gone = || -> Result<Vec<u64>> {
+        let now = by_cpu(world)?;
+        Ok(now
+            .iter()
+            .zip(&before)
+            .map(|(now, before)| now - before)
+            .collect())
+    };
+    eventually("all packets are counted", Duration::from_secs(5), || {
+        Ok(gone()?.iter().sum::<u64>() >= sent)
+    })?;
+    gone()
+}
+
+fn send(world: &World, ues: &[Attached]) -> Result<()> {
+    let mut first = CpuSet::new();
+    first.set(0)?;
+    sched_setaffinity(Pid::from_raw(0), &first).context("CPU 0")?;
+    let mut scratch = Vec::new();
+    for _ in 0..PACKETS {
+        for attached in ues {
+            let ue = attached.session.addresses.v4.context("a UE without IPv4")?;
+            let packet = packet::udp4((ue, 1), (dn::SERVER_V4, 9), b"spread");
+            let teid = attached.session.uplink.1;
+            let uplink = world.gnbs[0].uplink(UPF_N3, teid, Some(9));
+            uplink.send(&packet, &mut scratch)?;
+        }
+        // Queues are not what this is about.
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    Ok(())
+}
+
+fn attach_all(world: &mut World) -> Result<Vec<Attached>> {
+    (0..UES)
+        .map(|number| world.attach_plain(&format!("ue{number}"), Family::V4))
+        .collect()
+}
+
+fn spread(world: &mut World) -> Result<String> {
+    let ues = attach_all(world)?;
+    let shares = shares(world, &ues)?;
+    let total: u64 = shares.iter().sum();
+    // At worst seven of eight UEs share a CPU.
+    let fair = shares
+        .iter()
+        .filter(|&&share| share >= total / UES as u64 - 20)
+        .count();
+    ensure!(fair >= 2, "packets by CPU: {shares:?}");
+    for attached in &ues {
+        ping_all(attached)?;
+    }
+    // Whole means in order, too.
+    both_ways(world, &ues[0])?;
+    answers(world)?;
+    Ok(format!(
+        "packets by CPU: {shares:?}; in order, Echo and Error Indication answered"
+    ))
+}
+
+fn spread_off(world: &mut World) -> Result<String> {
+    let ues = attach_all(world)?;
+    let shares = shares(world, &ues)?;
+    let total: u64 = shares.iter().sum();
+    let most = shares.iter().max().copied().unwrap_or(0);
+    ensure!(most > total * 9 / 10, "packets by CPU: {shares:?}");
+    Ok(format!("packets by CPU: {shares:?}"))
+}
+
+/// What is answered in place where nothing is spread.
+fn answers(world: &World) -> Result<()> {
+    let gnb = &world.gnbs[0];
+    let sequence = gnb.echo(UPF_N3)?;
+    let limit = Duration::from_secs(2);
+    let seen = gnb.event(limit);
+    ensure!(
+        matches!(seen, Some(Event::EchoResponse { sequence: answered }) if answered == sequence),
+        "Echo Request {sequence} was followed by {seen:?}"
+    );
+    let packet = packet::udp4(([10, 60, 99, 99].into(), 1), (dn::SERVER_V4, 9), b"stray");
+    for teid in 0xdead_0000..0xdead_0004 {
+        gnb.uplink(UPF_N3, teid, Some(9))
+            .send(&packet, &mut Vec::new())?;
+        let expected = Event::ErrorIndication {
+            teid,
+            address: UPF_N3.into(),
+        };
+        let seen = gnb.event(limit);
+        ensure!(
+            seen.as_ref() == Some(&expected),
+            "instead of an Error Indication: {seen:?}"
+        );
+    }
+    Ok(())
+}

@@ -494,7 +494,7 @@ struct tp_trace {
 #define TP_FEAT_METER (1 << 0)	/* MBR enforcement, inline meters */
 #define TP_FEAT_EXT (1 << 1)	/* IPv6 UE check and shared meters */
 #define TP_FEAT_LIST (1 << 2)	/* several PDRs per key, SDF filters */
-#define TP_FEAT_IPV6 (1 << 3)	/* inner IPv6; without it uplink IPv6 drops as no_pdr and downlink IPv6 passes */
+#define TP_FEAT_IPV6 (1 << 3)	/* inner IPv6; without it uplink IPv6 drops as ue_spoofed and downlink IPv6 passes */
 #define TP_FEAT_VLAN (1 << 4)	/* tagged frames */
 #define TP_FEAT_BUCKETS (1 << 5) /* SMF-chosen TEIDs outside the table, scattered addresses, on-link neighbours */
 #define TP_FEAT_FIB (1 << 6)	/* next hops in state TP_NH_FIB */

@@ -217,7 +217,7 @@ static TP_INLINE int tp_parse_user(struct tp_packet *p, __u32 room, int malforme
 		p->family = 4;
 	} else if (p->ip[0] >> 4 == 6) {
 		if (!tp_has(p->env, TP_FEAT_IPV6))
-			return TP_DROP_NO_PDR; /* no session has IPv6 */
+			return TP_DROP_UE_SPOOFED; /* no session has an IPv6 address */
 		p->ip = tp_at(p, p->user, TP_IP6_LEN);
 		if (!p->ip)
 			return malformed;

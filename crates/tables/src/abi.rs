@@ -353,7 +353,7 @@ pub(crate) struct Cpu {
 }
 
 /// Code that the pipeline is specialised to, fixed when a program is loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features(pub(crate) u32);
 
 impl Features {
@@ -403,14 +403,60 @@ impl Features {
         self.0
     }
 
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// Highest bit that may be set, plus one.
+    pub(crate) const COUNT: usize = (32 - Self::ALL.0.leading_zeros()) as usize;
+
+    /// Those that few networks need, and seldom one alone.
+    const RARE: Self = Self(Self::ALL.0 & !0xff | Self::FIB.0);
+
+    /// Those that come and go with sessions, in any combination.
+    const COMMON: Self =
+        Self(Self::METER.0 | Self::EXT.0 | Self::LIST.0 | Self::IPV6.0 | Self::BUCKETS.0);
+
+    /// The least set with all of these that programs are built for: whoever needs a rare feature gets
+    /// the common ones too, and whoever follows packets gets all, so that the sets can be counted and
+    /// each be tried.
+    pub(crate) const fn closed(self) -> Self {
+        if self.0 & Self::RARE.0 == 0 {
+            self
+        } else {
+            self.with(Self::COMMON)
+        }
+    }
+
+    /// Whether programs are ever built for just this set (`is_possible` in datapath/tests/load_matrix.c).
+    pub const fn is_possible(self) -> bool {
+        let general = Self::ALL.without(Self::ATOMIC.with(Self::OUTER6));
+        self.contains(Self::VLAN)
+            && self.closed().0 == self.0
+            && (!self.contains(Self::TRACE) || self.contains(general))
+    }
+
+    pub(crate) const fn bit(index: usize) -> Self {
+        Self(1 << index)
+    }
+
+    /// Numbers of the bits that are set.
+    pub(crate) fn indices(self) -> impl Iterator<Item = usize> {
+        (0..Self::COUNT).filter(move |bit| self.0 >> bit & 1 == 1)
+    }
+
+    /// And those of `other`.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Those that are also in `other`.
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// Without those of `other`.
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
-    }
-
-    /// With those of `other`.
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
     }
 
     /// Whether all of `other` are here.

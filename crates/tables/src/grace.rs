@@ -57,6 +57,18 @@ pub(crate) fn barrier() -> io::Result<()> {
     membarrier(MEMBARRIER_CMD_GLOBAL).map(drop)
 }
 
+/// A grace period to be waited for.
+pub(crate) struct Passing {
+    in_kernel: bool,
+}
+
+impl Passing {
+    /// Until no packet is under way that was when this was called.
+    pub(crate) fn pass(&self) -> io::Result<()> {
+        if self.in_kernel { barrier() } else { Ok(()) }
+    }
+}
+
 /// Waits for the kernel's programs, some ten milliseconds at a time, so that control need not.
 ///
 /// `MEMBARRIER_CMD_GLOBAL` is a synchronize_rcu: afterwards no XDP program that ran when it began
@@ -135,6 +147,13 @@ impl<T> Grace<T> {
     /// For a thread that finishes packets.
     pub(crate) fn bystander(&self) -> Bystander {
         self.bystander.clone()
+    }
+
+    /// A grace period to be waited for now.
+    pub(crate) fn passing(&self) -> Passing {
+        Passing {
+            in_kernel: self.helper.is_some(),
+        }
     }
 
     pub(crate) fn retire(&mut self, item: T) {

@@ -2,6 +2,7 @@
 
 use session::compiled::{Direction, PdrId, QerId};
 
+use crate::abi::Features;
 use crate::index::SlotKey;
 
 /// A key of the session and the entry it leads to. Below the number of TEID slots, the entry is
@@ -52,6 +53,8 @@ pub(crate) struct Held {
     pub(crate) keys: Vec<HeldKey>,
     pub(crate) entries: Vec<HeldEntry>,
     pub(crate) meters: Vec<HeldMeter>,
+    /// Of the programs.
+    pub(crate) needs: Features,
 }
 
 impl Held {
@@ -59,6 +62,7 @@ impl Held {
         self.keys.clear();
         self.entries.clear();
         self.meters.clear();
+        self.needs = Features::NONE;
     }
 }
 
@@ -71,7 +75,7 @@ enum Form {
     #[default]
     Absent,
     /// One PDR for each direction, reached by one key each.
-    Pair([HeldKey; 2], [HeldEntry; 2]),
+    Pair([HeldKey; 2], [HeldEntry; 2], Features),
     /// Any other.
     Many(Box<Held>),
 }
@@ -84,14 +88,16 @@ impl Handle {
         held.clear();
         match &self.0 {
             Form::Absent => {}
-            Form::Pair(keys, entries) => {
+            Form::Pair(keys, entries, needs) => {
                 held.keys.extend_from_slice(keys);
                 held.entries.extend_from_slice(entries);
+                held.needs = *needs;
             }
             Form::Many(many) => {
                 held.keys.extend_from_slice(&many.keys);
                 held.entries.extend_from_slice(&many.entries);
                 held.meters.extend_from_slice(&many.meters);
+                held.needs = many.needs;
             }
         }
     }
@@ -104,7 +110,7 @@ impl Handle {
             held.meters.as_slice(),
         ) {
             ([], [], []) => Form::Absent,
-            (&[a, b], &[x, y], []) => Form::Pair([a, b], [x, y]),
+            (&[a, b], &[x, y], []) => Form::Pair([a, b], [x, y], held.needs),
             _ => Form::Many(Box::new(held.clone())),
         };
     }
@@ -113,7 +119,7 @@ impl Handle {
     pub(crate) fn entries(&self) -> &[HeldEntry] {
         match &self.0 {
             Form::Absent => &[],
-            Form::Pair(_, entries) => entries,
+            Form::Pair(_, entries, _) => entries,
             Form::Many(many) => &many.entries,
         }
     }

@@ -173,7 +173,7 @@ impl Host {
         self.ports_up |= 1 << port;
     }
 
-    pub(crate) fn set_features(&mut self, features: Features) {
+    pub(crate) fn switch(&mut self, features: Features) {
         for port in &mut self.ports {
             port.features = features.bits();
         }

@@ -6,6 +6,7 @@
 //! it visible) to `grace` (when what it replaced is reused).
 
 mod abi;
+mod adapt;
 mod alloc;
 mod encode;
 mod filters;
@@ -33,6 +34,7 @@ mod verdict;
 mod xdp;
 
 pub use abi::Features;
+pub use adapt::Replacement;
 pub use finish::{Finisher, Malformed, Outgoing};
 pub use handle::Handle;
 pub use host::Run;

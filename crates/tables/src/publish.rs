@@ -3,7 +3,8 @@
 
 use session::compiled::{Compiled, NoRoom};
 
-use crate::abi::{entry, meter, words_of};
+use crate::abi::{Features, entry, meter, words_of};
+use crate::adapt;
 use crate::encode::meaningful;
 use crate::handle::{Handle, HeldEntry, HeldKey};
 use crate::plan::{How, Plan, Want, WantKey, teid_of};
@@ -19,7 +20,13 @@ pub(crate) struct Former {
 }
 
 impl Store {
-    pub(crate) fn publish(&mut self, handle: &mut Handle, new: &Compiled) -> Result<(), NoRoom> {
+    /// serve: makes sure that programs have these features, before packets need them.
+    pub(crate) fn publish(
+        &mut self,
+        handle: &mut Handle,
+        new: &Compiled,
+        serve: impl FnOnce(Features) -> Result<(), NoRoom>,
+    ) -> Result<(), NoRoom> {
         let mut plan = std::mem::take(&mut self.plan);
         handle.read(&mut plan.held);
         let mut planned = self.prepare(&mut plan, new);
@@ -29,15 +36,24 @@ impl Store {
             self.wait();
             planned = self.prepare(&mut plan, new);
         }
-        match planned {
+        let needs = adapt::needs(&plan, new);
+        match planned.and_then(|()| serve(needs)) {
             Ok(()) => {
+                // How many keys the buckets hold is known without counting their users.
+                plan.next.needs = needs.without(Features::BUCKETS);
+                self.users.join(plan.next.needs);
+                self.users.leave(plan.held.needs);
                 self.apply(&mut plan);
                 handle.write(&plan.next);
             }
-            Err(_) => self.undo(&mut plan),
+            Err(error) => {
+                self.undo(&mut plan);
+                self.plan = plan;
+                return Err(error);
+            }
         }
         self.plan = plan;
-        planned
+        Ok(())
     }
 
     fn apply(&mut self, plan: &mut Plan) {

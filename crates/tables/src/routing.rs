@@ -6,8 +6,8 @@ use ipnet::IpNet;
 use session::compiled::{NiId, NoRoom};
 
 use crate::abi::{
-    KIND_NEIGH4, KIND_NEIGH6, Line, NextHopLine, ROUTE_LAST, ROUTE_NONE, RouteLine, RouteMap,
-    from_words, words_of,
+    Features, KIND_NEIGH4, KIND_NEIGH6, Line, NextHopLine, ROUTE_LAST, ROUTE_NONE, RouteLine,
+    RouteMap, from_words, words_of,
 };
 use crate::index::SlotKey;
 use crate::nexthop::{Family, NextHop, Peer, ROUTES_MAX};
@@ -109,10 +109,17 @@ impl Store {
         }
         let index = index.ok_or(NoRoom { table: "nexthops" })?;
         self.mem.nexthops[index as usize].fill(words_of(&nexthop_line(hop)));
+        if *hop == NextHop::Fib {
+            self.users.join(Features::FIB);
+        }
         Ok(index)
     }
 
     pub(crate) fn free_nexthop(&mut self, index: u32) {
+        let state = self.mem.nexthops[index as usize].load(0) as u32;
+        if state == state::FIB {
+            self.users.leave(Features::FIB);
+        }
         self.grace.retire(Retired::NextHop(index));
     }
 

@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ipnet::Ipv4Net;
 use session::compiled::{Counters, NiId, NoRoom};
 
-use crate::abi::{Config, Cpu, Line, NextHopLine, RulePlace, Side, entry, from_words, ni};
+use crate::abi::{
+    Config, Cpu, Features, Line, NextHopLine, RulePlace, Side, entry, from_words, ni,
+};
+use crate::adapt::Users;
 use crate::alloc::{Lines, Runs};
 use crate::encode::be;
 use crate::grace::Grace;
@@ -156,6 +159,8 @@ pub(crate) struct Store {
     /// Where the counts of an entry in its grace period will go.
     heirs: HashMap<u32, u32>,
     pub(crate) grace: Grace<Retired>,
+    /// Sessions and next hops, by the features of programs that they need.
+    pub(crate) users: Users,
     done: Vec<Retired>,
     pub(crate) plan: Plan,
     pub(crate) n3_routes: Option<Arc<RouteView>>,
@@ -190,6 +195,7 @@ impl Store {
             carried: HashMap::new(),
             heirs: HashMap::new(),
             grace,
+            users: Users::default(),
             done: Vec::new(),
             plan: Plan::default(),
             n3_routes: None,
@@ -398,6 +404,16 @@ impl Store {
             Retired::Peer(index) => self.peers.settle(index),
             Retired::NextHop(index) => self.nexthops.give(index),
             Retired::Routes { first, len } => self.routes.give(first, len),
+        }
+    }
+
+    /// What the programs must have for everything that is in the tables.
+    pub(crate) fn needs(&self) -> Features {
+        let needs = self.users.needs();
+        if self.index.buckets.used() > 0 {
+            needs.with(Features::BUCKETS)
+        } else {
+            needs
         }
     }
 

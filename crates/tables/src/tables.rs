@@ -7,14 +7,16 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use ipnet::{IpNet, Ipv4Net};
 use libbpf_rs::MapHandle;
 use session::compiled::{Compiled, Counters, EndedTunnel, NiId, NoRoom, PdrId};
 
 use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
+use crate::adapt::{Adaptation, Replacement};
 use crate::finish::{Finisher, Outgoing};
-use crate::grace::Grace;
+use crate::grace::{Grace, Passing};
 use crate::handle::Handle;
 use crate::host::{self, Host, Run};
 use crate::marker::{EndMarkers, end_marker};
@@ -64,9 +66,12 @@ pub struct PortConfig {
 /// What does not change while the data path runs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What programs are specialised to. `None`: everything, with atomic counters only where several
-    /// CPUs may meet one session, and outer IPv6 only with `outer6`.
+    /// What programs are specialised to. `None`: what is in use, with atomic counters only where several
+    /// CPUs may meet one session.
     pub features: Option<Features>,
+    /// How long the need for features must have been the same before programs without the others
+    /// take over.
+    pub settle: Duration,
     /// Some of our GTP-U addresses are IPv6.
     pub outer6: bool,
     /// Tunnels over IPv6 carry a UDP checksum; without it, zero (RFC 6935).
@@ -81,6 +86,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             features: None,
+            settle: Duration::from_secs(10),
             outer6: true,
             udp6_checksum: true,
             error_indications_per_s: 100,
@@ -157,6 +163,42 @@ enum Backend {
     Xdp(Xdp),
 }
 
+impl Backend {
+    /// Programs that are loaded take over.
+    fn switch(&mut self, adaptation: &mut Adaptation, features: Features) -> io::Result<()> {
+        let start = Instant::now();
+        match self {
+            Self::Host(host) => host.switch(features),
+            Self::Xdp(xdp) => xdp.switch(features)?,
+        }
+        adaptation.replaced(features, start.elapsed());
+        Ok(())
+    }
+
+    /// Programs with these features are live, and no packet is under way in others, when this returns.
+    /// That takes microseconds, or a grace period (some 10 ms) when the general programs take over.
+    fn serve(
+        &mut self,
+        adaptation: &mut Adaptation,
+        grace: &Passing,
+        needs: Features,
+    ) -> Result<(), NoRoom> {
+        if adaptation.serves(needs) {
+            return Ok(());
+        }
+        let refused = |error: io::Error| {
+            tracing::error!(%error, "programs are not replaced");
+            NoRoom { table: "programs" }
+        };
+        let general = adaptation.general();
+        if !general.contains(needs) {
+            return Err(NoRoom { table: "programs" });
+        }
+        self.switch(adaptation, general).map_err(refused)?;
+        grace.pass().map_err(refused)
+    }
+}
+
 /// The tables and the pipeline that reads them.
 #[derive(Debug)]
 pub struct Tables {
@@ -164,7 +206,7 @@ pub struct Tables {
     backend: Backend,
     store: Store,
     ports: Vec<PortConfig>,
-    features: Features,
+    adaptation: Adaptation,
     /// `None`: nobody hears of tunnels that were left.
     end_markers: Option<EndMarkers>,
 }
@@ -183,9 +225,8 @@ impl Tables {
     ) -> Result<Self, SetupError> {
         check_ports(ports)?;
         let memory = host::memory(layout)?;
-        let features = options
-            .features
-            .unwrap_or_else(|| wanted(options).without(Features::ATOMIC));
+        let adaptation = adaptation(options, Features::NONE);
+        let features = adaptation.live();
         let mut host = Host::new(memory.clone());
         ports.iter().for_each(|port| host.add_port(port, features));
         let store = new_store(memory, layout, Grace::same_thread(), options);
@@ -193,7 +234,7 @@ impl Tables {
             backend: Backend::Host(Box::new(host)),
             store,
             ports: ports.to_vec(),
-            features,
+            adaptation,
             end_markers: None,
         })
     }
@@ -205,16 +246,14 @@ impl Tables {
         options: &Options,
     ) -> Result<Self, SetupError> {
         check_ports(ports)?;
-        let features = options
-            .features
-            .unwrap_or_else(|| features_for(ports, wanted(options)));
-        let (xdp, memory) = Xdp::load(layout, ports, features)?;
+        let adaptation = adaptation(options, atomic_for(ports));
+        let (xdp, memory) = Xdp::load(layout, ports, adaptation.live())?;
         let store = new_store(memory, layout, Grace::kernel()?, options);
         Ok(Self {
             backend: Backend::Xdp(xdp),
             store,
             ports: ports.to_vec(),
-            features,
+            adaptation,
             end_markers: None,
         })
     }
@@ -224,7 +263,7 @@ impl Tables {
     pub fn attach(&mut self) -> Result<(), SetupError> {
         match &mut self.backend {
             Backend::Host(_) => Ok(()),
-            Backend::Xdp(xdp) => xdp.attach(&self.store.mem, &self.ports),
+            Backend::Xdp(xdp) => xdp.attach(&self.store.mem),
         }
     }
 
@@ -276,16 +315,46 @@ impl Tables {
     /// never waits.
     pub fn maintain(&mut self) {
         self.store.maintain();
+        if let Err(error) = self.adapt(Instant::now()) {
+            tracing::warn!(%error, "programs without the features that are not in use cannot be had");
+            self.adaptation.give_up();
+        }
     }
 
     /// Whether [`Self::maintain`] has something to wait for.
     pub fn needs_maintenance(&self) -> bool {
-        !self.store.grace.is_empty()
+        !self.store.grace.is_empty() || self.adaptation.is_settling(self.store.needs())
     }
 
-    /// What programs are specialised to.
+    /// What the live programs are specialised to.
     pub fn features(&self) -> Features {
-        self.features
+        self.adaptation.live()
+    }
+
+    /// How often programs have taken over from others, and the last time.
+    pub fn replacements(&self) -> (u64, Option<Replacement>) {
+        (self.adaptation.count, self.adaptation.last)
+    }
+
+    /// Change to programs with just what is in use, when that has settled. Never waits: they are
+    /// loaded in a thread of their own.
+    fn adapt(&mut self, now: Instant) -> Result<(), SetupError> {
+        let needs = self.store.needs();
+        if let Backend::Xdp(xdp) = &mut self.backend {
+            xdp.take_loaded(self.adaptation.general())?;
+        }
+        let Some(wanted) = self.adaptation.due(needs, now) else {
+            return Ok(());
+        };
+        match &mut self.backend {
+            Backend::Xdp(xdp) if !xdp.has(wanted) => xdp.prepare(wanted),
+            backend => Ok(backend.switch(&mut self.adaptation, wanted)?),
+        }
+    }
+
+    fn serve(&mut self, needs: Features) -> Result<(), NoRoom> {
+        let pass = self.store.grace.passing();
+        self.backend.serve(&mut self.adaptation, &pass, needs)
     }
 
     /// The programs, in the order of ports; none on the host.
@@ -376,33 +445,29 @@ impl Tables {
 
     /// Report packets with these keys, and no others, to [`Self::traced`]. At most
     /// [`TRACE_KEYS_MAX`] keys are; those beyond are left out. While there are none, programs
-    /// know nothing of traces.
+    /// know nothing of traces. The first keys wait until programs that do are loaded, tens of milliseconds.
     pub fn follow(&mut self, keys: &[(TraceKey, u32)]) -> Result<(), SetupError> {
         crate::trace::write_keys(&self.store.mem.trace_keys, keys);
-        let features = if keys.is_empty() {
-            self.features.without(Features::TRACE)
-        } else {
-            self.features.with(Features::TRACE)
-        };
-        self.switch(features)
-    }
-
-    /// Run programs with these features from now on.
-    fn switch(&mut self, features: Features) -> Result<(), SetupError> {
-        if features == self.features {
+        self.adaptation.follow(!keys.is_empty());
+        let general = self.adaptation.general();
+        if general == self.adaptation.live()
+            || (keys.is_empty() && !self.features().contains(Features::TRACE))
+        {
             return Ok(());
         }
-        match &mut self.backend {
-            Backend::Host(host) => host.set_features(features),
-            Backend::Xdp(xdp) => xdp.exchange(&self.ports, features)?,
+        if let Backend::Xdp(xdp) = &mut self.backend {
+            xdp.load_now(general)?;
         }
-        self.features = features;
-        Ok(())
+        Ok(self.backend.switch(&mut self.adaptation, general)?)
     }
 
     /// The pipeline for packets that the fast path cannot finish, for one other thread.
     pub fn finisher(&self) -> Finisher {
-        let host = Host::aside(self.store.mem.clone(), &self.ports, self.features);
+        let host = Host::aside(
+            self.store.mem.clone(),
+            &self.ports,
+            self.adaptation.general(),
+        );
         Finisher::new(host, self.store.grace.bystander())
     }
 
@@ -457,25 +522,30 @@ fn new_store(memory: Memory, layout: &Layout, grace: Grace<Retired>, options: &O
     store
 }
 
-/// Everything that the configuration has a use for.
-fn wanted(options: &Options) -> Features {
+/// Programs that adapt to what is in use, beside `also`, unless the options fix them.
+fn adaptation(options: &Options, also: Features) -> Adaptation {
+    if let Some(fixed) = options.features {
+        return Adaptation::fixed(fixed);
+    }
+    let all = Features::ALL.without(Features::ATOMIC).with(also);
+    let base = Features::VLAN.with(also);
     if options.outer6 {
-        Features::ALL
+        Adaptation::new(base.with(Features::OUTER6), all, options.settle)
     } else {
-        Features::ALL.without(Features::OUTER6)
+        Adaptation::new(base, all.without(Features::OUTER6), options.settle)
     }
 }
 
-/// `all`; atomic counters where packets of one direction can arrive on several CPUs at once.
-fn features_for(ports: &[PortConfig], all: Features) -> Features {
+/// Atomic counters where packets of one direction can arrive on several CPUs at once.
+fn atomic_for(ports: &[PortConfig]) -> Features {
     let several = |role: fn(&Roles) -> bool| {
         let ports = ports.iter().filter(|port| role(&port.roles));
         ports.map(receive_queues).sum::<usize>() > 1
     };
     if several(|roles| roles.n3) || several(|roles| roles.n6) {
-        all
+        Features::ATOMIC
     } else {
-        all.without(Features::ATOMIC)
+        Features::NONE
     }
 }
 
@@ -507,12 +577,16 @@ impl session::compiled::Tables for Tables {
     }
 
     fn publish(&mut self, handle: &mut Handle, new: &Compiled) -> Result<(), NoRoom> {
-        self.store.publish(handle, new)
+        let (backend, adaptation) = (&mut self.backend, &mut self.adaptation);
+        let grace = self.store.grace.passing();
+        self.store.publish(handle, new, |needs| {
+            backend.serve(adaptation, &grace, needs)
+        })
     }
 
     fn withdraw(&mut self, handle: &mut Handle) {
         // Nothing is taken, so nothing can be short.
-        let withdrawn = self.store.publish(handle, &Compiled::default());
+        let withdrawn = self.publish(handle, &Compiled::default());
         debug_assert!(withdrawn.is_ok());
     }
 
@@ -546,6 +620,9 @@ impl session::compiled::Tables for Tables {
 
 impl NextHopTables for Tables {
     fn alloc_nexthop(&mut self, hop: &NextHop) -> Result<u32, NoRoom> {
+        if *hop == NextHop::Fib {
+            self.serve(Features::FIB)?;
+        }
         self.store.alloc_nexthop(hop)
     }
 
@@ -567,6 +644,7 @@ impl NextHopTables for Tables {
     }
 
     fn set_neighbour(&mut self, ni: NiId, addr: IpAddr, index: Option<u32>) -> Result<(), NoRoom> {
+        self.serve(Features::BUCKETS)?;
         self.store.set_neighbour(ni, addr, index)
     }
 

@@ -4,13 +4,12 @@ use std::ffi::{CString, OsStr};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::btf::types::{DataSec, Var};
-use libbpf_rs::{
-    Btf, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType,
-    ProgramMut,
-};
+use libbpf_rs::{Btf, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut};
 
 use crate::abi::{Features, PORTS_MAX, UE_DIR_BITS, UE_PAGE_BITS};
 use crate::memory::View;
@@ -48,21 +47,38 @@ pub struct ProgramInfo {
     pub load_time: Duration,
 }
 
-/// One program. Dropping it detaches it: the attachment is a link that lives as long as its
-/// descriptor, so that not even a crash leaves it behind.
+/// A program in the kernel, which keeps it while this lives or it is attached.
 #[derive(Debug)]
-pub(crate) struct Program {
-    object: Object,
-    link: Option<OwnedFd>,
-    pub(crate) info: ProgramInfo,
+struct Program {
+    fd: OwnedFd,
+    info: ProgramInfo,
 }
 
-/// All programs and the maps that they share.
+/// A program for each port, in their order, all specialised to the same.
+#[derive(Debug)]
+struct Set {
+    features: Features,
+    programs: Vec<Program>,
+}
+
+/// What all programs share.
+type Maps = Vec<MapHandle>;
+
+/// All programs and the maps that they share. Dropping it detaches them: an attachment is a link that
+/// lives as long as its descriptor, so that not even a crash leaves it behind.
 #[derive(Debug)]
 pub(crate) struct Xdp {
-    programs: Vec<Program>,
+    links: Vec<OwnedFd>,
+    /// The one that packets meet first, then those that may be wanted again.
+    sets: Vec<Set>,
+    maps: Maps,
+    ports: Vec<PortConfig>,
     layout: Layout,
+    loading: Option<Receiver<Result<Set, SetupError>>>,
 }
+
+/// Sets of programs that are kept, the live one included.
+const SETS_KEPT: usize = 6;
 
 fn setup(what: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> SetupError {
     let what = what.into();
@@ -201,13 +217,16 @@ enum Part {
 /// Packets that may wait for a lane; the kernel drops more.
 const LANE_QUEUE: u32 = 4096;
 
+/// Of each program in front alone: programs that are in a map cannot use it.
+const LANES: &str = "lanes";
+
 /// Number of elements of each map; those not named keep what the object says.
 fn capacities(layout: &Layout) -> Result<Vec<(&'static str, u32)>, SetupError> {
     let cpus = libbpf_rs::num_possible_cpus().map_err(setup("number of CPUs"))? as u32;
     Ok(vec![
         ("config", 1),
         ("cpus", cpus),
-        ("lanes", cpus),
+        (LANES, cpus),
         ("entries", layout.all_entries()),
         ("sides", layout.all_entries()),
         ("exts", layout.exts),
@@ -224,9 +243,8 @@ fn capacities(layout: &Layout) -> Result<Vec<(&'static str, u32)>, SetupError> {
     ])
 }
 
-fn map_named<'a>(object: &'a Object, name: &str) -> Result<Map<'a>, SetupError> {
-    object
-        .maps()
+fn map_named<'a>(maps: &'a Maps, name: &str) -> Result<&'a MapHandle, SetupError> {
+    maps.iter()
         .find(|map| map.name() == OsStr::new(name))
         .ok_or_else(|| SetupError::Bpf {
             what: name.into(),
@@ -234,35 +252,48 @@ fn map_named<'a>(object: &'a Object, name: &str) -> Result<Map<'a>, SetupError> 
         })
 }
 
+fn maps_of(object: &Object) -> Result<Maps, SetupError> {
+    object
+        .maps()
+        .filter(|map| !map.name().to_string_lossy().contains(".rodata"))
+        .map(|map| MapHandle::try_from(&map).map_err(setup("maps")))
+        .collect()
+}
+
 impl Program {
-    /// Verify and load. `shared`: the object whose maps to use.
+    /// Verify and load over these maps, or over fresh ones, which come back.
     fn load(
         port: u32,
         config: &PortConfig,
         features: Features,
         layout: &Layout,
-        shared: Option<&Object>,
-    ) -> Result<Self, SetupError> {
+        shared: Option<&Maps>,
+    ) -> Result<(Self, Option<Maps>), SetupError> {
         if config.spread.is_empty() {
-            return Self::load_part(port, config, features, layout, shared, Part::Whole);
+            let part = Part::Whole;
+            let (whole, maps) = Self::load_part(port, config, features, layout, shared, part)?;
+            return Ok((whole, shared.is_none().then_some(maps)));
         }
         let features = features.with(Features::SPREAD);
-        let front = Self::load_part(port, config, features, layout, shared, Part::Front)?;
-        let shared = Some(shared.unwrap_or(&front.object));
-        let lane = Self::load_part(port, config, features, layout, shared, Part::Lane)?;
-        front.give_lanes(&lane, &config.spread)?;
-        Ok(front)
+        let part = Part::Front;
+        let (front, maps) = Self::load_part(port, config, features, layout, shared, part)?;
+        let part = Part::Lane;
+        let (lane, _) = Self::load_part(port, config, features, layout, Some(&maps), part)?;
+        lane.take_lanes(&maps, &config.spread)?;
+        Ok((front, shared.is_none().then_some(maps)))
     }
 
-    /// Have the kernel run `lane` on each of these CPUs for what this one sends there. The map keeps it
-    /// loaded.
-    fn give_lanes(&self, lane: &Self, cpus: &[u32]) -> Result<(), SetupError> {
-        let lanes = map_named(&self.object, "lanes")?;
-        let program = program_fd(&lane.object)?;
-        let fd = program.as_fd().as_raw_fd();
+    /// Have the kernel run this program on each of these CPUs for what the one in front, whose maps these
+    /// are, sends there. The map keeps it loaded.
+    fn take_lanes(&self, front: &Maps, cpus: &[u32]) -> Result<(), SetupError> {
+        let lanes = map_named(front, LANES)?;
         for cpu in cpus.iter().take(LANES_MAX) {
             // struct bpf_cpumap_val
-            let value = [LANE_QUEUE.to_ne_bytes(), fd.to_ne_bytes()].concat();
+            let value = [
+                LANE_QUEUE.to_ne_bytes(),
+                self.fd.as_raw_fd().to_ne_bytes(),
+            ]
+            .concat();
             lanes
                 .update(&cpu.to_ne_bytes(), &value, MapFlags::ANY)
                 .map_err(setup(format!("spread over CPU {cpu}")))?;
@@ -270,14 +301,15 @@ impl Program {
         Ok(())
     }
 
+    /// The maps that come back are those that it has.
     fn load_part(
         port: u32,
         config: &PortConfig,
         features: Features,
         layout: &Layout,
-        shared: Option<&Object>,
+        shared: Option<&Maps>,
         part: Part,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<(Self, Maps), SetupError> {
         let mut open = open()?;
         specialise(&mut open, port, config, features, part)?;
         if part == Part::Lane {
@@ -291,10 +323,9 @@ impl Program {
             if name.contains(".rodata") {
                 continue;
             }
-            // Programs that are in a map cannot use it.
-            if let Some(shared) = shared.filter(|_| name != "lanes") {
-                let map_of_first = map_named(shared, &name)?;
-                map.reuse_fd(map_of_first.as_fd()).map_err(setup(name))?;
+            if let Some(shared) = shared.filter(|_| name != LANES) {
+                map.reuse_fd(map_named(shared, &name)?.as_fd())
+                    .map_err(setup(name))?;
             } else if let Some((_, count)) = capacities.iter().find(|(known, _)| *known == name) {
                 map.set_max_entries(*count).map_err(setup(name))?;
             }
@@ -304,7 +335,8 @@ impl Program {
             .load()
             .map_err(setup(format!("load for {}", config.name)))?;
         let load_time = start.elapsed();
-        let (instructions, verified_instructions) = counts(program_fd(&object)?.as_fd())?;
+        let program = program_fd(&object)?;
+        let (instructions, verified_instructions) = counts(program.as_fd())?;
         let info = ProgramInfo {
             interface: config.name.clone(),
             ifindex: 0,
@@ -314,15 +346,13 @@ impl Program {
             verified_instructions,
             load_time,
         };
-        Ok(Self {
-            object,
-            link: None,
-            info,
-        })
+        let fd = program.as_fd().try_clone_to_owned()?;
+        let maps = maps_of(&object)?;
+        Ok((Self { fd, info }, maps))
     }
 
     /// Attach in this mode or not at all. Fails if another program is attached.
-    fn attach(&mut self, ifindex: u32, mode: Mode) -> Result<(), SetupError> {
+    fn attach(&mut self, ifindex: u32, mode: Mode) -> Result<OwnedFd, SetupError> {
         let flags = match mode {
             Mode::Driver => XDP_FLAGS_DRV_MODE,
             Mode::Generic => XDP_FLAGS_SKB_MODE,
@@ -332,11 +362,10 @@ impl Program {
             unsafe { MaybeUninit::zeroed().assume_init() };
         options.sz = size_of_val(&options) as libbpf_sys::size_t;
         options.flags = flags;
-        let program = program_fd(&self.object)?;
         // SAFETY: the descriptor is open and the options are valid for the call.
         let link = unsafe {
             libbpf_sys::bpf_link_create(
-                program.as_fd().as_raw_fd(),
+                self.fd.as_raw_fd(),
                 ifindex as i32,
                 libbpf_sys::BPF_XDP,
                 &options,
@@ -350,38 +379,37 @@ impl Program {
                 error,
             });
         }
-        // SAFETY: the kernel has just handed out this descriptor and nobody else has it.
-        self.link = Some(unsafe { OwnedFd::from_raw_fd(link) });
         self.info.ifindex = ifindex;
         self.info.mode = Some(mode);
+        // SAFETY: the kernel has just handed out this descriptor and nobody else has it.
+        Ok(unsafe { OwnedFd::from_raw_fd(link) })
+    }
+
+    /// Take the place of the program that is attached: each packet meets one or the other.
+    fn replace(&self, link: &OwnedFd) -> io::Result<()> {
+        // SAFETY: both descriptors are open; no options are given.
+        let answer = unsafe {
+            libbpf_sys::bpf_link_update(link.as_raw_fd(), self.fd.as_raw_fd(), std::ptr::null())
+        };
+        if answer < 0 {
+            return Err(io::Error::from_raw_os_error(-answer));
+        }
         Ok(())
     }
 }
 
-impl Program {
-    /// Let `fresh` run in the place of this one.
-    fn give_way(&mut self, mut fresh: Self) -> Result<(), SetupError> {
-        if let Some(link) = &self.link {
-            let program = program_fd(&fresh.object)?;
-            // SAFETY: both descriptors are open, and the options may be absent.
-            let answer = unsafe {
-                libbpf_sys::bpf_link_update(
-                    link.as_raw_fd(),
-                    program.as_fd().as_raw_fd(),
-                    std::ptr::null(),
-                )
-            };
-            if answer < 0 {
-                let error = io::Error::from_raw_os_error(-answer).to_string();
-                let what = format!("another program for {}", self.info.interface);
-                return Err(SetupError::Bpf { what, error });
-            }
+impl Set {
+    fn load(
+        features: Features,
+        ports: &[PortConfig],
+        layout: &Layout,
+        maps: &Maps,
+    ) -> Result<Self, SetupError> {
+        let mut programs = Vec::new();
+        for (port, config) in (0..).zip(ports) {
+            programs.push(Program::load(port, config, features, layout, Some(maps))?.0);
         }
-        fresh.link = self.link.take();
-        fresh.info.ifindex = self.info.ifindex;
-        fresh.info.mode = self.info.mode;
-        *self = fresh;
-        Ok(())
+        Ok(Self { features, programs })
     }
 }
 
@@ -420,57 +448,115 @@ impl Xdp {
         ports: &[PortConfig],
         features: Features,
     ) -> Result<(Self, Memory), SetupError> {
-        let mut programs: Vec<Program> = Vec::new();
-        for (port, config) in ports.iter().enumerate().take(PORTS_MAX) {
-            let shared = programs.first().map(|first| &first.object);
-            programs.push(Program::load(
-                port as u32,
-                config,
-                features,
-                layout,
-                shared,
-            )?);
+        let mut programs = Vec::new();
+        let mut maps: Option<Maps> = None;
+        for (port, config) in (0..).zip(ports.iter().take(PORTS_MAX)) {
+            let (program, fresh) = Program::load(port, config, features, layout, maps.as_ref())?;
+            programs.push(program);
+            maps = maps.or(fresh);
         }
-        let first = programs.first().ok_or(SetupError::NoPorts)?;
-        let memory = memory(&first.object, layout)?;
-        let layout = layout.clone();
-        Ok((Self { programs, layout }, memory))
+        let maps = maps.ok_or(SetupError::NoPorts)?;
+        let memory = memory(&maps, layout)?;
+        let xdp = Self {
+            links: Vec::new(),
+            sets: vec![Set { features, programs }],
+            maps,
+            ports: ports.to_vec(),
+            layout: layout.clone(),
+            loading: None,
+        };
+        Ok((xdp, memory))
     }
 
     /// Put every port's interface into the redirect map, then attach.
-    pub(crate) fn attach(
-        &mut self,
-        memory: &Memory,
-        ports: &[PortConfig],
-    ) -> Result<(), SetupError> {
+    pub(crate) fn attach(&mut self, memory: &Memory) -> Result<(), SetupError> {
         let mut ifindexes = Vec::new();
-        for config in ports {
+        for config in &self.ports {
             ifindexes.push(ifindex_of(&config.name)?);
         }
         for (port, ifindex) in (0u32..).zip(&ifindexes) {
             self.set_redirect(memory, port, *ifindex)?;
         }
-        for ((program, config), ifindex) in self.programs.iter_mut().zip(ports).zip(ifindexes) {
-            program.attach(ifindex, config.mode)?;
+        let programs = self.sets[0].programs.iter_mut();
+        for ((program, config), ifindex) in programs.zip(&self.ports).zip(ifindexes) {
+            self.links.push(program.attach(ifindex, config.mode)?);
         }
         Ok(())
     }
 
-    /// Put programs with these features in the place of those that run: every packet meets the old one
-    /// or the new one. On an error all ports have a program, old or new.
-    pub(crate) fn exchange(
-        &mut self,
-        ports: &[PortConfig],
-        features: Features,
-    ) -> Result<(), SetupError> {
-        let mut fresh = Vec::new();
-        for (port, config) in (0u32..).zip(ports) {
-            let shared = self.programs.first().map(|first| &first.object);
-            fresh.push(Program::load(port, config, features, &self.layout, shared)?);
+    /// Start to load a set of programs, unless it is there or another one is being loaded.
+    pub(crate) fn prepare(&mut self, features: Features) -> Result<(), SetupError> {
+        if self.loading.is_some() || self.sets.iter().any(|set| set.features == features) {
+            return Ok(());
         }
-        for (program, fresh) in self.programs.iter_mut().zip(fresh) {
-            program.give_way(fresh)?;
+        let own = |map: &MapHandle| MapHandle::try_from(map).map_err(setup("maps"));
+        let maps: Maps = self.maps.iter().map(own).collect::<Result<_, _>>()?;
+        let (ports, layout) = (self.ports.clone(), self.layout.clone());
+        let (done, loading) = channel();
+        thread::Builder::new().name("load".into()).spawn(move || {
+            // Nobody listens any more when the data path is being taken down.
+            let _ = done.send(Set::load(features, &ports, &layout, &maps));
+        })?;
+        self.loading = Some(loading);
+        Ok(())
+    }
+
+    /// Load a set of programs, unless it is there.
+    pub(crate) fn load_now(&mut self, features: Features) -> Result<(), SetupError> {
+        if !self.has(features) {
+            let set = Set::load(features, &self.ports, &self.layout, &self.maps)?;
+            self.sets.insert(1, set);
         }
+        Ok(())
+    }
+
+    /// Take in a set that has been loaded, and let one go that has not been live for long. Never waits.
+    ///
+    /// keep: programs to be kept ready, whatever comes.
+    pub(crate) fn take_loaded(&mut self, keep: Features) -> Result<(), SetupError> {
+        let Some(loading) = &self.loading else {
+            return Ok(());
+        };
+        let loaded = match loading.try_recv() {
+            Err(TryRecvError::Empty) => return Ok(()),
+            Err(TryRecvError::Disconnected) => Err(SetupError::Bpf {
+                what: "load".into(),
+                error: "the thread is gone".into(),
+            }),
+            Ok(loaded) => loaded,
+        };
+        self.loading = None;
+        self.sets.insert(1, loaded?);
+        if self.sets.len() > SETS_KEPT {
+            let oldest = self.sets.iter().rposition(|set| set.features != keep);
+            self.sets.remove(oldest.unwrap_or(SETS_KEPT));
+        }
+        Ok(())
+    }
+
+    /// Whether [`Self::switch`] would find programs for this.
+    pub(crate) fn has(&self, features: Features) -> bool {
+        self.sets.iter().any(|set| set.features == features)
+    }
+
+    /// Packets meet programs with these features from now on: on every port, or on none if that fails.
+    pub(crate) fn switch(&mut self, features: Features) -> io::Result<()> {
+        let wanted = self.sets.iter().position(|set| set.features == features);
+        let wanted = wanted.ok_or(io::ErrorKind::NotFound)?;
+        for (at, link) in self.links.iter().enumerate() {
+            if let Err(error) = self.sets[wanted].programs[at].replace(link) {
+                for (before, link) in self.links.iter().enumerate().take(at) {
+                    self.sets[0].programs[before].replace(link)?;
+                }
+                return Err(error);
+            }
+        }
+        let mut set = self.sets.remove(wanted);
+        for (program, before) in set.programs.iter_mut().zip(&self.sets[0].programs) {
+            program.info.ifindex = before.info.ifindex;
+            program.info.mode = before.info.mode;
+        }
+        self.sets.insert(0, set);
         Ok(())
     }
 
@@ -481,7 +567,7 @@ impl Xdp {
         port: u32,
         ifindex: u32,
     ) -> Result<(), SetupError> {
-        let map = map_named(&self.programs[0].object, "ports")?;
+        let map = map_named(&self.maps, "ports")?;
         map.update(&port.to_ne_bytes(), &ifindex.to_ne_bytes(), MapFlags::ANY)
             .map_err(setup("ports"))?;
         let slot = &memory.config[0].port_ifindex[port as usize];
@@ -490,22 +576,18 @@ impl Xdp {
     }
 
     pub(crate) fn infos(&self) -> impl Iterator<Item = &ProgramInfo> {
-        self.programs.iter().map(|program| &program.info)
+        self.sets[0].programs.iter().map(|program| &program.info)
     }
 
     /// A ring: of packets for the slow path, or of those that somebody follows.
     pub(crate) fn ring(&self, name: &str) -> Result<MapHandle, SetupError> {
-        let map = map_named(&self.programs[0].object, name)?;
-        MapHandle::try_from(&map).map_err(setup(name))
+        MapHandle::try_from(map_named(&self.maps, name)?).map_err(setup(name))
     }
 
     /// A port's program, to be run over frames by the kernel.
     pub(crate) fn runner(&self, port: usize) -> Result<Runner, SetupError> {
-        let program = program_fd(&self.programs[port].object)?;
-        let program = program.as_fd().try_clone_to_owned();
-        Ok(Runner {
-            program: program.map_err(SetupError::Io)?,
-        })
+        let program = self.sets[0].programs[port].fd.try_clone()?;
+        Ok(Runner { program })
     }
 }
 
@@ -538,43 +620,34 @@ impl Runner {
     }
 }
 
-fn memory(object: &Object, layout: &Layout) -> Result<Memory, SetupError> {
+fn memory(maps: &Maps, layout: &Layout) -> Result<Memory, SetupError> {
     fn view<T: crate::memory::Shared>(
-        object: &Object,
+        maps: &Maps,
         name: &str,
         len: usize,
     ) -> Result<View<T>, SetupError> {
-        let map = map_named(object, name)?;
-        View::of_map(map.as_fd(), len).map_err(|error| SetupError::Bpf {
+        View::of_map(map_named(maps, name)?.as_fd(), len).map_err(|error| SetupError::Bpf {
             what: format!("mmap of {name}"),
             error: error.to_string(),
         })
     }
     let cpus = libbpf_rs::num_possible_cpus().map_err(setup("number of CPUs"))?;
     Ok(Memory {
-        config: view(object, "config", 1)?,
-        cpus: view(object, "cpus", cpus)?,
+        config: view(maps, "config", 1)?,
+        cpus: view(maps, "cpus", cpus)?,
         slow: View::anonymous(1)?,
-        entries: view(object, "entries", layout.all_entries() as usize)?,
-        sides: view(object, "sides", layout.all_entries() as usize)?,
-        exts: view(object, "exts", layout.exts as usize)?,
-        meters: view(object, "meters", layout.meters as usize)?,
-        rules: view(object, "rules", layout.rules as usize)?,
-        buckets: view(
-            object,
-            "buckets",
-            layout.buckets.next_power_of_two() as usize,
-        )?,
-        nexthops: view(object, "nexthops", layout.nexthops as usize)?,
-        peers: view(object, "peers", layout.peers as usize)?,
-        routes: view(object, "routes", layout.routes as usize)?,
-        nis: view(object, "nis", layout.nis as usize)?,
-        ue_dir: view(object, "ue_dir", (layout.nis as usize) << UE_DIR_BITS)?,
-        ue_pages: view(
-            object,
-            "ue_pages",
-            (layout.ue_pages as usize) << UE_PAGE_BITS,
-        )?,
-        trace_keys: view(object, "trace_keys", TRACE_KEYS_MAX)?,
+        entries: view(maps, "entries", layout.all_entries() as usize)?,
+        sides: view(maps, "sides", layout.all_entries() as usize)?,
+        exts: view(maps, "exts", layout.exts as usize)?,
+        meters: view(maps, "meters", layout.meters as usize)?,
+        rules: view(maps, "rules", layout.rules as usize)?,
+        buckets: view(maps, "buckets", layout.buckets.next_power_of_two() as usize)?,
+        nexthops: view(maps, "nexthops", layout.nexthops as usize)?,
+        peers: view(maps, "peers", layout.peers as usize)?,
+        routes: view(maps, "routes", layout.routes as usize)?,
+        nis: view(maps, "nis", layout.nis as usize)?,
+        ue_dir: view(maps, "ue_dir", (layout.nis as usize) << UE_DIR_BITS)?,
+        ue_pages: view(maps, "ue_pages", (layout.ue_pages as usize) << UE_PAGE_BITS)?,
+        trace_keys: view(maps, "trace_keys", TRACE_KEYS_MAX)?,
     })
 }

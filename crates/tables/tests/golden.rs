@@ -393,6 +393,18 @@ trait Platform {
     fn run(&mut self, port: usize, frame: &[u8]) -> Outcome;
 }
 
+/// The programs have just the features that the case needs, when this returns.
+fn adapt(tables: &mut Tables) {
+    for _ in 0..10_000 {
+        tables.maintain();
+        if !tables.needs_maintenance() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("programs did not settle");
+}
+
 struct Host {
     tables: Tables,
 }
@@ -562,10 +574,9 @@ fn resolve(tables: &mut Tables, n3: u32) {
     }
 }
 
-/// Tables for these ports.
-type Make = dyn Fn(Vec<PortConfig>, &Options) -> Box<dyn Platform>;
+type Make<'a> = &'a dyn Fn(Vec<PortConfig>, &Options) -> Box<dyn Platform>;
 
-fn check(folder: &Path, make: &Make) -> Result<(), String> {
+fn check(folder: &Path, adapted: bool, make: Make<'_>) -> Result<(), String> {
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let case: Case = toml::from_str(&read("tables.toml")).map_err(|error| error.to_string())?;
     let expect: Expect = toml::from_str(&read("expect.toml")).map_err(|error| error.to_string())?;
@@ -573,10 +584,14 @@ fn check(folder: &Path, make: &Make) -> Result<(), String> {
     let mut out = read_pcap(&folder.join("out.pcap")).into_iter();
     assert_eq!(frames.len(), expect.packet.len(), "{}", folder.display());
     let ports = port_configs(case.port.len(), &|port| case.port[port].role.clone());
-    let options = Options {
+    let mut options = Options {
         udp6_checksum: case.udp6_checksum.unwrap_or(true),
         ..Options::default()
     };
+    if adapted {
+        options.settle = std::time::Duration::ZERO;
+        options.outer6 = case.n3.iter().any(IpAddr::is_ipv6);
+    }
     let mut platform = make(ports, &options);
     let n3 = furnish(&case, platform.tables());
     let mut finisher = platform.tables().finisher();
@@ -592,6 +607,9 @@ fn check(folder: &Path, make: &Make) -> Result<(), String> {
                 .publish(&mut handle, &session.compile())
                 .map_err(|e| e.to_string())?;
             resolve(platform.tables(), n3);
+            if adapted {
+                adapt(platform.tables());
+            }
         }
         let outcome = platform.run(wanted.port, frame);
         if outcome.verdict != wanted.verdict {
@@ -654,7 +672,7 @@ fn check(folder: &Path, make: &Make) -> Result<(), String> {
     Ok(())
 }
 
-fn check_all(make: &Make) {
+fn check_all(adapted: bool, make: Make<'_>) {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
     let mut folders: Vec<PathBuf> = std::fs::read_dir(root)
         .unwrap()
@@ -667,7 +685,7 @@ fn check_all(make: &Make) {
         .iter()
         .filter_map(|folder| {
             let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-            check(folder, make)
+            check(folder, adapted, make)
                 .err()
                 .map(|error| format!("{name}: {error}"))
         })
@@ -681,26 +699,40 @@ fn check_all(make: &Make) {
     );
 }
 
+fn host(ports: Vec<PortConfig>, options: &Options) -> Box<dyn Platform> {
+    let tables = Tables::host(&layout(), &ports, options).unwrap();
+    Box::new(Host { tables })
+}
+
+fn kernel(ports: Vec<PortConfig>, options: &Options) -> Box<dyn Platform> {
+    need_root();
+    let mut tables = Tables::xdp(&layout(), &ports, options).unwrap();
+    for port in 0..ports.len() as u32 {
+        // Loopback: a test run redirects nowhere, but wants to know where to.
+        tables.set_redirect(port, 1).unwrap();
+    }
+    Box::new(Xdp {
+        tables,
+        events: Arc::default(),
+    })
+}
+
 #[test]
 fn on_the_host() {
-    check_all(&|ports, options| {
-        let tables = Tables::host(&layout(), &ports, options).unwrap();
-        Box::new(Host { tables })
-    });
+    check_all(false, &host);
+}
+
+#[test]
+fn on_the_host_with_the_features_that_each_case_needs() {
+    check_all(true, &host);
 }
 
 #[test]
 fn in_the_kernel() {
-    need_root();
-    check_all(&|ports, options| {
-        let mut tables = Tables::xdp(&layout(), &ports, options).unwrap();
-        for port in 0..ports.len() as u32 {
-            // Loopback: a test run redirects nowhere, but wants to know where to.
-            tables.set_redirect(port, 1).unwrap();
-        }
-        Box::new(Xdp {
-            tables,
-            events: Arc::default(),
-        })
-    });
+    check_all(false, &kernel);
+}
+
+#[test]
+fn in_the_kernel_with_the_features_that_each_case_needs() {
+    check_all(true, &kernel);
 }

@@ -607,7 +607,7 @@ impl session::compiled::Tables for Tables {
 
     fn gtpu_paths(&self, each: &mut dyn FnMut(IpAddr, IpAddr)) {
         for peer in self.store.peers.in_use() {
-            each(peer.remote.into(), peer.local.into());
+            each(peer.remote, peer.local);
         }
     }
 

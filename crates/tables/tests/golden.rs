@@ -400,7 +400,7 @@ fn adapt(tables: &mut Tables) {
         if !tables.needs_maintenance() {
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1));
     }
     panic!("programs did not settle");
 }
@@ -589,7 +589,7 @@ fn check(folder: &Path, adapted: bool, make: Make<'_>) -> Result<(), String> {
         ..Options::default()
     };
     if adapted {
-        options.settle = std::time::Duration::ZERO;
+        options.settle = Duration::ZERO;
         options.outer6 = case.n3.iter().any(IpAddr::is_ipv6);
     }
     let mut platform = make(ports, &options);

@@ -2,6 +2,7 @@
 //! as `-`.
 
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
@@ -304,15 +305,41 @@ pub(crate) fn drops(answer: &Value) -> String {
 
 pub(crate) fn datapath(answer: &Value) -> String {
     let mut out = format!(
-        "{}, {} mode, {} instructions, loaded in {} ms\nfeatures: {}\n\n",
+        "{}, {} mode, started in {} ms\nfeatures: {}\nreplaced {} times{}\n\n",
         text(answer, "/kind"),
         text(answer, "/mode"),
-        text(answer, "/instructions"),
-        text(answer, "/load_ms"),
+        text(answer, "/start_ms"),
         text(answer, "/features"),
+        text(answer, "/replacements"),
+        last_replacement(answer),
     );
+    let mut programs = Table::new(["INTERFACE", "INSTRUCTIONS", "VERIFIED", "LOADED IN MS"]);
+    for program in items(answer, "/programs") {
+        let fields = [
+            "/interface",
+            "/instructions",
+            "/verified_instructions",
+            "/load_ms",
+        ];
+        programs.row(fields.map(|field| text(program, field)));
+    }
+    out += &programs.text();
+    out += "\n";
     out += &ports(answer);
     out + "\n" + &tables(answer)
+}
+
+fn last_replacement(answer: &Value) -> String {
+    let Some(at) = answer
+        .pointer("/last_replacement/at")
+        .and_then(Value::as_f64)
+    else {
+        return String::new();
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let ago = now.map_or(0.0, |now| (now.as_secs_f64() - at).max(0.0));
+    let took = text(answer, "/last_replacement/took_us");
+    format!(", last {ago:.0} s ago in {took} us")
 }
 
 pub(crate) fn peers(answer: &Value) -> String {

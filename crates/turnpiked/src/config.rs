@@ -111,6 +111,7 @@ impl N4 {
 pub(crate) struct Datapath {
     pub(crate) kind: DatapathKind,
     pub(crate) mode: XdpMode,
+    pub(crate) settle_s: u32,
 }
 
 impl Default for Datapath {
@@ -118,6 +119,7 @@ impl Default for Datapath {
         Self {
             kind: DatapathKind::Xdp,
             mode: XdpMode::Driver,
+            settle_s: 10,
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use session::Core;
 use tables::netlink::Netlink;
 use tables::nexthop::NextHops;
 use tables::slowpath::{SlowPath, SlowPathThread};
-use tables::{EndMarkers, Mode, ProgramInfo, Tables};
+use tables::{EndMarkers, Tables};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -18,7 +18,6 @@ use crate::command::{self, Asked, Asker, Command};
 use crate::config::{Config, DatapathKind, read_token};
 use crate::control::{About, Control, EchoSockets, KernelMirror};
 use crate::plan;
-use crate::report::DatapathReport;
 use crate::{n4, system};
 
 /// Run until a signal ends it.
@@ -106,11 +105,10 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
     })
     .context("rtnetlink")?;
     tables.attach()?;
-    let load_time = loading.elapsed();
     let about = About {
         config: Arc::clone(config),
         recovery_time_stamp: system::recovery_time_stamp(),
-        datapath: describe(config, &tables, load_time),
+        start_time: loading.elapsed(),
     };
     let seed = system::random().context("/dev/urandom")?;
     let core = Core::new(
@@ -143,28 +141,6 @@ fn open_tables(config: &Config) -> Result<Tables> {
             .with_context(|| format!("pool {pool}"))?;
     }
     Ok(tables)
-}
-
-fn describe(config: &Config, tables: &Tables, load_time: Duration) -> DatapathReport {
-    let programs = tables.programs();
-    let mode = programs
-        .first()
-        .and_then(|program| program.mode)
-        .map(|mode| match mode {
-            Mode::Driver => "driver",
-            Mode::Generic => "generic",
-        });
-    let most = |of: fn(&ProgramInfo) -> u32| programs.iter().map(of).max().map(u64::from);
-    DatapathReport {
-        kind: match config.datapath.kind {
-            DatapathKind::Xdp => "xdp".to_owned(),
-        },
-        mode: mode.unwrap_or("none").to_owned(),
-        features: tables.features().names().map(str::to_owned).collect(),
-        instructions: most(|program| program.instructions),
-        verified_instructions: most(|program| program.verified_instructions),
-        load_ms: Some((load_time.as_secs_f64() * 1e6).round() / 1e3),
-    }
 }
 
 /// Start the control thread; what it ended with comes out.

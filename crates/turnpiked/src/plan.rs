@@ -105,6 +105,7 @@ pub(crate) fn options(config: &Config) -> Options {
         echo_per_s: config.gtpu.echo_per_s,
         outer6: n3_addresses(config).iter().any(IpAddr::is_ipv6),
         udp6_checksum: config.gtpu.udp6_checksum,
+        settle: Duration::from_secs(config.datapath.settle_s.into()),
         ..Options::default()
     }
 }

@@ -71,17 +71,38 @@ pub(crate) struct DatapathReport {
     pub(crate) kind: String,
     /// `driver` or `generic`.
     pub(crate) mode: String,
-    /// What the program is specialised to.
+    /// What the live programs are specialised to.
     pub(crate) features: Vec<String>,
-    /// Instructions of the largest program.
+    /// One for each interface, in the order of the configuration.
+    pub(crate) programs: Vec<ProgramReport>,
+    /// How often programs took over from others since the start.
+    pub(crate) replacements: u64,
+    /// The last time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) instructions: Option<u64>,
-    /// Instructions that the verifier looked at for it, all paths together.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) verified_instructions: Option<u64>,
-    /// Time that loading, verifying and attaching took, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) load_ms: Option<f64>,
+    pub(crate) last_replacement: Option<ReplacementReport>,
+    /// Time that starting it took, loading, verifying and attaching, in milliseconds.
+    pub(crate) start_ms: f64,
+}
+
+/// A program in the kernel.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct ProgramReport {
+    pub(crate) interface: String,
+    /// Its instructions.
+    pub(crate) instructions: u32,
+    /// Instructions that the verifier looked at, all paths together.
+    pub(crate) verified_instructions: u32,
+    /// Time to verify and compile it, in milliseconds.
+    pub(crate) load_ms: f64,
+}
+
+/// Programs that took over from others.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub(crate) struct ReplacementReport {
+    /// When: seconds since 1970.
+    pub(crate) at: f64,
+    /// From the first interface to the last, in microseconds. Each has one program or the other at any time.
+    pub(crate) took_us: f64,
 }
 
 /// Frames of one interface.

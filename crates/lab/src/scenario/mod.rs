@@ -1,5 +1,6 @@
 //! Scenarios as code: each builds a world of its own, does one thing to the UPF and judges it.
 
+mod adapt;
 mod bad_input;
 mod capture;
 mod gtpu;
@@ -188,6 +189,7 @@ pub fn all() -> Vec<Scenario> {
         trace::scenarios(),
         spread::scenarios(),
         update::scenarios(),
+        adapt::scenarios(),
         bad_input::scenarios(),
     ] {
         all.extend(group);

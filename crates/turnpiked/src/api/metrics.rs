@@ -59,6 +59,7 @@ impl Page {
             sessions,
             peers,
             tables,
+            datapath,
             ..
         } = &self.report;
         out.gauge("turnpike_sessions", "PFCP sessions", sessions.used)?;
@@ -96,7 +97,23 @@ impl Page {
         let capacity = tables
             .iter()
             .map(|t| ([("table", t.table.as_str())], t.capacity));
-        out.gauges("turnpike_table_capacity", "Entries there are", capacity)
+        out.gauges("turnpike_table_capacity", "Entries there are", capacity)?;
+        let features = datapath
+            .features
+            .iter()
+            .map(|name| ([("feature", name.as_str())], 1));
+        let help = "Features of the live programs";
+        out.gauges("turnpike_datapath_feature", help, features)?;
+        let help = "Programs that took over from others";
+        let replacements = [(
+            [("datapath", datapath.kind.as_str())],
+            datapath.replacements,
+        )];
+        out.counters(
+            "turnpike_datapath_replacements",
+            help,
+            replacements.into_iter(),
+        )
     }
 
     fn n4(&self, out: &mut Out<'_>) -> Result<(), Error> {

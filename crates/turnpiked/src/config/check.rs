@@ -281,6 +281,7 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
             problems.push(Problem::new(key, value, reason));
         }
     };
+    range("datapath.settle_s", config.datapath.settle_s, 0..=3600);
     range("n4.heartbeat_s", config.n4.heartbeat_s, 0..=3600);
     range("n4.t1_ms", config.n4.t1_ms, 10..=60_000);
     range("n4.n1", config.n4.n1, 1..=10);

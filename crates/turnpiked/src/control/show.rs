@@ -3,27 +3,30 @@
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use session::compiled::{Counters, Direction, PacketRate};
 use session::peer::PeerState;
 use session::pfds::Property;
 use session::stats::{Stats, Way};
 use session::{Core, FarView, PdrView, QerView, SessionView};
-use tables::{DROP_REASONS, PortTotals, Tables, Traffic};
+use tables::{DROP_REASONS, PortTotals, ProgramInfo, Tables, Traffic};
 
-use crate::config::Config;
+use crate::config::{Config, DatapathKind, XdpMode};
 use crate::control::KernelMirror;
 use crate::report::{
     ApplicationReport, DatapathReport, DirectionReport, DropReport, FarReport, Fill, MessageCount,
-    N4Report, PdrReport, PeerReport, PfdReport, PortReport, QerReport, Report, SessionDetail,
-    SessionPage, SessionSummary, TableFill, TrafficReport, UrrReport, seid_text,
+    N4Report, PdrReport, PeerReport, PfdReport, PortReport, ProgramReport, QerReport,
+    ReplacementReport, Report, SessionDetail, SessionPage, SessionSummary, TableFill,
+    TrafficReport, UrrReport, seid_text,
 };
 
 /// What does not change while the process runs.
 pub(crate) struct About {
     pub(crate) config: Arc<Config>,
     pub(crate) recovery_time_stamp: u32,
-    pub(crate) datapath: DatapathReport,
+    /// That it took to start the data path.
+    pub(crate) start_time: Duration,
 }
 
 pub(crate) fn report(
@@ -61,15 +64,7 @@ pub(crate) fn report(
         },
         tables: tables(core, &about.config),
         n4,
-        datapath: DatapathReport {
-            features: core
-                .tables()
-                .features()
-                .names()
-                .map(str::to_owned)
-                .collect(),
-            ..about.datapath.clone()
-        },
+        datapath: datapath(core.tables(), about),
         ports: about
             .config
             .interface
@@ -85,6 +80,46 @@ pub(crate) fn report(
             .iter()
             .flat_map(|(name, totals)| drops(name, totals))
             .collect(),
+    }
+}
+
+fn millis(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+fn datapath(tables: &Tables, about: &About) -> DatapathReport {
+    let datapath = &about.config.datapath;
+    let (replacements, last) = tables.replacements();
+    DatapathReport {
+        kind: match datapath.kind {
+            DatapathKind::Xdp => "xdp",
+        }
+        .to_owned(),
+        mode: match datapath.mode {
+            XdpMode::Driver => "driver",
+            XdpMode::Generic => "generic",
+        }
+        .to_owned(),
+        features: tables.features().names().map(str::to_owned).collect(),
+        programs: tables.programs().into_iter().map(program).collect(),
+        replacements,
+        last_replacement: last.map(|last| ReplacementReport {
+            at: last
+                .at
+                .duration_since(UNIX_EPOCH)
+                .map_or(0.0, |at| at.as_secs_f64()),
+            took_us: (last.took.as_secs_f64() * 1e9).round() / 1e3,
+        }),
+        start_ms: millis(about.start_time),
+    }
+}
+
+fn program(info: ProgramInfo) -> ProgramReport {
+    ProgramReport {
+        interface: info.interface,
+        instructions: info.instructions,
+        verified_instructions: info.verified_instructions,
+        load_ms: millis(info.load_time),
     }
 }
 

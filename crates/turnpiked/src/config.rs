@@ -236,7 +236,7 @@ impl Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            sessions: 100_000,
+            sessions: 80_000,
             entries: Some(200_000),
             smfs: 64,
             gnbs: 4096,

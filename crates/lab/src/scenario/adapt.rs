@@ -17,7 +17,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "programs are replaced under traffic: no packet lost, doubled or late",
             adapt_under_load,
         )
-        .line("datapath", "settle_s = 0")
+        .line("[datapath]", "settle_s = 0")
         .limit(90),
     ]
 }

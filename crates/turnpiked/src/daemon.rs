@@ -117,7 +117,7 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
         tables,
     );
     let kernel = KernelMirror::new(next_hops, netlink, slow_path, marked);
-    let n3 = core.config().n3.iter().map(|address| (*address).into());
+    let n3 = core.config().n3.iter().copied();
     let echo = EchoSockets::bind(n3).context("sockets for Echo Requests")?;
     Ok(Control::new(core, (sockets, echo), asked, kernel, about))
 }

@@ -50,9 +50,8 @@ static TP_INLINE int tp_walk_extensions(struct tp_packet *p, __u32 off, __u8 typ
 			return TP_DROP_GTPU_MALFORMED;
 		if (type == TP_GTPU_EXT_PSC)
 			p->qfi = h[2] & 0x3f; /* the same place in every PDU type of TS 38.415, 5.5.2 */
-		else if ((type & TP_GTPU_EXT_REQUIRED) &&
-			 (!tp_has(p->env, TP_FEAT_RELAY) ||
-			  ((type & TP_GTPU_EXT_REQUIRED_BETWEEN) && type != TP_GTPU_EXT_PDCP)))
+		else if ((type & TP_GTPU_EXT_REQUIRED) && (type & TP_GTPU_EXT_REQUIRED_BETWEEN) &&
+			 type != TP_GTPU_EXT_PDCP)
 			return TP_DROP_GTPU_UNKNOWN_EXTENSION;
 		else if ((named = tp_at(p, off - 1, 1)))
 			p->for_end |= TP_READ(*named); /* type, of which the verifier knows too much */

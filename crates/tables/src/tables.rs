@@ -246,7 +246,7 @@ impl Tables {
         options: &Options,
     ) -> Result<Self, SetupError> {
         check_ports(ports)?;
-        let adaptation = adaptation(options, atomic_for(ports));
+        let adaptation = adaptation(options, always_for(ports));
         let (xdp, memory) = Xdp::load(layout, ports, adaptation.live())?;
         let store = new_store(memory, layout, Grace::kernel()?, options);
         Ok(Self {
@@ -529,15 +529,19 @@ fn adaptation(options: &Options, also: Features) -> Adaptation {
     }
     let all = Features::ALL.without(Features::ATOMIC).with(also);
     let base = Features::VLAN.with(also);
-    if options.outer6 {
+    if options.outer6 || also.contains(Features::OUTER6) {
         Adaptation::new(base.with(Features::OUTER6), all, options.settle)
     } else {
         Adaptation::new(base, all.without(Features::OUTER6), options.settle)
     }
 }
 
-/// Atomic counters where packets of one direction can arrive on several CPUs at once.
-fn atomic_for(ports: &[PortConfig]) -> Features {
+/// Everything where users are spread over CPUs, so that the kernel's threads for them are not started anew;
+/// atomic counters where packets of one direction can arrive on several CPUs at once.
+fn always_for(ports: &[PortConfig]) -> Features {
+    if ports.iter().any(|port| !port.spread.is_empty()) {
+        return Features::ALL;
+    }
     let several = |role: fn(&Roles) -> bool| {
         let ports = ports.iter().filter(|port| role(&port.roles));
         ports.map(receive_queues).sum::<usize>() > 1

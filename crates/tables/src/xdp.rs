@@ -9,7 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::btf::types::{DataSec, Var};
-use libbpf_rs::{Btf, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut};
+use libbpf_rs::{
+    Btf, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType,
+    ProgramMut,
+};
 
 use crate::abi::{Features, PORTS_MAX, UE_DIR_BITS, UE_PAGE_BITS};
 use crate::memory::View;
@@ -289,11 +292,7 @@ impl Program {
         let lanes = map_named(front, LANES)?;
         for cpu in cpus.iter().take(LANES_MAX) {
             // struct bpf_cpumap_val
-            let value = [
-                LANE_QUEUE.to_ne_bytes(),
-                self.fd.as_raw_fd().to_ne_bytes(),
-            ]
-            .concat();
+            let value = [LANE_QUEUE.to_ne_bytes(), self.fd.as_raw_fd().to_ne_bytes()].concat();
             lanes
                 .update(&cpu.to_ne_bytes(), &value, MapFlags::ANY)
                 .map_err(setup(format!("spread over CPU {cpu}")))?;

@@ -237,7 +237,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             sessions: 80_000,
-            entries: Some(200_000),
+            entries: Some(160_000),
             smfs: 64,
             gnbs: 4096,
             neighbours: 4096,

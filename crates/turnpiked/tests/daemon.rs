@@ -130,7 +130,7 @@ fn shown_by_the_command_line(net: &Net, seid: &str, ue: &str) {
     let cli = cli();
     let cli = cli.to_str().unwrap();
     let run = |args: &[&str]| net.upf.run(cli, args, LIMIT).unwrap();
-    assert!(run(&["status"]).contains("sessions 1 of 100 000, SMFs 1"));
+    assert!(run(&["status"]).contains("sessions 1 of 80 000, SMFs 1"));
     assert!(run(&["sessions"]).contains(ue));
     assert!(run(&["session", seid]).contains("10000001@10.3.0.2"));
     assert!(run(&["peers"]).contains("10.100.0.2:8805"));

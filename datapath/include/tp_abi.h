@@ -365,8 +365,7 @@ struct tp_config {
 	__u32 moves;		      /* odd while control moves a slot between buckets: a miss is looked up again */
 	__u32 n_nis;
 	__u32 port_ifindex[TP_PORTS_MAX]; /* interface of each devmap slot, 0 none: where a FIB answer may go */
-	__u32 icmp_ns;			  /* mean spacing of packets that ask for an ICMP error, per CPU; 0: none */
-	__u32 pad;
+	__u64 reserved;
 	__u64 n3_6[TP_N3_ADDRS_MAX][2]; /* local GTP-U addresses, IPv6, as on the wire; zeros end the list */
 };
 
@@ -405,11 +404,10 @@ struct tp_cpu {
 	__u64 error_indication_tat;
 	__u64 echo_tat;
 	__u64 clock_tick; /* the kernel's tick at the last exact reading */
-	__u64 icmp_tat;
 	__u64 trace_tat;
 	__u64 trace_lost; /* records that user space did not get */
 	__u64 message_tat;
-	__u64 reserved[7];
+	__u64 reserved[8];
 	struct tp_port_stats ports[TP_PORTS_MAX];
 	__u64 drops[TP_PORTS_MAX][TP_DIRS][TP_DROP_MAX];
 };

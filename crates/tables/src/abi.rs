@@ -312,8 +312,7 @@ pub(crate) struct Config {
     pub(crate) moves: AtomicU32,
     pub(crate) n_nis: AtomicU32,
     pub(crate) port_ifindex: [AtomicU32; PORTS_MAX],
-    pub(crate) icmp_ns: AtomicU32,
-    pub(crate) pad: AtomicU32,
+    pub(crate) reserved: AtomicU64,
     pub(crate) n3_6: [[AtomicU64; 2]; N3_ADDRS_MAX],
 }
 
@@ -343,11 +342,10 @@ pub(crate) struct Cpu {
     pub(crate) error_indication_tat: AtomicU64,
     pub(crate) echo_tat: AtomicU64,
     pub(crate) clock_tick: AtomicU64,
-    pub(crate) icmp_tat: AtomicU64,
     pub(crate) trace_tat: AtomicU64,
     pub(crate) trace_lost: AtomicU64,
     pub(crate) message_tat: AtomicU64,
-    pub(crate) reserved: [AtomicU64; 7],
+    pub(crate) reserved: [AtomicU64; 8],
     pub(crate) ports: [PortStats; PORTS_MAX],
     pub(crate) drops: [[[AtomicU64; DROP_MAX]; DIRS]; PORTS_MAX],
 }
@@ -602,7 +600,6 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_config.moves", offset_of!(Config, moves)),
         ("tp_config.n_nis", offset_of!(Config, n_nis)),
         ("tp_config.port_ifindex", offset_of!(Config, port_ifindex)),
-        ("tp_config.icmp_ns", offset_of!(Config, icmp_ns)),
         ("tp_config.n3_6", offset_of!(Config, n3_6)),
         ("tp_port_stats", size_of::<PortStats>()),
         ("tp_port_stats.out", offset_of!(PortStats, forwarded)),

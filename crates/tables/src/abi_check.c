@@ -75,7 +75,6 @@ const __u64 tp_abi_layout[128] = {
 	AT(tp_config, moves),
 	AT(tp_config, n_nis),
 	AT(tp_config, port_ifindex),
-	AT(tp_config, icmp_ns),
 	AT(tp_config, n3_6),
 	sizeof(struct tp_port_stats),
 	AT(tp_port_stats, out),

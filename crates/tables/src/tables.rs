@@ -444,7 +444,7 @@ impl Tables {
     }
 
     /// Report packets with these keys, and no others, to [`Self::traced`]. At most
-    /// [`TRACE_KEYS_MAX`] keys are; those beyond are left out. While there are none, programs
+    /// 64 keys are; those beyond are left out. While there are none, programs
     /// know nothing of traces. The first keys wait until programs that do are loaded, tens of milliseconds.
     pub fn follow(&mut self, keys: &[(TraceKey, u32)]) -> Result<(), SetupError> {
         crate::trace::write_keys(&self.store.mem.trace_keys, keys);

@@ -163,6 +163,7 @@ impl Bench {
 
     /// Of a packet of each of the first `size` users in turn; all are forwarded.
     fn cost(&mut self, direction: Direction, size: u32) -> Result<Cost> {
+        self.sut.settle()?;
         let id = self.sut.program_id(direction)?;
         let forwarded = self.sut.forwarded(direction)?;
         let cost = self

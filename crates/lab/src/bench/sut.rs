@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -90,7 +90,8 @@ impl Sut {
             retention_s: 60,
             sessions,
             sections: String::new(),
-            lines: Vec::new(),
+            // Programs with just the features in use are what is measured.
+            lines: vec![("[datapath]", "settle_s = 0")],
         };
         let start = Instant::now();
         let mut daemon = Upf::start(&upf, &settings, &folder)?;
@@ -205,6 +206,20 @@ impl Sut {
             Direction::Uplink => "n3",
             Direction::Downlink => "n6",
         }
+    }
+
+    /// Waits until the programs have just the features that sessions use: the general ones, which have all,
+    /// stand in until then.
+    pub(super) fn settle(&self) -> Result<()> {
+        let daemon = self.daemon.as_ref().context("the UPF is down")?;
+        for _ in 0..100 {
+            let text = daemon.get_text(&self.upf, "/metrics")?;
+            if !text.contains("turnpike_datapath_feature{feature=\"relay\"} 1") {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        bail!("the general programs stay live")
     }
 
     /// Id of the program attached to the interface where packets of `direction` arrive.

@@ -1,14 +1,15 @@
-//! A gNB in user space: one GTP-U socket, and the tunnels of the UEs that it serves.
+//! A gNB in user space: a GTP-U socket at each of its addresses, and the tunnels of the UEs that it serves.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::gtpu::{self, Container, message};
@@ -17,7 +18,7 @@ use crate::netns::Netns;
 /// Where a gNB delivers what comes down a tunnel.
 pub trait Downlink: Send + Sync {
     /// Takes one tunnelled packet, which arrived at `gnb` under `teid`.
-    fn deliver(&self, gnb: Ipv4Addr, teid: u32, container: Option<Container>, packet: &[u8]);
+    fn deliver(&self, gnb: IpAddr, teid: u32, container: Option<Container>, packet: &[u8]);
 }
 
 /// What a gNB saw beside G-PDUs of its own tunnels.
@@ -57,56 +58,61 @@ pub struct Counters {
 
 /// A running gNB; it stops when dropped.
 pub struct Gnb {
-    address: Ipv4Addr,
     shared: Arc<Shared>,
     events: Mutex<Receiver<Event>>,
     next_teid: AtomicU32,
     next_sequence: AtomicU16,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 struct Shared {
-    address: Ipv4Addr,
-    socket: UdpSocket,
+    ends: Vec<(IpAddr, UdpSocket)>,
     tunnels: RwLock<HashMap<u32, Arc<dyn Downlink>>>,
     counters: Counters,
     stop: AtomicBool,
 }
 
 impl Gnb {
-    /// Starts a gNB at `address`, whose namespace has it on an interface. TEIDs count up from `first_teid`:
-    /// gNBs with ranges of their own let a test see a packet that went to the wrong one.
-    pub fn start(netns: &Netns, address: Ipv4Addr, first_teid: u32) -> Result<Self> {
-        let socket = netns.enter(|| Ok(UdpSocket::bind((address, gtpu::PORT))?))?;
-        // A burst for many UEs must wait here while the one receiving thread writes to TUN devices.
-        setsockopt(&socket, sockopt::RcvBufForce, &(32 << 20)).context("receive buffer")?;
-        setsockopt(&socket, sockopt::SndBufForce, &(8 << 20)).context("send buffer")?;
-        socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+    /// Starts a gNB at `addresses`, one of each family at most, which its namespace has on an interface. TEIDs
+    /// count up from `first_teid`: gNBs with ranges of their own let a test see a packet that went to the wrong one.
+    pub fn start(netns: &Netns, addresses: &[IpAddr], first_teid: u32) -> Result<Self> {
+        ensure!(!addresses.is_empty(), "a gNB without an address");
+        let ends = addresses
+            .iter()
+            .map(|&address| Ok((address, open(netns, address)?)))
+            .collect::<Result<_>>()?;
         let shared = Arc::new(Shared {
-            address,
-            socket,
+            ends,
             tunnels: RwLock::default(),
             counters: Counters::default(),
             stop: AtomicBool::new(false),
         });
         let (sender, events) = channel();
-        let inside = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name(format!("gnb {address}"))
-            .spawn(move || inside.receive(&sender))?;
+        let mut threads = Vec::new();
+        for (end, address) in addresses.iter().enumerate() {
+            let (inside, sender) = (Arc::clone(&shared), sender.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("gnb {address}"))
+                .spawn(move || inside.receive(end, &sender))?;
+            threads.push(thread);
+        }
         Ok(Self {
-            address,
             shared,
             events: Mutex::new(events),
             next_teid: AtomicU32::new(first_teid),
             next_sequence: AtomicU16::new(1),
-            thread: Some(thread),
+            threads,
         })
     }
 
-    /// Its N3 address.
-    pub fn address(&self) -> Ipv4Addr {
-        self.address
+    /// Its N3 address, the first if it has two.
+    pub fn address(&self) -> IpAddr {
+        self.shared.ends[0].0
+    }
+
+    /// All of its N3 addresses.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.shared.ends.iter().map(|(address, _)| *address)
     }
 
     /// What it counted.
@@ -136,29 +142,28 @@ impl Gnb {
     }
 
     /// The way up through tunnel `teid` of the UPF at `upf`.
-    pub fn uplink(&self, upf: Ipv4Addr, teid: u32, qfi: Option<u8>) -> Uplink {
+    pub fn uplink(&self, upf: impl Into<IpAddr>, teid: u32, qfi: Option<u8>) -> Uplink {
         Uplink {
             gnb: Arc::clone(&self.shared),
-            upf,
+            upf: upf.into(),
             teid,
             qfi,
         }
     }
 
     /// Sends any datagram, such as a broken one, to the GTP-U port of `to`.
-    pub fn send_raw(&self, to: Ipv4Addr, datagram: &[u8]) -> Result<()> {
-        self.shared.socket.send_to(datagram, (to, gtpu::PORT))?;
-        Ok(())
+    pub fn send_raw(&self, to: impl Into<IpAddr>, datagram: &[u8]) -> Result<()> {
+        self.send_to((to.into(), gtpu::PORT).into(), datagram)
     }
 
     /// Sends a datagram from its GTP-U port to any address and port.
     pub fn send_to(&self, to: SocketAddr, datagram: &[u8]) -> Result<()> {
-        self.shared.socket.send_to(datagram, to)?;
+        self.shared.send(to, datagram)?;
         Ok(())
     }
 
     /// Sends an Echo Request and returns its sequence number.
-    pub fn echo(&self, to: Ipv4Addr) -> Result<u16> {
+    pub fn echo(&self, to: impl Into<IpAddr>) -> Result<u16> {
         let sequence = self.next_sequence.fetch_add(1, Relaxed);
         self.send_raw(to, &gtpu::echo_request(sequence))?;
         Ok(sequence)
@@ -171,35 +176,52 @@ impl Gnb {
     }
 }
 
+fn open(netns: &Netns, address: IpAddr) -> Result<UdpSocket> {
+    let socket = netns.enter(|| Ok(UdpSocket::bind((address, gtpu::PORT))?))?;
+    // A burst for many UEs must wait here while the one receiving thread writes to TUN devices.
+    setsockopt(&socket, sockopt::RcvBufForce, &(32 << 20)).context("receive buffer")?;
+    setsockopt(&socket, sockopt::SndBufForce, &(8 << 20)).context("send buffer")?;
+    socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+    Ok(socket)
+}
+
 impl Drop for Gnb {
     fn drop(&mut self) {
         self.shared.stop.store(true, Relaxed);
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
 }
 
 impl Shared {
-    fn receive(&self, events: &Sender<Event>) {
+    /// From its end of the family of `to`.
+    fn send(&self, to: SocketAddr, datagram: &[u8]) -> std::io::Result<usize> {
+        let own = |(address, _): &&(IpAddr, UdpSocket)| address.is_ipv4() == to.is_ipv4();
+        let (_, socket) = (self.ends.iter().find(own)).ok_or(ErrorKind::AddrNotAvailable)?;
+        socket.send_to(datagram, to)
+    }
+
+    fn receive(&self, end: usize, events: &Sender<Event>) {
+        let (at, socket) = &self.ends[end];
         let mut buffer = vec![0; 65536];
         while !self.stop.load(Relaxed) {
-            if let Ok((length, from)) = self.socket.recv_from(&mut buffer) {
-                self.take(&buffer[..length], from, events);
+            if let Ok((length, from)) = socket.recv_from(&mut buffer) {
+                self.take(*at, &buffer[..length], from, events);
             }
         }
     }
 
-    fn take(&self, datagram: &[u8], from: SocketAddr, events: &Sender<Event>) {
+    fn take(&self, at: IpAddr, datagram: &[u8], from: SocketAddr, events: &Sender<Event>) {
         let Some(read) = gtpu::parse(datagram) else {
             self.counters.malformed.fetch_add(1, Relaxed);
             return;
         };
         let event = match read.message_type {
-            message::G_PDU => return self.deliver(&read),
+            message::G_PDU => return self.deliver(at, &read),
             message::ECHO_REQUEST => {
                 let answer = gtpu::echo_response(read.sequence.unwrap_or(0));
-                let _ = self.socket.send_to(&answer, from);
+                let _ = self.send(from, &answer);
                 return;
             }
             message::ECHO_RESPONSE => read
@@ -216,12 +238,12 @@ impl Shared {
         }
     }
 
-    fn deliver(&self, read: &gtpu::Message<'_>) {
+    fn deliver(&self, at: IpAddr, read: &gtpu::Message<'_>) {
         let tunnels = self.tunnels.read().unwrap_or_else(PoisonError::into_inner);
         match tunnels.get(&read.teid) {
             Some(downlink) => {
                 self.counters.downlink.fetch_add(1, Relaxed);
-                downlink.deliver(self.address, read.teid, read.container, read.body);
+                downlink.deliver(at, read.teid, read.container, read.body);
             }
             None => drop(self.counters.unknown_teid.fetch_add(1, Relaxed)),
         }
@@ -232,7 +254,7 @@ impl Shared {
 #[derive(Clone)]
 pub struct Uplink {
     gnb: Arc<Shared>,
-    upf: Ipv4Addr,
+    upf: IpAddr,
     teid: u32,
     qfi: Option<u8>,
 }
@@ -242,7 +264,7 @@ impl Uplink {
     pub fn send(&self, packet: &[u8], scratch: &mut Vec<u8>) -> std::io::Result<()> {
         scratch.clear();
         gtpu::g_pdu(scratch, self.teid, self.qfi.map(Container::uplink), packet);
-        self.gnb.socket.send_to(scratch, (self.upf, gtpu::PORT))?;
+        self.gnb.send((self.upf, gtpu::PORT).into(), scratch)?;
         self.gnb.counters.uplink.fetch_add(1, Relaxed);
         Ok(())
     }
@@ -253,13 +275,13 @@ mod tests {
     use super::*;
     use crate::netns::Prefix;
 
-    type Seen = (Ipv4Addr, u32, Option<Container>, Vec<u8>);
+    type Seen = (IpAddr, u32, Option<Container>, Vec<u8>);
 
     #[derive(Default)]
     struct Keep(Mutex<Vec<Seen>>);
 
     impl Downlink for Keep {
-        fn deliver(&self, gnb: Ipv4Addr, teid: u32, container: Option<Container>, packet: &[u8]) {
+        fn deliver(&self, gnb: IpAddr, teid: u32, container: Option<Container>, packet: &[u8]) {
             self.0
                 .lock()
                 .unwrap()
@@ -267,38 +289,50 @@ mod tests {
         }
     }
 
-    /// Two gNBs in one namespace: what one sends up is the other's downlink.
+    /// Two gNBs in one namespace: what one sends up is the other's downlink, over both families.
     #[test]
     fn packets_echo_and_error_indications_pass_between_two_gnbs() -> Result<()> {
         let netns = Netns::create(&Prefix::unique(), "gnb")?;
-        netns.ip("addr add 10.3.0.1/32 dev lo\naddr add 10.3.0.2/32 dev lo")?;
-        let (a, b) = (Ipv4Addr::new(10, 3, 0, 1), Ipv4Addr::new(10, 3, 0, 2));
-        let (near, far) = (Gnb::start(&netns, a, 0x100)?, Gnb::start(&netns, b, 0x200)?);
+        netns.ip("addr add 10.3.0.1/32 dev lo\naddr add 10.3.0.2/32 dev lo\n\
+             addr add 2001:db8:3::1/128 dev lo nodad\naddr add 2001:db8:3::2/128 dev lo nodad")?;
+        let at = |v4: &str, v6: &str| -> Result<[IpAddr; 2]> { Ok([v4.parse()?, v6.parse()?]) };
+        let (a, b) = (
+            at("10.3.0.1", "2001:db8:3::1")?,
+            at("10.3.0.2", "2001:db8:3::2")?,
+        );
+        let (near, far) = (
+            Gnb::start(&netns, &a, 0x100)?,
+            Gnb::start(&netns, &b, 0x200)?,
+        );
+        assert_eq!(far.addresses().collect::<Vec<_>>(), b);
 
         let keep = Arc::new(Keep::default());
         let teid = far.open(Arc::clone(&keep) as Arc<dyn Downlink>);
         assert_eq!(teid, 0x200);
-        near.uplink(b, teid, Some(9))
-            .send(b"packet", &mut Vec::new())?;
-        near.uplink(b, 0x999, None)
-            .send(b"stray", &mut Vec::new())?;
-        near.send_raw(b, b"nonsense")?;
-
-        // The echo comes last, and one thread answers in order: the rest has been seen by then.
-        let sequence = near.echo(b)?;
         let wait = Duration::from_secs(2);
-        assert_eq!(near.event(wait), Some(Event::EchoResponse { sequence }));
-        let expected = (b, teid, Some(Container::uplink(9)), b"packet".to_vec());
-        assert_eq!(*keep.0.lock().unwrap(), [expected]);
-        assert_eq!(far.counters().unknown_teid.load(Relaxed), 1);
-        assert_eq!(far.counters().malformed.load(Relaxed), 1);
+        for to in b {
+            near.uplink(to, teid, Some(9))
+                .send(b"packet", &mut Vec::new())?;
+            near.uplink(to, 0x999, None)
+                .send(b"stray", &mut Vec::new())?;
+            near.send_raw(to, b"nonsense")?;
+            // The echo comes last, and one thread answers in order: the rest has been seen by then.
+            let sequence = near.echo(to)?;
+            assert_eq!(near.event(wait), Some(Event::EchoResponse { sequence }));
+        }
+        let expected = b.map(|to| (to, teid, Some(Container::uplink(9)), b"packet".to_vec()));
+        assert_eq!(*keep.0.lock().unwrap(), expected);
+        assert_eq!(far.counters().unknown_teid.load(Relaxed), 2);
+        assert_eq!(far.counters().malformed.load(Relaxed), 2);
 
-        far.send_raw(a, &gtpu::error_indication(5, b))?;
-        let event = Event::ErrorIndication {
-            teid: 5,
-            address: b.into(),
-        };
-        assert_eq!(near.event(wait), Some(event));
+        for (from, to) in b.into_iter().zip(a) {
+            far.send_raw(to, &gtpu::error_indication(5, from))?;
+            let event = Event::ErrorIndication {
+                teid: 5,
+                address: from,
+            };
+            assert_eq!(near.event(wait), Some(event));
+        }
         Ok(())
     }
 }

@@ -127,11 +127,13 @@ pub fn echo_response(sequence: u16) -> Vec<u8> {
 }
 
 /// An Error Indication for `teid` of the sender at `address`.
-pub fn error_indication(teid: u32, address: Ipv4Addr) -> Vec<u8> {
+pub fn error_indication(teid: u32, address: impl Into<IpAddr>) -> Vec<u8> {
     let mut body = vec![16];
     body.extend(teid.to_be_bytes());
-    body.extend([133, 0, 4]);
-    body.extend(address.octets());
+    match address.into() {
+        IpAddr::V4(v4) => body.extend([&[133, 0, 4][..], &v4.octets()].concat()),
+        IpAddr::V6(v6) => body.extend([&[133, 0, 16][..], &v6.octets()].concat()),
+    }
     let mut out = Vec::new();
     write(&mut out, message::ERROR_INDICATION, 0, Some(0), None, &body);
     out

@@ -64,7 +64,7 @@ pub struct Modem {
 }
 
 impl Downlink for Modem {
-    fn deliver(&self, _gnb: Ipv4Addr, _teid: u32, _container: Option<Container>, packet: &[u8]) {
+    fn deliver(&self, _gnb: IpAddr, _teid: u32, _container: Option<Container>, packet: &[u8]) {
         self.down.count(packet.len());
         let _ = (&self.tun).write(packet);
     }
@@ -192,10 +192,10 @@ mod tests {
         let prefix = Prefix::unique();
         let n3 = Netns::create(&prefix, "n3")?;
         n3.ip("addr add 10.3.0.1/32 dev lo\naddr add 10.3.0.2/32 dev lo")?;
-        let at = [Ipv4Addr::new(10, 3, 0, 1), Ipv4Addr::new(10, 3, 0, 2)];
+        let at = [1, 2].map(|host| IpAddr::from(Ipv4Addr::new(10, 3, 0, host)));
         let gnbs = [
-            Gnb::start(&n3, at[0], 0x100)?,
-            Gnb::start(&n3, at[1], 0x200)?,
+            Gnb::start(&n3, &at[..1], 0x100)?,
+            Gnb::start(&n3, &at[1..], 0x200)?,
         ];
         let mut ues = [Ue::create(&prefix, "a")?, Ue::create(&prefix, "b")?];
         for (index, ue) in ues.iter_mut().enumerate() {

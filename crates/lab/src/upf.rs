@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::netns::{Netns, Process};
+use crate::ue::Addresses;
 
 const API: ([u8; 4], u16) = ([127, 0, 0, 1], 8806);
 
@@ -28,8 +29,8 @@ pub struct Settings {
     pub gtpu_lines: String,
     /// Further lines of the interface on N3.
     pub n3_lines: String,
-    /// N3 address of the UPF.
-    pub n3: Ipv4Addr,
+    /// N3 addresses of the UPF.
+    pub n3: Addresses,
     /// SMFs that the UPF is to call first.
     pub smfs: Vec<SocketAddr>,
     /// UE prefixes.
@@ -53,7 +54,6 @@ impl Settings {
             n4_lines,
             gtpu_lines,
             n3_lines,
-            n3,
             heartbeat_s,
             retention_s,
             sessions,
@@ -72,6 +72,7 @@ impl Settings {
         });
         let smfs = list(self.smfs.iter().map(SocketAddr::to_string).collect());
         let pools = list(self.pools.clone());
+        let n3 = list(self.n3.all().iter().map(IpAddr::to_string).collect());
         let mut toml = format!(
             r#"[node]
 id = "{n4}"
@@ -94,7 +95,7 @@ mode = "driver"
 [[interface]]
 name = "n3"
 role = "n3"
-addresses = ["{n3}"]
+addresses = [{n3}]
 {n3_lines}
 
 [[interface]]

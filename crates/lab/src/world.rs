@@ -22,12 +22,14 @@ use crate::cleanup;
 use crate::dn::Servers;
 use crate::gnb::{Downlink, Gnb};
 use crate::netns::{End, Netns, Prefix, take_xdp_frames};
-use crate::smf::{self, Gates, Requested, Session, SessionPlan, Smf, Style};
+use crate::smf::{self, Gates, Requested, Session, SessionPlan, Smf, Style, TunnelEnd};
 use crate::ue::{Addresses, Ue};
 use crate::upf::{Counted, Settings, Upf};
 
 /// UPF on N3.
 pub const UPF_N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 1);
+/// UPF on N3.
+pub const UPF_N3_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 1);
 /// UPF on N4.
 pub const UPF_N4: Ipv4Addr = Ipv4Addr::new(10, 100, 0, 1);
 /// UPF on N4.
@@ -42,6 +44,11 @@ pub const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 6, 0, 254);
 pub const ROUTER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 0xfe);
 /// gNBs on N3.
 pub const GNBS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 3, 0, 11), Ipv4Addr::new(10, 3, 0, 12)];
+/// gNBs on N3.
+pub const GNBS_V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 0x11),
+    Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 0x12),
+];
 /// The gNBs' TEIDs start here, far apart, so that a packet at the wrong gNB is noticed.
 const FIRST_TEIDS: [u32; 2] = [0x1000_0001, 0x2000_0001];
 /// Octets of IP that N3 and N6 carry.
@@ -83,6 +90,31 @@ pub struct Wanted {
     pub lines: Vec<(&'static str, &'static str)>,
     /// Further lines of the UPF's interface on N3.
     pub n3_lines: &'static str,
+    /// Which addresses gNBs and UPF have on N3.
+    pub over: OverN3,
+    /// N3 and N6 are VLANs, whose addresses are on devices of their own.
+    pub vlan: bool,
+}
+
+/// Address families of the radio network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverN3 {
+    /// IPv4 alone.
+    V4,
+    /// IPv6 alone.
+    V6,
+    /// Both, everywhere.
+    Both,
+}
+
+impl OverN3 {
+    /// Those of two addresses that are there.
+    pub fn addresses(self, v4: Ipv4Addr, v6: Ipv6Addr) -> Addresses {
+        Addresses {
+            v4: (self != Self::V6).then_some(v4),
+            v6: (self != Self::V4).then_some(v6),
+        }
+    }
 }
 
 impl Default for Wanted {
@@ -99,6 +131,8 @@ impl Default for Wanted {
             second_dn: false,
             lines: Vec::new(),
             n3_lines: "",
+            over: OverN3::V4,
+            vlan: false,
         }
     }
 }
@@ -176,9 +210,9 @@ impl World {
         fs::create_dir_all(&folder)?;
         cleanup::add_folder(&folder);
         let upf_ns = Netns::create(&prefix, "upf")?;
-        let (ran_ns, gnb_ns) = links::radio_side(&prefix, &upf_ns)?;
+        let (ran_ns, gnb_ns) = links::radio_side(&prefix, &upf_ns, wanted)?;
         let smf_ns = links::control_side(&prefix, &upf_ns, wanted.smfs)?;
-        let dn_ns = links::data_network(&prefix, &upf_ns)?;
+        let dn_ns = links::data_network(&prefix, &upf_ns, wanted)?;
         let second_dn_ns = wanted
             .second_dn
             .then(|| links::second_data_network(&prefix, &upf_ns))
@@ -198,9 +232,9 @@ impl World {
             xdp.push(take_xdp_frames(End { netns, name: "n6" })?);
         }
         let servers = Servers::start(&dn_ns, wanted.iperf)?;
-        let gnbs = gnb_ns.iter().zip(GNBS).zip(FIRST_TEIDS);
+        let gnbs = gnb_ns.iter().zip(0..).zip(FIRST_TEIDS);
         let gnbs = gnbs
-            .map(|((netns, address), teid)| Gnb::start(netns, address, teid))
+            .map(|((netns, index), teid)| Gnb::start(netns, &gnb_addresses(wanted, index), teid))
             .collect::<Result<_>>()?;
         let settings = settings(wanted);
         let mut world = Self {
@@ -314,7 +348,7 @@ impl World {
             style,
             addresses: Requested::Given(addresses),
             network_instance: "internet".to_owned(),
-            upf_n3: UPF_N3,
+            upf_n3: self.settings.n3,
             qfi: 9,
             match_qfi: true,
             mbr_kbps: Some((2_000_000, 2_000_000)),
@@ -360,7 +394,8 @@ impl World {
     pub fn activate(&self, attached: &Attached) -> Result<()> {
         let gnb = &self.gnbs[attached.gnb];
         let smf = self.smf(attached.smf)?;
-        smf.connect(&attached.session, gnb.address(), attached.teid)
+        let end = TunnelEnd::with(gnb.addresses(), attached.teid);
+        smf.connect_to(&attached.session, &end)
             .context("Session Modification: downlink to the gNB")?;
         let (upf, teid) = attached.session.uplink;
         attached
@@ -404,6 +439,11 @@ impl Drop for World {
     }
 }
 
+/// Of gNB number `index`.
+fn gnb_addresses(wanted: &Wanted, index: usize) -> Vec<IpAddr> {
+    wanted.over.addresses(GNBS[index], GNBS_V6[index]).all()
+}
+
 fn settings(wanted: &Wanted) -> Settings {
     let port = |index| SocketAddr::from((smf_address(index), smf::PORT));
     Settings {
@@ -412,7 +452,7 @@ fn settings(wanted: &Wanted) -> Settings {
         n4_lines: wanted.n4_lines.to_owned(),
         gtpu_lines: wanted.gtpu_lines.to_owned(),
         n3_lines: wanted.n3_lines.to_owned(),
-        n3: UPF_N3,
+        n3: wanted.over.addresses(UPF_N3, UPF_N3_V6),
         smfs: if wanted.upf_calls {
             (0..wanted.smfs).map(port).collect()
         } else {

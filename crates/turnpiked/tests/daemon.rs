@@ -22,13 +22,16 @@ fn plan() -> SessionPlan {
             v6: false,
         },
         network_instance: "internet".into(),
-        upf_n3: UPF_N3,
+        upf_n3: lab::ue::Addresses {
+            v4: Some(UPF_N3),
+            v6: None,
+        },
         qfi: 9,
         match_qfi: true,
         mbr_kbps: Some((100_000, 200_000)),
         gates: Gates::OPEN,
         flows: Vec::new(),
-        downlink: Some((Ipv4Addr::new(10, 3, 0, 2), 0x1000_0001)),
+        downlink: Some((Ipv4Addr::new(10, 3, 0, 2), 0x1000_0001).into()),
     }
 }
 

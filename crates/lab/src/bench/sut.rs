@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::netns::{End, Netns, Prefix, cable};
+use crate::ue::Addresses;
 use crate::upf::{Settings, Upf};
 
 use super::cost::Direction;
@@ -83,7 +84,10 @@ impl Sut {
             n4_lines: String::new(),
             gtpu_lines: String::new(),
             n3_lines: String::new(),
-            n3: ADDRESSES.n3,
+            n3: Addresses {
+                v4: Some(ADDRESSES.n3),
+                v6: None,
+            },
             smfs: Vec::new(),
             pools: Vec::new(),
             heartbeat_s: 60,

@@ -1,5 +1,6 @@
 //! What is on the wire, judged by tshark.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::{Scenario, both_ways};
 use crate::dn;
 use crate::netns::{Netns, Process};
 use crate::traffic::{Iperf, Way, iperf, start_download};
-use crate::world::{Family, World};
+use crate::world::{Attached, Family, UPF_N3, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -103,8 +104,19 @@ fn capture_clean(world: &mut World) -> Result<String> {
     let attached = world.attach_plain("ue1", Family::Dual)?;
     let n3 = Capture::start(world, &world.ran_ns, "upf", "n3.pcapng")?;
     let n6 = Capture::start(world, &world.dn_ns, "n6", "n6.pcapng")?;
-    ping_all(&attached)?;
-    both_ways(world, &attached)?;
+    programs_talk(world, &attached)?;
+    let (n3, n6) = (n3.stop()?, n6.stop()?);
+    let totals = without_defects(&[("N3", &n3), ("N6", &n6)])?;
+    session_containers(&n3, UPF_N3.into())?;
+    hop_limits(&n6)?;
+    Ok(totals)
+}
+
+/// Pings, flows, downloads and iperf3 in both directions, from each address of the UE. Wants an iperf3 server for
+/// each address and direction.
+pub(super) fn programs_talk(world: &World, attached: &Attached) -> Result<()> {
+    ping_all(attached)?;
+    both_ways(world, attached)?;
     // A server is not at once ready for its next client.
     let mut ports = dn::IPERF_PORT..;
     for from in attached.session.addresses.all() {
@@ -122,9 +134,13 @@ fn capture_clean(world: &mut World) -> Result<String> {
             iperf(&attached.ue.netns, plan)?;
         }
     }
-    let (n3, n6) = (n3.stop()?, n6.stop()?);
+    Ok(())
+}
+
+/// Nothing malformed and no wrong checksum in captures of what [`programs_talk`] did: how many frames there were.
+pub(super) fn without_defects(captures: &[(&str, &PathBuf)]) -> Result<String> {
     let mut totals = Vec::new();
-    for (name, file) in [("N3", &n3), ("N6", &n6)] {
+    for (name, file) in captures {
         let total = count(file, "frame")?;
         ensure!(total > 1000, "{name}: only {total} frames were captured");
         let defects = matching(file, DEFECTS, &[])?;
@@ -136,15 +152,14 @@ fn capture_clean(world: &mut World) -> Result<String> {
         );
         totals.push(format!("{total} frames on {name}"));
     }
-    session_containers(&n3)?;
-    hop_limits(&n6)?;
     Ok(totals.join(", "))
 }
 
-/// Every G-PDU carries the container of its direction with the QFI of the session.
-fn session_containers(n3: &PathBuf) -> Result<()> {
-    for (way, source, pdu_type) in [("uplink", "ip.dst", 1), ("downlink", "ip.src", 0)] {
-        let all = format!("gtp.message == 255 && {source} == 10.3.0.1");
+/// Every G-PDU carries the container of its direction with the QFI of the session. upf: its address on N3.
+pub(super) fn session_containers(n3: &PathBuf, upf: IpAddr) -> Result<()> {
+    let ip = if upf.is_ipv4() { "ip" } else { "ipv6" };
+    for (way, end, pdu_type) in [("uplink", "dst", 1), ("downlink", "src", 0)] {
+        let all = format!("gtp.message == 255 && {ip}.{end} == {upf}");
         let right = format!(
             "{all} && gtp.ext_hdr.pdu_ses_con.pdu_type == {pdu_type} \
              && gtp.ext_hdr.pdu_ses_con.qos_flow_id == 9"
@@ -159,7 +174,7 @@ fn session_containers(n3: &PathBuf) -> Result<()> {
 }
 
 /// The UPF is one hop: what a UE sent with 64 arrives with 63.
-fn hop_limits(n6: &PathBuf) -> Result<()> {
+pub(super) fn hop_limits(n6: &PathBuf) -> Result<()> {
     for (field, source) in [
         ("ip.ttl", "ip.src == 10.60.0.0/16"),
         ("ipv6.hlim", "ipv6.src == 2001:db8:60::/48"),

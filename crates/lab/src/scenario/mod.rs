@@ -16,9 +16,11 @@ mod rules;
 mod sessions;
 mod spread;
 mod trace;
+mod transport;
 mod update;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -27,7 +29,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use crate::cleanup;
 use crate::dn;
 use crate::flow::{self, Outcome, Shape};
-use crate::world::{Attached, Wanted, World};
+use crate::world::{Attached, OverN3, Wanted, World};
 
 /// One scenario.
 pub struct Scenario {
@@ -109,11 +111,29 @@ impl Scenario {
         self
     }
 
+    /// The address families of N3.
+    fn over(mut self, over: OverN3) -> Self {
+        self.wanted.over = over;
+        self
+    }
+
+    /// N3 and N6 are VLANs.
+    fn vlan(mut self) -> Self {
+        self.wanted.vlan = true;
+        self
+    }
+
     /// SMFs that do not answer are soon forgotten.
     fn forgetful(mut self) -> Self {
         self.wanted.heartbeat_s = 1;
         self.wanted.retention_s = 1;
         self
+    }
+
+    /// What the machine lacks, so that it cannot be run here.
+    fn lacks(&self) -> Option<&'static str> {
+        let vlan_devices = || Path::new("/proc/net/vlan").exists();
+        (self.wanted.vlan && !vlan_devices()).then_some("no VLAN devices: modprobe 8021q")
     }
 
     /// Runs it to its end, or to its limit. With `hold` a world that failed stays up for a look.
@@ -182,6 +202,7 @@ pub fn all() -> Vec<Scenario> {
         qos::scenarios(),
         gtpu::scenarios(),
         relay::scenarios(),
+        transport::scenarios(),
         routes::scenarios(),
         overlap::scenarios(),
         packets::scenarios(),
@@ -212,6 +233,10 @@ pub fn run(names: &[String], hold: bool) -> Result<usize> {
         .filter(|s| names.is_empty() || names.iter().any(|n| n == s.name));
     let (mut passed, mut failed) = (0, 0);
     for scenario in chosen {
+        if let Some(lack) = scenario.lacks() {
+            println!("SKIP {:<28} {lack}", scenario.name);
+            continue;
+        }
         let began = Instant::now();
         let result = scenario.run(hold);
         let seconds = began.elapsed().as_secs_f64();

@@ -1,7 +1,7 @@
 //! From tunnel to tunnel: a second UPF on N9, an uplink classifier, handover with End Markers and
 //! indirect forwarding, and the SMF as router of IPv6 sessions.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -26,6 +26,7 @@ use crate::smf::{
     self, RuleSession, Smf, Style, TunnelPdr, far_to_network, far_to_tunnel, switch_with_end_marker,
 };
 use crate::traffic::{ping, start_download};
+use crate::ue::Addresses;
 use crate::upf::{Settings, Upf};
 use crate::world::{Attached, Family, LINK_MTU, World};
 
@@ -106,7 +107,10 @@ impl Second {
             n4_lines: String::new(),
             gtpu_lines: String::new(),
             n3_lines: String::new(),
-            n3: SECOND_N3,
+            n3: Addresses {
+                v4: Some(SECOND_N3),
+                v6: None,
+            },
             smfs: Vec::new(),
             pools: vec!["10.62.0.0/16".to_owned()],
             heartbeat_s: 10,
@@ -193,7 +197,7 @@ fn by_way_of(
     world.smf(0)?.connect(&attached.session, n9, down_teid)?;
     let (n3, up_teid) = relay.tunnel(1)?;
     ensure!(
-        (n3, n9) == (SECOND_N3, SECOND_N3),
+        (n3, n9) == (SECOND_N3.into(), SECOND_N3.into()),
         "F-TEIDs of the I-UPF at {n3} and {n9}"
     );
     let qfi = attached.session.plan.qfi;
@@ -320,7 +324,7 @@ impl Inbox {
 }
 
 impl Downlink for Inbox {
-    fn deliver(&self, _: Ipv4Addr, _: u32, container: Option<Container>, packet: &[u8]) {
+    fn deliver(&self, _: IpAddr, _: u32, container: Option<Container>, packet: &[u8]) {
         let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = sender.send((container, packet.to_vec()));
     }
@@ -455,7 +459,7 @@ fn router_solicitation(world: &mut World) -> Result<String> {
 }
 
 /// The SMF answers through its tunnel, without a container; the gNB must get one. Its QFI.
-fn hear_advertisement(world: &World, attached: &Attached, upf: Ipv4Addr, teid: u32) -> Result<u8> {
+fn hear_advertisement(world: &World, attached: &Attached, upf: IpAddr, teid: u32) -> Result<u8> {
     let (inbox, advertised) = Inbox::open();
     let at_gnb = world.gnbs[0].open(inbox);
     let smf = world.smf(0)?;

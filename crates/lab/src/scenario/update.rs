@@ -1,6 +1,6 @@
 //! Rules that change a thousand times a second under traffic.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +37,7 @@ struct Watch {
 }
 
 impl Downlink for Watch {
-    fn deliver(&self, gnb: Ipv4Addr, teid: u32, container: Option<Container>, packet: &[u8]) {
+    fn deliver(&self, gnb: IpAddr, teid: u32, container: Option<Container>, packet: &[u8]) {
         let index = usize::from(gnb == GNBS[1]);
         // World gives TEIDs from 0x1000_0000 to the first gNB and from 0x2000_0000 to the second.
         let right = Some(Container {

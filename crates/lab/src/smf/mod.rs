@@ -3,13 +3,15 @@
 mod answer;
 mod plan;
 mod relay;
+mod tunnel;
 
 pub use answer::{Answer, Refused};
 pub use plan::{Flow, Gates, Requested, SessionPlan, Style, forward_downlink};
 pub use relay::{RuleSession, TunnelPdr, far_to_network, far_to_tunnel, switch_with_end_marker};
+pub use tunnel::TunnelEnd;
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,8 +54,10 @@ pub struct Session {
     pub cp_seid: u64,
     /// The UPF's SEID.
     pub up_seid: u64,
-    /// Where the gNB sends uplink packets.
-    pub uplink: (Ipv4Addr, u32),
+    /// Where the gNB sends uplink packets: to the IPv4 address, where there is a choice.
+    pub uplink: (IpAddr, u32),
+    /// All that the UPF says of it.
+    pub uplink_end: TunnelEnd,
     /// The addresses of the UE.
     pub addresses: Addresses,
     /// What was asked for.
@@ -84,11 +88,12 @@ impl Establishment {
             .ies(IeType::CreatedPdr)
             .map(|ie| ie.parse().context("Created PDR"))
             .collect::<Result<_>>()?;
-        let (uplink, addresses) = plan.outcome(self.teid, &created)?;
+        let (uplink_end, addresses) = plan.outcome(self.teid, &created)?;
         Ok(Session {
             cp_seid,
             up_seid,
-            uplink,
+            uplink: uplink_end.preferred()?,
+            uplink_end,
             addresses,
             plan: plan.clone(),
         })
@@ -251,8 +256,13 @@ impl Smf {
     }
 
     /// Points the downlink at a gNB's tunnel: the UE became active, or was handed over.
-    pub fn connect(&self, session: &Session, gnb: Ipv4Addr, teid: u32) -> Result<()> {
-        self.modify(session, &[forward_downlink(gnb, teid)])
+    pub fn connect(&self, session: &Session, gnb: impl Into<IpAddr>, teid: u32) -> Result<()> {
+        self.modify(session, &[forward_downlink(gnb.into(), teid)])
+    }
+
+    /// The same, for a gNB that may have an address of each family.
+    pub fn connect_to(&self, session: &Session, gnb: &TunnelEnd) -> Result<()> {
+        self.modify(session, &[plan::forward_into(gnb)])
     }
 
     /// The UE became idle: its downlink is to be buffered, and the SMF told.
@@ -541,6 +551,8 @@ fn cause_ie(cause: CauseValue) -> Ie {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
     use crate::netns::Prefix;
 

@@ -1,6 +1,6 @@
 //! What sessions look like on N4: the habits of two widely used SMFs, and the rules they send.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 use anyhow::{Context, Result};
 use rs_pfcp::ie::apply_action::ApplyAction;
@@ -17,7 +17,6 @@ use rs_pfcp::ie::forwarding_parameters::ForwardingParameters;
 use rs_pfcp::ie::mbr::Mbr;
 use rs_pfcp::ie::measurement_method::MeasurementMethod;
 use rs_pfcp::ie::network_instance::NetworkInstance;
-use rs_pfcp::ie::outer_header_creation::OuterHeaderCreation;
 use rs_pfcp::ie::outer_header_removal::OuterHeaderRemoval;
 use rs_pfcp::ie::pdi::Pdi;
 use rs_pfcp::ie::pdr_id::PdrId;
@@ -33,7 +32,7 @@ use rs_pfcp::ie::update_forwarding_parameters::UpdateForwardingParameters;
 use rs_pfcp::ie::urr_id::UrrId;
 use rs_pfcp::ie::{Ie, IeType};
 
-use super::Session;
+use super::{Session, TunnelEnd};
 use crate::ue::Addresses;
 
 const UPLINK: u16 = 1;
@@ -112,8 +111,8 @@ pub struct SessionPlan {
     pub addresses: Requested,
     /// Network instance of all rules.
     pub network_instance: String,
-    /// Our N3 address at the UPF, for F-TEIDs that the SMF chooses.
-    pub upf_n3: Ipv4Addr,
+    /// The UPF on N3: what F-TEIDs that the SMF chooses say, and which families it asks for.
+    pub upf_n3: Addresses,
     /// QFI of the default flow.
     pub qfi: u8,
     /// Whether the uplink PDI asks for that QFI.
@@ -125,7 +124,7 @@ pub struct SessionPlan {
     /// Flows beside the default one.
     pub flows: Vec<Flow>,
     /// The gNB's tunnel, when it is known at once; else downlink starts as BUFF and NOCP.
-    pub downlink: Option<(Ipv4Addr, u32)>,
+    pub downlink: Option<TunnelEnd>,
 }
 
 impl SessionPlan {
@@ -155,11 +154,11 @@ impl SessionPlan {
     fn uplink_f_teid(&self, teid: u32) -> Fteid {
         match self.style {
             Style::Open5gs => {
-                let mut f_teid = Fteid::new_with_choose(true, false, true, true, 0, None, None, 0);
-                f_teid.choose_id = CHOOSE_ID;
-                f_teid
+                let Addresses { v4, v6 } = self.upf_n3;
+                let (v4, v6) = (v4.is_some(), v6.is_some());
+                Fteid::new_with_choose(v4, v6, true, true, 0, None, None, CHOOSE_ID)
             }
-            Style::Free5gc => Fteid::ipv4(teid, self.upf_n3),
+            Style::Free5gc => given_f_teid(teid, self.upf_n3),
         }
     }
 
@@ -190,10 +189,11 @@ impl SessionPlan {
         }
         let mut pdr = self.pdr(id, precedence, pdi, u32::from(UPLINK), qers);
         let dual = matches!(self.wanted(), (true, true));
-        let description = if dual && self.style == Style::Open5gs {
-            6
-        } else {
-            0
+        let description = match self.upf_n3 {
+            _ if dual && self.style == Style::Open5gs => 6,
+            Addresses { v6: None, .. } => 0,
+            Addresses { v4: None, .. } => 1,
+            _ => 6,
         };
         pdr.outer_header_removal = Some(OuterHeaderRemoval::new(description));
         pdr.to_ie()
@@ -247,10 +247,9 @@ impl SessionPlan {
         let id = FarId::new(u32::from(DOWNLINK));
         let access = ForwardingParameters::new(DestinationInterface::new(Interface::Access));
         let far = match (self.downlink, self.style) {
-            (Some((gnb, teid)), _) => {
-                let tunnel = OuterHeaderCreation::gtpu_ipv4(teid, gnb);
-                CreateFar::new(id, FORW)
-                    .with_forwarding_parameters(access.with_outer_header_creation(tunnel))
+            (Some(gnb), _) => {
+                let access = access.with_outer_header_creation(gnb.header());
+                CreateFar::new(id, FORW).with_forwarding_parameters(access)
             }
             (None, Style::Open5gs) => CreateFar::new(id, BUFF_NOCP).with_bar_id(BarId::new(1)),
             (None, Style::Free5gc) => {
@@ -289,23 +288,27 @@ impl SessionPlan {
         }
     }
 
-    /// The UPF's tunnel and the UE's addresses, from the Created PDRs and what was given.
+    /// The UPF's end of the tunnel and the UE's addresses, from the Created PDRs and what was given.
     pub(super) fn outcome(
         &self,
         teid: u32,
         created: &[CreatedPdr],
-    ) -> Result<((Ipv4Addr, u32), Addresses)> {
+    ) -> Result<(TunnelEnd, Addresses)> {
         let uplink = match self.style {
             // Nothing needs to be created, or told, when the SMF chose.
-            Style::Free5gc => (self.upf_n3, teid),
+            Style::Free5gc => TunnelEnd {
+                addresses: self.upf_n3,
+                teid,
+            },
             Style::Open5gs => {
                 let pdr = created.iter().find(|pdr| pdr.pdr_id.value == UPLINK);
                 let f_teid = pdr.and_then(|pdr| pdr.f_teid.as_ref());
                 let f_teid = f_teid.context("no F-TEID was chosen for the uplink PDR")?;
-                let address = f_teid
-                    .ipv4_address
-                    .context("F-TEID without an IPv4 address")?;
-                (address, f_teid.teid.0)
+                let end = TunnelEnd::of(f_teid);
+                let families = |of: Addresses| (of.v4.is_some(), of.v6.is_some());
+                let (asked, told) = (families(self.upf_n3), families(end.addresses));
+                anyhow::ensure!(asked == told, "F-TEID at {:?}", end.addresses);
+                end
             }
         };
         let addresses = match self.addresses {
@@ -326,6 +329,11 @@ impl SessionPlan {
         };
         Ok((uplink, addresses))
     }
+}
+
+fn given_f_teid(teid: u32, addresses: Addresses) -> Fteid {
+    let Addresses { v4, v6 } = addresses;
+    Fteid::new(v4.is_some(), v6.is_some(), teid, v4, v6, 0)
 }
 
 /// A usage report rule, as SMFs put on every session.
@@ -375,8 +383,9 @@ pub(super) fn add_flow(session: &Session, index: u16, flow: &Flow) -> Vec<Ie> {
         addresses: Requested::Given(session.addresses),
         ..session.plan.clone()
     };
-    let (upf, teid) = session.uplink;
-    plan.flow_rules(index, flow, &Fteid::ipv4(teid, upf)).into()
+    let TunnelEnd { addresses, teid } = session.uplink_end;
+    let f_teid = given_f_teid(teid, addresses);
+    plan.flow_rules(index, flow, &f_teid).into()
 }
 
 /// What adds a flow as SMFs do that name neither tunnel nor address in its PDIs: the uplink PDR has the
@@ -431,10 +440,15 @@ pub(super) fn remove_flow(index: u16) -> Vec<Ie> {
 }
 
 /// An Update FAR: the downlink FAR forwards into a gNB's tunnel.
-pub fn forward_downlink(gnb: Ipv4Addr, teid: u32) -> Ie {
+pub fn forward_downlink(gnb: IpAddr, teid: u32) -> Ie {
+    forward_into(&TunnelEnd::at(gnb, teid))
+}
+
+/// The same, where the gNB has an address of each family.
+pub(super) fn forward_into(gnb: &TunnelEnd) -> Ie {
     let parameters = UpdateForwardingParameters::new()
         .with_destination_interface(DestinationInterface::new(Interface::Access))
-        .with_outer_header_creation(OuterHeaderCreation::gtpu_ipv4(teid, gnb));
+        .with_outer_header_creation(gnb.header());
     let id = FarId::new(u32::from(DOWNLINK));
     UpdateFar::new(id, Some(FORW.into()), Some(parameters), None, None).to_ie()
 }

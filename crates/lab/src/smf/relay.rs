@@ -1,7 +1,7 @@
 //! Sessions whose packets go from tunnel to tunnel: rules one by one, as SMFs with several UPFs send them.
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, Result};
@@ -15,7 +15,6 @@ use rs_pfcp::ie::far_id::FarId;
 use rs_pfcp::ie::forwarding_parameters::ForwardingParameters;
 use rs_pfcp::ie::fseid::Fseid;
 use rs_pfcp::ie::network_instance::NetworkInstance;
-use rs_pfcp::ie::outer_header_creation::OuterHeaderCreation;
 use rs_pfcp::ie::outer_header_removal::OuterHeaderRemoval;
 use rs_pfcp::ie::pdi::Pdi;
 use rs_pfcp::ie::pdr_id::PdrId;
@@ -27,7 +26,7 @@ use rs_pfcp::ie::ue_ip_address::UeIpAddress;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
-use super::{Session, Smf};
+use super::{Session, Smf, TunnelEnd};
 
 /// SNDEM (TS 29.244, 8.2.30).
 const SEND_END_MARKER: u8 = 0b10;
@@ -37,12 +36,12 @@ pub struct RuleSession {
     /// The UPF's SEID.
     pub up_seid: u64,
     /// The tunnels that the UPF chose, by PDR.
-    pub f_teids: HashMap<u16, (Ipv4Addr, u32)>,
+    pub f_teids: HashMap<u16, (IpAddr, u32)>,
 }
 
 impl RuleSession {
     /// The tunnel of a PDR.
-    pub fn tunnel(&self, pdr: u16) -> Result<(Ipv4Addr, u32)> {
+    pub fn tunnel(&self, pdr: u16) -> Result<(IpAddr, u32)> {
         self.f_teids
             .get(&pdr)
             .copied()
@@ -89,9 +88,9 @@ impl TunnelPdr<'_> {
 }
 
 /// A FAR into a tunnel.
-pub fn far_to_tunnel(id: u32, destination: Interface, (peer, teid): (Ipv4Addr, u32)) -> Ie {
+pub fn far_to_tunnel(id: u32, destination: Interface, end: impl Into<TunnelEnd>) -> Ie {
     let to = ForwardingParameters::new(DestinationInterface::new(destination))
-        .with_outer_header_creation(OuterHeaderCreation::gtpu_ipv4(teid, peer));
+        .with_outer_header_creation(end.into().header());
     CreateFar::new(FarId::new(id), ApplyAction::FORW)
         .with_forwarding_parameters(to)
         .to_ie()
@@ -107,10 +106,10 @@ pub fn far_to_network(id: u32, network_instance: &str) -> Ie {
 }
 
 /// An Update FAR: another tunnel towards access, with an End Marker into the old one.
-pub fn switch_with_end_marker(id: u32, (peer, teid): (Ipv4Addr, u32)) -> Ie {
+pub fn switch_with_end_marker(id: u32, end: impl Into<TunnelEnd>) -> Ie {
     let parameters = vec![
         DestinationInterface::new(Interface::Access).to_ie(),
-        OuterHeaderCreation::gtpu_ipv4(teid, peer).to_ie(),
+        end.into().header().to_ie(),
         Ie::new(IeType::PfcpsmReqFlags, vec![SEND_END_MARKER]),
     ];
     let members = vec![
@@ -161,13 +160,11 @@ impl Smf {
 }
 
 /// What a Created PDR says of a tunnel.
-fn chosen(created: &Ie) -> Result<Option<(u16, (Ipv4Addr, u32))>> {
+fn chosen(created: &Ie) -> Result<Option<(u16, (IpAddr, u32))>> {
     let created: CreatedPdr = created.parse().context("Created PDR")?;
     let Some(f_teid) = created.f_teid else {
         return Ok(None);
     };
-    let address = f_teid
-        .ipv4_address
-        .context("F-TEID without an IPv4 address")?;
-    Ok(Some((created.pdr_id.value, (address, f_teid.teid.0))))
+    let end = TunnelEnd::of(&f_teid).preferred()?;
+    Ok(Some((created.pdr_id.value, end)))
 }

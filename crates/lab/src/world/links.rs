@@ -1,48 +1,78 @@
 //! The namespaces of a world and the cables between them.
 
+use std::time::Duration;
+
 use anyhow::Result;
 
 use super::{
-    GNBS, LINK_MTU, ROUTER, ROUTER_V6, UPF_N3, UPF_N4, UPF_N4_V6, UPF_N6, UPF_N6_V6, smf_address,
-    smf_address_v6,
+    GNBS, GNBS_V6, LINK_MTU, ROUTER, ROUTER_V6, UPF_N3, UPF_N3_V6, UPF_N4, UPF_N4_V6, UPF_N6,
+    UPF_N6_V6, Wanted, smf_address, smf_address_v6,
 };
 use crate::dn;
 use crate::netns::{End, Netns, Prefix, cable};
+use crate::ue::Addresses;
 
-pub(super) fn radio_side(prefix: &Prefix, upf_ns: &Netns) -> Result<(Netns, Vec<Netns>)> {
+/// VLAN IDs, where N3 and N6 are VLANs.
+const N3_VLAN: u16 = 30;
+const N6_VLAN: u16 = 60;
+
+/// Gives the end of a cable its addresses, or those to a VLAN device on it.
+fn give_addresses(end: End<'_>, vlan: Option<u16>, addresses: &[String]) -> Result<()> {
+    let mut device = end.name.to_owned();
+    if let Some(id) = vlan {
+        device = format!("{}.{id}", end.name);
+        tags_in_frames(end)?;
+        end.netns.ip(&format!(
+            "link add link {} name {device} type vlan id {id}\nlink set {device} up",
+            end.name
+        ))?;
+    }
+    for address in addresses {
+        end.netns.ip(&format!("addr add {address} dev {device}"))?;
+    }
+    Ok(())
+}
+
+/// An XDP program sees the tags that are in the frame, not those that the kernel keeps beside it.
+fn tags_in_frames(end: End<'_>) -> Result<()> {
+    let offloads = ["-K", end.name, "txvlan", "off"];
+    (end.netns.run("ethtool", &offloads, Duration::from_secs(10))).map(drop)
+}
+
+fn with_lengths(addresses: Addresses) -> Vec<String> {
+    let v4 = addresses.v4.map(|v4| format!("{v4}/24"));
+    let v6 = addresses.v6.map(|v6| format!("{v6}/64 nodad"));
+    v4.into_iter().chain(v6).collect()
+}
+
+pub(super) fn radio_side(
+    prefix: &Prefix,
+    upf_ns: &Netns,
+    wanted: &Wanted,
+) -> Result<(Netns, Vec<Netns>)> {
     let ran = Netns::create(prefix, "ran")?;
     ran.ip("link add br0 type bridge mcast_snooping 0\nlink set br0 up")?;
-    let n3 = End {
-        netns: upf_ns,
-        name: "n3",
-    };
-    cable(
-        n3,
-        End {
-            netns: &ran,
-            name: "upf",
-        },
-        LINK_MTU,
-    )?;
-    ran.ip("link set upf master br0")?;
-    upf_ns.ip(&format!("addr add {UPF_N3}/24 dev n3"))?;
-    let mut gnbs = Vec::new();
-    for (index, address) in GNBS.iter().enumerate() {
-        let name = format!("gnb{}", index + 1);
-        let netns = Netns::create(prefix, &name)?;
-        cable(
-            End {
-                netns: &netns,
-                name: "n3",
-            },
+    let vlan = wanted.vlan.then_some(N3_VLAN);
+    let plug_in = |netns: &Netns, port: &str, own: Addresses| -> Result<()> {
+        let (near, far) = (
+            End { netns, name: "n3" },
             End {
                 netns: &ran,
-                name: &name,
+                name: port,
             },
-            LINK_MTU,
-        )?;
-        ran.ip(&format!("link set {name} master br0"))?;
-        netns.ip(&format!("addr add {address}/24 dev n3"))?;
+        );
+        cable(near, far, LINK_MTU)?;
+        tags_in_frames(far)?;
+        ran.ip(&format!("link set {port} master br0"))?;
+        give_addresses(near, vlan, &with_lengths(own))
+    };
+    plug_in(upf_ns, "upf", wanted.over.addresses(UPF_N3, UPF_N3_V6))?;
+    let mut gnbs = Vec::new();
+    for (index, v4) in GNBS.into_iter().enumerate() {
+        let name = format!("gnb{}", index + 1);
+        let netns = Netns::create(prefix, &name)?;
+        let own = wanted.over.addresses(v4, GNBS_V6[index]);
+        plug_in(&netns, &name, own)?;
         gnbs.push(netns);
     }
     Ok((ran, gnbs))
@@ -74,29 +104,22 @@ pub(super) fn control_side(prefix: &Prefix, upf_ns: &Netns, smfs: usize) -> Resu
     Ok(netns)
 }
 
-pub(super) fn data_network(prefix: &Prefix, upf_ns: &Netns) -> Result<Netns> {
+pub(super) fn data_network(prefix: &Prefix, upf_ns: &Netns, wanted: &Wanted) -> Result<Netns> {
     let netns = Netns::create(prefix, "dn")?;
-    let n6 = End {
-        netns: upf_ns,
-        name: "n6",
-    };
-    cable(
-        n6,
-        End {
-            netns: &netns,
-            name: "n6",
-        },
-        LINK_MTU,
-    )?;
+    let end = |netns| End { netns, name: "n6" };
+    cable(end(upf_ns), end(&netns), LINK_MTU)?;
+    let vlan = wanted.vlan.then_some(N6_VLAN);
+    let upf = [format!("{UPF_N6}/24"), format!("{UPF_N6_V6}/64 nodad")];
+    give_addresses(end(upf_ns), vlan, &upf)?;
+    let router = [format!("{ROUTER}/24"), format!("{ROUTER_V6}/64 nodad")];
+    give_addresses(end(&netns), vlan, &router)?;
     upf_ns.ip(&format!(
-        "addr add {UPF_N6}/24 dev n6\naddr add {UPF_N6_V6}/64 dev n6 nodad\n\
-         route add default via {ROUTER}\nroute add ::/0 via {ROUTER_V6}"
+        "route add default via {ROUTER}\nroute add ::/0 via {ROUTER_V6}"
     ))?;
     // Servers answer from their own address, whichever socket they answer with.
     let (server4, server6) = (dn::SERVER_V4, dn::SERVER_V6);
     netns.ip(&format!(
-        "addr add {ROUTER}/24 dev n6\naddr add {ROUTER_V6}/64 dev n6 nodad\n\
-         addr add {server4}/32 dev lo\naddr add {server6}/128 dev lo nodad\n\
+        "addr add {server4}/32 dev lo\naddr add {server6}/128 dev lo nodad\n\
          route add 10.60.0.0/15 via {UPF_N6} src {server4}\n\
          route add 2001:db8:60::/47 via {UPF_N6_V6} src {server6}",
     ))?;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use super::system::{System, read_token};
-use super::{Config, Interface, NetworkInstance, Prefix, Problem};
+use super::{Config, Interface, NetworkInstance, Prefix, Problem, XdpMode};
 use tables::LANES_MAX;
 
 /// `TP_PORTS_MAX`.
@@ -76,9 +76,15 @@ fn interfaces(config: &Config, system: &System, problems: &mut Vec<Problem>) {
     let mut n3 = BTreeSet::new();
     for (i, interface) in config.interface.iter().enumerate() {
         let key = format!("interface[{i}]");
-        let own = system.interfaces.get(&interface.name);
-        if own.is_none() {
+        let known = system.interfaces.contains_key(&interface.name);
+        if !known {
             let reason = "no such interface; see: ip link";
+            problems.push(Problem::new(format!("{key}.name"), &interface.name, reason));
+        }
+        if let Some(under) = system.vlans.get(&interface.name)
+            && config.datapath.mode == XdpMode::Driver
+        {
+            let reason = format!("a VLAN device knows no XDP; name {under}, which sees its frames");
             problems.push(Problem::new(format!("{key}.name"), &interface.name, reason));
         }
         if !names.insert(&interface.name) {
@@ -107,8 +113,9 @@ fn interfaces(config: &Config, system: &System, problems: &mut Vec<Problem>) {
                 problems.push(Problem::new(key, address, reason));
             } else if !n3.insert(address) {
                 problems.push(Problem::new(key, address, "named twice"));
-            } else if own.is_some_and(|own| !own.contains(&address)) {
-                let reason = format!("{} does not have this address", interface.name);
+            } else if known && !system.reaches(&interface.name, address) {
+                let name = &interface.name;
+                let reason = format!("neither {name} nor a VLAN device on it has this address");
                 problems.push(Problem::new(key, address, reason));
             }
         }

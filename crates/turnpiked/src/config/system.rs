@@ -9,6 +9,8 @@ use std::path::Path;
 pub(crate) struct System {
     /// Addresses by interface name; an interface without addresses is there too.
     pub(crate) interfaces: BTreeMap<String, Vec<IpAddr>>,
+    /// VLAN devices, and the interface that each is on.
+    pub(crate) vlans: BTreeMap<String, String>,
     /// CPUs that are online.
     pub(crate) cpus: BTreeSet<u32>,
 }
@@ -35,17 +37,39 @@ impl System {
                 interfaces.entry(item.interface_name).or_default().push(ip);
             }
         }
+        // Missing where the kernel has no VLAN devices.
+        let vlans = std::fs::read_to_string("/proc/net/vlan/config");
         let cpus = std::fs::read_to_string("/sys/devices/system/cpu/online");
         Ok(Self {
             interfaces,
+            vlans: vlans_of(&vlans.unwrap_or_default()),
             cpus: cpus_of(&cpus.unwrap_or_default()),
         })
+    }
+
+    /// True when the interface, or a VLAN device on it, has the address.
+    pub(crate) fn reaches(&self, interface: &str, ip: IpAddr) -> bool {
+        let on_it = |device: &str| {
+            device == interface || self.vlans.get(device).is_some_and(|on| on == interface)
+        };
+        let mut devices = self.interfaces.iter().filter(|(device, _)| on_it(device));
+        devices.any(|(_, addresses)| addresses.contains(&ip))
     }
 
     /// True when some interface has the address.
     pub(crate) fn has_address(&self, ip: IpAddr) -> bool {
         ip.is_loopback() || self.interfaces.values().flatten().any(|&own| own == ip)
     }
+}
+
+/// `n3.30          | 30  | n3`, below two lines of headings.
+fn vlans_of(list: &str) -> BTreeMap<String, String> {
+    let vlan = |line: &str| {
+        let mut fields = line.split('|').map(str::trim);
+        let (device, _, parent) = (fields.next()?, fields.next()?, fields.next()?);
+        Some((device.to_owned(), parent.to_owned()))
+    };
+    list.lines().filter_map(vlan).collect()
 }
 
 /// `0-2,4`
@@ -73,6 +97,16 @@ pub(crate) fn read_token(path: &Path) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_vlan_devices() {
+        let list = "VLAN Dev name    | VLAN ID\n\
+                    Name-Type: VLAN_NAME_TYPE_RAW_PLUS_VID_NO_PAD\n\
+                    n3.30          | 30  | n3\nradio          | 31  | n3\n";
+        let vlan = |device: &str| (device.to_owned(), "n3".to_owned());
+        assert_eq!(vlans_of(list), [vlan("n3.30"), vlan("radio")].into());
+        assert_eq!(vlans_of(""), [].into());
+    }
 
     #[test]
     fn lists_of_cpus() {

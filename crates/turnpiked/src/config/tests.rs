@@ -21,12 +21,14 @@ interface = "n6"
 
 fn machine() -> System {
     let interfaces = [
+        ("n6.60".to_owned(), vec!["10.66.0.1".parse().unwrap()]),
         ("n3".to_owned(), vec!["10.3.0.1".parse().unwrap()]),
         ("n6".to_owned(), vec!["10.6.0.1".parse().unwrap()]),
         ("n4".to_owned(), vec!["10.100.0.1".parse().unwrap()]),
     ];
     System {
         interfaces: interfaces.into(),
+        vlans: [("n6.60".to_owned(), "n6".to_owned())].into(),
         cpus: [0, 1].into(),
     }
 }
@@ -45,6 +47,20 @@ fn problems(text: &str) -> Vec<String> {
             .collect(),
         Err(problem) => vec![problem.to_string()],
     }
+}
+
+#[test]
+fn addresses_may_be_on_vlan_devices_of_the_interface() {
+    let both = "role = \"n3+n6\"\naddresses = [\"10.66.0.1\"]";
+    let text = with("role = \"n6\"", both);
+    assert_eq!(problems(&text), [""; 0]);
+    let text = text.replace("name = \"n6\"", "name = \"n6.60\"");
+    let text = text.replace("interface = \"n6\"", "interface = \"n6.60\"");
+    let refused =
+        "interface[1].name = \"n6.60\": a VLAN device knows no XDP; name n6, which sees its frames";
+    assert_eq!(problems(&text), [refused]);
+    let generic = format!("{text}[datapath]\nmode = \"generic\"\n");
+    assert_eq!(problems(&generic), [""; 0]);
 }
 
 #[test]
@@ -209,7 +225,7 @@ fn a_wrong_key_or_value_is_named() {
         ),
         (
             with("[\"10.3.0.1\"]", "[\"10.3.0.2\"]"),
-            "interface[0].addresses[0] = \"10.3.0.2\": n3 does not have this address",
+            "interface[0].addresses[0] = \"10.3.0.2\": neither n3 nor a VLAN device on it has this",
         ),
         (
             with("role = \"n3\"", "role = \"n3\"\nspread_cpus = [0, 2]"),

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
+/// What the XDP program is compiled for (`datapath/include/tp_abi.h`).
+const BUILDS: [&str; 3] = ["COMMON", "RELAY", "GENERAL"];
+
 fn main() {
     let root =
         PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../../datapath");
@@ -15,7 +18,9 @@ fn main() {
     println!("cargo:rerun-if-changed=src/abi_check.c");
     println!("cargo:rerun-if-env-changed=CLANG");
     let clang = env::var("CLANG").unwrap_or_else(|_| preferred_clang().into());
-    build_bpf(&clang, &root, &out.join("turnpike.bpf.o"));
+    for build in BUILDS {
+        build_bpf(&clang, &root, build, &out);
+    }
     build_host(&clang, &root);
     write_drop_reasons(
         &root.join("include/tp_drop.def"),
@@ -43,7 +48,7 @@ fn preferred_clang() -> &'static str {
     }
 }
 
-fn build_bpf(clang: &str, root: &Path, object: &Path) {
+fn build_bpf(clang: &str, root: &Path, build: &str, out: &Path) {
     let mut command = Command::new(clang);
     command.args([
         "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror",
@@ -60,10 +65,11 @@ fn build_bpf(clang: &str, root: &Path, object: &Path) {
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     command.arg(format!("-I/usr/include/{arch}-linux-gnu"));
     command
+        .arg(format!("-DTP_BUILD=TP_BUILD_{build}"))
         .arg("-c")
         .arg(root.join("platform/xdp/turnpike.bpf.c"))
         .arg("-o")
-        .arg(object);
+        .arg(out.join(format!("turnpike-{build}.bpf.o")));
     match command.status() {
         Ok(status) if status.success() => {}
         Ok(_) => stop(

@@ -503,6 +503,14 @@ struct tp_trace {
 #define TP_FEAT_SPREAD (1 << 11) /* users are spread over CPUs (tp_spread); not in TP_FEAT_ALL */
 #define TP_FEAT_TRACE (1 << 10) /* somebody follows a user's packets; not in TP_FEAT_ALL */
 
+/* Code that is left out when the program is loaded costs registers all the same, for which the compiler has
+ * provided. So it is compiled more than once, each time for no more than the features of one of these sets, and
+ * what is loaded is the first that has those that are needed. */
+#define TP_BUILD_COMMON \
+	(TP_FEAT_METER | TP_FEAT_EXT | TP_FEAT_LIST | TP_FEAT_IPV6 | TP_FEAT_VLAN | TP_FEAT_BUCKETS | TP_FEAT_ATOMIC)
+#define TP_BUILD_RELAY (TP_BUILD_COMMON | TP_FEAT_RELAY)
+#define TP_BUILD_GENERAL (TP_FEAT_ALL | TP_FEAT_TRACE | TP_FEAT_SPREAD)
+
 #define TP_ROLE_N3 1
 #define TP_ROLE_N6 2
 

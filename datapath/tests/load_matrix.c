@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* Load an XDP object with every set of features that is ever asked for, and all roles: the verifier must take them all.
- * usage: load_matrix OBJECT... Exits 1 when one was refused. */
+/* Load the XDP objects with every set of features that is ever asked for, and all roles: the verifier must take them all.
+ * usage: load_matrix OBJECT..., smallest first: a set is that of the first object that is built for it. Exits 1 when
+ * one was refused, or there is no object for it. */
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
@@ -18,7 +19,8 @@ static int print_nothing(enum libbpf_print_level level, const char *format, va_l
 	return 0;
 }
 
-static int set_constant(struct bpf_object *object, const char *name, __u32 value)
+/* Where a constant of an object stands before it is loaded; NULL: there is none of that name. */
+static __u32 *constant_at(struct bpf_object *object, const char *name)
 {
 	struct btf *btf = bpf_object__btf(object);
 	int section = btf__find_by_name_kind(btf, ".rodata", BTF_KIND_DATASEC), i;
@@ -35,12 +37,30 @@ static int set_constant(struct bpf_object *object, const char *name, __u32 value
 	for (i = 0; data && type && i < btf_vlen(type); i++, variable++) {
 		const struct btf_type *t = btf__type_by_id(btf, variable->type);
 
-		if (!strcmp(btf__name_by_offset(btf, t->name_off), name)) {
-			memcpy(data + variable->offset, &value, sizeof(value));
-			return 0;
-		}
+		if (!strcmp(btf__name_by_offset(btf, t->name_off), name))
+			return (__u32 *)(data + variable->offset);
 	}
-	return 1;
+	return NULL;
+}
+
+static int set_constant(struct bpf_object *object, const char *name, __u32 value)
+{
+	__u32 *constant = constant_at(object, name);
+
+	if (constant)
+		*constant = value;
+	return !constant;
+}
+
+/* The features that an object is built for; 0: none that can be read. */
+static __u32 built_for(const char *path)
+{
+	struct bpf_object *object = bpf_object__open_file(path, NULL);
+	const __u32 *built = object ? constant_at(object, "tp_built") : NULL;
+	__u32 features = built ? *built : 0;
+
+	bpf_object__close(object);
+	return features;
 }
 
 /* Instructions the verifier walked, or -1. */
@@ -81,31 +101,43 @@ static int is_possible(__u32 features)
 	return !(features & rare) || (features & common) == common;
 }
 
+/* Load one object with one set, as each part of a port. The most instructions walked, or -1. */
+static int load_parts(const char *path, __u32 features, __u32 roles)
+{
+	int n = load(path, features, roles, 0);
+
+	/* Of a port that is spread: the program in front, and that of the lanes. */
+	if (n >= 0 && (features & TP_FEAT_ALL) == TP_FEAT_ALL)
+		n = load(path, features | TP_FEAT_SPREAD, roles, 1);
+	if (n >= 0 && (features & TP_FEAT_ALL) == TP_FEAT_ALL)
+		n = load(path, features | TP_FEAT_SPREAD, roles, 2);
+	return n;
+}
+
 int main(int argc, char **argv)
 {
-	__u32 features, roles;
-	int i, n, refused = 0, most = 0;
+	__u32 features, roles, built[8] = {0};
+	int i, n, sets = 0, refused = 0, most = 0;
 
 	libbpf_set_print(print_nothing);
-	for (i = 1; i < argc; i++) {
-		most = 0;
-		for (features = 0; features <= (TP_FEAT_ALL | TP_FEAT_TRACE); features++) {
-			for (roles = TP_ROLE_N3; is_possible(features) && roles <= (TP_ROLE_N3 | TP_ROLE_N6); roles++) {
-				n = load(argv[i], features, roles, 0);
-				/* Of a port that is spread: the program in front, and that of the lanes. */
-				if (n >= 0 && (features & TP_FEAT_ALL) == TP_FEAT_ALL)
-					n = load(argv[i], features | TP_FEAT_SPREAD, roles, 1);
-				if (n >= 0 && (features & TP_FEAT_ALL) == TP_FEAT_ALL)
-					n = load(argv[i], features | TP_FEAT_SPREAD, roles, 2);
-				most = n > most ? n : most;
-				if (n >= 0)
-					continue;
-				refused++;
-				printf("%s: refused with features 0x%03x, roles %u\n%s\n", argv[i], features, roles,
-				       verifier_log);
-			}
+	for (i = 1; i < argc && i < 8; i++)
+		built[i] = built_for(argv[i]);
+	for (features = 0; features <= (TP_FEAT_ALL | TP_FEAT_TRACE); features++) {
+		if (!is_possible(features))
+			continue;
+		for (i = 1; i < argc - 1 && i < 7; i++)
+			if ((built[i] & features) == features)
+				break;
+		for (roles = TP_ROLE_N3; roles <= (TP_ROLE_N3 | TP_ROLE_N6); roles++) {
+			n = (built[i] & features) == features ? load_parts(argv[i], features, roles) : -1;
+			most = n > most ? n : most;
+			sets++;
+			if (n >= 0)
+				continue;
+			refused++;
+			printf("%s: refused with features 0x%03x, roles %u\n%s\n", argv[i], features, roles, verifier_log);
 		}
-		printf("%s: %d refused so far, at most %d instructions walked\n", argv[i], refused, most);
 	}
-	return refused != 0;
+	printf("%s ...: %d of %d refused, at most %d instructions walked\n", argv[1], refused, sets, most);
+	return refused != 0 || !sets;
 }

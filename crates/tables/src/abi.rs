@@ -382,6 +382,13 @@ impl Features {
     /// Everything that packets may need; [`Self::TRACE`] and [`Self::SPREAD`] are not part of it.
     pub const ALL: Self = Self(0xff | Self::OUTER6.0 | Self::RELAY.0);
 
+    /// What the XDP program is compiled for, beside everything: those that most networks need ...
+    pub(crate) const BUILD_COMMON: Self = Self(0xff & !Self::FIB.0);
+    /// ... and those of a UPF between UPFs.
+    pub(crate) const BUILD_RELAY: Self = Self::BUILD_COMMON.with(Self::RELAY);
+    /// Everything.
+    pub(crate) const BUILD_GENERAL: Self = Self::ALL.with(Self::TRACE).with(Self::SPREAD);
+
     const NAMES: [&str; 12] = [
         "meter", "ext", "list", "ipv6", "vlan", "buckets", "fib", "atomic", "outer6", "relay",
         "trace", "spread",
@@ -389,7 +396,7 @@ impl Features {
 
     /// As the C side sees them; `None` for bits that do not exist.
     pub const fn from_bits(bits: u32) -> Option<Self> {
-        if bits & !(Self::ALL.0 | Self::TRACE.0 | Self::SPREAD.0) == 0 {
+        if bits & !(Self::BUILD_GENERAL.0) == 0 {
             Some(Self(bits))
         } else {
             None
@@ -617,6 +624,9 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("TP_FEAT_TRACE", Features::TRACE.0 as usize),
         ("TP_TRACE_KEYS_MAX", crate::trace::TRACE_KEYS_MAX),
         ("TP_FEAT_ALL", Features::ALL.0 as usize),
+        ("TP_BUILD_COMMON", Features::BUILD_COMMON.0 as usize),
+        ("TP_BUILD_RELAY", Features::BUILD_RELAY.0 as usize),
+        ("TP_BUILD_GENERAL", Features::BUILD_GENERAL.0 as usize),
         ("TP_UE_PAGE_BITS", UE_PAGE_BITS as usize),
         ("TP_RULES_MAX", RULES_MAX),
         ("TP_ROUTES_MAX", crate::nexthop::ROUTES_MAX),

@@ -24,8 +24,34 @@ use crate::{LANES_MAX, Mode, PortConfig, Roles, SetupError};
 #[repr(C, align(8))]
 struct Aligned<T: ?Sized>(T);
 
-static OBJECT: &Aligned<[u8]> =
-    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/turnpike.bpf.o")));
+macro_rules! object {
+    ($build:literal) => {
+        &Aligned(*include_bytes!(concat!(
+            env!("OUT_DIR"),
+            "/turnpike-",
+            $build,
+            ".bpf.o"
+        )))
+    };
+}
+
+/// The program as it is compiled for these features, smallest first.
+static OBJECTS: [(Features, &Aligned<[u8]>); 3] = [
+    (Features::BUILD_COMMON, object!("COMMON")),
+    (Features::BUILD_RELAY, object!("RELAY")),
+    (Features::BUILD_GENERAL, object!("GENERAL")),
+];
+
+/// The smallest object that has these features.
+fn object_for(features: Features) -> Result<&'static [u8], SetupError> {
+    let object = OBJECTS.iter().find(|(built, _)| built.contains(features));
+    object
+        .map(|(_, object)| &object.0)
+        .ok_or_else(|| SetupError::Bpf {
+            what: PROGRAM.into(),
+            error: "no object has these features".into(),
+        })
+}
 
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
@@ -106,12 +132,12 @@ pub(crate) fn ifindex_of(name: &str) -> Result<u32, SetupError> {
     }
 }
 
-fn open() -> Result<OpenObject, SetupError> {
+fn open(object: &[u8]) -> Result<OpenObject, SetupError> {
     let mut builder = ObjectBuilder::default();
     builder
         .name(PROGRAM)
         .map_err(setup("open"))?
-        .open_memory(&OBJECT.0)
+        .open_memory(object)
         .map_err(setup("open"))
 }
 
@@ -119,12 +145,12 @@ fn open() -> Result<OpenObject, SetupError> {
 struct Constants(Vec<(String, usize)>);
 
 impl Constants {
-    fn find() -> Result<Self, SetupError> {
+    fn find(object: &[u8]) -> Result<Self, SetupError> {
         let missing = || SetupError::Bpf {
             what: "object".into(),
             error: "no .rodata".into(),
         };
-        let btf = Btf::from_raw(PROGRAM, &OBJECT.0)
+        let btf = Btf::from_raw(PROGRAM, object)
             .map_err(setup("BTF"))?
             .ok_or_else(missing)?;
         let mut found = Vec::new();
@@ -178,12 +204,12 @@ impl Constants {
 
 fn specialise(
     object: &mut OpenObject,
+    constants: &Constants,
     port: u32,
     config: &PortConfig,
     features: Features,
     part: Part,
 ) -> Result<(), SetupError> {
-    let constants = Constants::find()?;
     let Roles { n3, n6 } = config.roles;
     let mut rodata = object
         .maps_mut()
@@ -309,8 +335,10 @@ impl Program {
         shared: Option<&Maps>,
         part: Part,
     ) -> Result<(Self, Maps), SetupError> {
-        let mut open = open()?;
-        specialise(&mut open, port, config, features, part)?;
+        let object = object_for(features)?;
+        let mut open = open(object)?;
+        let constants = Constants::find(object)?;
+        specialise(&mut open, &constants, port, config, features, part)?;
         if part == Part::Lane {
             for mut program in open.progs_mut() {
                 program.set_attach_type(ProgramAttachType::XdpCpumap);

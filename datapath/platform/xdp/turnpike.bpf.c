@@ -12,7 +12,12 @@
 #define TP_AF_INET 2
 #define TP_AF_INET6 10
 
-const volatile __u32 tp_features = TP_FEAT_ALL;
+#ifndef TP_BUILD
+#define TP_BUILD TP_BUILD_GENERAL
+#endif
+
+const volatile __u32 tp_built = TP_BUILD; /* for whoever loads it */
+const volatile __u32 tp_features = TP_BUILD;
 const volatile __u32 tp_port = 0;
 const volatile __u32 tp_roles = 0;
 const volatile __u32 tp_ni = 0;
@@ -82,7 +87,7 @@ struct {
 	__uint(max_entries, 4 * 1024 * 1024);
 } events SEC(".maps");
 
-static TP_INLINE __u32 tp_has(struct tp_env *env, __u32 feature) { return tp_features & feature; }
+static TP_INLINE __u32 tp_has(struct tp_env *env, __u32 feature) { return TP_BUILD & tp_features & feature; }
 static TP_INLINE __u32 tp_port_of(struct tp_env *env) { return tp_port; }
 static TP_INLINE __u32 tp_roles_of(struct tp_env *env) { return tp_roles; }
 static TP_INLINE __u32 tp_ni_of(struct tp_env *env) { return tp_ni; }

@@ -24,6 +24,7 @@
 #define TP_ROUTES_MAX 32    /* routes scanned for one network instance, else the FIB is asked */
 #define TP_EXT_HDRS_MAX 16  /* GTP-U extension headers walked, then a named drop */
 #define TP_METERS_MAX 4	    /* MBR QERs on one PDR */
+#define TP_FRAMED_MAX 64    /* framed routes of one session */
 #define TP_BUCKET_SLOTS 4
 #define TP_UE_PAGE_BITS 14  /* UE IPv4 addresses per page: 16384 */
 #define TP_UE_DIR_BITS (32 - TP_UE_PAGE_BITS)
@@ -121,8 +122,26 @@ struct tp_ext {
 	__u8 removal;	    /* control: bit 0: take the PDU Session Container off on the way to the next tunnel */
 	__u32 packet_meter; /* control: index into meters[] plus one, of a packet rate; 0: none */
 	__u32 copy;	    /* 0 */
-	__u32 reserved4;
-	__u64 reserved8;
+	__u32 framed;	    /* control: first place of its framed routes in rules[], plus one; 0: none */
+	__u32 n_framed;	    /* control: how many, 0..TP_FRAMED_MAX */
+	__u32 reserved;
+};
+
+/* A network behind the UE (framed route, TS 29.244, 5.16): an address in it is as good as the UE's own. They
+ * stand four to a place of rules[], and are immutable once published. */
+#define TP_FRAMED_PER_PLACE 4
+
+struct tp_framed {
+	__u64 prefix[2]; /* as struct tp_addr has addresses: host order, left-aligned */
+	__u8 plen;
+	__u8 family; /* 4 or 6 */
+	__u16 pad2;
+	__u32 pad4;
+	__u64 reserved;
+};
+
+struct tp_framed_routes {
+	struct tp_framed route[TP_FRAMED_PER_PLACE];
 };
 
 #define TP_ASKS_UE 1	 /* the UE's address is ue4_be, or in ue6: the source */
@@ -220,6 +239,8 @@ struct tp_rule_mores {
  * By UE IPv4: ue_dir[ni << TP_UE_DIR_BITS | addr >> TP_UE_PAGE_BITS] is a page number plus one, and
  *   ue_pages[(page << TP_UE_PAGE_BITS) + low bits] the entry index plus one; 0 anywhere: ask the buckets, and
  *   when they know nothing the frame is the kernel's. TP_UE_NOBODY: in a pool, but no session has it.
+ *   An address that is no UE's own may lie in a prefix that is: tp_ni says of which lengths there are some, and
+ *   the longest decides.
  *   ni is the one of the port (tp_ni of its program): network instances that share an N6 port share a directory,
  *   that of the lowest of them, and their bucket keys carry that number too.
  *   A directory or a page is one map value, because the stride of a BPF array is a multiple of eight bytes.
@@ -240,7 +261,14 @@ enum tp_kind {
 	TP_KIND_UE6 = 3,    /* key: upper 64 bits of the address, host order (a /64) */
 	TP_KIND_NEIGH4 = 4, /* key: address, host order; value: next hop */
 	TP_KIND_NEIGH6 = 5, /* key: tp_fold6() of the address; value: next hop, whose addr is re-checked */
+	TP_KIND_PREFIX4 = 6, /* key: address, host order, zeros beyond the prefix */
+	TP_KIND_PREFIX6 = 7, /* key: tp_prefix6_key() of the address, zeros beyond the prefix */
 };
+
+/* Of a prefix, its length stands in the upper half of the kind. A /32 is a TP_KIND_UE4 and a /64 a TP_KIND_UE6. */
+#define TP_KIND_PLEN_SHIFT 8
+#define TP_PREFIX4_MAX 31
+#define TP_PREFIX6_MAX 128
 
 struct tp_slot {
 	__u64 key;
@@ -268,6 +296,13 @@ static inline __attribute__((always_inline)) __u64 tp_hash(__u64 key, __u32 ni_k
 	x ^= x >> 32;
 	x *= 0x94d049bb133111ebULL;
 	return x; /* first bucket: x >> 40 & mask; second: x >> 8 & mask */
+}
+
+/* Key of TP_KIND_PREFIX6. Up to 64 bits are the key. Of longer prefixes no two of one /64 have the same; two others
+ * have it, for a salt that nobody knows, once in 2^64. */
+static inline __attribute__((always_inline)) __u64 tp_prefix6_key(__u64 hi, __u64 lo, __u32 plen, __u64 salt)
+{
+	return plen <= 64 ? hi : tp_hash(hi, TP_KIND_PREFIX6, salt) ^ lo;
 }
 
 /* ---- Next hops, peers, routes ----------------------------------------------------------------- */
@@ -337,7 +372,9 @@ struct tp_route_map {
 struct tp_ni {
 	__u32 routes4; /* control: place of the map, index into routes[]; 0 none */
 	__u32 routes6;
-	__u64 reserved[4];
+	__u64 lens6[2]; /* control: bit n - 1 is set if a prefix of n bits is in the buckets; of its own directory */
+	__u64 lens4;    /* control: bit n likewise */
+	__u64 reserved;
 	__u64 ue4;   /* control: bit n is set if a UE may have an address whose first octet is n modulo 64 */
 	__u64 ue6;   /* control: bit tp_ue6_bit() of the prefixes that UEs may have */
 	__u32 home;  /* control: whose directory its UE addresses are in, see below */
@@ -499,7 +536,8 @@ struct tp_trace {
 #define TP_FEAT_ATOMIC (1 << 7) /* several CPUs may meet one entry: atomic counters and meters */
 #define TP_FEAT_OUTER6 (1 << 8) /* IPv6 between gNB and UPF */
 #define TP_FEAT_RELAY (1 << 9)	/* from tunnel to tunnel, with extension headers and end markers */
-#define TP_FEAT_ALL (0xff | TP_FEAT_OUTER6 | TP_FEAT_RELAY)
+#define TP_FEAT_PREFIX (1 << 12) /* framed routes, and UE prefixes that are no /64 */
+#define TP_FEAT_ALL (0xff | TP_FEAT_OUTER6 | TP_FEAT_RELAY | TP_FEAT_PREFIX)
 #define TP_FEAT_SPREAD (1 << 11) /* users are spread over CPUs (tp_spread); not in TP_FEAT_ALL */
 #define TP_FEAT_TRACE (1 << 10) /* somebody follows a user's packets; not in TP_FEAT_ALL */
 
@@ -520,6 +558,7 @@ _Static_assert(sizeof(struct tp_meter) == 64, "one line");
 _Static_assert(sizeof(struct tp_rule) == 32, "half a line");
 _Static_assert(sizeof(struct tp_rules) == 128, "two lines");
 _Static_assert(sizeof(struct tp_rule_mores) == sizeof(struct tp_rules), "one place in rules[]");
+_Static_assert(sizeof(struct tp_framed_routes) == sizeof(struct tp_rules), "one place in rules[]");
 _Static_assert(sizeof(struct tp_bucket) == 64, "one line");
 _Static_assert(sizeof(struct tp_nexthop) == 64, "one line");
 _Static_assert(sizeof(struct tp_peer) == 64, "one line");

@@ -26,7 +26,33 @@ static TP_INLINE __u32 tp_mark_of(const struct tp_ext *ext)
 	return ext ? (__u32)ext->tos_mask << 8 | ext->tos : 0;
 }
 
-/* Does the packet come from the UE's own address? */
+/* Does an address lie behind the UE? n of its framed routes begin at place, plus one, of rules[]. */
+TP_APART __u32 tp_is_framed(struct tp_env *env, __u64 place_n, __u32 family, __u64 hi, __u64 lo)
+{
+	__u32 i, place = (__u32)place_n, n = (__u32)(place_n >> 32);
+	const struct tp_framed_routes *routes;
+	const struct tp_framed *framed;
+	struct tp_addr a = {hi, lo};
+
+	for (i = 0; i < TP_FRAMED_MAX && i < n; i++) {
+		routes = (const struct tp_framed_routes *)tp_rules_at(env, place - 1 + i / TP_FRAMED_PER_PLACE);
+		if (!routes)
+			return 0;
+		framed = &routes->route[i % TP_FRAMED_PER_PLACE];
+		if (framed->family == family && tp_within(a, framed->prefix, framed->plen))
+			return 1;
+	}
+	return 0;
+}
+
+/* Is it one of a network behind the UE? ext may be NULL. */
+static TP_INLINE int tp_is_behind_ue(const struct tp_packet *p, const struct tp_ext *ext, struct tp_addr a)
+{
+	return ext && ext->framed &&
+	       tp_is_framed(p->env, ext->framed | (__u64)ext->n_framed << 32, p->family, a.hi, a.lo);
+}
+
+/* Does the packet come from the UE's own address, or from a network behind it? */
 static TP_INLINE int tp_from_ue(struct tp_packet *p, const struct tp_entry *e, __u64 head)
 {
 	const struct tp_ext *ext;
@@ -34,10 +60,15 @@ static TP_INLINE int tp_from_ue(struct tp_packet *p, const struct tp_entry *e, _
 
 	if (p->family == 4) {
 		ue4_be = (__u32)TP_READ(e->out);
-		return ue4_be && ue4_be == tp_load32(p->ip + 12);
+		if (ue4_be && ue4_be == tp_load32(p->ip + 12))
+			return 1;
+		if (!tp_has(p->env, TP_FEAT_PREFIX))
+			return 0;
 	}
 	ext = tp_ext_of(p, e, head);
-	return ext && ext->ue6_plen && tp_in_prefix(tp_source(p), ext->ue6, ext->ue6_plen);
+	if (p->family != 4 && ext && ext->ue6_plen && tp_in_prefix(tp_source(p), ext->ue6, ext->ue6_plen))
+		return 1;
+	return tp_has(p->env, TP_FEAT_PREFIX) && tp_is_behind_ue(p, ext, tp_source(p));
 }
 
 /* Neighbour discovery between the UE and whoever is its router: a packet that begins or ends at a
@@ -77,6 +108,8 @@ TP_APART __u32 tp_check_relayed(struct tp_env *env, __u32 index, __u64 user)
 		own = ext->ue4_be && tp_swap32(ext->ue4_be) == ue.hi >> 32;
 	else
 		own = ext->ue6_plen && (tp_in_prefix(ue, ext->ue6, ext->ue6_plen) || tp_is_discovery(&p, ue));
+	if (!own && tp_has(env, TP_FEAT_PREFIX))
+		own = tp_is_behind_ue(&p, ext, ue);
 	return own ? TP_OK : TP_DROP_UE_SPOOFED;
 }
 

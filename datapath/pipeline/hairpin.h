@@ -31,23 +31,20 @@ static TP_INLINE __u32 tp_ni_of_ue(struct tp_env *env, const struct tp_entry *e)
  * network's affair.
  *
  * ni_family  network instance in bits 0..15, family in 16..
- * hi         upper 64 bits of the address, left-aligned */
-TP_APART __u64 tp_find_ue(struct tp_env *env, __u32 ni_family, __u64 hi)
+ * hi, lo     as struct tp_addr has the address */
+TP_APART __u64 tp_find_ue(struct tp_env *env, __u32 ni_family, __u64 hi, __u64 lo)
 {
-	__u32 ni = ni_family & 0xffff, index = TP_NOT_FOUND;
+	__u32 ni = ni_family & 0xffff, index;
 	const struct tp_ni *instance = tp_ni_at(env, ni);
+	struct tp_addr ue = {hi, lo};
 	const struct tp_entry *e;
 	int reason = TP_OK;
 
 	if (!instance)
 		return TP_UE_NONE;
-	if (ni_family >> 16 == 4)
-		index = tp_page_find(env, instance->home, (__u32)(hi >> 32), &reason);
-	if (reason)
+	index = tp_ue_find(env, instance->home, ni_family >> 16, ue, &reason);
+	if (index == TP_NOT_FOUND && reason)
 		return TP_UE_LOST(reason);
-	if (index == TP_NOT_FOUND && tp_has(env, TP_FEAT_BUCKETS))
-		index = ni_family >> 16 == 4 ? tp_bucket_find(env, TP_KIND_UE4, instance->home, hi >> 32)
-					     : tp_bucket_find(env, TP_KIND_UE6, instance->home, hi);
 	e = tp_entry_at(env, index);
 	if (!e || (instance->flags & TP_NI_SHARED && tp_ni_of_ue(env, e) != ni))
 		return TP_UE_NONE;

@@ -96,22 +96,80 @@ static TP_INLINE __u32 tp_page_find(struct tp_env *env, __u32 ni, __u32 addr, in
 	return n == TP_UE_NOBODY ? TP_NOT_FOUND : n - 1;
 }
 
+/* The entry index of the longest IPv4 prefix that covers an address that no UE has itself, or TP_NOT_FOUND. */
+TP_APART __u32 tp_prefix4_find(struct tp_env *env, __u32 ni, __u32 addr)
+{
+	const struct tp_ni *instance = tp_ni_at(env, ni);
+	__u32 plen, index;
+	__u64 lengths;
+
+	if (!instance)
+		return TP_NOT_FOUND;
+	lengths = TP_READ(instance->lens4);
+	for (plen = TP_PREFIX4_MAX; plen > 0; plen--) {
+		if (!(lengths >> plen & 1))
+			continue;
+		index = tp_bucket_find(env, TP_KIND_PREFIX4 | plen << TP_KIND_PLEN_SHIFT, ni,
+				       addr & (__u32)(tp_mask64(plen) >> 32));
+		if (index != TP_NOT_FOUND)
+			return index;
+	}
+	return TP_NOT_FOUND;
+}
+
+/* The entry index of the longest IPv6 prefix that covers an address, /64s among them, or TP_NOT_FOUND. */
+TP_APART __u32 tp_prefix6_find(struct tp_env *env, __u32 ni, __u64 hi, __u64 lo)
+{
+	const struct tp_config *config = tp_config_of(env);
+	const struct tp_ni *instance = tp_ni_at(env, ni);
+	__u32 plen, index;
+	__u64 key;
+
+	if (!instance || !config)
+		return TP_NOT_FOUND;
+	for (plen = TP_PREFIX6_MAX; plen > 0; plen--) {
+		if (plen != 64 && !(TP_READ(instance->lens6[plen > 64]) >> (plen - 1 & 63) & 1))
+			continue;
+		key = tp_prefix6_key(hi & tp_mask64(plen), plen > 64 ? lo & tp_mask64(plen - 64) : 0, plen,
+				     config->salt);
+		index = tp_bucket_find(env, plen == 64 ? TP_KIND_UE6 : TP_KIND_PREFIX6 | plen << TP_KIND_PLEN_SHIFT, ni,
+				       key);
+		if (index != TP_NOT_FOUND)
+			return index;
+	}
+	return TP_NOT_FOUND;
+}
+
+/* The entry index that an address leads to in the directory of ni, or TP_NOT_FOUND; then a reason if it is in a pool,
+ * but nobody's, or our own defect. */
+static TP_INLINE __u32 tp_ue_find(struct tp_env *env, __u32 ni, __u32 family, struct tp_addr ue, int *reason)
+{
+	__u32 index = TP_NOT_FOUND;
+
+	if (family == 4)
+		index = tp_page_find(env, ni, (__u32)(ue.hi >> 32), reason);
+	if (index != TP_NOT_FOUND || (*reason && !tp_has(env, TP_FEAT_PREFIX)))
+		return index;
+	if (family == 4) {
+		if (!*reason && tp_has(env, TP_FEAT_BUCKETS))
+			index = tp_bucket_find(env, TP_KIND_UE4, ni, ue.hi >> 32);
+		if (index == TP_NOT_FOUND && tp_has(env, TP_FEAT_PREFIX))
+			index = tp_prefix4_find(env, ni, (__u32)(ue.hi >> 32));
+		return index;
+	}
+	if (tp_has(env, TP_FEAT_PREFIX))
+		return tp_prefix6_find(env, ni, ue.hi, ue.lo);
+	return tp_has(env, TP_FEAT_BUCKETS) ? tp_bucket_find(env, TP_KIND_UE6, ni, ue.hi) : TP_NOT_FOUND;
+}
+
 /* Downlink, by the packet's destination. TP_OUT_PASS: no UE's address. */
 static TP_INLINE int tp_match_ue(struct tp_packet *p, struct tp_entry **e, __u64 *head)
 {
-	struct tp_addr ue = tp_destination(p);
-	__u32 index = TP_NOT_FOUND;
 	int reason = TP_OK;
+	__u32 index = tp_ue_find(p->env, tp_ni_of(p->env), p->family, tp_destination(p), &reason);
 
-	if (p->family == 4)
-		index = tp_page_find(p->env, tp_ni_of(p->env), (__u32)(ue.hi >> 32), &reason);
-	if (reason)
-		return reason;
-	if (index == TP_NOT_FOUND && tp_has(p->env, TP_FEAT_BUCKETS))
-		index = p->family == 4 ? tp_bucket_find(p->env, TP_KIND_UE4, tp_ni_of(p->env), ue.hi >> 32)
-				       : tp_bucket_find(p->env, TP_KIND_UE6, tp_ni_of(p->env), ue.hi);
 	if (index == TP_NOT_FOUND)
-		return TP_OUT_PASS;
+		return reason ? reason : TP_OUT_PASS;
 	*e = tp_entry_at(p->env, index);
 	if (!*e)
 		return TP_DROP_TABLE;

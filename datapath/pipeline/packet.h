@@ -81,6 +81,12 @@ static TP_INLINE int tp_in_prefix(struct tp_addr a, const __u8 *prefix, __u32 pl
 	return plen <= 64 || !((a.lo ^ tp_get64(prefix + 8)) & tp_mask64(plen - 64));
 }
 
+static TP_INLINE int tp_within(struct tp_addr a, const __u64 prefix[2], __u32 plen)
+{
+	return !((a.hi ^ prefix[0]) & tp_mask64(plen)) &&
+	       (plen <= 64 || !((a.lo ^ prefix[1]) & tp_mask64(plen - 64)));
+}
+
 static TP_INLINE struct tp_addr tp_source(const struct tp_packet *p)
 {
 	struct tp_addr a = {0, 0};

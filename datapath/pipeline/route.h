@@ -62,7 +62,7 @@ static TP_INLINE int tp_find_route(struct tp_packet *p, __u32 ni, struct tp_addr
 	if (!instance)
 		return TP_DROP_TABLE;
 	if (tp_unlikely(tp_may_be_ue(p, instance, dst))) {
-		ue = tp_find_ue(p->env, ni | p->family << 16, dst.hi);
+		ue = tp_find_ue(p->env, ni | p->family << 16, dst.hi, dst.lo);
 		*nexthop = (__u32)ue;
 		if (ue >> 32)
 			return tp_final((int)ue);

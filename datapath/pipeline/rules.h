@@ -109,12 +109,6 @@ static TP_INLINE int tp_rule_fits(const struct tp_rule *rule, const struct tp_fl
 	       (flow->ue_port - rule->ue_port & 0xffff) <= rule->ue_span;
 }
 
-static TP_INLINE int tp_within(struct tp_addr a, const __u64 prefix[2], __u32 plen)
-{
-	return !((a.hi ^ prefix[0]) & tp_mask64(plen)) &&
-	       (plen <= 64 || !((a.lo ^ prefix[1]) & tp_mask64(plen - 64)));
-}
-
 /* Does ESP or AH carry this Security Parameter Index? */
 static TP_INLINE int tp_has_spi(const struct tp_packet *p, __u32 spi)
 {

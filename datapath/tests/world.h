@@ -5,7 +5,8 @@
  *          8 downlink, 10.. targets of rules[1..]
  * peers    1 the gNB, 2 the gNB over IPv6
  * nexthops 1 the gNB, 2 the router, 3 this host, 4 not resolved, 5 on-link, 6 FIB, 7 prohibited
- * ports    0 N3, 1 N6 */
+ * ports    0 N3, 1 N6
+ * rules    15 the framed routes */
 #ifndef TP_WORLD_H
 #define TP_WORLD_H
 
@@ -100,6 +101,21 @@ static void w_routes(struct world *w)
 	w_nexthop(&w->nexthops[7], TP_NH_PROHIBIT, 1, 3, 4);
 }
 
+/* Behind the UE: 198.51.100.0/24 and 2001:db8:70::/44. */
+static void w_framed(struct world *w)
+{
+	struct tp_framed_routes *framed = (struct tp_framed_routes *)&w->rules[W_SMALL - 1];
+
+	framed->route[0] = (struct tp_framed){.prefix = {0xc633640000000000, 0}, .plen = 24, .family = 4};
+	framed->route[1] = (struct tp_framed){.prefix = {0x20010db800700000, 0}, .plen = 44, .family = 6};
+	w->exts[1].framed = W_SMALL;
+	w->exts[1].n_framed = 2;
+	w->nis[0].lens4 = 1ULL << 24;
+	w->nis[0].lens6[0] = 1ULL << 43;
+	w_bucket(w, TP_KIND_PREFIX4 | 24 << TP_KIND_PLEN_SHIFT, 0, 0xc6336400, W_DOWN);
+	w_bucket(w, TP_KIND_PREFIX6 | 44 << TP_KIND_PLEN_SHIFT, 0, 0x20010db800700000, W_DOWN);
+}
+
 static struct world *w_new(void)
 {
 	static const __u8 prefix[16] = {0x20, 0x01, 0x0d, 0xb8, 0, 0x60};
@@ -135,6 +151,7 @@ static struct world *w_new(void)
 	memset(w->ue_pages[0].slot, 0xff, sizeof(w->ue_pages[0].slot));
 	w->ue_pages[0].slot[1] = W_DOWN + 1;
 	w_bucket(w, TP_KIND_UE6, 0, 0x20010db800600000, W_DOWN);
+	w_framed(w);
 	w->tables = (struct tp_tables){
 		.config = &w->config, .cpu = &w->cpu, .entries = w->entries, .sides = w->sides, .exts = w->exts, .meters = w->meters,
 		.rules = w->rules, .buckets = w->buckets, .nexthops = w->nexthops, .peers = w->peers,

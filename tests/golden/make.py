@@ -227,8 +227,8 @@ def lines(fields):
     return "".join("%s = %s\n" % (k, value(v)) for k, v in fields.items() if v is not None) + "\n"
 
 
-def session(*parts, before=None):
-    return "[[session]]\n" + lines(dict(before=before)) + "".join(parts)
+def session(*parts, before=None, framed=None):
+    return "[[session]]\n" + lines(dict(before=before, framed=framed)) + "".join(parts)
 
 
 def uplink(pdr=1, **more):
@@ -620,6 +620,67 @@ def ue_to_ue_cases():
     case("ue-to-ue-ttl", "it is one hop", two(), [(UP, up(user(dst=UE2, ttl=1)), "ttl", None)], [(1, 0, 0, 1), (4, 0, 0, 0)])
 
 
+def framed_cases():
+    """Networks behind a UE (TS 29.244, 5.16): the longest prefix decides, also against the addresses of UEs."""
+    behind, behind6 = "198.51.100.7", "2001:db8:70::7"
+    nets = ["198.51.100.0/24", "2001:db8:70::/44"]
+    r2 = 0x55667788
+
+    def framed(*keys, ul=None, dl=None, nets=nets, before=None):
+        return session(uplink(**dict(dict(framed=True), **(ul or {}))), downlink(**(dl or {})),
+                       entry(3, "downlink", action="tunnel", teid=r2, peer=GNB2, local=N3, qfi=QFI),
+                       key(teid=TEID, one=0), key(ue4=UE, one=1), *keys, framed=nets, before=before)
+
+    def other(packet):
+        return tunnelled(packet, teid=r2, dst=GNB2)
+
+    both = framed(*(key(prefix=net, one=1) for net in nets))
+    d, d6, u, u6 = user(HOST, behind), user6(HOST6, behind6), user(behind), user6(behind6)
+    case("framed-down", "to a host behind the UE", both,
+         [(DOWN, net(d), "forward", tunnelled(d)), (DOWN, net(d6), "forward", tunnelled(d6)),
+          (DOWN, net(user(HOST, UE)), "forward", tunnelled(user(HOST, UE)))], [(2, 3, len(d) + len(d6) + len(user()), 0)])
+    case("framed-down-beside", "one address beyond is not ours", both,
+         [(DOWN, net(p), "pass", None) for p in (user(HOST, "198.51.101.0"), user(HOST, "198.51.99.255"), user6(HOST6, "2001:db8:80::"), user6(HOST6, "2001:db8:6f::"))],
+         [(2, 0, 0, 0)])
+    case("framed-up", "from a host behind the UE", both,
+         [(UP, up(u), "forward", hop(u)), (UP, up(u6), "forward", hop(u6)), (UP, up(user()), "forward", hop(user()))],
+         [(1, 3, len(u) + len(u6) + len(user()), 0)])
+    spoofed = [user("198.51.101.7"), user6("2001:db8:80::7"), user6(UE6), user("10.60.0.3")]
+    case("framed-up-spoofed", "from elsewhere", both, [(UP, up(p), "ue_spoofed", None) for p in spoofed], [(1, 0, 0, 4)])
+    many = ["198.51.%d.0/24" % n for n in range(9)]
+    case("framed-up-many", "nine networks take three places", framed(nets=many),
+         [(UP, up(user("198.51.%d.9" % n)), "forward", hop(user("198.51.%d.9" % n))) for n in (0, 3, 4, 8)]
+         + [(UP, up(user("198.51.9.9")), "ue_spoofed", None)], [(1, 4, 4 * len(user()), 1)])
+    nested = framed(key(prefix="10.0.0.0/8", one=2), key(prefix="10.60.7.0/24", one=1), key(prefix="10.60.7.128/25", one=2), key(prefix="10.60.7.200/31", one=1))
+    at = lambda addr: user(HOST, addr)
+    case("framed-longest", "of prefixes within each other, one in the pool, the longest", nested,
+         [(DOWN, net(at("10.60.7.201")), "forward", tunnelled(at("10.60.7.201"))), (DOWN, net(at("10.60.7.202")), "forward", other(at("10.60.7.202"))),
+          (DOWN, net(at("10.60.7.127")), "forward", tunnelled(at("10.60.7.127"))), (DOWN, net(at("10.60.8.1")), "forward", other(at("10.60.8.1"))),
+          (DOWN, net(at("10.9.9.9")), "forward", other(at("10.9.9.9"))), (DOWN, net(at(UE)), "forward", tunnelled(at(UE))), (DOWN, net(at("11.0.0.1")), "pass", None)])
+    case("framed-pool-nobody", "what is in the pool and behind no UE is still nobody's", framed(key(prefix="10.60.7.0/24", one=1)),
+         [(DOWN, net(at("10.60.8.1")), "unknown_ue", None), (DOWN, net(at("10.60.7.1")), "forward", tunnelled(at("10.60.7.1")))])
+    lengths = ["2001:db8::/33", "2001:db8:60::/48", "2001:db8:60::/64", "2001:db8:60:0:8000::/65", "2001:db8:60:0:8000::1:0/112", "2001:db8:60:0:8000::1:1/128"]
+    nested6 = framed(*(key(prefix=net, one=1 + n % 2) for n, net in enumerate(lengths)))
+    at6 = lambda addr: user6(HOST6, addr)
+    ends = ["2001:db8:7fff::1", "2001:db8:60:1::1", "2001:db8:60::1", "2001:db8:60:0:8000::1", "2001:db8:60:0:8000::1:2", "2001:db8:60:0:8000::1:1"]
+    case("framed-longest-v6", "shorter and longer than a UE's /64", nested6,
+         [(DOWN, net(at6(end)), "forward", [tunnelled, other][n % 2](at6(end))) for n, end in enumerate(ends)] + [(DOWN, net(at6("2001:db8:8000::1")), "pass", None)])
+    there = user(dst=behind)
+    case("framed-ue-to-ue", "from a UE to a host behind another", session(
+        uplink(1), downlink(2), uplink(3, ue4=UE2, framed=True), downlink(4, teid=r2, peer=GNB2, qfi=5), key(teid=TEID, one=0), key(ue4=UE, one=1),
+        key(teid=TEID + 1, one=2), key(ue4=UE2, one=3), key(prefix=nets[0], one=3), framed=nets),
+        [(UP, up(there), "forward", tunnelled(there, teid=r2, qfi=5, dst=GNB2)), (UP, up(user(behind, UE), teid=TEID + 1), "forward", tunnelled(user(behind, UE)))],
+        [(1, 1, len(there), 0), (4, 1, len(there), 0), (3, 1, len(there), 0), (2, 1, len(there), 0)])
+    case("framed-filters", "service data flows of a host behind the UE", framed(key(prefix=nets[0], list=[dict(entry=2, src_ports=[1000, 1000]), dict(entry=1, dst=nets[0])])),
+         [(DOWN, net(d), "forward", other(d)), (DOWN, net(user(HOST, behind, sport=7)), "forward", tunnelled(user(HOST, behind, sport=7)))])
+    relay = session(entry(1, "downlink", **dict(RELAYED, relay=dict(dst4=UE), framed=True)), key(teid=TEID, one=0), framed=nets)
+    case("framed-relay", "in a tunnel from N9, asked for the destination", relay,
+         [(UP, up(d), "forward", relayed(gtpu(RTEID, psc(QFI) + raw(d), flags=0x34))), (UP, up(user(HOST, "198.51.101.7")), "ue_spoofed", None)], [(1, 1, len(d), 1)])
+    case("framed-taken-back", "routes of a session change", both + framed(before=1) + framed(key(prefix="198.51.100.0/25", one=1), nets=["198.51.100.0/25"], before=2),
+         [(DOWN, net(d), "forward", tunnelled(d)), (DOWN, net(d), "pass", None), (DOWN, net(d), "forward", tunnelled(d)),
+          (UP, up(user("198.51.100.200")), "ue_spoofed", None), (UP, up(u), "forward", hop(u))])
+
+
 def route_cases():
     both = [(1, 0, 0, 1)]
     up_case("route-local", "users must not reach us", user(dst="203.0.113.1"), "to_self", counters=both)
@@ -942,7 +1003,7 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, ue_to_ue_cases, route_cases, relay_cases, marking_cases, outer6_cases):
+    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, ue_to_ue_cases, framed_cases, route_cases, relay_cases, marking_cases, outer6_cases):
         make()
     for name in sorted(CASES):
         folder = os.path.join(HERE, name)

@@ -345,6 +345,7 @@ impl World {
         };
         SessionPlan {
             more: Vec::new(),
+            pdi: Vec::new(),
             style,
             addresses: Requested::Given(addresses),
             network_instance: "internet".to_owned(),

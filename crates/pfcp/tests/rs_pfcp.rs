@@ -453,3 +453,29 @@ fn ie_numbers_agree() {
         );
     }
 }
+
+#[test]
+fn framed_routes_are_those_that_were_written() {
+    let texts = [
+        "198.51.100.0/24 0.0.0.0 1",
+        "192.0.2.0/25",
+        "2001:db8:70::/44 :: 1",
+    ];
+    let mut pdi = theirs::pdi::Pdi::new(SourceInterface::new(SourceInterfaceValue::Core));
+    pdi.ies = vec![
+        theirs::framed_route::FramedRoute::new(texts[0]).to_ie(),
+        theirs::framed_route::FramedRoute::new(texts[1]).to_ie(),
+        theirs::framed_routing::FramedRouting::new(3).to_ie(),
+        theirs::framed_ipv6_route::FramedIpv6Route::new(texts[2]).to_ie(),
+    ];
+    let octets = pdi.to_ie().marshal();
+    let ie = ie(&octets[4..]);
+    let read = ours::Pdi::from_ie(&ie).unwrap();
+    let text =
+        |value: Result<&[u8], pfcp::Error>| String::from_utf8(value.unwrap().into()).unwrap();
+    let routes: Vec<String> = read.framed_routes.iter().map(text).collect();
+    assert_eq!(routes, texts[..2]);
+    let routes: Vec<String> = read.framed_ipv6_routes.iter().map(text).collect();
+    assert_eq!(routes, texts[2..]);
+    assert_eq!(read.framed_routing, Some(3));
+}

@@ -3,6 +3,7 @@
 use std::mem::discriminant;
 use std::net::IpAddr;
 
+use ipnet::{IpNet, Ipv6Net};
 use pfcp::{Cause, IeType};
 use smallvec::SmallVec;
 
@@ -12,7 +13,7 @@ use crate::compiled::{
 };
 use crate::config::Burst;
 use crate::refusal::Refusal;
-use crate::rules::{Apply, Far, Interface, LocalFTeid, PacketRules, Pdr, Qer, RuleId, UeIp};
+use crate::rules::{Apply, Far, Interface, LocalFTeid, PacketRules, Pdi, Pdr, Qer, RuleId};
 use crate::site::Site;
 
 /// Filters that are tried for one key (`TP_RULES_MAX` of the tables).
@@ -48,6 +49,7 @@ impl Compiler {
             let entry = entry(rules, pdr, site, reaches, &mut out.meters)
                 .map_err(|r| r.in_rule(RuleId::Pdr(pdr.id)))?;
             out.entries.push(entry);
+            out.framed.extend_from_slice(pdr.pdi.framed());
             let found_by = &mut self.found_by;
             let holds = !rules.dormant.contains(&pdr.id);
             let before = found_by.len();
@@ -57,6 +59,10 @@ impl Compiler {
             if found_by.len() == before {
                 return Err(without_key(pdr));
             }
+        }
+        if !out.framed.is_empty() {
+            frame(out);
+            self.cover();
         }
         self.found_by.sort_unstable();
         self.found_by.dedup();
@@ -75,21 +81,61 @@ impl Compiler {
     }
 }
 
+impl Compiler {
+    /// The longest prefix leads to what packets meet: all PDRs of the session whose prefixes cover it.
+    fn cover(&mut self) {
+        let own = self.found_by.len();
+        for at in 0..own {
+            let Some(net) = net_of(self.found_by[at].0) else {
+                continue;
+            };
+            for by in 0..own {
+                let (key, dormant, precedence, pdr, entry) = self.found_by[by];
+                let covers = |wide: (NiId, IpNet)| wide.0 == net.0 && wide.1.contains(&net.1);
+                if net_of(key).is_some_and(covers) {
+                    let key = self.found_by[at].0;
+                    self.found_by.push((key, dormant, precedence, pdr, entry));
+                }
+            }
+        }
+    }
+}
+
+/// Where packets asked for the UE's address may have one of a network behind it. A session's framed routes
+/// hold for all of its PDRs.
+fn frame(out: &mut Compiled) {
+    out.framed.sort_unstable();
+    out.framed.dedup();
+    for entry in &mut out.entries {
+        entry.framed = entry.ue.is_some() || entry.relay.is_some_and(|relay| relay.ue.is_some());
+    }
+}
+
+fn net_of(key: Key) -> Option<(NiId, IpNet)> {
+    match key {
+        Key::Teid { .. } => None,
+        Key::Ue4 { ni, addr } => Some((ni, IpNet::from(IpAddr::V4(addr)))),
+        Key::Ue6 { ni, prefix } => Ipv6Net::new(prefix, 64).ok().map(|net| (ni, net.into())),
+        Key::Prefix { ni, net } => Some((ni, net)),
+    }
+}
+
 /// How packets find a PDR: by its tunnel, else by its UE. One that names neither, as SMFs add them for a
 /// service data flow, is found by all tunnels or UE addresses of the session.
 pub(crate) fn keys(pdrs: &[Pdr], pdr: &Pdr, mut found_by: impl FnMut(Key)) {
-    match (pdr.pdi.f_teid, pdr.direction(), pdr.pdi.ue) {
+    match (pdr.pdi.f_teid, pdr.direction(), pdr.pdi.names_ue()) {
         (Some(f_teid), ..) => found_by(tunnel_key(f_teid)),
         (None, Direction::Uplink, _) => {
             let uplinks = pdrs.iter().filter(|p| p.direction() == Direction::Uplink);
             let tunnels = uplinks.filter_map(|other| other.pdi.f_teid);
             tunnels.map(tunnel_key).for_each(found_by);
         }
-        (None, Direction::Downlink, Some(ue)) => ue_keys(ue, &mut found_by),
-        (None, Direction::Downlink, None) => {
-            let ues = pdrs.iter().filter_map(|other| other.pdi.ue);
-            ues.filter(|ue| pdr.pdi.ni.is_none_or(|ni| ni == ue.ni))
-                .for_each(|ue| ue_keys(ue, &mut found_by));
+        (None, Direction::Downlink, true) => ue_keys(&pdr.pdi).for_each(found_by),
+        (None, Direction::Downlink, false) => {
+            let of_others = pdrs.iter().flat_map(|other| other.pdi.ue_nets());
+            of_others
+                .filter(|&(ni, _)| pdr.pdi.ni.is_none_or(|own| own == ni))
+                .for_each(|(ni, net)| found_by(Key::of_prefix(ni, net)));
         }
     }
 }
@@ -101,13 +147,8 @@ fn tunnel_key(f_teid: LocalFTeid) -> Key {
     }
 }
 
-fn ue_keys(ue: UeIp, found_by: &mut impl FnMut(Key)) {
-    if let Some(addr) = ue.v4 {
-        found_by(Key::Ue4 { ni: ue.ni, addr });
-    }
-    if let Some(prefix) = ue.v6 {
-        found_by(Key::Ue6 { ni: ue.ni, prefix });
-    }
+fn ue_keys(pdi: &Pdi) -> impl Iterator<Item = Key> + '_ {
+    pdi.ue_nets().map(|(ni, net)| Key::of_prefix(ni, net))
 }
 
 /// No packet could find it.
@@ -121,7 +162,7 @@ fn without_key(pdr: &Pdr) -> Refusal {
 
 /// The PDR leaves it to the rest of the session where its packets go to.
 pub(crate) fn is_found_by_others(pdr: &Pdr) -> bool {
-    pdr.is_found_by_ue() && pdr.pdi.ue.is_none()
+    pdr.is_found_by_ue() && !pdr.pdi.names_ue()
 }
 
 /// For a key none of whose PDRs holds at present: packets find the session, but no PDR.
@@ -210,6 +251,7 @@ fn entry(
         direction,
         action,
         ue: None,
+        framed: false,
         qfi: None,
         relay: None,
         marking: far.forwarding.and_then(|to| to.marking),
@@ -238,11 +280,12 @@ fn entry(
 }
 
 fn ue_addresses(pdr: &Pdr) -> Option<UeAddresses> {
-    pdr.pdi.ue.map(|ue| UeAddresses {
-        v4: ue.v4,
+    let ue = pdr.pdi.ue;
+    pdr.pdi.names_ue().then(|| UeAddresses {
+        v4: ue.and_then(|ue| ue.v4),
         v6: ue
-            .v6
-            .and_then(|prefix| ipnet::Ipv6Net::new(prefix, 64).ok()),
+            .and_then(|ue| ue.v6)
+            .and_then(|prefix| Ipv6Net::new(prefix, 64).ok()),
     })
 }
 

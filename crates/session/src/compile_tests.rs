@@ -33,22 +33,30 @@ fn evaluate(compiled: &Compiled, packet: &Packet) -> Verdict {
         (Key::Ue6 { ni, prefix }, Arrival::Network { ni: of }, IpAddr::V6(dst)) => {
             *ni == of && u128::from(*prefix) >> 64 == u128::from(dst) >> 64
         }
+        (Key::Prefix { ni, net }, Arrival::Network { ni: of }, dst) => {
+            assert_ne!(net.prefix_len(), if dst.is_ipv4() { 32 } else { 64 });
+            *ni == of && net.contains(&dst)
+        }
         _ => false,
     };
     let mut keys = compiled.keys.iter().filter(|(key, _)| is_key(key));
-    let Some((_, select)) = keys.next() else {
+    let longest = keys.by_ref().max_by_key(|(key, _)| length(key));
+    let Some((longest, select)) = longest else {
         return Verdict::NoPdr;
     };
-    assert!(keys.next().is_none(), "a key stands twice");
+    let stands = compiled.keys.iter().filter(|(key, _)| key == longest);
+    assert_eq!(stands.count(), 1, "a key stands twice");
     let found = match *select {
-        Select::One(entry) => Some(entry).filter(|&e| suits(&compiled.entries[e], packet)),
+        Select::One(entry) => {
+            Some(entry).filter(|&e| suits(compiled, &compiled.entries[e], packet))
+        }
         Select::List { first, len } => {
             assert!((1..=64).contains(&len));
             let list = &compiled.filters[first..first + len];
             let hit = list.iter().find(|f| {
                 f.flow.is_none_or(|flow| fits(&flow, packet))
                     && carries(f.qfis, packet)
-                    && suits(&compiled.entries[f.entry], packet)
+                    && suits(compiled, &compiled.entries[f.entry], packet)
             });
             hit.map(|f| f.entry)
         }
@@ -58,13 +66,26 @@ fn evaluate(compiled: &Compiled, packet: &Packet) -> Verdict {
     })
 }
 
-fn suits(entry: &Entry, packet: &Packet) -> bool {
+/// Bits of a destination that a key asks for.
+fn length(key: &Key) -> u8 {
+    match key {
+        Key::Teid { .. } => 0,
+        Key::Ue4 { .. } => 32,
+        Key::Ue6 { .. } => 64,
+        Key::Prefix { net, .. } => net.prefix_len(),
+    }
+}
+
+fn suits(compiled: &Compiled, entry: &Entry, packet: &Packet) -> bool {
     let Arrival::Tunnel { qfi, .. } = packet.arrival else {
         return true;
     };
-    let is_ue = |ue: UeAddresses, end: IpAddr| match end {
-        IpAddr::V4(end) => ue.v4 == Some(end),
-        IpAddr::V6(end) => ue.v6.is_some_and(|net| net.contains(&end)),
+    let is_ue = |ue: UeAddresses, end: IpAddr| {
+        let own = match end {
+            IpAddr::V4(end) => ue.v4 == Some(end),
+            IpAddr::V6(end) => ue.v6.is_some_and(|net| net.contains(&end)),
+        };
+        own || entry.framed && compiled.framed.iter().any(|net| net.contains(&end))
     };
     if let Some(relay) = &entry.relay {
         assert!(entry.ue.is_none());

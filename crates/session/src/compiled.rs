@@ -79,7 +79,12 @@ pub struct Compiled {
     pub meters: Vec<SharedMeter>,
     /// Filters of all [`Select::List`]s, each list back to back.
     pub filters: Vec<Filter>,
+    /// Networks behind the UE, at most [`FRAMED_MAX`], no prefix twice.
+    pub framed: Vec<IpNet>,
 }
+
+/// Framed routes of one session (`TP_FRAMED_MAX` of the tables).
+pub const FRAMED_MAX: usize = 64;
 
 impl Compiled {
     /// Empty, capacity kept.
@@ -88,6 +93,7 @@ impl Compiled {
         self.keys.clear();
         self.meters.clear();
         self.filters.clear();
+        self.framed.clear();
     }
 }
 
@@ -116,6 +122,31 @@ pub enum Key {
         /// Lower 64 bits zero.
         prefix: Ipv6Addr,
     },
+    /// Destination on N6 in a prefix that is neither an IPv4 address nor an IPv6 /64. Of several that
+    /// cover it the longest decides, an address or /64 among them.
+    Prefix {
+        /// Where the prefix is valid.
+        ni: NiId,
+        /// Zeros beyond the prefix; at least one bit.
+        net: IpNet,
+    },
+}
+
+impl Key {
+    /// Of what is found by its destination on N6.
+    pub fn of_prefix(ni: NiId, net: IpNet) -> Self {
+        match net.trunc() {
+            IpNet::V4(net) if net.prefix_len() == 32 => Self::Ue4 {
+                ni,
+                addr: net.addr(),
+            },
+            IpNet::V6(net) if net.prefix_len() == 64 => Self::Ue6 {
+                ni,
+                prefix: net.addr(),
+            },
+            net => Self::Prefix { ni, net },
+        }
+    }
 }
 
 /// What a key leads to.
@@ -200,6 +231,8 @@ pub struct Entry {
     pub action: Action,
     /// Uplink: the source address must be one of these. `None`: not checked.
     pub ue: Option<UeAddresses>,
+    /// An address in one of [`Compiled::framed`] is as good as one of `ue`, here and in `relay`.
+    pub framed: bool,
     /// Uplink: the PDU Session Container must carry this QFI. Downlink, and with `relay`: mark with
     /// it; `None`: no PDU Session Container, or the one that the packet came with.
     pub qfi: Option<Qfi>,
@@ -259,7 +292,7 @@ pub enum UeEnd {
     Destination,
 }
 
-/// Addresses of the UE in a PDI. At least one is present.
+/// Addresses of the UE in a PDI. At least one is present, or there are framed routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UeAddresses {
     /// IPv4, if it has one.

@@ -1,10 +1,11 @@
 //! A session as it would be after a request: worked out beside the session itself, so that a
 //! refusal leaves nothing to undo.
 
+use ipnet::IpNet;
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{Cause, IeType, Ies, Repeated};
 
-use crate::compiled::{PdrId, QerId};
+use crate::compiled::{FRAMED_MAX, PdrId, QerId};
 use crate::deferred::{self, Timing, Timings};
 use crate::intake::{self, Wants};
 use crate::refusal::Refusal;
@@ -366,7 +367,8 @@ impl Draft {
             self.settle_fars()?;
         }
         self.settle_references()?;
-        self.settle_filters(site)
+        self.settle_filters(site)?;
+        self.settle_framed()
     }
 
     fn settle_fars(&mut self) -> Result<(), Refusal> {
@@ -433,6 +435,23 @@ impl Draft {
                 count += self.pdrs.rules[at].pdi.filters()[filter].asks.flow_count();
                 if count > site.limits.filters_per_session {
                     return Err(Refusal::no_room(IeType::SDF_FILTER).in_rule(name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Packets look for the networks behind a UE one after the other.
+    fn settle_framed(&self) -> Result<(), Refusal> {
+        let mut known: Vec<IpNet> = Vec::new();
+        for pdr in &self.pdrs.rules {
+            let name = RuleId::Pdr(pdr.id);
+            for net in pdr.pdi.framed() {
+                if !known.contains(net) {
+                    known.push(*net);
+                }
+                if known.len() > FRAMED_MAX {
+                    return Err(Refusal::no_room(IeType::FRAMED_ROUTE).in_rule(name));
                 }
             }
         }

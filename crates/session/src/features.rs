@@ -29,7 +29,7 @@ pub struct Feature {
     pub proofs: &'static [Proof],
 }
 
-use Proof::{Scenario, Test};
+use Proof::{Golden, Scenario, Test};
 
 /// All that is offered, in the order of their bits.
 pub const FEATURES: &[Feature] = &[
@@ -69,6 +69,20 @@ pub const FEATURES: &[Feature] = &[
             Test(
                 "crates/session/src/sessions_tests/relay.rs",
                 "a_tunnel_that_was_left_hears_of_it_once",
+            ),
+        ],
+    },
+    Feature {
+        name: "FRRT",
+        bit: UpFunctionFeatures::FRRT,
+        about: "networks behind a UE: packets to them go to its PDRs, packets from them are its own",
+        proofs: &[
+            Scenario("framed-routes"),
+            Golden("framed-longest"),
+            Golden("framed-up-spoofed"),
+            Test(
+                "crates/session/src/sessions_tests/framed.rs",
+                "the_prefix_of_another_session_is_refused_until_it_is_gone",
             ),
         ],
     },
@@ -196,7 +210,7 @@ mod tests {
 
     fn exists(proof: &Proof, scenarios: &str) -> bool {
         match proof {
-            Proof::Golden(case) => root().join("tests/golden").join(case).is_dir(),
+            Golden(case) => root().join("tests/golden").join(case).is_dir(),
             // The first argument of Scenario::new, on a line of its own or not.
             Scenario(name) => {
                 let quoted = format!("\"{name}\"");
@@ -283,7 +297,7 @@ mod tests {
                 .proofs
                 .iter()
                 .map(|proof| match proof {
-                    Proof::Golden(case) => format!("golden case `{case}`"),
+                    Golden(case) => format!("golden case `{case}`"),
                     Scenario(name) => format!("scenario `{name}`"),
                     Test(_, name) => format!("test `{name}`"),
                 })

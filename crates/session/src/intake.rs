@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 
+use ipnet::IpNet;
 use pfcp::ie::{
     ApplyAction, CreateFar, CreatePdr, CreateQer, DestinationInterface, FTeid,
     ForwardingParameters, Gate as GateIe, GateStatus, Gbr, NetworkInstance, OuterHeader,
@@ -15,6 +16,7 @@ use smallvec::SmallVec;
 use crate::compile::DEFAULT_NI;
 use crate::compiled::{Marking, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
 use crate::flow::FlowDescription;
+use crate::framed;
 use crate::refusal::Refusal;
 use crate::rules::{
     Apply, BarId, Conditions, Far, FarId, Forwarding, Gate, Interface, LocalEnds, LocalFTeid, Mbr,
@@ -190,6 +192,7 @@ fn pdi(ie: &pfcp::ie::Pdi<'_>, site: &Site) -> Result<(Pdi, Wants), Refusal> {
         qfis: qfis(&ie.qfis, in_tunnel)?,
         more: PdiMore {
             filters: filters(ie)?,
+            framed: framed(ie)?,
         }
         .boxed(),
     };
@@ -308,6 +311,22 @@ fn qfis(ies: &Repeated<'_, pfcp::ie::Qfi>, in_tunnel: bool) -> Result<QfiSet, Re
         }
     }
     Ok(qfis)
+}
+
+/// Framed-Route and Framed-IPv6-Route; of the routing protocols that Framed-Routing may ask for we speak none.
+fn framed(ie: &pfcp::ie::Pdi<'_>) -> Result<Box<[IpNet]>, Refusal> {
+    if ie.framed_routing.is_some_and(|protocol| protocol != 0) {
+        return Err(Refusal::rule(IeType::FRAMED_ROUTING));
+    }
+    let v4 = ie
+        .framed_routes
+        .iter()
+        .map(|text| framed::route4(text?).ok_or(Refusal::rule(IeType::FRAMED_ROUTE)));
+    let v6 = ie
+        .framed_ipv6_routes
+        .iter()
+        .map(|text| framed::route6(text?).ok_or(Refusal::rule(IeType::FRAMED_IPV6_ROUTE)));
+    v4.chain(v6).collect()
 }
 
 fn filters(ie: &pfcp::ie::Pdi<'_>) -> Result<Box<[SdfFilter]>, Refusal> {

@@ -18,6 +18,7 @@ pub mod event;
 mod expect;
 pub mod features;
 pub mod flow;
+mod framed;
 pub mod gtpu;
 mod inactivity;
 mod indices;

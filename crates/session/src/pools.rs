@@ -1,14 +1,16 @@
 //! UE addresses of a network instance: given by us from its pools, or by the SMF from wherever it
 //! likes. No two sessions of one network instance have the same.
 //!
-//! IPv6 addresses are handled by their /64 (TS 29.244, 8.2.62; IP6PL is not offered).
+//! Prefixes of any length are kept beside the addresses: one may lie within another, because packets meet the
+//! longest, but no two sessions have the same.
 
 use std::collections::HashSet;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
-use ipnet::{Ipv4Net, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
+use crate::compiled::FRAMED_MAX;
 use crate::indices::{Indices, Taken};
 use crate::salted::Salted;
 use crate::time::Time;
@@ -165,6 +167,7 @@ pub(crate) struct AddressGrant(Kind);
 enum Kind {
     V4(Grant<u32>),
     V6(Grant<u64>),
+    Prefix(IpNet),
 }
 
 /// The UE addresses of one network instance.
@@ -172,6 +175,9 @@ enum Kind {
 pub(crate) struct NiPools {
     v4: Family<u32>,
     v6: Family<u64>,
+    /// Those that are neither an IPv4 address nor an IPv6 /64; of IPv4, then of IPv6.
+    prefixes: [HashSet<IpNet, Salted>; 2],
+    prefixes_max: usize,
 }
 
 impl NiPools {
@@ -200,36 +206,58 @@ impl NiPools {
                 .unwrap_or(u64::MAX);
             v6.add(upper(net.network()), 0, size.min(ADDRESSES_MAX) as u32);
         }
-        Self { v4, v6 }
+        Self {
+            v4,
+            v6,
+            prefixes: [Salted::new(seed); 2].map(HashSet::with_hasher),
+            // One session may have that many.
+            prefixes_max: outside_max.max(FRAMED_MAX),
+        }
     }
 
-    /// An address that nobody has; an IPv6 one stands for its /64, lower half zero.
-    pub(crate) fn choose(&mut self, now: Time, family: IpFamily) -> Option<(IpAddr, AddressGrant)> {
+    /// An IPv4 address or an IPv6 /64 that nobody has.
+    pub(crate) fn choose(&mut self, now: Time, family: IpFamily) -> Option<(IpNet, AddressGrant)> {
         match family {
             IpFamily::V4 => {
                 let (number, grant) = self.v4.choose(now)?;
-                Some((Ipv4Addr::from(number).into(), AddressGrant(Kind::V4(grant))))
+                let net = Ipv4Net::from(Ipv4Addr::from(number));
+                Some((net.into(), AddressGrant(Kind::V4(grant))))
             }
             IpFamily::V6 => {
                 let (number, grant) = self.v6.choose(now)?;
-                Some((prefix(number).into(), AddressGrant(Kind::V6(grant))))
+                let net = Ipv6Net::new(prefix(number), 64).ok()?;
+                Some((net.into(), AddressGrant(Kind::V6(grant))))
             }
         }
     }
 
-    /// This very address, or /64. `None`: somebody has it, or there is no room for more.
-    pub(crate) fn claim(&mut self, addr: IpAddr) -> Option<AddressGrant> {
-        let kind = match addr {
-            IpAddr::V4(addr) => Kind::V4(self.v4.claim(u32::from(addr))?),
-            IpAddr::V6(addr) => Kind::V6(self.v6.claim(upper(addr))?),
+    /// This very prefix. `None`: somebody has it, or there is no room for more.
+    pub(crate) fn claim(&mut self, net: IpNet) -> Option<AddressGrant> {
+        let kind = match net {
+            IpNet::V4(net) if net.prefix_len() == 32 => {
+                Kind::V4(self.v4.claim(u32::from(net.addr()))?)
+            }
+            IpNet::V6(net) if net.prefix_len() == 64 => Kind::V6(self.v6.claim(upper(net.addr()))?),
+            net => {
+                let taken = &mut self.prefixes[family(net)];
+                if taken.len() >= self.prefixes_max || !taken.insert(net.trunc()) {
+                    return None;
+                }
+                Kind::Prefix(net)
+            }
         };
         Some(AddressGrant(kind))
     }
 
-    pub(crate) fn release(&mut self, addr: IpAddr, now: Time) {
-        match addr {
-            IpAddr::V4(addr) => self.v4.release(u32::from(addr), now),
-            IpAddr::V6(addr) => self.v6.release(upper(addr), now),
+    pub(crate) fn release(&mut self, net: IpNet, now: Time) {
+        match net {
+            IpNet::V4(net) if net.prefix_len() == 32 => {
+                self.v4.release(u32::from(net.addr()), now);
+            }
+            IpNet::V6(net) if net.prefix_len() == 64 => self.v6.release(upper(net.addr()), now),
+            net => {
+                self.prefixes[family(net)].remove(&net.trunc());
+            }
         }
     }
 
@@ -237,17 +265,25 @@ impl NiPools {
         match grant.0 {
             Kind::V4(grant) => self.v4.undo(grant),
             Kind::V6(grant) => self.v6.undo(grant),
+            Kind::Prefix(net) => {
+                self.prefixes[family(net)].remove(&net.trunc());
+            }
         }
     }
 
     /// (in use, capacity of the pools) of IPv4 and of IPv6; addresses outside the pools count as
-    /// used.
+    /// used, and so do prefixes.
     pub(crate) fn fill(&self) -> [(usize, u64); 2] {
+        let [prefixes4, prefixes6] = [0, 1].map(|family| self.prefixes[family].len());
         [
-            (self.v4.in_use(), self.v4.capacity()),
-            (self.v6.in_use(), self.v6.capacity()),
+            (self.v4.in_use() + prefixes4, self.v4.capacity()),
+            (self.v6.in_use() + prefixes6, self.v6.capacity()),
         ]
     }
+}
+
+fn family(net: IpNet) -> usize {
+    usize::from(net.addr().is_ipv6())
 }
 
 fn upper(addr: Ipv6Addr) -> u64 {
@@ -271,43 +307,49 @@ mod tests {
         )
     }
 
-    fn addr(text: &str) -> IpAddr {
+    fn addr(text: &str) -> IpNet {
         text.parse().unwrap()
     }
 
-    fn choose(p: &mut NiPools, family: IpFamily) -> Option<IpAddr> {
+    fn choose(p: &mut NiPools, family: IpFamily) -> Option<IpNet> {
         p.choose(Time(0), family).map(|(addr, _)| addr)
     }
 
     #[test]
     fn network_and_broadcast_addresses_are_not_given_out() {
         let mut p = pools();
-        assert_eq!(choose(&mut p, IpFamily::V4), Some(addr("10.60.0.1")));
-        assert_eq!(choose(&mut p, IpFamily::V4), Some(addr("10.60.0.2")));
+        assert_eq!(choose(&mut p, IpFamily::V4), Some(addr("10.60.0.1/32")));
+        assert_eq!(choose(&mut p, IpFamily::V4), Some(addr("10.60.0.2/32")));
         assert_eq!(choose(&mut p, IpFamily::V4), None);
     }
 
     #[test]
     fn prefixes_are_given_by_64() {
         let mut p = pools();
-        assert_eq!(choose(&mut p, IpFamily::V6), Some(addr("2001:db8:60::")));
-        assert_eq!(choose(&mut p, IpFamily::V6), Some(addr("2001:db8:60:1::")));
+        assert_eq!(choose(&mut p, IpFamily::V6), Some(addr("2001:db8:60::/64")));
+        assert_eq!(
+            choose(&mut p, IpFamily::V6),
+            Some(addr("2001:db8:60:1::/64"))
+        );
         assert_eq!(choose(&mut p, IpFamily::V6), None);
-        p.release(addr("2001:db8:60:1::7"), Time(0));
+        p.release(addr("2001:db8:60:1::7/64"), Time(0));
         assert!(choose(&mut p, IpFamily::V6).is_some());
     }
 
     #[test]
     fn an_address_is_claimed_once_inside_and_outside_the_pools() {
         let mut p = pools();
-        for given in ["10.60.0.1", "10.60.0.3", "192.0.2.9"] {
+        for given in ["10.60.0.1/32", "10.60.0.3/32", "192.0.2.9/32"] {
             let grant = p.claim(addr(given)).unwrap();
             assert!(p.claim(addr(given)).is_none());
             p.undo(grant);
             assert!(p.claim(addr(given)).is_some());
         }
-        assert_eq!(choose(&mut p, IpFamily::V4), Some(addr("10.60.0.2")));
-        assert!(p.claim(addr("192.0.2.10")).is_none(), "two outside at most");
+        assert_eq!(choose(&mut p, IpFamily::V4), Some(addr("10.60.0.2/32")));
+        assert!(
+            p.claim(addr("192.0.2.10/32")).is_none(),
+            "two outside at most"
+        );
     }
 
     #[test]
@@ -320,6 +362,26 @@ mod tests {
         );
         assert!(choose(&mut p, IpFamily::V4).is_some());
         assert!(choose(&mut p, IpFamily::V6).is_some());
-        assert!(p.claim(addr("255.255.255.255")).is_some());
+        assert!(p.claim(addr("255.255.255.255/32")).is_some());
+    }
+
+    #[test]
+    fn a_prefix_is_claimed_once_beside_the_addresses_in_it() {
+        let mut p = pools();
+        for given in ["10.60.0.0/24", "2001:db8:60::/56", "2001:db8:60::/96"] {
+            let grant = p.claim(addr(given)).unwrap();
+            assert!(p.claim(addr(given)).is_none(), "{given}");
+            p.undo(grant);
+            assert!(p.claim(addr(given)).is_some());
+            p.release(addr(given), Time(0));
+            assert!(p.claim(addr(given)).is_some());
+        }
+        assert!(p.claim(addr("10.60.0.1/32")).is_some());
+        assert_eq!(p.fill()[0].0, 2);
+        let mut more = (0..=255).map(|n| Ipv4Net::new([10, 61, n, 0].into(), 24).unwrap());
+        let room = more
+            .by_ref()
+            .take_while(|net| p.claim((*net).into()).is_some());
+        assert_eq!(room.count(), FRAMED_MAX - 1);
     }
 }

@@ -196,17 +196,23 @@ fn detects(pdrs: &[Pdr], pdi: &Pdi, packet: &Packet) -> bool {
             let left_open = pdi.f_teid.is_none() && is_access(pdi);
             (is_tunnel(pdi) || left_open && of_session(&|pdi| is_access(pdi) && is_tunnel(pdi)))
                 && (pdi.qfis.is_empty() || qfi.is_some_and(|qfi| pdi.qfis.contains(qfi)))
-                && pdi.ue.is_none_or(|_| is_ue(pdi, ue))
+                && (!pdi.names_ue() || is_ue(pdi, ue) || of_session(&|pdi| is_behind(pdi, ue)))
         }
         Arrival::Network { ni } => {
-            let is_address = |pdi: &Pdi| pdi.ue.is_some_and(|own| own.ni == ni) && is_ue(pdi, ue);
-            let left_open = pdi.ue.is_none() && pdi.ni.is_none_or(|own| own == ni);
+            let valid_in = |pdi: &Pdi| pdi.ue.map(|own| own.ni).or(pdi.ni).unwrap_or(NiId(0));
+            let is_address =
+                |pdi: &Pdi| valid_in(pdi) == ni && (is_ue(pdi, ue) || is_behind(pdi, ue));
+            let left_open = !pdi.names_ue() && pdi.ni.is_none_or(|own| own == ni);
             direction == Direction::Downlink
                 && pdi.f_teid.is_none()
                 && (is_address(pdi) || left_open && of_session(&is_address))
         }
     };
     arrives && filtered(direction)
+}
+
+fn is_behind(pdi: &Pdi, addr: IpAddr) -> bool {
+    pdi.framed().iter().any(|net| net.contains(&addr))
 }
 
 fn is_ue(pdi: &Pdi, addr: IpAddr) -> bool {

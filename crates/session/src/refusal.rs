@@ -51,7 +51,12 @@ impl Refusal {
         ) || (self.cause == Cause::RULE_CREATION_MODIFICATION_FAILURE
             && matches!(
                 self.offending_ie,
-                Some(IeType::F_TEID | IeType::UE_IP_ADDRESS)
+                Some(
+                    IeType::F_TEID
+                        | IeType::UE_IP_ADDRESS
+                        | IeType::FRAMED_ROUTE
+                        | IeType::FRAMED_IPV6_ROUTE
+                )
             ))
     }
 }

@@ -1,8 +1,9 @@
 //! What sessions hold beyond their rules: TEIDs and UE addresses, each of one session only.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 
+use ipnet::IpNet;
 use pfcp::{Cause, IeType};
 
 use crate::compile::{DEFAULT_NI, is_found_by_others};
@@ -12,7 +13,7 @@ use crate::draft::Draft;
 use crate::intake::{WantedFTeid, Wants};
 use crate::pools::{AddressGrant, IpFamily, NiPools};
 use crate::refusal::Refusal;
-use crate::rules::{LocalFTeid, Pdr, RuleId};
+use crate::rules::{LocalFTeid, Pdi, Pdr, RuleId, UeIp};
 use crate::site::Site;
 use crate::teid::{Grant, LocalTeid, Teids};
 use crate::time::Time;
@@ -62,14 +63,14 @@ enum Taken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held {
     ni: NiId,
-    addr: IpAddr,
+    net: IpNet,
     /// We chose it.
     chosen: bool,
 }
 
 impl Held {
-    fn is(&self, ni: NiId, addr: IpAddr) -> bool {
-        self.ni == ni && self.addr == addr
+    fn is(&self, ni: NiId, net: IpNet) -> bool {
+        self.ni == ni && self.net == net
     }
 }
 
@@ -170,10 +171,8 @@ impl Resources {
             return Ok(());
         }
         for pdr in pdrs {
-            let Some(ue) = pdr.pdi.ue else { continue };
-            let addresses = [ue.v4.map(IpAddr::V4), ue.v6.map(IpAddr::V6)];
-            for addr in addresses.into_iter().flatten() {
-                self.take_address(ue.ni, addr, true, before)
+            for (ni, net) in pdr.pdi.ue_nets() {
+                self.take_net(&pdr.pdi, ni, net, true, before)
                     .map_err(|refusal| refusal.in_rule(RuleId::Pdr(pdr.id)))?;
             }
         }
@@ -270,80 +269,87 @@ impl Resources {
         created: &mut CreatedPdr,
     ) -> Result<(), Refusal> {
         let is_key = pdr.is_found_by_ue();
+        let (mut chosen4, mut chosen6) = (wants.ue4, wants.ue6);
+        for (ni, net) in pdr.pdi.ue_nets() {
+            let chosen = self.take_net(&pdr.pdi, ni, net, is_key, before)?;
+            match net {
+                _ if pdr.pdi.framed().contains(&net) => {}
+                IpNet::V4(_) => chosen4 = chosen,
+                IpNet::V6(_) => chosen6 = chosen,
+            }
+        }
         let Some(ue) = &mut pdr.pdi.ue else {
             return Ok(());
         };
-        if wants.ue4 {
-            if let IpAddr::V4(addr) = self.choose_address(now, ue.ni, IpFamily::V4, before)? {
-                (ue.v4, ue.chosen4, created.ue4) = (Some(addr), true, Some(addr));
-            }
-        } else if let Some(addr) = ue.v4 {
-            ue.chosen4 = self.take_address(ue.ni, addr.into(), is_key, before)?;
+        if wants.ue4
+            && let IpNet::V4(net) = self.choose_net(now, ue.ni, IpFamily::V4, before)?
+        {
+            (ue.v4, created.ue4) = (Some(net.addr()), Some(net.addr()));
         }
-        if wants.ue6 {
-            if let IpAddr::V6(addr) = self.choose_address(now, ue.ni, IpFamily::V6, before)? {
-                (ue.v6, ue.chosen6, created.ue6) = (Some(addr), true, Some(addr));
-            }
-        } else if let Some(addr) = ue.v6 {
-            ue.chosen6 = self.take_address(ue.ni, addr.into(), is_key, before)?;
+        if wants.ue6
+            && let IpNet::V6(net) = self.choose_net(now, ue.ni, IpFamily::V6, before)?
+        {
+            (ue.v6, created.ue6) = (Some(net.addr()), Some(net.addr()));
         }
+        (ue.chosen4, ue.chosen6) = (chosen4, chosen6);
         Ok(())
     }
 
     /// All PDRs of a session that leave the address to us get the same (TS 29.244, 5.21.3).
-    fn choose_address(
+    fn choose_net(
         &mut self,
         now: Time,
         ni: NiId,
         family: IpFamily,
         before: &[Pdr],
-    ) -> Result<IpAddr, Refusal> {
+    ) -> Result<IpNet, Refusal> {
         let occupied = Refusal::ie(
             Cause::ALL_DYNAMIC_ADDRESSES_ARE_OCCUPIED,
             IeType::UE_IP_ADDRESS,
         );
         let fits = |held: &Held| {
-            held.chosen && held.ni == ni && held.addr.is_ipv4() == (family == IpFamily::V4)
+            held.chosen && held.ni == ni && held.net.addr().is_ipv4() == (family == IpFamily::V4)
         };
-        if let Some(ours) = held(before).chain(self.taken_addresses()).find(fits) {
-            return Ok(ours.addr);
+        if let Some(ours) = held(before).chain(self.taken_nets()).find(fits) {
+            return Ok(ours.net);
         }
         let pools = self.pools.get_mut(usize::from(ni.0)).ok_or(occupied)?;
-        let (addr, grant) = pools.choose(now, family).ok_or(occupied)?;
+        let (net, grant) = pools.choose(now, family).ok_or(occupied)?;
         self.taken.push(Taken::Ue(
             Held {
                 ni,
-                addr,
+                net,
                 chosen: true,
             },
             grant,
         ));
-        Ok(addr)
+        Ok(net)
     }
 
     /// One that the SMF gives. Whether it is one that we had chosen.
-    fn take_address(
+    fn take_net(
         &mut self,
+        pdi: &Pdi,
         ni: NiId,
-        addr: IpAddr,
+        net: IpNet,
         is_key: bool,
         before: &[Pdr],
     ) -> Result<bool, Refusal> {
         let mut ours = held(before)
-            .chain(self.taken_addresses())
-            .filter(|held| held.is(ni, addr));
+            .chain(self.taken_nets())
+            .filter(|held| held.is(ni, net));
         if let Some(ours) = ours.next() {
             return Ok(ours.chosen);
         }
         drop(ours);
         if is_key {
-            let taken = Refusal::rule(IeType::UE_IP_ADDRESS);
+            let taken = Refusal::rule(ie_of(pdi, net));
             let pools = self.pools.get_mut(usize::from(ni.0)).ok_or(taken)?;
-            let grant = pools.claim(addr).ok_or(taken)?;
+            let grant = pools.claim(net).ok_or(taken)?;
             self.taken.push(Taken::Ue(
                 Held {
                     ni,
-                    addr,
+                    net,
                     chosen: false,
                 },
                 grant,
@@ -352,7 +358,7 @@ impl Resources {
         Ok(false)
     }
 
-    fn taken_addresses(&self) -> impl Iterator<Item = Held> + '_ {
+    fn taken_nets(&self) -> impl Iterator<Item = Held> + '_ {
         self.taken.iter().filter_map(|taken| match taken {
             Taken::Ue(held, _) => Some(*held),
             Taken::Teid(..) => None,
@@ -386,11 +392,11 @@ impl Resources {
         }
         for (i, old) in held(before).enumerate() {
             let mut kept = held(after).chain(held(before).take(i));
-            if kept.any(|other| other.is(old.ni, old.addr)) {
+            if kept.any(|other| other.is(old.ni, old.net)) {
                 continue;
             }
             if let Some(pools) = self.pools.get_mut(usize::from(old.ni.0)) {
-                pools.release(old.addr, now);
+                pools.release(old.net, now);
             }
         }
     }
@@ -413,24 +419,28 @@ impl Resources {
     }
 }
 
+/// Which IE of a PDI an address or prefix comes from.
+fn ie_of(pdi: &Pdi, net: IpNet) -> IeType {
+    match net {
+        _ if !pdi.framed().contains(&net) => IeType::UE_IP_ADDRESS,
+        IpNet::V4(_) => IeType::FRAMED_ROUTE,
+        IpNet::V6(_) => IeType::FRAMED_IPV6_ROUTE,
+    }
+}
+
 /// The addresses that a session holds: those by which packets find it, and those that we chose. The
 /// uplink may check against an address without holding it.
 fn held(pdrs: &[Pdr]) -> impl Iterator<Item = Held> + '_ {
     let all_are_keys = pdrs.iter().any(is_found_by_others);
     pdrs.iter().flat_map(move |pdr| {
         let is_key = all_are_keys || pdr.is_found_by_ue();
-        pdr.pdi.ue.into_iter().flat_map(move |ue| {
-            let v4 = ue.v4.map(|addr| (IpAddr::V4(addr), ue.chosen4));
-            let v6 = ue.v6.map(|addr| (IpAddr::V6(addr), ue.chosen6));
-            [v4, v6]
-                .into_iter()
-                .flatten()
-                .filter(move |&(_, chosen)| chosen || is_key)
-                .map(move |(addr, chosen)| Held {
-                    ni: ue.ni,
-                    addr,
-                    chosen,
-                })
+        let own = pdr.pdi.ue.map(|ue| (ue, [ue.chosen4, ue.chosen6]));
+        pdr.pdi.ue_nets().filter_map(move |(ni, net)| {
+            let is_own = |(ue, _): &(UeIp, _)| ue.nets().any(|own| own == net);
+            let chosen = own
+                .filter(is_own)
+                .is_some_and(|(_, chosen)| chosen[usize::from(net.addr().is_ipv6())]);
+            (chosen || is_key).then_some(Held { ni, net, chosen })
         })
     })
 }

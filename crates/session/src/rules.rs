@@ -6,8 +6,10 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use smallvec::SmallVec;
 
+use crate::compile::DEFAULT_NI;
 use crate::compiled::{
     Direction, Flow, Marking, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet,
 };
@@ -151,12 +153,32 @@ pub struct Pdi {
 pub struct PdiMore {
     /// Any one of these must match. Empty: all packets do.
     pub filters: Box<[SdfFilter]>,
+    /// Networks behind the UE (5.16): an address in them is as good as the UE's own.
+    pub framed: Box<[IpNet]>,
 }
 
 impl Pdi {
     /// Its SDF filters.
     pub fn filters(&self) -> &[SdfFilter] {
         self.more.as_ref().map_or(&[], |more| &more.filters)
+    }
+
+    /// Networks behind the UE.
+    pub fn framed(&self) -> &[IpNet] {
+        self.more.as_ref().map_or(&[], |more| &more.framed)
+    }
+
+    /// Whether it says which addresses are the UE's.
+    pub fn names_ue(&self) -> bool {
+        self.ue.is_some() || !self.framed().is_empty()
+    }
+
+    /// All that are, and where they are valid.
+    pub fn ue_nets(&self) -> impl Iterator<Item = (NiId, IpNet)> + '_ {
+        let ni = self.ue.map(|ue| ue.ni).or(self.ni).unwrap_or(DEFAULT_NI);
+        let own = self.ue.into_iter().flat_map(UeIp::nets);
+        own.chain(self.framed().iter().copied())
+            .map(move |net| (ni, net))
     }
 
     pub(crate) fn filters_mut(&mut self) -> &mut [SdfFilter] {
@@ -226,6 +248,15 @@ pub struct UeIp {
     pub chosen4: bool,
     /// We allocated `v6`.
     pub chosen6: bool,
+}
+
+impl UeIp {
+    /// As prefixes.
+    pub fn nets(self) -> impl Iterator<Item = IpNet> {
+        let v4 = self.v4.map(|addr| IpNet::V4(Ipv4Net::from(addr)));
+        let v6 = self.v6.and_then(|addr| Ipv6Net::new(addr, 64).ok());
+        v4.into_iter().chain(v6.map(IpNet::V6))
+    }
 }
 
 /// SDF Filter (TS 29.244, 8.2.5).

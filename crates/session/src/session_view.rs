@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::IpNet;
+
 use crate::compiled::{Counters, Direction, PacketRate, PdrId};
 use crate::peer::PeerId;
 use crate::rules::{Apply, Far, Interface, Mbr, Pdr, Qer, Rules};
@@ -62,6 +64,8 @@ pub struct PdrView {
     pub ue4: Option<Ipv4Addr>,
     /// UE IPv6 /64.
     pub ue6: Option<Ipv6Addr>,
+    /// Networks behind the UE.
+    pub framed: Vec<IpNet>,
     /// Uplink: the QFIs of which packets carry one.
     pub qfis: Vec<u8>,
     /// What each SDF filter asks for; `any` for one without conditions.
@@ -200,6 +204,7 @@ impl PdrView {
             f_teid: pdi.f_teid.map(own),
             ue4: pdi.ue.and_then(|ue| ue.v4),
             ue6: pdi.ue.and_then(|ue| ue.v6),
+            framed: pdi.framed().to_vec(),
             qfis: pdi.qfis.iter().map(|qfi| qfi.get()).collect(),
             filters: pdi.filters().iter().map(|f| f.asks.to_string()).collect(),
             outer_header_removal: pdr.outer_header_removal.is_some(),

@@ -37,6 +37,29 @@ pub const UE6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0x2001, 0xdb8, 0x60, 1, 0, 0, 0, 0),
 ];
 
+/// Networks behind the UEs of the random rules, some around their addresses, some within their prefixes.
+const FRAMED: [&str; 9] = [
+    "10.60.0.0/31",
+    "10.60.0.0/24",
+    "10.60.0.2/32",
+    "198.51.100.0/24",
+    "198.51.100.0/25",
+    "2001:db8:60::/56",
+    "2001:db8:60:1::/64",
+    "2001:db8:60:1::8000/113",
+    "2001:db8:70::/44",
+];
+
+/// Hosts behind UEs, or nowhere.
+const BEHIND: [&str; 6] = [
+    "10.60.0.77",
+    "198.51.100.7",
+    "198.51.100.200",
+    "2001:db8:60:2::7",
+    "2001:db8:71::7",
+    "2001:db8:80::7",
+];
+
 /// Remote hosts that the random filters tell apart.
 const REMOTE: [&str; 4] = [
     "192.0.2.1",
@@ -148,10 +171,14 @@ fn give_keys(pdrs: &mut [Pdr]) {
             pdr.pdi.f_teid = tunnel(TEIDS[0]);
         }
     }
-    let located: Vec<NiId> = pdrs.iter().filter_map(|p| Some(p.pdi.ue?.ni)).collect();
+    let located: Vec<NiId> = pdrs
+        .iter()
+        .flat_map(|pdr| pdr.pdi.ue_nets())
+        .map(|(ni, _)| ni)
+        .collect();
     for pdr in pdrs.iter_mut().filter(|pdr| pdr.is_found_by_ue()) {
         let ni = pdr.pdi.ni;
-        if pdr.pdi.ue.is_none() && !located.iter().any(|&of| ni.is_none_or(|ni| ni == of)) {
+        if !pdr.pdi.names_ue() && !located.iter().any(|&of| ni.is_none_or(|ni| ni == of)) {
             pdr.pdi.ue = Some(UeIp {
                 ni: ni.unwrap_or(NiId(0)),
                 v4: Some(UE4[0]),
@@ -168,12 +195,13 @@ fn pdr() -> impl Strategy<Value = Pdr> {
     let filters = prop::collection::vec(filter(), 0..3);
     let from = select(vec![From::Access, From::Tunnel, From::Network]);
     let removal = prop::bool::weighted(0.2);
-    (from, 0u32..4, 0u32..3, qers, filters, pdi(), removal).prop_map(
-        |(from, precedence, far, qers, filters, mut pdi, container_removal)| {
-            pdi.more = PdiMore {
-                filters: filters.into(),
-            }
-            .boxed();
+    let more = (filters, framed()).prop_map(|(filters, framed)| PdiMore {
+        filters: filters.into(),
+        framed,
+    });
+    (from, 0u32..4, 0u32..3, qers, more, pdi(), removal).prop_map(
+        |(from, precedence, far, qers, more, mut pdi, container_removal)| {
+            pdi.more = more.boxed();
             if from == From::Tunnel {
                 pdi.f_teid = pdi.f_teid.or(tunnel(TEIDS[1]));
             }
@@ -251,6 +279,14 @@ fn ue() -> impl Strategy<Value = UeIp> {
         };
         (v4.is_some() || v6.is_some()).then_some(ue)
     })
+}
+
+fn framed() -> impl Strategy<Value = Box<[IpNet]>> {
+    let net = select(&FRAMED[..]).prop_filter_map("a prefix", |text| text.parse().ok());
+    prop_oneof![
+        3 => Just(Box::default()),
+        1 => prop::collection::vec(net, 1..3).prop_map(Into::into),
+    ]
 }
 
 fn filter() -> impl Strategy<Value = SdfFilter> {
@@ -445,9 +481,12 @@ pub fn packet() -> impl Strategy<Value = Packet> {
     )
         .prop_map(
             |(arrival, remote, ue, host, proto, ports, (from_ue, tos, spi, label))| {
-                let ue = match remote {
-                    IpAddr::V4(_) => IpAddr::V4(UE4[ue]),
-                    IpAddr::V6(_) => {
+                let behind = BEHIND.iter().filter_map(|text| text.parse::<IpAddr>().ok());
+                let mut behind = behind.filter(|addr| addr.is_ipv4() == remote.is_ipv4());
+                let ue = match (behind.nth(usize::from(host % 16)), remote) {
+                    (Some(behind), _) => behind,
+                    (None, IpAddr::V4(_)) => IpAddr::V4(UE4[ue]),
+                    (None, IpAddr::V6(_)) => {
                         IpAddr::V6(Ipv6Addr::from(u128::from(UE6[ue]) + u128::from(host)))
                     }
                 };

@@ -86,6 +86,8 @@ pub(crate) mod entry {
 pub(crate) mod ni {
     use std::net::Ipv4Addr;
 
+    pub(crate) const LENS6: usize = 1;
+    pub(crate) const LENS4: usize = 3;
     pub(crate) const UE4: usize = 5;
     pub(crate) const UE6: usize = 6;
     pub(crate) const HOME: usize = 7;
@@ -140,8 +142,25 @@ pub(crate) struct Ext {
     pub(crate) removal: u8,
     pub(crate) packet_meter: u32,
     pub(crate) copy: u32,
-    pub(crate) reserved4: u32,
-    pub(crate) reserved8: u64,
+    pub(crate) framed: u32,
+    pub(crate) n_framed: u32,
+    pub(crate) reserved: u32,
+}
+
+/// Framed routes in one place of `rules[]`.
+pub(crate) const FRAMED_PER_PLACE: usize = 4;
+pub(crate) const FRAMED_MAX: usize = 64;
+
+/// `tp_framed`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Framed {
+    pub(crate) prefix: [u64; 2],
+    pub(crate) plen: u8,
+    pub(crate) family: u8,
+    pub(crate) pad2: u16,
+    pub(crate) pad4: u32,
+    pub(crate) reserved: u64,
 }
 
 /// `tp_ext.psc`.
@@ -242,6 +261,9 @@ pub(crate) const KIND_UE4: u64 = 2;
 pub(crate) const KIND_UE6: u64 = 3;
 pub(crate) const KIND_NEIGH4: u64 = 4;
 pub(crate) const KIND_NEIGH6: u64 = 5;
+pub(crate) const KIND_PREFIX4: u64 = 6;
+pub(crate) const KIND_PREFIX6: u64 = 7;
+pub(crate) const KIND_PLEN_SHIFT: u32 = 8;
 
 /// `tp_nexthop`.
 #[repr(C)]
@@ -379,8 +401,10 @@ impl Features {
     pub const SPREAD: Self = Self(1 << 11);
     /// Somebody follows a user's packets.
     pub const TRACE: Self = Self(1 << 10);
+    /// Framed routes, and UE prefixes that are no /64.
+    pub const PREFIX: Self = Self(1 << 12);
     /// Everything that packets may need; [`Self::TRACE`] and [`Self::SPREAD`] are not part of it.
-    pub const ALL: Self = Self(0xff | Self::OUTER6.0 | Self::RELAY.0);
+    pub const ALL: Self = Self(0xff | Self::OUTER6.0 | Self::RELAY.0 | Self::PREFIX.0);
 
     /// What the XDP program is compiled for, beside everything: those that most networks need ...
     pub(crate) const BUILD_COMMON: Self = Self(0xff & !Self::FIB.0);
@@ -389,9 +413,9 @@ impl Features {
     /// Everything.
     pub(crate) const BUILD_GENERAL: Self = Self::ALL.with(Self::TRACE).with(Self::SPREAD);
 
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 13] = [
         "meter", "ext", "list", "ipv6", "vlan", "buckets", "fib", "atomic", "outer6", "relay",
-        "trace", "spread",
+        "trace", "spread", "prefix",
     ];
 
     /// As the C side sees them; `None` for bits that do not exist.
@@ -491,6 +515,8 @@ unsafe impl Plain for Ext {}
 // SAFETY: as above.
 unsafe impl Plain for [Rule; RULES_PER_PLACE] {}
 // SAFETY: as above.
+unsafe impl Plain for [Framed; FRAMED_PER_PLACE] {}
+// SAFETY: as above.
 unsafe impl Plain for [RuleMore; RULE_MORES_PER_PLACE] {}
 // SAFETY: as above.
 unsafe impl Plain for NextHopLine {}
@@ -560,6 +586,11 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_ext.removal", offset_of!(Ext, removal)),
         ("tp_ext.copy", offset_of!(Ext, copy)),
         ("tp_ext.psc", offset_of!(Ext, psc)),
+        ("tp_ext.framed", offset_of!(Ext, framed)),
+        ("tp_ext.n_framed", offset_of!(Ext, n_framed)),
+        ("tp_framed_routes", size_of::<[Framed; FRAMED_PER_PLACE]>()),
+        ("tp_framed.plen", offset_of!(Framed, plen)),
+        ("tp_framed.family", offset_of!(Framed, family)),
         ("tp_ext.packet_meter", offset_of!(Ext, packet_meter)),
         ("tp_meter.rate", meter::RATE * 8),
         ("tp_rule", size_of::<Rule>()),
@@ -596,6 +627,8 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_route_map.nexthop", offset_of!(RouteMap, nexthop)),
         ("tp_route_map.flags", offset_of!(RouteMap, flags)),
         ("tp_ni", size_of::<Line>()),
+        ("tp_ni.lens6", ni::LENS6 * 8),
+        ("tp_ni.lens4", ni::LENS4 * 8),
         ("tp_ni.ue4", ni::UE4 * 8),
         ("tp_ni.ue6", ni::UE6 * 8),
         ("tp_ni.home", ni::HOME * 8),
@@ -623,6 +656,10 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_trace_key.kind", 32),
         ("TP_FEAT_TRACE", Features::TRACE.0 as usize),
         ("TP_TRACE_KEYS_MAX", crate::trace::TRACE_KEYS_MAX),
+        ("TP_FEAT_PREFIX", Features::PREFIX.0 as usize),
+        ("TP_FRAMED_MAX", FRAMED_MAX),
+        ("TP_KIND_PREFIX6", KIND_PREFIX6 as usize),
+        ("TP_KIND_PLEN_SHIFT", KIND_PLEN_SHIFT as usize),
         ("TP_FEAT_ALL", Features::ALL.0 as usize),
         ("TP_BUILD_COMMON", Features::BUILD_COMMON.0 as usize),
         ("TP_BUILD_RELAY", Features::BUILD_RELAY.0 as usize),

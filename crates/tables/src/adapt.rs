@@ -25,6 +25,9 @@ pub(crate) fn needs(plan: &Plan, new: &Compiled) -> Features {
         if head & entry::EXT_BIT != 0 {
             needs = needs.with(Features::EXT);
         }
+        if rule.framed && !new.framed.is_empty() {
+            needs = needs.with(Features::PREFIX);
+        }
         if rule.relay.is_some() {
             needs = needs.with(Features::RELAY);
         }
@@ -40,8 +43,11 @@ pub(crate) fn needs(plan: &Plan, new: &Compiled) -> Features {
         if matches!(select, Select::List { .. }) {
             needs = needs.with(Features::LIST);
         }
-        if matches!(named, Key::Ue6 { .. }) {
-            needs = needs.with(Features::IPV6);
+        match named {
+            Key::Ue6 { .. } => needs = needs.with(Features::IPV6),
+            // What it needs beside, those who need it get.
+            Key::Prefix { .. } => needs = needs.with(Features::PREFIX),
+            Key::Teid { .. } | Key::Ue4 { .. } => {}
         }
     }
     needs

@@ -65,12 +65,14 @@ pub(crate) struct Words {
 
 /// Encode one entry. `ue_ni`: where the UE's addresses are valid. `peer`: the peer line of a tunnel.
 /// `meters`: lines of its shared meters, at most four. `packet_meter`: line of its packet rate.
+/// `n_framed`: framed routes of the session.
 pub(crate) fn words(
     rule: &Entry,
     ue_ni: NiId,
     peer: u32,
     meters: &[u32],
     packet_meter: Option<u32>,
+    n_framed: usize,
 ) -> Words {
     let ue_ni = match rule.direction {
         Direction::Uplink => 0,
@@ -103,6 +105,10 @@ pub(crate) fn words(
     }
     if let Some(qfi) = rule.qfi {
         head |= entry::QFI_BIT | u64::from(qfi.get()) << entry::QFI_SHIFT;
+    }
+    let asks_ue = head & entry::UE_BIT != 0 || ext.asks & ASKS_UE != 0;
+    if rule.framed && asks_ue {
+        ext.n_framed = n_framed as u32;
     }
     let mut rate = 0;
     if let Some(limit) = rule.meter {

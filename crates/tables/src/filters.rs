@@ -194,7 +194,7 @@ fn encode_flow(flow: &Flow, in_tunnel: bool, rule: &mut Rule, more: &mut RuleMor
 }
 
 /// An address as `struct tp_addr` has it.
-fn left_aligned(addr: IpAddr) -> [u64; 2] {
+pub(crate) fn left_aligned(addr: IpAddr) -> [u64; 2] {
     match addr {
         IpAddr::V4(addr) => [u64::from(u32::from(addr)) << 32, 0],
         IpAddr::V6(addr) => {

@@ -35,7 +35,7 @@ impl SlotKey {
 }
 
 /// `tp_hash`.
-fn hash(key: SlotKey, salt: u64) -> u64 {
+pub(crate) fn hash(key: SlotKey, salt: u64) -> u64 {
     let mut x = (key.key ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x ^= x >> 29;
     x = x.wrapping_add(u64::from(key.ni_kind).wrapping_mul(0xc2b2_ae3d_27d4_eb4f));
@@ -156,6 +156,11 @@ impl Buckets {
             let (held, value) = self.read(place);
             held == key.key && value >> 32 == u64::from(key.ni_kind)
         })
+    }
+
+    /// Whether a key is visible.
+    pub(crate) fn has(&self, key: SlotKey) -> bool {
+        self.find(key).is_some()
     }
 
     #[cfg(test)]

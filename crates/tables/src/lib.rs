@@ -22,6 +22,7 @@ pub mod netlink;
 pub mod nexthop;
 mod peers;
 mod plan;
+mod prefixes;
 mod publish;
 pub mod reassembly;
 mod routing;

@@ -1,16 +1,20 @@
 //! Working out a change: what will lie where, and whether it fits. Nothing here is visible to
 //! packets; what is taken is given back if the whole does not fit.
 
+use ipnet::IpNet;
 use session::compiled::{Action, Compiled, Entry, Key, Limit, NiId, NoRoom, Select};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-use crate::abi::{self, Ext, KIND_TEID, KIND_UE4, KIND_UE6, METERS_MAX, entry, from_words};
+use crate::abi::{
+    self, Ext, FRAMED_MAX, KIND_TEID, KIND_UE4, KIND_UE6, METERS_MAX, entry, from_words,
+};
 use crate::encode::{self, Words, limit_word, meaningful};
 use crate::filters::RuleList;
 use crate::handle::{Held, HeldEntry, HeldKey, HeldMeter};
 use crate::index::{SlotKey, Standing};
 use crate::nexthop::Peer;
+use crate::prefixes;
 use crate::publish::Former;
 use crate::store::Store;
 
@@ -90,6 +94,8 @@ pub(crate) struct Plan {
     /// Meter line and rate: not yet reachable ones.
     pub(crate) fresh_meters: Vec<(u32, u64)>,
     pub(crate) live_meters: Vec<(u32, u64)>,
+    /// Of the session, for all extension lines that name them.
+    pub(crate) framed: Vec<IpNet>,
     meters: Vec<u32>,
     taken: Vec<Taken>,
     run: RuleList,
@@ -104,6 +110,7 @@ impl Plan {
         self.rules.clear();
         self.fresh_meters.clear();
         self.live_meters.clear();
+        self.framed.clear();
         self.meters.clear();
         self.taken.clear();
     }
@@ -117,7 +124,7 @@ fn no_room<T>(table: &'static str) -> impl FnOnce() -> Result<T, NoRoom> {
 /// Where the UE's addresses are valid; a session has them in one network instance.
 fn ni_of_ue(new: &Compiled) -> NiId {
     let mut of_keys = new.keys.iter().filter_map(|(key, _)| match *key {
-        Key::Ue4 { ni, .. } | Key::Ue6 { ni, .. } => Some(ni),
+        Key::Ue4 { ni, .. } | Key::Ue6 { ni, .. } | Key::Prefix { ni, .. } => Some(ni),
         Key::Teid { .. } => None,
     });
     of_keys.next().unwrap_or(NiId(0))
@@ -127,6 +134,10 @@ impl Store {
     /// Work out how the session in `plan.held` becomes `new`.
     pub(crate) fn prepare(&mut self, plan: &mut Plan, new: &Compiled) -> Result<(), NoRoom> {
         plan.start();
+        if new.framed.len() > FRAMED_MAX {
+            return Err(NoRoom { table: "rules" });
+        }
+        plan.framed.extend_from_slice(&new.framed);
         self.plan_meters(plan, new)?;
         self.plan_keys(plan, new);
         let ni = ni_of_ue(new);
@@ -213,6 +224,10 @@ impl Store {
                     self.expect_ue(ni, prefix.into());
                     SlotKey::new(KIND_UE6, self.home(ni), (u128::from(prefix) >> 64) as u64)
                 }
+                Key::Prefix { ni, net } => {
+                    self.expect_ues(ni, net);
+                    prefixes::slot_key(self.home(ni), net, self.salt)
+                }
             };
             let was = plan
                 .held
@@ -255,14 +270,17 @@ impl Store {
             return Err(NoRoom { table: "meters" });
         }
         let packet_meter = rule.packet_meter.map(|meter| plan.meters[meter]);
-        let words = encode::words(rule, ni, peer, &meters, packet_meter);
+        let mut words = encode::words(rule, ni, peer, &meters, packet_meter, plan.framed.len());
         let was = plan
             .held
             .entries
             .iter()
             .find(|held| held.pdr == rule.pdr)
             .map(|held| held.index);
-        let (ext, ext_is_fresh) = self.plan_ext(plan, was, words.ext)?;
+        let (ext, ext_is_fresh) = match &mut words.ext {
+            Some(ext) => self.plan_ext(plan, was, ext)?,
+            None => (0, false),
+        };
         Ok(Want {
             words,
             ext,
@@ -275,21 +293,26 @@ impl Store {
         })
     }
 
-    /// The live extension line if it says the same, else a fresh one.
+    /// The live extension line if it says the same, else a fresh one. Leaves in `ext` where its framed
+    /// routes are.
     fn plan_ext(
         &mut self,
         plan: &mut Plan,
         was: Option<u32>,
-        ext: Option<Ext>,
+        ext: &mut Ext,
     ) -> Result<(u32, bool), NoRoom> {
-        let Some(ext) = ext else {
-            return Ok((0, false));
-        };
         let live = was.and_then(|was| self.ext_of(was));
-        if let Some(live) =
-            live.filter(|&live| from_words::<Ext, 8>(self.mem.exts[live as usize].words()) == ext)
-        {
+        if let Some(live) = live.filter(|&live| self.ext_is(live, *ext, &plan.framed)) {
             return Ok((live, false));
+        }
+        if ext.n_framed > 0 {
+            let len = prefixes::places(ext.n_framed as usize);
+            let first = self
+                .rules
+                .take(len)
+                .map_or_else(no_room(self.rules.name()), Ok)?;
+            plan.taken.push(Taken::Rules(first, len));
+            ext.framed = first + 1;
         }
         let line = self
             .exts
@@ -297,6 +320,17 @@ impl Store {
             .map_or_else(no_room(self.exts.name()), Ok)?;
         plan.taken.push(Taken::Ext(line));
         Ok((line, true))
+    }
+
+    /// Whether an extension line says this, with these framed routes if it has any.
+    fn ext_is(&self, line: u32, ext: Ext, framed: &[IpNet]) -> bool {
+        let live: Ext = from_words(self.mem.exts[line as usize].words());
+        let same_routes = live.framed.checked_sub(1).is_none_or(|first| {
+            let places = self.mem.rules.get(first as usize..).unwrap_or_default();
+            prefixes::hold(places, live.n_framed, framed)
+        });
+        let framed = live.framed;
+        same_routes && live == Ext { framed, ..ext }
     }
 
     /// The extension line that a live entry names.
@@ -508,6 +542,10 @@ impl Store {
         let key = plan.keys[index];
         if key.was.is_some() || key.direct.is_some() {
             return Ok(());
+        }
+        // The core knows network instances, not which of them share a directory.
+        if prefixes::is_prefix(key.key) && self.index.buckets.has(key.key) {
+            return Err(NoRoom { table: "buckets" });
         }
         let standing = match self.index.reserve(key.key) {
             Some(standing) => standing,

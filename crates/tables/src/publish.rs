@@ -8,6 +8,7 @@ use crate::adapt;
 use crate::encode::meaningful;
 use crate::handle::{Handle, HeldEntry, HeldKey};
 use crate::plan::{How, Plan, Want, WantKey, teid_of};
+use crate::prefixes;
 use crate::store::{Retired, Store};
 
 /// What the old form pointed at, noted before anything changes.
@@ -103,6 +104,9 @@ impl Store {
         }
         for want in plan.wants.iter().filter(|want| want.ext_is_fresh) {
             if let Some(ext) = &want.words.ext {
+                if let Some(first) = ext.framed.checked_sub(1) {
+                    prefixes::fill(&self.mem.rules[first as usize..], &plan.framed);
+                }
                 self.mem.exts[want.ext as usize].fill(words_of(ext));
             }
         }
@@ -184,7 +188,10 @@ impl Store {
             return;
         }
         match key.standing {
-            Some(standing) => self.index.commit(key.key, standing, key.at),
+            Some(standing) => {
+                self.lengths.join(key.key);
+                self.index.commit(key.key, standing, key.at);
+            }
             None if key.was != Some(key.at) => self.index.repoint(key.key, key.at),
             None => {}
         }
@@ -204,6 +211,7 @@ impl Store {
                 self.mem.entries[held.entry as usize].publish(entry::HEAD, 0);
                 self.retire_entry(held.entry, false);
             } else if let Some(place) = self.index.remove(held.key()) {
+                self.lengths.leave(held.key());
                 self.grace.retire(Retired::Slot(place));
             }
         }

@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 use session::compiled::{Counters, NiId, NoRoom};
 
 use crate::abi::{
-    Config, Cpu, Features, Line, NextHopLine, RulePlace, Side, entry, from_words, ni,
+    Config, Cpu, Ext, Features, Line, NextHopLine, RulePlace, Side, entry, from_words, ni,
 };
 use crate::adapt::Users;
 use crate::alloc::{Lines, Runs};
@@ -21,6 +21,7 @@ use crate::memory::View;
 use crate::nexthop::{Peer, Target, View as RouteView};
 use crate::peers::Peers;
 use crate::plan::Plan;
+use crate::prefixes::{self, Lengths};
 
 /// How much of everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,6 +151,8 @@ pub(crate) struct Store {
     pub(crate) rules: Runs,
     pub(crate) routes: Runs,
     pub(crate) index: Index,
+    pub(crate) lengths: Lengths,
+    pub(crate) salt: u64,
     pub(crate) peers: Peers,
     /// Whose directory the UE addresses of a network instance are in.
     homes: Vec<u16>,
@@ -189,6 +192,8 @@ impl Store {
             rules: Runs::new("rules", 0, layout.rules.min(1 << 24)),
             routes: Runs::new("routes", 1, layout.routes),
             index: Index { buckets, pages },
+            lengths: Lengths::new(mem.nis.clone()),
+            salt,
             peers: Peers::new(mem.peers.clone()),
             homes: (0..layout.nis as u16).collect(),
             settling: vec![0; mem.entries.len()],
@@ -248,6 +253,11 @@ impl Store {
         {
             line.publish(word, line.load(word) | bit);
         }
+    }
+
+    /// The same for all addresses of a prefix.
+    pub(crate) fn expect_ues(&self, ni: NiId, net: IpNet) {
+        prefixes::samples(net).for_each(|addr| self.expect_ue(ni, addr));
     }
 
     pub(crate) fn home(&self, ni: NiId) -> u16 {
@@ -389,6 +399,16 @@ impl Store {
         }
     }
 
+    /// The line and its framed routes.
+    fn free_ext(&mut self, index: u32) {
+        let ext: Ext = from_words(self.mem.exts[index as usize].words());
+        if let Some(first) = ext.framed.checked_sub(1) {
+            self.rules
+                .give(first, prefixes::places(ext.n_framed as usize));
+        }
+        self.exts.give(index);
+    }
+
     fn finish(&mut self, item: Retired) {
         match item {
             Retired::Entry { index, free } => {
@@ -397,7 +417,7 @@ impl Store {
                     self.entries.give(index);
                 }
             }
-            Retired::Ext(index) => self.exts.give(index),
+            Retired::Ext(index) => self.free_ext(index),
             Retired::Meter(index) => self.meters.give(index),
             Retired::Rules { first, len } => self.rules.give(first, len),
             Retired::Slot(place) => self.index.buckets.free(place),

@@ -96,6 +96,9 @@ struct Session {
     key: Vec<SessionKey>,
     #[serde(default)]
     meter: Vec<Meter>,
+    /// Networks behind the UE.
+    #[serde(default)]
+    framed: Vec<IpNet>,
 }
 
 #[derive(Deserialize)]
@@ -119,6 +122,8 @@ struct SessionEntry {
     ppi: Option<u8>,
     packet_meter: Option<usize>,
     relay: Option<SessionRelay>,
+    #[serde(default)]
+    framed: bool,
     /// ToS and mask.
     marking: Option<(u8, u8)>,
 }
@@ -151,6 +156,7 @@ struct SessionKey {
     teid: Option<u32>,
     ue4: Option<Ipv4Addr>,
     ue6: Option<Ipv6Addr>,
+    prefix: Option<IpNet>,
     one: Option<usize>,
     #[serde(default)]
     list: Vec<Rule>,
@@ -252,6 +258,7 @@ fn compile_entry(entry: &SessionEntry) -> Entry {
             v4: entry.ue4,
             v6: entry.ue6,
         }),
+        framed: entry.framed,
         qfi: entry.qfi.and_then(Qfi::new),
         marks: Marks {
             rqi: entry.rqi,
@@ -287,6 +294,7 @@ impl Meter {
 impl Session {
     fn compile(&self) -> Compiled {
         let mut compiled = Compiled::default();
+        compiled.framed.extend(&self.framed);
         compiled
             .entries
             .extend(self.entry.iter().map(compile_entry));
@@ -328,6 +336,7 @@ impl Session {
                 }
             }));
             let key = match (key.teid, key.ue4, key.ue6) {
+                _ if key.prefix.is_some() => Key::of_prefix(NiId(0), key.prefix.unwrap()),
                 (Some(teid), ..) => Key::Teid {
                     teid,
                     direct: teid & 0xff_ffff < 1024,

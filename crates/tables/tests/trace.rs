@@ -22,6 +22,7 @@ const TEID: u32 = 0x101;
 /// The session of a UE: PDR 7 uplink by route, with a QFI.
 fn uplink() -> Compiled {
     let entry = Entry {
+        framed: false,
         pdr: PdrId(7),
         direction: Direction::Uplink,
         action: Action::Route { ni: NiId(0) },

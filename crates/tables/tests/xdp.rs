@@ -89,6 +89,7 @@ fn every_possible_set_of_features_loads() {
 
 fn tunnel(teid: u32, peer: Ipv4Addr, qfi: u8) -> Compiled {
     let entry = Entry {
+        framed: false,
         pdr: PdrId(2),
         direction: Direction::Downlink,
         action: Action::Tunnel {

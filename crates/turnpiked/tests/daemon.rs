@@ -16,6 +16,7 @@ use nix::sys::signal::Signal;
 fn plan() -> SessionPlan {
     SessionPlan {
         more: Vec::new(),
+        pdi: Vec::new(),
         style: Style::Open5gs,
         addresses: Requested::Choose {
             v4: true,

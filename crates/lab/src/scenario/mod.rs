@@ -3,6 +3,7 @@
 mod adapt;
 mod bad_input;
 mod capture;
+mod framed;
 mod gtpu;
 mod node;
 mod overlap;
@@ -204,6 +205,7 @@ pub fn all() -> Vec<Scenario> {
         relay::scenarios(),
         transport::scenarios(),
         routes::scenarios(),
+        framed::scenarios(),
         overlap::scenarios(),
         packets::scenarios(),
         capture::scenarios(),

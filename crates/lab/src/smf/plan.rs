@@ -105,6 +105,8 @@ pub struct Flow {
 pub struct SessionPlan {
     /// IEs of the establishment beside the rules.
     pub more: Vec<Ie>,
+    /// IEs of every PDI beside the usual ones.
+    pub pdi: Vec<Ie>,
     /// Whose habits.
     pub style: Style,
     /// The UE's addresses.
@@ -231,6 +233,7 @@ impl SessionPlan {
             Requested::Choose { .. } => Vec::new(),
         };
         pdi.sdf_filters = filter.map(SdfFilter::new).into_iter().collect();
+        pdi.ies.clone_from(&self.pdi);
         pdi
     }
 

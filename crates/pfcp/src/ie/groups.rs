@@ -79,6 +79,8 @@ view! {
             network_instance: NetworkInstance<'a> = NETWORK_INSTANCE,
             /// Source 3GPP Interface Type (8.2.118).
             tgpp_interface_type: TgppInterfaceType = TGPP_INTERFACE_TYPE,
+            /// Framed-Routing (8.2.112): the value of the RADIUS attribute (RFC 2865, 5.10).
+            framed_routing: u32 = FRAMED_ROUTING,
         }
         repeated {
             /// UE IP Address (8.2.62).
@@ -87,6 +89,10 @@ view! {
             sdf_filters: SdfFilter<'a> = SDF_FILTER,
             /// QFI (8.2.89): any of them matches.
             qfis: Qfi = QFI,
+            /// Framed-Route (8.2.111): the text of the RADIUS attribute (RFC 2865, 5.22).
+            framed_routes: &'a [u8] = FRAMED_ROUTE,
+            /// Framed-IPv6-Route (8.2.113): the text of the RADIUS attribute (RFC 3162, 2.5).
+            framed_ipv6_routes: &'a [u8] = FRAMED_IPV6_ROUTE,
         }
     }
 }

@@ -420,6 +420,16 @@ pub fn valid() -> Vec<(&'static str, Vec<u8>)> {
             }),
         ),
         (
+            "framed-routes",
+            pdr_with_pdi(|w| {
+                w.put(IeType::SOURCE_INTERFACE, SourceInterface::Core);
+                w.ie(IeType::FRAMED_ROUTE, b"198.51.100.0/24 0.0.0.0 1");
+                w.ie(IeType::FRAMED_ROUTE, b"192.168.7.0");
+                w.put(IeType::FRAMED_ROUTING, 0u32);
+                w.ie(IeType::FRAMED_IPV6_ROUTE, b"2001:db8:70::/44 :: 1");
+            }),
+        ),
+        (
             "sdf-filter-empty",
             pdr_with_pdi(|w| {
                 w.put(IeType::SOURCE_INTERFACE, SourceInterface::Core);

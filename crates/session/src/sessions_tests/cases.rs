@@ -974,8 +974,6 @@ fn what_is_not_done_is_refused_not_ignored() {
         IeType::APPLICATION_ID,
         IeType::TRAFFIC_ENDPOINT_ID,
         IeType::ETHERNET_PACKET_FILTER,
-        IeType::FRAMED_ROUTE,
-        IeType::FRAMED_IPV6_ROUTE,
         IeType::REDUNDANT_TRANSMISSION_PARAMETERS,
     ] {
         let extra_pdi = vec![(ie, vec![0; 8])];

@@ -3,6 +3,7 @@
 mod cases;
 mod families;
 mod filters;
+mod framed;
 mod properties;
 mod qers;
 mod relay;

@@ -420,6 +420,7 @@ fn tunnel((teid, addresses): &(u32, Vec<IpAddr>)) -> String {
 fn pdr(pdr: &PdrView) -> PdrReport {
     let v4 = pdr.ue4.map(|address| address.to_string());
     let v6 = pdr.ue6.map(|prefix| format!("{prefix}/64"));
+    let framed = pdr.framed.iter().map(ToString::to_string);
     PdrReport {
         id: pdr.id.0.into(),
         precedence: pdr.precedence,
@@ -431,7 +432,7 @@ fn pdr(pdr: &PdrView) -> PdrReport {
         source_interface: pdr.source.to_owned(),
         network_instance: pdr.network_instance.clone(),
         f_teid: pdr.f_teid.as_ref().map(tunnel),
-        ue: v4.into_iter().chain(v6).collect(),
+        ue: v4.into_iter().chain(v6).chain(framed).collect(),
         qfis: pdr.qfis.clone(),
         sdf_filters: pdr.filters.clone(),
         far: Some(pdr.far),

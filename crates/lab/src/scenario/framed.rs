@@ -1,0 +1,133 @@
+//! Networks and prefixes of UEs.
+
+use std::net::IpAddr;
+
+use anyhow::{Context, Result, ensure};
+use rs_pfcp::ie::cause::CauseValue;
+use rs_pfcp::ie::framed_ipv6_route::FramedIpv6Route;
+use rs_pfcp::ie::framed_route::FramedRoute;
+
+use super::{Scenario, both_ways, sessions};
+use crate::smf::{SessionPlan, Style};
+use crate::traffic::ping;
+use crate::world::{Attached, Family, UPF_N6, UPF_N6_V6, World};
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![Scenario::new(
+        "framed-routes",
+        "hosts behind UEs are reached and reach out; the longest prefix decides",
+        framed_routes,
+    )]
+}
+
+/// A dual-stack session with these networks behind the UE.
+fn plan(world: &mut World, nets: &[&str]) -> SessionPlan {
+    let mut plan = world.plan(Family::Dual, Style::Open5gs);
+    let ie = |net: &&str| {
+        if net.contains(':') {
+            FramedIpv6Route::new(&format!("{net} :: 1")).to_ie()
+        } else {
+            FramedRoute::new(&format!("{net} 0.0.0.0 1")).to_ie()
+        }
+    };
+    plan.pdi = nets.iter().map(ie).collect();
+    plan
+}
+
+/// A host behind the UE: an address of its namespace that is not the session's own.
+fn host(attached: &Attached, address: &str) -> Result<IpAddr> {
+    let len = if address.contains(':') { 128 } else { 32 };
+    let nodad = if len == 128 { " nodad" } else { "" };
+    let netns = &attached.ue.netns;
+    netns.ip(&format!("addr add {address}/{len} dev lo{nodad}"))?;
+    netns.sysctl("net/ipv4/conf/all/rp_filter", "0")?;
+    Ok(address.parse()?)
+}
+
+/// The data network's router learns of a network behind the UPF, as a routing protocol would tell it.
+fn advertise(world: &World, net: &str) -> Result<()> {
+    let via: IpAddr = if net.contains(':') {
+        UPF_N6_V6.into()
+    } else {
+        UPF_N6.into()
+    };
+    world.dn_ns.ip(&format!("route add {net} via {via}"))
+}
+
+/// Packets that came down to the UE while `count` pings went to `to`, all of which were answered.
+fn pinged(world: &World, attached: &Attached, to: IpAddr) -> Result<()> {
+    const COUNT: u32 = 5;
+    let before = world.counted(attached)?;
+    ping(&world.dn_ns, to, COUNT, 20)?
+        .whole()
+        .with_context(|| format!("{to} behind {}", attached.ue.name()))?;
+    let after = world.counted(attached)?;
+    for (before, after) in before.iter().zip(&after) {
+        let passed = after.packets - before.packets;
+        ensure!(
+            passed == u64::from(COUNT),
+            "{to}: {passed} packets through {}",
+            attached.ue.name()
+        );
+    }
+    Ok(())
+}
+
+fn framed_routes(world: &mut World) -> Result<String> {
+    for net in ["198.51.100.0/24", "2001:db8:70::/44"] {
+        advertise(world, net)?;
+    }
+    let site = plan(world, &["198.51.100.0/24", "2001:db8:70::/44"]);
+    let site = world.attach("site", &site, 0, 0)?;
+    let branch = plan(world, &["198.51.100.128/25", "2001:db8:72::/48"]);
+    let branch = world.attach("branch", &branch, 0, 1)?;
+    for ue in [&site, &branch] {
+        both_ways(world, ue).context("beside the networks behind it")?;
+    }
+    let reached = [
+        (&site, "198.51.100.7"),
+        (&site, "2001:db8:71::7"),
+        (&branch, "198.51.100.200"),
+        (&branch, "2001:db8:72::7"),
+    ];
+    for (ue, address) in reached {
+        pinged(world, ue, host(ue, address)?)?;
+    }
+    // From one network to the other, within the UPF.
+    ping(&site.ue.netns, "198.51.100.200".parse()?, 5, 20)?
+        .whole()
+        .context("from one UE to the network behind the other")?;
+
+    let twin = plan(world, &["198.51.100.0/24"]);
+    let refused = world.smf(0)?.establish(&twin).map(|_| ());
+    sessions::refused(refused, CauseValue::RuleCreationModificationFailure)?;
+
+    // Without the branch its network is the site's again, which has no such host.
+    world.detach(&branch)?;
+    let before = world.counted(&site)?;
+    let lost = ping(&world.dn_ns, "198.51.100.200".parse()?, 3, 20)?;
+    let after = world.counted(&site)?;
+    ensure!(
+        lost.received == 0 && after[1].packets - before[1].packets == 3,
+        "{lost:?} after the branch had gone, {before:?} then {after:?}"
+    );
+    spoofed(world, &site)?;
+    Ok("hosts of both families behind two UEs, one network within the other".to_owned())
+}
+
+/// A host of no network of the UE gets nowhere.
+fn spoofed(world: &World, ue: &Attached) -> Result<()> {
+    let stranger = host(ue, "198.51.101.7")?;
+    let before = world.drops("ue_spoofed")?;
+    ue.ue
+        .netns
+        .ip(&format!("route add 10.200.0.1/32 dev tun0 src {stranger}"))?;
+    let lost = ping(&ue.ue.netns, crate::dn::SERVER_V4.into(), 3, 20)?;
+    ue.ue.netns.ip("route del 10.200.0.1/32 dev tun0")?;
+    let dropped = world.drops("ue_spoofed")? - before;
+    ensure!(
+        lost.received == 0 && dropped == 3,
+        "{lost:?}, {dropped} dropped as ue_spoofed"
+    );
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! Networks behind a UE.
+
+use ipnet::IpNet;
+use pfcp::{Cause, IeType, Writer};
+
+use super::cases::{failure, pdr, refusal, refuses};
+use super::*;
+use crate::compiled::{FRAMED_MAX, NiId, Select, UeAddresses};
+
+fn net(text: &str) -> IpNet {
+    text.parse().unwrap()
+}
+
+/// As an SMF writes them: prefix, gateway, metric.
+fn routes(nets: &[&str]) -> Vec<(IeType, Vec<u8>)> {
+    let ie = |text: &&str| {
+        if text.contains(':') {
+            (IeType::FRAMED_IPV6_ROUTE, format!("{text} :: 1").into())
+        } else {
+            (IeType::FRAMED_ROUTE, format!("{text} 0.0.0.0 1").into())
+        }
+    };
+    nets.iter().map(ie).collect()
+}
+
+fn behind(pdr: PdrIe, nets: &[&str]) -> PdrIe {
+    PdrIe {
+        extra_pdi: routes(nets),
+        ..pdr
+    }
+}
+
+/// A session whose downlink PDR has these; `host` of 10.60.0.0/28 is its UE.
+fn session(w: &mut Writer<'_>, host: u8, nets: &[&str]) {
+    let ue = Some(ue4(Ipv4Addr::new(10, 60, 0, host)));
+    let downlink = behind(PdrIe::downlink(), nets);
+    ordinary_with(
+        w,
+        PdrIe {
+            ue,
+            ..PdrIe::uplink()
+        },
+        PdrIe { ue, ..downlink },
+    );
+}
+
+fn prefix(text: &str) -> Key {
+    Key::of_prefix(NiId(0), net(text))
+}
+
+#[test]
+fn a_framed_route_leads_to_the_downlink_and_may_be_a_source() {
+    let mut world = World::new();
+    let nets = ["198.51.100.0/24", "2001:db8:70::/44"];
+    let (seid, _) = world.establish(|w| session(w, 9, &nets)).unwrap();
+    let compiled = world.only();
+    for text in nets {
+        assert!(compiled.keys.contains(&(prefix(text), Select::One(1))));
+    }
+    assert_eq!(compiled.framed, nets.map(net));
+    let ue = Some(UeAddresses {
+        v4: Some(UE),
+        v6: None,
+    });
+    assert_eq!(
+        (compiled.entries[0].ue, compiled.entries[0].framed),
+        (ue, true)
+    );
+    assert!(
+        !compiled.entries[1].framed,
+        "the downlink asks for no source"
+    );
+    let view = world.sessions.view(seid, &world.tables).unwrap();
+    assert_eq!(view.pdrs[1].framed, nets.map(net));
+}
+
+#[test]
+fn a_whole_address_or_64_is_found_like_a_ue() {
+    let mut world = World::new();
+    let nets = ["198.51.100.7/32", "2001:db8:70::/64"];
+    world.establish(|w| session(w, 9, &nets)).unwrap();
+    let keys = world.tables.keys();
+    assert!(keys.contains(&Key::Ue4 {
+        ni: NiId(0),
+        addr: Ipv4Addr::new(198, 51, 100, 7)
+    }));
+    assert!(keys.contains(&prefix(nets[1])) && matches!(prefix(nets[1]), Key::Ue6 { .. }));
+}
+
+#[test]
+fn routes_without_a_ue_address_are_enough() {
+    let mut world = World::new();
+    let nets = ["198.51.100.0/24"];
+    world
+        .establish(|w| {
+            let bare = |pdr: PdrIe| PdrIe {
+                ue: None,
+                ..behind(pdr, &nets)
+            };
+            ordinary_with(w, bare(PdrIe::uplink()), bare(PdrIe::downlink()));
+        })
+        .unwrap();
+    let compiled = world.only();
+    assert!(compiled.keys.contains(&(prefix(nets[0]), Select::One(1))));
+    let nobody = UeAddresses { v4: None, v6: None };
+    assert_eq!(compiled.entries[0].ue, Some(nobody));
+}
+
+#[test]
+fn the_prefix_of_another_session_is_refused_until_it_is_gone() {
+    let mut world = World::new();
+    for (host, nets) in [
+        (1, ["198.51.100.0/24"]),
+        (3, ["2001:db8:70::/44"]),
+        (5, ["198.51.100.7/32"]),
+    ] {
+        let ie = routes(&nets)[0].0;
+        let (first, _) = world.establish(|w| session(w, host, &nets)).unwrap();
+        let again = |w: &mut Writer<'_>| session(w, host + 1, &nets);
+        refuses(&mut world, failure(ie, pdr(2)), again);
+        world.delete(first).unwrap();
+        world.establish(again).unwrap();
+    }
+    // One within the other: the longer wins.
+    let within = ["198.51.100.0/25"];
+    world.establish(|w| session(w, 10, &within)).unwrap();
+}
+
+#[test]
+fn a_route_that_is_another_ue_s_address_is_refused() {
+    let mut world = World::new();
+    world.establish(ordinary).unwrap();
+    refuses(&mut world, failure(IeType::FRAMED_ROUTE, pdr(2)), |w| {
+        session(w, 3, &["10.60.0.9/32"])
+    });
+    world
+        .establish(|w| session(w, 3, &["10.60.0.0/24"]))
+        .unwrap();
+}
+
+#[test]
+fn an_update_replaces_the_routes_and_gives_the_former_back() {
+    let mut world = World::new();
+    let (seid, _) = world
+        .establish(|w| session(w, 9, &["198.51.100.0/24"]))
+        .unwrap();
+    let other = behind(PdrIe::downlink(), &["203.0.113.0/24"]);
+    world.modify(seid, |w| other.update(w, true)).unwrap();
+    assert!(!world.tables.keys().contains(&prefix("198.51.100.0/24")));
+    assert!(world.tables.keys().contains(&prefix("203.0.113.0/24")));
+    world
+        .establish(|w| session(w, 3, &["198.51.100.0/24"]))
+        .unwrap();
+}
+
+#[test]
+fn a_longer_prefix_of_the_session_leads_to_the_pdrs_of_shorter_ones_too() {
+    let mut world = World::new();
+    let (seid, _) = world
+        .establish(|w| session(w, 9, &["198.51.100.0/24"]))
+        .unwrap();
+    let narrow = PdrIe {
+        id: 3,
+        precedence: Some(50),
+        filters: vec![flow("permit out 17 from any to assigned")],
+        ue: None,
+        ..behind(PdrIe::downlink(), &["198.51.100.0/25"])
+    };
+    world.modify(seid, |w| narrow.create(w)).unwrap();
+    let compiled = world.only();
+    let entries = |text: &str| {
+        let of = |(key, _): &&(Key, Select)| *key == prefix(text);
+        match compiled.keys.iter().find(of).unwrap().1 {
+            Select::One(entry) => vec![entry],
+            Select::List { first, len } => compiled.filters[first..first + len]
+                .iter()
+                .map(|filter| filter.entry)
+                .collect(),
+        }
+    };
+    assert_eq!(entries("198.51.100.0/24"), [1]);
+    assert_eq!(entries("198.51.100.0/25"), [2, 1]);
+}
+
+#[test]
+fn what_is_no_route_is_refused() {
+    let mut world = World::new();
+    for (ie, value) in [
+        (IeType::FRAMED_ROUTE, &b"0.0.0.0/0 0.0.0.0 1"[..]),
+        (IeType::FRAMED_ROUTE, b""),
+        (IeType::FRAMED_ROUTE, b"2001:db8::/32"),
+        (IeType::FRAMED_IPV6_ROUTE, b"ff00::/8 :: 1"),
+        // A routing protocol.
+        (IeType::FRAMED_ROUTING, &[0, 0, 0, 3]),
+    ] {
+        for id in [1, 2] {
+            let with = |pdr: PdrIe| PdrIe {
+                extra_pdi: if pdr.id == id {
+                    vec![(ie, value.to_vec())]
+                } else {
+                    Vec::new()
+                },
+                ..pdr
+            };
+            refuses(&mut world, failure(ie, pdr(id)), |w| {
+                ordinary_with(w, with(PdrIe::uplink()), with(PdrIe::downlink()));
+            });
+        }
+    }
+    let none = vec![(IeType::FRAMED_ROUTING, vec![0; 4])];
+    let uplink = PdrIe {
+        extra_pdi: none,
+        ..PdrIe::uplink()
+    };
+    world
+        .establish(|w| ordinary_with(w, uplink.clone(), PdrIe::downlink()))
+        .unwrap();
+}
+
+#[test]
+fn a_session_has_no_more_routes_than_packets_are_compared_with() {
+    let mut world = World::new();
+    let nets: Vec<String> = (0..=FRAMED_MAX)
+        .map(|n| format!("198.18.{n}.0/24"))
+        .collect();
+    let nets: Vec<&str> = nets.iter().map(String::as_str).collect();
+    let too_many = refusal(
+        Cause::NO_RESOURCES_AVAILABLE,
+        IeType::FRAMED_ROUTE,
+        Some(pdr(2)),
+    );
+    refuses(&mut world, too_many, |w| session(w, 9, &nets));
+    world
+        .establish(|w| session(w, 9, &nets[..FRAMED_MAX]))
+        .unwrap();
+}

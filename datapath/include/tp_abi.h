@@ -402,7 +402,8 @@ struct tp_config {
 	__u32 moves;		      /* odd while control moves a slot between buckets: a miss is looked up again */
 	__u32 n_nis;
 	__u32 port_ifindex[TP_PORTS_MAX]; /* interface of each devmap slot, 0 none: where a FIB answer may go */
-	__u64 reserved;
+	__u32 icmp_ns;			  /* mean spacing of ICMP errors of one kind per CPU; 0: none are sent */
+	__u32 reserved;
 	__u64 n3_6[TP_N3_ADDRS_MAX][2]; /* local GTP-U addresses, IPv6, as on the wire; zeros end the list */
 };
 
@@ -444,7 +445,9 @@ struct tp_cpu {
 	__u64 trace_tat;
 	__u64 trace_lost; /* records that user space did not get */
 	__u64 message_tat;
-	__u64 reserved[8];
+	__u64 expired_tat; /* of packets whose sender is told that their time was up */
+	__u64 too_long_tat; /* ... that they were too long */
+	__u64 reserved[6];
 	struct tp_port_stats ports[TP_PORTS_MAX];
 	__u64 drops[TP_PORTS_MAX][TP_DIRS][TP_DROP_MAX];
 };
@@ -461,14 +464,23 @@ enum tp_event_kind {
 /* What user space is to do with a packet (struct tp_task). */
 enum tp_task_kind {
 	TP_TASK_OUTER_FRAGMENT = 1, /* a frame: a fragment of UDP to an N3 address; reassemble, then begin again */
+	TP_TASK_EXPIRED = 2,	    /* a user's packet, or its beginning, lost as ttl: tell its sender */
+	TP_TASK_TOO_LONG = 3,	    /* the same, lost as mtu */
+	TP_TASK_CUT = 4,	    /* a user's packet, IPv4: send it in fragments */
 };
+
+#define TP_TASK_FROM_UE 1 /* it came in a tunnel */
 
 struct tp_task {
 	__u8 what;	/* enum tp_task_kind */
-	__u8 outer_len; /* octets of tunnel headers between this and the user's packet */
-	__u16 mtu;
-	__u16 ni;
-	__u16 pad;
+	__u8 tunnel_len; /* TOO_LONG, CUT: octets of the headers of the tunnel it leaves through; 0: none */
+	__u16 mtu;	 /* TOO_LONG, CUT: of the way out, tunnel headers included */
+	__u16 ni;	 /* of the PDR that took it */
+	__u16 flags;	 /* TP_TASK_FROM_UE */
+	__u64 out;	 /* CUT, of a tunnel: tp_entry.out */
+	__u16 marks;	 /* CUT, of a tunnel: of struct tp_tunnel, as is mark */
+	__u16 mark;
+	__u32 ifindex;	 /* TOO_LONG, CUT: way out */
 };
 
 #define TP_EVENT_DATA_MAX 9728 /* a jumbo frame; longer packets drop as slow_path_full */
@@ -568,7 +580,7 @@ _Static_assert(sizeof(struct tp_ni) == 64, "one line");
 _Static_assert(sizeof(struct tp_trace_key) == 64, "one line");
 _Static_assert(sizeof(struct tp_trace) == 40 + TP_TRACE_SNAP, "tp_trace");
 _Static_assert(sizeof(struct tp_side) == 32, "half a line");
-_Static_assert(sizeof(struct tp_task) == 8, "one word");
+_Static_assert(sizeof(struct tp_task) == 24, "three words");
 _Static_assert(sizeof(struct tp_config) == 264, "tp_config");
 
 #endif

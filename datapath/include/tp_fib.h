@@ -11,6 +11,7 @@ struct tp_fib {
 	__u32 family;  /* 4 or 6 */
 	__u32 len;     /* of the IP packet */
 	__u32 ifindex; /* out: egress */
+	__u32 mtu;     /* out, when the answer is that the packet is too long: how long it may be */
 	__u8 dmac[6];  /* out */
 	__u8 smac[6];  /* out */
 };

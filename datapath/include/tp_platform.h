@@ -85,7 +85,7 @@ static TP_INLINE void tp_put32(void *p, __u32 v) { tp_store32(p, tp_swap32(v)); 
 #define TP_TUNNEL6_MAX (TP_TUNNEL_MAX + TP_IP6_LEN - TP_IP4_LEN)
 
 /* What goes in front of the octets that user space gets. */
-#define TP_OUTER_MAX (sizeof(struct tp_task) + TP_TUNNEL_MAX)
+#define TP_OUTER_MAX TP_TUNNEL_MAX /* or a struct tp_task, which is shorter */
 struct tp_outer {
 	_Alignas(8) __u8 bytes[TP_OUTER_MAX];
 	__u32 len;  /* 0: no tunnel header */

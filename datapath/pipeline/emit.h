@@ -3,6 +3,7 @@
 #ifndef TP_EMIT_H
 #define TP_EMIT_H
 
+#include "lost.h"
 #include "packet.h"
 #include "parse.h"
 #include "route.h"
@@ -90,12 +91,15 @@ static TP_INLINE int tp_sum_user(struct tp_packet *p, struct tp_tunnel *t)
 }
 
 /* What lies in front of the user's packet and what pads it go; the next hop's headers and the
- * tunnel's come. One move of the frame's start. */
-static TP_INLINE int tp_emit(struct tp_packet *p, const struct tp_nexthop *nh, struct tp_tunnel *t)
+ * tunnel's come. One move of the frame's start. matched: the PDR that took the packet. */
+static TP_INLINE int tp_emit(struct tp_packet *p, const struct tp_nexthop *nh, struct tp_tunnel *t,
+			     const struct tp_entry *matched)
 {
 	__u32 l2_len = nh->l2_len == TP_ETH_LEN ? TP_ETH_LEN : TP_ETH_LEN + 4, port = nh->port;
 	int r = tp_check_nexthop(nh, p->user_len + t->len);
 
+	if (tp_unlikely(r == TP_DROP_MTU))
+		return tp_too_long(p, nh, t, matched);
 	if (!r && tp_has(p->env, TP_FEAT_OUTER6) && t->peer6)
 		r = tp_sum_user(p, t);
 	if (r)

@@ -16,6 +16,7 @@
 #include "emit.h"
 #include "gtpu.h"
 #include "hairpin.h"
+#include "lost.h"
 #include "match.h"
 #include "meter.h"
 #include "packet.h"
@@ -241,7 +242,7 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 		return r;
 	/* From tunnel to tunnel a packet is relayed, not routed: its TTL is the ends' affair. */
 	if (!tp_is_relayed(p, head))
-		r = p->for_end & TP_GTPU_EXT_REQUIRED ? TP_DROP_GTPU_UNKNOWN_EXTENSION : tp_decrement_ttl(p);
+		r = p->for_end & TP_GTPU_EXT_REQUIRED ? TP_DROP_GTPU_UNKNOWN_EXTENSION : tp_spend_hop(p, head);
 	if (!r)
 		r = tp_police(p, e, head);
 	if (!r && tp_is_relayed(p, head))
@@ -261,7 +262,7 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 			return r;
 		nh = &hop;
 	}
-	return tp_emit(p, nh, &t);
+	return tp_emit(p, nh, &t, *matched);
 }
 
 /* What became of a frame that was not forwarded. */

@@ -108,8 +108,13 @@ TP_RARE int tp_ask_fib(struct tp_env *env, struct tp_fib *q, struct tp_nexthop *
 	hop->ifindex = 0;
 	if (r == BPF_FIB_LKUP_RET_BLACKHOLE || r == BPF_FIB_LKUP_RET_UNREACHABLE || r == BPF_FIB_LKUP_RET_PROHIBIT)
 		return TP_DROP_PROHIBITED;
-	if (r == BPF_FIB_LKUP_RET_FRAG_NEEDED)
-		return TP_DROP_MTU;
+	if (r == BPF_FIB_LKUP_RET_FRAG_NEEDED) {
+		hop->state = TP_NH_RESOLVED;
+		hop->port = TP_PORTS_MAX; /* nobody's: it does not fit */
+		hop->mtu = (__u16)q->mtu;
+		hop->l2_len = TP_ETH_LEN;
+		return TP_OK;
+	}
 	if (r == BPF_FIB_LKUP_RET_NO_NEIGH || r == BPF_FIB_LKUP_RET_UNSUPP_LWT)
 		return TP_OK;
 	if (r != BPF_FIB_LKUP_RET_SUCCESS || !config)

@@ -7,25 +7,20 @@
 
 /* TP_OUT_SLOW, or TP_DROP_SLOW_PATH_FULL.
  *
- * task  the words of a struct tp_task
+ * what  enum tp_task_kind
  * span  offset of the octets in bits 32..63, their number in 0..31 */
-TP_APART int tp_ask(struct tp_env *env, __u64 task, __u64 span)
+TP_APART int tp_ask(struct tp_env *env, __u32 what, __u64 span)
 {
 	struct tp_outer outer = {{0}, sizeof(struct tp_task), TP_EVENT_PACKET};
 
-	tp_store64(outer.bytes, task);
+	outer.bytes[0] = (__u8)what;
 	return tp_punt(env, 0, &outer, (__u32)(span >> 32), (__u32)span);
-}
-
-static TP_INLINE __u64 tp_task_word(__u32 what, __u32 mtu, __u32 ni)
-{
-	return what | (__u64)(mtu & 0xffff) << 16 | (__u64)(ni & 0xffff) << 32;
 }
 
 /* The whole frame. */
 static TP_INLINE int tp_ask_frame(struct tp_packet *p, __u32 what)
 {
-	return tp_ask(p->env, tp_task_word(what, 0, 0), p->frame_len);
+	return tp_ask(p->env, what, p->frame_len);
 }
 
 #endif

@@ -219,6 +219,8 @@ static void test_cut_short(void)
 
 static void test_downlink(void)
 {
+	const struct tp_event *event = (const struct tp_event *)run.result.event;
+	const struct tp_task *task = (const struct tp_task *)event->data;
 	struct world *w = w_new();
 
 	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_REDIRECT && run.result.port == 0 && SAME(dl_v4_psc_out));
@@ -233,7 +235,14 @@ static void test_downlink(void)
 	CHECK(GO(w, &w_n6, arp) == TP_VERDICT_PASS);
 	w->nexthops[1].mtu = 79;
 	w->entries[W_DOWN].head = w_head(0, TP_ACT_TUNNEL, TP_HEAD_QFI, 9);
-	DROPS(w, &w_n6, dl_v4, MTU);
+	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_SLOW && event->kind == TP_EVENT_PACKET && event->ifindex == 100);
+	CHECK(task->what == TP_TASK_CUT && task->mtu == 79 && task->tunnel_len == 44 && task->flags == 0);
+	CHECK(event->len == sizeof(*task) + 40);
+	DROPS(w, &w_n6, dl_v6, MTU);
+	CHECK(run.result.event_len == 0);
+	w->config.icmp_ns = 1000000;
+	DROPS(w, &w_n6, dl_v6, MTU);
+	CHECK(run.result.event_len && task->what == TP_TASK_TOO_LONG && task->mtu == 79 && task->tunnel_len == 44);
 	w->nexthops[1].mtu = 84;
 	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_REDIRECT);
 	w->tables.ports_up = 2;
@@ -313,6 +322,7 @@ static void test_next_hops(void)
 static void test_outer6(void)
 {
 	const struct tp_event *event = (const struct tp_event *)run.result.event;
+	const struct tp_task *task = (const struct tp_task *)event->data;
 	struct world *w = w_new();
 	__u32 n;
 
@@ -332,7 +342,7 @@ static void test_outer6(void)
 	w->entries[W_DOWN].head = w_head(0, TP_ACT_TUNNEL, 0, 0);
 	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_REDIRECT && SAME(dl_v4_plain_out6));
 	w->nexthops[1].mtu = 95;
-	DROPS(w, &w_n6, dl_v4, MTU);
+	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_SLOW && task->what == TP_TASK_CUT && task->tunnel_len == 56);
 	w->nexthops[1].mtu = 96;
 	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_REDIRECT);
 	done(w);

@@ -12,7 +12,8 @@ from socket import AF_INET6, inet_pton
 
 from scapy.all import ARP, ICMP, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, IPv6, Raw, fragment, raw
 from scapy.contrib.gtp import GTP_U_Header, GTPPDUSessionContainer
-from scapy.layers.inet6 import (ICMPv6EchoRequest, ICMPv6ND_NS, ICMPv6ND_RA, ICMPv6ND_RS, IPv6ExtHdrDestOpt,
+from scapy.layers.inet6 import (ICMPv6DestUnreach, ICMPv6EchoRequest, ICMPv6ND_NS, ICMPv6ND_RA, ICMPv6ND_RS, ICMPv6PacketTooBig,
+                                ICMPv6TimeExceeded, IPv6ExtHdrDestOpt,
                                 IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, IPv6ExtHdrRouting, PadN, fragment6)
 from scapy.layers.ipsec import AH, ESP
 from scapy.layers.l2 import GRE
@@ -133,6 +134,36 @@ def answer6(frame, payload, dport=2152):
 def error_indication6(frame, teid, dst=N3_6):
     ies = struct.pack("!BI", 16, teid) + struct.pack("!BH", 133, 16) + inet_pton(AF_INET6, dst)
     return answer6(frame, gtpu(0, b"", 26, 0x32, b"\0\0\0\0" + ies))
+
+
+ROUTER, ROUTER6 = "10.6.0.1", "2001:db8:6::1"
+
+
+def time_exceeded(packet):
+    """To the sender (RFC 792, RFC 4443, 3.3), with as much of the packet as RFC 1812 and RFC 4443 allow."""
+    packet = packet.__class__(raw(packet))
+    if packet.version == 4:
+        return IP(src=ROUTER, dst=packet.src, tos=0xc0, id=0, flags="DF", ttl=64) / ICMP(type=11) / Raw(raw(packet)[:548])
+    return IPv6(src=ROUTER6, dst=packet.src, hlim=64) / ICMPv6TimeExceeded() / Raw(raw(packet)[:1232])
+
+
+def too_long(packet, mtu):
+    packet = packet.__class__(raw(packet))
+    if packet.version == 4:
+        return (IP(src=ROUTER, dst=packet.src, tos=0xc0, id=0, flags="DF", ttl=64)
+                / ICMP(type=3, code=4, nexthopmtu=mtu) / Raw(raw(packet)[:548]))
+    return IPv6(src=ROUTER6, dst=packet.src, hlim=64) / ICMPv6PacketTooBig(mtu=mtu) / Raw(raw(packet)[:1232])
+
+
+def to_ue(packet, **tunnel):
+    """What the slow path sends of a packet that the router of the data network sends to a UE."""
+    return slow(tunnelled(packet, **tunnel).payload)
+
+
+def in_fragments(packet, mtu):
+    """RFC 791: all but the last as long as the MTU and units of eight octets allow."""
+    packet = packet.__class__(raw(packet))
+    return fragment(packet, (mtu - packet.ihl * 4) // 8 * 8)
 
 
 def slow(packet):
@@ -384,8 +415,9 @@ def rule_cases():
           (DOWN, net(user6(HOST6, UE6)), "forward", tunnelled(user6(HOST6, UE6)))],
          [(1, 2, len(u) + len(user6()), 0), (2, 2, len(u) + len(user6()), 0)])
     for ttl in (0, 1):
-        up_case("ul-ttl-%d" % ttl, "no hop left", user(ttl=ttl), "ttl", counters=both)
-        up_case("ul-hop-limit-%d" % ttl, "no hop left, IPv6", user6(hlim=ttl), "ttl", tables=plain(ue6="2001:db8:60::/64"), counters=both)
+        dead, dead6 = user(ttl=ttl), user6(hlim=ttl)
+        up_case("ul-ttl-%d" % ttl, "no hop left: the UE hears of it", dead, "ttl", [to_ue(time_exceeded(dead))], counters=both + [(2, 1, len(time_exceeded(dead)), 0)])
+        up_case("ul-hop-limit-%d" % ttl, "no hop left, IPv6", dead6, "ttl", [to_ue(time_exceeded(dead6))], tables=plain(ue6="2001:db8:60::/64"), counters=both + [(2, 1, len(time_exceeded(dead6)), 0)])
     up_case("ul-ttl-2", "one hop left", user(ttl=2))
     up_case("ul-checksum-carry", "a checksum that wraps when the TTL changes", user(id=0xb8a6, ttl=64))
     up_case("ul-qfi-match", "QFI as the PDI asks", u, tables=plain(ul=dict(qfi=QFI)))
@@ -431,8 +463,8 @@ def mark_cases():
          [(DOWN, net(v6), "forward", tunnelled(v6, PPP=1, PPI=2))], [(2, 1, len(v6), 0)])
     fits, larger = user(HOST, UE, payload=b"x" * (1500 - 48 - 28)), user(HOST, UE, payload=b"x" * (1500 - 48 - 28 + 1))
     case("dl-ppi-mtu", "the second unit counts", plain(dl=dict(ppi=2)),
-         [(DOWN, net(fits), "forward", tunnelled(fits, PPP=1, PPI=2)), (DOWN, net(larger), "mtu", None)],
-         [(2, 1, len(fits), 1)])
+         [(DOWN, net(fits), "forward", tunnelled(fits, PPP=1, PPI=2)), (DOWN, net(larger), "slow", [slow(tunnelled(f, PPP=1, PPI=2).payload) for f in in_fragments(larger, 1500 - 48)])],
+         [(2, 2, len(fits) + len(larger), 0)])
     peer = plain(dl=dict(peer="10.3.9.9", rqi=True, ppi=6))
     waiting = tunnelled(d, dst="10.3.9.9", RQI=1, PPP=1, PPI=6).payload
     case("dl-ppi-unresolved", "the slow path sends the same", peer, [(DOWN, net(d), "slow", slow(waiting))], [(2, 1, n, 0)])
@@ -568,8 +600,8 @@ def downlink_cases():
     down_case("dl-not-ours", "no UE's address is the kernel's", user(HOST, "10.99.0.1"), "pass")
     down_case("dl-v6-not-ours", "nor is a foreign prefix", user6(HOST6, "2001:db8:99::1"), "pass")
     for ttl in (0, 1):
-        down_case("dl-ttl-%d" % ttl, "no hop left", user(HOST, UE, ttl=ttl), "ttl", counters=[(2, 0, 0, 1)])
-    down_case("dl-mtu", "larger than the tunnel's way allows", user(HOST, UE, payload=b"x" * 1430), "mtu", counters=[(2, 0, 0, 1)])
+        dead = user(HOST, UE, ttl=ttl)
+        down_case("dl-ttl-%d" % ttl, "no hop left: the sender hears of it", dead, "ttl", [slow(time_exceeded(dead))], counters=[(2, 0, 0, 1)])
     fits = user(HOST, UE, payload=b"x" * (1500 - 44 - 28))
     down_case("dl-mtu-fits", "as large as the way allows", fits)
     down_case("dl-v4-truncated", "IP length beyond the frame", user(HOST, UE, len=900), "ip_malformed")
@@ -617,7 +649,57 @@ def ue_to_ue_cases():
     case("ue-to-ue-filters", "the receiver's filters choose its PDR", two(keys=[key(ue4=UE2, list=[dict(entry=1, src_ports=[7, 7]), dict(entry=3, src_ports=[1000, 1000])])]),
          [(UP, up(there), "forward", tunnelled(there, teid=r2, qfi=5, dst=GNB2)), (UP, up(user(dst=UE2, sport=8)), "no_pdr", None)],
          [(1, 2, 2 * n, 0), (2, 0, 0, 0), (4, 1, n, 0)])
-    case("ue-to-ue-ttl", "it is one hop", two(), [(UP, up(user(dst=UE2, ttl=1)), "ttl", None)], [(1, 0, 0, 1), (4, 0, 0, 0)])
+    dead = user(dst=UE2, ttl=1)
+    case("ue-to-ue-ttl", "it is one hop", two(), [(UP, up(dead), "ttl", [to_ue(time_exceeded(dead))])], [(1, 0, 0, 1), (4, 0, 0, 0), (2, 1, len(time_exceeded(dead)), 0)])
+    large = user(dst=UE2, payload=b"x" * 1430, flags="DF")
+    case("ue-to-ue-too-long", "it does not fit the other's tunnel: the sender hears of it in its own", two(),
+         [(UP, up(large), "mtu", [to_ue(too_long(large, 1456))])], [(1, 1, len(large), 0), (4, 0, 0, 1), (2, 1, len(too_long(large, 1456)), 0)])
+
+
+def icmp_cases():
+    """Packets that are too long: cut, or their sender hears of it."""
+    six = "2001:db8:60::/64"
+    large, firm = user(payload=b"x" * 1500), user(payload=b"x" * 1500, flags="DF")
+    lost = [(1, 0, 0, 1)]
+
+    def told(error):
+        return lost + [(2, 1, len(error), 0)]
+
+    up_case("ul-cut", "larger than the way out: in fragments", large, "slow", [slow(hop(f).payload) for f in in_fragments(large, 1500)])
+    up_case("ul-too-long", "larger than the way out, and must not be cut", firm, "mtu", [to_ue(too_long(firm, 1500))], counters=told(too_long(firm, 1500)))
+    up_case("ul-too-long-no-qfi", "the answer is marked as the UE's downlink is", firm, "mtu", [to_ue(too_long(firm, 1500), qfi=None)],
+            tables=plain(dl=dict(qfi=None)), counters=told(too_long(firm, 1500)))
+    up_case("ul-too-long-gate", "its downlink gate is closed: it hears nothing", firm, "mtu", [], tables=plain(dl=dict(action="gate", teid=None, peer=None, local=None)), counters=lost + [(2, 0, 0, 1)])
+    six_long = user6(payload=b"x" * 1453)
+    up_case("ul-v6-too-long", "IPv6 is never cut", six_long, "mtu", [to_ue(too_long(six_long, 1500))], tables=plain(ue6=six), counters=told(too_long(six_long, 1500)))
+    from scapy.layers.inet import IPOption
+    options = [IPOption(b"\x94\x04\0\0"), IPOption(b"\x07\x07\x04\0\0\0\0"), IPOption(b"\0")]
+    optional = user(HOST, UE, payload=b"x" * 2000, options=options)
+    parts = in_fragments(optional, 1456)
+    for part in parts[1:]:
+        part.options = [IPOption(b"\x94\x04\0\0")] + [IPOption(b"\x01")] * 7 + [IPOption(b"\0")]
+    down_case("dl-cut-options", "options that are not to be copied stay with the first fragment", optional, "slow", [to_ue(f) for f in parts])
+
+    large, firm = user(HOST, UE, payload=b"x" * 1430), user(HOST, UE, payload=b"x" * 1430, flags="DF")
+    dead = [(2, 0, 0, 1)]
+    down_case("dl-cut", "larger than the tunnel's way allows: in fragments", large, "slow", [to_ue(f) for f in in_fragments(large, 1456)])
+    down_case("dl-cut-last", "the last fragment of a packet, cut again", user(HOST, UE, payload=b"x" * 1430, frag=300), "slow", [to_ue(f) for f in in_fragments(user(HOST, UE, payload=b"x" * 1430, frag=300), 1456)])
+    marking = [0xb8, 0xfc]
+    case("dl-cut-marked", "each fragment's tunnel header is marked", plain(dl=dict(marking=marking)),
+         [(DOWN, net(large), "slow", [slow(marked(tunnelled(f), *marking).payload) for f in in_fragments(large, 1456)])], [(2, 1, len(large), 0)])
+    down_case("dl-too-long", "larger than the tunnel's way allows, and must not be cut", firm, "mtu", [slow(too_long(firm, 1456))], counters=dead)
+    six_long = user6(HOST6, UE6, payload=b"x" * 1430)
+    down_case("dl-v6-too-long", "IPv6 is never cut", six_long, "mtu", [slow(too_long(six_long, 1456))], tables=plain(ue6=six), counters=dead)
+    # RFC 1812, 4.3.2.7; RFC 4443, 2.4e.
+    error = IP(src=HOST, dst=UE, ttl=1) / ICMP(type=3, code=1) / Raw(raw(user()))
+    down_case("icmp-not-about-errors", "nothing is said about an ICMP error", error, "ttl", [], counters=dead)
+    error6 = IPv6(src=HOST6, dst=UE6, hlim=1) / ICMPv6DestUnreach() / Raw(raw(user6()))
+    down_case("icmp-not-about-errors-v6", "nor about an ICMPv6 error", error6, "ttl", [], tables=plain(ue6=six), counters=dead)
+    down_case("icmp-not-about-later-fragments", "nor about a later fragment", user(HOST, UE, ttl=1, frag=100), "ttl", [], counters=dead)
+    down_case("icmp-not-to-many", "nor to more than one host", user("224.0.0.5", UE, ttl=1), "ttl", [], counters=dead)
+    up_case("icmp-not-about-multicast", "nor about a packet to more than one host", user(dst="224.0.0.251", ttl=1), "ttl", [], counters=lost)
+    echo = IP(src=HOST, dst=UE, ttl=1) / ICMP(id=7, seq=1) / Raw(b"x" * 20)
+    down_case("icmp-about-echo", "but about an echo", echo, "ttl", [slow(time_exceeded(echo))], counters=dead)
 
 
 def framed_cases():
@@ -690,7 +772,6 @@ def route_cases():
     case("route-none", "no route at all", plain(), [(UP, up(user()), "no_route", None)], both, site=SITE)
     up_case("route-loopback", "127/8 never leaves", user(dst="127.0.0.1"), "to_self", counters=both)
     up_case("route-multicast", "multicast is not routed", user(dst="224.0.0.1"), "no_route", counters=both)
-    up_case("ul-mtu", "larger than the way out", user(payload=b"x" * 1500), "mtu", counters=both)
 
 
 RELAYED = dict(action="tunnel", teid=RTEID, peer=GNB2, local=N3, qfi=None)
@@ -948,7 +1029,13 @@ def outer6_cases():
     packet_out("dl-checksum-zero", "a checksum of zero is sent as 0xffff (RFC 8200, 8.1)", unlucky)
     packet_out("dl-no-checksum", "with gtpu.udp6_checksum = false there is none", d, out=tunnelled6(d, chksum=0), site="udp6_checksum = false\n" + site)
     packet_out("dl-mtu-fits", "as large as the way allows", user(HOST, UE, payload=b"x" * (1500 - 64 - 28)))
-    packet_out("dl-mtu", "an octet larger", user(HOST, UE, payload=b"x" * (1500 - 64 - 27)), "mtu", counters=[(2, 0, 0, 1)])
+    larger = user(HOST, UE, payload=b"x" * (1500 - 64 - 27), flags="DF")
+    packet_out("dl-mtu", "an octet larger", larger, "mtu", [slow(too_long(larger, 1500 - 64))], counters=[(2, 0, 0, 1)])
+    larger = user(HOST, UE, payload=b"x" * (1500 - 64 - 27))
+    packet_out("dl-cut", "an octet larger, and it may be cut: each fragment has a UDP checksum", larger, "slow", [slow(tunnelled6(f).payload) for f in in_fragments(larger, 1500 - 64)])
+    packet_out("dl-cut-no-checksum", "or none", larger, "slow", [slow(tunnelled6(f, chksum=0).payload) for f in in_fragments(larger, 1500 - 64)], site="udp6_checksum = false\n" + site)
+    packet_out("dl-cut-marked", "the outer traffic class of each gets the DSCP", larger, "slow",
+               [slow(marked(tunnelled6(f), *ef).payload) for f in in_fragments(larger, 1500 - 64)], tables=plain(dl=dict(marking=ef, **to6)))
     far = "2001:db8:3:9::9"
     packet_out("dl-unresolved-peer", "a gNB whose neighbour the kernel must find", d, "slow", slow(tunnelled6(d, dst=far).payload), tables=plain(dl=dict(peer=far, local=N3_6)))
     packet_out("dl-second-address", "from another of our addresses", d, out=tunnelled6(d, src=N3B_6), tables=plain(dl=dict(peer=GNB_6, local=N3B_6)))
@@ -1003,7 +1090,7 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, ue_to_ue_cases, framed_cases, route_cases, relay_cases, marking_cases, outer6_cases):
+    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, ue_to_ue_cases, icmp_cases, framed_cases, route_cases, relay_cases, marking_cases, outer6_cases):
         make()
     for name in sorted(CASES):
         folder = os.path.join(HERE, name)

@@ -6,6 +6,9 @@
 use std::mem::{align_of, offset_of, size_of};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+#[cfg(test)]
+use crate::finish::Task;
+
 pub(crate) const PORTS_MAX: usize = 16;
 pub(crate) const N3_ADDRS_MAX: usize = 8;
 pub(crate) const RULES_MAX: usize = 64;
@@ -334,7 +337,8 @@ pub(crate) struct Config {
     pub(crate) moves: AtomicU32,
     pub(crate) n_nis: AtomicU32,
     pub(crate) port_ifindex: [AtomicU32; PORTS_MAX],
-    pub(crate) reserved: AtomicU64,
+    pub(crate) icmp_ns: AtomicU32,
+    pub(crate) reserved: AtomicU32,
     pub(crate) n3_6: [[AtomicU64; 2]; N3_ADDRS_MAX],
 }
 
@@ -367,7 +371,9 @@ pub(crate) struct Cpu {
     pub(crate) trace_tat: AtomicU64,
     pub(crate) trace_lost: AtomicU64,
     pub(crate) message_tat: AtomicU64,
-    pub(crate) reserved: [AtomicU64; 8],
+    pub(crate) expired_tat: AtomicU64,
+    pub(crate) too_long_tat: AtomicU64,
+    pub(crate) reserved: [AtomicU64; 6],
     pub(crate) ports: [PortStats; PORTS_MAX],
     pub(crate) drops: [[[AtomicU64; DROP_MAX]; DIRS]; PORTS_MAX],
 }
@@ -640,6 +646,7 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_config.moves", offset_of!(Config, moves)),
         ("tp_config.n_nis", offset_of!(Config, n_nis)),
         ("tp_config.port_ifindex", offset_of!(Config, port_ifindex)),
+        ("tp_config.icmp_ns", offset_of!(Config, icmp_ns)),
         ("tp_config.n3_6", offset_of!(Config, n3_6)),
         ("tp_port_stats", size_of::<PortStats>()),
         ("tp_port_stats.out", offset_of!(PortStats, forwarded)),
@@ -649,6 +656,12 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_cpu.ports", offset_of!(Cpu, ports)),
         ("tp_cpu.drops", offset_of!(Cpu, drops)),
         ("tp_cpu.trace_lost", offset_of!(Cpu, trace_lost)),
+        ("tp_cpu.too_long_tat", offset_of!(Cpu, too_long_tat)),
+        ("tp_task", size_of::<Task>()),
+        ("tp_task.mtu", offset_of!(Task, mtu)),
+        ("tp_task.flags", offset_of!(Task, flags)),
+        ("tp_task.out", offset_of!(Task, out)),
+        ("tp_task.ifindex", offset_of!(Task, ifindex)),
         ("tp_trace", crate::trace::RECORD_LEN),
         ("tp_trace.data", crate::trace::HEADER_LEN),
         ("tp_trace.pdr", 24),

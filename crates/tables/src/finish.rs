@@ -2,11 +2,18 @@
 //! pipeline runs over the same tables and says where they go.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use session::compiled::NiId;
+
+use crate::cut;
 use crate::grace::Bystander;
 use crate::host::{Host, Run};
+use crate::icmp::{self, Cause};
 use crate::inet;
 use crate::reassembly::{Bounds, Fragment, Key, Loss, Losses, Reassembler, Whole};
+use crate::router::Routers;
 use crate::stats::DROP_REASONS;
 use crate::verdict::Verdict;
 
@@ -18,17 +25,73 @@ const EVENT_PACKET: u32 = 2;
 const EVENT_GTPU: u32 = 3;
 /// `sizeof(struct tp_event)`
 const EVENT_HEADER_LEN: usize = 16;
-/// `sizeof(struct tp_task)`
-const TASK_LEN: usize = 8;
 
 /// `TP_TASK_OUTER_FRAGMENT`
 const TASK_OUTER_FRAGMENT: u8 = 1;
+/// `TP_TASK_EXPIRED`
+const TASK_EXPIRED: u8 = 2;
+/// `TP_TASK_TOO_LONG`
+const TASK_TOO_LONG: u8 = 3;
+/// `TP_TASK_CUT`
+const TASK_CUT: u8 = 4;
+
+/// `struct tp_task`: what is to be done with the octets behind it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Task {
+    pub(crate) what: u8,
+    pub(crate) tunnel_len: u8,
+    pub(crate) mtu: u16,
+    pub(crate) ni: u16,
+    pub(crate) flags: u16,
+    pub(crate) out: u64,
+    pub(crate) marks: u16,
+    pub(crate) mark: u16,
+    pub(crate) ifindex: u32,
+}
+
+impl Task {
+    /// `TP_TASK_FROM_UE`
+    const FROM_UE: u16 = 1;
+
+    /// The task in front of what it is about.
+    fn parse(data: &[u8]) -> Option<(Self, &[u8])> {
+        let (words, about) = data.split_first_chunk::<{ size_of::<Self>() }>()?;
+        let short = |at: usize| u16::from_ne_bytes([words[at], words[at + 1]]);
+        let task = Self {
+            what: words[0],
+            tunnel_len: words[1],
+            mtu: short(2),
+            ni: short(4),
+            flags: short(6),
+            out: u64::from_ne_bytes(words[8..16].try_into().ok()?),
+            marks: short(16),
+            mark: short(18),
+            ifindex: u32::from_ne_bytes(words[20..].try_into().ok()?),
+        };
+        Some((task, about))
+    }
+
+    /// How long a user's packet may be on its way out.
+    fn room(&self) -> u16 {
+        self.mtu.saturating_sub(self.tunnel_len.into())
+    }
+
+    fn is_from_ue(&self) -> bool {
+        self.flags & Self::FROM_UE != 0
+    }
+
+    fn direction(&self) -> usize {
+        if self.is_from_ue() { UPLINK } else { DOWNLINK }
+    }
+}
 
 /// A packet that finishing makes asks for more at most so often: one put together out of fragments may
 /// have to be cut again, or tell its sender that it is too long.
 const ROUNDS: usize = 4;
 
 const UPLINK: usize = 0;
+const DOWNLINK: usize = 1;
 
 /// An IP packet to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,24 +129,63 @@ impl<'a> Event<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
+/// What became of tasks, beside packets that go on as they would have gone.
+#[derive(Debug, Default)]
+pub struct Finished {
+    expired: AtomicU64,
+    too_long: AtomicU64,
+    untold: AtomicU64,
+    fragments: AtomicU64,
+}
+
+impl Finished {
+    /// ICMP errors: TTL or hop limit ran out.
+    pub fn expired(&self) -> u64 {
+        self.expired.load(Ordering::Relaxed)
+    }
+
+    /// ICMP errors: the packet was too long.
+    pub fn too_long(&self) -> u64 {
+        self.too_long.load(Ordering::Relaxed)
+    }
+
+    /// ICMP errors that may not be sent, or lead nowhere.
+    pub fn untold(&self) -> u64 {
+        self.untold.load(Ordering::Relaxed)
+    }
+
+    /// Fragments of users' packets that were cut.
+    pub fn fragments(&self) -> u64 {
+        self.fragments.load(Ordering::Relaxed)
+    }
+}
+
+fn count(counter: &AtomicU64, by: usize) {
+    counter.fetch_add(by as u64, Ordering::Relaxed);
+}
+
 /// Finishes packets. Belongs to one thread; bounded in memory, never waits.
 #[derive(Debug)]
 pub struct Finisher {
     host: Host,
     bystander: Bystander,
+    routers: Routers,
     outer: Reassembler,
     losses: Losses,
     messages: Vec<Vec<u8>>,
+    finished: Arc<Finished>,
 }
 
 impl Finisher {
-    pub(crate) fn new(host: Host, bystander: Bystander) -> Self {
+    pub(crate) fn new(host: Host, bystander: Bystander, routers: Routers) -> Self {
         Self {
             host,
             bystander,
+            routers,
             outer: Reassembler::new(Bounds::default()),
             losses: Losses::new(),
             messages: Vec::new(),
+            finished: Arc::default(),
         }
     }
 
@@ -99,6 +201,11 @@ impl Finisher {
         let done = self.take(record, now_ns, ROUNDS, out);
         self.count_losses();
         done
+    }
+
+    /// Shared with whoever shows it.
+    pub fn finished(&self) -> Arc<Finished> {
+        Arc::clone(&self.finished)
     }
 
     /// GTP-U messages for the control plane that came since they were last taken, each from its IP
@@ -139,10 +246,23 @@ impl Finisher {
                 Ok(())
             }
             EVENT_PACKET => {
-                let (task, data) = event.data.split_at_checked(TASK_LEN).ok_or(Malformed)?;
-                match task[0] {
+                let (task, data) = Task::parse(event.data).ok_or(Malformed)?;
+                match task.what {
                     TASK_OUTER_FRAGMENT => {
                         self.outer_fragment(event.port, data, now_ns, rounds, out)
+                    }
+                    TASK_EXPIRED => {
+                        let error = self.error(&task, data, Cause::Expired);
+                        self.tell(&event, &task, error, now_ns, rounds, out)
+                    }
+                    TASK_TOO_LONG => {
+                        let cause = Cause::TooLong { mtu: task.room() };
+                        let error = self.error(&task, data, cause);
+                        self.tell(&event, &task, error, now_ns, rounds, out)
+                    }
+                    TASK_CUT => {
+                        self.cut(&event, &task, data, out);
+                        Ok(())
                     }
                     _ => Err(Malformed),
                 }
@@ -164,6 +284,89 @@ impl Finisher {
         match whole.and_then(frame_of) {
             Some(frame) => self.run(port, &frame, now_ns, rounds, out),
             None => Ok(()),
+        }
+    }
+
+    fn error(&self, task: &Task, about: &[u8], cause: Cause) -> Option<Vec<u8>> {
+        let is_ipv4 = about.first()? >> 4 == 4;
+        let source = self
+            .routers
+            .source(NiId(task.ni), is_ipv4, task.is_from_ue())?;
+        icmp::error(about, cause, source)
+    }
+
+    /// To the sender of what was lost: into its own tunnel, as a packet of its data network would go, or back
+    /// where it came from.
+    fn tell(
+        &mut self,
+        event: &Event<'_>,
+        task: &Task,
+        error: Option<Vec<u8>>,
+        now_ns: u64,
+        rounds: usize,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<(), Malformed> {
+        let Some(packet) = error else {
+            count(&self.finished.untold, 1);
+            return Ok(());
+        };
+        let counter = match task.what {
+            TASK_EXPIRED => &self.finished.expired,
+            _ => &self.finished.too_long,
+        };
+        count(counter, 1);
+        if !task.is_from_ue() {
+            let ifindex = self.host.ifindex(event.port);
+            out.push(Outgoing { ifindex, packet });
+            return Ok(());
+        }
+        self.send_to_ue(NiId(task.ni), &packet, now_ns, rounds, out)
+    }
+
+    /// To a UE, by the rules for what its data network sends.
+    fn send_to_ue(
+        &mut self,
+        ni: NiId,
+        packet: &[u8],
+        now_ns: u64,
+        rounds: usize,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<(), Malformed> {
+        let Some(port) = self.host.port_of(ni) else {
+            count(&self.finished.untold, 1);
+            return Ok(());
+        };
+        let mut frame = vec![0; 12];
+        frame.extend(match packet.first().map(|octet| octet >> 4) {
+            Some(4) => [0x08, 0x00],
+            _ => [0x86, 0xdd],
+        });
+        frame.extend(packet);
+        self.run(port as u32, &frame, now_ns, rounds, out)
+    }
+
+    /// In fragments, each with the headers of the tunnel that it leaves through.
+    fn cut(&self, event: &Event<'_>, task: &Task, packet: &[u8], out: &mut Vec<Outgoing>) {
+        let fragments = cut::cut(packet, task.room().into()).unwrap_or_default();
+        let wrapped = fragments.iter().map(|part| self.host.wrap(task, part));
+        let Some(sent) = wrapped.collect::<Option<Vec<_>>>() else {
+            return self.lose(event.port, task.direction(), "mtu");
+        };
+        if sent.is_empty() {
+            return self.lose(event.port, task.direction(), "mtu");
+        }
+        count(&self.finished.fragments, sent.len());
+        out.extend(sent.into_iter().map(|packet| Outgoing {
+            ifindex: event.ifindex,
+            packet,
+        }));
+    }
+
+    /// One packet that was handed over in vain.
+    fn lose(&self, port: u32, direction: usize, reason: &str) {
+        let reason = DROP_REASONS.iter().position(|known| known.name == reason);
+        if let Some(reason) = reason {
+            self.host.count_drops(port, direction, reason + 1, 1);
         }
     }
 

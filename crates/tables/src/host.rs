@@ -5,7 +5,10 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::sync::atomic::Ordering;
 
-use crate::abi::{Config, Cpu, Features, Line, RulePlace, Side, UE_DIR_BITS, UE_PAGE_BITS};
+use session::compiled::NiId;
+
+use crate::abi::{Config, Cpu, Features, Line, RulePlace, Side, UE_DIR_BITS, UE_PAGE_BITS, ni};
+use crate::finish::Task;
 use crate::memory::View;
 use crate::store::{Layout, Memory};
 use crate::trace::{RECORD_LEN, TRACE_KEYS_MAX, TraceRecord};
@@ -16,6 +19,10 @@ use crate::{PortConfig, Roles};
 const HEADROOM: usize = 256;
 const TAILROOM: usize = 256;
 const EVENT_LEN: usize = 16 + 9728;
+/// `TP_TUNNEL6_MAX`
+const TUNNEL_MAX: usize = 68;
+/// `TP_ROLE_N6`
+const ROLE_N6: u32 = 2;
 
 /// `struct tp_tables`
 #[repr(C)]
@@ -85,6 +92,14 @@ unsafe extern "C" {
         now_ns: u64,
         result: *mut TpResult,
     ) -> c_int;
+
+    fn tp_host_wrap(
+        tables: *mut TpTables,
+        task: *const Task,
+        user: *const u8,
+        len: u32,
+        to: *mut u8,
+    ) -> u32;
 }
 
 /// What became of a frame.
@@ -229,6 +244,33 @@ impl Host {
         if let Some(counter) = counter {
             counter.fetch_add(packets, Ordering::Relaxed);
         }
+    }
+
+    /// The port where packets to UEs of a network instance come in, as its data network sends them.
+    pub(crate) fn port_of(&self, ni: NiId) -> Option<usize> {
+        let home = self.mem.nis.get(usize::from(ni.0))?.load(ni::HOME) as u32;
+        let leads_there = |port: &TpPortConfig| port.roles & ROLE_N6 != 0 && port.ni == home;
+        self.ports.iter().position(leads_there)
+    }
+
+    /// A user's packet, or a fragment of it, behind the headers of the tunnel that a task names. `None`: there
+    /// is no such tunnel any more.
+    pub(crate) fn wrap(&self, task: &Task, user: &[u8]) -> Option<Vec<u8>> {
+        let mut packet = vec![0u8; TUNNEL_MAX + user.len()];
+        let mut tables = self.tables();
+        // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
+        // Rust as atomics only; task, user and packet are ours, with TUNNEL_MAX octets more in the last one.
+        let len = unsafe {
+            tp_host_wrap(
+                &mut tables,
+                task,
+                user.as_ptr(),
+                u32::try_from(user.len()).ok()?,
+                packet.as_mut_ptr(),
+            )
+        };
+        packet.truncate(len as usize);
+        (len > 0).then_some(packet)
     }
 
     pub(crate) fn run(&self, port: usize, frame: &[u8], now_ns: u64) -> Run {

@@ -15,7 +15,7 @@
 //!   own may send anywhere its table says.
 //! * Policy rules are not followed: a network instance uses one table, local addresses come first.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -174,6 +174,9 @@ pub trait NextHopTables {
     /// Let the buckets lead from an on-link address to a next hop (`TP_KIND_NEIGH4`, `_NEIGH6`), or
     /// with `None` no longer. On an error nothing changed.
     fn set_neighbour(&mut self, ni: NiId, addr: IpAddr, index: Option<u32>) -> Result<(), NoRoom>;
+
+    /// Where a network instance's router can be reached: addresses of its interface.
+    fn set_ni_addresses(&mut self, ni: NiId, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>);
 
     /// The routes towards gNBs changed: these decide from now on over which family one is reached.
     fn set_n3_routes(&mut self, routes: &Arc<View>);

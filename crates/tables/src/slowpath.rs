@@ -30,7 +30,7 @@ use nix::sys::socket::{
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 
-use crate::finish::{Finisher, Outgoing};
+use crate::finish::{Finished, Finisher, Outgoing};
 
 /// Packets that wait for neighbours count against the socket. This is the most of all of them
 /// together; the kernel bounds those of one neighbour.
@@ -303,6 +303,7 @@ pub struct SlowPathThread {
     wake: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
     counters: Arc<SlowPathCounters>,
+    finished: Arc<Finished>,
 }
 
 impl SlowPathThread {
@@ -313,6 +314,7 @@ impl SlowPathThread {
             EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK,
         )?);
         let counters = slow_path.counters();
+        let finished = slow_path.finisher.finished();
         let thread = std::thread::Builder::new().name("slow-path".into()).spawn({
             let (stop, wake) = (stop.clone(), wake.clone());
             move || {
@@ -326,12 +328,18 @@ impl SlowPathThread {
             wake,
             thread: Some(thread),
             counters,
+            finished,
         })
     }
 
     /// What became of the packets.
     pub fn counters(&self) -> &SlowPathCounters {
         &self.counters
+    }
+
+    /// What became of tasks.
+    pub fn finished(&self) -> &Finished {
+        &self.finished
     }
 }
 

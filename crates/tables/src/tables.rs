@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,6 +21,7 @@ use crate::handle::Handle;
 use crate::host::{self, Host, Run};
 use crate::marker::{EndMarkers, end_marker};
 use crate::nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, View};
+use crate::router::Routers;
 use crate::stats::{Counting, PortTotals};
 use crate::store::{Layout, Memory, Retired, Store};
 use crate::trace::TraceKey;
@@ -80,6 +81,8 @@ pub struct Options {
     pub error_indications_per_s: u32,
     /// Echo Responses per second and CPU; 0: no limit.
     pub echo_per_s: u32,
+    /// ICMP errors of each kind, time exceeded and too big, per second and CPU; 0: none.
+    pub icmp_errors_per_s: u32,
 }
 
 impl Default for Options {
@@ -91,6 +94,7 @@ impl Default for Options {
             udp6_checksum: true,
             error_indications_per_s: 100,
             echo_per_s: 1000,
+            icmp_errors_per_s: 1000,
         }
     }
 }
@@ -209,6 +213,7 @@ pub struct Tables {
     adaptation: Adaptation,
     /// `None`: nobody hears of tunnels that were left.
     end_markers: Option<EndMarkers>,
+    routers: Routers,
 }
 
 /// Differs from start to start, so that nobody can aim at one bucket.
@@ -236,6 +241,7 @@ impl Tables {
             ports: ports.to_vec(),
             adaptation,
             end_markers: None,
+            routers: Routers::default(),
         })
     }
 
@@ -255,6 +261,7 @@ impl Tables {
             ports: ports.to_vec(),
             adaptation,
             end_markers: None,
+            routers: Routers::default(),
         })
     }
 
@@ -297,6 +304,12 @@ impl Tables {
     /// Whether UEs of a network instance reach each other within this UPF; they do unless told otherwise.
     pub fn set_ue_to_ue(&mut self, ni: NiId, allowed: bool) {
         self.store.set_ue_to_ue(ni, allowed);
+    }
+
+    /// What the router of a network instance calls itself in ICMP errors, rather than by the address of its N6
+    /// interface.
+    pub fn set_router_address(&mut self, ni: NiId, addr: IpAddr) {
+        self.routers.configure(ni, addr);
     }
 
     /// UE addresses of a network instance that lie together: found without a search, and packets to
@@ -468,7 +481,7 @@ impl Tables {
             &self.ports,
             self.adaptation.general(),
         );
-        Finisher::new(host, self.store.grace.bystander())
+        Finisher::new(host, self.store.grace.bystander(), self.routers.clone())
     }
 
     /// Run one frame through a port of the host pipeline. `None` on XDP.
@@ -516,6 +529,9 @@ fn new_store(memory: Memory, layout: &Layout, grace: Grace<Retired>, options: &O
     config
         .echo_ns
         .store(spacing(options.echo_per_s), Ordering::Relaxed);
+    config
+        .icmp_ns
+        .store(spacing(options.icmp_errors_per_s), Ordering::Relaxed);
     let mut store = Store::new(memory, layout, grace, salt());
     store.peers.set_udp6_checksum(options.udp6_checksum);
     store.fill_first_nexthop();
@@ -650,6 +666,10 @@ impl NextHopTables for Tables {
     fn set_neighbour(&mut self, ni: NiId, addr: IpAddr, index: Option<u32>) -> Result<(), NoRoom> {
         self.serve(Features::BUCKETS)?;
         self.store.set_neighbour(ni, addr, index)
+    }
+
+    fn set_ni_addresses(&mut self, ni: NiId, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) {
+        self.routers.set_interface(ni, v4, v6);
     }
 
     fn set_n3_routes(&mut self, routes: &Arc<View>) {

@@ -537,6 +537,11 @@ fn nexthop(hop: &Hop) -> NextHop {
 fn furnish(case: &Case, tables: &mut Tables) -> u32 {
     tables.set_local(&case.n3).unwrap();
     tables.set_ue_to_ue(NiId(0), case.ue_to_ue);
+    tables.set_router_address(NiId(0), Ipv4Addr::new(10, 6, 0, 1).into());
+    tables.set_router_address(
+        NiId(0),
+        Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 1).into(),
+    );
     let hops: HashMap<&str, u32> = case
         .nexthop
         .iter()

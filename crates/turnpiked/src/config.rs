@@ -3,6 +3,7 @@
 //! `deploy/turnpiked.example.toml` explains each key; a test keeps it and the defaults here alike.
 
 mod check;
+mod router;
 mod system;
 mod values;
 
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use check::check;
+pub(crate) use router::Router;
 pub(crate) use system::{System, read_token};
 pub(crate) use values::{NodeId, Prefix};
 
@@ -112,6 +114,7 @@ pub(crate) struct Datapath {
     pub(crate) kind: DatapathKind,
     pub(crate) mode: XdpMode,
     pub(crate) settle_s: u32,
+    pub(crate) icmp_errors_per_s: u32,
 }
 
 impl Default for Datapath {
@@ -120,6 +123,7 @@ impl Default for Datapath {
             kind: DatapathKind::Xdp,
             mode: XdpMode::Driver,
             settle_s: 10,
+            icmp_errors_per_s: 1000,
         }
     }
 }
@@ -193,6 +197,8 @@ pub(crate) struct NetworkInstance {
     pub(crate) table: u32,
     #[serde(default = "NetworkInstance::ue_to_ue")]
     pub(crate) ue_to_ue: bool,
+    #[serde(default)]
+    pub(crate) router: Router,
 }
 
 impl NetworkInstance {

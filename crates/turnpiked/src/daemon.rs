@@ -135,6 +135,9 @@ fn open_tables(config: &Config) -> Result<Tables> {
     for (ni, allowed) in plan::ue_to_ue(config) {
         tables.set_ue_to_ue(ni, allowed);
     }
+    for (ni, addr) in plan::router_addresses(config) {
+        tables.set_router_address(ni, addr);
+    }
     for (ni, pool) in plan::pools4(config) {
         tables
             .register_pool(ni, pool)

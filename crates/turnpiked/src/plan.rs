@@ -84,6 +84,11 @@ pub(crate) fn ue_to_ue(config: &Config) -> impl Iterator<Item = (NiId, bool)> {
     numbered(config).map(|(id, ni)| (id, ni.ue_to_ue))
 }
 
+/// What the router of each network instance is told to call itself.
+pub(crate) fn router_addresses(config: &Config) -> impl Iterator<Item = (NiId, IpAddr)> {
+    numbered(config).flat_map(|(id, ni)| ni.router.addresses.iter().map(move |addr| (id, *addr)))
+}
+
 /// Room for what the limits allow.
 pub(crate) fn layout(config: &Config) -> Layout {
     let limits = &config.limits;
@@ -103,6 +108,7 @@ pub(crate) fn options(config: &Config) -> Options {
     Options {
         error_indications_per_s: config.gtpu.error_indications_per_s,
         echo_per_s: config.gtpu.echo_per_s,
+        icmp_errors_per_s: config.datapath.icmp_errors_per_s,
         outer6: n3_addresses(config).iter().any(IpAddr::is_ipv6),
         udp6_checksum: config.gtpu.udp6_checksum,
         settle: Duration::from_secs(config.datapath.settle_s.into()),

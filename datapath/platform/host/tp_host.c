@@ -163,6 +163,40 @@ int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *bu
 	return (int)r->verdict;
 }
 
+__u32 tp_host_wrap(struct tp_tables *t, const struct tp_task *task, const __u8 *user, __u32 len, __u8 *to)
+{
+	struct tp_env env = {t, NULL, to, task->tunnel_len + len, 0, task->tunnel_len + len, 0, NULL};
+	const struct tp_peer *peer = tp_peer_at(&env, (__u32)(task->out >> 32));
+	struct tp_tunnel out = {0};
+
+	if (task->tunnel_len > TP_TUNNEL6_MAX || (task->tunnel_len && !peer))
+		return 0;
+	memcpy(to + task->tunnel_len, user, len);
+	if (!task->tunnel_len)
+		return len;
+	out.len = task->tunnel_len;
+	out.teid_be = (__u32)task->out;
+	out.marks = task->marks;
+	if (peer->flags & TP_PEER_V6) {
+		if (out.len < TP_TUNNEL6_LEN)
+			return 0; /* the peer's index was taken by another one meanwhile */
+		out.peer6 = peer;
+		out.user_sum = TP_NO_SUM;
+		if (!(peer->flags & TP_PEER_ZERO_SUM))
+			out.user_sum = tp_sum_frame(&env, out.len, len);
+		tp_put_tunnel6(to, &out, len);
+	} else {
+		if (out.len < TP_TUNNEL_LEN || out.len > TP_TUNNEL_MAX)
+			return 0;
+		out.local_be = peer->local_be;
+		out.remote_be = peer->remote_be;
+		tp_put_tunnel4(to, &out, len);
+	}
+	if (task->mark)
+		tp_mark_ip(to, task->mark);
+	return out.len + len;
+}
+
 const char *tp_drop_name(__u32 reason)
 {
 	static const char *const names[] = {

@@ -90,6 +90,15 @@ struct tp_result {
 int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *buf, __u32 cap, __u32 *offset,
 		__u32 *len, __u64 now_ns, struct tp_result *r);
 
+/* What is sent of a user's packet, or of a fragment of it, that leaves through a tunnel.
+ *
+ * task  TP_TASK_CUT; its tunnel_len says whether there is a tunnel
+ * len   octets at user
+ * to    room for TP_TUNNEL6_MAX octets more
+ *
+ * Octets at to; 0: there is no such tunnel. */
+__u32 tp_host_wrap(struct tp_tables *t, const struct tp_task *task, const __u8 *user, __u32 len, __u8 *to);
+
 /* Name of a drop reason, for messages; "unknown" outside enum tp_drop. */
 const char *tp_drop_name(__u32 reason);
 

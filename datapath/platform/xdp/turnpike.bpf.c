@@ -168,6 +168,7 @@ static TP_INLINE int tp_fib_ask(struct tp_env *env, struct tp_fib *q)
 	}
 	r = bpf_fib_lookup(env, &f, sizeof(f), 0);
 	q->ifindex = f.ifindex;
+	q->mtu = f.mtu_result;
 	__builtin_memcpy(q->dmac, f.dmac, 6);
 	__builtin_memcpy(q->smac, f.smac, 6);
 	return r < 0 ? BPF_FIB_LKUP_RET_NOT_FWDED : r;

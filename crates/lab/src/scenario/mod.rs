@@ -5,6 +5,7 @@ mod bad_input;
 mod capture;
 mod framed;
 mod gtpu;
+mod icmp;
 mod node;
 mod overlap;
 mod packets;
@@ -208,6 +209,7 @@ pub fn all() -> Vec<Scenario> {
         framed::scenarios(),
         overlap::scenarios(),
         packets::scenarios(),
+        icmp::scenarios(),
         capture::scenarios(),
         trace::scenarios(),
         spread::scenarios(),

@@ -140,6 +140,7 @@ impl NextHops {
         if self.topology_changed {
             self.rebuild_views();
             tables.set_n3_routes(&self.n3_view);
+            self.set_addresses(tables);
             self.topology_changed = false;
         }
         if !self.hops_changed {
@@ -178,6 +179,26 @@ impl NextHops {
     pub fn routes(&self, ni: NiId, family: Family) -> &[(IpNet, NextHop)] {
         let found = self.nis.iter().find(|state| state.config.id == ni);
         found.map_or(&[], |state| &state.applied[family as usize])
+    }
+
+    /// The first address of each network instance's interface that others can reach, of each family.
+    fn set_addresses(&self, tables: &mut impl NextHopTables) {
+        for ni in &self.config.network_instances {
+            let addresses = || {
+                let all = self.kernel.addresses();
+                let here = all.filter(|address| address.ifindex == ni.ifindex);
+                here.map(|address| address.net.addr())
+            };
+            let v4 = addresses().find_map(|addr| match addr {
+                IpAddr::V4(addr) => Some(addr),
+                IpAddr::V6(_) => None,
+            });
+            let v6 = addresses().find_map(|addr| match addr {
+                IpAddr::V6(addr) if !addr.is_unicast_link_local() => Some(addr),
+                _ => None,
+            });
+            tables.set_ni_addresses(ni.id, v4, v6);
+        }
     }
 
     fn take_peers(&mut self, tables: &mut impl NextHopTables) {

@@ -1,7 +1,7 @@
 //! Tables that only remember, and that complain about misuse.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -20,6 +20,8 @@ pub(crate) struct Recorder {
     pub(crate) stores: usize,
     /// As last told.
     pub(crate) n3_routes: Arc<View>,
+    /// Of interfaces of network instances.
+    pub(crate) addresses: BTreeMap<u16, (Option<Ipv4Addr>, Option<Ipv6Addr>)>,
     /// Refuse what needs room.
     pub(crate) full: bool,
 }
@@ -133,6 +135,10 @@ impl NextHopTables for Recorder {
         self.routes
             .insert((ni.0, family == Family::V4), routes.to_vec());
         Ok(())
+    }
+
+    fn set_ni_addresses(&mut self, ni: NiId, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) {
+        self.addresses.insert(ni.0, (v4, v6));
     }
 
     fn set_neighbour(&mut self, ni: NiId, addr: IpAddr, index: Option<u32>) -> Result<(), NoRoom> {

@@ -19,6 +19,7 @@ pub(crate) fn check(config: &Config, system: &System) -> Vec<Problem> {
     n4(config, system, &mut problems);
     interfaces(config, system, &mut problems);
     network_instances(config, &mut problems);
+    super::router::check(config, &mut problems);
     pools(config, &mut problems);
     ranges(config, &mut problems);
     api(config, system, &mut problems);
@@ -347,6 +348,11 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
     range(
         "gtpu.error_indications_per_s",
         config.gtpu.error_indications_per_s,
+        0..=1_000_000,
+    );
+    range(
+        "datapath.icmp_errors_per_s",
+        config.datapath.icmp_errors_per_s,
         0..=1_000_000,
     );
     range("gtpu.echo_per_s", config.gtpu.echo_per_s, 1..=1_000_000);

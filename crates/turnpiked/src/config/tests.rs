@@ -220,6 +220,14 @@ fn a_wrong_key_or_value_is_named() {
             "network_instance[0].pools[0] = \"10.3.0.0/24\": contains 10.3.0.1, our own address",
         ),
         (
+            format!("{SMALL}[network_instance.router]\naddresses = [\"10.6.0.1\", \"10.6.0.2\"]"),
+            "network_instance[0].router.addresses[1] = \"10.6.0.2\": one of each family at most",
+        ),
+        (
+            format!("{SMALL}[network_instance.router]\naddresses = [\"::\"]"),
+            "network_instance[0].router.addresses[0] = \"::\": must be an address that others",
+        ),
+        (
             with("name = \"n3\"", "name = \"eth9\""),
             "interface[0].name = \"eth9\": no such interface; see: ip link",
         ),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tables::netlink::Netlink;
 use tables::nexthop::{KernelChange, NextHops, Request};
 use tables::slowpath::{SlowPathCounters, SlowPathThread};
-use tables::{EndMarkerCounters, Tables};
+use tables::{EndMarkerCounters, Finished, Tables};
 
 /// The model of the kernel's state, and the threads that keep it and the slow path going.
 pub(crate) struct KernelMirror {
@@ -49,6 +49,11 @@ impl KernelMirror {
     /// What became of packets on the slow path.
     pub(crate) fn slow_path(&self) -> &SlowPathCounters {
         self.slow_path.counters()
+    }
+
+    /// What became of packets that were cut, or whose senders were told why they are lost.
+    pub(crate) fn finished(&self) -> &Finished {
+        self.slow_path.finished()
     }
 
     /// What became of End Markers.

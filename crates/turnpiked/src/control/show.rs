@@ -245,7 +245,12 @@ fn n4(stats: &Stats) -> N4Report {
 fn slow_path(kernel: &KernelMirror) -> impl Iterator<Item = (String, u64)> {
     let counters = kernel.slow_path();
     let failed: u64 = counters.failed().map(|(_, count)| count).sum();
+    let finished = kernel.finished();
     [
+        ("icmp_time_exceeded_sent", finished.expired()),
+        ("icmp_too_big_sent", finished.too_long()),
+        ("icmp_not_sent", finished.untold()),
+        ("fragments_sent", finished.fragments()),
         ("slow_path_sent", counters.sent()),
         ("slow_path_failed", failed),
         ("end_markers_sent", kernel.end_markers().sent()),

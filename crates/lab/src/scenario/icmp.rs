@@ -1,0 +1,225 @@
+//! Packets that go no further: their senders hear of it, or they arrive in fragments.
+
+use std::net::IpAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Scenario, both_ways, eventually};
+use crate::dn;
+use crate::netns::Netns;
+use crate::traffic::start_download;
+use crate::world::{Attached, Family, UPF_N6, UPF_N6_V6, World};
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "icmp-errors",
+            "senders hear of packets that are too long or whose time is up",
+            icmp_errors,
+        ),
+        Scenario::new(
+            "path-mtu",
+            "TCP finds the path MTU when N3 carries less than usual",
+            path_mtu,
+        ),
+        Scenario::new(
+            "inner-fragments",
+            "what does not fit and may be cut arrives in fragments",
+            inner_fragments,
+        ),
+        Scenario::new(
+            "icmp-address",
+            "the router calls itself as the operator says",
+            icmp_address,
+        )
+        .line(
+            "[network_instance.router]",
+            "addresses = [\"198.51.100.1\"]",
+        ),
+    ]
+}
+
+/// Octets of tunnel headers towards a gNB with IPv4.
+const TUNNEL: u32 = 44;
+
+fn router_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => UPF_N6.into(),
+        IpAddr::V6(_) => UPF_N6_V6.into(),
+    }
+}
+
+/// What a single ping to `to` prints, answered or not.
+fn ping_says(netns: &Netns, to: IpAddr, args: &[&str]) -> Result<String> {
+    let mut command = Command::new("ping");
+    command.args(["-n", "-c", "1", "-W", "2"]).args(args);
+    command.arg(to.to_string());
+    let output = netns.output(&mut command, Duration::from_secs(10))?;
+    let said = [output.stdout, output.stderr].concat();
+    Ok(String::from_utf8_lossy(&said).into_owned())
+}
+
+/// A ping must be told `what` by `from`.
+fn told(netns: &Netns, to: IpAddr, args: &[&str], from: IpAddr, what: &str) -> Result<()> {
+    let said = ping_says(netns, to, args)?;
+    let line = said
+        .lines()
+        .find(|line| line.to_lowercase().contains(&what.to_lowercase()));
+    ensure!(
+        line.is_some_and(|line| line.contains(&format!("From {from}"))),
+        "ping {args:?} {to} was not told '{what}' by {from}: {said}"
+    );
+    Ok(())
+}
+
+fn time_exceeded(address: IpAddr) -> &'static str {
+    match address {
+        IpAddr::V4(_) => "time to live exceeded",
+        IpAddr::V6(_) => "hop limit",
+    }
+}
+
+/// The words for it, with that MTU.
+fn too_big(address: IpAddr, mtu: u32) -> String {
+    match address {
+        IpAddr::V4(_) => format!("mtu = {mtu}"),
+        IpAddr::V6(_) => format!("mtu={mtu}"),
+    }
+}
+
+/// Octets of ping's payload in a packet of this length.
+fn payload(address: IpAddr, packet: u32) -> String {
+    let headers = if address.is_ipv4() { 28 } else { 48 };
+    (packet - headers).to_string()
+}
+
+fn icmp_errors(world: &mut World) -> Result<String> {
+    let ue = world.attach_plain("ue", Family::Dual)?;
+    let addresses = ue.session.addresses.all();
+    ensure!(addresses.len() == 2, "{addresses:?}");
+    for &address in &addresses {
+        let (server, router) = (dn::server_for(address), router_of(address));
+        let exceeded = time_exceeded(address);
+        told(&ue.ue.netns, server, &["-t", "1"], router, exceeded)?;
+        told(&world.dn_ns, address, &["-t", "1"], router, exceeded)?;
+        // 1500 on N3 leave 1456 for the user's packet.
+        let size = payload(address, 1500 - TUNNEL + 1);
+        let large = ["-M", "do", "-s", &size];
+        let words = too_big(address, 1500 - TUNNEL);
+        told(&world.dn_ns, address, &large, router, &words)?;
+    }
+    world.upf_ns.ip("link set n6 mtu 1300")?;
+    for &address in &addresses {
+        let (server, router) = (dn::server_for(address), router_of(address));
+        let size = payload(address, 1301);
+        let large = ["-M", "do", "-s", &size];
+        eventually("uplink too big", Duration::from_secs(5), || {
+            let said = ping_says(&ue.ue.netns, server, &large)?;
+            let words = too_big(address, 1300);
+            // Once it has heard, the UE's own stack says the MTU, without sending.
+            Ok(
+                said.contains(&format!("From {router}")) && said.contains(&words)
+                    || said.contains(&format!("mtu={}", 1300))
+                    || said.contains(&format!("mtu: {}", 1300)),
+            )
+        })?;
+    }
+    let (ttl, mtu) = (world.drops("ttl")?, world.drops("mtu")?);
+    ensure!(
+        ttl == 4 && mtu >= 4,
+        "{ttl} packets dropped as ttl, {mtu} as mtu"
+    );
+    both_ways(world, &ue)?;
+    Ok("both directions and families: time exceeded and too big, with the MTU that fits".into())
+}
+
+/// What the data network believes of the path to a UE.
+fn believed_mtu(world: &World, address: IpAddr) -> Result<Option<u32>> {
+    let to = address.to_string();
+    let route = world
+        .dn_ns
+        .run("ip", &["route", "get", &to], Duration::from_secs(5))?;
+    let mut words = route.split_whitespace();
+    Ok(words
+        .find(|word| *word == "mtu")
+        .and_then(|_| words.next()?.parse().ok()))
+}
+
+fn path_mtu(world: &mut World) -> Result<String> {
+    const N3_MTU: u32 = 1400;
+    let ue = world.attach_plain("ue", Family::Dual)?;
+    world.upf_ns.ip(&format!("link set n3 mtu {N3_MTU}"))?;
+    for address in ue.session.addresses.all() {
+        let download = start_download(&ue.ue.netns, address, 4 << 20, 100 << 20)?;
+        let got = download.finish().context("TCP download")?;
+        ensure!(got == 4 << 20, "{got} octets");
+        let mtu = believed_mtu(world, address)?;
+        ensure!(
+            mtu == Some(N3_MTU - TUNNEL),
+            "the server believes in {mtu:?} to {address}"
+        );
+    }
+    let lost = world.drops("mtu")?;
+    ensure!(
+        (1..200).contains(&lost),
+        "{lost} packets were lost before the servers knew"
+    );
+    Ok(format!(
+        "4 MiB over each family with N3 at {N3_MTU}; {lost} packets lost until the MTU was known"
+    ))
+}
+
+/// Whether a ping of this size is answered, when it may be cut on its way.
+fn answered(netns: &Netns, to: IpAddr, size: u32) -> Result<()> {
+    let size = size.to_string();
+    let said = ping_says(netns, to, &["-M", "dont", "-s", &size])?;
+    ensure!(said.contains(" 0% packet loss"), "ping of {size}: {said}");
+    Ok(())
+}
+
+fn fragments_through(world: &World, ue: &Attached) -> Result<()> {
+    let IpAddr::V4(address) = ue.address()? else {
+        anyhow::bail!("an IPv4 address was asked for");
+    };
+    let server = dn::server_for(address.into());
+    for size in [1430, 1472, 2000, 5000] {
+        answered(&world.dn_ns, address.into(), size)?;
+        answered(&ue.ue.netns, server, size)?;
+    }
+    Ok(())
+}
+
+fn inner_fragments(world: &mut World) -> Result<String> {
+    let ue = world.attach_plain("ue", Family::V4)?;
+    fragments_through(world, &ue)?;
+    // A link takes in no more than it sends, so whoever is beside a narrow one sends less, too.
+    ue.ue.netns.ip("link set tun0 mtu 900")?;
+    world.upf_ns.ip("link set n3 mtu 1000")?;
+    fragments_through(world, &ue)?;
+    world
+        .upf_ns
+        .ip("link set n3 mtu 1500\nlink set n6 mtu 1000")?;
+    world.dn_ns.ip("link set n6 mtu 1000")?;
+    ue.ue.netns.ip("link set tun0 mtu 1400")?;
+    fragments_through(world, &ue)?;
+    both_ways(world, &ue)?;
+    let mtu = world.drops("mtu")?;
+    ensure!(mtu == 0, "{mtu} packets dropped as mtu");
+    Ok("pings of up to 5000 octets, cut on N3 and N6, are answered".into())
+}
+
+fn icmp_address(world: &mut World) -> Result<String> {
+    let ue = world.attach_plain("ue", Family::Dual)?;
+    for address in ue.session.addresses.all() {
+        let router = match address {
+            IpAddr::V4(_) => "198.51.100.1".parse()?,
+            IpAddr::V6(_) => router_of(address),
+        };
+        let server = dn::server_for(address);
+        let exceeded = time_exceeded(address);
+        told(&ue.ue.netns, server, &["-t", "1"], router, exceeded)?;
+    }
+    Ok("IPv4 from the configured address, IPv6 from that of the interface".into())
+}

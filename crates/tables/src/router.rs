@@ -1,0 +1,94 @@
+//! This UPF as the router that users and their correspondents see: the addresses that it speaks from.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use session::compiled::NiId;
+
+/// Speaks for a router that has no IPv4 address of its own (RFC 7600, 4.8).
+const DUMMY4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
+/// Link-local, of this end of every UE's link.
+pub(crate) const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+
+/// Of one network instance; configured ones count more than those of its N6 interface.
+#[derive(Clone, Copy, Debug, Default)]
+struct Router {
+    configured4: Option<Ipv4Addr>,
+    configured6: Option<Ipv6Addr>,
+    interface4: Option<Ipv4Addr>,
+    interface6: Option<Ipv6Addr>,
+}
+
+/// Of all network instances. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Routers(Arc<Mutex<Vec<Router>>>);
+
+impl Routers {
+    fn all(&self) -> MutexGuard<'_, Vec<Router>> {
+        // Values are whole whenever somebody looks.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, ni: NiId, change: impl FnOnce(&mut Router)) {
+        let mut all = self.all();
+        let index = usize::from(ni.0);
+        if all.len() <= index {
+            all.resize_with(index + 1, Router::default);
+        }
+        change(&mut all[index]);
+    }
+
+    pub(crate) fn configure(&self, ni: NiId, addr: IpAddr) {
+        self.change(ni, |router| match addr {
+            IpAddr::V4(addr) => router.configured4 = Some(addr),
+            IpAddr::V6(addr) => router.configured6 = Some(addr),
+        });
+    }
+
+    /// Addresses of the N6 interface.
+    pub(crate) fn set_interface(&self, ni: NiId, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) {
+        self.change(ni, |router| {
+            router.interface4 = v4;
+            router.interface6 = v6;
+        });
+    }
+
+    /// Where a packet of this family comes from that the router of `ni` sends to a UE, or into the data network.
+    /// `None`: there is no address that the data network could see.
+    pub(crate) fn source(&self, ni: NiId, is_ipv4: bool, to_ue: bool) -> Option<IpAddr> {
+        let router = self.all().get(usize::from(ni.0)).copied();
+        let router = router.unwrap_or_default();
+        if is_ipv4 {
+            let own = router.configured4.or(router.interface4);
+            Some(own.unwrap_or(DUMMY4).into())
+        } else {
+            let own = router.configured6.or(router.interface6);
+            own.or(to_ue.then_some(LINK_LOCAL)).map(IpAddr::V6)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configured_addresses_come_first() {
+        let routers = Routers::default();
+        let source = |is_ipv4, to_ue| routers.source(NiId(1), is_ipv4, to_ue);
+        assert_eq!(source(true, true), Some(DUMMY4.into()));
+        assert_eq!(source(true, false), Some(DUMMY4.into()));
+        assert_eq!(source(false, true), Some(LINK_LOCAL.into()));
+        assert_eq!(source(false, false), None);
+        let (of_interface, configured) = (Ipv4Addr::new(10, 6, 0, 1), Ipv4Addr::new(10, 6, 0, 9));
+        routers.set_interface(NiId(1), Some(of_interface), Some(Ipv6Addr::LOCALHOST));
+        assert_eq!(source(true, true), Some(of_interface.into()));
+        assert_eq!(source(false, false), Some(Ipv6Addr::LOCALHOST.into()));
+        routers.configure(NiId(1), configured.into());
+        assert_eq!(source(true, false), Some(configured.into()));
+        routers.set_interface(NiId(1), None, None);
+        assert_eq!(source(true, false), Some(configured.into()));
+        assert_eq!(source(false, false), None);
+        assert_eq!(routers.source(NiId(0), true, false), Some(DUMMY4.into()));
+    }
+}

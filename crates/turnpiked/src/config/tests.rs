@@ -92,6 +92,10 @@ fn the_example_shows_each_default() {
         config.network_instance[0].table,
         small.network_instance[0].table
     );
+    assert_eq!(
+        config.network_instance[0].router,
+        small.network_instance[0].router
+    );
     let shown: toml::Table = toml::from_str(EXAMPLE).unwrap();
     let all: toml::Table = toml::from_str(&toml::to_string(&config).unwrap()).unwrap();
     for (section, keys) in &all {

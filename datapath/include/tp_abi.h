@@ -447,7 +447,8 @@ struct tp_cpu {
 	__u64 message_tat;
 	__u64 expired_tat; /* of packets whose sender is told that their time was up */
 	__u64 too_long_tat; /* ... that they were too long */
-	__u64 reserved[6];
+	__u64 solicitation_tat;
+	__u64 reserved[5];
 	struct tp_port_stats ports[TP_PORTS_MAX];
 	__u64 drops[TP_PORTS_MAX][TP_DIRS][TP_DROP_MAX];
 };
@@ -467,6 +468,7 @@ enum tp_task_kind {
 	TP_TASK_EXPIRED = 2,	    /* a user's packet, or its beginning, lost as ttl: tell its sender */
 	TP_TASK_TOO_LONG = 3,	    /* the same, lost as mtu */
 	TP_TASK_CUT = 4,	    /* a user's packet, IPv4: send it in fragments */
+	TP_TASK_SOLICITATION = 5,   /* a UE's Router Solicitation */
 };
 
 #define TP_TASK_FROM_UE 1 /* it came in a tunnel */
@@ -477,7 +479,7 @@ struct tp_task {
 	__u16 mtu;	 /* TOO_LONG, CUT: of the way out, tunnel headers included */
 	__u16 ni;	 /* of the PDR that took it */
 	__u16 flags;	 /* TP_TASK_FROM_UE */
-	__u64 out;	 /* CUT, of a tunnel: tp_entry.out */
+	__u64 out;	 /* CUT, of a tunnel: tp_entry.out; SOLICITATION: TEID that it came with */
 	__u16 marks;	 /* CUT, of a tunnel: of struct tp_tunnel, as is mark */
 	__u16 mark;
 	__u32 ifindex;	 /* TOO_LONG, CUT: way out */

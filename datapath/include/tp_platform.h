@@ -133,6 +133,10 @@ static TP_INLINE int tp_aside(struct tp_env *env, const struct tp_entry *e, __u3
 /* Monotonic nanoseconds. Never behind by more than 16 packets of this CPU or one tick. */
 static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu);
 
+/* Was the packet made here, for a UE? Then it spends no hop, and an address of that UE's, left in hi and lo, is its
+ * key, whatever its destination. */
+static TP_INLINE int tp_is_own(struct tp_env *env, __u64 *hi, __u64 *lo);
+
 /* The kernel's FIB: enum BPF_FIB_LKUP_RET_*. */
 static TP_INLINE int tp_fib_ask(struct tp_env *env, struct tp_fib *q);
 

@@ -69,8 +69,11 @@ TP_APART __u64 tp_sum_frame(struct tp_env *env, __u32 off, __u32 len)
 static TP_INLINE int tp_decrement_ttl(struct tp_packet *p)
 {
 	__u8 *ttl = p->family == 4 ? p->ip + 8 : p->ip + 7;
+	__u64 hi, lo;
 	__u32 sum;
 
+	if (tp_is_own(p->env, &hi, &lo))
+		return TP_OK;
 	if (*ttl <= 1)
 		return TP_DROP_TTL;
 	*ttl -= 1;

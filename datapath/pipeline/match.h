@@ -165,9 +165,12 @@ static TP_INLINE __u32 tp_ue_find(struct tp_env *env, __u32 ni, __u32 family, st
 /* Downlink, by the packet's destination. TP_OUT_PASS: no UE's address. */
 static TP_INLINE int tp_match_ue(struct tp_packet *p, struct tp_entry **e, __u64 *head)
 {
+	struct tp_addr ue = tp_destination(p);
 	int reason = TP_OK;
-	__u32 index = tp_ue_find(p->env, tp_ni_of(p->env), p->family, tp_destination(p), &reason);
+	__u32 index;
 
+	tp_is_own(p->env, &ue.hi, &ue.lo);
+	index = tp_ue_find(p->env, tp_ni_of(p->env), p->family, ue, &reason);
 	if (index == TP_NOT_FOUND)
 		return reason ? reason : TP_OUT_PASS;
 	*e = tp_entry_at(p->env, index);

@@ -24,6 +24,7 @@
 #include "relay.h"
 #include "route.h"
 #include "rules.h"
+#include "solicit.h"
 #include "task.h"
 #include "trace.h"
 
@@ -238,6 +239,8 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 		p->dir |= head >> TP_HEAD_DOWN_SHIFT & 1;
 	if (!r)
 		r = tp_check_action(head);
+	else if (tp_has(p->env, TP_FEAT_IPV6))
+		r = tp_untaken(p, matched, r);
 	if (r)
 		return r;
 	/* From tunnel to tunnel a packet is relayed, not routed: its TTL is the ends' affair. */

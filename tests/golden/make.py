@@ -12,7 +12,8 @@ from socket import AF_INET6, inet_pton
 
 from scapy.all import ARP, ICMP, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, IPv6, Raw, fragment, raw
 from scapy.contrib.gtp import GTP_U_Header, GTPPDUSessionContainer
-from scapy.layers.inet6 import (ICMPv6DestUnreach, ICMPv6EchoRequest, ICMPv6ND_NS, ICMPv6ND_RA, ICMPv6ND_RS, ICMPv6PacketTooBig,
+from scapy.layers.inet6 import (ICMPv6DestUnreach, ICMPv6EchoRequest, ICMPv6ND_NS, ICMPv6ND_RA, ICMPv6ND_RS, ICMPv6NDOptMTU,
+                                ICMPv6NDOptPrefixInfo, ICMPv6NDOptRDNSS, ICMPv6NDOptSrcLLAddr, ICMPv6PacketTooBig,
                                 ICMPv6TimeExceeded, IPv6ExtHdrDestOpt,
                                 IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, IPv6ExtHdrRouting, PadN, fragment6)
 from scapy.layers.ipsec import AH, ESP
@@ -702,6 +703,57 @@ def icmp_cases():
     down_case("icmp-about-echo", "but about an echo", echo, "ttl", [slow(time_exceeded(echo))], counters=dead)
 
 
+def router_cases():
+    """A UE asks for its router (RFC 4861); the UPF answers, unless the SMF's PDRs take the question."""
+    six, link_local, router = "2001:db8:60::/64", "fe80::77", "fe80::1"
+    says = "router = { lifetime_s = 65535 }\n"
+    ask = IPv6(src=link_local, dst="ff02::2", hlim=255) / ICMPv6ND_RS()
+
+    def advertised(*options, dst=link_local, src=router, prefix="2001:db8:60::", lifetime=65535):
+        ra = IPv6(src=src, dst=dst, hlim=255) / ICMPv6ND_RA(chlim=64, M=0, O=0, prf=0, routerlifetime=lifetime)
+        ra /= ICMPv6NDOptPrefixInfo(prefixlen=64, L=0, A=1, R=0, validlifetime=0xffffffff, preferredlifetime=0xffffffff, prefix=prefix)
+        for option in options:
+            ra /= option
+        return ra
+
+    def sent(ra, **more):
+        """tunnelled() has a hop spent; the router's own packets have none."""
+        inner = raw(ra)
+        return slow(Ether(raw(tunnelled(ra, **more))[:-len(inner)] + inner).payload)
+
+    def asked(name, what, packet, ra, tables=None, site=says, verdict="slow", counters=None, frame=None, **tunnel):
+        out = [sent(ra, **tunnel)] if ra is not None else []
+        if counters is None:
+            counters = [(1, 0, 0, 0), (2, 1, len(ra), 0)] if ra is not None else [(1, 0, 0, 0), (2, 0, 0, 0)]
+        case("router-" + name, what, tables or plain(ue6=six), [(UP, frame or up(packet), verdict, out)], counters, site=site + SITE + ROUTES)
+
+    asked("solicitation", "a UE gets its prefix, in the tunnel and with the QFI of its downlink", ask, advertised())
+    asked("solicitation-no-qfi", "without a QFI in the downlink there is none", ask, advertised(), tables=plain(ue6=six, dl=dict(qfi=None)), qfi=None)
+    asked("solicitation-unspecified", "from a UE without an address: to all nodes", IPv6(src="::", dst="ff02::2", hlim=255) / ICMPv6ND_RS(), advertised(dst="ff02::1"))
+    asked("solicitation-link-layer", "with the option that Ethernet hosts send", ask / ICMPv6NDOptSrcLLAddr(lladdr="02:00:00:00:00:77"), advertised())
+    asked("solicitation-same-address", "the UE has the address that the router would have", IPv6(src=router, dst="ff02::2", hlim=255) / ICMPv6ND_RS(), advertised(dst=router, src="fe80::2"))
+    asked("solicitation-options", "MTU and name servers, as configured", ask,
+          advertised(ICMPv6NDOptMTU(mtu=1400), ICMPv6NDOptRDNSS(lifetime=1800, dns=["2001:db8::53", "2001:db8::54"]), lifetime=1800),
+          site='router = { lifetime_s = 1800, mtu = 1400, dns = ["2001:db8::53", "2001:db8::54"] }\n')
+    asked("solicitation-off", "switched off", ask, None, site="")
+    asked("solicitation-hop-limit", "it has crossed a router", IPv6(src=link_local, dst="ff02::2", hlim=254) / ICMPv6ND_RS(), None)
+    asked("solicitation-checksum", "a checksum that is wrong", IPv6(src=link_local, dst="ff02::2", hlim=255) / ICMPv6ND_RS(cksum=1), None)
+    asked("solicitation-long-prefix", "no /64 to give", ask, None, tables=plain(ue6="2001:db8:60::/80"))
+    listed = session(uplink(1, ue6=six), downlink(2), key(teid=TEID, list=[dict(entry=0, proto=17)]), key(ue4=UE, one=1), key(ue6="2001:db8:60::", one=1))
+    asked("solicitation-filters", "no filter takes it", ask, advertised(), tables=listed)
+    asked("solicitation-gate", "its downlink gate is closed", ask, None, tables=plain(ue6=six, dl=dict(action="gate", teid=None, peer=None, local=None)), counters=[(1, 0, 0, 0), (2, 0, 0, 1)])
+    smf = session(entry(1, "uplink", **dict(RELAYED, relay=dict(src6=six))), downlink(2), key(teid=TEID, one=0), key(ue4=UE, one=1))
+    case("router-solicitation-smf", "a PDR leads it to the SMF", smf, [(UP, up(ask), "forward", relayed(gtpu(RTEID, psc(QFI) + raw(ask), flags=0x34)))], [(1, 1, len(ask), 0)], site=says + SITE + ROUTES)
+    neighbour = IPv6(src=link_local, dst="ff02::1:ff00:1", hlim=255) / ICMPv6ND_NS(tgt=router)
+    asked("neighbour-solicitation", "UEs have no neighbours", neighbour, None, verdict="ue_spoofed", counters=[(1, 0, 0, 1), (2, 0, 0, 0)])
+    over6 = up6(ask)
+    to6 = dict(peer=GNB_6, local=N3_6)
+    message = gtpu(RTEID, psc(QFI, 0) + raw(advertised()), flags=0x34)
+    ip6 = udp6(message, N3_6, GNB_6)
+    ip6.fl = (RTEID * 2654435761 & 0xffffffff) >> 12
+    case("router-solicitation-outer6", "over a tunnel with IPv6, with its UDP checksum", plain(ue6=six, dl=to6), [(UP, over6, "slow", [slow(ip6)])], [(2, 1, len(advertised()), 0)], site=says + SITE6 + ROUTES)
+
+
 def framed_cases():
     """Networks behind a UE (TS 29.244, 5.16): the longest prefix decides, also against the addresses of UEs."""
     behind, behind6 = "198.51.100.7", "2001:db8:70::7"
@@ -1090,7 +1142,7 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, ue_to_ue_cases, icmp_cases, framed_cases, route_cases, relay_cases, marking_cases, outer6_cases):
+    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, route_cases, relay_cases, marking_cases, outer6_cases):
         make()
     for name in sorted(CASES):
         folder = os.path.join(HERE, name)

@@ -373,7 +373,8 @@ pub(crate) struct Cpu {
     pub(crate) message_tat: AtomicU64,
     pub(crate) expired_tat: AtomicU64,
     pub(crate) too_long_tat: AtomicU64,
-    pub(crate) reserved: [AtomicU64; 6],
+    pub(crate) solicitation_tat: AtomicU64,
+    pub(crate) reserved: [AtomicU64; 5],
     pub(crate) ports: [PortStats; PORTS_MAX],
     pub(crate) drops: [[[AtomicU64; DROP_MAX]; DIRS]; PORTS_MAX],
 }

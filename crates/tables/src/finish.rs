@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use session::compiled::NiId;
 
+use crate::advertise;
 use crate::cut;
 use crate::grace::Bystander;
 use crate::host::{Host, Run};
@@ -34,6 +35,8 @@ const TASK_EXPIRED: u8 = 2;
 const TASK_TOO_LONG: u8 = 3;
 /// `TP_TASK_CUT`
 const TASK_CUT: u8 = 4;
+/// `TP_TASK_SOLICITATION`
+const TASK_SOLICITATION: u8 = 5;
 
 /// `struct tp_task`: what is to be done with the octets behind it.
 #[repr(C)]
@@ -136,6 +139,7 @@ pub struct Finished {
     too_long: AtomicU64,
     untold: AtomicU64,
     fragments: AtomicU64,
+    advertisements: AtomicU64,
 }
 
 impl Finished {
@@ -152,6 +156,11 @@ impl Finished {
     /// ICMP errors that may not be sent, or lead nowhere.
     pub fn untold(&self) -> u64 {
         self.untold.load(Ordering::Relaxed)
+    }
+
+    /// Router Advertisements to UEs.
+    pub fn advertisements(&self) -> u64 {
+        self.advertisements.load(Ordering::Relaxed)
     }
 
     /// Fragments of users' packets that were cut.
@@ -260,6 +269,9 @@ impl Finisher {
                         let error = self.error(&task, data, cause);
                         self.tell(&event, &task, error, now_ns, rounds, out)
                     }
+                    TASK_SOLICITATION => {
+                        self.advertise(&event, task.out as u32, data, now_ns, rounds, out)
+                    }
                     TASK_CUT => {
                         self.cut(&event, &task, data, out);
                         Ok(())
@@ -336,13 +348,45 @@ impl Finisher {
             count(&self.finished.untold, 1);
             return Ok(());
         };
-        let mut frame = vec![0; 12];
-        frame.extend(match packet.first().map(|octet| octet >> 4) {
-            Some(4) => [0x08, 0x00],
-            _ => [0x86, 0xdd],
-        });
-        frame.extend(packet);
-        self.run(port as u32, &frame, now_ns, rounds, out)
+        self.run(port as u32, &framed(packet), now_ns, rounds, out)
+    }
+
+    /// A UE asks for its router.
+    fn advertise(
+        &mut self,
+        event: &Event<'_>,
+        teid: u32,
+        solicitation: &[u8],
+        now_ns: u64,
+        rounds: usize,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<(), Malformed> {
+        let Some((port, ue, packet)) = self.advertisement(teid, solicitation) else {
+            self.lose(event.port, UPLINK, "router_solicitation");
+            return Ok(());
+        };
+        count(&self.finished.advertisements, 1);
+        let run = {
+            let _looking = self.bystander.look();
+            self.host.run_own(port, &framed(&packet), ue, now_ns)
+        };
+        self.done(port as u32, run, now_ns, rounds, out)
+    }
+
+    /// Where packets to the UE come in, an address of it, and what it is told. `None`: it gets no answer.
+    fn advertisement(&self, teid: u32, solicitation: &[u8]) -> Option<(usize, Ipv6Addr, Vec<u8>)> {
+        let asked = advertise::solicitor(solicitation)?;
+        let (prefix, ni) = {
+            let _looking = self.bystander.look();
+            self.host.prefix_of(teid)?
+        };
+        // A UE takes its addresses from a /64, also from one that begins a shorter prefix.
+        if prefix.prefix_len() > 64 {
+            return None;
+        }
+        let what = self.routers.advertised(ni)?;
+        let packet = advertise::advertisement(&what, prefix.network(), asked)?;
+        Some((self.host.port_of(ni)?, prefix.network(), packet))
     }
 
     /// In fragments, each with the headers of the tunnel that it leaves through.
@@ -379,15 +423,27 @@ impl Finisher {
         rounds: usize,
         out: &mut Vec<Outgoing>,
     ) -> Result<(), Malformed> {
+        let run = {
+            let _looking = self.bystander.look();
+            self.host.run(port as usize, frame, now_ns)
+        };
+        self.done(port, run, now_ns, rounds, out)
+    }
+
+    fn done(
+        &mut self,
+        port: u32,
+        run: Run,
+        now_ns: u64,
+        rounds: usize,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<(), Malformed> {
         let Run {
             verdict,
             frame,
             event,
             ..
-        } = {
-            let _looking = self.bystander.look();
-            self.host.run(port as usize, frame, now_ns)
-        };
+        } = run;
         let ifindex = match verdict {
             // Not ours after all: up the kernel's own stack.
             Verdict::Pass => Some(0),
@@ -418,6 +474,17 @@ impl Finisher {
             }
         }
     }
+}
+
+/// An IP packet behind an Ethernet header.
+fn framed(packet: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; 12];
+    frame.extend(match packet.first().map(|octet| octet >> 4) {
+        Some(4) => [0x08, 0x00],
+        _ => [0x86, 0xdd],
+    });
+    frame.extend(packet);
+    frame
 }
 
 /// Offset of the IP header, behind Ethernet and its tags.

@@ -3,8 +3,10 @@
 
 use std::ffi::{c_int, c_void};
 use std::io;
+use std::net::Ipv6Addr;
 use std::sync::atomic::Ordering;
 
+use ipnet::Ipv6Net;
 use session::compiled::NiId;
 
 use crate::abi::{Config, Cpu, Features, Line, RulePlace, Side, UE_DIR_BITS, UE_PAGE_BITS, ni};
@@ -55,6 +57,8 @@ struct TpTables {
     n_trace_keys: u32,
     ports_up: u32,
     aside: u32,
+    own: u32,
+    own_for: [u64; 2],
     fib: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
     fib_arg: *mut c_void,
 }
@@ -92,6 +96,8 @@ unsafe extern "C" {
         now_ns: u64,
         result: *mut TpResult,
     ) -> c_int;
+
+    fn tp_host_prefix(tables: *mut TpTables, teid: u32, prefix: *mut u8, ni: *mut u32) -> u32;
 
     fn tp_host_wrap(
         tables: *mut TpTables,
@@ -225,6 +231,8 @@ impl Host {
             n_trace_keys: mem.trace_keys.len() as u32,
             ports_up: self.ports_up,
             aside: self.aside.into(),
+            own: 0,
+            own_for: [0; 2],
             fib: self.aside.then_some(leave_to_the_kernel),
             fib_arg: std::ptr::null_mut(),
         }
@@ -273,7 +281,32 @@ impl Host {
         (len > 0).then_some(packet)
     }
 
+    /// The prefix that packets of a UE come from, and the network instance that they go to, by the TEID of its
+    /// uplink.
+    pub(crate) fn prefix_of(&self, teid: u32) -> Option<(Ipv6Net, NiId)> {
+        let (mut prefix, mut ni) = ([0u8; 16], 0);
+        let mut tables = self.tables();
+        // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
+        // Rust as atomics only; prefix and ni are ours.
+        let len = unsafe { tp_host_prefix(&mut tables, teid, prefix.as_mut_ptr(), &raw mut ni) };
+        let net = Ipv6Net::new(prefix.into(), u8::try_from(len).ok()?).ok()?;
+        (len > 0).then_some((net, NiId(u16::try_from(ni).ok()?)))
+    }
+
     pub(crate) fn run(&self, port: usize, frame: &[u8], now_ns: u64) -> Run {
+        self.run_tables(&mut self.tables(), port, frame, now_ns)
+    }
+
+    /// A packet that is made here, for the UE that has this address, whatever its destination.
+    pub(crate) fn run_own(&self, port: usize, frame: &[u8], ue: Ipv6Addr, now_ns: u64) -> Run {
+        let mut tables = self.tables();
+        let addr = u128::from(ue);
+        tables.own = 1;
+        tables.own_for = [(addr >> 64) as u64, addr as u64];
+        self.run_tables(&mut tables, port, frame, now_ns)
+    }
+
+    fn run_tables(&self, tables: &mut TpTables, port: usize, frame: &[u8], now_ns: u64) -> Run {
         let mut buf = vec![0u8; HEADROOM + frame.len() + TAILROOM];
         buf[HEADROOM..HEADROOM + frame.len()].copy_from_slice(frame);
         let (mut offset, mut len) = (HEADROOM as u32, frame.len() as u32);
@@ -286,12 +319,11 @@ impl Host {
             trace: [0; RECORD_LEN / 8],
             event: [0; EVENT_LEN],
         });
-        let mut tables = self.tables();
         // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
         // Rust as atomics only; buf, offset, len and result are ours and live through the call.
         unsafe {
             tp_host_run(
-                &mut tables,
+                tables,
                 &self.ports[port],
                 buf.as_mut_ptr(),
                 buf.len() as u32,
@@ -328,7 +360,7 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_c() {
-        assert_eq!(size_of::<TpTables>(), 15 * 8 + 13 * 4 + 4 + 16);
+        assert_eq!(size_of::<TpTables>(), 15 * 8 + 14 * 4 + 16 + 16);
         assert_eq!(size_of::<TpResult>(), 24 + RECORD_LEN + EVENT_LEN);
     }
 }

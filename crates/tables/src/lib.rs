@@ -7,6 +7,7 @@
 
 mod abi;
 mod adapt;
+pub mod advertise;
 mod alloc;
 pub mod cut;
 mod encode;

@@ -5,18 +5,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use session::compiled::NiId;
 
+use crate::advertise::Advertised;
+
 /// Speaks for a router that has no IPv4 address of its own (RFC 7600, 4.8).
 const DUMMY4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 /// Link-local, of this end of every UE's link.
 pub(crate) const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 
 /// Of one network instance; configured ones count more than those of its N6 interface.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Router {
     configured4: Option<Ipv4Addr>,
     configured6: Option<Ipv6Addr>,
     interface4: Option<Ipv4Addr>,
     interface6: Option<Ipv6Addr>,
+    /// `None`: the SMF answers UEs that ask for their router, or nobody does.
+    advertised: Option<Arc<Advertised>>,
 }
 
 /// Of all network instances. Clones are the same.
@@ -53,10 +57,18 @@ impl Routers {
         });
     }
 
+    pub(crate) fn advertise(&self, ni: NiId, what: Advertised) {
+        self.change(ni, |router| router.advertised = Some(Arc::new(what)));
+    }
+
+    pub(crate) fn advertised(&self, ni: NiId) -> Option<Arc<Advertised>> {
+        self.all().get(usize::from(ni.0))?.advertised.clone()
+    }
+
     /// Where a packet of this family comes from that the router of `ni` sends to a UE, or into the data network.
     /// `None`: there is no address that the data network could see.
     pub(crate) fn source(&self, ni: NiId, is_ipv4: bool, to_ue: bool) -> Option<IpAddr> {
-        let router = self.all().get(usize::from(ni.0)).copied();
+        let router = self.all().get(usize::from(ni.0)).cloned();
         let router = router.unwrap_or_default();
         if is_ipv4 {
             let own = router.configured4.or(router.interface4);

@@ -15,6 +15,7 @@ use session::compiled::{Compiled, Counters, EndedTunnel, NiId, NoRoom, PdrId};
 
 use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
 use crate::adapt::{Adaptation, Replacement};
+use crate::advertise::Advertised;
 use crate::finish::{Finisher, Outgoing};
 use crate::grace::{Grace, Passing};
 use crate::handle::Handle;
@@ -310,6 +311,12 @@ impl Tables {
     /// interface.
     pub fn set_router_address(&mut self, ni: NiId, addr: IpAddr) {
         self.routers.configure(ni, addr);
+    }
+
+    /// From now on UEs of a network instance that ask for their router are answered here, unless a PDR leads them
+    /// elsewhere.
+    pub fn advertise_router(&mut self, ni: NiId, what: Advertised) {
+        self.routers.advertise(ni, what);
     }
 
     /// UE addresses of a network instance that lie together: found without a search, and packets to

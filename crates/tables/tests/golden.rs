@@ -23,6 +23,7 @@ use session::compiled::{
     PacketRate, PdrId, QerId, Qfi, QfiSet, Rate, Relay, Select, SharedMeter, Tables as _,
     UeAddresses, UeEnd,
 };
+use tables::advertise::Advertised;
 use tables::nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use tables::{
     DROP_REASONS, Handle, Layout, Mode, Options, Outgoing, PortConfig, PortTotals, Roles, Tables,
@@ -38,6 +39,7 @@ struct Case {
     #[serde(default = "allowed")]
     ue_to_ue: bool,
     port: Vec<Port>,
+    router: Option<Router>,
     #[serde(default)]
     pool: Vec<Pool>,
     #[serde(default)]
@@ -46,6 +48,16 @@ struct Case {
     route: Vec<Route>,
     #[serde(default)]
     session: Vec<Session>,
+}
+
+/// What UEs are told of their router.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Router {
+    lifetime_s: u16,
+    mtu: Option<u32>,
+    #[serde(default)]
+    dns: Vec<Ipv6Addr>,
 }
 
 fn allowed() -> bool {
@@ -537,6 +549,22 @@ fn nexthop(hop: &Hop) -> NextHop {
 fn furnish(case: &Case, tables: &mut Tables) -> u32 {
     tables.set_local(&case.n3).unwrap();
     tables.set_ue_to_ue(NiId(0), case.ue_to_ue);
+    if let Some(Router {
+        lifetime_s,
+        mtu,
+        dns,
+    }) = &case.router
+    {
+        let (lifetime_s, mtu, dns) = (*lifetime_s, *mtu, dns.clone());
+        tables.advertise_router(
+            NiId(0),
+            Advertised {
+                lifetime_s,
+                mtu,
+                dns,
+            },
+        );
+    }
     tables.set_router_address(NiId(0), Ipv4Addr::new(10, 6, 0, 1).into());
     tables.set_router_address(
         NiId(0),

@@ -135,6 +135,9 @@ fn open_tables(config: &Config) -> Result<Tables> {
     for (ni, allowed) in plan::ue_to_ue(config) {
         tables.set_ue_to_ue(ni, allowed);
     }
+    for (ni, what) in plan::advertised(config) {
+        tables.advertise_router(ni, what);
+    }
     for (ni, addr) in plan::router_addresses(config) {
         tables.set_router_address(ni, addr);
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use session::compiled::NiId;
 use session::config as core;
+use tables::advertise::Advertised;
 use tables::nexthop;
 use tables::{Layout, Mode, Options, PortConfig, Roles};
 
@@ -87,6 +88,20 @@ pub(crate) fn ue_to_ue(config: &Config) -> impl Iterator<Item = (NiId, bool)> {
 /// What the router of each network instance is told to call itself.
 pub(crate) fn router_addresses(config: &Config) -> impl Iterator<Item = (NiId, IpAddr)> {
     numbered(config).flat_map(|(id, ni)| ni.router.addresses.iter().map(move |addr| (id, *addr)))
+}
+
+/// What UEs of each network instance that ask for their router are told.
+pub(crate) fn advertised(config: &Config) -> impl Iterator<Item = (NiId, Advertised)> {
+    numbered(config)
+        .filter(|(_, ni)| ni.router.advertise)
+        .map(|(id, ni)| {
+            let what = Advertised {
+                lifetime_s: ni.router.lifetime_s,
+                mtu: ni.router.mtu,
+                dns: ni.router.dns.clone(),
+            };
+            (id, what)
+        })
 }
 
 /// Room for what the limits allow.

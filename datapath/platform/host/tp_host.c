@@ -76,6 +76,15 @@ static TP_INLINE struct tp_ue_dir *tp_ue_dir_at(struct tp_env *env, __u32 index)
 	return index < env->tables->n_nis && env->tables->ue_dir ? &env->tables->ue_dir[index] : NULL;
 }
 
+static TP_INLINE int tp_is_own(struct tp_env *env, __u64 *hi, __u64 *lo)
+{
+	if (!env->tables->own)
+		return 0;
+	*hi = env->tables->own_for[0];
+	*lo = env->tables->own_for[1];
+	return 1;
+}
+
 static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu)
 {
 	cpu->clock_uses++;
@@ -161,6 +170,45 @@ int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *bu
 	*offset = env.offset;
 	*len = env.len;
 	return (int)r->verdict;
+}
+
+/* The prefix of an uplink entry, in the words of its extension line. */
+static __u32 tp_prefix_of(struct tp_packet *p, const struct tp_entry *e, __u8 *prefix, __u32 *ni)
+{
+	__u64 head = e ? TP_READ(e->head) : 0;
+	const struct tp_ext *ext = e ? tp_ext_of(p, e, head) : NULL;
+
+	if (!ext || !ext->ue6_plen || TP_HEAD_ACTION(head) != TP_ACT_ROUTE)
+		return 0;
+	memcpy(prefix, ext->ue6, 16);
+	*ni = TP_HEAD_NI_OF(head);
+	return ext->ue6_plen;
+}
+
+__u32 tp_host_prefix(struct tp_tables *t, __u32 teid, __u8 *prefix, __u32 *ni)
+{
+	static const struct tp_port_config all = {0, 0, TP_FEAT_ALL, 0};
+	struct tp_env env = {t, &all, NULL, 0, 0, 0, 0, NULL};
+	const struct tp_rules *rules;
+	struct tp_packet p = {0};
+	__u32 i, j, plen;
+	__u64 head = 0;
+	struct tp_entry *e = tp_match_teid(&env, teid, &head);
+
+	p.env = &env;
+	if (!e || TP_HEAD_ACTION(head) != TP_ACT_LIST)
+		return tp_prefix_of(&p, e, prefix, ni);
+	for (i = 0; i < TP_RULES_MAX / TP_RULES_PER_PLACE; i++) {
+		rules = tp_rules_at(&env, (__u32)(head >> TP_HEAD_RULE_SHIFT) + i);
+		for (j = 0; rules && j < TP_RULES_PER_PLACE; j++) {
+			plen = tp_prefix_of(&p, tp_entry_at(&env, rules->rule[j].entry), prefix, ni);
+			if (plen)
+				return plen;
+		}
+		if (!rules || rules->rule[TP_RULES_PER_PLACE - 1].more & TP_RULE_LAST)
+			return 0;
+	}
+	return 0;
 }
 
 __u32 tp_host_wrap(struct tp_tables *t, const struct tp_task *task, const __u8 *user, __u32 len, __u8 *to)

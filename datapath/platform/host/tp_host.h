@@ -45,6 +45,8 @@ struct tp_tables {
 	__u32 n_trace_keys;
 	__u32 ports_up; /* bit n: devmap slot n takes frames */
 	__u32 aside;   /* all counts of entries go to sides[]: packets run elsewhere over the same tables */
+	__u32 own;     /* the packet was made here: see tp_is_own() */
+	__u64 own_for[2]; /* then: an address of the UE that it is for, host order */
 	/* The kernel's FIB, for next hops in state TP_NH_FIB: an enum BPF_FIB_LKUP_RET_* of linux/bpf.h, 0 for
 	 * success. NULL: no route. */
 	int (*fib)(void *fib_arg, struct tp_fib *q);
@@ -98,6 +100,14 @@ int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *bu
  *
  * Octets at to; 0: there is no such tunnel. */
 __u32 tp_host_wrap(struct tp_tables *t, const struct tp_task *task, const __u8 *user, __u32 len, __u8 *to);
+
+/* The IPv6 prefix that packets of a UE come from, by the TEID of its uplink.
+ *
+ * prefix  16 octets, network order
+ * ni      network instance that its PDR leads to
+ *
+ * Length of the prefix; 0: no PDR of this TEID has one. */
+__u32 tp_host_prefix(struct tp_tables *t, __u32 teid, __u8 *prefix, __u32 *ni);
 
 /* Name of a drop reason, for messages; "unknown" outside enum tp_drop. */
 const char *tp_drop_name(__u32 reason);

@@ -124,6 +124,8 @@ TP_ACCESSOR(tp_trace_key_at, tp_trace_key, trace_keys)
 
 static TP_INLINE int tp_aside(struct tp_env *env, const struct tp_entry *e, __u32 *index) { return 0; }
 
+static TP_INLINE int tp_is_own(struct tp_env *env, __u64 *hi, __u64 *lo) { return 0; }
+
 static TP_INLINE struct tp_config *tp_config_of(struct tp_env *env)
 {
 	__u32 zero = 0;

@@ -1,6 +1,6 @@
 //! Packets that go no further: their senders hear of it, or they arrive in fragments.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::process::Command;
 use std::time::Duration;
 
@@ -30,6 +30,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             inner_fragments,
         ),
         Scenario::new(
+            "router-advertisement",
+            "a UE finds prefix, router and MTU by asking the UPF",
+            router_advertisement,
+        )
+        .line("[network_instance.router]", "mtu = 1380"),
+        Scenario::new(
             "icmp-address",
             "the router calls itself as the operator says",
             icmp_address,
@@ -39,6 +45,45 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "addresses = [\"198.51.100.1\"]",
         ),
     ]
+}
+
+/// The UE's kernel makes its address and its route of what the UPF advertises, and nothing else.
+fn router_advertisement(world: &mut World) -> Result<String> {
+    let ue = world.attach_plain("ue", Family::Dual)?;
+    let Some(IpAddr::V6(given)) = ue.session.addresses.all().into_iter().find(IpAddr::is_ipv6)
+    else {
+        anyhow::bail!("no IPv6 address");
+    };
+    let netns = &ue.ue.netns;
+    netns.ip("addr flush dev tun0\nlink set tun0 down")?;
+    for (key, value) in [
+        ("accept_ra", "2"),
+        ("autoconf", "1"),
+        ("router_solicitations", "3"),
+    ] {
+        netns.sysctl(&format!("net/ipv6/conf/tun0/{key}"), value)?;
+    }
+    netns.sysctl("net/ipv6/conf/tun0/addr_gen_mode", "0")?;
+    netns.ip("link set tun0 up")?;
+    let show = |what: &[&str]| netns.run("ip", what, Duration::from_secs(5));
+    let is_own = |addr: Ipv6Addr| addr.segments()[..4] == given.segments()[..4];
+    eventually("an address by SLAAC", Duration::from_secs(8), || {
+        let addresses = show(&["-6", "-o", "addr", "show", "dev", "tun0", "scope", "global"])?;
+        let mut words = addresses.split_whitespace();
+        let address = words
+            .find(|word| *word == "inet6")
+            .and_then(|_| words.next());
+        let address = address.and_then(|net| net.strip_suffix("/64")?.parse().ok());
+        Ok(address.is_some_and(is_own))
+    })?;
+    let routes = show(&["-6", "route", "show", "default"])?;
+    ensure!(
+        routes.contains("via fe80::1 dev tun0 proto ra") && routes.contains("mtu 1380"),
+        "the UE's default route: {routes}"
+    );
+    let said = ping_says(netns, dn::SERVER_V6.into(), &[])?;
+    ensure!(said.contains(" 0% packet loss"), "{said}");
+    Ok("SLAAC in the session's /64, default route and MTU, ping over them".into())
 }
 
 /// Octets of tunnel headers towards a gNB with IPv4.

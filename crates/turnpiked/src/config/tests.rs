@@ -232,6 +232,10 @@ fn a_wrong_key_or_value_is_named() {
             "network_instance[0].router.addresses[0] = \"::\": must be an address that others",
         ),
         (
+            format!("{SMALL}[network_instance.router]\nmtu = 1279"),
+            "network_instance[0].router.mtu = 1279: must be 1280 to 65535",
+        ),
+        (
             with("name = \"n3\"", "name = \"eth9\""),
             "interface[0].name = \"eth9\": no such interface; see: ip link",
         ),

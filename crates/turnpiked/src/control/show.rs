@@ -251,6 +251,7 @@ fn slow_path(kernel: &KernelMirror) -> impl Iterator<Item = (String, u64)> {
         ("icmp_too_big_sent", finished.too_long()),
         ("icmp_not_sent", finished.untold()),
         ("fragments_sent", finished.fragments()),
+        ("router_advertisements_sent", finished.advertisements()),
         ("slow_path_sent", counters.sent()),
         ("slow_path_failed", failed),
         ("end_markers_sent", kernel.end_markers().sent()),

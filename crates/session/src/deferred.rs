@@ -207,7 +207,7 @@ impl<T: Tables> Sessions<T> {
             let Some(session) = session else { continue };
             let rules = PacketRules {
                 dormant: &asleep,
-                ..session.rules.for_packets()
+                ..session.rules.view().for_packets()
             };
             let compiled = &mut self.compiled;
             let reaches = |peer| tables.reaches(peer);

@@ -8,6 +8,7 @@ use pfcp::{Cause, IeType, Ies, Repeated};
 use crate::compiled::{FRAMED_MAX, PdrId, QerId};
 use crate::deferred::{self, Timing, Timings};
 use crate::intake::{self, Wants};
+use crate::kept::{Block, Kept, RulesView};
 use crate::refusal::Refusal;
 use crate::rules::{
     Bar, BarId, Conditions, Far, FarId, PacketRules, Pdr, Qer, RemoteFTeid, Rule, RuleId, Rules,
@@ -64,20 +65,33 @@ impl<R: Rule + Clone> Table<R> {
         self.changed = false;
     }
 
-    /// What goes into the session, `before` where nothing changed. As many rules as before stay
-    /// where they are, beside the others of the session.
+    /// What goes into the session, unless nothing changed.
     pub(crate) fn land(&mut self, into: &mut Box<[R]>) {
+        if into.len() == self.rules.len() {
+            self.land_over(into);
+        } else {
+            *into = self.all();
+        }
+    }
+
+    /// As [`Self::land`], over as many rules.
+    pub(crate) fn land_over(&mut self, places: &mut [R]) {
         if !self.changed {
             return;
         }
-        let rules = self.rules.drain(..);
-        if into.len() == rules.len() {
-            into.iter_mut()
-                .zip(rules)
-                .for_each(|(place, rule)| *place = rule);
-        } else {
-            *into = rules.collect();
+        for (place, rule) in places.iter_mut().zip(self.rules.drain(..)) {
+            *place = rule;
         }
+    }
+
+    fn all(&mut self) -> Box<[R]> {
+        self.rules.drain(..).collect()
+    }
+
+    /// All of them, if they are so many; else nothing happens.
+    fn take<const COUNT: usize>(&mut self) -> Option<[R; COUNT]> {
+        let rules = self.rules.as_slice().first_chunk().cloned();
+        rules.filter(|_| self.rules.len() == COUNT)
     }
 
     fn place(&self, id: R::Id) -> Option<usize> {
@@ -167,7 +181,7 @@ impl Draft {
         request: &SessionEstablishmentRequest<'_>,
         site: &Site,
     ) -> Result<(), Refusal> {
-        self.load(&Rules::default());
+        self.load(Kept::default().view());
         for ie in [
             (request.create_pdrs.is_empty(), IeType::CREATE_PDR),
             (request.create_fars.is_empty(), IeType::CREATE_FAR),
@@ -190,7 +204,7 @@ impl Draft {
     /// A change of `before`. Removals come first, so that an id can be removed and created again.
     pub(crate) fn modify(
         &mut self,
-        before: &Rules,
+        before: RulesView<'_>,
         timings: Timings,
         request: &SessionModificationRequest<'_>,
         site: &Site,
@@ -253,12 +267,50 @@ impl Draft {
         self.pdrs.changed || self.fars.changed || self.qers.changed
     }
 
-    fn load(&mut self, rules: &Rules) {
-        self.pdrs.load(&rules.pdrs);
-        self.fars.load(&rules.fars);
-        self.qers.load(&rules.qers);
-        self.urrs.load(&rules.urrs);
-        self.bars.load(&rules.bars);
+    /// How many PDRs, FARs and QERs there are.
+    pub(crate) fn shape(&self) -> [usize; 3] {
+        let Self {
+            pdrs, fars, qers, ..
+        } = self;
+        [pdrs.rules.len(), fars.rules.len(), qers.rules.len()]
+    }
+
+    /// What has changed goes into the session.
+    pub(crate) fn land(&mut self, into: &mut Rules) {
+        self.pdrs.land(&mut into.pdrs);
+        self.fars.land(&mut into.fars);
+        self.qers.land(&mut into.qers);
+        self.urrs.land(&mut into.urrs);
+        self.bars.land(&mut into.bars);
+    }
+
+    pub(crate) fn all(&mut self) -> Rules {
+        Rules {
+            pdrs: self.pdrs.all(),
+            fars: self.fars.all(),
+            qers: self.qers.all(),
+            urrs: self.urrs.all(),
+            bars: self.bars.all(),
+        }
+    }
+
+    /// Everything in one block; `None` when it has another shape.
+    pub(crate) fn block<const QERS: usize>(&mut self) -> Option<Block<QERS>> {
+        Some(Block {
+            pdrs: self.pdrs.take()?,
+            fars: self.fars.take()?,
+            qers: self.qers.take()?,
+            urrs: self.urrs.all(),
+            bars: self.bars.all(),
+        })
+    }
+
+    fn load(&mut self, rules: RulesView<'_>) {
+        self.pdrs.load(rules.pdrs);
+        self.fars.load(rules.fars);
+        self.qers.load(rules.qers);
+        self.urrs.load(rules.urrs);
+        self.bars.load(rules.bars);
         self.new_pdis.clear();
         self.left_tunnels.clear();
         self.timings.clear();

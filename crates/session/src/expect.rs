@@ -53,10 +53,7 @@ impl<T: Tables> Core<T> {
             read ^= self.sessions.touch(place);
         }
         for &place in places {
-            read ^= self.sessions.touch_pdrs(place);
-        }
-        for &place in places {
-            read ^= self.sessions.touch_actions(place);
+            read ^= self.sessions.touch_rules(place);
         }
         for &place in places {
             read ^= self.sessions.touch_entries(place, &self.tables);

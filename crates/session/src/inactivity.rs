@@ -158,7 +158,7 @@ impl<T: Tables> Sessions<T> {
             let counters = tables.counters(&session.handle, pdr.id);
             counters.packets.wrapping_add(counters.drops)
         };
-        let pdrs = session.rules.pdrs.iter().map(of_pdr);
+        let pdrs = session.rules.view().pdrs.iter().map(of_pdr);
         let packets = pdrs.fold(0u64, u64::wrapping_add);
         self.is_live(session).then_some(packets)
     }

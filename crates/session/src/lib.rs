@@ -23,6 +23,7 @@ pub mod gtpu;
 mod inactivity;
 mod indices;
 mod intake;
+mod kept;
 mod load;
 pub mod node_id;
 pub mod outbox;

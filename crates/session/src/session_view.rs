@@ -5,8 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 
 use crate::compiled::{Counters, Direction, PacketRate, PdrId};
+use crate::kept::RulesView;
 use crate::peer::PeerId;
-use crate::rules::{Apply, Far, Interface, Mbr, Pdr, Qer, Rules};
+use crate::rules::{Apply, Far, Interface, Mbr, Pdr, Qer};
 use crate::site::Site;
 
 /// One line of a list of sessions.
@@ -127,7 +128,7 @@ pub struct QerView {
 }
 
 impl SessionSummary {
-    pub(crate) fn new(seid: u64, cp_seid: u64, peer: PeerId, rules: &Rules) -> Self {
+    pub(crate) fn new(seid: u64, cp_seid: u64, peer: PeerId, rules: RulesView<'_>) -> Self {
         let mut ue: Vec<IpAddr> = Vec::new();
         let mut teids = Vec::new();
         for pdi in rules.pdrs.iter().map(|pdr| &pdr.pdi) {
@@ -140,7 +141,7 @@ impl SessionSummary {
         ue.dedup();
         teids.sort_unstable();
         teids.dedup();
-        let Rules {
+        let RulesView {
             pdrs,
             fars,
             qers,
@@ -164,7 +165,7 @@ impl SessionView {
         seid: u64,
         cp_seid: u64,
         peer: PeerId,
-        rules: &Rules,
+        rules: RulesView<'_>,
         site: &Site,
         counters: impl Fn(PdrId) -> Counters,
     ) -> Self {
@@ -189,7 +190,7 @@ impl SessionView {
 }
 
 impl PdrView {
-    fn new(rules: &Rules, pdr: &Pdr, site: &Site, counters: Counters) -> Self {
+    fn new(rules: RulesView<'_>, pdr: &Pdr, site: &Site, counters: Counters) -> Self {
         let pdi = &pdr.pdi;
         let own = |f: crate::rules::LocalFTeid| {
             let (v4, v6) = site.addresses(f.ends);

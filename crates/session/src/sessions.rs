@@ -14,10 +14,13 @@ use crate::config::Config;
 use crate::deferred::Deferred;
 use crate::draft::Draft;
 use crate::inactivity::Inactivity;
+use crate::kept::Kept;
+#[cfg(test)]
+use crate::kept::RulesView;
 use crate::peer::PeerId;
 use crate::refusal::Refusal;
 use crate::resources::{ResourceFill, Resources};
-use crate::rules::{Far, Pdr, Rules};
+use crate::rules::{Far, Pdr};
 use crate::salted::Salted;
 use crate::session_view::{SessionSummary, SessionView};
 use crate::sets::{Membership, SetIndex};
@@ -51,7 +54,7 @@ pub(crate) struct Sessions<T: Tables> {
 /// One session.
 #[derive(Debug)]
 pub(crate) struct Session<H> {
-    pub(crate) rules: Rules,
+    pub(crate) rules: Kept,
     pub(crate) handle: H,
     pub(crate) cp_seid: u64,
     pub(crate) peer: PeerId,
@@ -174,9 +177,9 @@ impl<T: Tables> Sessions<T> {
         let handle = self
             .publish(now, &[], T::Handle::default(), tables)
             .map_err(|(_, r)| r)?;
-        let mut rules = Rules::default();
+        let mut rules = Kept::default();
         self.resources.keep(now, &[], &self.draft.pdrs.rules);
-        self.land(&mut rules);
+        rules.land(&mut self.draft);
         let cp_seid = request.cp_f_seid.seid;
         self.insert(peer, cp_seid, rules, handle, membership)
             .ok_or(Cause::SYSTEM_FAILURE.into())
@@ -231,21 +234,21 @@ impl<T: Tables> Sessions<T> {
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
         let timings = self.deferred.timings(seid);
         self.draft
-            .modify(&session.rules, timings, request, &self.site)?;
+            .modify(session.rules.view(), timings, request, &self.site)?;
         // Out of its place meanwhile, which is put right on both ways out.
         let mut rules = std::mem::take(&mut session.rules);
         let handle = std::mem::take(&mut session.handle);
-        let (handle, outcome) = match self.publish(now, &rules.pdrs, handle, tables) {
+        let (handle, outcome) = match self.publish(now, rules.view().pdrs, handle, tables) {
             Ok(handle) => {
                 if self.draft.pdrs.changed {
-                    self.resources
-                        .keep(now, &rules.pdrs, &self.draft.pdrs.rules);
+                    let before = rules.view().pdrs;
+                    self.resources.keep(now, before, &self.draft.pdrs.rules);
                 }
                 self.end_tunnels(tables);
-                let tunnels = tunnels::keys(&rules.fars);
-                self.land(&mut rules);
-                self.tunnels
-                    .change(place, &tunnels, &tunnels::keys(&rules.fars));
+                let before = tunnels::keys(rules.view().fars);
+                rules.land(&mut self.draft);
+                let after = tunnels::keys(rules.view().fars);
+                self.tunnels.change(place, &before, &after);
                 (handle, Ok(()))
             }
             Err((handle, refusal)) => (handle, Err(refusal)),
@@ -308,14 +311,6 @@ impl<T: Tables> Sessions<T> {
         }
     }
 
-    fn land(&mut self, rules: &mut Rules) {
-        self.draft.pdrs.land(&mut rules.pdrs);
-        self.draft.fars.land(&mut rules.fars);
-        self.draft.qers.land(&mut rules.qers);
-        self.draft.urrs.land(&mut rules.urrs);
-        self.draft.bars.land(&mut rules.bars);
-    }
-
     /// Session Deletion (TS 29.244, 6.3.4).
     pub(crate) fn delete(
         &mut self,
@@ -372,7 +367,7 @@ impl<T: Tables> Sessions<T> {
         &mut self,
         peer: PeerId,
         cp_seid: u64,
-        rules: Rules,
+        rules: Kept,
         handle: T::Handle,
         membership: Option<Box<Membership>>,
     ) -> Option<u64> {
@@ -407,7 +402,7 @@ impl<T: Tables> Sessions<T> {
             self.sets.insert(place, membership);
         }
         self.tunnels
-            .change(place, &[], &tunnels::keys(&session.rules.fars));
+            .change(place, &[], &tunnels::keys(session.rules.view().fars));
     }
 
     /// Takes a session, already out of its place, out of its list.
@@ -437,13 +432,13 @@ impl<T: Tables> Sessions<T> {
             self.sets.remove(place, membership);
         }
         self.tunnels
-            .change(place, &tunnels::keys(&session.rules.fars), &[]);
+            .change(place, &tunnels::keys(session.rules.view().fars), &[]);
         Some(session)
     }
 
     fn dissolve(&mut self, now: Time, mut session: Session<T::Handle>, tables: &mut T) {
         tables.withdraw(&mut session.handle);
-        self.resources.keep(now, &session.rules.pdrs, &[]);
+        self.resources.keep(now, session.rules.view().pdrs, &[]);
     }
 
     /// Where a SEID leads, if it is one of ours, without looking.
@@ -455,27 +450,24 @@ impl<T: Tables> Sessions<T> {
     pub(crate) fn touch(&self, place: Place) -> u64 {
         self.slab.get(place).map_or(0, |session| {
             // A session is longer than a line of the cache.
-            let rules = session.rules.pdrs.len() ^ session.rules.bars.len();
-            session.cp_seid ^ rules as u64 ^ u64::from(session.epoch)
+            session.cp_seid ^ u64::from(session.epoch)
         })
     }
 
-    pub(crate) fn touch_pdrs(&self, place: Place) -> u64 {
-        let pdrs = self.slab.get(place).map(|session| &session.rules.pdrs);
-        // So is a PDR.
-        let read = |pdr: &Pdr| {
-            u64::from(pdr.id.0) ^ (usize::from(pdr.pdi.more.is_some()) ^ pdr.qers.len()) as u64
-        };
-        pdrs.map_or(0, |pdrs| pdrs.iter().fold(0, |a, pdr| a ^ read(pdr)))
-    }
-
-    pub(crate) fn touch_actions(&self, place: Place) -> u64 {
+    pub(crate) fn touch_rules(&self, place: Place) -> u64 {
         let Some(session) = self.slab.get(place) else {
             return 0;
         };
-        let fars = session.rules.fars.iter().map(|far| far.id.0);
-        let qers = session.rules.qers.iter().map(|qer| qer.id.0);
-        fars.chain(qers).fold(0, |a, id| a ^ u64::from(id))
+        let rules = session.rules.view();
+        // A PDR is longer than a line of the cache.
+        let pdr = |pdr: &Pdr| {
+            u64::from(pdr.id.0) ^ (usize::from(pdr.pdi.more.is_some()) ^ pdr.qers.len()) as u64
+        };
+        let pdrs = rules.pdrs.iter().map(pdr);
+        let fars = rules.fars.iter().map(|far| u64::from(far.id.0));
+        let qers = rules.qers.iter().map(|qer| u64::from(qer.id.0));
+        let lens = (rules.urrs.len() ^ rules.bars.len()) as u64;
+        pdrs.chain(fars).chain(qers).fold(lens, |a, read| a ^ read)
     }
 
     pub(crate) fn touch_entries(&self, place: Place, tables: &T) -> u64 {
@@ -529,14 +521,14 @@ impl<T: Tables> Sessions<T> {
     }
 
     #[cfg(test)]
-    pub(crate) fn rules(&self, seid: u64) -> Option<&Rules> {
+    pub(crate) fn rules(&self, seid: u64) -> Option<RulesView<'_>> {
         self.slab
             .get(self.slab.find(seid)?)
-            .map(|session| &session.rules)
+            .map(|session| session.rules.view())
     }
 
     /// Our SEIDs of the sessions that send into this tunnel.
-    pub(crate) fn with_tunnel(&self, teid: u32, peer: IpAddr) -> Vec<u64> {
+    pub(crate) fn with_tunnel(&mut self, teid: u32, peer: IpAddr) -> Vec<u64> {
         let sends = |far: &Far| {
             let tunnel = far.forwarding.as_ref().and_then(|f| f.tunnel);
             tunnel.is_some_and(|t| t.teid == teid && t.addresses().any(|a| a == peer))
@@ -544,7 +536,7 @@ impl<T: Tables> Sessions<T> {
         let found = self.tunnels.find(tunnels::key(teid, peer));
         let theirs = found.into_iter().filter(|place| {
             let session = self.slab.get(*place);
-            session.is_some_and(|s| self.is_live(s) && s.rules.fars.iter().any(sends))
+            session.is_some_and(|s| self.is_live(s) && s.rules.view().fars.iter().any(sends))
         });
         theirs.filter_map(|place| self.slab.seid(place)).collect()
     }
@@ -560,7 +552,7 @@ impl<T: Tables> Sessions<T> {
             seid,
             session.cp_seid,
             session.peer,
-            &session.rules,
+            session.rules.view(),
             &self.site,
             counters,
         );
@@ -581,7 +573,7 @@ impl<T: Tables> Sessions<T> {
             .slab
             .iter_after(after)
             .filter(|(_, session)| self.is_live(session));
-        live.map(|(seid, s)| SessionSummary::new(seid, s.cp_seid, s.peer, &s.rules))
+        live.map(|(seid, s)| SessionSummary::new(seid, s.cp_seid, s.peer, s.rules.view()))
     }
 
     /// How full the allocators are.

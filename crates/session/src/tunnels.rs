@@ -2,6 +2,7 @@
 //! tunnel (Error Indication, TS 23.527, 5.3).
 
 use std::collections::{BTreeSet, HashMap};
+use std::hint::black_box;
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
@@ -41,17 +42,33 @@ pub(crate) fn keys(fars: &[Far]) -> TunnelKeys {
 }
 
 /// The index. Two sessions rarely have one key: the second and further ones lie apart.
+///
+/// It is written with each path switch, read with an Error Indication alone, and each key lies somewhere
+/// else in memory. So changes wait until there are many, whose waits for memory overlap, or until somebody
+/// asks.
 #[derive(Debug)]
 pub(crate) struct TunnelIndex {
     first: HashMap<TunnelKey, Place, Salted>,
     more: BTreeSet<(TunnelKey, Place)>,
+    /// What is still to be done, in order.
+    pending: Vec<(Change, TunnelKey, Place)>,
 }
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Insert,
+    Remove,
+}
+
+/// Changes that wait at most.
+const PENDING_MAX: usize = 256;
 
 impl TunnelIndex {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             first: HashMap::with_hasher(Salted::new(seed)),
             more: BTreeSet::new(),
+            pending: Vec::with_capacity(PENDING_MAX),
         }
     }
 
@@ -61,11 +78,32 @@ impl TunnelIndex {
             return;
         }
         for key in before {
-            self.remove(*key, place);
+            self.defer(Change::Remove, *key, place);
         }
         for key in after {
-            self.insert(*key, place);
+            self.defer(Change::Insert, *key, place);
         }
+    }
+
+    fn defer(&mut self, change: Change, key: TunnelKey, place: Place) {
+        self.pending.push((change, key, place));
+        if self.pending.len() == PENDING_MAX {
+            self.catch_up();
+        }
+    }
+
+    fn catch_up(&mut self) {
+        let there = self.pending.iter();
+        let there = there.filter(|(_, key, _)| self.first.contains_key(key));
+        black_box(there.count());
+        let mut pending = std::mem::take(&mut self.pending);
+        for (change, key, place) in pending.drain(..) {
+            match change {
+                Change::Insert => self.insert(key, place),
+                Change::Remove => self.remove(key, place),
+            }
+        }
+        self.pending = pending;
     }
 
     fn insert(&mut self, key: TunnelKey, place: Place) {
@@ -93,7 +131,8 @@ impl TunnelIndex {
     }
 
     /// Sessions that may have this tunnel, at most 16: TEIDs are unique at each peer.
-    pub(crate) fn find(&self, key: TunnelKey) -> SmallVec<[Place; 2]> {
+    pub(crate) fn find(&mut self, key: TunnelKey) -> SmallVec<[Place; 2]> {
+        self.catch_up();
         let more = self.more.range((key, Place::FIRST)..);
         let more = more
             .take_while(|(of, _)| *of == key)
@@ -123,6 +162,7 @@ mod tests {
         for (i, place) in places.iter().enumerate() {
             index.change(*place, &[i as u32 / 2, 77, 99], &[]);
         }
+        assert!(index.find(77).is_empty());
         assert!(index.first.is_empty() && index.more.is_empty());
     }
 }

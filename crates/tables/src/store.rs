@@ -1,6 +1,7 @@
 //! The tables in memory, who owns each line, and what waits for its grace period.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -138,6 +139,27 @@ struct Carried {
     from: Vec<u32>,
 }
 
+/// Hashing of places in tables, which are our choice: no peer can aim at it.
+type Indices = BuildHasherDefault<IndexHasher>;
+
+#[derive(Debug, Default)]
+struct IndexHasher(u64);
+
+impl Hasher for IndexHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+
+    fn write_u32(&mut self, index: u32) {
+        self.0 = (self.0 ^ u64::from(index)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        // The map looks at the uppermost bits and at the lowest.
+        self.0 ^ self.0 >> 32
+    }
+}
+
 /// Everything behind [`crate::Tables`] but the programs.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -156,11 +178,11 @@ pub(crate) struct Store {
     pub(crate) peers: Peers,
     /// Whose directory the UE addresses of a network instance are in.
     homes: Vec<u16>,
-    /// For each entry, how many grace periods its words still need.
-    settling: Vec<u32>,
-    carried: HashMap<u32, Carried>,
+    /// How many grace periods the words of an entry still need, where they need any.
+    settling: HashMap<u32, u32, Indices>,
+    carried: HashMap<u32, Carried, Indices>,
     /// Where the counts of an entry in its grace period will go.
-    heirs: HashMap<u32, u32>,
+    heirs: HashMap<u32, u32, Indices>,
     pub(crate) grace: Grace<Retired>,
     /// Sessions and next hops, by the features of programs that they need.
     pub(crate) users: Users,
@@ -196,9 +218,9 @@ impl Store {
             salt,
             peers: Peers::new(mem.peers.clone()),
             homes: (0..layout.nis as u16).collect(),
-            settling: vec![0; mem.entries.len()],
-            carried: HashMap::new(),
-            heirs: HashMap::new(),
+            settling: HashMap::default(),
+            carried: HashMap::default(),
+            heirs: HashMap::default(),
             grace,
             users: Users::default(),
             done: Vec::new(),
@@ -317,19 +339,18 @@ impl Store {
     /// Read the entries of a session. The result means nothing.
     pub(crate) fn touch(&self, handle: &Handle) -> u64 {
         let entries = handle.entries().iter();
-        let heads = entries
-            .map(|held| self.head(held.index) ^ u64::from(self.settling[held.index as usize]));
+        let heads = entries.map(|held| self.head(held.index));
         heads.fold(0, |a, b| a ^ b)
     }
 
     /// Whether packets may still be reading what the words of an entry said before.
     pub(crate) fn is_settling(&self, index: u32) -> bool {
-        self.settling[index as usize] > 0
+        self.settling.contains_key(&index)
     }
 
     /// The words of an entry lost their meaning; with `free`, nothing leads to it any more.
     pub(crate) fn retire_entry(&mut self, index: u32, free: bool) {
-        self.settling[index as usize] += 1;
+        *self.settling.entry(index).or_default() += 1;
         self.grace.retire(Retired::Entry { index, free });
     }
 
@@ -385,10 +406,10 @@ impl Store {
     }
 
     fn settled(&mut self, index: u32) {
-        self.settling[index as usize] -= 1;
-        if self.settling[index as usize] > 0 {
-            return;
-        }
+        match self.settling.get_mut(&index) {
+            Some(more @ 2..) => return *more -= 1,
+            _ => self.settling.remove(&index),
+        };
         let Some(heir) = self.heirs.remove(&index) else {
             return;
         };

@@ -10,7 +10,8 @@ use proptest::sample::select;
 use super::*;
 use crate::compile::Compiler;
 use crate::compiled::Direction;
-use crate::rules::{Pdr, Rules};
+use crate::kept::RulesView;
+use crate::rules::Pdr;
 use crate::site::Site;
 
 /// One request of an SMF that knows neither what exists nor what is allowed.
@@ -254,7 +255,7 @@ impl Smf {
         }
     }
 
-    fn rules(&self) -> impl Iterator<Item = &Rules> {
+    fn rules(&self) -> impl Iterator<Item = RulesView<'_>> {
         self.seids
             .iter()
             .map(|&seid| self.world.sessions.rules(seid).unwrap())

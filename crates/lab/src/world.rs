@@ -30,6 +30,8 @@ use crate::upf::{Counted, Settings, Upf};
 pub const UPF_N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 1);
 /// UPF on N3.
 pub const UPF_N3_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 1);
+/// UPF on N9, where that is a network of its own.
+pub const UPF_N9: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 /// UPF on N4.
 pub const UPF_N4: Ipv4Addr = Ipv4Addr::new(10, 100, 0, 1);
 /// UPF on N4.
@@ -92,6 +94,8 @@ pub struct Wanted {
     pub n3_lines: &'static str,
     /// Which addresses gNBs and UPF have on N3.
     pub over: OverN3,
+    /// N9 is a network of its own.
+    pub n9: bool,
     /// N3 and N6 are VLANs, whose addresses are on devices of their own.
     pub vlan: bool,
 }
@@ -132,6 +136,7 @@ impl Default for Wanted {
             lines: Vec::new(),
             n3_lines: "",
             over: OverN3::V4,
+            n9: false,
             vlan: false,
         }
     }
@@ -189,6 +194,8 @@ pub struct World {
     pub dn_ns: Netns,
     /// That of the second one, if it is wanted.
     pub second_dn_ns: Option<Netns>,
+    /// The namespace of the bridge between UPFs, if N9 is a network of its own.
+    pub n9_ns: Option<Netns>,
     /// The namespace of the bridge between gNBs and UPF.
     pub ran_ns: Netns,
     _gnb_ns: Vec<Netns>,
@@ -217,6 +224,9 @@ impl World {
             .second_dn
             .then(|| links::second_data_network(&prefix, &upf_ns))
             .transpose()?;
+        let n9_ns = (wanted.n9)
+            .then(|| links::between_upfs(&prefix, &upf_ns))
+            .transpose()?;
         let (n3, n6) = (
             End {
                 netns: &ran_ns,
@@ -230,6 +240,9 @@ impl World {
         let mut xdp = vec![take_xdp_frames(n3)?, take_xdp_frames(n6)?];
         if let Some(netns) = &second_dn_ns {
             xdp.push(take_xdp_frames(End { netns, name: "n6" })?);
+        }
+        if let Some(netns) = &n9_ns {
+            xdp.push(take_xdp_frames(End { netns, name: "upf" })?);
         }
         let servers = Servers::start(&dn_ns, wanted.iperf)?;
         let gnbs = gnb_ns.iter().zip(0..).zip(FIRST_TEIDS);
@@ -245,6 +258,7 @@ impl World {
             upf_ns,
             dn_ns,
             second_dn_ns,
+            n9_ns,
             ran_ns,
             _gnb_ns: gnb_ns,
             smf_ns,
@@ -472,12 +486,17 @@ fn settings(wanted: &Wanted) -> Settings {
         retention_s: wanted.retention_s,
         lines: wanted.lines.clone(),
         sessions: 16384,
-        sections: if wanted.second_dn {
-            SECOND_DN.to_owned()
-        } else {
-            String::new()
+        sections: match (wanted.second_dn, wanted.n9) {
+            (true, _) => SECOND_DN.to_owned(),
+            (_, true) => n9_section(UPF_N9),
+            _ => String::new(),
         },
     }
+}
+
+/// An interface for N9.
+pub(crate) fn n9_section(address: Ipv4Addr) -> String {
+    format!("[[interface]]\nname = \"n9\"\nrole = \"n9\"\naddresses = [\"{address}\"]")
 }
 
 /// The network instance of the second data network: its UE addresses are those of the first.

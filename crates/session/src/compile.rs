@@ -353,10 +353,10 @@ fn action(
             }
             (_, Some(tunnel)) => {
                 let (peer, local) = site
-                    .path_to(tunnel, reaches)
+                    .path_to(tunnel, far.through, reaches)
                     .ok_or(in_far(IeType::OUTER_HEADER_CREATION))?;
                 Ok(Action::Tunnel {
-                    teid: tunnel.teid,
+                    teid: tunnel.teid(),
                     peer,
                     local,
                 })

@@ -12,9 +12,11 @@ pub struct Config {
     pub node_id: NodeIdConfig,
     /// Our N4 addresses: the first IPv4 and the first IPv6 one go into the UP F-SEID.
     pub n4: Vec<IpAddr>,
-    /// Our N3 (and N9) addresses, IPv4 and IPv6. F-TEIDs that we choose are on the first of each
-    /// family, and so are the packets that we send.
+    /// Our N3 (and N9) addresses, IPv4 and IPv6; at most 256.
     pub n3: Vec<IpAddr>,
+    /// Which of them tunnels end at, and packets come from, by side and network instance. The first of
+    /// each family of `n3` where nothing here fits.
+    pub tunnel_networks: Vec<TunnelNetwork>,
     /// In the order of `NiId`.
     pub network_instances: Vec<NetworkInstance>,
     /// What is refused with cause 75 (no resources available).
@@ -85,6 +87,20 @@ pub struct NetworkInstance {
     pub pools6: Vec<Ipv6Net>,
 }
 
+/// A network that tunnels go through, by the addresses that we have in it. Where there is a choice it is
+/// the first that bears the network instance's name, else the first without names of the side, else the
+/// first of the side.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TunnelNetwork {
+    /// Of [`Config::n3`]. Those that we choose, and send from, are the first of each family.
+    pub addresses: Vec<IpAddr>,
+    /// Which side tunnels lead to: other UPFs (N9; Core, where no 3GPP Interface Type says otherwise), else
+    /// access and the SMF.
+    pub core: bool,
+    /// Network instances of Access or Core that mean this network (TS 29.244, 8.2.4).
+    pub network_instances: Vec<String>,
+}
+
 /// How much of everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -143,6 +159,7 @@ impl Default for Config {
             node_id: NodeIdConfig::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             n4: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
             n3: Vec::new(),
+            tunnel_networks: Vec::new(),
             network_instances: Vec::new(),
             limits: Limits::default(),
             burst: Burst::default(),

@@ -11,7 +11,7 @@ use crate::intake::{self, Wants};
 use crate::kept::{Block, Kept, RulesView};
 use crate::refusal::Refusal;
 use crate::rules::{
-    Bar, BarId, Conditions, Far, FarId, PacketRules, Pdr, Qer, RemoteFTeid, Rule, RuleId, Rules,
+    Bar, BarId, Conditions, Far, FarId, LeftTunnel, PacketRules, Pdr, Qer, Rule, RuleId, Rules,
     Urr, UrrId,
 };
 use crate::site::Site;
@@ -40,7 +40,7 @@ pub(crate) struct Draft {
     /// PDRs with a new PDI, by their place in `pdrs`, and what it leaves to us.
     pub(crate) new_pdis: Vec<(usize, Wants)>,
     /// Tunnels that FARs have left with SNDEM, each once.
-    left_tunnels: Vec<RemoteFTeid>,
+    left_tunnels: Vec<LeftTunnel>,
     /// Of PDRs that hold for some time only.
     pub(crate) timings: Timings,
     dormant: Vec<PdrId>,
@@ -253,13 +253,19 @@ impl Draft {
         }
     }
 
+    /// Whether it is known already that the tunnel is left.
+    fn leaves(&self, left: &LeftTunnel) -> bool {
+        let mut known = self.left_tunnels.iter();
+        known.any(|known| known.tunnel == left.tunnel)
+    }
+
     /// Tunnels whose ends shall hear that no packet follows. One that another FAR still leads to has
     /// not ended.
-    pub(crate) fn ended_tunnels(&self) -> impl Iterator<Item = RemoteFTeid> + '_ {
+    pub(crate) fn ended_tunnels(&self) -> impl Iterator<Item = LeftTunnel> + '_ {
         let leads_to =
             |far: &Far, tunnel| far.forwarding.is_some_and(|to| to.tunnel == Some(tunnel));
         let left = self.left_tunnels.iter().copied();
-        left.filter(move |&tunnel| !self.fars.rules.iter().any(|far| leads_to(far, tunnel)))
+        left.filter(move |left| !(self.fars.rules.iter()).any(|far| leads_to(far, left.tunnel)))
     }
 
     /// Whether packets may meet something else than before.
@@ -399,7 +405,7 @@ impl Draft {
             let ie = ie?;
             let (_, far) = self.fars.update(FarId(ie.far_id), FAR.id)?;
             let left = intake::update_far(far, &ie, site).map_err(in_rule::<Far>(far.id))?;
-            if let Some(left) = left.filter(|left| !self.left_tunnels.contains(left)) {
+            if let Some(left) = left.filter(|left| !self.leaves(left)) {
                 self.left_tunnels.push(left);
             }
         }

@@ -19,8 +19,9 @@ use crate::flow::FlowDescription;
 use crate::framed;
 use crate::refusal::Refusal;
 use crate::rules::{
-    Apply, BarId, Conditions, Far, FarId, Forwarding, Gate, Interface, LocalEnds, LocalFTeid, Mbr,
-    Pdi, PdiMore, Pdr, Qer, RareQer, RemoteFTeid, Removal, SdfFilter, UeIp, UrrId,
+    Apply, BarId, Conditions, Far, FarId, Forwarding, Gate, Interface, LeftTunnel, LocalEnds,
+    LocalFTeid, Mbr, Pdi, PdiMore, Pdr, Qer, RareQer, RemoteFTeid, Removal, SdfFilter,
+    TunnelNetworkId, UeIp, UrrId,
 };
 use crate::site::Site;
 use crate::teid::LocalTeid;
@@ -182,7 +183,8 @@ fn pdi(ie: &pfcp::ie::Pdi<'_>, site: &Site) -> Result<(Pdi, Wants), Refusal> {
         ue4: false,
         ue6: false,
     };
-    let f_teid = f_teid(ie.f_teid, source, site, &mut wants)?;
+    let network = site.tunnel_network(source, ie.tgpp_interface_type, ie.network_instance);
+    let f_teid = f_teid(ie.f_teid, source, network, site, &mut wants)?;
     let in_tunnel = source == Interface::Access || f_teid.is_some() || wants.f_teid.is_some();
     let pdi = Pdi {
         source,
@@ -219,6 +221,7 @@ fn network_instance(
 fn f_teid(
     ie: Option<FTeid>,
     source: Interface,
+    network: TunnelNetworkId,
     site: &Site,
     wants: &mut Wants,
 ) -> Result<Option<LocalFTeid>, Refusal> {
@@ -238,7 +241,7 @@ fn f_teid(
             _,
         ) => {
             // Some SMFs ask for both families; the answer says what there is.
-            let ends = site.choose_ends(ipv4, ipv6).ok_or(wrong)?;
+            let ends = site.choose_ends(network, ipv4, ipv6).ok_or(wrong)?;
             wants.f_teid = Some(WantedFTeid { ends, choose_id });
             Ok(None)
         }
@@ -368,11 +371,13 @@ pub(crate) fn far(ie: &CreateFar<'_>, site: &Site) -> Result<Far, Refusal> {
         .forwarding_parameters
         .map(|p| forwarding(&p, site))
         .transpose()?;
+    let (forwarding, through) = forwarding.unzip();
     let far = Far {
         id: FarId(ie.far_id),
         apply: apply(ie.apply_action)?,
         forwarding,
         bar: ie.bar_id.map(BarId),
+        through: through.unwrap_or(TunnelNetworkId(u8::MAX)),
     };
     forwards_somewhere(&far)?;
     Ok(far)
@@ -383,19 +388,18 @@ pub(crate) fn update_far(
     far: &mut Far,
     ie: &UpdateFar<'_>,
     site: &Site,
-) -> Result<Option<RemoteFTeid>, Refusal> {
+) -> Result<Option<LeftTunnel>, Refusal> {
     refuse(&IN_FAR, ie.ies)?;
     let mut left = None;
     if let Some(action) = ie.apply_action {
         far.apply = apply(action)?;
     }
     if let Some(update) = &ie.update_forwarding_parameters {
-        let before = far.forwarding.and_then(|before| before.tunnel);
-        let forwarding = update_forwarding(far.forwarding, update, site)?;
-        far.forwarding = Some(forwarding);
+        let before = far.left_tunnel();
+        let forwarding = update_forwarding(far, update, site)?;
         let flags = update.pfcpsmreq_flags;
         if flags.is_some_and(|flags| flags.contains(PfcpSmReqFlags::SNDEM)) {
-            left = before.filter(|_| before != forwarding.tunnel);
+            left = before.filter(|before| Some(before.tunnel) != forwarding.tunnel);
         }
     }
     far.bar = ie.bar_id.map(BarId).or(far.bar);
@@ -425,27 +429,34 @@ fn apply(action: ApplyAction) -> Result<Apply, Refusal> {
     }
 }
 
-fn forwarding(ie: &ForwardingParameters<'_>, site: &Site) -> Result<Forwarding, Refusal> {
+/// Where to, and which of our addresses tunnels there come from.
+fn forwarding(
+    ie: &ForwardingParameters<'_>,
+    site: &Site,
+) -> Result<(Forwarding, TunnelNetworkId), Refusal> {
     refuse(&IN_FORWARDING, ie.ies)?;
     let destination = destination(ie.destination_interface)?;
     let in_tunnel = ie.outer_header_creation.is_some();
-    Ok(Forwarding {
+    let through = site.tunnel_network(destination, ie.tgpp_interface_type, ie.network_instance);
+    let forwarding = Forwarding {
         destination,
         ni: network_instance(ie.network_instance, destination, in_tunnel, site)?,
         tunnel: ie
             .outer_header_creation
-            .map(|ie| tunnel(ie, site))
+            .map(|ie| tunnel(ie, through, site))
             .transpose()?,
         marking: ie.transport_level_marking.and_then(marking),
-    })
+    };
+    Ok((forwarding, through))
 }
 
 fn update_forwarding(
-    before: Option<Forwarding>,
+    far: &mut Far,
     ie: &UpdateForwardingParameters<'_>,
     site: &Site,
 ) -> Result<Forwarding, Refusal> {
     refuse(&IN_FORWARDING, ie.ies)?;
+    let before = far.forwarding;
     let destination = match (ie.destination_interface, before) {
         (Some(to), _) => destination(to)?,
         (None, Some(before)) => before.destination,
@@ -456,9 +467,16 @@ fn update_forwarding(
             ));
         }
     };
+    // What was said of it before holds for the same side.
+    let said_anew = ie.network_instance.is_some() || ie.tgpp_interface_type.is_some();
+    let stays = before.filter(|to| to.destination == destination && !said_anew);
+    let through = match stays {
+        Some(_) => far.through,
+        None => site.tunnel_network(destination, ie.tgpp_interface_type, ie.network_instance),
+    };
     let tunnel = match ie.outer_header_creation {
         None => before.and_then(|before| before.tunnel),
-        Some(given) => Some(tunnel(given, site)?),
+        Some(given) => Some(tunnel(given, through, site)?),
     };
     let ni = match ie.network_instance {
         None => before.and_then(|before| before.ni),
@@ -468,12 +486,14 @@ fn update_forwarding(
         None => before.and_then(|before| before.marking),
         Some(given) => marking(given),
     };
-    Ok(Forwarding {
+    let forwarding = Forwarding {
         destination,
         ni,
         tunnel,
         marking,
-    })
+    };
+    (far.forwarding, far.through) = (Some(forwarding), through);
+    Ok(forwarding)
 }
 
 /// Value and mask, an octet each (8.2.12).
@@ -494,19 +514,24 @@ fn destination(ie: DestinationInterface) -> Result<Interface, Refusal> {
 
 /// GTP-U over IPv4, IPv6, or either, where the choice is ours (8.2.56) among the addresses that can be
 /// a gNB's. We need one of our own of the same family.
-fn tunnel(ie: OuterHeaderCreation, site: &Site) -> Result<RemoteFTeid, Refusal> {
+fn tunnel(
+    ie: OuterHeaderCreation,
+    through: TunnelNetworkId,
+    site: &Site,
+) -> Result<RemoteFTeid, Refusal> {
     const BOTH: OuterHeader = OuterHeader::GTPU_UDP_IPV4.union(OuterHeader::GTPU_UDP_IPV6);
     let wrong = Refusal::rule(IeType::OUTER_HEADER_CREATION);
     let gtpu = matches!(
         ie.description,
         OuterHeader::GTPU_UDP_IPV4 | OuterHeader::GTPU_UDP_IPV6 | BOTH
     );
-    let to = RemoteFTeid {
-        teid: ie.teid.filter(|&teid| teid != 0 && gtpu).ok_or(wrong)?,
-        v4: ie.ipv4.filter(|&addr| is_host4(addr)),
-        v6: ie.ipv6.filter(|&addr| is_host6(addr)),
-    };
-    site.path_to(to, &|_| true).ok_or(wrong)?;
+    let teid = ie.teid.filter(|_| gtpu).and_then(NonZeroU32::new);
+    let to = RemoteFTeid::new(
+        teid.ok_or(wrong)?,
+        ie.ipv4.filter(|&addr| is_host4(addr)),
+        ie.ipv6.filter(|&addr| is_host6(addr)),
+    );
+    site.path_to(to, through, &|_| true).ok_or(wrong)?;
     Ok(to)
 }
 

@@ -163,12 +163,12 @@ fn fate(rules: PacketRules<'_>, pdr: &Pdr, arrival: Arrival) -> Fate {
                 _ => None,
             };
             let qfi = qfis.first().copied().or(brought);
-            let peer = match (tunnel.v4, tunnel.v6) {
+            let peer = match (tunnel.v4(), tunnel.v6()) {
                 (Some(v4), _) => v4.into(),
                 (None, Some(v6)) => v6.into(),
                 (None, None) => return Fate::Absurd,
             };
-            Fate::Tunnelled(tunnel.teid, peer, qfi.map(|qfi| (qfi, marks)))
+            Fate::Tunnelled(tunnel.teid(), peer, qfi.map(|qfi| (qfi, marks)))
         }
         None => Fate::Routed(forwarding.ni.or(pdr.pdi.ni).unwrap_or(NiId(0))),
     }

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU32;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use smallvec::SmallVec;
@@ -348,6 +349,25 @@ pub struct Far {
     pub forwarding: Option<Forwarding>,
     /// How to buffer, some day.
     pub bar: Option<BarId>,
+    /// Which of our addresses packets into a tunnel come from.
+    pub through: TunnelNetworkId,
+}
+
+impl Far {
+    /// The tunnel that it would leave if it led elsewhere.
+    pub(crate) fn left_tunnel(&self) -> Option<LeftTunnel> {
+        let tunnel = self.forwarding?.tunnel?;
+        let through = self.through;
+        Some(LeftTunnel { tunnel, through })
+    }
+}
+
+/// A tunnel that a FAR has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeftTunnel {
+    pub(crate) tunnel: RemoteFTeid,
+    /// As [`Far::through`].
+    pub(crate) through: TunnelNetworkId,
 }
 
 /// Apply Action (TS 29.244, 8.2.26).
@@ -380,19 +400,46 @@ pub struct Forwarding {
 /// The other end of a tunnel (TS 29.244, 8.2.56). One address is there at least; of two we choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteFTeid {
-    /// TEID, host order.
-    pub teid: u32,
-    /// IPv4 address.
-    pub v4: Option<Ipv4Addr>,
-    /// IPv6 address.
-    pub v6: Option<Ipv6Addr>,
+    teid: NonZeroU32,
+    /// Unspecified: none.
+    v4: Ipv4Addr,
+    /// Unspecified: none.
+    v6: Ipv6Addr,
 }
 
+/// Place of a [`TunnelNetwork`](crate::config::TunnelNetwork); beyond the last one: all of our addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelNetworkId(pub u8);
+
 impl RemoteFTeid {
+    /// An unspecified address is none.
+    pub fn new(teid: NonZeroU32, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Self {
+        Self {
+            teid,
+            v4: v4.unwrap_or(Ipv4Addr::UNSPECIFIED),
+            v6: v6.unwrap_or(Ipv6Addr::UNSPECIFIED),
+        }
+    }
+
+    /// TEID, host order.
+    pub fn teid(self) -> u32 {
+        self.teid.get()
+    }
+
+    /// IPv4 address.
+    pub fn v4(self) -> Option<Ipv4Addr> {
+        Some(self.v4).filter(|addr| !addr.is_unspecified())
+    }
+
+    /// IPv6 address.
+    pub fn v6(self) -> Option<Ipv6Addr> {
+        Some(self.v6).filter(|addr| !addr.is_unspecified())
+    }
+
     /// Those that there are.
     pub fn addresses(self) -> impl Iterator<Item = IpAddr> {
-        let v6 = self.v6.map(IpAddr::V6);
-        self.v4.map(IpAddr::V4).into_iter().chain(v6)
+        let v6 = self.v6().map(IpAddr::V6);
+        self.v4().map(IpAddr::V4).into_iter().chain(v6)
     }
 }
 

@@ -236,7 +236,7 @@ impl FarView {
                 .map(str::to_owned),
             tunnel: to
                 .and_then(|to| to.tunnel)
-                .map(|tunnel| (tunnel.teid, ends(tunnel.v4, tunnel.v6))),
+                .map(|tunnel| (tunnel.teid(), ends(tunnel.v4(), tunnel.v6()))),
             marking: to
                 .and_then(|to| to.marking)
                 .map(|marking| (marking.tos, marking.mask)),

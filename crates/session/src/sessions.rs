@@ -299,12 +299,11 @@ impl<T: Tables> Sessions<T> {
     fn end_tunnels(&self, tables: &mut T) {
         for left in self.draft.ended_tunnels() {
             // Over the family that its packets went.
-            let path = self.site.path_to(left, &|peer| tables.reaches(peer));
-            let Some((peer, local)) = path else {
-                continue;
-            };
+            let reaches = |peer| tables.reaches(peer);
+            let path = self.site.path_to(left.tunnel, left.through, &reaches);
+            let Some((peer, local)) = path else { continue };
             tables.end_tunnel(&EndedTunnel {
-                teid: left.teid,
+                teid: left.tunnel.teid(),
                 peer,
                 local,
             });
@@ -531,7 +530,7 @@ impl<T: Tables> Sessions<T> {
     pub(crate) fn with_tunnel(&mut self, teid: u32, peer: IpAddr) -> Vec<u64> {
         let sends = |far: &Far| {
             let tunnel = far.forwarding.as_ref().and_then(|f| f.tunnel);
-            tunnel.is_some_and(|t| t.teid == teid && t.addresses().any(|a| a == peer))
+            tunnel.is_some_and(|t| t.teid() == teid && t.addresses().any(|a| a == peer))
         };
         let found = self.tunnels.find(tunnels::key(teid, peer));
         let theirs = found.into_iter().filter(|place| {

@@ -2,17 +2,19 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use pfcp::ie::NetworkInstance;
+use pfcp::ie::{NetworkInstance, TgppInterfaceType};
 
 use crate::compiled::NiId;
-use crate::config::{Burst, Config, Limits};
-use crate::rules::{LocalEnds, RemoteFTeid};
+use crate::config::{Burst, Config, Limits, TunnelNetwork};
+use crate::rules::{Interface, LocalEnds, RemoteFTeid, TunnelNetworkId};
 
 /// The part of the configuration that rules depend on.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     /// Our ends of tunnels; at most 256.
     n3: Vec<IpAddr>,
+    /// At most 255.
+    networks: Vec<TunnelNetwork>,
     /// In the order of [`NiId`].
     names: Vec<String>,
     pub(crate) burst: Burst,
@@ -24,6 +26,9 @@ impl Site {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             n3: config.n3.iter().copied().take(256).collect(),
+            networks: (config.tunnel_networks.iter().take(usize::from(u8::MAX)))
+                .cloned()
+                .collect(),
             names: config
                 .network_instances
                 .iter()
@@ -35,13 +40,46 @@ impl Site {
         }
     }
 
-    /// Where tunnels may end that we choose ourselves: of the families asked for, those we have.
-    /// `None`: of neither.
-    pub(crate) fn choose_ends(&self, v4: bool, v6: bool) -> Option<LocalEnds> {
-        let first = |is: fn(&IpAddr) -> bool| self.n3.iter().position(is).map(|at| at as u8);
+    /// Which network the tunnels of a side and a network instance go through. A UPF that is an anchor has
+    /// access behind N9, as only `kind` can say.
+    pub(crate) fn tunnel_network(
+        &self,
+        side: Interface,
+        kind: Option<TgppInterfaceType>,
+        ni: Option<NetworkInstance<'_>>,
+    ) -> TunnelNetworkId {
+        let find = |is: &dyn Fn(&TunnelNetwork) -> bool| self.networks.iter().position(is);
+        let named = |network: &TunnelNetwork| {
+            let mut names = network.network_instances.iter();
+            ni.is_some_and(|ni| names.any(|name| ni.matches(name)))
+        };
+        let core = kind.and_then(is_n9).unwrap_or(side == Interface::Core);
+        let of_side = |network: &TunnelNetwork| network.core == core;
+        let found = find(&named)
+            .or_else(|| find(&|network| of_side(network) && network.network_instances.is_empty()))
+            .or_else(|| find(&of_side));
+        TunnelNetworkId(found.map_or(u8::MAX, |at| at as u8))
+    }
+
+    /// Our address in a network, of the family that `is` asks for: its place.
+    fn own(&self, network: TunnelNetworkId, is: fn(&IpAddr) -> bool) -> Option<u8> {
+        let known = self.networks.get(usize::from(network.0));
+        let there = known.and_then(|known| known.addresses.iter().copied().find(is));
+        let same = |own: &IpAddr| there.map_or_else(|| is(own), |there| *own == there);
+        self.n3.iter().position(same).map(|at| at as u8)
+    }
+
+    /// Where tunnels of a network may end that we choose ourselves: of the families asked for, those we
+    /// have. `None`: of neither.
+    pub(crate) fn choose_ends(
+        &self,
+        network: TunnelNetworkId,
+        v4: bool,
+        v6: bool,
+    ) -> Option<LocalEnds> {
         let ends = LocalEnds {
-            v4: first(IpAddr::is_ipv4).filter(|_| v4),
-            v6: first(IpAddr::is_ipv6).filter(|_| v6),
+            v4: self.own(network, IpAddr::is_ipv4).filter(|_| v4),
+            v6: self.own(network, IpAddr::is_ipv6).filter(|_| v6),
         };
         (ends.v4.is_some() || ends.v6.is_some()).then_some(ends)
     }
@@ -82,15 +120,19 @@ impl Site {
     pub(crate) fn path_to(
         &self,
         to: RemoteFTeid,
+        through: TunnelNetworkId,
         reaches: &dyn Fn(IpAddr) -> bool,
     ) -> Option<(IpAddr, IpAddr)> {
-        let local = |peer: IpAddr| {
-            let mut own = self.n3.iter();
-            own.find(|own| own.is_ipv4() == peer.is_ipv4()).copied()
+        let path = |peer: IpAddr| {
+            let is = match peer {
+                IpAddr::V4(_) => IpAddr::is_ipv4,
+                IpAddr::V6(_) => IpAddr::is_ipv6,
+            };
+            let own = self.own(through, is)?;
+            Some((peer, *self.n3.get(usize::from(own))?))
         };
-        let path = |peer: IpAddr| Some((peer, local(peer)?));
-        let v4 = to.v4.map(IpAddr::V4).and_then(path);
-        let v6 = to.v6.map(IpAddr::V6).and_then(path);
+        let v4 = to.v4().map(IpAddr::V4).and_then(path);
+        let v6 = to.v6().map(IpAddr::V6).and_then(path);
         match (v4, v6) {
             (Some((peer4, _)), Some((peer6, _))) if !reaches(peer4) && reaches(peer6) => v6,
             _ => v4.or(v6),
@@ -104,5 +146,15 @@ impl Site {
 
     pub(crate) fn name(&self, ni: NiId) -> Option<&str> {
         self.names.get(usize::from(ni.0)).map(String::as_str)
+    }
+}
+
+/// Between UPFs; `None`: neither that nor from a base station.
+fn is_n9(kind: TgppInterfaceType) -> Option<bool> {
+    use TgppInterfaceType as T;
+    match kind {
+        T::N9 | T::N9_ROAMING | T::N9_FORWARDING => Some(true),
+        T::N3 | T::N3_TRUSTED | T::N3_UNTRUSTED | T::N3_FORWARDING | T::S1_U => Some(false),
+        _ => None,
     }
 }

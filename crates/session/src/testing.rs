@@ -18,7 +18,7 @@ use crate::refusal::Refusal;
 use crate::rules::{
     Apply, Conditions, Far, FarId, Forwarding, Gate, Interface, LocalEnds, LocalFTeid, LocalTeid,
     Mbr, PacketRules, Pdi, PdiMore, Pdr, Qer, RareQer, RemoteFTeid, Removal, Rules, SdfFilter,
-    UeIp,
+    TunnelNetworkId, UeIp,
 };
 use crate::site::Site;
 
@@ -375,6 +375,7 @@ fn uplink_far() -> impl Strategy<Value = Far> {
             apply,
             forwarding,
             bar: None,
+            through: TunnelNetworkId(0),
         }
     })
 }
@@ -383,11 +384,9 @@ fn remote() -> impl Strategy<Value = RemoteFTeid> {
     let families = select(vec![(true, false), (false, true), (true, true)]);
     (1u32..4, 1u8..3, families).prop_map(|(teid, host, (v4, v6))| {
         let host6 = Ipv6Addr::new(0x2001, 0xdb8, 3, 1, 0, 0, 0, u16::from(host));
-        RemoteFTeid {
-            teid,
-            v4: v4.then_some(Ipv4Addr::new(10, 3, 1, host)),
-            v6: v6.then_some(host6),
-        }
+        let host4 = Ipv4Addr::new(10, 3, 1, host);
+        let teid = NonZeroU32::new(teid).unwrap_or(NonZeroU32::MIN);
+        RemoteFTeid::new(teid, v4.then_some(host4), v6.then_some(host6))
     })
 }
 
@@ -404,6 +403,7 @@ fn downlink_far() -> impl Strategy<Value = Far> {
             apply,
             forwarding,
             bar: None,
+            through: TunnelNetworkId(0),
         }
     })
 }

@@ -34,7 +34,7 @@ pub(crate) fn keys(fars: &[Far]) -> TunnelKeys {
         .iter()
         .filter_map(|far| far.forwarding.as_ref()?.tunnel);
     let mut keys: TunnelKeys = tunnels
-        .flat_map(|tunnel| tunnel.addresses().map(move |peer| key(tunnel.teid, peer)))
+        .flat_map(|tunnel| tunnel.addresses().map(move |peer| key(tunnel.teid(), peer)))
         .collect();
     keys.sort_unstable();
     keys.dedup();

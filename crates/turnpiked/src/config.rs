@@ -152,6 +152,8 @@ pub(crate) struct Interface {
     #[serde(default)]
     pub(crate) addresses: Vec<IpAddr>,
     #[serde(default)]
+    pub(crate) network_instances: Vec<String>,
+    #[serde(default)]
     pub(crate) spread_cpus: Vec<u32>,
 }
 
@@ -161,27 +163,41 @@ pub(crate) enum Role {
     /// Access: GTP-U.
     #[serde(rename = "n3")]
     N3,
+    /// Other UPFs: GTP-U.
+    #[serde(rename = "n9")]
+    N9,
     /// Data network: plain IP.
     #[serde(rename = "n6")]
     N6,
     /// Both on one interface.
     #[serde(rename = "n3+n6")]
     Both,
+    /// Both on one interface.
+    #[serde(rename = "n9+n6")]
+    N9AndN6,
 }
 
 impl Role {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::N3 => "n3",
+            Self::N9 => "n9",
             Self::N6 => "n6",
             Self::Both => "n3+n6",
+            Self::N9AndN6 => "n9+n6",
         }
     }
     pub(crate) const fn has_n3(self) -> bool {
         matches!(self, Self::N3 | Self::Both)
     }
+    pub(crate) const fn has_n9(self) -> bool {
+        matches!(self, Self::N9 | Self::N9AndN6)
+    }
+    pub(crate) const fn has_tunnels(self) -> bool {
+        self.has_n3() || self.has_n9()
+    }
     pub(crate) const fn has_n6(self) -> bool {
-        matches!(self, Self::N6 | Self::Both)
+        matches!(self, Self::N6 | Self::Both | Self::N9AndN6)
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn ports(config: &Config) -> Vec<PortConfig> {
     let port = |interface: &Interface| PortConfig {
         name: interface.name.clone(),
         roles: Roles {
-            n3: interface.role.has_n3(),
+            n3: interface.role.has_tunnels(),
             n6: interface.role.has_n6(),
         },
         ni: home(config, &interface.name),
@@ -60,6 +60,18 @@ pub(crate) fn n3_addresses(config: &Config) -> Vec<IpAddr> {
         .iter()
         .flat_map(|interface| interface.addresses.iter().copied())
         .collect()
+}
+
+/// One for each interface with tunnels. Without any for N9, those of N3 lead to the core too.
+fn tunnel_networks(config: &Config) -> Vec<core::TunnelNetwork> {
+    let interfaces = config.interface.iter();
+    let with_tunnels = interfaces.filter(|interface| interface.role.has_tunnels());
+    let network = |interface: &Interface| core::TunnelNetwork {
+        addresses: interface.addresses.clone(),
+        core: interface.role.has_n9(),
+        network_instances: interface.network_instances.clone(),
+    };
+    with_tunnels.map(network).collect()
 }
 
 fn v4(ni: &NetworkInstance) -> impl Iterator<Item = Ipv4Net> {
@@ -171,6 +183,7 @@ pub(crate) fn session(config: &Config, seed: u64) -> session::Config {
             .map(|listen| listen.ip())
             .collect(),
         n3: n3_addresses(config),
+        tunnel_networks: tunnel_networks(config),
         network_instances: config
             .network_instance
             .iter()

@@ -109,7 +109,7 @@ pub(crate) struct ReplacementReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct PortReport {
     pub(crate) interface: String,
-    /// `n3`, `n6` or `n3+n6`.
+    /// `n3`, `n9`, `n6`, `n3+n6` or `n9+n6`.
     pub(crate) role: String,
     pub(crate) uplink: DirectionReport,
     pub(crate) downlink: DirectionReport,

@@ -119,6 +119,12 @@ impl Scenario {
         self
     }
 
+    /// N9 is a network of its own.
+    fn n9(mut self) -> Self {
+        self.wanted.n9 = true;
+        self
+    }
+
     /// N3 and N6 are VLANs.
     fn vlan(mut self) -> Self {
         self.wanted.vlan = true;

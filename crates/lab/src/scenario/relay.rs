@@ -12,8 +12,10 @@ use anyhow::{Context, Result, bail, ensure};
 use rs_pfcp::ie::destination_interface::Interface;
 use rs_pfcp::ie::node_id::NodeId;
 use rs_pfcp::ie::source_interface::SourceInterfaceValue;
+use rs_pfcp::ie::three_gpp_interface_type::ThreeGppInterfaceType;
 use rs_pfcp::ie::ue_ip_address::UeIpAddress;
 
+use super::capture::{Capture, count, without_defects};
 use super::sessions::ping_all;
 use super::{Scenario, flow_down};
 use crate::dn;
@@ -23,12 +25,13 @@ use crate::gtpu::{self, Container, message};
 use crate::netns::{End, Netns, cable, take_xdp_frames};
 use crate::packet::checksum;
 use crate::smf::{
-    self, RuleSession, Smf, Style, TunnelPdr, far_to_network, far_to_tunnel, switch_with_end_marker,
+    self, RuleSession, Smf, Style, TunnelPdr, far_to_network, far_to_tunnel, switch_to_n9,
+    switch_with_end_marker,
 };
 use crate::traffic::{ping, start_download};
 use crate::ue::Addresses;
 use crate::upf::{Settings, Upf};
-use crate::world::{Attached, Family, LINK_MTU, World};
+use crate::world::{Attached, Family, GNBS, LINK_MTU, UPF_N9, World, n9_section};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -37,6 +40,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "gNB, I-UPF, PSA-UPF: ping and TCP through both",
             n9_relay,
         )
+        .limit(90),
+        Scenario::new(
+            "separate-n9",
+            "N3 and N9 on interfaces of their own: each tunnel has the address of its side",
+            separate_n9,
+        )
+        .n9()
         .limit(90),
         Scenario::new(
             "uplink-classifier",
@@ -64,6 +74,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 /// The I-UPF on N3 and N9.
 const SECOND_N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 2);
+/// Where N9 is a network of its own.
+const SECOND_N9: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 const SECOND_N4: Ipv4Addr = Ipv4Addr::new(10, 101, 0, 1);
 const SECOND_SMF: Ipv4Addr = Ipv4Addr::new(10, 101, 0, 2);
 const SECOND_N6: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
@@ -76,7 +88,7 @@ struct Second {
     smf: Smf,
     upf: Upf,
     netns: Netns,
-    _xdp: [OwnedFd; 2],
+    _xdp: Vec<OwnedFd>,
 }
 
 impl Second {
@@ -97,10 +109,16 @@ impl Second {
             "addr add {SECOND_N3}/24 dev n3\naddr add {SECOND_N4}/24 dev n4\n\
              addr add {SECOND_N6}/24 dev n6\nroute add default via {SECOND_ROUTER}"
         ))?;
-        let xdp = [
+        let mut xdp = vec![
             take_xdp_frames(end(&world.ran_ns, "iupf"))?,
             take_xdp_frames(end(&world.dn_ns, "n6b"))?,
         ];
+        if let Some(between) = &world.n9_ns {
+            cable(end(&netns, "n9"), end(between, "iupf"), LINK_MTU)?;
+            between.ip("link set iupf master br0")?;
+            netns.ip(&format!("addr add {SECOND_N9}/24 dev n9"))?;
+            xdp.push(take_xdp_frames(end(between, "iupf"))?);
+        }
         let settings = Settings {
             n4: SECOND_N4,
             n4_also: None,
@@ -116,7 +134,10 @@ impl Second {
             heartbeat_s: 10,
             retention_s: 3600,
             sessions: 1024,
-            sections: String::new(),
+            sections: match world.n9_ns {
+                Some(_) => n9_section(SECOND_N9),
+                None => String::new(),
+            },
             lines: Vec::new(),
         };
         let folder = world.folder.join("iupf");
@@ -144,6 +165,7 @@ fn access(id: u16, far: u32) -> TunnelPdr<'static> {
         id,
         precedence: 255,
         source: SourceInterfaceValue::Access,
+        kind: None,
         choose: 1,
         ue: None,
         filter: None,
@@ -177,6 +199,7 @@ fn by_way_of(
     let plan = world.plan(Family::Dual, Style::Open5gs);
     let attached = world.attach("ue1", &plan, 0, 0)?;
     let gnb = &world.gnbs[attached.gnb];
+    let anchor = tunnel_to_anchor(world, &attached)?;
     let up = TunnelPdr {
         ue: Some(ue_at(&attached, false)),
         ..access(1, 1)
@@ -188,16 +211,22 @@ fn by_way_of(
     let mut rules = vec![
         up.create(),
         down.create(),
-        far_to_tunnel(1, Interface::Core, attached.session.uplink),
+        far_to_tunnel(1, Interface::Core, anchor),
         far_to_tunnel(2, Interface::Access, (gnb.address(), attached.teid)),
     ];
     rules.extend(extra);
     let relay = second.smf.establish_rules(rules).context("at the I-UPF")?;
     let (n9, down_teid) = relay.tunnel(2)?;
-    world.smf(0)?.connect(&attached.session, n9, down_teid)?;
+    // FAR 2 is the downlink of every session of the lab.
+    let down = switch_to_n9(2, (n9, down_teid));
+    world.smf(0)?.modify(&attached.session, &[down])?;
     let (n3, up_teid) = relay.tunnel(1)?;
+    let expected = match world.n9_ns {
+        Some(_) => SECOND_N9,
+        None => SECOND_N3,
+    };
     ensure!(
-        (n3, n9) == (SECOND_N3.into(), SECOND_N3.into()),
+        (n3, n9) == (SECOND_N3.into(), expected.into()),
         "F-TEIDs of the I-UPF at {n3} and {n9}"
     );
     let qfi = attached.session.plan.qfi;
@@ -208,22 +237,77 @@ fn by_way_of(
     Ok((attached, relay))
 }
 
-fn n9_relay(world: &mut World) -> Result<String> {
-    const SIZE: u64 = 20_000_000;
+/// Where the I-UPF sends: the tunnel that gNBs send into, or one on N9, where that is apart.
+fn tunnel_to_anchor(world: &World, attached: &Attached) -> Result<(IpAddr, u32)> {
+    if world.n9_ns.is_none() {
+        return Ok(attached.session.uplink);
+    }
+    let by_n9 = TunnelPdr {
+        kind: Some(ThreeGppInterfaceType::N9),
+        ue: Some(ue_at(attached, false)),
+        choose: 9,
+        ..access(50, 1)
+    };
+    let smf = world.smf(0)?;
+    let anchor = smf.add_rules(&attached.session, &[by_n9.create()])?;
+    let (address, teid) = anchor.tunnel(50)?;
+    ensure!(
+        address == UPF_N9,
+        "the anchor's F-TEID on N9 is at {address}"
+    );
+    Ok((address, teid))
+}
+
+fn separate_n9(world: &mut World) -> Result<String> {
     let mut second = Second::start(world)?;
-    let (attached, _) = by_way_of(world, &second, Vec::new())?;
+    let between = world.n9_ns.as_ref().context("no N9")?;
+    let n9 = Capture::start(world, between, "upf", "n9.pcapng")?;
+    let n3 = Capture::start(world, &world.ran_ns, "iupf", "n3.pcapng")?;
+    let seen = through_both(world, &mut second, 4_000_000)?;
+    let totals = (n3.stop()?, n9.stop()?);
+    let frames = without_defects(&[("N3", &totals.0), ("N9", &totals.1)])?;
+    let gnb = GNBS[0];
+    for (file, name, (one, other)) in [
+        (&totals.0, "N3", (gnb, SECOND_N3)),
+        (&totals.1, "N9", (SECOND_N9, UPF_N9)),
+    ] {
+        let tunnelled = "gtp.message == 255 && eth.type == 0x0800";
+        let between = |from, to| format!("{tunnelled} && ip.src == {from} && ip.dst == {to}");
+        let (up, down) = (
+            count(file, &between(one, other))?,
+            count(file, &between(other, one))?,
+        );
+        let all = count(file, tunnelled)?;
+        ensure!(
+            up > 200 && down > 1000 && up + down == all,
+            "on {name} {up} packets up and {down} down of {all}"
+        );
+    }
+    Ok(format!(
+        "{seen}; {frames}, each between the addresses of its side"
+    ))
+}
+
+fn n9_relay(world: &mut World) -> Result<String> {
+    let mut second = Second::start(world)?;
+    through_both(world, &mut second, 20_000_000)
+}
+
+/// Pings, and a download of `size` octets to each address of a UE.
+fn through_both(world: &mut World, second: &mut Second, size: u64) -> Result<String> {
+    let (attached, _) = by_way_of(world, second, Vec::new())?;
     ping_all(&attached)?;
     let pinged = ping(&attached.ue.netns, dn::SERVER_V4.into(), 100, 5)?.whole()?;
     for address in attached.session.addresses.all() {
-        let got = start_download(&attached.ue.netns, address, SIZE, u64::MAX >> 1)?.finish()?;
-        ensure!(got == SIZE, "{got} of {SIZE} octets over {address}");
+        let got = start_download(&attached.ue.netns, address, size, u64::MAX >> 1)?.finish()?;
+        ensure!(got == size, "{got} of {size} octets over {address}");
     }
     // Both UPFs have seen all of it, in both directions.
     let at_psa = world.counted(&attached)?;
     let at_iupf = second.upf.counted(&second.netns, attached.address()?)?;
     for way in 0..2 {
         ensure!(
-            at_psa[way] == at_iupf[way] && at_psa[way].packets > 1000,
+            at_psa[way] == at_iupf[way] && at_psa[way].packets > 200,
             "PSA-UPF counted {:?}, I-UPF {:?}",
             at_psa[way],
             at_iupf[way]
@@ -231,7 +315,7 @@ fn n9_relay(world: &mut World) -> Result<String> {
     }
     second.upf.alive()?;
     Ok(format!(
-        "{} pings, 2 x {SIZE} octets, {} and {} packets at each UPF",
+        "{} pings, 2 x {size} octets, {} and {} packets at each UPF",
         pinged.received, at_psa[0].packets, at_psa[1].packets
     ))
 }

@@ -7,7 +7,9 @@ mod tunnel;
 
 pub use answer::{Answer, Refused};
 pub use plan::{Flow, Gates, Requested, SessionPlan, Style, forward_downlink};
-pub use relay::{RuleSession, TunnelPdr, far_to_network, far_to_tunnel, switch_with_end_marker};
+pub use relay::{
+    RuleSession, TunnelPdr, far_to_network, far_to_tunnel, switch_to_n9, switch_with_end_marker,
+};
 pub use tunnel::TunnelEnd;
 
 use std::collections::HashMap;

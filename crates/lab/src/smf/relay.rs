@@ -22,6 +22,7 @@ use rs_pfcp::ie::precedence::Precedence;
 use rs_pfcp::ie::qer_id::QerId;
 use rs_pfcp::ie::sdf_filter::SdfFilter;
 use rs_pfcp::ie::source_interface::{SourceInterface, SourceInterfaceValue};
+use rs_pfcp::ie::three_gpp_interface_type::{ThreeGppInterfaceType, ThreeGppInterfaceTypeIe};
 use rs_pfcp::ie::ue_ip_address::UeIpAddress;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
@@ -58,6 +59,8 @@ pub struct TunnelPdr<'a> {
     pub precedence: u32,
     /// The side that packets come from.
     pub source: SourceInterfaceValue,
+    /// 3GPP Interface Type, where the side does not say it.
+    pub kind: Option<ThreeGppInterfaceType>,
     /// CHOOSE ID.
     pub choose: u8,
     /// The UE's address, as source or destination.
@@ -77,6 +80,7 @@ impl TunnelPdr<'_> {
         let mut f_teid = Fteid::new_with_choose(true, false, true, true, 0, None, None, 0);
         f_teid.choose_id = self.choose;
         pdi.f_teid = Some(f_teid);
+        pdi.three_gpp_interface_type = self.kind.map(ThreeGppInterfaceTypeIe::new);
         pdi.ue_ip_addresses = self.ue.clone().into_iter().collect();
         pdi.sdf_filters = self.filter.map(SdfFilter::new).into_iter().collect();
         let mut pdr = CreatePdr::new(PdrId::new(self.id), Precedence::new(self.precedence), pdi);
@@ -103,6 +107,21 @@ pub fn far_to_network(id: u32, network_instance: &str) -> Ie {
     CreateFar::new(FarId::new(id), ApplyAction::FORW)
         .with_forwarding_parameters(to)
         .to_ie()
+}
+
+/// An Update FAR: another tunnel towards access, which is behind N9.
+pub fn switch_to_n9(id: u32, end: impl Into<TunnelEnd>) -> Ie {
+    let parameters = vec![
+        DestinationInterface::new(Interface::Access).to_ie(),
+        end.into().header().to_ie(),
+        ThreeGppInterfaceTypeIe::new(ThreeGppInterfaceType::N9).to_ie(),
+    ];
+    let members = vec![
+        FarId::new(id).to_ie(),
+        ApplyAction::from(ApplyAction::FORW).to_ie(),
+        Ie::new_grouped(IeType::UpdateForwardingParameters, parameters),
+    ];
+    Ie::new_grouped(IeType::UpdateFar, members)
 }
 
 /// An Update FAR: another tunnel towards access, with an End Marker into the old one.

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{
     GNBS, GNBS_V6, LINK_MTU, ROUTER, ROUTER_V6, UPF_N3, UPF_N3_V6, UPF_N4, UPF_N4_V6, UPF_N6,
-    UPF_N6_V6, Wanted, smf_address, smf_address_v6,
+    UPF_N6_V6, UPF_N9, Wanted, smf_address, smf_address_v6,
 };
 use crate::dn;
 use crate::netns::{End, Netns, Prefix, cable};
@@ -76,6 +76,26 @@ pub(super) fn radio_side(
         gnbs.push(netns);
     }
     Ok((ran, gnbs))
+}
+
+/// A bridge that UPFs are plugged into.
+pub(super) fn between_upfs(prefix: &Prefix, upf_ns: &Netns) -> Result<Netns> {
+    let netns = Netns::create(prefix, "n9")?;
+    netns.ip("link add br0 type bridge mcast_snooping 0\nlink set br0 up")?;
+    let (near, far) = (
+        End {
+            netns: upf_ns,
+            name: "n9",
+        },
+        End {
+            netns: &netns,
+            name: "upf",
+        },
+    );
+    cable(near, far, LINK_MTU)?;
+    netns.ip("link set upf master br0")?;
+    upf_ns.ip(&format!("addr add {UPF_N9}/24 dev n9"))?;
+    Ok(netns)
 }
 
 pub(super) fn control_side(prefix: &Prefix, upf_ns: &Netns, smfs: usize) -> Result<Netns> {

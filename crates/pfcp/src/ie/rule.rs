@@ -99,6 +99,25 @@ octet_enum! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TgppInterfaceType(pub u8);
 
+impl TgppInterfaceType {
+    /// S1-U.
+    pub const S1_U: Self = Self(0);
+    /// N3 of 3GPP access.
+    pub const N3: Self = Self(11);
+    /// N3 of trusted non-3GPP access.
+    pub const N3_TRUSTED: Self = Self(12);
+    /// N3 of untrusted non-3GPP access.
+    pub const N3_UNTRUSTED: Self = Self(13);
+    /// N3 for data forwarding.
+    pub const N3_FORWARDING: Self = Self(14);
+    /// N9, also for non-roaming.
+    pub const N9: Self = Self(15);
+    /// N9 for roaming.
+    pub const N9_ROAMING: Self = Self(21);
+    /// N9 for data forwarding.
+    pub const N9_FORWARDING: Self = Self(23);
+}
+
 impl FromIe<'_> for TgppInterfaceType {
     #[inline]
     fn from_ie(ie: &Ie<'_>) -> Result<Self, Error> {

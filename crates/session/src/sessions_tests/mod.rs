@@ -4,6 +4,7 @@ mod cases;
 mod families;
 mod filters;
 mod framed;
+mod networks;
 mod properties;
 mod qers;
 mod relay;

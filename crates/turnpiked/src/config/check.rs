@@ -75,6 +75,7 @@ fn interfaces(config: &Config, system: &System, problems: &mut Vec<Problem>) {
     }
     let mut names = BTreeSet::new();
     let mut n3 = BTreeSet::new();
+    let mut named = BTreeSet::new();
     for (i, interface) in config.interface.iter().enumerate() {
         let key = format!("interface[{i}]");
         let known = system.interfaces.contains_key(&interface.name);
@@ -95,10 +96,11 @@ fn interfaces(config: &Config, system: &System, problems: &mut Vec<Problem>) {
                 "named twice",
             ));
         }
-        if interface.role.has_n3() && interface.addresses.is_empty() {
-            let reason = "an interface with role n3 needs the address that GTP-U comes to";
+        if interface.role.has_tunnels() && interface.addresses.is_empty() {
+            let reason = "an interface with role n3 or n9 needs the address that GTP-U comes to";
             problems.push(Problem::missing(format!("{key}.addresses"), reason));
         }
+        tunnel_networks(interface, &key, &mut named, problems);
         let used = config
             .network_instance
             .iter()
@@ -131,10 +133,10 @@ fn interfaces(config: &Config, system: &System, problems: &mut Vec<Problem>) {
             problems.push(Problem::missing("interface", reason));
         }
     }
-    if !config.interface.iter().any(|i| i.role.has_n3()) {
+    if !config.interface.iter().any(|i| i.role.has_tunnels()) {
         problems.push(Problem::missing(
             "interface",
-            "none has role n3: no way to the gNBs",
+            "none has role n3 or n9: no way to gNBs or other UPFs",
         ));
     }
     if !config.interface.iter().any(|i| i.role.has_n6()) {
@@ -155,6 +157,28 @@ fn can_be_n3(address: IpAddr) -> Result<(), &'static str> {
             Err("a link-local address; F-TEIDs need one that is routed")
         }
         _ => Ok(()),
+    }
+}
+
+/// The network instances that mean an interface: each means one, and only tunnels go by them.
+fn tunnel_networks(
+    interface: &Interface,
+    key: &str,
+    named: &mut BTreeSet<String>,
+    problems: &mut Vec<Problem>,
+) {
+    for (j, name) in interface.network_instances.iter().enumerate() {
+        let reason = if !interface.role.has_tunnels() {
+            "tunnels alone are told apart by it; a [[network_instance]] names its interface"
+        } else if name.is_empty() || name.len() > 100 {
+            "must have 1 to 100 characters"
+        } else if !named.insert(name.to_ascii_lowercase()) {
+            "named twice"
+        } else {
+            continue;
+        };
+        let key = format!("{key}.network_instances[{j}]");
+        problems.push(Problem::new(key, name, reason));
     }
 }
 

@@ -50,6 +50,36 @@ fn problems(text: &str) -> Vec<String> {
 }
 
 #[test]
+fn an_interface_for_n9_has_addresses_and_names_of_its_own() {
+    let n9 = "[[interface]]\nname = \"n4\"\nrole = \"n9\"\naddresses = [\"10.100.0.1\"]\n\
+              network_instances = [\"ipx\", \"IPX\"]\n";
+    let text = format!("{SMALL}{n9}");
+    let twice = "interface[2].network_instances[1] = \"IPX\": named twice";
+    assert_eq!(problems(&text), [twice]);
+    let text = text.replace(", \"IPX\"", "");
+    assert_eq!(problems(&text), [""; 0]);
+    let networks = crate::plan::session(&parse(&text).unwrap(), 0).tunnel_networks;
+    let seen: Vec<_> = networks
+        .iter()
+        .map(|n| (n.core, n.network_instances.len()))
+        .collect();
+    assert_eq!(seen, [(false, 0), (true, 1)]);
+    let without = text.replace("addresses = [\"10.100.0.1\"]", "");
+    let missing = "interface[2].addresses: an interface with role n3 or n9 needs the address that GTP-U comes to";
+    assert_eq!(problems(&without), [missing]);
+    let on_n6 = with(
+        "role = \"n6\"",
+        "role = \"n6\"\nnetwork_instances = [\"x\"]",
+    );
+    let reason = "interface[1].network_instances[0] = \"x\": tunnels alone are told apart by it";
+    assert!(
+        problems(&on_n6)[0].starts_with(reason),
+        "{:?}",
+        problems(&on_n6)
+    );
+}
+
+#[test]
 fn addresses_may_be_on_vlan_devices_of_the_interface() {
     let both = "role = \"n3+n6\"\naddresses = [\"10.66.0.1\"]";
     let text = with("role = \"n6\"", both);
@@ -199,8 +229,8 @@ fn a_wrong_key_or_value_is_named() {
             "node.id = \"10.0.0.256\": neither an IP",
         ),
         (
-            with("role = \"n6\"", "role = \"n9\""),
-            "interface[1].role = \"n9\": expected one of",
+            with("role = \"n6\"", "role = \"n4\""),
+            "interface[1].role = \"n4\": expected one of",
         ),
         (
             format!("{SMALL}pools = [\"10.60.0.0/16\", \"10.61.0.0/99\"]"),

@@ -74,7 +74,8 @@ struct tp_entry {
 	__u64 head; /* control: see above; the word that makes the entry live */
 	__u64 out;  /* control: TUNNEL: remote teid_be in bits 0..31, peer index in 32..63; else ue4_be in 0..31 */
 	__u64 rate; /* control: struct tp_rate bits, see below */
-	__u64 ext;  /* control: index into exts[] in bits 0..31, PDR ID from TP_EXT_PDR_SHIFT to 47 (for tracing) */
+	__u64 ext;  /* control: index into exts[] in bits 0..31, PDR ID from TP_EXT_PDR_SHIFT on,
+		      predefined rule of the PDR from TP_EXT_PREDEFINED_SHIFT on, 0: none (both for tracing) */
 	__u64 tat;  /* data: theoretical arrival time of the GCRA, in ticks of 1/64 ns */
 	__u64 bytes;   /* data: inner IP bytes forwarded */
 	__u64 packets; /* data: packets forwarded */
@@ -91,6 +92,7 @@ struct tp_side {
 };
 
 #define TP_EXT_PDR_SHIFT 32
+#define TP_EXT_PREDEFINED_SHIFT 48
 
 /* A rate word. cost of a packet in ticks = (inner bytes * mantissa) >> shift; a packet conforms while
  * tat - now <= burst.
@@ -533,7 +535,8 @@ struct tp_trace {
 	__u8 pad;
 	__u16 gtpu; /* offset of the GTP-U header; 0: none */
 	__u16 user; /* offset of the user's IP packet; 0: not found */
-	__u32 reserved;
+	__u16 predefined; /* predefined rule of the PDR, from 1 on; 0: none */
+	__u16 reserved;
 	__u8 data[TP_TRACE_SNAP]; /* the frame as it came in; frame_len octets of it mean something */
 };
 

@@ -114,10 +114,13 @@ static TP_INLINE void tp_trace_headers(const struct tp_packet *p)
 static TP_INLINE void tp_trace_end(const struct tp_packet *p, const struct tp_entry *e, int outcome)
 {
 	struct tp_trace *t = tp_trace_of(p->env);
+	__u64 ext;
 
 	if (!t)
 		return;
-	t->pdr = e ? (__u16)(TP_READ(e->ext) >> TP_EXT_PDR_SHIFT) : 0;
+	ext = e ? TP_READ(e->ext) : 0;
+	t->pdr = (__u16)(ext >> TP_EXT_PDR_SHIFT);
+	t->predefined = (__u16)(ext >> TP_EXT_PREDEFINED_SHIFT);
 	t->matched = e != NULL && TP_HEAD_ACTION(TP_READ(e->head)) != TP_ACT_LIST;
 	t->dir = (__u8)p->dir;
 	t->outcome = (__u8)outcome;

@@ -8,12 +8,15 @@ use pfcp::{Cause, IeType};
 use smallvec::SmallVec;
 
 use crate::compiled::{
-    Action, Compiled, Direction, Entry, Filter, Flow, Key, Limit, Marks, NiId, PdrId, QerId, Qfi,
-    QfiSet, Rate, Relay, Select, SharedMeter, UeAddresses, UeEnd,
+    Action, Compiled, Direction, Entry, Filter, Flow, Key, Limit, Marks, NiId, PdrId, PredefinedId,
+    QerId, Qfi, QfiSet, Rate, Relay, Select, SharedMeter, UeAddresses, UeEnd,
 };
-use crate::config::Burst;
+use crate::config::{Burst, PredefinedFar};
+use crate::predefined::Form;
 use crate::refusal::Refusal;
-use crate::rules::{Apply, Far, Interface, LocalFTeid, PacketRules, Pdi, Pdr, Qer, RuleId};
+use crate::rules::{
+    Apply, Far, Forwarding, Interface, LocalFTeid, PacketRules, Pdi, Pdr, Qer, RuleId,
+};
 use crate::site::Site;
 
 /// Filters that are tried for one key (`TP_RULES_MAX` of the tables).
@@ -30,6 +33,8 @@ pub(crate) const DEFAULT_NI: NiId = NiId(0);
 pub(crate) struct Compiler {
     /// (key, dormant, precedence, PDR, index of its entry): sorted, these are the lists.
     found_by: Vec<(Key, bool, u32, PdrId, usize)>,
+    /// Of each entry: the place of its PDR, and which of its predefined rules it is.
+    forms: Vec<(usize, Option<PredefinedId>)>,
 }
 
 impl Compiler {
@@ -45,19 +50,24 @@ impl Compiler {
     ) -> Result<(), Refusal> {
         out.clear();
         self.found_by.clear();
-        for (index, pdr) in rules.pdrs.iter().enumerate() {
-            let entry = entry(rules, pdr, site, reaches, &mut out.meters)
-                .map_err(|r| r.in_rule(RuleId::Pdr(pdr.id)))?;
-            out.entries.push(entry);
+        self.forms.clear();
+        for (place, pdr) in rules.pdrs.iter().enumerate() {
             out.framed.extend_from_slice(pdr.pdi.framed());
-            let found_by = &mut self.found_by;
             let holds = !rules.dormant.contains(&pdr.id);
-            let before = found_by.len();
-            keys(rules.pdrs, pdr, |key| {
-                found_by.push((key, !holds, pdr.precedence, pdr.id, index))
-            });
-            if found_by.len() == before {
-                return Err(without_key(pdr));
+            for form in rules.forms(pdr) {
+                let entry = entry(rules, form, site, reaches, &mut out.meters)
+                    .map_err(|r| r.in_rule(RuleId::Pdr(pdr.id)))?;
+                let index = out.entries.len();
+                out.entries.push(entry);
+                self.forms.push((place, form.id()));
+                let found_by = &mut self.found_by;
+                let before = found_by.len();
+                keys(rules.pdrs, pdr, |key| {
+                    found_by.push((key, !holds, pdr.precedence, pdr.id, index))
+                });
+                if found_by.len() == before {
+                    return Err(without_key(pdr));
+                }
             }
         }
         if !out.framed.is_empty() {
@@ -72,8 +82,13 @@ impl Compiler {
             let select = if none_holds {
                 nothing(first, &mut out.filters)
             } else {
-                let entries = group[..holding].iter().map(|&(.., entry)| entry);
-                select(rules.pdrs, entries, &mut out.filters)?
+                let forms = group[..holding].iter().map(|&(.., entry)| {
+                    let (place, predefined) = self.forms[entry];
+                    let rule = predefined.map(|id| (id, &rules.predefined[id.place()]));
+                    let pdr = &rules.pdrs[place];
+                    (entry, Form { pdr, rule })
+                });
+                select(forms, &mut out.filters)?
             };
             out.keys.push((key, select));
         }
@@ -177,33 +192,31 @@ fn nothing(entry: usize, filters: &mut Vec<Filter>) -> Select {
 }
 
 /// The PDRs of one key, in order.
-fn select(
-    pdrs: &[Pdr],
-    mut entries: impl ExactSizeIterator<Item = usize> + Clone,
+fn select<'a>(
+    mut entries: impl ExactSizeIterator<Item = (usize, Form<'a>)> + Clone,
     filters: &mut Vec<Filter>,
 ) -> Result<Select, Refusal> {
-    if entries.len() == 1
-        && let Some(entry) = entries.clone().next()
-        && pdrs[entry].pdi.filters().is_empty()
-        && qfis_to_filter(&pdrs[entry]).is_empty()
+    let only = entries.clone().next().filter(|_| entries.len() == 1);
+    if let Some((entry, form)) = only
+        && form.pdr.pdi.filters().is_empty()
+        && form.rule().is_none_or(|rule| rule.flows.is_empty())
+        && qfis_to_filter(form.pdr).is_empty()
     {
         return Ok(Select::One(entry));
     }
     let first = filters.len();
-    entries.try_for_each(|entry| {
-        let pdr = &pdrs[entry];
-        let counts = pdr.pdi.filters().iter().map(|f| f.asks.flow_count());
-        let wanted: usize = counts.sum();
-        if filters.len() - first + wanted.max(1) > FILTERS_PER_KEY {
-            return Err(Refusal::no_room(IeType::SDF_FILTER).in_rule(RuleId::Pdr(pdr.id)));
+    entries.clone().try_for_each(|(entry, form)| {
+        let room = FILTERS_PER_KEY - (filters.len() - first);
+        if push_filters(form, entry, room, filters) {
+            return Ok(());
         }
-        push_filters(pdr, entry, filters);
-        Ok(())
+        Err(Refusal::no_room(IeType::SDF_FILTER).in_rule(RuleId::Pdr(form.pdr.id)))
     })?;
-    Ok(Select::List {
-        first,
-        len: filters.len() - first,
-    })
+    match (filters.len() - first, entries.next()) {
+        // Nothing is what its PDR and a predefined rule both ask for.
+        (0, Some((entry, _))) => Ok(nothing(entry, filters)),
+        (len, _) => Ok(Select::List { first, len }),
+    }
 }
 
 /// A single QFI is a condition of the entry itself.
@@ -214,40 +227,96 @@ fn qfis_to_filter(pdr: &Pdr) -> QfiSet {
     }
 }
 
-fn push_filters(pdr: &Pdr, entry: usize, filters: &mut Vec<Filter>) {
+/// Up to `room` more; whether that is enough.
+fn push_filters(form: Form<'_>, entry: usize, room: usize, filters: &mut Vec<Filter>) -> bool {
+    let Form { pdr, .. } = form;
+    let counts = pdr.pdi.filters().iter().map(|f| f.asks.flow_count());
+    if counts.sum::<usize>().max(1) > room {
+        return false;
+    }
     let qfis = qfis_to_filter(pdr);
-    let mut push = |flow| filters.push(Filter { entry, flow, qfis });
+    let direction = pdr.direction();
+    let before = filters.len();
+    let mut push = |flow| {
+        // One too many is enough to know.
+        if filters.len() - before <= room {
+            filters.push(Filter { entry, flow, qfis });
+        }
+    };
+    let described = form.rule().map_or(&[][..], |rule| &rule.flows);
+    let of_rule = || described.iter().flat_map(|flow| flow.flows(direction));
+    let mut with_rule = |own: Option<Flow>| match own {
+        _ if described.is_empty() => push(own),
+        None => of_rule().for_each(|flow| push(Some(flow))),
+        Some(own) => of_rule()
+            .filter_map(|flow| flow.and(own))
+            .for_each(|flow| push(Some(flow))),
+    };
     if pdr.pdi.filters().is_empty() {
-        push(None);
+        with_rule(None);
     }
     for filter in pdr.pdi.filters() {
-        let mut flows = filter.asks.flows(pdr.direction()).peekable();
+        let mut flows = filter.asks.flows(direction).peekable();
         if flows.peek().is_none() {
-            push(None);
+            with_rule(None);
         }
-        flows.for_each(|flow| push(Some(flow)));
+        flows.for_each(|flow| with_rule(Some(flow)));
     }
+    filters.len() - before <= room
+}
+
+/// The FAR of a PDR, or of a predefined rule that it activates: dropping, or routing.
+fn far_of(rules: PacketRules<'_>, form: Form<'_>) -> Result<Far, Refusal> {
+    let Form { pdr, .. } = form;
+    let own = pdr.far.and_then(|id| rules.far(id)).copied();
+    let missing = Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::FAR_ID);
+    let Some((id, rule)) = form.rule else {
+        return own.ok_or(missing);
+    };
+    let (apply, forwarding) = match (rule.far, rule.route(pdr)) {
+        (_, Some(ni)) => {
+            let to = Forwarding {
+                destination: Interface::Core,
+                ni: Some(ni),
+                tunnel: None,
+                marking: None,
+            };
+            (Apply::Forward, Some(to))
+        }
+        (PredefinedFar::Drop, _) => (Apply::Drop, None),
+        _ => return own.ok_or(missing),
+    };
+    Ok(Far {
+        id: id.far(),
+        apply,
+        forwarding,
+        bar: None,
+    })
 }
 
 fn entry(
     rules: PacketRules<'_>,
-    pdr: &Pdr,
+    form: Form<'_>,
     site: &Site,
     reaches: &dyn Fn(IpAddr) -> bool,
     meters: &mut Vec<SharedMeter>,
 ) -> Result<Entry, Refusal> {
-    let direction = rules.travel(pdr);
-    let far = rules.far(pdr.far).ok_or(Refusal::rule(IeType::FAR_ID))?;
+    let Form { pdr, .. } = form;
+    let direction = rules.travel_of(form);
+    let far = far_of(rules, form)?;
     let mut qers: SmallVec<[&Qer; 4]> = SmallVec::new();
+    // Of what it says of marks, the predefined one has the first word.
+    qers.extend(form.qer());
     for &id in &pdr.qers {
         qers.push(rules.qer(id).ok_or(Refusal::rule(IeType::QER_ID))?);
     }
-    let mut action = action(pdr, far, site, reaches)?;
+    let mut action = action(pdr, &far, site, reaches)?;
     if qers.iter().any(|qer| !qer.is_open(direction)) {
         action = Action::GateClosed;
     }
     let mut entry = Entry {
         pdr: pdr.id,
+        predefined: form.id(),
         direction,
         action,
         ue: None,
@@ -438,10 +507,8 @@ fn shared(meters: &mut Vec<SharedMeter>, qer: QerId, direction: Direction, limit
 }
 
 fn is_used_once(rules: PacketRules<'_>, qer: QerId, direction: Direction) -> bool {
-    let users = rules
-        .pdrs
-        .iter()
-        .filter(|pdr| pdr.qers.contains(&qer) && rules.travel(pdr) == direction);
+    let forms = rules.pdrs.iter().flat_map(|pdr| rules.forms(pdr));
+    let users = forms.filter(|form| form.has_qer(qer) && rules.travel_of(*form) == direction);
     users.take(2).count() == 1
 }
 

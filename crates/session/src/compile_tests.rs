@@ -3,10 +3,11 @@
 
 use std::net::IpAddr;
 
+use pfcp::Cause;
 use proptest::prelude::*;
 
 use crate::compiled::{
-    Action, Compiled, Entry, Flow, Key, Limit, Marks, PdrId, QerId, Qfi, QfiSet, Select,
+    Action, Compiled, Direction, Entry, Flow, Key, Limit, Marks, PdrId, QerId, Qfi, QfiSet, Select,
     SharedMeter, UeAddresses, UeEnd,
 };
 use crate::config::Config;
@@ -186,6 +187,39 @@ proptest! {
         }
     }
 
+    #[test]
+    fn packets_meet_the_same_predefined_rules_in_the_tables(
+        (rules, predefined) in testing::activating(),
+        dormant in prop::sample::subsequence((1..8).map(PdrId).collect::<Vec<_>>(), 0..6),
+        packets in prop::collection::vec(testing::packet(), 1..60),
+    ) {
+        let rules = PacketRules { dormant: &dormant, predefined: &predefined, ..rules.for_packets() };
+        let compiled = match testing::compile(rules, &config()) {
+            Err(refusal) if refusal.cause == Cause::NO_RESOURCES_AVAILABLE => return Ok(()),
+            other => other.unwrap(),
+        };
+        for packet in packets {
+            prop_assert_eq!(evaluate(&compiled, &packet), judge(rules, &packet), "{:?}", packet);
+        }
+    }
+
+    /// What two filters both ask for is one filter, or no packet's.
+    #[test]
+    fn of_two_flows_packets_meet_what_both_ask_for(
+        rules in testing::rules(),
+        packets in prop::collection::vec(testing::packet(), 1..60),
+    ) {
+        let filters = rules.pdrs.iter().flat_map(|pdr| pdr.pdi.filters());
+        let flows: Vec<Flow> = filters.flat_map(|f| f.asks.flows(Direction::Uplink)).collect();
+        for (a, b) in flows.iter().flat_map(|a| flows.iter().map(move |b| (a, b))) {
+            let both = a.and(*b);
+            for packet in &packets {
+                let expected = fits(a, packet) && fits(b, packet);
+                prop_assert_eq!(both.is_some_and(|both| fits(&both, packet)), expected);
+            }
+        }
+    }
+
     /// A meter is shared exactly when its QER limits several PDRs of a direction, and it is the
     /// same one for all of them.
     #[test]
@@ -213,6 +247,50 @@ proptest! {
             }
         }
     }
+}
+
+/// So must those of predefined rules be, and most of the rules must be taken.
+#[test]
+fn random_packets_meet_predefined_rules_of_every_kind() {
+    use crate::config::PredefinedFar;
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut seen = std::collections::BTreeMap::new();
+    for _ in 0..4000 {
+        let site = testing::activating().new_tree(&mut runner).unwrap();
+        let (rules, predefined) = site.current();
+        let packet = testing::packet().new_tree(&mut runner).unwrap().current();
+        let rules = PacketRules {
+            predefined: &predefined,
+            ..rules.for_packets()
+        };
+        let Ok(compiled) = testing::compile(rules, &config()) else {
+            *seen.entry("refused").or_insert(0) += 1;
+            continue;
+        };
+        let Verdict::Pdr { id, .. } = judge(rules, &packet) else {
+            continue;
+        };
+        let entry = compiled
+            .entries
+            .iter()
+            .find(|entry| entry.pdr == id)
+            .unwrap();
+        let Some(active) = entry.predefined else {
+            continue;
+        };
+        let name = match predefined[active.place()].far {
+            PredefinedFar::OfPdr => "of the PDR",
+            PredefinedFar::Drop => "drop",
+            PredefinedFar::Route(_) => "route",
+        };
+        *seen.entry(name).or_insert(0) += 1;
+    }
+    assert!(seen.remove("refused").unwrap_or(0) < 800, "{seen:?}");
+    assert!(
+        seen.len() == 3 && seen.values().all(|&n| n > 30),
+        "{seen:?}"
+    );
 }
 
 /// The verdicts must not all be alike, or the property above says nothing.

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv6Net};
 
+pub use crate::predefined::PredefinedId;
+
 /// Network instance, an index into the configured list (TS 29.244, 8.2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NiId(pub u16);
@@ -70,7 +72,7 @@ impl QfiSet {
 /// costs no allocation once the vectors have grown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compiled {
-    /// One per PDR.
+    /// One per PDR, or one for each predefined rule that it activates.
     pub entries: Vec<Entry>,
     /// What a packet's TEID or UE address leads to. Keys are unique across all sessions: the core
     /// has checked.
@@ -209,6 +211,62 @@ impl Flow {
         spi: None,
         label: None,
     };
+
+    /// What packets of both have; `None`: no packet is of both.
+    pub(crate) fn and(self, other: Self) -> Option<Self> {
+        let both = Self {
+            proto: same(self.proto, other.proto)?,
+            src: narrower(self.src, other.src)?,
+            dst: narrower(self.dst, other.dst)?,
+            src_ports: overlap(self.src_ports, other.src_ports)?,
+            dst_ports: overlap(self.dst_ports, other.dst_ports)?,
+            tos: bits_of_both(self.tos, other.tos)?,
+            spi: same(self.spi, other.spi)?,
+            label: same(self.label, other.label)?,
+        };
+        let family = |net: Option<IpNet>| net.map(|net| net.addr().is_ipv4());
+        let ends = same(family(both.src), family(both.dst))?;
+        // Only IPv6 has a flow label.
+        (both.label.is_none() || ends != Some(true)).then_some(both)
+    }
+}
+
+/// Of two conditions, either of which may be absent: both, if they go together.
+fn of_both<C: Copy>(
+    a: Option<C>,
+    b: Option<C>,
+    join: impl Fn(C, C) -> Option<C>,
+) -> Option<Option<C>> {
+    match (a, b) {
+        (Some(a), Some(b)) => join(a, b).map(Some),
+        (one, other) => Some(one.or(other)),
+    }
+}
+
+fn same<C: Copy + PartialEq>(a: Option<C>, b: Option<C>) -> Option<Option<C>> {
+    of_both(a, b, |a, b| (a == b).then_some(a))
+}
+
+fn narrower(a: Option<IpNet>, b: Option<IpNet>) -> Option<Option<IpNet>> {
+    of_both(a, b, |a, b| match (a.contains(&b), b.contains(&a)) {
+        (true, _) => Some(b),
+        (_, true) => Some(a),
+        _ => None,
+    })
+}
+
+fn overlap(a: Option<(u16, u16)>, b: Option<(u16, u16)>) -> Option<Option<(u16, u16)>> {
+    of_both(a, b, |a, b| {
+        let (low, high) = (a.0.max(b.0), a.1.min(b.1));
+        (low <= high).then_some((low, high))
+    })
+}
+
+fn bits_of_both(a: Option<(u8, u8)>, b: Option<(u8, u8)>) -> Option<Option<(u8, u8)>> {
+    of_both(a, b, |(a, a_mask), (b, b_mask)| {
+        let agree = (a ^ b) & a_mask & b_mask == 0;
+        agree.then_some((a & a_mask | b & b_mask, a_mask | b_mask))
+    })
 }
 
 /// Which way packets of an entry travel, for counters and metrics.
@@ -220,11 +278,14 @@ pub enum Direction {
     Downlink,
 }
 
-/// One PDR with its FAR and QERs, decided.
+/// One PDR with its FAR and QERs, decided; or one predefined rule that it activates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// For counters and traces.
     pub pdr: PdrId,
+    /// Of a PDR that activates predefined rules: which of them it is. With `pdr` it identifies the entry
+    /// across changes.
+    pub predefined: Option<PredefinedId>,
     /// Side the packets come from.
     pub direction: Direction,
     /// What happens to a packet that matches.
@@ -415,7 +476,7 @@ pub trait Tables {
     /// Make packets meet `new` instead of what `handle` holds. All of it or, on an error, nothing.
     ///
     /// A packet under way meets the old form or the new one, never a mixture. Entries keep their
-    /// counters and meter state across changes (by PDR ID, by QER ID and direction). Afterwards
+    /// counters and meter state across changes (by PDR ID and predefined rule, by QER ID and direction). Afterwards
     /// `handle` holds `new`.
     fn publish(&mut self, handle: &mut Self::Handle, new: &Compiled) -> Result<(), NoRoom>;
 
@@ -438,4 +499,9 @@ pub trait Tables {
 
     /// Counters of one PDR; zero when the session is not in the tables or has no such PDR.
     fn counters(&self, handle: &Self::Handle, pdr: PdrId) -> Counters;
+
+    /// Those of one of the predefined rules that a PDR activates; zero as above.
+    fn counters_of(&self, _: &Self::Handle, _: PdrId, _: PredefinedId) -> Counters {
+        Counters::default()
+    }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
+pub use crate::predefined::{PredefinedFar, PredefinedRule};
+
 /// Everything the core needs to know beforehand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -19,6 +21,8 @@ pub struct Config {
     pub tunnel_networks: Vec<TunnelNetwork>,
     /// In the order of `NiId`.
     pub network_instances: Vec<NetworkInstance>,
+    /// What SMFs may activate by name.
+    pub predefined_rules: Vec<PredefinedRule>,
     /// What is refused with cause 75 (no resources available).
     pub limits: Limits,
     /// Buckets of the meters.
@@ -161,6 +165,7 @@ impl Default for Config {
             n3: Vec::new(),
             tunnel_networks: Vec::new(),
             network_instances: Vec::new(),
+            predefined_rules: Vec::new(),
             limits: Limits::default(),
             burst: Burst::default(),
             heartbeat_interval: Duration::from_secs(10),

@@ -207,6 +207,7 @@ impl<T: Tables> Sessions<T> {
             let Some(session) = session else { continue };
             let rules = PacketRules {
                 dormant: &asleep,
+                predefined: &self.site.predefined,
                 ..session.rules.view().for_packets()
             };
             let compiled = &mut self.compiled;

@@ -9,6 +9,7 @@ use crate::compiled::{FRAMED_MAX, PdrId, QerId};
 use crate::deferred::{self, Timing, Timings};
 use crate::intake::{self, Wants};
 use crate::kept::{Block, Kept, RulesView};
+use crate::predefined;
 use crate::refusal::Refusal;
 use crate::rules::{
     Bar, BarId, Conditions, Far, FarId, LeftTunnel, PacketRules, Pdr, Qer, Rule, RuleId, Rules,
@@ -250,6 +251,7 @@ impl Draft {
             fars: &self.fars.rules,
             qers: &self.qers.rules,
             dormant: &self.dormant,
+            predefined: &[],
         }
     }
 
@@ -424,9 +426,27 @@ impl Draft {
         if self.bars.changed || self.fars.changed {
             self.settle_fars()?;
         }
+        self.settle_predefined()?;
         self.settle_references()?;
         self.settle_filters(site)?;
         self.settle_framed()
+    }
+
+    /// QERs are not called as those of predefined rules are, and there are not too many of those.
+    fn settle_predefined(&self) -> Result<(), Refusal> {
+        let mut count = 0;
+        for pdr in self.pdrs.rules.iter() {
+            count += pdr.predefined().len();
+            if count > predefined::RULES_PER_SESSION {
+                let no_room = Refusal::no_room(IeType::ACTIVATE_PREDEFINED_RULES);
+                return Err(no_room.in_rule(RuleId::Pdr(pdr.id)));
+            }
+        }
+        let mut qers = self.qers.rules.iter();
+        match qers.find(|qer| count > 0 && predefined::is_predefined(qer.id)) {
+            Some(qer) => Err(Refusal::rule(QER.id).in_rule(RuleId::Qer(qer.id))),
+            None => Ok(()),
+        }
     }
 
     fn settle_fars(&mut self) -> Result<(), Refusal> {
@@ -457,7 +477,7 @@ impl Draft {
         } = self;
         for (pdr, &touched) in pdrs.rules.iter_mut().zip(&pdrs.touched) {
             let missing = |ie| Refusal::rule(ie).in_rule(RuleId::Pdr(pdr.id));
-            if !fars.has(pdr.far) {
+            if pdr.far.is_some_and(|far| !fars.has(far)) {
                 return Err(missing(FAR.id));
             }
             if pdr.qers.iter().any(|&id| !qers.has(id)) {

@@ -119,6 +119,26 @@ pub const FEATURES: &[Feature] = &[
         ],
     },
     Feature {
+        name: "ADPDP",
+        bit: UpFunctionFeatures::ADPDP,
+        about: "predefined rules are activated and deactivated by name, on PDRs that say whose traffic it is",
+        proofs: &[
+            Scenario("predefined-rules"),
+            Test(
+                "crates/session/src/sessions_tests/predefined.rs",
+                "a_predefined_rule_adds_its_filters_far_and_qer",
+            ),
+            Test(
+                "crates/session/src/sessions_tests/predefined.rs",
+                "update_pdr_activates_and_deactivates",
+            ),
+            Test(
+                "crates/session/src/compile_tests.rs",
+                "packets_meet_the_same_predefined_rules_in_the_tables",
+            ),
+        ],
+    },
+    Feature {
         name: "UEIP",
         bit: UpFunctionFeatures::UEIP,
         about: "UE addresses and prefixes are chosen by the UP function",

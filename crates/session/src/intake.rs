@@ -17,6 +17,7 @@ use crate::compile::DEFAULT_NI;
 use crate::compiled::{Marking, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
 use crate::flow::FlowDescription;
 use crate::framed;
+use crate::predefined;
 use crate::refusal::Refusal;
 use crate::rules::{
     Apply, BarId, Conditions, Far, FarId, Forwarding, Gate, Interface, LeftTunnel, LocalEnds,
@@ -25,7 +26,7 @@ use crate::rules::{
 };
 use crate::site::Site;
 use crate::teid::LocalTeid;
-use crate::unsupported::{IN_FAR, IN_FORWARDING, IN_PDI, IN_PDR, IN_QER, Unsupported};
+use crate::unsupported::{IN_FAR, IN_FORWARDING, IN_PDI, IN_PDR, IN_QER, RARE_IN_PDR, Unsupported};
 
 /// URRs that one PDR names.
 const URRS_PER_PDR: usize = 16;
@@ -52,23 +53,26 @@ pub(crate) struct WantedFTeid {
 
 /// Create PDR.
 pub(crate) fn pdr(ie: &CreatePdr<'_>, site: &Site) -> Result<(Pdr, Wants), Refusal> {
-    refuse(&IN_PDR, ie.ies)?;
+    let activates = names_predefined(ie.ies)?;
     let (pdi, wants) = pdi(&ie.pdi, site)?;
-    let far = ie
-        .far_id
-        .ok_or(Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::FAR_ID))?;
+    if ie.far_id.is_none() && !activates {
+        return Err(Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::FAR_ID));
+    }
     let (outer_header_removal, container_removal) = removal(ie.outer_header_removal)?;
-    let pdr = Pdr {
+    let mut pdr = Pdr {
         id: PdrId(ie.pdr_id),
         precedence: ie.precedence,
         pdi,
         outer_header_removal,
         container_removal,
-        far: FarId(far),
+        far: ie.far_id.map(FarId),
         qers: qer_ids(&ie.qer_ids, site)?,
         urrs: urr_ids(&ie.urr_ids)?,
     };
     removal_fits(&pdr, Some(&wants))?;
+    if activates {
+        predefined::change(&mut pdr, ie.ies, site)?;
+    }
     Ok((pdr, wants))
 }
 
@@ -78,18 +82,25 @@ pub(crate) fn update_pdr(
     ie: &UpdatePdr<'_>,
     site: &Site,
 ) -> Result<Option<Wants>, Refusal> {
-    refuse(&IN_PDR, ie.ies)?;
+    let activates = names_predefined(ie.ies)?;
     let mut wants = None;
     if let Some(new) = &ie.pdi {
         let (pdi, new_wants) = pdi(new, site)?;
-        pdr.pdi = pdi;
+        let before = std::mem::replace(&mut pdr.pdi, pdi);
         wants = Some(new_wants);
+        if let Some(more) = before.more.filter(|more| !more.predefined.is_empty()) {
+            pdr.set_predefined(&more.predefined);
+        }
     }
+    if activates {
+        predefined::change(pdr, ie.ies, site)?;
+    }
+    predefined::fits(pdr, site)?;
     if ie.outer_header_removal.is_some() {
         (pdr.outer_header_removal, pdr.container_removal) = removal(ie.outer_header_removal)?;
     }
     pdr.precedence = ie.precedence.unwrap_or(pdr.precedence);
-    pdr.far = ie.far_id.map_or(pdr.far, FarId);
+    pdr.far = ie.far_id.map(FarId).or(pdr.far);
     if !ie.qer_ids.is_empty() {
         pdr.qers = qer_ids(&ie.qer_ids, site)?;
     }
@@ -104,6 +115,15 @@ fn refuse(unsupported: &Unsupported, ies: Ies<'_>) -> Result<(), Refusal> {
     match unsupported.find(ies) {
         Some(ie) => Err(Refusal::rule(ie)),
         None => Ok(()),
+    }
+}
+
+/// Whether Create PDR or Update PDR activates or deactivates predefined rules. Most do not, and are looked
+/// through once.
+fn names_predefined(ies: Ies<'_>) -> Result<bool, Refusal> {
+    match RARE_IN_PDR.find(ies) {
+        None => Ok(false),
+        Some(_) => refuse(&IN_PDR, ies).map(|()| true),
     }
 }
 
@@ -195,6 +215,7 @@ fn pdi(ie: &pfcp::ie::Pdi<'_>, site: &Site) -> Result<(Pdi, Wants), Refusal> {
         more: PdiMore {
             filters: filters(ie)?,
             framed: framed(ie)?,
+            ..PdiMore::default()
         }
         .boxed(),
     };

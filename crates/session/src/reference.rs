@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use crate::compiled::{Direction, Marks, NiId, PacketRate, PdrId, Qfi};
 use crate::flow::{Address, End, FlowDescription};
+use crate::predefined::{PredefinedFar, PredefinedRule};
 use crate::rules::{Apply, Interface, PacketRules, Pdi, Pdr, Qer, SdfFilter};
 
 /// A packet as it arrives.
@@ -88,25 +89,29 @@ pub enum Fate {
 pub fn judge(rules: PacketRules<'_>, packet: &Packet) -> Verdict {
     let mut by_precedence: Vec<&Pdr> = rules.pdrs.iter().collect();
     by_precedence.sort_by_key(|pdr| (pdr.precedence, pdr.id));
-    let Some(pdr) = by_precedence
+    let candidates: Vec<Candidate<'_>> = by_precedence
         .into_iter()
-        .find(|pdr| !rules.dormant.contains(&pdr.id) && detects(rules.pdrs, &pdr.pdi, packet))
-    else {
+        .flat_map(|pdr| candidates(rules, pdr))
+        .collect();
+    let Some(&(pdr, predefined)) = candidates.iter().find(|(pdr, predefined)| {
+        !rules.dormant.contains(&pdr.id)
+            && detects(rules.pdrs, &pdr.pdi, packet)
+            && predefined.is_none_or(|rule| asks_for(rule, pdr, packet))
+    }) else {
         return Verdict::NoPdr;
     };
-    let direction = if leads_to_access(rules, pdr) {
-        Direction::Downlink
-    } else {
-        pdr.direction()
-    };
-    let qers: Vec<_> = pdr.qers.iter().filter_map(|&id| rules.qer(id)).collect();
-    let travels_alike = |other: &Pdr| {
-        let down = leads_to_access(rules, other) || other.direction() == Direction::Downlink;
-        down == (direction == Direction::Downlink)
-    };
+    let direction = travel(rules, (pdr, predefined));
+    let mut qers: Vec<&Qer> = predefined.iter().filter_map(|r| r.qer.as_ref()).collect();
+    qers.extend(pdr.qers.iter().filter_map(|&id| rules.qer(id)));
     let also_of_others = |id| {
-        (rules.pdrs.iter())
-            .any(|other| other.id != pdr.id && travels_alike(other) && other.qers.contains(&id))
+        let alike = candidates
+            .iter()
+            .filter(|&&c| travel(rules, c) == direction);
+        let with_it = alike.filter(|(pdr, predefined)| {
+            let own = predefined.and_then(|rule| rule.qer.as_ref());
+            pdr.qers.contains(&id) || own.is_some_and(|qer| qer.id == id)
+        });
+        with_it.count() > 1
     };
     let (shared, own): (Vec<&Qer>, Vec<&Qer>) = qers.iter().partition(|q| also_of_others(q.id));
     let kbps = |qer: &&Qer| qer.mbr_kbps(direction);
@@ -115,7 +120,7 @@ pub fn judge(rules: PacketRules<'_>, packet: &Packet) -> Verdict {
     limits_kbps.sort_unstable();
     let gate_open = qers.iter().all(|qer| qer.is_open(direction));
     let fate = if gate_open {
-        fate(rules, pdr, packet.arrival)
+        fate(rules, pdr, predefined, &qers, packet.arrival)
     } else {
         Fate::GateClosed
     };
@@ -127,14 +132,69 @@ pub fn judge(rules: PacketRules<'_>, packet: &Packet) -> Verdict {
     }
 }
 
+/// A PDR, or what it is with one of its predefined rules.
+type Candidate<'a> = (&'a Pdr, Option<&'a PredefinedRule>);
+
+fn candidates<'a>(rules: PacketRules<'a>, pdr: &'a Pdr) -> Vec<Candidate<'a>> {
+    let active = pdr.predefined();
+    if active.is_empty() {
+        return vec![(pdr, None)];
+    }
+    let all = rules.predefined.iter().enumerate();
+    let named = all.filter(|(place, _)| active.iter().any(|id| id.place() == *place));
+    let mut own: Vec<_> = named
+        .filter(|(_, rule)| match rule.direction {
+            None => true,
+            Some(Direction::Uplink) => pdr.pdi.source == Interface::Access,
+            Some(Direction::Downlink) => pdr.pdi.source != Interface::Access,
+        })
+        .map(|(_, rule)| rule)
+        .collect();
+    own.sort_by_key(|rule| rule.precedence);
+    own.into_iter().map(|rule| (pdr, Some(rule))).collect()
+}
+
+fn asks_for(rule: &PredefinedRule, pdr: &Pdr, packet: &Packet) -> bool {
+    let meets = |flow| flow_matches(flow, pdr.direction(), packet);
+    rule.flows.is_empty() || rule.flows.iter().any(meets)
+}
+
+/// The network instance that a predefined rule sends packets of the PDR to.
+fn routed_by(predefined: Option<&PredefinedRule>, pdr: &Pdr) -> Option<NiId> {
+    match predefined?.far {
+        PredefinedFar::Route(ni) if pdr.pdi.source == Interface::Access => Some(ni),
+        _ => None,
+    }
+}
+
+fn travel(rules: PacketRules<'_>, (pdr, predefined): Candidate<'_>) -> Direction {
+    if routed_by(predefined, pdr).is_none() && leads_to_access(rules, pdr) {
+        Direction::Downlink
+    } else {
+        pdr.direction()
+    }
+}
+
 fn leads_to_access(rules: PacketRules<'_>, pdr: &Pdr) -> bool {
-    let far = rules.fars.iter().find(|far| far.id == pdr.far);
+    let far = rules.fars.iter().find(|far| Some(far.id) == pdr.far);
     far.and_then(|far| far.forwarding)
         .is_some_and(|to| to.destination == Interface::Access)
 }
 
-fn fate(rules: PacketRules<'_>, pdr: &Pdr, arrival: Arrival) -> Fate {
-    let Some(far) = rules.far(pdr.far) else {
+fn fate(
+    rules: PacketRules<'_>,
+    pdr: &Pdr,
+    predefined: Option<&PredefinedRule>,
+    qers: &[&Qer],
+    arrival: Arrival,
+) -> Fate {
+    if let Some(ni) = routed_by(predefined, pdr) {
+        return Fate::Routed(ni);
+    }
+    if predefined.is_some_and(|rule| rule.far == PredefinedFar::Drop) {
+        return Fate::Dropped;
+    }
+    let Some(far) = pdr.far.and_then(|id| rules.far(id)) else {
         return Fate::Absurd;
     };
     let Some(forwarding) = far.forwarding.filter(|_| far.apply == Apply::Forward) else {
@@ -146,14 +206,13 @@ fn fate(rules: PacketRules<'_>, pdr: &Pdr, arrival: Arrival) -> Fate {
     };
     match forwarding.tunnel {
         Some(tunnel) => {
-            let qers = || pdr.qers.iter().filter_map(|&id| rules.qer(id));
-            let mut qfis: Vec<Qfi> = qers().filter_map(|qer| qer.qfi).collect();
+            let mut qfis: Vec<Qfi> = qers.iter().filter_map(|qer| qer.qfi).collect();
             // Stable: the first that is not zero, else the first.
             qfis.sort_by_key(|qfi| qfi.get() == 0);
             let marks = match arrival {
                 Arrival::Network { .. } => Marks {
-                    rqi: qers().any(|qer| qer.marks().rqi),
-                    ppi: qers().find_map(|qer| qer.marks().ppi),
+                    rqi: qers.iter().any(|qer| qer.marks().rqi),
+                    ppi: qers.iter().find_map(|qer| qer.marks().ppi),
                 },
                 Arrival::Tunnel { .. } => Marks::default(),
             };

@@ -185,10 +185,8 @@ impl Resources {
         if pdr.direction() == Direction::Downlink {
             return;
         }
-        let forwarding = draft
-            .for_packets()
-            .far(pdr.far)
-            .and_then(|far| far.forwarding);
+        let far = pdr.far.and_then(|far| draft.for_packets().far(far));
+        let forwarding = far.and_then(|far| far.forwarding);
         let ni = forwarding
             .and_then(|to| to.ni)
             .or(pdr.pdi.ni)

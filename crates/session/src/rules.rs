@@ -15,6 +15,7 @@ use crate::compiled::{
     Direction, Flow, Marking, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet,
 };
 use crate::flow::FlowDescription;
+use crate::predefined::{self, Form, PredefinedId, PredefinedRule};
 pub use crate::teid::LocalTeid;
 
 /// FAR ID (TS 29.244, 8.2.74).
@@ -56,6 +57,8 @@ pub struct PacketRules<'a> {
     /// PDRs that do not hold at present: their Activation Time is to come, or their Deactivation
     /// Time has passed.
     pub dormant: &'a [PdrId],
+    /// What is configured for PDRs to activate.
+    pub predefined: &'a [PredefinedRule],
 }
 
 impl Rules {
@@ -66,6 +69,7 @@ impl Rules {
             fars: &self.fars,
             qers: &self.qers,
             dormant: &[],
+            predefined: &[],
         }
     }
 }
@@ -79,11 +83,23 @@ impl<'a> PacketRules<'a> {
     /// Which way the packets of a PDR travel, for gates, bit rates and counters: those that go to
     /// access travel downlink, also if they come from there (TS 23.502, 4.9.1.3: indirect forwarding).
     pub fn travel(&self, pdr: &Pdr) -> Direction {
-        let to = self.far(pdr.far).and_then(|far| far.forwarding);
+        let to = pdr.far.and_then(|far| self.far(far)?.forwarding);
         match to {
             Some(to) if to.destination == Interface::Access => Direction::Downlink,
             _ => pdr.direction(),
         }
+    }
+
+    /// The PDR in the forms that packets meet, in the order in which they are tried.
+    pub(crate) fn forms(&self, pdr: &'a Pdr) -> impl Iterator<Item = Form<'a>> {
+        predefined::forms(pdr, self.predefined)
+    }
+
+    /// As [`Self::travel`]: what goes to a network instance of a predefined rule does not go where the FAR
+    /// of the PDR leads.
+    pub(crate) fn travel_of(&self, form: Form<'_>) -> Direction {
+        let route = form.rule().and_then(|rule| rule.route(form.pdr));
+        route.map_or_else(|| self.travel(form.pdr), |_| Direction::Uplink)
     }
 
     /// The QER with this id.
@@ -105,8 +121,8 @@ pub struct Pdr {
     pub outer_header_removal: Option<Removal>,
     /// With it, the PDU Session Container goes too where the packet goes on in a tunnel.
     pub container_removal: bool,
-    /// What happens to them.
-    pub far: FarId,
+    /// What happens to them. `None` where predefined rules say that.
+    pub far: Option<FarId>,
     /// What limits and marks them.
     pub qers: SmallVec<[QerId; 4]>,
     /// What would measure them.
@@ -121,6 +137,21 @@ impl Pdr {
             Interface::Access => Direction::Uplink,
             Interface::Core | Interface::SgiLan | Interface::CpFunction => Direction::Downlink,
         }
+    }
+
+    /// Predefined rules that it activates, in the order in which they are tried.
+    pub fn predefined(&self) -> &[PredefinedId] {
+        self.pdi.more.as_ref().map_or(&[], |more| &more.predefined)
+    }
+
+    pub(crate) fn set_predefined(&mut self, ids: &[PredefinedId]) {
+        let mut more = self
+            .pdi
+            .more
+            .take()
+            .map_or_else(PdiMore::default, |more| *more);
+        more.predefined = ids.into();
+        self.pdi.more = more.boxed();
     }
 
     /// Its packets are found by the UE's address, not by a tunnel.
@@ -156,6 +187,8 @@ pub struct PdiMore {
     pub filters: Box<[SdfFilter]>,
     /// Networks behind the UE (5.16): an address in them is as good as the UE's own.
     pub framed: Box<[IpNet]>,
+    /// Predefined rules that are active for it; they stay when the PDI is replaced.
+    pub predefined: Box<[PredefinedId]>,
 }
 
 impl Pdi {

@@ -4,9 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use crate::compiled::{Counters, Direction, PacketRate, PdrId};
+use crate::compiled::{Counters, Direction, PacketRate, PdrId, PredefinedId};
+use crate::config::PredefinedFar;
 use crate::kept::RulesView;
 use crate::peer::PeerId;
+use crate::predefined::{self, PredefinedRule};
 use crate::rules::{Apply, Far, Interface, Mbr, Pdr, Qer};
 use crate::site::Site;
 
@@ -73,15 +75,36 @@ pub struct PdrView {
     pub filters: Vec<String>,
     /// The tunnel header is taken off.
     pub outer_header_removal: bool,
-    /// FAR ID.
-    pub far: u32,
+    /// FAR ID; `None` where predefined rules say what happens.
+    pub far: Option<u32>,
     /// QER IDs.
     pub qers: Vec<u32>,
     /// URR IDs.
     pub urrs: Vec<u32>,
+    /// Predefined rules that it activates, in the order in which they are tried.
+    pub predefined: Vec<PredefinedView>,
     /// Its Activation Time is to come, or its Deactivation Time has passed: packets do not meet it.
     pub dormant: bool,
     /// What its packets did.
+    pub counters: Counters,
+}
+
+/// A predefined rule that a PDR activates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PredefinedView {
+    /// Which it is, as traces name it.
+    pub id: PredefinedId,
+    /// As it is activated.
+    pub name: String,
+    /// Any of these must match, beside what the PDR asks for; none: all packets do.
+    pub flows: Vec<String>,
+    /// Of its FAR, if it has one.
+    pub action: Option<&'static str>,
+    /// Network instance of its FAR, by name.
+    pub network_instance: Option<String>,
+    /// Its QER, if it has one; the ID is ours.
+    pub qer: Option<QerView>,
+    /// What its packets did: a part of those of the PDR.
     pub counters: Counters,
 }
 
@@ -167,14 +190,14 @@ impl SessionView {
         peer: PeerId,
         rules: RulesView<'_>,
         site: &Site,
-        counters: impl Fn(PdrId) -> Counters,
+        counters: impl Fn(PdrId, Option<PredefinedId>) -> Counters,
     ) -> Self {
         Self {
             summary: SessionSummary::new(seid, cp_seid, peer, rules),
             pdrs: rules
                 .pdrs
                 .iter()
-                .map(|pdr| PdrView::new(rules, pdr, site, counters(pdr.id)))
+                .map(|pdr| PdrView::new(rules, pdr, site, &|rule| counters(pdr.id, rule)))
                 .collect(),
             fars: rules
                 .fars
@@ -190,7 +213,13 @@ impl SessionView {
 }
 
 impl PdrView {
-    fn new(rules: RulesView<'_>, pdr: &Pdr, site: &Site, counters: Counters) -> Self {
+    fn new(
+        rules: RulesView<'_>,
+        pdr: &Pdr,
+        site: &Site,
+        counters: &dyn Fn(Option<PredefinedId>) -> Counters,
+    ) -> Self {
+        let forms = predefined::forms(pdr, &site.predefined);
         let pdi = &pdr.pdi;
         let own = |f: crate::rules::LocalFTeid| {
             let (v4, v6) = site.addresses(f.ends);
@@ -209,10 +238,37 @@ impl PdrView {
             qfis: pdi.qfis.iter().map(|qfi| qfi.get()).collect(),
             filters: pdi.filters().iter().map(|f| f.asks.to_string()).collect(),
             outer_header_removal: pdr.outer_header_removal.is_some(),
-            far: pdr.far.0,
+            far: pdr.far.map(|far| far.0),
             qers: pdr.qers.iter().map(|id| id.0).collect(),
             urrs: pdr.urrs.iter().map(|id| id.0).collect(),
+            predefined: forms
+                .filter_map(|form| form.rule)
+                .map(|(id, rule)| PredefinedView::new((id, rule), pdr, site, counters(Some(id))))
+                .collect(),
             dormant: false,
+            counters: counters(None),
+        }
+    }
+}
+
+impl PredefinedView {
+    fn new(
+        (id, rule): (PredefinedId, &PredefinedRule),
+        pdr: &Pdr,
+        site: &Site,
+        counters: Counters,
+    ) -> Self {
+        let route = rule.route(pdr);
+        Self {
+            id,
+            name: rule.name.clone(),
+            flows: rule.flows.iter().map(ToString::to_string).collect(),
+            action: match rule.far {
+                PredefinedFar::Drop => Some("DROP"),
+                _ => route.map(|_| "FORW"),
+            },
+            network_instance: route.and_then(|ni| site.name(ni)).map(str::to_owned),
+            qer: rule.qer.as_ref().map(QerView::new),
             counters,
         }
     }

@@ -20,7 +20,7 @@ use crate::kept::RulesView;
 use crate::peer::PeerId;
 use crate::refusal::Refusal;
 use crate::resources::{ResourceFill, Resources};
-use crate::rules::{Far, Pdr};
+use crate::rules::{Far, PacketRules, Pdr};
 use crate::salted::Salted;
 use crate::session_view::{SessionSummary, SessionView};
 use crate::sets::{Membership, SetIndex};
@@ -279,7 +279,10 @@ impl<T: Tables> Sessions<T> {
                     return Ok(());
                 }
                 self.draft.set_time(self.deferred.now_s(now));
-                let rules = self.draft.for_packets();
+                let rules = PacketRules {
+                    predefined: &self.site.predefined,
+                    ..self.draft.for_packets()
+                };
                 let reaches = |peer| tables.reaches(peer);
                 self.compiler
                     .compile(rules, &self.site, &reaches, &mut self.compiled)?;
@@ -546,7 +549,10 @@ impl<T: Tables> Sessions<T> {
             .slab
             .get(self.slab.find(seid)?)
             .filter(|s| self.is_live(s))?;
-        let counters = |pdr| tables.counters(&session.handle, pdr);
+        let counters = |pdr, predefined| match predefined {
+            None => tables.counters(&session.handle, pdr),
+            Some(rule) => tables.counters_of(&session.handle, pdr, rule),
+        };
         let mut view = SessionView::new(
             seid,
             session.cp_seid,

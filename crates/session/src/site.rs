@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use pfcp::ie::{NetworkInstance, TgppInterfaceType};
 
 use crate::compiled::NiId;
-use crate::config::{Burst, Config, Limits, TunnelNetwork};
+use crate::config::{Burst, Config, Limits, PredefinedRule, TunnelNetwork};
+use crate::predefined;
 use crate::rules::{Interface, LocalEnds, RemoteFTeid, TunnelNetworkId};
 
 /// The part of the configuration that rules depend on.
@@ -17,6 +18,8 @@ pub(crate) struct Site {
     networks: Vec<TunnelNetwork>,
     /// In the order of [`NiId`].
     names: Vec<String>,
+    /// What SMFs may activate.
+    pub(crate) predefined: Vec<PredefinedRule>,
     pub(crate) burst: Burst,
     pub(crate) limits: Limits,
     pub(crate) qers_per_pdr: usize,
@@ -34,6 +37,7 @@ impl Site {
                 .iter()
                 .map(|ni| ni.name.clone())
                 .collect(),
+            predefined: predefined::numbered(config.predefined_rules.clone()),
             burst: config.burst,
             limits: config.limits.clone(),
             qers_per_pdr: config.limits.qers_per_pdr,

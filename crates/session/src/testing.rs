@@ -11,8 +11,9 @@ use smallvec::SmallVec;
 
 use crate::compile::Compiler;
 use crate::compiled::{Compiled, Direction, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
-use crate::config::Config;
+use crate::config::{Config, PredefinedFar, PredefinedRule};
 use crate::flow::{Address, End, FlowDescription};
+use crate::predefined::{PredefinedId, numbered};
 use crate::reference::{Arrival, Packet};
 use crate::refusal::Refusal;
 use crate::rules::{
@@ -139,6 +140,67 @@ pub fn rules() -> impl Strategy<Value = Rules> {
     })
 }
 
+/// As [`rules`], and predefined rules that some of the PDRs activate; some of these have no FAR of their own.
+/// [`compile`] takes most of them: others have too many filters.
+pub fn activating() -> impl Strategy<Value = (Rules, Vec<PredefinedRule>)> {
+    let chosen = prop::collection::vec(prop::sample::subsequence(vec![0, 1, 2, 3], 0..3), 8);
+    let own_far = prop::collection::vec(any::<bool>(), 8);
+    let predefined = prop::collection::vec(predefined_rule(), 4).prop_map(numbered);
+    (rules(), predefined, chosen, own_far).prop_map(|(mut rules, predefined, chosen, own_far)| {
+        for ((pdr, chosen), own_far) in rules.pdrs.iter_mut().zip(chosen).zip(own_far) {
+            activate(pdr, &predefined, chosen);
+            let mut active = pdr.predefined().iter().map(|id| &predefined[id.place()]);
+            let mut is_said = |rule: &PredefinedRule| match rule.far {
+                PredefinedFar::OfPdr => false,
+                PredefinedFar::Drop => true,
+                PredefinedFar::Route(_) => pdr.direction() == Direction::Uplink,
+            };
+            if !own_far && active.len() > 0 && active.all(&mut is_said) {
+                pdr.far = None;
+            }
+        }
+        (rules, predefined)
+    })
+}
+
+/// Those of them that are for the direction of the PDR.
+fn activate(pdr: &mut Pdr, predefined: &[PredefinedRule], places: Vec<usize>) {
+    let is_for = |place: &usize| {
+        let direction = predefined[*place].direction;
+        direction.is_none_or(|of| of == pdr.direction())
+    };
+    let mut places: Vec<usize> = places.into_iter().filter(is_for).collect();
+    places.sort_by_key(|&place| predefined[place].precedence);
+    let ids: Vec<PredefinedId> = places.into_iter().filter_map(PredefinedId::at).collect();
+    pdr.set_predefined(&ids);
+}
+
+fn predefined_rule() -> impl Strategy<Value = PredefinedRule> {
+    let direction = select(vec![
+        None,
+        Some(Direction::Uplink),
+        Some(Direction::Downlink),
+    ]);
+    let far = prop_oneof![
+        2 => Just(PredefinedFar::OfPdr),
+        1 => Just(PredefinedFar::Drop),
+        1 => ni().prop_map(PredefinedFar::Route),
+    ];
+    let flows = prop::collection::vec(filter(), 0..3)
+        .prop_map(|filters| filters.into_iter().filter_map(|f| f.asks.flow).collect());
+    let qer = prop::option::of(qer()).prop_map(|qer| qer.map(|qer| Qer { rare: None, ..qer }));
+    (0u32..3, direction, flows, far, qer).prop_map(|(precedence, direction, flows, far, qer)| {
+        PredefinedRule {
+            name: String::new(),
+            precedence,
+            direction,
+            flows,
+            far,
+            qer,
+        }
+    })
+}
+
 /// How packets of a random PDR come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
@@ -198,6 +260,7 @@ fn pdr() -> impl Strategy<Value = Pdr> {
     let more = (filters, framed()).prop_map(|(filters, framed)| PdiMore {
         filters: filters.into(),
         framed,
+        ..PdiMore::default()
     });
     (from, 0u32..4, 0u32..3, qers, more, pdi(), removal).prop_map(
         |(from, precedence, far, qers, more, mut pdi, container_removal)| {
@@ -217,7 +280,7 @@ fn pdr() -> impl Strategy<Value = Pdr> {
                 pdi,
                 outer_header_removal: (from != From::Network).then_some(Removal::Either),
                 container_removal: container_removal && from != From::Network,
-                far: FarId(if from == From::Access { far } else { 3 + far }),
+                far: Some(FarId(if from == From::Access { far } else { 3 + far })),
                 qers: qers.into(),
                 urrs: SmallVec::new(),
             }

@@ -14,13 +14,16 @@ impl Unsupported {
     const WORDS: usize = 6;
 
     const fn new(types: &[IeType]) -> Self {
-        let mut words = [0; Self::WORDS];
+        Self([0; Self::WORDS]).and(types)
+    }
+
+    const fn and(mut self, types: &[IeType]) -> Self {
         let mut i = 0;
         while i < types.len() {
-            words[types[i].0 as usize / 64] |= 1 << (types[i].0 % 64);
+            self.0[types[i].0 as usize / 64] |= 1 << (types[i].0 % 64);
             i += 1;
         }
-        Self(words)
+        self
     }
 
     /// The first of `ies` that is in the set.
@@ -68,16 +71,22 @@ pub(crate) static IN_SESSION: Unsupported = Unsupported::new(&[
 ]);
 
 /// Of Create PDR and Update PDR.
-pub(crate) static IN_PDR: Unsupported = Unsupported::new(&[
+pub(crate) static IN_PDR: Unsupported = Unsupported::new(PDR_LACKS);
+
+/// The same, and what we can do but few PDRs ask for, so that one look finds either.
+pub(crate) static RARE_IN_PDR: Unsupported = Unsupported::new(PDR_LACKS).and(&[
     IeType::ACTIVATE_PREDEFINED_RULES,
     IeType::DEACTIVATE_PREDEFINED_RULES,
+]);
+
+const PDR_LACKS: &[IeType] = &[
     IeType::MAR_ID,
     IeType::PACKET_REPLICATION_AND_DETECTION_CARRY_ON_INFORMATION,
     IeType::IP_MULTICAST_ADDRESSING_INFO,
     IeType::UE_IP_ADDRESS_POOL_IDENTITY,
     IeType::MPTCP_APPLICABLE_INDICATION,
     IeType::TRANSPORT_DELAY_REPORTING,
-]);
+];
 
 /// Of a PDI.
 pub(crate) static IN_PDI: Unsupported = Unsupported::new(&[

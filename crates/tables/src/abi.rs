@@ -73,6 +73,7 @@ pub(crate) mod entry {
     pub(crate) const NI_SHIFT: u32 = 48;
     pub(crate) const RULE_SHIFT: u32 = 40;
     pub(crate) const PDR_SHIFT: u32 = 32;
+    pub(crate) const PREDEFINED_SHIFT: u32 = 48;
 
     /// The action in a head.
     pub(crate) const fn action(head: u64) -> u64 {
@@ -666,6 +667,7 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_trace", crate::trace::RECORD_LEN),
         ("tp_trace.data", crate::trace::HEADER_LEN),
         ("tp_trace.pdr", 24),
+        ("tp_trace.predefined", 36),
         ("tp_trace.user", 34),
         ("tp_trace_key.kind", 32),
         ("TP_FEAT_TRACE", Features::TRACE.0 as usize),

@@ -1,6 +1,6 @@
 //! Where the parts of one session lie, in as little memory as an ordinary session needs.
 
-use session::compiled::{Direction, PdrId, QerId};
+use session::compiled::{Direction, Entry, PdrId, PredefinedId, QerId};
 
 use crate::abi::Features;
 use crate::index::SlotKey;
@@ -31,11 +31,27 @@ impl HeldKey {
     }
 }
 
-/// Where a PDR's counters are.
+/// Where the counters of a PDR are, or of one of its predefined rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeldEntry {
     pub(crate) index: u32,
     pub(crate) pdr: PdrId,
+    pub(crate) predefined: Option<PredefinedId>,
+}
+
+impl HeldEntry {
+    pub(crate) fn new(index: u32, entry: &Entry) -> Self {
+        Self {
+            index,
+            pdr: entry.pdr,
+            predefined: entry.predefined,
+        }
+    }
+
+    /// Whether it is of the same PDR, and of the same predefined rule.
+    pub(crate) fn is_of(&self, (pdr, predefined): (PdrId, Option<PredefinedId>)) -> bool {
+        self.pdr == pdr && self.predefined == predefined
+    }
 }
 
 /// Where a shared meter is.
@@ -124,11 +140,8 @@ impl Handle {
         }
     }
 
-    /// The entry of a PDR.
-    pub(crate) fn entry(&self, pdr: PdrId) -> Option<u32> {
-        self.entries()
-            .iter()
-            .find(|entry| entry.pdr == pdr)
-            .map(|entry| entry.index)
+    /// The entries of a PDR: one, unless it activates predefined rules.
+    pub(crate) fn entries_of(&self, pdr: PdrId) -> impl Iterator<Item = &HeldEntry> {
+        self.entries().iter().filter(move |entry| entry.pdr == pdr)
     }
 }

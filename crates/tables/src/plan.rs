@@ -2,7 +2,7 @@
 //! packets; what is taken is given back if the whole does not fit.
 
 use ipnet::IpNet;
-use session::compiled::{Action, Compiled, Entry, Key, Limit, NiId, NoRoom, Select};
+use session::compiled::{Action, Compiled, Entry, Key, Limit, NiId, NoRoom, PredefinedId, Select};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -51,8 +51,11 @@ impl Want {
         self.words.head | u64::from(self.teid)
     }
 
-    pub(crate) fn ext_word(&self, pdr: u16) -> u64 {
-        u64::from(self.ext) | u64::from(pdr) << entry::PDR_SHIFT
+    pub(crate) fn ext_word(&self, of: HeldEntry) -> u64 {
+        let predefined = of.predefined.map_or(0, PredefinedId::get);
+        u64::from(self.ext)
+            | u64::from(of.pdr.0) << entry::PDR_SHIFT
+            | u64::from(predefined) << entry::PREDEFINED_SHIFT
     }
 }
 
@@ -275,7 +278,7 @@ impl Store {
             .held
             .entries
             .iter()
-            .find(|held| held.pdr == rule.pdr)
+            .find(|held| held.is_of((rule.pdr, rule.predefined)))
             .map(|held| held.index);
         let (ext, ext_is_fresh) = match &mut words.ext {
             Some(ext) => self.plan_ext(plan, was, ext)?,
@@ -568,10 +571,7 @@ impl Store {
 
     fn plan_next(&self, plan: &mut Plan, new: &Compiled) {
         let held = plan.wants.iter().zip(&new.entries);
-        let held = held.map(|(want, rule)| HeldEntry {
-            index: want.at,
-            pdr: rule.pdr,
-        });
+        let held = held.map(|(want, rule)| HeldEntry::new(want.at, rule));
         plan.next.entries.extend(held);
         plan.next
             .keys

@@ -126,7 +126,7 @@ impl Store {
             for (word, value) in [
                 (entry::OUT, want.words.out),
                 (entry::RATE, want.words.rate),
-                (entry::EXT, want.ext_word(held.pdr.0)),
+                (entry::EXT, want.ext_word(*held)),
                 (entry::TAT, tat),
                 (entry::BYTES, 0),
                 (entry::PACKETS, 0),
@@ -268,9 +268,14 @@ impl Store {
         {
             return;
         }
-        let moved = plan.next.entries.iter().any(|next| next.pdr == held.pdr);
+        let own = (held.pdr, held.predefined);
+        let moved = plan.next.entries.iter().any(|next| next.is_of(own));
         if !moved {
-            self.forget(held.index);
+            let mut next = plan.next.entries.iter();
+            match next.find(|next| next.pdr == held.pdr) {
+                Some(other) => self.bequeath(held.index, other.index),
+                None => self.forget(held.index),
+            }
         }
         if held.index >= self.direct_end {
             if !moved {

@@ -137,6 +137,14 @@ struct Carried {
     base: Counters,
     /// Entries whose grace period is not over.
     from: Vec<u32>,
+    /// What of `base` and `from` other predefined rules of the PDR have counted.
+    others: Option<Box<Others>>,
+}
+
+#[derive(Debug, Default)]
+struct Others {
+    base: Counters,
+    from: Vec<u32>,
 }
 
 /// Hashing of places in tables, which are our choice: no peer can aim at it.
@@ -364,6 +372,21 @@ impl Store {
         self.carried.insert(to, carried);
     }
 
+    /// As [`Self::carry`], to an entry of another predefined rule of the PDR, which counts for itself too.
+    pub(crate) fn bequeath(&mut self, from: u32, to: u32) {
+        let mut left = self.carried.remove(&from).unwrap_or_default();
+        left.from.push(from);
+        for &earlier in &left.from {
+            self.heirs.insert(earlier, to);
+        }
+        let carried = self.carried.entry(to).or_default();
+        carried.base = sum(carried.base, left.base);
+        carried.from.extend_from_slice(&left.from);
+        let others = carried.others.get_or_insert_default();
+        others.base = sum(others.base, left.base);
+        others.from.append(&mut left.from);
+    }
+
     /// Nobody will ask for this entry's counts again.
     pub(crate) fn forget(&mut self, index: u32) {
         if self.carried.is_empty() {
@@ -405,6 +428,21 @@ impl Store {
         earlier.fold(sum(live, carried.base), sum)
     }
 
+    /// Of these, what its own predefined rule has counted.
+    pub(crate) fn own_counters(&self, index: u32) -> Counters {
+        let all = self.counters(index);
+        let Some(others) = self.carried.get(&index).and_then(|c| c.others.as_ref()) else {
+            return all;
+        };
+        let from = others.from.iter().map(|&from| self.line_counters(from));
+        let others = from.fold(others.base, sum);
+        Counters {
+            packets: all.packets.saturating_sub(others.packets),
+            bytes: all.bytes.saturating_sub(others.bytes),
+            drops: all.drops.saturating_sub(others.drops),
+        }
+    }
+
     fn settled(&mut self, index: u32) {
         match self.settling.get_mut(&index) {
             Some(more @ 2..) => return *more -= 1,
@@ -417,6 +455,12 @@ impl Store {
         if let Some(carried) = self.carried.get_mut(&heir) {
             carried.from.retain(|&from| from != index);
             carried.base = sum(carried.base, last);
+            if let Some(others) = &mut carried.others
+                && others.from.contains(&index)
+            {
+                others.from.retain(|&from| from != index);
+                others.base = sum(others.base, last);
+            }
         }
     }
 
@@ -482,7 +526,7 @@ impl Store {
     }
 }
 
-fn sum(a: Counters, b: Counters) -> Counters {
+pub(crate) fn sum(a: Counters, b: Counters) -> Counters {
     Counters {
         packets: a.packets + b.packets,
         bytes: a.bytes + b.bytes,

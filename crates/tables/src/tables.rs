@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::{IpNet, Ipv4Net};
 use libbpf_rs::MapHandle;
-use session::compiled::{Compiled, Counters, EndedTunnel, NiId, NoRoom, PdrId};
+use session::compiled::{Compiled, Counters, EndedTunnel, NiId, NoRoom, PdrId, PredefinedId};
 
 use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
 use crate::adapt::{Adaptation, Replacement};
@@ -24,7 +24,7 @@ use crate::marker::{EndMarkers, end_marker};
 use crate::nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, View};
 use crate::router::Routers;
 use crate::stats::{Counting, PortTotals};
-use crate::store::{Layout, Memory, Retired, Store};
+use crate::store::{Layout, Memory, Retired, Store, sum};
 use crate::trace::TraceKey;
 use crate::xdp::{ProgramInfo, Runner, Xdp};
 
@@ -639,9 +639,17 @@ impl session::compiled::Tables for Tables {
     }
 
     fn counters(&self, handle: &Handle, pdr: PdrId) -> Counters {
-        handle
-            .entry(pdr)
-            .map_or(Counters::default(), |entry| self.store.counters(entry))
+        let of_entries = handle.entries_of(pdr);
+        let counters = of_entries.map(|entry| self.store.counters(entry.index));
+        counters.fold(Counters::default(), sum)
+    }
+
+    fn counters_of(&self, handle: &Handle, pdr: PdrId, rule: PredefinedId) -> Counters {
+        let mut entries = handle.entries_of(pdr);
+        let own = entries.find(|entry| entry.is_of((pdr, Some(rule))));
+        own.map_or(Counters::default(), |entry| {
+            self.store.own_counters(entry.index)
+        })
     }
 }
 

@@ -11,6 +11,7 @@ use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use session::compiled::PredefinedId;
 
 use crate::abi::{DROP_MAX, Line};
 use crate::memory::View;
@@ -110,6 +111,8 @@ pub struct TraceRecord {
     pub qfi: Option<u8>,
     /// The PDR that took it.
     pub pdr: Option<u16>,
+    /// Which of the predefined rules that the PDR activates.
+    pub predefined: Option<PredefinedId>,
     /// Where it came in.
     pub port: u8,
     /// From the access side.
@@ -145,6 +148,7 @@ impl TraceRecord {
             teid: (u32_at(16) != 0).then(|| u32_at(16)),
             frame_len,
             pdr: (header[30] != 0).then(|| u16_at(24)),
+            predefined: PredefinedId::new(u16_at(36)).filter(|_| header[30] != 0),
             port: header[26],
             uplink: header[27] == 0,
             outcome: TraceOutcome::of(header[28]),

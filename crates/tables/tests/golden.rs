@@ -285,6 +285,7 @@ fn compile_entry(entry: &SessionEntry) -> Entry {
         }),
         shared_meters: entry.shared.iter().copied().collect(),
         packet_meter: entry.packet_meter,
+        predefined: None,
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use common::{arrival, forwarded, furnish, hop, inner, ports, read_marked_gpdu, resolve_peers};
 use proptest::prelude::*;
 use session::compiled::{Compiled, Counters, PdrId, Tables as _};
-use session::config::{Config, NetworkInstance};
+use session::config::{Config, NetworkInstance, PredefinedRule};
 use session::reference::{Arrival, Fate, Packet, Verdict as Judgement, judge};
 use session::rules::{PacketRules, Rules};
 use session::testing;
@@ -144,7 +144,7 @@ fn to_a_ue(
 #[derive(Clone, Debug)]
 enum Step {
     /// With PDRs that do not hold at present.
-    Publish(Rules, Vec<PdrId>, Vec<Packet>),
+    Publish((Rules, Vec<PredefinedRule>), Vec<PdrId>, Vec<Packet>),
     Withdraw(Vec<Packet>),
     Maintain,
 }
@@ -157,7 +157,10 @@ fn dormant() -> impl Strategy<Value = Vec<PdrId>> {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let packets = || prop::collection::vec(testing::packet(), 1..24);
     let step = prop_oneof![
-        8 => (testing::rules(), dormant(), packets()).prop_map(|(rules, dormant, packets)| Step::Publish(rules, dormant, packets)),
+        6 => (testing::rules(), dormant(), packets())
+            .prop_map(|(rules, dormant, packets)| Step::Publish((rules, Vec::new()), dormant, packets)),
+        2 => (testing::activating(), dormant(), packets())
+            .prop_map(|(rules, dormant, packets)| Step::Publish(rules, dormant, packets)),
         2 => packets().prop_map(Step::Withdraw),
         1 => Just(Step::Maintain),
     ];
@@ -260,11 +263,22 @@ proptest! {
         let empty = site.used();
         for step in steps {
             match step {
-                Step::Publish(rules, dormant, packets) => {
-                    let rules = PacketRules { dormant: &dormant, ..rules.for_packets() };
-                    let compiled = testing::compile(rules, &config)
-                        .map_err(|refusal| TestCaseError::fail(format!("{refusal:?}")))?;
-                    site.publish(&compiled)?;
+                Step::Publish((rules, predefined), dormant, packets) => {
+                    let rules = PacketRules {
+                        dormant: &dormant,
+                        predefined: &predefined,
+                        ..rules.for_packets()
+                    };
+                    let compiled = match testing::compile(rules, &config) {
+                        Err(_) if !predefined.is_empty() => continue,
+                        other => other.map_err(|refusal| TestCaseError::fail(format!("{refusal:?}")))?,
+                    };
+                    let published = site.publish(&compiled);
+                    // Each rule of a PDR is an entry, and there may not be room for all.
+                    if published.is_err() && !predefined.is_empty() {
+                        continue;
+                    }
+                    published?;
                     for packet in &packets {
                         site.send(packet, &|packet| judge(rules, packet))?;
                     }

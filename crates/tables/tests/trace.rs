@@ -34,6 +34,7 @@ fn uplink() -> Compiled {
         meter: None,
         shared_meters: Default::default(),
         packet_meter: None,
+        predefined: None,
         marks: Default::default(),
         relay: None,
         marking: None,

@@ -105,6 +105,7 @@ fn tunnel(teid: u32, peer: Ipv4Addr, qfi: u8) -> Compiled {
         marking: None,
         shared_meters: Default::default(),
         packet_meter: None,
+        predefined: None,
     };
     let key = Key::Ue4 {
         ni: NiId(0),

@@ -171,6 +171,7 @@ pub(crate) fn session(answer: &Value) -> String {
         text(answer, "/ue"),
     );
     out += &pdrs(answer);
+    out += &predefined(answer);
     let mut fars = Table::new(["FAR", "ACTION", "TO", "NETWORK INSTANCE", "TUNNEL"]);
     for far in items(answer, "/fars") {
         fars.row(
@@ -272,6 +273,55 @@ fn pdrs(answer: &Value) -> String {
         ]);
     }
     table.text()
+}
+
+/// Predefined rules by the PDRs that activate them.
+fn predefined(answer: &Value) -> String {
+    let mut table = Table::new([
+        "PDR",
+        "PREDEFINED RULE",
+        "MATCH",
+        "ACTION",
+        "NETWORK INSTANCE",
+        "GATE UP",
+        "GATE DOWN",
+        "MBR UP bit/s",
+        "MBR DOWN bit/s",
+        "QFI",
+        "PACKETS",
+        "BYTES",
+        "DROPS",
+    ]);
+    for pdr in items(answer, "/pdrs_detail") {
+        for rule in items(pdr, "/predefined_rules") {
+            let flows: Vec<String> = items(rule, "/flows").map(|flow| text(flow, "")).collect();
+            let fields = [
+                "/id",
+                "/name",
+                "/flows",
+                "/action",
+                "/network_instance",
+                "/qer/gate_uplink",
+                "/qer/gate_downlink",
+                "/qer/mbr_uplink_bps",
+                "/qer/mbr_downlink_bps",
+                "/qer/qfi",
+                "/traffic/packets",
+                "/traffic/bytes",
+                "/traffic/drops",
+            ];
+            let cells = fields.map(|field| match field {
+                "/id" => text(pdr, field),
+                "/flows" => flows.join("; "),
+                _ => text(rule, field),
+            });
+            table.row(cells);
+        }
+    }
+    if table.is_empty() {
+        return String::new();
+    }
+    format!("\n{}", table.text())
 }
 
 pub(crate) fn drops(answer: &Value) -> String {
@@ -410,6 +460,9 @@ mod tests {
                 "f_teid": "00000101@10.3.0.1", "ue": ["10.60.0.1"], "far": 1, "qers": [1, 2],
                 "urrs": [], "sdf_filters": ["permit out ip from any to assigned"],
                 "traffic": {"packets": 12345, "bytes": 1_000_000, "drops": 0},
+                "predefined_rules": [{"name": "no-mail", "action": "DROP",
+                    "flows": ["permit out 6 from any 25 to any"],
+                    "traffic": {"packets": 0, "bytes": 0, "drops": 4321}}],
             }],
             "fars": [{"id": 1, "action": "FORW", "destination": "core"}],
             "qers": [{"id": 1, "gate_uplink": "open", "gate_downlink": "open",
@@ -425,6 +478,9 @@ mod tests {
             "not yet",
             "1 000 000",
             "10 in 360 s",
+            "no-mail",
+            "permit out 6 from any 25 to any",
+            "4 321",
         ] {
             assert!(shown.contains(expected), "{expected}\n{shown}");
         }

@@ -3,6 +3,7 @@
 //! `deploy/turnpiked.example.toml` explains each key; a test keeps it and the defaults here alike.
 
 mod check;
+mod predefined;
 mod router;
 mod system;
 mod values;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use check::check;
+pub(crate) use predefined::PredefinedRule;
 pub(crate) use router::Router;
 pub(crate) use system::{System, read_token};
 pub(crate) use values::{NodeId, Prefix};
@@ -30,6 +32,8 @@ pub(crate) struct Config {
     pub(crate) interface: Vec<Interface>,
     #[serde(default)]
     pub(crate) network_instance: Vec<NetworkInstance>,
+    #[serde(default)]
+    pub(crate) predefined_rule: Vec<PredefinedRule>,
     #[serde(default)]
     pub(crate) limits: Limits,
     #[serde(default)]

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
+use session::compiled::PredefinedId;
 use tables::trace::{TraceOutcome, TraceRecord};
 use tables::{DROP_REASONS, DropReason};
 use tokio::sync::mpsc;
@@ -85,6 +86,9 @@ pub(crate) struct Packet {
     /// The PDR that took it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pdr: Option<u16>,
+    /// The predefined rule that the PDR activates and the packet met.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) predefined: Option<String>,
     /// Of the PDR.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) far: Option<u32>,
@@ -128,16 +132,18 @@ pub(crate) enum Refused {
 /// What a PDR refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refers {
-    pub(crate) far: u32,
+    pub(crate) far: Option<u32>,
     pub(crate) action: String,
     pub(crate) qers: Vec<u32>,
+    /// Name of the predefined rule that the PDR activates, if this is about one of those.
+    pub(crate) predefined: Option<String>,
 }
 
 /// The session that a trace is about, as far as packets' lines name it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rules {
     pub(crate) seid: String,
-    pub(crate) pdrs: BTreeMap<u16, Refers>,
+    pub(crate) pdrs: BTreeMap<(u16, Option<PredefinedId>), Refers>,
 }
 
 /// A running trace, as the thread that reads the ring sees it.
@@ -181,7 +187,7 @@ impl Listeners {
 fn packet(record: &TraceRecord, interfaces: &[String], rules: Option<&Rules>) -> Packet {
     let refers = record
         .pdr
-        .and_then(|pdr| rules.and_then(|rules| rules.pdrs.get(&pdr)));
+        .and_then(|pdr| rules?.pdrs.get(&(pdr, record.predefined)));
     let (outcome, reason) = outcome(record);
     Packet {
         time: wall_clock(record.time_ns),
@@ -195,7 +201,8 @@ fn packet(record: &TraceRecord, interfaces: &[String], rules: Option<&Rules>) ->
         meaning: reason.map(|reason| reason.meaning),
         session: rules.map(|rules| rules.seid.clone()),
         pdr: record.pdr,
-        far: refers.map(|refers| refers.far),
+        predefined: refers.and_then(|refers| refers.predefined.clone()),
+        far: refers.and_then(|refers| refers.far),
         action: refers.map(|refers| refers.action.clone()),
         qers: refers.map_or(Vec::new(), |refers| refers.qers.clone()),
         teid: record.teid.map(|teid| format!("{teid:08x}")),
@@ -257,6 +264,7 @@ mod tests {
             teid: Some(0x101),
             qfi: Some(9),
             pdr: Some(7),
+            predefined: None,
             port: 0,
             uplink: true,
             outcome: TraceOutcome::Forwarded,
@@ -269,13 +277,20 @@ mod tests {
 
     fn rules() -> Rules {
         let refers = Refers {
-            far: 3,
+            far: Some(3),
             action: "FORW".into(),
             qers: vec![4, 5],
+            predefined: None,
+        };
+        let predefined = Refers {
+            far: None,
+            action: "DROP".into(),
+            predefined: Some("no-mail".into()),
+            ..refers.clone()
         };
         Rules {
             seid: "a1".into(),
-            pdrs: [(7, refers)].into(),
+            pdrs: [((7, None), refers), ((7, PredefinedId::new(2)), predefined)].into(),
         }
     }
 
@@ -291,6 +306,16 @@ mod tests {
             ("n3", "forwarded", None)
         );
         assert_eq!(seen.teid.as_deref(), Some("00000101"));
+        let active = TraceRecord {
+            predefined: PredefinedId::new(2),
+            ..record()
+        };
+        let seen = packet(&active, &["n3".into()], Some(&rules()));
+        assert_eq!(
+            (seen.pdr, seen.far, seen.predefined.as_deref()),
+            (Some(7), None, Some("no-mail"))
+        );
+        assert_eq!(seen.action.as_deref(), Some("DROP"));
         let unknown = TraceRecord {
             pdr: None,
             outcome: TraceOutcome::Answered,

@@ -193,6 +193,7 @@ pub(crate) fn session(config: &Config, seed: u64) -> session::Config {
                 pools6: v6(ni).collect(),
             })
             .collect(),
+        predefined_rules: predefined_rules(config),
         limits: limits(config),
         burst: core::Burst {
             ms: config.qos.burst_ms,
@@ -212,6 +213,13 @@ pub(crate) fn session(config: &Config, seed: u64) -> session::Config {
         seed,
         ..session::Config::default()
     }
+}
+
+fn predefined_rules(config: &Config) -> Vec<core::PredefinedRule> {
+    let instances = config.network_instance.iter().map(|ni| ni.name.clone());
+    let instances: Vec<String> = instances.collect();
+    let rules = config.predefined_rule.iter();
+    rules.map(|rule| rule.to_core(&instances)).collect()
 }
 
 fn limits(config: &Config) -> core::Limits {

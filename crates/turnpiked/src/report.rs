@@ -262,9 +262,30 @@ pub(crate) struct PdrReport {
     pub(crate) far: Option<u32>,
     pub(crate) qers: Vec<u32>,
     pub(crate) urrs: Vec<u32>,
+    /// Predefined rules that it activates, in the order in which they are tried.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) predefined_rules: Vec<PredefinedReport>,
     /// Its Activation Time is to come, or its Deactivation Time has passed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) dormant: bool,
+    pub(crate) traffic: TrafficReport,
+}
+
+/// A predefined rule that a PDR activates.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct PredefinedReport {
+    pub(crate) name: String,
+    /// IPFilterRules; none: all packets of the PDR.
+    pub(crate) flows: Vec<String>,
+    /// DROP or FORW; absent: what the FAR of the PDR says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) action: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) network_instance: Option<String>,
+    /// Beside the QERs of the PDR.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) qer: Option<QerReport>,
+    /// A part of that of the PDR.
     pub(crate) traffic: TrafficReport,
 }
 

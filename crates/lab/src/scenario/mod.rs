@@ -10,6 +10,7 @@ mod node;
 mod overlap;
 mod packets;
 mod paths;
+mod predefined;
 mod qos;
 mod relay;
 mod restart;
@@ -207,6 +208,7 @@ pub fn all() -> Vec<Scenario> {
         node::scenarios(),
         paths::scenarios(),
         rules::scenarios(),
+        predefined::scenarios(),
         qos::scenarios(),
         gtpu::scenarios(),
         relay::scenarios(),

@@ -65,7 +65,7 @@ fn qer_mbr(world: &mut World) -> Result<String> {
 }
 
 /// Sends twice the MBR; how much of it came through.
-fn policed(attached: &Attached, way: Way, kbps: u64, port: u16) -> Result<String> {
+pub(super) fn policed(attached: &Attached, way: Way, kbps: u64, port: u16) -> Result<String> {
     let udp_bps = Some(kbps * 1000 * 2);
     let from = attached.address()?;
     let plan = Iperf {
@@ -166,7 +166,7 @@ fn gates(world: &mut World) -> Result<String> {
 }
 
 /// One flow from and one to `port` of the server.
-fn by_port(world: &World, attached: &Attached, port: u16) -> Result<[Outcome; 2]> {
+pub(super) fn by_port(world: &World, attached: &Attached, port: u16) -> Result<[Outcome; 2]> {
     let shape = Shape {
         rate: 500,
         count: 100,

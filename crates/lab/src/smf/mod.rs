@@ -2,6 +2,7 @@
 
 mod answer;
 mod plan;
+mod predefined;
 mod relay;
 mod tunnel;
 

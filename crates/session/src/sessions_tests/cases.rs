@@ -954,8 +954,6 @@ fn what_is_not_done_is_refused_not_ignored() {
         |pdr: PdrIe| move |w: &mut Writer<'_>| ordinary_with(w, PdrIe::uplink(), pdr.clone());
     let mut world = World::new();
     for ie in [
-        IeType::ACTIVATE_PREDEFINED_RULES,
-        IeType::DEACTIVATE_PREDEFINED_RULES,
         IeType::MAR_ID,
         IeType::UE_IP_ADDRESS_POOL_IDENTITY,
         IeType::IP_MULTICAST_ADDRESSING_INFO,

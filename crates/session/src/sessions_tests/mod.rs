@@ -5,6 +5,7 @@ mod families;
 mod filters;
 mod framed;
 mod networks;
+mod predefined;
 mod properties;
 mod qers;
 mod relay;
@@ -20,7 +21,9 @@ use pfcp::ie::{
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{IeType, MessageType, Writer};
 
-use crate::compiled::{Compiled, Counters, EndedTunnel, Key, NoRoom, PdrId, Tables};
+use crate::compiled::{
+    Compiled, Counters, EndedTunnel, Entry, Key, NoRoom, PdrId, PredefinedId, Tables,
+};
 use crate::config::{Config, Limits, NetworkInstance};
 use crate::peer::PeerId;
 use crate::refusal::Refusal;
@@ -100,6 +103,15 @@ impl Tables for Recorder {
         let has = known.is_some_and(|c| c.entries.iter().any(|e| e.pdr == pdr));
         Counters {
             packets: u64::from(has) + self.traffic,
+            ..Counters::default()
+        }
+    }
+
+    fn counters_of(&self, handle: &Handle, pdr: PdrId, rule: PredefinedId) -> Counters {
+        let known = handle.0.and_then(|number| self.live.get(&number));
+        let is_it = |e: &Entry| (e.pdr, e.predefined) == (pdr, Some(rule));
+        Counters {
+            packets: u64::from(known.is_some_and(|c| c.entries.iter().any(is_it))),
             ..Counters::default()
         }
     }

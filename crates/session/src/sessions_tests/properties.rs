@@ -11,7 +11,7 @@ use super::*;
 use crate::compile::Compiler;
 use crate::compiled::Direction;
 use crate::kept::RulesView;
-use crate::rules::Pdr;
+use crate::rules::{PacketRules, Pdr};
 use crate::site::Site;
 
 /// One request of an SMF that knows neither what exists nor what is allowed.
@@ -116,6 +116,14 @@ fn pdr() -> impl Strategy<Value = PdrIe> {
         1 => Just(vec![SdfFilter { filter_id: Some(1), ..flow("permit out 6 from any to assigned") }]),
     ];
     let whole = prop::bool::weighted(0.95);
+    let names = select(vec!["video", "no-mail", "local", "down", "nothing"]);
+    let kind = select(vec![
+        IeType::ACTIVATE_PREDEFINED_RULES,
+        IeType::ACTIVATE_PREDEFINED_RULES,
+        IeType::DEACTIVATE_PREDEFINED_RULES,
+    ]);
+    let predefined = prop::collection::vec((kind, names), 0..3);
+    let predefined = prop_oneof![3 => Just(vec![]), 1 => predefined];
     (
         (
             1u16..5,
@@ -125,10 +133,20 @@ fn pdr() -> impl Strategy<Value = PdrIe> {
             ue,
             prop::option::of(ni),
         ),
-        (qers, urrs, filters, whole),
+        (
+            qers,
+            urrs,
+            filters,
+            whole,
+            predefined,
+            prop::bool::weighted(0.95),
+        ),
     )
         .prop_map(
-            |((id, precedence, uplink, f_teid, ue, ni), (qers, urrs, filters, whole))| PdrIe {
+            |(
+                (id, precedence, uplink, f_teid, ue, ni),
+                (qers, urrs, filters, whole, predefined, with_far),
+            )| PdrIe {
                 id,
                 precedence: Some(precedence),
                 source: u8::from(!uplink),
@@ -138,9 +156,12 @@ fn pdr() -> impl Strategy<Value = PdrIe> {
                 filters,
                 removal: uplink.then_some(OuterHeaderRemoval::GTPU_UDP_IPV4),
                 // FARs 1 and 2 lead to the core, 3 and 4 to access.
-                far: Some(u32::from(id) % 2 + if uplink { 1 } else { 3 }),
+                far: with_far.then_some(u32::from(id) % 2 + if uplink { 1 } else { 3 }),
                 qers,
                 urrs,
+                extra: (predefined.into_iter())
+                    .map(|(kind, name)| (kind, name.as_bytes().to_vec()))
+                    .collect(),
                 ..PdrIe::default()
             },
         )
@@ -214,14 +235,22 @@ struct Smf {
 }
 
 impl Smf {
-    fn new() -> Self {
+    fn config() -> Config {
         let limits = Limits {
             sessions: 6,
             filters_per_session: 6,
             ..Limits::default()
         };
+        Config {
+            limits,
+            predefined_rules: predefined::rules(),
+            ..config()
+        }
+    }
+
+    fn new() -> Self {
         Self {
-            world: World::with(&Config { limits, ..config() }),
+            world: World::with(&Self::config()),
             seids: Vec::new(),
         }
     }
@@ -268,12 +297,16 @@ impl Smf {
 
     /// What packets meet is what the rules say, and no key leads to two sessions.
     fn check_tables(&self) {
-        let site = Site::new(&config());
+        let site = Site::new(&Smf::config());
         let mut expected = Vec::new();
         for rules in self.rules() {
             let mut compiled = Compiled::default();
+            let packet_rules = PacketRules {
+                predefined: &site.predefined,
+                ..rules.for_packets()
+            };
             Compiler::default()
-                .compile(rules.for_packets(), &site, &|_| true, &mut compiled)
+                .compile(packet_rules, &site, &|_| true, &mut compiled)
                 .unwrap();
             expected.push(format!("{compiled:?}"));
         }

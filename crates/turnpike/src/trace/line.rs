@@ -65,6 +65,16 @@ pub(super) fn rule(value: &Value) -> String {
         Some(pdr) => parts.push(format!("PDR {pdr}")),
         None => parts.push("no PDR".to_owned()),
     }
+    if let Some(name) = value["predefined"].as_str() {
+        parts.push(format!("predefined rule {name}"));
+    }
+    if let (None, Some(_), Some(action)) = (
+        value["far"].as_u64(),
+        value["predefined"].as_str(),
+        value["action"].as_str(),
+    ) {
+        parts.push(action.to_owned());
+    }
     if let Some(far) = value["far"].as_u64() {
         parts.push(format!(
             "FAR {far} ({})",

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use super::system::{System, read_token};
-use super::{Config, Interface, NetworkInstance, Prefix, Problem, XdpMode};
+use super::{Config, Interface, NetworkInstance, Prefix, Problem, XdpMode, predefined};
 use tables::LANES_MAX;
 
 /// `TP_PORTS_MAX`.
@@ -21,6 +21,7 @@ pub(crate) fn check(config: &Config, system: &System) -> Vec<Problem> {
     network_instances(config, &mut problems);
     super::router::check(config, &mut problems);
     pools(config, &mut problems);
+    predefined::check(config, &mut problems);
     ranges(config, &mut problems);
     api(config, system, &mut problems);
     problems

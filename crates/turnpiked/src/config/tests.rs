@@ -39,6 +39,11 @@ fn with(from: &str, to: &str) -> String {
     SMALL.replacen(from, to, 1)
 }
 
+/// `SMALL` with a predefined rule that has these lines.
+fn rule(lines: &str) -> String {
+    format!("{SMALL}[[predefined_rule]]\nname = \"block\"\n{lines}\n")
+}
+
 fn problems(text: &str) -> Vec<String> {
     match parse(text) {
         Ok(config) => check(&config, &machine())
@@ -141,7 +146,26 @@ fn the_example_shows_each_default() {
             assert!(documented, "{section}.{key}");
         }
     }
-    assert!(EXAMPLE.contains("# token_file = "));
+    for optional in [
+        "token_file",
+        "network_instance",
+        "mbr_uplink_kbps",
+        "mbr_downlink_kbps",
+        "qfi",
+    ] {
+        assert!(
+            EXAMPLE.contains(&format!("\n# {optional} = ")),
+            "{optional}"
+        );
+    }
+    let rule = parse(&rule("")).unwrap().predefined_rule.remove(0);
+    let rule: toml::Table = toml::from_str(&toml::to_string(&rule).unwrap()).unwrap();
+    for (key, value) in rule
+        .iter()
+        .filter(|(key, _)| *key != "flows" && *key != "name")
+    {
+        assert_eq!(&shown["predefined_rule"][0][key], value, "{key}");
+    }
 }
 
 /// "Default: X." in the comment above a key is the value that stands there.
@@ -155,8 +179,9 @@ fn comments_state_the_defaults_that_hold() {
         }
         if let Some((key, value)) = line.split_once(" = ") {
             let has = comment.rsplit_once("Default: ");
-            // These two are described in words.
-            if let Some((_, rest)) = has.filter(|_| !["pools", "entries"].contains(&key)) {
+            // These are described in words.
+            let in_words = ["pools", "entries", "flows"];
+            if let Some((_, rest)) = has.filter(|_| !in_words.contains(&key)) {
                 let stated = rest.trim().trim_end_matches('.');
                 let stated = stated.split_once(" (").map_or(stated, |(value, _)| value);
                 assert_eq!(stated, value, "{key}");
@@ -316,6 +341,54 @@ fn a_wrong_key_or_value_is_named() {
         (
             format!("{SMALL}[limits]\nsessions = 5000\nentries = 4000"),
             "limits.entries = 4000: fewer than limits.sessions = 5000",
+        ),
+        (
+            rule("flows = [\"permit out ip from any to any\", \"deny out ip from any to any\"]"),
+            "predefined_rule[0].flows[1] = \"deny out ip from any to any\": flow description uses deny",
+        ),
+        (
+            rule("action = \"redirect\""),
+            "predefined_rule[0].action = \"redirect\": expected `forward` or `drop`",
+        ),
+        (
+            rule("network_instance = \"ims\""),
+            "predefined_rule[0].network_instance = \"ims\": no [[network_instance]] has this name",
+        ),
+        (
+            rule("network_instance = \"internet\"\ndirection = \"downlink\""),
+            "predefined_rule[0].network_instance = \"internet\": has no effect with direction",
+        ),
+        (
+            rule("network_instance = \"internet\"\naction = \"drop\""),
+            "predefined_rule[0].network_instance = \"internet\": has no effect with action",
+        ),
+        (
+            rule("mbr_downlink_kbps = 5"),
+            "predefined_rule[0].mbr_uplink_kbps: is required beside mbr_downlink_kbps",
+        ),
+        (
+            rule("mbr_downlink_kbps = 5\nmbr_uplink_kbps = 1099511627776"),
+            "predefined_rule[0].mbr_uplink_kbps = 1099511627776: must lie between 0 and",
+        ),
+        (
+            rule("qfi = 64"),
+            "predefined_rule[0].qfi = 64: must lie between 0 and 63",
+        ),
+        (
+            rule("flows = [\"permit out 6 from any 1,2,3,4,5,6,7,8,9 to any 1,2,3,4,5,6,7,8\"]"),
+            "predefined_rule[0].flows: 72 pairs of port ranges, at most 64",
+        ),
+        (
+            format!("{SMALL}[[predefined_rule]]\nname = \"\""),
+            "predefined_rule[0].name = \"\": must have 1 to 255 octets",
+        ),
+        (
+            rule("").repeat(17).replacen(SMALL, "", 17) + SMALL,
+            "predefined_rule[16].name = \"block\": more than 16 rules have this name",
+        ),
+        (
+            format!("{SMALL}[[predefined_rule]]\nflows = []"),
+            "predefined_rule[0].name: is required",
         ),
         (
             format!("{SMALL}[log]\nformat = \"xml\""),

@@ -9,15 +9,15 @@ use session::compiled::{Counters, Direction, PacketRate};
 use session::peer::PeerState;
 use session::pfds::Property;
 use session::stats::{Stats, Way};
-use session::{Core, FarView, PdrView, QerView, SessionView};
+use session::{Core, FarView, PdrView, PredefinedView, QerView, SessionView};
 use tables::{DROP_REASONS, PortTotals, ProgramInfo, Tables, Traffic};
 
 use crate::config::{Config, DatapathKind, XdpMode};
 use crate::control::KernelMirror;
 use crate::report::{
     ApplicationReport, DatapathReport, DirectionReport, DropReport, FarReport, Fill, MessageCount,
-    N4Report, PdrReport, PeerReport, PfdReport, PortReport, ProgramReport, QerReport,
-    ReplacementReport, Report, SessionDetail, SessionPage, SessionSummary, TableFill,
+    N4Report, PdrReport, PeerReport, PfdReport, PortReport, PredefinedReport, ProgramReport,
+    QerReport, ReplacementReport, Report, SessionDetail, SessionPage, SessionSummary, TableFill,
     TrafficReport, UrrReport, seid_text,
 };
 
@@ -441,9 +441,10 @@ fn pdr(pdr: &PdrView) -> PdrReport {
         ue: v4.into_iter().chain(v6).chain(framed).collect(),
         qfis: pdr.qfis.clone(),
         sdf_filters: pdr.filters.clone(),
-        far: Some(pdr.far),
+        far: pdr.far,
         qers: pdr.qers.clone(),
         urrs: pdr.urrs.clone(),
+        predefined_rules: pdr.predefined.iter().map(predefined).collect(),
         dormant: pdr.dormant,
         traffic: traffic(pdr.counters),
     }
@@ -456,6 +457,17 @@ fn far(far: &FarView) -> FarReport {
         destination: far.destination.map(str::to_owned),
         network_instance: far.network_instance.clone(),
         tunnel: far.tunnel.as_ref().map(tunnel),
+    }
+}
+
+fn predefined(rule: &PredefinedView) -> PredefinedReport {
+    PredefinedReport {
+        name: rule.name.clone(),
+        flows: rule.flows.clone(),
+        action: rule.action.map(str::to_owned),
+        network_instance: rule.network_instance.clone(),
+        qer: rule.qer.as_ref().map(qer),
+        traffic: traffic(rule.counters),
     }
 }
 

@@ -1,11 +1,12 @@
 //! Whom operators follow: from a UE, session or TEID to the keys that packets are compared with, for as
 //! long as a client listens.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use session::{Core, SessionSummary, SessionView};
+use session::{Core, PdrView, PredefinedView, SessionSummary, SessionView};
 use tables::Tables;
 use tables::trace::{TRACE_KEYS_MAX, TraceKey, TraceThread};
 use tokio::sync::mpsc;
@@ -272,20 +273,32 @@ fn ue_key(ue: IpAddr) -> TraceKey {
 }
 
 fn rules(view: &SessionView) -> Rules {
-    let refers = |far: u32, qers: &[u32]| Refers {
-        far,
-        action: view
-            .fars
-            .iter()
-            .find(|known| known.id == far)
-            .map_or(String::new(), |far| far.action.to_owned()),
-        qers: qers.to_vec(),
+    let action = |far: Option<u32>| {
+        let known = view.fars.iter().find(|known| Some(known.id) == far);
+        known.map_or(String::new(), |far| far.action.to_owned())
     };
-    let pdrs = view.pdrs.iter();
+    let own = |pdr: &PdrView| Refers {
+        far: pdr.far,
+        action: action(pdr.far),
+        qers: pdr.qers.clone(),
+        predefined: None,
+    };
+    // With a FAR of its own, that of the PDR says nothing.
+    let activated = |pdr: &PdrView, rule: &PredefinedView| Refers {
+        far: pdr.far.filter(|_| rule.action.is_none()),
+        action: rule.action.map_or_else(|| action(pdr.far), str::to_owned),
+        qers: pdr.qers.clone(),
+        predefined: Some(rule.name.clone()),
+    };
+    let mut pdrs = BTreeMap::new();
+    for pdr in &view.pdrs {
+        pdrs.insert((pdr.id.0, None), own(pdr));
+        for rule in &pdr.predefined {
+            pdrs.insert((pdr.id.0, Some(rule.id)), activated(pdr, rule));
+        }
+    }
     Rules {
         seid: seid_text(view.summary.seid),
-        pdrs: pdrs
-            .map(|pdr| (pdr.id.0, refers(pdr.far, &pdr.qers)))
-            .collect(),
+        pdrs,
     }
 }

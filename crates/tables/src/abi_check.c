@@ -101,6 +101,7 @@ const __u64 tp_abi_layout[128] = {
 	sizeof(struct tp_trace),
 	AT(tp_trace, data),
 	AT(tp_trace, pdr),
+	AT(tp_trace, predefined),
 	AT(tp_trace, user),
 	AT(tp_trace_key, kind),
 	TP_FEAT_TRACE,

@@ -334,7 +334,7 @@ impl SessionPlan {
     }
 }
 
-fn given_f_teid(teid: u32, addresses: Addresses) -> Fteid {
+pub(super) fn given_f_teid(teid: u32, addresses: Addresses) -> Fteid {
     let Addresses { v4, v6 } = addresses;
     Fteid::new(v4.is_some(), v6.is_some(), teid, v4, v6, 0)
 }

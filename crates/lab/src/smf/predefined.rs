@@ -5,7 +5,6 @@ use rs_pfcp::ie::Ie;
 use rs_pfcp::ie::activate_predefined_rules::ActivatePredefinedRules;
 use rs_pfcp::ie::create_pdr::CreatePdrBuilder;
 use rs_pfcp::ie::deactivate_predefined_rules::DeactivatePredefinedRules;
-use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::far_id::FarId;
 use rs_pfcp::ie::network_instance::NetworkInstance;
 use rs_pfcp::ie::outer_header_removal::OuterHeaderRemoval;
@@ -16,7 +15,8 @@ use rs_pfcp::ie::source_interface::{SourceInterface, SourceInterfaceValue};
 use rs_pfcp::ie::ue_ip_address::UeIpAddress;
 use rs_pfcp::ie::update_pdr::UpdatePdr;
 
-use super::{Session, Smf};
+use super::plan::given_f_teid;
+use super::{Session, Smf, TunnelEnd};
 use crate::traffic::Way;
 
 /// PDRs for predefined rules, beside those of the session and its flows.
@@ -40,8 +40,8 @@ fn pdi(session: &Session, way: Way) -> Pdi {
     let mut address = UeIpAddress::new(session.addresses.v4, session.addresses.v6);
     address.source_destination = way == Way::Down;
     pdi.ue_ip_addresses = vec![address];
-    let (upf, teid) = session.uplink;
-    pdi.f_teid = (way == Way::Up).then(|| Fteid::ipv4(teid, upf));
+    let TunnelEnd { addresses, teid } = session.uplink_end;
+    pdi.f_teid = (way == Way::Up).then(|| given_f_teid(teid, addresses));
     pdi
 }
 

@@ -266,15 +266,17 @@ mod tests {
         assert_eq!(missing, "");
     }
 
-    /// What `docs/spec` names in backticks: tests by their kind, and files.
+    /// What `docs/spec` and the page of symptoms name in backticks: tests by their kind, and files.
     #[test]
     fn the_map_of_the_specifications_names_what_is_there() {
         let scenarios = all_text(&root().join("crates/lab/src"));
         let tests = all_text(&root().join("crates"));
         let mut missing = Vec::new();
         let mut named = 0;
-        for page in fs::read_dir(root().join("docs/spec")).unwrap() {
-            let text = fs::read_to_string(page.unwrap().path()).unwrap();
+        let pages = fs::read_dir(root().join("docs/spec")).unwrap();
+        let pages = pages.map(|page| page.unwrap().path());
+        for page in pages.chain([root().join("docs/symptoms.md")]) {
+            let text = fs::read_to_string(page).unwrap();
             for name in text.split('`').skip(1).step_by(2) {
                 let there = match name.split_once(' ') {
                     Some((_, "NAME")) => true,

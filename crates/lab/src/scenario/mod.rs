@@ -13,6 +13,7 @@ mod paths;
 mod predefined;
 mod qos;
 mod relay;
+mod rest;
 mod restart;
 mod routes;
 mod rules;
@@ -214,6 +215,7 @@ pub fn all() -> Vec<Scenario> {
         relay::scenarios(),
         transport::scenarios(),
         routes::scenarios(),
+        rest::scenarios(),
         framed::scenarios(),
         overlap::scenarios(),
         packets::scenarios(),

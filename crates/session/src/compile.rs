@@ -16,6 +16,7 @@ use crate::predefined::Form;
 use crate::refusal::Refusal;
 use crate::rules::{
     Apply, Far, Forwarding, Interface, LocalFTeid, PacketRules, Pdi, Pdr, Qer, RuleId,
+    TunnelNetworkId,
 };
 use crate::site::Site;
 
@@ -291,6 +292,8 @@ fn far_of(rules: PacketRules<'_>, form: Form<'_>) -> Result<Far, Refusal> {
         apply,
         forwarding,
         bar: None,
+        // There is no tunnel.
+        through: TunnelNetworkId(u8::MAX),
     })
 }
 

@@ -42,7 +42,7 @@ pub const FEATURES: &[Feature] = &[
         proofs: &[
             Scenario("addresses-from-upf"),
             Test(
-                "crates/session/src/sessions_tests/cases.rs",
+                "crates/session/src/sessions_tests/meaning.rs",
                 "equal_choose_ids_share_a_teid_within_a_request",
             ),
         ],

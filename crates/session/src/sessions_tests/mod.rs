@@ -1,13 +1,16 @@
 //! Sessions under requests as they come over the wire.
 
 mod cases;
+mod changes;
 mod families;
 mod filters;
 mod framed;
+mod meaning;
 mod networks;
 mod predefined;
 mod properties;
 mod qers;
+mod refusals;
 mod relay;
 mod size;
 

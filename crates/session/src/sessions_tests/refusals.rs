@@ -1,0 +1,406 @@
+//! What cannot be honoured is refused, and where the refusal points.
+
+use std::net::Ipv6Addr;
+
+use pfcp::Cause;
+use pfcp::ie::{Gbr, PdnType, PfcpSmReqFlags};
+
+use super::cases::{failure, far, pdr, refusal, refuses, refuses_to_modify};
+use super::*;
+use crate::compiled::QerId;
+use crate::rules::RuleId;
+
+/// One line per thing that would change what packets meet: IE, where the refusal points.
+#[test]
+fn what_is_not_done_is_refused_not_ignored() {
+    let up =
+        |pdr: PdrIe| move |w: &mut Writer<'_>| ordinary_with(w, pdr.clone(), PdrIe::downlink());
+    let down =
+        |pdr: PdrIe| move |w: &mut Writer<'_>| ordinary_with(w, PdrIe::uplink(), pdr.clone());
+    let mut world = World::new();
+    for ie in [
+        IeType::MAR_ID,
+        IeType::UE_IP_ADDRESS_POOL_IDENTITY,
+        IeType::IP_MULTICAST_ADDRESSING_INFO,
+    ] {
+        let extra = vec![(ie, vec![0; 8])];
+        refuses(
+            &mut world,
+            failure(ie, pdr(1)),
+            up(PdrIe {
+                extra,
+                ..PdrIe::uplink()
+            }),
+        );
+    }
+    for ie in [
+        IeType::APPLICATION_ID,
+        IeType::TRAFFIC_ENDPOINT_ID,
+        IeType::ETHERNET_PACKET_FILTER,
+        IeType::REDUNDANT_TRANSMISSION_PARAMETERS,
+    ] {
+        let extra_pdi = vec![(ie, vec![0; 8])];
+        refuses(
+            &mut world,
+            failure(ie, pdr(1)),
+            up(PdrIe {
+                extra_pdi,
+                ..PdrIe::uplink()
+            }),
+        );
+    }
+    for removal in [1, 2, 3, 4, 5, 7, 8] {
+        let removal = Some(removal);
+        refuses(
+            &mut world,
+            failure(IeType::OUTER_HEADER_REMOVAL, pdr(1)),
+            up(PdrIe {
+                removal,
+                ..PdrIe::uplink()
+            }),
+        );
+    }
+    refuses(
+        &mut world,
+        failure(IeType::OUTER_HEADER_REMOVAL, pdr(1)),
+        up(PdrIe {
+            removal: None,
+            ..PdrIe::uplink()
+        }),
+    );
+    refuses(
+        &mut world,
+        failure(IeType::OUTER_HEADER_REMOVAL, pdr(2)),
+        down(PdrIe {
+            removal: Some(0),
+            ..PdrIe::downlink()
+        }),
+    );
+    refuses(
+        &mut world,
+        failure(IeType::SOURCE_INTERFACE, pdr(1)),
+        up(PdrIe {
+            source: 4,
+            ..PdrIe::uplink()
+        }),
+    );
+    for f_teid in [
+        FTeid::Choose {
+            ipv4: false,
+            ipv6: true,
+            choose_id: None,
+        },
+        FTeid::Given {
+            teid: 5,
+            ipv4: None,
+            ipv6: Some(Ipv6Addr::LOCALHOST),
+        },
+        FTeid::Given {
+            teid: 5,
+            ipv4: Some(GNB),
+            ipv6: None,
+        },
+        given(0),
+    ] {
+        let f_teid = Some(f_teid);
+        refuses(
+            &mut world,
+            failure(IeType::F_TEID, pdr(1)),
+            up(PdrIe {
+                f_teid,
+                ..PdrIe::uplink()
+            }),
+        );
+    }
+    refuses(
+        &mut world,
+        failure(IeType::F_TEID, pdr(2)),
+        down(PdrIe {
+            source: 2,
+            f_teid: Some(CHOOSE),
+            ..PdrIe::downlink()
+        }),
+    );
+    let missing = |ie, rule| refusal(Cause::CONDITIONAL_IE_MISSING, ie, rule);
+    refuses(
+        &mut world,
+        missing(IeType::F_TEID, pdr(1)),
+        up(PdrIe {
+            f_teid: None,
+            ..PdrIe::uplink()
+        }),
+    );
+    refuses(&mut world, missing(IeType::UE_IP_ADDRESS, pdr(2)), |w| {
+        let without = |pdr: PdrIe| PdrIe { ue: None, ..pdr };
+        ordinary_with(w, without(PdrIe::uplink()), without(PdrIe::downlink()));
+    });
+    refuses(
+        &mut world,
+        failure(IeType::NETWORK_INSTANCE, pdr(2)),
+        down(PdrIe {
+            ni: Some("nowhere"),
+            ..PdrIe::downlink()
+        }),
+    );
+    refuses(
+        &mut world,
+        failure(IeType::QFI, pdr(2)),
+        down(PdrIe {
+            qfi: Some(1),
+            ..PdrIe::downlink()
+        }),
+    );
+    for ue in [
+        UeIpAddress {
+            destination: true,
+            ..ue4(UE)
+        },
+        UeIpAddress {
+            prefix_length: Some(56),
+            ..ue6(Ipv6Addr::LOCALHOST)
+        },
+        UeIpAddress {
+            delegation_bits: Some(8),
+            ..ue6(Ipv6Addr::LOCALHOST)
+        },
+    ] {
+        let ue = Some(ue);
+        refuses(
+            &mut world,
+            failure(IeType::UE_IP_ADDRESS, pdr(1)),
+            up(PdrIe {
+                ue,
+                ..PdrIe::uplink()
+            }),
+        );
+    }
+    for filter in [
+        flow("permit in ip from any to assigned"),
+        flow("deny out ip from any to assigned"),
+        flow("permit out ip from !192.0.2.1 to assigned"),
+        SdfFilter {
+            flow_label: Some(1),
+            ..flow("permit out ip from 192.0.2.1 to assigned")
+        },
+    ] {
+        let filters = vec![filter];
+        refuses(
+            &mut world,
+            failure(IeType::SDF_FILTER, pdr(1)),
+            up(PdrIe {
+                filters,
+                ..PdrIe::uplink()
+            }),
+        );
+    }
+    // An access network may have any name.
+    assert!(
+        world
+            .establish(up(PdrIe {
+                ni: Some("access.oai.org"),
+                ..PdrIe::uplink()
+            }))
+            .is_ok()
+    );
+}
+
+#[test]
+fn fars_that_cannot_be_honoured_are_refused() {
+    let mut world = World::new();
+    let far_with = |action: ApplyAction, destination: u8, extra: Vec<(IeType, Vec<u8>)>| {
+        move |w: &mut Writer<'_>| {
+            PdrIe::uplink().create(w);
+            w.grouped(IeType::CREATE_FAR, |w| {
+                w.put(IeType::FAR_ID, 1u32);
+                w.put(IeType::APPLY_ACTION, action);
+                w.grouped(IeType::FORWARDING_PARAMETERS, |w| {
+                    w.put(IeType::DESTINATION_INTERFACE, destination);
+                    extra.iter().for_each(|(ie, value)| w.ie(*ie, value));
+                });
+            });
+        }
+    };
+    for bits in [0, 3, 6, 8, 10, 0x12, 0x22, 0x82, 0x102, 0x204] {
+        let action = ApplyAction::from_bits_retain(bits);
+        refuses(
+            &mut world,
+            failure(IeType::APPLY_ACTION, far(1)),
+            far_with(action, 1, vec![]),
+        );
+    }
+    for destination in [4, 5] {
+        let request = far_with(ApplyAction::FORW, destination, vec![]);
+        refuses(
+            &mut world,
+            failure(IeType::DESTINATION_INTERFACE, far(1)),
+            request,
+        );
+    }
+    // To access and to the SMF there are tunnels only.
+    for destination in [0, 3] {
+        let request = far_with(ApplyAction::FORW, destination, vec![]);
+        refuses(
+            &mut world,
+            failure(IeType::OUTER_HEADER_CREATION, far(1)),
+            request,
+        );
+    }
+    for ie in [
+        IeType::REDIRECT_INFORMATION,
+        IeType::FORWARDING_POLICY,
+        IeType::HEADER_ENRICHMENT,
+        IeType::PROXYING,
+    ] {
+        refuses(
+            &mut world,
+            failure(ie, far(1)),
+            far_with(ApplyAction::FORW, 1, vec![(ie, vec![0; 8])]),
+        );
+    }
+    // UDP/IPv4, GTP-U/UDP/IPv6 without an address of ours, TEID zero.
+    for header in [
+        vec![4, 0, 10, 3, 1, 1, 0, 9],
+        [vec![2, 0, 0, 0, 0, 9], vec![1; 16]].concat(),
+        vec![1, 0, 0, 0, 0, 0, 10, 3, 1, 1],
+    ] {
+        let extra = vec![(IeType::OUTER_HEADER_CREATION, header)];
+        let request = far_with(ApplyAction::FORW, 1, extra);
+        refuses(
+            &mut world,
+            failure(IeType::OUTER_HEADER_CREATION, far(1)),
+            request,
+        );
+    }
+    for header in [vec![], vec![1], vec![1, 0, 0, 0, 0, 9]] {
+        let wrong = refusal(Cause::INVALID_LENGTH, IeType::OUTER_HEADER_CREATION, None);
+        let extra = vec![(IeType::OUTER_HEADER_CREATION, header)];
+        refuses(&mut world, wrong, far_with(ApplyAction::FORW, 1, extra));
+    }
+    let no_tunnel = |w: &mut Writer<'_>| {
+        PdrIe {
+            far: Some(1),
+            ..PdrIe::downlink()
+        }
+        .create(w);
+        w.grouped(IeType::CREATE_FAR, |w| {
+            w.put(IeType::FAR_ID, 1u32);
+            w.put(IeType::APPLY_ACTION, ApplyAction::FORW);
+            w.grouped(IeType::FORWARDING_PARAMETERS, |w| {
+                w.put(IeType::DESTINATION_INTERFACE, 0u8)
+            });
+        });
+    };
+    refuses(
+        &mut world,
+        failure(IeType::OUTER_HEADER_CREATION, far(1)),
+        no_tunnel,
+    );
+}
+
+#[test]
+fn qers_that_cannot_be_honoured_are_refused() {
+    let mut world = World::new();
+    let with = |ie: IeType, value: Vec<u8>| {
+        move |w: &mut Writer<'_>| {
+            PdrIe {
+                qers: vec![1],
+                ..PdrIe::uplink()
+            }
+            .create(w);
+            far_to_core(w, 1);
+            w.grouped(IeType::CREATE_QER, |w| {
+                w.put(IeType::QER_ID, 1u32);
+                w.put(IeType::GATE_STATUS, 0u8);
+                w.ie(ie, &value);
+            });
+        }
+    };
+    for (ie, value) in [
+        (IeType::QER_CORRELATION_ID, vec![0; 4]),
+        // APRC.
+        (IeType::PACKET_RATE, vec![5, 0, 0, 10, 0, 5]),
+        (IeType::PACKET_RATE_STATUS, vec![0]),
+        (IeType::DL_FLOW_LEVEL_MARKING, vec![1, 0xb8, 0xfc]),
+        (IeType::QER_CONTROL_INDICATIONS, vec![1]),
+        (IeType::QER_INDICATIONS, vec![1]),
+    ] {
+        refuses(
+            &mut world,
+            failure(ie, RuleId::Qer(QerId(1))),
+            with(ie, value),
+        );
+    }
+    let nothing = Gbr {
+        uplink_kbps: 0,
+        downlink_kbps: 0,
+    };
+    assert!(
+        world
+            .establish(|w| {
+                PdrIe {
+                    qers: vec![1],
+                    ..PdrIe::uplink()
+                }
+                .create(w);
+                far_to_core(w, 1);
+                w.grouped(IeType::CREATE_QER, |w| {
+                    w.put(IeType::QER_ID, 1u32);
+                    w.put(IeType::GATE_STATUS, 0u8);
+                    w.put(IeType::GBR, nothing);
+                    w.put(IeType::AVERAGING_WINDOW, 2000u32);
+                    w.put(IeType::RQI, 0u8);
+                });
+            })
+            .is_ok()
+    );
+}
+
+#[test]
+fn requests_for_other_services_are_refused() {
+    let mut world = World::new();
+    let not_served = |ie| refusal(Cause::SERVICE_NOT_SUPPORTED, ie, None);
+    for pdn in [PdnType::Ethernet, PdnType::NonIp] {
+        refuses(&mut world, not_served(IeType::PDN_TYPE), |w| {
+            ordinary(w);
+            w.put(IeType::PDN_TYPE, pdn);
+        });
+    }
+    refuses(
+        &mut world,
+        not_served(IeType::CREATE_TRAFFIC_ENDPOINT),
+        |w| {
+            ordinary(w);
+            w.ie(IeType::CREATE_TRAFFIC_ENDPOINT, &[]);
+        },
+    );
+    let missing = |ie| refusal(Cause::MANDATORY_IE_MISSING, ie, None);
+    refuses(&mut world, missing(IeType::CREATE_PDR), |w| {
+        far_to_core(w, 1)
+    });
+    refuses(&mut world, missing(IeType::CREATE_FAR), |w| {
+        PdrIe::uplink().create(w)
+    });
+    let (seid, _) = world
+        .establish(|w| {
+            ordinary(w);
+            w.put(IeType::PDN_TYPE, PdnType::Ipv4v6);
+            w.ie(IeType::USER_ID, &[0; 9]);
+            w.ie(IeType::S_NSSAI, &[1, 0, 0, 0]);
+            w.ie(IeType(0x8001), &[0, 9, 1]);
+            w.ie(IeType(999), &[1, 2]);
+        })
+        .unwrap();
+    let flags =
+        |flags: PfcpSmReqFlags| move |w: &mut Writer<'_>| w.put(IeType::PFCPSMREQ_FLAGS, flags);
+    refuses_to_modify(
+        &mut world,
+        seid,
+        not_served(IeType::PFCPSMREQ_FLAGS),
+        flags(PfcpSmReqFlags::SNDEM),
+    );
+    assert!(
+        world
+            .modify(seid, flags(PfcpSmReqFlags::DROBU | PfcpSmReqFlags::QAURR))
+            .is_ok()
+    );
+}

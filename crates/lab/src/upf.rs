@@ -23,12 +23,6 @@ pub struct Settings {
     pub n4: Ipv4Addr,
     /// A second N4 address, of the other family.
     pub n4_also: Option<IpAddr>,
-    /// Further lines of the section `n4`.
-    pub n4_lines: String,
-    /// Lines of the section `gtpu`.
-    pub gtpu_lines: String,
-    /// Further lines of the interface on N3.
-    pub n3_lines: String,
     /// N3 addresses of the UPF.
     pub n3: Addresses,
     /// SMFs that the UPF is to call first.
@@ -51,9 +45,6 @@ impl Settings {
     fn toml(&self) -> String {
         let Self {
             n4,
-            n4_lines,
-            gtpu_lines,
-            n3_lines,
             heartbeat_s,
             retention_s,
             sessions,
@@ -83,10 +74,6 @@ listen = "{n4}:8805"
 smf = [{smfs}]
 heartbeat_s = {heartbeat_s}
 path_failure_retention_s = {retention_s}
-{n4_lines}
-
-[gtpu]
-{gtpu_lines}
 
 [datapath]
 kind = "xdp"
@@ -96,7 +83,6 @@ mode = "driver"
 name = "n3"
 role = "n3"
 addresses = [{n3}]
-{n3_lines}
 
 [[interface]]
 name = "n6"

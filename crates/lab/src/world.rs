@@ -81,17 +81,11 @@ pub struct Wanted {
     pub retention_s: u32,
     /// N4 over IPv6 beside IPv4.
     pub n4_v6: bool,
-    /// Further lines of the UPF's section `n4`.
-    pub n4_lines: &'static str,
-    /// Lines of the UPF's section `gtpu`.
-    pub gtpu_lines: &'static str,
     /// A second data network, on an N6 interface and in a network instance of its own, with the
     /// same addresses.
     pub second_dn: bool,
     /// Further lines of the UPF's configuration, each with the section that it belongs to.
     pub lines: Vec<(&'static str, &'static str)>,
-    /// Further lines of the UPF's interface on N3.
-    pub n3_lines: &'static str,
     /// Which addresses gNBs and UPF have on N3.
     pub over: OverN3,
     /// N9 is a network of its own.
@@ -130,11 +124,8 @@ impl Default for Wanted {
             heartbeat_s: 10,
             retention_s: 3600,
             n4_v6: false,
-            n4_lines: "",
-            gtpu_lines: "",
             second_dn: false,
             lines: Vec::new(),
-            n3_lines: "",
             over: OverN3::V4,
             n9: false,
             vlan: false,
@@ -464,9 +455,6 @@ fn settings(wanted: &Wanted) -> Settings {
     Settings {
         n4: UPF_N4,
         n4_also: wanted.n4_v6.then_some(UPF_N4_V6.into()),
-        n4_lines: wanted.n4_lines.to_owned(),
-        gtpu_lines: wanted.gtpu_lines.to_owned(),
-        n3_lines: wanted.n3_lines.to_owned(),
         n3: wanted.over.addresses(UPF_N3, UPF_N3_V6),
         smfs: if wanted.upf_calls {
             (0..wanted.smfs).map(port).collect()

@@ -81,9 +81,6 @@ impl Sut {
         let settings = Settings {
             n4: UPF_N4,
             n4_also: None,
-            n4_lines: String::new(),
-            gtpu_lines: String::new(),
-            n3_lines: String::new(),
             n3: Addresses {
                 v4: Some(ADDRESSES.n3),
                 v6: None,

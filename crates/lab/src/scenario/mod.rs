@@ -98,23 +98,6 @@ impl Scenario {
         self
     }
 
-    /// Further lines of the UPF's section `n4`.
-    fn n4_lines(mut self, lines: &'static str) -> Self {
-        self.wanted.n4_lines = lines;
-        self
-    }
-
-    /// Lines of the UPF's section `gtpu`.
-    fn n3_lines(mut self, lines: &'static str) -> Self {
-        self.wanted.n3_lines = lines;
-        self
-    }
-
-    fn gtpu_lines(mut self, lines: &'static str) -> Self {
-        self.wanted.gtpu_lines = lines;
-        self
-    }
-
     /// The address families of N3.
     fn over(mut self, over: OverN3) -> Self {
         self.wanted.over = over;

@@ -44,13 +44,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "load is told, and overload refuses a share",
             load_control,
         )
-        .n4_lines("overload_at_percent = 5"),
+        .line("[n4]", "overload_at_percent = 5"),
         Scenario::new(
             "association-release-graceful",
             "a shutdown that SMFs have time for",
             association_release_graceful,
         )
-        .n4_lines("graceful_release_s = 6"),
+        .line("[n4]", "graceful_release_s = 6"),
         Scenario::new(
             "pfd-management",
             "PFDs are kept, replaced, removed and shown",

@@ -30,7 +30,10 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             path_failure,
         )
         .smfs(2)
-        .gtpu_lines("echo_interval_s = 1\necho_t3_ms = 200\necho_n3 = 3"),
+        .line(
+            "[gtpu]",
+            "echo_interval_s = 1\necho_t3_ms = 200\necho_n3 = 3",
+        ),
     ]
 }
 

@@ -122,9 +122,6 @@ impl Second {
         let settings = Settings {
             n4: SECOND_N4,
             n4_also: None,
-            n4_lines: String::new(),
-            gtpu_lines: String::new(),
-            n3_lines: String::new(),
             n3: Addresses {
                 v4: Some(SECOND_N3),
                 v6: None,

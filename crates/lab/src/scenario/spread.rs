@@ -19,7 +19,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "one gNB's users are worked on by two CPUs, each in order",
             spread,
         )
-        .n3_lines("spread_cpus = [0, 1]"),
+        .line("[[interface]]", "spread_cpus = [0, 1]"),
         Scenario::new(
             "spread-off",
             "without spread_cpus one CPU works on what one CPU brings",

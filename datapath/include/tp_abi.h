@@ -376,7 +376,7 @@ struct tp_ni {
 	__u32 routes6;
 	__u64 lens6[2]; /* control: bit n - 1 is set if a prefix of n bits is in the buckets; of its own directory */
 	__u64 lens4;    /* control: bit n likewise */
-	__u64 reserved;
+	__u64 pools6;   /* control: IPv6 pools of its own directory, as tp_ext.framed and n_framed in bits 0..31 and 32..63 */
 	__u64 ue4;   /* control: bit n is set if a UE may have an address whose first octet is n modulo 64 */
 	__u64 ue6;   /* control: bit tp_ue6_bit() of the prefixes that UEs may have */
 	__u32 home;  /* control: whose directory its UE addresses are in, see below */

@@ -26,30 +26,11 @@ static TP_INLINE __u32 tp_mark_of(const struct tp_ext *ext)
 	return ext ? (__u32)ext->tos_mask << 8 | ext->tos : 0;
 }
 
-/* Does an address lie behind the UE? n of its framed routes begin at place, plus one, of rules[]. */
-TP_APART __u32 tp_is_framed(struct tp_env *env, __u64 place_n, __u32 family, __u64 hi, __u64 lo)
-{
-	__u32 i, place = (__u32)place_n, n = (__u32)(place_n >> 32);
-	const struct tp_framed_routes *routes;
-	const struct tp_framed *framed;
-	struct tp_addr a = {hi, lo};
-
-	for (i = 0; i < TP_FRAMED_MAX && i < n; i++) {
-		routes = (const struct tp_framed_routes *)tp_rules_at(env, place - 1 + i / TP_FRAMED_PER_PLACE);
-		if (!routes)
-			return 0;
-		framed = &routes->route[i % TP_FRAMED_PER_PLACE];
-		if (framed->family == family && tp_within(a, framed->prefix, framed->plen))
-			return 1;
-	}
-	return 0;
-}
-
 /* Is it one of a network behind the UE? ext may be NULL. */
 static TP_INLINE int tp_is_behind_ue(const struct tp_packet *p, const struct tp_ext *ext, struct tp_addr a)
 {
 	return ext && ext->framed &&
-	       tp_is_framed(p->env, ext->framed | (__u64)ext->n_framed << 32, p->family, a.hi, a.lo);
+	       tp_in_one_of(p->env, ext->framed | (__u64)ext->n_framed << 32, p->family, a.hi, a.lo);
 }
 
 /* Does the packet come from the UE's own address, or from a network behind it? */

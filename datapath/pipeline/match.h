@@ -127,7 +127,8 @@ TP_APART __u32 tp_prefix6_find(struct tp_env *env, __u32 ni, __u64 hi, __u64 lo)
 
 	if (!instance || !config)
 		return TP_NOT_FOUND;
-	for (plen = TP_PREFIX6_MAX; plen > 0; plen--) {
+	/* Few networks have prefixes beyond a /64. */
+	for (plen = TP_READ(instance->lens6[1]) ? TP_PREFIX6_MAX : 64; plen > 0; plen--) {
 		if (plen != 64 && !(TP_READ(instance->lens6[plen > 64]) >> (plen - 1 & 63) & 1))
 			continue;
 		key = tp_prefix6_key(hi & tp_mask64(plen), plen > 64 ? lo & tp_mask64(plen - 64) : 0, plen,
@@ -138,6 +139,35 @@ TP_APART __u32 tp_prefix6_find(struct tp_env *env, __u32 ni, __u64 hi, __u64 lo)
 			return index;
 	}
 	return TP_NOT_FOUND;
+}
+
+/* Does an address lie in one of some prefixes? In bits 0..31 of place_n their first place in rules[], plus one; in
+ * 32..63 how many they are. */
+TP_APART __u32 tp_in_one_of(struct tp_env *env, __u64 place_n, __u32 family, __u64 hi, __u64 lo)
+{
+	__u32 i, place = (__u32)place_n, n = (__u32)(place_n >> 32);
+	const struct tp_framed_routes *routes;
+	const struct tp_framed *framed;
+	struct tp_addr a = {hi, lo};
+
+	for (i = 0; i < TP_FRAMED_MAX && i < n; i++) {
+		routes = (const struct tp_framed_routes *)tp_rules_at(env, place - 1 + i / TP_FRAMED_PER_PLACE);
+		if (!routes)
+			return 0;
+		framed = &routes->route[i % TP_FRAMED_PER_PLACE];
+		if (framed->family == family && tp_within(a, framed->prefix, framed->plen))
+			return 1;
+	}
+	return 0;
+}
+
+/* What becomes of packets to an IPv6 address that no UE has: TP_DROP_UNKNOWN_UE in a pool. */
+TP_APART int tp_nobody6(struct tp_env *env, __u32 ni, __u64 hi, __u64 lo)
+{
+	const struct tp_ni *instance = tp_ni_at(env, ni);
+	__u64 pools = instance ? TP_READ(instance->pools6) : 0;
+
+	return pools && tp_in_one_of(env, pools, 6, hi, lo) ? TP_DROP_UNKNOWN_UE : TP_OK;
 }
 
 /* The entry index that an address leads to in the directory of ni, or TP_NOT_FOUND; then a reason if it is in a pool,
@@ -158,8 +188,12 @@ static TP_INLINE __u32 tp_ue_find(struct tp_env *env, __u32 ni, __u32 family, st
 		return index;
 	}
 	if (tp_has(env, TP_FEAT_PREFIX))
-		return tp_prefix6_find(env, ni, ue.hi, ue.lo);
-	return tp_has(env, TP_FEAT_BUCKETS) ? tp_bucket_find(env, TP_KIND_UE6, ni, ue.hi) : TP_NOT_FOUND;
+		index = tp_prefix6_find(env, ni, ue.hi, ue.lo);
+	else if (tp_has(env, TP_FEAT_BUCKETS))
+		index = tp_bucket_find(env, TP_KIND_UE6, ni, ue.hi);
+	if (tp_unlikely(index == TP_NOT_FOUND))
+		*reason = tp_nobody6(env, ni, ue.hi, ue.lo);
+	return index;
 }
 
 /* Downlink, by the packet's destination. TP_OUT_PASS: no UE's address. */

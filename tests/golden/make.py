@@ -235,6 +235,9 @@ nexthop = "n6"
 """
 
 
+POOL6 = '[[pool]]\nprefix = "2001:db8:61::/48"\n\n[[pool]]\nprefix = "2001:db8:60::/48"\n\n'
+
+
 def entry(pdr, direction, **fields):
     return "[[session.entry]]\n" + lines(dict(pdr=pdr, direction=direction, **fields))
 
@@ -599,6 +602,8 @@ def downlink_cases():
          [(1, 1, len(back), 0), (2, 2, len(app) + len(d), 0), (3, 1, len(back), 0), (4, 1, len(app), 0)])
     down_case("dl-unknown-ue", "in the pool, but nobody's", user(HOST, "10.60.7.7"), "unknown_ue")
     down_case("dl-not-ours", "no UE's address is the kernel's", user(HOST, "10.99.0.1"), "pass")
+    down_case("dl-v6-unknown-ue", "in a pool of IPv6, but no session has it", user6(HOST6, "2001:db8:61:7::1"), "unknown_ue",
+              tables=POOL6 + plain(ue6="2001:db8:60::/64"))
     down_case("dl-v6-not-ours", "nor is a foreign prefix", user6(HOST6, "2001:db8:99::1"), "pass")
     for ttl in (0, 1):
         dead = user(HOST, UE, ttl=ttl)
@@ -647,6 +652,8 @@ def ue_to_ue_cases():
          [(UP, up(there), "forward", tunnelled(there, teid=r2, qfi=5, dst=GNB2))] * 2 + [(UP, up(there), "rate", None)], [(1, 3, 3 * n, 0), (4, 2, 2 * n, 1)])
     nobody = user(dst="10.60.7.7")
     case("ue-to-ue-nobody", "in the pool, but nobody's: no loop over N6", two(), [(UP, up(nobody), "unknown_ue", None)], [(1, 0, 0, 1)])
+    case("ue-to-ue-nobody-v6", "nor with IPv6", POOL6 + two(), [(UP, up(user6(dst="2001:db8:60:7::1")), "unknown_ue", None), (UP, up(user6(dst="2001:db8:62::1")), "forward", hop(user6(dst="2001:db8:62::1")))],
+         [(1, 1, len(user6()), 1)])
     case("ue-to-ue-filters", "the receiver's filters choose its PDR", two(keys=[key(ue4=UE2, list=[dict(entry=1, src_ports=[7, 7]), dict(entry=3, src_ports=[1000, 1000])])]),
          [(UP, up(there), "forward", tunnelled(there, teid=r2, qfi=5, dst=GNB2)), (UP, up(user(dst=UE2, sport=8)), "no_pdr", None)],
          [(1, 2, 2 * n, 0), (2, 0, 0, 0), (4, 1, n, 0)])
@@ -813,6 +820,23 @@ def framed_cases():
     case("framed-taken-back", "routes of a session change", both + framed(before=1) + framed(key(prefix="198.51.100.0/25", one=1), nets=["198.51.100.0/25"], before=2),
          [(DOWN, net(d), "forward", tunnelled(d)), (DOWN, net(d), "pass", None), (DOWN, net(d), "forward", tunnelled(d)),
           (UP, up(user("198.51.100.200")), "ue_spoofed", None), (UP, up(u), "forward", hop(u))])
+
+
+def prefix_cases():
+    """UEs whose IPv6 prefix is no /64 (TS 29.244, 8.2.62: IPv6D, IP6PL)."""
+    for length, prefix, inside, outside in [
+            (48, "2001:db8:60::", ["2001:db8:60::1", "2001:db8:60:ffff::9"], ["2001:db8:61::1", "2001:db8:5f:ffff::1"]),
+            (56, "2001:db8:60:100::", ["2001:db8:60:1ff::1", "2001:db8:60:100::"], ["2001:db8:60:200::", "2001:db8:60:ff::1"]),
+            (65, "2001:db8:60:0:8000::", ["2001:db8:60:0:8000::1", "2001:db8:60:0:ffff::"], ["2001:db8:60:0:7fff::", "2001:db8:60:1:8000::"]),
+            (128, "2001:db8:60::7", ["2001:db8:60::7"], ["2001:db8:60::6", "2001:db8:60::8", "2001:db8:60:1::7"])]:
+        net_ = "%s/%d" % (prefix, length)
+        tables = session(uplink(ue4=None, ue6=net_), downlink(), key(teid=TEID, one=0), key(prefix=net_, one=1))
+        down, up_ = [user6(HOST6, a) for a in inside], [user6(a) for a in inside]
+        case("ue-prefix-%d" % length, "a UE with a /%d" % length, POOL6 + tables,
+             [(DOWN, net(p), "forward", tunnelled(p)) for p in down] + [(UP, up(p), "forward", hop(p)) for p in up_]
+             + [(DOWN, net(user6(HOST6, a)), "unknown_ue" if a.startswith(("2001:db8:60:", "2001:db8:61:")) else "pass", None) for a in outside]
+             + [(UP, up(user6(a)), "ue_spoofed", None) for a in outside],
+             [(1, len(up_), sum(map(len, up_)), len(outside)), (2, len(down), sum(map(len, down)), 0)])
 
 
 def route_cases():
@@ -1142,7 +1166,7 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, route_cases, relay_cases, marking_cases, outer6_cases):
+    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, prefix_cases, route_cases, relay_cases, marking_cases, outer6_cases):
         make()
     for name in sorted(CASES):
         folder = os.path.join(HERE, name)

@@ -73,6 +73,9 @@ impl Compiler {
         }
         if !out.framed.is_empty() {
             frame(out);
+        }
+        let is_prefix = |&(key, ..): &(Key, _, _, _, _)| matches!(key, Key::Prefix { .. });
+        if self.found_by.iter().any(is_prefix) {
             self.cover();
         }
         self.found_by.sort_unstable();
@@ -355,9 +358,7 @@ fn ue_addresses(pdr: &Pdr) -> Option<UeAddresses> {
     let ue = pdr.pdi.ue;
     pdr.pdi.names_ue().then(|| UeAddresses {
         v4: ue.and_then(|ue| ue.v4),
-        v6: ue
-            .and_then(|ue| ue.v6)
-            .and_then(|prefix| Ipv6Net::new(prefix, 64).ok()),
+        v6: ue.and_then(|ue| ue.v6),
     })
 }
 

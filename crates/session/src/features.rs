@@ -181,6 +181,20 @@ pub const FEATURES: &[Feature] = &[
         )],
     },
     Feature {
+        name: "IP6PL",
+        bit: UpFunctionFeatures::IP6PL,
+        about: "UE IPv6 prefixes of 1 to 128 bits, given by the SMF or, from 48 bits on, chosen by the UP function",
+        proofs: &[
+            Scenario("ue-prefixes"),
+            Golden("ue-prefix-56"),
+            Golden("ue-prefix-128"),
+            Test(
+                "crates/session/src/sessions_tests/framed.rs",
+                "a_prefix_of_the_length_asked_for_is_chosen_and_answered",
+            ),
+        ],
+    },
+    Feature {
         name: "RESPS",
         bit: UpFunctionFeatures::RESPS,
         about: "sessions of an FQ-CSID, a group or a CP address are handed over by Session Set Modification",

@@ -108,6 +108,15 @@ impl Indices {
         Some(taken)
     }
 
+    /// The first of the last `count` numbers, a power of two, that are all free, if the first is to be a multiple
+    /// of `count`. They are not taken by this.
+    pub(crate) fn last_free(&self, count: u32) -> Option<u32> {
+        let blocks = (0..self.size / count).rev();
+        blocks.map(|block| block * count).find(|&first| {
+            first >= self.first && self.next_used(first, first + count) == first + count
+        })
+    }
+
     /// This very number. `None` when it is in use or out of range.
     pub(crate) fn claim(&mut self, index: u32) -> Option<Taken> {
         if index >= self.size || self.used.get(index) {
@@ -196,6 +205,16 @@ impl Indices {
             self.fresh = self.next_unused(index + 1);
         }
         None
+    }
+
+    /// The first from `from` on that is in use, or `end`; whole words at a time.
+    fn next_used(&self, from: u32, end: u32) -> u32 {
+        let mut at = from;
+        while at < end && !self.used.get(at) {
+            let whole = at.is_multiple_of(64) && self.used.word(at) == 0;
+            at += if whole { 64 } else { 1 };
+        }
+        at.min(end)
     }
 
     /// The first at or after `from` that is not in use, whole words at a time.

@@ -3,12 +3,12 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use pfcp::ie::{
     ApplyAction, CreateFar, CreatePdr, CreateQer, DestinationInterface, FTeid,
     ForwardingParameters, Gate as GateIe, GateStatus, Gbr, NetworkInstance, OuterHeader,
-    OuterHeaderCreation, OuterHeaderRemoval, PfcpSmReqFlags, SourceInterface, UpdateFar,
-    UpdateForwardingParameters, UpdatePdr, UpdateQer,
+    OuterHeaderCreation, OuterHeaderRemoval, PfcpSmReqFlags, SourceInterface, UeIpAddress,
+    UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer,
 };
 use pfcp::{Cause, IeType, Ies, Repeated};
 use smallvec::SmallVec;
@@ -38,8 +38,8 @@ pub(crate) struct Wants {
     pub(crate) f_teid: Option<WantedFTeid>,
     /// CHV4.
     pub(crate) ue4: bool,
-    /// CHV6.
-    pub(crate) ue6: bool,
+    /// CHV6: a prefix of this length.
+    pub(crate) ue6: Option<u8>,
 }
 
 /// An F-TEID that we choose.
@@ -201,7 +201,7 @@ fn pdi(ie: &pfcp::ie::Pdi<'_>, site: &Site) -> Result<(Pdi, Wants), Refusal> {
     let mut wants = Wants {
         f_teid: None,
         ue4: false,
-        ue6: false,
+        ue6: None,
     };
     let network = site.tunnel_network(source, ie.tgpp_interface_type, ie.network_instance);
     let f_teid = f_teid(ie.f_teid, source, network, site, &mut wants)?;
@@ -300,27 +300,38 @@ fn ue_ip(
         // Towards access the UE is the destination, whatever the S/D flag says: some SMFs leave it
         // zero. From access, the flag would ask for packets from one UE to another.
         let between_ues = address.destination && source == Interface::Access;
-        let odd_prefix =
-            address.delegation_bits.is_some() || address.prefix_length.is_some_and(|l| l != 64);
         let again = (address.ipv4.is_some() || address.choose_ipv4)
             && (ue.v4.is_some() || wants.ue4)
-            || (address.ipv6.is_some() || address.choose_ipv6) && (ue.v6.is_some() || wants.ue6);
-        if between_ues || odd_prefix || again {
-            return Err(wrong);
-        }
+            || (address.ipv6.is_some() || address.choose_ipv6)
+                && (ue.v6.is_some() || wants.ue6.is_some());
+        let len = prefix_len(&address)
+            .filter(|_| !between_ues && !again)
+            .ok_or(wrong)?;
         ue.v4 = address.ipv4.or(ue.v4);
-        ue.v6 = address.ipv6.map(prefix64).or(ue.v6);
+        if let Some(given) = address.ipv6 {
+            let net = Ipv6Net::new(given, len)
+                .ok()
+                .filter(|net| framed::is_usable6(*net));
+            ue.v6 = Some(net.ok_or(wrong)?.trunc());
+        }
         wants.ue4 |= address.choose_ipv4;
-        wants.ue6 |= address.choose_ipv6;
+        wants.ue6 = wants.ue6.or(address.choose_ipv6.then_some(len));
     }
-    if ue.v4.is_none() && ue.v6.is_none() && !wants.ue4 && !wants.ue6 {
+    if ue.v4.is_none() && ue.v6.is_none() && !wants.ue4 && wants.ue6.is_none() {
         return Err(wrong);
     }
     Ok(Some(ue))
 }
 
-fn prefix64(addr: Ipv6Addr) -> Ipv6Addr {
-    Ipv6Addr::from(u128::from(addr) >> 64 << 64)
+/// How long the UE's IPv6 prefix is: a /64, unless there are bits for delegation in front of it, or it has a
+/// length of its own (8.2.62).
+fn prefix_len(ie: &UeIpAddress) -> Option<u8> {
+    let len = match (ie.delegation_bits, ie.prefix_length) {
+        (Some(bits), _) => 64u8.checked_sub(bits)?,
+        (None, Some(len)) => len,
+        (None, None) => 64,
+    };
+    (len > 0).then_some(len)
 }
 
 /// Packets of N6 carry no QFI.

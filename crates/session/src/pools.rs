@@ -21,6 +21,9 @@ const REST_NS: u64 = 10_000_000_000;
 /// Of a pool larger than this (IPv4 /8, IPv6 /40) the first so many are given out.
 const ADDRESSES_MAX: u64 = 1 << 24;
 
+/// /64s of one prefix that we choose, at most: a /48.
+const ALIGNED_MAX: u32 = 1 << 16;
+
 /// An address, or prefix, as a number.
 trait Number: Copy + Eq + Hash {
     fn offset(self, base: Self) -> Option<u32>;
@@ -109,6 +112,24 @@ impl<N: Number> Family<N> {
         })
     }
 
+    /// The last 2^bits numbers of a pool that nobody has, the first of them a multiple of as many: single numbers
+    /// are taken from the front.
+    fn choose_aligned(&mut self, bits: u32) -> Option<(N, Vec<Grant<N>>)> {
+        let count = 1u32
+            .checked_shl(bits)
+            .filter(|&count| count <= ALIGNED_MAX)?;
+        let (at, first) = (self.pools.iter().enumerate())
+            .find_map(|(at, pool)| Some((at, pool.indices.last_free(count)?)))?;
+        let pool = &mut self.pools[at];
+        let grants = (first..first + count).filter_map(|index| {
+            let taken = pool.indices.claim(index)?;
+            let pool = at as u16;
+            Some(Grant::Pool { pool, taken })
+        });
+        let grants = grants.collect();
+        Some((N::at(pool.base, first), grants))
+    }
+
     fn claim(&mut self, number: N) -> Option<Grant<N>> {
         if let Some((i, offset)) = self.pool_of(number) {
             let taken = self.pools[i].indices.claim(offset)?;
@@ -152,22 +173,36 @@ impl<N: Number> Family<N> {
     }
 }
 
-/// Which kind of address.
+/// What is to be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IpFamily {
+pub(crate) enum Choice {
+    /// An IPv4 address.
     V4,
-    V6,
+    /// An IPv6 prefix of so many bits.
+    V6(u8),
+}
+
+impl Choice {
+    /// What such a prefix would be chosen by.
+    pub(crate) fn of(net: IpNet) -> Self {
+        match net {
+            IpNet::V4(_) => Self::V4,
+            IpNet::V6(net) => Self::V6(net.prefix_len()),
+        }
+    }
 }
 
 /// How to take back what [`NiPools`] gave.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct AddressGrant(Kind);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Kind {
     V4(Grant<u32>),
     V6(Grant<u64>),
     Prefix(IpNet),
+    /// Chosen, neither of 32 nor of 64 bits.
+    Carved(Ipv6Net, Vec<Grant<u64>>),
 }
 
 /// The UE addresses of one network instance.
@@ -178,6 +213,8 @@ pub(crate) struct NiPools {
     /// Those that are neither an IPv4 address nor an IPv6 /64; of IPv4, then of IPv6.
     prefixes: [HashSet<IpNet, Salted>; 2],
     prefixes_max: usize,
+    /// Those of `prefixes` that took /64s of the pools.
+    carved: HashSet<Ipv6Net, Salted>,
 }
 
 impl NiPools {
@@ -212,23 +249,55 @@ impl NiPools {
             prefixes: [Salted::new(seed); 2].map(HashSet::with_hasher),
             // One session may have that many.
             prefixes_max: outside_max.max(FRAMED_MAX),
+            carved: HashSet::with_hasher(Salted::new(seed)),
         }
     }
 
-    /// An IPv4 address or an IPv6 /64 that nobody has.
-    pub(crate) fn choose(&mut self, now: Time, family: IpFamily) -> Option<(IpNet, AddressGrant)> {
-        match family {
-            IpFamily::V4 => {
+    /// One that nobody has. IPv6 prefixes take whole /64s of the pools: the shorter ones as many as they cover,
+    /// the longer ones one.
+    pub(crate) fn choose(&mut self, now: Time, choice: Choice) -> Option<(IpNet, AddressGrant)> {
+        match choice {
+            Choice::V4 => {
                 let (number, grant) = self.v4.choose(now)?;
                 let net = Ipv4Net::from(Ipv4Addr::from(number));
                 Some((net.into(), AddressGrant(Kind::V4(grant))))
             }
-            IpFamily::V6 => {
+            Choice::V6(64) => {
                 let (number, grant) = self.v6.choose(now)?;
                 let net = Ipv6Net::new(prefix(number), 64).ok()?;
                 Some((net.into(), AddressGrant(Kind::V6(grant))))
             }
+            Choice::V6(len) => {
+                let (net, grants) = self.carve(now, len)?;
+                Some((net.into(), AddressGrant(Kind::Carved(net, grants))))
+            }
         }
+    }
+
+    fn carve(&mut self, now: Time, len: u8) -> Option<(Ipv6Net, Vec<Grant<u64>>)> {
+        if self.prefixes[1].len() >= self.prefixes_max {
+            return None;
+        }
+        let (number, grants) = if len > 64 {
+            let (number, grant) = self.v6.choose(now)?;
+            (number, vec![grant])
+        } else {
+            self.v6.choose_aligned(64 - u32::from(len))?
+        };
+        // An address of its own is not that of the routers (RFC 4291, 2.6.1).
+        let addr = u128::from(prefix(number)) | u128::from(len == 128);
+        let net = Ipv6Net::new(addr.into(), len).ok()?;
+        self.prefixes[1].insert(net.into());
+        self.carved.insert(net);
+        Some((net, grants))
+    }
+
+    /// The /64s of a prefix that was chosen are free again, and it is nobody's.
+    fn uncarve(&mut self, net: Ipv6Net, now: Time) {
+        self.prefixes[1].remove(&net.into());
+        let first = upper(net.network());
+        let count = 1u64 << (64 - u32::from(net.prefix_len()).min(64));
+        (first..first + count).for_each(|number| self.v6.release(number, now));
     }
 
     /// This very prefix. `None`: somebody has it, or there is no room for more.
@@ -255,6 +324,7 @@ impl NiPools {
                 self.v4.release(u32::from(net.addr()), now);
             }
             IpNet::V6(net) if net.prefix_len() == 64 => self.v6.release(upper(net.addr()), now),
+            IpNet::V6(net) if self.carved.remove(&net) => self.uncarve(net, now),
             net => {
                 self.prefixes[family(net)].remove(&net.trunc());
             }
@@ -268,6 +338,13 @@ impl NiPools {
             Kind::Prefix(net) => {
                 self.prefixes[family(net)].remove(&net.trunc());
             }
+            Kind::Carved(net, mut grants) => {
+                self.prefixes[1].remove(&net.into());
+                self.carved.remove(&net);
+                while let Some(grant) = grants.pop() {
+                    self.v6.undo(grant);
+                }
+            }
         }
     }
 
@@ -277,7 +354,10 @@ impl NiPools {
         let [prefixes4, prefixes6] = [0, 1].map(|family| self.prefixes[family].len());
         [
             (self.v4.in_use() + prefixes4, self.v4.capacity()),
-            (self.v6.in_use() + prefixes6, self.v6.capacity()),
+            (
+                self.v6.in_use() + prefixes6 - self.carved.len(),
+                self.v6.capacity(),
+            ),
         ]
     }
 }
@@ -311,29 +391,32 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn choose(p: &mut NiPools, family: IpFamily) -> Option<IpNet> {
-        p.choose(Time(0), family).map(|(addr, _)| addr)
+    fn choose(p: &mut NiPools, choice: Choice) -> Option<IpNet> {
+        p.choose(Time(0), choice).map(|(addr, _)| addr)
     }
 
     #[test]
     fn network_and_broadcast_addresses_are_not_given_out() {
         let mut p = pools();
-        assert_eq!(choose(&mut p, IpFamily::V4), Some(addr("10.60.0.1/32")));
-        assert_eq!(choose(&mut p, IpFamily::V4), Some(addr("10.60.0.2/32")));
-        assert_eq!(choose(&mut p, IpFamily::V4), None);
+        assert_eq!(choose(&mut p, Choice::V4), Some(addr("10.60.0.1/32")));
+        assert_eq!(choose(&mut p, Choice::V4), Some(addr("10.60.0.2/32")));
+        assert_eq!(choose(&mut p, Choice::V4), None);
     }
 
     #[test]
     fn prefixes_are_given_by_64() {
         let mut p = pools();
-        assert_eq!(choose(&mut p, IpFamily::V6), Some(addr("2001:db8:60::/64")));
         assert_eq!(
-            choose(&mut p, IpFamily::V6),
+            choose(&mut p, Choice::V6(64)),
+            Some(addr("2001:db8:60::/64"))
+        );
+        assert_eq!(
+            choose(&mut p, Choice::V6(64)),
             Some(addr("2001:db8:60:1::/64"))
         );
-        assert_eq!(choose(&mut p, IpFamily::V6), None);
+        assert_eq!(choose(&mut p, Choice::V6(64)), None);
         p.release(addr("2001:db8:60:1::7/64"), Time(0));
-        assert!(choose(&mut p, IpFamily::V6).is_some());
+        assert!(choose(&mut p, Choice::V6(64)).is_some());
     }
 
     #[test]
@@ -345,7 +428,7 @@ mod tests {
             p.undo(grant);
             assert!(p.claim(addr(given)).is_some());
         }
-        assert_eq!(choose(&mut p, IpFamily::V4), Some(addr("10.60.0.2/32")));
+        assert_eq!(choose(&mut p, Choice::V4), Some(addr("10.60.0.2/32")));
         assert!(
             p.claim(addr("192.0.2.10/32")).is_none(),
             "two outside at most"
@@ -360,8 +443,8 @@ mod tests {
             1,
             1,
         );
-        assert!(choose(&mut p, IpFamily::V4).is_some());
-        assert!(choose(&mut p, IpFamily::V6).is_some());
+        assert!(choose(&mut p, Choice::V4).is_some());
+        assert!(choose(&mut p, Choice::V6(64)).is_some());
         assert!(p.claim(addr("255.255.255.255/32")).is_some());
     }
 
@@ -383,5 +466,33 @@ mod tests {
             .by_ref()
             .take_while(|net| p.claim((*net).into()).is_some());
         assert_eq!(room.count(), FRAMED_MAX - 1);
+    }
+
+    #[test]
+    fn prefixes_of_other_lengths_take_whole_64s() {
+        let nets = ["2001:db8:60::/56".parse().unwrap()];
+        let mut p = NiPools::new(&[], &nets, 2, 1);
+        let single = choose(&mut p, Choice::V6(64));
+        assert_eq!(single, Some(addr("2001:db8:60::/64")));
+        let delegated = addr("2001:db8:60:f0::/60");
+        assert_eq!(choose(&mut p, Choice::V6(60)), Some(delegated));
+        assert!(p.claim(addr("2001:db8:60:f7::/64")).is_none());
+        let one = addr("2001:db8:60:1::1/128");
+        assert_eq!(choose(&mut p, Choice::V6(128)), Some(one));
+        assert_eq!(choose(&mut p, Choice::V6(56)), None, "some are in use");
+        assert_eq!(choose(&mut p, Choice::V6(47)), None, "the pool is smaller");
+        assert_eq!(p.fill()[1].0, 18);
+        for net in [delegated, one] {
+            p.release(net, Time(0));
+            assert!(p.claim(net).is_some(), "{net}");
+            p.release(net, Time(0));
+        }
+        p.release(addr("2001:db8:60::/64"), Time(0));
+        let (all, grant) = p.choose(Time(0), Choice::V6(56)).unwrap();
+        assert_eq!(all, addr("2001:db8:60::/56"));
+        assert_eq!(choose(&mut p, Choice::V6(64)), None);
+        p.undo(grant);
+        assert_eq!(p.fill()[1].0, 0);
+        assert!(choose(&mut p, Choice::V6(64)).is_some());
     }
 }

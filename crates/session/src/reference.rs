@@ -278,9 +278,7 @@ fn is_ue(pdi: &Pdi, addr: IpAddr) -> bool {
     let Some(ue) = pdi.ue else { return false };
     match addr {
         IpAddr::V4(addr) => ue.v4 == Some(addr),
-        IpAddr::V6(addr) => ue
-            .v6
-            .is_some_and(|prefix| prefix.octets()[..8] == addr.octets()[..8]),
+        IpAddr::V6(addr) => ue.v6.is_some_and(|prefix| prefix.contains(&addr)),
     }
 }
 

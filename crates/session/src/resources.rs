@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use pfcp::{Cause, IeType};
 
 use crate::compile::{DEFAULT_NI, is_found_by_others};
@@ -11,7 +11,7 @@ use crate::compiled::{Direction, NiId, PdrId};
 use crate::config::Config;
 use crate::draft::Draft;
 use crate::intake::{WantedFTeid, Wants};
-use crate::pools::{AddressGrant, IpFamily, NiPools};
+use crate::pools::{AddressGrant, Choice, NiPools};
 use crate::refusal::Refusal;
 use crate::rules::{LocalFTeid, Pdi, Pdr, RuleId, UeIp};
 use crate::site::Site;
@@ -27,8 +27,8 @@ pub(crate) struct CreatedPdr {
     pub(crate) f_teid: Option<ChosenFTeid>,
     /// The UE IPv4 address that we chose.
     pub(crate) ue4: Option<Ipv4Addr>,
-    /// The UE IPv6 prefix that we chose, a /64.
-    pub(crate) ue6: Option<Ipv6Addr>,
+    /// The UE IPv6 prefix that we chose.
+    pub(crate) ue6: Option<Ipv6Net>,
 }
 
 /// An F-TEID that we chose, with the addresses that were asked for.
@@ -53,7 +53,7 @@ pub(crate) struct Resources {
     created: Vec<CreatedPdr>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Taken {
     Teid(LocalTeid, Grant),
     Ue(Held, AddressGrant),
@@ -267,7 +267,7 @@ impl Resources {
         created: &mut CreatedPdr,
     ) -> Result<(), Refusal> {
         let is_key = pdr.is_found_by_ue();
-        let (mut chosen4, mut chosen6) = (wants.ue4, wants.ue6);
+        let (mut chosen4, mut chosen6) = (wants.ue4, wants.ue6.is_some());
         for (ni, net) in pdr.pdi.ue_nets() {
             let chosen = self.take_net(&pdr.pdi, ni, net, is_key, before)?;
             match net {
@@ -280,14 +280,14 @@ impl Resources {
             return Ok(());
         };
         if wants.ue4
-            && let IpNet::V4(net) = self.choose_net(now, ue.ni, IpFamily::V4, before)?
+            && let IpNet::V4(net) = self.choose_net(now, ue.ni, Choice::V4, before)?
         {
             (ue.v4, created.ue4) = (Some(net.addr()), Some(net.addr()));
         }
-        if wants.ue6
-            && let IpNet::V6(net) = self.choose_net(now, ue.ni, IpFamily::V6, before)?
+        if let Some(len) = wants.ue6
+            && let IpNet::V6(net) = self.choose_net(now, ue.ni, Choice::V6(len), before)?
         {
-            (ue.v6, created.ue6) = (Some(net.addr()), Some(net.addr()));
+            (ue.v6, created.ue6) = (Some(net), Some(net));
         }
         (ue.chosen4, ue.chosen6) = (chosen4, chosen6);
         Ok(())
@@ -298,21 +298,19 @@ impl Resources {
         &mut self,
         now: Time,
         ni: NiId,
-        family: IpFamily,
+        choice: Choice,
         before: &[Pdr],
     ) -> Result<IpNet, Refusal> {
         let occupied = Refusal::ie(
             Cause::ALL_DYNAMIC_ADDRESSES_ARE_OCCUPIED,
             IeType::UE_IP_ADDRESS,
         );
-        let fits = |held: &Held| {
-            held.chosen && held.ni == ni && held.net.addr().is_ipv4() == (family == IpFamily::V4)
-        };
+        let fits = |held: &Held| held.chosen && held.ni == ni && Choice::of(held.net) == choice;
         if let Some(ours) = held(before).chain(self.taken_nets()).find(fits) {
             return Ok(ours.net);
         }
         let pools = self.pools.get_mut(usize::from(ni.0)).ok_or(occupied)?;
-        let (net, grant) = pools.choose(now, family).ok_or(occupied)?;
+        let (net, grant) = pools.choose(now, choice).ok_or(occupied)?;
         self.taken.push(Taken::Ue(
             Held {
                 ni,

@@ -276,8 +276,8 @@ pub struct UeIp {
     pub ni: NiId,
     /// IPv4 address.
     pub v4: Option<Ipv4Addr>,
-    /// IPv6 /64, lower half zero.
-    pub v6: Option<Ipv6Addr>,
+    /// IPv6 prefix, of 1 to 128 bits, zeros beyond.
+    pub v6: Option<Ipv6Net>,
     /// We allocated `v4`.
     pub chosen4: bool,
     /// We allocated `v6`.
@@ -288,8 +288,7 @@ impl UeIp {
     /// As prefixes.
     pub fn nets(self) -> impl Iterator<Item = IpNet> {
         let v4 = self.v4.map(|addr| IpNet::V4(Ipv4Net::from(addr)));
-        let v6 = self.v6.and_then(|addr| Ipv6Net::new(addr, 64).ok());
-        v4.into_iter().chain(v6.map(IpNet::V6))
+        v4.into_iter().chain(self.v6.map(IpNet::V6))
     }
 }
 

@@ -248,10 +248,12 @@ fn write_created(writer: &mut Writer<'_>, created: &[CreatedPdr]) {
             ipv4: chosen.v4,
             ipv6: chosen.v6,
         });
-        let (ipv4, ipv6) = (pdr.ue4, pdr.ue6);
+        let (ipv4, ipv6) = (pdr.ue4, pdr.ue6.map(|net| net.addr()));
+        let odd = pdr.ue6.map(|net| net.prefix_len()).filter(|&len| len != 64);
         let address = UeIpAddress {
             ipv4,
             ipv6,
+            prefix_length: odd,
             ..UeIpAddress::default()
         };
         let chosen = ipv4.is_some() || ipv6.is_some();

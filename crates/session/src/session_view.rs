@@ -2,14 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 
 use crate::compiled::{Counters, Direction, PacketRate, PdrId, PredefinedId};
 use crate::config::PredefinedFar;
 use crate::kept::RulesView;
 use crate::peer::PeerId;
 use crate::predefined::{self, PredefinedRule};
-use crate::rules::{Apply, Far, Interface, Mbr, Pdr, Qer};
+use crate::rules::{Apply, Far, Interface, Mbr, Pdr, Qer, UeIp};
 use crate::site::Site;
 
 /// One line of a list of sessions.
@@ -21,8 +21,8 @@ pub struct SessionSummary {
     pub cp_seid: u64,
     /// Whose it is.
     pub peer: PeerId,
-    /// The UE's addresses; an IPv6 one stands for its /64.
-    pub ue: Vec<IpAddr>,
+    /// The UE's addresses, as prefixes; without what is behind it.
+    pub ue: Vec<IpNet>,
     /// TEIDs of the uplink.
     pub teids: Vec<u32>,
     /// Numbers of PDRs, FARs, QERs, URRs and BARs.
@@ -65,8 +65,8 @@ pub struct PdrView {
     pub f_teid: Option<(u32, Vec<IpAddr>)>,
     /// UE IPv4 address.
     pub ue4: Option<Ipv4Addr>,
-    /// UE IPv6 /64.
-    pub ue6: Option<Ipv6Addr>,
+    /// UE IPv6 prefix.
+    pub ue6: Option<Ipv6Net>,
     /// Networks behind the UE.
     pub framed: Vec<IpNet>,
     /// Uplink: the QFIs of which packets carry one.
@@ -152,12 +152,10 @@ pub struct QerView {
 
 impl SessionSummary {
     pub(crate) fn new(seid: u64, cp_seid: u64, peer: PeerId, rules: RulesView<'_>) -> Self {
-        let mut ue: Vec<IpAddr> = Vec::new();
+        let mut ue: Vec<IpNet> = Vec::new();
         let mut teids = Vec::new();
         for pdi in rules.pdrs.iter().map(|pdr| &pdr.pdi) {
-            let v4 = pdi.ue.and_then(|ue| ue.v4).map(IpAddr::V4);
-            let v6 = pdi.ue.and_then(|ue| ue.v6).map(IpAddr::V6);
-            ue.extend(v4.into_iter().chain(v6));
+            ue.extend(pdi.ue.into_iter().flat_map(UeIp::nets));
             teids.extend(pdi.f_teid.map(|f_teid| f_teid.teid.teid.get()));
         }
         ue.sort_unstable();

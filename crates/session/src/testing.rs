@@ -32,8 +32,17 @@ pub const NIS: u16 = 2;
 /// UE IPv4 addresses of the random rules.
 pub const UE4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 60, 0, 1), Ipv4Addr::new(10, 60, 0, 2)];
 
-/// UE IPv6 prefixes of the random rules, each a /64.
-pub const UE6: [Ipv6Addr; 2] = [
+/// UE IPv6 prefixes of the random rules.
+const UE6: [&str; 5] = [
+    "2001:db8:60::/64",
+    "2001:db8:60:1::/64",
+    "2001:db8:60::/57",
+    "2001:db8:60:1::/100",
+    "2001:db8:60:1::5/128",
+];
+
+/// The first addresses of UEs.
+const FIRST6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0x2001, 0xdb8, 0x60, 0, 0, 0, 0, 0),
     Ipv6Addr::new(0x2001, 0xdb8, 0x60, 1, 0, 0, 0, 0),
 ];
@@ -331,7 +340,8 @@ fn qfi() -> impl Strategy<Value = Qfi> {
 
 fn ue() -> impl Strategy<Value = UeIp> {
     let v4 = prop::option::weighted(0.7, select(&UE4[..]));
-    let v6 = prop::option::weighted(0.7, select(&UE6[..]));
+    let net = select(&UE6[..]).prop_filter_map("a prefix", |text| text.parse().ok());
+    let v6 = prop::option::weighted(0.7, net);
     (v4, v6).prop_filter_map("an address", |(v4, v6)| {
         let ue = UeIp {
             ni: NiId(0),
@@ -549,9 +559,9 @@ pub fn packet() -> impl Strategy<Value = Packet> {
                 let ue = match (behind.nth(usize::from(host % 16)), remote) {
                     (Some(behind), _) => behind,
                     (None, IpAddr::V4(_)) => IpAddr::V4(UE4[ue]),
-                    (None, IpAddr::V6(_)) => {
-                        IpAddr::V6(Ipv6Addr::from(u128::from(UE6[ue]) + u128::from(host)))
-                    }
+                    (None, IpAddr::V6(_)) => IpAddr::V6(Ipv6Addr::from(
+                        u128::from(FIRST6[ue]) + u128::from(host >> 4),
+                    )),
                 };
                 let (src, dst) = match arrival {
                     Arrival::Tunnel { .. } if from_ue => (ue, remote),

@@ -92,6 +92,7 @@ pub(crate) mod ni {
 
     pub(crate) const LENS6: usize = 1;
     pub(crate) const LENS4: usize = 3;
+    pub(crate) const POOLS6: usize = 4;
     pub(crate) const UE4: usize = 5;
     pub(crate) const UE6: usize = 6;
     pub(crate) const HOME: usize = 7;
@@ -637,6 +638,7 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_ni", size_of::<Line>()),
         ("tp_ni.lens6", ni::LENS6 * 8),
         ("tp_ni.lens4", ni::LENS4 * 8),
+        ("tp_ni.pools6", ni::POOLS6 * 8),
         ("tp_ni.ue4", ni::UE4 * 8),
         ("tp_ni.ue6", ni::UE6 * 8),
         ("tp_ni.home", ni::HOME * 8),

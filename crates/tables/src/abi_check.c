@@ -71,6 +71,7 @@ const __u64 tp_abi_layout[128] = {
 	sizeof(struct tp_ni),
 	AT(tp_ni, lens6),
 	AT(tp_ni, lens4),
+	AT(tp_ni, pools6),
 	AT(tp_ni, ue4),
 	AT(tp_ni, ue6),
 	AT(tp_ni, home),

@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 use session::compiled::{Counters, NiId, NoRoom};
 
 use crate::abi::{
-    Config, Cpu, Ext, Features, Line, NextHopLine, RulePlace, Side, entry, from_words, ni,
+    Config, Cpu, Ext, FRAMED_MAX, Features, Line, NextHopLine, RulePlace, Side, entry, from_words,
+    ni,
 };
 use crate::adapt::Users;
 use crate::alloc::{Lines, Runs};
@@ -182,6 +183,8 @@ pub(crate) struct Store {
     pub(crate) routes: Runs,
     pub(crate) index: Index,
     pub(crate) lengths: Lengths,
+    /// Of each directory.
+    pools6: HashMap<u16, Vec<IpNet>>,
     pub(crate) salt: u64,
     pub(crate) peers: Peers,
     /// Whose directory the UE addresses of a network instance are in.
@@ -223,6 +226,7 @@ impl Store {
             routes: Runs::new("routes", 1, layout.routes),
             index: Index { buckets, pages },
             lengths: Lengths::new(mem.nis.clone()),
+            pools6: HashMap::new(),
             salt,
             peers: Peers::new(mem.peers.clone()),
             homes: (0..layout.nis as u16).collect(),
@@ -294,12 +298,38 @@ impl Store {
         self.homes.get(usize::from(ni.0)).copied().unwrap_or(ni.0)
     }
 
-    pub(crate) fn register_pool(&mut self, ni: NiId, pool: Ipv4Net) -> Result<(), NoRoom> {
+    pub(crate) fn register_pool(&mut self, ni: NiId, pool: IpNet) -> Result<(), NoRoom> {
         let home = self.home(ni);
-        for first in pool.network().octets()[0]..=pool.broadcast().octets()[0] {
-            self.expect_ue(ni, Ipv4Addr::new(first, 0, 0, 0).into());
+        self.expect_ues(ni, pool);
+        match pool {
+            IpNet::V4(pool) => self.index.pages.register(home, pool),
+            IpNet::V6(_) => self.register_pool6(home, pool),
         }
-        self.index.pages.register(home, pool)
+    }
+
+    fn register_pool6(&mut self, home: u16, pool: IpNet) -> Result<(), NoRoom> {
+        let no_room = NoRoom { table: "rules" };
+        let line = self.mem.nis.get(usize::from(home)).ok_or(no_room)?;
+        let pools = self.pools6.entry(home).or_default();
+        if pools.len() >= FRAMED_MAX {
+            return Err(no_room);
+        }
+        let (len, former) = (
+            prefixes::places(pools.len() + 1),
+            prefixes::places(pools.len()),
+        );
+        let first = self.rules.take(len).ok_or(no_room)?;
+        pools.push(pool);
+        prefixes::fill(&self.mem.rules[first as usize..], pools);
+        let before = line.load(ni::POOLS6) as u32;
+        line.publish(
+            ni::POOLS6,
+            u64::from(first + 1) | (pools.len() as u64) << 32,
+        );
+        if let Some(first) = before.checked_sub(1) {
+            self.grace.retire(Retired::Rules { first, len: former });
+        }
+        Ok(())
     }
 
     pub(crate) fn set_local(&mut self, n3: &[IpAddr]) {

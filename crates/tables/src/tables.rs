@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 use libbpf_rs::MapHandle;
 use session::compiled::{Compiled, Counters, EndedTunnel, NiId, NoRoom, PdrId, PredefinedId};
 
@@ -319,10 +319,10 @@ impl Tables {
         self.routers.advertise(ni, what);
     }
 
-    /// UE addresses of a network instance that lie together: found without a search, and packets to
-    /// those that no session has are dropped under a reason of their own rather than left to the
-    /// kernel.
-    pub fn register_pool(&mut self, ni: NiId, pool: Ipv4Net) -> Result<(), NoRoom> {
+    /// UE addresses of a network instance that lie together: packets to those that no session has are
+    /// dropped under a reason of their own rather than left to the kernel, as far as programs serve their
+    /// family. Of IPv4, they are found without a search; of IPv6, there may be 64 pools.
+    pub fn register_pool(&mut self, ni: NiId, pool: IpNet) -> Result<(), NoRoom> {
         self.store.register_pool(ni, pool)
     }
 

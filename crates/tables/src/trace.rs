@@ -1,12 +1,12 @@
 //! Following users: whose packets programs report, and the reports (`tp_trace`).
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use ipnet::IpNet;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -14,6 +14,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use session::compiled::PredefinedId;
 
 use crate::abi::{DROP_MAX, Line};
+use crate::filters::left_aligned;
 use crate::memory::View;
 use crate::stats::{DROP_REASONS, DropReason};
 
@@ -38,22 +39,26 @@ const BATCH: usize = 256;
 pub enum TraceKey {
     /// The tunnel it arrives through.
     Teid(u32),
-    /// The UE's address: source in uplink, destination in downlink.
-    Ue4(Ipv4Addr),
-    /// The /64 of the UE's address.
-    Ue6(Ipv6Addr),
+    /// Where the UE's address lies: source in uplink, destination in downlink.
+    Ue(IpNet),
 }
 
 impl TraceKey {
     /// `tp_trace_key` for these traces.
     fn words(self, traces: u32) -> [u64; 8] {
-        let (kind, hi, mask) = match self {
-            Self::Teid(teid) => (1, u64::from(teid), u64::from(u32::MAX)),
-            Self::Ue4(ue) => (2, u64::from(u32::from(ue)) << 32, u64::MAX << 32),
-            Self::Ue6(ue) => (3, (u128::from(ue) >> 64) as u64, u64::MAX),
+        let (kind, [hi, lo], [mask_hi, mask_lo]) = match self {
+            Self::Teid(teid) => (1, [u64::from(teid), 0], [u64::from(u32::MAX), 0]),
+            Self::Ue(net) => {
+                let kind = if net.addr().is_ipv4() { 2 } else { 3 };
+                (
+                    kind,
+                    left_aligned(net.network()),
+                    left_aligned(net.netmask()),
+                )
+            }
         };
         let last = kind | u64::from(traces) << 32;
-        [hi, 0, mask, 0, last, 0, 0, 0]
+        [hi, lo, mask_hi, mask_lo, last, 0, 0, 0]
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::need_root;
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::{IpNet, Ipv6Net};
 use libbpf_rs::RingBufferBuilder;
 use serde::Deserialize;
 use session::compiled::{
@@ -73,7 +73,7 @@ struct Port {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pool {
-    prefix: Ipv4Net,
+    prefix: IpNet,
 }
 
 #[derive(Deserialize)]

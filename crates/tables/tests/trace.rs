@@ -133,7 +133,10 @@ fn both_pipelines_report_who_is_followed_and_nobody_else() {
             .iter()
             .all(Option::is_none)
     );
-    let keys = [(TraceKey::Teid(TEID), 1), (TraceKey::Ue4(UE), 2)];
+    let keys = [
+        (TraceKey::Teid(TEID), 1),
+        (TraceKey::Ue(IpAddr::V4(UE).into()), 2),
+    ];
     kernel.follow(&keys).unwrap();
     host.follow(&keys).unwrap();
     assert!(kernel.features().contains(Features::TRACE));
@@ -188,7 +191,7 @@ fn ipv6_is_followed_by_prefix() {
     let layout = Layout::for_sessions(1024, 2, 2);
     let host = Tables::host(&layout, &ports(), &Options::default());
     let mut host = furnished(host.unwrap());
-    let key = TraceKey::Ue6("2001:db8:60::1".parse().unwrap());
+    let key = TraceKey::Ue("2001:db8:60::1/64".parse().unwrap());
     host.follow(&[(key, 1)]).unwrap();
     for (dst, followed) in [("2001:db8:60::77", true), ("2001:db8:61::1", false)] {
         let dst: IpAddr = dst.parse().unwrap();

@@ -141,7 +141,7 @@ fn open_tables(config: &Config) -> Result<Tables> {
     for (ni, addr) in plan::router_addresses(config) {
         tables.set_router_address(ni, addr);
     }
-    for (ni, pool) in plan::pools4(config) {
+    for (ni, pool) in plan::pools(config) {
         tables
             .register_pool(ni, pool)
             .with_context(|| format!("pool {pool}"))?;

@@ -88,7 +88,12 @@ fn v6(ni: &NetworkInstance) -> impl Iterator<Item = Ipv6Net> {
     })
 }
 
-pub(crate) fn pools4(config: &Config) -> impl Iterator<Item = (NiId, Ipv4Net)> {
+/// Of both families.
+pub(crate) fn pools(config: &Config) -> impl Iterator<Item = (NiId, IpNet)> {
+    numbered(config).flat_map(|(id, ni)| ni.pools.iter().map(move |pool| (id, pool.0)))
+}
+
+fn pools4(config: &Config) -> impl Iterator<Item = (NiId, Ipv4Net)> {
     numbered(config).flat_map(|(id, ni)| v4(ni).map(move |pool| (id, pool)))
 }
 

@@ -1,23 +1,32 @@
 //! Networks and prefixes of UEs.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, Result, ensure};
+use ipnet::Ipv6Net;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::framed_ipv6_route::FramedIpv6Route;
 use rs_pfcp::ie::framed_route::FramedRoute;
 
 use super::{Scenario, both_ways, sessions};
-use crate::smf::{SessionPlan, Style};
+use crate::smf::{Requested, SessionPlan, Style};
 use crate::traffic::ping;
 use crate::world::{Attached, Family, UPF_N6, UPF_N6_V6, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
-    vec![Scenario::new(
-        "framed-routes",
-        "hosts behind UEs are reached and reach out; the longest prefix decides",
-        framed_routes,
-    )]
+    vec![
+        Scenario::new(
+            "framed-routes",
+            "hosts behind UEs are reached and reach out; the longest prefix decides",
+            framed_routes,
+        ),
+        Scenario::new(
+            "ue-prefixes",
+            "UEs with a delegated IPv6 prefix, given or chosen, and with a single address",
+            ue_prefixes,
+        ),
+    ]
 }
 
 /// A dual-stack session with these networks behind the UE.
@@ -130,4 +139,78 @@ fn spoofed(world: &World, ue: &Attached) -> Result<()> {
         "{lost:?}, {dropped} dropped as ue_spoofed"
     );
     Ok(())
+}
+
+/// A UE with this IPv6 prefix beside IPv4, or with one of the UPF's choice.
+fn prefixed(
+    world: &mut World,
+    name: &str,
+    given: Option<Ipv6Addr>,
+    len: u8,
+) -> Result<(Attached, Ipv6Net)> {
+    let mut plan = world.plan(Family::Dual, Style::Open5gs);
+    plan.v6_len = Some(len);
+    match (&mut plan.addresses, given) {
+        (Requested::Given(addresses), Some(_)) => addresses.v6 = given,
+        (asked, _) => *asked = Requested::Choose { v4: true, v6: true },
+    }
+    let attached = world.attach(name, &plan, 0, 0)?;
+    let address = attached.session.addresses.v6.context("no IPv6 address")?;
+    Ok((attached, Ipv6Net::new(address, len)?.trunc()))
+}
+
+/// Pings come to this UE and to no other.
+fn reaches(world: &World, to: Ipv6Addr, ue: &Attached, others: &[&Attached]) -> Result<()> {
+    const COUNT: u32 = 5;
+    let seen = |ue: &Attached| ue.ue.modem.down.packets.load(Relaxed);
+    let before: Vec<u64> = others.iter().map(|ue| seen(ue)).collect();
+    let own = seen(ue);
+    ping(&world.dn_ns, to.into(), COUNT, 20)?
+        .whole()
+        .with_context(|| format!("{to} of {}", ue.ue.name()))?;
+    let after: Vec<u64> = others.iter().map(|ue| seen(ue)).collect();
+    ensure!(
+        seen(ue) - own == u64::from(COUNT) && before == after,
+        "{to}: {} at {}, others {before:?} then {after:?}",
+        seen(ue) - own,
+        ue.ue.name()
+    );
+    Ok(())
+}
+
+fn ue_prefixes(world: &mut World) -> Result<String> {
+    let given = Ipv6Addr::new(0x2001, 0xdb8, 0x60, 0xab00, 0, 0, 0, 1);
+    let (site, _) = prefixed(world, "site", Some(given), 56)?;
+    let single = Ipv6Addr::new(0x2001, 0xdb8, 0x60, 0xab12, 0, 0, 0, 0x99);
+    let (sensor, _) = prefixed(world, "sensor", Some(single), 128)?;
+    let (home, chosen) = prefixed(world, "home", None, 60)?;
+    sessions::ping_all(&site)?;
+    sessions::ping_all(&sensor)?;
+    sessions::ping_all(&home)?;
+    let last = |net: Ipv6Net, of: u128| {
+        let hosts = u128::from(net.hostmask()) >> 64 << 64;
+        Ipv6Addr::from(u128::from(net.network()) | hosts | of)
+    };
+    let far = last(Ipv6Net::new(given, 56)?.trunc(), 7);
+    for (ue, address) in [(&site, far), (&home, last(chosen, 7))] {
+        host(ue, &address.to_string())?;
+        let others: Vec<&Attached> = [&site, &sensor, &home]
+            .into_iter()
+            .filter(|other| other.teid != ue.teid)
+            .collect();
+        reaches(world, address, ue, &others)?;
+    }
+    reaches(world, single, &sensor, &[&site, &home])?;
+
+    let before = world.drops("unknown_ue")?;
+    let nobody = Ipv6Addr::new(0x2001, 0xdb8, 0x60, 0xee00, 0, 0, 0, 1);
+    let lost = ping(&world.dn_ns, nobody.into(), 3, 20)?;
+    let dropped = world.drops("unknown_ue")? - before;
+    ensure!(
+        lost.received == 0 && dropped == 3,
+        "{lost:?}, {dropped} dropped as unknown_ue"
+    );
+    Ok(format!(
+        "a /56, a /128 within it, and {chosen} from the UPF"
+    ))
 }

@@ -105,6 +105,8 @@ pub struct Flow {
 pub struct SessionPlan {
     /// IEs of the establishment beside the rules.
     pub more: Vec<Ie>,
+    /// Length of the UE's IPv6 prefix, where it is no /64.
+    pub v6_len: Option<u8>,
     /// IEs of every PDI beside the usual ones.
     pub pdi: Vec<Ie>,
     /// Whose habits.
@@ -232,6 +234,11 @@ impl SessionPlan {
             }
             Requested::Choose { .. } => Vec::new(),
         };
+        for address in &mut pdi.ue_ip_addresses {
+            let len = self.v6_len.filter(|_| address.v6 || address.choose_ipv6);
+            address.ipv6_prefix_length_present = len.is_some();
+            address.ipv6_prefix_length = len;
+        }
         pdi.sdf_filters = filter.map(SdfFilter::new).into_iter().collect();
         pdi.ies.clone_from(&self.pdi);
         pdi

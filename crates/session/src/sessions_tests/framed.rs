@@ -1,4 +1,4 @@
-//! Networks behind a UE.
+//! Networks behind a UE, and UE prefixes that are no /64.
 
 use ipnet::IpNet;
 use pfcp::{Cause, IeType, Writer};
@@ -233,4 +233,99 @@ fn a_session_has_no_more_routes_than_packets_are_compared_with() {
     world
         .establish(|w| session(w, 9, &nets[..FRAMED_MAX]))
         .unwrap();
+}
+
+/// A UE whose prefix is `text`, said by its length or by the bits for delegation.
+fn of_prefix(text: &str, by_bits: bool) -> UeIpAddress {
+    let IpNet::V6(net) = net(text) else {
+        panic!("{text}")
+    };
+    let len = net.prefix_len();
+    UeIpAddress {
+        prefix_length: (!by_bits).then_some(len),
+        delegation_bits: by_bits.then(|| 64 - len),
+        ..ue6(net.addr())
+    }
+}
+
+fn with_ue(w: &mut Writer<'_>, ue: UeIpAddress) {
+    let ue = Some(ue);
+    let (up, down) = (PdrIe::uplink(), PdrIe::downlink());
+    ordinary_with(w, PdrIe { ue, ..up }, PdrIe { ue, ..down });
+}
+
+#[test]
+fn a_ue_has_a_prefix_of_any_length() {
+    for (text, by_bits) in [
+        ("2001:db8:60::/48", false),
+        ("2001:db8:60:10::/60", true),
+        ("2001:db8:60::/64", true),
+        ("2001:db8:60::8000/113", false),
+        ("2001:db8:60::7/128", false),
+    ] {
+        let mut world = World::new();
+        world
+            .establish(|w| with_ue(w, of_prefix(text, by_bits)))
+            .unwrap();
+        let compiled = world.only();
+        assert!(compiled.keys.contains(&(prefix(text), Select::One(1))));
+        let v6 = compiled.entries[0].ue.and_then(|ue| ue.v6);
+        assert_eq!(v6.map(IpNet::V6), Some(net(text)));
+        let taken = failure(IeType::UE_IP_ADDRESS, pdr(2));
+        refuses(&mut world, taken, |w| with_ue(w, of_prefix(text, false)));
+    }
+}
+
+#[test]
+fn an_address_in_the_prefix_stands_for_all_of_it() {
+    let mut world = World::new();
+    let ue = UeIpAddress {
+        prefix_length: Some(56),
+        ..ue6(UE6)
+    };
+    world.establish(|w| with_ue(w, ue)).unwrap();
+    assert!(world.tables.keys().contains(&prefix("2001:db8:60::/56")));
+}
+
+#[test]
+fn a_prefix_of_the_length_asked_for_is_chosen_and_answered() {
+    let mut world = World::new();
+    let choose = |prefix_length, delegation_bits| UeIpAddress {
+        choose_ipv6: true,
+        prefix_length,
+        delegation_bits,
+        ..UeIpAddress::default()
+    };
+    // The pool is a /60, of which single ones are taken from the front.
+    for (asked, given) in [
+        (choose(Some(62), None), "2001:db8:60:c::/62"),
+        (choose(None, Some(1)), "2001:db8:60:a::/63"),
+        (choose(Some(128), None), "2001:db8:60::1/128"),
+        (choose(None, None), "2001:db8:60:1::/64"),
+    ] {
+        let (_, created) = world.establish(|w| with_ue(w, asked)).unwrap();
+        let chosen: Vec<_> = created.iter().filter_map(|pdr| pdr.ue6).collect();
+        assert_eq!(
+            chosen.iter().map(|n| IpNet::V6(*n)).collect::<Vec<_>>(),
+            [net(given); 2]
+        );
+        assert!(world.tables.keys().contains(&prefix(given)));
+    }
+    assert_eq!(world.sessions.fill().pools[0].used6, 8);
+    let none_left = refusal(
+        Cause::ALL_DYNAMIC_ADDRESSES_ARE_OCCUPIED,
+        IeType::UE_IP_ADDRESS,
+        Some(pdr(1)),
+    );
+    for len in [59, 61] {
+        let asked = choose(Some(len), None);
+        refuses(&mut world, none_left, |w| with_ue(w, asked));
+    }
+    let seids: Vec<u64> = world.sessions.summaries(None).map(|s| s.seid).collect();
+    for seid in seids {
+        world.delete(seid).unwrap();
+    }
+    assert_eq!(world.sessions.fill().pools[0].used6, 0);
+    let all = choose(Some(60), None);
+    world.establish(|w| with_ue(w, all)).unwrap();
 }

@@ -37,6 +37,7 @@ use crate::time::Time;
 pub(crate) const N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 1);
 pub(crate) const GNB: Ipv4Addr = Ipv4Addr::new(10, 3, 1, 1);
 pub(crate) const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 9);
+pub(crate) const UE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x60, 7, 0, 0, 0, 1);
 
 /// Tables that remember what they hold, and have room for so many entries.
 #[derive(Debug, Default)]

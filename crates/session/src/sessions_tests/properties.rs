@@ -1,8 +1,8 @@
 //! Promises under any sequence of requests, most of which are partly wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
+use ipnet::IpNet;
 use pfcp::ie::OuterHeaderRemoval;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -103,8 +103,15 @@ fn pdr() -> impl Strategy<Value = PdrIe> {
         3 => addr.clone().prop_map(ue4),
         2 => Just(choose4()),
         1 => Just(UeIpAddress { choose_ipv4: true, choose_ipv6: true, ..UeIpAddress::default() }),
-        1 => (0u16..3).prop_map(|n| ue6(Ipv6Addr::new(0x2001, 0xdb8, 0x60, n, 0, 0, 0, 1))),
+        1 => (0u16..3, prop::option::of(select(vec![0, 56, 63, 64, 65, 128])))
+            .prop_map(|(n, prefix_length)| UeIpAddress { prefix_length, ..ue6(Ipv6Addr::new(0x2001, 0xdb8, 0x60, n, 0, 0, 0, 1)) }),
+        1 => select(vec![59, 60, 63, 65, 128])
+            .prop_map(|len| UeIpAddress { choose_ipv6: true, prefix_length: Some(len), ..UeIpAddress::default() }),
     ];
+    let framed = prop::sample::subsequence(
+        vec!["10.60.0.4/32", "10.60.0.0/30", "10.61.0.0/16", "0.0.0.0/0"],
+        0..2,
+    );
     let qers = prop::sample::subsequence(vec![1u32, 2, 3], 0..3);
     let urrs = prop::sample::subsequence(vec![1u32, 2], 0..2);
     let ni = prop_oneof![8 => Just(Some("internet")), 2 => Just(None), 1 => Just(Some("ims"))];
@@ -140,12 +147,13 @@ fn pdr() -> impl Strategy<Value = PdrIe> {
             whole,
             predefined,
             prop::bool::weighted(0.95),
+            prop_oneof![3 => Just(vec![]), 1 => framed],
         ),
     )
         .prop_map(
             |(
                 (id, precedence, uplink, f_teid, ue, ni),
-                (qers, urrs, filters, whole, predefined, with_far),
+                (qers, urrs, filters, whole, predefined, with_far, framed),
             )| PdrIe {
                 id,
                 precedence: Some(precedence),
@@ -161,6 +169,10 @@ fn pdr() -> impl Strategy<Value = PdrIe> {
                 urrs,
                 extra: (predefined.into_iter())
                     .map(|(kind, name)| (kind, name.as_bytes().to_vec()))
+                    .collect(),
+                extra_pdi: framed
+                    .iter()
+                    .map(|text| (IeType::FRAMED_ROUTE, text.as_bytes().to_vec()))
                     .collect(),
                 ..PdrIe::default()
             },
@@ -343,19 +355,33 @@ impl Smf {
     /// What is counted as used is what sessions hold.
     fn check_allocators(&self) {
         let mut teids = BTreeSet::new();
-        let mut addresses: BTreeMap<u16, BTreeSet<IpAddr>> = BTreeMap::new();
-        let left_open = |pdr: &Pdr| pdr.direction() == Direction::Downlink && pdr.pdi.ue.is_none();
+        let mut addresses: BTreeMap<u16, BTreeSet<(IpNet, u64)>> = BTreeMap::new();
+        let left_open = |pdr: &Pdr| pdr.direction() == Direction::Downlink && !pdr.pdi.names_ue();
         let pdrs = self.rules().flat_map(|rules| {
             let open = rules.pdrs.iter().any(left_open);
             rules.pdrs.iter().map(move |pdr| (pdr, open))
         });
         for (pdr, open) in pdrs {
             teids.extend(pdr.pdi.f_teid.map(|f| f.teid.teid));
-            let Some(ue) = pdr.pdi.ue else { continue };
             let is_key = open || pdr.direction() == Direction::Downlink;
-            let held = addresses.entry(ue.ni.0).or_default();
-            held.extend(ue.v4.filter(|_| is_key || ue.chosen4).map(IpAddr::V4));
-            held.extend(ue.v6.filter(|_| is_key || ue.chosen6).map(IpAddr::V6));
+            for (ni, net) in pdr.pdi.ue_nets() {
+                let held = addresses.entry(ni.0).or_default();
+                let own = pdr.pdi.ue.filter(|ue| ue.nets().any(|own| own == net));
+                let chosen = own.is_some_and(|ue| match net {
+                    IpNet::V4(_) => ue.chosen4,
+                    IpNet::V6(_) => ue.chosen6,
+                });
+                // Chosen prefixes are as many /64s as they cover.
+                let count = match net {
+                    IpNet::V6(net) if chosen && net.prefix_len() < 64 => {
+                        1 << (64 - net.prefix_len())
+                    }
+                    _ => 1,
+                };
+                if chosen || is_key {
+                    held.insert((net, count));
+                }
+            }
         }
         let fill = self.world.sessions.fill();
         assert_eq!(fill.teids, teids.len());
@@ -363,12 +389,15 @@ impl Smf {
             let held = addresses.get(&(ni as u16)).cloned().unwrap_or_default();
             assert_eq!(
                 pool.used4,
-                held.iter().filter(|a| a.is_ipv4()).count(),
+                held.iter().filter(|(net, _)| net.addr().is_ipv4()).count(),
                 "IPv4 of {ni}"
             );
             assert_eq!(
                 pool.used6,
-                held.iter().filter(|a| a.is_ipv6()).count(),
+                held.iter()
+                    .filter(|(net, _)| net.addr().is_ipv6())
+                    .map(|(_, count)| *count as usize)
+                    .sum::<usize>(),
                 "IPv6 of {ni}"
             );
         }

@@ -156,12 +156,12 @@ fn what_is_not_done_is_refused_not_ignored() {
             ..ue4(UE)
         },
         UeIpAddress {
-            prefix_length: Some(56),
-            ..ue6(Ipv6Addr::LOCALHOST)
+            prefix_length: Some(0),
+            ..ue6(UE6)
         },
         UeIpAddress {
-            delegation_bits: Some(8),
-            ..ue6(Ipv6Addr::LOCALHOST)
+            delegation_bits: Some(64),
+            ..ue6(UE6)
         },
     ] {
         let ue = Some(ue);

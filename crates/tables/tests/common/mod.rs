@@ -9,7 +9,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 use session::compiled::{Marks, NiId};
 use session::reference::{Arrival, Packet};
 use tables::nexthop::{Family, L2, Mac, NextHop, NextHopTables, Peer, PeerChange};
@@ -71,8 +71,10 @@ pub fn furnish(tables: &mut Tables) {
             .unwrap();
     }
     // Addresses of network instance 1 are found in the buckets.
-    let pool: Ipv4Net = "10.60.0.0/17".parse().unwrap();
-    tables.register_pool(NiId(0), pool).unwrap();
+    for pool in ["10.60.0.0/17", "2001:db8:60::/48"] {
+        let pool: IpNet = pool.parse().unwrap();
+        tables.register_pool(NiId(0), pool).unwrap();
+    }
 }
 
 /// Give new peers their next hop out of port 0, as the mirror of the kernel does. `n3`: its index.

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use ipnet::IpNet;
 use session::compiled::{Counters, Direction, PacketRate};
 use session::peer::PeerState;
 use session::pfds::Property;
@@ -390,12 +391,9 @@ fn summary(core: &Core<Tables>, view: &SessionView) -> SessionSummary {
             .summary
             .ue
             .iter()
-            .map(|address| {
-                if address.is_ipv6() {
-                    format!("{address}/64")
-                } else {
-                    address.to_string()
-                }
+            .map(|net| match net {
+                IpNet::V4(net) => net.addr().to_string(),
+                IpNet::V6(net) => net.to_string(),
             })
             .collect(),
         pdrs: view.pdrs.len(),
@@ -425,7 +423,7 @@ fn tunnel((teid, addresses): &(u32, Vec<IpAddr>)) -> String {
 
 fn pdr(pdr: &PdrView) -> PdrReport {
     let v4 = pdr.ue4.map(|address| address.to_string());
-    let v6 = pdr.ue6.map(|prefix| format!("{prefix}/64"));
+    let v6 = pdr.ue6.map(|prefix| prefix.to_string());
     let framed = pdr.framed.iter().map(ToString::to_string);
     PdrReport {
         id: pdr.id.0.into(),

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ipnet::IpNet;
 use session::{Core, PdrView, PredefinedView, SessionSummary, SessionView};
 use tables::Tables;
 use tables::trace::{TRACE_KEYS_MAX, TraceKey, TraceThread};
@@ -200,13 +201,15 @@ impl Trace {
             view = self.seid.and_then(|seid| core.session(seid));
         }
         let mut keys: Vec<TraceKey> = match self.whom {
-            Whom::Ue(ue) => vec![ue_key(ue)],
+            Whom::Ue(ue) => vec![TraceKey::Ue(asked(ue))],
             Whom::Teid(teid) => vec![TraceKey::Teid(teid)],
             Whom::Session(_) => Vec::new(),
         };
         if let Some(view) = &view {
             keys.extend(view.summary.teids.iter().copied().map(TraceKey::Teid));
-            keys.extend(view.summary.ue.iter().copied().map(ue_key));
+            keys.extend(view.summary.ue.iter().copied().map(TraceKey::Ue));
+            let behind = view.pdrs.iter().flat_map(|pdr| &pdr.framed);
+            keys.extend(behind.copied().map(TraceKey::Ue));
         }
         keys.sort_unstable();
         keys.dedup();
@@ -221,7 +224,10 @@ impl Trace {
         match self.whom {
             Whom::Session(seid) => session.seid == seid,
             Whom::Teid(teid) => session.teids.contains(&teid),
-            Whom::Ue(ue) => session.ue.iter().any(|&of| ue_key(of) == ue_key(ue)),
+            Whom::Ue(ue) => session
+                .ue
+                .iter()
+                .any(|of| of.contains(&asked(ue)) || asked(ue).contains(of)),
         }
     }
 
@@ -253,8 +259,10 @@ impl Trace {
         for key in keys {
             match key {
                 TraceKey::Teid(teid) => now.teids.push(format!("{teid:08x}")),
-                TraceKey::Ue4(ue) => now.ue.push(ue.to_string()),
-                TraceKey::Ue6(ue) => now.ue.push(format!("{ue}/64")),
+                TraceKey::Ue(IpNet::V4(net)) if net.prefix_len() == 32 => {
+                    now.ue.push(net.addr().to_string());
+                }
+                TraceKey::Ue(net) => now.ue.push(net.to_string()),
             }
         }
         if self.following.as_ref() != Some(&now)
@@ -265,11 +273,10 @@ impl Trace {
     }
 }
 
-fn ue_key(ue: IpAddr) -> TraceKey {
-    match ue {
-        IpAddr::V4(ue) => TraceKey::Ue4(ue),
-        IpAddr::V6(ue) => TraceKey::Ue6((u128::from(ue) >> 64 << 64).into()),
-    }
+/// What an operator means by the address of a UE: of IPv6, its /64.
+fn asked(ue: IpAddr) -> IpNet {
+    let len = if ue.is_ipv4() { 32 } else { 64 };
+    IpNet::new(ue, len).map_or(IpNet::from(ue), |net| net.trunc())
 }
 
 fn rules(view: &SessionView) -> Rules {

@@ -57,7 +57,6 @@ impl Client {
         setsockopt(&socket, sockopt::SndBufForce, &SOCKET_BUFFER)?;
         setsockopt(&socket, sockopt::UdpGroSegment, &true)?;
         socket.connect(upf)?;
-        socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Self {
             socket,
             sequence: 1,
@@ -72,9 +71,7 @@ impl Client {
     pub(super) fn associate(&mut self, request: impl Fn(u32) -> Vec<u8>) -> Result<()> {
         self.socket.send(&request(self.sequence))?;
         self.sequence += 1;
-        let got = self
-            .receive(false)?
-            .context("no answer to Association Setup")?;
+        let got = self.receive()?.context("no answer to Association Setup")?;
         ensure!(
             got.message_type == 6,
             "Association Setup was answered by type {}",
@@ -89,11 +86,13 @@ impl Client {
     }
 
     /// The next answer; `None` after [`ANSWER_TIMEOUT`].
-    fn receive(&mut self, spin: bool) -> Result<Option<Answer>> {
+    ///
+    /// It does not sleep meanwhile: the UPF would pay for waking it, the more often the slower it is.
+    fn receive(&mut self) -> Result<Option<Answer>> {
         let since = Instant::now();
         loop {
-            if self.unread.is_empty() && !self.fill(spin)? {
-                if !spin || since.elapsed() > ANSWER_TIMEOUT {
+            if self.unread.is_empty() && !self.fill()? {
+                if since.elapsed() > ANSWER_TIMEOUT {
                     return Ok(None);
                 }
                 continue;
@@ -111,13 +110,9 @@ impl Client {
         }
     }
 
-    /// Take what waits, or what comes in time. `false`: nothing.
-    fn fill(&mut self, spin: bool) -> Result<bool> {
-        let flags = if spin {
-            MsgFlags::MSG_DONTWAIT
-        } else {
-            MsgFlags::empty()
-        };
+    /// Take what waits. `false`: nothing.
+    fn fill(&mut self) -> Result<bool> {
+        let flags = MsgFlags::MSG_DONTWAIT;
         let mut control = nix::cmsg_space!(i32);
         let mut slices = [IoSliceMut::new(&mut self.replies)];
         let fd = self.socket.as_raw_fd();
@@ -214,7 +209,7 @@ impl Client {
                 }
                 self.send(&messages)?;
             }
-            let Some(answer) = self.receive(window == 1)? else {
+            let Some(answer) = self.receive()? else {
                 break;
             };
             last = Instant::now();

@@ -41,6 +41,9 @@ pub struct Options {
 
 /// Requests that one signalling figure is taken over.
 const SAMPLE: u32 = 20_000;
+/// Path switches that are measured together: so many that they meet the page tables and caches as they are in
+/// the long run.
+const ROTATION: u32 = 400_000;
 /// Requests before the first signalling figure: the answers that are kept for repeated requests have
 /// then taken all the memory they will.
 const WARM_UP: u32 = 150_000;
@@ -225,8 +228,8 @@ impl Bench {
     /// Path switches, spread over the sessions: CPU at the loading window, latency at window 1.
     fn modify(&mut self, size: u32) -> Result<()> {
         let before = self.sut.cpu()?;
-        self.path_switches(SAMPLE, WINDOW)?;
-        self.cpu_figure(&format!("modify_cpu_{size}"), before, SAMPLE)?;
+        self.path_switches(ROTATION, WINDOW)?;
+        self.cpu_figure(&format!("modify_cpu_{size}"), before, ROTATION)?;
         let outcome = self.path_switches(SAMPLE, 1)?;
         for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
             let micros = outcome.latency.value_at_quantile(quantile) as f64 / 1e3;

@@ -190,12 +190,14 @@ struct tp_meter {
  * 40..47  tos     ToS or Traffic Class
  * 48      V6      IPv6
  * 49      PORTS   TCP, UDP or SCTP, and no later fragment
+ * 50      FRAGMENT  of no rule: the packet is a part of one
  * 63      NEVER   of no packet: a place that is not full is filled with rules that ask for it
  */
 #define TP_FLOW_PROTO_SHIFT 32
 #define TP_FLOW_TOS_SHIFT 40
 #define TP_FLOW_V6 (1ULL << 48)
 #define TP_FLOW_PORTS (1ULL << 49)
+#define TP_FLOW_FRAGMENT (1ULL << 50)
 #define TP_FLOW_NEVER (1ULL << 63)
 
 #define TP_RULE_LAST (1U << 31) /* in more, of the last rule of a place: there are no more places */
@@ -471,6 +473,7 @@ enum tp_task_kind {
 	TP_TASK_TOO_LONG = 3,	    /* the same, lost as mtu */
 	TP_TASK_CUT = 4,	    /* a user's packet, IPv4: send it in fragments */
 	TP_TASK_SOLICITATION = 5,   /* a UE's Router Solicitation */
+	TP_TASK_INNER_FRAGMENT = 6, /* a frame: a fragment of a user's packet, whose ports filters ask for */
 };
 
 #define TP_TASK_FROM_UE 1 /* it came in a tunnel */
@@ -478,10 +481,10 @@ enum tp_task_kind {
 struct tp_task {
 	__u8 what;	/* enum tp_task_kind */
 	__u8 tunnel_len; /* TOO_LONG, CUT: octets of the headers of the tunnel it leaves through; 0: none */
-	__u16 mtu;	 /* TOO_LONG, CUT: of the way out, tunnel headers included */
+	__u16 mtu;	 /* TOO_LONG, CUT: of the way out, tunnel headers included; INNER_FRAGMENT: offset of the user's packet */
 	__u16 ni;	 /* of the PDR that took it */
 	__u16 flags;	 /* TP_TASK_FROM_UE */
-	__u64 out;	 /* CUT, of a tunnel: tp_entry.out; SOLICITATION: TEID that it came with */
+	__u64 out;	 /* CUT, of a tunnel: tp_entry.out; SOLICITATION, INNER_FRAGMENT: TEID that it came with, 0: none */
 	__u16 marks;	 /* CUT, of a tunnel: of struct tp_tunnel, as is mark */
 	__u16 mark;
 	__u32 ifindex;	 /* TOO_LONG, CUT: way out */

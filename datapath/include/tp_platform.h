@@ -137,6 +137,9 @@ static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu);
  * key, whatever its destination. */
 static TP_INLINE int tp_is_own(struct tp_env *env, __u64 *hi, __u64 *lo);
 
+/* Is it known what this packet, a fragment, carries? Leaves it in transport, as tp_transport() has it. */
+static TP_INLINE int tp_knows_transport(struct tp_env *env, __u64 *transport);
+
 /* The kernel's FIB: enum BPF_FIB_LKUP_RET_*. */
 static TP_INLINE int tp_fib_ask(struct tp_env *env, struct tp_fib *q);
 

@@ -210,7 +210,7 @@ static TP_INLINE int tp_to_ue(struct tp_packet *p, struct tp_entry **e, __u64 *h
 	if (!tp_entry_is(*e, 0, head))
 		return TP_DROP_UNKNOWN_UE;
 	if (TP_HEAD_ACTION(*head) == TP_ACT_LIST && tp_has(p->env, TP_FEAT_LIST)) {
-		found = tp_match_rules(p->env, (__u32)(*head >> TP_HEAD_RULE_SHIFT), tp_pack_user(p));
+		found = tp_match_rules(p->env, (__u32)(*head >> TP_HEAD_RULE_SHIFT), tp_pack_user(p) | TP_USER_WHOLE);
 		*e = found >> 32 ? NULL : tp_entry_at(p->env, (__u32)found);
 		if (!*e)
 			return found >> 32 ? tp_final((int)found) : TP_DROP_TABLE;
@@ -239,7 +239,7 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 		p->dir |= head >> TP_HEAD_DOWN_SHIFT & 1;
 	if (!r)
 		r = tp_check_action(head);
-	else if (tp_has(p->env, TP_FEAT_IPV6))
+	else if (tp_has(p->env, TP_FEAT_IPV6 | TP_FEAT_LIST))
 		r = tp_untaken(p, matched, r);
 	if (r)
 		return r;

@@ -16,8 +16,9 @@
 #define TP_PROTO_NONE 256 /* no header has this number */
 
 /* Walk IPv6 extension headers to the upper layer, or to the first that is the header `to`. Its offset, or 0
- * when there are no ports to find: a later fragment, more than TP_IP6_HEADERS_MAX headers, or a packet that ends early. */
-static TP_INLINE __u32 tp_ip6_walk(const struct tp_packet *p, __u32 to, __u32 *proto)
+ * when there are no ports to find: a later fragment, more than TP_IP6_HEADERS_MAX headers, or a packet that ends early.
+ * fragment: TP_FLOW_FRAGMENT is added when it is one. */
+static TP_INLINE __u32 tp_ip6_walk(const struct tp_packet *p, __u32 to, __u32 *proto, __u64 *fragment)
 {
 	__u32 i, off = p->user + TP_IP6_LEN;
 	const __u8 *h;
@@ -30,6 +31,8 @@ static TP_INLINE __u32 tp_ip6_walk(const struct tp_packet *p, __u32 to, __u32 *p
 		h = tp_at(p, off, 8);
 		if (!h || off + 8 > p->user + p->user_len)
 			return 0;
+		if (*proto == TP_IP6_FRAGMENT && tp_get16(h + 2) & TP_IP6_FRAGMENTED)
+			*fragment = TP_FLOW_FRAGMENT;
 		if (*proto == TP_IP6_FRAGMENT && tp_get16(h + 2) & 0xfff8) {
 			*proto = h[0];
 			return 0;
@@ -64,13 +67,14 @@ static TP_INLINE __u64 tp_ports(const struct tp_packet *p, __u32 off, __u32 prot
 TP_APART __u64 tp_ip6_transport(struct tp_env *env, __u64 user)
 {
 	struct tp_packet p = {0};
+	__u64 fragment = 0;
 	__u32 off, proto;
 
 	p.env = env;
 	if (!tp_unpack_user(&p, user) || p.family != 6)
 		return 0;
-	off = tp_ip6_walk(&p, TP_PROTO_NONE, &proto);
-	return (__u64)proto << TP_FLOW_PROTO_SHIFT | tp_ports(&p, off, proto);
+	off = tp_ip6_walk(&p, TP_PROTO_NONE, &proto, &fragment);
+	return (__u64)proto << TP_FLOW_PROTO_SHIFT | tp_ports(&p, off, proto) | fragment;
 }
 
 /* As tp_ip6_transport(). */
@@ -78,7 +82,8 @@ static TP_INLINE __u64 tp_transport(const struct tp_packet *p, __u64 user)
 {
 	if (p->family != 4)
 		return tp_ip6_transport(p->env, user);
-	return (__u64)p->ip[9] << TP_FLOW_PROTO_SHIFT | tp_ports(p, tp_ip4_upper(p), p->ip[9]);
+	return (__u64)p->ip[9] << TP_FLOW_PROTO_SHIFT | tp_ports(p, tp_ip4_upper(p), p->ip[9]) |
+	       (tp_get16(p->ip + 6) & (TP_IP4_MORE_FRAGMENTS | TP_IP4_FRAGMENT_OFFSET) ? TP_FLOW_FRAGMENT : 0);
 }
 
 /* What filters compare. */
@@ -91,10 +96,13 @@ static TP_INLINE struct tp_flow tp_flow_of(const struct tp_packet *p, __u64 user
 {
 	__u64 transport = tp_transport(p, user);
 	struct tp_addr remote = p->dir == TP_UPLINK ? tp_destination(p) : tp_source(p);
-	__u32 first = (__u32)transport >> 16, second = (__u32)transport & 0xffff;
+	__u32 first, second;
 	__u32 tos = p->family == 4 ? p->ip[1] : tp_get16(p->ip) >> 4 & 0xff;
 	struct tp_flow flow;
 
+	tp_knows_transport(p->env, &transport);
+	first = (__u32)transport >> 16;
+	second = (__u32)transport & 0xffff;
 	flow.word = (transport & ~0xffffffffULL) | remote.hi >> 32 | (__u64)tos << TP_FLOW_TOS_SHIFT |
 		    (p->family == 4 ? 0 : TP_FLOW_V6);
 	flow.remote_port = p->dir == TP_UPLINK ? second : first;
@@ -113,9 +121,10 @@ static TP_INLINE int tp_rule_fits(const struct tp_rule *rule, const struct tp_fl
 static TP_INLINE int tp_has_spi(const struct tp_packet *p, __u32 spi)
 {
 	__u32 proto = p->ip[9], off;
+	__u64 fragment;
 	const __u8 *at;
 
-	off = p->family == 4 ? tp_ip4_upper(p) : tp_ip6_walk(p, TP_PROTO_AH, &proto);
+	off = p->family == 4 ? tp_ip4_upper(p) : tp_ip6_walk(p, TP_PROTO_AH, &proto, &fragment);
 	if (!off || (proto != TP_PROTO_ESP && proto != TP_PROTO_AH))
 		return 0;
 	off += proto == TP_PROTO_AH ? 4 : 0;
@@ -175,8 +184,30 @@ TP_APART __u64 tp_rule_takes(struct tp_env *env, __u32 entry, __u32 more, __u64 
 /* What tp_match_rules() returns for a packet that no PDR takes. */
 #define TP_NO_RULE(reason) (1ULL << 32 | (reason))
 
+/* Does any of the rules from place on ask for ports? */
+TP_APART int tp_rules_ask_ports(struct tp_env *env, __u32 place)
+{
+	const struct tp_rules *rules;
+	__u32 i, j;
+
+	for (i = 0; i < TP_RULES_MAX / TP_RULES_PER_PLACE; i++) {
+		rules = tp_rules_at(env, place + i);
+		if (!rules)
+			return 0;
+		for (j = 0; j < TP_RULES_PER_PLACE; j++)
+			if (rules->rule[j].mask & TP_FLOW_PORTS)
+				return 1;
+		if (rules->rule[TP_RULES_PER_PLACE - 1].more & TP_RULE_LAST)
+			return 0;
+	}
+	return 0;
+}
+
+#define TP_USER_WHOLE (1ULL << 58) /* beside tp_pack_user(): do not ask user space for the ports of a fragment */
+
 /* The entry index of the first rule that takes the packet, or TP_NO_RULE(). When filters matched but
- * conditions did not, the first such condition is the reason; else TP_DROP_NO_PDR.
+ * conditions did not, the first such condition is the reason; else TP_DROP_NO_PDR. TP_OUT_FRAGMENT: only user
+ * space knows its ports, and there are filters that ask for them.
  *
  * place  of its rules */
 TP_APART __u64 tp_match_rules(struct tp_env *env, __u32 place, __u64 user)
@@ -191,6 +222,8 @@ TP_APART __u64 tp_match_rules(struct tp_env *env, __u32 place, __u64 user)
 	if (!tp_unpack_user(&p, user))
 		return TP_NO_RULE(TP_DROP_TABLE);
 	flow = tp_flow_of(&p, user);
+	if (tp_unlikely(flow.word & TP_FLOW_FRAGMENT) && !(user & TP_USER_WHOLE) && tp_rules_ask_ports(env, place))
+		return TP_NO_RULE(TP_OUT_FRAGMENT);
 	for (i = 0; i < TP_RULES_MAX / TP_RULES_PER_PLACE; i++) {
 		rules = tp_rules_at(env, place + i);
 		if (!rules)

@@ -7,6 +7,7 @@
 #include "answer.h"
 #include "lost.h"
 #include "packet.h"
+#include "task.h"
 
 #define TP_SOLICITATION_NS 100000U /* mean spacing of those that user space gets, per CPU */
 
@@ -39,6 +40,8 @@ static TP_INLINE int tp_untaken(struct tp_packet *p, struct tp_entry *volatile *
 {
 	int r;
 
+	if (reason == TP_OUT_FRAGMENT)
+		return tp_final(tp_ask_frame(p, TP_TASK_INNER_FRAGMENT | (p->user & 0xffff) << 16));
 	if (p->family != 6 ||
 	    (reason != TP_DROP_UE_SPOOFED && reason != TP_DROP_NO_PDR && reason != TP_DROP_QFI_MISMATCH))
 		return reason;

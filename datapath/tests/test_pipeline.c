@@ -452,12 +452,20 @@ static void test_rules(void)
 	struct world *w = w_new();
 	struct tp_rule *r = fill_rules(w);
 	struct tp_rule_more *more = &((struct tp_rule_mores *)&w->rules[2])->more[1];
+	const struct tp_event *event = (const struct tp_event *)run.result.event;
+	const struct tp_task *task = (const struct tp_task *)event->data;
 
 	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && w->entries[10].packets == 1);
 	r->remote_span = 2;
 	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && w->entries[11].packets == 1);
 	r->remote_span = 10;
+	CHECK(GO(w, &w_n3, ul_user_fragment) == TP_VERDICT_SLOW && w->entries[11].packets == 1);
+	CHECK(task->what == TP_TASK_INNER_FRAGMENT && task->out == W_TEID && task->mtu == 50);
+	CHECK(event->len == sizeof(*task) + sizeof(ul_user_fragment));
+	w->tables.transport_known = 1;
+	w->tables.transport = 17ULL << TP_FLOW_PROTO_SHIFT;
 	CHECK(GO(w, &w_n3, ul_user_fragment) == TP_VERDICT_REDIRECT && w->entries[11].packets == 2);
+	w->tables.transport_known = 0;
 	CHECK(GO(w, &w_n3, ul_v6) == TP_VERDICT_REDIRECT && w->entries[11].packets == 3);
 	r->mask &= ~TP_FLOW_V6;
 	more->ue_plen = 0;

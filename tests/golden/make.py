@@ -531,11 +531,36 @@ def sdf_cases():
                 [go(u, "gate_closed"), go(user(dport=81), "forward")], [(1, 1, n, 0), (2, 0, 0, 1)])
     first = IP(src=UE, dst=HOST, proto=17, flags="MF", id=5) / Raw(raw(UDP(sport=1000, dport=80, len=80, chksum=1)) + b"x" * 40)
     later = IP(src=UE, dst=HOST, proto=17, frag=6, id=5) / Raw(struct.pack("!HH", 1000, 80) + b"x" * 36)
-    filter_case("sdf-fragments", "a later fragment has no ports", [(0, dict(dst_ports=[80, 80])), (1, dict(proto=17))],
-                [go(first, "forward"), go(later, "gate_closed")], [(1, 1, len(first), 0), (2, 0, 0, 1)])
+    ports = [(0, dict(dst_ports=[80, 80])), (1, dict(proto=17))]
+    parts = [first, IP(src=UE, dst=HOST, proto=17, flags="MF", frag=6, id=5) / Raw(b"y" * 8), IP(src=UE, dst=HOST, proto=17, frag=7, id=5) / Raw(b"z" * 7)]
+    size = sum(len(part) for part in parts)
+
+    def part(packet, *out):
+        return (UP, up(packet), "slow", [slow(hop(p).payload) for p in out])
+
+    filter_case("sdf-fragments", "later fragments have no ports, and follow the first", ports, [part(p, p) for p in parts], [(1, 3, size, 0), (2, 0, 0, 0)])
+    filter_case("sdf-fragments-reversed", "they wait for the first", ports, [part(parts[2]), part(parts[1]), part(first, first, parts[2], parts[1])], [(1, 3, size, 0), (2, 0, 0, 0)])
+    filter_case("sdf-fragments-doubled", "what the network doubled is doubled", ports, [part(later), part(first, first, later), part(later, later)], [(1, 3, len(first) + 2 * len(later), 0)])
+    filter_case("sdf-fragments-alone", "the first one never comes", ports, [part(later)], [(1, 0, 0, 0), (2, 0, 0, 0)])
+    stranger = later.copy()
+    stranger.id = 6
+    filter_case("sdf-fragments-other", "each packet has a first fragment of its own", ports, [part(first, first), part(stranger)], [(1, 1, len(first), 0), (2, 0, 0, 0)])
+    other = IP(src=UE, dst=HOST, proto=17, flags="MF", id=5) / Raw(raw(UDP(sport=1000, dport=81, len=80, chksum=1)) + b"x" * 40)
+    filter_case("sdf-fragments-gate", "a closed gate stops all of them", ports, [part(other), part(later)], [(1, 0, 0, 0), (2, 0, 0, 2)])
+    filter_case("sdf-fragments-no-ports", "where no filter asks for ports they are as any packet", [(0, dict(proto=17))],
+                [go(first, "forward"), go(later, "forward")], [(1, 2, len(first) + len(later), 0)])
+    inbound = [IP(src=HOST, dst=UE, proto=17, flags="MF", id=7) / Raw(raw(UDP(sport=80, dport=1000, len=80, chksum=1)) + b"x" * 40),
+               IP(src=HOST, dst=UE, proto=17, frag=6, id=7) / Raw(b"y" * 9)]
+    case("sdf-fragments-down", "to a UE, into the tunnel of the PDR that takes the first", session(
+        downlink(1), downlink(2, action="gate", teid=None, peer=None, local=None), key(ue4=UE, list=[dict(entry=0, src_ports=[80, 80]), dict(entry=1)])),
+        [(DOWN, net(inbound[1]), "slow", []), (DOWN, net(inbound[0]), "slow", [slow(tunnelled(p).payload) for p in inbound])],
+        [(1, 2, sum(len(p) for p in inbound), 0), (2, 0, 0, 0)])
+    for_all = [IPv6(src=UE6, dst=HOST6, nh=44) / IPv6ExtHdrFragment(m=1, nh=17, id=9) / Raw(raw(UDP(sport=1000, dport=80, len=80, chksum=1)) + b"x" * 40),
+               IPv6(src=UE6, dst=HOST6, nh=44) / IPv6ExtHdrFragment(offset=6, nh=17, id=9) / Raw(b"y" * 9)]
+    filter_case("sdf-fragments-v6", "of IPv6, the later one first", ports, [part(for_all[1]), part(for_all[0], *for_all)], [(1, 2, sum(len(p) for p in for_all), 0), (2, 0, 0, 0)])
     frag6 = IPv6(src=UE6, dst=HOST6, nh=44) / IPv6ExtHdrFragment(offset=6, nh=17, id=9) / Raw(struct.pack("!HH", 1000, 80) + b"x" * 36)
-    filter_case("sdf-fragments-v6", "nor has one of IPv6", [(0, dict(dst_ports=[80, 80])), (1, dict(proto=17))],
-                [go(frag6, "gate_closed")], [(1, 0, 0, 0), (2, 0, 0, 1)])
+    filter_case("sdf-fragments-v6-no-ports", "where no filter asks for ports they are as any packet", [(0, dict(proto=17))],
+                [go(frag6, "forward")], [(1, 1, len(frag6), 0)])
     ef = user(tos=0xb8)
     filter_case("sdf-tos-ignored-bits", "a DSCP matches whatever the ECN bits are", [(0, dict(tos=[0xb8, 0xfc])), (1, dict(tos=[0xba, 0xff]))],
                 [go(ef, "forward"), go(user(tos=0xbb), "forward"), go(user(tos=0xbc), "no_pdr")], [(1, 2, 2 * n, 0), (2, 0, 0, 0)])

@@ -1,7 +1,7 @@
 //! Packets that the fast path cannot finish (`TP_EVENT_PACKET`): what is missing is done here, then the same
 //! pipeline runs over the same tables and says where they go.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,11 +9,12 @@ use session::compiled::NiId;
 
 use crate::advertise;
 use crate::cut;
+use crate::followers::{self, Followers};
 use crate::grace::Bystander;
 use crate::host::{Host, Run};
 use crate::icmp::{self, Cause};
-use crate::inet;
-use crate::reassembly::{Bounds, Fragment, Key, Loss, Losses, Reassembler, Whole};
+use crate::outer::{frame_of, l3_of, read_fragment};
+use crate::reassembly::{Bounds, Loss, Losses, Reassembler};
 use crate::router::Routers;
 use crate::stats::DROP_REASONS;
 use crate::verdict::Verdict;
@@ -37,6 +38,8 @@ const TASK_TOO_LONG: u8 = 3;
 const TASK_CUT: u8 = 4;
 /// `TP_TASK_SOLICITATION`
 const TASK_SOLICITATION: u8 = 5;
+/// `TP_TASK_INNER_FRAGMENT`
+const TASK_INNER_FRAGMENT: u8 = 6;
 
 /// `struct tp_task`: what is to be done with the octets behind it.
 #[repr(C)]
@@ -180,6 +183,7 @@ pub struct Finisher {
     bystander: Bystander,
     routers: Routers,
     outer: Reassembler,
+    inner: Followers,
     losses: Losses,
     messages: Vec<Vec<u8>>,
     finished: Arc<Finished>,
@@ -192,6 +196,7 @@ impl Finisher {
             bystander,
             routers,
             outer: Reassembler::new(Bounds::default()),
+            inner: Followers::new(followers::Bounds::default()),
             losses: Losses::new(),
             messages: Vec::new(),
             finished: Arc::default(),
@@ -226,12 +231,13 @@ impl Finisher {
     /// Give up what has waited too long. Call it now and then while [`Self::waits`].
     pub fn expire(&mut self, now_ns: u64) {
         self.outer.expire(now_ns, &mut self.losses);
+        self.inner.expire(now_ns, &mut self.losses);
         self.count_losses();
     }
 
     /// Whether packets wait for others.
     pub fn waits(&self) -> bool {
-        !self.outer.is_empty()
+        !self.outer.is_empty() || !self.inner.is_empty()
     }
 
     fn take(
@@ -272,6 +278,9 @@ impl Finisher {
                     TASK_SOLICITATION => {
                         self.advertise(&event, task.out as u32, data, now_ns, rounds, out)
                     }
+                    TASK_INNER_FRAGMENT => {
+                        self.inner_fragment(&event, &task, data, now_ns, rounds, out)
+                    }
                     TASK_CUT => {
                         self.cut(&event, &task, data, out);
                         Ok(())
@@ -297,6 +306,31 @@ impl Finisher {
             Some(frame) => self.run(port, &frame, now_ns, rounds, out),
             None => Ok(()),
         }
+    }
+
+    /// A part of a user's packet: it goes on when the first one has come.
+    fn inner_fragment(
+        &mut self,
+        event: &Event<'_>,
+        task: &Task,
+        frame: &[u8],
+        now_ns: u64,
+        rounds: usize,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<(), Malformed> {
+        let port = event.port;
+        let user = frame.get(usize::from(task.mtu)..).ok_or(Malformed)?;
+        let (key, first) = followers::read(port, task.out as u32, user).ok_or(Malformed)?;
+        let ready = self.inner.add(key, first, frame, now_ns, &mut self.losses);
+        for part in ready {
+            let run = {
+                let _looking = self.bystander.look();
+                self.host
+                    .run_part(port as usize, &part.frame, part.transport, now_ns)
+            };
+            self.done(port, run, now_ns, rounds, out)?;
+        }
+        Ok(())
     }
 
     fn error(&self, task: &Task, about: &[u8], cause: Cause) -> Option<Vec<u8>> {
@@ -470,7 +504,12 @@ impl Finisher {
             };
             let reason = DROP_REASONS.iter().position(|known| known.name == name);
             if let Some(reason) = reason {
-                self.host.count_drops(port, UPLINK, reason + 1, packets);
+                let direction = if self.host.is_access(port) {
+                    UPLINK
+                } else {
+                    DOWNLINK
+                };
+                self.host.count_drops(port, direction, reason + 1, packets);
             }
         }
     }
@@ -485,135 +524,4 @@ fn framed(packet: &[u8]) -> Vec<u8> {
     });
     frame.extend(packet);
     frame
-}
-
-/// Offset of the IP header, behind Ethernet and its tags.
-fn l3_of(frame: &[u8]) -> usize {
-    let mut at = 14;
-    for _ in 0..2 {
-        match frame.get(at - 2..at) {
-            Some([0x81, 0x00] | [0x88, 0xa8]) => at += 4,
-            _ => break,
-        }
-    }
-    at
-}
-
-/// A fragment in its frame.
-fn read_fragment(port: u32, frame: &[u8]) -> Option<(Key, Fragment<'_>)> {
-    let l3 = l3_of(frame);
-    match frame.get(l3)? >> 4 {
-        4 => read_fragment4(port, frame, l3),
-        6 => read_fragment6(port, frame, l3),
-        _ => None,
-    }
-}
-
-fn read_fragment4(port: u32, frame: &[u8], l3: usize) -> Option<(Key, Fragment<'_>)> {
-    let ip = frame.get(l3..)?;
-    let header_len = usize::from(ip.first()? & 15) * 4;
-    let header = ip.get(..header_len.max(20))?;
-    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    let bits = u16::from_be_bytes([header[6], header[7]]);
-    let address =
-        |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
-    let key = Key {
-        port,
-        source: address(12).into(),
-        destination: address(16).into(),
-        id: u16::from_be_bytes([header[4], header[5]]).into(),
-        proto: header[9],
-    };
-    let fragment = Fragment {
-        header: &frame[..l3 + header.len()],
-        payload: ip.get(header.len()..total)?,
-        offset: usize::from(bits & 0x1fff) * 8,
-        more: bits & 0x2000 != 0,
-    };
-    Some((key, fragment))
-}
-
-const IP6_LEN: usize = 40;
-const IP6_FRAGMENT: u8 = 44;
-/// Hop-by-hop options, routing and destination options: what may stand in front of a fragment header.
-const IP6_IN_FRONT: [u8; 3] = [0, 43, 60];
-/// `TP_IP6_HEADERS_MAX`
-const IP6_HEADERS_MAX: usize = 8;
-
-/// Where the fragment header of an IPv6 packet stands, and where the octet that names it does.
-fn find_fragment6(ip: &[u8]) -> Option<(usize, usize)> {
-    let (mut at, mut named) = (IP6_LEN, 6);
-    for _ in 0..IP6_HEADERS_MAX {
-        match *ip.get(named)? {
-            IP6_FRAGMENT => return Some((at, named)),
-            next if IP6_IN_FRONT.contains(&next) => {
-                named = at;
-                at += (usize::from(*ip.get(at + 1)?) + 1) * 8;
-            }
-            _ => return None,
-        }
-    }
-    None
-}
-
-fn read_fragment6(port: u32, frame: &[u8], l3: usize) -> Option<(Key, Fragment<'_>)> {
-    let ip = frame.get(l3..)?;
-    let header = ip.get(..IP6_LEN)?;
-    let total = IP6_LEN + usize::from(u16::from_be_bytes([header[4], header[5]]));
-    let (at, _) = find_fragment6(ip)?;
-    let own = ip.get(at..at + 8)?;
-    let address = |at: usize| -> Option<Ipv6Addr> {
-        let octets: [u8; 16] = header.get(at..at + 16)?.try_into().ok()?;
-        Some(octets.into())
-    };
-    let bits = u16::from_be_bytes([own[2], own[3]]);
-    let key = Key {
-        port,
-        source: address(8)?.into(),
-        destination: address(24)?.into(),
-        id: u32::from_be_bytes([own[4], own[5], own[6], own[7]]),
-        // Fragments of one packet may differ in it (RFC 8200, 4.5); the first one's counts.
-        proto: IP6_FRAGMENT,
-    };
-    let fragment = Fragment {
-        header: &frame[..l3 + at + 8],
-        payload: ip.get(at + 8..total)?,
-        offset: usize::from(bits & 0xfff8),
-        more: bits & 1 != 0,
-    };
-    Some((key, fragment))
-}
-
-/// The frame that would have come without fragmentation.
-fn frame_of(whole: Whole) -> Option<Vec<u8>> {
-    let l3 = l3_of(&whole.header);
-    match whole.header.get(l3)? >> 4 {
-        4 => frame_of4(whole, l3),
-        _ => frame_of6(whole, l3),
-    }
-}
-
-fn frame_of6(whole: Whole, l3: usize) -> Option<Vec<u8>> {
-    let mut frame = whole.header;
-    let (at, named) = find_fragment6(frame.get(l3..)?)?;
-    let next = *frame.get(l3 + at)?;
-    *frame.get_mut(l3 + named)? = next;
-    frame.truncate(l3 + at);
-    let payload_len = u16::try_from(at - IP6_LEN + whole.payload.len()).ok()?;
-    frame
-        .get_mut(l3 + 4..l3 + 6)?
-        .copy_from_slice(&payload_len.to_be_bytes());
-    frame.extend(whole.payload);
-    Some(frame)
-}
-
-fn frame_of4(whole: Whole, l3: usize) -> Option<Vec<u8>> {
-    let mut frame = whole.header;
-    let total = u16::try_from(frame.len() - l3 + whole.payload.len()).ok()?;
-    let ip = frame.get_mut(l3..)?;
-    ip[2..4].copy_from_slice(&total.to_be_bytes());
-    ip[6..8].fill(0);
-    inet::set_header_checksum(ip);
-    frame.extend(whole.payload);
-    Some(frame)
 }

@@ -23,6 +23,8 @@ const TAILROOM: usize = 256;
 const EVENT_LEN: usize = 16 + 9728;
 /// `TP_TUNNEL6_MAX`
 const TUNNEL_MAX: usize = 68;
+/// `TP_ROLE_N3`
+const ROLE_N3: u32 = 1;
 /// `TP_ROLE_N6`
 const ROLE_N6: u32 = 2;
 
@@ -58,6 +60,8 @@ struct TpTables {
     ports_up: u32,
     aside: u32,
     own: u32,
+    transport: u64,
+    transport_known: u64,
     own_for: [u64; 2],
     fib: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
     fib_arg: *mut c_void,
@@ -232,6 +236,8 @@ impl Host {
             ports_up: self.ports_up,
             aside: self.aside.into(),
             own: 0,
+            transport: 0,
+            transport_known: 0,
             own_for: [0; 2],
             fib: self.aside.then_some(leave_to_the_kernel),
             fib_arg: std::ptr::null_mut(),
@@ -252,6 +258,12 @@ impl Host {
         if let Some(counter) = counter {
             counter.fetch_add(packets, Ordering::Relaxed);
         }
+    }
+
+    /// Whether tunnels lead to this port.
+    pub(crate) fn is_access(&self, port: u32) -> bool {
+        let port = self.ports.get(port as usize);
+        port.is_some_and(|port| port.roles & ROLE_N3 != 0)
     }
 
     /// The port where packets to UEs of a network instance come in, as its data network sends them.
@@ -303,6 +315,14 @@ impl Host {
         let addr = u128::from(ue);
         tables.own = 1;
         tables.own_for = [(addr >> 64) as u64, addr as u64];
+        self.run_tables(&mut tables, port, frame, now_ns)
+    }
+
+    /// A fragment of a packet whose upper layer is known (`tp_transport()`).
+    pub(crate) fn run_part(&self, port: usize, frame: &[u8], transport: u64, now_ns: u64) -> Run {
+        let mut tables = self.tables();
+        tables.transport = transport;
+        tables.transport_known = 1;
         self.run_tables(&mut tables, port, frame, now_ns)
     }
 
@@ -360,7 +380,7 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_c() {
-        assert_eq!(size_of::<TpTables>(), 15 * 8 + 14 * 4 + 16 + 16);
+        assert_eq!(size_of::<TpTables>(), 15 * 8 + 14 * 4 + 16 + 16 + 16);
         assert_eq!(size_of::<TpResult>(), 24 + RECORD_LEN + EVENT_LEN);
     }
 }

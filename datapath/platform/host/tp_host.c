@@ -85,6 +85,14 @@ static TP_INLINE int tp_is_own(struct tp_env *env, __u64 *hi, __u64 *lo)
 	return 1;
 }
 
+static TP_INLINE int tp_knows_transport(struct tp_env *env, __u64 *transport)
+{
+	if (!env->tables->transport_known)
+		return 0;
+	*transport = env->tables->transport;
+	return 1;
+}
+
 static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu)
 {
 	cpu->clock_uses++;

@@ -46,6 +46,8 @@ struct tp_tables {
 	__u32 ports_up; /* bit n: devmap slot n takes frames */
 	__u32 aside;   /* all counts of entries go to sides[]: packets run elsewhere over the same tables */
 	__u32 own;     /* the packet was made here: see tp_is_own() */
+	__u64 transport;	 /* with transport_known: see tp_knows_transport() */
+	__u64 transport_known;
 	__u64 own_for[2]; /* then: an address of the UE that it is for, host order */
 	/* The kernel's FIB, for next hops in state TP_NH_FIB: an enum BPF_FIB_LKUP_RET_* of linux/bpf.h, 0 for
 	 * success. NULL: no route. */

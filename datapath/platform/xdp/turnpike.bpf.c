@@ -126,6 +126,8 @@ static TP_INLINE int tp_aside(struct tp_env *env, const struct tp_entry *e, __u3
 
 static TP_INLINE int tp_is_own(struct tp_env *env, __u64 *hi, __u64 *lo) { return 0; }
 
+static TP_INLINE int tp_knows_transport(struct tp_env *env, __u64 *transport) { return 0; }
+
 static TP_INLINE struct tp_config *tp_config_of(struct tp_env *env)
 {
 	__u32 zero = 0;

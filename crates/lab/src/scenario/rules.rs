@@ -40,6 +40,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             sdf_filters,
         ),
         Scenario::new(
+            "sdf-fragments",
+            "fragments without ports meet the PDR of the first one",
+            sdf_fragments,
+        ),
+        Scenario::new(
             "sdf-only",
             "a flow whose PDRs have an SDF filter, or its ID, and nothing else is found both ways",
             sdf_only,
@@ -93,6 +98,54 @@ fn qer_update(world: &mut World) -> Result<String> {
         report.push(policed(&attached, Way::Down, kbps, port)?);
     }
     Ok(report.join(", "))
+}
+
+/// Datagrams of three fragments, to and from one port, where all other ports are closed.
+fn sdf_fragments(world: &mut World) -> Result<String> {
+    const CLOSED: Gates = Gates {
+        up: false,
+        down: false,
+    };
+    let flow = |filter: &str, precedence, gates| Flow {
+        filter: filter.to_owned(),
+        precedence,
+        gates,
+    };
+    let mut plan = world.plan(Family::V4, Style::Open5gs);
+    plan.flows = vec![
+        flow(
+            "permit out 17 from 10.200.0.1 7007 to assigned",
+            10,
+            Gates::OPEN,
+        ),
+        flow("permit out 17 from 10.200.0.0/24 to assigned", 20, CLOSED),
+    ];
+    let attached = world.attach("ue1", &plan, 0, 0)?;
+    let shape = Shape {
+        rate: 500,
+        count: 1000,
+        payload: 3000,
+    };
+    for (port, open) in [(7007, true), (7008, false)] {
+        let server = SocketAddr::new(dn::SERVER_V4.into(), port);
+        let (ue, dn) = (&attached.ue.netns, &world.dn_ns);
+        let up = flow::start(ue, dn, server, shape)?.finish()?;
+        let to = SocketAddr::new(attached.address()?, 0);
+        let down = flow::start_from(dn, server, ue, to, shape)?.finish()?;
+        for (way, outcome) in [("uplink", up), ("downlink", down)] {
+            let what = format!("{way}, port {port}");
+            if open {
+                outcome.whole(&what)?;
+            } else {
+                nothing_of(&outcome, &what)?;
+            }
+        }
+    }
+    for reason in ["fragment_timeout", "fragment_limit"] {
+        let drops = world.drops(reason)?;
+        ensure!(drops == 0, "{drops} packets lost as {reason}");
+    }
+    Ok("2000 datagrams of three fragments whole, 2000 of a closed port stopped".to_owned())
 }
 
 fn flow_comes_and_goes(world: &mut World) -> Result<String> {

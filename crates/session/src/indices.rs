@@ -23,7 +23,12 @@ pub(crate) struct Indices {
     /// comes to the front.
     queued: Bits,
     resting: VecDeque<Resting>,
+    /// The last few that came to the front of `resting` while they were claimed: the claim may be undone.
+    passed: VecDeque<Resting>,
 }
+
+/// Claims of one request that may have to be undone.
+const PASSED_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Resting {
@@ -79,6 +84,7 @@ impl Indices {
             used: Bits::new(size),
             queued: Bits::new(size),
             resting: VecDeque::new(),
+            passed: VecDeque::new(),
         }
     }
 
@@ -160,9 +166,11 @@ impl Indices {
             From::ClaimedFree => {}
             From::Resting(since) => self.rest_first(since, index),
             From::ClaimedResting => {
-                // A choice made meanwhile may have met it at the front, in use, and dropped it.
+                // A choice made meanwhile may have met it at the front, in use, and passed it.
                 if !self.queued.get(index) {
-                    self.rest_first(Coarse(0), index);
+                    let passed = self.passed.iter().rev().find(|r| r.index == index);
+                    let since = passed.map_or(Coarse(0), |passed| passed.since);
+                    self.rest_first(since, index);
                 }
             }
         }
@@ -179,7 +187,10 @@ impl Indices {
                 break;
             }
             self.queued.clear(front.index);
-            self.resting.pop_front();
+            if self.passed.len() == PASSED_MAX {
+                self.passed.pop_front();
+            }
+            self.passed.extend(self.resting.pop_front());
         }
     }
 
@@ -314,6 +325,18 @@ mod tests {
         pool.undo(claimed);
         assert!(pool.choose(Time(0)).is_some());
         assert!(pool.choose(Time(0)).is_some());
+    }
+
+    #[test]
+    fn a_claim_undone_after_a_choice_passed_it_has_not_rested_any_longer() {
+        let mut pool = Indices::new(0, 3, 10 * SECOND);
+        let _ = pool.claim(0);
+        pool.release(0, Time(100 * SECOND));
+        let claimed = pool.claim(0).unwrap();
+        let chosen = pool.choose(Time(101 * SECOND)).unwrap();
+        pool.undo(chosen);
+        pool.undo(claimed);
+        assert_eq!(pool.choose(Time(101 * SECOND)).map(|t| t.index()), Some(1));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use session::compiled::{Compiled, Direction, Key, Select};
+use session::compiled::{Compiled, Direction, Key};
 
 use crate::abi::{Features, entry};
 use crate::index::Standing;
@@ -36,11 +36,11 @@ pub(crate) fn needs(plan: &Plan, new: &Compiled) -> Features {
             needs = needs.with(Features::IPV6);
         }
     }
-    for (key, (named, select)) in plan.keys.iter().zip(&new.keys) {
+    for (key, (named, _)) in plan.keys.iter().zip(&new.keys) {
         if matches!(key.standing, Some(Standing::Slot(_))) {
             needs = needs.with(Features::BUCKETS);
         }
-        if matches!(select, Select::List { .. }) {
+        if key.listed {
             needs = needs.with(Features::LIST);
         }
         match named {

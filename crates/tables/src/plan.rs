@@ -71,6 +71,8 @@ pub(crate) struct WantKey {
     /// Places of new rules, and the line that leads to them: `at`.
     pub(crate) run: Option<(u32, usize)>,
     pub(crate) fresh_line: bool,
+    /// It leads to rules, be it to a single entry that cannot lie in the key's own line as yet.
+    pub(crate) listed: bool,
     pub(crate) standing: Option<Standing>,
 }
 
@@ -245,6 +247,7 @@ impl Store {
                 at: 0,
                 run: None,
                 fresh_line: false,
+                listed: false,
                 standing: None,
             });
         }
@@ -496,6 +499,7 @@ impl Store {
                 None
             }
         };
+        plan.keys[index].listed = straight.is_none();
         let planned = match straight {
             Some(at) => {
                 plan.keys[index].at = at;

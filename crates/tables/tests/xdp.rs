@@ -13,11 +13,11 @@ use common::{furnish, hop, need_root, ports, resolve_peers};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use session::compiled::{
-    Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Select, Tables as _,
+    Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Select, Tables as _, UeAddresses,
 };
 use session::config::{Config, NetworkInstance};
 use session::testing;
-use tables::nexthop::NextHopTables;
+use tables::nexthop::{Family, NextHopTables};
 use tables::{Features, Handle, Layout, Mode, Options, PortConfig, Roles, Tables, Verdict};
 
 const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 1);
@@ -131,6 +131,74 @@ fn xdp_site(features: Option<Features>) -> (Tables, u32) {
     furnish(&mut tables);
     let n3 = tables.alloc_nexthop(&hop(0)).unwrap();
     (tables, n3)
+}
+
+fn uplink(teid: u32) -> Compiled {
+    let entry = Entry {
+        direction: Direction::Uplink,
+        action: Action::Route { ni: NiId(0) },
+        ue: Some(UeAddresses {
+            v4: Some(UE),
+            v6: None,
+        }),
+        qfi: None,
+        ..tunnel(0, UE, 1).entries[0].clone()
+    };
+    Compiled {
+        entries: vec![entry],
+        keys: vec![(Key::Teid { teid, direct: true }, Select::One(0))],
+        ..Compiled::default()
+    }
+}
+
+/// A TEID that another session has just given back leads through a list at first, because packets may still be
+/// reading its own line; the programs must know lists then, although no session has several PDRs.
+#[test]
+fn a_session_that_takes_a_teid_over_at_once_is_reached() {
+    need_root();
+    let options = Options {
+        settle: Duration::ZERO,
+        outer6: false,
+        ..Options::default()
+    };
+    let mut tables = Tables::xdp(&small(), &ports(), &options).unwrap();
+    (0..3).for_each(|port| tables.set_redirect(port, 1).unwrap());
+    // No IPv6 on N3: with it all common features stay.
+    tables.set_local(&[common::N3.into()]).unwrap();
+    let out = tables.alloc_nexthop(&hop(1)).unwrap();
+    tables
+        .set_ni_routes(NiId(0), Family::V4, &[("0.0.0.0/0".parse().unwrap(), out)])
+        .unwrap();
+    let frame = common::gpdu(
+        7,
+        None,
+        &[
+            &common::ipv4(UE, Ipv4Addr::new(192, 0, 2, 1), 17, 64, 24)[..],
+            &[0; 24],
+        ]
+        .concat(),
+    );
+    let (mut first, mut second) = (Handle::default(), Handle::default());
+    tables.publish(&mut first, &uplink(7)).unwrap();
+    settle(&mut tables);
+    assert_eq!(tables.test_run(0, &frame).unwrap().unwrap().0, 4);
+    assert!(!tables.features().contains(Features::LIST));
+    tables.withdraw(&mut first);
+    tables.publish(&mut second, &uplink(7)).unwrap();
+    settle(&mut tables);
+    assert_eq!(tables.test_run(0, &frame).unwrap().unwrap().0, 4);
+}
+
+/// The programs have just the features that are needed, when this returns.
+fn settle(tables: &mut Tables) {
+    for _ in 0..5_000 {
+        tables.maintain();
+        if !tables.needs_maintenance() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("programs did not settle");
 }
 
 /// A session changes TEID, gNB and QFI together, at least a thousand times a second, while packets

@@ -28,6 +28,15 @@ pub(super) enum Direction {
     Downlink,
 }
 
+/// Of the users' packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
 /// One measurement, nanoseconds per packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
@@ -138,13 +147,14 @@ impl Harness {
         &mut self,
         program_id: u32,
         direction: Direction,
+        family: Family,
         addresses: &Addresses,
         users: u32,
         runs: usize,
     ) -> Result<Cost> {
         let frame = match direction {
-            Direction::Uplink => frames::uplink(addresses, 64),
-            Direction::Downlink => frames::downlink(addresses, 64),
+            Direction::Uplink => frames::uplink(addresses, family, 64),
+            Direction::Downlink => frames::downlink(addresses, family, 64),
         };
         self.set_users(addresses, users, &frame)?;
         let live = Program::fd_from_id(program_id)?;

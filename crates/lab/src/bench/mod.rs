@@ -3,10 +3,10 @@
 //! Printed as lines `figure NAME VALUE UNIT floor VALUE` and written as JSON with the conditions.
 
 mod cost;
-mod filters;
 mod frames;
 mod load;
 mod requests;
+mod shapes;
 mod sut;
 mod switch;
 
@@ -17,9 +17,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use cost::{Cost, Direction, Harness};
+use cost::{Cost, Direction, Family, Harness};
 use load::{Client, Outcome};
-use requests::{Addresses, Field};
+use requests::{Addresses, Field, Shape};
 use sut::Sut;
 
 /// Options of `lab bench`.
@@ -31,9 +31,9 @@ pub struct Options {
     /// Runs whose median is quoted.
     #[arg(long, default_value_t = 9)]
     pub runs: usize,
-    /// Only the cost of SDF filters.
+    /// Only what features of sessions cost.
     #[arg(long)]
-    pub filters_only: bool,
+    pub shapes_only: bool,
     /// Where to write the results as JSON.
     #[arg(long)]
     pub out: Option<PathBuf>,
@@ -122,8 +122,10 @@ pub fn run(options: &Options) -> Result<()> {
         most: options.sessions,
     };
 
-    if options.filters_only {
-        bench.filters()?;
+    if options.sessions >= shapes::SESSIONS {
+        bench.shapes()?;
+    }
+    if options.shapes_only {
         return bench.report(options);
     }
     for size in [1, 1_000, 100_000, 1_000_000] {
@@ -141,10 +143,9 @@ impl Bench {
     /// All figures with `size` sessions.
     fn at(&mut self, size: u32) -> Result<()> {
         let missing = size - self.seids.len() as u32;
-        if size == filters::SESSIONS {
-            self.filters()?;
-        }
-        let seids = self.establish(self.seids.len() as u32, missing, 0)?.1;
+        let seids = self
+            .establish(self.seids.len() as u32, missing, Shape::Plain)?
+            .1;
         self.seids.extend(seids);
         if size == 1_000 {
             self.path_switches(WARM_UP, WINDOW)?;
@@ -156,7 +157,7 @@ impl Bench {
             ("uplink", Direction::Uplink),
             ("downlink", Direction::Downlink),
         ] {
-            let cost = self.cost(direction, size)?;
+            let cost = self.cost(direction, size, Family::V4)?;
             let name = format!("xdp_{name}_64B_{size}");
             self.figures
                 .add(&name, cost.above_floor, "ns/packet", Some(cost.floor));
@@ -165,13 +166,13 @@ impl Bench {
     }
 
     /// Of a packet of each of the first `size` users in turn; all are forwarded.
-    fn cost(&mut self, direction: Direction, size: u32) -> Result<Cost> {
+    fn cost(&mut self, direction: Direction, size: u32, family: Family) -> Result<Cost> {
         self.sut.settle()?;
         let id = self.sut.program_id(direction)?;
         let forwarded = self.sut.forwarded(direction)?;
         let cost = self
             .harness
-            .measure(id, direction, &ADDRESSES, size, self.runs)?;
+            .measure(id, direction, family, &ADDRESSES, size, self.runs)?;
         let now = self.sut.forwarded(direction)?;
         let packets = u64::from(size.max(1_000_000)) * self.runs as u64;
         ensure!(
@@ -186,7 +187,7 @@ impl Bench {
     /// those that stay.
     fn signalling(&mut self, size: u32) -> Result<()> {
         let before = self.sut.cpu()?;
-        let (outcome, seids) = self.establish(self.most, SAMPLE, 0)?;
+        let (outcome, seids) = self.establish(self.most, SAMPLE, Shape::Plain)?;
         self.cpu_figure(&format!("establish_cpu_{size}"), before, SAMPLE)?;
         let rate = f64::from(SAMPLE) / outcome.took.as_secs_f64();
         self.figures
@@ -204,9 +205,9 @@ impl Bench {
         Ok(())
     }
 
-    /// Users `base` to `base + count`, with so many SDF filters for each direction. Their SEIDs.
-    fn establish(&mut self, base: u32, count: u32, filters: u16) -> Result<(Outcome, Vec<u64>)> {
-        let template = requests::establishment(&ADDRESSES, filters)?;
+    /// Users `base` to `base + count`. Their SEIDs.
+    fn establish(&mut self, base: u32, count: u32, shape: Shape) -> Result<(Outcome, Vec<u64>)> {
+        let template = requests::establishment(&ADDRESSES, shape)?;
         let mut seids = vec![0; count as usize];
         let outcome = self.client.run(
             &template,

@@ -1,6 +1,6 @@
 //! PFCP requests for load: built once by rs-pfcp, then patched per user.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
@@ -135,12 +135,37 @@ fn tunnel(addresses: &Addresses) -> OuterHeaderCreation {
     OuterHeaderCreation::gtpu_ipv4(SENTINEL_GNB, addresses.gnb)
 }
 
-/// Session Establishment Request: 2 PDRs, 2 FARs, 1 QER with MBR and QFI. With `filters`, two PDRs
-/// more, tried first, each with so many SDF filters that no packet of the measurement matches: of its
-/// protocol and to its address, but of other ports.
-pub(super) fn establishment(addresses: &Addresses, filters: u16) -> Result<Template> {
+/// What sessions are established for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Shape {
+    /// IPv4 between N3 and N6.
+    Plain,
+    /// The same, with two PDRs more, tried first, each with so many SDF filters that no packet of the
+    /// measurement matches: of its protocol and to its address, but of other ports.
+    Filters(u16),
+    /// IPv6 between N3 and N6, a /64 for each user.
+    Ipv6,
+    /// Uplink goes on in a tunnel: N9.
+    Relay,
+}
+
+/// The /64 of the user who would have this IPv4 address.
+pub(super) fn prefix(ue: Ipv4Addr) -> Ipv6Addr {
+    Ipv6Addr::from(0x2001_0db8 << 96 | u128::from(u32::from(ue)) << 64)
+}
+
+/// Session Establishment Request: 2 PDRs, 2 FARs, 1 QER with MBR and QFI.
+pub(super) fn establishment(addresses: &Addresses, shape: Shape) -> Result<Template> {
     let instance = || NetworkInstance::new("internet");
-    let ue = Ipv4Addr::from(SENTINEL_UE);
+    let ue4 = Ipv4Addr::from(SENTINEL_UE);
+    let ue = || match shape {
+        Shape::Ipv6 => UeIpAddress::new(None, Some(prefix(ue4))),
+        _ => UeIpAddress::new(Some(ue4), None),
+    };
+    let filters = match shape {
+        Shape::Filters(filters) => filters,
+        _ => 0,
+    };
     let filtered = |mut pdi: PdiBuilder, filters: u16| {
         for n in 0..filters {
             let text = format!("permit out 17 from any {} to assigned", 10_000 + n);
@@ -152,7 +177,7 @@ pub(super) fn establishment(addresses: &Addresses, filters: u16) -> Result<Templ
         let pdi = PdiBuilder::new(SourceInterface::new(SourceInterfaceValue::Access))
             .f_teid(Fteid::ipv4(SENTINEL_UPLINK, addresses.n3))
             .network_instance(instance())
-            .ue_ip_address(UeIpAddress::new(Some(ue), None));
+            .ue_ip_address(ue());
         CreatePdrBuilder::new(PdrId::new(id))
             .precedence(Precedence::new(precedence))
             .pdi(filtered(pdi, filters).build()?)
@@ -164,7 +189,7 @@ pub(super) fn establishment(addresses: &Addresses, filters: u16) -> Result<Templ
     let downlink = |id, precedence, filters| {
         let pdi = PdiBuilder::new(SourceInterface::new(SourceInterfaceValue::Core))
             .network_instance(instance())
-            .ue_ip_address(UeIpAddress::new(Some(ue), None));
+            .ue_ip_address(ue());
         CreatePdrBuilder::new(PdrId::new(id))
             .precedence(Precedence::new(precedence))
             .pdi(filtered(pdi, filters).build()?)
@@ -173,10 +198,12 @@ pub(super) fn establishment(addresses: &Addresses, filters: u16) -> Result<Templ
             .build()
     };
     let forward = || ApplyAction::new(2);
-    let to_core = CreateFar::new(FarId::new(1), forward()).with_forwarding_parameters(
-        ForwardingParameters::new(DestinationInterface::new(Interface::Core))
-            .with_network_instance(instance()),
-    );
+    let mut onward = ForwardingParameters::new(DestinationInterface::new(Interface::Core))
+        .with_network_instance(instance());
+    if shape == Shape::Relay {
+        onward = onward.with_outer_header_creation(tunnel(addresses));
+    }
+    let to_core = CreateFar::new(FarId::new(1), forward()).with_forwarding_parameters(onward);
     let to_access = CreateFar::new(FarId::new(2), forward()).with_forwarding_parameters(
         ForwardingParameters::new(DestinationInterface::new(Interface::Access))
             .with_outer_header_creation(tunnel(addresses)),
@@ -211,7 +238,7 @@ pub(super) fn establishment(addresses: &Addresses, filters: u16) -> Result<Templ
             (Field::Sequence, 1),
             (Field::CpSeid, 1),
             (Field::UplinkTeid, pairs),
-            (Field::GnbTeid, 1),
+            (Field::GnbTeid, if shape == Shape::Relay { 2 } else { 1 }),
             (Field::UeAddress, 2 * pairs),
         ],
     )

@@ -1,41 +1,73 @@
-//! What SDF filters cost: packets that fall through all of them to the default PDR.
+//! What a session costs that has more than the plain one: SDF filters that packets fall through, IPv6, a
+//! tunnel on the other side too.
+
+use std::time::Duration;
 
 use anyhow::Result;
 
 use super::Bench;
-use super::cost::Direction;
+use super::cost::{Direction, Family};
+use super::requests::Shape;
 
-/// With so many sessions; those that were there before stay, without filters.
+/// With so many sessions, and no others.
 pub(super) const SESSIONS: u32 = 1_000;
-/// SDF filters before the default PDR, in each direction.
-const FILTERS: [u16; 4] = [0, 1, 8, 32];
+const GRACE: Duration = Duration::from_millis(500);
+const BOTH: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
+const UPLINK: [Direction; 1] = [Direction::Uplink];
+
+/// What is compared with the plain session, and in which directions.
+const SHAPES: [(Shape, &str, &[Direction]); 5] = [
+    (Shape::Filters(1), "1-filters", &BOTH),
+    (Shape::Filters(8), "8-filters", &BOTH),
+    (Shape::Filters(32), "32-filters", &BOTH),
+    (Shape::Ipv6, "ipv6", &BOTH),
+    (Shape::Relay, "relay", &UPLINK),
+];
 
 impl Bench {
-    /// Figures `xdp-up-N-filters` and `xdp-down-N-filters`, and with `-above-plain` what they cost more
-    /// than the same sessions without any.
-    pub(super) fn filters(&mut self) -> Result<()> {
-        let mut plain = [0.0; 2];
-        for filters in FILTERS {
-            let first = self.seids.len() as u32;
-            let seids = self.establish(first, SESSIONS - first, filters)?.1;
-            for (at, direction) in [Direction::Uplink, Direction::Downlink]
-                .into_iter()
-                .enumerate()
-            {
-                let cost = self.cost(direction, SESSIONS)?;
-                let name = format!("xdp-{}-{filters}-filters", ["up", "down"][at]);
+    /// Figures `xdp-up-WHAT` and `xdp-down-WHAT`, and with `-above-plain` what that costs more than the plain
+    /// session, measured just before it.
+    pub(super) fn shapes(&mut self) -> Result<()> {
+        for (shape, what, directions) in SHAPES {
+            let plain = self.shape(Shape::Plain, "plain", directions)?;
+            let costs = self.shape(shape, what, directions)?;
+            for (at, direction) in directions.iter().enumerate() {
+                let name = format!("xdp-{}-{what}-above-plain", way(*direction));
                 self.figures
-                    .add(&name, cost.above_floor, "ns/packet", Some(cost.floor));
-                if filters == 0 {
-                    plain[at] = cost.above_floor;
-                } else {
-                    let more = cost.above_floor - plain[at];
-                    self.figures
-                        .add(&format!("{name}-above-plain"), more, "ns/packet", None);
-                }
+                    .add(&name, costs[at] - plain[at], "ns/packet", None);
             }
-            self.delete(&seids)?;
         }
         Ok(())
+    }
+
+    fn shape(&mut self, shape: Shape, what: &str, directions: &[Direction]) -> Result<Vec<f64>> {
+        let family = if shape == Shape::Ipv6 {
+            Family::V6
+        } else {
+            Family::V4
+        };
+        let seids = self.establish(0, SESSIONS, shape)?.1;
+        let mut costs = Vec::new();
+        for &direction in directions {
+            let cost = self.cost(direction, SESSIONS, family)?;
+            let name = format!("xdp-{}-{what}", way(direction));
+            // The plain one is measured anew for each comparison, and shown apart.
+            if shape != Shape::Plain {
+                self.figures
+                    .add(&name, cost.above_floor, "ns/packet", Some(cost.floor));
+            }
+            costs.push(cost.above_floor);
+        }
+        self.delete(&seids)?;
+        // The next ones take over their TEIDs, and go by a list where that is too soon.
+        std::thread::sleep(GRACE);
+        Ok(costs)
+    }
+}
+
+fn way(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Uplink => "up",
+        Direction::Downlink => "down",
     }
 }

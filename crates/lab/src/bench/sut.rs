@@ -1,6 +1,6 @@
 //! The system under test: `turnpiked` between two namespaces, started for the measurement alone.
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,6 +20,8 @@ const N4_PORT: u16 = 8805;
 const UPF_N4: Ipv4Addr = Ipv4Addr::new(10, 4, 0, 1);
 const UPF_N6: Ipv4Addr = Ipv4Addr::new(10, 6, 0, 1);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 6, 0, 2);
+const UPF_N6_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 6, 0, 0, 0, 0, 0, 1);
+const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 6, 0, 0, 0, 0, 0, 2);
 
 /// A running UPF and the namespace opposite to it.
 pub(super) struct Sut {
@@ -64,12 +66,13 @@ impl Sut {
         }
         upf.ip(&format!(
             "addr add {}/24 dev n3\naddr add {UPF_N4}/24 dev n4\naddr add {UPF_N6}/24 dev n6\n\
-             route add default via {GATEWAY}",
+             addr add {UPF_N6_V6}/64 dev n6 nodad\nroute add default via {GATEWAY}\n\
+             route add ::/0 via {GATEWAY_V6}",
             ADDRESSES.n3
         ))?;
         peer.ip(&format!(
             "addr add {}/24 dev n3\naddr add {}/24 dev n4\naddr add {GATEWAY}/24 dev n6\n\
-             addr add {}/32 dev lo\nroute add 10.64.0.0/10 via {UPF_N6} src {}",
+             addr add {GATEWAY_V6}/64 dev n6 nodad\naddr add {}/32 dev lo\nroute add 10.64.0.0/10 via {UPF_N6} src {}",
             ADDRESSES.gnb,
             ADDRESSES.smf,
             super::frames::REMOTE,
@@ -112,7 +115,7 @@ impl Sut {
     /// The daemon keeps next hops resolved by itself; a packet each way makes sure that the
     /// measurement does not begin before.
     fn resolve_neighbours(&self) -> Result<()> {
-        for address in [ADDRESSES.gnb, GATEWAY] {
+        for address in [ADDRESSES.gnb.into(), GATEWAY.into(), IpAddr::V6(GATEWAY_V6)] {
             self.upf.run(
                 "ping",
                 &["-c1", "-W2", &address.to_string()],
@@ -215,7 +218,7 @@ impl Sut {
         let daemon = self.daemon.as_ref().context("the UPF is down")?;
         for _ in 0..100 {
             let text = daemon.get_text(&self.upf, "/metrics")?;
-            if !text.contains("turnpike_datapath_feature{feature=\"relay\"} 1") {
+            if !text.contains("turnpike_datapath_feature{feature=\"fib\"} 1") {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(100));

@@ -142,6 +142,11 @@ impl Adaptation {
         }
     }
 
+    /// Those that do for everything when no packets are followed.
+    pub(crate) fn untraced(&self) -> Features {
+        self.general
+    }
+
     /// From now on packets are followed, or no longer.
     pub(crate) fn follow(&mut self, traced: bool) {
         self.traced = traced;

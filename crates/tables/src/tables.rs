@@ -361,7 +361,8 @@ impl Tables {
     fn adapt(&mut self, now: Instant) -> Result<(), SetupError> {
         let needs = self.store.needs();
         if let Backend::Xdp(xdp) = &mut self.backend {
-            xdp.take_loaded(self.adaptation.general())?;
+            // Also while packets are followed, when others stand in: these are wanted again.
+            xdp.take_loaded(self.adaptation.untraced())?;
         }
         let Some(wanted) = self.adaptation.due(needs, now) else {
             return Ok(());

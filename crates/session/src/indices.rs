@@ -115,11 +115,12 @@ impl Indices {
     }
 
     /// The first of the last `count` numbers, a power of two, that are all free, if the first is to be a multiple
-    /// of `count`. They are not taken by this.
-    pub(crate) fn last_free(&self, count: u32) -> Option<u32> {
+    /// of `count` and `suits`. They are not taken by this.
+    pub(crate) fn last_free(&self, count: u32, suits: impl Fn(u32) -> bool) -> Option<u32> {
         let blocks = (0..self.size / count).rev();
         blocks.map(|block| block * count).find(|&first| {
-            first >= self.first && self.next_used(first, first + count) == first + count
+            let is_free = self.next_used(first, first + count) == first + count;
+            first >= self.first && is_free && suits(first)
         })
     }
 

@@ -113,13 +113,19 @@ impl<N: Number> Family<N> {
     }
 
     /// The last 2^bits numbers of a pool that nobody has, the first of them a multiple of as many: single numbers
-    /// are taken from the front.
-    fn choose_aligned(&mut self, bits: u32) -> Option<(N, Vec<Grant<N>>)> {
+    /// are taken from the front. `suits`: whether they may begin with this one.
+    fn choose_aligned(
+        &mut self,
+        bits: u32,
+        suits: impl Fn(N) -> bool,
+    ) -> Option<(N, Vec<Grant<N>>)> {
         let count = 1u32
             .checked_shl(bits)
             .filter(|&count| count <= ALIGNED_MAX)?;
-        let (at, first) = (self.pools.iter().enumerate())
-            .find_map(|(at, pool)| Some((at, pool.indices.last_free(count)?)))?;
+        let (at, first) = (self.pools.iter().enumerate()).find_map(|(at, pool)| {
+            let suits = |index| suits(N::at(pool.base, index));
+            Some((at, pool.indices.last_free(count, suits)?))
+        })?;
         let pool = &mut self.pools[at];
         let grants = (first..first + count).filter_map(|index| {
             let taken = pool.indices.claim(index)?;
@@ -278,15 +284,27 @@ impl NiPools {
         if self.prefixes[1].len() >= self.prefixes_max {
             return None;
         }
-        let (number, grants) = if len > 64 {
-            let (number, grant) = self.v6.choose(now)?;
-            (number, vec![grant])
-        } else {
-            self.v6.choose_aligned(64 - u32::from(len))?
-        };
         // An address of its own is not that of the routers (RFC 4291, 2.6.1).
-        let addr = u128::from(prefix(number)) | u128::from(len == 128);
-        let net = Ipv6Net::new(addr.into(), len).ok()?;
+        let net_at = |number| {
+            let addr = u128::from(prefix(number)) | u128::from(len == 128);
+            Ipv6Net::new(addr.into(), len).ok()
+        };
+        // An SMF may have claimed it, which takes no /64.
+        let held = &self.prefixes[1];
+        let is_nobodys =
+            |number| net_at(number).is_some_and(|net| !held.contains(&IpNet::from(net)));
+        let front = (len > 64).then(|| self.v6.choose(now)).flatten();
+        let (number, grants) = match front {
+            Some((number, grant)) if is_nobodys(number) => (number, vec![grant]),
+            front => {
+                if let Some((_, grant)) = front {
+                    self.v6.undo(grant);
+                }
+                let bits = 64u32.saturating_sub(len.into());
+                self.v6.choose_aligned(bits, is_nobodys)?
+            }
+        };
+        let net = net_at(number)?;
         self.prefixes[1].insert(net.into());
         self.carved.insert(net);
         Some((net, grants))
@@ -466,6 +484,20 @@ mod tests {
             .by_ref()
             .take_while(|net| p.claim((*net).into()).is_some());
         assert_eq!(room.count(), FRAMED_MAX - 1);
+    }
+
+    #[test]
+    fn what_an_smf_has_claimed_is_not_chosen() {
+        for (claimed, len) in [("2001:db8:60::1/128", 128), ("2001:db8:60::/65", 65)] {
+            let mut p = pools();
+            assert!(p.claim(addr(claimed)).is_some());
+            let before = p.fill();
+            let (net, grant) = p.choose(Time(0), Choice::V6(len)).unwrap();
+            assert_ne!(net, addr(claimed));
+            p.undo(grant);
+            assert_eq!(p.fill(), before);
+            assert!(p.claim(addr(claimed)).is_none());
+        }
     }
 
     #[test]

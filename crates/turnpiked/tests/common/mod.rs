@@ -230,12 +230,22 @@ impl Daemon<'_> {
         line.map_or(0, |value| value.parse().unwrap())
     }
 
+    /// What is resident of it, with pages of the program itself.
     pub(crate) fn rss_kib(&mut self) -> u64 {
+        self.status_kib("VmRSS:")
+    }
+
+    /// What it has taken for itself: a program built for debugging is larger than that by far.
+    pub(crate) fn own_memory_kib(&mut self) -> u64 {
+        self.status_kib("RssAnon:") + self.status_kib("RssShmem:")
+    }
+
+    fn status_kib(&mut self, name: &str) -> u64 {
         let pid = self.process.id().unwrap();
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let line = status
             .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .find_map(|line| line.strip_prefix(name))
             .unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }

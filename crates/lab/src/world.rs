@@ -350,6 +350,7 @@ impl World {
         };
         SessionPlan {
             more: Vec::new(),
+            endpoints: false,
             v6_len: None,
             pdi: Vec::new(),
             style,

@@ -3,13 +3,14 @@
 use crate::error::{Error, ErrorKind};
 use crate::ie::{
     ApplicationPfds, AssociationReleaseFlags, CpAddress, CpFunctionFeatures, CreateBar, CreateFar,
-    CreatePdr, CreateQer, CreateUrr, CreatedPdr, DownlinkDataReport, ErrorIndicationReport, FSeid,
-    FailedRuleId, FqCsid, NetworkInstance, NodeId, NodeReportType, PdnType, PeerUpRestartReport,
-    PfcpAsReqFlags, PfcpAsRspFlags, PfcpAuReqFlags, PfcpSeReqFlags, PfcpSmReqFlags, PfcpSrReqFlags,
-    PfcpSrRspFlags, QueryUrr, RecoveryTimeStamp, RemoveBar, RemoveFar, RemovePdr, RemoveQer,
+    CreatePdr, CreateQer, CreateTrafficEndpoint, CreateUrr, CreatedPdr, CreatedTrafficEndpoint,
+    DownlinkDataReport, ErrorIndicationReport, FSeid, FailedRuleId, FqCsid, NetworkInstance,
+    NodeId, NodeReportType, PdnType, PeerUpRestartReport, PfcpAsReqFlags, PfcpAsRspFlags,
+    PfcpAuReqFlags, PfcpSeReqFlags, PfcpSmReqFlags, PfcpSrReqFlags, PfcpSrRspFlags, QueryUrr,
+    RecoveryTimeStamp, RemoveBar, RemoveFar, RemovePdr, RemoveQer, RemoveTrafficEndpoint,
     RemoveUrr, ReportType, SessionChangeInfo, Timer, UpFunctionFeatures, UpdateBar, UpdateFar,
-    UpdatePdr, UpdateQer, UpdateUrr, UserPlaneIpResourceInformation, UserPlanePathFailureReport,
-    UserPlanePathRecoveryReport, view,
+    UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr, UserPlaneIpResourceInformation,
+    UserPlanePathFailureReport, UserPlanePathRecoveryReport, view,
 };
 use crate::{Cause, IeType, Ies, Message, MessageType};
 
@@ -402,6 +403,8 @@ view! {
             create_qers: CreateQer<'a> = CREATE_QER,
             /// Create BAR (7.5.2.6).
             create_bars: CreateBar<'a> = CREATE_BAR,
+            /// Create Traffic Endpoint (7.5.2.7).
+            create_traffic_endpoints: CreateTrafficEndpoint<'a> = CREATE_TRAFFIC_ENDPOINT,
         }
     }
 }
@@ -430,6 +433,8 @@ view! {
         repeated {
             /// Created PDR (7.5.3.2).
             created_pdrs: CreatedPdr<'a> = CREATED_PDR,
+            /// Created Traffic Endpoint (7.5.3.5).
+            created_traffic_endpoints: CreatedTrafficEndpoint<'a> = CREATED_TRAFFIC_ENDPOINT,
         }
     }
 }
@@ -461,6 +466,10 @@ view! {
             remove_qers: RemoveQer<'a> = REMOVE_QER,
             /// Remove BAR (7.5.4.12).
             remove_bars: RemoveBar<'a> = REMOVE_BAR,
+            /// Update Traffic Endpoint (7.5.4.13).
+            update_traffic_endpoints: UpdateTrafficEndpoint<'a> = UPDATE_TRAFFIC_ENDPOINT,
+            /// Remove Traffic Endpoint (7.5.4.14).
+            remove_traffic_endpoints: RemoveTrafficEndpoint<'a> = REMOVE_TRAFFIC_ENDPOINT,
             /// Create PDR (7.5.2.2).
             create_pdrs: CreatePdr<'a> = CREATE_PDR,
             /// Create FAR (7.5.2.3).
@@ -471,6 +480,8 @@ view! {
             create_qers: CreateQer<'a> = CREATE_QER,
             /// Create BAR (7.5.2.6).
             create_bars: CreateBar<'a> = CREATE_BAR,
+            /// Create Traffic Endpoint (7.5.2.7).
+            create_traffic_endpoints: CreateTrafficEndpoint<'a> = CREATE_TRAFFIC_ENDPOINT,
             /// Update PDR (7.5.4.2).
             update_pdrs: UpdatePdr<'a> = UPDATE_PDR,
             /// Update FAR (7.5.4.3).
@@ -507,6 +518,8 @@ view! {
         repeated {
             /// Created PDR (7.5.3.2).
             created_pdrs: CreatedPdr<'a> = CREATED_PDR,
+            /// Created Traffic Endpoint (7.5.3.5).
+            created_traffic_endpoints: CreatedTrafficEndpoint<'a> = CREATED_TRAFFIC_ENDPOINT,
             /// Usage Report, kept as sent.
             usage_reports: Ies<'a> = USAGE_REPORT_IN_SESSION_MODIFICATION_RESPONSE,
         }

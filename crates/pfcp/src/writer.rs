@@ -204,6 +204,24 @@ impl<'b> Writer<'b> {
         });
     }
 
+    /// Created Traffic Endpoint (7.5.3.5).
+    pub fn created_traffic_endpoint(
+        &mut self,
+        id: u8,
+        f_teid: Option<FTeid>,
+        addresses: &[UeIpAddress],
+    ) {
+        self.grouped(IeType::CREATED_TRAFFIC_ENDPOINT, |w| {
+            w.put(IeType::TRAFFIC_ENDPOINT_ID, id);
+            if let Some(f_teid) = f_teid {
+                w.f_teid(f_teid);
+            }
+            for address in addresses {
+                w.ue_ip_address(*address);
+            }
+        });
+    }
+
     /// Downlink Data Report (7.5.8.2).
     pub fn downlink_data_report(&mut self, pdr_ids: &[u16]) {
         self.grouped(IeType::DOWNLINK_DATA_REPORT, |w| {

@@ -479,3 +479,45 @@ fn framed_routes_are_those_that_were_written() {
     assert_eq!(routes, texts[2..]);
     assert_eq!(read.framed_routing, Some(3));
 }
+
+#[test]
+fn traffic_endpoints_are_those_that_were_written() {
+    // rs-pfcp 0.5 writes the Traffic Endpoint ID of an Update Traffic Endpoint under type 0, by its own word for
+    // want of a type; table 7.5.4.13-1 has type 131, as everywhere else. So the group is put together here.
+    let address = theirs::ue_ip_address::UeIpAddress::new(Some(Ipv4Addr::new(10, 60, 0, 9)), None);
+    let id = theirs::create_traffic_endpoint::TrafficEndpointId::new(7);
+    let inner = [
+        id.to_ie(),
+        theirs::Ie::new(theirs::IeType::UeIpAddress, address.marshal()),
+    ];
+    let update = theirs::Ie::new_grouped(theirs::IeType::UpdateTrafficEndpoint, inner.to_vec());
+    let octets = update.marshal();
+    let read = ours::UpdateTrafficEndpoint::from_ie(&ie(&octets[4..])).unwrap();
+    assert_eq!(read.traffic_endpoint_id, 7);
+    let endpoint = ours::CreateTrafficEndpoint::from_ie(&ie(&octets[4..])).unwrap();
+    let address = endpoint.ue_ip_addresses.iter().next().unwrap().unwrap();
+    assert_eq!(address.ipv4, Some(Ipv4Addr::new(10, 60, 0, 9)));
+
+    let mut out = Vec::new();
+    let mut writer = pfcp::Writer::new(
+        &mut out,
+        MessageType::SESSION_ESTABLISHMENT_RESPONSE,
+        Some(1),
+        1,
+    );
+    let f_teid = ours::FTeid::Given {
+        teid: 0x0100_0002,
+        ipv4: Some(Ipv4Addr::new(10, 3, 0, 1)),
+        ipv6: None,
+    };
+    writer.created_traffic_endpoint(7, Some(f_teid), &[]);
+    writer.finish();
+    let created =
+        theirs::created_traffic_endpoint::CreatedTrafficEndpoint::unmarshal(&out[20..]).unwrap();
+    assert_eq!(created.traffic_endpoint_id.id, 7);
+    let f_teid = created.local_f_teid.unwrap();
+    assert_eq!(
+        (f_teid.teid.0, f_teid.ipv4_address),
+        (0x0100_0002, Some(Ipv4Addr::new(10, 3, 0, 1)))
+    );
+}

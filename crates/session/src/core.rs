@@ -25,7 +25,7 @@ use crate::requests::{Due, Purpose, Requests};
 use crate::resources::ResourceFill;
 use crate::rules::RuleId;
 use crate::session_view::{SessionSummary, SessionView};
-use crate::sessions::{CreatedPdr, Sessions};
+use crate::sessions::{Created, Sessions};
 use crate::stats::{Stats, Way};
 use crate::time::Time;
 
@@ -53,7 +53,7 @@ pub struct Core<T: Tables> {
     pub(crate) error_reports: Reported,
     pub(crate) closing: bool,
     /// Kept for its capacity.
-    pub(crate) created: Vec<CreatedPdr>,
+    pub(crate) created: Vec<Created>,
     pub(crate) expected: Expected,
     complaints: Complaints,
 }

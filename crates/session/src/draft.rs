@@ -7,10 +7,12 @@ use pfcp::{Cause, IeType, Ies, Repeated};
 
 use crate::compiled::{FRAMED_MAX, PdrId, QerId};
 use crate::deferred::{self, Timing, Timings};
+use crate::endpoints::{ENDPOINTS_MAX, Endpoint};
 use crate::intake::{self, Wants};
 use crate::kept::{Block, Kept, RulesView};
 use crate::predefined;
 use crate::refusal::Refusal;
+use crate::resources::Holders;
 use crate::rules::{
     Bar, BarId, Conditions, Far, FarId, LeftTunnel, PacketRules, Pdr, Qer, Rule, RuleId, Rules,
     Urr, UrrId,
@@ -38,6 +40,13 @@ pub(crate) struct Draft {
     pub(crate) qers: Table<Qer>,
     pub(crate) urrs: Table<Urr>,
     pub(crate) bars: Table<Bar>,
+    pub(crate) endpoints: Vec<Endpoint>,
+    /// Of `endpoints`: created, updated or removed.
+    pub(crate) endpoints_changed: bool,
+    /// Traffic Endpoints that are new or have changed.
+    pub(crate) new_endpoints: Vec<u8>,
+    /// Linked Traffic Endpoint IDs of FARs of this request.
+    links: Vec<(FarId, u8)>,
     /// PDRs with a new PDI, by their place in `pdrs`, and what it leaves to us.
     pub(crate) new_pdis: Vec<(usize, Wants)>,
     /// Tunnels that FARs have left with SNDEM, each once.
@@ -173,6 +182,7 @@ struct Creations<'r, 'a> {
     qers: &'r Repeated<'a, pfcp::ie::CreateQer<'a>>,
     urrs: &'r Repeated<'a, pfcp::ie::CreateUrr<'a>>,
     bars: &'r Repeated<'a, pfcp::ie::CreateBar<'a>>,
+    endpoints: &'r Repeated<'a, pfcp::ie::CreateTrafficEndpoint<'a>>,
 }
 
 impl Draft {
@@ -182,7 +192,7 @@ impl Draft {
         request: &SessionEstablishmentRequest<'_>,
         site: &Site,
     ) -> Result<(), Refusal> {
-        self.load(Kept::default().view());
+        self.load(Kept::default().view(), &[]);
         for ie in [
             (request.create_pdrs.is_empty(), IeType::CREATE_PDR),
             (request.create_fars.is_empty(), IeType::CREATE_FAR),
@@ -197,6 +207,7 @@ impl Draft {
             qers: &request.create_qers,
             urrs: &request.create_urrs,
             bars: &request.create_bars,
+            endpoints: &request.create_traffic_endpoints,
         };
         self.create(&creations, site)?;
         self.settle(site)
@@ -206,11 +217,12 @@ impl Draft {
     pub(crate) fn modify(
         &mut self,
         before: RulesView<'_>,
+        endpoints: &[Endpoint],
         timings: Timings,
         request: &SessionModificationRequest<'_>,
         site: &Site,
     ) -> Result<(), Refusal> {
-        self.load(before);
+        self.load(before, endpoints);
         self.timings = timings;
         self.remove(request)?;
         let creations = Creations {
@@ -219,6 +231,7 @@ impl Draft {
             qers: &request.create_qers,
             urrs: &request.create_urrs,
             bars: &request.create_bars,
+            endpoints: &request.create_traffic_endpoints,
         };
         self.create(&creations, site)?;
         self.update(request, site)?;
@@ -243,6 +256,14 @@ impl Draft {
         let (_, timing) = &mut self.timings[at];
         timing.activation = activation.or(timing.activation);
         timing.deactivation = deactivation.or(timing.deactivation);
+    }
+
+    /// What would hold TEIDs and addresses.
+    pub(crate) fn holders(&self) -> Holders<'_> {
+        Holders {
+            pdrs: &self.pdrs.rules,
+            endpoints: &self.endpoints,
+        }
     }
 
     pub(crate) fn for_packets(&self) -> PacketRules<'_> {
@@ -313,12 +334,17 @@ impl Draft {
         })
     }
 
-    fn load(&mut self, rules: RulesView<'_>) {
+    fn load(&mut self, rules: RulesView<'_>, endpoints: &[Endpoint]) {
         self.pdrs.load(rules.pdrs);
         self.fars.load(rules.fars);
         self.qers.load(rules.qers);
         self.urrs.load(rules.urrs);
         self.bars.load(rules.bars);
+        self.endpoints.clear();
+        self.endpoints.extend_from_slice(endpoints);
+        self.endpoints_changed = false;
+        self.new_endpoints.clear();
+        self.links.clear();
         self.new_pdis.clear();
         self.left_tunnels.clear();
         self.timings.clear();
@@ -326,9 +352,10 @@ impl Draft {
 
     fn remove(&mut self, request: &SessionModificationRequest<'_>) -> Result<(), Refusal> {
         for ie in &request.remove_pdrs {
-            let id = PdrId(ie?.pdr_id);
-            self.pdrs.remove(id, PDR.id)?;
-            self.timings.retain(|(pdr, _)| *pdr != id);
+            self.remove_pdr(PdrId(ie?.pdr_id))?;
+        }
+        for ie in &request.remove_traffic_endpoints {
+            self.remove_endpoint(ie?.traffic_endpoint_id)?;
         }
         for ie in &request.remove_fars {
             self.fars.remove(FarId(ie?.far_id), FAR.id)?;
@@ -351,7 +378,7 @@ impl Draft {
             let ie = ie?;
             let bar = Bar {
                 id: BarId(ie.bar_id),
-                ies: keep(ie.ies, &BAR)?,
+                ies: said(ie.ies, BAR.create)?,
             };
             self.bars.create(bar, limits.bars_per_session, &BAR)?;
         }
@@ -359,7 +386,7 @@ impl Draft {
             let ie = ie?;
             let urr = Urr {
                 id: UrrId(ie.urr_id),
-                ies: keep(ie.ies, &URR)?,
+                ies: said(ie.ies, URR.create)?,
             };
             self.urrs.create(urr, limits.urrs_per_session, &URR)?;
         }
@@ -372,10 +399,16 @@ impl Draft {
             let ie = ie?;
             let far = intake::far(&ie, site).map_err(in_rule::<Far>(FarId(ie.far_id)))?;
             self.fars.create(far, limits.fars_per_session, &FAR)?;
+            let to = ie.forwarding_parameters;
+            self.link(ie.far_id, to.and_then(|to| to.linked_traffic_endpoint_id));
+        }
+        for ie in creations.endpoints {
+            self.create_endpoint(&ie?, site)?;
         }
         for ie in creations.pdrs {
             let ie = ie?;
-            let (pdr, wants) = intake::pdr(&ie, site).map_err(in_rule::<Pdr>(PdrId(ie.pdr_id)))?;
+            let (pdr, wants) = intake::pdr(&ie, &self.endpoints, site)
+                .map_err(in_rule::<Pdr>(PdrId(ie.pdr_id)))?;
             self.pdrs.create(pdr, limits.pdrs_per_session, &PDR)?;
             self.new_pdis.push((self.pdrs.rules.len() - 1, wants));
             self.set_timing(PdrId(ie.pdr_id), ie.activation_time, ie.deactivation_time);
@@ -391,12 +424,12 @@ impl Draft {
         for ie in &request.update_bars {
             let ie = ie?;
             let (_, bar) = self.bars.update(BarId(ie.bar_id), BAR.id)?;
-            bar.ies = merge(&bar.ies, ie.ies, &BAR)?;
+            bar.ies = merge(&bar.ies, ie.ies, BAR.create)?;
         }
         for ie in &request.update_urrs {
             let ie = ie?;
             let (_, urr) = self.urrs.update(UrrId(ie.urr_id), URR.id)?;
-            urr.ies = merge(&urr.ies, ie.ies, &URR)?;
+            urr.ies = merge(&urr.ies, ie.ies, URR.create)?;
         }
         for ie in &request.update_qers {
             let ie = ie?;
@@ -410,12 +443,21 @@ impl Draft {
             if let Some(left) = left.filter(|left| !self.leaves(left)) {
                 self.left_tunnels.push(left);
             }
+            let to = ie.update_forwarding_parameters;
+            self.link(ie.far_id, to.and_then(|to| to.linked_traffic_endpoint_id));
+        }
+        for ie in &request.update_traffic_endpoints {
+            self.update_endpoint(&ie?, site)?;
         }
         for ie in &request.update_pdrs {
             let ie = ie?;
             let (at, pdr) = self.pdrs.update(PdrId(ie.pdr_id), PDR.id)?;
-            let wants = intake::update_pdr(pdr, &ie, site).map_err(in_rule::<Pdr>(pdr.id))?;
-            self.new_pdis.extend(wants.map(|wants| (at, wants)));
+            let wants =
+                intake::update_pdr(pdr, &ie, &self.endpoints, site)
+                    .map_err(in_rule::<Pdr>(pdr.id))?;
+            if let Some(wants) = wants {
+                self.renew(at, wants);
+            }
             self.set_timing(PdrId(ie.pdr_id), ie.activation_time, ie.deactivation_time);
         }
         Ok(())
@@ -429,7 +471,102 @@ impl Draft {
         self.settle_predefined()?;
         self.settle_references()?;
         self.settle_filters(site)?;
-        self.settle_framed()
+        self.settle_framed()?;
+        self.settle_links()
+    }
+
+    /// What a FAR is linked to must be there. It says where packets of the other direction come in, and changes
+    /// nothing for those of the FAR.
+    fn settle_links(&self) -> Result<(), Refusal> {
+        let lost = |&&(_, id): &&(FarId, u8)| self.endpoints.iter().all(|known| known.id != id);
+        match self.links.iter().find(lost) {
+            Some(&(far, _)) => {
+                Err(Refusal::rule(IeType::TRAFFIC_ENDPOINT_ID).in_rule(RuleId::Far(far)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn link(&mut self, far: u32, endpoint: Option<u8>) {
+        self.links.extend(endpoint.map(|id| (FarId(far), id)));
+    }
+
+    /// The PDR in this place has a new PDI.
+    fn renew(&mut self, at: usize, wants: Wants) {
+        self.new_pdis.retain(|&(known, _)| known != at);
+        self.new_pdis.push((at, wants));
+    }
+
+    fn create_endpoint(
+        &mut self,
+        ie: &pfcp::ie::CreateTrafficEndpoint<'_>,
+        site: &Site,
+    ) -> Result<(), Refusal> {
+        let id = ie.traffic_endpoint_id;
+        if self.endpoints.iter().any(|known| known.id == id) {
+            return Err(Refusal::rule(IeType::TRAFFIC_ENDPOINT_ID));
+        }
+        if self.endpoints.len() >= ENDPOINTS_MAX {
+            return Err(Refusal::no_room(IeType::CREATE_TRAFFIC_ENDPOINT));
+        }
+        let endpoint = Endpoint::new(ie)?;
+        intake::lone_endpoint(&endpoint, site)?;
+        self.endpoints.push(endpoint);
+        self.endpoints_changed = true;
+        self.new_endpoints.push(id);
+        Ok(())
+    }
+
+    /// All PDRs that name it change with it.
+    fn update_endpoint(
+        &mut self,
+        ie: &pfcp::ie::UpdateTrafficEndpoint<'_>,
+        site: &Site,
+    ) -> Result<(), Refusal> {
+        let id = ie.traffic_endpoint_id;
+        let unknown = Refusal::rule(IeType::TRAFFIC_ENDPOINT_ID);
+        let place = self.endpoints.iter().position(|known| known.id == id);
+        let place = place.filter(|_| !self.new_endpoints.contains(&id));
+        let endpoint = &mut self.endpoints[place.ok_or(unknown)?];
+        let before = endpoint.clone();
+        endpoint.update(ie.ies)?;
+        let endpoint = endpoint.clone();
+        intake::lone_endpoint(&endpoint, site)?;
+        self.endpoints_changed = true;
+        self.new_endpoints.push(id);
+        for at in 0..self.pdrs.rules.len() {
+            let pdr = &mut self.pdrs.rules[at];
+            if pdr.pdi.endpoint() == Some(id) {
+                let wants = intake::follow_endpoint(pdr, &endpoint, &before, site)
+                    .map_err(in_rule::<Pdr>(pdr.id))?;
+                self.pdrs.changed = true;
+                self.renew(at, wants);
+            }
+        }
+        Ok(())
+    }
+
+    /// PDRs that name it go with it.
+    fn remove_endpoint(&mut self, id: u8) -> Result<(), Refusal> {
+        let at = self.endpoints.iter().position(|known| known.id == id);
+        self.endpoints
+            .remove(at.ok_or(Refusal::rule(IeType::TRAFFIC_ENDPOINT_ID))?);
+        self.endpoints_changed = true;
+        let names_it = |pdr: &&Pdr| pdr.pdi.endpoint() == Some(id);
+        let pdrs: Vec<PdrId> = (self.pdrs.rules.iter())
+            .filter(names_it)
+            .map(|pdr| pdr.id)
+            .collect();
+        for pdr in pdrs {
+            self.remove_pdr(pdr)?;
+        }
+        Ok(())
+    }
+
+    fn remove_pdr(&mut self, id: PdrId) -> Result<(), Refusal> {
+        self.pdrs.remove(id, PDR.id)?;
+        self.timings.retain(|(pdr, _)| *pdr != id);
+        Ok(())
     }
 
     /// QERs are not called as those of predefined rules are, and there are not too many of those.
@@ -560,16 +697,17 @@ fn in_rule<R: Rule>(id: R::Id) -> impl Fn(Refusal) -> Refusal {
     move |refusal| refusal.in_rule(R::named(id))
 }
 
-fn keep(ies: Ies<'_>, kind: &Kind) -> Result<Box<[u8]>, Refusal> {
+/// IEs as they were sent. `create`: the IE that they are of.
+pub(crate) fn said(ies: Ies<'_>, create: IeType) -> Result<Box<[u8]>, Refusal> {
     let bytes = ies.as_bytes();
     if bytes.len() > KEPT_IES_MAX {
-        return Err(Refusal::no_room(kind.create));
+        return Err(Refusal::no_room(create));
     }
     Ok(bytes.into())
 }
 
 /// IEs of the types that `new` has are replaced by those of `new`.
-fn merge(kept: &[u8], new: Ies<'_>, kind: &Kind) -> Result<Box<[u8]>, Refusal> {
+pub(crate) fn merge(kept: &[u8], new: Ies<'_>, create: IeType) -> Result<Box<[u8]>, Refusal> {
     let mut merged = Vec::with_capacity(kept.len() + new.as_bytes().len());
     let mut left = kept;
     while let [t0, t1, l0, l1, rest @ ..] = left {
@@ -585,7 +723,7 @@ fn merge(kept: &[u8], new: Ies<'_>, kind: &Kind) -> Result<Box<[u8]>, Refusal> {
     }
     merged.extend_from_slice(new.as_bytes());
     if merged.len() > KEPT_IES_MAX {
-        return Err(Refusal::no_room(kind.create));
+        return Err(Refusal::no_room(create));
     }
     Ok(merged.into())
 }

@@ -73,6 +73,22 @@ pub const FEATURES: &[Feature] = &[
         ],
     },
     Feature {
+        name: "PDIU",
+        bit: UpFunctionFeatures::PDIU,
+        about: "Traffic Endpoints hold what several PDIs have in common; PDRs change with them",
+        proofs: &[
+            Scenario("traffic-endpoints"),
+            Test(
+                "crates/session/src/sessions_tests/endpoints.rs",
+                "an_update_changes_all_pdrs_of_the_endpoint",
+            ),
+            Test(
+                "crates/session/src/sessions_tests/endpoints.rs",
+                "a_pdi_says_nothing_beside_its_endpoint",
+            ),
+        ],
+    },
+    Feature {
         name: "FRRT",
         bit: UpFunctionFeatures::FRRT,
         about: "networks behind a UE: packets to them go to its PDRs, packets from them are its own",

@@ -7,14 +7,15 @@ use ipnet::{IpNet, Ipv6Net};
 use pfcp::ie::{
     ApplyAction, CreateFar, CreatePdr, CreateQer, DestinationInterface, FTeid,
     ForwardingParameters, Gate as GateIe, GateStatus, Gbr, NetworkInstance, OuterHeader,
-    OuterHeaderCreation, OuterHeaderRemoval, PfcpSmReqFlags, SourceInterface, UeIpAddress,
-    UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer,
+    OuterHeaderCreation, OuterHeaderRemoval, PfcpSmReqFlags, SourceInterface, TgppInterfaceType,
+    UeIpAddress, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer,
 };
 use pfcp::{Cause, IeType, Ies, Repeated};
 use smallvec::SmallVec;
 
 use crate::compile::DEFAULT_NI;
 use crate::compiled::{Marking, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
+use crate::endpoints::Endpoint;
 use crate::flow::FlowDescription;
 use crate::framed;
 use crate::predefined;
@@ -26,7 +27,9 @@ use crate::rules::{
 };
 use crate::site::Site;
 use crate::teid::LocalTeid;
-use crate::unsupported::{IN_FAR, IN_FORWARDING, IN_PDI, IN_PDR, IN_QER, RARE_IN_PDR, Unsupported};
+use crate::unsupported::{
+    IN_ENDPOINT, IN_FAR, IN_FORWARDING, IN_PDI, IN_PDR, IN_QER, RARE_IN_PDR, Unsupported,
+};
 
 /// URRs that one PDR names.
 const URRS_PER_PDR: usize = 16;
@@ -47,14 +50,27 @@ pub(crate) struct Wants {
 pub(crate) struct WantedFTeid {
     /// On which addresses.
     pub(crate) ends: LocalEnds,
-    /// CHOOSE ID: the same TEID for all that name it.
-    pub(crate) choose_id: Option<u8>,
+    /// The same TEID for all that name it.
+    pub(crate) choose_id: Option<ChooseId>,
+}
+
+/// For whom a TEID is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChooseId {
+    /// CHOOSE ID.
+    Id(u8),
+    /// A Traffic Endpoint.
+    Endpoint(u8),
 }
 
 /// Create PDR.
-pub(crate) fn pdr(ie: &CreatePdr<'_>, site: &Site) -> Result<(Pdr, Wants), Refusal> {
+pub(crate) fn pdr(
+    ie: &CreatePdr<'_>,
+    endpoints: &[Endpoint],
+    site: &Site,
+) -> Result<(Pdr, Wants), Refusal> {
     let activates = names_predefined(ie.ies)?;
-    let (pdi, wants) = pdi(&ie.pdi, site)?;
+    let (pdi, wants) = pdi(&ie.pdi, endpoints, site)?;
     if ie.far_id.is_none() && !activates {
         return Err(Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::FAR_ID));
     }
@@ -80,12 +96,13 @@ pub(crate) fn pdr(ie: &CreatePdr<'_>, site: &Site) -> Result<(Pdr, Wants), Refus
 pub(crate) fn update_pdr(
     pdr: &mut Pdr,
     ie: &UpdatePdr<'_>,
+    endpoints: &[Endpoint],
     site: &Site,
 ) -> Result<Option<Wants>, Refusal> {
     let activates = names_predefined(ie.ies)?;
     let mut wants = None;
     if let Some(new) = &ie.pdi {
-        let (pdi, new_wants) = pdi(new, site)?;
+        let (pdi, new_wants) = pdi(new, endpoints, site)?;
         let before = std::mem::replace(&mut pdr.pdi, pdi);
         wants = Some(new_wants);
         if let Some(more) = before.more.filter(|more| !more.predefined.is_empty()) {
@@ -188,7 +205,36 @@ fn has_twins<I: PartialEq>(ids: &[I]) -> bool {
     ids.iter().enumerate().any(|(i, id)| ids[..i].contains(id))
 }
 
-fn pdi(ie: &pfcp::ie::Pdi<'_>, site: &Site) -> Result<(Pdi, Wants), Refusal> {
+/// What a PDI, or the Traffic Endpoint that it names, says of tunnel and UE.
+struct Said<'r, 'a> {
+    f_teid: Option<FTeid>,
+    network_instance: Option<NetworkInstance<'a>>,
+    tgpp_interface_type: Option<TgppInterfaceType>,
+    ue_ip_addresses: &'r Repeated<'a, UeIpAddress>,
+    framed_routing: Option<u32>,
+    framed_routes: &'r Repeated<'a, &'a [u8]>,
+    framed_ipv6_routes: &'r Repeated<'a, &'a [u8]>,
+}
+
+macro_rules! said {
+    ($ie:expr) => {
+        Said {
+            f_teid: $ie.f_teid,
+            network_instance: $ie.network_instance,
+            tgpp_interface_type: $ie.tgpp_interface_type,
+            ue_ip_addresses: &$ie.ue_ip_addresses,
+            framed_routing: $ie.framed_routing,
+            framed_routes: &$ie.framed_routes,
+            framed_ipv6_routes: &$ie.framed_ipv6_routes,
+        }
+    };
+}
+
+fn pdi(
+    ie: &pfcp::ie::Pdi<'_>,
+    endpoints: &[Endpoint],
+    site: &Site,
+) -> Result<(Pdi, Wants), Refusal> {
     refuse(&IN_PDI, ie.ies)?;
     let source = match ie.source_interface {
         SourceInterface::Access => Interface::Access,
@@ -197,27 +243,155 @@ fn pdi(ie: &pfcp::ie::Pdi<'_>, site: &Site) -> Result<(Pdi, Wants), Refusal> {
         SourceInterface::CpFunction => Interface::CpFunction,
         _ => return Err(Refusal::rule(IeType::SOURCE_INTERFACE)),
     };
-    let ni = network_instance(ie.network_instance, source, ie.f_teid.is_some(), site)?;
+    let mut more = PdiMore {
+        filters: filters(ie)?,
+        ..PdiMore::default()
+    };
+    let qfis = qfis(&ie.qfis)?;
+    let Some(endpoint) = endpoint(ie, endpoints)? else {
+        return place(&said!(ie), source, qfis, more, site);
+    };
+    more.endpoint = Some(endpoint.id);
+    let of_endpoint = endpoint.view()?;
+    if ie.network_instance.is_some() && of_endpoint.network_instance.is_some() {
+        let ie = IeType::NETWORK_INSTANCE;
+        return Err(Refusal::ie(Cause::MANDATORY_IE_INCORRECT, ie));
+    }
+    let in_tunnel = of_endpoint.f_teid.is_some();
+    let ni = network_instance(ie.network_instance, source, in_tunnel, site)?;
+    at_endpoint(endpoint, source, ni, qfis, more, site)
+}
+
+/// The Traffic Endpoint that a PDI names; then it does not say itself what is the endpoint's (table
+/// 7.5.2.2-2).
+fn endpoint<'e>(
+    ie: &pfcp::ie::Pdi<'_>,
+    endpoints: &'e [Endpoint],
+) -> Result<Option<&'e Endpoint>, Refusal> {
+    let unknown = Refusal::rule(IeType::TRAFFIC_ENDPOINT_ID);
+    let mut ids = ie.traffic_endpoint_ids.iter();
+    let Some(id) = ids.next().transpose()? else {
+        return Ok(None);
+    };
+    // MTE is not offered.
+    if ids.next().is_some() {
+        return Err(unknown);
+    }
+    for (is_there, ie) in [
+        (ie.f_teid.is_some(), IeType::F_TEID),
+        (!ie.ue_ip_addresses.is_empty(), IeType::UE_IP_ADDRESS),
+        (!ie.framed_routes.is_empty(), IeType::FRAMED_ROUTE),
+        (!ie.framed_ipv6_routes.is_empty(), IeType::FRAMED_IPV6_ROUTE),
+        (ie.framed_routing.is_some(), IeType::FRAMED_ROUTING),
+    ] {
+        if is_there {
+            return Err(Refusal::ie(Cause::MANDATORY_IE_INCORRECT, ie));
+        }
+    }
+    let known = endpoints.iter().find(|endpoint| endpoint.id == id);
+    known.map(Some).ok_or(unknown)
+}
+
+/// A PDI with what its Traffic Endpoint says. `ni`, `qfis`: the PDI's own, where the endpoint says none.
+fn at_endpoint(
+    endpoint: &Endpoint,
+    source: Interface,
+    ni: Option<NiId>,
+    own_qfis: QfiSet,
+    more: PdiMore,
+    site: &Site,
+) -> Result<(Pdi, Wants), Refusal> {
+    let ie = endpoint.view()?;
+    refuse(&IN_ENDPOINT, ie.ies)?;
+    let qfis = qfis(&ie.qfis)?;
+    if !qfis.is_empty() && !own_qfis.is_empty() {
+        return Err(Refusal::ie(Cause::MANDATORY_IE_INCORRECT, IeType::QFI));
+    }
+    let qfis = if qfis.is_empty() { own_qfis } else { qfis };
+    let (mut pdi, mut wants) = place(&said!(ie), source, qfis, more, site)?;
+    if ie.network_instance.is_none() {
+        pdi.ni = ni;
+        if let (Some(ue), Some(ni)) = (&mut pdi.ue, ni) {
+            ue.ni = ni;
+        }
+    }
+    if let Some(wanted) = &mut wants.f_teid {
+        wanted.choose_id = Some(ChooseId::Endpoint(endpoint.id));
+        if endpoint.f_teid.is_some() {
+            (pdi.f_teid, wants.f_teid) = (endpoint.f_teid, None);
+        }
+    }
+    if endpoint.ue.is_some() {
+        (pdi.ue, wants.ue4, wants.ue6) = (endpoint.ue, false, None);
+    }
+    Ok((pdi, wants))
+}
+
+/// Its Traffic Endpoint has changed, and so has the PDR. `before`: the endpoint before that.
+pub(crate) fn follow_endpoint(
+    pdr: &mut Pdr,
+    endpoint: &Endpoint,
+    before: &Endpoint,
+    site: &Site,
+) -> Result<Wants, Refusal> {
+    let had_qfis = !before.view()?.qfis.is_empty();
+    let own_qfis = if had_qfis {
+        QfiSet::default()
+    } else {
+        pdr.pdi.qfis
+    };
+    let more = PdiMore {
+        framed: Box::default(),
+        ..pdr.pdi.more.as_deref().cloned().unwrap_or_default()
+    };
+    let (pdi, wants) = at_endpoint(endpoint, pdr.pdi.source, pdr.pdi.ni, own_qfis, more, site)?;
+    pdr.pdi = pdi;
+    removal_fits(pdr, Some(&wants))?;
+    Ok(wants)
+}
+
+/// What an endpoint that no PDR names leaves to us.
+pub(crate) fn lone_endpoint(endpoint: &Endpoint, site: &Site) -> Result<(Pdi, Wants), Refusal> {
+    let (ni, qfis, more) = (None, QfiSet::default(), PdiMore::default());
+    // It does not say of which side it is, but at which end of its packets the UE is.
+    let ie = endpoint.view()?;
+    let is_destination = |ie: Result<UeIpAddress, _>| ie.is_ok_and(|ie| ie.destination);
+    let source = if ie.ue_ip_addresses.iter().any(is_destination) {
+        Interface::Core
+    } else {
+        Interface::Access
+    };
+    at_endpoint(endpoint, source, ni, qfis, more, site)
+}
+
+fn place(
+    said: &Said<'_, '_>,
+    source: Interface,
+    qfis: QfiSet,
+    mut more: PdiMore,
+    site: &Site,
+) -> Result<(Pdi, Wants), Refusal> {
+    let ni = network_instance(said.network_instance, source, said.f_teid.is_some(), site)?;
     let mut wants = Wants {
         f_teid: None,
         ue4: false,
         ue6: None,
     };
-    let network = site.tunnel_network(source, ie.tgpp_interface_type, ie.network_instance);
-    let f_teid = f_teid(ie.f_teid, source, network, site, &mut wants)?;
+    let network = site.tunnel_network(source, said.tgpp_interface_type, said.network_instance);
+    let f_teid = f_teid(said.f_teid, source, network, site, &mut wants)?;
     let in_tunnel = source == Interface::Access || f_teid.is_some() || wants.f_teid.is_some();
+    // Packets of N6 carry no QFI.
+    if !qfis.is_empty() && !in_tunnel {
+        return Err(Refusal::rule(IeType::QFI));
+    }
+    more.framed = framed(said)?;
     let pdi = Pdi {
         source,
         ni,
         f_teid,
-        ue: ue_ip(ie, source, ni, &mut wants)?,
-        qfis: qfis(&ie.qfis, in_tunnel)?,
-        more: PdiMore {
-            filters: filters(ie)?,
-            framed: framed(ie)?,
-            ..PdiMore::default()
-        }
-        .boxed(),
+        ue: ue_ip(said.ue_ip_addresses, source, ni, &mut wants)?,
+        qfis,
+        more: more.boxed(),
     };
     Ok((pdi, wants))
 }
@@ -263,6 +437,7 @@ fn f_teid(
         ) => {
             // Some SMFs ask for both families; the answer says what there is.
             let ends = site.choose_ends(network, ipv4, ipv6).ok_or(wrong)?;
+            let choose_id = choose_id.map(ChooseId::Id);
             wants.f_teid = Some(WantedFTeid { ends, choose_id });
             Ok(None)
         }
@@ -278,13 +453,13 @@ fn f_teid(
 }
 
 fn ue_ip(
-    ie: &pfcp::ie::Pdi<'_>,
+    ies: &Repeated<'_, UeIpAddress>,
     source: Interface,
     ni: Option<NiId>,
     wants: &mut Wants,
 ) -> Result<Option<UeIp>, Refusal> {
     let wrong = Refusal::rule(IeType::UE_IP_ADDRESS);
-    if ie.ue_ip_addresses.is_empty() {
+    if ies.is_empty() {
         return Ok(None);
     }
     let ni = ni.unwrap_or(DEFAULT_NI);
@@ -295,7 +470,7 @@ fn ue_ip(
         chosen4: false,
         chosen6: false,
     };
-    for address in &ie.ue_ip_addresses {
+    for address in ies {
         let address = address?;
         // Towards access the UE is the destination, whatever the S/D flag says: some SMFs leave it
         // zero. From access, the flag would ask for packets from one UE to another.
@@ -334,11 +509,7 @@ fn prefix_len(ie: &UeIpAddress) -> Option<u8> {
     (len > 0).then_some(len)
 }
 
-/// Packets of N6 carry no QFI.
-fn qfis(ies: &Repeated<'_, pfcp::ie::Qfi>, in_tunnel: bool) -> Result<QfiSet, Refusal> {
-    if !ies.is_empty() && !in_tunnel {
-        return Err(Refusal::rule(IeType::QFI));
-    }
+fn qfis(ies: &Repeated<'_, pfcp::ie::Qfi>) -> Result<QfiSet, Refusal> {
     let mut qfis = QfiSet::default();
     for qfi in ies {
         if let Some(qfi) = Qfi::new(qfi?.0) {
@@ -349,7 +520,7 @@ fn qfis(ies: &Repeated<'_, pfcp::ie::Qfi>, in_tunnel: bool) -> Result<QfiSet, Re
 }
 
 /// Framed-Route and Framed-IPv6-Route; of the routing protocols that Framed-Routing may ask for we speak none.
-fn framed(ie: &pfcp::ie::Pdi<'_>) -> Result<Box<[IpNet]>, Refusal> {
+fn framed(ie: &Said<'_, '_>) -> Result<Box<[IpNet]>, Refusal> {
     if ie.framed_routing.is_some_and(|protocol| protocol != 0) {
         return Err(Refusal::rule(IeType::FRAMED_ROUTING));
     }

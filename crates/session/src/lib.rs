@@ -13,6 +13,7 @@ mod deferred;
 #[cfg(test)]
 mod deferred_tests;
 mod draft;
+mod endpoints;
 mod error_indication;
 pub mod event;
 mod expect;

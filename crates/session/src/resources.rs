@@ -10,7 +10,8 @@ use crate::compile::{DEFAULT_NI, is_found_by_others};
 use crate::compiled::{Direction, NiId, PdrId};
 use crate::config::Config;
 use crate::draft::Draft;
-use crate::intake::{WantedFTeid, Wants};
+use crate::endpoints::Endpoint;
+use crate::intake::{self, ChooseId, WantedFTeid, Wants};
 use crate::pools::{AddressGrant, Choice, NiPools};
 use crate::refusal::Refusal;
 use crate::rules::{LocalFTeid, Pdi, Pdr, RuleId, UeIp};
@@ -18,17 +19,55 @@ use crate::site::Site;
 use crate::teid::{Grant, LocalTeid, Teids};
 use crate::time::Time;
 
-/// Created PDR (TS 29.244, table 7.5.3.2-1): what we chose for a PDR.
+/// Created PDR (TS 29.244, table 7.5.3.2-1) or Created Traffic Endpoint (table 7.5.3.5-1): what we chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CreatedPdr {
-    /// Which PDR.
-    pub(crate) id: PdrId,
+pub(crate) struct Created {
+    /// For which.
+    pub(crate) of: CreatedFor,
     /// The F-TEID that we chose.
     pub(crate) f_teid: Option<ChosenFTeid>,
     /// The UE IPv4 address that we chose.
     pub(crate) ue4: Option<Ipv4Addr>,
     /// The UE IPv6 prefix that we chose.
     pub(crate) ue6: Option<Ipv6Net>,
+}
+
+/// For what we chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CreatedFor {
+    Pdr(PdrId),
+    Endpoint(u8),
+}
+
+impl Created {
+    fn nothing(of: CreatedFor) -> Self {
+        Self {
+            of,
+            f_teid: None,
+            ue4: None,
+            ue6: None,
+        }
+    }
+}
+
+/// What holds TEIDs and addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Holders<'a> {
+    pub(crate) pdrs: &'a [Pdr],
+    pub(crate) endpoints: &'a [Endpoint],
+}
+
+impl<'a> Holders<'a> {
+    pub(crate) const NONE: Self = Self {
+        pdrs: &[],
+        endpoints: &[],
+    };
+
+    fn teids(self) -> impl Iterator<Item = LocalTeid> + 'a {
+        let of_pdrs = self.pdrs.iter().filter_map(|pdr| pdr.pdi.f_teid);
+        let of_endpoints = self.endpoints.iter().filter_map(|known| known.f_teid);
+        of_pdrs.chain(of_endpoints).map(|f_teid| f_teid.teid)
+    }
 }
 
 /// An F-TEID that we chose, with the addresses that were asked for.
@@ -48,9 +87,9 @@ pub(crate) struct Resources {
     /// What the request at hand has taken so far, latest last.
     taken: Vec<Taken>,
     /// TEIDs chosen for CHOOSE IDs of the request at hand.
-    chosen_by_id: Vec<(u8, LocalTeid)>,
+    chosen_by_id: Vec<(ChooseId, LocalTeid)>,
     /// What the request at hand has chosen.
-    created: Vec<CreatedPdr>,
+    created: Vec<Created>,
 }
 
 #[derive(Debug)]
@@ -121,7 +160,7 @@ impl Resources {
     }
 
     /// What the last request that was accepted has chosen.
-    pub(crate) fn created(&self) -> &[CreatedPdr] {
+    pub(crate) fn created(&self) -> &[Created] {
         &self.created
     }
 
@@ -131,7 +170,7 @@ impl Resources {
         &mut self,
         now: Time,
         draft: &mut Draft,
-        before: &[Pdr],
+        before: Holders<'_>,
         site: &Site,
     ) -> Result<(), Refusal> {
         self.taken.clear();
@@ -141,32 +180,80 @@ impl Resources {
             let (at, wants) = draft.new_pdis[i];
             self.locate_ue(draft, at);
             let pdr = &mut draft.pdrs.rules[at];
-            let id = pdr.id;
-            let mut created = CreatedPdr {
-                id,
-                f_teid: None,
-                ue4: None,
-                ue6: None,
-            };
-            self.take_teid(now, pdr, wants, before, site, &mut created)
-                .and_then(|()| self.take_ue(now, pdr, wants, before, &mut created))
-                .map_err(|refusal| refusal.in_rule(RuleId::Pdr(id)))?;
-            if created
-                != (CreatedPdr {
-                    id,
-                    f_teid: None,
-                    ue4: None,
-                    ue6: None,
-                })
-            {
-                self.created.push(created);
-            }
+            let of_pdr = CreatedFor::Pdr(pdr.id);
+            let of = pdr.pdi.endpoint().map_or(of_pdr, CreatedFor::Endpoint);
+            let mut created = Created::nothing(of);
+            self.take_for(now, pdr, wants, before, site, &mut created)
+                .map_err(|refusal| refusal.in_rule(RuleId::Pdr(pdr.id)))?;
+            self.note(created);
+        }
+        for i in 0..draft.new_endpoints.len() {
+            self.take_endpoint(now, draft, draft.new_endpoints[i], before, site)?;
         }
         self.take_for_others(&draft.pdrs.rules, before)
     }
 
+    /// TEID and addresses of one PDR.
+    fn take_for(
+        &mut self,
+        now: Time,
+        pdr: &mut Pdr,
+        wants: Wants,
+        before: Holders<'_>,
+        site: &Site,
+        created: &mut Created,
+    ) -> Result<(), Refusal> {
+        self.take_teid(now, pdr, wants, before, site, created)?;
+        self.take_ue(now, pdr, wants, before, created)
+    }
+
+    /// Those of a Traffic Endpoint are those of its PDRs; one that no PDR names has some of its own.
+    fn take_endpoint(
+        &mut self,
+        now: Time,
+        draft: &mut Draft,
+        id: u8,
+        before: Holders<'_>,
+        site: &Site,
+    ) -> Result<(), Refusal> {
+        let names_it = |pdr: &&Pdr| pdr.pdi.endpoint() == Some(id);
+        let user = draft.pdrs.rules.iter().find(names_it).cloned();
+        let Some(endpoint) = draft.endpoints.iter_mut().find(|known| known.id == id) else {
+            return Ok(());
+        };
+        let mut created = Created::nothing(CreatedFor::Endpoint(id));
+        let user = match user {
+            Some(user) => user,
+            None => {
+                let (pdi, wants) = intake::lone_endpoint(endpoint, site)?;
+                let mut lone = Pdr::lone(pdi);
+                self.take_for(now, &mut lone, wants, before, site, &mut created)?;
+                lone
+            }
+        };
+        endpoint.f_teid = user.pdi.f_teid;
+        endpoint.ue = user.pdi.ue.filter(|ue| ue.chosen4 || ue.chosen6);
+        self.note(created);
+        Ok(())
+    }
+
+    /// What several PDRs of an endpoint have got is told once.
+    fn note(&mut self, created: Created) {
+        if created == Created::nothing(created.of) {
+            return;
+        }
+        match self.created.iter_mut().find(|known| known.of == created.of) {
+            Some(known) => {
+                known.f_teid = known.f_teid.or(created.f_teid);
+                known.ue4 = known.ue4.or(created.ue4);
+                known.ue6 = known.ue6.or(created.ue6);
+            }
+            None => self.created.push(created),
+        }
+    }
+
     /// A PDR that is found by the addresses of others makes keys of them all.
-    fn take_for_others(&mut self, pdrs: &[Pdr], before: &[Pdr]) -> Result<(), Refusal> {
+    fn take_for_others(&mut self, pdrs: &[Pdr], before: Holders<'_>) -> Result<(), Refusal> {
         if !pdrs.iter().any(is_found_by_others) {
             return Ok(());
         }
@@ -201,16 +288,11 @@ impl Resources {
         now: Time,
         pdr: &mut Pdr,
         wants: Wants,
-        before: &[Pdr],
+        before: Holders<'_>,
         site: &Site,
-        created: &mut CreatedPdr,
+        created: &mut Created,
     ) -> Result<(), Refusal> {
-        let known = |teid| {
-            before
-                .iter()
-                .filter_map(|pdr| pdr.pdi.f_teid)
-                .find(|f| f.teid.teid == teid)
-        };
+        let known = |teid| before.teids().find(|held| held.teid == teid);
         if let Some(WantedFTeid { ends, choose_id }) = wants.f_teid {
             let teid = self.choose_teid(now, choose_id)?;
             pdr.pdi.f_teid = Some(LocalFTeid { teid, ends });
@@ -219,10 +301,7 @@ impl Resources {
             created.f_teid = Some(ChosenFTeid { teid, v4, v6 });
         } else if let Some(given) = &mut pdr.pdi.f_teid {
             let wanted = given.teid.teid;
-            given.teid = match known(wanted)
-                .map(|f| f.teid)
-                .or_else(|| self.taken_teid(wanted))
-            {
+            given.teid = match known(wanted).or_else(|| self.taken_teid(wanted)) {
                 Some(own) => own,
                 None => {
                     let (teid, grant) = self
@@ -244,7 +323,11 @@ impl Resources {
         })
     }
 
-    fn choose_teid(&mut self, now: Time, choose_id: Option<u8>) -> Result<LocalTeid, Refusal> {
+    fn choose_teid(
+        &mut self,
+        now: Time,
+        choose_id: Option<ChooseId>,
+    ) -> Result<LocalTeid, Refusal> {
         let known = choose_id.and_then(|id| self.chosen_by_id.iter().find(|(i, _)| *i == id));
         if let Some((_, teid)) = known {
             return Ok(*teid);
@@ -263,8 +346,8 @@ impl Resources {
         now: Time,
         pdr: &mut Pdr,
         wants: Wants,
-        before: &[Pdr],
-        created: &mut CreatedPdr,
+        before: Holders<'_>,
+        created: &mut Created,
     ) -> Result<(), Refusal> {
         let is_key = pdr.is_found_by_ue();
         let (mut chosen4, mut chosen6) = (wants.ue4, wants.ue6.is_some());
@@ -299,7 +382,7 @@ impl Resources {
         now: Time,
         ni: NiId,
         choice: Choice,
-        before: &[Pdr],
+        before: Holders<'_>,
     ) -> Result<IpNet, Refusal> {
         let occupied = Refusal::ie(
             Cause::ALL_DYNAMIC_ADDRESSES_ARE_OCCUPIED,
@@ -329,7 +412,7 @@ impl Resources {
         ni: NiId,
         net: IpNet,
         is_key: bool,
-        before: &[Pdr],
+        before: Holders<'_>,
     ) -> Result<bool, Refusal> {
         let mut ours = held(before)
             .chain(self.taken_nets())
@@ -377,13 +460,15 @@ impl Resources {
     }
 
     /// The request is done: `after` holds what it needs; what only `before` held is free.
-    pub(crate) fn keep(&mut self, now: Time, before: &[Pdr], after: &[Pdr]) {
+    pub(crate) fn keep(&mut self, now: Time, before: Holders<'_>, after: Holders<'_>) {
         self.taken.clear();
-        for (i, pdr) in before.iter().enumerate() {
-            let Some(old) = pdr.pdi.f_teid else { continue };
-            let same = |pdr: &Pdr| pdr.pdi.f_teid.is_some_and(|f| f.teid == old.teid);
-            if !after.iter().any(same) && !before[..i].iter().any(same) {
-                self.teids.release(old.teid, now);
+        for (i, old) in before.teids().enumerate() {
+            if !after
+                .teids()
+                .chain(before.teids().take(i))
+                .any(|kept| kept == old)
+            {
+                self.teids.release(old, now);
             }
         }
         for (i, old) in held(before).enumerate() {
@@ -426,9 +511,10 @@ fn ie_of(pdi: &Pdi, net: IpNet) -> IeType {
 
 /// The addresses that a session holds: those by which packets find it, and those that we chose. The
 /// uplink may check against an address without holding it.
-fn held(pdrs: &[Pdr]) -> impl Iterator<Item = Held> + '_ {
+fn held(by: Holders<'_>) -> impl Iterator<Item = Held> + '_ {
+    let pdrs = by.pdrs;
     let all_are_keys = pdrs.iter().any(is_found_by_others);
-    pdrs.iter().flat_map(move |pdr| {
+    let of_pdrs = pdrs.iter().flat_map(move |pdr| {
         let is_key = all_are_keys || pdr.is_found_by_ue();
         let own = pdr.pdi.ue.map(|ue| (ue, [ue.chosen4, ue.chosen6]));
         pdr.pdi.ue_nets().filter_map(move |(ni, net)| {
@@ -438,5 +524,19 @@ fn held(pdrs: &[Pdr]) -> impl Iterator<Item = Held> + '_ {
                 .is_some_and(|(_, chosen)| chosen[usize::from(net.addr().is_ipv6())]);
             (chosen || is_key).then_some(Held { ni, net, chosen })
         })
-    })
+    });
+    let chosen = by.endpoints.iter().filter_map(|known| known.ue);
+    let of_endpoints = chosen.flat_map(|ue| {
+        let is_ours = move |net: &IpNet| match net {
+            IpNet::V4(_) => ue.chosen4,
+            IpNet::V6(_) => ue.chosen6,
+        };
+        let held = move |net| Held {
+            ni: ue.ni,
+            net,
+            chosen: true,
+        };
+        ue.nets().filter(is_ours).map(held)
+    });
+    of_pdrs.chain(of_endpoints)
 }

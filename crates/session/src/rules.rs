@@ -130,6 +130,20 @@ pub struct Pdr {
 }
 
 impl Pdr {
+    /// One that is in no session: for a Traffic Endpoint that no PDR names.
+    pub(crate) fn lone(pdi: Pdi) -> Self {
+        Self {
+            id: PdrId(0),
+            precedence: 0,
+            pdi,
+            outer_header_removal: None,
+            container_removal: false,
+            far: None,
+            qers: SmallVec::new(),
+            urrs: SmallVec::new(),
+        }
+    }
+
     /// Which way its packets come from: uplink ones have the UE as their source, downlink ones as
     /// their destination. For where they go see [`PacketRules::travel`].
     pub fn direction(&self) -> Direction {
@@ -189,6 +203,8 @@ pub struct PdiMore {
     pub framed: Box<[IpNet]>,
     /// Predefined rules that are active for it; they stay when the PDI is replaced.
     pub predefined: Box<[PredefinedId]>,
+    /// Traffic Endpoint ID: the endpoint that tunnel, addresses and networks are of.
+    pub endpoint: Option<u8>,
 }
 
 impl Pdi {
@@ -200,6 +216,11 @@ impl Pdi {
     /// Networks behind the UE.
     pub fn framed(&self) -> &[IpNet] {
         self.more.as_ref().map_or(&[], |more| &more.framed)
+    }
+
+    /// The Traffic Endpoint that it names.
+    pub fn endpoint(&self) -> Option<u8> {
+        self.more.as_ref().and_then(|more| more.endpoint)
     }
 
     /// Whether it says which addresses are the UE's.

@@ -15,7 +15,8 @@ use crate::load::Notice;
 use crate::node_id::NodeId;
 use crate::outbox::Outbox;
 use crate::peer::PeerId;
-use crate::sessions::CreatedPdr;
+use crate::resources::CreatedFor;
+use crate::sessions::Created;
 use crate::time::Time;
 
 impl<T: Tables> Core<T> {
@@ -240,8 +241,8 @@ fn up_f_seid(config: &Config, seid: u64) -> FSeid {
     FSeid { seid, ipv4, ipv6 }
 }
 
-/// Created PDR (table 7.5.3.2-1).
-fn write_created(writer: &mut Writer<'_>, created: &[CreatedPdr]) {
+/// Created PDR (table 7.5.3.2-1), Created Traffic Endpoint (table 7.5.3.5-1).
+fn write_created(writer: &mut Writer<'_>, created: &[Created]) {
     for pdr in created {
         let f_teid = pdr.f_teid.map(|chosen| FTeid::Given {
             teid: chosen.teid,
@@ -257,14 +258,14 @@ fn write_created(writer: &mut Writer<'_>, created: &[CreatedPdr]) {
             ..UeIpAddress::default()
         };
         let chosen = ipv4.is_some() || ipv6.is_some();
-        writer.created_pdr(
-            pdr.id.0,
-            f_teid,
-            if chosen {
-                std::slice::from_ref(&address)
-            } else {
-                &[]
-            },
-        );
+        let addresses = if chosen {
+            std::slice::from_ref(&address)
+        } else {
+            &[]
+        };
+        match pdr.of {
+            CreatedFor::Pdr(id) => writer.created_pdr(id.0, f_teid, addresses),
+            CreatedFor::Endpoint(id) => writer.created_traffic_endpoint(id, f_teid, addresses),
+        }
     }
 }

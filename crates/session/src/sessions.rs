@@ -13,13 +13,14 @@ use crate::compiled::{Compiled, EndedTunnel, Tables};
 use crate::config::Config;
 use crate::deferred::Deferred;
 use crate::draft::Draft;
+use crate::endpoints::Endpoint;
 use crate::inactivity::Inactivity;
 use crate::kept::Kept;
 #[cfg(test)]
 use crate::kept::RulesView;
 use crate::peer::PeerId;
 use crate::refusal::Refusal;
-use crate::resources::{ResourceFill, Resources};
+use crate::resources::{Holders, ResourceFill, Resources};
 use crate::rules::{Far, PacketRules, Pdr};
 use crate::salted::Salted;
 use crate::session_view::{SessionSummary, SessionView};
@@ -30,7 +31,7 @@ use crate::time::Time;
 use crate::tunnels::{self, TunnelIndex};
 use crate::unsupported::IN_SESSION;
 
-pub(crate) use crate::resources::CreatedPdr;
+pub(crate) use crate::resources::Created;
 
 /// Every session of every peer.
 pub(crate) struct Sessions<T: Tables> {
@@ -49,6 +50,8 @@ pub(crate) struct Sessions<T: Tables> {
     pub(crate) compiled: Compiled,
     pub(crate) inactivity: Inactivity,
     pub(crate) deferred: Deferred,
+    /// By SEID, of the few sessions that have some.
+    endpoints: HashMap<u64, Box<[Endpoint]>, Salted>,
 }
 
 /// One session.
@@ -65,6 +68,12 @@ pub(crate) struct Session<H> {
     pub(crate) next: Option<Place>,
     /// Sets that it is in; most are in none.
     pub(crate) membership: Option<Box<Membership>>,
+}
+
+/// A session that has left its place, and its Traffic Endpoints.
+struct TakenOut<H> {
+    session: Session<H>,
+    endpoints: Box<[Endpoint]>,
 }
 
 /// Sessions linked through themselves.
@@ -92,7 +101,7 @@ pub(crate) struct Established<'a> {
     /// Ours, for the UP F-SEID.
     pub(crate) seid: u64,
     /// PDRs for which we chose something.
-    pub(crate) created: &'a [CreatedPdr],
+    pub(crate) created: &'a [Created],
 }
 
 /// What the answer to an accepted modification says.
@@ -101,7 +110,7 @@ pub(crate) struct Modified<'a> {
     /// The CP's SEID, for the header of the answer; the request may have changed it.
     pub(crate) cp_seid: u64,
     /// PDRs for which we chose something.
-    pub(crate) created: &'a [CreatedPdr],
+    pub(crate) created: &'a [Created],
 }
 
 /// What the answer to an accepted deletion says.
@@ -132,6 +141,7 @@ impl<T: Tables> Sessions<T> {
             compiled: Compiled::default(),
             inactivity: Inactivity::new(seed),
             deferred: Deferred::new(seed),
+            endpoints: HashMap::with_hasher(Salted::new(seed)),
         }
     }
 
@@ -175,14 +185,18 @@ impl<T: Tables> Sessions<T> {
         let membership = Membership::of(request)?;
         self.draft.establish(request, &self.site)?;
         let handle = self
-            .publish(now, &[], T::Handle::default(), tables)
+            .publish(now, 0, &[], T::Handle::default(), tables)
             .map_err(|(_, r)| r)?;
         let mut rules = Kept::default();
-        self.resources.keep(now, &[], &self.draft.pdrs.rules);
+        self.resources
+            .keep(now, Holders::NONE, self.draft.holders());
         rules.land(&mut self.draft);
         let cp_seid = request.cp_f_seid.seid;
-        self.insert(peer, cp_seid, rules, handle, membership)
-            .ok_or(Cause::SYSTEM_FAILURE.into())
+        let seid = self
+            .insert(peer, cp_seid, rules, handle, membership)
+            .ok_or(Cause::SYSTEM_FAILURE)?;
+        self.land_endpoints(seid);
+        Ok(seid)
     }
 
     /// Session Modification (TS 29.244, 6.3.3).
@@ -233,20 +247,30 @@ impl<T: Tables> Sessions<T> {
             .get_mut(place)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
         let timings = self.deferred.timings(seid);
-        self.draft
-            .modify(session.rules.view(), timings, request, &self.site)?;
+        let endpoints = endpoints_of(&self.endpoints, seid);
+        self.draft.modify(
+            session.rules.view(),
+            endpoints,
+            timings,
+            request,
+            &self.site,
+        )?;
         // Out of its place meanwhile, which is put right on both ways out.
         let mut rules = std::mem::take(&mut session.rules);
         let handle = std::mem::take(&mut session.handle);
-        let (handle, outcome) = match self.publish(now, rules.view().pdrs, handle, tables) {
+        let (handle, outcome) = match self.publish(now, seid, rules.view().pdrs, handle, tables) {
             Ok(handle) => {
-                if self.draft.pdrs.changed {
-                    let before = rules.view().pdrs;
-                    self.resources.keep(now, before, &self.draft.pdrs.rules);
+                if self.draft.pdrs.changed || self.draft.endpoints_changed {
+                    let before = Holders {
+                        pdrs: rules.view().pdrs,
+                        endpoints: endpoints_of(&self.endpoints, seid),
+                    };
+                    self.resources.keep(now, before, self.draft.holders());
                 }
                 self.end_tunnels(tables);
                 let before = tunnels::keys(rules.view().fars);
                 rules.land(&mut self.draft);
+                self.land_endpoints(seid);
                 let after = tunnels::keys(rules.view().fars);
                 self.tunnels.change(place, &before, &after);
                 (handle, Ok(()))
@@ -263,17 +287,34 @@ impl<T: Tables> Sessions<T> {
         outcome
     }
 
+    /// What the draft has in place of the session's Traffic Endpoints.
+    fn land_endpoints(&mut self, seid: u64) {
+        if !self.draft.endpoints_changed {
+            return;
+        }
+        self.endpoints.remove(&seid);
+        if !self.draft.endpoints.is_empty() {
+            let endpoints = self.draft.endpoints.drain(..).collect();
+            self.endpoints.insert(seid, endpoints);
+        }
+    }
+
     /// Takes what the draft needs, and makes packets meet it. On a refusal, nothing has happened.
     fn publish(
         &mut self,
         now: Time,
+        seid: u64,
         before: &[Pdr],
         mut handle: T::Handle,
         tables: &mut T,
     ) -> Result<T::Handle, (T::Handle, Refusal)> {
+        let held = Holders {
+            pdrs: before,
+            endpoints: endpoints_of(&self.endpoints, seid),
+        };
         let outcome = self
             .resources
-            .take(now, &mut self.draft, before, &self.site)
+            .take(now, &mut self.draft, held, &self.site)
             .and_then(|()| {
                 if !self.draft.packets_may_notice() {
                     return Ok(());
@@ -324,17 +365,17 @@ impl<T: Tables> Sessions<T> {
         let place = self
             .owned(peer, seid)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
-        let session = self
+        let out = self
             .take_out(place)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
         if let Some(mut list) = self.peers.remove(&peer) {
-            self.unlink(&session, &mut list);
+            self.unlink(&out.session, &mut list);
             if list.len > 0 {
                 self.peers.insert(peer, list);
             }
         }
-        let cp_seid = session.cp_seid;
-        self.dissolve(now, session, tables);
+        let cp_seid = out.session.cp_seid;
+        self.dissolve(now, out, tables);
         Ok(Deleted { cp_seid })
     }
 
@@ -350,9 +391,10 @@ impl<T: Tables> Sessions<T> {
             let Some(mut list) = self.doomed.pop() else {
                 break;
             };
-            if let Some(session) = list.first.and_then(|place| self.take_out(place)) {
-                self.unlink(&session, &mut list);
-                self.dissolve(now, session, tables);
+            let out = list.first.and_then(|place| self.take_out(place));
+            if let Some(out) = out {
+                self.unlink(&out.session, &mut list);
+                self.dissolve(now, out, tables);
                 if list.len > 0 {
                     self.doomed.push(list);
                 }
@@ -424,8 +466,10 @@ impl<T: Tables> Sessions<T> {
         list.len -= 1;
     }
 
-    fn take_out(&mut self, place: Place) -> Option<Session<T::Handle>> {
+    fn take_out(&mut self, place: Place) -> Option<TakenOut<T::Handle>> {
+        let mut endpoints = None;
         if let Some(seid) = self.slab.seid(place) {
+            endpoints = self.endpoints.remove(&seid);
             self.inactivity.forget(seid);
             self.deferred.forget(seid);
         }
@@ -435,12 +479,19 @@ impl<T: Tables> Sessions<T> {
         }
         self.tunnels
             .change(place, &tunnels::keys(session.rules.view().fars), &[]);
-        Some(session)
+        Some(TakenOut {
+            session,
+            endpoints: endpoints.unwrap_or_default(),
+        })
     }
 
-    fn dissolve(&mut self, now: Time, mut session: Session<T::Handle>, tables: &mut T) {
-        tables.withdraw(&mut session.handle);
-        self.resources.keep(now, session.rules.view().pdrs, &[]);
+    fn dissolve(&mut self, now: Time, mut out: TakenOut<T::Handle>, tables: &mut T) {
+        tables.withdraw(&mut out.session.handle);
+        let before = Holders {
+            pdrs: out.session.rules.view().pdrs,
+            endpoints: &out.endpoints,
+        };
+        self.resources.keep(now, before, Holders::NONE);
     }
 
     /// Where a SEID leads, if it is one of ours, without looking.
@@ -523,6 +574,11 @@ impl<T: Tables> Sessions<T> {
     }
 
     #[cfg(test)]
+    pub(crate) fn endpoints(&self, seid: u64) -> &[Endpoint] {
+        endpoints_of(&self.endpoints, seid)
+    }
+
+    #[cfg(test)]
     pub(crate) fn rules(&self, seid: u64) -> Option<RulesView<'_>> {
         self.slab
             .get(self.slab.find(seid)?)
@@ -594,6 +650,14 @@ impl<T: Tables> fmt::Debug for Sessions<T> {
             .field("doomed", &self.doomed_len())
             .finish_non_exhaustive()
     }
+}
+
+/// Traffic Endpoints of a session; most have none.
+fn endpoints_of(all: &HashMap<u64, Box<[Endpoint]>, Salted>, seid: u64) -> &[Endpoint] {
+    if all.is_empty() {
+        return &[];
+    }
+    all.get(&seid).map_or(&[], |endpoints| endpoints)
 }
 
 fn establishment_is_supported(request: &SessionEstablishmentRequest<'_>) -> Result<(), Refusal> {

@@ -46,9 +46,6 @@ impl Unsupported {
 
 /// Of Session Establishment and Modification Requests.
 pub(crate) static IN_SESSION: Unsupported = Unsupported::new(&[
-    IeType::CREATE_TRAFFIC_ENDPOINT,
-    IeType::UPDATE_TRAFFIC_ENDPOINT,
-    IeType::REMOVE_TRAFFIC_ENDPOINT,
     IeType::ETHERNET_CONTEXT_INFORMATION,
     IeType::CREATE_MAR,
     IeType::UPDATE_MAR,
@@ -91,12 +88,21 @@ const PDR_LACKS: &[IeType] = &[
 /// Of a PDI.
 pub(crate) static IN_PDI: Unsupported = Unsupported::new(&[
     IeType::APPLICATION_ID,
-    IeType::TRAFFIC_ENDPOINT_ID,
     IeType::ETHERNET_PDU_SESSION_INFORMATION,
     IeType::ETHERNET_PACKET_FILTER,
     IeType::REDUNDANT_TRANSMISSION_PARAMETERS,
     IeType::IP_MULTICAST_ADDRESSING_INFO,
     IeType::DNS_QUERY_RESPONSE_FILTER,
+    IeType::MBS_SESSION_IDENTIFIER,
+    IeType::AREA_SESSION_ID,
+    IeType::LOCAL_INGRESS_TUNNEL,
+]);
+
+/// Of Create and Update Traffic Endpoint.
+pub(crate) static IN_ENDPOINT: Unsupported = Unsupported::new(&[
+    IeType::ETHERNET_PDU_SESSION_INFORMATION,
+    IeType::REDUNDANT_TRANSMISSION_PARAMETERS,
+    IeType::IP_MULTICAST_ADDRESSING_INFO,
     IeType::MBS_SESSION_IDENTIFIER,
     IeType::AREA_SESSION_ID,
     IeType::LOCAL_INGRESS_TUNNEL,
@@ -117,7 +123,6 @@ pub(crate) static IN_FORWARDING: Unsupported = Unsupported::new(&[
     IeType::REDIRECT_INFORMATION,
     IeType::FORWARDING_POLICY,
     IeType::HEADER_ENRICHMENT,
-    IeType::TRAFFIC_ENDPOINT_ID,
     IeType::PROXYING,
     IeType::DATA_NETWORK_ACCESS_IDENTIFIER,
     IeType::IP_ADDRESS_AND_PORT_NUMBER_REPLACEMENT,

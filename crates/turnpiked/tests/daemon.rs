@@ -16,6 +16,7 @@ use nix::sys::signal::Signal;
 fn plan() -> SessionPlan {
     SessionPlan {
         more: Vec::new(),
+        endpoints: false,
         v6_len: None,
         pdi: Vec::new(),
         style: Style::Open5gs,

@@ -1,5 +1,6 @@
 //! Sessions as SMFs make and change them.
 
+use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -26,6 +27,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "addresses-from-upf",
             "the UPF gives out UE addresses",
             addresses_from_upf,
+        ),
+        Scenario::new(
+            "traffic-endpoints",
+            "PDRs whose tunnel and addresses stand in Traffic Endpoints follow them",
+            traffic_endpoints,
         ),
         Scenario::new(
             "association-from-upf",
@@ -130,6 +136,46 @@ fn addresses_from_upf(world: &mut World) -> Result<String> {
         );
     }
     Ok(format!("gave {}", seen.join(", ")))
+}
+
+fn traffic_endpoints(world: &mut World) -> Result<String> {
+    for (index, addresses) in [None, Some(Requested::Choose { v4: true, v6: true })]
+        .into_iter()
+        .enumerate()
+    {
+        let mut plan = world.plan(Family::Dual, Style::Open5gs);
+        plan.endpoints = true;
+        plan.addresses = addresses.unwrap_or(plan.addresses);
+        let mut attached = world.attach(&format!("ue{index}"), &plan, 0, 0)?;
+        ping_all(&attached)?;
+        both_ways(world, &attached)?;
+        world.handover(&mut attached, 1, Duration::from_millis(100))?;
+        both_ways(world, &attached)?;
+        world.detach(&attached)?;
+    }
+    let mut plan = world.plan(Family::V4, Style::Open5gs);
+    plan.endpoints = true;
+    let mut attached = world.attach("ue", &plan, 0, 0)?;
+    ping_all(&attached)?;
+    let moved = Ipv4Addr::new(10, 60, 77, 7);
+    let former = attached.session.addresses;
+    world
+        .smf(0)?
+        .modify(&attached.session, &smf::update_endpoints(moved))?;
+    let before = world.drops("ue_spoofed")?;
+    let lost = ping(&attached.ue.netns, dn::SERVER_V4.into(), 3, 20)?;
+    let spoofed = world.drops("ue_spoofed")? - before;
+    ensure!(
+        lost.received == 0 && spoofed == 3,
+        "{former:?} after the update: {lost:?}, {spoofed} dropped as ue_spoofed"
+    );
+    attached.session.addresses.v4 = Some(moved);
+    attached.ue.configure(attached.session.addresses)?;
+    ping_all(&attached)?;
+    both_ways(world, &attached)?;
+    world.detach(&attached)?;
+    ensure!(world.sessions()? == 0, "sessions are left");
+    Ok("given and chosen addresses, a handover, and an update that moves the UE".to_owned())
 }
 
 fn association_from_upf(world: &mut World) -> Result<String> {

@@ -7,7 +7,7 @@ mod relay;
 mod tunnel;
 
 pub use answer::{Answer, Refused};
-pub use plan::{Flow, Gates, Requested, SessionPlan, Style, forward_downlink};
+pub use plan::{Flow, Gates, Requested, SessionPlan, Style, forward_downlink, update_endpoints};
 pub use relay::{
     RuleSession, TunnelPdr, far_to_network, far_to_tunnel, switch_to_n9, switch_with_end_marker,
 };
@@ -25,6 +25,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
 use rs_pfcp::ie::cause::{Cause, CauseValue};
 use rs_pfcp::ie::created_pdr::CreatedPdr;
+use rs_pfcp::ie::created_traffic_endpoint::CreatedTrafficEndpoint;
 use rs_pfcp::ie::fseid::Fseid;
 use rs_pfcp::ie::node_id::NodeId;
 use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
@@ -91,6 +92,22 @@ impl Establishment {
             .ies(IeType::CreatedPdr)
             .map(|ie| ie.parse().context("Created PDR"))
             .collect::<Result<_>>()?;
+        let endpoints: Vec<CreatedTrafficEndpoint> = answer
+            .ies(IeType::CreatedTrafficEndpoint)
+            .map(|ie| {
+                CreatedTrafficEndpoint::unmarshal(&ie.payload).context("Created Traffic Endpoint")
+            })
+            .collect::<Result<_>>()?;
+        ensure!(
+            plan.endpoints || endpoints.is_empty(),
+            "endpoints that nobody asked for"
+        );
+        let created: Vec<CreatedPdr> = if plan.endpoints {
+            ensure!(created.is_empty(), "told for PDRs, not for endpoints");
+            endpoints.iter().map(plan::as_pdr).collect()
+        } else {
+            created
+        };
         let (uplink_end, addresses) = plan.outcome(self.teid, &created)?;
         Ok(Session {
             cp_seid,

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use std::net::Ipv4Addr;
+
 use anyhow::{Context, Result};
 use rs_pfcp::ie::apply_action::ApplyAction;
 use rs_pfcp::ie::bar_id::BarId;
@@ -10,6 +12,7 @@ use rs_pfcp::ie::create_far::CreateFar;
 use rs_pfcp::ie::create_pdr::CreatePdr;
 use rs_pfcp::ie::create_urr::CreateUrr;
 use rs_pfcp::ie::created_pdr::CreatedPdr;
+use rs_pfcp::ie::created_traffic_endpoint::CreatedTrafficEndpoint;
 use rs_pfcp::ie::destination_interface::{DestinationInterface, Interface};
 use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::far_id::FarId;
@@ -105,6 +108,8 @@ pub struct Flow {
 pub struct SessionPlan {
     /// IEs of the establishment beside the rules.
     pub more: Vec<Ie>,
+    /// Tunnel and addresses stand in Traffic Endpoints, which the PDRs name.
+    pub endpoints: bool,
     /// Length of the UE's IPv6 prefix, where it is no /64.
     pub v6_len: Option<u8>,
     /// IEs of every PDI beside the usual ones.
@@ -145,6 +150,9 @@ impl SessionPlan {
         };
         ies.push(self.uplink_pdr(UPLINK, DEFAULT_PRECEDENCE, &f_teid, None, qers));
         ies.push(self.downlink_pdr(DOWNLINK, DEFAULT_PRECEDENCE, None, qers));
+        if self.endpoints {
+            ies.extend(self.traffic_endpoints(&f_teid));
+        }
         ies.push(self.uplink_far());
         ies.push(self.downlink_far());
         ies.extend(self.qers());
@@ -153,6 +161,24 @@ impl SessionPlan {
             ies.push(CreateBar::new(BarId::new(1), None).to_ie());
         }
         Ok(ies)
+    }
+
+    /// What a PDI says of where packets come by, in endpoints for access (1) and core (2).
+    fn traffic_endpoints(&self, f_teid: &Fteid) -> [Ie; 2] {
+        [SourceInterfaceValue::Access, SourceInterfaceValue::Core].map(|source| {
+            let whole = Self {
+                endpoints: false,
+                ..self.clone()
+            };
+            let pdi = whole.pdi(source, None);
+            let mut members = vec![endpoint_id(source)];
+            if source == SourceInterfaceValue::Access {
+                members.push(f_teid.to_ie());
+            }
+            members.extend(pdi.network_instance.iter().map(NetworkInstance::to_ie));
+            members.extend(pdi.ue_ip_addresses.iter().map(UeIpAddress::to_ie));
+            Ie::new_grouped(IeType::CreateTrafficEndpoint, members)
+        })
     }
 
     fn uplink_f_teid(&self, teid: u32) -> Fteid {
@@ -187,7 +213,7 @@ impl SessionPlan {
         qers: &[u32],
     ) -> Ie {
         let mut pdi = self.pdi(SourceInterfaceValue::Access, filter);
-        pdi.f_teid = Some(f_teid.clone());
+        pdi.f_teid = (!self.endpoints).then(|| f_teid.clone());
         if filter.is_none() && self.match_qfi {
             pdi.qfis = Qfi::new(self.qfi).into_iter().collect();
         }
@@ -241,6 +267,11 @@ impl SessionPlan {
         }
         pdi.sdf_filters = filter.map(SdfFilter::new).into_iter().collect();
         pdi.ies.clone_from(&self.pdi);
+        if self.endpoints {
+            pdi.network_instance = None;
+            pdi.ue_ip_addresses.clear();
+            pdi.ies.push(endpoint_id(source));
+        }
         pdi
     }
 
@@ -344,6 +375,43 @@ impl SessionPlan {
 pub(super) fn given_f_teid(teid: u32, addresses: Addresses) -> Fteid {
     let Addresses { v4, v6 } = addresses;
     Fteid::new(v4.is_some(), v6.is_some(), teid, v4, v6, 0)
+}
+
+/// The Traffic Endpoint ID of a side.
+fn endpoint_id(source: SourceInterfaceValue) -> Ie {
+    let id = if source == SourceInterfaceValue::Access {
+        1
+    } else {
+        2
+    };
+    Ie::new(IeType::TrafficEndpointId, vec![id])
+}
+
+/// What was created for an endpoint, as if for the PDR of its side.
+pub(super) fn as_pdr(endpoint: &CreatedTrafficEndpoint) -> CreatedPdr {
+    let id = if endpoint.traffic_endpoint_id.id == 1 {
+        UPLINK
+    } else {
+        DOWNLINK
+    };
+    let mut pdr = CreatedPdr::new(PdrId::new(id));
+    pdr.f_teid.clone_from(&endpoint.local_f_teid);
+    pdr.ue_ip_addresses.extend(endpoint.ue_ip_address.clone());
+    pdr
+}
+
+/// The UE has another IPv4 address.
+pub fn update_endpoints(v4: Ipv4Addr) -> Vec<Ie> {
+    let update = |source, destination| {
+        let mut address = UeIpAddress::new(Some(v4), None);
+        address.source_destination = destination;
+        let members = vec![endpoint_id(source), address.to_ie()];
+        Ie::new_grouped(IeType::UpdateTrafficEndpoint, members)
+    };
+    vec![
+        update(SourceInterfaceValue::Access, false),
+        update(SourceInterfaceValue::Core, true),
+    ]
 }
 
 /// A usage report rule, as SMFs put on every session.

@@ -25,6 +25,7 @@ grouped! {
     #[inline(never)]
     CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, CreatedPdr, DownlinkDataReport,
     ErrorIndicationReport, QueryUrr, RemoveBar, RemoveFar, RemovePdr, RemoveQer, RemoveUrr,
+    CreateTrafficEndpoint, CreatedTrafficEndpoint, RemoveTrafficEndpoint, UpdateTrafficEndpoint,
     UpdateBar, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, UserPlanePathFailureReport,
     UserPlanePathRecoveryReport,
 }
@@ -89,6 +90,8 @@ view! {
             sdf_filters: SdfFilter<'a> = SDF_FILTER,
             /// QFI (8.2.89): any of them matches.
             qfis: Qfi = QFI,
+            /// Traffic Endpoint ID (8.2.92): where the endpoint and the addresses are; more than one with MTE only.
+            traffic_endpoint_ids: u8 = TRAFFIC_ENDPOINT_ID,
             /// Framed-Route (8.2.111): the text of the RADIUS attribute (RFC 2865, 5.22).
             framed_routes: &'a [u8] = FRAMED_ROUTE,
             /// Framed-IPv6-Route (8.2.113): the text of the RADIUS attribute (RFC 3162, 2.5).
@@ -195,6 +198,8 @@ view! {
             transport_level_marking: u16 = TRANSPORT_LEVEL_MARKING,
             /// Destination 3GPP Interface Type (8.2.118).
             tgpp_interface_type: TgppInterfaceType = TGPP_INTERFACE_TYPE,
+            /// Linked Traffic Endpoint ID (8.2.92): of the traffic in the reverse direction.
+            linked_traffic_endpoint_id: u8 = TRAFFIC_ENDPOINT_ID,
         }
         repeated {}
     }
@@ -240,6 +245,8 @@ view! {
             pfcpsmreq_flags: PfcpSmReqFlags = PFCPSMREQ_FLAGS,
             /// Destination 3GPP Interface Type (8.2.118).
             tgpp_interface_type: TgppInterfaceType = TGPP_INTERFACE_TYPE,
+            /// Linked Traffic Endpoint ID (8.2.92): of the traffic in the reverse direction.
+            linked_traffic_endpoint_id: u8 = TRAFFIC_ENDPOINT_ID,
         }
         repeated {}
     }
@@ -421,6 +428,78 @@ view! {
         }
         optional {}
         repeated {}
+    }
+}
+
+view! {
+    /// Create Traffic Endpoint (7.5.2.7).
+    pub struct CreateTrafficEndpoint<'a> {
+        required {
+            /// Traffic Endpoint ID (8.2.92), unique in the session.
+            traffic_endpoint_id: u8 = TRAFFIC_ENDPOINT_ID,
+        }
+        optional {
+            /// Local F-TEID (8.2.3).
+            f_teid: FTeid = F_TEID,
+            /// Network Instance (8.2.4).
+            network_instance: NetworkInstance<'a> = NETWORK_INSTANCE,
+            /// Source 3GPP Interface Type (8.2.118).
+            tgpp_interface_type: TgppInterfaceType = TGPP_INTERFACE_TYPE,
+            /// Framed-Routing (8.2.112): the value of the RADIUS attribute (RFC 2865, 5.10).
+            framed_routing: u32 = FRAMED_ROUTING,
+        }
+        repeated {
+            /// UE IP Address (8.2.62).
+            ue_ip_addresses: UeIpAddress = UE_IP_ADDRESS,
+            /// QFI (8.2.89): any of them matches.
+            qfis: Qfi = QFI,
+            /// Framed-Route (8.2.111): the text of the RADIUS attribute (RFC 2865, 5.22).
+            framed_routes: &'a [u8] = FRAMED_ROUTE,
+            /// Framed-IPv6-Route (8.2.113): the text of the RADIUS attribute (RFC 3162, 2.5).
+            framed_ipv6_routes: &'a [u8] = FRAMED_IPV6_ROUTE,
+        }
+    }
+}
+
+view! {
+    /// Update Traffic Endpoint (7.5.4.13): what is absent stays as it was, and is in `ies` alone.
+    pub struct UpdateTrafficEndpoint<'a> {
+        required {
+            /// Traffic Endpoint ID (8.2.92).
+            traffic_endpoint_id: u8 = TRAFFIC_ENDPOINT_ID,
+        }
+        optional {}
+        repeated {}
+    }
+}
+
+view! {
+    /// Remove Traffic Endpoint (7.5.4.14).
+    pub struct RemoveTrafficEndpoint<'a> {
+        required {
+            /// Traffic Endpoint ID (8.2.92).
+            traffic_endpoint_id: u8 = TRAFFIC_ENDPOINT_ID,
+        }
+        optional {}
+        repeated {}
+    }
+}
+
+view! {
+    /// Created Traffic Endpoint (7.5.3.5).
+    pub struct CreatedTrafficEndpoint<'a> {
+        required {
+            /// Traffic Endpoint ID (8.2.92).
+            traffic_endpoint_id: u8 = TRAFFIC_ENDPOINT_ID,
+        }
+        optional {
+            /// Local F-TEID (8.2.3) that the UP function chose.
+            f_teid: FTeid = F_TEID,
+        }
+        repeated {
+            /// UE IP Address (8.2.62) that the UP function chose.
+            ue_ip_addresses: UeIpAddress = UE_IP_ADDRESS,
+        }
     }
 }
 

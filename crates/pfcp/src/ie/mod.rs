@@ -27,9 +27,10 @@ pub use flags::{
     PfcpSrReqFlags, PfcpSrRspFlags, ReportType, ReportingTriggers, UpFunctionFeatures,
 };
 pub use groups::{
-    CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, CreatedPdr, DownlinkDataReport,
-    ErrorIndicationReport, ForwardingParameters, Pdi, QueryUrr, RemoveBar, RemoveFar, RemovePdr,
-    RemoveQer, RemoveUrr, UpdateBar, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer,
+    CreateBar, CreateFar, CreatePdr, CreateQer, CreateTrafficEndpoint, CreateUrr, CreatedPdr,
+    CreatedTrafficEndpoint, DownlinkDataReport, ErrorIndicationReport, ForwardingParameters, Pdi,
+    QueryUrr, RemoveBar, RemoveFar, RemovePdr, RemoveQer, RemoveTrafficEndpoint, RemoveUrr,
+    UpdateBar, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer, UpdateTrafficEndpoint,
     UpdateUrr, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
 };
 pub use name::{DnsName, NetworkInstance};

@@ -420,6 +420,25 @@ pub fn valid() -> Vec<(&'static str, Vec<u8>)> {
             }),
         ),
         (
+            "traffic-endpoint",
+            establishment_with(|w| {
+                w.grouped(IeType::CREATE_TRAFFIC_ENDPOINT, |w| {
+                    w.put(IeType::TRAFFIC_ENDPOINT_ID, 1u8);
+                    w.network_instance("internet");
+                    w.ie(IeType::FRAMED_ROUTE, b"198.51.100.0/24 0.0.0.0 1");
+                });
+                w.grouped(IeType::CREATE_PDR, |w| {
+                    w.pdr_id(1);
+                    w.put(IeType::PRECEDENCE, 255u32);
+                    w.grouped(IeType::PDI, |w| {
+                        w.put(IeType::SOURCE_INTERFACE, SourceInterface::Core);
+                        w.put(IeType::TRAFFIC_ENDPOINT_ID, 1u8);
+                    });
+                });
+                fars_and_qer(w);
+            }),
+        ),
+        (
             "framed-routes",
             pdr_with_pdi(|w| {
                 w.put(IeType::SOURCE_INTERFACE, SourceInterface::Core);

@@ -124,6 +124,7 @@ fn pdi(pdi: &Pdi<'_>) -> Result<u64, Error> {
             Ok(filter.flow_description.map_or(0, |text| text.len() as u64))
         })?
         ^ each(&pdi.qfis, |qfi| Ok(qfi.0.into()))?
+        ^ each(&pdi.traffic_endpoint_ids, |id| Ok(id.into()))?
         ^ each(&pdi.framed_routes, |text| Ok(text.len() as u64))?
         ^ each(&pdi.framed_ipv6_routes, |text| Ok(text.len() as u64))?
         ^ u64::from(pdi.framed_routing.unwrap_or(0)))

@@ -4,7 +4,7 @@ use pfcp::Cause;
 
 use super::*;
 use crate::compiled::{Action, NiId, QerId, Select};
-use crate::resources::ChosenFTeid;
+use crate::resources::{ChosenFTeid, CreatedFor};
 use crate::rules::{FarId, RuleId};
 
 pub(super) fn pdr(id: u16) -> RuleId {
@@ -53,8 +53,8 @@ fn the_ordinary_session_becomes_two_entries() {
     let (seid, created) = world.establish(ordinary).unwrap();
     assert_ne!(seid, 0);
     let [
-        CreatedPdr {
-            id: PdrId(1),
+        Created {
+            of: CreatedFor::Pdr(PdrId(1)),
             f_teid:
                 Some(ChosenFTeid {
                     teid,

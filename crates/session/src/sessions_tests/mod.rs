@@ -2,6 +2,7 @@
 
 mod cases;
 mod changes;
+mod endpoints;
 mod families;
 mod filters;
 mod framed;
@@ -30,7 +31,7 @@ use crate::compiled::{
 use crate::config::{Config, Limits, NetworkInstance};
 use crate::peer::PeerId;
 use crate::refusal::Refusal;
-use crate::resources::CreatedPdr;
+use crate::resources::Created;
 use crate::sessions::Sessions;
 use crate::time::Time;
 
@@ -149,7 +150,7 @@ pub(crate) struct World {
     pub(crate) now: Time,
 }
 
-pub(crate) type Answer = Result<(u64, Vec<CreatedPdr>), Refusal>;
+pub(crate) type Answer = Result<(u64, Vec<Created>), Refusal>;
 
 impl World {
     pub(crate) fn new() -> Self {
@@ -448,7 +449,7 @@ pub(crate) fn qer(w: &mut Writer<'_>, id: u32, mbr_kbps: Option<u64>) {
 pub(crate) fn remove(w: &mut Writer<'_>, kind: IeType, id_ie: IeType, id: u32) {
     w.grouped(kind, |w| match id_ie {
         IeType::PDR_ID => w.pdr_id(id as u16),
-        IeType::BAR_ID => w.put(id_ie, id as u8),
+        IeType::BAR_ID | IeType::TRAFFIC_ENDPOINT_ID => w.put(id_ie, id as u8),
         _ => w.put(id_ie, id),
     });
 }

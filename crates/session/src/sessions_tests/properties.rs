@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use pfcp::ie::OuterHeaderRemoval;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::endpoints::EndpointIe;
 use super::*;
 use crate::compile::Compiler;
 use crate::compiled::Direction;
@@ -31,6 +32,7 @@ enum RuleIe {
     Far(bool, u32, FarKind),
     Qer(bool, u32, Option<u64>),
     Urr(bool, u32),
+    Endpoint(bool, EndpointIe),
     Remove(IeType, IeType, u32),
 }
 
@@ -46,7 +48,10 @@ impl RuleIe {
     fn write(&self, w: &mut Writer<'_>) {
         match self {
             Self::Pdr(true, pdr) => pdr.create(w),
-            Self::Pdr(false, pdr) => pdr.update(w, pdr.f_teid.is_some() || pdr.ue.is_some()),
+            Self::Pdr(false, pdr) => pdr.update(
+                w,
+                pdr.f_teid.is_some() || pdr.ue.is_some() || !pdr.extra_pdi.is_empty(),
+            ),
             Self::Far(true, id, FarKind::Core) => far_to_core(w, *id),
             Self::Far(true, id, FarKind::Access(teid)) => far_to_access(w, *id, *teid),
             Self::Far(true, id, FarKind::Buffer) => far_of(w, *id, ApplyAction::BUFF),
@@ -85,12 +90,68 @@ impl RuleIe {
                     w.ie(IeType::REPORTING_TRIGGERS, &[1, 0]);
                 });
             }
+            Self::Endpoint(create, endpoint) => {
+                let kind = if *create {
+                    IeType::CREATE_TRAFFIC_ENDPOINT
+                } else {
+                    IeType::UPDATE_TRAFFIC_ENDPOINT
+                };
+                endpoint.write(w, kind);
+            }
             Self::Remove(kind, id_ie, id) => remove(w, *kind, *id_ie, *id),
         }
     }
 }
 
+fn named_endpoint(id: u8) -> EndpointIe {
+    EndpointIe {
+        id,
+        f_teid: (id == 1).then_some(CHOOSE),
+        ue: Some(choose4()),
+        ..EndpointIe::default()
+    }
+}
+
+/// The first is for access.
+fn endpoint() -> impl Strategy<Value = EndpointIe> {
+    let f_teid = prop_oneof![2 => Just(CHOOSE), 1 => (1u32..6).prop_map(given)];
+    let ue = prop_oneof![
+        2 => (0u8..6).prop_map(|host| ue4(Ipv4Addr::new(10, 60, 0, host))),
+        1 => Just(choose4()),
+    ];
+    let framed = select(vec!["10.60.0.4/32", "10.62.0.0/16"]);
+    (
+        1u8..4,
+        prop::option::of(f_teid),
+        prop::option::of(ue),
+        prop::option::weighted(0.1, 0u8..9),
+        prop::option::weighted(0.2, framed),
+    )
+        .prop_map(|(id, f_teid, ue, qfi, framed)| EndpointIe {
+            id,
+            f_teid: f_teid.filter(|_| id == 1),
+            ni: None,
+            ue,
+            qfi: qfi.filter(|_| id == 1),
+            framed,
+        })
+}
+
 fn pdr() -> impl Strategy<Value = PdrIe> {
+    (pdr_by_itself(), prop::option::weighted(0.2, 1u8..4)).prop_map(
+        |(pdr, endpoint)| match endpoint {
+            None => pdr,
+            Some(id) => PdrIe {
+                f_teid: None,
+                ue: None,
+                extra_pdi: vec![(IeType::TRAFFIC_ENDPOINT_ID, vec![id])],
+                ..pdr
+            },
+        },
+    )
+}
+
+fn pdr_by_itself() -> impl Strategy<Value = PdrIe> {
     let f_teid = prop_oneof![
         3 => Just(CHOOSE),
         2 => (0u8..2).prop_map(|id| FTeid::Choose { ipv4: true, ipv6: false, choose_id: Some(id) }),
@@ -191,27 +252,43 @@ fn far() -> impl Strategy<Value = (u32, FarKind)> {
 fn establishment() -> impl Strategy<Value = Vec<RuleIe>> {
     let pdrs = prop::collection::vec(pdr(), 1..4);
     let missing = prop::option::weighted(0.1, 0usize..9);
-    (pdrs, prop::collection::vec(far(), 4), missing).prop_map(|(mut pdrs, fars, missing)| {
-        pdrs.dedup_by_key(|pdr| pdr.id);
-        let mut rules: Vec<RuleIe> = (1..=4)
-            .map(|id| {
-                let far = fars.iter().find(|far| far.0 == id).copied();
-                let usual = if id < 3 {
-                    FarKind::Core
-                } else {
-                    FarKind::Access(id)
-                };
-                RuleIe::Far(true, id, far.map_or(usual, |far| far.1))
-            })
-            .collect();
-        rules.extend([1, 2, 3].map(|id| RuleIe::Qer(true, id, Some(u64::from(id) * 100))));
-        rules.extend([1, 2].map(|id| RuleIe::Urr(true, id)));
-        if let Some(missing) = missing.filter(|&m| m < rules.len()) {
-            rules.remove(missing);
-        }
-        rules.extend(pdrs.into_iter().map(|pdr| RuleIe::Pdr(true, pdr)));
-        rules
-    })
+    let endpoints = prop::collection::vec(endpoint(), 0..3);
+    (pdrs, prop::collection::vec(far(), 4), missing, endpoints).prop_map(
+        |(mut pdrs, fars, missing, mut endpoints)| {
+            // Those that are named, and no other twice.
+            for (ie, id) in pdrs.iter().flat_map(|pdr| &pdr.extra_pdi) {
+                if let (IeType::TRAFFIC_ENDPOINT_ID, &[id]) = (*ie, &id[..]) {
+                    endpoints.push(named_endpoint(id));
+                }
+            }
+            endpoints.sort_by_key(|endpoint| endpoint.id);
+            endpoints.dedup_by_key(|endpoint| endpoint.id);
+            pdrs.dedup_by_key(|pdr| pdr.id);
+            let mut rules: Vec<RuleIe> = (1..=4)
+                .map(|id| {
+                    let far = fars.iter().find(|far| far.0 == id).copied();
+                    let usual = if id < 3 {
+                        FarKind::Core
+                    } else {
+                        FarKind::Access(id)
+                    };
+                    RuleIe::Far(true, id, far.map_or(usual, |far| far.1))
+                })
+                .collect();
+            rules.extend([1, 2, 3].map(|id| RuleIe::Qer(true, id, Some(u64::from(id) * 100))));
+            rules.extend([1, 2].map(|id| RuleIe::Urr(true, id)));
+            if let Some(missing) = missing.filter(|&m| m < rules.len()) {
+                rules.remove(missing);
+            }
+            rules.extend(pdrs.into_iter().map(|pdr| RuleIe::Pdr(true, pdr)));
+            rules.extend(
+                endpoints
+                    .into_iter()
+                    .map(|endpoint| RuleIe::Endpoint(true, endpoint)),
+            );
+            rules
+        },
+    )
 }
 
 fn change() -> impl Strategy<Value = RuleIe> {
@@ -220,12 +297,14 @@ fn change() -> impl Strategy<Value = RuleIe> {
         (IeType::REMOVE_QER, IeType::QER_ID),
         (IeType::REMOVE_URR, IeType::URR_ID),
         (IeType::REMOVE_FAR, IeType::FAR_ID),
+        (IeType::REMOVE_TRAFFIC_ENDPOINT, IeType::TRAFFIC_ENDPOINT_ID),
     ];
     prop_oneof![
         3 => (any::<bool>(), pdr()).prop_map(|(create, pdr)| RuleIe::Pdr(create, pdr)),
         3 => (prop::bool::weighted(0.2), far()).prop_map(|(create, (id, kind))| RuleIe::Far(create, id, kind)),
         2 => (prop::bool::weighted(0.2), 1u32..4, prop::option::of(0u64..9)).prop_map(|(c, id, mbr)| RuleIe::Qer(c, id, mbr)),
         1 => (any::<bool>(), 1u32..4).prop_map(|(create, id)| RuleIe::Urr(create, id)),
+        2 => (prop::bool::weighted(0.3), endpoint()).prop_map(|(create, endpoint)| RuleIe::Endpoint(create, endpoint)),
         3 => (select(kinds), 1u32..5).prop_map(|((kind, ie), id)| RuleIe::Remove(kind, ie, id)),
     ]
 }
@@ -356,14 +435,15 @@ impl Smf {
     fn check_allocators(&self) {
         let mut teids = BTreeSet::new();
         let mut addresses: BTreeMap<u16, BTreeSet<(IpNet, u64)>> = BTreeMap::new();
-        let left_open = |pdr: &Pdr| pdr.direction() == Direction::Downlink && !pdr.pdi.names_ue();
+        let by_ue = |pdr: &Pdr| pdr.direction() == Direction::Downlink && pdr.pdi.f_teid.is_none();
+        let left_open = |pdr: &Pdr| by_ue(pdr) && !pdr.pdi.names_ue();
         let pdrs = self.rules().flat_map(|rules| {
             let open = rules.pdrs.iter().any(left_open);
             rules.pdrs.iter().map(move |pdr| (pdr, open))
         });
         for (pdr, open) in pdrs {
             teids.extend(pdr.pdi.f_teid.map(|f| f.teid.teid));
-            let is_key = open || pdr.direction() == Direction::Downlink;
+            let is_key = open || by_ue(pdr);
             for (ni, net) in pdr.pdi.ue_nets() {
                 let held = addresses.entry(ni.0).or_default();
                 let own = pdr.pdi.ue.filter(|ue| ue.nets().any(|own| own == net));
@@ -382,6 +462,17 @@ impl Smf {
                     held.insert((net, count));
                 }
             }
+        }
+        let endpoints = self
+            .seids
+            .iter()
+            .flat_map(|&seid| self.world.sessions.endpoints(seid));
+        for endpoint in endpoints {
+            teids.extend(endpoint.f_teid.map(|f| f.teid.teid));
+            let Some(ue) = endpoint.ue else { continue };
+            let chosen = ue.v4.filter(|_| ue.chosen4).map(Ipv4Net::from);
+            let held = addresses.entry(ue.ni.0).or_default();
+            held.extend(chosen.map(|net| (net.into(), 1)));
         }
         let fill = self.world.sessions.fill();
         assert_eq!(fill.teids, teids.len());

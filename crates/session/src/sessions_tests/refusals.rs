@@ -35,7 +35,6 @@ fn what_is_not_done_is_refused_not_ignored() {
     }
     for ie in [
         IeType::APPLICATION_ID,
-        IeType::TRAFFIC_ENDPOINT_ID,
         IeType::ETHERNET_PACKET_FILTER,
         IeType::REDUNDANT_TRANSMISSION_PARAMETERS,
     ] {
@@ -365,14 +364,10 @@ fn requests_for_other_services_are_refused() {
             w.put(IeType::PDN_TYPE, pdn);
         });
     }
-    refuses(
-        &mut world,
-        not_served(IeType::CREATE_TRAFFIC_ENDPOINT),
-        |w| {
-            ordinary(w);
-            w.ie(IeType::CREATE_TRAFFIC_ENDPOINT, &[]);
-        },
-    );
+    refuses(&mut world, not_served(IeType::CREATE_MAR), |w| {
+        ordinary(w);
+        w.ie(IeType::CREATE_MAR, &[]);
+    });
     let missing = |ie| refusal(Cause::MANDATORY_IE_MISSING, ie, None);
     refuses(&mut world, missing(IeType::CREATE_PDR), |w| {
         far_to_core(w, 1)

@@ -123,11 +123,36 @@ struct tp_ext {
 	__u8 psc;	    /* control: what the PDU Session Container says beside the QFI: TP_PSC_* */
 	__u8 removal;	    /* control: bit 0: take the PDU Session Container off on the way to the next tunnel */
 	__u32 packet_meter; /* control: index into meters[] plus one, of a packet rate; 0: none */
-	__u32 copy;	    /* 0 */
+	__u32 copy;	    /* control: first place of its FAR's duplicates in rules[], plus one; 0: none */
 	__u32 framed;	    /* control: first place of its framed routes in rules[], plus one; 0: none */
 	__u32 n_framed;	    /* control: how many, 0..TP_FRAMED_MAX */
-	__u32 reserved;
+	__u32 n_copies;	    /* control: how many duplicates, 0..TP_COPIES_MAX */
 };
+
+/* Where a duplicate of each packet goes (FAR with DUPL, TS 29.244, 5.2.3). They stand two to a place of rules[], and
+ * are immutable once published. User space sends them, so that they have no next hop here. */
+#define TP_COPIES_MAX 4
+#define TP_COPIES_PER_PLACE 2
+
+struct tp_copy {
+	__u8 remote[16]; /* IPv4 in the first four octets, all as on the wire */
+	__u8 local[16];	 /* our address, of the same family */
+	__u32 teid_be;	 /* of GTP-U */
+	__u16 port_be;	 /* of plain UDP: remote and local port; 0: GTP-U */
+	__u8 flags;	 /* TP_COPY_* */
+	__u8 tos;	 /* transport level marking */
+	__u8 tos_mask;	 /* 0: none */
+	__u8 pad1;
+	__u16 pad2;
+	__u32 pad4;
+	__u64 reserved[2];
+};
+
+struct tp_copies {
+	struct tp_copy copy[TP_COPIES_PER_PLACE];
+};
+
+#define TP_COPY_V6 1 /* the outer header is IPv6 */
 
 /* A network behind the UE (framed route, TS 29.244, 5.16): an address in it is as good as the UE's own. They
  * stand four to a place of rules[], and are immutable once published. */
@@ -452,7 +477,9 @@ struct tp_cpu {
 	__u64 expired_tat; /* of packets whose sender is told that their time was up */
 	__u64 too_long_tat; /* ... that they were too long */
 	__u64 solicitation_tat;
-	__u64 reserved[5];
+	__u64 copies;	   /* duplicates handed to user space */
+	__u64 copies_lost; /* duplicates that it did not get */
+	__u64 reserved[3];
 	struct tp_port_stats ports[TP_PORTS_MAX];
 	__u64 drops[TP_PORTS_MAX][TP_DIRS][TP_DROP_MAX];
 };
@@ -463,6 +490,7 @@ enum tp_event_kind {
 	TP_EVENT_SEND = 1,   /* send data (an IP packet) out of ifindex; the kernel resolves the neighbour */
 	TP_EVENT_PACKET = 2, /* data is a struct tp_task and what it is about */
 	TP_EVENT_GTPU = 3,   /* data is an IP packet: a GTP-U message that is not a G-PDU, for the control plane */
+	TP_EVENT_COPY = 4,   /* data is a struct tp_copy and a user's packet, which goes there; in a ring of its own */
 	TP_EVENT_TRACE = 5,  /* a struct tp_trace, in a ring of its own */
 };
 
@@ -557,7 +585,8 @@ struct tp_trace {
 #define TP_FEAT_OUTER6 (1 << 8) /* IPv6 between gNB and UPF */
 #define TP_FEAT_RELAY (1 << 9)	/* from tunnel to tunnel, with extension headers and end markers */
 #define TP_FEAT_PREFIX (1 << 12) /* framed routes, and UE prefixes that are no /64 */
-#define TP_FEAT_ALL (0xff | TP_FEAT_OUTER6 | TP_FEAT_RELAY | TP_FEAT_PREFIX)
+#define TP_FEAT_COPY (1 << 13) /* FARs with DUPL */
+#define TP_FEAT_ALL (0xff | TP_FEAT_OUTER6 | TP_FEAT_RELAY | TP_FEAT_PREFIX | TP_FEAT_COPY)
 #define TP_FEAT_SPREAD (1 << 11) /* users are spread over CPUs (tp_spread); not in TP_FEAT_ALL */
 #define TP_FEAT_TRACE (1 << 10) /* somebody follows a user's packets; not in TP_FEAT_ALL */
 
@@ -579,6 +608,8 @@ _Static_assert(sizeof(struct tp_rule) == 32, "half a line");
 _Static_assert(sizeof(struct tp_rules) == 128, "two lines");
 _Static_assert(sizeof(struct tp_rule_mores) == sizeof(struct tp_rules), "one place in rules[]");
 _Static_assert(sizeof(struct tp_framed_routes) == sizeof(struct tp_rules), "one place in rules[]");
+_Static_assert(sizeof(struct tp_copy) == 64, "one line");
+_Static_assert(sizeof(struct tp_copies) == sizeof(struct tp_rules), "one place in rules[]");
 _Static_assert(sizeof(struct tp_bucket) == 64, "one line");
 _Static_assert(sizeof(struct tp_nexthop) == 64, "one line");
 _Static_assert(sizeof(struct tp_peer) == 64, "one line");

@@ -150,6 +150,10 @@ static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port);
  * TP_DROP_SLOW_PATH_FULL. The frame itself is not changed. */
 TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *outer, __u32 off, __u32 len);
 
+/* Hand a duplicate of the len octets of the frame at off to user space, with where it goes. 0, or non-zero when there was
+ * no room. */
+static TP_INLINE int tp_hand_copy(struct tp_env *env, const struct tp_copy *to, __u32 off, __u32 len);
+
 /* This CPU's record of the packet under way. */
 static TP_INLINE struct tp_trace *tp_trace_of(struct tp_env *env);
 

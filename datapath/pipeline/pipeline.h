@@ -13,6 +13,7 @@
 
 #include "act.h"
 #include "answer.h"
+#include "copy.h"
 #include "emit.h"
 #include "gtpu.h"
 #include "hairpin.h"
@@ -241,19 +242,24 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 		r = tp_check_action(head);
 	else if (tp_has(p->env, TP_FEAT_IPV6 | TP_FEAT_LIST))
 		r = tp_untaken(p, matched, r);
-	if (r)
+	if (r) {
+		tp_duplicate(p, e, head, r);
 		return r;
+	}
 	/* From tunnel to tunnel a packet is relayed, not routed: its TTL is the ends' affair. */
 	if (!tp_is_relayed(p, head))
 		r = p->for_end & TP_GTPU_EXT_REQUIRED ? TP_DROP_GTPU_UNKNOWN_EXTENSION : tp_spend_hop(p, head);
 	if (!r)
 		r = tp_police(p, e, head);
+	tp_duplicate(p, e, head, r);
 	if (!r && tp_is_relayed(p, head))
 		return tp_relay_packet(p, e, head);
 	if (!r && TP_HEAD_ACTION(head) != TP_ACT_TUNNEL) {
 		r = tp_route_user(p, e, head, &nh, &index);
-		if (tp_unlikely(r == TP_OUT_UE))
+		if (tp_unlikely(r == TP_OUT_UE)) {
 			r = tp_to_ue(p, &e, &head, index, matched);
+			tp_duplicate(p, e, head, r);
+		}
 	}
 	if (!r && !nh)
 		r = tp_route_tunnel(p, e, head, &t, &nh);

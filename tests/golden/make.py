@@ -864,6 +864,58 @@ def prefix_cases():
              [(1, len(up_), sum(map(len, up_)), len(outside)), (2, len(down), sum(map(len, down)), 0)])
 
 
+def duplicate_cases():
+    """FARs with DUPL (TS 29.244, 5.2.3): what user space sends follows the packet itself."""
+    sink, sink6 = "10.8.0.1", "2001:db8:8::1"
+    to = lambda teid=0x31, **more: dict(dict(teid=teid, peer=sink, local=N3), **more)
+
+    def copied(packet, teid=0x31, src=N3, dst=sink, tos=0, port=None):
+        inner = raw(packet)
+        udp = UDP(sport=port or 2152, dport=port or 2152, chksum=0) / Raw(inner if port else gtpu(teid, inner))
+        return slow(IP(src=src, dst=dst, id=0, flags="DF", ttl=64, tos=tos) / udp)
+
+    def copied6(packet, teid=0x31, tc=0):
+        ip = udp6(gtpu(teid, raw(packet)), N3_6, sink6)
+        ip.fl, ip.tc = (teid * 2654435761 & 0xffffffff) >> 12, tc
+        return slow(ip)
+
+    u, d = user(), user(HOST, UE)
+    up1, down1 = plain(ul=dict(duplicates=[to()])), plain(dl=dict(duplicates=[to()]))
+    case("duplicate-up", "as it is forwarded, one hop on", up1, [(UP, up(u), "forward", [hop(u), copied(hop(u).payload)])], [(1, 1, len(u), 0)])
+    case("duplicate-down", "without the container of the tunnel", down1,
+         [(DOWN, net(d), "forward", [tunnelled(d), copied(hop(d).payload)])], [(2, 1, len(d), 0)])
+    case("duplicate-drop", "dropped here, as it came there", plain(ul=dict(action="drop", ue4=UE, duplicates=[to()])),
+         [(UP, up(u), "far_drop", [copied(u)])], [(1, 0, 0, 1)])
+    case("duplicate-buffer", "the same of a FAR that buffers", plain(dl=dict(action="buffer", teid=None, peer=None, local=None, duplicates=[to()])),
+         [(DOWN, net(d), "far_buffer", [copied(d)])], [(2, 0, 0, 1)])
+    ef = [0xb8, 0xfc]
+    four = [to(1), to(2, marking=ef), dict(port=4000, peer=sink, local=N3), dict(teid=4, peer=sink6, local=N3_6, marking=ef)]
+    case("duplicate-four", "to four places: marked, in UDP alone, over IPv6", plain(ul=dict(duplicates=four)),
+         [(UP, up(u), "forward", [hop(u), copied(hop(u).payload, 1), copied(hop(u).payload, 2, tos=0xb8), copied(hop(u).payload, port=4000), copied6(hop(u).payload, 4, 0xb8)])])
+    odd = user(payload=b"y" * 41)
+    over6 = plain(ul=dict(duplicates=[dict(teid=7, peer=sink6, local=N3_6)]))
+    case("duplicate-v6-odd", "the checksum of an odd number of octets", over6, [(UP, up(odd), "forward", [hop(odd), copied6(hop(odd).payload, 7)])])
+    long_packet = user(payload=bytes(i & 0xff for i in range(1400)))
+    case("duplicate-long", "longer than small records", up1, [(UP, up(long_packet), "forward", [hop(long_packet), copied(hop(long_packet).payload)])])
+    u6 = user6()
+    case("duplicate-ipv6-user", "a user's IPv6", plain(ul=dict(duplicates=[to()]), ue6="2001:db8:60::/64"),
+         [(UP, up(u6), "forward", [hop(u6), copied(hop(u6).payload)])])
+    case("duplicate-not", "what a condition or a gate stops is no FAR's", plain(ul=dict(duplicates=[to()]), dl=dict(action="gate", duplicates=[to()], teid=None, peer=None, local=None)),
+         [(UP, up(user("10.60.0.9")), "ue_spoofed", None), (DOWN, net(d), "gate_closed", None)], [(1, 0, 0, 1), (2, 0, 0, 1)])
+    relay = session(entry(1, "uplink", **dict(RELAYED, relay={}, duplicates=[to()])), key(teid=TEID, one=0))
+    onward = user(ttl=1)
+    case("duplicate-relay", "from tunnel to tunnel, TTL and all", relay,
+         [(UP, up(onward), "forward", [relayed(gtpu(RTEID, psc(QFI) + raw(onward), flags=0x34)), copied(onward)])], [(1, 1, len(onward), 0)])
+    both = session(uplink(1, duplicates=[to(1)]), downlink(2), uplink(3, ue4=UE2), downlink(4, peer=GNB2, teid=0x55667788, qfi=5, duplicates=[to(2)]),
+                   key(teid=TEID, one=0), key(ue4=UE, one=1), key(teid=TEID + 1, one=2), key(ue4=UE2, one=3))
+    there = user(dst=UE2)
+    case("duplicate-ue-to-ue", "for the sender and for the receiver", both,
+         [(UP, up(there), "forward", [tunnelled(there, teid=0x55667788, qfi=5, dst=GNB2), copied(hop(there).payload, 1), copied(hop(there).payload, 2)])])
+    case("duplicate-comes-and-goes", "DUPL of a live session", plain() + plain(ul=dict(duplicates=[to()]), before=1) + plain(ul=dict(duplicates=[to(9)]), before=2) + plain(before=3),
+         [(UP, up(u), "forward", hop(u)), (UP, up(u), "forward", [hop(u), copied(hop(u).payload)]), (UP, up(u), "forward", [hop(u), copied(hop(u).payload, 9)]), (UP, up(u), "forward", hop(u))],
+         [(1, 4, 4 * len(u), 0)])
+
+
 def route_cases():
     both = [(1, 0, 0, 1)]
     up_case("route-local", "users must not reach us", user(dst="203.0.113.1"), "to_self", counters=both)
@@ -1191,7 +1243,7 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, prefix_cases, route_cases, relay_cases, marking_cases, outer6_cases):
+    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, duplicate_cases, prefix_cases, route_cases, relay_cases, marking_cases, outer6_cases):
         make()
     for name in sorted(CASES):
         folder = os.path.join(HERE, name)

@@ -8,15 +8,16 @@ use pfcp::{Cause, IeType};
 use smallvec::SmallVec;
 
 use crate::compiled::{
-    Action, Compiled, Direction, Entry, Filter, Flow, Key, Limit, Marks, NiId, PdrId, PredefinedId,
-    QerId, Qfi, QfiSet, Rate, Relay, Select, SharedMeter, UeAddresses, UeEnd,
+    Action, Compiled, Direction, Duplicate, DuplicateHeader, Entry, Filter, Flow, Key, Limit,
+    Marks, NiId, PdrId, PredefinedId, QerId, Qfi, QfiSet, Rate, Relay, Select, SharedMeter,
+    UeAddresses, UeEnd,
 };
 use crate::config::{Burst, PredefinedFar};
 use crate::predefined::Form;
 use crate::refusal::Refusal;
 use crate::rules::{
-    Apply, Far, Forwarding, Interface, LocalFTeid, PacketRules, Pdi, Pdr, Qer, RuleId,
-    TunnelNetworkId,
+    Apply, Duplicates, Duplicating, Far, Forwarding, Interface, LocalFTeid, PacketRules, Pdi, Pdr,
+    Qer, RuleId, Targets, TunnelNetworkId,
 };
 use crate::site::Site;
 
@@ -272,7 +273,7 @@ fn push_filters(form: Form<'_>, entry: usize, room: usize, filters: &mut Vec<Fil
 /// The FAR of a PDR, or of a predefined rule that it activates: dropping, or routing.
 fn far_of(rules: PacketRules<'_>, form: Form<'_>) -> Result<Far, Refusal> {
     let Form { pdr, .. } = form;
-    let own = pdr.far.and_then(|id| rules.far(id)).copied();
+    let own = pdr.far.and_then(|id| rules.far(id)).cloned();
     let missing = Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::FAR_ID);
     let Some((id, rule)) = form.rule else {
         return own.ok_or(missing);
@@ -293,7 +294,7 @@ fn far_of(rules: PacketRules<'_>, form: Form<'_>) -> Result<Far, Refusal> {
     Ok(Far {
         id: id.far(),
         apply,
-        forwarding,
+        targets: Targets::new(forwarding, Duplicates::default()),
         bar: None,
         // There is no tunnel.
         through: TunnelNetworkId(u8::MAX),
@@ -329,11 +330,12 @@ fn entry(
         framed: false,
         qfi: None,
         relay: None,
-        marking: far.forwarding.and_then(|to| to.marking),
+        marking: far.forwarding().and_then(|to| to.marking),
         marks: Marks::default(),
         meter: None,
         shared_meters: SmallVec::new(),
         packet_meter: None,
+        duplicates: Vec::new(),
     };
     let is_tunnel = matches!(action, Action::Tunnel { .. });
     match direction {
@@ -350,8 +352,38 @@ fn entry(
     if direction == Direction::Downlink {
         mark_further(&mut entry, &qers)?;
     }
+    if action != Action::GateClosed {
+        entry.duplicates = duplicates(&far, site, reaches)?;
+    }
     meter(rules, pdr, &qers, site.burst, meters, &mut entry)?;
     Ok(entry)
+}
+
+/// Where else the packets of a FAR go.
+fn duplicates(
+    far: &Far,
+    site: &Site,
+    reaches: &dyn Fn(IpAddr) -> bool,
+) -> Result<Vec<Duplicate>, Refusal> {
+    let wrong = Refusal::rule(IeType::OUTER_HEADER_CREATION).in_rule(RuleId::Far(far.id));
+    let duplicates = far.duplicates().iter();
+    let place = |duplicate: &Duplicating| {
+        let (peer, local) = site
+            .path_to(duplicate.to, duplicate.through, reaches)
+            .ok_or(wrong)?;
+        let number = duplicate.to.teid();
+        let header = match u16::try_from(number) {
+            Ok(port) if duplicate.udp => DuplicateHeader::Udp { port },
+            _ => DuplicateHeader::GtpU { teid: number },
+        };
+        Ok(Duplicate {
+            header,
+            peer,
+            local,
+            marking: duplicate.marking,
+        })
+    };
+    duplicates.map(place).collect()
 }
 
 fn ue_addresses(pdr: &Pdr) -> Option<UeAddresses> {
@@ -412,7 +444,7 @@ fn action(
     reaches: &dyn Fn(IpAddr) -> bool,
 ) -> Result<Action, Refusal> {
     let in_far = |ie| Refusal::rule(ie).in_rule(RuleId::Far(far.id));
-    match (far.apply, far.forwarding) {
+    match (far.apply, far.forwarding()) {
         (Apply::Drop, _) => Ok(Action::Drop),
         (Apply::Buffer { .. }, _) => Ok(Action::Buffer),
         (Apply::Forward, None) => Err(in_far(IeType::FORWARDING_PARAMETERS)),

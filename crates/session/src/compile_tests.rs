@@ -7,8 +7,8 @@ use pfcp::Cause;
 use proptest::prelude::*;
 
 use crate::compiled::{
-    Action, Compiled, Direction, Entry, Flow, Key, Limit, Marks, PdrId, QerId, Qfi, QfiSet, Select,
-    SharedMeter, UeAddresses, UeEnd,
+    Action, Compiled, Direction, Duplicate, DuplicateHeader, Entry, Flow, Key, Limit, Marks, PdrId,
+    QerId, Qfi, QfiSet, Select, SharedMeter, UeAddresses, UeEnd,
 };
 use crate::config::Config;
 use crate::reference::{Arrival, Fate, Packet, Verdict, judge};
@@ -132,6 +132,15 @@ fn container(entry: &Entry, brought: Option<Qfi>) -> Option<(Qfi, Marks)> {
     own.or(brought.map(|qfi| (qfi, Marks::default())))
 }
 
+fn number_and_peer(duplicate: &Duplicate) -> (u32, IpAddr) {
+    assert_eq!(duplicate.peer.is_ipv4(), duplicate.local.is_ipv4());
+    let number = match duplicate.header {
+        DuplicateHeader::GtpU { teid } => teid,
+        DuplicateHeader::Udp { port } => port.into(),
+    };
+    (number, duplicate.peer)
+}
+
 fn verdict(compiled: &Compiled, entry: &Entry, packet: &Packet) -> Verdict {
     let brought = match (packet.arrival, &entry.relay) {
         (Arrival::Tunnel { qfi, .. }, Some(relay)) if !relay.remove_container => qfi,
@@ -168,6 +177,7 @@ fn verdict(compiled: &Compiled, entry: &Entry, packet: &Packet) -> Verdict {
             Limit::Packets(rate) => rate,
             Limit::Bits(_) => panic!("a bit rate for packets"),
         }),
+        duplicates: entry.duplicates.iter().map(number_and_peer).collect(),
     }
 }
 

@@ -312,6 +312,39 @@ pub struct Entry {
     pub shared_meters: smallvec::SmallVec<[usize; 4]>,
     /// Index into [`Compiled::meters`] of a packet rate.
     pub packet_meter: Option<usize>,
+    /// Where else each packet goes that the FAR applies to; at most [`DUPLICATES_MAX`].
+    pub duplicates: Vec<Duplicate>,
+}
+
+/// Duplicating Parameters of one FAR (`TP_COPIES_MAX` of the tables).
+pub const DUPLICATES_MAX: usize = 4;
+
+/// Where a duplicate of each packet goes (TS 29.244, 5.2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duplicate {
+    /// What it is put into.
+    pub header: DuplicateHeader,
+    /// Remote address.
+    pub peer: IpAddr,
+    /// Our address, the source of the outer packet; of the same family.
+    pub local: IpAddr,
+    /// Transport level marking of the outer header.
+    pub marking: Option<Marking>,
+}
+
+/// What is between the outer IP header of a duplicate and the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DuplicateHeader {
+    /// UDP and GTP-U.
+    GtpU {
+        /// Remote TEID, host order.
+        teid: u32,
+    },
+    /// UDP alone.
+    Udp {
+        /// Both ports.
+        port: u16,
+    },
 }
 
 /// Of the PDU Session Container of downlink packets (TS 38.415, 5.5.2.1).

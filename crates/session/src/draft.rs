@@ -286,7 +286,7 @@ impl Draft {
     /// not ended.
     pub(crate) fn ended_tunnels(&self) -> impl Iterator<Item = LeftTunnel> + '_ {
         let leads_to =
-            |far: &Far, tunnel| far.forwarding.is_some_and(|to| to.tunnel == Some(tunnel));
+            |far: &Far, tunnel| far.forwarding().is_some_and(|to| to.tunnel == Some(tunnel));
         let left = self.left_tunnels.iter().copied();
         left.filter(move |left| !(self.fars.rules.iter()).any(|far| leads_to(far, left.tunnel)))
     }

@@ -15,15 +15,16 @@ use smallvec::SmallVec;
 
 use crate::compile::DEFAULT_NI;
 use crate::compiled::{Marking, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
+use crate::duplicating;
 use crate::endpoints::Endpoint;
 use crate::flow::FlowDescription;
 use crate::framed;
 use crate::predefined;
 use crate::refusal::Refusal;
 use crate::rules::{
-    Apply, BarId, Conditions, Far, FarId, Forwarding, Gate, Interface, LeftTunnel, LocalEnds,
-    LocalFTeid, Mbr, Pdi, PdiMore, Pdr, Qer, RareQer, RemoteFTeid, Removal, SdfFilter,
-    TunnelNetworkId, UeIp, UrrId,
+    Apply, BarId, Conditions, Duplicates, Far, FarId, Forwarding, Gate, Interface, LeftTunnel,
+    LocalEnds, LocalFTeid, Mbr, Pdi, PdiMore, Pdr, Qer, RareQer, RemoteFTeid, Removal, SdfFilter,
+    Targets, TunnelNetworkId, UeIp, UrrId,
 };
 use crate::site::Site;
 use crate::teid::LocalTeid;
@@ -128,7 +129,7 @@ pub(crate) fn update_pdr(
     Ok(wants)
 }
 
-fn refuse(unsupported: &Unsupported, ies: Ies<'_>) -> Result<(), Refusal> {
+pub(crate) fn refuse(unsupported: &Unsupported, ies: Ies<'_>) -> Result<(), Refusal> {
     match unsupported.find(ies) {
         Some(ie) => Err(Refusal::rule(ie)),
         None => Ok(()),
@@ -575,13 +576,15 @@ pub(crate) fn far(ie: &CreateFar<'_>, site: &Site) -> Result<Far, Refusal> {
         .map(|p| forwarding(&p, site))
         .transpose()?;
     let (forwarding, through) = forwarding.unzip();
-    let far = Far {
+    let (apply, duplicate) = apply(ie.apply_action)?;
+    let mut far = Far {
         id: FarId(ie.far_id),
-        apply: apply(ie.apply_action)?,
-        forwarding,
+        apply,
+        targets: Targets::new(forwarding, Duplicates::default()),
         bar: ie.bar_id.map(BarId),
         through: through.unwrap_or(TunnelNetworkId(u8::MAX)),
     };
+    duplicating::create(&mut far, duplicate, ie, site)?;
     forwards_somewhere(&far)?;
     Ok(far)
 }
@@ -594,9 +597,7 @@ pub(crate) fn update_far(
 ) -> Result<Option<LeftTunnel>, Refusal> {
     refuse(&IN_FAR, ie.ies)?;
     let mut left = None;
-    if let Some(action) = ie.apply_action {
-        far.apply = apply(action)?;
-    }
+    duplicating::update(far, ie, site)?;
     if let Some(update) = &ie.update_forwarding_parameters {
         let before = far.left_tunnel();
         let forwarding = update_forwarding(far, update, site)?;
@@ -611,7 +612,7 @@ pub(crate) fn update_far(
 }
 
 fn forwards_somewhere(far: &Far) -> Result<(), Refusal> {
-    if far.apply == Apply::Forward && far.forwarding.is_none() {
+    if far.apply == Apply::Forward && far.forwarding().is_none() {
         return Err(Refusal::ie(
             Cause::CONDITIONAL_IE_MISSING,
             IeType::FORWARDING_PARAMETERS,
@@ -620,16 +621,17 @@ fn forwards_somewhere(far: &Far) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// One of DROP, FORW and BUFF; NOCP goes with BUFF (TS 29.244, 8.2.26).
-fn apply(action: ApplyAction) -> Result<Apply, Refusal> {
+/// One of DROP, FORW and BUFF; NOCP goes with BUFF, DUPL with each (TS 29.244, 8.2.26).
+pub(crate) fn apply(action: ApplyAction) -> Result<(Apply, bool), Refusal> {
     const BUFF_AND_NOCP: ApplyAction = ApplyAction::BUFF.union(ApplyAction::NOCP);
-    match action {
-        ApplyAction::DROP => Ok(Apply::Drop),
-        ApplyAction::FORW => Ok(Apply::Forward),
-        ApplyAction::BUFF => Ok(Apply::Buffer { notify: false }),
-        BUFF_AND_NOCP => Ok(Apply::Buffer { notify: true }),
-        _ => Err(Refusal::rule(IeType::APPLY_ACTION)),
-    }
+    let apply = match action.difference(ApplyAction::DUPL) {
+        ApplyAction::DROP => Apply::Drop,
+        ApplyAction::FORW => Apply::Forward,
+        ApplyAction::BUFF => Apply::Buffer { notify: false },
+        BUFF_AND_NOCP => Apply::Buffer { notify: true },
+        _ => return Err(Refusal::rule(IeType::APPLY_ACTION)),
+    };
+    Ok((apply, action.contains(ApplyAction::DUPL)))
 }
 
 /// Where to, and which of our addresses tunnels there come from.
@@ -659,7 +661,7 @@ fn update_forwarding(
     site: &Site,
 ) -> Result<Forwarding, Refusal> {
     refuse(&IN_FORWARDING, ie.ies)?;
-    let before = far.forwarding;
+    let before = far.forwarding();
     let destination = match (ie.destination_interface, before) {
         (Some(to), _) => destination(to)?,
         (None, Some(before)) => before.destination,
@@ -695,17 +697,18 @@ fn update_forwarding(
         tunnel,
         marking,
     };
-    (far.forwarding, far.through) = (Some(forwarding), through);
+    far.set_forwarding(forwarding);
+    far.through = through;
     Ok(forwarding)
 }
 
 /// Value and mask, an octet each (8.2.12).
-fn marking(ie: u16) -> Option<Marking> {
+pub(crate) fn marking(ie: u16) -> Option<Marking> {
     let [tos, mask] = ie.to_be_bytes();
     (mask != 0).then_some(Marking { tos, mask })
 }
 
-fn destination(ie: DestinationInterface) -> Result<Interface, Refusal> {
+pub(crate) fn destination(ie: DestinationInterface) -> Result<Interface, Refusal> {
     match ie {
         DestinationInterface::Access => Ok(Interface::Access),
         DestinationInterface::Core => Ok(Interface::Core),
@@ -717,7 +720,7 @@ fn destination(ie: DestinationInterface) -> Result<Interface, Refusal> {
 
 /// GTP-U over IPv4, IPv6, or either, where the choice is ours (8.2.56) among the addresses that can be
 /// a gNB's. We need one of our own of the same family.
-fn tunnel(
+pub(crate) fn tunnel(
     ie: OuterHeaderCreation,
     through: TunnelNetworkId,
     site: &Site,
@@ -738,12 +741,12 @@ fn tunnel(
     Ok(to)
 }
 
-fn is_host4(addr: Ipv4Addr) -> bool {
+pub(crate) fn is_host4(addr: Ipv4Addr) -> bool {
     !(addr.is_unspecified() || addr.is_broadcast() || addr.is_multicast())
 }
 
 /// A link-local address says nothing without the link; a mapped one is no address on the wire.
-fn is_host6(addr: Ipv6Addr) -> bool {
+pub(crate) fn is_host6(addr: Ipv6Addr) -> bool {
     let unusable = addr.is_unspecified()
         || addr.is_loopback()
         || addr.is_multicast()

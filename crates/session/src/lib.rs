@@ -13,6 +13,7 @@ mod deferred;
 #[cfg(test)]
 mod deferred_tests;
 mod draft;
+mod duplicating;
 mod endpoints;
 mod error_indication;
 pub mod event;
@@ -54,6 +55,7 @@ mod sets;
 mod site;
 mod slab;
 pub mod stats;
+mod targets;
 mod teid;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use crate::compiled::{Direction, Marks, NiId, PacketRate, PdrId, Qfi};
 use crate::flow::{Address, End, FlowDescription};
 use crate::predefined::{PredefinedFar, PredefinedRule};
-use crate::rules::{Apply, Interface, PacketRules, Pdi, Pdr, Qer, SdfFilter};
+use crate::rules::{Apply, Far, Interface, PacketRules, Pdi, Pdr, Qer, SdfFilter};
 
 /// A packet as it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,9 @@ pub enum Verdict {
         limits_kbps: Vec<u64>,
         /// Packet Rate.
         packet_rate: Option<PacketRate>,
+        /// Where else it goes, unless a gate or a rate keeps it from its FAR: TEID, or port of UDP alone, and
+        /// address.
+        duplicates: Vec<(u32, IpAddr)>,
     },
 }
 
@@ -129,7 +132,33 @@ pub fn judge(rules: PacketRules<'_>, packet: &Packet) -> Verdict {
         fate,
         limits_kbps,
         packet_rate: qers.iter().find_map(|qer| qer.packet_rate(direction)),
+        // A predefined rule that says what to do takes the FAR's place.
+        duplicates: if gate_open
+            && routed_by(predefined, pdr).is_none()
+            && predefined.is_none_or(|rule| rule.far != PredefinedFar::Drop)
+        {
+            duplicates(rules, pdr)
+        } else {
+            Vec::new()
+        },
     }
+}
+
+fn duplicates(rules: PacketRules<'_>, pdr: &Pdr) -> Vec<(u32, IpAddr)> {
+    let mut all = Vec::new();
+    for duplicate in pdr
+        .far
+        .and_then(|id| rules.far(id))
+        .map_or(&[][..], Far::duplicates)
+    {
+        let address = match (duplicate.to.v4(), duplicate.to.v6()) {
+            (Some(v4), _) => v4.into(),
+            (None, Some(v6)) => v6.into(),
+            (None, None) => continue,
+        };
+        all.push((duplicate.to.teid(), address));
+    }
+    all
 }
 
 /// A PDR, or what it is with one of its predefined rules.
@@ -177,7 +206,7 @@ fn travel(rules: PacketRules<'_>, (pdr, predefined): Candidate<'_>) -> Direction
 
 fn leads_to_access(rules: PacketRules<'_>, pdr: &Pdr) -> bool {
     let far = rules.fars.iter().find(|far| Some(far.id) == pdr.far);
-    far.and_then(|far| far.forwarding)
+    far.and_then(Far::forwarding)
         .is_some_and(|to| to.destination == Interface::Access)
 }
 
@@ -197,7 +226,7 @@ fn fate(
     let Some(far) = pdr.far.and_then(|id| rules.far(id)) else {
         return Fate::Absurd;
     };
-    let Some(forwarding) = far.forwarding.filter(|_| far.apply == Apply::Forward) else {
+    let Some(forwarding) = far.forwarding().filter(|_| far.apply == Apply::Forward) else {
         return match far.apply {
             Apply::Drop => Fate::Dropped,
             Apply::Buffer { .. } => Fate::Buffered,

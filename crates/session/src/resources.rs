@@ -14,7 +14,7 @@ use crate::endpoints::Endpoint;
 use crate::intake::{self, ChooseId, WantedFTeid, Wants};
 use crate::pools::{AddressGrant, Choice, NiPools};
 use crate::refusal::Refusal;
-use crate::rules::{LocalFTeid, Pdi, Pdr, RuleId, UeIp};
+use crate::rules::{Far, LocalFTeid, Pdi, Pdr, RuleId, UeIp};
 use crate::site::Site;
 use crate::teid::{Grant, LocalTeid, Teids};
 use crate::time::Time;
@@ -273,7 +273,7 @@ impl Resources {
             return;
         }
         let far = pdr.far.and_then(|far| draft.for_packets().far(far));
-        let forwarding = far.and_then(|far| far.forwarding);
+        let forwarding = far.and_then(Far::forwarding);
         let ni = forwarding
             .and_then(|to| to.ni)
             .or(pdr.pdi.ni)

@@ -16,6 +16,7 @@ use crate::compiled::{
 };
 use crate::flow::FlowDescription;
 use crate::predefined::{self, Form, PredefinedId, PredefinedRule};
+pub use crate::targets::{Duplicates, Duplicating, Targets};
 pub use crate::teid::LocalTeid;
 
 /// FAR ID (TS 29.244, 8.2.74).
@@ -83,7 +84,7 @@ impl<'a> PacketRules<'a> {
     /// Which way the packets of a PDR travel, for gates, bit rates and counters: those that go to
     /// access travel downlink, also if they come from there (TS 23.502, 4.9.1.3: indirect forwarding).
     pub fn travel(&self, pdr: &Pdr) -> Direction {
-        let to = pdr.far.and_then(|far| self.far(far)?.forwarding);
+        let to = pdr.far.and_then(|far| self.far(far)?.forwarding());
         match to {
             Some(to) if to.destination == Interface::Access => Direction::Downlink,
             _ => pdr.direction(),
@@ -392,27 +393,18 @@ impl fmt::Display for Conditions {
 }
 
 /// Forwarding Action Rule (TS 29.244, 5.2.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Far {
     /// Unique within the session.
     pub id: FarId,
     /// What to do.
     pub apply: Apply,
     /// Where to; kept while the action is another.
-    pub forwarding: Option<Forwarding>,
+    pub targets: Targets,
     /// How to buffer, some day.
     pub bar: Option<BarId>,
     /// Which of our addresses packets into a tunnel come from.
     pub through: TunnelNetworkId,
-}
-
-impl Far {
-    /// The tunnel that it would leave if it led elsewhere.
-    pub(crate) fn left_tunnel(&self) -> Option<LeftTunnel> {
-        let tunnel = self.forwarding?.tunnel?;
-        let through = self.through;
-        Some(LeftTunnel { tunnel, through })
-    }
 }
 
 /// A tunnel that a FAR has left.

@@ -274,7 +274,7 @@ impl PredefinedView {
 
 impl FarView {
     fn new(far: &Far, site: &Site) -> Self {
-        let to = far.forwarding;
+        let to = far.forwarding();
         Self {
             id: far.id.0,
             action: match far.apply {

@@ -588,7 +588,7 @@ impl<T: Tables> Sessions<T> {
     /// Our SEIDs of the sessions that send into this tunnel.
     pub(crate) fn with_tunnel(&mut self, teid: u32, peer: IpAddr) -> Vec<u64> {
         let sends = |far: &Far| {
-            let tunnel = far.forwarding.as_ref().and_then(|f| f.tunnel);
+            let tunnel = far.forwarding().and_then(|f| f.tunnel);
             tunnel.is_some_and(|t| t.teid() == teid && t.addresses().any(|a| a == peer))
         };
         let found = self.tunnels.find(tunnels::key(teid, peer));

@@ -17,9 +17,9 @@ use crate::predefined::{PredefinedId, numbered};
 use crate::reference::{Arrival, Packet};
 use crate::refusal::Refusal;
 use crate::rules::{
-    Apply, Conditions, Far, FarId, Forwarding, Gate, Interface, LocalEnds, LocalFTeid, LocalTeid,
-    Mbr, PacketRules, Pdi, PdiMore, Pdr, Qer, RareQer, RemoteFTeid, Removal, Rules, SdfFilter,
-    TunnelNetworkId, UeIp,
+    Apply, Conditions, Duplicates, Duplicating, Far, FarId, Forwarding, Gate, Interface, LocalEnds,
+    LocalFTeid, LocalTeid, Mbr, PacketRules, Pdi, PdiMore, Pdr, Qer, RareQer, RemoteFTeid, Removal,
+    Rules, SdfFilter, Targets, TunnelNetworkId, UeIp,
 };
 use crate::site::Site;
 
@@ -436,21 +436,23 @@ fn uplink_far() -> impl Strategy<Value = Far> {
         remote().prop_map(Some),
         prop::option::of(ni()),
     );
-    (apply(), prop_oneof![plain, relayed]).prop_map(|(apply, (destination, tunnel, ni))| {
-        let forwarding = Some(Forwarding {
-            destination,
-            ni,
-            tunnel,
-            marking: None,
-        });
-        Far {
-            id: FarId(0),
-            apply,
-            forwarding,
-            bar: None,
-            through: TunnelNetworkId(0),
-        }
-    })
+    (apply(), prop_oneof![plain, relayed], duplicates()).prop_map(
+        |(apply, (destination, tunnel, ni), more)| {
+            let forwarding = Some(Forwarding {
+                destination,
+                ni,
+                tunnel,
+                marking: None,
+            });
+            Far {
+                id: FarId(0),
+                apply,
+                targets: Targets::new(forwarding, more),
+                bar: None,
+                through: TunnelNetworkId(0),
+            }
+        },
+    )
 }
 
 fn remote() -> impl Strategy<Value = RemoteFTeid> {
@@ -464,7 +466,7 @@ fn remote() -> impl Strategy<Value = RemoteFTeid> {
 }
 
 fn downlink_far() -> impl Strategy<Value = Far> {
-    (apply(), remote()).prop_map(|(apply, tunnel)| {
+    (apply(), remote(), duplicates()).prop_map(|(apply, tunnel, more)| {
         let forwarding = Some(Forwarding {
             destination: Interface::Access,
             ni: None,
@@ -474,11 +476,23 @@ fn downlink_far() -> impl Strategy<Value = Far> {
         Far {
             id: FarId(0),
             apply,
-            forwarding,
+            targets: Targets::new(forwarding, more),
             bar: None,
             through: TunnelNetworkId(0),
         }
     })
+}
+
+fn duplicates() -> impl Strategy<Value = Duplicates> {
+    let duplicate = (remote(), any::<bool>()).prop_map(|(to, udp)| Duplicating {
+        to,
+        udp,
+        through: TunnelNetworkId(0),
+        marking: None,
+    });
+    let some = (any::<bool>(), prop::collection::vec(duplicate, 1..4));
+    let some = some.prop_map(|(on, to)| Duplicates { on, to });
+    prop_oneof![4 => Just(Duplicates::default()), 1 => some]
 }
 
 fn apply() -> impl Strategy<Value = Apply> {

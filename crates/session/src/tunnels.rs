@@ -30,9 +30,7 @@ pub(crate) fn key(teid: u32, peer: IpAddr) -> TunnelKey {
 
 /// The tunnels that these FARs send into, sorted, each once.
 pub(crate) fn keys(fars: &[Far]) -> TunnelKeys {
-    let tunnels = fars
-        .iter()
-        .filter_map(|far| far.forwarding.as_ref()?.tunnel);
+    let tunnels = fars.iter().filter_map(|far| far.forwarding()?.tunnel);
     let mut keys: TunnelKeys = tunnels
         .flat_map(|tunnel| tunnel.addresses().map(move |peer| key(tunnel.teid(), peer)))
         .collect();

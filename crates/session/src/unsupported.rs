@@ -110,8 +110,6 @@ pub(crate) static IN_ENDPOINT: Unsupported = Unsupported::new(&[
 
 /// Of Create FAR and Update FAR.
 pub(crate) static IN_FAR: Unsupported = Unsupported::new(&[
-    IeType::DUPLICATING_PARAMETERS,
-    IeType::UPDATE_DUPLICATING_PARAMETERS,
     IeType::REDUNDANT_TRANSMISSION_FORWARDING_PARAMETERS,
     IeType::MBS_MULTICAST_PARAMETERS,
     IeType::ADD_MBS_UNICAST_PARAMETERS,
@@ -127,6 +125,9 @@ pub(crate) static IN_FORWARDING: Unsupported = Unsupported::new(&[
     IeType::DATA_NETWORK_ACCESS_IDENTIFIER,
     IeType::IP_ADDRESS_AND_PORT_NUMBER_REPLACEMENT,
 ]);
+
+/// Of Duplicating Parameters and Update Duplicating Parameters.
+pub(crate) static IN_DUPLICATING: Unsupported = Unsupported::new(&[IeType::FORWARDING_POLICY]);
 
 /// Of Create QER and Update QER.
 pub(crate) static IN_QER: Unsupported = Unsupported::new(&[

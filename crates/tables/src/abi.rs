@@ -149,7 +149,29 @@ pub(crate) struct Ext {
     pub(crate) copy: u32,
     pub(crate) framed: u32,
     pub(crate) n_framed: u32,
-    pub(crate) reserved: u32,
+    pub(crate) n_copies: u32,
+}
+
+/// Duplicates in one place of `rules[]`.
+pub(crate) const COPIES_PER_PLACE: usize = 2;
+pub(crate) const COPIES_MAX: usize = 4;
+pub(crate) const COPY_V6: u8 = 1;
+
+/// `tp_copy`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CopyLine {
+    pub(crate) remote: [u8; 16],
+    pub(crate) local: [u8; 16],
+    pub(crate) teid_be: u32,
+    pub(crate) port_be: u16,
+    pub(crate) flags: u8,
+    pub(crate) tos: u8,
+    pub(crate) tos_mask: u8,
+    pub(crate) pad1: u8,
+    pub(crate) pad2: u16,
+    pub(crate) pad4: u32,
+    pub(crate) reserved: [u64; 2],
 }
 
 /// Framed routes in one place of `rules[]`.
@@ -376,7 +398,9 @@ pub(crate) struct Cpu {
     pub(crate) expired_tat: AtomicU64,
     pub(crate) too_long_tat: AtomicU64,
     pub(crate) solicitation_tat: AtomicU64,
-    pub(crate) reserved: [AtomicU64; 5],
+    pub(crate) copies: AtomicU64,
+    pub(crate) copies_lost: AtomicU64,
+    pub(crate) reserved: [AtomicU64; 3],
     pub(crate) ports: [PortStats; PORTS_MAX],
     pub(crate) drops: [[[AtomicU64; DROP_MAX]; DIRS]; PORTS_MAX],
 }
@@ -412,8 +436,11 @@ impl Features {
     pub const TRACE: Self = Self(1 << 10);
     /// Framed routes, and UE prefixes that are no /64.
     pub const PREFIX: Self = Self(1 << 12);
+    /// FARs with DUPL.
+    pub const COPY: Self = Self(1 << 13);
     /// Everything that packets may need; [`Self::TRACE`] and [`Self::SPREAD`] are not part of it.
-    pub const ALL: Self = Self(0xff | Self::OUTER6.0 | Self::RELAY.0 | Self::PREFIX.0);
+    pub const ALL: Self =
+        Self(0xff | Self::OUTER6.0 | Self::RELAY.0 | Self::PREFIX.0 | Self::COPY.0);
 
     /// What the XDP program is compiled for, beside everything: those that most networks need ...
     pub(crate) const BUILD_COMMON: Self = Self(0xff & !Self::FIB.0);
@@ -422,9 +449,9 @@ impl Features {
     /// Everything.
     pub(crate) const BUILD_GENERAL: Self = Self::ALL.with(Self::TRACE).with(Self::SPREAD);
 
-    const NAMES: [&str; 13] = [
+    const NAMES: [&str; 14] = [
         "meter", "ext", "list", "ipv6", "vlan", "buckets", "fib", "atomic", "outer6", "relay",
-        "trace", "spread", "prefix",
+        "trace", "spread", "prefix", "copy",
     ];
 
     /// As the C side sees them; `None` for bits that do not exist.
@@ -526,6 +553,8 @@ unsafe impl Plain for [Rule; RULES_PER_PLACE] {}
 // SAFETY: as above.
 unsafe impl Plain for [Framed; FRAMED_PER_PLACE] {}
 // SAFETY: as above.
+unsafe impl Plain for [CopyLine; COPIES_PER_PLACE] {}
+// SAFETY: as above.
 unsafe impl Plain for [RuleMore; RULE_MORES_PER_PLACE] {}
 // SAFETY: as above.
 unsafe impl Plain for NextHopLine {}
@@ -597,6 +626,14 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_ext.psc", offset_of!(Ext, psc)),
         ("tp_ext.framed", offset_of!(Ext, framed)),
         ("tp_ext.n_framed", offset_of!(Ext, n_framed)),
+        ("tp_ext.n_copies", offset_of!(Ext, n_copies)),
+        ("tp_copies", size_of::<[CopyLine; COPIES_PER_PLACE]>()),
+        ("tp_copy.local", offset_of!(CopyLine, local)),
+        ("tp_copy.teid_be", offset_of!(CopyLine, teid_be)),
+        ("tp_copy.port_be", offset_of!(CopyLine, port_be)),
+        ("tp_copy.flags", offset_of!(CopyLine, flags)),
+        ("tp_copy.tos_mask", offset_of!(CopyLine, tos_mask)),
+        ("TP_COPIES_MAX", COPIES_MAX),
         ("tp_framed_routes", size_of::<[Framed; FRAMED_PER_PLACE]>()),
         ("tp_framed.plen", offset_of!(Framed, plen)),
         ("tp_framed.family", offset_of!(Framed, family)),
@@ -661,6 +698,7 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_cpu.drops", offset_of!(Cpu, drops)),
         ("tp_cpu.trace_lost", offset_of!(Cpu, trace_lost)),
         ("tp_cpu.too_long_tat", offset_of!(Cpu, too_long_tat)),
+        ("tp_cpu.copies_lost", offset_of!(Cpu, copies_lost)),
         ("tp_task", size_of::<Task>()),
         ("tp_task.mtu", offset_of!(Task, mtu)),
         ("tp_task.flags", offset_of!(Task, flags)),

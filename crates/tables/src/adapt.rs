@@ -25,6 +25,9 @@ pub(crate) fn needs(plan: &Plan, new: &Compiled) -> Features {
         if head & entry::EXT_BIT != 0 {
             needs = needs.with(Features::EXT);
         }
+        if !rule.duplicates.is_empty() {
+            needs = needs.with(Features::COPY);
+        }
         if rule.framed && !new.framed.is_empty() {
             needs = needs.with(Features::PREFIX);
         }

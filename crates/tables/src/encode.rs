@@ -124,6 +124,9 @@ pub(crate) fn words(
         (ext.tos, ext.tos_mask) = (marking.tos & marking.mask, marking.mask);
     }
     ext.packet_meter = packet_meter.map_or(0, |line| line + 1);
+    if action != entry::ACT_GATE {
+        ext.n_copies = rule.duplicates.len() as u32;
+    }
     if action == entry::ACT_TUNNEL && rule.qfi.is_some() {
         ext.psc = container(rule.marks);
     }

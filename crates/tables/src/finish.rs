@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use session::compiled::NiId;
 
 use crate::advertise;
+use crate::copies;
 use crate::cut;
 use crate::followers::{self, Followers};
 use crate::grace::Bystander;
@@ -25,6 +26,8 @@ const EVENT_SEND: u32 = 1;
 const EVENT_PACKET: u32 = 2;
 /// `TP_EVENT_GTPU`
 const EVENT_GTPU: u32 = 3;
+/// `TP_EVENT_COPY`
+const EVENT_COPY: u32 = 4;
 /// `sizeof(struct tp_event)`
 const EVENT_HEADER_LEN: usize = 16;
 
@@ -118,6 +121,12 @@ pub(crate) struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
+    /// The first of records that lie one behind the other.
+    fn split(records: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+        let first = Self::parse(records)?;
+        records.split_at_checked(EVENT_HEADER_LEN + first.data.len())
+    }
+
     pub(crate) fn parse(record: &'a [u8]) -> Option<Self> {
         let word = |at: usize| -> Option<u32> {
             Some(u32::from_ne_bytes(record.get(at..at + 4)?.try_into().ok()?))
@@ -254,6 +263,13 @@ impl Finisher {
                     ifindex: event.ifindex,
                     packet: event.data.to_vec(),
                 });
+                Ok(())
+            }
+            EVENT_COPY => {
+                match copies::duplicate(event.data) {
+                    Some(duplicate) => out.push(duplicate),
+                    None => self.host.count_lost_copy(),
+                }
                 Ok(())
             }
             EVENT_GTPU => {
@@ -476,8 +492,14 @@ impl Finisher {
             verdict,
             frame,
             event,
+            copies,
             ..
         } = run;
+        let mut copies = &copies[..];
+        while let Some((record, rest)) = Event::split(copies) {
+            self.take(record, now_ns, 0, out)?;
+            copies = rest;
+        }
         let ifindex = match verdict {
             // Not ours after all: up the kernel's own stack.
             Verdict::Pass => Some(0),

@@ -21,6 +21,8 @@ use crate::{PortConfig, Roles};
 const HEADROOM: usize = 256;
 const TAILROOM: usize = 256;
 const EVENT_LEN: usize = 16 + 9728;
+/// `TP_HOST_COPIES`
+const COPIES_LEN: usize = 16384;
 /// `TP_TUNNEL6_MAX`
 const TUNNEL_MAX: usize = 68;
 /// `TP_ROLE_N3`
@@ -85,8 +87,10 @@ struct TpResult {
     port: u32,
     event_len: u32,
     traced: u32,
+    copies_len: u32,
     trace: [u64; RECORD_LEN / 8],
     event: [u8; EVENT_LEN],
+    copies: [u8; COPIES_LEN],
 }
 
 unsafe extern "C" {
@@ -121,6 +125,8 @@ pub struct Run {
     pub frame: Vec<u8>,
     /// What the slow path was told: a `tp_event`, with its header.
     pub event: Vec<u8>,
+    /// Duplicates that user space is to send: `tp_event`s, one behind the other.
+    pub copies: Vec<u8>,
     /// What those who follow the packet's user are told.
     pub trace: Option<TraceRecord>,
 }
@@ -305,6 +311,12 @@ impl Host {
         (len > 0).then_some((net, NiId(u16::try_from(ni).ok()?)))
     }
 
+    /// A duplicate that cannot be made.
+    pub(crate) fn count_lost_copy(&self) {
+        let lost = &self.mem.slow[0].copies_lost;
+        lost.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn run(&self, port: usize, frame: &[u8], now_ns: u64) -> Run {
         self.run_tables(&mut self.tables(), port, frame, now_ns)
     }
@@ -336,8 +348,10 @@ impl Host {
             port: 0,
             event_len: 0,
             traced: 0,
+            copies_len: 0,
             trace: [0; RECORD_LEN / 8],
             event: [0; EVENT_LEN],
+            copies: [0; COPIES_LEN],
         });
         // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
         // Rust as atomics only; buf, offset, len and result are ours and live through the call.
@@ -355,6 +369,7 @@ impl Host {
         }
         let frame = buf[offset as usize..(offset + len) as usize].to_vec();
         let event = result.event[..result.event_len as usize].to_vec();
+        let copies = result.copies[..result.copies_len as usize].to_vec();
         let words = result.trace.iter().take_while(|_| result.traced != 0);
         let trace: Vec<u8> = words.flat_map(|word| word.to_ne_bytes()).collect();
         let trace = TraceRecord::parse(&trace);
@@ -369,6 +384,7 @@ impl Host {
             verdict,
             frame,
             event,
+            copies,
             trace,
         }
     }
@@ -381,6 +397,9 @@ mod tests {
     #[test]
     fn sizes_are_those_of_c() {
         assert_eq!(size_of::<TpTables>(), 15 * 8 + 14 * 4 + 16 + 16 + 16);
-        assert_eq!(size_of::<TpResult>(), 24 + RECORD_LEN + EVENT_LEN);
+        assert_eq!(
+            size_of::<TpResult>(),
+            24 + RECORD_LEN + EVENT_LEN + COPIES_LEN
+        );
     }
 }

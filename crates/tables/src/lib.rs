@@ -9,6 +9,7 @@ mod abi;
 mod adapt;
 pub mod advertise;
 mod alloc;
+mod copies;
 pub mod cut;
 mod encode;
 mod filters;

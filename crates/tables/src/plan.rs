@@ -7,8 +7,10 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 use crate::abi::{
-    self, Ext, FRAMED_MAX, KIND_TEID, KIND_UE4, KIND_UE6, METERS_MAX, entry, from_words,
+    self, COPIES_MAX, CopyLine, Ext, FRAMED_MAX, KIND_TEID, KIND_UE4, KIND_UE6, METERS_MAX, entry,
+    from_words,
 };
+use crate::copies;
 use crate::encode::{self, Words, limit_word, meaningful};
 use crate::filters::RuleList;
 use crate::handle::{Held, HeldEntry, HeldKey, HeldMeter};
@@ -36,6 +38,8 @@ pub(crate) struct Want {
     /// Line of `words.ext`.
     pub(crate) ext: u32,
     pub(crate) ext_is_fresh: bool,
+    /// Duplicates that `words.ext` names.
+    pub(crate) copies: Vec<CopyLine>,
     /// TEID, if a TEID alone leads here without a list.
     pub(crate) teid: u32,
     /// The entry that has been this PDR's.
@@ -283,14 +287,19 @@ impl Store {
             .iter()
             .find(|held| held.is_of((rule.pdr, rule.predefined)))
             .map(|held| held.index);
+        let copies: Vec<CopyLine> = rule.duplicates.iter().map(copies::line).collect();
+        if copies.len() > COPIES_MAX {
+            return Err(NoRoom { table: "rules" });
+        }
         let (ext, ext_is_fresh) = match &mut words.ext {
-            Some(ext) => self.plan_ext(plan, was, ext)?,
+            Some(ext) => self.plan_ext(plan, was, ext, &copies)?,
             None => (0, false),
         };
         Ok(Want {
             words,
             ext,
             ext_is_fresh,
+            copies,
             teid: 0,
             was,
             at: 0,
@@ -306,19 +315,19 @@ impl Store {
         plan: &mut Plan,
         was: Option<u32>,
         ext: &mut Ext,
+        copies: &[CopyLine],
     ) -> Result<(u32, bool), NoRoom> {
         let live = was.and_then(|was| self.ext_of(was));
-        if let Some(live) = live.filter(|&live| self.ext_is(live, *ext, &plan.framed)) {
+        if let Some(live) = live.filter(|&live| self.ext_is(live, *ext, &plan.framed, copies)) {
             return Ok((live, false));
         }
         if ext.n_framed > 0 {
             let len = prefixes::places(ext.n_framed as usize);
-            let first = self
-                .rules
-                .take(len)
-                .map_or_else(no_room(self.rules.name()), Ok)?;
-            plan.taken.push(Taken::Rules(first, len));
-            ext.framed = first + 1;
+            ext.framed = self.take_places(plan, len)? + 1;
+        }
+        if ext.n_copies > 0 {
+            let len = copies::places(ext.n_copies as usize);
+            ext.copy = self.take_places(plan, len)? + 1;
         }
         let line = self
             .exts
@@ -328,15 +337,33 @@ impl Store {
         Ok((line, true))
     }
 
-    /// Whether an extension line says this, with these framed routes if it has any.
-    fn ext_is(&self, line: u32, ext: Ext, framed: &[IpNet]) -> bool {
+    fn take_places(&mut self, plan: &mut Plan, len: usize) -> Result<u32, NoRoom> {
+        let first = self.rules.take(len);
+        let first = first.map_or_else(no_room(self.rules.name()), Ok)?;
+        plan.taken.push(Taken::Rules(first, len));
+        Ok(first)
+    }
+
+    /// Whether an extension line says this, with these framed routes and duplicates if it has any.
+    fn ext_is(&self, line: u32, ext: Ext, framed: &[IpNet], copies: &[CopyLine]) -> bool {
         let live: Ext = from_words(self.mem.exts[line as usize].words());
         let same_routes = live.framed.checked_sub(1).is_none_or(|first| {
             let places = self.mem.rules.get(first as usize..).unwrap_or_default();
             prefixes::hold(places, live.n_framed, framed)
         });
-        let framed = live.framed;
-        same_routes && live == Ext { framed, ..ext }
+        let same_copies = live.copy.checked_sub(1).is_none_or(|first| {
+            let places = self.mem.rules.get(first as usize..).unwrap_or_default();
+            copies::hold(places, live.n_copies, copies)
+        });
+        let (framed, copy) = (live.framed, live.copy);
+        same_routes
+            && same_copies
+            && live
+                == Ext {
+                    framed,
+                    copy,
+                    ..ext
+                }
     }
 
     /// The extension line that a live entry names.

@@ -5,6 +5,7 @@ use session::compiled::{Compiled, NoRoom};
 
 use crate::abi::{Features, entry, meter, words_of};
 use crate::adapt;
+use crate::copies;
 use crate::encode::meaningful;
 use crate::handle::{Handle, HeldEntry, HeldKey};
 use crate::plan::{How, Plan, Want, WantKey, teid_of};
@@ -106,6 +107,9 @@ impl Store {
             if let Some(ext) = &want.words.ext {
                 if let Some(first) = ext.framed.checked_sub(1) {
                     prefixes::fill(&self.mem.rules[first as usize..], &plan.framed);
+                }
+                if let Some(first) = ext.copy.checked_sub(1) {
+                    copies::fill(&self.mem.rules[first as usize..], &want.copies);
                 }
                 self.mem.exts[want.ext as usize].fill(words_of(ext));
             }

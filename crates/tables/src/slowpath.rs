@@ -307,8 +307,8 @@ pub struct SlowPathThread {
 }
 
 impl SlowPathThread {
-    /// `ring` is the `BPF_MAP_TYPE_RINGBUF` of `tp_event`s.
-    pub fn start(slow_path: SlowPath, ring: MapHandle) -> io::Result<Self> {
+    /// `rings` are `BPF_MAP_TYPE_RINGBUF`s of `tp_event`s. What waits in an earlier one comes first.
+    pub fn start(slow_path: SlowPath, rings: Vec<MapHandle>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let wake = Arc::new(EventFd::from_flags(
             EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK,
@@ -318,7 +318,7 @@ impl SlowPathThread {
         let thread = std::thread::Builder::new().name("slow-path".into()).spawn({
             let (stop, wake) = (stop.clone(), wake.clone());
             move || {
-                if let Err(error) = drain(slow_path, &ring, &stop, &wake) {
+                if let Err(error) = drain(slow_path, &rings, &stop, &wake) {
                     tracing::error!(%error, "slow path ended; unresolved next hops lose packets");
                 }
             }
@@ -355,18 +355,20 @@ impl Drop for SlowPathThread {
 
 fn drain(
     slow_path: SlowPath,
-    ring: &MapHandle,
+    rings: &[MapHandle],
     stop: &AtomicBool,
     wake: &EventFd,
 ) -> io::Result<()> {
     let slow_path = RefCell::new(slow_path);
     let mut builder = RingBufferBuilder::new();
-    builder
-        .add(ring, |record| {
-            slow_path.borrow_mut().handle(record);
-            0
-        })
-        .map_err(io::Error::other)?;
+    for ring in rings {
+        builder
+            .add(ring, |record| {
+                slow_path.borrow_mut().handle(record);
+                0
+            })
+            .map_err(io::Error::other)?;
+    }
     let ring = builder.build().map_err(io::Error::other)?;
     while !stop.load(Ordering::Relaxed) {
         match ring.consume_raw_n(BATCH) {

@@ -96,6 +96,16 @@ impl Counting {
         self.cpus.iter().map(lost).sum()
     }
 
+    /// Duplicates (FARs with DUPL) that were handed on to be sent, and those that were lost before: too many at a
+    /// time, or too long for an outer header.
+    pub fn duplicates(&self) -> [u64; 2] {
+        let sum = |word: fn(&Cpu) -> &AtomicU64| {
+            let cpus = self.cpus.iter().chain(self.slow.iter());
+            cpus.map(|cpu| word(cpu).load(Ordering::Relaxed)).sum()
+        };
+        [sum(|cpu| &cpu.copies), sum(|cpu| &cpu.copies_lost)]
+    }
+
     /// One port.
     pub fn port(&self, port: usize) -> PortTotals {
         let mut totals = PortTotals::default();

@@ -15,6 +15,7 @@ use crate::abi::{
 };
 use crate::adapt::Users;
 use crate::alloc::{Lines, Runs};
+use crate::copies;
 use crate::encode::be;
 use crate::grace::Grace;
 use crate::handle::Handle;
@@ -494,12 +495,16 @@ impl Store {
         }
     }
 
-    /// The line and its framed routes.
+    /// The line, its framed routes and its duplicates.
     fn free_ext(&mut self, index: u32) {
         let ext: Ext = from_words(self.mem.exts[index as usize].words());
         if let Some(first) = ext.framed.checked_sub(1) {
             self.rules
                 .give(first, prefixes::places(ext.n_framed as usize));
+        }
+        if let Some(first) = ext.copy.checked_sub(1) {
+            self.rules
+                .give(first, copies::places(ext.n_copies as usize));
         }
         self.exts.give(index);
     }

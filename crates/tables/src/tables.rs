@@ -456,6 +456,14 @@ impl Tables {
         }
     }
 
+    /// The ring of duplicates that user space is to send; `None` on the host.
+    pub fn copies(&self) -> Result<Option<MapHandle>, SetupError> {
+        match &self.backend {
+            Backend::Host(_) => Ok(None),
+            Backend::Xdp(xdp) => xdp.ring("copies").map(Some),
+        }
+    }
+
     /// The ring of packets that are followed; `None` on the host.
     pub fn traced(&self) -> Result<Option<MapHandle>, SetupError> {
         match &self.backend {

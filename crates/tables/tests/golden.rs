@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use common::need_root;
 use ipnet::{IpNet, Ipv6Net};
-use libbpf_rs::RingBufferBuilder;
+use libbpf_rs::{MapHandle, RingBufferBuilder};
 use serde::Deserialize;
 use session::compiled::{
-    Action, Compiled, Counters, Direction, Entry, Filter, Flow, Key, Limit, Marking, Marks, NiId,
-    PacketRate, PdrId, QerId, Qfi, QfiSet, Rate, Relay, Select, SharedMeter, Tables as _,
-    UeAddresses, UeEnd,
+    Action, Compiled, Counters, Direction, Duplicate, DuplicateHeader, Entry, Filter, Flow, Key,
+    Limit, Marking, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet, Rate, Relay, Select,
+    SharedMeter, Tables as _, UeAddresses, UeEnd,
 };
 use tables::advertise::Advertised;
 use tables::nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
@@ -138,6 +138,35 @@ struct SessionEntry {
     framed: bool,
     /// ToS and mask.
     marking: Option<(u8, u8)>,
+    #[serde(default)]
+    duplicates: Vec<SessionDuplicate>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SessionDuplicate {
+    teid: Option<u32>,
+    /// Of UDP alone.
+    port: Option<u16>,
+    peer: IpAddr,
+    local: IpAddr,
+    /// ToS and mask.
+    marking: Option<(u8, u8)>,
+}
+
+impl SessionDuplicate {
+    fn compile(&self) -> Duplicate {
+        Duplicate {
+            header: match (self.teid, self.port) {
+                (Some(teid), None) => DuplicateHeader::GtpU { teid },
+                (None, Some(port)) => DuplicateHeader::Udp { port },
+                other => panic!("duplicate {other:?}"),
+            },
+            peer: self.peer,
+            local: self.local,
+            marking: self.marking.map(|(tos, mask)| Marking { tos, mask }),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -286,6 +315,9 @@ fn compile_entry(entry: &SessionEntry) -> Entry {
         shared_meters: entry.shared.iter().copied().collect(),
         packet_meter: entry.packet_meter,
         predefined: None,
+        duplicates: (entry.duplicates.iter())
+            .map(SessionDuplicate::compile)
+            .collect(),
     }
 }
 
@@ -407,6 +439,19 @@ struct Outcome {
     frame: Vec<u8>,
     /// For the slow path.
     event: Option<Vec<u8>>,
+    /// Duplicates for it.
+    copies: Vec<Vec<u8>>,
+}
+
+/// Records that lie one behind the other.
+fn split(mut records: &[u8]) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    while let Some(len) = records.get(8..12) {
+        let len = 16 + u32::from_ne_bytes(len.try_into().unwrap()) as usize;
+        all.push(records[..len].to_vec());
+        records = &records[len..];
+    }
+    all
 }
 
 /// Where a case runs.
@@ -465,6 +510,7 @@ impl Platform for Host {
             verdict: verdict.into(),
             frame: run.frame,
             event: (!run.event.is_empty()).then_some(run.event),
+            copies: split(&run.copies),
         }
     }
 }
@@ -475,18 +521,17 @@ struct Xdp {
 }
 
 impl Xdp {
-    /// What the program has put into the ring.
-    fn event(&self) -> Option<Vec<u8>> {
-        let map = self.tables.events().unwrap().unwrap();
+    /// What the program has put into a ring.
+    fn records(&self, map: &MapHandle) -> Vec<Vec<u8>> {
         let mut ring = RingBufferBuilder::new();
         let keep = Arc::clone(&self.events);
-        ring.add(&map, move |event| {
+        ring.add(map, move |event| {
             keep.lock().unwrap().push(event.to_vec());
             0
         })
         .unwrap();
         ring.build().unwrap().consume().unwrap();
-        self.events.lock().unwrap().pop()
+        std::mem::take(&mut *self.events.lock().unwrap())
     }
 }
 
@@ -522,7 +567,8 @@ impl Platform for Xdp {
         Outcome {
             verdict: verdict.into(),
             frame,
-            event: self.event(),
+            event: self.records(&self.tables.events().unwrap().unwrap()).pop(),
+            copies: self.records(&self.tables.copies().unwrap().unwrap()),
         }
     }
 }
@@ -678,6 +724,13 @@ fn check(folder: &Path, adapted: bool, make: Make<'_>) -> Result<(), String> {
                 .messages()
                 .map(|packet| Outgoing { ifindex: 0, packet });
             left.extend(messages.collect::<Vec<_>>().iter().map(slow_frame));
+        }
+        for record in outcome.copies {
+            let mut finished = Vec::new();
+            finisher
+                .finish(&record, NOW_NS, &mut finished)
+                .map_err(|_| format!("packet {index}: a duplicate of no kind"))?;
+            left.extend(finished.iter().map(slow_frame));
         }
         let leaves = ["forward", "answer", "slow"].contains(&wanted.verdict.as_str());
         let frames = wanted.frames.unwrap_or(usize::from(leaves));

@@ -56,6 +56,7 @@ fn check(
         fate,
         limits_kbps,
         packet_rate,
+        ..
     } = judgement
     else {
         let fits = match packet.arrival {
@@ -127,6 +128,7 @@ fn to_a_ue(
         fate: Fate::Routed(ni),
         limits_kbps,
         packet_rate,
+        ..
     } = judgement
     else {
         return None;

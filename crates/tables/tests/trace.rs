@@ -35,6 +35,7 @@ fn uplink() -> Compiled {
         shared_meters: Default::default(),
         packet_meter: None,
         predefined: None,
+        duplicates: Vec::new(),
         marks: Default::default(),
         relay: None,
         marking: None,

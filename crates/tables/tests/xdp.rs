@@ -106,6 +106,7 @@ fn tunnel(teid: u32, peer: Ipv4Addr, qfi: u8) -> Compiled {
         shared_meters: Default::default(),
         packet_meter: None,
         predefined: None,
+        duplicates: Vec::new(),
     };
     let key = Key::Ue4 {
         ni: NiId(0),

@@ -129,6 +129,22 @@ TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *ou
 	return TP_OUT_SLOW;
 }
 
+static TP_INLINE int tp_hand_copy(struct tp_env *env, const struct tp_copy *to, __u32 off, __u32 len)
+{
+	struct tp_event event = {TP_EVENT_COPY, 0, (__u32)sizeof(*to) + len, tp_port_of(env)};
+	struct tp_result *r = env->result;
+	__u32 size = (__u32)sizeof(event) + event.len;
+	__u8 *at = r->copies + r->copies_len;
+
+	if (len == 0 || len > TP_EVENT_DATA_MAX || off + len > env->len || r->copies_len + size > sizeof(r->copies))
+		return 1;
+	memcpy(at, &event, sizeof(event));
+	memcpy(at + sizeof(event), to, sizeof(*to));
+	memcpy(at + sizeof(event) + sizeof(*to), tp_data(env) + off, len);
+	r->copies_len += size;
+	return 0;
+}
+
 static TP_INLINE struct tp_trace *tp_trace_of(struct tp_env *env) { return &env->result->trace; }
 
 static TP_INLINE void tp_trace_copy(struct tp_env *env, struct tp_trace *t, __u32 frame_len)
@@ -171,6 +187,7 @@ int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *bu
 	r->port = 0;
 	r->event_len = 0;
 	r->traced = 0;
+	r->copies_len = 0;
 	outcome = tp_pipeline(&env);
 	r->verdict = tp_verdict_of(outcome);
 	if (r->verdict == TP_VERDICT_DROP)

@@ -71,6 +71,8 @@ enum tp_verdict {
 	TP_VERDICT_SLOW = 4,	 /* result.event is for the slow path; the frame itself is done with */
 };
 
+#define TP_HOST_COPIES 16384
+
 /* event_len: bytes of event that are valid, header included; 0 unless the verdict is SLOW. */
 struct tp_result {
 	__u32 verdict; /* enum tp_verdict */
@@ -78,8 +80,11 @@ struct tp_result {
 	__u32 port;    /* REDIRECT: devmap slot */
 	__u32 event_len;
 	__u32 traced; /* trace is for those who follow the packet */
+	__u32 copies_len; /* bytes of copies that are valid */
 	struct tp_trace trace;
 	_Alignas(8) __u8 event[sizeof(struct tp_event) + TP_EVENT_DATA_MAX];
+	/* Duplicates for user space, each a record of the ring, one behind the other; those beyond are lost. */
+	_Alignas(8) __u8 copies[TP_HOST_COPIES];
 };
 
 /* Run one frame through the pipeline.

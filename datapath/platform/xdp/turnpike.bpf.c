@@ -74,6 +74,12 @@ struct {
 	__type(value, __u32);
 } ports SEC(".maps");
 
+/* Of its own, so that duplicates take no room from packets that nobody else sends. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 * 1024 * 1024);
+} copies SEC(".maps");
+
 /* By CPU. Each port has its own, because the program in it is the port's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_CPUMAP);
@@ -218,6 +224,38 @@ TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *ou
 	if (len <= 1536)
 		return tp_punt_within(env, 1536, ifindex, outer, off, len);
 	return tp_punt_within(env, TP_EVENT_DATA_MAX, ifindex, outer, off, len);
+}
+
+/* room: a constant, as above. */
+static TP_INLINE int tp_copy_within(struct tp_env *env, __u32 room, const struct tp_copy *to, __u32 off, __u32 len)
+{
+	struct tp_event *event = bpf_ringbuf_reserve(&copies, sizeof(*event) + sizeof(*to) + room, 0);
+	__u32 i;
+
+	if (!event)
+		return 1;
+	event->kind = TP_EVENT_COPY;
+	event->ifindex = 0;
+	event->len = sizeof(*to) + len;
+	event->port = tp_port;
+	for (i = 0; i < sizeof(*to); i += 8)
+		*(__u64 *)(event->data + i) = *(const __u64 *)((const __u8 *)to + i);
+	tp_keep(len);
+	if (len == 0 || len > room || bpf_xdp_load_bytes(env, off, event->data + sizeof(*to), len)) {
+		bpf_ringbuf_discard(event, 0);
+		return 1;
+	}
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+static TP_INLINE int tp_hand_copy(struct tp_env *env, const struct tp_copy *to, __u32 off, __u32 len)
+{
+	if (len <= 256)
+		return tp_copy_within(env, 256, to, off, len);
+	if (len <= 1536)
+		return tp_copy_within(env, 1536, to, off, len);
+	return tp_copy_within(env, TP_EVENT_DATA_MAX, to, off, len);
 }
 
 static TP_INLINE struct tp_trace *tp_trace_of(struct tp_env *env)

@@ -3,6 +3,7 @@
 mod adapt;
 mod bad_input;
 mod capture;
+mod duplicates;
 mod framed;
 mod gtpu;
 mod icmp;
@@ -197,6 +198,7 @@ pub fn all() -> Vec<Scenario> {
         gtpu::scenarios(),
         relay::scenarios(),
         transport::scenarios(),
+        duplicates::scenarios(),
         routes::scenarios(),
         rest::scenarios(),
         framed::scenarios(),

@@ -6,7 +6,7 @@ use super::{
     RemoteGtpUPeer, ReportingTriggers, SdfFilter, SourceInterface, TgppInterfaceType, UeIpAddress,
     view,
 };
-use crate::{Error, FromIe, Ie, Ies};
+use crate::{Error, FromIe, Ie};
 
 /// Lets a [`view!`] be decoded from the IE that holds it.
 macro_rules! grouped {
@@ -24,6 +24,7 @@ pub(super) use grouped;
 grouped! {
     #[inline(never)]
     CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, CreatedPdr, DownlinkDataReport,
+    DuplicatingParameters, UpdateDuplicatingParameters,
     ErrorIndicationReport, QueryUrr, RemoveBar, RemoveFar, RemovePdr, RemoveQer, RemoveUrr,
     CreateTrafficEndpoint, CreatedTrafficEndpoint, RemoveTrafficEndpoint, UpdateTrafficEndpoint,
     UpdateBar, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, UserPlanePathFailureReport,
@@ -176,9 +177,26 @@ view! {
             bar_id: u8 = BAR_ID,
         }
         repeated {
-            /// Duplicating Parameters (7.5.2.3-3), kept as sent.
-            duplicating_parameters: Ies<'a> = DUPLICATING_PARAMETERS,
+            /// Duplicating Parameters (7.5.2.3-3), one for each destination.
+            duplicating_parameters: DuplicatingParameters<'a> = DUPLICATING_PARAMETERS,
         }
+    }
+}
+
+view! {
+    /// Duplicating Parameters (7.5.2.3-3).
+    pub struct DuplicatingParameters<'a> {
+        required {
+            /// Destination Interface (8.2.24).
+            destination_interface: DestinationInterface = DESTINATION_INTERFACE,
+        }
+        optional {
+            /// Outer Header Creation (8.2.56).
+            outer_header_creation: OuterHeaderCreation = OUTER_HEADER_CREATION,
+            /// Transport Level Marking (8.2.12): value and mask.
+            transport_level_marking: u16 = TRANSPORT_LEVEL_MARKING,
+        }
+        repeated {}
     }
 }
 
@@ -222,9 +240,26 @@ view! {
             bar_id: u8 = BAR_ID,
         }
         repeated {
-            /// Update Duplicating Parameters (7.5.4.3-3), kept as sent.
-            update_duplicating_parameters: Ies<'a> = UPDATE_DUPLICATING_PARAMETERS,
+            /// Update Duplicating Parameters (7.5.4.3-3).
+            update_duplicating_parameters: UpdateDuplicatingParameters<'a> =
+                UPDATE_DUPLICATING_PARAMETERS,
         }
+    }
+}
+
+view! {
+    /// Update Duplicating Parameters (7.5.4.3-3): what is absent stays as it was.
+    pub struct UpdateDuplicatingParameters<'a> {
+        required {}
+        optional {
+            /// Destination Interface (8.2.24).
+            destination_interface: DestinationInterface = DESTINATION_INTERFACE,
+            /// Outer Header Creation (8.2.56).
+            outer_header_creation: OuterHeaderCreation = OUTER_HEADER_CREATION,
+            /// Transport Level Marking (8.2.12): value and mask.
+            transport_level_marking: u16 = TRANSPORT_LEVEL_MARKING,
+        }
+        repeated {}
     }
 }
 

@@ -28,10 +28,11 @@ pub use flags::{
 };
 pub use groups::{
     CreateBar, CreateFar, CreatePdr, CreateQer, CreateTrafficEndpoint, CreateUrr, CreatedPdr,
-    CreatedTrafficEndpoint, DownlinkDataReport, ErrorIndicationReport, ForwardingParameters, Pdi,
-    QueryUrr, RemoveBar, RemoveFar, RemovePdr, RemoveQer, RemoveTrafficEndpoint, RemoveUrr,
-    UpdateBar, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer, UpdateTrafficEndpoint,
-    UpdateUrr, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
+    CreatedTrafficEndpoint, DownlinkDataReport, DuplicatingParameters, ErrorIndicationReport,
+    ForwardingParameters, Pdi, QueryUrr, RemoveBar, RemoveFar, RemovePdr, RemoveQer,
+    RemoveTrafficEndpoint, RemoveUrr, UpdateBar, UpdateDuplicatingParameters, UpdateFar,
+    UpdateForwardingParameters, UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr,
+    UserPlanePathFailureReport, UserPlanePathRecoveryReport,
 };
 pub use name::{DnsName, NetworkInstance};
 pub use node::{NodeId, UserPlaneIpResourceInformation};

@@ -2,6 +2,7 @@
 
 mod cases;
 mod changes;
+mod duplicates;
 mod endpoints;
 mod families;
 mod filters;

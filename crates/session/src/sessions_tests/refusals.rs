@@ -219,7 +219,7 @@ fn fars_that_cannot_be_honoured_are_refused() {
             });
         }
     };
-    for bits in [0, 3, 6, 8, 10, 0x12, 0x22, 0x82, 0x102, 0x204] {
+    for bits in [0, 3, 6, 8, 10, 0x10, 0x13, 0x22, 0x82, 0x102, 0x204] {
         let action = ApplyAction::from_bits_retain(bits);
         refuses(
             &mut world,

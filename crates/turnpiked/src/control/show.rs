@@ -49,6 +49,9 @@ pub(crate) fn report(
     let (load, reduction) = core.load();
     let (paths, paths_failed) = core.path_count();
     n4.counters.extend(slow_path(kernel));
+    let [sent, lost] = core.tables().counting().duplicates();
+    n4.counters.insert("duplicates".into(), sent);
+    n4.counters.insert("duplicates_lost".into(), lost);
     Report {
         recovery_time_stamp: about.recovery_time_stamp,
         gtpu_paths: paths as u64,

@@ -1,0 +1,34 @@
+//! FARs with DUPL, by hand: rs-pfcp 0.5 has one destination and no markings.
+
+use rs_pfcp::ie::{Ie, IeType};
+
+use super::TunnelEnd;
+
+/// Destination Interface (TS 29.244, 8.2.24): LI function.
+const LI_FUNCTION: u8 = 4;
+
+fn update_far(id: u32, mut members: Vec<Ie>) -> Ie {
+    members.insert(0, Ie::new(IeType::FarId, id.to_be_bytes().to_vec()));
+    Ie::new_grouped(IeType::UpdateFar, members)
+}
+
+/// An Update FAR: this Apply Action, with DUPL (0x10) or without.
+pub fn set_apply_action(id: u32, action: u8) -> Ie {
+    update_far(id, vec![Ie::new(IeType::ApplyAction, vec![action, 0])])
+}
+
+/// An Update FAR: forward, and duplicate to these ends, the outer headers marked with this ToS and mask.
+pub fn duplicate_to(id: u32, ends: &[TunnelEnd], marking: Option<[u8; 2]>) -> Ie {
+    let parameters = ends.iter().map(|end| {
+        let mut members = vec![
+            Ie::new(IeType::DestinationInterface, vec![LI_FUNCTION]),
+            end.header().to_ie(),
+        ];
+        let marking = marking.map(|marking| marking.to_vec());
+        members.extend(marking.map(|value| Ie::new(IeType::TransportLevelMarking, value)));
+        Ie::new_grouped(IeType::UpdateDuplicatingParameters, members)
+    });
+    let mut members = vec![Ie::new(IeType::ApplyAction, vec![0x12, 0])];
+    members.extend(parameters);
+    update_far(id, members)
+}

@@ -1,6 +1,6 @@
 //! N3 over IPv4, IPv6 and both: F-TEIDs, Outer Header Creation and Removal, in octets as SMFs send them.
 
-use pfcp::Cause;
+use pfcp::{Cause, ToIe};
 
 use super::*;
 use crate::compiled::Action;
@@ -304,5 +304,40 @@ fn of_two_addresses_the_one_with_a_route_is_taken() {
         assert_eq!(path(&world).1, wanted);
         let view = world.sessions.view(seid, &world.tables).unwrap();
         assert_eq!(view.fars[0].tunnel, Some((5, vec![four, six])));
+    }
+}
+
+#[test]
+fn outer_headers_without_gtpu_are_refused() {
+    let mut world = dual();
+    let removal = failure(IeType::OUTER_HEADER_REMOVAL, RuleId::Pdr(PdrId(1)));
+    for description in [2, 3, 4, 5, 7, 8] {
+        refuses(&mut world, removal, raw(vec![7], description));
+    }
+    let creation = failure(IeType::OUTER_HEADER_CREATION, RuleId::Far(FarId(2)));
+    let gtpu = OuterHeader::GTPU_UDP_IPV4 | OuterHeader::GTPU_UDP_IPV6;
+    let whole = OuterHeaderCreation {
+        description: gtpu,
+        teid: Some(5),
+        ipv4: Some(GNB),
+        ipv6: Some(GNB6),
+        port: Some(2152),
+        c_tag: Some(0x10_0200),
+        s_tag: Some(0x10_0300),
+    };
+    // Every description that TS 29.244, 8.2.56 knows: without GTP-U, and with something besides.
+    for description in (1..=OuterHeader::all().bits()).map(OuterHeader::from_bits_retain) {
+        let mut header = Vec::new();
+        OuterHeaderCreation {
+            description,
+            ..whole
+        }
+        .to_ie(&mut header);
+        if gtpu.contains(description) {
+            let (seid, _) = world.establish(to_gnb(header)).unwrap();
+            world.delete(seid).unwrap();
+        } else {
+            refuses(&mut world, creation, to_gnb(header));
+        }
     }
 }

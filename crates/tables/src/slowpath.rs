@@ -307,8 +307,9 @@ pub struct SlowPathThread {
 }
 
 impl SlowPathThread {
-    /// `rings` are `BPF_MAP_TYPE_RINGBUF`s of `tp_event`s. What waits in an earlier one comes first.
-    pub fn start(slow_path: SlowPath, rings: Vec<MapHandle>) -> io::Result<Self> {
+    /// `rings` are `BPF_MAP_TYPE_RINGBUF`s of `tp_event`s: what is not duplicates, which comes first, and
+    /// duplicates.
+    pub fn start(slow_path: SlowPath, rings: [MapHandle; 2]) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let wake = Arc::new(EventFd::from_flags(
             EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK,
@@ -355,27 +356,28 @@ impl Drop for SlowPathThread {
 
 fn drain(
     slow_path: SlowPath,
-    rings: &[MapHandle],
+    rings: &[MapHandle; 2],
     stop: &AtomicBool,
     wake: &EventFd,
 ) -> io::Result<()> {
     let slow_path = RefCell::new(slow_path);
-    let mut builder = RingBufferBuilder::new();
-    for ring in rings {
-        builder
-            .add(ring, |record| {
-                slow_path.borrow_mut().handle(record);
-                0
-            })
-            .map_err(io::Error::other)?;
-    }
-    let ring = builder.build().map_err(io::Error::other)?;
+    let [events, copies] = rings;
+    let events = open(events, &slow_path)?;
+    // Memory of its own, which a UPF without FARs with DUPL does not need.
+    let mut opened: Option<RingBuffer<'_>> = None;
     while !stop.load(Ordering::Relaxed) {
-        match ring.consume_raw_n(BATCH) {
+        let mut taken = events.consume_raw_n(BATCH);
+        if let (0, Some(copies)) = (taken, &opened) {
+            taken = copies.consume_raw_n(BATCH);
+        }
+        match taken {
             0 => {
-                let finisher = &mut slow_path.borrow_mut().finisher;
-                wait(&ring, wake, finisher.waits())?;
-                finisher.expire(monotonic_ns());
+                let packets_wait = slow_path.borrow().finisher.waits();
+                let duplicates_wait = wait(&events, copies, wake, packets_wait)?;
+                if duplicates_wait && opened.is_none() {
+                    opened = Some(open(copies, &slow_path)?);
+                }
+                slow_path.borrow_mut().finisher.expire(monotonic_ns());
             }
             taken if taken < 0 => return Err(io::Error::from_raw_os_error(-taken)),
             _ => {}
@@ -384,18 +386,36 @@ fn drain(
     Ok(())
 }
 
+fn open<'a>(ring: &MapHandle, slow_path: &'a RefCell<SlowPath>) -> io::Result<RingBuffer<'a>> {
+    let mut builder = RingBufferBuilder::new();
+    builder
+        .add(ring, |record| {
+            slow_path.borrow_mut().handle(record);
+            0
+        })
+        .map_err(io::Error::other)?;
+    builder.build().map_err(io::Error::other)
+}
+
 /// The clock of packets.
 fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
-fn wait(ring: &RingBuffer<'_>, wake: &EventFd, packets_wait: bool) -> io::Result<()> {
-    // SAFETY: the descriptor belongs to `ring`, which outlives this function.
-    let events = unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) };
+/// Until there is something to do. Whether there are duplicates: a ring can be asked before it is mapped.
+fn wait(
+    events: &RingBuffer<'_>,
+    copies: &MapHandle,
+    wake: &EventFd,
+    packets_wait: bool,
+) -> io::Result<bool> {
+    // SAFETY: the descriptor belongs to `events`, which outlives this function.
+    let events = unsafe { BorrowedFd::borrow_raw(events.epoll_fd()) };
     let mut fds = [
         PollFd::new(events, PollFlags::POLLIN),
         PollFd::new(wake.as_fd(), PollFlags::POLLIN),
+        PollFd::new(copies.as_fd(), PollFlags::POLLIN),
     ];
     let timeout = if packets_wait {
         PollTimeout::from(EXPIRE_MS)
@@ -403,7 +423,8 @@ fn wait(ring: &RingBuffer<'_>, wake: &EventFd, packets_wait: bool) -> io::Result
         PollTimeout::NONE
     };
     match poll(&mut fds, timeout) {
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Ok(_) => Ok(fds[2].any().unwrap_or_default()),
+        Err(Errno::EINTR) => Ok(false),
         Err(errno) => Err(errno.into()),
     }
 }

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{MapHandle, ObjectBuilder, ProgramInput};
+use libbpf_rs::{MapHandle, MapType, ObjectBuilder, ProgramInput, libbpf_sys};
 use nexthop_support::Recorder;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -631,6 +631,15 @@ SEC("xdp") int emit(struct xdp_md *ctx)
 char _license[] SEC("license") = "GPL";
 "#;
 
+/// A ring in which nothing comes.
+fn no_duplicates() -> MapHandle {
+    let opts = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+        ..Default::default()
+    };
+    MapHandle::create(MapType::RingBuf, Some("copies"), 0, 0, 4096, &opts).unwrap()
+}
+
 fn emitter(record_len: usize) -> Vec<u8> {
     use std::io::Write;
     use std::process::Stdio;
@@ -668,7 +677,7 @@ fn the_event_ring_is_emptied_and_the_thread_ends() {
     let object = builder.open_memory(&object).unwrap().load().unwrap();
     let ring = MapHandle::try_from(&object.maps().next().unwrap()).unwrap();
     let program = object.progs_mut().next().unwrap();
-    let thread = SlowPathThread::start(open_slow_path(), vec![ring]).unwrap();
+    let thread = SlowPathThread::start(open_slow_path(), [ring, no_duplicates()]).unwrap();
     receive(&host, "10.6.0.2", ue, COUNT, || {
         for n in 0..COUNT {
             let record = record(n);

@@ -88,10 +88,9 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
     };
     let slow_path =
         SlowPath::open(tables.finisher(), listener).context("raw sockets of the slow path")?;
-    let rings = [tables.events()?, tables.copies()?];
-    let rings = rings.into_iter().collect::<Option<_>>();
+    let rings = tables.events()?.zip(tables.copies()?);
     let rings = rings.context("the data path has no event rings")?;
-    let slow_path = SlowPathThread::start(slow_path, rings).context("slow path")?;
+    let slow_path = SlowPathThread::start(slow_path, rings.into()).context("slow path")?;
     let end_markers = EndMarkers::start().context("raw sockets of End Markers")?;
     let marked = end_markers.counters();
     tables.send_end_markers(end_markers);

@@ -105,8 +105,9 @@ fn duplicates(world: &mut World) -> Result<String> {
         up4_got.try_recv().is_err() && down_got.try_recv().is_err(),
         "duplicates came after DUPL was gone"
     );
-    in_bulk(world, &attached)?;
+    // Before TCP: to who reads the capture, a segment and its late duplicate are of one stream, and overlap.
     let n3 = n3.stop()?;
+    in_bulk(world, &attached)?;
     let totals = without_defects(&[("N3", &n3)])?;
     let ef = "gtp && (ip.dsfield.dscp == 46 || ipv6.tclass.dscp == 46)";
     let marked = count(&n3, ef)?;

@@ -311,7 +311,9 @@ fn both_builds_agree_on_mutated_packets() {
     let mut random = Random(0x9e37_79b9);
     let options = Options {
         features,
+        // Nor are the two builds' clocks one.
         error_indications_per_s: 0,
+        icmp_errors_per_s: 0,
         echo_per_s: 0,
         ..Options::default()
     };

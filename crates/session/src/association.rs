@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pfcp::ie::{CpFunctionFeatures, PfcpAsRspFlags, RecoveryTimeStamp};
+use pfcp::ie::{self, CpFunctionFeatures, PfcpAsRspFlags, RecoveryTimeStamp};
 use pfcp::message::{
     AssociationSetupRequest, AssociationSetupResponse, HeartbeatRequest, HeartbeatResponse,
 };
@@ -210,6 +210,13 @@ impl<T: Tables> Core<T> {
             .or_else(|| self.peers.by_source(from))
     }
 
+    /// As [`Core::peer_of`], for a request about the association as a whole: only of one that the
+    /// sender may speak for. To others it is as if there were none.
+    pub(crate) fn peer_for(&self, node_id: &ie::NodeId<'_>, from: SocketAddr) -> Option<PeerId> {
+        self.peer_of(&NodeId::from_wire(node_id), from)
+            .filter(|id| self.peers.speaks_for(*id, from.ip()))
+    }
+
     /// Heartbeat Request, of anyone at any time (6.2.2.2).
     pub(crate) fn on_heartbeat_request(
         &mut self,
@@ -230,7 +237,8 @@ impl<T: Tables> Core<T> {
             writer.finish();
         });
         self.stats.message(Way::Sent, response);
-        if let Some(id) = self.peers.by_source(from) {
+        let peer = (self.peers.by_source(from)).filter(|id| self.peers.speaks_for(*id, from.ip()));
+        if let Some(id) = peer {
             self.heard(now, id, out);
             self.compare_recovery(now, id, request.recovery_time_stamp.0, out);
         }

@@ -29,6 +29,15 @@ impl fmt::Display for NodeId {
 }
 
 impl NodeId {
+    /// The address that it is, if it is no name.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::V4(address) => Some((*address).into()),
+            Self::V6(address) => Some((*address).into()),
+            Self::Fqdn(_) => None,
+        }
+    }
+
     /// Names are the same whatever their case and whether they came as labels or as text.
     pub(crate) fn from_wire(node_id: &ie::NodeId<'_>) -> Self {
         match node_id {

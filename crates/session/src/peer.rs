@@ -172,6 +172,21 @@ impl Peers {
         owner == other || set(owner).is_some_and(|of_owner| set(other) == Some(of_owner))
     }
 
+    /// Whether who is at `ip` may speak for the whole association, to change it, to end it, or for sets
+    /// of its sessions. A Node ID is no secret, so naming it does not do. It is the address that the
+    /// association is held with (which may be that of a NAT), that its Node ID is, one of those that the
+    /// SMF named as alternatives, or that of another SMF of its set. A message about one session may
+    /// also come from other addresses (TS 29.244, 5.8.1), as [`Peers::candidates`] says: it has to name
+    /// a SEID, which nobody can guess.
+    pub(crate) fn speaks_for(&self, id: PeerId, ip: IpAddr) -> bool {
+        let Some(peer) = self.get(id) else {
+            return false;
+        };
+        peer.is_at(ip)
+            || peer.alternatives.contains(&ip)
+            || (self.iter()).any(|other| self.shares(id, other.id) && other.is_at(ip))
+    }
+
     /// Whether this is one of the addresses that an SMF named as alternatives to its own.
     pub(crate) fn has_alternative(&self, owner: PeerId, address: IpAddr) -> bool {
         self.get(owner)
@@ -261,7 +276,10 @@ impl Peers {
             return;
         }
         if peer.sources.len() == SOURCES_MAX {
-            let forgotten = peer.sources.remove(0);
+            // Whoever else says its Node ID does not crowd out the SMF itself.
+            let own = peer.address.ip();
+            let other = (peer.sources.iter()).position(|source| source.ip() != own);
+            let forgotten = peer.sources.remove(other.unwrap_or(0));
             if self.by_source.get(&forgotten) == Some(&id) {
                 self.by_source.remove(&forgotten);
             }
@@ -293,6 +311,11 @@ pub struct PeerView<'a> {
 }
 
 impl Peer {
+    /// Whether the association is held with this address, or its Node ID is this address.
+    fn is_at(&self, ip: IpAddr) -> bool {
+        self.address.ip() == ip || self.node_id.address() == Some(ip)
+    }
+
     pub(crate) fn view(&self, sessions: usize) -> PeerView<'_> {
         PeerView {
             node_id: &self.node_id,

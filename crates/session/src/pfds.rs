@@ -184,7 +184,11 @@ impl<T: Tables> Core<T> {
         message: &Message<'_>,
         out: &mut Outbox,
     ) {
-        if self.peers.candidates(incoming.from).next().is_none() {
+        let (peers, from) = (&self.peers, incoming.from);
+        if !peers
+            .candidates(from)
+            .any(|id| peers.speaks_for(id, from.ip()))
+        {
             let cause = Cause::NO_ESTABLISHED_PFCP_ASSOCIATION;
             return self.refuse(now, incoming, 0, cause.into(), out);
         }

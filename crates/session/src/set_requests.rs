@@ -10,7 +10,6 @@ use pfcp::{Cause, IeType, Message};
 use crate::compiled::Tables;
 use crate::core::{Core, Incoming};
 use crate::event::Event;
-use crate::node_id::NodeId;
 use crate::outbox::Outbox;
 use crate::peer::PeerId;
 use crate::refusal::Refusal;
@@ -44,7 +43,7 @@ impl<T: Tables> Core<T> {
             Ok(request) => request,
             Err(error) => return self.refuse_undecodable(now, incoming, 0, &error, out),
         };
-        let Some(id) = self.peer_of(&NodeId::from_wire(&request.node_id), incoming.from) else {
+        let Some(id) = self.peer_for(&request.node_id, incoming.from) else {
             let cause = Cause::NO_ESTABLISHED_PFCP_ASSOCIATION;
             return self.refuse(now, incoming, 0, cause.into(), out);
         };
@@ -88,7 +87,7 @@ impl<T: Tables> Core<T> {
             Ok(request) => request,
             Err(error) => return self.refuse_undecodable(now, incoming, 0, &error, out),
         };
-        let Some(id) = self.peer_of(&NodeId::from_wire(&request.node_id), incoming.from) else {
+        let Some(id) = self.peer_for(&request.node_id, incoming.from) else {
             let cause = Cause::NO_ESTABLISHED_PFCP_ASSOCIATION;
             return self.refuse(now, incoming, 0, cause.into(), out);
         };

@@ -295,6 +295,19 @@ fn several_smfs(world: &mut World) -> Result<String> {
         CauseValue::SessionContextNotFound,
     )?;
 
+    // Nor does it end another SMF's association by naming that one's Node ID.
+    for message in [
+        MsgType::AssociationReleaseRequest,
+        MsgType::AssociationUpdateRequest,
+    ] {
+        let ies = [world.smf(0)?.node_id().to_ie()];
+        refused(
+            stranger.request(message, None, &ies)?.accepted(),
+            CauseValue::NoEstablishedPfcpAssociation,
+        )?;
+    }
+    ping_all(&attached[0])?;
+
     world.smf(2)?.release().context("Association Release")?;
     let gone = || Ok(world.sessions()? == 2);
     eventually(
@@ -305,7 +318,7 @@ fn several_smfs(world: &mut World) -> Result<String> {
     for ue in &attached[..2] {
         ping_all(ue)?;
     }
-    Ok("a foreign session is not found, a release takes only its own".to_owned())
+    Ok("a foreign session is not found, a release takes only one's own".to_owned())
 }
 
 fn retransmitted_establishment(world: &mut World) -> Result<String> {

@@ -1,0 +1,164 @@
+//! Who may speak for an association: a Node ID is no secret (TS 29.244, 5.8.1, 6.2.7, 6.2.8).
+
+#![allow(clippy::unwrap_used)]
+
+mod node_support;
+
+use node_support::*;
+use rs_pfcp::ie::alternative_smf_ip_address::AlternativeSmfIpAddress;
+use rs_pfcp::ie::cause::CauseValue;
+use rs_pfcp::ie::node_id::NodeId;
+use rs_pfcp::ie::{Ie, IeType};
+use rs_pfcp::message::MsgType;
+
+const SMF1: &str = "10.100.0.2:8805";
+const SMF2: &str = "10.100.0.3:8805";
+const STRANGER: &str = "10.100.0.9:8805";
+
+/// An SMF at `address` that calls itself as `other` does.
+fn posing(address: &str, other: &Smf) -> Smf {
+    let mut smf = Smf::new(address);
+    smf.node_id = other.node_id.clone();
+    smf
+}
+
+/// FQ-CSID of the first SMF by hand (figure 8.2.45-1).
+fn fq_csid() -> Ie {
+    Ie::new(IeType::FqCsid, vec![0x01, 10, 100, 0, 2, 0, 7, 3])
+}
+
+/// Everything that concerns more than one session, asked by `smf`; what was said to each.
+fn ask_for_all(world: &mut World, smf: &mut Smf) -> Vec<CauseValue> {
+    let node_id = smf.node_id.to_ie();
+    let set = [node_id.clone(), Ie::new(IeType::SmfSetId, b"\0s".to_vec())];
+    let mut change = Vec::new();
+    fq_csid().marshal_into(&mut change);
+    let address = AlternativeSmfIpAddress::new_ipv4([10, 100, 0, 2].into());
+    address.to_ie().marshal_into(&mut change);
+    let change = Ie::new(IeType::PfcpSessionChangeInfo, change);
+    let requests = [
+        (MsgType::AssociationUpdateRequest, set.to_vec()),
+        (
+            MsgType::SessionSetModificationRequest,
+            vec![node_id.clone(), change],
+        ),
+        (
+            MsgType::SessionSetDeletionRequest,
+            vec![node_id.clone(), fq_csid()],
+        ),
+        (MsgType::PfdManagementRequest, Vec::new()),
+        (MsgType::AssociationReleaseRequest, vec![node_id]),
+    ];
+    let mut causes = Vec::new();
+    for (kind, ies) in requests {
+        causes.push(smf.ask(world, kind, None, &ies).cause());
+    }
+    causes
+}
+
+const REFUSED: [CauseValue; 5] = [CauseValue::NoEstablishedPfcpAssociation; 5];
+const ACCEPTED: [CauseValue; 5] = [CauseValue::RequestAccepted; 5];
+
+#[test]
+fn a_stranger_cannot_end_an_association_by_its_node_id() {
+    for name in [None, Some("smf1.example.org")] {
+        let (mut world, mut smf) = (World::new(config()), Smf::new(SMF1));
+        if let Some(name) = name {
+            smf.node_id = NodeId::new_fqdn(name);
+        }
+        smf.associate(&mut world);
+        smf.establish(&mut world);
+        let mut stranger = posing(STRANGER, &smf);
+        assert_eq!(ask_for_all(&mut world, &mut stranger), REFUSED, "{name:?}");
+        // Nor when it has an association of its own.
+        let mut other = Smf::new(SMF2);
+        other.associate(&mut world);
+        other.node_id = smf.node_id.clone();
+        let answer = other.release(&mut world);
+        assert_eq!(answer.cause(), CauseValue::NoEstablishedPfcpAssociation);
+        assert_eq!((world.live(), world.core.peers().count()), (1, 2));
+        assert_eq!(ask_for_all(&mut world, &mut smf), ACCEPTED, "{name:?}");
+        assert_eq!((world.live(), world.core.peers().count()), (0, 1));
+    }
+}
+
+/// An SMF may establish sessions from several addresses, so anybody may who knows its Node ID; that
+/// does not make it the SMF.
+#[test]
+fn who_establishes_a_session_under_a_node_id_does_not_speak_for_it() {
+    let (mut world, mut smf) = (World::new(config()), Smf::new(SMF1));
+    smf.associate(&mut world);
+    let seid = smf.establish(&mut world);
+    let mut stranger = posing(STRANGER, &smf);
+    let own = stranger.establish(&mut world);
+    assert_eq!(ask_for_all(&mut world, &mut stranger), REFUSED);
+    // As if the SMF had restarted.
+    stranger.recovery += 1;
+    stranger.heartbeat(&mut world);
+    assert_eq!(world.live(), 2);
+    // Nor does it push the SMF out of our memory, however often it comes.
+    for port in 20_000..20_100 {
+        stranger.address.set_port(port);
+        let seid = stranger.establish(&mut world);
+        stranger.delete(&mut world, seid);
+    }
+    let answer = smf.modify(&mut world, seid);
+    assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+    let answer = stranger.delete(&mut world, own);
+    assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+    smf.recovery += 1;
+    smf.heartbeat(&mut world);
+    assert_eq!(world.live(), 0, "the SMF itself has restarted");
+}
+
+#[test]
+fn an_smf_speaks_for_itself_from_its_other_addresses() {
+    // Behind a NAT, which gives each request another port.
+    let (mut world, mut smf) = (World::new(config()), Smf::new("192.0.2.1:40000"));
+    smf.node_id = NodeId::new_ipv4([10, 100, 0, 2].into());
+    smf.associate(&mut world);
+    smf.address.set_port(40_001);
+    assert_eq!(ask_for_all(&mut world, &mut smf), ACCEPTED);
+    // At the address that its Node ID is, while the association is held with another one.
+    let mut outside = posing("192.0.2.1:8805", &smf);
+    outside.associate(&mut world);
+    let mut inside = posing(SMF1, &smf);
+    assert_eq!(
+        ask_for_all(&mut world, &mut inside)[4],
+        CauseValue::RequestAccepted
+    );
+    assert_eq!(world.core.peers().count(), 0);
+}
+
+#[test]
+fn a_standby_speaks_for_the_smf_that_named_it() {
+    let (mut world, mut smf) = (World::new(config()), Smf::new(SMF1));
+    let mut ies = smf.setup_ies();
+    ies.push(AlternativeSmfIpAddress::new_ipv4([10, 100, 0, 3].into()).to_ie());
+    smf.ask(&mut world, MsgType::AssociationSetupRequest, None, &ies);
+    let answer = posing(STRANGER, &smf).release(&mut world);
+    assert_eq!(answer.cause(), CauseValue::NoEstablishedPfcpAssociation);
+    let answer = posing(SMF2, &smf).release(&mut world);
+    assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+}
+
+#[test]
+fn an_smf_of_the_set_speaks_for_another() {
+    let (mut world, mut smf1, mut smf2) = (World::new(config()), Smf::new(SMF1), Smf::new(SMF2));
+    for (smf, set) in [(&mut smf1, b"\0set-a"), (&mut smf2, b"\0set-b")] {
+        let mut ies = smf.setup_ies();
+        ies.push(Ie::new(IeType::SmfSetId, set.to_vec()));
+        smf.ask(&mut world, MsgType::AssociationSetupRequest, None, &ies);
+    }
+    let mut heir = posing(SMF2, &smf1);
+    let answer = heir.release(&mut world);
+    assert_eq!(answer.cause(), CauseValue::NoEstablishedPfcpAssociation);
+    let ies = [
+        smf2.node_id.to_ie(),
+        Ie::new(IeType::SmfSetId, b"\0set-a".to_vec()),
+    ];
+    smf2.ask(&mut world, MsgType::AssociationUpdateRequest, None, &ies);
+    let answer = heir.release(&mut world);
+    assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+    assert_eq!(world.core.peers().count(), 1);
+}

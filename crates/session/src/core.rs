@@ -204,6 +204,9 @@ impl<T: Tables> Core<T> {
                 .keep_times(now, SESSIONS_PER_STEP, &mut self.tables);
         }
         self.advance_paths(now, out);
+        if self.sessions.tunnels.is_incomplete() {
+            self.look_up_tunnels(now, out);
+        }
         self.sweep_step(now, out);
     }
 
@@ -219,7 +222,7 @@ impl<T: Tables> Core<T> {
     /// When [`Core::advance`] has something to do. In the past: at once, but other work may go
     /// first.
     pub fn next_deadline(&self) -> Option<Time> {
-        if self.sweep.left > 0 {
+        if self.sweep.left > 0 || self.sessions.tunnels.is_incomplete() {
             return Some(Time(0));
         }
         let timer = self.timers.first().map(|(due, _)| *due);

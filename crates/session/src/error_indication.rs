@@ -16,6 +16,9 @@ use crate::time::Time;
 /// Tunnels remembered as reported; beyond it the oldest are reported again when they are hit again.
 const REMEMBERED: usize = 65_536;
 
+/// Sessions whose tunnels are looked at before other work may go first.
+const SESSIONS_INDEXED: usize = 1024;
+
 /// Tunnels that were reported of late. A gNB indicates an error for each packet; the SMF hears of it
 /// once in the time that it has to answer.
 #[derive(Debug, Default)]
@@ -62,8 +65,20 @@ impl<T: Tables> Core<T> {
 
     fn on_error_indication(&mut self, now: Time, teid: u32, peer: IpAddr, out: &mut Outbox) {
         self.stats.error_indications += 1;
+        self.sessions.tunnels.ask(now, (teid, peer));
+        self.look_up_tunnels(now, out);
+    }
+
+    /// A step towards knowing whose tunnels Error Indications were about; who it was is told.
+    pub(crate) fn look_up_tunnels(&mut self, now: Time, out: &mut Outbox) {
+        for (teid, peer) in self.sessions.index_tunnels(SESSIONS_INDEXED) {
+            self.tell_of_error(now, teid, peer, out);
+        }
+    }
+
+    fn tell_of_error(&mut self, now: Time, teid: u32, peer: IpAddr, out: &mut Outbox) {
         let lifetime = self.config.t1 * self.config.n1.max(1);
-        for seid in self.sessions.with_tunnel(teid, peer) {
+        for seid in self.sessions.with_tunnel((teid, peer)) {
             if !self.error_reports.is_new(now, lifetime, (seid, teid, peer)) {
                 continue;
             }

@@ -1,8 +1,7 @@
 //! All sessions: found by SEID, owned by one peer each, changed as a whole or not at all.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::net::IpAddr;
 
 use pfcp::ie::{PdnType, PfcpSeReqFlags, PfcpSmReqFlags};
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
@@ -28,7 +27,7 @@ use crate::sets::{Membership, SetIndex};
 use crate::site::Site;
 use crate::slab::{Place, Slab};
 use crate::time::Time;
-use crate::tunnels::{self, TunnelIndex};
+use crate::tunnels::{self, Tunnel, TunnelIndex};
 use crate::unsupported::IN_SESSION;
 
 pub(crate) use crate::resources::Created;
@@ -268,11 +267,15 @@ impl<T: Tables> Sessions<T> {
                     self.resources.keep(now, before, self.draft.holders());
                 }
                 self.end_tunnels(tables);
-                let before = tunnels::keys(rules.view().fars);
+                self.tunnels.tire(now);
+                let indexed = self.tunnels.covers(place);
+                let keys = |rules: &Kept| tunnels::keys(rules.view().fars);
+                let before = indexed.then(|| keys(&rules));
                 rules.land(&mut self.draft);
                 self.land_endpoints(seid);
-                let after = tunnels::keys(rules.view().fars);
-                self.tunnels.change(place, &before, &after);
+                if let Some(before) = before {
+                    self.tunnels.change(place, &before, &keys(&rules));
+                }
                 (handle, Ok(()))
             }
             Err((handle, refusal)) => (handle, Err(refusal)),
@@ -445,8 +448,10 @@ impl<T: Tables> Sessions<T> {
         if let Some(membership) = &session.membership {
             self.sets.insert(place, membership);
         }
-        self.tunnels
-            .change(place, &[], &tunnels::keys(session.rules.view().fars));
+        if self.tunnels.covers(place) {
+            let keys = tunnels::keys(session.rules.view().fars);
+            self.tunnels.change(place, &[], &keys);
+        }
     }
 
     /// Takes a session, already out of its place, out of its list.
@@ -477,8 +482,10 @@ impl<T: Tables> Sessions<T> {
         if let Some(membership) = &session.membership {
             self.sets.remove(place, membership);
         }
-        self.tunnels
-            .change(place, &tunnels::keys(session.rules.view().fars), &[]);
+        if self.tunnels.covers(place) {
+            let keys = tunnels::keys(session.rules.view().fars);
+            self.tunnels.change(place, &keys, &[]);
+        }
         Some(TakenOut {
             session,
             endpoints: endpoints.unwrap_or_default(),
@@ -585,8 +592,29 @@ impl<T: Tables> Sessions<T> {
             .map(|session| session.rules.view())
     }
 
-    /// Our SEIDs of the sessions that send into this tunnel.
-    pub(crate) fn with_tunnel(&mut self, teid: u32, peer: IpAddr) -> Vec<u64> {
+    /// Put the tunnels of up to `at_most` more sessions into the index. What was asked of it, if that can be
+    /// answered now.
+    pub(crate) fn index_tunnels(&mut self, at_most: usize) -> BTreeSet<Tunnel> {
+        if let Some(from) = self.tunnels.next() {
+            if from == Place::FIRST {
+                self.tunnels.expect(self.slab.len());
+            }
+            let mut next = Some(from);
+            for _ in 0..at_most {
+                let Some(place) = next else { break };
+                if let Some(session) = self.slab.get(place) {
+                    let keys = tunnels::keys(session.rules.view().fars);
+                    self.tunnels.change(place, &[], &keys);
+                }
+                next = self.slab.after(place);
+            }
+            self.tunnels.reached(next);
+        }
+        self.tunnels.questions()
+    }
+
+    /// Our SEIDs of the sessions that send into this tunnel, once the index is whole.
+    pub(crate) fn with_tunnel(&self, (teid, peer): Tunnel) -> Vec<u64> {
         let sends = |far: &Far| {
             let tunnel = far.forwarding().and_then(|f| f.tunnel);
             tunnel.is_some_and(|t| t.teid() == teid && t.addresses().any(|a| a == peer))

@@ -113,6 +113,12 @@ impl<S> Slab<S> {
         self.slot_mut(place)?.session.as_mut()
     }
 
+    /// The place behind this one, whether or not a session is there.
+    pub(crate) fn after(&self, place: Place) -> Option<Place> {
+        let next = Place::new(place.index().wrapping_add(1))?;
+        self.slot(next).map(|_| next)
+    }
+
     /// All sessions with their SEIDs, in order of their places, from after the place of `seid` on.
     /// A place keeps its number when its session goes, so a listing in pages goes on undisturbed.
     pub(crate) fn iter_after(&self, seid: Option<u64>) -> impl Iterator<Item = (u64, &S)> {

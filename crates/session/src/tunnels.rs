@@ -2,14 +2,15 @@
 //! tunnel (Error Indication, TS 23.527, 5.3).
 
 use std::collections::{BTreeSet, HashMap};
-use std::hint::black_box;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use crate::rules::Far;
 use crate::salted::{Salted, mix};
 use crate::slab::Place;
+use crate::time::Time;
 
 /// A tunnel, folded; sessions found by it are asked whether it is theirs.
 pub(crate) type TunnelKey = u32;
@@ -41,67 +42,120 @@ pub(crate) fn keys(fars: &[Far]) -> TunnelKeys {
 
 /// The index. Two sessions rarely have one key: the second and further ones lie apart.
 ///
-/// It is written with each path switch, read with an Error Indication alone, and each key lies somewhere
-/// else in memory. So changes wait until there are many, whose waits for memory overlap, or until somebody
-/// asks.
+/// With many sessions each key lies somewhere else in memory, so that a path switch would wait for it, while
+/// Error Indications are rare. So there is no index until one has come, and none any more when none has come for
+/// [`KEPT`]. It is built a step at a time, because a million sessions are read for it; who asks meanwhile is
+/// answered in the end.
 #[derive(Debug)]
 pub(crate) struct TunnelIndex {
     first: HashMap<TunnelKey, Place, Salted>,
     more: BTreeSet<(TunnelKey, Place)>,
-    /// What is still to be done, in order.
-    pending: Vec<(Change, TunnelKey, Place)>,
+    reach: Reach,
+    asked: Time,
+    questions: BTreeSet<Tunnel>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Change {
-    Insert,
-    Remove,
+/// Of which sessions the tunnels are in the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    None,
+    /// Of those in places before this one.
+    Before(Place),
+    All,
 }
 
-/// Changes that wait at most.
-const PENDING_MAX: usize = 256;
+/// TEID, host order, and address of its end.
+pub(crate) type Tunnel = (u32, IpAddr);
+
+/// The index stays for so long after it was asked.
+const KEPT: Duration = Duration::from_secs(600);
+
+/// Tunnels asked for that wait for the index. An end that does not know one says so with each packet: what is
+/// not taken in now is asked for again.
+const QUESTIONS_MAX: usize = 4096;
 
 impl TunnelIndex {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             first: HashMap::with_hasher(Salted::new(seed)),
             more: BTreeSet::new(),
-            pending: Vec::with_capacity(PENDING_MAX),
+            reach: Reach::None,
+            asked: Time(0),
+            questions: BTreeSet::new(),
         }
     }
 
-    /// The session at `place` has other tunnels than before.
+    /// Whether it must hear of changes to the session at this place.
+    pub(crate) fn covers(&self, place: Place) -> bool {
+        match self.reach {
+            Reach::None => false,
+            Reach::Before(next) => place < next,
+            Reach::All => true,
+        }
+    }
+
+    pub(crate) fn is_incomplete(&self) -> bool {
+        matches!(self.reach, Reach::Before(_))
+    }
+
+    /// Somebody wants to know of this tunnel.
+    pub(crate) fn ask(&mut self, now: Time, tunnel: Tunnel) {
+        self.asked = now;
+        if self.reach == Reach::None {
+            self.reach = Reach::Before(Place::FIRST);
+        }
+        if self.questions.len() < QUESTIONS_MAX {
+            self.questions.insert(tunnel);
+        }
+    }
+
+    /// Where to go on with [`Self::insert`] and [`Self::reached`].
+    pub(crate) fn next(&self) -> Option<Place> {
+        match self.reach {
+            Reach::Before(next) => Some(next),
+            Reach::None | Reach::All => None,
+        }
+    }
+
+    /// There will be so many.
+    pub(crate) fn expect(&mut self, sessions: usize) {
+        self.first.reserve(sessions);
+    }
+
+    /// The sessions in places before this one are in; `None`: all are.
+    pub(crate) fn reached(&mut self, next: Option<Place>) {
+        self.reach = next.map_or(Reach::All, Reach::Before);
+    }
+
+    /// What was asked for, once it can be answered.
+    pub(crate) fn questions(&mut self) -> BTreeSet<Tunnel> {
+        if self.reach == Reach::All {
+            std::mem::take(&mut self.questions)
+        } else {
+            BTreeSet::new()
+        }
+    }
+
+    /// Without it, if nobody has asked for long.
+    pub(crate) fn tire(&mut self, now: Time) {
+        if self.reach == Reach::All && now.since(self.asked) > KEPT {
+            self.first = HashMap::with_hasher(*self.first.hasher());
+            self.more = BTreeSet::new();
+            self.reach = Reach::None;
+        }
+    }
+
+    /// The session at `place`, which [`Self::covers`], has other tunnels than before.
     pub(crate) fn change(&mut self, place: Place, before: &[TunnelKey], after: &[TunnelKey]) {
         if before == after {
             return;
         }
         for key in before {
-            self.defer(Change::Remove, *key, place);
+            self.remove(*key, place);
         }
         for key in after {
-            self.defer(Change::Insert, *key, place);
+            self.insert(*key, place);
         }
-    }
-
-    fn defer(&mut self, change: Change, key: TunnelKey, place: Place) {
-        self.pending.push((change, key, place));
-        if self.pending.len() == PENDING_MAX {
-            self.catch_up();
-        }
-    }
-
-    fn catch_up(&mut self) {
-        let there = self.pending.iter();
-        let there = there.filter(|(_, key, _)| self.first.contains_key(key));
-        black_box(there.count());
-        let mut pending = std::mem::take(&mut self.pending);
-        for (change, key, place) in pending.drain(..) {
-            match change {
-                Change::Insert => self.insert(key, place),
-                Change::Remove => self.remove(key, place),
-            }
-        }
-        self.pending = pending;
     }
 
     fn insert(&mut self, key: TunnelKey, place: Place) {
@@ -129,8 +183,7 @@ impl TunnelIndex {
     }
 
     /// Sessions that may have this tunnel, at most 16: TEIDs are unique at each peer.
-    pub(crate) fn find(&mut self, key: TunnelKey) -> SmallVec<[Place; 2]> {
-        self.catch_up();
+    pub(crate) fn find(&self, key: TunnelKey) -> SmallVec<[Place; 2]> {
         let more = self.more.range((key, Place::FIRST)..);
         let more = more
             .take_while(|(of, _)| *of == key)
@@ -162,5 +215,36 @@ mod tests {
         }
         assert!(index.find(77).is_empty());
         assert!(index.first.is_empty() && index.more.is_empty());
+    }
+
+    #[test]
+    fn there_is_no_index_until_it_is_asked_and_none_when_it_was_not_for_long() {
+        let (first, second) = (Place::new(0).unwrap(), Place::new(1).unwrap());
+        let tunnel = (7, IpAddr::from([192, 0, 2, 1]));
+        let mut index = TunnelIndex::new(1);
+        assert!(!index.covers(first) && index.next().is_none());
+        index.ask(Time(0), tunnel);
+        assert_eq!(index.next(), Some(Place::FIRST));
+        index.change(first, &[], &[1]);
+        index.reached(Some(second));
+        assert!(index.covers(first) && !index.covers(second));
+        assert!(index.questions().is_empty(), "not all sessions are in");
+        index.reached(None);
+        assert!(index.covers(second));
+        assert_eq!(index.questions().into_iter().collect::<Vec<_>>(), [tunnel]);
+        index.tire(Time(0).after(KEPT));
+        assert_eq!(index.find(1).as_slice(), &[first]);
+        index.tire(Time(0).after(KEPT + Duration::from_secs(1)));
+        assert!(!index.covers(first) && index.find(1).is_empty());
+    }
+
+    #[test]
+    fn questions_are_bounded() {
+        let mut index = TunnelIndex::new(1);
+        for teid in 0..2 * QUESTIONS_MAX as u32 {
+            index.ask(Time(0), (teid, IpAddr::from([192, 0, 2, 1])));
+        }
+        index.reached(None);
+        assert_eq!(index.questions().len(), QUESTIONS_MAX);
     }
 }

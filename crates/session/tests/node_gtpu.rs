@@ -123,6 +123,26 @@ fn every_session_with_the_tunnel_is_reported() {
     assert_eq!(hear(&mut world, &error_indication(TEID, GNB)).len(), 2);
 }
 
+#[test]
+fn with_many_sessions_an_error_indication_is_answered_a_while_later() {
+    let (mut world, mut smf) = (World::new(config()), Smf::new("10.100.0.2:8805"));
+    smf.associate(&mut world);
+    // More than are looked at in one step; places of deleted ones are taken first.
+    let seids: Vec<u64> = (0..2500).map(|_| smf.establish(&mut world)).collect();
+    for seid in &seids[..2499] {
+        smf.delete(&mut world, *seid);
+    }
+    assert!(hear(&mut world, &error_indication(TEID, GNB)).is_empty());
+    // One that goes meanwhile is not looked for, one that comes is found.
+    smf.establish(&mut world);
+    let sent = world.pass(Duration::ZERO);
+    assert_eq!(sent.len(), 2, "{sent:02x?}");
+    assert_eq!(world.core.stats().error_reports, 2);
+    smf.delete(&mut world, seids[2499]);
+    world.pass(Duration::from_secs(10));
+    assert_eq!(hear(&mut world, &error_indication(TEID, GNB)).len(), 1);
+}
+
 fn watching() -> World {
     World::new(Config {
         echo_interval: Duration::from_secs(60),

@@ -2,14 +2,15 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::ie::{
-    ApplicationPfds, AssociationReleaseFlags, CpAddress, CpFunctionFeatures, CreateBar, CreateFar,
-    CreatePdr, CreateQer, CreateTrafficEndpoint, CreateUrr, CreatedPdr, CreatedTrafficEndpoint,
-    DownlinkDataReport, ErrorIndicationReport, FSeid, FailedRuleId, FqCsid, NetworkInstance,
-    NodeId, NodeReportType, PdnType, PeerUpRestartReport, PfcpAsReqFlags, PfcpAsRspFlags,
-    PfcpAuReqFlags, PfcpSeReqFlags, PfcpSmReqFlags, PfcpSrReqFlags, PfcpSrRspFlags, QueryUrr,
-    RecoveryTimeStamp, RemoveBar, RemoveFar, RemovePdr, RemoveQer, RemoveTrafficEndpoint,
-    RemoveUrr, ReportType, SessionChangeInfo, Timer, UpFunctionFeatures, UpdateBar, UpdateFar,
-    UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr, UserPlaneIpResourceInformation,
+    AdditionalUsageReports, ApplicationPfds, AssociationReleaseFlags, CpAddress,
+    CpFunctionFeatures, CreateBar, CreateFar, CreatePdr, CreateQer, CreateTrafficEndpoint,
+    CreateUrr, CreatedPdr, CreatedTrafficEndpoint, DownlinkDataReport, ErrorIndicationReport,
+    FSeid, FailedRuleId, FqCsid, NetworkInstance, NodeId, NodeReportType, PdnType,
+    PeerUpRestartReport, PfcpAsReqFlags, PfcpAsRspFlags, PfcpAuReqFlags, PfcpSeReqFlags,
+    PfcpSmReqFlags, PfcpSrReqFlags, PfcpSrRspFlags, QueryUrr, RecoveryTimeStamp, RemoveBar,
+    RemoveFar, RemovePdr, RemoveQer, RemoveTrafficEndpoint, RemoveUrr, ReportType,
+    SessionChangeInfo, Timer, UpFunctionFeatures, UpdateBar, UpdateFar, UpdatePdr, UpdateQer,
+    UpdateTrafficEndpoint, UpdateUrr, UsageReport, UserPlaneIpResourceInformation,
     UserPlanePathFailureReport, UserPlanePathRecoveryReport, view,
 };
 use crate::{Cause, IeType, Ies, Message, MessageType};
@@ -514,14 +515,17 @@ view! {
             overload_control_information: Ies<'a> = OVERLOAD_CONTROL_INFORMATION,
             /// Failed Rule ID (8.2.80).
             failed_rule_id: FailedRuleId = FAILED_RULE_ID,
+            /// Additional Usage Reports Information (8.2.91).
+            additional_usage_reports: AdditionalUsageReports =
+                ADDITIONAL_USAGE_REPORTS_INFORMATION,
         }
         repeated {
             /// Created PDR (7.5.3.2).
             created_pdrs: CreatedPdr<'a> = CREATED_PDR,
             /// Created Traffic Endpoint (7.5.3.5).
             created_traffic_endpoints: CreatedTrafficEndpoint<'a> = CREATED_TRAFFIC_ENDPOINT,
-            /// Usage Report, kept as sent.
-            usage_reports: Ies<'a> = USAGE_REPORT_IN_SESSION_MODIFICATION_RESPONSE,
+            /// Usage Report (7.5.5.2).
+            usage_reports: UsageReport<'a> = USAGE_REPORT_IN_SESSION_MODIFICATION_RESPONSE,
         }
     }
 }
@@ -549,10 +553,13 @@ view! {
             load_control_information: Ies<'a> = LOAD_CONTROL_INFORMATION,
             /// Overload Control Information (7.5.3.4), kept as sent.
             overload_control_information: Ies<'a> = OVERLOAD_CONTROL_INFORMATION,
+            /// Additional Usage Reports Information (8.2.91).
+            additional_usage_reports: AdditionalUsageReports =
+                ADDITIONAL_USAGE_REPORTS_INFORMATION,
         }
         repeated {
-            /// Usage Report, kept as sent.
-            usage_reports: Ies<'a> = USAGE_REPORT_IN_SESSION_DELETION_RESPONSE,
+            /// Usage Report (7.5.7.2).
+            usage_reports: UsageReport<'a> = USAGE_REPORT_IN_SESSION_DELETION_RESPONSE,
         }
     }
 }
@@ -575,10 +582,13 @@ view! {
             overload_control_information: Ies<'a> = OVERLOAD_CONTROL_INFORMATION,
             /// PFCPSRReq-Flags (8.2.119).
             pfcpsrreq_flags: PfcpSrReqFlags = PFCPSRREQ_FLAGS,
+            /// Additional Usage Reports Information (8.2.91).
+            additional_usage_reports: AdditionalUsageReports =
+                ADDITIONAL_USAGE_REPORTS_INFORMATION,
         }
         repeated {
-            /// Usage Report, kept as sent.
-            usage_reports: Ies<'a> = USAGE_REPORT_IN_SESSION_REPORT_REQUEST,
+            /// Usage Report (7.5.8.3).
+            usage_reports: UsageReport<'a> = USAGE_REPORT_IN_SESSION_REPORT_REQUEST,
         }
     }
 }

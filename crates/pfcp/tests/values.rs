@@ -223,8 +223,10 @@ fn order_does_not_matter_and_strangers_are_listed() {
     assert_eq!((pdr.pdr_id, pdr.precedence, pdr.far_id), (1, 32, Some(1)));
     assert_eq!((pdr.pdi.sdf_filters.len(), pdr.pdi.qfis.len()), (2, 0));
     let urr = request.create_urrs.iter().next().unwrap().unwrap();
-    let unread: Vec<IeType> = urr.others().map(|ie| ie.ie_type).collect();
-    assert_eq!(unread, [IeType::MEASUREMENT_PERIOD]);
+    assert_eq!(
+        (urr.measurement_period, urr.others().count()),
+        (Some(10), 0)
+    );
     assert_eq!(
         request.create_bars.iter().next().unwrap().unwrap().bar_id,
         1

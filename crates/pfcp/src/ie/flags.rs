@@ -32,6 +32,7 @@ on_the_wire! {
     ApplyAction: u16, 1, 1;
     AssociationReleaseFlags: u8, 1, 1;
     CpFunctionFeatures: u32, 1, 1;
+    MeasurementInformation: u8, 1, 1;
     MeasurementMethod: u8, 1, 1;
     NodeReportType: u8, 1, 1;
     PfcpAsReqFlags: u8, 1, 1;
@@ -44,6 +45,8 @@ on_the_wire! {
     ReportType: u8, 1, 1;
     ReportingTriggers: u32, 1, 2;
     UpFunctionFeatures: u64, 1, 2;
+    UsageInformation: u8, 1, 1;
+    UsageReportTrigger: u32, 1, 3;
 }
 
 bitflags! {
@@ -102,6 +105,27 @@ bitflags! {
         const ARDR = 1 << 6;
         /// UE IP address usage reporting.
         const UIAUR = 1 << 7;
+    }
+
+    /// Measurement Information (8.2.68).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct MeasurementInformation: u8 {
+        /// Before QoS is enforced.
+        const MBQE = 1;
+        /// Nothing is measured at present.
+        const INAM = 1 << 1;
+        /// Detected applications are reported without their flows.
+        const RADI = 1 << 2;
+        /// Time is measured at once, not from the first packet on.
+        const ISTM = 1 << 3;
+        /// Packets too are counted.
+        const MNOP = 1 << 4;
+        /// Charging pauses while downlink packets are dropped, and the CP function is told.
+        const SSPOC = 1 << 5;
+        /// Charging may pause.
+        const ASPOC = 1 << 6;
+        /// Measurement pauses and goes on as the UP function decides.
+        const CIAM = 1 << 7;
     }
 
     /// Measurement Method (8.2.40).
@@ -377,5 +401,66 @@ bitflags! {
         const PSUPRM = 1 << 50;
         /// Paging policy indicator for E-UTRAN.
         const EPPPI = 1 << 51;
+    }
+    /// Usage Information (8.2.65).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct UsageInformation: u8 {
+        /// Usage before a Monitoring Time.
+        const BEF = 1;
+        /// Usage after a Monitoring Time.
+        const AFT = 1 << 1;
+        /// Usage after QoS was enforced.
+        const UAE = 1 << 2;
+        /// Usage before QoS was enforced.
+        const UBE = 1 << 3;
+    }
+
+    /// Usage Report Trigger (8.2.41).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub struct UsageReportTrigger: u32 {
+        /// Periodic.
+        const PERIO = 1;
+        /// Volume threshold.
+        const VOLTH = 1 << 1;
+        /// Time threshold.
+        const TIMTH = 1 << 2;
+        /// Quota holding time.
+        const QUHTI = 1 << 3;
+        /// Start of traffic.
+        const START = 1 << 4;
+        /// Stop of traffic.
+        const STOPT = 1 << 5;
+        /// Dropped downlink traffic threshold.
+        const DROTH = 1 << 6;
+        /// Asked for by the CP function.
+        const IMMER = 1 << 7;
+        /// Volume quota.
+        const VOLQU = 1 << 8;
+        /// Time quota.
+        const TIMQU = 1 << 9;
+        /// Linked usage.
+        const LIUSA = 1 << 10;
+        /// The URR, or the last PDR that named it, is gone.
+        const TERMR = 1 << 11;
+        /// Monitoring time.
+        const MONIT = 1 << 12;
+        /// Envelope closure.
+        const ENVCL = 1 << 13;
+        /// MAC addresses.
+        const MACAR = 1 << 14;
+        /// Event threshold.
+        const EVETH = 1 << 15;
+        /// Event quota.
+        const EVEQU = 1 << 16;
+        /// The session is deleted by the UP function.
+        const TEBUR = 1 << 17;
+        /// IP multicast join or leave.
+        const IPMJL = 1 << 18;
+        /// Quota validity time.
+        const QUVTI = 1 << 19;
+        /// End marker received.
+        const EMRRE = 1 << 20;
+        /// User plane inactivity timer.
+        const UPINT = 1 << 21;
     }
 }

@@ -1,10 +1,9 @@
 //! Grouped IEs: what a session is made of (TS 29.244, 7.5.2 to 7.5.8).
 
 use super::{
-    ApplyAction, DestinationInterface, FTeid, GateStatus, Gbr, Mbr, MeasurementMethod,
-    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketRate, PfcpSmReqFlags, Qfi,
-    RemoteGtpUPeer, ReportingTriggers, SdfFilter, SourceInterface, TgppInterfaceType, UeIpAddress,
-    view,
+    ApplyAction, DestinationInterface, FTeid, GateStatus, Gbr, Mbr, NetworkInstance,
+    OuterHeaderCreation, OuterHeaderRemoval, PacketRate, PfcpSmReqFlags, Qfi, RemoteGtpUPeer,
+    SdfFilter, SourceInterface, TgppInterfaceType, UeIpAddress, view,
 };
 use crate::{Error, FromIe, Ie};
 
@@ -23,11 +22,11 @@ pub(super) use grouped;
 
 grouped! {
     #[inline(never)]
-    CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, CreatedPdr, DownlinkDataReport,
+    CreateBar, CreateFar, CreatePdr, CreateQer, CreatedPdr, DownlinkDataReport,
     DuplicatingParameters, UpdateDuplicatingParameters,
-    ErrorIndicationReport, QueryUrr, RemoveBar, RemoveFar, RemovePdr, RemoveQer, RemoveUrr,
+    ErrorIndicationReport, RemoveBar, RemoveFar, RemovePdr, RemoveQer,
     CreateTrafficEndpoint, CreatedTrafficEndpoint, RemoveTrafficEndpoint, UpdateTrafficEndpoint,
-    UpdateBar, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr, UserPlanePathFailureReport,
+    UpdateBar, UpdateFar, UpdatePdr, UpdateQer, UserPlanePathFailureReport,
     UserPlanePathRecoveryReport,
 }
 
@@ -367,63 +366,6 @@ view! {
         required {
             /// QER ID (8.2.75).
             qer_id: u32 = QER_ID,
-        }
-        optional {}
-        repeated {}
-    }
-}
-
-view! {
-    /// Create URR (7.5.2.4); thresholds, quotas and the rest are in `ies`.
-    pub struct CreateUrr<'a> {
-        required {
-            /// URR ID (8.2.54).
-            urr_id: u32 = URR_ID,
-            /// Measurement Method (8.2.40).
-            measurement_method: MeasurementMethod = MEASUREMENT_METHOD,
-            /// Reporting Triggers (8.2.19).
-            reporting_triggers: ReportingTriggers = REPORTING_TRIGGERS,
-        }
-        optional {}
-        repeated {}
-    }
-}
-
-view! {
-    /// Update URR (7.5.4.4); thresholds, quotas and the rest are in `ies`.
-    pub struct UpdateUrr<'a> {
-        required {
-            /// URR ID (8.2.54).
-            urr_id: u32 = URR_ID,
-        }
-        optional {
-            /// Measurement Method (8.2.40).
-            measurement_method: MeasurementMethod = MEASUREMENT_METHOD,
-            /// Reporting Triggers (8.2.19).
-            reporting_triggers: ReportingTriggers = REPORTING_TRIGGERS,
-        }
-        repeated {}
-    }
-}
-
-view! {
-    /// Remove URR (7.5.4.8).
-    pub struct RemoveUrr<'a> {
-        required {
-            /// URR ID (8.2.54).
-            urr_id: u32 = URR_ID,
-        }
-        optional {}
-        repeated {}
-    }
-}
-
-view! {
-    /// Query URR (7.5.4.10).
-    pub struct QueryUrr<'a> {
-        required {
-            /// URR ID (8.2.54).
-            urr_id: u32 = URR_ID,
         }
         optional {}
         repeated {}

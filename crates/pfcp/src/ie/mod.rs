@@ -17,22 +17,23 @@ mod rule;
 mod scalar;
 mod sdf;
 mod sets;
+mod usage;
 
 pub use address::{
     FSeid, FTeid, OuterHeaderCreation, OuterHeaderRemoval, RemoteGtpUPeer, UeIpAddress,
 };
 pub use flags::{
-    ApplyAction, AssociationReleaseFlags, CpFunctionFeatures, MeasurementMethod, NodeReportType,
-    OuterHeader, PfcpAsReqFlags, PfcpAsRspFlags, PfcpAuReqFlags, PfcpSeReqFlags, PfcpSmReqFlags,
-    PfcpSrReqFlags, PfcpSrRspFlags, ReportType, ReportingTriggers, UpFunctionFeatures,
+    ApplyAction, AssociationReleaseFlags, CpFunctionFeatures, MeasurementInformation,
+    MeasurementMethod, NodeReportType, OuterHeader, PfcpAsReqFlags, PfcpAsRspFlags, PfcpAuReqFlags,
+    PfcpSeReqFlags, PfcpSmReqFlags, PfcpSrReqFlags, PfcpSrRspFlags, ReportType, ReportingTriggers,
+    UpFunctionFeatures, UsageInformation, UsageReportTrigger,
 };
 pub use groups::{
-    CreateBar, CreateFar, CreatePdr, CreateQer, CreateTrafficEndpoint, CreateUrr, CreatedPdr,
+    CreateBar, CreateFar, CreatePdr, CreateQer, CreateTrafficEndpoint, CreatedPdr,
     CreatedTrafficEndpoint, DownlinkDataReport, DuplicatingParameters, ErrorIndicationReport,
-    ForwardingParameters, Pdi, QueryUrr, RemoveBar, RemoveFar, RemovePdr, RemoveQer,
-    RemoveTrafficEndpoint, RemoveUrr, UpdateBar, UpdateDuplicatingParameters, UpdateFar,
-    UpdateForwardingParameters, UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr,
-    UserPlanePathFailureReport, UserPlanePathRecoveryReport,
+    ForwardingParameters, Pdi, RemoveBar, RemoveFar, RemovePdr, RemoveQer, RemoveTrafficEndpoint,
+    UpdateBar, UpdateDuplicatingParameters, UpdateFar, UpdateForwardingParameters, UpdatePdr,
+    UpdateQer, UpdateTrafficEndpoint, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
 };
 pub use name::{DnsName, NetworkInstance};
 pub use node::{NodeId, UserPlaneIpResourceInformation};
@@ -46,6 +47,11 @@ pub use rule::{
 pub use scalar::RecoveryTimeStamp;
 pub use sdf::SdfFilter;
 pub use sets::{CpAddress, FqCsid};
+pub use usage::{
+    AdditionalMonitoringTime, AdditionalUsageReports, AggregatedUrr, CreateUrr, DroppedDlTraffic,
+    Multiplier, QueryUrr, RemoveUrr, TimePeriods, TimeQuotaMechanism, UpdateUrr, UsageReport,
+    Volume, VolumeMeasurement,
+};
 
 /// A struct over IEs, decoded in one pass whatever their order.
 ///

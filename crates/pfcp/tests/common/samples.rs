@@ -240,6 +240,160 @@ fn rich_establishment() -> Vec<u8> {
     })
 }
 
+/// A URR with all that a URR may have.
+pub fn usage_establishment() -> Vec<u8> {
+    let volume = Volume {
+        total: Some(1 << 40),
+        uplink: Some(3),
+        downlink: None,
+    };
+    establishment_with(|w| {
+        w.grouped(IeType::CREATE_URR, |w| {
+            w.put(IeType::URR_ID, 1u32);
+            w.put(IeType::MEASUREMENT_METHOD, MeasurementMethod::all());
+            let triggers = ReportingTriggers::PERIO | ReportingTriggers::EVEQU;
+            w.put(IeType::REPORTING_TRIGGERS, triggers);
+            for ie_type in [
+                IeType::VOLUME_THRESHOLD,
+                IeType::VOLUME_QUOTA,
+                IeType::SUBSEQUENT_VOLUME_THRESHOLD,
+                IeType::SUBSEQUENT_VOLUME_QUOTA,
+            ] {
+                w.put(ie_type, volume);
+            }
+            for (ie_type, value) in [
+                (IeType::MEASUREMENT_PERIOD, 10u32),
+                (IeType::TIME_THRESHOLD, 11),
+                (IeType::TIME_QUOTA, 12),
+                (IeType::EVENT_THRESHOLD, 11),
+                (IeType::EVENT_QUOTA, 12),
+                (IeType::QUOTA_HOLDING_TIME, 5),
+                (IeType::QUOTA_VALIDITY_TIME, 6),
+                (IeType::MONITORING_TIME, 0xe9ff0000),
+                (IeType::SUBSEQUENT_TIME_THRESHOLD, 11),
+                (IeType::SUBSEQUENT_TIME_QUOTA, 12),
+                (IeType::SUBSEQUENT_EVENT_THRESHOLD, 11),
+                (IeType::SUBSEQUENT_EVENT_QUOTA, 12),
+                (IeType::INACTIVITY_DETECTION_TIME, 4),
+                (IeType::LINKED_URR_ID, 2),
+                (IeType::LINKED_URR_ID, 3),
+                (IeType::FAR_ID, 3),
+                (IeType::ETHERNET_INACTIVITY_TIMER, 60),
+                (IeType::USER_PLANE_INACTIVITY_TIMER, 61),
+            ] {
+                w.put(ie_type, value);
+            }
+            w.put(
+                IeType::MEASUREMENT_INFORMATION,
+                MeasurementInformation::MNOP | MeasurementInformation::ISTM,
+            );
+            w.put(
+                IeType::DROPPED_DL_TRAFFIC_THRESHOLD,
+                DroppedDlTraffic {
+                    packets: Some(9),
+                    octets: None,
+                },
+            );
+            let mechanism = TimeQuotaMechanism {
+                periods: TimePeriods::Discrete,
+                interval_s: 20,
+            };
+            w.put(IeType::TIME_QUOTA_MECHANISM, mechanism);
+            w.grouped(IeType::AGGREGATED_URRS, |w| {
+                w.put(IeType::AGGREGATED_URR_ID, 9u32);
+                let half = Multiplier {
+                    digits: 5,
+                    exponent: -1,
+                };
+                w.put(IeType::MULTIPLIER, half);
+            });
+            w.grouped(IeType::ADDITIONAL_MONITORING_TIME, |w| {
+                w.put(IeType::MONITORING_TIME, 0xea000000u32);
+                w.put(IeType::SUBSEQUENT_VOLUME_QUOTA, volume);
+                w.put(IeType::SUBSEQUENT_TIME_QUOTA, 60u32);
+            });
+            w.put(IeType::NUMBER_OF_REPORTS, 3u16);
+            w.ie(IeType::APPLICATION_ID, b"video");
+            let filter = SdfFilter {
+                filter_id: Some(4),
+                ..SdfFilter::default()
+            };
+            w.put(IeType::SDF_FILTER, filter);
+        });
+        access_side(w, 0x100);
+        core_side(w);
+        fars_and_qer(w);
+    })
+}
+
+fn usage_report(w: &mut Writer<'_>, group: IeType) {
+    w.grouped(group, |w| {
+        w.put(IeType::URR_ID, 1u32);
+        w.put(IeType::UR_SEQN, 3u32);
+        w.put(IeType::USAGE_REPORT_TRIGGER, UsageReportTrigger::VOLTH);
+        w.put(IeType::START_TIME, 0xe9ff0000u32);
+        w.put(IeType::END_TIME, 0xe9ff0010u32);
+        let octets = Volume {
+            total: Some(3000),
+            uplink: Some(1000),
+            downlink: Some(2000),
+        };
+        let measured = VolumeMeasurement {
+            octets,
+            packets: octets,
+        };
+        w.put(IeType::VOLUME_MEASUREMENT, measured);
+        w.put(IeType::DURATION_MEASUREMENT, 16u32);
+        w.put(IeType::TIME_OF_FIRST_PACKET, 0xe9ff0001u32);
+        w.put(IeType::TIME_OF_LAST_PACKET, 0xe9ff000fu32);
+        w.put(IeType::USAGE_INFORMATION, UsageInformation::AFT);
+        w.put(IeType::QUERY_URR_REFERENCE, 1u32);
+        w.put(IeType::EVENT_TIME_STAMP, 0xe9ff0002u32);
+    });
+}
+
+fn usage_reports() -> Vec<(&'static str, Vec<u8>)> {
+    let more = AdditionalUsageReports {
+        follow: true,
+        count: 2,
+    };
+    let report = |message_type, group| {
+        message(message_type, Some(7), |w| {
+            if message_type == MessageType::SESSION_REPORT_REQUEST {
+                w.report_type(ReportType::USAR);
+            } else {
+                w.cause(Cause::REQUEST_ACCEPTED);
+            }
+            usage_report(w, group);
+            w.put(IeType::ADDITIONAL_USAGE_REPORTS_INFORMATION, more);
+        })
+    };
+    vec![
+        ("usage-rules", usage_establishment()),
+        (
+            "usage-report",
+            report(
+                MessageType::SESSION_REPORT_REQUEST,
+                IeType::USAGE_REPORT_IN_SESSION_REPORT_REQUEST,
+            ),
+        ),
+        (
+            "usage-modified",
+            report(
+                MessageType::SESSION_MODIFICATION_RESPONSE,
+                IeType::USAGE_REPORT_IN_SESSION_MODIFICATION_RESPONSE,
+            ),
+        ),
+        (
+            "usage-deleted",
+            report(
+                MessageType::SESSION_DELETION_RESPONSE,
+                IeType::USAGE_REPORT_IN_SESSION_DELETION_RESPONSE,
+            ),
+        ),
+    ]
+}
+
 fn modification() -> Vec<u8> {
     message(MessageType::SESSION_MODIFICATION_REQUEST, Some(0x55), |w| {
         w.grouped(IeType::UPDATE_FAR, |w| {
@@ -457,6 +611,7 @@ pub fn valid() -> Vec<(&'static str, Vec<u8>)> {
         ),
     ];
     samples.extend(responses());
+    samples.extend(usage_reports());
     samples
 }
 
@@ -572,6 +727,19 @@ pub fn broken() -> Vec<(&'static str, Vec<u8>, Cause, Option<IeType>)> {
             }),
             missing,
             Some(IeType::NODE_ID),
+        ),
+        (
+            "volume-quota-cut",
+            establishment_with(|w| {
+                w.grouped(IeType::CREATE_URR, |w| {
+                    w.put(IeType::URR_ID, 1u32);
+                    w.put(IeType::MEASUREMENT_METHOD, MeasurementMethod::VOLUM);
+                    w.put(IeType::REPORTING_TRIGGERS, ReportingTriggers::VOLQU);
+                    w.ie(IeType::VOLUME_QUOTA, &[7, 0, 0, 0, 0, 0, 0, 0, 1]);
+                });
+            }),
+            length,
+            Some(IeType::VOLUME_QUOTA),
         ),
     ]
 }

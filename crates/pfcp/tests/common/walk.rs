@@ -93,8 +93,20 @@ pub fn establishment(request: &SessionEstablishmentRequest<'_>) -> Result<u64, E
         ^ each(&request.create_pdrs, |pdr| create_pdr(&pdr))?
         ^ each(&request.create_fars, |far| Ok(create_far(&far)))?
         ^ each(&request.create_qers, |qer| Ok(create_qer(&qer)))?
-        ^ each(&request.create_urrs, |urr| Ok(urr.urr_id.into()))?
+        ^ each(&request.create_urrs, |urr| create_urr(&urr))?
         ^ each(&request.create_bars, |bar| Ok(bar.bar_id.into()))?)
+}
+
+fn create_urr(urr: &CreateUrr<'_>) -> Result<u64, Error> {
+    let quota = urr.volume_quota.and_then(|volume| volume.total);
+    Ok(u64::from(urr.urr_id)
+        ^ quota.unwrap_or(0)
+        ^ u64::from(urr.time_threshold.unwrap_or(0))
+        ^ each(&urr.linked_urr_ids, |id| Ok(id.into()))?
+        ^ each(&urr.aggregated_urrs, |other| Ok(other.urr_id.into()))?
+        ^ each(&urr.additional_monitoring_times, |time| {
+            Ok(time.monitoring_time.into())
+        })?)
 }
 
 fn create_pdr(pdr: &CreatePdr<'_>) -> Result<u64, Error> {
@@ -155,7 +167,7 @@ pub fn modification(request: &SessionModificationRequest<'_>) -> Result<u64, Err
         ^ each(&request.create_pdrs, |pdr| create_pdr(&pdr))?
         ^ each(&request.create_fars, |far| Ok(create_far(&far)))?
         ^ each(&request.create_qers, |qer| Ok(create_qer(&qer)))?
-        ^ each(&request.create_urrs, |urr| Ok(urr.urr_id.into()))?
+        ^ each(&request.create_urrs, |urr| create_urr(&urr))?
         ^ each(&request.create_bars, |bar| Ok(bar.bar_id.into()))?
         ^ each(&request.update_pdrs, |pdr| update_pdr(&pdr))?
         ^ each(&request.update_fars, |far| Ok(update_far(&far)))?
@@ -237,6 +249,18 @@ fn reencode_ies(ies: Ies<'_>, depth: usize) {
             UE_IP_ADDRESS UeIpAddress,
             UP_FUNCTION_FEATURES UpFunctionFeatures,
             USER_PLANE_IP_RESOURCE_INFORMATION UserPlaneIpResourceInformation<'_>,
+            DROPPED_DL_TRAFFIC_THRESHOLD DroppedDlTraffic,
+            MEASUREMENT_INFORMATION MeasurementInformation,
+            MULTIPLIER Multiplier,
+            ADDITIONAL_USAGE_REPORTS_INFORMATION AdditionalUsageReports,
+            SUBSEQUENT_VOLUME_QUOTA Volume,
+            SUBSEQUENT_VOLUME_THRESHOLD Volume,
+            TIME_QUOTA_MECHANISM TimeQuotaMechanism,
+            USAGE_INFORMATION UsageInformation,
+            USAGE_REPORT_TRIGGER UsageReportTrigger,
+            VOLUME_MEASUREMENT VolumeMeasurement,
+            VOLUME_QUOTA Volume,
+            VOLUME_THRESHOLD Volume,
         }
     }
 }

@@ -49,6 +49,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    system::use_huge_pages();
     let started = Instant::now();
     let arguments = Arguments::parse();
     let (file, run) = match (arguments.command, arguments.config) {

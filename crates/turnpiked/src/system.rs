@@ -3,6 +3,8 @@
 use std::io::Read;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Seconds from 1900, the era of NTP, to 1970.
@@ -39,6 +41,29 @@ fn missing_from(effective: u64) -> Vec<&'static str> {
         .filter(|&(bit, _)| !(has(bit) || bit >= 38 && has(CAP_SYS_ADMIN)))
         .map(|(_, name)| name)
         .collect()
+}
+
+/// What glibc reads its settings from, before `main`.
+const TUNABLES: &str = "GLIBC_TUNABLES";
+
+/// Have memory in huge pages, as far as the kernel has some: with a million sessions each request reads a dozen
+/// pages, and a processor remembers where so many small ones are no longer.
+///
+/// Starts this program anew, in the same process, unless somebody has chosen settings already. Where that cannot
+/// be done it goes on as it is.
+pub(crate) fn use_huge_pages() {
+    if std::env::var_os(TUNABLES).is_some() {
+        return;
+    }
+    let mut args = std::env::args_os();
+    if let (Ok(program), Some(name)) = (std::env::current_exe(), args.next()) {
+        // It returns only when it has failed.
+        let _ = Command::new(program)
+            .arg0(name)
+            .args(args)
+            .env(TUNABLES, "glibc.malloc.hugetlb=1")
+            .exec();
+    }
 }
 
 /// Now, as a Recovery Time Stamp (TS 29.244, 8.2.65): NTP seconds, which come round in 2036.

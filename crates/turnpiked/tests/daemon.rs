@@ -51,6 +51,15 @@ fn starts_serves_and_ends() {
     let mut daemon = net.start("");
     assert!(daemon.ready_after < Duration::from_secs(1) || cfg!(debug_assertions));
     assert!(net.has_xdp("n3") && net.has_xdp("n6"));
+    let id = daemon.process.id().unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{id}/smaps")).unwrap();
+    let heap = maps.split_once("[heap]").expect("malloc uses brk").1;
+    let flags = heap.lines().find(|line| line.starts_with("VmFlags:"));
+    assert!(
+        flags.unwrap().contains(" hg"),
+        "the heap may have huge pages: {flags:?}"
+    );
+
     let smf = net.smf();
     smf.associate().unwrap();
     let session = smf.establish(&plan()).unwrap();

@@ -40,7 +40,7 @@ enum tp_action {
 	TP_ACT_TUNNEL = 2, /* encapsulate towards out.peer with out.teid (N3) */
 	TP_ACT_DROP = 3,   /* FAR DROP */
 	TP_ACT_BUFFER = 4, /* FAR BUFF; dropped under its own reason until buffering exists */
-	TP_ACT_GATE = 5,   /* a QER closed the gate */
+	TP_ACT_GATE = 5,   /* a QER closed the gate; with METER: the quota of a URR is used up */
 	TP_ACT_LIST = 6,   /* several PDRs share this key: scan rules[] from head.rule */
 };
 
@@ -48,7 +48,7 @@ enum tp_action {
  *
  *  0..31  key     TEID for an entry reached by TEID, host order, re-checked; 0 when reached by UE address
  * 32..34  action  enum tp_action
- * 35      METER   rate/tat of this line hold the only meter
+ * 35      METER   rate/tat of this line hold the only meter; of TP_ACT_GATE see there
  * 36      EXT     ext.index is valid
  * 37      QFI     TUNNEL: mark head.qfi (PDU Session Container); else, without DOWN: PDI asks for head.qfi
  * 38      UE      uplink: the source must be out.ue4_be (0: no IPv4) or ext.ue6 (EXT clear: no IPv6); not
@@ -79,15 +79,18 @@ struct tp_entry {
 	__u64 tat;  /* data: theoretical arrival time of the GCRA, in ticks of 1/64 ns */
 	__u64 bytes;   /* data: inner IP bytes forwarded */
 	__u64 packets; /* data: packets forwarded */
-	__u64 drops;   /* data: packets that matched here and were dropped */
+	__u64 alarm;   /* control: user space wants to hear when bytes reaches this; TP_ALARM_NONE: it does not */
 };
 
-/* Counts of an entry's packets that another CPU, or user space, handled than the one that its own words
- * belong to: sides[] has one for each entry, always added to atomically, and what is shown is the sum. */
+#define TP_ALARM_NONE (~0ULL)
+
+/* What an entry's line has no room for. Drops are counted here alone; bytes and packets of what another CPU, or user
+ * space, handled than the one that the entry's own words belong to, so that what is shown is the sum. sides[] has one
+ * for each entry, always added to atomically. */
 struct tp_side {
 	__u64 bytes; /* data, all: as in tp_entry */
 	__u64 packets;
-	__u64 drops;
+	__u64 drops; /* packets that matched here and were dropped */
 	__u64 reserved;
 };
 

@@ -121,7 +121,7 @@ static TP_INLINE int tp_check_action(__u64 head)
 	case TP_ACT_BUFFER:
 		return TP_DROP_FAR_BUFFER;
 	case TP_ACT_GATE:
-		return TP_DROP_GATE_CLOSED;
+		return head & TP_HEAD_METER ? TP_DROP_QUOTA : TP_DROP_GATE_CLOSED;
 	case TP_ACT_NONE: /* withdrawn while a list still named it */
 		return TP_DROP_NO_PDR;
 	default:

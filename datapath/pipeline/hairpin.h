@@ -51,19 +51,20 @@ TP_APART __u64 tp_find_ue(struct tp_env *env, __u32 ni_family, __u64 hi, __u64 l
 	return instance->flags & TP_NI_NO_UE_TO_UE ? TP_UE_LOST(TP_DROP_UE_TO_UE) : index;
 }
 
-/* Count for an entry whose own words belong to somebody else. */
-static TP_INLINE void tp_count_aside(struct tp_env *env, __u32 index, __u32 bytes, int outcome)
+/* Count for an entry what its own words have no room for, or do not belong to. */
+TP_APART int tp_count_aside(struct tp_env *env, __u32 index, __u32 bytes, __u32 outcome)
 {
 	struct tp_side *side = tp_side_at(env, index);
 
 	if (!side)
-		return;
+		return 0;
 	if (outcome < TP_DROP_MAX) {
 		__sync_fetch_and_add(&side->drops, 1);
-		return;
+		return 0;
 	}
 	__sync_fetch_and_add(&side->packets, 1);
 	__sync_fetch_and_add(&side->bytes, bytes);
+	return 0;
 }
 
 /* What gate, FAR and MBRs of a downlink entry say to a packet from another UE: TP_OK when it goes into the

@@ -181,14 +181,8 @@ static TP_INLINE int tp_select_pdr(struct tp_packet *p, struct tp_entry **e, __u
 /* Count for an entry: taken by its PDR, and forwarded or not. */
 static TP_INLINE void tp_count(struct tp_packet *p, struct tp_entry *e, int outcome)
 {
-	__u32 index;
-
-	if (tp_unlikely(p->side) || tp_aside(p->env, e, &index)) {
-		tp_count_aside(p->env, p->side ? p->side - 1 : index, p->user_len, outcome);
-		return;
-	}
-	if (tp_unlikely(outcome < TP_DROP_MAX)) {
-		tp_add(p->env, &e->drops, 1);
+	if (tp_unlikely(p->side) || tp_aside(p->env) || tp_unlikely(outcome < TP_DROP_MAX)) {
+		tp_count_aside(p->env, p->side ? p->side - 1 : tp_index_of(p->env, e), p->user_len, (__u32)outcome);
 		return;
 	}
 	tp_add(p->env, &e->packets, 1);

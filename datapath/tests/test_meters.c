@@ -113,7 +113,7 @@ static void test_rates_of_two_cpus(void)
 		if (share < 0.98 || share > 1.02)
 			printf("  %.0f bit/s, %s: %.4f of it passed\n", bps, shared ? "shared" : "own", share);
 		CHECK(share > 0.98 && share < 1.02);
-		CHECK(w->entries[W_TEID].packets == r.passed && w->entries[W_TEID].drops == r.n - r.passed);
+		CHECK(w->entries[W_TEID].packets == r.passed && w->sides[W_TEID].drops == r.n - r.passed);
 		free(w);
 	}
 }

@@ -99,7 +99,7 @@ static void test_uplink_drops(void)
 	DROPS(w, &w_n3, ul_ttl, TTL);
 	DROPS(w, &w_n3, ul_spoofed, UE_SPOOFED);
 	DROPS(w, &w_n3, ul_v6_spoofed, UE_SPOOFED);
-	CHECK(w->entries[W_TEID].drops == 4); /* the unknown extension, which a relay would have passed on, included */
+	CHECK(w->sides[W_TEID].drops == 4); /* the unknown extension, which a relay would have passed on, included */
 	DROPS(w, &w_n3, end_marker, GTPU_MESSAGE);
 	DROPS(w, &w_n3, version_2, GTPU_VERSION);
 	DROPS(w, &w_n3, gtp_too_long, GTPU_MALFORMED);
@@ -135,7 +135,7 @@ static void test_aside(void)
 	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT);
 	DROPS(w, &w_n3, ul_ttl, TTL);
 	CHECK(w->sides[W_TEID].packets == 1 && w->sides[W_TEID].bytes == 39 && w->sides[W_TEID].drops == 1);
-	CHECK(w->entries[W_TEID].packets == 0 && w->entries[W_TEID].bytes == 0 && w->entries[W_TEID].drops == 0);
+	CHECK(w->entries[W_TEID].packets == 0 && w->entries[W_TEID].bytes == 0);
 	done(w);
 }
 
@@ -561,7 +561,7 @@ static void test_meter_rates(void)
 		if (share < 0.999 || share > 1.001)
 			printf("  %.0f bit/s: %.5f of it passed\n", rates[i], share);
 		CHECK(share > 0.999 && share < 1.001);
-		CHECK(w->cpu.drops[0][TP_UPLINK][TP_DROP_RATE] == w->entries[W_TEID].drops);
+		CHECK(w->cpu.drops[0][TP_UPLINK][TP_DROP_RATE] == w->sides[W_TEID].drops);
 		done(w);
 	}
 }

@@ -121,8 +121,11 @@ static struct world *w_new(void)
 	static const __u8 prefix[16] = {0x20, 0x01, 0x0d, 0xb8, 0, 0x60};
 	static const __u8 n3_6[16] = {0x20, 0x01, 0x0d, 0xb8, 0, 3, [15] = 1};
 	struct world *w = aligned_alloc(64, (sizeof(*w) + 63) / 64 * 64);
+	__u32 i;
 
 	memset(w, 0, sizeof(*w));
+	for (i = 0; i < W_ENTRIES; i++)
+		w->entries[i].alarm = TP_ALARM_NONE;
 	w->config.n3_be[0] = W_IP4(10, 3, 0, 1);
 	memcpy(w->config.n3_6[0], n3_6, 16);
 	w->config.bucket_mask = W_SMALL - 1;

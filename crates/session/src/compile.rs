@@ -101,6 +101,17 @@ impl Compiler {
     }
 }
 
+/// What [`Compiled::seid`] is to be.
+pub(crate) fn owner(seid: u64, pdrs: &[Pdr], compiled: &Compiled) -> u64 {
+    let buffers = |entry: &Entry| entry.action == Action::Buffer;
+    let measured = pdrs.iter().any(|pdr| !pdr.urrs.is_empty());
+    if measured || compiled.entries.iter().any(buffers) {
+        seid
+    } else {
+        0
+    }
+}
+
 impl Compiler {
     /// The longest prefix leads to what packets meet: all PDRs of the session whose prefixes cover it.
     fn cover(&mut self) {

@@ -72,6 +72,8 @@ impl QfiSet {
 /// costs no allocation once the vectors have grown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compiled {
+    /// Our SEID, if somebody will ask whose an entry is: of sessions that measure or buffer. 0: nobody will.
+    pub seid: u64,
     /// One per PDR, or one for each predefined rule that it activates.
     pub entries: Vec<Entry>,
     /// What a packet's TEID or UE address leads to. Keys are unique across all sessions: the core
@@ -91,6 +93,7 @@ pub const FRAMED_MAX: usize = 64;
 impl Compiled {
     /// Empty, capacity kept.
     pub fn clear(&mut self) {
+        self.seid = 0;
         self.entries.clear();
         self.keys.clear();
         self.meters.clear();
@@ -418,6 +421,8 @@ pub enum Action {
     Buffer,
     /// Gate closed by a QER.
     GateClosed,
+    /// The quota of a URR is used up.
+    QuotaExhausted,
 }
 
 /// An MBR shared within the session, or a packet rate: one direction of one QER.
@@ -532,6 +537,11 @@ pub trait Tables {
 
     /// Counters of one PDR; zero when the session is not in the tables or has no such PDR.
     fn counters(&self, handle: &Self::Handle, pdr: PdrId) -> Counters;
+
+    /// Be told of the session ([`Compiled::seid`]) when a PDR has forwarded that many bytes, as [`Self::counters`]
+    /// counts them; `None`: no more. Told once for each arming, seldom twice or too early, never not at all, and at
+    /// once if it already has. Holds across changes of the session, until it is armed anew.
+    fn arm(&mut self, _: &Self::Handle, _: PdrId, _alarm: Option<u64>) {}
 
     /// Those of one of the predefined rules that a PDR activates; zero as above.
     fn counters_of(&self, _: &Self::Handle, _: PdrId, _: PredefinedId) -> Counters {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::compile::owner;
 use crate::compiled::{PdrId, Tables};
 use crate::rules::PacketRules;
 use crate::salted::Salted;
@@ -213,6 +214,7 @@ impl<T: Tables> Sessions<T> {
             let compiled = &mut self.compiled;
             let reaches = |peer| tables.reaches(peer);
             let compiling = self.compiler.compile(rules, &self.site, &reaches, compiled);
+            compiled.seid = owner(seid, rules.pdrs, compiled);
             let done = compiling.is_ok() && tables.publish(&mut session.handle, compiled).is_ok();
             if !done {
                 self.deferred.retry(now, seid);

@@ -7,7 +7,7 @@ use pfcp::ie::{PdnType, PfcpSeReqFlags, PfcpSmReqFlags};
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{Cause, IeType};
 
-use crate::compile::Compiler;
+use crate::compile::{Compiler, owner};
 use crate::compiled::{Compiled, EndedTunnel, Tables};
 use crate::config::Config;
 use crate::deferred::Deferred;
@@ -183,8 +183,9 @@ impl<T: Tables> Sessions<T> {
         establishment_is_supported(request)?;
         let membership = Membership::of(request)?;
         self.draft.establish(request, &self.site)?;
+        let seid = self.slab.next_seid().ok_or(Cause::SYSTEM_FAILURE)?;
         let handle = self
-            .publish(now, 0, &[], T::Handle::default(), tables)
+            .publish(now, seid, &[], T::Handle::default(), tables)
             .map_err(|(_, r)| r)?;
         let mut rules = Kept::default();
         self.resources
@@ -330,6 +331,7 @@ impl<T: Tables> Sessions<T> {
                 let reaches = |peer| tables.reaches(peer);
                 self.compiler
                     .compile(rules, &self.site, &reaches, &mut self.compiled)?;
+                self.compiled.seid = owner(seid, rules.pdrs, &self.compiled);
                 tables
                     .publish(&mut handle, &self.compiled)
                     .map_err(|_| Cause::NO_RESOURCES_AVAILABLE.into())

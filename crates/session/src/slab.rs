@@ -70,6 +70,19 @@ impl<S> Slab<S> {
         Some(self.cipher.seid(index, generation))
     }
 
+    /// What [`Self::insert`] will say next.
+    pub(crate) fn next_seid(&self) -> Option<u64> {
+        let index = match self.free.last() {
+            Some(&index) => index,
+            None => self.next_index()?,
+        };
+        let generation = match self.slot(Place::new(index)?) {
+            Some(slot) => slot.generation,
+            None => self.first_generation(index),
+        };
+        Some(self.cipher.seid(index, generation))
+    }
+
     pub(crate) fn remove(&mut self, place: Place) -> Option<S> {
         let cipher = self.cipher;
         let slot = self.slot_mut(place)?;
@@ -146,15 +159,27 @@ impl<S> Slab<S> {
         if full {
             self.chunks.push(Vec::with_capacity(CHUNK));
         }
-        let before = (self.chunks.len() - 1) * CHUNK;
-        let chunk = self.chunks.last_mut()?;
-        let index = u32::try_from(before + chunk.len()).ok()?;
-        let generation = u32::from(self.cipher.seid(index, 0) == 0);
-        chunk.push(Slot {
+        let index = self.next_index()?;
+        let generation = self.first_generation(index);
+        self.chunks.last_mut()?.push(Slot {
             generation,
             session: None,
         });
         Some(index)
+    }
+
+    /// Of the place behind all others.
+    fn next_index(&self) -> Option<u32> {
+        let places = match self.chunks.split_last() {
+            Some((last, full)) => full.len() * CHUNK + last.len(),
+            None => 0,
+        };
+        u32::try_from(places).ok()
+    }
+
+    /// No SEID is zero.
+    fn first_generation(&self, index: u32) -> u32 {
+        u32::from(self.cipher.seid(index, 0) == 0)
     }
 
     fn slot(&self, place: Place) -> Option<&Slot<S>> {
@@ -227,7 +252,9 @@ mod tests {
         let mut slab = Slab::new(1);
         let mut seen = HashSet::new();
         for i in 0..5000 {
+            let next = slab.next_seid();
             let seid = slab.insert(|_| i).unwrap();
+            assert_eq!(next, Some(seid));
             assert!(seid != 0 && seen.insert(seid));
             let place = slab.find(seid).unwrap();
             assert_eq!(slab.get(place), Some(&i));

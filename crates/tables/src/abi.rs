@@ -54,7 +54,9 @@ pub(crate) mod entry {
     pub(crate) const TAT: usize = 4;
     pub(crate) const BYTES: usize = 5;
     pub(crate) const PACKETS: usize = 6;
-    pub(crate) const DROPS: usize = 7;
+    pub(crate) const ALARM: usize = 7;
+
+    pub(crate) const ALARM_NONE: u64 = u64::MAX;
 
     pub(crate) const ACT_ROUTE: u64 = 1;
     pub(crate) const ACT_TUNNEL: u64 = 2;
@@ -110,7 +112,7 @@ pub(crate) mod ni {
     }
 }
 
-/// `tp_side`: counts of an entry's packets beside those in its own words.
+/// `tp_side`: drops of an entry, and counts of its packets beside those in its own words.
 #[repr(C)]
 pub(crate) struct Side {
     pub(crate) bytes: AtomicU64,
@@ -610,7 +612,7 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_entry.tat", entry::TAT * 8),
         ("tp_entry.bytes", entry::BYTES * 8),
         ("tp_entry.packets", entry::PACKETS * 8),
-        ("tp_entry.drops", entry::DROPS * 8),
+        ("tp_entry.alarm", entry::ALARM * 8),
         ("tp_side", size_of::<Side>()),
         ("tp_side.packets", offset_of!(Side, packets)),
         ("tp_side.drops", offset_of!(Side, drops)),

@@ -14,7 +14,7 @@ const __u64 tp_abi_layout[128] = {
 	AT(tp_entry, tat),
 	AT(tp_entry, bytes),
 	AT(tp_entry, packets),
-	AT(tp_entry, drops),
+	AT(tp_entry, alarm),
 	sizeof(struct tp_side),
 	AT(tp_side, packets),
 	AT(tp_side, drops),

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use session::compiled::{Compiled, Direction, Key};
 
 use crate::abi::{Features, entry};
+use crate::encode::meaningful;
 use crate::index::Standing;
 use crate::plan::Plan;
 
@@ -19,7 +20,7 @@ pub(crate) fn needs(plan: &Plan, new: &Compiled) -> Features {
     let mut needs = Features::NONE;
     for (want, rule) in plan.wants.iter().zip(&new.entries) {
         let head = want.words.head;
-        if head & entry::METER_BIT != 0 {
+        if meaningful(head)[1] {
             needs = needs.with(Features::METER);
         }
         if head & entry::EXT_BIT != 0 {

@@ -87,7 +87,7 @@ pub(crate) fn words(
         ),
         Action::Drop => (entry::ACT_DROP, ue_ni, 0),
         Action::Buffer => (entry::ACT_BUFFER, ue_ni, 0),
-        Action::GateClosed => (entry::ACT_GATE, ue_ni, 0),
+        Action::GateClosed | Action::QuotaExhausted => (entry::ACT_GATE, ue_ni, 0),
     };
     let mut head = action << entry::ACTION_SHIFT | u64::from(ni) << entry::NI_SHIFT;
     let mut ext = Ext::default();
@@ -111,7 +111,9 @@ pub(crate) fn words(
         ext.n_framed = n_framed as u32;
     }
     let mut rate = 0;
-    if let Some(limit) = rule.meter {
+    if rule.action == Action::QuotaExhausted {
+        head |= entry::METER_BIT;
+    } else if let Some(limit) = rule.meter.filter(|_| action != entry::ACT_GATE) {
         head |= entry::METER_BIT;
         rate = rate_word(limit);
     }
@@ -191,9 +193,10 @@ pub(crate) fn be(addr: Ipv4Addr) -> u32 {
 /// Which of the words out, rate and ext packets read under a head.
 pub(crate) fn meaningful(head: u64) -> [bool; 3] {
     let tunnel = entry::action(head) == entry::ACT_TUNNEL;
+    let gate = entry::action(head) == entry::ACT_GATE;
     [
         tunnel || head & entry::UE_BIT != 0,
-        head & entry::METER_BIT != 0,
+        head & entry::METER_BIT != 0 && !gate,
         head & entry::EXT_BIT != 0,
     ]
 }

@@ -26,6 +26,7 @@ mod memory;
 pub mod netlink;
 pub mod nexthop;
 mod outer;
+mod owners;
 mod peers;
 mod plan;
 mod prefixes;

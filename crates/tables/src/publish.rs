@@ -43,6 +43,7 @@ impl Store {
             Ok(()) => {
                 // How many keys the buckets hold is known without counting their users.
                 plan.next.needs = needs.without(Features::BUCKETS);
+                self.name_owner(&plan.next.entries, new.seid);
                 self.users.join(plan.next.needs);
                 self.users.leave(plan.held.needs);
                 self.apply(&mut plan);
@@ -78,6 +79,15 @@ impl Store {
         self.unlead(plan);
         self.retire_former(plan, &mut former);
         plan.former = former;
+    }
+
+    /// Before packets reach an entry that tells of them.
+    fn name_owner(&self, entries: &[HeldEntry], seid: u64) {
+        if seid != 0 {
+            entries
+                .iter()
+                .for_each(|entry| self.owners.set(entry.index, seid));
+        }
     }
 
     fn note_former(&self, plan: &Plan, former: &mut Former) {
@@ -134,7 +144,7 @@ impl Store {
                 (entry::TAT, tat),
                 (entry::BYTES, 0),
                 (entry::PACKETS, 0),
-                (entry::DROPS, 0),
+                (entry::ALARM, entry::ALARM_NONE),
             ] {
                 line.publish(word, value);
             }

@@ -22,6 +22,7 @@ use crate::handle::Handle;
 use crate::index::{Buckets, Index, Place, UePages};
 use crate::memory::View;
 use crate::nexthop::{Peer, Target, View as RouteView};
+use crate::owners::Owners;
 use crate::peers::Peers;
 use crate::plan::Plan;
 use crate::prefixes::{self, Lengths};
@@ -196,6 +197,7 @@ pub(crate) struct Store {
     /// Where the counts of an entry in its grace period will go.
     heirs: HashMap<u32, u32, Indices>,
     pub(crate) grace: Grace<Retired>,
+    pub(crate) owners: Owners,
     /// Sessions and next hops, by the features of programs that they need.
     pub(crate) users: Users,
     done: Vec<Retired>,
@@ -204,7 +206,13 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn new(mem: Memory, layout: &Layout, grace: Grace<Retired>, salt: u64) -> Self {
+    pub(crate) fn new(
+        mem: Memory,
+        layout: &Layout,
+        grace: Grace<Retired>,
+        owners: Owners,
+        salt: u64,
+    ) -> Self {
         let direct_end = layout.teids + 1;
         let config = &mem.config[0];
         config.salt.store(salt, Ordering::Relaxed);
@@ -235,6 +243,7 @@ impl Store {
             carried: HashMap::default(),
             heirs: HashMap::default(),
             grace,
+            owners,
             users: Users::default(),
             done: Vec::new(),
             plan: Plan::default(),
@@ -434,7 +443,7 @@ impl Store {
         Counters {
             packets: line.load(entry::PACKETS) + side.packets.load(Ordering::Relaxed),
             bytes: line.load(entry::BYTES) + side.bytes.load(Ordering::Relaxed),
-            drops: line.load(entry::DROPS) + side.drops.load(Ordering::Relaxed),
+            drops: side.drops.load(Ordering::Relaxed),
         }
     }
 

@@ -22,6 +22,7 @@ use crate::handle::Handle;
 use crate::host::{self, Host, Run};
 use crate::marker::{EndMarkers, end_marker};
 use crate::nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, View};
+use crate::owners::Owners;
 use crate::router::Routers;
 use crate::stats::{Counting, PortTotals};
 use crate::store::{Layout, Memory, Retired, Store, sum};
@@ -235,7 +236,7 @@ impl Tables {
         let features = adaptation.live();
         let mut host = Host::new(memory.clone());
         ports.iter().for_each(|port| host.add_port(port, features));
-        let store = new_store(memory, layout, Grace::same_thread(), options);
+        let store = new_store(memory, layout, Grace::same_thread(), options)?;
         Ok(Self {
             backend: Backend::Host(Box::new(host)),
             store,
@@ -255,7 +256,7 @@ impl Tables {
         check_ports(ports)?;
         let adaptation = adaptation(options, always_for(ports));
         let (xdp, memory) = Xdp::load(layout, ports, adaptation.live())?;
-        let store = new_store(memory, layout, Grace::kernel()?, options);
+        let store = new_store(memory, layout, Grace::kernel()?, options)?;
         Ok(Self {
             backend: Backend::Xdp(xdp),
             store,
@@ -448,6 +449,12 @@ impl Tables {
         fill
     }
 
+    /// The session, by our SEID, whose entry the data path tells of. Only of sessions that measure or buffer; of one
+    /// that has gone meanwhile it may be the one before, or the one after.
+    pub fn owner(&self, entry: u32) -> Option<u64> {
+        self.store.owners.seid(entry)
+    }
+
     /// The ring that feeds the slow path; `None` on the host.
     pub fn events(&self) -> Result<Option<MapHandle>, SetupError> {
         match &self.backend {
@@ -536,7 +543,12 @@ fn check_ports(ports: &[PortConfig]) -> Result<(), SetupError> {
     }
 }
 
-fn new_store(memory: Memory, layout: &Layout, grace: Grace<Retired>, options: &Options) -> Store {
+fn new_store(
+    memory: Memory,
+    layout: &Layout,
+    grace: Grace<Retired>,
+    options: &Options,
+) -> io::Result<Store> {
     let spacing = |per_s: u32| 1_000_000_000u32.checked_div(per_s).unwrap_or(0);
     let config = &memory.config[0];
     config
@@ -548,10 +560,11 @@ fn new_store(memory: Memory, layout: &Layout, grace: Grace<Retired>, options: &O
     config
         .icmp_ns
         .store(spacing(options.icmp_errors_per_s), Ordering::Relaxed);
-    let mut store = Store::new(memory, layout, grace, salt());
+    let owners = Owners::new(memory.entries.len())?;
+    let mut store = Store::new(memory, layout, grace, owners, salt());
     store.peers.set_udp6_checksum(options.udp6_checksum);
     store.fill_first_nexthop();
-    store
+    Ok(store)
 }
 
 /// Programs that adapt to what is in use, beside `also`, unless the options fix them.

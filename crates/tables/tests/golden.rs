@@ -284,6 +284,7 @@ fn compile_entry(entry: &SessionEntry) -> Entry {
         "drop" => Action::Drop,
         "buffer" => Action::Buffer,
         "gate" => Action::GateClosed,
+        "quota" => Action::QuotaExhausted,
         other => panic!("action {other}"),
     };
     let ue = entry.ue4.is_some() || entry.ue6.is_some();

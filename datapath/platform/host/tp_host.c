@@ -54,11 +54,12 @@ static TP_INLINE struct tp_side *tp_side_at(struct tp_env *env, __u32 index)
 	return index < env->tables->n_entries ? &env->tables->sides[index] : NULL;
 }
 
-static TP_INLINE int tp_aside(struct tp_env *env, const struct tp_entry *e, __u32 *index)
+static TP_INLINE __u32 tp_index_of(struct tp_env *env, const struct tp_entry *e)
 {
-	*index = (__u32)(e - env->tables->entries);
-	return env->tables->aside != 0;
+	return (__u32)(e - env->tables->entries);
 }
+
+static TP_INLINE int tp_aside(struct tp_env *env) { return env->tables->aside != 0; }
 
 TP_ACCESSOR(tp_ext_at, tp_ext, exts)
 TP_ACCESSOR(tp_meter_at, tp_meter, meters)

@@ -128,7 +128,15 @@ TP_ACCESSOR(tp_ue_dir_at, tp_ue_dir, ue_dir)
 TP_ACCESSOR(tp_ue_page_at, tp_ue_page, ue_pages)
 TP_ACCESSOR(tp_trace_key_at, tp_trace_key, trace_keys)
 
-static TP_INLINE int tp_aside(struct tp_env *env, const struct tp_entry *e, __u32 *index) { return 0; }
+static TP_INLINE __u32 tp_index_of(struct tp_env *env, const struct tp_entry *e)
+{
+	__u64 off = (__u64)((const __u8 *)e - (const __u8 *)tp_entry_at(env, 0));
+
+	tp_keep(off);
+	return (__u32)(off / sizeof(*e));
+}
+
+static TP_INLINE int tp_aside(struct tp_env *env) { return 0; }
 
 static TP_INLINE int tp_is_own(struct tp_env *env, __u64 *hi, __u64 *lo) { return 0; }
 

@@ -10,7 +10,7 @@ use proptest::sample::select;
 use super::endpoints::EndpointIe;
 use super::*;
 use crate::compile::Compiler;
-use crate::compiled::Direction;
+use crate::compiled::{Action, Direction};
 use crate::kept::RulesView;
 use crate::rules::{PacketRules, Pdr};
 use crate::site::Site;
@@ -390,7 +390,7 @@ impl Smf {
     fn check_tables(&self) {
         let site = Site::new(&Smf::config());
         let mut expected = Vec::new();
-        for rules in self.rules() {
+        for (rules, &seid) in self.rules().zip(&self.seids) {
             let mut compiled = Compiled::default();
             let packet_rules = PacketRules {
                 predefined: &site.predefined,
@@ -399,6 +399,9 @@ impl Smf {
             Compiler::default()
                 .compile(packet_rules, &site, &|_| true, &mut compiled)
                 .unwrap();
+            let asked_for = rules.pdrs.iter().any(|pdr| !pdr.urrs.is_empty())
+                || compiled.entries.iter().any(|e| e.action == Action::Buffer);
+            compiled.seid = if asked_for { seid } else { 0 };
             expected.push(format!("{compiled:?}"));
         }
         let mut live: Vec<_> = self

@@ -97,6 +97,8 @@ struct tp_env;
 
 /* What this program is specialised to. */
 static TP_INLINE __u32 tp_has(struct tp_env *env, __u32 feature);
+/* Is it compiled for everything, so that its stack has no room for a short cut beside the long way? */
+static TP_INLINE int tp_is_tight(struct tp_env *env);
 static TP_INLINE __u32 tp_port_of(struct tp_env *env); /* below TP_PORTS_MAX */
 static TP_INLINE __u32 tp_roles_of(struct tp_env *env);
 static TP_INLINE __u32 tp_ni_of(struct tp_env *env);

@@ -94,6 +94,22 @@ TP_APART __u32 tp_check_relayed(struct tp_env *env, __u32 index, __u64 user)
 	return own ? TP_OK : TP_DROP_UE_SPOOFED;
 }
 
+/* Does the packet go from tunnel to tunnel, and is all that its PDI asks the IPv4 address that it has? So most do, and
+ * need no tp_check_relayed(). */
+static TP_INLINE int tp_is_plain_relay(struct tp_packet *p, const struct tp_entry *e, __u64 head)
+{
+	const struct tp_ext *ext;
+	__u32 ue4_be;
+
+	if (!tp_has(p->env, TP_FEAT_RELAY) || TP_HEAD_ACTION(head) != TP_ACT_TUNNEL || p->dir != TP_UPLINK ||
+	    p->family != 4)
+		return 0;
+	ext = tp_ext_of(p, e, head);
+	ue4_be = ext ? ext->ue4_be : 0;
+	return ue4_be && (ext->asks & ~TP_ASKS_UE_DST) == TP_ASKS_UE &&
+	       ue4_be == tp_load32(p->ip + (ext->asks & TP_ASKS_UE_DST ? 16 : 12));
+}
+
 /* Conditions of the PDI that stand in the entry itself. Downlink packets have no QFI, and their UE
  * address was the key. */
 static TP_INLINE int tp_check_conditions(struct tp_packet *p, const struct tp_entry *e, __u64 head)

@@ -175,6 +175,8 @@ static TP_INLINE int tp_select_pdr(struct tp_packet *p, struct tp_entry **e, __u
 			return found >> 32 ? tp_final((int)found) : TP_DROP_TABLE;
 		*head = TP_READ((*e)->head); /* may have changed meanwhile: its conditions hold for what it now does */
 	}
+	if (!tp_is_tight(p->env) && tp_is_plain_relay(p, *e, *head))
+		return TP_OK;
 	return tp_check_conditions(p, *e, *head);
 }
 

@@ -89,6 +89,35 @@ static void test_uplink_forms(void)
 	done(w);
 }
 
+/* The same frame with a tag of VLAN 7. */
+static void tag(__u8 *to, const __u8 *frame, __u32 len)
+{
+	memcpy(to, frame, 12);
+	memcpy(to + 12, (__u8[]){0x81, 0, 0, 7}, 4);
+	memcpy(to + 16, frame + 12, len - 12);
+}
+
+/* Headers of one length are written over each other; of several, the frame's start moves. */
+static void test_relay_tags(void)
+{
+	__u8 tagged[sizeof(relay) + 4], tagged_out[sizeof(relay_out) + 4];
+	struct world *w = w_new();
+
+	tag(tagged, relay, sizeof(relay));
+	tag(tagged_out, relay_out, sizeof(relay_out));
+	CHECK(GO(w, &w_n3, tagged) == TP_VERDICT_REDIRECT && SAME(relay_out));
+	w->nexthops[1].l2_len = 18;
+	memcpy(w->nexthops[1].l2 + 12, (__u8[]){0x81, 0, 0, 7}, 4);
+	CHECK(GO(w, &w_n3, relay) == TP_VERDICT_REDIRECT && SAME(tagged_out));
+	CHECK(GO(w, &w_n3, tagged) == TP_VERDICT_REDIRECT && SAME(tagged_out));
+	CHECK(w->entries[W_RELAY].packets == 3);
+	w->nexthops[1].mtu = 74;
+	DROPS(w, &w_n3, tagged, MTU);
+	w->nexthops[1].state = TP_NH_UNRESOLVED;
+	CHECK(GO(w, &w_n3, tagged) == TP_VERDICT_SLOW);
+	done(w);
+}
+
 static void test_uplink_drops(void)
 {
 	struct world *w = w_new();
@@ -594,6 +623,7 @@ static void test_meters_shared(void)
 int main(void)
 {
 	test_uplink_forms();
+	test_relay_tags();
 	test_uplink_drops();
 	test_outer_fragments();
 	test_aside();

@@ -18,6 +18,7 @@ struct tp_env {
 };
 
 static TP_INLINE __u32 tp_has(struct tp_env *env, __u32 feature) { return env->port->features & feature; }
+static TP_INLINE int tp_is_tight(struct tp_env *env) { return 0; }
 static TP_INLINE __u32 tp_port_of(struct tp_env *env) { return env->port->port; }
 static TP_INLINE __u32 tp_roles_of(struct tp_env *env) { return env->port->roles; }
 static TP_INLINE __u32 tp_ni_of(struct tp_env *env) { return env->port->ni; }

@@ -94,6 +94,7 @@ struct {
 } events SEC(".maps");
 
 static TP_INLINE __u32 tp_has(struct tp_env *env, __u32 feature) { return TP_BUILD & tp_features & feature; }
+static TP_INLINE int tp_is_tight(struct tp_env *env) { return TP_BUILD == TP_BUILD_GENERAL; }
 static TP_INLINE __u32 tp_port_of(struct tp_env *env) { return tp_port; }
 static TP_INLINE __u32 tp_roles_of(struct tp_env *env) { return tp_roles; }
 static TP_INLINE __u32 tp_ni_of(struct tp_env *env) { return tp_ni; }

@@ -79,10 +79,19 @@ struct tp_entry {
 	__u64 tat;  /* data: theoretical arrival time of the GCRA, in ticks of 1/64 ns */
 	__u64 bytes;   /* data: inner IP bytes forwarded */
 	__u64 packets; /* data: packets forwarded */
-	__u64 alarm;   /* control: user space wants to hear when bytes reaches this; TP_ALARM_NONE: it does not */
+	__u64 alarm;   /* control and data: user space wants to hear when bytes reaches this; TP_ALARM_NONE: it does not.
+			* Control stores what it likes; data replaces what it has seen: see pipeline/usage.h */
 };
 
 #define TP_ALARM_NONE (~0ULL)
+#define TP_ALARM_STEP 65536 /* bytes after which an alarm that was not set anew comes again */
+
+/* A record of the ring of alarms. */
+struct tp_alarm {
+	__u32 entry; /* index */
+	__u32 reserved;
+	__u64 bytes; /* its own count */
+};
 
 /* What an entry's line has no room for. Drops are counted here alone; bytes and packets of what another CPU, or user
  * space, handled than the one that the entry's own words belong to, so that what is shown is the sum. sides[] has one
@@ -482,7 +491,9 @@ struct tp_cpu {
 	__u64 solicitation_tat;
 	__u64 copies;	   /* duplicates handed to user space */
 	__u64 copies_lost; /* duplicates that it did not get */
-	__u64 reserved[3];
+	__u64 alarms;	   /* crossings that user space was told of */
+	__u64 alarms_lost; /* crossings that it was not told of at once: it looks through all entries */
+	__u64 reserved;
 	struct tp_port_stats ports[TP_PORTS_MAX];
 	__u64 drops[TP_PORTS_MAX][TP_DIRS][TP_DROP_MAX];
 };

@@ -158,6 +158,9 @@ TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *ou
  * no room. */
 static TP_INLINE int tp_hand_copy(struct tp_env *env, const struct tp_copy *to, __u32 off, __u32 len);
 
+/* An alarm to user space. 0, or non-zero when there was no room. */
+static TP_INLINE int tp_tell_alarm(struct tp_env *env, const struct tp_alarm *alarm);
+
 /* This CPU's record of the packet under way. */
 static TP_INLINE struct tp_trace *tp_trace_of(struct tp_env *env);
 

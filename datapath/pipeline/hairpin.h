@@ -8,6 +8,7 @@
 #include "meter.h"
 #include "packet.h"
 #include "rules.h"
+#include "usage.h"
 
 #define TP_UE_NONE TP_NOT_FOUND /* what tp_find_ue() returns for an address that no UE of the instance has */
 #define TP_UE_LOST(reason) (1ULL << 32 | (__u32)(reason))
@@ -64,6 +65,7 @@ TP_APART int tp_count_aside(struct tp_env *env, __u32 index, __u32 bytes, __u32 
 	}
 	__sync_fetch_and_add(&side->packets, 1);
 	__sync_fetch_and_add(&side->bytes, bytes);
+	tp_near_alarm(env, index, bytes);
 	return 0;
 }
 

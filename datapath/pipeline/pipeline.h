@@ -187,8 +187,7 @@ static TP_INLINE void tp_count(struct tp_packet *p, struct tp_entry *e, int outc
 		tp_count_aside(p->env, p->side ? p->side - 1 : tp_index_of(p->env, e), p->user_len, (__u32)outcome);
 		return;
 	}
-	tp_add(p->env, &e->packets, 1);
-	tp_add(p->env, &e->bytes, p->user_len);
+	tp_count_own(p->env, e, p->user_len);
 }
 
 /* To another UE, whose key leads to the entry of this index. The sender's PDR has done its part; from here on

@@ -168,6 +168,44 @@ static void test_aside(void)
 	done(w);
 }
 
+static int told(__u64 bytes)
+{
+	return run.result.n_alarms == 1 && run.result.alarms[0].entry == W_TEID && run.result.alarms[0].bytes == bytes;
+}
+
+/* User space hears of a crossing once, and again a step further on, whatever the packets were counted in. */
+static void test_alarm(void)
+{
+	struct world *w = w_new();
+	struct tp_entry *e = &w->entries[W_TEID];
+	int i, times = 0;
+
+	e->alarm = 2 * 39;
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && run.result.n_alarms == 0);
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && told(2 * 39));
+	CHECK(e->alarm == 2 * 39 + TP_ALARM_STEP);
+	for (i = 0; i < TP_ALARM_STEP / 39; i++)
+		times += GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && run.result.n_alarms;
+	CHECK(times == 0);
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && told((3 + TP_ALARM_STEP / 39) * 39));
+	/* Aside: the sum of both counts. */
+	e->alarm = e->bytes + 3 * 39;
+	w->tables.aside = 1;
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && run.result.n_alarms == 0);
+	w->tables.aside = 0;
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && run.result.n_alarms == 0);
+	w->tables.aside = 1;
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && told(e->bytes));
+	/* Drops bring no alarm nearer, and what nobody waits for stays so. */
+	e->alarm = e->bytes + 39;
+	DROPS(w, &w_n3, ul_ttl, TTL);
+	CHECK(e->alarm == e->bytes + 39 && run.result.n_alarms == 0);
+	e->alarm = TP_ALARM_NONE;
+	CHECK(GO(w, &w_n3, ul_plain) == TP_VERDICT_REDIRECT && e->alarm == TP_ALARM_NONE);
+	CHECK(w->cpu.alarms == 3 && w->cpu.alarms_lost == 0);
+	done(w);
+}
+
 static const struct tp_port_config w_n3_traced = {0, TP_ROLE_N3, TP_FEAT_ALL | TP_FEAT_TRACE, 0};
 static const struct tp_port_config w_n6_traced = {1, TP_ROLE_N6, TP_FEAT_ALL | TP_FEAT_TRACE, 0};
 
@@ -627,6 +665,7 @@ int main(void)
 	test_uplink_drops();
 	test_outer_fragments();
 	test_aside();
+	test_alarm();
 	test_trace();
 	test_trace_rate();
 	test_cut_short();

@@ -543,6 +543,13 @@ pub trait Tables {
     /// once if it already has. Holds across changes of the session, until it is armed anew.
     fn arm(&mut self, _: &Self::Handle, _: PdrId, _alarm: Option<u64>) {}
 
+    /// What a PDR had counted that the last [`Self::publish`] or [`Self::withdraw`] of a session with a
+    /// [`Compiled::seid`] has taken out, when no more packets could find it. What packets under way still add is
+    /// counted as late. `None`: it was not there, or these tables do not know.
+    fn parted(&self, _: PdrId) -> Option<Counters> {
+        None
+    }
+
     /// Those of one of the predefined rules that a PDR activates; zero as above.
     fn counters_of(&self, _: &Self::Handle, _: PdrId, _: PredefinedId) -> Counters {
         Counters::default()

@@ -40,6 +40,14 @@ impl Line {
         }
     }
 
+    /// Store `new` if the word still is `old`. Whether it was.
+    pub(crate) fn exchange(&self, word: usize, old: u64, new: u64) -> bool {
+        let order = Ordering::SeqCst;
+        self.0[word]
+            .compare_exchange(old, new, order, order)
+            .is_ok()
+    }
+
     pub(crate) fn words(&self) -> [u64; 8] {
         std::array::from_fn(|word| self.load(word))
     }
@@ -111,6 +119,18 @@ pub(crate) mod ni {
         1 << (((hi >> 32) as u32).wrapping_mul(0x9e37_79b1) >> 26)
     }
 }
+
+/// `tp_alarm`
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AlarmRecord {
+    pub(crate) entry: u32,
+    pub(crate) reserved: u32,
+    pub(crate) bytes: u64,
+}
+
+/// Bytes after which an alarm that was not set anew comes again.
+pub(crate) const ALARM_STEP: u64 = 65536;
 
 /// `tp_side`: drops of an entry, and counts of its packets beside those in its own words.
 #[repr(C)]
@@ -402,7 +422,9 @@ pub(crate) struct Cpu {
     pub(crate) solicitation_tat: AtomicU64,
     pub(crate) copies: AtomicU64,
     pub(crate) copies_lost: AtomicU64,
-    pub(crate) reserved: [AtomicU64; 3],
+    pub(crate) alarms: AtomicU64,
+    pub(crate) alarms_lost: AtomicU64,
+    pub(crate) reserved: AtomicU64,
     pub(crate) ports: [PortStats; PORTS_MAX],
     pub(crate) drops: [[[AtomicU64; DROP_MAX]; DIRS]; PORTS_MAX],
 }
@@ -613,6 +635,9 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_entry.bytes", entry::BYTES * 8),
         ("tp_entry.packets", entry::PACKETS * 8),
         ("tp_entry.alarm", entry::ALARM * 8),
+        ("tp_alarm", size_of::<AlarmRecord>()),
+        ("tp_alarm.bytes", offset_of!(AlarmRecord, bytes)),
+        ("TP_ALARM_STEP", ALARM_STEP as usize),
         ("tp_side", size_of::<Side>()),
         ("tp_side.packets", offset_of!(Side, packets)),
         ("tp_side.drops", offset_of!(Side, drops)),
@@ -701,6 +726,7 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_cpu.trace_lost", offset_of!(Cpu, trace_lost)),
         ("tp_cpu.too_long_tat", offset_of!(Cpu, too_long_tat)),
         ("tp_cpu.copies_lost", offset_of!(Cpu, copies_lost)),
+        ("tp_cpu.alarms_lost", offset_of!(Cpu, alarms_lost)),
         ("tp_task", size_of::<Task>()),
         ("tp_task.mtu", offset_of!(Task, mtu)),
         ("tp_task.flags", offset_of!(Task, flags)),

@@ -4,12 +4,16 @@
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ipnet::Ipv6Net;
 use session::compiled::NiId;
 
-use crate::abi::{Config, Cpu, Features, Line, RulePlace, Side, UE_DIR_BITS, UE_PAGE_BITS, ni};
+use crate::abi::{
+    AlarmRecord, Config, Cpu, Features, Line, RulePlace, Side, UE_DIR_BITS, UE_PAGE_BITS, ni,
+};
+use crate::alarms::Told;
 use crate::finish::Task;
 use crate::memory::View;
 use crate::store::{Layout, Memory};
@@ -23,6 +27,8 @@ const TAILROOM: usize = 256;
 const EVENT_LEN: usize = 16 + 9728;
 /// `TP_HOST_COPIES`
 const COPIES_LEN: usize = 16384;
+/// `TP_HOST_ALARMS`
+const ALARMS: usize = 2;
 /// `TP_TUNNEL6_MAX`
 const TUNNEL_MAX: usize = 68;
 /// `TP_ROLE_N3`
@@ -91,6 +97,8 @@ struct TpResult {
     trace: [u64; RECORD_LEN / 8],
     event: [u8; EVENT_LEN],
     copies: [u8; COPIES_LEN],
+    alarms: [AlarmRecord; ALARMS],
+    n_alarms: u64,
 }
 
 unsafe extern "C" {
@@ -169,6 +177,8 @@ pub(crate) struct Host {
     ports_up: u32,
     /// Other packets meet the same tables at the same time.
     aside: bool,
+    /// Who hears of alarms.
+    told: Option<Arc<Told>>,
 }
 
 impl Host {
@@ -178,7 +188,12 @@ impl Host {
             ports: Vec::new(),
             ports_up: 0,
             aside: false,
+            told: None,
         }
+    }
+
+    pub(crate) fn report_to(&mut self, told: Arc<Told>) {
+        self.told = Some(told);
     }
 
     /// Beside another pipeline over the same tables: it counts apart, and shares meters with care.
@@ -352,6 +367,8 @@ impl Host {
             trace: [0; RECORD_LEN / 8],
             event: [0; EVENT_LEN],
             copies: [0; COPIES_LEN],
+            alarms: [AlarmRecord::default(); ALARMS],
+            n_alarms: 0,
         });
         // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
         // Rust as atomics only; buf, offset, len and result are ours and live through the call.
@@ -366,6 +383,10 @@ impl Host {
                 now_ns,
                 &mut *result,
             );
+        }
+        if let Some(told) = &self.told {
+            let alarms = result.alarms.iter().take(result.n_alarms as usize);
+            alarms.for_each(|alarm| told.tell(alarm.entry));
         }
         let frame = buf[offset as usize..(offset + len) as usize].to_vec();
         let event = result.event[..result.event_len as usize].to_vec();
@@ -399,7 +420,7 @@ mod tests {
         assert_eq!(size_of::<TpTables>(), 15 * 8 + 14 * 4 + 16 + 16 + 16);
         assert_eq!(
             size_of::<TpResult>(),
-            24 + RECORD_LEN + EVENT_LEN + COPIES_LEN
+            24 + RECORD_LEN + EVENT_LEN + COPIES_LEN + ALARMS * size_of::<AlarmRecord>() + 8
         );
     }
 }

@@ -8,6 +8,7 @@
 mod abi;
 mod adapt;
 pub mod advertise;
+mod alarms;
 mod alloc;
 mod copies;
 pub mod cut;

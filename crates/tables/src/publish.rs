@@ -60,6 +60,7 @@ impl Store {
     }
 
     fn apply(&mut self, plan: &mut Plan) {
+        self.forget_parted();
         let mut former = std::mem::take(&mut plan.former);
         self.note_former(plan, &mut former);
         self.fill_meters_and_exts(plan);
@@ -144,7 +145,7 @@ impl Store {
                 (entry::TAT, tat),
                 (entry::BYTES, 0),
                 (entry::PACKETS, 0),
-                (entry::ALARM, entry::ALARM_NONE),
+                (entry::ALARM, self.first_alarm(*held, &plan.held.entries)),
             ] {
                 line.publish(word, value);
             }
@@ -288,7 +289,7 @@ impl Store {
             let mut next = plan.next.entries.iter();
             match next.find(|next| next.pdr == held.pdr) {
                 Some(other) => self.bequeath(held.index, other.index),
-                None => self.forget(held.index),
+                None => self.forget(held.index, held.pdr),
             }
         }
         if held.index >= self.direct_end {

@@ -106,6 +106,15 @@ impl Counting {
         [sum(|cpu| &cpu.copies), sum(|cpu| &cpu.copies_lost)]
     }
 
+    /// Crossings that PDRs of URRs have told of, and those for which there was no room at once.
+    pub fn alarms(&self) -> [u64; 2] {
+        let sum = |word: fn(&Cpu) -> &AtomicU64| {
+            let cpus = self.cpus.iter().chain(self.slow.iter());
+            cpus.map(|cpu| word(cpu).load(Ordering::Relaxed)).sum()
+        };
+        [sum(|cpu| &cpu.alarms), sum(|cpu| &cpu.alarms_lost)]
+    }
+
     /// One port.
     pub fn port(&self, port: usize) -> PortTotals {
         let mut totals = PortTotals::default();

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ipnet::IpNet;
-use session::compiled::{Counters, NiId, NoRoom};
+use session::compiled::{Counters, NiId, NoRoom, PdrId};
+use smallvec::SmallVec;
 
 use crate::abi::{
     Config, Cpu, Ext, FRAMED_MAX, Features, Line, NextHopLine, RulePlace, Side, entry, from_words,
     ni,
 };
 use crate::adapt::Users;
+use crate::alarms::Alarms;
 use crate::alloc::{Lines, Runs};
 use crate::copies;
 use crate::encode::be;
@@ -139,9 +141,16 @@ pub(crate) enum Retired {
 struct Carried {
     base: Counters,
     /// Entries whose grace period is not over.
-    from: Vec<u32>,
+    from: Vec<Earlier>,
     /// What of `base` and `from` other predefined rules of the PDR have counted.
     others: Option<Box<Others>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Earlier {
+    index: u32,
+    /// Bytes that it had counted when the alarm of its heir was set.
+    seen: u64,
 }
 
 #[derive(Debug, Default)]
@@ -198,6 +207,12 @@ pub(crate) struct Store {
     heirs: HashMap<u32, u32, Indices>,
     pub(crate) grace: Grace<Retired>,
     pub(crate) owners: Owners,
+    pub(crate) alarms: Alarms,
+    /// Entries of sessions that measure, whose PDRs are gone: what they had counted then.
+    leaving: HashMap<u32, u64, Indices>,
+    /// PDRs that the last change took out.
+    parted: Vec<(PdrId, Counters)>,
+    pub(crate) late_bytes: u64,
     /// Sessions and next hops, by the features of programs that they need.
     pub(crate) users: Users,
     done: Vec<Retired>,
@@ -210,7 +225,7 @@ impl Store {
         mem: Memory,
         layout: &Layout,
         grace: Grace<Retired>,
-        owners: Owners,
+        (owners, alarms): (Owners, Alarms),
         salt: u64,
     ) -> Self {
         let direct_end = layout.teids + 1;
@@ -244,6 +259,10 @@ impl Store {
             heirs: HashMap::default(),
             grace,
             owners,
+            alarms,
+            leaving: HashMap::default(),
+            parted: Vec::new(),
+            late_bytes: 0,
             users: Users::default(),
             done: Vec::new(),
             plan: Plan::default(),
@@ -405,36 +424,80 @@ impl Store {
     /// Entry `to` goes on counting where `from` stops. `from` must be retired thereafter.
     pub(crate) fn carry(&mut self, from: u32, to: u32) {
         let mut carried = self.carried.remove(&from).unwrap_or_default();
-        carried.from.push(from);
-        for &earlier in &carried.from {
-            self.heirs.insert(earlier, to);
+        // Before the alarm: what is counted between is taken off it twice rather than not at all.
+        carried.from.push(self.earlier(from));
+        for earlier in &carried.from {
+            self.heirs.insert(earlier.index, to);
         }
         self.carried.insert(to, carried);
+        self.hand_alarm_on(from, to);
+    }
+
+    fn earlier(&self, index: u32) -> Earlier {
+        let seen = self.line_counters(index).bytes;
+        Earlier { index, seen }
     }
 
     /// As [`Self::carry`], to an entry of another predefined rule of the PDR, which counts for itself too.
     pub(crate) fn bequeath(&mut self, from: u32, to: u32) {
         let mut left = self.carried.remove(&from).unwrap_or_default();
-        left.from.push(from);
-        for &earlier in &left.from {
-            self.heirs.insert(earlier, to);
+        left.from.push(self.earlier(from));
+        for earlier in &left.from {
+            self.heirs.insert(earlier.index, to);
         }
         let carried = self.carried.entry(to).or_default();
         carried.base = sum(carried.base, left.base);
         carried.from.extend_from_slice(&left.from);
         let others = carried.others.get_or_insert_default();
         others.base = sum(others.base, left.base);
-        others.from.append(&mut left.from);
+        others
+            .from
+            .extend(left.from.iter().map(|earlier| earlier.index));
     }
 
-    /// Nobody will ask for this entry's counts again.
-    pub(crate) fn forget(&mut self, index: u32) {
+    /// The PDR of an entry that nothing leads to any more is gone.
+    pub(crate) fn forget(&mut self, index: u32, pdr: PdrId) {
+        let measured = self.owners.seid(index).is_some();
+        if measured {
+            self.parted.push((pdr, self.counters(index)));
+            self.leaving.insert(index, self.line_counters(index).bytes);
+        }
         if self.carried.is_empty() {
             return;
         }
         for earlier in self.carried.remove(&index).unwrap_or_default().from {
-            self.heirs.remove(&earlier);
+            self.heirs.remove(&earlier.index);
+            if measured {
+                let counted = self.line_counters(earlier.index).bytes;
+                self.leaving.insert(earlier.index, counted);
+            }
         }
+    }
+
+    /// A change begins.
+    pub(crate) fn forget_parted(&mut self) {
+        self.parted.clear();
+    }
+
+    /// [`session::compiled::Tables::parted`]
+    pub(crate) fn parted(&self, pdr: PdrId) -> Option<Counters> {
+        let entries = self.parted.iter().filter(|(of, _)| *of == pdr);
+        entries.map(|(_, counters)| *counters).reduce(sum)
+    }
+
+    /// What a PDR had counted before it came to this entry, and is taken off its alarm.
+    pub(crate) fn counted_before(&mut self, index: u32) -> u64 {
+        let Some(carried) = self.carried.get(&index) else {
+            return 0;
+        };
+        let from: SmallVec<[u32; 4]> = carried.from.iter().map(|from| from.index).collect();
+        let now: SmallVec<[Earlier; 4]> = from.iter().map(|&index| self.earlier(index)).collect();
+        let before = carried.base.bytes + now.iter().map(|from| from.seen).sum::<u64>();
+        if let Some(carried) = self.carried.get_mut(&index) {
+            carried.from.clear();
+            carried.from.extend_from_slice(&now);
+        }
+        before
     }
 
     fn line_counters(&self, index: u32) -> Counters {
@@ -464,7 +527,8 @@ impl Store {
         let Some(carried) = self.carried.get(&index) else {
             return live;
         };
-        let earlier = carried.from.iter().map(|&from| self.line_counters(from));
+        let earlier = carried.from.iter();
+        let earlier = earlier.map(|from| self.line_counters(from.index));
         earlier.fold(sum(live, carried.base), sum)
     }
 
@@ -488,12 +552,17 @@ impl Store {
             Some(more @ 2..) => return *more -= 1,
             _ => self.settling.remove(&index),
         };
+        let last = self.line_counters(index);
+        if let Some(seen) = self.leaving.remove(&index) {
+            self.late_bytes += last.bytes.saturating_sub(seen);
+        }
         let Some(heir) = self.heirs.remove(&index) else {
             return;
         };
-        let last = self.line_counters(index);
         if let Some(carried) = self.carried.get_mut(&heir) {
-            carried.from.retain(|&from| from != index);
+            let own = carried.from.iter().find(|from| from.index == index);
+            let late = own.map_or(0, |own| last.bytes.saturating_sub(own.seen));
+            carried.from.retain(|from| from.index != index);
             carried.base = sum(carried.base, last);
             if let Some(others) = &mut carried.others
                 && others.from.contains(&index)
@@ -501,6 +570,7 @@ impl Store {
                 others.from.retain(|&from| from != index);
                 others.base = sum(others.base, last);
             }
+            self.near_alarm(heir, late);
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,6 +17,7 @@ use session::compiled::{Compiled, Counters, EndedTunnel, NiId, NoRoom, PdrId, Pr
 use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
 use crate::adapt::{Adaptation, Replacement};
 use crate::advertise::Advertised;
+use crate::alarms::Alarms;
 use crate::finish::{Finisher, Outgoing};
 use crate::grace::{Grace, Passing};
 use crate::handle::Handle;
@@ -236,7 +238,8 @@ impl Tables {
         let features = adaptation.live();
         let mut host = Host::new(memory.clone());
         ports.iter().for_each(|port| host.add_port(port, features));
-        let store = new_store(memory, layout, Grace::same_thread(), options)?;
+        let store = new_store(memory, layout, Grace::same_thread(), None, options)?;
+        host.report_to(Arc::clone(&store.alarms.told));
         Ok(Self {
             backend: Backend::Host(Box::new(host)),
             store,
@@ -256,7 +259,8 @@ impl Tables {
         check_ports(ports)?;
         let adaptation = adaptation(options, always_for(ports));
         let (xdp, memory) = Xdp::load(layout, ports, adaptation.live())?;
-        let store = new_store(memory, layout, Grace::kernel()?, options)?;
+        let alarms = Some(xdp.ring("alarms")?);
+        let store = new_store(memory, layout, Grace::kernel()?, alarms, options)?;
         Ok(Self {
             backend: Backend::Xdp(xdp),
             store,
@@ -336,6 +340,7 @@ impl Tables {
     /// never waits.
     pub fn maintain(&mut self) {
         self.store.maintain();
+        self.store.look_again();
         if let Err(error) = self.adapt(Instant::now()) {
             tracing::warn!(%error, "programs without the features that are not in use cannot be had");
             self.adaptation.give_up();
@@ -449,6 +454,22 @@ impl Tables {
         fill
     }
 
+    /// Readable when [`Self::crossings`] has something to tell.
+    pub fn alarms(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.store.alarms.fds()
+    }
+
+    /// Sessions whose PDRs have forwarded what they were armed for, none twice; of so many alarms at most. Whether there are
+    /// more. Never waits.
+    pub fn crossings(&mut self, at_most: usize, seids: &mut Vec<u64>) -> io::Result<bool> {
+        self.store.crossings(at_most, seids)
+    }
+
+    /// Bytes that packets under way added to PDRs whose session, or who themselves, had just gone.
+    pub fn late_bytes(&self) -> u64 {
+        self.store.late_bytes
+    }
+
     /// The session, by our SEID, whose entry the data path tells of. Only of sessions that measure or buffer; of one
     /// that has gone meanwhile it may be the one before, or the one after.
     pub fn owner(&self, entry: u32) -> Option<u64> {
@@ -499,11 +520,12 @@ impl Tables {
 
     /// The pipeline for packets that the fast path cannot finish, for one other thread.
     pub fn finisher(&self) -> Finisher {
-        let host = Host::aside(
+        let mut host = Host::aside(
             self.store.mem.clone(),
             &self.ports,
             self.adaptation.general(),
         );
+        host.report_to(Arc::clone(&self.store.alarms.told));
         Finisher::new(host, self.store.grace.bystander(), self.routers.clone())
     }
 
@@ -547,6 +569,7 @@ fn new_store(
     memory: Memory,
     layout: &Layout,
     grace: Grace<Retired>,
+    alarms: Option<MapHandle>,
     options: &Options,
 ) -> io::Result<Store> {
     let spacing = |per_s: u32| 1_000_000_000u32.checked_div(per_s).unwrap_or(0);
@@ -560,8 +583,8 @@ fn new_store(
     config
         .icmp_ns
         .store(spacing(options.icmp_errors_per_s), Ordering::Relaxed);
-    let owners = Owners::new(memory.entries.len())?;
-    let mut store = Store::new(memory, layout, grace, owners, salt());
+    let usage = (Owners::new(memory.entries.len())?, Alarms::new(alarms)?);
+    let mut store = Store::new(memory, layout, grace, usage, salt());
     store.peers.set_udp6_checksum(options.udp6_checksum);
     store.fill_first_nexthop();
     Ok(store)
@@ -664,6 +687,15 @@ impl session::compiled::Tables for Tables {
         let of_entries = handle.entries_of(pdr);
         let counters = of_entries.map(|entry| self.store.counters(entry.index));
         counters.fold(Counters::default(), sum)
+    }
+
+    fn arm(&mut self, handle: &Handle, pdr: PdrId, alarm: Option<u64>) {
+        let atomic = self.features().contains(Features::ATOMIC);
+        self.store.arm(handle, pdr, alarm, atomic);
+    }
+
+    fn parted(&self, pdr: PdrId) -> Option<Counters> {
+        self.store.parted(pdr)
     }
 
     fn counters_of(&self, handle: &Handle, pdr: PdrId, rule: PredefinedId) -> Counters {

@@ -147,6 +147,16 @@ static TP_INLINE int tp_hand_copy(struct tp_env *env, const struct tp_copy *to, 
 	return 0;
 }
 
+static TP_INLINE int tp_tell_alarm(struct tp_env *env, const struct tp_alarm *alarm)
+{
+	struct tp_result *r = env->result;
+
+	if (r->n_alarms >= TP_HOST_ALARMS)
+		return 1;
+	r->alarms[r->n_alarms++] = *alarm;
+	return 0;
+}
+
 static TP_INLINE struct tp_trace *tp_trace_of(struct tp_env *env) { return &env->result->trace; }
 
 static TP_INLINE void tp_trace_copy(struct tp_env *env, struct tp_trace *t, __u32 frame_len)
@@ -190,6 +200,7 @@ int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *bu
 	r->event_len = 0;
 	r->traced = 0;
 	r->copies_len = 0;
+	r->n_alarms = 0;
 	outcome = tp_pipeline(&env);
 	r->verdict = tp_verdict_of(outcome);
 	if (r->verdict == TP_VERDICT_DROP)

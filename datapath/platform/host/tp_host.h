@@ -72,6 +72,7 @@ enum tp_verdict {
 };
 
 #define TP_HOST_COPIES 16384
+#define TP_HOST_ALARMS 2 /* a packet counts for two PDRs at most: from UE to UE */
 
 /* event_len: bytes of event that are valid, header included; 0 unless the verdict is SLOW. */
 struct tp_result {
@@ -85,6 +86,8 @@ struct tp_result {
 	_Alignas(8) __u8 event[sizeof(struct tp_event) + TP_EVENT_DATA_MAX];
 	/* Duplicates for user space, each a record of the ring, one behind the other; those beyond are lost. */
 	_Alignas(8) __u8 copies[TP_HOST_COPIES];
+	struct tp_alarm alarms[TP_HOST_ALARMS];
+	__u64 n_alarms;
 };
 
 /* Run one frame through the pipeline.

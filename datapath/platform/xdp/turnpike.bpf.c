@@ -80,6 +80,12 @@ struct {
 	__uint(max_entries, 4 * 1024 * 1024);
 } copies SEC(".maps");
 
+/* Of its own, so that no packet that user space is to finish keeps it from hearing of a quota. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 2 * 1024 * 1024);
+} alarms SEC(".maps");
+
 /* By CPU. Each port has its own, because the program in it is the port's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_CPUMAP);
@@ -265,6 +271,11 @@ static TP_INLINE int tp_hand_copy(struct tp_env *env, const struct tp_copy *to, 
 	if (len <= 1536)
 		return tp_copy_within(env, 1536, to, off, len);
 	return tp_copy_within(env, TP_EVENT_DATA_MAX, to, off, len);
+}
+
+static TP_INLINE int tp_tell_alarm(struct tp_env *env, const struct tp_alarm *alarm)
+{
+	return bpf_ringbuf_output(&alarms, (void *)alarm, sizeof(*alarm), 0) != 0;
 }
 
 static TP_INLINE struct tp_trace *tp_trace_of(struct tp_env *env)

@@ -1,0 +1,353 @@
+//! Hearing of PDRs that have forwarded so much (`datapath/pipeline/usage.h`).
+//!
+//! An alarm stands in an entry's line and is one of the entry's own count: what is counted beside it, or was carried over
+//! from entries before it, is taken off when it is set. Programs tell of crossings by a ring. Whoever hears of one asks for
+//! the counts and arms the PDR anew, so that an alarm that comes too early costs a look and no more; here is seen to
+//! it that none comes late, and that none is lost.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use nix::errno::Errno;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use session::compiled::PdrId;
+use smallvec::SmallVec;
+
+use crate::abi::{ALARM_STEP, AlarmRecord, Cpu, entry};
+use crate::handle::{Handle, HeldEntry};
+use crate::store::Store;
+
+/// Entries that wait for a look; beyond, all are looked through.
+const WAITING_MAX: usize = 1 << 16;
+
+/// Entries that are looked through before other work has its turn again.
+const SCAN_PER_TURN: u32 = 1 << 14;
+
+/// Lost races against packets that are counted aside, after which an alarm is set a step early.
+const TRIES: usize = 4;
+
+/// Entries that threads of this process have something to tell of: the host pipeline and whoever finishes packets.
+#[derive(Debug)]
+pub(crate) struct Told {
+    entries: Mutex<Vec<u32>>,
+    overflow: AtomicBool,
+    wake: EventFd,
+}
+
+impl Told {
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        Ok(Self {
+            entries: Mutex::default(),
+            overflow: AtomicBool::new(false),
+            wake: EventFd::from_flags(flags)?,
+        })
+    }
+
+    pub(crate) fn tell(&self, entry: u32) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() < WAITING_MAX {
+            entries.push(entry);
+        } else {
+            self.overflow.store(true, Ordering::Relaxed);
+        }
+        drop(entries);
+        // Its counter cannot overflow.
+        let _ = self.wake.write(1);
+    }
+
+    /// Readable when there is something to take.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// At most so many. Whether there are more.
+    fn take(&self, at_most: usize, into: &mut Vec<u32>) -> bool {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = entries.len().saturating_sub(at_most);
+        into.extend(entries.drain(from..));
+        if entries.is_empty() {
+            // An error means that nothing was to be taken back.
+            let _ = self.wake.read();
+        }
+        !entries.is_empty()
+    }
+}
+
+/// The ring of alarms, mapped: memory that a UPF without quotas does not need.
+struct Ring {
+    ring: RingBuffer<'static>,
+    taken: Arc<Mutex<Vec<u32>>>,
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ring")
+    }
+}
+
+impl Ring {
+    fn open(map: &MapHandle) -> io::Result<Self> {
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let mut builder = RingBufferBuilder::new();
+        let into = Arc::clone(&taken);
+        builder
+            .add(map, move |record| {
+                if let Some(entry) = entry_of(record) {
+                    let mut taken = into.lock().unwrap_or_else(PoisonError::into_inner);
+                    taken.push(entry);
+                }
+                0
+            })
+            .map_err(io::Error::other)?;
+        let ring = builder.build().map_err(io::Error::other)?;
+        Ok(Self { ring, taken })
+    }
+
+    /// At most so many. Whether there may be more.
+    fn take(&self, at_most: usize, into: &mut Vec<u32>) -> io::Result<bool> {
+        let count = self.ring.consume_raw_n(at_most);
+        if count < 0 {
+            return Err(io::Error::from_raw_os_error(-count));
+        }
+        into.append(&mut self.taken.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(count as usize >= at_most)
+    }
+}
+
+/// Of a `struct tp_alarm`.
+fn entry_of(record: &[u8]) -> Option<u32> {
+    let record = record.get(..size_of::<AlarmRecord>())?;
+    Some(u32::from_ne_bytes(record.get(..4)?.try_into().ok()?))
+}
+
+/// What was heard, and how more is heard.
+#[derive(Debug)]
+pub(crate) struct Alarms {
+    map: Option<MapHandle>,
+    ring: Option<Ring>,
+    pub(crate) told: Arc<Told>,
+    /// Armed while no program adds atomically: looked at once more, as a packet may have been counted at that moment.
+    pub(crate) again: Vec<u32>,
+    /// Alarms that programs had no room for, when that was last looked at.
+    lost: u64,
+    /// The next entry to be looked at, while all are looked through.
+    scan: Option<u32>,
+    /// For its memory.
+    entries: Vec<u32>,
+}
+
+impl Alarms {
+    pub(crate) fn new(map: Option<MapHandle>) -> io::Result<Self> {
+        Ok(Self {
+            map,
+            ring: None,
+            told: Arc::new(Told::new()?),
+            again: Vec::new(),
+            lost: 0,
+            scan: None,
+            entries: Vec::new(),
+        })
+    }
+
+    /// Readable when there is something to take.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let ring = self.map.as_ref().map(|map| map.as_fd());
+        ring.into_iter().chain([self.told.fd()])
+    }
+
+    fn take_from_ring(&mut self, at_most: usize) -> io::Result<bool> {
+        let Some(map) = &self.map else {
+            return Ok(false);
+        };
+        if self.ring.is_none() {
+            if !is_readable(map)? {
+                return Ok(false);
+            }
+            self.ring = Some(Ring::open(map)?);
+        }
+        match &self.ring {
+            Some(ring) => ring.take(at_most, &mut self.entries),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether all entries are to be looked through.
+    fn begin_scan(&mut self, lost: u64) {
+        let overflow = self.told.overflow.swap(false, Ordering::Relaxed);
+        if overflow || lost != self.lost {
+            self.lost = lost;
+            self.scan = Some(0);
+        }
+    }
+}
+
+/// A ring can be asked before it is mapped.
+fn is_readable(map: &MapHandle) -> io::Result<bool> {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    let mut fds = [PollFd::new(map.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut fds, PollTimeout::ZERO) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::EINTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+impl Store {
+    /// [`session::compiled::Tables::arm`]
+    pub(crate) fn arm(&mut self, handle: &Handle, pdr: PdrId, alarm: Option<u64>, atomic: bool) {
+        let indices: SmallVec<[u32; 4]> = handle.entries_of(pdr).map(|held| held.index).collect();
+        match (alarm, indices.as_slice()) {
+            (None, indices) => {
+                for &index in indices {
+                    self.mem.entries[index as usize].publish(entry::ALARM, entry::ALARM_NONE);
+                }
+            }
+            (Some(alarm), &[index]) => {
+                let before = self.counted_before(index);
+                self.arm_entry(index, alarm.saturating_sub(before), atomic);
+            }
+            // Of several, each is told of its share; who hears of one shares out again what is left then.
+            (Some(alarm), indices) => {
+                let counted = indices.iter().map(|&index| self.counters(index).bytes);
+                let left = alarm.saturating_sub(counted.sum());
+                let share = left.div_ceil(indices.len().max(1) as u64);
+                for &index in indices {
+                    let side = self.mem.sides[index as usize].bytes.load(Ordering::SeqCst);
+                    let own = self.mem.entries[index as usize].load(entry::BYTES);
+                    self.arm_entry(
+                        index,
+                        own.saturating_add(side).saturating_add(share),
+                        atomic,
+                    );
+                }
+            }
+        }
+    }
+
+    /// limit: of what the entry's own words and those beside it count.
+    fn arm_entry(&mut self, index: u32, limit: u64, atomic: bool) {
+        let line = &self.mem.entries[index as usize];
+        let side = &self.mem.sides[index as usize].bytes;
+        let mut aside = side.load(Ordering::SeqCst);
+        for attempt in 0..=TRIES {
+            let early = if attempt == TRIES { ALARM_STEP } else { 0 };
+            let alarm = limit.saturating_sub(aside).saturating_sub(early);
+            line.publish(entry::ALARM, alarm.min(entry::ALARM_NONE - 1));
+            fence(Ordering::SeqCst);
+            // Packets are counted first and then taken off the alarm: those of before are in `aside`, and those
+            // of after find this alarm.
+            let now = side.load(Ordering::SeqCst);
+            if now == aside {
+                break;
+            }
+            aside = now;
+        }
+        if !self.tell_if_due(index) && !atomic && self.alarms.again.len() < WAITING_MAX {
+            self.alarms.again.push(index);
+        }
+    }
+
+    /// Whether the entry's own count has reached its alarm; then it is told, and again a step further on.
+    fn tell_if_due(&self, index: u32) -> bool {
+        let line = &self.mem.entries[index as usize];
+        let (own, alarm) = (line.load(entry::BYTES), line.load(entry::ALARM));
+        if own < alarm {
+            return false;
+        }
+        let next = own.saturating_add(ALARM_STEP);
+        // When the exchange fails a packet has done it.
+        if line.exchange(entry::ALARM, alarm, next) {
+            self.alarms.told.tell(index);
+        }
+        true
+    }
+
+    /// A fresh entry takes over what is left until the alarm of the one that it replaces.
+    pub(crate) fn hand_alarm_on(&self, from: u32, to: u32) {
+        let line = &self.mem.entries[from as usize];
+        let alarm = line.load(entry::ALARM);
+        let left = match alarm {
+            entry::ALARM_NONE => entry::ALARM_NONE,
+            alarm => alarm.saturating_sub(line.load(entry::BYTES)),
+        };
+        self.mem.entries[to as usize].publish(entry::ALARM, left);
+    }
+
+    /// A predefined rule that its PDR has not had is told of at once, if others of the PDR are armed: it has no share
+    /// of what is left as yet.
+    pub(crate) fn first_alarm(&self, own: HeldEntry, held: &[HeldEntry]) -> u64 {
+        let armed = |other: &HeldEntry| {
+            let line = &self.mem.entries[other.index as usize];
+            other.pdr == own.pdr && line.load(entry::ALARM) != entry::ALARM_NONE
+        };
+        if held.iter().any(armed) {
+            1
+        } else {
+            entry::ALARM_NONE
+        }
+    }
+
+    /// Bytes that an entry has counted after its heir had taken over.
+    pub(crate) fn near_alarm(&self, heir: u32, late: u64) {
+        let line = &self.mem.entries[heir as usize];
+        loop {
+            let alarm = line.load(entry::ALARM);
+            if late == 0 || alarm == entry::ALARM_NONE {
+                return;
+            }
+            if line.exchange(entry::ALARM, alarm, alarm.saturating_sub(late)) {
+                break;
+            }
+        }
+        self.tell_if_due(heir);
+    }
+
+    /// Sessions whose PDRs have reached their alarms: at most so many records are taken. Whether there are more.
+    pub(crate) fn crossings(&mut self, at_most: usize, seids: &mut Vec<u64>) -> io::Result<bool> {
+        self.alarms.entries.clear();
+        let told = Arc::clone(&self.alarms.told);
+        let mut more = told.take(at_most, &mut self.alarms.entries);
+        more |= self.alarms.take_from_ring(at_most)?;
+        let lost = |cpu: &Cpu| cpu.alarms_lost.load(Ordering::Relaxed);
+        let cpus = self.mem.cpus.iter().chain(self.mem.slow.iter());
+        self.alarms.begin_scan(cpus.map(lost).sum());
+        self.scan();
+        let entries = std::mem::take(&mut self.alarms.entries);
+        let owned = entries.iter().filter_map(|&entry| self.owners.seid(entry));
+        seids.extend(owned);
+        seids.sort_unstable();
+        seids.dedup();
+        self.alarms.entries = entries;
+        Ok(more || self.alarms.scan.is_some())
+    }
+
+    /// Entries whose alarm is at most a step ahead may be those that nobody was told of.
+    fn scan(&mut self) {
+        let Some(first) = self.alarms.scan.take() else {
+            return;
+        };
+        let all = self.mem.entries.len() as u32;
+        let end = first.saturating_add(SCAN_PER_TURN).min(all);
+        for index in (first..end).filter(|&index| self.owners.seid(index).is_some()) {
+            let line = &self.mem.entries[index as usize];
+            let (alarm, own) = (line.load(entry::ALARM), line.load(entry::BYTES));
+            if alarm != entry::ALARM_NONE && alarm <= own.saturating_add(ALARM_STEP) {
+                self.alarms.entries.push(index);
+            }
+        }
+        self.alarms.scan = (end < all).then_some(end);
+    }
+
+    /// What was armed while a packet may have been counted unseen.
+    pub(crate) fn look_again(&mut self) {
+        let again = std::mem::take(&mut self.alarms.again);
+        for &index in &again {
+            self.tell_if_due(index);
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Hearing of PDRs that have forwarded so much: in this process and, as root, from programs in the kernel.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
+
+mod common;
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{furnish, need_root, ports};
+use session::compiled::{
+    Action, Compiled, Counters, Direction, Entry, Filter, Flow, Key, NiId, PdrId, Select,
+    Tables as _, UeAddresses,
+};
+use tables::{Features, Handle, Layout, Options, Tables};
+
+const SEID: u64 = 0x1234;
+const PDR: PdrId = PdrId(1);
+/// Octets of each packet that a user sends here.
+const LEN: u64 = 48;
+
+fn ue(teid: u32) -> Ipv4Addr {
+    Ipv4Addr::from(0x0a3c_0000 + teid)
+}
+
+fn entry(pdr: u16, teid: u32) -> Entry {
+    Entry {
+        pdr: PdrId(pdr),
+        predefined: None,
+        direction: Direction::Uplink,
+        action: Action::Route { ni: NiId(0) },
+        ue: Some(UeAddresses {
+            v4: Some(ue(teid)),
+            v6: None,
+        }),
+        framed: false,
+        qfi: None,
+        relay: None,
+        marking: None,
+        marks: Default::default(),
+        meter: None,
+        shared_meters: Default::default(),
+        packet_meter: None,
+        duplicates: Vec::new(),
+    }
+}
+
+/// A session with uplink alone.
+fn uplink(seid: u64, teid: u32) -> Compiled {
+    Compiled {
+        seid,
+        entries: vec![entry(PDR.0, teid)],
+        keys: vec![(Key::Teid { teid, direct: true }, Select::One(0))],
+        ..Compiled::default()
+    }
+}
+
+/// The same with a second PDR for TCP, so that packets meet a list, and the first PDR another entry.
+fn uplink_of_two(seid: u64, teid: u32) -> Compiled {
+    let filter = |entry, proto| Filter {
+        entry,
+        flow: Some(Flow {
+            proto: Some(proto),
+            ..Flow::default()
+        }),
+        qfis: Default::default(),
+    };
+    Compiled {
+        seid,
+        entries: vec![entry(PDR.0, teid), entry(2, teid)],
+        keys: vec![(
+            Key::Teid { teid, direct: true },
+            Select::List { first: 0, len: 2 },
+        )],
+        filters: vec![filter(1, 6), filter(0, 17)],
+        ..Compiled::default()
+    }
+}
+
+fn frame(teid: u32) -> Vec<u8> {
+    let ip = common::ipv4(ue(teid), Ipv4Addr::new(192, 0, 2, 1), 17, 64, 28);
+    common::gpdu(teid, None, &[&ip[..], &[0; 28]].concat())
+}
+
+fn options() -> Options {
+    Options {
+        features: Some(Features::ALL),
+        ..Options::default()
+    }
+}
+
+fn host() -> Tables {
+    let mut tables = Tables::host(&Layout::for_sessions(1024, 2, 2), &ports(), &options()).unwrap();
+    furnish(&mut tables);
+    tables
+}
+
+fn kernel(sessions: u32) -> Tables {
+    need_root();
+    let layout = Layout::for_sessions(sessions, 2, 2);
+    let mut tables = Tables::xdp(&layout, &ports(), &options()).unwrap();
+    (0..3).for_each(|port| tables.set_redirect(port, 1).unwrap());
+    furnish(&mut tables);
+    tables
+}
+
+fn heard(tables: &mut Tables) -> Vec<u64> {
+    let mut seids = Vec::new();
+    while tables.crossings(1000, &mut seids).unwrap() {}
+    seids
+}
+
+fn pass(tables: &Tables, packets: u64, teid: u32) {
+    for _ in 0..packets {
+        match tables.run(0, &frame(teid), 1_000_000_000) {
+            Some(run) => assert!(matches!(run.verdict, tables::Verdict::Redirect(_))),
+            None => assert_eq!(tables.test_run(0, &frame(teid)).unwrap().unwrap().0, 4),
+        }
+    }
+}
+
+fn counted(packets: u64) -> Counters {
+    Counters {
+        packets,
+        bytes: packets * LEN,
+        drops: 0,
+    }
+}
+
+fn is_told_at_the_crossing(mut tables: Tables) {
+    let mut handle = Handle::default();
+    tables.publish(&mut handle, &uplink(SEID, 7)).unwrap();
+    pass(&tables, 5, 7);
+    tables.arm(&handle, PDR, Some(8 * LEN));
+    pass(&tables, 2, 7);
+    assert!(heard(&mut tables).is_empty(), "one is missing");
+    pass(&tables, 1, 7);
+    assert_eq!(heard(&mut tables), [SEID]);
+    pass(&tables, 100, 7);
+    assert!(heard(&mut tables).is_empty(), "once is enough");
+    tables.arm(&handle, PDR, Some(100 * LEN));
+    assert_eq!(heard(&mut tables), [SEID], "it has been reached");
+    tables.arm(&handle, PDR, Some(110 * LEN));
+    tables.arm(&handle, PDR, None);
+    pass(&tables, 100, 7);
+    assert!(heard(&mut tables).is_empty(), "nobody waits for it");
+    assert_eq!(tables.counters(&handle, PDR), counted(208));
+}
+
+#[test]
+fn a_crossing_is_told_once() {
+    is_told_at_the_crossing(host());
+}
+
+#[test]
+fn a_crossing_is_told_once_by_programs() {
+    is_told_at_the_crossing(kernel(1024));
+}
+
+/// A crossing that nobody answers is told again, so that none is lost.
+#[test]
+fn a_crossing_is_told_again_after_a_while() {
+    let mut tables = host();
+    let mut handle = Handle::default();
+    tables.publish(&mut handle, &uplink(SEID, 7)).unwrap();
+    tables.arm(&handle, PDR, Some(LEN));
+    pass(&tables, 1, 7);
+    assert_eq!(heard(&mut tables), [SEID]);
+    pass(&tables, 65536 / LEN + 1, 7);
+    assert_eq!(heard(&mut tables), [SEID]);
+}
+
+fn survives_changes(mut tables: Tables) {
+    let mut handle = Handle::default();
+    tables.publish(&mut handle, &uplink(SEID, 7)).unwrap();
+    pass(&tables, 5, 7);
+    tables.arm(&handle, PDR, Some(20 * LEN));
+    for round in 0..7 {
+        // Before and after the grace period of the entry that was left.
+        let form = [uplink(SEID, 7), uplink_of_two(SEID, 7)][round % 2].clone();
+        tables.publish(&mut handle, &form).unwrap();
+        pass(&tables, 1, 7);
+        if round % 3 == 0 {
+            while tables.needs_maintenance() {
+                tables.maintain();
+            }
+        }
+        pass(&tables, 1, 7);
+        assert!(heard(&mut tables).is_empty(), "round {round}");
+    }
+    assert_eq!(tables.counters(&handle, PDR), counted(19));
+    pass(&tables, 1, 7);
+    assert_eq!(heard(&mut tables), [SEID]);
+    assert_eq!(tables.counters(&handle, PDR), counted(20));
+}
+
+#[test]
+fn an_alarm_outlasts_changes_of_rules() {
+    survives_changes(host());
+}
+
+#[test]
+fn an_alarm_outlasts_changes_of_rules_in_programs() {
+    survives_changes(kernel(1024));
+}
+
+/// What a user's thread of its own counts aside brings the alarm nearer, too.
+#[test]
+fn bytes_counted_aside_are_heard_of() {
+    let mut tables = host();
+    let mut handle = Handle::default();
+    tables.publish(&mut handle, &uplink(SEID, 7)).unwrap();
+    tables.arm(&handle, PDR, Some(4 * LEN));
+    pass(&tables, 2, 7);
+    // A G-PDU in two fragments, which user space puts together.
+    let mut finisher = tables.finisher();
+    let mut out = Vec::new();
+    for part in fragments(&frame(7)) {
+        let run = tables.run(0, &part, 1_000_000_000).unwrap();
+        assert_eq!(run.verdict, tables::Verdict::Slow);
+        finisher
+            .finish(&run.event, 1_000_000_000, &mut out)
+            .unwrap();
+    }
+    assert_eq!(out.len(), 1, "the packet, put together");
+    assert_eq!(tables.counters(&handle, PDR), counted(3));
+    assert!(heard(&mut tables).is_empty());
+    pass(&tables, 1, 7);
+    assert_eq!(heard(&mut tables), [SEID]);
+    // And where a packet that is counted aside is the one.
+    tables.arm(&handle, PDR, Some(5 * LEN));
+    for part in fragments(&frame(7)) {
+        let run = tables.run(0, &part, 2_000_000_000).unwrap();
+        finisher
+            .finish(&run.event, 2_000_000_000, &mut out)
+            .unwrap();
+    }
+    assert_eq!(tables.counters(&handle, PDR), counted(5));
+    assert_eq!(heard(&mut tables), [SEID]);
+}
+
+/// The outer IPv4 packet of a frame in two.
+fn fragments(frame: &[u8]) -> [Vec<u8>; 2] {
+    let (headers, payload) = frame.split_at(34);
+    let (first, second) = payload.split_at(32);
+    [(first, 0x2000), (second, 4)].map(|(part, offset)| {
+        let ends = [&headers[26..30], &headers[30..34]];
+        let [src, dst] = ends.map(|addr| Ipv4Addr::from(<[u8; 4]>::try_from(addr).unwrap()));
+        let mut ip = common::ipv4(src, dst, 17, 64, part.len());
+        let bits: u16 = offset;
+        ip[6..8].copy_from_slice(&bits.to_be_bytes());
+        // The identification's place in the sum goes to the offset.
+        let sum = u32::from(u16::from_be_bytes([ip[10], ip[11]])) + u32::from(!bits);
+        ip[10..12].copy_from_slice(&((sum & 0xffff) as u16 + (sum >> 16) as u16).to_be_bytes());
+        assert!(common::checksum_holds(&ip));
+        common::ethernet(&[&ip[..], part].concat())
+    })
+}
+
+/// What was counted by a PDR that a change took out is known when nothing finds it any more.
+#[test]
+fn a_pdr_that_goes_leaves_its_counts() {
+    let mut tables = host();
+    let mut handle = Handle::default();
+    tables
+        .publish(&mut handle, &uplink_of_two(SEID, 7))
+        .unwrap();
+    pass(&tables, 3, 7);
+    tables.publish(&mut handle, &uplink(SEID, 7)).unwrap();
+    assert_eq!(tables.parted(PdrId(2)), Some(counted(0)));
+    assert_eq!(tables.parted(PDR), None, "it is still there");
+    pass(&tables, 2, 7);
+    tables.withdraw(&mut handle);
+    assert_eq!(tables.parted(PDR), Some(counted(5)));
+    assert_eq!(tables.parted(PdrId(2)), None, "an earlier change's");
+    tables.publish(&mut handle, &uplink(0, 7)).unwrap();
+    tables.withdraw(&mut handle);
+    assert_eq!(tables.late_bytes(), 0);
+}
+
+/// As many sessions as reach their alarms within a moment, more than the ring has room for: each is heard of.
+#[test]
+fn a_storm_of_crossings_is_heard_of_as_a_whole() {
+    const SESSIONS: u32 = 100_000;
+    let mut tables = kernel(SESSIONS);
+    let mut handles = Vec::new();
+    for teid in 1..=SESSIONS {
+        let mut handle = Handle::default();
+        tables
+            .publish(&mut handle, &uplink(teid.into(), teid))
+            .unwrap();
+        tables.arm(&handle, PDR, Some(LEN));
+        handles.push(handle);
+    }
+    for teid in 1..=SESSIONS {
+        pass(&tables, 1, teid);
+    }
+    let [told, lost] = tables.counting().alarms();
+    assert_eq!(told + lost, SESSIONS.into());
+    assert!(lost > 0, "the ring had room for all: this test is none");
+    let mut seen = vec![false; SESSIONS as usize];
+    let mut turns = 0;
+    loop {
+        let mut seids = Vec::new();
+        let more = tables.crossings(1024, &mut seids).unwrap();
+        assert!(seids.len() <= 1024 + (1 << 14), "a turn is bounded");
+        turns += 1;
+        seids
+            .iter()
+            .for_each(|&seid| seen[seid as usize - 1] = true);
+        if !more {
+            break;
+        }
+    }
+    assert!(turns > 10);
+    assert!(seen.iter().all(|&seen| seen), "one was forgotten");
+}
+
+/// Several CPUs send for one PDR while its session changes and programs are replaced: each packet is counted once, and
+/// no alarm comes more than a few packets late.
+#[test]
+fn counts_are_exact_while_everything_changes() {
+    const THREADS: usize = 4;
+    let mut tables = kernel(1024);
+    let mut handle = Handle::default();
+    tables.publish(&mut handle, &uplink(SEID, 7)).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut sent = 0;
+    let mut alarms = 0;
+    for round in 0..6 {
+        // Programs with tracing and those without.
+        let key = [(tables::trace::TraceKey::Teid(99), 1)];
+        let keys = if round % 2 == 0 { &key[..] } else { &[] };
+        stop.store(false, Ordering::Relaxed);
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let (runner, stop) = (tables.runner(0).unwrap().unwrap(), Arc::clone(&stop));
+                std::thread::spawn(move || {
+                    let frame = frame(7);
+                    let mut sent = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        assert_eq!(runner.test_run(&frame).unwrap().0, 4);
+                        sent += 1;
+                    }
+                    sent
+                })
+            })
+            .collect();
+        tables.follow(keys).unwrap();
+        let since = Instant::now();
+        let mut at = 0;
+        let mut alarm = 0;
+        while since.elapsed() < Duration::from_millis(500) {
+            let forms = [uplink(SEID, 7), uplink_of_two(SEID, 7)];
+            tables.publish(&mut handle, &forms[at % 2]).unwrap();
+            at += 1;
+            if alarm == 0 {
+                alarm = tables.counters(&handle, PDR).bytes + 50 * LEN;
+                tables.arm(&handle, PDR, Some(alarm));
+            }
+            tables.maintain();
+            if heard(&mut tables) == [SEID] {
+                alarms += u64::from(tables.counters(&handle, PDR).bytes >= alarm);
+                alarm = 0;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        sent += threads.into_iter().map(|t| t.join().unwrap()).sum::<u64>();
+        if alarm != 0 {
+            // Whatever is missing, these are more.
+            pass(&tables, 51, 7);
+            sent += 51;
+            while tables.needs_maintenance() {
+                tables.maintain();
+            }
+            assert_eq!(heard(&mut tables), [SEID], "round {round}");
+        }
+    }
+    assert_eq!(tables.counters(&handle, PDR), counted(sent));
+    assert!(alarms > 0);
+    while tables.needs_maintenance() {
+        tables.maintain();
+    }
+    assert_eq!(tables.counters(&handle, PDR), counted(sent), "settled");
+}

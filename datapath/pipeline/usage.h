@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* Telling user space that a PDR has forwarded so much (thresholds and quotas of URRs: TS 29.244, 5.2.2).
+ *
+ * What is forwarded anyway is counted in the entry's line; here it is compared with the number beside it. Who reports what
+ * to whom, and what several PDRs have forwarded together, is user space's affair: it reads the counts and sets the
+ * next alarm. */
+#ifndef TP_USAGE_H
+#define TP_USAGE_H
+
+#include "packet.h"
+
+#define TP_ALARM_TRIES 4 /* lost races, after which an alarm comes a packet late */
+
+/* The entry's own count has reached its alarm: tell it, once, and again a step further on, lest user space, which sets the
+ * alarm anew, had no room for it. */
+TP_APART int tp_ring_alarm(struct tp_env *env, __u32 index)
+{
+	struct tp_entry *e = tp_entry_at(env, index);
+	struct tp_cpu *cpu = tp_cpu_of(env);
+	struct tp_alarm record = {0};
+	__u64 alarm;
+
+	if (!e || !cpu)
+		return 0;
+	alarm = TP_READ(e->alarm);
+	record.bytes = TP_READ(e->bytes);
+	if (record.bytes < alarm)
+		return 0; /* another CPU was first, or it was set anew */
+	if (__sync_val_compare_and_swap(&e->alarm, alarm, record.bytes + TP_ALARM_STEP) != alarm)
+		return 0;
+	record.entry = index;
+	if (tp_tell_alarm(env, &record))
+		cpu->alarms_lost++;
+	else
+		cpu->alarms++;
+	return 0;
+}
+
+/* Bytes that are counted beside an entry bring its alarm nearer. They are counted already, so that whoever sets the alarm
+ * and reads the counts thereafter has them once or twice, but has them. */
+static TP_INLINE void tp_near_alarm(struct tp_env *env, __u32 index, __u32 bytes)
+{
+	struct tp_entry *e = tp_entry_at(env, index);
+	__u64 seen, next;
+	__u32 i;
+
+	if (!e)
+		return;
+	for (i = 0; i < TP_ALARM_TRIES; i++) {
+		seen = TP_READ(e->alarm);
+		if (seen == TP_ALARM_NONE)
+			return;
+		next = seen > bytes ? seen - bytes : 0;
+		if (__sync_val_compare_and_swap(&e->alarm, seen, next) == seen)
+			break;
+	}
+	if (TP_READ(e->bytes) >= TP_READ(e->alarm))
+		tp_ring_alarm(env, index);
+}
+
+/* Count a forwarded packet in its entry's own words. */
+static TP_INLINE void tp_count_own(struct tp_env *env, struct tp_entry *e, __u32 len)
+{
+	__u64 bytes;
+
+	tp_add(env, &e->packets, 1);
+	if (tp_has(env, TP_FEAT_ATOMIC)) {
+		bytes = __sync_fetch_and_add(&e->bytes, len) + len;
+	} else {
+		bytes = e->bytes + len;
+		e->bytes = bytes;
+	}
+	if (tp_unlikely(bytes >= TP_READ(e->alarm)))
+		tp_ring_alarm(env, tp_index_of(env, e));
+}
+
+#endif

@@ -19,6 +19,7 @@ use crate::peer::{PeerId, PeerState, SmfSet, alternatives};
 use crate::requests::Purpose;
 use crate::stats::Way;
 use crate::time::Time;
+use crate::usage_report::USAGE;
 
 impl<T: Tables> Core<T> {
     /// Association Setup Request of a CP function (TS 29.244, 6.2.6.2.2).
@@ -257,6 +258,7 @@ impl<T: Tables> Core<T> {
             });
             self.timers
                 .retain(|(_, timer)| *timer != Timer::Retention(id));
+            self.send_waiting(now, id, out);
         }
     }
 
@@ -393,6 +395,9 @@ impl<T: Tables> Core<T> {
             Purpose::Setup(target) => self.setup_failed(now, target, None, out),
             Purpose::Report(about) => {
                 self.report_is_lost(about.seid, about.report);
+                if about.report.contains(USAGE) {
+                    self.sessions.usage_is_unanswered(about.seid);
+                }
                 self.report_is_done(now, about, out);
             }
             Purpose::Release(id) | Purpose::Prepare(id) => {

@@ -321,7 +321,15 @@ fn entry(
 ) -> Result<Entry, Refusal> {
     let Form { pdr, .. } = form;
     let direction = rules.travel_of(form);
-    let far = far_of(rules, form)?;
+    let closed = rules.closed.iter().find(|(of, _)| *of == pdr.id);
+    // What it cannot do to packets of this PDR, it does not do: nothing passes.
+    let instead = closed
+        .and_then(|(_, far)| rules.far((*far)?))
+        .filter(|far| action(pdr, far, site, reaches).is_ok());
+    let far = match instead {
+        Some(far) => far.clone(),
+        None => far_of(rules, form)?,
+    };
     let mut qers: SmallVec<[&Qer; 4]> = SmallVec::new();
     // Of what it says of marks, the predefined one has the first word.
     qers.extend(form.qer());
@@ -331,6 +339,8 @@ fn entry(
     let mut action = action(pdr, &far, site, reaches)?;
     if qers.iter().any(|qer| !qer.is_open(direction)) {
         action = Action::GateClosed;
+    } else if closed.is_some() && instead.is_none() {
+        action = Action::QuotaExhausted;
     }
     let mut entry = Entry {
         pdr: pdr.id,
@@ -363,7 +373,7 @@ fn entry(
     if direction == Direction::Downlink {
         mark_further(&mut entry, &qers)?;
     }
-    if action != Action::GateClosed {
+    if !matches!(action, Action::GateClosed | Action::QuotaExhausted) {
         entry.duplicates = duplicates(&far, site, reaches)?;
     }
     meter(rules, pdr, &qers, site.burst, meters, &mut entry)?;

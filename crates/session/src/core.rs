@@ -200,6 +200,7 @@ impl<T: Tables> Core<T> {
         }
         if !self.closing {
             self.look_for_inactivity(now, out);
+            self.keep_usage(now, out);
             self.sessions
                 .keep_times(now, SESSIONS_PER_STEP, &mut self.tables);
         }
@@ -229,8 +230,9 @@ impl<T: Tables> Core<T> {
         let sessions = (!self.closing).then_some(&self.sessions);
         let look = sessions.and_then(|s| s.inactivity.next_deadline());
         let deferred = sessions.and_then(|s| s.deferred.next_deadline());
+        let usage = sessions.and_then(|s| s.usage.next_deadline());
         let requests = self.requests.next_deadline();
-        [timer, requests, look, deferred, self.next_echo()]
+        [timer, requests, look, deferred, usage, self.next_echo()]
             .into_iter()
             .flatten()
             .min()
@@ -559,6 +561,7 @@ impl<T: Tables> Core<T> {
         let before = self.sweep.left;
         let at_most = self.config.deletions_per_step.max(1);
         self.sweep.left = self.sessions.reap(now, at_most, &mut self.tables);
+        out.take_usage(&mut self.sessions.usage.records);
         let deleted = before.saturating_sub(self.sweep.left);
         self.sweep.deleted += deleted;
         self.stats.swept += deleted as u64;

@@ -15,6 +15,7 @@ use crate::compiled::{PdrId, Tables};
 use crate::rules::PacketRules;
 use crate::salted::Salted;
 use crate::sessions::Sessions;
+use crate::slab::Place;
 use crate::time::Time;
 
 /// When a PDR holds: NTP seconds, modulo 2^32 and so within 68 years of now.
@@ -66,9 +67,25 @@ pub(crate) fn dormant(timings: &Timings, now_s: u64, into: &mut Vec<PdrId>) {
 
 /// What the wall clock said at some time.
 #[derive(Clone, Copy, Debug)]
-struct WallClock {
+pub(crate) struct WallClock {
     at: Time,
     ntp: Duration,
+}
+
+impl WallClock {
+    /// What it says at another time, in NTP seconds.
+    pub(crate) fn ntp_s(self, at: Time) -> u64 {
+        self.ntp(at).as_secs()
+    }
+
+    fn ntp(self, at: Time) -> Duration {
+        (self.ntp + at.since(self.at)).saturating_sub(self.at.since(at))
+    }
+
+    /// When its present second began.
+    pub(crate) fn whole_second(self, at: Time) -> Time {
+        Time(at.0.saturating_sub(self.ntp(at).subsec_nanos().into()))
+    }
 }
 
 #[derive(Debug)]
@@ -107,7 +124,11 @@ impl Deferred {
 
     /// NTP seconds.
     pub(crate) fn now_s(&self, now: Time) -> u64 {
-        (self.wall.ntp + now.since(self.wall.at)).as_secs()
+        self.wall.ntp_s(now)
+    }
+
+    pub(crate) fn wall(&self) -> WallClock {
+        self.wall
     }
 
     /// Its PDRs that do not hold.
@@ -204,22 +225,39 @@ impl<T: Tables> Sessions<T> {
             };
             let timings = self.deferred.timings(seid);
             dormant(&timings, self.deferred.now_s(now), &mut asleep);
-            let session = self.slab.find(seid).and_then(|at| self.slab.get_mut(at));
-            let Some(session) = session else { continue };
-            let rules = PacketRules {
-                dormant: &asleep,
-                predefined: &self.site.predefined,
-                ..session.rules.view().for_packets()
+            let Some(place) = self.slab.find(seid) else {
+                continue;
             };
-            let compiled = &mut self.compiled;
-            let reaches = |peer| tables.reaches(peer);
-            let compiling = self.compiler.compile(rules, &self.site, &reaches, compiled);
-            compiled.seid = owner(seid, rules.pdrs, compiled);
-            let done = compiling.is_ok() && tables.publish(&mut session.handle, compiled).is_ok();
-            if !done {
+            if !self.publish_anew(place, seid, &asleep, tables) {
                 self.deferred.retry(now, seid);
             }
         }
+    }
+
+    /// Packets meet the rules of a session as they are now. Whether there was room.
+    pub(crate) fn publish_anew(
+        &mut self,
+        place: Place,
+        seid: u64,
+        dormant: &[PdrId],
+        tables: &mut T,
+    ) -> bool {
+        let Some(session) = self.slab.get_mut(place) else {
+            return true;
+        };
+        let view = session.rules.view();
+        session.closed(view.pdrs, view.urrs, &mut self.closed);
+        let rules = PacketRules {
+            dormant,
+            closed: &self.closed,
+            predefined: &self.site.predefined,
+            ..view.for_packets()
+        };
+        let compiled = &mut self.compiled;
+        let reaches = |peer| tables.reaches(peer);
+        let compiling = self.compiler.compile(rules, &self.site, &reaches, compiled);
+        compiled.seid = owner(seid, rules.pdrs, compiled);
+        compiling.is_ok() && tables.publish(&mut session.handle, compiled).is_ok()
     }
 }
 

@@ -1,6 +1,8 @@
 //! A session as it would be after a request: worked out beside the session itself, so that a
 //! refusal leaves nothing to undo.
 
+use std::sync::Arc;
+
 use ipnet::IpNet;
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{Cause, IeType, Ies, Repeated};
@@ -14,12 +16,13 @@ use crate::predefined;
 use crate::refusal::Refusal;
 use crate::resources::Holders;
 use crate::rules::{
-    Bar, BarId, Conditions, Far, FarId, LeftTunnel, PacketRules, Pdr, Qer, Rule, RuleId, Rules,
-    Urr, UrrId,
+    Asks, Bar, BarId, Conditions, Far, FarId, LeftTunnel, PacketRules, Pdr, Qer, Rule, RuleId,
+    Rules, Urr, UrrId,
 };
 use crate::site::Site;
+use crate::usage::UrrChanges;
 
-/// IEs of a URR or BAR that are kept; more is no URR we know of.
+/// IEs of a BAR that are kept; more is no BAR we know of.
 const KEPT_IES_MAX: usize = 512;
 
 /// Rules of one kind.
@@ -54,6 +57,10 @@ pub(crate) struct Draft {
     /// Of PDRs that hold for some time only.
     pub(crate) timings: Timings,
     dormant: Vec<PdrId>,
+    /// What the request does to URRs.
+    pub(crate) usage: UrrChanges,
+    /// See [`PacketRules::closed`].
+    pub(crate) closed: Vec<(PdrId, Option<FarId>)>,
 }
 
 impl<R> Default for Table<R> {
@@ -272,6 +279,7 @@ impl Draft {
             fars: &self.fars.rules,
             qers: &self.qers.rules,
             dormant: &self.dormant,
+            closed: &self.closed,
             predefined: &[],
         }
     }
@@ -348,6 +356,9 @@ impl Draft {
         self.new_pdis.clear();
         self.left_tunnels.clear();
         self.timings.clear();
+        self.usage.removed.clear();
+        self.usage.updated.clear();
+        self.closed.clear();
     }
 
     fn remove(&mut self, request: &SessionModificationRequest<'_>) -> Result<(), Refusal> {
@@ -364,7 +375,9 @@ impl Draft {
             self.qers.remove(QerId(ie?.qer_id), QER.id)?;
         }
         for ie in &request.remove_urrs {
-            self.urrs.remove(UrrId(ie?.urr_id), URR.id)?;
+            let id = UrrId(ie?.urr_id);
+            self.urrs.remove(id, URR.id)?;
+            self.usage.removed.push(id);
         }
         for ie in &request.remove_bars {
             self.bars.remove(BarId(ie?.bar_id), BAR.id)?;
@@ -384,9 +397,10 @@ impl Draft {
         }
         for ie in creations.urrs {
             let ie = ie?;
+            let asks = Asks::new(&ie).map_err(in_rule::<Urr>(UrrId(ie.urr_id)))?;
             let urr = Urr {
                 id: UrrId(ie.urr_id),
-                ies: said(ie.ies, URR.create)?,
+                asks: Arc::new(asks),
             };
             self.urrs.create(urr, limits.urrs_per_session, &URR)?;
         }
@@ -429,7 +443,9 @@ impl Draft {
         for ie in &request.update_urrs {
             let ie = ie?;
             let (_, urr) = self.urrs.update(UrrId(ie.urr_id), URR.id)?;
-            urr.ies = merge(&urr.ies, ie.ies, URR.create)?;
+            let (asks, renewed) = (urr.asks.update(&ie)).map_err(in_rule::<Urr>(urr.id))?;
+            urr.asks = Arc::new(asks);
+            self.usage.updated.push((urr.id, renewed));
         }
         for ie in &request.update_qers {
             let ie = ie?;
@@ -467,6 +483,9 @@ impl Draft {
     fn settle(&mut self, site: &Site) -> Result<(), Refusal> {
         if self.bars.changed || self.fars.changed {
             self.settle_fars()?;
+        }
+        if self.urrs.changed || self.fars.changed {
+            self.settle_quota_fars()?;
         }
         self.settle_predefined()?;
         self.settle_references()?;
@@ -600,6 +619,20 @@ impl Draft {
             }
         }
         Ok(())
+    }
+
+    /// The FAR for a quota's end must be there, as long as it is named.
+    fn settle_quota_fars(&self) -> Result<(), Refusal> {
+        let lost = |urr: &&Urr| {
+            urr.asks
+                .rare()
+                .quota_far
+                .is_some_and(|far| !self.fars.has(far))
+        };
+        match self.urrs.rules.iter().find(lost) {
+            Some(urr) => Err(Refusal::rule(FAR.id).in_rule(RuleId::Urr(urr.id))),
+            None => Ok(()),
+        }
     }
 
     /// A PDR needs its FAR. QERs and URRs that are removed vanish from the PDRs that named them; a

@@ -89,6 +89,15 @@ pub const FEATURES: &[Feature] = &[
         ],
     },
     Feature {
+        name: "QUOAC",
+        bit: UpFunctionFeatures::QUOAC,
+        about: "packets meet the FAR that a URR names when its quota is exhausted, until there is another",
+        proofs: &[Test(
+            "crates/session/src/usage_tests/volumes.rs",
+            "a_quota_of_nothing_closes_at_once_and_its_far_says_what_happens_then",
+        )],
+    },
+    Feature {
         name: "FRRT",
         bit: UpFunctionFeatures::FRRT,
         about: "networks behind a UE: packets to them go to its PDRs, packets from them are its own",
@@ -176,6 +185,15 @@ pub const FEATURES: &[Feature] = &[
         )],
     },
     Feature {
+        name: "MNOP",
+        bit: UpFunctionFeatures::MNOP,
+        about: "URRs count packets beside octets",
+        proofs: &[Test(
+            "crates/session/src/usage_tests/volumes.rs",
+            "packets_are_reported_where_they_are_asked_for",
+        )],
+    },
+    Feature {
         name: "BUNDL",
         bit: UpFunctionFeatures::BUNDL,
         about: "several messages in one datagram are read; each is answered by itself",
@@ -194,6 +212,24 @@ pub const FEATURES: &[Feature] = &[
         proofs: &[Test(
             "crates/session/tests/node_sets.rs",
             "an_smf_of_the_same_set_takes_a_session_over",
+        )],
+    },
+    Feature {
+        name: "VTIME",
+        bit: UpFunctionFeatures::VTIME,
+        about: "quotas end with their validity time",
+        proofs: &[Test(
+            "crates/session/src/usage_tests/times.rs",
+            "a_quota_is_valid_for_its_time",
+        )],
+    },
+    Feature {
+        name: "NORP",
+        bit: UpFunctionFeatures::NORP,
+        about: "a URR reports so many times",
+        proofs: &[Test(
+            "crates/session/src/usage_tests/volumes.rs",
+            "after_so_many_reports_there_is_silence",
         )],
     },
     Feature {

@@ -25,6 +25,7 @@ impl<'a> RulesView<'a> {
             fars: self.fars,
             qers: self.qers,
             dormant: &[],
+            closed: &[],
             predefined: &[],
         }
     }

@@ -50,6 +50,7 @@ mod sessions;
 mod sessions_sets;
 #[cfg(test)]
 mod sessions_tests;
+mod sessions_usage;
 mod set_requests;
 mod sets;
 mod site;
@@ -62,11 +63,23 @@ pub mod testing;
 pub mod time;
 mod tunnels;
 mod unsupported;
+mod usage;
+mod usage_alarms;
+mod usage_asks;
+mod usage_core;
+mod usage_more;
+mod usage_report;
+#[cfg(test)]
+mod usage_tests;
 
 pub use crate::core::Core;
 pub use config::Config;
 pub use outbox::Outbox;
 pub use refusal::Refusal;
 pub use resources::{PoolFill, ResourceFill};
-pub use session_view::{FarView, PdrView, PredefinedView, QerView, SessionSummary, SessionView};
+pub use session_view::{
+    FarView, PdrView, PredefinedView, QerView, SessionSummary, SessionView, UrrView,
+};
 pub use time::Time;
+pub use usage::Amount;
+pub use usage_report::UsageRecord;

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::event::Event;
 use crate::paths::Ends;
+use crate::usage_report::UsageRecord;
 
 /// Filled by the core, emptied by its caller. One buffer holds all datagrams, so that a message
 /// costs no allocation once it has grown.
@@ -14,6 +15,7 @@ pub struct Outbox {
     datagrams: Vec<(SocketAddr, Range<usize>)>,
     events: Vec<Event>,
     echoes: Vec<(Ends, [u8; 12])>,
+    usage: Vec<UsageRecord>,
 }
 
 impl Outbox {
@@ -44,6 +46,15 @@ impl Outbox {
         &self.events
     }
 
+    /// What was measured, for a log of usage: each report once, when it is known whether the SMF has it.
+    pub fn usage(&self) -> &[UsageRecord] {
+        &self.usage
+    }
+
+    pub(crate) fn take_usage(&mut self, records: &mut Vec<UsageRecord>) {
+        self.usage.append(records);
+    }
+
     /// GTP-U Echo Requests, each with its ends, theirs first: from our address to theirs, port 2152.
     pub fn echoes(&self) -> impl Iterator<Item = (Ends, &[u8])> {
         self.echoes
@@ -61,6 +72,7 @@ impl Outbox {
         self.datagrams.clear();
         self.events.clear();
         self.echoes.clear();
+        self.usage.clear();
     }
 
     pub(crate) fn event(&mut self, event: Event) {

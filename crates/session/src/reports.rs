@@ -17,6 +17,7 @@ use crate::peer::{PeerId, PeerState};
 use crate::requests::Purpose;
 use crate::stats::Way;
 use crate::time::Time;
+use crate::usage_report::USAGE;
 
 /// Reports to one SMF that may be on their way at a time; to a silent one, a single one.
 const WINDOW: usize = 256;
@@ -46,6 +47,15 @@ struct Waiting {
 struct OfPeer {
     unanswered: usize,
     waiting: VecDeque<Waiting>,
+    /// Sessions, by our SEID, whose usage waits for its turn; each is there once at most, and what it says is
+    /// worked out when that comes.
+    usage: VecDeque<u64>,
+}
+
+impl OfPeer {
+    fn is_idle(&self) -> bool {
+        self.unanswered == 0 && self.waiting.is_empty() && self.usage.is_empty()
+    }
 }
 
 /// Reports under way and in waiting, by SMF. An SMF that has neither has no place here.
@@ -67,6 +77,24 @@ impl Reports {
 
     fn sent(&mut self, peer: PeerId) {
         self.peers.entry(peer).or_default().unanswered += 1;
+    }
+
+    /// The usage of a session takes its place in the queue.
+    pub(crate) fn wait_for_usage(&mut self, peer: PeerId, seid: u64) {
+        (self.peers.entry(peer).or_default().usage).push_back(seid);
+    }
+
+    fn next_usage(&mut self, peer: PeerId) -> Option<u64> {
+        self.peers.get_mut(&peer)?.usage.pop_front()
+    }
+
+    fn put_usage_back(&mut self, peer: PeerId, seid: u64) {
+        (self.peers.entry(peer).or_default().usage).push_front(seid);
+    }
+
+    /// Sessions whose usage waits.
+    pub(crate) fn usage_waiting(&self) -> usize {
+        self.peers.values().map(|of_peer| of_peer.usage.len()).sum()
     }
 
     fn has_waiting(&self, peer: PeerId) -> bool {
@@ -104,7 +132,10 @@ impl Reports {
             return;
         };
         of_peer.unanswered = of_peer.unanswered.saturating_sub(1);
-        if of_peer.unanswered == 0 && of_peer.waiting.is_empty() {
+    }
+
+    fn tidy(&mut self, peer: PeerId) {
+        if self.peers.get(&peer).is_some_and(OfPeer::is_idle) {
             self.peers.remove(&peer);
         }
     }
@@ -141,7 +172,7 @@ impl<T: Tables> Core<T> {
         self.reports.has_room(peer, window)
     }
 
-    fn send_report(
+    pub(crate) fn send_report(
         &mut self,
         now: Time,
         seid: u64,
@@ -180,8 +211,10 @@ impl<T: Tables> Core<T> {
         message: &Message<'_>,
         out: &mut Outbox,
     ) {
+        let mut accepted = false;
         match SessionReportResponse::decode(message) {
             Ok(response) => {
+                accepted = response.cause.is_accepted();
                 self.stats
                     .cause(Way::Received, message.header.message_type, response.cause);
                 if let (Some(f_seid), true) = (response.cp_f_seid, response.cause.is_accepted()) {
@@ -196,23 +229,39 @@ impl<T: Tables> Core<T> {
                 }
             }
         }
+        if about.report.contains(USAGE) {
+            self.sessions.usage_is_answered(about.seid, accepted);
+        }
         self.report_is_done(now, about, out);
     }
 
     /// A report was answered or given up, or its session is gone: the next may go.
     pub(crate) fn report_is_done(&mut self, now: Time, about: About, out: &mut Outbox) {
-        let peer = about.peer;
-        self.reports.done(peer);
-        while self.may_report(peer)
-            && let Some(next) = self.reports.next(peer)
-        {
-            let gone = self.sessions.owner(next.seid).is_none();
-            let write = |writer: &mut Writer<'_>| writer.ies(&next.ies);
-            if !self.send_report(now, next.seid, next.report, out, write) && !gone {
-                self.reports.put_back(peer, next);
+        self.reports.done(about.peer);
+        self.tell_usage(now, out);
+        self.send_waiting(now, about.peer, out);
+    }
+
+    /// What waits goes, as far as it may: usage after all else, as it waits without loss.
+    pub(crate) fn send_waiting(&mut self, now: Time, peer: PeerId, out: &mut Outbox) {
+        while self.may_report(peer) {
+            if let Some(next) = self.reports.next(peer) {
+                let gone = self.sessions.owner(next.seid).is_none();
+                let write = |writer: &mut Writer<'_>| writer.ies(&next.ies);
+                if !self.send_report(now, next.seid, next.report, out, write) && !gone {
+                    self.reports.put_back(peer, next);
+                    break;
+                }
+            } else if let Some(seid) = self.reports.next_usage(peer) {
+                if !self.send_usage_of(now, peer, seid, out) {
+                    self.reports.put_usage_back(peer, seid);
+                    break;
+                }
+            } else {
                 break;
             }
         }
+        self.reports.tidy(peer);
     }
 }
 

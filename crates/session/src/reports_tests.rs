@@ -14,12 +14,12 @@ use crate::sessions_tests::{PdrIe, Recorder, choose4, config, ordinary_with};
 use crate::stats::Way;
 use crate::time::Time;
 
-type Sent = Vec<(SocketAddr, Vec<u8>)>;
+pub(crate) type Sent = Vec<(SocketAddr, Vec<u8>)>;
 
 pub(crate) struct World {
     pub(crate) core: Core<Recorder>,
     pub(crate) now: Time,
-    out: Outbox,
+    pub(crate) out: Outbox,
     sequence: u32,
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn smf(last: u8) -> SocketAddr {
     SocketAddr::from(([10, 100, 0, last], 8805))
 }
 
-fn id_of(smf: SocketAddr) -> Ipv4Addr {
+pub(crate) fn id_of(smf: SocketAddr) -> Ipv4Addr {
     match smf.ip() {
         std::net::IpAddr::V4(v4) => v4,
         std::net::IpAddr::V6(_) => unreachable!("SMFs of these tests have IPv4"),
@@ -36,12 +36,20 @@ fn id_of(smf: SocketAddr) -> Ipv4Addr {
 
 impl World {
     pub(crate) fn new(smfs: &[SocketAddr]) -> Self {
+        Self::with(config(), smfs)
+    }
+
+    pub(crate) fn with(config: Config, smfs: &[SocketAddr]) -> Self {
         let config = Config {
             heartbeat_interval: Duration::ZERO,
-            ..config()
+            ..config
+        };
+        let tables = Recorder {
+            teids: Some(64.max(config.limits.sessions * 2)),
+            ..Recorder::default()
         };
         let mut world = Self {
-            core: Core::new(config, 1, Recorder::default()),
+            core: Core::new(config, 1, tables),
             now: Time(1_000_000_000),
             out: Outbox::new(),
             sequence: 0,
@@ -55,13 +63,13 @@ impl World {
         world
     }
 
-    fn receive(&mut self, from: SocketAddr, datagram: &[u8]) -> Sent {
+    pub(crate) fn receive(&mut self, from: SocketAddr, datagram: &[u8]) -> Sent {
         self.out.clear();
         self.core.receive(self.now, from, datagram, &mut self.out);
         self.sent()
     }
 
-    fn sent(&mut self) -> Sent {
+    pub(crate) fn sent(&mut self) -> Sent {
         let sent = self.out.iter().map(|(to, bytes)| (to, bytes.to_vec()));
         let sent = sent.collect();
         self.out.clear();
@@ -151,7 +159,13 @@ impl World {
     }
 
     /// Answer a report; what is sent thereupon.
-    fn answer(&mut self, from: SocketAddr, report: &[u8], cause: Cause, new: Option<u64>) -> Sent {
+    pub(crate) fn answer(
+        &mut self,
+        from: SocketAddr,
+        report: &[u8],
+        cause: Cause,
+        new: Option<u64>,
+    ) -> Sent {
         let header = pfcp::decode(report).unwrap().header;
         let mut bytes = Vec::new();
         let kind = MessageType::SESSION_REPORT_RESPONSE;

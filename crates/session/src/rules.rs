@@ -1,11 +1,11 @@
 //! The rules of a session as they are kept: what the SMF said, checked, and small.
 //!
-//! A rule that is here is one that we honour, apart from URRs and BARs, which are kept and shown as
-//! not yet measured.
+//! A rule that is here is one that we honour, apart from BARs, which are kept and shown as not yet used.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use smallvec::SmallVec;
@@ -18,6 +18,7 @@ use crate::flow::FlowDescription;
 use crate::predefined::{self, Form, PredefinedId, PredefinedRule};
 pub use crate::targets::{Duplicates, Duplicating, Targets};
 pub use crate::teid::LocalTeid;
+pub use crate::usage_asks::{Asks, Limits, RareAsks, Renewed};
 
 /// FAR ID (TS 29.244, 8.2.74).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,6 +59,9 @@ pub struct PacketRules<'a> {
     /// PDRs that do not hold at present: their Activation Time is to come, or their Deactivation
     /// Time has passed.
     pub dormant: &'a [PdrId],
+    /// PDRs whose packets a URR without quota left stops, and the FAR that applies to them meanwhile, if
+    /// there is one.
+    pub closed: &'a [(PdrId, Option<FarId>)],
     /// What is configured for PDRs to activate.
     pub predefined: &'a [PredefinedRule],
 }
@@ -70,6 +74,7 @@ impl Rules {
             fars: &self.fars,
             qers: &self.qers,
             dormant: &[],
+            closed: &[],
             predefined: &[],
         }
     }
@@ -126,7 +131,7 @@ pub struct Pdr {
     pub far: Option<FarId>,
     /// What limits and marks them.
     pub qers: SmallVec<[QerId; 4]>,
-    /// What would measure them.
+    /// What measures them.
     pub urrs: SmallVec<[UrrId; 4]>,
 }
 
@@ -578,13 +583,13 @@ impl Qer {
     }
 }
 
-/// Usage Reporting Rule (TS 29.244, 5.2.2): kept, not yet measured.
+/// Usage Reporting Rule (TS 29.244, 5.2.2). What was measured is not here, but in the session's `Usage`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Urr {
     /// Unique within the session.
     pub id: UrrId,
-    /// The other IEs, as sent.
-    pub ies: Box<[u8]>,
+    /// What it asks for; shared, because each request works on a copy of a session's rules.
+    pub asks: Arc<Asks>,
 }
 
 /// Buffering Action Rule (TS 29.244, 5.2.4): kept, not yet used.

@@ -18,6 +18,7 @@ use crate::peer::PeerId;
 use crate::resources::CreatedFor;
 use crate::sessions::Created;
 use crate::time::Time;
+use crate::usage_report::write_all;
 
 impl<T: Tables> Core<T> {
     /// Session Establishment Request (6.3.2.3).
@@ -78,6 +79,7 @@ impl<T: Tables> Core<T> {
                     },
                 );
                 self.created = created;
+                self.tell_usage(now, out);
             }
             Err(refusal) => self.refuse(now, incoming, cp_seid, refusal, out),
         }
@@ -149,6 +151,7 @@ impl<T: Tables> Core<T> {
                     self.take_over(&found, incoming.from, address);
                 }
                 let notice = self.notice(peer);
+                let usage = self.usage_in_answer(seid, cp_seid, out);
                 self.answer(
                     now,
                     incoming,
@@ -159,9 +162,12 @@ impl<T: Tables> Core<T> {
                         writer.cause(Cause::REQUEST_ACCEPTED);
                         write_created(writer, &created);
                         notice.write(writer);
+                        let group = IeType::USAGE_REPORT_IN_SESSION_MODIFICATION_RESPONSE;
+                        write_all(&usage, writer, group);
                     },
                 );
                 self.created = created;
+                self.tell_usage(now, out);
             }
             Err(refusal) => self.refuse(now, incoming, cp_seid, refusal, out),
         }
@@ -195,9 +201,12 @@ impl<T: Tables> Core<T> {
             Ok(deleted) => {
                 self.stats.deleted += 1;
                 let (cause, notice) = (Cause::REQUEST_ACCEPTED, self.notice(peer));
+                let usage = self.usage_in_answer(seid, deleted.cp_seid, out);
                 self.answer(now, incoming, deleted.cp_seid, cause, out, |writer, _| {
                     writer.cause(cause);
                     notice.write(writer);
+                    let group = IeType::USAGE_REPORT_IN_SESSION_DELETION_RESPONSE;
+                    write_all(&usage, writer, group);
                 });
             }
             Err(refusal) => self.refuse(now, incoming, cp_seid, refusal, out),

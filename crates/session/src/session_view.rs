@@ -1,16 +1,20 @@
 //! A session as operators see it, in plain values.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use ipnet::{IpNet, Ipv6Net};
+use pfcp::ie::{MeasurementMethod, ReportingTriggers};
 
 use crate::compiled::{Counters, Direction, PacketRate, PdrId, PredefinedId};
 use crate::config::PredefinedFar;
 use crate::kept::RulesView;
 use crate::peer::PeerId;
 use crate::predefined::{self, PredefinedRule};
-use crate::rules::{Apply, Far, Interface, Mbr, Pdr, Qer, UeIp};
+use crate::rules::{Apply, Asks, Far, Interface, Mbr, Pdr, Qer, UeIp};
 use crate::site::Site;
+use crate::time::Time;
+use crate::usage::{Amount, Measured};
 
 /// One line of a list of sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +44,8 @@ pub struct SessionView {
     pub fars: Vec<FarView>,
     /// In order of creation.
     pub qers: Vec<QerView>,
-    /// URR IDs. Not yet measured.
-    pub urrs: Vec<u32>,
+    /// In order of creation.
+    pub urrs: Vec<UrrView>,
     /// BAR IDs. Not yet used.
     pub bars: Vec<u8>,
     /// User Plane Inactivity Timer, in seconds.
@@ -150,6 +154,70 @@ pub struct QerView {
     pub ppi: Option<u8>,
 }
 
+/// A URR and what it has measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UrrView {
+    /// URR ID.
+    pub id: u32,
+    /// What it measures, by the names of Measurement Method (TS 29.244, 8.2.40).
+    pub method: MeasurementMethod,
+    /// When it reports (8.2.19).
+    pub triggers: ReportingTriggers,
+    /// Measurement Period, in seconds.
+    pub period_s: Option<u32>,
+    /// UR-SEQN of the next report: how many there were.
+    pub seqn: u32,
+    /// When the present measurement began: with the last report.
+    pub since: Time,
+    /// Octets and packets since then.
+    pub used: Amount,
+    /// Octets since then at which it reports: total, uplink, downlink.
+    pub threshold: [Option<u64>; 3],
+    /// Octets since then at which nothing passes any more.
+    pub quota: [Option<u64>; 3],
+    /// Seconds measured since then, without the present run; and since when that is.
+    pub time: Option<(Duration, Option<Time>)>,
+    /// Left of the time quota when the present measurement began.
+    pub time_quota: Option<Duration>,
+    /// A quota is exhausted: its PDRs let nothing pass, or what its own FAR says.
+    pub exhausted: bool,
+    /// A report is due, and waits for its turn.
+    pub pending: bool,
+}
+
+impl UrrView {
+    pub(crate) fn new(urr: &Measured, asks: &Asks, more: Amount) -> Self {
+        let mut used = urr.used;
+        for direction in [0, 1] {
+            used.bytes[direction] += more.bytes[direction];
+            used.packets[direction] += more.packets[direction];
+        }
+        let clock = urr.more.as_ref().filter(|_| asks.measures_time());
+        Self {
+            id: urr.id.0,
+            method: asks.method,
+            triggers: asks.triggers,
+            period_s: (asks.period_s > 0).then_some(asks.period_s),
+            seqn: urr.seqn,
+            since: urr.since,
+            used,
+            threshold: urr.threshold(asks).shown(),
+            quota: urr.quota().shown(),
+            time: clock.map(|more| more.clock()),
+            time_quota: clock.and_then(|more| more.time_quota()),
+            exhausted: urr.is_closed(),
+            pending: !urr.pending.is_empty(),
+        }
+    }
+
+    /// Seconds measured since the last report.
+    pub fn seconds(&self, now: Time) -> Option<u64> {
+        let (ran, running) = self.time?;
+        let run = running.map_or(Duration::ZERO, |since| now.since(since));
+        Some((ran + run).as_secs())
+    }
+}
+
 impl SessionSummary {
     pub(crate) fn new(seid: u64, cp_seid: u64, peer: PeerId, rules: RulesView<'_>) -> Self {
         let mut ue: Vec<IpNet> = Vec::new();
@@ -203,7 +271,7 @@ impl SessionView {
                 .map(|far| FarView::new(far, site))
                 .collect(),
             qers: rules.qers.iter().map(QerView::new).collect(),
-            urrs: rules.urrs.iter().map(|urr| urr.id.0).collect(),
+            urrs: Vec::new(),
             bars: rules.bars.iter().map(|bar| bar.id.0).collect(),
             inactivity_s: None,
         }

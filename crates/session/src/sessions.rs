@@ -8,7 +8,7 @@ use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{Cause, IeType};
 
 use crate::compile::{Compiler, owner};
-use crate::compiled::{Compiled, EndedTunnel, Tables};
+use crate::compiled::{Compiled, EndedTunnel, PdrId, Tables};
 use crate::config::Config;
 use crate::deferred::Deferred;
 use crate::draft::Draft;
@@ -20,15 +20,17 @@ use crate::kept::RulesView;
 use crate::peer::PeerId;
 use crate::refusal::Refusal;
 use crate::resources::{Holders, ResourceFill, Resources};
-use crate::rules::{Far, PacketRules, Pdr};
+use crate::rules::{Far, FarId, PacketRules, Pdr, Urr};
 use crate::salted::Salted;
 use crate::session_view::{SessionSummary, SessionView};
+use crate::sessions_usage::{Before, UsageWork, usage_before, usage_view};
 use crate::sets::{Membership, SetIndex};
 use crate::site::Site;
 use crate::slab::{Place, Slab};
 use crate::time::Time;
 use crate::tunnels::{self, Tunnel, TunnelIndex};
 use crate::unsupported::IN_SESSION;
+use crate::usage::Usage;
 
 pub(crate) use crate::resources::Created;
 
@@ -49,6 +51,9 @@ pub(crate) struct Sessions<T: Tables> {
     pub(crate) compiled: Compiled,
     pub(crate) inactivity: Inactivity,
     pub(crate) deferred: Deferred,
+    pub(crate) usage: UsageWork,
+    /// See [`PacketRules::closed`]; kept for its capacity.
+    pub(crate) closed: Vec<(PdrId, Option<FarId>)>,
     /// By SEID, of the few sessions that have some.
     endpoints: HashMap<u64, Box<[Endpoint]>, Salted>,
 }
@@ -65,8 +70,44 @@ pub(crate) struct Session<H> {
     /// Neighbours in the list of its peer.
     pub(crate) previous: Option<Place>,
     pub(crate) next: Option<Place>,
+    /// What not every session has.
+    pub(crate) extra: Option<Box<Extra>>,
+}
+
+/// What not every session has.
+#[derive(Debug, Default)]
+pub(crate) struct Extra {
     /// Sets that it is in; most are in none.
     pub(crate) membership: Option<Box<Membership>>,
+    /// What its URRs have measured.
+    pub(crate) usage: Option<Usage>,
+}
+
+impl<H> Session<H> {
+    pub(crate) fn membership(&self) -> Option<&Membership> {
+        self.extra.as_ref()?.membership.as_deref()
+    }
+
+    pub(crate) fn usage(&self) -> Option<&Usage> {
+        self.extra.as_ref()?.usage.as_ref()
+    }
+
+    pub(crate) fn usage_mut(&mut self) -> Option<&mut Usage> {
+        self.extra.as_mut()?.usage.as_mut()
+    }
+
+    /// PDRs that a URR without quota closes.
+    pub(crate) fn closed(
+        &self,
+        pdrs: &[Pdr],
+        urrs: &[Urr],
+        into: &mut Vec<(PdrId, Option<FarId>)>,
+    ) {
+        match self.usage() {
+            Some(usage) => usage.closed(pdrs, urrs, into),
+            None => into.clear(),
+        }
+    }
 }
 
 /// A session that has left its place, and its Traffic Endpoints.
@@ -140,6 +181,8 @@ impl<T: Tables> Sessions<T> {
             compiled: Compiled::default(),
             inactivity: Inactivity::new(seed),
             deferred: Deferred::new(seed),
+            usage: UsageWork::default(),
+            closed: Vec::new(),
             endpoints: HashMap::with_hasher(Salted::new(seed)),
         }
     }
@@ -164,6 +207,7 @@ impl<T: Tables> Sessions<T> {
         };
         self.watch(now, seid, request.user_plane_inactivity_timer, tables);
         self.defer(now, seid);
+        self.usage_begins(now, seid, tables);
         Ok(Established {
             seid,
             created: self.resources.created(),
@@ -212,20 +256,23 @@ impl<T: Tables> Sessions<T> {
             .owned(peer, seid)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
         let before = self.packets_if_watched(seid, tables);
-        loop {
+        let measured = loop {
             match self.try_modify(now, place, seid, request, tables) {
-                Ok(()) => break,
+                Ok(measured) => break measured,
                 Err(refusal) if refusal.is_for_want() && !self.doomed.is_empty() => {
                     self.reap(now, REAPED_ON_DEMAND, tables);
                 }
                 Err(refusal) => return Err(refusal),
             }
-        }
+        };
         if let (Some(before), Some(after)) = (before, self.packets_if_watched(seid, tables)) {
             self.inactivity.carry(now, seid, before, after);
         }
         self.watch(now, seid, request.user_plane_inactivity_timer, tables);
         self.defer(now, seid);
+        if let Some(before) = measured {
+            self.usage_follows(now, place, seid, &before, request, tables);
+        }
         let cp_seid = self.slab.get(place).map_or(0, |session| session.cp_seid);
         Ok(Modified {
             cp_seid,
@@ -240,7 +287,7 @@ impl<T: Tables> Sessions<T> {
         seid: u64,
         request: &SessionModificationRequest<'_>,
         tables: &mut T,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<Before>, Refusal> {
         modification_is_supported(request)?;
         let session = self
             .slab
@@ -255,6 +302,7 @@ impl<T: Tables> Sessions<T> {
             request,
             &self.site,
         )?;
+        let measured = usage_before(session, &mut self.draft, request, tables)?;
         // Out of its place meanwhile, which is put right on both ways out.
         let mut rules = std::mem::take(&mut session.rules);
         let handle = std::mem::take(&mut session.handle);
@@ -288,7 +336,7 @@ impl<T: Tables> Sessions<T> {
                 session.cp_seid = f_seid.seid;
             }
         }
-        outcome
+        outcome.map(|()| measured)
     }
 
     /// What the draft has in place of the session's Traffic Endpoints.
@@ -370,6 +418,8 @@ impl<T: Tables> Sessions<T> {
         let place = self
             .owned(peer, seid)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
+        self.usage.reports.clear();
+        self.usage_ends(now, place, tables);
         let out = self
             .take_out(place)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
@@ -396,6 +446,9 @@ impl<T: Tables> Sessions<T> {
             let Some(mut list) = self.doomed.pop() else {
                 break;
             };
+            if let Some(place) = list.first {
+                self.usage_is_left(now, place, tables);
+            }
             let out = list.first.and_then(|place| self.take_out(place));
             if let Some(out) = out {
                 self.unlink(&out.session, &mut list);
@@ -433,7 +486,12 @@ impl<T: Tables> Sessions<T> {
                 epoch,
                 previous: None,
                 next,
-                membership,
+                extra: membership.map(|membership| {
+                    Box::new(Extra {
+                        membership: Some(membership),
+                        usage: None,
+                    })
+                }),
             }
         })?;
         self.head(peer, at, next);
@@ -447,7 +505,7 @@ impl<T: Tables> Sessions<T> {
         let Some(session) = self.slab.get(place) else {
             return;
         };
-        if let Some(membership) = &session.membership {
+        if let Some(membership) = session.membership() {
             self.sets.insert(place, membership);
         }
         if self.tunnels.covers(place) {
@@ -475,13 +533,15 @@ impl<T: Tables> Sessions<T> {
 
     fn take_out(&mut self, place: Place) -> Option<TakenOut<T::Handle>> {
         let mut endpoints = None;
-        if let Some(seid) = self.slab.seid(place) {
+        let seid_of = self.slab.seid(place);
+        if let Some(seid) = seid_of {
             endpoints = self.endpoints.remove(&seid);
             self.inactivity.forget(seid);
             self.deferred.forget(seid);
         }
         let session = self.slab.remove(place)?;
-        if let Some(membership) = &session.membership {
+        self.usage.forget(seid_of, session.usage());
+        if let Some(membership) = session.membership() {
             self.sets.remove(place, membership);
         }
         if self.tunnels.covers(place) {
@@ -555,6 +615,12 @@ impl<T: Tables> Sessions<T> {
         self.owned(peer, seid)
             .and_then(|place| self.slab.get(place))
             .map(|s| s.cp_seid)
+    }
+
+    /// Where a session is, unless its peer has left it.
+    pub(crate) fn place_if_live(&self, seid: u64) -> Option<Place> {
+        let place = self.slab.find(seid)?;
+        self.is_live(self.slab.get(place)?).then_some(place)
     }
 
     /// Whose a session is, by our SEID, and what they call it.
@@ -648,6 +714,7 @@ impl<T: Tables> Sessions<T> {
             counters,
         );
         view.inactivity_s = self.inactivity.limit_s(seid);
+        view.urrs = usage_view(session, &counters);
         let dormant = self.deferred.dormant(seid);
         for pdr in &mut view.pdrs {
             pdr.dormant = dormant.contains(&pdr.id);
@@ -716,7 +783,7 @@ fn modification_is_supported(request: &SessionModificationRequest<'_>) -> Result
     if let Some(ie) = IN_SESSION.find(request.ies) {
         return refuse(ie);
     }
-    // Nothing is buffered that DROBU could drop, nothing measured that QAURR could report.
+    // Nothing is buffered that DROBU could drop.
     if request
         .pfcpsmreq_flags
         .is_some_and(|flags| flags.contains(PfcpSmReqFlags::SNDEM))

@@ -104,10 +104,11 @@ impl<T: Tables> Sessions<T> {
         let Some(session) = self.slab.get_mut(place) else {
             return;
         };
-        if address.is_none() && session.membership.is_none() {
+        if address.is_none() && session.membership().is_none() {
             return;
         }
-        let membership = session.membership.get_or_insert_default();
+        let extra = session.extra.get_or_insert_default();
+        let membership = extra.membership.get_or_insert_default();
         self.sets.remove(place, membership);
         membership.controller = address;
         self.sets.insert(place, membership);
@@ -130,11 +131,12 @@ impl<T: Tables> Sessions<T> {
         }
         self.head(new, Some(place), list.first);
         self.set_controller(place, None);
+        self.usage_changes_hands(place, seid);
     }
 
     /// Where requests about this session go, if not to the address of its association.
     pub(crate) fn controller(&self, seid: u64) -> Option<IpAddr> {
         let session = self.slab.get(self.slab.find(seid)?)?;
-        session.membership.as_ref()?.controller
+        session.membership()?.controller
     }
 }

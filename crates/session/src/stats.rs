@@ -60,6 +60,8 @@ pub struct Stats {
     pub gtpu_other: u64,
     /// Establishments refused because of overload.
     pub shed: u64,
+    /// Usage reports sent, each once, also those in answers.
+    pub usage_reports: u64,
     /// Sessions established.
     pub established: u64,
     /// Sessions modified.
@@ -94,6 +96,7 @@ impl Stats {
             gtpu_malformed: 0,
             gtpu_other: 0,
             shed: 0,
+            usage_reports: 0,
             established: 0,
             modified: 0,
             deleted: 0,

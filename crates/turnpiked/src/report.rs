@@ -340,11 +340,11 @@ pub(crate) struct QerReport {
     pub(crate) ppi: Option<u8>,
 }
 
-/// A URR. Kept and answered, not yet measured.
+/// A URR.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(crate) struct UrrReport {
     pub(crate) id: u32,
-    /// Always false: usage is not measured yet.
+    /// Its usage is measured.
     pub(crate) measured: bool,
 }
 

@@ -236,18 +236,20 @@ fn urrs_and_bars_are_kept_and_changed_by_ie() {
         })
         .unwrap();
     let view = world.sessions.view(seid, &world.tables).unwrap();
+    let urrs: Vec<u32> = view.urrs.iter().map(|urr| urr.id).collect();
     assert_eq!(
-        (view.urrs, view.bars, view.pdrs[0].urrs.clone()),
+        (urrs, view.bars, view.pdrs[0].urrs.clone()),
         (vec![1], vec![], vec![1])
     );
     assert_eq!(view.fars[1].bar, None);
-    let kept = &world.sessions.rules(seid).unwrap().urrs[0].ies;
-    assert_eq!(kept.windows(4).filter(|w| *w == [0, 64, 0, 4]).count(), 1);
-    assert!(kept.ends_with(&[0, 64, 0, 4, 0, 0, 0, 60]));
-    let large = refusal(Cause::NO_RESOURCES_AVAILABLE, IeType::CREATE_URR, None);
+    assert_eq!(
+        world.sessions.rules(seid).unwrap().urrs[0].asks.period_s,
+        60
+    );
+    let large = refusal(Cause::NO_RESOURCES_AVAILABLE, IeType::CREATE_BAR, None);
     refuses_to_modify(&mut world, seid, large, |w| {
-        w.grouped(IeType::UPDATE_URR, |w| {
-            w.put(IeType::URR_ID, 1u32);
+        w.grouped(IeType::CREATE_BAR, |w| {
+            w.put(IeType::BAR_ID, 1u8);
             w.ie(IeType(40000), &[0; 600]);
         });
     });

@@ -27,7 +27,7 @@ use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{IeType, MessageType, Writer};
 
 use crate::compiled::{
-    Compiled, Counters, EndedTunnel, Entry, Key, NoRoom, PdrId, PredefinedId, Tables,
+    Action, Compiled, Counters, EndedTunnel, Entry, Key, NoRoom, PdrId, PredefinedId, Tables,
 };
 use crate::config::{Config, Limits, NetworkInstance};
 use crate::peer::PeerId;
@@ -45,10 +45,22 @@ pub(crate) const UE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x60, 7, 0, 0, 0, 
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     pub(crate) live: BTreeMap<u64, Compiled>,
-    published: u64,
+    pub(crate) published: u64,
     pub(crate) room: Option<usize>,
     /// Packets of each PDR.
     pub(crate) traffic: u64,
+    /// TEIDs that are direct, if not 64.
+    pub(crate) teids: Option<u32>,
+    /// Counters are those of packets, and no others.
+    pub(crate) exact: bool,
+    /// What passed: by handle and PDR.
+    pub(crate) counted: BTreeMap<(u64, PdrId), Counters>,
+    /// What PDRs had counted that the last change took out.
+    pub(crate) parted: BTreeMap<PdrId, Counters>,
+    /// What passes while a PDR goes.
+    pub(crate) late: Counters,
+    /// Alarms that are set, by handle.
+    pub(crate) armed: BTreeMap<(u64, PdrId), u64>,
     pub(crate) ended: Vec<EndedTunnel>,
     /// Without a route.
     pub(crate) unreachable: Vec<IpAddr>,
@@ -58,6 +70,33 @@ pub(crate) struct Recorder {
 pub(crate) struct Handle(Option<u64>);
 
 impl Recorder {
+    /// A packet of a PDR of the session with this SEID. Whether an alarm goes off.
+    pub(crate) fn packet(&mut self, seid: u64, pdr: u16, bytes: u64) -> bool {
+        let pdr = PdrId(pdr);
+        let only = self.live.len() == 1;
+        let is_it = |session: &Compiled| only || session.seid == seid;
+        let mut live = self.live.iter().filter(|(_, session)| is_it(session));
+        let Some((&number, session)) = live.next() else {
+            return false;
+        };
+        let Some(entry) = session.entries.iter().find(|entry| entry.pdr == pdr) else {
+            return false;
+        };
+        let counters = self.counted.entry((number, pdr)).or_default();
+        if !matches!(entry.action, Action::Route { .. } | Action::Tunnel { .. }) {
+            counters.drops += 1;
+            return false;
+        }
+        counters.packets += 1;
+        counters.bytes += bytes;
+        let alarm = self.armed.get(&(number, pdr)).copied();
+        let goes_off = alarm.is_some_and(|alarm| counters.bytes >= alarm);
+        if goes_off {
+            self.armed.remove(&(number, pdr));
+        }
+        goes_off
+    }
+
     pub(crate) fn keys(&self) -> Vec<Key> {
         self.live
             .values()
@@ -70,7 +109,7 @@ impl Tables for Recorder {
     type Handle = Handle;
 
     fn direct_teids(&self) -> u32 {
-        64
+        self.teids.unwrap_or(64)
     }
 
     fn reaches(&self, peer: IpAddr) -> bool {
@@ -90,6 +129,15 @@ impl Tables for Recorder {
             self.published += 1;
             self.published
         });
+        let has = |pdr: PdrId| new.entries.iter().any(|entry| entry.pdr == pdr);
+        self.parted.clear();
+        for (&(_, pdr), counters) in self.counted.range((number, PdrId(0))..) {
+            let late = self.late;
+            self.parted.insert(pdr, sum(*counters, late));
+        }
+        self.counted
+            .retain(|(of, pdr), _| *of != number || has(*pdr));
+        self.armed.retain(|(of, pdr), _| *of != number || has(*pdr));
         self.live.insert(number, new.clone());
         Ok(())
     }
@@ -97,7 +145,25 @@ impl Tables for Recorder {
     fn withdraw(&mut self, handle: &mut Handle) {
         if let Some(number) = handle.0.take() {
             self.live.remove(&number);
+            self.parted.clear();
+            for (&(_, pdr), counters) in self.counted.range((number, PdrId(0))..) {
+                self.parted.insert(pdr, sum(*counters, self.late));
+            }
+            self.counted.retain(|(of, _), _| *of != number);
+            self.armed.retain(|(of, _), _| *of != number);
         }
+    }
+
+    fn arm(&mut self, handle: &Handle, pdr: PdrId, alarm: Option<u64>) {
+        let number = handle.0.unwrap_or(0);
+        match alarm {
+            Some(alarm) => self.armed.insert((number, pdr), alarm),
+            None => self.armed.remove(&(number, pdr)),
+        };
+    }
+
+    fn parted(&self, pdr: PdrId) -> Option<Counters> {
+        self.parted.get(&pdr).copied()
     }
 
     fn end_tunnel(&mut self, tunnel: &EndedTunnel) {
@@ -107,9 +173,11 @@ impl Tables for Recorder {
     fn counters(&self, handle: &Handle, pdr: PdrId) -> Counters {
         let known = handle.0.and_then(|number| self.live.get(&number));
         let has = known.is_some_and(|c| c.entries.iter().any(|e| e.pdr == pdr));
+        let key = (handle.0.unwrap_or(0), pdr);
+        let counted = self.counted.get(&key).copied().unwrap_or_default();
         Counters {
-            packets: u64::from(has) + self.traffic,
-            ..Counters::default()
+            packets: u64::from(has && !self.exact) + self.traffic + counted.packets,
+            ..counted
         }
     }
 
@@ -120,6 +188,14 @@ impl Tables for Recorder {
             packets: u64::from(known.is_some_and(|c| c.entries.iter().any(is_it))),
             ..Counters::default()
         }
+    }
+}
+
+fn sum(a: Counters, b: Counters) -> Counters {
+    Counters {
+        packets: a.packets + b.packets,
+        bytes: a.bytes + b.bytes,
+        drops: a.drops + b.drops,
     }
 }
 

@@ -88,6 +88,7 @@ impl RuleIe {
                     w.put(IeType::URR_ID, *id);
                     w.put(IeType::MEASUREMENT_METHOD, 2u8);
                     w.ie(IeType::REPORTING_TRIGGERS, &[1, 0]);
+                    w.put(IeType::MEASUREMENT_PERIOD, 60u32);
                 });
             }
             Self::Endpoint(create, endpoint) => {

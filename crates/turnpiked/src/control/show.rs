@@ -365,9 +365,9 @@ pub(crate) fn session(core: &Core<Tables>, seid: u64) -> Option<SessionDetail> {
         urrs: view
             .urrs
             .iter()
-            .map(|&id| UrrReport {
-                id,
-                measured: false,
+            .map(|urr| UrrReport {
+                id: urr.id,
+                measured: true,
             })
             .collect(),
         bars: view.bars.iter().map(|&id| id.into()).collect(),

@@ -1,0 +1,102 @@
+//! Usage as the core tells of it: to SMFs, in Session Reports and answers, and to the log of usage.
+
+use pfcp::{IeType, Writer};
+
+use crate::compiled::Tables;
+use crate::core::Core;
+use crate::outbox::Outbox;
+use crate::peer::PeerId;
+use crate::time::Time;
+use crate::usage_report::{Report, USAGE, write_all};
+
+/// Sessions looked at before other work may go first.
+const LOOKS_PER_STEP: usize = 512;
+
+impl<T: Tables> Core<T> {
+    /// Packets of a session have reached what [`Tables::arm`] was told, or may have.
+    pub fn crossed(&mut self, now: Time, seid: u64, out: &mut Outbox) {
+        if self.sessions.owner(seid).is_some() {
+            self.sessions.usage_crossed(now, seid, &mut self.tables);
+            self.tell_usage(now, out);
+        }
+    }
+
+    /// Sessions with usage that waits to be reported, of all SMFs.
+    pub fn usage_waiting(&self) -> usize {
+        self.reports.usage_waiting()
+    }
+
+    /// Look at the sessions whose time it is.
+    pub(crate) fn keep_usage(&mut self, now: Time, out: &mut Outbox) {
+        for _ in 0..LOOKS_PER_STEP {
+            let Some(seid) = self.sessions.usage.next_due(now) else {
+                break;
+            };
+            match self.sessions.place_if_live(seid) {
+                Some(place) => self.sessions.usage_step(now, place, seid, &mut self.tables),
+                None => self.sessions.usage.drop_due(),
+            }
+        }
+        self.tell_usage(now, out);
+    }
+
+    /// Whoever has something to report takes a place in the queue of its SMF, which moves on; the log of usage
+    /// has what became of the reports.
+    pub(crate) fn tell_usage(&mut self, now: Time, out: &mut Outbox) {
+        let mut ready = std::mem::take(&mut self.sessions.usage.ready);
+        for seid in ready.drain(..) {
+            let Some((peer, _)) = self.sessions.owner(seid) else {
+                continue;
+            };
+            self.reports.wait_for_usage(peer, seid);
+            if !self.closing {
+                self.send_waiting(now, peer, out);
+            }
+        }
+        if self.sessions.usage.ready.is_empty() {
+            self.sessions.usage.ready = ready;
+        }
+        out.take_usage(&mut self.sessions.usage.records);
+    }
+
+    /// The usage of one session goes to its SMF. `false`: not now.
+    pub(crate) fn send_usage_of(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        seid: u64,
+        out: &mut Outbox,
+    ) -> bool {
+        match self.sessions.owner(seid) {
+            Some((owner, _)) if owner == peer => {}
+            // It has gone, or gone over to another SMF, where it has a place of its own.
+            _ => return true,
+        }
+        let Some(reports) = self.sessions.usage_to_report(now, seid, &mut self.tables) else {
+            return true;
+        };
+        let group = IeType::USAGE_REPORT_IN_SESSION_REPORT_REQUEST;
+        let write = |writer: &mut Writer<'_>| write_all(&reports, writer, group);
+        let sent = self.send_report(now, seid, USAGE, out, write);
+        self.stats.usage_reports += if sent { reports.len() as u64 } else { 0 };
+        self.sessions.usage_is_sent(seid, reports, sent);
+        sent
+    }
+
+    /// Reports that go with the answer to the present request, logged as told.
+    pub(crate) fn usage_in_answer(
+        &mut self,
+        seid: u64,
+        cp_seid: u64,
+        out: &mut Outbox,
+    ) -> Vec<Report> {
+        let reports = std::mem::take(&mut self.sessions.usage.reports);
+        let records = reports
+            .iter()
+            .map(|report| report.record(seid, cp_seid, true));
+        self.sessions.usage.records.extend(records);
+        self.stats.usage_reports += reports.len() as u64;
+        out.take_usage(&mut self.sessions.usage.records);
+        reports
+    }
+}

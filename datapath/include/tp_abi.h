@@ -52,7 +52,7 @@ enum tp_action {
  * 36      EXT     ext.index is valid
  * 37      QFI     TUNNEL: mark head.qfi (PDU Session Container); else, without DOWN: PDI asks for head.qfi
  * 38      UE      uplink: the source must be out.ue4_be (0: no IPv4) or ext.ue6 (EXT clear: no IPv6); not
- *                 looked at when action is TP_ACT_TUNNEL or DOWN is set: then conditions are ext.asks
+ *                 looked at when action is TP_ACT_TUNNEL or DOWN is set: then conditions are ext.asks. TUNNEL: UDP
  * 39      DOWN    reached by TEID, but its packets travel towards access (N9, CP-function)
  * 40..47  qfi     0..63
  * 48..63  ni      network instance: ROUTE: whose routes; downlink: the one that the UE address is valid in
@@ -64,6 +64,7 @@ enum tp_action {
 #define TP_HEAD_EXT (1ULL << 36)
 #define TP_HEAD_QFI (1ULL << 37)
 #define TP_HEAD_UE (1ULL << 38)
+#define TP_HEAD_UDP TP_HEAD_UE /* TUNNEL: UDP alone, no GTP-U: out has port_be in bits 0..15 and a peer with TP_PEER_UDP */
 #define TP_HEAD_DOWN_SHIFT 39
 #define TP_HEAD_DOWN (1ULL << TP_HEAD_DOWN_SHIFT)
 #define TP_HEAD_QFI_SHIFT 40
@@ -372,7 +373,7 @@ struct tp_nexthop {
 	__u64 reserved;
 };
 
-/* A remote GTP-U tunnel end: one gNB address seen from one of our addresses of its family. */
+/* A remote tunnel end: one gNB address seen from one of our addresses of its family. With TP_PEER_UDP a line of its own. */
 struct tp_peer {
 	__u32 nexthop;	 /* control: index into nexthops[]; swapped when the neighbour or route changes */
 	__u32 remote_be; /* control: gNB address */
@@ -384,6 +385,7 @@ struct tp_peer {
 };
 
 #define TP_PEER_V6 1	   /* the outer header is IPv6 */
+#define TP_PEER_UDP 2	   /* what goes there is UDP without GTP-U */
 #define TP_PEER_ZERO_SUM 4 /* with V6: no UDP checksum (RFC 6935) */
 
 #define TP_ROUTE_LAST 1
@@ -519,6 +521,9 @@ enum tp_task_kind {
 };
 
 #define TP_TASK_FROM_UE 1 /* it came in a tunnel */
+#define TP_TASK_RELAYED 2 /* ... and goes on in one: TOO_LONG has the TEID that it came with, and its QFI, in out; CUT is about the
+			     GTP-U message, whose header has as many octets as marks says */
+#define TP_TASK_DOWN 4	  /* with RELAYED: towards access */
 
 struct tp_task {
 	__u8 what;	/* enum tp_task_kind */
@@ -526,8 +531,9 @@ struct tp_task {
 	__u16 mtu;	 /* TOO_LONG, CUT: of the way out, tunnel headers included; INNER_FRAGMENT: offset of the user's packet */
 	__u16 ni;	 /* of the PDR that took it */
 	__u16 flags;	 /* TP_TASK_FROM_UE */
-	__u64 out;	 /* CUT, of a tunnel: tp_entry.out; SOLICITATION, INNER_FRAGMENT: TEID that it came with, 0: none */
-	__u16 marks;	 /* CUT, of a tunnel: of struct tp_tunnel, as is mark */
+	__u64 out;	 /* CUT, of a tunnel: tp_entry.out; SOLICITATION, INNER_FRAGMENT: TEID that it came with, 0: none;
+			    TOO_LONG, RELAYED: TEID in bits 0..31, QFI in 32..39 */
+	__u16 marks;	 /* CUT, of a tunnel: of struct tp_tunnel, as is mark; RELAYED: octets of the GTP-U header */
 	__u16 mark;
 	__u32 ifindex;	 /* TOO_LONG, CUT: way out */
 };
@@ -600,7 +606,8 @@ struct tp_trace {
 #define TP_FEAT_RELAY (1 << 9)	/* from tunnel to tunnel, with extension headers and end markers */
 #define TP_FEAT_PREFIX (1 << 12) /* framed routes, and UE prefixes that are no /64 */
 #define TP_FEAT_COPY (1 << 13) /* FARs with DUPL */
-#define TP_FEAT_ALL (0xff | TP_FEAT_OUTER6 | TP_FEAT_RELAY | TP_FEAT_PREFIX | TP_FEAT_COPY)
+#define TP_FEAT_UDP (1 << 17) /* outer headers of UDP without GTP-U */
+#define TP_FEAT_ALL (0xff | TP_FEAT_OUTER6 | TP_FEAT_RELAY | TP_FEAT_PREFIX | TP_FEAT_COPY | TP_FEAT_UDP)
 #define TP_FEAT_SPREAD (1 << 11) /* users are spread over CPUs (tp_spread); not in TP_FEAT_ALL */
 #define TP_FEAT_TRACE (1 << 10) /* somebody follows a user's packets; not in TP_FEAT_ALL */
 

@@ -79,6 +79,28 @@ TP_APART int tp_tell_too_long(struct tp_env *env, __u64 user, __u64 task, __u64 
 	return TP_DROP_MTU;
 }
 
+/* The same of a packet that came in a tunnel and would go on in one (TP_TASK_RELAYED). To be cut, it goes with its GTP-U
+ * header; marks: octets of that header in bits 0..15. */
+TP_APART int tp_tell_relayed_too_long(struct tp_env *env, __u64 user, __u64 task, __u64 out, __u64 marks)
+{
+	struct tp_cpu *cpu = tp_cpu_of(env);
+	__u32 header = marks & 0xffff;
+	struct tp_packet p = {0};
+	const __u8 *gtpu;
+
+	p.env = env;
+	if (!cpu || !tp_unpack_user(&p, user))
+		return TP_DROP_MTU;
+	if (p.family == 4 && !(tp_get16(p.ip + 6) & TP_IP4_DONT_FRAGMENT))
+		return tp_ask_user(env, user + header - ((__u64)header << 20), TP_EVENT_DATA_MAX, task | TP_TASK_CUT, out,
+				   marks);
+	gtpu = tp_at(&p, p.user - header, TP_GTPU_LEN);
+	if (gtpu && tp_may_tell(env, cpu, &cpu->too_long_tat))
+		tp_ask_user(env, user, TP_QUOTE_MAX, task | TP_TASK_TOO_LONG,
+			    (__u64)p.qfi << 32 | tp_get32(gtpu + 4), marks);
+	return TP_DROP_MTU;
+}
+
 static TP_INLINE int tp_too_long(struct tp_packet *p, const struct tp_nexthop *nh, const struct tp_tunnel *t,
 				 const struct tp_entry *e)
 {

@@ -256,6 +256,8 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 			tp_duplicate(p, e, head, r);
 		}
 	}
+	if (!r && !nh && tp_is_udp(p->env, head))
+		return tp_leave_udp(p, e, head);
 	if (!r && !nh)
 		r = tp_route_tunnel(p, e, head, &t, &nh);
 	if (r)

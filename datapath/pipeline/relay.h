@@ -6,6 +6,7 @@
 #include "act.h"
 #include "emit.h"
 #include "gtpu.h"
+#include "lost.h"
 #include "match.h"
 #include "packet.h"
 #include "route.h"
@@ -142,13 +143,20 @@ static TP_INLINE __u64 tp_pack_relay(__u32 gtpu, __u32 gtpu_end)
 	return (__u64)gtpu_end << 32 | gtpu;
 }
 
-/* Outer headers in front of a GTP-U message of len octets. sum: of the message, for a peer with IPv6.
+/* Does the peer get UDP without GTP-U? */
+static TP_INLINE int tp_is_udp_peer(struct tp_env *env, const struct tp_peer *peer)
+{
+	return tp_has(env, TP_FEAT_UDP) && (peer->flags & TP_PEER_UDP);
+}
+
+/* Outer headers in front of a GTP-U message, or of what goes in UDP alone, of len octets. sum: of the message, for a peer with IPv6.
  * Non-zero when there is no room. */
 static TP_INLINE int tp_put_relay_headers(struct tp_env *env, const struct tp_peer *peer, const struct tp_nexthop *nh,
 					  __u32 l2_len, __u32 len, __u64 sum, __u32 teid_be, __u32 mark)
 {
 	__u8 *data = tp_data(env), *end = tp_end(env), *h;
 	__u32 over6 = tp_has(env, TP_FEAT_OUTER6) && (peer->flags & TP_PEER_V6);
+	__u16 port_be = tp_is_udp_peer(env, peer) ? (__u16)teid_be : tp_swap16(TP_GTPU_PORT);
 
 	if (l2_len && tp_put_l2(data, end, nh, over6 ? TP_ETH_IPV6 : TP_ETH_IPV4))
 		return 1;
@@ -156,7 +164,9 @@ static TP_INLINE int tp_put_relay_headers(struct tp_env *env, const struct tp_pe
 		h = tp_span(data, end, l2_len, TP_TUNNEL6_LEN);
 		if (!h)
 			return 1;
-		tp_put_outer_ip6(h, peer->local6, peer->remote6, tp_swap16(TP_GTPU_PORT), len, tp_swap32(teid_be));
+		tp_put_outer_ip6(h, peer->local6, peer->remote6, port_be, len, tp_swap32(teid_be));
+		if (tp_is_udp_peer(env, peer))
+			tp_store16(h + TP_IP6_LEN, port_be);
 		if (sum != TP_NO_SUM)
 			tp_put_udp6_checksum(h, 0, sum);
 		if (tp_unlikely(mark))
@@ -166,20 +176,24 @@ static TP_INLINE int tp_put_relay_headers(struct tp_env *env, const struct tp_pe
 	h = tp_span(data, end, l2_len, TP_TUNNEL_LEN);
 	if (!h)
 		return 1;
-	tp_put_outer_ip(h, peer->local_be, peer->remote_be, tp_swap16(TP_GTPU_PORT), len);
+	tp_put_outer_ip(h, peer->local_be, peer->remote_be, port_be, len);
+	if (tp_is_udp_peer(env, peer))
+		tp_store16(h + TP_IP4_LEN, port_be);
 	if (tp_unlikely(mark))
 		tp_mark_ip(h, mark);
 	return 0;
 }
 
-/* A GTP-U message on into another tunnel: outer headers and TEID are new, everything else goes along.
+/* A GTP-U message on into another tunnel: outer headers and TEID are new, everything else goes along. Also a user's packet
+ * into UDP alone, where nothing but the outer headers is new.
  *
  * out    tp_entry.out: the tunnel
  * where  tp_pack_relay()
  * mark   of the outer IP header, as tp_mark_ip() has it; 0: none
  *
- * enum tp_outcome or enum tp_drop in bits 0..15, the frame's length in 16..31. With TP_OUT_SLOW it is an IP packet and
- * nothing else, and yet to be handed over for the interface in 32..63. */
+ * enum tp_outcome or enum tp_drop in bits 0..7, the frame's length in 16..31. With TP_OUT_SLOW it is an IP packet and
+ * nothing else, and yet to be handed over for the interface in 32..63. With TP_DROP_MTU the frame is as it was, and the rest
+ * is as tp_relay_too_long() wants it. */
 TP_APART __u64 tp_relay(struct tp_env *env, __u64 out, __u64 where, __u32 mark)
 {
 	const struct tp_peer *peer = tp_peer_at(env, (__u32)(out >> 32));
@@ -197,12 +211,15 @@ TP_APART __u64 tp_relay(struct tp_env *env, __u64 out, __u64 where, __u32 mark)
 		bare = TP_BARE6_LEN;
 	len = gtpu_end - gtpu + bare;
 	r = tp_check_nexthop(nh, len);
+	if (tp_unlikely(r == TP_DROP_MTU))
+		return (__u64)nh->ifindex << 32 | (__u32)nh->mtu << 16 | bare << 8 | TP_DROP_MTU;
 	if (r)
 		return (__u32)r;
 	h = tp_span(data, end, gtpu, TP_GTPU_LEN);
 	if (!h)
 		return TP_DROP_GTPU_MALFORMED;
-	tp_store32(h + 4, (__u32)out);
+	if (!tp_is_udp_peer(env, peer))
+		tp_store32(h + 4, (__u32)out);
 	if (bare == TP_BARE6_LEN && !(peer->flags & TP_PEER_ZERO_SUM)) {
 		sum = tp_sum_frame(env, gtpu, gtpu_end - gtpu);
 		if (sum == TP_NO_SUM)
@@ -217,19 +234,42 @@ TP_APART __u64 tp_relay(struct tp_env *env, __u64 out, __u64 where, __u32 mark)
 	return (__u64)nh->ifindex << 32 | (l2_len + len) << 16 | (__u32)r;
 }
 
+/* Do packets of the entry leave in a tunnel, and not in UDP alone? */
+static TP_INLINE int tp_is_gtpu(struct tp_env *env, __u64 head)
+{
+	return TP_HEAD_ACTION(head) == TP_ACT_TUNNEL && !(tp_has(env, TP_FEAT_UDP) && (head & TP_HEAD_UDP));
+}
+
+/* Or in UDP alone? */
+static TP_INLINE int tp_is_udp(struct tp_env *env, __u64 head)
+{
+	return tp_has(env, TP_FEAT_UDP) && TP_HEAD_ACTION(head) == TP_ACT_TUNNEL && (head & TP_HEAD_UDP);
+}
+
 /* A packet that came in a tunnel and goes on in another one. */
 static TP_INLINE int tp_is_relayed(const struct tp_packet *p, __u64 head)
 {
-	return tp_has(p->env, TP_FEAT_RELAY) && p->gtpu && TP_HEAD_ACTION(head) == TP_ACT_TUNNEL;
+	return tp_has(p->env, TP_FEAT_RELAY) && p->gtpu && tp_is_gtpu(p->env, head);
 }
 
 /* The outcome of tp_relay(). Handed over here and not there, because the stack of nested calls is short. */
 static TP_INLINE int tp_relay_done(struct tp_packet *p, __u64 done)
 {
 	p->out_len = done >> 16 & 0xffff;
-	if (tp_unlikely((done & 0xffff) == TP_OUT_SLOW))
+	if (tp_unlikely((done & 0xff) == TP_OUT_SLOW))
 		return tp_send_slow(p->env, (__u32)(done >> 32), p->out_len);
-	return tp_final((int)(done & 0xffff));
+	return tp_final((int)(done & 0xff));
+}
+
+/* tp_relay() said that it does not fit, with the first word of a struct tp_task but for what, ni and flags in bits 0..31
+ * and the way out in 32..63. header: octets of the GTP-U header that goes along, and above them the mark. */
+static TP_INLINE int tp_relay_too_long(struct tp_packet *p, __u64 out, __u64 head, __u64 done, __u32 header)
+{
+	__u64 task = (done & 0xffffff00) | (__u64)TP_HEAD_NI_OF(head) << 32 |
+		     (__u64)(TP_TASK_RELAYED | (head & TP_HEAD_DOWN ? TP_TASK_DOWN : 0)) << 48;
+
+	return tp_final(tp_tell_relayed_too_long(p->env, tp_pack_lost(p), task, out,
+						 (done & ~0xffffffffULL) | header));
 }
 
 /* As tp_relay(), where the headers that go and those that come have the same length and both are IPv4: written over
@@ -261,7 +301,7 @@ static TP_INLINE int tp_relay_packet(struct tp_packet *p, const struct tp_entry 
 {
 	const struct tp_ext *ext = tp_ext_of(p, e, head);
 	__u32 edit = 0, gtpu = p->gtpu;
-	__u64 out = TP_READ(e->out);
+	__u64 out = TP_READ(e->out), done;
 	int r;
 
 	if (head & TP_HEAD_QFI) {
@@ -279,7 +319,25 @@ static TP_INLINE int tp_relay_packet(struct tp_packet *p, const struct tp_entry 
 		gtpu = tp_edit_container(p->env, gtpu, edit);
 	if (!gtpu)
 		return TP_DROP_GTPU_EXTENSIONS;
-	return tp_relay_done(p, tp_relay(p->env, out, tp_pack_relay(gtpu, p->gtpu_end), tp_mark_of(ext)));
+	done = tp_relay(p->env, out, tp_pack_relay(gtpu, p->gtpu_end), tp_mark_of(ext));
+	if (tp_unlikely((done & 0xff) == TP_DROP_MTU))
+		return tp_relay_too_long(p, out, head, done,
+					 (p->user - gtpu & 0xffff) | tp_mark_of(ext) << 16);
+	return tp_relay_done(p, done);
+}
+
+/* Out in UDP alone (TS 29.244, 8.2.56): what is in front of the user's packet goes. It is routed, not relayed. */
+static TP_INLINE int tp_leave_udp(struct tp_packet *p, const struct tp_entry *e, __u64 head)
+{
+	__u64 out = TP_READ(e->out), done;
+	__u32 mark = tp_mark_of(tp_ext_of(p, e, head));
+
+	done = tp_relay(p->env, out, tp_pack_relay(p->user, p->user + p->user_len), mark);
+	if (tp_unlikely((done & 0xff) == TP_DROP_MTU))
+		return tp_final(tp_tell_too_long(p->env, tp_pack_lost(p),
+						 (done & 0xffffff00) | (__u64)TP_HEAD_NI_OF(head) << 32, out,
+						 (done & ~0xffffffffULL) | mark << 16));
+	return tp_relay_done(p, done);
 }
 
 /* The first of several PDRs whose packets go on in a tunnel. */
@@ -298,7 +356,7 @@ static TP_INLINE struct tp_entry *tp_first_relay(struct tp_env *env, __u32 place
 			if (!e)
 				return NULL;
 			*head = TP_READ(e->head);
-			if (TP_HEAD_ACTION(*head) == TP_ACT_TUNNEL)
+			if (tp_is_gtpu(env, *head))
 				return e;
 		}
 		if (rules->rule[TP_RULES_PER_PLACE - 1].more & TP_RULE_LAST)
@@ -316,7 +374,7 @@ TP_APART __u64 tp_relay_end_marker(struct tp_env *env, __u32 teid, __u64 where)
 
 	if (e && TP_HEAD_ACTION(head) == TP_ACT_LIST && tp_has(env, TP_FEAT_LIST))
 		e = tp_first_relay(env, (__u32)(head >> TP_HEAD_RULE_SHIFT), &head);
-	if (!e || TP_HEAD_ACTION(head) != TP_ACT_TUNNEL)
+	if (!e || !tp_is_gtpu(env, head))
 		return TP_DROP_GTPU_MESSAGE;
 	return tp_relay(env, TP_READ(e->out), where, 0);
 }

@@ -87,7 +87,8 @@ static int load(const char *path, __u32 features, __u32 roles, __u32 part)
 }
 
 /* Is this a set that programs are built for? As Features::is_possible() of crates/tables/src/abi.rs: tagged frames
- * are always served, whoever needs a rare feature gets all common ones, and who follows packets gets all. */
+ * are always served, whoever needs a rare feature gets all common ones, and who follows packets or needs plain UDP gets
+ * all. */
 static int is_possible(__u32 features)
 {
 	__u32 common = TP_FEAT_METER | TP_FEAT_EXT | TP_FEAT_LIST | TP_FEAT_IPV6 | TP_FEAT_BUCKETS;
@@ -96,7 +97,7 @@ static int is_possible(__u32 features)
 
 	if ((features & ~(TP_FEAT_ALL | TP_FEAT_TRACE)) || !(features & TP_FEAT_VLAN))
 		return 0;
-	if ((features & TP_FEAT_TRACE) && (features & general) != general)
+	if ((features & (TP_FEAT_TRACE | TP_FEAT_UDP)) && (features & general) != general)
 		return 0;
 	return !(features & rare) || (features & common) == common;
 }

@@ -950,6 +950,120 @@ def relay_case(name, what, sent, left, tables=None, verdict="forward", counters=
     case(name, what, tables or relaying(), [(UP, frame, verdict, out)], good if counters is None else counters)
 
 
+def in_udp(packet, port=4000, dst=GNB2, **ip):
+    """In UDP alone, one hop less to live: both ports are that of the other end."""
+    return (Ether(src=OURS[0], dst=THEIRS[0]) / IP(src=N3, dst=dst, id=0, flags="DF", ttl=64, **ip)
+            / UDP(sport=port, dport=port, chksum=0) / Raw(raw(hop(packet).payload)))
+
+
+def in_udp6(packet, port=4000):
+    ip = udp6(raw(hop(packet).payload), dst=GNB2_6, sport=port, dport=port)
+    ip.fl = (port << 16) * 2654435761 % 2**32 >> 12  # the port stands where a tunnel has the upper half of its TEID
+    return Ether(src=OURS[0], dst=THEIRS[0]) / ip
+
+
+PLAIN_UDP = dict(action="udp", port=4000, peer=GNB2, local=N3, teid=None, qfi=None)
+
+
+def udp_cases():
+    """Outer headers of UDP without GTP-U (TS 29.244, 8.2.56)."""
+    u, d = user(), user(HOST, UE)
+    n = len(u)
+    up_udp = plain(ul=dict(PLAIN_UDP, ue4=None, relay=dict(src4=UE)))
+    down_udp = plain(dl=PLAIN_UDP)
+    up_case("udp-up", "GTP-U goes, UDP comes, and a hop is spent", u, out=in_udp(u), tables=up_udp)
+    up_case("udp-up-no-psc", "without a container", u, out=in_udp(u), tables=up_udp, qfi=None)
+    up_case("udp-up-spoofed", "what the PDI asks holds", user("10.60.0.66"), "ue_spoofed", tables=up_udp, counters=[(1, 0, 0, 1)])
+    up_case("udp-up-ttl", "the last hop", user(ttl=1), "ttl", [slow(tunnelled(time_exceeded(user(ttl=1))).payload)], tables=up_udp,
+            counters=[(1, 0, 0, 1), (2, 1, len(time_exceeded(user(ttl=1))), 0)])
+    down_case("udp-down", "from N6", d, out=in_udp(d), tables=down_udp)
+    down_case("udp-down-marked", "the outer header gets the DSCP", d, out=in_udp(d, tos=46 << 2), tables=plain(dl=dict(PLAIN_UDP, marking=[46 << 2, 0xfc])))
+    six = dict(PLAIN_UDP, peer=GNB2_6, local=N3_6)
+    site = SITE6 + ROUTES
+    odd = user(HOST, UE, payload=b"x" * 41)
+    for name, packet in (("udp-v6", d), ("udp-v6-odd", odd)):
+        case(name, "over IPv6, with a checksum also where tunnels have none", plain(dl=six), [(DOWN, net(packet), "forward", in_udp6(packet))],
+             [(2, 1, len(packet), 0)], site="udp6_checksum = false\n" + site)
+    large, firm = user(HOST, UE, payload=b"x" * 1500), user(HOST, UE, payload=b"x" * 1500, flags="DF")
+    down_case("udp-cut", "in fragments, each in UDP", large, "slow", [slow(in_udp(f).payload) for f in in_fragments(large, 1472)], tables=down_udp)
+    down_case("udp-too-long", "and its sender hears of it", firm, "mtu", [slow(too_long(firm, 1472))], tables=down_udp, counters=[(2, 0, 0, 1)])
+    longest = user(HOST, UE, payload=b"x" * (1472 - 28))
+    down_case("udp-fits", "as large as the way allows", longest, out=in_udp(longest), tables=down_udp)
+    down_case("udp-unresolved", "a neighbour that the kernel must find", d, "slow", [slow(in_udp(d, dst="10.3.9.9").payload)], tables=plain(dl=dict(PLAIN_UDP, peer="10.3.9.9")))
+    case("udp-end-marker", "is for ends of tunnels", up_udp, [(UP, outer(gtpu(TEID, b"", 254)), "gtpu_message", None)], [(1, 0, 0, 0)])
+    case("udp-comes-and-goes", "from GTP-U to UDP and back", plain() + plain(dl=PLAIN_UDP, before=1) + plain(before=2),
+         [(DOWN, net(d), "forward", tunnelled(d)), (DOWN, net(d), "forward", in_udp(d)), (DOWN, net(d), "forward", tunnelled(d))], [(2, 3, 3 * n, 0)])
+
+
+TEID2 = 0x01000003
+
+
+def relay_pair(up=None, down=None):
+    """A session between two UPFs: TEID leads to the next UPF, TEID2 to the gNB."""
+    return session(entry(1, "uplink", **dict(dict(RELAYED, relay={}), **(up or {}))),
+                   entry(2, "downlink", **dict(dict(RELAYED, relay={}, teid=0x55667788, peer=GNB), **(down or {}))),
+                   key(teid=TEID, one=0), key(teid=TEID2, one=1))
+
+
+def relay_too_long_cases():
+    """From tunnel to tunnel: cut, or the sender hears of it by the session's other direction. No hop is spent."""
+    loose, firm = user(payload=b"x" * 1430), user(payload=b"x" * 1430, flags="DF")
+    n = len(loose)
+
+    def parts(packet, mtu):
+        return [raw(f) for f in in_fragments(packet, mtu)]
+
+    def cut(name, what, options, flags, room, tables=None, **more):
+        case(name, what, tables or relaying(**more), [(UP, outer(gtpu(TEID, options + raw(loose), flags=flags)), "slow",
+             [slow(relayed(gtpu(RTEID, (psc(5) if more.get("qfi") else options) + f, flags=0x34 if more.get("qfi") else flags)).payload) for f in parts(loose, room)])],
+             [(1, 1, n, 0)])
+
+    cut("relay-cut", "the GTP-U header goes along with each fragment", psc(QFI), 0x34, 1456)
+    cut("relay-cut-sequence", "and all that is in it", b"\x12\x34\0\x40\1\x08\x68\0", 0x36, 1456)
+    bigger = user(payload=b"x" * (1500 - 36 - 28))
+    case("relay-mtu", "no room for the container that the QER asks for: in fragments, each with one", relaying(qfi=5),
+         [(UP, outer(gtpu(TEID, raw(bigger))), "slow", [slow(relayed(gtpu(RTEID, psc(5) + f, flags=0x34)).payload) for f in parts(bigger, 1456)])], [(1, 1, len(bigger), 0)])
+    ef = (46 << 2, 0xfc)
+    marked = [relayed(gtpu(RTEID, psc(QFI) + f, flags=0x34)) for f in parts(loose, 1456)]
+    for frame in marked:
+        frame[IP].tos = 46 << 2
+    case("relay-cut-marked", "with the DSCP", relaying(marking=ef), [(UP, up(loose), "slow", [slow(f.payload) for f in marked])], [(1, 1, n, 0)])
+    into6 = dict(RELAYED, peer=GNB_6, local=N3_6)
+    in6 = [udp6(gtpu(RTEID, psc(QFI) + f, flags=0x34)) for f in parts(loose, 1436)]
+    for ip in in6:
+        ip.fl = (RTEID * 2654435761 & 0xffffffff) >> 12
+    case("relay-cut-outer6", "over IPv6", session(entry(1, "uplink", **dict(into6, relay={})), key(teid=TEID, one=0)),
+         [(UP, up(loose), "slow", [slow(ip) for ip in in6])], [(1, 1, n, 0)], site=SITE6 + ROUTES)
+
+    def told(name, what, frame, error, answer, tables=None, lost=1, site=SITE + ROUTES):
+        counters = [(lost, 0, 0, 1)] + ([(3 - lost, 1, len(error), 0)] if answer else [])
+        case(name, what, tables or relay_pair(), [(UP, frame, "mtu", [slow(answer.payload)] if answer else [])], counters, site=site)
+
+    error = too_long(firm, 1456)
+    to_gnb = relayed(gtpu(0x55667788, psc(QFI, 0) + raw(error), flags=0x34), dst=GNB)
+    told("relay-too-long", "the UE hears of it in its tunnel", up(firm), error, to_gnb)
+    firmer = user(payload=b"x" * 1440, flags="DF")
+    bare = too_long(firmer, 1464)
+    told("relay-too-long-no-psc", "without a QFI, as it came", up(firmer, qfi=None), bare, relayed(gtpu(0x55667788, raw(bare)), dst=GNB))
+    six = user6(payload=b"x" * 1430)
+    error6 = too_long(six, 1456)
+    told("relay-too-long-v6", "IPv6 is never cut", up(six), error6, relayed(gtpu(0x55667788, psc(QFI, 0) + raw(error6), flags=0x34), dst=GNB))
+    told("relay-too-long-one-way", "there is no tunnel the other way", up(firm), error, None, tables=relaying())
+    # Downlink the sender is in the data network, behind a UPF that lets nobody but the UE speak.
+    down = user(HOST, UE, payload=b"x" * 1430, flags="DF")
+    answer = IP(src=UE, dst=HOST, tos=0xc0, id=0, flags="DF", ttl=64) / ICMP(type=3, code=4, nexthopmtu=1456) / Raw(raw(down)[:548])
+    strict = relay_pair(up=dict(relay=dict(src4=UE, qfi=QFI)))
+    told("relay-too-long-down", "its sender hears of it through the next UPF, as if from the UE", outer(gtpu(TEID2, psc(QFI, 0) + raw(down), flags=0x34)), answer,
+         relayed(gtpu(RTEID, psc(QFI) + raw(answer), flags=0x34)), tables=strict, lost=2)
+    leaves = relay_pair(up=dict(action="route", teid=None, peer=None, local=None, relay=None, ue4=UE))
+    told("relay-too-long-breakout", "what the UE sends leaves here, and so does this", outer(gtpu(TEID2, psc(QFI, 0) + raw(down), flags=0x34)), answer,
+         hop(answer), tables=leaves, lost=2)
+    down6 = IPv6(src=HOST6, dst=UE6) / UDP(sport=80, dport=1000) / Raw(b"x" * 1430)
+    answer6 = IPv6(src=UE6, dst=HOST6, hlim=64) / ICMPv6PacketTooBig(mtu=1456) / Raw(raw(down6)[:1232])
+    told("relay-too-long-down-v6", "also over IPv6", outer(gtpu(TEID2, psc(QFI, 0) + raw(down6), flags=0x34)), answer6,
+         relayed(gtpu(RTEID, psc(QFI) + raw(answer6), flags=0x34)), lost=2)
+
+
 def relay_cases():
     u = raw(user())
     n = len(u)
@@ -1034,7 +1148,6 @@ def relay_cases():
     large = user(payload=b"x" * (1500 - 44 - 28))
     case("relay-mtu-fits", "as large as the way allows", relaying(), [(UP, up(large), "forward", relayed(gtpu(RTEID, psc(QFI) + raw(large), flags=0x34)))], [(1, 1, len(large), 0)])
     larger = user(payload=b"x" * (1500 - 36 - 28))
-    case("relay-mtu", "no room for the container that the QER asks for", relaying(qfi=5), [(UP, outer(gtpu(TEID, raw(larger))), "mtu", None)], [(1, 0, 0, 1)])
     switched = session(entry(1, "downlink", **dict(RELAYED, relay={}, teid=0x55667788, peer=GNB)), key(teid=TEID, one=0), before=1)
     case("relay-path-switch", "handover at the branching point", relaying("downlink") + switched,
          [(UP, outer(gtpu(TEID, u)), "forward", relayed(gtpu(RTEID, u))), (UP, outer(gtpu(TEID, u)), "forward", relayed(gtpu(0x55667788, u), dst=GNB))], [(1, 2, 2 * n, 0)])
@@ -1243,7 +1356,7 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, duplicate_cases, prefix_cases, route_cases, relay_cases, marking_cases, outer6_cases):
+    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, duplicate_cases, prefix_cases, route_cases, relay_cases, relay_too_long_cases, udp_cases, marking_cases, outer6_cases):
         make()
     for name in sorted(CASES):
         folder = os.path.join(HERE, name)

@@ -189,7 +189,8 @@ pub struct World {
     pub n9_ns: Option<Netns>,
     /// The namespace of the bridge between gNBs and UPF.
     pub ran_ns: Netns,
-    _gnb_ns: Vec<Netns>,
+    /// The namespace of each gNB.
+    pub gnb_ns: Vec<Netns>,
     /// The SMFs' namespace.
     pub smf_ns: Netns,
     /// Where configuration, log and captures are.
@@ -251,7 +252,7 @@ impl World {
             second_dn_ns,
             n9_ns,
             ran_ns,
-            _gnb_ns: gnb_ns,
+            gnb_ns,
             smf_ns,
             folder,
             prefix,

@@ -359,9 +359,10 @@ fn entry(
         duplicates: Vec::new(),
     };
     let is_tunnel = matches!(action, Action::Tunnel { .. });
+    let is_udp = matches!(action, Action::Udp { .. });
     match direction {
-        _ if pdr.is_found_by_ue() => entry.qfi = mark(&qers),
-        Direction::Uplink if !is_tunnel => {
+        _ if pdr.is_found_by_ue() => entry.qfi = mark(&qers).filter(|_| !is_udp),
+        Direction::Uplink if !is_tunnel && !is_udp => {
             entry.ue = ue_addresses(pdr);
             entry.qfi = pdr.pdi.qfis.single();
         }
@@ -477,6 +478,7 @@ fn action(
             {
                 Err(in_far(IeType::DESTINATION_INTERFACE))
             }
+            _ if far.udp().is_some() => udp(pdr, far, site, reaches),
             (_, Some(tunnel)) => {
                 let (peer, local) = site
                     .path_to(tunnel, far.through, reaches)
@@ -506,6 +508,23 @@ fn action(
             }
         },
     }
+}
+
+/// In UDP alone. What came in a tunnel is out of it then, or the other end would find GTP-U in UDP.
+fn udp(
+    pdr: &Pdr,
+    far: &Far,
+    site: &Site,
+    reaches: &dyn Fn(IpAddr) -> bool,
+) -> Result<Action, Refusal> {
+    if !pdr.is_found_by_ue() && pdr.outer_header_removal.is_none() {
+        return Err(Refusal::rule(IeType::OUTER_HEADER_REMOVAL));
+    }
+    let wrong = Refusal::rule(IeType::OUTER_HEADER_CREATION).in_rule(RuleId::Far(far.id));
+    let to = far.udp().ok_or(wrong)?;
+    let (peer, local) = site.path_to(to, far.through, reaches).ok_or(wrong)?;
+    let port = u16::try_from(to.teid()).map_err(|_| wrong)?;
+    Ok(Action::Udp { port, peer, local })
 }
 
 /// What limits the packets of an entry.

@@ -156,6 +156,10 @@ fn verdict(compiled: &Compiled, entry: &Entry, packet: &Packet) -> Verdict {
             assert_eq!(peer.is_ipv4(), local.is_ipv4());
             Fate::Tunnelled(teid, peer, container(entry, brought))
         }
+        Action::Udp { port, peer, local } => {
+            assert_eq!(peer.is_ipv4(), local.is_ipv4());
+            Fate::InUdp(port.into(), peer)
+        }
     };
     assert!(entry.shared_meters.len() <= 4);
     let shared = entry.shared_meters.iter().map(|&m| {
@@ -336,13 +340,17 @@ fn random_packets_meet_every_kind_of_fate() {
                 ..
             } => "tunnel",
             Verdict::Pdr {
+                fate: Fate::InUdp(..),
+                ..
+            } => "udp",
+            Verdict::Pdr {
                 fate: Fate::Absurd, ..
             } => panic!("absurd rules"),
         };
         *seen.entry(name).or_insert(0) += 1;
     }
     assert!(
-        seen.len() == 6 && seen.values().all(|&n| n > 20),
+        seen.len() == 7 && seen.values().all(|&n| n > 20),
         "{seen:?}"
     );
 }

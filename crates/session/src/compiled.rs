@@ -415,6 +415,15 @@ pub enum Action {
         /// Our address, the source of the outer packet; of the same family.
         local: IpAddr,
     },
+    /// Into UDP without GTP-U.
+    Udp {
+        /// Both ports.
+        port: u16,
+        /// Remote address.
+        peer: IpAddr,
+        /// Our address, the source of the outer packet; of the same family.
+        local: IpAddr,
+    },
     /// FAR DROP.
     Drop,
     /// FAR BUFF.

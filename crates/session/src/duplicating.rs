@@ -105,15 +105,14 @@ fn duplicating(
     })
 }
 
-fn is_plain_udp(ie: &OuterHeaderCreation) -> bool {
-    matches!(
-        ie.description,
-        OuterHeader::UDP_IPV4 | OuterHeader::UDP_IPV6
-    )
+/// Over IPv4, IPv6, or either, where the choice is ours.
+pub(crate) fn is_plain_udp(ie: &OuterHeaderCreation) -> bool {
+    const UDP: OuterHeader = OuterHeader::UDP_IPV4.union(OuterHeader::UDP_IPV6);
+    !ie.description.is_empty() && UDP.contains(ie.description)
 }
 
 /// UDP without GTP-U (8.2.56). The port takes the TEID's place.
-fn udp_end(
+pub(crate) fn udp_end(
     ie: &OuterHeaderCreation,
     through: TunnelNetworkId,
     site: &Site,

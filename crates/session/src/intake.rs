@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use crate::compile::DEFAULT_NI;
 use crate::compiled::{Marking, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
-use crate::duplicating;
+use crate::duplicating::{self, is_plain_udp, udp_end};
 use crate::endpoints::Endpoint;
 use crate::flow::FlowDescription;
 use crate::framed;
@@ -571,10 +571,8 @@ fn sdf_filter(ie: &pfcp::ie::SdfFilter<'_>) -> Result<SdfFilter, Refusal> {
 /// Create FAR.
 pub(crate) fn far(ie: &CreateFar<'_>, site: &Site) -> Result<Far, Refusal> {
     refuse(&IN_FAR, ie.ies)?;
-    let forwarding = ie
-        .forwarding_parameters
-        .map(|p| forwarding(&p, site))
-        .transpose()?;
+    let parameters = ie.forwarding_parameters;
+    let forwarding = parameters.map(|p| forwarding(&p, site)).transpose()?;
     let (forwarding, through) = forwarding.unzip();
     let (apply, duplicate) = apply(ie.apply_action)?;
     let mut far = Far {
@@ -584,6 +582,9 @@ pub(crate) fn far(ie: &CreateFar<'_>, site: &Site) -> Result<Far, Refusal> {
         bar: ie.bar_id.map(BarId),
         through: through.unwrap_or(TunnelNetworkId(u8::MAX)),
     };
+    if let Some(header) = parameters.and_then(|p| p.outer_header_creation) {
+        far.set_udp(plain_udp(&header, far.through, site)?);
+    }
     duplicating::create(&mut far, duplicate, ie, site)?;
     forwards_somewhere(&far)?;
     Ok(far)
@@ -646,10 +647,10 @@ fn forwarding(
     let forwarding = Forwarding {
         destination,
         ni: network_instance(ie.network_instance, destination, in_tunnel, site)?,
-        tunnel: ie
-            .outer_header_creation
-            .map(|ie| tunnel(ie, through, site))
-            .transpose()?,
+        tunnel: match ie.outer_header_creation {
+            Some(ie) if !is_plain_udp(&ie) => Some(tunnel(ie, through, site)?),
+            _ => None,
+        },
         marking: ie.transport_level_marking.and_then(marking),
     };
     Ok((forwarding, through))
@@ -679,13 +680,17 @@ fn update_forwarding(
         Some(_) => far.through,
         None => site.tunnel_network(destination, ie.tgpp_interface_type, ie.network_instance),
     };
-    let tunnel = match ie.outer_header_creation {
-        None => before.and_then(|before| before.tunnel),
-        Some(given) => Some(tunnel(given, through, site)?),
+    let (tunnel, udp) = match ie.outer_header_creation {
+        None => (before.and_then(|before| before.tunnel), far.udp()),
+        Some(given) => match plain_udp(&given, through, site)? {
+            None => (Some(tunnel(given, through, site)?), None),
+            udp => (None, udp),
+        },
     };
+    let in_tunnel = tunnel.is_some() || udp.is_some();
     let ni = match ie.network_instance {
         None => before.and_then(|before| before.ni),
-        given => network_instance(given, destination, tunnel.is_some(), site)?,
+        given => network_instance(given, destination, in_tunnel, site)?,
     };
     let marking = match ie.transport_level_marking {
         None => before.and_then(|before| before.marking),
@@ -698,8 +703,20 @@ fn update_forwarding(
         marking,
     };
     far.set_forwarding(forwarding);
+    far.set_udp(udp);
     far.through = through;
     Ok(forwarding)
+}
+
+/// Outer Header Creation of UDP without GTP-U; `None`: it is with GTP-U, or cannot be honoured.
+fn plain_udp(
+    ie: &OuterHeaderCreation,
+    through: TunnelNetworkId,
+    site: &Site,
+) -> Result<Option<RemoteFTeid>, Refusal> {
+    is_plain_udp(ie)
+        .then(|| udp_end(ie, through, site))
+        .transpose()
 }
 
 /// Value and mask, an octet each (8.2.12).

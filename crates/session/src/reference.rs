@@ -84,6 +84,8 @@ pub enum Fate {
     /// GTP-U: TEID, gNB, and what the PDU Session Container says. Of two addresses of a gNB the IPv4
     /// one, as both have a route here.
     Tunnelled(u32, IpAddr, Option<(Qfi, Marks)>),
+    /// UDP without GTP-U: port, and address as above.
+    InUdp(u32, IpAddr),
     /// The rules contradict themselves; such rules are refused.
     Absurd,
 }
@@ -233,6 +235,15 @@ fn fate(
             Apply::Forward => Fate::Absurd,
         };
     };
+    if let Some(udp) = far.udp() {
+        let of_tunnel = matches!(arrival, Arrival::Tunnel { .. });
+        return match (udp.v4(), udp.v6()) {
+            _ if of_tunnel && pdr.outer_header_removal.is_none() => Fate::Absurd,
+            (Some(v4), _) => Fate::InUdp(udp.teid(), v4.into()),
+            (None, Some(v6)) => Fate::InUdp(udp.teid(), v6.into()),
+            (None, None) => Fate::Absurd,
+        };
+    }
     match forwarding.tunnel {
         Some(tunnel) => {
             let mut qfis: Vec<Qfi> = qers.iter().filter_map(|qer| qer.qfi).collect();

@@ -125,6 +125,8 @@ pub struct FarView {
     pub network_instance: Option<String>,
     /// The other end of the tunnel, with the addresses that the SMF gave.
     pub tunnel: Option<(u32, Vec<IpAddr>)>,
+    /// The same of UDP without GTP-U: port in place of the TEID.
+    pub udp: Option<(u32, Vec<IpAddr>)>,
     /// Transport Level Marking: value and mask.
     pub marking: Option<(u8, u8)>,
     /// BAR ID.
@@ -359,6 +361,7 @@ impl FarView {
             tunnel: to
                 .and_then(|to| to.tunnel)
                 .map(|tunnel| (tunnel.teid(), ends(tunnel.v4(), tunnel.v6()))),
+            udp: (far.udp()).map(|udp| (udp.teid(), ends(udp.v4(), udp.v6()))),
             marking: to
                 .and_then(|to| to.marking)
                 .map(|marking| (marking.tos, marking.mask)),

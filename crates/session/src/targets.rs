@@ -12,24 +12,51 @@ enum Target {
     #[default]
     Nowhere,
     One(Forwarding),
-    More(Box<(Option<Forwarding>, Duplicates)>),
+    More(Box<More>),
+}
+
+/// With what few FARs have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct More {
+    forwarding: Option<Forwarding>,
+    /// Outer Header Creation of UDP without GTP-U: the port is in place of the TEID.
+    udp: Option<RemoteFTeid>,
+    duplicates: Duplicates,
 }
 
 impl Targets {
     /// These.
     pub fn new(forwarding: Option<Forwarding>, duplicates: Duplicates) -> Self {
-        Self(match forwarding {
-            _ if duplicates != Duplicates::default() => {
-                Target::More(Box::new((forwarding, duplicates)))
-            }
+        Self::of(More {
+            forwarding,
+            udp: None,
+            duplicates,
+        })
+    }
+
+    fn of(more: More) -> Self {
+        let rare = more.udp.is_some() || more.duplicates != Duplicates::default();
+        Self(match more.forwarding {
+            _ if rare => Target::More(Box::new(more)),
             Some(forwarding) => Target::One(forwarding),
             None => Target::Nowhere,
         })
     }
 
-    fn duplicates(&self) -> Option<&Duplicates> {
+    fn all(&self) -> More {
         match &self.0 {
-            Target::More(more) => Some(&more.1),
+            Target::Nowhere => More::default(),
+            Target::One(forwarding) => More {
+                forwarding: Some(*forwarding),
+                ..More::default()
+            },
+            Target::More(more) => (**more).clone(),
+        }
+    }
+
+    fn more(&self) -> Option<&More> {
+        match &self.0 {
+            Target::More(more) => Some(more),
             Target::Nowhere | Target::One(_) => None,
         }
     }
@@ -61,10 +88,24 @@ pub struct Duplicating {
 impl Far {
     /// Where each packet goes besides.
     pub fn duplicates(&self) -> &[Duplicating] {
-        let duplicates = self.targets.duplicates();
+        let duplicates = self.targets.more().map(|more| &more.duplicates);
         duplicates
             .filter(|duplicates| duplicates.on)
             .map_or(&[], |duplicates| &duplicates.to)
+    }
+
+    /// Where packets go in UDP without GTP-U; then [`Forwarding::tunnel`] is `None`. The port is in place of the TEID.
+    pub fn udp(&self) -> Option<RemoteFTeid> {
+        self.targets.more()?.udp
+    }
+
+    pub(crate) fn set_udp(&mut self, udp: Option<RemoteFTeid>) {
+        if udp != self.udp() {
+            self.targets = Targets::of(More {
+                udp,
+                ..self.targets.all()
+            });
+        }
     }
 
     /// Forwarding Parameters.
@@ -72,22 +113,28 @@ impl Far {
         match &self.targets.0 {
             Target::Nowhere => None,
             Target::One(forwarding) => Some(*forwarding),
-            Target::More(more) => more.0,
+            Target::More(more) => more.forwarding,
         }
     }
 
     pub(crate) fn set_forwarding(&mut self, forwarding: Forwarding) {
-        let duplicates = self.kept_duplicates();
-        self.targets = Targets::new(Some(forwarding), duplicates);
+        match &mut self.targets.0 {
+            Target::More(more) => more.forwarding = Some(forwarding),
+            target => *target = Target::One(forwarding),
+        }
     }
 
     /// Also those that are kept only.
     pub(crate) fn kept_duplicates(&self) -> Duplicates {
-        self.targets.duplicates().cloned().unwrap_or_default()
+        let duplicates = self.targets.more().map(|more| more.duplicates.clone());
+        duplicates.unwrap_or_default()
     }
 
     pub(crate) fn set_duplicates(&mut self, duplicates: Duplicates) {
-        self.targets = Targets::new(self.forwarding(), duplicates);
+        self.targets = Targets::of(More {
+            duplicates,
+            ..self.targets.all()
+        });
     }
 
     /// The tunnel that it would leave if it led elsewhere.

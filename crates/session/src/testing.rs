@@ -436,23 +436,31 @@ fn uplink_far() -> impl Strategy<Value = Far> {
         remote().prop_map(Some),
         prop::option::of(ni()),
     );
-    (apply(), prop_oneof![plain, relayed], duplicates()).prop_map(
-        |(apply, (destination, tunnel, ni), more)| {
-            let forwarding = Some(Forwarding {
-                destination,
-                ni,
-                tunnel,
-                marking: None,
-            });
-            Far {
-                id: FarId(0),
-                apply,
-                targets: Targets::new(forwarding, more),
-                bar: None,
-                through: TunnelNetworkId(0),
-            }
-        },
-    )
+    let forwarding = prop_oneof![plain, relayed].prop_map(|(destination, tunnel, ni)| Forwarding {
+        destination,
+        ni,
+        tunnel,
+        marking: None,
+    });
+    far(forwarding)
+}
+
+/// One that goes there; of those into a tunnel, some in UDP alone instead.
+fn far(forwarding: impl Strategy<Value = Forwarding>) -> impl Strategy<Value = Far> {
+    let in_udp = prop::bool::weighted(0.1);
+    (apply(), forwarding, in_udp, duplicates()).prop_map(|(apply, mut to, in_udp, more)| {
+        let udp = to.tunnel.filter(|_| in_udp);
+        to.tunnel = to.tunnel.filter(|_| udp.is_none());
+        let mut far = Far {
+            id: FarId(0),
+            apply,
+            targets: Targets::new(Some(to), more),
+            bar: None,
+            through: TunnelNetworkId(0),
+        };
+        far.set_udp(udp);
+        far
+    })
 }
 
 fn remote() -> impl Strategy<Value = RemoteFTeid> {
@@ -466,21 +474,12 @@ fn remote() -> impl Strategy<Value = RemoteFTeid> {
 }
 
 fn downlink_far() -> impl Strategy<Value = Far> {
-    (apply(), remote(), duplicates()).prop_map(|(apply, tunnel, more)| {
-        let forwarding = Some(Forwarding {
-            destination: Interface::Access,
-            ni: None,
-            tunnel: Some(tunnel),
-            marking: None,
-        });
-        Far {
-            id: FarId(0),
-            apply,
-            targets: Targets::new(forwarding, more),
-            bar: None,
-            through: TunnelNetworkId(0),
-        }
-    })
+    far(remote().prop_map(|tunnel| Forwarding {
+        destination: Interface::Access,
+        ni: None,
+        tunnel: Some(tunnel),
+        marking: None,
+    }))
 }
 
 fn duplicates() -> impl Strategy<Value = Duplicates> {

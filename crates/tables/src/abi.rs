@@ -77,6 +77,8 @@ pub(crate) mod entry {
     pub(crate) const EXT_BIT: u64 = 1 << 36;
     pub(crate) const QFI_BIT: u64 = 1 << 37;
     pub(crate) const UE_BIT: u64 = 1 << 38;
+    /// `TP_HEAD_UDP`, of a tunnel.
+    pub(crate) const UDP_BIT: u64 = UE_BIT;
     pub(crate) const DOWN_BIT: u64 = 1 << 39;
     pub(crate) const ACTION_SHIFT: u32 = 32;
     pub(crate) const QFI_SHIFT: u32 = 40;
@@ -343,6 +345,7 @@ pub(crate) struct PeerLine {
 }
 
 pub(crate) const PEER_V6: u32 = 1;
+pub(crate) const PEER_UDP: u32 = 2;
 pub(crate) const PEER_ZERO_SUM: u32 = 4;
 
 pub(crate) const ROUTE_LAST: u8 = 1;
@@ -462,9 +465,11 @@ impl Features {
     pub const PREFIX: Self = Self(1 << 12);
     /// FARs with DUPL.
     pub const COPY: Self = Self(1 << 13);
+    /// Outer headers of UDP without GTP-U.
+    pub const UDP: Self = Self(1 << 17);
     /// Everything that packets may need; [`Self::TRACE`] and [`Self::SPREAD`] are not part of it.
     pub const ALL: Self =
-        Self(0xff | Self::OUTER6.0 | Self::RELAY.0 | Self::PREFIX.0 | Self::COPY.0);
+        Self(0xff | Self::OUTER6.0 | Self::RELAY.0 | Self::PREFIX.0 | Self::COPY.0 | Self::UDP.0);
 
     /// What the XDP program is compiled for, beside everything: those that most networks need ...
     pub(crate) const BUILD_COMMON: Self = Self(0xff & !Self::FIB.0);
@@ -473,9 +478,9 @@ impl Features {
     /// Everything.
     pub(crate) const BUILD_GENERAL: Self = Self::ALL.with(Self::TRACE).with(Self::SPREAD);
 
-    const NAMES: [&str; 14] = [
+    const NAMES: [&str; 18] = [
         "meter", "ext", "list", "ipv6", "vlan", "buckets", "fib", "atomic", "outer6", "relay",
-        "trace", "spread", "prefix", "copy",
+        "trace", "spread", "prefix", "copy", "usage", "buffer", "jumbo", "udp",
     ];
 
     /// As the C side sees them; `None` for bits that do not exist.
@@ -505,11 +510,16 @@ impl Features {
     const COMMON: Self =
         Self(Self::METER.0 | Self::EXT.0 | Self::LIST.0 | Self::IPV6.0 | Self::BUCKETS.0);
 
+    /// What those get who need what hardly anybody does: everything that is not fixed for other reasons.
+    const MOST: Self = Self::ALL.without(Self::ATOMIC.with(Self::OUTER6));
+
     /// The least set with all of these that programs are built for: whoever needs a rare feature gets
-    /// the common ones too, and whoever follows packets gets all, so that the sets can be counted and
-    /// each be tried.
+    /// the common ones too, and whoever follows packets or needs plain UDP gets all, so that the sets can
+    /// be counted and each be tried.
     pub(crate) const fn closed(self) -> Self {
-        if self.0 & Self::RARE.0 == 0 {
+        if self.contains(Self::UDP) {
+            self.with(Self::MOST)
+        } else if self.0 & Self::RARE.0 == 0 {
             self
         } else {
             self.with(Self::COMMON)
@@ -518,10 +528,9 @@ impl Features {
 
     /// Whether programs are ever built for just this set (`is_possible` in datapath/tests/load_matrix.c).
     pub const fn is_possible(self) -> bool {
-        let general = Self::ALL.without(Self::ATOMIC.with(Self::OUTER6));
         self.contains(Self::VLAN)
             && self.closed().0 == self.0
-            && (!self.contains(Self::TRACE) || self.contains(general))
+            && (!self.contains(Self::TRACE) || self.contains(Self::MOST))
     }
 
     pub(crate) const fn bit(index: usize) -> Self {
@@ -744,6 +753,9 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("TP_FRAMED_MAX", FRAMED_MAX),
         ("TP_KIND_PREFIX6", KIND_PREFIX6 as usize),
         ("TP_KIND_PLEN_SHIFT", KIND_PLEN_SHIFT as usize),
+        ("TP_HEAD_UDP", entry::UDP_BIT as usize),
+        ("TP_PEER_UDP", PEER_UDP as usize),
+        ("TP_FEAT_UDP", Features::UDP.0 as usize),
         ("TP_FEAT_ALL", Features::ALL.0 as usize),
         ("TP_BUILD_COMMON", Features::BUILD_COMMON.0 as usize),
         ("TP_BUILD_RELAY", Features::BUILD_RELAY.0 as usize),
@@ -761,7 +773,7 @@ mod tests {
     use super::*;
 
     unsafe extern "C" {
-        static tp_abi_layout: [u64; 128];
+        static tp_abi_layout: [u64; 160];
     }
 
     #[test]

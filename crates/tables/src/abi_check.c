@@ -6,7 +6,7 @@
 
 #define AT(type, field) offsetof(struct type, field)
 
-const __u64 tp_abi_layout[128] = {
+const __u64 tp_abi_layout[160] = {
 	sizeof(struct tp_entry),
 	AT(tp_entry, out),
 	AT(tp_entry, rate),
@@ -124,6 +124,9 @@ const __u64 tp_abi_layout[128] = {
 	TP_FRAMED_MAX,
 	TP_KIND_PREFIX6,
 	TP_KIND_PLEN_SHIFT,
+	(__u64)TP_HEAD_UDP,
+	TP_PEER_UDP,
+	TP_FEAT_UDP,
 	TP_FEAT_ALL,
 	TP_BUILD_COMMON,
 	TP_BUILD_RELAY,

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use session::compiled::{Compiled, Direction, Key};
+use session::compiled::{Action, Compiled, Direction, Key};
 
 use crate::abi::{Features, entry};
 use crate::encode::meaningful;
@@ -31,6 +31,9 @@ pub(crate) fn needs(plan: &Plan, new: &Compiled) -> Features {
         }
         if rule.framed && !new.framed.is_empty() {
             needs = needs.with(Features::PREFIX);
+        }
+        if matches!(rule.action, Action::Udp { .. }) {
+            needs = needs.with(Features::UDP);
         }
         if rule.relay.is_some() {
             needs = needs.with(Features::RELAY);

@@ -97,6 +97,23 @@ pub(crate) fn duplicate(data: &[u8]) -> Option<Outgoing> {
     Some(Outgoing { ifindex: 0, packet })
 }
 
+/// A GTP-U message from one of our addresses to itself, from its IP header on.
+pub(crate) fn to_ourselves(own: IpAddr, message: &[u8]) -> Option<Vec<u8>> {
+    let mut to = CopyLine::default();
+    let datagram = udp(GTPU_PORT, message)?;
+    match own {
+        IpAddr::V4(own) => {
+            to.remote[..4].copy_from_slice(&own.octets());
+            to.local = to.remote;
+            over4(&to, &datagram)
+        }
+        IpAddr::V6(own) => {
+            (to.remote, to.local) = (own.octets(), own.octets());
+            over6(&to, datagram)
+        }
+    }
+}
+
 fn udp(port: u16, payload: &[u8]) -> Option<Vec<u8>> {
     let mut datagram = Vec::with_capacity(8 + payload.len());
     datagram.extend([port.to_be_bytes(), port.to_be_bytes()].concat());

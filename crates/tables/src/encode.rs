@@ -74,9 +74,10 @@ pub(crate) fn words(
     packet_meter: Option<u32>,
     n_framed: usize,
 ) -> Words {
-    let ue_ni = match rule.direction {
-        Direction::Uplink => 0,
-        Direction::Downlink => ue_ni.0,
+    let ue_ni = match (rule.direction, rule.action) {
+        // Who sends what is too long for it hears of that as from its data network.
+        (_, Action::Udp { .. }) | (Direction::Downlink, _) => ue_ni.0,
+        (Direction::Uplink, _) => 0,
     };
     let (action, ni, mut out) = match rule.action {
         Action::Route { ni } => (entry::ACT_ROUTE, ni.0, 0),
@@ -84,6 +85,11 @@ pub(crate) fn words(
             entry::ACT_TUNNEL,
             ue_ni,
             u64::from(teid.to_be()) | u64::from(peer) << 32,
+        ),
+        Action::Udp { port, .. } => (
+            entry::ACT_TUNNEL,
+            ue_ni,
+            u64::from(port.to_be()) | u64::from(peer) << 32,
         ),
         Action::Drop => (entry::ACT_DROP, ue_ni, 0),
         Action::Buffer => (entry::ACT_BUFFER, ue_ni, 0),
@@ -109,6 +115,9 @@ pub(crate) fn words(
     let asks_ue = head & entry::UE_BIT != 0 || ext.asks & ASKS_UE != 0;
     if rule.framed && asks_ue {
         ext.n_framed = n_framed as u32;
+    }
+    if let Action::Udp { .. } = rule.action {
+        head |= entry::UDP_BIT;
     }
     let mut rate = 0;
     if rule.action == Action::QuotaExhausted {

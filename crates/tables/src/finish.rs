@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use session::compiled::NiId;
 
 use crate::advertise;
+use crate::back;
 use crate::copies;
 use crate::cut;
 use crate::followers::{self, Followers};
@@ -62,6 +63,10 @@ pub(crate) struct Task {
 impl Task {
     /// `TP_TASK_FROM_UE`
     const FROM_UE: u16 = 1;
+    /// `TP_TASK_RELAYED`
+    const RELAYED: u16 = 2;
+    /// `TP_TASK_DOWN`
+    const DOWN: u16 = 4;
 
     /// The task in front of what it is about.
     fn parse(data: &[u8]) -> Option<(Self, &[u8])> {
@@ -83,7 +88,27 @@ impl Task {
 
     /// How long a user's packet may be on its way out.
     fn room(&self) -> u16 {
-        self.mtu.saturating_sub(self.tunnel_len.into())
+        let headers = u16::from(self.tunnel_len).saturating_add(self.header_len());
+        self.mtu.saturating_sub(headers)
+    }
+
+    fn is_relayed(&self) -> bool {
+        self.flags & Self::RELAYED != 0
+    }
+
+    fn is_down(&self) -> bool {
+        self.flags & Self::DOWN != 0
+    }
+
+    /// Octets of the GTP-U header that goes along with a packet that is relayed.
+    fn header_len(&self) -> u16 {
+        if self.is_relayed() { self.marks } else { 0 }
+    }
+
+    /// Of one that is relayed and too long: the TEID that it came with, and its QFI.
+    fn came_with(&self) -> (u32, Option<u8>) {
+        let qfi = (self.out >> 32) as u8;
+        (self.out as u32, Some(qfi).filter(|qfi| *qfi < 64))
     }
 
     fn is_from_ue(&self) -> bool {
@@ -91,7 +116,11 @@ impl Task {
     }
 
     fn direction(&self) -> usize {
-        if self.is_from_ue() { UPLINK } else { DOWNLINK }
+        if self.is_from_ue() && !self.is_down() {
+            UPLINK
+        } else {
+            DOWNLINK
+        }
     }
 }
 
@@ -257,6 +286,9 @@ impl Finisher {
         out: &mut Vec<Outgoing>,
     ) -> Result<(), Malformed> {
         let event = Event::parse(record).ok_or(Malformed)?;
+        if !self.host.has_port(event.port) {
+            return Err(Malformed);
+        }
         match event.kind {
             EVENT_SEND => {
                 out.push(Outgoing {
@@ -287,7 +319,10 @@ impl Finisher {
                         self.tell(&event, &task, error, now_ns, rounds, out)
                     }
                     TASK_TOO_LONG => {
-                        let cause = Cause::TooLong { mtu: task.room() };
+                        let cause = Cause::TooLong {
+                            mtu: task.room(),
+                            hop_spent: !task.is_relayed(),
+                        };
                         let error = self.error(&task, data, cause);
                         self.tell(&event, &task, error, now_ns, rounds, out)
                     }
@@ -351,6 +386,10 @@ impl Finisher {
 
     fn error(&self, task: &Task, about: &[u8], cause: Cause) -> Option<Vec<u8>> {
         let is_ipv4 = about.first()? >> 4 == 4;
+        if task.is_down() {
+            // The next UPF takes nothing from the UE's tunnel that does not come from the UE.
+            return icmp::error(about, cause, icmp::destination(about)?);
+        }
         let source = self
             .routers
             .source(NiId(task.ni), is_ipv4, task.is_from_ue())?;
@@ -368,7 +407,11 @@ impl Finisher {
         rounds: usize,
         out: &mut Vec<Outgoing>,
     ) -> Result<(), Malformed> {
-        let Some(packet) = error else {
+        let way_back = match task.is_relayed() {
+            true => self.way_back(task, error.as_deref()),
+            false => None,
+        };
+        let Some(packet) = error.filter(|_| way_back.is_some() || !task.is_relayed()) else {
             count(&self.finished.untold, 1);
             return Ok(());
         };
@@ -377,12 +420,27 @@ impl Finisher {
             _ => &self.finished.too_long,
         };
         count(counter, 1);
+        if let Some(frame) = way_back {
+            return self.run(event.port, &frame, now_ns, rounds, out);
+        }
         if !task.is_from_ue() {
             let ifindex = self.host.ifindex(event.port);
             out.push(Outgoing { ifindex, packet });
             return Ok(());
         }
         self.send_to_ue(NiId(task.ni), &packet, now_ns, rounds, out)
+    }
+
+    /// What is told to the sender of a packet from tunnel to tunnel, in a frame as if it had come in the other tunnel.
+    fn way_back(&self, task: &Task, packet: Option<&[u8]>) -> Option<Vec<u8>> {
+        let (teid, qfi) = task.came_with();
+        let (teid, own) = {
+            let _looking = self.bystander.look();
+            self.host.way_back(teid)?
+        };
+        // What went up is answered downwards.
+        let message = back::g_pdu(own, teid, (qfi, !task.is_down()), packet?)?;
+        Some(framed(&message))
     }
 
     /// To a UE, by the rules for what its data network sends.
@@ -441,8 +499,13 @@ impl Finisher {
 
     /// In fragments, each with the headers of the tunnel that it leaves through.
     fn cut(&self, event: &Event<'_>, task: &Task, packet: &[u8], out: &mut Vec<Outgoing>) {
+        let split = packet.split_at_checked(task.header_len().into());
+        let (header, packet) = split.unwrap_or_default();
         let fragments = cut::cut(packet, task.room().into()).unwrap_or_default();
-        let wrapped = fragments.iter().map(|part| self.host.wrap(task, part));
+        let wrapped = fragments.iter().map(|part| match task.is_relayed() {
+            true => self.host.wrap(task, &back::with_header(header, part)?),
+            false => self.host.wrap(task, part),
+        });
         let Some(sent) = wrapped.collect::<Option<Vec<_>>>() else {
             return self.lose(event.port, task.direction(), "mtu");
         };

@@ -3,7 +3,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::io;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,6 +14,7 @@ use crate::abi::{
     AlarmRecord, Config, Cpu, Features, Line, RulePlace, Side, UE_DIR_BITS, UE_PAGE_BITS, ni,
 };
 use crate::alarms::Told;
+use crate::back;
 use crate::finish::Task;
 use crate::memory::View;
 use crate::store::{Layout, Memory};
@@ -113,6 +114,8 @@ unsafe extern "C" {
         result: *mut TpResult,
     ) -> c_int;
 
+    fn tp_host_entry_of(tables: *mut TpTables, teid: u32) -> u32;
+
     fn tp_host_prefix(tables: *mut TpTables, teid: u32, prefix: *mut u8, ni: *mut u32) -> u32;
 
     fn tp_host_wrap(
@@ -147,6 +150,7 @@ pub(crate) fn memory(layout: &Layout) -> io::Result<Memory> {
         slow: View::anonymous(1)?,
         entries: lines(layout.all_entries())?,
         sides: View::anonymous(layout.all_entries() as usize)?,
+        backs: View::anonymous(layout.all_entries() as usize)?,
         exts: lines(layout.exts)?,
         meters: lines(layout.meters)?,
         rules: View::anonymous(layout.rules as usize)?,
@@ -281,6 +285,11 @@ impl Host {
         }
     }
 
+    /// Whether there is this port.
+    pub(crate) fn has_port(&self, port: u32) -> bool {
+        (port as usize) < self.ports.len()
+    }
+
     /// Whether tunnels lead to this port.
     pub(crate) fn is_access(&self, port: u32) -> bool {
         let port = self.ports.get(port as usize);
@@ -324,6 +333,16 @@ impl Host {
         let len = unsafe { tp_host_prefix(&mut tables, teid, prefix.as_mut_ptr(), &raw mut ni) };
         let net = Ipv6Net::new(prefix.into(), u8::try_from(len).ok()?).ok()?;
         (len > 0).then_some((net, NiId(u16::try_from(ni).ok()?)))
+    }
+
+    /// The TEID of the session with this one that leads the other way, and our address for tunnels.
+    pub(crate) fn way_back(&self, teid: u32) -> Option<(u32, IpAddr)> {
+        let mut tables = self.tables();
+        // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
+        // Rust as atomics only.
+        let entry = unsafe { tp_host_entry_of(&mut tables, teid) };
+        let back = self.mem.backs.get(entry as usize)?.load(Ordering::Relaxed);
+        (back != 0).then_some((back, back::own_address(&self.mem)?))
     }
 
     /// A duplicate that cannot be made.

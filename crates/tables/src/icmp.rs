@@ -34,6 +34,8 @@ pub enum Cause {
     TooLong {
         /// Next-hop MTU (RFC 1191, RFC 8201).
         mtu: u16,
+        /// Its TTL was decremented here.
+        hop_spent: bool,
     },
 }
 
@@ -43,6 +45,15 @@ pub fn error(about: &[u8], cause: Cause, source: IpAddr) -> Option<Vec<u8>> {
     match (about.first()? >> 4, source) {
         (4, IpAddr::V4(source)) => error4(about, cause, source),
         (6, IpAddr::V6(source)) => error6(about, cause, source),
+        _ => None,
+    }
+}
+
+/// Where a packet goes to.
+pub(crate) fn destination(ip: &[u8]) -> Option<IpAddr> {
+    match ip.first()? >> 4 {
+        4 => address4(ip, 16).map(IpAddr::V4),
+        6 => address6(ip, 24).map(IpAddr::V6),
         _ => None,
     }
 }
@@ -86,11 +97,14 @@ fn error4(about: &[u8], cause: Cause, source: Ipv4Addr) -> Option<Vec<u8>> {
     }
     let (kind, code, mtu) = match cause {
         Cause::Expired => (11, 0, 0),
-        Cause::TooLong { mtu } if mtu >= MTU4_MIN => (3, 4, mtu),
+        Cause::TooLong { mtu, .. } if mtu >= MTU4_MIN => (3, 4, mtu),
         Cause::TooLong { .. } => return None,
     };
     let mut quote = about[..about.len().min(ERROR4_MAX - IP4_LEN - ICMP_LEN)].to_vec();
-    if let Cause::TooLong { .. } = cause {
+    if let Cause::TooLong {
+        hop_spent: true, ..
+    } = cause
+    {
         // As it came: the hop that this router spent is not the sender's affair.
         quote[8] = quote[8].saturating_add(1);
         inet::set_header_checksum(quote.get_mut(..header_len)?);
@@ -149,11 +163,14 @@ fn error6(about: &[u8], cause: Cause, source: Ipv6Addr) -> Option<Vec<u8>> {
         Cause::Expired => (3, 0),
         // A link of less must cut and reassemble by itself (RFC 8200, 5).
         Cause::TooLong { .. } if length <= MTU6_MIN.into() => return None,
-        Cause::TooLong { mtu } => (2, mtu.max(MTU6_MIN)),
+        Cause::TooLong { mtu, .. } => (2, mtu.max(MTU6_MIN)),
     };
     let room = usize::from(MTU6_MIN) - IP6_LEN - ICMP_LEN;
     let mut quote = about[..about.len().min(room)].to_vec();
-    if let Cause::TooLong { .. } = cause {
+    if let Cause::TooLong {
+        hop_spent: true, ..
+    } = cause
+    {
         quote[7] = quote[7].saturating_add(1);
     }
     let mut message = vec![kind, 0, 0, 0, 0, 0];

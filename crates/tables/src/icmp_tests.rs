@@ -26,7 +26,10 @@ fn packet6_of(next: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-const LONG: Cause = Cause::TooLong { mtu: 1456 };
+const LONG: Cause = Cause::TooLong {
+    mtu: 1456,
+    hop_spent: true,
+};
 
 #[test]
 fn errors_are_as_long_as_they_may_be() {
@@ -93,7 +96,10 @@ fn nothing_is_sent_about_errors_later_fragments_and_many_hosts() {
 
 #[test]
 fn an_mtu_that_helps_nobody_is_not_told() {
-    let tight = |mtu| Cause::TooLong { mtu };
+    let tight = |mtu| Cause::TooLong {
+        mtu,
+        hop_spent: true,
+    };
     assert_eq!(error(&packet4(1000), tight(67), ROUTER4), None);
     assert!(error(&packet4(1000), tight(68), ROUTER4).is_some());
     // Every IPv6 link carries 1280 octets.
@@ -116,7 +122,7 @@ proptest! {
         if let Some(first) = about.first_mut() {
             *first = *first & 15 | if six { 0x60 } else { 0x40 };
         }
-        let cause = if expired { Cause::Expired } else { Cause::TooLong { mtu } };
+        let cause = if expired { Cause::Expired } else { Cause::TooLong { mtu, hop_spent: true } };
         let source = if six { ROUTER6 } else { ROUTER4 };
         if let Some(packet) = error(&about, cause, source) {
             if six {

@@ -10,6 +10,7 @@ mod adapt;
 pub mod advertise;
 mod alarms;
 mod alloc;
+mod back;
 mod copies;
 pub mod cut;
 mod encode;

@@ -118,13 +118,15 @@ pub enum NextHop {
     Prohibit,
 }
 
-/// A remote GTP-U tunnel end seen from one of our addresses: a `tp_peer`. Both are of one family.
+/// A remote tunnel end seen from one of our addresses: a `tp_peer`. Both are of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Peer {
     /// The gNB.
     pub remote: IpAddr,
     /// Our N3 address.
     pub local: IpAddr,
+    /// It gets UDP without GTP-U.
+    pub udp: bool,
 }
 
 /// A peer came into use or went out of it.

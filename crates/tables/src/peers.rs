@@ -1,9 +1,10 @@
-//! Remote GTP-U tunnel ends: one line per pair of addresses, shared by all sessions behind it.
+//! Remote tunnel ends: one line per pair of addresses, and one more where it also gets UDP without GTP-U, shared by all
+//! sessions behind it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use crate::abi::{Line, PEER_V6, PEER_ZERO_SUM, PeerLine, words_of};
+use crate::abi::{Line, PEER_UDP, PEER_V6, PEER_ZERO_SUM, PeerLine, words_of};
 use crate::alloc::Lines;
 use crate::encode::be;
 use crate::memory::View;
@@ -128,6 +129,10 @@ impl Peers {
         }
         if peer.remote.is_ipv6() {
             line.flags = self.flags6;
+        }
+        if peer.udp {
+            // Who is no tunnel's end does not take UDP without a checksum over IPv6 (RFC 6935).
+            line.flags = line.flags & !PEER_ZERO_SUM | PEER_UDP;
         }
         let words: [u64; 8] = words_of(&line);
         // The addresses of a line in use do not change, so word 0 changes in its next hop only.

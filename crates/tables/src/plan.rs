@@ -130,6 +130,17 @@ fn no_room<T>(table: &'static str) -> impl FnOnce() -> Result<T, NoRoom> {
     move || Err(NoRoom { table })
 }
 
+/// Where packets are sent to in UDP.
+fn peer_of(action: Action) -> Option<Peer> {
+    let (remote, local, udp) = match action {
+        Action::Tunnel { peer, local, .. } => (peer, local, false),
+        Action::Udp { peer, local, .. } => (peer, local, true),
+        _ => return None,
+    };
+    debug_assert_eq!(remote.is_ipv4(), local.is_ipv4());
+    Some(Peer { remote, local, udp })
+}
+
 /// Where the UE's addresses are valid; a session has them in one network instance.
 fn ni_of_ue(new: &Compiled) -> NiId {
     let mut of_keys = new.keys.iter().filter_map(|(key, _)| match *key {
@@ -260,14 +271,8 @@ impl Store {
     /// Peer, meters and words of one entry.
     fn plan_words(&mut self, plan: &mut Plan, rule: &Entry, ni: NiId) -> Result<Want, NoRoom> {
         let mut peer = 0;
-        if let Action::Tunnel {
-            peer: remote,
-            local,
-            ..
-        } = rule.action
-        {
-            debug_assert_eq!(remote.is_ipv4(), local.is_ipv4());
-            let taken = self.peers.acquire(Peer { remote, local });
+        if let Some(end) = peer_of(rule.action) {
+            let taken = self.peers.acquire(end);
             peer = taken.map_or_else(no_room(self.peers.lines().name()), Ok)?;
             plan.taken.push(Taken::Peer(peer));
         }

@@ -47,6 +47,7 @@ impl Store {
                 self.users.join(plan.next.needs);
                 self.users.leave(plan.held.needs);
                 self.apply(&mut plan);
+                self.note_ways_back(&plan, new);
                 handle.write(&plan.next);
             }
             Err(error) => {

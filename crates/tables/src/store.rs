@@ -100,6 +100,8 @@ pub(crate) struct Memory {
     pub(crate) slow: View<Cpu>,
     pub(crate) entries: View<Line>,
     pub(crate) sides: View<Side>,
+    /// For each entry that a TEID leads to, of a session that relays packets: its TEID of the other direction, 0: none.
+    pub(crate) backs: View<std::sync::atomic::AtomicU32>,
     pub(crate) exts: View<Line>,
     pub(crate) meters: View<Line>,
     pub(crate) rules: View<RulePlace>,
@@ -626,7 +628,11 @@ impl Store {
 
     /// The interface towards a peer, as far as it is known.
     pub(crate) fn way_to(&self, local: IpAddr, remote: IpAddr) -> Option<u32> {
-        let nexthop = self.peers.nexthop(Peer { remote, local })?;
+        let nexthop = self.peers.nexthop(Peer {
+            remote,
+            local,
+            udp: false,
+        })?;
         let line: NextHopLine = from_words(self.mem.nexthops[nexthop as usize].words());
         Some(line.ifindex)
     }

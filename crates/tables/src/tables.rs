@@ -678,7 +678,8 @@ impl session::compiled::Tables for Tables {
     }
 
     fn gtpu_paths(&self, each: &mut dyn FnMut(IpAddr, IpAddr)) {
-        for peer in self.store.peers.in_use() {
+        // Only who speaks GTP-U can be asked by it whether it is there.
+        for peer in self.store.peers.in_use().filter(|peer| !peer.udp) {
             each(peer.remote, peer.local);
         }
     }

@@ -665,6 +665,7 @@ fn memory(maps: &Maps, layout: &Layout) -> Result<Memory, SetupError> {
         slow: View::anonymous(1)?,
         entries: view(maps, "entries", layout.all_entries() as usize)?,
         sides: view(maps, "sides", layout.all_entries() as usize)?,
+        backs: View::anonymous(layout.all_entries() as usize)?,
         exts: view(maps, "exts", layout.exts as usize)?,
         meters: view(maps, "meters", layout.meters as usize)?,
         rules: view(maps, "rules", layout.rules as usize)?,

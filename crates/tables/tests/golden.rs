@@ -124,6 +124,8 @@ struct SessionEntry {
     qfi: Option<u8>,
     teid: Option<u32>,
     peer: Option<IpAddr>,
+    /// Of UDP alone.
+    port: Option<u16>,
     local: Option<IpAddr>,
     mbr_bps: Option<u64>,
     burst_bytes: Option<u64>,
@@ -278,6 +280,11 @@ fn compile_entry(entry: &SessionEntry) -> Entry {
         "route" => Action::Route { ni: NiId(0) },
         "tunnel" => Action::Tunnel {
             teid: entry.teid.unwrap(),
+            peer: entry.peer.unwrap(),
+            local: entry.local.unwrap(),
+        },
+        "udp" => Action::Udp {
+            port: entry.port.unwrap(),
             peer: entry.peer.unwrap(),
             local: entry.local.unwrap(),
         },

@@ -325,10 +325,12 @@ fn peers_follow_routes_and_neighbours() {
     let mut bench = Bench::new(ordinary());
     let local = ip("10.3.0.1");
     let near = Peer {
+        udp: false,
         remote: ip("10.3.0.50"),
         local,
     };
     let far = Peer {
+        udp: false,
         remote: ip("10.99.0.50"),
         local,
     };
@@ -694,6 +696,7 @@ impl Truth {
         let peer = Peer {
             remote: host,
             local: ip(local),
+            udp: false,
         };
         match self.peers.iter().position(|other| *other == peer) {
             Some(at) => {

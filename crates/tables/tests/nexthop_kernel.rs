@@ -415,6 +415,7 @@ fn a_peer_is_resolved_before_its_first_packet() {
     let peer = Peer {
         remote: "10.6.0.2".parse().unwrap(),
         local: "10.6.0.1".parse().unwrap(),
+        udp: false,
     };
     mirror.tables.add_peer(peer);
     // On N6 only because the test has one cable.

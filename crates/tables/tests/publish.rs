@@ -110,6 +110,11 @@ fn check(
             let expected = (*peer, *teid, container, &expected[..]);
             prop_assert_eq!(read_marked_gpdu(&run.frame), expected);
         }
+        Fate::InUdp(port, peer) => {
+            prop_assert_eq!(run.verdict, Verdict::Redirect(0));
+            let expected = (*peer, *port as u16, &forwarded(&ip)[..]);
+            prop_assert_eq!(common::read_udp(&run.frame), expected);
+        }
         other => prop_assert!(false, "{:?}", other),
     }
     Ok(Some(*id))

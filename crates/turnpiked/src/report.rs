@@ -299,7 +299,7 @@ pub(crate) struct FarReport {
     pub(crate) destination: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) network_instance: Option<String>,
-    /// `TEID@address` of the outer header.
+    /// `TEID@address` of the outer header, or `udp:port@address`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tunnel: Option<String>,
 }

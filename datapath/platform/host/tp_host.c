@@ -223,10 +223,12 @@ static __u32 tp_prefix_of(struct tp_packet *p, const struct tp_entry *e, __u8 *p
 	return ext->ue6_plen;
 }
 
+/* For what is asked beside the packets of a port. */
+static const struct tp_port_config any_port = {0, 0, TP_FEAT_ALL, 0};
+
 __u32 tp_host_prefix(struct tp_tables *t, __u32 teid, __u8 *prefix, __u32 *ni)
 {
-	static const struct tp_port_config all = {0, 0, TP_FEAT_ALL, 0};
-	struct tp_env env = {t, &all, NULL, 0, 0, 0, 0, NULL};
+	struct tp_env env = {t, &any_port, NULL, 0, 0, 0, 0, NULL};
 	const struct tp_rules *rules;
 	struct tp_packet p = {0};
 	__u32 i, j, plen;
@@ -249,9 +251,24 @@ __u32 tp_host_prefix(struct tp_tables *t, __u32 teid, __u8 *prefix, __u32 *ni)
 	return 0;
 }
 
+/* Outer headers alone, in front of len octets that stand behind the room for them. */
+static __u32 wrap_bare(struct tp_env *env, const struct tp_task *task, const struct tp_peer *peer, __u32 len)
+{
+	__u32 bare = peer->flags & TP_PEER_V6 ? TP_BARE6_LEN : TP_BARE_LEN;
+	__u64 sum = TP_NO_SUM;
+
+	if (task->tunnel_len != bare || !(peer->flags & TP_PEER_UDP) == !(task->flags & TP_TASK_RELAYED))
+		return 0; /* the peer's index was taken by another one meanwhile */
+	if (task->flags & TP_TASK_RELAYED)
+		tp_store32(tp_data(env) + bare + 4, (__u32)task->out);
+	if ((peer->flags & (TP_PEER_V6 | TP_PEER_ZERO_SUM)) == TP_PEER_V6)
+		sum = tp_sum_frame(env, bare, len);
+	return tp_put_relay_headers(env, peer, NULL, 0, len, sum, (__u32)task->out, task->mark) ? 0 : bare + len;
+}
+
 __u32 tp_host_wrap(struct tp_tables *t, const struct tp_task *task, const __u8 *user, __u32 len, __u8 *to)
 {
-	struct tp_env env = {t, NULL, to, task->tunnel_len + len, 0, task->tunnel_len + len, 0, NULL};
+	struct tp_env env = {t, &any_port, to, task->tunnel_len + len, 0, task->tunnel_len + len, 0, NULL};
 	const struct tp_peer *peer = tp_peer_at(&env, (__u32)(task->out >> 32));
 	struct tp_tunnel out = {0};
 
@@ -260,6 +277,8 @@ __u32 tp_host_wrap(struct tp_tables *t, const struct tp_task *task, const __u8 *
 	memcpy(to + task->tunnel_len, user, len);
 	if (!task->tunnel_len)
 		return len;
+	if ((task->flags & TP_TASK_RELAYED) || (peer->flags & TP_PEER_UDP))
+		return len < TP_GTPU_LEN ? 0 : wrap_bare(&env, task, peer, len);
 	out.len = task->tunnel_len;
 	out.teid_be = (__u32)task->out;
 	out.marks = task->marks;
@@ -281,6 +300,17 @@ __u32 tp_host_wrap(struct tp_tables *t, const struct tp_task *task, const __u8 *
 	if (task->mark)
 		tp_mark_ip(to, task->mark);
 	return out.len + len;
+}
+
+/* The entry index that a TEID leads to; TP_NOT_FOUND: none. */
+__u32 tp_host_entry_of(struct tp_tables *t, __u32 teid)
+{
+	struct tp_env env = {t, &any_port, NULL, 0, 0, 0, 0, NULL};
+	const struct tp_entry *e;
+	__u64 head;
+
+	e = tp_match_teid(&env, teid, &head);
+	return e ? (__u32)(e - t->entries) : TP_NOT_FOUND;
 }
 
 const char *tp_drop_name(__u32 reason)

@@ -111,6 +111,9 @@ int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *bu
  * Octets at to; 0: there is no such tunnel. */
 __u32 tp_host_wrap(struct tp_tables *t, const struct tp_task *task, const __u8 *user, __u32 len, __u8 *to);
 
+/* The entry index that a TEID leads to; 0xffffffff: none. */
+__u32 tp_host_entry_of(struct tp_tables *t, __u32 teid);
+
 /* The IPv6 prefix that packets of a UE come from, by the TEID of its uplink.
  *
  * prefix  16 octets, network order

@@ -87,7 +87,7 @@ fn router_advertisement(world: &mut World) -> Result<String> {
 }
 
 /// Octets of tunnel headers towards a gNB with IPv4.
-const TUNNEL: u32 = 44;
+pub(super) const TUNNEL: u32 = 44;
 
 fn router_of(address: IpAddr) -> IpAddr {
     match address {
@@ -97,7 +97,7 @@ fn router_of(address: IpAddr) -> IpAddr {
 }
 
 /// What a single ping to `to` prints, answered or not.
-fn ping_says(netns: &Netns, to: IpAddr, args: &[&str]) -> Result<String> {
+pub(super) fn ping_says(netns: &Netns, to: IpAddr, args: &[&str]) -> Result<String> {
     let mut command = Command::new("ping");
     command.args(["-n", "-c", "1", "-W", "2"]).args(args);
     command.arg(to.to_string());
@@ -107,7 +107,13 @@ fn ping_says(netns: &Netns, to: IpAddr, args: &[&str]) -> Result<String> {
 }
 
 /// A ping must be told `what` by `from`.
-fn told(netns: &Netns, to: IpAddr, args: &[&str], from: IpAddr, what: &str) -> Result<()> {
+pub(super) fn told(
+    netns: &Netns,
+    to: IpAddr,
+    args: &[&str],
+    from: IpAddr,
+    what: &str,
+) -> Result<()> {
     let said = ping_says(netns, to, args)?;
     let line = said
         .lines()
@@ -127,7 +133,7 @@ fn time_exceeded(address: IpAddr) -> &'static str {
 }
 
 /// The words for it, with that MTU.
-fn too_big(address: IpAddr, mtu: u32) -> String {
+pub(super) fn too_big(address: IpAddr, mtu: u32) -> String {
     match address {
         IpAddr::V4(_) => format!("mtu = {mtu}"),
         IpAddr::V6(_) => format!("mtu={mtu}"),
@@ -135,7 +141,7 @@ fn too_big(address: IpAddr, mtu: u32) -> String {
 }
 
 /// Octets of ping's payload in a packet of this length.
-fn payload(address: IpAddr, packet: u32) -> String {
+pub(super) fn payload(address: IpAddr, packet: u32) -> String {
     let headers = if address.is_ipv4() { 28 } else { 48 };
     (packet - headers).to_string()
 }
@@ -217,7 +223,7 @@ fn path_mtu(world: &mut World) -> Result<String> {
 }
 
 /// Whether a ping of this size is answered, when it may be cut on its way.
-fn answered(netns: &Netns, to: IpAddr, size: u32) -> Result<()> {
+pub(super) fn answered(netns: &Netns, to: IpAddr, size: u32) -> Result<()> {
     let size = size.to_string();
     let said = ping_says(netns, to, &["-M", "dont", "-s", &size])?;
     ensure!(said.contains(" 0% packet loss"), "ping of {size}: {said}");

@@ -7,6 +7,7 @@ mod duplicates;
 mod framed;
 mod gtpu;
 mod icmp;
+mod narrow;
 mod node;
 mod overlap;
 mod packets;
@@ -22,6 +23,7 @@ mod sessions;
 mod spread;
 mod trace;
 mod transport;
+mod udp;
 mod update;
 
 use std::net::SocketAddr;
@@ -197,6 +199,8 @@ pub fn all() -> Vec<Scenario> {
         qos::scenarios(),
         gtpu::scenarios(),
         relay::scenarios(),
+        narrow::scenarios(),
+        udp::scenarios(),
         transport::scenarios(),
         duplicates::scenarios(),
         routes::scenarios(),

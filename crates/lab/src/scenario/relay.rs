@@ -78,21 +78,21 @@ const SECOND_N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 2);
 const SECOND_N9: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 const SECOND_N4: Ipv4Addr = Ipv4Addr::new(10, 101, 0, 1);
 const SECOND_SMF: Ipv4Addr = Ipv4Addr::new(10, 101, 0, 2);
-const SECOND_N6: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
+pub(super) const SECOND_N6: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
 const SECOND_ROUTER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 254);
 /// A server that the uplink classifier sends to by the I-UPF's own N6.
 const NEAR_SERVER: Ipv4Addr = Ipv4Addr::new(10, 201, 0, 1);
 
 /// A second UPF beside the world's own, with N3, N4 and N6, and the SMF's other N4 address.
-struct Second {
+pub(super) struct Second {
     smf: Smf,
     upf: Upf,
-    netns: Netns,
+    pub(super) netns: Netns,
     _xdp: Vec<OwnedFd>,
 }
 
 impl Second {
-    fn start(world: &World) -> Result<Self> {
+    pub(super) fn start(world: &World) -> Result<Self> {
         let netns = Netns::create(world.prefix(), "iupf")?;
         let end = |netns, name| End { netns, name };
         cable(end(&netns, "n3"), end(&world.ran_ns, "iupf"), LINK_MTU)?;
@@ -188,7 +188,7 @@ fn ue_at(attached: &Attached, destination: bool) -> UeIpAddress {
 
 /// An attached UE whose packets then take the way by way of the I-UPF; `extra` rules are added to
 /// those that relay.
-fn by_way_of(
+pub(super) fn by_way_of(
     world: &mut World,
     second: &Second,
     extra: Vec<rs_pfcp::ie::Ie>,

@@ -1,4 +1,6 @@
-//! FARs with DUPL, by hand: rs-pfcp 0.5 has one destination and no markings.
+//! FARs with DUPL, or into UDP alone, by hand: rs-pfcp 0.5 has one destination and no markings.
+
+use std::net::IpAddr;
 
 use rs_pfcp::ie::{Ie, IeType};
 
@@ -31,4 +33,21 @@ pub fn duplicate_to(id: u32, ends: &[TunnelEnd], marking: Option<[u8; 2]>) -> Ie
     let mut members = vec![Ie::new(IeType::ApplyAction, vec![0x12, 0])];
     members.extend(parameters);
     update_far(id, members)
+}
+
+/// An Update FAR: into UDP without GTP-U (TS 29.244, 8.2.56).
+pub fn far_into_udp(id: u32, to: IpAddr, port: u16) -> Ie {
+    let mut header = match to {
+        IpAddr::V4(to) => [&[4, 0][..], &to.octets()].concat(),
+        IpAddr::V6(to) => [&[8, 0][..], &to.octets()].concat(),
+    };
+    header.extend(port.to_be_bytes());
+    // FAR 2 leads to access.
+    let side = if id == 2 { 0 } else { 1 };
+    let parameters = vec![
+        Ie::new(IeType::DestinationInterface, vec![side]),
+        Ie::new(IeType::OuterHeaderCreation, header),
+    ];
+    let parameters = Ie::new_grouped(IeType::UpdateForwardingParameters, parameters);
+    update_far(id, vec![parameters])
 }

@@ -281,8 +281,8 @@ fn a_tunnel_leads_over_a_family_that_both_ends_have() {
         let addr = addr.parse().unwrap();
         refuses(&mut dual(), wrong, to_gnb(header(2, None, Some(addr))));
     }
-    // UDP/IPv6 without GTP-U; TEID zero.
-    let no_gtpu = [vec![8, 0], GNB6.octets().to_vec(), vec![8, 0x68]].concat();
+    // IPv6 alone; TEID zero.
+    let no_gtpu = [vec![0x20, 0], GNB6.octets().to_vec()].concat();
     refuses(&mut dual(), wrong, to_gnb(no_gtpu));
     let mut zero = header(2, None, Some(GNB6));
     zero[5] = 0;
@@ -308,7 +308,7 @@ fn of_two_addresses_the_one_with_a_route_is_taken() {
 }
 
 #[test]
-fn outer_headers_without_gtpu_are_refused() {
+fn outer_headers_without_udp_are_refused() {
     let mut world = dual();
     let removal = failure(IeType::OUTER_HEADER_REMOVAL, RuleId::Pdr(PdrId(1)));
     for description in [2, 3, 4, 5, 7, 8] {
@@ -325,7 +325,8 @@ fn outer_headers_without_gtpu_are_refused() {
         c_tag: Some(0x10_0200),
         s_tag: Some(0x10_0300),
     };
-    // Every description that TS 29.244, 8.2.56 knows: without GTP-U, and with something besides.
+    let udp = OuterHeader::UDP_IPV4 | OuterHeader::UDP_IPV6;
+    // Every description that TS 29.244, 8.2.56 knows: without UDP, and with something besides.
     for description in (1..=OuterHeader::all().bits()).map(OuterHeader::from_bits_retain) {
         let mut header = Vec::new();
         OuterHeaderCreation {
@@ -333,7 +334,7 @@ fn outer_headers_without_gtpu_are_refused() {
             ..whole
         }
         .to_ie(&mut header);
-        if gtpu.contains(description) {
+        if gtpu.contains(description) || udp.contains(description) {
             let (seid, _) = world.establish(to_gnb(header)).unwrap();
             world.delete(seid).unwrap();
         } else {

@@ -15,6 +15,7 @@ mod qers;
 mod refusals;
 mod relay;
 mod size;
+mod udp;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

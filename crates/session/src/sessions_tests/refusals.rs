@@ -256,9 +256,9 @@ fn fars_that_cannot_be_honoured_are_refused() {
             far_with(ApplyAction::FORW, 1, vec![(ie, vec![0; 8])]),
         );
     }
-    // UDP/IPv4, GTP-U/UDP/IPv6 without an address of ours, TEID zero.
+    // IPv4, GTP-U/UDP/IPv6 without an address of ours, TEID zero.
     for header in [
-        vec![4, 0, 10, 3, 1, 1, 0, 9],
+        vec![0x10, 0, 10, 3, 1, 1],
         [vec![2, 0, 0, 0, 0, 9], vec![1; 16]].concat(),
         vec![1, 0, 0, 0, 0, 0, 10, 3, 1, 1],
     ] {

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use session::compiled::{Marks, NiId};
 use session::reference::{Arrival, Packet};
-use tables::nexthop::{Family, L2, Mac, NextHop, NextHopTables, Peer, PeerChange};
+use tables::nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use tables::{Mode, PortConfig, Roles, Tables};
 
 /// Our N3 address.
@@ -82,8 +82,8 @@ pub fn resolve_peers(tables: &mut Tables, n3: u32) -> Vec<PeerChange> {
     let mut changes = Vec::new();
     tables.take_peer_changes(&mut changes);
     for change in &changes {
-        if let PeerChange::Added(Peer { remote, local }) = *change {
-            tables.swap_peer_nexthop(Peer { remote, local }, n3);
+        if let PeerChange::Added(peer) = *change {
+            tables.swap_peer_nexthop(peer, n3);
         }
     }
     changes
@@ -231,11 +231,7 @@ pub fn read_gpdu(frame: &[u8]) -> (IpAddr, u32, Option<u8>, &[u8]) {
 
 /// The same, with what else a PDU Session Container says (TS 38.415, 5.5.2.1).
 pub fn read_marked_gpdu(frame: &[u8]) -> (IpAddr, u32, Option<(u8, Marks)>, &[u8]) {
-    let (remote, gtpu) = match frame[12..14] {
-        [0x08, 0x00] => read_outer4(&frame[14..]),
-        [0x86, 0xdd] => read_outer6(&frame[14..]),
-        _ => panic!("EtherType {:02x?}", &frame[12..14]),
-    };
+    let (remote, gtpu) = read_outer(frame);
     let teid = u32::from_be_bytes(gtpu[4..8].try_into().unwrap());
     if gtpu[0] & 4 == 0 {
         return (remote, teid, None, &gtpu[8..]);
@@ -253,6 +249,23 @@ pub fn read_marked_gpdu(frame: &[u8]) -> (IpAddr, u32, Option<(u8, Marks)>, &[u8
     };
     let container = (gtpu[14] & 0x3f, marks);
     (remote, teid, Some(container), &gtpu[end..])
+}
+
+/// Of UDP without GTP-U: remote, both ports, which are the same, and what it carries.
+pub fn read_udp(frame: &[u8]) -> (IpAddr, u16, &[u8]) {
+    let (remote, payload) = read_outer(frame);
+    let at = frame.len() - payload.len() - 8;
+    assert_eq!(frame[at..at + 2], frame[at + 2..at + 4], "ports");
+    let port = u16::from_be_bytes(frame[at..at + 2].try_into().unwrap());
+    (remote, port, payload)
+}
+
+fn read_outer(frame: &[u8]) -> (IpAddr, &[u8]) {
+    match frame[12..14] {
+        [0x08, 0x00] => read_outer4(&frame[14..]),
+        [0x86, 0xdd] => read_outer6(&frame[14..]),
+        _ => panic!("EtherType {:02x?}", &frame[12..14]),
+    }
 }
 
 fn read_outer4(ip: &[u8]) -> (IpAddr, &[u8]) {

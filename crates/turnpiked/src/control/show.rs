@@ -424,6 +424,11 @@ fn tunnel((teid, addresses): &(u32, Vec<IpAddr>)) -> String {
     format!("{teid:08x}@{}", addresses.join(","))
 }
 
+fn plain_udp((port, addresses): &(u32, Vec<IpAddr>)) -> String {
+    let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+    format!("udp:{port}@{}", addresses.join(","))
+}
+
 fn pdr(pdr: &PdrView) -> PdrReport {
     let v4 = pdr.ue4.map(|address| address.to_string());
     let v6 = pdr.ue6.map(|prefix| prefix.to_string());
@@ -457,7 +462,7 @@ fn far(far: &FarView) -> FarReport {
         action: far.action.to_owned(),
         destination: far.destination.map(str::to_owned),
         network_instance: far.network_instance.clone(),
-        tunnel: far.tunnel.as_ref().map(tunnel),
+        tunnel: (far.tunnel.as_ref().map(tunnel)).or_else(|| far.udp.as_ref().map(plain_udp)),
     }
 }
 

@@ -1,0 +1,95 @@
+//! The way back of packets from tunnel to tunnel: what their sender is to be told goes through the pipeline as if it had come
+//! in the session's tunnel of the other direction, so that it leaves by the session's own rules.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::Ordering;
+
+use session::compiled::{Compiled, Direction, Key, Select};
+
+use crate::abi::Features;
+use crate::copies;
+use crate::plan::Plan;
+use crate::store::{Memory, Store};
+
+impl Store {
+    /// Note for each tunnel of a session that relays packets which one leads the other way.
+    pub(crate) fn note_ways_back(&self, plan: &Plan, new: &Compiled) {
+        if !plan.next.needs.contains(Features::RELAY) {
+            return;
+        }
+        for (place, key) in plan.keys.iter().enumerate() {
+            let Some((_, travels)) = tunnel(new, place) else {
+                continue;
+            };
+            let mut others = (0..new.keys.len()).filter_map(|place| tunnel(new, place));
+            let back = others.find(|(_, other)| *other != travels);
+            if let Some(noted) = self.mem.backs.get(key.at as usize) {
+                noted.store(back.map_or(0, |(teid, _)| teid), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The TEID that a key is, and which way its packets travel.
+fn tunnel(new: &Compiled, place: usize) -> Option<(u32, Direction)> {
+    let (Key::Teid { teid, .. }, select) = *new.keys.get(place)? else {
+        return None;
+    };
+    let entry = match select {
+        Select::One(entry) => entry,
+        Select::List { first, .. } => new.filters.get(first)?.entry,
+    };
+    Some((teid, new.entries.get(entry)?.direction))
+}
+
+/// One of our addresses for tunnels.
+pub(crate) fn own_address(mem: &Memory) -> Option<IpAddr> {
+    let config = &mem.config[0];
+    let v4 = config.n3_be[0].load(Ordering::Relaxed);
+    if v4 != 0 {
+        return Some(Ipv4Addr::from(v4.to_ne_bytes()).into());
+    }
+    let mut octets = [0; 16];
+    for (half, word) in octets.chunks_exact_mut(8).zip(&config.n3_6[0]) {
+        half.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+    }
+    let v6 = Ipv6Addr::from(octets);
+    (!v6.is_unspecified()).then_some(v6.into())
+}
+
+/// A G-PDU to ourselves, from its IP header on.
+///
+/// `qfi`: what its PDU Session Container says, if it has one; `down`: towards access.
+pub(crate) fn g_pdu(
+    own: IpAddr,
+    teid: u32,
+    (qfi, down): (Option<u8>, bool),
+    user: &[u8],
+) -> Option<Vec<u8>> {
+    let mut optional = Vec::new();
+    if let Some(qfi) = qfi {
+        let pdu_type = if down { 0 } else { 0x10 };
+        optional.extend([0, 0, 0, 0x85, 1, pdu_type, qfi, 0]);
+    }
+    let mut message = vec![if qfi.is_some() { 0x34 } else { 0x30 }, 255];
+    message.extend(
+        u16::try_from(optional.len() + user.len())
+            .ok()?
+            .to_be_bytes(),
+    );
+    message.extend(teid.to_be_bytes());
+    message.extend(optional);
+    message.extend_from_slice(user);
+    copies::to_ourselves(own, &message)
+}
+
+/// A part of a user's packet behind the GTP-U header that the whole one came with.
+pub(crate) fn with_header(header: &[u8], part: &[u8]) -> Option<Vec<u8>> {
+    const FIXED: usize = 8;
+    let length = u16::try_from(header.len().checked_sub(FIXED)? + part.len()).ok()?;
+    let mut message = [header, part].concat();
+    message
+        .get_mut(2..4)?
+        .copy_from_slice(&length.to_be_bytes());
+    Some(message)
+}

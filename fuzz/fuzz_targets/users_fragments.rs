@@ -1,0 +1,8 @@
+//! Fragments of users' packets in any order.
+#![no_main]
+#![allow(dead_code)]
+
+#[path = "../../crates/tables/tests/users/mod.rs"]
+mod users;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| users::fragments(input));

@@ -1,0 +1,8 @@
+//! Any packet of a user: ICMP errors about it, its fragments, answers to Router Solicitations.
+#![no_main]
+#![allow(dead_code)]
+
+#[path = "../../crates/tables/tests/users/mod.rs"]
+mod users;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| users::packet(input));

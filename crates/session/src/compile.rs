@@ -12,7 +12,9 @@ use crate::compiled::{
     Marks, NiId, PdrId, PredefinedId, QerId, Qfi, QfiSet, Rate, Relay, Select, SharedMeter,
     UeAddresses, UeEnd,
 };
+use crate::applications::Flows;
 use crate::config::{Burst, PredefinedFar};
+use crate::flow::FlowDescription;
 use crate::predefined::Form;
 use crate::refusal::Refusal;
 use crate::rules::{
@@ -55,6 +57,11 @@ impl Compiler {
         self.forms.clear();
         for (place, pdr) in rules.pdrs.iter().enumerate() {
             out.framed.extend_from_slice(pdr.pdi.framed());
+            let application = pdr.pdi.application();
+            if application.is_some_and(|name| !rules.applications.contains_key(name)) {
+                // It has no PFDs, or some by which packets cannot be told.
+                return Err(Refusal::rule(IeType::APPLICATION_ID).in_rule(RuleId::Pdr(pdr.id)));
+            }
             let holds = !rules.dormant.contains(&pdr.id);
             for form in rules.forms(pdr) {
                 let entry = entry(rules, form, site, reaches, &mut out.meters)
@@ -93,7 +100,7 @@ impl Compiler {
                     let pdr = &rules.pdrs[place];
                     (entry, Form { pdr, rule })
                 });
-                select(forms, &mut out.filters)?
+                select(forms, rules.applications, &mut out.filters)?
             };
             out.keys.push((key, select));
         }
@@ -210,11 +217,13 @@ fn nothing(entry: usize, filters: &mut Vec<Filter>) -> Select {
 /// The PDRs of one key, in order.
 fn select<'a>(
     mut entries: impl ExactSizeIterator<Item = (usize, Form<'a>)> + Clone,
+    applications: &Flows,
     filters: &mut Vec<Filter>,
 ) -> Result<Select, Refusal> {
     let only = entries.clone().next().filter(|_| entries.len() == 1);
     if let Some((entry, form)) = only
         && form.pdr.pdi.filters().is_empty()
+        && form.pdr.pdi.application().is_none()
         && form.rule().is_none_or(|rule| rule.flows.is_empty())
         && qfis_to_filter(form.pdr).is_empty()
     {
@@ -223,13 +232,18 @@ fn select<'a>(
     let first = filters.len();
     entries.clone().try_for_each(|(entry, form)| {
         let room = FILTERS_PER_KEY - (filters.len() - first);
-        if push_filters(form, entry, room, filters) {
+        if push_filters(form, applications, entry, room, filters) {
             return Ok(());
         }
-        Err(Refusal::no_room(IeType::SDF_FILTER).in_rule(RuleId::Pdr(form.pdr.id)))
+        let ie = if form.pdr.pdi.application().is_some() {
+            IeType::APPLICATION_ID
+        } else {
+            IeType::SDF_FILTER
+        };
+        Err(Refusal::no_room(ie).in_rule(RuleId::Pdr(form.pdr.id)))
     })?;
     match (filters.len() - first, entries.next()) {
-        // Nothing is what its PDR and a predefined rule both ask for.
+        // Nothing is what its PDR and a predefined rule both ask for, or of an application without PFDs.
         (0, Some((entry, _))) => Ok(nothing(entry, filters)),
         (len, _) => Ok(Select::List { first, len }),
     }
@@ -244,10 +258,18 @@ fn qfis_to_filter(pdr: &Pdr) -> QfiSet {
 }
 
 /// Up to `room` more; whether that is enough.
-fn push_filters(form: Form<'_>, entry: usize, room: usize, filters: &mut Vec<Filter>) -> bool {
+fn push_filters(
+    form: Form<'_>,
+    applications: &Flows,
+    entry: usize,
+    room: usize,
+    filters: &mut Vec<Filter>,
+) -> bool {
     let Form { pdr, .. } = form;
-    let counts = pdr.pdi.filters().iter().map(|f| f.asks.flow_count());
-    if counts.sum::<usize>().max(1) > room {
+    let own = pdr.pdi.filters().iter().map(|f| f.asks.flow_count());
+    let of_application = pdr.pdi.application().and_then(|name| applications.get(name));
+    let of_application = of_application.into_iter().flatten().map(FlowDescription::flow_count);
+    if own.chain(of_application).sum::<usize>().max(1) > room {
         return false;
     }
     let qfis = qfis_to_filter(pdr);
@@ -268,7 +290,12 @@ fn push_filters(form: Form<'_>, entry: usize, room: usize, filters: &mut Vec<Fil
             .filter_map(|flow| flow.and(own))
             .for_each(|flow| push(Some(flow))),
     };
-    if pdr.pdi.filters().is_empty() {
+    if let Some(name) = pdr.pdi.application() {
+        let flows = applications.get(name).into_iter().flatten();
+        flows
+            .flat_map(|flow| flow.flows(direction))
+            .for_each(|flow| with_rule(Some(flow)));
+    } else if pdr.pdi.filters().is_empty() {
         with_rule(None);
     }
     for filter in pdr.pdi.filters() {

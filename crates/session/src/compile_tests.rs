@@ -218,6 +218,25 @@ proptest! {
         }
     }
 
+    #[test]
+    fn packets_are_of_the_same_applications_in_the_tables(
+        (rules, predefined, applications) in testing::naming(),
+        packets in prop::collection::vec(testing::packet(), 1..60),
+    ) {
+        let rules = PacketRules {
+            predefined: &predefined,
+            applications: &applications,
+            ..rules.for_packets()
+        };
+        let compiled = match testing::compile(rules, &config()) {
+            Err(refusal) if refusal.cause == Cause::NO_RESOURCES_AVAILABLE => return Ok(()),
+            other => other.unwrap(),
+        };
+        for packet in packets {
+            prop_assert_eq!(evaluate(&compiled, &packet), judge(rules, &packet), "{:?}", packet);
+        }
+    }
+
     /// What two filters both ask for is one filter, or no packet's.
     #[test]
     fn of_two_flows_packets_meet_what_both_ask_for(

@@ -208,6 +208,9 @@ impl<T: Tables> Core<T> {
         if self.sessions.tunnels.is_incomplete() {
             self.look_up_tunnels(now, out);
         }
+        if self.sessions.applications.is_behind() {
+            self.refit(out);
+        }
         self.sweep_step(now, out);
     }
 
@@ -223,7 +226,9 @@ impl<T: Tables> Core<T> {
     /// When [`Core::advance`] has something to do. In the past: at once, but other work may go
     /// first.
     pub fn next_deadline(&self) -> Option<Time> {
-        if self.sweep.left > 0 || self.sessions.tunnels.is_incomplete() {
+        let sessions = &self.sessions;
+        let indexing = sessions.tunnels.is_incomplete() || sessions.applications.is_behind();
+        if self.sweep.left > 0 || indexing {
             return Some(Time(0));
         }
         let timer = self.timers.first().map(|(due, _)| *due);

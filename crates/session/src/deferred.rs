@@ -251,6 +251,7 @@ impl<T: Tables> Sessions<T> {
             dormant,
             closed: &self.closed,
             predefined: &self.site.predefined,
+            applications: self.applications.flows(),
             ..view.for_packets()
         };
         let compiled = &mut self.compiled;

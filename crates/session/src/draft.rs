@@ -281,6 +281,7 @@ impl Draft {
             dormant: &self.dormant,
             closed: &self.closed,
             predefined: &[],
+            applications: &NO_FLOWS,
         }
     }
 

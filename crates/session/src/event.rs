@@ -60,6 +60,11 @@ pub enum Event {
         /// How many sessions.
         sessions: usize,
     },
+    /// The PFDs of an application have changed, and are too many for these sessions, whose PDRs keep the former ones.
+    PfdsWithoutRoom {
+        /// How many sessions.
+        sessions: usize,
+    },
     /// A GTP-U peer that answered before answers Echo Requests no more.
     PathFailed {
         /// Its address.

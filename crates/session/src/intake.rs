@@ -246,6 +246,7 @@ fn pdi(
     };
     let mut more = PdiMore {
         filters: filters(ie)?,
+        application: application(ie)?,
         ..PdiMore::default()
     };
     let qfis = qfis(&ie.qfis)?;
@@ -538,6 +539,20 @@ fn framed(ie: &Said<'_, '_>) -> Result<Box<[IpNet]>, Refusal> {
 
 fn filters(ie: &pfcp::ie::Pdi<'_>) -> Result<Box<[SdfFilter]>, Refusal> {
     ie.sdf_filters.iter().map(|ie| sdf_filter(&ie?)).collect()
+}
+
+/// Application ID (8.2.6): in the place of filters (table 7.5.2.2-2). Whether it is known is seen when all PDRs are.
+fn application(ie: &pfcp::ie::Pdi<'_>) -> Result<Option<Box<str>>, Refusal> {
+    let Some(name) = ie.application_id else {
+        return Ok(None);
+    };
+    match std::str::from_utf8(name) {
+        Ok(name) if ie.sdf_filters.is_empty() => Ok(Some(name.into())),
+        _ => Err(Refusal::ie(
+            Cause::MANDATORY_IE_INCORRECT,
+            IeType::APPLICATION_ID,
+        )),
+    }
 }
 
 /// SDF Filter (8.2.5).

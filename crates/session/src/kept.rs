@@ -4,6 +4,7 @@
 //! session of the shape that most have (a PDR and a FAR for each direction, one or two QERs) keeps them
 //! in one block of memory; any other keeps a list for each kind of rule.
 
+use crate::applications::NO_FLOWS;
 use crate::draft::Draft;
 use crate::rules::{Bar, Far, PacketRules, Pdr, Qer, Rules, Urr};
 
@@ -27,6 +28,7 @@ impl<'a> RulesView<'a> {
             dormant: &[],
             closed: &[],
             predefined: &[],
+            applications: &NO_FLOWS,
         }
     }
 }

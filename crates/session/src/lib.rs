@@ -33,6 +33,7 @@ pub mod paths;
 pub mod peer;
 pub mod pfds;
 mod pools;
+mod applications;
 pub mod predefined;
 pub mod reference;
 mod refusal;

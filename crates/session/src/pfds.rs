@@ -9,6 +9,7 @@ use pfcp::ie::{ApplicationPfds, PfdContents};
 use pfcp::message::PfdManagementRequest;
 use pfcp::{Cause, IeType, Message};
 
+use crate::applications::Applications;
 use crate::compiled::Tables;
 use crate::config::Limits;
 use crate::core::{Core, Incoming};
@@ -70,6 +71,7 @@ impl Pfds {
         &mut self,
         request: &PfdManagementRequest<'_>,
         limits: &Limits,
+        applications: &Applications,
     ) -> Result<(), Refusal> {
         if request.application_ids_pfds.is_empty() {
             *self = Self::default();
@@ -79,7 +81,11 @@ impl Pfds {
         for application in &request.application_ids_pfds {
             let application = application?;
             let name = text(application.application_id)?;
-            change.insert(name, properties(&application)?);
+            let properties = properties(&application)?;
+            if !properties.is_empty() {
+                applications.allow(&name, &properties)?;
+            }
+            change.insert(name, properties);
         }
         self.check_room(&change, limits)?;
         for (name, properties) in change {
@@ -194,9 +200,15 @@ impl<T: Tables> Core<T> {
         }
         let managed = PfdManagementRequest::decode(message)
             .map_err(Refusal::from)
-            .and_then(|request| self.pfds.manage(&request, &self.config.limits));
+            .and_then(|request| {
+                let applications = &self.sessions.applications;
+                self.pfds
+                    .manage(&request, &self.config.limits, applications)
+            });
         match managed {
             Ok(()) => {
+                self.sessions.applications.provision(self.pfds.iter());
+                self.refit(out);
                 let cause = Cause::REQUEST_ACCEPTED;
                 self.answer(now, incoming, 0, cause, out, |writer, us| {
                     writer.cause(cause);

@@ -101,6 +101,7 @@ pub fn judge(rules: PacketRules<'_>, packet: &Packet) -> Verdict {
     let Some(&(pdr, predefined)) = candidates.iter().find(|(pdr, predefined)| {
         !rules.dormant.contains(&pdr.id)
             && detects(rules.pdrs, &pdr.pdi, packet)
+            && is_of_application(rules, pdr, packet)
             && predefined.is_none_or(|rule| asks_for(rule, pdr, packet))
     }) else {
         return Verdict::NoPdr;
@@ -183,6 +184,18 @@ fn candidates<'a>(rules: PacketRules<'a>, pdr: &'a Pdr) -> Vec<Candidate<'a>> {
         .collect();
     own.sort_by_key(|rule| rule.precedence);
     own.into_iter().map(|rule| (pdr, Some(rule))).collect()
+}
+
+/// Whether one of its application's flows is the packet's, if it names one.
+fn is_of_application(rules: PacketRules<'_>, pdr: &Pdr, packet: &Packet) -> bool {
+    let Some(name) = pdr.pdi.application() else {
+        return true;
+    };
+    let flows = rules.applications.get(name);
+    flows.is_some_and(|flows| {
+        let meets = |flow| flow_matches(flow, pdr.direction(), packet);
+        flows.iter().any(meets)
+    })
 }
 
 fn asks_for(rule: &PredefinedRule, pdr: &Pdr, packet: &Packet) -> bool {

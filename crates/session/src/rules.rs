@@ -11,6 +11,8 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use smallvec::SmallVec;
 
 use crate::compile::DEFAULT_NI;
+pub use crate::applications::Flows;
+use crate::applications::NO_FLOWS;
 use crate::compiled::{
     Direction, Flow, Marking, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet,
 };
@@ -64,6 +66,8 @@ pub struct PacketRules<'a> {
     pub closed: &'a [(PdrId, Option<FarId>)],
     /// What is configured for PDRs to activate.
     pub predefined: &'a [PredefinedRule],
+    /// By what packets of applications are told.
+    pub applications: &'a Flows,
 }
 
 impl Rules {
@@ -76,6 +80,7 @@ impl Rules {
             dormant: &[],
             closed: &[],
             predefined: &[],
+            applications: &NO_FLOWS,
         }
     }
 }
@@ -211,12 +216,19 @@ pub struct PdiMore {
     pub predefined: Box<[PredefinedId]>,
     /// Traffic Endpoint ID: the endpoint that tunnel, addresses and networks are of.
     pub endpoint: Option<u8>,
+    /// Application ID: packets must be of a flow of its PFDs. Then there are no filters.
+    pub application: Option<Box<str>>,
 }
 
 impl Pdi {
     /// Its SDF filters.
     pub fn filters(&self) -> &[SdfFilter] {
         self.more.as_ref().map_or(&[], |more| &more.filters)
+    }
+
+    /// The application that it is for.
+    pub fn application(&self) -> Option<&str> {
+        self.more.as_ref()?.application.as_deref()
     }
 
     /// Networks behind the UE.

@@ -304,7 +304,9 @@ impl PdrView {
             ue6: pdi.ue.and_then(|ue| ue.v6),
             framed: pdi.framed().to_vec(),
             qfis: pdi.qfis.iter().map(|qfi| qfi.get()).collect(),
-            filters: pdi.filters().iter().map(|f| f.asks.to_string()).collect(),
+            filters: (pdi.filters().iter().map(|f| f.asks.to_string()))
+                .chain(pdi.application().map(|name| format!("application {name}")))
+                .collect(),
             outer_header_removal: pdr.outer_header_removal.is_some(),
             far: pdr.far.map(|far| far.0),
             qers: pdr.qers.iter().map(|id| id.0).collect(),

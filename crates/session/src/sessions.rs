@@ -7,6 +7,7 @@ use pfcp::ie::{PdnType, PfcpSeReqFlags, PfcpSmReqFlags};
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{Cause, IeType};
 
+use crate::applications::Applications;
 use crate::compile::{Compiler, owner};
 use crate::compiled::{Compiled, EndedTunnel, PdrId, Tables};
 use crate::config::Config;
@@ -54,6 +55,7 @@ pub(crate) struct Sessions<T: Tables> {
     pub(crate) usage: UsageWork,
     /// See [`PacketRules::closed`]; kept for its capacity.
     pub(crate) closed: Vec<(PdrId, Option<FarId>)>,
+    pub(crate) applications: Applications,
     /// By SEID, of the few sessions that have some.
     endpoints: HashMap<u64, Box<[Endpoint]>, Salted>,
 }
@@ -183,6 +185,7 @@ impl<T: Tables> Sessions<T> {
             deferred: Deferred::new(seed),
             usage: UsageWork::default(),
             closed: Vec::new(),
+            applications: Applications::default(),
             endpoints: HashMap::with_hasher(Salted::new(seed)),
         }
     }
@@ -234,6 +237,7 @@ impl<T: Tables> Sessions<T> {
         let mut rules = Kept::default();
         self.resources
             .keep(now, Holders::NONE, self.draft.holders());
+        self.applications.keep(&[], &self.draft.pdrs.rules);
         rules.land(&mut self.draft);
         let cp_seid = request.cp_f_seid.seid;
         let seid = self
@@ -314,6 +318,8 @@ impl<T: Tables> Sessions<T> {
                         endpoints: endpoints_of(&self.endpoints, seid),
                     };
                     self.resources.keep(now, before, self.draft.holders());
+                    self.applications
+                        .keep(rules.view().pdrs, &self.draft.pdrs.rules);
                 }
                 self.end_tunnels(tables);
                 self.tunnels.tire(now);
@@ -374,6 +380,7 @@ impl<T: Tables> Sessions<T> {
                 self.draft.set_time(self.deferred.now_s(now));
                 let rules = PacketRules {
                     predefined: &self.site.predefined,
+                    applications: self.applications.flows(),
                     ..self.draft.for_packets()
                 };
                 let reaches = |peer| tables.reaches(peer);
@@ -561,6 +568,7 @@ impl<T: Tables> Sessions<T> {
             endpoints: &out.endpoints,
         };
         self.resources.keep(now, before, Holders::NONE);
+        self.applications.keep(before.pdrs, &[]);
     }
 
     /// Where a SEID leads, if it is one of ours, without looking.

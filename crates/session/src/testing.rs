@@ -172,6 +172,30 @@ pub fn activating() -> impl Strategy<Value = (Rules, Vec<PredefinedRule>)> {
     })
 }
 
+/// As [`activating`], and some of the PDRs name an application in place of their filters.
+pub fn naming() -> impl Strategy<Value = (Rules, Vec<PredefinedRule>, Flows)> {
+    let names = prop::collection::vec(prop::option::of(0usize..3), 8);
+    let flows = prop::collection::vec(prop::collection::vec(filter(), 0..4), 3);
+    (activating(), names, flows).prop_map(|((mut rules, predefined), names, flows)| {
+        let named = |name: usize| Box::from(format!("application {name}"));
+        for (pdr, name) in rules.pdrs.iter_mut().zip(names) {
+            let Some(name) = name else { continue };
+            let more = pdr.pdi.more.take().unwrap_or_default();
+            pdr.pdi.more = Some(Box::new(PdiMore {
+                filters: Box::default(),
+                application: Some(named(name)),
+                ..*more
+            }));
+        }
+        let flows = flows.into_iter().enumerate();
+        let applications = flows.map(|(name, filters)| {
+            let flows = filters.into_iter().filter_map(|filter| filter.asks.flow);
+            (named(name), flows.collect())
+        });
+        (rules, predefined, applications.collect())
+    })
+}
+
 /// Those of them that are for the direction of the PDR.
 fn activate(pdr: &mut Pdr, predefined: &[PredefinedRule], places: Vec<usize>) {
     let is_for = |place: &usize| {

@@ -87,7 +87,6 @@ const PDR_LACKS: &[IeType] = &[
 
 /// Of a PDI.
 pub(crate) static IN_PDI: Unsupported = Unsupported::new(&[
-    IeType::APPLICATION_ID,
     IeType::ETHERNET_PDU_SESSION_INFORMATION,
     IeType::ETHERNET_PACKET_FILTER,
     IeType::REDUNDANT_TRANSMISSION_PARAMETERS,

@@ -146,6 +146,56 @@ fn pfds_are_bounded_in_bytes() {
     assert!(world.core.pfd_fill().1 <= 10_000);
 }
 
+/// PFD Contents with a flow alone.
+fn flow_alone(flow: &str) -> Ie {
+    let mut value = vec![0x01, 0];
+    value.extend((flow.len() as u16).to_be_bytes());
+    value.extend(flow.as_bytes());
+    Ie::new(IeType::PfdContents, value)
+}
+
+#[test]
+fn pfds_in_use_are_not_made_such_that_packets_cannot_be_told() {
+    let (mut world, mut smf) = (World::new(config()), Smf::new("10.100.0.2:8805"));
+    smf.associate(&mut world);
+    manage(
+        &mut world,
+        &mut smf,
+        &[application("web", &[flow_alone(WEB)])],
+    );
+    let seid = smf.establish(&mut world);
+    let name = ApplicationId::new("web").marshal().to_vec();
+    let mut pdi = vec![0, 20, 0, 1, 0];
+    Ie::new(IeType::ApplicationId, name).marshal_into(&mut pdi);
+    let mut pdr = Vec::new();
+    for (kind, value) in [
+        (IeType::PdrId, vec![0, 9]),
+        (IeType::Precedence, vec![0, 0, 0, 1]),
+        (IeType::Pdi, pdi),
+        (IeType::OuterHeaderRemoval, vec![0]),
+        (IeType::FarId, vec![0, 0, 0, 1]),
+    ] {
+        Ie::new(kind, value).marshal_into(&mut pdr);
+    }
+    let create = Ie::new(IeType::CreatePdr, pdr);
+    let kind = MsgType::SessionModificationRequest;
+    let answer = smf.ask(&mut world, kind, Some(seid), &[create]);
+    assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+
+    let before = listed(&world);
+    let domain = application("web", &[contents(WEB, "web.example")]);
+    let answer = manage(&mut world, &mut smf, &[domain.clone()]);
+    assert_eq!(answer.cause(), CauseValue::ServiceNotSupported);
+    assert_eq!(
+        answer.offending_ie(),
+        Some(IeType::ApplicationIdsPfds as u16)
+    );
+    assert_eq!(listed(&world), before);
+    smf.delete(&mut world, seid);
+    let answer = manage(&mut world, &mut smf, &[domain]);
+    assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+}
+
 #[test]
 fn strangers_provision_nothing() {
     let (mut world, mut smf) = (World::new(config()), Smf::new("10.100.0.2:8805"));

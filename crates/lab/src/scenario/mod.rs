@@ -1,6 +1,7 @@
 //! Scenarios as code: each builds a world of its own, does one thing to the UPF and judges it.
 
 mod adapt;
+mod applications;
 mod bad_input;
 mod capture;
 mod duplicates;
@@ -196,6 +197,7 @@ pub fn all() -> Vec<Scenario> {
         paths::scenarios(),
         rules::scenarios(),
         predefined::scenarios(),
+        applications::scenarios(),
         qos::scenarios(),
         gtpu::scenarios(),
         relay::scenarios(),

@@ -322,6 +322,17 @@ impl Smf {
         self.modify(session, &plan::add_bare_flow(number, flow))
     }
 
+    /// Adds a flow that is told by an Application ID; it goes as another one does.
+    pub fn add_application(
+        &self,
+        session: &Session,
+        number: u16,
+        name: &str,
+        gates: Gates,
+    ) -> Result<()> {
+        self.modify(session, &plan::add_application(number, name, 10, gates))
+    }
+
     /// Removes a flow.
     pub fn remove_flow(&self, session: &Session, number: u16) -> Result<()> {
         self.modify(session, &plan::remove_flow(number))

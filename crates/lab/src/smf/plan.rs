@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result};
+use rs_pfcp::ie::application_id::ApplicationId;
 use rs_pfcp::ie::apply_action::ApplyAction;
 use rs_pfcp::ie::bar_id::BarId;
 use rs_pfcp::ie::create_bar::CreateBar;
@@ -469,14 +470,26 @@ pub(super) fn add_flow(session: &Session, index: u16, flow: &Flow) -> Vec<Ie> {
 /// What adds a flow as SMFs do that name neither tunnel nor address in its PDIs: the uplink PDR has the
 /// filter and gives it an ID, the downlink PDR has the ID alone.
 pub(super) fn add_bare_flow(index: u16, flow: &Flow) -> Vec<Ie> {
-    let [uplink, downlink, qer] = flow_ids(index);
     let whole = sdf_filter(Some(&flow.filter), u32::from(index) + 1);
     let id_alone = sdf_filter(None, u32::from(index) + 1);
+    told_by(index, flow.precedence, flow.gates, [whole, id_alone])
+}
+
+/// A flow that is told by an Application ID.
+pub(super) fn add_application(index: u16, name: &str, precedence: u32, gates: Gates) -> Vec<Ie> {
+    let application = ApplicationId::new(name).marshal().to_vec();
+    let application = Ie::new(IeType::ApplicationId, application);
+    told_by(index, precedence, gates, [application.clone(), application])
+}
+
+/// PDRs with nothing in their PDIs but this, uplink and downlink, and their QER.
+fn told_by(index: u16, precedence: u32, gates: Gates, [up, down]: [Ie; 2]) -> Vec<Ie> {
+    let [uplink, downlink, qer] = flow_ids(index);
     let pdr = |id: u16, source: u8, far: u16, filter| {
         let pdi = vec![Ie::new(IeType::SourceInterface, vec![source]), filter];
         let mut members = vec![
             PdrId::new(id).to_ie(),
-            Precedence::new(flow.precedence).to_ie(),
+            Precedence::new(precedence).to_ie(),
             Ie::new_grouped(IeType::Pdi, pdi),
             FarId::new(u32::from(far)).to_ie(),
             QerId::new(u32::from(qer)).to_ie(),
@@ -486,10 +499,10 @@ pub(super) fn add_bare_flow(index: u16, flow: &Flow) -> Vec<Ie> {
         }
         Ie::new_grouped(IeType::CreatePdr, members)
     };
-    let members = vec![QerId::new(u32::from(qer)).to_ie(), flow.gates.status()];
+    let members = vec![QerId::new(u32::from(qer)).to_ie(), gates.status()];
     vec![
-        pdr(uplink, 0, UPLINK, whole),
-        pdr(downlink, 1, DOWNLINK, id_alone),
+        pdr(uplink, 0, UPLINK, up),
+        pdr(downlink, 1, DOWNLINK, down),
         Ie::new_grouped(IeType::CreateQer, members),
     ]
 }

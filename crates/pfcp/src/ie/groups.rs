@@ -82,6 +82,8 @@ view! {
             tgpp_interface_type: TgppInterfaceType = TGPP_INTERFACE_TYPE,
             /// Framed-Routing (8.2.112): the value of the RADIUS attribute (RFC 2865, 5.10).
             framed_routing: u32 = FRAMED_ROUTING,
+            /// Application ID (8.2.6).
+            application_id: &'a [u8] = APPLICATION_ID,
         }
         repeated {
             /// UE IP Address (8.2.62).

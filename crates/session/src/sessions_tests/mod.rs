@@ -1,5 +1,6 @@
 //! Sessions under requests as they come over the wire.
 
+mod applications;
 mod cases;
 mod changes;
 mod duplicates;

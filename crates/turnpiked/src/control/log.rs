@@ -39,6 +39,12 @@ pub(crate) fn event(event: &Event) {
         Event::SessionsDeleted { sessions } => {
             tracing::info!(sessions, "sessions without an SMF deleted");
         }
+        Event::PfdsWithoutRoom { sessions } => {
+            tracing::warn!(
+                sessions,
+                "an application has more flows than these sessions have room for; they keep the former ones"
+            );
+        }
         Event::PathFailed { remote } => {
             tracing::warn!(%remote, "GTP-U peer answers Echo Requests no more; SMFs are told");
         }

@@ -38,7 +38,7 @@ enum tp_action {
 	TP_ACT_NONE = 0,   /* free or withdrawn */
 	TP_ACT_ROUTE = 1,  /* forward as plain IP by the routes of head.ni (N6) */
 	TP_ACT_TUNNEL = 2, /* encapsulate towards out.peer with out.teid (N3) */
-	TP_ACT_DROP = 3,   /* FAR DROP */
+	TP_ACT_DROP = 3,   /* FAR DROP; with METER: the far end of its tunnel does not know it */
 	TP_ACT_BUFFER = 4, /* FAR BUFF; dropped under its own reason until buffering exists */
 	TP_ACT_GATE = 5,   /* a QER closed the gate; with METER: the quota of a URR is used up */
 	TP_ACT_LIST = 6,   /* several PDRs share this key: scan rules[] from head.rule */
@@ -48,7 +48,7 @@ enum tp_action {
  *
  *  0..31  key     TEID for an entry reached by TEID, host order, re-checked; 0 when reached by UE address
  * 32..34  action  enum tp_action
- * 35      METER   rate/tat of this line hold the only meter; of TP_ACT_GATE see there
+ * 35      METER   rate/tat of this line hold the only meter; of TP_ACT_GATE and TP_ACT_DROP see there
  * 36      EXT     ext.index is valid
  * 37      QFI     TUNNEL: mark head.qfi (PDU Session Container); else, without DOWN: PDI asks for head.qfi
  * 38      UE      uplink: the source must be out.ue4_be (0: no IPv4) or ext.ue6 (EXT clear: no IPv6); not

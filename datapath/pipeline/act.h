@@ -133,7 +133,7 @@ static TP_INLINE int tp_check_action(__u64 head)
 	case TP_ACT_TUNNEL:
 		return TP_OK;
 	case TP_ACT_DROP:
-		return TP_DROP_FAR_DROP;
+		return head & TP_HEAD_METER ? TP_DROP_TUNNEL_GONE : TP_DROP_FAR_DROP;
 	case TP_ACT_BUFFER:
 		return TP_DROP_FAR_BUFFER;
 	case TP_ACT_GATE:

@@ -38,7 +38,8 @@ static TP_INLINE void tp_duplicate(struct tp_packet *p, const struct tp_entry *e
 
 	if (!tp_has(p->env, TP_FEAT_COPY) || !e)
 		return;
-	if (outcome != TP_OK && outcome != TP_DROP_FAR_DROP && outcome != TP_DROP_FAR_BUFFER)
+	if (outcome != TP_OK && outcome != TP_DROP_FAR_DROP && outcome != TP_DROP_FAR_BUFFER &&
+	    outcome != TP_DROP_TUNNEL_GONE)
 		return;
 	ext = tp_ext_of(p, e, head);
 	if (ext && tp_unlikely(ext->copy))

@@ -427,7 +427,8 @@ def rule_cases():
     up_case("ul-qfi-match", "QFI as the PDI asks", u, tables=plain(ul=dict(qfi=QFI)))
     up_case("ul-qfi-mismatch", "another QFI than the PDI asks", u, "qfi_mismatch", qfi=5, tables=plain(ul=dict(qfi=QFI)), counters=both)
     up_case("ul-qfi-missing", "no container where the PDI asks for a QFI", u, "qfi_mismatch", qfi=None, tables=plain(ul=dict(qfi=QFI)), counters=both)
-    for action, reason in (("drop", "far_drop"), ("buffer", "far_buffer"), ("gate", "gate_closed"), ("quota", "quota")):
+    for action, reason in (("drop", "far_drop"), ("buffer", "far_buffer"), ("gate", "gate_closed"), ("quota", "quota"),
+                           ("tunnel-gone", "tunnel_gone")):
         up_case("ul-" + action, "uplink: " + action, u, reason, tables=plain(ul=dict(action=action)), counters=both)
         dl = dict(action=action, teid=None, peer=None, local=None)
         down_case("dl-" + action, "downlink: " + action, user(HOST, UE), reason, tables=plain(dl=dl), counters=[(2, 0, 0, 1)])

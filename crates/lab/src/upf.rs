@@ -102,6 +102,14 @@ sessions = {sessions}
 listen = "127.0.0.1:8806"
 "#
         );
+        // Else all that is sent to unknown TEIDs early in a scenario stays without an answer.
+        if !self
+            .lines
+            .iter()
+            .any(|(_, line)| line.contains("restart_grace_s"))
+        {
+            toml += "\n[gtpu]\nrestart_grace_s = 0\n";
+        }
         for (section, line) in &self.lines {
             let header = format!("{section}\n");
             if !toml.contains(&header) {

@@ -7,12 +7,12 @@ use ipnet::{IpNet, Ipv6Net};
 use pfcp::{Cause, IeType};
 use smallvec::SmallVec;
 
+use crate::applications::Flows;
 use crate::compiled::{
     Action, Compiled, Direction, Duplicate, DuplicateHeader, Entry, Filter, Flow, Key, Limit,
     Marks, NiId, PdrId, PredefinedId, QerId, Qfi, QfiSet, Rate, Relay, Select, SharedMeter,
     UeAddresses, UeEnd,
 };
-use crate::applications::Flows;
 use crate::config::{Burst, PredefinedFar};
 use crate::flow::FlowDescription;
 use crate::predefined::Form;
@@ -267,8 +267,14 @@ fn push_filters(
 ) -> bool {
     let Form { pdr, .. } = form;
     let own = pdr.pdi.filters().iter().map(|f| f.asks.flow_count());
-    let of_application = pdr.pdi.application().and_then(|name| applications.get(name));
-    let of_application = of_application.into_iter().flatten().map(FlowDescription::flow_count);
+    let of_application = pdr
+        .pdi
+        .application()
+        .and_then(|name| applications.get(name));
+    let of_application = of_application
+        .into_iter()
+        .flatten()
+        .map(FlowDescription::flow_count);
     if own.chain(of_application).sum::<usize>().max(1) > room {
         return false;
     }
@@ -364,6 +370,11 @@ fn entry(
         qers.push(rules.qer(id).ok_or(Refusal::rule(IeType::QER_ID))?);
     }
     let mut action = action(pdr, &far, site, reaches)?;
+    if let Action::Tunnel { teid, peer, .. } = action
+        && rules.stopped.contains(&(teid, peer))
+    {
+        action = Action::TunnelGone;
+    }
     if qers.iter().any(|qer| !qer.is_open(direction)) {
         action = Action::GateClosed;
     } else if closed.is_some() && instead.is_none() {

@@ -150,7 +150,7 @@ fn verdict(compiled: &Compiled, entry: &Entry, packet: &Packet) -> Verdict {
         Action::Drop => Fate::Dropped,
         Action::Buffer => Fate::Buffered,
         Action::GateClosed => Fate::GateClosed,
-        Action::QuotaExhausted => panic!("rules alone use no quota up"),
+        Action::TunnelGone | Action::QuotaExhausted => panic!("rules alone use no quota up"),
         Action::Route { ni } => Fate::Routed(ni),
         Action::Tunnel { teid, peer, local } => {
             assert_eq!(peer.is_ipv4(), local.is_ipv4());

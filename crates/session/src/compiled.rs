@@ -430,6 +430,8 @@ pub enum Action {
     Buffer,
     /// Gate closed by a QER.
     GateClosed,
+    /// The tunnel's far end has said that it does not know it.
+    TunnelGone,
     /// The quota of a URR is used up.
     QuotaExhausted,
 }

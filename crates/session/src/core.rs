@@ -10,7 +10,6 @@ use pfcp::{Cause, ErrorKind, Header, Message, MessageType, Writer};
 use crate::answers::{AnswerCache, Fingerprint};
 use crate::compiled::Tables;
 use crate::config::Config;
-use crate::error_indication::Reported;
 use crate::event::{Event, Gone, Ignored};
 use crate::expect::Expected;
 use crate::load::{Load, Notice};
@@ -50,7 +49,6 @@ pub struct Core<T: Tables> {
     pub(crate) load: Load,
     pub(crate) pfds: Pfds,
     pub(crate) paths: Paths,
-    pub(crate) error_reports: Reported,
     pub(crate) closing: bool,
     /// Kept for its capacity.
     pub(crate) created: Vec<Created>,
@@ -114,7 +112,6 @@ impl<T: Tables> Core<T> {
             load: Load::new(config.overload_at_percent, recovery),
             pfds: Pfds::default(),
             paths: Paths::new(&config),
-            error_reports: Reported::default(),
             closing: false,
             created: Vec::new(),
             expected: Expected::default(),
@@ -203,6 +200,9 @@ impl<T: Tables> Core<T> {
             self.keep_usage(now, out);
             self.sessions
                 .keep_times(now, SESSIONS_PER_STEP, &mut self.tables);
+            let pause = self.tunnel_pause();
+            self.sessions
+                .resume(now, pause, SESSIONS_PER_STEP, &mut self.tables);
         }
         self.advance_paths(now, out);
         if self.sessions.tunnels.is_incomplete() {
@@ -236,8 +236,10 @@ impl<T: Tables> Core<T> {
         let look = sessions.and_then(|s| s.inactivity.next_deadline());
         let deferred = sessions.and_then(|s| s.deferred.next_deadline());
         let usage = sessions.and_then(|s| s.usage.next_deadline());
+        let resume = sessions.and_then(|s| s.stopped.next_deadline(self.tunnel_pause()));
         let requests = self.requests.next_deadline();
-        [timer, requests, look, deferred, usage, self.next_echo()]
+        let echo = self.next_echo();
+        [timer, requests, look, deferred, usage, resume, echo]
             .into_iter()
             .flatten()
             .min()

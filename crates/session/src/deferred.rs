@@ -247,11 +247,14 @@ impl<T: Tables> Sessions<T> {
         };
         let view = session.rules.view();
         session.closed(view.pdrs, view.urrs, &mut self.closed);
+        self.stopped_now.clear();
+        self.stopped_now.extend(self.stopped.of(seid));
         let rules = PacketRules {
             dormant,
             closed: &self.closed,
             predefined: &self.site.predefined,
             applications: self.applications.flows(),
+            stopped: &self.stopped_now,
             ..view.for_packets()
         };
         let compiled = &mut self.compiled;

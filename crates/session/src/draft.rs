@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{Cause, IeType, Ies, Repeated};
 
+use crate::applications::NO_FLOWS;
 use crate::compiled::{FRAMED_MAX, PdrId, QerId};
 use crate::deferred::{self, Timing, Timings};
 use crate::endpoints::{ENDPOINTS_MAX, Endpoint};
@@ -282,6 +283,7 @@ impl Draft {
             closed: &self.closed,
             predefined: &[],
             applications: &NO_FLOWS,
+            stopped: &[],
         }
     }
 

@@ -1,7 +1,6 @@
 //! Error Indications of gNBs and other UPFs: the SMF of the session is told (ERIR: TS 29.244, 5.10 and
-//! 7.5.8.4; TS 23.527, 5.3.2), and decides what becomes of the tunnel.
+//! 7.5.8.4; TS 23.527, 5.3.2), and decides what becomes of the tunnel, into which nothing is sent meanwhile.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -13,36 +12,8 @@ use crate::gtpu::{self, Message, Received};
 use crate::outbox::Outbox;
 use crate::time::Time;
 
-/// Tunnels remembered as reported; beyond it the oldest are reported again when they are hit again.
-const REMEMBERED: usize = 65_536;
-
 /// Sessions whose tunnels are looked at before other work may go first.
 const SESSIONS_INDEXED: usize = 1024;
-
-/// Tunnels that were reported of late. A gNB indicates an error for each packet; the SMF hears of it
-/// once in the time that it has to answer.
-#[derive(Debug, Default)]
-pub(crate) struct Reported {
-    tunnels: BTreeSet<(u64, u32, IpAddr)>,
-    order: VecDeque<(Time, (u64, u32, IpAddr))>,
-}
-
-impl Reported {
-    /// Whether this is news. It is none for `lifetime` then.
-    fn is_new(&mut self, now: Time, lifetime: Duration, tunnel: (u64, u32, IpAddr)) -> bool {
-        while let Some((at, oldest)) = self.order.front()
-            && (now.since(*at) >= lifetime || self.order.len() >= REMEMBERED)
-        {
-            self.tunnels.remove(oldest);
-            self.order.pop_front();
-        }
-        let new = self.tunnels.insert(tunnel);
-        if new {
-            self.order.push_back((now, tunnel));
-        }
-        new
-    }
-}
 
 impl<T: Tables> Core<T> {
     /// A GTP-U message beside G-PDUs and Echo Requests, as the data path got it: an IP packet.
@@ -76,10 +47,15 @@ impl<T: Tables> Core<T> {
         }
     }
 
+    /// The SMF has this long to do something about a tunnel, which pauses meanwhile.
+    pub(crate) fn tunnel_pause(&self) -> Duration {
+        self.config.t1 * self.config.n1.max(1)
+    }
+
     fn tell_of_error(&mut self, now: Time, teid: u32, peer: IpAddr, out: &mut Outbox) {
-        let lifetime = self.config.t1 * self.config.n1.max(1);
         for seid in self.sessions.with_tunnel((teid, peer)) {
-            if !self.error_reports.is_new(now, lifetime, (seid, teid, peer)) {
+            // A gNB indicates an error for each packet; the SMF hears of it once.
+            if !(self.sessions).stop(now, seid, (teid, peer), &mut self.tables) {
                 continue;
             }
             let (ipv4, ipv6) = match peer {
@@ -92,5 +68,90 @@ impl<T: Tables> Core<T> {
             });
             self.stats.error_reports += u64::from(sent);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use pfcp::IeType;
+
+    use crate::compiled::{Action, PdrId};
+    use crate::reports_tests::{World, smf};
+    use crate::sessions_tests::{GNB, Recorder, qer, tunnel};
+
+    /// Of the far end of the tunnel that these sessions send into, in IPv4 and UDP.
+    fn indication() -> Vec<u8> {
+        let mut packet = vec![0x45, 0, 0, 52, 0, 0, 0, 0, 64, 17, 0, 0];
+        packet.extend(GNB.octets());
+        packet.extend(Ipv4Addr::new(10, 3, 0, 1).octets());
+        packet.extend([0x08, 0x68, 0x08, 0x68, 0, 32, 0, 0]);
+        packet.extend([0x32, 26, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0]);
+        packet.extend([16, 0, 0, 0x50, 0, 133, 0, 4]);
+        packet.extend(GNB.octets());
+        packet
+    }
+
+    fn downlink(tables: &Recorder) -> Action {
+        let entries = tables.live.values().flat_map(|compiled| &compiled.entries);
+        let mut entries = entries.filter(|entry| entry.pdr == PdrId(2));
+        entries.next().unwrap().action
+    }
+
+    fn is_gone(world: &World) -> bool {
+        downlink(world.core.tables()) == Action::TunnelGone
+    }
+
+    /// The SMF changes the FAR, into this tunnel.
+    fn change(world: &mut World, seid: u64, teid: u32) {
+        world.modify(smf(2), seid, |w| {
+            w.grouped(IeType::UPDATE_FAR, |w| {
+                w.put(IeType::FAR_ID, 2u32);
+                w.grouped(IeType::UPDATE_FORWARDING_PARAMETERS, |w| {
+                    w.put(IeType::OUTER_HEADER_CREATION, tunnel(teid));
+                });
+            });
+        });
+    }
+
+    #[test]
+    fn nothing_goes_into_a_tunnel_whose_end_does_not_know_it_until_the_smf_speaks() {
+        let mut world = World::new(&[smf(2)]);
+        let seid = world.establish_with(smf(2), 1, |_| {});
+        let before = downlink(world.core.tables());
+        assert!(matches!(before, Action::Tunnel { teid: 0x5000, .. }));
+        assert_eq!(world.hear(&indication()).len(), 1, "a report");
+        assert!(is_gone(&world));
+        assert!(world.hear(&indication()).is_empty(), "it is known");
+        // A word about something else changes nothing.
+        world.modify(smf(2), seid, |w| qer(w, 7, Some(5)));
+        assert!(is_gone(&world));
+        change(&mut world, seid, 0x6000);
+        let now = downlink(world.core.tables());
+        assert!(matches!(now, Action::Tunnel { teid: 0x6000, .. }));
+        // The same tunnel, meant anew.
+        change(&mut world, seid, 0x5000);
+        world.hear(&indication());
+        assert!(is_gone(&world));
+        change(&mut world, seid, 0x5000);
+        assert_eq!(downlink(world.core.tables()), before);
+        world.delete(smf(2), seid);
+        assert!(world.hear(&indication()).is_empty());
+    }
+
+    #[test]
+    fn a_tunnel_is_tried_again_when_the_smf_has_done_nothing() {
+        let mut world = World::new(&[smf(2)]);
+        world.establish_with(smf(2), 1, |_| {});
+        assert_eq!(world.hear(&indication()).len(), 1);
+        let pause = world.core.tunnel_pause();
+        world.pass(pause - Duration::from_millis(1));
+        assert!(is_gone(&world));
+        world.pass(Duration::from_millis(1));
+        assert!(!is_gone(&world));
+        assert_eq!(world.hear(&indication()).len(), 1, "another report");
+        assert!(is_gone(&world));
     }
 }

@@ -29,6 +29,7 @@ impl<'a> RulesView<'a> {
             closed: &[],
             predefined: &[],
             applications: &NO_FLOWS,
+            stopped: &[],
         }
     }
 }

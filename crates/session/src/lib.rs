@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod applications;
 mod association;
 mod compile;
 #[cfg(test)]
@@ -33,7 +34,6 @@ pub mod paths;
 pub mod peer;
 pub mod pfds;
 mod pools;
-mod applications;
 pub mod predefined;
 pub mod reference;
 mod refusal;
@@ -57,6 +57,7 @@ mod sets;
 mod site;
 mod slab;
 pub mod stats;
+mod stopped;
 mod targets;
 mod teid;
 #[cfg(any(test, feature = "testing"))]

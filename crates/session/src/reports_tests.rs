@@ -145,6 +145,18 @@ impl World {
         sent
     }
 
+    /// A GTP-U message; what is sent thereupon.
+    pub(crate) fn hear(&mut self, packet: &[u8]) -> Sent {
+        self.out.clear();
+        self.core.receive_gtpu(self.now, packet, &mut self.out);
+        self.sent()
+    }
+
+    pub(crate) fn delete(&mut self, from: SocketAddr, seid: u64) {
+        let kind = MessageType::SESSION_DELETION_REQUEST;
+        self.ask(from, kind, Some(seid), |_| {});
+    }
+
     fn packets_come(&mut self) {
         self.core.tables_mut().traffic += 1;
     }

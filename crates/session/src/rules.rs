@@ -10,9 +10,9 @@ use std::sync::Arc;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use smallvec::SmallVec;
 
-use crate::compile::DEFAULT_NI;
 pub use crate::applications::Flows;
 use crate::applications::NO_FLOWS;
+use crate::compile::DEFAULT_NI;
 use crate::compiled::{
     Direction, Flow, Marking, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet,
 };
@@ -68,6 +68,8 @@ pub struct PacketRules<'a> {
     pub predefined: &'a [PredefinedRule],
     /// By what packets of applications are told.
     pub applications: &'a Flows,
+    /// Tunnels that nothing is sent into: TEID, host order, and address of the far end.
+    pub stopped: &'a [(u32, IpAddr)],
 }
 
 impl Rules {
@@ -81,6 +83,7 @@ impl Rules {
             closed: &[],
             predefined: &[],
             applications: &NO_FLOWS,
+            stopped: &[],
         }
     }
 }

@@ -28,6 +28,7 @@ use crate::sessions_usage::{Before, UsageWork, usage_before, usage_view};
 use crate::sets::{Membership, SetIndex};
 use crate::site::Site;
 use crate::slab::{Place, Slab};
+use crate::stopped::Stopped;
 use crate::time::Time;
 use crate::tunnels::{self, Tunnel, TunnelIndex};
 use crate::unsupported::IN_SESSION;
@@ -56,6 +57,9 @@ pub(crate) struct Sessions<T: Tables> {
     /// See [`PacketRules::closed`]; kept for its capacity.
     pub(crate) closed: Vec<(PdrId, Option<FarId>)>,
     pub(crate) applications: Applications,
+    pub(crate) stopped: Stopped,
+    /// See [`PacketRules::stopped`]; kept for its capacity.
+    pub(crate) stopped_now: Vec<Tunnel>,
     /// By SEID, of the few sessions that have some.
     endpoints: HashMap<u64, Box<[Endpoint]>, Salted>,
 }
@@ -186,6 +190,8 @@ impl<T: Tables> Sessions<T> {
             usage: UsageWork::default(),
             closed: Vec::new(),
             applications: Applications::default(),
+            stopped: Stopped::default(),
+            stopped_now: Vec::new(),
             endpoints: HashMap::with_hasher(Salted::new(seed)),
         }
     }
@@ -321,6 +327,9 @@ impl<T: Tables> Sessions<T> {
                     self.applications
                         .keep(rules.view().pdrs, &self.draft.pdrs.rules);
                 }
+                if self.draft.fars.changed {
+                    self.stopped.forget(seid);
+                }
                 self.end_tunnels(tables);
                 self.tunnels.tire(now);
                 let indexed = self.tunnels.covers(place);
@@ -378,9 +387,14 @@ impl<T: Tables> Sessions<T> {
                     return Ok(());
                 }
                 self.draft.set_time(self.deferred.now_s(now));
+                self.stopped_now.clear();
+                if !self.draft.fars.changed {
+                    self.stopped_now.extend(self.stopped.of(seid));
+                }
                 let rules = PacketRules {
                     predefined: &self.site.predefined,
                     applications: self.applications.flows(),
+                    stopped: &self.stopped_now,
                     ..self.draft.for_packets()
                 };
                 let reaches = |peer| tables.reaches(peer);
@@ -544,6 +558,7 @@ impl<T: Tables> Sessions<T> {
         if let Some(seid) = seid_of {
             endpoints = self.endpoints.remove(&seid);
             self.inactivity.forget(seid);
+            self.stopped.forget(seid);
             self.deferred.forget(seid);
         }
         let session = self.slab.remove(place)?;

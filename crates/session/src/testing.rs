@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use smallvec::SmallVec;
 
+use crate::applications::Flows;
 use crate::compile::Compiler;
 use crate::compiled::{Compiled, Direction, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
 use crate::config::{Config, PredefinedFar, PredefinedRule};

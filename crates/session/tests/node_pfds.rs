@@ -184,7 +184,7 @@ fn pfds_in_use_are_not_made_such_that_packets_cannot_be_told() {
 
     let before = listed(&world);
     let domain = application("web", &[contents(WEB, "web.example")]);
-    let answer = manage(&mut world, &mut smf, &[domain.clone()]);
+    let answer = manage(&mut world, &mut smf, std::slice::from_ref(&domain));
     assert_eq!(answer.cause(), CauseValue::ServiceNotSupported);
     assert_eq!(
         answer.offending_ie(),

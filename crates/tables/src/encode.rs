@@ -91,7 +91,7 @@ pub(crate) fn words(
             ue_ni,
             u64::from(port.to_be()) | u64::from(peer) << 32,
         ),
-        Action::Drop => (entry::ACT_DROP, ue_ni, 0),
+        Action::Drop | Action::TunnelGone => (entry::ACT_DROP, ue_ni, 0),
         Action::Buffer => (entry::ACT_BUFFER, ue_ni, 0),
         Action::GateClosed | Action::QuotaExhausted => (entry::ACT_GATE, ue_ni, 0),
     };
@@ -120,9 +120,10 @@ pub(crate) fn words(
         head |= entry::UDP_BIT;
     }
     let mut rate = 0;
-    if rule.action == Action::QuotaExhausted {
+    let passes = !matches!(action, entry::ACT_GATE | entry::ACT_DROP);
+    if matches!(rule.action, Action::QuotaExhausted | Action::TunnelGone) {
         head |= entry::METER_BIT;
-    } else if let Some(limit) = rule.meter.filter(|_| action != entry::ACT_GATE) {
+    } else if let Some(limit) = rule.meter.filter(|_| passes) {
         head |= entry::METER_BIT;
         rate = rate_word(limit);
     }
@@ -202,10 +203,10 @@ pub(crate) fn be(addr: Ipv4Addr) -> u32 {
 /// Which of the words out, rate and ext packets read under a head.
 pub(crate) fn meaningful(head: u64) -> [bool; 3] {
     let tunnel = entry::action(head) == entry::ACT_TUNNEL;
-    let gate = entry::action(head) == entry::ACT_GATE;
+    let passes = !matches!(entry::action(head), entry::ACT_GATE | entry::ACT_DROP);
     [
         tunnel || head & entry::UE_BIT != 0,
-        head & entry::METER_BIT != 0 && !gate,
+        head & entry::METER_BIT != 0 && passes,
         head & entry::EXT_BIT != 0,
     ]
 }

@@ -500,6 +500,14 @@ impl Tables {
         }
     }
 
+    /// Answer unknown TEIDs so often from now on, per second and CPU; 0: not at all.
+    pub fn set_error_indications(&self, per_s: u32) {
+        let config = &self.store.mem.config[0];
+        config
+            .error_indication_ns
+            .store(spacing(per_s), Ordering::Relaxed);
+    }
+
     /// Report packets with these keys, and no others, to [`Self::traced`]. At most
     /// 64 keys are; those beyond are left out. While there are none, programs
     /// know nothing of traces. The first keys wait until programs that do are loaded, tens of milliseconds.
@@ -565,6 +573,11 @@ fn check_ports(ports: &[PortConfig]) -> Result<(), SetupError> {
     }
 }
 
+/// Between so many events a second, in nanoseconds; 0: there are none.
+fn spacing(per_s: u32) -> u32 {
+    1_000_000_000u32.checked_div(per_s).unwrap_or(0)
+}
+
 fn new_store(
     memory: Memory,
     layout: &Layout,
@@ -572,7 +585,6 @@ fn new_store(
     alarms: Option<MapHandle>,
     options: &Options,
 ) -> io::Result<Store> {
-    let spacing = |per_s: u32| 1_000_000_000u32.checked_div(per_s).unwrap_or(0);
     let config = &memory.config[0];
     config
         .error_indication_ns

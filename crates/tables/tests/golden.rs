@@ -292,6 +292,7 @@ fn compile_entry(entry: &SessionEntry) -> Entry {
         "buffer" => Action::Buffer,
         "gate" => Action::GateClosed,
         "quota" => Action::QuotaExhausted,
+        "tunnel-gone" => Action::TunnelGone,
         other => panic!("action {other}"),
     };
     let ue = entry.ue4.is_some() || entry.ue6.is_some();

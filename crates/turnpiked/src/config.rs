@@ -300,6 +300,7 @@ impl Default for Qos {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Gtpu {
     pub(crate) error_indications_per_s: u32,
+    pub(crate) restart_grace_s: u32,
     pub(crate) echo_per_s: u32,
     pub(crate) echo_interval_s: u32,
     pub(crate) echo_t3_ms: u32,
@@ -311,6 +312,7 @@ impl Default for Gtpu {
     fn default() -> Self {
         Self {
             error_indications_per_s: 100,
+            restart_grace_s: 5,
             echo_per_s: 1000,
             echo_interval_s: 60,
             echo_t3_ms: 3000,

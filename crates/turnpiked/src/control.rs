@@ -61,6 +61,8 @@ pub(crate) struct Control {
     outbox: Outbox,
     epoch: Instant,
     maintained: Instant,
+    /// When Error Indications begin; `None`: they have.
+    grace: Option<Instant>,
     /// `Some`: associations are being released, until then.
     shutting_down: Option<Instant>,
     busy: Busy,
@@ -78,6 +80,7 @@ impl Control {
         about: About,
     ) -> Self {
         let busy_poll = Duration::from_micros(about.config.n4.busy_poll_us.into());
+        let grace = Duration::from_secs(about.config.gtpu.restart_grace_s.into());
         Self {
             busy_poll,
             core,
@@ -89,6 +92,7 @@ impl Control {
             outbox: Outbox::new(),
             epoch: Instant::now(),
             maintained: Instant::now(),
+            grace: Some(Instant::now() + grace),
             shutting_down: None,
             busy: Busy::new(),
             unsent: 0,
@@ -280,6 +284,11 @@ impl Control {
     }
 
     fn maintain(&mut self) {
+        if self.grace.is_some_and(|until| until <= Instant::now()) {
+            let per_s = self.about.config.gtpu.error_indications_per_s;
+            self.core.tables().set_error_indications(per_s);
+            self.grace = None;
+        }
         if self.maintained.elapsed() >= MAINTENANCE {
             self.core.tables_mut().maintain();
             self.maintained = Instant::now();
@@ -297,6 +306,9 @@ impl Control {
         };
         if let Some(due) = self.core.next_deadline() {
             wait = wait.min(due.since(now));
+        }
+        if let Some(until) = self.grace {
+            wait = wait.min(until.saturating_duration_since(Instant::now()));
         }
         if let Some(tend) = self.traces.wait() {
             wait = wait.min(tend);

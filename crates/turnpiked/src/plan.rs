@@ -138,7 +138,8 @@ pub(crate) fn layout(config: &Config) -> Layout {
 
 pub(crate) fn options(config: &Config) -> Options {
     Options {
-        error_indications_per_s: config.gtpu.error_indications_per_s,
+        // `Control` lets them begin when the grace is over.
+        error_indications_per_s: 0,
         echo_per_s: config.gtpu.echo_per_s,
         icmp_errors_per_s: config.datapath.icmp_errors_per_s,
         outer6: n3_addresses(config).iter().any(IpAddr::is_ipv6),

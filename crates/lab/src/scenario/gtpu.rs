@@ -37,6 +37,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             unknown_teid,
         ),
         Scenario::new(
+            "restart-grace",
+            "no Error Indications while SMFs may still restore sessions",
+            restart_grace,
+        )
+        .line("[gtpu]", "restart_grace_s = 10"),
+        Scenario::new(
             "n4-not-reachable-from-ue",
             "a UE cannot talk to the UPF itself",
             n4_not_reachable_from_ue,
@@ -57,6 +63,34 @@ fn echo(world: &mut World) -> Result<String> {
         }
     }
     Ok("40 of 40 answered with their sequence numbers".to_owned())
+}
+
+fn restart_grace(world: &mut World) -> Result<String> {
+    let began = Instant::now();
+    let gnb = &world.gnbs[0];
+    let (stray, mut scratch) = (gnb.uplink(UPF_N3, 0xdead_beef, Some(9)), Vec::new());
+    let packet = packet::udp4(([10, 60, 99, 99].into(), 1), (dn::SERVER_V4, 9), b"stray");
+    let mut sent = 0;
+    loop {
+        stray.send(&packet, &mut scratch)?;
+        sent += 1;
+        if gnb.event(Duration::from_millis(50)).is_some() {
+            break;
+        }
+        let waited = began.elapsed();
+        ensure!(
+            waited < Duration::from_secs(30),
+            "no Error Indication in {waited:?}"
+        );
+    }
+    // Of the 10 s some have passed since the UPF began.
+    ensure!(
+        sent > 10,
+        "the {sent}th packet was answered: there was no grace"
+    );
+    let dropped = world.drops("unknown_teid")? + world.drops("error_indication_rate")?;
+    ensure!(dropped + 1 >= sent, "{dropped} of {sent} packets counted");
+    Ok(format!("{sent} packets before the first Error Indication"))
 }
 
 fn unknown_teid(world: &mut World) -> Result<String> {

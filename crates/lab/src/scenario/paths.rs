@@ -1,6 +1,6 @@
 //! GTP-U peers that lose tunnels, go silent, and come back.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -9,8 +9,9 @@ use rs_pfcp::ie::{IeIterator, IeType};
 use rs_pfcp::message::MsgType;
 
 use super::sessions::ping_all;
-use super::{Scenario, eventually};
+use super::{Scenario, eventually, nothing_of};
 use crate::dn;
+use crate::flow::{self, Shape};
 use crate::gtpu;
 use crate::smf::{Answer, Style};
 use crate::traffic::ping;
@@ -23,7 +24,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a gNB without the tunnel: the SMF of the session is told, once",
             error_indication_report,
         )
-        .smfs(2),
+        .smfs(2)
+        // It has 10 s for an answer, and so do tunnels.
+        .line("[n4]", "n1 = 10"),
         Scenario::new(
             "path-failure",
             "a gNB that goes silent and comes back is reported",
@@ -95,6 +98,23 @@ fn error_indication_report(world: &mut World) -> Result<String> {
     ensure!(told == [(teid, GNBS[0])], "told of {told:x?}");
     let other = world.smf(1)?.requests(MsgType::SessionReportRequest)?;
     ensure!(other.is_empty(), "the other SMF was told of {other:?}");
+    // Until the SMF says something, nothing is sent to where nobody knows it; the other UE goes on.
+    let before = world.drops("tunnel_gone")?;
+    let to = SocketAddr::new(attached[0].address()?, 7000);
+    let shape = Shape {
+        rate: 200,
+        count: 20,
+        payload: 100,
+    };
+    let server = SocketAddr::new(dn::SERVER_V4.into(), 7000);
+    let (dn, ue) = (&world.dn_ns, &attached[0].ue.netns);
+    nothing_of(
+        &flow::start_from(dn, server, ue, to, shape)?.finish()?,
+        "a gone tunnel",
+    )?;
+    let paused = world.drops("tunnel_gone")? - before;
+    ensure!(paused == 20, "{paused} of 20 packets were kept from it");
+    ping_all(&attached[1])?;
     // The SMF makes the UE active at the other gNB.
     let mut moved = attached.remove(0);
     world.handover(&mut moved, 1, Duration::ZERO)?;

@@ -380,6 +380,11 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
         config.datapath.icmp_errors_per_s,
         0..=1_000_000,
     );
+    range(
+        "gtpu.restart_grace_s",
+        config.gtpu.restart_grace_s,
+        0..=3600,
+    );
     range("gtpu.echo_per_s", config.gtpu.echo_per_s, 1..=1_000_000);
     range(
         "api.max_connections",

@@ -6,7 +6,7 @@ use std::process::{Command, exit};
 use std::{env, fs};
 
 /// What the XDP program is compiled for (`datapath/include/tp_abi.h`).
-const BUILDS: [&str; 3] = ["COMMON", "RELAY", "GENERAL"];
+const BUILDS: [&str; 4] = ["COMMON", "RELAY", "SPREAD", "GENERAL"];
 
 fn main() {
     let root =

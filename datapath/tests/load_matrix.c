@@ -102,41 +102,61 @@ static int is_possible(__u32 features)
 	return !(features & rare) || (features & common) == common;
 }
 
-/* Load one object with one set, as each part of a port. The most instructions walked, or -1. */
-static int load_parts(const char *path, __u32 features, __u32 roles)
-{
-	int n = load(path, features, roles, 0);
+#define OBJECTS_MAX 8
 
+static const char *paths[OBJECTS_MAX + 1]; /* NULL: no more */
+static __u32 built[OBJECTS_MAX];
+
+/* The first object that is built for these features; NULL: none is. */
+static const char *object_for(__u32 features)
+{
+	int i;
+
+	for (i = 0; paths[i]; i++)
+		if ((built[i] & features) == features)
+			return paths[i];
+	return NULL;
+}
+
+/* Load one set, as each part of a port. The most instructions walked, or -1. */
+static int load_parts(__u32 features, __u32 roles)
+{
 	/* Of a port that is spread: the program in front, and that of the lanes. */
-	if (n >= 0 && (features & TP_FEAT_ALL) == TP_FEAT_ALL)
-		n = load(path, features | TP_FEAT_SPREAD, roles, 1);
-	if (n >= 0 && (features & TP_FEAT_ALL) == TP_FEAT_ALL)
-		n = load(path, features | TP_FEAT_SPREAD, roles, 2);
-	return n;
+	int spread = (features & TP_FEAT_ALL) == TP_FEAT_ALL || features == TP_BUILD_COMMON, n, most = -1;
+	const char *path;
+	__u32 part;
+
+	for (part = 0; part <= (spread ? 2 : 0); part++) {
+		path = object_for(features | (part ? TP_FEAT_SPREAD : 0));
+		n = path ? load(path, features | (part ? TP_FEAT_SPREAD : 0), roles, part) : -1;
+		if (n < 0)
+			return -1;
+		most = n > most ? n : most;
+	}
+	return most;
 }
 
 int main(int argc, char **argv)
 {
-	__u32 features, roles, built[8] = {0};
 	int i, n, sets = 0, refused = 0, most = 0;
+	__u32 features, roles;
 
 	libbpf_set_print(print_nothing);
-	for (i = 1; i < argc && i < 8; i++)
-		built[i] = built_for(argv[i]);
+	for (i = 1; i < argc && i <= OBJECTS_MAX; i++) {
+		paths[i - 1] = argv[i];
+		built[i - 1] = built_for(argv[i]);
+	}
 	for (features = 0; features <= (TP_FEAT_ALL | TP_FEAT_TRACE); features++) {
 		if (!is_possible(features))
 			continue;
-		for (i = 1; i < argc - 1 && i < 7; i++)
-			if ((built[i] & features) == features)
-				break;
 		for (roles = TP_ROLE_N3; roles <= (TP_ROLE_N3 | TP_ROLE_N6); roles++) {
-			n = (built[i] & features) == features ? load_parts(argv[i], features, roles) : -1;
+			n = load_parts(features, roles);
 			most = n > most ? n : most;
 			sets++;
 			if (n >= 0)
 				continue;
 			refused++;
-			printf("%s: refused with features 0x%03x, roles %u\n%s\n", argv[i], features, roles, verifier_log);
+			printf("refused with features 0x%03x, roles %u\n%s\n", features, roles, verifier_log);
 		}
 	}
 	printf("%s ...: %d of %d refused, at most %d instructions walked\n", argv[1], refused, sets, most);

@@ -475,6 +475,8 @@ impl Features {
     pub(crate) const BUILD_COMMON: Self = Self(0xff & !Self::FIB.0);
     /// ... and those of a UPF between UPFs.
     pub(crate) const BUILD_RELAY: Self = Self::BUILD_COMMON.with(Self::RELAY);
+    /// ... and those of one that spreads users over CPUs.
+    pub(crate) const BUILD_SPREAD: Self = Self::BUILD_COMMON.with(Self::SPREAD);
     /// Everything.
     pub(crate) const BUILD_GENERAL: Self = Self::ALL.with(Self::TRACE).with(Self::SPREAD);
 
@@ -759,6 +761,7 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("TP_FEAT_ALL", Features::ALL.0 as usize),
         ("TP_BUILD_COMMON", Features::BUILD_COMMON.0 as usize),
         ("TP_BUILD_RELAY", Features::BUILD_RELAY.0 as usize),
+        ("TP_BUILD_SPREAD", Features::BUILD_SPREAD.0 as usize),
         ("TP_BUILD_GENERAL", Features::BUILD_GENERAL.0 as usize),
         ("TP_UE_PAGE_BITS", UE_PAGE_BITS as usize),
         ("TP_RULES_MAX", RULES_MAX),

@@ -98,6 +98,8 @@ pub(crate) struct Adaptation {
     base: Features,
     /// All that may be needed.
     general: Features,
+    /// There is nothing in between.
+    either: bool,
     live: Features,
     /// `None`: the live programs stay, whatever is needed.
     settle: Option<Duration>,
@@ -121,11 +123,20 @@ impl Adaptation {
         }
     }
 
+    /// As [`Self::new`], but with programs of either `base` or `general`.
+    pub(crate) fn either(base: Features, general: Features, settle: Duration) -> Self {
+        Self {
+            either: true,
+            ..Self::new(base, general, settle)
+        }
+    }
+
     /// These programs are live and stay: for tests and measurements of a set of features.
     pub(crate) fn fixed(general: Features) -> Self {
         Self {
             base: Features::NONE,
             general,
+            either: false,
             live: general,
             settle: None,
             wanted: (general, Instant::now()),
@@ -186,6 +197,8 @@ impl Adaptation {
     fn wanted(&self, needs: Features) -> Features {
         if self.traced {
             self.general()
+        } else if self.either && !self.base.contains(needs) {
+            self.general
         } else {
             needs.with(self.base).closed().and(self.general)
         }
@@ -236,6 +249,18 @@ mod tests {
         assert!(!adaptation.is_settling(list));
         assert!(adaptation.serves(meter) && !adaptation.serves(Features::IPV6));
         assert_eq!(adaptation.count, 1);
+    }
+
+    #[test]
+    fn where_nothing_lies_in_between_one_rare_feature_asks_for_all() {
+        let start = Instant::now();
+        let base = Features::BUILD_COMMON;
+        let mut adaptation = Adaptation::either(base, Features::ALL, Duration::ZERO);
+        assert_eq!(adaptation.due(Features::METER, start), Some(base));
+        adaptation.replaced(base, Duration::ZERO);
+        assert_eq!(adaptation.due(Features::METER, start), None);
+        let relay = adaptation.due(Features::RELAY, start);
+        assert_eq!(relay, Some(Features::ALL));
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod host;
 pub mod icmp;
 mod index;
 mod inet;
+mod lanes;
 mod marker;
 mod memory;
 pub mod netlink;

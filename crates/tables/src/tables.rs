@@ -257,7 +257,11 @@ impl Tables {
         options: &Options,
     ) -> Result<Self, SetupError> {
         check_ports(ports)?;
-        let adaptation = adaptation(options, always_for(ports));
+        let adaptation = if spreads(ports) && options.features.is_none() {
+            spread_adaptation(options)
+        } else {
+            adaptation(options, always_for(ports))
+        };
         let (xdp, memory) = Xdp::load(layout, ports, adaptation.live())?;
         let alarms = Some(xdp.ring("alarms")?);
         let store = new_store(memory, layout, Grace::kernel()?, alarms, options)?;
@@ -616,12 +620,22 @@ fn adaptation(options: &Options, also: Features) -> Adaptation {
     }
 }
 
-/// Everything where users are spread over CPUs, so that the kernel's threads for them are not started anew;
-/// atomic counters where packets of one direction can arrive on several CPUs at once.
+fn spreads(ports: &[PortConfig]) -> bool {
+    ports.iter().any(|port| !port.spread.is_empty())
+}
+
+/// Where users are spread over CPUs: what a program of its own is compiled for, or everything.
+fn spread_adaptation(options: &Options) -> Adaptation {
+    let base = if options.outer6 {
+        Features::ALL
+    } else {
+        Features::BUILD_COMMON
+    };
+    Adaptation::either(base, Features::ALL, options.settle)
+}
+
+/// Atomic counters where packets of one direction can arrive on several CPUs at once.
 fn always_for(ports: &[PortConfig]) -> Features {
-    if ports.iter().any(|port| !port.spread.is_empty()) {
-        return Features::ALL;
-    }
     let several = |role: fn(&Roles) -> bool| {
         let ports = ports.iter().filter(|port| role(&port.roles));
         ports.map(receive_queues).sum::<usize>() > 1

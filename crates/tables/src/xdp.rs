@@ -15,6 +15,7 @@ use libbpf_rs::{
 };
 
 use crate::abi::{Features, PORTS_MAX, UE_DIR_BITS, UE_PAGE_BITS};
+use crate::lanes::{LANE_WORK, LANES, Lanes};
 use crate::memory::View;
 use crate::store::{Layout, Memory};
 use crate::trace::TRACE_KEYS_MAX;
@@ -36,14 +37,15 @@ macro_rules! object {
 }
 
 /// The program as it is compiled for these features, smallest first.
-static OBJECTS: [(Features, &Aligned<[u8]>); 3] = [
+static OBJECTS: [(Features, &Aligned<[u8]>); 4] = [
     (Features::BUILD_COMMON, object!("COMMON")),
     (Features::BUILD_RELAY, object!("RELAY")),
+    (Features::BUILD_SPREAD, object!("SPREAD")),
     (Features::BUILD_GENERAL, object!("GENERAL")),
 ];
 
 /// The smallest object that has these features.
-fn object_for(features: Features) -> Result<&'static [u8], SetupError> {
+pub(crate) fn object_for(features: Features) -> Result<&'static [u8], SetupError> {
     let object = OBJECTS.iter().find(|(built, _)| built.contains(features));
     object
         .map(|(_, object)| &object.0)
@@ -80,6 +82,8 @@ pub struct ProgramInfo {
 #[derive(Debug)]
 struct Program {
     fd: OwnedFd,
+    /// What the lanes do, of a port whose users are spread over CPUs.
+    lane: Option<OwnedFd>,
     info: ProgramInfo,
 }
 
@@ -91,7 +95,7 @@ struct Set {
 }
 
 /// What all programs share.
-type Maps = Vec<MapHandle>;
+pub(crate) type Maps = Vec<MapHandle>;
 
 /// All programs and the maps that they share. Dropping it detaches them: an attachment is a link that
 /// lives as long as its descriptor, so that not even a crash leaves it behind.
@@ -102,6 +106,8 @@ pub(crate) struct Xdp {
     sets: Vec<Set>,
     maps: Maps,
     ports: Vec<PortConfig>,
+    /// Of each port.
+    lanes: Vec<Option<Lanes>>,
     layout: Layout,
     loading: Option<Receiver<Result<Set, SetupError>>>,
 }
@@ -109,7 +115,7 @@ pub(crate) struct Xdp {
 /// Sets of programs that are kept, the live one included.
 const SETS_KEPT: usize = 6;
 
-fn setup(what: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> SetupError {
+pub(crate) fn setup(what: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> SetupError {
     let what = what.into();
     move |error| SetupError::Bpf {
         what,
@@ -132,7 +138,7 @@ pub(crate) fn ifindex_of(name: &str) -> Result<u32, SetupError> {
     }
 }
 
-fn open(object: &[u8]) -> Result<OpenObject, SetupError> {
+pub(crate) fn open(object: &[u8]) -> Result<OpenObject, SetupError> {
     let mut builder = ObjectBuilder::default();
     builder
         .name(PROGRAM)
@@ -243,12 +249,6 @@ enum Part {
     Lane = 2,
 }
 
-/// Packets that may wait for a lane; the kernel drops more.
-const LANE_QUEUE: u32 = 4096;
-
-/// Of each program in front alone: programs that are in a map cannot use it.
-const LANES: &str = "lanes";
-
 /// Number of elements of each map; those not named keep what the object says.
 fn capacities(layout: &Layout) -> Result<Vec<(&'static str, u32)>, SetupError> {
     let cpus = libbpf_rs::num_possible_cpus().map_err(setup("number of CPUs"))? as u32;
@@ -272,7 +272,7 @@ fn capacities(layout: &Layout) -> Result<Vec<(&'static str, u32)>, SetupError> {
     ])
 }
 
-fn map_named<'a>(maps: &'a Maps, name: &str) -> Result<&'a MapHandle, SetupError> {
+pub(crate) fn map_named<'a>(maps: &'a Maps, name: &str) -> Result<&'a MapHandle, SetupError> {
     maps.iter()
         .find(|map| map.name() == OsStr::new(name))
         .ok_or_else(|| SetupError::Bpf {
@@ -290,40 +290,28 @@ fn maps_of(object: &Object) -> Result<Maps, SetupError> {
 }
 
 impl Program {
-    /// Verify and load over these maps, or over fresh ones, which come back.
+    /// Verify and load over these maps, or over fresh ones. The maps that it has come back.
     fn load(
         port: u32,
         config: &PortConfig,
         features: Features,
         layout: &Layout,
         shared: Option<&Maps>,
-    ) -> Result<(Self, Option<Maps>), SetupError> {
+        lanes: Option<&Lanes>,
+    ) -> Result<(Self, Maps), SetupError> {
         if config.spread.is_empty() {
             let part = Part::Whole;
-            let (whole, maps) = Self::load_part(port, config, features, layout, shared, part)?;
-            return Ok((whole, shared.is_none().then_some(maps)));
+            return Self::load_part(port, config, features, layout, shared, None, part);
         }
         let features = features.with(Features::SPREAD);
         let part = Part::Front;
-        let (front, maps) = Self::load_part(port, config, features, layout, shared, part)?;
+        let (mut front, maps) =
+            Self::load_part(port, config, features, layout, shared, lanes, part)?;
+        // Lanes of its own, which are never used: what works in lanes cannot refer to them.
         let part = Part::Lane;
-        let (lane, _) = Self::load_part(port, config, features, layout, Some(&maps), part)?;
-        lane.take_lanes(&maps, &config.spread)?;
-        Ok((front, shared.is_none().then_some(maps)))
-    }
-
-    /// Have the kernel run this program on each of these CPUs for what the one in front, whose maps these
-    /// are, sends there. The map keeps it loaded.
-    fn take_lanes(&self, front: &Maps, cpus: &[u32]) -> Result<(), SetupError> {
-        let lanes = map_named(front, LANES)?;
-        for cpu in cpus.iter().take(LANES_MAX) {
-            // struct bpf_cpumap_val
-            let value = [LANE_QUEUE.to_ne_bytes(), self.fd.as_raw_fd().to_ne_bytes()].concat();
-            lanes
-                .update(&cpu.to_ne_bytes(), &value, MapFlags::ANY)
-                .map_err(setup(format!("spread over CPU {cpu}")))?;
-        }
-        Ok(())
+        let (lane, _) = Self::load_part(port, config, features, layout, Some(&maps), None, part)?;
+        front.lane = Some(lane.fd);
+        Ok((front, maps))
     }
 
     /// The maps that come back are those that it has.
@@ -333,14 +321,17 @@ impl Program {
         features: Features,
         layout: &Layout,
         shared: Option<&Maps>,
+        lanes: Option<&Lanes>,
         part: Part,
     ) -> Result<(Self, Maps), SetupError> {
         let object = object_for(features)?;
         let mut open = open(object)?;
         let constants = Constants::find(object)?;
         specialise(&mut open, &constants, port, config, features, part)?;
-        if part == Part::Lane {
-            for mut program in open.progs_mut() {
+        for mut program in open.progs_mut() {
+            if program.name() != OsStr::new(PROGRAM) {
+                program.set_autoload(false);
+            } else if part == Part::Lane {
                 program.set_attach_type(ProgramAttachType::XdpCpumap);
             }
         }
@@ -350,7 +341,11 @@ impl Program {
             if name.contains(".rodata") {
                 continue;
             }
-            if let Some(shared) = shared.filter(|_| name != LANES) {
+            let own = name == LANES || name == LANE_WORK;
+            if let Some(lanes) = lanes.filter(|_| own) {
+                map.reuse_fd(lanes.map(&name).as_fd())
+                    .map_err(setup(name))?;
+            } else if let Some(shared) = shared.filter(|_| !own) {
                 map.reuse_fd(map_named(shared, &name)?.as_fd())
                     .map_err(setup(name))?;
             } else if let Some((_, count)) = capacities.iter().find(|(known, _)| *known == name) {
@@ -362,7 +357,7 @@ impl Program {
             .load()
             .map_err(setup(format!("load for {}", config.name)))?;
         let load_time = start.elapsed();
-        let program = program_fd(&object)?;
+        let program = program_named(&object, PROGRAM)?;
         let (instructions, verified_instructions) = counts(program.as_fd())?;
         let info = ProgramInfo {
             interface: config.name.clone(),
@@ -375,7 +370,8 @@ impl Program {
         };
         let fd = program.as_fd().try_clone_to_owned()?;
         let maps = maps_of(&object)?;
-        Ok((Self { fd, info }, maps))
+        let lane = None;
+        Ok((Self { fd, lane, info }, maps))
     }
 
     /// Attach in this mode or not at all. Fails if another program is attached.
@@ -413,7 +409,10 @@ impl Program {
     }
 
     /// Take the place of the program that is attached: each packet meets one or the other.
-    fn replace(&self, link: &OwnedFd) -> io::Result<()> {
+    fn replace(&self, link: &OwnedFd, lanes: Option<&Lanes>) -> io::Result<()> {
+        if let (Some(lanes), Some(lane)) = (lanes, &self.lane) {
+            lanes.run(lane)?;
+        }
         // SAFETY: both descriptors are open; no options are given.
         let answer = unsafe {
             libbpf_sys::bpf_link_update(link.as_raw_fd(), self.fd.as_raw_fd(), std::ptr::null())
@@ -431,21 +430,26 @@ impl Set {
         ports: &[PortConfig],
         layout: &Layout,
         maps: &Maps,
+        lanes: &[Option<Lanes>],
     ) -> Result<Self, SetupError> {
         let mut programs = Vec::new();
-        for (port, config) in (0..).zip(ports) {
-            programs.push(Program::load(port, config, features, layout, Some(maps))?.0);
+        for (port, (config, lanes)) in (0..).zip(ports.iter().zip(lanes)) {
+            let (maps, lanes) = (Some(maps), lanes.as_ref());
+            programs.push(Program::load(port, config, features, layout, maps, lanes)?.0);
         }
         Ok(Self { features, programs })
     }
 }
 
-fn program_fd(object: &Object) -> Result<ProgramMut<'_>, SetupError> {
+pub(crate) fn program_named<'a>(
+    object: &'a Object,
+    name: &str,
+) -> Result<ProgramMut<'a>, SetupError> {
     object
         .progs_mut()
-        .find(|program| program.name() == OsStr::new(PROGRAM))
+        .find(|program| program.name() == OsStr::new(name))
         .ok_or_else(|| SetupError::Bpf {
-            what: PROGRAM.into(),
+            what: name.into(),
             error: "no such program".into(),
         })
 }
@@ -476,11 +480,16 @@ impl Xdp {
         features: Features,
     ) -> Result<(Self, Memory), SetupError> {
         let mut programs = Vec::new();
-        let mut maps: Option<Maps> = None;
+        let (mut maps, mut lanes): (Option<Maps>, _) = (None, Vec::new());
         for (port, config) in (0..).zip(ports.iter().take(PORTS_MAX)) {
-            let (program, fresh) = Program::load(port, config, features, layout, maps.as_ref())?;
+            let (program, own) =
+                Program::load(port, config, features, layout, maps.as_ref(), None)?;
+            lanes.push(match &program.lane {
+                Some(work) => Some(Lanes::start(&own, work, config, features)?),
+                None => None,
+            });
             programs.push(program);
-            maps = maps.or(fresh);
+            maps = maps.or(Some(own));
         }
         let maps = maps.ok_or(SetupError::NoPorts)?;
         let memory = memory(&maps, layout)?;
@@ -489,6 +498,7 @@ impl Xdp {
             sets: vec![Set { features, programs }],
             maps,
             ports: ports.to_vec(),
+            lanes,
             layout: layout.clone(),
             loading: None,
         };
@@ -518,11 +528,13 @@ impl Xdp {
         }
         let own = |map: &MapHandle| MapHandle::try_from(map).map_err(setup("maps"));
         let maps: Maps = self.maps.iter().map(own).collect::<Result<_, _>>()?;
+        let own = |lanes: &Option<Lanes>| lanes.as_ref().map(Lanes::try_clone).transpose();
+        let lanes: Vec<Option<Lanes>> = self.lanes.iter().map(own).collect::<Result<_, _>>()?;
         let (ports, layout) = (self.ports.clone(), self.layout.clone());
         let (done, loading) = channel();
         thread::Builder::new().name("load".into()).spawn(move || {
             // Nobody listens any more when the data path is being taken down.
-            let _ = done.send(Set::load(features, &ports, &layout, &maps));
+            let _ = done.send(Set::load(features, &ports, &layout, &maps, &lanes));
         })?;
         self.loading = Some(loading);
         Ok(())
@@ -531,7 +543,8 @@ impl Xdp {
     /// Load a set of programs, unless it is there.
     pub(crate) fn load_now(&mut self, features: Features) -> Result<(), SetupError> {
         if !self.has(features) {
-            let set = Set::load(features, &self.ports, &self.layout, &self.maps)?;
+            let (ports, lanes) = (&self.ports, &self.lanes);
+            let set = Set::load(features, ports, &self.layout, &self.maps, lanes)?;
             self.sets.insert(1, set);
         }
         Ok(())
@@ -571,9 +584,11 @@ impl Xdp {
         let wanted = self.sets.iter().position(|set| set.features == features);
         let wanted = wanted.ok_or(io::ErrorKind::NotFound)?;
         for (at, link) in self.links.iter().enumerate() {
-            if let Err(error) = self.sets[wanted].programs[at].replace(link) {
-                for (before, link) in self.links.iter().enumerate().take(at) {
-                    self.sets[0].programs[before].replace(link)?;
+            let lanes = self.lanes[at].as_ref();
+            if let Err(error) = self.sets[wanted].programs[at].replace(link, lanes) {
+                for (before, link) in self.links.iter().enumerate().take(at + 1) {
+                    let lanes = self.lanes[before].as_ref();
+                    self.sets[0].programs[before].replace(link, lanes)?;
                 }
                 return Err(error);
             }

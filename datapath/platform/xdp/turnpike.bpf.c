@@ -86,7 +86,7 @@ struct {
 	__uint(max_entries, 2 * 1024 * 1024);
 } alarms SEC(".maps");
 
-/* By CPU. Each port has its own, because the program in it is the port's. */
+/* By CPU. Each port has its own, because the program in it is the port's: tp_lane, whichever programs are live. */
 struct {
 	__uint(type, BPF_MAP_TYPE_CPUMAP);
 	__uint(max_entries, 1);
@@ -343,6 +343,24 @@ static TP_INLINE int tp_to_lane(struct xdp_md *ctx)
 		return XDP_PASS;
 	return bpf_redirect_map(&lanes, tp_lane_cpu[lane], XDP_PASS);
 }
+
+#if TP_BUILD & TP_FEAT_SPREAD
+/* What the lanes of a port run. It changes here and not in the lanes, whose frames in waiting a new entry there, with a
+ * thread of its own, would overtake. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} lane_work SEC(".maps");
+
+SEC("xdp/cpumap")
+int tp_lane(struct xdp_md *ctx)
+{
+	bpf_tail_call(ctx, &lane_work, 0);
+	return XDP_DROP; /* not met: there is work before there are lanes */
+}
+#endif
 
 SEC("xdp")
 int turnpike(struct xdp_md *ctx)

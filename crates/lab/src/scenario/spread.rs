@@ -3,13 +3,16 @@
 use anyhow::{Context, Result, ensure};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
+use rs_pfcp::ie::framed_route::FramedRoute;
 use std::time::Duration;
 
 use super::sessions::ping_all;
-use super::{Scenario, both_ways, eventually};
+use super::{Scenario, both_ways, eventually, flow_up};
 use crate::dn;
+use crate::flow::Shape;
 use crate::gnb::Event;
 use crate::packet;
+use crate::smf::Style;
 use crate::world::{Attached, Family, UPF_N3, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -19,7 +22,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "one gNB's users are worked on by two CPUs, each in order",
             spread,
         )
-        .line("[[interface]]", "spread_cpus = [0, 1]"),
+        .line("[[interface]]", "spread_cpus = [0, 1]")
+        .line("[datapath]", "settle_s = 0"),
         Scenario::new(
             "spread-off",
             "without spread_cpus one CPU works on what one CPU brings",
@@ -103,9 +107,44 @@ fn spread(world: &mut World) -> Result<String> {
     // Whole means in order, too.
     both_ways(world, &ues[0])?;
     answers(world)?;
+    let times = replaced_under_load(world, &ues[0])?;
     Ok(format!(
-        "packets by CPU: {shares:?}; in order, Echo and Error Indication answered"
+        "packets by CPU: {shares:?}; in order, also while programs are replaced {times} times; Echo and Error Indication answered"
     ))
+}
+
+/// What the lanes do is exchanged while packets wait for them, because a session with a framed route comes and goes.
+fn replaced_under_load(world: &mut World, attached: &Attached) -> Result<u64> {
+    const ROUNDS: u64 = 4;
+    let replacements = |world: &World| -> Result<(u64, bool)> {
+        let upf = world.upf.as_ref().context("no UPF")?;
+        let datapath = upf.get(&world.upf_ns, "/api/v1/datapath")?;
+        let features = datapath["features"].as_array().context("features")?;
+        let count = datapath["replacements"].as_u64().context("replacements")?;
+        Ok((count, features.iter().any(|name| name == "prefix")))
+    };
+    let settled = |world: &World| {
+        eventually("the common programs", Duration::from_secs(10), || {
+            Ok(!replacements(world)?.1)
+        })
+    };
+    settled(world)?;
+    let before = replacements(world)?.0;
+    let flow = flow_up(world, attached, Shape::lasting(5000, 8))?;
+    let mut plan = world.plan(Family::V4, Style::Open5gs);
+    plan.pdi = vec![FramedRoute::new("198.51.100.0/24 0.0.0.0 1").to_ie()];
+    for _ in 0..ROUNDS {
+        let session = world.smf(0)?.establish(&plan)?;
+        ensure!(replacements(world)?.1, "no program with everything");
+        world.smf(0)?.delete(&session)?;
+        settled(world)?;
+    }
+    let outcome = flow.finish()?;
+    outcome.whole("uplink")?;
+    ensure!(outcome.late == 0, "{} packets late", outcome.late);
+    let times = replacements(world)?.0 - before;
+    ensure!(times >= 2 * ROUNDS, "only {times} replacements");
+    Ok(times)
 }
 
 fn spread_off(world: &mut World) -> Result<String> {

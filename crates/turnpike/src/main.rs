@@ -7,6 +7,7 @@ mod client;
 mod show;
 mod table;
 mod trace;
+mod usage;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -60,6 +61,14 @@ enum Question {
         /// SEID of the UPF, hexadecimal, as `turnpike sessions` shows it.
         seid: String,
     },
+    /// What URRs have measured since their last reports, and what is left of quotas.
+    Usage {
+        /// SEID of the UPF, hexadecimal; without it, of all sessions that measure.
+        seid: Option<String>,
+        /// Sessions to show, at most.
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+    },
     /// Lost packets: why, and what to do about it.
     Drops,
     /// The program that carries packets, and its interfaces.
@@ -107,6 +116,9 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
             (client.sessions(*limit, after.as_deref())?, show::sessions)
         }
         Question::Session { seid } => (client.get(&format!("sessions/{seid}"))?, show::session),
+        Question::Usage { seid, limit } => {
+            (usage::ask(&client, seid.as_deref(), *limit)?, usage::show)
+        }
         Question::Drops => (client.get("drops")?, show::drops),
         Question::Datapath => (client.get("datapath")?, show::datapath),
         Question::Config => (client.get("config")?, show::config),

@@ -7,9 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 
 use crate::table::{Table, grouped};
+use crate::usage::urrs;
 
 /// A field as text, `-` when absent; lists joined by commas.
-fn text(value: &Value, pointer: &str) -> String {
+pub(crate) fn text(value: &Value, pointer: &str) -> String {
     match value.pointer(pointer) {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::String(text)) => text.clone(),
@@ -25,7 +26,7 @@ fn text(value: &Value, pointer: &str) -> String {
 }
 
 /// The members of a list; none when it is absent.
-fn items<'v>(value: &'v Value, pointer: &str) -> impl Iterator<Item = &'v Value> {
+pub(crate) fn items<'v>(value: &'v Value, pointer: &str) -> impl Iterator<Item = &'v Value> {
     value
         .pointer(pointer)
         .and_then(Value::as_array)
@@ -218,15 +219,10 @@ pub(crate) fn session(answer: &Value) -> String {
             .map(|field| text(qer, field)),
         );
     }
-    let mut urrs = Table::new(["URR", "MEASURED"]);
-    for urr in items(answer, "/urrs") {
-        let measured = urr.pointer("/measured").and_then(Value::as_bool) == Some(true);
-        urrs.row([
-            text(urr, "/id"),
-            if measured { "yes" } else { "not yet" }.to_owned(),
-        ]);
-    }
-    for table in [fars, qers, urrs].iter().filter(|table| !table.is_empty()) {
+    for table in [fars, qers, urrs(answer)]
+        .iter()
+        .filter(|table| !table.is_empty())
+    {
         out.push('\n');
         out += &table.text();
     }
@@ -467,7 +463,7 @@ mod tests {
             "fars": [{"id": 1, "action": "FORW", "destination": "core"}],
             "qers": [{"id": 1, "gate_uplink": "open", "gate_downlink": "open",
                 "mbr_uplink_bps": 1_000_000, "packets_uplink": "10 in 360 s", "qfi": 9, "ppi": 5}],
-            "urrs": [{"id": 7, "measured": false}], "bars": [],
+            "urrs": [{"id": 7, "triggers": ["VOLTH"], "exhausted": true}], "bars": [],
         });
         let shown = session(&answer);
         for expected in [
@@ -475,7 +471,7 @@ mod tests {
             "F-TEID 00000101@10.3.0.1; UE 10.60.0.1; permit out ip from any to assigned",
             "12 345",
             "FORW",
-            "not yet",
+            "exhausted",
             "1 000 000",
             "10 in 360 s",
             "no-mail",

@@ -7,13 +7,21 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new<const N: usize>(heading: [&str; N]) -> Self {
+        Self::of(heading.into_iter())
+    }
+
+    pub(crate) fn of<'h>(heading: impl Iterator<Item = &'h str>) -> Self {
         Self {
-            rows: vec![heading.map(str::to_owned).into()],
+            rows: vec![heading.map(str::to_owned).collect()],
         }
     }
 
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.into());
+    }
+
+    pub(crate) fn cells(&mut self, cells: impl Iterator<Item = String>) {
+        self.rows.push(cells.collect());
     }
 
     /// True when there is nothing but the heading.

@@ -24,7 +24,7 @@ use crate::command::{Asker, NoAnswer};
 use crate::config::Config;
 use crate::report::{
     ApplicationReport, DatapathReport, DropReport, Fill, PeerReport, PortReport, Report,
-    SessionDetail, SessionPage, TableFill, parse_seid,
+    SessionDetail, SessionPage, TableFill, UsagePage, UsageTotals, parse_seid,
 };
 
 pub(crate) use serve::serve;
@@ -59,6 +59,7 @@ impl Api {
             .route("/api/v1/status", get(status))
             .route("/api/v1/sessions", get(sessions))
             .route("/api/v1/sessions/{seid}", get(session))
+            .route("/api/v1/usage", get(usage))
             .route("/api/v1/peers", get(peers))
             .route("/api/v1/pfds", get(pfds))
             .route("/api/v1/drops", get(drops))
@@ -160,6 +161,7 @@ struct Status {
     ports: Vec<PortReport>,
     /// Packets lost, for whatever reason.
     drops: u64,
+    usage: UsageTotals,
     /// Memory of the process, without the tables in the kernel.
     memory_bytes: u64,
 }
@@ -181,6 +183,7 @@ async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
         peers: report.peers,
         tables: report.tables,
         ports: report.ports,
+        usage: report.usage,
         drops: report.drops.iter().map(|drop| drop.packets).sum(),
         memory_bytes: metrics::resident_bytes(),
     }))
@@ -204,6 +207,26 @@ async fn sessions(
     State(api): State<Api>,
     page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<SessionPage>, Failure> {
+    let (after, limit) = page_of(page)?;
+    Ok(Json(api.control.sessions(after, limit).await?))
+}
+
+/// URRs of sessions, in the order of sessions, a page of sessions at a time: what each has measured since its last report,
+/// and what is left of its quota.
+#[utoipa::path(get, path = "/api/v1/usage", params(Page), responses(
+    (status = 200, body = UsagePage), (status = 400, body = ErrorBody)))]
+async fn usage(
+    State(api): State<Api>,
+    page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<UsagePage>, Failure> {
+    let (after, limit) = page_of(page)?;
+    Ok(Json(api.control.usage(after, limit).await?))
+}
+
+/// After which session, and how many.
+fn page_of(
+    page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
+) -> Result<(Option<u64>, usize), Failure> {
     let Query(page) = page.map_err(|e| Failure::new(StatusCode::BAD_REQUEST, e.body_text()))?;
     let after = page.after.as_deref().map(seid_of).transpose()?;
     let limit = page.limit.unwrap_or(100);
@@ -211,7 +234,7 @@ async fn sessions(
         let error = format!("limit = {limit}: must lie between 1 and {PAGE_MAX}");
         return Err(Failure::new(StatusCode::BAD_REQUEST, error));
     }
-    Ok(Json(api.control.sessions(after, limit).await?))
+    Ok((after, limit))
 }
 
 fn seid_of(text: &str) -> Result<u64, Failure> {
@@ -306,7 +329,7 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
 #[openapi(
     info(title = "Turnpike", description = "A 5G User Plane Function",
         license(name = "Apache-2.0")),
-    paths(status, sessions, session, peers, pfds, drops, datapath, config, openapi, metrics,
+    paths(status, sessions, session, usage, peers, pfds, drops, datapath, config, openapi, metrics,
         trace::trace),
     modifiers(&BearerToken),
     security((), ("token" = []))

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tables::nexthop::KernelChange;
 
 use crate::follow::{Refused, Subscription, Whom};
-use crate::report::{ApplicationReport, PeerReport, Report, SessionDetail, SessionPage};
+use crate::report::{ApplicationReport, PeerReport, Report, SessionDetail, SessionPage, UsagePage};
 
 /// Questions that may wait at a time.
 const QUEUE: usize = 256;
@@ -28,6 +28,11 @@ pub(crate) enum Command {
     Session {
         seid: u64,
         reply: oneshot::Sender<Option<SessionDetail>>,
+    },
+    Usage {
+        after: Option<u64>,
+        limit: usize,
+        reply: oneshot::Sender<UsagePage>,
     },
     Trace {
         whom: Whom,
@@ -124,6 +129,19 @@ impl Asker {
         limit: usize,
     ) -> Result<SessionPage, NoAnswer> {
         self.ask(|reply| Command::Sessions {
+            after,
+            limit,
+            reply,
+        })
+        .await
+    }
+
+    pub(crate) async fn usage(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<UsagePage, NoAnswer> {
+        self.ask(|reply| Command::Usage {
             after,
             limit,
             reply,

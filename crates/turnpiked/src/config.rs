@@ -44,6 +44,8 @@ pub(crate) struct Config {
     pub(crate) api: Api,
     #[serde(default)]
     pub(crate) log: Log,
+    #[serde(default)]
+    pub(crate) usage_log: UsageLog,
 }
 
 /// Who we are to an SMF.
@@ -355,6 +357,26 @@ impl Default for Log {
         Self {
             level: LogLevel::Info,
             format: LogFormat::Text,
+        }
+    }
+}
+
+/// Where each Usage Report is written, beside being sent.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct UsageLog {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) max_mb: u32,
+    pub(crate) files: u32,
+}
+
+impl Default for UsageLog {
+    fn default() -> Self {
+        Self {
+            path: None,
+            max_mb: 100,
+            files: 10,
         }
     }
 }

@@ -7,6 +7,7 @@ mod kernel;
 mod log;
 mod show;
 mod trace;
+mod usage;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -26,6 +27,7 @@ pub(crate) use echo::EchoSockets;
 pub(crate) use kernel::KernelMirror;
 pub(crate) use show::About;
 use trace::Traces;
+pub(crate) use usage::Usage;
 
 /// How long SMFs have to answer the release of their association when we shut down.
 const RELEASE_TIME: Duration = Duration::from_secs(2);
@@ -40,6 +42,8 @@ const ERROR_PAUSE: Duration = Duration::from_millis(10);
 /// Of the first socket; the second follows.
 const N4: u64 = 1;
 const WAKE: u64 = 0;
+/// Packets tell that they have reached a threshold or a quota.
+const ALARMS: u64 = 8;
 /// Of the first socket for Echo Requests; the others follow.
 const ECHO: u64 = 16;
 /// Taken from epoll at a time.
@@ -68,6 +72,7 @@ pub(crate) struct Control {
     busy: Busy,
     unsent: u64,
     traces: Traces,
+    usage: Usage,
     busy_poll: Duration,
 }
 
@@ -76,7 +81,7 @@ impl Control {
         core: Core<Tables>,
         (sockets, echo): (Vec<Socket>, EchoSockets),
         asked: Asked,
-        kernel: KernelMirror,
+        (kernel, usage): (KernelMirror, Usage),
         about: About,
     ) -> Self {
         let busy_poll = Duration::from_micros(about.config.n4.busy_poll_us.into());
@@ -97,6 +102,7 @@ impl Control {
             busy: Busy::new(),
             unsent: 0,
             traces: Traces::default(),
+            usage,
         }
     }
 
@@ -111,6 +117,9 @@ impl Control {
             self.asked.wake(),
             EpollEvent::new(EpollFlags::EPOLLIN, WAKE),
         )?;
+        for fd in self.core.tables().alarms() {
+            epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, ALARMS))?;
+        }
         for (number, fd) in (ECHO..).zip(self.echo.fds()) {
             epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, number))?;
         }
@@ -134,10 +143,12 @@ impl Control {
             for event in events.iter().take(ready) {
                 match event.data() {
                     WAKE => self.serve_commands(),
+                    ALARMS => self.usage.more = true,
                     echo if echo >= ECHO => self.serve_echo(echo),
                     socket => self.serve_n4(socket, &mut receiver, &mut sender),
                 }
             }
+            self.serve_usage();
             self.serve_time();
             self.kernel.reconcile(self.core.tables_mut());
             self.maintain();
@@ -199,6 +210,13 @@ impl Control {
         served
     }
 
+    fn serve_usage(&mut self) {
+        if self.usage.more {
+            let now = self.now();
+            self.usage.serve(now, &mut self.core, &mut self.outbox);
+        }
+    }
+
     fn serve_echo(&mut self, number: u64) {
         let now = self.now();
         let (core, outbox) = (&mut self.core, &mut self.outbox);
@@ -226,7 +244,7 @@ impl Control {
                 let _ = reply.send(show::report(
                     &self.core,
                     &self.about,
-                    &self.kernel,
+                    (&self.kernel, &self.usage),
                     self.unsent,
                 ));
             }
@@ -241,7 +259,14 @@ impl Control {
                 let _ = reply.send(show::sessions(&self.core, after, limit));
             }
             Command::Session { seid, reply } => {
-                let _ = reply.send(show::session(&self.core, seid));
+                let _ = reply.send(show::session(&self.core, self.now(), seid));
+            }
+            Command::Usage {
+                after,
+                limit,
+                reply,
+            } => {
+                let _ = reply.send(show::usage(&self.core, self.now(), after, limit));
             }
             Command::Pfds(reply) => {
                 let _ = reply.send(show::pfds(&self.core));
@@ -299,7 +324,9 @@ impl Control {
     /// shut down is over; rounded up, so that it is due when we wake.
     fn timeout(&self) -> EpollTimeout {
         let now = self.now();
-        let mut wait = if self.core.tables().needs_maintenance() {
+        let mut wait = if self.usage.more {
+            Duration::ZERO
+        } else if self.core.tables().needs_maintenance() {
             MAINTENANCE
         } else {
             IDLE
@@ -333,6 +360,7 @@ impl Control {
         for ((remote, local), octets) in self.outbox.echoes() {
             self.echo.send(remote, local, octets);
         }
+        self.usage.note(self.outbox.usage());
         for event in self.outbox.events() {
             log::event(event);
         }

@@ -16,8 +16,9 @@ use tokio::sync::oneshot;
 use crate::api::{self, Api};
 use crate::command::{self, Asked, Asker, Command};
 use crate::config::{Config, DatapathKind, read_token};
-use crate::control::{About, Control, EchoSockets, KernelMirror};
+use crate::control::{About, Control, EchoSockets, KernelMirror, Usage};
 use crate::plan;
+use crate::usage_log::UsageLog;
 use crate::{n4, system};
 
 /// Run until a signal ends it.
@@ -115,10 +116,21 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
         about.recovery_time_stamp,
         tables,
     );
+    let usage = Usage::new(usage_log(config)?);
     let kernel = KernelMirror::new(next_hops, netlink, slow_path, marked);
     let n3 = core.config().n3.iter().copied();
     let echo = EchoSockets::bind(n3).context("sockets for Echo Requests")?;
-    Ok(Control::new(core, (sockets, echo), asked, kernel, about))
+    let mirrors = (kernel, usage);
+    Ok(Control::new(core, (sockets, echo), asked, mirrors, about))
+}
+
+fn usage_log(config: &Config) -> Result<Option<UsageLog>> {
+    let Some(path) = &config.usage_log.path else {
+        return Ok(None);
+    };
+    let log = UsageLog::open(&config.usage_log, path);
+    log.map(Some)
+        .with_context(|| format!("usage_log.path = {path:?}"))
 }
 
 /// The tables with what the configuration says of addresses; not attached.

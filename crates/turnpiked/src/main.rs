@@ -14,6 +14,7 @@ mod n4;
 mod plan;
 mod report;
 mod system;
+mod usage_log;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -23,6 +23,7 @@ pub(crate) struct Report {
     /// Fill of each table that packets meet.
     pub(crate) tables: Vec<TableFill>,
     pub(crate) n4: N4Report,
+    pub(crate) usage: UsageTotals,
     pub(crate) datapath: DatapathReport,
     pub(crate) ports: Vec<PortReport>,
     pub(crate) drops: Vec<DropReport>,
@@ -340,12 +341,116 @@ pub(crate) struct QerReport {
     pub(crate) ppi: Option<u8>,
 }
 
-/// A URR.
+/// A URR, and what it has measured since its last report.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(crate) struct UrrReport {
     pub(crate) id: u32,
-    /// Its usage is measured.
-    pub(crate) measured: bool,
+    /// `VOLUM`, `DURAT`, `EVENT` (TS 29.244, 8.2.40).
+    pub(crate) method: Vec<String>,
+    /// Reporting Triggers, by their names in 8.2.19.
+    pub(crate) triggers: Vec<String>,
+    /// Measurement Period.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) period_s: Option<u32>,
+    /// How many reports there were.
+    pub(crate) reports: u32,
+    /// Seconds since the last of them.
+    pub(crate) for_s: u64,
+    pub(crate) uplink: VolumeUsed,
+    pub(crate) downlink: VolumeUsed,
+    /// Seconds measured, where time is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) seconds: Option<u64>,
+    /// Bytes since the last report at which it reports.
+    pub(crate) threshold: VolumeReport,
+    /// Bytes since the last report at which nothing passes any more.
+    pub(crate) quota: VolumeReport,
+    /// What is left of them.
+    pub(crate) quota_left: VolumeReport,
+    /// Of time, when the present measurement began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) time_quota_s: Option<u64>,
+    /// A quota is exhausted.
+    pub(crate) exhausted: bool,
+    /// A report is due and waits for its turn.
+    pub(crate) pending: bool,
+}
+
+/// What was measured in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct VolumeUsed {
+    /// Inner IP bytes forwarded.
+    pub(crate) bytes: u64,
+    pub(crate) packets: u64,
+}
+
+/// Bytes; absent: no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct VolumeReport {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) total: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) uplink: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) downlink: Option<u64>,
+}
+
+/// The URRs of one session.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct SessionUsage {
+    /// Our SEID, hexadecimal.
+    pub(crate) seid: String,
+    pub(crate) ue: Vec<String>,
+    pub(crate) urrs: Vec<UrrReport>,
+}
+
+/// Sessions that measure, of one page of sessions: there may be none, though more pages follow.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct UsagePage {
+    /// Sessions, those without URRs among them.
+    pub(crate) total: u64,
+    pub(crate) sessions: Vec<SessionUsage>,
+    /// Hand it back as `after` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<String>,
+}
+
+/// Usage Reports of all sessions.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct UsageTotals {
+    /// Sessions whose usage waits to be reported.
+    pub(crate) sessions_waiting: u64,
+    /// Crossings of thresholds and quotas that packets told of.
+    pub(crate) alarms: u64,
+    /// Those that had to be looked for.
+    pub(crate) alarms_late: u64,
+    /// Bytes of packets that were under way when their session went.
+    pub(crate) late_bytes: u64,
+    /// Reports in the log of usage.
+    pub(crate) log_written: u64,
+    /// Reports that it could not take.
+    pub(crate) log_lost: u64,
+    pub(crate) reports: Vec<TriggerCount>,
+}
+
+/// Usage Reports that name a trigger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct TriggerCount {
+    /// As TS 29.244, 8.2.41 names it, in lower case.
+    pub(crate) trigger: String,
+    /// Whether the SMF has it.
+    pub(crate) acknowledged: bool,
+    pub(crate) count: u64,
+}
+
+/// NTP time of 1970.
+const UNIX_EPOCH_NTP_S: u64 = 2_208_988_800;
+
+/// Seconds since 1970 of NTP seconds of which only 32 bits are known, within 68 years of now.
+pub(crate) fn unix_near(ntp_s: u32, now_ntp_s: u64) -> u64 {
+    let ahead = ntp_s.wrapping_sub(now_ntp_s as u32).cast_signed();
+    let whole = now_ntp_s.saturating_add_signed(ahead.into());
+    whole.saturating_sub(UNIX_EPOCH_NTP_S)
 }
 
 /// A SEID as it is written: 16 hexadecimal digits.

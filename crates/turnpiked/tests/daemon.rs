@@ -80,7 +80,7 @@ fn starts_serves_and_ends() {
     assert_eq!(detail["qers"][0]["mbr_uplink_bps"], 100_000_000);
     assert_eq!(detail["qers"][0]["mbr_downlink_bps"], 200_000_000);
     assert_eq!(detail["fars"][1]["tunnel"], "10000001@10.3.0.2");
-    assert_eq!(detail["urrs"][0]["measured"], true);
+    assert_eq!(detail["urrs"][0]["uplink"]["bytes"], 0);
     assert_eq!(daemon.get("peers")[0]["node_id"], "10.100.0.2");
     assert_eq!(daemon.get("datapath")["mode"], "driver");
     assert_eq!(daemon.get("drops"), serde_json::json!([]));

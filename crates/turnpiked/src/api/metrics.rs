@@ -44,6 +44,7 @@ impl Collector for Page {
             .encode_info(&version)?;
         self.state(&mut out)?;
         self.n4(&mut out)?;
+        self.usage(&mut out)?;
         self.traffic(&mut out)?;
         self.process(&mut out)
     }
@@ -137,6 +138,35 @@ impl Page {
         out.counters("turnpike_pfcp_events", help, events)
     }
 
+    fn usage(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let usage = &self.report.usage;
+        let help = "Usage Reports by trigger, and whether the SMF has them";
+        let reports = usage.reports.iter().map(|row| {
+            let acknowledged = if row.acknowledged { "yes" } else { "no" };
+            let labels = [
+                ("trigger", row.trigger.as_str()),
+                ("acknowledged", acknowledged),
+            ];
+            (labels, row.count)
+        });
+        out.counters("turnpike_usage_reports", help, reports)?;
+        out.gauge(
+            "turnpike_usage_waiting",
+            "Sessions whose usage waits to be reported",
+            usage.sessions_waiting,
+        )?;
+        let help = "Crossings of thresholds and quotas that packets told of";
+        let alarms = [("told", usage.alarms), ("looked_for", usage.alarms_late)];
+        let alarms = alarms.map(|(how, count)| ([("how", how)], count));
+        out.counters("turnpike_usage_alarms", help, alarms.into_iter())?;
+        let help = "Reports that were to go to the log of usage";
+        let log = [("written", usage.log_written), ("lost", usage.log_lost)];
+        let log = log.map(|(outcome, count)| ([("outcome", outcome)], count));
+        out.counters("turnpike_usage_log", help, log.into_iter())?;
+        let help = "Bytes of packets that were under way when their PDR went: in no report";
+        out.counter("turnpike_usage_late_bytes", help, usage.late_bytes)
+    }
+
     fn traffic(&self, out: &mut Out<'_>) -> Result<(), Error> {
         let ports = &self.report.ports;
         let by_direction = |of: fn(&PortReport) -> [u64; 2]| {
@@ -208,6 +238,12 @@ impl Page {
 struct Out<'e>(DescriptorEncoder<'e>);
 
 impl Out<'_> {
+    fn counter(&mut self, name: &str, help: &str, count: u64) -> Result<(), Error> {
+        self.0
+            .encode_descriptor(name, help, None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, u64, u64>(&count, None)
+    }
+
     fn counters<'l, const N: usize>(
         &mut self,
         name: &str,

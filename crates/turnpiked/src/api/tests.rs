@@ -8,7 +8,10 @@ use std::os::fd::AsFd;
 use super::*;
 use crate::command::{self, Asked, Command};
 use crate::follow::{Line, Refused, Subscription, Whom};
-use crate::report::{DirectionReport, MessageCount, SessionSummary, seid_text};
+use crate::report::{
+    DirectionReport, MessageCount, SessionSummary, SessionUsage, TriggerCount, UrrReport,
+    VolumeReport, seid_text, unix_near,
+};
 
 const CONFIG: &str = include_str!("../../../../deploy/turnpiked.example.toml");
 
@@ -52,6 +55,17 @@ fn report() -> Report {
             meaning: "above the MBR of a QER".into(),
             advice: "compare".into(),
         }],
+        usage: UsageTotals {
+            sessions_waiting: 4,
+            alarms: 5,
+            late_bytes: 6,
+            reports: vec![TriggerCount {
+                trigger: "volth".into(),
+                acknowledged: true,
+                count: 7,
+            }],
+            ..UsageTotals::default()
+        },
         ..Report::default()
     }
 }
@@ -82,6 +96,30 @@ fn followed(whom: Whom) -> Result<Subscription, Refused> {
     }
     sender.try_send(Line::Lost { packets: 2 }).unwrap();
     Ok(Subscription { lines })
+}
+
+/// Session 2 alone measures.
+fn usage(after: Option<u64>, limit: usize) -> UsagePage {
+    let from = after.map_or(1, |seid| seid + 1);
+    let last = (from + limit as u64 - 1).min(3);
+    let urr = UrrReport {
+        id: 7,
+        quota_left: VolumeReport {
+            total: Some(5),
+            ..VolumeReport::default()
+        },
+        ..UrrReport::default()
+    };
+    let measuring = (from..=last).contains(&2).then(|| SessionUsage {
+        seid: seid_text(2),
+        ue: vec!["10.60.0.2".into()],
+        urrs: vec![urr],
+    });
+    UsagePage {
+        total: 3,
+        sessions: measuring.into_iter().collect(),
+        next: (last < 3).then(|| seid_text(last)),
+    }
 }
 
 /// Stands in for the control thread, with sessions 1, 2 and 3.
@@ -122,6 +160,11 @@ fn answer(asked: &Asked) {
                     });
                     let _ = reply.send(detail);
                 }
+                Command::Usage {
+                    after,
+                    limit,
+                    reply,
+                } => drop(reply.send(usage(after, limit))),
                 Command::Trace { whom, reply } => drop(reply.send(followed(whom))),
                 Command::Gtpu(_) | Command::Kernel(_) | Command::ShutDown => return,
             }
@@ -192,6 +235,35 @@ async fn sessions_come_in_pages() {
 }
 
 #[tokio::test]
+async fn usage_comes_in_pages_of_sessions() {
+    let (api, _thread) = api(None);
+    let first = json(&api, "/api/v1/usage?limit=1").await;
+    assert_eq!(
+        first["sessions"],
+        serde_json::json!([]),
+        "session 1 has none"
+    );
+    let next = first["next"].as_str().unwrap();
+    let rest = json(&api, &format!("/api/v1/usage?after={next}")).await;
+    assert_eq!(rest["sessions"][0]["seid"], seid_text(2));
+    assert_eq!(rest["sessions"][0]["urrs"][0]["quota_left"]["total"], 5);
+    assert!(rest.get("next").is_none());
+}
+
+#[test]
+fn times_of_ntp_are_those_next_to_now() {
+    const DAY: u64 = 86_400;
+    let now_unix = 1_790_000_000;
+    let now = now_unix + 2_208_988_800;
+    for at in [now_unix, now_unix - 400 * DAY, now_unix + DAY] {
+        assert_eq!(unix_near((at + 2_208_988_800) as u32, now), at);
+    }
+    // In 2036 the 32 bits begin anew.
+    let later = (1u64 << 32) + 10;
+    assert_eq!(unix_near(u32::MAX, later), (1 << 32) - 1 - 2_208_988_800);
+}
+
+#[tokio::test]
 async fn wrong_questions_are_refused() {
     let (api, _thread) = api(None);
     for (path, expected) in [
@@ -251,6 +323,10 @@ async fn metrics_are_openmetrics() {
          direction=\"sent\",cause=\"request_accepted\"} 3",
         "turnpike_pfcp_events_total{event=\"malformed\"} 2",
         "turnpike_in_packets_total{interface=\"n3\",direction=\"uplink\"} 10",
+        "turnpike_usage_reports_total{trigger=\"volth\",acknowledged=\"yes\"} 7",
+        "turnpike_usage_waiting 4",
+        "turnpike_usage_alarms_total{how=\"told\"} 5",
+        "turnpike_usage_late_bytes_total 6",
         "turnpike_drops_total{interface=\"n3\",direction=\"uplink\",reason=\"rate\"} 1",
         "# EOF",
     ] {
@@ -312,7 +388,7 @@ async fn the_description_names_each_route() {
     let (api, _thread) = api(None);
     let document = json(&api, "/api/v1/openapi.json").await;
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 11);
+    assert_eq!(paths.len(), 12);
     for path in paths.keys() {
         let (status, _) = get_with(&api, &asked_for(path), None).await;
         assert_eq!(status, StatusCode::OK, "{path}");
@@ -323,6 +399,7 @@ async fn the_description_names_each_route() {
         "SessionDetail",
         "PeerReport",
         "DropReport",
+        "UsagePage",
     ] {
         assert!(
             document["components"]["schemas"].get(schema).is_some(),

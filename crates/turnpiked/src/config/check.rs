@@ -24,6 +24,7 @@ pub(crate) fn check(config: &Config, system: &System) -> Vec<Problem> {
     predefined::check(config, &mut problems);
     ranges(config, &mut problems);
     api(config, system, &mut problems);
+    usage_log(config, &mut problems);
     problems
 }
 
@@ -391,12 +392,27 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
         config.api.max_connections,
         1..=10_000,
     );
+    range("usage_log.max_mb", config.usage_log.max_mb, 1..=65_536);
+    range("usage_log.files", config.usage_log.files, 1..=1000);
     if limits.entries() < limits.sessions {
         let reason = format!(
             "fewer than limits.sessions = {}: each session needs at least one",
             limits.sessions
         );
         problems.push(Problem::new("limits.entries", limits.entries(), reason));
+    }
+}
+
+fn usage_log(config: &Config, problems: &mut Vec<Problem>) {
+    let Some(path) = &config.usage_log.path else {
+        return;
+    };
+    let folder = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    if path.file_name().is_none() || folder.is_some_and(|folder| !folder.is_dir()) {
+        let reason = "must be a file in a folder that exists";
+        problems.push(Problem::new("usage_log.path", path, reason));
     }
 }
 

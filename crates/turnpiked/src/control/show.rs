@@ -10,16 +10,16 @@ use session::compiled::{Counters, Direction, PacketRate};
 use session::peer::PeerState;
 use session::pfds::Property;
 use session::stats::{Stats, Way};
-use session::{Core, FarView, PdrView, PredefinedView, QerView, SessionView};
+use session::{Core, FarView, PdrView, PredefinedView, QerView, SessionView, Time, UrrView};
 use tables::{DROP_REASONS, PortTotals, ProgramInfo, Tables, Traffic};
 
 use crate::config::{Config, DatapathKind, XdpMode};
-use crate::control::KernelMirror;
+use crate::control::{KernelMirror, Usage};
 use crate::report::{
     ApplicationReport, DatapathReport, DirectionReport, DropReport, FarReport, Fill, MessageCount,
     N4Report, PdrReport, PeerReport, PfdReport, PortReport, PredefinedReport, ProgramReport,
-    QerReport, ReplacementReport, Report, SessionDetail, SessionPage, SessionSummary, TableFill,
-    TrafficReport, UrrReport, seid_text,
+    QerReport, ReplacementReport, Report, SessionDetail, SessionPage, SessionSummary, SessionUsage,
+    TableFill, TrafficReport, UrrReport, UsagePage, VolumeReport, VolumeUsed, seid_text,
 };
 
 /// What does not change while the process runs.
@@ -33,7 +33,7 @@ pub(crate) struct About {
 pub(crate) fn report(
     core: &Core<Tables>,
     about: &About,
-    kernel: &KernelMirror,
+    (kernel, usage): (&KernelMirror, &Usage),
     unsent: u64,
 ) -> Report {
     let limits = &about.config.limits;
@@ -68,6 +68,7 @@ pub(crate) fn report(
         },
         tables: tables(core, &about.config),
         n4,
+        usage: usage.totals(core),
         datapath: datapath(core.tables(), about),
         ports: about
             .config
@@ -355,21 +356,36 @@ pub(crate) fn sessions(core: &Core<Tables>, after: Option<u64>, limit: usize) ->
     }
 }
 
-pub(crate) fn session(core: &Core<Tables>, seid: u64) -> Option<SessionDetail> {
+/// Of so many sessions, those that have URRs.
+pub(crate) fn usage(core: &Core<Tables>, now: Time, after: Option<u64>, limit: usize) -> UsagePage {
+    let mut seids = core.sessions(after).map(|session| session.seid);
+    let mut last = None;
+    let mut sessions = Vec::new();
+    for seid in seids.by_ref().take(limit) {
+        last = Some(seid);
+        let view = core.session(seid).filter(|view| !view.urrs.is_empty());
+        sessions.extend(view.map(|view| SessionUsage {
+            seid: seid_text(seid),
+            ue: addresses(&view),
+            urrs: view.urrs.iter().map(|view| urr(view, now)).collect(),
+        }));
+    }
+    let more = seids.next().is_some();
+    UsagePage {
+        total: core.session_count() as u64,
+        sessions,
+        next: last.filter(|_| more).map(seid_text),
+    }
+}
+
+pub(crate) fn session(core: &Core<Tables>, now: Time, seid: u64) -> Option<SessionDetail> {
     let view = core.session(seid)?;
     Some(SessionDetail {
         summary: summary(core, &view),
         pdrs_detail: view.pdrs.iter().map(pdr).collect(),
         fars: view.fars.iter().map(far).collect(),
         qers: view.qers.iter().map(qer).collect(),
-        urrs: view
-            .urrs
-            .iter()
-            .map(|urr| UrrReport {
-                id: urr.id,
-                measured: true,
-            })
-            .collect(),
+        urrs: view.urrs.iter().map(|view| urr(view, now)).collect(),
         bars: view.bars.iter().map(|&id| id.into()).collect(),
         user_plane_inactivity_s: view.inactivity_s,
     })
@@ -390,18 +406,58 @@ fn summary(core: &Core<Tables>, view: &SessionView) -> SessionSummary {
         peer: core
             .peer(view.summary.peer)
             .map_or(String::new(), |peer| peer.node_id.to_string()),
-        ue: view
-            .summary
-            .ue
-            .iter()
-            .map(|net| match net {
-                IpNet::V4(net) => net.addr().to_string(),
-                IpNet::V6(net) => net.to_string(),
-            })
-            .collect(),
+        ue: addresses(view),
         pdrs: view.pdrs.len(),
         uplink,
         downlink,
+    }
+}
+
+fn addresses(view: &SessionView) -> Vec<String> {
+    let ue = view.summary.ue.iter().map(|net| match net {
+        IpNet::V4(net) => net.addr().to_string(),
+        IpNet::V6(net) => net.to_string(),
+    });
+    ue.collect()
+}
+
+fn urr(urr: &UrrView, now: Time) -> UrrReport {
+    let volume = |[total, uplink, downlink]: [Option<u64>; 3]| VolumeReport {
+        total,
+        uplink,
+        downlink,
+    };
+    let [uplink, downlink] = urr.used.bytes;
+    let used = [uplink.saturating_add(downlink), uplink, downlink];
+    let left = std::array::from_fn(|i| urr.quota[i].map(|quota| quota.saturating_sub(used[i])));
+    let [uplink_packets, downlink_packets] = urr.used.packets;
+    let name = |(name, _): (&str, _)| name.to_owned();
+    UrrReport {
+        id: urr.id,
+        method: urr
+            .method
+            .iter_names()
+            .map(|flag| flag.0.to_owned())
+            .collect(),
+        triggers: urr.triggers.iter_names().map(name).collect(),
+        period_s: urr.period_s,
+        reports: urr.seqn,
+        for_s: now.since(urr.since).as_secs(),
+        uplink: VolumeUsed {
+            bytes: uplink,
+            packets: uplink_packets,
+        },
+        downlink: VolumeUsed {
+            bytes: downlink,
+            packets: downlink_packets,
+        },
+        seconds: urr.seconds(now),
+        threshold: volume(urr.threshold),
+        quota: volume(urr.quota),
+        quota_left: volume(left),
+        time_quota_s: urr.time_quota.map(|quota| quota.as_secs()),
+        exhausted: urr.exhausted,
+        pending: urr.pending,
     }
 }
 

@@ -363,6 +363,7 @@ impl World {
             mbr_kbps: Some((2_000_000, 2_000_000)),
             gates: Gates::OPEN,
             flows: Vec::new(),
+            urrs: Vec::new(),
             downlink: None,
         }
     }

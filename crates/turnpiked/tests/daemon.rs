@@ -34,6 +34,7 @@ fn plan() -> SessionPlan {
         mbr_kbps: Some((100_000, 200_000)),
         gates: Gates::OPEN,
         flows: Vec::new(),
+        urrs: Vec::new(),
         downlink: Some((Ipv4Addr::new(10, 3, 0, 2), 0x1000_0001).into()),
     }
 }

@@ -26,6 +26,7 @@ mod trace;
 mod transport;
 mod udp;
 mod update;
+mod usage;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -199,6 +200,7 @@ pub fn all() -> Vec<Scenario> {
         predefined::scenarios(),
         applications::scenarios(),
         qos::scenarios(),
+        usage::scenarios(),
         gtpu::scenarios(),
         relay::scenarios(),
         narrow::scenarios(),

@@ -6,6 +6,7 @@ mod plan;
 mod predefined;
 mod relay;
 mod tunnel;
+mod usage;
 
 pub use answer::{Answer, Refused};
 pub use duplicate::{duplicate_to, far_into_udp, set_apply_action};
@@ -14,6 +15,7 @@ pub use relay::{
     RuleSession, TunnelPdr, far_to_network, far_to_tunnel, switch_to_n9, switch_with_end_marker,
 };
 pub use tunnel::TunnelEnd;
+pub use usage::{Reports, Urr, Used, is_for, query_urr, quota, update_urr, used};
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -142,6 +144,8 @@ struct Shared {
     upf_recovery: Mutex<Option<u32>>,
     associated: AtomicBool,
     next_sequence: AtomicU32,
+    /// Requests of the UPF are noted, but not answered.
+    mute: AtomicBool,
     stop: AtomicBool,
 }
 
@@ -168,6 +172,7 @@ impl Smf {
             upf_recovery: Mutex::default(),
             associated: AtomicBool::new(false),
             next_sequence: AtomicU32::new(1),
+            mute: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         });
         // The lower half tells the addresses of one lab apart.
@@ -416,6 +421,11 @@ impl Smf {
         of_type.map(|datagram| Answer::read(datagram)).collect()
     }
 
+    /// From now on the UPF's requests are answered, or not.
+    pub fn mute(&self, mute: bool) {
+        self.shared.mute.store(mute, Relaxed);
+    }
+
     /// Its Recovery Time Stamp.
     pub fn recovery_ie(&self) -> Ie {
         RecoveryTimeStamp::new(self.shared.recovery).to_ie()
@@ -533,9 +543,10 @@ impl Shared {
         let answer = MsgType::from(header.message_type as u8 + 1);
         // A report names our SEID; the UPF's is not in it, and 0 is what the header then holds.
         let seid = header.has_seid.then_some(0);
-        let _ = self
-            .socket
-            .send_to(&encode(answer, seid, header.sequence_number.0, &ies), to);
+        if !self.mute.load(Relaxed) {
+            let answer = encode(answer, seid, header.sequence_number.0, &ies);
+            let _ = self.socket.send_to(&answer, to);
+        }
         if header.message_type != MsgType::HeartbeatRequest {
             (self.requests.lock())
                 .unwrap_or_else(PoisonError::into_inner)

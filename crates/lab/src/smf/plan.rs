@@ -36,7 +36,7 @@ use rs_pfcp::ie::update_forwarding_parameters::UpdateForwardingParameters;
 use rs_pfcp::ie::urr_id::UrrId;
 use rs_pfcp::ie::{Ie, IeType};
 
-use super::{Session, TunnelEnd};
+use super::{Session, TunnelEnd, Urr};
 use crate::ue::Addresses;
 
 const UPLINK: u16 = 1;
@@ -133,6 +133,8 @@ pub struct SessionPlan {
     pub gates: Gates,
     /// Flows beside the default one.
     pub flows: Vec<Flow>,
+    /// URRs that all PDRs name; none: the one that SMFs put on every session.
+    pub urrs: Vec<Urr>,
     /// The gNB's tunnel, when it is known at once; else downlink starts as BUFF and NOCP.
     pub downlink: Option<TunnelEnd>,
 }
@@ -157,7 +159,10 @@ impl SessionPlan {
         ies.push(self.uplink_far());
         ies.push(self.downlink_far());
         ies.extend(self.qers());
-        ies.push(urr()?);
+        match self.urrs.as_slice() {
+            [] => ies.push(urr()?),
+            urrs => ies.extend(urrs.iter().map(Urr::create)),
+        }
         if self.style == Style::Open5gs {
             ies.push(CreateBar::new(BarId::new(1), None).to_ie());
         }
@@ -239,7 +244,10 @@ impl SessionPlan {
     fn pdr(&self, id: u16, precedence: u32, pdi: Pdi, far: u32, qers: &[u32]) -> CreatePdr {
         let mut pdr = CreatePdr::new(PdrId::new(id), Precedence::new(precedence), pdi);
         pdr.far_id = Some(FarId::new(far));
-        pdr.urr_ids = vec![UrrId::new(1)];
+        pdr.urr_ids = match self.urrs.as_slice() {
+            [] => vec![UrrId::new(1)],
+            urrs => urrs.iter().map(|urr| UrrId::new(urr.id)).collect(),
+        };
         pdr.qer_ids = qers.iter().map(|id| QerId::new(*id)).collect();
         pdr
     }

@@ -1,0 +1,399 @@
+//! URRs: what the SMF is told of must be, to the octet, what the UE has sent and received.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rs_pfcp::ie::IeType;
+use rs_pfcp::ie::measurement_method::MeasurementMethod;
+use rs_pfcp::ie::reporting_triggers::ReportingTriggers;
+use rs_pfcp::ie::usage_report_trigger::{UsageReportTrigger as Trigger, UsageReportTriggerFlag};
+use rs_pfcp::message::MsgType;
+use serde_json::Value;
+
+use super::{Scenario, eventually, flow_down, flow_up};
+use crate::dn;
+use crate::flow::Shape;
+use crate::smf::{Reports, Style, Urr, Used, is_for, query_urr, quota, update_urr, used};
+use crate::traffic::{Iperf, Way, iperf, ping, start_download};
+use crate::world::{Attached, Family, World};
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "usage",
+            "the sum of Usage Reports is what the UE sent and received, to the octet",
+            sums,
+        )
+        .iperf(2),
+        Scenario::new(
+            "usage-quota",
+            "nothing passes beyond a quota, until the SMF gives another one",
+            quotas,
+        ),
+        Scenario::new(
+            "usage-triggers",
+            "each trigger reports what was used when it must",
+            triggers,
+        )
+        .limit(120),
+        Scenario::new(
+            "usage-outage",
+            "no usage is lost while the SMF does not answer",
+            outage,
+        )
+        .limit(120),
+    ]
+}
+
+/// Octets and packets that went through the UE's modem.
+fn through(attached: &Attached) -> Used {
+    use std::sync::atomic::Ordering::Relaxed;
+    let modem = &attached.ue.modem;
+    let of =
+        |traffic: &crate::ue::Traffic| (traffic.bytes.load(Relaxed), traffic.packets.load(Relaxed));
+    let (up, down) = (of(&modem.up), of(&modem.down));
+    Used {
+        octets: [up.0, down.0],
+        packets: [up.1, down.1],
+    }
+}
+
+/// A UE with these URRs on both of its PDRs, whose traffic nothing limits.
+fn attach(world: &mut World, name: &str, family: Family, urrs: Vec<Urr>) -> Result<Attached> {
+    let mut plan = world.plan(family, Style::Open5gs);
+    plan.urrs = urrs;
+    plan.mbr_kbps = None;
+    world.attach(name, &plan, 0, 0)
+}
+
+/// Ends a session without closing its tunnels before; all of its reports.
+fn end(world: &World, attached: &Attached) -> Result<Reports> {
+    attached.ue.modem.set_uplink(None);
+    // What is under way arrives.
+    std::thread::sleep(Duration::from_millis(100));
+    let reports = world
+        .smf(attached.smf)?
+        .delete_measured(&attached.session)?;
+    world.gnbs[attached.gnb].close(attached.teid);
+    Ok(reports)
+}
+
+fn sums(world: &mut World) -> Result<String> {
+    const THRESHOLD: u64 = 3_000_000;
+    let triggers = ReportingTriggers::new()
+        .with_volume_threshold(true)
+        .with_periodic(true);
+    let by_volume = Urr::of_volume(1, triggers.clone()).threshold(THRESHOLD)?;
+    let often = Urr::of_volume(2, ReportingTriggers::new().with_periodic(true));
+    let urrs = vec![
+        by_volume.seconds(IeType::MeasurementPeriod, 3600),
+        often.seconds(IeType::MeasurementPeriod, 1),
+    ];
+    let mut attached = attach(world, "ue1", Family::Dual, urrs)?;
+    for (port, way) in [(0, Way::Up), (1, Way::Down)] {
+        let plan = Iperf {
+            from: attached.address()?,
+            port: dn::IPERF_PORT + port,
+            way,
+            udp_bps: None,
+            seconds: 2,
+        };
+        iperf(&attached.ue.netns, plan)?;
+    }
+    // Rules change under traffic.
+    let [_, v6] = attached.session.addresses.all()[..] else {
+        anyhow::bail!("two addresses");
+    };
+    let download = start_download(&attached.ue.netns, v6, 20 << 20, 20 << 20)?;
+    for to in [1, 0, 1] {
+        std::thread::sleep(Duration::from_millis(200));
+        world.handover(&mut attached, to, Duration::from_millis(50))?;
+    }
+    download.finish()?;
+    ping(&attached.ue.netns, dn::SERVER_V4.into(), 20, 20)?.whole()?;
+    let reports = end(world, &attached)?;
+    let expected = through(&attached);
+    for urr in [1, 2] {
+        let sum = reports.sum(urr)?;
+        ensure!(
+            sum == expected,
+            "URR {urr}: {sum:?} instead of {expected:?}"
+        );
+    }
+    let by_volume = reports.of(1)?;
+    let mut worst = 0;
+    for report in &by_volume[..by_volume.len() - 1] {
+        ensure!(is_for(report, Trigger::VOLTH), "{report:?}");
+        let total = used(report)?.total();
+        let over = total.checked_sub(THRESHOLD);
+        worst = worst.max(over.with_context(|| format!("{total} are below the threshold"))?);
+    }
+    let last = by_volume.last().context("no report")?;
+    ensure!(is_for(last, Trigger::TERMR), "{last:?}");
+    Ok(format!(
+        "{} octets in {} and {} reports; at most {worst} octets beyond the threshold",
+        expected.total(),
+        by_volume.len(),
+        reports.of(2)?.len()
+    ))
+}
+
+fn quotas(world: &mut World) -> Result<String> {
+    const QUOTA: u64 = 1_000_000;
+    let triggers = ReportingTriggers::new().with_volume_quota(true);
+    let urr = Urr::of_volume(1, triggers).quota(QUOTA)?;
+    let attached = attach(world, "ue1", Family::V4, vec![urr])?;
+    // 46 Mbit/s each way.
+    let shape = Shape {
+        rate: 5000,
+        count: 5000,
+        payload: 1100,
+    };
+    let mut worst = 0;
+    for given in 1..=3u64 {
+        let before = world.drops("quota")?;
+        let (up, down) = (
+            flow_up(world, &attached, shape)?,
+            flow_down(world, &attached, shape)?,
+        );
+        let (up, down) = (up.finish()?, down.finish()?);
+        let lost = u64::from(up.lost() + down.lost());
+        let dropped = world.drops("quota")? - before;
+        ensure!(
+            dropped == lost && lost > 0,
+            "{lost} packets lost, {dropped} dropped for the quota"
+        );
+        let reports = world.smf(0)?.usage(&attached.session)?;
+        let of_quota = reports.of(1)?;
+        ensure!(of_quota.len() as u64 == given, "{of_quota:?}");
+        let report = of_quota[of_quota.len() - 1];
+        ensure!(is_for(report, Trigger::VOLQU), "{report:?}");
+        let passed = u64::from(up.received + down.received) * (shape.payload as u64 + 28);
+        let total = used(report)?.total();
+        ensure!(total == passed, "{passed} octets passed, {total} reported");
+        let over = total.checked_sub(QUOTA);
+        worst = worst.max(over.context("stopped before the quota was used up")?);
+        if given < 3 {
+            let renewed = update_urr(1, vec![quota(QUOTA)?]);
+            world.smf(0)?.modify(&attached.session, &[renewed])?;
+        }
+    }
+    let reports = end(world, &attached)?;
+    let last = reports.of(1)?[3];
+    ensure!(
+        used(last)? == Used::default() && is_for(last, Trigger::TERMR),
+        "{last:?}"
+    );
+    ensure!(worst < QUOTA, "{worst} octets beyond the quota");
+    Ok(format!(
+        "at most {worst} octets beyond a quota of {QUOTA}, at 92 Mbit/s"
+    ))
+}
+
+/// Waits for the report number `seqn` of a URR.
+fn report(world: &World, attached: &Attached, urr: u32, seqn: usize) -> Result<Used> {
+    let mut reports = Reports::default();
+    let what = format!("report {seqn} of URR {urr}");
+    eventually(&what, Duration::from_secs(10), || {
+        reports = world.smf(0)?.usage(&attached.session)?;
+        Ok(reports.of(urr)?.len() > seqn)
+    })?;
+    used(reports.of(urr)?[seqn])
+}
+
+/// The trigger of a report that is there.
+fn made_for(
+    world: &World,
+    attached: &Attached,
+    (urr, seqn): (u32, usize),
+    trigger: UsageReportTriggerFlag,
+) -> Result<()> {
+    let reports = world.smf(0)?.usage(&attached.session)?;
+    let report = reports.of(urr)?[seqn];
+    ensure!(is_for(report, trigger), "{report:?}");
+    Ok(())
+}
+
+fn triggers(world: &mut World) -> Result<String> {
+    start_and_stop(world).context("start_and_stop")?;
+    linked(world).context("linked")?;
+    asked_for(world).context("asked_for")?;
+    over_time(world).context("over_time")?;
+    dropped_downlink(world).context("dropped_downlink")?;
+    Ok("start and stop of traffic, linked, queried, by time, dropped downlink".to_owned())
+}
+
+/// Of `count` pings of 84 octets, each way.
+fn pings(world: &World, attached: &Attached, count: u32) -> Result<Used> {
+    let _ = world;
+    ping(&attached.ue.netns, dn::SERVER_V4.into(), count, 20)?.whole()?;
+    let count = u64::from(count);
+    Ok(Used {
+        octets: [84 * count; 2],
+        packets: [count; 2],
+    })
+}
+
+fn start_and_stop(world: &mut World) -> Result<()> {
+    let triggers = ReportingTriggers::new()
+        .with_start_of_traffic(true)
+        .with_stop_of_traffic(true);
+    let urr = Urr::of_volume(1, triggers).seconds(IeType::InactivityDetectionTime, 1);
+    let attached = attach(world, "started", Family::V4, vec![urr])?;
+    let expected = pings(world, &attached, 5)?;
+    report(world, &attached, 1, 0)?;
+    made_for(world, &attached, (1, 0), Trigger::START)?;
+    report(world, &attached, 1, 1)?;
+    made_for(world, &attached, (1, 1), Trigger::STOPT)?;
+    let reports = end(world, &attached)?;
+    ensure!(reports.sum(1)? == expected, "{:?}", reports.sum(1)?);
+    Ok(())
+}
+
+/// A URR reports when the one reports that it is linked to.
+fn linked(world: &mut World) -> Result<()> {
+    let leading = Urr::of_volume(1, ReportingTriggers::new().with_volume_threshold(true));
+    let led = Urr::of_volume(2, ReportingTriggers::new().with_linked_urr(true));
+    let urrs = vec![
+        leading.threshold(1680)?,
+        led.seconds(IeType::LinkedUrrId, 1),
+    ];
+    let attached = attach(world, "linked", Family::V4, urrs)?;
+    // One direction, so that the last packet reaches the threshold.
+    let shape = Shape {
+        rate: 100,
+        count: 6,
+        payload: 252,
+    };
+    flow_up(world, &attached, shape)?
+        .finish()?
+        .whole("uplink")?;
+    let expected = Used {
+        octets: [1680, 0],
+        packets: [6, 0],
+    };
+    for urr in [1, 2] {
+        let used = report(world, &attached, urr, 0)?;
+        ensure!(used == expected, "URR {urr}: {used:?}");
+    }
+    made_for(world, &attached, (2, 0), Trigger::LIUSA)?;
+    end(world, &attached)?;
+    Ok(())
+}
+
+/// What the SMF asks for comes with the answer.
+fn asked_for(world: &mut World) -> Result<()> {
+    let urr = Urr::of_volume(1, ReportingTriggers::new());
+    let attached = attach(world, "asked", Family::V4, vec![urr])?;
+    for _ in 0..2 {
+        let expected = pings(world, &attached, 3)?;
+        let smf = world.smf(0)?;
+        let answered = smf.modify_measured(&attached.session, &[query_urr(1)])?;
+        let [report] = answered.all()[..] else {
+            anyhow::bail!("{answered:?}");
+        };
+        ensure!(is_for(report, Trigger::IMMER), "{report:?}");
+        ensure!(used(report)? == expected, "{report:?}");
+    }
+    ensure!(used(end(world, &attached)?.all()[0])? == Used::default());
+    Ok(())
+}
+
+/// Seconds count from when the URR is created, and are reported with the volume.
+fn over_time(world: &mut World) -> Result<()> {
+    let both = MeasurementMethod::new(true, true, false);
+    let urr = Urr::new(1, both, ReportingTriggers::new().with_time_threshold(true));
+    let quota = Urr::new(2, both, ReportingTriggers::new().with_time_quota(true));
+    let urrs = vec![
+        urr.seconds(IeType::TimeThreshold, 2),
+        quota.seconds(IeType::TimeQuota, 4),
+    ];
+    let attached = attach(world, "timed", Family::V4, urrs)?;
+    let expected = pings(world, &attached, 10)?;
+    let by_threshold = report(world, &attached, 1, 0)?;
+    ensure!(by_threshold == expected, "{by_threshold:?}");
+    made_for(world, &attached, (1, 0), Trigger::TIMTH)?;
+    let by_quota = report(world, &attached, 2, 0)?;
+    ensure!(by_quota == expected, "{by_quota:?}");
+    made_for(world, &attached, (2, 0), Trigger::TIMQU)?;
+    let reports = world.smf(0)?.usage(&attached.session)?;
+    for (urr, seconds) in [(1, 2), (2, 4)] {
+        let measured = reports.of(urr)?[0].duration_measurement.as_ref();
+        let measured = measured.context("no duration")?.duration_seconds;
+        ensure!(measured == seconds, "URR {urr}: {measured} s");
+    }
+    let late = ping(&attached.ue.netns, dn::SERVER_V4.into(), 3, 20)?;
+    ensure!(
+        late.received == 0,
+        "{} passed after the quota",
+        late.received
+    );
+    end(world, &attached)?;
+    Ok(())
+}
+
+/// Downlink packets that are dropped count for their own threshold.
+fn dropped_downlink(world: &mut World) -> Result<()> {
+    // DLPA: so many packets.
+    let mut threshold = vec![1];
+    threshold.extend(100u64.to_be_bytes());
+    let triggers = ReportingTriggers::new().with_dropped_dl_traffic(true);
+    let threshold = rs_pfcp::ie::Ie::new(IeType::DroppedDlTrafficThreshold, threshold);
+    let urr = Urr::of_volume(1, triggers).with(threshold);
+    let attached = attach(world, "dropped", Family::V4, vec![urr])?;
+    let gates = crate::smf::Gates {
+        up: true,
+        down: false,
+    };
+    world.smf(0)?.gate(&attached.session, gates)?;
+    flow_down(world, &attached, Shape::lasting(200, 1))?.finish()?;
+    report(world, &attached, 1, 0)?;
+    made_for(world, &attached, (1, 0), Trigger::DROTH)?;
+    end(world, &attached)?;
+    Ok(())
+}
+
+fn outage(world: &mut World) -> Result<String> {
+    let triggers = ReportingTriggers::new().with_volume_threshold(true);
+    let urr = Urr::of_volume(1, triggers).threshold(100_000)?;
+    let attached = attach(world, "ue1", Family::V4, vec![urr])?;
+    let shape = Shape::lasting(1000, 2);
+    flow_up(world, &attached, shape)?
+        .finish()?
+        .whole("before")?;
+    world.smf(0)?.mute(true);
+    flow_up(world, &attached, shape)?
+        .finish()?
+        .whole("meanwhile")?;
+    // Longer than a request is repeated.
+    std::thread::sleep(Duration::from_secs(8));
+    flow_down(world, &attached, shape)?
+        .finish()?
+        .whole("meanwhile")?;
+    world.smf(0)?.mute(false);
+    let waits = || Ok(waiting(world)? == 0);
+    eventually("what waited is reported", Duration::from_secs(30), waits)?;
+    flow_down(world, &attached, shape)?
+        .finish()?
+        .whole("afterwards")?;
+    let reports = end(world, &attached)?;
+    let (sum, expected) = (reports.sum(1)?, through(&attached));
+    ensure!(sum == expected, "{sum:?} instead of {expected:?}");
+    let requests = world.smf(0)?.requests(MsgType::SessionReportRequest)?;
+    let told = reports.of(1)?.len();
+    ensure!(requests.len() > told, "nothing was sent again");
+    Ok(format!(
+        "{told} reports of {} octets, in {} requests",
+        expected.total(),
+        requests.len()
+    ))
+}
+
+/// Sessions whose usage waits to be reported.
+fn waiting(world: &World) -> Result<u64> {
+    let upf = world.upf.as_ref().context("the UPF is down")?;
+    let status: Value = upf.get(&world.upf_ns, "/api/v1/status")?;
+    status["usage"]["sessions_waiting"]
+        .as_u64()
+        .context("no usage in the status")
+}

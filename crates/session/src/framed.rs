@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Of a Framed-Route (8.2.111). `None`: there is no prefix, or none that can lie behind a UE.
+/// Of a Framed-Route (8.2.109). `None`: there is no prefix, or none that can lie behind a UE.
 pub(crate) fn route4(text: &[u8]) -> Option<IpNet> {
     let (addr, plen) = split(text)?;
     let addr: Ipv4Addr = addr.parse().ok()?;
@@ -18,7 +18,7 @@ pub(crate) fn route4(text: &[u8]) -> Option<IpNet> {
     usable.then(|| net.trunc().into())
 }
 
-/// Of a Framed-IPv6-Route (8.2.113). `None`: as above.
+/// Of a Framed-IPv6-Route (8.2.111). `None`: as above.
 pub(crate) fn route6(text: &[u8]) -> Option<IpNet> {
     let (addr, plen) = split(text)?;
     let addr: Ipv6Addr = addr.parse().ok()?;

@@ -80,7 +80,7 @@ view! {
             network_instance: NetworkInstance<'a> = NETWORK_INSTANCE,
             /// Source 3GPP Interface Type (8.2.118).
             tgpp_interface_type: TgppInterfaceType = TGPP_INTERFACE_TYPE,
-            /// Framed-Routing (8.2.112): the value of the RADIUS attribute (RFC 2865, 5.10).
+            /// Framed-Routing (8.2.110): the value of the RADIUS attribute (RFC 2865, 5.10).
             framed_routing: u32 = FRAMED_ROUTING,
             /// Application ID (8.2.6).
             application_id: &'a [u8] = APPLICATION_ID,
@@ -94,9 +94,9 @@ view! {
             qfis: Qfi = QFI,
             /// Traffic Endpoint ID (8.2.92): where the endpoint and the addresses are; more than one with MTE only.
             traffic_endpoint_ids: u8 = TRAFFIC_ENDPOINT_ID,
-            /// Framed-Route (8.2.111): the text of the RADIUS attribute (RFC 2865, 5.22).
+            /// Framed-Route (8.2.109): the text of the RADIUS attribute (RFC 2865, 5.22).
             framed_routes: &'a [u8] = FRAMED_ROUTE,
-            /// Framed-IPv6-Route (8.2.113): the text of the RADIUS attribute (RFC 3162, 2.5).
+            /// Framed-IPv6-Route (8.2.111): the text of the RADIUS attribute (RFC 3162, 2.5).
             framed_ipv6_routes: &'a [u8] = FRAMED_IPV6_ROUTE,
         }
     }
@@ -424,7 +424,7 @@ view! {
             network_instance: NetworkInstance<'a> = NETWORK_INSTANCE,
             /// Source 3GPP Interface Type (8.2.118).
             tgpp_interface_type: TgppInterfaceType = TGPP_INTERFACE_TYPE,
-            /// Framed-Routing (8.2.112): the value of the RADIUS attribute (RFC 2865, 5.10).
+            /// Framed-Routing (8.2.110): the value of the RADIUS attribute (RFC 2865, 5.10).
             framed_routing: u32 = FRAMED_ROUTING,
         }
         repeated {
@@ -432,9 +432,9 @@ view! {
             ue_ip_addresses: UeIpAddress = UE_IP_ADDRESS,
             /// QFI (8.2.89): any of them matches.
             qfis: Qfi = QFI,
-            /// Framed-Route (8.2.111): the text of the RADIUS attribute (RFC 2865, 5.22).
+            /// Framed-Route (8.2.109): the text of the RADIUS attribute (RFC 2865, 5.22).
             framed_routes: &'a [u8] = FRAMED_ROUTE,
-            /// Framed-IPv6-Route (8.2.113): the text of the RADIUS attribute (RFC 3162, 2.5).
+            /// Framed-IPv6-Route (8.2.111): the text of the RADIUS attribute (RFC 3162, 2.5).
             framed_ipv6_routes: &'a [u8] = FRAMED_IPV6_ROUTE,
         }
     }

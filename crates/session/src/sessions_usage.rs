@@ -22,6 +22,9 @@ use crate::usage_report::{Report, UsageRecord};
 /// What could not be published is tried again after so long.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// A session whose PDRs may use up a limit together without telling is looked at so often.
+const CLOSE: Duration = Duration::from_secs(1);
+
 /// A session is not looked at again before so long.
 const LEAST: Duration = Duration::from_millis(1);
 
@@ -298,10 +301,12 @@ impl<T: Tables> Sessions<T> {
             return;
         };
         let view = rules.view();
-        usage.rearm(view, |pdr, alarm| tables.arm(handle, pdr, alarm));
+        let close = usage.rearm(view, |pdr, alarm| tables.arm(handle, pdr, alarm));
+        let look = close.then(|| now.after(CLOSE));
         // Not at once, whatever it is, so that others have their turn.
         let soon = now.after(LEAST);
-        let due = usage.next_due(view, at).map(|due| due.max(soon));
+        let due = usage.next_due(view, at).into_iter().chain(look).min();
+        let due = due.map(|due| due.max(soon));
         self.usage.schedule(seid, usage, due);
         if !usage.queued && !usage.under_way && usage.is_pending() {
             usage.queued = true;

@@ -1,7 +1,8 @@
 //! When PDRs are to tell that packets have passed: what a URR has left is split over those that name it.
 //!
 //! A PDR tells when it has used up its share, and what is left then is split anew. Where little is left, each has
-//! all of it, so that the last of them to tell does so when it is used up; together they pass by no more than that.
+//! all of it, so that the last of them to tell does so when it is used up; together they pass by no more than that. Until
+//! one tells, the session is looked at now and then, lest traffic ends just when they have used it up together.
 
 use smallvec::SmallVec;
 
@@ -23,8 +24,14 @@ impl Usage {
         }
     }
 
-    /// Set the alarms that differ from those that are set.
-    pub(crate) fn rearm(&mut self, rules: RulesView<'_>, mut arm: impl FnMut(PdrId, Option<u64>)) {
+    /// Set the alarms that differ from those that are set. Whether several PDRs may use up together what is left
+    /// without one of them telling.
+    pub(crate) fn rearm(
+        &mut self,
+        rules: RulesView<'_>,
+        mut arm: impl FnMut(PdrId, Option<u64>),
+    ) -> bool {
+        let mut close = false;
         let mut shares: SmallVec<[u64; 4]> = SmallVec::from_elem(UNARMED, self.seen.len());
         for (urr, rule) in self.urrs.iter().zip(rules.urrs) {
             let asks = &rule.asks;
@@ -42,14 +49,14 @@ impl Usage {
                 users.iter().for_each(|(at, _)| shares[*at] = 1);
             }
             for left in urr.limits(asks) {
-                split(left.total, &users, &self.seen, &mut shares);
+                close |= split(left.total, &users, &self.seen, &mut shares);
                 for (direction, left) in left.of.into_iter().enumerate() {
                     let of_it: SmallVec<[User; 4]> = users
                         .iter()
                         .copied()
                         .filter(|(_, d)| *d == direction)
                         .collect();
-                    split(left, &of_it, &self.seen, &mut shares);
+                    close |= split(left, &of_it, &self.seen, &mut shares);
                 }
             }
         }
@@ -60,14 +67,15 @@ impl Usage {
                 arm(seen.pdr, (alarm != UNARMED).then_some(alarm));
             }
         }
+        close
     }
 }
 
 /// One half in equal parts, so that a PDR that comes to life does not tell too often; the other half in the
-/// proportion of what each has forwarded.
-fn split(left: u64, users: &[User], seen: &[Seen], shares: &mut [u64]) {
+/// proportion of what each has forwarded. Whether it was too little to split.
+fn split(left: u64, users: &[User], seen: &[Seen], shares: &mut [u64]) -> bool {
     if left == u64::MAX || users.is_empty() {
-        return;
+        return false;
     }
     let bytes = |at: usize| u128::from(seen[at].bytes());
     let all: u128 = users.iter().map(|(at, _)| bytes(*at)).sum();
@@ -84,4 +92,5 @@ fn split(left: u64, users: &[User], seen: &[Seen], shares: &mut [u64]) {
         };
         shares[*at] = shares[*at].min(share.max(1));
     }
+    left <= SMALL && count > 1
 }

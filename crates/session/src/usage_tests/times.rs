@@ -38,7 +38,7 @@ fn a_periodic_report_comes_each_period_with_what_passed_in_it() {
         1,
         &[
             (IeType::REPORTING_TRIGGERS, vec![2, 0]),
-            (IeType::VOLUME_THRESHOLD, octets(total(9))),
+            (IeType::VOLUME_THRESHOLD, octets(total(1_000_000))),
         ],
     );
     assert_eq!(it.pass(seconds(100)), []);

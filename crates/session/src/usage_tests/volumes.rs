@@ -57,6 +57,17 @@ fn a_threshold_over_both_directions_is_met_within_16_kib() {
 }
 
 #[test]
+fn a_threshold_that_both_directions_just_reach_together_is_met_though_nothing_follows() {
+    let mut it = Measuring::new(&[threshold(10_000)]);
+    assert_eq!(it.packets(1, 5, 1000), []);
+    assert_eq!(it.packets(2, 5, 1000), []);
+    let said = it.pass(seconds(2));
+    assert_eq!(said.len(), 1);
+    assert_eq!(said[0].brief(), (1, 0, Told::VOLTH, 5000, 5000));
+    assert_eq!(it.pass(seconds(60)), []);
+}
+
+#[test]
 fn a_threshold_of_one_direction_does_not_mind_the_other() {
     let uplink = [None, Some(5000), None];
     let urr = UrrIe::volume(1, Asked::VOLTH).limit(IeType::VOLUME_THRESHOLD, uplink);

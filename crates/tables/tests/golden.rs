@@ -250,6 +250,13 @@ struct ExpectPacket {
     frames: Option<usize>,
 }
 
+impl ExpectPacket {
+    /// User space makes something of it, as if it came in on any of the ports.
+    fn is_finished_elsewhere(&self) -> bool {
+        self.verdict == "slow" || self.frames.is_some()
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExpectCounters {
@@ -681,7 +688,19 @@ fn check(folder: &Path, adapted: bool, make: Make<'_>) -> Result<(), String> {
     let frames = read_pcap(&folder.join("in.pcap"));
     let mut out = read_pcap(&folder.join("out.pcap")).into_iter();
     assert_eq!(frames.len(), expect.packet.len(), "{}", folder.display());
-    let ports = port_configs(case.port.len(), &|port| case.port[port].role.clone());
+    let mut ports = port_configs(case.port.len(), &|port| case.port[port].role.clone());
+    if !expect
+        .packet
+        .iter()
+        .any(ExpectPacket::is_finished_elsewhere)
+    {
+        // The verifier takes a second for a program that no packet will meet.
+        for (port, config) in ports.iter_mut().enumerate() {
+            if !expect.packet.iter().any(|packet| packet.port == port) {
+                config.roles = Roles::default();
+            }
+        }
+    }
     let mut options = Options {
         udp6_checksum: case.udp6_checksum.unwrap_or(true),
         ..Options::default()

@@ -76,8 +76,8 @@ static __always_inline int put16(struct xdp_md *ctx, __u8 *frame, __u32 at, __u1
 	return 0;
 }
 
-SEC("xdp")
-int harness(struct xdp_md *ctx)
+/* The next user's frame, for the program under test. */
+static __always_inline int next(struct xdp_md *ctx)
 {
 	__u32 zero = 0;
 	struct state *s = bpf_map_lookup_elem(&state, &zero);
@@ -110,11 +110,89 @@ int harness(struct xdp_md *ctx)
 	return XDP_ABORTED;
 }
 
+SEC("xdp")
+int harness(struct xdp_md *ctx) { return next(ctx); }
+
 /* The do-nothing program. */
 SEC("xdp")
 int empty(struct xdp_md *ctx)
 {
 	return XDP_PASS;
+}
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} sunk SEC(".maps");
+
+/* Written by the loader before a run. */
+struct feed {
+	__u64 fed;    /* frames so far */
+	__u64 last;   /* as many, and no more */
+	__u64 sunk;   /* at the sink before the run */
+	__u64 window; /* at most under way */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct feed);
+} feed SEC(".maps");
+
+#define CPUS_MAX 256
+#define LOOK_EVERY 32 /* frames between looks at what has arrived; a power of two */
+
+static __always_inline __u64 arrived(void)
+{
+	__u64 sum = 0, *n;
+	__u32 zero = 0;
+
+	for (__u32 cpu = 0; cpu < CPUS_MAX; cpu++) {
+		n = bpf_map_lookup_percpu_elem(&sunk, &zero, cpu);
+		if (!n)
+			break;
+		sum += *(volatile __u64 *)n;
+	}
+	return sum;
+}
+
+/* For frames that go on (BPF_F_TEST_XDP_LIVE_FRAMES): brings no more than the queues behind have room for, and drops
+ * the others itself. */
+SEC("xdp")
+int feeder(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+	struct feed *f = bpf_map_lookup_elem(&feed, &zero);
+
+	if (!f || f->fed >= f->last)
+		return XDP_DROP;
+	if (f->fed % LOOK_EVERY == 0 && f->sunk + f->fed > arrived() + f->window)
+		return XDP_DROP;
+	f->fed++;
+	return next(ctx);
+}
+
+#define ETH_LEN 14
+#define ETH_IPV4_BE 0x0008
+#define IP_PROTOCOL_UDP 17
+
+/* At the far end of a way out: count the users' packets, which are UDP, and forget them. */
+SEC("xdp")
+int sink(struct xdp_md *ctx)
+{
+	__u8 *frame = (void *)(long)ctx->data;
+	__u32 zero = 0;
+	__u64 *n = bpf_map_lookup_elem(&sunk, &zero);
+
+	if (!n || frame + ETH_LEN + 20 > (__u8 *)(long)ctx->data_end)
+		return XDP_PASS;
+	if (*(__u16 *)(frame + 12) != ETH_IPV4_BE || frame[ETH_LEN + 9] != IP_PROTOCOL_UDP)
+		return XDP_PASS;
+	++*n;
+	return XDP_DROP;
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use anyhow::{Context, Result, ensure};
@@ -104,8 +104,13 @@ pub fn attach_xdp_pass(ifindex: u32) -> Result<OwnedFd> {
         ..ProgLoad::default()
     };
     let loaded = bpf(BPF_PROG_LOAD, &load).context("BPF_PROG_LOAD")?;
+    attach_xdp(ifindex, loaded.as_fd())
+}
+
+/// Attaches an XDP program to an interface until the descriptor is closed.
+pub fn attach_xdp(ifindex: u32, program: BorrowedFd<'_>) -> Result<OwnedFd> {
     let link = LinkCreate {
-        prog_fd: loaded.as_raw_fd().cast_unsigned(),
+        prog_fd: program.as_raw_fd().cast_unsigned(),
         target_ifindex: ifindex,
         attach_type: BPF_XDP,
         flags: 0,

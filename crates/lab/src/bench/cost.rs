@@ -48,7 +48,7 @@ pub(super) struct Cost {
 
 /// The loaded harness.
 pub(super) struct Harness {
-    object: Object,
+    pub(super) object: Object,
     empty: OwnedFd,
 }
 
@@ -71,7 +71,7 @@ impl Harness {
         Ok(Self { object, empty })
     }
 
-    fn map(&self, name: &str) -> Result<MapHandle> {
+    pub(super) fn map(&self, name: &str) -> Result<MapHandle> {
         let map = self.object.maps().find(|m| m.name() == name);
         Ok(MapHandle::try_from(
             &map.with_context(|| format!("no map {name}"))?,
@@ -99,7 +99,8 @@ impl Harness {
         Ok(())
     }
 
-    fn arm(&self, target: &OwnedFd, frame: &Frame, users: u32) -> Result<()> {
+    /// What the harness restores, and what it runs then.
+    pub(super) fn arm(&self, target: &OwnedFd, frame: &Frame, users: u32) -> Result<()> {
         let fd = (target.as_raw_fd() as u32).to_ne_bytes();
         self.map("target")?
             .update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY)?;

@@ -2,11 +2,15 @@
 //!
 //! Printed as lines `figure NAME VALUE UNIT floor VALUE` and written as JSON with the conditions.
 
+mod change;
 mod cost;
+mod feed;
 mod frames;
 mod load;
 mod requests;
+mod sets;
 mod shapes;
+mod spread;
 mod sut;
 mod switch;
 
@@ -34,6 +38,9 @@ pub struct Options {
     /// Only what features of sessions cost.
     #[arg(long)]
     pub shapes_only: bool,
+    /// Only what spreading over CPUs gains.
+    #[arg(long)]
+    pub spread_only: bool,
     /// Where to write the results as JSON.
     #[arg(long)]
     pub out: Option<PathBuf>,
@@ -98,8 +105,14 @@ struct Bench {
 
 /// Run everything.
 pub fn run(options: &Options) -> Result<()> {
-    let sut = Sut::start(options.sessions + SAMPLE)?;
     let mut figures = Figures::default();
+    if !options.shapes_only {
+        spread::measure(&mut figures, options.runs)?;
+    }
+    if options.spread_only {
+        return report(&figures, options);
+    }
+    let sut = Sut::start(options.sessions + SAMPLE)?;
     figures.add(
         "start_to_ready",
         sut.start_to_ready.as_secs_f64() * 1e3,
@@ -123,10 +136,13 @@ pub fn run(options: &Options) -> Result<()> {
     };
 
     if options.sessions >= shapes::SESSIONS {
+        bench.tracing()?;
         bench.shapes()?;
+        bench.sets()?;
+        bench.replacements()?;
     }
     if options.shapes_only {
-        return bench.report(options);
+        return report(&bench.figures, options);
     }
     for size in [1, 1_000, 100_000, 1_000_000] {
         if size <= options.sessions {
@@ -136,7 +152,7 @@ pub fn run(options: &Options) -> Result<()> {
     bench.memory_per_session(idle)?;
     bench.burst()?;
     bench.far_update()?;
-    bench.report(options)
+    report(&bench.figures, options)
 }
 
 impl Bench {
@@ -168,6 +184,11 @@ impl Bench {
     /// Of a packet of each of the first `size` users in turn; all are forwarded.
     fn cost(&mut self, direction: Direction, size: u32, family: Family) -> Result<Cost> {
         self.sut.settle()?;
+        self.cost_as_is(direction, size, family)
+    }
+
+    /// The same, of the programs that are live now.
+    fn cost_as_is(&mut self, direction: Direction, size: u32, family: Family) -> Result<Cost> {
         let id = self.sut.program_id(direction)?;
         let forwarded = self.sut.forwarded(direction)?;
         let cost = self
@@ -309,18 +330,18 @@ impl Bench {
         )?;
         all_accepted("Session Deletion", &outcome, count)
     }
+}
 
-    fn report(self, options: &Options) -> Result<()> {
-        let Some(path) = &options.out else {
-            return Ok(());
-        };
-        let report = json!({
-            "conditions": sut::conditions(options)?,
-            "figures": self.figures.0,
-        });
-        std::fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
-            .with_context(|| format!("writing {}", path.display()))
-    }
+fn report(figures: &Figures, options: &Options) -> Result<()> {
+    let Some(path) = &options.out else {
+        return Ok(());
+    };
+    let report = json!({
+        "conditions": sut::conditions(options)?,
+        "figures": figures.0,
+    });
+    std::fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
+        .with_context(|| format!("writing {}", path.display()))
 }
 
 fn all_accepted(what: &str, outcome: &Outcome, count: u32) -> Result<()> {

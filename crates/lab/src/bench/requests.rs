@@ -12,6 +12,7 @@ use rs_pfcp::ie::destination_interface::{DestinationInterface, Interface};
 use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::far_id::FarId;
 use rs_pfcp::ie::forwarding_parameters::ForwardingParameters;
+use rs_pfcp::ie::framed_route::FramedRoute;
 use rs_pfcp::ie::gate_status::{GateStatus, GateStatusValue};
 use rs_pfcp::ie::network_instance::NetworkInstance;
 use rs_pfcp::ie::outer_header_creation::OuterHeaderCreation;
@@ -147,6 +148,10 @@ pub(super) enum Shape {
     Ipv6,
     /// Uplink goes on in a tunnel: N9.
     Relay,
+    /// The plain one without MBR.
+    Unmetered,
+    /// The plain one, with a framed route.
+    Framed,
 }
 
 /// The /64 of the user who would have this IPv4 address.
@@ -170,6 +175,9 @@ pub(super) fn establishment(addresses: &Addresses, shape: Shape) -> Result<Templ
         for n in 0..filters {
             let text = format!("permit out 17 from any {} to assigned", 10_000 + n);
             pdi = pdi.sdf_filter(SdfFilter::new(&text));
+        }
+        if shape == Shape::Framed {
+            pdi = pdi.ie(FramedRoute::new("198.51.100.0/24 0.0.0.0 1").to_ie());
         }
         pdi
     };
@@ -208,14 +216,16 @@ pub(super) fn establishment(addresses: &Addresses, shape: Shape) -> Result<Templ
         ForwardingParameters::new(DestinationInterface::new(Interface::Access))
             .with_outer_header_creation(tunnel(addresses)),
     );
-    let qer = CreateQerBuilder::new(QerId::new(1))
+    let mut qer = CreateQerBuilder::new(QerId::new(1))
         .gate_status(GateStatus::new(
             GateStatusValue::Open,
             GateStatusValue::Open,
         ))
-        .rate_limit(100_000_000, 100_000_000)
-        .qfi(Qfi::new(9)?)
-        .build()?;
+        .qfi(Qfi::new(9)?);
+    if shape != Shape::Unmetered {
+        qer = qer.rate_limit(100_000_000, 100_000_000);
+    }
+    let qer = qer.build()?;
     let mut request = SessionEstablishmentRequestBuilder::new(0u64, SENTINEL_SEQUENCE)
         .node_id(addresses.smf)
         .fseid(SENTINEL_CP_SEID, addresses.smf)

@@ -11,7 +11,8 @@ use super::requests::Shape;
 
 /// With so many sessions, and no others.
 pub(super) const SESSIONS: u32 = 1_000;
-const GRACE: Duration = Duration::from_millis(500);
+/// After it a TEID that was given back may be taken as if new.
+pub(super) const GRACE: Duration = Duration::from_millis(500);
 const BOTH: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 const UPLINK: [Direction; 1] = [Direction::Uplink];
 
@@ -65,7 +66,8 @@ impl Bench {
     }
 }
 
-fn way(direction: Direction) -> &'static str {
+/// As it is called in figures.
+pub(super) fn way(direction: Direction) -> &'static str {
     match direction {
         Direction::Uplink => "up",
         Direction::Downlink => "down",

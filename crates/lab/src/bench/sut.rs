@@ -28,7 +28,7 @@ pub(super) struct Sut {
     daemon: Option<Upf>,
     /// gNB, SMF and data network in one.
     pub(super) peer: Netns,
-    upf: Netns,
+    pub(super) upf: Netns,
     pid: u32,
     /// From `exec` to the first answer over REST.
     pub(super) start_to_ready: Duration,
@@ -47,6 +47,15 @@ impl Drop for Sut {
 impl Sut {
     /// Lay the cables, start the daemon with room for `sessions` and wait until it is ready.
     pub(super) fn start(sessions: u32) -> Result<Self> {
+        Self::start_with(sessions, 1, Vec::new())
+    }
+
+    /// The same with so many queues on N6, and further lines of its configuration.
+    pub(super) fn start_with(
+        sessions: u32,
+        queues: u32,
+        lines: Vec<(&'static str, &'static str)>,
+    ) -> Result<Self> {
         let prefix = Prefix::unique();
         let upf = Netns::create(&prefix, "upf")?;
         let peer = Netns::create(&prefix, "peer")?;
@@ -59,6 +68,13 @@ impl Sut {
                 &["-K", name, "gro", "on"],
                 Duration::from_secs(5),
             )?;
+        }
+        if queues > 1 {
+            let queues = queues.to_string();
+            let channels = ["-L", "n6", "rx", &queues, "tx", &queues];
+            for netns in [&upf, &peer] {
+                netns.run("ethtool", &channels, Duration::from_secs(5))?;
+            }
         }
         // As network cards do; nothing is redirected to N4.
         for netns in [&upf, &peer] {
@@ -95,7 +111,7 @@ impl Sut {
             sessions,
             sections: String::new(),
             // Programs with just the features in use are what is measured.
-            lines: vec![("[datapath]", "settle_s = 0")],
+            lines: [vec![("[datapath]", "settle_s = 0")], lines].concat(),
         };
         let start = Instant::now();
         let mut daemon = Upf::start(&upf, &settings, &folder)?;
@@ -224,6 +240,12 @@ impl Sut {
             std::thread::sleep(Duration::from_millis(100));
         }
         bail!("the general programs stay live")
+    }
+
+    /// What `turnpike datapath` shows.
+    pub(super) fn datapath(&self) -> Result<Value> {
+        let daemon = self.daemon.as_ref().context("the UPF is down")?;
+        daemon.get(&self.upf, "/api/v1/datapath")
     }
 
     /// Id of the program attached to the interface where packets of `direction` arrive.

@@ -530,7 +530,7 @@ struct tp_task {
 	__u8 tunnel_len; /* TOO_LONG, CUT: octets of the headers of the tunnel it leaves through; 0: none */
 	__u16 mtu;	 /* TOO_LONG, CUT: of the way out, tunnel headers included; INNER_FRAGMENT: offset of the user's packet */
 	__u16 ni;	 /* of the PDR that took it */
-	__u16 flags;	 /* TP_TASK_FROM_UE */
+	__u16 flags;	 /* TP_TASK_FROM_UE, _RELAYED, _DOWN */
 	__u64 out;	 /* CUT, of a tunnel: tp_entry.out; SOLICITATION, INNER_FRAGMENT: TEID that it came with, 0: none;
 			    TOO_LONG, RELAYED: TEID in bits 0..31, QFI in 32..39 */
 	__u16 marks;	 /* CUT, of a tunnel: of struct tp_tunnel, as is mark; RELAYED: octets of the GTP-U header */
@@ -606,7 +606,7 @@ struct tp_trace {
 #define TP_FEAT_RELAY (1 << 9)	/* from tunnel to tunnel, with extension headers and end markers */
 #define TP_FEAT_PREFIX (1 << 12) /* framed routes, and UE prefixes that are no /64 */
 #define TP_FEAT_COPY (1 << 13) /* FARs with DUPL */
-#define TP_FEAT_UDP (1 << 17) /* outer headers of UDP without GTP-U */
+#define TP_FEAT_UDP (1 << 14) /* outer headers of UDP without GTP-U */
 #define TP_FEAT_ALL (0xff | TP_FEAT_OUTER6 | TP_FEAT_RELAY | TP_FEAT_PREFIX | TP_FEAT_COPY | TP_FEAT_UDP)
 #define TP_FEAT_SPREAD (1 << 11) /* users are spread over CPUs (tp_spread); not in TP_FEAT_ALL */
 #define TP_FEAT_TRACE (1 << 10) /* somebody follows a user's packets; not in TP_FEAT_ALL */

@@ -223,7 +223,7 @@ TP_APART __u64 tp_relay(struct tp_env *env, __u64 out, __u64 where, __u32 mark)
 	if (bare == TP_BARE6_LEN && !(peer->flags & TP_PEER_ZERO_SUM)) {
 		sum = tp_sum_frame(env, gtpu, gtpu_end - gtpu);
 		if (sum == TP_NO_SUM)
-			return TP_DROP_MTU; /* no link takes what is longer than TP_OFFSET_MAX */
+			return TP_DROP_HEADROOM; /* no link takes what is longer than TP_OFFSET_MAX; the TEID is new already */
 	}
 	l2_len = nh->state != TP_NH_RESOLVED ? 0 : nh->l2_len == TP_ETH_LEN ? TP_ETH_LEN : TP_ETH_LEN + 4;
 	if (tp_resize(env, (int)gtpu - (int)(bare + l2_len), (int)gtpu_end - (int)frame_len))

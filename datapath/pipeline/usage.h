@@ -9,7 +9,7 @@
 
 #include "packet.h"
 
-#define TP_ALARM_TRIES 4 /* lost races, after which an alarm comes a packet late */
+#define TP_ALARM_TRIES 4 /* lost races, after which an alarm comes later by what was counted aside, until it is set anew */
 
 /* The entry's own count has reached its alarm: tell it, once, and again a step further on, lest user space, which sets the
  * alarm anew, had no room for it. */

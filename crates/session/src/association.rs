@@ -13,6 +13,7 @@ use crate::compiled::Tables;
 use crate::core::{Core, Incoming, Timer};
 use crate::event::{Event, Gone, Ignored};
 use crate::features;
+use crate::finishing::Then;
 use crate::node_id::NodeId;
 use crate::outbox::Outbox;
 use crate::peer::{PeerId, PeerState, SmfSet, alternatives};
@@ -341,7 +342,7 @@ impl<T: Tables> Core<T> {
             Purpose::Release(_) | Purpose::ReportsSent(_) => self.note_cause(message),
             Purpose::Prepare(id) => {
                 self.note_cause(message);
-                self.ask_for_release(now, id, out);
+                self.finish_usage(now, id, Then::AskForRelease, out);
             }
             Purpose::Report(about) => self.on_report_answer(now, about, message, out),
             Purpose::NodeReport(_) => self.on_node_report_answer(message),
@@ -396,7 +397,7 @@ impl<T: Tables> Core<T> {
             Purpose::Report(about) => {
                 self.report_is_lost(about.seid, about.report);
                 if about.report.contains(USAGE) {
-                    self.sessions.usage_is_unanswered(about.seid);
+                    self.sessions.usage_is_unanswered(about.seid, about.usage);
                 }
                 self.report_is_done(now, about, out);
             }

@@ -12,6 +12,7 @@ use crate::compiled::Tables;
 use crate::config::Config;
 use crate::event::{Event, Gone, Ignored};
 use crate::expect::Expected;
+use crate::finishing::Finishing;
 use crate::load::{Load, Notice};
 use crate::node_id::OwnNodeId;
 use crate::outbox::Outbox;
@@ -49,6 +50,7 @@ pub struct Core<T: Tables> {
     pub(crate) load: Load,
     pub(crate) pfds: Pfds,
     pub(crate) paths: Paths,
+    pub(crate) finishing: Finishing,
     pub(crate) closing: bool,
     /// Kept for its capacity.
     pub(crate) created: Vec<Created>,
@@ -112,6 +114,7 @@ impl<T: Tables> Core<T> {
             load: Load::new(config.overload_at_percent, recovery),
             pfds: Pfds::default(),
             paths: Paths::new(&config),
+            finishing: Finishing::default(),
             closing: false,
             created: Vec::new(),
             expected: Expected::default(),
@@ -205,7 +208,8 @@ impl<T: Tables> Core<T> {
                 .resume(now, pause, SESSIONS_PER_STEP, &mut self.tables);
         }
         self.advance_paths(now, out);
-        if self.sessions.tunnels.is_incomplete() {
+        self.keep_finishing(now, out);
+        if self.sessions.tunnels.is_behind() {
             self.look_up_tunnels(now, out);
         }
         if self.sessions.applications.is_behind() {
@@ -227,8 +231,8 @@ impl<T: Tables> Core<T> {
     /// first.
     pub fn next_deadline(&self) -> Option<Time> {
         let sessions = &self.sessions;
-        let indexing = sessions.tunnels.is_incomplete() || sessions.applications.is_behind();
-        if self.sweep.left > 0 || indexing {
+        let indexing = sessions.tunnels.is_behind() || sessions.applications.is_behind();
+        if self.sweep.left > 0 || indexing || self.finishing.is_behind() {
             return Some(Time(0));
         }
         let timer = self.timers.first().map(|(due, _)| *due);
@@ -592,6 +596,7 @@ impl<T: Tables> Core<T> {
     pub(crate) fn forget_timers(&mut self, id: PeerId) {
         self.requests.cancel(|purpose| purpose.peer() == Some(id));
         self.reports.forget(id);
+        self.finishing.forget(id);
         self.timers.retain(|(_, timer)| timer.peer() != Some(id));
     }
 

@@ -1,5 +1,6 @@
 //! Error Indications of gNBs and other UPFs: the SMF of the session is told (ERIR: TS 29.244, 5.10 and
-//! 7.5.8.4; TS 23.527, 5.3.2), and decides what becomes of the tunnel, into which nothing is sent meanwhile.
+//! 7.5.8.4; TS 23.527, 5.3.2), and decides what becomes of the tunnel, into which nothing is sent meanwhile if it was
+//! its far end that said so.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,9 +12,13 @@ use crate::core::Core;
 use crate::gtpu::{self, Message, Received};
 use crate::outbox::Outbox;
 use crate::time::Time;
+use crate::tunnels::Tunnel;
 
 /// Sessions whose tunnels are looked at before other work may go first.
 const SESSIONS_INDEXED: usize = 1024;
+
+/// Tunnels that are told of before other work may go first.
+const TUNNELS_TOLD: usize = 256;
 
 impl<T: Tables> Core<T> {
     /// A GTP-U message beside G-PDUs and Echo Requests, as the data path got it: an IP packet.
@@ -27,23 +32,28 @@ impl<T: Tables> Core<T> {
     fn on_gtpu(&mut self, now: Time, from: IpAddr, message: Message, out: &mut Outbox) {
         match message {
             Message::ErrorIndication { teid, peer } => {
-                self.on_error_indication(now, teid, peer, out);
+                self.on_error_indication(now, from, (teid, peer), out);
             }
             Message::EchoResponse { .. } => self.on_echo_response(now, from, message, out),
             Message::Other => self.stats.gtpu_other += 1,
         }
     }
 
-    fn on_error_indication(&mut self, now: Time, teid: u32, peer: IpAddr, out: &mut Outbox) {
+    fn on_error_indication(&mut self, now: Time, from: IpAddr, tunnel: Tunnel, out: &mut Outbox) {
         self.stats.error_indications += 1;
-        self.sessions.tunnels.ask(now, (teid, peer));
+        let by_its_end = from == tunnel.1;
+        self.sessions.tunnels.ask(now, tunnel, by_its_end);
         self.look_up_tunnels(now, out);
     }
 
     /// A step towards knowing whose tunnels Error Indications were about; who it was is told.
     pub(crate) fn look_up_tunnels(&mut self, now: Time, out: &mut Outbox) {
-        for (teid, peer) in self.sessions.index_tunnels(SESSIONS_INDEXED) {
-            self.tell_of_error(now, teid, peer, out);
+        self.sessions.index_tunnels(SESSIONS_INDEXED);
+        for _ in 0..TUNNELS_TOLD {
+            let Some((tunnel, by_its_end)) = self.sessions.tunnels.question() else {
+                break;
+            };
+            self.tell_of_error(now, tunnel, by_its_end, out);
         }
     }
 
@@ -52,10 +62,12 @@ impl<T: Tables> Core<T> {
         self.config.t1 * self.config.n1.max(1)
     }
 
-    fn tell_of_error(&mut self, now: Time, teid: u32, peer: IpAddr, out: &mut Outbox) {
-        for seid in self.sessions.with_tunnel((teid, peer)) {
+    /// Whoever else than its far end says it may have any reason to, or another address; the SMF will know.
+    fn tell_of_error(&mut self, now: Time, tunnel: Tunnel, by_its_end: bool, out: &mut Outbox) {
+        let (teid, peer) = tunnel;
+        for seid in self.sessions.with_tunnel(tunnel) {
             // A gNB indicates an error for each packet; the SMF hears of it once.
-            if !(self.sessions).stop(now, seid, (teid, peer), &mut self.tables) {
+            if !(self.sessions).stop(now, seid, tunnel, by_its_end, &mut self.tables) {
                 continue;
             }
             let (ipv4, ipv6) = match peer {
@@ -139,6 +151,20 @@ mod tests {
         assert_eq!(downlink(world.core.tables()), before);
         world.delete(smf(2), seid);
         assert!(world.hear(&indication()).is_empty());
+    }
+
+    #[test]
+    fn what_another_than_the_far_end_says_is_reported_and_stops_nothing() {
+        let mut world = World::new(&[smf(2)]);
+        world.establish_with(smf(2), 1, |_| {});
+        let mut from_elsewhere = indication();
+        from_elsewhere[15] ^= 1;
+        assert_eq!(world.hear(&from_elsewhere).len(), 1, "a report");
+        assert!(!is_gone(&world));
+        assert!(world.hear(&from_elsewhere).is_empty());
+        // The far end says so itself: known, but now believed.
+        assert!(world.hear(&indication()).is_empty());
+        assert!(is_gone(&world));
     }
 
     #[test]

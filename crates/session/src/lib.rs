@@ -20,6 +20,7 @@ mod error_indication;
 pub mod event;
 mod expect;
 pub mod features;
+mod finishing;
 pub mod flow;
 mod framed;
 pub mod gtpu;

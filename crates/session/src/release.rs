@@ -9,6 +9,7 @@ use pfcp::{Cause, IeType, Message, Writer};
 use crate::compiled::Tables;
 use crate::core::{Core, Incoming, Timer};
 use crate::event::Gone;
+use crate::finishing::{Finishing, Then};
 use crate::outbox::Outbox;
 use crate::peer::{PeerId, SmfSet, alternatives};
 use crate::requests::Purpose;
@@ -50,12 +51,12 @@ impl<T: Tables> Core<T> {
             .pfcpaureq_flags
             .is_some_and(|flags| flags.contains(PfcpAuReqFlags::PARPS));
         if preparation {
-            self.say_reports_are_sent(now, id, out);
+            self.finish_usage(now, id, Then::Tell, out);
         }
     }
 
-    /// The SMF prepares the release and waits until it has all usage reports (5.18.2).
-    fn say_reports_are_sent(&mut self, now: Time, id: PeerId, out: &mut Outbox) {
+    /// The SMF prepares the release and waits until it has all usage reports (5.18.2): it has.
+    pub(crate) fn say_reports_are_sent(&mut self, now: Time, id: PeerId, out: &mut Outbox) {
         let purpose = Purpose::ReportsSent(id);
         if self.requests.is_waiting(purpose) {
             return;
@@ -97,12 +98,13 @@ impl<T: Tables> Core<T> {
     /// not answer N1 x T1, and one that only says that it will the configured graceful release
     /// period, or without one twice N1 x T1.
     ///
-    /// An SMF that offers the enhanced release is first told that the release is being prepared
-    /// (5.18.1).
+    /// An SMF that offers the enhanced release is first told that the release is being prepared, and then what was
+    /// measured and it does not know yet (5.18.1).
     pub fn shut_down(&mut self, now: Time, out: &mut Outbox) {
         self.closing = true;
         self.requests.cancel(|_| true);
         self.reports.clear();
+        self.finishing = Finishing::default();
         self.timers.clear();
         let least = self.config.t1 * self.config.n1.max(1) * 2;
         let patience = least.max(self.config.graceful_release);
@@ -164,6 +166,15 @@ impl<T: Tables> Core<T> {
         if let Ok(response) = AssociationUpdateResponse::decode(message) {
             self.stats
                 .cause(Way::Received, message.header.message_type, response.cause);
+        }
+    }
+
+    /// No SMF is waited for any longer: associations end, and what their sessions have measured is in
+    /// [`Outbox::usage`] when [`Core::is_released`] says so; until then call [`Core::advance`].
+    pub fn abandon(&mut self, now: Time, out: &mut Outbox) {
+        self.closing = true;
+        for id in self.peers.ids() {
+            self.end_association(now, id, Gone::ShutDown, out);
         }
     }
 

@@ -3,7 +3,7 @@
 //! [`Core::report`] is all that those who have something to report need. Retransmission is that of
 //! all our requests; here is seen to it that an SMF which does not answer costs the others nothing.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pfcp::ie::ReportType;
 use pfcp::message::SessionReportResponse;
@@ -34,6 +34,8 @@ pub(crate) struct About {
     pub(crate) seid: u64,
     /// What was said about it.
     pub(crate) report: ReportType,
+    /// Of those about the usage of this session it is the one of this number.
+    pub(crate) usage: u32,
 }
 
 #[derive(Debug)]
@@ -47,9 +49,10 @@ struct Waiting {
 struct OfPeer {
     unanswered: usize,
     waiting: VecDeque<Waiting>,
-    /// Sessions, by our SEID, whose usage waits for its turn; each is there once at most, and what it says is
-    /// worked out when that comes.
+    /// Sessions, by our SEID, whose usage waits for its turn; what it says is worked out when that comes.
     usage: VecDeque<u64>,
+    /// The same, so that each is there once: a session may go to another SMF and come back.
+    has_usage: BTreeSet<u64>,
 }
 
 impl OfPeer {
@@ -81,15 +84,29 @@ impl Reports {
 
     /// The usage of a session takes its place in the queue.
     pub(crate) fn wait_for_usage(&mut self, peer: PeerId, seid: u64) {
-        (self.peers.entry(peer).or_default().usage).push_back(seid);
+        let of_peer = self.peers.entry(peer).or_default();
+        if of_peer.has_usage.insert(seid) {
+            of_peer.usage.push_back(seid);
+        }
     }
 
     fn next_usage(&mut self, peer: PeerId) -> Option<u64> {
-        self.peers.get_mut(&peer)?.usage.pop_front()
+        let of_peer = self.peers.get_mut(&peer)?;
+        let seid = of_peer.usage.pop_front()?;
+        of_peer.has_usage.remove(&seid);
+        Some(seid)
     }
 
     fn put_usage_back(&mut self, peer: PeerId, seid: u64) {
-        (self.peers.entry(peer).or_default().usage).push_front(seid);
+        let of_peer = self.peers.entry(peer).or_default();
+        if of_peer.has_usage.insert(seid) {
+            of_peer.usage.push_front(seid);
+        }
+    }
+
+    /// Whether nothing is under way nor waits.
+    pub(crate) fn is_idle(&self, peer: PeerId) -> bool {
+        self.peers.get(&peer).is_none_or(OfPeer::is_idle)
     }
 
     /// Sessions whose usage waits.
@@ -190,7 +207,17 @@ impl<T: Tables> Core<T> {
         if let Some(controller) = self.sessions.controller(seid) {
             to.set_ip(controller);
         }
-        let purpose = Purpose::Report(About { peer, seid, report });
+        let usage = if report.contains(USAGE) {
+            self.sessions.usage_is_numbered(seid)
+        } else {
+            0
+        };
+        let purpose = Purpose::Report(About {
+            peer,
+            seid,
+            report,
+            usage,
+        });
         let write = |writer: &mut Writer<'_>| {
             writer.report_type(report);
             write(writer);
@@ -230,7 +257,7 @@ impl<T: Tables> Core<T> {
             }
         }
         if about.report.contains(USAGE) {
-            self.sessions.usage_is_answered(about.seid, accepted);
+            (self.sessions).usage_is_answered(about.seid, about.usage, accepted);
         }
         self.report_is_done(now, about, out);
     }
@@ -262,6 +289,7 @@ impl<T: Tables> Core<T> {
             }
         }
         self.reports.tidy(peer);
+        self.may_be_finished(now, peer, out);
     }
 }
 

@@ -1,6 +1,6 @@
 //! All sessions: found by SEID, owned by one peer each, changed as a whole or not at all.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 
 use pfcp::ie::{PdnType, PfcpSeReqFlags, PfcpSmReqFlags};
@@ -16,7 +16,6 @@ use crate::draft::Draft;
 use crate::endpoints::Endpoint;
 use crate::inactivity::Inactivity;
 use crate::kept::Kept;
-#[cfg(test)]
 use crate::kept::RulesView;
 use crate::peer::PeerId;
 use crate::refusal::Refusal;
@@ -96,6 +95,12 @@ impl<H> Session<H> {
 
     pub(crate) fn usage(&self) -> Option<&Usage> {
         self.extra.as_ref()?.usage.as_ref()
+    }
+
+    /// Rules, handle, and what its URRs have measured, if it has some.
+    pub(crate) fn measuring(&mut self) -> Option<(RulesView<'_>, &mut H, &mut Usage)> {
+        let usage = self.extra.as_mut()?.usage.as_mut()?;
+        Some((self.rules.view(), &mut self.handle, usage))
     }
 
     pub(crate) fn usage_mut(&mut self) -> Option<&mut Usage> {
@@ -627,6 +632,12 @@ impl<T: Tables> Sessions<T> {
         (session.peer == peer && self.is_live(session)).then_some(place)
     }
 
+    /// Whether a session of this peer is there.
+    pub(crate) fn is_of(&self, place: Place, peer: PeerId) -> bool {
+        let session = self.slab.get(place);
+        session.is_some_and(|session| session.peer == peer && self.is_live(session))
+    }
+
     pub(crate) fn is_live(&self, session: &Session<T::Handle>) -> bool {
         self.peers
             .get(&session.peer)
@@ -685,7 +696,7 @@ impl<T: Tables> Sessions<T> {
 
     /// Put the tunnels of up to `at_most` more sessions into the index. What was asked of it, if that can be
     /// answered now.
-    pub(crate) fn index_tunnels(&mut self, at_most: usize) -> BTreeSet<Tunnel> {
+    pub(crate) fn index_tunnels(&mut self, at_most: usize) {
         if let Some(from) = self.tunnels.next() {
             if from == Place::FIRST {
                 self.tunnels.expect(self.slab.len());
@@ -701,7 +712,6 @@ impl<T: Tables> Sessions<T> {
             }
             self.tunnels.reached(next);
         }
-        self.tunnels.questions()
     }
 
     /// Our SEIDs of the sessions that send into this tunnel, once the index is whole.

@@ -22,9 +22,6 @@ use crate::usage_report::{Report, UsageRecord};
 /// What could not be published is tried again after so long.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A session whose PDRs may use up a limit together without telling is looked at so often.
-const CLOSE: Duration = Duration::from_secs(1);
-
 /// A session is not looked at again before so long.
 const LEAST: Duration = Duration::from_millis(1);
 
@@ -202,12 +199,8 @@ impl<T: Tables> Sessions<T> {
             self.follow(now, place, Some(before), tables);
         }
         let reports = &mut self.usage.reports;
-        let Some(session) = self.slab.get_mut(place) else {
-            return;
-        };
-        let Session { rules, extra, .. } = session;
-        let view = rules.view();
-        if let Some(usage) = extra.as_mut().and_then(|extra| extra.usage.as_mut()) {
+        let measuring = self.slab.get_mut(place).and_then(Session::measuring);
+        if let Some((view, _, usage)) = measuring {
             let of = match &before.queries {
                 Queries::All => None,
                 Queries::Some(ids) => Some(ids.as_slice()),
@@ -255,19 +248,11 @@ impl<T: Tables> Sessions<T> {
     /// See what has come about; what follows from it is done.
     pub(crate) fn usage_step(&mut self, now: Time, place: Place, seid: u64, tables: &mut T) {
         let at = self.moment(now);
-        let Some(session) = self.slab.get_mut(place) else {
+        let measuring = self.slab.get_mut(place).and_then(Session::measuring);
+        let Some((view, handle, usage)) = measuring else {
             return;
         };
-        let Session {
-            rules,
-            handle,
-            extra,
-            ..
-        } = session;
-        let Some(usage) = extra.as_mut().and_then(|extra| extra.usage.as_mut()) else {
-            return;
-        };
-        usage.sample(rules.view(), at, |pdr| tables.counters(handle, pdr));
+        usage.sample(view, at, |pdr| tables.counters(handle, pdr));
         let closing = usage.closing();
         if closing != usage.published {
             let dormant: SmallVec<[PdrId; 4]> =
@@ -288,25 +273,14 @@ impl<T: Tables> Sessions<T> {
     /// Alarms, the next look, and the turn to report.
     fn usage_settles(&mut self, now: Time, place: Place, seid: u64, tables: &mut T) {
         let at = self.moment(now);
-        let Some(session) = self.slab.get_mut(place) else {
+        let measuring = self.slab.get_mut(place).and_then(Session::measuring);
+        let Some((view, handle, usage)) = measuring else {
             return;
         };
-        let Session {
-            rules,
-            handle,
-            extra,
-            ..
-        } = session;
-        let Some(usage) = extra.as_mut().and_then(|extra| extra.usage.as_mut()) else {
-            return;
-        };
-        let view = rules.view();
-        let close = usage.rearm(view, |pdr, alarm| tables.arm(handle, pdr, alarm));
-        let look = close.then(|| now.after(CLOSE));
+        usage.rearm(view, |pdr, alarm| tables.arm(handle, pdr, alarm));
         // Not at once, whatever it is, so that others have their turn.
         let soon = now.after(LEAST);
-        let due = usage.next_due(view, at).into_iter().chain(look).min();
-        let due = due.map(|due| due.max(soon));
+        let due = usage.next_due(view, at).map(|due| due.max(soon));
         self.usage.schedule(seid, usage, due);
         if !usage.queued && !usage.under_way && usage.is_pending() {
             usage.queued = true;
@@ -334,17 +308,12 @@ impl<T: Tables> Sessions<T> {
     ) -> Option<Vec<Report>> {
         let place = self.slab.find(seid)?;
         let at = self.moment(now);
-        let session = self.slab.get_mut(place)?;
-        let Session {
-            rules,
-            handle,
-            extra,
-            ..
-        } = session;
-        let usage = extra.as_mut()?.usage.as_mut()?;
+        let (view, handle, usage) = self.slab.get_mut(place)?.measuring()?;
         usage.queued = false;
+        if usage.under_way {
+            return None;
+        }
         if usage.unanswered.is_empty() {
-            let view = rules.view();
             usage.sample(view, at, |pdr| tables.counters(handle, pdr));
             let mut reports = Vec::new();
             usage.report_pending(view, at, &mut reports);
@@ -367,8 +336,50 @@ impl<T: Tables> Sessions<T> {
         }
     }
 
-    /// The SMF has answered, or will not.
-    pub(crate) fn usage_is_answered(&mut self, seid: u64, accepted: bool) {
+    /// The number of the report that is sent now, for those that wait for the answer; zero: it has none.
+    pub(crate) fn usage_is_numbered(&mut self, seid: u64) -> u32 {
+        let place = self.slab.find(seid);
+        let usage = place.and_then(|place| self.slab.get_mut(place)?.usage_mut());
+        usage.map_or(0, |usage| {
+            usage.sent = usage.sent.wrapping_add(1);
+            usage.sent
+        })
+    }
+
+    /// Whether a report of this number is the one that is on its way.
+    fn awaits(&self, seid: u64, number: u32) -> bool {
+        let session = self.slab.find(seid).and_then(|place| self.slab.get(place));
+        let usage = session.and_then(|session| session.usage());
+        usage.is_some_and(|usage| usage.under_way && usage.sent == number)
+    }
+
+    /// The association of its SMF is about to end: what it has measured is to be told. `anew`: what was on its way
+    /// or had a place in the queue is not any more.
+    pub(crate) fn usage_finishes(&mut self, now: Time, place: Place, anew: bool, tables: &mut T) {
+        let at = self.moment(now);
+        let seid = self.slab.seid(place);
+        let measuring = self.slab.get_mut(place).and_then(Session::measuring);
+        let Some(((view, handle, usage), seid)) = measuring.zip(seid) else {
+            return;
+        };
+        usage.sample(view, at, |pdr| tables.counters(handle, pdr));
+        usage.finish(view, now);
+        if anew {
+            usage.under_way = false;
+            usage.queued = false;
+        }
+        let waits = !usage.unanswered.is_empty() || usage.is_pending();
+        if waits && !usage.queued && !usage.under_way {
+            usage.queued = true;
+            self.usage.ready.push(seid);
+        }
+    }
+
+    /// The SMF has answered the report of this number.
+    pub(crate) fn usage_is_answered(&mut self, seid: u64, number: u32, accepted: bool) {
+        if !self.awaits(seid, number) {
+            return;
+        }
         let Some((place, cp_seid)) = self.place_and_cp_seid(seid) else {
             return;
         };
@@ -387,8 +398,15 @@ impl<T: Tables> Sessions<T> {
         }
     }
 
-    /// No answer came: the same reports are sent again, as the SMF may have them already.
-    pub(crate) fn usage_is_unanswered(&mut self, seid: u64) {
+    /// No answer came to the report of this number.
+    pub(crate) fn usage_is_unanswered(&mut self, seid: u64, number: u32) {
+        if self.awaits(seid, number) {
+            self.usage_goes_again(seid);
+        }
+    }
+
+    /// The same reports are sent again, as the SMF may have them already.
+    fn usage_goes_again(&mut self, seid: u64) {
         let place = self.slab.find(seid);
         let usage = place.and_then(|place| self.slab.get_mut(place)?.usage_mut());
         if let Some(usage) = usage {
@@ -407,7 +425,7 @@ impl<T: Tables> Sessions<T> {
         } else {
             return;
         }
-        self.usage_is_unanswered(seid);
+        self.usage_goes_again(seid);
     }
 
     fn place_and_cp_seid(&self, seid: u64) -> Option<(Place, u64)> {
@@ -419,19 +437,10 @@ impl<T: Tables> Sessions<T> {
     /// on its way; by URR ID and UR-SEQN it can tell.
     pub(crate) fn usage_ends(&mut self, now: Time, place: Place, tables: &mut T) {
         let at = self.moment(now);
-        let Some(session) = self.slab.get_mut(place) else {
+        let measuring = self.slab.get_mut(place).and_then(Session::measuring);
+        let Some((view, handle, usage)) = measuring else {
             return;
         };
-        let Session {
-            rules,
-            handle,
-            extra,
-            ..
-        } = session;
-        let Some(usage) = extra.as_mut().and_then(|extra| extra.usage.as_mut()) else {
-            return;
-        };
-        let view = rules.view();
         usage.count(view, |pdr| tables.counters(handle, pdr));
         tables.withdraw(handle);
         let pdrs: SmallVec<[NamedBy; 2]> = view.pdrs.iter().map(NamedBy::new).collect();

@@ -20,32 +20,65 @@ const TUNNELS_MAX: usize = 65_536;
 /// SEID, TEID and address of the far end.
 type Key = (u64, u32, IpAddr);
 
-/// The tunnels that pause, and since when.
+/// Since when it is known, and whether the tunnel pauses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Since {
+    time: Time,
+    pauses: bool,
+}
+
+/// What an Error Indication says to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct News {
+    /// The SMF does not know yet.
+    pub(crate) unheard: bool,
+    /// Nothing goes into the tunnel from now on: its session must be published anew.
+    pub(crate) stops: bool,
+}
+
+/// The tunnels that were indicated, and since when.
 #[derive(Debug, Default)]
 pub(crate) struct Stopped {
-    tunnels: BTreeMap<Key, Time>,
+    tunnels: BTreeMap<Key, Since>,
     /// In order of time; what `tunnels` does not say as well is over.
     order: VecDeque<(Time, Key)>,
 }
 
 impl Stopped {
-    /// Whether this is news. Its session must be published anew then.
-    pub(crate) fn stop(&mut self, now: Time, seid: u64, (teid, peer): Tunnel) -> bool {
+    /// `by_its_end`: the far end of the tunnel has said so itself.
+    pub(crate) fn stop(
+        &mut self,
+        now: Time,
+        seid: u64,
+        (teid, peer): Tunnel,
+        by_its_end: bool,
+    ) -> News {
         let key = (seid, teid, peer);
-        if self.tunnels.contains_key(&key) {
-            return false;
-        }
-        self.tunnels.insert(key, now);
-        self.order.push_back((now, key));
-        true
+        let mut unheard = false;
+        let since = self.tunnels.entry(key).or_insert_with(|| {
+            unheard = true;
+            self.order.push_back((now, key));
+            Since {
+                time: now,
+                pauses: false,
+            }
+        });
+        let stops = by_its_end && !since.pauses;
+        since.pauses |= by_its_end;
+        News { unheard, stops }
     }
 
-    /// Those of one session.
+    /// Those of one session that pause.
     pub(crate) fn of(&self, seid: u64) -> impl Iterator<Item = Tunnel> + '_ {
+        let pausing = self.indicated(seid).filter(|(_, since)| since.pauses);
+        pausing.map(|(tunnel, _)| tunnel)
+    }
+
+    fn indicated(&self, seid: u64) -> impl Iterator<Item = (Tunnel, &Since)> + '_ {
         let first = (seid, 0, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let from = self.tunnels.range(first..);
         from.take_while(move |(key, _)| key.0 == seid)
-            .map(|(&(_, teid, peer), _)| (teid, peer))
+            .map(|(&(_, teid, peer), since)| ((teid, peer), since))
     }
 
     /// Its SMF has said something new.
@@ -53,7 +86,7 @@ impl Stopped {
         if self.tunnels.is_empty() {
             return;
         }
-        let all: Vec<Tunnel> = self.of(seid).collect();
+        let all: Vec<Tunnel> = self.indicated(seid).map(|(tunnel, _)| tunnel).collect();
         for (teid, peer) in all {
             self.tunnels.remove(&(seid, teid, peer));
         }
@@ -61,13 +94,17 @@ impl Stopped {
 
     /// A session one of whose tunnels has paused for `lifetime`.
     fn next_due(&mut self, now: Time, lifetime: Duration) -> Option<u64> {
-        while let Some(&(since, key)) = self.order.front() {
-            if now.since(since) < lifetime && self.order.len() <= TUNNELS_MAX {
+        while let Some(&(time, key)) = self.order.front() {
+            if now.since(time) < lifetime && self.order.len() <= TUNNELS_MAX {
                 return None;
             }
             self.order.pop_front();
-            if self.tunnels.get(&key) == Some(&since) {
-                self.tunnels.remove(&key);
+            let since = self.tunnels.get(&key).filter(|since| since.time == time);
+            let Some(Since { pauses, .. }) = since.copied() else {
+                continue;
+            };
+            self.tunnels.remove(&key);
+            if pauses {
                 return Some(key.0);
             }
         }
@@ -81,13 +118,21 @@ impl Stopped {
 }
 
 impl<T: Tables> Sessions<T> {
-    /// Nothing goes into this tunnel of a session from now on. `false`: nothing does already.
-    pub(crate) fn stop(&mut self, now: Time, seid: u64, tunnel: Tunnel, tables: &mut T) -> bool {
-        let new = self.stopped.stop(now, seid, tunnel);
-        if new {
+    /// The far end of this tunnel of a session does not know it: nothing goes into it from now on, if it is the far end
+    /// that says so. `false`: the SMF has been told.
+    pub(crate) fn stop(
+        &mut self,
+        now: Time,
+        seid: u64,
+        tunnel: Tunnel,
+        by_its_end: bool,
+        tables: &mut T,
+    ) -> bool {
+        let news = self.stopped.stop(now, seid, tunnel, by_its_end);
+        if news.stops {
             self.publish_as_it_is(seid, tables);
         }
-        new
+        news.unheard
     }
 
     /// Tunnels that have paused for `lifetime` are tried again, in up to `at_most` sessions.
@@ -119,12 +164,20 @@ mod tests {
         (u32::from(last), IpAddr::from([192, 0, 2, last]))
     }
 
+    fn news(unheard: bool, stops: bool) -> News {
+        News { unheard, stops }
+    }
+
     #[test]
     fn a_tunnel_pauses_until_its_time_is_over_or_its_smf_speaks() {
         let mut stopped = Stopped::default();
         let now = Time(1_000);
-        assert!(stopped.stop(now, 7, tunnel(1)) && !stopped.stop(now, 7, tunnel(1)));
-        assert!(stopped.stop(now, 7, tunnel(2)) && stopped.stop(now, 8, tunnel(1)));
+        assert_eq!(stopped.stop(now, 7, tunnel(1), false), news(true, false));
+        assert_eq!(stopped.of(7).count(), 0, "it has not said so itself");
+        assert_eq!(stopped.stop(now, 7, tunnel(1), true), news(false, true));
+        assert_eq!(stopped.stop(now, 7, tunnel(1), true), news(false, false));
+        assert_eq!(stopped.stop(now, 7, tunnel(2), true), news(true, true));
+        assert_eq!(stopped.stop(now, 8, tunnel(1), true), news(true, true));
         assert_eq!(stopped.of(7).collect::<Vec<_>>(), [tunnel(1), tunnel(2)]);
         assert_eq!(stopped.next_due(now, LIFETIME), None);
         stopped.forget(7);
@@ -140,10 +193,10 @@ mod tests {
     fn tunnels_that_pause_are_bounded() {
         let mut stopped = Stopped::default();
         for seid in 0..TUNNELS_MAX as u64 {
-            stopped.stop(Time(0), seid, tunnel(1));
+            stopped.stop(Time(0), seid, tunnel(1), true);
         }
         assert_eq!(stopped.next_due(Time(0), LIFETIME), None);
-        stopped.stop(Time(0), 99_999, tunnel(1));
+        stopped.stop(Time(0), 99_999, tunnel(1), true);
         assert_eq!(stopped.next_due(Time(0), LIFETIME), Some(0));
         assert_eq!(stopped.next_due(Time(0), LIFETIME), None);
     }

@@ -1,7 +1,7 @@
 //! Which session sends into which tunnel: found when the tunnel's end says that it has no such
 //! tunnel (Error Indication, TS 23.527, 5.3).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -52,7 +52,8 @@ pub(crate) struct TunnelIndex {
     more: BTreeSet<(TunnelKey, Place)>,
     reach: Reach,
     asked: Time,
-    questions: BTreeSet<Tunnel>,
+    /// And whether its own end has said it.
+    questions: BTreeMap<Tunnel, bool>,
 }
 
 /// Of which sessions the tunnels are in the index.
@@ -81,7 +82,7 @@ impl TunnelIndex {
             more: BTreeSet::new(),
             reach: Reach::None,
             asked: Time(0),
-            questions: BTreeSet::new(),
+            questions: BTreeMap::new(),
         }
     }
 
@@ -94,18 +95,19 @@ impl TunnelIndex {
         }
     }
 
-    pub(crate) fn is_incomplete(&self) -> bool {
-        matches!(self.reach, Reach::Before(_))
+    /// Whether there is something to do: sessions to take in, or to answer for.
+    pub(crate) fn is_behind(&self) -> bool {
+        matches!(self.reach, Reach::Before(_)) || !self.questions.is_empty()
     }
 
-    /// Somebody wants to know of this tunnel.
-    pub(crate) fn ask(&mut self, now: Time, tunnel: Tunnel) {
+    /// Somebody wants to know of this tunnel. `by_its_end`: the far end itself.
+    pub(crate) fn ask(&mut self, now: Time, tunnel: Tunnel, by_its_end: bool) {
         self.asked = now;
         if self.reach == Reach::None {
             self.reach = Reach::Before(Place::FIRST);
         }
-        if self.questions.len() < QUESTIONS_MAX {
-            self.questions.insert(tunnel);
+        if self.questions.len() < QUESTIONS_MAX || self.questions.contains_key(&tunnel) {
+            *self.questions.entry(tunnel).or_default() |= by_its_end;
         }
     }
 
@@ -127,12 +129,12 @@ impl TunnelIndex {
         self.reach = next.map_or(Reach::All, Reach::Before);
     }
 
-    /// What was asked for, once it can be answered.
-    pub(crate) fn questions(&mut self) -> BTreeSet<Tunnel> {
+    /// The next that was asked for, once it can be answered.
+    pub(crate) fn question(&mut self) -> Option<(Tunnel, bool)> {
         if self.reach == Reach::All {
-            std::mem::take(&mut self.questions)
+            self.questions.pop_first()
         } else {
-            BTreeSet::new()
+            None
         }
     }
 
@@ -223,15 +225,16 @@ mod tests {
         let tunnel = (7, IpAddr::from([192, 0, 2, 1]));
         let mut index = TunnelIndex::new(1);
         assert!(!index.covers(first) && index.next().is_none());
-        index.ask(Time(0), tunnel);
+        index.ask(Time(0), tunnel, true);
         assert_eq!(index.next(), Some(Place::FIRST));
         index.change(first, &[], &[1]);
         index.reached(Some(second));
         assert!(index.covers(first) && !index.covers(second));
-        assert!(index.questions().is_empty(), "not all sessions are in");
+        assert_eq!(index.question(), None, "not all sessions are in");
         index.reached(None);
-        assert!(index.covers(second));
-        assert_eq!(index.questions().into_iter().collect::<Vec<_>>(), [tunnel]);
+        assert!(index.covers(second) && index.is_behind());
+        assert_eq!(index.question(), Some((tunnel, true)));
+        assert!(!index.is_behind());
         index.tire(Time(0).after(KEPT));
         assert_eq!(index.find(1).as_slice(), &[first]);
         index.tire(Time(0).after(KEPT + Duration::from_secs(1)));
@@ -242,9 +245,10 @@ mod tests {
     fn questions_are_bounded() {
         let mut index = TunnelIndex::new(1);
         for teid in 0..2 * QUESTIONS_MAX as u32 {
-            index.ask(Time(0), (teid, IpAddr::from([192, 0, 2, 1])));
+            index.ask(Time(0), (teid, IpAddr::from([192, 0, 2, 1])), false);
         }
         index.reached(None);
-        assert_eq!(index.questions().len(), QUESTIONS_MAX);
+        let asked = std::iter::from_fn(|| index.question());
+        assert_eq!(asked.count(), QUESTIONS_MAX);
     }
 }

@@ -19,7 +19,7 @@ use crate::salted::mix;
 use crate::time::Time;
 use crate::usage_asks::{Asks, Limits, Renewed};
 use crate::usage_more::More;
-use crate::usage_report::Report;
+use crate::usage_report::{ROOM, Report};
 
 /// Now, by our clock and by that of the wall.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +45,15 @@ pub struct Amount {
 }
 
 impl Amount {
+    /// Both.
+    pub(crate) fn plus(self, more: Self) -> Self {
+        let sum = |a: [u64; 2], b: [u64; 2]| [0, 1].map(|way| a[way].saturating_add(b[way]));
+        Self {
+            bytes: sum(self.bytes, more.bytes),
+            packets: sum(self.packets, more.packets),
+        }
+    }
+
     /// Whether nothing came.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
@@ -191,7 +200,10 @@ impl Measured {
             self.spent &= !(spent::HELD | spent::INVALID);
         }
         match &mut self.more {
-            Some(more) => more.update(asks, renewed, at),
+            Some(more) => {
+                more.update(asks, renewed, at);
+                more.keep_validity(asks, self.spent & spent::INVALID != 0, at);
+            }
             None => self.more = More::of(asks, at),
         }
     }
@@ -362,16 +374,17 @@ pub(crate) struct Usage {
     pub(crate) queued: bool,
     /// A report of it is on its way.
     pub(crate) under_way: bool,
+    /// How many have been sent: an answer to any but the latest settles nothing.
+    pub(crate) sent: u32,
     /// What packets meet of [`Self::closing`].
     pub(crate) published: u64,
     /// They do not meet yet what quotas say; tried again then.
     pub(crate) stuck: Option<Time>,
 }
 
-/// A PDR, and its direction as a URR counts it: by its source interface.
-fn pdr_of(pdrs: &[Pdr], id: PdrId) -> Option<(&Pdr, usize)> {
-    let pdr = pdrs.iter().find(|pdr| pdr.id == id)?;
-    Some((pdr, place(pdr.direction())))
+/// The PDRs that name a URR: those of [`Usage::seen`], in its order.
+pub(crate) fn measuring(pdrs: &[Pdr]) -> impl Iterator<Item = &Pdr> {
+    pdrs.iter().filter(|pdr| !pdr.urrs.is_empty())
 }
 
 /// A PDR, and the URRs that it names.
@@ -422,6 +435,7 @@ impl Usage {
             due: None,
             queued: false,
             under_way: false,
+            sent: 0,
             published: 0,
             stuck: None,
         }
@@ -441,14 +455,12 @@ impl Usage {
 
     /// Add what was counted since.
     pub(crate) fn count(&mut self, rules: RulesView<'_>, counters: impl Fn(PdrId) -> Counters) {
-        for seen in &mut self.seen {
+        for (seen, pdr) in self.seen.iter_mut().zip(measuring(rules.pdrs)) {
             let (bytes, packets, drops) = seen.update(counters(seen.pdr));
             if packets == 0 && drops == 0 {
                 continue;
             }
-            let Some((pdr, direction)) = pdr_of(rules.pdrs, seen.pdr) else {
-                continue;
-            };
+            let direction = place(pdr.direction());
             for id in unique(&pdr.urrs) {
                 let Some(at) = self.urrs.iter().position(|urr| urr.id == id) else {
                     continue;
@@ -474,11 +486,9 @@ impl Usage {
         counters: impl Fn(PdrId) -> Counters,
     ) -> Vec<Amount> {
         let mut more = vec![Amount::default(); self.urrs.len()];
-        for mut seen in self.seen.iter().copied() {
+        for (mut seen, pdr) in self.seen.iter().copied().zip(measuring(rules.pdrs)) {
             let (bytes, packets, _) = seen.update(counters(seen.pdr));
-            let Some((pdr, direction)) = pdr_of(rules.pdrs, seen.pdr) else {
-                continue;
-            };
+            let direction = place(pdr.direction());
             for ((amount, urr), rule) in more.iter_mut().zip(&self.urrs).zip(rules.urrs) {
                 if pdr.urrs.contains(&urr.id) && !rule.asks.is_inactive() {
                     amount.bytes[direction] += bytes;
@@ -520,16 +530,21 @@ impl Usage {
         self.urrs.iter().any(|urr| !urr.pending.is_empty())
     }
 
-    /// Everything that is pending becomes reports.
+    /// What is pending becomes reports, as far as a message has room for them.
     pub(crate) fn report_pending(
         &mut self,
         rules: RulesView<'_>,
         at: Moment,
         into: &mut Vec<Report>,
     ) {
+        let mut octets = 0;
         for (urr, rule) in self.urrs.iter_mut().zip(rules.urrs) {
             if urr.pending.is_empty() {
                 continue;
+            }
+            let before = into.len();
+            if octets > ROOM {
+                break;
             }
             if let Some(left) = urr
                 .more
@@ -540,10 +555,23 @@ impl Usage {
             }
             let trigger = urr.pending;
             urr.report(&rule.asks, trigger, None, at, into);
+            let new = into.get(before..).unwrap_or_default();
+            octets += new.iter().map(Report::octets).sum::<usize>();
         }
     }
 
-    /// Reports of these URRs for `trigger`; `None`: of all. Those that are linked to them report, too.
+    /// The association is about to end: what has measured something is to report it.
+    pub(crate) fn finish(&mut self, rules: RulesView<'_>, now: Time) {
+        for (urr, rule) in self.urrs.iter_mut().zip(rules.urrs) {
+            let measured = urr.more.as_ref().map(|more| more.measured(now));
+            let any = !urr.used.is_zero() || measured.is_some_and(|time| time.as_secs() > 0);
+            if any && !rule.asks.is_inactive() {
+                urr.pending |= UsageReportTrigger::TEBUR;
+            }
+        }
+    }
+
+    /// Reports of these URRs for `trigger`; `None`: of all. Nobody else reports with them: it is asked who is meant.
     pub(crate) fn report_now(
         &mut self,
         rules: RulesView<'_>,
@@ -600,7 +628,7 @@ impl Usage {
         self.follow_urrs(before.urrs, rules, changes, at, into);
         self.follow_names(rules, at, into);
         let mut seen = Vec::with_capacity(self.seen.len());
-        for pdr in rules.pdrs.iter().filter(|pdr| !pdr.urrs.is_empty()) {
+        for pdr in measuring(rules.pdrs) {
             let known = self.seen.iter().find(|seen| seen.pdr == pdr.id);
             seen.push(match known {
                 Some(known) => *known,

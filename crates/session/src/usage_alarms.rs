@@ -1,47 +1,41 @@
 //! When PDRs are to tell that packets have passed: what a URR has left is split over those that name it.
 //!
-//! A PDR tells when it has used up its share, and what is left then is split anew. Where little is left, each has
-//! all of it, so that the last of them to tell does so when it is used up; together they pass by no more than that. Until
-//! one tells, the session is looked at now and then, lest traffic ends just when they have used it up together.
+//! A PDR tells when it has used up its share, and what is left then is split anew. Shares add up to what is left, so that
+//! it is never used up before one of them tells; in the end a share is less than a packet.
 
 use smallvec::SmallVec;
 
 use crate::compiled::PdrId;
 use crate::kept::RulesView;
-use crate::usage::{Seen, UNARMED, Usage, place};
+use crate::usage::{Seen, UNARMED, Usage, measuring, place};
 
-/// Octets that are not worth splitting.
-const SMALL: u64 = 16 << 10;
+/// What the alarm of a PDR is after it has gone off: the data path has moved it on. No alarm is set to it, as each is a
+/// share of at least one octet ahead.
+const UNKNOWN: u64 = 0;
 
 /// A PDR that names the URR: its place in [`Usage::seen`], and its direction.
 type User = (usize, usize);
 
 impl Usage {
-    /// Alarms may have gone off, and do so once: they are set anew.
+    /// Alarms may have gone off, and would again some way on: they are set anew, or taken off.
     pub(crate) fn forget_alarms(&mut self) {
         for seen in &mut self.seen {
-            seen.armed = UNARMED;
+            seen.armed = UNKNOWN;
         }
     }
 
-    /// Set the alarms that differ from those that are set. Whether several PDRs may use up together what is left
-    /// without one of them telling.
-    pub(crate) fn rearm(
-        &mut self,
-        rules: RulesView<'_>,
-        mut arm: impl FnMut(PdrId, Option<u64>),
-    ) -> bool {
-        let mut close = false;
+    /// Set the alarms that differ from those that are set.
+    pub(crate) fn rearm(&mut self, rules: RulesView<'_>, mut arm: impl FnMut(PdrId, Option<u64>)) {
         let mut shares: SmallVec<[u64; 4]> = SmallVec::from_elem(UNARMED, self.seen.len());
+        let mut users: SmallVec<[User; 4]> = SmallVec::new();
         for (urr, rule) in self.urrs.iter().zip(rules.urrs) {
             let asks = &rule.asks;
             if asks.is_inactive() {
                 continue;
             }
-            let mut users: SmallVec<[User; 4]> = SmallVec::new();
-            for (at, seen) in self.seen.iter().enumerate() {
-                let pdr = rules.pdrs.iter().find(|pdr| pdr.id == seen.pdr);
-                if let Some(pdr) = pdr.filter(|pdr| pdr.urrs.contains(&urr.id)) {
+            users.clear();
+            for (at, pdr) in measuring(rules.pdrs).enumerate() {
+                if pdr.urrs.contains(&urr.id) {
                     users.push((at, place(pdr.direction())));
                 }
             }
@@ -49,14 +43,14 @@ impl Usage {
                 users.iter().for_each(|(at, _)| shares[*at] = 1);
             }
             for left in urr.limits(asks) {
-                close |= split(left.total, &users, &self.seen, &mut shares);
+                split(left.total, &users, &self.seen, &mut shares);
                 for (direction, left) in left.of.into_iter().enumerate() {
                     let of_it: SmallVec<[User; 4]> = users
                         .iter()
                         .copied()
                         .filter(|(_, d)| *d == direction)
                         .collect();
-                    close |= split(left, &of_it, &self.seen, &mut shares);
+                    split(left, &of_it, &self.seen, &mut shares);
                 }
             }
         }
@@ -67,30 +61,26 @@ impl Usage {
                 arm(seen.pdr, (alarm != UNARMED).then_some(alarm));
             }
         }
-        close
     }
 }
 
 /// One half in equal parts, so that a PDR that comes to life does not tell too often; the other half in the
-/// proportion of what each has forwarded. Whether it was too little to split.
-fn split(left: u64, users: &[User], seen: &[Seen], shares: &mut [u64]) -> bool {
+/// proportion of what each has forwarded.
+fn split(left: u64, users: &[User], seen: &[Seen], shares: &mut [u64]) {
     if left == u64::MAX || users.is_empty() {
-        return false;
+        return;
     }
     let bytes = |at: usize| u128::from(seen[at].bytes());
     let all: u128 = users.iter().map(|(at, _)| bytes(*at)).sum();
     let count = users.len() as u128;
     for (at, _) in users {
-        let share = if left <= SMALL || count == 1 {
+        let share = if count == 1 {
             left
         } else {
             let half = u128::from(left) / 2;
             let own = (half * bytes(*at)).checked_div(all).unwrap_or(half / count);
-            u64::try_from(half / count + own)
-                .unwrap_or(left)
-                .max(SMALL / 2)
+            u64::try_from(half / count + own).unwrap_or(left)
         };
         shares[*at] = shares[*at].min(share.max(1));
     }
-    left <= SMALL && count > 1
 }

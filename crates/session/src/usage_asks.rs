@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 use crate::rules::{FarId, UrrId};
 
 /// Monitoring Times of one URR, with the additional ones.
-const MONITORING_TIMES: usize = 8;
+pub(crate) const MONITORING_TIMES: usize = 8;
 /// URRs that one is linked to.
 const LINKED_URRS: usize = 8;
 /// The number that stands for no limit: of octets, more than ever pass.
@@ -141,7 +141,7 @@ pub struct RareAsks {
 }
 
 /// A Monitoring Time (8.2.15), and what holds after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Monitoring {
     /// NTP seconds, modulo 2^32.
     pub at: u32,
@@ -182,6 +182,23 @@ bitflags! {
         /// Any quota.
         const QUOTA = 1 | 1 << 1 | 1 << 2;
     }
+}
+
+/// What holds after a Monitoring Time. A threshold of zero is none.
+macro_rules! after {
+    ($at:expr, $ie:expr) => {
+        Monitoring {
+            at: $at,
+            volume_threshold: $ie
+                .subsequent_volume_threshold
+                .map(|v| Limits::threshold(Some(v))),
+            time_threshold: $ie.subsequent_time_threshold.filter(|s| *s > 0),
+            volume_quota: $ie.subsequent_volume_quota.map(|v| Limits::new(Some(v))),
+            time_quota: $ie.subsequent_time_quota,
+            event_threshold: $ie.subsequent_event_threshold.filter(|n| *n > 0),
+            event_quota: $ie.subsequent_event_quota,
+        }
+    };
 }
 
 /// Create URR and Update URR have the same members of these names.
@@ -241,7 +258,7 @@ macro_rules! optional {
             if dropped.octets.is_some() {
                 return Err(Refusal::rule(IeType::DROPPED_DL_TRAFFIC_THRESHOLD));
             }
-            $rare.dropped = dropped.packets;
+            $rare.dropped = dropped.packets.filter(|packets| *packets > 0);
         }
         if let Some(mechanism) = $ie.time_quota_mechanism {
             if mechanism.interval_s == 0 {
@@ -258,19 +275,15 @@ macro_rules! optional {
             $rare.linked = linked(&$ie.linked_urr_ids)?;
         }
         if let Some(at) = $ie.monitoring_time {
-            let first = Monitoring {
-                at,
-                volume_threshold: $ie
-                    .subsequent_volume_threshold
-                    .map(|v| Limits::threshold(Some(v))),
-                time_threshold: $ie.subsequent_time_threshold,
-                volume_quota: $ie.subsequent_volume_quota.map(|v| Limits::new(Some(v))),
-                time_quota: $ie.subsequent_time_quota,
-                event_threshold: $ie.subsequent_event_threshold,
-                event_quota: $ie.subsequent_event_quota,
-            };
+            let first = after!(at, $ie);
             $rare.monitoring = monitoring(first, &$ie.additional_monitoring_times)?;
             $renewed |= Renewed::MONITORING;
+        } else if after!(0, $ie) != Monitoring::default()
+            || !$ie.additional_monitoring_times.is_empty()
+        {
+            // After which time?
+            let ie = IeType::MONITORING_TIME;
+            return Err(Refusal::ie(Cause::CONDITIONAL_IE_MISSING, ie));
         }
         for (is_there, ie) in [
             // It is about Ethernet sessions.
@@ -489,17 +502,7 @@ fn monitoring(
     let mut times = vec![first];
     for ie in more {
         let ie = ie?;
-        times.push(Monitoring {
-            at: ie.monitoring_time,
-            volume_threshold: ie
-                .subsequent_volume_threshold
-                .map(|v| Limits::threshold(Some(v))),
-            time_threshold: ie.subsequent_time_threshold,
-            volume_quota: ie.subsequent_volume_quota.map(|v| Limits::new(Some(v))),
-            time_quota: ie.subsequent_time_quota,
-            event_threshold: ie.subsequent_event_threshold,
-            event_quota: ie.subsequent_event_quota,
-        });
+        times.push(after!(ie.monitoring_time, ie));
     }
     // Within 68 years of the first one.
     times.sort_by_key(|time| time.at.wrapping_sub(first.at) as i32);

@@ -7,7 +7,7 @@ use crate::core::Core;
 use crate::outbox::Outbox;
 use crate::peer::PeerId;
 use crate::time::Time;
-use crate::usage_report::{Report, USAGE, write_all};
+use crate::usage_report::{ROOM, Report, USAGE, write_all};
 
 /// Sessions looked at before other work may go first.
 const LOOKS_PER_STEP: usize = 512;
@@ -49,7 +49,7 @@ impl<T: Tables> Core<T> {
                 continue;
             };
             self.reports.wait_for_usage(peer, seid);
-            if !self.closing {
+            if !self.closing || self.is_finishing(peer) {
                 self.send_waiting(now, peer, out);
             }
         }
@@ -83,18 +83,28 @@ impl<T: Tables> Core<T> {
         sent
     }
 
-    /// Reports that go with the answer to the present request, logged as told.
+    /// Reports that go with the answer to the present request, logged as told. What it has no room for is in the log
+    /// alone, as not told.
     pub(crate) fn usage_in_answer(
         &mut self,
         seid: u64,
         cp_seid: u64,
         out: &mut Outbox,
     ) -> Vec<Report> {
-        let reports = std::mem::take(&mut self.sessions.usage.reports);
-        let records = reports
-            .iter()
-            .map(|report| report.record(seid, cp_seid, true));
-        self.sessions.usage.records.extend(records);
+        let mut reports = std::mem::take(&mut self.sessions.usage.reports);
+        let mut octets = 0;
+        let fits = |report: &Report| {
+            octets += report.octets();
+            octets <= ROOM
+        };
+        let told = reports.iter().map(fits).filter(|fits| *fits).count();
+        let records = &mut self.sessions.usage.records;
+        for (at, report) in reports.iter().enumerate() {
+            if at < told || report.says_something() {
+                records.push(report.record(seid, cp_seid, at < told));
+            }
+        }
+        reports.truncate(told);
         self.stats.usage_reports += reports.len() as u64;
         out.take_usage(&mut self.sessions.usage.records);
         reports

@@ -10,7 +10,7 @@ use pfcp::ie::{
 
 use crate::time::Time;
 use crate::usage::{Amount, Moment, spent};
-use crate::usage_asks::{Asks, Limits, Monitoring, Renewed};
+use crate::usage_asks::{Asks, Limits, MONITORING_TIMES, Monitoring, Renewed};
 use crate::usage_report::Report;
 
 /// Traffic has stopped when no packet came for so long, where the SMF names no time (Inactivity Detection
@@ -79,6 +79,14 @@ struct Piece {
     to: u32,
     used: Amount,
     ran: Duration,
+}
+
+impl Piece {
+    fn append(&mut self, more: Self) {
+        self.to = more.to;
+        self.used = self.used.plus(more.used);
+        self.ran += more.ran;
+    }
 }
 
 fn seconds(value: Option<u32>) -> Duration {
@@ -154,6 +162,7 @@ impl More {
             self.reports_left = rare.reports;
         }
         if renewed.contains(Renewed::MONITORING) {
+            self.passed = 0;
             self.passed = self.monitored(asks, at);
         }
         if asks.is_inactive() || !asks.measures_time() {
@@ -164,6 +173,15 @@ impl More {
         }
     }
 
+    /// Triggers may have changed. `over`: the quota's validity is, and it waits for a new one.
+    pub(crate) fn keep_validity(&mut self, asks: &Asks, over: bool, at: Moment) {
+        if !asks.triggers.contains(ReportingTriggers::QUVTI) {
+            self.valid_until = None;
+        } else if self.valid_until.is_none() && !over {
+            self.valid_until = Self::validity(asks, at);
+        }
+    }
+
     /// Until when a quota that is given now is valid.
     fn validity(asks: &Asks, at: Moment) -> Option<Time> {
         let wanted = asks.triggers.contains(ReportingTriggers::QUVTI);
@@ -171,13 +189,12 @@ impl More {
         Some(at.now.after(validity))
     }
 
-    /// Monitoring Times that lie in the past.
+    /// Monitoring Times that lie in the past. One that has passed has, though 68 years later it would lie ahead.
     fn monitored(&self, asks: &Asks, at: Moment) -> usize {
         let now = at.ntp(at.now);
-        let times = asks.rare().monitoring.iter();
-        times
-            .take_while(|time| time.at.wrapping_sub(now) as i32 <= 0)
-            .count()
+        let times = asks.rare().monitoring.iter().skip(self.passed);
+        let passed = times.take_while(|time| time.at.wrapping_sub(now) as i32 <= 0);
+        self.passed + passed.count()
     }
 
     fn start_clock(&mut self, asks: &Asks, now: Time) {
@@ -398,12 +415,18 @@ impl More {
         let from = self.pieces.last().map_or(at.ntp(since), |piece| piece.to);
         let ran = self.measured(at.now);
         let ran = Duration::from_secs(ran.as_secs());
-        self.pieces.push(Piece {
+        let piece = Piece {
             from,
             to: at.ntp(at.now),
             used: *used,
             ran,
-        });
+        };
+        // Beyond that an SMF sends ever new times, and hears of none.
+        let full = self.pieces.len() >= MONITORING_TIMES;
+        match self.pieces.last_mut().filter(|_| full) {
+            Some(last) => last.append(piece),
+            None => self.pieces.push(piece),
+        }
         self.lessen(used.bytes, ran);
         *used = Amount::default();
         for time in times {

@@ -125,11 +125,19 @@ impl Report {
         }
     }
 
+    /// At most so many octets on the wire.
+    pub(crate) fn octets(&self) -> usize {
+        160 + 8 * self.events.len()
+    }
+
     /// Whether it says that something was used.
     pub(crate) fn says_something(&self) -> bool {
         !self.used.is_zero() || self.duration.is_some_and(|seconds| seconds > 0)
     }
 }
+
+/// Octets of reports in one message, of 65 535, beside all else that it says. A last report may go beyond.
+pub(crate) const ROOM: usize = 48_000;
 
 /// All of them as the members of a Session Report Request.
 pub(crate) fn write_all(reports: &[Report], writer: &mut Writer<'_>, group: IeType) {

@@ -466,7 +466,7 @@ impl Features {
     /// FARs with DUPL.
     pub const COPY: Self = Self(1 << 13);
     /// Outer headers of UDP without GTP-U.
-    pub const UDP: Self = Self(1 << 17);
+    pub const UDP: Self = Self(1 << 14);
     /// Everything that packets may need; [`Self::TRACE`] and [`Self::SPREAD`] are not part of it.
     pub const ALL: Self =
         Self(0xff | Self::OUTER6.0 | Self::RELAY.0 | Self::PREFIX.0 | Self::COPY.0 | Self::UDP.0);
@@ -480,9 +480,9 @@ impl Features {
     /// Everything.
     pub(crate) const BUILD_GENERAL: Self = Self::ALL.with(Self::TRACE).with(Self::SPREAD);
 
-    const NAMES: [&str; 18] = [
+    const NAMES: [&str; 15] = [
         "meter", "ext", "list", "ipv6", "vlan", "buckets", "fib", "atomic", "outer6", "relay",
-        "trace", "spread", "prefix", "copy", "usage", "buffer", "jumbo", "udp",
+        "trace", "spread", "prefix", "copy", "udp",
     ];
 
     /// As the C side sees them; `None` for bits that do not exist.

@@ -68,8 +68,8 @@ impl Told {
     /// At most so many. Whether there are more.
     fn take(&self, at_most: usize, into: &mut Vec<u32>) -> bool {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let from = entries.len().saturating_sub(at_most);
-        into.extend(entries.drain(from..));
+        let count = entries.len().min(at_most);
+        into.extend(entries.drain(..count));
         if entries.is_empty() {
             // An error means that nothing was to be taken back.
             let _ = self.wake.read();
@@ -137,6 +137,8 @@ pub(crate) struct Alarms {
     lost: u64,
     /// The next entry to be looked at, while all are looked through.
     scan: Option<u32>,
+    /// More was lost meanwhile: once more, when that is done.
+    scan_again: bool,
     /// For its memory.
     entries: Vec<u32>,
 }
@@ -150,6 +152,7 @@ impl Alarms {
             again: Vec::new(),
             lost: 0,
             scan: None,
+            scan_again: false,
             entries: Vec::new(),
         })
     }
@@ -179,8 +182,10 @@ impl Alarms {
     /// Whether all entries are to be looked through.
     fn begin_scan(&mut self, lost: u64) {
         let overflow = self.told.overflow.swap(false, Ordering::Relaxed);
-        if overflow || lost != self.lost {
-            self.lost = lost;
+        self.scan_again |= overflow || lost != self.lost;
+        self.lost = lost;
+        if self.scan_again && self.scan.is_none() {
+            self.scan_again = false;
             self.scan = Some(0);
         }
     }
@@ -311,8 +316,8 @@ impl Store {
     pub(crate) fn crossings(&mut self, at_most: usize, seids: &mut Vec<u64>) -> io::Result<bool> {
         self.alarms.entries.clear();
         let told = Arc::clone(&self.alarms.told);
-        let mut more = told.take(at_most, &mut self.alarms.entries);
-        more |= self.alarms.take_from_ring(at_most)?;
+        let mut more = self.alarms.take_from_ring(at_most)?;
+        more |= told.take(at_most, &mut self.alarms.entries);
         let lost = |cpu: &Cpu| cpu.alarms_lost.load(Ordering::Relaxed);
         let cpus = self.mem.cpus.iter().chain(self.mem.slow.iter());
         self.alarms.begin_scan(cpus.map(lost).sum());
@@ -323,7 +328,7 @@ impl Store {
         seids.sort_unstable();
         seids.dedup();
         self.alarms.entries = entries;
-        Ok(more || self.alarms.scan.is_some())
+        Ok(more || self.alarms.scan.is_some() || self.alarms.scan_again)
     }
 
     /// Entries whose alarm is at most a step ahead may be those that nobody was told of.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::memory::View;
 
-/// SEIDs by entry, of sessions that measure or buffer. Memory that no such session touches is not there.
+/// SEIDs by entry, of sessions that measure. Memory that no such session touches is not there.
 #[derive(Clone, Debug)]
 pub(crate) struct Owners(View<AtomicU64>);
 

@@ -557,6 +557,8 @@ impl Store {
         let last = self.line_counters(index);
         if let Some(seen) = self.leaving.remove(&index) {
             self.late_bytes += last.bytes.saturating_sub(seen);
+            // Whoever has the line next may measure nothing.
+            self.owners.set(index, 0);
         }
         let Some(heir) = self.heirs.remove(&index) else {
             return;

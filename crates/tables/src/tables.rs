@@ -353,7 +353,9 @@ impl Tables {
 
     /// Whether [`Self::maintain`] has something to wait for.
     pub fn needs_maintenance(&self) -> bool {
-        !self.store.grace.is_empty() || self.adaptation.is_settling(self.store.needs())
+        !self.store.grace.is_empty()
+            || !self.store.alarms.again.is_empty()
+            || self.adaptation.is_settling(self.store.needs())
     }
 
     /// What the live programs are specialised to.
@@ -472,12 +474,6 @@ impl Tables {
     /// Bytes that packets under way added to PDRs whose session, or who themselves, had just gone.
     pub fn late_bytes(&self) -> u64 {
         self.store.late_bytes
-    }
-
-    /// The session, by our SEID, whose entry the data path tells of. Only of sessions that measure or buffer; of one
-    /// that has gone meanwhile it may be the one before, or the one after.
-    pub fn owner(&self, entry: u32) -> Option<u64> {
-        self.store.owners.seid(entry)
     }
 
     /// The ring that feeds the slow path; `None` on the host.

@@ -155,7 +155,20 @@ impl Control {
             self.traces.tend(&mut self.core);
             self.flush(&mut sender);
         }
+        self.abandon(&mut sender);
         Ok(())
+    }
+
+    /// What SMFs that were not waited for have not heard of is in the log of usage.
+    fn abandon(&mut self, sender: &mut Sender) {
+        self.usage.waits = true;
+        let now = self.now();
+        self.core.abandon(now, &mut self.outbox);
+        self.flush(sender);
+        while !self.core.is_released() {
+            self.core.advance(now, &mut self.outbox);
+            self.flush(sender);
+        }
     }
 
     fn now(&self) -> Time {

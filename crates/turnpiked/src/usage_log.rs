@@ -119,6 +119,14 @@ impl UsageLog {
         }
     }
 
+    /// Waits for its place.
+    pub(crate) fn write_in_time(&self, record: &UsageRecord) {
+        let queued = (self.queue.as_ref()).is_some_and(|q| q.send(record.clone()).is_ok());
+        if !queued {
+            self.counts.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
     }

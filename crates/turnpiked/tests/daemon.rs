@@ -368,6 +368,31 @@ fn an_smf_that_releases_in_time_is_waited_for() {
     );
 }
 
+/// Nobody else knows by then what its session has used.
+#[test]
+fn what_an_smf_that_does_not_release_has_not_heard_is_in_the_log_of_usage() {
+    let net = Net::new();
+    let log = net.folder.join("usage.jsonl");
+    let mut daemon = net.start(&format!("[usage_log]\npath = {log:?}\n"));
+    let smf = net.smf();
+    smf.associate().unwrap();
+    let urrs = vec![lab::smf::Urr::of_time(7)];
+    smf.establish(&SessionPlan { urrs, ..plan() }).unwrap();
+    // It crashes.
+    drop(smf);
+    std::thread::sleep(Duration::from_millis(1100));
+    daemon.process.signal(Signal::SIGTERM).unwrap();
+    assert_eq!(daemon.process.wait(LIMIT).unwrap().code(), Some(0));
+    let lines = std::fs::read_to_string(log).unwrap();
+    assert_eq!(lines.lines().count(), 1, "{lines}");
+    let line: serde_json::Value = serde_json::from_str(&lines).unwrap();
+    assert_eq!(
+        (&line["urr"], &line["acknowledged"]),
+        (&7.into(), &false.into())
+    );
+    assert!(line["duration_s"].as_u64() >= Some(1), "{lines}");
+}
+
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let net = Net::new();

@@ -18,6 +18,9 @@ use super::{Answer, Session, Smf};
 /// Number of packets is wanted, too (MNOP: TS 29.244, 8.2.68).
 const COUNT_PACKETS: u8 = 1 << 4;
 
+/// Immediate Start Time Metering (ISTM).
+const FROM_THE_BEGINNING: u8 = 1 << 3;
+
 /// A URR.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Urr {
@@ -38,6 +41,17 @@ impl Urr {
         Self {
             id,
             members: vec![method.to_ie(), triggers.to_ie(), count],
+        }
+    }
+
+    /// Time, from the beginning, whether packets come or not (ISTM).
+    pub fn of_time(id: u32) -> Self {
+        let method = MeasurementMethod::new(true, false, false);
+        let information = Ie::new(IeType::MeasurementInformation, vec![FROM_THE_BEGINNING]);
+        let triggers = ReportingTriggers::default();
+        Self {
+            id,
+            members: vec![method.to_ie(), triggers.to_ie(), information],
         }
     }
 

@@ -55,6 +55,8 @@ pub(crate) struct Recorder {
     pub(crate) teids: Option<u32>,
     /// Counters are those of packets, and no others.
     pub(crate) exact: bool,
+    /// Alarms that have gone off.
+    pub(crate) crossings: u64,
     /// What passed: by handle and PDR.
     pub(crate) counted: BTreeMap<(u64, PdrId), Counters>,
     /// What PDRs had counted that the last change took out.
@@ -94,7 +96,10 @@ impl Recorder {
         let alarm = self.armed.get(&(number, pdr)).copied();
         let goes_off = alarm.is_some_and(|alarm| counters.bytes >= alarm);
         if goes_off {
-            self.armed.remove(&(number, pdr));
+            // As the data path does it, which does not rely on being told anew.
+            self.armed
+                .insert((number, pdr), counters.bytes + (64 << 10));
+            self.crossings += 1;
         }
         goes_off
     }

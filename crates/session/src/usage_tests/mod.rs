@@ -3,6 +3,7 @@
 mod outage;
 mod properties;
 mod refusals;
+mod release;
 mod times;
 mod volumes;
 
@@ -16,7 +17,7 @@ use pfcp::{Cause, IeType, MessageType, Writer};
 
 use crate::config::{Config, Limits};
 use crate::reports_tests::{Sent, World, smf};
-use crate::sessions_tests::{PdrIe, choose4, config, ordinary_with};
+use crate::sessions_tests::{PdrIe, choose4, config, flow, ordinary_with};
 
 pub(super) use pfcp::ie::NodeId;
 
@@ -185,6 +186,27 @@ impl Measuring {
         Self { world, seid }
     }
 
+    /// Two PDRs more, an uplink and a downlink one, that name the first URR as well.
+    pub(super) fn with_four_pdrs(urrs: &[UrrIe]) -> Self {
+        let mut world = world(20);
+        let seid = establish_with(&mut world, 77, urrs, |w| {
+            for (id, of) in [(3, PdrIe::uplink()), (4, PdrIe::downlink())] {
+                let mut pdr = PdrIe { id, ..of };
+                pdr.precedence = Some(10);
+                pdr.ue = (id == 4).then(choose4);
+                pdr.filters = vec![flow("permit out 17 from 192.0.2.9 to assigned")];
+                pdr.urrs = vec![urrs[0].id];
+                pdr.create(w);
+            }
+        });
+        Self { world, seid }
+    }
+
+    /// Alarms that have gone off.
+    pub(super) fn alarms(&self) -> u64 {
+        self.world.core.tables().crossings
+    }
+
     /// So many packets of a PDR; what is sent thereupon.
     pub(super) fn packets(&mut self, pdr: u16, count: u64, bytes: u64) -> Vec<Said> {
         packets(&mut self.world, self.seid, pdr, count, bytes);
@@ -252,6 +274,16 @@ impl Measuring {
 }
 
 pub(super) fn establish(world: &mut World, cp_seid: u64, urrs: &[UrrIe]) -> u64 {
+    establish_with(world, cp_seid, urrs, |_| {})
+}
+
+/// With what `more` writes beside the ordinary rules.
+fn establish_with(
+    world: &mut World,
+    cp_seid: u64,
+    urrs: &[UrrIe],
+    more: impl Fn(&mut Writer<'_>),
+) -> u64 {
     let kind = MessageType::SESSION_ESTABLISHMENT_REQUEST;
     let answer = world.ask(smf(2), kind, Some(0), |w| {
         w.node_id(NodeId::Ipv4(crate::reports_tests::id_of(smf(2))));
@@ -262,10 +294,12 @@ pub(super) fn establish(world: &mut World, cp_seid: u64, urrs: &[UrrIe]) -> u64 
         });
         let (mut uplink, mut downlink) = (PdrIe::uplink(), PdrIe::downlink());
         (uplink.ue, downlink.ue) = (None, Some(choose4()));
-        uplink.urrs = urrs.iter().map(|urr| urr.id).collect();
+        // A PDR names that many at most.
+        uplink.urrs = urrs.iter().rev().take(16).map(|urr| urr.id).collect();
         downlink.urrs = uplink.urrs.clone();
         urrs.iter().for_each(|urr| urr.create(w));
         ordinary_with(w, uplink, downlink);
+        more(w);
     });
     let message = pfcp::decode(&answer).unwrap();
     let f_seid = message.ies.find(IeType::F_SEID).unwrap().unwrap();

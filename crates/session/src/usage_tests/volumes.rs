@@ -7,7 +7,7 @@ use pfcp::ie::{
 
 use super::*;
 use crate::compiled::{Action, Counters};
-use crate::sessions_tests::{far_of, flow, remove};
+use crate::sessions_tests::{far_of, remove};
 
 fn threshold(octets: u64) -> UrrIe {
     UrrIe::volume(1, Asked::VOLTH).limit(IeType::VOLUME_THRESHOLD, total(octets))
@@ -41,27 +41,52 @@ fn a_volume_threshold_is_reported_with_what_passed_and_counts_anew() {
 }
 
 #[test]
-fn a_threshold_over_both_directions_is_met_within_16_kib() {
+fn a_threshold_over_both_directions_is_met_to_the_packet() {
     let mut it = Measuring::new(&[threshold(10_000_000)]);
-    for sent in (1100..).step_by(1100) {
-        let said = [it.packets(1, 1, 100), it.packets(2, 1, 1000)].concat();
-        if let Some(said) = said.first() {
-            assert_eq!(said.up + said.down, sent);
-            assert!(
-                (10_000_000..10_000_000 + (16 << 10)).contains(&sent),
-                "{sent}"
-            );
-            return;
+    let mut sent = 0;
+    while sent < 10_000_000 {
+        for (pdr, bytes) in [(1, 100), (2, 1000)] {
+            sent += bytes;
+            let said = it.packets(pdr, 1, bytes);
+            assert_eq!(said.len(), usize::from(sent >= 10_000_000), "{sent}");
+            if let Some(said) = said.first() {
+                assert_eq!(said.up + said.down, sent);
+                return;
+            }
         }
     }
+    panic!("never reported");
+}
+
+#[test]
+fn a_threshold_over_four_pdrs_is_met_to_the_packet() {
+    let mut it = Measuring::with_four_pdrs(&[threshold(20_480)]);
+    for (pdr, sent) in (1..=4).zip((5000..).step_by(5000)) {
+        assert_eq!(it.packets(pdr, 5, 1000), [], "{sent}");
+    }
+    let said = it.packets(3, 1, 1000);
+    assert_eq!((said.len(), said[0].up + said[0].down), (1, 21_000));
+}
+
+/// The data path moves an alarm on that nobody sets anew.
+#[test]
+fn an_alarm_that_has_gone_off_and_is_needed_no_more_is_taken_off() {
+    let urr = UrrIe::time(1, Asked::PERIO).with(IeType::MEASUREMENT_PERIOD, 3600);
+    let mut it = Measuring::new(&[urr]);
+    it.packets(1, 1, 1000);
+    it.packets(2, 1, 1000);
+    let before = it.alarms();
+    for _ in 0..100 {
+        it.packets(1, 100, 1000);
+    }
+    assert_eq!(it.alarms(), before, "it was heard of again");
 }
 
 #[test]
 fn a_threshold_that_both_directions_just_reach_together_is_met_though_nothing_follows() {
     let mut it = Measuring::new(&[threshold(10_000)]);
     assert_eq!(it.packets(1, 5, 1000), []);
-    assert_eq!(it.packets(2, 5, 1000), []);
-    let said = it.pass(seconds(2));
+    let said = it.packets(2, 5, 1000);
     assert_eq!(said.len(), 1);
     assert_eq!(said[0].brief(), (1, 0, Told::VOLTH, 5000, 5000));
     assert_eq!(it.pass(seconds(60)), []);

@@ -20,6 +20,8 @@ pub(crate) struct Usage {
     seids: Vec<u64>,
     /// Alarms wait.
     pub(crate) more: bool,
+    /// The log is waited for: there is nothing else to do.
+    pub(crate) waits: bool,
     failed: bool,
 }
 
@@ -59,8 +61,10 @@ impl Usage {
                 let place = (trigger, record.acknowledged);
                 *self.reports.entry(place).or_default() += 1;
             }
-            if let Some(log) = &self.log {
-                log.write(record);
+            match &self.log {
+                Some(log) if self.waits => log.write_in_time(record),
+                Some(log) => log.write(record),
+                None => {}
             }
         }
     }

@@ -22,7 +22,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 pub(crate) struct Net {
     pub(crate) upf: Netns,
     pub(crate) peer: Netns,
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 impl Net {

@@ -286,7 +286,7 @@ CASES = {}
 
 def case(name, what, tables, packets, counters=(), site=SITE + ROUTES):
     """packets: (port, frame, verdict, frame out, list of frames or None); verdict: forward, answer, slow, pass or a drop
-    reason. counters: (pdr, packets, bytes, drops)."""
+    reason, or "slow, " and the drop reason under which user space counts it. counters: (pdr, packets, bytes, drops)."""
     assert name not in CASES, name
     CASES[name] = (what, site + tables, packets, counters)
 
@@ -1021,6 +1021,10 @@ def relay_too_long_cases():
 
     cut("relay-cut", "the GTP-U header goes along with each fragment", psc(QFI), 0x34, 1456)
     cut("relay-cut-sequence", "and all that is in it", b"\x12\x34\0\x40\1\x08\x68\0", 0x36, 1456)
+    spare = lambda words: b"\0\0\0\x03" + bytes([words]) + b"x" * (words * 4 - 2) + b"\0"
+    cut("relay-cut-64-octets", "a GTP-U header of 64 octets", spare(13), 0x34, 1500 - 28 - 64)
+    case("relay-cut-long-header", "a longer one would make much out of little: lost", relaying(), [(UP, outer(gtpu(TEID, spare(14) + raw(loose), flags=0x34)), "slow, mtu", [])],
+         [(1, 1, n, 0)])
     bigger = user(payload=b"x" * (1500 - 36 - 28))
     case("relay-mtu", "no room for the container that the QER asks for: in fragments, each with one", relaying(qfi=5),
          [(UP, outer(gtpu(TEID, raw(bigger))), "slow", [slow(relayed(gtpu(RTEID, psc(5) + f, flags=0x34)).payload) for f in parts(bigger, 1456)])], [(1, 1, len(bigger), 0)])
@@ -1344,7 +1348,8 @@ def files(name):
     expect = ""
     for port, _, verdict, out in packets:
         frames = len(out) if isinstance(out, list) else None
-        expect += "[[packet]]\n" + lines(dict(port=port, verdict=verdict, frames=frames))
+        verdict, _, lost = verdict.partition(", ")
+        expect += "[[packet]]\n" + lines(dict(port=port, verdict=verdict, lost=lost or None, frames=frames))
     for pdr, count, octets, drops in counters:
         expect += "[[counters]]\n" + lines(dict(pdr=pdr, packets=count, bytes=octets, drops=drops))
     return {

@@ -124,6 +124,10 @@ impl Task {
     }
 }
 
+/// A GTP-U header is repeated in front of each fragment. A longer one, whose extension headers its sender chose,
+/// would make many packets out of one.
+const REPEATED_MAX: u16 = 64;
+
 /// A packet that finishing makes asks for more at most so often: one put together out of fragments may
 /// have to be cut again, or tell its sender that it is too long.
 const ROUNDS: usize = 4;
@@ -500,6 +504,7 @@ impl Finisher {
     /// In fragments, each with the headers of the tunnel that it leaves through.
     fn cut(&self, event: &Event<'_>, task: &Task, packet: &[u8], out: &mut Vec<Outgoing>) {
         let split = packet.split_at_checked(task.header_len().into());
+        let split = split.filter(|(header, _)| header.len() <= REPEATED_MAX.into());
         let (header, packet) = split.unwrap_or_default();
         let fragments = cut::cut(packet, task.room().into()).unwrap_or_default();
         let wrapped = fragments.iter().map(|part| match task.is_relayed() {

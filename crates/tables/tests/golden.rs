@@ -246,6 +246,8 @@ struct Expect {
 struct ExpectPacket {
     port: usize,
     verdict: String,
+    /// The reason that user space counts it under.
+    lost: Option<String>,
     /// In out.pcap for this packet; not given: one if the verdict lets it leave.
     frames: Option<usize>,
 }
@@ -765,6 +767,7 @@ fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String
                 outcome.verdict, wanted.verdict
             ));
         }
+        let before = platform.tables().totals();
         let mut left: Vec<Vec<u8>> = Vec::new();
         match outcome.verdict.as_str() {
             "pass" if outcome.frame == *frame => {}
@@ -789,6 +792,10 @@ fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String
                 .finish(&record, NOW_NS, &mut finished)
                 .map_err(|_| format!("packet {index}: a duplicate of no kind"))?;
             left.extend(finished.iter().map(slow_frame));
+        }
+        let lost = new_drop(&before, &platform.tables().totals());
+        if wanted.lost.is_some() && wanted.lost.as_deref() != lost {
+            return Err(format!("packet {index}: lost as {lost:?}"));
         }
         let leaves = ["forward", "answer", "slow"].contains(&wanted.verdict.as_str());
         let frames = wanted.frames.unwrap_or(usize::from(leaves));

@@ -3,7 +3,7 @@
 //! An application whose PFDs are flows is nothing but filters: its PDRs are compiled with them, and compiled anew when
 //! its PFDs change. What only a look into packets could tell (domain names, URLs) no PDR may name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pfcp::{Cause, IeType};
 
@@ -21,8 +21,11 @@ use crate::slab::Place;
 /// Flows by Application ID.
 pub type Flows = BTreeMap<Box<str>, Box<[FlowDescription]>>;
 
-/// Sessions that are looked at before other work may go first.
+type Names = BTreeSet<Box<str>>;
+
+/// Sessions that are looked at, and those of them that are compiled anew, before other work may go first.
 const SESSIONS_PER_STEP: usize = 512;
+const COMPILED_PER_STEP: usize = 64;
 
 /// For rules that name none.
 pub(crate) static NO_FLOWS: Flows = Flows::new();
@@ -34,8 +37,19 @@ pub(crate) struct Applications {
     flows: Flows,
     /// PDRs that name an application; those that none names are not here.
     users: BTreeMap<Box<str>, usize>,
-    /// Sessions from this place on are still to be compiled with what has changed.
-    refit: Option<Place>,
+    /// Of those that PDRs name: changed since the pass under way began.
+    changed: Names,
+    pass: Option<Pass>,
+}
+
+/// Over all sessions, for those that name an application whose flows have changed.
+#[derive(Debug)]
+struct Pass {
+    names: Names,
+    /// Looked at next.
+    at: Place,
+    /// Sessions that keep what they had.
+    failed: usize,
 }
 
 /// The flows of an application's PFDs, if these are all that they are.
@@ -62,18 +76,22 @@ impl Applications {
         Ok(())
     }
 
-    /// The PFDs are these from now on.
-    pub(crate) fn provision<'p>(&mut self, all: impl Iterator<Item = (&'p str, &'p [Property])>) {
-        let mut flows: Flows = all
-            .filter_map(|(name, properties)| Some((name.into(), flows_of(properties)?)))
-            .collect();
-        for name in self.users.keys() {
-            // Its PFDs were taken away: no packet is of it.
-            flows.entry(name.clone()).or_default();
+    /// The PFDs of an application are these from now on, none if they were taken away.
+    pub(crate) fn provision(&mut self, name: &str, properties: &[Property]) {
+        let is_used = self.users.contains_key(name);
+        let flows = Some(properties).filter(|all| !all.is_empty());
+        let flows = flows.and_then(flows_of);
+        // Without PFDs no packet is of it.
+        let flows = flows.or_else(|| is_used.then(Box::default));
+        if self.flows.get(name) == flows.as_ref() {
+            return;
         }
-        if flows != self.flows {
-            self.refit = (!self.users.is_empty()).then_some(Place::FIRST);
-            self.flows = flows;
+        match flows {
+            Some(flows) => self.flows.insert(name.into(), flows),
+            None => self.flows.remove(name),
+        };
+        if is_used {
+            self.changed.insert(name.into());
         }
     }
 
@@ -98,41 +116,69 @@ impl Applications {
 
     /// Whether sessions are still to be compiled anew.
     pub(crate) fn is_behind(&self) -> bool {
-        self.refit.is_some()
+        self.pass.is_some() || !self.changed.is_empty()
+    }
+
+    /// The pass under way, or one for what has changed since the last one began: what changes meanwhile does not keep it
+    /// from its end.
+    fn pass(&mut self) -> Option<&mut Pass> {
+        if self.pass.is_none() && !self.changed.is_empty() {
+            self.pass = Some(Pass {
+                names: std::mem::take(&mut self.changed),
+                at: Place::FIRST,
+                failed: 0,
+            });
+        }
+        self.pass.as_mut()
     }
 }
 
 impl<T: Tables> Core<T> {
     /// A step towards sessions that go by the PFDs as they are now.
     pub(crate) fn refit(&mut self, out: &mut Outbox) {
-        let sessions = self.sessions.refit(SESSIONS_PER_STEP, &mut self.tables);
+        let Some(sessions) = self.sessions.refit(&mut self.tables) else {
+            return;
+        };
         if sessions > 0 {
+            self.stats.pfds_without_room += sessions as u64;
             out.event(Event::PfdsWithoutRoom { sessions });
         }
     }
 }
 
 impl<T: Tables> Sessions<T> {
-    /// Up to `at_most` more sessions are looked at, whether what they name has changed. How many of them keep what
-    /// they had, because there is no room for what they should have.
-    pub(crate) fn refit(&mut self, at_most: usize, tables: &mut T) -> usize {
-        let mut failed = 0;
-        for _ in 0..at_most {
-            let Some(place) = self.applications.refit else {
-                break;
+    /// Some more sessions are looked at, whether what they name has changed. After the last one: how many of them keep
+    /// what they had, because there is no room for what they should have.
+    pub(crate) fn refit(&mut self, tables: &mut T) -> Option<usize> {
+        let mut compiled = 0;
+        for _ in 0..SESSIONS_PER_STEP {
+            let pass = self.applications.pass()?;
+            let place = pass.at;
+            let changed = |pdr: &Pdr| {
+                let name = pdr.pdi.application();
+                name.is_some_and(|name| pass.names.contains(name))
             };
-            self.applications.refit = self.slab.after(place);
-            let names = |pdr: &Pdr| pdr.pdi.application().is_some();
             let session = self.slab.get(place);
-            if !session.is_some_and(|s| s.rules.view().pdrs.iter().any(names)) {
-                continue;
-            }
-            let Some(seid) = self.slab.seid(place) else {
-                continue;
+            let is_concerned = session.is_some_and(|s| s.rules.view().pdrs.iter().any(changed));
+            let seid = self.slab.seid(place).filter(|_| is_concerned);
+            let next = self.slab.after(place);
+            let fits = seid.is_none_or(|seid| self.refit_one(place, seid, tables));
+            let pass = self.applications.pass()?;
+            pass.failed += usize::from(!fits);
+            let Some(next) = next else {
+                return self.applications.pass.take().map(|pass| pass.failed);
             };
-            let dormant = self.deferred.dormant(seid).to_vec();
-            failed += usize::from(!self.publish_anew(place, seid, &dormant, tables));
+            pass.at = next;
+            compiled += usize::from(is_concerned);
+            if compiled == COMPILED_PER_STEP {
+                break;
+            }
         }
-        failed
+        None
+    }
+
+    fn refit_one(&mut self, place: Place, seid: u64, tables: &mut T) -> bool {
+        let dormant = self.deferred.dormant(seid).to_vec();
+        self.publish_anew(place, seid, &dormant, tables)
     }
 }

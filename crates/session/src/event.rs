@@ -60,7 +60,8 @@ pub enum Event {
         /// How many sessions.
         sessions: usize,
     },
-    /// The PFDs of an application have changed, and are too many for these sessions, whose PDRs keep the former ones.
+    /// PFDs of applications have changed, and are too many for these sessions, whose PDRs keep the former ones. Once for
+    /// all sessions.
     PfdsWithoutRoom {
         /// How many sessions.
         sessions: usize,

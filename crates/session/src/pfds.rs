@@ -65,17 +65,17 @@ pub(crate) struct Pfds {
 type Change = BTreeMap<Box<str>, Box<[Property]>>;
 
 impl Pfds {
-    /// Provision, replace and remove, all or nothing. A request without an application removes
-    /// everything.
+    /// Provision, replace and remove, all or nothing; the applications whose PFDs are new. A request without an
+    /// application removes everything.
     fn manage(
         &mut self,
         request: &PfdManagementRequest<'_>,
         limits: &Limits,
         applications: &Applications,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Vec<Box<str>>, Refusal> {
         if request.application_ids_pfds.is_empty() {
-            *self = Self::default();
-            return Ok(());
+            let all = std::mem::take(self);
+            return Ok(all.by_application.into_keys().collect());
         }
         let mut change = Change::new();
         for application in &request.application_ids_pfds {
@@ -88,6 +88,7 @@ impl Pfds {
             change.insert(name, properties);
         }
         self.check_room(&change, limits)?;
+        let names = change.keys().cloned().collect();
         for (name, properties) in change {
             self.forget(&name);
             if !properties.is_empty() {
@@ -95,7 +96,7 @@ impl Pfds {
                 self.by_application.insert(name, properties);
             }
         }
-        Ok(())
+        Ok(names)
     }
 
     fn check_room(&self, change: &Change, limits: &Limits) -> Result<(), Refusal> {
@@ -120,6 +121,11 @@ impl Pfds {
         if let Some(old) = self.by_application.remove(name) {
             self.bytes -= size(name, &old);
         }
+    }
+
+    /// None: it has none.
+    fn of(&self, name: &str) -> &[Property] {
+        self.by_application.get(name).map_or(&[], |all| all)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &[Property])> {
@@ -206,8 +212,11 @@ impl<T: Tables> Core<T> {
                     .manage(&request, &self.config.limits, applications)
             });
         match managed {
-            Ok(()) => {
-                self.sessions.applications.provision(self.pfds.iter());
+            Ok(names) => {
+                for name in names {
+                    let properties = self.pfds.of(&name);
+                    self.sessions.applications.provision(&name, properties);
+                }
                 self.refit(out);
                 let cause = Cause::REQUEST_ACCEPTED;
                 self.answer(now, incoming, 0, cause, out, |writer, us| {

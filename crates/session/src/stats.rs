@@ -62,6 +62,8 @@ pub struct Stats {
     pub shed: u64,
     /// Usage reports sent, each once, also those in answers.
     pub usage_reports: u64,
+    /// Sessions that keep former flows of an application, for want of room for its new PFDs; once for each change.
+    pub pfds_without_room: u64,
     /// Sessions established.
     pub established: u64,
     /// Sessions modified.
@@ -97,6 +99,7 @@ impl Stats {
             gtpu_other: 0,
             shed: 0,
             usage_reports: 0,
+            pfds_without_room: 0,
             established: 0,
             modified: 0,
             deleted: 0,

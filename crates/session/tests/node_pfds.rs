@@ -9,6 +9,8 @@ use rs_pfcp::ie::application_id::ApplicationId;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
+use session::Time;
+use session::event::Event;
 
 /// PFD Contents by hand: octets as figure 8.2.39-1 draws them.
 fn contents(flow: &str, domain: &str) -> Ie {
@@ -154,17 +156,10 @@ fn flow_alone(flow: &str) -> Ie {
     Ie::new(IeType::PfdContents, value)
 }
 
-#[test]
-fn pfds_in_use_are_not_made_such_that_packets_cannot_be_told() {
-    let (mut world, mut smf) = (World::new(config()), Smf::new("10.100.0.2:8805"));
-    smf.associate(&mut world);
-    manage(
-        &mut world,
-        &mut smf,
-        &[application("web", &[flow_alone(WEB)])],
-    );
-    let seid = smf.establish(&mut world);
-    let name = ApplicationId::new("web").marshal().to_vec();
+/// A session with a PDR for an application.
+fn establish_with(world: &mut World, smf: &mut Smf, application: &str) -> u64 {
+    let seid = smf.establish(world);
+    let name = ApplicationId::new(application).marshal().to_vec();
     let mut pdi = vec![0, 20, 0, 1, 0];
     Ie::new(IeType::ApplicationId, name).marshal_into(&mut pdi);
     let mut pdr = Vec::new();
@@ -179,8 +174,131 @@ fn pfds_in_use_are_not_made_such_that_packets_cannot_be_told() {
     }
     let create = Ie::new(IeType::CreatePdr, pdr);
     let kind = MsgType::SessionModificationRequest;
-    let answer = smf.ask(&mut world, kind, Some(seid), &[create]);
+    let answer = smf.ask(world, kind, Some(seid), &[create]);
     assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+    seid
+}
+
+/// So many flows that differ.
+fn flows(count: usize) -> Vec<Ie> {
+    let flow = |port: usize| format!("permit out 6 from 192.0.2.1 {port} to assigned");
+    (1..=count).map(|port| flow_alone(&flow(port))).collect()
+}
+
+fn publications(world: &World) -> usize {
+    world.core.tables().publications.values().sum()
+}
+
+fn step(world: &mut World) {
+    world.core.advance(world.now, &mut world.out);
+    world.take();
+}
+
+/// Until all sessions go by the PFDs.
+fn settle(world: &mut World) {
+    while world.core.next_deadline() == Some(Time(0)) {
+        step(world);
+    }
+}
+
+#[test]
+fn only_sessions_that_name_a_changed_application_are_compiled_anew() {
+    let (mut world, mut smf) = (World::new(config()), Smf::new("10.100.0.2:8805"));
+    smf.associate(&mut world);
+    let both = ["web", "mail"].map(|name| application(name, &flows(1)));
+    manage(&mut world, &mut smf, &both);
+    for name in ["web", "web", "mail"] {
+        establish_with(&mut world, &mut smf, name);
+    }
+    smf.establish(&mut world);
+    let mut compiled = |world: &mut World, ies: &[Ie]| {
+        let before = publications(world);
+        manage(world, &mut smf, ies);
+        settle(world);
+        publications(world) - before
+    };
+    assert_eq!(compiled(&mut world, &both), 0);
+    let mail = application("mail", &flows(2));
+    assert_eq!(compiled(&mut world, &[mail]), 1);
+    let other = application("other", &flows(2));
+    assert_eq!(compiled(&mut world, &[other]), 0);
+    // Everything is removed.
+    assert_eq!(compiled(&mut world, &[]), 3);
+    assert_eq!(compiled(&mut world, &both), 3);
+}
+
+/// Sessions that no step reaches the end of.
+const MANY: usize = 1100;
+
+#[test]
+fn changes_of_pfds_do_not_keep_others_from_their_sessions() {
+    let (mut world, mut smf) = (World::new(config()), Smf::new("10.100.0.2:8805"));
+    smf.associate(&mut world);
+    let both = ["web", "mail"].map(|name| application(name, &flows(1)));
+    manage(&mut world, &mut smf, &both);
+    for _ in 0..MANY {
+        establish_with(&mut world, &mut smf, "web");
+    }
+    establish_with(&mut world, &mut smf, "mail");
+    let last = MANY as u64 + 1;
+    let before = world.core.tables().publications[&last];
+    let mail = application("mail", &flows(2));
+    let mut rounds = 0;
+    while world.core.tables().publications[&last] == before {
+        rounds += 1;
+        assert!(rounds < 100, "the last session still has its former flows");
+        let so_far = publications(&world);
+        // SMFs keep changing something else.
+        let web = application("web", &flows(2 - rounds % 2));
+        manage(&mut world, &mut smf, &[web]);
+        if rounds == 2 {
+            manage(&mut world, &mut smf, std::slice::from_ref(&mail));
+        }
+        step(&mut world);
+        let compiled = publications(&world) - so_far;
+        assert!(compiled <= 3 * 64, "{compiled} at once");
+    }
+    settle(&mut world);
+    assert_eq!(world.core.tables().publications[&last], before + 1);
+}
+
+#[test]
+fn sessions_without_room_for_pfds_are_told_of_together() {
+    let (mut world, mut smf) = (World::new(config()), Smf::new("10.100.0.2:8805"));
+    smf.associate(&mut world);
+    manage(
+        &mut world,
+        &mut smf,
+        &[
+            application("web", &flows(1)),
+            application("mail", &flows(1)),
+        ],
+    );
+    for _ in 0..MANY {
+        establish_with(&mut world, &mut smf, "web");
+    }
+    establish_with(&mut world, &mut smf, "mail");
+    let too_many = application("web", &flows(64));
+    manage(&mut world, &mut smf, &[too_many]);
+    settle(&mut world);
+    let told = world.events.iter().filter_map(|event| match event {
+        Event::PfdsWithoutRoom { sessions } => Some(*sessions),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [MANY]);
+    assert_eq!(world.core.stats().pfds_without_room, MANY as u64);
+}
+
+#[test]
+fn pfds_in_use_are_not_made_such_that_packets_cannot_be_told() {
+    let (mut world, mut smf) = (World::new(config()), Smf::new("10.100.0.2:8805"));
+    smf.associate(&mut world);
+    manage(
+        &mut world,
+        &mut smf,
+        &[application("web", &[flow_alone(WEB)])],
+    );
+    let seid = establish_with(&mut world, &mut smf, "web");
 
     let before = listed(&world);
     let domain = application("web", &[contents(WEB, "web.example")]);

@@ -23,11 +23,16 @@ fn of_flows(flows: &[&str]) -> Vec<Property> {
         .collect()
 }
 
-/// These are all PFDs. How many sessions keep the former ones for want of room.
-fn provision(world: &mut World, all: &[(&str, Vec<Property>)]) -> usize {
-    let all = all.iter().map(|(name, properties)| (*name, &**properties));
-    world.sessions.applications.provision(all);
-    world.sessions.refit(100, &mut world.tables)
+/// Applications with these PFDs, none: taken away. How many sessions keep the former ones for want of room.
+fn provision(world: &mut World, changed: &[(&str, Vec<Property>)]) -> usize {
+    for (name, properties) in changed {
+        world.sessions.applications.provision(name, properties);
+    }
+    let mut failed = 0;
+    while world.sessions.applications.is_behind() {
+        failed += world.sessions.refit(&mut world.tables).unwrap_or(0);
+    }
+    failed
 }
 
 /// PDRs 3 and 4 for an application, before the session's others.
@@ -80,7 +85,7 @@ fn an_application_is_told_by_the_flows_of_its_pfds() {
     provision(&mut world, &[("web", of_flows(&[WEB]))]);
     assert_eq!(uplink(&world), [both[0], both[3]]);
     // Without PFDs no packet is of it.
-    provision(&mut world, &[]);
+    provision(&mut world, &[("web", Vec::new())]);
     assert_eq!(uplink(&world), [both[3]]);
     assert_eq!(world.only().filters[0].qfis, QfiSet::default());
     provision(&mut world, &[("web", of_flows(&[MAIL]))]);

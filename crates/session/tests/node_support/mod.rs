@@ -54,6 +54,8 @@ pub struct Recorder {
     /// Tunnel ends of what is published, theirs and ours.
     pub paths: BTreeMap<u64, Vec<(IpAddr, IpAddr)>>,
     published: u64,
+    /// How often each was.
+    pub publications: BTreeMap<u64, usize>,
 }
 
 #[derive(Default)]
@@ -72,6 +74,7 @@ impl Tables for Recorder {
             self.published += 1;
             self.published
         });
+        *self.publications.entry(number).or_default() += 1;
         self.live.insert(number, keys);
         let tunnels = new.entries.iter().filter_map(|entry| match entry.action {
             Action::Tunnel { peer, local, .. } => Some((peer, local)),

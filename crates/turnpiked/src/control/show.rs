@@ -229,6 +229,8 @@ fn n4(stats: &Stats) -> N4Report {
         ("gtpu_malformed", stats.gtpu_malformed),
         ("gtpu_other", stats.gtpu_other),
         ("session_shed", stats.shed),
+        ("session_pfds_without_room", stats.pfds_without_room),
+        ("usage_report", stats.usage_reports),
         ("session_established", stats.established),
         ("session_modified", stats.modified),
         ("session_deleted", stats.deleted),

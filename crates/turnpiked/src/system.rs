@@ -45,14 +45,18 @@ fn missing_from(effective: u64) -> Vec<&'static str> {
 
 /// What glibc reads its settings from, before `main`.
 const TUNABLES: &str = "GLIBC_TUNABLES";
+/// Says to the program started anew that it has been. Settings alone would not: glibc takes them away from a program that
+/// runs with more rights than whoever started it.
+const RESTARTED: &str = "TURNPIKED_RESTARTED";
 
 /// Have memory in huge pages, as far as the kernel has some: with a million sessions each request reads a dozen
 /// pages, and a processor remembers where so many small ones are no longer.
 ///
-/// Starts this program anew, in the same process, unless somebody has chosen settings already. Where that cannot
+/// Starts this program anew, once, in the same process, unless somebody has chosen settings already. Where that cannot
 /// be done it goes on as it is.
 pub(crate) fn use_huge_pages() {
-    if std::env::var_os(TUNABLES).is_some() {
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    if is_set(TUNABLES) || is_set(RESTARTED) {
         return;
     }
     let mut args = std::env::args_os();
@@ -62,6 +66,7 @@ pub(crate) fn use_huge_pages() {
             .arg0(name)
             .args(args)
             .env(TUNABLES, "glibc.malloc.hugetlb=1")
+            .env(RESTARTED, "1")
             .exec();
     }
 }

@@ -45,6 +45,60 @@ fn heartbeat(sequence: u32) -> [u8; 16] {
     [0x20, 1, 0, 12, a, b, c, 0, 0, 96, 0, 4, 0, 0, 0, 1]
 }
 
+/// Where the kernel asks programs whether they want them: elsewhere glibc has nothing to say.
+fn may_have_huge_pages(pid: u32) {
+    let mode = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    if !mode.unwrap_or_default().contains("[madvise]") {
+        return;
+    }
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+    let heap = maps.split_once("[heap]").expect("malloc uses brk").1;
+    let flags = heap.lines().find(|line| line.starts_with("VmFlags:"));
+    assert!(
+        flags.unwrap().contains(" hg"),
+        "the heap may have huge pages: {flags:?}"
+    );
+}
+
+/// The environment of a daemon that reads its configuration, started with this one variable beside ours.
+fn environment(folder: &Path, with: Option<(&str, &str)>) -> String {
+    let file = folder.join("config");
+    let made = Command::new("mkfifo").arg(&file).status().unwrap();
+    assert!(made.success());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnpiked"));
+    command.env_remove("GLIBC_TUNABLES");
+    command.arg("--config").arg(&file).envs(with);
+    let mut daemon = command.spawn().unwrap();
+    // Opens when the daemon does, which has begun in earnest by then.
+    let fifo = std::fs::File::options().write(true).open(&file).unwrap();
+    let environment = std::fs::read(format!("/proc/{}/environ", daemon.id())).unwrap();
+    drop(fifo);
+    assert_eq!(daemon.wait().unwrap().code(), Some(2), "an empty file");
+    std::fs::remove_file(file).unwrap();
+    String::from_utf8_lossy(&environment).into_owned()
+}
+
+#[test]
+fn starts_itself_anew_once_at_most() {
+    let folder = std::env::temp_dir().join(format!("turnpiked-anew-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let set = |environment: &str| {
+        let names = [
+            "GLIBC_TUNABLES=glibc.malloc.hugetlb=1",
+            "TURNPIKED_RESTARTED=1",
+        ];
+        names.map(|name| environment.split('\0').any(|set| set == name))
+    };
+    assert_eq!(set(&environment(&folder, None)), [true, true]);
+    // As where the settings are taken away on the way.
+    let again = Some(("TURNPIKED_RESTARTED", "1"));
+    assert_eq!(set(&environment(&folder, again)), [false, true]);
+    // Settings of others are theirs.
+    let theirs = Some(("GLIBC_TUNABLES", "glibc.malloc.check=0"));
+    assert_eq!(set(&environment(&folder, theirs)), [false, false]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn starts_serves_and_ends() {
     let net = Net::new();
@@ -52,14 +106,7 @@ fn starts_serves_and_ends() {
     let mut daemon = net.start("");
     assert!(daemon.ready_after < Duration::from_secs(1) || cfg!(debug_assertions));
     assert!(net.has_xdp("n3") && net.has_xdp("n6"));
-    let id = daemon.process.id().unwrap();
-    let maps = std::fs::read_to_string(format!("/proc/{id}/smaps")).unwrap();
-    let heap = maps.split_once("[heap]").expect("malloc uses brk").1;
-    let flags = heap.lines().find(|line| line.starts_with("VmFlags:"));
-    assert!(
-        flags.unwrap().contains(" hg"),
-        "the heap may have huge pages: {flags:?}"
-    );
+    may_have_huge_pages(daemon.process.id().unwrap());
 
     let smf = net.smf();
     smf.associate().unwrap();

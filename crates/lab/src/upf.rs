@@ -37,7 +37,7 @@ pub struct Settings {
     pub sessions: u32,
     /// Further sections.
     pub sections: String,
-    /// Further lines, each with the section that it belongs to.
+    /// Further lines, each with the section that it belongs to. `{folder}` is that of the configuration.
     pub lines: Vec<(&'static str, &'static str)>,
 }
 
@@ -155,7 +155,8 @@ impl Upf {
     /// Starts it and waits until it is ready. Its configuration and log are kept in `folder`.
     pub fn start(netns: &Netns, settings: &Settings, folder: &Path) -> Result<Self> {
         let config = folder.join("turnpiked.toml");
-        fs::write(&config, settings.toml())?;
+        let toml = settings.toml();
+        fs::write(&config, toml.replace("{folder}", &folder.to_string_lossy()))?;
         let log = folder.join("turnpiked.log");
         let output = File::options().create(true).append(true).open(&log)?;
         // `ip netns exec` also gives it the /sys of its namespace.

@@ -1,6 +1,6 @@
 //! The core: datagrams and the time in; datagrams, events, table changes and a deadline out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::event::{Event, Gone, Ignored};
 use crate::expect::Expected;
 use crate::finishing::Finishing;
 use crate::load::{Load, Notice};
-use crate::node_id::OwnNodeId;
+use crate::node_id::{NodeId, OwnNodeId};
 use crate::outbox::Outbox;
 use crate::paths::Paths;
 use crate::peer::{PeerId, PeerView, Peers};
@@ -81,6 +81,8 @@ pub(crate) enum Timer {
 pub(crate) struct Sweep {
     pub(crate) left: usize,
     pub(crate) deleted: usize,
+    /// Whose sessions they were.
+    pub(crate) gone: BTreeMap<PeerId, NodeId>,
 }
 
 /// A request, as its answer needs it.
@@ -572,11 +574,12 @@ impl<T: Tables> Core<T> {
         let before = self.sweep.left;
         let at_most = self.config.deletions_per_step.max(1);
         self.sweep.left = self.sessions.reap(now, at_most, &mut self.tables);
-        out.take_usage(&mut self.sessions.usage.records);
+        self.log_usage(out);
         let deleted = before.saturating_sub(self.sweep.left);
         self.sweep.deleted += deleted;
         self.stats.swept += deleted as u64;
         if self.sweep.left == 0 {
+            self.sweep.gone.clear();
             let sessions = std::mem::take(&mut self.sweep.deleted);
             out.event(Event::SessionsDeleted { sessions });
             self.answer_deferred_setups(now, out);
@@ -607,6 +610,9 @@ impl<T: Tables> Core<T> {
         };
         self.forget_timers(id);
         let sessions = self.sessions.len_of(id);
+        if sessions > 0 {
+            self.sweep.gone.insert(id, peer.node_id.clone());
+        }
         out.event(Event::PeerGone {
             node_id: peer.node_id,
             why,

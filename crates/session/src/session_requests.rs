@@ -151,7 +151,7 @@ impl<T: Tables> Core<T> {
                     self.take_over(&found, incoming.from, address);
                 }
                 let notice = self.notice(peer);
-                let usage = self.usage_in_answer(seid, cp_seid, out);
+                let usage = self.usage_in_answer(seid, None, out);
                 self.answer(
                     now,
                     incoming,
@@ -201,7 +201,7 @@ impl<T: Tables> Core<T> {
             Ok(deleted) => {
                 self.stats.deleted += 1;
                 let (cause, notice) = (Cause::REQUEST_ACCEPTED, self.notice(peer));
-                let usage = self.usage_in_answer(seid, deleted.cp_seid, out);
+                let usage = self.usage_in_answer(seid, deleted.measured, out);
                 self.answer(now, incoming, deleted.cp_seid, cause, out, |writer, _| {
                     writer.cause(cause);
                     notice.write(writer);

@@ -165,10 +165,12 @@ pub(crate) struct Modified<'a> {
 }
 
 /// What the answer to an accepted deletion says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Deleted {
     /// The CP's SEID, for the header of the answer.
     pub(crate) cp_seid: u64,
+    /// The session, if it has something to report.
+    pub(crate) measured: Option<SessionSummary>,
 }
 
 /// Sessions taken out at a time when their places, TEIDs or addresses are needed at once.
@@ -446,6 +448,8 @@ impl<T: Tables> Sessions<T> {
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
         self.usage.reports.clear();
         self.usage_ends(now, place, tables);
+        let reports = !self.usage.reports.is_empty();
+        let measured = self.summary(seid).filter(|_| reports);
         let out = self
             .take_out(place)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
@@ -457,7 +461,7 @@ impl<T: Tables> Sessions<T> {
         }
         let cp_seid = out.session.cp_seid;
         self.dissolve(now, out, tables);
-        Ok(Deleted { cp_seid })
+        Ok(Deleted { cp_seid, measured })
     }
 
     /// Disown all sessions of a peer, at once however many: they are found no more, and go with

@@ -12,7 +12,7 @@ use crate::compiled::{Counters, PdrId, PredefinedId, Tables};
 use crate::draft::Draft;
 use crate::refusal::Refusal;
 use crate::rules::{RuleId, Urr, UrrId};
-use crate::session_view::UrrView;
+use crate::session_view::{SessionSummary, UrrView};
 use crate::sessions::{Session, Sessions};
 use crate::slab::Place;
 use crate::time::Time;
@@ -380,17 +380,14 @@ impl<T: Tables> Sessions<T> {
         if !self.awaits(seid, number) {
             return;
         }
-        let Some((place, cp_seid)) = self.place_and_cp_seid(seid) else {
-            return;
-        };
-        let Some(usage) = self.slab.get_mut(place).and_then(Session::usage_mut) else {
+        let (place, of) = (self.slab.find(seid), self.summary(seid));
+        let usage = place.and_then(|place| self.slab.get_mut(place)?.usage_mut());
+        let Some((usage, of)) = usage.zip(of) else {
             return;
         };
         usage.under_way = false;
         let reports = std::mem::take(&mut usage.unanswered);
-        let records = reports
-            .iter()
-            .map(|report| report.record(seid, cp_seid, accepted));
+        let records = reports.iter().map(|report| report.record(&of, accepted));
         self.usage.records.extend(records);
         if usage.is_pending() && !usage.queued {
             usage.queued = true;
@@ -428,11 +425,6 @@ impl<T: Tables> Sessions<T> {
         self.usage_goes_again(seid);
     }
 
-    fn place_and_cp_seid(&self, seid: u64) -> Option<(Place, u64)> {
-        let place = self.slab.find(seid)?;
-        Some((place, self.slab.get(place)?.cp_seid))
-    }
-
     /// The SMF deletes a session: all that it does not know yet goes into [`UsageWork::reports`], also what may be
     /// on its way; by URR ID and UR-SEQN it can tell.
     pub(crate) fn usage_ends(&mut self, now: Time, place: Place, tables: &mut T) {
@@ -464,10 +456,23 @@ impl<T: Tables> Sessions<T> {
         let answer = std::mem::take(&mut self.usage.reports);
         self.usage_ends(now, place, tables);
         let reports = std::mem::replace(&mut self.usage.reports, answer);
-        let seid = self.slab.seid(place).unwrap_or(0);
-        let cp_seid = self.slab.get(place).map_or(0, |session| session.cp_seid);
-        let says_something = reports.iter().filter(|report| report.says_something());
-        let records = says_something.map(|report| report.record(seid, cp_seid, false));
-        self.usage.records.extend(records);
+        let seid = self.slab.seid(place);
+        if let Some(of) = seid.and_then(|seid| self.summary(seid)) {
+            let says_something = reports.iter().filter(|report| report.says_something());
+            let records = says_something.map(|report| report.record(&of, false));
+            self.usage.records.extend(records);
+        }
+    }
+
+    /// A session as the log of usage names it.
+    pub(crate) fn summary(&self, seid: u64) -> Option<SessionSummary> {
+        let session = self.slab.get(self.slab.find(seid)?)?;
+        let view = session.rules.view();
+        Some(SessionSummary::new(
+            seid,
+            session.cp_seid,
+            session.peer,
+            view,
+        ))
     }
 }

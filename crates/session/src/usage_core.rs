@@ -6,6 +6,7 @@ use crate::compiled::Tables;
 use crate::core::Core;
 use crate::outbox::Outbox;
 use crate::peer::PeerId;
+use crate::session_view::SessionSummary;
 use crate::time::Time;
 use crate::usage_report::{ROOM, Report, USAGE, write_all};
 
@@ -56,7 +57,18 @@ impl<T: Tables> Core<T> {
         if self.sessions.usage.ready.is_empty() {
             self.sessions.usage.ready = ready;
         }
-        out.take_usage(&mut self.sessions.usage.records);
+        self.log_usage(out);
+    }
+
+    /// For the log of usage: what became of reports, and of whose.
+    pub(crate) fn log_usage(&mut self, out: &mut Outbox) {
+        let records = &mut self.sessions.usage.records;
+        for record in records.iter_mut() {
+            let Some(id) = record.peer else { continue };
+            let peer = self.peers.get(id).map(|peer| &peer.node_id);
+            record.smf = peer.or_else(|| self.sweep.gone.get(&id)).cloned();
+        }
+        out.take_usage(records);
     }
 
     /// The usage of one session goes to its SMF. `false`: not now.
@@ -84,11 +96,11 @@ impl<T: Tables> Core<T> {
     }
 
     /// Reports that go with the answer to the present request, logged as told. What it has no room for is in the log
-    /// alone, as not told.
+    /// alone, as not told. gone: the session, if it is not there any more.
     pub(crate) fn usage_in_answer(
         &mut self,
         seid: u64,
-        cp_seid: u64,
+        gone: Option<SessionSummary>,
         out: &mut Outbox,
     ) -> Vec<Report> {
         let mut reports = std::mem::take(&mut self.sessions.usage.reports);
@@ -98,15 +110,16 @@ impl<T: Tables> Core<T> {
             octets <= ROOM
         };
         let told = reports.iter().map(fits).filter(|fits| *fits).count();
-        let records = &mut self.sessions.usage.records;
-        for (at, report) in reports.iter().enumerate() {
-            if at < told || report.says_something() {
-                records.push(report.record(seid, cp_seid, at < told));
-            }
+        let of = || gone.or_else(|| self.sessions.summary(seid));
+        if let Some(of) = (!reports.is_empty()).then(of).flatten() {
+            let records = reports.iter().enumerate();
+            let records = records.filter(|(at, report)| *at < told || report.says_something());
+            let records = records.map(|(at, report)| report.record(&of, at < told));
+            self.sessions.usage.records.extend(records);
         }
         reports.truncate(told);
         self.stats.usage_reports += reports.len() as u64;
-        out.take_usage(&mut self.sessions.usage.records);
+        self.log_usage(out);
         reports
     }
 }

@@ -1,10 +1,14 @@
 //! Usage reports: on the wire (TS 29.244, 7.5.8.3), and in the log of usage.
 
+use ipnet::IpNet;
 use pfcp::ie::{ReportType, UsageInformation, UsageReportTrigger, Volume, VolumeMeasurement};
 use pfcp::{IeType, Writer};
 use smallvec::SmallVec;
 
+use crate::node_id::NodeId;
+use crate::peer::PeerId;
 use crate::rules::UrrId;
+use crate::session_view::SessionSummary;
 use crate::usage::Amount;
 
 /// What one URR has measured.
@@ -39,6 +43,12 @@ pub struct UsageRecord {
     pub seid: u64,
     /// The SMF's.
     pub cp_seid: u64,
+    /// Whose session it is.
+    pub peer: Option<PeerId>,
+    /// The Node ID of that SMF.
+    pub smf: Option<NodeId>,
+    /// Addresses of the UE, as prefixes.
+    pub ue: Vec<IpNet>,
     /// URR ID.
     pub urr: UrrId,
     /// UR-SEQN: with SEID and URR ID this names the report.
@@ -110,10 +120,13 @@ impl Report {
         }
     }
 
-    pub(crate) fn record(&self, seid: u64, cp_seid: u64, acknowledged: bool) -> UsageRecord {
+    pub(crate) fn record(&self, of: &SessionSummary, acknowledged: bool) -> UsageRecord {
         UsageRecord {
-            seid,
-            cp_seid,
+            seid: of.seid,
+            cp_seid: of.cp_seid,
+            peer: Some(of.peer),
+            smf: None,
+            ue: of.ue.clone(),
             urr: self.urr,
             seqn: self.seqn,
             trigger: self.trigger,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use ipnet::IpNet;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -451,6 +452,14 @@ pub(crate) fn unix_near(ntp_s: u32, now_ntp_s: u64) -> u64 {
     let ahead = ntp_s.wrapping_sub(now_ntp_s as u32).cast_signed();
     let whole = now_ntp_s.saturating_add_signed(ahead.into());
     whole.saturating_sub(UNIX_EPOCH_NTP_S)
+}
+
+/// An address of a UE: IPv4 alone, IPv6 as a prefix.
+pub(crate) fn address_text(net: &IpNet) -> String {
+    match net {
+        IpNet::V4(net) => net.addr().to_string(),
+        IpNet::V6(net) => net.to_string(),
+    }
 }
 
 /// A SEID as it is written: 16 hexadecimal digits.

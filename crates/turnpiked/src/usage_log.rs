@@ -1,13 +1,14 @@
 //! The log of usage: a line of JSON for each Usage Report, so that what no SMF has heard of is not lost.
 //!
 //! A thread of its own writes, so that a slow disk holds up nobody. What it cannot take is counted and said so in
-//! the other log, once until it can again.
+//! the other log, once until it can again. Each field has its line in docs/metrics.md.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+mod files;
+
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -15,17 +16,25 @@ use serde::Serialize;
 use session::UsageRecord;
 
 use crate::config;
-use crate::report::{seid_text, unix_near};
+use crate::report::{address_text, seid_text, unix_near};
 use crate::system;
+use files::{Files, Tally};
 
 /// Reports that may wait for the disk.
 const QUEUE: usize = 1 << 16;
+/// Reports after which what became of them is counted.
+const BATCH: usize = 4096;
 
 /// One line.
 #[derive(Debug, Serialize)]
 struct Line {
     seid: String,
     cp_seid: String,
+    /// Node ID of the SMF.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    smf: Option<String>,
+    /// Addresses of the UE.
+    ue: Vec<String>,
     urr: u32,
     /// UR-SEQN: with SEID and URR it names the report.
     seqn: u32,
@@ -51,6 +60,8 @@ impl Line {
         Self {
             seid: seid_text(record.seid),
             cp_seid: seid_text(record.cp_seid),
+            smf: record.smf.as_ref().map(ToString::to_string),
+            ue: record.ue.iter().map(address_text).collect(),
             urr: record.urr.0,
             seqn: record.seqn,
             triggers: record.trigger.iter_names().map(|(name, _)| name).collect(),
@@ -64,6 +75,12 @@ impl Line {
             acknowledged: record.acknowledged,
         }
     }
+
+    fn text(&self) -> io::Result<Vec<u8>> {
+        let mut text = serde_json::to_vec(self)?;
+        text.push(b'\n');
+        Ok(text)
+    }
 }
 
 /// What became of reports that were to be logged.
@@ -71,6 +88,8 @@ impl Line {
 pub(crate) struct Counts {
     written: AtomicU64,
     lost: AtomicU64,
+    /// Too many wait for the disk, and it was said so.
+    overflows: AtomicBool,
 }
 
 impl Counts {
@@ -81,6 +100,21 @@ impl Counts {
     /// The disk would not take them, or too many waited for it.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
+    }
+
+    /// One more than may wait. Whether it is the first one since nothing waited.
+    fn overflow(&self) -> bool {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+        !self.overflows.swap(true, Ordering::Relaxed)
+    }
+
+    /// The disk has taken, or not, what waited.
+    fn settle(&self, tally: &Tally, drained: bool) {
+        self.written.fetch_add(tally.written, Ordering::Relaxed);
+        self.lost.fetch_add(tally.lost, Ordering::Relaxed);
+        if drained {
+            self.overflows.store(false, Ordering::Relaxed);
+        }
     }
 }
 
@@ -114,8 +148,8 @@ impl UsageLog {
     /// Never waits.
     pub(crate) fn write(&self, record: &UsageRecord) {
         let queued = (self.queue.as_ref()).is_some_and(|q| q.try_send(record.clone()).is_ok());
-        if !queued {
-            self.counts.lost.fetch_add(1, Ordering::Relaxed);
+        if !queued && self.counts.overflow() {
+            tracing::error!("more Usage Reports than the log of usage can take; {LOSSES}");
         }
     }
 
@@ -141,117 +175,53 @@ impl Drop for UsageLog {
     }
 }
 
+/// Where to look for how many.
+const LOSSES: &str = "turnpike_usage_log_total{outcome=\"lost\"} counts what is missing";
+
 fn write_all(mut files: Files, records: &Receiver<UsageRecord>, counts: &Counts) {
-    let mut fails = false;
+    let mut complaints = Complaints::default();
     while let Ok(first) = records.recv() {
         let ntp_s = system::ntp().as_secs();
-        let mut batch = 0;
-        let mut written = Ok(());
-        for record in std::iter::once(first).chain(records.try_iter()) {
-            batch += 1;
-            written = written.and_then(|()| files.line(&Line::new(&record, ntp_s)));
-        }
-        written = written.and_then(|()| files.flush());
-        match written {
-            Ok(()) => {
-                counts.written.fetch_add(batch, Ordering::Relaxed);
-                fails = false;
-            }
-            Err(error) => {
-                counts.lost.fetch_add(batch, Ordering::Relaxed);
-                if !fails {
-                    tracing::error!(%error, path = %files.path.display(), "the log of usage cannot be written; usage_log_lost counts");
-                }
-                fails = true;
-                files.reopen();
+        let mut taken = 0;
+        for record in std::iter::once(first).chain(records.try_iter().take(BATCH)) {
+            taken += 1;
+            match Line::new(&record, ntp_s).text() {
+                Ok(text) => files.line(&text),
+                Err(_) => files.lose(),
             }
         }
+        files.flush();
+        let tally = files.take_tally();
+        counts.settle(&tally, taken <= BATCH);
+        complaints.about(&files, &tally);
     }
 }
 
-/// The file that is written, and how many older ones are kept: `path.1` is the youngest of them.
-#[derive(Debug)]
-struct Files {
-    path: PathBuf,
-    max_bytes: u64,
-    kept: u32,
-    file: Option<BufWriter<File>>,
-    bytes: u64,
+/// What the log of events says of the log of usage: once until it goes well again.
+#[derive(Debug, Default)]
+struct Complaints {
+    fails: bool,
+    cannot_roll: bool,
 }
 
-impl Files {
-    fn open(path: &Path, max_bytes: u64, files: u32) -> io::Result<Self> {
-        let mut this = Self {
-            path: path.to_owned(),
-            max_bytes,
-            kept: files.saturating_sub(1),
-            file: None,
-            bytes: 0,
-        };
-        this.file()?;
-        Ok(this)
-    }
-
-    fn file(&mut self) -> io::Result<&mut BufWriter<File>> {
-        if self.file.is_none() {
-            let file = OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(&self.path)?;
-            self.bytes = file.metadata()?.len();
-            self.file = Some(BufWriter::new(file));
+impl Complaints {
+    fn about(&mut self, files: &Files, tally: &Tally) {
+        let path = files.path().display();
+        match &tally.error {
+            Some(error) if !self.fails => {
+                tracing::error!(%error, %path, "the log of usage cannot be written; {LOSSES}");
+            }
+            None if self.fails => tracing::info!(%path, "the log of usage is written again"),
+            _ => {}
         }
-        self.file
-            .as_mut()
-            .ok_or_else(|| io::ErrorKind::Other.into())
-    }
-
-    fn line(&mut self, line: &Line) -> io::Result<()> {
-        let mut text = serde_json::to_vec(line)?;
-        text.push(b'\n');
-        self.file()?;
-        if self.bytes > 0 && self.bytes + text.len() as u64 > self.max_bytes {
-            self.roll()?;
+        self.fails = tally.error.is_some();
+        match &tally.not_rolled {
+            Some(error) if !self.cannot_roll => {
+                tracing::error!(%error, %path, "the log of usage has reached usage_log.max_mb and cannot be renamed: it grows");
+            }
+            _ => {}
         }
-        self.file()?.write_all(&text)?;
-        self.bytes += text.len() as u64;
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file()?.flush()
-    }
-
-    fn reopen(&mut self) {
-        self.file = None;
-    }
-
-    fn older(&self, number: u32) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
-        name.push(format!(".{number}"));
-        name.into()
-    }
-
-    /// The oldest goes, each other becomes one older.
-    fn roll(&mut self) -> io::Result<()> {
-        self.flush()?;
-        self.file = None;
-        for number in (1..self.kept).rev() {
-            rename(&self.older(number), &self.older(number + 1))?;
-        }
-        if self.kept > 0 {
-            rename(&self.path, &self.older(1))
-        } else {
-            std::fs::remove_file(&self.path)
-        }
-    }
-}
-
-/// One that is not there need not be renamed.
-fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    match std::fs::rename(from, to) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
+        self.cannot_roll = tally.not_rolled.is_some() || files.is_overdue();
     }
 }
 
@@ -259,79 +229,80 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("turnpike-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).unwrap();
-        folder
-    }
-
-    fn line(seqn: u32) -> Line {
-        Line {
-            seid: seid_text(1),
-            cp_seid: seid_text(2),
-            urr: 3,
+    fn record(seqn: u32) -> UsageRecord {
+        UsageRecord {
+            seid: 1,
+            cp_seid: 2,
+            peer: None,
+            smf: Some(session::node_id::NodeId::Fqdn("smf1.example.org".into())),
+            ue: vec![
+                "10.60.0.9/32".parse().unwrap(),
+                "2001:db8:60::/64".parse().unwrap(),
+            ],
+            urr: session::rules::UrrId(3),
             seqn,
-            triggers: vec!["VOLTH"],
+            trigger: pfcp::ie::UsageReportTrigger::VOLTH,
             start: 1,
             end: 2,
-            uplink_bytes: 10,
-            downlink_bytes: 20,
-            uplink_packets: 1,
-            downlink_packets: 2,
-            duration_s: None,
+            used: session::Amount::default(),
+            duration_s: Some(9),
             acknowledged: true,
         }
     }
 
-    fn seqns(path: &Path) -> Vec<u64> {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        let lines = text.lines().map(|line| {
-            let line: serde_json::Value = serde_json::from_str(line).unwrap();
-            line["seqn"].as_u64().unwrap()
-        });
-        lines.collect()
-    }
-
+    /// As docs/metrics.md says.
     #[test]
-    fn files_roll_and_the_oldest_goes() {
-        let folder = folder("roll");
-        let path = folder.join("usage.jsonl");
-        let length = serde_json::to_vec(&line(0)).unwrap().len() as u64 + 1;
-        let mut files = Files::open(&path, 2 * length, 3).unwrap();
-        for seqn in 0..7 {
-            files.line(&line(seqn)).unwrap();
-        }
-        files.flush().unwrap();
-        let all = [
-            files.path.clone(),
-            files.older(1),
-            files.older(2),
-            files.older(3),
-        ];
+    fn each_field_of_a_line_is_documented() {
+        let text = Line::new(&record(4), 0).text().unwrap();
+        let line: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(line["smf"], "smf1.example.org");
         assert_eq!(
-            all.map(|path| seqns(&path)),
-            [vec![6], vec![4, 5], vec![2, 3], vec![]]
+            line["ue"],
+            serde_json::json!(["10.60.0.9", "2001:db8:60::/64"])
         );
-        // What is there is kept when the process starts anew.
-        let mut files = Files::open(&path, 2 * length, 3).unwrap();
-        files.line(&line(7)).unwrap();
-        files.flush().unwrap();
-        assert_eq!(seqns(&path), [6, 7]);
-        std::fs::remove_dir_all(&folder).unwrap();
+        let page = include_str!("../../../docs/metrics.md");
+        let section = page.split_once("## The log of usage").unwrap().1;
+        for field in line.as_object().unwrap().keys() {
+            assert!(
+                section.contains(&format!("`{field}`")),
+                "{field} is not there"
+            );
+        }
     }
 
     #[test]
-    fn a_log_of_one_file_begins_anew() {
-        let folder = folder("one");
-        let path = folder.join("usage.jsonl");
-        let mut files = Files::open(&path, 1, 1).unwrap();
-        for seqn in 0..3 {
-            files.line(&line(seqn)).unwrap();
+    fn reports_that_are_too_many_are_lost_one_by_one_and_said_so_once() {
+        let (queue, records) = sync_channel(2);
+        let log = UsageLog {
+            queue: Some(queue),
+            thread: None,
+            counts: Arc::default(),
+        };
+        for seqn in 0..5 {
+            log.write(&record(seqn));
         }
-        files.flush().unwrap();
-        assert_eq!(seqns(&path), [2]);
-        assert!(!files.older(1).exists());
-        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(log.counts().lost(), 3);
+        assert!(!log.counts.overflow(), "it was said so");
+        // The disk takes them after all.
+        assert_eq!(records.try_iter().count(), 2);
+        let tally = Tally {
+            written: 2,
+            ..Tally::default()
+        };
+        log.counts.settle(&tally, true);
+        assert_eq!((log.counts().written(), log.counts().lost()), (2, 4));
+        assert!(log.counts.overflow(), "another time");
+    }
+
+    #[test]
+    fn what_the_disk_does_not_take_is_counted() {
+        let config = config::UsageLog::default();
+        let log = UsageLog::open(&config, Path::new("/dev/full")).unwrap();
+        let counts = Arc::clone(&log.counts);
+        for seqn in 0..5 {
+            log.write(&record(seqn));
+        }
+        drop(log);
+        assert_eq!((counts.written(), counts.lost()), (0, 5));
     }
 }

@@ -63,6 +63,8 @@ fn a_session_that_ends_meanwhile_says_all_that_was_not_answered() {
 fn the_log_has_what_became_of_each_report() {
     let mut it = Measuring::new(&[threshold(1000)]);
     let mut records = Vec::new();
+    let ue = it.world.core.session(it.seid).unwrap().summary.ue;
+    assert_eq!(ue.len(), 1);
     packets(&mut it.world, it.seid, 1, 1, 1000);
     let (to, datagram) = it.world.sent().remove(0);
     let header = pfcp::decode(&datagram).unwrap().header;
@@ -84,6 +86,10 @@ fn the_log_has_what_became_of_each_report() {
     it.world.out.clear();
     it.world.core.receive(now, to, &bytes, &mut it.world.out);
     records.extend(it.world.out.usage().to_vec());
+    let smf = crate::node_id::NodeId::V4(crate::reports_tests::id_of(to));
+    for record in &records {
+        assert_eq!((record.smf.as_ref(), &record.ue), (Some(&smf), &ue));
+    }
     let brief: Vec<_> = records
         .iter()
         .map(|r| (r.cp_seid, r.seqn, r.trigger, r.used.bytes, r.acknowledged))
@@ -95,6 +101,36 @@ fn the_log_has_what_became_of_each_report() {
             (77, 1, Told::TERMR, [0, 400], false)
         ]
     );
+}
+
+#[test]
+fn the_log_names_the_user_of_what_an_answer_reports() {
+    let remove_urr = |w: &mut Writer<'_>| {
+        w.grouped(IeType::REMOVE_URR, |w| w.put(IeType::URR_ID, 1u32));
+    };
+    // Also of one that has no URR by the time of the answer.
+    for kind in [
+        MessageType::SESSION_DELETION_REQUEST,
+        MessageType::SESSION_MODIFICATION_REQUEST,
+    ] {
+        let mut it = Measuring::new(&[threshold(1 << 40)]);
+        let ue = it.world.core.session(it.seid).unwrap().summary.ue;
+        packets(&mut it.world, it.seid, 1, 1, 1000);
+        it.world.out.clear();
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes, kind, Some(it.seid), 98);
+        if kind == MessageType::SESSION_MODIFICATION_REQUEST {
+            remove_urr(&mut writer);
+        }
+        writer.finish();
+        let (now, out) = (it.world.now, &mut it.world.out);
+        it.world.core.receive(now, smf(2), &bytes, out);
+        let [record] = it.world.out.usage() else {
+            panic!("one report");
+        };
+        assert_eq!((record.used.bytes, &record.ue), ([1000, 0], &ue));
+        assert!(record.smf.is_some() && record.acknowledged);
+    }
 }
 
 #[test]

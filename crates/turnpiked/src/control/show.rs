@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use ipnet::IpNet;
 use session::compiled::{Counters, Direction, PacketRate};
 use session::peer::PeerState;
 use session::pfds::Property;
@@ -19,7 +18,8 @@ use crate::report::{
     ApplicationReport, DatapathReport, DirectionReport, DropReport, FarReport, Fill, MessageCount,
     N4Report, PdrReport, PeerReport, PfdReport, PortReport, PredefinedReport, ProgramReport,
     QerReport, ReplacementReport, Report, SessionDetail, SessionPage, SessionSummary, SessionUsage,
-    TableFill, TrafficReport, UrrReport, UsagePage, VolumeReport, VolumeUsed, seid_text,
+    TableFill, TrafficReport, UrrReport, UsagePage, VolumeReport, VolumeUsed, address_text,
+    seid_text,
 };
 
 /// What does not change while the process runs.
@@ -416,11 +416,7 @@ fn summary(core: &Core<Tables>, view: &SessionView) -> SessionSummary {
 }
 
 fn addresses(view: &SessionView) -> Vec<String> {
-    let ue = view.summary.ue.iter().map(|net| match net {
-        IpNet::V4(net) => net.addr().to_string(),
-        IpNet::V6(net) => net.to_string(),
-    });
-    ue.collect()
+    view.summary.ue.iter().map(address_text).collect()
 }
 
 fn urr(urr: &UrrView, now: Time) -> UrrReport {

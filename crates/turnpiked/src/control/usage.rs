@@ -1,10 +1,12 @@
 //! Usage: what packets tell of goes to the core, what the core has reported is counted and logged.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use session::{Core, Outbox, Time, UsageRecord};
 use tables::Tables;
 
+use super::ERROR_PAUSE;
 use crate::report::{TriggerCount, UsageTotals};
 use crate::usage_log::UsageLog;
 
@@ -39,19 +41,27 @@ impl Usage {
         let taken = core
             .tables_mut()
             .crossings(ALARMS_PER_TURN, &mut self.seids);
-        self.more = match taken {
-            Ok(more) => more,
-            Err(error) => {
-                if !self.failed {
-                    tracing::error!(%error, "alarms of usage cannot be read; quotas are not kept");
-                }
-                self.failed = true;
-                false
-            }
-        };
+        self.more = self.read(taken).unwrap_or_else(|| {
+            // We are woken again at once.
+            std::thread::sleep(ERROR_PAUSE);
+            false
+        });
         for &seid in &self.seids {
             core.crossed(now, seid, out);
         }
+    }
+
+    /// Whether there are more alarms; `None`: they cannot be read, which is said once until they can.
+    fn read(&mut self, taken: io::Result<bool>) -> Option<bool> {
+        match &taken {
+            Err(error) if !self.failed => {
+                tracing::error!(%error, "alarms of usage cannot be read; quotas are not kept");
+            }
+            Ok(_) if self.failed => tracing::info!("alarms of usage can be read again"),
+            _ => {}
+        }
+        self.failed = taken.is_err();
+        taken.ok()
     }
 
     /// Usage Reports of which is known what became of them.
@@ -88,5 +98,24 @@ impl Usage {
                 })
                 .collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarms_that_cannot_be_read_are_told_of_each_time_that_it_begins() {
+        let mut usage = Usage::default();
+        let error = || Err(io::ErrorKind::Other.into());
+        assert_eq!(usage.read(Ok(true)), Some(true));
+        assert!(!usage.failed);
+        for _ in 0..2 {
+            assert_eq!(usage.read(error()), None, "a pause");
+            assert!(usage.failed, "and it is said no more");
+        }
+        assert_eq!(usage.read(Ok(false)), Some(false));
+        assert!(!usage.failed, "the next one is told of");
     }
 }

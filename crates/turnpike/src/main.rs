@@ -68,6 +68,9 @@ enum Question {
         /// Sessions to show, at most.
         #[arg(long, default_value_t = 100)]
         limit: usize,
+        /// Begin after this SEID.
+        #[arg(long)]
+        after: Option<String>,
     },
     /// Lost packets: why, and what to do about it.
     Drops,
@@ -116,8 +119,9 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
             (client.sessions(*limit, after.as_deref())?, show::sessions)
         }
         Question::Session { seid } => (client.get(&format!("sessions/{seid}"))?, show::session),
-        Question::Usage { seid, limit } => {
-            (usage::ask(&client, seid.as_deref(), *limit)?, usage::show)
+        Question::Usage { seid, limit, after } => {
+            let answer = usage::ask(&client, seid.as_deref(), *limit, after.as_deref())?;
+            (answer, usage::show)
         }
         Question::Drops => (client.get("drops")?, show::drops),
         Question::Datapath => (client.get("datapath")?, show::datapath),

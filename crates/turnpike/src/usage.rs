@@ -9,28 +9,45 @@ use crate::table::Table;
 /// Sessions asked for at a time.
 const PAGE_MAX: usize = 1000;
 
-/// URRs of one session, or of up to `limit` sessions that measure.
-pub(crate) fn ask(client: &Client, seid: Option<&str>, limit: usize) -> Result<Value, Error> {
+/// URRs of one session, or of up to `limit` sessions that measure, from behind `after` on.
+pub(crate) fn ask(
+    client: &Client,
+    seid: Option<&str>,
+    limit: usize,
+    after: Option<&str>,
+) -> Result<Value, Error> {
     if let Some(seid) = seid {
         let session = client.get(&format!("sessions/{seid}"))?;
         let of = |field: &str| session.get(field).cloned().unwrap_or_default();
         let one = json!({"seid": of("seid"), "ue": of("ue"), "urrs": of("urrs")});
         return Ok(json!({"sessions": [one]}));
     }
+    pages(|path| client.get(path), limit, after)
+}
+
+/// Pages as one, with `next` if there are more sessions that measure.
+fn pages(
+    mut get: impl FnMut(&str) -> Result<Value, Error>,
+    limit: usize,
+    after: Option<&str>,
+) -> Result<Value, Error> {
     let mut all = Vec::new();
-    let mut path = format!("usage?limit={PAGE_MAX}");
+    let mut after = after.map(str::to_owned);
     loop {
-        let mut page = client.get(&path)?;
+        let from = after.map_or(String::new(), |seid| format!("&after={seid}"));
+        let mut page = get(&format!("usage?limit={PAGE_MAX}{from}"))?;
         if let Some(sessions) = page.get_mut("sessions").and_then(Value::as_array_mut) {
             all.append(sessions);
         }
-        let next = page.get("next").and_then(Value::as_str);
-        let Some(next) = next.filter(|_| all.len() < limit) else {
+        after = page.get("next").and_then(Value::as_str).map(str::to_owned);
+        let more = all.len() > limit;
+        if more || after.is_none() {
             all.truncate(limit);
+            let last = all.last().and_then(|last| last.get("seid"));
+            page["next"] = last.filter(|_| more).cloned().unwrap_or_default();
             page["sessions"] = Value::Array(all);
             return Ok(page);
-        };
-        path = format!("usage?limit={PAGE_MAX}&after={next}");
+        }
     }
 }
 
@@ -44,10 +61,14 @@ pub(crate) fn show(answer: &Value) -> String {
         }
     }
     if table.is_empty() {
-        "nothing is measured\n".to_owned()
-    } else {
-        table.text()
+        return "nothing is measured\n".to_owned();
     }
+    let mut out = table.text();
+    if let Some(next) = answer.pointer("/next").and_then(Value::as_str) {
+        let shown = items(answer, "/sessions").count();
+        out += &format!("{shown} sessions, and there are more: --after {next}, or --limit\n");
+    }
+    out
 }
 
 /// The URRs of one session.
@@ -140,6 +161,41 @@ mod tests {
         ] {
             assert!(shown.contains(expected), "{expected}\n{shown}");
         }
+    }
+
+    /// Of ten sessions in pages of four, those with even numbers measure.
+    fn page(path: &str) -> Result<Value, Error> {
+        let after = path
+            .split_once("after=")
+            .map_or(0, |(_, seid)| seid.parse().unwrap());
+        let last = (after + 4).min(10);
+        let measuring = (after + 1..=last).filter(|seid| seid % 2 == 0);
+        let sessions = measuring.map(|seid| json!({"seid": seid.to_string(), "urrs": [{"id": 1}]}));
+        let next = (last < 10).then(|| last.to_string());
+        Ok(json!({"total": 10, "sessions": sessions.collect::<Vec<_>>(), "next": next}))
+    }
+
+    #[test]
+    fn a_list_that_is_cut_says_so() {
+        let asked = |limit: usize, after: Option<&str>| {
+            let answer = pages(page, limit, after).unwrap();
+            let seids: Vec<String> = items(&answer, "/sessions")
+                .map(|s| text(s, "/seid"))
+                .collect();
+            (
+                seids.join(" "),
+                show(&answer).lines().last().unwrap_or_default().to_owned(),
+            )
+        };
+        let more = |shown: u32, next: u32| {
+            format!("{shown} sessions, and there are more: --after {next}, or --limit")
+        };
+        assert_eq!(asked(3, None), ("2 4 6".to_owned(), more(3, 6)));
+        let (rest, last) = asked(3, Some("6"));
+        assert!(rest == "8 10" && !last.contains("more"), "{last}");
+        assert_eq!(asked(1, Some("6")), ("8".to_owned(), more(1, 8)));
+        let (all, last) = asked(5, None);
+        assert!(all == "2 4 6 8 10" && !last.contains("more"), "{last}");
     }
 
     #[test]

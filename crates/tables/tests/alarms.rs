@@ -319,7 +319,7 @@ fn a_storm_of_crossings_is_heard_of_as_a_whole() {
 }
 
 /// Several CPUs send for one PDR while its session changes and programs are replaced: each packet is counted once, and
-/// no alarm comes more than a few packets late.
+/// no alarm is forgotten, though one may be heard before its time. How late it comes nothing here says.
 #[test]
 fn counts_are_exact_while_everything_changes() {
     const THREADS: usize = 4;

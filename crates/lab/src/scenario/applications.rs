@@ -7,14 +7,10 @@ use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
 use super::rules::by_port;
+use super::sessions::refused;
 use super::{Scenario, nothing_of};
-use crate::smf::{Gates, Refused, Smf, Style};
+use crate::smf::{Gates, Smf, Style};
 use crate::world::{Attached, Family, World};
-
-const CLOSED: Gates = Gates {
-    up: false,
-    down: false,
-};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![Scenario::new(
@@ -69,7 +65,7 @@ fn application_by_flow(world: &mut World) -> Result<String> {
     let plan = world.plan(Family::V4, Style::Open5gs);
     let attached = world.attach("ue1", &plan, 0, 0)?;
     let smf = world.smf(0)?;
-    let add = || smf.add_application(&attached.session, 0, "game", CLOSED);
+    let add = || smf.add_application(&attached.session, 0, "game", Gates::CLOSED);
     ensure!(add().is_err(), "an application without PFDs was accepted");
     closed_ports(world, &attached, &[]).context("after the refusal")?;
 
@@ -81,13 +77,9 @@ fn application_by_flow(world: &mut World) -> Result<String> {
     manage(smf, pfds("game", &[SECOND], &[]))?;
     closed_ports(world, &attached, &[7001, 7002]).context("without the first PFD")?;
 
-    let refused = manage(smf, pfds("game", &[], &["game.example"])).err();
-    let refused = refused.and_then(|error| error.downcast::<Refused>().ok());
-    let unsupported = |refused: &Refused| refused.cause == CauseValue::ServiceNotSupported;
-    ensure!(
-        refused.as_ref().is_some_and(unsupported),
-        "{refused:?}: a domain in the place of flows that a PDR goes by"
-    );
+    let domain = manage(smf, pfds("game", &[], &["game.example"]));
+    refused(domain, CauseValue::ServiceNotSupported)
+        .context("a domain in the place of flows that a PDR goes by")?;
     closed_ports(world, &attached, &[7001, 7002]).context("after the refusal")?;
     manage(smf, pfds("game", &[], &[]))?;
     closed_ports(world, &attached, &[]).context("without PFDs")?;

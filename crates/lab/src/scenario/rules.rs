@@ -102,10 +102,6 @@ fn qer_update(world: &mut World) -> Result<String> {
 
 /// Datagrams of three fragments, to and from one port, where all other ports are closed.
 fn sdf_fragments(world: &mut World) -> Result<String> {
-    const CLOSED: Gates = Gates {
-        up: false,
-        down: false,
-    };
     let flow = |filter: &str, precedence, gates| Flow {
         filter: filter.to_owned(),
         precedence,
@@ -118,7 +114,11 @@ fn sdf_fragments(world: &mut World) -> Result<String> {
             10,
             Gates::OPEN,
         ),
-        flow("permit out 17 from 10.200.0.0/24 to assigned", 20, CLOSED),
+        flow(
+            "permit out 17 from 10.200.0.0/24 to assigned",
+            20,
+            Gates::CLOSED,
+        ),
     ];
     let attached = world.attach("ue1", &plan, 0, 0)?;
     let shape = Shape {
@@ -233,10 +233,6 @@ pub(super) fn by_port(world: &World, attached: &Attached, port: u16) -> Result<[
 }
 
 fn sdf_filters(world: &mut World) -> Result<String> {
-    const CLOSED: Gates = Gates {
-        up: false,
-        down: false,
-    };
     let flow = |filter: &str, precedence, gates| Flow {
         filter: filter.to_owned(),
         precedence,
@@ -247,14 +243,18 @@ fn sdf_filters(world: &mut World) -> Result<String> {
         flow(
             "permit out 17 from 10.200.0.0/24 7000-7010 to assigned",
             20,
-            CLOSED,
+            Gates::CLOSED,
         ),
         flow(
             "permit out 17 from 10.200.0.1 7007 to assigned",
             10,
             Gates::OPEN,
         ),
-        flow("permit out 17 from 10.201.0.0/16 to assigned", 5, CLOSED),
+        flow(
+            "permit out 17 from 10.201.0.0/16 to assigned",
+            5,
+            Gates::CLOSED,
+        ),
     ];
     let attached = world.attach("ue1", &plan, 0, 0)?;
     for (port, open) in [

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::measurement_method::MeasurementMethod;
 use rs_pfcp::ie::reporting_triggers::ReportingTriggers;
+use rs_pfcp::ie::usage_report::UsageReport;
 use rs_pfcp::ie::usage_report_trigger::{UsageReportTrigger as Trigger, UsageReportTriggerFlag};
 use rs_pfcp::message::MsgType;
 use serde_json::Value;
@@ -15,7 +16,7 @@ use crate::dn;
 use crate::flow::Shape;
 use crate::smf::{Reports, Style, Urr, Used, is_for, query_urr, quota, update_urr, used};
 use crate::traffic::{Iperf, Way, iperf, ping, start_download};
-use crate::world::{Attached, Family, World};
+use crate::world::{Attached, Family, World, smf_address};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -41,6 +42,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "no usage is lost while the SMF does not answer",
             outage,
         )
+        .line("[usage_log]", "path = \"{folder}/usage.jsonl\"")
         .limit(120),
     ]
 }
@@ -121,6 +123,8 @@ fn sums(world: &mut World) -> Result<String> {
         );
     }
     let by_volume = reports.of(1)?;
+    // So many at least are in 20 MiB alone.
+    ensure!(by_volume.len() > 5, "{} reports", by_volume.len());
     let mut worst = 0;
     for report in &by_volume[..by_volume.len() - 1] {
         ensure!(is_for(report, Trigger::VOLTH), "{report:?}");
@@ -130,12 +134,34 @@ fn sums(world: &mut World) -> Result<String> {
     }
     let last = by_volume.last().context("no report")?;
     ensure!(is_for(last, Trigger::TERMR), "{last:?}");
+    each_period(&reports.of(2)?)?;
     Ok(format!(
         "{} octets in {} and {} reports; at most {worst} octets beyond the threshold",
         expected.total(),
         by_volume.len(),
         reports.of(2)?.len()
     ))
+}
+
+/// Of a URR with a period of a second, over the four seconds and more that iperf takes.
+fn each_period(reports: &[&UsageReport]) -> Result<()> {
+    let times = |report: &UsageReport| {
+        let (start, end) = (report.start_time.as_ref(), report.end_time.as_ref());
+        let times = start.zip(end).context("no times")?;
+        Ok::<_, anyhow::Error>((times.0.timestamp, times.1.timestamp))
+    };
+    ensure!(reports.len() > 4, "{} reports", reports.len());
+    for (at, report) in reports.iter().enumerate() {
+        let last = at + 1 == reports.len();
+        let trigger = if last { Trigger::TERMR } else { Trigger::PERIO };
+        ensure!(is_for(report, trigger), "{report:?}");
+        let (start, end) = times(report)?;
+        ensure!(last || end > start, "{report:?}");
+        if let Some(next) = reports.get(at + 1) {
+            ensure!(times(next)?.0 == end, "{report:?}, then {next:?}");
+        }
+    }
+    Ok(())
 }
 
 fn quotas(world: &mut World) -> Result<String> {
@@ -224,8 +250,7 @@ fn triggers(world: &mut World) -> Result<String> {
 }
 
 /// Of `count` pings of 84 octets, each way.
-fn pings(world: &World, attached: &Attached, count: u32) -> Result<Used> {
-    let _ = world;
+fn pings(attached: &Attached, count: u32) -> Result<Used> {
     ping(&attached.ue.netns, dn::SERVER_V4.into(), count, 20)?.whole()?;
     let count = u64::from(count);
     Ok(Used {
@@ -240,7 +265,7 @@ fn start_and_stop(world: &mut World) -> Result<()> {
         .with_stop_of_traffic(true);
     let urr = Urr::of_volume(1, triggers).seconds(IeType::InactivityDetectionTime, 1);
     let attached = attach(world, "started", Family::V4, vec![urr])?;
-    let expected = pings(world, &attached, 5)?;
+    let expected = pings(&attached, 5)?;
     report(world, &attached, 1, 0)?;
     made_for(world, &attached, (1, 0), Trigger::START)?;
     report(world, &attached, 1, 1)?;
@@ -286,7 +311,7 @@ fn asked_for(world: &mut World) -> Result<()> {
     let urr = Urr::of_volume(1, ReportingTriggers::new());
     let attached = attach(world, "asked", Family::V4, vec![urr])?;
     for _ in 0..2 {
-        let expected = pings(world, &attached, 3)?;
+        let expected = pings(&attached, 3)?;
         let smf = world.smf(0)?;
         let answered = smf.modify_measured(&attached.session, &[query_urr(1)])?;
         let [report] = answered.all()[..] else {
@@ -309,7 +334,7 @@ fn over_time(world: &mut World) -> Result<()> {
         quota.seconds(IeType::TimeQuota, 4),
     ];
     let attached = attach(world, "timed", Family::V4, urrs)?;
-    let expected = pings(world, &attached, 10)?;
+    let expected = pings(&attached, 10)?;
     let by_threshold = report(world, &attached, 1, 0)?;
     ensure!(by_threshold == expected, "{by_threshold:?}");
     made_for(world, &attached, (1, 0), Trigger::TIMTH)?;
@@ -382,11 +407,53 @@ fn outage(world: &mut World) -> Result<String> {
     let requests = world.smf(0)?.requests(MsgType::SessionReportRequest)?;
     let told = reports.of(1)?.len();
     ensure!(requests.len() > told, "nothing was sent again");
+    logged(world, &attached, &reports)?;
     Ok(format!(
         "{told} reports of {} octets, in {} requests",
         expected.total(),
         requests.len()
     ))
+}
+
+/// The log of usage has each report once, with the names of its session.
+fn logged(world: &World, attached: &Attached, reports: &Reports) -> Result<()> {
+    let path = world.folder.join("usage.jsonl");
+    let mut lines: Vec<Value> = Vec::new();
+    let all = reports.all();
+    eventually("the log has all reports", Duration::from_secs(5), || {
+        let text = std::fs::read_to_string(&path).context("the log of usage")?;
+        let read = text.lines().map(serde_json::from_str);
+        lines = read.collect::<serde_json::Result<_>>()?;
+        Ok(lines.len() >= all.len())
+    })?;
+    ensure!(lines.len() == all.len(), "{} lines", lines.len());
+    for report in all {
+        let (urr, seqn) = (report.urr_id.id, report.ur_seqn.sequence_number());
+        let mut own = (lines.iter()).filter(|line| line["urr"] == urr && line["seqn"] == seqn);
+        let (Some(line), None) = (own.next(), own.next()) else {
+            anyhow::bail!("not one line of URR {urr}, report {seqn}");
+        };
+        let used = used(report)?;
+        let names = [
+            ("seid", format!("{:016x}", attached.session.up_seid).into()),
+            (
+                "cp_seid",
+                format!("{:016x}", attached.session.cp_seid).into(),
+            ),
+            ("smf", smf_address(0).to_string().into()),
+            ("ue", Value::from(vec![attached.address()?.to_string()])),
+            ("uplink_bytes", used.octets[0].into()),
+            ("downlink_bytes", used.octets[1].into()),
+            ("uplink_packets", used.packets[0].into()),
+            ("downlink_packets", used.packets[1].into()),
+            ("acknowledged", true.into()),
+        ];
+        for (field, expected) in names {
+            ensure!(line[field] == expected, "{field} is not {expected}: {line}");
+        }
+        ensure!(line["start"].as_u64() <= line["end"].as_u64(), "{line}");
+    }
+    Ok(())
 }
 
 /// Sessions whose usage waits to be reported.

@@ -85,6 +85,12 @@ impl Gates {
         down: true,
     };
 
+    /// Both closed.
+    pub const CLOSED: Self = Self {
+        up: false,
+        down: false,
+    };
+
     /// Gate Status by hand (TS 29.244, 8.2.7: UL in bits 3 and 4, DL in bits 1 and 2), because
     /// rs-pfcp 0.5 has the uplink gate in bit 2.
     fn status(self) -> Ie {

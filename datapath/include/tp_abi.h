@@ -87,11 +87,10 @@ struct tp_entry {
 #define TP_ALARM_NONE (~0ULL)
 #define TP_ALARM_STEP 65536 /* bytes after which an alarm that was not set anew comes again */
 
-/* A record of the ring of alarms. */
+/* A record of the ring of alarms; as small as one can be, so that many sessions can reach a limit at once. */
 struct tp_alarm {
 	__u32 entry; /* index */
 	__u32 reserved;
-	__u64 bytes; /* its own count */
 };
 
 /* What an entry's line has no room for. Drops are counted here alone; bytes and packets of what another CPU, or user

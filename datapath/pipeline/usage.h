@@ -18,15 +18,15 @@ TP_APART int tp_ring_alarm(struct tp_env *env, __u32 index)
 	struct tp_entry *e = tp_entry_at(env, index);
 	struct tp_cpu *cpu = tp_cpu_of(env);
 	struct tp_alarm record = {0};
-	__u64 alarm;
+	__u64 alarm, bytes;
 
 	if (!e || !cpu)
 		return 0;
 	alarm = TP_READ(e->alarm);
-	record.bytes = TP_READ(e->bytes);
-	if (record.bytes < alarm)
+	bytes = TP_READ(e->bytes);
+	if (bytes < alarm)
 		return 0; /* another CPU was first, or it was set anew */
-	if (__sync_val_compare_and_swap(&e->alarm, alarm, record.bytes + TP_ALARM_STEP) != alarm)
+	if (__sync_val_compare_and_swap(&e->alarm, alarm, bytes + TP_ALARM_STEP) != alarm)
 		return 0;
 	record.entry = index;
 	if (tp_tell_alarm(env, &record))

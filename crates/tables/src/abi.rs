@@ -128,7 +128,6 @@ pub(crate) mod ni {
 pub(crate) struct AlarmRecord {
     pub(crate) entry: u32,
     pub(crate) reserved: u32,
-    pub(crate) bytes: u64,
 }
 
 /// Bytes after which an alarm that was not set anew comes again.
@@ -647,7 +646,6 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_entry.packets", entry::PACKETS * 8),
         ("tp_entry.alarm", entry::ALARM * 8),
         ("tp_alarm", size_of::<AlarmRecord>()),
-        ("tp_alarm.bytes", offset_of!(AlarmRecord, bytes)),
         ("TP_ALARM_STEP", ALARM_STEP as usize),
         ("tp_side", size_of::<Side>()),
         ("tp_side.packets", offset_of!(Side, packets)),

@@ -16,7 +16,6 @@ const __u64 tp_abi_layout[160] = {
 	AT(tp_entry, packets),
 	AT(tp_entry, alarm),
 	sizeof(struct tp_alarm),
-	AT(tp_alarm, bytes),
 	TP_ALARM_STEP,
 	sizeof(struct tp_side),
 	AT(tp_side, packets),

@@ -283,7 +283,7 @@ fn a_pdr_that_goes_leaves_its_counts() {
 /// As many sessions as reach their alarms within a moment, more than the ring has room for: each is heard of.
 #[test]
 fn a_storm_of_crossings_is_heard_of_as_a_whole() {
-    const SESSIONS: u32 = 100_000;
+    const SESSIONS: u32 = 150_000;
     let mut tables = kernel(SESSIONS);
     let mut handles = Vec::new();
     for teid in 1..=SESSIONS {

@@ -16,6 +16,8 @@ static HARNESS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/harness.bpf.o"
 
 /// Headers that the harness rewrites for each packet.
 const HEADERS: usize = 78;
+/// Octets of a user's packet.
+pub(super) const PACKET: usize = 64;
 const XDP_PASS: u32 = 2;
 const XDP_REDIRECT: u32 = 4;
 
@@ -143,6 +145,22 @@ impl Harness {
         Ok(output.duration.as_nanos() as f64)
     }
 
+    /// So many uplink packets through the program with this id, from the first `users` users in turn. What each took, in
+    /// nanoseconds, with the harness.
+    pub(super) fn send(
+        &mut self,
+        program_id: u32,
+        addresses: &Addresses,
+        users: u32,
+        packets: u32,
+    ) -> Result<f64> {
+        let frame = frames::uplink(addresses, Family::V4, PACKET);
+        self.set_users(addresses, users, &frame)?;
+        let live = Program::fd_from_id(program_id)?;
+        self.arm(&live, &frame, users)?;
+        self.run(&frame, packets, XDP_REDIRECT)
+    }
+
     /// Measure the program with this id.
     pub(super) fn measure(
         &mut self,
@@ -154,8 +172,8 @@ impl Harness {
         runs: usize,
     ) -> Result<Cost> {
         let frame = match direction {
-            Direction::Uplink => frames::uplink(addresses, family, 64),
-            Direction::Downlink => frames::downlink(addresses, family, 64),
+            Direction::Uplink => frames::uplink(addresses, family, PACKET),
+            Direction::Downlink => frames::downlink(addresses, family, PACKET),
         };
         self.set_users(addresses, users, &frame)?;
         let live = Program::fd_from_id(program_id)?;

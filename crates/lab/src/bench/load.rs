@@ -40,6 +40,7 @@ pub(super) struct Client {
     headers: MultiHeaders<SockaddrStorage>,
 }
 
+const SESSION_REPORT_REQUEST: u8 = 56;
 /// Socket buffer: room for the answers of the largest window.
 const SOCKET_BUFFER: usize = 64 << 20;
 /// Messages in one system call.
@@ -83,6 +84,34 @@ impl Client {
             got.cause
         );
         Ok(())
+    }
+
+    /// Answer Session Report Requests until `wanted` has come or none comes any more. `up_seid`: the UPF's SEID of
+    /// the session that we call so; `told`: session, and octets in its Usage Reports.
+    pub(super) fn answer_reports(
+        &mut self,
+        up_seid: impl Fn(u64) -> u64,
+        mut told: impl FnMut(u64, u64),
+        mut wanted: impl FnMut() -> bool,
+    ) -> Result<()> {
+        let mut answers = Vec::new();
+        while !wanted() {
+            let Some(report) = self.receive()? else {
+                return Ok(());
+            };
+            ensure!(
+                report.message_type == SESSION_REPORT_REQUEST,
+                "message of type {} instead of a report",
+                report.message_type
+            );
+            told(report.seid, report.octets);
+            answers.push(accept_report(up_seid(report.seid), report.sequence));
+            if self.unread.is_empty() || answers.len() == BATCH {
+                self.send(&answers)?;
+                answers.clear();
+            }
+        }
+        self.send(&answers)
     }
 
     /// The next answer; `None` after [`ANSWER_TIMEOUT`].
@@ -233,7 +262,30 @@ impl Client {
     }
 }
 
-/// The parts of an answer that load looks at, read by hand.
+/// Session Report Response: accepted.
+fn accept_report(seid: u64, sequence: u32) -> Vec<u8> {
+    let mut message = vec![0x21, SESSION_REPORT_REQUEST + 1, 0, 17];
+    message.extend_from_slice(&seid.to_be_bytes());
+    message.extend_from_slice(&(sequence << 8).to_be_bytes());
+    message.extend_from_slice(&[0, 19, 0, 1, 1]);
+    message
+}
+
+/// Total octets of the Volume Measurement in a Usage Report.
+fn octets(usage_report: &[u8]) -> Option<u64> {
+    let mut rest = usage_report;
+    while let [t1, t2, l1, l2, tail @ ..] = rest {
+        let len = usize::from(u16::from_be_bytes([*l1, *l2]));
+        let value = tail.get(..len)?;
+        if u16::from_be_bytes([*t1, *t2]) == 66 && value.first()? & 1 == 1 {
+            return Some(u64::from_be_bytes(value.get(1..9)?.try_into().ok()?));
+        }
+        rest = &tail[len..];
+    }
+    None
+}
+
+/// The parts of an answer, or of a report, that load looks at, read by hand.
 pub(super) struct Answer {
     /// TS 29.244, 7.1.
     pub(super) message_type: u8,
@@ -243,6 +295,10 @@ pub(super) struct Answer {
     pub(super) cause: Option<u8>,
     /// The UPF's F-SEID, if any.
     pub(super) up_seid: Option<u64>,
+    /// Of the header; zero: none.
+    seid: u64,
+    /// Of all its Usage Reports.
+    octets: u64,
 }
 
 impl Answer {
@@ -251,7 +307,12 @@ impl Answer {
         let at = if has_seid { 12 } else { 4 };
         let sequence = bytes.get(at..at + 3)?;
         let sequence = u32::from_be_bytes([0, sequence[0], sequence[1], sequence[2]]);
+        let seid = bytes.get(4..12).filter(|_| has_seid);
         let mut answer = Self {
+            seid: seid.map_or(Some(0), |seid| {
+                Some(u64::from_be_bytes(seid.try_into().ok()?))
+            })?,
+            octets: 0,
             message_type: *bytes.get(1)?,
             sequence,
             cause: None,
@@ -264,6 +325,7 @@ impl Answer {
             match u16::from_be_bytes([*t1, *t2]) {
                 19 => answer.cause = value.first().copied(),
                 57 => answer.up_seid = Some(u64::from_be_bytes(value.get(1..9)?.try_into().ok()?)),
+                80 => answer.octets += octets(value)?,
                 _ => {}
             }
             rest = &tail[len..];

@@ -13,6 +13,7 @@ mod shapes;
 mod spread;
 mod sut;
 mod switch;
+mod usage;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -140,6 +141,8 @@ pub fn run(options: &Options) -> Result<()> {
         bench.shapes()?;
         bench.sets()?;
         bench.replacements()?;
+        bench.overshoot()?;
+        bench.report_storm()?;
     }
     if options.shapes_only {
         return report(&bench.figures, options);

@@ -22,15 +22,19 @@ use rs_pfcp::ie::pdr_id::PdrId;
 use rs_pfcp::ie::precedence::Precedence;
 use rs_pfcp::ie::qer_id::QerId;
 use rs_pfcp::ie::qfi::Qfi;
+use rs_pfcp::ie::reporting_triggers::ReportingTriggers;
 use rs_pfcp::ie::sdf_filter::SdfFilter;
 use rs_pfcp::ie::source_interface::{SourceInterface, SourceInterfaceValue};
 use rs_pfcp::ie::ue_ip_address::UeIpAddress;
 use rs_pfcp::ie::update_far::UpdateFarBuilder;
 use rs_pfcp::ie::update_forwarding_parameters::UpdateForwardingParameters;
+use rs_pfcp::ie::urr_id::UrrId;
 use rs_pfcp::message::association_setup_request::AssociationSetupRequestBuilder;
 use rs_pfcp::message::session_deletion_request::SessionDeletionRequestBuilder;
 use rs_pfcp::message::session_establishment_request::SessionEstablishmentRequestBuilder;
 use rs_pfcp::message::session_modification_request::SessionModificationRequestBuilder;
+
+use crate::smf::Urr;
 
 /// Addresses of the emulated network.
 #[derive(Clone, Copy, Debug)]
@@ -152,6 +156,8 @@ pub(super) enum Shape {
     Unmetered,
     /// The plain one, with a framed route.
     Framed,
+    /// Both PDRs name so many URRs, each with a Volume Threshold of so many octets.
+    Measured(u32, u64),
 }
 
 /// The /64 of the user who would have this IPv4 address.
@@ -181,12 +187,20 @@ pub(super) fn establishment(addresses: &Addresses, shape: Shape) -> Result<Templ
         }
         pdi
     };
+    let (urrs, threshold) = match shape {
+        Shape::Measured(urrs, threshold) => (urrs, threshold),
+        _ => (0, 0),
+    };
+    let measured = |pdr: CreatePdrBuilder| {
+        let ids = (1..=urrs).map(UrrId::new);
+        ids.fold(pdr, CreatePdrBuilder::urr_id)
+    };
     let uplink = |id, precedence, filters| {
         let pdi = PdiBuilder::new(SourceInterface::new(SourceInterfaceValue::Access))
             .f_teid(Fteid::ipv4(SENTINEL_UPLINK, addresses.n3))
             .network_instance(instance())
             .ue_ip_address(ue());
-        CreatePdrBuilder::new(PdrId::new(id))
+        measured(CreatePdrBuilder::new(PdrId::new(id)))
             .precedence(Precedence::new(precedence))
             .pdi(filtered(pdi, filters).build()?)
             .outer_header_removal(OuterHeaderRemoval::new(0))
@@ -198,7 +212,7 @@ pub(super) fn establishment(addresses: &Addresses, shape: Shape) -> Result<Templ
         let pdi = PdiBuilder::new(SourceInterface::new(SourceInterfaceValue::Core))
             .network_instance(instance())
             .ue_ip_address(ue());
-        CreatePdrBuilder::new(PdrId::new(id))
+        measured(CreatePdrBuilder::new(PdrId::new(id)))
             .precedence(Precedence::new(precedence))
             .pdi(filtered(pdi, filters).build()?)
             .far_id(FarId::new(2))
@@ -236,9 +250,16 @@ pub(super) fn establishment(addresses: &Addresses, shape: Shape) -> Result<Templ
             .add_pdr(uplink(3, 100, filters)?)
             .add_pdr(downlink(4, 100, filters)?);
     }
+    let triggers = ReportingTriggers::new().with_volume_threshold(true);
+    let urr = |id| {
+        Ok(Urr::of_volume(id, triggers.clone())
+            .threshold(threshold)?
+            .create())
+    };
     let bytes = request
         .add_far(to_core)
         .add_far(to_access)
+        .create_urrs((1..=urrs).map(urr).collect::<Result<_>>()?)
         .add_qer(qer)
         .marshal()?;
     let pairs = if filters > 0 { 2 } else { 1 };

@@ -1,5 +1,5 @@
 //! What a session costs that has more than the plain one: SDF filters that packets fall through, IPv6, a
-//! tunnel on the other side too.
+//! tunnel on the other side too, URRs.
 
 use std::time::Duration;
 
@@ -13,16 +13,20 @@ use super::requests::Shape;
 pub(super) const SESSIONS: u32 = 1_000;
 /// After it a TEID that was given back may be taken as if new.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
+/// A threshold that no measurement reaches.
+const NEVER: u64 = 1 << 50;
 const BOTH: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 const UPLINK: [Direction; 1] = [Direction::Uplink];
 
 /// What is compared with the plain session, and in which directions.
-const SHAPES: [(Shape, &str, &[Direction]); 5] = [
+const SHAPES: [(Shape, &str, &[Direction]); 7] = [
     (Shape::Filters(1), "1-filters", &BOTH),
     (Shape::Filters(8), "8-filters", &BOTH),
     (Shape::Filters(32), "32-filters", &BOTH),
     (Shape::Ipv6, "ipv6", &BOTH),
     (Shape::Relay, "relay", &UPLINK),
+    (Shape::Measured(1, NEVER), "1-urr", &BOTH),
+    (Shape::Measured(2, NEVER), "2-urrs", &BOTH),
 ];
 
 impl Bench {

@@ -2,8 +2,8 @@
 
 use crate::header::{FLAG_SEID, UNCOUNTED, VERSION};
 use crate::ie::{
-    CpFunctionFeatures, FSeid, FTeid, FailedRuleId, NetworkInstance, NodeId, RecoveryTimeStamp,
-    ReportType, UeIpAddress, UpFunctionFeatures,
+    CpFunctionFeatures, DownlinkDataServiceInformation, FSeid, FTeid, FailedRuleId,
+    NetworkInstance, NodeId, RecoveryTimeStamp, ReportType, UeIpAddress, UpFunctionFeatures,
 };
 use crate::{Cause, IeType, MessageType};
 
@@ -222,10 +222,15 @@ impl<'b> Writer<'b> {
         });
     }
 
-    /// Downlink Data Report (7.5.8.2).
-    pub fn downlink_data_report(&mut self, pdr_ids: &[u16]) {
+    /// Downlink Data Report (7.5.8.2): PDRs, and what the packet was like that each has met.
+    pub fn downlink_data_report(&mut self, met: &[(u16, DownlinkDataServiceInformation)]) {
         self.grouped(IeType::DOWNLINK_DATA_REPORT, |w| {
-            pdr_ids.iter().for_each(|pdr_id| w.pdr_id(*pdr_id));
+            for (pdr_id, _) in met {
+                w.pdr_id(*pdr_id);
+            }
+            for (_, service) in met {
+                w.put(IeType::DOWNLINK_DATA_SERVICE_INFORMATION, *service);
+            }
         });
     }
 

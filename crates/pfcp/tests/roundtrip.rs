@@ -175,6 +175,8 @@ proptest! {
         same_again(Qfi(a & 0x3f))?;
         same_again(TgppInterfaceType(a & 0x3f))?;
         same_again(PfcpSmReqFlags::from_bits_retain(a))?;
+        let (ppi, qfi) = ((c & 1 != 0).then_some(a & 0x3f), (c & 2 != 0).then_some(d as u8 & 0x3f));
+        same_again(DownlinkDataServiceInformation { ppi, qfi })?;
     }
 
     #[test]

@@ -8,6 +8,7 @@ use common::samples;
 use pfcp::ie::*;
 use pfcp::message::{
     AssociationSetupRequest, SessionEstablishmentRequest, SessionModificationRequest,
+    SessionReportResponse,
 };
 use pfcp::{Cause, Error, ErrorKind, FromIe, Ie, IeType, MessageType, ToIe};
 
@@ -227,10 +228,35 @@ fn order_does_not_matter_and_strangers_are_listed() {
         (urr.measurement_period, urr.others().count()),
         (Some(10), 0)
     );
+    let bar = request.create_bars.iter().next().unwrap().unwrap();
     assert_eq!(
-        request.create_bars.iter().next().unwrap().unwrap().bar_id,
-        1
+        (bar.bar_id, bar.notification_delay, bar.packets),
+        (1, Some(2), Some(PacketCount(50)))
     );
+}
+
+/// A packet count has one octet or two, a buffering duration is a timer.
+#[test]
+fn the_answer_to_a_report_updates_a_bar() {
+    for (count, octets) in [(7, &[7][..]), (255, &[255]), (1000, &[3, 232])] {
+        let mut written = Vec::new();
+        PacketCount(count).to_ie(&mut written);
+        assert_eq!(written, octets);
+        let datagram = samples::message(MessageType::SESSION_REPORT_RESPONSE, Some(1), |w| {
+            w.cause(Cause::REQUEST_ACCEPTED);
+            w.grouped(IeType::UPDATE_BAR_IN_SESSION_REPORT_RESPONSE, |w| {
+                w.put(IeType::BAR_ID, 3u8);
+                w.put(IeType::DL_BUFFERING_DURATION, 0x22u8);
+                w.ie(IeType::DL_BUFFERING_SUGGESTED_PACKET_COUNT, octets);
+            });
+        });
+        let message = pfcp::decode(&datagram).unwrap();
+        let response = SessionReportResponse::decode(&message).unwrap();
+        let bar = response.update_bars.iter().next().unwrap().unwrap();
+        assert_eq!(bar.packets_meanwhile, Some(PacketCount(count)));
+        assert_eq!(bar.duration.and_then(Timer::seconds), Some(120));
+        assert_eq!((bar.bar_id, bar.packets), (3, None));
+    }
 }
 
 #[test]

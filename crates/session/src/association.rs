@@ -395,7 +395,7 @@ impl<T: Tables> Core<T> {
             Purpose::Heartbeat(id) => self.on_silence(now, id, out),
             Purpose::Setup(target) => self.setup_failed(now, target, None, out),
             Purpose::Report(about) => {
-                self.report_is_lost(about.seid, about.report);
+                self.report_is_lost(now, about.seid, about.report);
                 if about.report.contains(USAGE) {
                     self.sessions.usage_is_unanswered(about.seid, about.usage);
                 }

@@ -469,7 +469,7 @@ fn relay(pdr: &Pdr) -> Relay {
 
 /// What packets into a tunnel are marked with. The QER of the flow and that of the session may both
 /// have a QFI; SMFs put 0 into one that has no flow of its own.
-fn mark(qers: &[&Qer]) -> Option<Qfi> {
+pub(crate) fn mark(qers: &[&Qer]) -> Option<Qfi> {
     let mut qfis = qers.iter().filter_map(|qer| qer.qfi);
     let first = qfis.clone().next();
     qfis.find(|qfi| qfi.get() != 0).or(first)

@@ -85,6 +85,8 @@ pub struct Compiled {
     pub filters: Vec<Filter>,
     /// Networks behind the UE, at most [`FRAMED_MAX`], no prefix twice.
     pub framed: Vec<IpNet>,
+    /// What waits for the session (FARs with BUFF) is dropped before anything of this takes effect (DROBU).
+    pub drops_held: bool,
 }
 
 /// Framed routes of one session (`TP_FRAMED_MAX` of the tables).
@@ -99,6 +101,7 @@ impl Compiled {
         self.meters.clear();
         self.filters.clear();
         self.framed.clear();
+        self.drops_held = false;
     }
 }
 
@@ -426,7 +429,7 @@ pub enum Action {
     },
     /// FAR DROP.
     Drop,
-    /// FAR BUFF.
+    /// FAR BUFF: they wait for what follows.
     Buffer,
     /// Gate closed by a QER.
     GateClosed,
@@ -498,6 +501,26 @@ pub struct Counters {
     pub drops: u64,
 }
 
+/// A packet waits for a FAR with BUFF to become another, and none of its PDR did before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffered {
+    /// Our SEID.
+    pub seid: u64,
+    /// The PDR that took it.
+    pub pdr: PdrId,
+    /// ToS or Traffic Class.
+    pub tos: u8,
+}
+
+/// Bounds of what waits for one PDR, beside those of the tables themselves. They hold as long as something waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HoldLimits {
+    /// At most so many packets; those that come later are dropped.
+    pub packets: Option<u32>,
+    /// For so long from now, and then no longer, whatever the tables' own bound of time.
+    pub duration: Option<Duration>,
+}
+
 /// The tables cannot take a change; nothing of it was applied. Answered with cause 75.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no room in the {table} table")]
@@ -541,6 +564,17 @@ pub trait Tables {
     fn touch(&self, _handle: &Self::Handle) -> u64 {
         0
     }
+
+    /// How many packets of a PDR wait (FAR with BUFF), or are yet to leave behind those that did.
+    fn held(&self, _: &Self::Handle, _: PdrId) -> u64 {
+        0
+    }
+
+    /// Bound what waits for a PDR of this session, by our SEID.
+    fn limit_held(&mut self, _seid: u64, _: PdrId, _: HoldLimits) {}
+
+    /// Drop what waits for this session (DROBU: TS 29.244, 5.2.4).
+    fn discard_held(&mut self, _seid: u64) {}
 
     /// Both ends, remote first, of each GTP-U path that sessions send into. Tables without tunnels
     /// have none.

@@ -203,6 +203,7 @@ impl<T: Tables> Core<T> {
         if !self.closing {
             self.look_for_inactivity(now, out);
             self.keep_usage(now, out);
+            self.page(now, out);
             self.sessions
                 .keep_times(now, SESSIONS_PER_STEP, &mut self.tables);
             let pause = self.tunnel_pause();
@@ -243,10 +244,12 @@ impl<T: Tables> Core<T> {
         let deferred = sessions.and_then(|s| s.deferred.next_deadline());
         let usage = sessions.and_then(|s| s.usage.next_deadline());
         let resume = sessions.and_then(|s| s.stopped.next_deadline(self.tunnel_pause()));
+        let paging = sessions.and_then(|s| s.paging.next_deadline());
         let requests = self.requests.next_deadline();
-        let echo = self.next_echo();
-        [timer, requests, look, deferred, usage, resume, echo]
+        let of_sessions = [look, deferred, usage, resume, paging];
+        [timer, requests, self.next_echo()]
             .into_iter()
+            .chain(of_sessions)
             .flatten()
             .min()
     }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use pfcp::ie::PfcpSmReqFlags;
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{Cause, IeType, Ies, Repeated};
 
@@ -23,7 +24,7 @@ use crate::rules::{
 use crate::site::Site;
 use crate::usage::UrrChanges;
 
-/// IEs of a BAR that are kept; more is no BAR we know of.
+/// IEs of a Traffic Endpoint that are kept.
 const KEPT_IES_MAX: usize = 512;
 
 /// Rules of one kind.
@@ -62,6 +63,8 @@ pub(crate) struct Draft {
     pub(crate) usage: UrrChanges,
     /// See [`PacketRules::closed`].
     pub(crate) closed: Vec<(PdrId, Option<FarId>)>,
+    /// What waits for the session is to be dropped (DROBU).
+    pub(crate) drops_held: bool,
 }
 
 impl<R> Default for Table<R> {
@@ -232,6 +235,8 @@ impl Draft {
     ) -> Result<(), Refusal> {
         self.load(before, endpoints);
         self.timings = timings;
+        let flags = request.pfcpsmreq_flags;
+        self.drops_held = flags.is_some_and(|flags| flags.contains(PfcpSmReqFlags::DROBU));
         self.remove(request)?;
         let creations = Creations {
             pdrs: &request.create_pdrs,
@@ -362,6 +367,7 @@ impl Draft {
         self.usage.removed.clear();
         self.usage.updated.clear();
         self.closed.clear();
+        self.drops_held = false;
     }
 
     fn remove(&mut self, request: &SessionModificationRequest<'_>) -> Result<(), Refusal> {
@@ -394,7 +400,8 @@ impl Draft {
             let ie = ie?;
             let bar = Bar {
                 id: BarId(ie.bar_id),
-                ies: said(ie.ies, BAR.create)?,
+                delay: ie.notification_delay.unwrap_or(0),
+                packets: ie.packets.map(|count| count.0),
             };
             self.bars.create(bar, limits.bars_per_session, &BAR)?;
         }
@@ -441,7 +448,7 @@ impl Draft {
         for ie in &request.update_bars {
             let ie = ie?;
             let (_, bar) = self.bars.update(BarId(ie.bar_id), BAR.id)?;
-            bar.ies = merge(&bar.ies, ie.ies, BAR.create)?;
+            bar.update(&ie);
         }
         for ie in &request.update_urrs {
             let ie = ie?;

@@ -184,9 +184,12 @@ impl<T: Tables> Core<T> {
     }
 
     /// A report stayed without an answer: it is sent anew while it is still true.
-    pub(crate) fn report_is_lost(&mut self, seid: u64, report: ReportType) {
+    pub(crate) fn report_is_lost(&mut self, now: Time, seid: u64, report: ReportType) {
         if report.contains(ReportType::UPIR) {
             self.sessions.inactivity.unreported(seid);
+        }
+        if report.contains(ReportType::DLDR) {
+            self.sessions.paging.unreported(now, seid);
         }
     }
 }

@@ -78,6 +78,15 @@ impl Kept {
         }
     }
 
+    pub(crate) fn bars_mut(&mut self) -> &mut [Bar] {
+        match &mut self.0 {
+            Form::Empty => &mut [],
+            Form::One(block) => &mut block.bars,
+            Form::Two(block) => &mut block.bars,
+            Form::Many(rules) => &mut rules.bars,
+        }
+    }
+
     /// Become what the draft says. Where the shape stays, so does the place in memory.
     pub(crate) fn land(&mut self, draft: &mut Draft) {
         match (&mut self.0, draft.shape()) {

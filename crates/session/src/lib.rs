@@ -31,6 +31,9 @@ mod kept;
 mod load;
 pub mod node_id;
 pub mod outbox;
+mod paging;
+#[cfg(test)]
+mod paging_tests;
 pub mod paths;
 pub mod peer;
 pub mod pfds;

@@ -248,6 +248,9 @@ impl<T: Tables> Core<T> {
                     self.sessions
                         .set_cp_seid(about.peer, about.seid, f_seid.seid);
                 }
+                if about.report.contains(ReportType::DLDR) {
+                    self.on_paging_answer(now, about.seid, &response);
+                }
             }
             Err(_) => {
                 let from = self.peers.get(about.peer).map(|peer| peer.address);

@@ -7,6 +7,7 @@ use pfcp::ie::{FSeid, NodeId, RecoveryTimeStamp, ReportType};
 use pfcp::message::SessionReportRequest;
 use pfcp::{Cause, IeType, MessageType, Writer};
 
+use crate::compiled::Buffered;
 use crate::config::Config;
 use crate::core::Core;
 use crate::outbox::Outbox;
@@ -157,6 +158,11 @@ impl World {
         self.ask(from, kind, Some(seid), |_| {});
     }
 
+    pub(crate) fn buffered(&mut self, what: Buffered) -> Sent {
+        self.core.buffered(self.now, what, &mut self.out);
+        self.sent()
+    }
+
     fn packets_come(&mut self) {
         self.core.tables_mut().traffic += 1;
     }
@@ -178,18 +184,30 @@ impl World {
         cause: Cause,
         new: Option<u64>,
     ) -> Sent {
+        self.answer_with(from, report, cause, |writer| {
+            if let Some(seid) = new {
+                writer.f_seid(FSeid {
+                    seid,
+                    ipv4: Some(id_of(from)),
+                    ipv6: None,
+                });
+            }
+        })
+    }
+
+    pub(crate) fn answer_with(
+        &mut self,
+        from: SocketAddr,
+        report: &[u8],
+        cause: Cause,
+        more: impl Fn(&mut Writer<'_>),
+    ) -> Sent {
         let header = pfcp::decode(report).unwrap().header;
         let mut bytes = Vec::new();
         let kind = MessageType::SESSION_REPORT_RESPONSE;
         let mut writer = Writer::new(&mut bytes, kind, header.seid, header.sequence);
         writer.cause(cause);
-        if let Some(seid) = new {
-            writer.f_seid(FSeid {
-                seid,
-                ipv4: Some(id_of(from)),
-                ipv6: None,
-            });
-        }
+        more(&mut writer);
         writer.finish();
         self.receive(from, &bytes)
     }

@@ -1,6 +1,6 @@
 //! The rules of a session as they are kept: what the SMF said, checked, and small.
 //!
-//! A rule that is here is one that we honour, apart from BARs, which are kept and shown as not yet used.
+//! A rule that is here is one that we honour.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -421,7 +421,7 @@ pub struct Far {
     pub apply: Apply,
     /// Where to; kept while the action is another.
     pub targets: Targets,
-    /// How to buffer, some day.
+    /// How to buffer.
     pub bar: Option<BarId>,
     /// Which of our addresses packets into a tunnel come from.
     pub through: TunnelNetworkId,
@@ -442,7 +442,7 @@ pub enum Apply {
     Drop,
     /// FORW.
     Forward,
-    /// BUFF. Dropped under its own reason, as buffering is not offered.
+    /// BUFF.
     Buffer {
         /// NOCP.
         notify: bool,
@@ -607,13 +607,15 @@ pub struct Urr {
     pub asks: Arc<Asks>,
 }
 
-/// Buffering Action Rule (TS 29.244, 5.2.4): kept, not yet used.
+/// Buffering Action Rule (TS 29.244, 5.2.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bar {
     /// Unique within the session.
     pub id: BarId,
-    /// The other IEs, as sent.
-    pub ies: Box<[u8]>,
+    /// Downlink Data Notification Delay (8.2.28), in units of 50 ms.
+    pub delay: u8,
+    /// Suggested Buffering Packets Count (8.2.100): what arrives beyond it is dropped.
+    pub packets: Option<u16>,
 }
 
 /// What all kinds of rules have in common.

@@ -17,6 +17,7 @@ use crate::endpoints::Endpoint;
 use crate::inactivity::Inactivity;
 use crate::kept::Kept;
 use crate::kept::RulesView;
+use crate::paging::Paging;
 use crate::peer::PeerId;
 use crate::refusal::Refusal;
 use crate::resources::{Holders, ResourceFill, Resources};
@@ -59,6 +60,7 @@ pub(crate) struct Sessions<T: Tables> {
     pub(crate) stopped: Stopped,
     /// See [`PacketRules::stopped`]; kept for its capacity.
     pub(crate) stopped_now: Vec<Tunnel>,
+    pub(crate) paging: Paging,
     /// By SEID, of the few sessions that have some.
     endpoints: HashMap<u64, Box<[Endpoint]>, Salted>,
 }
@@ -199,6 +201,7 @@ impl<T: Tables> Sessions<T> {
             applications: Applications::default(),
             stopped: Stopped::default(),
             stopped_now: Vec::new(),
+            paging: Paging::new(seed),
             endpoints: HashMap::with_hasher(Salted::new(seed)),
         }
     }
@@ -290,6 +293,7 @@ impl<T: Tables> Sessions<T> {
         if let Some(before) = measured {
             self.usage_follows(now, place, seid, &before, request, tables);
         }
+        self.end_paging(seid);
         let cp_seid = self.slab.get(place).map_or(0, |session| session.cp_seid);
         Ok(Modified {
             cp_seid,
@@ -391,6 +395,9 @@ impl<T: Tables> Sessions<T> {
             .take(now, &mut self.draft, held, &self.site)
             .and_then(|()| {
                 if !self.draft.packets_may_notice() {
+                    if self.draft.drops_held {
+                        tables.discard_held(seid);
+                    }
                     return Ok(());
                 }
                 self.draft.set_time(self.deferred.now_s(now));
@@ -408,6 +415,7 @@ impl<T: Tables> Sessions<T> {
                 self.compiler
                     .compile(rules, &self.site, &reaches, &mut self.compiled)?;
                 self.compiled.seid = owner(seid, rules.pdrs, &self.compiled);
+                self.compiled.drops_held = self.draft.drops_held;
                 tables
                     .publish(&mut handle, &self.compiled)
                     .map_err(|_| Cause::NO_RESOURCES_AVAILABLE.into())
@@ -569,6 +577,7 @@ impl<T: Tables> Sessions<T> {
             self.inactivity.forget(seid);
             self.stopped.forget(seid);
             self.deferred.forget(seid);
+            self.paging.forget(seid);
         }
         let session = self.slab.remove(place)?;
         self.usage.forget(seid_of, session.usage());
@@ -821,6 +830,7 @@ fn modification_is_supported(request: &SessionModificationRequest<'_>) -> Result
         return refuse(ie);
     }
     // Nothing is buffered that DROBU could drop.
+    // Nothing is measured that QAURR could report.
     if request
         .pfcpsmreq_flags
         .is_some_and(|flags| flags.contains(PfcpSmReqFlags::SNDEM))

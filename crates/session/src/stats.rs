@@ -44,6 +44,8 @@ pub struct Stats {
     pub error_indications: u64,
     /// Of those, reported to an SMF.
     pub error_reports: u64,
+    /// Session Reports of packets that wait for their UE.
+    pub downlink_data_reports: u64,
     /// Echo Requests sent to GTP-U peers.
     pub echo_requests: u64,
     /// Echo Responses of GTP-U peers.
@@ -90,6 +92,7 @@ impl Stats {
             restarts: 0,
             error_indications: 0,
             error_reports: 0,
+            downlink_data_reports: 0,
             echo_requests: 0,
             echo_responses: 0,
             path_failures: 0,

@@ -1,9 +1,10 @@
 //! Grouped IEs: what a session is made of (TS 29.244, 7.5.2 to 7.5.8).
 
 use super::{
-    ApplyAction, DestinationInterface, FTeid, GateStatus, Gbr, Mbr, NetworkInstance,
-    OuterHeaderCreation, OuterHeaderRemoval, PacketRate, PfcpSmReqFlags, Qfi, RemoteGtpUPeer,
-    SdfFilter, SourceInterface, TgppInterfaceType, UeIpAddress, view,
+    ApplyAction, DestinationInterface, DownlinkDataServiceInformation, FTeid, GateStatus, Gbr, Mbr,
+    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketCount, PacketRate,
+    PfcpSmReqFlags, Qfi, RemoteGtpUPeer, SdfFilter, SourceInterface, TgppInterfaceType, Timer,
+    UeIpAddress, view,
 };
 use crate::{Error, FromIe, Ie};
 
@@ -375,13 +376,18 @@ view! {
 }
 
 view! {
-    /// Create BAR (7.5.2.6); delays and counts are in `ies`.
+    /// Create BAR (7.5.2.6).
     pub struct CreateBar<'a> {
         required {
             /// BAR ID (8.2.57).
             bar_id: u8 = BAR_ID,
         }
-        optional {}
+        optional {
+            /// Downlink Data Notification Delay (8.2.28), in units of 50 ms.
+            notification_delay: u8 = DOWNLINK_DATA_NOTIFICATION_DELAY,
+            /// Suggested Buffering Packets Count (8.2.100).
+            packets: PacketCount = SUGGESTED_BUFFERING_PACKETS_COUNT,
+        }
         repeated {}
     }
 }
@@ -393,7 +399,16 @@ view! {
             /// BAR ID (8.2.57).
             bar_id: u8 = BAR_ID,
         }
-        optional {}
+        optional {
+            /// Downlink Data Notification Delay (8.2.28), in units of 50 ms.
+            notification_delay: u8 = DOWNLINK_DATA_NOTIFICATION_DELAY,
+            /// Suggested Buffering Packets Count (8.2.100).
+            packets: PacketCount = SUGGESTED_BUFFERING_PACKETS_COUNT,
+            /// DL Buffering Duration (8.2.29), of the response to a report.
+            duration: Timer = DL_BUFFERING_DURATION,
+            /// DL Buffering Suggested Packet Count (8.2.30), likewise.
+            packets_meanwhile: PacketCount = DL_BUFFERING_SUGGESTED_PACKET_COUNT,
+        }
         repeated {}
     }
 }
@@ -490,6 +505,8 @@ view! {
         repeated {
             /// PDR ID (8.2.36) of the PDRs that packets have met.
             pdr_ids: u16 = PDR_ID,
+            /// Downlink Data Service Information (8.2.27), one for each PDR ID.
+            services: DownlinkDataServiceInformation = DOWNLINK_DATA_SERVICE_INFORMATION,
         }
     }
 }

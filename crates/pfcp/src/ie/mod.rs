@@ -39,7 +39,7 @@ pub use name::{DnsName, NetworkInstance};
 pub use node::{NodeId, UserPlaneIpResourceInformation};
 pub use node_groups::{ApplicationPfds, PeerUpRestartReport, PfdContext, SessionChangeInfo};
 pub use pfd::PfdContents;
-pub use report::{FailedRuleId, Timer, TimerUnit};
+pub use report::{DownlinkDataServiceInformation, FailedRuleId, PacketCount, Timer, TimerUnit};
 pub use rule::{
     DestinationInterface, Gate, GateStatus, Gbr, Mbr, PacketRate, PacketRateUnit, PacketsPerUnit,
     PdnType, Qfi, SourceInterface, TgppInterfaceType,

@@ -165,3 +165,67 @@ impl ToIe for Timer {
         out.push(unit << 5 | self.value & 0x1f);
     }
 }
+
+/// Downlink Data Service Information (8.2.27): what a packet is like that waits for its UE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct DownlinkDataServiceInformation {
+    /// Paging Policy Indication: the DSCP of the packet.
+    pub ppi: Option<u8>,
+    /// QoS Flow Identifier.
+    pub qfi: Option<u8>,
+}
+
+impl DownlinkDataServiceInformation {
+    const PPI: u8 = 1;
+    const QFI: u8 = 1 << 1;
+}
+
+impl FromIe<'_> for DownlinkDataServiceInformation {
+    #[inline]
+    fn from_ie(ie: &Ie<'_>) -> Result<Self, Error> {
+        let mut reader = ie.reader();
+        let flags = reader.u8()?;
+        let mut field = |flag| {
+            let is_there = flags & flag != 0;
+            is_there.then(|| Ok(reader.u8()? & 0x3f)).transpose()
+        };
+        Ok(Self {
+            ppi: field(Self::PPI)?,
+            qfi: field(Self::QFI)?,
+        })
+    }
+}
+
+impl ToIe for DownlinkDataServiceInformation {
+    fn to_ie(&self, out: &mut Vec<u8>) {
+        let ppi = self.ppi.map_or(0, |_| Self::PPI);
+        let qfi = self.qfi.map_or(0, |_| Self::QFI);
+        out.push(ppi | qfi);
+        out.extend([self.ppi, self.qfi].into_iter().flatten().map(|v| v & 0x3f));
+    }
+}
+
+/// DL Buffering Suggested Packet Count (8.2.30), of one octet or two, and Suggested Buffering Packets Count
+/// (8.2.100), of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PacketCount(pub u16);
+
+impl FromIe<'_> for PacketCount {
+    #[inline]
+    fn from_ie(ie: &Ie<'_>) -> Result<Self, Error> {
+        let mut reader = ie.reader();
+        match ie.value {
+            [_] => reader.u8().map(|count| Self(count.into())),
+            _ => reader.u16().map(Self),
+        }
+    }
+}
+
+impl ToIe for PacketCount {
+    fn to_ie(&self, out: &mut Vec<u8>) {
+        match u8::try_from(self.0) {
+            Ok(count) => out.push(count),
+            Err(_) => self.0.to_ie(out),
+        }
+    }
+}

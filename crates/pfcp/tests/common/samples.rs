@@ -181,7 +181,11 @@ fn rich_establishment() -> Vec<u8> {
         // A vendor's IE and one of no known type come first: order is the sender's.
         w.ie(IeType(0x8123), &[0, 7, 1, 2, 3]);
         w.ie(IeType(9999), b"?");
-        w.grouped(IeType::CREATE_BAR, |w| w.put(IeType::BAR_ID, 1u8));
+        w.grouped(IeType::CREATE_BAR, |w| {
+            w.put(IeType::BAR_ID, 1u8);
+            w.put(IeType::DOWNLINK_DATA_NOTIFICATION_DELAY, 2u8);
+            w.put(IeType::SUGGESTED_BUFFERING_PACKETS_COUNT, 50u8);
+        });
         w.grouped(IeType::CREATE_URR, |w| {
             w.put(IeType::URR_ID, 1u32);
             let both = MeasurementMethod::VOLUM | MeasurementMethod::DURAT;
@@ -486,7 +490,11 @@ fn responses() -> Vec<(&'static str, Vec<u8>)> {
             "session-report",
             message(MessageType::SESSION_REPORT_REQUEST, Some(7), |w| {
                 w.report_type(ReportType::DLDR | ReportType::ERIR);
-                w.downlink_data_report(&[2, 4]);
+                let service = |ppi, qfi| DownlinkDataServiceInformation { ppi, qfi };
+                w.downlink_data_report(&[
+                    (2, service(Some(46), Some(9))),
+                    (4, service(None, Some(1))),
+                ]);
                 w.error_indication_report(&[chosen]);
             }),
         ),
@@ -495,6 +503,11 @@ fn responses() -> Vec<(&'static str, Vec<u8>)> {
             message(MessageType::SESSION_REPORT_RESPONSE, Some(9), |w| {
                 w.cause(Cause::REQUEST_ACCEPTED);
                 w.put(IeType::PFCPSRRSP_FLAGS, PfcpSrRspFlags::DROBU);
+                w.grouped(IeType::UPDATE_BAR_IN_SESSION_REPORT_RESPONSE, |w| {
+                    w.put(IeType::BAR_ID, 1u8);
+                    w.put(IeType::DL_BUFFERING_DURATION, 0x22u8);
+                    w.put(IeType::DL_BUFFERING_SUGGESTED_PACKET_COUNT, 1000u16);
+                });
             }),
         ),
         (

@@ -225,6 +225,8 @@ fn reencode_ies(ies: Ies<'_>, depth: usize) {
             APPLY_ACTION ApplyAction,
             CAUSE Cause,
             DESTINATION_INTERFACE DestinationInterface,
+            DOWNLINK_DATA_SERVICE_INFORMATION DownlinkDataServiceInformation,
+            DL_BUFFERING_SUGGESTED_PACKET_COUNT PacketCount,
             F_SEID FSeid,
             F_TEID FTeid,
             FAILED_RULE_ID FailedRuleId,

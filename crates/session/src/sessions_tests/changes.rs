@@ -246,13 +246,25 @@ fn urrs_and_bars_are_kept_and_changed_by_ie() {
         world.sessions.rules(seid).unwrap().urrs[0].asks.period_s,
         60
     );
-    let large = refusal(Cause::NO_RESOURCES_AVAILABLE, IeType::CREATE_BAR, None);
-    refuses_to_modify(&mut world, seid, large, |w| {
-        w.grouped(IeType::CREATE_BAR, |w| {
-            w.put(IeType::BAR_ID, 1u8);
-            w.ie(IeType(40000), &[0; 600]);
-        });
-    });
+    world
+        .modify(seid, |w| {
+            w.grouped(IeType::CREATE_BAR, |w| {
+                w.put(IeType::BAR_ID, 1u8);
+                w.put(IeType::SUGGESTED_BUFFERING_PACKETS_COUNT, 9u8);
+                w.ie(IeType(40000), &[0; 600]);
+            });
+        })
+        .unwrap();
+    world
+        .modify(seid, |w| {
+            w.grouped(IeType::UPDATE_BAR, |w| {
+                w.put(IeType::BAR_ID, 1u8);
+                w.put(IeType::DOWNLINK_DATA_NOTIFICATION_DELAY, 2u8);
+            });
+        })
+        .unwrap();
+    let bar = &world.sessions.rules(seid).unwrap().bars[0];
+    assert_eq!((bar.delay, bar.packets), (2, Some(9)));
 }
 
 #[test]

@@ -29,7 +29,8 @@ use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{IeType, MessageType, Writer};
 
 use crate::compiled::{
-    Action, Compiled, Counters, EndedTunnel, Entry, Key, NoRoom, PdrId, PredefinedId, Tables,
+    Action, Compiled, Counters, EndedTunnel, Entry, HoldLimits, Key, NoRoom, PdrId, PredefinedId,
+    Tables,
 };
 use crate::config::{Config, Limits, NetworkInstance};
 use crate::peer::PeerId;
@@ -66,6 +67,10 @@ pub(crate) struct Recorder {
     /// Alarms that are set, by handle.
     pub(crate) armed: BTreeMap<(u64, PdrId), u64>,
     pub(crate) ended: Vec<EndedTunnel>,
+    /// Packets of each PDR that wait.
+    pub(crate) held: u64,
+    pub(crate) limited: Vec<(u64, PdrId, HoldLimits)>,
+    pub(crate) discarded: Vec<u64>,
     /// Without a route.
     pub(crate) unreachable: Vec<IpAddr>,
 }
@@ -175,6 +180,18 @@ impl Tables for Recorder {
 
     fn end_tunnel(&mut self, tunnel: &EndedTunnel) {
         self.ended.push(*tunnel);
+    }
+
+    fn held(&self, _: &Handle, _: PdrId) -> u64 {
+        self.held
+    }
+
+    fn limit_held(&mut self, seid: u64, pdr: PdrId, limits: HoldLimits) {
+        self.limited.push((seid, pdr, limits));
+    }
+
+    fn discard_held(&mut self, seid: u64) {
+        self.discarded.push(seid);
     }
 
     fn counters(&self, handle: &Handle, pdr: PdrId) -> Counters {

@@ -39,9 +39,10 @@ enum tp_action {
 	TP_ACT_ROUTE = 1,  /* forward as plain IP by the routes of head.ni (N6) */
 	TP_ACT_TUNNEL = 2, /* encapsulate towards out.peer with out.teid (N3) */
 	TP_ACT_DROP = 3,   /* FAR DROP; with METER: the far end of its tunnel does not know it */
-	TP_ACT_BUFFER = 4, /* FAR BUFF; dropped under its own reason until buffering exists */
+	TP_ACT_BUFFER = 4, /* FAR BUFF: user space holds them (pipeline/buffer.h) */
 	TP_ACT_GATE = 5,   /* a QER closed the gate; with METER: the quota of a URR is used up */
 	TP_ACT_LIST = 6,   /* several PDRs share this key: scan rules[] from head.rule */
+	TP_ACT_DRAIN = 7,  /* what follows BUFFER: ROUTE or TUNNEL, but behind those that user space still holds */
 };
 
 /* Bits of tp_entry.head.
@@ -54,7 +55,8 @@ enum tp_action {
  * 38      UE      uplink: the source must be out.ue4_be (0: no IPv4) or ext.ue6 (EXT clear: no IPv6); not
  *                 looked at when action is TP_ACT_TUNNEL or DOWN is set: then conditions are ext.asks. TUNNEL: UDP
  * 39      DOWN    reached by TEID, but its packets travel towards access (N9, CP-function)
- * 40..47  qfi     0..63
+ * 40..45  qfi     0..63
+ * 46      ROUTE   DRAIN: as TP_ACT_ROUTE; clear: as TP_ACT_TUNNEL
  * 48..63  ni      network instance: ROUTE: whose routes; downlink: the one that the UE address is valid in
  * 40..63  rule    first place of its rules, when action is TP_ACT_LIST
  */
@@ -68,6 +70,7 @@ enum tp_action {
 #define TP_HEAD_DOWN_SHIFT 39
 #define TP_HEAD_DOWN (1ULL << TP_HEAD_DOWN_SHIFT)
 #define TP_HEAD_QFI_SHIFT 40
+#define TP_HEAD_ROUTE (1ULL << 46)
 #define TP_HEAD_NI_SHIFT 48
 #define TP_HEAD_RULE_SHIFT 40
 
@@ -100,7 +103,8 @@ struct tp_side {
 	__u64 bytes; /* data, all: as in tp_entry */
 	__u64 packets;
 	__u64 drops; /* packets that matched here and were dropped */
-	__u64 reserved;
+	__u64 held; /* packets that user space holds or is being handed: added to by who hands one over, taken from by
+		       user space when it has left or is lost; control holds one while an entry takes another's place */
 };
 
 #define TP_EXT_PDR_SHIFT 32
@@ -445,7 +449,7 @@ struct tp_config {
 	__u32 n_nis;
 	__u32 port_ifindex[TP_PORTS_MAX]; /* interface of each devmap slot, 0 none: where a FIB answer may go */
 	__u32 icmp_ns;			  /* mean spacing of ICMP errors of one kind per CPU; 0: none are sent */
-	__u32 reserved;
+	__u32 held_max;			  /* packets of one entry that may be held; 0: none are */
 	__u64 n3_6[TP_N3_ADDRS_MAX][2]; /* local GTP-U addresses, IPv6, as on the wire; zeros end the list */
 };
 
@@ -475,6 +479,7 @@ enum tp_outcome {
 	TP_OUT_SLOW,
 	TP_OUT_FRAGMENT, /* never final: see tp_parse_outer() */
 	TP_OUT_UE,	 /* nor this: see tp_route_user() */
+	TP_OUT_HELD,	 /* user space holds it: see tp_hold() */
 };
 
 /* One per CPU, written by that CPU only. */
@@ -507,6 +512,7 @@ enum tp_event_kind {
 	TP_EVENT_GTPU = 3,   /* data is an IP packet: a GTP-U message that is not a G-PDU, for the control plane */
 	TP_EVENT_COPY = 4,   /* data is a struct tp_copy and a user's packet, which goes there; in a ring of its own */
 	TP_EVENT_TRACE = 5,  /* a struct tp_trace, in a ring of its own */
+	TP_EVENT_HELD = 6,   /* data is a struct tp_held and what it is about, in a ring of its own */
 };
 
 /* What user space is to do with a packet (struct tp_task). */
@@ -536,6 +542,15 @@ struct tp_task {
 	__u16 mark;
 	__u32 ifindex;	 /* TOO_LONG, CUT: way out */
 };
+
+/* A packet that waits (FAR with BUFF): the frame as it came in, so that it goes on later as if it came in then. */
+struct tp_held {
+	__u32 entry; /* index of the PDR's, whose held counts it */
+	__u16 user;  /* offset of the user's packet in what follows */
+	__u16 flags; /* TP_HELD_* */
+};
+
+#define TP_HELD_BARE 1 /* a user's packet, from its IP header on, that another UE of this UPF has sent */
 
 #define TP_EVENT_DATA_MAX 9728 /* a jumbo frame; longer packets drop as slow_path_full */
 
@@ -606,7 +621,9 @@ struct tp_trace {
 #define TP_FEAT_PREFIX (1 << 12) /* framed routes, and UE prefixes that are no /64 */
 #define TP_FEAT_COPY (1 << 13) /* FARs with DUPL */
 #define TP_FEAT_UDP (1 << 14) /* outer headers of UDP without GTP-U */
-#define TP_FEAT_ALL (0xff | TP_FEAT_OUTER6 | TP_FEAT_RELAY | TP_FEAT_PREFIX | TP_FEAT_COPY | TP_FEAT_UDP)
+#define TP_FEAT_BUFFER (1 << 15) /* FARs with BUFF */
+#define TP_FEAT_ALL \
+	(0xff | TP_FEAT_OUTER6 | TP_FEAT_RELAY | TP_FEAT_PREFIX | TP_FEAT_COPY | TP_FEAT_UDP | TP_FEAT_BUFFER)
 #define TP_FEAT_SPREAD (1 << 11) /* users are spread over CPUs (tp_spread); not in TP_FEAT_ALL */
 #define TP_FEAT_TRACE (1 << 10) /* somebody follows a user's packets; not in TP_FEAT_ALL */
 
@@ -614,7 +631,8 @@ struct tp_trace {
  * provided. So it is compiled more than once, each time for no more than the features of one of these sets, and
  * what is loaded is the first that has those that are needed. */
 #define TP_BUILD_COMMON \
-	(TP_FEAT_METER | TP_FEAT_EXT | TP_FEAT_LIST | TP_FEAT_IPV6 | TP_FEAT_VLAN | TP_FEAT_BUCKETS | TP_FEAT_ATOMIC)
+	(TP_FEAT_METER | TP_FEAT_EXT | TP_FEAT_LIST | TP_FEAT_IPV6 | TP_FEAT_VLAN | TP_FEAT_BUCKETS | TP_FEAT_ATOMIC | \
+	 TP_FEAT_BUFFER)
 #define TP_BUILD_RELAY (TP_BUILD_COMMON | TP_FEAT_RELAY)
 #define TP_BUILD_SPREAD (TP_BUILD_COMMON | TP_FEAT_SPREAD)
 #define TP_BUILD_GENERAL (TP_FEAT_ALL | TP_FEAT_TRACE | TP_FEAT_SPREAD)
@@ -641,6 +659,7 @@ _Static_assert(sizeof(struct tp_trace_key) == 64, "one line");
 _Static_assert(sizeof(struct tp_trace) == 40 + TP_TRACE_SNAP, "tp_trace");
 _Static_assert(sizeof(struct tp_side) == 32, "half a line");
 _Static_assert(sizeof(struct tp_task) == 24, "three words");
+_Static_assert(sizeof(struct tp_held) == 8, "a word");
 _Static_assert(sizeof(struct tp_config) == 264, "tp_config");
 
 #endif

@@ -134,6 +134,9 @@ static TP_INLINE __u32 tp_index_of(struct tp_env *env, const struct tp_entry *e)
 /* Does this run count beside the entries, in sides[], because packets run elsewhere at the same time? */
 static TP_INLINE int tp_aside(struct tp_env *env);
 
+/* Has the packet waited, and user space tries to let it go? Its duplicates left when it came. */
+static TP_INLINE int tp_releases(struct tp_env *env);
+
 /* Monotonic nanoseconds. Never behind by more than 16 packets of this CPU or one tick. */
 static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu);
 
@@ -160,6 +163,9 @@ static TP_INLINE int tp_hand_copy(struct tp_env *env, const struct tp_copy *to, 
 
 /* An alarm to user space. 0, or non-zero when there was no room. */
 static TP_INLINE int tp_tell_alarm(struct tp_env *env, const struct tp_alarm *alarm);
+
+/* Hand the len octets of the frame at off to user space, which holds them. 0, or non-zero when there was no room. */
+static TP_INLINE int tp_hand_held(struct tp_env *env, const struct tp_held *held, __u32 off, __u32 len);
 
 /* This CPU's record of the packet under way. */
 static TP_INLINE struct tp_trace *tp_trace_of(struct tp_env *env);

@@ -110,17 +110,27 @@ static TP_INLINE int tp_is_plain_relay(struct tp_packet *p, const struct tp_entr
 	       ue4_be == tp_load32(p->ip + (ext->asks & TP_ASKS_UE_DST ? 16 : 12));
 }
 
+/* Do its packets leave in a tunnel, be it behind others that still wait? */
+static TP_INLINE int tp_goes_by_tunnel(struct tp_env *env, __u64 head)
+{
+	if (tp_has(env, TP_FEAT_BUFFER) && TP_HEAD_ACTION(head) == TP_ACT_DRAIN)
+		return !(head & TP_HEAD_ROUTE);
+	return TP_HEAD_ACTION(head) == TP_ACT_TUNNEL;
+}
+
 /* Conditions of the PDI that stand in the entry itself. Downlink packets have no QFI, and their UE
  * address was the key. */
 static TP_INLINE int tp_check_conditions(struct tp_packet *p, const struct tp_entry *e, __u64 head)
 {
 	if (p->dir != TP_UPLINK)
 		return TP_OK;
-	if (tp_has(p->env, TP_FEAT_RELAY) && (TP_HEAD_ACTION(head) == TP_ACT_TUNNEL || (head & TP_HEAD_DOWN)))
+	if (tp_has(p->env, TP_FEAT_RELAY) && (tp_goes_by_tunnel(p->env, head) || (head & TP_HEAD_DOWN)))
 		return head & TP_HEAD_EXT ? (int)tp_check_relayed(p->env, (__u32)TP_READ(e->ext), tp_pack_user(p)) : TP_OK;
 	if ((head & TP_HEAD_QFI) && p->qfi != TP_HEAD_QFI_OF(head))
 		return TP_DROP_QFI_MISMATCH;
-	if ((head & TP_HEAD_UE) && TP_HEAD_ACTION(head) != TP_ACT_TUNNEL && !tp_from_ue(p, e, head))
+	/* In a tunnel the bit says something else. */
+	if ((head & TP_HEAD_UE) && TP_HEAD_ACTION(head) != TP_ACT_TUNNEL &&
+	    !(tp_has(p->env, TP_FEAT_UDP) && tp_goes_by_tunnel(p->env, head)) && !tp_from_ue(p, e, head))
 		return TP_DROP_UE_SPOOFED;
 	return TP_OK;
 }
@@ -135,6 +145,7 @@ static TP_INLINE int tp_check_action(__u64 head)
 	case TP_ACT_DROP:
 		return head & TP_HEAD_METER ? TP_DROP_TUNNEL_GONE : TP_DROP_FAR_DROP;
 	case TP_ACT_BUFFER:
+	case TP_ACT_DRAIN: /* see tp_wait() */
 		return TP_DROP_FAR_BUFFER;
 	case TP_ACT_GATE:
 		return head & TP_HEAD_METER ? TP_DROP_QUOTA : TP_DROP_GATE_CLOSED;

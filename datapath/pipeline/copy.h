@@ -36,10 +36,11 @@ static TP_INLINE void tp_duplicate(struct tp_packet *p, const struct tp_entry *e
 {
 	const struct tp_ext *ext;
 
-	if (!tp_has(p->env, TP_FEAT_COPY) || !e)
+	/* Of a packet that has waited, they left when it came. */
+	if (!tp_has(p->env, TP_FEAT_COPY) || !e || tp_releases(p->env))
 		return;
 	if (outcome != TP_OK && outcome != TP_DROP_FAR_DROP && outcome != TP_DROP_FAR_BUFFER &&
-	    outcome != TP_DROP_TUNNEL_GONE)
+	    outcome != TP_DROP_TUNNEL_GONE && outcome != TP_OUT_HELD)
 		return;
 	ext = tp_ext_of(p, e, head);
 	if (ext && tp_unlikely(ext->copy))

@@ -13,6 +13,7 @@
 
 #include "act.h"
 #include "answer.h"
+#include "buffer.h"
 #include "copy.h"
 #include "emit.h"
 #include "gtpu.h"
@@ -237,6 +238,8 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 		r = tp_check_action(head);
 	else if (tp_has(p->env, TP_FEAT_IPV6 | TP_FEAT_LIST))
 		r = tp_untaken(p, matched, r);
+	if (tp_unlikely(r == TP_DROP_FAR_BUFFER))
+		r = tp_wait(p, e, &head);
 	if (r) {
 		tp_duplicate(p, e, head, r);
 		return r;
@@ -254,6 +257,10 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 		if (tp_unlikely(r == TP_OUT_UE)) {
 			r = tp_to_ue(p, &e, &head, index, matched);
 			tp_duplicate(p, e, head, r);
+			if (r == TP_DROP_FAR_BUFFER)
+				return tp_wait_for_ue(p);
+			if (r || !e)
+				return tp_final(r);
 		}
 	}
 	if (!r && !nh && tp_is_udp(p->env, head))
@@ -298,6 +305,8 @@ static TP_INLINE void tp_account(struct tp_packet *p, struct tp_entry *e, int ou
 		stats->out[dir].bytes += p->out_len;
 	} else {
 		tp_account_rest(p, stats, port, dir, outcome);
+		if (tp_has(p->env, TP_FEAT_BUFFER) && outcome == TP_OUT_HELD)
+			e = NULL; /* it counts when it leaves */
 	}
 	if (e)
 		tp_count(p, e, outcome);

@@ -87,15 +87,16 @@ static int load(const char *path, __u32 features, __u32 roles, __u32 part)
 }
 
 /* Is this a set that programs are built for? As Features::is_possible() of crates/tables/src/abi.rs: tagged frames
- * are always served, whoever needs a rare feature gets all common ones, and who follows packets or needs plain UDP gets
- * all. */
+ * and idle UEs are always served, whoever needs a rare feature gets all common ones, and who follows packets or needs
+ * plain UDP gets all. */
 static int is_possible(__u32 features)
 {
 	__u32 common = TP_FEAT_METER | TP_FEAT_EXT | TP_FEAT_LIST | TP_FEAT_IPV6 | TP_FEAT_BUCKETS;
 	__u32 general = TP_FEAT_ALL & ~(TP_FEAT_ATOMIC | TP_FEAT_OUTER6);
-	__u32 rare = (TP_FEAT_ALL & ~0xffU) | TP_FEAT_FIB;
+	__u32 rare = (TP_FEAT_ALL & ~0xffU & ~TP_FEAT_BUFFER) | TP_FEAT_FIB;
+	__u32 always = TP_FEAT_VLAN | TP_FEAT_BUFFER;
 
-	if ((features & ~(TP_FEAT_ALL | TP_FEAT_TRACE)) || !(features & TP_FEAT_VLAN))
+	if ((features & ~(TP_FEAT_ALL | TP_FEAT_TRACE)) || (features & always) != always)
 		return 0;
 	if ((features & (TP_FEAT_TRACE | TP_FEAT_UDP)) && (features & general) != general)
 		return 0;

@@ -184,6 +184,16 @@ pub fn send_socket(from: &Netns, source: SocketAddr, to: SocketAddr) -> Result<U
 
 /// Sends numbered packets at an even pace. What falls due while the thread sleeps is sent at once.
 pub fn send(socket: &UdpSocket, shape: Shape, sent: &AtomicU32) -> Result<()> {
+    send_until(socket, shape, sent, &AtomicBool::new(false))
+}
+
+/// As [`send`], unless it is told before that all is over.
+pub fn send_until(
+    socket: &UdpSocket,
+    shape: Shape,
+    sent: &AtomicU32,
+    over: &AtomicBool,
+) -> Result<()> {
     let mut packet = vec![0; shape.payload.max(4)];
     let began = Instant::now();
     loop {
@@ -193,7 +203,7 @@ pub fn send(socket: &UdpSocket, shape: Shape, sent: &AtomicU32) -> Result<()> {
             socket.send(&packet)?;
             sent.store(number + 1, Relaxed);
         }
-        if due >= shape.count {
+        if due >= shape.count || over.load(Relaxed) {
             return Ok(());
         }
         std::thread::sleep(Duration::from_micros(500));

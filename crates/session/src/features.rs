@@ -34,6 +34,24 @@ use Proof::{Golden, Scenario, Test};
 /// All that is offered, in the order of their bits.
 pub const FEATURES: &[Feature] = &[
     Feature {
+        name: "DDND",
+        bit: UpFunctionFeatures::DDND,
+        about: "a Downlink Data Report waits for the notification delay of the BAR",
+        proofs: &[Test(
+            "crates/session/src/paging_tests.rs",
+            "the_report_waits_for_the_notification_delay",
+        )],
+    },
+    Feature {
+        name: "DLBD",
+        bit: UpFunctionFeatures::DLBD,
+        about: "the answer to a Downlink Data Report may extend the time that packets wait, and say how many may",
+        proofs: &[Test(
+            "crates/session/src/paging_tests.rs",
+            "the_answer_to_a_report_extends_buffering",
+        )],
+    },
+    Feature {
         name: "FTUP",
         bit: UpFunctionFeatures::FTUP,
         // With it, no User Plane IP Resource Information is sent: that IE is for SMFs that choose
@@ -85,6 +103,18 @@ pub const FEATURES: &[Feature] = &[
             Test(
                 "crates/session/src/sessions_tests/endpoints.rs",
                 "a_pdi_says_nothing_beside_its_endpoint",
+            ),
+        ],
+    },
+    Feature {
+        name: "UDBC",
+        bit: UpFunctionFeatures::UDBC,
+        about: "a BAR says how many packets may wait",
+        proofs: &[
+            Scenario("buffer-limits"),
+            Test(
+                "crates/session/src/paging_tests.rs",
+                "a_bar_bounds_what_waits",
             ),
         ],
     },

@@ -66,12 +66,14 @@ pub(crate) mod entry {
 
     pub(crate) const ALARM_NONE: u64 = u64::MAX;
 
+    pub(crate) const ACT_NONE: u64 = 0;
     pub(crate) const ACT_ROUTE: u64 = 1;
     pub(crate) const ACT_TUNNEL: u64 = 2;
     pub(crate) const ACT_DROP: u64 = 3;
     pub(crate) const ACT_BUFFER: u64 = 4;
     pub(crate) const ACT_GATE: u64 = 5;
     pub(crate) const ACT_LIST: u64 = 6;
+    pub(crate) const ACT_DRAIN: u64 = 7;
 
     pub(crate) const METER_BIT: u64 = 1 << 35;
     pub(crate) const EXT_BIT: u64 = 1 << 36;
@@ -81,6 +83,7 @@ pub(crate) mod entry {
     pub(crate) const UDP_BIT: u64 = UE_BIT;
     pub(crate) const DOWN_BIT: u64 = 1 << 39;
     pub(crate) const ACTION_SHIFT: u32 = 32;
+    pub(crate) const ROUTE_BIT: u64 = 1 << 46;
     pub(crate) const QFI_SHIFT: u32 = 40;
     pub(crate) const NI_SHIFT: u32 = 48;
     pub(crate) const RULE_SHIFT: u32 = 40;
@@ -90,6 +93,33 @@ pub(crate) mod entry {
     /// The action in a head.
     pub(crate) const fn action(head: u64) -> u64 {
         (head >> ACTION_SHIFT) & 7
+    }
+
+    const fn with_action(head: u64, action: u64) -> u64 {
+        head & !(7 << ACTION_SHIFT | ROUTE_BIT) | action << ACTION_SHIFT
+    }
+
+    /// What a head says once all that waited has left.
+    pub(crate) const fn settled(head: u64) -> u64 {
+        match (action(head), head & ROUTE_BIT) {
+            (ACT_DRAIN, 0) => with_action(head, ACT_TUNNEL),
+            (ACT_DRAIN, _) => with_action(head, ACT_ROUTE),
+            _ => head,
+        }
+    }
+
+    /// A head that forwards, behind all that waits.
+    pub(crate) const fn draining(head: u64) -> u64 {
+        let route = match action(head) {
+            ACT_ROUTE => ROUTE_BIT,
+            _ => 0,
+        };
+        with_action(head, ACT_DRAIN) | route
+    }
+
+    /// Whether packets may wait.
+    pub(crate) const fn may_hold(head: u64) -> bool {
+        matches!(action(head), ACT_BUFFER | ACT_DRAIN)
     }
 
     /// Head of a line that leads to the rules from `first` on.
@@ -139,7 +169,7 @@ pub(crate) struct Side {
     pub(crate) bytes: AtomicU64,
     pub(crate) packets: AtomicU64,
     pub(crate) drops: AtomicU64,
-    pub(crate) reserved: AtomicU64,
+    pub(crate) held: AtomicU64,
 }
 
 /// `tp_rate` bits.
@@ -386,7 +416,7 @@ pub(crate) struct Config {
     pub(crate) n_nis: AtomicU32,
     pub(crate) port_ifindex: [AtomicU32; PORTS_MAX],
     pub(crate) icmp_ns: AtomicU32,
-    pub(crate) reserved: AtomicU32,
+    pub(crate) held_max: AtomicU32,
     pub(crate) n3_6: [[AtomicU64; 2]; N3_ADDRS_MAX],
 }
 
@@ -466,12 +496,20 @@ impl Features {
     pub const COPY: Self = Self(1 << 13);
     /// Outer headers of UDP without GTP-U.
     pub const UDP: Self = Self(1 << 14);
+    /// FARs with BUFF.
+    pub const BUFFER: Self = Self(1 << 15);
     /// Everything that packets may need; [`Self::TRACE`] and [`Self::SPREAD`] are not part of it.
-    pub const ALL: Self =
-        Self(0xff | Self::OUTER6.0 | Self::RELAY.0 | Self::PREFIX.0 | Self::COPY.0 | Self::UDP.0);
+    pub const ALL: Self = Self(
+        0xff | Self::OUTER6.0
+            | Self::RELAY.0
+            | Self::PREFIX.0
+            | Self::COPY.0
+            | Self::BUFFER.0
+            | Self::UDP.0,
+    );
 
     /// What the XDP program is compiled for, beside everything: those that most networks need ...
-    pub(crate) const BUILD_COMMON: Self = Self(0xff & !Self::FIB.0);
+    pub(crate) const BUILD_COMMON: Self = Self(0xff & !Self::FIB.0 | Self::BUFFER.0);
     /// ... and those of a UPF between UPFs.
     pub(crate) const BUILD_RELAY: Self = Self::BUILD_COMMON.with(Self::RELAY);
     /// ... and those of one that spreads users over CPUs.
@@ -479,9 +517,9 @@ impl Features {
     /// Everything.
     pub(crate) const BUILD_GENERAL: Self = Self::ALL.with(Self::TRACE).with(Self::SPREAD);
 
-    const NAMES: [&str; 15] = [
+    const NAMES: [&str; 16] = [
         "meter", "ext", "list", "ipv6", "vlan", "buckets", "fib", "atomic", "outer6", "relay",
-        "trace", "spread", "prefix", "copy", "udp",
+        "trace", "spread", "prefix", "copy", "udp", "buffer",
     ];
 
     /// As the C side sees them; `None` for bits that do not exist.
@@ -505,7 +543,10 @@ impl Features {
     pub(crate) const COUNT: usize = (32 - Self::ALL.0.leading_zeros()) as usize;
 
     /// Those that few networks need, and seldom one alone.
-    const RARE: Self = Self(Self::ALL.0 & !0xff | Self::FIB.0);
+    const RARE: Self = Self(Self::ALL.0 & !(0xff | Self::ALWAYS.0) | Self::FIB.0);
+
+    /// Never left out.
+    pub(crate) const ALWAYS: Self = Self(Self::VLAN.0 | Self::BUFFER.0);
 
     /// Those that come and go with sessions, in any combination.
     const COMMON: Self =
@@ -529,7 +570,7 @@ impl Features {
 
     /// Whether programs are ever built for just this set (`is_possible` in datapath/tests/load_matrix.c).
     pub const fn is_possible(self) -> bool {
-        self.contains(Self::VLAN)
+        self.contains(Self::ALWAYS)
             && self.closed().0 == self.0
             && (!self.contains(Self::TRACE) || self.contains(Self::MOST))
     }
@@ -650,6 +691,7 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_side", size_of::<Side>()),
         ("tp_side.packets", offset_of!(Side, packets)),
         ("tp_side.drops", offset_of!(Side, drops)),
+        ("tp_side.held", offset_of!(Side, held)),
         ("tp_ext", size_of::<Ext>()),
         ("tp_ext.ue6_plen", offset_of!(Ext, ue6_plen)),
         ("tp_ext.n_meters", offset_of!(Ext, n_meters)),
@@ -724,6 +766,7 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_config.n_nis", offset_of!(Config, n_nis)),
         ("tp_config.port_ifindex", offset_of!(Config, port_ifindex)),
         ("tp_config.icmp_ns", offset_of!(Config, icmp_ns)),
+        ("tp_config.held_max", offset_of!(Config, held_max)),
         ("tp_config.n3_6", offset_of!(Config, n3_6)),
         ("tp_port_stats", size_of::<PortStats>()),
         ("tp_port_stats.out", offset_of!(PortStats, forwarded)),

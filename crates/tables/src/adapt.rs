@@ -223,7 +223,7 @@ impl Adaptation {
 mod tests {
     use super::*;
 
-    const BASE: Features = Features::VLAN;
+    const BASE: Features = Features::ALWAYS;
     const GENERAL: Features = Features::ALL.without(Features::ATOMIC);
     const SETTLE: Duration = Duration::from_secs(10);
 

@@ -202,7 +202,7 @@ pub(crate) fn be(addr: Ipv4Addr) -> u32 {
 
 /// Which of the words out, rate and ext packets read under a head.
 pub(crate) fn meaningful(head: u64) -> [bool; 3] {
-    let tunnel = entry::action(head) == entry::ACT_TUNNEL;
+    let tunnel = entry::action(entry::settled(head)) == entry::ACT_TUNNEL;
     let passes = !matches!(entry::action(head), entry::ACT_GATE | entry::ACT_DROP);
     [
         tunnel || head & entry::UE_BIT != 0,

@@ -9,6 +9,7 @@ use session::compiled::NiId;
 
 use crate::advertise;
 use crate::back;
+use crate::buffers::{self, Orders};
 use crate::copies;
 use crate::cut;
 use crate::followers::{self, Followers};
@@ -29,6 +30,8 @@ const EVENT_PACKET: u32 = 2;
 const EVENT_GTPU: u32 = 3;
 /// `TP_EVENT_COPY`
 const EVENT_COPY: u32 = 4;
+/// `TP_EVENT_HELD`
+pub(crate) const EVENT_HELD: u32 = 6;
 /// `sizeof(struct tp_event)`
 const EVENT_HEADER_LEN: usize = 16;
 
@@ -147,10 +150,10 @@ pub struct Outgoing {
 /// A record of the event ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event<'a> {
-    kind: u32,
+    pub(crate) kind: u32,
     ifindex: u32,
-    port: u32,
-    data: &'a [u8],
+    pub(crate) port: u32,
+    pub(crate) data: &'a [u8],
 }
 
 impl<'a> Event<'a> {
@@ -229,14 +232,21 @@ pub struct Finisher {
     losses: Losses,
     messages: Vec<Vec<u8>>,
     finished: Arc<Finished>,
+    holding: Arc<Orders>,
 }
 
 impl Finisher {
-    pub(crate) fn new(host: Host, bystander: Bystander, routers: Routers) -> Self {
+    pub(crate) fn new(
+        host: Host,
+        bystander: Bystander,
+        routers: Routers,
+        holding: Arc<Orders>,
+    ) -> Self {
         Self {
             host,
             bystander,
             routers,
+            holding,
             outer: Reassembler::new(Bounds::default()),
             inner: Followers::new(followers::Bounds::default()),
             losses: Losses::new(),
@@ -306,6 +316,10 @@ impl Finisher {
                     Some(duplicate) => out.push(duplicate),
                     None => self.host.count_lost_copy(),
                 }
+                Ok(())
+            }
+            EVENT_HELD => {
+                self.hold(record, event.port);
                 Ok(())
             }
             EVENT_GTPU => {
@@ -524,6 +538,16 @@ impl Finisher {
         }));
     }
 
+    /// A packet made here, or put together, that waits for an idle UE.
+    fn hold(&self, record: &[u8], port: u32) {
+        if let Some(entry) = buffers::entry_of(record)
+            && !self.holding.give_packet(record)
+        {
+            self.host.lower_held(entry, 1, 1);
+            self.lose(port, DOWNLINK, "buffer_full");
+        }
+    }
+
     /// One packet that was handed over in vain.
     fn lose(&self, port: u32, direction: usize, reason: &str) {
         let reason = DROP_REASONS.iter().position(|known| known.name == reason);
@@ -579,10 +603,11 @@ impl Finisher {
             let packet = frame.get(l3_of(&frame)..).ok_or(Malformed)?.to_vec();
             out.push(Outgoing { ifindex, packet });
         }
-        if event.is_empty() || rounds == 0 {
+        let is_held = Event::parse(&event).is_some_and(|event| event.kind == EVENT_HELD);
+        if event.is_empty() || rounds == 0 && !is_held {
             return Ok(());
         }
-        self.take(&event, now_ns, rounds - 1, out)
+        self.take(&event, now_ns, rounds.saturating_sub(1), out)
     }
 
     fn count_losses(&mut self) {
@@ -606,7 +631,7 @@ impl Finisher {
 }
 
 /// An IP packet behind an Ethernet header.
-fn framed(packet: &[u8]) -> Vec<u8> {
+pub(crate) fn framed(packet: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend(match packet.first().map(|octet| octet >> 4) {
         Some(4) => [0x08, 0x00],

@@ -1,9 +1,9 @@
 //! Grace periods: what packets could reach a moment ago is reused only when none can be looking.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -52,6 +52,28 @@ impl Bystander {
     }
 }
 
+/// Those that there are.
+#[derive(Clone, Debug, Default)]
+struct Bystanders(Arc<Mutex<Vec<Bystander>>>);
+
+impl Bystanders {
+    fn join(&self) -> Bystander {
+        let bystander = Bystander::default();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(bystander.clone());
+        bystander
+    }
+
+    fn wait(&self) {
+        let all = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        all.iter().for_each(Bystander::wait);
+    }
+}
+
 /// Wait here and now until no program of the kernel that has begun is still running.
 pub(crate) fn barrier() -> io::Result<()> {
     membarrier(MEMBARRIER_CMD_GLOBAL).map(drop)
@@ -81,7 +103,7 @@ struct Helper {
 }
 
 impl Helper {
-    fn start(bystander: Bystander) -> io::Result<Self> {
+    fn start(bystanders: Bystanders) -> io::Result<Self> {
         if membarrier(MEMBARRIER_CMD_QUERY)? & MEMBARRIER_CMD_GLOBAL == 0 {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -97,7 +119,7 @@ impl Helper {
             for ticket in tickets {
                 match membarrier(MEMBARRIER_CMD_GLOBAL) {
                     Ok(_) => {
-                        bystander.wait();
+                        bystanders.wait();
                         done.store(ticket, Ordering::Release);
                     }
                     Err(error) => tracing::error!(%error, "membarrier failed; table space is lost"),
@@ -117,7 +139,7 @@ impl Helper {
 #[derive(Debug)]
 pub(crate) struct Grace<T> {
     helper: Option<Helper>,
-    bystander: Bystander,
+    bystanders: Bystanders,
     open: Vec<T>,
     waiting: Vec<T>,
 }
@@ -125,10 +147,10 @@ pub(crate) struct Grace<T> {
 impl<T> Grace<T> {
     /// For packets that run in the kernel.
     pub(crate) fn kernel() -> io::Result<Self> {
-        let bystander = Bystander::default();
+        let bystanders = Bystanders::default();
         Ok(Self {
-            helper: Some(Helper::start(bystander.clone())?),
-            bystander,
+            helper: Some(Helper::start(bystanders.clone())?),
+            bystanders,
             open: Vec::new(),
             waiting: Vec::new(),
         })
@@ -138,15 +160,15 @@ impl<T> Grace<T> {
     pub(crate) fn same_thread() -> Self {
         Self {
             helper: None,
-            bystander: Bystander::default(),
+            bystanders: Bystanders::default(),
             open: Vec::new(),
             waiting: Vec::new(),
         }
     }
 
-    /// For a thread that finishes packets.
+    /// For one more thread that runs packets.
     pub(crate) fn bystander(&self) -> Bystander {
-        self.bystander.clone()
+        self.bystanders.join()
     }
 
     /// A grace period to be waited for now.
@@ -192,7 +214,7 @@ impl<T> Grace<T> {
         {
             tracing::error!(%error, "membarrier failed");
         }
-        self.bystander.wait();
+        self.bystanders.wait();
     }
 
     /// Wait here and now, and move everything to `done`.

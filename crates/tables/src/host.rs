@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ipnet::Ipv6Net;
-use session::compiled::NiId;
+use session::compiled::{NiId, PdrId};
 
 use crate::abi::{
-    AlarmRecord, Config, Cpu, Features, Line, RulePlace, Side, UE_DIR_BITS, UE_PAGE_BITS, ni,
+    AlarmRecord, Config, Cpu, Features, Line, RulePlace, Side, UE_DIR_BITS, UE_PAGE_BITS, entry, ni,
 };
 use crate::alarms::Told;
 use crate::back;
@@ -23,8 +23,8 @@ use crate::verdict::Verdict;
 use crate::{PortConfig, Roles};
 
 /// Octets in front of and behind a frame, as XDP drivers leave them.
-const HEADROOM: usize = 256;
-const TAILROOM: usize = 256;
+pub(crate) const HEADROOM: usize = 256;
+pub(crate) const TAILROOM: usize = 256;
 const EVENT_LEN: usize = 16 + 9728;
 /// `TP_HOST_COPIES`
 const COPIES_LEN: usize = 16384;
@@ -69,6 +69,8 @@ struct TpTables {
     ports_up: u32,
     aside: u32,
     own: u32,
+    releases: u32,
+    pad: u32,
     transport: u64,
     transport_known: u64,
     own_for: [u64; 2],
@@ -142,6 +144,50 @@ pub struct Run {
     pub trace: Option<TraceRecord>,
 }
 
+/// A frame in memory with room in front and behind.
+#[derive(Debug)]
+pub(crate) struct Placed<'a> {
+    pub(crate) buf: &'a mut [u8],
+    pub(crate) offset: u32,
+    pub(crate) len: u32,
+}
+
+/// Room for what becomes of a frame, to be used again.
+pub(crate) struct Scratch(Box<TpResult>);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        Self(Box::new(TpResult {
+            verdict: 0,
+            reason: 0,
+            port: 0,
+            event_len: 0,
+            traced: 0,
+            copies_len: 0,
+            trace: [0; RECORD_LEN / 8],
+            event: [0; EVENT_LEN],
+            copies: [0; COPIES_LEN],
+            alarms: [AlarmRecord::default(); ALARMS],
+            n_alarms: 0,
+        }))
+    }
+
+    /// What the slow path was told: a `tp_event`, with its header.
+    pub(crate) fn event(&self) -> &[u8] {
+        &self.0.event[..self.0.event_len as usize]
+    }
+}
+
+fn verdict_of(result: &TpResult) -> Verdict {
+    match result.verdict {
+        1 => Verdict::Pass,
+        2 => Verdict::Answer,
+        3 => Verdict::Redirect(result.port),
+        4 => Verdict::Slow,
+        _ => Verdict::Drop(result.reason),
+    }
+}
+
 pub(crate) fn memory(layout: &Layout) -> io::Result<Memory> {
     let lines = |n: u32| View::anonymous(n as usize);
     Ok(Memory {
@@ -194,6 +240,10 @@ impl Host {
             aside: false,
             told: None,
         }
+    }
+
+    pub(crate) fn memory(&self) -> Memory {
+        self.mem.clone()
     }
 
     pub(crate) fn report_to(&mut self, told: Arc<Told>) {
@@ -261,6 +311,8 @@ impl Host {
             ports_up: self.ports_up,
             aside: self.aside.into(),
             own: 0,
+            releases: 0,
+            pad: 0,
             transport: 0,
             transport_known: 0,
             own_for: [0; 2],
@@ -364,6 +416,80 @@ impl Host {
         self.run_tables(&mut tables, port, frame, now_ns)
     }
 
+    /// The port's own view of an entry: where packets to its UE come in.
+    pub(crate) fn port_of_entry(&self, index: u32) -> Option<usize> {
+        let head = self.mem.entries.get(index as usize)?.load(entry::HEAD);
+        self.port_of(NiId((head >> entry::NI_SHIFT) as u16))
+    }
+
+    /// The PDR of an entry.
+    pub(crate) fn pdr_of(&self, index: u32) -> PdrId {
+        let line = self.mem.entries.get(index as usize);
+        let ext = line.map_or(0, |line| line.load(entry::EXT));
+        PdrId((ext >> entry::PDR_SHIFT) as u16)
+    }
+
+    /// What the head of an entry says.
+    pub(crate) fn head(&self, index: u32) -> u64 {
+        let line = self.mem.entries.get(index as usize);
+        line.map_or(0, |line| line.load(entry::HEAD))
+    }
+
+    /// So many packets of an entry no longer wait; of these, some were dropped.
+    pub(crate) fn lower_held(&self, index: u32, by: u64, dropped: u64) {
+        if let Some(side) = self.mem.sides.get(index as usize) {
+            if dropped > 0 {
+                side.drops.fetch_add(dropped, Ordering::Relaxed);
+            }
+            side.held.fetch_sub(by, Ordering::Release);
+        }
+    }
+
+    /// A packet that has waited, in place. `own`: an address of the UE that it is for, if that is what it goes by.
+    pub(crate) fn release(
+        &self,
+        port: usize,
+        own: Option<[u64; 2]>,
+        frame: &mut Placed<'_>,
+        now_ns: u64,
+        result: &mut Scratch,
+    ) -> Verdict {
+        let mut tables = self.tables();
+        tables.releases = 1;
+        if let Some(own) = own {
+            tables.own = 1;
+            tables.own_for = own;
+        }
+        let Some(port) = self.ports.get(port) else {
+            return Verdict::Pass;
+        };
+        let result = &mut result.0;
+        // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
+        // Rust as atomics only; frame and result are ours and live through the call.
+        unsafe {
+            tp_host_run(
+                &mut tables,
+                port,
+                frame.buf.as_mut_ptr(),
+                frame.buf.len() as u32,
+                &mut frame.offset,
+                &mut frame.len,
+                now_ns,
+                &mut **result,
+            );
+        }
+        self.tell(result);
+        verdict_of(result)
+    }
+
+    /// Who hears of alarms hears of these.
+    fn tell(&self, result: &TpResult) {
+        if let Some(told) = &self.told {
+            let alarms = result.alarms.iter().take(result.n_alarms as usize);
+            alarms.for_each(|alarm| told.tell(alarm.entry));
+        }
+    }
+
     /// A fragment of a packet whose upper layer is known (`tp_transport()`).
     pub(crate) fn run_part(&self, port: usize, frame: &[u8], transport: u64, now_ns: u64) -> Run {
         let mut tables = self.tables();
@@ -376,19 +502,7 @@ impl Host {
         let mut buf = vec![0u8; HEADROOM + frame.len() + TAILROOM];
         buf[HEADROOM..HEADROOM + frame.len()].copy_from_slice(frame);
         let (mut offset, mut len) = (HEADROOM as u32, frame.len() as u32);
-        let mut result = Box::new(TpResult {
-            verdict: 0,
-            reason: 0,
-            port: 0,
-            event_len: 0,
-            traced: 0,
-            copies_len: 0,
-            trace: [0; RECORD_LEN / 8],
-            event: [0; EVENT_LEN],
-            copies: [0; COPIES_LEN],
-            alarms: [AlarmRecord::default(); ALARMS],
-            n_alarms: 0,
-        });
+        let Scratch(mut result) = Scratch::new();
         // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
         // Rust as atomics only; buf, offset, len and result are ours and live through the call.
         unsafe {
@@ -403,23 +517,14 @@ impl Host {
                 &mut *result,
             );
         }
-        if let Some(told) = &self.told {
-            let alarms = result.alarms.iter().take(result.n_alarms as usize);
-            alarms.for_each(|alarm| told.tell(alarm.entry));
-        }
+        self.tell(&result);
         let frame = buf[offset as usize..(offset + len) as usize].to_vec();
         let event = result.event[..result.event_len as usize].to_vec();
         let copies = result.copies[..result.copies_len as usize].to_vec();
         let words = result.trace.iter().take_while(|_| result.traced != 0);
         let trace: Vec<u8> = words.flat_map(|word| word.to_ne_bytes()).collect();
         let trace = TraceRecord::parse(&trace);
-        let verdict = match result.verdict {
-            1 => Verdict::Pass,
-            2 => Verdict::Answer,
-            3 => Verdict::Redirect(result.port),
-            4 => Verdict::Slow,
-            _ => Verdict::Drop(result.reason),
-        };
+        let verdict = verdict_of(&result);
         Run {
             verdict,
             frame,
@@ -436,7 +541,7 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_c() {
-        assert_eq!(size_of::<TpTables>(), 15 * 8 + 14 * 4 + 16 + 16 + 16);
+        assert_eq!(size_of::<TpTables>(), 15 * 8 + 16 * 4 + 16 + 16 + 16);
         assert_eq!(
             size_of::<TpResult>(),
             24 + RECORD_LEN + EVENT_LEN + COPIES_LEN + ALARMS * size_of::<AlarmRecord>() + 8

@@ -11,6 +11,7 @@ pub mod advertise;
 mod alarms;
 mod alloc;
 mod back;
+mod buffers;
 mod copies;
 pub mod cut;
 mod encode;
@@ -47,6 +48,7 @@ mod xdp;
 
 pub use abi::Features;
 pub use adapt::Replacement;
+pub use buffers::{BufferThread, HeldSession, HoldBounds, HoldCounters, HoldTotals};
 pub use finish::{Finished, Finisher, Malformed, Outgoing};
 pub use handle::Handle;
 pub use host::Run;

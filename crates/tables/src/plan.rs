@@ -406,14 +406,16 @@ impl Store {
 
     /// No entry lies in the slot and no packet reads what lay there.
     fn is_vacant(&self, plan: &Plan, slot: u32) -> bool {
-        !self.is_settling(slot) && plan.held.entries.iter().all(|held| held.index != slot)
+        !self.is_settling(slot)
+            && self.held(slot) == 0
+            && plan.held.entries.iter().all(|held| held.index != slot)
     }
 
     /// Can a live entry become `want` so that each packet sees the old words or the new ones?
     fn compare(&self, want: &Want, was: u32) -> How {
         let line = &self.mem.entries[was as usize];
         let live = line.words();
-        let (old, new) = (live[entry::HEAD], want.head());
+        let (old, new) = (entry::settled(live[entry::HEAD]), want.head());
         let (read, needed) = (meaningful(old), meaningful(new));
         let differs = [
             needed[0] && live[entry::OUT] != want.words.out,

@@ -19,6 +19,8 @@ pub(crate) struct Former {
     exts: Vec<u32>,
     /// Old lists: the line that leads there, their first place, the number of places.
     runs: Vec<(u32, u32, usize)>,
+    /// Entries that packets may wait at.
+    waiting: Vec<u32>,
 }
 
 impl Store {
@@ -46,7 +48,7 @@ impl Store {
                 self.name_owner(&plan.next.entries, new.seid);
                 self.users.join(plan.next.needs);
                 self.users.leave(plan.held.needs);
-                self.apply(&mut plan);
+                self.apply(&mut plan, new.drops_held);
                 self.note_ways_back(&plan, new);
                 handle.write(&plan.next);
             }
@@ -60,10 +62,14 @@ impl Store {
         Ok(())
     }
 
-    fn apply(&mut self, plan: &mut Plan) {
+    /// drops_held: what waits is lost before anything changes.
+    fn apply(&mut self, plan: &mut Plan, drops_held: bool) {
         self.forget_parted();
         let mut former = std::mem::take(&mut plan.former);
         self.note_former(plan, &mut former);
+        if drops_held {
+            self.discard_held(&former.waiting);
+        }
         self.fill_meters_and_exts(plan);
         self.fill_entries(plan);
         self.fill_rules(plan);
@@ -80,6 +86,11 @@ impl Store {
         }
         self.unlead(plan);
         self.retire_former(plan, &mut former);
+        if plan.next.entries.is_empty() {
+            self.discard_held(&former.waiting);
+        } else {
+            (former.waiting.iter()).for_each(|&index| self.look_at_held(index));
+        }
         plan.former = former;
     }
 
@@ -96,12 +107,16 @@ impl Store {
         former.peers.clear();
         former.exts.clear();
         former.runs.clear();
+        former.waiting.clear();
         for held in &plan.held.entries {
             let line = &self.mem.entries[held.index as usize];
-            if entry::action(line.load(entry::HEAD)) == entry::ACT_TUNNEL {
+            if entry::action(entry::settled(line.load(entry::HEAD))) == entry::ACT_TUNNEL {
                 former.peers.push((line.load(entry::OUT) >> 32) as u32);
             }
             former.exts.extend(self.ext_of(held.index));
+            if entry::may_hold(line.load(entry::HEAD)) {
+                former.waiting.push(held.index);
+            }
         }
         for key in &plan.held.keys {
             if let Some(rules) = self.rules_of(key.entry) {
@@ -151,10 +166,15 @@ impl Store {
                 line.publish(word, value);
             }
             self.clear_side(want.at);
+            let mut head = want.head();
             if let Some(was) = want.was {
                 self.carry(was, want.at);
+                if entry::may_hold(self.head(was)) {
+                    self.wait_behind(was, want.at);
+                    head = self.behind_waiting(want.at, head);
+                }
             }
-            self.mem.entries[want.at as usize].publish(entry::HEAD, want.head());
+            self.mem.entries[want.at as usize].publish(entry::HEAD, head);
         }
     }
 
@@ -169,7 +189,8 @@ impl Store {
     /// have begun.
     fn store_in_place(&mut self, want: &Want) {
         let line = &self.mem.entries[want.at as usize];
-        let (old, new) = (line.load(entry::HEAD), want.head());
+        let live = line.load(entry::HEAD);
+        let (old, new) = (entry::settled(live), want.head());
         let pdr = line.load(entry::EXT) & !0xffff_ffff;
         let words = [
             (entry::OUT, want.words.out),
@@ -183,7 +204,12 @@ impl Store {
             }
         }
         if old != new {
-            line.publish(entry::HEAD, new);
+            let head = if entry::may_hold(live) {
+                self.behind_waiting(want.at, new)
+            } else {
+                new
+            };
+            self.mem.entries[want.at as usize].publish(entry::HEAD, head);
             if (0..3).any(|word| read[word] && !needed[word]) {
                 self.retire_entry(want.at, false);
             }

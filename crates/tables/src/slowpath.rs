@@ -398,7 +398,7 @@ fn open<'a>(ring: &MapHandle, slow_path: &'a RefCell<SlowPath>) -> io::Result<Ri
 }
 
 /// The clock of packets.
-fn monotonic_ns() -> u64 {
+pub(crate) fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }

@@ -17,6 +17,7 @@ use crate::abi::{
 use crate::adapt::Users;
 use crate::alarms::Alarms;
 use crate::alloc::{Lines, Runs};
+use crate::buffers::{Order, Orders};
 use crate::copies;
 use crate::encode::be;
 use crate::grace::Grace;
@@ -54,6 +55,8 @@ pub struct Layout {
     pub ue_pages: u32,
     /// Network instances.
     pub nis: u32,
+    /// Octets of packets for idle UEs that may be on their way to user space: a power of two, of whole pages.
+    pub held_ring: u32,
 }
 
 impl Layout {
@@ -77,6 +80,7 @@ impl Layout {
             // take them.
             ue_pages: ue_pages.saturating_add(16 + sessions / 8192),
             nis: nis.max(1),
+            held_ring: 16 << 20,
         }
     }
 
@@ -132,6 +136,8 @@ pub(crate) enum Retired {
     Slot(Place),
     Peer(u32),
     NextHop(u32),
+    /// An entry forwards behind what waits at it.
+    Drain(u32),
     Routes {
         first: u32,
         len: usize,
@@ -207,6 +213,9 @@ pub(crate) struct Store {
     carried: HashMap<u32, Carried, Indices>,
     /// Where the counts of an entry in its grace period will go.
     heirs: HashMap<u32, u32, Indices>,
+    /// Entries that count one packet more as held until all that waits at another one, which they replace, has left.
+    waits_for: HashMap<u32, u32, Indices>,
+    pub(crate) holding: Arc<Orders>,
     pub(crate) grace: Grace<Retired>,
     pub(crate) owners: Owners,
     pub(crate) alarms: Alarms,
@@ -227,7 +236,7 @@ impl Store {
         mem: Memory,
         layout: &Layout,
         grace: Grace<Retired>,
-        (owners, alarms): (Owners, Alarms),
+        (owners, alarms, orders): (Owners, Alarms, Orders),
         salt: u64,
     ) -> Self {
         let direct_end = layout.teids + 1;
@@ -259,6 +268,8 @@ impl Store {
             settling: HashMap::default(),
             carried: HashMap::default(),
             heirs: HashMap::default(),
+            waits_for: HashMap::default(),
+            holding: Arc::new(orders),
             grace,
             owners,
             alarms,
@@ -592,8 +603,89 @@ impl Store {
         self.exts.give(index);
     }
 
+    /// Whether somebody keeps packets. Else none waits, and nothing has to stay behind any.
+    fn holds(&self) -> bool {
+        self.mem.config[0].held_max.load(Ordering::Acquire) > 0
+    }
+
+    /// Packets that wait at an entry, or are on their way there.
+    pub(crate) fn held(&self, index: u32) -> u64 {
+        self.mem.sides[index as usize].held.load(Ordering::Acquire)
+    }
+
+    /// Have what waits at an entry looked at: its FAR may have changed.
+    pub(crate) fn look_at_held(&self, index: u32) {
+        if let (Some(seid), true) = (self.owners.seid(index), self.held(index) > 0) {
+            self.holding.give(Order::Look(seid));
+        }
+    }
+
+    /// Have what waits at these entries, all of one session, dropped.
+    pub(crate) fn discard_held(&self, entries: &[u32]) {
+        let mut waiting = entries.iter().filter(|&&index| self.held(index) > 0);
+        if let Some(seid) = waiting.next().and_then(|&index| self.owners.seid(index)) {
+            self.holding.give(Order::Discard(seid));
+        }
+    }
+
+    /// Entry `to` replaces `from`, at which packets may wait: those that meet it stay behind them.
+    pub(crate) fn wait_behind(&mut self, from: u32, to: u32) {
+        if !self.holds() {
+            return;
+        }
+        let held = &self.mem.sides[to as usize].held;
+        held.fetch_add(1, Ordering::AcqRel);
+        self.waits_for.insert(from, to);
+        if let Some(seid) = self.owners.seid(from) {
+            self.owners.set(to, seid);
+        }
+    }
+
+    /// What a head says while packets may wait at its entry. It becomes what it shall be once none does.
+    pub(crate) fn behind_waiting(&mut self, index: u32, head: u64) -> u64 {
+        match entry::action(head) {
+            entry::ACT_ROUTE | entry::ACT_TUNNEL if self.holds() => {
+                self.grace.retire(Retired::Drain(index));
+                entry::draining(head)
+            }
+            _ => head,
+        }
+    }
+
+    /// After a grace period: whoever met the entry before it forwarded has handed its packet over, so that `held`
+    /// counts it.
+    fn drained(&mut self, index: u32) {
+        let head = self.head(index);
+        if entry::action(head) != entry::ACT_DRAIN {
+            return;
+        }
+        if self.holds() && self.held(index) > 0 {
+            self.look_at_held(index);
+            self.grace.retire(Retired::Drain(index));
+            return;
+        }
+        self.mem.entries[index as usize].publish(entry::HEAD, entry::settled(head));
+    }
+
+    /// After a grace period: whether packets still wait at an entry that is gone, so that it cannot be used again.
+    fn is_awaited(&mut self, index: u32, free: bool) -> bool {
+        let replaced = self.waits_for.contains_key(&index);
+        if self.holds() && (free || replaced) && self.held(index) > 0 {
+            self.look_at_held(index);
+            self.grace.retire(Retired::Entry { index, free });
+            return true;
+        }
+        if let Some(to) = self.waits_for.remove(&index) {
+            let held = &self.mem.sides[to as usize].held;
+            held.fetch_sub(1, Ordering::AcqRel);
+        }
+        false
+    }
+
     fn finish(&mut self, item: Retired) {
         match item {
+            Retired::Entry { index, free } if self.is_awaited(index, free) => {}
+            Retired::Drain(index) => self.drained(index),
             Retired::Entry { index, free } => {
                 self.settled(index);
                 if free {

@@ -12,12 +12,15 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use libbpf_rs::MapHandle;
-use session::compiled::{Compiled, Counters, EndedTunnel, NiId, NoRoom, PdrId, PredefinedId};
+use session::compiled::{
+    Buffered, Compiled, Counters, EndedTunnel, HoldLimits, NiId, NoRoom, PdrId, PredefinedId,
+};
 
 use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
 use crate::adapt::{Adaptation, Replacement};
 use crate::advertise::Advertised;
 use crate::alarms::Alarms;
+use crate::buffers::{BufferThread, HoldBounds, Holder, Order, Orders};
 use crate::finish::{Finisher, Outgoing};
 use crate::grace::{Grace, Passing};
 use crate::handle::Handle;
@@ -212,7 +215,7 @@ impl Backend {
 pub struct Tables {
     // Before the store, so that programs are detached before the maps go.
     backend: Backend,
-    store: Store,
+    pub(crate) store: Store,
     ports: Vec<PortConfig>,
     adaptation: Adaptation,
     /// `None`: nobody hears of tunnels that were left.
@@ -534,7 +537,39 @@ impl Tables {
             self.adaptation.general(),
         );
         host.report_to(Arc::clone(&self.store.alarms.told));
-        Finisher::new(host, self.store.grace.bystander(), self.routers.clone())
+        let (grace, holding) = (&self.store.grace, &self.store.holding);
+        Finisher::new(
+            host,
+            grace.bystander(),
+            self.routers.clone(),
+            Arc::clone(holding),
+        )
+    }
+
+    /// Let packets of FARs with BUFF wait, within these bounds; before, they are dropped. `listener` hears of the first
+    /// that waits for a PDR; it must not wait. `None` on the host.
+    pub fn hold(
+        &self,
+        bounds: HoldBounds,
+        listener: impl FnMut(Buffered) + Send + 'static,
+    ) -> Result<Option<BufferThread>, SetupError> {
+        let Backend::Xdp(xdp) = &self.backend else {
+            return Ok(None);
+        };
+        let general = self.adaptation.general();
+        let mut host = Host::aside(self.store.mem.clone(), &self.ports, general);
+        host.report_to(Arc::clone(&self.store.alarms.told));
+        let holder = Holder {
+            host,
+            bystander: self.store.grace.bystander(),
+            owners: self.store.owners.clone(),
+            finisher: self.finisher(),
+            orders: Arc::clone(&self.store.holding),
+        };
+        let thread = BufferThread::start(holder, bounds, xdp.ring("held")?, listener)?;
+        let max = &self.store.mem.config[0].held_max;
+        max.store(bounds.packets_per_session, Ordering::Release);
+        Ok(Some(thread))
     }
 
     /// Run one frame through a port of the host pipeline. `None` on XDP.
@@ -595,8 +630,9 @@ fn new_store(
     config
         .icmp_ns
         .store(spacing(options.icmp_errors_per_s), Ordering::Relaxed);
-    let usage = (Owners::new(memory.entries.len())?, Alarms::new(alarms)?);
-    let mut store = Store::new(memory, layout, grace, usage, salt());
+    let owners = Owners::new(memory.entries.len())?;
+    let parts = (owners, Alarms::new(alarms)?, Orders::new()?);
+    let mut store = Store::new(memory, layout, grace, parts, salt());
     store.peers.set_udp6_checksum(options.udp6_checksum);
     store.fill_first_nexthop();
     Ok(store)
@@ -608,7 +644,7 @@ fn adaptation(options: &Options, also: Features) -> Adaptation {
         return Adaptation::fixed(fixed);
     }
     let all = Features::ALL.without(Features::ATOMIC).with(also);
-    let base = Features::VLAN.with(also);
+    let base = Features::ALWAYS.with(also);
     if options.outer6 || also.contains(Features::OUTER6) {
         Adaptation::new(base.with(Features::OUTER6), all, options.settle)
     } else {
@@ -693,6 +729,19 @@ impl session::compiled::Tables for Tables {
         if let Some(packet) = packet {
             markers.send(Outgoing { ifindex, packet });
         }
+    }
+
+    fn held(&self, handle: &Handle, pdr: PdrId) -> u64 {
+        let entries = handle.entries_of(pdr);
+        entries.map(|entry| self.store.held(entry.index)).sum()
+    }
+
+    fn limit_held(&mut self, seid: u64, pdr: PdrId, limits: HoldLimits) {
+        self.store.holding.give(Order::Limit(seid, pdr, limits));
+    }
+
+    fn discard_held(&mut self, seid: u64) {
+        self.store.holding.give(Order::Discard(seid));
     }
 
     fn touch(&self, handle: &Handle) -> u64 {

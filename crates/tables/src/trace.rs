@@ -83,6 +83,8 @@ pub enum TraceOutcome {
     Forwarded,
     /// The slow path sends it.
     Slow,
+    /// It waits for its UE.
+    Held,
     /// Something that this version of the control plane does not know.
     Unknown(u8),
 }
@@ -98,6 +100,7 @@ impl TraceOutcome {
             (None, Some(1)) => Self::Answered,
             (None, Some(2)) => Self::Forwarded,
             (None, Some(3)) => Self::Slow,
+            (None, Some(6)) => Self::Held,
             (None, _) => Self::Unknown(number),
         }
     }

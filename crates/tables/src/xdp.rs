@@ -268,6 +268,7 @@ fn capacities(layout: &Layout) -> Result<Vec<(&'static str, u32)>, SetupError> {
         ("nis", layout.nis),
         ("ue_dir", layout.nis),
         ("ue_pages", layout.ue_pages),
+        ("held", layout.held_ring),
         ("trace_keys", TRACE_KEYS_MAX as u32),
     ])
 }

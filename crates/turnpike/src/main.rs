@@ -82,6 +82,8 @@ enum Question {
     Peers,
     /// Packets of one user as they come: which rules each hit, or why it was lost.
     Trace(trace::Wish),
+    /// Packets that wait for idle UEs, and for whom.
+    Buffers,
     /// Applications with the Packet Flow Descriptions that SMFs provisioned.
     Pfds,
 }
@@ -126,6 +128,7 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
         Question::Drops => (client.get("drops")?, show::drops),
         Question::Datapath => (client.get("datapath")?, show::datapath),
         Question::Config => (client.get("config")?, show::config),
+        Question::Buffers => (client.get("buffers")?, show::buffers),
         Question::Pfds => (client.get("pfds")?, show::pfds),
         Question::Peers => (client.get("peers")?, show::peers),
         // Not one answer, but many lines.

@@ -416,6 +416,30 @@ pub(crate) fn pfds(answer: &Value) -> String {
     }
 }
 
+pub(crate) fn buffers(answer: &Value) -> String {
+    let fill = |what: &str| {
+        let [used, capacity] =
+            ["used", "capacity"].map(|end| text(answer, &format!("/{what}/{end}")));
+        format!("{used} of {capacity}")
+    };
+    let [packets, sessions, bytes] = ["packets", "sessions", "bytes"].map(fill);
+    let [taken, released, lost] = ["/taken", "/released", "/lost"].map(|field| text(answer, field));
+    let mut out = format!(
+        "Waiting: {packets} packets, {sessions} sessions, {bytes} bytes\n\
+         So far: {taken} packets, {released} sent, {lost} lost\n"
+    );
+    let mut table = Table::new(["SEID", "PDRS", "PACKETS", "BYTES", "AGE MS"]);
+    for session in items(answer, "/waiting") {
+        let fields = ["/seid", "/pdrs", "/packets", "/bytes", "/age_ms"];
+        table.row(fields.map(|field| text(session, field)));
+    }
+    if !table.is_empty() {
+        out += "\n";
+        out += &table.text();
+    }
+    out
+}
+
 /// One line per key, as the configuration checker names them.
 pub(crate) fn config(answer: &Value) -> String {
     let mut out = String::new();
@@ -505,9 +529,23 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_is_shown_by_session() {
+        let fill = |used| json!({"used": used, "capacity": 10_000});
+        let answer = json!({
+            "packets": fill(3), "sessions": fill(1), "bytes": fill(640),
+            "taken": 5, "released": 1, "lost": 1,
+            "waiting": [{"seid": "0a", "pdrs": [2, 4], "packets": 3, "bytes": 300, "age_ms": 1500}],
+        });
+        let text = buffers(&answer);
+        assert!(text.starts_with("Waiting: 3 of 10 000 packets, 1 of 10 000 sessions, 640 of"));
+        assert!(text.contains("So far: 5 packets, 1 sent, 1 lost"));
+        assert!(text.contains("2, 4") && text.contains("1 500"), "{text}");
+    }
+
+    #[test]
     fn an_empty_answer_does_no_harm() {
         for show in [
-            status, sessions, session, drops, datapath, peers, pfds, config,
+            status, sessions, session, drops, datapath, peers, pfds, buffers, config,
         ] {
             show(&Value::Null);
             show(&json!({}));

@@ -23,8 +23,8 @@ use utoipa::{IntoParams, OpenApi, ToSchema};
 use crate::command::{Asker, NoAnswer};
 use crate::config::Config;
 use crate::report::{
-    ApplicationReport, DatapathReport, DropReport, Fill, PeerReport, PortReport, Report,
-    SessionDetail, SessionPage, TableFill, UsagePage, UsageTotals, parse_seid,
+    ApplicationReport, BufferReport, BufferTotals, DatapathReport, DropReport, Fill, PeerReport,
+    PortReport, Report, SessionDetail, SessionPage, TableFill, UsagePage, UsageTotals, parse_seid,
 };
 
 pub(crate) use serve::serve;
@@ -62,6 +62,7 @@ impl Api {
             .route("/api/v1/usage", get(usage))
             .route("/api/v1/peers", get(peers))
             .route("/api/v1/pfds", get(pfds))
+            .route("/api/v1/buffers", get(buffers))
             .route("/api/v1/drops", get(drops))
             .route("/api/v1/trace", get(trace::trace))
             .route("/api/v1/datapath", get(datapath))
@@ -270,6 +271,29 @@ async fn pfds(State(api): State<Api>) -> Result<Json<Vec<ApplicationReport>>, Fa
     Ok(Json(api.control.pfds().await?))
 }
 
+/// Packets that wait for idle UEs.
+#[derive(Serialize, ToSchema)]
+struct BuffersBody {
+    #[serde(flatten)]
+    totals: BufferTotals,
+    /// Sessions for which packets wait, those first that have waited longest; at most 10000.
+    waiting: Vec<BufferReport>,
+}
+
+/// Packets that wait for idle UEs (FARs with BUFF).
+#[utoipa::path(get, path = "/api/v1/buffers", responses((status = 200, body = BuffersBody)))]
+async fn buffers(State(api): State<Api>) -> Result<Json<BuffersBody>, Failure> {
+    let totals = api.control.report().await?.buffers;
+    let waiting = match api.control.buffers().await? {
+        Some(answer) => tokio::task::spawn_blocking(move || answer.recv().unwrap_or_default())
+            .await
+            .unwrap_or_default(),
+        None => Vec::new(),
+    };
+    let waiting = waiting.iter().map(BufferReport::from).collect();
+    Ok(Json(BuffersBody { totals, waiting }))
+}
+
 /// Lost packets by interface, direction and reason; reasons that never happened are left out.
 #[utoipa::path(get, path = "/api/v1/drops", responses((status = 200, body = [DropReport])))]
 async fn drops(State(api): State<Api>) -> Result<Json<Vec<DropReport>>, Failure> {
@@ -329,7 +353,7 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
 #[openapi(
     info(title = "Turnpike", description = "A 5G User Plane Function",
         license(name = "Apache-2.0")),
-    paths(status, sessions, session, usage, peers, pfds, drops, datapath, config, openapi, metrics,
+    paths(status, sessions, session, usage, peers, pfds, buffers, drops, datapath, config, openapi, metrics,
         trace::trace),
     modifiers(&BearerToken),
     security((), ("token" = []))

@@ -1,9 +1,11 @@
 //! How other threads ask the control thread: a bounded queue, and an eventfd that wakes it.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use session::compiled::Buffered;
+use tables::HeldSession;
 use tokio::sync::oneshot;
 
 use tables::nexthop::KernelChange;
@@ -20,6 +22,8 @@ pub(crate) enum Command {
     Report(oneshot::Sender<Report>),
     Peers(oneshot::Sender<Vec<PeerReport>>),
     Pfds(oneshot::Sender<Vec<ApplicationReport>>),
+    /// Answered by whoever keeps packets; `None` where none wait.
+    Buffers(oneshot::Sender<Option<Receiver<Vec<HeldSession>>>>),
     Sessions {
         after: Option<u64>,
         limit: usize,
@@ -50,13 +54,18 @@ pub(crate) enum Command {
 #[derive(Clone, Debug)]
 pub(crate) struct Asker {
     queue: SyncSender<Command>,
+    waiting: Waiting,
     wake: Arc<EventFd>,
 }
+
+/// First packets that wait for idle UEs. There are no more of them than may wait, and none is lost.
+type Waiting = Arc<Mutex<Vec<Buffered>>>;
 
 /// The control thread's end.
 #[derive(Debug)]
 pub(crate) struct Asked {
     queue: Receiver<Command>,
+    waiting: Waiting,
     wake: Arc<EventFd>,
 }
 
@@ -73,13 +82,16 @@ pub(crate) fn channel() -> nix::Result<(Asker, Asked)> {
     let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
     let wake = Arc::new(EventFd::from_flags(flags)?);
     let (sender, receiver) = sync_channel(QUEUE);
+    let waiting = Waiting::default();
     Ok((
         Asker {
             queue: sender,
+            waiting: Arc::clone(&waiting),
             wake: Arc::clone(&wake),
         },
         Asked {
             queue: receiver,
+            waiting,
             wake,
         },
     ))
@@ -94,6 +106,19 @@ impl Asker {
         })?;
         // The counter of the eventfd cannot overflow before the queue is full.
         self.wake.write(1).map(drop).map_err(|_| NoAnswer::Gone)
+    }
+
+    /// A packet waits for an idle UE, and none did before it. Never waits, never fails.
+    pub(crate) fn buffered(&self, what: Buffered) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.push(what);
+        if waiting.len() == 1 {
+            let _ = self.wake.write(1);
+        }
+    }
+
+    pub(crate) async fn buffers(&self) -> Result<Option<Receiver<Vec<HeldSession>>>, NoAnswer> {
+        self.ask(Command::Buffers).await
     }
 
     /// Send a command that must not be lost: waits for a place in the queue. False when the control
@@ -177,6 +202,17 @@ impl Asked {
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => Some(Command::ShutDown),
         }
+    }
+
+    /// Up to so many first packets that have come to wait; for more it wakes us again.
+    pub(crate) fn waiting(&self, at_most: usize) -> Vec<Buffered> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let some = waiting.len().min(at_most);
+        let taken = waiting.drain(..some).collect();
+        if !waiting.is_empty() {
+            self.again();
+        }
+        taken
     }
 
     /// Wake up once more.

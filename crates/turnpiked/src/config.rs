@@ -41,6 +41,8 @@ pub(crate) struct Config {
     #[serde(default)]
     pub(crate) gtpu: Gtpu,
     #[serde(default)]
+    pub(crate) buffering: Buffering,
+    #[serde(default)]
     pub(crate) api: Api,
     #[serde(default)]
     pub(crate) log: Log,
@@ -320,6 +322,29 @@ impl Default for Gtpu {
             echo_t3_ms: 3000,
             echo_n3: 5,
             udp6_checksum: true,
+        }
+    }
+}
+
+/// Packets that wait for idle UEs.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Buffering {
+    pub(crate) max_mib: u32,
+    pub(crate) max_packets: u32,
+    pub(crate) max_packets_per_session: u32,
+    pub(crate) max_age_s: u32,
+    pub(crate) ring_mib: u32,
+}
+
+impl Default for Buffering {
+    fn default() -> Self {
+        Self {
+            max_mib: 256,
+            max_packets: 1_000_000,
+            max_packets_per_session: 1000,
+            max_age_s: 60,
+            ring_mib: 16,
         }
     }
 }

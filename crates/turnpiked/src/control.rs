@@ -50,6 +50,8 @@ const ECHO: u64 = 16;
 const EVENTS: usize = 16;
 /// Questions answered before N4 has its turn again.
 const COMMANDS_PER_TURN: usize = 64;
+/// Idle UEs whose first packets are looked at before N4 has its turn again.
+const BUFFERED_PER_TURN: usize = 1024;
 /// Single datagrams served before everything else has its turn again.
 const BATCHES_PER_TURN: usize = 64;
 
@@ -240,6 +242,10 @@ impl Control {
 
     fn serve_commands(&mut self) {
         self.asked.settle();
+        let now = self.now();
+        for what in self.asked.waiting(BUFFERED_PER_TURN) {
+            self.core.buffered(now, what, &mut self.outbox);
+        }
         for _ in 0..COMMANDS_PER_TURN {
             let Some(command) = self.asked.next() else {
                 return;
@@ -283,6 +289,9 @@ impl Control {
             }
             Command::Pfds(reply) => {
                 let _ = reply.send(show::pfds(&self.core));
+            }
+            Command::Buffers(reply) => {
+                let _ = reply.send(self.kernel.list_buffers());
             }
             Command::Trace { whom, reply } => {
                 let names = self.about.config.interface.iter();

@@ -92,6 +92,15 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
     let rings = tables.events()?.zip(tables.copies()?);
     let rings = rings.context("the data path has no event rings")?;
     let slow_path = SlowPathThread::start(slow_path, rings.into()).context("slow path")?;
+    let buffers = match plan::holding(config) {
+        Some(bounds) => tables
+            .hold(bounds, {
+                let asker = asker.clone();
+                move |what| asker.buffered(what)
+            })
+            .context("packets for idle UEs")?,
+        None => None,
+    };
     let end_markers = EndMarkers::start().context("raw sockets of End Markers")?;
     let marked = end_markers.counters();
     tables.send_end_markers(end_markers);
@@ -117,7 +126,7 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
         tables,
     );
     let usage = Usage::new(usage_log(config)?);
-    let kernel = KernelMirror::new(next_hops, netlink, slow_path, marked);
+    let kernel = KernelMirror::new(next_hops, netlink, slow_path, marked, buffers);
     let n3 = core.config().n3.iter().copied();
     let echo = EchoSockets::bind(n3).context("sockets for Echo Requests")?;
     let mirrors = (kernel, usage);

@@ -72,7 +72,7 @@ pub(crate) struct Packet {
     pub(crate) interface: String,
     /// `uplink` or `downlink`.
     pub(crate) direction: &'static str,
-    /// `forwarded`, `dropped`, `answered`, `slow_path` or `to_kernel`.
+    /// `forwarded`, `dropped`, `answered`, `slow_path`, `buffered` or `to_kernel`.
     pub(crate) outcome: &'static str,
     /// Why it was dropped or answered, as in the metrics.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -223,6 +223,7 @@ fn outcome(record: &TraceRecord) -> (&'static str, Option<&'static DropReason>) 
         TraceOutcome::Passed => ("to_kernel", None),
         TraceOutcome::Forwarded => ("forwarded", None),
         TraceOutcome::Slow => ("slow_path", None),
+        TraceOutcome::Held => ("buffered", None),
         TraceOutcome::Unknown(_) => ("unknown", None),
         TraceOutcome::Answered => {
             let kind = record.gtpu.map(|gtpu| usize::from(gtpu) + 1);

@@ -8,7 +8,7 @@ use session::compiled::NiId;
 use session::config as core;
 use tables::advertise::Advertised;
 use tables::nexthop;
-use tables::{Layout, Mode, Options, PortConfig, Roles};
+use tables::{HoldBounds, Layout, Mode, Options, PortConfig, Roles};
 
 use crate::config::{Config, Interface, NetworkInstance, NodeId, XdpMode};
 
@@ -132,8 +132,20 @@ pub(crate) fn layout(config: &Config) -> Layout {
         peers: limits.gnbs,
         nexthops: limits.neighbours,
         routes: limits.routes,
+        held_ring: config.buffering.ring_mib << 20,
         ..Layout::for_sessions(sessions, nis, u32::try_from(ue_pages).unwrap_or(u32::MAX))
     }
+}
+
+/// Of what waits for idle UEs; `None`: nothing does.
+pub(crate) fn holding(config: &Config) -> Option<HoldBounds> {
+    let buffering = &config.buffering;
+    (buffering.max_mib > 0).then(|| HoldBounds {
+        bytes: buffering.max_mib as usize * (1 << 20),
+        packets: buffering.max_packets as usize,
+        packets_per_session: buffering.max_packets_per_session,
+        age: Duration::from_secs(buffering.max_age_s.into()),
+    })
 }
 
 pub(crate) fn options(config: &Config) -> Options {

@@ -25,9 +25,53 @@ pub(crate) struct Report {
     pub(crate) tables: Vec<TableFill>,
     pub(crate) n4: N4Report,
     pub(crate) usage: UsageTotals,
+    pub(crate) buffers: BufferTotals,
     pub(crate) datapath: DatapathReport,
     pub(crate) ports: Vec<PortReport>,
     pub(crate) drops: Vec<DropReport>,
+}
+
+/// Packets that wait for idle UEs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct BufferTotals {
+    /// Sessions for which some do.
+    pub(crate) sessions: Fill,
+    /// Packets.
+    pub(crate) packets: Fill,
+    /// Memory.
+    pub(crate) bytes: Fill,
+    /// Packets that have come to wait, ever.
+    pub(crate) taken: u64,
+    /// Of these, sent.
+    pub(crate) released: u64,
+    /// Of these, lost: drop reasons say why.
+    pub(crate) lost: u64,
+}
+
+/// A session for which packets wait.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct BufferReport {
+    /// Ours, hexadecimal.
+    pub(crate) seid: String,
+    /// PDRs that took them.
+    pub(crate) pdrs: Vec<u16>,
+    pub(crate) packets: u64,
+    /// Octets of their frames.
+    pub(crate) bytes: u64,
+    /// Since when the first of them has waited.
+    pub(crate) age_ms: u64,
+}
+
+impl From<&tables::HeldSession> for BufferReport {
+    fn from(held: &tables::HeldSession) -> Self {
+        Self {
+            seid: format!("{:016x}", held.seid),
+            pdrs: held.pdrs.clone(),
+            packets: held.packets,
+            bytes: held.bytes,
+            age_ms: u64::try_from(held.age.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
 }
 
 /// How much of a bounded resource is in use.

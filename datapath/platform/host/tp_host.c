@@ -60,6 +60,8 @@ static TP_INLINE __u32 tp_index_of(struct tp_env *env, const struct tp_entry *e)
 	return (__u32)(e - env->tables->entries);
 }
 
+static TP_INLINE int tp_releases(struct tp_env *env) { return env->tables->releases != 0; }
+
 static TP_INLINE int tp_aside(struct tp_env *env) { return env->tables->aside != 0; }
 
 TP_ACCESSOR(tp_ext_at, tp_ext, exts)
@@ -157,6 +159,20 @@ static TP_INLINE int tp_tell_alarm(struct tp_env *env, const struct tp_alarm *al
 	return 0;
 }
 
+static TP_INLINE int tp_hand_held(struct tp_env *env, const struct tp_held *held, __u32 off, __u32 len)
+{
+	struct tp_event event = {TP_EVENT_HELD, 0, (__u32)sizeof(*held) + len, tp_port_of(env)};
+	__u8 *to = env->result->event;
+
+	if (len == 0 || event.len > TP_EVENT_DATA_MAX || off + len > env->len)
+		return 1;
+	memcpy(to, &event, sizeof(event));
+	memcpy(to + sizeof(event), held, sizeof(*held));
+	memcpy(to + sizeof(event) + sizeof(*held), tp_data(env) + off, len);
+	env->result->event_len = (__u32)sizeof(event) + event.len;
+	return 0;
+}
+
 static TP_INLINE struct tp_trace *tp_trace_of(struct tp_env *env) { return &env->result->trace; }
 
 static TP_INLINE void tp_trace_copy(struct tp_env *env, struct tp_trace *t, __u32 frame_len)
@@ -183,6 +199,7 @@ static __u32 tp_verdict_of(int outcome)
 	case TP_OUT_REDIRECT:
 		return TP_VERDICT_REDIRECT;
 	case TP_OUT_SLOW:
+	case TP_OUT_HELD:
 		return TP_VERDICT_SLOW;
 	default:
 		return TP_VERDICT_DROP;

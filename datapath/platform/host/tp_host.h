@@ -46,6 +46,8 @@ struct tp_tables {
 	__u32 ports_up; /* bit n: devmap slot n takes frames */
 	__u32 aside;   /* all counts of entries go to sides[]: packets run elsewhere over the same tables */
 	__u32 own;     /* the packet was made here: see tp_is_own() */
+	__u32 releases; /* it has waited: see tp_releases() */
+	__u32 pad;
 	__u64 transport;	 /* with transport_known: see tp_knows_transport() */
 	__u64 transport_known;
 	__u64 own_for[2]; /* then: an address of the UE that it is for, host order */
@@ -68,7 +70,7 @@ enum tp_verdict {
 	TP_VERDICT_PASS = 1,	 /* to the kernel, frame untouched */
 	TP_VERDICT_TX = 2,	 /* answer: back out of the port it came from */
 	TP_VERDICT_REDIRECT = 3, /* out of result.port */
-	TP_VERDICT_SLOW = 4,	 /* result.event is for the slow path; the frame itself is done with */
+	TP_VERDICT_SLOW = 4,	 /* result.event is for the slow path, or to be held; the frame itself is done with */
 };
 
 #define TP_HOST_COPIES 16384

@@ -86,6 +86,12 @@ struct {
 	__uint(max_entries, 2 * 1024 * 1024);
 } alarms SEC(".maps");
 
+/* Packets that wait for their UE. Of its own, so that idle UEs take no room from others. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 * 1024 * 1024);
+} held SEC(".maps");
+
 /* By CPU. Each port has its own, because the program in it is the port's: tp_lane, whichever programs are live. */
 struct {
 	__uint(type, BPF_MAP_TYPE_CPUMAP);
@@ -142,6 +148,8 @@ static TP_INLINE __u32 tp_index_of(struct tp_env *env, const struct tp_entry *e)
 	tp_keep(off);
 	return (__u32)(off / sizeof(*e));
 }
+
+static TP_INLINE int tp_releases(struct tp_env *env) { return 0; }
 
 static TP_INLINE int tp_aside(struct tp_env *env) { return 0; }
 
@@ -276,6 +284,38 @@ static TP_INLINE int tp_hand_copy(struct tp_env *env, const struct tp_copy *to, 
 static TP_INLINE int tp_tell_alarm(struct tp_env *env, const struct tp_alarm *alarm)
 {
 	return bpf_ringbuf_output(&alarms, (void *)alarm, sizeof(*alarm), 0) != 0;
+}
+
+/* room: a constant, as above. */
+static TP_INLINE int tp_held_within(struct tp_env *env, __u32 room, const struct tp_held *about, __u32 off, __u32 len)
+{
+	struct tp_event *event = bpf_ringbuf_reserve(&held, sizeof(*event) + sizeof(*about) + room, 0);
+
+	if (!event)
+		return 1;
+	event->kind = TP_EVENT_HELD;
+	event->ifindex = 0;
+	event->len = sizeof(*about) + len;
+	event->port = tp_port;
+	*(__u64 *)event->data = *(const __u64 *)about;
+	tp_keep(len);
+	if (len == 0 || len > room || bpf_xdp_load_bytes(env, off, event->data + sizeof(*about), len)) {
+		bpf_ringbuf_discard(event, 0);
+		return 1;
+	}
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+static TP_INLINE int tp_hand_held(struct tp_env *env, const struct tp_held *about, __u32 off, __u32 len)
+{
+	if (len <= 128)
+		return tp_held_within(env, 128, about, off, len);
+	if (len <= 512)
+		return tp_held_within(env, 512, about, off, len);
+	if (len <= 1600)
+		return tp_held_within(env, 1600, about, off, len);
+	return tp_held_within(env, TP_EVENT_DATA_MAX - sizeof(*about), about, off, len);
 }
 
 static TP_INLINE struct tp_trace *tp_trace_of(struct tp_env *env)

@@ -3,6 +3,7 @@
 mod adapt;
 mod applications;
 mod bad_input;
+mod buffer;
 mod capture;
 mod duplicates;
 mod framed;
@@ -193,6 +194,7 @@ pub fn all() -> Vec<Scenario> {
     let mut all = Vec::new();
     for group in [
         sessions::scenarios(),
+        buffer::scenarios(),
         restart::scenarios(),
         node::scenarios(),
         paths::scenarios(),

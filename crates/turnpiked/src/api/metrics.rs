@@ -45,6 +45,7 @@ impl Collector for Page {
         self.state(&mut out)?;
         self.n4(&mut out)?;
         self.usage(&mut out)?;
+        self.buffers(&mut out)?;
         self.traffic(&mut out)?;
         self.process(&mut out)
     }
@@ -165,6 +166,30 @@ impl Page {
         out.counters("turnpike_usage_log", help, log.into_iter())?;
         let help = "Bytes of packets that were under way when their PDR went: in no report";
         out.counter("turnpike_usage_late_bytes", help, usage.late_bytes)
+    }
+
+    fn buffers(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let buffers = &self.report.buffers;
+        let help = "Sessions for which packets wait";
+        out.gauge("turnpike_buffered_sessions", help, buffers.sessions.used)?;
+        let help = "Packets that wait for idle UEs";
+        out.gauge("turnpike_buffered_packets", help, buffers.packets.used)?;
+        let help = "Memory of packets that wait";
+        out.gauge("turnpike_buffered_bytes", help, buffers.bytes.used)?;
+        let help = "buffering.max_mib, in bytes";
+        out.gauge(
+            "turnpike_buffered_bytes_limit",
+            help,
+            buffers.bytes.capacity,
+        )?;
+        let fates = [
+            ("taken", buffers.taken),
+            ("released", buffers.released),
+            ("lost", buffers.lost),
+        ];
+        let help = "Packets that came to wait, and what became of them";
+        let fates = fates.into_iter().map(|(fate, n)| ([("fate", fate)], n));
+        out.counters("turnpike_buffer_packets", help, fates)
     }
 
     fn traffic(&self, out: &mut Out<'_>) -> Result<(), Error> {

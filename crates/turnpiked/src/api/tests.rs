@@ -130,6 +130,17 @@ fn answer(asked: &Asked) {
         asked.settle();
         while let Some(command) = asked.next() {
             match command {
+                Command::Buffers(reply) => {
+                    let (sender, receiver) = std::sync::mpsc::channel();
+                    let _ = sender.send(vec![tables::HeldSession {
+                        seid: 0xabc,
+                        pdrs: vec![2],
+                        packets: 3,
+                        bytes: 300,
+                        age: Duration::from_millis(1500),
+                    }]);
+                    let _ = reply.send(Some(receiver));
+                }
                 Command::Report(reply) => drop(reply.send(report())),
                 Command::Peers(reply) => drop(reply.send(Vec::new())),
                 Command::Pfds(reply) => drop(reply.send(Vec::new())),
@@ -210,6 +221,12 @@ async fn each_resource_answers() {
     assert_eq!(status["node_id"], "10.100.0.1");
     assert_eq!(status["drops"], 1);
     assert_eq!(json(&api, "/api/v1/drops").await[0]["reason"], "rate");
+    let waiting = &json(&api, "/api/v1/buffers").await["waiting"][0];
+    assert_eq!(waiting["seid"], "0000000000000abc");
+    assert_eq!(
+        (&waiting["packets"], &waiting["age_ms"]),
+        (&3.into(), &1500.into())
+    );
     assert_eq!(
         json(&api, "/api/v1/datapath").await["ports"][0]["interface"],
         "n3"
@@ -388,7 +405,7 @@ async fn the_description_names_each_route() {
     let (api, _thread) = api(None);
     let document = json(&api, "/api/v1/openapi.json").await;
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 12);
+    assert_eq!(paths.len(), 13);
     for path in paths.keys() {
         let (status, _) = get_with(&api, &asked_for(path), None).await;
         assert_eq!(status, StatusCode::OK, "{path}");

@@ -309,6 +309,11 @@ fn pool_size(pool: &Prefix) -> Result<(), &'static str> {
 }
 
 fn ranges(config: &Config, problems: &mut Vec<Problem>) {
+    if !config.buffering.ring_mib.is_power_of_two() {
+        let reason = "must be a power of two";
+        let key = "buffering.ring_mib";
+        problems.push(Problem::new(key, config.buffering.ring_mib, reason));
+    }
     let mut range = |key: &str, value: u32, range: RangeInclusive<u32>| {
         if !range.contains(&value) {
             let reason = format!("must lie between {} and {}", range.start(), range.end());
@@ -365,6 +370,20 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
         limits.filters_per_session,
         1..=1024,
     );
+    let buffering = &config.buffering;
+    range("buffering.max_mib", buffering.max_mib, 0..=1_048_576);
+    range(
+        "buffering.max_packets",
+        buffering.max_packets,
+        1..=1_000_000_000,
+    );
+    range(
+        "buffering.max_packets_per_session",
+        buffering.max_packets_per_session,
+        1..=1_000_000,
+    );
+    range("buffering.max_age_s", buffering.max_age_s, 1..=86_400);
+    range("buffering.ring_mib", buffering.ring_mib, 1..=1024);
     range("qos.burst_ms", config.qos.burst_ms, 1..=10_000);
     range(
         "qos.burst_min_bytes",

@@ -1,11 +1,12 @@
 //! Routes and neighbours of the kernel, mirrored into the tables.
 
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 
 use tables::netlink::Netlink;
 use tables::nexthop::{KernelChange, NextHops, Request};
 use tables::slowpath::{SlowPathCounters, SlowPathThread};
-use tables::{EndMarkerCounters, Finished, Tables};
+use tables::{BufferThread, EndMarkerCounters, Finished, HeldSession, HoldTotals, Tables};
 
 /// The model of the kernel's state, and the threads that keep it and the slow path going.
 pub(crate) struct KernelMirror {
@@ -13,6 +14,8 @@ pub(crate) struct KernelMirror {
     netlink: Netlink,
     slow_path: SlowPathThread,
     end_markers: Arc<EndMarkerCounters>,
+    /// `None`: no packet waits for an idle UE.
+    buffers: Option<BufferThread>,
     requests: Vec<Request>,
 }
 
@@ -22,12 +25,14 @@ impl KernelMirror {
         netlink: Netlink,
         slow_path: SlowPathThread,
         end_markers: Arc<EndMarkerCounters>,
+        buffers: Option<BufferThread>,
     ) -> Self {
         Self {
             next_hops,
             netlink,
             slow_path,
             end_markers,
+            buffers,
             requests: Vec::new(),
         }
     }
@@ -54,6 +59,19 @@ impl KernelMirror {
     /// What became of packets that were cut, or whose senders were told why they are lost.
     pub(crate) fn finished(&self) -> &Finished {
         self.slow_path.finished()
+    }
+
+    /// What became of packets that waited for idle UEs.
+    pub(crate) fn buffers(&self) -> HoldTotals {
+        let buffers = self.buffers.as_ref();
+        buffers.map_or_else(HoldTotals::default, |buffers| buffers.counters().totals())
+    }
+
+    /// Where the sessions come from for which packets wait.
+    pub(crate) fn list_buffers(&self) -> Option<Receiver<Vec<HeldSession>>> {
+        let (sender, receiver) = channel();
+        self.buffers.as_ref()?.list(sender);
+        Some(receiver)
     }
 
     /// What became of End Markers.

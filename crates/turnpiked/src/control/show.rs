@@ -15,11 +15,11 @@ use tables::{DROP_REASONS, PortTotals, ProgramInfo, Tables, Traffic};
 use crate::config::{Config, DatapathKind, XdpMode};
 use crate::control::{KernelMirror, Usage};
 use crate::report::{
-    ApplicationReport, DatapathReport, DirectionReport, DropReport, FarReport, Fill, MessageCount,
-    N4Report, PdrReport, PeerReport, PfdReport, PortReport, PredefinedReport, ProgramReport,
-    QerReport, ReplacementReport, Report, SessionDetail, SessionPage, SessionSummary, SessionUsage,
-    TableFill, TrafficReport, UrrReport, UsagePage, VolumeReport, VolumeUsed, address_text,
-    seid_text,
+    ApplicationReport, BufferTotals, DatapathReport, DirectionReport, DropReport, FarReport, Fill,
+    MessageCount, N4Report, PdrReport, PeerReport, PfdReport, PortReport, PredefinedReport,
+    ProgramReport, QerReport, ReplacementReport, Report, SessionDetail, SessionPage,
+    SessionSummary, SessionUsage, TableFill, TrafficReport, UrrReport, UsagePage, VolumeReport,
+    VolumeUsed, address_text, seid_text,
 };
 
 /// What does not change while the process runs.
@@ -69,6 +69,7 @@ pub(crate) fn report(
         tables: tables(core, &about.config),
         n4,
         usage: usage.totals(core),
+        buffers: buffers(kernel, about),
         datapath: datapath(core.tables(), about),
         ports: about
             .config
@@ -221,6 +222,7 @@ fn n4(stats: &Stats) -> N4Report {
         ("peer_restart", stats.restarts),
         ("error_indication", stats.error_indications),
         ("error_indication_reported", stats.error_reports),
+        ("downlink_data_reported", stats.downlink_data_reports),
         ("echo_request", stats.echo_requests),
         ("echo_response", stats.echo_responses),
         ("path_failed", stats.path_failures),
@@ -246,6 +248,20 @@ fn n4(stats: &Stats) -> N4Report {
             .map(|(why, count)| (why.name().to_owned(), count)),
     );
     N4Report { messages, counters }
+}
+
+/// Packets for idle UEs.
+fn buffers(kernel: &KernelMirror, about: &About) -> BufferTotals {
+    let (totals, limits) = (kernel.buffers(), &about.config.buffering);
+    let fill = |used, capacity| Fill { used, capacity };
+    BufferTotals {
+        sessions: fill(totals.sessions, about.config.limits.sessions.into()),
+        packets: fill(totals.packets, limits.max_packets.into()),
+        bytes: fill(totals.bytes, u64::from(limits.max_mib) << 20),
+        taken: totals.taken,
+        released: totals.released,
+        lost: totals.lost,
+    }
 }
 
 /// What the kernel made of packets without a resolved neighbour.

@@ -1,0 +1,315 @@
+//! Packets that wait for idle UEs: the SMF hears of the first one, none is lost or overtaken, and there are bounds.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use rs_pfcp::ie::bar_id::BarId;
+use rs_pfcp::ie::far_id::FarId;
+use rs_pfcp::ie::{Ie, IeType};
+use rs_pfcp::message::MsgType;
+use serde_json::Value;
+
+use super::{Scenario, both_ways, eventually, flow_down, nothing_of};
+use crate::flow::{self, Ledger, Shape};
+use crate::gnb::Downlink;
+use crate::gtpu::Container;
+use crate::smf::{Style, forward_downlink};
+use crate::world::{Attached, Family, GNBS, World};
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "paging",
+            "the first packet for an idle UE is reported; when the UE is back it gets all of them, in order",
+            paging,
+        ),
+        Scenario::new(
+            "buffer-order",
+            "1000 wake-ups under traffic: no packet for the UE is lost, doubled or overtaken",
+            buffer_order,
+        )
+        .line("[buffering]", "max_packets_per_session = 100000")
+        .limit(120),
+        Scenario::new(
+            "buffer-limits",
+            "packets that wait are bounded in number and age, and dropped when the SMF says so",
+            buffer_limits,
+        )
+        .line("[buffering]", "max_packets_per_session = 50")
+        .line("[buffering]", "max_age_s = 2"),
+    ]
+}
+
+/// What the UPF says of packets that wait.
+fn buffers(world: &World) -> Result<Value> {
+    let upf = world.upf.as_ref().context("the UPF is down")?;
+    upf.get(&world.upf_ns, "/api/v1/buffers")
+}
+
+fn waiting(world: &World) -> Result<u64> {
+    let answer = buffers(world)?;
+    answer["packets"]["used"].as_u64().context("packets.used")
+}
+
+/// Session Report Requests so far whose type is Downlink Data Report.
+fn reports(world: &World) -> Result<usize> {
+    let requests = world.smf(0)?.requests(MsgType::SessionReportRequest)?;
+    let is_of_data = |report: &&crate::smf::Answer| {
+        let kind = report.ie(IeType::ReportType);
+        kind.is_ok_and(|ie| ie.payload.first() == Some(&1))
+    };
+    Ok(requests.iter().filter(is_of_data).count())
+}
+
+/// The report names the downlink PDR, and the DSCP and QFI of the packet (8.2.27).
+fn check_report(world: &World) -> Result<()> {
+    let requests = world.smf(0)?.requests(MsgType::SessionReportRequest)?;
+    let report = requests.last().context("no report")?;
+    let data = &report.ie(IeType::DownlinkDataReport)?.payload;
+    let expected = [0, 56, 0, 2, 0, 2, 0, 45, 0, 3, 3, 0, 9];
+    ensure!(data[..] == expected, "Downlink Data Report {data:?}");
+    Ok(())
+}
+
+fn paging(world: &mut World) -> Result<String> {
+    let attached = world.attach_plain("ue1", Family::V4)?;
+    both_ways(world, &attached)?;
+    world.smf(0)?.idle(&attached.session)?;
+    let before = world.counted(&attached)?[1].packets;
+    let flow = flow_down(world, &attached, Shape::lasting(500, 2))?;
+    eventually("a report", Duration::from_secs(2), || {
+        Ok(reports(world)? > 0)
+    })?;
+    check_report(world)?;
+    std::thread::sleep(Duration::from_millis(800));
+    let held = waiting(world)?;
+    ensure!(held > 200, "only {held} packets wait");
+    world.activate(&attached)?;
+    let down = flow.finish()?;
+    down.whole("downlink through paging")?;
+    ensure!(down.late == 0, "{} packets were overtaken", down.late);
+    let reported = reports(world)?;
+    ensure!(reported == 1, "{reported} reports in one idle period");
+    let counted = world.counted(&attached)?[1].packets - before;
+    ensure!(
+        counted == u64::from(down.sent),
+        "{} sent, {counted} counted",
+        down.sent
+    );
+    eventually("nothing waits", Duration::from_secs(2), || {
+        Ok(waiting(world)? == 0)
+    })?;
+    both_ways(world, &attached)?;
+    // The next idle period is reported anew.
+    world.smf(0)?.idle(&attached.session)?;
+    let again = flow_down(world, &attached, Shape::lasting(100, 1))?;
+    eventually("a second report", Duration::from_secs(2), || {
+        Ok(reports(world)? == 2)
+    })?;
+    world.activate(&attached)?;
+    again
+        .finish()?
+        .whole("downlink of the second idle period")?;
+    Ok(format!(
+        "{held} of {} packets waited, one report each time",
+        down.sent
+    ))
+}
+
+/// Takes the packets of all tunnels and keeps one ledger of them; at one gNB, where one thread receives, none may be
+/// overtaken.
+#[derive(Default)]
+struct Watch {
+    ledger: Mutex<Ledger>,
+    /// The highest number at each gNB, and packets that came after it.
+    order: Mutex<[(u32, u64); 2]>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Downlink for Watch {
+    fn deliver(&self, gnb: IpAddr, _: u32, _: Option<Container>, packet: &[u8]) {
+        let Some(payload) = packet.get(28..) else {
+            return;
+        };
+        locked(&self.ledger).note(payload);
+        let Some(number) = payload.first_chunk().map(|b| u32::from_be_bytes(*b)) else {
+            return;
+        };
+        let (highest, late) = &mut locked(&self.order)[usize::from(gnb == GNBS[1])];
+        *late += u64::from(number < *highest);
+        *highest = number.max(*highest);
+    }
+}
+
+const WAKE_UPS: u32 = 1000;
+const RATE: u32 = 20_000;
+
+fn buffer_order(world: &mut World) -> Result<String> {
+    let plan = world.plan(Family::V4, Style::Open5gs);
+    let smf = world.smf(0)?;
+    let session = smf.establish(&plan)?;
+    let watch = Arc::new(Watch::default());
+    let ways: Vec<_> = (world.gnbs.iter())
+        .map(|gnb| {
+            let teid = gnb.open(Arc::clone(&watch) as Arc<dyn Downlink>);
+            (gnb.address(), teid)
+        })
+        .collect();
+    let ue = session.addresses.v4.context("a UE without IPv4")?;
+    let to = SocketAddr::from((ue, 9000));
+    let socket = flow::send_socket(&world.dn_ns, flow::any(to), to)?;
+    let sent = Arc::new(AtomicU32::new(0));
+    let shape = Shape {
+        rate: RATE,
+        count: u32::MAX,
+        payload: 60,
+    };
+    let (counter, over) = (
+        Arc::clone(&sent),
+        Arc::new(std::sync::atomic::AtomicBool::new(false)),
+    );
+    let stop = Arc::clone(&over);
+    let sender = std::thread::spawn(move || flow::send_until(&socket, shape, &counter, &stop));
+    let mut woken = 0;
+    let began = Instant::now();
+    for wake_up in 0..WAKE_UPS {
+        smf.idle(&session)?;
+        std::thread::sleep(Duration::from_millis(3));
+        // Every now and then the UE is back elsewhere, and idle again before all that waited has left.
+        let (gnb, teid) = ways[usize::from(wake_up % 10 == 9)];
+        smf.modify(&session, &[forward_downlink(gnb, teid)])?;
+        if wake_up % 3 != 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        woken += 1;
+    }
+    let took = began.elapsed();
+    over.store(true, Relaxed);
+    sender
+        .join()
+        .map_err(|_| anyhow!("the sending thread panicked"))??;
+    eventually("nothing waits", Duration::from_secs(5), || {
+        Ok(waiting(world)? == 0)
+    })?;
+    std::thread::sleep(Duration::from_millis(500));
+    let outcome = locked(&watch.ledger).close(sent.load(Relaxed));
+    let drops = ["buffer_full", "redirect", "slow_path_full"].map(|reason| world.drops(reason));
+    let of_upf = || format!("the UPF: {drops:?}, {:?}", buffers(world));
+    let whole = outcome.whole("downlink through wake-ups");
+    whole.with_context(of_upf)?;
+    let late: u64 = locked(&watch.order).iter().map(|(_, late)| late).sum();
+    ensure!(late == 0, "{late} packets were overtaken");
+    let totals = buffers(world)?;
+    let (taken, lost) = (&totals["taken"], &totals["lost"]);
+    ensure!(lost == 0, "{lost} of {taken} that waited are lost");
+    let waited = taken.as_u64().context("taken")?;
+    ensure!(
+        waited > u64::from(outcome.sent) / 10,
+        "only {waited} packets waited"
+    );
+    Ok(format!(
+        "{woken} wake-ups in {:.1} s, {} packets, {waited} waited",
+        took.as_secs_f64(),
+        outcome.sent
+    ))
+}
+
+/// So many packets for the UE, and what arrives of them when `wake` has been done.
+fn held_flow(
+    world: &World,
+    attached: &Attached,
+    count: u32,
+    wake: impl FnOnce() -> Result<()>,
+) -> Result<u32> {
+    let shape = Shape {
+        rate: 1000,
+        count,
+        payload: 200,
+    };
+    let to = SocketAddr::new(attached.address()?, 0);
+    let flow = flow::start(&world.dn_ns, &attached.ue.netns, to, shape)?;
+    std::thread::sleep(Duration::from_millis(u64::from(count) + 300));
+    wake()?;
+    Ok(flow.finish()?.received)
+}
+
+fn update_bar(members: Vec<Ie>) -> Ie {
+    let mut all = vec![BarId::new(1).to_ie()];
+    all.extend(members);
+    Ie::new_grouped(IeType::UpdateBar, all)
+}
+
+/// The downlink FAR names BAR 1.
+fn with_bar() -> Ie {
+    let members = vec![FarId::new(2).to_ie(), BarId::new(1).to_ie()];
+    Ie::new_grouped(IeType::UpdateFar, members)
+}
+
+fn buffer_limits(world: &mut World) -> Result<String> {
+    let attached = world.attach_plain("ue1", Family::V4)?;
+    let (smf, session) = (world.smf(0)?, &attached.session);
+    let expect = |reason: &str, before: u64, expected: u64| -> Result<()> {
+        let dropped = world.drops(reason)? - before;
+        ensure!(
+            dropped == expected,
+            "{reason}: {dropped} instead of {expected}"
+        );
+        Ok(())
+    };
+    // No more than the configuration allows.
+    let full = world.drops("buffer_full")?;
+    smf.idle(session)?;
+    // The receiver stops a moment after the sender: what waits must be let go before.
+    let got = held_flow(world, &attached, 80, || world.activate(&attached))?;
+    ensure!(got == 50, "{got} of 50 packets that may wait arrived");
+    expect("buffer_full", full, 30)?;
+
+    // No longer than it allows.
+    let expired = world.drops("buffer_expired")?;
+    smf.idle(session)?;
+    held_flow(world, &attached, 20, || Ok(()))?;
+    eventually("they are too old", Duration::from_secs(5), || {
+        Ok(waiting(world)? == 0)
+    })?;
+    expect("buffer_expired", expired, 20)?;
+
+    // Not beyond DROBU.
+    let discarded = world.drops("buffer_discarded")?;
+    held_flow(world, &attached, 20, || Ok(()))?;
+    let drobu = Ie::new(IeType::PfcpsmReqFlags, vec![1]);
+    smf.modify(session, &[drobu])?;
+    eventually("they are dropped", Duration::from_secs(2), || {
+        Ok(waiting(world)? == 0)
+    })?;
+    expect("buffer_discarded", discarded, 20)?;
+
+    // No more than the BAR says.
+    world.activate(&attached)?;
+    let count = Ie::new(IeType::SuggestedBufferingPacketsCount, vec![5]);
+    smf.modify(session, &[update_bar(vec![count]), with_bar()])?;
+    smf.idle(session)?;
+    let got = held_flow(world, &attached, 20, || world.activate(&attached))?;
+    ensure!(got == 5, "{got} of 5 packets that the BAR allows arrived");
+
+    // And not beyond the session.
+    let discarded = world.drops("buffer_discarded")?;
+    smf.idle(session)?;
+    held_flow(world, &attached, 20, || Ok(()))?;
+    let held = waiting(world)?;
+    ensure!(held == 5, "{held} packets wait");
+    world.detach(&attached)?;
+    eventually("they are gone", Duration::from_secs(2), || {
+        Ok(waiting(world)? == 0)
+    })?;
+    expect("buffer_discarded", discarded, 5)?;
+    let late = flow_down(world, &attached, Shape::lasting(100, 1))?.finish()?;
+    nothing_of(&late, "downlink after the session")?;
+    Ok("50 of 80, none after 2 s, none after DROBU, 5 by the BAR".to_owned())
+}

@@ -1,0 +1,515 @@
+//! Packets that wait, session by session and PDR by PDR, in the order in which they came: how many, how long, and which
+//! are lost.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use session::compiled::{HoldLimits, PdrId};
+use smallvec::SmallVec;
+
+use super::arena::{Arena, Stored};
+
+/// Octets of memory that a session for which something waits takes beside its packets: generously.
+const SESSION_LEN: usize = 256;
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldBounds {
+    /// Octets of memory.
+    pub bytes: usize,
+    /// All packets.
+    pub packets: usize,
+    /// Packets of one PDR's entry, and of one session.
+    pub packets_per_session: u32,
+    /// How long a packet waits, unless an SMF asks for more.
+    pub age: Duration,
+}
+
+/// A packet that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Packet {
+    /// Index of the entry that took it, which counts it as held.
+    pub(super) entry: u32,
+    /// Where it came in.
+    pub(super) port: u16,
+    /// It is a UE's, made to look as if its data network had sent it.
+    pub(super) is_bare: bool,
+    /// ToS or Traffic Class.
+    pub(super) tos: u8,
+    /// When it came, in milliseconds.
+    at_ms: u64,
+    stored: Stored,
+}
+
+impl Packet {
+    pub(super) fn len(&self) -> usize {
+        self.stored.len()
+    }
+}
+
+/// What is to be put in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival<'a> {
+    pub(super) seid: u64,
+    pub(super) pdr: PdrId,
+    pub(super) entry: u32,
+    pub(super) port: u16,
+    pub(super) is_bare: bool,
+    pub(super) tos: u8,
+    /// Its UE is there again: it waits for those before it and nothing else.
+    pub(super) follows: bool,
+    pub(super) frame: &'a [u8],
+}
+
+#[derive(Debug)]
+struct Lane {
+    pdr: PdrId,
+    packets: VecDeque<Packet>,
+    limit: u32,
+    /// Until then they wait, and not beyond.
+    until_ms: Option<u64>,
+    /// Somebody knows that they wait.
+    is_told: bool,
+}
+
+impl Lane {
+    /// Whether this is news. It is none until one of them has left.
+    fn tell(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_told, true)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    lanes: SmallVec<[Lane; 1]>,
+    /// It is in the list of those that are looked at.
+    is_ready: bool,
+}
+
+impl Queue {
+    fn len(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.packets.len()).sum()
+    }
+}
+
+/// Which way a packet came in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    Full,
+    Expired,
+    Discarded,
+}
+
+/// What of one session waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldSession {
+    /// Our SEID.
+    pub seid: u64,
+    /// PDRs whose packets wait.
+    pub pdrs: Vec<u16>,
+    /// How many do.
+    pub packets: u64,
+    /// Octets of their frames.
+    pub bytes: u64,
+    /// Since when the first of them has waited.
+    pub age: Duration,
+}
+
+#[derive(Debug)]
+pub(super) struct Queues {
+    bounds: HoldBounds,
+    arena: Arena,
+    sessions: HashMap<u64, Queue>,
+    ready: VecDeque<u64>,
+    packets: usize,
+}
+
+impl Queues {
+    pub(super) fn new(bounds: HoldBounds) -> Self {
+        Self {
+            bounds,
+            arena: Arena::new(bounds.bytes),
+            sessions: HashMap::new(),
+            ready: VecDeque::new(),
+            packets: 0,
+        }
+    }
+
+    /// Sessions, packets, and octets of memory for them.
+    pub(super) fn fill(&self) -> [usize; 3] {
+        let bytes = self.arena.used() + self.sessions.len() * SESSION_LEN;
+        [self.sessions.len(), self.packets, bytes]
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets == 0
+    }
+
+    /// Whether it is news that packets of its PDR wait.
+    pub(super) fn put(&mut self, now_ms: u64, arrival: &Arrival<'_>) -> Result<bool, Why> {
+        if self.packets >= self.bounds.packets {
+            return Err(Why::Full);
+        }
+        let queue = self.sessions.get(&arrival.seid);
+        if let Some(queue) = queue.filter(|_| !arrival.follows) {
+            let lane = queue.lanes.iter().find(|lane| lane.pdr == arrival.pdr);
+            let full = lane.is_some_and(|lane| lane.packets.len() >= lane.limit as usize);
+            if full || queue.len() >= self.bounds.packets_per_session as usize {
+                return Err(Why::Full);
+            }
+        }
+        let [.., bytes] = self.fill();
+        let takes = Arena::taken(arrival.frame.len()) + SESSION_LEN;
+        if bytes + takes > self.bounds.bytes {
+            return Err(Why::Full);
+        }
+        let stored = self.arena.put(arrival.frame).ok_or(Why::Full)?;
+        let packet = Packet {
+            entry: arrival.entry,
+            port: arrival.port,
+            is_bare: arrival.is_bare,
+            tos: arrival.tos,
+            at_ms: now_ms,
+            stored,
+        };
+        let queue = self.sessions.entry(arrival.seid).or_default();
+        let known = queue.lanes.iter().position(|lane| lane.pdr == arrival.pdr);
+        let lane = known.unwrap_or_else(|| {
+            queue.lanes.push(Lane {
+                pdr: arrival.pdr,
+                packets: VecDeque::new(),
+                limit: u32::MAX,
+                until_ms: None,
+                is_told: false,
+            });
+            queue.lanes.len() - 1
+        });
+        queue.lanes[lane].packets.push_back(packet);
+        self.packets += 1;
+        Ok(!arrival.follows && queue.lanes[lane].tell())
+    }
+
+    /// Have a session looked at.
+    pub(super) fn look(&mut self, seid: u64) {
+        if let Some(queue) = self.sessions.get_mut(&seid)
+            && !std::mem::replace(&mut queue.is_ready, true)
+        {
+            self.ready.push_back(seid);
+        }
+    }
+
+    /// A session to look at, and how many PDRs of it wait.
+    pub(super) fn next_ready(&mut self) -> Option<(u64, usize)> {
+        loop {
+            let seid = self.ready.pop_front()?;
+            if let Some(queue) = self.sessions.get_mut(&seid) {
+                queue.is_ready = false;
+                return Some((seid, queue.lanes.len()));
+            }
+        }
+    }
+
+    /// Whether a session is to be looked at.
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The packet that has waited longest in one place of a session.
+    pub(super) fn front(&self, seid: u64, lane: usize) -> Option<Packet> {
+        let lane = self.sessions.get(&seid)?.lanes.get(lane)?;
+        lane.packets.front().copied()
+    }
+
+    pub(super) fn copy(&self, packet: Packet, into: &mut [u8]) {
+        self.arena.copy(packet.stored, into);
+    }
+
+    /// It has left.
+    pub(super) fn pop(&mut self, seid: u64, lane: usize) {
+        let lane = self
+            .sessions
+            .get_mut(&seid)
+            .and_then(|queue| queue.lanes.get_mut(lane));
+        let Some(lane) = lane else { return };
+        if let Some(packet) = lane.packets.pop_front() {
+            // Should the others have to wait on, that is another idle period.
+            lane.is_told = false;
+            self.packets -= 1;
+            self.arena.give(packet.stored);
+        }
+    }
+
+    /// The PDR in one place of a session, if it is news that its packets wait on.
+    pub(super) fn tell(&mut self, seid: u64, lane: usize) -> Option<PdrId> {
+        let lane = self.sessions.get_mut(&seid)?.lanes.get_mut(lane)?;
+        lane.tell().then_some(lane.pdr)
+    }
+
+    /// After [`Self::pop`]s: what is empty goes.
+    pub(super) fn tidy(&mut self, seid: u64) {
+        if let Some(queue) = self.sessions.get_mut(&seid) {
+            queue.lanes.retain(|lane| !lane.packets.is_empty());
+            if queue.lanes.is_empty() {
+                self.sessions.remove(&seid);
+            }
+        }
+        if self.sessions.is_empty() && self.sessions.capacity() > 4096 {
+            self.sessions.shrink_to_fit();
+        }
+    }
+
+    /// As an SMF's BAR says. What waits beyond it is lost: the latest.
+    pub(super) fn limit(
+        &mut self,
+        now_ms: u64,
+        seid: u64,
+        pdr: PdrId,
+        limits: HoldLimits,
+        mut lose: impl FnMut(Packet, Why),
+    ) {
+        let queue = self.sessions.get_mut(&seid);
+        let lanes = queue.into_iter().flat_map(|queue| &mut queue.lanes);
+        for lane in lanes.filter(|lane| lane.pdr == pdr) {
+            lane.limit = limits.packets.unwrap_or(lane.limit);
+            let duration = limits.duration.map(|duration| duration.as_millis() as u64);
+            lane.until_ms = duration.map(|ms| now_ms + ms).or(lane.until_ms);
+            while lane.packets.len() > lane.limit as usize
+                && let Some(packet) = lane.packets.pop_back()
+            {
+                self.packets -= 1;
+                self.arena.give(packet.stored);
+                lose(packet, Why::Full);
+            }
+        }
+        self.tidy(seid);
+    }
+
+    /// Whatever waits for a session is lost.
+    pub(super) fn discard(&mut self, seid: u64, mut lose: impl FnMut(Packet, Why)) {
+        let Some(queue) = self.sessions.remove(&seid) else {
+            return;
+        };
+        for packet in queue.lanes.iter().flat_map(|lane| &lane.packets) {
+            self.packets -= 1;
+            self.arena.give(packet.stored);
+            lose(*packet, Why::Discarded);
+        }
+    }
+
+    /// What has waited too long is lost.
+    pub(super) fn expire(&mut self, now_ms: u64, mut lose: impl FnMut(Packet, Why)) {
+        let (arena, count) = (&mut self.arena, &mut self.packets);
+        let age_ms = self.bounds.age.as_millis() as u64;
+        self.sessions.retain(|_, queue| {
+            for lane in &mut queue.lanes {
+                let until_ms = lane.until_ms;
+                let is_due = |packet: &Packet| match until_ms {
+                    Some(until_ms) => now_ms >= until_ms,
+                    None => now_ms.saturating_sub(packet.at_ms) >= age_ms,
+                };
+                while let Some(&packet) = lane.packets.front().filter(|packet| is_due(packet)) {
+                    lane.packets.pop_front();
+                    *count -= 1;
+                    arena.give(packet.stored);
+                    lose(packet, Why::Expired);
+                }
+            }
+            queue.lanes.retain(|lane| !lane.packets.is_empty());
+            !queue.lanes.is_empty()
+        });
+    }
+
+    /// Sessions for which something waits, up to so many, the longest first.
+    pub(super) fn list(&self, now_ms: u64, at_most: usize) -> Vec<HeldSession> {
+        let view = |(&seid, queue): (&u64, &Queue)| {
+            let packets = || queue.lanes.iter().flat_map(|lane| &lane.packets);
+            let since = packets().map(|packet| packet.at_ms).min();
+            HeldSession {
+                seid,
+                pdrs: queue.lanes.iter().map(|lane| lane.pdr.0).collect(),
+                packets: packets().count() as u64,
+                bytes: packets().map(|packet| packet.len() as u64).sum(),
+                age: Duration::from_millis(since.map_or(0, |at| now_ms.saturating_sub(at))),
+            }
+        };
+        let mut sessions: Vec<HeldSession> = self.sessions.iter().map(view).collect();
+        sessions.sort_by_key(|session| (std::cmp::Reverse(session.age), session.seid));
+        sessions.truncate(at_most);
+        sessions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BOUNDS: HoldBounds = HoldBounds {
+        bytes: 1 << 20,
+        packets: 100,
+        packets_per_session: 10,
+        age: Duration::from_secs(5),
+    };
+
+    fn arrival(seid: u64, pdr: u16, frame: &[u8]) -> Arrival<'_> {
+        Arrival {
+            seid,
+            pdr: PdrId(pdr),
+            entry: seid as u32,
+            port: 0,
+            is_bare: false,
+            tos: 0,
+            follows: false,
+            frame,
+        }
+    }
+
+    /// What leaves when a session is released.
+    fn release(queues: &mut Queues, seid: u64) -> Vec<Vec<u8>> {
+        let mut left = Vec::new();
+        queues.look(seid);
+        while let Some((seid, lanes)) = queues.next_ready() {
+            for lane in 0..lanes {
+                while let Some(packet) = queues.front(seid, lane) {
+                    let mut frame = vec![0; packet.len()];
+                    queues.copy(packet, &mut frame);
+                    left.push(frame);
+                    queues.pop(seid, lane);
+                }
+            }
+            queues.tidy(seid);
+        }
+        left
+    }
+
+    #[test]
+    fn packets_leave_as_they_came_and_the_first_is_told_again() {
+        let mut queues = Queues::new(BOUNDS);
+        assert_eq!(queues.put(0, &arrival(7, 2, b"a")), Ok(true));
+        assert_eq!(queues.put(0, &arrival(7, 2, b"b")), Ok(false));
+        assert_eq!(queues.put(0, &arrival(7, 3, b"c")), Ok(true), "another PDR");
+        assert_eq!(queues.put(0, &arrival(8, 2, b"d")), Ok(true));
+        assert_eq!(queues.fill()[..2], [2, 4]);
+        assert_eq!(release(&mut queues, 7), [b"a", b"b", b"c"]);
+        assert_eq!(queues.put(0, &arrival(7, 2, b"e")), Ok(true));
+        assert_eq!(release(&mut queues, 9), [[0u8; 0]; 0]);
+    }
+
+    #[test]
+    fn bounds_hold_for_a_session_for_all_and_for_memory() {
+        let mut queues = Queues::new(BOUNDS);
+        for n in 0..15 {
+            let put = queues.put(0, &arrival(1, n % 2, &[n as u8]));
+            assert_eq!(put.is_ok(), n < 10, "{n}");
+        }
+        let follows = Arrival {
+            follows: true,
+            ..arrival(1, 0, b"!")
+        };
+        assert_eq!(queues.put(0, &follows), Ok(false), "its UE is there");
+        assert_eq!(queues.tell(1, 0), None, "it was told before");
+        queues.pop(1, 0);
+        assert_eq!(queues.tell(1, 0), Some(PdrId(0)), "idle again");
+        assert_eq!(queues.put(0, &follows), Ok(false));
+        let taken = (2..200).filter(|&seid| queues.put(0, &arrival(seid, 1, b"x")).is_ok());
+        assert_eq!(taken.count(), 89, "100 in all");
+        let mut small = Queues::new(HoldBounds {
+            bytes: 5 * (Arena::taken(200) + SESSION_LEN),
+            ..BOUNDS
+        });
+        let taken = (0..20).filter(|&seid| small.put(0, &arrival(seid, 1, &[0; 200])).is_ok());
+        assert_eq!(taken.count(), 5, "and no more");
+    }
+
+    #[test]
+    fn a_bar_takes_the_latest_and_bounds_what_follows() {
+        let mut queues = Queues::new(BOUNDS);
+        for n in 0..5u8 {
+            queues.put(0, &arrival(1, 2, &[n])).unwrap();
+        }
+        let mut lost = Vec::new();
+        let limits = HoldLimits {
+            packets: Some(3),
+            duration: Some(Duration::from_secs(60)),
+        };
+        queues.limit(0, 1, PdrId(2), limits, |_, why| lost.push(why));
+        assert_eq!(lost, [Why::Full; 2]);
+        assert_eq!(queues.put(0, &arrival(1, 2, b"x")), Err(Why::Full));
+        queues.expire(59_999, |_, _| panic!("they wait for a minute"));
+        queues.expire(60_000, |_, why| lost.push(why));
+        assert_eq!(lost[2..], [Why::Expired; 3]);
+        assert!(queues.is_empty());
+        assert_eq!(queues.put(0, &arrival(1, 2, b"x")), Ok(true));
+        let none = HoldLimits {
+            packets: Some(0),
+            duration: None,
+        };
+        queues.limit(0, 1, PdrId(2), none, |_, why| lost.push(why));
+        assert_eq!(queues.fill(), [0; 3]);
+    }
+
+    #[test]
+    fn packets_grow_old_and_are_discarded() {
+        let mut queues = Queues::new(BOUNDS);
+        queues.put(0, &arrival(1, 2, b"a")).unwrap();
+        queues.put(2000, &arrival(1, 2, b"bc")).unwrap();
+        queues.put(3000, &arrival(2, 2, b"d")).unwrap();
+        let listed = HeldSession {
+            seid: 1,
+            pdrs: vec![2],
+            packets: 2,
+            bytes: 3,
+            age: Duration::from_secs(4),
+        };
+        assert_eq!(queues.list(4000, 1), [listed]);
+        let mut lost = Vec::new();
+        queues.expire(5000, |packet, why| lost.push((packet.entry, why)));
+        assert_eq!(lost, [(1, Why::Expired)]);
+        queues.discard(1, |packet, why| lost.push((packet.entry, why)));
+        assert_eq!(lost[1..], [(1, Why::Discarded)]);
+        assert_eq!(queues.fill()[..2], [1, 1]);
+    }
+
+    proptest! {
+        /// Whatever comes, leaves in order or is lost, each packet once.
+        #[test]
+        fn every_packet_leaves_in_order_or_is_lost(
+            steps in prop::collection::vec((0u64..4, 0u16..2, 0u8..8), 1..400),
+        ) {
+            let mut queues = Queues::new(BOUNDS);
+            let mut waiting: HashMap<(u64, u16), VecDeque<u16>> = HashMap::new();
+            for (number, (seid, pdr, what)) in (0u16..).zip(steps) {
+                match what {
+                    0 => {
+                        let mut left: HashMap<u16, VecDeque<u16>> = HashMap::new();
+                        for frame in release(&mut queues, seid) {
+                            let [a, b, pdr] = frame[..] else { panic!() };
+                            left.entry(pdr.into()).or_default().push_back(u16::from_be_bytes([a, b]));
+                        }
+                        for pdr in 0..2 {
+                            let expected = waiting.remove(&(seid, pdr)).unwrap_or_default();
+                            prop_assert_eq!(left.remove(&pdr).unwrap_or_default(), expected);
+                        }
+                    }
+                    1 => {
+                        let mut lost = 0;
+                        queues.discard(seid, |_, _| lost += 1);
+                        let expected: usize = (0..2)
+                            .map(|pdr| waiting.remove(&(seid, pdr)).map_or(0, |w| w.len()))
+                            .sum();
+                        prop_assert_eq!(lost, expected);
+                    }
+                    _ => {
+                        let [a, b] = number.to_be_bytes();
+                        if queues.put(0, &arrival(seid, pdr, &[a, b, pdr as u8])).is_ok() {
+                            waiting.entry((seid, pdr)).or_default().push_back(number);
+                        }
+                    }
+                }
+                let count: usize = waiting.values().map(VecDeque::len).sum();
+                prop_assert_eq!(queues.fill()[1], count);
+            }
+        }
+    }
+}

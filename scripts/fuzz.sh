@@ -11,7 +11,7 @@ if ! cargo fuzz --version >/dev/null 2>&1; then
   echo "fuzz: needs cargo-fuzz: cargo install cargo-fuzz" >&2
   exit 1
 fi
-for target in $(sed -n 's/^name = "\(pfcp_.*\|session_.*\|gtpu_.*\|fragments\|users_.*\|slow_path_.*\)"/\1/p' Cargo.toml); do
+for target in $(sed -n 's/^name = "\(pfcp_.*\|session_.*\|gtpu_.*\|fragments\|users_.*\|slow_path_.*\|held_.*\)"/\1/p' Cargo.toml); do
   echo "== $target, $seconds s"
   # New inputs go to a scratch directory: the committed corpus stays small.
   scratch=$(mktemp -d)

@@ -285,8 +285,8 @@ CASES = {}
 
 
 def case(name, what, tables, packets, counters=(), site=SITE + ROUTES):
-    """packets: (port, frame, verdict, frame out, list of frames or None); verdict: forward, answer, slow, pass or a drop
-    reason, or "slow, " and the drop reason under which user space counts it. counters: (pdr, packets, bytes, drops)."""
+    """packets: (port, frame, verdict, frame out, list of frames or None); verdict: forward, answer, slow, held, pass or a
+    drop reason, or "slow, " and the drop reason under which user space counts it. counters: (pdr, packets, bytes, drops)."""
     assert name not in CASES, name
     CASES[name] = (what, site + tables, packets, counters)
 
@@ -650,6 +650,52 @@ def downlink_cases():
          [(DOWN, net(d), "forward", a), (DOWN, net(d), "far_buffer", None), (DOWN, net(d), "forward", a)], [(2, 2, 2 * len(d), 1)])
 
 
+HOLD = "hold = 8\n" + SITE + ROUTES
+
+
+def buffering_cases():
+    """FARs with BUFF (TS 29.244, 5.2.4) where somebody keeps packets: they leave as they came, before newer ones."""
+    numbered = [user(HOST, UE, payload=bytes([i]) * 36) for i in range(5)]
+    a, b, c, e, f = numbered
+    n, t = len(a), tunnelled
+    none = dict(teid=None, peer=None, local=None)
+    idle, there = dict(action="buffer", **none), dict(teid=0x55667788, peer=GNB2)
+
+    def held(name, what, tables, packets, counters, site=HOLD):
+        case("held-" + name, what, tables, packets, counters, site=site)
+
+    def waits(packet, left=()):
+        return (DOWN, net(packet), "held", list(left))
+
+    held("and-back", "packets wait while the UE is idle, and leave before newer ones when it is back", plain(dl=idle) + plain(before=2),
+         [waits(a), waits(b), waits(c, map(t, (a, b, c))), (DOWN, net(e), "forward", t(e))], [(2, 4, 4 * n, 0)])
+    held("and-back-elsewhere", "the UE is back at another gNB", plain(dl=idle) + plain(dl=there, before=1),
+         [waits(a), waits(b, [t(p, teid=0x55667788, dst=GNB2) for p in (a, b)])], [(2, 2, 2 * n, 0)])
+    held("idle-again", "two idle periods", plain(dl=idle) + plain(before=1) + plain(dl=idle, before=2) + plain(before=4),
+         [waits(a), waits(b, [t(a), t(b)]), waits(c), waits(e), waits(f, [t(c), t(e), t(f)])], [(2, 5, 5 * n, 0)])
+    held("too-many", "no more wait than may, and a UE that is back loses none", plain(dl=idle) + plain(before=3),
+         [waits(a), waits(b), (DOWN, net(c), "buffer_full", None), waits(e, [t(a), t(b), t(e)])], [(2, 3, 3 * n, 1)], site=HOLD.replace("8", "2", 1))
+    held("and-dropped", "the FAR drops in the end", plain(dl=idle) + plain(dl=dict(action="drop", **none), before=1),
+         [waits(a), (DOWN, net(b), "far_drop", None)], [(2, 0, 0, 2)])
+    held("nobody-keeps-any", "nobody keeps packets: they drop, and nothing waits behind them", plain(dl=idle) + plain(dl=there, before=1) + plain(before=2),
+         [(DOWN, net(a), "far_buffer", None), (DOWN, net(b), "forward", t(b, teid=0x55667788, dst=GNB2)), (DOWN, net(c), "forward", t(c))],
+         [(2, 2, 2 * n, 1)], site=SITE + ROUTES)
+    six, a6 = "2001:db8:60::/64", user6(HOST6, UE6)
+    held("v6", "of IPv6", plain(dl=idle, ue6=six) + plain(before=1, ue6=six), [waits(a6), waits(a6, [t(a6), t(a6)])], [(2, 2, 2 * len(a6), 0)])
+    tagged = Ether(src=THEIRS[1], dst=OURS[1]) / Dot1Q(vlan=5) / a
+    held("vlan", "in a tagged frame", plain(dl=idle) + plain(before=1), [(DOWN, tagged, "held", []), waits(b, [t(a), t(b)])], [(2, 2, 2 * n, 0)])
+    long = user(HOST, UE, payload=bytes(i & 0xff for i in range(1400)))
+    held("long", "longer than small records", plain(dl=idle) + plain(before=1), [waits(long), waits(a, [t(long), t(a)])], [(2, 2, len(long) + n, 0)])
+    large, firm = user(HOST, UE, payload=b"x" * 1430), user(HOST, UE, payload=b"x" * 1430, flags="DF")
+    held("cut", "too long for the tunnel: in fragments, in its turn", plain(dl=idle) + plain(before=1),
+         [waits(large), waits(a, [to_ue(part) for part in in_fragments(large, 1456)] + [t(a)])], [(2, 2, len(large) + n, 0)])
+    held("too-long", "too long for the tunnel, and not to be cut: the sender hears of it", plain(dl=idle) + plain(before=1),
+         [waits(firm), waits(a, [slow(too_long(firm, 1456)), t(a)])], [(2, 1, n, 1)])
+    u, v = user(), user(dport=81)
+    held("uplink", "of a FAR towards the data network", plain(ul=dict(action="buffer")) + plain(before=1),
+         [(UP, up(u), "held", []), (UP, up(v), "held", [hop(u), hop(v)])], [(1, 2, 2 * len(u), 0)])
+
+
 def ue_to_ue_cases():
     """Two UEs of one network instance; the sender's PDR is 1, the receiver's 4."""
     other, other6, r2 = TEID + 1, "2001:db8:60:1::5", 0x55667788
@@ -676,6 +722,10 @@ def ue_to_ue_cases():
     n = len(there)
     case("ue-to-ue-mbr", "the receiver's MBR holds for it", two(dict(mbr_bps=1000, burst_bytes=n + n // 2)),
          [(UP, up(there), "forward", tunnelled(there, teid=r2, qfi=5, dst=GNB2))] * 2 + [(UP, up(there), "rate", None)], [(1, 3, 3 * n, 0), (4, 2, 2 * n, 1)])
+    idle = dict(action="buffer", teid=None, peer=None, local=None)
+    back_again = two().replace("[[session]]\n", "[[session]]\nbefore = 1\n", 1)
+    case("held-ue-to-ue", "the receiver is idle: its packets wait, the sender's PDR is done with them", two(idle) + back_again,
+         [(UP, up(there), "held", []), (UP, up(there), "held", [tunnelled(there, teid=r2, qfi=5, dst=GNB2)] * 2)], [(1, 2, 2 * n, 0), (4, 2, 2 * n, 0)], site=HOLD)
     nobody = user(dst="10.60.7.7")
     case("ue-to-ue-nobody", "in the pool, but nobody's: no loop over N6", two(), [(UP, up(nobody), "unknown_ue", None)], [(1, 0, 0, 1)])
     case("ue-to-ue-nobody-v6", "nor with IPv6", POOL6 + two(), [(UP, up(user6(dst="2001:db8:60:7::1")), "unknown_ue", None), (UP, up(user6(dst="2001:db8:62::1")), "forward", hop(user6(dst="2001:db8:62::1")))],
@@ -889,6 +939,9 @@ def duplicate_cases():
          [(UP, up(u), "far_drop", [copied(u)])], [(1, 0, 0, 1)])
     case("duplicate-buffer", "the same of a FAR that buffers", plain(dl=dict(action="buffer", teid=None, peer=None, local=None, duplicates=[to()])),
          [(DOWN, net(d), "far_buffer", [copied(d)])], [(2, 0, 0, 1)])
+    waiting = plain(dl=dict(action="buffer", teid=None, peer=None, local=None, duplicates=[to()])) + plain(dl=dict(duplicates=[to()]), before=1)
+    case("held-duplicate", "duplicates of packets that wait leave when these come, and once", waiting,
+         [(DOWN, net(d), "held", [copied(d)]), (DOWN, net(d), "held", [copied(d), tunnelled(d), tunnelled(d)])], [(2, 2, 2 * len(d), 0)], site=HOLD)
     ef = [0xb8, 0xfc]
     four = [to(1), to(2, marking=ef), dict(port=4000, peer=sink, local=N3), dict(teid=4, peer=sink6, local=N3_6, marking=ef)]
     case("duplicate-four", "to four places: marked, in UDP alone, over IPv6", plain(ul=dict(duplicates=four)),
@@ -1362,7 +1415,7 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, duplicate_cases, prefix_cases, route_cases, relay_cases, relay_too_long_cases, udp_cases, marking_cases, outer6_cases):
+    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, buffering_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, duplicate_cases, prefix_cases, route_cases, relay_cases, relay_too_long_cases, udp_cases, marking_cases, outer6_cases):
         make()
     for name in sorted(CASES):
         folder = os.path.join(HERE, name)

@@ -441,7 +441,9 @@ impl Host {
             if dropped > 0 {
                 side.drops.fetch_add(dropped, Ordering::Relaxed);
             }
-            side.held.fetch_sub(by, Ordering::Release);
+            // A record that nobody counted makes no number of it that never ends.
+            let lower = |held: u64| Some(held.saturating_sub(by));
+            let _ = (side.held).fetch_update(Ordering::Release, Ordering::Relaxed, lower);
         }
     }
 

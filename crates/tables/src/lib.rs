@@ -48,7 +48,9 @@ mod xdp;
 
 pub use abi::Features;
 pub use adapt::Replacement;
-pub use buffers::{BufferThread, HeldSession, HoldBounds, HoldCounters, HoldTotals};
+pub use buffers::{
+    BufferThread, HeldByHand, HeldSession, HoldBounds, HoldCounters, HoldTotals, Released,
+};
 pub use finish::{Finished, Finisher, Malformed, Outgoing};
 pub use handle::Handle;
 pub use host::Run;

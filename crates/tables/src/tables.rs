@@ -20,7 +20,7 @@ use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
 use crate::adapt::{Adaptation, Replacement};
 use crate::advertise::Advertised;
 use crate::alarms::Alarms;
-use crate::buffers::{BufferThread, HoldBounds, Holder, Order, Orders};
+use crate::buffers::{BufferThread, HeldByHand, HoldBounds, Holder, Order, Orders};
 use crate::finish::{Finisher, Outgoing};
 use crate::grace::{Grace, Passing};
 use crate::handle::Handle;
@@ -556,20 +556,42 @@ impl Tables {
         let Backend::Xdp(xdp) = &self.backend else {
             return Ok(None);
         };
+        let thread = BufferThread::start(self.holder(), bounds, xdp.ring("held")?, listener)?;
+        self.hold_up_to(bounds);
+        Ok(Some(thread))
+    }
+
+    /// As [`Self::hold`], but whoever calls moves packets: those of the ring [`Self::held_packets`], or on the host those
+    /// that a run hands over.
+    pub fn hold_by_hand(&self, bounds: HoldBounds) -> HeldByHand {
+        self.hold_up_to(bounds);
+        HeldByHand::new(self.holder(), bounds)
+    }
+
+    /// The ring of packets that wait; `None` on the host.
+    pub fn held_packets(&self) -> Result<Option<MapHandle>, SetupError> {
+        match &self.backend {
+            Backend::Host(_) => Ok(None),
+            Backend::Xdp(xdp) => xdp.ring("held").map(Some),
+        }
+    }
+
+    fn holder(&self) -> Holder {
         let general = self.adaptation.general();
         let mut host = Host::aside(self.store.mem.clone(), &self.ports, general);
         host.report_to(Arc::clone(&self.store.alarms.told));
-        let holder = Holder {
+        Holder {
             host,
             bystander: self.store.grace.bystander(),
             owners: self.store.owners.clone(),
             finisher: self.finisher(),
             orders: Arc::clone(&self.store.holding),
-        };
-        let thread = BufferThread::start(holder, bounds, xdp.ring("held")?, listener)?;
+        }
+    }
+
+    fn hold_up_to(&self, bounds: HoldBounds) {
         let max = &self.store.mem.config[0].held_max;
         max.store(bounds.packets_per_session, Ordering::Release);
-        Ok(Some(thread))
     }
 
     /// Run one frame through a port of the host pipeline. `None` on XDP.

@@ -26,8 +26,8 @@ use session::compiled::{
 use tables::advertise::Advertised;
 use tables::nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use tables::{
-    DROP_REASONS, Features, Handle, Layout, Mode, Options, Outgoing, PortConfig, PortTotals, Roles,
-    Tables, Verdict,
+    DROP_REASONS, Features, Handle, HoldBounds, Layout, Mode, Options, Outgoing, PortConfig,
+    PortTotals, Released, Roles, Tables, Verdict,
 };
 
 #[derive(Deserialize)]
@@ -38,6 +38,8 @@ struct Case {
     udp6_checksum: Option<bool>,
     #[serde(default = "allowed")]
     ue_to_ue: bool,
+    /// So many packets of an entry may wait; not given: none, and nobody keeps any.
+    hold: Option<u32>,
     port: Vec<Port>,
     router: Option<Router>,
     #[serde(default)]
@@ -255,7 +257,7 @@ struct ExpectPacket {
 impl ExpectPacket {
     /// User space makes something of it, as if it came in on any of the ports.
     fn is_finished_elsewhere(&self) -> bool {
-        self.verdict == "slow" || self.frames.is_some()
+        ["slow", "held"].contains(&self.verdict.as_str()) || self.frames.is_some()
     }
 }
 
@@ -356,7 +358,10 @@ impl Meter {
 
 impl Session {
     fn compile(&self) -> Compiled {
-        let mut compiled = Compiled::default();
+        let mut compiled = Compiled {
+            seid: 1,
+            ..Compiled::default()
+        };
         compiled.framed.extend(&self.framed);
         compiled
             .entries
@@ -451,12 +456,14 @@ fn port_configs(n: usize, role: &dyn Fn(usize) -> String) -> Vec<PortConfig> {
 
 /// What one frame became.
 struct Outcome {
-    /// A drop reason, or forward, answer, slow, pass.
+    /// A drop reason, or forward, answer, slow, held, pass.
     verdict: String,
     /// As the pipeline left it, unless it is lost or the slow path's.
     frame: Vec<u8>,
     /// For the slow path.
     event: Option<Vec<u8>>,
+    /// For those who keep packets.
+    held: Option<Vec<u8>>,
     /// Duplicates for it.
     copies: Vec<Vec<u8>>,
 }
@@ -534,6 +541,17 @@ fn slow_frame(outgoing: &Outgoing) -> Vec<u8> {
     frame
 }
 
+/// The same of one that has waited.
+fn released_frame(released: Released) -> Vec<u8> {
+    match released {
+        Released::Frame(frame) => frame,
+        Released::Packet(outgoing) => slow_frame(&outgoing),
+    }
+}
+
+/// `TP_EVENT_HELD`
+const EVENT_HELD: u32 = 6;
+
 /// The clock of packets on the host, and of what finishes them.
 const NOW_NS: u64 = 1_000_000_000;
 
@@ -551,10 +569,17 @@ impl Platform for Host {
             Verdict::Redirect(_) => "forward",
             Verdict::Slow => "slow",
         };
+        let event = Some(run.event).filter(|event| !event.is_empty());
+        let is_held = |event: &Vec<u8>| event[..4] == EVENT_HELD.to_ne_bytes();
+        let (held, event) = match event {
+            Some(event) if is_held(&event) => (Some(event), None),
+            other => (None, other),
+        };
         Outcome {
-            verdict: verdict.into(),
+            verdict: if held.is_some() { "held" } else { verdict }.into(),
             frame: run.frame,
-            event: (!run.event.is_empty()).then_some(run.event),
+            event,
+            held,
             copies: split(&run.copies),
         }
     }
@@ -602,7 +627,9 @@ impl Platform for Xdp {
         let before = self.tables.totals();
         let (verdict, frame) = self.tables.test_run(port, frame).unwrap().unwrap();
         let after = self.tables.totals();
+        let held = self.records(&self.tables.held_packets().unwrap().unwrap());
         let verdict = match verdict {
+            1 if !held.is_empty() => "held",
             1 => new_drop(&before, &after).unwrap_or("slow"),
             2 => "pass",
             3 => "answer",
@@ -613,6 +640,7 @@ impl Platform for Xdp {
             verdict: verdict.into(),
             frame,
             event: self.records(&self.tables.events().unwrap().unwrap()).pop(),
+            held: held.into_iter().next(),
             copies: self.records(&self.tables.copies().unwrap().unwrap()),
         }
     }
@@ -744,6 +772,15 @@ fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String
     let mut platform = make(ports, &options);
     let n3 = furnish(&case, platform.tables());
     let mut finisher = platform.tables().finisher();
+    let bounds = |max| HoldBounds {
+        bytes: 1 << 20,
+        packets: 100,
+        packets_per_session: max,
+        age: Duration::from_secs(60),
+    };
+    let mut holding = case
+        .hold
+        .map(|max| platform.tables().hold_by_hand(bounds(max)));
     let mut handle = Handle::default();
     for (index, (frame, wanted)) in frames.iter().zip(&expect.packet).enumerate() {
         let changes = case
@@ -756,7 +793,8 @@ fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String
                 .publish(&mut handle, &session.compile())
                 .map_err(|e| e.to_string())?;
             resolve(platform.tables(), n3);
-            if programs != Programs::All {
+            // While packets wait, an entry that forwards has not settled.
+            if programs != Programs::All && case.hold.is_none() {
                 adapt(platform.tables());
             }
         }
@@ -792,6 +830,12 @@ fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String
                 .finish(&record, NOW_NS, &mut finished)
                 .map_err(|_| format!("packet {index}: a duplicate of no kind"))?;
             left.extend(finished.iter().map(slow_frame));
+        }
+        if let Some(holding) = &mut holding {
+            if let Some(record) = outcome.held {
+                holding.take(&record);
+            }
+            left.extend(holding.release().into_iter().map(released_frame));
         }
         let lost = new_drop(&before, &platform.tables().totals());
         if wanted.lost.is_some() && wanted.lost.as_deref() != lost {

@@ -1,8 +1,9 @@
-//! Replays what the fuzz targets `users_packet`, `users_fragments` and `slow_path_record` start from and have found, and
-//! mutations of it.
+//! Replays what the fuzz targets `users_packet`, `users_fragments`, `slow_path_record` and `held_packets` start from and have
+//! found, and mutations of it.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+mod held;
 mod records;
 mod users;
 
@@ -52,4 +53,9 @@ fn every_fragment_of_a_user_goes_on_or_is_lost_once() {
 #[test]
 fn every_record_of_the_slow_path_is_finished_or_refused() {
     replay("slow_path_record", 10, records::run);
+}
+
+#[test]
+fn every_packet_that_waits_leaves_or_is_lost_once() {
+    replay("held_packets", 15, held::run);
 }

@@ -1,9 +1,14 @@
 //! Frames out of an interface, many at a time, by the queues that packets of the kernel's own take.
 
+use std::collections::HashMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+use super::keeper::Exit;
+use crate::finish::Outgoing;
+use crate::slowpath::RawSockets;
 
 /// Frames that one call sends.
 const BATCH: usize = 64;
@@ -14,9 +19,49 @@ const SEND_BUFFER_BYTES: i32 = 16 << 20;
 /// How long an interface whose queue is full is given, before frames are lost.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// All that the thread sends by.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    raw: RawSockets,
+    /// By interface; `None`: it could not be opened.
+    of_frames: HashMap<u32, Option<FrameSocket>>,
+}
+
+impl Sockets {
+    /// In the network namespace of the calling thread; needs `CAP_NET_RAW`.
+    pub(super) fn open() -> io::Result<Self> {
+        Ok(Self {
+            raw: RawSockets::open()?,
+            of_frames: HashMap::new(),
+        })
+    }
+}
+
+impl Exit for Sockets {
+    fn frames<'a>(&mut self, ifindex: u32, frames: impl Iterator<Item = &'a [u8]>) -> u64 {
+        let socket = self.of_frames.entry(ifindex).or_insert_with(|| {
+            let socket = FrameSocket::open(ifindex);
+            if let Err(error) = &socket {
+                tracing::error!(%error, ifindex, "packets that have waited cannot be sent");
+            }
+            socket.ok()
+        });
+        match socket {
+            Some(socket) => socket.send(frames),
+            None => frames.count() as u64,
+        }
+    }
+
+    fn packet(&mut self, outgoing: Outgoing) {
+        if let Err(error) = self.raw.send(&outgoing) {
+            tracing::debug!(%error, "a packet that has waited is not sent");
+        }
+    }
+}
+
 /// A packet socket bound to an interface. It receives nothing.
 #[derive(Debug)]
-pub(super) struct FrameSocket {
+struct FrameSocket {
     fd: OwnedFd,
 }
 
@@ -40,7 +85,7 @@ fn set_int(fd: &OwnedFd, level: i32, option: i32, value: i32) -> io::Result<()> 
 
 impl FrameSocket {
     /// In the network namespace of the calling thread; needs `CAP_NET_RAW`.
-    pub(super) fn open(ifindex: u32) -> io::Result<Self> {
+    fn open(ifindex: u32) -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no pointer is given.
         let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
@@ -76,7 +121,7 @@ impl FrameSocket {
     }
 
     /// In their order; how many were lost. Waits a little for an interface that is busy.
-    pub(super) fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> u64 {
+    fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> u64 {
         let mut lost = 0;
         let mut parts = [libc::iovec {
             iov_base: std::ptr::null_mut(),

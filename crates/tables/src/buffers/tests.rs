@@ -6,8 +6,12 @@ use session::compiled::{
     Action, Compiled, Direction, Entry, Key, Marks, NiId, Qfi, Select, Tables as _,
 };
 
+use super::record::{Record, own_of};
 use super::*;
-use crate::abi::Features;
+use crate::abi::{Features, entry};
+use crate::finish::{EVENT_HELD, Event, framed};
+use crate::stats::DROP_REASONS;
+use crate::verdict::Verdict;
 use crate::{Handle, Layout, Mode, Options, PortConfig, Roles, Tables};
 
 const SEID: u64 = 77;

@@ -10,7 +10,9 @@ mod common;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -736,7 +738,7 @@ fn resolve(tables: &mut Tables, n3: u32) {
     }
 }
 
-type Make<'a> = &'a dyn Fn(Vec<PortConfig>, &Options) -> Box<dyn Platform>;
+type Make<'a> = &'a (dyn Fn(Vec<PortConfig>, &Options) -> Box<dyn Platform> + Sync);
 
 fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String> {
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
@@ -886,15 +888,26 @@ fn check_all(programs: Programs, make: Make<'_>) {
         .collect();
     folders.sort();
     assert!(folders.len() >= 45, "{} cases are not all", folders.len());
-    let failed: Vec<String> = folders
-        .iter()
-        .filter_map(|folder| {
-            let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-            check(folder, programs, make)
-                .err()
-                .map(|error| format!("{name}: {error}"))
-        })
-        .collect();
+    // The verifier takes about a second for each program with everything: cases share the cores.
+    let next = AtomicUsize::new(0);
+    let some = || {
+        let mut failed = Vec::new();
+        while let Some(folder) = folders.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let name = folder.file_name().unwrap().to_string_lossy();
+            if let Err(error) = check(folder, programs, make) {
+                failed.push(format!("{name}: {error}"));
+            }
+        }
+        failed
+    };
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let failed: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(some)).collect();
+        let failed = threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap());
+        failed.collect()
+    });
     println!("{} cases", folders.len());
     assert!(
         failed.is_empty(),

@@ -105,11 +105,11 @@ impl<T: Tables> Core<T> {
     ) -> Vec<Report> {
         let mut reports = std::mem::take(&mut self.sessions.usage.reports);
         let mut octets = 0;
-        let fits = |report: &Report| {
+        let fits = |report: &&Report| {
             octets += report.octets();
             octets <= ROOM
         };
-        let told = reports.iter().map(fits).filter(|fits| *fits).count();
+        let told = reports.iter().take_while(fits).count();
         let of = || gone.or_else(|| self.sessions.summary(seid));
         if let Some(of) = (!reports.is_empty()).then(of).flatten() {
             let records = reports.iter().enumerate();

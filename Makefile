@@ -9,7 +9,7 @@ CARGO ?= cargo
 RELEASE := target/release
 FUZZ_SECONDS ?= 20
 
-.PHONY: help setup build test demo bench fuzz-smoke docs lint fmt golden clean
+.PHONY: help setup build test demo bench fuzz-smoke docs lint fmt golden verify clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
@@ -23,11 +23,11 @@ build: setup ## turnpiked, turnpike and lab, optimised
 demo: build ## the whole UPF with real traffic, in namespaces; KEEP=1 leaves it running
 	$(RELEASE)/lab demo $(if $(filter 1,$(KEEP)),--keep)
 
-test: build ## every test: unit, property, golden, data path, scenarios
+test: setup ## every test: unit, property, golden, data path, scenarios
 	$(MAKE) -C datapath test
-	$(CARGO) test --locked --workspace --all-targets --exclude lab
+	scripts/test.py --check
+	CARGO=$(CARGO) scripts/test.py
 	$(CARGO) test --locked --workspace --doc
-	TURNPIKED=$(abspath $(RELEASE))/turnpiked $(CARGO) test --release --locked -p lab
 
 bench: build ## the figures, as lines `figure NAME VALUE UNIT floor VALUE`
 	scripts/bench.sh
@@ -39,12 +39,16 @@ fuzz-smoke: setup ## each fuzz target for FUZZ_SECONDS
 golden: ## golden cases again from their generator; fails if the committed ones differ
 	/usr/bin/python3 tests/golden/make.py --check
 
+verify: setup ## every build of the XDP program from the oldest and the newest compiler, shown to the verifier
+	$(MAKE) -C datapath verify CLANGS="clang-14 clang-19"
+
 docs: ## API documentation, warnings as errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --workspace
 
 lint: setup ## formatting and lints, as errors
 	$(CARGO) fmt --all --check
 	scripts/drops.py --check
+	scripts/figures.py --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 fmt:

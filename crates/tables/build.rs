@@ -2,11 +2,11 @@
 //! in; and the drop reasons from their definitions.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, exit};
-use std::{env, fs};
+use std::process::{Child, Command, exit};
+use std::{env, fs, io};
 
 /// What the XDP program is compiled for (`datapath/include/tp_abi.h`).
-const BUILDS: [&str; 4] = ["COMMON", "RELAY", "SPREAD", "GENERAL"];
+const BUILDS: [&str; 6] = ["PLAIN", "COMMON", "OUTER6", "RELAY", "SPREAD", "GENERAL"];
 
 fn main() {
     let root =
@@ -18,9 +18,10 @@ fn main() {
     println!("cargo:rerun-if-changed=src/abi_check.c");
     println!("cargo:rerun-if-env-changed=CLANG");
     let clang = env::var("CLANG").unwrap_or_else(|_| preferred_clang().into());
-    for build in BUILDS {
-        build_bpf(&clang, &root, build, &out);
-    }
+    let running = BUILDS.map(|build| start_bpf(&clang, &root, build, &out));
+    running
+        .into_iter()
+        .for_each(|compiler| finish_bpf(&clang, compiler));
     build_host(&clang, &root);
     write_drop_reasons(
         &root.join("include/tp_drop.def"),
@@ -48,7 +49,7 @@ fn preferred_clang() -> &'static str {
     }
 }
 
-fn build_bpf(clang: &str, root: &Path, build: &str, out: &Path) {
+fn start_bpf(clang: &str, root: &Path, build: &str, out: &Path) -> io::Result<Child> {
     let mut command = Command::new(clang);
     command.args([
         "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror",
@@ -70,7 +71,11 @@ fn build_bpf(clang: &str, root: &Path, build: &str, out: &Path) {
         .arg(root.join("platform/xdp/turnpike.bpf.c"))
         .arg("-o")
         .arg(out.join(format!("turnpike-{build}.bpf.o")));
-    match command.status() {
+    command.spawn()
+}
+
+fn finish_bpf(clang: &str, compiler: io::Result<Child>) {
+    match compiler.and_then(|mut compiler| compiler.wait()) {
         Ok(status) if status.success() => {}
         Ok(_) => stop(
             "clang could not compile the XDP program (above). It needs clang 14 or later with the \

@@ -38,7 +38,7 @@ enum tp_action {
 	TP_ACT_NONE = 0,   /* free or withdrawn */
 	TP_ACT_ROUTE = 1,  /* forward as plain IP by the routes of head.ni (N6) */
 	TP_ACT_TUNNEL = 2, /* encapsulate towards out.peer with out.teid (N3) */
-	TP_ACT_DROP = 3,   /* FAR DROP; with METER: the far end of its tunnel does not know it */
+	TP_ACT_DROP = 3,   /* FAR DROP; with METER: the far end of its tunnel does not know it; with ROUTE: it has no tunnel yet */
 	TP_ACT_BUFFER = 4, /* FAR BUFF: user space holds them (pipeline/buffer.h) */
 	TP_ACT_GATE = 5,   /* a QER closed the gate; with METER: the quota of a URR is used up */
 	TP_ACT_LIST = 6,   /* several PDRs share this key: scan rules[] from head.rule */
@@ -56,7 +56,7 @@ enum tp_action {
  *                 looked at when action is TP_ACT_TUNNEL or DOWN is set: then conditions are ext.asks. TUNNEL: UDP
  * 39      DOWN    reached by TEID, but its packets travel towards access (N9, CP-function)
  * 40..45  qfi     0..63
- * 46      ROUTE   DRAIN: as TP_ACT_ROUTE; clear: as TP_ACT_TUNNEL
+ * 46      ROUTE   DRAIN: as TP_ACT_ROUTE; clear: as TP_ACT_TUNNEL; of TP_ACT_DROP see there
  * 48..63  ni      network instance: ROUTE: whose routes; downlink: the one that the UE address is valid in
  * 40..63  rule    first place of its rules, when action is TP_ACT_LIST
  */
@@ -607,7 +607,7 @@ struct tp_trace {
 
 /* ---- Features: what the program is specialised to ---------------------------------------------- */
 
-/* Fixed when the program is loaded; code behind a clear bit is not there. */
+/* Code behind a clear bit is not there. Which sets there are: the builds below. */
 #define TP_FEAT_METER (1 << 0)	/* MBR enforcement, inline meters */
 #define TP_FEAT_EXT (1 << 1)	/* IPv6 UE check and shared meters */
 #define TP_FEAT_LIST (1 << 2)	/* several PDRs per key, SDF filters */
@@ -627,12 +627,12 @@ struct tp_trace {
 #define TP_FEAT_SPREAD (1 << 11) /* users are spread over CPUs (tp_spread); not in TP_FEAT_ALL */
 #define TP_FEAT_TRACE (1 << 10) /* somebody follows a user's packets; not in TP_FEAT_ALL */
 
-/* Code that is left out when the program is loaded costs registers all the same, for which the compiler has
- * provided. So it is compiled more than once, each time for no more than the features of one of these sets, and
- * what is loaded is the first that has those that are needed. */
-#define TP_BUILD_COMMON \
-	(TP_FEAT_METER | TP_FEAT_EXT | TP_FEAT_LIST | TP_FEAT_IPV6 | TP_FEAT_VLAN | TP_FEAT_BUCKETS | TP_FEAT_ATOMIC | \
-	 TP_FEAT_BUFFER)
+/* Builds: what the XDP program is compiled for, narrowest first. The narrowest that has what live sessions and next
+ * hops need is the one that runs; of its features two may be left out when it is loaded: TP_FEAT_ATOMIC where one CPU
+ * meets all packets of a direction, and TP_FEAT_TRACE while nobody follows packets. */
+#define TP_BUILD_PLAIN (TP_FEAT_METER | TP_FEAT_VLAN | TP_FEAT_BUCKETS | TP_FEAT_ATOMIC | TP_FEAT_BUFFER)
+#define TP_BUILD_COMMON (TP_BUILD_PLAIN | TP_FEAT_EXT | TP_FEAT_LIST | TP_FEAT_IPV6)
+#define TP_BUILD_OUTER6 (TP_BUILD_COMMON | TP_FEAT_OUTER6)
 #define TP_BUILD_RELAY (TP_BUILD_COMMON | TP_FEAT_RELAY)
 #define TP_BUILD_SPREAD (TP_BUILD_COMMON | TP_FEAT_SPREAD)
 #define TP_BUILD_GENERAL (TP_FEAT_ALL | TP_FEAT_TRACE | TP_FEAT_SPREAD)

@@ -143,7 +143,9 @@ static TP_INLINE int tp_check_action(__u64 head)
 	case TP_ACT_TUNNEL:
 		return TP_OK;
 	case TP_ACT_DROP:
-		return head & TP_HEAD_METER ? TP_DROP_TUNNEL_GONE : TP_DROP_FAR_DROP;
+		if (head & TP_HEAD_METER)
+			return TP_DROP_TUNNEL_GONE;
+		return head & TP_HEAD_ROUTE ? TP_DROP_NO_TUNNEL : TP_DROP_FAR_DROP;
 	case TP_ACT_BUFFER:
 	case TP_ACT_DRAIN: /* see tp_wait() */
 		return TP_DROP_FAR_BUFFER;

@@ -40,7 +40,7 @@ static TP_INLINE void tp_duplicate(struct tp_packet *p, const struct tp_entry *e
 	if (!tp_has(p->env, TP_FEAT_COPY) || !e || tp_releases(p->env))
 		return;
 	if (outcome != TP_OK && outcome != TP_DROP_FAR_DROP && outcome != TP_DROP_FAR_BUFFER &&
-	    outcome != TP_DROP_TUNNEL_GONE && outcome != TP_OUT_HELD)
+	    outcome != TP_DROP_TUNNEL_GONE && outcome != TP_DROP_NO_TUNNEL && outcome != TP_OUT_HELD)
 		return;
 	ext = tp_ext_of(p, e, head);
 	if (ext && tp_unlikely(ext->copy))

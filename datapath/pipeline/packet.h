@@ -50,7 +50,7 @@ static TP_INLINE __u8 *tp_span(__u8 *data, __u8 *end, __u32 off, __u32 n)
 
 /* An offset as good as `off` of which the verifier knows nothing, so that it follows what comes next
  * once and not for each way of getting here. at: what tp_span() gave for off. */
-static TP_INLINE __u32 tp_forget(__u8 *data, __u8 *at)
+static TP_INLINE __u32 tp_forget(const __u8 *data, const __u8 *at)
 {
 	__u64 off = (__u64)(at - data);
 

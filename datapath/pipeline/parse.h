@@ -25,7 +25,7 @@ static TP_INLINE int tp_parse_tag(struct tp_packet *p, __u32 *ethertype)
 	if (!tag)
 		return TP_DROP_TRUNCATED;
 	*ethertype = tp_get16(tag + 2);
-	p->l3 += 4;
+	p->l3 = tp_forget(p->data, tag) + 4;
 	return TP_OK;
 }
 

@@ -106,6 +106,7 @@ TP_RARE int tp_ask_fib(struct tp_env *env, struct tp_fib *q, struct tp_nexthop *
 
 	hop->state = TP_NH_UNRESOLVED;
 	hop->ifindex = 0;
+	hop->mtu = 0xffff; /* the FIB has looked */
 	if (r == BPF_FIB_LKUP_RET_BLACKHOLE || r == BPF_FIB_LKUP_RET_UNREACHABLE || r == BPF_FIB_LKUP_RET_PROHIBIT)
 		return TP_DROP_PROHIBITED;
 	if (r == BPF_FIB_LKUP_RET_FRAG_NEEDED) {
@@ -120,7 +121,6 @@ TP_RARE int tp_ask_fib(struct tp_env *env, struct tp_fib *q, struct tp_nexthop *
 	if (r != BPF_FIB_LKUP_RET_SUCCESS || !config)
 		return TP_DROP_NO_ROUTE;
 	hop->ifindex = q->ifindex;
-	hop->mtu = 0xffff; /* the FIB has looked */
 	hop->l2_len = TP_ETH_LEN;
 	__builtin_memcpy(hop->l2, q->dmac, 6);
 	__builtin_memcpy(hop->l2 + 6, q->smac, 6);
@@ -134,16 +134,15 @@ TP_RARE int tp_ask_fib(struct tp_env *env, struct tp_fib *q, struct tp_nexthop *
 	return TP_OK;
 }
 
-/* Is a next hop one to send through? len: octets of the IP packet as it will leave. Of one that is not
- * resolved the kernel checks the MTU, when it sends. */
+/* Is a next hop one to send through? len: octets of the IP packet as it will leave. The kernel, which sends what is not
+ * resolved, would refuse what is too long and tell nobody. */
 static TP_INLINE int tp_check_nexthop(const struct tp_nexthop *nh, __u32 len)
 {
 	switch (nh->state) {
 	case TP_NH_RESOLVED:
-		return len > nh->mtu ? TP_DROP_MTU : TP_OK;
 	case TP_NH_UNRESOLVED:
 	case TP_NH_ONLINK:
-		return TP_OK;
+		return len > nh->mtu ? TP_DROP_MTU : TP_OK;
 	case TP_NH_LOCAL:
 		return TP_DROP_TO_SELF;
 	case TP_NH_PROHIBIT:

@@ -428,7 +428,7 @@ def rule_cases():
     up_case("ul-qfi-mismatch", "another QFI than the PDI asks", u, "qfi_mismatch", qfi=5, tables=plain(ul=dict(qfi=QFI)), counters=both)
     up_case("ul-qfi-missing", "no container where the PDI asks for a QFI", u, "qfi_mismatch", qfi=None, tables=plain(ul=dict(qfi=QFI)), counters=both)
     for action, reason in (("drop", "far_drop"), ("buffer", "far_buffer"), ("gate", "gate_closed"), ("quota", "quota"),
-                           ("tunnel-gone", "tunnel_gone")):
+                           ("tunnel-gone", "tunnel_gone"), ("no-tunnel", "no_tunnel")):
         up_case("ul-" + action, "uplink: " + action, u, reason, tables=plain(ul=dict(action=action)), counters=both)
         dl = dict(action=action, teid=None, peer=None, local=None)
         down_case("dl-" + action, "downlink: " + action, user(HOST, UE), reason, tables=plain(dl=dl), counters=[(2, 0, 0, 1)])
@@ -751,6 +751,9 @@ def icmp_cases():
 
     up_case("ul-cut", "larger than the way out: in fragments", large, "slow", [slow(hop(f).payload) for f in in_fragments(large, 1500)])
     up_case("ul-too-long", "larger than the way out, and must not be cut", firm, "mtu", [to_ue(too_long(firm, 1500))], counters=told(too_long(firm, 1500)))
+    far, far_firm = user(dst="203.0.113.129", payload=b"x" * 1500), user(dst="203.0.113.129", payload=b"x" * 1500, flags="DF")
+    up_case("ul-cut-unresolved", "so it is where the kernel must find the neighbour", far, "slow", [slow(hop(f).payload) for f in in_fragments(far, 1500)])
+    up_case("ul-too-long-unresolved", "and its sender hears of it", far_firm, "mtu", [to_ue(too_long(far_firm, 1500))], counters=told(too_long(far_firm, 1500)))
     up_case("ul-too-long-no-qfi", "the answer is marked as the UE's downlink is", firm, "mtu", [to_ue(too_long(firm, 1500), qfi=None)],
             tables=plain(dl=dict(qfi=None)), counters=told(too_long(firm, 1500)))
     up_case("ul-too-long-gate", "its downlink gate is closed: it hears nothing", firm, "mtu", [], tables=plain(dl=dict(action="gate", teid=None, peer=None, local=None)), counters=lost + [(2, 0, 0, 1)])

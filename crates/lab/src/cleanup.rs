@@ -1,11 +1,12 @@
-//! What the lab leaves on the machine, and its removal: on drop, on panic, on a signal, and by
-//! `lab clean` for an owner that was killed.
+//! What the lab leaves on the machine, and its removal: on drop, on panic, on a signal, by a guardian when the process
+//! was killed, and by `lab clean` where even that was.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
@@ -13,66 +14,118 @@ use nix::unistd::Pid;
 
 /// Directories of running labs: configuration, logs and captures, one folder per world.
 pub const RUN_DIR: &str = "/run/turnpike-lab";
+/// In the environment of all processes that a lab starts: its process id.
+pub const OWNER: &str = "TURNPIKE_LAB_OWNER";
 
+/// What one world has made. Names that are not a world's belong to the world of no name.
 #[derive(Default)]
-struct Registry {
+struct Made {
     namespaces: BTreeSet<String>,
     children: BTreeSet<u32>,
     folders: BTreeSet<PathBuf>,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
-    namespaces: BTreeSet::new(),
-    children: BTreeSet::new(),
-    folders: BTreeSet::new(),
-});
+static REGISTRY: Mutex<BTreeMap<String, Made>> = Mutex::new(BTreeMap::new());
 
-fn registry() -> MutexGuard<'static, Registry> {
+fn registry() -> MutexGuard<'static, BTreeMap<String, Made>> {
+    guard();
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The world in a name that this lab gave, such as `tp4711w0` of `tp4711w0-upf`.
+fn world_of(name: &str) -> &str {
+    owner_of(name)
+        .and_then(|_| name.split('-').next())
+        .unwrap_or_default()
+}
+
+fn in_world<T>(name: &str, work: impl FnOnce(&mut Made) -> T) -> T {
+    work(registry().entry(world_of(name).to_owned()).or_default())
 }
 
 /// Remembers a namespace until [`forget_namespace`].
 pub fn add_namespace(name: &str) {
-    registry().namespaces.insert(name.to_owned());
+    in_world(name, |made| made.namespaces.insert(name.to_owned()));
 }
 
 /// The namespace is gone.
 pub fn forget_namespace(name: &str) {
-    registry().namespaces.remove(name);
+    in_world(name, |made| made.namespaces.remove(name));
 }
 
-/// Remembers a child process until [`forget_child`].
-pub fn add_child(pid: u32) {
-    registry().children.insert(pid);
+/// Remembers a child process, in a namespace of a world or in none, until [`forget_child`].
+pub fn add_child(namespace: &str, pid: u32) {
+    in_world(namespace, |made| made.children.insert(pid));
 }
 
 /// The child was waited for.
-pub fn forget_child(pid: u32) {
-    registry().children.remove(&pid);
+pub fn forget_child(namespace: &str, pid: u32) {
+    in_world(namespace, |made| made.children.remove(&pid));
 }
 
 /// Remembers a folder to remove.
 pub fn add_folder(path: &Path) {
-    registry().folders.insert(path.to_owned());
+    in_world(&name_of(path), |made| made.folders.insert(path.to_owned()));
+    if let Some(mut guardian) = guard() {
+        let _ = writeln!(guardian, "{}", path.display());
+    }
 }
 
 /// The folder was removed.
 pub fn forget_folder(path: &Path) {
-    registry().folders.remove(path);
+    in_world(&name_of(path), |made| made.folders.remove(path));
 }
 
-/// Removes all that this process made: children first, because a process keeps its namespace alive.
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Removes all that this process made.
 pub fn sweep() {
-    let left = std::mem::take(&mut *registry());
-    for pid in left.children {
+    for (_, made) in std::mem::take(&mut *registry()) {
+        remove(made);
+    }
+}
+
+/// Removes all that one world has made so far; `name` is that of anything in it.
+pub fn sweep_world(name: &str) {
+    let made = registry().remove(world_of(name));
+    made.into_iter().for_each(remove);
+}
+
+/// Children first, because a process keeps its namespace alive.
+fn remove(made: Made) {
+    for pid in made.children {
         let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
     }
-    for name in left.namespaces {
+    for name in made.namespaces {
+        kill_inside(&name);
         remove_namespace(&name);
     }
-    for folder in left.folders {
+    for folder in made.folders {
         let _ = fs::remove_dir_all(folder);
     }
+}
+
+/// The process that removes what this one has made, should it be killed: started when first there is something. It is
+/// no child of the lab's to wait for; it ends when this process has ended.
+fn guard() -> Option<&'static ChildStdin> {
+    static GUARDIAN: OnceLock<Option<ChildStdin>> = OnceLock::new();
+    let start = || {
+        let pid = std::process::id().to_string();
+        // In a session of its own: what is killed with our group or terminal is not the guardian.
+        let mut command = Command::new("setsid");
+        command.args(["sh", "-c", include_str!("guardian.sh"), "guardian", &pid]);
+        command.env_remove(OWNER).current_dir("/");
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        // Our end of the pipe is closed in all other children.
+        command.spawn().ok()?.stdin.take()
+    };
+    GUARDIAN.get_or_init(start).as_ref()
 }
 
 /// On SIGINT, SIGTERM or SIGHUP: clean up, then end as that signal would have ended us.
@@ -111,6 +164,7 @@ fn owner_file(pid: u32) -> PathBuf {
 
 /// Notes that this process owns all that carries its id, for a later `lab clean`.
 pub fn claim() -> Result<()> {
+    guard().context("sh and setsid, for the guardian")?;
     fs::create_dir_all(RUN_DIR).context(RUN_DIR)?;
     let pid = std::process::id();
     let started = start_time(pid).context("own start time")?;
@@ -199,6 +253,21 @@ mod tests {
         ] {
             assert_eq!(owner_of(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn one_world_is_swept_and_others_stay() {
+        let pid = std::process::id();
+        let [one, other] = [1_000_001, 1_000_002].map(|world| {
+            let folder = std::env::temp_dir().join(format!("tp{pid}w{world}-files"));
+            fs::create_dir_all(&folder).ok();
+            add_folder(&folder);
+            folder
+        });
+        sweep_world(&name_of(&one));
+        assert!(!one.exists() && other.exists());
+        sweep_world(&name_of(&other));
+        assert!(!other.exists());
     }
 
     #[test]

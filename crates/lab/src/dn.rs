@@ -6,11 +6,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::netns::{Netns, Process};
+use crate::wait::{LOOK, NEVER, eventually};
 
 /// The servers' IPv4 address.
 pub const SERVER_V4: Ipv4Addr = Ipv4Addr::new(10, 200, 0, 1);
@@ -51,6 +51,9 @@ impl Servers {
                 .stderr(Stdio::null());
             servers.push(netns.spawn(&mut command).context("iperf3 server")?);
         }
+        for port in IPERF_PORT..IPERF_PORT + iperf {
+            eventually("an iperf3 server listens", || listens(netns, port))?;
+        }
         let listener =
             netns.enter(|| Ok(TcpListener::bind((Ipv6Addr::UNSPECIFIED, HTTP_PORT))?))?;
         listener.set_nonblocking(true)?;
@@ -76,11 +79,28 @@ impl Drop for Servers {
     }
 }
 
+/// Whether somebody in `netns` takes TCP connections at `port`.
+fn listens(netns: &Netns, port: u16) -> Result<bool> {
+    const LISTEN: &str = "0A";
+    netns.enter(|| {
+        let mut found = false;
+        for table in ["tcp", "tcp6"] {
+            let text = std::fs::read_to_string(format!("/proc/thread-self/net/{table}"))?;
+            found |= text.lines().any(|line| {
+                let mut fields = line.split_whitespace().skip(1);
+                let local = fields.next().unwrap_or_default();
+                local.ends_with(&format!(":{port:04X}")) && fields.nth(1) == Some(LISTEN)
+            });
+        }
+        Ok(found)
+    })
+}
+
 fn accept(listener: &TcpListener, stop: &AtomicBool) {
     while !stop.load(Relaxed) {
         match listener.accept() {
             Ok((stream, _)) => drop(std::thread::spawn(move || serve(stream))),
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            Err(_) => std::thread::sleep(LOOK),
         }
     }
 }
@@ -88,8 +108,8 @@ fn accept(listener: &TcpListener, stop: &AtomicBool) {
 /// `GET /N` is answered with N octets.
 fn serve(mut stream: TcpStream) -> Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    stream.set_write_timeout(Some(Duration::from_secs(30)))?;
+    stream.set_read_timeout(Some(NEVER))?;
+    stream.set_write_timeout(Some(NEVER))?;
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut request = String::new();
     reader.read_line(&mut request)?;
@@ -187,7 +207,7 @@ mod tests {
         let _servers = Servers::start(&netns, 0)?;
         let url = format!("http://127.0.0.1:{HTTP_PORT}/200000");
         let mut command = Command::new("curl");
-        let output = netns.output(command.args(["-sS", &url]), Duration::from_secs(10))?;
+        let output = netns.output(command.args(["-sS", &url]), NEVER)?;
         let mut got = output.stdout;
         assert_eq!(verify(&got[..])?, 200_000);
         got[150_000] ^= 1;

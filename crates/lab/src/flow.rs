@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,24 @@ use anyhow::{Context, Result, anyhow, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::netns::Netns;
+use crate::wait::NEVER;
+
+/// Packets under way at most: half of the ring of a veth, which loses what comes beyond.
+const WINDOW: u32 = 128;
+/// Packets sent one behind the other at most, however many are due.
+const BURST: u32 = 32;
+/// Silence after which packets under way are taken for lost, and so many more are sent.
+const STALL: Duration = Duration::from_millis(20);
+const AFTER_STALL: u32 = 32;
+/// How long packets that come twice are listened for, when all have come once.
+const TWICE: Duration = Duration::from_millis(50);
+/// Silence that ends a flow of which nothing, or not all, is to arrive.
+const BLOCKED: Duration = Duration::from_millis(400);
+const LOSSY: Duration = Duration::from_secs(3);
+/// Gaps between packets that are noted.
+const GAP: Duration = Duration::from_millis(50);
+/// Slots of time in which the sender counts.
+pub const SLOT: Duration = Duration::from_millis(100);
 
 /// How a flow is sent.
 #[derive(Clone, Copy, Debug)]
@@ -23,11 +41,20 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// `rate` packets a second for `seconds`, of a size that real-time media has.
+    /// `rate` packets a second for `seconds` and longer where the sender has no time, of a size that real-time media has.
     pub fn lasting(rate: u32, seconds: u32) -> Self {
         Self {
             rate,
             count: rate * seconds,
+            payload: 200,
+        }
+    }
+
+    /// `rate` packets a second until the flow is stopped.
+    pub fn endless(rate: u32) -> Self {
+        Self {
+            rate,
+            count: Ledger::LIMIT,
             payload: 200,
         }
     }
@@ -46,6 +73,12 @@ pub struct Outcome {
     pub late: u32,
     /// Numbers of the first packets that are missing.
     pub missing: Vec<u32>,
+    /// Lowest and highest number received.
+    pub numbers: Option<(u32, u32)>,
+    /// When the first and the last packet came.
+    pub came: Option<(Instant, Instant)>,
+    /// Long gaps between packets that came.
+    pub gaps: Vec<Duration>,
 }
 
 impl Outcome {
@@ -73,7 +106,6 @@ impl Outcome {
 #[derive(Debug, Default)]
 pub struct Ledger {
     seen: Vec<bool>,
-    highest: Option<u32>,
     outcome: Outcome,
 }
 
@@ -97,11 +129,17 @@ impl Ledger {
             self.outcome.duplicates += 1;
             return;
         }
-        self.outcome.received += 1;
-        if self.highest.is_some_and(|highest| number < highest) {
-            self.outcome.late += 1;
+        let outcome = &mut self.outcome;
+        outcome.received += 1;
+        let (lowest, highest) = outcome.numbers.unwrap_or((number, number));
+        outcome.late += u32::from(number < highest);
+        outcome.numbers = Some((lowest.min(number), highest.max(number)));
+        let now = Instant::now();
+        let (first, last) = outcome.came.unwrap_or((now, now));
+        if now - last > GAP {
+            outcome.gaps.push(now - last);
         }
-        self.highest = self.highest.max(Some(number));
+        outcome.came = Some((first, now));
     }
 
     /// Different packets received so far.
@@ -123,9 +161,20 @@ impl Ledger {
 
 /// A flow on its way.
 pub struct Running {
-    sent: Arc<AtomicU32>,
-    sender: JoinHandle<Result<()>>,
+    way: Arc<Way>,
+    sender: JoinHandle<Result<Sent>>,
     receiver: JoinHandle<Ledger>,
+}
+
+/// What sender and receiver of a flow know of each other.
+#[derive(Default)]
+struct Way {
+    sent: AtomicU32,
+    arrived: AtomicU32,
+    stop: AtomicBool,
+    sending_over: AtomicBool,
+    /// Silence that ends the flow.
+    patience_ms: AtomicU64,
 }
 
 /// Starts a flow from one namespace to `to`, an address of the other; port 0 takes any free port.
@@ -141,22 +190,49 @@ pub fn start_from(
     to: SocketAddr,
     shape: Shape,
 ) -> Result<Running> {
-    let inbound = at.enter(|| Ok(UdpSocket::bind(to)?)).context("receiver")?;
+    begin((from, source), (at, to), shape, WINDOW)
+}
+
+/// As [`start_from`], for what a UPF is to lose a part of: packets are sent whatever arrives.
+pub fn start_regardless(
+    from: &Netns,
+    source: SocketAddr,
+    at: &Netns,
+    to: SocketAddr,
+    shape: Shape,
+) -> Result<Running> {
+    begin((from, source), (at, to), shape, u32::MAX)
+}
+
+fn begin(
+    (from, source): (&Netns, SocketAddr),
+    (at, to): (&Netns, SocketAddr),
+    shape: Shape,
+    window: u32,
+) -> Result<Running> {
+    let inbound = at.udp(to).context("receiver")?;
     setsockopt(&inbound, sockopt::RcvBufForce, &(16 << 20))?;
-    inbound.set_read_timeout(Some(Duration::from_millis(100)))?;
+    inbound.set_read_timeout(Some(Duration::from_millis(20)))?;
     let outbound = send_socket(from, source, inbound.local_addr()?)?;
-    let sending_over = Arc::new(AtomicBool::new(false));
-    let over = Arc::clone(&sending_over);
-    let receiver = std::thread::spawn(move || receive(&inbound, &over));
-    let sent = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&sent);
+    let way = Arc::new(Way::default());
+    way.patience_ms.store(NEVER.as_millis() as u64, Relaxed);
+    let receiving = Arc::clone(&way);
+    let receiver = std::thread::spawn(move || receive(&inbound, &receiving));
+    let sending = Arc::clone(&way);
     let sender = std::thread::spawn(move || {
-        let result = send(&outbound, shape, &count);
-        sending_over.store(true, Relaxed);
+        let arrived = || sending.arrived.load(Relaxed);
+        let result = pace(
+            &outbound,
+            (shape, window),
+            &sending.sent,
+            &sending.stop,
+            &arrived,
+        );
+        sending.sending_over.store(true, Relaxed);
         result
     });
     Ok(Running {
-        sent,
+        way,
         sender,
         receiver,
     })
@@ -172,9 +248,7 @@ pub fn any(to: SocketAddr) -> SocketAddr {
 
 /// A socket in `from` that sends to `to`.
 pub fn send_socket(from: &Netns, source: SocketAddr, to: SocketAddr) -> Result<UdpSocket> {
-    let socket = from
-        .enter(|| Ok(UdpSocket::bind(source)?))
-        .context("sender")?;
+    let socket = from.udp(source).context("sender")?;
     socket
         .connect(to)
         .with_context(|| format!("connect to {to}"))?;
@@ -182,61 +256,187 @@ pub fn send_socket(from: &Netns, source: SocketAddr, to: SocketAddr) -> Result<U
     Ok(socket)
 }
 
-/// Sends numbered packets at an even pace. What falls due while the thread sleeps is sent at once.
-pub fn send(socket: &UdpSocket, shape: Shape, sent: &AtomicU32) -> Result<()> {
-    send_until(socket, shape, sent, &AtomicBool::new(false))
+/// What a sender knows of its own packets.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// When it began, and when it ended.
+    pub from: Instant,
+    /// The same.
+    pub until: Instant,
+    /// Packets in each [`SLOT`] of time.
+    pub slots: Vec<u32>,
 }
 
-/// As [`send`], unless it is told before that all is over.
+/// Sends numbered packets at an even pace, until it is told that all is over. No more than a window is under way, as
+/// `arrived` tells; what the sender slept over is not made up for.
 pub fn send_until(
     socket: &UdpSocket,
     shape: Shape,
     sent: &AtomicU32,
     over: &AtomicBool,
-) -> Result<()> {
+    arrived: &dyn Fn() -> u32,
+) -> Result<Sent> {
+    pace(socket, (shape, WINDOW), sent, over, arrived)
+}
+
+fn pace(
+    socket: &UdpSocket,
+    (shape, window): (Shape, u32),
+    sent: &AtomicU32,
+    over: &AtomicBool,
+    arrived: &dyn Fn() -> u32,
+) -> Result<Sent> {
     let mut packet = vec![0; shape.payload.max(4)];
-    let began = Instant::now();
+    let from = Instant::now();
+    let mut slots = Vec::new();
+    // Time that was slept over, in packets.
+    let mut slept = 0u64;
+    let mut air = Air::new(window);
     loop {
-        let due = (began.elapsed().as_secs_f64() * f64::from(shape.rate)) as u32;
-        for number in sent.load(Relaxed)..due.min(shape.count) {
+        let number = sent.load(Relaxed);
+        if number >= shape.count || over.load(Relaxed) {
+            let until = Instant::now();
+            return Ok(Sent { from, until, slots });
+        }
+        let elapsed = from.elapsed();
+        let due = (elapsed.as_secs_f64() * f64::from(shape.rate)) as u64;
+        let due = due.saturating_sub(slept);
+        let behind = due.saturating_sub(number.into());
+        let burst = behind.min(BURST.into()) as u32;
+        slept += behind - u64::from(burst);
+        let room = air.room(number, arrived());
+        let step = burst.min(room).min(shape.count - number);
+        // What has no room is not sent later at once, either.
+        slept += u64::from(burst.saturating_sub(step.max(1)));
+        for number in number..number + step {
             packet[..4].copy_from_slice(&number.to_be_bytes());
             socket.send(&packet)?;
             sent.store(number + 1, Relaxed);
         }
-        if due >= shape.count || over.load(Relaxed) {
-            return Ok(());
+        let slot = (elapsed.as_millis() / SLOT.as_millis()) as usize;
+        if slots.len() <= slot {
+            slots.resize(slot + 1, 0);
         }
+        slots[slot] += step;
         std::thread::sleep(Duration::from_micros(500));
     }
 }
 
-fn receive(socket: &UdpSocket, sending_over: &AtomicBool) -> Ledger {
-    let mut ledger = Ledger::default();
-    let mut buffer = [0; 2048];
-    let mut last = Instant::now();
-    // What is still under way after the last packet was sent arrives within this time.
-    while !sending_over.load(Relaxed) || last.elapsed() < Duration::from_millis(500) {
-        if let Ok(length) = socket.recv(&mut buffer) {
-            ledger.note(&buffer[..length]);
-            last = Instant::now();
-        } else if !sending_over.load(Relaxed) {
-            last = Instant::now();
+/// Packets under way.
+struct Air {
+    window: u32,
+    /// Packets that are taken for lost.
+    lost: u32,
+    arrived: u32,
+    moved: Instant,
+}
+
+impl Air {
+    fn new(window: u32) -> Self {
+        Self {
+            window,
+            lost: 0,
+            arrived: 0,
+            moved: Instant::now(),
         }
     }
-    ledger
+
+    /// How many may follow.
+    fn room(&mut self, sent: u32, arrived: u32) -> u32 {
+        if arrived != self.arrived {
+            (self.arrived, self.moved) = (arrived, Instant::now());
+            // Some that were taken for lost had only waited.
+            self.lost = self.lost.min(sent.saturating_sub(arrived));
+        }
+        let under_way = sent.saturating_sub(arrived).saturating_sub(self.lost);
+        if under_way >= self.window && self.moved.elapsed() > STALL {
+            self.lost += AFTER_STALL;
+            self.moved = Instant::now();
+        }
+        self.window.saturating_sub(under_way)
+    }
+}
+
+fn receive(socket: &UdpSocket, way: &Way) -> Ledger {
+    let mut ledger = Ledger::default();
+    let mut buffer = [0; 4096];
+    let mut silent_since = Instant::now();
+    loop {
+        if let Ok(length) = socket.recv(&mut buffer) {
+            ledger.note(&buffer[..length]);
+            way.arrived.fetch_add(1, Relaxed);
+            silent_since = Instant::now();
+            continue;
+        }
+        if !way.sending_over.load(Relaxed) {
+            silent_since = Instant::now();
+            continue;
+        }
+        let patience = if ledger.received() >= way.sent.load(Relaxed) {
+            TWICE
+        } else {
+            Duration::from_millis(way.patience_ms.load(Relaxed))
+        };
+        if silent_since.elapsed() >= patience {
+            return ledger;
+        }
+    }
 }
 
 impl Running {
-    /// Waits until all was sent and has had time to arrive.
+    /// Packets sent so far.
+    pub fn sent(&self) -> u32 {
+        self.way.sent.load(Relaxed)
+    }
+
+    /// Packets that have arrived so far.
+    pub fn arrived(&self) -> u32 {
+        self.way.arrived.load(Relaxed)
+    }
+
+    /// Whether the sender is done.
+    pub fn is_sent(&self) -> bool {
+        self.way.sending_over.load(Relaxed)
+    }
+
+    /// Sends no more.
+    pub fn stop(&self) {
+        self.way.stop.store(true, Relaxed);
+    }
+
+    /// Waits until all has been sent and has arrived; for what is missing, until it never comes.
     pub fn finish(self) -> Result<Outcome> {
-        self.sender
+        Ok(self.finish_timed()?.0)
+    }
+
+    /// As [`Self::finish`], for a flow of which a part is to be lost.
+    pub fn finish_lossy(self) -> Result<(Outcome, Sent)> {
+        self.listen_for(LOSSY);
+        self.finish_timed()
+    }
+
+    /// Waits until all has been sent, and no longer than it takes to believe that nothing of it comes.
+    pub fn finish_blocked(self) -> Result<Outcome> {
+        self.listen_for(BLOCKED);
+        self.finish()
+    }
+
+    fn listen_for(&self, silence: Duration) {
+        let ms = silence.as_millis() as u64;
+        self.way.patience_ms.store(ms, Relaxed);
+    }
+
+    /// As [`Self::finish`], with what the sender knows.
+    pub fn finish_timed(self) -> Result<(Outcome, Sent)> {
+        let sent = self
+            .sender
             .join()
             .map_err(|_| anyhow!("the sending thread panicked"))??;
         let ledger = self
             .receiver
             .join()
             .map_err(|_| anyhow!("the receiving thread panicked"))?;
-        Ok(ledger.close(self.sent.load(Relaxed)))
+        Ok((ledger.close(self.way.sent.load(Relaxed)), sent))
     }
 }
 
@@ -259,6 +459,40 @@ mod tests {
         );
         assert_eq!((outcome.late, &outcome.missing[..]), (1, &[4, 5, 7][..]));
         assert!(outcome.whole("flow").is_err());
+    }
+
+    #[test]
+    fn a_window_opens_by_what_arrives_and_by_silence() {
+        let mut air = Air::new(100);
+        assert_eq!(air.room(40, 0), 60);
+        assert_eq!(air.room(100, 0), 0);
+        assert_eq!(air.room(100, 30), 30);
+        assert_eq!(air.room(130, 30), 0);
+        std::thread::sleep(STALL * 2);
+        assert_eq!(air.room(130, 30), 0);
+        assert_eq!(air.room(130, 30), AFTER_STALL);
+        // They come after all.
+        assert_eq!(air.room(130, 130), 100);
+    }
+
+    #[test]
+    fn a_flow_that_nobody_hears_ends() -> Result<()> {
+        let netns = Netns::create(&Prefix::unique(), "f")?;
+        netns.ip(
+            "link add v0 type veth peer name v1\nlink set v0 arp off up\n\
+             addr add 10.9.8.1/24 dev v0\nroute add 10.9.9.0/24 dev v0",
+        )?;
+        let elsewhere = Netns::create(&Prefix::unique(), "g")?;
+        elsewhere.ip("addr add 10.9.9.9/32 dev lo")?;
+        let to = SocketAddr::from(([10, 9, 9, 9], 0));
+        let shape = Shape {
+            rate: 20_000,
+            count: 1000,
+            payload: 100,
+        };
+        let outcome = start(&netns, &elsewhere, to, shape)?.finish_blocked()?;
+        assert_eq!((outcome.sent, outcome.received), (1000, 0));
+        Ok(())
     }
 
     #[test]

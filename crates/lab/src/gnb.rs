@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::R
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::gtpu::{self, Container, message};
 use crate::netns::Netns;
+use crate::wait::NEVER;
 
 /// Where a gNB delivers what comes down a tunnel.
 pub trait Downlink: Send + Sync {
@@ -169,7 +170,32 @@ impl Gnb {
         Ok(sequence)
     }
 
-    /// The next event, waiting at most `limit`.
+    /// The next event, whenever it comes.
+    pub fn next_event(&self) -> Option<Event> {
+        self.event(NEVER)
+    }
+
+    /// All that was sent to its address `to` from `from`, an address of the UPF's namespace, has been received: what
+    /// comes by one link is read in order by one thread, and so is this Echo Request, whose answer is awaited.
+    pub fn drain(&self, upf: &Netns, from: IpAddr, to: IpAddr) -> Result<()> {
+        let socket = upf.enter(|| {
+            let socket = UdpSocket::bind((from, 0))?;
+            socket.connect((to, gtpu::PORT))?;
+            Ok(socket)
+        })?;
+        // Where it is lost to a queue that is full, another one follows.
+        socket.set_read_timeout(Some(Duration::from_millis(500)))?;
+        let deadline = Instant::now() + NEVER;
+        while Instant::now() < deadline {
+            socket.send(&gtpu::echo_request(0xffff))?;
+            if socket.recv(&mut [0; 64]).is_ok() {
+                return Ok(());
+            }
+        }
+        bail!("{to} does not answer {from}")
+    }
+
+    /// The next event, waiting at most `limit`: for one that is not to come.
     pub fn event(&self, limit: Duration) -> Option<Event> {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         events.recv_timeout(limit).ok()
@@ -177,7 +203,7 @@ impl Gnb {
 }
 
 fn open(netns: &Netns, address: IpAddr) -> Result<UdpSocket> {
-    let socket = netns.enter(|| Ok(UdpSocket::bind((address, gtpu::PORT))?))?;
+    let socket = netns.udp((address, gtpu::PORT))?;
     // A burst for many UEs must wait here while the one receiving thread writes to TUN devices.
     setsockopt(&socket, sockopt::RcvBufForce, &(32 << 20)).context("receive buffer")?;
     setsockopt(&socket, sockopt::SndBufForce, &(8 << 20)).context("send buffer")?;
@@ -309,7 +335,6 @@ mod tests {
         let keep = Arc::new(Keep::default());
         let teid = far.open(Arc::clone(&keep) as Arc<dyn Downlink>);
         assert_eq!(teid, 0x200);
-        let wait = Duration::from_secs(2);
         for to in b {
             near.uplink(to, teid, Some(9))
                 .send(b"packet", &mut Vec::new())?;
@@ -318,7 +343,7 @@ mod tests {
             near.send_raw(to, b"nonsense")?;
             // The echo comes last, and one thread answers in order: the rest has been seen by then.
             let sequence = near.echo(to)?;
-            assert_eq!(near.event(wait), Some(Event::EchoResponse { sequence }));
+            assert_eq!(near.next_event(), Some(Event::EchoResponse { sequence }));
         }
         let expected = b.map(|to| (to, teid, Some(Container::uplink(9)), b"packet".to_vec()));
         assert_eq!(*keep.0.lock().unwrap(), expected);
@@ -331,7 +356,7 @@ mod tests {
                 teid: 5,
                 address: from,
             };
-            assert_eq!(near.event(wait), Some(event));
+            assert_eq!(near.next_event(), Some(event));
         }
         Ok(())
     }

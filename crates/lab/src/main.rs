@@ -32,6 +32,9 @@ enum Action {
         /// Keep the network of the first that fails until Ctrl-C
         #[arg(long)]
         hold: bool,
+        /// How many at a time; those that measure rates run alone, after the others
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        jobs: usize,
         /// Name all
         #[arg(long)]
         list: bool,
@@ -52,8 +55,9 @@ fn main() -> ExitCode {
                 names,
                 all,
                 hold,
+                jobs,
                 list,
-            } => scenarios(&names, all, hold, list),
+            } => scenarios(&names, all, (hold, jobs), list),
             Action::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),
             Action::Clean => {
                 println!("{} namespaces removed", cleanup::clean());
@@ -68,7 +72,12 @@ fn main() -> ExitCode {
     })
 }
 
-fn scenarios(names: &[String], all: bool, hold: bool, list: bool) -> Result<ExitCode> {
+fn scenarios(
+    names: &[String],
+    all: bool,
+    (hold, jobs): (bool, usize),
+    list: bool,
+) -> Result<ExitCode> {
     if list {
         for scenario in scenario::all() {
             println!("{:<28} {}", scenario.name, scenario.about);
@@ -79,7 +88,7 @@ fn scenarios(names: &[String], all: bool, hold: bool, list: bool) -> Result<Exit
         all || !names.is_empty(),
         "name scenarios, or say --all or --list"
     );
-    let failed = scenario::run(names, hold)?;
+    let failed = scenario::run(names, hold, jobs)?;
     Ok(if failed == 0 {
         ExitCode::SUCCESS
     } else {

@@ -1,7 +1,8 @@
 //! Network namespaces, veth pairs, and processes inside them.
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -13,6 +14,7 @@ use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::wait::{NEVER, eventually};
 use crate::{cleanup, sys};
 
 /// The common start of all names of one world: unique on the machine.
@@ -67,20 +69,11 @@ impl Netns {
 
     /// Runs `work` in a thread inside the namespace. Sockets and processes made there stay there.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-        std::thread::scope(|scope| {
-            let inside = scope.spawn(|| {
-                let path = Path::new("/run/netns").join(&self.name);
-                let file = fs::File::open(&path).with_context(|| path.display().to_string())?;
-                setns(file, CloneFlags::CLONE_NEWNET).context("setns")?;
-                work()
-            });
-            inside
-                .join()
-                .map_err(|_| anyhow!("{}: a thread inside panicked", self.name))?
-        })
+        enter(&self.name, work)
     }
 
-    /// Runs lines of `ip` commands (without the word `ip`) inside.
+    /// Runs lines of `ip` commands (without the word `ip`) inside. IPv6 addresses that they add, to links that are up, are
+    /// its own when this returns.
     pub fn ip(&self, script: &str) -> Result<()> {
         let mut command = Command::new("ip");
         command.args(["-n", &self.name, "-batch", "-"]);
@@ -99,6 +92,9 @@ impl Netns {
             "{}: ip {script}: {complaint}",
             self.name
         );
+        for address in script.lines().filter_map(added) {
+            self.enter(|| eventually("an address is local", || is_local(address)))?;
+        }
         Ok(())
     }
 
@@ -110,9 +106,40 @@ impl Netns {
         })
     }
 
+    /// Datagrams that UDP sockets inside had no room for.
+    pub fn socket_drops(&self) -> Result<u64> {
+        self.enter(|| {
+            let mut drops = 0;
+            for table in ["udp", "udp6"] {
+                let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"))?;
+                let last = |line: &str| line.split_whitespace().last()?.parse::<u64>().ok();
+                drops += text.lines().filter_map(last).sum::<u64>();
+            }
+            Ok(drops)
+        })
+    }
+
+    /// A UDP socket inside. Whatever is in the way is awaited: a socket that this process has closed is open for a while
+    /// yet in each child that another thread was starting just then, until that one executes its program.
+    pub fn udp(&self, address: impl Into<SocketAddr>) -> Result<UdpSocket> {
+        let address = address.into();
+        self.enter(|| {
+            let mut socket = None;
+            let what = format!("{}: bind to {address}", self.name);
+            eventually(&what, || match UdpSocket::bind(address) {
+                Err(e) if e.kind() == ErrorKind::AddrInUse => Ok(false),
+                bound => {
+                    socket = Some(bound.context(what.clone())?);
+                    Ok(true)
+                }
+            })?;
+            socket.context(what)
+        })
+    }
+
     /// Starts a process inside.
     pub fn spawn(&self, command: &mut Command) -> Result<Process> {
-        self.enter(|| Process::spawn(command))
+        self.enter(|| Process::spawn_in(&self.name, command))
     }
 
     /// Runs a process inside to its end, at most `limit`.
@@ -137,6 +164,40 @@ impl Netns {
         }
         Ok(lossy(&output.stdout))
     }
+}
+
+/// As [`Netns::enter`], by the namespace's name.
+pub fn enter<T: Send>(name: &str, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            let path = Path::new("/run/netns").join(name);
+            let file = fs::File::open(&path).with_context(|| path.display().to_string())?;
+            setns(file, CloneFlags::CLONE_NEWNET).context("setns")?;
+            work()
+        });
+        inside
+            .join()
+            .map_err(|_| anyhow!("{name}: a thread inside panicked"))?
+    })
+}
+
+/// The address that a line adds.
+fn added(line: &str) -> Option<Ipv6Addr> {
+    let net = line.trim().strip_prefix("addr add ")?;
+    net.split(['/', ' ']).next()?.parse().ok()
+}
+
+/// Whether packets to an address are for this namespace. The kernel makes that route in a thread of its own; until then
+/// it answers that it knows no way there.
+fn is_local(address: Ipv6Addr) -> Result<bool> {
+    const RTF_LOCAL: u32 = 0x8000_0000;
+    let of_address = format!("{:032x} 80 ", u128::from(address));
+    let routes = fs::read_to_string("/proc/thread-self/net/ipv6_route")?;
+    let is_local = |flags: &str| u32::from_str_radix(flags, 16).map(|flags| flags & RTF_LOCAL != 0);
+    let mut flags = (routes.lines())
+        .filter(|route| route.starts_with(&of_address))
+        .filter_map(|route| route.split_whitespace().nth(8));
+    Ok(flags.any(|flags| is_local(flags) == Ok(true)))
 }
 
 impl Drop for Netns {
@@ -174,11 +235,24 @@ pub fn cable(a: End<'_>, b: End<'_>, mtu: u32) -> Result<()> {
     ))?;
     for end in [a, b] {
         let offloads = ["-K", end.name, "tx", "off"];
-        end.netns
-            .run("ethtool", &offloads, Duration::from_secs(10))?;
+        end.netns.run("ethtool", &offloads, NEVER)?;
         end.netns.ip(&format!("link set {} up", end.name))?;
     }
     Ok(())
+}
+
+/// Packets that these ends of links have lost, either way, because a queue was full.
+pub fn link_drops(ends: &[(&Netns, &str)]) -> Result<u64> {
+    let mut lost = 0;
+    for (netns, link) in ends {
+        let report = netns.run("ip", &["-j", "-s", "link", "show", link], NEVER)?;
+        let report: serde_json::Value = serde_json::from_str(&report)?;
+        for way in ["rx", "tx"] {
+            let dropped = report[0]["stats64"][way]["dropped"].as_u64();
+            lost += dropped.context("ip link shows no counters")?;
+        }
+    }
+    Ok(lost)
 }
 
 /// Makes an end take the frames that an XDP program at the other end sends, until the descriptor is
@@ -194,14 +268,25 @@ pub fn take_xdp_frames(end: End<'_>) -> Result<OwnedFd> {
 #[derive(Debug)]
 pub struct Process {
     child: Option<Child>,
+    /// The namespace that it belongs to.
+    namespace: String,
 }
 
 impl Process {
-    /// Starts it in the calling thread's namespace.
+    /// Starts it in the calling thread's namespace; it belongs to no world.
     pub fn spawn(command: &mut Command) -> Result<Self> {
+        Self::spawn_in("", command)
+    }
+
+    /// Starts it in the calling thread's namespace; it goes with the world of a namespace of this name.
+    pub fn spawn_in(namespace: &str, command: &mut Command) -> Result<Self> {
+        command.env(cleanup::OWNER, std::process::id().to_string());
         let child = command.spawn().with_context(|| format!("{command:?}"))?;
-        cleanup::add_child(child.id());
-        Ok(Self { child: Some(child) })
+        cleanup::add_child(namespace, child.id());
+        Ok(Self {
+            child: Some(child),
+            namespace: namespace.to_owned(),
+        })
     }
 
     /// The standard library's handle; there until the process was waited for.
@@ -254,7 +339,7 @@ impl Process {
         if output.is_err() {
             let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
         }
-        cleanup::forget_child(pid);
+        cleanup::forget_child(&self.namespace, pid);
         Ok(output.map_err(|_| anyhow!("did not end within {limit:?}"))??)
     }
 }
@@ -264,7 +349,7 @@ impl Drop for Process {
         if let Some(child) = &mut self.child {
             let _ = child.kill();
             let _ = child.wait();
-            cleanup::forget_child(child.id());
+            cleanup::forget_child(&self.namespace, child.id());
         }
     }
 }
@@ -281,7 +366,23 @@ fn run(command: &mut Command) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
+
+    #[test]
+    fn an_address_is_local_once_it_is_added_and_not_because_a_route_to_it_is_there() -> Result<()> {
+        let netns = Netns::create(&Prefix::unique(), "a")?;
+        let (own, other): (Ipv6Addr, Ipv6Addr) = ("2001:db8::1".parse()?, "2001:db8::2".parse()?);
+        let local = |address| netns.enter(|| is_local(address));
+        assert!(!local(own)?);
+        netns.ip(&format!(
+            "route add {other}/128 dev lo\naddr add {own}/128 dev lo nodad"
+        ))?;
+        assert!(local(own)? && !local(other)?);
+        Ok(())
+    }
 
     #[test]
     fn two_namespaces_on_a_cable_reach_each_other_and_leave_nothing() -> Result<()> {
@@ -300,15 +401,36 @@ mod tests {
         )?;
         left.ip("addr add 10.0.0.1/24 dev c\naddr add 2001:db8::1/64 dev c")?;
         right.ip("addr add 10.0.0.2/24 dev c\naddr add 2001:db8::2/64 dev c")?;
-        let limit = Duration::from_secs(10);
-        left.run("ping", &["-c1", "-W2", "10.0.0.2"], limit)?;
-        right.run("ping", &["-c1", "-W2", "2001:db8::1"], limit)?;
+        left.run("ping", &["-c1", "-W50", "10.0.0.2"], NEVER)?;
+        right.run("ping", &["-c1", "-W50", "2001:db8::1"], NEVER)?;
 
         let path = Path::new("/run/netns").join(left.name());
         assert!(path.exists());
         drop(left);
         assert!(!path.exists());
         Ok(())
+    }
+
+    #[test]
+    fn a_port_can_be_had_again_while_processes_start() -> Result<()> {
+        let netns = Netns::create(&Prefix::unique(), "b")?;
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let start = || {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = Command::new("true").status();
+                }
+            };
+            for _ in 0..4 {
+                scope.spawn(start);
+            }
+            let again = (0..500).try_for_each(|_| {
+                drop(netns.udp((Ipv4Addr::LOCALHOST, 7000))?);
+                Ok(())
+            });
+            over.store(true, Ordering::Relaxed);
+            again
+        })
     }
 
     #[test]

@@ -40,6 +40,42 @@ pub fn open_tun(name: &str) -> Result<File> {
     Ok(tun)
 }
 
+/// Sends an Ethernet frame out of interface `ifindex` of the calling thread's namespace.
+pub fn send_frame(ifindex: u32, frame: &[u8]) -> io::Result<()> {
+    // SAFETY: a socket without a protocol, which receives nothing; the result is checked.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was made above and is ours alone.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let to = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as libc::c_ushort,
+        sll_protocol: 0,
+        sll_ifindex: ifindex.cast_signed(),
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 6,
+        sll_addr: [0; 8],
+    };
+    let size = size_of_val(&to) as libc::socklen_t;
+    // SAFETY: the kernel reads the frame and the address, both of which outlive the call.
+    let sent = unsafe {
+        libc::sendto(
+            socket.as_raw_fd(),
+            frame.as_ptr().cast(),
+            frame.len(),
+            0,
+            std::ptr::from_ref(&to).cast(),
+            size,
+        )
+    };
+    if sent < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// The head of `union bpf_attr` for BPF_PROG_LOAD.
 #[repr(C)]
 #[derive(Default)]

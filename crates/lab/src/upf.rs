@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::netns::{Netns, Process};
 use crate::ue::Addresses;
+use crate::wait::{LOOK, NEVER};
 
 const API: ([u8; 4], u16) = ([127, 0, 0, 1], 8806);
 
@@ -171,15 +172,15 @@ impl Upf {
             .stdout(output.try_clone()?)
             .stderr(output);
         let mut upf = Self {
-            process: Process::spawn(&mut command)?,
+            process: Process::spawn_in(netns.name(), &mut command)?,
             log,
         };
-        upf.wait_until_ready(netns, Duration::from_secs(20))?;
+        upf.wait_until_ready(netns)?;
         Ok(upf)
     }
 
-    fn wait_until_ready(&mut self, netns: &Netns, limit: Duration) -> Result<()> {
-        let deadline = Instant::now() + limit;
+    fn wait_until_ready(&mut self, netns: &Netns) -> Result<()> {
+        let deadline = Instant::now() + NEVER;
         while Instant::now() < deadline {
             if let Some(status) = self.process.ended()? {
                 bail!(
@@ -190,10 +191,10 @@ impl Upf {
             if self.get(netns, "/api/v1/status").is_ok() {
                 return Ok(());
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(LOOK);
         }
         bail!(
-            "turnpiked was not ready within {limit:?}\n{}",
+            "turnpiked was not ready within {NEVER:?}\n{}",
             self.log_tail(20)
         )
     }
@@ -207,9 +208,8 @@ impl Upf {
     /// Asks its REST interface for text, such as the metrics.
     pub fn get_text(&self, netns: &Netns, path: &str) -> Result<String> {
         let response = netns.enter(|| {
-            let limit = Duration::from_secs(5);
-            let mut stream = TcpStream::connect_timeout(&API.into(), limit)?;
-            stream.set_read_timeout(Some(limit))?;
+            let mut stream = TcpStream::connect_timeout(&API.into(), NEVER)?;
+            stream.set_read_timeout(Some(NEVER))?;
             write!(stream, "GET {path} HTTP/1.0\r\nHost: upf\r\n\r\n")?;
             let mut response = String::new();
             stream.read_to_string(&mut response)?;
@@ -301,8 +301,8 @@ impl Upf {
     }
 
     /// Waits until it has ended by itself, without an error.
-    pub fn ended(&mut self, limit: Duration) -> Result<()> {
-        let status = self.process.wait(limit).context("turnpiked")?;
+    pub fn ended(&mut self) -> Result<()> {
+        let status = self.process.wait(NEVER).context("turnpiked")?;
         ensure!(status.success(), "turnpiked ended with {status}");
         Ok(())
     }
@@ -310,10 +310,7 @@ impl Upf {
     /// Ends it: gracefully by SIGTERM, or without a chance to say so by SIGKILL.
     pub fn stop(mut self, signal: Signal) -> Result<()> {
         self.process.signal(signal)?;
-        let status = self
-            .process
-            .wait(Duration::from_secs(15))
-            .context("turnpiked")?;
+        let status = self.process.wait(NEVER).context("turnpiked")?;
         let graceful = signal == Signal::SIGTERM;
         ensure!(
             !graceful || status.success(),

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use rs_pfcp::ie::node_id::NodeId;
@@ -22,6 +22,7 @@ use crate::cleanup;
 use crate::dn::Servers;
 use crate::gnb::{Downlink, Gnb};
 use crate::netns::{End, Netns, Prefix, take_xdp_frames};
+use crate::ping::ping;
 use crate::smf::{self, Gates, Requested, Session, SessionPlan, Smf, Style, TunnelEnd};
 use crate::ue::{Addresses, Ue};
 use crate::upf::{Counted, Settings, Upf};
@@ -204,7 +205,11 @@ pub struct World {
 impl World {
     /// Builds the network and starts everything in it; associations are up on return.
     pub fn build(wanted: &Wanted) -> Result<Self> {
-        let prefix = Prefix::unique();
+        Self::build_as(Prefix::unique(), wanted)
+    }
+
+    /// The same, under names of the caller's choice.
+    pub fn build_as(prefix: Prefix, wanted: &Wanted) -> Result<Self> {
         let folder = Path::new(cleanup::RUN_DIR).join(prefix.name("files"));
         fs::create_dir_all(&folder)?;
         cleanup::add_folder(&folder);
@@ -273,7 +278,7 @@ impl World {
         self.start_upf()?;
         for smf in self.smfs.iter().flatten() {
             if wanted.upf_calls {
-                smf.wait_for_association(Duration::from_secs(10))?;
+                smf.wait_for_association()?;
             } else {
                 smf.associate().context("association")?;
             }
@@ -376,6 +381,19 @@ impl World {
         smf: usize,
         gnb: usize,
     ) -> Result<Attached> {
+        let attached = self.register(name, plan, smf, gnb)?;
+        self.activate(&attached)?;
+        Ok(attached)
+    }
+
+    /// A new UE named `name` establishes a session, of whose tunnel the gNB has not told yet.
+    pub fn register(
+        &self,
+        name: &str,
+        plan: &SessionPlan,
+        smf: usize,
+        gnb: usize,
+    ) -> Result<Attached> {
         let mut ue = Ue::create(&self.prefix, name)?;
         let session = self
             .smf(smf)?
@@ -383,15 +401,13 @@ impl World {
             .context("Session Establishment")?;
         ue.configure(session.addresses)?;
         let teid = self.gnbs[gnb].open(Arc::clone(&ue.modem) as Arc<dyn Downlink>);
-        let attached = Attached {
+        Ok(Attached {
             ue,
             session,
             smf,
             gnb,
             teid,
-        };
-        self.activate(&attached)?;
-        Ok(attached)
+        })
     }
 
     /// Attaches a UE with an ordinary session at gNB 1.
@@ -416,15 +432,32 @@ impl World {
     }
 
     /// Hands a UE over as Xn does: the target is ready before the path switch, and the source goes
-    /// on delivering what was under way for `linger`.
-    pub fn handover(&self, attached: &mut Attached, to: usize, linger: Duration) -> Result<()> {
+    /// on delivering what was under way.
+    pub fn handover(&self, attached: &mut Attached, to: usize) -> Result<()> {
         let (from, old_teid) = (attached.gnb, attached.teid);
         attached.teid = self.gnbs[to].open(Arc::clone(&attached.ue.modem) as Arc<dyn Downlink>);
         attached.gnb = to;
         self.activate(attached)?;
-        std::thread::sleep(linger);
+        self.drain(from)?;
         self.gnbs[from].close(old_teid);
         Ok(())
+    }
+
+    /// All that gNB number `index` has sent over IPv4 so far has come to the UPF.
+    pub fn drain_uplink(&self, index: usize) -> Result<()> {
+        let gnb = &self.gnb_ns[index];
+        ping(gnb, UPF_N3.into(), 1, 0)?.whole().map(drop)
+    }
+
+    /// All that the UPF has sent to gNB number `index` so far has been received.
+    pub fn drain(&self, index: usize) -> Result<()> {
+        let own = |to: IpAddr| match to {
+            IpAddr::V4(_) => IpAddr::from(UPF_N3),
+            IpAddr::V6(_) => UPF_N3_V6.into(),
+        };
+        let gnb = &self.gnbs[index];
+        gnb.addresses()
+            .try_for_each(|to| gnb.drain(&self.upf_ns, own(to), to))
     }
 
     /// Deletes the session of a UE; the UE itself stays.

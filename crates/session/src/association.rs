@@ -16,11 +16,15 @@ use crate::features;
 use crate::finishing::Then;
 use crate::node_id::NodeId;
 use crate::outbox::Outbox;
-use crate::peer::{PeerId, PeerState, SmfSet, alternatives};
+use crate::peer::{Peer, PeerId, PeerState, SmfSet, alternatives};
+use crate::refusal::Refusal;
 use crate::requests::Purpose;
 use crate::stats::Way;
 use crate::time::Time;
 use crate::usage_report::USAGE;
+
+/// Associations that one address may have, so that no host takes them all: Node IDs cost nothing. Beyond, cause 75.
+const PEERS_PER_ADDRESS: usize = 8;
 
 impl<T: Tables> Core<T> {
     /// Association Setup Request of a CP function (TS 29.244, 6.2.6.2.2).
@@ -39,6 +43,10 @@ impl<T: Tables> Core<T> {
             return self.refuse(now, incoming, 0, Cause::REQUEST_REJECTED.into(), out);
         }
         let node_id = NodeId::from_wire(&request.node_id);
+        if !node_id.is_legal() {
+            let refusal = Refusal::ie(Cause::MANDATORY_IE_INCORRECT, IeType::NODE_ID);
+            return self.refuse(now, incoming, 0, refusal, out);
+        }
         let known = self.peers.by_node(&node_id);
         if known.is_none() && !self.has_room_for_a_peer(now, incoming.from, out) {
             return self.refuse(now, incoming, 0, Cause::NO_RESOURCES_AVAILABLE.into(), out);
@@ -79,21 +87,21 @@ impl<T: Tables> Core<T> {
         }
     }
 
-    /// Whether one more association is within the limit, if need be at the expense of a peer
+    /// Whether one more association is within the limits of all and of an address, if need be at the expense of a peer
     /// without sessions that is silent, or has the same address: a node that keeps changing its
     /// Node ID crowds out itself, and nobody else.
     fn has_room_for_a_peer(&mut self, now: Time, from: SocketAddr, out: &mut Outbox) -> bool {
-        if self.peers.len() < self.config.limits.peers {
+        let is_here = |peer: &Peer| peer.address.ip() == from.ip();
+        let is_crowded =
+            self.peers.iter().filter(|peer| is_here(peer)).count() >= PEERS_PER_ADDRESS;
+        if !is_crowded && self.peers.len() < self.config.limits.peers {
             return true;
         }
-        let idle = |id: &PeerId| {
-            let dispensable = self
-                .peers
-                .get(*id)
-                .is_none_or(|peer| peer.state != PeerState::Up || peer.address.ip() == from.ip());
-            dispensable && self.sessions.len_of(*id) == 0
+        let is_dispensable = |peer: &&Peer| {
+            let may_go = is_here(peer) || !is_crowded && peer.state != PeerState::Up;
+            may_go && self.sessions.len_of(peer.id) == 0
         };
-        let Some(idle) = self.peers.ids().into_iter().find(idle) else {
+        let Some(idle) = self.peers.iter().find(is_dispensable).map(|peer| peer.id) else {
             return false;
         };
         self.end_association(now, idle, Gone::Displaced, out);
@@ -206,7 +214,7 @@ impl<T: Tables> Core<T> {
 
     /// The association of this Node ID, or where there is none (some SMFs send another one, or one
     /// in another form, than they set the association up with) that of the sender's address.
-    pub(crate) fn peer_of(&self, node_id: &NodeId, from: SocketAddr) -> Option<PeerId> {
+    fn peer_of(&self, node_id: &NodeId, from: SocketAddr) -> Option<PeerId> {
         self.peers
             .by_node(node_id)
             .or_else(|| self.peers.by_source(from))

@@ -328,6 +328,7 @@ fn far_of(rules: PacketRules<'_>, form: Form<'_>) -> Result<Far, Refusal> {
                 destination: Interface::Core,
                 ni: Some(ni),
                 tunnel: None,
+                is_unusable: false,
                 marking: None,
             };
             (Apply::Forward, Some(to))
@@ -408,6 +409,14 @@ fn entry(
             entry.relay = Some(relay(pdr));
             entry.qfi = mark(&qers).filter(|_| is_tunnel);
         }
+    }
+    // TS 29.281, 5.2.2.7: a PDU Session Container is for N3, N9 and Xn; SMFs drop what has one.
+    let to = far.forwarding().map(|to| to.destination);
+    if let Some(relay) = entry.relay.as_mut()
+        && to == Some(Interface::CpFunction)
+    {
+        relay.remove_container = true;
+        entry.qfi = None;
     }
     if direction == Direction::Downlink {
         mark_further(&mut entry, &qers)?;
@@ -516,6 +525,7 @@ fn action(
             {
                 Err(in_far(IeType::DESTINATION_INTERFACE))
             }
+            _ if to.is_unusable => Err(in_far(IeType::OUTER_HEADER_CREATION)),
             _ if far.udp().is_some() => udp(pdr, far, site, reaches),
             (_, Some(tunnel)) => {
                 let (peer, local) = site
@@ -540,10 +550,10 @@ fn action(
                     ni: to.ni.or(pdr.pdi.ni).unwrap_or(DEFAULT_NI),
                 })
             }
-            // Towards access and the SMF there are tunnels only.
-            (Interface::Access | Interface::CpFunction, None) => {
-                Err(in_far(IeType::OUTER_HEADER_CREATION))
-            }
+            // SMFs establish sessions before they know the gNB's tunnel.
+            (Interface::Access, None) => Ok(Action::NoTunnel),
+            // Towards the SMF there are tunnels only.
+            (Interface::CpFunction, None) => Err(in_far(IeType::OUTER_HEADER_CREATION)),
         },
     }
 }

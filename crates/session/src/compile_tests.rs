@@ -148,6 +148,7 @@ fn verdict(compiled: &Compiled, entry: &Entry, packet: &Packet) -> Verdict {
     };
     let fate = match entry.action {
         Action::Drop => Fate::Dropped,
+        Action::NoTunnel => Fate::NoTunnel,
         Action::Buffer => Fate::Buffered,
         Action::GateClosed => Fate::GateClosed,
         Action::TunnelGone | Action::QuotaExhausted => panic!("rules alone use no quota up"),
@@ -343,6 +344,10 @@ fn random_packets_meet_every_kind_of_fate() {
                 ..
             } => "drop",
             Verdict::Pdr {
+                fate: Fate::NoTunnel,
+                ..
+            } => "no tunnel",
+            Verdict::Pdr {
                 fate: Fate::Buffered,
                 ..
             } => "buffer",
@@ -369,7 +374,7 @@ fn random_packets_meet_every_kind_of_fate() {
         *seen.entry(name).or_insert(0) += 1;
     }
     assert!(
-        seen.len() == 7 && seen.values().all(|&n| n > 20),
+        seen.len() == 8 && seen.values().all(|&n| n > 20),
         "{seen:?}"
     );
 }

@@ -429,6 +429,8 @@ pub enum Action {
     },
     /// FAR DROP.
     Drop,
+    /// FAR FORW towards access, into a tunnel that the SMF has not named yet.
+    NoTunnel,
     /// FAR BUFF: they wait for what follows.
     Buffer,
     /// Gate closed by a QER.

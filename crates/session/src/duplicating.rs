@@ -89,7 +89,11 @@ fn duplicating(
     };
     let (to, udp) = match (header, before) {
         (Some(header), _) if is_plain_udp(&header) => (udp_end(&header, through, site)?, true),
-        (Some(header), _) => (tunnel(header, through, site)?, false),
+        (Some(header), _) => {
+            let to = tunnel(header, through, site)?;
+            let wrong = Refusal::rule(IeType::OUTER_HEADER_CREATION);
+            (to.ok_or(wrong)?, false)
+        }
         (None, Some(before)) => (before.to, before.udp),
         (None, None) => return Err(missing(IeType::OUTER_HEADER_CREATION)),
     };

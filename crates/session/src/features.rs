@@ -61,7 +61,7 @@ pub const FEATURES: &[Feature] = &[
             Scenario("addresses-from-upf"),
             Test(
                 "crates/session/src/sessions_tests/meaning.rs",
-                "equal_choose_ids_share_a_teid_within_a_request",
+                "equal_choose_ids_share_a_teid_for_the_life_of_the_session",
             ),
         ],
     },

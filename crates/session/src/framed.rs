@@ -29,8 +29,12 @@ pub(crate) fn route6(text: &[u8]) -> Option<IpNet> {
 /// Whether a UE, or what is behind it, can have these addresses.
 pub(crate) fn is_usable6(net: Ipv6Net) -> bool {
     let first = net.network();
-    net.prefix_len() > 0
-        && !(first.is_loopback() || first.is_multicast() || first.is_unicast_link_local())
+    let is_wrong = first.is_unspecified()
+        || first.is_loopback()
+        || first.is_multicast()
+        || first.is_unicast_link_local()
+        || first.to_ipv4_mapped().is_some();
+    net.prefix_len() > 0 && !is_wrong
 }
 
 /// Address and length of the first word.

@@ -1,6 +1,6 @@
 //! From IEs to rules: what a rule says, and a refusal of what we cannot honour.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 
 use ipnet::{IpNet, Ipv6Net};
@@ -62,6 +62,16 @@ pub(crate) enum ChooseId {
     Id(u8),
     /// A Traffic Endpoint.
     Endpoint(u8),
+}
+
+impl ChooseId {
+    /// CHOOSE ID.
+    pub(crate) fn of_smf(self) -> Option<u8> {
+        match self {
+            Self::Id(id) => Some(id),
+            Self::Endpoint(_) => None,
+        }
+    }
 }
 
 /// Create PDR.
@@ -391,7 +401,7 @@ fn place(
         source,
         ni,
         f_teid,
-        ue: ue_ip(said.ue_ip_addresses, source, ni, &mut wants)?,
+        ue: ue_ip(said.ue_ip_addresses, source, ni, site, &mut wants)?,
         qfis,
         more: more.boxed(),
     };
@@ -449,7 +459,12 @@ fn f_teid(
                 direct: false,
             };
             let ends = site.named_ends(ipv4, ipv6).ok_or(wrong)?;
-            Ok(Some(LocalFTeid { teid, ends }))
+            let choose_id = None;
+            Ok(Some(LocalFTeid {
+                teid,
+                ends,
+                choose_id,
+            }))
         }
     }
 }
@@ -458,6 +473,7 @@ fn ue_ip(
     ies: &Repeated<'_, UeIpAddress>,
     source: Interface,
     ni: Option<NiId>,
+    site: &Site,
     wants: &mut Wants,
 ) -> Result<Option<UeIp>, Refusal> {
     let wrong = Refusal::rule(IeType::UE_IP_ADDRESS);
@@ -484,11 +500,15 @@ fn ue_ip(
         let len = prefix_len(&address)
             .filter(|_| !between_ues && !again)
             .ok_or(wrong)?;
+        let is_wrong = |addr| !is_host4(addr) || site.has_own_in(IpAddr::V4(addr).into());
+        if address.ipv4.is_some_and(is_wrong) {
+            return Err(wrong);
+        }
         ue.v4 = address.ipv4.or(ue.v4);
         if let Some(given) = address.ipv6 {
             let net = Ipv6Net::new(given, len)
                 .ok()
-                .filter(|net| framed::is_usable6(*net));
+                .filter(|net| framed::is_usable6(*net) && !site.has_own_in((*net).into()));
             ue.v6 = Some(net.ok_or(wrong)?.trunc());
         }
         wants.ue4 |= address.choose_ipv4;
@@ -659,13 +679,15 @@ fn forwarding(
     let destination = destination(ie.destination_interface)?;
     let in_tunnel = ie.outer_header_creation.is_some();
     let through = site.tunnel_network(destination, ie.tgpp_interface_type, ie.network_instance);
+    let (tunnel, is_unusable) = match ie.outer_header_creation {
+        Some(ie) if !is_plain_udp(&ie) => kept(tunnel(ie, through, site)?),
+        _ => (None, false),
+    };
     let forwarding = Forwarding {
         destination,
         ni: network_instance(ie.network_instance, destination, in_tunnel, site)?,
-        tunnel: match ie.outer_header_creation {
-            Some(ie) if !is_plain_udp(&ie) => Some(tunnel(ie, through, site)?),
-            _ => None,
-        },
+        tunnel,
+        is_unusable,
         marking: ie.transport_level_marking.and_then(marking),
     };
     Ok((forwarding, through))
@@ -695,14 +717,17 @@ fn update_forwarding(
         Some(_) => far.through,
         None => site.tunnel_network(destination, ie.tgpp_interface_type, ie.network_instance),
     };
-    let (tunnel, udp) = match ie.outer_header_creation {
-        None => (before.and_then(|before| before.tunnel), far.udp()),
+    let ((tunnel, is_unusable), udp) = match ie.outer_header_creation {
+        None => {
+            let was = before.map(|before| (before.tunnel, before.is_unusable));
+            (was.unwrap_or_default(), far.udp())
+        }
         Some(given) => match plain_udp(&given, through, site)? {
-            None => (Some(tunnel(given, through, site)?), None),
-            udp => (None, udp),
+            None => (kept(tunnel(given, through, site)?), None),
+            udp => ((None, false), udp),
         },
     };
-    let in_tunnel = tunnel.is_some() || udp.is_some();
+    let in_tunnel = tunnel.is_some() || is_unusable || udp.is_some();
     let ni = match ie.network_instance {
         None => before.and_then(|before| before.ni),
         given => network_instance(given, destination, in_tunnel, site)?,
@@ -715,6 +740,7 @@ fn update_forwarding(
         destination,
         ni,
         tunnel,
+        is_unusable,
         marking,
     };
     far.set_forwarding(forwarding);
@@ -751,30 +777,35 @@ pub(crate) fn destination(ie: DestinationInterface) -> Result<Interface, Refusal
 }
 
 /// GTP-U over IPv4, IPv6, or either, where the choice is ours (8.2.56) among the addresses that can be
-/// a gNB's. We need one of our own of the same family.
+/// a gNB's. We need one of our own of the same family. `None`: there can be no such tunnel.
 pub(crate) fn tunnel(
     ie: OuterHeaderCreation,
     through: TunnelNetworkId,
     site: &Site,
-) -> Result<RemoteFTeid, Refusal> {
+) -> Result<Option<RemoteFTeid>, Refusal> {
     const BOTH: OuterHeader = OuterHeader::GTPU_UDP_IPV4.union(OuterHeader::GTPU_UDP_IPV6);
     let wrong = Refusal::rule(IeType::OUTER_HEADER_CREATION);
     let gtpu = matches!(
         ie.description,
         OuterHeader::GTPU_UDP_IPV4 | OuterHeader::GTPU_UDP_IPV6 | BOTH
     );
-    let teid = ie.teid.filter(|_| gtpu).and_then(NonZeroU32::new);
-    let to = RemoteFTeid::new(
-        teid.ok_or(wrong)?,
-        ie.ipv4.filter(|&addr| is_host4(addr)),
-        ie.ipv6.filter(|&addr| is_host6(addr)),
-    );
-    site.path_to(to, through, &|_| true).ok_or(wrong)?;
-    Ok(to)
+    let teid = ie.teid.filter(|_| gtpu).ok_or(wrong)?;
+    let is_other = |addr: IpAddr| !site.has_own_in(addr.into());
+    let v4 = (ie.ipv4).filter(|&addr| is_host4(addr) && is_other(addr.into()));
+    let v6 = (ie.ipv6).filter(|&addr| is_host6(addr) && is_other(addr.into()));
+    let to = NonZeroU32::new(teid).map(|teid| RemoteFTeid::new(teid, v4, v6));
+    Ok(to.filter(|to| site.path_to(*to, through, &|_| true).is_some()))
 }
 
+/// What a FAR keeps of Outer Header Creation: a tunnel, or that what it names can be none.
+fn kept(tunnel: Option<RemoteFTeid>) -> (Option<RemoteFTeid>, bool) {
+    (tunnel, tunnel.is_none())
+}
+
+/// Whether a UE or a node of the transport network can have it: not of "this network", loopback, link-local, multicast
+/// or reserved (RFC 6890).
 pub(crate) fn is_host4(addr: Ipv4Addr) -> bool {
-    !(addr.is_unspecified() || addr.is_broadcast() || addr.is_multicast())
+    !matches!(addr.octets()[0], 0 | 127 | 224..) && !addr.is_link_local()
 }
 
 /// A link-local address says nothing without the link; a mapped one is no address on the wire.

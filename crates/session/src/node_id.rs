@@ -38,6 +38,19 @@ impl NodeId {
         }
     }
 
+    /// Whether it is an address, or a name that can be one (RFC 1035, 2.3.4): labels of 1 to 63 letters, digits, hyphens
+    /// or underscores, which are no host's but some SMF's, with at most 255 octets on the wire.
+    pub(crate) fn is_legal(&self) -> bool {
+        let is_label = |label: &str| {
+            let is_sign = |sign: u8| sign.is_ascii_alphanumeric() || matches!(sign, b'-' | b'_');
+            (1..=63).contains(&label.len()) && label.bytes().all(is_sign)
+        };
+        match self {
+            Self::V4(_) | Self::V6(_) => true,
+            Self::Fqdn(name) => name.len() <= 253 && name.split('.').all(is_label),
+        }
+    }
+
     /// Names are the same whatever their case and whether they came as labels or as text.
     pub(crate) fn from_wire(node_id: &ie::NodeId<'_>) -> Self {
         match node_id {
@@ -101,6 +114,27 @@ mod tests {
                 "{wire}"
             );
         }
+    }
+
+    #[test]
+    fn a_name_is_made_of_labels() {
+        let fits = format!("{0}.{0}.{0}.{1}", "x".repeat(63), "y".repeat(61));
+        let is_legal = |name: &str| NodeId::Fqdn(name.into()).is_legal();
+        for name in [
+            "smf",
+            "smf-1.5gc.mnc001.3gppnetwork.org",
+            "open5gs_smf",
+            fits.as_str(),
+        ] {
+            assert!(is_legal(name), "{name}");
+        }
+        let (label, name) = ("x".repeat(64), fits + "y");
+        for name in [
+            "", "a..b", ".a", &*label, &*name, "a b", "a\\x0ab", "a/b", "ä",
+        ] {
+            assert!(!is_legal(name), "{name}");
+        }
+        assert!(NodeId::V4(Ipv4Addr::LOCALHOST).is_legal());
     }
 
     #[test]

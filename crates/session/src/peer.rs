@@ -140,6 +140,14 @@ impl Peers {
         self.by_node.get(node_id).copied()
     }
 
+    /// The association that a session established under this Node ID belongs to, from whatever address (TS 29.244, 5.8.1).
+    /// An SMF of a set may name another one of it (5.22), which has none here.
+    pub(crate) fn whose_session(&self, node_id: &NodeId, from: SocketAddr) -> Option<PeerId> {
+        let is_of_set = |id: &PeerId| self.get(*id).is_some_and(|peer| peer.smf_set.is_some());
+        let of_set = || self.by_source(from).filter(is_of_set);
+        self.by_node(node_id).or_else(of_set)
+    }
+
     /// The one association that requests from this address and port belong to, or from this
     /// address where the port is new and no other association shares it.
     pub(crate) fn by_source(&self, from: SocketAddr) -> Option<PeerId> {

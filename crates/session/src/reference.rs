@@ -75,6 +75,8 @@ pub enum Verdict {
 pub enum Fate {
     /// FAR DROP.
     Dropped,
+    /// FORW towards access, without a tunnel.
+    NoTunnel,
     /// FAR BUFF.
     Buffered,
     /// A closed gate.
@@ -258,6 +260,7 @@ fn fate(
         };
     }
     match forwarding.tunnel {
+        None if forwarding.is_unusable => Fate::Absurd,
         Some(tunnel) => {
             let mut qfis: Vec<Qfi> = qers.iter().filter_map(|qer| qer.qfi).collect();
             // Stable: the first that is not zero, else the first.
@@ -274,7 +277,8 @@ fn fate(
                 Arrival::Tunnel { qfi, .. } if !pdr.container_removal => qfi,
                 _ => None,
             };
-            let qfi = qfis.first().copied().or(brought);
+            let to_smf = forwarding.destination == Interface::CpFunction;
+            let qfi = qfis.first().copied().or(brought).filter(|_| !to_smf);
             let peer = match (tunnel.v4(), tunnel.v6()) {
                 (Some(v4), _) => v4.into(),
                 (None, Some(v6)) => v6.into(),
@@ -282,6 +286,7 @@ fn fate(
             };
             Fate::Tunnelled(tunnel.teid(), peer, qfi.map(|qfi| (qfi, marks)))
         }
+        None if forwarding.destination == Interface::Access => Fate::NoTunnel,
         None => Fate::Routed(forwarding.ni.or(pdr.pdi.ni).unwrap_or(NiId(0))),
     }
 }

@@ -68,6 +68,14 @@ impl<'a> Holders<'a> {
         let of_endpoints = self.endpoints.iter().filter_map(|known| known.f_teid);
         of_pdrs.chain(of_endpoints).map(|f_teid| f_teid.teid)
     }
+
+    /// The TEID that the session has for a CHOOSE ID. SMFs name it again in later requests, to put another PDR behind the
+    /// tunnel that the gNB knows.
+    fn chosen_for(self, choose_id: u8) -> Option<LocalTeid> {
+        let mut f_teids = self.pdrs.iter().filter_map(|pdr| pdr.pdi.f_teid);
+        let found = f_teids.find(|f_teid| f_teid.choose_id == Some(choose_id));
+        found.map(|f_teid| f_teid.teid)
+    }
 }
 
 /// An F-TEID that we chose, with the addresses that were asked for.
@@ -204,10 +212,12 @@ impl Resources {
         created: &mut Created,
     ) -> Result<(), Refusal> {
         self.take_teid(now, pdr, wants, before, site, created)?;
-        self.take_ue(now, pdr, wants, before, created)
+        let is_key = pdr.is_found_by_ue();
+        self.take_ue(now, pdr, is_key, wants, before, created)
     }
 
-    /// Those of a Traffic Endpoint are those of its PDRs; one that no PDR names has some of its own.
+    /// Those of a Traffic Endpoint are those of its PDRs; one that no PDR names has what we choose for it, and the TEID
+    /// that the SMF gives.
     fn take_endpoint(
         &mut self,
         now: Time,
@@ -227,7 +237,8 @@ impl Resources {
             None => {
                 let (pdi, wants) = intake::lone_endpoint(endpoint, site)?;
                 let mut lone = Pdr::lone(pdi);
-                self.take_for(now, &mut lone, wants, before, site, &mut created)?;
+                self.take_teid(now, &mut lone, wants, before, site, &mut created)?;
+                self.take_ue(now, &mut lone, false, wants, before, &mut created)?;
                 lone
             }
         };
@@ -294,8 +305,13 @@ impl Resources {
     ) -> Result<(), Refusal> {
         let known = |teid| before.teids().find(|held| held.teid == teid);
         if let Some(WantedFTeid { ends, choose_id }) = wants.f_teid {
-            let teid = self.choose_teid(now, choose_id)?;
-            pdr.pdi.f_teid = Some(LocalFTeid { teid, ends });
+            let teid = self.choose_teid(now, choose_id, before)?;
+            let choose_id = choose_id.and_then(ChooseId::of_smf);
+            pdr.pdi.f_teid = Some(LocalFTeid {
+                teid,
+                ends,
+                choose_id,
+            });
             let (v4, v6) = site.addresses(ends);
             let teid = teid.teid.get();
             created.f_teid = Some(ChosenFTeid { teid, v4, v6 });
@@ -327,10 +343,13 @@ impl Resources {
         &mut self,
         now: Time,
         choose_id: Option<ChooseId>,
+        before: Holders<'_>,
     ) -> Result<LocalTeid, Refusal> {
-        let known = choose_id.and_then(|id| self.chosen_by_id.iter().find(|(i, _)| *i == id));
-        if let Some((_, teid)) = known {
-            return Ok(*teid);
+        let by_request = |id| self.chosen_by_id.iter().find(|(i, _)| *i == id);
+        let known = choose_id.and_then(by_request).map(|(_, teid)| *teid);
+        let earlier = || before.chosen_for(choose_id?.of_smf()?);
+        if let Some(teid) = known.or_else(earlier) {
+            return Ok(teid);
         }
         let (teid, grant) = self
             .teids
@@ -341,15 +360,16 @@ impl Resources {
         Ok(teid)
     }
 
+    /// `is_key`: packets find the session by its addresses, so that those which the SMF gives are taken, too.
     fn take_ue(
         &mut self,
         now: Time,
         pdr: &mut Pdr,
+        is_key: bool,
         wants: Wants,
         before: Holders<'_>,
         created: &mut Created,
     ) -> Result<(), Refusal> {
-        let is_key = pdr.is_found_by_ue();
         let (mut chosen4, mut chosen6) = (wants.ue4, wants.ue6.is_some());
         for (ni, net) in pdr.pdi.ue_nets() {
             let chosen = self.take_net(&pdr.pdi, ni, net, is_key, before)?;

@@ -300,6 +300,8 @@ pub struct LocalFTeid {
     pub teid: LocalTeid,
     /// The addresses that the SMF knows.
     pub ends: LocalEnds,
+    /// CHOOSE ID: for which the TEID was chosen.
+    pub choose_id: Option<u8>,
 }
 
 /// Addresses of an F-TEID, by their places in the configured N3 addresses; one is there at least.
@@ -458,6 +460,9 @@ pub struct Forwarding {
     pub ni: Option<NiId>,
     /// Outer Header Creation.
     pub tunnel: Option<RemoteFTeid>,
+    /// Outer Header Creation names what can be no tunnel: TEID 0, no host's address, or a family that we lack there. SMFs
+    /// send that in FARs that do not forward; it is refused when one does.
+    pub is_unusable: bool,
     /// Transport Level Marking; `None` too where its mask has no bit.
     pub marking: Option<Marking>,
 }

@@ -39,7 +39,8 @@ impl<T: Tables> Core<T> {
         let cp_seid = request.cp_f_seid.seid;
         let node_id = NodeId::from_wire(&request.node_id);
         let peer = self
-            .peer_of(&node_id, incoming.from)
+            .peers
+            .whose_session(&node_id, incoming.from)
             .filter(|id| self.is_ready(*id));
         let Some(peer) = peer else {
             let cause = Cause::NO_ESTABLISHED_PFCP_ASSOCIATION;

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::IpNet;
 use pfcp::ie::{NetworkInstance, TgppInterfaceType};
 
 use crate::compiled::NiId;
@@ -103,6 +104,11 @@ impl Site {
             v4: named(v4.map(IpAddr::V4))?,
             v6: named(v6.map(IpAddr::V6))?,
         })
+    }
+
+    /// Whether tunnels end at one of these addresses at us.
+    pub(crate) fn has_own_in(&self, net: IpNet) -> bool {
+        self.n3.iter().any(|own| net.contains(own))
     }
 
     /// The addresses of our end of a tunnel.

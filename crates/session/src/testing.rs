@@ -255,7 +255,12 @@ fn tunnel(teid: u32) -> Option<LocalFTeid> {
         v4: Some(0),
         v6: None,
     };
-    teid.map(|teid| LocalFTeid { teid, ends })
+    let choose_id = None;
+    teid.map(|teid| LocalFTeid {
+        teid,
+        ends,
+        choose_id,
+    })
 }
 
 /// A PDR that names no tunnel or address needs another that does.
@@ -461,12 +466,16 @@ fn uplink_far() -> impl Strategy<Value = Far> {
         remote().prop_map(Some),
         prop::option::of(ni()),
     );
-    let forwarding = prop_oneof![plain, relayed].prop_map(|(destination, tunnel, ni)| Forwarding {
-        destination,
-        ni,
-        tunnel,
-        marking: None,
-    });
+    let nowhere_yet = (Just(Interface::Access), Just(None), Just(None));
+    let forwarding = prop_oneof![4 => plain, 4 => relayed, 1 => nowhere_yet].prop_map(
+        |(destination, tunnel, ni)| Forwarding {
+            destination,
+            ni,
+            tunnel,
+            is_unusable: false,
+            marking: None,
+        },
+    );
     far(forwarding)
 }
 
@@ -499,12 +508,15 @@ fn remote() -> impl Strategy<Value = RemoteFTeid> {
 }
 
 fn downlink_far() -> impl Strategy<Value = Far> {
-    far(remote().prop_map(|tunnel| Forwarding {
-        destination: Interface::Access,
-        ni: None,
-        tunnel: Some(tunnel),
-        marking: None,
-    }))
+    far(
+        prop::option::weighted(0.9, remote()).prop_map(|tunnel| Forwarding {
+            destination: Interface::Access,
+            ni: None,
+            tunnel,
+            is_unusable: false,
+            marking: None,
+        }),
+    )
 }
 
 fn duplicates() -> impl Strategy<Value = Duplicates> {

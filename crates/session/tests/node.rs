@@ -104,6 +104,20 @@ fn node_ids_of_all_kinds_are_peers_of_their_own() {
     assert_eq!(world.core.peers().count(), 3);
 }
 
+/// Node IDs are kept, shown and logged.
+#[test]
+fn a_node_id_that_can_be_no_name_is_refused() {
+    let (mut world, mut smf) = (world(), Smf::new(SMF1));
+    let long = vec![b'x'; 60_000];
+    for name in [&b"\x03a\nb"[..], b"smf one", long.as_slice()] {
+        let node_id = Ie::new(IeType::NodeId, [&[2], name].concat());
+        let ies = [node_id, recovery_ie(smf.recovery)];
+        let answer = smf.ask(&mut world, MsgType::AssociationSetupRequest, None, &ies);
+        assert_eq!(answer.cause(), CauseValue::MandatoryIeIncorrect);
+    }
+    assert_eq!(world.core.peers().count(), 0);
+}
+
 #[test]
 fn incomplete_setup_is_refused_and_leaves_nothing() {
     let (mut world, mut smf) = (world(), Smf::new(SMF1));

@@ -11,6 +11,7 @@ use node_support::*;
 use rs_pfcp::ie::alternative_smf_ip_address::AlternativeSmfIpAddress;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::fseid::Fseid;
+use rs_pfcp::ie::node_id::NodeId;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
@@ -55,6 +56,15 @@ fn associate_in_set(world: &mut World, smf: &mut Smf, set: &str) {
     ies.push(Ie::new(IeType::SmfSetId, value));
     let answer = smf.ask(world, MsgType::AssociationSetupRequest, None, &ies);
     assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+}
+
+#[test]
+fn an_smf_of_a_set_may_establish_under_the_node_id_of_another() {
+    let (mut world, mut smf) = (World::new(config()), Smf::new(SMF1));
+    associate_in_set(&mut world, &mut smf, "set1.smfset.5gc.mnc001.mcc001");
+    smf.node_id = NodeId::new_ipv4([10, 100, 0, 9].into());
+    smf.establish(&mut world);
+    assert_eq!(world.live(), 1);
 }
 
 fn f_seid(smf: &Smf, seid: u64) -> Ie {

@@ -111,6 +111,48 @@ fn who_establishes_a_session_under_a_node_id_does_not_speak_for_it() {
     assert_eq!(world.live(), 0, "the SMF itself has restarted");
 }
 
+/// With a session in each, no association is idle.
+#[test]
+fn one_address_takes_no_more_than_its_share_of_associations() {
+    let (mut world, mut smf) = (World::new(config()), Smf::new(SMF1));
+    smf.associate(&mut world);
+    let mut stranger = Smf::new(STRANGER);
+    let mut associate = |world: &mut World, number: u8| {
+        stranger.node_id = NodeId::new_fqdn(&format!("smf{number}.example"));
+        let ies = stranger.setup_ies();
+        let answer = stranger.ask(world, MsgType::AssociationSetupRequest, None, &ies);
+        if answer.cause() == CauseValue::RequestAccepted {
+            stranger.establish(world);
+        }
+        answer.cause()
+    };
+    for number in 0..8 {
+        let answer = associate(&mut world, number);
+        assert_eq!(answer, CauseValue::RequestAccepted, "{number}");
+    }
+    for number in 8..12 {
+        let answer = associate(&mut world, number);
+        assert_eq!(answer, CauseValue::NoResourcesAvailable, "{number}");
+    }
+    assert_eq!(world.core.peers().count(), 9);
+    Smf::new("10.100.0.7:8805").associate(&mut world);
+    smf.establish(&mut world);
+}
+
+#[test]
+fn a_session_under_a_node_id_without_association_is_refused() {
+    let (mut world, mut smf) = (World::new(config()), Smf::new(SMF1));
+    smf.associate(&mut world);
+    let own = std::mem::replace(&mut smf.node_id, NodeId::new_ipv4([10, 100, 0, 9].into()));
+    let datagram = smf.establishment();
+    let answer = smf.exchange(&mut world, &datagram);
+    assert_eq!(answer.cause(), CauseValue::NoEstablishedPfcpAssociation);
+    assert_eq!(world.live(), 0);
+    smf.node_id = own;
+    smf.establish(&mut world);
+    assert_eq!(world.live(), 1);
+}
+
 #[test]
 fn an_smf_speaks_for_itself_from_its_other_addresses() {
     // Behind a NAT, which gives each request another port.

@@ -461,7 +461,7 @@ pub(crate) struct Cpu {
     pub(crate) drops: [[[AtomicU64; DROP_MAX]; DIRS]; PORTS_MAX],
 }
 
-/// Code that the pipeline is specialised to, fixed when a program is loaded.
+/// What a program knows; which sets there are is a matter of its builds (`TP_BUILD_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features(pub(crate) u32);
 
@@ -508,28 +508,41 @@ impl Features {
             | Self::UDP.0,
     );
 
-    /// What the XDP program is compiled for, beside everything: those that most networks need ...
-    pub(crate) const BUILD_COMMON: Self = Self(0xff & !Self::FIB.0 | Self::BUFFER.0);
-    /// ... and those of a UPF between UPFs.
+    /// `TP_BUILD_PLAIN`: a PDR each way for IPv4, with or without MBR, and nothing reported.
+    pub(crate) const BUILD_PLAIN: Self =
+        Self(Self::METER.0 | Self::VLAN.0 | Self::BUCKETS.0 | Self::ATOMIC.0 | Self::BUFFER.0);
+    /// `TP_BUILD_COMMON`: most networks.
+    pub(crate) const BUILD_COMMON: Self =
+        Self(Self::BUILD_PLAIN.0 | Self::EXT.0 | Self::LIST.0 | Self::IPV6.0);
+    /// `TP_BUILD_OUTER6`: IPv6 between gNB and UPF.
+    pub(crate) const BUILD_OUTER6: Self = Self::BUILD_COMMON.with(Self::OUTER6);
+    /// `TP_BUILD_RELAY`: a UPF between UPFs.
     pub(crate) const BUILD_RELAY: Self = Self::BUILD_COMMON.with(Self::RELAY);
-    /// ... and those of one that spreads users over CPUs.
+    /// `TP_BUILD_SPREAD`: users spread over CPUs.
     pub(crate) const BUILD_SPREAD: Self = Self::BUILD_COMMON.with(Self::SPREAD);
-    /// Everything.
+    /// `TP_BUILD_GENERAL`: everything.
     pub(crate) const BUILD_GENERAL: Self = Self::ALL.with(Self::TRACE).with(Self::SPREAD);
+
+    /// The builds, narrowest first.
+    pub(crate) const BUILDS: [(&str, Self); 6] = [
+        ("plain", Self::BUILD_PLAIN),
+        ("common", Self::BUILD_COMMON),
+        ("outer6", Self::BUILD_OUTER6),
+        ("relay", Self::BUILD_RELAY),
+        ("spread", Self::BUILD_SPREAD),
+        ("general", Self::BUILD_GENERAL),
+    ];
+
+    /// Name of the narrowest build that has all of these.
+    pub fn build(self) -> &'static str {
+        let build = Self::BUILDS.iter().find(|(_, built)| built.contains(self));
+        build.map_or("general", |(name, _)| name)
+    }
 
     const NAMES: [&str; 16] = [
         "meter", "ext", "list", "ipv6", "vlan", "buckets", "fib", "atomic", "outer6", "relay",
         "trace", "spread", "prefix", "copy", "udp", "buffer",
     ];
-
-    /// As the C side sees them; `None` for bits that do not exist.
-    pub const fn from_bits(bits: u32) -> Option<Self> {
-        if bits & !(Self::BUILD_GENERAL.0) == 0 {
-            Some(Self(bits))
-        } else {
-            None
-        }
-    }
 
     /// As the C side sees them.
     pub const fn bits(self) -> u32 {
@@ -541,39 +554,6 @@ impl Features {
 
     /// Highest bit that may be set, plus one.
     pub(crate) const COUNT: usize = (32 - Self::ALL.0.leading_zeros()) as usize;
-
-    /// Those that few networks need, and seldom one alone.
-    const RARE: Self = Self(Self::ALL.0 & !(0xff | Self::ALWAYS.0) | Self::FIB.0);
-
-    /// Never left out.
-    pub(crate) const ALWAYS: Self = Self(Self::VLAN.0 | Self::BUFFER.0);
-
-    /// Those that come and go with sessions, in any combination.
-    const COMMON: Self =
-        Self(Self::METER.0 | Self::EXT.0 | Self::LIST.0 | Self::IPV6.0 | Self::BUCKETS.0);
-
-    /// What those get who need what hardly anybody does: everything that is not fixed for other reasons.
-    const MOST: Self = Self::ALL.without(Self::ATOMIC.with(Self::OUTER6));
-
-    /// The least set with all of these that programs are built for: whoever needs a rare feature gets
-    /// the common ones too, and whoever follows packets or needs plain UDP gets all, so that the sets can
-    /// be counted and each be tried.
-    pub(crate) const fn closed(self) -> Self {
-        if self.contains(Self::UDP) {
-            self.with(Self::MOST)
-        } else if self.0 & Self::RARE.0 == 0 {
-            self
-        } else {
-            self.with(Self::COMMON)
-        }
-    }
-
-    /// Whether programs are ever built for just this set (`is_possible` in datapath/tests/load_matrix.c).
-    pub const fn is_possible(self) -> bool {
-        self.contains(Self::ALWAYS)
-            && self.closed().0 == self.0
-            && (!self.contains(Self::TRACE) || self.contains(Self::MOST))
-    }
 
     pub(crate) const fn bit(index: usize) -> Self {
         Self(1 << index)
@@ -587,11 +567,6 @@ impl Features {
     /// And those of `other`.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
-    }
-
-    /// Those that are also in `other`.
-    pub(crate) const fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
     }
 
     /// Without those of `other`.
@@ -800,7 +775,9 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("TP_PEER_UDP", PEER_UDP as usize),
         ("TP_FEAT_UDP", Features::UDP.0 as usize),
         ("TP_FEAT_ALL", Features::ALL.0 as usize),
+        ("TP_BUILD_PLAIN", Features::BUILD_PLAIN.0 as usize),
         ("TP_BUILD_COMMON", Features::BUILD_COMMON.0 as usize),
+        ("TP_BUILD_OUTER6", Features::BUILD_OUTER6.0 as usize),
         ("TP_BUILD_RELAY", Features::BUILD_RELAY.0 as usize),
         ("TP_BUILD_SPREAD", Features::BUILD_SPREAD.0 as usize),
         ("TP_BUILD_GENERAL", Features::BUILD_GENERAL.0 as usize),

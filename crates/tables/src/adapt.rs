@@ -1,10 +1,9 @@
-//! Which features the programs need: what live sessions and next hops use, and no more.
+//! Which build of the program runs: the narrowest that has what live sessions and next hops use.
 //!
-//! When something needs a feature that the live programs lack, the general programs, which have all
-//! of them and are always at hand, take over before it is published. Once the need has not changed for
-//! a while, programs with just the features in use are loaded beside them and take over in turn. Either
-//! way each port's program is replaced by one atomic update of its link, so that every packet meets the
-//! one or the other.
+//! When something needs a feature that the live programs lack, wider ones take over before it is published: the next
+//! wider build and the general one are loaded in the background from the start on. Once the need has not changed for a
+//! while, the narrowest build that has it is loaded beside them and takes over in turn. Either way each port's program
+//! is replaced by one atomic update of its link, so that every packet meets the one or the other.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -91,15 +90,24 @@ pub struct Replacement {
     pub took: Duration,
 }
 
-/// What to do about the programs.
+/// How programs can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Supply {
+    /// Loaded.
+    AtHand,
+    /// In a while.
+    Loadable,
+    /// Not: the kernel has refused them.
+    Refused,
+}
+
+/// Which programs run, and which are to.
 #[derive(Debug)]
 pub(crate) struct Adaptation {
-    /// Never left out.
+    /// What programs may have, narrowest first; the last one has all that may be needed.
+    builds: Vec<Features>,
+    /// Needed whatever sessions use.
     base: Features,
-    /// All that may be needed.
-    general: Features,
-    /// There is nothing in between.
-    either: bool,
     live: Features,
     /// `None`: the live programs stay, whatever is needed.
     settle: Option<Duration>,
@@ -114,32 +122,15 @@ pub(crate) struct Adaptation {
 }
 
 impl Adaptation {
-    /// The general programs are live.
-    pub(crate) fn new(base: Features, general: Features, settle: Duration) -> Self {
+    /// The narrowest of `builds` with `base` is live. The last of them has all that may be needed.
+    pub(crate) fn new(builds: Vec<Features>, base: Features, settle: Duration) -> Self {
+        let live = narrowest(&builds, base);
         Self {
+            builds,
             base,
+            live,
             settle: Some(settle),
-            ..Self::fixed(general)
-        }
-    }
-
-    /// As [`Self::new`], but with programs of either `base` or `general`.
-    pub(crate) fn either(base: Features, general: Features, settle: Duration) -> Self {
-        Self {
-            either: true,
-            ..Self::new(base, general, settle)
-        }
-    }
-
-    /// These programs are live and stay: for tests and measurements of a set of features.
-    pub(crate) fn fixed(general: Features) -> Self {
-        Self {
-            base: Features::NONE,
-            general,
-            either: false,
-            live: general,
-            settle: None,
-            wanted: (general, Instant::now()),
+            wanted: (live, Instant::now()),
             traced: false,
             failed: None,
             count: 0,
@@ -147,22 +138,58 @@ impl Adaptation {
         }
     }
 
+    /// These programs are live and stay: for tests and measurements of a set of features.
+    pub(crate) fn fixed(features: Features) -> Self {
+        Self {
+            settle: None,
+            ..Self::new(vec![features], Features::NONE, Duration::ZERO)
+        }
+    }
+
     pub(crate) fn live(&self) -> Features {
         self.live
     }
 
-    /// Those that do for everything.
+    /// Those that have everything.
     pub(crate) fn general(&self) -> Features {
+        let general = self.builds.last().copied().unwrap_or_default();
         if self.traced {
-            self.general.with(Features::TRACE)
+            general.with(Features::TRACE)
         } else {
-            self.general
+            general
         }
     }
 
-    /// Those that do for everything when no packets are followed.
-    pub(crate) fn untraced(&self) -> Features {
-        self.general
+    /// Those that are wanted next, soonest first: what is a little wider than the live ones, and those that have everything.
+    pub(crate) fn ahead(&self) -> Vec<Features> {
+        let wider = |build: &&Features| **build != self.live && build.contains(self.live);
+        let next = self.builds.iter().find(wider).copied();
+        let mut ahead: Vec<Features> = next.into_iter().chain([self.general()]).collect();
+        ahead.dedup();
+        ahead
+    }
+
+    /// What takes over before something that `needs` this is published: the narrowest that is at hand, or else the
+    /// narrowest that can be loaded.
+    pub(crate) fn wider(
+        &self,
+        needs: Features,
+        supply: impl Fn(Features) -> Supply,
+    ) -> Option<Features> {
+        // Programs that know nothing of traces would end them.
+        let traces = self.traced && self.live.contains(Features::TRACE);
+        let general = [self.general()];
+        let builds = if traces { &general[..] } else { &self.builds };
+        let live = match traces {
+            true => self.live,
+            false => self.live.without(Features::TRACE),
+        };
+        let all = live.with(needs);
+        let find = |wanted| {
+            let mut builds = builds.iter().copied();
+            builds.find(|build| build.contains(all) && supply(*build) == wanted)
+        };
+        find(Supply::AtHand).or_else(|| find(Supply::Loadable))
     }
 
     /// From now on packets are followed, or no longer.
@@ -197,16 +224,19 @@ impl Adaptation {
     fn wanted(&self, needs: Features) -> Features {
         if self.traced {
             self.general()
-        } else if self.either && !self.base.contains(needs) {
-            self.general
         } else {
-            needs.with(self.base).closed().and(self.general)
+            narrowest(&self.builds, needs.with(self.base))
         }
     }
 
     /// What was due cannot be had.
     pub(crate) fn give_up(&mut self) {
         self.failed = Some(self.wanted.0);
+    }
+
+    /// It may be had by now.
+    pub(crate) fn hope(&mut self) {
+        self.failed = None;
     }
 
     pub(crate) fn replaced(&mut self, by: Features, took: Duration) {
@@ -219,48 +249,108 @@ impl Adaptation {
     }
 }
 
+/// The first of `builds` that has all of `needs`, or the last.
+fn narrowest(builds: &[Features], needs: Features) -> Features {
+    let fit = builds.iter().find(|build| build.contains(needs));
+    fit.or(builds.last()).copied().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
+    use super::Supply::{AtHand, Loadable, Refused};
     use super::*;
 
-    const BASE: Features = Features::ALWAYS;
-    const GENERAL: Features = Features::ALL.without(Features::ATOMIC);
+    const PLAIN: Features = Features::BUILD_PLAIN;
+    const COMMON: Features = Features::BUILD_COMMON;
+    const RELAY: Features = Features::BUILD_RELAY;
+    const ALL: Features = Features::ALL;
     const SETTLE: Duration = Duration::from_secs(10);
+
+    fn adaptation(base: Features, settle: Duration) -> Adaptation {
+        Adaptation::new(vec![PLAIN, COMMON, RELAY, ALL], base, settle)
+    }
 
     fn after(start: Instant, seconds: u64) -> Instant {
         start + Duration::from_secs(seconds)
     }
 
     #[test]
-    fn the_need_must_settle_before_programs_shrink() {
-        let start = Instant::now();
-        let mut adaptation = Adaptation::new(BASE, GENERAL, SETTLE);
-        let meter = Features::METER;
-        assert_eq!(adaptation.due(meter, start), None);
-        assert_eq!(adaptation.due(meter, after(start, 9)), None);
-        let list = meter.with(Features::LIST);
-        assert_eq!(adaptation.due(list, after(start, 11)), None, "it changed");
-        assert_eq!(
-            adaptation.due(list, after(start, 21)),
-            Some(list.with(BASE))
-        );
-        adaptation.replaced(list.with(BASE), Duration::ZERO);
-        assert_eq!(adaptation.due(list, after(start, 60)), None);
-        assert!(!adaptation.is_settling(list));
-        assert!(adaptation.serves(meter) && !adaptation.serves(Features::IPV6));
-        assert_eq!(adaptation.count, 1);
+    fn the_narrowest_build_that_does_is_live_from_the_start() {
+        assert_eq!(adaptation(Features::NONE, SETTLE).live(), PLAIN);
+        assert_eq!(adaptation(Features::IPV6, SETTLE).live(), COMMON);
+        assert_eq!(adaptation(Features::OUTER6, SETTLE).live(), ALL);
+        assert_eq!(adaptation(Features::NONE, SETTLE).general(), ALL);
     }
 
     #[test]
-    fn where_nothing_lies_in_between_one_rare_feature_asks_for_all() {
+    fn what_is_needed_first_is_loaded_first() {
+        let ahead = |base| adaptation(base, SETTLE).ahead();
+        assert_eq!(ahead(Features::NONE), [COMMON, ALL]);
+        assert_eq!(ahead(Features::IPV6), [RELAY, ALL]);
+        assert_eq!(ahead(Features::RELAY), [ALL]);
+    }
+
+    #[test]
+    fn what_takes_over_is_at_hand_or_else_the_narrowest_that_is_not_refused() {
+        let mut adaptation = adaptation(Features::NONE, SETTLE);
+        let relay = Features::RELAY;
+        let all = |supply| move |_: Features| supply;
+        let but = |one, supply, others| move |build| if build == one { supply } else { others };
+        assert_eq!(adaptation.wider(relay, all(AtHand)), Some(RELAY));
+        assert_eq!(adaptation.wider(relay, all(Loadable)), Some(RELAY));
+        assert_eq!(adaptation.wider(relay, all(Refused)), None);
+        let supply = but(ALL, AtHand, Loadable);
+        assert_eq!(adaptation.wider(relay, supply), Some(ALL));
+        let supply = but(RELAY, Refused, Loadable);
+        assert_eq!(adaptation.wider(relay, supply), Some(ALL));
+        assert_eq!(adaptation.wider(Features::SPREAD, all(AtHand)), None);
+        adaptation.replaced(RELAY, Duration::ZERO);
+        let copy = adaptation.wider(Features::COPY, all(AtHand));
+        assert_eq!(copy, Some(ALL), "nothing that is live is lost");
+    }
+
+    #[test]
+    fn while_somebody_is_followed_programs_go_on_to_know_of_it() {
+        let mut adaptation = adaptation(Features::NONE, SETTLE);
+        let (relay, traced) = (Features::RELAY, ALL.with(Features::TRACE));
+        let next = |adaptation: &Adaptation| adaptation.wider(relay, |_| AtHand);
+        adaptation.follow(true);
+        assert_eq!(next(&adaptation), Some(RELAY), "it is not followed yet");
+        adaptation.replaced(traced, Duration::ZERO);
+        assert_eq!(next(&adaptation), Some(traced));
+        adaptation.follow(false);
+        assert_eq!(next(&adaptation), Some(ALL));
+    }
+
+    #[test]
+    fn the_need_must_settle_before_programs_change() {
         let start = Instant::now();
-        let base = Features::BUILD_COMMON;
-        let mut adaptation = Adaptation::either(base, Features::ALL, Duration::ZERO);
-        assert_eq!(adaptation.due(Features::METER, start), Some(base));
-        adaptation.replaced(base, Duration::ZERO);
-        assert_eq!(adaptation.due(Features::METER, start), None);
-        let relay = adaptation.due(Features::RELAY, start);
-        assert_eq!(relay, Some(Features::ALL));
+        let mut adaptation = adaptation(Features::NONE, SETTLE);
+        let (relay, copy) = (Features::RELAY, Features::COPY);
+        assert!(adaptation.serves(Features::METER) && !adaptation.serves(relay));
+        adaptation.replaced(ALL, Duration::ZERO);
+        assert_eq!(adaptation.due(relay, start), None);
+        assert_eq!(adaptation.due(relay, after(start, 9)), None);
+        assert_eq!(adaptation.due(copy, after(start, 11)), None, "it changed");
+        assert_eq!(adaptation.due(relay, after(start, 12)), None, "and back");
+        assert_eq!(adaptation.due(relay, after(start, 22)), Some(RELAY));
+        adaptation.replaced(RELAY, Duration::ZERO);
+        assert_eq!(adaptation.due(relay, after(start, 60)), None);
+        assert!(!adaptation.is_settling(relay) && adaptation.is_settling(Features::NONE));
+        assert_eq!(adaptation.count, 2);
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_not_tried_again_before_the_need_changes() {
+        let start = Instant::now();
+        let mut adaptation = adaptation(Features::NONE, Duration::ZERO);
+        assert_eq!(adaptation.due(Features::RELAY, start), Some(RELAY));
+        adaptation.give_up();
+        assert_eq!(adaptation.due(Features::RELAY, after(start, 60)), None);
+        adaptation.hope();
+        assert_eq!(adaptation.due(Features::RELAY, start), Some(RELAY));
+        adaptation.give_up();
+        assert_eq!(adaptation.due(Features::COPY, start), Some(ALL));
     }
 
     #[test]
@@ -277,20 +367,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_among_the_possible_sets() {
-        let mut adaptation = Adaptation::new(BASE, GENERAL, Duration::ZERO);
-        for bits in 0..=Features::ALL.bits() {
-            let Some(needs) = Features::from_bits(bits) else {
-                continue;
-            };
-            let wanted = adaptation.due(needs, Instant::now()).unwrap_or(GENERAL);
-            let needs = GENERAL.and(needs);
-            assert!(wanted.contains(needs) && wanted.contains(BASE));
-            assert!(
-                wanted.is_possible(),
-                "{:?}",
-                wanted.names().collect::<Vec<_>>()
-            );
-        }
+    fn each_build_has_what_narrower_ones_have() {
+        let builds = [COMMON, Features::BUILD_OUTER6, RELAY, ALL];
+        assert!(COMMON.contains(PLAIN));
+        assert!(
+            builds
+                .iter()
+                .all(|build| build.contains(COMMON) && ALL.contains(*build))
+        );
+        assert!(Features::BUILD_GENERAL.contains(ALL));
     }
 }

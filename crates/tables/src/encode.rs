@@ -91,7 +91,7 @@ pub(crate) fn words(
             ue_ni,
             u64::from(port.to_be()) | u64::from(peer) << 32,
         ),
-        Action::Drop | Action::TunnelGone => (entry::ACT_DROP, ue_ni, 0),
+        Action::Drop | Action::TunnelGone | Action::NoTunnel => (entry::ACT_DROP, ue_ni, 0),
         Action::Buffer => (entry::ACT_BUFFER, ue_ni, 0),
         Action::GateClosed | Action::QuotaExhausted => (entry::ACT_GATE, ue_ni, 0),
     };
@@ -118,6 +118,9 @@ pub(crate) fn words(
     }
     if let Action::Udp { .. } = rule.action {
         head |= entry::UDP_BIT;
+    }
+    if rule.action == Action::NoTunnel {
+        head |= entry::ROUTE_BIT;
     }
     let mut rate = 0;
     let passes = !matches!(action, entry::ACT_GATE | entry::ACT_DROP);

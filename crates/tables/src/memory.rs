@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::abi::{Config, Cpu, Line, RulePlace, Side};
 
@@ -125,6 +125,18 @@ impl<T: Shared> View<T> {
             len,
             of: PhantomData,
         })
+    }
+
+    /// Zeroes, as it was in the beginning.
+    pub(crate) fn clear(&self) {
+        let words = self.region.bytes / size_of::<AtomicU64>();
+        // SAFETY: the region is page aligned, a multiple of a page long and lives as long as `self`; any bit pattern
+        // is an integer, and others may write at any time.
+        let words: &[AtomicU64] =
+            unsafe { std::slice::from_raw_parts(self.region.base.as_ptr().cast(), words) };
+        words
+            .iter()
+            .for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
     /// For the pipeline in this process.

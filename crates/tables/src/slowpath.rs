@@ -92,14 +92,17 @@ impl SlowPathCounters {
     }
 
     fn count(&self, outcome: Result<(), Failure>) {
-        let counter = match outcome {
+        let counter = match &outcome {
             Ok(()) => &self.sent,
             Err(Failure::Malformed) => &self.malformed,
             Err(Failure::Refused(errno)) => {
-                &self.failed[usize::try_from(errno as i32).unwrap_or(0).min(ERRNOS - 1)]
+                &self.failed[usize::try_from(*errno as i32).unwrap_or(0).min(ERRNOS - 1)]
             }
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        let before = counter.fetch_add(1, Ordering::Relaxed);
+        if let (0, Err(Failure::Refused(errno))) = (before, outcome) {
+            tracing::warn!(%errno, "the kernel refuses a packet of the slow path; further ones of this kind are counted alone");
+        }
     }
 }
 

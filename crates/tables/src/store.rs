@@ -119,6 +119,49 @@ pub(crate) struct Memory {
     pub(crate) trace_keys: View<Line>,
 }
 
+impl Memory {
+    /// Zeroes everywhere.
+    pub(crate) fn clear(&self) {
+        // By name, so that no table is forgotten.
+        let Self {
+            config,
+            cpus,
+            slow,
+            entries,
+            sides,
+            backs,
+            exts,
+            meters,
+            rules,
+            buckets,
+            nexthops,
+            peers,
+            routes,
+            nis,
+            ue_dir,
+            ue_pages,
+            trace_keys,
+        } = self;
+        config.clear();
+        cpus.clear();
+        slow.clear();
+        entries.clear();
+        sides.clear();
+        backs.clear();
+        exts.clear();
+        meters.clear();
+        rules.clear();
+        buckets.clear();
+        nexthops.clear();
+        peers.clear();
+        routes.clear();
+        nis.clear();
+        ue_dir.clear();
+        ue_pages.clear();
+        trace_keys.clear();
+    }
+}
+
 /// Out of reach for new packets, but one under way may still look at it.
 #[derive(Debug)]
 pub(crate) enum Retired {

@@ -17,7 +17,7 @@ use session::compiled::{
 };
 
 use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
-use crate::adapt::{Adaptation, Replacement};
+use crate::adapt::{Adaptation, Replacement, Supply};
 use crate::advertise::Advertised;
 use crate::alarms::Alarms;
 use crate::buffers::{BufferThread, HeldByHand, HoldBounds, Holder, Order, Orders};
@@ -74,8 +74,8 @@ pub struct PortConfig {
 /// What does not change while the data path runs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What programs are specialised to. `None`: what is in use, with atomic counters only where several
-    /// CPUs may meet one session.
+    /// What programs have, which stay whatever is needed. `None`: what the narrowest build with all that is in use
+    /// has, atomic counters only where several CPUs may meet one session.
     pub features: Option<Features>,
     /// How long the need for features must have been the same before programs without the others
     /// take over.
@@ -139,6 +139,9 @@ pub enum SetupError {
         /// What libbpf said.
         error: String,
     },
+    /// The kernel would not take these programs when it was last asked.
+    #[error("{0}")]
+    Refused(String),
     /// No memory for the tables, or no grace periods.
     #[error("tables: {0}")]
     Io(#[from] io::Error),
@@ -171,7 +174,7 @@ pub struct Fill {
 #[derive(Debug)]
 enum Backend {
     Host(Box<Host>),
-    Xdp(Xdp),
+    Xdp(Box<Xdp>),
 }
 
 impl Backend {
@@ -187,7 +190,8 @@ impl Backend {
     }
 
     /// Programs with these features are live, and no packet is under way in others, when this returns.
-    /// That takes microseconds, or a grace period (some 10 ms) when the general programs take over.
+    /// That takes microseconds, or a grace period (some 10 ms) when wider programs take over; up to a second more in the
+    /// first second, while the verifier is still busy with them. What the kernel has refused costs no time again.
     fn serve(
         &mut self,
         adaptation: &mut Adaptation,
@@ -201,12 +205,28 @@ impl Backend {
             tracing::error!(%error, "programs are not replaced");
             NoRoom { table: "programs" }
         };
-        let general = adaptation.general();
-        if !general.contains(needs) {
-            return Err(NoRoom { table: "programs" });
-        }
-        self.switch(adaptation, general).map_err(refused)?;
+        let wider = loop {
+            let wider = adaptation.wider(needs, |build| self.supply(build));
+            let wider = wider.ok_or(NoRoom { table: "programs" })?;
+            let loaded = match self {
+                Self::Xdp(xdp) => xdp.load_now(wider),
+                Self::Host(_) => Ok(()),
+            };
+            // What cannot be loaded is passed over from now on.
+            if loaded.is_ok() {
+                break wider;
+            }
+        };
+        self.switch(adaptation, wider).map_err(refused)?;
         grace.pass().map_err(refused)
+    }
+
+    fn supply(&self, features: Features) -> Supply {
+        match self {
+            Self::Xdp(xdp) if xdp.refused(features).is_some() => Supply::Refused,
+            Self::Xdp(xdp) if !xdp.has(features) => Supply::Loadable,
+            Self::Xdp(_) | Self::Host(_) => Supply::AtHand,
+        }
     }
 }
 
@@ -237,20 +257,14 @@ impl Tables {
     ) -> Result<Self, SetupError> {
         check_ports(ports)?;
         let memory = host::memory(layout)?;
-        let adaptation = adaptation(options, Features::NONE);
+        let adaptation = adaptation(options, Features::NONE, false);
         let features = adaptation.live();
         let mut host = Host::new(memory.clone());
         ports.iter().for_each(|port| host.add_port(port, features));
         let store = new_store(memory, layout, Grace::same_thread(), None, options)?;
         host.report_to(Arc::clone(&store.alarms.told));
-        Ok(Self {
-            backend: Backend::Host(Box::new(host)),
-            store,
-            ports: ports.to_vec(),
-            adaptation,
-            end_markers: None,
-            routers: Routers::default(),
-        })
+        let backend = Backend::Host(Box::new(host));
+        Ok(Self::over(backend, store, ports.to_vec(), adaptation))
     }
 
     /// Load a program for each port. Nothing sees packets before [`Self::attach`].
@@ -260,30 +274,76 @@ impl Tables {
         options: &Options,
     ) -> Result<Self, SetupError> {
         check_ports(ports)?;
-        let adaptation = if spreads(ports) && options.features.is_none() {
-            spread_adaptation(options)
-        } else {
-            adaptation(options, always_for(ports))
-        };
+        let adaptation = adaptation(options, always_for(ports), spreads(ports));
         let (xdp, memory) = Xdp::load(layout, ports, adaptation.live())?;
+        Self::over_kernel(
+            Box::new(xdp),
+            memory,
+            layout,
+            ports.to_vec(),
+            (options, adaptation),
+        )
+    }
+
+    fn over_kernel(
+        xdp: Box<Xdp>,
+        memory: Memory,
+        layout: &Layout,
+        ports: Vec<PortConfig>,
+        (options, adaptation): (&Options, Adaptation),
+    ) -> Result<Self, SetupError> {
         let alarms = Some(xdp.ring("alarms")?);
         let store = new_store(memory, layout, Grace::kernel()?, alarms, options)?;
-        Ok(Self {
-            backend: Backend::Xdp(xdp),
+        Ok(Self::over(Backend::Xdp(xdp), store, ports, adaptation))
+    }
+
+    fn over(
+        backend: Backend,
+        store: Store,
+        ports: Vec<PortConfig>,
+        adaptation: Adaptation,
+    ) -> Self {
+        Self {
+            backend,
             store,
-            ports: ports.to_vec(),
+            ports,
             adaptation,
             end_markers: None,
             routers: Routers::default(),
-        })
+        }
+    }
+
+    /// The same ports over empty tables, with the programs that [`Self::xdp`] would have loaded for these options; those
+    /// that were loaded before are not loaded again. For tests, whose time would be the verifier's otherwise.
+    pub fn emptied(self, layout: &Layout, options: &Options) -> Result<Self, SetupError> {
+        let Self {
+            backend,
+            store,
+            ports,
+            ..
+        } = self;
+        let Backend::Xdp(mut xdp) = backend else {
+            return Self::host(layout, &ports, options);
+        };
+        let memory = store.mem.clone();
+        drop(store);
+        memory.clear();
+        let adaptation = adaptation(options, always_for(&ports), spreads(&ports));
+        xdp.load_now(adaptation.live())?;
+        xdp.switch(adaptation.live())?;
+        Self::over_kernel(xdp, memory, layout, ports, (options, adaptation))
     }
 
     /// Attach every program to its interface. On an error those already attached are detached when
-    /// `self` is dropped. Programs never outlive this process.
+    /// `self` is dropped. Programs never outlive this process. Wider programs are loaded from now on, in a
+    /// thread of their own, before something needs them.
     pub fn attach(&mut self) -> Result<(), SetupError> {
         match &mut self.backend {
             Backend::Host(_) => Ok(()),
-            Backend::Xdp(xdp) => xdp.attach(&self.store.mem),
+            Backend::Xdp(xdp) => {
+                xdp.attach(&self.store.mem)?;
+                xdp.prepare(&self.adaptation.ahead())
+            }
         }
     }
 
@@ -349,7 +409,7 @@ impl Tables {
         self.store.maintain();
         self.store.look_again();
         if let Err(error) = self.adapt(Instant::now()) {
-            tracing::warn!(%error, "programs without the features that are not in use cannot be had");
+            tracing::warn!(%error, "programs cannot be replaced");
             self.adaptation.give_up();
         }
     }
@@ -358,7 +418,8 @@ impl Tables {
     pub fn needs_maintenance(&self) -> bool {
         !self.store.grace.is_empty()
             || !self.store.alarms.again.is_empty()
-            || self.adaptation.is_settling(self.store.needs())
+            || self.is_settling()
+            || matches!(&self.backend, Backend::Xdp(xdp) if xdp.is_loading())
     }
 
     /// What the live programs are specialised to.
@@ -366,26 +427,44 @@ impl Tables {
         self.adaptation.live()
     }
 
+    /// Whether other programs are to take over, once the need for them has been the same for long enough.
+    pub fn is_settling(&self) -> bool {
+        self.adaptation.is_settling(self.store.needs())
+    }
+
     /// How often programs have taken over from others, and the last time.
     pub fn replacements(&self) -> (u64, Option<Replacement>) {
         (self.adaptation.count, self.adaptation.last)
     }
 
-    /// Change to programs with just what is in use, when that has settled. Never waits: they are
-    /// loaded in a thread of their own.
+    /// Change to the narrowest build with what is in use, when that has settled. Never waits: it is
+    /// loaded in a thread of its own.
     fn adapt(&mut self, now: Instant) -> Result<(), SetupError> {
         let needs = self.store.needs();
         if let Backend::Xdp(xdp) = &mut self.backend {
-            // Also while packets are followed, when others stand in: these are wanted again.
-            xdp.take_loaded(self.adaptation.untraced())?;
+            if xdp.take_loaded() {
+                self.adaptation.hope();
+            }
+            xdp.retry(now)?;
         }
-        let Some(wanted) = self.adaptation.due(needs, now) else {
-            return Ok(());
-        };
-        match &mut self.backend {
-            Backend::Xdp(xdp) if !xdp.has(wanted) => xdp.prepare(wanted),
-            backend => Ok(backend.switch(&mut self.adaptation, wanted)?),
+        match self.adaptation.due(needs, now) {
+            Some(wanted) => self.change_to(wanted).map(drop),
+            None => Ok(()),
         }
+    }
+
+    /// These programs take over, now or, if they must be loaded first, when this is asked again after that. Whether they
+    /// have. Never waits.
+    fn change_to(&mut self, wanted: Features) -> Result<bool, SetupError> {
+        if let Backend::Xdp(xdp) = &mut self.backend
+            && !xdp.has(wanted)
+        {
+            xdp.refused(wanted).map_or(Ok(()), Err)?;
+            xdp.prepare(&[wanted])?;
+            return Ok(false);
+        }
+        self.backend.switch(&mut self.adaptation, wanted)?;
+        Ok(true)
     }
 
     fn serve(&mut self, needs: Features) -> Result<(), NoRoom> {
@@ -513,20 +592,21 @@ impl Tables {
 
     /// Report packets with these keys, and no others, to [`Self::traced`]. At most
     /// 64 keys are; those beyond are left out. While there are none, programs
-    /// know nothing of traces. The first keys wait until programs that do are loaded, tens of milliseconds.
-    pub fn follow(&mut self, keys: &[(TraceKey, u32)]) -> Result<(), SetupError> {
+    /// know nothing of traces. Whether that is so from now on: for the first keys, and after the last ones, general programs
+    /// are loaded in the background, about a second, until when this is to be asked again. Never waits.
+    pub fn follow(&mut self, keys: &[(TraceKey, u32)]) -> Result<bool, SetupError> {
         crate::trace::write_keys(&self.store.mem.trace_keys, keys);
         self.adaptation.follow(!keys.is_empty());
         let general = self.adaptation.general();
         if general == self.adaptation.live()
             || (keys.is_empty() && !self.features().contains(Features::TRACE))
         {
-            return Ok(());
+            return Ok(true);
         }
         if let Backend::Xdp(xdp) = &mut self.backend {
-            xdp.load_now(general)?;
+            xdp.take_loaded();
         }
-        Ok(self.backend.switch(&mut self.adaptation, general)?)
+        self.change_to(general)
     }
 
     /// The pipeline for packets that the fast path cannot finish, for one other thread.
@@ -661,31 +741,32 @@ fn new_store(
 }
 
 /// Programs that adapt to what is in use, beside `also`, unless the options fix them.
-fn adaptation(options: &Options, also: Features) -> Adaptation {
+fn adaptation(options: &Options, also: Features, spread: bool) -> Adaptation {
     if let Some(fixed) = options.features {
         return Adaptation::fixed(fixed);
     }
-    let all = Features::ALL.without(Features::ATOMIC).with(also);
-    let base = Features::ALWAYS.with(also);
-    if options.outer6 || also.contains(Features::OUTER6) {
-        Adaptation::new(base.with(Features::OUTER6), all, options.settle)
-    } else {
-        Adaptation::new(base, all.without(Features::OUTER6), options.settle)
-    }
+    // Only one build knows of users that are spread over CPUs, and the general one.
+    let builds: &[Features] = match spread {
+        true => &[Features::BUILD_COMMON, Features::ALL],
+        false => &[
+            Features::BUILD_PLAIN,
+            Features::BUILD_COMMON,
+            Features::BUILD_OUTER6,
+            Features::BUILD_RELAY,
+            Features::ALL,
+        ],
+    };
+    let left_out = Features::ATOMIC.without(also);
+    let builds = builds.iter().map(|build| build.without(left_out));
+    let base = match options.outer6 {
+        true => also.with(Features::OUTER6),
+        false => also,
+    };
+    Adaptation::new(builds.collect(), base, options.settle)
 }
 
 fn spreads(ports: &[PortConfig]) -> bool {
     ports.iter().any(|port| !port.spread.is_empty())
-}
-
-/// Where users are spread over CPUs: what a program of its own is compiled for, or everything.
-fn spread_adaptation(options: &Options) -> Adaptation {
-    let base = if options.outer6 {
-        Features::ALL
-    } else {
-        Features::BUILD_COMMON
-    };
-    Adaptation::either(base, Features::ALL, options.settle)
 }
 
 /// Atomic counters where packets of one direction can arrive on several CPUs at once.
@@ -841,5 +922,86 @@ impl NextHopTables for Tables {
 
     fn take_peer_changes(&mut self, into: &mut Vec<PeerChange>) {
         self.store.peers.take_changes(into);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stands for programs that the kernel refuses: there are none.
+    fn unheard_of(with: Features) -> Features {
+        with.with(Features::bit(30))
+    }
+
+    /// Ports that nothing is attached to; these may be what is wider than the live programs. Needs root.
+    fn tables(wider: Vec<Features>) -> Tables {
+        let port = |name: &str, n3| PortConfig {
+            name: name.into(),
+            roles: Roles { n3, n6: !n3 },
+            ni: NiId(0),
+            mode: Mode::Driver,
+            spread: Vec::new(),
+        };
+        let (layout, options) = (Layout::for_sessions(16, 1, 1), Options::default());
+        let ports = [port("n3", true), port("n6", false)];
+        let mut tables = Tables::xdp(&layout, &ports, &options).unwrap();
+        let builds = [&[tables.features()], &wider[..]].concat();
+        tables.adaptation = Adaptation::new(builds, Features::NONE, Duration::ZERO);
+        tables
+    }
+
+    fn refused_at(tables: &Tables) -> Vec<Instant> {
+        let Backend::Xdp(xdp) = &tables.backend else {
+            return Vec::new();
+        };
+        xdp.refused_at().collect()
+    }
+
+    #[test]
+    fn a_build_that_the_kernel_refuses_is_passed_over() {
+        let mut tables = tables(vec![unheard_of(Features::ALL), Features::ALL]);
+        tables.serve(Features::COPY).unwrap();
+        assert_eq!(tables.features(), Features::ALL);
+    }
+
+    #[test]
+    fn what_the_kernel_has_refused_is_not_asked_for_again_while_somebody_waits() {
+        let mut tables = tables(vec![unheard_of(Features::ALL)]);
+        assert!(tables.serve(Features::COPY).is_err());
+        let first = refused_at(&tables);
+        assert_eq!(first.len(), 1);
+        assert!(tables.serve(Features::COPY).is_err());
+        assert!(tables.serve(Features::RELAY).is_err());
+        assert_eq!(refused_at(&tables), first);
+
+        // In the background it is, a while later.
+        let early = first[0] + Duration::from_secs(59);
+        let _ = tables.adapt(early);
+        assert!(!matches!(&tables.backend, Backend::Xdp(xdp) if xdp.is_loading()));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while refused_at(&tables) == first {
+            assert!(Instant::now() < deadline, "it is not loaded again");
+            let _ = tables.adapt(early + Duration::from_secs(1));
+        }
+        assert_eq!(refused_at(&tables).len(), 1);
+    }
+
+    #[test]
+    fn a_trace_waits_for_no_programs_and_says_when_they_are_refused() {
+        let mut tables = tables(vec![Features::ALL]);
+        let keys = [(TraceKey::Teid(7), 1)];
+        assert!(!tables.follow(&keys).unwrap(), "it is being loaded");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !tables.follow(&keys).unwrap() {
+            assert!(Instant::now() < deadline, "it is never loaded");
+        }
+        assert!(tables.features().contains(Features::TRACE));
+
+        let mut tables = self::tables(vec![unheard_of(Features::ALL)]);
+        while tables.follow(&keys).is_ok() {
+            assert!(Instant::now() < deadline, "it is never refused");
+        }
+        tables.serve(Features::METER).unwrap();
     }
 }

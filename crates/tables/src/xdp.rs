@@ -1,5 +1,6 @@
 //! The pipeline as XDP programs: loaded once for each interface, over the same maps.
 
+use std::collections::VecDeque;
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::btf::types::{DataSec, Var};
 use libbpf_rs::{
-    Btf, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType,
-    ProgramMut,
+    Btf, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject,
+    ProgramAttachType, ProgramMut,
 };
 
 use crate::abi::{Features, PORTS_MAX, UE_DIR_BITS, UE_PAGE_BITS};
@@ -36,19 +37,21 @@ macro_rules! object {
     };
 }
 
-/// The program as it is compiled for these features, smallest first.
-static OBJECTS: [(Features, &Aligned<[u8]>); 4] = [
-    (Features::BUILD_COMMON, object!("COMMON")),
-    (Features::BUILD_RELAY, object!("RELAY")),
-    (Features::BUILD_SPREAD, object!("SPREAD")),
-    (Features::BUILD_GENERAL, object!("GENERAL")),
+/// Those of [`Features::BUILDS`].
+static OBJECTS: [&Aligned<[u8]>; Features::BUILDS.len()] = [
+    object!("PLAIN"),
+    object!("COMMON"),
+    object!("OUTER6"),
+    object!("RELAY"),
+    object!("SPREAD"),
+    object!("GENERAL"),
 ];
 
-/// The smallest object that has these features.
+/// The narrowest build that has these features.
 pub(crate) fn object_for(features: Features) -> Result<&'static [u8], SetupError> {
-    let object = OBJECTS.iter().find(|(built, _)| built.contains(features));
-    object
-        .map(|(_, object)| &object.0)
+    let mut objects = Features::BUILDS.iter().zip(OBJECTS);
+    let fit = objects.find(|((_, built), _)| built.contains(features));
+    fit.map(|(_, object)| &object.0)
         .ok_or_else(|| SetupError::Bpf {
             what: PROGRAM.into(),
             error: "no object has these features".into(),
@@ -68,7 +71,7 @@ pub struct ProgramInfo {
     pub ifindex: u32,
     /// How it is attached; `None`: loaded only.
     pub mode: Option<Mode>,
-    /// What it is specialised to.
+    /// What it has.
     pub features: Features,
     /// Instructions of the program.
     pub instructions: u32,
@@ -102,18 +105,56 @@ pub(crate) type Maps = Vec<MapHandle>;
 #[derive(Debug)]
 pub(crate) struct Xdp {
     links: Vec<OwnedFd>,
-    /// The one that packets meet first, then those that may be wanted again.
+    /// The one that packets meet first, then those that may be wanted again: no more than there are builds.
     sets: Vec<Set>,
     maps: Maps,
     ports: Vec<PortConfig>,
     /// Of each port.
     lanes: Vec<Option<Lanes>>,
     layout: Layout,
-    loading: Option<Receiver<Result<Set, SetupError>>>,
+    loading: Option<Loading>,
+    refusals: Refusals,
 }
 
-/// Sets of programs that are kept, the live one included.
-const SETS_KEPT: usize = 6;
+/// Programs that the kernel would not take, each with what it said and when.
+///
+/// Asking again takes the verifier's time, and nearly always brings the same answer: whoever cannot wait is told at
+/// once what was said before. Now and then they are loaded again in the background, since memory may have been short.
+#[derive(Debug, Default)]
+struct Refusals(Vec<(Features, String, Instant)>);
+
+impl Refusals {
+    /// Until they are loaded again.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn add(&mut self, features: Features, error: &SetupError, now: Instant) {
+        self.forget(features);
+        self.0.push((features, error.to_string(), now));
+    }
+
+    fn forget(&mut self, features: Features) {
+        self.0.retain(|(refused, ..)| *refused != features);
+    }
+
+    fn of(&self, features: Features) -> Option<SetupError> {
+        let (_, error, _) = self.0.iter().find(|(refused, ..)| *refused == features)?;
+        Some(SetupError::Refused(error.clone()))
+    }
+
+    fn old(&self, now: Instant) -> Vec<Features> {
+        let is_old = |at: &Instant| now.saturating_duration_since(*at) >= Self::PATIENCE;
+        let old = self.0.iter().filter(|(.., at)| is_old(at));
+        old.map(|(features, ..)| *features).collect()
+    }
+}
+
+/// A thread that loads one set after the other.
+#[derive(Debug)]
+struct Loading {
+    /// Those that have not come yet, in their order.
+    expected: VecDeque<Features>,
+    loaded: Receiver<Result<Set, SetupError>>,
+}
 
 pub(crate) fn setup(what: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> SetupError {
     let what = what.into();
@@ -282,6 +323,49 @@ pub(crate) fn map_named<'a>(maps: &'a Maps, name: &str) -> Result<&'a MapHandle,
         })
 }
 
+fn size(
+    map: &mut OpenMapMut<'_>,
+    name: &str,
+    capacities: &[(&str, u32)],
+) -> Result<(), SetupError> {
+    match capacities.iter().find(|(known, _)| *known == name) {
+        Some((_, count)) => map.set_max_entries(*count).map_err(setup(name)),
+        None => Ok(()),
+    }
+}
+
+/// The maps that all programs share, before there is a program.
+fn empty_maps(layout: &Layout) -> Result<Maps, SetupError> {
+    let mut open = open(object_for(Features::NONE)?)?;
+    for mut program in open.progs_mut() {
+        program.set_autoload(false);
+    }
+    let capacities = capacities(layout)?;
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        size(&mut map, &name, &capacities)?;
+    }
+    maps_of(&open.load().map_err(setup("maps"))?)
+}
+
+/// `load` for each port, at the same time: the verifier takes one CPU for each.
+fn side_by_side<T: Send>(
+    ports: &[PortConfig],
+    load: impl Fn(u32, &PortConfig) -> Result<T, SetupError> + Sync,
+) -> Result<Vec<T>, SetupError> {
+    thread::scope(|scope| {
+        let load = &load;
+        let threads: Vec<_> = (0..)
+            .zip(ports)
+            .map(|(port, config)| scope.spawn(move || load(port, config)))
+            .collect();
+        let loaded = threads.into_iter().map(|thread| thread.join());
+        loaded
+            .map(|loaded| loaded.unwrap_or_else(|_| Err(thread_gone())))
+            .collect()
+    })
+}
+
 fn maps_of(object: &Object) -> Result<Maps, SetupError> {
     object
         .maps()
@@ -291,13 +375,13 @@ fn maps_of(object: &Object) -> Result<Maps, SetupError> {
 }
 
 impl Program {
-    /// Verify and load over these maps, or over fresh ones. The maps that it has come back.
+    /// Verify and load over these maps, and lanes of its own unless there are some. The maps that it has come back.
     fn load(
         port: u32,
         config: &PortConfig,
         features: Features,
         layout: &Layout,
-        shared: Option<&Maps>,
+        shared: &Maps,
         lanes: Option<&Lanes>,
     ) -> Result<(Self, Maps), SetupError> {
         if config.spread.is_empty() {
@@ -310,7 +394,7 @@ impl Program {
             Self::load_part(port, config, features, layout, shared, lanes, part)?;
         // Lanes of its own, which are never used: what works in lanes cannot refer to them.
         let part = Part::Lane;
-        let (lane, _) = Self::load_part(port, config, features, layout, Some(&maps), None, part)?;
+        let (lane, _) = Self::load_part(port, config, features, layout, shared, None, part)?;
         front.lane = Some(lane.fd);
         Ok((front, maps))
     }
@@ -321,7 +405,7 @@ impl Program {
         config: &PortConfig,
         features: Features,
         layout: &Layout,
-        shared: Option<&Maps>,
+        shared: &Maps,
         lanes: Option<&Lanes>,
         part: Part,
     ) -> Result<(Self, Maps), SetupError> {
@@ -339,18 +423,15 @@ impl Program {
         let capacities = capacities(layout)?;
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
-            if name.contains(".rodata") {
-                continue;
-            }
             let own = name == LANES || name == LANE_WORK;
             if let Some(lanes) = lanes.filter(|_| own) {
                 map.reuse_fd(lanes.map(&name).as_fd())
                     .map_err(setup(name))?;
-            } else if let Some(shared) = shared.filter(|_| !own) {
+            } else if own {
+                size(&mut map, &name, &capacities)?;
+            } else if !name.contains(".rodata") {
                 map.reuse_fd(map_named(shared, &name)?.as_fd())
                     .map_err(setup(name))?;
-            } else if let Some((_, count)) = capacities.iter().find(|(known, _)| *known == name) {
-                map.set_max_entries(*count).map_err(setup(name))?;
             }
         }
         let start = Instant::now();
@@ -433,11 +514,10 @@ impl Set {
         maps: &Maps,
         lanes: &[Option<Lanes>],
     ) -> Result<Self, SetupError> {
-        let mut programs = Vec::new();
-        for (port, (config, lanes)) in (0..).zip(ports.iter().zip(lanes)) {
-            let (maps, lanes) = (Some(maps), lanes.as_ref());
-            programs.push(Program::load(port, config, features, layout, maps, lanes)?.0);
-        }
+        let programs = side_by_side(ports, |port, config| {
+            let lanes = lanes[port as usize].as_ref();
+            Ok(Program::load(port, config, features, layout, maps, lanes)?.0)
+        })?;
         Ok(Self { features, programs })
     }
 }
@@ -480,19 +560,19 @@ impl Xdp {
         ports: &[PortConfig],
         features: Features,
     ) -> Result<(Self, Memory), SetupError> {
-        let mut programs = Vec::new();
-        let (mut maps, mut lanes): (Option<Maps>, _) = (None, Vec::new());
-        for (port, config) in (0..).zip(ports.iter().take(PORTS_MAX)) {
-            let (program, own) =
-                Program::load(port, config, features, layout, maps.as_ref(), None)?;
+        let ports = ports.get(..PORTS_MAX).unwrap_or(ports);
+        let maps = empty_maps(layout)?;
+        let loaded = side_by_side(ports, |port, config| {
+            Program::load(port, config, features, layout, &maps, None)
+        })?;
+        let (mut programs, mut lanes) = (Vec::new(), Vec::new());
+        for ((program, own), config) in loaded.into_iter().zip(ports) {
             lanes.push(match &program.lane {
                 Some(work) => Some(Lanes::start(&own, work, config, features)?),
                 None => None,
             });
             programs.push(program);
-            maps = maps.or(Some(own));
         }
-        let maps = maps.ok_or(SetupError::NoPorts)?;
         let memory = memory(&maps, layout)?;
         let xdp = Self {
             links: Vec::new(),
@@ -502,6 +582,7 @@ impl Xdp {
             lanes,
             layout: layout.clone(),
             loading: None,
+            refusals: Refusals::default(),
         };
         Ok((xdp, memory))
     }
@@ -522,57 +603,107 @@ impl Xdp {
         Ok(())
     }
 
-    /// Start to load a set of programs, unless it is there or another one is being loaded.
-    pub(crate) fn prepare(&mut self, features: Features) -> Result<(), SetupError> {
-        if self.loading.is_some() || self.sets.iter().any(|set| set.features == features) {
+    /// Start to load sets of programs, one after the other, but for those that are there; nothing while others are being
+    /// loaded.
+    pub(crate) fn prepare(&mut self, sets: &[Features]) -> Result<(), SetupError> {
+        let lacking = sets.iter().filter(|&&features| !self.has(features));
+        let expected: VecDeque<Features> = lacking.copied().collect();
+        if self.loading.is_some() || expected.is_empty() {
             return Ok(());
         }
+        let wanted = expected.clone();
         let own = |map: &MapHandle| MapHandle::try_from(map).map_err(setup("maps"));
         let maps: Maps = self.maps.iter().map(own).collect::<Result<_, _>>()?;
         let own = |lanes: &Option<Lanes>| lanes.as_ref().map(Lanes::try_clone).transpose();
         let lanes: Vec<Option<Lanes>> = self.lanes.iter().map(own).collect::<Result<_, _>>()?;
         let (ports, layout) = (self.ports.clone(), self.layout.clone());
-        let (done, loading) = channel();
+        let (done, loaded) = channel();
         thread::Builder::new().name("load".into()).spawn(move || {
-            // Nobody listens any more when the data path is being taken down.
-            let _ = done.send(Set::load(features, &ports, &layout, &maps, &lanes));
+            for features in wanted {
+                let set = Set::load(features, &ports, &layout, &maps, &lanes);
+                // Nobody listens any more when the data path is being taken down.
+                if done.send(set).is_err() {
+                    return;
+                }
+            }
         })?;
-        self.loading = Some(loading);
+        self.loading = Some(Loading { expected, loaded });
         Ok(())
     }
 
-    /// Load a set of programs, unless it is there.
+    /// Load a set of programs, unless it is there or has been refused; waits for it if it is being loaded.
     pub(crate) fn load_now(&mut self, features: Features) -> Result<(), SetupError> {
-        if !self.has(features) {
-            let (ports, lanes) = (&self.ports, &self.lanes);
-            let set = Set::load(features, ports, &self.layout, &self.maps, lanes)?;
-            self.sets.insert(1, set);
+        let is_expected = |loading: &&Loading| loading.expected.contains(&features);
+        while self.refused(features).is_none()
+            && let Some(loading) = self.loading.as_ref().filter(is_expected)
+        {
+            let loaded = loading.loaded.recv();
+            self.take(loaded.unwrap_or_else(|_| Err(thread_gone())));
         }
-        Ok(())
+        if !self.has(features) && self.refused(features).is_none() {
+            let (ports, lanes) = (&self.ports, &self.lanes);
+            let set = Set::load(features, ports, &self.layout, &self.maps, lanes);
+            self.keep(features, set);
+        }
+        self.refused(features).map_or(Ok(()), Err)
     }
 
-    /// Take in a set that has been loaded, and let one go that has not been live for long. Never waits.
-    ///
-    /// keep: programs to be kept ready, whatever comes.
-    pub(crate) fn take_loaded(&mut self, keep: Features) -> Result<(), SetupError> {
-        let Some(loading) = &self.loading else {
-            return Ok(());
-        };
-        let loaded = match loading.try_recv() {
-            Err(TryRecvError::Empty) => return Ok(()),
-            Err(TryRecvError::Disconnected) => Err(SetupError::Bpf {
-                what: "load".into(),
-                error: "the thread is gone".into(),
-            }),
-            Ok(loaded) => loaded,
-        };
-        self.loading = None;
-        self.sets.insert(1, loaded?);
-        if self.sets.len() > SETS_KEPT {
-            let oldest = self.sets.iter().rposition(|set| set.features != keep);
-            self.sets.remove(oldest.unwrap_or(SETS_KEPT));
+    /// What the kernel said to these programs when it was last asked, if it refused them.
+    pub(crate) fn refused(&self, features: Features) -> Option<SetupError> {
+        self.refusals.of(features)
+    }
+
+    /// When programs were refused last.
+    #[cfg(test)]
+    pub(crate) fn refused_at(&self) -> impl Iterator<Item = Instant> {
+        self.refusals.0.iter().map(|(.., at)| *at)
+    }
+
+    /// Load again, in the background, what was refused a while ago.
+    pub(crate) fn retry(&mut self, now: Instant) -> Result<(), SetupError> {
+        self.prepare(&self.refusals.old(now))
+    }
+
+    /// Whether programs are being loaded.
+    pub(crate) fn is_loading(&self) -> bool {
+        self.loading.is_some()
+    }
+
+    /// Take in what has been loaded: whether there was something. Never waits.
+    pub(crate) fn take_loaded(&mut self) -> bool {
+        let before = self.sets.len();
+        while let Some(loading) = &self.loading {
+            match loading.loaded.try_recv() {
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => self.take(Err(thread_gone())),
+                Ok(loaded) => self.take(loaded),
+            }
         }
-        Ok(())
+        self.sets.len() > before
+    }
+
+    /// The next one that was expected has come, or cannot be had.
+    fn take(&mut self, loaded: Result<Set, SetupError>) {
+        let expected = self.loading.as_mut();
+        let features = expected.and_then(|loading| loading.expected.pop_front());
+        self.loading.take_if(|loading| loading.expected.is_empty());
+        if let Some(features) = features {
+            self.keep(features, loaded);
+        }
+    }
+
+    fn keep(&mut self, features: Features, loaded: Result<Set, SetupError>) {
+        match loaded {
+            Ok(set) => {
+                self.refusals.forget(features);
+                self.sets.push(set);
+            }
+            Err(error) => {
+                let build = features.build();
+                tracing::error!(%error, build, "the kernel refuses programs; they are loaded again in a minute");
+                self.refusals.add(features, &error, Instant::now());
+            }
+        }
     }
 
     /// Whether [`Self::switch`] would find programs for this.
@@ -584,6 +715,9 @@ impl Xdp {
     pub(crate) fn switch(&mut self, features: Features) -> io::Result<()> {
         let wanted = self.sets.iter().position(|set| set.features == features);
         let wanted = wanted.ok_or(io::ErrorKind::NotFound)?;
+        if wanted == 0 {
+            return Ok(());
+        }
         for (at, link) in self.links.iter().enumerate() {
             let lanes = self.lanes[at].as_ref();
             if let Err(error) = self.sets[wanted].programs[at].replace(link, lanes) {
@@ -660,6 +794,13 @@ impl Runner {
         }
         out.truncate(options.data_size_out as usize);
         Ok((options.retval, out))
+    }
+}
+
+fn thread_gone() -> SetupError {
+    SetupError::Bpf {
+        what: "load".into(),
+        error: "the thread is gone".into(),
     }
 }
 

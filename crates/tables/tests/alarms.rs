@@ -348,7 +348,7 @@ fn counts_are_exact_while_everything_changes() {
                 })
             })
             .collect();
-        tables.follow(keys).unwrap();
+        common::follow(&mut tables, keys);
         let since = Instant::now();
         let mut at = 0;
         let mut alarm = 0;

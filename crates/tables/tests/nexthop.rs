@@ -320,6 +320,30 @@ fn a_vlan_is_reached_through_its_parent_with_a_tag() {
     );
 }
 
+/// Its MTU matters to the first packet, which may come before all is brought up to date.
+#[test]
+fn a_new_peer_has_its_next_hop_at_once_and_one_that_has_gone_has_none() {
+    let mut bench = Bench::new(ordinary());
+    let peer = |host| Peer {
+        udp: false,
+        remote: ip(host),
+        local: ip("10.3.0.1"),
+    };
+    let (comes, goes) = (peer("10.3.0.50"), peer("10.3.0.51"));
+    bench.tables.add_peer(comes);
+    bench.tables.add_peer(goes);
+    bench.tables.remove_peer(goes);
+    bench.model.take_peers(&mut bench.tables);
+    let unresolved = NextHop::Unresolved {
+        ifindex: N3,
+        mtu: 1503,
+    };
+    assert_eq!(bench.tables.peer(comes), Some(unresolved));
+    assert_eq!(bench.tables.peer(goes), None);
+    bench.reconcile();
+    bench.tables.assert_no_leak();
+}
+
 #[test]
 fn peers_follow_routes_and_neighbours() {
     let mut bench = Bench::new(ordinary());

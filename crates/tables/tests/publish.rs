@@ -85,6 +85,7 @@ fn check(
     };
     let dropped = match fate {
         Fate::Dropped => "far_drop",
+        Fate::NoTunnel => "no_tunnel",
         Fate::Buffered => "far_buffer",
         Fate::GateClosed => "gate_closed",
         _ if limits_kbps.first() == Some(&0) => "rate",

@@ -138,8 +138,8 @@ fn both_pipelines_report_who_is_followed_and_nobody_else() {
         (TraceKey::Teid(TEID), 1),
         (TraceKey::Ue(IpAddr::V4(UE).into()), 2),
     ];
-    kernel.follow(&keys).unwrap();
-    host.follow(&keys).unwrap();
+    common::follow(&mut kernel, &keys);
+    assert!(host.follow(&keys).unwrap());
     assert!(kernel.features().contains(Features::TRACE));
 
     let by_kernel = from_kernel(&kernel, &reports, true);
@@ -177,7 +177,7 @@ fn both_pipelines_report_who_is_followed_and_nobody_else() {
         (256, frames()[1].1.len())
     );
 
-    kernel.follow(&[]).unwrap();
+    common::follow(&mut kernel, &[]);
     assert!(!kernel.features().contains(Features::TRACE));
     assert!(
         from_kernel(&kernel, &reports, false)
@@ -193,7 +193,7 @@ fn ipv6_is_followed_by_prefix() {
     let host = Tables::host(&layout, &ports(), &Options::default());
     let mut host = furnished(host.unwrap());
     let key = TraceKey::Ue("2001:db8:60::1/64".parse().unwrap());
-    host.follow(&[(key, 1)]).unwrap();
+    assert!(host.follow(&[(key, 1)]).unwrap());
     for (dst, followed) in [("2001:db8:60::77", true), ("2001:db8:61::1", false)] {
         let dst: IpAddr = dst.parse().unwrap();
         let packet = session::reference::Packet {

@@ -47,7 +47,7 @@ pub(crate) fn status(answer: &Value) -> String {
         ),
     );
     out += &format!(
-        "sessions {} of {}, SMFs {}, lost packets {}, memory {} KiB\n\n",
+        "sessions {} of {}, SMFs {}, lost packets {}, memory {} KiB{}\n\n",
         text(answer, "/sessions/used"),
         text(answer, "/sessions/capacity"),
         text(answer, "/peers/used"),
@@ -59,8 +59,19 @@ pub(crate) fn status(answer: &Value) -> String {
                 .unwrap_or(0)
                 / 1024
         ),
+        huge_pages(answer),
     );
     out + &ports(answer) + "\n" + &tables(answer)
+}
+
+/// What of the memory lies in huge pages, and nothing where they are not asked for.
+fn huge_pages(answer: &Value) -> String {
+    let asked = answer.pointer("/huge_pages/asked_for") == Some(&Value::Bool(true));
+    let bytes = answer.pointer("/huge_pages/bytes").and_then(Value::as_u64);
+    match bytes {
+        Some(bytes) if asked => format!(", {} KiB of it in huge pages", grouped(bytes / 1024)),
+        _ => String::new(),
+    }
 }
 
 fn duration(seconds: u64) -> String {
@@ -351,10 +362,11 @@ pub(crate) fn drops(answer: &Value) -> String {
 
 pub(crate) fn datapath(answer: &Value) -> String {
     let mut out = format!(
-        "{}, {} mode, started in {} ms\nfeatures: {}\nreplaced {} times{}\n\n",
+        "{}, {} mode, started in {} ms\nbuild: {}, with {}\nreplaced {} times{}\n\n",
         text(answer, "/kind"),
         text(answer, "/mode"),
         text(answer, "/start_ms"),
+        text(answer, "/build"),
         text(answer, "/features"),
         text(answer, "/replacements"),
         last_replacement(answer),

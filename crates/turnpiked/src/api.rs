@@ -26,6 +26,7 @@ use crate::report::{
     ApplicationReport, BufferReport, BufferTotals, DatapathReport, DropReport, Fill, PeerReport,
     PortReport, Report, SessionDetail, SessionPage, TableFill, UsagePage, UsageTotals, parse_seid,
 };
+use crate::system;
 
 pub(crate) use serve::serve;
 
@@ -165,6 +166,17 @@ struct Status {
     usage: UsageTotals,
     /// Memory of the process, without the tables in the kernel.
     memory_bytes: u64,
+    huge_pages: HugePages,
+}
+
+/// Huge pages in the memory of the process.
+#[derive(Serialize, ToSchema)]
+struct HugePages {
+    /// The heap asks the kernel for them.
+    asked_for: bool,
+    /// Memory that lies in them; absent where the kernel does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
 }
 
 /// The whole in one answer.
@@ -187,6 +199,10 @@ async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
         usage: report.usage,
         drops: report.drops.iter().map(|drop| drop.packets).sum(),
         memory_bytes: metrics::resident_bytes(),
+        huge_pages: HugePages {
+            asked_for: system::asks_for_huge_pages(),
+            bytes: system::huge_page_bytes(),
+        },
     }))
 }
 

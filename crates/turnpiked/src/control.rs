@@ -220,6 +220,8 @@ impl Control {
             for (from, datagram) in batch {
                 self.core.receive(now, from, datagram, &mut self.outbox);
             }
+            // Before SMFs hear of it: the next hop of a new gNB, whose MTU the first packet may need.
+            self.kernel.take_peers(self.core.tables_mut());
             self.flush(sender);
         }
         served

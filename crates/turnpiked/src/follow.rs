@@ -44,7 +44,7 @@ pub(crate) enum Line {
     },
     /// No more lines follow.
     Ended {
-        /// `count`, `seconds` or `shutdown`.
+        /// `count`, `seconds`, `shutdown`, or `data_path` when the kernel refuses programs that know of traces.
         why: &'static str,
     },
 }

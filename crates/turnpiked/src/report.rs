@@ -117,8 +117,13 @@ pub(crate) struct DatapathReport {
     pub(crate) kind: String,
     /// `driver` or `generic`.
     pub(crate) mode: String,
-    /// What the live programs are specialised to.
+    /// Which build of the program is live, narrowest first: `plain` (IPv4 with a PDR each way), `common`, `outer6` (IPv6 on
+    /// N3), `relay` (N9) or `general`. Interfaces whose users are spread over CPUs have `spread` where others have `common`.
+    pub(crate) build: String,
+    /// What the live programs have.
     pub(crate) features: Vec<String>,
+    /// Another build is to take over when the need for it has been the same for `datapath.settle_s`.
+    pub(crate) settling: bool,
     /// One for each interface, in the order of the configuration.
     pub(crate) programs: Vec<ProgramReport>,
     /// How often programs took over from others since the start.

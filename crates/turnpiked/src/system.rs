@@ -71,6 +71,21 @@ pub(crate) fn use_huge_pages() {
     }
 }
 
+/// Whether malloc asks for huge pages, by our choice or somebody else's.
+pub(crate) fn asks_for_huge_pages() -> bool {
+    let set = std::env::var(TUNABLES).unwrap_or_default();
+    set.split(':').any(|one| one == "glibc.malloc.hugetlb=1")
+}
+
+/// Memory of ours in huge pages. The kernel looks through our page tables for it: some milliseconds with gigabytes.
+pub(crate) fn huge_page_bytes() -> Option<u64> {
+    let sums = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let kib = sums
+        .lines()
+        .find_map(|line| line.strip_prefix("AnonHugePages:"))?;
+    Some(kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+}
+
 /// Now, as a Recovery Time Stamp (TS 29.244, 8.2.65): NTP seconds, which come round in 2036.
 pub(crate) fn recovery_time_stamp() -> u32 {
     (ntp().as_secs() & u64::from(u32::MAX)) as u32

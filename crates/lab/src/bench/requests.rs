@@ -152,8 +152,6 @@ pub(super) enum Shape {
     Ipv6,
     /// Uplink goes on in a tunnel: N9.
     Relay,
-    /// The plain one without MBR.
-    Unmetered,
     /// The plain one, with a framed route.
     Framed,
     /// Both PDRs name so many URRs, each with a Volume Threshold of so many octets.
@@ -230,15 +228,13 @@ pub(super) fn establishment(addresses: &Addresses, shape: Shape) -> Result<Templ
         ForwardingParameters::new(DestinationInterface::new(Interface::Access))
             .with_outer_header_creation(tunnel(addresses)),
     );
-    let mut qer = CreateQerBuilder::new(QerId::new(1))
+    let qer = CreateQerBuilder::new(QerId::new(1))
         .gate_status(GateStatus::new(
             GateStatusValue::Open,
             GateStatusValue::Open,
         ))
-        .qfi(Qfi::new(9)?);
-    if shape != Shape::Unmetered {
-        qer = qer.rate_limit(100_000_000, 100_000_000);
-    }
+        .qfi(Qfi::new(9)?)
+        .rate_limit(100_000_000, 100_000_000);
     let qer = qer.build()?;
     let mut request = SessionEstablishmentRequestBuilder::new(0u64, SENTINEL_SEQUENCE)
         .node_id(addresses.smf)

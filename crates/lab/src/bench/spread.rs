@@ -12,7 +12,7 @@ use libbpf_rs::Program;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
-use super::cost::{Direction, Family, Harness};
+use super::cost::{Direction, Family, Harness, Order};
 use super::frames::{self, Frame};
 use super::load::Client;
 use super::requests::{self, Shape};
@@ -108,7 +108,7 @@ impl Rig {
         let far = || sys::attach_xdp(ifindex("n6")?, sink.as_fd());
         let attached = sut.peer.enter(far)?;
         let frame = frames::uplink(&ADDRESSES, Family::V4, 64);
-        harness.set_users(&ADDRESSES, SESSIONS, &frame)?;
+        harness.set_users(&ADDRESSES, &Order::Random.of(SESSIONS), &frame)?;
         Ok(Self {
             name,
             live: Program::fd_from_id(sut.program_id(Direction::Uplink)?)?,

@@ -39,12 +39,10 @@ pub(super) fn measure(
     addresses: &Addresses,
     seid: u64,
 ) -> Result<Acts> {
-    let gnb = sut
-        .peer
-        .enter(|| Ok(UdpSocket::bind((addresses.gnb, 2152))?))?;
+    let gnb = sut.peer.udp((addresses.gnb, 2152))?;
     nix::sys::socket::setsockopt(&gnb, nix::sys::socket::sockopt::RcvBufForce, &SOCKET_BUFFER)?;
     gnb.set_read_timeout(Some(Duration::from_millis(200)))?;
-    let remote = sut.peer.enter(|| Ok(UdpSocket::bind((REMOTE, PORT))?))?;
+    let remote = sut.peer.udp((REMOTE, PORT))?;
     let stop = AtomicBool::new(false);
     let ue = addresses.ue(0);
 

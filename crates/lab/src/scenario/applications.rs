@@ -6,9 +6,9 @@ use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
+use super::Scenario;
 use super::rules::by_port;
 use super::sessions::refused;
-use super::{Scenario, nothing_of};
 use crate::smf::{Gates, Smf, Style};
 use crate::world::{Attached, Family, World};
 
@@ -48,13 +48,7 @@ fn manage(smf: &Smf, pfds: Ie) -> Result<()> {
 /// Which of the ports nothing comes through to, either way; all comes through to the others.
 fn closed_ports(world: &World, attached: &Attached, closed: &[u16]) -> Result<()> {
     for port in 7000..=7002 {
-        for outcome in by_port(world, attached, port)? {
-            if closed.contains(&port) {
-                nothing_of(&outcome, &format!("port {port}"))?;
-            } else {
-                outcome.whole(&format!("port {port}"))?;
-            }
-        }
+        by_port(world, attached, port, !closed.contains(&port))?;
     }
     Ok(())
 }

@@ -13,11 +13,12 @@ use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 use serde_json::Value;
 
-use super::{Scenario, both_ways, eventually, flow_down, nothing_of};
+use super::{Scenario, both_ways, eventually, expect_drops, flow_down, none_of};
 use crate::flow::{self, Ledger, Shape};
 use crate::gnb::Downlink;
 use crate::gtpu::Container;
 use crate::smf::{Style, forward_downlink};
+use crate::wait::NEVER;
 use crate::world::{Attached, Family, GNBS, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -33,13 +34,18 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             buffer_order,
         )
         .line("[buffering]", "max_packets_per_session = 100000")
-        .limit(120),
+        .long(),
         Scenario::new(
             "buffer-limits",
-            "packets that wait are bounded in number and age, and dropped when the SMF says so",
+            "packets that wait are bounded in number, and dropped when the SMF says so",
             buffer_limits,
         )
-        .line("[buffering]", "max_packets_per_session = 50")
+        .line("[buffering]", "max_packets_per_session = 50"),
+        Scenario::new(
+            "buffer-age",
+            "packets that wait are bounded in age",
+            buffer_age,
+        )
         .line("[buffering]", "max_age_s = 2"),
     ]
 }
@@ -81,13 +87,13 @@ fn paging(world: &mut World) -> Result<String> {
     world.smf(0)?.idle(&attached.session)?;
     let before = world.counted(&attached)?[1].packets;
     let flow = flow_down(world, &attached, Shape::lasting(500, 2))?;
-    eventually("a report", Duration::from_secs(2), || {
-        Ok(reports(world)? > 0)
-    })?;
+    eventually("a report", || Ok(reports(world)? > 0))?;
     check_report(world)?;
-    std::thread::sleep(Duration::from_millis(800));
-    let held = waiting(world)?;
-    ensure!(held > 200, "only {held} packets wait");
+    let mut held = 0;
+    eventually("200 packets wait", || {
+        held = waiting(world)?;
+        Ok(held > 200)
+    })?;
     world.activate(&attached)?;
     let down = flow.finish()?;
     down.whole("downlink through paging")?;
@@ -100,16 +106,12 @@ fn paging(world: &mut World) -> Result<String> {
         "{} sent, {counted} counted",
         down.sent
     );
-    eventually("nothing waits", Duration::from_secs(2), || {
-        Ok(waiting(world)? == 0)
-    })?;
+    eventually("nothing waits", || Ok(waiting(world)? == 0))?;
     both_ways(world, &attached)?;
     // The next idle period is reported anew.
     world.smf(0)?.idle(&attached.session)?;
     let again = flow_down(world, &attached, Shape::lasting(100, 1))?;
-    eventually("a second report", Duration::from_secs(2), || {
-        Ok(reports(world)? == 2)
-    })?;
+    eventually("a second report", || Ok(reports(world)? == 2))?;
     world.activate(&attached)?;
     again
         .finish()?
@@ -148,6 +150,9 @@ impl Downlink for Watch {
     }
 }
 
+/// As configured.
+const MAX_AGE: Duration = Duration::from_secs(2);
+
 const WAKE_UPS: u32 = 1000;
 const RATE: u32 = 20_000;
 
@@ -175,18 +180,31 @@ fn buffer_order(world: &mut World) -> Result<String> {
         Arc::clone(&sent),
         Arc::new(std::sync::atomic::AtomicBool::new(false)),
     );
-    let stop = Arc::clone(&over);
-    let sender = std::thread::spawn(move || flow::send_until(&socket, shape, &counter, &stop));
+    let (stop, arrived) = (Arc::clone(&over), Arc::clone(&watch));
+    let sender = std::thread::spawn(move || {
+        let arrived = || locked(&arrived.ledger).received();
+        flow::send_until(&socket, shape, &counter, &stop, &arrived)
+    });
+    // So many packets more have been sent.
+    let sent_more = |packets: u32| {
+        let enough = sent.load(Relaxed) + packets;
+        let deadline = Instant::now() + NEVER;
+        while sent.load(Relaxed) < enough {
+            ensure!(Instant::now() < deadline, "the sender is stuck");
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        Ok(())
+    };
     let mut woken = 0;
     let began = Instant::now();
     for wake_up in 0..WAKE_UPS {
         smf.idle(&session)?;
-        std::thread::sleep(Duration::from_millis(3));
+        sent_more(30)?;
         // Every now and then the UE is back elsewhere, and idle again before all that waited has left.
         let (gnb, teid) = ways[usize::from(wake_up % 10 == 9)];
         smf.modify(&session, &[forward_downlink(gnb, teid)])?;
         if wake_up % 3 != 0 {
-            std::thread::sleep(Duration::from_millis(2));
+            sent_more(20)?;
         }
         woken += 1;
     }
@@ -195,10 +213,10 @@ fn buffer_order(world: &mut World) -> Result<String> {
     sender
         .join()
         .map_err(|_| anyhow!("the sending thread panicked"))??;
-    eventually("nothing waits", Duration::from_secs(5), || {
-        Ok(waiting(world)? == 0)
-    })?;
-    std::thread::sleep(Duration::from_millis(500));
+    eventually("nothing waits", || Ok(waiting(world)? == 0))?;
+    for gnb in 0..2 {
+        world.drain(gnb)?;
+    }
     let outcome = locked(&watch.ledger).close(sent.load(Relaxed));
     let drops = ["buffer_full", "redirect", "slow_path_full"].map(|reason| world.drops(reason));
     let of_upf = || format!("the UPF: {drops:?}, {:?}", buffers(world));
@@ -210,10 +228,7 @@ fn buffer_order(world: &mut World) -> Result<String> {
     let (taken, lost) = (&totals["taken"], &totals["lost"]);
     ensure!(lost == 0, "{lost} of {taken} that waited are lost");
     let waited = taken.as_u64().context("taken")?;
-    ensure!(
-        waited > u64::from(outcome.sent) / 10,
-        "only {waited} packets waited"
-    );
+    ensure!(waited > u64::from(WAKE_UPS), "only {waited} packets waited");
     Ok(format!(
         "{woken} wake-ups in {:.1} s, {} packets, {waited} waited",
         took.as_secs_f64(),
@@ -221,11 +236,12 @@ fn buffer_order(world: &mut World) -> Result<String> {
     ))
 }
 
-/// So many packets for the UE, and what arrives of them when `wake` has been done.
+/// So many packets for the UE, of which those that wait and those that are dropped for `reason` are all there are; and
+/// what arrives of them when `wake` has been done.
 fn held_flow(
     world: &World,
     attached: &Attached,
-    count: u32,
+    (count, reason): (u32, &str),
     wake: impl FnOnce() -> Result<()>,
 ) -> Result<u32> {
     let shape = Shape {
@@ -233,11 +249,14 @@ fn held_flow(
         count,
         payload: 200,
     };
+    let before = world.drops(reason)?;
     let to = SocketAddr::new(attached.address()?, 0);
     let flow = flow::start(&world.dn_ns, &attached.ue.netns, to, shape)?;
-    std::thread::sleep(Duration::from_millis(u64::from(count) + 300));
+    eventually("all packets wait, or are dropped", || {
+        Ok(waiting(world)? + world.drops(reason)? - before >= count.into())
+    })?;
     wake()?;
-    Ok(flow.finish()?.received)
+    Ok(flow.finish_lossy()?.0.received)
 }
 
 fn update_bar(members: Vec<Ie>) -> Ie {
@@ -255,61 +274,66 @@ fn with_bar() -> Ie {
 fn buffer_limits(world: &mut World) -> Result<String> {
     let attached = world.attach_plain("ue1", Family::V4)?;
     let (smf, session) = (world.smf(0)?, &attached.session);
-    let expect = |reason: &str, before: u64, expected: u64| -> Result<()> {
-        let dropped = world.drops(reason)? - before;
-        ensure!(
-            dropped == expected,
-            "{reason}: {dropped} instead of {expected}"
-        );
-        Ok(())
-    };
     // No more than the configuration allows.
     let full = world.drops("buffer_full")?;
     smf.idle(session)?;
-    // The receiver stops a moment after the sender: what waits must be let go before.
-    let got = held_flow(world, &attached, 80, || world.activate(&attached))?;
+    let wake = || world.activate(&attached);
+    let got = held_flow(world, &attached, (80, "buffer_full"), wake)?;
     ensure!(got == 50, "{got} of 50 packets that may wait arrived");
-    expect("buffer_full", full, 30)?;
-
-    // No longer than it allows.
-    let expired = world.drops("buffer_expired")?;
-    smf.idle(session)?;
-    held_flow(world, &attached, 20, || Ok(()))?;
-    eventually("they are too old", Duration::from_secs(5), || {
-        Ok(waiting(world)? == 0)
-    })?;
-    expect("buffer_expired", expired, 20)?;
+    expect_drops(world, "buffer_full", full, 30)?;
 
     // Not beyond DROBU.
     let discarded = world.drops("buffer_discarded")?;
-    held_flow(world, &attached, 20, || Ok(()))?;
-    let drobu = Ie::new(IeType::PfcpsmReqFlags, vec![1]);
-    smf.modify(session, &[drobu])?;
-    eventually("they are dropped", Duration::from_secs(2), || {
-        Ok(waiting(world)? == 0)
-    })?;
-    expect("buffer_discarded", discarded, 20)?;
+    smf.idle(session)?;
+    let drobu = || {
+        let flags = Ie::new(IeType::PfcpsmReqFlags, vec![1]);
+        smf.modify(session, &[flags])
+    };
+    let got = held_flow(world, &attached, (20, "buffer_full"), drobu)?;
+    ensure!(got == 0, "{got} packets arrived after DROBU");
+    eventually("they are dropped", || Ok(waiting(world)? == 0))?;
+    expect_drops(world, "buffer_discarded", discarded, 20)?;
 
     // No more than the BAR says.
     world.activate(&attached)?;
     let count = Ie::new(IeType::SuggestedBufferingPacketsCount, vec![5]);
     smf.modify(session, &[update_bar(vec![count]), with_bar()])?;
     smf.idle(session)?;
-    let got = held_flow(world, &attached, 20, || world.activate(&attached))?;
+    let got = held_flow(world, &attached, (20, "buffer_full"), wake)?;
     ensure!(got == 5, "{got} of 5 packets that the BAR allows arrived");
 
     // And not beyond the session.
     let discarded = world.drops("buffer_discarded")?;
     smf.idle(session)?;
-    held_flow(world, &attached, 20, || Ok(()))?;
-    let held = waiting(world)?;
-    ensure!(held == 5, "{held} packets wait");
-    world.detach(&attached)?;
-    eventually("they are gone", Duration::from_secs(2), || {
-        Ok(waiting(world)? == 0)
+    let detach = || {
+        let held = waiting(world)?;
+        ensure!(held == 5, "{held} packets wait");
+        world.detach(&attached)
+    };
+    let got = held_flow(world, &attached, (20, "buffer_full"), detach)?;
+    ensure!(got == 0, "{got} packets arrived after the session");
+    eventually("they are gone", || Ok(waiting(world)? == 0))?;
+    expect_drops(world, "buffer_discarded", discarded, 5)?;
+    let late = flow_down(world, &attached, Shape::lasting(100, 1))?;
+    none_of(late, "downlink after the session")?;
+    Ok("50 of 80, none after DROBU, 5 by the BAR".to_owned())
+}
+
+/// What waits is dropped when its time is over, whether or not that is before the last packet has come.
+fn buffer_age(world: &mut World) -> Result<String> {
+    let attached = world.attach_plain("ue1", Family::V4)?;
+    let expired = world.drops("buffer_expired")?;
+    world.smf(0)?.idle(&attached.session)?;
+    let began = Instant::now();
+    let none = held_flow(world, &attached, (20, "buffer_expired"), || {
+        eventually("they are too old", || Ok(waiting(world)? == 0))
     })?;
-    expect("buffer_discarded", discarded, 5)?;
-    let late = flow_down(world, &attached, Shape::lasting(100, 1))?.finish()?;
-    nothing_of(&late, "downlink after the session")?;
-    Ok("50 of 80, none after 2 s, none after DROBU, 5 by the BAR".to_owned())
+    let took = began.elapsed();
+    ensure!(none == 0, "{none} packets arrived");
+    ensure!(
+        took >= MAX_AGE,
+        "gone after {took:?}, they may wait for {MAX_AGE:?}"
+    );
+    expect_drops(world, "buffer_expired", expired, 20)?;
+    Ok("20 packets, dropped after 2 s and not before".to_owned())
 }

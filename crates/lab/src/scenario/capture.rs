@@ -1,18 +1,21 @@
 //! What is on the wire, judged by tshark.
 
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 
 use super::sessions::ping_all;
-use super::{Scenario, both_ways};
+use super::{Scenario, both_ways, eventually};
 use crate::dn;
-use crate::netns::{Netns, Process};
+use crate::netns::{Netns, Process, enter};
+use crate::sys;
 use crate::traffic::{Iperf, Way, iperf, start_download};
+use crate::wait::NEVER;
 use crate::world::{Attached, Family, UPF_N3, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -23,7 +26,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             capture_clean,
         )
         .iperf(4)
-        .limit(120),
+        .long(),
     ]
 }
 
@@ -31,7 +34,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 pub(super) struct Capture {
     process: Process,
     file: PathBuf,
+    /// Namespace and interface.
+    at: [String; 2],
 }
+
+/// The payload of the frame that ends a capture, in an Ethernet frame of a type for local experiments.
+const LAST: &[u8] = b"here ends what the lab has captured";
+const EXPERIMENTAL: [u8; 2] = [0x88, 0xb5];
 
 impl Capture {
     pub(super) fn start(world: &World, netns: &Netns, interface: &str, file: &str) -> Result<Self> {
@@ -47,8 +56,9 @@ impl Capture {
         let process = netns
             .spawn(&mut command)
             .context("dumpcap (package tshark)")?;
-        let capture = Self { process, file };
-        super::eventually("dumpcap starts", Duration::from_secs(10), || {
+        let at = [netns.name(), interface].map(str::to_owned);
+        let capture = Self { process, file, at };
+        eventually("dumpcap starts", || {
             // The file header is written once the interface is open.
             Ok(capture.file.metadata().is_ok_and(|m| m.len() > 0))
         })?;
@@ -56,14 +66,30 @@ impl Capture {
     }
 
     pub(super) fn stop(mut self) -> Result<PathBuf> {
-        // What the kernel has captured is read in blocks that wait up to a second.
-        std::thread::sleep(Duration::from_millis(1200));
+        // What was captured is read in order, some time later: all before this frame is in the file when it is.
+        let to_nobody = [2, 0, 0, 0, 0xee, 1, 2, 0, 0, 0, 0xee, 2];
+        let frame = [&to_nobody, &EXPERIMENTAL[..], LAST, &[0; 32]].concat();
+        let [netns, interface] = &self.at;
+        enter(netns, || {
+            let ifindex = nix::net::if_::if_nametoindex(interface.as_str())?;
+            Ok(sys::send_frame(ifindex, &frame)?)
+        })?;
+        eventually("the end of the capture", || ends(&self.file))?;
         self.process.signal(Signal::SIGINT)?;
-        self.process
-            .wait(Duration::from_secs(10))
-            .context("dumpcap")?;
+        self.process.wait(NEVER).context("dumpcap")?;
         Ok(self.file)
     }
+}
+
+/// Whether the last frame has been written.
+fn ends(file: &Path) -> Result<bool> {
+    const TAIL: u64 = 1 << 18;
+    let mut file = File::open(file)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    let mut tail = Vec::new();
+    file.read_to_end(&mut tail)?;
+    Ok(tail.windows(LAST.len()).any(|part| part == LAST))
 }
 
 /// How many frames of a capture match a display filter, with every checksum verified.
@@ -90,14 +116,16 @@ pub(super) fn matching(file: &PathBuf, filter: &str, fields: &[&str]) -> Result<
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let output = Process::spawn(&mut command)?.output(Duration::from_secs(60))?;
+    let output = Process::spawn(&mut command)?.output(NEVER)?;
     let error = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "tshark {filter}: {error}");
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Field values are numbers from tshark 4.0 on and names from 4.2 on; 0 is "Bad" in both.
-const DEFECTS: &str = "_ws.malformed || ip.checksum.status == 0 || tcp.checksum.status == 0 \
+/// Field values are numbers from tshark 4.0 on and names from 4.2 on; 0 is "Bad" in both. Linux writes 0xffff for a checksum
+/// of 0, in TCP as in UDP (CSUM_MANGLED_0), which tshark takes for an error in TCP: one segment in 65536.
+const DEFECTS: &str = "_ws.malformed || ip.checksum.status == 0 \
+    || (tcp.checksum.status == 0 && !(tcp.checksum == 0xffff)) \
     || udp.checksum.status == 0 || icmp.checksum.status == 0 || icmpv6.checksum.status == 0";
 
 fn capture_clean(world: &mut World) -> Result<String> {

@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
@@ -10,6 +9,7 @@ use super::{Scenario, both_ways, eventually};
 use crate::dn;
 use crate::netns::Netns;
 use crate::traffic::start_download;
+use crate::wait::NEVER;
 use crate::world::{Attached, Family, UPF_N6, UPF_N6_V6, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -65,9 +65,9 @@ fn router_advertisement(world: &mut World) -> Result<String> {
     }
     netns.sysctl("net/ipv6/conf/tun0/addr_gen_mode", "0")?;
     netns.ip("link set tun0 up")?;
-    let show = |what: &[&str]| netns.run("ip", what, Duration::from_secs(5));
+    let show = |what: &[&str]| netns.run("ip", what, NEVER);
     let is_own = |addr: Ipv6Addr| addr.segments()[..4] == given.segments()[..4];
-    eventually("an address by SLAAC", Duration::from_secs(8), || {
+    eventually("an address by SLAAC", || {
         let addresses = show(&["-6", "-o", "addr", "show", "dev", "tun0", "scope", "global"])?;
         let mut words = addresses.split_whitespace();
         let address = words
@@ -99,9 +99,9 @@ fn router_of(address: IpAddr) -> IpAddr {
 /// What a single ping to `to` prints, answered or not.
 pub(super) fn ping_says(netns: &Netns, to: IpAddr, args: &[&str]) -> Result<String> {
     let mut command = Command::new("ping");
-    command.args(["-n", "-c", "1", "-W", "2"]).args(args);
+    command.args(["-n", "-c", "1", "-W", "30"]).args(args);
     command.arg(to.to_string());
-    let output = netns.output(&mut command, Duration::from_secs(10))?;
+    let output = netns.output(&mut command, NEVER)?;
     let said = [output.stdout, output.stderr].concat();
     Ok(String::from_utf8_lossy(&said).into_owned())
 }
@@ -166,7 +166,7 @@ fn icmp_errors(world: &mut World) -> Result<String> {
         let (server, router) = (dn::server_for(address), router_of(address));
         let size = payload(address, 1301);
         let large = ["-M", "do", "-s", &size];
-        eventually("uplink too big", Duration::from_secs(5), || {
+        eventually("uplink too big", || {
             let said = ping_says(&ue.ue.netns, server, &large)?;
             let words = too_big(address, 1300);
             // Once it has heard, the UE's own stack says the MTU, without sending.
@@ -189,9 +189,7 @@ fn icmp_errors(world: &mut World) -> Result<String> {
 /// What the data network believes of the path to a UE.
 fn believed_mtu(world: &World, address: IpAddr) -> Result<Option<u32>> {
     let to = address.to_string();
-    let route = world
-        .dn_ns
-        .run("ip", &["route", "get", &to], Duration::from_secs(5))?;
+    let route = world.dn_ns.run("ip", &["route", "get", &to], NEVER)?;
     let mut words = route.split_whitespace();
     Ok(words
         .find(|word| *word == "mtu")
@@ -226,7 +224,11 @@ fn path_mtu(world: &mut World) -> Result<String> {
 pub(super) fn answered(netns: &Netns, to: IpAddr, size: u32) -> Result<()> {
     let size = size.to_string();
     let said = ping_says(netns, to, &["-M", "dont", "-s", &size])?;
-    ensure!(said.contains(" 0% packet loss"), "ping of {size}: {said}");
+    ensure!(
+        said.contains(" 0% packet loss"),
+        "ping of {size} from {}: {said}",
+        netns.name()
+    );
     Ok(())
 }
 

@@ -29,9 +29,11 @@ mod udp;
 mod update;
 mod usage;
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::channel;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -39,7 +41,12 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use crate::cleanup;
 use crate::dn;
 use crate::flow::{self, Outcome, Shape};
+use crate::netns::Prefix;
+use crate::wait::{NEVER, eventually};
 use crate::world::{Attached, OverN3, Wanted, World};
+
+/// Seconds after which a scenario is ended, whatever the machine: four limits of a single event.
+const LIMIT_S: u64 = 240;
 
 /// One scenario.
 pub struct Scenario {
@@ -51,8 +58,12 @@ pub struct Scenario {
     wanted: Wanted,
     /// Does it; what it saw, or why it fails.
     run: fn(&mut World) -> Result<String>,
-    /// Seconds it may take.
+    /// Seconds after which it is ended.
     limit_s: u64,
+    /// Takes longer than most: begins early.
+    long: bool,
+    /// Runs while no other one does.
+    alone: bool,
 }
 
 impl Scenario {
@@ -62,7 +73,9 @@ impl Scenario {
             about,
             wanted: Wanted::default(),
             run,
-            limit_s: 60,
+            limit_s: LIMIT_S,
+            long: false,
+            alone: false,
         }
     }
 
@@ -82,8 +95,15 @@ impl Scenario {
         self
     }
 
-    fn limit(mut self, seconds: u64) -> Self {
-        self.limit_s = seconds;
+    /// It takes longer than most.
+    fn long(mut self) -> Self {
+        self.long = true;
+        self
+    }
+
+    /// It compares rates, or counts what CPUs do: no other one runs meanwhile.
+    fn alone(mut self) -> Self {
+        self.alone = true;
         self
     }
 
@@ -139,10 +159,12 @@ impl Scenario {
     pub fn run(&self, hold: bool) -> Result<String> {
         let (sender, receiver) = channel();
         let (wanted, run) = (self.wanted.clone(), self.run);
+        let prefix = Prefix::unique();
+        let name = prefix.name("world");
         std::thread::Builder::new()
             .name(self.name.to_owned())
             .spawn(move || {
-                let _ = sender.send(in_a_world(&wanted, run, hold));
+                let _ = sender.send(in_a_world(prefix, &wanted, run, hold));
             })?;
         let limit = if hold {
             Duration::MAX
@@ -153,20 +175,25 @@ impl Scenario {
             Ok(result) => result,
             Err(_) => {
                 // Its thread cannot be stopped, but what it waits for can be taken away.
-                cleanup::sweep();
-                bail!("not over after {} s", self.limit_s)
+                cleanup::sweep_world(&name);
+                let last_words = receiver.recv_timeout(NEVER);
+                cleanup::sweep_world(&name);
+                let waited_for = last_words.ok().and_then(Result::err);
+                let waited_for = waited_for.map_or(String::new(), |error| format!(": {error:#}"));
+                bail!("not over after {} s{waited_for}", self.limit_s)
             }
         }
     }
 }
 
 fn in_a_world(
+    prefix: Prefix,
     wanted: &Wanted,
     run: fn(&mut World) -> Result<String>,
     hold: bool,
 ) -> Result<String> {
     let attempt = std::panic::catch_unwind(|| {
-        let mut world = World::build(wanted).context("building the network")?;
+        let mut world = World::build_as(prefix, wanted).context("building the network")?;
         let result = run(&mut world);
         let result = result.and_then(|seen| {
             world.upf.as_mut().map_or(Ok(()), |upf| upf.alive())?;
@@ -182,7 +209,11 @@ fn in_a_world(
             }
         }
         result.map_err(|error| match &world.upf {
-            Some(upf) => anyhow!("{error:#}\n  turnpiked logged:\n{}", upf.log_tail(15)),
+            Some(upf) => {
+                let drops = upf.get(&world.upf_ns, "/api/v1/drops").unwrap_or_default();
+                let log = upf.log_tail(15);
+                anyhow!("{error:#}\n  drops: {drops}\n  turnpiked logged:\n{log}")
+            }
             None => error,
         })
     });
@@ -227,9 +258,48 @@ pub fn all() -> Vec<Scenario> {
     all
 }
 
-/// Runs the scenarios called `names`, or all; how many failed. With `hold` the first that fails
-/// keeps its world up until a signal comes.
-pub fn run(names: &[String], hold: bool) -> Result<usize> {
+/// How scenarios ended.
+#[derive(Default)]
+struct Report {
+    passed: usize,
+    failed: usize,
+    /// Seconds of each.
+    took: Vec<(f64, &'static str)>,
+}
+
+impl Report {
+    fn note(&mut self, name: &'static str, seconds: f64, result: Result<String>) {
+        let (word, text) = match result {
+            Ok(seen) => ("PASS", seen),
+            Err(error) => ("FAIL", format!("{error:#}")),
+        };
+        println!("{word} {name:<28} {seconds:5.1} s  {text}");
+        self.passed += usize::from(word == "PASS");
+        self.failed += usize::from(word == "FAIL");
+        self.took.push((seconds, name));
+    }
+
+    fn close(mut self) -> usize {
+        const SLOWEST: usize = 10;
+        self.took.sort_by(|one, other| other.0.total_cmp(&one.0));
+        if self.took.len() > SLOWEST {
+            println!("the slowest:");
+            for (seconds, name) in &self.took[..SLOWEST] {
+                println!("  {seconds:5.1} s  {name}");
+            }
+        }
+        println!("{} passed, {} failed", self.passed, self.failed);
+        self.failed
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs the scenarios called `names`, or all, so many at a time; how many failed. With `hold` they run one after the
+/// other, and the first that fails keeps its world up until a signal comes.
+pub fn run(names: &[String], hold: bool, jobs: usize) -> Result<usize> {
     let all = all();
     for name in names {
         ensure!(
@@ -237,31 +307,46 @@ pub fn run(names: &[String], hold: bool) -> Result<usize> {
             "no scenario {name}; see lab scenario --list"
         );
     }
-    let chosen = all
-        .iter()
-        .filter(|s| names.is_empty() || names.iter().any(|n| n == s.name));
-    let (mut passed, mut failed) = (0, 0);
-    for scenario in chosen {
-        if let Some(lack) = scenario.lacks() {
-            println!("SKIP {:<28} {lack}", scenario.name);
-            continue;
-        }
+    let wanted = |s: &Scenario| names.is_empty() || names.iter().any(|n| n == s.name);
+    let chosen = all.into_iter().filter(wanted);
+    let (chosen, lacking): (Vec<_>, Vec<_>) = chosen.partition(|s| s.lacks().is_none());
+    for scenario in lacking {
+        let lack = scenario.lacks().unwrap_or_default();
+        println!("SKIP {:<28} {lack}", scenario.name);
+    }
+    let report = Mutex::new(Report::default());
+    if hold || jobs <= 1 {
+        work_off(chosen, hold, &report);
+    } else {
+        let (alone, mut together): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|s| s.alone);
+        together.sort_by_key(|s| !s.long);
+        side_by_side(together, jobs, &report);
+        work_off(alone, hold, &report);
+    }
+    let report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(report.close())
+}
+
+fn work_off(queue: Vec<Scenario>, hold: bool, report: &Mutex<Report>) {
+    for scenario in queue {
         let began = Instant::now();
         let result = scenario.run(hold);
-        let seconds = began.elapsed().as_secs_f64();
-        match result {
-            Ok(seen) => {
-                passed += 1;
-                println!("PASS {:<28} {seconds:5.1} s  {seen}", scenario.name);
-            }
-            Err(error) => {
-                failed += 1;
-                println!("FAIL {:<28} {seconds:5.1} s  {error:#}", scenario.name);
-            }
-        }
+        locked(report).note(scenario.name, began.elapsed().as_secs_f64(), result);
     }
-    println!("{passed} passed, {failed} failed");
-    Ok(failed)
+}
+
+fn side_by_side(queue: Vec<Scenario>, jobs: usize, report: &Mutex<Report>) {
+    let queue = Mutex::new(VecDeque::from(queue));
+    let next = || locked(&queue).pop_front();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while let Some(scenario) = next() {
+                    work_off(vec![scenario], false, report);
+                }
+            });
+        }
+    });
 }
 
 /// A flow from the UE to a server.
@@ -276,6 +361,15 @@ fn flow_down(world: &World, attached: &Attached, shape: Shape) -> Result<flow::R
     flow::start(&world.dn_ns, &attached.ue.netns, to, shape).context("downlink flow")
 }
 
+/// Waits until so many more packets of a flow have arrived.
+fn more_of(flow: &flow::Running, packets: u32) -> Result<()> {
+    let enough = flow.arrived() + packets;
+    eventually("more packets of the flow", || {
+        ensure!(!flow.is_sent(), "the flow is over before its time");
+        Ok(flow.arrived() >= enough)
+    })
+}
+
 /// A short flow in each direction must arrive whole.
 fn both_ways(world: &World, attached: &Attached) -> Result<()> {
     let shape = Shape::lasting(500, 1);
@@ -287,6 +381,27 @@ fn both_ways(world: &World, attached: &Attached) -> Result<()> {
     down.finish()?.whole("downlink")
 }
 
+/// So many packets, no more and no fewer, come to be dropped for `reason`.
+fn expect_drops(world: &World, reason: &str, before: u64, expected: u64) -> Result<()> {
+    let mut dropped = 0;
+    let all = eventually(reason, || {
+        dropped = world.drops(reason)? - before;
+        Ok(dropped >= expected)
+    });
+    ensure!(
+        all.is_ok() && dropped == expected,
+        "{dropped} packets dropped as {reason} instead of {expected}"
+    );
+    Ok(())
+}
+
+/// Nothing of a flow may arrive.
+fn none_of(flow: flow::Running, what: &str) -> Result<Outcome> {
+    let outcome = flow.finish_blocked()?;
+    nothing_of(&outcome, what)?;
+    Ok(outcome)
+}
+
 /// Nothing of a flow may have arrived.
 fn nothing_of(outcome: &Outcome, what: &str) -> Result<()> {
     ensure!(outcome.sent > 0, "{what}: nothing was sent");
@@ -295,15 +410,5 @@ fn nothing_of(outcome: &Outcome, what: &str) -> Result<()> {
         *received == 0,
         "{what}: {received} of {sent} packets passed"
     );
-    Ok(())
-}
-
-/// Waits until `holds`, which is asked again and again.
-fn eventually(what: &str, limit: Duration, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + limit;
-    while !holds()? {
-        ensure!(Instant::now() < deadline, "{what}: not within {limit:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
     Ok(())
 }

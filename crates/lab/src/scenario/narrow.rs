@@ -20,7 +20,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             n9_path_mtu,
         )
         .n9()
-        .limit(90),
+        .long(),
     ]
 }
 

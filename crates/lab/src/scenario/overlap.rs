@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 
-use super::{Scenario, nothing_of};
+use super::{Scenario, none_of};
 use crate::dn;
-use crate::flow::{self, Outcome, Shape};
+use crate::flow::{self, Shape};
 use crate::netns::Netns;
 use crate::smf::Style;
 use crate::world::{Attached, Family, World};
@@ -48,8 +48,7 @@ fn overlapping_ues(world: &mut World) -> Result<String> {
     }
     // Without its session a UE is not reached, whoever else has its address.
     world.detach(&ues[0])?;
-    let outcome: Outcome = down(&ues[0], networks[0], 0, shape)?.finish()?;
-    nothing_of(&outcome, "to the UE that left")?;
+    none_of(down(&ues[0], networks[0], 0, shape)?, "to the UE that left")?;
     down(&ues[1], networks[1], 0, shape)?
         .finish()?
         .whole("to the UE that stayed")?;

@@ -1,15 +1,15 @@
 //! Packets that the fast path cannot finish.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, Result, ensure};
 
 use super::routes::received;
-use super::{Scenario, both_ways, flow_up, nothing_of};
-use crate::flow::{self, Outcome, Shape};
+use super::{Scenario, both_ways, eventually, flow_up, none_of};
+use crate::flow::{self, Shape};
+use crate::ping::ping;
 use crate::smf::Style;
-use crate::traffic::ping;
+use crate::wait::NEVER;
 use crate::world::{Attached, Family, UPF_N3, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -39,12 +39,12 @@ fn two_ues(world: &mut World) -> Result<[Attached; 2]> {
 }
 
 /// A flow from one UE to each address of the other.
-fn flows_between(from: &Attached, to: &Attached, shape: Shape) -> Result<Vec<Outcome>> {
+fn flows_between(from: &Attached, to: &Attached, shape: Shape) -> Result<Vec<flow::Running>> {
     let addresses = to.ue.addresses().all();
     ensure!(addresses.len() == 2, "{addresses:?}");
     let flow = |address| {
         let to_socket = SocketAddr::new(address, 0);
-        flow::start(&from.ue.netns, &to.ue.netns, to_socket, shape)?.finish()
+        flow::start(&from.ue.netns, &to.ue.netns, to_socket, shape)
     };
     addresses.into_iter().map(flow).collect()
 }
@@ -55,7 +55,8 @@ fn ue_to_ue(world: &mut World) -> Result<String> {
     let before = [world.counted(&one)?, world.counted(&other)?];
     let n6 = received(&world.dn_ns, "n6")?;
     for (from, to) in [(&one, &other), (&other, &one)] {
-        for outcome in flows_between(from, to, shape)? {
+        for flow in flows_between(from, to, shape)? {
+            let outcome = flow.finish()?;
             outcome.whole(&format!("{} to {}", from.ue.name(), to.ue.name()))?;
         }
     }
@@ -78,11 +79,14 @@ fn ue_to_ue(world: &mut World) -> Result<String> {
 fn ue_to_ue_off(world: &mut World) -> Result<String> {
     let [one, other] = two_ues(world)?;
     let shape = Shape::lasting(500, 1);
-    for outcome in flows_between(&one, &other, shape)? {
-        nothing_of(&outcome, "UE to UE")?;
+    for flow in flows_between(&one, &other, shape)? {
+        none_of(flow, "UE to UE")?;
     }
-    let drops = world.drops("ue_to_ue")?;
-    ensure!(drops >= 1000, "{drops} packets dropped as ue_to_ue");
+    let mut drops = 0;
+    eventually("packets dropped as ue_to_ue", || {
+        drops = world.drops("ue_to_ue")?;
+        Ok(drops >= 1000)
+    })?;
     both_ways(world, &one)?;
     Ok(format!("{drops} packets dropped, others pass"))
 }
@@ -138,10 +142,8 @@ fn fragments_of(world: &World, attached: &Attached) -> Result<()> {
 
 /// A datagram of 4000 octets to our N3 address that is not GTP-U.
 fn other_udp(world: &World) -> Result<()> {
-    let socket = world
-        .upf_ns
-        .enter(|| Ok(UdpSocket::bind((UPF_N3, 5555))?))?;
-    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let socket = world.upf_ns.udp((UPF_N3, 5555))?;
+    socket.set_read_timeout(Some(NEVER))?;
     let gnb = &world.gnbs[0];
     let sent: Vec<u8> = (0..4000u32).map(|at| (at % 251) as u8).collect();
     gnb.send_to((UPF_N3, 5555).into(), &sent)?;

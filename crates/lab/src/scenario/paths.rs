@@ -9,12 +9,12 @@ use rs_pfcp::ie::{IeIterator, IeType};
 use rs_pfcp::message::MsgType;
 
 use super::sessions::ping_all;
-use super::{Scenario, eventually, nothing_of};
+use super::{Scenario, eventually, expect_drops, none_of};
 use crate::dn;
 use crate::flow::{self, Shape};
 use crate::gtpu;
+use crate::ping::unanswered;
 use crate::smf::{Answer, Style};
-use crate::traffic::ping;
 use crate::world::{Family, GNBS, UPF_N3, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -35,7 +35,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .smfs(2)
         .line(
             "[gtpu]",
-            "echo_interval_s = 1\necho_t3_ms = 200\necho_n3 = 3",
+            "echo_interval_s = 1\necho_t3_ms = 2000\necho_n3 = 3",
         ),
     ]
 }
@@ -80,9 +80,7 @@ fn error_indication_report(world: &mut World) -> Result<String> {
     gnb.send_raw(UPF_N3, &gtpu::error_indication(0x7777_7777, gnb.address()))?;
     let smf = world.smf(0)?;
     let reports = || smf.requests(MsgType::SessionReportRequest);
-    eventually("the report", Duration::from_secs(3), || {
-        Ok(!reports()?.is_empty())
-    })?;
+    eventually("the report", || Ok(!reports()?.is_empty()))?;
     std::thread::sleep(Duration::from_millis(500));
     let reports = reports()?;
     ensure!(
@@ -108,16 +106,15 @@ fn error_indication_report(world: &mut World) -> Result<String> {
     };
     let server = SocketAddr::new(dn::SERVER_V4.into(), 7000);
     let (dn, ue) = (&world.dn_ns, &attached[0].ue.netns);
-    nothing_of(
-        &flow::start_from(dn, server, ue, to, shape)?.finish()?,
+    none_of(
+        flow::start_from(dn, server, ue, to, shape)?,
         "a gone tunnel",
     )?;
-    let paused = world.drops("tunnel_gone")? - before;
-    ensure!(paused == 20, "{paused} of 20 packets were kept from it");
+    expect_drops(world, "tunnel_gone", before, 20)?;
     ping_all(&attached[1])?;
     // The SMF makes the UE active at the other gNB.
     let mut moved = attached.remove(0);
-    world.handover(&mut moved, 1, Duration::ZERO)?;
+    world.handover(&mut moved, 1)?;
     ping_all(&moved)?;
     ping_all(&attached[0])?;
     Ok("50 indications of one tunnel, 1 report; the UE moved to another gNB".to_owned())
@@ -144,13 +141,11 @@ fn path_failure(world: &mut World) -> Result<String> {
         let count = metrics.lines().find_map(|l| l.strip_prefix(line));
         Ok(count.is_some_and(|count| count.trim() != "0"))
     };
-    eventually("the gNB answers", Duration::from_secs(15), answered)?;
+    eventually("the gNB answers", answered)?;
     world.ran_ns.ip("link set gnb1 down")?;
     let smf = world.smf(0)?;
     let reports = || smf.requests(MsgType::NodeReportRequest);
-    eventually("the failure is told", Duration::from_secs(10), || {
-        Ok(reports()?.len() == 1)
-    })?;
+    eventually("the failure is told", || Ok(reports()?.len() == 1))?;
     let failure = &reports()?[0];
     ensure!(
         failure.ie(IeType::NodeReportType)?.payload == [1],
@@ -159,13 +154,10 @@ fn path_failure(world: &mut World) -> Result<String> {
     let told = peers(failure, IeType::UserPlanePathFailureReport)?;
     ensure!(told == [GNBS[0]], "told of {told:?}");
     let server = dn::server_for(attached.address()?);
-    let lost = ping(&attached.ue.netns, server, 1, 100)?;
-    ensure!(lost.received == 0, "a ping passed a link that is down");
+    unanswered(&attached.ue.netns, server, 1).context("past a link that is down")?;
 
     world.ran_ns.ip("link set gnb1 up")?;
-    eventually("the recovery is told", Duration::from_secs(10), || {
-        Ok(reports()?.len() == 2)
-    })?;
+    eventually("the recovery is told", || Ok(reports()?.len() == 2))?;
     let recovery = &reports()?[1];
     ensure!(
         recovery.ie(IeType::NodeReportType)?.payload == [2],

@@ -7,7 +7,7 @@ use rs_pfcp::ie::cause::CauseValue;
 use serde_json::Value;
 
 use super::rules::{by_port, policed};
-use super::{Scenario, both_ways, nothing_of};
+use super::{Scenario, both_ways, expect_drops};
 use crate::dn;
 use crate::flow::{self, Shape};
 use crate::smf::{Refused, Style};
@@ -22,7 +22,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             predefined_rules,
         )
         .second_dn()
-        .iperf(1)
+        .alone()
         .line("[[predefined_rule]]", RULES),
     ]
 }
@@ -54,23 +54,18 @@ fn predefined_rules(world: &mut World) -> Result<String> {
     for way in [Way::Up, Way::Down] {
         world.smf(0)?.activate(&attached.session, way, &["block"])?;
     }
-    for outcome in by_port(world, &attached, 7000)? {
-        nothing_of(&outcome, "blocked")?;
-    }
-    for outcome in by_port(world, &attached, 7011)? {
-        outcome.whole("beside what is blocked")?;
-    }
-    let blocked = world.drops("far_drop")?;
+    by_port(world, &attached, 7000, false).context("blocked")?;
+    by_port(world, &attached, 7011, true).context("beside what is blocked")?;
+    let blocked = 200;
+    expect_drops(world, "far_drop", 0, blocked)?;
 
     let smf = world.smf(0)?;
     smf.exchange(&attached.session, Way::Up, ["block", "edge"], None)?;
     let far = Some(DOWNLINK_FAR);
     smf.exchange(&attached.session, Way::Down, ["block", "slow"], far)?;
-    for outcome in by_port(world, &attached, 7000)? {
-        outcome.whole("no longer blocked")?;
-    }
+    by_port(world, &attached, 7000, true).context("no longer blocked")?;
     let routed = to_the_edge(world, &attached)?;
-    let limited = policed(&attached, Way::Down, SLOW_KBPS, dn::IPERF_PORT)?;
+    let limited = policed(world, &attached, Way::Down, SLOW_KBPS, dn::IPERF_PORT)?;
     ensure!(world.drops("far_drop")? == blocked, "more was dropped");
 
     unknown_names_are_refused(world, &attached)?;

@@ -1,15 +1,14 @@
 //! QERs and SDF filters.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Scenario, both_ways, flow_down, flow_up, nothing_of};
+use super::{Scenario, both_ways, expect_drops, flow_down, flow_up, more_of, none_of};
 use crate::dn;
 use crate::flow::{self, Outcome, Shape};
 use crate::smf::{Flow, Gates, Style};
-use crate::traffic::{Iperf, Way, iperf};
+use crate::traffic::Way;
 use crate::world::{Attached, Family, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -19,15 +18,15 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "what exceeds the MBR is dropped, and no more",
             qer_mbr,
         )
-        .iperf(4)
-        .limit(90),
+        .alone()
+        .long(),
         Scenario::new(
             "qer-update",
             "a new MBR holds from its answer on",
             qer_update,
         )
-        .iperf(3)
-        .limit(90),
+        .alone()
+        .long(),
         Scenario::new(
             "flow-comes-and-goes",
             "PDRs added and removed under traffic disturb no other",
@@ -52,9 +51,6 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// Payload of each packet of iperf3's UDP runs, and its share of the IP packet that a QER counts.
-const PAYLOAD_SHARE: f64 = 1200.0 / 1228.0;
-
 fn qer_mbr(world: &mut World) -> Result<String> {
     let mut report = Vec::new();
     for (up_kbps, down_kbps) in [(20_000u64, 10_000u64), (3_000, 40_000)] {
@@ -62,29 +58,73 @@ fn qer_mbr(world: &mut World) -> Result<String> {
         plan.mbr_kbps = Some((up_kbps, down_kbps));
         let attached = world.attach(&format!("ue{}", report.len()), &plan, 0, 0)?;
         for (way, kbps) in [(Way::Up, up_kbps), (Way::Down, down_kbps)] {
-            let port = dn::IPERF_PORT + report.len() as u16;
-            report.push(policed(&attached, way, kbps, port)?);
+            report.push(policed(world, &attached, way, kbps, 0)?);
         }
     }
     Ok(report.join(", "))
 }
 
-/// Sends twice the MBR; how much of it came through.
-pub(super) fn policed(attached: &Attached, way: Way, kbps: u64, port: u16) -> Result<String> {
-    let udp_bps = Some(kbps * 1000 * 2);
-    let from = attached.address()?;
-    let plan = Iperf {
-        from,
-        port,
-        way,
-        udp_bps,
-        seconds: 5,
+/// Sends twice the MBR, to or from a port of the server; how much of it came through. The clocks of sender and receiver
+/// say how much there may and must be: what a machine that has no time does not offer cannot pass.
+pub(super) fn policed(
+    world: &World,
+    attached: &Attached,
+    way: Way,
+    kbps: u64,
+    port: u16,
+) -> Result<String> {
+    const PAYLOAD: usize = 1200;
+    const PACKET_BITS: f64 = (PAYLOAD + 28) as f64 * 8.0;
+    const SECONDS: u32 = 5;
+    let rate_bps = kbps as f64 * 1000.0;
+    // A bucket of 100 ms, but at least 32 KiB.
+    let bucket_bits = (rate_bps * 0.1).max(f64::from(32 << 13)) + PACKET_BITS;
+    let rate = (rate_bps * 2.0 / PACKET_BITS) as u32;
+    let shape = Shape {
+        rate,
+        count: rate * SECONDS,
+        payload: PAYLOAD,
     };
-    let measured = iperf(&attached.ue.netns, plan)?;
-    let ratio = measured.bps / PAYLOAD_SHARE / (kbps as f64 * 1000.0);
-    let report = format!("{way:?} {kbps} kbit/s: {:.1} %", ratio * 100.0);
-    // A bucket of 100 ms, but at least 32 KiB, adds 2 % to a run of 5 s from 3 Mbit/s on.
-    ensure!((0.96..1.05).contains(&ratio), "{report}");
+    let (server, ue) = (
+        SocketAddr::new(dn::SERVER_V4.into(), port),
+        SocketAddr::new(attached.address()?, 0),
+    );
+    let (dn_ns, ue_ns) = (&world.dn_ns, &attached.ue.netns);
+    let index = usize::from(way == Way::Down);
+    let before = world.counted(attached)?[index];
+    let flow = match way {
+        Way::Up => flow::start_regardless(ue_ns, flow::any(server), dn_ns, server, shape)?,
+        Way::Down => flow::start_regardless(dn_ns, server, ue_ns, ue, shape)?,
+    };
+    let (outcome, sent) = flow.finish_lossy()?;
+    let after = world.counted(attached)?[index];
+    let passed = after.packets - before.packets;
+    ensure!(
+        passed >= outcome.received.into() && outcome.duplicates == 0,
+        "{passed} packets passed, {} arrived",
+        outcome.received
+    );
+    let passed_bits = passed as f64 * PACKET_BITS;
+    let (_, last) = outcome.came.context("nothing came through")?;
+    let seconds = (last.max(sent.until) - sent.from).as_secs_f64();
+    let most = rate_bps * seconds + bucket_bits;
+    // No more than was offered in its time, and what the UPF did not see for longer than the bucket lasts is past.
+    let in_slot = rate_bps * flow::SLOT.as_secs_f64();
+    let offered = sent.slots.iter();
+    let offered: f64 = offered
+        .map(|&n| (f64::from(n) * PACKET_BITS).min(in_slot))
+        .sum();
+    let pauses = outcome.gaps.iter().map(|gap| gap.as_secs_f64() * rate_bps);
+    let pauses: f64 = pauses.map(|bits| (bits - bucket_bits).max(0.0)).sum();
+    let least = 0.95 * (offered - pauses) - in_slot;
+    let report = format!(
+        "{way:?} {kbps} kbit/s: {:.1} %",
+        passed_bits / seconds / rate_bps * 100.0
+    );
+    ensure!(
+        (least..=most).contains(&passed_bits),
+        "{report}: {passed_bits:.0} bits in {seconds:.3} s, {least:.0} to {most:.0} are right"
+    );
     Ok(report)
 }
 
@@ -93,9 +133,9 @@ fn qer_update(world: &mut World) -> Result<String> {
     plan.mbr_kbps = Some((50_000, 50_000));
     let attached = world.attach("ue1", &plan, 0, 0)?;
     let mut report = Vec::new();
-    for (port, kbps) in (dn::IPERF_PORT..).zip([5_000, 30_000, 3_000]) {
+    for kbps in [5_000, 30_000, 3_000] {
         world.smf(0)?.limit(&attached.session, 40_000, kbps)?;
-        report.push(policed(&attached, Way::Down, kbps, port)?);
+        report.push(policed(world, &attached, Way::Down, kbps, 0)?);
     }
     Ok(report.join(", "))
 }
@@ -129,16 +169,13 @@ fn sdf_fragments(world: &mut World) -> Result<String> {
     for (port, open) in [(7007, true), (7008, false)] {
         let server = SocketAddr::new(dn::SERVER_V4.into(), port);
         let (ue, dn) = (&attached.ue.netns, &world.dn_ns);
-        let up = flow::start(ue, dn, server, shape)?.finish()?;
         let to = SocketAddr::new(attached.address()?, 0);
-        let down = flow::start_from(dn, server, ue, to, shape)?.finish()?;
-        for (way, outcome) in [("uplink", up), ("downlink", down)] {
-            let what = format!("{way}, port {port}");
-            if open {
-                outcome.whole(&what)?;
-            } else {
-                nothing_of(&outcome, &what)?;
-            }
+        for way in ["uplink", "downlink"] {
+            let flow = match way {
+                "uplink" => flow::start(ue, dn, server, shape)?,
+                _ => flow::start_from(dn, server, ue, to, shape)?,
+            };
+            passes(flow, open, &format!("{way}, port {port}"))?;
         }
     }
     for reason in ["fragment_timeout", "fragment_limit"] {
@@ -160,27 +197,26 @@ fn flow_comes_and_goes(world: &mut World) -> Result<String> {
             down: false,
         },
     };
-    let shape = Shape::lasting(2000, 3);
+    let shape = Shape::endless(2000);
     let (up, down) = (
         flow_up(world, &attached, shape)?,
         flow_down(world, &attached, shape)?,
     );
     for number in 0..TIMES {
         smf.add_flow(&attached.session, number % 3, &closed)?;
-        std::thread::sleep(Duration::from_millis(10));
+        more_of(&up, 10)?;
+        more_of(&down, 10)?;
         smf.remove_flow(&attached.session, number % 3)?;
     }
+    up.stop();
+    down.stop();
     up.finish()?.whole("uplink beside the changes")?;
     down.finish()?.whole("downlink beside the changes")?;
 
     smf.add_flow(&attached.session, 0, &closed)?;
-    for outcome in by_port(world, &attached, 7000)? {
-        nothing_of(&outcome, "the added flow, whose gate is closed")?;
-    }
+    by_port(world, &attached, 7000, false).context("the added flow, whose gate is closed")?;
     smf.remove_flow(&attached.session, 0)?;
-    for outcome in by_port(world, &attached, 7000)? {
-        outcome.whole("after its removal")?;
-    }
+    by_port(world, &attached, 7000, true).context("after its removal")?;
     Ok(format!(
         "{TIMES} times added and removed, no packet of the default flow lost"
     ))
@@ -197,39 +233,43 @@ fn gates(world: &mut World) -> Result<String> {
             flow_up(world, &attached, shape)?,
             flow_down(world, &attached, shape)?,
         );
-        let outcomes = [(up, flows.0.finish()?), (down, flows.1.finish()?)];
         let mut closed = 0;
-        for (open, outcome) in outcomes {
-            if open {
-                outcome.whole("open gate")?;
-            } else {
-                nothing_of(&outcome, "closed gate")?;
-                closed += u64::from(outcome.sent);
-            }
+        for (open, flow) in [(up, flows.0), (down, flows.1)] {
+            let outcome = passes(flow, open, if open { "open gate" } else { "closed gate" })?;
+            closed += u64::from(outcome.lost());
         }
-        let counted = world.drops("gate_closed")? - before;
-        ensure!(
-            counted == closed,
-            "{closed} packets met a closed gate, {counted} were counted"
-        );
+        expect_drops(world, "gate_closed", before, closed)?;
     }
     world.smf(0)?.gate(&attached.session, Gates::OPEN)?;
     both_ways(world, &attached)?;
     Ok("up, down and both closed, then open".to_owned())
 }
 
-/// One flow from and one to `port` of the server.
-pub(super) fn by_port(world: &World, attached: &Attached, port: u16) -> Result<[Outcome; 2]> {
+/// All of a flow, or nothing of it.
+fn passes(flow: flow::Running, open: bool, what: &str) -> Result<Outcome> {
+    if !open {
+        return none_of(flow, what);
+    }
+    let outcome = flow.finish()?;
+    outcome.whole(what)?;
+    Ok(outcome)
+}
+
+/// One flow from and one to `port` of the server: all of it passes, or nothing does.
+pub(super) fn by_port(world: &World, attached: &Attached, port: u16, open: bool) -> Result<()> {
     let shape = Shape {
         rate: 500,
         count: 100,
         payload: 100,
     };
     let server = SocketAddr::new(dn::SERVER_V4.into(), port);
-    let ue = SocketAddr::new(attached.address()?, 0);
-    let up = flow::start(&attached.ue.netns, &world.dn_ns, server, shape)?.finish()?;
-    let down = flow::start_from(&world.dn_ns, server, &attached.ue.netns, ue, shape)?.finish()?;
-    Ok([up, down])
+    let (dn, ue) = (&world.dn_ns, &attached.ue.netns);
+    let to = SocketAddr::new(attached.address()?, 0);
+    let up = flow::start(ue, dn, server, shape)?;
+    passes(up, open, &format!("uplink, port {port}"))?;
+    let down = flow::start_from(dn, server, ue, to, shape)?;
+    passes(down, open, &format!("downlink, port {port}"))?;
+    Ok(())
 }
 
 fn sdf_filters(world: &mut World) -> Result<String> {
@@ -264,17 +304,7 @@ fn sdf_filters(world: &mut World) -> Result<String> {
         (7010, false),
         (7011, true),
     ] {
-        for (way, outcome) in ["uplink", "downlink"]
-            .iter()
-            .zip(by_port(world, &attached, port)?)
-        {
-            let what = format!("{way}, port {port}");
-            if open {
-                outcome.whole(&what)?
-            } else {
-                nothing_of(&outcome, &what)?
-            }
-        }
+        by_port(world, &attached, port, open)?;
     }
     // Other protocols meet the default PDRs.
     super::sessions::ping_all(&attached).context("ICMP")?;
@@ -295,16 +325,10 @@ fn sdf_only(world: &mut World) -> Result<String> {
         let attached = world.attach(name, &plan, 0, 0)?;
         let smf = world.smf(0)?;
         smf.add_bare_flow(&attached.session, 0, &closed)?;
-        for outcome in by_port(world, &attached, 7000)? {
-            nothing_of(&outcome, "the flow, whose gate is closed")?;
-        }
-        for outcome in by_port(world, &attached, 7001)? {
-            outcome.whole("beside the flow")?;
-        }
+        by_port(world, &attached, 7000, false).context("the flow, whose gate is closed")?;
+        by_port(world, &attached, 7001, true).context("beside the flow")?;
         smf.remove_flow(&attached.session, 0)?;
-        for outcome in by_port(world, &attached, 7000)? {
-            outcome.whole("after its removal")?;
-        }
+        by_port(world, &attached, 7000, true).context("after its removal")?;
     }
     Ok("added and removed for the sessions of two SMFs".to_owned())
 }

@@ -4,10 +4,9 @@ use anyhow::{Context, Result, ensure};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use rs_pfcp::ie::framed_route::FramedRoute;
-use std::time::Duration;
 
 use super::sessions::ping_all;
-use super::{Scenario, both_ways, eventually, flow_up};
+use super::{Scenario, both_ways, eventually, flow_up, more_of};
 use crate::dn;
 use crate::flow::Shape;
 use crate::gnb::Event;
@@ -22,13 +21,15 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "one gNB's users are worked on by two CPUs, each in order",
             spread,
         )
+        .alone()
         .line("[[interface]]", "spread_cpus = [0, 1]")
         .line("[datapath]", "settle_s = 0"),
         Scenario::new(
             "spread-off",
             "without spread_cpus one CPU works on what one CPU brings",
             spread_off,
-        ),
+        )
+        .alone(),
     ]
 }
 
@@ -60,7 +61,7 @@ fn shares(world: &World, ues: &[Attached]) -> Result<Vec<u64>> {
             .map(|(now, before)| now - before)
             .collect())
     };
-    eventually("all packets are counted", Duration::from_secs(5), || {
+    eventually("all packets are counted", || {
         Ok(gone()?.iter().sum::<u64>() >= sent)
     })?;
     gone()
@@ -71,7 +72,14 @@ fn send(world: &World, ues: &[Attached]) -> Result<()> {
     first.set(0)?;
     sched_setaffinity(Pid::from_raw(0), &first).context("CPU 0")?;
     let mut scratch = Vec::new();
-    for _ in 0..PACKETS {
+    let taken = || Ok::<u64, anyhow::Error>(by_cpu(world)?.iter().sum());
+    let before = taken()?;
+    for round in 0..PACKETS {
+        if round % 8 == 0 {
+            // No more at a time than the ring of a link holds.
+            let sent = round * UES as u64;
+            eventually("packets are taken in", || Ok(taken()? - before >= sent))?;
+        }
         for attached in ues {
             let ue = attached.session.addresses.v4.context("a UE without IPv4")?;
             let packet = packet::udp4((ue, 1), (dn::SERVER_V4, 9), b"spread");
@@ -79,8 +87,6 @@ fn send(world: &World, ues: &[Attached]) -> Result<()> {
             let uplink = world.gnbs[0].uplink(UPF_N3, teid, Some(9));
             uplink.send(&packet, &mut scratch)?;
         }
-        // Queues are not what this is about.
-        std::thread::sleep(Duration::from_micros(200));
     }
     Ok(())
 }
@@ -123,14 +129,11 @@ fn replaced_under_load(world: &mut World, attached: &Attached) -> Result<u64> {
         let count = datapath["replacements"].as_u64().context("replacements")?;
         Ok((count, features.iter().any(|name| name == "prefix")))
     };
-    let settled = |world: &World| {
-        eventually("the common programs", Duration::from_secs(10), || {
-            Ok(!replacements(world)?.1)
-        })
-    };
+    let settled = |world: &World| eventually("the common programs", || Ok(!replacements(world)?.1));
     settled(world)?;
     let before = replacements(world)?.0;
-    let flow = flow_up(world, attached, Shape::lasting(5000, 8))?;
+    let flow = flow_up(world, attached, Shape::endless(5000))?;
+    more_of(&flow, 100)?;
     let mut plan = world.plan(Family::V4, Style::Open5gs);
     plan.pdi = vec![FramedRoute::new("198.51.100.0/24 0.0.0.0 1").to_ie()];
     for _ in 0..ROUNDS {
@@ -139,6 +142,8 @@ fn replaced_under_load(world: &mut World, attached: &Attached) -> Result<u64> {
         world.smf(0)?.delete(&session)?;
         settled(world)?;
     }
+    more_of(&flow, 100)?;
+    flow.stop();
     let outcome = flow.finish()?;
     outcome.whole("uplink")?;
     ensure!(outcome.late == 0, "{} packets late", outcome.late);
@@ -160,8 +165,7 @@ fn spread_off(world: &mut World) -> Result<String> {
 fn answers(world: &World) -> Result<()> {
     let gnb = &world.gnbs[0];
     let sequence = gnb.echo(UPF_N3)?;
-    let limit = Duration::from_secs(2);
-    let seen = gnb.event(limit);
+    let seen = gnb.next_event();
     ensure!(
         matches!(seen, Some(Event::EchoResponse { sequence: answered }) if answered == sequence),
         "Echo Request {sequence} was followed by {seen:?}"
@@ -174,7 +178,7 @@ fn answers(world: &World) -> Result<()> {
             teid,
             address: UPF_N3.into(),
         };
-        let seen = gnb.event(limit);
+        let seen = gnb.next_event();
         ensure!(
             seen.as_ref() == Some(&expected),
             "instead of an Error Indication: {seen:?}"

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -14,6 +13,7 @@ use crate::dn;
 use crate::netns::Process;
 use crate::packet;
 use crate::upf;
+use crate::wait::NEVER;
 use crate::world::{Attached, Family, UPF_N3, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -38,7 +38,7 @@ impl Trace {
     fn start(world: &World, whom: [&str; 2], count: usize, file: &str) -> Result<Self> {
         let file = world.folder.join(file);
         let mut command = Command::new(upf::binary()?.with_file_name("turnpike"));
-        command.args(["--json", "trace", "--seconds", "30"]);
+        command.args(["--json", "trace", "--seconds", "200"]);
         command
             .args(whom)
             .args(["--count", &count.to_string(), "--write"])
@@ -48,15 +48,13 @@ impl Trace {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let process = world.upf_ns.spawn(&mut command).context("turnpike")?;
-        eventually("the trace begins", Duration::from_secs(10), || {
-            is_traced(world)
-        })?;
+        eventually("the trace begins", || is_traced(world))?;
         Ok(Self { process, file })
     }
 
     /// The lines about packets, and the file.
     fn finish(self) -> Result<(Vec<Value>, PathBuf)> {
-        let output = self.process.output(Duration::from_secs(40))?;
+        let output = self.process.output(NEVER)?;
         let error = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "turnpike trace: {error}");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -125,11 +123,7 @@ fn trace(world: &mut World) -> Result<String> {
     ensure!(spoofed["pdr"] == 1 && spoofed["qfi"] == 9, "{spoofed}");
     let (lines, _) = stray.finish()?;
     ensure!(lines[0]["teid"] == "deadbeef", "{}", lines[0]);
-    eventually(
-        "the trace ends with its clients",
-        Duration::from_secs(5),
-        || Ok(!is_traced(world)?),
-    )?;
+    eventually("the trace ends with its clients", || Ok(!is_traced(world)?))?;
     ping_all(&attached)?;
     Ok("16 of 16 packets with their rule or reason, of another UE none".to_owned())
 }

@@ -13,7 +13,7 @@ use super::capture::{
     Capture, count, hop_limits, programs_talk, session_containers, without_defects,
 };
 use super::sessions::ping_all;
-use super::{Scenario, eventually, flow_down};
+use super::{Scenario, eventually, flow_down, more_of};
 use crate::dn;
 use crate::flow::Shape;
 use crate::gnb::Event;
@@ -31,7 +31,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .over(OverN3::V6)
         .iperf(4)
-        .limit(120),
+        .long(),
         Scenario::new(
             "outer-both",
             "gNBs with an address of each family: packets go where there is a route",
@@ -45,7 +45,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .vlan()
         .iperf(4)
-        .limit(120),
+        .long(),
     ]
 }
 
@@ -61,7 +61,7 @@ fn echoes(world: &World, upf: IpAddr) -> Result<()> {
     for gnb in &world.gnbs {
         for _ in 0..10 {
             let sequence = gnb.echo(upf)?;
-            match gnb.event(Duration::from_secs(2)) {
+            match gnb.next_event() {
                 Some(Event::EchoResponse { sequence: answered }) if answered == sequence => {}
                 other => bail!("Echo Request {sequence} was followed by {other:?}"),
             }
@@ -74,11 +74,13 @@ fn echoes(world: &World, upf: IpAddr) -> Result<()> {
 
 /// Handed over under a download, again and again; nothing is lost.
 fn handovers(world: &World, attached: &mut Attached) -> Result<()> {
-    let flow = flow_down(world, attached, Shape::lasting(2000, 2))?;
+    let flow = flow_down(world, attached, Shape::endless(2000))?;
     for to in [1, 0, 1] {
-        std::thread::sleep(Duration::from_millis(400));
-        world.handover(attached, to, Duration::from_millis(100))?;
+        more_of(&flow, 500)?;
+        world.handover(attached, to)?;
     }
+    more_of(&flow, 500)?;
+    flow.stop();
     flow.finish()?.whole("downlink under handovers")?;
     for gnb in &world.gnbs {
         let unknown = gnb.counters().unknown_teid.load(Relaxed);
@@ -133,7 +135,7 @@ fn stray_packet(world: &World) -> Result<()> {
         teid: TEID,
         address: UPF_N3_V6.into(),
     };
-    let seen = gnb.event(Duration::from_secs(2));
+    let seen = gnb.next_event();
     ensure!(
         seen.as_ref() == Some(&expected),
         "instead of an Error Indication: {seen:?}"
@@ -148,9 +150,7 @@ fn lost_tunnel(world: &World, attached: &mut Attached) -> Result<()> {
     gnb.send_raw(UPF_N3_V6, &gtpu::error_indication(teid, gnb.address()))?;
     let smf = world.smf(0)?;
     let reports = || smf.requests(MsgType::SessionReportRequest);
-    eventually("the report", Duration::from_secs(3), || {
-        Ok(!reports()?.is_empty())
-    })?;
+    eventually("the report", || Ok(!reports()?.is_empty()))?;
     let group = reports()?[0]
         .ie(IeType::ErrorIndicationReport)?
         .payload
@@ -162,7 +162,7 @@ fn lost_tunnel(world: &World, attached: &mut Attached) -> Result<()> {
     expected.extend(GNBS_V6[attached.gnb].octets());
     ensure!(f_teid.payload == expected, "told of {:x?}", f_teid.payload);
     let other = 1 - attached.gnb;
-    world.handover(attached, other, Duration::ZERO)?;
+    world.handover(attached, other)?;
     ping_all(attached)
 }
 
@@ -186,10 +186,15 @@ fn outer_both(world: &mut World) -> Result<String> {
     let unreachable = format!("route add unreachable {}/32", GNBS[1]);
     world.upf_ns.ip(&unreachable)?;
     std::thread::sleep(Duration::from_millis(500));
-    world.handover(&mut attached, 1, Duration::ZERO)?;
+    world.handover(&mut attached, 1)?;
     ping_all(&attached)?;
     let n3 = n3.stop()?;
-    let down = |over: u16, to: &str| count(&n3, &format!("gtp && eth.type == {over} && {to}"));
+    let down = |over: u16, to: &str| {
+        count(
+            &n3,
+            &format!("gtp.message == 255 && eth.type == {over} && {to}"),
+        )
+    };
     let to_first = [
         down(0x0800, &format!("ip.dst == {}", GNBS[0]))?,
         down(0x86dd, &format!("ipv6.dst == {}", GNBS_V6[0]))?,

@@ -7,9 +7,10 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::sessions::ping_all;
-use super::{Scenario, flow_down, flow_up, nothing_of};
+use super::{Scenario, flow_down, flow_up, none_of};
 use crate::flow::{Ledger, Shape};
 use crate::smf::{Style, far_into_udp};
+use crate::wait::NEVER;
 use crate::world::{Family, GNBS, GNBS_V6, OverN3, World};
 
 const PORT: u16 = 4000;
@@ -25,16 +26,21 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// The packets of a flow among what comes in UDP, until none has come for a while.
+/// The packets of a flow among what comes in UDP, all of them.
 fn ledger(socket: &UdpSocket, sent: u32) -> Result<Ledger> {
     let mut ledger = Ledger::default();
     let (mut length, mut buffer) = (0, [0; 2048]);
+    socket.set_read_timeout(Some(NEVER))?;
     while let Ok((octets, from)) = socket.recv_from(&mut buffer) {
         ensure!(from.port() == PORT, "from port {}", from.port());
         let packet = &buffer[..octets];
         ensure!(packet[0] >> 4 == 4 && packet[9] == 17, "{packet:02x?}");
         ledger.note(&packet[28..]);
         length += 1;
+        if length == sent {
+            // What comes twice.
+            socket.set_read_timeout(Some(Duration::from_millis(50)))?;
+        }
     }
     ensure!(length == sent, "{length} of {sent} packets");
     Ok(ledger)
@@ -47,19 +53,16 @@ fn plain_udp(world: &mut World) -> Result<String> {
         let plan = world.plan(Family::V4, Style::Open5gs);
         let attached = world.attach(&format!("ue{to}").replace([':', '.'], ""), &plan, 0, 0)?;
         ping_all(&attached)?;
-        let socket = world.gnb_ns[1].enter(|| Ok(UdpSocket::bind((to, PORT))?))?;
+        let socket = world.gnb_ns[1].udp((to, PORT))?;
         setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20)).context("receive buffer")?;
-        socket.set_read_timeout(Some(Duration::from_millis(700)))?;
         let smf = world.smf(0)?;
         // FAR 1 is the uplink of every session of the lab, FAR 2 its downlink.
         smf.modify(&attached.session, &[far_into_udp(1, to, PORT)])?;
-        let up = flow_up(world, &attached, shape)?.finish()?;
-        nothing_of(&up, "uplink in UDP")?;
+        let up = none_of(flow_up(world, &attached, shape)?, "uplink in UDP")?;
         let got = ledger(&socket, up.sent).context("uplink")?;
         got.close(up.sent).whole("uplink in UDP")?;
         smf.modify(&attached.session, &[far_into_udp(2, to, PORT)])?;
-        let down = flow_down(world, &attached, shape)?.finish()?;
-        nothing_of(&down, "downlink in UDP")?;
+        let down = none_of(flow_down(world, &attached, shape)?, "downlink in UDP")?;
         let got = ledger(&socket, down.sent).context("downlink")?;
         got.close(down.sent).whole("downlink in UDP")?;
         counted += up.sent + down.sent;

@@ -1,28 +1,29 @@
-//! Rules that change a thousand times a second under traffic.
+//! Rules that change again and again under traffic.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::Scenario;
+use super::{Scenario, eventually};
 use crate::flow::{self, Ledger, Shape};
 use crate::gnb::Downlink;
 use crate::gtpu::Container;
 use crate::smf::Style;
+use crate::wait::NEVER;
 use crate::world::{Family, GNBS, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::new(
             "update-under-load",
-            "1000 path switches a second: no packet lost or sent to a mixed destination",
+            "5000 path switches as fast as they are answered: no packet lost or sent to a mixed destination",
             update_under_load,
         )
-        .limit(90),
+        .long(),
     ]
 }
 
@@ -34,6 +35,13 @@ struct Watch {
     mixed: AtomicU64,
     /// Packets at each gNB.
     at: [AtomicU64; 2],
+}
+
+impl Watch {
+    fn received(&self) -> u32 {
+        let ledger = self.ledger.lock();
+        ledger.unwrap_or_else(PoisonError::into_inner).received()
+    }
 }
 
 impl Downlink for Watch {
@@ -57,7 +65,7 @@ impl Downlink for Watch {
     }
 }
 
-const SECONDS: u32 = 10;
+const UPDATES: u32 = 5000;
 
 fn update_under_load(world: &mut World) -> Result<String> {
     let plan = world.plan(Family::V4, Style::Open5gs);
@@ -75,25 +83,35 @@ fn update_under_load(world: &mut World) -> Result<String> {
     let ue = session.addresses.v4.context("a UE without IPv4")?;
     let to = SocketAddr::from((ue, 9000));
     let socket = flow::send_socket(&world.dn_ns, flow::any(to), to)?;
-    let shape = Shape::lasting(10_000, SECONDS);
-    let sent = Arc::new(AtomicU32::new(0));
-    let counter = Arc::clone(&sent);
-    let sender = std::thread::spawn(move || flow::send(&socket, shape, &counter));
+    let (sent, over) = (
+        Arc::new(AtomicU32::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let (counter, stop, arrived) = (Arc::clone(&sent), Arc::clone(&over), Arc::clone(&watch));
+    let sender = std::thread::spawn(move || {
+        let arrived = || arrived.received();
+        flow::send_until(&socket, Shape::endless(10_000), &counter, &stop, &arrived)
+    });
 
     let began = Instant::now();
-    let mut updates = 0u32;
-    while !sender.is_finished() {
-        let (gnb, teid) = ways[updates as usize % ways.len()];
+    for update in 0..UPDATES {
+        let before = watch.received();
+        let (gnb, teid) = ways[update as usize % ways.len()];
         smf.connect(&session, gnb, teid)?;
-        updates += 1;
-        let due = began + Duration::from_millis(u64::from(updates));
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let deadline = Instant::now() + NEVER;
+        while watch.received() == before {
+            ensure!(Instant::now() < deadline, "no packet after an update");
+            std::thread::sleep(Duration::from_micros(500));
+        }
     }
-    let rate = f64::from(updates) / began.elapsed().as_secs_f64();
+    let rate = f64::from(UPDATES) / began.elapsed().as_secs_f64();
+    over.store(true, Relaxed);
     sender
         .join()
         .map_err(|_| anyhow!("the sending thread panicked"))??;
-    std::thread::sleep(Duration::from_millis(500));
+    eventually("the last packet", || {
+        Ok(watch.received() >= sent.load(Relaxed))
+    })?;
     judge(world, &watch, sent.load(Relaxed), rate)
 }
 
@@ -119,13 +137,8 @@ fn judge(world: &World, watch: &Watch, sent: u32, rate: f64) -> Result<String> {
     }
     let at = [watch.at[0].load(Relaxed), watch.at[1].load(Relaxed)];
     ensure!(
-        at.iter().all(|n| *n > u64::from(sent) / 10),
+        at.iter().all(|n| *n > u64::from(UPDATES) / 4),
         "{at:?}: one gNB got hardly any"
-    );
-    // A machine shared with others may not keep the pace; far below it the test says nothing.
-    ensure!(
-        rate > 300.0,
-        "only {rate:.0} updates a second were answered"
     );
     Ok(format!(
         "{rate:.0} updates/s, {sent} packets, {at:?} at the gNBs"

@@ -1,6 +1,6 @@
 //! URRs: what the SMF is told of must be, to the octet, what the UE has sent and received.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rs_pfcp::ie::IeType;
@@ -11,11 +11,12 @@ use rs_pfcp::ie::usage_report_trigger::{UsageReportTrigger as Trigger, UsageRepo
 use rs_pfcp::message::MsgType;
 use serde_json::Value;
 
-use super::{Scenario, eventually, flow_down, flow_up};
+use super::{Scenario, eventually, expect_drops, flow_down, flow_up, none_of};
 use crate::dn;
 use crate::flow::Shape;
+use crate::ping::{ping, start_ping, unanswered};
 use crate::smf::{Reports, Style, Urr, Used, is_for, query_urr, quota, update_urr, used};
-use crate::traffic::{Iperf, Way, iperf, ping, start_download};
+use crate::traffic::{Iperf, Way, iperf, start_download};
 use crate::world::{Attached, Family, World, smf_address};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -36,14 +37,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "each trigger reports what was used when it must",
             triggers,
         )
-        .limit(120),
+        .long(),
         Scenario::new(
             "usage-outage",
             "no usage is lost while the SMF does not answer",
             outage,
         )
         .line("[usage_log]", "path = \"{folder}/usage.jsonl\"")
-        .limit(120),
+        .long(),
     ]
 }
 
@@ -71,13 +72,28 @@ fn attach(world: &mut World, name: &str, family: Family, urrs: Vec<Urr>) -> Resu
 /// Ends a session without closing its tunnels before; all of its reports.
 fn end(world: &World, attached: &Attached) -> Result<Reports> {
     attached.ue.modem.set_uplink(None);
-    // What is under way arrives.
-    std::thread::sleep(Duration::from_millis(100));
+    settled(world, attached)?;
     let reports = world
         .smf(attached.smf)?
         .delete_measured(&attached.session)?;
     world.gnbs[attached.gnb].close(attached.teid);
     Ok(reports)
+}
+
+/// Waits until what is under way has arrived: the UPF has counted what the UE has, or nothing moves any more, because
+/// something was lost between them.
+fn settled(world: &World, attached: &Attached) -> Result<()> {
+    const STILL: Duration = Duration::from_secs(1);
+    let (mut before, mut moved) = (None, Instant::now());
+    eventually("nothing is under way", || {
+        let [up, down] = world.counted(attached)?;
+        let at_ue = through(attached).packets;
+        let now = (at_ue, [up.packets + up.drops, down.packets]);
+        if before.replace(now) != Some(now) {
+            moved = Instant::now();
+        }
+        Ok(now.0 == now.1 || moved.elapsed() > STILL)
+    })
 }
 
 fn sums(world: &mut World) -> Result<String> {
@@ -109,7 +125,7 @@ fn sums(world: &mut World) -> Result<String> {
     let download = start_download(&attached.ue.netns, v6, 20 << 20, 20 << 20)?;
     for to in [1, 0, 1] {
         std::thread::sleep(Duration::from_millis(200));
-        world.handover(&mut attached, to, Duration::from_millis(50))?;
+        world.handover(&mut attached, to)?;
     }
     download.finish()?;
     ping(&attached.ue.netns, dn::SERVER_V4.into(), 20, 20)?.whole()?;
@@ -145,18 +161,13 @@ fn sums(world: &mut World) -> Result<String> {
 
 /// Of a URR with a period of a second, over the four seconds and more that iperf takes.
 fn each_period(reports: &[&UsageReport]) -> Result<()> {
-    let times = |report: &UsageReport| {
-        let (start, end) = (report.start_time.as_ref(), report.end_time.as_ref());
-        let times = start.zip(end).context("no times")?;
-        Ok::<_, anyhow::Error>((times.0.timestamp, times.1.timestamp))
-    };
     ensure!(reports.len() > 4, "{} reports", reports.len());
     for (at, report) in reports.iter().enumerate() {
         let last = at + 1 == reports.len();
         let trigger = if last { Trigger::TERMR } else { Trigger::PERIO };
         ensure!(is_for(report, trigger), "{report:?}");
         let (start, end) = times(report)?;
-        ensure!(last || end > start, "{report:?}");
+        ensure!(end >= start, "{report:?}");
         if let Some(next) = reports.get(at + 1) {
             ensure!(times(next)?.0 == end, "{report:?}, then {next:?}");
         }
@@ -164,16 +175,21 @@ fn each_period(reports: &[&UsageReport]) -> Result<()> {
     Ok(())
 }
 
+/// From when to when a report is, in seconds.
+fn times(report: &UsageReport) -> Result<(u32, u32)> {
+    let (start, end) = (report.start_time.as_ref(), report.end_time.as_ref());
+    let times = start.zip(end).context("no times")?;
+    Ok((times.0.timestamp, times.1.timestamp))
+}
+
 fn quotas(world: &mut World) -> Result<String> {
     const QUOTA: u64 = 1_000_000;
     let triggers = ReportingTriggers::new().with_volume_quota(true);
     let urr = Urr::of_volume(1, triggers).quota(QUOTA)?;
     let attached = attach(world, "ue1", Family::V4, vec![urr])?;
-    // 46 Mbit/s each way.
     let shape = Shape {
-        rate: 5000,
-        count: 5000,
         payload: 1100,
+        ..Shape::endless(5000)
     };
     let mut worst = 0;
     for given in 1..=3u64 {
@@ -182,14 +198,18 @@ fn quotas(world: &mut World) -> Result<String> {
             flow_up(world, &attached, shape)?,
             flow_down(world, &attached, shape)?,
         );
-        let (up, down) = (up.finish()?, down.finish()?);
-        let lost = u64::from(up.lost() + down.lost());
-        let dropped = world.drops("quota")? - before;
-        ensure!(
-            dropped == lost && lost > 0,
-            "{lost} packets lost, {dropped} dropped for the quota"
-        );
-        let reports = world.smf(0)?.usage(&attached.session)?;
+        eventually("the quota is used up", || {
+            Ok(world.drops("quota")? - before > 1000)
+        })?;
+        up.stop();
+        down.stop();
+        let ((up, _), (down, _)) = (up.finish_lossy()?, down.finish_lossy()?);
+        expect_drops(world, "quota", before, (up.lost() + down.lost()).into())?;
+        let reports = || world.smf(0)?.usage(&attached.session);
+        eventually("the report of the quota", || {
+            Ok(reports()?.of(1)?.len() as u64 >= given)
+        })?;
+        let reports = reports()?;
         let of_quota = reports.of(1)?;
         ensure!(of_quota.len() as u64 == given, "{of_quota:?}");
         let report = of_quota[of_quota.len() - 1];
@@ -210,17 +230,14 @@ fn quotas(world: &mut World) -> Result<String> {
         used(last)? == Used::default() && is_for(last, Trigger::TERMR),
         "{last:?}"
     );
-    ensure!(worst < QUOTA, "{worst} octets beyond the quota");
-    Ok(format!(
-        "at most {worst} octets beyond a quota of {QUOTA}, at 92 Mbit/s"
-    ))
+    Ok(format!("at most {worst} octets beyond a quota of {QUOTA}"))
 }
 
 /// Waits for the report number `seqn` of a URR.
 fn report(world: &World, attached: &Attached, urr: u32, seqn: usize) -> Result<Used> {
     let mut reports = Reports::default();
     let what = format!("report {seqn} of URR {urr}");
-    eventually(&what, Duration::from_secs(10), || {
+    eventually(&what, || {
         reports = world.smf(0)?.usage(&attached.session)?;
         Ok(reports.of(urr)?.len() > seqn)
     })?;
@@ -252,11 +269,14 @@ fn triggers(world: &mut World) -> Result<String> {
 /// Of `count` pings of 84 octets, each way.
 fn pings(attached: &Attached, count: u32) -> Result<Used> {
     ping(&attached.ue.netns, dn::SERVER_V4.into(), count, 20)?.whole()?;
-    let count = u64::from(count);
-    Ok(Used {
+    Ok(pings_of(count.into()))
+}
+
+fn pings_of(count: u64) -> Used {
+    Used {
         octets: [84 * count; 2],
         packets: [count; 2],
-    })
+    }
 }
 
 fn start_and_stop(world: &mut World) -> Result<()> {
@@ -333,8 +353,21 @@ fn over_time(world: &mut World) -> Result<()> {
         urr.seconds(IeType::TimeThreshold, 2),
         quota.seconds(IeType::TimeQuota, 4),
     ];
-    let attached = attach(world, "timed", Family::V4, urrs)?;
-    let expected = pings(&attached, 10)?;
+    // Before the first of the times is over.
+    let mut attempts = 0;
+    let (attached, expected) = loop {
+        attempts += 1;
+        let name = format!("timed{attempts}");
+        let began = Instant::now();
+        let attached = attach(world, &name, Family::V4, urrs.clone())?;
+        let pinged = start_ping(&attached.ue.netns, dn::SERVER_V4.into(), 10, 20)?.finish()?;
+        if began.elapsed() < Duration::from_secs(2) {
+            pinged.whole()?;
+            break (attached, pings_of(10));
+        }
+        ensure!(attempts < 10, "ten pings in two seconds, never");
+        end(world, &attached)?;
+    };
     let by_threshold = report(world, &attached, 1, 0)?;
     ensure!(by_threshold == expected, "{by_threshold:?}");
     made_for(world, &attached, (1, 0), Trigger::TIMTH)?;
@@ -343,16 +376,17 @@ fn over_time(world: &mut World) -> Result<()> {
     made_for(world, &attached, (2, 0), Trigger::TIMQU)?;
     let reports = world.smf(0)?.usage(&attached.session)?;
     for (urr, seconds) in [(1, 2), (2, 4)] {
-        let measured = reports.of(urr)?[0].duration_measurement.as_ref();
+        let report = reports.of(urr)?[0];
+        let measured = report.duration_measurement.as_ref();
         let measured = measured.context("no duration")?.duration_seconds;
-        ensure!(measured == seconds, "URR {urr}: {measured} s");
+        let (start, end) = times(report)?;
+        let lasted = end - start;
+        ensure!(
+            measured >= seconds && measured.abs_diff(lasted) <= 1,
+            "URR {urr}: {measured} s of {lasted} s"
+        );
     }
-    let late = ping(&attached.ue.netns, dn::SERVER_V4.into(), 3, 20)?;
-    ensure!(
-        late.received == 0,
-        "{} passed after the quota",
-        late.received
-    );
+    unanswered(&attached.ue.netns, dn::SERVER_V4.into(), 3).context("after the quota")?;
     end(world, &attached)?;
     Ok(())
 }
@@ -371,7 +405,10 @@ fn dropped_downlink(world: &mut World) -> Result<()> {
         down: false,
     };
     world.smf(0)?.gate(&attached.session, gates)?;
-    flow_down(world, &attached, Shape::lasting(200, 1))?.finish()?;
+    none_of(
+        flow_down(world, &attached, Shape::lasting(200, 1))?,
+        "downlink",
+    )?;
     report(world, &attached, 1, 0)?;
     made_for(world, &attached, (1, 0), Trigger::DROTH)?;
     end(world, &attached)?;
@@ -397,7 +434,7 @@ fn outage(world: &mut World) -> Result<String> {
         .whole("meanwhile")?;
     world.smf(0)?.mute(false);
     let waits = || Ok(waiting(world)? == 0);
-    eventually("what waited is reported", Duration::from_secs(30), waits)?;
+    eventually("what waited is reported", waits)?;
     flow_down(world, &attached, shape)?
         .finish()?
         .whole("afterwards")?;
@@ -420,7 +457,7 @@ fn logged(world: &World, attached: &Attached, reports: &Reports) -> Result<()> {
     let path = world.folder.join("usage.jsonl");
     let mut lines: Vec<Value> = Vec::new();
     let all = reports.all();
-    eventually("the log has all reports", Duration::from_secs(5), || {
+    eventually("the log has all reports", || {
         let text = std::fs::read_to_string(&path).context("the log of usage")?;
         let read = text.lines().map(serde_json::from_str);
         lines = read.collect::<serde_json::Result<_>>()?;

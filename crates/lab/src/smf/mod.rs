@@ -39,12 +39,13 @@ use rs_pfcp::message::header::Header;
 
 use crate::netns::Netns;
 use crate::ue::Addresses;
+use crate::wait::{NEVER, eventually};
 
 /// The UDP port of PFCP.
 pub const PORT: u16 = 8805;
-/// Retransmission: as long as an answer takes at worst on a loaded machine, and how often.
+/// Retransmission: how long for one answer, and how often until there is never one.
 const T1: Duration = Duration::from_millis(800);
-const N1: u32 = 4;
+const N1: u32 = 75;
 
 /// What a peer told the SMF without being asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,6 +147,8 @@ struct Shared {
     next_sequence: AtomicU32,
     /// Requests of the UPF are noted, but not answered.
     mute: AtomicBool,
+    /// How often a request is sent.
+    attempts: AtomicU32,
     stop: AtomicBool,
 }
 
@@ -158,7 +161,7 @@ impl Smf {
         recovery: SystemTime,
         upf: SocketAddr,
     ) -> Result<Self> {
-        let socket = netns.enter(|| Ok(UdpSocket::bind((address, PORT))?))?;
+        let socket = netns.udp((address, PORT))?;
         setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20)).context("receive buffer")?;
         socket.set_read_timeout(Some(Duration::from_millis(100)))?;
         let shared = Arc::new(Shared {
@@ -173,6 +176,7 @@ impl Smf {
             associated: AtomicBool::new(false),
             next_sequence: AtomicU32::new(1),
             mute: AtomicBool::new(false),
+            attempts: AtomicU32::new(N1),
             stop: AtomicBool::new(false),
         });
         // The lower half tells the addresses of one lab apart.
@@ -214,16 +218,10 @@ impl Smf {
     }
 
     /// Waits until an association is there, whichever side set it up.
-    pub fn wait_for_association(&self, limit: Duration) -> Result<()> {
-        let deadline = std::time::Instant::now() + limit;
-        while !self.shared.associated.load(Relaxed) {
-            ensure!(
-                std::time::Instant::now() < deadline,
-                "the UPF set up no association"
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
+    pub fn wait_for_association(&self) -> Result<()> {
+        eventually("the UPF sets up an association", || {
+            Ok(self.shared.associated.load(Relaxed))
+        })
     }
 
     /// Releases the association.
@@ -386,20 +384,15 @@ impl Smf {
         answer.map_err(|_| anyhow!("no answer within {limit:?}"))
     }
 
-    /// Sends one datagram with several requests and waits at most `limit` for each answer.
-    pub fn exchange_all(
-        &self,
-        sequences: &[u32],
-        datagram: &[u8],
-        limit: Duration,
-    ) -> Result<Vec<Vec<u8>>> {
+    /// Sends one datagram with several requests and waits for each answer.
+    pub fn exchange_all(&self, sequences: &[u32], datagram: &[u8]) -> Result<Vec<Vec<u8>>> {
         let receivers: Vec<_> = (sequences.iter())
             .map(|sequence| self.shared.expect(*sequence))
             .collect();
         self.shared.socket.send_to(datagram, self.shared.upf)?;
         let answer = |receiver: Receiver<Vec<u8>>| {
-            let answer = receiver.recv_timeout(limit);
-            answer.map_err(|_| anyhow!("no answer within {limit:?}"))
+            let answer = receiver.recv_timeout(NEVER);
+            answer.map_err(|_| anyhow!("no answer within {NEVER:?}"))
         };
         receivers.into_iter().map(answer).collect()
     }
@@ -421,6 +414,11 @@ impl Smf {
         of_type.map(|datagram| Answer::read(datagram)).collect()
     }
 
+    /// From now on a request is sent so many times before it counts as unanswered.
+    pub fn attempts(&self, attempts: u32) {
+        self.shared.attempts.store(attempts, Relaxed);
+    }
+
     /// From now on the UPF's requests are answered, or not.
     pub fn mute(&self, mute: bool) {
         self.shared.mute.store(mute, Relaxed);
@@ -436,7 +434,7 @@ impl Smf {
         &self.shared.node_id
     }
 
-    /// The next event, waiting at most `limit`.
+    /// The next event, waiting at most `limit`: for one that is not to come.
     pub fn event(&self, limit: Duration) -> Option<Event> {
         self.events
             .lock()
@@ -445,15 +443,20 @@ impl Smf {
             .ok()
     }
 
+    /// The next event, whenever it comes.
+    pub fn next_event(&self) -> Option<Event> {
+        self.event(NEVER)
+    }
+
     /// Waits for `event`, passing over others.
-    pub fn wait_for(&self, event: &Event, limit: Duration) -> Result<()> {
-        let deadline = std::time::Instant::now() + limit;
+    pub fn wait_for(&self, event: &Event) -> Result<()> {
+        let deadline = std::time::Instant::now() + NEVER;
         loop {
             let left = deadline.saturating_duration_since(std::time::Instant::now());
             match self.event(left) {
                 Some(seen) if seen == *event => return Ok(()),
                 Some(_) => {}
-                None => bail!("the SMF did not see {event:?} within {limit:?}"),
+                None => bail!("the SMF did not see {event:?} within {NEVER:?}"),
             }
         }
     }
@@ -481,7 +484,8 @@ impl Shared {
 
     fn exchange(&self, sequence: u32, datagram: &[u8]) -> Result<Vec<u8>> {
         let receiver = self.expect(sequence);
-        for _ in 0..N1 {
+        let attempts = self.attempts.load(Relaxed);
+        for _ in 0..attempts {
             self.socket.send_to(datagram, self.upf)?;
             if let Ok(answer) = receiver.recv_timeout(T1) {
                 return Ok(answer);
@@ -489,7 +493,7 @@ impl Shared {
         }
         self.waiting().remove(&sequence);
         bail!(
-            "the UPF did not answer a request of type {} in {N1} attempts",
+            "the UPF did not answer a request of type {} in {attempts} attempts",
             datagram[1]
         )
     }
@@ -619,16 +623,15 @@ mod tests {
         let (near, far) = (start(a, b, early)?, start(b, a, early)?);
         let stamp = near.associate()?;
         assert_eq!(near.heartbeat()?, stamp);
-        let wait = Duration::from_secs(2);
         assert_eq!(
-            far.event(wait),
+            far.next_event(),
             Some(Event::Request(MsgType::AssociationSetupRequest))
         );
 
         drop(far);
         let _far = start(b, a, early + Duration::from_secs(1))?;
         assert_eq!(near.heartbeat()?, stamp + 1);
-        assert_eq!(near.event(wait), Some(Event::UpfRestarted));
+        assert_eq!(near.next_event(), Some(Event::UpfRestarted));
         near.release()
     }
 
@@ -644,6 +647,7 @@ mod tests {
             (at, 9).into(),
         )?;
         // Nobody listens at the discard port: the socket reports that by an error or not at all.
+        smf.attempts(3);
         assert!(smf.heartbeat().is_err());
         Ok(())
     }

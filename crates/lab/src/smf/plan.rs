@@ -51,7 +51,7 @@ const CHOOSE_ID: u8 = 5;
 pub enum Style {
     /// F-TEID by CHOOSE with CHOOSE ID, a BAR, one QER, removal description 6 for dual stack.
     Open5gs,
-    /// Own TEIDs, two QERs on each PDR, forwarding parameters without a tunnel at first.
+    /// Own TEIDs, two QERs on each PDR, downlink that is forwarded without a tunnel at first.
     Free5gc,
 }
 
@@ -141,7 +141,7 @@ pub struct SessionPlan {
     pub flows: Vec<Flow>,
     /// URRs that all PDRs name; none: the one that SMFs put on every session.
     pub urrs: Vec<Urr>,
-    /// The gNB's tunnel, when it is known at once; else downlink starts as BUFF and NOCP.
+    /// The gNB's tunnel, when it is known at once; else downlink starts as the style says.
     pub downlink: Option<TunnelEnd>,
 }
 
@@ -308,9 +308,7 @@ impl SessionPlan {
                 CreateFar::new(id, FORW).with_forwarding_parameters(access)
             }
             (None, Style::Open5gs) => CreateFar::new(id, BUFF_NOCP).with_bar_id(BarId::new(1)),
-            (None, Style::Free5gc) => {
-                CreateFar::new(id, BUFF_NOCP).with_forwarding_parameters(access)
-            }
+            (None, Style::Free5gc) => CreateFar::new(id, FORW).with_forwarding_parameters(access),
         };
         far.to_ie()
     }

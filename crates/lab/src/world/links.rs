@@ -1,7 +1,5 @@
 //! The namespaces of a world and the cables between them.
 
-use std::time::Duration;
-
 use anyhow::Result;
 
 use super::{
@@ -11,6 +9,7 @@ use super::{
 use crate::dn;
 use crate::netns::{End, Netns, Prefix, cable};
 use crate::ue::Addresses;
+use crate::wait::NEVER;
 
 /// VLAN IDs, where N3 and N6 are VLANs.
 const N3_VLAN: u16 = 30;
@@ -33,10 +32,17 @@ fn give_addresses(end: End<'_>, vlan: Option<u16>, addresses: &[String]) -> Resu
     Ok(())
 }
 
+/// Frames arrive in the order in which they were sent, whichever CPUs sent them: in one ring, rather than in a queue of
+/// each sender's CPU.
+fn in_one_ring(end: End<'_>) -> Result<()> {
+    let offloads = ["-K", end.name, "gro", "on"];
+    (end.netns.run("ethtool", &offloads, NEVER)).map(drop)
+}
+
 /// An XDP program sees the tags that are in the frame, not those that the kernel keeps beside it.
 fn tags_in_frames(end: End<'_>) -> Result<()> {
     let offloads = ["-K", end.name, "txvlan", "off"];
-    (end.netns.run("ethtool", &offloads, Duration::from_secs(10))).map(drop)
+    (end.netns.run("ethtool", &offloads, NEVER)).map(drop)
 }
 
 fn with_lengths(addresses: Addresses) -> Vec<String> {
@@ -63,6 +69,8 @@ pub(super) fn radio_side(
         );
         cable(near, far, LINK_MTU)?;
         tags_in_frames(far)?;
+        in_one_ring(near)?;
+        in_one_ring(far)?;
         ran.ip(&format!("link set {port} master br0"))?;
         give_addresses(near, vlan, &with_lengths(own))
     };

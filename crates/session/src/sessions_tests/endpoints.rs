@@ -131,6 +131,32 @@ fn pdrs_have_what_their_endpoint_says() {
     assert_eq!(world.sessions.fill().pools[0].used4, 0);
 }
 
+/// An SMF that is hostile, or in error, would take a pool's addresses for ever.
+#[test]
+fn an_endpoint_that_no_pdr_names_leaks_no_address() {
+    let mut world = World::new();
+    let unused = EndpointIe {
+        id: 3,
+        ue: Some(UeIpAddress {
+            destination: true,
+            ..ue4(Ipv4Addr::new(10, 60, 0, 77))
+        }),
+        framed: Some("10.60.0.80/32"),
+        ..EndpointIe::default()
+    };
+    for _ in 0..3 {
+        let (seid, _) = world
+            .establish(|w| {
+                session_with(w, &access(), &core(), &pdrs());
+                unused.create(w);
+            })
+            .unwrap();
+        assert_eq!(world.sessions.fill().pools[0].used4, 1);
+        world.delete(seid).unwrap();
+        assert_eq!(world.sessions.fill().pools[0].used4, 0);
+    }
+}
+
 #[test]
 fn addresses_of_an_endpoint_are_chosen_once() {
     let mut world = World::new();

@@ -141,7 +141,7 @@ fn pdrs_are_tried_by_precedence_then_id() {
 }
 
 #[test]
-fn equal_choose_ids_share_a_teid_within_a_request() {
+fn equal_choose_ids_share_a_teid_for_the_life_of_the_session() {
     let mut world = World::new();
     let choose = |id| {
         Some(FTeid::Choose {
@@ -166,13 +166,33 @@ fn equal_choose_ids_share_a_teid_within_a_request() {
     assert_eq!(created[0].f_teid, created[1].f_teid);
     assert_ne!(created[0].f_teid, created[2].f_teid);
     assert_eq!(world.sessions.fill().teids, 2);
+    // A dedicated QoS flow: the gNB sends it into the tunnel that it knows.
     let (_, more) = world.modify(seid, |w| uplink(4, 5).create(w)).unwrap();
-    assert_ne!(more[0].f_teid, created[0].f_teid);
-    // One of two users of a TEID goes: the TEID stays.
+    assert_eq!(more[0].f_teid, created[0].f_teid);
+    let (_, more) = world.modify(seid, |w| uplink(5, 7).create(w)).unwrap();
+    assert!(created.iter().all(|c| c.f_teid != more[0].f_teid));
+    // Some of its users go: the TEID stays, also for one that takes the place of the last.
+    let gone = |w: &mut Writer<'_>, id| remove(w, IeType::REMOVE_PDR, IeType::PDR_ID, id);
     world
-        .modify(seid, |w| remove(w, IeType::REMOVE_PDR, IeType::PDR_ID, 1))
+        .modify(seid, |w| [1, 2].into_iter().for_each(|id| gone(w, id)))
         .unwrap();
+    let (_, more) = world
+        .modify(seid, |w| {
+            gone(w, 4);
+            uplink(6, 5).create(w);
+        })
+        .unwrap();
+    assert_eq!(more[0].f_teid, created[0].f_teid);
     assert_eq!(world.sessions.fill().teids, 3);
+    // Of another session it is another one.
+    let (other, others) = world
+        .establish(|w| {
+            uplink(1, 5).create(w);
+            far_to_core(w, 1);
+        })
+        .unwrap();
+    assert_ne!(others[0].f_teid, created[0].f_teid);
+    world.delete(other).unwrap();
     world.delete(seid).unwrap();
     assert_eq!(world.sessions.fill().teids, 0);
 }

@@ -121,6 +121,9 @@ fn endpoint() -> impl Strategy<Value = EndpointIe> {
         1 => Just(choose4()),
     ];
     let framed = select(vec!["10.60.0.4/32", "10.62.0.0/16"]);
+    // An endpoint that no PDR names says by that bit alone at which end of packets the UE is.
+    let ue = (ue, prop::bool::weighted(0.2))
+        .prop_map(|(ue, destination)| UeIpAddress { destination, ..ue });
     (
         1u8..4,
         prop::option::of(f_teid),

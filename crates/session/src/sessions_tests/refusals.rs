@@ -7,8 +7,8 @@ use pfcp::ie::{Gbr, PdnType, PfcpSmReqFlags};
 
 use super::cases::{failure, far, pdr, refusal, refuses, refuses_to_modify};
 use super::*;
-use crate::compiled::QerId;
-use crate::rules::RuleId;
+use crate::compiled::{Action, QerId};
+use crate::rules::{FarId, RuleId};
 
 /// One line per thing that would change what packets meet: IE, where the refusal points.
 #[test]
@@ -235,15 +235,10 @@ fn fars_that_cannot_be_honoured_are_refused() {
             request,
         );
     }
-    // To access and to the SMF there are tunnels only.
-    for destination in [0, 3] {
-        let request = far_with(ApplyAction::FORW, destination, vec![]);
-        refuses(
-            &mut world,
-            failure(IeType::OUTER_HEADER_CREATION, far(1)),
-            request,
-        );
-    }
+    // To the SMF there are tunnels only.
+    let request = far_with(ApplyAction::FORW, 3, vec![]);
+    let wrong = failure(IeType::OUTER_HEADER_CREATION, far(1));
+    refuses(&mut world, wrong, request);
     for ie in [
         IeType::REDIRECT_INFORMATION,
         IeType::FORWARDING_POLICY,
@@ -275,25 +270,145 @@ fn fars_that_cannot_be_honoured_are_refused() {
         let extra = vec![(IeType::OUTER_HEADER_CREATION, header)];
         refuses(&mut world, wrong, far_with(ApplyAction::FORW, 1, extra));
     }
-    let no_tunnel = |w: &mut Writer<'_>| {
-        PdrIe {
-            far: Some(1),
-            ..PdrIe::downlink()
-        }
-        .create(w);
-        w.grouped(IeType::CREATE_FAR, |w| {
-            w.put(IeType::FAR_ID, 1u32);
-            w.put(IeType::APPLY_ACTION, ApplyAction::FORW);
-            w.grouped(IeType::FORWARDING_PARAMETERS, |w| {
-                w.put(IeType::DESTINATION_INTERFACE, 0u8)
-            });
-        });
+}
+
+/// The downlink of an ordinary session: what its FAR does, and Outer Header Creation.
+fn downlink_far(w: &mut Writer<'_>, kind: IeType, action: ApplyAction, header: Option<&[u8]>) {
+    let parameters = match kind {
+        IeType::CREATE_FAR => IeType::FORWARDING_PARAMETERS,
+        _ => IeType::UPDATE_FORWARDING_PARAMETERS,
     };
-    refuses(
-        &mut world,
-        failure(IeType::OUTER_HEADER_CREATION, far(1)),
-        no_tunnel,
-    );
+    w.grouped(kind, |w| {
+        w.put(IeType::FAR_ID, 2u32);
+        w.put(IeType::APPLY_ACTION, action);
+        w.grouped(parameters, |w| {
+            w.put(IeType::DESTINATION_INTERFACE, 0u8);
+            if let Some(header) = header {
+                w.ie(IeType::OUTER_HEADER_CREATION, header);
+            }
+        });
+    });
+}
+
+/// Establishes a session whose downlink FAR is like this.
+fn with_downlink_far(
+    world: &mut World,
+    action: ApplyAction,
+    header: Option<&[u8]>,
+) -> Result<u64, Refusal> {
+    let established = world.establish(|w| {
+        PdrIe::uplink().create(w);
+        PdrIe::downlink().create(w);
+        far_to_core(w, 1);
+        downlink_far(w, IeType::CREATE_FAR, action, header);
+    });
+    established.map(|(seid, _)| seid)
+}
+
+fn downlink_action(world: &World) -> Action {
+    world.only().entries[1].action
+}
+
+/// IPv4, TEID 9.
+const GNB_TUNNEL: [u8; 10] = [1, 0, 0, 0, 0, 9, 10, 3, 1, 1];
+
+/// free5GC does not know the gNB's tunnel when it establishes a session, and says FORW all the same.
+#[test]
+fn downlink_is_forwarded_before_there_is_a_tunnel_and_waits_for_one() {
+    let mut world = World::new();
+    let seid = with_downlink_far(&mut world, ApplyAction::FORW, None).unwrap();
+    assert_eq!(downlink_action(&world), Action::NoTunnel);
+    let found = Some(&GNB_TUNNEL[..]);
+    let update = |w: &mut Writer<'_>| {
+        downlink_far(w, IeType::UPDATE_FAR, ApplyAction::FORW, found);
+    };
+    world.modify(seid, update).unwrap();
+    assert!(matches!(
+        downlink_action(&world),
+        Action::Tunnel { teid: 9, .. }
+    ));
+}
+
+/// What no UE can have: an SMF that is hostile, or in error, would draw our own packets, or our neighbours'.
+#[test]
+fn addresses_that_no_ue_can_have_are_refused() {
+    let wrong = failure(IeType::UE_IP_ADDRESS, pdr(2));
+    let with = |ue: UeIpAddress| {
+        move |w: &mut Writer<'_>| {
+            let down = PdrIe {
+                ue: Some(UeIpAddress {
+                    destination: true,
+                    ..ue
+                }),
+                ..PdrIe::downlink()
+            };
+            ordinary_with(
+                w,
+                PdrIe {
+                    ue: None,
+                    ..PdrIe::uplink()
+                },
+                down,
+            );
+        }
+    };
+    let v4 = [
+        "0.0.0.0",
+        "0.1.2.3",
+        "127.0.0.1",
+        "169.254.1.1",
+        "224.0.0.5",
+        "240.0.0.1",
+        "255.255.255.255",
+    ];
+    for addr in v4 {
+        refuses(&mut World::new(), wrong, with(ue4(addr.parse().unwrap())));
+    }
+    refuses(&mut World::new(), wrong, with(ue4(N3)));
+    for addr in ["::", "::1", "fe80::1", "ff02::1", "::ffff:10.60.0.1"] {
+        refuses(&mut World::new(), wrong, with(ue6(addr.parse().unwrap())));
+    }
+}
+
+/// pfcpsim's FARs that drop or buffer name TEID 0 at 0.0.0.0.
+#[test]
+fn a_tunnel_that_cannot_be_is_refused_when_its_far_forwards() {
+    let impossible = [
+        [1, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        [1, 0, 0, 0, 0, 9, 0, 0, 0, 0],
+        [1, 0, 0, 0, 0, 0, 10, 3, 1, 1],
+    ];
+    let refused = |answer: Result<_, Refusal>| {
+        let refusal: Refusal = answer.map(|_: ()| ()).unwrap_err();
+        assert_eq!(refusal.offending_ie, Some(IeType::OUTER_HEADER_CREATION));
+        assert_eq!(refusal.failed_rule, Some(RuleId::Far(FarId(2))));
+    };
+    for header in impossible {
+        let header = Some(&header[..]);
+        let at_once = with_downlink_far(&mut World::new(), ApplyAction::FORW, header);
+        refused(at_once.map(drop));
+        for (action, meanwhile) in [
+            (ApplyAction::DROP, Action::Drop),
+            (ApplyAction::BUFF, Action::Buffer),
+        ] {
+            let mut world = World::new();
+            let seid = with_downlink_far(&mut world, action, header).unwrap();
+            assert_eq!(downlink_action(&world), meanwhile);
+            let forward = |w: &mut Writer<'_>| {
+                downlink_far(w, IeType::UPDATE_FAR, ApplyAction::FORW, None);
+            };
+            refused(world.modify(seid, forward).map(drop));
+            assert_eq!(downlink_action(&world), meanwhile);
+            let named = |w: &mut Writer<'_>| {
+                downlink_far(w, IeType::UPDATE_FAR, ApplyAction::FORW, Some(&GNB_TUNNEL));
+            };
+            world.modify(seid, named).unwrap();
+            assert!(matches!(
+                downlink_action(&world),
+                Action::Tunnel { teid: 9, .. }
+            ));
+        }
+    }
 }
 
 #[test]

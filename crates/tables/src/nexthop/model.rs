@@ -201,9 +201,12 @@ impl NextHops {
         }
     }
 
-    fn take_peers(&mut self, tables: &mut impl NextHopTables) {
+    /// Give peers that have come since the last call their next hop, as far as the kernel's state is known. Costs what is
+    /// new; [`reconcile`](Self::reconcile) does the rest.
+    pub fn take_peers(&mut self, tables: &mut impl NextHopTables) {
         let mut changes = std::mem::take(&mut self.peer_changes);
         tables.take_peer_changes(&mut changes);
+        let mut fresh = Vec::new();
         for change in changes.drain(..) {
             self.hops_changed = true;
             match change {
@@ -215,6 +218,7 @@ impl NextHops {
                         self.pool.release(tables, hop);
                     }
                     state.target = target;
+                    fresh.push(peer);
                 }
                 PeerChange::Removed(peer) => {
                     let state = self.peers.remove(&peer);
@@ -225,6 +229,10 @@ impl NextHops {
             }
         }
         self.peer_changes = changes;
+        // Those that have not gone meanwhile. What there is no room for is tried again, and told, when all is filled.
+        for peer in fresh {
+            let _ = self.fill_peer(tables, peer);
+        }
     }
 
     fn rebuild_views(&mut self) {
@@ -470,23 +478,28 @@ impl NextHops {
     }
 
     fn fill_peers(&mut self, tables: &mut impl NextHopTables) -> Result<(), NoRoom> {
-        let mut changes = Vec::new();
-        for (peer, state) in &self.peers {
-            let hop = self.hop(state.target.as_ref(), Some(peer.remote));
-            if state.applied != Some(hop) {
-                changes.push((*peer, hop));
-            }
+        let peers: Vec<Peer> = self.peers.keys().copied().collect();
+        peers
+            .into_iter()
+            .try_for_each(|peer| self.fill_peer(tables, peer))
+    }
+
+    fn fill_peer(&mut self, tables: &mut impl NextHopTables, peer: Peer) -> Result<(), NoRoom> {
+        let Some(state) = self.peers.get(&peer) else {
+            return Ok(());
+        };
+        let hop = self.hop(state.target.as_ref(), Some(peer.remote));
+        if state.applied == Some(hop) {
+            return Ok(());
         }
-        for (peer, hop) in changes {
-            let index = self.pool.acquire(tables, hop)?;
-            tables.swap_peer_nexthop(peer, index);
-            let old = self
-                .peers
-                .get_mut(&peer)
-                .and_then(|state| state.applied.replace(hop));
-            if let Some(old) = old {
-                self.pool.release(tables, old);
-            }
+        let index = self.pool.acquire(tables, hop)?;
+        tables.swap_peer_nexthop(peer, index);
+        let old = self
+            .peers
+            .get_mut(&peer)
+            .and_then(|state| state.applied.replace(hop));
+        if let Some(old) = old {
+            self.pool.release(tables, old);
         }
         Ok(())
     }

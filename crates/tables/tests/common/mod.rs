@@ -8,11 +8,13 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use session::compiled::{Marks, NiId};
 use session::reference::{Arrival, Packet};
 use tables::nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
+use tables::trace::TraceKey;
 use tables::{Mode, PortConfig, Roles, Tables};
 
 /// Our N3 address.
@@ -284,6 +286,15 @@ fn read_outer6(ip: &[u8]) -> (IpAddr, &[u8]) {
     assert_eq!(sum16(&ip[40..], pseudo), 0xffff, "UDP checksum");
     let remote: [u8; 16] = ip[24..40].try_into().unwrap();
     (remote.into(), &ip[48..])
+}
+
+/// Follow packets with these keys from now on.
+pub fn follow(tables: &mut Tables, keys: &[(TraceKey, u32)]) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !tables.follow(keys).unwrap() {
+        assert!(Instant::now() < deadline, "programs never came");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Loading programs needs it; a test that did not run must not look as if it had passed.

@@ -42,6 +42,11 @@ impl KernelMirror {
         self.next_hops.apply(change);
     }
 
+    /// New gNBs get their next hop. Costs next to nothing when there is none.
+    pub(crate) fn take_peers(&mut self, tables: &mut Tables) {
+        self.next_hops.take_peers(tables);
+    }
+
     /// Bring the tables to what the kernel says and the sessions need. Costs next to nothing when
     /// nothing changed.
     pub(crate) fn reconcile(&mut self, tables: &mut Tables) {

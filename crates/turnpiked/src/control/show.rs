@@ -106,7 +106,9 @@ fn datapath(tables: &Tables, about: &About) -> DatapathReport {
             XdpMode::Generic => "generic",
         }
         .to_owned(),
+        build: tables.features().build().to_owned(),
         features: tables.features().names().map(str::to_owned).collect(),
+        settling: tables.is_settling(),
         programs: tables.programs().into_iter().map(program).collect(),
         replacements,
         last_replacement: last.map(|last| ReplacementReport {

@@ -31,6 +31,8 @@ pub(crate) struct Traces {
     /// Reads the ring while there are traces.
     thread: Option<TraceThread>,
     keys: Vec<(TraceKey, u32)>,
+    /// Programs report packets with them.
+    is_followed: bool,
     tended: Option<Instant>,
 }
 
@@ -116,6 +118,15 @@ impl Traces {
         self.listeners.with(|all| all[place] = None);
     }
 
+    fn end_all(&mut self, why: &'static str) {
+        for place in 0..TRACES_MAX {
+            if let Some(trace) = &self.traces[place] {
+                let _ = trace.lines.try_send(Line::Ended { why });
+            }
+            self.end(place);
+        }
+    }
+
     /// Forget clients that left, and follow what sessions have become. Costs nothing while nobody is
     /// followed.
     pub(crate) fn tend(&mut self, core: &mut Core<Tables>) {
@@ -132,12 +143,16 @@ impl Traces {
         }
         if let Err(error) = self.look(core) {
             tracing::error!(%error, "trace");
+            self.end_all("data_path");
+            // Nobody is followed: no programs are needed.
+            let _ = self.look(core);
         }
         self.tell_losses(core);
     }
 
     fn look(&mut self, core: &mut Core<Tables>) -> Result<(), Refused> {
         let mut keys: Vec<(TraceKey, u32)> = Vec::new();
+        let mut all_wanted = Vec::new();
         let all = self.traces.iter_mut().enumerate();
         for (place, trace) in all.filter_map(|(place, trace)| Some((place, trace.as_mut()?))) {
             let rules = trace.rules.clone();
@@ -158,12 +173,17 @@ impl Traces {
                     }
                 });
             }
-            trace.tell(&wanted, left_out);
+            all_wanted.push((place, wanted, left_out));
         }
-        if keys != self.keys {
+        if keys != self.keys || !self.is_followed {
             let followed = core.tables_mut().follow(&keys);
-            followed.map_err(|error| Refused::Datapath(error.to_string()))?;
+            self.is_followed = followed.map_err(|error| Refused::Datapath(error.to_string()))?;
             self.keys = keys;
+        }
+        for (place, wanted, left_out) in all_wanted {
+            if let Some(trace) = self.traces[place].as_mut().filter(|_| self.is_followed) {
+                trace.tell(&wanted, left_out);
+            }
         }
         let any = self.traces.iter().any(Option::is_some);
         if !any {

@@ -1,0 +1,50 @@
+//! What the plain session's packets cost in each build of the program.
+
+use anyhow::{Context, Result, ensure};
+
+use super::Bench;
+use super::cost::{Direction, Family};
+use super::requests::Shape;
+use super::shapes::{GRACE, SESSIONS, way};
+
+/// The builds, and of which shape there is a session that needs it.
+const BUILDS: [(&str, Option<Shape>); 4] = [
+    ("plain", None),
+    ("common", Some(Shape::Filters(1))),
+    ("relay", Some(Shape::Relay)),
+    ("general", Some(Shape::Framed)),
+];
+
+impl Bench {
+    /// Figures `xdp-up-build-NAME` and `xdp-down-build-NAME`, and how many instructions its programs have.
+    pub(super) fn builds(&mut self) -> Result<()> {
+        for (build, beside) in BUILDS {
+            let mut seids = self.establish(0, SESSIONS, Shape::Plain)?.1;
+            if let Some(shape) = beside {
+                seids.extend(self.establish(SESSIONS, 1, shape)?.1);
+            }
+            self.sut.settle()?;
+            let live = self.live()?;
+            ensure!(live == build, "{live} is live, not {build}");
+            for direction in [Direction::Uplink, Direction::Downlink] {
+                let cost = self.cost_as_is(direction, SESSIONS, Family::V4)?;
+                let name = format!("xdp-{}-build-{build}", way(direction));
+                self.figures
+                    .add(&name, cost.above_floor, "ns/packet", Some(cost.floor));
+            }
+            let instructions = self.instructions()?;
+            let name = format!("xdp-build-{build}-size");
+            self.figures.add(&name, instructions, "instructions", None);
+            ensure!(self.live()? == build, "programs changed meanwhile");
+            self.delete(&seids)?;
+            std::thread::sleep(GRACE);
+        }
+        Ok(())
+    }
+
+    /// The live build.
+    fn live(&self) -> Result<String> {
+        let datapath = self.sut.datapath()?;
+        Ok(datapath["build"].as_str().context("build")?.to_owned())
+    }
+}

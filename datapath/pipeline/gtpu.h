@@ -29,7 +29,10 @@
 #define TP_GTPU_EXT_REQUIRED 0x80
 /* ... and with this one too, also if it only passes the packet on. */
 #define TP_GTPU_EXT_REQUIRED_BETWEEN 0x40
-#define TP_GTPU_EXT_PDCP 0xc0 /* PDCP PDU number (5.2.2.2): for the target gNB, whatever lies between */
+/* PDCP PDU Number (5.2.2.2) and Long PDCP PDU Number (5.2.2.2A): for a gNB. They say nothing to whoever else ends the
+ * tunnel. */
+#define TP_GTPU_EXT_PDCP 0xc0
+#define TP_GTPU_EXT_LONG_PDCP 0x82
 #define TP_GTPU_EXT_PSC 0x85
 #define TP_GTPU_PSC_LEN 16U /* header, optional octets and a PDU Session Container of one unit */
 
@@ -53,7 +56,7 @@ static TP_INLINE int tp_walk_extensions(struct tp_packet *p, __u32 off, __u8 typ
 		else if ((type & TP_GTPU_EXT_REQUIRED) && (type & TP_GTPU_EXT_REQUIRED_BETWEEN) &&
 			 type != TP_GTPU_EXT_PDCP)
 			return TP_DROP_GTPU_UNKNOWN_EXTENSION;
-		else if ((named = tp_at(p, off - 1, 1)))
+		else if (type != TP_GTPU_EXT_PDCP && type != TP_GTPU_EXT_LONG_PDCP && (named = tp_at(p, off - 1, 1)))
 			p->for_end |= TP_READ(*named); /* type, of which the verifier knows too much */
 		off += size;
 		h = tp_at(p, off - 1, 1);

@@ -1144,7 +1144,10 @@ def relay_cases():
     for name, kind in (("pdcp", 0xc0), ("long-pdcp", 0x82)):
         options = b"\0\0\0" + bytes([kind]) + b"\1\x12\x34\x85" + b"\1\0\x09\0"
         relay_case("relay-" + name, "PDCP numbers are for the target gNB of a handover", (0x34, options + u), (0x34, options + u), tables=relaying("downlink"))
-        frame_case("ul-" + name, "at the end of the tunnel they are not understood", outer(gtpu(TEID, u, flags=0x34, options=options)), "gtpu_unknown_extension", counters=[(1, 0, 0, 1)])
+        frame_case("ul-" + name, "where the tunnel ends they say nothing", outer(gtpu(TEID, u, flags=0x34, options=options)), "forward", hop(user()), counters=[(1, 1, n, 0)])
+    for_us = b"\0\0\0\x83\1\0\0\x85" + b"\1\0\x09\0"
+    relay_case("relay-for-the-end", "where the tunnel goes on it need not be understood", (0x34, for_us + u), (0x34, for_us + u), tables=relaying("downlink"))
+    frame_case("ul-for-the-end", "where the tunnel ends it must be understood and is not", outer(gtpu(TEID, u, flags=0x34, options=for_us)), "gtpu_unknown_extension", counters=[(1, 0, 0, 1)])
     relay_case("relay-unknown-extension", "must be understood even in between", (0x34, b"\0\0\0\xc1\1\0\0\0" + u), None, verdict="gtpu_unknown_extension", counters=[(1, 0, 0, 0)])
     padded = Raw(raw(outer(gtpu(TEID, u))) + b"\xee" * 20)
     case("relay-padding", "octets behind the outer packet do not go along", relaying(), [(UP, padded, "forward", relayed(gtpu(RTEID, u)))], [(1, 1, n, 0)])

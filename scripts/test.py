@@ -73,18 +73,32 @@ def processes_with(wanted):
             pass  # gone meanwhile
 
 
+def about(pid):
+    """What a process is, and what it waits for."""
+    said = []
+    for what in ["cmdline", "wchan", "syscall", "stack"]:
+        try:
+            with open(f"/proc/{pid}/{what}", "rb") as file:
+                text = file.read(600).replace(b"\0", b" ").decode(errors="replace")
+                said.append(" | ".join(text.splitlines()[:12]))
+        except OSError:
+            pass
+    return f"{pid}: " + "; ".join(said)
+
+
 def end(mark, patience_s):
-    """Kill what is left of a test after a while; how many processes that were."""
+    """Kill what is left of a test after a while; what processes that were."""
     deadline = time.monotonic() + patience_s
     while any(processes_with(f"{MARK}={mark}".encode())) and time.monotonic() < deadline:
         time.sleep(0.02)
     left = list(processes_with(f"{MARK}={mark}".encode()))
+    said = [about(pid) for pid in left]
     for pid in left:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-    return len(left)
+    return said
 
 
 class Run:
@@ -118,7 +132,7 @@ class Run:
             left = end(mark, 0 if why else AFTERWARDS_S)
             process.wait()
             if left and why is None:
-                why = f"left {left} processes behind"
+                why = "left processes behind:\n  " + "\n  ".join(left)
             seconds = time.monotonic() - began
             output.seek(0)
             text = output.read().decode(errors="replace")

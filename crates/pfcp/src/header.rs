@@ -13,7 +13,7 @@ pub const SESSION_HEADER: usize = 16;
 pub(crate) const UNCOUNTED: usize = 4;
 
 pub(crate) const FLAG_SEID: u8 = 0x01;
-const FLAG_PRIORITY: u8 = 0x02;
+pub(crate) const FLAG_PRIORITY: u8 = 0x02;
 const FLAG_FOLLOW_ON: u8 = 0x04;
 
 /// The header of a message (7.2.2).

@@ -1,6 +1,6 @@
 //! Encoding.
 
-use crate::header::{FLAG_SEID, UNCOUNTED, VERSION};
+use crate::header::{FLAG_PRIORITY, FLAG_SEID, SESSION_HEADER, UNCOUNTED, VERSION};
 use crate::ie::{
     CpFunctionFeatures, DownlinkDataServiceInformation, FSeid, FTeid, FailedRuleId,
     NetworkInstance, NodeId, RecoveryTimeStamp, ReportType, UeIpAddress, UpFunctionFeatures,
@@ -50,6 +50,17 @@ impl<'b> Writer<'b> {
             out,
             start,
             too_long: false,
+        }
+    }
+
+    /// Message Priority, 0 (highest) to 15, of a message with a SEID (7.2.2.3): a response repeats its request's.
+    pub fn priority(&mut self, priority: u8) {
+        let header = self.out.get_mut(self.start..);
+        if let Some([flags, .., last]) = header.and_then(|h| h.first_chunk_mut::<SESSION_HEADER>())
+            && *flags & FLAG_SEID != 0
+        {
+            *flags |= FLAG_PRIORITY;
+            *last = priority << 4;
         }
     }
 

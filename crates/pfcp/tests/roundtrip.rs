@@ -303,13 +303,23 @@ proptest! {
     }
 
     #[test]
-    fn headers_survive(seid: Option<u64>, sequence in 0u32..1 << 24, message_type: u8) {
+    fn headers_survive(
+        seid: Option<u64>,
+        sequence in 0u32..1 << 24,
+        message_type: u8,
+        priority in option::of(0u8..16),
+    ) {
         let mut out = vec![0xee];
-        let octets = Writer::new(&mut out, MessageType(message_type), seid, sequence).finish();
+        let mut writer = Writer::new(&mut out, MessageType(message_type), seid, sequence);
+        if let Some(priority) = priority {
+            writer.priority(priority);
+        }
+        let octets = writer.finish();
         let message = pfcp::decode(&out[1..]).unwrap();
         prop_assert_eq!(octets, out.len() - 1);
         prop_assert_eq!(message.header.seid, seid);
         prop_assert_eq!(message.header.sequence, sequence);
+        prop_assert_eq!(message.header.priority, priority.filter(|_| seid.is_some()));
         prop_assert_eq!(message.header.message_type, MessageType(message_type));
         prop_assert!(message.ies.iter().next().is_none());
     }

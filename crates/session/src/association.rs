@@ -56,6 +56,12 @@ impl<T: Tables> Core<T> {
         {
             return self.ignore(now, incoming.from, Ignored::InProgress, out);
         }
+        if let Some(id) = known
+            && self.is_elsewhere(id, incoming.from)
+        {
+            self.ask_whether_alive(now, id, out);
+            return self.ignore(now, incoming.from, Ignored::NodeIdTaken, out);
+        }
         let retain = retains_all(&request);
         let id = match known {
             Some(id) if retain => id,
@@ -106,6 +112,13 @@ impl<T: Tables> Core<T> {
         };
         self.end_association(now, idle, Gone::Displaced, out);
         true
+    }
+
+    /// Whether the SMF that we know under this Node ID is not the sender, and alive as far as we know. An SMF that has
+    /// moved sends its request again, and is believed when its old address has not answered.
+    fn is_elsewhere(&self, id: PeerId, from: SocketAddr) -> bool {
+        let is_up = |peer: &Peer| peer.state == PeerState::Up;
+        self.peers.get(id).is_some_and(is_up) && !self.peers.speaks_for(id, from.ip())
     }
 
     /// Whether this very request waits for its answer.
@@ -450,19 +463,24 @@ impl<T: Tables> Core<T> {
     }
 
     fn send_heartbeat(&mut self, now: Time, id: PeerId, out: &mut Outbox) {
-        let Some(peer) = self.peers.get(id) else {
+        if self.peers.get(id).is_some() {
+            self.ask_whether_alive(now, id, out);
+            self.set_timer(now, self.config.heartbeat_interval, Timer::Heartbeat(id));
+        }
+    }
+
+    /// Send a Heartbeat Request, unless one is outstanding.
+    fn ask_whether_alive(&mut self, now: Time, id: PeerId, out: &mut Outbox) {
+        let Some(peer) = self.peers.get(id).filter(|peer| !peer.heartbeat_waits) else {
             return;
         };
-        let (to, waits, recovery) = (peer.address, peer.heartbeat_waits, self.recovery);
-        if !waits {
-            let sent = self.send_request(now, to, Purpose::Heartbeat(id), out, |writer| {
-                writer.recovery_time_stamp(RecoveryTimeStamp(recovery));
-            });
-            if let Some(peer) = self.peers.get_mut(id) {
-                peer.heartbeat_waits = sent;
-            }
+        let (to, recovery) = (peer.address, self.recovery);
+        let sent = self.send_request(now, to, Purpose::Heartbeat(id), out, |writer| {
+            writer.recovery_time_stamp(RecoveryTimeStamp(recovery));
+        });
+        if let Some(peer) = self.peers.get_mut(id) {
+            peer.heartbeat_waits = sent;
         }
-        self.set_timer(now, self.config.heartbeat_interval, Timer::Heartbeat(id));
     }
 
     fn on_retention(&mut self, now: Time, id: PeerId, out: &mut Outbox) {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use ipnet::{Ipv4Net, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 pub use crate::predefined::{PredefinedFar, PredefinedRule};
 
@@ -14,6 +14,8 @@ pub struct Config {
     pub node_id: NodeIdConfig,
     /// Our N4 addresses: the first IPv4 and the first IPv6 one go into the UP F-SEID.
     pub n4: Vec<IpAddr>,
+    /// Prefixes of those who may speak PFCP with us; what others send is counted, and not answered. None: anybody.
+    pub allow: Vec<IpNet>,
     /// Our N3 (and N9) addresses, IPv4 and IPv6; at most 256.
     pub n3: Vec<IpAddr>,
     /// Which of them tunnels end at, and packets come from, by side and network instance. The first of
@@ -69,6 +71,14 @@ pub struct Config {
     pub seed: u64,
     /// Events about refused and malformed requests, per second; further ones are only counted.
     pub complaints_per_s: u32,
+}
+
+impl Config {
+    /// Whether who is at this address may speak PFCP with us. An IPv4 address may come in an IPv6 one.
+    pub(crate) fn allows(&self, from: IpAddr) -> bool {
+        let from = from.to_canonical();
+        self.allow.is_empty() || self.allow.iter().any(|net| net.contains(&from))
+    }
 }
 
 /// Node ID (TS 29.244, 8.2.38).
@@ -162,6 +172,7 @@ impl Default for Config {
         Self {
             node_id: NodeIdConfig::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             n4: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+            allow: Vec::new(),
             n3: Vec::new(),
             tunnel_networks: Vec::new(),
             network_instances: Vec::new(),

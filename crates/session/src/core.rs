@@ -91,6 +91,8 @@ pub(crate) struct Incoming {
     pub(crate) from: SocketAddr,
     pub(crate) message_type: MessageType,
     pub(crate) sequence: u32,
+    /// Message Priority, which its answer repeats.
+    pub(crate) priority: Option<u8>,
     pub(crate) fingerprint: Fingerprint,
 }
 
@@ -132,6 +134,9 @@ impl<T: Tables> Core<T> {
     /// A datagram holds one message, or several bundled ones, each of which but the last says that
     /// another one follows (BUNDL: TS 29.244, 6.5). Each is answered by itself.
     pub fn receive(&mut self, now: Time, from: SocketAddr, datagram: &[u8], out: &mut Outbox) {
+        if !self.config.allows(from.ip()) {
+            return self.ignore(now, from, Ignored::NotAllowed, out);
+        }
         let mut left = datagram;
         for _ in 0..BUNDLE_MAX {
             match self.receive_message(now, from, left, out) {
@@ -206,9 +211,8 @@ impl<T: Tables> Core<T> {
             self.page(now, out);
             self.sessions
                 .keep_times(now, SESSIONS_PER_STEP, &mut self.tables);
-            let pause = self.tunnel_pause();
             self.sessions
-                .resume(now, pause, SESSIONS_PER_STEP, &mut self.tables);
+                .resume(now, SESSIONS_PER_STEP, &mut self.tables);
         }
         self.advance_paths(now, out);
         self.keep_finishing(now, out);
@@ -243,7 +247,7 @@ impl<T: Tables> Core<T> {
         let look = sessions.and_then(|s| s.inactivity.next_deadline());
         let deferred = sessions.and_then(|s| s.deferred.next_deadline());
         let usage = sessions.and_then(|s| s.usage.next_deadline());
-        let resume = sessions.and_then(|s| s.stopped.next_deadline(self.tunnel_pause()));
+        let resume = sessions.and_then(|s| s.stopped.next_deadline());
         let paging = sessions.and_then(|s| s.paging.next_deadline());
         let requests = self.requests.next_deadline();
         let of_sessions = [look, deferred, usage, resume, paging];
@@ -382,6 +386,7 @@ impl<T: Tables> Core<T> {
             from,
             message_type: header.message_type,
             sequence: header.sequence,
+            priority: header.priority,
             fingerprint,
         };
         if !message.rest.is_empty() && !header.follow_on {
@@ -460,6 +465,7 @@ impl<T: Tables> Core<T> {
                     from,
                     message_type: header.message_type,
                     sequence: header.sequence,
+                    priority: header.priority,
                     fingerprint: Fingerprint::new(from, datagram),
                 };
                 self.stats.decode_errors += 1;
@@ -499,6 +505,9 @@ impl<T: Tables> Core<T> {
         let us = &self.node_id;
         let sent = out.send(incoming.from, |bytes| {
             let mut writer = Writer::new(bytes, response, seid, incoming.sequence);
+            if let Some(priority) = incoming.priority {
+                writer.priority(priority);
+            }
             write(&mut writer, us);
             let _ = writer.finish();
         });
@@ -528,6 +537,8 @@ impl<T: Tables> Core<T> {
                 request: incoming.message_type,
                 cause: refusal.cause,
                 offending_ie: refusal.offending_ie,
+                failed_rule: refusal.failed_rule,
+                cp_seid: seid,
                 suppressed,
             });
         }

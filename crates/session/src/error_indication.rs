@@ -1,6 +1,6 @@
 //! Error Indications of gNBs and other UPFs: the SMF of the session is told (ERIR: TS 29.244, 5.10 and
-//! 7.5.8.4; TS 23.527, 5.3.2), and decides what becomes of the tunnel, into which nothing is sent meanwhile if it was
-//! its far end that said so.
+//! 7.5.8.4; TS 23.527, 5.3.2), and decides what becomes of the tunnel, into which nothing is sent meanwhile if it goes on
+//! to say so. Only its own end knows of a tunnel: what others say of it is counted.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -41,8 +41,11 @@ impl<T: Tables> Core<T> {
 
     fn on_error_indication(&mut self, now: Time, from: IpAddr, tunnel: Tunnel, out: &mut Outbox) {
         self.stats.error_indications += 1;
-        let by_its_end = from == tunnel.1;
-        self.sessions.tunnels.ask(now, tunnel, by_its_end);
+        if from != tunnel.1 {
+            self.stats.error_indications_foreign += 1;
+            return;
+        }
+        self.sessions.tunnels.ask(now, tunnel);
         self.look_up_tunnels(now, out);
     }
 
@@ -50,10 +53,10 @@ impl<T: Tables> Core<T> {
     pub(crate) fn look_up_tunnels(&mut self, now: Time, out: &mut Outbox) {
         self.sessions.index_tunnels(SESSIONS_INDEXED);
         for _ in 0..TUNNELS_TOLD {
-            let Some((tunnel, by_its_end)) = self.sessions.tunnels.question() else {
+            let Some(tunnel) = self.sessions.tunnels.question() else {
                 break;
             };
-            self.tell_of_error(now, tunnel, by_its_end, out);
+            self.tell_of_error(now, tunnel, out);
         }
     }
 
@@ -62,12 +65,11 @@ impl<T: Tables> Core<T> {
         self.config.t1 * self.config.n1.max(1)
     }
 
-    /// Whoever else than its far end says it may have any reason to, or another address; the SMF will know.
-    fn tell_of_error(&mut self, now: Time, tunnel: Tunnel, by_its_end: bool, out: &mut Outbox) {
-        let (teid, peer) = tunnel;
+    fn tell_of_error(&mut self, now: Time, tunnel: Tunnel, out: &mut Outbox) {
+        let ((teid, peer), pause) = (tunnel, self.tunnel_pause());
         for seid in self.sessions.with_tunnel(tunnel) {
             // A gNB indicates an error for each packet; the SMF hears of it once.
-            if !(self.sessions).stop(now, seid, tunnel, by_its_end, &mut self.tables) {
+            if !(self.sessions).indicated(now, seid, tunnel, pause, &mut self.tables) {
                 continue;
             }
             let (ipv4, ipv6) = match peer {
@@ -135,8 +137,9 @@ mod tests {
         let before = downlink(world.core.tables());
         assert!(matches!(before, Action::Tunnel { teid: 0x5000, .. }));
         assert_eq!(world.hear(&indication()).len(), 1, "a report");
-        assert!(is_gone(&world));
+        assert_eq!(downlink(world.core.tables()), before, "one may be forged");
         assert!(world.hear(&indication()).is_empty(), "it is known");
+        assert!(is_gone(&world));
         // A word about something else changes nothing.
         world.modify(smf(2), seid, |w| qer(w, 7, Some(5)));
         assert!(is_gone(&world));
@@ -145,7 +148,9 @@ mod tests {
         assert!(matches!(now, Action::Tunnel { teid: 0x6000, .. }));
         // The same tunnel, meant anew.
         change(&mut world, seid, 0x5000);
-        world.hear(&indication());
+        for _ in 0..2 {
+            world.hear(&indication());
+        }
         assert!(is_gone(&world));
         change(&mut world, seid, 0x5000);
         assert_eq!(downlink(world.core.tables()), before);
@@ -154,17 +159,17 @@ mod tests {
     }
 
     #[test]
-    fn what_another_than_the_far_end_says_is_reported_and_stops_nothing() {
+    fn what_another_than_the_far_end_says_is_counted_and_nobody_hears_of_it() {
         let mut world = World::new(&[smf(2)]);
         world.establish_with(smf(2), 1, |_| {});
         let mut from_elsewhere = indication();
         from_elsewhere[15] ^= 1;
-        assert_eq!(world.hear(&from_elsewhere).len(), 1, "a report");
+        for _ in 0..3 {
+            assert!(world.hear(&from_elsewhere).is_empty());
+        }
         assert!(!is_gone(&world));
-        assert!(world.hear(&from_elsewhere).is_empty());
-        // The far end says so itself: known, but now believed.
-        assert!(world.hear(&indication()).is_empty());
-        assert!(is_gone(&world));
+        assert_eq!(world.core.stats().error_indications_foreign, 3);
+        assert_eq!(world.hear(&indication()).len(), 1, "the far end itself");
     }
 
     #[test]
@@ -172,6 +177,7 @@ mod tests {
         let mut world = World::new(&[smf(2)]);
         world.establish_with(smf(2), 1, |_| {});
         assert_eq!(world.hear(&indication()).len(), 1);
+        world.hear(&indication());
         let pause = world.core.tunnel_pause();
         world.pass(pause - Duration::from_millis(1));
         assert!(is_gone(&world));

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use pfcp::{Cause, IeType, MessageType};
 
 use crate::node_id::NodeId;
+use crate::rules::RuleId;
 
 /// Something happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +99,10 @@ pub enum Event {
         cause: Cause,
         /// The IE at fault.
         offending_ie: Option<IeType>,
+        /// The rule at fault.
+        failed_rule: Option<RuleId>,
+        /// The SMF's SEID of the session, as in the answer; 0: not known, or no session's.
+        cp_seid: u64,
         /// Refusals since the last such event that were not logged.
         suppressed: u64,
     },
@@ -146,11 +151,15 @@ pub enum Ignored {
     InProgress,
     /// What follows the 128th message of one datagram.
     BundleTooLong,
+    /// Its sender may not speak PFCP with us.
+    NotAllowed,
+    /// An Association Setup Request under the Node ID of an SMF that is elsewhere, and not known to be gone.
+    NodeIdTaken,
 }
 
 impl Ignored {
     /// All, in order.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Malformed,
         Self::UnknownType,
         Self::UnmatchedResponse,
@@ -158,6 +167,8 @@ impl Ignored {
         Self::StaleRecovery,
         Self::InProgress,
         Self::BundleTooLong,
+        Self::NotAllowed,
+        Self::NodeIdTaken,
     ];
 
     /// As metrics name it.
@@ -170,6 +181,8 @@ impl Ignored {
             Self::StaleRecovery => "stale_recovery",
             Self::InProgress => "in_progress",
             Self::BundleTooLong => "bundle_too_long",
+            Self::NotAllowed => "not_allowed",
+            Self::NodeIdTaken => "node_id_taken",
         }
     }
 }

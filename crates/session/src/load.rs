@@ -8,6 +8,8 @@ use pfcp::{IeType, Writer};
 const STEP: u8 = 5;
 /// How long a reduction holds unless it is repeated; it is in every answer meanwhile.
 const VALIDITY_S: u64 = 30;
+/// Message Priority of requests that have none: the lowest.
+const LOWEST: u8 = 15;
 /// OCI Flags (8.2.81): the information concerns the whole node.
 const AOCI: u8 = 1;
 
@@ -19,8 +21,8 @@ pub(crate) struct Load {
     load: Announced,
     /// Percent of establishments that SMFs are asked to do without.
     reduction: Announced,
-    /// Sum of the reductions since the last establishment that was refused.
-    shed: u32,
+    /// Percent of establishments that were to be refused and are not yet.
+    owed: u32,
 }
 
 /// A percentage, and a number that grows with each change.
@@ -65,7 +67,7 @@ impl Load {
             overload_at: (1..=100).contains(&overload_at).then_some(overload_at),
             load: nothing,
             reduction: nothing,
-            shed: 0,
+            owed: 0,
         }
     }
 
@@ -95,12 +97,18 @@ impl Load {
         self.reduction.percent
     }
 
-    /// Whether this establishment is one of those that are refused to get out of overload.
-    pub(crate) fn sheds(&mut self) -> bool {
-        self.shed += u32::from(self.reduction.percent);
-        let refuse = self.shed >= 100;
+    /// Whether this establishment is one of those that are refused to get out of overload. Of those that come at about the
+    /// same time one with a lower priority is: with each step of it one more of them may follow before this one must go.
+    pub(crate) fn sheds(&mut self, priority: Option<u8>) -> bool {
+        if self.reduction.percent == 0 {
+            self.owed = 0;
+            return false;
+        }
+        self.owed += u32::from(self.reduction.percent);
+        let patience = LOWEST - priority.unwrap_or(LOWEST).min(LOWEST);
+        let refuse = self.owed >= 100 * (1 + u32::from(patience));
         if refuse {
-            self.shed -= 100;
+            self.owed -= 100;
         }
         refuse
     }
@@ -197,13 +205,35 @@ mod tests {
         for busy in 0..=100 {
             let mut load = Load::new(90, 0);
             load.measured(busy, 0);
-            let shed = (0..1000).filter(|_| load.sheds()).count();
+            let shed = (0..1000).filter(|_| load.sheds(None)).count();
             assert_eq!(shed, usize::from(load.reduction()) * 10, "busy {busy}");
             assert_eq!(shed > 0, busy >= 90);
             assert!(shed <= 900, "never all");
         }
         let mut never = Load::new(0, 0);
         never.measured(100, 100);
-        assert!(!never.sheds());
+        assert!(!never.sheds(None));
+    }
+
+    #[test]
+    fn who_has_priority_is_refused_only_where_nobody_else_can_be() {
+        let refused = |of: [Option<u8>; 4]| {
+            let mut load = Load::new(90, 0);
+            load.measured(95, 0);
+            let mut refused = [0; 4];
+            for round in 0..4000 {
+                refused[round % 4] += usize::from(load.sheds(of[round % 4]));
+            }
+            let share = usize::from(load.reduction()) * 40;
+            let all: usize = refused.iter().sum();
+            assert!(all <= share && all + 15 >= share, "{all} of {share}");
+            refused
+        };
+        // Half are to go.
+        let [first, second, emergency, low] = refused([None, None, Some(0), Some(15)]);
+        assert!(first > 400 && second > 400 && low > 400, "they share it");
+        assert_eq!(emergency, 0);
+        // There is nobody else.
+        refused([Some(0); 4]);
     }
 }

@@ -51,7 +51,7 @@ impl<T: Tables> Core<T> {
             return self.refuse(now, incoming, cp_seid, Cause::REQUEST_REJECTED.into(), out);
         }
         let notice = self.notice(peer);
-        if self.wants_overload_control(peer) && self.load.sheds() {
+        if self.wants_overload_control(peer) && self.load.sheds(incoming.priority) {
             return self.refuse_overloaded(now, incoming, cp_seid, &notice, out);
         }
         match self

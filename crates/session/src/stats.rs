@@ -42,7 +42,9 @@ pub struct Stats {
     pub restarts: u64,
     /// Error Indications of GTP-U peers.
     pub error_indications: u64,
-    /// Of those, reported to an SMF.
+    /// Of those, not from the end of the tunnel that they are about: nobody hears of them.
+    pub error_indications_foreign: u64,
+    /// Error Indications that were reported to an SMF.
     pub error_reports: u64,
     /// Session Reports of packets that wait for their UE.
     pub downlink_data_reports: u64,
@@ -91,6 +93,7 @@ impl Stats {
             silences: 0,
             restarts: 0,
             error_indications: 0,
+            error_indications_foreign: 0,
             error_reports: 0,
             downlink_data_reports: 0,
             echo_requests: 0,

@@ -1,7 +1,7 @@
 //! Which session sends into which tunnel: found when the tunnel's end says that it has no such
 //! tunnel (Error Indication, TS 23.527, 5.3).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -52,8 +52,7 @@ pub(crate) struct TunnelIndex {
     more: BTreeSet<(TunnelKey, Place)>,
     reach: Reach,
     asked: Time,
-    /// And whether its own end has said it.
-    questions: BTreeMap<Tunnel, bool>,
+    questions: BTreeSet<Tunnel>,
 }
 
 /// Of which sessions the tunnels are in the index.
@@ -82,7 +81,7 @@ impl TunnelIndex {
             more: BTreeSet::new(),
             reach: Reach::None,
             asked: Time(0),
-            questions: BTreeMap::new(),
+            questions: BTreeSet::new(),
         }
     }
 
@@ -100,14 +99,14 @@ impl TunnelIndex {
         matches!(self.reach, Reach::Before(_)) || !self.questions.is_empty()
     }
 
-    /// Somebody wants to know of this tunnel. `by_its_end`: the far end itself.
-    pub(crate) fn ask(&mut self, now: Time, tunnel: Tunnel, by_its_end: bool) {
+    /// Somebody wants to know of this tunnel.
+    pub(crate) fn ask(&mut self, now: Time, tunnel: Tunnel) {
         self.asked = now;
         if self.reach == Reach::None {
             self.reach = Reach::Before(Place::FIRST);
         }
-        if self.questions.len() < QUESTIONS_MAX || self.questions.contains_key(&tunnel) {
-            *self.questions.entry(tunnel).or_default() |= by_its_end;
+        if self.questions.len() < QUESTIONS_MAX {
+            self.questions.insert(tunnel);
         }
     }
 
@@ -130,7 +129,7 @@ impl TunnelIndex {
     }
 
     /// The next that was asked for, once it can be answered.
-    pub(crate) fn question(&mut self) -> Option<(Tunnel, bool)> {
+    pub(crate) fn question(&mut self) -> Option<Tunnel> {
         if self.reach == Reach::All {
             self.questions.pop_first()
         } else {
@@ -225,7 +224,7 @@ mod tests {
         let tunnel = (7, IpAddr::from([192, 0, 2, 1]));
         let mut index = TunnelIndex::new(1);
         assert!(!index.covers(first) && index.next().is_none());
-        index.ask(Time(0), tunnel, true);
+        index.ask(Time(0), tunnel);
         assert_eq!(index.next(), Some(Place::FIRST));
         index.change(first, &[], &[1]);
         index.reached(Some(second));
@@ -233,7 +232,7 @@ mod tests {
         assert_eq!(index.question(), None, "not all sessions are in");
         index.reached(None);
         assert!(index.covers(second) && index.is_behind());
-        assert_eq!(index.question(), Some((tunnel, true)));
+        assert_eq!(index.question(), Some(tunnel));
         assert!(!index.is_behind());
         index.tire(Time(0).after(KEPT));
         assert_eq!(index.find(1).as_slice(), &[first]);
@@ -245,7 +244,7 @@ mod tests {
     fn questions_are_bounded() {
         let mut index = TunnelIndex::new(1);
         for teid in 0..2 * QUESTIONS_MAX as u32 {
-            index.ask(Time(0), (teid, IpAddr::from([192, 0, 2, 1])), false);
+            index.ask(Time(0), (teid, IpAddr::from([192, 0, 2, 1])));
         }
         index.reached(None);
         let asked = std::iter::from_fn(|| index.question());

@@ -112,13 +112,19 @@ fn indications_about_nothing_of_ours_are_counted_and_no_more() {
     assert_eq!(world.core.stats().gtpu_malformed, 1);
 }
 
+/// The gNB says it again, so that the tunnel pauses, until it is tried once more.
+fn pause(world: &mut World) {
+    assert!(hear(world, &error_indication(TEID, GNB)).is_empty());
+    world.pass(Duration::from_secs(4));
+}
+
 #[test]
 fn every_session_with_the_tunnel_is_reported() {
     let (mut world, mut smf) = (World::new(config()), Smf::new("10.100.0.2:8805"));
     smf.associate(&mut world);
     let seids = [0; 3].map(|_| smf.establish(&mut world));
     assert_eq!(hear(&mut world, &error_indication(TEID, GNB)).len(), 3);
-    world.pass(Duration::from_secs(10));
+    pause(&mut world);
     smf.delete(&mut world, seids[1]);
     assert_eq!(hear(&mut world, &error_indication(TEID, GNB)).len(), 2);
 }
@@ -139,7 +145,7 @@ fn with_many_sessions_an_error_indication_is_answered_a_while_later() {
     assert_eq!(sent.len(), 2, "{sent:02x?}");
     assert_eq!(world.core.stats().error_reports, 2);
     smf.delete(&mut world, seids[2499]);
-    world.pass(Duration::from_secs(10));
+    pause(&mut world);
     assert_eq!(hear(&mut world, &error_indication(TEID, GNB)).len(), 1);
 }
 

@@ -129,3 +129,39 @@ fn overload_refuses_a_share_of_establishments_and_says_so() {
     );
     assert_eq!(reduction(&smf.delete(&mut world, seid)), None);
 }
+
+/// The MP flag and the priority in the last octet of the header (7.2.2.3).
+fn with_priority(mut datagram: Vec<u8>, priority: u8) -> Vec<u8> {
+    datagram[0] |= 2;
+    datagram[15] = priority << 4;
+    datagram
+}
+
+#[test]
+fn an_emergency_is_served_in_overload_and_answers_have_the_priority_of_their_requests() {
+    let (mut world, mut smf) = associated(OVRL);
+    world.core.set_busy(92);
+    let mut refused = 0;
+    for _ in 0..50 {
+        for priority in [2, 15] {
+            let datagram = with_priority(smf.establishment(), priority);
+            let answer = smf.exchange(&mut world, &datagram);
+            assert_eq!((answer.raw[0] & 2, answer.raw[15]), (2, priority << 4));
+            let is_refused = answer.cause() == CauseValue::PfcpEntityInCongestion;
+            assert!(!is_refused || priority == 15);
+            refused += u32::from(is_refused);
+        }
+    }
+    let (_, share) = world.core.load();
+    assert!(
+        share < 50 && refused == u32::from(share),
+        "{refused} of {share}"
+    );
+    let datagram = smf.establishment();
+    let answer = smf.exchange(&mut world, &datagram);
+    assert_eq!(
+        (answer.raw[0] & 2, answer.raw[15]),
+        (0, 0),
+        "there was none"
+    );
+}

@@ -1,8 +1,11 @@
 //! Who may speak for an association: a Node ID is no secret (TS 29.244, 5.8.1, 6.2.7, 6.2.8).
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod node_support;
+
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use node_support::*;
 use rs_pfcp::ie::alternative_smf_ip_address::AlternativeSmfIpAddress;
@@ -10,6 +13,7 @@ use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::node_id::NodeId;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
+use session::config::Config;
 
 const SMF1: &str = "10.100.0.2:8805";
 const SMF2: &str = "10.100.0.3:8805";
@@ -109,6 +113,68 @@ fn who_establishes_a_session_under_a_node_id_does_not_speak_for_it() {
     smf.recovery += 1;
     smf.heartbeat(&mut world);
     assert_eq!(world.live(), 0, "the SMF itself has restarted");
+}
+
+/// What is sent when `smf` asks for an association.
+fn set_up(world: &mut World, smf: &mut Smf) -> Vec<(SocketAddr, Vec<u8>)> {
+    let ies = smf.setup_ies();
+    let datagram = smf.datagram(MsgType::AssociationSetupRequest, None, &ies);
+    world.receive(smf.address, &datagram)
+}
+
+#[test]
+fn a_setup_under_anothers_node_id_is_not_believed_while_that_smf_answers() {
+    let (mut world, mut smf) = (World::new(config()), Smf::new(SMF1));
+    smf.associate(&mut world);
+    smf.establish(&mut world);
+    let mut stranger = posing(STRANGER, &smf);
+    stranger.recovery += 1;
+    for asked in 1..=3 {
+        let sent = set_up(&mut world, &mut stranger);
+        let [(to, heartbeat)] = sent.as_slice() else {
+            panic!("{sent:?}");
+        };
+        assert_eq!((*to, heartbeat[1]), (smf.address, 1));
+        assert!(set_up(&mut world, &mut stranger).is_empty(), "it is asked");
+        smf.respond(&mut world, heartbeat);
+        assert_eq!(world.ignored("node_id_taken"), 2 * asked);
+    }
+    assert_eq!((world.live(), world.core.peers().count()), (1, 1));
+    // The SMF itself is believed at once.
+    smf.recovery += 1;
+    smf.associate(&mut world);
+    assert_eq!(world.live(), 0);
+}
+
+#[test]
+fn an_smf_that_has_moved_gets_in_when_its_old_address_is_silent() {
+    let (mut world, mut smf) = (World::new(config()), Smf::new(SMF1));
+    smf.node_id = NodeId::new_fqdn("smf1.example.org");
+    smf.associate(&mut world);
+    smf.establish(&mut world);
+    let mut moved = posing(SMF2, &smf);
+    set_up(&mut world, &mut moved);
+    let silence = config().t1 * config().n1;
+    world.pass(silence - Duration::from_millis(1));
+    set_up(&mut world, &mut moved);
+    assert_eq!((world.live(), world.ignored("node_id_taken")), (1, 2));
+    world.pass(Duration::from_millis(1));
+    moved.associate(&mut world);
+    assert_eq!((world.live(), world.core.peers().count()), (0, 1));
+    moved.establish(&mut world);
+}
+
+#[test]
+fn only_who_is_allowed_speaks_pfcp() {
+    let allow = vec!["10.100.0.0/29".parse().unwrap()];
+    let mut world = World::new(Config { allow, ..config() });
+    let mut stranger = Smf::new(STRANGER);
+    assert!(set_up(&mut world, &mut stranger).is_empty());
+    assert!(stranger.heartbeat(&mut world).is_empty());
+    assert_eq!(world.ignored("not_allowed"), 2);
+    Smf::new(SMF1).associate(&mut world);
+    Smf::new("[::ffff:10.100.0.3]:8805").associate(&mut world);
+    assert_eq!(world.core.peers().count(), 2);
 }
 
 /// With a session in each, no association is idle.

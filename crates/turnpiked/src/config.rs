@@ -12,6 +12,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use check::check;
@@ -64,6 +65,8 @@ pub(crate) struct N4 {
     pub(crate) listen: SocketAddr,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) listen_also: Option<SocketAddr>,
+    #[serde(default)]
+    pub(crate) allow: Vec<IpNet>,
     #[serde(default)]
     pub(crate) smf: Vec<SocketAddr>,
     #[serde(default = "N4::heartbeat_s")]

@@ -228,6 +228,7 @@ pub(crate) fn session(config: &Config, seed: u64) -> session::Config {
         graceful_release: seconds(n4.graceful_release_s),
         overload_at_percent: n4.overload_at_percent,
         peer_port: n4.peer_port,
+        allow: n4.allow.clone(),
         seed,
         ..session::Config::default()
     }

@@ -24,6 +24,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a gNB without the tunnel: the SMF of the session is told, once",
             error_indication_report,
         )
+        // N1 times this is how long a tunnel pauses.
+        .line("[n4]", "t1_ms = 20000")
         .smfs(2)
         // It has 10 s for an answer, and so do tunnels.
         .line("[n4]", "n1 = 10"),

@@ -133,7 +133,7 @@ fn a_port_is_no_teid() {
     let mut world = World::new();
     let (seid, _) = world.establish(down(udp(4000))).unwrap();
     let tunnel = (4000, SINK.into());
-    world.sessions.tunnels.ask(world.now, tunnel, true);
+    world.sessions.tunnels.ask(world.now, tunnel);
     world.sessions.index_tunnels(16);
     assert!(world.sessions.with_tunnel(tunnel).is_empty());
     let header = [vec![1, 0, 0, 0, 15, 160], SINK.octets().to_vec()].concat();

@@ -41,6 +41,7 @@ fn n4(config: &Config, system: &System, problems: &mut Vec<Problem>) {
     if config.n4.peer_port == Some(0) {
         problems.push(Problem::new("n4.peer_port", 0, "the port must not be 0"));
     }
+    let allow = &config.n4.allow;
     let mut seen = BTreeSet::new();
     for (i, smf) in config.n4.smf.iter().enumerate() {
         let key = format!("n4.smf[{i}]");
@@ -52,6 +53,8 @@ fn n4(config: &Config, system: &System, problems: &mut Vec<Problem>) {
             ));
         } else if smf.ip().is_unspecified() || smf.port() == 0 {
             problems.push(Problem::new(key, smf, "must be one address and port"));
+        } else if !allow.is_empty() && !allow.iter().any(|net| net.contains(&smf.ip())) {
+            problems.push(Problem::new(key, smf, "not among n4.allow"));
         } else if !seen.insert(smf) {
             problems.push(Problem::new(key, smf, "named twice"));
         }

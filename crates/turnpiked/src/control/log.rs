@@ -72,10 +72,14 @@ pub(crate) fn event(event: &Event) {
             request,
             cause,
             offending_ie,
+            failed_rule,
+            cp_seid,
             suppressed,
         } => {
             let offending_ie = offending_ie.map(|ie| ie.to_string());
-            tracing::warn!(%from, %request, %cause, offending_ie, suppressed, "request refused");
+            let failed_rule = failed_rule.map(|rule| rule.to_string());
+            let cp_seid = Some(cp_seid).filter(|&&seid| seid != 0);
+            tracing::warn!(%from, %request, cp_seid, %cause, failed_rule, offending_ie, suppressed, "request refused");
         }
         Event::Ignored {
             from,

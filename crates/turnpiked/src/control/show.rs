@@ -223,6 +223,7 @@ fn n4(stats: &Stats) -> N4Report {
         ("peer_silent", stats.silences),
         ("peer_restart", stats.restarts),
         ("error_indication", stats.error_indications),
+        ("error_indication_foreign", stats.error_indications_foreign),
         ("error_indication_reported", stats.error_reports),
         ("downlink_data_reported", stats.downlink_data_reports),
         ("echo_request", stats.echo_requests),

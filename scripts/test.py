@@ -89,9 +89,9 @@ def about(pid):
 def end(mark, patience_s):
     """Kill what is left of a test after a while; what processes that were."""
     deadline = time.monotonic() + patience_s
-    while any(processes_with(f"{MARK}={mark}".encode())) and time.monotonic() < deadline:
+    # One look decides: a process that begins to run another program has no environment for a moment.
+    while (left := list(processes_with(f"{MARK}={mark}".encode()))) and time.monotonic() < deadline:
         time.sleep(0.02)
-    left = list(processes_with(f"{MARK}={mark}".encode()))
     said = [about(pid) for pid in left]
     for pid in left:
         try:

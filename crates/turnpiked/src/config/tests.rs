@@ -197,6 +197,35 @@ fn comments_state_the_defaults_that_hold() {
     }
 }
 
+/// The configurations that the pages for operators show.
+#[test]
+fn what_the_pages_show_is_a_configuration() {
+    let pages = [
+        include_str!("../../../../docs/howto/open5gs.md"),
+        include_str!("../../../../docs/howto/free5gc.md"),
+    ];
+    for page in pages {
+        let (_, from) = page.split_once("```toml\n").unwrap();
+        let (text, _) = from.split_once("```").unwrap();
+        assert_eq!(problems(text), [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn an_smf_that_is_called_must_be_allowed_to_answer() {
+    let listen = "listen = \"127.0.0.1:8805\"";
+    let lines = format!("{listen}\nsmf = [\"127.0.0.2:8805\"]\nallow = [\"127.0.0.8/29\"]");
+    let found = problems(&with(listen, &lines));
+    assert!(
+        found.len() == 1 && found[0].contains("n4.smf[0]") && found[0].contains("n4.allow"),
+        "{found:?}"
+    );
+    assert_eq!(
+        problems(&with(listen, &lines.replace(".8/", ".0/"))),
+        [""; 0]
+    );
+}
+
 #[test]
 fn small_file_is_enough() {
     assert_eq!(problems(SMALL), [""; 0]);

@@ -503,7 +503,8 @@ pub struct Counters {
     pub drops: u64,
 }
 
-/// A packet waits for a FAR with BUFF to become another, and none of its PDR did before it.
+/// A packet waits for a FAR with BUFF to become another, and none of its PDR did before it; or it should have waited, and
+/// there was no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffered {
     /// Our SEID.
@@ -512,6 +513,8 @@ pub struct Buffered {
     pub pdr: PdrId,
     /// ToS or Traffic Class.
     pub tos: u8,
+    /// There was room for it.
+    pub waits: bool,
 }
 
 /// Bounds of what waits for one PDR, beside those of the tables themselves. They hold as long as something waits.

@@ -2,7 +2,7 @@
 //! says BUFF and NOCP hears of the first packet that waits, and says in a BAR how packets are to wait.
 //!
 //! Packets themselves are the tables' affair. They tell of the first one that waits for a PDR, and of another one
-//! only when none waits any more; so an idle period is reported once.
+//! only when none waits any more; so an idle period is reported once. Where there is no room for it they tell of it as well.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -41,6 +41,8 @@ type Told = (u16, DownlinkDataServiceInformation);
 struct Met {
     pdr: PdrId,
     tos: u8,
+    /// There was no room for the packet: the SMF hears of it all the same.
+    is_lost: bool,
     /// When the SMF is to hear of it; `None`: a report is under way.
     due: Option<Time>,
 }
@@ -104,6 +106,7 @@ impl Paging {
             session.met.push(Met {
                 pdr: what.pdr,
                 tos: what.tos,
+                is_lost: !what.waits,
                 due: Some(now.after(delay)),
             });
         });
@@ -227,7 +230,8 @@ impl<T: Tables> Sessions<T> {
         };
         let waiting = met
             .iter()
-            .filter(|met| notifies(rules, met.pdr) && tables.held(handle, met.pdr) > 0);
+            .filter(|met| notifies(rules, met.pdr))
+            .filter(|met| met.is_lost || tables.held(handle, met.pdr) > 0);
         let told = waiting.filter_map(|met| {
             let pdr = rules.pdrs.iter().find(|pdr| pdr.id == met.pdr)?;
             let service = DownlinkDataServiceInformation {

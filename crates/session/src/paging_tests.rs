@@ -54,8 +54,23 @@ fn packet_comes(world: &mut World, seid: u64) -> Sent {
         seid,
         pdr: DOWNLINK,
         tos: TOS,
+        waits: true,
     };
     world.buffered(what)
+}
+
+#[test]
+fn an_smf_hears_of_a_packet_for_which_there_was_no_room() {
+    let (mut world, seid) = idle(ApplyAction::BUFF | ApplyAction::NOCP, |_| {});
+    let what = Buffered {
+        seid,
+        pdr: DOWNLINK,
+        tos: TOS,
+        waits: false,
+    };
+    let sent = world.buffered(what);
+    report_of(&sent);
+    assert!(world.buffered(what).is_empty(), "it is known");
 }
 
 /// The only report of these, which is about the downlink.

@@ -92,15 +92,12 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
     let rings = tables.events()?.zip(tables.copies()?);
     let rings = rings.context("the data path has no event rings")?;
     let slow_path = SlowPathThread::start(slow_path, rings.into()).context("slow path")?;
-    let buffers = match plan::holding(config) {
-        Some(bounds) => tables
-            .hold(bounds, {
-                let asker = asker.clone();
-                move |what| asker.buffered(what)
-            })
-            .context("packets for idle UEs")?,
-        None => None,
-    };
+    let buffers = tables
+        .hold(plan::holding(config), {
+            let asker = asker.clone();
+            move |what| asker.buffered(what)
+        })
+        .context("packets for idle UEs")?;
     let end_markers = EndMarkers::start().context("raw sockets of End Markers")?;
     let marked = end_markers.counters();
     tables.send_end_markers(end_markers);

@@ -137,15 +137,15 @@ pub(crate) fn layout(config: &Config) -> Layout {
     }
 }
 
-/// Of what waits for idle UEs; `None`: nothing does.
-pub(crate) fn holding(config: &Config) -> Option<HoldBounds> {
+/// Of what waits for idle UEs. Where nothing may, SMFs hear of their packets all the same.
+pub(crate) fn holding(config: &Config) -> HoldBounds {
     let buffering = &config.buffering;
-    (buffering.max_mib > 0).then(|| HoldBounds {
+    HoldBounds {
         bytes: buffering.max_mib as usize * (1 << 20),
         packets: buffering.max_packets as usize,
         packets_per_session: buffering.max_packets_per_session,
         age: Duration::from_secs(buffering.max_age_s.into()),
-    })
+    }
 }
 
 pub(crate) fn options(config: &Config) -> Options {

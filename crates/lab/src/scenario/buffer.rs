@@ -29,6 +29,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             paging,
         ),
         Scenario::new(
+            "paging-without-room",
+            "an idle UE is paged also where its packets find no room",
+            paging_without_room,
+        )
+        .line("[buffering]", "max_mib = 0"),
+        Scenario::new(
             "buffer-order",
             "1000 wake-ups under traffic: no packet for the UE is lost, doubled or overtaken",
             buffer_order,
@@ -120,6 +126,31 @@ fn paging(world: &mut World) -> Result<String> {
         "{held} of {} packets waited, one report each time",
         down.sent
     ))
+}
+
+fn paging_without_room(world: &mut World) -> Result<String> {
+    let attached = world.attach_plain("ue1", Family::V4)?;
+    both_ways(world, &attached)?;
+    world.smf(0)?.idle(&attached.session)?;
+    let (before, began) = (world.drops("buffer_full")?, Instant::now());
+    let shape = Shape {
+        rate: 500,
+        count: 100,
+        payload: 100,
+    };
+    let lost = none_of(flow_down(world, &attached, shape)?, "an idle UE")?;
+    expect_drops(world, "buffer_full", before, lost.sent.into())?;
+    eventually("a report", || Ok(reports(world)? > 0))?;
+    check_report(world)?;
+    let (reported, took) = (reports(world)?, began.elapsed());
+    ensure!(
+        reported as u64 <= 1 + took.as_secs() / 10,
+        "{reported} reports of {} packets within {took:?}",
+        lost.sent
+    );
+    world.activate(&attached)?;
+    both_ways(world, &attached)?;
+    Ok(format!("{} packets lost, {reported} report", lost.sent))
 }
 
 /// Takes the packets of all tunnels and keeps one ledger of them; at one gNB, where one thread receives, none may be

@@ -175,20 +175,27 @@ impl<E: Exit> Buffers<E> {
             follows: entry::action(head) == entry::ACT_DRAIN,
             frame,
         };
-        match self.queues.put(Self::now_ms(), &arrival) {
-            Ok(is_news) => {
-                if is_news {
-                    (self.listener)(Buffered {
-                        seid,
-                        pdr: arrival.pdr,
-                        tos: arrival.tos,
-                    });
-                }
-                if entry::action(head) != entry::ACT_BUFFER {
-                    self.queues.look(seid);
-                }
-            }
-            Err(why) => lose_at(&self.host, &self.counters, arrival.port, held.entry, why),
+        let (host, counters) = (&self.host, &self.counters);
+        let now_ms = Self::now_ms();
+        let put = self.queues.put(now_ms, &arrival, |packet, why| {
+            lose(host, counters, packet, why);
+        });
+        if let Err(why) = put {
+            lose_at(host, counters, arrival.port, held.entry, why);
+        }
+        let is_news = put.unwrap_or_else(|_| {
+            !arrival.follows && self.queues.tell_lost(now_ms, seid, arrival.pdr)
+        });
+        if is_news {
+            (self.listener)(Buffered {
+                seid,
+                pdr: arrival.pdr,
+                tos: arrival.tos,
+                waits: put.is_ok(),
+            });
+        }
+        if put.is_ok() && entry::action(head) != entry::ACT_BUFFER {
+            self.queues.look(seid);
         }
     }
 
@@ -196,7 +203,10 @@ impl<E: Exit> Buffers<E> {
         let (host, counters) = (&self.host, &self.counters);
         let lose = |packet, why| lose(host, counters, packet, why);
         match order {
-            Order::Look(seid) => self.queues.look(seid),
+            Order::Look(seid) => {
+                self.queues.forget_told(seid);
+                self.queues.look(seid);
+            }
             Order::Discard(seid) => self.queues.discard(seid, lose),
             Order::Limit(seid, pdr, limits) => {
                 self.queues.limit(Self::now_ms(), seid, pdr, limits, lose);
@@ -242,8 +252,13 @@ impl<E: Exit> Buffers<E> {
             };
             if !self.try_release(packet, now_ns) {
                 if let Some(pdr) = self.queues.tell(seid, lane) {
-                    let tos = packet.tos;
-                    (self.listener)(Buffered { seid, pdr, tos });
+                    let (tos, waits) = (packet.tos, true);
+                    (self.listener)(Buffered {
+                        seid,
+                        pdr,
+                        tos,
+                        waits,
+                    });
                 }
                 return false;
             }

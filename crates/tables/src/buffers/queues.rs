@@ -1,8 +1,11 @@
 //! Packets that wait, session by session and PDR by PDR, in the order in which they came: how many, how long, and which
 //! are lost.
+//!
+//! Where there is no room for another packet, the session that takes the most memory loses its oldest ones, if it takes
+//! more than the newcomer's would: who has many packets takes nobody else's room. That a UE has packets is told
+//! whether there was room or not.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use session::compiled::{HoldLimits, PdrId};
@@ -12,6 +15,10 @@ use super::arena::{Arena, Stored};
 
 /// Octets of memory that a session for which something waits takes beside its packets: generously.
 const SESSION_LEN: usize = 256;
+/// For so long it is no news that packets of a PDR come and find no room.
+const TOLD_MS: u64 = 10_000;
+/// PDRs of which that is remembered; packets of others are lost untold meanwhile.
+const TOLD_MAX: usize = 65_536;
 
 /// How much may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +52,10 @@ pub(super) struct Packet {
 impl Packet {
     pub(super) fn len(&self) -> usize {
         self.stored.len()
+    }
+
+    fn takes(&self) -> usize {
+        Arena::taken(self.len())
     }
 }
 
@@ -83,6 +94,8 @@ impl Lane {
 #[derive(Debug, Default)]
 struct Queue {
     lanes: SmallVec<[Lane; 1]>,
+    /// Octets of memory that its packets take.
+    bytes: usize,
     /// It is in the list of those that are looked at.
     is_ready: bool,
 }
@@ -90,6 +103,15 @@ struct Queue {
 impl Queue {
     fn len(&self) -> usize {
         self.lanes.iter().map(|lane| lane.packets.len()).sum()
+    }
+
+    /// The lane whose first packet has waited longest.
+    fn oldest(&mut self) -> Option<&mut Lane> {
+        let waiting = self
+            .lanes
+            .iter_mut()
+            .filter(|lane| !lane.packets.is_empty());
+        waiting.min_by_key(|lane| lane.packets.front().map(|packet| packet.at_ms))
     }
 }
 
@@ -121,8 +143,12 @@ pub(super) struct Queues {
     bounds: HoldBounds,
     arena: Arena,
     sessions: HashMap<u64, Queue>,
+    /// Those for which something waits, by the memory that it takes.
+    by_bytes: BTreeSet<(usize, u64)>,
     ready: VecDeque<u64>,
     packets: usize,
+    /// SEID and PDR of packets that found no room, of which somebody knows, and since when.
+    told: BTreeMap<(u64, u16), u64>,
 }
 
 impl Queues {
@@ -131,8 +157,10 @@ impl Queues {
             bounds,
             arena: Arena::new(bounds.bytes),
             sessions: HashMap::new(),
+            by_bytes: BTreeSet::new(),
             ready: VecDeque::new(),
             packets: 0,
+            told: BTreeMap::new(),
         }
     }
 
@@ -142,16 +170,20 @@ impl Queues {
         [self.sessions.len(), self.packets, bytes]
     }
 
+    /// Nothing waits, and nothing is to be forgotten.
     pub(super) fn is_empty(&self) -> bool {
-        self.packets == 0
+        self.packets == 0 && self.told.is_empty()
     }
 
-    /// Whether it is news that packets of its PDR wait.
-    pub(super) fn put(&mut self, now_ms: u64, arrival: &Arrival<'_>) -> Result<bool, Why> {
-        if self.packets >= self.bounds.packets {
-            return Err(Why::Full);
-        }
+    /// Whether it is news that packets of its PDR wait. What makes room for it is lost.
+    pub(super) fn put(
+        &mut self,
+        now_ms: u64,
+        arrival: &Arrival<'_>,
+        mut lose: impl FnMut(Packet, Why),
+    ) -> Result<bool, Why> {
         let queue = self.sessions.get(&arrival.seid);
+        let own = queue.map_or(0, |queue| queue.bytes);
         if let Some(queue) = queue.filter(|_| !arrival.follows) {
             let lane = queue.lanes.iter().find(|lane| lane.pdr == arrival.pdr);
             let full = lane.is_some_and(|lane| lane.packets.len() >= lane.limit as usize);
@@ -159,10 +191,10 @@ impl Queues {
                 return Err(Why::Full);
             }
         }
-        let [.., bytes] = self.fill();
-        let takes = Arena::taken(arrival.frame.len()) + SESSION_LEN;
-        if bytes + takes > self.bounds.bytes {
-            return Err(Why::Full);
+        let takes = Arena::taken(arrival.frame.len());
+        while !self.has_room(takes) {
+            let packet = self.take_from_greediest(own + takes).ok_or(Why::Full)?;
+            lose(packet, Why::Full);
         }
         let stored = self.arena.put(arrival.frame).ok_or(Why::Full)?;
         let packet = Packet {
@@ -173,7 +205,11 @@ impl Queues {
             at_ms: now_ms,
             stored,
         };
+        let is_told = self.told.remove(&(arrival.seid, arrival.pdr.0)).is_some();
         let queue = self.sessions.entry(arrival.seid).or_default();
+        let before = queue.bytes;
+        queue.bytes += takes;
+        weigh(&mut self.by_bytes, arrival.seid, before, queue.bytes);
         let known = queue.lanes.iter().position(|lane| lane.pdr == arrival.pdr);
         let lane = known.unwrap_or_else(|| {
             queue.lanes.push(Lane {
@@ -181,13 +217,54 @@ impl Queues {
                 packets: VecDeque::new(),
                 limit: u32::MAX,
                 until_ms: None,
-                is_told: false,
+                is_told,
             });
             queue.lanes.len() - 1
         });
         queue.lanes[lane].packets.push_back(packet);
         self.packets += 1;
         Ok(!arrival.follows && queue.lanes[lane].tell())
+    }
+
+    fn has_room(&self, takes: usize) -> bool {
+        let [.., bytes] = self.fill();
+        self.packets < self.bounds.packets && bytes + takes + SESSION_LEN <= self.bounds.bytes
+    }
+
+    /// The packet that has waited longest in the session that takes the most memory, if that is more than `bytes`.
+    fn take_from_greediest(&mut self, bytes: usize) -> Option<Packet> {
+        let &(most, seid) = self.by_bytes.last().filter(|(most, _)| *most > bytes)?;
+        let queue = self.sessions.get_mut(&seid)?;
+        let packet = queue.oldest()?.packets.pop_front()?;
+        queue.bytes -= packet.takes();
+        weigh(&mut self.by_bytes, seid, most, queue.bytes);
+        self.packets -= 1;
+        self.arena.give(packet.stored);
+        self.tidy(seid);
+        Some(packet)
+    }
+
+    /// Whether it is news that a packet of this PDR has come, for which there was no room.
+    pub(super) fn tell_lost(&mut self, now_ms: u64, seid: u64, pdr: PdrId) -> bool {
+        let lanes = self.sessions.get_mut(&seid).map(|queue| &mut queue.lanes);
+        let lane = lanes.and_then(|lanes| lanes.iter_mut().find(|lane| lane.pdr == pdr));
+        if let Some(lane) = lane {
+            return lane.tell();
+        }
+        if self.told.len() >= TOLD_MAX || self.told.contains_key(&(seid, pdr.0)) {
+            return false;
+        }
+        self.told.insert((seid, pdr.0), now_ms);
+        true
+    }
+
+    /// The UE is there again, or gone: its next idle period is another one.
+    pub(super) fn forget_told(&mut self, seid: u64) {
+        let of_session = self.told.range((seid, 0)..=(seid, u16::MAX));
+        let of_session: SmallVec<[(u64, u16); 4]> = of_session.map(|(&key, _)| key).collect();
+        for key in of_session {
+            self.told.remove(&key);
+        }
     }
 
     /// Have a session looked at.
@@ -227,14 +304,18 @@ impl Queues {
 
     /// It has left.
     pub(super) fn pop(&mut self, seid: u64, lane: usize) {
-        let lane = self
-            .sessions
-            .get_mut(&seid)
-            .and_then(|queue| queue.lanes.get_mut(lane));
-        let Some(lane) = lane else { return };
+        let Some(queue) = self.sessions.get_mut(&seid) else {
+            return;
+        };
+        let Some(lane) = queue.lanes.get_mut(lane) else {
+            return;
+        };
         if let Some(packet) = lane.packets.pop_front() {
             // Should the others have to wait on, that is another idle period.
             lane.is_told = false;
+            let before = queue.bytes;
+            queue.bytes -= packet.takes();
+            weigh(&mut self.by_bytes, seid, before, queue.bytes);
             self.packets -= 1;
             self.arena.give(packet.stored);
         }
@@ -268,9 +349,11 @@ impl Queues {
         limits: HoldLimits,
         mut lose: impl FnMut(Packet, Why),
     ) {
-        let queue = self.sessions.get_mut(&seid);
-        let lanes = queue.into_iter().flat_map(|queue| &mut queue.lanes);
-        for lane in lanes.filter(|lane| lane.pdr == pdr) {
+        let Some(queue) = self.sessions.get_mut(&seid) else {
+            return;
+        };
+        let before = queue.bytes;
+        for lane in queue.lanes.iter_mut().filter(|lane| lane.pdr == pdr) {
             lane.limit = limits.packets.unwrap_or(lane.limit);
             let duration = limits.duration.map(|duration| duration.as_millis() as u64);
             lane.until_ms = duration.map(|ms| now_ms + ms).or(lane.until_ms);
@@ -278,18 +361,22 @@ impl Queues {
                 && let Some(packet) = lane.packets.pop_back()
             {
                 self.packets -= 1;
+                queue.bytes -= packet.takes();
                 self.arena.give(packet.stored);
                 lose(packet, Why::Full);
             }
         }
+        weigh(&mut self.by_bytes, seid, before, queue.bytes);
         self.tidy(seid);
     }
 
     /// Whatever waits for a session is lost.
     pub(super) fn discard(&mut self, seid: u64, mut lose: impl FnMut(Packet, Why)) {
+        self.forget_told(seid);
         let Some(queue) = self.sessions.remove(&seid) else {
             return;
         };
+        weigh(&mut self.by_bytes, seid, queue.bytes, 0);
         for packet in queue.lanes.iter().flat_map(|lane| &lane.packets) {
             self.packets -= 1;
             self.arena.give(packet.stored);
@@ -299,9 +386,13 @@ impl Queues {
 
     /// What has waited too long is lost.
     pub(super) fn expire(&mut self, now_ms: u64, mut lose: impl FnMut(Packet, Why)) {
+        self.told
+            .retain(|_, at_ms| now_ms.saturating_sub(*at_ms) < TOLD_MS);
         let (arena, count) = (&mut self.arena, &mut self.packets);
+        let by_bytes = &mut self.by_bytes;
         let age_ms = self.bounds.age.as_millis() as u64;
-        self.sessions.retain(|_, queue| {
+        self.sessions.retain(|&seid, queue| {
+            let before = queue.bytes;
             for lane in &mut queue.lanes {
                 let until_ms = lane.until_ms;
                 let is_due = |packet: &Packet| match until_ms {
@@ -311,10 +402,12 @@ impl Queues {
                 while let Some(&packet) = lane.packets.front().filter(|packet| is_due(packet)) {
                     lane.packets.pop_front();
                     *count -= 1;
+                    queue.bytes -= packet.takes();
                     arena.give(packet.stored);
                     lose(packet, Why::Expired);
                 }
             }
+            weigh(by_bytes, seid, before, queue.bytes);
             queue.lanes.retain(|lane| !lane.packets.is_empty());
             !queue.lanes.is_empty()
         });
@@ -337,6 +430,16 @@ impl Queues {
         sessions.sort_by_key(|session| (std::cmp::Reverse(session.age), session.seid));
         sessions.truncate(at_most);
         sessions
+    }
+}
+
+/// What waits for a session takes another amount of memory.
+fn weigh(by_bytes: &mut BTreeSet<(usize, u64)>, seid: u64, before: usize, after: usize) {
+    if before != after {
+        by_bytes.remove(&(before, seid));
+        if after > 0 {
+            by_bytes.insert((after, seid));
+        }
     }
 }
 
@@ -365,6 +468,11 @@ mod tests {
         }
     }
 
+    /// Nobody else loses a packet by it.
+    fn put(queues: &mut Queues, now_ms: u64, arrival: &Arrival<'_>) -> Result<bool, Why> {
+        queues.put(now_ms, arrival, |packet, _| panic!("{packet:?}"))
+    }
+
     /// What leaves when a session is released.
     fn release(queues: &mut Queues, seid: u64) -> Vec<Vec<u8>> {
         let mut left = Vec::new();
@@ -386,13 +494,17 @@ mod tests {
     #[test]
     fn packets_leave_as_they_came_and_the_first_is_told_again() {
         let mut queues = Queues::new(BOUNDS);
-        assert_eq!(queues.put(0, &arrival(7, 2, b"a")), Ok(true));
-        assert_eq!(queues.put(0, &arrival(7, 2, b"b")), Ok(false));
-        assert_eq!(queues.put(0, &arrival(7, 3, b"c")), Ok(true), "another PDR");
-        assert_eq!(queues.put(0, &arrival(8, 2, b"d")), Ok(true));
+        assert_eq!(put(&mut queues, 0, &arrival(7, 2, b"a")), Ok(true));
+        assert_eq!(put(&mut queues, 0, &arrival(7, 2, b"b")), Ok(false));
+        assert_eq!(
+            put(&mut queues, 0, &arrival(7, 3, b"c")),
+            Ok(true),
+            "another PDR"
+        );
+        assert_eq!(put(&mut queues, 0, &arrival(8, 2, b"d")), Ok(true));
         assert_eq!(queues.fill()[..2], [2, 4]);
         assert_eq!(release(&mut queues, 7), [b"a", b"b", b"c"]);
-        assert_eq!(queues.put(0, &arrival(7, 2, b"e")), Ok(true));
+        assert_eq!(put(&mut queues, 0, &arrival(7, 2, b"e")), Ok(true));
         assert_eq!(release(&mut queues, 9), [[0u8; 0]; 0]);
     }
 
@@ -400,25 +512,31 @@ mod tests {
     fn bounds_hold_for_a_session_for_all_and_for_memory() {
         let mut queues = Queues::new(BOUNDS);
         for n in 0..15 {
-            let put = queues.put(0, &arrival(1, n % 2, &[n as u8]));
+            let put = put(&mut queues, 0, &arrival(1, n % 2, &[n as u8]));
             assert_eq!(put.is_ok(), n < 10, "{n}");
         }
         let follows = Arrival {
             follows: true,
             ..arrival(1, 0, b"!")
         };
-        assert_eq!(queues.put(0, &follows), Ok(false), "its UE is there");
+        assert_eq!(put(&mut queues, 0, &follows), Ok(false), "its UE is there");
         assert_eq!(queues.tell(1, 0), None, "it was told before");
         queues.pop(1, 0);
         assert_eq!(queues.tell(1, 0), Some(PdrId(0)), "idle again");
-        assert_eq!(queues.put(0, &follows), Ok(false));
-        let taken = (2..200).filter(|&seid| queues.put(0, &arrival(seid, 1, b"x")).is_ok());
-        assert_eq!(taken.count(), 89, "100 in all");
+        assert_eq!(put(&mut queues, 0, &follows), Ok(false));
+        let mut lost = Vec::new();
+        let taken = (2..200).filter(|&seid| {
+            let lose = |packet: Packet, _| lost.push(packet.entry);
+            queues.put(0, &arrival(seid, 1, b"x"), lose).is_ok()
+        });
+        assert_eq!(taken.count(), 99, "100 in all");
+        assert_eq!(lost, [1; 10], "who had more than one");
         let mut small = Queues::new(HoldBounds {
             bytes: 5 * (Arena::taken(200) + SESSION_LEN),
             ..BOUNDS
         });
-        let taken = (0..20).filter(|&seid| small.put(0, &arrival(seid, 1, &[0; 200])).is_ok());
+        let taken =
+            (0..20).filter(|&seid| put(&mut small, 0, &arrival(seid, 1, &[0; 200])).is_ok());
         assert_eq!(taken.count(), 5, "and no more");
     }
 
@@ -426,7 +544,7 @@ mod tests {
     fn a_bar_takes_the_latest_and_bounds_what_follows() {
         let mut queues = Queues::new(BOUNDS);
         for n in 0..5u8 {
-            queues.put(0, &arrival(1, 2, &[n])).unwrap();
+            put(&mut queues, 0, &arrival(1, 2, &[n])).unwrap();
         }
         let mut lost = Vec::new();
         let limits = HoldLimits {
@@ -435,12 +553,12 @@ mod tests {
         };
         queues.limit(0, 1, PdrId(2), limits, |_, why| lost.push(why));
         assert_eq!(lost, [Why::Full; 2]);
-        assert_eq!(queues.put(0, &arrival(1, 2, b"x")), Err(Why::Full));
+        assert_eq!(put(&mut queues, 0, &arrival(1, 2, b"x")), Err(Why::Full));
         queues.expire(59_999, |_, _| panic!("they wait for a minute"));
         queues.expire(60_000, |_, why| lost.push(why));
         assert_eq!(lost[2..], [Why::Expired; 3]);
         assert!(queues.is_empty());
-        assert_eq!(queues.put(0, &arrival(1, 2, b"x")), Ok(true));
+        assert_eq!(put(&mut queues, 0, &arrival(1, 2, b"x")), Ok(true));
         let none = HoldLimits {
             packets: Some(0),
             duration: None,
@@ -452,9 +570,9 @@ mod tests {
     #[test]
     fn packets_grow_old_and_are_discarded() {
         let mut queues = Queues::new(BOUNDS);
-        queues.put(0, &arrival(1, 2, b"a")).unwrap();
-        queues.put(2000, &arrival(1, 2, b"bc")).unwrap();
-        queues.put(3000, &arrival(2, 2, b"d")).unwrap();
+        put(&mut queues, 0, &arrival(1, 2, b"a")).unwrap();
+        put(&mut queues, 2000, &arrival(1, 2, b"bc")).unwrap();
+        put(&mut queues, 3000, &arrival(2, 2, b"d")).unwrap();
         let listed = HeldSession {
             seid: 1,
             pdrs: vec![2],
@@ -471,7 +589,85 @@ mod tests {
         assert_eq!(queues.fill()[..2], [1, 1]);
     }
 
+    #[test]
+    fn who_takes_the_most_room_gives_way_and_the_oldest_goes_first() {
+        let mut queues = Queues::new(HoldBounds {
+            packets: 20,
+            packets_per_session: 1000,
+            ..BOUNDS
+        });
+        for n in 0..20 {
+            put(&mut queues, n, &arrival(1, 2 + n as u16 % 2, &[n as u8])).unwrap();
+        }
+        let mut lost = Vec::new();
+        let mut put_and_lose = |seid| {
+            let lose = |packet: Packet, why| lost.push((packet.entry, packet.at_ms, why));
+            queues.put(20, &arrival(seid, 2, b"x"), lose)
+        };
+        for seid in 2..7 {
+            assert_eq!(put_and_lose(seid), Ok(true));
+        }
+        assert_eq!(put_and_lose(1), Err(Why::Full), "nobody has more");
+        assert_eq!(lost, [0, 1, 2, 3, 4].map(|at_ms| (1, at_ms, Why::Full)));
+        assert_eq!(release(&mut queues, 1).len(), 15);
+        // There is room again.
+        assert_eq!(put(&mut queues, 21, &arrival(1, 2, b"x")), Ok(true));
+    }
+
+    #[test]
+    fn a_packet_without_room_is_told_of_but_not_each() {
+        let mut queues = Queues::new(HoldBounds { bytes: 0, ..BOUNDS });
+        let pdr = PdrId(2);
+        assert_eq!(put(&mut queues, 0, &arrival(1, 2, b"x")), Err(Why::Full));
+        assert!(queues.tell_lost(0, 1, pdr) && !queues.tell_lost(9_999, 1, pdr));
+        assert!(queues.tell_lost(0, 1, PdrId(3)) && queues.tell_lost(0, 2, pdr));
+        queues.expire(9_999, |_, _| panic!("nothing waits"));
+        assert!(!queues.is_empty(), "they are remembered");
+        queues.expire(10_000, |_, _| panic!("nothing waits"));
+        assert!(queues.is_empty());
+        assert!(queues.tell_lost(10_000, 1, pdr));
+        queues.forget_told(1);
+        assert!(queues.tell_lost(10_001, 1, pdr), "it was there meanwhile");
+        for seid in 0..TOLD_MAX as u64 + 10 {
+            queues.tell_lost(10_001, seid, pdr);
+        }
+        assert_eq!(queues.told.len(), TOLD_MAX);
+        // Who knows of one that was lost need not be told of the next one, which waits.
+        queues.bounds = BOUNDS;
+        queues.arena = Arena::new(BOUNDS.bytes);
+        assert_eq!(put(&mut queues, 10_002, &arrival(1, 2, b"x")), Ok(false));
+    }
+
     proptest! {
+        /// Whoever loses a packet took more room than the one that came; none is lost uncounted or doubled.
+        #[test]
+        fn room_is_taken_from_the_greediest(
+            steps in prop::collection::vec((0u64..6, 0u16..2, 0usize..1500, 0u8..8), 1..400),
+        ) {
+            let bounds = HoldBounds { bytes: 30_000, packets: 60, packets_per_session: 50, ..BOUNDS };
+            let mut queues = Queues::new(bounds);
+            let mut waiting = 0;
+            for (now_ms, (seid, pdr, len, what)) in (0u64..).zip(steps) {
+                let bytes = |queues: &Queues, seid| queues.sessions.get(&seid).map_or(0, |queue| queue.bytes);
+                if what == 0 {
+                    waiting -= release(&mut queues, seid).len();
+                } else {
+                    let (own, takes) = (bytes(&queues, seid), Arena::taken(len));
+                    let before: HashMap<u64, usize> = queues.by_bytes.iter().map(|&(b, s)| (s, b)).collect();
+                    let mut lost = Vec::new();
+                    let frame = vec![0; len];
+                    let put = queues.put(now_ms, &arrival(seid, pdr, &frame), |packet, _| lost.push(packet.entry));
+                    prop_assert!(lost.iter().all(|&loser| before[&u64::from(loser)] > own + takes));
+                    waiting -= lost.len();
+                    waiting += usize::from(put.is_ok());
+                }
+                let [_, packets, octets] = queues.fill();
+                prop_assert!(packets == waiting && packets <= 60 && octets <= 30_000);
+                let weighed: BTreeSet<_> = queues.sessions.iter().map(|(&s, q)| (q.bytes, s)).collect();
+                prop_assert_eq!(&weighed, &queues.by_bytes);
+            }
+        }
+
         /// Whatever comes, leaves in order or is lost, each packet once.
         #[test]
         fn every_packet_leaves_in_order_or_is_lost(
@@ -502,7 +698,7 @@ mod tests {
                     }
                     _ => {
                         let [a, b] = number.to_be_bytes();
-                        if queues.put(0, &arrival(seid, pdr, &[a, b, pdr as u8])).is_ok() {
+                        if put(&mut queues, 0, &arrival(seid, pdr, &[a, b, pdr as u8])).is_ok() {
                             waiting.entry((seid, pdr)).or_default().push_back(number);
                         }
                     }

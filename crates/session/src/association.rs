@@ -115,10 +115,12 @@ impl<T: Tables> Core<T> {
     }
 
     /// Whether the SMF that we know under this Node ID is not the sender, and alive as far as we know. An SMF that has
-    /// moved sends its request again, and is believed when its old address has not answered.
+    /// moved sends its request again, and is believed when its old address has not answered; one that is configured is at
+    /// once, lest who took its name first keeps it out.
     fn is_elsewhere(&self, id: PeerId, from: SocketAddr) -> bool {
         let is_up = |peer: &Peer| peer.state == PeerState::Up;
-        self.peers.get(id).is_some_and(is_up) && !self.peers.speaks_for(id, from.ip())
+        let may = self.peers.speaks_for(id, from.ip()) || self.peers.target_at(from).is_some();
+        self.peers.get(id).is_some_and(is_up) && !may
     }
 
     /// Whether this very request waits for its answer.

@@ -165,6 +165,20 @@ fn an_smf_that_has_moved_gets_in_when_its_old_address_is_silent() {
 }
 
 #[test]
+fn a_configured_smf_gets_its_name_back_from_who_took_it() {
+    let (mut world, mut smf) = (World::new(config()), Smf::new(SMF1));
+    smf.node_id = NodeId::new_fqdn("smf1.example.org");
+    world.core.associate(world.now, smf.address, &mut world.out);
+    posing(STRANGER, &smf).associate(&mut world);
+    smf.associate(&mut world);
+    assert_eq!(
+        (world.core.peers().count(), world.ignored("node_id_taken")),
+        (1, 0)
+    );
+    smf.establish(&mut world);
+}
+
+#[test]
 fn only_who_is_allowed_speaks_pfcp() {
     let allow = vec!["10.100.0.0/29".parse().unwrap()];
     let mut world = World::new(Config { allow, ..config() });

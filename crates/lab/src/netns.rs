@@ -55,6 +55,8 @@ impl Netns {
             ("net/ipv6/conf/default/router_solicitations", "0"),
             ("net/ipv4/conf/all/rp_filter", "0"),
             ("net/ipv4/conf/default/rp_filter", "0"),
+            // Ports that tshark takes for no protocol's: it would call users' data malformed.
+            ("net/ipv4/ip_local_port_range", "50000 54327"),
         ] {
             netns.sysctl(key, value)?;
         }

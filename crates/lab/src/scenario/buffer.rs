@@ -88,7 +88,21 @@ fn check_report(world: &World) -> Result<()> {
     Ok(())
 }
 
+/// UEs that use both gNBs, so that their next hops are known and stay so: a packet for one that is not goes through the
+/// kernel, where later ones may overtake it (docs/limits.md).
+fn in_use(world: &mut World) -> Result<Vec<Attached>> {
+    let mut others = Vec::new();
+    for gnb in 0..2 {
+        let plan = world.plan(Family::V4, Style::Open5gs);
+        let other = world.attach(&format!("other{gnb}"), &plan, 0, gnb)?;
+        ping_all(&other)?;
+        others.push(other);
+    }
+    Ok(others)
+}
+
 fn paging(world: &mut World) -> Result<String> {
+    let _others = in_use(world)?;
     let attached = world.attach_plain("ue1", Family::V4)?;
     both_ways(world, &attached)?;
     world.smf(0)?.idle(&attached.session)?;
@@ -189,15 +203,7 @@ const WAKE_UPS: u32 = 1000;
 const RATE: u32 = 20_000;
 
 fn buffer_order(world: &mut World) -> Result<String> {
-    // Next hops of both gNBs are known and stay so, because others use them: a packet for one that is not goes through the
-    // kernel, where later ones may overtake it (docs/limits.md).
-    let mut others = Vec::new();
-    for gnb in 0..2 {
-        let plan = world.plan(Family::V4, Style::Open5gs);
-        let other = world.attach(&format!("ue{gnb}"), &plan, 0, gnb)?;
-        ping_all(&other)?;
-        others.push(other);
-    }
+    let _others = in_use(world)?;
     let plan = world.plan(Family::V4, Style::Open5gs);
     let smf = world.smf(0)?;
     let session = smf.establish(&plan)?;
@@ -265,7 +271,6 @@ fn buffer_order(world: &mut World) -> Result<String> {
     whole.with_context(of_upf)?;
     let late: u64 = locked(&watch.order).iter().map(|(_, late)| late).sum();
     ensure!(late == 0, "{late} packets were overtaken");
-    drop(others);
     let totals = buffers(world)?;
     let (taken, lost) = (&totals["taken"], &totals["lost"]);
     ensure!(lost == 0, "{lost} of {taken} that waited are lost");

@@ -205,7 +205,8 @@ impl Queues {
             at_ms: now_ms,
             stored,
         };
-        let is_told = self.told.remove(&(arrival.seid, arrival.pdr.0)).is_some();
+        // The UE may have been there meanwhile: a packet that waits is told of whatever was said of those that were lost.
+        self.told.remove(&(arrival.seid, arrival.pdr.0));
         let queue = self.sessions.entry(arrival.seid).or_default();
         let before = queue.bytes;
         queue.bytes += takes;
@@ -217,7 +218,7 @@ impl Queues {
                 packets: VecDeque::new(),
                 limit: u32::MAX,
                 until_ms: None,
-                is_told,
+                is_told: false,
             });
             queue.lanes.len() - 1
         });
@@ -632,9 +633,10 @@ mod tests {
             queues.tell_lost(10_001, seid, pdr);
         }
         assert_eq!(queues.told.len(), TOLD_MAX);
-        // Who knows of one that was lost need not be told of the next one, which waits.
+        // One that waits is told of whatever was said of those that were lost: the UE may have been there meanwhile.
         queues.bounds = BOUNDS;
         queues.arena = Arena::new(BOUNDS.bytes);
+        assert_eq!(put(&mut queues, 10_002, &arrival(1, 2, b"x")), Ok(true));
         assert_eq!(put(&mut queues, 10_002, &arrival(1, 2, b"x")), Ok(false));
     }
 

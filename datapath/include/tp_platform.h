@@ -137,6 +137,9 @@ static TP_INLINE int tp_aside(struct tp_env *env);
 /* Has the packet waited, and user space tries to let it go? Its duplicates left when it came. */
 static TP_INLINE int tp_releases(struct tp_env *env);
 
+/* Then: the entry whose FAR lets it go, as index + 1. 0: its PDR is gone, and the packet is judged anew. */
+static TP_INLINE __u32 tp_held_by(struct tp_env *env);
+
 /* Monotonic nanoseconds. Never behind by more than 16 packets of this CPU or one tick. */
 static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu);
 

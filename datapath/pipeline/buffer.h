@@ -24,7 +24,7 @@ TP_APART int tp_hold(struct tp_env *env, __u32 index, __u64 span, __u64 about)
 	if (!side || !config)
 		return TP_DROP_TABLE;
 	/* User space has those before it behind it. */
-	if (tp_releases(env))
+	if (tp_held_by(env) == index + 1)
 		return about & TP_WAIT_DRAINS ? TP_OK : TP_OUT_HELD;
 	/* Where nobody keeps packets, none waits that this one could overtake. */
 	if (!config->held_max)

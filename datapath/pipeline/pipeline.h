@@ -162,11 +162,28 @@ static TP_INLINE int tp_route_by_fib(struct tp_packet *p, const struct tp_tunnel
 	return tp_ask_fib(p->env, &q, hop);
 }
 
+/* A packet that has waited for a FAR goes by that FAR, whichever PDR would take it now. Whether its PDR is still there. */
+static TP_INLINE int tp_is_taken(struct tp_packet *p, struct tp_entry **e, __u64 *head)
+{
+	struct tp_entry *taken;
+
+	if (!tp_held_by(p->env))
+		return 0;
+	taken = tp_entry_at(p->env, tp_held_by(p->env) - 1);
+	if (!taken || TP_HEAD_ACTION(TP_READ(taken->head)) == TP_ACT_NONE)
+		return 0;
+	*e = taken;
+	*head = TP_READ(taken->head);
+	return 1;
+}
+
 /* The PDR that takes the packet. Leaves e and head as that one's. */
 static TP_INLINE int tp_select_pdr(struct tp_packet *p, struct tp_entry **e, __u64 *head)
 {
 	__u64 found;
 
+	if (tp_is_taken(p, e, head))
+		return TP_OK;
 	if (tp_unlikely(TP_HEAD_ACTION(*head) == TP_ACT_LIST)) {
 		found = TP_NO_RULE(TP_DROP_TABLE);
 		if (tp_has(p->env, TP_FEAT_LIST))

@@ -581,6 +581,9 @@ pub trait Tables {
     /// Drop what waits for this session (DROBU: TS 29.244, 5.2.4).
     fn discard_held(&mut self, _seid: u64) {}
 
+    /// Tell anew of what waits for this session: its SMF wants to hear of it, and did not before.
+    fn tell_of_held(&mut self, _seid: u64) {}
+
     /// Both ends, remote first, of each GTP-U path that sessions send into. Tables without tunnels
     /// have none.
     fn gtpu_paths(&self, _each: &mut dyn FnMut(IpAddr, IpAddr)) {}

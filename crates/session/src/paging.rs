@@ -19,6 +19,7 @@ use crate::outbox::Outbox;
 use crate::rules::{Apply, Bar, BarId, Far, Pdr};
 use crate::salted::Salted;
 use crate::sessions::Sessions;
+use crate::slab::Place;
 use crate::time::Time;
 
 /// One unit of a Downlink Data Notification Delay (8.2.28).
@@ -256,6 +257,31 @@ impl<T: Tables> Sessions<T> {
             && rules.pdrs.iter().all(|pdr| buffering(rules, pdr).is_none())
         {
             self.paging.end_quiet(seid);
+        }
+    }
+
+    /// PDRs whose packets wait without a word to the SMF.
+    pub(crate) fn unnoticed(&self, place: Place) -> SmallVec<[PdrId; 2]> {
+        let Some(session) = self.slab.get(place) else {
+            return SmallVec::new();
+        };
+        let rules = session.rules.view();
+        let is_silent = |pdr: &&Pdr| {
+            let far = buffering(rules, pdr);
+            far.is_some_and(|far| far.apply == Apply::Buffer { notify: false })
+        };
+        let pdrs = rules.pdrs.iter().filter(is_silent);
+        pdrs.map(|pdr| pdr.id).collect()
+    }
+
+    /// The SMF hears of what waits for PDRs of which it did not want to hear until now.
+    pub(crate) fn notice(&self, seid: u64, pdrs: &[PdrId], tables: &mut T) {
+        let Some((rules, handle)) = self.live_rules(seid).filter(|_| !pdrs.is_empty()) else {
+            return;
+        };
+        let mut now = pdrs.iter().filter(|pdr| notifies(rules, **pdr));
+        if now.any(|pdr| tables.held(handle, *pdr) > 0) {
+            tables.tell_of_held(seid);
         }
     }
 

@@ -120,6 +120,19 @@ fn buffering_without_nocp_is_not_reported() {
 }
 
 #[test]
+fn an_smf_that_wants_to_hear_later_hears_of_what_waits() {
+    let (mut world, seid) = idle(ApplyAction::BUFF, |_| {});
+    world.modify(smf(2), seid, |w| update_far(w, IDLE, None));
+    assert!(world.core.tables().told_of.is_empty(), "nothing waits");
+    world.modify(smf(2), seid, |w| update_far(w, ApplyAction::BUFF, None));
+    assert!(packet_comes(&mut world, seid).is_empty());
+    world.modify(smf(2), seid, |w| update_far(w, IDLE, None));
+    assert_eq!(world.core.tables().told_of, [seid]);
+    world.modify(smf(2), seid, |w| update_far(w, IDLE, None));
+    assert_eq!(world.core.tables().told_of, [seid], "it wanted to before");
+}
+
+#[test]
 fn what_no_longer_waits_is_not_reported() {
     let (mut world, seid) = idle(IDLE, |w| {
         w.put(IeType::DOWNLINK_DATA_NOTIFICATION_DELAY, 2u8)

@@ -276,6 +276,7 @@ impl<T: Tables> Sessions<T> {
             .owned(peer, seid)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
         let before = self.packets_if_watched(seid, tables);
+        let unnoticed = self.unnoticed(place);
         let measured = loop {
             match self.try_modify(now, place, seid, request, tables) {
                 Ok(measured) => break measured,
@@ -294,6 +295,7 @@ impl<T: Tables> Sessions<T> {
             self.usage_follows(now, place, seid, &before, request, tables);
         }
         self.end_paging(seid);
+        self.notice(seid, &unnoticed, tables);
         let cp_seid = self.slab.get(place).map_or(0, |session| session.cp_seid);
         Ok(Modified {
             cp_seid,

@@ -7,6 +7,8 @@
 
 mod arena;
 mod by_hand;
+#[cfg(test)]
+mod follow_tests;
 mod keeper;
 mod queues;
 mod record;
@@ -49,6 +51,8 @@ pub(crate) enum Order {
     Look(u64),
     /// What waits for a session is lost.
     Discard(u64),
+    /// What waits for a session is told of anew.
+    Tell(u64),
     /// What waits for a PDR is bounded.
     Limit(u64, PdrId, HoldLimits),
     /// A record of the ring that came by another way.

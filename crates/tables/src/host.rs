@@ -70,7 +70,7 @@ struct TpTables {
     aside: u32,
     own: u32,
     releases: u32,
-    pad: u32,
+    held_by: u32,
     transport: u64,
     transport_known: u64,
     own_for: [u64; 2],
@@ -312,7 +312,7 @@ impl Host {
             aside: self.aside.into(),
             own: 0,
             releases: 0,
-            pad: 0,
+            held_by: 0,
             transport: 0,
             transport_known: 0,
             own_for: [0; 2],
@@ -447,10 +447,12 @@ impl Host {
         }
     }
 
-    /// A packet that has waited, in place. `own`: an address of the UE that it is for, if that is what it goes by.
+    /// A packet that has waited, in place. `by`: the entry whose FAR lets it go; `None`: it is judged anew. `own`: an
+    /// address of the UE that it is for, if that is what it goes by.
     pub(crate) fn release(
         &self,
         port: usize,
+        by: Option<u32>,
         own: Option<[u64; 2]>,
         frame: &mut Placed<'_>,
         now_ns: u64,
@@ -458,6 +460,7 @@ impl Host {
     ) -> Verdict {
         let mut tables = self.tables();
         tables.releases = 1;
+        tables.held_by = by.map_or(0, |index| index + 1);
         if let Some(own) = own {
             tables.own = 1;
             tables.own_for = own;

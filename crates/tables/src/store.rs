@@ -679,6 +679,7 @@ impl Store {
         let held = &self.mem.sides[to as usize].held;
         held.fetch_add(1, Ordering::AcqRel);
         self.waits_for.insert(from, to);
+        self.owners.replace(from, Some(to));
         if let Some(seid) = self.owners.seid(from) {
             self.owners.set(to, seid);
         }
@@ -719,6 +720,7 @@ impl Store {
             return true;
         }
         if let Some(to) = self.waits_for.remove(&index) {
+            self.owners.replace(index, None);
             let held = &self.mem.sides[to as usize].held;
             held.fetch_sub(1, Ordering::AcqRel);
         }

@@ -847,6 +847,10 @@ impl session::compiled::Tables for Tables {
         self.store.holding.give(Order::Discard(seid));
     }
 
+    fn tell_of_held(&mut self, seid: u64) {
+        self.store.holding.give(Order::Tell(seid));
+    }
+
     fn touch(&self, handle: &Handle) -> u64 {
         self.store.touch(handle)
     }

@@ -62,6 +62,8 @@ static TP_INLINE __u32 tp_index_of(struct tp_env *env, const struct tp_entry *e)
 
 static TP_INLINE int tp_releases(struct tp_env *env) { return env->tables->releases != 0; }
 
+static TP_INLINE __u32 tp_held_by(struct tp_env *env) { return env->tables->held_by; }
+
 static TP_INLINE int tp_aside(struct tp_env *env) { return env->tables->aside != 0; }
 
 TP_ACCESSOR(tp_ext_at, tp_ext, exts)

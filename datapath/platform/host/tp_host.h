@@ -47,7 +47,7 @@ struct tp_tables {
 	__u32 aside;   /* all counts of entries go to sides[]: packets run elsewhere over the same tables */
 	__u32 own;     /* the packet was made here: see tp_is_own() */
 	__u32 releases; /* it has waited: see tp_releases() */
-	__u32 pad;
+	__u32 held_by; /* then: see tp_held_by() */
 	__u64 transport;	 /* with transport_known: see tp_knows_transport() */
 	__u64 transport_known;
 	__u64 own_for[2]; /* then: an address of the UE that it is for, host order */

@@ -151,6 +151,8 @@ static TP_INLINE __u32 tp_index_of(struct tp_env *env, const struct tp_entry *e)
 
 static TP_INLINE int tp_releases(struct tp_env *env) { return 0; }
 
+static TP_INLINE __u32 tp_held_by(struct tp_env *env) { return 0; }
+
 static TP_INLINE int tp_aside(struct tp_env *env) { return 0; }
 
 static TP_INLINE int tp_is_own(struct tp_env *env, __u64 *hi, __u64 *lo) { return 0; }

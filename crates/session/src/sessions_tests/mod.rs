@@ -71,6 +71,8 @@ pub(crate) struct Recorder {
     pub(crate) held: u64,
     pub(crate) limited: Vec<(u64, PdrId, HoldLimits)>,
     pub(crate) discarded: Vec<u64>,
+    /// Sessions whose packets are told of anew.
+    pub(crate) told_of: Vec<u64>,
     /// Without a route.
     pub(crate) unreachable: Vec<IpAddr>,
 }
@@ -192,6 +194,10 @@ impl Tables for Recorder {
 
     fn discard_held(&mut self, seid: u64) {
         self.discarded.push(seid);
+    }
+
+    fn tell_of_held(&mut self, seid: u64) {
+        self.told_of.push(seid);
     }
 
     fn counters(&self, handle: &Handle, pdr: PdrId) -> Counters {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use session::compiled::Buffered;
 
-use super::queues::{Arrival, HoldBounds, Packet, Queues, Why};
+use super::queues::{Arrival, Came, HoldBounds, Packet, Queues, Why};
 use super::record::{Record, own_of};
 use super::{HoldCounters, Holder, Order, Orders, count};
 use crate::abi::entry;
@@ -50,6 +50,7 @@ pub(super) struct Buffers<E> {
     listener: Box<dyn FnMut(Buffered) + Send>,
     expired_ms: u64,
     batch: Batch,
+    moved: Vec<Moved>,
     scratch: Scratch,
     out: Vec<Outgoing>,
 }
@@ -70,6 +71,13 @@ struct Batch {
     frames: Vec<(u32, usize, usize)>,
     /// Entries whose packets these are, or were handed on otherwise.
     entries: Vec<u32>,
+}
+
+/// A packet that waits on, for another PDR.
+struct Moved {
+    came: Came,
+    is_bare: bool,
+    record: Vec<u8>,
 }
 
 fn reason_number(name: &str) -> usize {
@@ -122,6 +130,7 @@ impl<E: Exit> Buffers<E> {
             listener: Box::new(listener),
             expired_ms: 0,
             batch: Batch::default(),
+            moved: Vec::new(),
             scratch: Scratch::new(),
             out: Vec::new(),
         }
@@ -143,20 +152,24 @@ impl<E: Exit> Buffers<E> {
 
     /// A record of the ring.
     pub(super) fn take(&mut self, record: &[u8]) {
+        self.take_as(record, None, false);
+    }
+
+    /// came: it has waited before; was_bare: then as a user's packet that is made to look as if its data network had sent it.
+    fn take_as(&mut self, record: &[u8], came: Option<Came>, was_bare: bool) {
         let event = Event::parse(record).filter(|event| event.kind == EVENT_HELD);
         let Some((port, held)) = event.and_then(|e| Some((e.port, Record::parse(e.data)?))) else {
             tracing::error!("a record of the ring of packets that wait is malformed");
             return;
         };
         count(&self.counters.taken, 1);
-        let head = self.host.head(held.entry);
-        let seid = self.owners.seid(held.entry);
-        // Its session, or its PDR, went meanwhile.
-        let gone = entry::action(head) == entry::ACT_NONE;
-        let Some(seid) = seid.filter(|_| !gone) else {
+        let Some(seid) = self.owners.seid(held.entry) else {
             let why = Why::Discarded;
             return lose_at(&self.host, &self.counters, port as u16, held.entry, why);
         };
+        self.queues.follow(seid, |entry| self.owners.present(entry));
+        let by = self.owners.present(held.entry);
+        let action = entry::action(self.host.head(by));
         let made;
         let (port, frame) = if held.is_bare() {
             made = framed(held.frame);
@@ -169,10 +182,13 @@ impl<E: Exit> Buffers<E> {
             seid,
             pdr: self.host.pdr_of(held.entry),
             entry: held.entry,
+            by,
             port: port as u16,
-            is_bare: held.is_bare(),
+            is_bare: held.is_bare() || was_bare,
             tos: held.tos(),
-            follows: entry::action(head) == entry::ACT_DRAIN,
+            // Or its PDR went meanwhile, and it is judged anew.
+            follows: matches!(action, entry::ACT_DRAIN | entry::ACT_NONE),
+            came,
             frame,
         };
         let (host, counters) = (&self.host, &self.counters);
@@ -194,7 +210,7 @@ impl<E: Exit> Buffers<E> {
                 waits: put.is_ok(),
             });
         }
-        if put.is_ok() && entry::action(head) != entry::ACT_BUFFER {
+        if put.is_ok() && action != entry::ACT_BUFFER {
             self.queues.look(seid);
         }
     }
@@ -208,6 +224,10 @@ impl<E: Exit> Buffers<E> {
                 self.queues.look(seid);
             }
             Order::Discard(seid) => self.queues.discard(seid, lose),
+            Order::Tell(seid) => {
+                self.queues.tell_anew(seid);
+                self.queues.look(seid);
+            }
             Order::Limit(seid, pdr, limits) => {
                 self.queues.limit(Self::now_ms(), seid, pdr, limits, lose);
             }
@@ -225,16 +245,20 @@ impl<E: Exit> Buffers<E> {
     pub(super) fn release(&mut self) {
         let mut sessions = self.queues.fill()[0].max(1);
         while sessions > 0
-            && let Some((seid, lanes)) = self.queues.next_ready()
+            && let Some(seid) = self.queues.next_ready()
         {
             sessions -= 1;
+            self.queues.follow(seid, |entry| self.owners.present(entry));
             let mut more = false;
-            for lane in 0..lanes {
+            for lane in 0..self.queues.lanes(seid) {
                 more |= self.release_lane(seid, lane);
             }
             self.queues.tidy(seid);
             if more {
                 self.queues.look(seid);
+            }
+            for packet in std::mem::take(&mut self.moved) {
+                self.take_as(&packet.record, Some(packet.came), packet.is_bare);
             }
             if self.batch.entries.len() >= RELEASE_BATCH {
                 self.flush();
@@ -247,10 +271,10 @@ impl<E: Exit> Buffers<E> {
     fn release_lane(&mut self, seid: u64, lane: usize) -> bool {
         let now_ns = monotonic_ns();
         for _ in 0..TURN {
-            let Some(packet) = self.queues.front(seid, lane) else {
+            let Some((packet, by)) = self.queues.front(seid, lane) else {
                 return false;
             };
-            if !self.try_release(packet, now_ns) {
+            if !self.try_release(packet, by, now_ns) {
                 if let Some(pdr) = self.queues.tell(seid, lane) {
                     let (tos, waits) = (packet.tos, true);
                     (self.listener)(Buffered {
@@ -267,8 +291,13 @@ impl<E: Exit> Buffers<E> {
         true
     }
 
-    /// `false`: its FAR still says BUFF.
-    fn try_release(&mut self, packet: Packet, now_ns: u64) -> bool {
+    /// By the FAR of this entry; if its PDR is gone, as if the packet came now. `false`: the FAR still says BUFF.
+    fn try_release(&mut self, packet: Packet, by: u32, now_ns: u64) -> bool {
+        let by = match entry::action(self.host.head(by)) {
+            entry::ACT_BUFFER => return false,
+            entry::ACT_NONE => None,
+            _ => Some(by),
+        };
         let start = self.batch.octets.len();
         let room = HEADROOM + packet.len() + TAILROOM;
         self.batch.octets.resize(start + room, 0);
@@ -289,7 +318,7 @@ impl<E: Exit> Buffers<E> {
             let _looking = self.bystander.look();
             let port = packet.port.into();
             self.host
-                .release(port, own, &mut frame, now_ns, &mut self.scratch)
+                .release(port, by, own, &mut frame, now_ns, &mut self.scratch)
         };
         let (at, len) = (start + frame.offset as usize, frame.len as usize);
         match verdict {
@@ -299,6 +328,11 @@ impl<E: Exit> Buffers<E> {
                 self.batch.octets.truncate(start);
                 return false;
             }
+            Verdict::Slow if self.waits_elsewhere() => self.moved.push(Moved {
+                came: packet.came,
+                is_bare: packet.is_bare,
+                record: self.scratch.event().to_vec(),
+            }),
             Verdict::Slow => self.send_otherwise(now_ns),
             // Nobody's any more.
             Verdict::Pass | Verdict::Answer => {
@@ -321,6 +355,11 @@ impl<E: Exit> Buffers<E> {
         true
     }
 
+    /// Another PDR has taken the packet, and keeps it.
+    fn waits_elsewhere(&self) -> bool {
+        Event::parse(self.scratch.event()).is_some_and(|event| event.kind == EVENT_HELD)
+    }
+
     /// What the pipeline alone cannot finish goes as it would have gone; behind what has been let go before.
     fn send_otherwise(&mut self, now_ns: u64) {
         self.send_frames();
@@ -341,7 +380,12 @@ impl<E: Exit> Buffers<E> {
             let lost = self.exit.frames(self.host.ifindex(port), parts);
             if lost > 0 {
                 let reason = reason_number("redirect");
-                self.host.count_drops(port, DOWNLINK, reason, lost);
+                let direction = if self.host.is_access(port) {
+                    DOWNLINK
+                } else {
+                    UPLINK
+                };
+                self.host.count_drops(port, direction, reason, lost);
             }
         }
         frames.clear();

@@ -44,9 +44,15 @@ pub(super) struct Packet {
     pub(super) is_bare: bool,
     /// ToS or Traffic Class.
     pub(super) tos: u8,
-    /// When it came, in milliseconds.
-    at_ms: u64,
+    pub(super) came: Came,
     stored: Stored,
+}
+
+/// When a packet came to wait, and after which others: that stays when it is handed on to another PDR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Came {
+    number: u64,
+    at_ms: u64,
 }
 
 impl Packet {
@@ -65,17 +71,23 @@ pub(super) struct Arrival<'a> {
     pub(super) seid: u64,
     pub(super) pdr: PdrId,
     pub(super) entry: u32,
+    /// The entry that decides about it: its own, or the one that has taken that one's place.
+    pub(super) by: u32,
     pub(super) port: u16,
     pub(super) is_bare: bool,
     pub(super) tos: u8,
     /// Its UE is there again: it waits for those before it and nothing else.
     pub(super) follows: bool,
+    /// It has waited for another PDR before.
+    pub(super) came: Option<Came>,
     pub(super) frame: &'a [u8],
 }
 
+/// Packets about which one entry decides, in the order in which they came.
 #[derive(Debug)]
 struct Lane {
     pdr: PdrId,
+    by: u32,
     packets: VecDeque<Packet>,
     limit: u32,
     /// Until then they wait, and not beyond.
@@ -88,6 +100,16 @@ impl Lane {
     /// Whether this is news. It is none until one of them has left.
     fn tell(&mut self) -> bool {
         !std::mem::replace(&mut self.is_told, true)
+    }
+
+    fn insert(&mut self, packet: Packet) {
+        let later = self
+            .packets
+            .iter()
+            .rev()
+            .take_while(|other| other.came > packet.came);
+        let at = self.packets.len() - later.count();
+        self.packets.insert(at, packet);
     }
 }
 
@@ -111,7 +133,37 @@ impl Queue {
             .lanes
             .iter_mut()
             .filter(|lane| !lane.packets.is_empty());
-        waiting.min_by_key(|lane| lane.packets.front().map(|packet| packet.at_ms))
+        waiting.min_by_key(|lane| lane.packets.front().map(|packet| packet.came))
+    }
+
+    /// Whether it is news that packets of the PDR of this lane wait, which may have others.
+    fn tell(&mut self, lane: usize) -> bool {
+        let pdr = self.lanes[lane].pdr;
+        let is_told = self
+            .lanes
+            .iter()
+            .any(|other| other.pdr == pdr && other.is_told);
+        self.lanes[lane].tell() && !is_told
+    }
+
+    /// Other entries may have taken the place of those that decided.
+    fn follow(&mut self, present: impl Fn(u32) -> u32) {
+        for lane in &mut self.lanes {
+            lane.by = present(lane.by);
+        }
+        for at in (1..self.lanes.len()).rev() {
+            let (before, rest) = self.lanes.split_at_mut(at);
+            let lane = &mut rest[0];
+            if let Some(same) = before.iter_mut().find(|other| other.by == lane.by) {
+                lane.packets
+                    .drain(..)
+                    .for_each(|packet| same.insert(packet));
+                same.limit = same.limit.min(lane.limit);
+                same.until_ms = same.until_ms.max(lane.until_ms);
+                same.is_told |= lane.is_told;
+                self.lanes.remove(at);
+            }
+        }
     }
 }
 
@@ -147,6 +199,8 @@ pub(super) struct Queues {
     by_bytes: BTreeSet<(usize, u64)>,
     ready: VecDeque<u64>,
     packets: usize,
+    /// Of the next packet that comes.
+    number: u64,
     /// SEID and PDR of packets that found no room, of which somebody knows, and since when.
     told: BTreeMap<(u64, u16), u64>,
 }
@@ -160,6 +214,7 @@ impl Queues {
             by_bytes: BTreeSet::new(),
             ready: VecDeque::new(),
             packets: 0,
+            number: 0,
             told: BTreeMap::new(),
         }
     }
@@ -185,8 +240,8 @@ impl Queues {
         let queue = self.sessions.get(&arrival.seid);
         let own = queue.map_or(0, |queue| queue.bytes);
         if let Some(queue) = queue.filter(|_| !arrival.follows) {
-            let lane = queue.lanes.iter().find(|lane| lane.pdr == arrival.pdr);
-            let full = lane.is_some_and(|lane| lane.packets.len() >= lane.limit as usize);
+            let mut lanes = queue.lanes.iter().filter(|lane| lane.by == arrival.by);
+            let full = lanes.any(|lane| lane.packets.len() >= lane.limit as usize);
             if full || queue.len() >= self.bounds.packets_per_session as usize {
                 return Err(Why::Full);
             }
@@ -202,19 +257,24 @@ impl Queues {
             port: arrival.port,
             is_bare: arrival.is_bare,
             tos: arrival.tos,
-            at_ms: now_ms,
+            came: arrival.came.unwrap_or(Came {
+                number: self.number,
+                at_ms: now_ms,
+            }),
             stored,
         };
+        self.number += 1;
         // The UE may have been there meanwhile: a packet that waits is told of whatever was said of those that were lost.
         self.told.remove(&(arrival.seid, arrival.pdr.0));
         let queue = self.sessions.entry(arrival.seid).or_default();
         let before = queue.bytes;
         queue.bytes += takes;
         weigh(&mut self.by_bytes, arrival.seid, before, queue.bytes);
-        let known = queue.lanes.iter().position(|lane| lane.pdr == arrival.pdr);
+        let known = queue.lanes.iter().position(|lane| lane.by == arrival.by);
         let lane = known.unwrap_or_else(|| {
             queue.lanes.push(Lane {
                 pdr: arrival.pdr,
+                by: arrival.by,
                 packets: VecDeque::new(),
                 limit: u32::MAX,
                 until_ms: None,
@@ -222,9 +282,9 @@ impl Queues {
             });
             queue.lanes.len() - 1
         });
-        queue.lanes[lane].packets.push_back(packet);
+        queue.lanes[lane].insert(packet);
         self.packets += 1;
-        Ok(!arrival.follows && queue.lanes[lane].tell())
+        Ok(!arrival.follows && queue.tell(lane))
     }
 
     fn has_room(&self, takes: usize) -> bool {
@@ -247,10 +307,10 @@ impl Queues {
 
     /// Whether it is news that a packet of this PDR has come, for which there was no room.
     pub(super) fn tell_lost(&mut self, now_ms: u64, seid: u64, pdr: PdrId) -> bool {
-        let lanes = self.sessions.get_mut(&seid).map(|queue| &mut queue.lanes);
-        let lane = lanes.and_then(|lanes| lanes.iter_mut().find(|lane| lane.pdr == pdr));
-        if let Some(lane) = lane {
-            return lane.tell();
+        if let Some(queue) = self.sessions.get_mut(&seid)
+            && let Some(lane) = queue.lanes.iter().position(|lane| lane.pdr == pdr)
+        {
+            return queue.tell(lane);
         }
         if self.told.len() >= TOLD_MAX || self.told.contains_key(&(seid, pdr.0)) {
             return false;
@@ -268,6 +328,13 @@ impl Queues {
         }
     }
 
+    /// Nobody knows yet of what waits for a session.
+    pub(super) fn tell_anew(&mut self, seid: u64) {
+        if let Some(queue) = self.sessions.get_mut(&seid) {
+            queue.lanes.iter_mut().for_each(|lane| lane.is_told = false);
+        }
+    }
+
     /// Have a session looked at.
     pub(super) fn look(&mut self, seid: u64) {
         if let Some(queue) = self.sessions.get_mut(&seid)
@@ -277,15 +344,29 @@ impl Queues {
         }
     }
 
-    /// A session to look at, and how many PDRs of it wait.
-    pub(super) fn next_ready(&mut self) -> Option<(u64, usize)> {
+    /// Other entries may have taken the place of those that decide about a session's packets.
+    pub(super) fn follow(&mut self, seid: u64, present: impl Fn(u32) -> u32) {
+        if let Some(queue) = self.sessions.get_mut(&seid) {
+            queue.follow(present);
+        }
+    }
+
+    /// A session to look at.
+    pub(super) fn next_ready(&mut self) -> Option<u64> {
         loop {
             let seid = self.ready.pop_front()?;
             if let Some(queue) = self.sessions.get_mut(&seid) {
                 queue.is_ready = false;
-                return Some((seid, queue.lanes.len()));
+                return Some(seid);
             }
         }
+    }
+
+    /// Places of a session at which packets wait.
+    pub(super) fn lanes(&self, seid: u64) -> usize {
+        self.sessions
+            .get(&seid)
+            .map_or(0, |queue| queue.lanes.len())
     }
 
     /// Whether a session is to be looked at.
@@ -293,10 +374,10 @@ impl Queues {
         !self.ready.is_empty()
     }
 
-    /// The packet that has waited longest in one place of a session.
-    pub(super) fn front(&self, seid: u64, lane: usize) -> Option<Packet> {
+    /// The packet that has waited longest in one place of a session, and the entry that decides about it.
+    pub(super) fn front(&self, seid: u64, lane: usize) -> Option<(Packet, u32)> {
         let lane = self.sessions.get(&seid)?.lanes.get(lane)?;
-        lane.packets.front().copied()
+        Some((*lane.packets.front()?, lane.by))
     }
 
     pub(super) fn copy(&self, packet: Packet, into: &mut [u8]) {
@@ -324,8 +405,9 @@ impl Queues {
 
     /// The PDR in one place of a session, if it is news that its packets wait on.
     pub(super) fn tell(&mut self, seid: u64, lane: usize) -> Option<PdrId> {
-        let lane = self.sessions.get_mut(&seid)?.lanes.get_mut(lane)?;
-        lane.tell().then_some(lane.pdr)
+        let queue = self.sessions.get_mut(&seid)?;
+        let pdr = queue.lanes.get(lane)?.pdr;
+        queue.tell(lane).then_some(pdr)
     }
 
     /// After [`Self::pop`]s: what is empty goes.
@@ -398,7 +480,7 @@ impl Queues {
                 let until_ms = lane.until_ms;
                 let is_due = |packet: &Packet| match until_ms {
                     Some(until_ms) => now_ms >= until_ms,
-                    None => now_ms.saturating_sub(packet.at_ms) >= age_ms,
+                    None => now_ms.saturating_sub(packet.came.at_ms) >= age_ms,
                 };
                 while let Some(&packet) = lane.packets.front().filter(|packet| is_due(packet)) {
                     lane.packets.pop_front();
@@ -418,7 +500,7 @@ impl Queues {
     pub(super) fn list(&self, now_ms: u64, at_most: usize) -> Vec<HeldSession> {
         let view = |(&seid, queue): (&u64, &Queue)| {
             let packets = || queue.lanes.iter().flat_map(|lane| &lane.packets);
-            let since = packets().map(|packet| packet.at_ms).min();
+            let since = packets().map(|packet| packet.came.at_ms).min();
             HeldSession {
                 seid,
                 pdrs: queue.lanes.iter().map(|lane| lane.pdr.0).collect(),
@@ -461,10 +543,12 @@ mod tests {
             seid,
             pdr: PdrId(pdr),
             entry: seid as u32,
+            by: pdr.into(),
             port: 0,
             is_bare: false,
             tos: 0,
             follows: false,
+            came: None,
             frame,
         }
     }
@@ -478,9 +562,9 @@ mod tests {
     fn release(queues: &mut Queues, seid: u64) -> Vec<Vec<u8>> {
         let mut left = Vec::new();
         queues.look(seid);
-        while let Some((seid, lanes)) = queues.next_ready() {
-            for lane in 0..lanes {
-                while let Some(packet) = queues.front(seid, lane) {
+        while let Some(seid) = queues.next_ready() {
+            for lane in 0..queues.lanes(seid) {
+                while let Some((packet, _)) = queues.front(seid, lane) {
                     let mut frame = vec![0; packet.len()];
                     queues.copy(packet, &mut frame);
                     left.push(frame);
@@ -602,7 +686,7 @@ mod tests {
         }
         let mut lost = Vec::new();
         let mut put_and_lose = |seid| {
-            let lose = |packet: Packet, why| lost.push((packet.entry, packet.at_ms, why));
+            let lose = |packet: Packet, why| lost.push((packet.entry, packet.came.at_ms, why));
             queues.put(20, &arrival(seid, 2, b"x"), lose)
         };
         for seid in 2..7 {

@@ -457,7 +457,8 @@ impl Usage {
     pub(crate) fn count(&mut self, rules: RulesView<'_>, counters: impl Fn(PdrId) -> Counters) {
         for (seen, pdr) in self.seen.iter_mut().zip(measuring(rules.pdrs)) {
             let (bytes, packets, drops) = seen.update(counters(seen.pdr));
-            if packets == 0 && drops == 0 {
+            // A packet may be counted between its two words being read: its octets come first then.
+            if (bytes, packets, drops) == (0, 0, 0) {
                 continue;
             }
             let direction = place(pdr.direction());

@@ -40,6 +40,23 @@ fn a_volume_threshold_is_reported_with_what_passed_and_counts_anew() {
     assert_eq!(said[0].brief(), (1, 1, Told::VOLTH, 0, 1_000_000));
 }
 
+/// The data path counts a packet and its octets one after the other, and is read meanwhile.
+#[test]
+fn octets_that_are_seen_before_their_packet_are_reported() {
+    let mut it = Measuring::new(&[threshold(1_000_000)]);
+    let seen = |it: &mut Measuring, packets, bytes| {
+        for counted in it.world.core.tables_mut().counted.values_mut() {
+            counted.packets += packets;
+            counted.bytes += bytes;
+        }
+        it.query(1).iter().map(|said| said.up).sum::<u64>()
+    };
+    it.packets(1, 1, 1000);
+    let sums =
+        [(0, 0), (0, 1456), (1, 0), (0, 0)].map(|(packets, bytes)| seen(&mut it, packets, bytes));
+    assert_eq!(sums.iter().sum::<u64>(), 2456, "{sums:?}");
+}
+
 #[test]
 fn a_threshold_over_both_directions_is_met_to_the_packet() {
     let mut it = Measuring::new(&[threshold(10_000_000)]);

@@ -615,7 +615,7 @@ struct tp_trace {
 #define TP_FEAT_VLAN (1 << 4)	/* tagged frames */
 #define TP_FEAT_BUCKETS (1 << 5) /* SMF-chosen TEIDs outside the table, scattered addresses, on-link neighbours */
 #define TP_FEAT_FIB (1 << 6)	/* next hops in state TP_NH_FIB */
-#define TP_FEAT_ATOMIC (1 << 7) /* several CPUs may meet one entry: atomic counters and meters */
+#define TP_FEAT_ATOMIC (1 << 7) /* packets of a direction come in on several CPUs: atomic counters */
 #define TP_FEAT_OUTER6 (1 << 8) /* IPv6 between gNB and UPF */
 #define TP_FEAT_RELAY (1 << 9)	/* from tunnel to tunnel, with extension headers and end markers */
 #define TP_FEAT_PREFIX (1 << 12) /* framed routes, and UE prefixes that are no /64 */

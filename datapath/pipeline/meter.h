@@ -2,7 +2,10 @@
 /* MBR enforcement (TS 29.244, 5.4.3): a generic cell rate algorithm over inner IP octets.
  *
  * The theoretical arrival time is in ticks of 1/64 ns: an octet at 10 Gbit/s is 51 of them, so that a
- * truncated cost is wrong by less than 0.1 % from 20 octets on; at 100 Gbit/s from 200 on. */
+ * truncated cost is wrong by less than 0.1 % from 20 octets on; at 100 Gbit/s from 200 on.
+ *
+ * Meters are always charged atomically, also where one CPU meets all packets of a direction: what comes from other UEs, and
+ * what user space finishes, is charged to them from elsewhere. */
 #ifndef TP_METER_H
 #define TP_METER_H
 
@@ -22,7 +25,7 @@ static TP_INLINE __u64 tp_rate_burst(__u64 rate)
 }
 
 /* Spend bytes. 1: they conform; 0: they do not, and the state is as before. */
-static TP_INLINE int tp_meter_take(struct tp_env *env, __u64 rate, __u64 *tat, __u32 bytes, __u64 now_ns)
+static TP_INLINE int tp_meter_take(__u64 rate, __u64 *tat, __u32 bytes, __u64 now_ns)
 {
 	__u64 now = now_ns << TP_TICKS_PER_NS_SHIFT, burst = tp_rate_burst(rate), cost, seen, next;
 	__u32 i;
@@ -37,10 +40,6 @@ static TP_INLINE int tp_meter_take(struct tp_env *env, __u64 rate, __u64 *tat, _
 		next = seen > now ? seen : now;
 		if (next - now > burst)
 			return 0;
-		if (!tp_has(env, TP_FEAT_ATOMIC)) {
-			*tat = next + cost;
-			return 1;
-		}
 		if (__sync_val_compare_and_swap(tat, seen, next + cost) == seen)
 			return 1;
 	}
@@ -49,11 +48,11 @@ static TP_INLINE int tp_meter_take(struct tp_env *env, __u64 rate, __u64 *tat, _
 }
 
 /* Undo tp_meter_take(), because another meter refused the packet. */
-static TP_INLINE void tp_meter_give_back(struct tp_env *env, __u64 rate, __u64 *tat, __u32 bytes)
+static TP_INLINE void tp_meter_give_back(__u64 rate, __u64 *tat, __u32 bytes)
 {
 	if (!(__u32)rate)
 		return;
-	tp_add(env, tat, -tp_rate_cost(rate, bytes));
+	__sync_fetch_and_add(tat, -tp_rate_cost(rate, bytes));
 }
 
 /* Undo the first n shared meters. */
@@ -65,7 +64,7 @@ static TP_INLINE void tp_give_back_shared(struct tp_packet *p, const struct tp_e
 	for (i = 0; i < TP_METERS_MAX && i < n && i < ext->n_meters; i++) {
 		m = tp_meter_at(p->env, ext->meters[i]);
 		if (m)
-			tp_meter_give_back(p->env, TP_READ(m->rate), &m->tat, p->user_len);
+			tp_meter_give_back(TP_READ(m->rate), &m->tat, p->user_len);
 	}
 }
 
@@ -79,8 +78,8 @@ static TP_INLINE int tp_shared_meters(struct tp_packet *p, const struct tp_ext *
 		if (i >= ext->n_meters)
 			return TP_OK;
 		m = tp_meter_at(p->env, ext->meters[i]);
-		if (m && !tp_meter_take(p->env, TP_READ(m->rate), &m->tat, p->user_len, now_ns)) {
-			tp_add(p->env, &m->drops, 1);
+		if (m && !tp_meter_take(TP_READ(m->rate), &m->tat, p->user_len, now_ns)) {
+			__sync_fetch_and_add(&m->drops, 1);
 			tp_give_back_shared(p, ext, i);
 			return TP_DROP_RATE;
 		}
@@ -89,7 +88,7 @@ static TP_INLINE int tp_shared_meters(struct tp_packet *p, const struct tp_ext *
 }
 
 /* One packet of a packet rate. */
-static TP_INLINE int tp_packet_take(struct tp_env *env, __u64 limit, __u64 *state, __u64 now_ns)
+static TP_INLINE int tp_packet_take(__u64 limit, __u64 *state, __u64 now_ns)
 {
 	__u64 now = now_ns >> TP_PACKETS_TIME_SHIFT, seen, next;
 	__u32 i;
@@ -104,10 +103,6 @@ static TP_INLINE int tp_packet_take(struct tp_env *env, __u64 limit, __u64 *stat
 			return 0;
 		else
 			next = seen + 1;
-		if (!tp_has(env, TP_FEAT_ATOMIC)) {
-			*state = next;
-			return 1;
-		}
 		if (__sync_val_compare_and_swap(state, seen, next) == seen)
 			return 1;
 	}
@@ -124,9 +119,9 @@ static TP_INLINE int tp_police_ext(struct tp_packet *p, const struct tp_ext *ext
 	if (r || tp_likely(!ext->packet_meter))
 		return r;
 	m = tp_meter_at(p->env, ext->packet_meter - 1);
-	if (!m || tp_packet_take(p->env, TP_READ(m->rate), &m->tat, now_ns))
+	if (!m || tp_packet_take(TP_READ(m->rate), &m->tat, now_ns))
 		return TP_OK;
-	tp_add(p->env, &m->drops, 1);
+	__sync_fetch_and_add(&m->drops, 1);
 	tp_give_back_shared(p, ext, TP_METERS_MAX);
 	return TP_DROP_PACKET_RATE;
 }
@@ -144,13 +139,13 @@ static TP_INLINE int tp_police(struct tp_packet *p, struct tp_entry *e, __u64 he
 	now_ns = tp_clock(p->env, p->cpu);
 	if (own) {
 		rate = TP_READ(e->rate);
-		if (!tp_meter_take(p->env, rate, &e->tat, p->user_len, now_ns))
+		if (!tp_meter_take(rate, &e->tat, p->user_len, now_ns))
 			return TP_DROP_RATE;
 	}
 	if (ext)
 		r = tp_police_ext(p, ext, now_ns);
 	if (tp_unlikely(r) && own)
-		tp_meter_give_back(p->env, rate, &e->tat, p->user_len);
+		tp_meter_give_back(rate, &e->tat, p->user_len);
 	return r;
 }
 

@@ -140,13 +140,4 @@ static TP_INLINE int tp_final(int outcome)
 	return outcome ? outcome : TP_DROP_TABLE;
 }
 
-/* Add to a data word that other CPUs may be adding to. */
-static TP_INLINE void tp_add(struct tp_env *env, __u64 *word, __u64 n)
-{
-	if (tp_has(env, TP_FEAT_ATOMIC))
-		__sync_fetch_and_add(word, n);
-	else
-		*word += n;
-}
-
 #endif

@@ -63,10 +63,11 @@ static TP_INLINE void tp_count_own(struct tp_env *env, struct tp_entry *e, __u32
 {
 	__u64 bytes;
 
-	tp_add(env, &e->packets, 1);
 	if (tp_has(env, TP_FEAT_ATOMIC)) {
+		__sync_fetch_and_add(&e->packets, 1);
 		bytes = __sync_fetch_and_add(&e->bytes, len) + len;
 	} else {
+		e->packets++;
 		bytes = e->bytes + len;
 		e->bytes = bytes;
 	}

@@ -23,6 +23,7 @@ static int checks, failures;
 /* A CPU: its own counters and clock state, the tables of all. */
 struct cpu {
 	struct tp_tables tables;
+	struct tp_port_config port;
 	struct tp_cpu state;
 	__u8 buf[ROOM + sizeof(ul_plain) + ROOM];
 };
@@ -33,6 +34,7 @@ static struct cpu *new_cpu(struct world *w)
 
 	c->tables = w->tables;
 	c->tables.cpu = &c->state;
+	c->port = w_n3;
 	return c;
 }
 
@@ -42,7 +44,7 @@ static int passes(struct cpu *c, __u64 now)
 	struct tp_result result;
 
 	memcpy(c->buf + ROOM, ul_plain, sizeof(ul_plain));
-	return tp_host_run(&c->tables, &w_n3, c->buf, sizeof(c->buf), &offset, &len, now, &result) ==
+	return tp_host_run(&c->tables, &c->port, c->buf, sizeof(c->buf), &offset, &len, now, &result) ==
 	       TP_VERDICT_REDIRECT;
 }
 
@@ -51,6 +53,8 @@ struct race {
 	struct world *w;
 	double gap_ns;
 	__u64 n, sent, passed;
+	int alone; /* one CPU meets all packets of the direction: the other one is user space */
+	int begun;
 };
 
 static void *run_race(void *arg)
@@ -59,6 +63,10 @@ static void *run_race(void *arg)
 	struct cpu *c = new_cpu(r->w);
 	__u64 passed = 0, i;
 
+	if (r->alone && !__sync_fetch_and_add(&r->begun, 1))
+		c->port.features &= ~TP_FEAT_ATOMIC;
+	else
+		c->tables.aside = r->alone;
 	while ((i = __sync_fetch_and_add(&r->sent, 1)) < r->n)
 		passed += passes(c, 1000000 + (__u64)((double)i * r->gap_ns));
 	__sync_fetch_and_add(&r->passed, passed);
@@ -114,6 +122,31 @@ static void test_rates_of_two_cpus(void)
 			printf("  %.0f bit/s, %s: %.4f of it passed\n", bps, shared ? "shared" : "own", share);
 		CHECK(share > 0.98 && share < 1.02);
 		CHECK(w->entries[W_TEID].packets == r.passed && w->sides[W_TEID].drops == r.n - r.passed);
+		free(w);
+	}
+}
+
+/* A burst that lets all of them pass at one moment: what is charged at the end is exactly what passed. */
+static void test_user_space_beside_the_only_cpu(void)
+{
+	__u64 rate = rate_word(10e9, 1e9), *tat[2], cost = INNER * (__u64)(__u32)rate;
+	struct race r;
+	struct world *w;
+	__u32 shared;
+
+	cost >>= rate >> TP_RATE_SHIFT_SHIFT & TP_RATE_SHIFT_MASK;
+	for (shared = 0; shared < 2; shared++) {
+		w = w_new();
+		w->entries[W_TEID].head = w_head(W_TEID, TP_ACT_ROUTE, shared ? TP_HEAD_EXT : TP_HEAD_METER, 0);
+		w->exts[1].n_meters = 1;
+		w->exts[1].meters[0] = 3;
+		w->entries[W_TEID].rate = w->meters[3].rate = rate;
+		tat[0] = &w->entries[W_TEID].tat;
+		tat[1] = &w->meters[3].tat;
+		r = (struct race){.w = w, .n = 400000, .alone = 1};
+		race(&r);
+		CHECK(r.passed == r.n && w->entries[W_TEID].packets + w->sides[W_TEID].packets == r.n);
+		CHECK(*tat[shared] == (1000000ULL << TP_TICKS_PER_NS_SHIFT) + r.n * cost);
 		free(w);
 	}
 }
@@ -178,6 +211,7 @@ static void test_packet_rate_of_two_cpus(void)
 int main(void)
 {
 	test_rates_of_two_cpus();
+	test_user_space_beside_the_only_cpu();
 	test_packet_rate_over_time();
 	test_packet_rate_of_two_cpus();
 	printf("meters: %d checks, %d failed\n", checks, failures);

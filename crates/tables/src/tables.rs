@@ -769,7 +769,7 @@ fn spreads(ports: &[PortConfig]) -> bool {
     ports.iter().any(|port| !port.spread.is_empty())
 }
 
-/// Atomic counters where packets of one direction can arrive on several CPUs at once.
+/// Atomic counters where packets of one direction can arrive on several CPUs at once. Meters are atomic anyway.
 fn always_for(ports: &[PortConfig]) -> Features {
     let several = |role: fn(&Roles) -> bool| {
         let ports = ports.iter().filter(|port| role(&port.roles));

@@ -6,6 +6,7 @@ mod check;
 mod predefined;
 mod router;
 mod system;
+mod understood;
 mod values;
 
 use std::fmt;
@@ -19,6 +20,7 @@ pub(crate) use check::check;
 pub(crate) use predefined::PredefinedRule;
 pub(crate) use router::Router;
 pub(crate) use system::{System, read_token};
+pub(crate) use understood::understood;
 pub(crate) use values::{NodeId, Prefix};
 
 /// The whole file.

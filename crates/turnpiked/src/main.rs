@@ -42,7 +42,7 @@ const EXIT_CODES: &str = "Exit codes: 0 ended as asked; 1 could not start or go 
 
 #[derive(Subcommand)]
 enum Command {
-    /// Name what is wrong with a configuration file on this machine. Opens no port.
+    /// Name what is wrong with a configuration file on this machine, or say what it means. Opens no port.
     CheckConfig {
         /// The file.
         file: PathBuf,
@@ -69,6 +69,7 @@ fn main() -> ExitCode {
         }
     };
     if !run {
+        show(&file, &config);
         return ExitCode::SUCCESS;
     }
     logging::start(&config.log);
@@ -96,6 +97,12 @@ fn checked(file: &Path) -> Result<Config, Vec<Problem>> {
     } else {
         Err(problems)
     }
+}
+
+/// What the configuration says, for whoever wrote it to compare with what was meant.
+fn show(file: &Path, config: &Config) {
+    let lines = config::understood(config).join("\n");
+    let _ = writeln!(std::io::stdout(), "{}: ok\n{lines}", file.display());
 }
 
 fn say(line: &str) {

@@ -23,7 +23,7 @@ const KBPS_MAX: u64 = (1 << 40) - 1;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PredefinedRule {
-    name: String,
+    pub(super) name: String,
     #[serde(default = "PredefinedRule::precedence")]
     precedence: u32,
     #[serde(default)]

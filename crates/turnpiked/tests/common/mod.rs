@@ -78,12 +78,13 @@ pools = ["10.60.0.0/16", "2001:db8:60::/48"]
         self.write("turnpiked.toml", &text)
     }
 
-    /// Run turnpiked to its end in the UPF's namespace; exit code and standard error.
+    /// Run turnpiked to its end in the UPF's namespace; exit code, and what it wrote.
     pub(crate) fn run(&self, args: &[&str]) -> (i32, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_turnpiked"));
         let output = self.upf.output(command.args(args), LIMIT).unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code().unwrap_or(-1), stderr)
+        let words = [output.stdout, output.stderr].concat();
+        let words = String::from_utf8_lossy(&words).into_owned();
+        (output.status.code().unwrap_or(-1), words)
     }
 
     /// Start turnpiked and wait until it says that it is ready.

@@ -1,0 +1,123 @@
+//! What a configuration that is right says, in the words of an operator.
+
+use std::fmt::Display;
+
+use super::{Config, Interface, NetworkInstance, Role, XdpMode};
+
+/// Lines; what was left to defaults is in them too.
+pub(crate) fn understood(config: &Config) -> Vec<String> {
+    let mut lines = vec![n4(config), datapath(config)];
+    lines.extend(
+        config
+            .interface
+            .iter()
+            .map(|interface| of_interface(config, interface)),
+    );
+    lines.extend(config.network_instance.iter().map(of_instance));
+    if !config.predefined_rule.is_empty() {
+        let names = config.predefined_rule.iter().map(|rule| &rule.name);
+        lines.push(format!("predefined rules: {}", list(names)));
+    }
+    lines.push(room(config));
+    lines.push(reports(config));
+    lines
+}
+
+fn list<T: Display>(items: impl IntoIterator<Item = T>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    items.join(", ")
+}
+
+fn n4(config: &Config) -> String {
+    let n4 = &config.n4;
+    let listen = list([Some(n4.listen), n4.listen_also].into_iter().flatten());
+    let who = match n4.allow.as_slice() {
+        [] => "anybody may speak PFCP (n4.allow is empty)".to_owned(),
+        allow => format!("{} may speak PFCP", list(allow)),
+    };
+    let set_up = match n4.smf.as_slice() {
+        [] => "SMFs set up associations".to_owned(),
+        smfs => format!("we set up associations with {}", list(smfs)),
+    };
+    format!(
+        "n4: {listen} as Node ID {}; {who}; {set_up}",
+        config.node.id
+    )
+}
+
+fn datapath(config: &Config) -> String {
+    match config.datapath.mode {
+        XdpMode::Driver => "datapath: XDP in the driver".to_owned(),
+        XdpMode::Generic => "datapath: XDP in generic mode, several times slower".to_owned(),
+    }
+}
+
+fn of_interface(config: &Config, interface: &Interface) -> String {
+    let Interface { name, role, .. } = interface;
+    let mut parts = Vec::new();
+    if role.has_tunnels() {
+        let what = match role {
+            Role::N9 | Role::N9AndN6 => "tunnels of other UPFs",
+            _ => "tunnels of gNBs",
+        };
+        parts.push(format!("{what} at {}", list(&interface.addresses)));
+        if !interface.network_instances.is_empty() {
+            let names = list(&interface.network_instances);
+            parts.push(format!("for network instances {names}"));
+        }
+    }
+    if role.has_n6() {
+        let instances = config.network_instance.iter();
+        let names = instances
+            .filter(|ni| ni.interface == *name)
+            .map(|ni| &ni.name);
+        parts.push(format!("packets of {}", list(names)));
+    }
+    if !interface.spread_cpus.is_empty() {
+        parts.push(format!("spread over CPUs {}", list(&interface.spread_cpus)));
+    }
+    format!("interface {name} ({}): {}", role.name(), parts.join("; "))
+}
+
+fn of_instance(ni: &NetworkInstance) -> String {
+    let pools = match ni.pools.as_slice() {
+        [] => "SMFs give UE addresses, none come from a pool".to_owned(),
+        pools => format!(
+            "UE addresses from {}, and what SMFs give",
+            list(pools.iter().map(|pool| pool.0))
+        ),
+    };
+    let among = match ni.ue_to_ue {
+        true => "UEs reach each other",
+        false => "UEs do not reach each other",
+    };
+    format!(
+        "network instance {} on {}: {pools}; routes of table {}; {among}",
+        ni.name, ni.interface, ni.table
+    )
+}
+
+fn room(config: &Config) -> String {
+    let limits = &config.limits;
+    format!(
+        "room: {} sessions, {} PDRs, {} SMFs, {} gNBs, {} MiB and {} packets that wait for idle UEs",
+        limits.sessions,
+        limits.entries(),
+        limits.smfs,
+        limits.gnbs,
+        config.buffering.max_mib,
+        config.buffering.max_packets
+    )
+}
+
+fn reports(config: &Config) -> String {
+    let token = match &config.api.token_file {
+        Some(file) => format!("with the token of {}", file.display()),
+        None => "without token".to_owned(),
+    };
+    let log = match &config.usage_log.path {
+        Some(path) => format!("usage is logged in {}", path.display()),
+        None => "usage is not logged".to_owned(),
+    };
+    format!("REST: {}, {token}; {log}", config.api.listen)
+}

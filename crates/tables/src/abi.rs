@@ -7,7 +7,7 @@ use std::mem::{align_of, offset_of, size_of};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 #[cfg(test)]
-use crate::finish::Task;
+use crate::task::Task;
 
 pub(crate) const PORTS_MAX: usize = 16;
 pub(crate) const N3_ADDRS_MAX: usize = 8;

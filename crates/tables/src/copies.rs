@@ -62,6 +62,11 @@ pub(crate) fn hold(places: &[RulePlace], count: u32, lines: &[CopyLine]) -> bool
     count as usize == lines.len() && held.zip(lines).all(|(held, line)| held == *line)
 }
 
+/// The user's packet behind a `struct tp_copy`.
+pub(crate) fn user(data: &[u8]) -> &[u8] {
+    data.get(LINE_LEN..).unwrap_or_default()
+}
+
 /// The duplicate: data is a `struct tp_copy` and the user's packet. `None`: it is not, or is too long for an outer header.
 pub(crate) fn duplicate(data: &[u8]) -> Option<Outgoing> {
     let (line, user) = data.split_at_checked(LINE_LEN)?;

@@ -20,112 +20,11 @@ use crate::outer::{frame_of, l3_of, read_fragment};
 use crate::reassembly::{Bounds, Loss, Losses, Reassembler};
 use crate::router::Routers;
 use crate::stats::DROP_REASONS;
+use crate::task::{
+    DOWNLINK, EVENT_COPY, EVENT_GTPU, EVENT_HELD, EVENT_PACKET, EVENT_SEND, Event, Task, UPLINK,
+    what,
+};
 use crate::verdict::Verdict;
-
-/// `TP_EVENT_SEND`
-const EVENT_SEND: u32 = 1;
-/// `TP_EVENT_PACKET`
-const EVENT_PACKET: u32 = 2;
-/// `TP_EVENT_GTPU`
-const EVENT_GTPU: u32 = 3;
-/// `TP_EVENT_COPY`
-const EVENT_COPY: u32 = 4;
-/// `TP_EVENT_HELD`
-pub(crate) const EVENT_HELD: u32 = 6;
-/// `sizeof(struct tp_event)`
-const EVENT_HEADER_LEN: usize = 16;
-
-/// `TP_TASK_OUTER_FRAGMENT`
-const TASK_OUTER_FRAGMENT: u8 = 1;
-/// `TP_TASK_EXPIRED`
-const TASK_EXPIRED: u8 = 2;
-/// `TP_TASK_TOO_LONG`
-const TASK_TOO_LONG: u8 = 3;
-/// `TP_TASK_CUT`
-const TASK_CUT: u8 = 4;
-/// `TP_TASK_SOLICITATION`
-const TASK_SOLICITATION: u8 = 5;
-/// `TP_TASK_INNER_FRAGMENT`
-const TASK_INNER_FRAGMENT: u8 = 6;
-
-/// `struct tp_task`: what is to be done with the octets behind it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Task {
-    pub(crate) what: u8,
-    pub(crate) tunnel_len: u8,
-    pub(crate) mtu: u16,
-    pub(crate) ni: u16,
-    pub(crate) flags: u16,
-    pub(crate) out: u64,
-    pub(crate) marks: u16,
-    pub(crate) mark: u16,
-    pub(crate) ifindex: u32,
-}
-
-impl Task {
-    /// `TP_TASK_FROM_UE`
-    const FROM_UE: u16 = 1;
-    /// `TP_TASK_RELAYED`
-    const RELAYED: u16 = 2;
-    /// `TP_TASK_DOWN`
-    const DOWN: u16 = 4;
-
-    /// The task in front of what it is about.
-    fn parse(data: &[u8]) -> Option<(Self, &[u8])> {
-        let (words, about) = data.split_first_chunk::<{ size_of::<Self>() }>()?;
-        let short = |at: usize| u16::from_ne_bytes([words[at], words[at + 1]]);
-        let task = Self {
-            what: words[0],
-            tunnel_len: words[1],
-            mtu: short(2),
-            ni: short(4),
-            flags: short(6),
-            out: u64::from_ne_bytes(words[8..16].try_into().ok()?),
-            marks: short(16),
-            mark: short(18),
-            ifindex: u32::from_ne_bytes(words[20..].try_into().ok()?),
-        };
-        Some((task, about))
-    }
-
-    /// How long a user's packet may be on its way out.
-    fn room(&self) -> u16 {
-        let headers = u16::from(self.tunnel_len).saturating_add(self.header_len());
-        self.mtu.saturating_sub(headers)
-    }
-
-    fn is_relayed(&self) -> bool {
-        self.flags & Self::RELAYED != 0
-    }
-
-    fn is_down(&self) -> bool {
-        self.flags & Self::DOWN != 0
-    }
-
-    /// Octets of the GTP-U header that goes along with a packet that is relayed.
-    fn header_len(&self) -> u16 {
-        if self.is_relayed() { self.marks } else { 0 }
-    }
-
-    /// Of one that is relayed and too long: the TEID that it came with, and its QFI.
-    fn came_with(&self) -> (u32, Option<u8>) {
-        let qfi = (self.out >> 32) as u8;
-        (self.out as u32, Some(qfi).filter(|qfi| *qfi < 64))
-    }
-
-    fn is_from_ue(&self) -> bool {
-        self.flags & Self::FROM_UE != 0
-    }
-
-    fn direction(&self) -> usize {
-        if self.is_from_ue() && !self.is_down() {
-            UPLINK
-        } else {
-            DOWNLINK
-        }
-    }
-}
 
 /// A GTP-U header is repeated in front of each fragment. A longer one, whose extension headers its sender chose,
 /// would make many packets out of one.
@@ -135,9 +34,6 @@ const REPEATED_MAX: u16 = 64;
 /// have to be cut again, or tell its sender that it is too long.
 const ROUNDS: usize = 4;
 
-const UPLINK: usize = 0;
-const DOWNLINK: usize = 1;
-
 /// An IP packet to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
@@ -145,35 +41,6 @@ pub struct Outgoing {
     pub ifindex: u32,
     /// From its IP header on.
     pub packet: Vec<u8>,
-}
-
-/// A record of the event ring.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Event<'a> {
-    pub(crate) kind: u32,
-    ifindex: u32,
-    pub(crate) port: u32,
-    pub(crate) data: &'a [u8],
-}
-
-impl<'a> Event<'a> {
-    /// The first of records that lie one behind the other.
-    fn split(records: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
-        let first = Self::parse(records)?;
-        records.split_at_checked(EVENT_HEADER_LEN + first.data.len())
-    }
-
-    pub(crate) fn parse(record: &'a [u8]) -> Option<Self> {
-        let word = |at: usize| -> Option<u32> {
-            Some(u32::from_ne_bytes(record.get(at..at + 4)?.try_into().ok()?))
-        };
-        Some(Self {
-            kind: word(0)?,
-            ifindex: word(4)?,
-            port: word(12)?,
-            data: record.get(EVENT_HEADER_LEN..)?.get(..word(8)? as usize)?,
-        })
-    }
 }
 
 /// A record that this process should not have been given: a fault of ours.
@@ -287,6 +154,25 @@ impl Finisher {
         self.count_losses();
     }
 
+    /// Whether an interface is one where tunnels end.
+    pub(crate) fn is_access(&self, port: u32) -> bool {
+        self.host.is_access(port)
+    }
+
+    /// A record that nothing becomes of.
+    pub(crate) fn give_up(&self, event: &Event<'_>, reason: &str) {
+        if event.kind == EVENT_COPY {
+            return self.host.count_lost_copy();
+        }
+        let task = Task::parse(event.data).filter(|_| event.kind == EVENT_PACKET);
+        let direction = match task {
+            Some((task, _)) if task.is_down() => DOWNLINK,
+            _ if self.host.is_access(event.port) => UPLINK,
+            _ => DOWNLINK,
+        };
+        self.lose(event.port, direction, reason);
+    }
+
     /// Whether packets wait for others.
     pub fn waits(&self) -> bool {
         !self.outer.is_empty() || !self.inner.is_empty()
@@ -329,14 +215,14 @@ impl Finisher {
             EVENT_PACKET => {
                 let (task, data) = Task::parse(event.data).ok_or(Malformed)?;
                 match task.what {
-                    TASK_OUTER_FRAGMENT => {
+                    what::OUTER_FRAGMENT => {
                         self.outer_fragment(event.port, data, now_ns, rounds, out)
                     }
-                    TASK_EXPIRED => {
+                    what::EXPIRED => {
                         let error = self.error(&task, data, Cause::Expired);
                         self.tell(&event, &task, error, now_ns, rounds, out)
                     }
-                    TASK_TOO_LONG => {
+                    what::TOO_LONG => {
                         let cause = Cause::TooLong {
                             mtu: task.room(),
                             hop_spent: !task.is_relayed(),
@@ -344,13 +230,13 @@ impl Finisher {
                         let error = self.error(&task, data, cause);
                         self.tell(&event, &task, error, now_ns, rounds, out)
                     }
-                    TASK_SOLICITATION => {
+                    what::SOLICITATION => {
                         self.advertise(&event, task.out as u32, data, now_ns, rounds, out)
                     }
-                    TASK_INNER_FRAGMENT => {
+                    what::INNER_FRAGMENT => {
                         self.inner_fragment(&event, &task, data, now_ns, rounds, out)
                     }
-                    TASK_CUT => {
+                    what::CUT => {
                         self.cut(&event, &task, data, out);
                         Ok(())
                     }
@@ -434,7 +320,7 @@ impl Finisher {
             return Ok(());
         };
         let counter = match task.what {
-            TASK_EXPIRED => &self.finished.expired,
+            what::EXPIRED => &self.finished.expired,
             _ => &self.finished.too_long,
         };
         count(counter, 1);

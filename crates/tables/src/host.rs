@@ -15,9 +15,9 @@ use crate::abi::{
 };
 use crate::alarms::Told;
 use crate::back;
-use crate::finish::Task;
 use crate::memory::View;
 use crate::store::{Layout, Memory};
+use crate::task::Task;
 use crate::trace::{RECORD_LEN, TRACE_KEYS_MAX, TraceRecord};
 use crate::verdict::Verdict;
 use crate::{PortConfig, Roles};

@@ -5,6 +5,10 @@
 //! (`net.ipv4.neigh.DEV.unres_qlen_bytes`) and sends them when the answer comes. Its notification of
 //! the neighbour then lets the packets that follow take the fast path.
 //!
+//! What comes from the ring waits in [`Fair`] until it is its turn, so that no kind of work, and within it no user,
+//! takes the time of the others. What there is no room for is counted as `slow_path_full`, what the kernel does not
+//! take as `kernel_refused`.
+//!
 //! Raw sockets with the packet's own header: the source stays the UE's, neither `ip_forward` nor
 //! `rp_filter` has a say. Each packet is bound to the device that the next hop names; the kernel's
 //! route lookup is then one with `oif DEV`, which the main table or a VRF answers. A network instance
@@ -30,18 +34,22 @@ use nix::sys::socket::{
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 
+use crate::fair::{Fair, Kind};
 use crate::finish::{Finished, Finisher, Outgoing};
+use crate::task::Event;
 
-/// Packets that wait for neighbours count against the socket. This is the most of all of them
-/// together; the kernel bounds those of one neighbour.
-const SEND_BUFFER_BYTES: usize = 16 << 20;
+/// The reason of packets that there is no room for.
+const FULL: &str = "slow_path_full";
 
-/// What may wait for one neighbour. The kernel's own 208 KiB are some 280 small packets: a third of
-/// a millisecond of a busy port, less than an answer takes on many networks.
-const WAITING_BYTES: u32 = 4 << 20;
+/// Packets that wait for neighbours count against the socket: this is the most of all of them together. The kernel bounds
+/// those of one neighbour (`net.ipv4.neigh.DEV.unres_qlen_bytes`, by itself 208 KiB), so that some 300 of them have room.
+const SEND_BUFFER_BYTES: usize = 64 << 20;
 
-/// Records taken from the ring before the stop flag is looked at.
-const BATCH: usize = 256;
+/// Records taken from the ring at a time: many, because it is the ring's room that all share alike.
+const BATCH: usize = 2048;
+
+/// Records served before the ring is looked at again.
+const SERVED: usize = 64;
 
 /// How often packets that wait for others are looked at when nothing else happens.
 const EXPIRE_MS: u8 = 200;
@@ -130,7 +138,10 @@ pub(crate) struct RawSockets {
 /// The sockets, and what goes through them.
 #[derive(Debug)]
 pub struct SlowPath {
+    /// For packets whose neighbours are not known: those that wait take the room of no others.
+    unresolved: RawSockets,
     sockets: RawSockets,
+    fair: Fair,
     finisher: Finisher,
     out: Vec<Outgoing>,
     listener: Listener,
@@ -156,7 +167,9 @@ impl SlowPath {
         listener: impl FnMut(Vec<u8>) + Send + 'static,
     ) -> io::Result<Self> {
         Ok(Self {
+            unresolved: RawSockets::open()?,
             sockets: RawSockets::open()?,
+            fair: Fair::new(),
             finisher,
             out: Vec::new(),
             listener: Listener(Box::new(listener)),
@@ -164,40 +177,72 @@ impl SlowPath {
         })
     }
 
-    /// Let more packets wait for each neighbour on `interface` than the kernel does by itself; an
-    /// operator's own larger value stays. Lasts until the interface goes.
-    pub fn let_wait(&self, interface: &str) -> io::Result<()> {
-        for family in ["ipv4", "ipv6"] {
-            let path = format!("/proc/sys/net/{family}/neigh/{interface}/unres_qlen_bytes");
-            let now = std::fs::read_to_string(&path)?;
-            if now
-                .trim()
-                .parse::<u32>()
-                .is_ok_and(|bytes| bytes < WAITING_BYTES)
-            {
-                std::fs::write(&path, WAITING_BYTES.to_string())?;
-            }
-        }
-        Ok(())
-    }
-
     /// Shared with whoever shows them.
     pub fn counters(&self) -> Arc<SlowPathCounters> {
         self.counters.clone()
     }
 
-    /// One record of the event ring. Never blocks.
-    pub fn handle(&mut self, record: &[u8]) {
+    /// One record of the event ring, which waits for its turn.
+    pub fn take(&mut self, record: &[u8]) {
+        let Some(event) = Event::parse(record) else {
+            self.counters.count(Err(Failure::Malformed));
+            return;
+        };
+        let from_users = self.finisher.is_access(event.port);
+        let finisher = &self.finisher;
+        self.fair.put((&event, record), from_users, |lost| {
+            if let Some(event) = Event::parse(lost) {
+                finisher.give_up(&event, FULL);
+            }
+        });
+    }
+
+    /// So many of those that wait, at most. How many there were. Never blocks.
+    pub fn serve(&mut self, at_most: usize) -> usize {
+        for served in 0..at_most {
+            let Some(record) = self.fair.take() else {
+                return served;
+            };
+            self.handle(&record);
+        }
+        at_most
+    }
+
+    fn handle(&mut self, record: &[u8]) {
         let mut out = std::mem::take(&mut self.out);
         let now_ns = monotonic_ns();
         if self.finisher.finish(record, now_ns, &mut out).is_err() {
             self.counters.count(Err(Failure::Malformed));
         }
         for outgoing in out.drain(..) {
-            self.counters.count(self.sockets.transmit(&outgoing));
+            self.send(record, &outgoing);
         }
         self.out = out;
         self.finisher.messages().for_each(&mut self.listener.0);
+    }
+
+    /// What became of a record, to the kernel.
+    fn send(&self, record: &[u8], outgoing: &Outgoing) {
+        let Some(event) = Event::parse(record) else {
+            return;
+        };
+        let kind = Kind::of(&event);
+        let sockets = match kind {
+            Kind::Send => &self.unresolved,
+            _ => &self.sockets,
+        };
+        let outcome = sockets.transmit(outgoing);
+        // The packets that errors are about are counted by now; duplicates are counted apart.
+        if matches!(kind, Kind::Send | Kind::Fragment | Kind::Cut) {
+            match &outcome {
+                Ok(()) => {}
+                Err(Failure::Refused(Errno::EAGAIN | Errno::ENOBUFS)) => {
+                    self.finisher.give_up(&event, FULL);
+                }
+                Err(_) => self.finisher.give_up(&event, "kernel_refused"),
+            }
+        }
+        self.counters.count(outcome);
     }
 }
 
@@ -368,32 +413,41 @@ fn drain(
     let events = open(events, &slow_path)?;
     // Memory of its own, which a UPF without FARs with DUPL does not need.
     let mut opened: Option<RingBuffer<'_>> = None;
+    let mut expired_ns = 0;
     while !stop.load(Ordering::Relaxed) {
-        let mut taken = events.consume_raw_n(BATCH);
-        if let (0, Some(copies)) = (taken, &opened) {
-            taken = copies.consume_raw_n(BATCH);
+        let taken = take_from(&events)? + opened.as_ref().map_or(Ok(0), take_from)?;
+        let served = slow_path.borrow_mut().serve(SERVED);
+        let is_idle = taken + served == 0;
+        let now_ns = monotonic_ns();
+        if !is_idle && now_ns - expired_ns < u64::from(EXPIRE_MS) * 1_000_000 {
+            continue;
         }
-        match taken {
-            0 => {
-                let packets_wait = slow_path.borrow().finisher.waits();
-                let duplicates_wait = wait(&events, copies, wake, packets_wait)?;
-                if duplicates_wait && opened.is_none() {
-                    opened = Some(open(copies, &slow_path)?);
-                }
-                slow_path.borrow_mut().finisher.expire(monotonic_ns());
-            }
-            taken if taken < 0 => return Err(io::Error::from_raw_os_error(-taken)),
-            _ => {}
+        let timeout = match is_idle {
+            false => PollTimeout::ZERO,
+            true if slow_path.borrow().finisher.waits() => PollTimeout::from(EXPIRE_MS),
+            true => PollTimeout::NONE,
+        };
+        let duplicates_wait = wait(&events, copies, wake, timeout)?;
+        if duplicates_wait && opened.is_none() {
+            opened = Some(open(copies, &slow_path)?);
         }
+        expired_ns = monotonic_ns();
+        slow_path.borrow_mut().finisher.expire(expired_ns);
     }
     Ok(())
+}
+
+/// How many records there were.
+fn take_from(ring: &RingBuffer<'_>) -> io::Result<usize> {
+    let taken = ring.consume_raw_n(BATCH);
+    usize::try_from(taken).map_err(|_| io::Error::from_raw_os_error(-taken))
 }
 
 fn open<'a>(ring: &MapHandle, slow_path: &'a RefCell<SlowPath>) -> io::Result<RingBuffer<'a>> {
     let mut builder = RingBufferBuilder::new();
     builder
         .add(ring, |record| {
-            slow_path.borrow_mut().handle(record);
+            slow_path.borrow_mut().take(record);
             0
         })
         .map_err(io::Error::other)?;
@@ -411,7 +465,7 @@ fn wait(
     events: &RingBuffer<'_>,
     copies: &MapHandle,
     wake: &EventFd,
-    packets_wait: bool,
+    timeout: PollTimeout,
 ) -> io::Result<bool> {
     // SAFETY: the descriptor belongs to `events`, which outlives this function.
     let events = unsafe { BorrowedFd::borrow_raw(events.epoll_fd()) };
@@ -420,11 +474,6 @@ fn wait(
         PollFd::new(wake.as_fd(), PollFlags::POLLIN),
         PollFd::new(copies.as_fd(), PollFlags::POLLIN),
     ];
-    let timeout = if packets_wait {
-        PollTimeout::from(EXPIRE_MS)
-    } else {
-        PollTimeout::NONE
-    };
     match poll(&mut fds, timeout) {
         Ok(_) => Ok(fds[2].any().unwrap_or_default()),
         Err(Errno::EINTR) => Ok(false),

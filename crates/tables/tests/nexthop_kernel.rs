@@ -7,7 +7,7 @@
 mod nexthop_support;
 
 use std::fs::File;
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver};
@@ -24,13 +24,17 @@ use tables::nexthop::{
     TABLE_MAIN,
 };
 use tables::slowpath::{SlowPath, SlowPathThread};
-use tables::{Layout, Mode, Options, PortConfig, Roles, Tables};
+use tables::{DROP_REASONS, Layout, Mode, Options, PortConfig, Roles, Tables};
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Over tables of nobody.
 fn open_slow_path() -> SlowPath {
+    SlowPath::open(tables_of_nobody().finisher(), |_| ()).unwrap()
+}
+
+fn tables_of_nobody() -> Tables {
     let port = PortConfig {
         name: "n3".into(),
         roles: Roles { n3: true, n6: true },
@@ -38,8 +42,13 @@ fn open_slow_path() -> SlowPath {
         mode: Mode::Driver,
         spread: Vec::new(),
     };
-    let tables = Tables::host(&Layout::default(), &[port], &Options::default()).unwrap();
-    SlowPath::open(tables.finisher(), |_| ()).unwrap()
+    Tables::host(&Layout::default(), &[port], &Options::default()).unwrap()
+}
+
+/// One record, at once.
+fn handle(slow_path: &mut SlowPath, record: &[u8]) {
+    slow_path.take(record);
+    slow_path.serve(1);
 }
 
 /// Run in the network namespace of the calling thread.
@@ -575,7 +584,7 @@ fn first_packets_wait_for_the_neighbour() {
         let since = Instant::now();
         receive(&host, to, ue, 64, || {
             for n in 0..64u32 {
-                slow_path.handle(&event(n6, ue, ip(to), &n.to_be_bytes()));
+                handle(&mut slow_path, &event(n6, ue, ip(to), &n.to_be_bytes()));
             }
         });
         eprintln!("{what}: 64 packets in {:?}", since.elapsed());
@@ -592,23 +601,104 @@ fn first_packets_wait_for_the_neighbour() {
 
 #[test]
 fn a_slow_neighbour_costs_time_and_no_packet() {
-    // The kernel alone would hold some 280, and a veth takes 1000 at once.
+    // By itself the kernel holds some 280, and a veth takes 1000 at once.
     const COUNT: u32 = 900;
     let host = cable();
     host.sh("ip route add 10.60.0.0/16 via 10.6.0.1; sysctl -qw net.ipv4.conf.net.arp_ignore=8");
     let mut slow_path = open_slow_path();
-    slow_path.let_wait("n6").unwrap();
-    assert!(slow_path.let_wait("n7").is_err());
+    sh("sysctl -qw net.ipv4.neigh.n6.unres_qlen_bytes=4194304");
     let (n6, ue) = (ifindex("n6"), ip("10.60.0.1"));
     receive(&host, "10.6.0.2", ue, COUNT, || {
         for n in 0..COUNT {
-            slow_path.handle(&event(n6, ue, ip("10.6.0.2"), &n.to_be_bytes()));
+            handle(
+                &mut slow_path,
+                &event(n6, ue, ip("10.6.0.2"), &n.to_be_bytes()),
+            );
         }
         assert_eq!(slow_path.counters().sent(), u64::from(COUNT));
         assert!(sh("ip neigh show 10.6.0.2 dev n6").contains("INCOMPLETE"));
         // The kernel asks again after a second.
         host.sh("sysctl -qw net.ipv4.conf.net.arp_ignore=0");
     });
+}
+
+fn drops_of(tables: &Tables, reason: &str) -> u64 {
+    let at = DROP_REASONS.iter().position(|known| known.name == reason);
+    let at = at.unwrap();
+    let totals = tables.totals();
+    totals
+        .iter()
+        .flat_map(|port| &port.drops)
+        .map(|drops| drops[at])
+        .sum()
+}
+
+/// A record of a FAR with DUPL: to here, in GTP-U, with a user's packet behind it.
+fn duplicate(to: [u8; 4], user: &[u8]) -> Vec<u8> {
+    let mut line = [0; 64];
+    line[..4].copy_from_slice(&to);
+    line[16..20].copy_from_slice(&[10, 6, 0, 1]);
+    line[32..36].copy_from_slice(&0x77u32.to_be_bytes());
+    let data = [&line[..], user].concat();
+    let mut record = Vec::new();
+    for word in [4, 0, data.len() as u32, 0] {
+        record.extend(u32::to_ne_bytes(word));
+    }
+    record.extend(data);
+    record
+}
+
+#[test]
+fn one_user_with_250_dead_neighbours_costs_others_nothing() {
+    const FLOOD: u32 = 20_000;
+    const OTHERS: u32 = 160;
+    let host = cable();
+    host.sh("ip route add 10.60.0.0/16 via 10.6.0.1");
+    sh("ip neigh add 10.6.0.2 lladdr 02:00:00:00:00:20 nud permanent dev n6");
+    let tables = tables_of_nobody();
+    let mut slow_path = SlowPath::open(tables.finisher(), |_| ()).unwrap();
+    let (n6, greedy, modest) = (ifindex("n6"), ip("10.60.0.1"), ip("10.60.0.2"));
+    let duplicates = host.run(|| UdpSocket::bind("10.6.0.2:2152").unwrap());
+    duplicates.set_read_timeout(Some(PATIENCE)).unwrap();
+    setsockopt(&duplicates, sockopt::RcvBufForce, &(8 << 20)).unwrap();
+    let mut took = 0;
+    receive(&host, "10.6.0.2", modest, OTHERS, || {
+        for n in 0..FLOOD {
+            let dead = Ipv4Addr::new(10, 6, 0, 3 + (n % 250) as u8).into();
+            slow_path.take(&event(n6, greedy, dead, &[0; 1000]));
+        }
+        for n in 0..OTHERS {
+            let packet = event(n6, modest, ip("10.6.0.2"), &n.to_be_bytes());
+            slow_path.take(&packet);
+            let whole = &packet[16..16 + 20 + 8 + 4];
+            slow_path.take(&duplicate([10, 6, 0, 2], whole));
+        }
+        while slow_path.serve(64) > 0 {
+            took += 1;
+        }
+    });
+    for n in 0..OTHERS {
+        let mut buffer = [0; 128];
+        let len = duplicates.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[len - 4..len], &n.to_be_bytes());
+    }
+    assert!(took > 3, "{took}");
+    // What had no room has a reason, and only the greedy lost any.
+    let failed: u64 = slow_path.counters().failed().map(|(_, n)| n).sum();
+    let sent = slow_path.counters().sent();
+    let drops = drops_of(&tables, "slow_path_full");
+    assert_eq!((sent + drops, failed), (u64::from(FLOOD + 2 * OTHERS), 0));
+    assert!(drops > u64::from(FLOOD / 2), "{drops}");
+}
+
+#[test]
+fn what_the_kernel_refuses_has_a_drop_reason() {
+    let _host = cable();
+    let tables = tables_of_nobody();
+    let mut slow_path = SlowPath::open(tables.finisher(), |_| ()).unwrap();
+    let too_long = event(ifindex("n6"), ip("10.60.0.1"), ip("10.6.0.2"), &[0; 2000]);
+    handle(&mut slow_path, &too_long);
+    assert_eq!(drops_of(&tables, "kernel_refused"), 1);
 }
 
 /// Stands for the pipeline: what it is given it puts into the event ring.
@@ -712,9 +802,9 @@ fn the_slow_path_says_why_it_failed() {
             .map_or(0, |(_, n)| n)
     };
 
-    slow_path.handle(&event(n6, ue, ip("10.6.0.2"), &[0; 2000]));
+    handle(&mut slow_path, &event(n6, ue, ip("10.6.0.2"), &[0; 2000]));
     assert_eq!(failed(nix::errno::Errno::EMSGSIZE), 1);
-    slow_path.handle(&event(9999, ue, ip("10.6.0.2"), &[0; 20]));
+    handle(&mut slow_path, &event(9999, ue, ip("10.6.0.2"), &[0; 20]));
     assert_eq!(
         failed(nix::errno::Errno::ENODEV) + failed(nix::errno::Errno::ENETUNREACH),
         1
@@ -729,7 +819,7 @@ fn the_slow_path_says_why_it_failed() {
     other_kind[0] = 9;
     let cut = &good[..40];
     for record in [&wrong_version[..], &long, &other_kind, cut, &[]] {
-        slow_path.handle(record);
+        handle(&mut slow_path, record);
     }
     assert_eq!(counters.malformed(), 5);
     assert_eq!(counters.sent(), 0);

@@ -12,7 +12,8 @@ use session::compiled::{
 
 use super::by_hand::{HeldByHand, Released};
 use super::queues::HoldBounds;
-use crate::finish::{EVENT_HELD, Event, framed};
+use crate::finish::framed;
+use crate::task::{EVENT_HELD, Event};
 use crate::{Handle, Layout, Mode, Options, PortConfig, Roles, Tables};
 
 const SEID: u64 = 77;

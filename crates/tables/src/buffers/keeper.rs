@@ -10,12 +10,13 @@ use super::queues::{Arrival, Came, HoldBounds, Packet, Queues, Why};
 use super::record::{Record, own_of};
 use super::{HoldCounters, Holder, Order, Orders, count};
 use crate::abi::entry;
-use crate::finish::{EVENT_HELD, Event, Finisher, Outgoing, framed};
+use crate::finish::{Finisher, Outgoing, framed};
 use crate::grace::Bystander;
 use crate::host::{HEADROOM, Host, Placed, Scratch, TAILROOM};
 use crate::owners::Owners;
 use crate::slowpath::monotonic_ns;
 use crate::stats::DROP_REASONS;
+use crate::task::{EVENT_HELD, Event};
 use crate::verdict::Verdict;
 
 /// Packets let go before they are sent.

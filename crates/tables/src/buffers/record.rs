@@ -1,6 +1,6 @@
 //! What the data path hands over: a packet that waits, and of which entry.
 
-use crate::finish::Event;
+use crate::task::Event;
 
 /// `sizeof(struct tp_held)`
 const HELD_LEN: usize = 8;

@@ -9,8 +9,9 @@ use session::compiled::{
 use super::record::{Record, own_of};
 use super::*;
 use crate::abi::{Features, entry};
-use crate::finish::{EVENT_HELD, Event, framed};
+use crate::finish::framed;
 use crate::stats::DROP_REASONS;
+use crate::task::{EVENT_HELD, Event};
 use crate::verdict::Verdict;
 use crate::{Handle, Layout, Mode, Options, PortConfig, Roles, Tables};
 

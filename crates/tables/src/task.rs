@@ -1,0 +1,141 @@
+//! Records of the event ring (`struct tp_event`), and the tasks in them (`struct tp_task`), as the data path writes them.
+
+/// `TP_EVENT_SEND`
+pub(crate) const EVENT_SEND: u32 = 1;
+/// `TP_EVENT_PACKET`
+pub(crate) const EVENT_PACKET: u32 = 2;
+/// `TP_EVENT_GTPU`
+pub(crate) const EVENT_GTPU: u32 = 3;
+/// `TP_EVENT_COPY`
+pub(crate) const EVENT_COPY: u32 = 4;
+/// `TP_EVENT_HELD`
+pub(crate) const EVENT_HELD: u32 = 6;
+/// `sizeof(struct tp_event)`
+const EVENT_HEADER_LEN: usize = 16;
+
+/// What is to be done.
+pub(crate) mod what {
+    /// `TP_TASK_OUTER_FRAGMENT`
+    pub(crate) const OUTER_FRAGMENT: u8 = 1;
+    /// `TP_TASK_EXPIRED`
+    pub(crate) const EXPIRED: u8 = 2;
+    /// `TP_TASK_TOO_LONG`
+    pub(crate) const TOO_LONG: u8 = 3;
+    /// `TP_TASK_CUT`
+    pub(crate) const CUT: u8 = 4;
+    /// `TP_TASK_SOLICITATION`
+    pub(crate) const SOLICITATION: u8 = 5;
+    /// `TP_TASK_INNER_FRAGMENT`
+    pub(crate) const INNER_FRAGMENT: u8 = 6;
+}
+
+pub(crate) const UPLINK: usize = 0;
+pub(crate) const DOWNLINK: usize = 1;
+
+/// `struct tp_task`: what is to be done with the octets behind it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Task {
+    pub(crate) what: u8,
+    pub(crate) tunnel_len: u8,
+    pub(crate) mtu: u16,
+    pub(crate) ni: u16,
+    pub(crate) flags: u16,
+    pub(crate) out: u64,
+    pub(crate) marks: u16,
+    pub(crate) mark: u16,
+    pub(crate) ifindex: u32,
+}
+
+impl Task {
+    /// `TP_TASK_FROM_UE`
+    const FROM_UE: u16 = 1;
+    /// `TP_TASK_RELAYED`
+    const RELAYED: u16 = 2;
+    /// `TP_TASK_DOWN`
+    const DOWN: u16 = 4;
+
+    /// The task in front of what it is about.
+    pub(crate) fn parse(data: &[u8]) -> Option<(Self, &[u8])> {
+        let (words, about) = data.split_first_chunk::<{ size_of::<Self>() }>()?;
+        let short = |at: usize| u16::from_ne_bytes([words[at], words[at + 1]]);
+        let task = Self {
+            what: words[0],
+            tunnel_len: words[1],
+            mtu: short(2),
+            ni: short(4),
+            flags: short(6),
+            out: u64::from_ne_bytes(words[8..16].try_into().ok()?),
+            marks: short(16),
+            mark: short(18),
+            ifindex: u32::from_ne_bytes(words[20..].try_into().ok()?),
+        };
+        Some((task, about))
+    }
+
+    /// How long a user's packet may be on its way out.
+    pub(crate) fn room(&self) -> u16 {
+        let headers = u16::from(self.tunnel_len).saturating_add(self.header_len());
+        self.mtu.saturating_sub(headers)
+    }
+
+    pub(crate) fn is_relayed(&self) -> bool {
+        self.flags & Self::RELAYED != 0
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        self.flags & Self::DOWN != 0
+    }
+
+    /// Octets of the GTP-U header that goes along with a packet that is relayed.
+    pub(crate) fn header_len(&self) -> u16 {
+        if self.is_relayed() { self.marks } else { 0 }
+    }
+
+    /// Of one that is relayed and too long: the TEID that it came with, and its QFI.
+    pub(crate) fn came_with(&self) -> (u32, Option<u8>) {
+        let qfi = (self.out >> 32) as u8;
+        (self.out as u32, Some(qfi).filter(|qfi| *qfi < 64))
+    }
+
+    pub(crate) fn is_from_ue(&self) -> bool {
+        self.flags & Self::FROM_UE != 0
+    }
+
+    pub(crate) fn direction(&self) -> usize {
+        if self.is_from_ue() && !self.is_down() {
+            UPLINK
+        } else {
+            DOWNLINK
+        }
+    }
+}
+
+/// A record of the event ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event<'a> {
+    pub(crate) kind: u32,
+    pub(crate) ifindex: u32,
+    pub(crate) port: u32,
+    pub(crate) data: &'a [u8],
+}
+
+impl<'a> Event<'a> {
+    /// The first of records that lie one behind the other.
+    pub(crate) fn split(records: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+        let first = Self::parse(records)?;
+        records.split_at_checked(EVENT_HEADER_LEN + first.data.len())
+    }
+
+    pub(crate) fn parse(record: &'a [u8]) -> Option<Self> {
+        let word = |at: usize| -> Option<u32> {
+            Some(u32::from_ne_bytes(record.get(at..at + 4)?.try_into().ok()?))
+        };
+        Some(Self {
+            kind: word(0)?,
+            ifindex: word(4)?,
+            port: word(12)?,
+            data: record.get(EVENT_HEADER_LEN..)?.get(..word(8)? as usize)?,
+        })
+    }
+}

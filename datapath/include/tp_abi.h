@@ -483,6 +483,8 @@ enum tp_outcome {
 };
 
 /* One per CPU, written by that CPU only. */
+#define TP_SENDERS 64 /* told apart by a hash of their address, where each may have only so much */
+
 struct tp_cpu {
 	__u64 clock_ns;	  /* last exact reading */
 	__u64 clock_uses; /* packets served from it */
@@ -499,7 +501,9 @@ struct tp_cpu {
 	__u64 copies_lost; /* duplicates that it did not get */
 	__u64 alarms;	   /* crossings that user space was told of */
 	__u64 alarms_lost; /* crossings that it was not told of at once: it looks through all entries */
-	__u64 reserved;
+	__u64 extension_tat; /* of peers that are told which extension headers we understand */
+	__u64 expired_tats[TP_SENDERS]; /* as expired_tat, by sender */
+	__u64 too_long_tats[TP_SENDERS];
 	struct tp_port_stats ports[TP_PORTS_MAX];
 	__u64 drops[TP_PORTS_MAX][TP_DIRS][TP_DROP_MAX];
 };
@@ -523,6 +527,7 @@ enum tp_task_kind {
 	TP_TASK_CUT = 4,	    /* a user's packet, IPv4: send it in fragments */
 	TP_TASK_SOLICITATION = 5,   /* a UE's Router Solicitation */
 	TP_TASK_INNER_FRAGMENT = 6, /* a frame: a fragment of a user's packet, whose ports filters ask for */
+	TP_TASK_EXTENSION = 7,	    /* the outer IP header of a G-PDU that was lost as gtpu_unknown_extension: tell its sender */
 };
 
 #define TP_TASK_FROM_UE 1 /* it came in a tunnel */

@@ -14,15 +14,21 @@
 
 #define TP_ANSWERS_AT_ONCE 32 /* after a pause, this many go out back to back */
 
-/* May one more answer be sent? spacing: mean nanoseconds between two. */
-static TP_INLINE int tp_within_rate(__u64 *tat, __u64 now_ns, __u32 spacing)
+/* Is there room for one more of these? spacing: mean nanoseconds between two. */
+static TP_INLINE int tp_within_burst(__u64 *tat, __u64 now_ns, __u64 spacing, __u32 at_once)
 {
 	__u64 next = *tat > now_ns ? *tat : now_ns;
 
-	if (next - now_ns > (__u64)spacing * (TP_ANSWERS_AT_ONCE - 1))
+	if (next - now_ns > spacing * (at_once - 1))
 		return 0;
 	*tat = next + spacing;
 	return 1;
+}
+
+/* May one more answer be sent? */
+static TP_INLINE int tp_within_rate(__u64 *tat, __u64 now_ns, __u32 spacing)
+{
+	return tp_within_burst(tat, now_ns, spacing, TP_ANSWERS_AT_ONCE);
 }
 
 /* The frame becomes len octets long, and its MAC addresses are swapped. 0, or non-zero when there is no room. */

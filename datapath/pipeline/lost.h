@@ -7,6 +7,7 @@
 #include "act.h"
 #include "answer.h"
 #include "packet.h"
+#include "task.h"
 #include "tunnel.h"
 
 #define TP_QUOTE_MAX 1232U /* octets of a packet that an ICMPv6 error of 1280 has room for (RFC 4443, 2.4c) */
@@ -30,22 +31,39 @@ static TP_INLINE int tp_ask_user(struct tp_env *env, __u64 user, __u32 at_most, 
 	return tp_punt(env, (__u32)(marks >> 32), &outer, (__u32)(user >> 20 & 0xfffff), len < at_most ? len : at_most);
 }
 
-/* May one more sender be told? tat: packets that are too long have one of their own, so that somebody who plays
- * with TTLs takes the path MTU from nobody. */
-static TP_INLINE int tp_may_tell(struct tp_env *env, struct tp_cpu *cpu, __u64 *tat)
+#define TP_SENDERS_SHARE 8 /* one sender is told so many times more seldom than all together */
+#define TP_SENDER_AT_ONCE 8
+
+/* May this sender be told? Packets that are too long have words of their own, so that somebody who plays with TTLs takes the
+ * path MTU from nobody; and senders have, so that one takes not all of either.
+ *
+ * user   tp_pack_lost() */
+TP_APART int tp_may_tell(struct tp_env *env, __u64 user, __u32 too_long)
 {
 	const struct tp_config *config = tp_config_of(env);
-	__u32 spacing = config ? TP_READ(config->icmp_ns) : 0;
+	struct tp_cpu *cpu = tp_cpu_of(env);
+	struct tp_packet p = {0};
+	__u64 spacing, now_ns;
+	__u32 sender;
 
-	return spacing && tp_within_rate(tat, tp_clock(env, cpu), spacing);
+	p.env = env;
+	if (!config || !cpu || !tp_unpack_user(&p, user))
+		return 0;
+	spacing = TP_READ(config->icmp_ns);
+	if (!spacing)
+		return 0;
+	/* An IPv6 UE has a /64 to choose addresses from. */
+	sender = (__u32)tp_hash(tp_source(&p).hi, 0, config->salt) & (TP_SENDERS - 1);
+	now_ns = tp_clock(env, cpu);
+	return tp_within_burst(too_long ? &cpu->too_long_tats[sender] : &cpu->expired_tats[sender], now_ns,
+			       spacing * TP_SENDERS_SHARE, TP_SENDER_AT_ONCE) &&
+	       tp_within_rate(too_long ? &cpu->too_long_tat : &cpu->expired_tat, now_ns, (__u32)spacing);
 }
 
 /* user: tp_pack_lost(). Returns nothing of interest: the packet is lost anyhow. */
 TP_APART int tp_tell_expired(struct tp_env *env, __u64 user, __u32 ni)
 {
-	struct tp_cpu *cpu = tp_cpu_of(env);
-
-	if (!cpu || !tp_may_tell(env, cpu, &cpu->expired_tat))
+	if (!tp_may_tell(env, user, 0))
 		return 0;
 	return tp_ask_user(env, user, TP_QUOTE_MAX, TP_TASK_EXPIRED | (__u64)(ni & 0xffff) << 32, 0, 0);
 }
@@ -66,15 +84,14 @@ static TP_INLINE int tp_spend_hop(struct tp_packet *p, __u64 head)
  * task, out, marks  words of a struct tp_task */
 TP_APART int tp_tell_too_long(struct tp_env *env, __u64 user, __u64 task, __u64 out, __u64 marks)
 {
-	struct tp_cpu *cpu = tp_cpu_of(env);
 	struct tp_packet p = {0};
 
 	p.env = env;
-	if (!cpu || !tp_unpack_user(&p, user))
+	if (!tp_unpack_user(&p, user))
 		return TP_DROP_MTU;
 	if (p.family == 4 && !(tp_get16(p.ip + 6) & TP_IP4_DONT_FRAGMENT))
 		return tp_ask_user(env, user, TP_EVENT_DATA_MAX, task | TP_TASK_CUT, out, marks);
-	if (tp_may_tell(env, cpu, &cpu->too_long_tat))
+	if (tp_may_tell(env, user, 1))
 		tp_ask_user(env, user, TP_QUOTE_MAX, task | TP_TASK_TOO_LONG, out, marks);
 	return TP_DROP_MTU;
 }
@@ -83,22 +100,46 @@ TP_APART int tp_tell_too_long(struct tp_env *env, __u64 user, __u64 task, __u64 
  * header; marks: octets of that header in bits 0..15. */
 TP_APART int tp_tell_relayed_too_long(struct tp_env *env, __u64 user, __u64 task, __u64 out, __u64 marks)
 {
-	struct tp_cpu *cpu = tp_cpu_of(env);
 	__u32 header = marks & 0xffff;
 	struct tp_packet p = {0};
 	const __u8 *gtpu;
 
 	p.env = env;
-	if (!cpu || !tp_unpack_user(&p, user))
+	if (!tp_unpack_user(&p, user))
 		return TP_DROP_MTU;
 	if (p.family == 4 && !(tp_get16(p.ip + 6) & TP_IP4_DONT_FRAGMENT))
 		return tp_ask_user(env, user + header - ((__u64)header << 20), TP_EVENT_DATA_MAX, task | TP_TASK_CUT, out,
 				   marks);
 	gtpu = tp_at(&p, p.user - header, TP_GTPU_LEN);
-	if (gtpu && tp_may_tell(env, cpu, &cpu->too_long_tat))
+	if (gtpu && tp_may_tell(env, user, 1))
 		tp_ask_user(env, user, TP_QUOTE_MAX, task | TP_TASK_TOO_LONG,
 			    (__u64)p.qfi << 32 | tp_get32(gtpu + 4), marks);
 	return TP_DROP_MTU;
+}
+
+/* A G-PDU with an extension header that we do not understand, and must: its sender hears which ones we do (TS 29.281, 7.2.3),
+ * as often as of tunnels that are not there. Returns the span of tp_ask(), or 0; asking from here would take too much stack. */
+TP_APART __u64 tp_whom_to_tell_extensions(struct tp_env *env, __u32 l3)
+{
+	const struct tp_config *config = tp_config_of(env);
+	struct tp_cpu *cpu = tp_cpu_of(env);
+	const __u8 *ip = tp_span(tp_data(env), tp_end(env), l3, 1);
+	__u32 spacing;
+
+	if (!config || !cpu || !ip)
+		return 0;
+	spacing = TP_READ(config->error_indication_ns);
+	if (!spacing || !tp_within_rate(&cpu->extension_tat, tp_clock(env, cpu), spacing))
+		return 0;
+	return (__u64)l3 << 32 | (*ip >> 4 == 6 ? TP_IP6_LEN : TP_IP4_LEN);
+}
+
+static TP_INLINE void tp_tell_extensions(struct tp_packet *p)
+{
+	__u64 span = tp_whom_to_tell_extensions(p->env, p->l3);
+
+	if (span)
+		tp_ask(p->env, TP_TASK_EXTENSION, span, 0);
 }
 
 static TP_INLINE int tp_too_long(struct tp_packet *p, const struct tp_nexthop *nh, const struct tp_tunnel *t,

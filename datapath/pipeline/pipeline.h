@@ -298,9 +298,11 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 /* What became of a frame that was not forwarded. */
 static TP_INLINE void tp_account_rest(struct tp_packet *p, struct tp_port_stats *stats, __u32 port, __u32 dir, int outcome)
 {
-	if (outcome < TP_DROP_MAX)
+	if (outcome < TP_DROP_MAX) {
 		p->cpu->drops[port][dir][outcome & (TP_DROP_MAX - 1)]++;
-	else if (outcome == TP_OUT_PASS)
+		if (tp_unlikely(outcome == TP_DROP_GTPU_UNKNOWN_EXTENSION))
+			tp_tell_extensions(p);
+	} else if (outcome == TP_OUT_PASS)
 		stats->passed++;
 	else if (outcome == TP_OUT_ANSWER)
 		stats->answered++;

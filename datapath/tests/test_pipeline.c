@@ -120,15 +120,21 @@ static void test_relay_tags(void)
 
 static void test_uplink_drops(void)
 {
+	const struct tp_event *event = (const struct tp_event *)run.result.event;
+	const struct tp_task *task = (const struct tp_task *)event->data;
 	struct world *w = w_new();
 
 	DROPS(w, &w_n3, ul_unknown_required, GTPU_UNKNOWN_EXTENSION);
+	CHECK(event->kind == TP_EVENT_PACKET && task->what == TP_TASK_EXTENSION && event->len == sizeof(*task) + 20);
+	w->config.error_indication_ns = 0;
+	DROPS(w, &w_n3, ul_unknown_required, GTPU_UNKNOWN_EXTENSION);
+	CHECK(run.result.event_len == 0);
 	DROPS(w, &w_n3, ul_extension_zero, GTPU_MALFORMED);
 	DROPS(w, &w_n3, ul_extensions_17, GTPU_EXTENSIONS);
 	DROPS(w, &w_n3, ul_ttl, TTL);
 	DROPS(w, &w_n3, ul_spoofed, UE_SPOOFED);
 	DROPS(w, &w_n3, ul_v6_spoofed, UE_SPOOFED);
-	CHECK(w->sides[W_TEID].drops == 4); /* the unknown extension, which a relay would have passed on, included */
+	CHECK(w->sides[W_TEID].drops == 5); /* the unknown extension, which a relay would have passed on, included */
 	DROPS(w, &w_n3, end_marker, GTPU_MESSAGE);
 	DROPS(w, &w_n3, version_2, GTPU_VERSION);
 	DROPS(w, &w_n3, gtp_too_long, GTPU_MALFORMED);
@@ -314,6 +320,34 @@ static void test_downlink(void)
 	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_REDIRECT);
 	w->tables.ports_up = 2;
 	DROPS(w, &w_n6, dl_v4, REDIRECT);
+	done(w);
+}
+
+/* Too long, from address host of network: is its sender told? */
+static int told_of_mtu(struct world *w, __u8 network, __u8 host)
+{
+	__u8 frame[sizeof(dl_v6)];
+
+	memcpy(frame, dl_v6, sizeof(frame));
+	frame[14 + 8 + 6] = network;
+	frame[14 + 8 + 15] = host;
+	DROPS(w, &w_n6, frame, MTU);
+	return run.result.event_len != 0;
+}
+
+static void test_senders_are_told_within_a_rate_each(void)
+{
+	struct world *w = w_new();
+	int i, told = 0;
+
+	w->config.icmp_ns = 1000000;
+	w->nexthops[1].mtu = 79;
+	for (i = 0; i < 40; i++)
+		told += told_of_mtu(w, 1, (__u8)i);
+	CHECK(told == 8); /* one host, whatever address of its network it takes */
+	for (i = 0; i < 100; i++)
+		told += told_of_mtu(w, (__u8)(2 + i), 1);
+	CHECK(told == 32); /* as many as all together */
 	done(w);
 }
 
@@ -670,6 +704,7 @@ int main(void)
 	test_trace_rate();
 	test_cut_short();
 	test_downlink();
+	test_senders_are_told_within_a_rate_each();
 	test_actions();
 	test_answers();
 	test_next_hops();

@@ -172,6 +172,14 @@ def slow(packet):
     return Ether(src="00:00:00:00:00:00", dst="00:00:00:00:00:00") / packet
 
 
+def told_extensions(src=N3, dst=GNB):
+    """A Supported Extension Headers Notification (TS 29.281, 7.2.3): PDU Session Container, PDCP PDU Number, its long form."""
+    message = gtpu(0, b"\0\0\0\0" + bytes([141, 3, 0x85, 0xc0, 0x82]), message=31, flags=0x32)
+    if ":" in src:
+        return [slow(udp6(message, src, dst))]
+    return [slow(IP(src=src, dst=dst, id=0, flags="DF", ttl=64) / UDP(sport=2152, dport=2152, chksum=0) / Raw(message))]
+
+
 SITE = """\
 n3 = ["10.3.0.1", "10.3.0.2"]
 
@@ -327,7 +335,7 @@ def uplink_cases():
     many = b"\0\0\0\x40" + b"\1\0\0\x40" * 15
     frame_case("ul-16-extensions", "as many extension headers as are walked", outer(gtpu(TEID, raw(u), flags=0x34, options=many + b"\1\0\0\0")), "forward", hop(u), counters=good)
     frame_case("ul-17-extensions", "one extension header too many", outer(gtpu(TEID, raw(u), flags=0x34, options=many + b"\1\0\0\x40\1\0\0\0")), "gtpu_extensions")
-    frame_case("ul-unknown-extension-required", "must be understood and is not", outer(gtpu(TEID, raw(u), flags=0x34, options=b"\0\0\0\xc1\1\0\0\0")), "gtpu_unknown_extension")
+    frame_case("ul-unknown-extension-required", "must be understood and is not", outer(gtpu(TEID, raw(u), flags=0x34, options=b"\0\0\0\xc1\1\0\0\0")), "gtpu_unknown_extension", told_extensions())
     frame_case("ul-unknown-extension-optional", "need not be understood", outer(gtpu(TEID, raw(u), flags=0x34, options=b"\0\0\0\x03\1\0\0\0")), "forward", hop(u), counters=good)
     frame_case("ul-extension-length-zero", "an extension header of no length", outer(gtpu(TEID, raw(u), flags=0x34, options=b"\0\0\0\x85\0\0\0\0")), "gtpu_malformed")
     frame_case("ul-extension-beyond-end", "an extension header longer than the message", outer(gtpu(TEID, raw(u), flags=0x34, options=b"\0\0\0\x85\xff\0\0\0")), "gtpu_malformed")
@@ -998,11 +1006,11 @@ def relayed(message, dst=GNB2):
             / UDP(sport=2152, dport=2152, chksum=0) / Raw(message))
 
 
-def relay_case(name, what, sent, left, tables=None, verdict="forward", counters=None, **more):
+def relay_case(name, what, sent, left, tables=None, verdict="forward", counters=None, told=None, **more):
     """sent: GTP-U flags and what follows the TEID, for our TEID; left: the same towards the next."""
     n = len(user())
     frame = outer(gtpu(TEID, sent[1], flags=sent[0]), **more)
-    out = left and relayed(gtpu(RTEID, left[1], flags=left[0]))
+    out = told or left and relayed(gtpu(RTEID, left[1], flags=left[0]))
     good = [(1, 1, n, 0)] if verdict == "forward" else [(1, 0, 0, 1)]
     case(name, what, tables or relaying(), [(UP, frame, verdict, out)], good if counters is None else counters)
 
@@ -1147,8 +1155,8 @@ def relay_cases():
         frame_case("ul-" + name, "where the tunnel ends they say nothing", outer(gtpu(TEID, u, flags=0x34, options=options)), "forward", hop(user()), counters=[(1, 1, n, 0)])
     for_us = b"\0\0\0\x83\1\0\0\x85" + b"\1\0\x09\0"
     relay_case("relay-for-the-end", "where the tunnel goes on it need not be understood", (0x34, for_us + u), (0x34, for_us + u), tables=relaying("downlink"))
-    frame_case("ul-for-the-end", "where the tunnel ends it must be understood and is not", outer(gtpu(TEID, u, flags=0x34, options=for_us)), "gtpu_unknown_extension", counters=[(1, 0, 0, 1)])
-    relay_case("relay-unknown-extension", "must be understood even in between", (0x34, b"\0\0\0\xc1\1\0\0\0" + u), None, verdict="gtpu_unknown_extension", counters=[(1, 0, 0, 0)])
+    frame_case("ul-for-the-end", "where the tunnel ends it must be understood and is not", outer(gtpu(TEID, u, flags=0x34, options=for_us)), "gtpu_unknown_extension", told_extensions(), counters=[(1, 0, 0, 1)])
+    relay_case("relay-unknown-extension", "must be understood even in between", (0x34, b"\0\0\0\xc1\1\0\0\0" + u), None, verdict="gtpu_unknown_extension", counters=[(1, 0, 0, 0)], told=told_extensions())
     padded = Raw(raw(outer(gtpu(TEID, u))) + b"\xee" * 20)
     case("relay-padding", "octets behind the outer packet do not go along", relaying(), [(UP, padded, "forward", relayed(gtpu(RTEID, u)))], [(1, 1, n, 0)])
     down = relaying("downlink")
@@ -1271,6 +1279,7 @@ def outer6_cases():
     frame_in("ul-v6", "IPv6 in IPv6", up6(v6), out=hop(v6), tables=plain(ue6="2001:db8:60::/64"), counters=[(1, 1, len(v6), 0)])
     frame_in("ul-vlan", "tagged frame", up6(u, l2=Ether(src=THEIRS[0], dst=OURS[0]) / Dot1Q(vlan=7)))
     frame_in("ul-padding", "octets behind the IP packet are not the user's", Raw(raw(up6(u)) + b"\xee" * 20))
+    frame_in("ul-unknown-extension", "must be understood and is not", outer6(gtpu(TEID, raw(u), flags=0x34, options=b"\0\0\0\xc1\1\0\0\0")), "gtpu_unknown_extension", out=told_extensions(N3_6, GNB_6))
     frame_in("ul-bucket-teid", "a TEID chosen by the SMF", up6(u, teid=0xdeadbeef), tables=plain(teid=0xdeadbeef))
     options = [PadN(optdata=b"\0" * 4)]
     hbh, dst, long = IPv6ExtHdrHopByHop(options=options), IPv6ExtHdrDestOpt(options=options), IPv6ExtHdrDestOpt(options=[PadN(optdata=b"\0" * 100)])

@@ -11,6 +11,7 @@ use crate::task::Task;
 
 pub(crate) const PORTS_MAX: usize = 16;
 pub(crate) const N3_ADDRS_MAX: usize = 8;
+const SENDERS: usize = 64;
 pub(crate) const RULES_MAX: usize = 64;
 pub(crate) const METERS_MAX: usize = 4;
 pub(crate) const BUCKET_SLOTS: usize = 4;
@@ -456,7 +457,9 @@ pub(crate) struct Cpu {
     pub(crate) copies_lost: AtomicU64,
     pub(crate) alarms: AtomicU64,
     pub(crate) alarms_lost: AtomicU64,
-    pub(crate) reserved: AtomicU64,
+    pub(crate) extension_tat: AtomicU64,
+    pub(crate) expired_tats: [AtomicU64; SENDERS],
+    pub(crate) too_long_tats: [AtomicU64; SENDERS],
     pub(crate) ports: [PortStats; PORTS_MAX],
     pub(crate) drops: [[[AtomicU64; DROP_MAX]; DIRS]; PORTS_MAX],
 }
@@ -642,7 +645,10 @@ const _: () = {
     assert!(size_of::<Side>() == 32);
     assert!(size_of::<Config>() == 264 && offset_of!(Config, moves) == 56);
     assert!(size_of::<PortStats>() == 96);
-    assert!(size_of::<Cpu>() == 128 + PORTS_MAX * 96 + PORTS_MAX * DIRS * DROP_MAX * 8);
+    assert!(
+        size_of::<Cpu>()
+            == 128 + 2 * SENDERS * 8 + PORTS_MAX * 96 + PORTS_MAX * DIRS * DROP_MAX * 8
+    );
     assert!(
         cfg!(target_endian = "little"),
         "a rule's bytes and an entry's words assume it"
@@ -752,6 +758,7 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_cpu.drops", offset_of!(Cpu, drops)),
         ("tp_cpu.trace_lost", offset_of!(Cpu, trace_lost)),
         ("tp_cpu.too_long_tat", offset_of!(Cpu, too_long_tat)),
+        ("tp_cpu.too_long_tats", offset_of!(Cpu, too_long_tats)),
         ("tp_cpu.copies_lost", offset_of!(Cpu, copies_lost)),
         ("tp_cpu.alarms_lost", offset_of!(Cpu, alarms_lost)),
         ("tp_task", size_of::<Task>()),

@@ -106,6 +106,7 @@ const __u64 tp_abi_layout[160] = {
 	AT(tp_cpu, drops),
 	AT(tp_cpu, trace_lost),
 	AT(tp_cpu, too_long_tat),
+	AT(tp_cpu, too_long_tats),
 	AT(tp_cpu, copies_lost),
 	AT(tp_cpu, alarms_lost),
 	sizeof(struct tp_task),

@@ -80,7 +80,7 @@ pub(crate) fn g_pdu(
     message.extend(teid.to_be_bytes());
     message.extend(optional);
     message.extend_from_slice(user);
-    copies::to_ourselves(own, &message)
+    copies::gtpu_message(own, own, &message)
 }
 
 /// A part of a user's packet behind the GTP-U header that the whole one came with.

@@ -102,20 +102,21 @@ pub(crate) fn duplicate(data: &[u8]) -> Option<Outgoing> {
     Some(Outgoing { ifindex: 0, packet })
 }
 
-/// A GTP-U message from one of our addresses to itself, from its IP header on.
-pub(crate) fn to_ourselves(own: IpAddr, message: &[u8]) -> Option<Vec<u8>> {
-    let mut to = CopyLine::default();
+/// A GTP-U message from its IP header on, between addresses of one family.
+pub(crate) fn gtpu_message(from: IpAddr, to: IpAddr, message: &[u8]) -> Option<Vec<u8>> {
+    let mut line = CopyLine::default();
     let datagram = udp(GTPU_PORT, message)?;
-    match own {
-        IpAddr::V4(own) => {
-            to.remote[..4].copy_from_slice(&own.octets());
-            to.local = to.remote;
-            over4(&to, &datagram)
+    match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            line.local[..4].copy_from_slice(&from.octets());
+            line.remote[..4].copy_from_slice(&to.octets());
+            over4(&line, &datagram)
         }
-        IpAddr::V6(own) => {
-            (to.remote, to.local) = (own.octets(), own.octets());
-            over6(&to, datagram)
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            (line.local, line.remote) = (from.octets(), to.octets());
+            over6(&line, datagram)
         }
+        _ => None,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::followers::{self, Followers};
 use crate::grace::Bystander;
 use crate::host::{Host, Run};
 use crate::icmp::{self, Cause};
-use crate::outer::{frame_of, l3_of, read_fragment};
+use crate::outer::{self, frame_of, l3_of, read_fragment};
 use crate::reassembly::{Bounds, Loss, Losses, Reassembler};
 use crate::router::Routers;
 use crate::stats::DROP_REASONS;
@@ -55,6 +55,7 @@ pub struct Finished {
     untold: AtomicU64,
     fragments: AtomicU64,
     advertisements: AtomicU64,
+    extensions: AtomicU64,
 }
 
 impl Finished {
@@ -76,6 +77,11 @@ impl Finished {
     /// Router Advertisements to UEs.
     pub fn advertisements(&self) -> u64 {
         self.advertisements.load(Ordering::Relaxed)
+    }
+
+    /// Supported Extension Headers Notifications.
+    pub fn extensions(&self) -> u64 {
+        self.extensions.load(Ordering::Relaxed)
     }
 
     /// Fragments of users' packets that were cut.
@@ -238,6 +244,13 @@ impl Finisher {
                     }
                     what::CUT => {
                         self.cut(&event, &task, data, out);
+                        Ok(())
+                    }
+                    what::EXTENSION => {
+                        let packet = outer::notification(data).ok_or(Malformed)?;
+                        count(&self.finished.extensions, 1);
+                        let ifindex = self.host.ifindex(event.port);
+                        out.push(Outgoing { ifindex, packet });
                         Ok(())
                     }
                     _ => Err(Malformed),

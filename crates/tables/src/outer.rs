@@ -1,7 +1,8 @@
 //! Fragments of tunnel packets in their frames, and the frame that would have come without fragmentation.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::copies;
 use crate::inet;
 use crate::reassembly::{Fragment, Key, Whole};
 
@@ -15,6 +16,51 @@ pub(crate) fn l3_of(frame: &[u8]) -> usize {
         }
     }
     at
+}
+
+/// Extension headers that are understood where a tunnel ends (TS 29.281, 5.2.2): PDU Session Container, and of those that say
+/// nothing there, PDCP PDU Number and its long form.
+const UNDERSTOOD: [u8; 3] = [0x85, 0xc0, 0x82];
+
+/// A Supported Extension Headers Notification (TS 29.281, 7.2.3) to whoever sent this IP header.
+pub(crate) fn notification(ip: &[u8]) -> Option<Vec<u8>> {
+    let (source, destination): (IpAddr, IpAddr) = match ip.first()? >> 4 {
+        4 => {
+            let ends: [u8; 8] = ip.get(12..20)?.try_into().ok()?;
+            let [a, b, c, d, e, f, g, h] = ends;
+            (
+                Ipv4Addr::new(a, b, c, d).into(),
+                Ipv4Addr::new(e, f, g, h).into(),
+            )
+        }
+        _ => {
+            let end = |at: usize| -> Option<[u8; 16]> { ip.get(at..at + 16)?.try_into().ok() };
+            (
+                Ipv6Addr::from(end(8)?).into(),
+                Ipv6Addr::from(end(24)?).into(),
+            )
+        }
+    };
+    // With a sequence number, which nobody looks at (5.1); then the list (8.5).
+    let mut message = vec![
+        0x32,
+        31,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        141,
+        UNDERSTOOD.len() as u8,
+    ];
+    message.extend(UNDERSTOOD);
+    message[3] = (message.len() - 8) as u8;
+    copies::gtpu_message(destination, source, &message)
 }
 
 /// A fragment in its frame.

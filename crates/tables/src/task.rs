@@ -27,6 +27,8 @@ pub(crate) mod what {
     pub(crate) const SOLICITATION: u8 = 5;
     /// `TP_TASK_INNER_FRAGMENT`
     pub(crate) const INNER_FRAGMENT: u8 = 6;
+    /// `TP_TASK_EXTENSION`
+    pub(crate) const EXTENSION: u8 = 7;
 }
 
 pub(crate) const UPLINK: usize = 0;

@@ -278,6 +278,7 @@ fn slow_path(kernel: &KernelMirror) -> impl Iterator<Item = (String, u64)> {
         ("icmp_not_sent", finished.untold()),
         ("fragments_sent", finished.fragments()),
         ("router_advertisements_sent", finished.advertisements()),
+        ("extension_headers_told", finished.extensions()),
         ("slow_path_sent", counters.sent()),
         ("slow_path_failed", failed),
         ("end_markers_sent", kernel.end_markers().sent()),

@@ -429,7 +429,7 @@ fn what_passes_while_a_pdr_goes_is_its_last() {
     it.world.core.tables_mut().late = Counters {
         packets: 1,
         bytes: 70,
-        drops: 0,
+        ..Counters::default()
     };
     it.modify(|w| remove(w, IeType::REMOVE_PDR, IeType::PDR_ID, 1));
     let said = it.delete();

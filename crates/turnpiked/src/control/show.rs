@@ -483,6 +483,7 @@ fn traffic(counters: Counters) -> TrafficReport {
         packets,
         bytes,
         drops,
+        ..
     } = counters;
     TrafficReport {
         packets,

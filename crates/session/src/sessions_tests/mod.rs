@@ -98,7 +98,8 @@ impl Recorder {
             return false;
         };
         let counters = self.counted.entry((number, pdr)).or_default();
-        if self.beyond_mbr || entry.action == Action::GateClosed {
+        let forwards = matches!(entry.action, Action::Route { .. } | Action::Tunnel { .. });
+        if entry.action == Action::GateClosed || (forwards && self.beyond_mbr) {
             counters.drops += 1;
             counters.qos_packets += 1;
             counters.qos_bytes += bytes;
@@ -111,7 +112,7 @@ impl Recorder {
             }
             return goes_off;
         }
-        if !matches!(entry.action, Action::Route { .. } | Action::Tunnel { .. }) {
+        if !forwards {
             counters.drops += 1;
             return false;
         }

@@ -89,7 +89,7 @@ pub(crate) struct Seen {
 pub(crate) const UNARMED: u64 = u64::MAX;
 
 /// What was added to the counters of a PDR.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Added {
     bytes: u64,
     packets: u64,
@@ -99,8 +99,9 @@ struct Added {
 }
 
 impl Added {
+    /// Not even octets: a packet may be counted between its words being read, and then these come first.
     fn is_nothing(&self) -> bool {
-        self.packets == 0 && self.drops == 0
+        *self == Self::default()
     }
 
     /// Octets and packets, as a URR counts them: what was forwarded, or what was offered (MBQE: TS 29.244, 8.2.68).

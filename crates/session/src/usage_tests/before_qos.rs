@@ -106,6 +106,21 @@ fn what_is_dropped_while_a_pdr_goes_is_its_last() {
     );
 }
 
+/// As the reader of counters meets them: a packet is counted in several words.
+#[test]
+fn octets_that_are_seen_before_their_drop_are_usage() {
+    let mut it = Measuring::new(&pair());
+    it.packets(1, 1, 1000);
+    it.query(1);
+    let counted = &mut it.world.core.tables_mut().counted;
+    counted.values_mut().next().unwrap().qos_bytes += 700;
+    assert_eq!(it.query(1)[0].brief(), (1, 1, Told::IMMER, 700, 0));
+    let counted = &mut it.world.core.tables_mut().counted;
+    let counted = counted.values_mut().next().unwrap();
+    (counted.drops, counted.qos_packets) = (1, 1);
+    assert_eq!(it.query(1)[0].packets, packets([1, 0]));
+}
+
 /// However it is split between what passes and what is dropped, it is met within a packet.
 #[test]
 fn a_threshold_before_qos_is_met_by_what_is_dropped() {

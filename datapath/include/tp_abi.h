@@ -105,6 +105,9 @@ struct tp_side {
 	__u64 drops; /* packets that matched here and were dropped */
 	__u64 held; /* packets that user space holds or is being handed: added to by who hands one over, taken from by
 		       user space when it has left or is lost; control holds one while an entry takes another's place */
+	__u64 qos_packets; /* of drops, those by QoS enforcement: a gate, an MBR, a packet rate */
+	__u64 qos_bytes;   /* inner IP bytes of these */
+	__u64 qos_alarm;   /* control and data: as tp_entry.alarm, of qos_bytes; 0: user space does not want to hear */
 };
 
 #define TP_EXT_PDR_SHIFT 32
@@ -662,7 +665,7 @@ _Static_assert(sizeof(struct tp_route_map) == sizeof(struct tp_route), "one plac
 _Static_assert(sizeof(struct tp_ni) == 64, "one line");
 _Static_assert(sizeof(struct tp_trace_key) == 64, "one line");
 _Static_assert(sizeof(struct tp_trace) == 40 + TP_TRACE_SNAP, "tp_trace");
-_Static_assert(sizeof(struct tp_side) == 32, "half a line");
+_Static_assert(sizeof(struct tp_side) == 56, "seven words: a stride of whole words is all that maps ask");
 _Static_assert(sizeof(struct tp_task) == 24, "three words");
 _Static_assert(sizeof(struct tp_held) == 8, "a word");
 _Static_assert(sizeof(struct tp_config) == 264, "tp_config");

@@ -61,6 +61,8 @@ TP_APART int tp_count_aside(struct tp_env *env, __u32 index, __u32 bytes, __u32 
 		return 0;
 	if (outcome < TP_DROP_MAX) {
 		__sync_fetch_and_add(&side->drops, 1);
+		if (tp_is_qos_drop(outcome))
+			tp_count_qos_drop(env, side, index, bytes);
 		return 0;
 	}
 	__sync_fetch_and_add(&side->packets, 1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* Telling user space that a PDR has forwarded so much (thresholds and quotas of URRs: TS 29.244, 5.2.2).
+/* Telling user space that a PDR has forwarded so much, or QoS enforcement dropped so much of it (thresholds and quotas of
+ * URRs: TS 29.244, 5.2.2).
  *
  * What is forwarded anyway is counted in the entry's line; here it is compared with the number beside it. Who reports what
  * to whom, and what several PDRs have forwarded together, is user space's affair: it reads the counts and sets the
@@ -11,13 +12,23 @@
 
 #define TP_ALARM_TRIES 4 /* lost races, after which an alarm comes later by what was counted aside, until it is set anew */
 
+static TP_INLINE void tp_tell_of(struct tp_env *env, struct tp_cpu *cpu, __u32 index)
+{
+	struct tp_alarm record = {0};
+
+	record.entry = index;
+	if (tp_tell_alarm(env, &record))
+		cpu->alarms_lost++;
+	else
+		cpu->alarms++;
+}
+
 /* The entry's own count has reached its alarm: tell it, once, and again a step further on, lest user space, which sets the
  * alarm anew, had no room for it. */
 TP_APART int tp_ring_alarm(struct tp_env *env, __u32 index)
 {
 	struct tp_entry *e = tp_entry_at(env, index);
 	struct tp_cpu *cpu = tp_cpu_of(env);
-	struct tp_alarm record = {0};
 	__u64 alarm, bytes;
 
 	if (!e || !cpu)
@@ -28,11 +39,7 @@ TP_APART int tp_ring_alarm(struct tp_env *env, __u32 index)
 		return 0; /* another CPU was first, or it was set anew */
 	if (__sync_val_compare_and_swap(&e->alarm, alarm, bytes + TP_ALARM_STEP) != alarm)
 		return 0;
-	record.entry = index;
-	if (tp_tell_alarm(env, &record))
-		cpu->alarms_lost++;
-	else
-		cpu->alarms++;
+	tp_tell_of(env, cpu, index);
 	return 0;
 }
 
@@ -56,6 +63,29 @@ static TP_INLINE void tp_near_alarm(struct tp_env *env, __u32 index, __u32 bytes
 	}
 	if (TP_READ(e->bytes) >= TP_READ(e->alarm))
 		tp_ring_alarm(env, index);
+}
+
+/* Drops of QoS enforcement, which usage before it has in it (MBQE: TS 29.244, 8.2.68). */
+static TP_INLINE int tp_is_qos_drop(__u32 reason)
+{
+	return reason == TP_DROP_RATE || reason == TP_DROP_PACKET_RATE || reason == TP_DROP_GATE_CLOSED;
+}
+
+/* Count such a drop. They have an alarm of their own: on that of forwarded bytes a user who floods a closed gate would
+ * ring forever when little is left of a quota of what passes. */
+static TP_INLINE void tp_count_qos_drop(struct tp_env *env, struct tp_side *side, __u32 index, __u32 bytes)
+{
+	struct tp_cpu *cpu = tp_cpu_of(env);
+	__u64 alarm, all;
+
+	__sync_fetch_and_add(&side->qos_packets, 1);
+	all = __sync_fetch_and_add(&side->qos_bytes, bytes) + bytes;
+	alarm = TP_READ(side->qos_alarm);
+	if (tp_likely(!alarm || all < alarm) || !cpu)
+		return;
+	/* Else another CPU was first, or it was set anew by somebody who reads the count thereafter. */
+	if (__sync_val_compare_and_swap(&side->qos_alarm, alarm, all + TP_ALARM_STEP) == alarm)
+		tp_tell_of(env, cpu, index);
 }
 
 /* Count a forwarded packet in its entry's own words. */

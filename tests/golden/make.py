@@ -294,7 +294,8 @@ CASES = {}
 
 def case(name, what, tables, packets, counters=(), site=SITE + ROUTES):
     """packets: (port, frame, verdict, frame out, list of frames or None); verdict: forward, answer, slow, held, pass or a
-    drop reason, or "slow, " and the drop reason under which user space counts it. counters: (pdr, packets, bytes, drops)."""
+    drop reason, or "slow, " and the drop reason under which user space counts it. counters: (pdr, packets, bytes, drops), and if
+    it matters [packets, octets] of the drops that are QoS enforcement's."""
     assert name not in CASES, name
     CASES[name] = (what, site + tables, packets, counters)
 
@@ -437,14 +438,15 @@ def rule_cases():
     up_case("ul-qfi-missing", "no container where the PDI asks for a QFI", u, "qfi_mismatch", qfi=None, tables=plain(ul=dict(qfi=QFI)), counters=both)
     for action, reason in (("drop", "far_drop"), ("buffer", "far_buffer"), ("gate", "gate_closed"), ("quota", "quota"),
                            ("tunnel-gone", "tunnel_gone"), ("no-tunnel", "no_tunnel")):
-        up_case("ul-" + action, "uplink: " + action, u, reason, tables=plain(ul=dict(action=action)), counters=both)
+        by_qos = lambda packet: [1, len(packet)] if action == "gate" else [0, 0]
+        up_case("ul-" + action, "uplink: " + action, u, reason, tables=plain(ul=dict(action=action)), counters=[(1, 0, 0, 1, by_qos(u))])
         dl = dict(action=action, teid=None, peer=None, local=None)
-        down_case("dl-" + action, "downlink: " + action, user(HOST, UE), reason, tables=plain(dl=dl), counters=[(2, 0, 0, 1)])
+        down_case("dl-" + action, "downlink: " + action, user(HOST, UE), reason, tables=plain(dl=dl), counters=[(2, 0, 0, 1, by_qos(user(HOST, UE)))])
     n = len(u)
     # 1 kbit/s: a packet lasts longer than the test; the burst takes two more.
     expect = [(UP, up(u), "forward", hop(u))] * 3 + [(UP, up(u), "rate", None)] * 2
-    case("ul-mbr", "burst, then drop", plain(ul=dict(mbr_bps=1000, burst_bytes=n + n + n // 2)), expect, [(1, 3, 3 * n, 2)])
-    case("ul-mbr-zero", "MBR 0 lets nothing pass", plain(ul=dict(mbr_bps=0, burst_bytes=10000)), [(UP, up(u), "rate", None)], both)
+    case("ul-mbr", "burst, then drop", plain(ul=dict(mbr_bps=1000, burst_bytes=n + n + n // 2)), expect, [(1, 3, 3 * n, 2, [2, 2 * n])])
+    case("ul-mbr-zero", "MBR 0 lets nothing pass", plain(ul=dict(mbr_bps=0, burst_bytes=10000)), [(UP, up(u), "rate", None)], [(1, 0, 0, 1, [1, n])])
     case("no-qer-no-police", "a PDR without QER is not policed by its neighbour's", plain(dl=dict(mbr_bps=0, burst_bytes=1)),
          [(UP, up(u), "forward", hop(u))] * 20, [(1, 20, 20 * n, 0)])
     shared = session("[[session.meter]]\n" + lines(dict(qer=1, direction="uplink", bps=1000, burst_bytes=n + n // 2)),
@@ -454,7 +456,7 @@ def rule_cases():
     case("shared-qer", "two PDRs spend from one bucket", shared,
          [(UP, up(u), "forward", hop(u)), (UP, up(u2, teid=TEID + 1), "forward", hop(u2)),
           (UP, up(u), "rate", None), (UP, up(u2, teid=TEID + 1), "rate", None)],
-         [(1, 1, n, 1), (2, 1, n, 1)])
+         [(1, 1, n, 1, [1, n]), (2, 1, n, 1, [1, n])])
 
 
 def mark_cases():
@@ -495,8 +497,8 @@ def packet_rate_cases():
         return session(rate(packets), uplink(packet_meter=0, **more), key(teid=TEID, one=0))
 
     ok, no = (UP, up(u), "forward", hop(u)), (UP, up(u), "packet_rate", None)
-    case("packet-rate", "three in a time unit", limited(3), [ok] * 3 + [no] * 2, [(1, 3, 3 * n, 2)])
-    case("packet-rate-zero", "none in a time unit", limited(0), [no], [(1, 0, 0, 1)])
+    case("packet-rate", "three in a time unit", limited(3), [ok] * 3 + [no] * 2, [(1, 3, 3 * n, 2, [2, 2 * n])])
+    case("packet-rate-zero", "none in a time unit", limited(0), [no], [(1, 0, 0, 1, [1, n])])
     case("packet-rate-shared", "two PDRs of one QER count together",
          session(rate(3), uplink(1, packet_meter=0), uplink(2, ue4=UE2, packet_meter=0), key(teid=TEID, one=0), key(teid=TEID + 1, one=1)),
          [ok, (UP, up(u2, teid=TEID + 1), "forward", hop(u2)), ok, (UP, up(u2, teid=TEID + 1), "packet_rate", None), no],
@@ -504,12 +506,12 @@ def packet_rate_cases():
     # 1 kbit/s, two packets deep: the third is above the MBR, and not counted as one of the three.
     slow_down = (UP, up(u), "rate", None)
     case("packet-rate-and-mbr", "what the MBR refuses is no packet of the time unit", limited(3, mbr_bps=1000, burst_bytes=n + n // 2),
-         [ok, ok, slow_down, slow_down], [(1, 2, 2 * n, 2)])
+         [ok, ok, slow_down, slow_down], [(1, 2, 2 * n, 2, [2, 2 * n])])
     many = ("[[session.meter]]\n" + lines(dict(qer=2, direction="uplink", bps=1000, burst_bytes=2 * n + n // 2)) + rate(1))
     both = session(many, uplink(1, shared=[0], packet_meter=1), uplink(2, ue4=UE2, shared=[0]), key(teid=TEID, one=0), key(teid=TEID + 1, one=1))
     other = (UP, up(u2, teid=TEID + 1), "forward", hop(u2))
     case("packet-rate-gives-back", "a packet beyond the packet rate spends nothing of the MBR", both,
-         [ok, no, no, no, other, other, (UP, up(u2, teid=TEID + 1), "rate", None)], [(1, 1, n, 3), (2, 2, 2 * n, 1)])
+         [ok, no, no, no, other, other, (UP, up(u2, teid=TEID + 1), "rate", None)], [(1, 1, n, 3, [3, 3 * n]), (2, 2, 2 * n, 1, [1, n])])
 
 
 def filter_case(name, what, filters, packets, counters):
@@ -555,7 +557,8 @@ def sdf_cases():
     stranger.id = 6
     filter_case("sdf-fragments-other", "each packet has a first fragment of its own", ports, [part(first, first), part(stranger)], [(1, 1, len(first), 0), (2, 0, 0, 0)])
     other = IP(src=UE, dst=HOST, proto=17, flags="MF", id=5) / Raw(raw(UDP(sport=1000, dport=81, len=80, chksum=1)) + b"x" * 40)
-    filter_case("sdf-fragments-gate", "a closed gate stops all of them", ports, [part(other), part(later)], [(1, 0, 0, 0), (2, 0, 0, 2)])
+    filter_case("sdf-fragments-gate", "a closed gate stops all of them", ports, [part(other), part(later)],
+                [(1, 0, 0, 0), (2, 0, 0, 2, [2, len(other) + len(later)])])
     filter_case("sdf-fragments-no-ports", "where no filter asks for ports they are as any packet", [(0, dict(proto=17))],
                 [go(first, "forward"), go(later, "forward")], [(1, 2, len(first) + len(later), 0)])
     inbound = [IP(src=HOST, dst=UE, proto=17, flags="MF", id=7) / Raw(raw(UDP(sport=80, dport=1000, len=80, chksum=1)) + b"x" * 40),
@@ -685,6 +688,10 @@ def buffering_cases():
          [waits(a), waits(b), (DOWN, net(c), "buffer_full", None), waits(e, [t(a), t(b), t(e)])], [(2, 3, 3 * n, 1)], site=HOLD.replace("8", "2", 1))
     held("and-dropped", "the FAR drops in the end", plain(dl=idle) + plain(dl=dict(action="drop", **none), before=1),
          [waits(a), (DOWN, net(b), "far_drop", None)], [(2, 0, 0, 2)])
+    held("mbr", "an MBR holds for what has waited", plain(dl=idle) + plain(dl=dict(mbr_bps=1000, burst_bytes=n + n // 2), before=2),
+         [waits(a), waits(b), waits(c, map(t, (a, b))), (DOWN, net(e), "rate", None)], [(2, 2, 2 * n, 2, [2, 2 * n])])
+    held("gate", "a gate closes while they wait", plain(dl=idle) + plain(dl=dict(action="gate", **none), before=1),
+         [waits(a), (DOWN, net(b), "gate_closed", None)], [(2, 0, 0, 2, [2, 2 * n])])
     held("nobody-keeps-any", "nobody keeps packets: they drop, and nothing waits behind them", plain(dl=idle) + plain(dl=there, before=1) + plain(before=2),
          [(DOWN, net(a), "far_buffer", None), (DOWN, net(b), "forward", t(b, teid=0x55667788, dst=GNB2)), (DOWN, net(c), "forward", t(c))],
          [(2, 2, 2 * n, 1)], site=SITE + ROUTES)
@@ -726,10 +733,10 @@ def ue_to_ue_cases():
          [(UP, up(there), "ue_to_ue", None), (UP, up(there6), "ue_to_ue", None), (UP, up(user()), "forward", hop(user()))],
          [(1, 1, len(user()), 2), (4, 0, 0, 0)], site="ue_to_ue = false\n" + SITE + ROUTES)
     case("ue-to-ue-gate", "the receiver's gate is closed", two(dict(action="gate", teid=None, peer=None, local=None)),
-         [(UP, up(there), "gate_closed", None)], [(1, 1, len(there), 0), (4, 0, 0, 1)])
+         [(UP, up(there), "gate_closed", None)], [(1, 1, len(there), 0, [0, 0]), (4, 0, 0, 1, [1, len(there)])])
     n = len(there)
     case("ue-to-ue-mbr", "the receiver's MBR holds for it", two(dict(mbr_bps=1000, burst_bytes=n + n // 2)),
-         [(UP, up(there), "forward", tunnelled(there, teid=r2, qfi=5, dst=GNB2))] * 2 + [(UP, up(there), "rate", None)], [(1, 3, 3 * n, 0), (4, 2, 2 * n, 1)])
+         [(UP, up(there), "forward", tunnelled(there, teid=r2, qfi=5, dst=GNB2))] * 2 + [(UP, up(there), "rate", None)], [(1, 3, 3 * n, 0, [0, 0]), (4, 2, 2 * n, 1, [1, n])])
     idle = dict(action="buffer", teid=None, peer=None, local=None)
     back_again = two().replace("[[session]]\n", "[[session]]\nbefore = 1\n", 1)
     case("held-ue-to-ue", "the receiver is idle: its packets wait, the sender's PDR is done with them", two(idle) + back_again,
@@ -1191,7 +1198,7 @@ def relay_cases():
          session(entry(1, "downlink", action="drop", relay=dict(dst4=UE)), key(teid=TEID, one=0)),
          [(UP, up(user(HOST, UE)), "far_drop", None), (UP, up(user(HOST, UE2)), "ue_spoofed", None)], [(1, 0, 0, 2)])
     case("relay-mbr", "an MBR holds in a tunnel too", relaying(mbr_bps=1000, burst_bytes=n // 2),
-         [(UP, up(user()), "forward", relayed(gtpu(RTEID, psc(QFI) + u, flags=0x34))), (UP, up(user()), "rate", None)], [(1, 1, n, 1)])
+         [(UP, up(user()), "forward", relayed(gtpu(RTEID, psc(QFI) + u, flags=0x34))), (UP, up(user()), "rate", None)], [(1, 1, n, 1, [1, n])])
     # Neighbour discovery: the SMF is the router.
     six = relaying(relay=dict(src6="2001:db8:60::/64"))
     for name, source in (("link-local", "fe80::1:2"), ("unspecified", "::")):
@@ -1418,8 +1425,8 @@ def files(name):
         frames = len(out) if isinstance(out, list) else None
         verdict, _, lost = verdict.partition(", ")
         expect += "[[packet]]\n" + lines(dict(port=port, verdict=verdict, lost=lost or None, frames=frames))
-    for pdr, count, octets, drops in counters:
-        expect += "[[counters]]\n" + lines(dict(pdr=pdr, packets=count, bytes=octets, drops=drops))
+    for pdr, count, octets, drops, *qos in counters:
+        expect += "[[counters]]\n" + lines(dict(pdr=pdr, packets=count, bytes=octets, drops=drops, qos=qos[0] if qos else None))
     return {
         "tables.toml": ("# %s\n%s" % (what, tables)).encode(),
         "in.pcap": pcap(p[1] for p in packets),

@@ -39,7 +39,7 @@ impl Tables for Counting {
         Counters {
             packets: self.bytes / 1000,
             bytes: self.bytes,
-            drops: 0,
+            ..Counters::default()
         }
     }
 }

@@ -501,6 +501,24 @@ pub struct Counters {
     pub bytes: u64,
     /// Matched and dropped.
     pub drops: u64,
+    /// Of these, by QoS enforcement: a gate, an MBR, a packet rate.
+    pub qos_packets: u64,
+    /// Inner IP bytes of those.
+    pub qos_bytes: u64,
+}
+
+impl Counters {
+    /// Both, e.g. of a PDR's entry and of the one that it took the place of.
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self {
+            packets: self.packets + more.packets,
+            bytes: self.bytes + more.bytes,
+            drops: self.drops + more.drops,
+            qos_packets: self.qos_packets + more.qos_packets,
+            qos_bytes: self.qos_bytes + more.qos_bytes,
+        }
+    }
 }
 
 /// A packet waits for a FAR with BUFF to become another, and none of its PDR did before it; or it should have waited, and
@@ -595,6 +613,9 @@ pub trait Tables {
     /// counts them; `None`: no more. Told once for each arming, seldom twice or too early, never not at all, and at
     /// once if it already has. Holds across changes of the session, until it is armed anew.
     fn arm(&mut self, _: &Self::Handle, _: PdrId, _alarm: Option<u64>) {}
+
+    /// The same of the bytes that QoS enforcement has dropped ([`Counters::qos_bytes`]).
+    fn arm_qos(&mut self, _: &Self::Handle, _: PdrId, _alarm: Option<u64>) {}
 
     /// What a PDR had counted that the last [`Self::publish`] or [`Self::withdraw`] of a session with a
     /// [`Compiled::seid`] has taken out, when no more packets could find it. What packets under way still add is

@@ -17,6 +17,7 @@ use crate::sessions::{Session, Sessions};
 use crate::slab::Place;
 use crate::time::Time;
 use crate::usage::{Former, Moment, NamedBy, Usage};
+use crate::usage_alarms::Armed;
 use crate::usage_report::{Report, UsageRecord};
 
 /// What could not be published is tried again after so long.
@@ -277,7 +278,10 @@ impl<T: Tables> Sessions<T> {
         let Some((view, handle, usage)) = measuring else {
             return;
         };
-        usage.rearm(view, |pdr, alarm| tables.arm(handle, pdr, alarm));
+        usage.rearm(view, |pdr, what, alarm| match what {
+            Armed::Forwarded => tables.arm(handle, pdr, alarm),
+            Armed::QosDrops => tables.arm_qos(handle, pdr, alarm),
+        });
         // Not at once, whatever it is, so that others have their turn.
         let soon = now.after(LEAST);
         let due = usage.next_due(view, at).map(|due| due.max(soon));

@@ -18,7 +18,7 @@ use crate::rules::{FarId, Pdr, Urr, UrrId};
 use crate::salted::mix;
 use crate::time::Time;
 use crate::usage_asks::{Asks, Limits, Renewed};
-use crate::usage_more::More;
+use crate::usage_more::{Cut, More};
 use crate::usage_report::{ROOM, Report};
 
 /// Now, by our clock and by that of the wall.
@@ -71,10 +71,15 @@ pub(crate) fn place(direction: Direction) -> usize {
 /// What the counters of a PDR said when they were last looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
-    bytes: u64,
+    pub(crate) bytes: u64,
     packets: u64,
     /// It tells when it has forwarded so many octets; the largest number: it does not.
     pub(crate) armed: u64,
+    /// As [`Counters::qos_bytes`].
+    pub(crate) qos_bytes: u64,
+    qos_packets: u64,
+    /// The same of these octets.
+    pub(crate) qos_armed: u64,
     /// The lower half is enough to see what was added.
     drops: u32,
     pub(crate) pdr: PdrId,
@@ -83,38 +88,67 @@ pub(crate) struct Seen {
 /// No alarm.
 pub(crate) const UNARMED: u64 = u64::MAX;
 
+/// What was added to the counters of a PDR.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Added {
+    bytes: u64,
+    packets: u64,
+    drops: u64,
+    qos_bytes: u64,
+    qos_packets: u64,
+}
+
+impl Added {
+    /// Not even octets: a packet may be counted between its words being read, and then these come first.
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Octets and packets, as a URR counts them: what was forwarded, or what was offered (MBQE: TS 29.244, 8.2.68).
+    fn to(&self, asks: &Asks) -> (u64, u64) {
+        if asks.measures_before_qos() {
+            (
+                self.bytes.saturating_add(self.qos_bytes),
+                self.packets.saturating_add(self.qos_packets),
+            )
+        } else {
+            (self.bytes, self.packets)
+        }
+    }
+}
+
 impl Seen {
     fn new(pdr: PdrId, counters: Counters) -> Self {
         Self {
             bytes: counters.bytes,
             packets: counters.packets,
             armed: UNARMED,
+            qos_bytes: counters.qos_bytes,
+            qos_packets: counters.qos_packets,
+            qos_armed: UNARMED,
             drops: counters.drops as u32,
             pdr,
         }
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// What was added. Counters that are less than they were have begun anew.
-    fn update(&mut self, counters: Counters) -> (u64, u64, u64) {
-        let anew = counters.packets < self.packets;
-        let before = if anew {
-            (0, 0)
-        } else {
-            (self.bytes, self.packets)
-        };
+    fn update(&mut self, counters: Counters) -> Added {
+        let anew = counters.packets < self.packets || counters.qos_packets < self.qos_packets;
+        let added = |now: u64, before: u64| now.saturating_sub(if anew { 0 } else { before });
         let drops = (counters.drops as u32).wrapping_sub(self.drops);
+        let added = Added {
+            bytes: added(counters.bytes, self.bytes),
+            packets: added(counters.packets, self.packets),
+            drops: if anew { counters.drops } else { drops.into() },
+            qos_bytes: added(counters.qos_bytes, self.qos_bytes),
+            qos_packets: added(counters.qos_packets, self.qos_packets),
+        };
         self.bytes = counters.bytes;
         self.packets = counters.packets;
         self.drops = counters.drops as u32;
-        (
-            counters.bytes.saturating_sub(before.0),
-            counters.packets - before.1,
-            if anew { counters.drops } else { drops.into() },
-        )
+        self.qos_bytes = counters.qos_bytes;
+        self.qos_packets = counters.qos_packets;
+        added
     }
 }
 
@@ -184,6 +218,9 @@ impl Measured {
     fn update(&mut self, asks: &Asks, renewed: Renewed, at: Moment) {
         let periodic = self.period_due != Time(u64::MAX);
         let wanted = asks.triggers.contains(ReportingTriggers::PERIO);
+        if renewed.contains(Renewed::QOS_SIDE) {
+            self.change_side(asks, at);
+        }
         if renewed.contains(Renewed::PERIOD) || periodic != wanted {
             self.begin_period(asks, at);
         }
@@ -206,6 +243,17 @@ impl Measured {
             }
             None => self.more = More::of(asks, at),
         }
+    }
+
+    /// What was measured on the other side of QoS enforcement so far is reported apart.
+    fn change_side(&mut self, asks: &Asks, at: Moment) {
+        let measured = self.more.as_ref().map(|more| more.measured(at.now));
+        if self.used.is_zero() && measured.is_none_or(|time| time.as_secs() == 0) {
+            return;
+        }
+        let more = self.more.get_or_insert_with(|| More::new(asks, at));
+        let before_qos = !asks.measures_before_qos();
+        more.set_apart(Cut::OtherSide, before_qos, self.since, &mut self.used, at);
     }
 
     /// Packets have come.
@@ -315,12 +363,10 @@ impl Measured {
             duration: asks.measures_time().then_some(0),
             first: None,
             last: None,
-            // What QERs drop is not counted, whatever was asked for.
-            information: if asks.information.contains(MeasurementInformation::MBQE) {
-                UsageInformation::UAE
-            } else {
-                UsageInformation::empty()
-            },
+            // Which side of QoS enforcement this is of, the URR has said. TS 29.244, table 7.5.8.3-1, has the IE where
+            // usage of both sides is reported; two URRs, of which one measures before and one after, are told apart by
+            // their ids (and free5GC, which has such a pair over each PDR, loses a whole message with this IE).
+            information: UsageInformation::empty(),
             query,
             events: SmallVec::new(),
         };
@@ -456,9 +502,8 @@ impl Usage {
     /// Add what was counted since.
     pub(crate) fn count(&mut self, rules: RulesView<'_>, counters: impl Fn(PdrId) -> Counters) {
         for (seen, pdr) in self.seen.iter_mut().zip(measuring(rules.pdrs)) {
-            let (bytes, packets, drops) = seen.update(counters(seen.pdr));
-            // A packet may be counted between its two words being read: its octets come first then.
-            if (bytes, packets, drops) == (0, 0, 0) {
+            let added = seen.update(counters(seen.pdr));
+            if added.is_nothing() {
                 continue;
             }
             let direction = place(pdr.direction());
@@ -466,15 +511,18 @@ impl Usage {
                 let Some(at) = self.urrs.iter().position(|urr| urr.id == id) else {
                     continue;
                 };
-                let asks = rules.urrs.get(at).map(|urr| &urr.asks);
-                if asks.is_some_and(|asks| asks.is_inactive()) {
+                let Some(asks) = rules.urrs.get(at).map(|urr| &urr.asks) else {
+                    continue;
+                };
+                if asks.is_inactive() {
                     continue;
                 }
+                let (bytes, packets) = added.to(asks);
                 let urr = &mut self.urrs[at];
                 urr.moved |= packets > 0;
                 urr.add(direction, bytes, packets);
                 if let Some(more) = urr.more.as_mut().filter(|_| direction == 1) {
-                    more.dropped = more.dropped.saturating_add(drops);
+                    more.dropped = more.dropped.saturating_add(added.drops);
                 }
             }
         }
@@ -488,10 +536,11 @@ impl Usage {
     ) -> Vec<Amount> {
         let mut more = vec![Amount::default(); self.urrs.len()];
         for (mut seen, pdr) in self.seen.iter().copied().zip(measuring(rules.pdrs)) {
-            let (bytes, packets, _) = seen.update(counters(seen.pdr));
+            let added = seen.update(counters(seen.pdr));
             let direction = place(pdr.direction());
             for ((amount, urr), rule) in more.iter_mut().zip(&self.urrs).zip(rules.urrs) {
                 if pdr.urrs.contains(&urr.id) && !rule.asks.is_inactive() {
+                    let (bytes, packets) = added.to(&rule.asks);
                     amount.bytes[direction] += bytes;
                     amount.packets[direction] += packets;
                 }
@@ -565,7 +614,9 @@ impl Usage {
     pub(crate) fn finish(&mut self, rules: RulesView<'_>, now: Time) {
         for (urr, rule) in self.urrs.iter_mut().zip(rules.urrs) {
             let measured = urr.more.as_ref().map(|more| more.measured(now));
-            let any = !urr.used.is_zero() || measured.is_some_and(|time| time.as_secs() > 0);
+            let any = !urr.used.is_zero()
+                || measured.is_some_and(|time| time.as_secs() > 0)
+                || urr.more.as_ref().is_some_and(|more| more.has_pieces());
             if any && !rule.asks.is_inactive() {
                 urr.pending |= UsageReportTrigger::TEBUR;
             }
@@ -605,9 +656,10 @@ impl Usage {
             let Some((seen, counters)) = seen.zip(parted(was.pdr)) else {
                 continue;
             };
-            let (bytes, packets, _) = seen.update(counters);
+            let added = seen.update(counters);
             for (urr, rule) in self.urrs.iter_mut().zip(before.urrs) {
                 if was.urrs.contains(&urr.id) && !rule.asks.is_inactive() {
+                    let (bytes, packets) = added.to(&rule.asks);
                     urr.add(was.direction, bytes, packets);
                     urr.moved |= packets > 0;
                 }

@@ -162,7 +162,7 @@ pub struct Monitoring {
 bitflags! {
     /// What an Update URR has said anew.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct Renewed: u8 {
+    pub struct Renewed: u16 {
         /// A quota of volume.
         const VOLUME_QUOTA = 1;
         /// A quota of time.
@@ -179,6 +179,8 @@ bitflags! {
         const REPORTS = 1 << 6;
         /// A threshold.
         const THRESHOLD = 1 << 7;
+        /// On which side of QoS enforcement it measures.
+        const QOS_SIDE = 1 << 8;
         /// Any quota.
         const QUOTA = 1 | 1 << 1 | 1 << 2;
     }
@@ -338,6 +340,9 @@ impl Asks {
         let mut renewed = Renewed::empty();
         asks.method = ie.measurement_method.unwrap_or(asks.method);
         asks.information = ie.measurement_information.unwrap_or(asks.information);
+        if asks.measures_before_qos() != self.measures_before_qos() {
+            renewed |= Renewed::QOS_SIDE;
+        }
         asks.triggers = ie.reporting_triggers.unwrap_or(asks.triggers);
         optional!(ie, asks, rare, renewed);
         asks.settle(rare)?;
@@ -471,6 +476,11 @@ impl Asks {
     /// Nothing is measured for now.
     pub(crate) fn is_inactive(&self) -> bool {
         self.information.contains(MeasurementInformation::INAM)
+    }
+
+    /// What was offered is measured, not what QoS enforcement let pass (MBQE).
+    pub(crate) fn measures_before_qos(&self) -> bool {
+        self.information.contains(MeasurementInformation::MBQE)
     }
 
     /// Whether time is measured.

@@ -68,17 +68,29 @@ pub(crate) struct More {
     interval: Option<(Time, bool)>,
     /// Monitoring Times that have passed.
     passed: usize,
-    /// What was measured before them, since the last report.
+    /// What was measured before them, or on the other side of QoS enforcement, since the last report.
     pieces: Vec<Piece>,
 }
 
-/// Usage before a Monitoring Time.
+/// Why what comes thereafter is reported apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// A Monitoring Time came.
+    Monitoring,
+    /// From then on the URR measures on the other side of QoS enforcement.
+    OtherSide,
+}
+
+/// Usage that is reported apart.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     from: u32,
     to: u32,
     used: Amount,
     ran: Duration,
+    /// Measured before QoS enforcement.
+    before_qos: bool,
+    end: Cut,
 }
 
 impl Piece {
@@ -86,6 +98,16 @@ impl Piece {
         self.to = more.to;
         self.used = self.used.plus(more.used);
         self.ran += more.ran;
+        self.end = more.end;
+    }
+}
+
+/// Usage Information (8.2.59), as far as it is about QoS enforcement.
+fn side(before_qos: bool) -> UsageInformation {
+    if before_qos {
+        UsageInformation::UBE
+    } else {
+        UsageInformation::UAE
     }
 }
 
@@ -105,6 +127,11 @@ impl More {
         if !needed {
             return None;
         }
+        Some(Self::new(asks, at))
+    }
+
+    /// Whether or not the URR asks for any of it.
+    pub(crate) fn new(asks: &Asks, at: Moment) -> Box<Self> {
         let rare = asks.rare();
         let mut more = Self {
             threshold: asks.volume_threshold,
@@ -133,7 +160,7 @@ impl More {
         if asks.information.contains(MeasurementInformation::ISTM) && asks.measures_time() {
             more.start_clock(asks, at.now);
         }
-        Some(Box::new(more))
+        Box::new(more)
     }
 
     /// An Update URR. A quota that is sent anew counts, like the one before, from the last report on.
@@ -210,6 +237,11 @@ impl More {
             self.ran += at.since(since);
         }
         self.interval = None;
+    }
+
+    /// Whether anything was set apart since the last report.
+    pub(crate) fn has_pieces(&self) -> bool {
+        !self.pieces.is_empty()
     }
 
     /// Time measured since the last report.
@@ -412,6 +444,23 @@ impl More {
         let Some(times) = times.filter(|times| !times.is_empty()) else {
             return;
         };
+        let before_qos = asks.measures_before_qos();
+        self.set_apart(Cut::Monitoring, before_qos, since, used, at);
+        for time in times {
+            self.renew(time);
+        }
+        self.passed = due;
+    }
+
+    /// What was measured so far, on this side of QoS enforcement, is kept apart.
+    pub(crate) fn set_apart(
+        &mut self,
+        end: Cut,
+        before_qos: bool,
+        since: Time,
+        used: &mut Amount,
+        at: Moment,
+    ) {
         let from = self.pieces.last().map_or(at.ntp(since), |piece| piece.to);
         let ran = self.measured(at.now);
         let ran = Duration::from_secs(ran.as_secs());
@@ -420,19 +469,18 @@ impl More {
             to: at.ntp(at.now),
             used: *used,
             ran,
+            before_qos,
+            end,
         };
-        // Beyond that an SMF sends ever new times, and hears of none.
+        // Beyond that an SMF sends ever new times, or changes sides, and hears of none.
         let full = self.pieces.len() >= MONITORING_TIMES;
-        match self.pieces.last_mut().filter(|_| full) {
+        let of_its_side = |piece: &&mut Piece| full && piece.before_qos == before_qos;
+        match self.pieces.iter_mut().rev().find(of_its_side) {
             Some(last) => last.append(piece),
             None => self.pieces.push(piece),
         }
         self.lessen(used.bytes, ran);
         *used = Amount::default();
-        for time in times {
-            self.renew(time);
-        }
-        self.passed = due;
     }
 
     /// So much is no longer counted towards thresholds and quotas, as it is behind us.
@@ -485,23 +533,36 @@ impl More {
         at: Moment,
         into: &mut Vec<Report>,
     ) {
-        let after = !self.pieces.is_empty();
-        for piece in std::mem::take(&mut self.pieces) {
+        let pieces = std::mem::take(&mut self.pieces);
+        let before_qos = asks.measures_before_qos();
+        let both_sides = pieces.iter().any(|piece| piece.before_qos != before_qos);
+        let monitored = (pieces.iter()).rposition(|piece| piece.end == Cut::Monitoring);
+        let information = |at: usize, before_qos: bool| {
+            let of_time = match monitored {
+                Some(last) if at <= last => UsageInformation::BEF,
+                Some(_) => UsageInformation::AFT,
+                None => UsageInformation::empty(),
+            };
+            let of_side = Some(side(before_qos)).filter(|_| both_sides);
+            of_time | of_side.unwrap_or(UsageInformation::empty())
+        };
+        report.information = information(pieces.len(), before_qos);
+        for (at, piece) in pieces.into_iter().enumerate() {
             into.push(Report {
                 seqn: report.seqn,
-                trigger: UsageReportTrigger::MONIT,
+                trigger: match piece.end {
+                    Cut::Monitoring => UsageReportTrigger::MONIT,
+                    Cut::OtherSide => report.trigger,
+                },
                 start: piece.from,
                 end: piece.to,
                 used: piece.used,
                 duration: report.duration.map(|_| piece.ran.as_secs() as u32),
-                information: report.information | UsageInformation::BEF,
+                information: information(at, piece.before_qos),
                 ..report.clone()
             });
             report.seqn = report.seqn.wrapping_add(1);
             report.start = piece.to;
-        }
-        if after {
-            report.information |= UsageInformation::AFT;
         }
         let ran = Duration::from_secs(self.measured(at.now).as_secs());
         report.duration = report.duration.map(|_| ran.as_secs() as u32);

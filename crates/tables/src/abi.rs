@@ -164,13 +164,19 @@ pub(crate) struct AlarmRecord {
 /// Bytes after which an alarm that was not set anew comes again.
 pub(crate) const ALARM_STEP: u64 = 65536;
 
-/// `tp_side`: drops of an entry, and counts of its packets beside those in its own words.
+/// `tp_side.qos_alarm`: nobody wants to hear.
+pub(crate) const QOS_ALARM_NONE: u64 = 0;
+
+/// `tp_side`: drops of an entry, those of QoS enforcement with their octets and alarm, and counts of its packets beside those in its own words.
 #[repr(C)]
 pub(crate) struct Side {
     pub(crate) bytes: AtomicU64,
     pub(crate) packets: AtomicU64,
     pub(crate) drops: AtomicU64,
     pub(crate) held: AtomicU64,
+    pub(crate) qos_packets: AtomicU64,
+    pub(crate) qos_bytes: AtomicU64,
+    pub(crate) qos_alarm: AtomicU64,
 }
 
 /// `tp_rate` bits.
@@ -642,7 +648,7 @@ const _: () = {
     assert!(size_of::<PeerLine>() == 64 && offset_of!(PeerLine, remote6) == 16);
     assert!(size_of::<RouteLine>() == 64 && offset_of!(RouteLine, nexthop) == 20);
     assert!(size_of::<RouteMap>() == 64 && offset_of!(RouteMap, nexthop) == 32);
-    assert!(size_of::<Side>() == 32);
+    assert!(size_of::<Side>() == 56);
     assert!(size_of::<Config>() == 264 && offset_of!(Config, moves) == 56);
     assert!(size_of::<PortStats>() == 96);
     assert!(
@@ -673,6 +679,9 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("tp_side.packets", offset_of!(Side, packets)),
         ("tp_side.drops", offset_of!(Side, drops)),
         ("tp_side.held", offset_of!(Side, held)),
+        ("tp_side.qos_packets", offset_of!(Side, qos_packets)),
+        ("tp_side.qos_bytes", offset_of!(Side, qos_bytes)),
+        ("tp_side.qos_alarm", offset_of!(Side, qos_alarm)),
         ("tp_ext", size_of::<Ext>()),
         ("tp_ext.ue6_plen", offset_of!(Ext, ue6_plen)),
         ("tp_ext.n_meters", offset_of!(Ext, n_meters)),

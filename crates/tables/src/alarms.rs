@@ -1,7 +1,7 @@
 //! Hearing of PDRs that have forwarded so much (`datapath/pipeline/usage.h`).
 //!
 //! An alarm stands in an entry's line and is one of the entry's own count: what is counted beside it, or was carried over
-//! from entries before it, is taken off when it is set. Programs tell of crossings by a ring. Whoever hears of one asks for
+//! from entries before it, is taken off when it is set. Another one, in `sides[]`, is of what QoS enforcement dropped. Programs tell of crossings by a ring. Whoever hears of one asks for
 //! the counts and arms the PDR anew, so that an alarm that comes too early costs a look and no more; here is seen to
 //! it that none comes late, and that none is lost.
 
@@ -17,7 +17,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use session::compiled::PdrId;
 use smallvec::SmallVec;
 
-use crate::abi::{ALARM_STEP, AlarmRecord, Cpu, entry};
+use crate::abi::{ALARM_STEP, AlarmRecord, Cpu, QOS_ALARM_NONE, entry};
 use crate::handle::{Handle, HeldEntry};
 use crate::store::Store;
 
@@ -234,6 +234,59 @@ impl Store {
         }
     }
 
+    /// [`session::compiled::Tables::arm_qos`]
+    pub(crate) fn arm_qos(&mut self, handle: &Handle, pdr: PdrId, alarm: Option<u64>) {
+        let indices: SmallVec<[u32; 4]> = handle.entries_of(pdr).map(|held| held.index).collect();
+        match (alarm, indices.as_slice()) {
+            (None, indices) => {
+                for &index in indices {
+                    let side = &self.mem.sides[index as usize];
+                    side.qos_alarm.store(QOS_ALARM_NONE, Ordering::SeqCst);
+                }
+            }
+            (Some(alarm), &[index]) => {
+                let before = self.qos_dropped_before(index);
+                self.arm_qos_entry(index, alarm.saturating_sub(before));
+            }
+            // As with what they have forwarded.
+            (Some(alarm), indices) => {
+                let counted = indices.iter().map(|&index| self.counters(index).qos_bytes);
+                let left = alarm.saturating_sub(counted.sum());
+                let share = left.div_ceil(indices.len().max(1) as u64);
+                for &index in indices {
+                    let own = &self.mem.sides[index as usize].qos_bytes;
+                    let own = own.load(Ordering::SeqCst);
+                    self.arm_qos_entry(index, own.saturating_add(share));
+                }
+            }
+        }
+    }
+
+    fn arm_qos_entry(&self, index: u32, limit: u64) {
+        let side = &self.mem.sides[index as usize];
+        side.qos_alarm.store(limit.max(1), Ordering::SeqCst);
+        // Drops are counted first, and always atomically: one that has not met this alarm is in the count.
+        fence(Ordering::SeqCst);
+        self.tell_qos_if_due(index);
+    }
+
+    fn tell_qos_if_due(&self, index: u32) {
+        let side = &self.mem.sides[index as usize];
+        let alarm = side.qos_alarm.load(Ordering::SeqCst);
+        let own = side.qos_bytes.load(Ordering::SeqCst);
+        if alarm == QOS_ALARM_NONE || own < alarm {
+            return;
+        }
+        let next = own.saturating_add(ALARM_STEP);
+        let exchange =
+            side.qos_alarm
+                .compare_exchange(alarm, next, Ordering::SeqCst, Ordering::Relaxed);
+        // When the exchange fails a packet has done it.
+        if exchange.is_ok() {
+            self.alarms.told.tell(index);
+        }
+    }
+
     /// limit: of what the entry's own words and those beside it count.
     fn arm_entry(&mut self, index: u32, limit: u64, atomic: bool) {
         let line = &self.mem.entries[index as usize];
@@ -281,6 +334,13 @@ impl Store {
             alarm => alarm.saturating_sub(line.load(entry::BYTES)),
         };
         self.mem.entries[to as usize].publish(entry::ALARM, left);
+        let side = &self.mem.sides[from as usize];
+        let alarm = side.qos_alarm.load(Ordering::SeqCst);
+        if alarm != QOS_ALARM_NONE {
+            let left = alarm.saturating_sub(side.qos_bytes.load(Ordering::SeqCst));
+            let to = &self.mem.sides[to as usize].qos_alarm;
+            to.store(left.max(1), Ordering::SeqCst);
+        }
     }
 
     /// A predefined rule that its PDR has not had is told of at once, if others of the PDR are armed: it has no share
@@ -297,6 +357,18 @@ impl Store {
         }
     }
 
+    /// The same of what QoS enforcement drops.
+    pub(crate) fn first_qos_alarm(&self, own: HeldEntry, held: &[HeldEntry]) {
+        let armed = |other: &HeldEntry| {
+            let side = &self.mem.sides[other.index as usize];
+            other.pdr == own.pdr && side.qos_alarm.load(Ordering::SeqCst) != QOS_ALARM_NONE
+        };
+        if held.iter().any(armed) {
+            let side = &self.mem.sides[own.index as usize];
+            side.qos_alarm.store(1, Ordering::SeqCst);
+        }
+    }
+
     /// Bytes that an entry has counted after its heir had taken over.
     pub(crate) fn near_alarm(&self, heir: u32, late: u64) {
         let line = &self.mem.entries[heir as usize];
@@ -310,6 +382,20 @@ impl Store {
             }
         }
         self.tell_if_due(heir);
+    }
+
+    /// The same of what QoS enforcement dropped there.
+    pub(crate) fn near_qos_alarm(&self, heir: u32, late: u64) {
+        if late == 0 {
+            return;
+        }
+        let nearer =
+            |alarm: u64| (alarm != QOS_ALARM_NONE).then(|| alarm.saturating_sub(late).max(1));
+        let alarm = &self.mem.sides[heir as usize].qos_alarm;
+        let update = alarm.fetch_update(Ordering::SeqCst, Ordering::SeqCst, nearer);
+        if update.is_ok() {
+            self.tell_qos_if_due(heir);
+        }
     }
 
     /// Sessions whose PDRs have reached their alarms: at most so many records are taken. Whether there are more.
@@ -341,7 +427,12 @@ impl Store {
         for index in (first..end).filter(|&index| self.owners.seid(index).is_some()) {
             let line = &self.mem.entries[index as usize];
             let (alarm, own) = (line.load(entry::ALARM), line.load(entry::BYTES));
-            if alarm != entry::ALARM_NONE && alarm <= own.saturating_add(ALARM_STEP) {
+            let side = &self.mem.sides[index as usize];
+            let qos_alarm = side.qos_alarm.load(Ordering::SeqCst);
+            let qos_own = side.qos_bytes.load(Ordering::SeqCst);
+            if (alarm != entry::ALARM_NONE && alarm <= own.saturating_add(ALARM_STEP))
+                || (qos_alarm != QOS_ALARM_NONE && qos_alarm <= qos_own.saturating_add(ALARM_STEP))
+            {
                 self.alarms.entries.push(index);
             }
         }

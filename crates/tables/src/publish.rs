@@ -166,6 +166,7 @@ impl Store {
                 line.publish(word, value);
             }
             self.clear_side(want.at);
+            self.first_qos_alarm(*held, &plan.held.entries);
             let mut head = want.head();
             if let Some(was) = want.was {
                 self.carry(was, want.at);

@@ -202,6 +202,8 @@ struct Earlier {
     index: u32,
     /// Bytes that it had counted when the alarm of its heir was set.
     seen: u64,
+    /// The same of those that QoS enforcement dropped.
+    qos_seen: u64,
 }
 
 #[derive(Debug, Default)]
@@ -490,8 +492,12 @@ impl Store {
     }
 
     fn earlier(&self, index: u32) -> Earlier {
-        let seen = self.line_counters(index).bytes;
-        Earlier { index, seen }
+        let counted = self.line_counters(index);
+        Earlier {
+            index,
+            seen: counted.bytes,
+            qos_seen: counted.qos_bytes,
+        }
     }
 
     /// As [`Self::carry`], to an entry of another predefined rule of the PDR, which counts for itself too.
@@ -502,10 +508,10 @@ impl Store {
             self.heirs.insert(earlier.index, to);
         }
         let carried = self.carried.entry(to).or_default();
-        carried.base = sum(carried.base, left.base);
+        carried.base = carried.base.plus(left.base);
         carried.from.extend_from_slice(&left.from);
         let others = carried.others.get_or_insert_default();
-        others.base = sum(others.base, left.base);
+        others.base = others.base.plus(left.base);
         others
             .from
             .extend(left.from.iter().map(|earlier| earlier.index));
@@ -538,7 +544,9 @@ impl Store {
     /// [`session::compiled::Tables::parted`]
     pub(crate) fn parted(&self, pdr: PdrId) -> Option<Counters> {
         let entries = self.parted.iter().filter(|(of, _)| *of == pdr);
-        entries.map(|(_, counters)| *counters).reduce(sum)
+        entries
+            .map(|(_, counters)| *counters)
+            .reduce(Counters::plus)
     }
 
     /// What a PDR had counted before it came to this entry, and is taken off its alarm.
@@ -556,6 +564,20 @@ impl Store {
         before
     }
 
+    /// The same of what QoS enforcement dropped.
+    pub(crate) fn qos_dropped_before(&mut self, index: u32) -> u64 {
+        let Some(mut carried) = self.carried.remove(&index) else {
+            return 0;
+        };
+        for from in &mut carried.from {
+            from.qos_seen = self.line_counters(from.index).qos_bytes;
+        }
+        let from = carried.from.iter().map(|from| from.qos_seen);
+        let before = carried.base.qos_bytes + from.sum::<u64>();
+        self.carried.insert(index, carried);
+        before
+    }
+
     fn line_counters(&self, index: u32) -> Counters {
         let line = &self.mem.entries[index as usize];
         let side = &self.mem.sides[index as usize];
@@ -563,13 +585,22 @@ impl Store {
             packets: line.load(entry::PACKETS) + side.packets.load(Ordering::Relaxed),
             bytes: line.load(entry::BYTES) + side.bytes.load(Ordering::Relaxed),
             drops: side.drops.load(Ordering::Relaxed),
+            qos_packets: side.qos_packets.load(Ordering::Relaxed),
+            qos_bytes: side.qos_bytes.load(Ordering::Relaxed),
         }
     }
 
     /// Counts begin at zero in a line that nothing leads to.
     pub(crate) fn clear_side(&self, index: u32) {
         let side = &self.mem.sides[index as usize];
-        for count in [&side.packets, &side.bytes, &side.drops] {
+        for count in [
+            &side.packets,
+            &side.bytes,
+            &side.drops,
+            &side.qos_packets,
+            &side.qos_bytes,
+            &side.qos_alarm,
+        ] {
             // Most are zero, in pages that were never touched: reading takes no memory.
             if count.load(Ordering::Relaxed) != 0 {
                 count.store(0, Ordering::Relaxed);
@@ -585,7 +616,7 @@ impl Store {
         };
         let earlier = carried.from.iter();
         let earlier = earlier.map(|from| self.line_counters(from.index));
-        earlier.fold(sum(live, carried.base), sum)
+        earlier.fold(live.plus(carried.base), Counters::plus)
     }
 
     /// Of these, what its own predefined rule has counted.
@@ -595,11 +626,13 @@ impl Store {
             return all;
         };
         let from = others.from.iter().map(|&from| self.line_counters(from));
-        let others = from.fold(others.base, sum);
+        let others = from.fold(others.base, Counters::plus);
         Counters {
             packets: all.packets.saturating_sub(others.packets),
             bytes: all.bytes.saturating_sub(others.bytes),
             drops: all.drops.saturating_sub(others.drops),
+            qos_packets: all.qos_packets.saturating_sub(others.qos_packets),
+            qos_bytes: all.qos_bytes.saturating_sub(others.qos_bytes),
         }
     }
 
@@ -620,15 +653,17 @@ impl Store {
         if let Some(carried) = self.carried.get_mut(&heir) {
             let own = carried.from.iter().find(|from| from.index == index);
             let late = own.map_or(0, |own| last.bytes.saturating_sub(own.seen));
+            let qos_late = own.map_or(0, |own| last.qos_bytes.saturating_sub(own.qos_seen));
             carried.from.retain(|from| from.index != index);
-            carried.base = sum(carried.base, last);
+            carried.base = carried.base.plus(last);
             if let Some(others) = &mut carried.others
                 && others.from.contains(&index)
             {
                 others.from.retain(|&from| from != index);
-                others.base = sum(others.base, last);
+                others.base = others.base.plus(last);
             }
             self.near_alarm(heir, late);
+            self.near_qos_alarm(heir, qos_late);
         }
     }
 
@@ -782,13 +817,5 @@ impl Store {
         self.grace.wait(&mut done);
         done.drain(..).for_each(|item| self.finish(item));
         self.done = done;
-    }
-}
-
-pub(crate) fn sum(a: Counters, b: Counters) -> Counters {
-    Counters {
-        packets: a.packets + b.packets,
-        bytes: a.bytes + b.bytes,
-        drops: a.drops + b.drops,
     }
 }

@@ -30,7 +30,7 @@ use crate::nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, View};
 use crate::owners::Owners;
 use crate::router::Routers;
 use crate::stats::{Counting, PortTotals};
-use crate::store::{Layout, Memory, Retired, Store, sum};
+use crate::store::{Layout, Memory, Retired, Store};
 use crate::trace::TraceKey;
 use crate::xdp::{ProgramInfo, Runner, Xdp};
 
@@ -865,12 +865,16 @@ impl session::compiled::Tables for Tables {
     fn counters(&self, handle: &Handle, pdr: PdrId) -> Counters {
         let of_entries = handle.entries_of(pdr);
         let counters = of_entries.map(|entry| self.store.counters(entry.index));
-        counters.fold(Counters::default(), sum)
+        counters.fold(Counters::default(), Counters::plus)
     }
 
     fn arm(&mut self, handle: &Handle, pdr: PdrId, alarm: Option<u64>) {
         let atomic = self.features().contains(Features::ATOMIC);
         self.store.arm(handle, pdr, alarm, atomic);
+    }
+
+    fn arm_qos(&mut self, handle: &Handle, pdr: PdrId, alarm: Option<u64>) {
+        self.store.arm_qos(handle, pdr, alarm);
     }
 
     fn parted(&self, pdr: PdrId) -> Option<Counters> {

@@ -125,7 +125,7 @@ fn counted(packets: u64) -> Counters {
     Counters {
         packets,
         bytes: packets * LEN,
-        drops: 0,
+        ..Counters::default()
     }
 }
 
@@ -204,6 +204,120 @@ fn an_alarm_outlasts_changes_of_rules() {
 #[test]
 fn an_alarm_outlasts_changes_of_rules_in_programs() {
     survives_changes(kernel(1024));
+}
+
+/// The same session, with its gate closed.
+fn closed(mut session: Compiled) -> Compiled {
+    for entry in &mut session.entries {
+        entry.action = Action::GateClosed;
+    }
+    session
+}
+
+fn is_dropped(tables: &Tables, packets: u64, teid: u32) {
+    for _ in 0..packets {
+        match tables.run(0, &frame(teid), 1_000_000_000) {
+            Some(run) => assert!(matches!(run.verdict, tables::Verdict::Drop(_))),
+            None => assert_eq!(tables.test_run(0, &frame(teid)).unwrap().unwrap().0, 1),
+        }
+    }
+}
+
+fn dropped_by_qos(packets: u64) -> Counters {
+    Counters {
+        drops: packets,
+        qos_packets: packets,
+        qos_bytes: packets * LEN,
+        ..Counters::default()
+    }
+}
+
+fn drops_are_told_at_the_crossing(mut tables: Tables) {
+    let mut handle = Handle::default();
+    tables
+        .publish(&mut handle, &closed(uplink(SEID, 7)))
+        .unwrap();
+    is_dropped(&tables, 5, 7);
+    tables.arm(&handle, PDR, Some(LEN));
+    is_dropped(&tables, 1, 7);
+    assert!(heard(&mut tables).is_empty(), "none was forwarded");
+    tables.arm_qos(&handle, PDR, Some(8 * LEN));
+    is_dropped(&tables, 1, 7);
+    assert!(heard(&mut tables).is_empty(), "one is missing");
+    is_dropped(&tables, 1, 7);
+    assert_eq!(heard(&mut tables), [SEID]);
+    is_dropped(&tables, 100, 7);
+    assert!(heard(&mut tables).is_empty(), "once is enough");
+    is_dropped(&tables, 65536 / LEN, 7);
+    assert_eq!(heard(&mut tables), [SEID], "nobody has answered");
+    tables.arm_qos(&handle, PDR, Some(100 * LEN));
+    assert_eq!(heard(&mut tables), [SEID], "it has been reached");
+    tables.arm_qos(&handle, PDR, None);
+    is_dropped(&tables, 2 * 65536 / LEN, 7);
+    assert!(heard(&mut tables).is_empty(), "nobody waits for it");
+    let all = 108 + 65536 / LEN + 2 * 65536 / LEN;
+    assert_eq!(tables.counters(&handle, PDR), dropped_by_qos(all));
+}
+
+#[test]
+fn a_crossing_by_drops_is_told_once() {
+    drops_are_told_at_the_crossing(host());
+}
+
+#[test]
+fn a_crossing_by_drops_is_told_once_by_programs() {
+    drops_are_told_at_the_crossing(kernel(1024));
+}
+
+fn drops_survive_changes(mut tables: Tables) {
+    let mut handle = Handle::default();
+    tables
+        .publish(&mut handle, &closed(uplink(SEID, 7)))
+        .unwrap();
+    is_dropped(&tables, 5, 7);
+    tables.arm_qos(&handle, PDR, Some(20 * LEN));
+    for round in 0..7 {
+        let form = [uplink(SEID, 7), uplink_of_two(SEID, 7)][round % 2].clone();
+        tables.publish(&mut handle, &closed(form)).unwrap();
+        is_dropped(&tables, 1, 7);
+        if round % 3 == 0 {
+            while tables.needs_maintenance() {
+                tables.maintain();
+            }
+        }
+        is_dropped(&tables, 1, 7);
+        assert!(heard(&mut tables).is_empty(), "round {round}");
+    }
+    assert_eq!(tables.counters(&handle, PDR), dropped_by_qos(19));
+    is_dropped(&tables, 1, 7);
+    assert_eq!(heard(&mut tables), [SEID]);
+    // The gate opens: what was dropped stays counted.
+    tables.publish(&mut handle, &uplink(SEID, 7)).unwrap();
+    pass(&tables, 1, 7);
+    let all = dropped_by_qos(20).plus(counted(1));
+    assert_eq!(tables.counters(&handle, PDR), all);
+    tables.withdraw(&mut handle);
+    assert_eq!(tables.parted(PDR), Some(all));
+    while tables.needs_maintenance() {
+        tables.maintain();
+    }
+    // Another session in the same lines begins with nothing.
+    tables
+        .publish(&mut handle, &closed(uplink(SEID, 7)))
+        .unwrap();
+    assert_eq!(tables.counters(&handle, PDR), Counters::default());
+    is_dropped(&tables, 1, 7);
+    assert!(heard(&mut tables).is_empty(), "nobody has armed it");
+}
+
+#[test]
+fn drops_of_qos_and_their_alarm_outlast_changes_of_rules() {
+    drops_survive_changes(host());
+}
+
+#[test]
+fn drops_of_qos_and_their_alarm_outlast_changes_of_rules_in_programs() {
+    drops_survive_changes(kernel(1024));
 }
 
 /// What a user's thread of its own counts aside brings the alarm nearer, too.

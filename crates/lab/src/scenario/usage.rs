@@ -39,6 +39,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .long(),
         Scenario::new(
+            "usage-before-qos",
+            "usage before QoS enforcement is what was offered, usage after it what passed",
+            before_qos,
+        ),
+        Scenario::new(
             "usage-outage",
             "no usage is lost while the SMF does not answer",
             outage,
@@ -419,6 +424,88 @@ fn dropped_downlink(world: &mut World) -> Result<()> {
     made_for(world, &attached, (1, 0), Trigger::DROTH)?;
     end(world, &attached)?;
     Ok(())
+}
+
+/// Of so many packets each way.
+fn flows_of(shape: Shape, [up, down]: [u32; 2]) -> Used {
+    let packets = [up.into(), down.into()];
+    Used {
+        octets: packets.map(|packets: u64| packets * (shape.payload as u64 + 28)),
+        packets,
+    }
+}
+
+fn plus(a: Used, b: Used) -> Used {
+    let sum = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
+    Used {
+        octets: sum(a.octets, b.octets),
+        packets: sum(a.packets, b.packets),
+    }
+}
+
+/// A pair of URRs over the same PDRs, one on each side of an MBR and a gate, as free5GC has them, and one whose threshold
+/// what is dropped reaches.
+fn before_qos(world: &mut World) -> Result<String> {
+    const THRESHOLD: u64 = 300_000;
+    const MBR_KBPS: u64 = 2_000;
+    let by_volume = ReportingTriggers::new().with_volume_threshold(true);
+    let urrs = vec![
+        Urr::before_qos(1, ReportingTriggers::new()),
+        Urr::of_volume(2, ReportingTriggers::new()),
+        Urr::before_qos(3, by_volume).threshold(THRESHOLD)?,
+    ];
+    let mut plan = world.plan(Family::V4, Style::Free5gc);
+    plan.urrs = urrs;
+    plan.mbr_kbps = Some((MBR_KBPS, MBR_KBPS));
+    let attached = world.attach("ue1", &plan, 0, 0)?;
+    // Some four times what the MBR allows.
+    let shape = Shape {
+        payload: 1100,
+        ..Shape::lasting(1000, 2)
+    };
+    let (up, down) = (
+        flow_up(world, &attached, shape)?,
+        flow_down(world, &attached, shape)?,
+    );
+    let ((up, _), (down, _)) = (up.finish_lossy()?, down.finish_lossy()?);
+    let dropped = u64::from(up.lost() + down.lost());
+    ensure!(dropped > 0, "the MBR has dropped nothing");
+    expect_drops(world, "rate", 0, dropped)?;
+    let passed = flows_of(shape, [up.received, down.received]);
+    let offered = flows_of(shape, [up.sent, down.sent]);
+    let reports = world.smf(0)?.usage(&attached.session)?.of(3)?.len();
+    world
+        .smf(0)?
+        .gate(&attached.session, crate::smf::Gates::CLOSED)?;
+    let (up, down) = (
+        flow_up(world, &attached, shape)?,
+        flow_down(world, &attached, shape)?,
+    );
+    let (up, down) = (none_of(up, "uplink")?, none_of(down, "downlink")?);
+    expect_drops(world, "gate_closed", 0, (up.sent + down.sent).into())?;
+    eventually("what the gate drops reaches a threshold", || {
+        Ok(world.smf(0)?.usage(&attached.session)?.of(3)?.len() > reports)
+    })?;
+    made_for(world, &attached, (3, reports), Trigger::VOLTH)?;
+    let refused = flows_of(shape, [up.sent, down.sent]);
+    let all = end(world, &attached)?;
+    let before = plus(offered, refused);
+    for (urr, expected) in [(1, before), (2, passed), (3, before)] {
+        let sum = all.sum(urr)?;
+        ensure!(
+            sum == expected,
+            "URR {urr}: {sum:?} instead of {expected:?}"
+        );
+    }
+    // Each URR is of one side, and its SMF knows of which.
+    let all = all.all();
+    let said = all.iter().filter(|said| said.usage_information.is_some());
+    ensure!(said.count() == 0, "{all:?}");
+    Ok(format!(
+        "of {} octets offered {} passed",
+        before.total(),
+        passed.total()
+    ))
 }
 
 fn outage(world: &mut World) -> Result<String> {

@@ -18,6 +18,9 @@ use super::{Answer, Session, Smf};
 /// Number of packets is wanted, too (MNOP: TS 29.244, 8.2.68).
 const COUNT_PACKETS: u8 = 1 << 4;
 
+/// Usage before QoS enforcement (MBQE).
+const BEFORE_QOS: u8 = 1;
+
 /// Immediate Start Time Metering (ISTM).
 const FROM_THE_BEGINNING: u8 = 1 << 3;
 
@@ -53,6 +56,16 @@ impl Urr {
             id,
             members: vec![method.to_ie(), triggers.to_ie(), information],
         }
+    }
+
+    /// One of volume that measures before QoS enforcement (MBQE).
+    pub fn before_qos(id: u32, triggers: ReportingTriggers) -> Self {
+        let mut urr = Self::of_volume(id, triggers);
+        let both = vec![COUNT_PACKETS | BEFORE_QOS];
+        if let Some(information) = urr.members.last_mut() {
+            *information = Ie::new(IeType::MeasurementInformation, both);
+        }
+        urr
     }
 
     /// And this.

@@ -402,7 +402,7 @@ bitflags! {
         /// Paging policy indicator for E-UTRAN.
         const EPPPI = 1 << 51;
     }
-    /// Usage Information (8.2.65).
+    /// Usage Information (8.2.59).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct UsageInformation: u8 {
         /// Usage before a Monitoring Time.

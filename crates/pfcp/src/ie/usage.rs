@@ -432,7 +432,7 @@ view! {
             time_of_first_packet: u32 = TIME_OF_FIRST_PACKET,
             /// Time of Last Packet (8.2.47): NTP seconds.
             time_of_last_packet: u32 = TIME_OF_LAST_PACKET,
-            /// Usage Information (8.2.65).
+            /// Usage Information (8.2.59).
             usage_information: UsageInformation = USAGE_INFORMATION,
             /// Query URR Reference (8.2.90).
             query_urr_reference: u32 = QUERY_URR_REFERENCE,

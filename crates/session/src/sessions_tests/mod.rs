@@ -66,6 +66,10 @@ pub(crate) struct Recorder {
     pub(crate) late: Counters,
     /// Alarms that are set, by handle.
     pub(crate) armed: BTreeMap<(u64, PdrId), u64>,
+    /// The same of what QoS enforcement drops.
+    pub(crate) qos_armed: BTreeMap<(u64, PdrId), u64>,
+    /// QoS enforcement drops whatever comes.
+    pub(crate) beyond_mbr: bool,
     pub(crate) ended: Vec<EndedTunnel>,
     /// Packets of each PDR that wait.
     pub(crate) held: u64,
@@ -94,7 +98,21 @@ impl Recorder {
             return false;
         };
         let counters = self.counted.entry((number, pdr)).or_default();
-        if !matches!(entry.action, Action::Route { .. } | Action::Tunnel { .. }) {
+        let forwards = matches!(entry.action, Action::Route { .. } | Action::Tunnel { .. });
+        if entry.action == Action::GateClosed || (forwards && self.beyond_mbr) {
+            counters.drops += 1;
+            counters.qos_packets += 1;
+            counters.qos_bytes += bytes;
+            let alarm = self.qos_armed.get(&(number, pdr)).copied();
+            let goes_off = alarm.is_some_and(|alarm| counters.qos_bytes >= alarm);
+            if goes_off {
+                self.qos_armed
+                    .insert((number, pdr), counters.qos_bytes + (64 << 10));
+                self.crossings += 1;
+            }
+            return goes_off;
+        }
+        if !forwards {
             counters.drops += 1;
             return false;
         }
@@ -147,11 +165,13 @@ impl Tables for Recorder {
         self.parted.clear();
         for (&(_, pdr), counters) in self.counted.range((number, PdrId(0))..) {
             let late = self.late;
-            self.parted.insert(pdr, sum(*counters, late));
+            self.parted.insert(pdr, counters.plus(late));
         }
         self.counted
             .retain(|(of, pdr), _| *of != number || has(*pdr));
-        self.armed.retain(|(of, pdr), _| *of != number || has(*pdr));
+        for armed in [&mut self.armed, &mut self.qos_armed] {
+            armed.retain(|(of, pdr), _| *of != number || has(*pdr));
+        }
         self.live.insert(number, new.clone());
         Ok(())
     }
@@ -161,10 +181,12 @@ impl Tables for Recorder {
             self.live.remove(&number);
             self.parted.clear();
             for (&(_, pdr), counters) in self.counted.range((number, PdrId(0))..) {
-                self.parted.insert(pdr, sum(*counters, self.late));
+                self.parted.insert(pdr, counters.plus(self.late));
             }
             self.counted.retain(|(of, _), _| *of != number);
-            self.armed.retain(|(of, _), _| *of != number);
+            for armed in [&mut self.armed, &mut self.qos_armed] {
+                armed.retain(|(of, _), _| *of != number);
+            }
         }
     }
 
@@ -173,6 +195,14 @@ impl Tables for Recorder {
         match alarm {
             Some(alarm) => self.armed.insert((number, pdr), alarm),
             None => self.armed.remove(&(number, pdr)),
+        };
+    }
+
+    fn arm_qos(&mut self, handle: &Handle, pdr: PdrId, alarm: Option<u64>) {
+        let number = handle.0.unwrap_or(0);
+        match alarm {
+            Some(alarm) => self.qos_armed.insert((number, pdr), alarm),
+            None => self.qos_armed.remove(&(number, pdr)),
         };
     }
 
@@ -218,14 +248,6 @@ impl Tables for Recorder {
             packets: u64::from(known.is_some_and(|c| c.entries.iter().any(is_it))),
             ..Counters::default()
         }
-    }
-}
-
-fn sum(a: Counters, b: Counters) -> Counters {
-    Counters {
-        packets: a.packets + b.packets,
-        bytes: a.bytes + b.bytes,
-        drops: a.drops + b.drops,
     }
 }
 

@@ -1,5 +1,6 @@
 //! URRs: what is measured, when it is reported, and that none of it is lost.
 
+mod before_qos;
 mod outage;
 mod properties;
 mod refusals;
@@ -20,6 +21,10 @@ use crate::reports_tests::{Sent, World, smf};
 use crate::sessions_tests::{PdrIe, choose4, config, flow, ordinary_with};
 
 pub(super) use pfcp::ie::NodeId;
+
+/// Bits of Measurement Information (8.2.68).
+pub(super) const MBQE: u8 = 1;
+pub(super) const MNOP: u8 = 1 << 4;
 
 /// A URR under construction.
 pub(super) struct UrrIe {
@@ -57,6 +62,16 @@ impl UrrIe {
     pub(super) fn limit(mut self, ie_type: IeType, of: [Option<u64>; 3]) -> Self {
         self.more.push((ie_type, octets(of)));
         self
+    }
+
+    /// Before QoS enforcement, packets too.
+    pub(super) fn before_qos(self) -> Self {
+        self.raw(IeType::MEASUREMENT_INFORMATION, &[MBQE | MNOP])
+    }
+
+    /// After it, packets too.
+    pub(super) fn after_qos(self) -> Self {
+        self.raw(IeType::MEASUREMENT_INFORMATION, &[MNOP])
     }
 
     pub(super) fn raw(mut self, ie_type: IeType, value: &[u8]) -> Self {
@@ -224,6 +239,14 @@ impl Measuring {
             let more = (self.world).answer(to, &datagram, Cause::REQUEST_ACCEPTED, None);
             sent.extend(more);
         }
+        said
+    }
+
+    /// As [`Self::packets`], all dropped by an MBR.
+    pub(super) fn dropped(&mut self, pdr: u16, count: u64, bytes: u64) -> Vec<Said> {
+        self.world.core.tables_mut().beyond_mbr = true;
+        let said = self.packets(pdr, count, bytes);
+        self.world.core.tables_mut().beyond_mbr = false;
         said
     }
 

@@ -11,7 +11,10 @@ use crate::sessions_tests::{flow, remove};
 
 #[derive(Clone, Debug)]
 enum Step {
-    Packets(u16, u64, u64),
+    /// Some are beyond an MBR.
+    Packets(u16, u64, u64, bool),
+    /// On the other side of QoS enforcement it measures from now on.
+    Side(u32, bool),
     /// URRs that a PDR names from now on.
     Names(u16, Vec<u32>),
     CreatePdr(Vec<u32>),
@@ -32,7 +35,9 @@ fn step() -> impl Strategy<Value = Step> {
     let urrs = || prop::sample::subsequence(vec![1u32, 2, 3], 0..=3);
     let octets = || select(vec![1u64, 3000, 40_000, 1_000_000]);
     prop_oneof![
-        8 => (1u16..4, 1u64..60, 1u64..1500).prop_map(|(pdr, count, bytes)| Step::Packets(pdr, count, bytes)),
+        8 => (1u16..4, 1u64..60, 1u64..1500, prop::bool::weighted(0.3))
+            .prop_map(|(pdr, count, bytes, beyond)| Step::Packets(pdr, count, bytes, beyond)),
+        1 => (1u32..4, any::<bool>()).prop_map(|(urr, before)| Step::Side(urr, before)),
         2 => (1u16..4, prop::sample::subsequence(vec![1u32, 2, 3], 1..=3)).prop_map(|(pdr, urrs)| Step::Names(pdr, urrs)),
         1 => urrs().prop_map(Step::CreatePdr),
         1 => (1u16..4).prop_map(Step::RemovePdr),
@@ -48,11 +53,19 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// It measures before QoS enforcement when it is created, all others after it.
+const BEFORE_QOS: u32 = 2;
+
 fn urr(id: u32, octets: u64) -> UrrIe {
-    UrrIe::volume(id, Asked::VOLTH | Asked::VOLQU | Asked::PERIO)
+    let urr = UrrIe::volume(id, Asked::VOLTH | Asked::VOLQU | Asked::PERIO)
         .limit(IeType::VOLUME_THRESHOLD, total(octets))
         .limit(IeType::VOLUME_QUOTA, total(octets.saturating_mul(4)))
-        .with(IeType::MEASUREMENT_PERIOD, 7)
+        .with(IeType::MEASUREMENT_PERIOD, 7);
+    if id == BEFORE_QOS {
+        urr.before_qos()
+    } else {
+        urr
+    }
 }
 
 /// The rules as the SMF knows them, and what passed.
@@ -63,6 +76,8 @@ struct Judge {
     /// How often a URR of this id was created: UR-SEQN begins anew with each.
     urrs: BTreeMap<u32, u32>,
     lives: BTreeMap<u32, u32>,
+    /// Those that measure before QoS enforcement.
+    before_qos: BTreeMap<u32, bool>,
     /// By URR and its life: octets up and down.
     passed: BTreeMap<(u32, u32), [u64; 2]>,
     /// By URR, life and UR-SEQN.
@@ -81,6 +96,7 @@ impl Judge {
         let life = self.lives.entry(urr).or_insert(0);
         *life += 1;
         self.urrs.insert(urr, *life);
+        self.before_qos.insert(urr, urr == BEFORE_QOS);
     }
 }
 
@@ -122,21 +138,31 @@ impl Run {
         Ok(())
     }
 
-    fn packets(&mut self, pdr: u16, count: u64, bytes: u64) -> Result<(), TestCaseError> {
+    fn packets(
+        &mut self,
+        pdr: u16,
+        count: u64,
+        bytes: u64,
+        beyond_mbr: bool,
+    ) -> Result<(), TestCaseError> {
+        self.it.world.core.tables_mut().beyond_mbr = beyond_mbr;
         for _ in 0..count {
             let passed = |it: &Measuring| {
                 let counted = it.world.core.tables().counted.iter();
                 counted
                     .filter(|((_, of), _)| of.0 == pdr)
-                    .map(|(_, c)| c.bytes)
-                    .sum::<u64>()
+                    .fold([0, 0], |sum, (_, c)| {
+                        [sum[0] + c.bytes, sum[1] + c.bytes + c.qos_bytes]
+                    })
             };
             let before = passed(&self.it);
             packets(&mut self.it.world, self.it.seid, pdr, 1, bytes);
-            let more = passed(&self.it).saturating_sub(before);
+            let after = passed(&self.it);
+            let more = [0, 1].map(|side| u64::saturating_sub(after[side], before[side]));
             let direction = usize::from(pdr == 2);
             for urr in self.judge.pdrs.get(&pdr).into_iter().flatten() {
                 if let Some(life) = self.judge.urrs.get(urr) {
+                    let more = more[usize::from(self.judge.before_qos[urr])];
                     self.judge.passed.entry((*urr, *life)).or_default()[direction] += more;
                 }
             }
@@ -170,7 +196,18 @@ impl Run {
         let lives = self.judge.urrs.clone();
         let has = |urr: &u32| lives.contains_key(urr);
         match step {
-            Step::Packets(pdr, count, bytes) => self.packets(*pdr, *count, *bytes),
+            Step::Packets(pdr, count, bytes, beyond) => self.packets(*pdr, *count, *bytes, *beyond),
+            Step::Side(id, before) if has(id) => {
+                self.modify(&lives, |w| {
+                    w.grouped(IeType::UPDATE_URR, |w| {
+                        w.put(IeType::URR_ID, *id);
+                        let side = if *before { MBQE } else { 0 };
+                        w.ie(IeType::MEASUREMENT_INFORMATION, &[side]);
+                    });
+                })?;
+                self.judge.before_qos.insert(*id, *before);
+                Ok(())
+            }
             Step::Names(pdr, urrs) if self.judge.pdrs.contains_key(pdr) && urrs.iter().all(has) => {
                 self.modify(&lives, |w| {
                     let named = PdrIe {

@@ -420,14 +420,6 @@ fn after_so_many_reports_there_is_silence() {
 }
 
 #[test]
-fn usage_before_qos_is_not_claimed() {
-    let mbqe = [MeasurementInformation::MBQE.bits()];
-    let urr = threshold(1000).raw(IeType::MEASUREMENT_INFORMATION, &mbqe);
-    let mut it = Measuring::new(&[urr]);
-    assert_eq!(it.packets(1, 1, 1000)[0].information, UsageInformation::UAE);
-}
-
-#[test]
 fn operators_see_what_was_measured_between_reports() {
     let mut it = Measuring::new(&[threshold(10_000)]);
     it.packets(1, 3, 1000);
@@ -446,7 +438,7 @@ fn what_passes_while_a_pdr_goes_is_its_last() {
     it.world.core.tables_mut().late = Counters {
         packets: 1,
         bytes: 70,
-        drops: 0,
+        ..Counters::default()
     };
     it.modify(|w| remove(w, IeType::REMOVE_PDR, IeType::PDR_ID, 1));
     let said = it.delete();

@@ -484,6 +484,7 @@ fn traffic(counters: Counters) -> TrafficReport {
         packets,
         bytes,
         drops,
+        ..
     } = counters;
     TrafficReport {
         packets,

@@ -396,6 +396,7 @@ struct tp_peer {
 
 #define TP_ROUTE_LAST 1
 #define TP_ROUTE_NONE 2 /* in a map: there is no default route */
+#define TP_ROUTE_IN_POOL 4 /* within a pool of the port, and longer: to addresses there that no session has */
 struct tp_route {
 	__u8 addr[16]; /* IPv4 in the first four bytes */
 	__u8 plen;

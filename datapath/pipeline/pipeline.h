@@ -56,6 +56,15 @@ static TP_INLINE int tp_uplink(struct tp_packet *p, __u32 ethertype, struct tp_e
 	return tp_parse_user(p, p->gtpu_end - p->user, TP_DROP_GTPU_INNER);
 }
 
+/* An address in a pool that no session has, but a route of the port's network instance: the kernel's, which may have it. */
+static TP_INLINE int tp_lose_unknown(const struct tp_packet *p)
+{
+	struct tp_addr dst = tp_destination(p);
+	__u32 ni_family = tp_ni_of(p->env) | p->family << 16;
+
+	return tp_route_in_pool(p->env, ni_family, dst.hi, dst.lo) == TP_NOT_FOUND ? TP_DROP_UNKNOWN_UE : TP_OUT_PASS;
+}
+
 /* A frame on a port towards the data network. TP_OUT_PASS: not for a UE. */
 static TP_INLINE int tp_downlink(struct tp_packet *p, __u32 ethertype, struct tp_entry **e, __u64 *head)
 {
@@ -67,7 +76,9 @@ static TP_INLINE int tp_downlink(struct tp_packet *p, __u32 ethertype, struct tp
 	r = tp_parse_user(p, p->frame_len - p->l3, TP_DROP_IP_MALFORMED);
 	if (!r && (p->family == 4) != (ethertype == TP_ETH_IPV4))
 		r = TP_DROP_IP_MALFORMED;
-	return r ? r : tp_match_ue(p, e, head);
+	if (!r)
+		r = tp_match_ue(p, e, head);
+	return tp_unlikely(r == TP_DROP_UNKNOWN_UE) ? tp_lose_unknown(p) : r;
 }
 
 /* Out by the routes of a network instance. TP_OUT_UE: to another UE, by the entry of this index. */

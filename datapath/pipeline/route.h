@@ -24,13 +24,13 @@ static TP_INLINE int tp_check_destination(const struct tp_packet *p, struct tp_a
 }
 
 /* The longest prefix that covers dst, of the routes from place on; NULL: none does. */
-static TP_INLINE const struct tp_route *tp_scan_routes(struct tp_packet *p, __u32 place, struct tp_addr dst)
+static TP_INLINE const struct tp_route *tp_scan_routes(struct tp_env *env, __u32 place, struct tp_addr dst)
 {
 	const struct tp_route *route;
 	__u32 i;
 
 	for (i = 0; i < TP_ROUTES_MAX; i++) {
-		route = tp_route_at(p->env, place + i);
+		route = tp_route_at(env, place + i);
 		if (!route)
 			return NULL;
 		if (tp_in_prefix(dst, route->addr, route->plen))
@@ -39,6 +39,26 @@ static TP_INLINE const struct tp_route *tp_scan_routes(struct tp_packet *p, __u3
 			return NULL;
 	}
 	return NULL;
+}
+
+/* The next hop of an address in a pool that no session has: of a route that says more of it than the pool does, as to a
+ * router on N6 with an address beside those of the UEs. TP_NOT_FOUND: there is none. Parameters as of tp_find_ue(). */
+TP_APART __u32 tp_route_in_pool(struct tp_env *env, __u32 ni_family, __u64 hi, __u64 lo)
+{
+	const struct tp_ni *instance = tp_ni_at(env, ni_family & 0xffff);
+	const struct tp_route_map *map;
+	const struct tp_route *route;
+	struct tp_addr dst = {hi, lo};
+	__u32 first;
+
+	if (!instance)
+		return TP_NOT_FOUND;
+	first = ni_family >> 16 == 4 ? TP_READ(instance->routes4) : TP_READ(instance->routes6);
+	map = first ? (const struct tp_route_map *)tp_route_at(env, first) : NULL;
+	if (!map || map->flags & TP_ROUTE_LAST)
+		return TP_NOT_FOUND;
+	route = tp_scan_routes(env, first + 1, dst);
+	return route && route->flags & TP_ROUTE_IN_POOL ? TP_READ(route->nexthop) : TP_NOT_FOUND;
 }
 
 /* May a UE of this network instance have the address? Most destinations it can rule out without a search. */
@@ -64,6 +84,10 @@ static TP_INLINE int tp_find_route(struct tp_packet *p, __u32 ni, struct tp_addr
 	if (tp_unlikely(tp_may_be_ue(p, instance, dst))) {
 		ue = tp_find_ue(p->env, ni | p->family << 16, dst.hi, dst.lo);
 		*nexthop = (__u32)ue;
+		if (ue == TP_UE_LOST(TP_DROP_UNKNOWN_UE)) {
+			*nexthop = tp_route_in_pool(p->env, ni | p->family << 16, dst.hi, dst.lo);
+			return *nexthop == TP_NOT_FOUND ? TP_DROP_UNKNOWN_UE : TP_OK;
+		}
 		if (ue >> 32)
 			return tp_final((int)ue);
 		if (*nexthop != TP_UE_NONE)
@@ -76,7 +100,7 @@ static TP_INLINE int tp_find_route(struct tp_packet *p, __u32 ni, struct tp_addr
 	if (!map)
 		return TP_DROP_TABLE;
 	if (map->covered[octet >> 6 & 3] >> (octet & 63) & 1)
-		route = tp_scan_routes(p, first + 1, dst);
+		route = tp_scan_routes(p->env, first + 1, dst);
 	if (!route && (map->flags & TP_ROUTE_NONE))
 		return TP_DROP_NO_ROUTE;
 	*nexthop = route ? TP_READ(route->nexthop) : TP_READ(map->nexthop);

@@ -998,6 +998,22 @@ def route_cases():
     up_case("route-loopback", "127/8 never leaves", user(dst="127.0.0.1"), "to_self", counters=both)
     up_case("route-multicast", "multicast is not routed", user(dst="224.0.0.1"), "no_route", counters=both)
 
+    def leads(prefix, nexthop="n6"):
+        return "[[route]]\n" + lines(dict(prefix=prefix, nexthop=nexthop))
+
+    gateway, taken, nobody = user(dst="10.60.0.254"), user(dst=UE2), user(dst="10.60.7.7")
+    two = session(uplink(), downlink(), downlink(4, teid=0x55667788), key(teid=TEID, one=0), key(ue4=UE, one=1), key(ue4=UE2, one=2))
+    case("gateway-in-pool", "a router on N6 with an address of the pool and a route of its own; sessions come first", two,
+         [(UP, up(gateway), "forward", hop(gateway)), (UP, up(taken), "forward", tunnelled(taken, teid=0x55667788)), (UP, up(nobody), "unknown_ue", None),
+          (DOWN, net(user(HOST, "10.60.0.254")), "pass", None), (DOWN, net(user(HOST, "10.60.7.7")), "unknown_ue", None)],
+         [(1, 2, len(gateway) + len(taken), 1), (4, 1, len(taken), 0)],
+         site=SITE + leads("10.60.0.254/32") + leads(UE2 + "/32", "prohibit") + leads("10.60.0.0/16") + ROUTES)
+    gateway, nobody = user6(dst="2001:db8:60:7::1"), user6(dst="2001:db8:60:8::1")
+    case("gateway-in-pool-v6", "the same with IPv6", plain(ue6="2001:db8:60::/64"),
+         [(UP, up(gateway), "forward", hop(gateway)), (UP, up(nobody), "unknown_ue", None),
+          (DOWN, net(user6(HOST6, "2001:db8:60:7::1")), "pass", None), (DOWN, net(user6(HOST6, "2001:db8:60:8::1")), "unknown_ue", None)],
+         [(1, 1, len(gateway), 1)], site=SITE + POOL6 + leads("2001:db8:60:7::1/128") + leads("2001:db8:60::/48") + ROUTES)
+
 
 RELAYED = dict(action="tunnel", teid=RTEID, peer=GNB2, local=N3, qfi=None)
 

@@ -59,6 +59,7 @@ fn config() -> Config {
             name: "internet".into(),
             pools4: vec!["10.0.0.0/9".parse().unwrap()],
             pools6: Vec::new(),
+            ..NetworkInstance::default()
         }],
         limits: Limits {
             sessions: SESSIONS + 1,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
+use crate::compiled::NiId;
 pub use crate::predefined::{PredefinedFar, PredefinedRule};
 
 /// Everything the core needs to know beforehand.
@@ -18,6 +19,10 @@ pub struct Config {
     pub allow: Vec<IpNet>,
     /// Our N3 (and N9) addresses, IPv4 and IPv6; at most 256.
     pub n3: Vec<IpAddr>,
+    /// Further addresses at which we are reached, that no UE has: see [`Core::set_own_addresses`].
+    ///
+    /// [`Core::set_own_addresses`]: crate::Core::set_own_addresses
+    pub own: Vec<IpAddr>,
     /// Which of them tunnels end at, and packets come from, by side and network instance. The first of
     /// each family of `n3` where nothing here fits.
     pub tunnel_networks: Vec<TunnelNetwork>,
@@ -99,6 +104,11 @@ pub struct NetworkInstance {
     pub pools4: Vec<Ipv4Net>,
     /// UE prefixes, each UE gets a /64.
     pub pools6: Vec<Ipv6Net>,
+    /// Framed routes of sessions lie within these. None: they are any that overlap neither a pool, nor what another
+    /// session has, nor an address of ours.
+    pub framed_routes: Option<Vec<IpNet>>,
+    /// The first network instance on its N6 interface: what comes in there finds the UEs of all of them. None: itself.
+    pub home: Option<NiId>,
 }
 
 /// A network that tunnels go through, by the addresses that we have in it. Where there is a choice it is
@@ -174,6 +184,7 @@ impl Default for Config {
             n4: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
             allow: Vec::new(),
             n3: Vec::new(),
+            own: Vec::new(),
             tunnel_networks: Vec::new(),
             network_instances: Vec::new(),
             predefined_rules: Vec::new(),

@@ -1,7 +1,7 @@
 //! The core: datagrams and the time in; datagrams, events, table changes and a deadline out.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use pfcp::ie::{FailedRuleId, RecoveryTimeStamp};
@@ -272,6 +272,12 @@ impl<T: Tables> Core<T> {
         let limit = self.config.limits.sessions.max(1) as usize;
         let full = (self.sessions.len().min(limit) * 100 / limit) as u8;
         self.load.measured(percent, full);
+    }
+
+    /// The addresses that this host has, on all of its interfaces: no session gets packets to them from now on. Sessions
+    /// that have one already keep it.
+    pub fn set_own_addresses(&mut self, addresses: Vec<IpAddr>) {
+        self.sessions.set_host_addresses(addresses);
     }
 
     /// The load that SMFs hear of, and by how much they are asked to do less, in percent.

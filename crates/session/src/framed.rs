@@ -7,15 +7,14 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
+use crate::prefix_set::overlap;
+
 /// Of a Framed-Route (8.2.109). `None`: there is no prefix, or none that can lie behind a UE.
 pub(crate) fn route4(text: &[u8]) -> Option<IpNet> {
     let (addr, plen) = split(text)?;
     let addr: Ipv4Addr = addr.parse().ok()?;
     let net = Ipv4Net::new(addr, plen.map_or(Ok(class_len(addr)), str::parse).ok()?).ok()?;
-    let first = net.network();
-    let usable = net.prefix_len() > 0
-        && !(first.is_loopback() || first.is_link_local() || first.octets()[0] >= 224);
-    usable.then(|| net.trunc().into())
+    is_usable4(net).then(|| net.trunc().into())
 }
 
 /// Of a Framed-IPv6-Route (8.2.111). `None`: as above.
@@ -26,15 +25,35 @@ pub(crate) fn route6(text: &[u8]) -> Option<IpNet> {
     is_usable6(net).then(|| net.trunc().into())
 }
 
+/// Whether all of these addresses can be behind a UE.
+pub(crate) fn is_usable4(net: Ipv4Net) -> bool {
+    let blocks = [
+        // "This network" (RFC 1122, 3.2.1.3).
+        Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 8),
+        Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8),
+        // Link-local (RFC 3927).
+        Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16),
+        // Multicast, class E and the limited broadcast.
+        Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 3),
+    ];
+    blocks
+        .iter()
+        .all(|block| !overlap((*block).into(), net.into()))
+}
+
 /// Whether a UE, or what is behind it, can have these addresses.
 pub(crate) fn is_usable6(net: Ipv6Net) -> bool {
-    let first = net.network();
-    let is_wrong = first.is_unspecified()
-        || first.is_loopback()
-        || first.is_multicast()
-        || first.is_unicast_link_local()
-        || first.to_ipv4_mapped().is_some();
-    net.prefix_len() > 0 && !is_wrong
+    let blocks = [
+        // Unspecified and loopback.
+        Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 127),
+        // IPv4-mapped (RFC 4291, 2.5.5.2).
+        Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96),
+        Ipv6Net::new_assert(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10),
+        Ipv6Net::new_assert(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8),
+    ];
+    blocks
+        .iter()
+        .all(|block| !overlap((*block).into(), net.into()))
 }
 
 /// Address and length of the first word.
@@ -96,6 +115,11 @@ mod tests {
             "10.0.0.0/",
             "10.0.0.0/x",
             "127.0.0.0/8",
+            "0.0.0.0/1",
+            "126.0.0.0/7",
+            "128.0.0.0/1",
+            "0.1.2.0/24",
+            "169.0.0.0/8",
             "224.0.0.0/4",
             "240.0.0.0/8",
             "2001:db8::/32",
@@ -107,6 +131,8 @@ mod tests {
             "",
             "::/0",
             "::1/128",
+            "::/1",
+            "8000::/1",
             "ff00::/8",
             "fe80::/64",
             "2001:db8::/129",

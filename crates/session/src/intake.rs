@@ -500,7 +500,7 @@ fn ue_ip(
         let len = prefix_len(&address)
             .filter(|_| !between_ues && !again)
             .ok_or(wrong)?;
-        let is_wrong = |addr| !is_host4(addr) || site.has_own_in(IpAddr::V4(addr).into());
+        let is_wrong = |addr| !is_host4(addr) || site.is_reached_by(IpAddr::V4(addr).into());
         if address.ipv4.is_some_and(is_wrong) {
             return Err(wrong);
         }
@@ -508,7 +508,7 @@ fn ue_ip(
         if let Some(given) = address.ipv6 {
             let net = Ipv6Net::new(given, len)
                 .ok()
-                .filter(|net| framed::is_usable6(*net) && !site.has_own_in((*net).into()));
+                .filter(|net| framed::is_usable6(*net) && !site.is_reached_by((*net).into()));
             ue.v6 = Some(net.ok_or(wrong)?.trunc());
         }
         wants.ue4 |= address.choose_ipv4;

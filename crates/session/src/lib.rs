@@ -39,6 +39,7 @@ pub mod peer;
 pub mod pfds;
 mod pools;
 pub mod predefined;
+mod prefix_set;
 pub mod reference;
 mod refusal;
 mod release;

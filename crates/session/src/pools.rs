@@ -2,16 +2,18 @@
 //! likes. No two sessions of one network instance have the same.
 //!
 //! Prefixes of any length are kept beside the addresses: one may lie within another, because packets meet the
-//! longest, but no two sessions have the same.
+//! longest, but no two sessions have the same. Framed routes overlap neither the pools nor anything of another session,
+//! whose packets they would capture.
 
-use std::collections::HashSet;
-use std::hash::Hash;
+use std::collections::{BTreeSet, HashSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::compiled::FRAMED_MAX;
 use crate::indices::{Indices, Taken};
+use crate::prefix_set::{PrefixSet, family, overlap};
 use crate::salted::Salted;
 use crate::time::Time;
 
@@ -25,7 +27,7 @@ const ADDRESSES_MAX: u64 = 1 << 24;
 const ALIGNED_MAX: u32 = 1 << 16;
 
 /// An address, or prefix, as a number.
-trait Number: Copy + Eq + Hash {
+trait Number: Copy + Ord {
     fn offset(self, base: Self) -> Option<u32>;
     fn at(base: Self, offset: u32) -> Self;
 }
@@ -53,7 +55,8 @@ impl Number for u64 {
 #[derive(Debug)]
 struct Family<N> {
     pools: Vec<Pool<N>>,
-    outside: HashSet<N, Salted>,
+    /// In order, for framed routes are looked for here.
+    outside: BTreeSet<N>,
     outside_max: usize,
 }
 
@@ -72,10 +75,10 @@ enum Grant<N> {
 }
 
 impl<N: Number> Family<N> {
-    fn new(outside_max: usize, seed: u64) -> Self {
+    fn new(outside_max: usize) -> Self {
         Self {
             pools: Vec::new(),
-            outside: HashSet::with_hasher(Salted::new(seed)),
+            outside: BTreeSet::new(),
             outside_max,
         }
     }
@@ -170,6 +173,11 @@ impl<N: Number> Family<N> {
         }
     }
 
+    /// Those in no pool that somebody has.
+    fn outside_in(&self, numbers: RangeInclusive<N>) -> impl Iterator<Item = N> + '_ {
+        self.outside.range(numbers).copied()
+    }
+
     fn in_use(&self) -> usize {
         self.pools.iter().map(|p| p.indices.in_use()).sum::<usize>() + self.outside.len()
     }
@@ -207,6 +215,7 @@ enum Kind {
     V4(Grant<u32>),
     V6(Grant<u64>),
     Prefix(IpNet),
+    Framed(IpNet),
     /// Chosen, neither of 32 nor of 64 bits.
     Carved(Ipv6Net, Vec<Grant<u64>>),
 }
@@ -216,8 +225,12 @@ enum Kind {
 pub(crate) struct NiPools {
     v4: Family<u32>,
     v6: Family<u64>,
-    /// Those that are neither an IPv4 address nor an IPv6 /64; of IPv4, then of IPv6.
-    prefixes: [HashSet<IpNet, Salted>; 2],
+    /// The pools, whole.
+    pools: Vec<IpNet>,
+    /// Those of UEs that are neither an IPv4 address nor an IPv6 /64.
+    prefixes: PrefixSet,
+    framed: PrefixSet,
+    /// Of either kind and family.
     prefixes_max: usize,
     /// Those of `prefixes` that took /64s of the pools.
     carved: HashSet<Ipv6Net, Salted>,
@@ -231,7 +244,7 @@ impl NiPools {
         outside_max: usize,
         seed: u64,
     ) -> Self {
-        let mut v4 = Family::new(outside_max, seed);
+        let mut v4 = Family::new(outside_max);
         for net in pools4 {
             let size = (1u64 << (32 - net.prefix_len())).min(ADDRESSES_MAX) as u32;
             // We give nobody the network or broadcast address, except in the smallest nets.
@@ -242,7 +255,7 @@ impl NiPools {
             };
             v4.add(u32::from(net.network()), first, end);
         }
-        let mut v6 = Family::new(outside_max, seed);
+        let mut v6 = Family::new(outside_max);
         for net in pools6.iter().filter(|net| net.prefix_len() <= 64) {
             let size = 1u64
                 .checked_shl(u32::from(64 - net.prefix_len()))
@@ -252,7 +265,11 @@ impl NiPools {
         Self {
             v4,
             v6,
-            prefixes: [Salted::new(seed); 2].map(HashSet::with_hasher),
+            pools: (pools4.iter().copied().map(IpNet::V4))
+                .chain(pools6.iter().copied().map(IpNet::V6))
+                .collect(),
+            prefixes: PrefixSet::default(),
+            framed: PrefixSet::default(),
             // One session may have that many.
             prefixes_max: outside_max.max(FRAMED_MAX),
             carved: HashSet::with_hasher(Salted::new(seed)),
@@ -281,7 +298,7 @@ impl NiPools {
     }
 
     fn carve(&mut self, now: Time, len: u8) -> Option<(Ipv6Net, Vec<Grant<u64>>)> {
-        if self.prefixes[1].len() >= self.prefixes_max {
+        if self.prefixes.counts()[1] >= self.prefixes_max {
             return None;
         }
         // An address of its own is not that of the routers (RFC 4291, 2.6.1).
@@ -290,9 +307,8 @@ impl NiPools {
             Ipv6Net::new(addr.into(), len).ok()
         };
         // An SMF may have claimed it, which takes no /64.
-        let held = &self.prefixes[1];
-        let is_nobodys =
-            |number| net_at(number).is_some_and(|net| !held.contains(&IpNet::from(net)));
+        let held = &self.prefixes;
+        let is_nobodys = |number| net_at(number).is_some_and(|net| !held.contains(net.into()));
         let front = (len > 64).then(|| self.v6.choose(now)).flatten();
         let (number, grants) = match front {
             Some((number, grant)) if is_nobodys(number) => (number, vec![grant]),
@@ -305,20 +321,20 @@ impl NiPools {
             }
         };
         let net = net_at(number)?;
-        self.prefixes[1].insert(net.into());
+        self.prefixes.insert(net.into());
         self.carved.insert(net);
         Some((net, grants))
     }
 
     /// The /64s of a prefix that was chosen are free again, and it is nobody's.
     fn uncarve(&mut self, net: Ipv6Net, now: Time) {
-        self.prefixes[1].remove(&net.into());
+        self.prefixes.remove(net.into());
         let first = upper(net.network());
         let count = 1u64 << (64 - u32::from(net.prefix_len()).min(64));
         (first..first + count).for_each(|number| self.v6.release(number, now));
     }
 
-    /// This very prefix. `None`: somebody has it, or there is no room for more.
+    /// This very address or prefix for a UE. `None`: somebody has it, or there is no room for more.
     pub(crate) fn claim(&mut self, net: IpNet) -> Option<AddressGrant> {
         let kind = match net {
             IpNet::V4(net) if net.prefix_len() == 32 => {
@@ -326,8 +342,8 @@ impl NiPools {
             }
             IpNet::V6(net) if net.prefix_len() == 64 => Kind::V6(self.v6.claim(upper(net.addr()))?),
             net => {
-                let taken = &mut self.prefixes[family(net)];
-                if taken.len() >= self.prefixes_max || !taken.insert(net.trunc()) {
+                let room = self.prefixes.counts()[family(net)] < self.prefixes_max;
+                if !room || !self.prefixes.insert(net) {
                     return None;
                 }
                 Kind::Prefix(net)
@@ -344,9 +360,54 @@ impl NiPools {
             IpNet::V6(net) if net.prefix_len() == 64 => self.v6.release(upper(net.addr()), now),
             IpNet::V6(net) if self.carved.remove(&net) => self.uncarve(net, now),
             net => {
-                self.prefixes[family(net)].remove(&net.trunc());
+                self.prefixes.remove(net);
             }
         }
+    }
+
+    /// A network behind a UE. `None`: there is no room for more, or it is there already.
+    pub(crate) fn claim_framed(&mut self, net: IpNet) -> Option<AddressGrant> {
+        let room = self.framed.counts()[family(net)] < self.prefixes_max;
+        (room && self.framed.insert(net)).then_some(AddressGrant(Kind::Framed(net)))
+    }
+
+    pub(crate) fn release_framed(&mut self, net: IpNet) {
+        self.framed.remove(net);
+    }
+
+    /// Whether all of it is of one pool.
+    pub(crate) fn has(&self, net: IpNet) -> bool {
+        self.pools.iter().any(|pool| pool.contains(&net))
+    }
+
+    /// Whether one of the pools has an address in common with it.
+    pub(crate) fn pool_overlaps(&self, net: IpNet) -> bool {
+        self.pools.iter().any(|pool| overlap(*pool, net))
+    }
+
+    /// Whether it lies, in part at least, behind the UE of another session than that of the routes that are `own`.
+    pub(crate) fn is_behind_another(&self, net: IpNet, own: impl Fn(IpNet) -> bool) -> bool {
+        self.framed.overlapping(net).any(|net| !own(net))
+    }
+
+    /// Whether a UE outside the pools, of another session than that of the addresses and prefixes that are `own`, has one
+    /// of these addresses.
+    pub(crate) fn another_has_some_of(&self, net: IpNet, own: impl Fn(IpNet) -> bool) -> bool {
+        let is_anothers = |net: IpNet| !own(net);
+        let single = match net {
+            IpNet::V4(net) => {
+                let numbers = u32::from(net.network())..=u32::from(net.broadcast());
+                let net_of = |number| Ipv4Net::from(Ipv4Addr::from(number)).into();
+                self.v4.outside_in(numbers).map(net_of).any(is_anothers)
+            }
+            IpNet::V6(net) => {
+                let numbers = upper(net.network())..=upper(net.broadcast());
+                let nets = self.v6.outside_in(numbers).map(prefix);
+                let net_of = |first| Ipv6Net::new(first, 64).ok().map(IpNet::V6);
+                nets.filter_map(net_of).any(is_anothers)
+            }
+        };
+        single || self.prefixes.overlapping(net).any(is_anothers)
     }
 
     pub(crate) fn undo(&mut self, grant: AddressGrant) {
@@ -354,10 +415,11 @@ impl NiPools {
             Kind::V4(grant) => self.v4.undo(grant),
             Kind::V6(grant) => self.v6.undo(grant),
             Kind::Prefix(net) => {
-                self.prefixes[family(net)].remove(&net.trunc());
+                self.prefixes.remove(net);
             }
+            Kind::Framed(net) => self.release_framed(net),
             Kind::Carved(net, mut grants) => {
-                self.prefixes[1].remove(&net.into());
+                self.prefixes.remove(net.into());
                 self.carved.remove(&net);
                 while let Some(grant) = grants.pop() {
                     self.v6.undo(grant);
@@ -367,9 +429,10 @@ impl NiPools {
     }
 
     /// (in use, capacity of the pools) of IPv4 and of IPv6; addresses outside the pools count as
-    /// used, and so do prefixes.
+    /// used, and so do prefixes and framed routes.
     pub(crate) fn fill(&self) -> [(usize, u64); 2] {
-        let [prefixes4, prefixes6] = [0, 1].map(|family| self.prefixes[family].len());
+        let counts = [self.prefixes.counts(), self.framed.counts()];
+        let [prefixes4, prefixes6] = [0, 1].map(|family| counts[0][family] + counts[1][family]);
         [
             (self.v4.in_use() + prefixes4, self.v4.capacity()),
             (
@@ -378,10 +441,6 @@ impl NiPools {
             ),
         ]
     }
-}
-
-fn family(net: IpNet) -> usize {
-    usize::from(net.addr().is_ipv6())
 }
 
 fn upper(addr: Ipv6Addr) -> u64 {

@@ -14,7 +14,7 @@ use crate::endpoints::Endpoint;
 use crate::intake::{self, ChooseId, WantedFTeid, Wants};
 use crate::pools::{AddressGrant, Choice, NiPools};
 use crate::refusal::Refusal;
-use crate::rules::{Far, LocalFTeid, Pdi, Pdr, RuleId, UeIp};
+use crate::rules::{Far, LocalFTeid, Pdr, RuleId};
 use crate::site::Site;
 use crate::teid::{Grant, LocalTeid, Teids};
 use crate::time::Time;
@@ -92,6 +92,10 @@ pub(crate) struct Resources {
     teids: Teids,
     /// By [`NiId`].
     pools: Vec<NiPools>,
+    /// By [`NiId`]: what SMFs may name as networks behind UEs. None: any.
+    framed_routes: Vec<Option<Vec<IpNet>>>,
+    /// By [`NiId`]: the first of those whose UEs are found beside its own.
+    homes: Vec<NiId>,
     /// What the request at hand has taken so far, latest last.
     taken: Vec<Taken>,
     /// TEIDs chosen for CHOOSE IDs of the request at hand.
@@ -106,18 +110,33 @@ enum Taken {
     Ue(Held, AddressGrant),
 }
 
-/// An address that a session holds.
+/// An address, or a network behind the UE, that a session holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held {
     ni: NiId,
     net: IpNet,
-    /// We chose it.
-    chosen: bool,
+    of: Of,
+}
+
+/// What a session holds addresses for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    /// The UE, as the SMF says.
+    Given,
+    /// The UE, by our choice.
+    Chosen,
+    /// A network behind the UE.
+    Framed,
 }
 
 impl Held {
-    fn is(&self, ni: NiId, net: IpNet) -> bool {
-        self.ni == ni && self.net == net
+    fn is_framed(&self) -> bool {
+        self.of == Of::Framed
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let place = |held: &Self| (held.ni, held.net, held.is_framed());
+        place(self) == place(other)
     }
 }
 
@@ -158,9 +177,12 @@ impl Resources {
             // The default network instance exists even if it has neither name nor pool.
             pools.push(NiPools::new(&[], &[], outside, seed));
         }
+        let nis = || (0..).map(NiId).zip(&config.network_instances);
         Self {
             teids: Teids::new(direct_teids, seed),
             pools,
+            framed_routes: nis().map(|(_, ni)| ni.framed_routes.clone()).collect(),
+            homes: nis().map(|(id, ni)| ni.home.unwrap_or(id)).collect(),
             taken: Vec::new(),
             chosen_by_id: Vec::new(),
             created: Vec::new(),
@@ -213,7 +235,10 @@ impl Resources {
     ) -> Result<(), Refusal> {
         self.take_teid(now, pdr, wants, before, site, created)?;
         let is_key = pdr.is_found_by_ue();
-        self.take_ue(now, pdr, is_key, wants, before, created)
+        self.take_ue(now, pdr, is_key, wants, before, created)?;
+        // Of an uplink PDR, too: what it names may be the source of all packets of the session.
+        let ni = pdr.pdi.ni_of_ue();
+        (pdr.pdi.framed().iter()).try_for_each(|net| self.take_framed(ni, *net, before, site))
     }
 
     /// Those of a Traffic Endpoint are those of its PDRs; one that no PDR names has what we choose for it, and the TEID
@@ -269,8 +294,8 @@ impl Resources {
             return Ok(());
         }
         for pdr in pdrs {
-            for (ni, net) in pdr.pdi.ue_nets() {
-                self.take_net(&pdr.pdi, ni, net, true, before)
+            for net in pdr.pdi.own_nets() {
+                self.take_net(pdr.pdi.ni_of_ue(), net, true, before)
                     .map_err(|refusal| refusal.in_rule(RuleId::Pdr(pdr.id)))?;
             }
         }
@@ -371,10 +396,9 @@ impl Resources {
         created: &mut Created,
     ) -> Result<(), Refusal> {
         let (mut chosen4, mut chosen6) = (wants.ue4, wants.ue6.is_some());
-        for (ni, net) in pdr.pdi.ue_nets() {
-            let chosen = self.take_net(&pdr.pdi, ni, net, is_key, before)?;
+        for net in pdr.pdi.own_nets() {
+            let chosen = self.take_net(pdr.pdi.ni_of_ue(), net, is_key, before)?;
             match net {
-                _ if pdr.pdi.framed().contains(&net) => {}
                 IpNet::V4(_) => chosen4 = chosen,
                 IpNet::V6(_) => chosen6 = chosen,
             }
@@ -408,53 +432,113 @@ impl Resources {
             Cause::ALL_DYNAMIC_ADDRESSES_ARE_OCCUPIED,
             IeType::UE_IP_ADDRESS,
         );
-        let fits = |held: &Held| held.chosen && held.ni == ni && Choice::of(held.net) == choice;
+        let fits =
+            |held: &Held| held.of == Of::Chosen && held.ni == ni && Choice::of(held.net) == choice;
         if let Some(ours) = held(before).chain(self.taken_nets()).find(fits) {
             return Ok(ours.net);
         }
         let pools = self.pools.get_mut(usize::from(ni.0)).ok_or(occupied)?;
         let (net, grant) = pools.choose(now, choice).ok_or(occupied)?;
-        self.taken.push(Taken::Ue(
-            Held {
-                ni,
-                net,
-                chosen: true,
-            },
-            grant,
-        ));
+        let of = Of::Chosen;
+        self.taken.push(Taken::Ue(Held { ni, net, of }, grant));
         Ok(net)
     }
 
     /// One that the SMF gives. Whether it is one that we had chosen.
     fn take_net(
         &mut self,
-        pdi: &Pdi,
         ni: NiId,
         net: IpNet,
         is_key: bool,
         before: Holders<'_>,
     ) -> Result<bool, Refusal> {
-        let mut ours = held(before)
-            .chain(self.taken_nets())
-            .filter(|held| held.is(ni, net));
-        if let Some(ours) = ours.next() {
-            return Ok(ours.chosen);
+        let of = Of::Given;
+        let wanted = Held { ni, net, of };
+        if let Some(ours) = self.own(before, &wanted) {
+            return Ok(ours.of == Of::Chosen);
         }
-        drop(ours);
         if is_key {
-            let taken = Refusal::rule(ie_of(pdi, net));
+            let taken = Refusal::rule(IeType::UE_IP_ADDRESS);
+            // No framed route lies in a pool.
+            let pooled = (self.pools.get(usize::from(ni.0))).is_some_and(|pools| pools.has(net));
+            let is_behind_another = |at: NiId, pools: &NiPools| {
+                let own = |net| {
+                    self.own(
+                        before,
+                        &Held {
+                            ni: at,
+                            net,
+                            of: Of::Framed,
+                        },
+                    )
+                };
+                pools.is_behind_another(net, |net| own(net).is_some())
+            };
+            if !pooled
+                && self
+                    .beside(ni)
+                    .any(|(at, pools)| is_behind_another(at, pools))
+            {
+                return Err(taken);
+            }
             let pools = self.pools.get_mut(usize::from(ni.0)).ok_or(taken)?;
             let grant = pools.claim(net).ok_or(taken)?;
-            self.taken.push(Taken::Ue(
-                Held {
-                    ni,
-                    net,
-                    chosen: false,
-                },
-                grant,
-            ));
+            self.taken.push(Taken::Ue(wanted, grant));
         }
         Ok(false)
+    }
+
+    /// A network behind the UE: one that SMFs may name, and of which no address is anybody else's.
+    fn take_framed(
+        &mut self,
+        ni: NiId,
+        net: IpNet,
+        before: Holders<'_>,
+        site: &Site,
+    ) -> Result<(), Refusal> {
+        let of = Of::Framed;
+        let wanted = Held { ni, net, of };
+        if self.own(before, &wanted).is_some() {
+            return Ok(());
+        }
+        let ie = match net {
+            IpNet::V4(_) => IeType::FRAMED_ROUTE,
+            IpNet::V6(_) => IeType::FRAMED_IPV6_ROUTE,
+        };
+        let listed = self.framed_routes.get(usize::from(ni.0));
+        let may_be_named = listed
+            .and_then(Option::as_ref)
+            .is_none_or(|listed| listed.iter().any(|wide| wide.contains(&net)));
+        let is_anothers = |at: NiId, pools: &NiPools| {
+            let own = |net, of| self.own(before, &Held { ni: at, net, of }).is_some();
+            pools.pool_overlaps(net)
+                || pools.is_behind_another(net, |net| own(net, Of::Framed))
+                || pools.another_has_some_of(net, |net| own(net, Of::Given))
+        };
+        let refused = !may_be_named
+            || site.is_reached_by(net)
+            || self.beside(ni).any(|(at, pools)| is_anothers(at, pools));
+        if refused {
+            return Err(Refusal::rule(ie));
+        }
+        let pools = self.pools.get_mut(usize::from(ni.0));
+        let grant = pools.and_then(|pools| pools.claim_framed(net));
+        let grant = grant.ok_or(Refusal::no_room(ie))?;
+        self.taken.push(Taken::Ue(wanted, grant));
+        Ok(())
+    }
+
+    /// What the session holds already, or has taken for this request.
+    fn own(&self, before: Holders<'_>, wanted: &Held) -> Option<Held> {
+        let mut all = held(before).chain(self.taken_nets());
+        all.find(|held| held.is_same(wanted))
+    }
+
+    /// This network instance, and those whose UEs are found beside its own.
+    fn beside(&self, ni: NiId) -> impl Iterator<Item = (NiId, &NiPools)> {
+        let home_of = |ni: NiId| self.homes.get(usize::from(ni.0)).copied().unwrap_or(ni);
+        let all = (0..).map(NiId).zip(&self.pools);
+        all.filter(move |(other, _)| home_of(*other) == home_of(ni))
     }
 
     fn taken_nets(&self) -> impl Iterator<Item = Held> + '_ {
@@ -493,11 +577,14 @@ impl Resources {
         }
         for (i, old) in held(before).enumerate() {
             let mut kept = held(after).chain(held(before).take(i));
-            if kept.any(|other| other.is(old.ni, old.net)) {
+            if kept.any(|other| other.is_same(&old)) {
                 continue;
             }
-            if let Some(pools) = self.pools.get_mut(usize::from(old.ni.0)) {
-                pools.release(old.net, now);
+            let pools = self.pools.get_mut(usize::from(old.ni.0));
+            match pools {
+                Some(pools) if old.is_framed() => pools.release_framed(old.net),
+                Some(pools) => pools.release(old.net, now),
+                None => {}
             }
         }
     }
@@ -520,30 +607,26 @@ impl Resources {
     }
 }
 
-/// Which IE of a PDI an address or prefix comes from.
-fn ie_of(pdi: &Pdi, net: IpNet) -> IeType {
-    match net {
-        _ if !pdi.framed().contains(&net) => IeType::UE_IP_ADDRESS,
-        IpNet::V4(_) => IeType::FRAMED_ROUTE,
-        IpNet::V6(_) => IeType::FRAMED_IPV6_ROUTE,
-    }
-}
-
-/// The addresses that a session holds: those by which packets find it, and those that we chose. The
+/// What a session holds: the addresses by which packets find it, those that we chose, and the networks behind its UE. The
 /// uplink may check against an address without holding it.
 fn held(by: Holders<'_>) -> impl Iterator<Item = Held> + '_ {
     let pdrs = by.pdrs;
     let all_are_keys = pdrs.iter().any(is_found_by_others);
     let of_pdrs = pdrs.iter().flat_map(move |pdr| {
         let is_key = all_are_keys || pdr.is_found_by_ue();
-        let own = pdr.pdi.ue.map(|ue| (ue, [ue.chosen4, ue.chosen6]));
-        pdr.pdi.ue_nets().filter_map(move |(ni, net)| {
-            let is_own = |(ue, _): &(UeIp, _)| ue.nets().any(|own| own == net);
-            let chosen = own
-                .filter(is_own)
-                .is_some_and(|(_, chosen)| chosen[usize::from(net.addr().is_ipv6())]);
-            (chosen || is_key).then_some(Held { ni, net, chosen })
-        })
+        let ni = pdr.pdi.ni_of_ue();
+        let own = pdr.pdi.ue.into_iter().flat_map(move |ue| {
+            let of = move |net: IpNet| match net {
+                IpNet::V4(_) if ue.chosen4 => Some(Of::Chosen),
+                IpNet::V6(_) if ue.chosen6 => Some(Of::Chosen),
+                _ => is_key.then_some(Of::Given),
+            };
+            let held = move |net| of(net).map(|of| Held { ni, net, of });
+            ue.nets().filter_map(held)
+        });
+        let of = Of::Framed;
+        let framed = pdr.pdi.framed().iter();
+        own.chain(framed.map(move |&net| Held { ni, net, of }))
     });
     let chosen = by.endpoints.iter().filter_map(|known| known.ue);
     let of_endpoints = chosen.flat_map(|ue| {
@@ -554,7 +637,7 @@ fn held(by: Holders<'_>) -> impl Iterator<Item = Held> + '_ {
         let held = move |net| Held {
             ni: ue.ni,
             net,
-            chosen: true,
+            of: Of::Chosen,
         };
         ue.nets().filter(is_ours).map(held)
     });

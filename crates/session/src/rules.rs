@@ -249,11 +249,21 @@ impl Pdi {
         self.ue.is_some() || !self.framed().is_empty()
     }
 
+    /// Where the UE's addresses, and the networks behind it, are valid.
+    pub fn ni_of_ue(&self) -> NiId {
+        self.ue.map(|ue| ue.ni).or(self.ni).unwrap_or(DEFAULT_NI)
+    }
+
+    /// The UE's own addresses.
+    pub fn own_nets(&self) -> impl Iterator<Item = IpNet> + '_ {
+        self.ue.into_iter().flat_map(UeIp::nets)
+    }
+
     /// All that are, and where they are valid.
     pub fn ue_nets(&self) -> impl Iterator<Item = (NiId, IpNet)> + '_ {
-        let ni = self.ue.map(|ue| ue.ni).or(self.ni).unwrap_or(DEFAULT_NI);
-        let own = self.ue.into_iter().flat_map(UeIp::nets);
-        own.chain(self.framed().iter().copied())
+        let ni = self.ni_of_ue();
+        self.own_nets()
+            .chain(self.framed().iter().copied())
             .map(move |net| (ni, net))
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 
 use pfcp::ie::{PdnType, PfcpSeReqFlags, PfcpSmReqFlags};
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
@@ -780,6 +781,11 @@ impl<T: Tables> Sessions<T> {
             .iter_after(after)
             .filter(|(_, session)| self.is_live(session));
         live.map(|(seid, s)| SessionSummary::new(seid, s.cp_seid, s.peer, s.rules.view()))
+    }
+
+    /// See [`Core::set_own_addresses`](crate::Core::set_own_addresses).
+    pub(crate) fn set_host_addresses(&mut self, addresses: Vec<IpAddr>) {
+        self.site.set_host(addresses);
     }
 
     /// How full the allocators are.

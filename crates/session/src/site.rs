@@ -15,6 +15,9 @@ use crate::rules::{Interface, LocalEnds, RemoteFTeid, TunnelNetworkId};
 pub(crate) struct Site {
     /// Our ends of tunnels; at most 256.
     n3: Vec<IpAddr>,
+    /// What else is ours: as configured, and as this host has them now.
+    own: Vec<IpAddr>,
+    host: Vec<IpAddr>,
     /// At most 255.
     networks: Vec<TunnelNetwork>,
     /// In the order of [`NiId`].
@@ -30,6 +33,10 @@ impl Site {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             n3: config.n3.iter().copied().take(256).collect(),
+            own: (config.own.iter().chain(&config.n4).copied())
+                .filter(|own| !own.is_unspecified())
+                .collect(),
+            host: Vec::new(),
             networks: (config.tunnel_networks.iter().take(usize::from(u8::MAX)))
                 .cloned()
                 .collect(),
@@ -109,6 +116,17 @@ impl Site {
     /// Whether tunnels end at one of these addresses at us.
     pub(crate) fn has_own_in(&self, net: IpNet) -> bool {
         self.n3.iter().any(|own| net.contains(own))
+    }
+
+    /// Whether one of these addresses is ours, on whatever interface.
+    pub(crate) fn is_reached_by(&self, net: IpNet) -> bool {
+        let mut others = self.own.iter().chain(&self.host);
+        self.has_own_in(net) || others.any(|own| net.contains(own))
+    }
+
+    /// The addresses that this host has.
+    pub(crate) fn set_host(&mut self, addresses: Vec<IpAddr>) {
+        self.host = addresses;
     }
 
     /// The addresses of our end of a tunnel.

@@ -386,6 +386,7 @@ pub(crate) const PEER_ZERO_SUM: u32 = 4;
 
 pub(crate) const ROUTE_LAST: u8 = 1;
 pub(crate) const ROUTE_NONE: u8 = 2;
+pub(crate) const ROUTE_IN_POOL: u8 = 4;
 
 /// `tp_route`.
 #[repr(C)]

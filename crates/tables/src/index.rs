@@ -362,6 +362,12 @@ impl UePages {
         Ok(())
     }
 
+    /// The pools of a directory.
+    pub(crate) fn pools(&self, ni: u16) -> impl Iterator<Item = Ipv4Net> + '_ {
+        let of_ni = move |(of, pool): &(u16, Ipv4Net)| (*of == ni).then_some(*pool);
+        self.pools.iter().filter_map(of_ni)
+    }
+
     /// Whether the address has a place in a page.
     pub(crate) fn covers(&self, ni: u16, addr: Ipv4Addr) -> bool {
         self.slot(ni, addr.into()).is_some()

@@ -173,6 +173,10 @@ pub trait NextHopTables {
         routes: &[(IpNet, u32)],
     ) -> Result<(), NoRoom>;
 
+    /// Whether a route lies within a pool of UE addresses of the network instance's interface, and is longer: it leads to
+    /// addresses there that no session has, and is listed whatever the routes around it say.
+    fn says_more_than_pool(&self, ni: NiId, route: IpNet) -> bool;
+
     /// Let the buckets lead from an on-link address to a next hop (`TP_KIND_NEIGH4`, `_NEIGH6`), or
     /// with `None` no longer. On an error nothing changed.
     fn set_neighbour(&mut self, ni: NiId, addr: IpAddr, index: Option<u32>) -> Result<(), NoRoom>;

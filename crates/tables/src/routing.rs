@@ -6,8 +6,8 @@ use ipnet::IpNet;
 use session::compiled::{NiId, NoRoom};
 
 use crate::abi::{
-    Features, KIND_NEIGH4, KIND_NEIGH6, Line, NextHopLine, ROUTE_LAST, ROUTE_NONE, RouteLine,
-    RouteMap, from_words, words_of,
+    Features, KIND_NEIGH4, KIND_NEIGH6, Line, NextHopLine, ROUTE_IN_POOL, ROUTE_LAST, ROUTE_NONE,
+    RouteLine, RouteMap, from_words, words_of,
 };
 use crate::index::SlotKey;
 use crate::nexthop::{Family, NextHop, Peer, ROUTES_MAX};
@@ -164,7 +164,7 @@ impl Store {
             if !self.grace.is_empty() && self.routes.used() * 2 > self.routes.capacity() {
                 self.wait();
             }
-            let lines = route_lines(routes);
+            let lines = route_lines(routes, |net| self.says_more_than_pool(ni, net));
             first = self
                 .routes
                 .take(lines.len())
@@ -216,7 +216,7 @@ impl Store {
 }
 
 /// The list of `struct tp_ni`: the map with the default route, then the others in the order given.
-fn route_lines(routes: &[(IpNet, u32)]) -> Vec<[u64; 8]> {
+fn route_lines(routes: &[(IpNet, u32)], in_pool: impl Fn(IpNet) -> bool) -> Vec<[u64; 8]> {
     let mut map = RouteMap {
         flags: ROUTE_NONE,
         ..RouteMap::default()
@@ -232,6 +232,7 @@ fn route_lines(routes: &[(IpNet, u32)]) -> Vec<[u64; 8]> {
             addr: octets(net.network()),
             plen: net.prefix_len(),
             nexthop: *nexthop,
+            flags: if in_pool(*net) { ROUTE_IN_POOL } else { 0 },
             ..RouteLine::default()
         };
         let first = usize::from(line.addr[0]);

@@ -394,6 +394,14 @@ impl Store {
         }
     }
 
+    /// Whether a route leads to a part of a pool: to its addresses that no session has.
+    pub(crate) fn says_more_than_pool(&self, ni: NiId, route: IpNet) -> bool {
+        let home = self.home(ni);
+        let within = |pool: IpNet| pool.contains(&route) && pool.prefix_len() < route.prefix_len();
+        let pools6 = self.pools6.get(&home).into_iter().flatten();
+        self.index.pages.pools(home).map(IpNet::V4).any(within) || pools6.copied().any(within)
+    }
+
     fn register_pool6(&mut self, home: u16, pool: IpNet) -> Result<(), NoRoom> {
         let no_room = NoRoom { table: "rules" };
         let line = self.mem.nis.get(usize::from(home)).ok_or(no_room)?;

@@ -920,6 +920,10 @@ impl NextHopTables for Tables {
         self.store.set_neighbour(ni, addr, index)
     }
 
+    fn says_more_than_pool(&self, ni: NiId, route: IpNet) -> bool {
+        self.store.says_more_than_pool(ni, route)
+    }
+
     fn set_ni_addresses(&mut self, ni: NiId, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) {
         self.routers.set_interface(ni, v4, v6);
     }

@@ -694,6 +694,9 @@ fn furnish(case: &Case, tables: &mut Tables) -> u32 {
         NiId(0),
         Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 1).into(),
     );
+    for pool in &case.pool {
+        tables.register_pool(NiId(0), pool.prefix).unwrap();
+    }
     let hops: HashMap<&str, u32> = case
         .nexthop
         .iter()
@@ -712,9 +715,6 @@ fn furnish(case: &Case, tables: &mut Tables) -> u32 {
             .map(|route| (route.prefix, hops[route.nexthop.as_str()]))
             .collect();
         tables.set_ni_routes(NiId(0), family, &routes).unwrap();
-    }
-    for pool in &case.pool {
-        tables.register_pool(NiId(0), pool.prefix).unwrap();
     }
     hops["n3"]
 }

@@ -475,6 +475,19 @@ fn many_routes_to_one_gateway_are_one() {
 }
 
 #[test]
+fn in_a_pool_a_route_is_listed_whatever_those_around_it_say() {
+    let mut bench = Bench::new(ordinary());
+    let before = bench.tables.routes(INTERNET, Family::V4);
+    bench.tables.pools = vec![net("10.60.0.0/16")];
+    for prefix in ["10.60.0.0/16", "10.60.0.1/32", "10.61.0.1/32"] {
+        let same = route(TABLE_MAIN, prefix, N6, Some("10.6.0.254"));
+        bench.hear([KernelChange::Route(same, HowAdded::Beside)]);
+    }
+    assert_eq!(bench.tables.routes(INTERNET, Family::V4), before + 1);
+    assert_eq!(bench.to("10.60.0.1"), resolved(N6, "10.6.0.254", 254));
+}
+
+#[test]
 fn of_equal_routes_the_first_counts() {
     let mut all = ordinary();
     all.routes

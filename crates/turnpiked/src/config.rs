@@ -222,6 +222,9 @@ pub(crate) struct NetworkInstance {
     pub(crate) interface: String,
     #[serde(default)]
     pub(crate) pools: Vec<Prefix>,
+    /// `None`: any that is nobody else's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) framed_routes: Option<Vec<Prefix>>,
     #[serde(default = "NetworkInstance::table")]
     pub(crate) table: u32,
     #[serde(default = "NetworkInstance::ue_to_ue")]

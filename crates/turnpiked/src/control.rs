@@ -304,7 +304,12 @@ impl Control {
                 let now = self.now();
                 self.core.receive_gtpu(now, &packet, &mut self.outbox);
             }
-            Command::Kernel(change) => self.kernel.apply(*change),
+            Command::Kernel(change) => {
+                self.kernel.apply(*change);
+                if let Some(addresses) = self.kernel.take_addresses() {
+                    self.core.set_own_addresses(addresses);
+                }
+            }
             Command::ShutDown => self.shut_down(),
         }
     }

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::api::{self, Api};
 use crate::command::{self, Asked, Asker, Command};
-use crate::config::{Config, DatapathKind, read_token};
+use crate::config::{Config, DatapathKind, System, read_token};
 use crate::control::{About, Control, EchoSockets, KernelMirror, Usage};
 use crate::plan;
 use crate::usage_log::UsageLog;
@@ -117,11 +117,13 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
         start_time: loading.elapsed(),
     };
     let seed = system::random().context("/dev/urandom")?;
-    let core = Core::new(
+    let mut core = Core::new(
         plan::session(config, seed),
         about.recovery_time_stamp,
         tables,
     );
+    // Until the kernel's own word comes, which is some milliseconds later.
+    core.set_own_addresses(System::read()?.addresses());
     let usage = Usage::new(usage_log(config)?);
     let kernel = KernelMirror::new(next_hops, netlink, slow_path, marked, buffers);
     let n3 = core.config().n3.iter().copied();

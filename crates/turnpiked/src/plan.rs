@@ -201,6 +201,7 @@ pub(crate) fn session(config: &Config, seed: u64) -> session::Config {
             .map(|listen| listen.ip())
             .collect(),
         n3: n3_addresses(config),
+        own: router_addresses(config).map(|(_, addr)| addr).collect(),
         tunnel_networks: tunnel_networks(config),
         network_instances: config
             .network_instance
@@ -209,6 +210,9 @@ pub(crate) fn session(config: &Config, seed: u64) -> session::Config {
                 name: ni.name.clone(),
                 pools4: v4(ni).collect(),
                 pools6: v6(ni).collect(),
+                framed_routes: (ni.framed_routes.as_ref())
+                    .map(|listed| listed.iter().map(|net| net.0).collect()),
+                home: Some(home(config, &ni.interface)),
             })
             .collect(),
         predefined_rules: predefined_rules(config),

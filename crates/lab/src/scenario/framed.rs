@@ -12,14 +12,28 @@ use rs_pfcp::ie::framed_route::FramedRoute;
 use super::{Scenario, both_ways, eventually, expect_drops, sessions};
 use crate::ping::{ping, unanswered};
 use crate::smf::{Requested, SessionPlan, Style};
-use crate::world::{Attached, Family, UPF_N6, UPF_N6_V6, World};
+use crate::world::{Attached, Family, UPF_N3, UPF_N4, UPF_N6, UPF_N6_V6, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::new(
             "framed-routes",
-            "hosts behind UEs are reached and reach out; the longest prefix decides",
+            "hosts behind UEs are reached and reach out",
             framed_routes,
+        ),
+        Scenario::new(
+            "framed-routes-of-others",
+            "a framed route that would capture others' packets is refused, and so is a UE within one",
+            of_others,
+        ),
+        Scenario::new(
+            "framed-routes-listed",
+            "only framed routes that the operator lists are accepted",
+            listed,
+        )
+        .line(
+            "[[network_instance]]",
+            r#"framed_routes = ["198.51.100.0/24", "2001:db8:70::/44"]"#,
         ),
         Scenario::new(
             "ue-prefixes",
@@ -83,12 +97,17 @@ fn pinged(world: &World, attached: &Attached, to: IpAddr) -> Result<()> {
 }
 
 fn framed_routes(world: &mut World) -> Result<String> {
-    for net in ["198.51.100.0/24", "2001:db8:70::/44"] {
+    for net in [
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "2001:db8:70::/44",
+        "2001:db8:80::/44",
+    ] {
         advertise(world, net)?;
     }
     let site = plan(world, &["198.51.100.0/24", "2001:db8:70::/44"]);
     let site = world.attach("site", &site, 0, 0)?;
-    let branch = plan(world, &["198.51.100.128/25", "2001:db8:72::/48"]);
+    let branch = plan(world, &["203.0.113.128/25", "2001:db8:82::/48"]);
     let branch = world.attach("branch", &branch, 0, 1)?;
     for ue in [&site, &branch] {
         both_ways(world, ue).context("beside the networks behind it")?;
@@ -96,14 +115,14 @@ fn framed_routes(world: &mut World) -> Result<String> {
     let reached = [
         (&site, "198.51.100.7"),
         (&site, "2001:db8:71::7"),
-        (&branch, "198.51.100.200"),
-        (&branch, "2001:db8:72::7"),
+        (&branch, "203.0.113.200"),
+        (&branch, "2001:db8:82::7"),
     ];
     for (ue, address) in reached {
         pinged(world, ue, host(ue, address)?)?;
     }
     // From one network to the other, within the UPF.
-    ping(&site.ue.netns, "198.51.100.200".parse()?, 5, 20)?
+    ping(&site.ue.netns, "203.0.113.200".parse()?, 5, 20)?
         .whole()
         .context("from one UE to the network behind the other")?;
 
@@ -111,20 +130,85 @@ fn framed_routes(world: &mut World) -> Result<String> {
     let refused = world.smf(0)?.establish(&twin).map(|_| ());
     sessions::refused(refused, CauseValue::RuleCreationModificationFailure)?;
 
-    // Without the branch its network is the site's again, which has no such host.
+    // Without the branch its network is nobody's, and anybody's.
     world.detach(&branch)?;
-    let before = world.counted(&site)?;
-    unanswered(&world.dn_ns, "198.51.100.200".parse()?, 3).context("the branch had gone")?;
-    eventually("they come to the site", || {
-        Ok(world.counted(&site)?[1].packets >= before[1].packets + 3)
-    })?;
-    let after = world.counted(&site)?;
-    ensure!(
-        after[1].packets - before[1].packets == 3,
-        "after the branch had gone, {before:?} then {after:?}"
-    );
+    unanswered(&world.dn_ns, "203.0.113.200".parse()?, 3).context("the branch had gone")?;
+    let heir = plan(world, &["203.0.113.0/24"]);
+    let heir = world.attach("heir", &heir, 0, 1)?;
+    pinged(world, &heir, host(&heir, "203.0.113.200")?)?;
     spoofed(world, &site)?;
-    Ok("hosts of both families behind two UEs, one network within the other".to_owned())
+    Ok("hosts of both families behind two UEs, and behind a third that came after one".to_owned())
+}
+
+fn refused_with(world: &mut World, net: &str) -> Result<()> {
+    let plan = plan(world, &[net]);
+    let answer = world.smf(0)?.establish(&plan).map(|_| ());
+    sessions::refused(answer, CauseValue::RuleCreationModificationFailure)
+        .with_context(|| net.to_owned())
+}
+
+fn of_others(world: &mut World) -> Result<String> {
+    let victim = plan(world, &["198.51.100.0/24"]);
+    let victim = world.attach("victim", &victim, 0, 0)?;
+    let ue = victim.address()?;
+    let nets = [
+        "10.0.0.0/8".to_owned(),
+        "0.0.0.0/1".to_owned(),
+        "2001:db8::/32".to_owned(),
+        format!("{ue}/32"),
+        "198.51.100.0/24".to_owned(),
+        "198.51.0.0/16".to_owned(),
+        "198.51.100.7/32".to_owned(),
+        format!("{UPF_N3}/32"),
+        format!("{UPF_N4}/32"),
+        format!("{UPF_N6}/32"),
+        format!("{UPF_N6_V6}/128"),
+    ];
+    for net in &nets {
+        refused_with(world, net)?;
+    }
+    // An address that the UPF's host gets later is its own, too.
+    world.upf_ns.ip("addr add 203.0.113.9/32 dev lo")?;
+    let later = plan(world, &["203.0.113.0/24"]);
+    eventually("the new address is known", || {
+        let answer = world.smf(0)?.establish(&later);
+        if let Ok(session) = &answer {
+            world.smf(0)?.delete(session)?;
+        }
+        Ok(answer.is_err())
+    })?;
+    let mut within = world.plan(Family::V4, Style::Open5gs);
+    if let Requested::Given(addresses) = &mut within.addresses {
+        addresses.v4 = Some("198.51.100.7".parse()?);
+    }
+    let answer = world.smf(0)?.establish(&within).map(|_| ());
+    sessions::refused(answer, CauseValue::RuleCreationModificationFailure)
+        .context("a UE in the network behind another")?;
+    advertise(world, "198.51.100.0/24")?;
+    pinged(world, &victim, host(&victim, "198.51.100.7")?)?;
+    both_ways(world, &victim)?;
+    Ok(format!(
+        "{} routes and a UE refused, nobody harmed",
+        nets.len() + 1
+    ))
+}
+
+fn listed(world: &mut World) -> Result<String> {
+    let server = format!("{}/32", crate::dn::SERVER_V4);
+    for net in [
+        server.as_str(),
+        "203.0.113.0/24",
+        "198.51.0.0/16",
+        "2001:db8:80::/48",
+    ] {
+        refused_with(world, net)?;
+    }
+    advertise(world, "198.51.100.0/24")?;
+    let site = plan(world, &["198.51.100.128/25", "2001:db8:7f::/48"]);
+    let site = world.attach("site", &site, 0, 0)?;
+    pinged(world, &site, host(&site, "198.51.100.200")?)?;
+    both_ways(world, &site)?;
+    Ok("a server, and networks beside those listed, refused".to_owned())
 }
 
 /// A host of no network of the UE gets nowhere.

@@ -5,12 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use anyhow::{Context, Result, ensure};
 
 use super::routes::received;
-use super::{Scenario, both_ways, eventually, flow_up, none_of};
+use super::{Scenario, both_ways, eventually, expect_drops, flow_up, none_of};
 use crate::flow::{self, Shape};
-use crate::ping::ping;
+use crate::ping::{ping, unanswered};
 use crate::smf::Style;
 use crate::wait::NEVER;
-use crate::world::{Attached, Family, UPF_N3, World};
+use crate::world::{Attached, Family, ROUTER, ROUTER_V6, UPF_N3, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -26,6 +26,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::new("ue-to-ue-off", "UEs are kept apart", ue_to_ue_off)
             .line("[[network_instance]]", "ue_to_ue = false"),
+        Scenario::new(
+            "gateway-in-pool",
+            "a router on N6 with an address of the UEs' pool is reached by its route",
+            gateway_in_pool,
+        ),
     ]
 }
 
@@ -89,6 +94,42 @@ fn ue_to_ue_off(world: &mut World) -> Result<String> {
     })?;
     both_ways(world, &one)?;
     Ok(format!("{drops} packets dropped, others pass"))
+}
+
+/// As SMFs name the first address of a pool to their UEs as the gateway, and a router on N6 has it.
+fn gateway_in_pool(world: &mut World) -> Result<String> {
+    let [ue, other] = two_ues(world)?;
+    let gateways: [(IpAddr, IpAddr); 2] = [
+        ("10.60.255.1".parse()?, ROUTER.into()),
+        ("2001:db8:60:ffff::1".parse()?, ROUTER_V6.into()),
+    ];
+    for (gateway, via) in gateways {
+        let nodad = if gateway.is_ipv6() { " nodad" } else { "" };
+        world
+            .dn_ns
+            .ip(&format!("addr add {gateway} dev n6{nodad}"))?;
+        let before = world.drops("unknown_ue")?;
+        unanswered(&ue.ue.netns, gateway, 3).context("without a route")?;
+        expect_drops(world, "unknown_ue", before, 3)?;
+        world.upf_ns.ip(&format!("route add {gateway} via {via}"))?;
+        eventually("the route is followed", || {
+            Ok(ping(&ue.ue.netns, gateway, 1, 20)?.whole().is_ok())
+        })?;
+        ping(&ue.ue.netns, gateway, 20, 20)?.whole()?;
+    }
+    both_ways(world, &ue)?;
+    ping(&ue.ue.netns, other.address()?, 5, 20)?
+        .whole()
+        .context("UEs come first")?;
+    for (gateway, via) in gateways {
+        world.upf_ns.ip(&format!("route del {gateway} via {via}"))?;
+        let before = world.drops("unknown_ue")?;
+        eventually("packets are nobody's again", || {
+            unanswered(&ue.ue.netns, gateway, 1)?;
+            Ok(world.drops("unknown_ue")? > before)
+        })?;
+    }
+    Ok("both families, while there is a route and no longer".into())
 }
 
 /// Octets of UDP payload that fit the UE's link of 1500, but not with tunnel headers the gNB's.

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 use pfcp::{Cause, IeType, Writer};
 
-use super::cases::{failure, pdr, refusal, refuses};
+use super::cases::{failure, pdr, refusal, refuses, refuses_to_modify};
 use super::*;
 use crate::compiled::{FRAMED_MAX, NiId, Select, UeAddresses};
 
@@ -119,23 +119,188 @@ fn the_prefix_of_another_session_is_refused_until_it_is_gone() {
         let again = |w: &mut Writer<'_>| session(w, host + 1, &nets);
         refuses(&mut world, failure(ie, pdr(2)), again);
         world.delete(first).unwrap();
-        world.establish(again).unwrap();
+        let (second, _) = world.establish(again).unwrap();
+        world.delete(second).unwrap();
     }
-    // One within the other: the longer wins.
-    let within = ["198.51.100.0/25"];
-    world.establish(|w| session(w, 10, &within)).unwrap();
+    // One within the other.
+    let ie = IeType::FRAMED_ROUTE;
+    let wide = ["198.51.0.0/16", "198.51.100.0/25"];
+    for net in ["198.51.100.0/24", "198.51.100.200/32", "198.0.0.0/8"] {
+        let (first, _) = world.establish(|w| session(w, 9, &[net])).unwrap();
+        refuses(&mut world, failure(ie, pdr(2)), |w| session(w, 10, &wide));
+        world.delete(first).unwrap();
+    }
+    world.establish(|w| session(w, 10, &wide)).unwrap();
 }
 
 #[test]
-fn a_route_that_is_another_ue_s_address_is_refused() {
-    let mut world = World::new();
+fn a_route_that_captures_others_is_refused() {
+    let mut config = config();
+    config.n4 = vec!["10.100.0.1".parse().unwrap()];
+    config.own = vec!["2001:db8:6::fe".parse().unwrap()];
+    let mut world = World::with(&config);
+    let host = ["10.6.0.1", "2001:db8:6::1"].map(|text| text.parse().unwrap());
+    world.sessions.set_host_addresses(host.into());
+    let outside = |w: &mut Writer<'_>| {
+        let ue = Some(UeIpAddress {
+            ipv4: Some(Ipv4Addr::new(192, 0, 2, 9)),
+            ..of_prefix("2001:db8:f::/64", false)
+        });
+        let (up, down) = (PdrIe::uplink(), PdrIe::downlink());
+        ordinary_with(w, PdrIe { ue, ..up }, PdrIe { ue, ..down });
+    };
     world.establish(ordinary).unwrap();
-    refuses(&mut world, failure(IeType::FRAMED_ROUTE, pdr(2)), |w| {
-        session(w, 3, &["10.60.0.9/32"])
-    });
+    world.establish(outside).unwrap();
     world
-        .establish(|w| session(w, 3, &["10.60.0.0/24"]))
+        .establish(|w| with_ue(w, of_prefix("2001:db8:ee00::/56", false)))
         .unwrap();
+    for (net, what) in [
+        ("10.0.0.0/8", "pool and addresses of ours"),
+        ("0.0.0.0/1", "half of everything"),
+        ("10.60.0.0/24", "around a pool"),
+        ("10.60.0.3/32", "of a pool"),
+        ("10.60.0.9/32", "a UE"),
+        ("192.0.2.9/32", "a UE outside the pools"),
+        ("192.0.2.8/30", "around it"),
+        ("10.3.0.1/32", "N3"),
+        ("10.3.0.0/24", "around N3"),
+        ("10.100.0.1/32", "N4"),
+        ("10.6.0.1/32", "N6"),
+        ("2001:db8:60:3::/64", "of a pool"),
+        ("2001:db8::/32", "around a pool"),
+        ("2001:db8:60::5/128", "one address of a pool"),
+        ("2001:db8:f::/64", "a UE outside the pools"),
+        ("2001:db8:f::7/128", "one address of it"),
+        ("2001:db8:ee00::/40", "around a UE's prefix"),
+        ("2001:db8:ee00:1::/64", "of a UE's prefix"),
+        ("2001:db8:6::1/128", "N6"),
+        ("2001:db8:6::/48", "around N6 and a router"),
+    ] {
+        let ie = routes(&[net])[0].0;
+        let uplink = |w: &mut Writer<'_>| {
+            ordinary_with(w, behind(PdrIe::uplink(), &[net]), PdrIe::downlink());
+        };
+        let before = world.snapshot();
+        let refused = world.establish(|w| session(w, 5, &[net]));
+        assert_eq!(refused, Err(failure(ie, pdr(2))), "{what}");
+        assert_eq!(world.establish(uplink), Err(failure(ie, pdr(1))), "{what}");
+        assert_eq!(world.snapshot(), before, "{what}");
+    }
+    world
+        .establish(|w| {
+            session(
+                w,
+                5,
+                &["10.61.0.0/16", "192.0.2.128/25", "2001:db8:70::/44"],
+            )
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_ue_in_a_network_behind_another_is_refused_until_that_is_gone() {
+    let at = |text: &str| match text.parse().unwrap() {
+        IpAddr::V4(addr) => ue4(addr),
+        IpAddr::V6(addr) => ue6(addr),
+    };
+    for (net, ue) in [
+        ("192.0.2.0/24", at("192.0.2.9")),
+        ("192.0.2.9/32", at("192.0.2.9")),
+        ("2001:db8:70::/44", at("2001:db8:7f::1")),
+        ("2001:db8:70::1/128", at("2001:db8:70::1")),
+        ("2001:db8:70::/64", of_prefix("2001:db8:70::/48", false)),
+        ("2001:db8:70::/44", of_prefix("2001:db8:70::7/128", false)),
+    ] {
+        let mut world = World::new();
+        let (first, _) = world.establish(|w| session(w, 9, &[net])).unwrap();
+        let wrong = failure(IeType::UE_IP_ADDRESS, pdr(2));
+        refuses(&mut world, wrong, |w| with_ue(w, ue));
+        world.delete(first).unwrap();
+        // Its own may lie there.
+        let own = |pdr: PdrIe| PdrIe {
+            ue: Some(ue),
+            ..behind(pdr, &[net])
+        };
+        let both = |w: &mut Writer<'_>| {
+            ordinary_with(w, own(PdrIe::uplink()), own(PdrIe::downlink()));
+        };
+        let (second, _) = world.establish(both).unwrap();
+        world.delete(second).unwrap();
+        world.establish(|w| with_ue(w, ue)).unwrap();
+    }
+}
+
+#[test]
+fn another_network_instance_is_another_network_unless_they_share_an_interface() {
+    let nets = ["198.51.100.0/24"];
+    let of_ims = |w: &mut Writer<'_>| {
+        let ni = Some("ims");
+        let bare = |pdr: PdrIe| PdrIe {
+            ue: None,
+            ni,
+            ..behind(pdr, &["10.60.0.0/24", "198.51.100.7/32"])
+        };
+        ordinary_with(w, bare(PdrIe::uplink()), bare(PdrIe::downlink()));
+    };
+    let mut world = World::new();
+    world.establish(|w| session(w, 9, &nets)).unwrap();
+    world.establish(of_ims).unwrap();
+
+    let mut config = config();
+    config.network_instances[1].home = Some(NiId(0));
+    let mut world = World::with(&config);
+    let wrong = failure(IeType::FRAMED_ROUTE, pdr(1));
+    refuses(&mut world, wrong, of_ims);
+}
+
+#[test]
+fn only_what_is_listed_may_be_named() {
+    let mut config = config();
+    let listed = &mut config.network_instances[0].framed_routes;
+    *listed = Some(vec![net("198.51.100.0/24"), net("2001:db8:70::/44")]);
+    let mut world = World::with(&config);
+    for net in ["198.51.0.0/16", "203.0.113.7/32", "2001:db8:80::/48"] {
+        let wrong = failure(routes(&[net])[0].0, pdr(2));
+        refuses(&mut world, wrong, |w| session(w, 9, &[net]));
+    }
+    let nets = ["198.51.100.0/24", "198.51.100.7/32", "2001:db8:7f::/48"];
+    world.establish(|w| session(w, 9, &nets)).unwrap();
+
+    config.network_instances[0].framed_routes = Some(Vec::new());
+    let mut world = World::with(&config);
+    let wrong = failure(IeType::FRAMED_ROUTE, pdr(2));
+    refuses(&mut world, wrong, |w| session(w, 9, &nets[..1]));
+}
+
+#[test]
+fn what_a_refused_change_wanted_is_free_and_what_it_had_is_not() {
+    let mut world = World::new();
+    let (first, _) = world
+        .establish(|w| session(w, 9, &["198.51.100.0/24"]))
+        .unwrap();
+    let (second, _) = world
+        .establish(|w| session(w, 3, &["203.0.113.0/24"]))
+        .unwrap();
+    let change = |w: &mut Writer<'_>| {
+        behind(PdrIe::downlink(), &["192.0.2.0/24", "203.0.113.7/32"]).update(w, true);
+    };
+    let wrong = failure(IeType::FRAMED_ROUTE, pdr(2));
+    refuses_to_modify(&mut world, first, wrong, change);
+    world.tables.room = Some(2);
+    let no_room = Cause::NO_RESOURCES_AVAILABLE.into();
+    refuses_to_modify(&mut world, second, no_room, |w| {
+        let ue = Some(ue4(Ipv4Addr::new(10, 60, 0, 3)));
+        let downlink = behind(PdrIe::downlink(), &["192.0.2.0/24"]);
+        PdrIe { ue, ..downlink }.update(w, true);
+    });
+    world.tables.room = None;
+    refuses(&mut world, wrong, |w| session(w, 5, &["198.51.0.0/16"]));
+    let free = |w: &mut Writer<'_>| session(w, 5, &["192.0.2.0/24"]);
+    let (third, _) = world.establish(free).unwrap();
+    for seid in [first, second, third] {
+        world.delete(seid).unwrap();
+    }
+    assert_eq!(world.sessions.fill().pools[0].used4, 0);
 }
 
 #[test]

@@ -259,6 +259,7 @@ pub(crate) fn config() -> Config {
                 name: "internet".into(),
                 pools4: vec!["10.60.0.0/28".parse().unwrap()],
                 pools6: vec!["2001:db8:60::/60".parse().unwrap()],
+                ..NetworkInstance::default()
             },
             NetworkInstance {
                 name: "ims".into(),

@@ -12,6 +12,7 @@ use super::*;
 use crate::compile::Compiler;
 use crate::compiled::{Action, Direction};
 use crate::kept::RulesView;
+use crate::prefix_set::overlap;
 use crate::rules::{PacketRules, Pdr};
 use crate::site::Site;
 
@@ -120,7 +121,12 @@ fn endpoint() -> impl Strategy<Value = EndpointIe> {
         2 => (0u8..6).prop_map(|host| ue4(Ipv4Addr::new(10, 60, 0, host))),
         1 => Just(choose4()),
     ];
-    let framed = select(vec!["10.60.0.4/32", "10.62.0.0/16"]);
+    let framed = select(vec![
+        "10.60.0.4/32",
+        "10.62.0.0/16",
+        "10.62.0.0/30",
+        "10.62.0.2/32",
+    ]);
     // An endpoint that no PDR names says by that bit alone at which end of packets the UE is.
     let ue = (ue, prop::bool::weighted(0.2))
         .prop_map(|(ue, destination)| UeIpAddress { destination, ..ue });
@@ -163,7 +169,9 @@ fn pdr_by_itself() -> impl Strategy<Value = PdrIe> {
         1 => (1u32..4).prop_map(|low| given(0x0700_0000 | low)),
         1 => Just(given(0)),
     ];
-    let addr = (0u8..6).prop_map(|host| Ipv4Addr::new(10, 60, 0, host));
+    // Of the pool, and of networks that may be behind UEs.
+    let addr = (0u8..6, prop_oneof![8 => Just(60), 1 => Just(62)])
+        .prop_map(|(host, net)| Ipv4Addr::new(10, net, 0, host));
     let ue = prop_oneof![
         3 => addr.clone().prop_map(ue4),
         2 => Just(choose4()),
@@ -174,7 +182,15 @@ fn pdr_by_itself() -> impl Strategy<Value = PdrIe> {
             .prop_map(|len| UeIpAddress { choose_ipv6: true, prefix_length: Some(len), ..UeIpAddress::default() }),
     ];
     let framed = prop::sample::subsequence(
-        vec!["10.60.0.4/32", "10.60.0.0/30", "10.61.0.0/16", "0.0.0.0/0"],
+        vec![
+            "10.60.0.4/32",
+            "10.61.0.0/16",
+            "10.62.0.0/16",
+            "10.62.0.0/30",
+            "10.62.0.2/32",
+            "10.62.0.4/31",
+            "10.63.0.0/16",
+        ],
         0..2,
     );
     let qers = prop::sample::subsequence(vec![1u32, 2, 3], 0..3);
@@ -388,6 +404,26 @@ impl Smf {
     fn check(&self) {
         self.check_tables();
         self.check_allocators();
+        self.check_framed();
+    }
+
+    /// No network behind a UE has an address of a pool, or one that leads to another session.
+    fn check_framed(&self) {
+        let config = Smf::config();
+        let all: Vec<RulesView<'_>> = self.rules().collect();
+        let by_ue = |pdr: &&Pdr| pdr.is_found_by_ue();
+        for (at, rules) in all.iter().enumerate() {
+            let framed = (rules.pdrs.iter())
+                .flat_map(|pdr| (pdr.pdi.framed().iter()).map(|net| (pdr.pdi.ni_of_ue(), *net)));
+            for (ni, net) in framed {
+                let pools = &config.network_instances[usize::from(ni.0)].pools4;
+                assert!(!pools.iter().any(|pool| overlap((*pool).into(), net)));
+                let others = all.iter().enumerate().filter(|(other, _)| *other != at);
+                let others = others.flat_map(|(_, rules)| rules.pdrs.iter().filter(by_ue));
+                let mut taken = others.flat_map(|pdr| pdr.pdi.ue_nets());
+                assert!(!taken.any(|other| other.0 == ni && overlap(other.1, net)));
+            }
+        }
     }
 
     /// What packets meet is what the rules say, and no key leads to two sessions.
@@ -441,7 +477,8 @@ impl Smf {
     /// What is counted as used is what sessions hold.
     fn check_allocators(&self) {
         let mut teids = BTreeSet::new();
-        let mut addresses: BTreeMap<u16, BTreeSet<(IpNet, u64)>> = BTreeMap::new();
+        // Framed routes are held beside the addresses.
+        let mut addresses: BTreeMap<u16, BTreeSet<(IpNet, u64, bool)>> = BTreeMap::new();
         let by_ue = |pdr: &Pdr| pdr.direction() == Direction::Downlink && pdr.pdi.f_teid.is_none();
         let left_open = |pdr: &Pdr| by_ue(pdr) && !pdr.pdi.names_ue();
         let pdrs = self.rules().flat_map(|rules| {
@@ -451,9 +488,10 @@ impl Smf {
         for (pdr, open) in pdrs {
             teids.extend(pdr.pdi.f_teid.map(|f| f.teid.teid));
             let is_key = open || by_ue(pdr);
-            for (ni, net) in pdr.pdi.ue_nets() {
-                let held = addresses.entry(ni.0).or_default();
-                let own = pdr.pdi.ue.filter(|ue| ue.nets().any(|own| own == net));
+            let held = addresses.entry(pdr.pdi.ni_of_ue().0).or_default();
+            held.extend(pdr.pdi.framed().iter().map(|net| (*net, 1, true)));
+            for net in pdr.pdi.own_nets() {
+                let own = pdr.pdi.ue;
                 let chosen = own.is_some_and(|ue| match net {
                     IpNet::V4(_) => ue.chosen4,
                     IpNet::V6(_) => ue.chosen6,
@@ -466,7 +504,7 @@ impl Smf {
                     _ => 1,
                 };
                 if chosen || is_key {
-                    held.insert((net, count));
+                    held.insert((net, count, false));
                 }
             }
         }
@@ -479,7 +517,7 @@ impl Smf {
             let Some(ue) = endpoint.ue else { continue };
             let chosen = ue.v4.filter(|_| ue.chosen4).map(Ipv4Net::from);
             let held = addresses.entry(ue.ni.0).or_default();
-            held.extend(chosen.map(|net| (net.into(), 1)));
+            held.extend(chosen.map(|net| (net.into(), 1, false)));
         }
         let fill = self.world.sessions.fill();
         assert_eq!(fill.teids, teids.len());
@@ -487,14 +525,14 @@ impl Smf {
             let held = addresses.get(&(ni as u16)).cloned().unwrap_or_default();
             assert_eq!(
                 pool.used4,
-                held.iter().filter(|(net, _)| net.addr().is_ipv4()).count(),
+                held.iter().filter(|(net, ..)| net.addr().is_ipv4()).count(),
                 "IPv4 of {ni}"
             );
             assert_eq!(
                 pool.used6,
                 held.iter()
-                    .filter(|(net, _)| net.addr().is_ipv6())
-                    .map(|(_, count)| *count as usize)
+                    .filter(|(net, ..)| net.addr().is_ipv6())
+                    .map(|(_, count, _)| *count as usize)
                     .sum::<usize>(),
                 "IPv6 of {ni}"
             );

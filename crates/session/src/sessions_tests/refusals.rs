@@ -365,6 +365,19 @@ fn addresses_that_no_ue_can_have_are_refused() {
         refuses(&mut World::new(), wrong, with(ue4(addr.parse().unwrap())));
     }
     refuses(&mut World::new(), wrong, with(ue4(N3)));
+    let mut config = config();
+    config.n4 = vec!["10.100.0.1".parse().unwrap()];
+    config.own = vec!["10.6.0.254".parse().unwrap()];
+    let mut world = World::with(&config);
+    let host = ["10.6.0.1", "2001:db8:6::1"].map(|text| text.parse().unwrap());
+    world.sessions.set_host_addresses(host.into());
+    for addr in ["10.100.0.1", "10.6.0.254", "10.6.0.1"] {
+        refuses(&mut world, wrong, with(ue4(addr.parse().unwrap())));
+    }
+    let around = ue6("2001:db8:6::".parse().unwrap());
+    refuses(&mut world, wrong, with(around));
+    world.sessions.set_host_addresses(Vec::new());
+    world.establish(with(around)).unwrap();
     for addr in ["::", "::1", "fe80::1", "ff02::1", "::ffff:10.60.0.1"] {
         refuses(&mut World::new(), wrong, with(ue6(addr.parse().unwrap())));
     }

@@ -111,6 +111,7 @@ pub fn config() -> Config {
             name: "internet".into(),
             pools4: vec!["10.60.0.0/16".parse().unwrap()],
             pools6: vec!["2001:db8:60::/48".parse().unwrap()],
+            ..OurInstance::default()
         }],
         seed: 7,
         ..Config::default()

@@ -36,6 +36,7 @@ fn config() -> Config {
             name: "internet".into(),
             pools4: "10.60.0.0/24".parse().into_iter().collect(),
             pools6: "2001:db8::/56".parse().into_iter().collect(),
+            ..NetworkInstance::default()
         }],
         ..Config::default()
     };

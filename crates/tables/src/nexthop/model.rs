@@ -138,7 +138,7 @@ impl NextHops {
         }
         self.take_peers(tables);
         if self.topology_changed {
-            self.rebuild_views();
+            self.rebuild_views(tables);
             tables.set_n3_routes(&self.n3_view);
             self.set_addresses(tables);
             self.topology_changed = false;
@@ -235,7 +235,7 @@ impl NextHops {
         }
     }
 
-    fn rebuild_views(&mut self) {
+    fn rebuild_views(&mut self, tables: &impl NextHopTables) {
         self.n3_view = Arc::new(View::of(&self.kernel, self.config.n3_table));
         for (peer, state) in &mut self.peers {
             state.target = self.n3_view.lookup(peer.remote).cloned();
@@ -245,7 +245,8 @@ impl NextHops {
             let mut view = View::of(&self.kernel, config.table);
             view.restrict(|target| self.for_users(&config, target));
             let ni = &mut self.nis[index];
-            ni.lists = [view.list(Family::V4), view.list(Family::V6)];
+            let in_pool = |net| tables.says_more_than_pool(config.id, net);
+            ni.lists = [Family::V4, Family::V6].map(|family| view.list(family, in_pool));
             ni.view = view;
         }
         self.warn_of_foreign_links();

@@ -144,10 +144,15 @@ impl View {
         })
     }
 
-    /// Longest prefix first, without routes that say what the next shorter one says. Beyond
+    /// Longest prefix first, without routes that say what the next shorter one says, unless they are in a pool of UE
+    /// addresses, where shorter ones do not count. Beyond
     /// [`ROUTES_MAX`] the longest stay and the rest becomes a default route to the FIB, so that
     /// whatever is found here is the longest match.
-    pub(super) fn list(&self, family: Family) -> Vec<(IpNet, Option<Target>)> {
+    pub(super) fn list(
+        &self,
+        family: Family,
+        in_pool: impl Fn(IpNet) -> bool,
+    ) -> Vec<(IpNet, Option<Target>)> {
         let mut all: Vec<(&IpNet, &Target)> = self
             .routes
             .iter()
@@ -164,7 +169,7 @@ impl View {
             let said = around
                 .last()
                 .map_or(&Target::Unreachable, |(_, outer)| outer);
-            if said != target {
+            if said != target || in_pool(*net) {
                 list.push((*net, Some(target.clone())));
                 around.push((net, target));
             }

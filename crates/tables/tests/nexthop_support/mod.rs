@@ -22,6 +22,8 @@ pub(crate) struct Recorder {
     pub(crate) n3_routes: Arc<View>,
     /// Of interfaces of network instances.
     pub(crate) addresses: BTreeMap<u16, (Option<Ipv4Addr>, Option<Ipv6Addr>)>,
+    /// Pools of every network instance.
+    pub(crate) pools: Vec<IpNet>,
     /// Refuse what needs room.
     pub(crate) full: bool,
 }
@@ -135,6 +137,11 @@ impl NextHopTables for Recorder {
         self.routes
             .insert((ni.0, family == Family::V4), routes.to_vec());
         Ok(())
+    }
+
+    fn says_more_than_pool(&self, _: NiId, route: IpNet) -> bool {
+        let within = |pool: &IpNet| pool.contains(&route) && *pool != route;
+        self.pools.iter().any(within)
     }
 
     fn set_ni_addresses(&mut self, ni: NiId, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) {

@@ -21,6 +21,7 @@ pub(crate) fn check(config: &Config, system: &System) -> Vec<Problem> {
     network_instances(config, &mut problems);
     super::router::check(config, &mut problems);
     pools(config, &mut problems);
+    framed_routes(config, &mut problems);
     predefined::check(config, &mut problems);
     ranges(config, &mut problems);
     api(config, system, &mut problems);
@@ -293,6 +294,24 @@ fn pools(config: &Config, problems: &mut Vec<Problem>) {
                         problems.push(Problem::new(&key, pool, reason));
                     }
                 }
+            }
+        }
+    }
+}
+
+/// What is behind UEs is in no pool.
+fn framed_routes(config: &Config, problems: &mut Vec<Problem>) {
+    for (i, ni) in config.network_instance.iter().enumerate() {
+        let beside = config.network_instance.iter();
+        let beside = beside.filter(|other| other.interface == ni.interface);
+        let pools: Vec<&Prefix> = beside.flat_map(|other| &other.pools).collect();
+        for (j, listed) in ni.framed_routes.iter().flatten().enumerate() {
+            let overlaps =
+                |pool: &&&Prefix| pool.0.contains(&listed.0) || listed.0.contains(&pool.0);
+            if let Some(pool) = pools.iter().find(overlaps) {
+                let key = format!("network_instance[{i}].framed_routes[{j}]");
+                let reason = format!("overlaps {}, a pool of UEs", pool.0);
+                problems.push(Problem::new(key, listed, reason));
             }
         }
     }

@@ -16,6 +16,11 @@ pub(crate) struct System {
 }
 
 impl System {
+    /// All addresses, of whatever interface.
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        self.interfaces.values().flatten().copied().collect()
+    }
+
     /// Of the network namespace that the caller is in.
     pub(crate) fn read() -> nix::Result<Self> {
         let mut interfaces: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();

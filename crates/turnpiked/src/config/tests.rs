@@ -149,6 +149,7 @@ fn the_example_shows_each_default() {
     }
     for optional in [
         "token_file",
+        "framed_routes",
         "network_instance",
         "mbr_uplink_kbps",
         "mbr_downlink_kbps",
@@ -307,6 +308,14 @@ fn a_wrong_key_or_value_is_named() {
         (
             format!("{SMALL}pools = [\"10.3.0.0/24\"]"),
             "network_instance[0].pools[0] = \"10.3.0.0/24\": contains 10.3.0.1, our own address",
+        ),
+        (
+            format!("{SMALL}pools = [\"10.60.0.0/16\"]\nframed_routes = [\"10.0.0.0/8\"]"),
+            "network_instance[0].framed_routes[0] = \"10.0.0.0/8\": overlaps 10.60.0.0/16, a pool of",
+        ),
+        (
+            format!("{SMALL}framed_routes = [\"192.0.2.1/24\"]"),
+            "network_instance[0].framed_routes[0] = \"192.0.2.1/24\": has bits beyond its length",
         ),
         (
             format!("{SMALL}[network_instance.router]\naddresses = [\"10.6.0.1\", \"10.6.0.2\"]"),

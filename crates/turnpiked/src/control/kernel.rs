@@ -1,5 +1,6 @@
 //! Routes and neighbours of the kernel, mirrored into the tables.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -17,6 +18,7 @@ pub(crate) struct KernelMirror {
     /// `None`: no packet waits for an idle UE.
     buffers: Option<BufferThread>,
     requests: Vec<Request>,
+    readdressed: bool,
 }
 
 impl KernelMirror {
@@ -34,12 +36,24 @@ impl KernelMirror {
             end_markers,
             buffers,
             requests: Vec::new(),
+            readdressed: false,
         }
     }
 
     /// What the kernel said; the tables learn of it by [`Self::reconcile`].
     pub(crate) fn apply(&mut self, change: KernelChange) {
+        self.readdressed |= matches!(
+            change,
+            KernelChange::All(_) | KernelChange::Address(_) | KernelChange::AddressGone(_)
+        );
         self.next_hops.apply(change);
+    }
+
+    /// The addresses of this host, if they have changed since the last call.
+    pub(crate) fn take_addresses(&mut self) -> Option<Vec<IpAddr>> {
+        let changed = std::mem::take(&mut self.readdressed);
+        let addresses = || self.next_hops.kernel().addresses();
+        changed.then(|| addresses().map(|address| address.net.addr()).collect())
     }
 
     /// New gNBs get their next hop. Costs next to nothing when there is none.

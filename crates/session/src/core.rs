@@ -7,7 +7,7 @@ use std::time::Duration;
 use pfcp::ie::{FailedRuleId, RecoveryTimeStamp};
 use pfcp::{Cause, ErrorKind, Header, Message, MessageType, Writer};
 
-use crate::answers::{AnswerCache, Fingerprint};
+use crate::answers::{Answers, Fingerprint};
 use crate::compiled::Tables;
 use crate::config::Config;
 use crate::event::{Event, Gone, Ignored};
@@ -43,7 +43,7 @@ pub struct Core<T: Tables> {
     pub(crate) peers: Peers,
     pub(crate) requests: Requests,
     pub(crate) reports: Reports,
-    pub(crate) answers: AnswerCache,
+    pub(crate) answers: Answers,
     pub(crate) stats: Stats,
     pub(crate) timers: BTreeSet<(Time, Timer)>,
     pub(crate) sweep: Sweep,
@@ -111,7 +111,7 @@ impl<T: Tables> Core<T> {
             peers: Peers::default(),
             requests: Requests::new(&config, recovery),
             reports: Reports::default(),
-            answers: AnswerCache::new(config.answers),
+            answers: Answers::new(config.answers),
             stats: Stats::new(),
             timers: first_timers(&config),
             sweep: Sweep::default(),
@@ -371,7 +371,7 @@ impl<T: Tables> Core<T> {
         }
         let fingerprint = Fingerprint::new(from, datagram);
         let scope = self.scope(from);
-        if let Some((front, back)) = self.answers.find(now, fingerprint.within(scope)) {
+        if let Some((front, back)) = self.answers.find(now, scope, fingerprint) {
             self.stats.duplicates += 1;
             if let Some(response) = header.message_type.response() {
                 self.stats.message(Way::Sent, response);
@@ -484,8 +484,8 @@ impl<T: Tables> Core<T> {
     }
 
     /// Association that requests from here belong to, for the answer cache.
-    pub(crate) fn scope(&self, from: SocketAddr) -> u32 {
-        self.peers.by_source(from).map_or(0, |id| id.0)
+    pub(crate) fn scope(&self, from: SocketAddr) -> Option<PeerId> {
+        self.peers.by_source(from)
     }
 
     /// Answer a request with `cause` and what else `write` has to say, and keep the answer.
@@ -515,10 +515,9 @@ impl<T: Tables> Core<T> {
         self.stats.cause(Way::Sent, response, cause);
         let scope = self.scope(incoming.from);
         // A stranger's refused requests cost nothing to refuse again, and must not push out the
-        // answers that peers may need.
-        if scope != 0 || cause.is_accepted() {
-            self.answers
-                .keep(now, incoming.fingerprint.within(scope), sent);
+        // answers that other strangers may need.
+        if scope.is_some() || cause.is_accepted() {
+            self.answers.keep(now, scope, incoming.fingerprint, sent);
         }
     }
 
@@ -609,8 +608,9 @@ impl<T: Tables> Core<T> {
         sessions
     }
 
-    /// No timer and no request of ours speaks of this association any more.
+    /// No timer, no request and no answer of ours speaks of this association any more.
     pub(crate) fn forget_timers(&mut self, id: PeerId) {
+        self.answers.forget(id);
         self.requests.cancel(|purpose| purpose.peer() == Some(id));
         self.reports.forget(id);
         self.finishing.forget(id);

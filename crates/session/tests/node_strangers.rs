@@ -13,7 +13,7 @@ use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::node_id::NodeId;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
-use session::config::Config;
+use session::config::{Answers, Config};
 
 const SMF1: &str = "10.100.0.2:8805";
 const SMF2: &str = "10.100.0.3:8805";
@@ -283,4 +283,36 @@ fn an_smf_of_the_set_speaks_for_another() {
     let answer = heir.release(&mut world);
     assert_eq!(answer.cause(), CauseValue::RequestAccepted);
     assert_eq!(world.core.peers().count(), 1);
+}
+
+#[test]
+fn neither_strangers_nor_other_smfs_push_out_the_answers_to_a_peer() {
+    let answers = Answers {
+        count: 64,
+        ..Answers::default()
+    };
+    let mut world = World::new(Config {
+        answers,
+        ..config()
+    });
+    let mut smf = Smf::new(SMF1);
+    smf.associate(&mut world);
+    let establishment = smf.establishment();
+    let first = smf.exchange(&mut world, &establishment);
+    let (mut stranger, mut other) = (Smf::new(STRANGER), Smf::new(SMF2));
+    other.associate(&mut world);
+    for _ in 0..100 {
+        stranger.modify(&mut world, 1);
+        stranger.associate(&mut world);
+        stranger.release(&mut world);
+        other.modify(&mut world, 1);
+    }
+    let again = smf.exchange(&mut world, &establishment);
+    assert_eq!(again.raw, first.raw);
+    assert_eq!((world.live(), world.core.stats().established), (1, 1));
+    // What nobody can ask for again is not kept.
+    let (before, _) = world.core.answers_kept();
+    other.release(&mut world);
+    let (after, _) = world.core.answers_kept();
+    assert!(before > 50 && after < 10, "{before} {after}");
 }

@@ -56,10 +56,28 @@ pub struct Core<T: Tables> {
     pub(crate) created: Vec<Created>,
     pub(crate) expected: Expected,
     complaints: Complaints,
+    floods: Complaints,
 }
 
 /// Messages of one datagram; an SMF that has more to say sends another one.
-const BUNDLE_MAX: usize = 128;
+const BUNDLE_MAX: u32 = 128;
+
+/// Messages that [`Core::receive`] looks at in a datagram: one at least, as nonsense costs a look, too.
+pub fn messages_in(datagram: &[u8]) -> u32 {
+    let (mut count, mut left) = (1, datagram);
+    while count < BUNDLE_MAX
+        && let Ok(message) = pfcp::decode(left)
+        && message.header.follow_on
+        && !message.rest.is_empty()
+    {
+        left = message.rest;
+        count += 1;
+    }
+    count
+}
+
+/// A flood says the same each time, and must not take the place of other complaints.
+const FLOODS_PER_S: u32 = 1;
 
 /// What falls due. A timer whose peer is gone does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,6 +142,7 @@ impl<T: Tables> Core<T> {
             expected: Expected::default(),
             node_id: OwnNodeId::new(&config.node_id),
             complaints: Complaints::new(config.complaints_per_s),
+            floods: Complaints::new(config.complaints_per_s.min(FLOODS_PER_S)),
             tables,
             config,
         }
@@ -145,6 +164,28 @@ impl<T: Tables> Core<T> {
             }
         }
         self.ignore(now, from, Ignored::BundleTooLong, out);
+    }
+
+    /// Whether nothing is known of the sender: it is at no address of an association, nor of an SMF that we
+    /// ask for one. Those that may not speak with us at all are none: ignoring them costs nothing.
+    ///
+    /// Strangers may wait until peers are served. A forged source address makes a stranger a peer.
+    pub fn is_stranger(&self, from: SocketAddr) -> bool {
+        !self.peers.knows(from) && self.config.allows(from.ip())
+    }
+
+    /// A datagram of a stranger with so many messages is not given to [`Core::receive`], because there are
+    /// too many.
+    pub fn drop_stranger(&mut self, now: Time, from: SocketAddr, messages: u32, out: &mut Outbox) {
+        let why = Ignored::StrangerDropped;
+        self.stats.ignored(why, messages);
+        if let Some(suppressed) = self.floods.may_log(now) {
+            out.event(Event::Ignored {
+                from,
+                why,
+                suppressed,
+            });
+        }
     }
 
     /// The first message of `datagram`; what it says that follows.
@@ -565,7 +606,7 @@ impl<T: Tables> Core<T> {
     }
 
     pub(crate) fn ignore(&mut self, now: Time, from: SocketAddr, why: Ignored, out: &mut Outbox) {
-        self.stats.ignored(why);
+        self.stats.ignored(why, 1);
         if let Some(suppressed) = self.complaints.may_log(now) {
             out.event(Event::Ignored {
                 from,

@@ -165,7 +165,7 @@ pub struct Burst {
     pub min_bytes: u32,
 }
 
-/// The cache of answers (TS 29.244, 6.4: a retransmitted request gets the same answer).
+/// Answers kept for all peers and strangers (TS 29.244, 6.4: a retransmitted request gets the same answer).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answers {
     /// How many.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pfcp::ie::{FailedRuleId, RecoveryTimeStamp};
 use pfcp::{Cause, ErrorKind, Header, Message, MessageType, Writer};
 
-use crate::answers::{AnswerCache, Fingerprint};
+use crate::answers::{Answers, Fingerprint};
 use crate::compiled::Tables;
 use crate::config::Config;
 use crate::event::{Event, Gone, Ignored};
@@ -43,7 +43,7 @@ pub struct Core<T: Tables> {
     pub(crate) peers: Peers,
     pub(crate) requests: Requests,
     pub(crate) reports: Reports,
-    pub(crate) answers: AnswerCache,
+    pub(crate) answers: Answers,
     pub(crate) stats: Stats,
     pub(crate) timers: BTreeSet<(Time, Timer)>,
     pub(crate) sweep: Sweep,
@@ -56,10 +56,28 @@ pub struct Core<T: Tables> {
     pub(crate) created: Vec<Created>,
     pub(crate) expected: Expected,
     complaints: Complaints,
+    floods: Complaints,
 }
 
 /// Messages of one datagram; an SMF that has more to say sends another one.
-const BUNDLE_MAX: usize = 128;
+const BUNDLE_MAX: u32 = 128;
+
+/// Messages that [`Core::receive`] looks at in a datagram: one at least, as nonsense costs a look, too.
+pub fn messages_in(datagram: &[u8]) -> u32 {
+    let (mut count, mut left) = (1, datagram);
+    while count < BUNDLE_MAX
+        && let Ok(message) = pfcp::decode(left)
+        && message.header.follow_on
+        && !message.rest.is_empty()
+    {
+        left = message.rest;
+        count += 1;
+    }
+    count
+}
+
+/// A flood says the same each time, and must not take the place of other complaints.
+const FLOODS_PER_S: u32 = 1;
 
 /// What falls due. A timer whose peer is gone does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,7 +129,7 @@ impl<T: Tables> Core<T> {
             peers: Peers::default(),
             requests: Requests::new(&config, recovery),
             reports: Reports::default(),
-            answers: AnswerCache::new(config.answers),
+            answers: Answers::new(config.answers),
             stats: Stats::new(),
             timers: first_timers(&config),
             sweep: Sweep::default(),
@@ -124,6 +142,7 @@ impl<T: Tables> Core<T> {
             expected: Expected::default(),
             node_id: OwnNodeId::new(&config.node_id),
             complaints: Complaints::new(config.complaints_per_s),
+            floods: Complaints::new(config.complaints_per_s.min(FLOODS_PER_S)),
             tables,
             config,
         }
@@ -145,6 +164,28 @@ impl<T: Tables> Core<T> {
             }
         }
         self.ignore(now, from, Ignored::BundleTooLong, out);
+    }
+
+    /// Whether nothing is known of the sender: it is at no address of an association, nor of an SMF that we
+    /// ask for one. Those that may not speak with us at all are none: ignoring them costs nothing.
+    ///
+    /// Strangers may wait until peers are served. A forged source address makes a stranger a peer.
+    pub fn is_stranger(&self, from: SocketAddr) -> bool {
+        !self.peers.knows(from) && self.config.allows(from.ip())
+    }
+
+    /// A datagram of a stranger with so many messages is not given to [`Core::receive`], because there are
+    /// too many.
+    pub fn drop_stranger(&mut self, now: Time, from: SocketAddr, messages: u32, out: &mut Outbox) {
+        let why = Ignored::StrangerDropped;
+        self.stats.ignored(why, messages);
+        if let Some(suppressed) = self.floods.may_log(now) {
+            out.event(Event::Ignored {
+                from,
+                why,
+                suppressed,
+            });
+        }
     }
 
     /// The first message of `datagram`; what it says that follows.
@@ -377,7 +418,7 @@ impl<T: Tables> Core<T> {
         }
         let fingerprint = Fingerprint::new(from, datagram);
         let scope = self.scope(from);
-        if let Some((front, back)) = self.answers.find(now, fingerprint.within(scope)) {
+        if let Some((front, back)) = self.answers.find(now, scope, fingerprint) {
             self.stats.duplicates += 1;
             if let Some(response) = header.message_type.response() {
                 self.stats.message(Way::Sent, response);
@@ -490,8 +531,8 @@ impl<T: Tables> Core<T> {
     }
 
     /// Association that requests from here belong to, for the answer cache.
-    pub(crate) fn scope(&self, from: SocketAddr) -> u32 {
-        self.peers.by_source(from).map_or(0, |id| id.0)
+    pub(crate) fn scope(&self, from: SocketAddr) -> Option<PeerId> {
+        self.peers.by_source(from)
     }
 
     /// Answer a request with `cause` and what else `write` has to say, and keep the answer.
@@ -521,10 +562,9 @@ impl<T: Tables> Core<T> {
         self.stats.cause(Way::Sent, response, cause);
         let scope = self.scope(incoming.from);
         // A stranger's refused requests cost nothing to refuse again, and must not push out the
-        // answers that peers may need.
-        if scope != 0 || cause.is_accepted() {
-            self.answers
-                .keep(now, incoming.fingerprint.within(scope), sent);
+        // answers that other strangers may need.
+        if scope.is_some() || cause.is_accepted() {
+            self.answers.keep(now, scope, incoming.fingerprint, sent);
         }
     }
 
@@ -572,7 +612,7 @@ impl<T: Tables> Core<T> {
     }
 
     pub(crate) fn ignore(&mut self, now: Time, from: SocketAddr, why: Ignored, out: &mut Outbox) {
-        self.stats.ignored(why);
+        self.stats.ignored(why, 1);
         if let Some(suppressed) = self.complaints.may_log(now) {
             out.event(Event::Ignored {
                 from,
@@ -615,8 +655,9 @@ impl<T: Tables> Core<T> {
         sessions
     }
 
-    /// No timer and no request of ours speaks of this association any more.
+    /// No timer, no request and no answer of ours speaks of this association any more.
     pub(crate) fn forget_timers(&mut self, id: PeerId) {
+        self.answers.forget(id);
         self.requests.cancel(|purpose| purpose.peer() == Some(id));
         self.reports.forget(id);
         self.finishing.forget(id);

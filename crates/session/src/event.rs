@@ -155,11 +155,13 @@ pub enum Ignored {
     NotAllowed,
     /// An Association Setup Request under the Node ID of an SMF that is elsewhere, and not known to be gone.
     NodeIdTaken,
+    /// More messages of senders without association than their share of N4.
+    StrangerDropped,
 }
 
 impl Ignored {
     /// All, in order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Malformed,
         Self::UnknownType,
         Self::UnmatchedResponse,
@@ -169,6 +171,7 @@ impl Ignored {
         Self::BundleTooLong,
         Self::NotAllowed,
         Self::NodeIdTaken,
+        Self::StrangerDropped,
     ];
 
     /// As metrics name it.
@@ -183,6 +186,7 @@ impl Ignored {
             Self::BundleTooLong => "bundle_too_long",
             Self::NotAllowed => "not_allowed",
             Self::NodeIdTaken => "node_id_taken",
+            Self::StrangerDropped => "stranger_dropped",
         }
     }
 }

@@ -12,12 +12,13 @@ use pfcp::Header;
 use crate::answers::Fingerprint;
 use crate::compiled::Tables;
 use crate::core::Core;
+use crate::peer::PeerId;
 use crate::slab::Place;
 
 /// What the requests at hand are about. Kept for its capacity.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
-    keys: Vec<Fingerprint>,
+    keys: Vec<(Option<PeerId>, Fingerprint)>,
     places: Vec<Place>,
 }
 
@@ -32,8 +33,8 @@ impl<T: Tables> Core<T> {
             let Ok((header, _)) = Header::decode(datagram) else {
                 continue;
             };
-            let key = Fingerprint::new(from, datagram).within(self.scope(from));
-            expected.keys.push(key);
+            let key = Fingerprint::new(from, datagram);
+            expected.keys.push((self.scope(from), key));
             let place = header.seid.and_then(|seid| self.sessions.place_of(seid));
             expected.places.extend(place);
         }
@@ -46,8 +47,8 @@ impl<T: Tables> Core<T> {
     fn read_ahead(&self, expected: &Expected) {
         let Expected { keys, places } = expected;
         let mut read = 0;
-        for &key in keys {
-            read ^= self.answers.touch(key);
+        for &(of, key) in keys {
+            read ^= self.answers.touch(of, key);
         }
         for &place in places {
             read ^= self.sessions.touch(place);

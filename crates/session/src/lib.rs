@@ -79,7 +79,7 @@ mod usage_report;
 #[cfg(test)]
 mod usage_tests;
 
-pub use crate::core::Core;
+pub use crate::core::{Core, messages_in};
 pub use config::Config;
 pub use outbox::Outbox;
 pub use refusal::Refusal;

@@ -164,6 +164,16 @@ impl Peers {
         self.by_source.range(range).map(|(_, id)| *id)
     }
 
+    /// Whether this is an address of any association, or of a configured SMF, whatever the port.
+    pub(crate) fn knows(&self, from: SocketAddr) -> bool {
+        let ip = from.ip();
+        let is_of = |peer: &Peer| peer.is_at(ip) || peer.alternatives.contains(&ip);
+        self.by_source.contains_key(&from)
+            || self.of_address(ip).next().is_some()
+            || self.iter().any(is_of)
+            || self.targets.iter().any(|target| target.address.ip() == ip)
+    }
+
     /// Whose sessions a request from here may touch: those of the peer that was seen at this
     /// address and port, or else, source ports being free (TS 29.244, 4.2.2), those of every peer
     /// at this address.

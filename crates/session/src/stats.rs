@@ -124,8 +124,8 @@ impl Stats {
         self.causes[row][usize::from(cause.0).min(CAUSES - 1)] += 1;
     }
 
-    pub(crate) fn ignored(&mut self, why: Ignored) {
-        self.ignored[why as usize] += 1;
+    pub(crate) fn ignored(&mut self, why: Ignored, messages: u32) {
+        self.ignored[why as usize] += u64::from(messages);
     }
 
     /// Messages by type; those never seen are left out.
@@ -189,7 +189,7 @@ mod tests {
             MessageType::ASSOCIATION_SETUP_RESPONSE,
             Cause(255),
         );
-        stats.ignored(Ignored::StaleRecovery);
+        stats.ignored(Ignored::StaleRecovery, 1);
         let messages: Vec<_> = stats.messages().collect();
         assert_eq!(
             messages,

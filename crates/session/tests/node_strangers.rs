@@ -13,7 +13,7 @@ use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::node_id::NodeId;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
-use session::config::Config;
+use session::config::{Answers, Config};
 
 const SMF1: &str = "10.100.0.2:8805";
 const SMF2: &str = "10.100.0.3:8805";
@@ -283,4 +283,75 @@ fn an_smf_of_the_set_speaks_for_another() {
     let answer = heir.release(&mut world);
     assert_eq!(answer.cause(), CauseValue::RequestAccepted);
     assert_eq!(world.core.peers().count(), 1);
+}
+
+#[test]
+fn neither_strangers_nor_other_smfs_push_out_the_answers_to_a_peer() {
+    let answers = Answers {
+        count: 64,
+        ..Answers::default()
+    };
+    let mut world = World::new(Config {
+        answers,
+        ..config()
+    });
+    let mut smf = Smf::new(SMF1);
+    smf.associate(&mut world);
+    let establishment = smf.establishment();
+    let first = smf.exchange(&mut world, &establishment);
+    let (mut stranger, mut other) = (Smf::new(STRANGER), Smf::new(SMF2));
+    other.associate(&mut world);
+    for _ in 0..100 {
+        stranger.modify(&mut world, 1);
+        stranger.associate(&mut world);
+        stranger.release(&mut world);
+        other.modify(&mut world, 1);
+    }
+    let again = smf.exchange(&mut world, &establishment);
+    assert_eq!(again.raw, first.raw);
+    assert_eq!((world.live(), world.core.stats().established), (1, 1));
+    // What nobody can ask for again is not kept.
+    let (before, _) = world.core.answers_kept();
+    other.release(&mut world);
+    let (after, _) = world.core.answers_kept();
+    assert!(before > 50 && after < 10, "{before} {after}");
+}
+
+#[test]
+fn a_stranger_is_at_no_address_of_an_association_or_of_a_configured_smf() {
+    let allow = vec!["10.100.0.0/24".parse().unwrap()];
+    let mut world = World::new(Config { allow, ..config() });
+    let is_stranger =
+        |world: &World, address: &str| world.core.is_stranger(address.parse().unwrap());
+    let mut smf = Smf::new(SMF1);
+    assert!(is_stranger(&world, SMF1));
+    let mut ies = smf.setup_ies();
+    ies.push(AlternativeSmfIpAddress::new_ipv4([10, 100, 0, 3].into()).to_ie());
+    smf.ask(&mut world, MsgType::AssociationSetupRequest, None, &ies);
+    for known in [SMF1, "10.100.0.2:40000", SMF2] {
+        assert!(!is_stranger(&world, known), "{known}");
+    }
+    assert!(is_stranger(&world, STRANGER));
+    // To be ignored at once.
+    assert!(!is_stranger(&world, "192.0.2.1:8805"));
+    // One that is yet to answer.
+    let asked = STRANGER.parse().unwrap();
+    world.core.associate(world.now, asked, &mut world.out);
+    assert!(!is_stranger(&world, STRANGER));
+    smf.release(&mut world);
+    assert!(is_stranger(&world, SMF1) && is_stranger(&world, SMF2));
+}
+
+#[test]
+fn what_is_dropped_of_strangers_is_counted_by_messages_and_logged_once_a_second() {
+    let mut world = World::new(config());
+    let from = STRANGER.parse().unwrap();
+    for datagram in 0..1000 {
+        world.now = world.now.after(Duration::from_millis(2));
+        let (now, out) = (world.now, &mut world.out);
+        world.core.drop_stranger(now, from, 1 + datagram % 2, out);
+    }
+    assert!(world.take().is_empty());
+    assert_eq!(world.ignored("stranger_dropped"), 1500);
+    assert_eq!(world.events.len(), 3, "{:?}", world.events);
 }

@@ -19,7 +19,7 @@ use session::{Core, Outbox, Time};
 use tables::Tables;
 
 use crate::command::{Asked, Command};
-use crate::n4::{Receiver, Sender, Socket};
+use crate::n4::{Receiver, Sender, Socket, Strangers};
 use crate::system;
 
 use busy::Busy;
@@ -60,6 +60,7 @@ pub(crate) struct Control {
     core: Core<Tables>,
     /// One, or one for each address family.
     sockets: Vec<Socket>,
+    strangers: Strangers,
     echo: EchoSockets,
     asked: Asked,
     kernel: KernelMirror,
@@ -92,6 +93,7 @@ impl Control {
             busy_poll,
             core,
             sockets,
+            strangers: Strangers::default(),
             echo,
             asked,
             kernel,
@@ -150,6 +152,7 @@ impl Control {
                     socket => self.serve_n4(socket, &mut receiver, &mut sender),
                 }
             }
+            self.serve_strangers();
             self.serve_usage();
             self.serve_time();
             self.kernel.reconcile(self.core.tables_mut());
@@ -199,20 +202,20 @@ impl Control {
         }
     }
 
-    /// What one receive takes; more than that wakes us again at once. The number of datagrams.
+    /// What one receive takes; more than that wakes us again at once. Peers' datagrams first, and by turns;
+    /// strangers' wait, so that the socket's buffer is empty again soon, whoever fills it. The number of
+    /// peers' datagrams.
     fn serve_batch(&mut self, socket: u64, receiver: &mut Receiver, sender: &mut Sender) -> usize {
         let Some(socket) = self.sockets.get((socket - N4) as usize) else {
             return 0;
         };
-        let served = match receiver.receive(socket) {
-            Ok(served) => served,
-            Err(error) => {
-                tracing::error!(%error, "N4: cannot receive");
-                std::thread::sleep(ERROR_PAUSE);
-                return usize::MAX;
-            }
-        };
+        if let Err(error) = receiver.receive(socket) {
+            tracing::error!(%error, "N4: cannot receive");
+            std::thread::sleep(ERROR_PAUSE);
+            return usize::MAX;
+        }
         let now = self.now();
+        let served = self.part(now, receiver);
         for batch in receiver.batches() {
             if served > 1 {
                 self.core.expect(batch.clone());
@@ -225,6 +228,35 @@ impl Control {
             self.flush(sender);
         }
         served
+    }
+
+    /// Strangers' datagrams go where they wait for their turn. The number of those that stay.
+    fn part(&mut self, now: Time, receiver: &mut Receiver) -> usize {
+        let (core, strangers) = (&self.core, &mut self.strangers);
+        let mut dropped = Vec::new();
+        let served = receiver.part(
+            |from| core.is_stranger(from),
+            |from, octets| {
+                if let Err(messages) = strangers.put(from, octets) {
+                    dropped.push((from, messages));
+                }
+            },
+        );
+        for (from, messages) in dropped {
+            self.core
+                .drop_stranger(now, from, messages, &mut self.outbox);
+        }
+        receiver.take_turns();
+        served
+    }
+
+    /// A turn of those who have no association.
+    fn serve_strangers(&mut self) {
+        let now = self.now();
+        for next in self.strangers.turn(now) {
+            self.core
+                .receive(now, next.from, &next.octets, &mut self.outbox);
+        }
     }
 
     fn serve_usage(&mut self) {
@@ -361,6 +393,9 @@ impl Control {
             IDLE
         };
         if let Some(due) = self.core.next_deadline() {
+            wait = wait.min(due.since(now));
+        }
+        if let Some(due) = self.strangers.next_turn() {
             wait = wait.min(due.since(now));
         }
         if let Some(until) = self.grace {

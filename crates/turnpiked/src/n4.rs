@@ -1,7 +1,9 @@
 //! The N4 socket: PFCP datagrams in batches.
 
+mod strangers;
+
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
@@ -10,6 +12,9 @@ use nix::sys::socket::{
     self, ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, RecvMsg, SockaddrStorage,
     setsockopt, sockopt,
 };
+use session::messages_in;
+
+pub(crate) use strangers::Strangers;
 
 /// Datagrams handled at a time, and buffers per system call. The kernel cuts no more than so many
 /// from one buffer.
@@ -77,6 +82,8 @@ pub(crate) struct Receiver {
     headers: MultiHeaders<SockaddrStorage>,
     buffers: Vec<u8>,
     received: Vec<Received>,
+    /// Messages of each sender, as far as they are counted. Kept for its capacity.
+    counted: Vec<(IpAddr, u32)>,
 }
 
 /// One datagram: who sent it, and where in the buffers it lies.
@@ -85,6 +92,16 @@ struct Received {
     from: SocketAddr,
     start: usize,
     len: usize,
+    /// Messages of the same sender before it, where that matters.
+    before: u32,
+}
+
+impl Received {
+    fn octets(self, buffers: &[u8]) -> &[u8] {
+        buffers
+            .get(self.start..self.start + self.len)
+            .unwrap_or_default()
+    }
 }
 
 impl Receiver {
@@ -93,6 +110,7 @@ impl Receiver {
             headers: headers_for_segments(),
             buffers: vec![0; BATCH * DATAGRAM_MAX],
             received: Vec::with_capacity(BATCH),
+            counted: Vec::new(),
         }
     }
 
@@ -122,6 +140,7 @@ impl Receiver {
                 from: from.unwrap_or(UNKNOWN),
                 start,
                 len: message.bytes,
+                before: 0,
             };
             self.received
                 .extend(segments(whole, segment_size(&message)));
@@ -131,14 +150,55 @@ impl Receiver {
         Ok(self.received.len())
     }
 
-    /// What the last [`Self::receive`] took, in order of arrival, a batch at a time.
+    /// Take strangers' datagrams out of what was received, each handed to `stranger`. The number of those
+    /// that stay.
+    pub(crate) fn part(
+        &mut self,
+        is_stranger: impl Fn(SocketAddr) -> bool,
+        mut stranger: impl FnMut(SocketAddr, &[u8]),
+    ) -> usize {
+        let Self {
+            received, buffers, ..
+        } = self;
+        received.retain(|datagram| {
+            let is_stranger = is_stranger(datagram.from);
+            if is_stranger {
+                stranger(datagram.from, datagram.octets(buffers));
+            }
+            !is_stranger
+        });
+        received.len()
+    }
+
+    /// Put what was received in such an order that each sender has its turn: a datagram comes before those
+    /// whose sender has more messages in front of them. What one sends stays in its order.
+    pub(crate) fn take_turns(&mut self) {
+        let mut senders = self.received.iter().map(|datagram| datagram.from.ip());
+        let first = senders.next();
+        if senders.all(|sender| Some(sender) == first) {
+            return;
+        }
+        self.counted.clear();
+        for datagram in &mut self.received {
+            let sender = datagram.from.ip();
+            let place = self.counted.iter().position(|(other, _)| *other == sender);
+            let place = place.unwrap_or_else(|| {
+                self.counted.push((sender, 0));
+                self.counted.len() - 1
+            });
+            let (_, messages) = &mut self.counted[place];
+            datagram.before = *messages;
+            *messages += messages_in(datagram.octets(&self.buffers));
+        }
+        self.received.sort_by_key(|datagram| datagram.before);
+    }
+
+    /// What the last [`Self::receive`] took, in order of arrival or as [`Self::take_turns`] left it, a batch
+    /// at a time.
     pub(crate) fn batches(
         &self,
     ) -> impl Iterator<Item = impl Iterator<Item = (SocketAddr, &[u8])> + Clone> {
-        let datagram = |at: &Received| {
-            let bytes = self.buffers.get(at.start..at.start + at.len);
-            (at.from, bytes.unwrap_or_default())
-        };
+        let datagram = |at: &Received| (at.from, at.octets(&self.buffers));
         let batches = self.received.chunks(BATCH);
         batches.map(move |batch| batch.iter().map(datagram))
     }
@@ -167,8 +227,7 @@ fn segments(whole: Received, size: Option<usize>) -> impl Iterator<Item = Receiv
     })
 }
 
-const UNKNOWN: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
 fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
     if let Some(v4) = address.as_sockaddr_in() {
@@ -393,6 +452,73 @@ mod tests {
         );
         let mut buffer = [0; 8];
         assert_eq!(peer.recv(&mut buffer).unwrap(), 6);
+    }
+
+    /// Sockets of several loopback addresses, and a receiver that has taken what each sent, in this order: who
+    /// it was, and how many bundled messages without content.
+    fn received(sent: &[(u8, usize)]) -> Receiver {
+        let (socket, _) = pair("127.0.0.1:0");
+        let to = socket.socket.local_addr().unwrap();
+        let senders: Vec<_> = (0..4)
+            .map(|host| UdpSocket::bind((std::net::Ipv4Addr::new(127, 0, 0, 10 + host), 0)))
+            .collect();
+        for &(host, messages) in sent {
+            let bundle = [0x24, 1, 0, 4, 0, 0, 0, 0].repeat(messages);
+            let sender = senders[usize::from(host)].as_ref().unwrap();
+            sender.send_to(&bundle, to).unwrap();
+        }
+        let mut receiver = Receiver::new();
+        assert_eq!(receiver.receive(&socket), Ok(sent.len()));
+        receiver
+    }
+
+    fn order(receiver: &Receiver) -> Vec<(u8, usize)> {
+        let datagrams = receiver.batches().flatten();
+        let short = datagrams.map(|(from, octets)| match from.ip() {
+            IpAddr::V4(v4) => (v4.octets()[3] - 10, octets.len() / 8),
+            IpAddr::V6(_) => unreachable!(),
+        });
+        short.collect()
+    }
+
+    #[test]
+    fn strangers_are_taken_out_and_peers_stay_in_their_order() {
+        let mut receiver = received(&[(1, 127), (0, 1), (1, 2), (2, 3), (0, 4)]);
+        let mut strangers = Vec::new();
+        receiver.part(
+            |from| from.ip() == IpAddr::from([127, 0, 0, 11]),
+            |from, octets| strangers.push((from.ip(), octets.len() / 8)),
+        );
+        let stranger = |messages| (IpAddr::from([127, 0, 0, 11]), messages);
+        assert_eq!(strangers, [stranger(127), stranger(2)]);
+        assert_eq!(order(&receiver), [(0, 1), (2, 3), (0, 4)]);
+    }
+
+    #[test]
+    fn a_peer_with_bundles_does_not_go_before_others_with_few_messages() {
+        let sent = [
+            (0, 100),
+            (0, 100),
+            (0, 1),
+            (1, 60),
+            (2, 1),
+            (1, 60),
+            (1, 1),
+            (2, 2),
+        ];
+        let mut receiver = received(&sent);
+        receiver.take_turns();
+        let turns = [
+            (0, 100),
+            (1, 60),
+            (2, 1),
+            (2, 2),
+            (1, 60),
+            (0, 100),
+            (1, 1),
+            (0, 1),
+        ];
+        assert_eq!(order(&receiver), turns);
     }
 
     #[test]

@@ -231,6 +231,7 @@ fn four_thousand_requests_at_once_are_all_answered() {
     const REQUESTS: u32 = 4096;
     let net = Net::new();
     let daemon = net.start("");
+    net.smf().associate().unwrap();
     let socket = net.n4_socket(0);
     nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::RcvBufForce, &(16 << 20))
         .unwrap();
@@ -270,6 +271,63 @@ fn four_thousand_requests_at_once_are_all_answered() {
     let received = counted("heartbeat_request", "received", "");
     assert!(received >= REQUESTS.into(), "{received}");
     assert_eq!(counted("heartbeat_response", "sent", ""), received);
+    assert_eq!(daemon.stop(), 0);
+}
+
+/// What a stranger has sent lies before an SMF's request, and would be 38 100 answers. Here clocks judge nothing: what
+/// the daemon keeps for later is bounded, and so is what it answers of that before it has read everything.
+#[test]
+fn a_strangers_flood_of_bundles_is_no_smfs_trouble() {
+    const BUNDLES: u64 = 300;
+    const MESSAGES: u64 = 127;
+    let net = Net::new();
+    let addresses = "addr add 10.100.0.3/24 dev n4\naddr add 10.100.0.4/24 dev n4";
+    net.peer.ip(addresses).unwrap();
+    let mut daemon = net.start("");
+    let smf = net.smf();
+    smf.associate().unwrap();
+    let socket = net.n4_socket(0);
+    let stranger = net.peer.udp(([10, 100, 0, 3], 0)).unwrap();
+    let mut bundle = Vec::new();
+    for number in 1..=MESSAGES as u32 {
+        let mut message = heartbeat(number);
+        message[0] |= if number < MESSAGES as u32 { 0x04 } else { 0 };
+        bundle.extend(message);
+    }
+    let flood = || {
+        for _ in 0..BUNDLES {
+            stranger.send_to(&bundle, (common::UPF_N4, 8805)).unwrap();
+        }
+    };
+    daemon.process.signal(Signal::SIGSTOP).unwrap();
+    flood();
+    socket.send(&heartbeat(0x1234)).unwrap();
+    daemon.process.signal(Signal::SIGCONT).unwrap();
+    assert!(await_heartbeat(&socket, 0x1234), "{}", daemon.log());
+    // A link may have lost some of it. All that has arrived was there before the SMF's request.
+    let dropped = daemon.metric("turnpike_pfcp_events_total{event=\"stranger_dropped\"}");
+    assert!(dropped >= BUNDLES / 3 * MESSAGES, "{dropped}");
+    assert_eq!(dropped % MESSAGES, 0, "messages, not datagrams");
+    let sent = "message=\"heartbeat_response\",direction=\"sent\",cause=\"\"";
+    let answered = daemon.metric(&format!("turnpike_pfcp_messages_total{{{sent}}}"));
+    assert!(answered < BUNDLES / 3 * MESSAGES, "{answered}");
+    // Meanwhile an SMF that nobody has heard of gets its association, and sessions.
+    let (address, upf) = ([10, 100, 0, 4].into(), (common::UPF_N4, 8805).into());
+    let id = rs_pfcp::ie::node_id::NodeId::new_ipv4(address);
+    let now = std::time::SystemTime::now();
+    let other = lab::smf::Smf::start(&net.peer, address.into(), id, now, upf).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(flood);
+        other.associate().unwrap();
+        for smf in [&smf, &other] {
+            let session = smf.establish(&plan()).unwrap();
+            smf.delete(&session).unwrap();
+        }
+    });
+    // Others are as before, and the stranger is answered within its share.
+    stranger.set_read_timeout(Some(LIMIT)).unwrap();
+    assert!(await_heartbeat(&stranger, 1), "{}", daemon.log());
+    assert!(daemon.log().contains("why=\"stranger_dropped\""));
     assert_eq!(daemon.stop(), 0);
 }
 

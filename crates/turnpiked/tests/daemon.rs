@@ -421,7 +421,7 @@ fn what_is_wrong_is_said_before_a_port_opens() {
         "interface n3 (n3): tunnels of gNBs at 10.3.0.1",
         "interface n6 (n6): packets of internet",
         "network instance internet on n6: UE addresses from 10.60.0.0/16, 2001:db8:60::/48, and what SMFs give; \
-         routes of table 254; UEs reach each other",
+         routes of table 254; framed routes: any that overlap nothing; UEs reach each other",
         "room: 80000 sessions, 160000 PDRs, 64 SMFs, 4096 gNBs, 256 MiB and 1000000 packets that wait for idle UEs",
         "REST: 127.0.0.1:8806, without token; usage is not logged",
     ] {

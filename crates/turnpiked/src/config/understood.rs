@@ -91,8 +91,13 @@ fn of_instance(ni: &NetworkInstance) -> String {
         true => "UEs reach each other",
         false => "UEs do not reach each other",
     };
+    let framed = match ni.framed_routes.as_deref() {
+        None => "any that overlap nothing".to_owned(),
+        Some([]) => "none".to_owned(),
+        Some(within) => format!("within {}", list(within.iter().map(|net| net.0))),
+    };
     format!(
-        "network instance {} on {}: {pools}; routes of table {}; {among}",
+        "network instance {} on {}: {pools}; routes of table {}; framed routes: {framed}; {among}",
         ni.name, ni.interface, ni.table
     )
 }

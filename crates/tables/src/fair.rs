@@ -12,7 +12,7 @@ use crate::outer::l3_of;
 use crate::task::{EVENT_COPY, EVENT_GTPU, EVENT_SEND, Event, Task, what};
 
 /// Octets of one kind that may wait, beside what the ring holds.
-const ROOM: usize = 2 << 20;
+const ROOM: usize = 4 << 20;
 /// Users of a kind that are told apart; those beyond share places by chance, which falls anew at each start.
 const USERS: usize = 64;
 /// What a record costs beside its octets: about as much as the system call that sends it, in octets copied.

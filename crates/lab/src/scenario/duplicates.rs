@@ -155,7 +155,7 @@ fn dropped_but_duplicated(world: &World, attached: &Attached, got: &Receiver<Got
 /// What became of duplicates: numbers since the UPF's start and the network's.
 #[derive(Clone, Copy, Debug)]
 struct Copies {
-    /// Handed on to be sent, and lost before.
+    /// Handed on to be sent; lost before, or when it was not their turn yet.
     made: u64,
     lost: u64,
     /// Of those handed on, refused by the kernel of the UPF.
@@ -213,11 +213,11 @@ fn in_bulk(world: &World, attached: &Attached) -> Result<()> {
             after.on_the_way - before.on_the_way,
         ];
         seen = format!(
-            "{packets} packets: {made} duplicates made and {lost} not; {refused} refused by the UPF's kernel, \
+            "{packets} packets: {made} duplicates handed on, {lost} lost; {refused} refused by the UPF's kernel, \
              at most {on_the_way} lost on the way, {arrived} arrived"
         );
         ensure!(arrived + refused <= made, "more than were made: {seen}");
-        Ok(made + lost >= packets && arrived + refused + on_the_way >= made)
+        Ok(made + lost >= packets && arrived + refused + on_the_way + lost >= packets)
     })
     .with_context(|| seen.clone())
 }

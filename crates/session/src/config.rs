@@ -130,8 +130,6 @@ pub struct TunnelNetwork {
 pub struct Limits {
     /// PFCP sessions.
     pub sessions: u32,
-    /// PDRs of all sessions that need a table entry.
-    pub entries: u32,
     /// PDRs of one session.
     pub pdrs_per_session: usize,
     /// FARs of one session.
@@ -213,7 +211,6 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             sessions: 100_000,
-            entries: 524_288,
             pdrs_per_session: 16,
             fars_per_session: 16,
             qers_per_session: 16,

@@ -68,16 +68,20 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
     })
 }
 
+fn bind_n4(config: &Config) -> Result<Vec<n4::Socket>> {
+    let buffer = config.n4.receive_buffer_mib as usize * (1 << 20);
+    let bind = |key: &str, address| {
+        n4::Socket::bind(address, buffer).with_context(|| format!("{key} = {address}"))
+    };
+    let mut sockets = vec![bind("n4.listen", config.n4.listen)?];
+    if let Some(also) = config.n4.listen_also {
+        sockets.push(bind("n4.listen_also", also)?);
+    }
+    Ok(sockets)
+}
+
 /// Open everything but the REST port, attach, and hand it to the control thread's owner.
 fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control> {
-    let listen = config.n4.listen;
-    let buffer = config.n4.receive_buffer_mib as usize * (1 << 20);
-    let mut sockets =
-        vec![n4::Socket::bind(listen, buffer).with_context(|| format!("n4.listen = {listen}"))?];
-    if let Some(also) = config.n4.listen_also {
-        let socket = n4::Socket::bind(also, buffer);
-        sockets.push(socket.with_context(|| format!("n4.listen_also = {also}"))?);
-    }
     let loading = Instant::now();
     let mut tables = open_tables(config)?;
     let listener = {
@@ -110,6 +114,8 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
         }
     })
     .context("rtnetlink")?;
+    // Nobody is kept waiting for what takes its time; and while another process has the port, its interfaces stay as they are.
+    let sockets = bind_n4(config)?;
     tables.attach()?;
     let about = About {
         config: Arc::clone(config),

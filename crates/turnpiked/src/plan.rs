@@ -130,8 +130,9 @@ pub(crate) fn layout(config: &Config) -> Layout {
     let nis = u32::try_from(config.network_instance.len()).unwrap_or(u32::MAX);
     Layout {
         peers: limits.gnbs,
-        nexthops: limits.neighbours,
-        routes: limits.routes,
+        // One place of each is nobody's: what an empty word leads to.
+        nexthops: limits.neighbours + 1,
+        routes: limits.routes + 1,
         held_ring: config.buffering.ring_mib << 20,
         ..Layout::for_sessions(sessions, nis, u32::try_from(ue_pages).unwrap_or(u32::MAX))
     }
@@ -249,7 +250,6 @@ fn limits(config: &Config) -> core::Limits {
     let limits = &config.limits;
     core::Limits {
         sessions: limits.sessions,
-        entries: limits.entries(),
         pdrs_per_session: limits.pdrs_per_session as usize,
         fars_per_session: limits.fars_per_session as usize,
         qers_per_session: limits.qers_per_session as usize,

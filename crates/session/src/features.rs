@@ -392,6 +392,70 @@ mod tests {
         assert_eq!(missing, [""; 0]);
     }
 
+    /// Rows of tables, without their heads.
+    fn rows(page: &str) -> impl Iterator<Item = Vec<&str>> {
+        page.lines().filter_map(|line| {
+            let cells: Vec<&str> = line
+                .strip_prefix('|')?
+                .strip_suffix('|')?
+                .split(" | ")
+                .collect();
+            let is_clause =
+                cells[0].chars().any(|c| c.is_ascii_digit()) || cells[0].contains("Error");
+            is_clause.then_some(cells)
+        })
+    }
+
+    #[test]
+    fn each_row_of_the_specifications_has_a_state_and_its_proof() {
+        let states = ["done", "in part", "refused", "not done"];
+        let mut wrong = Vec::new();
+        for page in fs::read_dir(root().join("docs/spec")).unwrap() {
+            let path = page.unwrap().path();
+            if path.file_name().is_some_and(|name| name == "README.md") {
+                continue;
+            }
+            let text = fs::read_to_string(path).unwrap();
+            for row in rows(&text) {
+                let state = row[row.len() - 1].trim();
+                let has_state = states.iter().any(|known| state.starts_with(known));
+                let names = row.concat();
+                let shown = [
+                    "`case ",
+                    "`scenario ",
+                    "`test ",
+                    "`datapath/tests",
+                    "features.rs`",
+                ];
+                let is_shown = shown.iter().any(|proof| names.contains(proof));
+                if !has_state || state.starts_with("done") && !is_shown {
+                    wrong.push(names);
+                }
+            }
+        }
+        assert_eq!(wrong, [""; 0]);
+    }
+
+    #[test]
+    fn the_reports_that_are_sent_are_those_of_the_page() {
+        let page = fs::read_to_string(root().join("docs/spec/ts-29.244.md")).unwrap();
+        let row = page
+            .lines()
+            .find(|line| line.starts_with("| 6.3.5 |"))
+            .unwrap();
+        let code = all_text(&root().join("crates/session/src"));
+        let sent = code
+            .split("ReportType::")
+            .skip(1)
+            .map(|rest| rest.split(|c: char| !c.is_ascii_uppercase()).next());
+        let sent = sent.flatten().filter(|name| name.len() == 4);
+        let is_node_report = |name: &&str| ["UPFR", "UPRR", "PURR"].contains(name);
+        let missing: Vec<&str> = sent
+            .filter(|name| !is_node_report(name) && !row.contains(name))
+            .collect();
+        assert_eq!(missing, [""; 0]);
+    }
+
     #[test]
     fn each_bit_is_there_once_in_order_and_under_its_name() {
         let bits: Vec<u64> = FEATURES.iter().map(|feature| feature.bit.bits()).collect();

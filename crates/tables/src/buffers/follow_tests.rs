@@ -1,23 +1,20 @@
 //! Packets that wait follow their FAR, whatever becomes of the rules meanwhile.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use session::compiled::{
-    Action, Compiled, Direction, Entry, Filter, Flow, Key, Marks, NiId, PdrId, QfiSet, Select,
-    Tables as _,
+    Action, Compiled, Filter, Flow, Key, NiId, PdrId, QfiSet, Select, Tables as _,
 };
 
 use super::by_hand::{HeldByHand, Released};
 use super::queues::HoldBounds;
+use super::tests::{SEID, UE, data_network, downlink, tunnel};
 use crate::finish::framed;
 use crate::task::{EVENT_HELD, Event};
-use crate::{Handle, Layout, Mode, Options, PortConfig, Roles, Tables};
+use crate::{Handle, Layout, Options, Tables};
 
-const SEID: u64 = 77;
-const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 1);
 /// UDP, which PDR 5 takes if it is there; ICMP is left to PDR 2.
 const UDP: u8 = 17;
 const ICMP: u8 = 1;
@@ -26,14 +23,6 @@ const ICMP: u8 = 1;
 type Rules = [Option<Action>; 2];
 
 const PDRS: [PdrId; 2] = [PdrId(5), PdrId(2)];
-
-fn tunnel(teid: u32) -> Action {
-    Action::Tunnel {
-        teid,
-        peer: Ipv4Addr::new(10, 3, 1, 1).into(),
-        local: Ipv4Addr::new(10, 3, 0, 1).into(),
-    }
-}
 
 struct World {
     tables: Tables,
@@ -46,20 +35,9 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let roles = Roles {
-            n3: false,
-            n6: true,
-        };
-        let port = PortConfig {
-            name: "n6".into(),
-            roles,
-            ni: NiId(0),
-            mode: Mode::Driver,
-            spread: Vec::new(),
-        };
         let tables = Tables::host(
             &Layout::for_sessions(64, 1, 1),
-            &[port],
+            &[data_network()],
             &Options::default(),
         );
         let tables = tables.unwrap();
@@ -86,22 +64,7 @@ impl World {
         for (pdr, action) in PDRS.into_iter().zip(rules) {
             let Some(action) = action else { continue };
             let entry = compiled.entries.len();
-            compiled.entries.push(Entry {
-                pdr,
-                predefined: None,
-                direction: Direction::Downlink,
-                action: *action,
-                ue: None,
-                framed: false,
-                qfi: None,
-                relay: None,
-                marking: None,
-                marks: Marks::default(),
-                meter: None,
-                shared_meters: Default::default(),
-                packet_meter: None,
-                duplicates: Vec::new(),
-            });
+            compiled.entries.push(downlink(pdr, *action));
             let udp = Flow {
                 proto: Some(UDP),
                 ..Flow::default()

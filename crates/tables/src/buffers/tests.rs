@@ -15,8 +15,8 @@ use crate::task::{EVENT_HELD, Event};
 use crate::verdict::Verdict;
 use crate::{Handle, Layout, Mode, Options, PortConfig, Roles, Tables};
 
-const SEID: u64 = 77;
-const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 1);
+pub(super) const SEID: u64 = 77;
+pub(super) const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 1);
 const PDR: PdrId = PdrId(2);
 
 struct World {
@@ -24,7 +24,7 @@ struct World {
     handle: Handle,
 }
 
-fn tunnel(teid: u32) -> Action {
+pub(super) fn tunnel(teid: u32) -> Action {
     Action::Tunnel {
         teid,
         peer: Ipv4Addr::new(10, 3, 1, 1).into(),
@@ -32,24 +32,46 @@ fn tunnel(teid: u32) -> Action {
     }
 }
 
-impl World {
-    fn new() -> Self {
-        let roles = Roles {
+pub(super) fn data_network() -> PortConfig {
+    PortConfig {
+        name: "n6".into(),
+        roles: Roles {
             n3: false,
             n6: true,
-        };
-        let port = PortConfig {
-            name: "n6".into(),
-            roles,
-            ni: NiId(0),
-            mode: Mode::Driver,
-            spread: Vec::new(),
-        };
+        },
+        ni: NiId(0),
+        mode: Mode::Driver,
+        spread: Vec::new(),
+    }
+}
+
+pub(super) fn downlink(pdr: PdrId, action: Action) -> Entry {
+    Entry {
+        pdr,
+        predefined: None,
+        direction: Direction::Downlink,
+        action,
+        ue: None,
+        framed: false,
+        qfi: None,
+        relay: None,
+        marking: None,
+        marks: Marks::default(),
+        meter: None,
+        shared_meters: Default::default(),
+        packet_meter: None,
+        duplicates: Vec::new(),
+    }
+}
+
+impl World {
+    fn new() -> Self {
         let options = Options {
             features: Some(Features::ALL),
             ..Options::default()
         };
-        let tables = Tables::host(&Layout::for_sessions(64, 1, 1), &[port], &options).unwrap();
+        let tables =
+            Tables::host(&Layout::for_sessions(64, 1, 1), &[data_network()], &options).unwrap();
         let config = &tables.store.mem.config[0];
         config.held_max.store(3, Ordering::Relaxed);
         Self {
@@ -64,20 +86,8 @@ impl World {
 
     fn change(&mut self, action: Action, qfi: u8, drops_held: bool) {
         let entry = Entry {
-            pdr: PDR,
-            predefined: None,
-            direction: Direction::Downlink,
-            action,
-            ue: None,
-            framed: false,
             qfi: Qfi::new(qfi),
-            relay: None,
-            marking: None,
-            marks: Marks::default(),
-            meter: None,
-            shared_meters: Default::default(),
-            packet_meter: None,
-            duplicates: Vec::new(),
+            ..downlink(PDR, action)
         };
         let key = Key::Ue4 {
             ni: NiId(0),

@@ -46,12 +46,13 @@ const UES: [Family; 8] = [
 /// The UE that is handed over while it downloads.
 const TRAVELLER: usize = 6;
 
-/// Runs the demonstration. With `keep` the network stays until a signal comes.
-pub fn run(keep: bool) -> Result<()> {
+/// Runs the demonstration, with SMFs of one style or of all. With `keep` the network stays until a signal comes.
+pub fn run(keep: bool, style: Option<Style>) -> Result<()> {
     let (began, cores) = (Instant::now(), Cores::now());
     let wanted = Wanted {
         // A server is not at once ready for its next client: one for TCP and one for UDP each.
         iperf: 2 * UES.len() as u16,
+        style,
         ..Wanted::default()
     };
     let world = step("network: UPF, SMF, 2 gNBs, data network", || {
@@ -109,8 +110,9 @@ fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
 
 impl Demo {
     fn attach(&mut self) -> Result<()> {
+        let styles = self.world.styles();
         for (index, family) in UES.into_iter().enumerate() {
-            let style = [Style::Open5gs, Style::Free5gc][index % 2];
+            let style = styles[index % styles.len()];
             let plan = self.world.plan(family, style);
             let name = format!("ue{}", index + 1);
             let attached = self

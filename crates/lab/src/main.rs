@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use lab::smf::Style;
 use lab::{bench, cleanup, demo, scenario};
 
 /// An emulated SMF, gNBs, UEs and data network around a real turnpiked. Needs root.
@@ -21,6 +22,9 @@ enum Action {
         /// Leave it running and say what to try
         #[arg(long)]
         keep: bool,
+        /// Whose SMF's habits its sessions follow; without: those of all, in turn
+        #[arg(long)]
+        style: Option<Style>,
     },
     /// Run scenarios and say of each whether it passed
     Scenario {
@@ -35,6 +39,9 @@ enum Action {
         /// How many at a time; those that measure rates run alone, after the others
         #[arg(long, default_value_t = 1, value_name = "N")]
         jobs: usize,
+        /// Whose SMF's habits sessions follow where a scenario leaves it open; without: of all, or of Open5GS
+        #[arg(long)]
+        style: Option<Style>,
         /// Name all
         #[arg(long)]
         list: bool,
@@ -50,14 +57,15 @@ fn main() -> ExitCode {
     let result = cleanup::claim()
         .and_then(|()| cleanup::on_signals())
         .and_then(|()| match arguments.command {
-            Action::Demo { keep } => demo::run(keep).map(|()| ExitCode::SUCCESS),
+            Action::Demo { keep, style } => demo::run(keep, style).map(|()| ExitCode::SUCCESS),
             Action::Scenario {
                 names,
                 all,
                 hold,
                 jobs,
+                style,
                 list,
-            } => scenarios(&names, all, (hold, jobs), list),
+            } => scenarios(&names, all, (hold, jobs), style, list),
             Action::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),
             Action::Clean => {
                 println!("{} namespaces removed", cleanup::clean());
@@ -76,6 +84,7 @@ fn scenarios(
     names: &[String],
     all: bool,
     (hold, jobs): (bool, usize),
+    style: Option<Style>,
     list: bool,
 ) -> Result<ExitCode> {
     if list {
@@ -88,7 +97,7 @@ fn scenarios(
         all || !names.is_empty(),
         "name scenarios, or say --all or --list"
     );
-    let failed = scenario::run(names, hold, jobs)?;
+    let failed = scenario::run(names, hold, jobs, style)?;
     Ok(if failed == 0 {
         ExitCode::SUCCESS
     } else {

@@ -93,6 +93,8 @@ pub struct Wanted {
     pub n9: bool,
     /// N3 and N6 are VLANs, whose addresses are on devices of their own.
     pub vlan: bool,
+    /// Whose SMF's habits sessions follow, where a scenario does not say.
+    pub style: Option<Style>,
 }
 
 /// Address families of the radio network.
@@ -130,6 +132,7 @@ impl Default for Wanted {
             over: OverN3::V4,
             n9: false,
             vlan: false,
+            style: None,
         }
     }
 }
@@ -198,6 +201,7 @@ pub struct World {
     pub folder: PathBuf,
     prefix: Prefix,
     settings: Settings,
+    style: Option<Style>,
     next_ue: u16,
     _xdp: Vec<OwnedFd>,
 }
@@ -262,6 +266,7 @@ impl World {
             folder,
             prefix,
             settings,
+            style: wanted.style,
             next_ue: 1,
             _xdp: xdp,
         };
@@ -364,12 +369,14 @@ impl World {
             network_instance: "internet".to_owned(),
             upf_n3: self.settings.n3,
             qfi: 9,
+            uplink_ue: false,
             match_qfi: true,
             mbr_kbps: Some((2_000_000, 2_000_000)),
             gates: Gates::OPEN,
             flows: Vec::new(),
             urrs: Vec::new(),
             downlink: None,
+            solicitations_to: None,
         }
     }
 
@@ -412,8 +419,14 @@ impl World {
 
     /// Attaches a UE with an ordinary session at gNB 1.
     pub fn attach_plain(&mut self, name: &str, family: Family) -> Result<Attached> {
-        let plan = self.plan(family, Style::Open5gs);
+        let plan = self.plan(family, self.style.unwrap_or(Style::Open5gs));
         self.attach(name, &plan, 0, 0)
+    }
+
+    /// Whose habits are to be tried: all, unless one was asked for.
+    pub fn styles(&self) -> Vec<Style> {
+        self.style
+            .map_or_else(|| Style::ALL.to_vec(), |one| vec![one])
     }
 
     /// The gNB tells its tunnel, and the UE may send.
@@ -421,9 +434,9 @@ impl World {
         let gnb = &self.gnbs[attached.gnb];
         let smf = self.smf(attached.smf)?;
         let end = TunnelEnd::with(gnb.addresses(), attached.teid);
-        smf.connect_to(&attached.session, &end)
+        let (upf, teid) = smf
+            .connect_to(&attached.session, &end)
             .context("Session Modification: downlink to the gNB")?;
-        let (upf, teid) = attached.session.uplink;
         attached
             .ue
             .modem

@@ -161,6 +161,19 @@ fn node_ids() {
     }
 }
 
+/// SD-Core's SMF sends this in each establishment.
+#[test]
+fn an_f_teid_to_choose_of_no_family_is_not_understood() {
+    let any = FTeid::from_ie(&ie(IeType::F_TEID, &[4])).unwrap();
+    let expected = FTeid::Choose {
+        ipv4: true,
+        ipv6: true,
+        choose_id: None,
+    };
+    assert_eq!(any, expected);
+    assert!(FTeid::from_ie(&ie(IeType::F_TEID, &[0, 0, 0, 0, 1])).is_err());
+}
+
 #[test]
 fn errors_read_well() {
     let error = FTeid::from_ie(&ie(IeType::F_TEID, &[1, 0, 0])).unwrap_err();

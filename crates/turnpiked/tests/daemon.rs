@@ -31,12 +31,14 @@ fn plan() -> SessionPlan {
             v6: None,
         },
         qfi: 9,
+        uplink_ue: false,
         match_qfi: true,
         mbr_kbps: Some((100_000, 200_000)),
         gates: Gates::OPEN,
         flows: Vec::new(),
         urrs: Vec::new(),
         downlink: Some((Ipv4Addr::new(10, 3, 0, 2), 0x1000_0001).into()),
+        solicitations_to: None,
     }
 }
 

@@ -36,7 +36,10 @@ fn wait_for(world: &World, build: &str) -> Result<()> {
 
 fn adapt_under_load(world: &mut World) -> Result<String> {
     const ROUNDS: u64 = 8;
-    let attached = world.attach_plain("ue1", Family::V4)?;
+    // Without it, uplink may be of IPv6, too.
+    let mut plan = world.plan(Family::V4, Style::Open5gs);
+    plan.uplink_ue = true;
+    let attached = world.attach("ue1", &plan, 0, 0)?;
     both_ways(world, &attached)?;
     let mut framed = world.plan(Family::V4, Style::Open5gs);
     framed.pdi = vec![FramedRoute::new("198.51.100.0/24 0.0.0.0 1").to_ie()];

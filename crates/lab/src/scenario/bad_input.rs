@@ -133,7 +133,7 @@ fn pfcp_seeds(world: &mut World, attacker: &Smf) -> Result<Vec<Vec<u8>>> {
         None,
         &[attacker.node_id().to_ie()],
     );
-    for style in [Style::Open5gs, Style::Free5gc] {
+    for style in Style::ALL {
         plan.style = style;
         let ies = attacker.establishment(&plan)?.ies;
         add(MsgType::SessionEstablishmentRequest, Some(0), &ies);

@@ -54,6 +54,7 @@ fn plan(world: &mut World, nets: &[&str]) -> SessionPlan {
         }
     };
     plan.pdi = nets.iter().map(ie).collect();
+    plan.uplink_ue = true;
     plan
 }
 

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use super::{Scenario, both_ways, eventually};
 use crate::dn;
 use crate::netns::Netns;
+use crate::smf::Style;
 use crate::traffic::start_download;
 use crate::wait::NEVER;
 use crate::world::{Attached, Family, UPF_N6, UPF_N6_V6, World};
@@ -49,7 +50,10 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 /// The UE's kernel makes its address and its route of what the UPF advertises, and nothing else.
 fn router_advertisement(world: &mut World) -> Result<String> {
-    let ue = world.attach_plain("ue", Family::Dual)?;
+    // Open5GS answers itself; the UPF does so where it knows the UE's prefix.
+    let mut plan = world.plan(Family::Dual, Style::Open5gs);
+    plan.uplink_ue = true;
+    let ue = world.attach("ue", &plan, 0, 0)?;
     let Some(IpAddr::V6(given)) = ue.session.addresses.all().into_iter().find(IpAddr::is_ipv6)
     else {
         anyhow::bail!("no IPv6 address");

@@ -23,6 +23,7 @@ mod routes;
 mod rules;
 mod sessions;
 mod spread;
+mod styles;
 mod trace;
 mod transport;
 mod udp;
@@ -42,6 +43,7 @@ use crate::cleanup;
 use crate::dn;
 use crate::flow::{self, Outcome, Shape};
 use crate::netns::Prefix;
+use crate::smf::Style;
 use crate::wait::{NEVER, eventually};
 use crate::world::{Attached, OverN3, Wanted, World};
 
@@ -249,6 +251,7 @@ pub fn all() -> Vec<Scenario> {
         capture::scenarios(),
         trace::scenarios(),
         spread::scenarios(),
+        styles::scenarios(),
         update::scenarios(),
         adapt::scenarios(),
         bad_input::scenarios(),
@@ -297,10 +300,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs the scenarios called `names`, or all, so many at a time; how many failed. With `hold` they run one after the
+/// Runs the scenarios called `names`, or all, so many at a time, with SMFs of this style where a scenario leaves it
+/// open; how many failed. With `hold` they run one after the
 /// other, and the first that fails keeps its world up until a signal comes.
-pub fn run(names: &[String], hold: bool, jobs: usize) -> Result<usize> {
-    let all = all();
+pub fn run(names: &[String], hold: bool, jobs: usize, style: Option<Style>) -> Result<usize> {
+    let mut all = all();
+    for scenario in &mut all {
+        scenario.wanted.style = style;
+    }
     for name in names {
         ensure!(
             all.iter().any(|s| s.name == name),

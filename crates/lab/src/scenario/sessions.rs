@@ -108,7 +108,7 @@ fn forwarded_before_the_tunnel(world: &mut World) -> Result<String> {
 
 fn attach(world: &mut World) -> Result<String> {
     let mut attached = Vec::new();
-    for style in [Style::Open5gs, Style::Free5gc] {
+    for style in world.styles() {
         for family in [Family::V4, Family::V6, Family::Dual] {
             let plan = world.plan(family, style);
             let name = format!("ue{}", attached.len() + 1);
@@ -120,10 +120,10 @@ fn attach(world: &mut World) -> Result<String> {
         ping_all(ue).with_context(|| format!("{:?}", ue.session.plan.style))?;
         both_ways(world, ue).with_context(|| ue.ue.name().to_owned())?;
     }
+    let (sessions, expected) = (world.sessions()?, attached.len());
     ensure!(
-        world.sessions()? == 6,
-        "{} sessions instead of 6",
-        world.sessions()?
+        sessions == expected as u64,
+        "{sessions} sessions instead of {expected}"
     );
     for gnb in &world.gnbs {
         let unknown = gnb.counters().unknown_teid.load(Relaxed);
@@ -133,7 +133,9 @@ fn attach(world: &mut World) -> Result<String> {
             gnb.address()
         );
     }
-    Ok("6 UEs, both SMF styles: IPv4, IPv6 and dual stack".to_owned())
+    Ok(format!(
+        "{expected} UEs: IPv4, IPv6 and dual stack of each SMF style"
+    ))
 }
 
 fn addresses_from_upf(world: &mut World) -> Result<String> {
@@ -417,7 +419,7 @@ fn large_establishment(world: &mut World) -> Result<String> {
 
 fn ies_in_any_order(world: &mut World) -> Result<String> {
     let mut established = 0;
-    for style in [Style::Open5gs, Style::Free5gc] {
+    for style in world.styles() {
         let plan = world.plan(Family::Dual, style);
         let smf = world.smf(0)?;
         let mut prepared = smf.establishment(&plan)?;

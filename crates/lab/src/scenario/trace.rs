@@ -12,6 +12,7 @@ use super::{Scenario, eventually};
 use crate::dn;
 use crate::netns::Process;
 use crate::packet;
+use crate::smf::Style;
 use crate::upf;
 use crate::wait::NEVER;
 use crate::world::{Attached, Family, UPF_N3, World};
@@ -78,7 +79,9 @@ fn is_traced(world: &World) -> Result<bool> {
 }
 
 fn trace(world: &mut World) -> Result<String> {
-    let attached = world.attach_plain("ue1", Family::V4)?;
+    let mut plan = world.plan(Family::V4, Style::Open5gs);
+    plan.uplink_ue = true;
+    let attached = world.attach("ue1", &plan, 0, 0)?;
     let other = world.attach_plain("ue2", Family::V4)?;
     ensure!(!is_traced(world)?, "traced before anybody asked");
     let ue = attached.address()?.to_string();

@@ -61,7 +61,14 @@ fn echoes(world: &World, upf: IpAddr) -> Result<()> {
     for gnb in &world.gnbs {
         for _ in 0..10 {
             let sequence = gnb.echo(upf)?;
-            match gnb.next_event() {
+            // A UE that has left is an event of its own.
+            let event = loop {
+                match gnb.next_event() {
+                    Some(Event::EndMarker { .. }) => {}
+                    event => break event,
+                }
+            };
+            match event {
                 Some(Event::EchoResponse { sequence: answered }) if answered == sequence => {}
                 other => bail!("Echo Request {sequence} was followed by {other:?}"),
             }

@@ -1,19 +1,23 @@
 //! An SMF over `rs-pfcp`: associations, heartbeats and sessions towards one UPF.
 
+mod activity;
 mod answer;
 mod duplicate;
 mod plan;
 mod predefined;
 mod relay;
+mod style;
 mod tunnel;
 mod usage;
+mod usual_urrs;
 
 pub use answer::{Answer, Refused};
 pub use duplicate::{duplicate_to, far_into_udp, set_apply_action};
-pub use plan::{Flow, Gates, Requested, SessionPlan, Style, forward_downlink, update_endpoints};
+pub use plan::{Flow, Gates, Requested, SessionPlan, forward_downlink, update_endpoints};
 pub use relay::{
     RuleSession, TunnelPdr, far_to_network, far_to_tunnel, switch_to_n9, switch_with_end_marker,
 };
+pub use style::Style;
 pub use tunnel::TunnelEnd;
 pub use usage::{Reports, Urr, Used, is_for, query_urr, quota, update_urr, used};
 
@@ -71,6 +75,7 @@ pub struct Session {
     pub addresses: Addresses,
     /// What was asked for.
     pub plan: SessionPlan,
+    ways: Arc<Mutex<activity::Ways>>,
 }
 
 /// An establishment that is ready to be sent.
@@ -114,6 +119,10 @@ impl Establishment {
             created
         };
         let (uplink_end, addresses) = plan.outcome(self.teid, &created)?;
+        let ways = activity::Ways {
+            uplink: uplink_end,
+            downlink: plan.downlink.into(),
+        };
         Ok(Session {
             cp_seid,
             up_seid,
@@ -121,6 +130,7 @@ impl Establishment {
             uplink_end,
             addresses,
             plan: plan.clone(),
+            ways: Arc::new(Mutex::new(ways)),
         })
     }
 }
@@ -242,21 +252,23 @@ impl Smf {
     /// Establishes a session.
     pub fn establish(&self, plan: &SessionPlan) -> Result<Session> {
         let prepared = self.establishment(plan)?;
-        let answer = self.request(MsgType::SessionEstablishmentRequest, Some(0), &prepared.ies)?;
+        let kind = MsgType::SessionEstablishmentRequest;
+        let priority = plan.habits().priority[0];
+        let answer = self.request_at(kind, Some(0), &prepared.ies, priority)?;
         prepared.conclude(plan, &answer)
     }
 
     /// Node ID and F-SEID of an establishment.
     fn own_ies(&self, cp_seid: u64) -> Vec<Ie> {
+        vec![self.shared.node_id.to_ie(), self.f_seid(cp_seid)]
+    }
+
+    fn f_seid(&self, cp_seid: u64) -> Ie {
         let (v4, v6) = match self.shared.address {
             IpAddr::V4(v4) => (Some(v4), None),
             IpAddr::V6(v6) => (None, Some(v6)),
         };
-        let f_seid = Fseid::new(cp_seid, v4, v6);
-        vec![
-            self.shared.node_id.to_ie(),
-            Ie::new(IeType::Fseid, f_seid.marshal()),
-        ]
+        Ie::new(IeType::Fseid, Fseid::new(cp_seid, v4, v6).marshal())
     }
 
     /// Prepares an establishment without sending it.
@@ -264,45 +276,56 @@ impl Smf {
         let cp_seid = self.next_seid.fetch_add(1, Relaxed);
         let teid = self.next_teid.fetch_add(1, Relaxed);
         let mut ies = self.own_ies(cp_seid);
-        ies.extend(plan.rules(teid)?);
+        ies.extend(plan.rules(teid));
         ies.extend_from_slice(&plan.more);
         Ok(Establishment { cp_seid, teid, ies })
     }
 
     /// Modifies a session.
     pub fn modify(&self, session: &Session, ies: &[Ie]) -> Result<()> {
+        self.modified(session, ies).map(drop)
+    }
+
+    fn modified(&self, session: &Session, ies: &[Ie]) -> Result<Answer> {
         let seid = Some(session.up_seid);
-        let answer = self.request(MsgType::SessionModificationRequest, seid, ies)?;
+        let [f_seid, _] = session.plan.habits().f_seid;
+        let f_seid = f_seid.then(|| self.f_seid(session.cp_seid));
+        let ies: Vec<Ie> = f_seid.into_iter().chain(ies.iter().cloned()).collect();
+        let answer = self.request(MsgType::SessionModificationRequest, seid, &ies)?;
         // Without a session there is no SEID to answer with: the cause comes first.
         answer.accepted()?;
         let answered = answer.seid()?;
         ensure!(answered == session.cp_seid, "answer for SEID {answered:#x}");
-        Ok(())
+        Ok(answer)
     }
 
     /// Points the downlink at a gNB's tunnel: the UE became active, or was handed over.
     pub fn connect(&self, session: &Session, gnb: impl Into<IpAddr>, teid: u32) -> Result<()> {
-        self.modify(session, &[forward_downlink(gnb.into(), teid)])
+        self.connect_to(session, &TunnelEnd::at(gnb, teid))
+            .map(drop)
     }
 
-    /// The same, for a gNB that may have an address of each family.
-    pub fn connect_to(&self, session: &Session, gnb: &TunnelEnd) -> Result<()> {
-        self.modify(session, &[plan::forward_into(gnb)])
+    /// The same, for a gNB that may have an address of each family; where its uplink goes.
+    pub fn connect_to(&self, session: &Session, gnb: &TunnelEnd) -> Result<(IpAddr, u32)> {
+        for ies in session.reach(*gnb) {
+            session.note_uplink(&self.modified(session, &ies)?)?;
+        }
+        session.uplink_now()
     }
 
-    /// The UE became idle: its downlink is to be buffered, and the SMF told.
+    /// The UE became idle: most buffer its downlink, and want to be told.
     pub fn idle(&self, session: &Session) -> Result<()> {
-        self.modify(session, &[plan::update_far_buffer()])
+        self.modify(session, &session.rest())
     }
 
     /// Opens or closes the gates of the session.
     pub fn gate(&self, session: &Session, gates: Gates) -> Result<()> {
-        self.modify(session, &[plan::update_qer_gates(gates)])
+        self.modify(session, &plan::update_qer_gates(session, gates))
     }
 
     /// Changes the QER of the session otherwise.
     pub fn update_qer(&self, session: &Session, what: Vec<Ie>) -> Result<()> {
-        self.modify(session, &[plan::update_qer(what)])
+        self.modify(session, &plan::update_qer(session, what))
     }
 
     /// Changes the downlink PDR of the session.
@@ -312,7 +335,7 @@ impl Smf {
 
     /// Changes the MBR of the session, up and down.
     pub fn limit(&self, session: &Session, up_kbps: u64, down_kbps: u64) -> Result<()> {
-        self.modify(session, &[plan::update_qer_mbr(up_kbps, down_kbps)])
+        self.modify(session, &plan::update_qer_mbr(session, up_kbps, down_kbps))
     }
 
     /// Adds a flow, of a number that no other flow of the session has.
@@ -343,16 +366,35 @@ impl Smf {
 
     /// Deletes a session.
     pub fn delete(&self, session: &Session) -> Result<()> {
-        let seid = Some(session.up_seid);
-        let answer = self.request(MsgType::SessionDeletionRequest, seid, &[])?;
+        let (seid, habits) = (Some(session.up_seid), session.plan.habits());
+        let f_seid = habits.f_seid[1].then(|| self.f_seid(session.cp_seid));
+        let ies: Vec<Ie> = f_seid.into_iter().collect();
+        let kind = MsgType::SessionDeletionRequest;
+        let answer = self.request_at(kind, seid, &ies, habits.priority[1])?;
         answer.accepted()
     }
 
     /// Sends a request, repeats it until it is answered, and checks that the answer is of the type
     /// that belongs to it.
     pub fn request(&self, message_type: MsgType, seid: Option<u64>, ies: &[Ie]) -> Result<Answer> {
+        self.request_at(message_type, seid, ies, None)
+    }
+
+    /// The same, with a Message Priority.
+    fn request_at(
+        &self,
+        message_type: MsgType,
+        seid: Option<u64>,
+        ies: &[Ie],
+        priority: Option<u8>,
+    ) -> Result<Answer> {
         let sequence = self.sequence();
-        let datagram = encode(message_type, seid, sequence, ies);
+        let mut datagram = encode(message_type, seid, sequence, ies);
+        if let Some(priority) = priority {
+            // MP, and the upper half of the octet behind the sequence number (TS 29.244, 7.2.2.3).
+            datagram[0] |= 1 << 1;
+            datagram[15] = priority << 4;
+        }
         let answer = self.shared.exchange(sequence, &datagram)?;
         let answer =
             Answer::read(&answer).with_context(|| format!("answer to {message_type:?}"))?;

@@ -1,4 +1,4 @@
-//! What sessions look like on N4: the habits of two widely used SMFs, and the rules they send.
+//! What sessions look like on N4: the rules that SMFs send, as their habits have them.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,8 +10,6 @@ use rs_pfcp::ie::apply_action::ApplyAction;
 use rs_pfcp::ie::bar_id::BarId;
 use rs_pfcp::ie::create_bar::CreateBar;
 use rs_pfcp::ie::create_far::CreateFar;
-use rs_pfcp::ie::create_pdr::CreatePdr;
-use rs_pfcp::ie::create_urr::CreateUrr;
 use rs_pfcp::ie::created_pdr::CreatedPdr;
 use rs_pfcp::ie::created_traffic_endpoint::CreatedTrafficEndpoint;
 use rs_pfcp::ie::destination_interface::{DestinationInterface, Interface};
@@ -19,7 +17,6 @@ use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::far_id::FarId;
 use rs_pfcp::ie::forwarding_parameters::ForwardingParameters;
 use rs_pfcp::ie::mbr::Mbr;
-use rs_pfcp::ie::measurement_method::MeasurementMethod;
 use rs_pfcp::ie::network_instance::NetworkInstance;
 use rs_pfcp::ie::outer_header_removal::OuterHeaderRemoval;
 use rs_pfcp::ie::pdi::Pdi;
@@ -27,33 +24,24 @@ use rs_pfcp::ie::pdr_id::PdrId;
 use rs_pfcp::ie::precedence::Precedence;
 use rs_pfcp::ie::qer_id::QerId;
 use rs_pfcp::ie::qfi::Qfi;
-use rs_pfcp::ie::reporting_triggers::ReportingTriggers;
 use rs_pfcp::ie::sdf_filter::SdfFilter;
 use rs_pfcp::ie::source_interface::{SourceInterface, SourceInterfaceValue};
+use rs_pfcp::ie::three_gpp_interface_type::{ThreeGppInterfaceType, ThreeGppInterfaceTypeIe};
 use rs_pfcp::ie::ue_ip_address::UeIpAddress;
 use rs_pfcp::ie::update_far::UpdateFar;
 use rs_pfcp::ie::update_forwarding_parameters::UpdateForwardingParameters;
 use rs_pfcp::ie::urr_id::UrrId;
 use rs_pfcp::ie::{Ie, IeType};
 
-use super::{Session, TunnelEnd, Urr};
+use super::style::{Early, FTeidBy, Families, Habits, Name, PdnType, Urrs};
+use super::{Session, Style, TunnelEnd, Urr, usual_urrs};
 use crate::ue::Addresses;
 
-const UPLINK: u16 = 1;
-const DOWNLINK: u16 = 2;
-const SESSION_QER: u32 = 1;
-const FLOW_QER: u32 = 2;
-const DEFAULT_PRECEDENCE: u32 = 255;
-const CHOOSE_ID: u8 = 5;
-
-/// Whose habits a session follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
-    /// F-TEID by CHOOSE with CHOOSE ID, a BAR, one QER, removal description 6 for dual stack.
-    Open5gs,
-    /// Own TEIDs, two QERs on each PDR, downlink that is forwarded without a tunnel at first.
-    Free5gc,
-}
+pub(super) const UPLINK: u16 = 1;
+pub(super) const DOWNLINK: u16 = 2;
+/// Of Router Solicitations, up to the SMF and down from it.
+const SOLICITATIONS: [u16; 2] = [3, 4];
+const SOLICITATIONS_PRECEDENCE: u32 = 255;
 
 /// Where the UE's addresses come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +119,9 @@ pub struct SessionPlan {
     pub upf_n3: Addresses,
     /// QFI of the default flow.
     pub qfi: u8,
-    /// Whether the uplink PDI asks for that QFI.
+    /// Uplink PDIs have the UE's address also where the style's have none.
+    pub uplink_ue: bool,
+    /// Whether the uplink PDI asks for that QFI, where the style's do.
     pub match_qfi: bool,
     /// MBR of the session, up and down.
     pub mbr_kbps: Option<(u64, u64)>,
@@ -143,36 +133,126 @@ pub struct SessionPlan {
     pub urrs: Vec<Urr>,
     /// The gNB's tunnel, when it is known at once; else downlink starts as the style says.
     pub downlink: Option<TunnelEnd>,
+    /// Where the SMF takes Router Solicitations, if it does (Open5GS).
+    pub solicitations_to: Option<TunnelEnd>,
 }
 
 impl SessionPlan {
-    /// The rules of the establishment. `teid` is the SMF's choice, where the style asks for one.
-    pub(super) fn rules(&self, teid: u32) -> Result<Vec<Ie>> {
-        let f_teid = self.uplink_f_teid(teid);
-        let mut ies = Vec::new();
-        for (index, flow) in self.flows.iter().enumerate() {
-            ies.extend(self.flow_rules(index as u16, flow, &f_teid));
+    pub(super) fn habits(&self) -> &'static Habits {
+        self.style.habits()
+    }
+
+    /// What an establishment has beside Node ID and F-SEID. `teid` is the SMF's choice, where the style asks for one.
+    pub(super) fn rules(&self, teid: u32) -> Vec<Ie> {
+        let (habits, f_teid) = (self.habits(), self.uplink_f_teid(teid));
+        let mut ies = self.uplink_rules(&f_teid);
+        if self.downlink.is_some() || habits.early != Early::NoRules {
+            ies.extend(self.downlink_rules(self.downlink.as_ref()));
         }
-        let qers: &[u32] = match self.style {
-            Style::Open5gs => &[SESSION_QER],
-            Style::Free5gc => &[SESSION_QER, FLOW_QER],
-        };
-        ies.push(self.uplink_pdr(UPLINK, DEFAULT_PRECEDENCE, &f_teid, None, qers));
-        ies.push(self.downlink_pdr(DOWNLINK, DEFAULT_PRECEDENCE, None, qers));
+        if let Some(smf) = &self.solicitations_to {
+            ies.extend(self.solicitation_rules(smf, &f_teid));
+        }
         if self.endpoints {
             ies.extend(self.traffic_endpoints(&f_teid));
         }
-        ies.push(self.uplink_far());
-        ies.push(self.downlink_far());
-        ies.extend(self.qers());
-        match self.urrs.as_slice() {
-            [] => ies.push(urr()?),
-            urrs => ies.extend(urrs.iter().map(Urr::create)),
-        }
-        if self.style == Style::Open5gs {
+        ies.extend(self.urrs().iter().map(Urr::create));
+        if habits.early == Early::Buffer {
             ies.push(CreateBar::new(BarId::new(1), None).to_ie());
         }
-        Ok(ies)
+        ies.extend(self.of_session());
+        // By kind, as their encoders have it.
+        let kinds = [1, 3, 6, 7, 85, 127, 113].map(IeType::from);
+        ies.sort_by_key(|ie| {
+            kinds
+                .iter()
+                .position(|kind| *kind == ie.ie_type)
+                .unwrap_or(kinds.len())
+        });
+        ies
+    }
+
+    /// PDRs and QERs of uplink, and their FAR.
+    pub(super) fn uplink_rules(&self, f_teid: &Fteid) -> Vec<Ie> {
+        let mut ies = Vec::new();
+        for (index, flow) in self.flows.iter().enumerate() {
+            let [pdr, _, qer] = self.flow_rules(index as u16, flow, f_teid);
+            ies.extend([pdr, qer]);
+        }
+        let habits = self.habits();
+        let qers = habits.qer_ids[0];
+        ies.push(self.uplink_pdr(UPLINK, habits.precedence, f_teid, None, qers));
+        ies.push(self.uplink_far());
+        ies.extend(self.qers(|id| qers.contains(&id)));
+        ies
+    }
+
+    /// The same of downlink, without QERs that uplink has, too.
+    pub(super) fn downlink_rules(&self, gnb: Option<&TunnelEnd>) -> Vec<Ie> {
+        let mut ies = Vec::new();
+        for (index, flow) in self.flows.iter().enumerate() {
+            // What the F-TEID is matters to uplink alone.
+            let [_, pdr, _] = self.flow_rules(index as u16, flow, &given_f_teid(0, self.upf_n3));
+            ies.push(pdr);
+        }
+        ies.push(Ie::new_grouped(IeType::CreatePdr, self.default_downlink()));
+        ies.push(self.downlink_far(gnb));
+        let [up, down] = self.habits().qer_ids;
+        ies.extend(self.qers(|id| down.contains(&id) && !up.contains(&id)));
+        ies
+    }
+
+    /// Router Solicitations go through a tunnel to the SMF, and what it answers to the UE (TS 29.244, 5.14).
+    fn solicitation_rules(&self, smf: &TunnelEnd, f_teid: &Fteid) -> [Ie; 3] {
+        let [up, down] = SOLICITATIONS;
+        let mut pdi = self.pdi(
+            SourceInterfaceValue::Access,
+            Some("permit out 58 from ff02::2/128 to assigned"),
+        );
+        pdi.f_teid = Some(f_teid.clone());
+        let to_smf = self.pdr(up, SOLICITATIONS_PRECEDENCE, pdi, u32::from(up), &[]);
+        let mut pdi = Pdi::new(SourceInterface::new(SourceInterfaceValue::CpFunction));
+        pdi.f_teid = Some(Fteid::new_with_choose(
+            true, true, true, false, 0, None, None, 0,
+        ));
+        let to_ue = self.pdr(
+            down,
+            SOLICITATIONS_PRECEDENCE,
+            pdi,
+            u32::from(DOWNLINK),
+            &[],
+        );
+        let parameters =
+            ForwardingParameters::new(DestinationInterface::new(Interface::CpFunction))
+                .with_outer_header_creation(smf.header());
+        let far =
+            CreateFar::new(FarId::new(u32::from(up)), FORW).with_forwarding_parameters(parameters);
+        let [to_smf, to_ue] = [to_smf, to_ue].map(|pdr| Ie::new_grouped(IeType::CreatePdr, pdr));
+        [to_smf, to_ue, far.to_ie()]
+    }
+
+    /// What an establishment says of the session as a whole.
+    fn of_session(&self) -> Vec<Ie> {
+        let (v4, v6) = self.wanted();
+        let pdn_type = match self.habits().pdn_type {
+            PdnType::Absent => None,
+            PdnType::Ipv4 => Some(1),
+            PdnType::OfSession => Some(u8::from(v4) | u8::from(v6) << 1),
+        };
+        let mut ies: Vec<_> = pdn_type
+            .map(|it| Ie::new(IeType::PdnType, vec![it]))
+            .into_iter()
+            .collect();
+        if self.habits().subscriber {
+            // IMSI 999700000000001, in BCD with the first digit in the lower half; SST 1 without SD.
+            let imsi = vec![1, 8, 0x99, 0x79, 0, 0, 0, 0, 0, 0xf1];
+            ies.push(Ie::new(IeType::UserId, imsi));
+            ies.push(Ie::new(
+                IeType::ApnDnn,
+                labels(&self.network_instance).into_bytes(),
+            ));
+            ies.push(Ie::new(IeType::Snssai, vec![1, 0xff, 0xff, 0xff]));
+        }
+        ies
     }
 
     /// What a PDI says of where packets come by, in endpoints for access (1) and core (2).
@@ -193,25 +273,34 @@ impl SessionPlan {
         })
     }
 
-    fn uplink_f_teid(&self, teid: u32) -> Fteid {
-        match self.style {
-            Style::Open5gs => {
-                let Addresses { v4, v6 } = self.upf_n3;
-                let (v4, v6) = (v4.is_some(), v6.is_some());
-                Fteid::new_with_choose(v4, v6, true, true, 0, None, None, CHOOSE_ID)
-            }
-            Style::Free5gc => given_f_teid(teid, self.upf_n3),
-        }
+    pub(super) fn uplink_f_teid(&self, teid: u32) -> Fteid {
+        let FTeidBy::Upf {
+            families,
+            choose_id,
+        } = self.habits().f_teid
+        else {
+            return given_f_teid(teid, self.upf_n3);
+        };
+        let (v4, v6) = match families {
+            Families::Known => (self.upf_n3.v4.is_some(), self.upf_n3.v6.is_some()),
+            Families::Both => (true, true),
+            Families::Unsaid => (false, false),
+        };
+        let id = choose_id.unwrap_or_default();
+        Fteid::new_with_choose(v4, v6, true, choose_id.is_some(), 0, None, None, id)
     }
 
     /// The pair of PDRs and the QER of one flow.
     fn flow_rules(&self, index: u16, flow: &Flow, f_teid: &Fteid) -> [Ie; 3] {
         let [uplink, downlink, qer] = flow_ids(index);
-        let (filter, qers) = (Some(flow.filter.as_str()), [SESSION_QER, u32::from(qer)]);
+        let mut qers: Vec<_> = session_qer(self.style).into_iter().collect();
+        qers.push(u32::from(qer));
+        let filter = Some(flow.filter.as_str());
         let members = vec![QerId::new(u32::from(qer)).to_ie(), flow.gates.status()];
+        let down = self.downlink_pdr(downlink, flow.precedence, filter, &qers);
         [
             self.uplink_pdr(uplink, flow.precedence, f_teid, filter, &qers),
-            self.downlink_pdr(downlink, flow.precedence, filter, &qers),
+            Ie::new_grouped(IeType::CreatePdr, down),
             Ie::new_grouped(IeType::CreateQer, members),
         ]
     }
@@ -226,61 +315,80 @@ impl SessionPlan {
     ) -> Ie {
         let mut pdi = self.pdi(SourceInterfaceValue::Access, filter);
         pdi.f_teid = (!self.endpoints).then(|| f_teid.clone());
-        if filter.is_none() && self.match_qfi {
+        if filter.is_none() && self.match_qfi && self.habits().uplink_qfi {
             pdi.qfis = Qfi::new(self.qfi).into_iter().collect();
         }
-        let mut pdr = self.pdr(id, precedence, pdi, u32::from(UPLINK), qers);
-        let dual = matches!(self.wanted(), (true, true));
-        let description = match self.upf_n3 {
-            _ if dual && self.style == Style::Open5gs => 6,
+        Ie::new_grouped(
+            IeType::CreatePdr,
+            self.pdr(id, precedence, pdi, u32::from(UPLINK), qers),
+        )
+    }
+
+    /// Members of the default downlink PDR.
+    pub(super) fn default_downlink(&self) -> Vec<Ie> {
+        let habits = self.habits();
+        self.downlink_pdr(DOWNLINK, habits.precedence, None, habits.qer_ids[1])
+    }
+
+    fn downlink_pdr(
+        &self,
+        id: u16,
+        precedence: u32,
+        filter: Option<&str>,
+        qers: &[u32],
+    ) -> Vec<Ie> {
+        let pdi = self.pdi(SourceInterfaceValue::Core, filter);
+        self.pdr(id, precedence, pdi, u32::from(DOWNLINK), qers)
+    }
+
+    /// Members of a PDR; those whose packets come through a tunnel take it off.
+    fn pdr(&self, id: u16, precedence: u32, pdi: Pdi, far: u32, qers: &[u32]) -> Vec<Ie> {
+        let habits = self.habits();
+        let downlink = pdi.source_interface.value == SourceInterfaceValue::Core;
+        let urrs: Vec<u32> = match (self.urrs.as_slice(), habits.urrs) {
+            (own @ [_, ..], _) => own.iter().map(|urr| urr.id).collect(),
+            ([], Urrs::Threshold) if downlink => vec![1],
+            ([], Urrs::Periodic) => vec![1, 2],
+            ([], _) => Vec::new(),
+        };
+        let removal = match self.upf_n3 {
+            _ if habits.removes_any => 6,
             Addresses { v6: None, .. } => 0,
             Addresses { v4: None, .. } => 1,
             _ => 6,
         };
-        pdr.outer_header_removal = Some(OuterHeaderRemoval::new(description));
-        pdr.to_ie()
-    }
-
-    fn downlink_pdr(&self, id: u16, precedence: u32, filter: Option<&str>, qers: &[u32]) -> Ie {
-        let pdi = self.pdi(SourceInterfaceValue::Core, filter);
-        self.pdr(id, precedence, pdi, u32::from(DOWNLINK), qers)
-            .to_ie()
-    }
-
-    fn pdr(&self, id: u16, precedence: u32, pdi: Pdi, far: u32, qers: &[u32]) -> CreatePdr {
-        let mut pdr = CreatePdr::new(PdrId::new(id), Precedence::new(precedence), pdi);
-        pdr.far_id = Some(FarId::new(far));
-        pdr.urr_ids = match self.urrs.as_slice() {
-            [] => vec![UrrId::new(1)],
-            urrs => urrs.iter().map(|urr| UrrId::new(urr.id)).collect(),
-        };
-        pdr.qer_ids = qers.iter().map(|id| QerId::new(*id)).collect();
-        pdr
+        let mut ies = vec![PdrId::new(id).to_ie(), Precedence::new(precedence).to_ie()];
+        if !downlink {
+            let removal = OuterHeaderRemoval::new(removal).marshal().to_vec();
+            ies.push(Ie::new(IeType::OuterHeaderRemoval, removal));
+        }
+        ies.push(FarId::new(far).to_ie());
+        let at = if habits.pdi_last { ies.len() } else { 2 };
+        ies.insert(at, pdi.to_ie());
+        ies.extend(urrs.into_iter().map(|id| UrrId::new(id).to_ie()));
+        ies.extend(qers.iter().map(|id| QerId::new(*id).to_ie()));
+        ies
     }
 
     fn pdi(&self, source: SourceInterfaceValue, filter: Option<&str>) -> Pdi {
+        let habits = self.habits();
         let mut pdi = Pdi::new(SourceInterface::new(source));
-        pdi.network_instance = Some(NetworkInstance::new(&self.network_instance));
+        pdi.network_instance = self.instance();
         let downlink = source == SourceInterfaceValue::Core;
         pdi.ue_ip_addresses = match self.addresses {
-            Requested::Given(Addresses { v4, v6 }) => {
-                let mut address = UeIpAddress::new(v4, v6);
-                address.source_destination = downlink;
-                vec![address]
-            }
-            Requested::Choose { v4, v6 } if downlink => {
-                let mut address = UeIpAddress::choose(v4, v6);
-                address.source_destination = true;
-                vec![address]
-            }
-            Requested::Choose { .. } => Vec::new(),
+            _ if !(downlink || habits.uplink_ue || self.uplink_ue) => Vec::new(),
+            Requested::Given(Addresses { v4, v6 }) => vec![UeIpAddress::new(v4, v6)],
+            Requested::Choose { v4, v6 } => vec![UeIpAddress::choose(v4, v6)],
         };
         for address in &mut pdi.ue_ip_addresses {
+            address.source_destination = downlink && habits.destination_flag;
             let len = self.v6_len.filter(|_| address.v6 || address.choose_ipv6);
             address.ipv6_prefix_length_present = len.is_some();
             address.ipv6_prefix_length = len;
         }
+        let filter = filter.or(habits.filter);
         pdi.sdf_filters = filter.map(SdfFilter::new).into_iter().collect();
+        pdi.three_gpp_interface_type = habits.source_types.map(|of| interface_type(of, downlink));
         pdi.ies.clone_from(&self.pdi);
         if self.endpoints {
             pdi.network_instance = None;
@@ -290,47 +398,83 @@ impl SessionPlan {
         pdi
     }
 
+    /// The Network Instance as the style writes it.
+    pub(super) fn instance(&self) -> Option<NetworkInstance> {
+        match self.habits().name {
+            Name::Absent => None,
+            Name::Plain => Some(NetworkInstance::new(&self.network_instance)),
+            Name::Labels => Some(NetworkInstance::new(&labels(&self.network_instance))),
+        }
+    }
+
+    /// Forwarding parameters to the core (uplink) or to access.
+    fn forwarding(&self, to: Interface, gnb: Option<&TunnelEnd>) -> ForwardingParameters {
+        let mut parameters = ForwardingParameters::new(DestinationInterface::new(to));
+        parameters.outer_header_creation = gnb.map(TunnelEnd::header);
+        let downlink = to == Interface::Access;
+        // Where a gNB is not known, its network is not named either.
+        parameters.network_instance = self.instance().filter(|_| !downlink || gnb.is_some());
+        let types = self.habits().destination_types;
+        parameters.three_gpp_interface_type = types.map(|of| interface_type(of, downlink));
+        parameters
+    }
+
     fn uplink_far(&self) -> Ie {
-        let core = DestinationInterface::new(Interface::Core);
-        let parameters = ForwardingParameters::new(core)
-            .with_network_instance(NetworkInstance::new(&self.network_instance));
         CreateFar::new(FarId::new(u32::from(UPLINK)), FORW)
-            .with_forwarding_parameters(parameters)
+            .with_forwarding_parameters(self.forwarding(self.habits().core, None))
             .to_ie()
     }
 
-    fn downlink_far(&self) -> Ie {
+    fn downlink_far(&self, gnb: Option<&TunnelEnd>) -> Ie {
         let id = FarId::new(u32::from(DOWNLINK));
-        let access = ForwardingParameters::new(DestinationInterface::new(Interface::Access));
-        let far = match (self.downlink, self.style) {
-            (Some(gnb), _) => {
-                let access = access.with_outer_header_creation(gnb.header());
-                CreateFar::new(id, FORW).with_forwarding_parameters(access)
+        let access = |gnb| self.forwarding(Interface::Access, gnb);
+        let far = match (gnb, self.habits().early) {
+            (Some(_), _) => CreateFar::new(id, FORW).with_forwarding_parameters(access(gnb)),
+            (None, Early::Buffer) => CreateFar::new(id, BUFF_NOCP).with_bar_id(BarId::new(1)),
+            (None, Early::ForwardNowhere) => {
+                CreateFar::new(id, FORW).with_forwarding_parameters(access(None))
             }
-            (None, Style::Open5gs) => CreateFar::new(id, BUFF_NOCP).with_bar_id(BarId::new(1)),
-            (None, Style::Free5gc) => CreateFar::new(id, FORW).with_forwarding_parameters(access),
+            (None, Early::Drop | Early::NoRules) => CreateFar::new(id, DROP),
+            (None, Early::DropAtZero) => {
+                let zero = TunnelEnd::at(Ipv4Addr::UNSPECIFIED, 0);
+                CreateFar::new(id, DROP).with_forwarding_parameters(access(Some(&zero)))
+            }
         };
         far.to_ie()
     }
 
-    fn qers(&self) -> Vec<Ie> {
-        let mut session = vec![QerId::new(SESSION_QER).to_ie(), self.gates.status()];
-        let mbr = self
-            .mbr_kbps
-            .map(|(up, down)| Mbr::new(up, down).marshal().to_vec());
-        session.extend(mbr.map(|mbr| Ie::new(IeType::Mbr, mbr)));
-        let qfi = Ie::new(IeType::Qfi, vec![self.qfi]);
-        match self.style {
-            Style::Open5gs => {
-                session.push(qfi);
-                vec![Ie::new_grouped(IeType::CreateQer, session)]
+    /// Create QERs of those that are wanted; the first one's gates are the session's.
+    fn qers(&self, wanted: impl Fn(u32) -> bool) -> Vec<Ie> {
+        let habits = self.habits();
+        let qers = habits.qers.iter().filter(|qer| wanted(qer.id));
+        let create = |qer: &super::style::Qer| {
+            let gates = if session_qer(self.style) == Some(qer.id) {
+                self.gates
+            } else {
+                Gates::OPEN
+            };
+            let qfi = if qer.qfi { self.qfi } else { 0 };
+            let mut members = vec![QerId::new(qer.id).to_ie(), gates.status()];
+            members.push(Ie::new(IeType::Qfi, vec![qfi]));
+            if let Some((up, down)) = self.mbr_kbps.filter(|_| qer.mbr) {
+                members.push(Ie::new(IeType::Mbr, Mbr::new(up, down).marshal().to_vec()));
             }
-            Style::Free5gc => {
-                let flow = vec![QerId::new(FLOW_QER).to_ie(), Gates::OPEN.status(), qfi];
-                [session, flow]
-                    .map(|members| Ie::new_grouped(IeType::CreateQer, members))
-                    .into()
-            }
+            members.sort_by_key(|ie| habits.qer_order.iter().position(|kind| *kind == ie.ie_type));
+            Ie::new_grouped(IeType::CreateQer, members)
+        };
+        qers.map(create).collect()
+    }
+
+    /// What was asked for, or the style's own.
+    fn urrs(&self) -> Vec<Urr> {
+        if !self.urrs.is_empty() {
+            return self.urrs.clone();
+        }
+        match self.habits().urrs {
+            Urrs::None => Vec::new(),
+            Urrs::Threshold => vec![usual_urrs::at_100_mib(1)],
+            Urrs::Periodic => usual_urrs::before_and_after_qos([1, 2]),
+            Urrs::Unnamed => usual_urrs::periodic_and_quota([1, 2]),
         }
     }
 
@@ -348,13 +492,13 @@ impl SessionPlan {
         teid: u32,
         created: &[CreatedPdr],
     ) -> Result<(TunnelEnd, Addresses)> {
-        let uplink = match self.style {
+        let uplink = match self.habits().f_teid {
             // Nothing needs to be created, or told, when the SMF chose.
-            Style::Free5gc => TunnelEnd {
+            FTeidBy::Smf => TunnelEnd {
                 addresses: self.upf_n3,
                 teid,
             },
-            Style::Open5gs => {
+            FTeidBy::Upf { .. } => {
                 let pdr = created.iter().find(|pdr| pdr.pdr_id.value == UPLINK);
                 let f_teid = pdr.and_then(|pdr| pdr.f_teid.as_ref());
                 let f_teid = f_teid.context("no F-TEID was chosen for the uplink PDR")?;
@@ -427,16 +571,23 @@ pub fn update_endpoints(v4: Ipv4Addr) -> Vec<Ie> {
     ]
 }
 
-/// A usage report rule, as SMFs put on every session.
-fn urr() -> Result<Ie> {
-    let by_volume = MeasurementMethod::new(false, true, false);
-    let urr = CreateUrr::builder(UrrId::new(1))
-        .measurement_method(by_volume)
-        .reporting_triggers(ReportingTriggers::new().with_volume_threshold(true))
-        .volume_threshold_bytes(1 << 30)
-        .build()
-        .context("URR")?;
-    Ok(urr.to_ie())
+/// A name as DNNs are written in messages.
+fn labels(name: &str) -> String {
+    let label = |label: &str| format!("{}{label}", char::from(label.len() as u8));
+    name.split('.').map(label).collect()
+}
+
+/// The first for uplink, the second for downlink.
+pub(super) fn interface_type(
+    of: [ThreeGppInterfaceType; 2],
+    downlink: bool,
+) -> ThreeGppInterfaceTypeIe {
+    ThreeGppInterfaceTypeIe::new(of[usize::from(downlink)])
+}
+
+/// The QER that has the session's gates and MBR.
+pub(super) fn session_qer(style: Style) -> Option<u32> {
+    style.habits().qers.first().map(|qer| qer.id)
 }
 
 /// The first address of a prefix, when the prefix itself was given.
@@ -449,12 +600,13 @@ fn first_host(prefix: Ipv6Addr) -> Ipv6Addr {
     }
 }
 
-const FORW: ApplyActionOctet = ApplyActionOctet(0b0010);
-const BUFF_NOCP: ApplyActionOctet = ApplyActionOctet(0b1100);
+const DROP: ApplyActionOctet = ApplyActionOctet(0b0001);
+pub(super) const FORW: ApplyActionOctet = ApplyActionOctet(0b0010);
+pub(super) const BUFF_NOCP: ApplyActionOctet = ApplyActionOctet(0b1100);
 
 /// The first octet of an Apply Action (TS 29.244, 8.2.26).
 #[derive(Clone, Copy)]
-struct ApplyActionOctet(u8);
+pub(super) struct ApplyActionOctet(pub(super) u8);
 
 impl From<ApplyActionOctet> for ApplyAction {
     fn from(octet: ApplyActionOctet) -> Self {
@@ -548,7 +700,7 @@ pub fn forward_downlink(gnb: IpAddr, teid: u32) -> Ie {
 }
 
 /// The same, where the gNB has an address of each family.
-pub(super) fn forward_into(gnb: &TunnelEnd) -> Ie {
+fn forward_into(gnb: &TunnelEnd) -> Ie {
     let parameters = UpdateForwardingParameters::new()
         .with_destination_interface(DestinationInterface::new(Interface::Access))
         .with_outer_header_creation(gnb.header());
@@ -556,16 +708,9 @@ pub(super) fn forward_into(gnb: &TunnelEnd) -> Ie {
     UpdateFar::new(id, Some(FORW.into()), Some(parameters), None, None).to_ie()
 }
 
-/// The downlink FAR buffers and notifies.
-pub(super) fn update_far_buffer() -> Ie {
-    let id = FarId::new(u32::from(DOWNLINK));
-    UpdateFar::new(id, Some(BUFF_NOCP.into()), None, None, None).to_ie()
-}
-
 /// The session's QER opens or closes its gates.
-pub(super) fn update_qer_gates(gates: Gates) -> Ie {
-    let members = vec![QerId::new(SESSION_QER).to_ie(), gates.status()];
-    Ie::new_grouped(IeType::UpdateQer, members)
+pub(super) fn update_qer_gates(session: &Session, gates: Gates) -> Vec<Ie> {
+    update_qer(session, vec![gates.status()])
 }
 
 /// The downlink PDR gets these.
@@ -575,16 +720,21 @@ pub(super) fn update_downlink_pdr(what: Vec<Ie>) -> Ie {
     Ie::new_grouped(IeType::UpdatePdr, members)
 }
 
-/// The session's QER gets these.
-pub(super) fn update_qer(what: Vec<Ie>) -> Ie {
-    let mut members = vec![QerId::new(SESSION_QER).to_ie()];
-    members.extend(what);
-    Ie::new_grouped(IeType::UpdateQer, members)
+/// The session's QER gets these; nothing, where the style has none.
+pub(super) fn update_qer(session: &Session, what: Vec<Ie>) -> Vec<Ie> {
+    let update = |id| {
+        let mut members = vec![QerId::new(id).to_ie()];
+        members.extend(what.clone());
+        Ie::new_grouped(IeType::UpdateQer, members)
+    };
+    session_qer(session.plan.style)
+        .map(update)
+        .into_iter()
+        .collect()
 }
 
 /// The session's QER gets another MBR.
-pub(super) fn update_qer_mbr(up_kbps: u64, down_kbps: u64) -> Ie {
+pub(super) fn update_qer_mbr(session: &Session, up_kbps: u64, down_kbps: u64) -> Vec<Ie> {
     let mbr = Mbr::new(up_kbps, down_kbps).marshal().to_vec();
-    let members = vec![QerId::new(SESSION_QER).to_ie(), Ie::new(IeType::Mbr, mbr)];
-    Ie::new_grouped(IeType::UpdateQer, members)
+    update_qer(session, vec![Ie::new(IeType::Mbr, mbr)])
 }

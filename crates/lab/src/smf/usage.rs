@@ -29,7 +29,7 @@ const FROM_THE_BEGINNING: u8 = 1 << 3;
 pub struct Urr {
     /// URR ID.
     pub id: u32,
-    members: Vec<Ie>,
+    pub(super) members: Vec<Ie>,
 }
 
 impl Urr {

@@ -43,16 +43,18 @@ impl FromIe<'_> for FTeid {
         let flags = reader.u8()?;
         let (v4, v6) = (flags & 1 != 0, flags & 2 != 0);
         let (choose, with_id) = (flags & 4 != 0, flags & 8 != 0);
-        if !(v4 || v6) {
-            return Err(ie.wrong("F-TEID flag V4 or V6", flags));
-        }
         if choose {
             let choose_id = with_id.then(|| reader.u8()).transpose()?;
+            // One of the flags shall be set (8.2.3), but SD-Core's SMF sets neither: whatever there is, then.
+            let any = !(v4 || v6);
             return Ok(Self::Choose {
-                ipv4: v4,
-                ipv6: v6,
+                ipv4: v4 || any,
+                ipv6: v6 || any,
                 choose_id,
             });
+        }
+        if !(v4 || v6) {
+            return Err(ie.wrong("F-TEID flag V4 or V6", flags));
         }
         if with_id {
             return Err(ie.wrong("F-TEID flag CHID only with CH", flags));

@@ -402,11 +402,11 @@ fn entry(
     match direction {
         _ if pdr.is_found_by_ue() => entry.qfi = mark(&qers).filter(|_| !is_udp),
         Direction::Uplink if !is_tunnel && !is_udp => {
-            entry.ue = ue_addresses(pdr);
+            entry.ue = ue_addresses(rules.pdrs, pdr);
             entry.qfi = pdr.pdi.qfis.single();
         }
         _ => {
-            entry.relay = Some(relay(pdr));
+            entry.relay = Some(relay(rules.pdrs, pdr));
             entry.qfi = mark(&qers).filter(|_| is_tunnel);
         }
     }
@@ -455,8 +455,14 @@ fn duplicates(
     duplicates.map(place).collect()
 }
 
-fn ue_addresses(pdr: &Pdr) -> Option<UeAddresses> {
-    let ue = pdr.pdi.ue;
+/// Which addresses its packets must have, beside those of networks behind the UE. Open5GS names these networks in uplink PDIs
+/// and no UE address: the UE's own is not foreign there.
+fn ue_addresses(pdrs: &[Pdr], pdr: &Pdr) -> Option<UeAddresses> {
+    let of_session = || pdrs.iter().find_map(|pdr| pdr.pdi.ue);
+    let ue = match pdr.direction() {
+        Direction::Uplink => pdr.pdi.ue.or_else(of_session),
+        Direction::Downlink => pdr.pdi.ue,
+    };
     pdr.pdi.names_ue().then(|| UeAddresses {
         v4: ue.and_then(|ue| ue.v4),
         v6: ue.and_then(|ue| ue.v6),
@@ -464,13 +470,13 @@ fn ue_addresses(pdr: &Pdr) -> Option<UeAddresses> {
 }
 
 /// What the PDI asks of packets that go from tunnel to tunnel.
-fn relay(pdr: &Pdr) -> Relay {
+fn relay(pdrs: &[Pdr], pdr: &Pdr) -> Relay {
     let end = match pdr.direction() {
         Direction::Uplink => UeEnd::Source,
         Direction::Downlink => UeEnd::Destination,
     };
     Relay {
-        ue: ue_addresses(pdr).map(|ue| (ue, end)),
+        ue: ue_addresses(pdrs, pdr).map(|ue| (ue, end)),
         qfi: pdr.pdi.qfis.single(),
         remove_container: pdr.container_removal,
     }

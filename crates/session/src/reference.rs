@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use crate::compiled::{Direction, Marks, NiId, PacketRate, PdrId, Qfi};
 use crate::flow::{Address, End, FlowDescription};
 use crate::predefined::{PredefinedFar, PredefinedRule};
-use crate::rules::{Apply, Far, Interface, PacketRules, Pdi, Pdr, Qer, SdfFilter};
+use crate::rules::{Apply, Far, Interface, PacketRules, Pdi, Pdr, Qer, SdfFilter, UeIp};
 
 /// A packet as it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,6 +306,11 @@ fn detects(pdrs: &[Pdr], pdi: &Pdi, packet: &Packet) -> bool {
             (packet.dst, Direction::Downlink)
         }
     };
+    // With networks behind the UE and no address of its own, an uplink PDI means that of the session too.
+    let named = |pdi: &Pdi| match pdrs.iter().find(|pdr| pdr.pdi.ue.is_some()) {
+        Some(other) if pdi.ue.is_none() && direction == Direction::Uplink => other.pdi.ue,
+        _ => pdi.ue,
+    };
     let arrives = match packet.arrival {
         Arrival::Tunnel { teid, qfi } => {
             let is_tunnel = |pdi: &Pdi| pdi.f_teid.is_some_and(|own| own.teid.teid.get() == teid);
@@ -313,12 +318,14 @@ fn detects(pdrs: &[Pdr], pdi: &Pdi, packet: &Packet) -> bool {
             let left_open = pdi.f_teid.is_none() && is_access(pdi);
             (is_tunnel(pdi) || left_open && of_session(&|pdi| is_access(pdi) && is_tunnel(pdi)))
                 && (pdi.qfis.is_empty() || qfi.is_some_and(|qfi| pdi.qfis.contains(qfi)))
-                && (!pdi.names_ue() || is_ue(pdi, ue) || of_session(&|pdi| is_behind(pdi, ue)))
+                && (!pdi.names_ue()
+                    || is_ue(named(pdi), ue)
+                    || of_session(&|pdi| is_behind(pdi, ue)))
         }
         Arrival::Network { ni } => {
             let valid_in = |pdi: &Pdi| pdi.ue.map(|own| own.ni).or(pdi.ni).unwrap_or(NiId(0));
             let is_address =
-                |pdi: &Pdi| valid_in(pdi) == ni && (is_ue(pdi, ue) || is_behind(pdi, ue));
+                |pdi: &Pdi| valid_in(pdi) == ni && (is_ue(pdi.ue, ue) || is_behind(pdi, ue));
             let left_open = !pdi.names_ue() && pdi.ni.is_none_or(|own| own == ni);
             direction == Direction::Downlink
                 && pdi.f_teid.is_none()
@@ -332,8 +339,8 @@ fn is_behind(pdi: &Pdi, addr: IpAddr) -> bool {
     pdi.framed().iter().any(|net| net.contains(&addr))
 }
 
-fn is_ue(pdi: &Pdi, addr: IpAddr) -> bool {
-    let Some(ue) = pdi.ue else { return false };
+fn is_ue(ue: Option<UeIp>, addr: IpAddr) -> bool {
+    let Some(ue) = ue else { return false };
     match addr {
         IpAddr::V4(addr) => ue.v4 == Some(addr),
         IpAddr::V6(addr) => ue.v6.is_some_and(|prefix| prefix.contains(&addr)),

@@ -5,7 +5,7 @@ use pfcp::{Cause, IeType, Writer};
 
 use super::cases::{failure, pdr, refusal, refuses, refuses_to_modify};
 use super::*;
-use crate::compiled::{FRAMED_MAX, NiId, Select, UeAddresses};
+use crate::compiled::{Direction, FRAMED_MAX, NiId, Select, UeAddresses};
 
 fn net(text: &str) -> IpNet {
     text.parse().unwrap()
@@ -46,6 +46,33 @@ fn session(w: &mut Writer<'_>, host: u8, nets: &[&str]) {
 
 fn prefix(text: &str) -> Key {
     Key::of_prefix(NiId(0), net(text))
+}
+
+/// As Open5GS writes them.
+#[test]
+fn the_ues_own_address_is_not_foreign_where_the_uplink_names_framed_routes_alone() {
+    let mut world = World::new();
+    let nets = ["198.51.100.0/24"];
+    let ue = Some(ue4(UE));
+    let established = world.establish(|w| {
+        let uplink = PdrIe {
+            ue: None,
+            ..PdrIe::uplink()
+        };
+        let downlink = PdrIe {
+            ue,
+            ..PdrIe::downlink()
+        };
+        ordinary_with(w, behind(uplink, &nets), behind(downlink, &nets));
+    });
+    established.unwrap();
+    let entry = &world.only().entries[0];
+    let own = UeAddresses {
+        v4: Some(UE),
+        v6: None,
+    };
+    assert_eq!((entry.direction, entry.ue), (Direction::Uplink, Some(own)));
+    assert!(entry.framed);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::netns::{Netns, Process};
 use crate::ue::Addresses;
-use crate::wait::{LOOK, NEVER};
+use crate::wait::{LOOK, NEVER, eventually};
 
 const API: ([u8; 4], u16) = ([127, 0, 0, 1], 8806);
 
@@ -197,6 +197,16 @@ impl Upf {
             "turnpiked was not ready within {NEVER:?}\n{}",
             self.log_tail(20)
         )
+    }
+
+    /// Changes an interface of it; when this returns it knows.
+    pub fn set_mtu(&self, netns: &Netns, interface: &str, mtu: u32) -> Result<()> {
+        netns.ip(&format!("link set {interface} mtu {mtu}"))?;
+        eventually("the UPF knows the MTU", || {
+            let status = self.get(netns, "/api/v1/status")?;
+            let mut ports = status["ports"].as_array().into_iter().flatten();
+            Ok(ports.any(|port| port["interface"] == interface && port["mtu"] == mtu))
+        })
     }
 
     /// Asks its REST interface.

@@ -348,6 +348,12 @@ impl World {
             .sessions(&self.upf_ns)
     }
 
+    /// Changes an interface of the UPF; when this returns it knows.
+    pub fn set_mtu(&self, interface: &str, mtu: u32) -> Result<()> {
+        let upf = self.upf.as_ref().context("the UPF is down")?;
+        upf.set_mtu(&self.upf_ns, interface, mtu)
+    }
+
     /// An ordinary session for the next UE, with addresses of the SMF's own pool.
     pub fn plan(&mut self, family: Family, style: Style) -> SessionPlan {
         let number = self.next_ue;

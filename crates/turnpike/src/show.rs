@@ -89,6 +89,7 @@ fn ports(answer: &Value) -> String {
     let mut table = Table::new([
         "INTERFACE",
         "ROLE",
+        "MTU",
         "DIRECTION",
         "IN",
         "IN BYTES",
@@ -110,6 +111,7 @@ fn ports(answer: &Value) -> String {
             table.row([
                 once("/interface"),
                 once("/role"),
+                once("/mtu"),
                 direction.to_owned(),
                 text(port, &format!("/{direction}/in_packets")),
                 text(port, &format!("/{direction}/in_bytes")),

@@ -162,6 +162,8 @@ pub(crate) struct PortReport {
     pub(crate) interface: String,
     /// `n3`, `n9`, `n6`, `n3+n6` or `n9+n6`.
     pub(crate) role: String,
+    /// Octets of the longest IP packet, tunnel headers included, as the data path knows it. `None`: there is no such interface.
+    pub(crate) mtu: Option<u32>,
     pub(crate) uplink: DirectionReport,
     pub(crate) downlink: DirectionReport,
     /// Frames left to the kernel: not ours.

@@ -165,7 +165,7 @@ fn icmp_errors(world: &mut World) -> Result<String> {
         let words = too_big(address, 1500 - TUNNEL);
         told(&world.dn_ns, address, &large, router, &words)?;
     }
-    world.upf_ns.ip("link set n6 mtu 1300")?;
+    world.set_mtu("n6", 1300)?;
     for &address in &addresses {
         let (server, router) = (dn::server_for(address), router_of(address));
         let size = payload(address, 1301);
@@ -203,7 +203,7 @@ fn believed_mtu(world: &World, address: IpAddr) -> Result<Option<u32>> {
 fn path_mtu(world: &mut World) -> Result<String> {
     const N3_MTU: u32 = 1400;
     let ue = world.attach_plain("ue", Family::Dual)?;
-    world.upf_ns.ip(&format!("link set n3 mtu {N3_MTU}"))?;
+    world.set_mtu("n3", N3_MTU)?;
     for address in ue.session.addresses.all() {
         let download = start_download(&ue.ue.netns, address, 4 << 20, 100 << 20)?;
         let got = download.finish().context("TCP download")?;
@@ -253,11 +253,10 @@ fn inner_fragments(world: &mut World) -> Result<String> {
     fragments_through(world, &ue)?;
     // A link takes in no more than it sends, so whoever is beside a narrow one sends less, too.
     ue.ue.netns.ip("link set tun0 mtu 900")?;
-    world.upf_ns.ip("link set n3 mtu 1000")?;
+    world.set_mtu("n3", 1000)?;
     fragments_through(world, &ue)?;
-    world
-        .upf_ns
-        .ip("link set n3 mtu 1500\nlink set n6 mtu 1000")?;
+    world.set_mtu("n3", 1500)?;
+    world.set_mtu("n6", 1000)?;
     world.dn_ns.ip("link set n6 mtu 1000")?;
     ue.ue.netns.ip("link set tun0 mtu 1400")?;
     fragments_through(world, &ue)?;

@@ -35,7 +35,7 @@ fn n9_path_mtu(world: &mut World) -> Result<String> {
     let addresses = attached.session.addresses.all();
     // A link takes in no more than it sends, so whoever is beside a narrow one sends less, too.
     netns.ip("link set tun0 mtu 1300")?;
-    second.netns.ip(&format!("link set n3 mtu {NARROW}"))?;
+    second.set_mtu("n3", NARROW)?;
     for &address in &addresses {
         let size = payload(address, ROOM + 1);
         let large = ["-M", "do", "-s", &size];
@@ -54,10 +54,9 @@ fn n9_path_mtu(world: &mut World) -> Result<String> {
         }
     }
     netns.ip("link set tun0 mtu 1400")?;
-    second
-        .netns
-        .ip(&format!("link set n3 mtu 1500\nlink set n9 mtu {NARROW}"))?;
-    world.upf_ns.ip(&format!("link set n9 mtu {NARROW}"))?;
+    second.set_mtu("n3", 1500)?;
+    second.set_mtu("n9", NARROW)?;
+    world.set_mtu("n9", NARROW)?;
     for &address in &addresses {
         let (server, size) = (dn::server_for(address), payload(address, 1400));
         let large = ["-M", "do", "-s", &size];

@@ -113,7 +113,7 @@ fn gateway_in_pool(world: &mut World) -> Result<String> {
         expect_drops(world, "unknown_ue", before, 3)?;
         world.upf_ns.ip(&format!("route add {gateway} via {via}"))?;
         eventually("the route is followed", || {
-            Ok(ping(&ue.ue.netns, gateway, 1, 20)?.whole().is_ok())
+            Ok(unanswered(&ue.ue.netns, gateway, 1).is_err())
         })?;
         ping(&ue.ue.netns, gateway, 20, 20)?.whole()?;
     }

@@ -94,6 +94,10 @@ pub(super) struct Second {
 }
 
 impl Second {
+    pub(super) fn set_mtu(&self, interface: &str, mtu: u32) -> Result<()> {
+        self.upf.set_mtu(&self.netns, interface, mtu)
+    }
+
     pub(super) fn start(world: &World) -> Result<Self> {
         let netns = Netns::create(world.prefix(), "iupf")?;
         let end = |netns, name| End { netns, name };

@@ -156,12 +156,16 @@ fn lost_tunnel(world: &World, attached: &mut Attached) -> Result<()> {
     gnb.close(teid);
     gnb.send_raw(UPF_N3_V6, &gtpu::error_indication(teid, gnb.address()))?;
     let smf = world.smf(0)?;
-    let reports = || smf.requests(MsgType::SessionReportRequest);
-    eventually("the report", || Ok(!reports()?.is_empty()))?;
-    let group = reports()?[0]
-        .ie(IeType::ErrorIndicationReport)?
-        .payload
-        .clone();
+    // Usage is reported as well.
+    let report = || -> Result<Option<Vec<u8>>> {
+        let requests = smf.requests(MsgType::SessionReportRequest)?;
+        let mut groups = requests
+            .iter()
+            .filter_map(|r| r.ie(IeType::ErrorIndicationReport).ok());
+        Ok(groups.next().map(|group| group.payload.clone()))
+    };
+    eventually("the report", || Ok(report()?.is_some()))?;
+    let group = report()?.context("it was there")?;
     let f_teid = IeIterator::new(&group).next().context("no F-TEID")??;
     // By hand (figure 8.2.3-1): flag V6, TEID, address.
     let mut expected = vec![2];

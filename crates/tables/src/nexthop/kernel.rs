@@ -188,6 +188,11 @@ impl Kernel {
         self.links.get(&ifindex)
     }
 
+    /// All devices.
+    pub fn links(&self) -> impl Iterator<Item = &Link> {
+        self.links.values()
+    }
+
     /// All neighbours.
     pub fn neighbours(&self) -> impl Iterator<Item = &Neighbour> {
         self.neighbours.values()

@@ -56,6 +56,13 @@ impl KernelMirror {
         changed.then(|| addresses().map(|address| address.net.addr()).collect())
     }
 
+    /// Of an interface, as the tables have it.
+    pub(crate) fn mtu(&self, interface: &str) -> Option<u32> {
+        let mut links = self.next_hops.kernel().links();
+        let link = links.find(|link| link.name == interface);
+        link.map(|link| link.mtu)
+    }
+
     /// New gNBs get their next hop. Costs next to nothing when there is none.
     pub(crate) fn take_peers(&mut self, tables: &mut Tables) {
         self.next_hops.take_peers(tables);

@@ -79,6 +79,7 @@ pub(crate) fn report(
             .enumerate()
             .map(|(place, (interface, (name, totals)))| PortReport {
                 in_packets_by_cpu: core.tables().counting().by_cpu(place),
+                mtu: kernel.mtu(name),
                 ..port(name, interface.role.name(), totals)
             })
             .collect(),

@@ -78,7 +78,8 @@ fn router_advertisement(world: &mut World) -> Result<String> {
             .find(|word| *word == "inet6")
             .and_then(|_| words.next());
         let address = address.and_then(|net| net.strip_suffix("/64")?.parse().ok());
-        Ok(address.is_some_and(is_own))
+        // A tentative one is nobody's source yet, and the link-local one would be foreign to the UPF.
+        Ok(address.is_some_and(is_own) && !addresses.contains("tentative"))
     })?;
     let routes = show(&["-6", "route", "show", "default"])?;
     ensure!(

@@ -5,7 +5,7 @@
 //! (`net.ipv4.neigh.DEV.unres_qlen_bytes`) and sends them when the answer comes. Its notification of
 //! the neighbour then lets the packets that follow take the fast path.
 //!
-//! What comes from the ring waits in [`Fair`] until it is its turn, so that no kind of work, and within it no user,
+//! What comes from the ring waits until it is its turn (`fair.rs`), so that no kind of work, and within it no user,
 //! takes the time of the others. What there is no room for is counted as `slow_path_full`, what the kernel does not
 //! take as `kernel_refused`.
 //!

@@ -486,9 +486,9 @@ enum tp_outcome {
 	TP_OUT_HELD,	 /* user space holds it: see tp_hold() */
 };
 
-/* One per CPU, written by that CPU only. */
 #define TP_SENDERS 64 /* told apart by a hash of their address, where each may have only so much */
 
+/* One per CPU, written by that CPU only. */
 struct tp_cpu {
 	__u64 clock_ns;	  /* last exact reading */
 	__u64 clock_uses; /* packets served from it */

@@ -41,6 +41,15 @@ static TP_INLINE const struct tp_route *tp_scan_routes(struct tp_env *env, __u32
 	return NULL;
 }
 
+/* The same of the routes behind a map. Most destinations have none but the default: their first octet says so (decision 0004). */
+static TP_INLINE const struct tp_route *tp_covering_route(struct tp_env *env, const struct tp_route_map *map, __u32 first,
+							   struct tp_addr dst)
+{
+	__u32 octet = (__u32)(dst.hi >> 56);
+
+	return map->covered[octet >> 6 & 3] >> (octet & 63) & 1 ? tp_scan_routes(env, first + 1, dst) : NULL;
+}
+
 /* The next hop of an address in a pool that no session has: of a route that says more of it than the pool does, as to a
  * router on N6 with an address beside those of the UEs. TP_NOT_FOUND: there is none. Parameters as of tp_find_ue(). */
 TP_APART __u32 tp_route_in_pool(struct tp_env *env, __u32 ni_family, __u64 hi, __u64 lo)
@@ -55,9 +64,7 @@ TP_APART __u32 tp_route_in_pool(struct tp_env *env, __u32 ni_family, __u64 hi, _
 		return TP_NOT_FOUND;
 	first = ni_family >> 16 == 4 ? TP_READ(instance->routes4) : TP_READ(instance->routes6);
 	map = first ? (const struct tp_route_map *)tp_route_at(env, first) : NULL;
-	if (!map || map->flags & TP_ROUTE_LAST)
-		return TP_NOT_FOUND;
-	route = tp_scan_routes(env, first + 1, dst);
+	route = map ? tp_covering_route(env, map, first, dst) : NULL;
 	return route && route->flags & TP_ROUTE_IN_POOL ? TP_READ(route->nexthop) : TP_NOT_FOUND;
 }
 
@@ -74,9 +81,9 @@ static TP_INLINE int tp_may_be_ue(const struct tp_packet *p, const struct tp_ni 
 static TP_INLINE int tp_find_route(struct tp_packet *p, __u32 ni, struct tp_addr dst, __u32 *nexthop)
 {
 	const struct tp_ni *instance = tp_ni_at(p->env, ni);
-	const struct tp_route *route = NULL;
 	const struct tp_route_map *map;
-	__u32 first, octet = (__u32)(dst.hi >> 56);
+	const struct tp_route *route;
+	__u32 first;
 	__u64 ue;
 
 	if (!instance)
@@ -99,8 +106,7 @@ static TP_INLINE int tp_find_route(struct tp_packet *p, __u32 ni, struct tp_addr
 	map = (const struct tp_route_map *)tp_route_at(p->env, first);
 	if (!map)
 		return TP_DROP_TABLE;
-	if (map->covered[octet >> 6 & 3] >> (octet & 63) & 1)
-		route = tp_scan_routes(p->env, first + 1, dst);
+	route = tp_covering_route(p->env, map, first, dst);
 	if (!route && (map->flags & TP_ROUTE_NONE))
 		return TP_DROP_NO_ROUTE;
 	*nexthop = route ? TP_READ(route->nexthop) : TP_READ(map->nexthop);

@@ -173,8 +173,7 @@ impl Finisher {
         let task = Task::parse(event.data).filter(|_| event.kind == EVENT_PACKET);
         let direction = match task {
             Some((task, _)) if task.is_down() => DOWNLINK,
-            _ if self.host.is_access(event.port) => UPLINK,
-            _ => DOWNLINK,
+            _ => self.host.direction(event.port),
         };
         self.lose(event.port, direction, reason);
     }
@@ -518,12 +517,8 @@ impl Finisher {
             };
             let reason = DROP_REASONS.iter().position(|known| known.name == name);
             if let Some(reason) = reason {
-                let direction = if self.host.is_access(port) {
-                    UPLINK
-                } else {
-                    DOWNLINK
-                };
-                self.host.count_drops(port, direction, reason + 1, packets);
+                self.host
+                    .count_drops(port, self.host.direction(port), reason + 1, packets);
             }
         }
     }

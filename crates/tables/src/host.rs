@@ -17,7 +17,7 @@ use crate::alarms::Told;
 use crate::back;
 use crate::memory::View;
 use crate::store::{Layout, Memory};
-use crate::task::Task;
+use crate::task::{DOWNLINK, Task, UPLINK};
 use crate::trace::{RECORD_LEN, TRACE_KEYS_MAX, TraceRecord};
 use crate::verdict::Verdict;
 use crate::{PortConfig, Roles};
@@ -346,6 +346,15 @@ impl Host {
     pub(crate) fn is_access(&self, port: u32) -> bool {
         let port = self.ports.get(port as usize);
         port.is_some_and(|port| port.roles & ROLE_N3 != 0)
+    }
+
+    /// Of what comes in on this port, as far as the port alone says it.
+    pub(crate) fn direction(&self, port: u32) -> usize {
+        if self.is_access(port) {
+            UPLINK
+        } else {
+            DOWNLINK
+        }
     }
 
     /// The port where packets to UEs of a network instance come in, as its data network sends them.

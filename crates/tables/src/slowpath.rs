@@ -183,7 +183,7 @@ impl SlowPath {
     }
 
     /// One record of the event ring, which waits for its turn.
-    pub fn take(&mut self, record: &[u8]) {
+    pub fn put(&mut self, record: &[u8]) {
         let Some(event) = Event::parse(record) else {
             self.counters.count(Err(Failure::Malformed));
             return;
@@ -447,7 +447,7 @@ fn open<'a>(ring: &MapHandle, slow_path: &'a RefCell<SlowPath>) -> io::Result<Ri
     let mut builder = RingBufferBuilder::new();
     builder
         .add(ring, |record| {
-            slow_path.borrow_mut().take(record);
+            slow_path.borrow_mut().put(record);
             0
         })
         .map_err(io::Error::other)?;

@@ -47,7 +47,7 @@ fn tables_of_nobody() -> Tables {
 
 /// One record, at once.
 fn handle(slow_path: &mut SlowPath, record: &[u8]) {
-    slow_path.take(record);
+    slow_path.put(record);
     slow_path.serve(1);
 }
 
@@ -665,13 +665,13 @@ fn one_user_with_250_dead_neighbours_costs_others_nothing() {
     receive(&host, "10.6.0.2", modest, OTHERS, || {
         for n in 0..FLOOD {
             let dead = Ipv4Addr::new(10, 6, 0, 3 + (n % 250) as u8).into();
-            slow_path.take(&event(n6, greedy, dead, &[0; 1000]));
+            slow_path.put(&event(n6, greedy, dead, &[0; 1000]));
         }
         for n in 0..OTHERS {
             let packet = event(n6, modest, ip("10.6.0.2"), &n.to_be_bytes());
-            slow_path.take(&packet);
+            slow_path.put(&packet);
             let whole = &packet[16..16 + 20 + 8 + 4];
-            slow_path.take(&duplicate([10, 6, 0, 2], whole));
+            slow_path.put(&duplicate([10, 6, 0, 2], whole));
         }
         while slow_path.serve(64) > 0 {
             took += 1;

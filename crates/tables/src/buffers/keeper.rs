@@ -16,7 +16,7 @@ use crate::host::{HEADROOM, Host, Placed, Scratch, TAILROOM};
 use crate::owners::Owners;
 use crate::slowpath::monotonic_ns;
 use crate::stats::DROP_REASONS;
-use crate::task::{EVENT_HELD, Event};
+use crate::task::{DOWNLINK, EVENT_HELD, Event, UPLINK};
 use crate::verdict::Verdict;
 
 /// Packets let go before they are sent.
@@ -27,9 +27,6 @@ const TURN: usize = 64;
 pub(super) const EXPIRE_MS: u64 = 250;
 /// Sessions that are shown.
 const LISTED_MAX: usize = 10_000;
-
-const UPLINK: usize = 0;
-const DOWNLINK: usize = 1;
 
 /// Where packets go that wait no more.
 pub(super) trait Exit {
@@ -102,12 +99,12 @@ fn lose(host: &Host, counters: &HoldCounters, packet: Packet, why: Why) {
 }
 
 fn lose_at(host: &Host, counters: &HoldCounters, port: u16, entry: u32, why: Why) {
-    let direction = if host.is_access(port.into()) {
-        UPLINK
-    } else {
-        DOWNLINK
-    };
-    host.count_drops(port.into(), direction, reason_number(why.reason()), 1);
+    host.count_drops(
+        port.into(),
+        host.direction(port.into()),
+        reason_number(why.reason()),
+        1,
+    );
     host.lower_held(entry, 1, 1);
     count(&counters.lost, 1);
 }

@@ -5,8 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, exit};
 use std::{env, fs, io};
 
+use bindgen::callbacks::{DeriveTrait, ImplementsTrait, IntKind, ParseCallbacks};
+
 /// What the XDP program is compiled for (`datapath/include/tp_abi.h`).
 const BUILDS: [&str; 6] = ["PLAIN", "COMMON", "OUTER6", "RELAY", "SPREAD", "GENERAL"];
+
+/// What both sides change under traffic.
+const SHARED: &str = "tp_(side|config|traffic|port_stats|cpu)";
 
 fn main() {
     let root =
@@ -15,7 +20,6 @@ fn main() {
     for folder in ["include", "pipeline", "platform/xdp", "platform/host"] {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
-    println!("cargo:rerun-if-changed=src/abi_check.c");
     println!("cargo:rerun-if-env-changed=CLANG");
     let clang = env::var("CLANG").unwrap_or_else(|_| preferred_clang().into());
     let running = BUILDS.map(|build| start_bpf(&clang, &root, build, &out));
@@ -23,6 +27,7 @@ fn main() {
         .into_iter()
         .for_each(|compiler| finish_bpf(&clang, compiler));
     build_host(&clang, &root);
+    write_abi(&root, &out);
     write_drop_reasons(
         &root.join("include/tp_drop.def"),
         &out.join("drop_reasons.rs"),
@@ -94,10 +99,7 @@ fn build_host(clang: &str, root: &Path) {
         build.compiler(clang);
     }
     build
-        .files([
-            root.join("platform/host/tp_host.c"),
-            PathBuf::from("src/abi_check.c"),
-        ])
+        .file(root.join("platform/host/tp_host.c"))
         .includes(includes(root))
         .include(root.join("platform/host"))
         .flag("-fno-strict-aliasing")
@@ -106,6 +108,66 @@ fn build_host(clang: &str, root: &Path) {
         .opt_level(2)
         .warnings(true)
         .compile("turnpike_host");
+}
+
+/// What the types are that `abi.rs` says `__u32` and its like to be.
+#[derive(Debug)]
+struct Integers;
+
+impl ParseCallbacks for Integers {
+    /// The top bit is a bit like others.
+    fn int_macro(&self, _name: &str, value: i64) -> Option<IntKind> {
+        (value < 0).then_some(IntKind::U64)
+    }
+
+    fn blocklisted_type_implements_trait(
+        &self,
+        _name: &str,
+        _derive: DeriveTrait,
+    ) -> Option<ImplementsTrait> {
+        Some(ImplementsTrait::Yes)
+    }
+}
+
+/// The header as Rust: twice, because what packets read and write at the same time is seen as atomic words
+/// (`abi_shared.rs`), and what is encoded first and stored then as plain ones (`abi_plain.rs`).
+fn write_abi(root: &Path, out: &Path) {
+    let header = || {
+        bindgen::builder()
+            .header(root.join("include/tp_abi.h").display().to_string())
+            .default_macro_constant_type(bindgen::MacroTypeVariation::Unsigned)
+            .prepend_enum_name(false)
+            .allowlist_recursively(false)
+            .blocklist_type("__(u8|u16|u32|u64)")
+            .wrap_unsafe_ops(true)
+            .layout_tests(true)
+    };
+    let plain = header()
+        .allowlist_item("(tp|TP)_.*")
+        .explicit_padding(true) // so that every octet of a value is written
+        .derive_default(true)
+        .derive_partialeq(true)
+        .derive_eq(true)
+        .parse_callbacks(Box::new(Integers));
+    let shared = header()
+        .allowlist_type(SHARED)
+        .derive_copy(false)
+        .derive_debug(false);
+    for (bindings, name) in [(plain, "abi_plain.rs"), (shared, "abi_shared.rs")] {
+        let written = bindings
+            .generate()
+            .map_err(|error| error.to_string())
+            .and_then(|bindings| {
+                bindings
+                    .write_to_file(out.join(name))
+                    .map_err(|error| error.to_string())
+            });
+        if let Err(error) = written {
+            stop(&format!(
+                "tp_abi.h as Rust: {error}. It needs libclang (Debian: libclang1-14, which clang depends on)"
+            ));
+        }
+    }
 }
 
 /// `TP_DROP(SYMBOL, name, "meaning", "remedy")`, one on a line.

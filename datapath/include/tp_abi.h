@@ -6,15 +6,13 @@
  * so a packet meets the old value or the new one. What a word points at is written before it, and
  * reused only after a grace period.
  *
- * The Rust mirror is crates/tables/src/abi.rs; both sides assert sizes and offsets.
+ * Rust reads this header when it is built; crates/tables/src/abi.rs says there what the numbers mean.
  * Suffix _be: network byte order, as on the wire. Everything else is host order.
  */
 #ifndef TP_ABI_H
 #define TP_ABI_H
 
 #include <linux/types.h>
-
-#define TP_ABI_VERSION 1
 
 /* ---- Fixed bounds --------------------------------------------------------------------------- */
 
@@ -107,8 +105,10 @@ struct tp_side {
 		       user space when it has left or is lost; control holds one while an entry takes another's place */
 	__u64 qos_packets; /* of drops, those by QoS enforcement: a gate, an MBR, a packet rate */
 	__u64 qos_bytes;   /* inner IP bytes of these */
-	__u64 qos_alarm;   /* control and data: as tp_entry.alarm, of qos_bytes; 0: user space does not want to hear */
+	__u64 qos_alarm;   /* control and data: as tp_entry.alarm, of qos_bytes; TP_QOS_ALARM_NONE: user space does not want to hear */
 };
+
+#define TP_QOS_ALARM_NONE 0
 
 #define TP_EXT_PDR_SHIFT 32
 #define TP_EXT_PREDEFINED_SHIFT 48
@@ -140,7 +140,7 @@ struct tp_ext {
 	__u32 meters[TP_METERS_MAX]; /* control: indices into meters[], all must conform */
 	__u8 tos, tos_mask; /* control: transport level marking; mask 0: none */
 	__u8 psc;	    /* control: what the PDU Session Container says beside the QFI: TP_PSC_* */
-	__u8 removal;	    /* control: bit 0: take the PDU Session Container off on the way to the next tunnel */
+	__u8 removal;	    /* control: TP_REMOVE_CONTAINER */
 	__u32 packet_meter; /* control: index into meters[] plus one, of a packet rate; 0: none */
 	__u32 copy;	    /* control: first place of its FAR's duplicates in rules[], plus one; 0: none */
 	__u32 framed;	    /* control: first place of its framed routes in rules[], plus one; 0: none */
@@ -193,6 +193,9 @@ struct tp_framed_routes {
 #define TP_ASKS_UE 1	 /* the UE's address is ue4_be, or in ue6: the source */
 #define TP_ASKS_UE_DST 2 /* with UE: the destination */
 #define TP_ASKS_QFI 4
+
+/* Of tp_ext.removal: take the PDU Session Container off on the way to the next tunnel. */
+#define TP_REMOVE_CONTAINER 1
 
 /* Of tp_ext.psc (TS 38.415, 5.5.2.1); downlink only, and not from tunnel to tunnel. */
 #define TP_PSC_RQI 1	   /* Reflective QoS Indicator */

@@ -307,7 +307,7 @@ static TP_INLINE int tp_relay_packet(struct tp_packet *p, const struct tp_entry 
 	if (head & TP_HEAD_QFI) {
 		if (p->qfi != TP_HEAD_QFI_OF(head))
 			edit = TP_EDIT_MARK | TP_HEAD_QFI_OF(head) | (p->dir == TP_UPLINK) << 12;
-	} else if (ext && (ext->removal & 1) && p->qfi != TP_NO_QFI) {
+	} else if (ext && (ext->removal & TP_REMOVE_CONTAINER) && p->qfi != TP_NO_QFI) {
 		edit = TP_EDIT_REMOVE;
 	}
 	if (!tp_is_tight(p->env) && tp_likely(!edit && !tp_mark_of(ext))) {

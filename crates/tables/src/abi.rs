@@ -1,24 +1,60 @@
-//! Rust's side of `datapath/include/tp_abi.h`. Both sides assert sizes; a test compares offsets.
+//! The tables as Rust sees them: numbers and structs from `datapath/include/tp_abi.h`, which the build reads
+//! ([`raw`], [`shared`]), and here what they mean.
 //!
 //! Tables are seen as lines of atomic words, because packets read and write them at the same time.
-//! The plain structs here are only ever encoded into words and stored.
+//! The plain structs are only ever encoded into words and stored.
 
-use std::mem::{align_of, offset_of, size_of};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::mem::{align_of, size_of};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-#[cfg(test)]
-use crate::task::Task;
+pub(crate) use raw::{
+    tp_alarm as AlarmRecord, tp_copy as CopyLine, tp_ext as Ext, tp_framed as Framed,
+    tp_nexthop as NextHopLine, tp_peer as PeerLine, tp_route as RouteLine,
+    tp_route_map as RouteMap, tp_rule as Rule, tp_rule_more as RuleMore,
+};
+pub(crate) use shared::{
+    tp_config as Config, tp_cpu as Cpu, tp_side as Side, tp_traffic as TrafficWords,
+};
 
-pub(crate) const PORTS_MAX: usize = 16;
-pub(crate) const N3_ADDRS_MAX: usize = 8;
-const SENDERS: usize = 64;
-pub(crate) const RULES_MAX: usize = 64;
-pub(crate) const METERS_MAX: usize = 4;
-pub(crate) const BUCKET_SLOTS: usize = 4;
-pub(crate) const UE_PAGE_BITS: u32 = 14;
-pub(crate) const UE_DIR_BITS: u32 = 32 - UE_PAGE_BITS;
-pub(crate) const DROP_MAX: usize = 64;
-pub(crate) const DIRS: usize = 2;
+/// The header's constants, and its structs as plain numbers.
+#[allow(
+    non_camel_case_types,
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::undocumented_unsafe_blocks
+)]
+pub(crate) mod raw {
+    type __u8 = u8;
+    type __u16 = u16;
+    type __u32 = u32;
+    type __u64 = u64;
+    include!(concat!(env!("OUT_DIR"), "/abi_plain.rs"));
+}
+
+/// The header's structs whose words both sides change.
+#[allow(
+    non_camel_case_types,
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::undocumented_unsafe_blocks
+)]
+pub(crate) mod shared {
+    type __u32 = std::sync::atomic::AtomicU32;
+    type __u64 = std::sync::atomic::AtomicU64;
+    include!(concat!(env!("OUT_DIR"), "/abi_shared.rs"));
+}
+
+pub(crate) const PORTS_MAX: usize = raw::TP_PORTS_MAX as usize;
+pub(crate) const N3_ADDRS_MAX: usize = raw::TP_N3_ADDRS_MAX as usize;
+pub(crate) const RULES_MAX: usize = raw::TP_RULES_MAX as usize;
+pub(crate) const METERS_MAX: usize = raw::TP_METERS_MAX as usize;
+pub(crate) const BUCKET_SLOTS: usize = raw::TP_BUCKET_SLOTS as usize;
+pub(crate) const UE_PAGE_BITS: u32 = raw::TP_UE_PAGE_BITS;
+pub(crate) const UE_DIR_BITS: u32 = raw::TP_UE_DIR_BITS;
+pub(crate) const DROP_MAX: usize = raw::TP_DROP_MAX as usize;
+pub(crate) const DIRS: usize = raw::TP_DIRS as usize;
 
 /// One cache line of a table.
 #[repr(C, align(64))]
@@ -56,48 +92,53 @@ impl Line {
 
 /// Words of `tp_entry`.
 pub(crate) mod entry {
-    pub(crate) const HEAD: usize = 0;
-    pub(crate) const OUT: usize = 1;
-    pub(crate) const RATE: usize = 2;
-    pub(crate) const EXT: usize = 3;
-    pub(crate) const TAT: usize = 4;
-    pub(crate) const BYTES: usize = 5;
-    pub(crate) const PACKETS: usize = 6;
-    pub(crate) const ALARM: usize = 7;
+    use std::mem::offset_of;
 
-    pub(crate) const ALARM_NONE: u64 = u64::MAX;
+    use super::raw::{self, tp_entry};
 
-    pub(crate) const ACT_NONE: u64 = 0;
-    pub(crate) const ACT_ROUTE: u64 = 1;
-    pub(crate) const ACT_TUNNEL: u64 = 2;
-    pub(crate) const ACT_DROP: u64 = 3;
-    pub(crate) const ACT_BUFFER: u64 = 4;
-    pub(crate) const ACT_GATE: u64 = 5;
-    pub(crate) const ACT_LIST: u64 = 6;
-    pub(crate) const ACT_DRAIN: u64 = 7;
+    pub(crate) const HEAD: usize = offset_of!(tp_entry, head) / 8;
+    pub(crate) const OUT: usize = offset_of!(tp_entry, out) / 8;
+    pub(crate) const RATE: usize = offset_of!(tp_entry, rate) / 8;
+    pub(crate) const EXT: usize = offset_of!(tp_entry, ext) / 8;
+    pub(crate) const TAT: usize = offset_of!(tp_entry, tat) / 8;
+    pub(crate) const BYTES: usize = offset_of!(tp_entry, bytes) / 8;
+    pub(crate) const PACKETS: usize = offset_of!(tp_entry, packets) / 8;
+    pub(crate) const ALARM: usize = offset_of!(tp_entry, alarm) / 8;
 
-    pub(crate) const METER_BIT: u64 = 1 << 35;
-    pub(crate) const EXT_BIT: u64 = 1 << 36;
-    pub(crate) const QFI_BIT: u64 = 1 << 37;
-    pub(crate) const UE_BIT: u64 = 1 << 38;
+    pub(crate) const ALARM_NONE: u64 = raw::TP_ALARM_NONE;
+
+    pub(crate) const ACT_NONE: u64 = raw::TP_ACT_NONE as u64;
+    pub(crate) const ACT_ROUTE: u64 = raw::TP_ACT_ROUTE as u64;
+    pub(crate) const ACT_TUNNEL: u64 = raw::TP_ACT_TUNNEL as u64;
+    pub(crate) const ACT_DROP: u64 = raw::TP_ACT_DROP as u64;
+    pub(crate) const ACT_BUFFER: u64 = raw::TP_ACT_BUFFER as u64;
+    pub(crate) const ACT_GATE: u64 = raw::TP_ACT_GATE as u64;
+    pub(crate) const ACT_LIST: u64 = raw::TP_ACT_LIST as u64;
+    pub(crate) const ACT_DRAIN: u64 = raw::TP_ACT_DRAIN as u64;
+
+    pub(crate) const METER_BIT: u64 = raw::TP_HEAD_METER;
+    pub(crate) const EXT_BIT: u64 = raw::TP_HEAD_EXT;
+    pub(crate) const QFI_BIT: u64 = raw::TP_HEAD_QFI;
+    pub(crate) const UE_BIT: u64 = raw::TP_HEAD_UE;
     /// `TP_HEAD_UDP`, of a tunnel.
     pub(crate) const UDP_BIT: u64 = UE_BIT;
-    pub(crate) const DOWN_BIT: u64 = 1 << 39;
-    pub(crate) const ACTION_SHIFT: u32 = 32;
-    pub(crate) const ROUTE_BIT: u64 = 1 << 46;
-    pub(crate) const QFI_SHIFT: u32 = 40;
-    pub(crate) const NI_SHIFT: u32 = 48;
-    pub(crate) const RULE_SHIFT: u32 = 40;
-    pub(crate) const PDR_SHIFT: u32 = 32;
-    pub(crate) const PREDEFINED_SHIFT: u32 = 48;
+    pub(crate) const DOWN_BIT: u64 = raw::TP_HEAD_DOWN;
+    const ACTION_MASK: u64 = raw::TP_HEAD_ACTION_MASK as u64;
+    pub(crate) const ACTION_SHIFT: u32 = raw::TP_HEAD_ACTION_SHIFT;
+    pub(crate) const ROUTE_BIT: u64 = raw::TP_HEAD_ROUTE;
+    pub(crate) const QFI_SHIFT: u32 = raw::TP_HEAD_QFI_SHIFT;
+    pub(crate) const NI_SHIFT: u32 = raw::TP_HEAD_NI_SHIFT;
+    pub(crate) const RULE_SHIFT: u32 = raw::TP_HEAD_RULE_SHIFT;
+    pub(crate) const PDR_SHIFT: u32 = raw::TP_EXT_PDR_SHIFT;
+    pub(crate) const PREDEFINED_SHIFT: u32 = raw::TP_EXT_PREDEFINED_SHIFT;
 
     /// The action in a head.
     pub(crate) const fn action(head: u64) -> u64 {
-        (head >> ACTION_SHIFT) & 7
+        (head >> ACTION_SHIFT) & ACTION_MASK
     }
 
     const fn with_action(head: u64, action: u64) -> u64 {
-        head & !(7 << ACTION_SHIFT | ROUTE_BIT) | action << ACTION_SHIFT
+        head & !(ACTION_MASK << ACTION_SHIFT | ROUTE_BIT) | action << ACTION_SHIFT
     }
 
     /// What a head says once all that waited has left.
@@ -131,16 +172,19 @@ pub(crate) mod entry {
 
 /// Words of `tp_ni`.
 pub(crate) mod ni {
+    use std::mem::offset_of;
     use std::net::Ipv4Addr;
 
-    pub(crate) const LENS6: usize = 1;
-    pub(crate) const LENS4: usize = 3;
-    pub(crate) const POOLS6: usize = 4;
-    pub(crate) const UE4: usize = 5;
-    pub(crate) const UE6: usize = 6;
-    pub(crate) const HOME: usize = 7;
-    pub(crate) const NO_UE_TO_UE: u64 = 1 << 32;
-    pub(crate) const SHARED: u64 = 1 << 33;
+    use super::raw::{self, tp_ni};
+
+    pub(crate) const LENS6: usize = offset_of!(tp_ni, lens6) / 8;
+    pub(crate) const LENS4: usize = offset_of!(tp_ni, lens4) / 8;
+    pub(crate) const POOLS6: usize = offset_of!(tp_ni, pools6) / 8;
+    pub(crate) const UE4: usize = offset_of!(tp_ni, ue4) / 8;
+    pub(crate) const UE6: usize = offset_of!(tp_ni, ue6) / 8;
+    pub(crate) const HOME: usize = offset_of!(tp_ni, home) / 8;
+    pub(crate) const NO_UE_TO_UE: u64 = (raw::TP_NI_NO_UE_TO_UE as u64) << 32;
+    pub(crate) const SHARED: u64 = (raw::TP_NI_SHARED as u64) << 32;
 
     /// The bit of `UE4` that an address has.
     pub(crate) const fn ue4_bit(addr: Ipv4Addr) -> u64 {
@@ -153,175 +197,81 @@ pub(crate) mod ni {
     }
 }
 
-/// `tp_alarm`
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct AlarmRecord {
-    pub(crate) entry: u32,
-    pub(crate) reserved: u32,
-}
-
 /// Bytes after which an alarm that was not set anew comes again.
-pub(crate) const ALARM_STEP: u64 = 65536;
+pub(crate) const ALARM_STEP: u64 = raw::TP_ALARM_STEP as u64;
 
 /// `tp_side.qos_alarm`: nobody wants to hear.
-pub(crate) const QOS_ALARM_NONE: u64 = 0;
-
-/// `tp_side`: drops of an entry, those of QoS enforcement with their octets and alarm, and counts of its packets beside those in its own words.
-#[repr(C)]
-pub(crate) struct Side {
-    pub(crate) bytes: AtomicU64,
-    pub(crate) packets: AtomicU64,
-    pub(crate) drops: AtomicU64,
-    pub(crate) held: AtomicU64,
-    pub(crate) qos_packets: AtomicU64,
-    pub(crate) qos_bytes: AtomicU64,
-    pub(crate) qos_alarm: AtomicU64,
-}
+pub(crate) const QOS_ALARM_NONE: u64 = raw::TP_QOS_ALARM_NONE as u64;
 
 /// `tp_rate` bits.
 pub(crate) mod rate {
-    pub(crate) const SHIFT_SHIFT: u32 = 32;
-    pub(crate) const BLOCK: u64 = 1 << 38;
-    pub(crate) const BURST_SHIFT: u32 = 40;
-    pub(crate) const BURST_UNIT_NS: u128 = 4096;
-    pub(crate) const BURST_MAX: u128 = (1 << 24) - 1;
-    pub(crate) const TICKS_PER_SECOND: u128 = 64_000_000_000;
-}
+    use super::raw;
 
-/// `tp_ext`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ext {
-    pub(crate) ue6: [u8; 16],
-    pub(crate) ue6_plen: u8,
-    pub(crate) n_meters: u8,
-    /// `ASKS_*`.
-    pub(crate) asks: u8,
-    pub(crate) qfi: u8,
-    pub(crate) ue4_be: u32,
-    pub(crate) meters: [u32; METERS_MAX],
-    pub(crate) tos: u8,
-    pub(crate) tos_mask: u8,
-    pub(crate) psc: u8,
-    pub(crate) removal: u8,
-    pub(crate) packet_meter: u32,
-    pub(crate) copy: u32,
-    pub(crate) framed: u32,
-    pub(crate) n_framed: u32,
-    pub(crate) n_copies: u32,
+    pub(crate) const SHIFT_SHIFT: u32 = raw::TP_RATE_SHIFT_SHIFT;
+    pub(crate) const BLOCK: u64 = raw::TP_RATE_BLOCK;
+    pub(crate) const BURST_SHIFT: u32 = raw::TP_RATE_BURST_SHIFT;
+    pub(crate) const BURST_UNIT_NS: u128 = raw::TP_RATE_BURST_UNIT_NS as u128;
+    pub(crate) const BURST_MAX: u128 = (1 << (64 - BURST_SHIFT)) - 1;
+    pub(crate) const TICKS_PER_SECOND: u128 = 1_000_000_000 << raw::TP_TICKS_PER_NS_SHIFT;
 }
 
 /// Duplicates in one place of `rules[]`.
-pub(crate) const COPIES_PER_PLACE: usize = 2;
-pub(crate) const COPIES_MAX: usize = 4;
-pub(crate) const COPY_V6: u8 = 1;
-
-/// `tp_copy`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CopyLine {
-    pub(crate) remote: [u8; 16],
-    pub(crate) local: [u8; 16],
-    pub(crate) teid_be: u32,
-    pub(crate) port_be: u16,
-    pub(crate) flags: u8,
-    pub(crate) tos: u8,
-    pub(crate) tos_mask: u8,
-    pub(crate) pad1: u8,
-    pub(crate) pad2: u16,
-    pub(crate) pad4: u32,
-    pub(crate) reserved: [u64; 2],
-}
+pub(crate) const COPIES_PER_PLACE: usize = raw::TP_COPIES_PER_PLACE as usize;
+pub(crate) const COPIES_MAX: usize = raw::TP_COPIES_MAX as usize;
+pub(crate) const COPY_V6: u8 = raw::TP_COPY_V6 as u8;
 
 /// Framed routes in one place of `rules[]`.
-pub(crate) const FRAMED_PER_PLACE: usize = 4;
-pub(crate) const FRAMED_MAX: usize = 64;
-
-/// `tp_framed`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Framed {
-    pub(crate) prefix: [u64; 2],
-    pub(crate) plen: u8,
-    pub(crate) family: u8,
-    pub(crate) pad2: u16,
-    pub(crate) pad4: u32,
-    pub(crate) reserved: u64,
-}
+pub(crate) const FRAMED_PER_PLACE: usize = raw::TP_FRAMED_PER_PLACE as usize;
+pub(crate) const FRAMED_MAX: usize = raw::TP_FRAMED_MAX as usize;
 
 /// `tp_ext.psc`.
 pub(crate) mod psc {
-    pub(crate) const RQI: u8 = 1;
-    pub(crate) const PPI: u8 = 2;
-    pub(crate) const PPI_SHIFT: u32 = 5;
+    use super::raw;
+
+    pub(crate) const RQI: u8 = raw::TP_PSC_RQI as u8;
+    pub(crate) const PPI: u8 = raw::TP_PSC_PPI as u8;
+    pub(crate) const PPI_SHIFT: u32 = raw::TP_PSC_PPI_MASK.trailing_zeros();
 }
 
 /// A packet limit.
 pub(crate) mod packets {
-    pub(crate) const MAX: u64 = (1 << 20) - 1;
-    pub(crate) const SHIFT: u32 = 20;
-    pub(crate) const TIME_UNIT_NS: u64 = 1 << 20;
+    use super::raw;
+
+    pub(crate) const MAX: u64 = raw::TP_PACKETS_MASK as u64;
+    pub(crate) const SHIFT: u32 = raw::TP_PACKETS_SHIFT;
+    pub(crate) const TIME_UNIT_NS: u64 = 1 << raw::TP_PACKETS_TIME_SHIFT;
 }
 
-pub(crate) const ASKS_UE: u8 = 1;
-pub(crate) const ASKS_UE_DST: u8 = 2;
-pub(crate) const ASKS_QFI: u8 = 4;
+pub(crate) const ASKS_UE: u8 = raw::TP_ASKS_UE as u8;
+pub(crate) const ASKS_UE_DST: u8 = raw::TP_ASKS_UE_DST as u8;
+pub(crate) const ASKS_QFI: u8 = raw::TP_ASKS_QFI as u8;
 /// In `removal`.
-pub(crate) const REMOVE_CONTAINER: u8 = 1;
+pub(crate) const REMOVE_CONTAINER: u8 = raw::TP_REMOVE_CONTAINER as u8;
 
 /// Words of `tp_meter`.
 pub(crate) mod meter {
-    pub(crate) const RATE: usize = 0;
+    pub(crate) const RATE: usize = std::mem::offset_of!(super::raw::tp_meter, rate) / 8;
 }
 
 /// Rules in one place of `rules[]`.
-pub(crate) const RULES_PER_PLACE: usize = 4;
-pub(crate) const RULE_MORES_PER_PLACE: usize = 2;
-pub(crate) const RULE_LAST: u32 = 1 << 31;
+pub(crate) const RULES_PER_PLACE: usize = raw::TP_RULES_PER_PLACE as usize;
+pub(crate) const RULE_MORES_PER_PLACE: usize = raw::TP_RULE_MORES_PER_PLACE as usize;
+pub(crate) const RULE_LAST: u32 = raw::TP_RULE_LAST;
 
 /// Bits of `tp_rule.value` and `mask`.
 pub(crate) mod flow {
-    pub(crate) const PROTO_SHIFT: u32 = 32;
-    pub(crate) const TOS_SHIFT: u32 = 40;
-    pub(crate) const V6: u64 = 1 << 48;
-    pub(crate) const PORTS: u64 = 1 << 49;
-    pub(crate) const NEVER: u64 = 1 << 63;
+    use super::raw;
+
+    pub(crate) const PROTO_SHIFT: u32 = raw::TP_FLOW_PROTO_SHIFT;
+    pub(crate) const TOS_SHIFT: u32 = raw::TP_FLOW_TOS_SHIFT;
+    pub(crate) const V6: u64 = raw::TP_FLOW_V6;
+    pub(crate) const PORTS: u64 = raw::TP_FLOW_PORTS;
+    pub(crate) const NEVER: u64 = raw::TP_FLOW_NEVER;
 }
 
-/// `tp_rule`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rule {
-    pub(crate) value: u64,
-    pub(crate) mask: u64,
-    pub(crate) remote_port: u16,
-    pub(crate) remote_span: u16,
-    pub(crate) ue_port: u16,
-    pub(crate) ue_span: u16,
-    pub(crate) entry: u32,
-    pub(crate) more: u32,
-}
-
-pub(crate) const MORE_LABEL: u16 = 1;
-pub(crate) const MORE_SPI: u16 = 2;
-pub(crate) const MORE_QFIS: u16 = 4;
-
-/// `tp_rule_more`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RuleMore {
-    pub(crate) remote: [u64; 2],
-    pub(crate) ue: [u64; 2],
-    pub(crate) remote_plen: u8,
-    pub(crate) ue_plen: u8,
-    pub(crate) flags: u16,
-    pub(crate) label: u32,
-    pub(crate) spi: u32,
-    pub(crate) pad: u32,
-    pub(crate) qfis: u64,
-    pub(crate) reserved: u64,
-}
+pub(crate) const MORE_LABEL: u16 = raw::TP_MORE_LABEL as u16;
+pub(crate) const MORE_SPI: u16 = raw::TP_MORE_SPI as u16;
+pub(crate) const MORE_QFIS: u16 = raw::TP_MORE_QFIS as u16;
 
 /// `tp_rules`, or `tp_rule_mores`.
 #[repr(C, align(64))]
@@ -341,135 +291,24 @@ impl RulePlace {
 }
 
 /// In a UE page: the address is in a pool, but no session has it.
-pub(crate) const UE_NOBODY: u32 = u32::MAX;
+pub(crate) const UE_NOBODY: u32 = raw::TP_UE_NOBODY;
 
-pub(crate) const KIND_TEID: u64 = 1;
-pub(crate) const KIND_UE4: u64 = 2;
-pub(crate) const KIND_UE6: u64 = 3;
-pub(crate) const KIND_NEIGH4: u64 = 4;
-pub(crate) const KIND_NEIGH6: u64 = 5;
-pub(crate) const KIND_PREFIX4: u64 = 6;
-pub(crate) const KIND_PREFIX6: u64 = 7;
-pub(crate) const KIND_PLEN_SHIFT: u32 = 8;
+pub(crate) const KIND_TEID: u64 = raw::TP_KIND_TEID as u64;
+pub(crate) const KIND_UE4: u64 = raw::TP_KIND_UE4 as u64;
+pub(crate) const KIND_UE6: u64 = raw::TP_KIND_UE6 as u64;
+pub(crate) const KIND_NEIGH4: u64 = raw::TP_KIND_NEIGH4 as u64;
+pub(crate) const KIND_NEIGH6: u64 = raw::TP_KIND_NEIGH6 as u64;
+pub(crate) const KIND_PREFIX4: u64 = raw::TP_KIND_PREFIX4 as u64;
+pub(crate) const KIND_PREFIX6: u64 = raw::TP_KIND_PREFIX6 as u64;
+pub(crate) const KIND_PLEN_SHIFT: u32 = raw::TP_KIND_PLEN_SHIFT;
 
-/// `tp_nexthop`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NextHopLine {
-    pub(crate) state: u32,
-    pub(crate) port: u32,
-    pub(crate) ifindex: u32,
-    pub(crate) mtu: u16,
-    pub(crate) l2_len: u8,
-    pub(crate) pad: u8,
-    pub(crate) l2: [u8; 24],
-    pub(crate) addr: [u8; 16],
-    pub(crate) reserved: u64,
-}
+pub(crate) const PEER_V6: u32 = raw::TP_PEER_V6;
+pub(crate) const PEER_UDP: u32 = raw::TP_PEER_UDP;
+pub(crate) const PEER_ZERO_SUM: u32 = raw::TP_PEER_ZERO_SUM;
 
-/// `tp_peer`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PeerLine {
-    pub(crate) nexthop: u32,
-    pub(crate) remote_be: u32,
-    pub(crate) local_be: u32,
-    pub(crate) flags: u32,
-    pub(crate) remote6: [u8; 16],
-    pub(crate) local6: [u8; 16],
-    pub(crate) reserved: [u64; 2],
-}
-
-pub(crate) const PEER_V6: u32 = 1;
-pub(crate) const PEER_UDP: u32 = 2;
-pub(crate) const PEER_ZERO_SUM: u32 = 4;
-
-pub(crate) const ROUTE_LAST: u8 = 1;
-pub(crate) const ROUTE_NONE: u8 = 2;
-pub(crate) const ROUTE_IN_POOL: u8 = 4;
-
-/// `tp_route`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RouteLine {
-    pub(crate) addr: [u8; 16],
-    pub(crate) plen: u8,
-    pub(crate) flags: u8,
-    pub(crate) pad: u16,
-    pub(crate) nexthop: u32,
-    pub(crate) reserved: [u64; 5],
-}
-
-/// `tp_route_map`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RouteMap {
-    pub(crate) covered: [u64; 4],
-    pub(crate) nexthop: u32,
-    pub(crate) flags: u8,
-    pub(crate) pad: [u8; 3],
-    pub(crate) reserved: [u64; 3],
-}
-
-/// `tp_config`.
-#[repr(C)]
-pub(crate) struct Config {
-    pub(crate) n3_be: [AtomicU32; N3_ADDRS_MAX],
-    pub(crate) salt: AtomicU64,
-    pub(crate) bucket_mask: AtomicU32,
-    pub(crate) n_entries: AtomicU32,
-    pub(crate) error_indication_ns: AtomicU32,
-    pub(crate) echo_ns: AtomicU32,
-    pub(crate) moves: AtomicU32,
-    pub(crate) n_nis: AtomicU32,
-    pub(crate) port_ifindex: [AtomicU32; PORTS_MAX],
-    pub(crate) icmp_ns: AtomicU32,
-    pub(crate) held_max: AtomicU32,
-    pub(crate) n3_6: [[AtomicU64; 2]; N3_ADDRS_MAX],
-}
-
-/// `tp_traffic`.
-#[repr(C)]
-pub(crate) struct TrafficWords {
-    pub(crate) packets: AtomicU64,
-    pub(crate) bytes: AtomicU64,
-}
-
-/// `tp_port_stats`.
-#[repr(C)]
-pub(crate) struct PortStats {
-    pub(crate) taken: [TrafficWords; DIRS],
-    pub(crate) forwarded: [TrafficWords; DIRS],
-    pub(crate) passed: AtomicU64,
-    pub(crate) answered: AtomicU64,
-    pub(crate) slow: AtomicU64,
-    pub(crate) reserved: AtomicU64,
-}
-
-/// `tp_cpu`.
-#[repr(C)]
-pub(crate) struct Cpu {
-    pub(crate) clock_ns: AtomicU64,
-    pub(crate) clock_uses: AtomicU64,
-    pub(crate) error_indication_tat: AtomicU64,
-    pub(crate) echo_tat: AtomicU64,
-    pub(crate) clock_tick: AtomicU64,
-    pub(crate) trace_tat: AtomicU64,
-    pub(crate) trace_lost: AtomicU64,
-    pub(crate) message_tat: AtomicU64,
-    pub(crate) expired_tat: AtomicU64,
-    pub(crate) too_long_tat: AtomicU64,
-    pub(crate) solicitation_tat: AtomicU64,
-    pub(crate) copies: AtomicU64,
-    pub(crate) copies_lost: AtomicU64,
-    pub(crate) alarms: AtomicU64,
-    pub(crate) alarms_lost: AtomicU64,
-    pub(crate) extension_tat: AtomicU64,
-    pub(crate) expired_tats: [AtomicU64; SENDERS],
-    pub(crate) too_long_tats: [AtomicU64; SENDERS],
-    pub(crate) ports: [PortStats; PORTS_MAX],
-    pub(crate) drops: [[[AtomicU64; DROP_MAX]; DIRS]; PORTS_MAX],
-}
+pub(crate) const ROUTE_LAST: u8 = raw::TP_ROUTE_LAST as u8;
+pub(crate) const ROUTE_NONE: u8 = raw::TP_ROUTE_NONE as u8;
+pub(crate) const ROUTE_IN_POOL: u8 = raw::TP_ROUTE_IN_POOL as u8;
 
 /// What a program knows; which sets there are is a matter of its builds (`TP_BUILD_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -477,61 +316,52 @@ pub struct Features(pub(crate) u32);
 
 impl Features {
     /// MBR enforcement.
-    pub const METER: Self = Self(1 << 0);
+    pub const METER: Self = Self(raw::TP_FEAT_METER);
     /// IPv6 source check and shared meters.
-    pub const EXT: Self = Self(1 << 1);
+    pub const EXT: Self = Self(raw::TP_FEAT_EXT);
     /// Several PDRs behind one key, SDF filters.
-    pub const LIST: Self = Self(1 << 2);
+    pub const LIST: Self = Self(raw::TP_FEAT_LIST);
     /// Inner IPv6.
-    pub const IPV6: Self = Self(1 << 3);
+    pub const IPV6: Self = Self(raw::TP_FEAT_IPV6);
     /// Tagged frames.
-    pub const VLAN: Self = Self(1 << 4);
+    pub const VLAN: Self = Self(raw::TP_FEAT_VLAN);
     /// Keys outside the direct tables.
-    pub const BUCKETS: Self = Self(1 << 5);
+    pub const BUCKETS: Self = Self(raw::TP_FEAT_BUCKETS);
     /// The kernel's FIB where the next-hop table has no answer.
-    pub const FIB: Self = Self(1 << 6);
+    pub const FIB: Self = Self(raw::TP_FEAT_FIB);
     /// Several CPUs may meet one entry.
-    pub const ATOMIC: Self = Self(1 << 7);
+    pub const ATOMIC: Self = Self(raw::TP_FEAT_ATOMIC);
     /// IPv6 between gNB and UPF.
-    pub const OUTER6: Self = Self(1 << 8);
+    pub const OUTER6: Self = Self(raw::TP_FEAT_OUTER6);
     /// From tunnel to tunnel.
-    pub const RELAY: Self = Self(1 << 9);
+    pub const RELAY: Self = Self(raw::TP_FEAT_RELAY);
     /// Users are spread over CPUs.
-    pub const SPREAD: Self = Self(1 << 11);
+    pub const SPREAD: Self = Self(raw::TP_FEAT_SPREAD);
     /// Somebody follows a user's packets.
-    pub const TRACE: Self = Self(1 << 10);
+    pub const TRACE: Self = Self(raw::TP_FEAT_TRACE);
     /// Framed routes, and UE prefixes that are no /64.
-    pub const PREFIX: Self = Self(1 << 12);
+    pub const PREFIX: Self = Self(raw::TP_FEAT_PREFIX);
     /// FARs with DUPL.
-    pub const COPY: Self = Self(1 << 13);
+    pub const COPY: Self = Self(raw::TP_FEAT_COPY);
     /// Outer headers of UDP without GTP-U.
-    pub const UDP: Self = Self(1 << 14);
+    pub const UDP: Self = Self(raw::TP_FEAT_UDP);
     /// FARs with BUFF.
-    pub const BUFFER: Self = Self(1 << 15);
+    pub const BUFFER: Self = Self(raw::TP_FEAT_BUFFER);
     /// Everything that packets may need; [`Self::TRACE`] and [`Self::SPREAD`] are not part of it.
-    pub const ALL: Self = Self(
-        0xff | Self::OUTER6.0
-            | Self::RELAY.0
-            | Self::PREFIX.0
-            | Self::COPY.0
-            | Self::BUFFER.0
-            | Self::UDP.0,
-    );
+    pub const ALL: Self = Self(raw::TP_FEAT_ALL);
 
     /// `TP_BUILD_PLAIN`: a PDR each way for IPv4, with or without MBR, and nothing reported.
-    pub(crate) const BUILD_PLAIN: Self =
-        Self(Self::METER.0 | Self::VLAN.0 | Self::BUCKETS.0 | Self::ATOMIC.0 | Self::BUFFER.0);
+    pub(crate) const BUILD_PLAIN: Self = Self(raw::TP_BUILD_PLAIN);
     /// `TP_BUILD_COMMON`: most networks.
-    pub(crate) const BUILD_COMMON: Self =
-        Self(Self::BUILD_PLAIN.0 | Self::EXT.0 | Self::LIST.0 | Self::IPV6.0);
+    pub(crate) const BUILD_COMMON: Self = Self(raw::TP_BUILD_COMMON);
     /// `TP_BUILD_OUTER6`: IPv6 between gNB and UPF.
-    pub(crate) const BUILD_OUTER6: Self = Self::BUILD_COMMON.with(Self::OUTER6);
+    pub(crate) const BUILD_OUTER6: Self = Self(raw::TP_BUILD_OUTER6);
     /// `TP_BUILD_RELAY`: a UPF between UPFs.
-    pub(crate) const BUILD_RELAY: Self = Self::BUILD_COMMON.with(Self::RELAY);
+    pub(crate) const BUILD_RELAY: Self = Self(raw::TP_BUILD_RELAY);
     /// `TP_BUILD_SPREAD`: users spread over CPUs.
-    pub(crate) const BUILD_SPREAD: Self = Self::BUILD_COMMON.with(Self::SPREAD);
+    pub(crate) const BUILD_SPREAD: Self = Self(raw::TP_BUILD_SPREAD);
     /// `TP_BUILD_GENERAL`: everything.
-    pub(crate) const BUILD_GENERAL: Self = Self::ALL.with(Self::TRACE).with(Self::SPREAD);
+    pub(crate) const BUILD_GENERAL: Self = Self(raw::TP_BUILD_GENERAL);
 
     /// The builds, narrowest first.
     pub(crate) const BUILDS: [(&str, Self); 6] = [
@@ -606,7 +436,7 @@ impl Features {
 /// The implementer promises just that.
 pub(crate) unsafe trait Plain: Copy {}
 
-// SAFETY: integers and byte arrays without padding between them (asserted below).
+// SAFETY: integers and arrays of them; the generated structs have a field where C has padding.
 unsafe impl Plain for Ext {}
 // SAFETY: as above.
 unsafe impl Plain for [Rule; RULES_PER_PLACE] {}
@@ -640,193 +470,20 @@ pub(crate) fn from_words<T: Plain, const N: usize>(words: [u64; N]) -> T {
 }
 
 const _: () = {
-    assert!(size_of::<Line>() == 64 && align_of::<Line>() == 64);
-    assert!(size_of::<Ext>() == 64 && offset_of!(Ext, meters) == 24);
-    assert!(size_of::<Rule>() == 32 && offset_of!(Rule, entry) == 24);
-    assert!(size_of::<RuleMore>() == 64 && offset_of!(RuleMore, qfis) == 48);
-    assert!(size_of::<RulePlace>() == 128 && align_of::<RulePlace>() == 64);
-    assert!(size_of::<NextHopLine>() == 64 && offset_of!(NextHopLine, addr) == 40);
-    assert!(size_of::<PeerLine>() == 64 && offset_of!(PeerLine, remote6) == 16);
-    assert!(size_of::<RouteLine>() == 64 && offset_of!(RouteLine, nexthop) == 20);
-    assert!(size_of::<RouteMap>() == 64 && offset_of!(RouteMap, nexthop) == 32);
-    assert!(size_of::<Side>() == 56);
-    assert!(size_of::<Config>() == 264 && offset_of!(Config, moves) == 56);
-    assert!(size_of::<PortStats>() == 96);
-    assert!(
-        size_of::<Cpu>()
-            == 128 + 2 * SENDERS * 8 + PORTS_MAX * 96 + PORTS_MAX * DIRS * DROP_MAX * 8
-    );
+    assert!(size_of::<Line>() == size_of::<raw::tp_entry>() && align_of::<Line>() == 64);
+    assert!(size_of::<Line>() == size_of::<raw::tp_ni>());
+    assert!(size_of::<Line>() == size_of::<raw::tp_meter>());
+    assert!(size_of::<Line>() == size_of::<raw::tp_trace_key>());
+    assert!(size_of::<RulePlace>() == size_of::<raw::tp_rules>() && align_of::<RulePlace>() == 64);
     assert!(
         cfg!(target_endian = "little"),
         "a rule's bytes and an entry's words assume it"
     );
 };
 
-/// What both sides must agree on: (what, Rust's value), in the order of `abi_check.c`.
-#[cfg(test)]
-fn layout() -> Vec<(&'static str, usize)> {
-    vec![
-        ("tp_entry", size_of::<Line>()),
-        ("tp_entry.out", entry::OUT * 8),
-        ("tp_entry.rate", entry::RATE * 8),
-        ("tp_entry.ext", entry::EXT * 8),
-        ("tp_entry.tat", entry::TAT * 8),
-        ("tp_entry.bytes", entry::BYTES * 8),
-        ("tp_entry.packets", entry::PACKETS * 8),
-        ("tp_entry.alarm", entry::ALARM * 8),
-        ("tp_alarm", size_of::<AlarmRecord>()),
-        ("TP_ALARM_STEP", ALARM_STEP as usize),
-        ("tp_side", size_of::<Side>()),
-        ("tp_side.packets", offset_of!(Side, packets)),
-        ("tp_side.drops", offset_of!(Side, drops)),
-        ("tp_side.held", offset_of!(Side, held)),
-        ("tp_side.qos_packets", offset_of!(Side, qos_packets)),
-        ("tp_side.qos_bytes", offset_of!(Side, qos_bytes)),
-        ("tp_side.qos_alarm", offset_of!(Side, qos_alarm)),
-        ("tp_ext", size_of::<Ext>()),
-        ("tp_ext.ue6_plen", offset_of!(Ext, ue6_plen)),
-        ("tp_ext.n_meters", offset_of!(Ext, n_meters)),
-        ("tp_ext.meters", offset_of!(Ext, meters)),
-        ("tp_ext.asks", offset_of!(Ext, asks)),
-        ("tp_ext.ue4_be", offset_of!(Ext, ue4_be)),
-        ("tp_ext.tos", offset_of!(Ext, tos)),
-        ("tp_ext.removal", offset_of!(Ext, removal)),
-        ("tp_ext.copy", offset_of!(Ext, copy)),
-        ("tp_ext.psc", offset_of!(Ext, psc)),
-        ("tp_ext.framed", offset_of!(Ext, framed)),
-        ("tp_ext.n_framed", offset_of!(Ext, n_framed)),
-        ("tp_ext.n_copies", offset_of!(Ext, n_copies)),
-        ("tp_copies", size_of::<[CopyLine; COPIES_PER_PLACE]>()),
-        ("tp_copy.local", offset_of!(CopyLine, local)),
-        ("tp_copy.teid_be", offset_of!(CopyLine, teid_be)),
-        ("tp_copy.port_be", offset_of!(CopyLine, port_be)),
-        ("tp_copy.flags", offset_of!(CopyLine, flags)),
-        ("tp_copy.tos_mask", offset_of!(CopyLine, tos_mask)),
-        ("TP_COPIES_MAX", COPIES_MAX),
-        ("tp_framed_routes", size_of::<[Framed; FRAMED_PER_PLACE]>()),
-        ("tp_framed.plen", offset_of!(Framed, plen)),
-        ("tp_framed.family", offset_of!(Framed, family)),
-        ("tp_ext.packet_meter", offset_of!(Ext, packet_meter)),
-        ("tp_meter.rate", meter::RATE * 8),
-        ("tp_rule", size_of::<Rule>()),
-        ("tp_rule.remote_port", offset_of!(Rule, remote_port)),
-        ("tp_rule.ue_span", offset_of!(Rule, ue_span)),
-        ("tp_rule.entry", offset_of!(Rule, entry)),
-        ("tp_rule.more", offset_of!(Rule, more)),
-        ("tp_rules", size_of::<RulePlace>()),
-        ("tp_rule_more", size_of::<RuleMore>()),
-        ("tp_rule_more.ue", offset_of!(RuleMore, ue)),
-        ("tp_rule_more.flags", offset_of!(RuleMore, flags)),
-        ("tp_rule_more.spi", offset_of!(RuleMore, spi)),
-        ("tp_rule_more.qfis", offset_of!(RuleMore, qfis)),
-        ("TP_RULES_PER_PLACE", RULES_PER_PLACE),
-        ("TP_RULE_MORES_PER_PLACE", RULE_MORES_PER_PLACE),
-        ("TP_FLOW_TOS_SHIFT", flow::TOS_SHIFT as usize),
-        ("TP_FLOW_PORTS", flow::PORTS as usize),
-        ("tp_nexthop", size_of::<NextHopLine>()),
-        ("tp_nexthop.mtu", offset_of!(NextHopLine, mtu)),
-        ("tp_nexthop.l2_len", offset_of!(NextHopLine, l2_len)),
-        ("tp_nexthop.l2", offset_of!(NextHopLine, l2)),
-        ("tp_nexthop.addr", offset_of!(NextHopLine, addr)),
-        ("tp_peer", size_of::<PeerLine>()),
-        ("tp_peer.remote_be", offset_of!(PeerLine, remote_be)),
-        ("tp_peer.local_be", offset_of!(PeerLine, local_be)),
-        ("tp_peer.flags", offset_of!(PeerLine, flags)),
-        ("tp_peer.remote6", offset_of!(PeerLine, remote6)),
-        ("tp_peer.local6", offset_of!(PeerLine, local6)),
-        ("tp_route", size_of::<RouteLine>()),
-        ("tp_route.plen", offset_of!(RouteLine, plen)),
-        ("tp_route.flags", offset_of!(RouteLine, flags)),
-        ("tp_route.nexthop", offset_of!(RouteLine, nexthop)),
-        ("tp_route_map", size_of::<RouteMap>()),
-        ("tp_route_map.nexthop", offset_of!(RouteMap, nexthop)),
-        ("tp_route_map.flags", offset_of!(RouteMap, flags)),
-        ("tp_ni", size_of::<Line>()),
-        ("tp_ni.lens6", ni::LENS6 * 8),
-        ("tp_ni.lens4", ni::LENS4 * 8),
-        ("tp_ni.pools6", ni::POOLS6 * 8),
-        ("tp_ni.ue4", ni::UE4 * 8),
-        ("tp_ni.ue6", ni::UE6 * 8),
-        ("tp_ni.home", ni::HOME * 8),
-        ("tp_ni.flags", ni::HOME * 8 + 4),
-        ("tp_config", size_of::<Config>()),
-        ("tp_config.salt", offset_of!(Config, salt)),
-        ("tp_config.bucket_mask", offset_of!(Config, bucket_mask)),
-        ("tp_config.n_entries", offset_of!(Config, n_entries)),
-        ("tp_config.moves", offset_of!(Config, moves)),
-        ("tp_config.n_nis", offset_of!(Config, n_nis)),
-        ("tp_config.port_ifindex", offset_of!(Config, port_ifindex)),
-        ("tp_config.icmp_ns", offset_of!(Config, icmp_ns)),
-        ("tp_config.held_max", offset_of!(Config, held_max)),
-        ("tp_config.n3_6", offset_of!(Config, n3_6)),
-        ("tp_port_stats", size_of::<PortStats>()),
-        ("tp_port_stats.out", offset_of!(PortStats, forwarded)),
-        ("tp_port_stats.passed", offset_of!(PortStats, passed)),
-        ("tp_port_stats.slow", offset_of!(PortStats, slow)),
-        ("tp_cpu", size_of::<Cpu>()),
-        ("tp_cpu.ports", offset_of!(Cpu, ports)),
-        ("tp_cpu.drops", offset_of!(Cpu, drops)),
-        ("tp_cpu.trace_lost", offset_of!(Cpu, trace_lost)),
-        ("tp_cpu.too_long_tat", offset_of!(Cpu, too_long_tat)),
-        ("tp_cpu.too_long_tats", offset_of!(Cpu, too_long_tats)),
-        ("tp_cpu.copies_lost", offset_of!(Cpu, copies_lost)),
-        ("tp_cpu.alarms_lost", offset_of!(Cpu, alarms_lost)),
-        ("tp_task", size_of::<Task>()),
-        ("tp_task.mtu", offset_of!(Task, mtu)),
-        ("tp_task.flags", offset_of!(Task, flags)),
-        ("tp_task.out", offset_of!(Task, out)),
-        ("tp_task.ifindex", offset_of!(Task, ifindex)),
-        ("tp_trace", crate::trace::RECORD_LEN),
-        ("tp_trace.data", crate::trace::HEADER_LEN),
-        ("tp_trace.pdr", 24),
-        ("tp_trace.predefined", 36),
-        ("tp_trace.user", 34),
-        ("tp_trace_key.kind", 32),
-        ("TP_FEAT_TRACE", Features::TRACE.0 as usize),
-        ("TP_TRACE_KEYS_MAX", crate::trace::TRACE_KEYS_MAX),
-        ("TP_FEAT_PREFIX", Features::PREFIX.0 as usize),
-        ("TP_FRAMED_MAX", FRAMED_MAX),
-        ("TP_KIND_PREFIX6", KIND_PREFIX6 as usize),
-        ("TP_KIND_PLEN_SHIFT", KIND_PLEN_SHIFT as usize),
-        ("TP_HEAD_UDP", entry::UDP_BIT as usize),
-        ("TP_PEER_UDP", PEER_UDP as usize),
-        ("TP_FEAT_UDP", Features::UDP.0 as usize),
-        ("TP_FEAT_ALL", Features::ALL.0 as usize),
-        ("TP_BUILD_PLAIN", Features::BUILD_PLAIN.0 as usize),
-        ("TP_BUILD_COMMON", Features::BUILD_COMMON.0 as usize),
-        ("TP_BUILD_OUTER6", Features::BUILD_OUTER6.0 as usize),
-        ("TP_BUILD_RELAY", Features::BUILD_RELAY.0 as usize),
-        ("TP_BUILD_SPREAD", Features::BUILD_SPREAD.0 as usize),
-        ("TP_BUILD_GENERAL", Features::BUILD_GENERAL.0 as usize),
-        ("TP_UE_PAGE_BITS", UE_PAGE_BITS as usize),
-        ("TP_RULES_MAX", RULES_MAX),
-        ("TP_ROUTES_MAX", crate::nexthop::ROUTES_MAX),
-        ("TP_BUCKET_SLOTS", BUCKET_SLOTS),
-        ("TP_HEAD_RULE_SHIFT", entry::RULE_SHIFT as usize),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    unsafe extern "C" {
-        static tp_abi_layout: [u64; 160];
-    }
-
-    #[test]
-    fn both_sides_agree() {
-        // SAFETY: abi_check.c defines an array of this type and never writes it.
-        let c = unsafe { &tp_abi_layout };
-        for (index, (what, rust)) in layout().into_iter().enumerate() {
-            assert_eq!(c[index] as usize, rust, "{what}");
-        }
-        assert_eq!(
-            c[layout().len()],
-            u64::MAX,
-            "a line of abi_check.c has no counterpart"
-        );
-    }
 
     #[test]
     fn words_and_structs_convert() {

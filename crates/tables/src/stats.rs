@@ -83,7 +83,7 @@ impl Counting {
     /// Frames that each CPU took in on a port.
     pub fn by_cpu(&self, port: usize) -> Vec<u64> {
         let frames = |cpu: &Cpu| {
-            let words = cpu.ports.get(port).map(|port| &port.taken);
+            let words = cpu.ports.get(port).map(|port| &port.in_);
             let words = words.into_iter().flatten();
             words.map(|word| word.packets.load(Ordering::Relaxed)).sum()
         };
@@ -143,11 +143,8 @@ fn add(totals: &mut PortTotals, cpu: &Cpu, port: usize) {
     };
     let words = &cpu.ports[port];
     for direction in 0..DIRS {
-        traffic(&mut totals.received[direction], &words.taken[direction]);
-        traffic(
-            &mut totals.forwarded[direction],
-            &words.forwarded[direction],
-        );
+        traffic(&mut totals.received[direction], &words.in_[direction]);
+        traffic(&mut totals.forwarded[direction], &words.out[direction]);
     }
     add_drops(totals, cpu, port);
     totals.passed += read(&words.passed);

@@ -33,48 +33,58 @@ enum tp_dir { TP_UPLINK = 0, TP_DOWNLINK = 1, TP_DIRS = 2 };
 /* ---- tp_entry: one compiled PDR, one cache line --------------------------------------------- */
 
 enum tp_action {
-	TP_ACT_NONE = 0,   /* free or withdrawn */
-	TP_ACT_ROUTE = 1,  /* forward as plain IP by the routes of head.ni (N6) */
-	TP_ACT_TUNNEL = 2, /* encapsulate towards out.peer with out.teid (N3) */
-	TP_ACT_DROP = 3,   /* FAR DROP; with METER: the far end of its tunnel does not know it; with ROUTE: it has no tunnel yet */
-	TP_ACT_BUFFER = 4, /* FAR BUFF: user space holds them (pipeline/buffer.h) */
-	TP_ACT_GATE = 5,   /* a QER closed the gate; with METER: the quota of a URR is used up */
-	TP_ACT_LIST = 6,   /* several PDRs share this key: scan rules[] from head.rule */
-	TP_ACT_DRAIN = 7,  /* what follows BUFFER: ROUTE or TUNNEL, but behind those that user space still holds */
+	TP_ACT_NONE = 0,	/* free or withdrawn */
+	TP_ACT_ROUTE = 1,	/* forward as plain IP by the routes of head.ni (N6) */
+	TP_ACT_TUNNEL = 2,	/* encapsulate towards out.peer with out.teid (N3, N9) */
+	TP_ACT_UDP = 3,		/* UDP alone, no GTP-U, towards out.port and a peer with TP_PEER_UDP */
+	TP_ACT_DROP = 4,	/* FAR DROP */
+	TP_ACT_BUFFER = 5,	/* FAR BUFF: user space holds them (pipeline/buffer.h) */
+	TP_ACT_GATE = 6,	/* a QER closed the gate */
+	TP_ACT_LIST = 7,	/* several PDRs share this key: scan rules[] from head.rule */
+	TP_ACT_TUNNEL_GONE = 8, /* FAR FORW, but the far end does not know the tunnel (Error Indication) */
+	TP_ACT_NO_TUNNEL = 9,	/* FAR FORW to the access side, but without a tunnel yet */
+	TP_ACT_QUOTA = 10,	/* the quota of a URR is used up */
 };
 
-/* Bits of tp_entry.head.
+/* Bits of tp_entry.head. Flags mean the same whatever the action is.
  *
  *  0..31  key     TEID for an entry reached by TEID, host order, re-checked; 0 when reached by UE address
- * 32..34  action  enum tp_action
- * 35      METER   rate/tat of this line hold the only meter; of TP_ACT_GATE and TP_ACT_DROP see there
- * 36      EXT     ext.index is valid
- * 37      QFI     TUNNEL: mark head.qfi (PDU Session Container); else, without DOWN: PDI asks for head.qfi
- * 38      UE      uplink: the source must be out.ue4_be (0: no IPv4) or ext.ue6 (EXT clear: no IPv6); not
- *                 looked at when action is TP_ACT_TUNNEL or DOWN is set: then conditions are ext.asks. TUNNEL: UDP
+ * 32..35  action  enum tp_action
+ * 36      METER   rate and tat of this line hold the only meter
+ * 37      EXT     ext.index is valid
+ * 38      UE      the source must be out.ue4_be (0: no IPv4) or ext.ue6 (EXT clear: no IPv6). Packets that go from
+ *                 tunnel to tunnel have their conditions in ext.asks instead
  * 39      DOWN    reached by TEID, but its packets travel towards access (N9, CP-function)
- * 40..45  qfi     0..63
- * 46      ROUTE   DRAIN: as TP_ACT_ROUTE; clear: as TP_ACT_TUNNEL; of TP_ACT_DROP see there
- * 48..63  ni      network instance: ROUTE: whose routes; downlink: the one that the UE address is valid in
- * 40..63  rule    first place of its rules, when action is TP_ACT_LIST
+ * 40      QFI     the packet must come with head.qfi; from tunnel to tunnel see UE
+ * 41      MARK    head.qfi goes into the PDU Session Container
+ * 42      DRAIN   what forwards again after BUFFER: behind those that user space still holds
+ * 43..47  free
+ * 48..55  ni      network instance: ROUTE: whose routes; downlink: the one that the UE address is valid in
+ * 56..61  qfi     0..63
+ * 62..63  free
+ *
+ * TP_ACT_LIST has no flags: 40..63 are the first place of its rules.
  */
 #define TP_HEAD_ACTION_SHIFT 32
-#define TP_HEAD_ACTION_MASK 7ULL
-#define TP_HEAD_METER (1ULL << 35)
-#define TP_HEAD_EXT (1ULL << 36)
-#define TP_HEAD_QFI (1ULL << 37)
+#define TP_HEAD_ACTION_MASK 15ULL
+#define TP_HEAD_METER (1ULL << 36)
+#define TP_HEAD_EXT (1ULL << 37)
 #define TP_HEAD_UE (1ULL << 38)
-#define TP_HEAD_UDP TP_HEAD_UE /* TUNNEL: UDP alone, no GTP-U: out has port_be in bits 0..15 and a peer with TP_PEER_UDP */
 #define TP_HEAD_DOWN_SHIFT 39
 #define TP_HEAD_DOWN (1ULL << TP_HEAD_DOWN_SHIFT)
-#define TP_HEAD_QFI_SHIFT 40
-#define TP_HEAD_ROUTE (1ULL << 46)
+#define TP_HEAD_QFI (1ULL << 40)
+#define TP_HEAD_MARK (1ULL << 41)
+#define TP_HEAD_DRAIN (1ULL << 42)
 #define TP_HEAD_NI_SHIFT 48
+#define TP_HEAD_NI_MASK 0xffULL
+#define TP_HEAD_QFI_SHIFT 56
+#define TP_HEAD_QFI_MASK 0x3fULL
 #define TP_HEAD_RULE_SHIFT 40
 
 struct tp_entry {
 	__u64 head; /* control: see above; the word that makes the entry live */
-	__u64 out;  /* control: TUNNEL: remote teid_be in bits 0..31, peer index in 32..63; else ue4_be in 0..31 */
+	__u64 out;  /* control: TUNNEL: remote teid_be in bits 0..31, peer index in 32..63; UDP: port_be in 0..15, peer likewise;
+		     * else ue4_be in 0..31 */
 	__u64 rate; /* control: struct tp_rate bits, see below */
 	__u64 ext;  /* control: index into exts[] in bits 0..31, PDR ID from TP_EXT_PDR_SHIFT on,
 		      predefined rule of the PDR from TP_EXT_PREDEFINED_SHIFT on, 0: none (both for tracing) */

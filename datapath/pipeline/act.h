@@ -10,9 +10,6 @@
 #define TP_ICMP6_ROUTER_SOLICITATION 133
 #define TP_ICMP6_NEIGHBOUR_ADVERTISEMENT 136
 
-#define TP_HEAD_QFI_OF(head) ((__u32)((head) >> TP_HEAD_QFI_SHIFT & 0x3f))
-#define TP_HEAD_NI_OF(head) ((__u32)((head) >> TP_HEAD_NI_SHIFT))
-
 static TP_INLINE struct tp_ext *tp_ext_of(struct tp_packet *p, const struct tp_entry *e, __u64 head)
 {
 	if (!tp_has(p->env, TP_FEAT_EXT) || !(head & TP_HEAD_EXT))
@@ -110,12 +107,10 @@ static TP_INLINE int tp_is_plain_relay(struct tp_packet *p, const struct tp_entr
 	       ue4_be == tp_load32(p->ip + (ext->asks & TP_ASKS_UE_DST ? 16 : 12));
 }
 
-/* Do its packets leave in a tunnel, be it behind others that still wait? */
+/* Do its packets leave in a tunnel, or in UDP alone? */
 static TP_INLINE int tp_goes_by_tunnel(struct tp_env *env, __u64 head)
 {
-	if (tp_has(env, TP_FEAT_BUFFER) && TP_HEAD_ACTION(head) == TP_ACT_DRAIN)
-		return !(head & TP_HEAD_ROUTE);
-	return TP_HEAD_ACTION(head) == TP_ACT_TUNNEL;
+	return TP_HEAD_ACTION(head) == TP_ACT_TUNNEL || (tp_has(env, TP_FEAT_UDP) && TP_HEAD_ACTION(head) == TP_ACT_UDP);
 }
 
 /* Conditions of the PDI that stand in the entry itself. Downlink packets have no QFI, and their UE
@@ -128,9 +123,7 @@ static TP_INLINE int tp_check_conditions(struct tp_packet *p, const struct tp_en
 		return head & TP_HEAD_EXT ? (int)tp_check_relayed(p->env, (__u32)TP_READ(e->ext), tp_pack_user(p)) : TP_OK;
 	if ((head & TP_HEAD_QFI) && p->qfi != TP_HEAD_QFI_OF(head))
 		return TP_DROP_QFI_MISMATCH;
-	/* In a tunnel the bit says something else. */
-	if ((head & TP_HEAD_UE) && TP_HEAD_ACTION(head) != TP_ACT_TUNNEL &&
-	    !(tp_has(p->env, TP_FEAT_UDP) && tp_goes_by_tunnel(p->env, head)) && !tp_from_ue(p, e, head))
+	if ((head & TP_HEAD_UE) && !tp_from_ue(p, e, head))
 		return TP_DROP_UE_SPOOFED;
 	return TP_OK;
 }
@@ -141,16 +134,20 @@ static TP_INLINE int tp_check_action(__u64 head)
 	switch (TP_HEAD_ACTION(head)) {
 	case TP_ACT_ROUTE:
 	case TP_ACT_TUNNEL:
-		return TP_OK;
+	case TP_ACT_UDP:
+		return tp_unlikely(head & TP_HEAD_DRAIN) ? TP_DROP_FAR_BUFFER /* see tp_wait() */ : TP_OK;
 	case TP_ACT_DROP:
-		if (head & TP_HEAD_METER)
-			return TP_DROP_TUNNEL_GONE;
-		return head & TP_HEAD_ROUTE ? TP_DROP_NO_TUNNEL : TP_DROP_FAR_DROP;
+		return TP_DROP_FAR_DROP;
 	case TP_ACT_BUFFER:
-	case TP_ACT_DRAIN: /* see tp_wait() */
 		return TP_DROP_FAR_BUFFER;
 	case TP_ACT_GATE:
-		return head & TP_HEAD_METER ? TP_DROP_QUOTA : TP_DROP_GATE_CLOSED;
+		return TP_DROP_GATE_CLOSED;
+	case TP_ACT_TUNNEL_GONE:
+		return TP_DROP_TUNNEL_GONE;
+	case TP_ACT_NO_TUNNEL:
+		return TP_DROP_NO_TUNNEL;
+	case TP_ACT_QUOTA:
+		return TP_DROP_QUOTA;
 	case TP_ACT_NONE: /* withdrawn while a list still named it */
 		return TP_DROP_NO_PDR;
 	default:

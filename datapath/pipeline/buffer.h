@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* FARs with BUFF (TS 29.244, 5.2.4): packets wait in user space, as they came in. When the FAR forwards again, those
- * that come later wait behind them (TP_ACT_DRAIN) until user space has sent the last one: sides[].held says so. It
+ * that come later wait behind them (TP_HEAD_DRAIN) until user space has sent the last one: sides[].held says so. It
  * sends them by running this same pipeline. */
 #ifndef TP_BUFFER_H
 #define TP_BUFFER_H
@@ -48,19 +48,17 @@ TP_APART int tp_hold(struct tp_env *env, __u32 index, __u64 span, __u64 about)
 /* A packet whose FAR says BUFF, or did a moment ago. TP_OK: it goes on by head, which says how. */
 static TP_INLINE int tp_wait(struct tp_packet *p, const struct tp_entry *e, __u64 *head)
 {
-	__u64 about = p->user, action = TP_ACT_TUNNEL;
+	__u64 about = p->user;
 	int r;
 
 	if (!tp_has(p->env, TP_FEAT_BUFFER) || !e)
 		return TP_DROP_FAR_BUFFER;
-	if (TP_HEAD_ACTION(*head) == TP_ACT_DRAIN)
+	if (*head & TP_HEAD_DRAIN)
 		about |= TP_WAIT_DRAINS;
 	r = tp_hold(p->env, tp_index_of(p->env, e), p->frame_len, about);
 	if (r)
 		return tp_final(r);
-	if (*head & TP_HEAD_ROUTE)
-		action = TP_ACT_ROUTE;
-	*head = (*head & ~(TP_HEAD_ACTION_MASK << TP_HEAD_ACTION_SHIFT)) | action << TP_HEAD_ACTION_SHIFT;
+	*head &= ~TP_HEAD_DRAIN;
 	return TP_OK;
 }
 

@@ -20,7 +20,7 @@ static TP_INLINE __u32 tp_ni_of_ue(struct tp_env *env, const struct tp_entry *e)
 	const struct tp_rules *rules;
 
 	if (TP_HEAD_ACTION(head) == TP_ACT_LIST) {
-		rules = tp_rules_at(env, (__u32)(head >> TP_HEAD_RULE_SHIFT));
+		rules = tp_rules_at(env, TP_HEAD_RULE_OF(head));
 		e = rules ? tp_entry_at(env, rules->rule[0].entry) : NULL;
 		head = e ? TP_READ(e->head) : 0;
 	}
@@ -88,7 +88,7 @@ TP_APART int tp_enter_ue(struct tp_env *env, __u64 user, __u32 index)
 		return TP_DROP_TABLE;
 	head = TP_READ(e->head);
 	r = tp_check_action(head);
-	if (!r && TP_HEAD_ACTION(head) != TP_ACT_TUNNEL)
+	if (!r && !tp_goes_by_tunnel(env, head))
 		r = TP_DROP_NO_PDR; /* none that leads to the UE */
 	return r ? r : tp_police(&p, e, head);
 }

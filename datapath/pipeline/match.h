@@ -10,6 +10,9 @@
 
 #define TP_HEAD_KEY(head) ((__u32)(head))
 #define TP_HEAD_ACTION(head) ((__u32)((head) >> TP_HEAD_ACTION_SHIFT & TP_HEAD_ACTION_MASK))
+#define TP_HEAD_QFI_OF(head) ((__u32)((head) >> TP_HEAD_QFI_SHIFT & TP_HEAD_QFI_MASK))
+#define TP_HEAD_NI_OF(head) ((__u32)((head) >> TP_HEAD_NI_SHIFT & TP_HEAD_NI_MASK))
+#define TP_HEAD_RULE_OF(head) ((__u32)((head) >> TP_HEAD_RULE_SHIFT))
 
 static TP_INLINE __u32 tp_bucket_value(const struct tp_bucket *b, __u64 key, __u32 ni_kind)
 {

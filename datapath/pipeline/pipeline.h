@@ -110,7 +110,7 @@ static TP_INLINE int tp_route_user(struct tp_packet *p, const struct tp_entry *e
 static TP_INLINE void tp_plan_container(struct tp_tunnel *t, __u64 head, const struct tp_ext *ext)
 {
 	t->len = TP_TUNNEL_LEN;
-	if (!(head & TP_HEAD_QFI))
+	if (!(head & TP_HEAD_MARK))
 		return;
 	t->len = TP_TUNNEL_PSC_LEN;
 	t->marks = TP_HEAD_QFI_OF(head);
@@ -198,7 +198,7 @@ static TP_INLINE int tp_select_pdr(struct tp_packet *p, struct tp_entry **e, __u
 	if (tp_unlikely(TP_HEAD_ACTION(*head) == TP_ACT_LIST)) {
 		found = TP_NO_RULE(TP_DROP_TABLE);
 		if (tp_has(p->env, TP_FEAT_LIST))
-			found = tp_match_rules(p->env, (__u32)(*head >> TP_HEAD_RULE_SHIFT), tp_pack_user(p));
+			found = tp_match_rules(p->env, TP_HEAD_RULE_OF(*head), tp_pack_user(p));
 		*e = found >> 32 ? NULL : tp_entry_at(p->env, (__u32)found);
 		if (!*e)
 			return found >> 32 ? tp_final((int)found) : TP_DROP_TABLE;
@@ -235,7 +235,7 @@ static TP_INLINE int tp_to_ue(struct tp_packet *p, struct tp_entry **e, __u64 *h
 	if (!tp_entry_is(*e, 0, head))
 		return TP_DROP_UNKNOWN_UE;
 	if (TP_HEAD_ACTION(*head) == TP_ACT_LIST && tp_has(p->env, TP_FEAT_LIST)) {
-		found = tp_match_rules(p->env, (__u32)(*head >> TP_HEAD_RULE_SHIFT), tp_pack_user(p) | TP_USER_WHOLE);
+		found = tp_match_rules(p->env, TP_HEAD_RULE_OF(*head), tp_pack_user(p) | TP_USER_WHOLE);
 		*e = found >> 32 ? NULL : tp_entry_at(p->env, (__u32)found);
 		if (!*e)
 			return found >> 32 ? tp_final((int)found) : TP_DROP_TABLE;
@@ -247,7 +247,9 @@ static TP_INLINE int tp_to_ue(struct tp_packet *p, struct tp_entry **e, __u64 *h
 	if (r)
 		return r;
 	/* The FAR may have changed since: then it is as if the packet had come a moment later. */
-	return TP_HEAD_ACTION(*head) == TP_ACT_TUNNEL ? TP_OK : tp_final(tp_check_action(*head));
+	if (tp_goes_by_tunnel(p->env, *head) && !(*head & TP_HEAD_DRAIN))
+		return TP_OK;
+	return tp_final(tp_check_action(*head));
 }
 
 /* From an entry to the way out. Leaves in matched the PDR that took the packet. */
@@ -280,7 +282,7 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 	tp_duplicate(p, e, head, r);
 	if (!r && tp_is_relayed(p, head))
 		return tp_relay_packet(p, e, head);
-	if (!r && TP_HEAD_ACTION(head) != TP_ACT_TUNNEL) {
+	if (!r && TP_HEAD_ACTION(head) == TP_ACT_ROUTE) {
 		r = tp_route_user(p, e, head, &nh, &index);
 		if (tp_unlikely(r == TP_OUT_UE)) {
 			r = tp_to_ue(p, &e, &head, index, matched);
@@ -291,7 +293,7 @@ static TP_INLINE int tp_forward(struct tp_packet *p, struct tp_entry *e, __u64 h
 				return tp_final(r);
 		}
 	}
-	if (!r && !nh && tp_is_udp(p->env, head))
+	if (!r && !nh && tp_has(p->env, TP_FEAT_UDP) && TP_HEAD_ACTION(head) == TP_ACT_UDP)
 		return tp_leave_udp(p, e, head);
 	if (!r && !nh)
 		r = tp_route_tunnel(p, e, head, &t, &nh);

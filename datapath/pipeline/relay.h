@@ -234,22 +234,10 @@ TP_APART __u64 tp_relay(struct tp_env *env, __u64 out, __u64 where, __u32 mark)
 	return (__u64)nh->ifindex << 32 | (l2_len + len) << 16 | (__u32)r;
 }
 
-/* Do packets of the entry leave in a tunnel, and not in UDP alone? */
-static TP_INLINE int tp_is_gtpu(struct tp_env *env, __u64 head)
-{
-	return TP_HEAD_ACTION(head) == TP_ACT_TUNNEL && !(tp_has(env, TP_FEAT_UDP) && (head & TP_HEAD_UDP));
-}
-
-/* Or in UDP alone? */
-static TP_INLINE int tp_is_udp(struct tp_env *env, __u64 head)
-{
-	return tp_has(env, TP_FEAT_UDP) && TP_HEAD_ACTION(head) == TP_ACT_TUNNEL && (head & TP_HEAD_UDP);
-}
-
 /* A packet that came in a tunnel and goes on in another one. */
 static TP_INLINE int tp_is_relayed(const struct tp_packet *p, __u64 head)
 {
-	return tp_has(p->env, TP_FEAT_RELAY) && p->gtpu && tp_is_gtpu(p->env, head);
+	return tp_has(p->env, TP_FEAT_RELAY) && p->gtpu && TP_HEAD_ACTION(head) == TP_ACT_TUNNEL;
 }
 
 /* The outcome of tp_relay(). Handed over here and not there, because the stack of nested calls is short. */
@@ -304,7 +292,7 @@ static TP_INLINE int tp_relay_packet(struct tp_packet *p, const struct tp_entry 
 	__u64 out = TP_READ(e->out), done;
 	int r;
 
-	if (head & TP_HEAD_QFI) {
+	if (head & TP_HEAD_MARK) {
 		if (p->qfi != TP_HEAD_QFI_OF(head))
 			edit = TP_EDIT_MARK | TP_HEAD_QFI_OF(head) | (p->dir == TP_UPLINK) << 12;
 	} else if (ext && (ext->removal & TP_REMOVE_CONTAINER) && p->qfi != TP_NO_QFI) {
@@ -356,7 +344,7 @@ static TP_INLINE struct tp_entry *tp_first_relay(struct tp_env *env, __u32 place
 			if (!e)
 				return NULL;
 			*head = TP_READ(e->head);
-			if (tp_is_gtpu(env, *head))
+			if (TP_HEAD_ACTION(*head) == TP_ACT_TUNNEL)
 				return e;
 		}
 		if (rules->rule[TP_RULES_PER_PLACE - 1].more & TP_RULE_LAST)
@@ -373,8 +361,8 @@ TP_APART __u64 tp_relay_end_marker(struct tp_env *env, __u32 teid, __u64 where)
 	struct tp_entry *e = tp_match_teid(env, teid, &head);
 
 	if (e && TP_HEAD_ACTION(head) == TP_ACT_LIST && tp_has(env, TP_FEAT_LIST))
-		e = tp_first_relay(env, (__u32)(head >> TP_HEAD_RULE_SHIFT), &head);
-	if (!e || !tp_is_gtpu(env, head))
+		e = tp_first_relay(env, TP_HEAD_RULE_OF(head), &head);
+	if (!e || TP_HEAD_ACTION(head) != TP_ACT_TUNNEL)
 		return TP_DROP_GTPU_MESSAGE;
 	return tp_relay(env, TP_READ(e->out), where, 0);
 }

@@ -307,7 +307,7 @@ static void test_downlink(void)
 	CHECK(GO(w, &w_n6, dl_foreign) == TP_VERDICT_PASS && SAME(dl_foreign));
 	CHECK(GO(w, &w_n6, arp) == TP_VERDICT_PASS);
 	w->nexthops[1].mtu = 79;
-	w->entries[W_DOWN].head = w_head(0, TP_ACT_TUNNEL, TP_HEAD_QFI, 9);
+	w->entries[W_DOWN].head = w_head(0, TP_ACT_TUNNEL, TP_HEAD_MARK, 9);
 	CHECK(GO(w, &w_n6, dl_v4) == TP_VERDICT_SLOW && event->kind == TP_EVENT_PACKET && event->ifindex == 100);
 	CHECK(task->what == TP_TASK_CUT && task->mtu == 79 && task->tunnel_len == 44 && task->flags == 0);
 	CHECK(event->len == sizeof(*task) + 40);

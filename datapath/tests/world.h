@@ -138,11 +138,11 @@ static struct world *w_new(void)
 	w->entries[W_RELAY].head = w_head(W_RELAY, TP_ACT_TUNNEL, 0, 0);
 	w->entries[W_RELAY].out = W_IP4(0xa1, 0xb2, 0xc3, 0xd4) | 1ULL << 32;
 	w->entries[W_MARK] = w->entries[W_BARE] = w->entries[W_RELAY];
-	w->entries[W_MARK].head = w_head(W_MARK, TP_ACT_TUNNEL, TP_HEAD_QFI | TP_HEAD_DOWN, 9);
+	w->entries[W_MARK].head = w_head(W_MARK, TP_ACT_TUNNEL, TP_HEAD_MARK | TP_HEAD_DOWN, 9);
 	w->entries[W_BARE].head = w_head(W_BARE, TP_ACT_TUNNEL, TP_HEAD_EXT, 0);
 	w->entries[W_BARE].ext = 2;
 	w->exts[2].removal = 1;
-	w->entries[W_DOWN].head = w_head(0, TP_ACT_TUNNEL, TP_HEAD_QFI, 9);
+	w->entries[W_DOWN].head = w_head(0, TP_ACT_TUNNEL, TP_HEAD_MARK, 9);
 	w->entries[W_DOWN].out = W_IP4(0xa1, 0xb2, 0xc3, 0xd4) | 1ULL << 32;
 	memcpy(w->exts[1].ue6, prefix, 16);
 	w->exts[1].ue6_plen = 64;

@@ -737,6 +737,8 @@ def ue_to_ue_cases():
     n = len(there)
     case("ue-to-ue-mbr", "the receiver's MBR holds for it", two(dict(mbr_bps=1000, burst_bytes=n + n // 2)),
          [(UP, up(there), "forward", tunnelled(there, teid=r2, qfi=5, dst=GNB2))] * 2 + [(UP, up(there), "rate", None)], [(1, 3, 3 * n, 0, [0, 0]), (4, 2, 2 * n, 1, [1, n])])
+    case("ue-to-ue-udp", "the receiver is reached in UDP alone", two(PLAIN_UDP),
+         [(UP, up(there), "forward", in_udp(there))], [(1, 1, n, 0), (4, 1, n, 0)])
     idle = dict(action="buffer", teid=None, peer=None, local=None)
     back_again = two().replace("[[session]]\n", "[[session]]\nbefore = 1\n", 1)
     case("held-ue-to-ue", "the receiver is idle: its packets wait, the sender's PDR is done with them", two(idle) + back_again,

@@ -114,18 +114,20 @@ pub(crate) mod entry {
     pub(crate) const ACT_BUFFER: u64 = raw::TP_ACT_BUFFER as u64;
     pub(crate) const ACT_GATE: u64 = raw::TP_ACT_GATE as u64;
     pub(crate) const ACT_LIST: u64 = raw::TP_ACT_LIST as u64;
-    pub(crate) const ACT_DRAIN: u64 = raw::TP_ACT_DRAIN as u64;
+    pub(crate) const ACT_UDP: u64 = raw::TP_ACT_UDP as u64;
+    pub(crate) const ACT_TUNNEL_GONE: u64 = raw::TP_ACT_TUNNEL_GONE as u64;
+    pub(crate) const ACT_NO_TUNNEL: u64 = raw::TP_ACT_NO_TUNNEL as u64;
+    pub(crate) const ACT_QUOTA: u64 = raw::TP_ACT_QUOTA as u64;
 
     pub(crate) const METER_BIT: u64 = raw::TP_HEAD_METER;
     pub(crate) const EXT_BIT: u64 = raw::TP_HEAD_EXT;
     pub(crate) const QFI_BIT: u64 = raw::TP_HEAD_QFI;
     pub(crate) const UE_BIT: u64 = raw::TP_HEAD_UE;
-    /// `TP_HEAD_UDP`, of a tunnel.
-    pub(crate) const UDP_BIT: u64 = UE_BIT;
+    pub(crate) const MARK_BIT: u64 = raw::TP_HEAD_MARK;
     pub(crate) const DOWN_BIT: u64 = raw::TP_HEAD_DOWN;
     const ACTION_MASK: u64 = raw::TP_HEAD_ACTION_MASK as u64;
     pub(crate) const ACTION_SHIFT: u32 = raw::TP_HEAD_ACTION_SHIFT;
-    pub(crate) const ROUTE_BIT: u64 = raw::TP_HEAD_ROUTE;
+    const DRAIN_BIT: u64 = raw::TP_HEAD_DRAIN;
     pub(crate) const QFI_SHIFT: u32 = raw::TP_HEAD_QFI_SHIFT;
     pub(crate) const NI_SHIFT: u32 = raw::TP_HEAD_NI_SHIFT;
     pub(crate) const RULE_SHIFT: u32 = raw::TP_HEAD_RULE_SHIFT;
@@ -137,31 +139,43 @@ pub(crate) mod entry {
         (head >> ACTION_SHIFT) & ACTION_MASK
     }
 
-    const fn with_action(head: u64, action: u64) -> u64 {
-        head & !(ACTION_MASK << ACTION_SHIFT | ROUTE_BIT) | action << ACTION_SHIFT
+    /// Its network instance.
+    pub(crate) const fn ni(head: u64) -> u16 {
+        (head >> NI_SHIFT & raw::TP_HEAD_NI_MASK as u64) as u16
+    }
+
+    /// Whether it is of a tunnel, or of UDP alone: `out` names a peer.
+    pub(crate) const fn has_peer(head: u64) -> bool {
+        matches!(action(head), ACT_TUNNEL | ACT_UDP)
+    }
+
+    /// Whether it forwards.
+    pub(crate) const fn forwards(head: u64) -> bool {
+        matches!(action(head), ACT_ROUTE | ACT_TUNNEL | ACT_UDP)
     }
 
     /// What a head says once all that waited has left.
     pub(crate) const fn settled(head: u64) -> u64 {
-        match (action(head), head & ROUTE_BIT) {
-            (ACT_DRAIN, 0) => with_action(head, ACT_TUNNEL),
-            (ACT_DRAIN, _) => with_action(head, ACT_ROUTE),
-            _ => head,
+        if is_draining(head) {
+            head & !DRAIN_BIT
+        } else {
+            head
         }
     }
 
     /// A head that forwards, behind all that waits.
     pub(crate) const fn draining(head: u64) -> u64 {
-        let route = match action(head) {
-            ACT_ROUTE => ROUTE_BIT,
-            _ => 0,
-        };
-        with_action(head, ACT_DRAIN) | route
+        head | DRAIN_BIT
+    }
+
+    /// Whether packets go behind others that wait.
+    pub(crate) const fn is_draining(head: u64) -> bool {
+        action(head) != ACT_LIST && head & DRAIN_BIT != 0
     }
 
     /// Whether packets may wait.
     pub(crate) const fn may_hold(head: u64) -> bool {
-        matches!(action(head), ACT_BUFFER | ACT_DRAIN)
+        action(head) == ACT_BUFFER || is_draining(head)
     }
 
     /// Head of a line that leads to the rules from `first` on.

@@ -87,17 +87,20 @@ pub(crate) fn words(
             u64::from(teid.to_be()) | u64::from(peer) << 32,
         ),
         Action::Udp { port, .. } => (
-            entry::ACT_TUNNEL,
+            entry::ACT_UDP,
             ue_ni,
             u64::from(port.to_be()) | u64::from(peer) << 32,
         ),
-        Action::Drop | Action::TunnelGone | Action::NoTunnel => (entry::ACT_DROP, ue_ni, 0),
+        Action::Drop => (entry::ACT_DROP, ue_ni, 0),
+        Action::TunnelGone => (entry::ACT_TUNNEL_GONE, ue_ni, 0),
+        Action::NoTunnel => (entry::ACT_NO_TUNNEL, ue_ni, 0),
         Action::Buffer => (entry::ACT_BUFFER, ue_ni, 0),
-        Action::GateClosed | Action::QuotaExhausted => (entry::ACT_GATE, ue_ni, 0),
+        Action::GateClosed => (entry::ACT_GATE, ue_ni, 0),
+        Action::QuotaExhausted => (entry::ACT_QUOTA, ue_ni, 0),
     };
     let mut head = action << entry::ACTION_SHIFT | u64::from(ni) << entry::NI_SHIFT;
     let mut ext = Ext::default();
-    if let Some(ue) = rule.ue.filter(|_| action != entry::ACT_TUNNEL) {
+    if let Some(ue) = rule.ue.filter(|_| !entry::has_peer(head)) {
         head |= entry::UE_BIT;
         out = ue.v4.map_or(0, |v4| u64::from(be(v4)));
         if let Some(v6) = ue.v6 {
@@ -110,23 +113,21 @@ pub(crate) fn words(
         relay_conditions(relay, &mut ext);
     }
     if let Some(qfi) = rule.qfi {
-        head |= entry::QFI_BIT | u64::from(qfi.get()) << entry::QFI_SHIFT;
+        let marks = entry::has_peer(head) || rule.direction == Direction::Downlink;
+        head |= if marks {
+            entry::MARK_BIT
+        } else {
+            entry::QFI_BIT
+        };
+        head |= u64::from(qfi.get()) << entry::QFI_SHIFT;
     }
     let asks_ue = head & entry::UE_BIT != 0 || ext.asks & ASKS_UE != 0;
     if rule.framed && asks_ue {
         ext.n_framed = n_framed as u32;
     }
-    if let Action::Udp { .. } = rule.action {
-        head |= entry::UDP_BIT;
-    }
-    if rule.action == Action::NoTunnel {
-        head |= entry::ROUTE_BIT;
-    }
     let mut rate = 0;
-    let passes = !matches!(action, entry::ACT_GATE | entry::ACT_DROP);
-    if matches!(rule.action, Action::QuotaExhausted | Action::TunnelGone) {
-        head |= entry::METER_BIT;
-    } else if let Some(limit) = rule.meter.filter(|_| passes) {
+    let may_pass = entry::forwards(head) || action == entry::ACT_BUFFER;
+    if let Some(limit) = rule.meter.filter(|_| may_pass) {
         head |= entry::METER_BIT;
         rate = rate_word(limit);
     }
@@ -135,11 +136,11 @@ pub(crate) fn words(
         ext.n_meters += 1;
     }
     debug_assert!(meters.len() <= METERS_MAX);
-    if let Some(marking) = rule.marking.filter(|_| forwards(action)) {
+    if let Some(marking) = rule.marking.filter(|_| entry::forwards(head)) {
         (ext.tos, ext.tos_mask) = (marking.tos & marking.mask, marking.mask);
     }
     ext.packet_meter = packet_meter.map_or(0, |line| line + 1);
-    if action != entry::ACT_GATE {
+    if !matches!(action, entry::ACT_GATE | entry::ACT_QUOTA) {
         ext.n_copies = rule.duplicates.len() as u32;
     }
     if action == entry::ACT_TUNNEL && rule.qfi.is_some() {
@@ -155,10 +156,6 @@ pub(crate) fn words(
         rate,
         ext,
     }
-}
-
-const fn forwards(action: u64) -> bool {
-    matches!(action, entry::ACT_ROUTE | entry::ACT_TUNNEL)
 }
 
 /// Found by TEID, so that the table the entry lies in does not say which way its packets go.
@@ -205,11 +202,9 @@ pub(crate) fn be(addr: Ipv4Addr) -> u32 {
 
 /// Which of the words out, rate and ext packets read under a head.
 pub(crate) fn meaningful(head: u64) -> [bool; 3] {
-    let tunnel = entry::action(entry::settled(head)) == entry::ACT_TUNNEL;
-    let passes = !matches!(entry::action(head), entry::ACT_GATE | entry::ACT_DROP);
     [
-        tunnel || head & entry::UE_BIT != 0,
-        head & entry::METER_BIT != 0 && passes,
+        entry::has_peer(head) || head & entry::UE_BIT != 0,
+        head & entry::METER_BIT != 0,
         head & entry::EXT_BIT != 0,
     ]
 }

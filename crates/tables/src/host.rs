@@ -428,7 +428,7 @@ impl Host {
     /// The port's own view of an entry: where packets to its UE come in.
     pub(crate) fn port_of_entry(&self, index: u32) -> Option<usize> {
         let head = self.mem.entries.get(index as usize)?.load(entry::HEAD);
-        self.port_of(NiId((head >> entry::NI_SHIFT) as u16))
+        self.port_of(NiId(entry::ni(head)))
     }
 
     /// The PDR of an entry.

@@ -110,7 +110,7 @@ impl Store {
         former.waiting.clear();
         for held in &plan.held.entries {
             let line = &self.mem.entries[held.index as usize];
-            if entry::action(entry::settled(line.load(entry::HEAD))) == entry::ACT_TUNNEL {
+            if entry::has_peer(line.load(entry::HEAD)) {
                 former.peers.push((line.load(entry::OUT) >> 32) as u32);
             }
             former.exts.extend(self.ext_of(held.index));

@@ -730,20 +730,18 @@ impl Store {
 
     /// What a head says while packets may wait at its entry. It becomes what it shall be once none does.
     pub(crate) fn behind_waiting(&mut self, index: u32, head: u64) -> u64 {
-        match entry::action(head) {
-            entry::ACT_ROUTE | entry::ACT_TUNNEL if self.holds() => {
-                self.grace.retire(Retired::Drain(index));
-                entry::draining(head)
-            }
-            _ => head,
+        if !self.holds() || !entry::forwards(head) {
+            return head;
         }
+        self.grace.retire(Retired::Drain(index));
+        entry::draining(head)
     }
 
     /// After a grace period: whoever met the entry before it forwarded has handed its packet over, so that `held`
     /// counts it.
     fn drained(&mut self, index: u32) {
         let head = self.head(index);
-        if entry::action(head) != entry::ACT_DRAIN {
+        if !entry::is_draining(head) {
             return;
         }
         if self.holds() && self.held(index) > 0 {

@@ -258,7 +258,7 @@ __u32 tp_host_prefix(struct tp_tables *t, __u32 teid, __u8 *prefix, __u32 *ni)
 	if (!e || TP_HEAD_ACTION(head) != TP_ACT_LIST)
 		return tp_prefix_of(&p, e, prefix, ni);
 	for (i = 0; i < TP_RULES_MAX / TP_RULES_PER_PLACE; i++) {
-		rules = tp_rules_at(&env, (__u32)(head >> TP_HEAD_RULE_SHIFT) + i);
+		rules = tp_rules_at(&env, TP_HEAD_RULE_OF(head) + i);
 		for (j = 0; rules && j < TP_RULES_PER_PLACE; j++) {
 			plen = tp_prefix_of(&p, tp_entry_at(&env, rules->rule[j].entry), prefix, ni);
 			if (plen)

@@ -167,7 +167,8 @@ impl<E: Exit> Buffers<E> {
         };
         self.queues.follow(seid, |entry| self.owners.present(entry));
         let by = self.owners.present(held.entry);
-        let action = entry::action(self.host.head(by));
+        let head = self.host.head(by);
+        let action = entry::action(head);
         let made;
         let (port, frame) = if held.is_bare() {
             made = framed(held.frame);
@@ -185,7 +186,7 @@ impl<E: Exit> Buffers<E> {
             is_bare: held.is_bare() || was_bare,
             tos: held.tos(),
             // Or its PDR went meanwhile, and it is judged anew.
-            follows: matches!(action, entry::ACT_DRAIN | entry::ACT_NONE),
+            follows: entry::is_draining(head) || action == entry::ACT_NONE,
             came,
             frame,
         };

@@ -11,7 +11,7 @@ use bindgen::callbacks::{DeriveTrait, ImplementsTrait, IntKind, ParseCallbacks};
 const BUILDS: [&str; 6] = ["PLAIN", "COMMON", "OUTER6", "RELAY", "SPREAD", "GENERAL"];
 
 /// What both sides change under traffic.
-const SHARED: &str = "tp_(side|config|traffic|port_stats|cpu)";
+const SHARED: &str = "tp_(side|config|traffic|port_stats|nexthop|cpu)";
 
 fn main() {
     let root =

@@ -58,7 +58,8 @@ enum tp_action {
  * 40      QFI     the packet must come with head.qfi; from tunnel to tunnel see UE
  * 41      MARK    head.qfi goes into the PDU Session Container
  * 42      DRAIN   what forwards again after BUFFER: behind those that user space still holds
- * 43..47  free
+ * 43      COPY    its FAR duplicates: ext.copy
+ * 44..47  free
  * 48..55  ni      network instance: ROUTE: whose routes; downlink: the one that the UE address is valid in
  * 56..61  qfi     0..63
  * 62..63  free
@@ -75,6 +76,7 @@ enum tp_action {
 #define TP_HEAD_QFI (1ULL << 40)
 #define TP_HEAD_MARK (1ULL << 41)
 #define TP_HEAD_DRAIN (1ULL << 42)
+#define TP_HEAD_COPY (1ULL << 43)
 #define TP_HEAD_NI_SHIFT 48
 #define TP_HEAD_NI_MASK 0xffULL
 #define TP_HEAD_QFI_SHIFT 56
@@ -92,7 +94,7 @@ struct tp_entry {
 	__u64 bytes;   /* data: inner IP bytes forwarded */
 	__u64 packets; /* data: packets forwarded */
 	__u64 alarm;   /* control and data: user space wants to hear when bytes reaches this; TP_ALARM_NONE: it does not.
-			* Control stores what it likes; data replaces what it has seen: see pipeline/usage.h */
+			* Control stores what it likes; data replaces what it has seen: see pipeline/count.h */
 };
 
 #define TP_ALARM_NONE (~0ULL)
@@ -494,9 +496,10 @@ enum tp_outcome {
 	TP_OUT_ANSWER,
 	TP_OUT_REDIRECT,
 	TP_OUT_SLOW,
-	TP_OUT_FRAGMENT, /* never final: see tp_parse_outer() */
-	TP_OUT_UE,	 /* nor this: see tp_route_user() */
+	TP_OUT_FRAGMENT, /* never final: see tp_parse_outer() and tp_match_rules() */
+	TP_OUT_UE,	 /* nor this: see tp_find_route() */
 	TP_OUT_HELD,	 /* user space holds it: see tp_hold() */
+	TP_OUT_WAIT,	 /* nor this: see tp_must_wait() */
 };
 
 #define TP_SENDERS 64 /* told apart by a hash of their address, where each may have only so much */
@@ -519,6 +522,7 @@ struct tp_cpu {
 	__u64 alarms;	   /* crossings that user space was told of */
 	__u64 alarms_lost; /* crossings that it was not told of at once: it looks through all entries */
 	__u64 extension_tat; /* of peers that are told which extension headers we understand */
+	struct tp_nexthop hop; /* the FIB's answer for the packet under way */
 	__u64 expired_tats[TP_SENDERS]; /* as expired_tat, by sender */
 	__u64 too_long_tats[TP_SENDERS];
 	struct tp_port_stats ports[TP_PORTS_MAX];

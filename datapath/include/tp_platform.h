@@ -17,15 +17,19 @@
 
 #define TP_INLINE inline __attribute__((always_inline))
 
-/* Off the fast path: keeps its registers and its size out of it. */
-#define TP_RARE static __attribute__((noinline))
-
-/* Also verified apart, once instead of for every path that leads to it, so that one program holds them
- * all. The price: arguments are env and numbers, the result is a number. */
+/* Verified apart, once instead of for every path that leads to it, so that one program holds them all. The price:
+ * arguments are env and at most four numbers, the result is a number. Natively it is the compiler's choice. */
 #ifdef __bpf__
 #define TP_APART __attribute__((noinline, weak)) /* weak: clang leaves its arguments alone */
 #else
-#define TP_APART TP_RARE
+#define TP_APART static inline
+#endif
+
+/* Is the program so large that the verifier follows it only in parts? What a part begins with costs some nanoseconds. */
+#ifdef __bpf__
+#define TP_SPLIT (TP_BUILD == TP_BUILD_GENERAL)
+#else
+#define TP_SPLIT 0
 #endif
 
 #define tp_likely(x) __builtin_expect(!!(x), 1)
@@ -84,21 +88,17 @@ static TP_INLINE void tp_put32(void *p, __u32 v) { tp_store32(p, tp_swap32(v)); 
 #define TP_TUNNEL6_LEN (TP_IP6_LEN + TP_UDP_LEN + TP_GTPU_LEN)
 #define TP_TUNNEL6_MAX (TP_TUNNEL_MAX + TP_IP6_LEN - TP_IP4_LEN)
 
-/* What goes in front of the octets that user space gets. */
-#define TP_OUTER_MAX TP_TUNNEL_MAX /* or a struct tp_task, which is shorter */
-struct tp_outer {
-	_Alignas(8) __u8 bytes[TP_OUTER_MAX];
-	__u32 len;  /* 0: no tunnel header */
-	__u32 kind; /* enum tp_event_kind */
-};
-
 /* The packet as the platform knows it; in BPF another name for the program's context. */
 struct tp_env;
 
-/* What this program is specialised to. */
-static TP_INLINE __u32 tp_has(struct tp_env *env, __u32 feature);
-/* Is it compiled for everything, so that its stack has no room for a short cut beside the long way? */
-static TP_INLINE int tp_is_tight(struct tp_env *env);
+/* What this program is compiled for (tp_abi.h), and of that what is in use: a compiler, or the verifier, takes out the
+ * rest. */
+#ifndef TP_BUILD
+#define TP_BUILD TP_BUILD_GENERAL
+#endif
+static TP_INLINE __u32 tp_features_of(struct tp_env *env);
+static TP_INLINE __u32 tp_has(struct tp_env *env, __u32 feature) { return TP_BUILD & tp_features_of(env) & feature; }
+
 static TP_INLINE __u32 tp_port_of(struct tp_env *env); /* below TP_PORTS_MAX */
 static TP_INLINE __u32 tp_roles_of(struct tp_env *env);
 static TP_INLINE __u32 tp_ni_of(struct tp_env *env);
@@ -128,9 +128,6 @@ static TP_INLINE struct tp_ue_dir *tp_ue_dir_at(struct tp_env *env, __u32 index)
 static TP_INLINE struct tp_ue_page *tp_ue_page_at(struct tp_env *env, __u32 index);
 static TP_INLINE struct tp_trace_key *tp_trace_key_at(struct tp_env *env, __u32 index);
 
-/* The index of an entry. Takes a few instructions: for what is rare. */
-static TP_INLINE __u32 tp_index_of(struct tp_env *env, const struct tp_entry *e);
-
 /* Does this run count beside the entries, in sides[], because packets run elsewhere at the same time? */
 static TP_INLINE int tp_aside(struct tp_env *env);
 
@@ -156,19 +153,29 @@ static TP_INLINE int tp_fib_ask(struct tp_env *env, struct tp_fib *q);
 /* Send the frame out of a devmap slot: TP_OUT_REDIRECT, or TP_DROP_REDIRECT. */
 static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port);
 
-/* Hand outer (NULL: nothing, to be sent) and the len octets of the frame at off to the slow path: TP_OUT_SLOW, or
- * TP_DROP_SLOW_PATH_FULL. The frame itself is not changed. */
-TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *outer, __u32 off, __u32 len);
+/* Rings to user space: each of its own, so that none takes room from packets that nobody else finishes. */
+enum tp_ring {
+	TP_RING_EVENTS, /* what the slow path finishes or sends */
+	TP_RING_COPIES, /* duplicates */
+	TP_RING_HELD,	/* packets that wait */
+};
 
-/* Hand a duplicate of the len octets of the frame at off to user space, with where it goes. 0, or non-zero when there was
- * no room. */
-static TP_INLINE int tp_hand_copy(struct tp_env *env, const struct tp_copy *to, __u32 off, __u32 len);
+/* A record for user space: a struct tp_event, words of its kind, and octets of the frame. */
+struct tp_hand {
+	__u32 kind;	    /* enum tp_event_kind */
+	__u32 ifindex;	    /* of the event */
+	const void *words;  /* in front of the octets; aligned to 8 */
+	__u32 n_words;	    /* of 8 octets: a constant */
+	struct tp_octets { /* of the frame */
+		__u32 off, len;
+	} octets;
+};
+
+/* Hand it over; the frame is not changed. 0, or non-zero when there was no room. */
+static TP_INLINE int tp_hand_over(struct tp_env *env, enum tp_ring ring, const struct tp_hand *hand);
 
 /* An alarm to user space. 0, or non-zero when there was no room. */
 static TP_INLINE int tp_tell_alarm(struct tp_env *env, const struct tp_alarm *alarm);
-
-/* Hand the len octets of the frame at off to user space, which holds them. 0, or non-zero when there was no room. */
-static TP_INLINE int tp_hand_held(struct tp_env *env, const struct tp_held *held, __u32 off, __u32 len);
 
 /* This CPU's record of the packet under way. */
 static TP_INLINE struct tp_trace *tp_trace_of(struct tp_env *env);

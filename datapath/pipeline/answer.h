@@ -4,32 +4,15 @@
 #define TP_ANSWER_H
 
 #include "gtpu.h"
+#include "hand.h"
 #include "packet.h"
+#include "ration.h"
 #include "tunnel.h"
 
 /* Octets of each answer from the GTP-U header on. */
 #define TP_ECHO_RESPONSE_LEN 14U
 #define TP_ERROR_INDICATION_LEN 24U
 #define TP_ERROR_INDICATION6_LEN 36U
-
-#define TP_ANSWERS_AT_ONCE 32 /* after a pause, this many go out back to back */
-
-/* Is there room for one more of these? spacing: mean nanoseconds between two. */
-static TP_INLINE int tp_within_burst(__u64 *tat, __u64 now_ns, __u64 spacing, __u32 at_once)
-{
-	__u64 next = *tat > now_ns ? *tat : now_ns;
-
-	if (next - now_ns > spacing * (at_once - 1))
-		return 0;
-	*tat = next + spacing;
-	return 1;
-}
-
-/* May one more answer be sent? */
-static TP_INLINE int tp_within_rate(__u64 *tat, __u64 now_ns, __u32 spacing)
-{
-	return tp_within_burst(tat, now_ns, spacing, TP_ANSWERS_AT_ONCE);
-}
 
 /* The frame becomes len octets long, and its MAC addresses are swapped. 0, or non-zero when there is no room. */
 static TP_INLINE int tp_turn_ethernet(struct tp_env *env, __u32 len)
@@ -199,49 +182,40 @@ static TP_INLINE int tp_is_outer6(struct tp_packet *p)
 
 #define TP_GTPU_MESSAGE_NS 100000U /* mean spacing of messages for the control plane, per CPU */
 
-/* A message for the control plane, from its IP header on. TP_OUT_SLOW, or TP_DROP_SLOW_PATH_FULL.
- *
- * span  offset in bits 32..63, octets in 0..31 */
-TP_APART int tp_tell(struct tp_env *env, __u64 span)
-{
-	struct tp_outer outer = {{0}, 0, TP_EVENT_GTPU};
-
-	return tp_punt(env, 0, &outer, (__u32)(span >> 32), (__u32)span);
-}
-
 /* What a peer says of tunnels and of itself (7.2.2, 7.2.3, 7.3.1): a gNB that restarts says it once per packet
  * of each of its sessions, so there is a rate. */
-static TP_INLINE int tp_peer_message(struct tp_packet *p, __u8 type)
+static TP_INLINE int tp_peer_message(struct tp_run *run, struct tp_packet *p)
 {
-	if (type != TP_GTPU_ERROR_INDICATION && type != TP_GTPU_ECHO_RESPONSE && type != TP_GTPU_EXTENSION_HEADERS)
+	if (p->type != TP_GTPU_ERROR_INDICATION && p->type != TP_GTPU_ECHO_RESPONSE &&
+	    p->type != TP_GTPU_EXTENSION_HEADERS)
 		return TP_DROP_GTPU_MESSAGE;
-	if (!tp_within_rate(&p->cpu->message_tat, tp_clock(p->env, p->cpu), TP_GTPU_MESSAGE_NS))
+	if (!tp_within_rate(&run->cpu->message_tat, tp_now(run, p), TP_GTPU_MESSAGE_NS))
 		return TP_DROP_GTPU_MESSAGE_RATE;
-	return tp_tell(p->env, (__u64)p->l3 << 32 | (__u32)(p->gtpu_end - p->l3));
+	return tp_tell(p->env, tp_octets(p->l3, p->gtpu_end - p->l3));
 }
 
 /* A message that is not a G-PDU. */
-static TP_INLINE int tp_gtpu_message(struct tp_packet *p, __u8 type)
+static TP_INLINE int tp_gtpu_message(struct tp_run *run, struct tp_packet *p)
 {
 	int r;
 
-	if (type != TP_GTPU_ECHO_REQUEST)
-		return tp_peer_message(p, type);
-	if (!tp_within_rate(&p->cpu->echo_tat, tp_clock(p->env, p->cpu), TP_READ(p->config->echo_ns)))
+	if (p->type != TP_GTPU_ECHO_REQUEST)
+		return tp_peer_message(run, p);
+	if (!tp_within_rate(&run->cpu->echo_tat, tp_now(run, p), TP_READ(run->config->echo_ns)))
 		return TP_DROP_ECHO_RATE;
 	r = tp_is_outer6(p) ? tp_answer_echo6(p->env, p->l3, p->gtpu) : tp_answer_echo(p->env, p->l3, p->gtpu);
 	return r ? TP_DROP_HEADROOM : TP_OUT_ANSWER;
 }
 
 /* A G-PDU for a TEID that no session has (7.3.1). Being answered it is not counted as a drop. */
-static TP_INLINE int tp_unknown_teid(struct tp_packet *p)
+static TP_INLINE int tp_unknown_teid(struct tp_run *run, struct tp_packet *p)
 {
-	__u32 spacing = TP_READ(p->config->error_indication_ns);
+	__u32 spacing = TP_READ(run->config->error_indication_ns);
 	int r;
 
 	if (!spacing)
 		return TP_DROP_UNKNOWN_TEID;
-	if (!tp_within_rate(&p->cpu->error_indication_tat, tp_clock(p->env, p->cpu), spacing))
+	if (!tp_within_rate(&run->cpu->error_indication_tat, tp_now(run, p), spacing))
 		return TP_DROP_ERROR_INDICATION_RATE;
 	r = tp_is_outer6(p) ? tp_answer_unknown_teid6(p->env, p->l3, p->teid)
 			    : tp_answer_unknown_teid(p->env, p->l3, p->teid);

@@ -4,47 +4,50 @@
 #ifndef TP_COPY_H
 #define TP_COPY_H
 
-#include "act.h"
+#include "packet.h"
 
-/* index  of an extension line that names duplicates
- * span   offset of the user's packet in bits 32..63, its length in 0..31 */
-TP_APART int tp_duplicate_to(struct tp_env *env, __u32 index, __u64 span)
+/* For one PDR. */
+static TP_INLINE void tp_duplicate_for(struct tp_env *env, struct tp_cpu *cpu, __u32 index, __u64 octets)
 {
-	const struct tp_ext *ext = tp_ext_at(env, index);
-	struct tp_cpu *cpu = tp_cpu_of(env);
+	const struct tp_entry *e = tp_entry_at(env, index);
+	const struct tp_ext *ext = e ? tp_ext_at(env, (__u32)TP_READ(e->ext)) : NULL;
+	struct tp_hand hand = {TP_EVENT_COPY, 0, NULL, sizeof(struct tp_copy) / 8,
+			       {tp_octets_at(octets), tp_octets_len(octets)}};
 	const struct tp_copies *place;
 	__u32 i, first, n;
 
-	if (!ext || !cpu)
-		return 0;
+	if (!ext)
+		return;
 	first = ext->copy - 1;
 	n = ext->n_copies;
 	for (i = 0; i < TP_COPIES_MAX && i < n; i++) {
 		place = (const struct tp_copies *)tp_rules_at(env, first + i / TP_COPIES_PER_PLACE);
 		if (!place)
-			return 0;
-		if (tp_hand_copy(env, &place->copy[i % TP_COPIES_PER_PLACE], (__u32)(span >> 32), (__u32)span))
+			return;
+		hand.words = &place->copy[i % TP_COPIES_PER_PLACE];
+		if (tp_hand_over(env, TP_RING_COPIES, &hand))
 			cpu->copies_lost++;
 		else
 			cpu->copies++;
 	}
-	return 0;
 }
 
-/* outcome: what the FAR makes of the packet. One that a QER or a condition of the PDI stops is no FAR's. */
-static TP_INLINE void tp_duplicate(struct tp_packet *p, const struct tp_entry *e, __u64 head, int outcome)
+/* also    TP_ALSO_*
+ * octets  of the user's packet
+ * others  as in struct tp_packet
+ *
+ * Returns nothing of interest. */
+TP_APART int tp_duplicate(struct tp_env *env, __u32 also, __u32 sender, __u32 index, __u64 octets)
 {
-	const struct tp_ext *ext;
+	struct tp_cpu *cpu = tp_cpu_of(env);
+	__u32 i;
 
-	/* Of a packet that has waited, they left when it came. */
-	if (!tp_has(p->env, TP_FEAT_COPY) || !e || tp_releases(p->env))
-		return;
-	if (outcome != TP_OK && outcome != TP_DROP_FAR_DROP && outcome != TP_DROP_FAR_BUFFER &&
-	    outcome != TP_DROP_TUNNEL_GONE && outcome != TP_DROP_NO_TUNNEL && outcome != TP_OUT_HELD)
-		return;
-	ext = tp_ext_of(p, e, head);
-	if (ext && tp_unlikely(ext->copy))
-		tp_duplicate_to(p->env, (__u32)TP_READ(e->ext), (__u64)p->user << 32 | p->user_len);
+	if (!cpu)
+		return 0;
+	for (i = 0; i < 2; i++)
+		if (also & (i ? TP_ALSO_COPIES_TO : TP_ALSO_COPIES))
+			tp_duplicate_for(env, cpu, !i && also & TP_ALSO_SENDER ? sender : index, octets);
+	return 0;
 }
 
 #endif

@@ -64,24 +64,4 @@ TP_APART __u64 tp_sum_frame(struct tp_env *env, __u32 off, __u32 len)
 	return len ? TP_NO_SUM : sum;
 }
 
-/* Time to live or hop limit of a packet that is routed (RFC 1812, 5.3.1), with the IPv4 checksum
- * updated as RFC 1624 has it: TTL is the upper octet of its word, so the sum loses 0x0100. */
-static TP_INLINE int tp_decrement_ttl(struct tp_packet *p)
-{
-	__u8 *ttl = p->family == 4 ? p->ip + 8 : p->ip + 7;
-	__u64 hi, lo;
-	__u32 sum;
-
-	if (tp_is_own(p->env, &hi, &lo))
-		return TP_OK;
-	if (*ttl <= 1)
-		return TP_DROP_TTL;
-	*ttl -= 1;
-	if (p->family == 4) {
-		sum = tp_load16(p->ip + 10) + tp_swap16(0x0100);
-		tp_store16(p->ip + 10, (__u16)(sum + (sum >= 0xffff)));
-	}
-	return TP_OK;
-}
-
 #endif

@@ -86,8 +86,8 @@ static TP_INLINE int tp_only_psc(struct tp_packet *p)
 	return 1;
 }
 
-/* Header and extension headers. Leaves p->gtpu_end, type, p->teid, p->qfi and p->user. */
-static TP_INLINE int tp_parse_gtpu(struct tp_packet *p, __u8 *type)
+/* Header and extension headers. Leaves p->gtpu_end, p->type, p->teid, p->qfi and p->user. */
+static TP_INLINE int tp_parse_gtpu(struct tp_packet *p)
 {
 	const __u8 *h;
 	__u32 end;
@@ -104,7 +104,7 @@ static TP_INLINE int tp_parse_gtpu(struct tp_packet *p, __u8 *type)
 	if (end > p->gtpu_end)
 		return TP_DROP_GTPU_MALFORMED;
 	p->gtpu_end = end;
-	*type = h[1];
+	p->type = h[1];
 	p->teid = tp_get32(h + 4);
 	p->qfi = TP_NO_QFI;
 	p->user = p->gtpu + TP_GTPU_LEN;

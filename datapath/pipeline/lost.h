@@ -4,32 +4,14 @@
 #ifndef TP_LOST_H
 #define TP_LOST_H
 
-#include "act.h"
-#include "answer.h"
+#include "conditions.h"
+#include "hand.h"
 #include "packet.h"
-#include "task.h"
+#include "ration.h"
+#include "route.h"
 #include "tunnel.h"
 
 #define TP_QUOTE_MAX 1232U /* octets of a packet that an ICMPv6 error of 1280 has room for (RFC 4443, 2.4c) */
-
-#define TP_USER_FROM_UE (1ULL << 57) /* beside tp_pack_user(): it came in a tunnel */
-
-static TP_INLINE __u64 tp_pack_lost(const struct tp_packet *p)
-{
-	return tp_pack_user(p) | (p->gtpu ? TP_USER_FROM_UE : 0);
-}
-
-/* The user's packet, or its first octets, for user space, with a struct tp_task of three words. */
-static TP_INLINE int tp_ask_user(struct tp_env *env, __u64 user, __u32 at_most, __u64 task, __u64 out, __u64 marks)
-{
-	struct tp_outer outer = {{0}, sizeof(struct tp_task), TP_EVENT_PACKET};
-	__u32 len = user & 0xfffff;
-
-	tp_store64(outer.bytes, task | (user & TP_USER_FROM_UE ? (__u64)TP_TASK_FROM_UE << 48 : 0));
-	tp_store64(outer.bytes + 8, out);
-	tp_store64(outer.bytes + 16, marks);
-	return tp_punt(env, (__u32)(marks >> 32), &outer, (__u32)(user >> 20 & 0xfffff), len < at_most ? len : at_most);
-}
 
 #define TP_SENDERS_SHARE 8 /* one sender is told so many times more seldom than all together */
 #define TP_SENDER_AT_ONCE 8
@@ -65,24 +47,14 @@ TP_APART int tp_tell_expired(struct tp_env *env, __u64 user, __u32 ni)
 {
 	if (!tp_may_tell(env, user, 0))
 		return 0;
-	return tp_ask_user(env, user, TP_QUOTE_MAX, TP_TASK_EXPIRED | (__u64)(ni & 0xffff) << 32, 0, 0);
-}
-
-/* A router's part in TTL or hop limit. */
-static TP_INLINE int tp_spend_hop(struct tp_packet *p, __u64 head)
-{
-	int r = tp_decrement_ttl(p);
-
-	if (tp_unlikely(r))
-		tp_tell_expired(p->env, tp_pack_lost(p), TP_HEAD_NI_OF(head));
-	return r;
+	return tp_ask_user(env, user, TP_QUOTE_MAX, tp_task_what(TP_TASK_EXPIRED, 0, 0, ni, 0), 0, 0);
 }
 
 /* Longer than the way out allows: to be cut, or its sender is told.
  *
  * user   tp_pack_lost()
- * task, out, marks  words of a struct tp_task */
-TP_APART int tp_tell_too_long(struct tp_env *env, __u64 user, __u64 task, __u64 out, __u64 marks)
+ * what, out, way  words of a struct tp_task */
+TP_APART int tp_tell_too_long(struct tp_env *env, __u64 user, __u64 what, __u64 out, __u64 way)
 {
 	struct tp_packet p = {0};
 
@@ -90,17 +62,17 @@ TP_APART int tp_tell_too_long(struct tp_env *env, __u64 user, __u64 task, __u64 
 	if (!tp_unpack_user(&p, user))
 		return TP_DROP_MTU;
 	if (p.family == 4 && !(tp_get16(p.ip + 6) & TP_IP4_DONT_FRAGMENT))
-		return tp_ask_user(env, user, TP_EVENT_DATA_MAX, task | TP_TASK_CUT, out, marks);
+		return tp_ask_user(env, user, TP_EVENT_DATA_MAX, what | TP_TASK_CUT, out, way);
 	if (tp_may_tell(env, user, 1))
-		tp_ask_user(env, user, TP_QUOTE_MAX, task | TP_TASK_TOO_LONG, out, marks);
+		tp_ask_user(env, user, TP_QUOTE_MAX, what | TP_TASK_TOO_LONG, out, way);
 	return TP_DROP_MTU;
 }
 
 /* The same of a packet that came in a tunnel and would go on in one (TP_TASK_RELAYED). To be cut, it goes with its GTP-U
- * header; marks: octets of that header in bits 0..15. */
-TP_APART int tp_tell_relayed_too_long(struct tp_env *env, __u64 user, __u64 task, __u64 out, __u64 marks)
+ * header: the marks of way are its octets. */
+TP_APART int tp_tell_relayed_too_long(struct tp_env *env, __u64 user, __u64 what, __u64 out, __u64 way)
 {
-	__u32 header = marks & 0xffff;
+	__u32 header = tp_task_way_marks(way);
 	struct tp_packet p = {0};
 	const __u8 *gtpu;
 
@@ -108,17 +80,17 @@ TP_APART int tp_tell_relayed_too_long(struct tp_env *env, __u64 user, __u64 task
 	if (!tp_unpack_user(&p, user))
 		return TP_DROP_MTU;
 	if (p.family == 4 && !(tp_get16(p.ip + 6) & TP_IP4_DONT_FRAGMENT))
-		return tp_ask_user(env, user + header - ((__u64)header << 20), TP_EVENT_DATA_MAX, task | TP_TASK_CUT, out,
-				   marks);
+		return tp_ask_user(env, user + header - ((__u64)header << TP_USER_OFF_SHIFT), TP_EVENT_DATA_MAX,
+				   what | TP_TASK_CUT, out, way);
 	gtpu = tp_at(&p, p.user - header, TP_GTPU_LEN);
 	if (gtpu && tp_may_tell(env, user, 1))
-		tp_ask_user(env, user, TP_QUOTE_MAX, task | TP_TASK_TOO_LONG,
-			    (__u64)p.qfi << 32 | tp_get32(gtpu + 4), marks);
+		tp_ask_user(env, user, TP_QUOTE_MAX, what | TP_TASK_TOO_LONG,
+			    (__u64)p.qfi << 32 | tp_get32(gtpu + 4), way);
 	return TP_DROP_MTU;
 }
 
 /* A G-PDU with an extension header that we do not understand, and must: its sender hears which ones we do (TS 29.281, 7.2.3),
- * as often as of tunnels that are not there. Returns the span of tp_ask(), or 0; asking from here would take too much stack. */
+ * as often as of tunnels that are not there. Returns the octets for tp_ask(), or 0; asking from here would take too much stack. */
 TP_APART __u64 tp_whom_to_tell_extensions(struct tp_env *env, __u32 l3)
 {
 	const struct tp_config *config = tp_config_of(env);
@@ -131,26 +103,36 @@ TP_APART __u64 tp_whom_to_tell_extensions(struct tp_env *env, __u32 l3)
 	spacing = TP_READ(config->error_indication_ns);
 	if (!spacing || !tp_within_rate(&cpu->extension_tat, tp_clock(env, cpu), spacing))
 		return 0;
-	return (__u64)l3 << 32 | (*ip >> 4 == 6 ? TP_IP6_LEN : TP_IP4_LEN);
+	return tp_octets(l3, *ip >> 4 == 6 ? TP_IP6_LEN : TP_IP4_LEN);
 }
 
-static TP_INLINE void tp_tell_extensions(struct tp_packet *p)
+static TP_INLINE void tp_tell_extensions(const struct tp_packet *p)
 {
-	__u64 span = tp_whom_to_tell_extensions(p->env, p->l3);
+	__u64 octets = tp_whom_to_tell_extensions(p->env, p->l3);
 
-	if (span)
-		tp_ask(p->env, TP_TASK_EXTENSION, span, 0);
+	if (octets)
+		tp_ask(p->env, tp_task_what(TP_TASK_EXTENSION, 0, 0, 0, 0), 0, 0, octets);
 }
 
-static TP_INLINE int tp_too_long(struct tp_packet *p, const struct tp_nexthop *nh, const struct tp_tunnel *t,
-				 const struct tp_entry *e)
+/* Too long for the way out that judge has found. */
+static TP_INLINE int tp_too_long(const struct tp_packet *p)
 {
-	__u64 task = (__u64)nh->mtu << 16 | t->len << 8, marks = (__u64)nh->ifindex << 32 | (__u32)t->mark << 16 | t->marks;
+	const struct tp_tunnel *t = &p->tunnel;
 
-	if (!e)
+	if (!p->entry || !p->nh)
 		return TP_DROP_MTU;
-	return tp_final(tp_tell_too_long(p->env, tp_pack_lost(p), task | (__u64)TP_HEAD_NI_OF(TP_READ(e->head)) << 32,
-					 TP_READ(e->out), marks));
+	return tp_final(tp_tell_too_long(p->env, tp_pack_lost(p),
+					 tp_task_what(0, t->len, p->nh->mtu, TP_HEAD_NI_OF(p->head), 0),
+					 TP_READ(p->entry->out), tp_task_way(t->container, t->marking, p->nh->ifindex)));
+}
+
+/* An address in a pool that no session has, but a route of the port's network instance: the kernel's, which may have it. */
+static TP_INLINE int tp_lose_unknown(const struct tp_packet *p)
+{
+	struct tp_addr dst = tp_destination(p);
+	__u32 ni_family = tp_ni_of(p->env) | p->family << 16;
+
+	return tp_route_in_pool(p->env, ni_family, dst.hi, dst.lo) == TP_NOT_FOUND ? TP_DROP_UNKNOWN_UE : TP_OUT_PASS;
 }
 
 #endif

@@ -9,7 +9,7 @@
 #ifndef TP_METER_H
 #define TP_METER_H
 
-#include "act.h"
+#include "conditions.h"
 #include "packet.h"
 
 #define TP_METER_TRIES 4 /* lost races for one meter, after which the cost is added unseen */
@@ -126,26 +126,26 @@ static TP_INLINE int tp_police_ext(struct tp_packet *p, const struct tp_ext *ext
 	return TP_DROP_PACKET_RATE;
 }
 
-/* Every limit that holds for this entry: its own, then those of its extension. */
-static TP_INLINE int tp_police(struct tp_packet *p, struct tp_entry *e, __u64 head)
+/* Every limit that holds for the packet's entry: its own, then those of its extension. */
+static TP_INLINE int tp_police(struct tp_run *run, struct tp_packet *p)
 {
-	const struct tp_ext *ext = tp_ext_of(p, e, head);
-	__u32 own = tp_has(p->env, TP_FEAT_METER) && (head & TP_HEAD_METER);
+	const struct tp_ext *ext = tp_ext(p);
+	__u32 own = tp_has(p->env, TP_FEAT_METER) && (p->head & TP_HEAD_METER);
 	__u64 now_ns, rate = 0;
 	int r = TP_OK;
 
 	if (!own && !(ext && (ext->n_meters || ext->packet_meter)))
 		return TP_OK;
-	now_ns = tp_clock(p->env, p->cpu);
+	now_ns = tp_now(run, p);
 	if (own) {
-		rate = TP_READ(e->rate);
-		if (!tp_meter_take(rate, &e->tat, p->user_len, now_ns))
+		rate = TP_READ(p->entry->rate);
+		if (!tp_meter_take(rate, &p->entry->tat, p->user_len, now_ns))
 			return TP_DROP_RATE;
 	}
 	if (ext)
 		r = tp_police_ext(p, ext, now_ns);
 	if (tp_unlikely(r) && own)
-		tp_meter_give_back(rate, &e->tat, p->user_len);
+		tp_meter_give_back(rate, &p->entry->tat, p->user_len);
 	return r;
 }
 

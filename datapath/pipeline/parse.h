@@ -64,7 +64,7 @@ static TP_INLINE int tp_is_n3_address(const struct tp_config *config, __u32 addr
  *
  * TP_OUT_PASS when the packet is not for our port 2152; TP_OUT_FRAGMENT when it is a fragment of UDP to
  * us: only the first shows the port, so user space puts them together whichever it is. */
-static TP_INLINE int tp_parse_outer(struct tp_packet *p)
+static TP_INLINE int tp_parse_outer(const struct tp_run *run, struct tp_packet *p)
 {
 	const __u8 *ip = tp_at(p, p->l3, TP_IP4_LEN), *udp;
 	__u32 header_len, total, fragment, udp_len;
@@ -74,7 +74,7 @@ static TP_INLINE int tp_parse_outer(struct tp_packet *p)
 	header_len = (ip[0] & 15) * 4;
 	if (ip[0] >> 4 != 4 || header_len < TP_IP4_LEN)
 		return TP_DROP_IP_MALFORMED;
-	if (ip[9] != TP_IPPROTO_UDP || !tp_is_n3_address(p->config, tp_load32(ip + 16)))
+	if (ip[9] != TP_IPPROTO_UDP || !tp_is_n3_address(run->config, tp_load32(ip + 16)))
 		return TP_OUT_PASS;
 	total = tp_get16(ip + 2);
 	if (total < header_len || total > p->frame_len - p->l3)
@@ -156,7 +156,7 @@ TP_APART __u64 tp_find_outer_udp(struct tp_env *env, __u32 l3)
 
 /* As tp_parse_outer(), of IPv6. A UDP checksum of zero is as good as any (RFC 6935), and none is verified:
  * the user's packet has its own, and a corrupt address or TEID leads nowhere. */
-static TP_INLINE int tp_parse_outer6(struct tp_packet *p)
+static TP_INLINE int tp_parse_outer6(const struct tp_run *run, struct tp_packet *p)
 {
 	const __u8 *ip = tp_at(p, p->l3, TP_IP6_LEN), *udp;
 	__u32 header_len = TP_IP6_LEN, total, udp_len;
@@ -166,7 +166,7 @@ static TP_INLINE int tp_parse_outer6(struct tp_packet *p)
 		return TP_DROP_TRUNCATED;
 	if (ip[0] >> 4 != 6)
 		return TP_DROP_IP_MALFORMED;
-	if (!tp_is_n3_address6(p->config, ip + 24))
+	if (!tp_is_n3_address6(run->config, ip + 24))
 		return TP_OUT_PASS;
 	total = TP_IP6_LEN + tp_get16(ip + 4);
 	if (tp_unlikely(ip[6] != TP_IPPROTO_UDP)) {

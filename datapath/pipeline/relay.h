@@ -3,13 +3,13 @@
 #ifndef TP_RELAY_H
 #define TP_RELAY_H
 
-#include "act.h"
-#include "emit.h"
+#include "conditions.h"
 #include "gtpu.h"
+#include "hand.h"
 #include "lost.h"
-#include "match.h"
 #include "packet.h"
 #include "route.h"
+#include "seek.h"
 #include "tunnel.h"
 
 /* What tp_edit_container() is to do: bits 0..5 the QFI, bits 12..15 the PDU type of a new container. */
@@ -137,10 +137,26 @@ TP_APART __u32 tp_edit_container(struct tp_env *env, __u32 gtpu, __u32 edit)
 	return gtpu;
 }
 
-/* What tp_relay() has to know beside the tunnel. */
-static TP_INLINE __u64 tp_pack_relay(__u32 gtpu, __u32 gtpu_end)
+/* Ethernet header of a next hop, its EtherType by family. Sizes are constants to the compiler. */
+static TP_INLINE int tp_put_l2(__u8 *data, __u8 *end, const struct tp_nexthop *nh, __u16 ethertype)
 {
-	return (__u64)gtpu_end << 32 | gtpu;
+	__u8 *eth;
+
+	if (nh->l2_len == TP_ETH_LEN) {
+		eth = tp_span(data, end, 0, TP_ETH_LEN);
+		if (!eth)
+			return 1;
+		tp_store32(eth + 8, tp_load32(nh->l2 + 8));
+		tp_put16(eth + 12, ethertype);
+	} else {
+		eth = tp_span(data, end, 0, TP_ETH_LEN + 4);
+		if (!eth)
+			return 1;
+		tp_store64(eth + 8, tp_load64(nh->l2 + 8));
+		tp_put16(eth + 16, ethertype);
+	}
+	tp_store64(eth, tp_load64(nh->l2));
+	return 0;
 }
 
 /* Does the peer get UDP without GTP-U? */
@@ -188,17 +204,18 @@ static TP_INLINE int tp_put_relay_headers(struct tp_env *env, const struct tp_pe
  * into UDP alone, where nothing but the outer headers is new.
  *
  * out    tp_entry.out: the tunnel
- * where  tp_pack_relay()
+ * octets of the message
  * mark   of the outer IP header, as tp_mark_ip() has it; 0: none
  *
  * enum tp_outcome or enum tp_drop in bits 0..7, the frame's length in 16..31. With TP_OUT_SLOW it is an IP packet and
  * nothing else, and yet to be handed over for the interface in 32..63. With TP_DROP_MTU the frame is as it was, and the rest
  * is as tp_relay_too_long() wants it. */
-TP_APART __u64 tp_relay(struct tp_env *env, __u64 out, __u64 where, __u32 mark)
+TP_APART __u64 tp_relay(struct tp_env *env, __u64 out, __u64 octets, __u32 mark)
 {
-	const struct tp_peer *peer = tp_peer_at(env, (__u32)(out >> 32));
+	const struct tp_peer *peer = tp_peer_at(env, tp_out_peer(out));
 	const struct tp_nexthop *nh = peer ? tp_nexthop_at(env, TP_READ(peer->nexthop)) : NULL;
-	__u32 gtpu = where & 0xffff, gtpu_end = where >> 32 & 0xffff, bare = TP_BARE_LEN, len, l2_len, frame_len;
+	__u32 gtpu = tp_octets_at(octets) & 0xffff, gtpu_end = gtpu + (tp_octets_len(octets) & 0xffff), bare = TP_BARE_LEN;
+	__u32 len, l2_len, frame_len;
 	__u8 *data = tp_data(env), *end = tp_end(env), *h;
 	__u64 sum = TP_NO_SUM;
 	int r;
@@ -234,12 +251,6 @@ TP_APART __u64 tp_relay(struct tp_env *env, __u64 out, __u64 where, __u32 mark)
 	return (__u64)nh->ifindex << 32 | (l2_len + len) << 16 | (__u32)r;
 }
 
-/* A packet that came in a tunnel and goes on in another one. */
-static TP_INLINE int tp_is_relayed(const struct tp_packet *p, __u64 head)
-{
-	return tp_has(p->env, TP_FEAT_RELAY) && p->gtpu && TP_HEAD_ACTION(head) == TP_ACT_TUNNEL;
-}
-
 /* The outcome of tp_relay(). Handed over here and not there, because the stack of nested calls is short. */
 static TP_INLINE int tp_relay_done(struct tp_packet *p, __u64 done)
 {
@@ -249,22 +260,22 @@ static TP_INLINE int tp_relay_done(struct tp_packet *p, __u64 done)
 	return tp_final((int)(done & 0xff));
 }
 
-/* tp_relay() said that it does not fit, with the first word of a struct tp_task but for what, ni and flags in bits 0..31
- * and the way out in 32..63. header: octets of the GTP-U header that goes along, and above them the mark. */
-static TP_INLINE int tp_relay_too_long(struct tp_packet *p, __u64 out, __u64 head, __u64 done, __u32 header)
+/* tp_relay() said that it does not fit: MTU, and octets of the headers that come, as tp_task_what() has them, and the way out.
+ * header: octets of the GTP-U header that goes along. */
+static TP_INLINE int tp_relay_too_long(struct tp_packet *p, __u64 out, __u64 done, __u32 header, __u32 marking)
 {
-	__u64 task = (done & 0xffffff00) | (__u64)TP_HEAD_NI_OF(head) << 32 |
-		     (__u64)(TP_TASK_RELAYED | (head & TP_HEAD_DOWN ? TP_TASK_DOWN : 0)) << 48;
+	__u64 what = (done & 0xffffff00) | tp_task_what(0, 0, 0, TP_HEAD_NI_OF(p->head),
+							 TP_TASK_RELAYED | (p->head & TP_HEAD_DOWN ? TP_TASK_DOWN : 0));
 
-	return tp_final(tp_tell_relayed_too_long(p->env, tp_pack_lost(p), task, out,
-						 (done & ~0xffffffffULL) | header));
+	return tp_final(tp_tell_relayed_too_long(p->env, tp_pack_lost(p), what, out,
+						 tp_task_way(header, marking, (__u32)(done >> 32))));
 }
 
 /* As tp_relay(), where the headers that go and those that come have the same length and both are IPv4: written over
  * each other, without a call and without a move. 0: that is not so. */
 static TP_INLINE int tp_relay_in_place(struct tp_packet *p, __u64 out)
 {
-	const struct tp_peer *peer = tp_peer_at(p->env, (__u32)(out >> 32));
+	const struct tp_peer *peer = tp_peer_at(p->env, tp_out_peer(out));
 	const struct tp_nexthop *nh = peer ? tp_nexthop_at(p->env, TP_READ(peer->nexthop)) : NULL;
 	__u32 l2_len, len;
 	__u8 *h;
@@ -285,20 +296,26 @@ static TP_INLINE int tp_relay_in_place(struct tp_packet *p, __u64 out)
 	return tp_redirect(p->env, nh->port);
 }
 
-static TP_INLINE int tp_relay_packet(struct tp_packet *p, const struct tp_entry *e, __u64 head)
+/* On in the tunnel that the entry names. */
+static TP_INLINE int tp_relay_packet(struct tp_packet *p)
 {
-	const struct tp_ext *ext = tp_ext_of(p, e, head);
-	__u32 edit = 0, gtpu = p->gtpu;
-	__u64 out = TP_READ(e->out), done;
+	__u32 edit = 0, gtpu = p->gtpu, marking;
+	const struct tp_ext *ext;
+	__u64 out, done;
 	int r;
 
-	if (head & TP_HEAD_MARK) {
-		if (p->qfi != TP_HEAD_QFI_OF(head))
-			edit = TP_EDIT_MARK | TP_HEAD_QFI_OF(head) | (p->dir == TP_UPLINK) << 12;
+	if (!p->entry)
+		return TP_DROP_TABLE;
+	out = TP_READ(p->entry->out);
+	ext = tp_ext(p);
+	marking = tp_mark_of(ext);
+	if (p->head & TP_HEAD_MARK) {
+		if (p->qfi != TP_HEAD_QFI_OF(p->head))
+			edit = TP_EDIT_MARK | TP_HEAD_QFI_OF(p->head) | (p->dir == TP_UPLINK) << 12;
 	} else if (ext && (ext->removal & TP_REMOVE_CONTAINER) && p->qfi != TP_NO_QFI) {
 		edit = TP_EDIT_REMOVE;
 	}
-	if (!tp_is_tight(p->env) && tp_likely(!edit && !tp_mark_of(ext))) {
+	if (tp_likely(!edit && !marking)) {
 		r = tp_relay_in_place(p, out);
 		if (tp_likely(r))
 			return r;
@@ -307,24 +324,26 @@ static TP_INLINE int tp_relay_packet(struct tp_packet *p, const struct tp_entry 
 		gtpu = tp_edit_container(p->env, gtpu, edit);
 	if (!gtpu)
 		return TP_DROP_GTPU_EXTENSIONS;
-	done = tp_relay(p->env, out, tp_pack_relay(gtpu, p->gtpu_end), tp_mark_of(ext));
+	done = tp_relay(p->env, out, tp_octets(gtpu, p->gtpu_end - gtpu), marking);
 	if (tp_unlikely((done & 0xff) == TP_DROP_MTU))
-		return tp_relay_too_long(p, out, head, done,
-					 (p->user - gtpu & 0xffff) | tp_mark_of(ext) << 16);
+		return tp_relay_too_long(p, out, done, p->user - gtpu, marking);
 	return tp_relay_done(p, done);
 }
 
 /* Out in UDP alone (TS 29.244, 8.2.56): what is in front of the user's packet goes. It is routed, not relayed. */
-static TP_INLINE int tp_leave_udp(struct tp_packet *p, const struct tp_entry *e, __u64 head)
+static TP_INLINE int tp_leave_udp(struct tp_packet *p)
 {
-	__u64 out = TP_READ(e->out), done;
-	__u32 mark = tp_mark_of(tp_ext_of(p, e, head));
+	__u32 marking = p->tunnel.marking;
+	__u64 out, done;
 
-	done = tp_relay(p->env, out, tp_pack_relay(p->user, p->user + p->user_len), mark);
+	if (!p->entry)
+		return TP_DROP_TABLE;
+	out = TP_READ(p->entry->out);
+	done = tp_relay(p->env, out, tp_user_octets(p), marking);
 	if (tp_unlikely((done & 0xff) == TP_DROP_MTU))
 		return tp_final(tp_tell_too_long(p->env, tp_pack_lost(p),
-						 (done & 0xffffff00) | (__u64)TP_HEAD_NI_OF(head) << 32, out,
-						 (done & ~0xffffffffULL) | mark << 16));
+						 (done & 0xffffff00) | tp_task_what(0, 0, 0, TP_HEAD_NI_OF(p->head), 0), out,
+						 tp_task_way(0, marking, (__u32)(done >> 32))));
 	return tp_relay_done(p, done);
 }
 
@@ -354,22 +373,23 @@ static TP_INLINE struct tp_entry *tp_first_relay(struct tp_env *env, __u32 place
 }
 
 /* An End Marker follows the packets of its tunnel (TS 29.281, 7.3.2). It is no packet of the user, and
- * counts for none. As tp_relay(); where: tp_pack_relay(). */
-TP_APART __u64 tp_relay_end_marker(struct tp_env *env, __u32 teid, __u64 where)
+ * counts for none. As tp_relay(); octets: of the message. */
+TP_APART __u64 tp_relay_end_marker(struct tp_env *env, __u32 teid, __u64 octets)
 {
 	__u64 head = 0;
-	struct tp_entry *e = tp_match_teid(env, teid, &head);
+	__u32 index;
+	struct tp_entry *e = tp_seek_teid(env, teid, &index, &head);
 
 	if (e && TP_HEAD_ACTION(head) == TP_ACT_LIST && tp_has(env, TP_FEAT_LIST))
 		e = tp_first_relay(env, TP_HEAD_RULE_OF(head), &head);
 	if (!e || TP_HEAD_ACTION(head) != TP_ACT_TUNNEL)
 		return TP_DROP_GTPU_MESSAGE;
-	return tp_relay(env, TP_READ(e->out), where, 0);
+	return tp_relay(env, TP_READ(e->out), octets, 0);
 }
 
 static TP_INLINE int tp_relay_marker(struct tp_packet *p)
 {
-	return tp_relay_done(p, tp_relay_end_marker(p->env, p->teid, tp_pack_relay(p->gtpu, p->gtpu_end)));
+	return tp_relay_done(p, tp_relay_end_marker(p->env, p->teid, tp_octets(p->gtpu, p->gtpu_end - p->gtpu)));
 }
 
 #endif

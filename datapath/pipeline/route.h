@@ -5,10 +5,10 @@
 
 #include <linux/bpf.h>
 
-#include "hairpin.h"
-#include "match.h"
 #include "packet.h"
 #include "parse.h"
+#include "seek.h"
+#include "ue_to_ue.h"
 
 /* Destinations that no router forwards (RFC 1812, 5.3.7; RFC 4291, 2.5): whatever the routes say, a
  * user's packet to them goes nowhere, least of all through the kernel to this host. */
@@ -113,26 +113,26 @@ static TP_INLINE int tp_find_route(struct tp_packet *p, __u32 ni, struct tp_addr
 	return TP_OK;
 }
 
-/* The neighbour that has the address itself, on a link of this network instance. NULL: not known. */
-static TP_INLINE struct tp_nexthop *tp_find_neighbour(struct tp_packet *p, __u32 ni, struct tp_addr dst)
+/* The next hop's index of the neighbour that has the address itself, on a link of this network instance; or TP_NOT_FOUND. */
+static TP_INLINE __u32 tp_find_neighbour(struct tp_packet *p, __u32 ni, struct tp_addr dst)
 {
-	struct tp_nexthop *nh;
+	const struct tp_nexthop *nh;
+	__u32 index;
 
 	if (!tp_has(p->env, TP_FEAT_BUCKETS))
-		return NULL;
+		return TP_NOT_FOUND;
 	if (p->family == 4)
-		return tp_nexthop_at(p->env, tp_bucket_find(p->env, TP_KIND_NEIGH4, ni, dst.hi >> 32));
-	nh = tp_nexthop_at(p->env, tp_bucket_find(p->env, TP_KIND_NEIGH6, ni, tp_fold6(dst.hi, dst.lo)));
-	return nh && tp_in_prefix(dst, nh->addr, 128) ? nh : NULL;
+		return tp_bucket_find(p->env, TP_KIND_NEIGH4, ni, dst.hi >> 32);
+	index = tp_bucket_find(p->env, TP_KIND_NEIGH6, ni, tp_fold6(dst.hi, dst.lo));
+	nh = tp_nexthop_at(p->env, index);
+	return nh && tp_in_prefix(dst, nh->addr, 128) ? index : TP_NOT_FOUND;
 }
 
-/* Ask the kernel's FIB. Leaves a next hop like one of the table's in hop. Where the FIB points at a
- * device that is no port of ours, or has no neighbour yet, the slow path sends. */
-TP_RARE int tp_ask_fib(struct tp_env *env, struct tp_fib *q, struct tp_nexthop *hop)
+/* The FIB's answer as a next hop like one of the table's. Where it points at a device that is no port of ours, or has no
+ * neighbour yet, the slow path sends. */
+static TP_INLINE int tp_read_fib(const struct tp_config *config, const struct tp_fib *q, int r, struct tp_nexthop *hop)
 {
-	const struct tp_config *config = tp_config_of(env);
 	__u32 i;
-	int r = tp_fib_ask(env, q);
 
 	hop->state = TP_NH_UNRESOLVED;
 	hop->ifindex = 0;
@@ -148,7 +148,7 @@ TP_RARE int tp_ask_fib(struct tp_env *env, struct tp_fib *q, struct tp_nexthop *
 	}
 	if (r == BPF_FIB_LKUP_RET_NO_NEIGH || r == BPF_FIB_LKUP_RET_UNSUPP_LWT)
 		return TP_OK;
-	if (r != BPF_FIB_LKUP_RET_SUCCESS || !config)
+	if (r != BPF_FIB_LKUP_RET_SUCCESS)
 		return TP_DROP_NO_ROUTE;
 	hop->ifindex = q->ifindex;
 	hop->l2_len = TP_ETH_LEN;
@@ -162,6 +162,43 @@ TP_RARE int tp_ask_fib(struct tp_env *env, struct tp_fib *q, struct tp_nexthop *
 		}
 	}
 	return TP_OK;
+}
+
+/* A next hop that only the kernel's FIB knows: left in tp_cpu.hop, for this packet. The way is the peer's, or, with
+ * TP_NOT_FOUND for one, that of the user's packet. len: octets that leave. */
+TP_APART int tp_ask_fib(struct tp_env *env, __u64 user, __u32 peer, __u32 len)
+{
+	const struct tp_peer *to = tp_peer_at(env, peer);
+	const struct tp_config *config = tp_config_of(env);
+	struct tp_cpu *cpu = tp_cpu_of(env);
+	struct tp_packet p = {0};
+	struct tp_fib q = {0};
+	struct tp_addr a;
+
+	p.env = env;
+	if (!config || !cpu)
+		return TP_DROP_TABLE;
+	q.len = len;
+	q.family = 4;
+	if (to && tp_has(env, TP_FEAT_OUTER6) && (to->flags & TP_PEER_V6)) {
+		q.family = 6;
+		__builtin_memcpy(q.src, to->local6, 16);
+		__builtin_memcpy(q.dst, to->remote6, 16);
+	} else if (to) {
+		tp_store32(q.src, to->local_be);
+		tp_store32(q.dst, to->remote_be);
+	} else {
+		if (!tp_unpack_user(&p, user))
+			return TP_DROP_TABLE;
+		q.family = p.family;
+		a = tp_source(&p);
+		tp_store64(q.src, tp_swap64(a.hi));
+		tp_store64(q.src + 8, tp_swap64(a.lo));
+		a = tp_destination(&p);
+		tp_store64(q.dst, tp_swap64(a.hi));
+		tp_store64(q.dst + 8, tp_swap64(a.lo));
+	}
+	return tp_read_fib(config, &q, tp_fib_ask(env, &q), &cpu->hop);
 }
 
 /* Is a next hop one to send through? len: octets of the IP packet as it will leave. The kernel, which sends what is not

@@ -3,10 +3,10 @@
 #ifndef TP_RULES_H
 #define TP_RULES_H
 
-#include "act.h"
-#include "match.h"
+#include "conditions.h"
 #include "packet.h"
 #include "parse.h"
+#include "seek.h"
 
 #define TP_PROTO_TCP 6
 #define TP_PROTO_UDP 17
@@ -202,8 +202,6 @@ TP_APART int tp_rules_ask_ports(struct tp_env *env, __u32 place)
 	}
 	return 0;
 }
-
-#define TP_USER_WHOLE (1ULL << 58) /* beside tp_pack_user(): do not ask user space for the ports of a fragment */
 
 /* The entry index of the first rule that takes the packet, or TP_NO_RULE(). When filters matched but
  * conditions did not, the first such condition is the reason; else TP_DROP_NO_PDR. TP_OUT_FRAGMENT: only user

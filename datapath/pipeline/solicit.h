@@ -3,11 +3,11 @@
 #ifndef TP_SOLICIT_H
 #define TP_SOLICIT_H
 
-#include "act.h"
-#include "answer.h"
+#include "conditions.h"
+#include "hand.h"
 #include "lost.h"
 #include "packet.h"
-#include "task.h"
+#include "ration.h"
 
 #define TP_SOLICITATION_NS 100000U /* mean spacing of those that user space gets, per CPU */
 
@@ -32,23 +32,21 @@ TP_APART int tp_ask_router(struct tp_env *env, __u64 user, __u32 teid)
 		return TP_OK;
 	if (!tp_within_rate(&cpu->solicitation_tat, tp_clock(env, cpu), TP_SOLICITATION_NS))
 		return TP_DROP_ROUTER_SOLICITATION;
-	return tp_ask_user(env, user, TP_QUOTE_MAX, TP_TASK_SOLICITATION, teid, 0);
+	return tp_ask_user(env, user, TP_QUOTE_MAX, tp_task_what(TP_TASK_SOLICITATION, 0, 0, 0, 0), teid, 0);
 }
 
 /* A packet that no PDR took, for this reason; or what has become of it instead. */
-static TP_INLINE int tp_untaken(struct tp_packet *p, struct tp_entry *volatile *matched, int reason)
+static TP_INLINE int tp_solicited(struct tp_packet *p, int reason)
 {
 	int r;
 
-	if (reason == TP_OUT_FRAGMENT)
-		return tp_final(tp_ask_frame(p, TP_TASK_INNER_FRAGMENT | (p->user & 0xffff) << 16));
 	if (p->family != 6 ||
 	    (reason != TP_DROP_UE_SPOOFED && reason != TP_DROP_NO_PDR && reason != TP_DROP_QFI_MISMATCH))
 		return reason;
 	r = tp_ask_router(p->env, tp_pack_lost(p), p->teid);
 	if (!r)
 		return reason;
-	*matched = NULL; /* it is no packet of the user's, and counts for none */
+	p->entry = NULL; /* it is no packet of the user's, and counts for none */
 	return tp_final(r);
 }
 

@@ -4,8 +4,8 @@
 #ifndef TP_TRACE_H
 #define TP_TRACE_H
 
-#include "match.h"
 #include "packet.h"
+#include "seek.h"
 
 #define TP_TRACE_SPACING_NS 100000ULL /* per CPU; more would keep user space from everything else */
 #define TP_TRACE_AT_ONCE 1000	      /* records after a pause; beyond both they are lost, and counted */
@@ -110,18 +110,18 @@ static TP_INLINE void tp_trace_headers(const struct tp_packet *p)
 	t->user = (__u16)p->user;
 }
 
-/* When all is said. e is NULL when no PDR took the packet. */
-static TP_INLINE void tp_trace_end(const struct tp_packet *p, const struct tp_entry *e, int outcome)
+/* When all is said. */
+static TP_INLINE void tp_trace_end(const struct tp_packet *p, int outcome)
 {
 	struct tp_trace *t = tp_trace_of(p->env);
 	__u64 ext;
 
 	if (!t)
 		return;
-	ext = e ? TP_READ(e->ext) : 0;
+	ext = p->entry ? TP_READ(p->entry->ext) : 0;
 	t->pdr = (__u16)(ext >> TP_EXT_PDR_SHIFT);
 	t->predefined = (__u16)(ext >> TP_EXT_PREDEFINED_SHIFT);
-	t->matched = e != NULL && TP_HEAD_ACTION(TP_READ(e->head)) != TP_ACT_LIST;
+	t->matched = p->entry != NULL && TP_HEAD_ACTION(TP_READ(p->entry->head)) != TP_ACT_LIST;
 	t->dir = (__u8)p->dir;
 	t->outcome = (__u8)outcome;
 	tp_trace_send(p->env);

@@ -11,19 +11,6 @@
 #define TP_BARE_LEN (TP_IP4_LEN + TP_UDP_LEN)
 #define TP_BARE6_LEN (TP_IP6_LEN + TP_UDP_LEN)
 
-/* The tunnel that a packet leaves through. */
-struct tp_tunnel {
-	const struct tp_peer *peer6; /* of an outer IPv6 header: its addresses; NULL: it is IPv4 */
-	__u64 user_sum;		     /* of an outer IPv6 header: tp_sum_frame() of the user's packet, or TP_NO_SUM */
-	__u32 len; /* 0: none; TP_TUNNEL_LEN or TP_TUNNEL6_LEN, 8 or 12 more with a PDU Session Container */
-	__u32 local_be;
-	__u32 remote_be;
-	__u32 teid_be;
-	__u16 marks; /* of the container: octet with the QFI in bits 0..7, octet with the PPI in 8..15 */
-	__u16 mark;  /* of the outer IP header, as tp_mark_ip() has it; 0: none */
-	__u32 pdu_type; /* TS 38.415, 5.5.2: 0 downlink, 1 uplink */
-};
-
 /* IPv4 and UDP in front of payload octets. No identification, because it is never fragmented
  * (RFC 6864, 4.1); no UDP checksum, as TS 29.281, 4.4.2 allows and RFC 6935 argues. */
 static TP_INLINE void tp_put_outer_ip(__u8 *h, __u32 local_be, __u32 remote_be, __u16 port_be, __u32 payload)
@@ -108,7 +95,7 @@ static TP_INLINE void tp_put_gtpu(__u8 *g, const struct tp_tunnel *t, __u32 psc,
 		tp_store32(g + 8, 0x85U << 24);
 		/* Units of four octets, PDU type, QFI, and no further extension header; or the PPI in its place,
 		 * and that in the last octet of the second unit. */
-		tp_store32(g + 12, (__u32)t->marks << 16 | t->pdu_type << 12 | ((psc >> 2) - 1));
+		tp_store32(g + 12, (__u32)t->container << 16 | t->pdu_type << 12 | ((psc >> 2) - 1));
 		if (psc > 8)
 			tp_store32(g + 16, 0);
 	}

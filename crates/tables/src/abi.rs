@@ -41,6 +41,8 @@ pub(crate) mod raw {
     clippy::undocumented_unsafe_blocks
 )]
 pub(crate) mod shared {
+    type __u8 = std::sync::atomic::AtomicU8;
+    type __u16 = std::sync::atomic::AtomicU16;
     type __u32 = std::sync::atomic::AtomicU32;
     type __u64 = std::sync::atomic::AtomicU64;
     include!(concat!(env!("OUT_DIR"), "/abi_shared.rs"));
@@ -127,6 +129,7 @@ pub(crate) mod entry {
     pub(crate) const DOWN_BIT: u64 = raw::TP_HEAD_DOWN;
     const ACTION_MASK: u64 = raw::TP_HEAD_ACTION_MASK as u64;
     pub(crate) const ACTION_SHIFT: u32 = raw::TP_HEAD_ACTION_SHIFT;
+    pub(crate) const COPY_BIT: u64 = raw::TP_HEAD_COPY;
     const DRAIN_BIT: u64 = raw::TP_HEAD_DRAIN;
     pub(crate) const QFI_SHIFT: u32 = raw::TP_HEAD_QFI_SHIFT;
     pub(crate) const NI_SHIFT: u32 = raw::TP_HEAD_NI_SHIFT;

@@ -1,4 +1,4 @@
-//! Hearing of PDRs that have forwarded so much (`datapath/pipeline/usage.h`).
+//! Hearing of PDRs that have forwarded so much (`datapath/pipeline/count.h`).
 //!
 //! An alarm stands in an entry's line and is one of the entry's own count: what is counted beside it, or was carried over
 //! from entries before it, is taken off when it is set. Another one, in `sides[]`, is of what QoS enforcement dropped. Programs tell of crossings by a ring. Whoever hears of one asks for

@@ -2,7 +2,7 @@
 //! of their own, keeps them within bounds, and lets them go, by the same pipeline, when their FAR forwards again.
 //!
 //! Order is kept so: who hands a packet over raises `held` of its entry before, and this thread lowers it when the
-//! packet has left. While it is not zero, an entry that forwards again does so behind what waits (`TP_ACT_DRAIN`).
+//! packet has left. While it is not zero, an entry that forwards again does so behind what waits (`TP_HEAD_DRAIN`).
 //! What becomes of a packet is asked of the pipeline each time, so that it is always what the rules of now say.
 
 mod arena;

@@ -142,6 +142,9 @@ pub(crate) fn words(
     ext.packet_meter = packet_meter.map_or(0, |line| line + 1);
     if !matches!(action, entry::ACT_GATE | entry::ACT_QUOTA) {
         ext.n_copies = rule.duplicates.len() as u32;
+        if ext.n_copies > 0 {
+            head |= entry::COPY_BIT;
+        }
     }
     if action == entry::ACT_TUNNEL && rule.qfi.is_some() {
         ext.psc = container(rule.marks);

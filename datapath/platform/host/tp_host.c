@@ -17,8 +17,7 @@ struct tp_env {
 	struct tp_result *result;
 };
 
-static TP_INLINE __u32 tp_has(struct tp_env *env, __u32 feature) { return env->port->features & feature; }
-static TP_INLINE int tp_is_tight(struct tp_env *env) { return 0; }
+static TP_INLINE __u32 tp_features_of(struct tp_env *env) { return env->port->features; }
 static TP_INLINE __u32 tp_port_of(struct tp_env *env) { return env->port->port; }
 static TP_INLINE __u32 tp_roles_of(struct tp_env *env) { return env->port->roles; }
 static TP_INLINE __u32 tp_ni_of(struct tp_env *env) { return env->port->ni; }
@@ -53,11 +52,6 @@ TP_ACCESSOR(tp_entry_at, tp_entry, entries)
 static TP_INLINE struct tp_side *tp_side_at(struct tp_env *env, __u32 index)
 {
 	return index < env->tables->n_entries ? &env->tables->sides[index] : NULL;
-}
-
-static TP_INLINE __u32 tp_index_of(struct tp_env *env, const struct tp_entry *e)
-{
-	return (__u32)(e - env->tables->entries);
 }
 
 static TP_INLINE int tp_releases(struct tp_env *env) { return env->tables->releases != 0; }
@@ -119,35 +113,25 @@ static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port)
 	return TP_OUT_REDIRECT;
 }
 
-TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *outer, __u32 off, __u32 len)
+static TP_INLINE int tp_hand_over(struct tp_env *env, enum tp_ring ring, const struct tp_hand *hand)
 {
-	__u32 outer_len = outer ? outer->len : 0;
-	struct tp_event event = {outer ? outer->kind : TP_EVENT_SEND, ifindex, outer_len + len, tp_port_of(env)};
-	__u8 *to = env->result->event;
-
-	if (outer_len + len > TP_EVENT_DATA_MAX || len == 0 || off + len > env->len)
-		return TP_DROP_SLOW_PATH_FULL;
-	memcpy(to, &event, sizeof(event));
-	if (outer)
-		memcpy(to + sizeof(event), outer->bytes, outer_len);
-	memcpy(to + sizeof(event) + outer_len, tp_data(env) + off, len);
-	env->result->event_len = (__u32)sizeof(event) + event.len;
-	return TP_OUT_SLOW;
-}
-
-static TP_INLINE int tp_hand_copy(struct tp_env *env, const struct tp_copy *to, __u32 off, __u32 len)
-{
-	struct tp_event event = {TP_EVENT_COPY, 0, (__u32)sizeof(*to) + len, tp_port_of(env)};
-	struct tp_result *r = env->result;
+	__u32 front = hand->n_words * 8, off = hand->octets.off, len = hand->octets.len;
+	struct tp_event event = {hand->kind, hand->ifindex, front + len, tp_port_of(env)};
 	__u32 size = (__u32)sizeof(event) + event.len;
-	__u8 *at = r->copies + r->copies_len;
+	struct tp_result *r = env->result;
+	__u8 *to = ring == TP_RING_COPIES ? r->copies + r->copies_len : r->event;
 
-	if (len == 0 || len > TP_EVENT_DATA_MAX || off + len > env->len || r->copies_len + size > sizeof(r->copies))
+	if (len == 0 || event.len > TP_EVENT_DATA_MAX || off + len > env->len ||
+	    (ring == TP_RING_COPIES && r->copies_len + size > sizeof(r->copies)))
 		return 1;
-	memcpy(at, &event, sizeof(event));
-	memcpy(at + sizeof(event), to, sizeof(*to));
-	memcpy(at + sizeof(event) + sizeof(*to), tp_data(env) + off, len);
-	r->copies_len += size;
+	memcpy(to, &event, sizeof(event));
+	if (front)
+		memcpy(to + sizeof(event), hand->words, front);
+	memcpy(to + sizeof(event) + front, tp_data(env) + off, len);
+	if (ring == TP_RING_COPIES)
+		r->copies_len += size;
+	else
+		r->event_len = size;
 	return 0;
 }
 
@@ -158,20 +142,6 @@ static TP_INLINE int tp_tell_alarm(struct tp_env *env, const struct tp_alarm *al
 	if (r->n_alarms >= TP_HOST_ALARMS)
 		return 1;
 	r->alarms[r->n_alarms++] = *alarm;
-	return 0;
-}
-
-static TP_INLINE int tp_hand_held(struct tp_env *env, const struct tp_held *held, __u32 off, __u32 len)
-{
-	struct tp_event event = {TP_EVENT_HELD, 0, (__u32)sizeof(*held) + len, tp_port_of(env)};
-	__u8 *to = env->result->event;
-
-	if (len == 0 || event.len > TP_EVENT_DATA_MAX || off + len > env->len)
-		return 1;
-	memcpy(to, &event, sizeof(event));
-	memcpy(to + sizeof(event), held, sizeof(*held));
-	memcpy(to + sizeof(event) + sizeof(*held), tp_data(env) + off, len);
-	env->result->event_len = (__u32)sizeof(event) + event.len;
 	return 0;
 }
 
@@ -230,10 +200,10 @@ int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *bu
 }
 
 /* The prefix of an uplink entry, in the words of its extension line. */
-static __u32 tp_prefix_of(struct tp_packet *p, const struct tp_entry *e, __u8 *prefix, __u32 *ni)
+static __u32 tp_prefix_of(struct tp_env *env, const struct tp_entry *e, __u8 *prefix, __u32 *ni)
 {
 	__u64 head = e ? TP_READ(e->head) : 0;
-	const struct tp_ext *ext = e ? tp_ext_of(p, e, head) : NULL;
+	const struct tp_ext *ext = e ? tp_ext_of(env, e, head) : NULL;
 
 	if (!ext || !ext->ue6_plen || TP_HEAD_ACTION(head) != TP_ACT_ROUTE)
 		return 0;
@@ -249,18 +219,16 @@ __u32 tp_host_prefix(struct tp_tables *t, __u32 teid, __u8 *prefix, __u32 *ni)
 {
 	struct tp_env env = {t, &any_port, NULL, 0, 0, 0, 0, NULL};
 	const struct tp_rules *rules;
-	struct tp_packet p = {0};
-	__u32 i, j, plen;
+	__u32 i, j, plen, index;
 	__u64 head = 0;
-	struct tp_entry *e = tp_match_teid(&env, teid, &head);
+	struct tp_entry *e = tp_seek_teid(&env, teid, &index, &head);
 
-	p.env = &env;
 	if (!e || TP_HEAD_ACTION(head) != TP_ACT_LIST)
-		return tp_prefix_of(&p, e, prefix, ni);
+		return tp_prefix_of(&env, e, prefix, ni);
 	for (i = 0; i < TP_RULES_MAX / TP_RULES_PER_PLACE; i++) {
 		rules = tp_rules_at(&env, TP_HEAD_RULE_OF(head) + i);
 		for (j = 0; rules && j < TP_RULES_PER_PLACE; j++) {
-			plen = tp_prefix_of(&p, tp_entry_at(&env, rules->rule[j].entry), prefix, ni);
+			plen = tp_prefix_of(&env, tp_entry_at(&env, rules->rule[j].entry), prefix, ni);
 			if (plen)
 				return plen;
 		}
@@ -288,7 +256,7 @@ static __u32 wrap_bare(struct tp_env *env, const struct tp_task *task, const str
 __u32 tp_host_wrap(struct tp_tables *t, const struct tp_task *task, const __u8 *user, __u32 len, __u8 *to)
 {
 	struct tp_env env = {t, &any_port, to, task->tunnel_len + len, 0, task->tunnel_len + len, 0, NULL};
-	const struct tp_peer *peer = tp_peer_at(&env, (__u32)(task->out >> 32));
+	const struct tp_peer *peer = tp_peer_at(&env, tp_out_peer(task->out));
 	struct tp_tunnel out = {0};
 
 	if (task->tunnel_len > TP_TUNNEL6_MAX || (task->tunnel_len && !peer))
@@ -300,7 +268,7 @@ __u32 tp_host_wrap(struct tp_tables *t, const struct tp_task *task, const __u8 *
 		return len < TP_GTPU_LEN ? 0 : wrap_bare(&env, task, peer, len);
 	out.len = task->tunnel_len;
 	out.teid_be = (__u32)task->out;
-	out.marks = task->marks;
+	out.container = task->marks;
 	if (peer->flags & TP_PEER_V6) {
 		if (out.len < TP_TUNNEL6_LEN)
 			return 0; /* the peer's index was taken by another one meanwhile */
@@ -325,11 +293,10 @@ __u32 tp_host_wrap(struct tp_tables *t, const struct tp_task *task, const __u8 *
 __u32 tp_host_entry_of(struct tp_tables *t, __u32 teid)
 {
 	struct tp_env env = {t, &any_port, NULL, 0, 0, 0, 0, NULL};
-	const struct tp_entry *e;
+	__u32 index;
 	__u64 head;
 
-	e = tp_match_teid(&env, teid, &head);
-	return e ? (__u32)(e - t->entries) : TP_NOT_FOUND;
+	return tp_seek_teid(&env, teid, &index, &head) ? index : TP_NOT_FOUND;
 }
 
 const char *tp_drop_name(__u32 reason)

@@ -12,10 +12,6 @@
 #define TP_AF_INET 2
 #define TP_AF_INET6 10
 
-#ifndef TP_BUILD
-#define TP_BUILD TP_BUILD_GENERAL
-#endif
-
 const volatile __u32 tp_built = TP_BUILD; /* for whoever loads it */
 const volatile __u32 tp_features = TP_BUILD;
 const volatile __u32 tp_port = 0;
@@ -74,7 +70,6 @@ struct {
 	__type(value, __u32);
 } ports SEC(".maps");
 
-/* Of its own, so that duplicates take no room from packets that nobody else sends. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4 * 1024 * 1024);
@@ -86,7 +81,6 @@ struct {
 	__uint(max_entries, 2 * 1024 * 1024);
 } alarms SEC(".maps");
 
-/* Packets that wait for their UE. Of its own, so that idle UEs take no room from others. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 16 * 1024 * 1024);
@@ -105,8 +99,7 @@ struct {
 	__uint(max_entries, 4 * 1024 * 1024);
 } events SEC(".maps");
 
-static TP_INLINE __u32 tp_has(struct tp_env *env, __u32 feature) { return TP_BUILD & tp_features & feature; }
-static TP_INLINE int tp_is_tight(struct tp_env *env) { return TP_BUILD == TP_BUILD_GENERAL; }
+static TP_INLINE __u32 tp_features_of(struct tp_env *env) { return tp_features; }
 static TP_INLINE __u32 tp_port_of(struct tp_env *env) { return tp_port; }
 static TP_INLINE __u32 tp_roles_of(struct tp_env *env) { return tp_roles; }
 static TP_INLINE __u32 tp_ni_of(struct tp_env *env) { return tp_ni; }
@@ -140,14 +133,6 @@ TP_ACCESSOR(tp_ni_at, tp_ni, nis)
 TP_ACCESSOR(tp_ue_dir_at, tp_ue_dir, ue_dir)
 TP_ACCESSOR(tp_ue_page_at, tp_ue_page, ue_pages)
 TP_ACCESSOR(tp_trace_key_at, tp_trace_key, trace_keys)
-
-static TP_INLINE __u32 tp_index_of(struct tp_env *env, const struct tp_entry *e)
-{
-	__u64 off = (__u64)((const __u8 *)e - (const __u8 *)tp_entry_at(env, 0));
-
-	tp_keep(off);
-	return (__u32)(off / sizeof(*e));
-}
 
 static TP_INLINE int tp_releases(struct tp_env *env) { return 0; }
 
@@ -214,59 +199,22 @@ static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port)
 	return bpf_redirect_map(&ports, port, 0) == XDP_REDIRECT ? TP_OUT_REDIRECT : TP_DROP_REDIRECT;
 }
 
-/* room: a constant, because the ring reserves only constants. */
-static TP_INLINE int tp_punt_within(struct tp_env *env, __u32 room, __u32 ifindex, const struct tp_outer *outer,
-				    __u32 off, __u32 len)
+/* A record with room for so many octets: a constant, because a ring reserves only constants. */
+static TP_INLINE int tp_hand_within(struct tp_env *env, void *ring, __u32 room, const struct tp_hand *hand)
 {
-	__u32 i, outer_len = outer ? outer->len : 0;
-	struct tp_event *event;
-
-	event = bpf_ringbuf_reserve(&events, sizeof(*event) + TP_OUTER_MAX + room, 0);
-	if (!event)
-		return TP_DROP_SLOW_PATH_FULL;
-	event->kind = outer ? outer->kind : TP_EVENT_SEND;
-	event->ifindex = ifindex;
-	event->len = outer_len + len;
-	event->port = tp_port;
-	for (i = 0; outer && i < TP_OUTER_MAX; i += 4)
-		*(__u32 *)(event->data + i) = *(const __u32 *)(outer->bytes + i);
-	tp_keep(len);
-	if (outer_len > TP_OUTER_MAX || len == 0 || len > room ||
-	    bpf_xdp_load_bytes(env, off, event->data + outer_len, len)) {
-		bpf_ringbuf_discard(event, 0);
-		return TP_DROP_SLOW_PATH_FULL;
-	}
-	bpf_ringbuf_submit(event, 0);
-	return TP_OUT_SLOW;
-}
-
-TP_RARE int tp_punt(struct tp_env *env, __u32 ifindex, const struct tp_outer *outer, __u32 off, __u32 len)
-{
-	if ((outer ? outer->len : 0) + len > TP_EVENT_DATA_MAX)
-		return TP_DROP_SLOW_PATH_FULL;
-	if (len <= 256)
-		return tp_punt_within(env, 256, ifindex, outer, off, len);
-	if (len <= 1536)
-		return tp_punt_within(env, 1536, ifindex, outer, off, len);
-	return tp_punt_within(env, TP_EVENT_DATA_MAX, ifindex, outer, off, len);
-}
-
-/* room: a constant, as above. */
-static TP_INLINE int tp_copy_within(struct tp_env *env, __u32 room, const struct tp_copy *to, __u32 off, __u32 len)
-{
-	struct tp_event *event = bpf_ringbuf_reserve(&copies, sizeof(*event) + sizeof(*to) + room, 0);
-	__u32 i;
+	__u32 i, len = hand->octets.len, front = hand->n_words * 8;
+	struct tp_event *event = bpf_ringbuf_reserve(ring, sizeof(*event) + front + room, 0);
 
 	if (!event)
 		return 1;
-	event->kind = TP_EVENT_COPY;
-	event->ifindex = 0;
-	event->len = sizeof(*to) + len;
+	event->kind = hand->kind;
+	event->ifindex = hand->ifindex;
+	event->len = front + len;
 	event->port = tp_port;
-	for (i = 0; i < sizeof(*to); i += 8)
-		*(__u64 *)(event->data + i) = *(const __u64 *)((const __u8 *)to + i);
+	for (i = 0; i < hand->n_words; i++)
+		*(__u64 *)(event->data + 8 * i) = ((const __u64 *)hand->words)[i];
 	tp_keep(len);
-	if (len == 0 || len > room || bpf_xdp_load_bytes(env, off, event->data + sizeof(*to), len)) {
+	if (len == 0 || len > room || bpf_xdp_load_bytes(env, hand->octets.off, event->data + front, len)) {
 		bpf_ringbuf_discard(event, 0);
 		return 1;
 	}
@@ -274,50 +222,33 @@ static TP_INLINE int tp_copy_within(struct tp_env *env, __u32 room, const struct
 	return 0;
 }
 
-static TP_INLINE int tp_hand_copy(struct tp_env *env, const struct tp_copy *to, __u32 off, __u32 len)
+/* Classes of size, so that a short packet takes little of the ring. */
+static TP_INLINE int tp_hand_into(struct tp_env *env, void *ring, const struct tp_hand *hand)
 {
-	if (len <= 256)
-		return tp_copy_within(env, 256, to, off, len);
-	if (len <= 1536)
-		return tp_copy_within(env, 1536, to, off, len);
-	return tp_copy_within(env, TP_EVENT_DATA_MAX, to, off, len);
+	if (hand->octets.len <= 128)
+		return tp_hand_within(env, ring, 128, hand);
+	if (hand->octets.len <= 512)
+		return tp_hand_within(env, ring, 512, hand);
+	if (hand->octets.len <= 1600)
+		return tp_hand_within(env, ring, 1600, hand);
+	return tp_hand_within(env, ring, TP_EVENT_DATA_MAX - hand->n_words * 8, hand);
+}
+
+static TP_INLINE int tp_hand_over(struct tp_env *env, enum tp_ring ring, const struct tp_hand *hand)
+{
+	switch (ring) {
+	case TP_RING_COPIES:
+		return tp_hand_into(env, &copies, hand);
+	case TP_RING_HELD:
+		return tp_hand_into(env, &held, hand);
+	default:
+		return tp_hand_into(env, &events, hand);
+	}
 }
 
 static TP_INLINE int tp_tell_alarm(struct tp_env *env, const struct tp_alarm *alarm)
 {
 	return bpf_ringbuf_output(&alarms, (void *)alarm, sizeof(*alarm), 0) != 0;
-}
-
-/* room: a constant, as above. */
-static TP_INLINE int tp_held_within(struct tp_env *env, __u32 room, const struct tp_held *about, __u32 off, __u32 len)
-{
-	struct tp_event *event = bpf_ringbuf_reserve(&held, sizeof(*event) + sizeof(*about) + room, 0);
-
-	if (!event)
-		return 1;
-	event->kind = TP_EVENT_HELD;
-	event->ifindex = 0;
-	event->len = sizeof(*about) + len;
-	event->port = tp_port;
-	*(__u64 *)event->data = *(const __u64 *)about;
-	tp_keep(len);
-	if (len == 0 || len > room || bpf_xdp_load_bytes(env, off, event->data + sizeof(*about), len)) {
-		bpf_ringbuf_discard(event, 0);
-		return 1;
-	}
-	bpf_ringbuf_submit(event, 0);
-	return 0;
-}
-
-static TP_INLINE int tp_hand_held(struct tp_env *env, const struct tp_held *about, __u32 off, __u32 len)
-{
-	if (len <= 128)
-		return tp_held_within(env, 128, about, off, len);
-	if (len <= 512)
-		return tp_held_within(env, 512, about, off, len);
-	if (len <= 1600)
-		return tp_held_within(env, 1600, about, off, len);
-	return tp_held_within(env, TP_EVENT_DATA_MAX - sizeof(*about), about, off, len);
 }
 
 static TP_INLINE struct tp_trace *tp_trace_of(struct tp_env *env)
@@ -348,18 +279,18 @@ static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t)
  * CPU, where it may be answered in place. */
 TP_APART int tp_user_key(struct xdp_md *ctx)
 {
+	struct tp_run run = {tp_config_of(ctx), NULL, 0};
 	struct tp_packet p = {0};
 	__u32 ethertype, key = 0;
 	const __u8 *h;
 
 	p.env = ctx;
-	p.config = tp_config_of(ctx);
 	p.data = tp_data(ctx);
 	p.end = tp_end(ctx);
 	p.frame_len = (__u32)(p.end - p.data);
-	if (!p.config || tp_parse_ethernet(&p, &ethertype))
+	if (!run.config || tp_parse_ethernet(&p, &ethertype))
 		return 0;
-	if ((tp_roles & TP_ROLE_N3) && ethertype == TP_ETH_IPV4 && !tp_parse_outer(&p)) {
+	if ((tp_roles & TP_ROLE_N3) && ethertype == TP_ETH_IPV4 && !tp_parse_outer(&run, &p)) {
 		h = tp_at(&p, p.gtpu, TP_GTPU_LEN);
 		return h && h[1] == TP_GTPU_GPDU ? (int)tp_get32(h + 4) : 0;
 	}

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* From a TEID or a UE address to an entry. */
-#ifndef TP_MATCH_H
-#define TP_MATCH_H
+/* Stage 2, seek: from a key to the index of an entry; of a TEID to the entry itself, which says whether it is. */
+#ifndef TP_SEEK_H
+#define TP_SEEK_H
 
 #include "packet.h"
 
 #define TP_NOT_FOUND 0xffffffffU
-#define TP_MATCH_RETRIES 3
+#define TP_SEEK_RETRIES 3
+#define TP_TEID_DIRECT 0xffffffU /* of a TEID, what may be the index itself */
 
 #define TP_HEAD_KEY(head) ((__u32)(head))
 #define TP_HEAD_ACTION(head) ((__u32)((head) >> TP_HEAD_ACTION_SHIFT & TP_HEAD_ACTION_MASK))
@@ -40,7 +41,7 @@ TP_APART __u32 tp_bucket_find(struct tp_env *env, __u32 kind, __u32 ni, __u64 ke
 	if (!config)
 		return TP_NOT_FOUND;
 	hash = tp_hash(key, ni_kind, config->salt);
-	for (tries = 0; tries < TP_MATCH_RETRIES; tries++) {
+	for (tries = 0; tries < TP_SEEK_RETRIES; tries++) {
 		moves = TP_READ(config->moves);
 		value = tp_bucket_value(tp_bucket_at(env, (__u32)(hash >> 40) & config->bucket_mask), key, ni_kind);
 		if (value == TP_NOT_FOUND)
@@ -61,19 +62,21 @@ static TP_INLINE int tp_entry_is(const struct tp_entry *e, __u32 key, __u64 *hea
 	return TP_HEAD_KEY(*head) == key && TP_HEAD_ACTION(*head) != TP_ACT_NONE;
 }
 
-/* Uplink. NULL: no session has this TEID. Zero is none, whatever the tables say (TS 29.281, 5.1). */
-static TP_INLINE struct tp_entry *tp_match_teid(struct tp_env *env, __u32 teid, __u64 *head)
+/* The entry of a TEID, its index and its head. NULL: no session has it. Zero is none, whatever the tables say (TS 29.281, 5.1). */
+static TP_INLINE struct tp_entry *tp_seek_teid(struct tp_env *env, __u32 teid, __u32 *index, __u64 *head)
 {
 	struct tp_entry *e;
 
 	if (!teid)
 		return NULL;
-	e = tp_entry_at(env, teid & 0xffffff);
+	*index = teid & TP_TEID_DIRECT;
+	e = tp_entry_at(env, *index);
 	if (tp_likely(tp_entry_is(e, teid, head)))
 		return e;
 	if (!tp_has(env, TP_FEAT_BUCKETS))
 		return NULL;
-	e = tp_entry_at(env, tp_bucket_find(env, TP_KIND_TEID, 0, teid));
+	*index = tp_bucket_find(env, TP_KIND_TEID, 0, teid);
+	e = tp_entry_at(env, *index);
 	return tp_entry_is(e, teid, head) ? e : NULL;
 }
 
@@ -195,26 +198,29 @@ static TP_INLINE __u32 tp_ue_find(struct tp_env *env, __u32 ni, __u32 family, st
 	else if (tp_has(env, TP_FEAT_BUCKETS))
 		index = tp_bucket_find(env, TP_KIND_UE6, ni, ue.hi);
 	if (tp_unlikely(index == TP_NOT_FOUND))
-		*reason = tp_nobody6(env, ni, ue.hi, ue.lo);
+		*reason = tp_said(tp_nobody6(env, ni, ue.hi, ue.lo));
 	return index;
 }
 
-/* Downlink, by the packet's destination. TP_OUT_PASS: no UE's address. */
-static TP_INLINE int tp_match_ue(struct tp_packet *p, struct tp_entry **e, __u64 *head)
+/* By the packet's destination. TP_OUT_PASS: no UE's address. */
+static TP_INLINE int tp_seek_ue(struct tp_packet *p)
 {
 	struct tp_addr ue = tp_destination(p);
 	int reason = TP_OK;
-	__u32 index;
 
 	tp_is_own(p->env, &ue.hi, &ue.lo);
-	index = tp_ue_find(p->env, tp_ni_of(p->env), p->family, ue, &reason);
-	if (index == TP_NOT_FOUND)
-		return reason ? reason : TP_OUT_PASS;
-	*e = tp_entry_at(p->env, index);
-	if (!*e)
-		return TP_DROP_TABLE;
-	/* Withdrawn between the index and here. */
-	return tp_entry_is(*e, 0, head) ? TP_OK : TP_DROP_UNKNOWN_UE;
+	p->index = tp_ue_find(p->env, tp_ni_of(p->env), p->family, ue, &reason);
+	if (tp_likely(p->index != TP_NOT_FOUND))
+		return TP_OK;
+	return reason ? reason : TP_OUT_PASS;
+}
+
+static TP_INLINE int tp_seek(struct tp_packet *p)
+{
+	if (!p->gtpu)
+		return tp_seek_ue(p);
+	p->entry = tp_seek_teid(p->env, p->teid, &p->index, &p->head);
+	return tp_likely(p->entry) ? TP_OK : TP_PLAN_UNKNOWN_TEID;
 }
 
 #endif

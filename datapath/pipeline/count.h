@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* Telling user space that a PDR has forwarded so much, or QoS enforcement dropped so much of it (thresholds and quotas of
+/* Stage 6, count: each frame once, by port and direction, and for the PDR that took it.
+ *
+ * Telling user space that a PDR has forwarded so much, or QoS enforcement dropped so much of it (thresholds and quotas of
  * URRs: TS 29.244, 5.2.2).
  *
  * What is forwarded anyway is counted in the entry's line; here it is compared with the number beside it. Who reports what
  * to whom, and what several PDRs have forwarded together, is user space's affair: it reads the counts and sets the
  * next alarm. */
-#ifndef TP_USAGE_H
-#define TP_USAGE_H
+#ifndef TP_COUNT_H
+#define TP_COUNT_H
 
 #include "packet.h"
 
@@ -88,8 +90,27 @@ static TP_INLINE void tp_count_qos_drop(struct tp_env *env, struct tp_side *side
 		tp_tell_of(env, cpu, index);
 }
 
+/* Count for an entry what its own words have no room for, or do not belong to. */
+TP_APART int tp_count_aside(struct tp_env *env, __u32 index, __u32 bytes, __u32 outcome)
+{
+	struct tp_side *side = tp_side_at(env, index);
+
+	if (!side)
+		return 0;
+	if (outcome < TP_DROP_MAX) {
+		__sync_fetch_and_add(&side->drops, 1);
+		if (tp_is_qos_drop(outcome))
+			tp_count_qos_drop(env, side, index, bytes);
+		return 0;
+	}
+	__sync_fetch_and_add(&side->packets, 1);
+	__sync_fetch_and_add(&side->bytes, bytes);
+	tp_near_alarm(env, index, bytes);
+	return 0;
+}
+
 /* Count a forwarded packet in its entry's own words. */
-static TP_INLINE void tp_count_own(struct tp_env *env, struct tp_entry *e, __u32 len)
+static TP_INLINE void tp_count_own(struct tp_env *env, struct tp_entry *e, __u32 index, __u32 len)
 {
 	__u64 bytes;
 
@@ -102,7 +123,62 @@ static TP_INLINE void tp_count_own(struct tp_env *env, struct tp_entry *e, __u32
 		e->bytes = bytes;
 	}
 	if (tp_unlikely(bytes >= TP_READ(e->alarm)))
-		tp_ring_alarm(env, tp_index_of(env, e));
+		tp_ring_alarm(env, index);
+}
+
+/* Count for an entry: taken by its PDR, and forwarded or not. aside: its own words belong to another CPU. */
+static TP_INLINE void tp_count_for(const struct tp_packet *p, struct tp_entry *e, __u32 index, __u32 aside, int outcome)
+{
+	if (tp_unlikely(aside) || tp_aside(p->env) || tp_unlikely(outcome < TP_DROP_MAX))
+		tp_count_aside(p->env, index, p->user_len, (__u32)outcome);
+	else
+		tp_count_own(p->env, e, index, p->user_len);
+}
+
+/* What became of a frame that was not forwarded. */
+static TP_INLINE void tp_count_rest(struct tp_cpu *cpu, struct tp_port_stats *stats, __u32 port, __u32 dir, int outcome)
+{
+	if (outcome < TP_DROP_MAX)
+		cpu->drops[port][dir][outcome & (TP_DROP_MAX - 1)]++;
+	else if (outcome == TP_OUT_PASS)
+		stats->passed++;
+	else if (outcome == TP_OUT_ANSWER)
+		stats->answered++;
+	else
+		stats->slow++;
+}
+
+/* By port and direction. */
+static TP_INLINE void tp_count_frame(struct tp_run *run, const struct tp_packet *p, int outcome)
+{
+	/* From UE to UE is uplink where it came in. */
+	__u32 port = tp_port_of(p->env) & (TP_PORTS_MAX - 1), dir = p->also & TP_ALSO_SENDER ? TP_UPLINK : p->dir & 1;
+	struct tp_port_stats *stats = &run->cpu->ports[port];
+
+	stats->in[dir].packets++;
+	stats->in[dir].bytes += p->frame_len;
+	if (tp_likely(outcome == TP_OUT_REDIRECT)) {
+		stats->out[dir].packets++;
+		stats->out[dir].bytes += p->out_len;
+	} else {
+		tp_count_rest(run->cpu, stats, port, dir, outcome);
+	}
+}
+
+/* For the PDR that took it, and the one of its sender, if that is a UE. */
+static TP_INLINE void tp_count_taken(const struct tp_packet *p, int outcome)
+{
+	struct tp_entry *sender;
+
+	/* The sender's PDR has done its part, whatever becomes of it at the receiver's. */
+	if (tp_unlikely(p->also & TP_ALSO_SENDER)) {
+		sender = tp_entry_at(p->env, p->sender);
+		if (sender)
+			tp_count_for(p, sender, p->sender, 0, TP_OUT_REDIRECT);
+	}
+	/* What waits counts when it leaves. Packets of a receiver come in on other CPUs, too. */
+	if (p->entry && !(tp_has(p->env, TP_FEAT_BUFFER) && outcome == TP_OUT_HELD))
+		tp_count_for(p, p->entry, p->index, p->also & TP_ALSO_SENDER, outcome);
 }
 
 #endif

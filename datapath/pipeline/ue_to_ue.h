@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* From one UE to another through this UPF alone: out of one tunnel, into the other. */
-#ifndef TP_HAIRPIN_H
-#define TP_HAIRPIN_H
+#ifndef TP_UE_TO_UE_H
+#define TP_UE_TO_UE_H
 
-#include "act.h"
-#include "match.h"
-#include "meter.h"
+#include "conditions.h"
 #include "packet.h"
-#include "rules.h"
-#include "usage.h"
+#include "seek.h"
 
 #define TP_UE_NONE TP_NOT_FOUND /* what tp_find_ue() returns for an address that no UE of the instance has */
 #define TP_UE_LOST(reason) (1ULL << 32 | (__u32)(reason))
@@ -50,47 +47,6 @@ TP_APART __u64 tp_find_ue(struct tp_env *env, __u32 ni_family, __u64 hi, __u64 l
 	if (!e || (instance->flags & TP_NI_SHARED && tp_ni_of_ue(env, e) != ni))
 		return TP_UE_NONE;
 	return instance->flags & TP_NI_NO_UE_TO_UE ? TP_UE_LOST(TP_DROP_UE_TO_UE) : index;
-}
-
-/* Count for an entry what its own words have no room for, or do not belong to. */
-TP_APART int tp_count_aside(struct tp_env *env, __u32 index, __u32 bytes, __u32 outcome)
-{
-	struct tp_side *side = tp_side_at(env, index);
-
-	if (!side)
-		return 0;
-	if (outcome < TP_DROP_MAX) {
-		__sync_fetch_and_add(&side->drops, 1);
-		if (tp_is_qos_drop(outcome))
-			tp_count_qos_drop(env, side, index, bytes);
-		return 0;
-	}
-	__sync_fetch_and_add(&side->packets, 1);
-	__sync_fetch_and_add(&side->bytes, bytes);
-	tp_near_alarm(env, index, bytes);
-	return 0;
-}
-
-/* What gate, FAR and MBRs of a downlink entry say to a packet from another UE: TP_OK when it goes into the
- * entry's tunnel.
- *
- * user  tp_pack_user() of the packet */
-TP_APART int tp_enter_ue(struct tp_env *env, __u64 user, __u32 index)
-{
-	struct tp_entry *e = tp_entry_at(env, index);
-	struct tp_packet p = {0};
-	__u64 head;
-	int r;
-
-	p.env = env;
-	p.cpu = tp_cpu_of(env);
-	if (!e || !p.cpu || !tp_unpack_user(&p, user))
-		return TP_DROP_TABLE;
-	head = TP_READ(e->head);
-	r = tp_check_action(head);
-	if (!r && !tp_goes_by_tunnel(env, head))
-		r = TP_DROP_NO_PDR; /* none that leads to the UE */
-	return r ? r : tp_police(&p, e, head);
 }
 
 #endif

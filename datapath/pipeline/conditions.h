@@ -1,20 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* What the PDI asks beside the key, and what gate and FAR say. */
-#ifndef TP_ACT_H
-#define TP_ACT_H
+/* What the PDI asks beside the key (TS 29.244, 5.2.1). */
+#ifndef TP_CONDITIONS_H
+#define TP_CONDITIONS_H
 
-#include "match.h"
 #include "packet.h"
+#include "seek.h"
 
 #define TP_IPPROTO_ICMP6 58
 #define TP_ICMP6_ROUTER_SOLICITATION 133
 #define TP_ICMP6_NEIGHBOUR_ADVERTISEMENT 136
 
-static TP_INLINE struct tp_ext *tp_ext_of(struct tp_packet *p, const struct tp_entry *e, __u64 head)
+/* The extension line of an entry; NULL: it has none. */
+static TP_INLINE const struct tp_ext *tp_ext_of(struct tp_env *env, const struct tp_entry *e, __u64 head)
 {
-	if (!tp_has(p->env, TP_FEAT_EXT) || !(head & TP_HEAD_EXT))
+	if (!tp_has(env, TP_FEAT_EXT) || !(head & TP_HEAD_EXT))
 		return NULL;
-	return tp_ext_at(p->env, (__u32)TP_READ(e->ext));
+	return tp_ext_at(env, (__u32)TP_READ(e->ext));
+}
+
+/* The extension line of the packet's entry. It is looked up where it is needed: to carry it along, or the lack of it, makes two
+ * of each step that the verifier follows. */
+static TP_INLINE const struct tp_ext *tp_ext(const struct tp_packet *p)
+{
+	return tp_ext_of(p->env, p->entry, p->head);
+}
+
+/* The peer of tp_entry.out. */
+static TP_INLINE __u32 tp_out_peer(__u64 out)
+{
+	return (__u32)(out >> 32);
 }
 
 /* Transport level marking of the entry's FAR, as tp_mark_ip() has it; 0: none. */
@@ -43,7 +57,7 @@ static TP_INLINE int tp_from_ue(struct tp_packet *p, const struct tp_entry *e, _
 		if (!tp_has(p->env, TP_FEAT_PREFIX))
 			return 0;
 	}
-	ext = tp_ext_of(p, e, head);
+	ext = tp_ext_of(p->env, e, head);
 	if (p->family != 4 && ext && ext->ue6_plen && tp_in_prefix(tp_source(p), ext->ue6, ext->ue6_plen))
 		return 1;
 	return tp_has(p->env, TP_FEAT_PREFIX) && tp_is_behind_ue(p, ext, tp_source(p));
@@ -91,6 +105,12 @@ TP_APART __u32 tp_check_relayed(struct tp_env *env, __u32 index, __u64 user)
 	return own ? TP_OK : TP_DROP_UE_SPOOFED;
 }
 
+/* Do its packets leave in a tunnel, or in UDP alone? */
+static TP_INLINE int tp_goes_by_tunnel(struct tp_env *env, __u64 head)
+{
+	return TP_HEAD_ACTION(head) == TP_ACT_TUNNEL || (tp_has(env, TP_FEAT_UDP) && TP_HEAD_ACTION(head) == TP_ACT_UDP);
+}
+
 /* Does the packet go from tunnel to tunnel, and is all that its PDI asks the IPv4 address that it has? So most do, and
  * need no tp_check_relayed(). */
 static TP_INLINE int tp_is_plain_relay(struct tp_packet *p, const struct tp_entry *e, __u64 head)
@@ -101,16 +121,10 @@ static TP_INLINE int tp_is_plain_relay(struct tp_packet *p, const struct tp_entr
 	if (!tp_has(p->env, TP_FEAT_RELAY) || TP_HEAD_ACTION(head) != TP_ACT_TUNNEL || p->dir != TP_UPLINK ||
 	    p->family != 4)
 		return 0;
-	ext = tp_ext_of(p, e, head);
+	ext = tp_ext_of(p->env, e, head);
 	ue4_be = ext ? ext->ue4_be : 0;
 	return ue4_be && (ext->asks & ~TP_ASKS_UE_DST) == TP_ASKS_UE &&
 	       ue4_be == tp_load32(p->ip + (ext->asks & TP_ASKS_UE_DST ? 16 : 12));
-}
-
-/* Do its packets leave in a tunnel, or in UDP alone? */
-static TP_INLINE int tp_goes_by_tunnel(struct tp_env *env, __u64 head)
-{
-	return TP_HEAD_ACTION(head) == TP_ACT_TUNNEL || (tp_has(env, TP_FEAT_UDP) && TP_HEAD_ACTION(head) == TP_ACT_UDP);
 }
 
 /* Conditions of the PDI that stand in the entry itself. Downlink packets have no QFI, and their UE
@@ -119,40 +133,15 @@ static TP_INLINE int tp_check_conditions(struct tp_packet *p, const struct tp_en
 {
 	if (p->dir != TP_UPLINK)
 		return TP_OK;
+	if (tp_is_plain_relay(p, e, head))
+		return TP_OK;
 	if (tp_has(p->env, TP_FEAT_RELAY) && (tp_goes_by_tunnel(p->env, head) || (head & TP_HEAD_DOWN)))
-		return head & TP_HEAD_EXT ? (int)tp_check_relayed(p->env, (__u32)TP_READ(e->ext), tp_pack_user(p)) : TP_OK;
+		return head & TP_HEAD_EXT ? tp_said((int)tp_check_relayed(p->env, (__u32)TP_READ(e->ext), tp_pack_user(p))) : TP_OK;
 	if ((head & TP_HEAD_QFI) && p->qfi != TP_HEAD_QFI_OF(head))
 		return TP_DROP_QFI_MISMATCH;
 	if ((head & TP_HEAD_UE) && !tp_from_ue(p, e, head))
 		return TP_DROP_UE_SPOOFED;
 	return TP_OK;
-}
-
-/* TP_OK when the packet is to be forwarded. */
-static TP_INLINE int tp_check_action(__u64 head)
-{
-	switch (TP_HEAD_ACTION(head)) {
-	case TP_ACT_ROUTE:
-	case TP_ACT_TUNNEL:
-	case TP_ACT_UDP:
-		return tp_unlikely(head & TP_HEAD_DRAIN) ? TP_DROP_FAR_BUFFER /* see tp_wait() */ : TP_OK;
-	case TP_ACT_DROP:
-		return TP_DROP_FAR_DROP;
-	case TP_ACT_BUFFER:
-		return TP_DROP_FAR_BUFFER;
-	case TP_ACT_GATE:
-		return TP_DROP_GATE_CLOSED;
-	case TP_ACT_TUNNEL_GONE:
-		return TP_DROP_TUNNEL_GONE;
-	case TP_ACT_NO_TUNNEL:
-		return TP_DROP_NO_TUNNEL;
-	case TP_ACT_QUOTA:
-		return TP_DROP_QUOTA;
-	case TP_ACT_NONE: /* withdrawn while a list still named it */
-		return TP_DROP_NO_PDR;
-	default:
-		return TP_DROP_TABLE;
-	}
 }
 
 #endif

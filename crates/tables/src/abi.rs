@@ -800,7 +800,7 @@ fn layout() -> Vec<(&'static str, usize)> {
         ("TP_BUILD_GENERAL", Features::BUILD_GENERAL.0 as usize),
         ("TP_UE_PAGE_BITS", UE_PAGE_BITS as usize),
         ("TP_RULES_MAX", RULES_MAX),
-        ("TP_ROUTES_MAX", crate::nexthop::ROUTES_MAX),
+        ("TP_ROUTES_MAX", nexthop::ROUTES_MAX),
         ("TP_BUCKET_SLOTS", BUCKET_SLOTS),
         ("TP_HEAD_RULE_SHIFT", entry::RULE_SHIFT as usize),
     ]

@@ -1,5 +1,4 @@
-//! The one door to the data path: builds and loads it, publishes sessions to it, keeps its next hops,
-//! reads its counters.
+//! The one door to the data path: builds and loads it, publishes sessions to it, reads its counters.
 //!
 //! [`Tables`] is what the control thread owns. Follow a change from [`session::compiled::Tables`]
 //! through `plan` (where everything will lie, and whether it fits) and `publish` (which store makes
@@ -28,8 +27,6 @@ mod inet;
 mod lanes;
 mod marker;
 mod memory;
-pub mod netlink;
-pub mod nexthop;
 mod outer;
 mod owners;
 mod peers;

@@ -8,7 +8,7 @@ use crate::abi::{Line, PEER_UDP, PEER_V6, PEER_ZERO_SUM, PeerLine, words_of};
 use crate::alloc::Lines;
 use crate::encode::be;
 use crate::memory::View;
-use crate::nexthop::{Peer, PeerChange};
+use nexthop::{Peer, PeerChange};
 
 /// The next hop of a peer that the mirror has not looked at yet: the kernel's routes decide.
 pub(crate) const NEXTHOP_BY_KERNEL: u32 = 0;

@@ -15,10 +15,10 @@ use crate::encode::{self, Words, limit_word, meaningful};
 use crate::filters::RuleList;
 use crate::handle::{Held, HeldEntry, HeldKey, HeldMeter};
 use crate::index::{SlotKey, Standing};
-use crate::nexthop::Peer;
 use crate::prefixes;
 use crate::publish::Former;
 use crate::store::Store;
+use nexthop::Peer;
 
 /// How an entry comes to say what it shall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

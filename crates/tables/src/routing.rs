@@ -1,4 +1,4 @@
-//! Next hops, routes and neighbours in the tables: what [`crate::nexthop`] decides becomes visible.
+//! Next hops, routes and neighbours in the tables: what [`nexthop`] decides becomes visible.
 
 use std::net::IpAddr;
 
@@ -10,8 +10,8 @@ use crate::abi::{
     RouteLine, RouteMap, from_words, words_of,
 };
 use crate::index::SlotKey;
-use crate::nexthop::{Family, NextHop, Peer, ROUTES_MAX};
 use crate::store::{Retired, Store};
+use nexthop::{Family, NextHop, Peer, ROUTES_MAX};
 
 /// `enum tp_nh_state`
 mod state {

@@ -24,11 +24,11 @@ use crate::grace::Grace;
 use crate::handle::Handle;
 use crate::index::{Buckets, Index, Place, UePages};
 use crate::memory::View;
-use crate::nexthop::{Peer, Target, View as RouteView};
 use crate::owners::Owners;
 use crate::peers::Peers;
 use crate::plan::Plan;
 use crate::prefixes::{self, Lengths};
+use nexthop::{Peer, Target, View as RouteView};
 
 /// How much of everything.
 #[derive(Clone, Debug, PartialEq, Eq)]

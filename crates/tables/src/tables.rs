@@ -26,13 +26,13 @@ use crate::grace::{Grace, Passing};
 use crate::handle::Handle;
 use crate::host::{self, Host, Run};
 use crate::marker::{EndMarkers, end_marker};
-use crate::nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, View};
 use crate::owners::Owners;
 use crate::router::Routers;
 use crate::stats::{Counting, PortTotals};
 use crate::store::{Layout, Memory, Retired, Store};
 use crate::trace::TraceKey;
 use crate::xdp::{ProgramInfo, Runner, Xdp};
+use nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, View};
 
 /// What a port is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

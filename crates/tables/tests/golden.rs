@@ -19,6 +19,7 @@ use std::time::Duration;
 use common::need_root;
 use ipnet::{IpNet, Ipv6Net};
 use libbpf_rs::{MapHandle, RingBufferBuilder};
+use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use serde::Deserialize;
 use session::compiled::{
     Action, Compiled, Counters, Direction, Duplicate, DuplicateHeader, Entry, Filter, Flow, Key,
@@ -26,7 +27,6 @@ use session::compiled::{
     SharedMeter, Tables as _, UeAddresses, UeEnd,
 };
 use tables::advertise::Advertised;
-use tables::nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use tables::{
     DROP_REASONS, Features, Handle, HoldBounds, Layout, Mode, Options, Outgoing, PortConfig,
     PortTotals, Released, Roles, Tables, Verdict,

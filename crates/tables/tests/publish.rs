@@ -7,13 +7,13 @@ mod common;
 use std::collections::HashMap;
 
 use common::{arrival, forwarded, furnish, hop, inner, ports, read_marked_gpdu, resolve_peers};
+use nexthop::NextHopTables;
 use proptest::prelude::*;
 use session::compiled::{Compiled, Counters, PdrId, Tables as _};
 use session::config::{Config, NetworkInstance, PredefinedRule};
 use session::reference::{Arrival, Fate, Packet, Verdict as Judgement, judge};
 use session::rules::{PacketRules, Rules};
 use session::testing;
-use tables::nexthop::NextHopTables;
 use tables::{DROP_REASONS, Handle, Layout, Options, Run, Tables, Verdict};
 
 fn config() -> Config {

@@ -8,7 +8,7 @@ use session::compiled::Buffered;
 use tables::HeldSession;
 use tokio::sync::oneshot;
 
-use tables::nexthop::KernelChange;
+use nexthop::KernelChange;
 
 use crate::follow::{Refused, Subscription, Whom};
 use crate::report::{ApplicationReport, PeerReport, Report, SessionDetail, SessionPage, UsagePage};

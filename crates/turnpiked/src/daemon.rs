@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use nexthop::NextHops;
+use nexthop::netlink::Netlink;
 use session::Core;
-use tables::netlink::Netlink;
-use tables::nexthop::NextHops;
 use tables::slowpath::{SlowPath, SlowPathThread};
 use tables::{EndMarkers, Tables};
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -7,7 +7,6 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use session::compiled::NiId;
 use session::config as core;
 use tables::advertise::Advertised;
-use tables::nexthop;
 use tables::{HoldBounds, Layout, Mode, Options, PortConfig, Roles};
 
 use crate::config::{Config, Interface, NetworkInstance, NodeId, XdpMode};

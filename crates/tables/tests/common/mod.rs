@@ -11,9 +11,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use session::compiled::{Marks, NiId};
 use session::reference::{Arrival, Packet};
-use tables::nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use tables::trace::TraceKey;
 use tables::{Mode, PortConfig, Roles, Tables};
 

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use tables::netlink::Netlink;
-use tables::nexthop::{KernelChange, NextHops, Request};
+use nexthop::netlink::Netlink;
+use nexthop::{KernelChange, NextHops, Request};
 use tables::slowpath::{SlowPathCounters, SlowPathThread};
 use tables::{BufferThread, EndMarkerCounters, Finished, HeldSession, HoldTotals, Tables};
 

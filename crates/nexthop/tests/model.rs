@@ -2,19 +2,20 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod nexthop_support;
+#[allow(dead_code)] // shared with tests that need more of it
+mod support;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
-use nexthop_support::Recorder;
-use proptest::prelude::*;
-use session::compiled::NiId;
-use tables::nexthop::{
+use nexthop::{
     Address, Config, Family, HowAdded, KernelChange, L2, Link, Mac, Neighbour, NetworkInstance,
     NextHop, NextHops, Peer, Port, Request, Route, RouteHop, RouteKind, Snapshot, TABLE_MAIN, Vlan,
 };
+use proptest::prelude::*;
+use session::compiled::NiId;
+use support::recorder::Recorder;
 
 const N3: u32 = 3;
 const N6: u32 = 6;

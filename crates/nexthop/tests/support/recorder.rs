@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, View};
 use session::compiled::{NiId, NoRoom};
-use tables::nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, View};
 
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {

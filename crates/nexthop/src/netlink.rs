@@ -1,7 +1,7 @@
 //! The kernel's side of next hops: a thread that listens to rtnetlink and passes on what it hears,
 //! and that asks the kernel to keep neighbours resolved.
 //!
-//! It holds no model: [`crate::nexthop`] does. Two sockets: one for notifications, joined before
+//! It holds no model: [`crate::NextHops`] does. Two sockets: one for notifications, joined before
 //! the first dump so that nothing falls between, one for dumps and requests.
 
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 
-use crate::nexthop::{KernelChange, Request, Snapshot};
+use crate::{KernelChange, Request, Snapshot};
 
 mod wire;
 
@@ -84,7 +84,7 @@ impl Netlink {
         })
     }
 
-    /// Have a request of [`crate::nexthop::NextHops::reconcile`] carried out.
+    /// Have a request of [`crate::NextHops::reconcile`] carried out.
     pub fn request(&self, request: Request) {
         if let Some(requests) = &self.requests {
             // Fails only if the thread has ended, which it has logged.
@@ -224,7 +224,7 @@ impl Kernel {
         Ok(all)
     }
 
-    fn routes(&mut self) -> io::Result<Vec<crate::nexthop::Route>> {
+    fn routes(&mut self) -> io::Result<Vec<crate::Route>> {
         self.dump(libc::RTM_GETROUTE, |change| match change {
             KernelChange::Route(route, _) => Some(route),
             _ => None,

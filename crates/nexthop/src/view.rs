@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use super::kernel::{Kernel, Route, RouteKind};
-use super::{Family, ROUTES_MAX};
+use crate::kernel::{Kernel, Route, RouteKind};
+use crate::{Family, ROUTES_MAX};
 
 /// Where a route leads, neighbours aside.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use session::compiled::{NiId, NoRoom};
 
-use super::{
+use crate::{
     Config, Family, Kernel, KernelChange, L2, Link, NetworkInstance, NextHop, NextHopTables,
     ONLINK_KEPT_MAX, Peer, PeerChange, Request, TABLE_MAIN, Target, View, Vlan,
 };

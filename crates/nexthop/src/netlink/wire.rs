@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use crate::nexthop::{
+use crate::{
     Address, HowAdded, KernelChange, Link, Mac, Neighbour, Route, RouteHop, RouteKind, Vlan,
 };
 

@@ -1,8 +1,9 @@
 //! Next hops: what the kernel knows of links, addresses, routes and neighbours, turned into the
 //! `tp_nexthop`, `tp_route` and neighbour tables that packets meet.
 //!
-//! Pure: [`KernelChange`]s go in, calls of [`NextHopTables`] and [`Request`]s to the kernel come out.
-//! [`crate::netlink`] supplies the former and carries out the latter.
+//! Begin with [`NextHops`], which has no socket and no clock: [`KernelChange`]s go in, calls of [`NextHopTables`] and
+//! [`Request`]s to the kernel come out. [`netlink`] supplies the changes and carries out the requests. What the model knows
+//! of the kernel is in `kernel`, what one routing table says of a destination in `view`.
 //!
 //! What is decided here, where the kernel would do something else:
 //!
@@ -14,6 +15,7 @@
 //!   network say, are not for users and become `PROHIBIT`. A network instance with a table of its
 //!   own may send anywhere its table says.
 //! * Policy rules are not followed: a network instance uses one table, local addresses come first.
+#![forbid(unsafe_code)]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use session::compiled::{NiId, NoRoom};
 
 mod kernel;
 mod model;
+pub mod netlink;
 mod view;
 
 pub use kernel::{
@@ -147,7 +150,7 @@ pub enum Family {
     V6,
 }
 
-/// The tables that this module fills; implemented by `Tables`.
+/// The tables that this crate fills; implemented by `tables::Tables`.
 ///
 /// Every call makes one change visible to packets by one store. Indices come from
 /// [`alloc_nexthop`](Self::alloc_nexthop) only; a next hop is never changed in place.

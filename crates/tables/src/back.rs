@@ -8,8 +8,9 @@ use session::compiled::{Compiled, Direction, Key, Select};
 
 use crate::abi::Features;
 use crate::copies;
+use crate::layout::Memory;
 use crate::plan::Plan;
-use crate::store::{Memory, Store};
+use crate::store::Store;
 
 impl Store {
     /// Note for each tunnel of a session that relays packets which one leads the other way.

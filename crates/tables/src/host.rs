@@ -15,12 +15,12 @@ use crate::abi::{
 };
 use crate::alarms::Told;
 use crate::back;
+use crate::layout::{Layout, Memory};
 use crate::memory::View;
-use crate::store::{Layout, Memory};
+use crate::port::{PortConfig, Roles};
 use crate::task::{DOWNLINK, Task, UPLINK};
 use crate::trace::{RECORD_LEN, TRACE_KEYS_MAX, TraceRecord};
 use crate::verdict::Verdict;
-use crate::{PortConfig, Roles};
 
 /// Octets in front of and behind a frame, as XDP drivers leave them.
 pub(crate) const HEADROOM: usize = 256;

@@ -4,10 +4,10 @@
 use session::compiled::{Compiled, NoRoom};
 
 use crate::abi::{Features, entry, meter, words_of};
-use crate::adapt;
 use crate::copies;
 use crate::encode::meaningful;
 use crate::handle::{Handle, HeldEntry, HeldKey};
+use crate::needs;
 use crate::plan::{How, Plan, Want, WantKey, teid_of};
 use crate::prefixes;
 use crate::store::{Retired, Store};
@@ -40,7 +40,7 @@ impl Store {
             self.wait();
             planned = self.prepare(&mut plan, new);
         }
-        let needs = adapt::needs(&plan, new);
+        let needs = needs::of_session(&plan, new);
         match planned.and_then(|()| serve(needs)) {
             Ok(()) => {
                 // How many keys the buckets hold is known without counting their users.

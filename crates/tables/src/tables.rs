@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ipnet::IpNet;
 use libbpf_rs::MapHandle;
@@ -20,145 +20,23 @@ use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
 use crate::adapt::{Adaptation, Replacement, Supply};
 use crate::advertise::Advertised;
 use crate::alarms::Alarms;
+use crate::backend::xdp::{ProgramInfo, Runner, Xdp};
 use crate::buffers::{BufferThread, HeldByHand, HoldBounds, Holder, Order, Orders};
+use crate::error::SetupError;
 use crate::finish::{Finisher, Outgoing};
 use crate::grace::{Grace, Passing};
 use crate::handle::Handle;
 use crate::host::{self, Host, Run};
+use crate::layout::{Layout, Memory};
 use crate::marker::{EndMarkers, end_marker};
+use crate::options::Options;
 use crate::owners::Owners;
+use crate::port::{Mode, PortConfig, Roles};
 use crate::router::Routers;
 use crate::stats::{Counting, PortTotals};
-use crate::store::{Layout, Memory, Retired, Store};
+use crate::store::{Retired, Store};
 use crate::trace::TraceKey;
-use crate::xdp::{ProgramInfo, Runner, Xdp};
 use nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, View};
-
-/// What a port is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Roles {
-    /// GTP-U.
-    pub n3: bool,
-    /// Plain IP.
-    pub n6: bool,
-}
-
-/// CPUs that one interface's users can be spread over.
-pub const LANES_MAX: usize = 16;
-
-/// How a program is attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// In the driver.
-    Driver,
-    /// In the kernel's generic path: slow, for interfaces whose driver knows no XDP.
-    Generic,
-}
-
-/// A data interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortConfig {
-    /// Its name in this network namespace.
-    pub name: String,
-    /// What it is for.
-    pub roles: Roles,
-    /// The lowest network instance on it, whose directory UE addresses of all on it are in.
-    pub ni: NiId,
-    /// How to attach. The host pipeline ignores it.
-    pub mode: Mode,
-    /// CPUs that users' packets are spread over, at most [`LANES_MAX`]; none: each packet stays on the
-    /// CPU where it comes in. The host pipeline ignores it.
-    pub spread: Vec<u32>,
-}
-
-/// What does not change while the data path runs.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// What programs have, which stay whatever is needed. `None`: what the narrowest build with all that is in use
-    /// has, atomic counters only where several CPUs may meet one session.
-    pub features: Option<Features>,
-    /// How long the need for features must have been the same before programs without the others
-    /// take over.
-    pub settle: Duration,
-    /// Some of our GTP-U addresses are IPv6.
-    pub outer6: bool,
-    /// Tunnels over IPv6 carry a UDP checksum; without it, zero (RFC 6935).
-    pub udp6_checksum: bool,
-    /// Error Indications per second and CPU; 0: none.
-    pub error_indications_per_s: u32,
-    /// Echo Responses per second and CPU; 0: no limit.
-    pub echo_per_s: u32,
-    /// ICMP errors of each kind, time exceeded and too big, per second and CPU; 0: none.
-    pub icmp_errors_per_s: u32,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            features: None,
-            settle: Duration::from_secs(10),
-            outer6: true,
-            udp6_checksum: true,
-            error_indications_per_s: 100,
-            echo_per_s: 1000,
-            icmp_errors_per_s: 1000,
-        }
-    }
-}
-
-/// The data path cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// Nothing to forward between.
-    #[error("no data interface is configured")]
-    NoPorts,
-    /// More interfaces than the tables count.
-    #[error("{0} data interfaces are configured; {max} are possible", max = PORTS_MAX)]
-    TooManyPorts(usize),
-    /// No such interface.
-    #[error("there is no interface named {name} in this network namespace")]
-    NoInterface {
-        /// Its name.
-        name: String,
-    },
-    /// The kernel would not attach the program.
-    #[error("cannot attach to {name} in {mode:?} mode: {error}{}", advice(error, *mode))]
-    Attach {
-        /// The interface.
-        name: String,
-        /// As asked for.
-        mode: Mode,
-        /// As the kernel said it.
-        error: io::Error,
-    },
-    /// The kernel would not take a map or a program.
-    #[error("{what}: {error}")]
-    Bpf {
-        /// What was tried.
-        what: String,
-        /// What libbpf said.
-        error: String,
-    },
-    /// The kernel would not take these programs when it was last asked.
-    #[error("{0}")]
-    Refused(String),
-    /// No memory for the tables, or no grace periods.
-    #[error("tables: {0}")]
-    Io(#[from] io::Error),
-}
-
-fn advice(error: &io::Error, mode: Mode) -> &'static str {
-    match (error.raw_os_error(), mode) {
-        (Some(libc::EBUSY | libc::EEXIST), _) => {
-            ". Another XDP program is attached: see 'bpftool net', detach it with 'ip link set dev NAME xdp off'"
-        }
-        (Some(libc::EOPNOTSUPP), Mode::Driver) => {
-            ". Its driver knows no XDP; mode = \"generic\" works everywhere, slowly"
-        }
-        (Some(libc::EPERM), _) => ". CAP_BPF and CAP_NET_ADMIN are needed",
-        _ => "",
-    }
-}
 
 /// How full a table is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -939,6 +817,8 @@ impl NextHopTables for Tables {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Stands for programs that the kernel refuses: there are none.

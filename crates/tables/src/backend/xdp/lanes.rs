@@ -6,31 +6,29 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use super::maps::{LANE_WORK, LANES, Maps, map_named};
+use super::object::{object_for, open, program_named, setup};
 use crate::abi::Features;
-use crate::xdp::{Maps, map_named, object_for, open, program_named, setup};
-use crate::{LANES_MAX, PortConfig, SetupError};
+use crate::error::SetupError;
+use crate::port::{LANES_MAX, PortConfig};
 
 /// Packets that may wait for a lane; the kernel drops more.
 const LANE_QUEUE: u32 = 4096;
 
-/// Of each port: a frame that is sent there waits for the lane of this CPU.
-pub(crate) const LANES: &str = "lanes";
-/// Of each port: what its lanes do.
-pub(crate) const LANE_WORK: &str = "lane_work";
 /// The program in the lanes.
 const LANE: &str = "tp_lane";
 
 /// A port's lanes. They outlive the programs that work there, so that no frame in waiting is overtaken when others take
 /// over.
 #[derive(Debug)]
-pub(crate) struct Lanes {
+pub(super) struct Lanes {
     lanes: MapHandle,
     work: MapHandle,
 }
 
 impl Lanes {
     /// Those of a program that has just been loaded with fresh ones: they do this work on the port's CPUs.
-    pub(crate) fn start(
+    pub(super) fn start(
         fresh: &Maps,
         work: &OwnedFd,
         port: &PortConfig,
@@ -46,7 +44,7 @@ impl Lanes {
         Ok(lanes)
     }
 
-    pub(crate) fn try_clone(&self) -> Result<Self, SetupError> {
+    pub(super) fn try_clone(&self) -> Result<Self, SetupError> {
         Ok(Self {
             lanes: MapHandle::try_from(&self.lanes).map_err(setup(LANES))?,
             work: MapHandle::try_from(&self.work).map_err(setup(LANE_WORK))?,
@@ -54,7 +52,7 @@ impl Lanes {
     }
 
     /// The map of this name: [`LANES`] or [`LANE_WORK`].
-    pub(crate) fn map(&self, name: &str) -> &MapHandle {
+    pub(super) fn map(&self, name: &str) -> &MapHandle {
         if name == LANES {
             &self.lanes
         } else {
@@ -63,7 +61,7 @@ impl Lanes {
     }
 
     /// Packets that a lane takes up from now on meet this program.
-    pub(crate) fn run(&self, program: &OwnedFd) -> io::Result<()> {
+    pub(super) fn run(&self, program: &OwnedFd) -> io::Result<()> {
         let fd = program.as_raw_fd().to_ne_bytes();
         let updated = self.work.update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY);
         updated.map_err(io::Error::other)

@@ -1,0 +1,3 @@
+//! Where the pipeline runs.
+
+pub(crate) mod xdp;

@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::abi::Features;
+use crate::backend::Supply;
 
 /// The last time that programs took over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,17 +17,6 @@ pub struct Replacement {
     pub at: SystemTime,
     /// From the first port's replacement to the last one's.
     pub took: Duration,
-}
-
-/// How programs can be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Supply {
-    /// Loaded.
-    AtHand,
-    /// In a while.
-    Loadable,
-    /// Not: the kernel has refused them.
-    Refused,
 }
 
 /// Which programs run, and which are to.
@@ -185,8 +175,8 @@ fn narrowest(builds: &[Features], needs: Features) -> Features {
 
 #[cfg(test)]
 mod tests {
-    use super::Supply::{AtHand, Loadable, Refused};
     use super::*;
+    use crate::backend::Supply::{AtHand, Loadable, Refused};
 
     const PLAIN: Features = Features::BUILD_PLAIN;
     const COMMON: Features = Features::BUILD_COMMON;

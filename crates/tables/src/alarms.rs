@@ -8,75 +8,24 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use nix::errno::Errno;
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use session::compiled::PdrId;
 use smallvec::SmallVec;
 
 use crate::abi::{ALARM_STEP, AlarmRecord, Cpu, QOS_ALARM_NONE, entry};
 use crate::handle::{Handle, HeldEntry};
 use crate::store::Store;
-
-/// Entries that wait for a look; beyond, all are looked through.
-const WAITING_MAX: usize = 1 << 16;
+use crate::told::{Told, WAITING_MAX};
 
 /// Entries that are looked through before other work has its turn again.
 const SCAN_PER_TURN: u32 = 1 << 14;
 
 /// Lost races against packets that are counted aside, after which an alarm is set a step early.
 const TRIES: usize = 4;
-
-/// Entries that threads of this process have something to tell of: the host pipeline and whoever finishes packets.
-#[derive(Debug)]
-pub(crate) struct Told {
-    entries: Mutex<Vec<u32>>,
-    overflow: AtomicBool,
-    wake: EventFd,
-}
-
-impl Told {
-    pub(crate) fn new() -> io::Result<Self> {
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        Ok(Self {
-            entries: Mutex::default(),
-            overflow: AtomicBool::new(false),
-            wake: EventFd::from_flags(flags)?,
-        })
-    }
-
-    pub(crate) fn tell(&self, entry: u32) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.len() < WAITING_MAX {
-            entries.push(entry);
-        } else {
-            self.overflow.store(true, Ordering::Relaxed);
-        }
-        drop(entries);
-        // Its counter cannot overflow.
-        let _ = self.wake.write(1);
-    }
-
-    /// Readable when there is something to take.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
-    }
-
-    /// At most so many. Whether there are more.
-    fn take(&self, at_most: usize, into: &mut Vec<u32>) -> bool {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = entries.len().min(at_most);
-        into.extend(entries.drain(..count));
-        if entries.is_empty() {
-            // An error means that nothing was to be taken back.
-            let _ = self.wake.read();
-        }
-        !entries.is_empty()
-    }
-}
 
 /// The ring of alarms, mapped: memory that a UPF without quotas does not need.
 struct Ring {
@@ -144,17 +93,17 @@ pub(crate) struct Alarms {
 }
 
 impl Alarms {
-    pub(crate) fn new(map: Option<MapHandle>) -> io::Result<Self> {
-        Ok(Self {
+    pub(crate) fn new(map: Option<MapHandle>, told: Arc<Told>) -> Self {
+        Self {
             map,
             ring: None,
-            told: Arc::new(Told::new()?),
+            told,
             again: Vec::new(),
             lost: 0,
             scan: None,
             scan_again: false,
             entries: Vec::new(),
-        })
+        }
     }
 
     /// Readable when there is something to take.
@@ -181,7 +130,7 @@ impl Alarms {
 
     /// Whether all entries are to be looked through.
     fn begin_scan(&mut self, lost: u64) {
-        let overflow = self.told.overflow.swap(false, Ordering::Relaxed);
+        let overflow = self.told.take_overflow();
         self.scan_again |= overflow || lost != self.lost;
         self.lost = lost;
         if self.scan_again && self.scan.is_none() {

@@ -31,8 +31,8 @@ use session::compiled::{Buffered, HoldLimits, PdrId};
 
 use crate::finish::Finisher;
 use crate::grace::Bystander;
-use crate::host::Host;
 use crate::owners::Owners;
+use crate::pipeline::Pipeline;
 
 pub use by_hand::{HeldByHand, Released};
 use keeper::{Buffers, EXPIRE_MS};
@@ -152,7 +152,7 @@ fn count(counter: &AtomicU64, by: u64) {
 
 /// Everything that the thread owns.
 pub(crate) struct Holder {
-    pub(crate) host: Host,
+    pub(crate) pipeline: Pipeline,
     pub(crate) bystander: Bystander,
     pub(crate) owners: Owners,
     pub(crate) finisher: Finisher,
@@ -181,7 +181,7 @@ impl BufferThread {
         let counters = Arc::<HoldCounters>::default();
         let orders = Arc::clone(&holder.orders);
         let sockets = Sockets::open()?;
-        let memory = holder.host.memory();
+        let memory = holder.pipeline.memory();
         let thread = std::thread::Builder::new().name("buffers".into());
         let thread = thread.spawn({
             let (stop, orders, counters) = (stop.clone(), orders.clone(), counters.clone());

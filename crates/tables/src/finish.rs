@@ -14,9 +14,9 @@ use crate::copies;
 use crate::cut;
 use crate::followers::{self, Followers};
 use crate::grace::Bystander;
-use crate::host::{Host, Run};
 use crate::icmp::{self, Cause};
 use crate::outer::{self, frame_of, l3_of, read_fragment};
+use crate::pipeline::{Pipeline, Run};
 use crate::reassembly::{Bounds, Loss, Losses, Reassembler};
 use crate::router::Routers;
 use crate::stats::DROP_REASONS;
@@ -97,7 +97,7 @@ fn count(counter: &AtomicU64, by: usize) {
 /// Finishes packets. Belongs to one thread; bounded in memory, never waits.
 #[derive(Debug)]
 pub struct Finisher {
-    host: Host,
+    pipeline: Pipeline,
     bystander: Bystander,
     routers: Routers,
     outer: Reassembler,
@@ -110,13 +110,13 @@ pub struct Finisher {
 
 impl Finisher {
     pub(crate) fn new(
-        host: Host,
+        pipeline: Pipeline,
         bystander: Bystander,
         routers: Routers,
         holding: Arc<Orders>,
     ) -> Self {
         Self {
-            host,
+            pipeline,
             bystander,
             routers,
             holding,
@@ -162,18 +162,18 @@ impl Finisher {
 
     /// Whether an interface is one where tunnels end.
     pub(crate) fn is_access(&self, port: u32) -> bool {
-        self.host.is_access(port)
+        self.pipeline.is_access(port)
     }
 
     /// A record that nothing becomes of.
     pub(crate) fn give_up(&self, event: &Event<'_>, reason: &str) {
         if event.kind == EVENT_COPY {
-            return self.host.count_lost_copy();
+            return self.pipeline.count_lost_copy();
         }
         let task = Task::parse(event.data).filter(|_| event.kind == EVENT_PACKET);
         let direction = match task {
             Some((task, _)) if task.is_down() => DOWNLINK,
-            _ => self.host.direction(event.port),
+            _ => self.pipeline.direction(event.port),
         };
         self.lose(event.port, direction, reason);
     }
@@ -191,7 +191,7 @@ impl Finisher {
         out: &mut Vec<Outgoing>,
     ) -> Result<(), Malformed> {
         let event = Event::parse(record).ok_or(Malformed)?;
-        if !self.host.has_port(event.port) {
+        if !self.pipeline.has_port(event.port) {
             return Err(Malformed);
         }
         match event.kind {
@@ -205,7 +205,7 @@ impl Finisher {
             EVENT_COPY => {
                 match copies::duplicate(event.data) {
                     Some(duplicate) => out.push(duplicate),
-                    None => self.host.count_lost_copy(),
+                    None => self.pipeline.count_lost_copy(),
                 }
                 Ok(())
             }
@@ -248,7 +248,7 @@ impl Finisher {
                     what::EXTENSION => {
                         let packet = outer::notification(data).ok_or(Malformed)?;
                         count(&self.finished.extensions, 1);
-                        let ifindex = self.host.ifindex(event.port);
+                        let ifindex = self.pipeline.ifindex(event.port);
                         out.push(Outgoing { ifindex, packet });
                         Ok(())
                     }
@@ -292,7 +292,7 @@ impl Finisher {
         for part in ready {
             let run = {
                 let _looking = self.bystander.look();
-                self.host
+                self.pipeline
                     .run_part(port as usize, &part.frame, part.transport, now_ns)
             };
             self.done(port, run, now_ns, rounds, out)?;
@@ -340,7 +340,7 @@ impl Finisher {
             return self.run(event.port, &frame, now_ns, rounds, out);
         }
         if !task.is_from_ue() {
-            let ifindex = self.host.ifindex(event.port);
+            let ifindex = self.pipeline.ifindex(event.port);
             out.push(Outgoing { ifindex, packet });
             return Ok(());
         }
@@ -352,7 +352,7 @@ impl Finisher {
         let (teid, qfi) = task.came_with();
         let (teid, own) = {
             let _looking = self.bystander.look();
-            self.host.way_back(teid)?
+            self.pipeline.way_back(teid)?
         };
         // What went up is answered downwards.
         let message = back::g_pdu(own, teid, (qfi, !task.is_down()), packet?)?;
@@ -368,7 +368,7 @@ impl Finisher {
         rounds: usize,
         out: &mut Vec<Outgoing>,
     ) -> Result<(), Malformed> {
-        let Some(port) = self.host.port_of(ni) else {
+        let Some(port) = self.pipeline.port_of(ni) else {
             count(&self.finished.untold, 1);
             return Ok(());
         };
@@ -392,7 +392,7 @@ impl Finisher {
         count(&self.finished.advertisements, 1);
         let run = {
             let _looking = self.bystander.look();
-            self.host.run_own(port, &framed(&packet), ue, now_ns)
+            self.pipeline.run_own(port, &framed(&packet), ue, now_ns)
         };
         self.done(port as u32, run, now_ns, rounds, out)
     }
@@ -402,7 +402,7 @@ impl Finisher {
         let asked = advertise::solicitor(solicitation)?;
         let (prefix, ni) = {
             let _looking = self.bystander.look();
-            self.host.prefix_of(teid)?
+            self.pipeline.prefix_of(teid)?
         };
         // A UE takes its addresses from a /64, also from one that begins a shorter prefix.
         if prefix.prefix_len() > 64 {
@@ -410,7 +410,7 @@ impl Finisher {
         }
         let what = self.routers.advertised(ni)?;
         let packet = advertise::advertisement(&what, prefix.network(), asked)?;
-        Some((self.host.port_of(ni)?, prefix.network(), packet))
+        Some((self.pipeline.port_of(ni)?, prefix.network(), packet))
     }
 
     /// In fragments, each with the headers of the tunnel that it leaves through.
@@ -420,8 +420,8 @@ impl Finisher {
         let (header, packet) = split.unwrap_or_default();
         let fragments = cut::cut(packet, task.room().into()).unwrap_or_default();
         let wrapped = fragments.iter().map(|part| match task.is_relayed() {
-            true => self.host.wrap(task, &back::with_header(header, part)?),
-            false => self.host.wrap(task, part),
+            true => self.pipeline.wrap(task, &back::with_header(header, part)?),
+            false => self.pipeline.wrap(task, part),
         });
         let Some(sent) = wrapped.collect::<Option<Vec<_>>>() else {
             return self.lose(event.port, task.direction(), "mtu");
@@ -441,7 +441,7 @@ impl Finisher {
         if let Some(entry) = buffers::entry_of(record)
             && !self.holding.give_packet(record)
         {
-            self.host.lower_held(entry, 1, 1);
+            self.pipeline.lower_held(entry, 1, 1);
             self.lose(port, DOWNLINK, "buffer_full");
         }
     }
@@ -450,7 +450,7 @@ impl Finisher {
     fn lose(&self, port: u32, direction: usize, reason: &str) {
         let reason = DROP_REASONS.iter().position(|known| known.name == reason);
         if let Some(reason) = reason {
-            self.host.count_drops(port, direction, reason + 1, 1);
+            self.pipeline.count_drops(port, direction, reason + 1, 1);
         }
     }
 
@@ -465,7 +465,7 @@ impl Finisher {
     ) -> Result<(), Malformed> {
         let run = {
             let _looking = self.bystander.look();
-            self.host.run(port as usize, frame, now_ns)
+            self.pipeline.run(port as usize, frame, now_ns)
         };
         self.done(port, run, now_ns, rounds, out)
     }
@@ -493,8 +493,8 @@ impl Finisher {
         let ifindex = match verdict {
             // Not ours after all: up the kernel's own stack.
             Verdict::Pass => Some(0),
-            Verdict::Answer => Some(self.host.ifindex(port)),
-            Verdict::Redirect(port) => Some(self.host.ifindex(port)),
+            Verdict::Answer => Some(self.pipeline.ifindex(port)),
+            Verdict::Redirect(port) => Some(self.pipeline.ifindex(port)),
             Verdict::Slow | Verdict::Drop(_) => None,
         };
         if let Some(ifindex) = ifindex {
@@ -517,8 +517,8 @@ impl Finisher {
             };
             let reason = DROP_REASONS.iter().position(|known| known.name == name);
             if let Some(reason) = reason {
-                self.host
-                    .count_drops(port, self.host.direction(port), reason + 1, packets);
+                self.pipeline
+                    .count_drops(port, self.pipeline.direction(port), reason + 1, packets);
             }
         }
     }

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use crate::finish::Outgoing;
-use crate::grace;
+use crate::grace::Barrier;
 use crate::inet;
 use crate::slowpath::RawSockets;
 
@@ -48,13 +48,14 @@ pub struct EndMarkers {
 
 impl EndMarkers {
     /// Sockets in the network namespace of the calling thread; needs `CAP_NET_RAW`.
-    pub fn start() -> io::Result<Self> {
+    /// `barrier`: of the packets that markers must not overtake.
+    pub fn start(barrier: Barrier) -> io::Result<Self> {
         let sockets = RawSockets::open()?;
         let (waiting, markers) = sync_channel(WAITING_MAX);
         let counters = Arc::<EndMarkerCounters>::default();
         thread::Builder::new().name("end-markers".into()).spawn({
             let counters = Arc::clone(&counters);
-            move || send_all(&sockets, &markers, &counters)
+            move || send_all(&sockets, &barrier, &markers, &counters)
         })?;
         Ok(Self { waiting, counters })
     }
@@ -71,12 +72,17 @@ impl EndMarkers {
     }
 }
 
-fn send_all(sockets: &RawSockets, markers: &Receiver<Outgoing>, counters: &EndMarkerCounters) {
+fn send_all(
+    sockets: &RawSockets,
+    barrier: &Barrier,
+    markers: &Receiver<Outgoing>,
+    counters: &EndMarkerCounters,
+) {
     let mut batch = Vec::new();
     while let Ok(first) = markers.recv() {
         batch.push(first);
         batch.extend(markers.try_iter());
-        if let Err(error) = grace::barrier() {
+        if let Err(error) = barrier.wait() {
             tracing::error!(%error, "membarrier failed; End Markers may overtake packets");
         }
         for marker in batch.drain(..) {

@@ -603,7 +603,7 @@ impl Store {
         let Self { index, grace, .. } = self;
         index
             .buckets
-            .make_room(key, || grace.barrier())
+            .make_room(key, || grace.pass())
             .map(Standing::Slot)
     }
 

@@ -207,7 +207,7 @@ impl Store {
                 let grace = &self.grace;
                 let reserved = buckets
                     .reserve(key)
-                    .or_else(|| buckets.make_room(key, || grace.barrier()));
+                    .or_else(|| buckets.make_room(key, || grace.pass()));
                 buckets.commit(reserved.ok_or(NoRoom { table: "buckets" })?, index);
             }
         }

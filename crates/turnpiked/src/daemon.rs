@@ -102,7 +102,7 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
             move |what| asker.buffered(what)
         })
         .context("packets for idle UEs")?;
-    let end_markers = EndMarkers::start().context("raw sockets of End Markers")?;
+    let end_markers = EndMarkers::start(tables.barrier()).context("raw sockets of End Markers")?;
     let marked = end_markers.counters();
     tables.send_end_markers(end_markers);
     let next_hops = NextHops::new(plan::next_hops(config)?);

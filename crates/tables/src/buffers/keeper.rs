@@ -12,8 +12,8 @@ use super::{HoldCounters, Holder, Order, Orders, count};
 use crate::abi::entry;
 use crate::finish::{Finisher, Outgoing, framed};
 use crate::grace::Bystander;
-use crate::host::{HEADROOM, Host, Placed, Scratch, TAILROOM};
 use crate::owners::Owners;
+use crate::pipeline::{HEADROOM, Pipeline, Placed, Scratch, TAILROOM};
 use crate::slowpath::monotonic_ns;
 use crate::stats::DROP_REASONS;
 use crate::task::{DOWNLINK, EVENT_HELD, Event, UPLINK};
@@ -38,7 +38,7 @@ pub(super) trait Exit {
 }
 
 pub(super) struct Buffers<E> {
-    host: Host,
+    pipeline: Pipeline,
     bystander: Bystander,
     owners: Owners,
     finisher: Finisher,
@@ -94,18 +94,18 @@ impl Why {
 }
 
 /// A packet that has come to wait does so no more.
-fn lose(host: &Host, counters: &HoldCounters, packet: Packet, why: Why) {
-    lose_at(host, counters, packet.port, packet.entry, why);
+fn lose(pipeline: &Pipeline, counters: &HoldCounters, packet: Packet, why: Why) {
+    lose_at(pipeline, counters, packet.port, packet.entry, why);
 }
 
-fn lose_at(host: &Host, counters: &HoldCounters, port: u16, entry: u32, why: Why) {
-    host.count_drops(
+fn lose_at(pipeline: &Pipeline, counters: &HoldCounters, port: u16, entry: u32, why: Why) {
+    pipeline.count_drops(
         port.into(),
-        host.direction(port.into()),
+        pipeline.direction(port.into()),
         reason_number(why.reason()),
         1,
     );
-    host.lower_held(entry, 1, 1);
+    pipeline.lower_held(entry, 1, 1);
     count(&counters.lost, 1);
 }
 
@@ -118,7 +118,7 @@ impl<E: Exit> Buffers<E> {
         listener: impl FnMut(Buffered) + Send + 'static,
     ) -> Self {
         Self {
-            host: holder.host,
+            pipeline: holder.pipeline,
             bystander: holder.bystander,
             owners: holder.owners,
             finisher: holder.finisher,
@@ -163,22 +163,22 @@ impl<E: Exit> Buffers<E> {
         count(&self.counters.taken, 1);
         let Some(seid) = self.owners.seid(held.entry) else {
             let why = Why::Discarded;
-            return lose_at(&self.host, &self.counters, port as u16, held.entry, why);
+            return lose_at(&self.pipeline, &self.counters, port as u16, held.entry, why);
         };
         self.queues.follow(seid, |entry| self.owners.present(entry));
         let by = self.owners.present(held.entry);
-        let action = entry::action(self.host.head(by));
+        let action = entry::action(self.pipeline.head(by));
         let made;
         let (port, frame) = if held.is_bare() {
             made = framed(held.frame);
-            let port = self.host.port_of_entry(held.entry);
+            let port = self.pipeline.port_of_entry(held.entry);
             (port.unwrap_or(port_none()), &made[..])
         } else {
             (port as usize, held.frame)
         };
         let arrival = Arrival {
             seid,
-            pdr: self.host.pdr_of(held.entry),
+            pdr: self.pipeline.pdr_of(held.entry),
             entry: held.entry,
             by,
             port: port as u16,
@@ -189,13 +189,13 @@ impl<E: Exit> Buffers<E> {
             came,
             frame,
         };
-        let (host, counters) = (&self.host, &self.counters);
+        let (pipeline, counters) = (&self.pipeline, &self.counters);
         let now_ms = Self::now_ms();
         let put = self.queues.put(now_ms, &arrival, |packet, why| {
-            lose(host, counters, packet, why);
+            lose(pipeline, counters, packet, why);
         });
         if let Err(why) = put {
-            lose_at(host, counters, arrival.port, held.entry, why);
+            lose_at(pipeline, counters, arrival.port, held.entry, why);
         }
         let is_news = put.unwrap_or_else(|_| {
             !arrival.follows && self.queues.tell_lost(now_ms, seid, arrival.pdr)
@@ -214,8 +214,8 @@ impl<E: Exit> Buffers<E> {
     }
 
     pub(super) fn obey(&mut self, order: Order, orders: &Orders) {
-        let (host, counters) = (&self.host, &self.counters);
-        let lose = |packet, why| lose(host, counters, packet, why);
+        let (pipeline, counters) = (&self.pipeline, &self.counters);
+        let lose = |packet, why| lose(pipeline, counters, packet, why);
         match order {
             Order::Look(seid) => {
                 self.queues.forget_told(seid);
@@ -291,7 +291,7 @@ impl<E: Exit> Buffers<E> {
 
     /// By the FAR of this entry; if its PDR is gone, as if the packet came now. `false`: the FAR still says BUFF.
     fn try_release(&mut self, packet: Packet, by: u32, now_ns: u64) -> bool {
-        let by = match entry::action(self.host.head(by)) {
+        let by = match entry::action(self.pipeline.head(by)) {
             entry::ACT_BUFFER => return false,
             entry::ACT_NONE => None,
             _ => Some(by),
@@ -315,7 +315,7 @@ impl<E: Exit> Buffers<E> {
         let verdict = {
             let _looking = self.bystander.look();
             let port = packet.port.into();
-            self.host
+            self.pipeline
                 .release(port, by, own, &mut frame, now_ns, &mut self.scratch)
         };
         let (at, len) = (start + frame.offset as usize, frame.len as usize);
@@ -335,7 +335,7 @@ impl<E: Exit> Buffers<E> {
             // Nobody's any more.
             Verdict::Pass | Verdict::Answer => {
                 self.batch.octets.truncate(start);
-                lose(&self.host, &self.counters, packet, Why::Discarded);
+                lose(&self.pipeline, &self.counters, packet, Why::Discarded);
                 return true;
             }
             Verdict::Drop(_) => {
@@ -345,7 +345,7 @@ impl<E: Exit> Buffers<E> {
                     self.send_otherwise(now_ns);
                 }
                 count(&self.counters.lost, 1);
-                self.host.lower_held(packet.entry, 1, 0);
+                self.pipeline.lower_held(packet.entry, 1, 0);
                 return true;
             }
         }
@@ -375,15 +375,15 @@ impl<E: Exit> Buffers<E> {
         for run in frames.chunk_by(|a, b| a.0 == b.0) {
             let port = run[0].0;
             let parts = run.iter().map(|&(_, at, len)| &octets[at..at + len]);
-            let lost = self.exit.frames(self.host.ifindex(port), parts);
+            let lost = self.exit.frames(self.pipeline.ifindex(port), parts);
             if lost > 0 {
                 let reason = reason_number("redirect");
-                let direction = if self.host.is_access(port) {
+                let direction = if self.pipeline.is_access(port) {
                     DOWNLINK
                 } else {
                     UPLINK
                 };
-                self.host.count_drops(port, direction, reason, lost);
+                self.pipeline.count_drops(port, direction, reason, lost);
             }
         }
         frames.clear();
@@ -398,7 +398,7 @@ impl<E: Exit> Buffers<E> {
         octets.clear();
         count(&self.counters.released, entries.len() as u64);
         for run in entries.chunk_by(|a, b| a == b) {
-            self.host.lower_held(run[0], run.len() as u64, 0);
+            self.pipeline.lower_held(run[0], run.len() as u64, 0);
         }
         entries.clear();
     }
@@ -409,9 +409,9 @@ impl<E: Exit> Buffers<E> {
             return;
         }
         self.expired_ms = now_ms;
-        let (host, counters) = (&self.host, &self.counters);
+        let (pipeline, counters) = (&self.pipeline, &self.counters);
         self.queues
-            .expire(now_ms, |packet, why| lose(host, counters, packet, why));
+            .expire(now_ms, |packet, why| lose(pipeline, counters, packet, why));
         self.finisher.expire(monotonic_ns());
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use libbpf_rs::ProgramAttachType;
 
@@ -13,31 +13,13 @@ use super::lanes::Lanes;
 use super::maps::{LANE_WORK, LANES, Maps, capacities, map_named, maps_of, size};
 use super::object::{Constants, PROGRAM, Part, object_for, open, program_named, setup, specialise};
 use crate::abi::Features;
+use crate::backend::ProgramInfo;
 use crate::error::SetupError;
 use crate::layout::Layout;
 use crate::port::{Mode, PortConfig};
 
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
-/// A loaded program, for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProgramInfo {
-    /// Its interface.
-    pub interface: String,
-    /// Of the interface.
-    pub ifindex: u32,
-    /// How it is attached; `None`: loaded only.
-    pub mode: Option<Mode>,
-    /// What it has.
-    pub features: Features,
-    /// Instructions of the program.
-    pub instructions: u32,
-    /// Instructions that the verifier looked at, all paths taken together.
-    pub verified_instructions: u32,
-    /// Time to verify and compile it.
-    pub load_time: Duration,
-}
-
 /// A program in the kernel, which keeps it while this lives or it is attached.
 #[derive(Debug)]
 pub(super) struct Program {

@@ -10,7 +10,7 @@ use crate::error::SetupError;
 /// Asking again takes the verifier's time, and nearly always brings the same answer: whoever cannot wait is told at
 /// once what was said before. Now and then they are loaded again in the background, since memory may have been short.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(pub(super) Vec<(Features, String, Instant)>);
+pub(super) struct Refusals(Vec<(Features, String, Instant)>);
 
 impl Refusals {
     /// Until they are loaded again.
@@ -34,5 +34,10 @@ impl Refusals {
         let is_old = |at: &Instant| now.saturating_duration_since(*at) >= Self::PATIENCE;
         let old = self.0.iter().filter(|(.., at)| is_old(at));
         old.map(|(features, ..)| *features).collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn times(&self) -> Vec<Instant> {
+        self.0.iter().map(|(.., at)| *at).collect()
     }
 }

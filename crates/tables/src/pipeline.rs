@@ -1,8 +1,7 @@
-//! The pipeline in this process: over ordinary memory for tests and for judging the other one, over
-//! the maps of the other one for what that cannot finish.
+//! The pipeline in this process, over the memory of any back end: alone on the host, or beside the programs that packets
+//! meet first, for what those cannot finish.
 
 use std::ffi::{c_int, c_void};
-use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,15 +10,14 @@ use ipnet::Ipv6Net;
 use session::compiled::{NiId, PdrId};
 
 use crate::abi::{
-    AlarmRecord, Config, Cpu, Features, Line, RulePlace, Side, UE_DIR_BITS, UE_PAGE_BITS, entry, ni,
+    AlarmRecord, Config, Cpu, Features, Line, RulePlace, Side, UE_PAGE_BITS, entry, ni,
 };
-use crate::alarms::Told;
 use crate::back;
-use crate::layout::{Layout, Memory};
-use crate::memory::View;
+use crate::layout::Memory;
 use crate::port::{PortConfig, Roles};
 use crate::task::{DOWNLINK, Task, UPLINK};
-use crate::trace::{RECORD_LEN, TRACE_KEYS_MAX, TraceRecord};
+use crate::told::Told;
+use crate::trace::{RECORD_LEN, TraceRecord};
 use crate::verdict::Verdict;
 
 /// Octets in front of and behind a frame, as XDP drivers leave them.
@@ -188,29 +186,6 @@ fn verdict_of(result: &TpResult) -> Verdict {
     }
 }
 
-pub(crate) fn memory(layout: &Layout) -> io::Result<Memory> {
-    let lines = |n: u32| View::anonymous(n as usize);
-    Ok(Memory {
-        config: View::anonymous(1)?,
-        cpus: View::anonymous(1)?,
-        slow: View::anonymous(1)?,
-        entries: lines(layout.all_entries())?,
-        sides: View::anonymous(layout.all_entries() as usize)?,
-        backs: View::anonymous(layout.all_entries() as usize)?,
-        exts: lines(layout.exts)?,
-        meters: lines(layout.meters)?,
-        rules: View::anonymous(layout.rules as usize)?,
-        buckets: lines(layout.buckets.next_power_of_two())?,
-        nexthops: lines(layout.nexthops)?,
-        peers: lines(layout.peers)?,
-        routes: View::anonymous(layout.routes as usize)?,
-        nis: lines(layout.nis)?,
-        ue_dir: View::anonymous((layout.nis as usize) << UE_DIR_BITS)?,
-        ue_pages: View::anonymous((layout.ue_pages as usize) << UE_PAGE_BITS)?,
-        trace_keys: View::anonymous(TRACE_KEYS_MAX)?,
-    })
-}
-
 /// `BPF_FIB_LKUP_RET_NO_NEIGH`: known to the kernel only, which then sends.
 const FIB_NO_NEIGH: c_int = 7;
 
@@ -219,9 +194,9 @@ unsafe extern "C" fn leave_to_the_kernel(_: *mut c_void, _: *mut c_void) -> c_in
     FIB_NO_NEIGH
 }
 
-/// Ports of a pipeline in this process.
+/// The pipeline, and the ports that it has.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(crate) struct Pipeline {
     mem: Memory,
     ports: Vec<TpPortConfig>,
     ports_up: u32,
@@ -231,7 +206,7 @@ pub(crate) struct Host {
     told: Option<Arc<Told>>,
 }
 
-impl Host {
+impl Pipeline {
     pub(crate) fn new(mem: Memory) -> Self {
         Self {
             mem,
@@ -246,17 +221,19 @@ impl Host {
         self.mem.clone()
     }
 
-    pub(crate) fn report_to(&mut self, told: Arc<Told>) {
+    pub(crate) fn tell_alarms_to(&mut self, told: Arc<Told>) {
         self.told = Some(told);
     }
 
     /// Beside another pipeline over the same tables: it counts apart, and shares meters with care.
     pub(crate) fn aside(mem: Memory, ports: &[PortConfig], features: Features) -> Self {
-        let mut host = Self::new(mem);
-        host.aside = true;
+        let mut pipeline = Self::new(mem);
+        pipeline.aside = true;
         let features = Features(features.0 | Features::ATOMIC.0);
-        ports.iter().for_each(|port| host.add_port(port, features));
-        host
+        ports
+            .iter()
+            .for_each(|port| pipeline.add_port(port, features));
+        pipeline
     }
 
     pub(crate) fn add_port(&mut self, config: &PortConfig, features: Features) {
@@ -273,7 +250,8 @@ impl Host {
         self.ports_up |= 1 << port;
     }
 
-    pub(crate) fn switch(&mut self, features: Features) {
+    /// Packets meet these features from now on.
+    pub(crate) fn specialise(&mut self, features: Features) {
         for port in &mut self.ports {
             port.features = features.bits();
         }

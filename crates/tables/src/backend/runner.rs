@@ -7,10 +7,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// A program, to be run over frames by the kernel (`BPF_PROG_TEST_RUN`); from any thread.
 #[derive(Debug)]
 pub struct Runner {
-    pub(super) program: OwnedFd,
+    program: OwnedFd,
 }
 
 impl Runner {
+    pub(super) fn new(program: OwnedFd) -> Self {
+        Self { program }
+    }
+
     /// XDP's verdict, and the frame afterwards. At least 14 octets.
     pub fn test_run(&self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
         let mut out = vec![0u8; frame.len() + 512];

@@ -23,13 +23,14 @@ fn membarrier(command: libc::c_int) -> io::Result<libc::c_int> {
 
 /// A thread of this process that looks at the tables now and then, as programs do all the time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bystander {
+pub struct Bystander {
     /// Odd while it looks.
     looks: Arc<AtomicU64>,
 }
 
 /// While this lives, nothing that the tables lead to is reused.
-pub(crate) struct Looking<'a>(&'a AtomicU64);
+#[derive(Debug)]
+pub struct Looking<'a>(&'a AtomicU64);
 
 impl Drop for Looking<'_> {
     fn drop(&mut self) {
@@ -39,7 +40,7 @@ impl Drop for Looking<'_> {
 
 impl Bystander {
     /// Look at the tables, for microseconds; one thread at a time, not within one another.
-    pub(crate) fn look(&self) -> Looking<'_> {
+    pub fn look(&self) -> Looking<'_> {
         self.looks.fetch_add(1, Ordering::SeqCst);
         Looking(&self.looks)
     }

@@ -3,69 +3,63 @@
 //! [`Tables`] is what the control thread owns. Follow a change from [`session::compiled::Tables`]
 //! through `plan` (where everything will lie, and whether it fits) and `publish` (which store makes
 //! it visible) to `grace` (when what it replaced is reused).
+//!
+//! Where packets meet the tables is a back end (`backend`). Beside it, [`pipeline`] runs the same pipeline in this process,
+//! for packets that programs cannot finish; the crate `slowpath` does.
 
 mod abi;
 mod adapt;
-pub mod advertise;
 mod alarms;
 mod alloc;
-mod back;
 mod backend;
-mod buffers;
-mod copies;
-pub mod cut;
+pub mod copies;
 mod encode;
 mod error;
-mod fair;
 mod filters;
-mod finish;
-pub mod followers;
 mod grace;
 mod handle;
-pub mod icmp;
 mod index;
-mod inet;
+mod interface_addresses;
+mod keeper;
 mod layout;
-mod marker;
 mod memory;
 mod needs;
 mod options;
-mod outer;
 mod owners;
 mod peers;
-mod pipeline;
+pub mod pipeline;
 mod plan;
 mod port;
 mod prefixes;
 mod programs;
 mod publish;
-pub mod reassembly;
-mod router;
 mod routing;
-pub mod slowpath;
 mod stats;
 mod store;
 mod tables;
-mod task;
+pub mod task;
 mod told;
 pub mod trace;
+mod tunnel_ends;
 mod verdict;
+#[cfg(test)]
+mod waiting_tests;
+mod ways_back;
 
 pub use abi::Features;
 pub use adapt::Replacement;
 pub use backend::{ProgramInfo, Runner};
-pub use buffers::{
-    BufferThread, HeldByHand, HeldSession, HoldBounds, HoldCounters, HoldTotals, Released,
-};
 pub use error::SetupError;
-pub use finish::{Finished, Finisher, Malformed, Outgoing};
-pub use grace::Barrier;
+pub use grace::{Barrier, Bystander, Looking};
 pub use handle::Handle;
+pub use interface_addresses::InterfaceAddresses;
+pub use keeper::Keeper;
 pub use layout::Layout;
-pub use marker::{EndMarkerCounters, EndMarkers};
 pub use options::Options;
+pub use owners::Owners;
 pub use pipeline::Run;
 pub use port::{LANES_MAX, Mode, PortConfig, Roles};
 pub use stats::{Counting, DROP_REASONS, DropReason, PortTotals, Traffic};
 pub use tables::{Fill, Tables};
+pub use tunnel_ends::TunnelEnds;
 pub use verdict::Verdict;

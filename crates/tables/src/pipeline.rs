@@ -12,17 +12,18 @@ use session::compiled::{NiId, PdrId};
 use crate::abi::{
     AlarmRecord, Config, Cpu, Features, Line, RulePlace, Side, UE_PAGE_BITS, entry, ni,
 };
-use crate::back;
 use crate::layout::Memory;
 use crate::port::{PortConfig, Roles};
 use crate::task::{DOWNLINK, Task, UPLINK};
 use crate::told::Told;
 use crate::trace::{RECORD_LEN, TraceRecord};
 use crate::verdict::Verdict;
+use crate::ways_back;
 
-/// Octets in front of and behind a frame, as XDP drivers leave them.
-pub(crate) const HEADROOM: usize = 256;
-pub(crate) const TAILROOM: usize = 256;
+/// Octets in front of a frame, as XDP drivers leave them.
+pub const HEADROOM: usize = 256;
+/// Octets behind it.
+pub const TAILROOM: usize = 256;
 const EVENT_LEN: usize = 16 + 9728;
 /// `TP_HOST_COPIES`
 const COPIES_LEN: usize = 16384;
@@ -88,6 +89,7 @@ struct TpPortConfig {
 
 /// `struct tp_result`
 #[repr(C, align(8))]
+#[derive(Debug)]
 struct TpResult {
     verdict: u32,
     reason: u32,
@@ -144,17 +146,23 @@ pub struct Run {
 
 /// A frame in memory with room in front and behind.
 #[derive(Debug)]
-pub(crate) struct Placed<'a> {
-    pub(crate) buf: &'a mut [u8],
-    pub(crate) offset: u32,
-    pub(crate) len: u32,
+pub struct Placed<'a> {
+    /// All of it.
+    pub buf: &'a mut [u8],
+    /// Where the frame begins.
+    pub offset: u32,
+    /// Its length.
+    pub len: u32,
 }
 
 /// Room for what becomes of a frame, to be used again.
-pub(crate) struct Scratch(Box<TpResult>);
+#[derive(Debug)]
+pub struct Scratch(Box<TpResult>);
 
 impl Scratch {
-    pub(crate) fn new() -> Self {
+    /// Nothing has become of anything yet.
+    #[expect(clippy::new_without_default, reason = "it is large")]
+    pub fn new() -> Self {
         Self(Box::new(TpResult {
             verdict: 0,
             reason: 0,
@@ -171,7 +179,7 @@ impl Scratch {
     }
 
     /// What the slow path was told: a `tp_event`, with its header.
-    pub(crate) fn event(&self) -> &[u8] {
+    pub fn event(&self) -> &[u8] {
         &self.0.event[..self.0.event_len as usize]
     }
 }
@@ -194,9 +202,22 @@ unsafe extern "C" fn leave_to_the_kernel(_: *mut c_void, _: *mut c_void) -> c_in
     FIB_NO_NEIGH
 }
 
+/// What becomes of packets that wait at an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// Its FAR still says BUFF.
+    Stays,
+    /// They may go, and others are behind them.
+    GoesFirst,
+    /// They may go.
+    Goes,
+    /// The PDR is gone: what waits is judged anew.
+    IsNobodys,
+}
+
 /// The pipeline, and the ports that it has.
 #[derive(Debug)]
-pub(crate) struct Pipeline {
+pub struct Pipeline {
     mem: Memory,
     ports: Vec<TpPortConfig>,
     ports_up: u32,
@@ -215,10 +236,6 @@ impl Pipeline {
             aside: false,
             told: None,
         }
-    }
-
-    pub(crate) fn memory(&self) -> Memory {
-        self.mem.clone()
     }
 
     pub(crate) fn tell_alarms_to(&mut self, told: Arc<Told>) {
@@ -300,14 +317,14 @@ impl Pipeline {
     }
 
     /// The interface of a port.
-    pub(crate) fn ifindex(&self, port: u32) -> u32 {
+    pub fn ifindex(&self, port: u32) -> u32 {
         let slots = &self.mem.config[0].port_ifindex;
         let slot = slots.get(port as usize);
         slot.map_or(0, |slot| slot.load(Ordering::Relaxed))
     }
 
     /// Packets that the slow path lost, beside those that a run has counted.
-    pub(crate) fn count_drops(&self, port: u32, direction: usize, reason: usize, packets: u64) {
+    pub fn count_drops(&self, port: u32, direction: usize, reason: usize, packets: u64) {
         let drops = self.mem.slow[0].drops.get(port as usize);
         let counter = drops.and_then(|drops| drops[direction].get(reason));
         if let Some(counter) = counter {
@@ -316,18 +333,18 @@ impl Pipeline {
     }
 
     /// Whether there is this port.
-    pub(crate) fn has_port(&self, port: u32) -> bool {
+    pub fn has_port(&self, port: u32) -> bool {
         (port as usize) < self.ports.len()
     }
 
     /// Whether tunnels lead to this port.
-    pub(crate) fn is_access(&self, port: u32) -> bool {
+    pub fn is_access(&self, port: u32) -> bool {
         let port = self.ports.get(port as usize);
         port.is_some_and(|port| port.roles & ROLE_N3 != 0)
     }
 
     /// Of what comes in on this port, as far as the port alone says it.
-    pub(crate) fn direction(&self, port: u32) -> usize {
+    pub fn direction(&self, port: u32) -> usize {
         if self.is_access(port) {
             UPLINK
         } else {
@@ -336,7 +353,7 @@ impl Pipeline {
     }
 
     /// The port where packets to UEs of a network instance come in, as its data network sends them.
-    pub(crate) fn port_of(&self, ni: NiId) -> Option<usize> {
+    pub fn port_of(&self, ni: NiId) -> Option<usize> {
         let home = self.mem.nis.get(usize::from(ni.0))?.load(ni::HOME) as u32;
         let leads_there = |port: &TpPortConfig| port.roles & ROLE_N6 != 0 && port.ni == home;
         self.ports.iter().position(leads_there)
@@ -344,7 +361,7 @@ impl Pipeline {
 
     /// A user's packet, or a fragment of it, behind the headers of the tunnel that a task names. `None`: there
     /// is no such tunnel any more.
-    pub(crate) fn wrap(&self, task: &Task, user: &[u8]) -> Option<Vec<u8>> {
+    pub fn wrap(&self, task: &Task, user: &[u8]) -> Option<Vec<u8>> {
         let mut packet = vec![0u8; TUNNEL_MAX + user.len()];
         let mut tables = self.tables();
         // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
@@ -364,7 +381,7 @@ impl Pipeline {
 
     /// The prefix that packets of a UE come from, and the network instance that they go to, by the TEID of its
     /// uplink.
-    pub(crate) fn prefix_of(&self, teid: u32) -> Option<(Ipv6Net, NiId)> {
+    pub fn prefix_of(&self, teid: u32) -> Option<(Ipv6Net, NiId)> {
         let (mut prefix, mut ni) = ([0u8; 16], 0);
         let mut tables = self.tables();
         // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
@@ -375,27 +392,28 @@ impl Pipeline {
     }
 
     /// The TEID of the session with this one that leads the other way, and our address for tunnels.
-    pub(crate) fn way_back(&self, teid: u32) -> Option<(u32, IpAddr)> {
+    pub fn way_back(&self, teid: u32) -> Option<(u32, IpAddr)> {
         let mut tables = self.tables();
         // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
         // Rust as atomics only.
         let entry = unsafe { tp_host_entry_of(&mut tables, teid) };
         let back = self.mem.backs.get(entry as usize)?.load(Ordering::Relaxed);
-        (back != 0).then_some((back, back::own_address(&self.mem)?))
+        (back != 0).then_some((back, ways_back::own_address(&self.mem)?))
     }
 
     /// A duplicate that cannot be made.
-    pub(crate) fn count_lost_copy(&self) {
+    pub fn count_lost_copy(&self) {
         let lost = &self.mem.slow[0].copies_lost;
         lost.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn run(&self, port: usize, frame: &[u8], now_ns: u64) -> Run {
+    /// A frame that comes in on a port.
+    pub fn run(&self, port: usize, frame: &[u8], now_ns: u64) -> Run {
         self.run_tables(&mut self.tables(), port, frame, now_ns)
     }
 
     /// A packet that is made here, for the UE that has this address, whatever its destination.
-    pub(crate) fn run_own(&self, port: usize, frame: &[u8], ue: Ipv6Addr, now_ns: u64) -> Run {
+    pub fn run_own(&self, port: usize, frame: &[u8], ue: Ipv6Addr, now_ns: u64) -> Run {
         let mut tables = self.tables();
         let addr = u128::from(ue);
         tables.own = 1;
@@ -404,26 +422,38 @@ impl Pipeline {
     }
 
     /// The port's own view of an entry: where packets to its UE come in.
-    pub(crate) fn port_of_entry(&self, index: u32) -> Option<usize> {
+    pub fn port_of_entry(&self, index: u32) -> Option<usize> {
         let head = self.mem.entries.get(index as usize)?.load(entry::HEAD);
         self.port_of(NiId((head >> entry::NI_SHIFT) as u16))
     }
 
     /// The PDR of an entry.
-    pub(crate) fn pdr_of(&self, index: u32) -> PdrId {
+    pub fn pdr_of(&self, index: u32) -> PdrId {
         let line = self.mem.entries.get(index as usize);
         let ext = line.map_or(0, |line| line.load(entry::EXT));
         PdrId((ext >> entry::PDR_SHIFT) as u16)
     }
 
-    /// What the head of an entry says.
-    pub(crate) fn head(&self, index: u32) -> u64 {
+    /// What is now done with packets that an entry decides about.
+    pub fn action(&self, index: u32) -> Waiting {
         let line = self.mem.entries.get(index as usize);
-        line.map_or(0, |line| line.load(entry::HEAD))
+        match entry::action(line.map_or(0, |line| line.load(entry::HEAD))) {
+            entry::ACT_BUFFER => Waiting::Stays,
+            entry::ACT_DRAIN => Waiting::GoesFirst,
+            entry::ACT_NONE => Waiting::IsNobodys,
+            _ => Waiting::Goes,
+        }
+    }
+
+    /// Up to so many packets wait at an entry from now on; 0: none do any more.
+    pub fn hold_up_to(&self, packets: u32) {
+        self.mem.config[0]
+            .held_max
+            .store(packets, Ordering::Release);
     }
 
     /// So many packets of an entry no longer wait; of these, some were dropped.
-    pub(crate) fn lower_held(&self, index: u32, by: u64, dropped: u64) {
+    pub fn lower_held(&self, index: u32, by: u64, dropped: u64) {
         if let Some(side) = self.mem.sides.get(index as usize) {
             if dropped > 0 {
                 side.drops.fetch_add(dropped, Ordering::Relaxed);
@@ -436,7 +466,7 @@ impl Pipeline {
 
     /// A packet that has waited, in place. `by`: the entry whose FAR lets it go; `None`: it is judged anew. `own`: an
     /// address of the UE that it is for, if that is what it goes by.
-    pub(crate) fn release(
+    pub fn release(
         &self,
         port: usize,
         by: Option<u32>,
@@ -483,7 +513,7 @@ impl Pipeline {
     }
 
     /// A fragment of a packet whose upper layer is known (`tp_transport()`).
-    pub(crate) fn run_part(&self, port: usize, frame: &[u8], transport: u64, now_ns: u64) -> Run {
+    pub fn run_part(&self, port: usize, frame: &[u8], transport: u64, now_ns: u64) -> Run {
         let mut tables = self.tables();
         tables.transport = transport;
         tables.transport_known = 1;

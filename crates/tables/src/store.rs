@@ -13,12 +13,12 @@ use smallvec::SmallVec;
 use crate::abi::{Ext, FRAMED_MAX, Features, NextHopLine, entry, from_words, ni};
 use crate::alarms::Alarms;
 use crate::alloc::{Lines, Runs};
-use crate::buffers::{Order, Orders};
 use crate::copies;
 use crate::encode::be;
 use crate::grace::Grace;
 use crate::handle::Handle;
 use crate::index::{Buckets, Index, Place, UePages};
+use crate::keeper::Keeper;
 use crate::layout::{Layout, Memory};
 use crate::needs::Users;
 use crate::owners::Owners;
@@ -125,7 +125,8 @@ pub(crate) struct Store {
     heirs: HashMap<u32, u32, Indices>,
     /// Entries that count one packet more as held until all that waits at another one, which they replace, has left.
     waits_for: HashMap<u32, u32, Indices>,
-    pub(crate) holding: Arc<Orders>,
+    /// `None`: no packet waits.
+    pub(crate) keeper: Option<Arc<dyn Keeper>>,
     pub(crate) grace: Grace<Retired>,
     pub(crate) owners: Owners,
     pub(crate) alarms: Alarms,
@@ -146,7 +147,7 @@ impl Store {
         mem: Memory,
         layout: &Layout,
         grace: Grace<Retired>,
-        (owners, alarms, orders): (Owners, Alarms, Orders),
+        (owners, alarms): (Owners, Alarms),
         salt: u64,
     ) -> Self {
         let direct_end = layout.teids + 1;
@@ -179,7 +180,7 @@ impl Store {
             carried: HashMap::default(),
             heirs: HashMap::default(),
             waits_for: HashMap::default(),
-            holding: Arc::new(orders),
+            keeper: None,
             grace,
             owners,
             alarms,
@@ -566,16 +567,19 @@ impl Store {
 
     /// Have what waits at an entry looked at: its FAR may have changed.
     pub(crate) fn look_at_held(&self, index: u32) {
-        if let (Some(seid), true) = (self.owners.seid(index), self.held(index) > 0) {
-            self.holding.give(Order::Look(seid));
+        if let (Some(keeper), Some(seid)) = (&self.keeper, self.owners.seid(index))
+            && self.held(index) > 0
+        {
+            keeper.look(seid);
         }
     }
 
     /// Have what waits at these entries, all of one session, dropped.
     pub(crate) fn discard_held(&self, entries: &[u32]) {
         let mut waiting = entries.iter().filter(|&&index| self.held(index) > 0);
-        if let Some(seid) = waiting.next().and_then(|&index| self.owners.seid(index)) {
-            self.holding.give(Order::Discard(seid));
+        let seid = waiting.next().and_then(|&index| self.owners.seid(index));
+        if let (Some(keeper), Some(seid)) = (&self.keeper, seid) {
+            keeper.discard(seid);
         }
     }
 

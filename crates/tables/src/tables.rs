@@ -12,33 +12,31 @@ use std::time::Instant;
 use ipnet::IpNet;
 use libbpf_rs::MapHandle;
 use session::compiled::{
-    Buffered, Compiled, Counters, EndedTunnel, HoldLimits, NiId, NoRoom, PdrId, PredefinedId,
+    Compiled, Counters, EndedTunnel, HoldLimits, NiId, NoRoom, PdrId, PredefinedId,
 };
 
 use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
 use crate::adapt::Replacement;
-use crate::advertise::Advertised;
 use crate::alarms::Alarms;
 use crate::backend::host::Host;
 use crate::backend::xdp::Xdp;
 use crate::backend::{Backend, ProgramInfo, Ring, Runner};
-use crate::buffers::{BufferThread, HeldByHand, HoldBounds, Holder, Order, Orders};
 use crate::error::SetupError;
-use crate::finish::{Finisher, Outgoing};
-use crate::grace::{Barrier, Grace};
+use crate::grace::{Barrier, Bystander, Grace};
 use crate::handle::Handle;
+use crate::interface_addresses::InterfaceAddresses;
+use crate::keeper::Keeper;
 use crate::layout::Layout;
-use crate::marker::{EndMarkers, end_marker};
 use crate::options::Options;
 use crate::owners::Owners;
 use crate::pipeline::{Pipeline, Run};
 use crate::port::PortConfig;
 use crate::programs::Programs;
-use crate::router::Routers;
 use crate::stats::{Counting, PortTotals};
 use crate::store::Store;
 use crate::told::Told;
 use crate::trace::TraceKey;
+use crate::tunnel_ends::TunnelEnds;
 use nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, View};
 
 /// How full a table is.
@@ -60,8 +58,8 @@ pub struct Tables {
     pub(crate) store: Store,
     ports: Vec<PortConfig>,
     /// `None`: nobody hears of tunnels that were left.
-    end_markers: Option<EndMarkers>,
-    routers: Routers,
+    tunnel_ends: Option<Box<dyn TunnelEnds>>,
+    interface_addresses: InterfaceAddresses,
 }
 
 /// Differs from start to start, so that nobody can aim at one bucket.
@@ -110,8 +108,8 @@ impl Tables {
             programs,
             store,
             ports,
-            end_markers: None,
-            routers: Routers::default(),
+            tunnel_ends: None,
+            interface_addresses: InterfaceAddresses::default(),
         })
     }
 
@@ -165,18 +163,6 @@ impl Tables {
         self.store.set_ue_to_ue(ni, allowed);
     }
 
-    /// What the router of a network instance calls itself in ICMP errors, rather than by the address of its N6
-    /// interface.
-    pub fn set_router_address(&mut self, ni: NiId, addr: IpAddr) {
-        self.routers.configure(ni, addr);
-    }
-
-    /// From now on UEs of a network instance that ask for their router are answered here, unless a PDR leads them
-    /// elsewhere.
-    pub fn advertise_router(&mut self, ni: NiId, what: Advertised) {
-        self.routers.advertise(ni, what);
-    }
-
     /// UE addresses of a network instance that lie together: packets to those that no session has are
     /// dropped under a reason of their own rather than left to the kernel, as far as programs serve their
     /// family. Of IPv4, they are found without a search; of IPv6, there may be 64 pools.
@@ -184,9 +170,14 @@ impl Tables {
         self.store.register_pool(ni, pool)
     }
 
-    /// From now on the ends of tunnels that a path switch leaves are told so.
-    pub fn send_end_markers(&mut self, markers: EndMarkers) {
-        self.end_markers = Some(markers);
+    /// From now on this hears of tunnels that are left.
+    pub fn tell_of_tunnel_ends(&mut self, to: impl TunnelEnds + 'static) {
+        self.tunnel_ends = Some(Box::new(to));
+    }
+
+    /// From now on this hears what changes for packets that wait.
+    pub fn tell_keeper(&mut self, keeper: Arc<dyn Keeper>) {
+        self.store.keeper = Some(keeper);
     }
 
     /// Reuse what has had its grace period. Call it now and then, at best ten times a second; it
@@ -345,63 +336,33 @@ impl Tables {
         self.programs.follow(!keys.is_empty())
     }
 
-    /// The pipeline for packets that the fast path cannot finish, for one other thread.
-    pub fn finisher(&self) -> Finisher {
-        let mut pipeline =
-            Pipeline::aside(self.store.mem.clone(), &self.ports, self.programs.general());
+    /// The pipeline beside the programs, over the same tables, for one other thread; that looks at them while a
+    /// [`Self::bystander`] of its own looks.
+    pub fn pipeline(&self) -> Pipeline {
+        let general = self.programs.general();
+        let mut pipeline = Pipeline::aside(self.store.mem.clone(), &self.ports, general);
         pipeline.tell_alarms_to(Arc::clone(&self.store.alarms.told));
-        let (grace, holding) = (&self.store.grace, &self.store.holding);
-        Finisher::new(
-            pipeline,
-            grace.bystander(),
-            self.routers.clone(),
-            Arc::clone(holding),
-        )
+        pipeline
     }
 
-    /// Let packets of FARs with BUFF wait, within these bounds; before, they are dropped. `listener` hears of the first
-    /// that waits for a PDR; it must not wait. `None` on the host.
-    pub fn hold(
-        &self,
-        bounds: HoldBounds,
-        listener: impl FnMut(Buffered) + Send + 'static,
-    ) -> Result<Option<BufferThread>, SetupError> {
-        let Some(ring) = self.held_packets()? else {
-            return Ok(None);
-        };
-        let thread = BufferThread::start(self.holder(), bounds, ring, listener)?;
-        self.hold_up_to(bounds);
-        Ok(Some(thread))
+    /// One more thread of this process, for which grace periods wait.
+    pub fn bystander(&self) -> Bystander {
+        self.store.grace.bystander()
     }
 
-    /// As [`Self::hold`], but whoever calls moves packets: those of the ring [`Self::held_packets`], or on the host those
-    /// that a run hands over.
-    pub fn hold_by_hand(&self, bounds: HoldBounds) -> HeldByHand {
-        self.hold_up_to(bounds);
-        HeldByHand::new(self.holder(), bounds)
+    /// Whose entries are.
+    pub fn owners(&self) -> Owners {
+        self.store.owners.clone()
+    }
+
+    /// Where routers of network instances can be reached: kept up to date.
+    pub fn interface_addresses(&self) -> InterfaceAddresses {
+        self.interface_addresses.clone()
     }
 
     /// The ring of packets that wait; `None` on the host.
     pub fn held_packets(&self) -> Result<Option<MapHandle>, SetupError> {
         self.programs.backend().ring(Ring::Held)
-    }
-
-    fn holder(&self) -> Holder {
-        let general = self.programs.general();
-        let mut pipeline = Pipeline::aside(self.store.mem.clone(), &self.ports, general);
-        pipeline.tell_alarms_to(Arc::clone(&self.store.alarms.told));
-        Holder {
-            pipeline,
-            bystander: self.store.grace.bystander(),
-            owners: self.store.owners.clone(),
-            finisher: self.finisher(),
-            orders: Arc::clone(&self.store.holding),
-        }
-    }
-
-    fn hold_up_to(&self, bounds: HoldBounds) {
-        let max = &self.store.mem.config[0].held_max;
-        max.store(bounds.packets_per_session, Ordering::Release);
     }
 
     /// Run one frame through a port of the host pipeline. `None` on XDP.
@@ -458,7 +419,7 @@ fn new_store(
     let owners = Owners::new(memory.entries.len())?;
     let alarms = Alarms::new(backend.ring(Ring::Alarms)?, Arc::new(Told::new()?));
     let grace = Grace::new(backend.barrier()?)?;
-    let parts = (owners, alarms, Orders::new()?);
+    let parts = (owners, alarms);
     let mut store = Store::new(memory, layout, grace, parts, salt());
     store.peers.set_udp6_checksum(options.udp6_checksum);
     store.fill_first_nexthop();
@@ -490,13 +451,8 @@ impl session::compiled::Tables for Tables {
     }
 
     fn end_tunnel(&mut self, tunnel: &EndedTunnel) {
-        let Some(markers) = &self.end_markers else {
-            return;
-        };
-        let packet = end_marker(tunnel.teid, tunnel.local, tunnel.peer);
-        let ifindex = self.store.way_to(tunnel.local, tunnel.peer).unwrap_or(0);
-        if let Some(packet) = packet {
-            markers.send(Outgoing { ifindex, packet });
+        if let Some(ends) = &self.tunnel_ends {
+            ends.left(tunnel, self.store.way_to(tunnel.local, tunnel.peer));
         }
     }
 
@@ -506,15 +462,21 @@ impl session::compiled::Tables for Tables {
     }
 
     fn limit_held(&mut self, seid: u64, pdr: PdrId, limits: HoldLimits) {
-        self.store.holding.give(Order::Limit(seid, pdr, limits));
+        if let Some(keeper) = &self.store.keeper {
+            keeper.limit(seid, pdr, limits);
+        }
     }
 
     fn discard_held(&mut self, seid: u64) {
-        self.store.holding.give(Order::Discard(seid));
+        if let Some(keeper) = &self.store.keeper {
+            keeper.discard(seid);
+        }
     }
 
     fn tell_of_held(&mut self, seid: u64) {
-        self.store.holding.give(Order::Tell(seid));
+        if let Some(keeper) = &self.store.keeper {
+            keeper.tell_anew(seid);
+        }
     }
 
     fn touch(&self, handle: &Handle) -> u64 {
@@ -591,7 +553,7 @@ impl NextHopTables for Tables {
     }
 
     fn set_ni_addresses(&mut self, ni: NiId, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) {
-        self.routers.set_interface(ni, v4, v6);
+        self.interface_addresses.set(ni, v4, v6);
     }
 
     fn set_n3_routes(&mut self, routes: &Arc<View>) {

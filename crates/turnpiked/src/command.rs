@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use session::compiled::Buffered;
-use tables::HeldSession;
+use slowpath::HeldSession;
 use tokio::sync::oneshot;
 
 use nexthop::KernelChange;

@@ -15,17 +15,17 @@ mod sender;
 
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::MapHandle;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use session::compiled::Buffered;
 use tables::pipeline::Pipeline;
-use tables::{Bystander, Owners};
+use tables::{Bystander, Owners, RingReader};
 
 use crate::finish::Finisher;
 use crate::orders::{HeldSession, Order, Orders};
@@ -164,15 +164,10 @@ fn run(
     stop: &AtomicBool,
 ) -> io::Result<()> {
     // Memory of its own, which a UPF whose UEs are never idle does not need.
-    let mut opened: Option<RingBuffer<'_>> = None;
+    let mut opened: Option<RingReader<'_>> = None;
     while !stop.load(Ordering::Relaxed) {
-        let mut taken = 0;
-        if let Some(ring) = &opened {
-            taken = ring.consume_raw_n(RING_BATCH);
-            if taken < 0 {
-                return Err(io::Error::from_raw_os_error(-taken));
-            }
-        }
+        let read = |ring: &RingReader<'_>| ring.read(RING_BATCH);
+        let taken = opened.as_ref().map_or(Ok(0), read)?;
         let given = orders.take();
         let idle = taken == 0 && given.is_empty();
         {
@@ -189,36 +184,22 @@ fn run(
             (buffers.waits(), buffers.has_ready())
         };
         if idle && !ready && wait(&opened, ring, orders, waits)? && opened.is_none() {
-            opened = Some(open(ring, buffers)?);
+            let take = |record: &[u8]| buffers.borrow_mut().take(record);
+            opened = Some(RingReader::open(ring, take)?);
         }
     }
     Ok(())
 }
 
-fn open<'a>(
-    ring: &MapHandle,
-    buffers: &'a RefCell<Buffers<Sockets>>,
-) -> io::Result<RingBuffer<'a>> {
-    let mut builder = RingBufferBuilder::new();
-    builder
-        .add(ring, |record| {
-            buffers.borrow_mut().take(record);
-            0
-        })
-        .map_err(io::Error::other)?;
-    builder.build().map_err(io::Error::other)
-}
-
 /// Until there is something to do. Whether packets have come: a ring can be asked before it is mapped.
 fn wait(
-    opened: &Option<RingBuffer<'_>>,
+    opened: &Option<RingReader<'_>>,
     ring: &MapHandle,
     orders: &Orders,
     packets_wait: bool,
 ) -> io::Result<bool> {
     let records = match opened {
-        // SAFETY: the descriptor belongs to the ring buffer, which outlives this function.
-        Some(opened) => unsafe { BorrowedFd::borrow_raw(opened.epoll_fd()) },
+        Some(opened) => opened.as_fd(),
         None => ring.as_fd(),
     };
     let mut fds = [

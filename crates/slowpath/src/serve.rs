@@ -17,15 +17,16 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::MapHandle;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use tables::RingReader;
 use tables::task::Event;
 
 use crate::clock::monotonic_ns;
@@ -285,10 +286,11 @@ fn drain(
     let [events, copies] = rings;
     let events = open(events, &slow_path)?;
     // Memory of its own, which a UPF without FARs with DUPL does not need.
-    let mut opened: Option<RingBuffer<'_>> = None;
+    let mut opened: Option<RingReader<'_>> = None;
     let mut expired_ns = 0;
     while !stop.load(Ordering::Relaxed) {
-        let taken = take_from(&events)? + opened.as_ref().map_or(Ok(0), take_from)?;
+        let read = |ring: &RingReader<'_>| ring.read(BATCH);
+        let taken = read(&events)? + opened.as_ref().map_or(Ok(0), read)?;
         let served = slow_path.borrow_mut().serve(SERVED);
         let is_idle = taken + served == 0;
         let now_ns = monotonic_ns();
@@ -310,34 +312,19 @@ fn drain(
     Ok(())
 }
 
-/// How many records there were.
-fn take_from(ring: &RingBuffer<'_>) -> io::Result<usize> {
-    let taken = ring.consume_raw_n(BATCH);
-    usize::try_from(taken).map_err(|_| io::Error::from_raw_os_error(-taken))
-}
-
-fn open<'a>(ring: &MapHandle, slow_path: &'a RefCell<SlowPath>) -> io::Result<RingBuffer<'a>> {
-    let mut builder = RingBufferBuilder::new();
-    builder
-        .add(ring, |record| {
-            slow_path.borrow_mut().put(record);
-            0
-        })
-        .map_err(io::Error::other)?;
-    builder.build().map_err(io::Error::other)
+fn open<'a>(ring: &MapHandle, slow_path: &'a RefCell<SlowPath>) -> io::Result<RingReader<'a>> {
+    RingReader::open(ring, |record| slow_path.borrow_mut().put(record))
 }
 
 /// Until there is something to do. Whether there are duplicates: a ring can be asked before it is mapped.
 fn wait(
-    events: &RingBuffer<'_>,
+    events: &RingReader<'_>,
     copies: &MapHandle,
     wake: &EventFd,
     timeout: PollTimeout,
 ) -> io::Result<bool> {
-    // SAFETY: the descriptor belongs to `events`, which outlives this function.
-    let events = unsafe { BorrowedFd::borrow_raw(events.epoll_fd()) };
     let mut fds = [
-        PollFd::new(events, PollFlags::POLLIN),
+        PollFd::new(events.as_fd(), PollFlags::POLLIN),
         PollFd::new(wake.as_fd(), PollFlags::POLLIN),
         PollFd::new(copies.as_fd(), PollFlags::POLLIN),
     ];

@@ -5,19 +5,19 @@
 //! the counts and arms the PDR anew, so that an alarm that comes too early costs a look and no more; here is seen to
 //! it that none comes late, and that none is lost.
 
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::MapHandle;
 use nix::errno::Errno;
 use session::compiled::PdrId;
 use smallvec::SmallVec;
 
 use crate::abi::{ALARM_STEP, AlarmRecord, Cpu, QOS_ALARM_NONE, entry};
 use crate::handle::{Handle, HeldEntry};
+use crate::ring::RingReader;
 use crate::store::Store;
 use crate::told::{Told, WAITING_MAX};
 
@@ -28,43 +28,30 @@ const SCAN_PER_TURN: u32 = 1 << 14;
 const TRIES: usize = 4;
 
 /// The ring of alarms, mapped: memory that a UPF without quotas does not need.
+#[derive(Debug)]
 struct Ring {
-    ring: RingBuffer<'static>,
+    reader: RingReader<'static>,
     taken: Arc<Mutex<Vec<u32>>>,
-}
-
-impl fmt::Debug for Ring {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ring")
-    }
 }
 
 impl Ring {
     fn open(map: &MapHandle) -> io::Result<Self> {
         let taken = Arc::new(Mutex::new(Vec::new()));
-        let mut builder = RingBufferBuilder::new();
         let into = Arc::clone(&taken);
-        builder
-            .add(map, move |record| {
-                if let Some(entry) = entry_of(record) {
-                    let mut taken = into.lock().unwrap_or_else(PoisonError::into_inner);
-                    taken.push(entry);
-                }
-                0
-            })
-            .map_err(io::Error::other)?;
-        let ring = builder.build().map_err(io::Error::other)?;
-        Ok(Self { ring, taken })
+        let reader = RingReader::open(map, move |record| {
+            if let Some(entry) = entry_of(record) {
+                let mut taken = into.lock().unwrap_or_else(PoisonError::into_inner);
+                taken.push(entry);
+            }
+        })?;
+        Ok(Self { reader, taken })
     }
 
     /// At most so many. Whether there may be more.
     fn take(&self, at_most: usize, into: &mut Vec<u32>) -> io::Result<bool> {
-        let count = self.ring.consume_raw_n(at_most);
-        if count < 0 {
-            return Err(io::Error::from_raw_os_error(-count));
-        }
+        let count = self.reader.read(at_most)?;
         into.append(&mut self.taken.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(count as usize >= at_most)
+        Ok(count >= at_most)
     }
 }
 

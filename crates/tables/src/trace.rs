@@ -1,13 +1,13 @@
 //! Following users: whose packets programs report, and the reports (`tp_trace`).
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use ipnet::IpNet;
-use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::MapHandle;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -16,6 +16,7 @@ use session::compiled::PredefinedId;
 use crate::abi::{DROP_MAX, Line};
 use crate::filters::left_aligned;
 use crate::memory::View;
+use crate::ring::RingReader;
 use crate::stats::{DROP_REASONS, DropReason};
 
 /// Keys that packets are compared with, at most.
@@ -217,31 +218,22 @@ fn drain(
     stop: &AtomicBool,
     wake: &EventFd,
 ) -> io::Result<()> {
-    let mut builder = RingBufferBuilder::new();
-    builder
-        .add(ring, move |record| {
-            if let Some(record) = TraceRecord::parse(record) {
-                report(record);
-            }
-            0
-        })
-        .map_err(io::Error::other)?;
-    let ring = builder.build().map_err(io::Error::other)?;
+    let ring = RingReader::open(ring, move |record| {
+        if let Some(record) = TraceRecord::parse(record) {
+            report(record);
+        }
+    })?;
     while !stop.load(Ordering::Relaxed) {
-        match ring.consume_raw_n(BATCH) {
-            0 => wait(&ring, wake)?,
-            taken if taken < 0 => return Err(io::Error::from_raw_os_error(-taken)),
-            _ => {}
+        if ring.read(BATCH)? == 0 {
+            wait(&ring, wake)?;
         }
     }
     Ok(())
 }
 
-fn wait(ring: &RingBuffer<'_>, wake: &EventFd) -> io::Result<()> {
-    // SAFETY: the descriptor belongs to `ring`, which outlives this function.
-    let records = unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) };
+fn wait(ring: &RingReader<'_>, wake: &EventFd) -> io::Result<()> {
     let mut fds = [
-        PollFd::new(records, PollFlags::POLLIN),
+        PollFd::new(ring.as_fd(), PollFlags::POLLIN),
         PollFd::new(wake.as_fd(), PollFlags::POLLIN),
     ];
     match poll(&mut fds, PollTimeout::NONE) {

@@ -1,4 +1,6 @@
-//! Frames out of an interface, many at a time, by the queues that packets of the kernel's own take.
+//! Frames out of an interface, many at a time, by the queues that packets of the kernel's own take: system calls that have
+//! no safe wrapper, and so all of this crate's `unsafe`.
+#![allow(unsafe_code)]
 
 use std::collections::HashMap;
 use std::io;

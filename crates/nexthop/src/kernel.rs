@@ -9,7 +9,7 @@ use ipnet::IpNet;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mac(pub [u8; 6]);
 
-/// What a VLAN device adds to its parent.
+/// Tag that a VLAN device adds to frames of its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Vlan {
     /// The device below.
@@ -25,7 +25,7 @@ pub struct Vlan {
 pub struct Link {
     /// The kernel's number.
     pub ifindex: u32,
-    /// For logs.
+    /// Name, for logs.
     pub name: String,
     /// `None` where the device has no Ethernet address.
     pub mac: Option<Mac>,
@@ -35,7 +35,7 @@ pub struct Link {
     pub up: bool,
     /// The cable is in. Without it routes stay, and packets are lost.
     pub carrier: bool,
-    /// For a VLAN device.
+    /// Tag of a VLAN device.
     pub vlan: Option<Vlan>,
 }
 
@@ -55,7 +55,7 @@ pub struct Address {
     pub net: IpNet,
 }
 
-/// What a route does (`rtm_type`).
+/// Type of a route (`rtm_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteKind {
     /// Forward.
@@ -86,7 +86,7 @@ pub struct Route {
     pub table: u32,
     /// Truncated.
     pub prefix: IpNet,
-    /// What it does.
+    /// Its type.
     pub kind: RouteKind,
     /// The lowest wins.
     pub metric: u32,
@@ -96,7 +96,7 @@ pub struct Route {
     pub hops: Vec<RouteHop>,
 }
 
-/// How a route arrived.
+/// Way in which a route arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HowAdded {
     /// Beside others of its prefix and metric.
@@ -118,7 +118,7 @@ pub struct Neighbour {
     pub permanent: bool,
 }
 
-/// Everything, at one moment.
+/// State of the kernel at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// All devices.

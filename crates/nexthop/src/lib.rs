@@ -5,7 +5,7 @@
 //! [`Request`]s to the kernel come out. [`netlink`] supplies the changes and carries out the requests. What the model knows
 //! of the kernel is in `kernel`, what one routing table says of a destination in `view`.
 //!
-//! What is decided here, where the kernel would do something else:
+//! Decisions that are not the kernel's:
 //!
 //! * Of the next hops of a multipath route the first that is usable takes all packets.
 //! * Users reach neither this host (every local address is a `LOCAL` route of every network
@@ -33,7 +33,7 @@ pub use kernel::{
     Snapshot, Vlan,
 };
 pub use model::NextHops;
-pub use view::{Target, View};
+pub use view::{RouteView, Target};
 
 /// Routes of one family of one network instance; `TP_ROUTES_MAX`.
 pub const ROUTES_MAX: usize = 32;
@@ -54,7 +54,7 @@ pub struct L2 {
 }
 
 impl L2 {
-    /// From the device's own address to the neighbour's; with a tag, 18 bytes.
+    /// Header from the device's own address to the neighbour's; with a tag, 18 bytes.
     pub fn new(to: Mac, from: Mac, vlan: Option<Vlan>) -> Self {
         let mut bytes = [0; 18];
         bytes[..6].copy_from_slice(&to.0);
@@ -78,7 +78,7 @@ impl L2 {
     }
 }
 
-/// What one `tp_nexthop` says. Equal next hops share one index.
+/// Content of one `tp_nexthop`. Equal next hops share one index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NextHop {
     /// No route, or one whose link has no carrier.
@@ -87,7 +87,7 @@ pub enum NextHop {
     Resolved {
         /// Devmap slot.
         port: u32,
-        /// Of the device that IP sees (the VLAN's, where there is one).
+        /// Number of the device that IP sees (the VLAN's, where there is one).
         ifindex: u32,
         /// Largest IP packet.
         mtu: u16,
@@ -99,7 +99,7 @@ pub enum NextHop {
     /// The kernel sends, through the slow path: the neighbour is not resolved yet, or the device
     /// is none of the data ports.
     Unresolved {
-        /// Where the slow path sends.
+        /// Interface by which the slow path sends.
         ifindex: u32,
         /// Largest IP packet.
         mtu: u16,
@@ -108,7 +108,7 @@ pub enum NextHop {
     OnLink {
         /// Devmap slot.
         port: u32,
-        /// Where the slow path sends if the neighbour is not in the table.
+        /// Interface by which the slow path sends if the neighbour is not in the table.
         ifindex: u32,
         /// Largest IP packet.
         mtu: u16,
@@ -184,11 +184,11 @@ pub trait NextHopTables {
     /// with `None` no longer. On an error nothing changed.
     fn set_neighbour(&mut self, ni: NiId, addr: IpAddr, index: Option<u32>) -> Result<(), NoRoom>;
 
-    /// Where a network instance's router can be reached: addresses of its interface.
+    /// Set the addresses of a network instance's interface, by which its router can be reached.
     fn set_ni_addresses(&mut self, ni: NiId, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>);
 
     /// The routes towards gNBs changed: these decide from now on over which family one is reached.
-    fn set_n3_routes(&mut self, routes: &Arc<View>);
+    fn set_n3_routes(&mut self, routes: &Arc<RouteView>);
 
     /// Append the peers that came and went since the last call, in that order.
     fn take_peer_changes(&mut self, into: &mut Vec<PeerChange>);
@@ -203,7 +203,7 @@ pub struct Port {
     pub ifindex: u32,
 }
 
-/// Where a network instance sends.
+/// A network instance's way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkInstance {
     /// Its number in the tables.
@@ -214,7 +214,7 @@ pub struct NetworkInstance {
     pub table: u32,
 }
 
-/// What does not change while the process runs.
+/// Configuration, which stays while the process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// Data ports; a VLAN device on one of them is reached through it.

@@ -9,7 +9,7 @@ use session::compiled::{NiId, NoRoom};
 
 use crate::{
     Config, Family, Kernel, KernelChange, L2, Link, NetworkInstance, NextHop, NextHopTables,
-    ONLINK_KEPT_MAX, Peer, PeerChange, Request, TABLE_MAIN, Target, View, Vlan,
+    ONLINK_KEPT_MAX, Peer, PeerChange, Request, RouteView, TABLE_MAIN, Target, Vlan,
 };
 
 /// A neighbour, as the kernel keys it.
@@ -44,12 +44,12 @@ impl Pool {
     }
 }
 
-/// What the tables hold for one network instance.
+/// State of the tables for one network instance.
 #[derive(Debug)]
 struct NiState {
     config: NetworkInstance,
-    view: View,
-    /// By `Family as usize`: compressed and cut to size.
+    view: RouteView,
+    /// Routes by `Family as usize`: compressed and cut to size.
     lists: [Vec<(IpNet, Option<Target>)>; 2],
     applied: [Vec<(IpNet, NextHop)>; 2],
     neighbours: BTreeMap<IpAddr, NextHop>,
@@ -66,7 +66,7 @@ struct PeerState {
 pub struct NextHops {
     config: Config,
     kernel: Kernel,
-    n3_view: Arc<View>,
+    n3_view: Arc<RouteView>,
     nis: Vec<NiState>,
     peers: BTreeMap<Peer, PeerState>,
     pool: Pool,
@@ -89,7 +89,7 @@ impl NextHops {
             .iter()
             .map(|&config| NiState {
                 config,
-                view: View::default(),
+                view: RouteView::default(),
                 lists: Default::default(),
                 applied: Default::default(),
                 neighbours: BTreeMap::new(),
@@ -111,7 +111,7 @@ impl NextHops {
         }
     }
 
-    /// What the kernel said. Nothing reaches the tables before [`reconcile`](Self::reconcile).
+    /// Take in what the kernel said. Nothing reaches the tables before [`reconcile`](Self::reconcile).
     pub fn apply(&mut self, change: KernelChange) {
         // A neighbour that the kernel dropped is asked for again, if it is still needed.
         match &change {
@@ -236,13 +236,13 @@ impl NextHops {
     }
 
     fn rebuild_views(&mut self, tables: &impl NextHopTables) {
-        self.n3_view = Arc::new(View::of(&self.kernel, self.config.n3_table));
+        self.n3_view = Arc::new(RouteView::of(&self.kernel, self.config.n3_table));
         for (peer, state) in &mut self.peers {
             state.target = self.n3_view.lookup(peer.remote).cloned();
         }
         for index in 0..self.nis.len() {
             let config = self.nis[index].config;
-            let mut view = View::of(&self.kernel, config.table);
+            let mut view = RouteView::of(&self.kernel, config.table);
             view.restrict(|target| self.for_users(&config, target));
             let ni = &mut self.nis[index];
             let in_pool = |net| tables.says_more_than_pool(config.id, net);

@@ -177,7 +177,7 @@ impl Kernel {
         self.sequence
     }
 
-    /// Everything of a kind, and whether it changed meanwhile.
+    /// Dump everything of a kind, and say whether it changed meanwhile.
     fn dump_once(&mut self, kind: u16, found: &mut dyn FnMut(KernelChange)) -> io::Result<bool> {
         let sequence = self.next_sequence();
         send(
@@ -307,7 +307,7 @@ impl Kernel {
         }
     }
 
-    /// What must be asked for again and again.
+    /// Neighbours that must be asked for again and again.
     fn unsettled(&self) -> &BTreeSet<(u32, IpAddr)> {
         if self.managed == Some(false) {
             &self.kept

@@ -8,7 +8,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use crate::kernel::{Kernel, Route, RouteKind};
 use crate::{Family, ROUTES_MAX};
 
-/// Where a route leads, neighbours aside.
+/// Target of a route, neighbours aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// This host.
@@ -56,14 +56,14 @@ fn reserved() -> [(IpNet, Target); 6] {
 
 /// Longest-prefix match over a routing table and the local addresses.
 #[derive(Debug, Default)]
-pub struct View {
+pub struct RouteView {
     routes: HashMap<IpNet, Target>,
     /// Prefix lengths that occur, longest first, by `Family as usize`.
     lens: [Vec<u8>; 2],
     restricted: BTreeSet<u32>,
 }
 
-impl View {
+impl RouteView {
     /// `table`, behind the reserved blocks and what is local.
     pub(super) fn of(kernel: &Kernel, table: u32) -> Self {
         let reserved = reserved();
@@ -183,7 +183,7 @@ impl View {
     }
 }
 
-/// Of the routes of one prefix, the one that the kernel would take, if any is usable.
+/// The route of one prefix that the kernel would take, if any is usable.
 fn best(kernel: &Kernel, same: &[Route]) -> Option<Target> {
     same.iter().find_map(|route| match route.kind {
         // Are in `first` already, whatever their table.
@@ -206,7 +206,7 @@ fn best(kernel: &Kernel, same: &[Route]) -> Option<Target> {
     })
 }
 
-/// To sort by, within one family.
+/// Sort key, within one family.
 fn bits(net: &IpNet) -> u128 {
     match net {
         IpNet::V4(net) => u32::from(net.network()).into(),

@@ -9,7 +9,7 @@ use crate::inet;
 pub(crate) const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 const IP6_LEN: usize = 40;
 const ICMP6: u8 = 58;
-/// What has crossed no router (RFC 4861, 6.1.1).
+/// Hop limit of a packet that has crossed no router (RFC 4861, 6.1.1).
 const HOP_LIMIT: u8 = 255;
 const ROUTER_SOLICITATION: u8 = 133;
 const ROUTER_ADVERTISEMENT: u8 = 134;
@@ -19,22 +19,22 @@ const MTU: u8 = 5;
 const RECURSIVE_DNS: u8 = 25;
 /// A: addresses may be made of it. Not L: nobody else is on the UE's link.
 const AUTONOMOUS: u8 = 0x40;
-/// What UEs put into their packets.
+/// Hop limit that UEs put into their packets.
 const CUR_HOP_LIMIT: u8 = 64;
 const FOREVER: u32 = u32::MAX;
 
-/// What UEs are told beside their prefix, which is theirs as long as the session.
+/// Content of Router Advertisements beside the UE's prefix, which is its own as long as the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advertised {
     /// Seconds for which this is their router.
     pub lifetime_s: u16,
-    /// Of their link, at least 1280.
+    /// MTU of the UEs' link, at least 1280.
     pub mtu: Option<u32>,
     /// Name servers (RFC 8106), as long as the router; at most 127.
     pub dns: Vec<Ipv6Addr>,
 }
 
-/// Who asked, if this packet is a valid Router Solicitation (RFC 4861, 6.1.1).
+/// Source of a valid Router Solicitation (RFC 4861, 6.1.1).
 pub fn solicitor(packet: &[u8]) -> Option<Ipv6Addr> {
     let header = packet.get(..IP6_LEN)?;
     let length = usize::from(u16::from_be_bytes([header[4], header[5]]));

@@ -3,7 +3,7 @@
 //!
 //! Order is kept so: who hands a packet over raises `held` of its entry before, and this thread lowers it when the
 //! packet has left. While it is not zero, an entry that forwards again does so behind what waits (`TP_ACT_DRAIN`).
-//! What becomes of a packet is asked of the pipeline each time, so that it is always what the rules of now say.
+//! The pipeline is asked each time what becomes of a packet, so that it is always what the rules of now say.
 
 mod arena;
 mod by_hand;
@@ -38,7 +38,7 @@ use sender::Sockets;
 /// Records taken from the ring before orders are heard.
 const RING_BATCH: usize = 256;
 
-/// What became of packets that waited, and how many do.
+/// Counters of packets that waited, and how many do.
 #[derive(Debug, Default)]
 pub struct HoldCounters {
     sessions: AtomicU64,
@@ -52,17 +52,17 @@ pub struct HoldCounters {
 /// [`HoldCounters`] at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HoldTotals {
-    /// For which packets wait.
+    /// Sessions for which packets wait.
     pub sessions: u64,
-    /// Waiting.
+    /// HeldFate.
     pub packets: u64,
     /// Octets of memory in use.
     pub bytes: u64,
     /// Packets that have come to wait.
     pub taken: u64,
-    /// Of these, let go.
+    /// Packets that were let go.
     pub released: u64,
-    /// Of these, lost; drop reasons say why.
+    /// Packets that were lost; drop reasons say why.
     pub lost: u64,
 }
 
@@ -85,7 +85,7 @@ fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-/// Everything that the thread owns.
+/// Parts that the thread is made of.
 pub(crate) struct Holder {
     pub(crate) pipeline: Pipeline,
     pub(crate) bystander: Bystander,
@@ -136,7 +136,7 @@ impl BufferThread {
         })
     }
 
-    /// What became of packets, and how many wait.
+    /// Counters of packets that waited, and how many do.
     pub fn counters(&self) -> Arc<HoldCounters> {
         self.counters.clone()
     }
@@ -191,7 +191,7 @@ fn run(
     Ok(())
 }
 
-/// Until there is something to do. Whether packets have come: a ring can be asked before it is mapped.
+/// Wait until there is something to do. Whether packets have come: a ring can be asked before it is mapped.
 fn wait(
     opened: &Option<RingReader<'_>>,
     ring: &MapHandle,

@@ -22,7 +22,7 @@ use crate::sockets::RawSockets;
 /// gNBs then wait for their own timers.
 const WAITING_MAX: usize = 16_384;
 
-/// What became of End Markers.
+/// Counters of End Markers.
 #[derive(Debug, Default)]
 pub struct EndMarkerCounters {
     sent: AtomicU64,

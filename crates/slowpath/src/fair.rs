@@ -1,4 +1,4 @@
-//! Who is served next on the slow path: kinds of work in turn, and within each its users.
+//! Order of service on the slow path: kinds of work in turn, and within each its users.
 //!
 //! Deficit round robin (Shreedhar and Varghese, 1995) on both levels, over what records cost. A kind has room for so many
 //! octets; beyond them the user with the most gives way, oldest record first. So whoever floods one kind of work costs the
@@ -16,7 +16,7 @@ use crate::outer::l3_of;
 const ROOM: usize = 4 << 20;
 /// Users of a kind that are told apart; those beyond share places by chance, which falls anew at each start.
 const USERS: usize = 64;
-/// What a record costs beside its octets: about as much as the system call that sends it, in octets copied.
+/// Cost of a record beside its octets: about as much as the system call that sends it, in octets copied.
 const EACH: u32 = 512;
 /// More than the dearest record: whoever's turn it is gets something.
 const QUANTUM: u32 = 16 << 10;
@@ -52,7 +52,7 @@ impl Kind {
     }
 }
 
-/// What tells one user of a kind from another: an address, and a tunnel where one address has many users.
+/// Key that tells one user of a kind from another: an address, and a tunnel where one address has many users.
 ///
 /// `from_users`: it came in where tunnels end.
 fn user<'a>(event: &Event<'a>, from_users: bool) -> (&'a [u8], u32) {
@@ -80,7 +80,7 @@ fn user<'a>(event: &Event<'a>, from_users: bool) -> (&'a [u8], u32) {
     (address(packet, from_users), tunnel)
 }
 
-/// Of an IP packet; empty where there is none.
+/// Source or destination address of an IP packet; empty where there is none.
 fn address(packet: &[u8], source: bool) -> &[u8] {
     let at = match packet.first().map(|octet| octet >> 4) {
         Some(4) if source => 12..16,
@@ -106,9 +106,9 @@ fn tunnel_of(packet: &[u8]) -> u32 {
 
 /// Something that waits.
 trait Waiting {
-    /// What its next record costs. `None`: it has none.
+    /// Cost of its next record. `None`: it has none.
     fn cost(&mut self) -> Option<u32>;
-    /// That record.
+    /// Take that record.
     fn take(&mut self) -> Option<Vec<u8>>;
 }
 
@@ -252,7 +252,7 @@ impl Fair {
         }
     }
 
-    /// Whose turn it is.
+    /// The record whose turn it is.
     pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
         self.kinds.take()
     }
@@ -266,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    /// What is waiting on behalf of a UE with this number; `tag` tells it from others.
+    /// A record on behalf of a UE with this number; `tag` tells it from others.
     fn record(kind: Kind, ue: u8, len: usize, tag: u32) -> Vec<u8> {
         let mut packet = vec![0x45; 20];
         packet[12..16].copy_from_slice(&[10, 60, 0, ue]);

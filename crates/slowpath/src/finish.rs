@@ -38,7 +38,7 @@ const ROUNDS: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// What became of tasks, beside packets that go on as they would have gone.
+/// Counters of tasks, beside packets that go on as they would have gone.
 #[derive(Debug, Default)]
 pub struct Finished {
     expired: AtomicU64,
@@ -303,7 +303,7 @@ impl Finisher {
         icmp::error(about, cause, source)
     }
 
-    /// To the sender of what was lost: into its own tunnel, as a packet of its data network would go, or back
+    /// Tell the sender of what was lost: into its own tunnel, as a packet of its data network would go, or back
     /// where it came from.
     fn tell(
         &mut self,
@@ -338,7 +338,7 @@ impl Finisher {
         self.send_to_ue(NiId(task.ni), &packet, now_ns, rounds, out)
     }
 
-    /// What is told to the sender of a packet from tunnel to tunnel, in a frame as if it had come in the other tunnel.
+    /// Message to the sender of a packet from tunnel to tunnel, in a frame as if it had come in the other tunnel.
     fn way_back(&self, task: &Task, packet: Option<&[u8]>) -> Option<Vec<u8>> {
         let (teid, qfi) = task.came_with();
         let (teid, own) = {
@@ -350,7 +350,7 @@ impl Finisher {
         Some(framed(&message))
     }
 
-    /// To a UE, by the rules for what its data network sends.
+    /// Send to a UE, by the rules for what its data network sends.
     fn send_to_ue(
         &mut self,
         ni: NiId,
@@ -388,7 +388,7 @@ impl Finisher {
         self.done(port as u32, run, now_ns, rounds, out)
     }
 
-    /// Where packets to the UE come in, an address of it, and what it is told. `None`: it gets no answer.
+    /// Port where packets to the UE come in, an address of it, and the advertisement. `None`: it gets no answer.
     fn advertisement(&self, teid: u32, solicitation: &[u8]) -> Option<(usize, Ipv6Addr, Vec<u8>)> {
         let asked = advertise::solicitor(solicitation)?;
         let (prefix, ni) = {
@@ -404,7 +404,7 @@ impl Finisher {
         Some((self.pipeline.port_of(ni)?, prefix.network(), packet))
     }
 
-    /// In fragments, each with the headers of the tunnel that it leaves through.
+    /// Cut a packet into fragments, each with the headers of the tunnel that it leaves through.
     fn cut(&self, event: &Event<'_>, task: &Task, packet: &[u8], out: &mut Vec<Outgoing>) {
         let split = packet.split_at_checked(task.header_len().into());
         let split = split.filter(|(header, _)| header.len() <= REPEATED_MAX.into());

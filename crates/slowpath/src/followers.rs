@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::reassembly::{Loss, Losses};
 
-/// What may be remembered, and what may wait.
+/// Bounds of what is remembered, and of what waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Packets.
@@ -17,7 +17,7 @@ pub struct Bounds {
     pub bytes: usize,
     /// Frames of one packet that wait.
     pub frames: usize,
-    /// From the fragment that comes first, in nanoseconds.
+    /// Nanoseconds from the fragment that comes first.
     pub age_ns: u64,
 }
 
@@ -36,9 +36,9 @@ impl Default for Bounds {
 /// Which packet a fragment belongs to. TEID and port keep users with the same addresses apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// Where it came in.
+    /// Port where it came in.
     pub port: u32,
-    /// Its tunnel; 0: none.
+    /// TEID of its tunnel; 0: none.
     pub teid: u32,
     /// Sender.
     pub source: IpAddr,
@@ -51,7 +51,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Whose packet: uplink by tunnel, downlink by destination.
+    /// User of the packet: uplink by tunnel, downlink by destination.
     fn user(&self) -> User {
         (
             self.port,
@@ -63,7 +63,7 @@ impl Key {
 
 type User = (u32, u32, Option<IpAddr>);
 
-/// What filters see of a packet (`tp_transport()`): protocol, whether it has ports, and these.
+/// Upper layer of a packet as filters see it (`tp_transport()`): protocol, whether it has ports, and these.
 pub type Transport = u64;
 
 /// `TP_FLOW_PROTO_SHIFT`
@@ -76,7 +76,7 @@ const PORTS: u64 = 1 << 49;
 pub struct Ready {
     /// As it came.
     pub frame: Vec<u8>,
-    /// Of its packet.
+    /// Upper layer of its packet.
     pub transport: Transport,
 }
 

@@ -9,13 +9,13 @@ const UDP: u8 = 17;
 const TTL: u8 = 64;
 const DONT_FRAGMENT: u16 = 0x4000;
 
-/// What an outer IP header says. Of IPv4 addresses the first four octets.
+/// Fields of an outer IP header. Of IPv4 addresses the first four octets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outer {
     pub(crate) local: [u8; 16],
     pub(crate) remote: [u8; 16],
     pub(crate) tos: u8,
-    /// Of the tunnel, whose flow label it makes.
+    /// TEID of the tunnel, which makes the flow label.
     pub(crate) teid: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What the data path hands over: a packet that waits, and of which entry.
+//! Records of packets that wait, as the data path hands them over.
 
 use tables::task::Event;
 

@@ -7,7 +7,7 @@ use crate::inet;
 const IP4_LEN: usize = 20;
 const IP6_LEN: usize = 40;
 const ICMP_LEN: usize = 8;
-/// Of a whole error (RFC 1812, 4.3.2.3).
+/// Longest error over IPv4 (RFC 1812, 4.3.2.3).
 const ERROR4_MAX: usize = 576;
 /// The least MTU of IPv6: no error is longer (RFC 4443, 2.4c), and none asks for shorter packets.
 const MTU6_MIN: u16 = 1280;
@@ -49,7 +49,7 @@ pub fn error(about: &[u8], cause: Cause, source: IpAddr) -> Option<Vec<u8>> {
     }
 }
 
-/// Where a packet goes to.
+/// Destination of a packet.
 pub(crate) fn destination(ip: &[u8]) -> Option<IpAddr> {
     match ip.first()? >> 4 {
         4 => address4(ip, 16).map(IpAddr::V4),

@@ -1,4 +1,4 @@
-//! What user space does with packets that the pipeline cannot finish: fragments are put together, packets that are too long
+//! The slow path: user space for packets that the pipeline cannot finish. Fragments are put together, packets that are too long
 //! are cut, senders hear by ICMP why theirs are lost, copies are sent, packets for idle UEs wait, and those whose neighbour
 //! is not known go through the kernel.
 //!

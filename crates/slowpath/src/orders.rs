@@ -1,4 +1,4 @@
-//! What those who keep packets are told by others: by the tables, by threads that have made a packet, by operators.
+//! Orders to those who keep packets: of the tables, of threads that have made a packet, of operators.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,14 +13,14 @@ use tables::Keeper;
 /// Packets of other threads that may be on their way here.
 const GIVEN_MAX: usize = 4096;
 
-/// What of one session waits.
+/// Packets of one session that wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldSession {
     /// Our SEID.
     pub seid: u64,
     /// PDRs whose packets wait.
     pub pdrs: Vec<u16>,
-    /// How many do.
+    /// Number of these packets.
     pub packets: u64,
     /// Octets of their frames.
     pub bytes: u64,
@@ -31,13 +31,13 @@ pub struct HeldSession {
 /// An order to those who keep packets.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// The rules of a session have changed: what waits for it may go, or be lost.
+    /// Look at a session whose rules have changed: its packets may go, or be lost.
     Look(u64),
-    /// What waits for a session is lost.
+    /// Drop the packets of a session.
     Discard(u64),
-    /// What waits for a session is told of anew.
+    /// Tell anew that packets of a session wait.
     Tell(u64),
-    /// What waits for a PDR is bounded.
+    /// Bound the packets of a PDR.
     Limit(u64, PdrId, HoldLimits),
     /// A record of the ring that came by another way.
     Packet(Vec<u8>),

@@ -104,7 +104,7 @@ const IP6_IN_FRONT: [u8; 3] = [0, 43, 60];
 /// `TP_IP6_HEADERS_MAX`
 const IP6_HEADERS_MAX: usize = 8;
 
-/// Where the fragment header of an IPv6 packet stands, and where the octet that names it does.
+/// Offsets of the fragment header of an IPv6 packet, and of the octet that names it.
 fn find_fragment6(ip: &[u8]) -> Option<(usize, usize)> {
     let (mut at, mut named) = (IP6_LEN, 6);
     for _ in 0..IP6_HEADERS_MAX {

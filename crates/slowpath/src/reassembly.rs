@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// What may wait. Octets are those of fragments with their headers.
+/// Bounds of what waits. Octets are those of fragments with their headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Packets.
@@ -23,7 +23,7 @@ pub struct Bounds {
     pub fragments: usize,
     /// Octets of one whole packet, without its IP header.
     pub whole: usize,
-    /// From the first fragment that comes, in nanoseconds.
+    /// Nanoseconds from the first fragment that comes.
     pub age_ns: u64,
 }
 
@@ -46,7 +46,7 @@ impl Default for Bounds {
 /// Which packet a fragment belongs to. The port keeps networks with the same addresses apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// Where it came in.
+    /// Port where it came in.
     pub port: u32,
     /// Sender.
     pub source: IpAddr,
@@ -54,18 +54,18 @@ pub struct Key {
     pub destination: IpAddr,
     /// Identification.
     pub id: u32,
-    /// Of the upper layer.
+    /// Protocol of the upper layer.
     pub proto: u8,
 }
 
 /// One fragment.
 #[derive(Clone, Copy, Debug)]
 pub struct Fragment<'a> {
-    /// What is in front of the payload; kept of the first one.
+    /// Octets in front of the payload; kept of the first one.
     pub header: &'a [u8],
     /// Its part of the whole.
     pub payload: &'a [u8],
-    /// Where that goes, in octets.
+    /// Offset of the payload in the whole, in octets.
     pub offset: usize,
     /// Others follow.
     pub more: bool,
@@ -74,7 +74,7 @@ pub struct Fragment<'a> {
 /// A packet that has become whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whole {
-    /// Of its first fragment.
+    /// Header of its first fragment.
     pub header: Vec<u8>,
     /// All of it.
     pub payload: Vec<u8>,
@@ -280,7 +280,7 @@ impl Reassembler {
         }
     }
 
-    /// Of the sender's own packets first, then of all.
+    /// Make room among the sender's own packets first, then among all.
     fn make_room(&mut self, key: Key, bytes: usize, losses: &mut Losses) {
         let more = usize::from(!self.packets.contains_key(&key));
         let Bounds {

@@ -12,7 +12,7 @@ use crate::advertise::{Advertised, LINK_LOCAL};
 /// Speaks for a router that has no IPv4 address of its own (RFC 7600, 4.8).
 const DUMMY4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
-/// What is configured of one network instance.
+/// Configuration of one network instance's router.
 #[derive(Clone, Debug, Default)]
 struct Router {
     configured4: Option<Ipv4Addr>,
@@ -21,7 +21,7 @@ struct Router {
     advertised: Option<Arc<Advertised>>,
 }
 
-/// Of all network instances: addresses that are configured count more than those of N6 interfaces. Clones are the same.
+/// Routers of all network instances: addresses that are configured count more than those of N6 interfaces. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Routers {
     configured: Arc<Mutex<Vec<Router>>>,
@@ -53,7 +53,7 @@ impl Routers {
         change(&mut all[index]);
     }
 
-    /// What the router of a network instance calls itself in ICMP errors, rather than by the address of its N6
+    /// Set the address that the router of a network instance speaks from in ICMP errors, rather than that of its N6
     /// interface.
     pub fn set_address(&self, ni: NiId, addr: IpAddr) {
         self.change(ni, |router| match addr {
@@ -62,7 +62,7 @@ impl Routers {
         });
     }
 
-    /// From now on UEs of a network instance that ask for their router are answered here, unless a PDR leads them
+    /// Answer UEs of a network instance that ask for their router, from now on, unless a PDR leads them
     /// elsewhere.
     pub fn advertise(&self, ni: NiId, what: Advertised) {
         self.change(ni, |router| router.advertised = Some(Arc::new(what)));
@@ -72,7 +72,7 @@ impl Routers {
         self.all().get(usize::from(ni.0))?.advertised.clone()
     }
 
-    /// Where a packet of this family comes from that the router of `ni` sends to a UE, or into the data network.
+    /// Source of a packet of this family that the router of `ni` sends to a UE, or into the data network.
     /// `None`: there is no address that the data network could see.
     pub(crate) fn source(&self, ni: NiId, is_ipv4: bool, to_ue: bool) -> Option<IpAddr> {
         let router = self.all().get(usize::from(ni.0)).cloned();

@@ -5,7 +5,7 @@
 //! (`net.ipv4.neigh.DEV.unres_qlen_bytes`) and sends them when the answer comes. Its notification of
 //! the neighbour then lets the packets that follow take the fast path.
 //!
-//! What comes from the ring waits until it is its turn (`fair.rs`), so that no kind of work, and within it no user,
+//! Records from the ring wait until it is their turn (`fair.rs`), so that no kind of work, and within it no user,
 //! takes the time of the others. What there is no room for is counted as `slow_path_full`, what the kernel does not
 //! take as `kernel_refused`.
 //!
@@ -44,13 +44,13 @@ const BATCH: usize = 2048;
 /// Records served before the ring is looked at again.
 const SERVED: usize = 64;
 
-/// How often packets that wait for others are looked at when nothing else happens.
+/// Interval at which packets that wait for others are looked at when nothing else happens.
 const EXPIRE_MS: u8 = 200;
 
 /// Linux error numbers end at 133.
 const ERRNOS: usize = 134;
 
-/// What became of the packets.
+/// Counters of packets.
 #[derive(Debug)]
 pub struct SlowPathCounters {
     sent: AtomicU64,
@@ -110,7 +110,7 @@ impl SlowPathCounters {
 /// The sockets, and what goes through them.
 #[derive(Debug)]
 pub struct SlowPath {
-    /// For packets whose neighbours are not known: those that wait take the room of no others.
+    /// Sockets for packets whose neighbours are not known: those that wait take the room of no others.
     unresolved: RawSockets,
     sockets: RawSockets,
     fair: Fair,
@@ -120,7 +120,7 @@ pub struct SlowPath {
     counters: Arc<SlowPathCounters>,
 }
 
-/// Who hears of GTP-U messages.
+/// Function that is given GTP-U messages.
 struct Listener(Box<dyn FnMut(Vec<u8>) + Send>);
 
 impl fmt::Debug for Listener {
@@ -169,7 +169,7 @@ impl SlowPath {
         });
     }
 
-    /// So many of those that wait, at most. How many there were. Never blocks.
+    /// Serve so many of those that wait, at most. How many there were. Never blocks.
     pub fn serve(&mut self, at_most: usize) -> usize {
         for served in 0..at_most {
             let Some(record) = self.fair.take() else {
@@ -193,7 +193,7 @@ impl SlowPath {
         self.finisher.messages().for_each(&mut self.listener.0);
     }
 
-    /// What became of a record, to the kernel.
+    /// Hand what became of a record to the kernel.
     fn send(&self, record: &[u8], outgoing: &Outgoing) {
         let Some(event) = Event::parse(record) else {
             return;
@@ -255,12 +255,12 @@ impl SlowPathThread {
         })
     }
 
-    /// What became of the packets.
+    /// Counters of packets.
     pub fn counters(&self) -> &SlowPathCounters {
         &self.counters
     }
 
-    /// What became of tasks.
+    /// Counters of tasks.
     pub fn finished(&self) -> &Finished {
         &self.finished
     }
@@ -316,7 +316,7 @@ fn open<'a>(ring: &MapHandle, slow_path: &'a RefCell<SlowPath>) -> io::Result<Ri
     RingReader::open(ring, |record| slow_path.borrow_mut().put(record))
 }
 
-/// Until there is something to do. Whether there are duplicates: a ring can be asked before it is mapped.
+/// Wait until there is something to do. Whether there are duplicates: a ring can be asked before it is mapped.
 fn wait(
     events: &RingReader<'_>,
     copies: &MapHandle,

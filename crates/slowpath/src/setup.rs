@@ -1,4 +1,4 @@
-//! How the parts of the slow path are made, and what they share.
+//! Construction of the parts of the slow path, and what they share.
 
 use std::io;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Setup {
         &self.routers
     }
 
-    /// What finishes packets that the fast path cannot, for one other thread.
+    /// Finisher of packets that the fast path cannot finish, for one other thread.
     pub fn finisher(&self, tables: &Tables) -> Finisher {
         let (pipeline, bystander) = (tables.pipeline(), tables.bystander());
         let orders = Arc::clone(&self.orders);
@@ -76,7 +76,7 @@ impl Setup {
     }
 }
 
-/// From now on the ends of tunnels that a path switch leaves are told so. What becomes of that.
+/// Tell the ends of tunnels that a path switch leaves, from now on. Returns the counters.
 pub fn send_end_markers(tables: &mut Tables) -> io::Result<Arc<EndMarkerCounters>> {
     let markers = EndMarkers::start(tables.barrier())?;
     let counters = markers.counters();

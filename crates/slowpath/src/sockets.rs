@@ -39,7 +39,7 @@ pub(crate) struct RawSockets {
 }
 
 impl RawSockets {
-    /// In the network namespace of the calling thread; needs `CAP_NET_RAW`.
+    /// Open them in the network namespace of the calling thread; needs `CAP_NET_RAW`.
     pub(crate) fn open() -> io::Result<Self> {
         Ok(Self {
             v4: raw_socket(AddressFamily::Inet)?,
@@ -52,7 +52,7 @@ impl RawSockets {
         self.transmit(outgoing).map_err(|failure| failure.errno())
     }
 
-    /// The same, and whose fault it is.
+    /// Hand one packet to the kernel, and say whose fault it is if that fails.
     pub(crate) fn transmit(&self, send: &Outgoing) -> Result<(), Failure> {
         match send.packet.first().map(|byte| byte >> 4) {
             Some(4) => self.send4(send),

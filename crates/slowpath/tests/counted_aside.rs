@@ -95,7 +95,7 @@ fn counted(packets: u64) -> Counters {
     }
 }
 
-/// What a user's thread of its own counts aside brings the alarm nearer, too.
+/// Bytes that a thread of user space counts aside bring the alarm nearer, too.
 #[test]
 fn bytes_counted_aside_are_heard_of() {
     let mut tables = host();

@@ -56,7 +56,7 @@ struct Case {
     session: Vec<Session>,
 }
 
-/// What UEs are told of their router.
+/// Content of Router Advertisements.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Router {
@@ -454,7 +454,7 @@ fn port_configs(n: usize, role: &dyn Fn(usize) -> String) -> Vec<PortConfig> {
     (0..n).map(config).collect()
 }
 
-/// What one frame became.
+/// Outcome of one frame.
 struct Outcome {
     /// A drop reason, or forward, answer, slow, held, pass.
     verdict: String,
@@ -597,7 +597,7 @@ impl Xdp {
         [tables.events(), tables.held_packets(), tables.copies()].map(|ring| ring.unwrap().unwrap())
     }
 
-    /// What the program has put into a ring.
+    /// Records that the program has put into a ring.
     fn records(&self, map: &MapHandle) -> Vec<Vec<u8>> {
         let mut ring = RingBufferBuilder::new();
         let keep = Arc::clone(&self.events);

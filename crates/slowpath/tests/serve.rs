@@ -1,4 +1,4 @@
-//! What the slow path sends, through a real kernel, in network namespaces of their own. Needs root.
+//! Packets of the slow path through a real kernel, in network namespaces of their own. Needs root.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

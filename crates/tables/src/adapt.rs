@@ -15,25 +15,25 @@ use crate::backend::Supply;
 pub struct Replacement {
     /// When.
     pub at: SystemTime,
-    /// From the first port's replacement to the last one's.
+    /// Time from the first port's replacement to the last one's.
     pub took: Duration,
 }
 
 /// Which programs run, and which are to.
 #[derive(Debug)]
 pub(crate) struct Adaptation {
-    /// What programs may have, narrowest first; the last one has all that may be needed.
+    /// Builds that may run, narrowest first; the last one has all that may be needed.
     builds: Vec<Features>,
     /// Needed whatever sessions use.
     base: Features,
     live: Features,
     /// `None`: the live programs stay, whatever is needed.
     settle: Option<Duration>,
-    /// What is needed, and since when it has been the same.
+    /// The wanted build, and since when it has been the same.
     wanted: (Features, Instant),
     /// Somebody follows packets: the general programs, with traces, stay.
     traced: bool,
-    /// Could not be loaded or attached: not tried again before the need changes.
+    /// Build that could not be loaded or attached: not tried again before the need changes.
     failed: Option<Features>,
     pub(crate) count: u64,
     pub(crate) last: Option<Replacement>,
@@ -56,7 +56,7 @@ impl Adaptation {
         }
     }
 
-    /// These programs are live and stay: for tests and measurements of a set of features.
+    /// Programs that are live and stay: for tests and measurements of a set of features.
     pub(crate) fn fixed(features: Features) -> Self {
         Self {
             settle: None,
@@ -68,7 +68,7 @@ impl Adaptation {
         self.live
     }
 
-    /// Those that have everything.
+    /// Features of the general programs.
     pub(crate) fn general(&self) -> Features {
         let general = self.builds.last().copied().unwrap_or_default();
         if self.traced {
@@ -78,7 +78,7 @@ impl Adaptation {
         }
     }
 
-    /// Those that are wanted next, soonest first: what is a little wider than the live ones, and those that have everything.
+    /// Programs that may be wanted next, soonest first: a build a little wider than the live one, and the general one.
     pub(crate) fn ahead(&self) -> Vec<Features> {
         let wider = |build: &&Features| **build != self.live && build.contains(self.live);
         let next = self.builds.iter().find(wider).copied();
@@ -110,7 +110,7 @@ impl Adaptation {
         find(Supply::AtHand).or_else(|| find(Supply::Loadable))
     }
 
-    /// From now on packets are followed, or no longer.
+    /// Have packets followed from now on, or no longer.
     pub(crate) fn follow(&mut self, traced: bool) {
         self.traced = traced;
     }
@@ -147,12 +147,12 @@ impl Adaptation {
         }
     }
 
-    /// What was due cannot be had.
+    /// Note that what was due cannot be had.
     pub(crate) fn give_up(&mut self) {
         self.failed = Some(self.wanted.0);
     }
 
-    /// It may be had by now.
+    /// Try again what could not be had.
     pub(crate) fn hope(&mut self) {
         self.failed = None;
     }

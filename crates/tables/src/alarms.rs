@@ -16,10 +16,10 @@ use session::compiled::PdrId;
 use smallvec::SmallVec;
 
 use crate::abi::{ALARM_STEP, AlarmRecord, Cpu, QOS_ALARM_NONE, entry};
+use crate::alarm_queue::{AlarmQueue, WAITING_MAX};
 use crate::handle::{Handle, HeldEntry};
 use crate::ring::RingReader;
 use crate::store::Store;
-use crate::told::{Told, WAITING_MAX};
 
 /// Entries that are looked through before other work has its turn again.
 const SCAN_PER_TURN: u32 = 1 << 14;
@@ -29,12 +29,12 @@ const TRIES: usize = 4;
 
 /// The ring of alarms, mapped: memory that a UPF without quotas does not need.
 #[derive(Debug)]
-struct Ring {
+struct AlarmRing {
     reader: RingReader<'static>,
     taken: Arc<Mutex<Vec<u32>>>,
 }
 
-impl Ring {
+impl AlarmRing {
     fn open(map: &MapHandle) -> io::Result<Self> {
         let taken = Arc::new(Mutex::new(Vec::new()));
         let into = Arc::clone(&taken);
@@ -55,18 +55,18 @@ impl Ring {
     }
 }
 
-/// Of a `struct tp_alarm`.
+/// The entry of a `struct tp_alarm`.
 fn entry_of(record: &[u8]) -> Option<u32> {
     let record = record.get(..size_of::<AlarmRecord>())?;
     Some(u32::from_ne_bytes(record.get(..4)?.try_into().ok()?))
 }
 
-/// What was heard, and how more is heard.
+/// Alarms that have come, and the ways by which more come.
 #[derive(Debug)]
 pub(crate) struct Alarms {
     map: Option<MapHandle>,
-    ring: Option<Ring>,
-    pub(crate) told: Arc<Told>,
+    ring: Option<AlarmRing>,
+    pub(crate) told: Arc<AlarmQueue>,
     /// Armed while no program adds atomically: looked at once more, as a packet may have been counted at that moment.
     pub(crate) again: Vec<u32>,
     /// Alarms that programs had no room for, when that was last looked at.
@@ -75,12 +75,12 @@ pub(crate) struct Alarms {
     scan: Option<u32>,
     /// More was lost meanwhile: once more, when that is done.
     scan_again: bool,
-    /// For its memory.
+    /// Scratch space.
     entries: Vec<u32>,
 }
 
 impl Alarms {
-    pub(crate) fn new(map: Option<MapHandle>, told: Arc<Told>) -> Self {
+    pub(crate) fn new(map: Option<MapHandle>, told: Arc<AlarmQueue>) -> Self {
         Self {
             map,
             ring: None,
@@ -107,7 +107,7 @@ impl Alarms {
             if !is_readable(map)? {
                 return Ok(false);
             }
-            self.ring = Some(Ring::open(map)?);
+            self.ring = Some(AlarmRing::open(map)?);
         }
         match &self.ring {
             Some(ring) => ring.take(at_most, &mut self.entries),
@@ -293,7 +293,7 @@ impl Store {
         }
     }
 
-    /// The same of what QoS enforcement drops.
+    /// First alarm of drops by QoS enforcement, on the same condition.
     pub(crate) fn first_qos_alarm(&self, own: HeldEntry, held: &[HeldEntry]) {
         let armed = |other: &HeldEntry| {
             let side = &self.mem.sides[other.index as usize];
@@ -375,7 +375,7 @@ impl Store {
         self.alarms.scan = (end < all).then_some(end);
     }
 
-    /// What was armed while a packet may have been counted unseen.
+    /// Look again at entries that were armed while a packet may have been counted unseen.
     pub(crate) fn look_again(&mut self) {
         let again = std::mem::take(&mut self.alarms.again);
         for &index in &again {

@@ -1,4 +1,4 @@
-//! Where packets meet the pipeline: what each place that runs it offers. A further one is a module below this one and a
+//! Back ends: places where packets meet the pipeline, and what each offers. A further one is a module below this one and a
 //! constructor of [`crate::Tables`].
 
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use std::{fmt, io};
 use libbpf_rs::MapHandle;
 
 use crate::abi::Features;
+use crate::alarm_queue::AlarmQueue;
 use crate::error::SetupError;
 use crate::grace::Barrier;
 use crate::layout::{Layout, Memory};
 use crate::pipeline::Run;
 use crate::port::PortConfig;
 use crate::stats::Counting;
-use crate::told::Told;
 
 pub(crate) mod host;
 mod program_info;
@@ -29,7 +29,7 @@ pub use runner::Runner;
 pub(crate) struct Builds {
     /// Narrowest first; the last one has all that may be needed.
     pub(crate) choice: &'static [Features],
-    /// What programs have there whatever is in use.
+    /// Features that programs have there whatever is in use.
     pub(crate) always: Features,
 }
 
@@ -48,14 +48,14 @@ impl Default for Builds {
     }
 }
 
-/// How programs can be had.
+/// Availability of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Supply {
     /// Loaded.
     AtHand,
-    /// In a while.
+    /// Not loaded yet.
     Loadable,
-    /// Not: they have been refused.
+    /// Refused when they were last loaded.
     Refused,
 }
 
@@ -76,7 +76,7 @@ pub(crate) enum Ring {
 
 /// A place where packets meet the pipeline, one program for each port over the same tables.
 ///
-/// What has a body here is offered by some only: programs that take time to load, rings out of the kernel, frames to be
+/// Methods with a body are for what only some have: programs that take time to load, rings out of the kernel, frames to be
 /// run by hand.
 pub(crate) trait Backend: fmt::Debug + Send {
     /// The builds that may run on these ports.
@@ -99,24 +99,24 @@ pub(crate) trait Backend: fmt::Debug + Send {
     /// Have packets meet the programs with these features, which are at hand: on every port, or on none if that fails.
     fn replace(&mut self, features: Features) -> io::Result<()>;
 
-    /// What waits until packets under way have gone.
+    /// Barrier for packets under way.
     fn barrier(&self) -> io::Result<Barrier>;
 
-    /// What packets count.
+    /// Counters of packets.
     fn counting(&self) -> Counting {
         let memory = self.memory();
         Counting::new(memory.cpus.clone(), memory.slow.clone())
     }
 
     /// Have alarms of packets that run in this process told here; those of others come by [`Ring::Alarms`].
-    fn tell_alarms_to(&mut self, _: &Arc<Told>) {}
+    fn tell_alarms_to(&mut self, _: &Arc<AlarmQueue>) {}
 
-    /// How programs with these features can be had.
+    /// Availability of programs with these features.
     fn supply(&self, _: Features) -> Supply {
         Supply::AtHand
     }
 
-    /// What was said to these programs when they were last loaded, if they were refused.
+    /// Error with which these programs were last refused, if they were.
     fn refused(&self, _: Features) -> Option<SetupError> {
         None
     }

@@ -56,14 +56,14 @@ pub(crate) fn hold(places: &[RulePlace], count: u32, lines: &[CopyLine]) -> bool
     count as usize == lines.len() && held.zip(lines).all(|(held, line)| held == *line)
 }
 
-/// Where a duplicate goes: a `struct tp_copy` in front of a user's packet.
+/// Destination of a duplicate: a `struct tp_copy` in front of a user's packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// To whom, as [`Self::is_ipv6`] says: of IPv4 the first four octets.
+    /// Destination address, of the family that [`Self::is_ipv6`] says: of IPv4 the first four octets.
     pub remote: [u8; 16],
-    /// From which of our addresses.
+    /// Source address, one of ours.
     pub local: [u8; 16],
-    /// Of the GTP-U header, where there is one.
+    /// TEID of the GTP-U header, where there is one.
     pub teid: u32,
     /// `None`: GTP-U; else plain UDP to this port.
     pub udp_port: Option<u16>,

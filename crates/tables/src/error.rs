@@ -17,7 +17,7 @@ pub enum SetupError {
     /// No such interface.
     #[error("there is no interface named {name} in this network namespace")]
     NoInterface {
-        /// Its name.
+        /// Name of the interface.
         name: String,
     },
     /// The kernel would not attach the program.
@@ -33,9 +33,9 @@ pub enum SetupError {
     /// The kernel would not take a map or a program.
     #[error("{what}: {error}")]
     Bpf {
-        /// What was tried.
+        /// The step that failed.
         what: String,
-        /// What libbpf said.
+        /// Error of libbpf.
         error: String,
     },
     /// The kernel would not take these programs when it was last asked.

@@ -45,7 +45,7 @@ impl Bystander {
         Looking(&self.looks)
     }
 
-    /// Until whoever looked when this was called looks no more.
+    /// Wait until a look that is under way has ended.
     fn wait(&self) {
         let seen = self.looks.load(Ordering::SeqCst);
         while !seen.is_multiple_of(2) && self.looks.load(Ordering::SeqCst) == seen {
@@ -54,7 +54,7 @@ impl Bystander {
     }
 }
 
-/// Those that there are.
+/// All bystanders.
 #[derive(Clone, Debug, Default)]
 struct Bystanders(Arc<Mutex<Vec<Bystander>>>);
 
@@ -176,12 +176,12 @@ impl<T> Grace<T> {
         })
     }
 
-    /// For one more thread that runs packets.
+    /// Register one more thread that runs packets.
     pub(crate) fn bystander(&self) -> Bystander {
         self.bystanders.join()
     }
 
-    /// What waits for packets, without those of bystanders.
+    /// Barrier for packets under way, without those of bystanders.
     pub(crate) fn barrier(&self) -> Barrier {
         self.barrier.clone()
     }

@@ -7,7 +7,7 @@ use session::compiled::NiId;
 
 type Addresses = (Option<Ipv4Addr>, Option<Ipv6Addr>);
 
-/// By network instance. Clones are the same; readable from any thread.
+/// Addresses by network instance. Clones are the same; readable from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct InterfaceAddresses(Arc<Mutex<Vec<Addresses>>>);
 
@@ -23,7 +23,7 @@ impl InterfaceAddresses {
         all.get(usize::from(ni.0)).copied().unwrap_or_default()
     }
 
-    /// From now on.
+    /// Replace them.
     pub fn set(&self, ni: NiId, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) {
         let mut all = self.all();
         let index = usize::from(ni.0);

@@ -6,15 +6,15 @@ use session::compiled::{HoldLimits, PdrId};
 
 /// Keeps packets that wait, and hears what changes for them. It must not wait itself.
 pub trait Keeper: fmt::Debug + Send + Sync {
-    /// The rules of a session have changed: what waits for it may go, or be lost.
+    /// Look at a session whose rules have changed: its packets may go, or be lost.
     fn look(&self, seid: u64);
 
-    /// What waits for a session is lost.
+    /// Drop the packets of a session.
     fn discard(&self, seid: u64);
 
-    /// What waits for a session is told of anew.
+    /// Tell anew that packets of a session wait.
     fn tell_anew(&self, seid: u64);
 
-    /// What waits for a PDR is bounded.
+    /// Bound the packets of a PDR.
     fn limit(&self, seid: u64, pdr: PdrId, limits: HoldLimits);
 }

@@ -1,11 +1,11 @@
-//! How much room each table has, and the memory of all of them.
+//! Sizes of the tables, and their memory.
 
 use std::sync::atomic::AtomicU32;
 
 use crate::abi::{Config, Cpu, Line, RulePlace, Side};
 use crate::memory::View;
 
-/// How much of everything.
+/// Sizes of the tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// TEIDs that are their own table index, 1 to this; as many entries.
@@ -75,11 +75,11 @@ impl Default for Layout {
 pub(crate) struct Memory {
     pub(crate) config: View<Config>,
     pub(crate) cpus: View<Cpu>,
-    /// What the slow path counts for itself, as one CPU more.
+    /// Counts of the slow path, as one CPU more.
     pub(crate) slow: View<Cpu>,
     pub(crate) entries: View<Line>,
     pub(crate) sides: View<Side>,
-    /// For each entry that a TEID leads to, of a session that relays packets: its TEID of the other direction, 0: none.
+    /// TEID of the other direction, for each entry that a TEID leads to, of a session that relays packets; 0: none.
     pub(crate) backs: View<AtomicU32>,
     pub(crate) exts: View<Line>,
     pub(crate) meters: View<Line>,

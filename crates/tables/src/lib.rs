@@ -9,6 +9,7 @@
 
 mod abi;
 mod adapt;
+mod alarm_queue;
 mod alarms;
 mod alloc;
 mod backend;
@@ -39,7 +40,6 @@ mod stats;
 mod store;
 mod tables;
 pub mod task;
-mod told;
 pub mod trace;
 mod tunnel_ends;
 mod verdict;

@@ -7,7 +7,7 @@ use crate::encode::meaningful;
 use crate::index::Standing;
 use crate::plan::Plan;
 
-/// What a session needs of the programs; of its place in the buckets only that of new keys.
+/// Features that a session needs of the programs; of its place in the buckets only that of new keys.
 pub(crate) fn of_session(plan: &Plan, new: &Compiled) -> Features {
     let mut needs = Features::NONE;
     for (want, rule) in plan.wants.iter().zip(&new.entries) {
@@ -52,11 +52,11 @@ pub(crate) fn of_session(plan: &Plan, new: &Compiled) -> Features {
     needs
 }
 
-/// How many users each feature has.
+/// Number of users of each feature.
 #[derive(Debug, Default)]
-pub(crate) struct Users([u32; Features::COUNT]);
+pub(crate) struct FeatureUsers([u32; Features::COUNT]);
 
-impl Users {
+impl FeatureUsers {
     pub(crate) fn join(&mut self, needs: Features) {
         needs.indices().for_each(|bit| self.0[bit] += 1);
     }
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn users_come_and_go() {
-        let mut users = Users::default();
+        let mut users = FeatureUsers::default();
         let both = Features::METER.with(Features::LIST);
         users.join(both);
         users.join(Features::LIST);

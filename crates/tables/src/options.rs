@@ -1,16 +1,16 @@
-//! What is chosen for the data path as a whole.
+//! Choices for the data path as a whole.
 
 use std::time::Duration;
 
 use crate::abi::Features;
 
-/// What does not change while the data path runs.
+/// Choices that stay while the data path runs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What programs have, which stay whatever is needed. `None`: what the narrowest build with all that is in use
     /// has, atomic counters only where several CPUs may meet one session.
     pub features: Option<Features>,
-    /// How long the need for features must have been the same before programs without the others
+    /// Time for which the need for features must have been the same before programs without the others
     /// take over.
     pub settle: Duration,
     /// Some of our GTP-U addresses are IPv6.

@@ -26,7 +26,7 @@ impl Owners {
         self.seids[index as usize].store(seid, Ordering::Relaxed);
     }
 
-    /// Of the session that the entry belongs to, or belonged to before it was taken by one that has none.
+    /// SEID of the session that the entry belongs to, or belonged to before it was taken by one that has none.
     pub fn seid(&self, index: u32) -> Option<u64> {
         let seid = self.seids.get(index as usize)?.load(Ordering::Relaxed);
         (seid != 0).then_some(seid)

@@ -141,7 +141,7 @@ impl Peers {
         }
     }
 
-    /// Those that sessions send to.
+    /// Peers that sessions send to.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = Peer> + '_ {
         let slots = self.slots.iter().flatten();
         slots.filter(|slot| slot.users > 0).map(|slot| slot.peer)

@@ -2,7 +2,7 @@
 //! meet first, for what those cannot finish.
 
 use std::ffi::{c_int, c_void};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,13 +12,12 @@ use session::compiled::{NiId, PdrId};
 use crate::abi::{
     AlarmRecord, Config, Cpu, Features, Line, RulePlace, Side, UE_PAGE_BITS, entry, ni,
 };
+use crate::alarm_queue::AlarmQueue;
 use crate::layout::Memory;
 use crate::port::{PortConfig, Roles};
 use crate::task::{DOWNLINK, Task, UPLINK};
-use crate::told::Told;
 use crate::trace::{RECORD_LEN, TraceRecord};
 use crate::verdict::Verdict;
-use crate::ways_back;
 
 /// Octets in front of a frame, as XDP drivers leave them.
 pub const HEADROOM: usize = 256;
@@ -129,18 +128,18 @@ unsafe extern "C" {
     ) -> u32;
 }
 
-/// What became of a frame.
+/// Outcome of one run: the frame, and everything that was told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Its fate.
     pub verdict: Verdict,
     /// The frame as the pipeline left it.
     pub frame: Vec<u8>,
-    /// What the slow path was told: a `tp_event`, with its header.
+    /// Record for the slow path: a `tp_event`, with its header.
     pub event: Vec<u8>,
     /// Duplicates that user space is to send: `tp_event`s, one behind the other.
     pub copies: Vec<u8>,
-    /// What those who follow the packet's user are told.
+    /// Record for those who follow the packet's user.
     pub trace: Option<TraceRecord>,
 }
 
@@ -178,7 +177,7 @@ impl Scratch {
         }))
     }
 
-    /// What the slow path was told: a `tp_event`, with its header.
+    /// Record for the slow path: a `tp_event`, with its header.
     pub fn event(&self) -> &[u8] {
         &self.0.event[..self.0.event_len as usize]
     }
@@ -194,6 +193,21 @@ fn verdict_of(result: &TpResult) -> Verdict {
     }
 }
 
+/// One of our addresses for tunnels.
+fn own_address(mem: &Memory) -> Option<IpAddr> {
+    let config = &mem.config[0];
+    let v4 = config.n3_be[0].load(Ordering::Relaxed);
+    if v4 != 0 {
+        return Some(Ipv4Addr::from(v4.to_ne_bytes()).into());
+    }
+    let mut octets = [0; 16];
+    for (half, word) in octets.chunks_exact_mut(8).zip(&config.n3_6[0]) {
+        half.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+    }
+    let v6 = Ipv6Addr::from(octets);
+    (!v6.is_unspecified()).then_some(v6.into())
+}
+
 /// `BPF_FIB_LKUP_RET_NO_NEIGH`: known to the kernel only, which then sends.
 const FIB_NO_NEIGH: c_int = 7;
 
@@ -202,12 +216,12 @@ unsafe extern "C" fn leave_to_the_kernel(_: *mut c_void, _: *mut c_void) -> c_in
     FIB_NO_NEIGH
 }
 
-/// What becomes of packets that wait at an entry.
+/// Fate of packets that wait at an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
-    /// Its FAR still says BUFF.
+pub enum HeldFate {
+    /// The FAR still says BUFF.
     Stays,
-    /// They may go, and others are behind them.
+    /// They may go; others wait behind them.
     GoesFirst,
     /// They may go.
     Goes,
@@ -223,8 +237,8 @@ pub struct Pipeline {
     ports_up: u32,
     /// Other packets meet the same tables at the same time.
     aside: bool,
-    /// Who hears of alarms.
-    told: Option<Arc<Told>>,
+    /// Queue of alarms of usage.
+    told: Option<Arc<AlarmQueue>>,
 }
 
 impl Pipeline {
@@ -238,7 +252,7 @@ impl Pipeline {
         }
     }
 
-    pub(crate) fn tell_alarms_to(&mut self, told: Arc<Told>) {
+    pub(crate) fn tell_alarms_to(&mut self, told: Arc<AlarmQueue>) {
         self.told = Some(told);
     }
 
@@ -343,7 +357,7 @@ impl Pipeline {
         port.is_some_and(|port| port.roles & ROLE_N3 != 0)
     }
 
-    /// Of what comes in on this port, as far as the port alone says it.
+    /// Direction of packets that come in on this port, as far as the port alone says it.
     pub fn direction(&self, port: u32) -> usize {
         if self.is_access(port) {
             UPLINK
@@ -398,7 +412,7 @@ impl Pipeline {
         // Rust as atomics only.
         let entry = unsafe { tp_host_entry_of(&mut tables, teid) };
         let back = self.mem.backs.get(entry as usize)?.load(Ordering::Relaxed);
-        (back != 0).then_some((back, ways_back::own_address(&self.mem)?))
+        (back != 0).then_some((back, own_address(&self.mem)?))
     }
 
     /// A duplicate that cannot be made.
@@ -434,14 +448,14 @@ impl Pipeline {
         PdrId((ext >> entry::PDR_SHIFT) as u16)
     }
 
-    /// What is now done with packets that an entry decides about.
-    pub fn action(&self, index: u32) -> Waiting {
+    /// Fate of packets that an entry decides about, as its FAR says now.
+    pub fn action(&self, index: u32) -> HeldFate {
         let line = self.mem.entries.get(index as usize);
         match entry::action(line.map_or(0, |line| line.load(entry::HEAD))) {
-            entry::ACT_BUFFER => Waiting::Stays,
-            entry::ACT_DRAIN => Waiting::GoesFirst,
-            entry::ACT_NONE => Waiting::IsNobodys,
-            _ => Waiting::Goes,
+            entry::ACT_BUFFER => HeldFate::Stays,
+            entry::ACT_DRAIN => HeldFate::GoesFirst,
+            entry::ACT_NONE => HeldFate::IsNobodys,
+            _ => HeldFate::Goes,
         }
     }
 
@@ -452,7 +466,7 @@ impl Pipeline {
             .store(packets, Ordering::Release);
     }
 
-    /// So many packets of an entry no longer wait; of these, some were dropped.
+    /// Count off packets of an entry that no longer wait; of these, some were dropped.
     pub fn lower_held(&self, index: u32, by: u64, dropped: u64) {
         if let Some(side) = self.mem.sides.get(index as usize) {
             if dropped > 0 {
@@ -504,7 +518,7 @@ impl Pipeline {
         verdict_of(result)
     }
 
-    /// Who hears of alarms hears of these.
+    /// Queue the alarms of a run.
     fn tell(&self, result: &TpResult) {
         if let Some(told) = &self.told {
             let alarms = result.alarms.iter().take(result.n_alarms as usize);

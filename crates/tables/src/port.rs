@@ -2,7 +2,7 @@
 
 use session::compiled::NiId;
 
-/// What a port is for.
+/// Roles of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
     /// GTP-U.
@@ -14,7 +14,7 @@ pub struct Roles {
 /// CPUs that one interface's users can be spread over.
 pub const LANES_MAX: usize = 16;
 
-/// How a program is attached.
+/// Mode of attaching a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// In the driver.
@@ -28,11 +28,11 @@ pub enum Mode {
 pub struct PortConfig {
     /// Its name in this network namespace.
     pub name: String,
-    /// What it is for.
+    /// Its roles.
     pub roles: Roles,
     /// The lowest network instance on it, whose directory UE addresses of all on it are in.
     pub ni: NiId,
-    /// How to attach. The host pipeline ignores it.
+    /// Mode of attaching. The host pipeline ignores it.
     pub mode: Mode,
     /// CPUs that users' packets are spread over, at most [`LANES_MAX`]; none: each packet stays on the
     /// CPU where it comes in. The host pipeline ignores it.

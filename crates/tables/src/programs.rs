@@ -8,13 +8,13 @@ use session::compiled::NoRoom;
 
 use crate::abi::Features;
 use crate::adapt::{Adaptation, Replacement};
+use crate::alarm_queue::AlarmQueue;
 use crate::backend::{Backend, Builds, Supply};
 use crate::error::SetupError;
 use crate::grace::Barrier;
 use crate::layout::Layout;
 use crate::options::Options;
 use crate::port::PortConfig;
-use crate::told::Told;
 
 /// A back end, and what its programs adapt to.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Programs {
         &*self.backend
     }
 
-    pub(crate) fn tell_alarms_to(&mut self, told: &Arc<Told>) {
+    pub(crate) fn tell_alarms_to(&mut self, told: &Arc<AlarmQueue>) {
         self.backend.tell_alarms_to(told);
     }
 
@@ -76,17 +76,17 @@ impl Programs {
         self.backend.prepare(&self.adaptation.ahead())
     }
 
-    /// What those have that packets meet.
+    /// Features of the programs that packets meet.
     pub(crate) fn live(&self) -> Features {
         self.adaptation.live()
     }
 
-    /// What those have that have everything.
+    /// Features of the general programs.
     pub(crate) fn general(&self) -> Features {
         self.adaptation.general()
     }
 
-    /// How often programs have taken over from others, and the last time.
+    /// Number of times that programs have taken over from others, and the last time.
     pub(crate) fn replacements(&self) -> (u64, Option<Replacement>) {
         (self.adaptation.count, self.adaptation.last)
     }
@@ -128,7 +128,7 @@ impl Programs {
         self.change_to(general)
     }
 
-    /// These programs take over, now or, if they must be loaded first, when this is asked again after that. Whether they
+    /// Let these programs take over, now or, if they must be loaded first, when this is asked again after that. Whether they
     /// have. Never waits.
     fn change_to(&mut self, wanted: Features) -> Result<bool, SetupError> {
         if self.backend.supply(wanted) != Supply::AtHand {
@@ -140,7 +140,7 @@ impl Programs {
         Ok(true)
     }
 
-    /// Programs that are at hand take over.
+    /// Let programs that are at hand take over.
     fn replace(&mut self, features: Features) -> io::Result<()> {
         let start = Instant::now();
         self.backend.replace(features)?;

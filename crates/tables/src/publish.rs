@@ -12,9 +12,9 @@ use crate::plan::{How, Plan, Want, WantKey, teid_of};
 use crate::prefixes;
 use crate::store::{Retired, Store};
 
-/// What the old form pointed at, noted before anything changes.
+/// Parts of a session's former rules, noted before anything changes.
 #[derive(Debug, Default)]
-pub(crate) struct Former {
+pub(crate) struct Superseded {
     peers: Vec<u32>,
     exts: Vec<u32>,
     /// Old lists: the line that leads there, their first place, the number of places.
@@ -103,7 +103,7 @@ impl Store {
         }
     }
 
-    fn note_former(&self, plan: &Plan, former: &mut Former) {
+    fn note_former(&self, plan: &Plan, former: &mut Superseded) {
         former.peers.clear();
         former.exts.clear();
         former.runs.clear();
@@ -260,7 +260,7 @@ impl Store {
         }
     }
 
-    fn retire_former(&mut self, plan: &Plan, former: &mut Former) {
+    fn retire_former(&mut self, plan: &Plan, former: &mut Superseded) {
         for held in &plan.held.entries {
             self.retire_held(plan, *held);
         }

@@ -20,12 +20,12 @@ use crate::handle::Handle;
 use crate::index::{Buckets, Index, Place, UePages};
 use crate::keeper::Keeper;
 use crate::layout::{Layout, Memory};
-use crate::needs::Users;
+use crate::needs::FeatureUsers;
 use crate::owners::Owners;
 use crate::peers::Peers;
 use crate::plan::Plan;
 use crate::prefixes::{self, Lengths};
-use nexthop::{Peer, Target, View as RouteView};
+use nexthop::{Peer, RouteView, Target};
 
 /// Out of reach for new packets, but one under way may still look at it.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ struct Carried {
     base: Counters,
     /// Entries whose grace period is not over.
     from: Vec<Earlier>,
-    /// What of `base` and `from` other predefined rules of the PDR have counted.
+    /// Share of `base` and `from` that other predefined rules of the PDR have counted.
     others: Option<Box<Others>>,
 }
 
@@ -67,7 +67,7 @@ struct Earlier {
     index: u32,
     /// Bytes that it had counted when the alarm of its heir was set.
     seen: u64,
-    /// The same of those that QoS enforcement dropped.
+    /// Bytes that QoS enforcement had dropped then.
     qos_seen: u64,
 }
 
@@ -98,7 +98,7 @@ impl Hasher for IndexHasher {
     }
 }
 
-/// Everything behind [`crate::Tables`] but the programs.
+/// State of the tables: all that is behind [`crate::Tables`] but the programs.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) mem: Memory,
@@ -112,16 +112,16 @@ pub(crate) struct Store {
     pub(crate) routes: Runs,
     pub(crate) index: Index,
     pub(crate) lengths: Lengths,
-    /// Of each directory.
+    /// IPv6 pools of each directory.
     pools6: HashMap<u16, Vec<IpNet>>,
     pub(crate) salt: u64,
     pub(crate) peers: Peers,
-    /// Whose directory the UE addresses of a network instance are in.
+    /// Directory of the UE addresses of each network instance.
     homes: Vec<u16>,
-    /// How many grace periods the words of an entry still need, where they need any.
+    /// Number of grace periods that the words of an entry still need, where they need any.
     settling: HashMap<u32, u32, Indices>,
     carried: HashMap<u32, Carried, Indices>,
-    /// Where the counts of an entry in its grace period will go.
+    /// Entry that takes over the counts of one in its grace period.
     heirs: HashMap<u32, u32, Indices>,
     /// Entries that count one packet more as held until all that waits at another one, which they replace, has left.
     waits_for: HashMap<u32, u32, Indices>,
@@ -136,7 +136,7 @@ pub(crate) struct Store {
     parted: Vec<(PdrId, Counters)>,
     pub(crate) late_bytes: u64,
     /// Sessions and next hops, by the features of programs that they need.
-    pub(crate) users: Users,
+    pub(crate) users: FeatureUsers,
     done: Vec<Retired>,
     pub(crate) plan: Plan,
     pub(crate) n3_routes: Option<Arc<RouteView>>,
@@ -187,7 +187,7 @@ impl Store {
             leaving: HashMap::default(),
             parted: Vec::new(),
             late_bytes: 0,
-            users: Users::default(),
+            users: FeatureUsers::default(),
             done: Vec::new(),
             plan: Plan::default(),
             n3_routes: None,
@@ -242,7 +242,7 @@ impl Store {
         }
     }
 
-    /// The same for all addresses of a prefix.
+    /// Expect UEs at all addresses of a prefix.
     pub(crate) fn expect_ues(&self, ni: NiId, net: IpNet) {
         prefixes::samples(net).for_each(|addr| self.expect_ue(ni, addr));
     }
@@ -423,7 +423,7 @@ impl Store {
             .reduce(Counters::plus)
     }
 
-    /// What a PDR had counted before it came to this entry, and is taken off its alarm.
+    /// Bytes that a PDR had counted before it came to this entry; they are taken off its alarm.
     pub(crate) fn counted_before(&mut self, index: u32) -> u64 {
         let Some(carried) = self.carried.get(&index) else {
             return 0;
@@ -438,7 +438,7 @@ impl Store {
         before
     }
 
-    /// The same of what QoS enforcement dropped.
+    /// Bytes that QoS enforcement had dropped by then.
     pub(crate) fn qos_dropped_before(&mut self, index: u32) -> u64 {
         let Some(mut carried) = self.carried.remove(&index) else {
             return 0;
@@ -482,7 +482,7 @@ impl Store {
         }
     }
 
-    /// Of a live entry and those that it replaced.
+    /// Counters of a live entry and those that it replaced.
     pub(crate) fn counters(&self, index: u32) -> Counters {
         let live = self.line_counters(index);
         let Some(carried) = self.carried.get(&index) else {
@@ -493,7 +493,7 @@ impl Store {
         earlier.fold(live.plus(carried.base), Counters::plus)
     }
 
-    /// Of these, what its own predefined rule has counted.
+    /// Share of these counters that its own predefined rule has counted.
     pub(crate) fn own_counters(&self, index: u32) -> Counters {
         let all = self.counters(index);
         let Some(others) = self.carried.get(&index).and_then(|c| c.others.as_ref()) else {
@@ -597,7 +597,7 @@ impl Store {
         }
     }
 
-    /// What a head says while packets may wait at its entry. It becomes what it shall be once none does.
+    /// Head of an entry while packets may wait at it. It becomes what it shall be once none does.
     pub(crate) fn behind_waiting(&mut self, index: u32, head: u64) -> u64 {
         match entry::action(head) {
             entry::ACT_ROUTE | entry::ACT_TUNNEL if self.holds() => {
@@ -659,7 +659,7 @@ impl Store {
         }
     }
 
-    /// What the programs must have for everything that is in the tables.
+    /// Features that programs must have for everything that is in the tables.
     pub(crate) fn needs(&self) -> Features {
         let needs = self.users.needs();
         if self.index.buckets.used() > 0 {

@@ -1,4 +1,4 @@
-//! What the control thread owns.
+//! The tables as the control thread owns them.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -17,6 +17,7 @@ use session::compiled::{
 
 use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
 use crate::adapt::Replacement;
+use crate::alarm_queue::AlarmQueue;
 use crate::alarms::Alarms;
 use crate::backend::host::Host;
 use crate::backend::xdp::Xdp;
@@ -34,12 +35,11 @@ use crate::port::PortConfig;
 use crate::programs::Programs;
 use crate::stats::{Counting, PortTotals};
 use crate::store::Store;
-use crate::told::Told;
 use crate::trace::TraceKey;
 use crate::tunnel_ends::TunnelEnds;
-use nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, View};
+use nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, RouteView};
 
-/// How full a table is.
+/// Fill of one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fill {
     /// As [`NoRoom`] names it.
@@ -170,12 +170,12 @@ impl Tables {
         self.store.register_pool(ni, pool)
     }
 
-    /// From now on this hears of tunnels that are left.
+    /// Tell this of tunnels that are left, from now on.
     pub fn tell_of_tunnel_ends(&mut self, to: impl TunnelEnds + 'static) {
         self.tunnel_ends = Some(Box::new(to));
     }
 
-    /// From now on this hears what changes for packets that wait.
+    /// Tell this what changes for packets that wait, from now on.
     pub fn tell_keeper(&mut self, keeper: Arc<dyn Keeper>) {
         self.store.keeper = Some(keeper);
     }
@@ -196,7 +196,7 @@ impl Tables {
             || self.programs.backend().is_loading()
     }
 
-    /// What the live programs are specialised to.
+    /// Features of the live programs.
     pub fn features(&self) -> Features {
         self.programs.live()
     }
@@ -206,7 +206,7 @@ impl Tables {
         self.programs.is_settling(self.store.needs())
     }
 
-    /// How often programs have taken over from others, and the last time.
+    /// Number of times that programs have taken over from others, and the last time.
     pub fn replacements(&self) -> (u64, Option<Replacement>) {
         self.programs.replacements()
     }
@@ -216,7 +216,7 @@ impl Tables {
         self.programs.serve(needs, &barrier)
     }
 
-    /// What waits until packets under way have left the tables, but for those that threads of this process finish.
+    /// Barrier for packets under way, but for those that threads of this process finish.
     pub fn barrier(&self) -> Barrier {
         self.store.grace.barrier()
     }
@@ -236,7 +236,7 @@ impl Tables {
         self.programs.backend().counting()
     }
 
-    /// What each port did with frames.
+    /// Counters of each port.
     pub fn totals(&self) -> Vec<PortTotals> {
         let counting = self.counting();
         (0..self.ports.len())
@@ -244,7 +244,7 @@ impl Tables {
             .collect()
     }
 
-    /// How full the tables are.
+    /// Fill of each table.
     pub fn fill(&self) -> Vec<Fill> {
         let store = &self.store;
         let lines = [
@@ -350,12 +350,12 @@ impl Tables {
         self.store.grace.bystander()
     }
 
-    /// Whose entries are.
+    /// Sessions by entry.
     pub fn owners(&self) -> Owners {
         self.store.owners.clone()
     }
 
-    /// Where routers of network instances can be reached: kept up to date.
+    /// Addresses of the routers of network instances, kept up to date.
     pub fn interface_addresses(&self) -> InterfaceAddresses {
         self.interface_addresses.clone()
     }
@@ -395,7 +395,7 @@ fn check_ports(ports: &[PortConfig]) -> Result<(), SetupError> {
     }
 }
 
-/// Between so many events a second, in nanoseconds; 0: there are none.
+/// Nanoseconds between so many events a second; 0: there are none.
 fn spacing(per_s: u32) -> u32 {
     1_000_000_000u32.checked_div(per_s).unwrap_or(0)
 }
@@ -417,7 +417,7 @@ fn new_store(
         .icmp_ns
         .store(spacing(options.icmp_errors_per_s), Ordering::Relaxed);
     let owners = Owners::new(memory.entries.len())?;
-    let alarms = Alarms::new(backend.ring(Ring::Alarms)?, Arc::new(Told::new()?));
+    let alarms = Alarms::new(backend.ring(Ring::Alarms)?, Arc::new(AlarmQueue::new()?));
     let grace = Grace::new(backend.barrier()?)?;
     let parts = (owners, alarms);
     let mut store = Store::new(memory, layout, grace, parts, salt());
@@ -556,7 +556,7 @@ impl NextHopTables for Tables {
         self.interface_addresses.set(ni, v4, v6);
     }
 
-    fn set_n3_routes(&mut self, routes: &Arc<View>) {
+    fn set_n3_routes(&mut self, routes: &Arc<RouteView>) {
         self.store.n3_routes = Some(Arc::clone(routes));
     }
 

@@ -13,7 +13,7 @@ pub const EVENT_HELD: u32 = 6;
 /// `sizeof(struct tp_event)`
 const EVENT_HEADER_LEN: usize = 16;
 
-/// What is to be done.
+/// Kinds of tasks.
 pub mod what {
     /// `TP_TASK_OUTER_FRAGMENT`
     pub const OUTER_FRAGMENT: u8 = 1;
@@ -44,7 +44,7 @@ pub struct Task {
     pub what: u8,
     /// Octets of the headers of the tunnel that it leaves through.
     pub tunnel_len: u8,
-    /// How long an IP packet may be there; of a fragment of a user's packet, where that begins.
+    /// Largest IP packet there; of a fragment of a user's packet, the offset where that begins.
     pub mtu: u16,
     /// Network instance.
     pub ni: u16,
@@ -56,7 +56,7 @@ pub struct Task {
     pub marks: u16,
     /// Marking of the outer header.
     pub mark: u16,
-    /// Where it leaves.
+    /// Interface where it leaves.
     pub ifindex: u32,
 }
 
@@ -86,18 +86,18 @@ impl Task {
         Some((task, about))
     }
 
-    /// How long a user's packet may be on its way out.
+    /// Largest length of a user's packet on its way out.
     pub fn room(&self) -> u16 {
         let headers = u16::from(self.tunnel_len).saturating_add(self.header_len());
         self.mtu.saturating_sub(headers)
     }
 
-    /// From tunnel to tunnel.
+    /// Whether it goes from tunnel to tunnel.
     pub fn is_relayed(&self) -> bool {
         self.flags & Self::RELAYED != 0
     }
 
-    /// From tunnel to tunnel, towards access.
+    /// Whether it goes from tunnel to tunnel, towards access.
     pub fn is_down(&self) -> bool {
         self.flags & Self::DOWN != 0
     }
@@ -107,13 +107,13 @@ impl Task {
         if self.is_relayed() { self.marks } else { 0 }
     }
 
-    /// Of one that is relayed and too long: the TEID that it came with, and its QFI.
+    /// TEID and QFI that a relayed packet came with which is too long.
     pub fn came_with(&self) -> (u32, Option<u8>) {
         let qfi = (self.out >> 32) as u8;
         (self.out as u32, Some(qfi).filter(|qfi| *qfi < 64))
     }
 
-    /// A UE has sent it.
+    /// Whether a UE has sent it.
     pub fn is_from_ue(&self) -> bool {
         self.flags & Self::FROM_UE != 0
     }
@@ -133,11 +133,11 @@ impl Task {
 pub struct Event<'a> {
     /// `EVENT_*`
     pub kind: u32,
-    /// Where it leaves, of what is to be sent.
+    /// Interface where it leaves, of what is to be sent.
     pub ifindex: u32,
-    /// Where it came in.
+    /// Port where it came in.
     pub port: u32,
-    /// What it is about.
+    /// The packet or message that it is about.
     pub data: &'a [u8],
 }
 

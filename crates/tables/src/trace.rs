@@ -24,7 +24,7 @@ pub const TRACE_KEYS_MAX: usize = 64;
 /// Octets of a frame that are reported, at most.
 pub const TRACE_SNAP: usize = 256;
 
-/// Of `tp_trace`, in front of the frame.
+/// Length of `tp_trace`, in front of the frame.
 pub(crate) const HEADER_LEN: usize = 40;
 /// `sizeof(struct tp_trace)`
 pub(crate) const RECORD_LEN: usize = HEADER_LEN + TRACE_SNAP;
@@ -35,7 +35,7 @@ const NO_QFI: u8 = 0xff;
 /// Records taken from the ring before the stop flag is looked at.
 const BATCH: usize = 256;
 
-/// What a packet is known by.
+/// Key of packets that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TraceKey {
     /// The tunnel it arrives through.
@@ -71,7 +71,7 @@ pub(crate) fn write_keys(lines: &View<Line>, keys: &[(TraceKey, u32)]) {
     }
 }
 
-/// What became of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceOutcome {
     /// Lost.
@@ -84,7 +84,7 @@ pub enum TraceOutcome {
     Forwarded,
     /// The slow path sends it.
     Slow,
-    /// It waits for its UE.
+    /// Kept until its UE is there.
     Held,
     /// Something that this version of the control plane does not know.
     Unknown(u8),
@@ -114,17 +114,17 @@ pub struct TraceRecord {
     pub traces: u32,
     /// When its journey was over, by the monotonic clock.
     pub time_ns: u64,
-    /// Of its tunnel, when it came in through one.
+    /// TEID of its tunnel, when it came in through one.
     pub teid: Option<u32>,
-    /// Of its PDU Session Container.
+    /// QFI of its PDU Session Container.
     pub qfi: Option<u8>,
     /// The PDR that took it.
     pub pdr: Option<u16>,
     /// Which of the predefined rules that the PDR activates.
     pub predefined: Option<PredefinedId>,
-    /// Where it came in.
+    /// Port where it came in.
     pub port: u8,
-    /// From the access side.
+    /// Came from the access side.
     pub uplink: bool,
     /// Its fate.
     pub outcome: TraceOutcome,

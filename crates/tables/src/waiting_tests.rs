@@ -1,4 +1,4 @@
-//! What an entry says while packets wait at it, on the host.
+//! Entries at which packets wait, on the host.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;

@@ -1,12 +1,10 @@
 //! Tunnels of the other direction, of sessions that relay packets: the way back to those who sent them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering;
 
 use session::compiled::{Compiled, Direction, Key, Select};
 
 use crate::abi::Features;
-use crate::layout::Memory;
 use crate::plan::Plan;
 use crate::store::Store;
 
@@ -39,19 +37,4 @@ fn tunnel(new: &Compiled, place: usize) -> Option<(u32, Direction)> {
         Select::List { first, .. } => new.filters.get(first)?.entry,
     };
     Some((teid, new.entries.get(entry)?.direction))
-}
-
-/// One of our addresses for tunnels.
-pub(crate) fn own_address(mem: &Memory) -> Option<IpAddr> {
-    let config = &mem.config[0];
-    let v4 = config.n3_be[0].load(Ordering::Relaxed);
-    if v4 != 0 {
-        return Some(Ipv4Addr::from(v4.to_ne_bytes()).into());
-    }
-    let mut octets = [0; 16];
-    for (half, word) in octets.chunks_exact_mut(8).zip(&config.n3_6[0]) {
-        half.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
-    }
-    let v6 = Ipv6Addr::from(octets);
-    (!v6.is_unspecified()).then_some(v6.into())
 }

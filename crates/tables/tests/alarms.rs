@@ -320,7 +320,7 @@ fn drops_of_qos_and_their_alarm_outlast_changes_of_rules_in_programs() {
     drops_survive_changes(kernel(1024));
 }
 
-/// What was counted by a PDR that a change took out is known when nothing finds it any more.
+/// Counts of a PDR that a change took out are known when nothing finds it any more.
 #[test]
 fn a_pdr_that_goes_leaves_its_counts() {
     let mut tables = host();

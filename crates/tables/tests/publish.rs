@@ -1,4 +1,4 @@
-//! What the rules say, the tables do: random sessions come, change and go, and every packet meets the
+//! Tables against rules: random sessions come, change and go, and every packet meets the
 //! verdict of the reference interpreter.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
 
@@ -311,7 +311,7 @@ proptest! {
         prop_assert_eq!(site.used(), empty, "lines are lost");
     }
 
-    /// What does not fit leaves no trace.
+    /// A change that does not fit leaves no trace.
     #[test]
     fn a_refused_change_leaves_no_trace(
         held in testing::rules(),

@@ -33,12 +33,12 @@ pub(super) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Of `NLMSG_ERROR`, and of a `NLMSG_DONE` that ends a failed dump; 0 acknowledges.
+    /// Error number of `NLMSG_ERROR`, and of a `NLMSG_DONE` that ends a failed dump; 0 acknowledges.
     pub(super) fn errno(&self) -> i32 {
         array(self.body, 0).map_or(0, |bytes| -i32::from_ne_bytes(bytes))
     }
 
-    /// What the message says about the kernel, if anything.
+    /// Change of the kernel's state that the message tells, if any.
     pub(super) fn change(&self) -> Option<KernelChange> {
         match self.kind {
             libc::RTM_NEWLINK => link(self.body).map(KernelChange::Link),

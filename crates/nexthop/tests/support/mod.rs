@@ -1,4 +1,4 @@
-//! What tests of next hops share: a cable, a control loop, and tables that remember.
+//! Parts that tests of next hops share: a cable, a control loop, and tables that remember.
 
 pub(crate) mod cable;
 pub(crate) mod mirror;

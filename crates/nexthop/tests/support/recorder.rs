@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, View};
+use nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, RouteView};
 use session::compiled::{NiId, NoRoom};
 
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(crate) struct Recorder {
     /// Calls that changed something that packets see.
     pub(crate) stores: usize,
     /// As last told.
-    pub(crate) n3_routes: Arc<View>,
+    pub(crate) n3_routes: Arc<RouteView>,
     /// Of interfaces of network instances.
     pub(crate) addresses: BTreeMap<u16, (Option<Ipv4Addr>, Option<Ipv6Addr>)>,
     /// Pools of every network instance.
@@ -163,7 +163,7 @@ impl NextHopTables for Recorder {
         Ok(())
     }
 
-    fn set_n3_routes(&mut self, routes: &Arc<View>) {
+    fn set_n3_routes(&mut self, routes: &Arc<RouteView>) {
         self.n3_routes = Arc::clone(routes);
     }
 

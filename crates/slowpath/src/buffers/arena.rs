@@ -10,7 +10,7 @@ const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    /// Of the same packet, or the next free one.
+    /// Next block of the same packet, or the next free one.
     next: u32,
     octets: [u8; PAYLOAD],
 }
@@ -23,7 +23,7 @@ const EMPTY: Block = Block {
 /// Octets that a block takes.
 const BLOCK_LEN: usize = size_of::<Block>();
 
-/// Where octets lie.
+/// Place of octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
     first: u32,

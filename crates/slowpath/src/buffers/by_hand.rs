@@ -1,4 +1,4 @@
-//! The same without a thread and without sockets.
+//! Keeping packets without a thread and without sockets.
 
 use std::sync::{Arc, mpsc};
 
@@ -19,12 +19,12 @@ pub struct HeldByHand {
     news: mpsc::Receiver<Buffered>,
 }
 
-/// What has left, in its order.
+/// A packet that has left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// Out of a port, from its Ethernet header on.
+    /// A frame out of a port, from its Ethernet header on.
     Frame(Vec<u8>),
-    /// For the kernel to send.
+    /// A packet for the kernel to send.
     Packet(Outgoing),
 }
 
@@ -81,7 +81,7 @@ impl HeldByHand {
         self.news.try_iter().collect()
     }
 
-    /// What became of packets, and how many waited at the last [`Self::release`].
+    /// Counters of packets, and how many waited at the last [`Self::release`].
     pub fn totals(&self) -> HoldTotals {
         self.counters.totals()
     }

@@ -24,7 +24,7 @@ const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 1);
 const UDP: u8 = 17;
 const ICMP: u8 = 1;
 
-/// What the FARs of PDR 5 and PDR 2 say; `None`: the PDR is not there.
+/// Actions of the FARs of PDR 5 and PDR 2; `None`: the PDR is not there.
 type Rules = [Option<Action>; 2];
 
 const PDRS: [PdrId; 2] = [PdrId(5), PdrId(2)];

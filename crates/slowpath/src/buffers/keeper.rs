@@ -1,11 +1,11 @@
-//! What is done with packets that wait, by the thread that keeps them or by hand.
+//! Keeping and letting go of packets, by the thread that keeps them or by hand.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use session::compiled::Buffered;
-use tables::pipeline::{HEADROOM, Pipeline, Placed, Scratch, TAILROOM, Waiting};
+use tables::pipeline::{HEADROOM, HeldFate, Pipeline, Placed, Scratch, TAILROOM};
 use tables::task::{DOWNLINK, EVENT_HELD, Event, UPLINK};
 use tables::{Bystander, DROP_REASONS, Owners, Verdict};
 
@@ -21,12 +21,12 @@ use crate::outgoing::Outgoing;
 const RELEASE_BATCH: usize = 256;
 /// Packets of one PDR let go before another one has its turn.
 const TURN: usize = 64;
-/// How often packets that have waited too long are looked for.
+/// Interval at which packets that have waited too long are looked for.
 pub(super) const EXPIRE_MS: u64 = 250;
 /// Sessions that are shown.
 const LISTED_MAX: usize = 10_000;
 
-/// Where packets go that wait no more.
+/// Way out for packets that wait no more.
 pub(super) trait Exit {
     /// Out of an interface, in their order. How many were lost.
     fn frames<'a>(&mut self, ifindex: u32, frames: impl Iterator<Item = &'a [u8]>) -> u64;
@@ -132,7 +132,7 @@ impl<E: Exit> Buffers<E> {
         }
     }
 
-    /// From now on no packet comes to wait.
+    /// Let no packet come to wait from now on.
     pub(super) fn refuse(&self) {
         self.pipeline.hold_up_to(0);
     }
@@ -188,7 +188,7 @@ impl<E: Exit> Buffers<E> {
             is_bare: held.is_bare() || was_bare,
             tos: held.tos(),
             // Or its PDR went meanwhile, and it is judged anew.
-            follows: matches!(action, Waiting::GoesFirst | Waiting::IsNobodys),
+            follows: matches!(action, HeldFate::GoesFirst | HeldFate::IsNobodys),
             came,
             frame,
         };
@@ -211,7 +211,7 @@ impl<E: Exit> Buffers<E> {
                 waits: put.is_ok(),
             });
         }
-        if put.is_ok() && action != Waiting::Stays {
+        if put.is_ok() && action != HeldFate::Stays {
             self.queues.look(seid);
         }
     }
@@ -292,12 +292,12 @@ impl<E: Exit> Buffers<E> {
         true
     }
 
-    /// By the FAR of this entry; if its PDR is gone, as if the packet came now. `false`: the FAR still says BUFF.
+    /// Let a packet go by the FAR of this entry; if its PDR is gone, as if the packet came now. `false`: the FAR still says BUFF.
     fn try_release(&mut self, packet: Packet, by: u32, now_ns: u64) -> bool {
         let by = match self.pipeline.action(by) {
-            Waiting::Stays => return false,
-            Waiting::IsNobodys => None,
-            Waiting::Goes | Waiting::GoesFirst => Some(by),
+            HeldFate::Stays => return false,
+            HeldFate::IsNobodys => None,
+            HeldFate::Goes | HeldFate::GoesFirst => Some(by),
         };
         let start = self.batch.octets.len();
         let room = HEADROOM + packet.len() + TAILROOM;
@@ -361,7 +361,7 @@ impl<E: Exit> Buffers<E> {
         Event::parse(self.scratch.event()).is_some_and(|event| event.kind == EVENT_HELD)
     }
 
-    /// What the pipeline alone cannot finish goes as it would have gone; behind what has been let go before.
+    /// Send what the pipeline alone cannot finish, as it would have gone; behind what has been let go before.
     fn send_otherwise(&mut self, now_ns: u64) {
         self.send_frames();
         let event = self.scratch.event();

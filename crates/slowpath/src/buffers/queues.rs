@@ -16,12 +16,12 @@ use crate::orders::HeldSession;
 
 /// Octets of memory that a session for which something waits takes beside its packets: generously.
 const SESSION_LEN: usize = 256;
-/// For so long it is no news that packets of a PDR come and find no room.
+/// Time for which it is no news that packets of a PDR come and find no room.
 const TOLD_MS: u64 = 10_000;
 /// PDRs of which that is remembered; packets of others are lost untold meanwhile.
 const TOLD_MAX: usize = 65_536;
 
-/// How much may wait.
+/// Bounds of what waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldBounds {
     /// Octets of memory.
@@ -30,7 +30,7 @@ pub struct HoldBounds {
     pub packets: usize,
     /// Packets of one PDR's entry, and of one session.
     pub packets_per_session: u32,
-    /// How long a packet waits, unless an SMF asks for more.
+    /// Time that a packet waits, unless an SMF asks for more.
     pub age: Duration,
 }
 
@@ -39,9 +39,9 @@ pub struct HoldBounds {
 pub(super) struct Packet {
     /// Index of the entry that took it, which counts it as held.
     pub(super) entry: u32,
-    /// Where it came in.
+    /// Port where it came in.
     pub(super) port: u16,
-    /// It is a UE's, made to look as if its data network had sent it.
+    /// A user's packet, made to look as if its data network had sent it.
     pub(super) is_bare: bool,
     /// ToS or Traffic Class.
     pub(super) tos: u8,
@@ -66,7 +66,7 @@ impl Packet {
     }
 }
 
-/// What is to be put in.
+/// A packet that is to be put in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival<'a> {
     pub(super) seid: u64,
@@ -77,9 +77,9 @@ pub(super) struct Arrival<'a> {
     pub(super) port: u16,
     pub(super) is_bare: bool,
     pub(super) tos: u8,
-    /// Its UE is there again: it waits for those before it and nothing else.
+    /// The UE is there again: the packet waits for those before it and nothing else.
     pub(super) follows: bool,
-    /// It has waited for another PDR before.
+    /// Time and number of a packet that has waited for another PDR before.
     pub(super) came: Option<Came>,
     pub(super) frame: &'a [u8],
 }
@@ -91,7 +91,7 @@ struct Lane {
     by: u32,
     packets: VecDeque<Packet>,
     limit: u32,
-    /// Until then they wait, and not beyond.
+    /// End of the time that they wait.
     until_ms: Option<u64>,
     /// Somebody knows that they wait.
     is_told: bool,
@@ -119,7 +119,7 @@ struct Queue {
     lanes: SmallVec<[Lane; 1]>,
     /// Octets of memory that its packets take.
     bytes: usize,
-    /// It is in the list of those that are looked at.
+    /// In the list of those that are looked at.
     is_ready: bool,
 }
 
@@ -181,11 +181,11 @@ pub(super) struct Queues {
     bounds: HoldBounds,
     arena: Arena,
     sessions: HashMap<u64, Queue>,
-    /// Those for which something waits, by the memory that it takes.
+    /// Sessions for which something waits, by the memory that it takes.
     by_bytes: BTreeSet<(usize, u64)>,
     ready: VecDeque<u64>,
     packets: usize,
-    /// Of the next packet that comes.
+    /// Number of the next packet that comes.
     number: u64,
     /// SEID and PDR of packets that found no room, of which somebody knows, and since when.
     told: BTreeMap<(u64, u16), u64>,
@@ -453,7 +453,7 @@ impl Queues {
         }
     }
 
-    /// What has waited too long is lost.
+    /// Drop what has waited too long.
     pub(super) fn expire(&mut self, now_ms: u64, mut lose: impl FnMut(Packet, Why)) {
         self.told
             .retain(|_, at_ms| now_ms.saturating_sub(*at_ms) < TOLD_MS);
@@ -502,7 +502,7 @@ impl Queues {
     }
 }
 
-/// What waits for a session takes another amount of memory.
+/// Note that what waits for a session takes another amount of memory.
 fn weigh(by_bytes: &mut BTreeSet<(usize, u64)>, seid: u64, before: usize, after: usize) {
     if before != after {
         by_bytes.remove(&(before, seid));
@@ -544,7 +544,7 @@ mod tests {
         queues.put(now_ms, arrival, |packet, _| panic!("{packet:?}"))
     }
 
-    /// What leaves when a session is released.
+    /// Packets that leave when a session is released.
     fn release(queues: &mut Queues, seid: u64) -> Vec<Vec<u8>> {
         let mut left = Vec::new();
         queues.look(seid);

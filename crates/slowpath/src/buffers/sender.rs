@@ -15,22 +15,22 @@ use crate::sockets::RawSockets;
 /// Frames that one call sends.
 const BATCH: usize = 64;
 
-/// What may be under way in an interface: the kernel counts frames that it holds against the socket.
+/// Octets that may be under way in an interface: the kernel counts frames that it holds against the socket.
 const SEND_BUFFER_BYTES: i32 = 16 << 20;
 
-/// How long an interface whose queue is full is given, before frames are lost.
+/// Time that an interface whose queue is full is given, before frames are lost.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// All that the thread sends by.
 #[derive(Debug)]
 pub(super) struct Sockets {
     raw: RawSockets,
-    /// By interface; `None`: it could not be opened.
+    /// Sockets by interface; `None`: it could not be opened.
     of_frames: HashMap<u32, Option<FrameSocket>>,
 }
 
 impl Sockets {
-    /// In the network namespace of the calling thread; needs `CAP_NET_RAW`.
+    /// Open it in the network namespace of the calling thread; needs `CAP_NET_RAW`.
     pub(super) fn open() -> io::Result<Self> {
         Ok(Self {
             raw: RawSockets::open()?,
@@ -86,7 +86,7 @@ fn set_int(fd: &OwnedFd, level: i32, option: i32, value: i32) -> io::Result<()> 
 }
 
 impl FrameSocket {
-    /// In the network namespace of the calling thread; needs `CAP_NET_RAW`.
+    /// Open it in the network namespace of the calling thread; needs `CAP_NET_RAW`.
     fn open(ifindex: u32) -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no pointer is given.
@@ -122,7 +122,7 @@ impl FrameSocket {
         Ok(Self { fd })
     }
 
-    /// In their order; how many were lost. Waits a little for an interface that is busy.
+    /// Send frames in their order; how many were lost. Waits a little for an interface that is busy.
     fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> u64 {
         let mut lost = 0;
         let mut parts = [libc::iovec {

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use slowpath::reassembly::{Bounds, Fragment, Key, Losses, Reassembler};
 
-/// What every packet holds at each place, so that what comes out can be judged.
+/// Octet that every packet holds at a place, so that what comes out can be judged.
 fn octet(at: usize) -> u8 {
     (at ^ at >> 8) as u8
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::{Backend, Builds};
 use crate::abi::{Features, UE_DIR_BITS, UE_PAGE_BITS};
+use crate::alarm_queue::AlarmQueue;
 use crate::error::SetupError;
 use crate::grace::Barrier;
 use crate::layout::{Layout, Memory};
 use crate::memory::View;
 use crate::pipeline::{Pipeline, Run};
 use crate::port::PortConfig;
-use crate::told::Told;
 use crate::trace::TRACE_KEYS_MAX;
 
 /// The pipeline, and the memory that it runs over.
@@ -52,7 +52,7 @@ impl Backend for Host {
         Ok(Barrier::same_thread())
     }
 
-    fn tell_alarms_to(&mut self, told: &Arc<Told>) {
+    fn tell_alarms_to(&mut self, told: &Arc<AlarmQueue>) {
         self.pipeline.tell_alarms_to(Arc::clone(told));
     }
 

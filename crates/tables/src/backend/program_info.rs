@@ -1,4 +1,4 @@
-//! What is told of a program.
+//! Facts about a program, for people.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::port::Mode;
 /// A loaded program, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramInfo {
-    /// Its interface.
+    /// Name of its interface.
     pub interface: String,
-    /// Of the interface.
+    /// Number of its interface.
     pub ifindex: u32,
-    /// How it is attached; `None`: loaded only.
+    /// Mode of attachment; `None`: loaded only.
     pub mode: Option<Mode>,
-    /// What it has.
+    /// Features of the program.
     pub features: Features,
     /// Instructions of the program.
     pub instructions: u32,

@@ -40,7 +40,7 @@ pub(crate) struct Xdp {
     sets: Vec<Set>,
     maps: Maps,
     ports: Vec<PortConfig>,
-    /// Of each port.
+    /// Lanes of each port.
     lanes: Vec<Option<Lanes>>,
     layout: Layout,
     memory: Memory,
@@ -51,7 +51,7 @@ pub(crate) struct Xdp {
 /// A thread that loads one set after the other.
 #[derive(Debug)]
 struct Loading {
-    /// Those that have not come yet, in their order.
+    /// Sets that have not come yet, in their order.
     expected: VecDeque<Features>,
     loaded: Receiver<Result<Set, SetupError>>,
 }

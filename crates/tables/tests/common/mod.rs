@@ -225,7 +225,7 @@ pub fn forwarded(ip: &[u8]) -> Vec<u8> {
     ip
 }
 
-/// What the tests look at in a downlink G-PDU: remote, TEID, QFI, inner packet.
+/// Fields of a downlink G-PDU that tests look at: remote, TEID, QFI, inner packet.
 pub fn read_gpdu(frame: &[u8]) -> (IpAddr, u32, Option<u8>, &[u8]) {
     let (remote, teid, container, user) = read_marked_gpdu(frame);
     (remote, teid, container.map(|(qfi, _)| qfi), user)

@@ -27,7 +27,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Those of a program that has just been loaded with fresh ones: they do this work on the port's CPUs.
+    /// Start the lanes of a program that has just been loaded with fresh ones: they do this work on the port's CPUs.
     pub(super) fn start(
         fresh: &Maps,
         work: &OwnedFd,

@@ -12,12 +12,12 @@ use crate::layout::{Layout, Memory};
 use crate::memory::{Shared, View};
 use crate::trace::TRACE_KEYS_MAX;
 
-/// Of each port: a frame that is sent there waits for the lane of this CPU.
+/// Map of each port: a frame that is sent there waits for the lane of this CPU.
 pub(super) const LANES: &str = "lanes";
-/// Of each port: what its lanes do.
+/// Map of each port: the program that its lanes run.
 pub(super) const LANE_WORK: &str = "lane_work";
 
-/// What all programs share.
+/// Maps that all programs share.
 pub(super) type Maps = Vec<MapHandle>;
 
 /// Number of elements of each map; those not named keep what the object says.

@@ -26,7 +26,7 @@ macro_rules! object {
     };
 }
 
-/// Those of [`Features::BUILDS`].
+/// Objects of [`Features::BUILDS`], in their order.
 static OBJECTS: [&Aligned<[u8]>; Features::BUILDS.len()] = [
     object!("PLAIN"),
     object!("COMMON"),
@@ -155,14 +155,14 @@ pub(super) fn specialise(
     Ok(())
 }
 
-/// What a program does for a port whose users are spread over CPUs: `TP_SPREAD_*`.
+/// Part of the work that a program does for a port whose users are spread over CPUs: `TP_SPREAD_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// All of it: nothing is spread.
+    /// All work: nothing is spread.
     Whole = 0,
-    /// On the CPU where packets come in.
+    /// The work on the CPU where packets come in.
     Front = 1,
-    /// On the CPU of a lane.
+    /// The work on the CPU of a lane.
     Lane = 2,
 }
 

@@ -24,7 +24,7 @@ const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) fd: OwnedFd,
-    /// What the lanes do, of a port whose users are spread over CPUs.
+    /// The program of the lanes, of a port whose users are spread over CPUs.
     pub(super) lane: Option<OwnedFd>,
     pub(super) info: ProgramInfo,
 }

@@ -13,7 +13,7 @@ use crate::error::SetupError;
 pub(super) struct Refusals(Vec<(Features, String, Instant)>);
 
 impl Refusals {
-    /// Until they are loaded again.
+    /// Time until they are loaded again.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     pub(super) fn add(&mut self, features: Features, error: &SetupError, now: Instant) {

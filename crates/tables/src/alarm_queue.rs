@@ -12,13 +12,13 @@ pub(crate) const WAITING_MAX: usize = 1 << 16;
 
 /// Entries that threads of this process have something to tell of: the host pipeline and whoever finishes packets.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct AlarmQueue {
     entries: Mutex<Vec<u32>>,
     overflow: AtomicBool,
     wake: EventFd,
 }
 
-impl Told {
+impl AlarmQueue {
     pub(crate) fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         Ok(Self {

@@ -14,13 +14,10 @@ pub(crate) fn user(data: &[u8]) -> &[u8] {
 pub(crate) fn duplicate(data: &[u8]) -> Option<Outgoing> {
     let (to, user) = Destination::parse(data)?;
     let mut payload = Vec::with_capacity(8 + 8 + user.len());
-    let port = to.udp_port.unwrap_or_else(|| {
-        payload.extend([0x30, 255, 0, 0]);
-        payload.extend(to.teid.to_be_bytes());
-        GTPU_PORT
-    });
     if to.udp_port.is_none() {
-        payload[2..4].copy_from_slice(&u16::try_from(user.len()).ok()?.to_be_bytes());
+        payload.extend([0x30, 255]);
+        payload.extend(u16::try_from(user.len()).ok()?.to_be_bytes());
+        payload.extend(to.teid.to_be_bytes());
     }
     payload.extend_from_slice(user);
     let outer = Outer {
@@ -29,7 +26,7 @@ pub(crate) fn duplicate(data: &[u8]) -> Option<Outgoing> {
         tos: to.tos,
         teid: to.teid,
     };
-    let datagram = gtpu::udp(port, &payload)?;
+    let datagram = gtpu::udp(to.udp_port.unwrap_or(GTPU_PORT), &payload)?;
     let packet = match to.is_ipv6 {
         false => outer.over4(&datagram)?,
         true => outer.over6(datagram)?,

@@ -62,7 +62,7 @@ impl EndMarkers {
         Ok(Self { waiting, counters })
     }
 
-    /// Shared with whoever shows them.
+    /// Counters, shared with those who show them.
     pub fn counters(&self) -> Arc<EndMarkerCounters> {
         Arc::clone(&self.counters)
     }

@@ -18,7 +18,7 @@ const ROOM: usize = 4 << 20;
 const USERS: usize = 64;
 /// Cost of a record beside its octets: about as much as the system call that sends it, in octets copied.
 const EACH: u32 = 512;
-/// More than the dearest record: whoever's turn it is gets something.
+/// Share of one turn: more than the dearest record costs, so that each turn serves something.
 const QUANTUM: u32 = 16 << 10;
 
 /// Kinds of work.

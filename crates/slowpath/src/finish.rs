@@ -133,7 +133,7 @@ impl Finisher {
         done
     }
 
-    /// Shared with whoever shows it.
+    /// Counters, shared with those who show them.
     pub fn finished(&self) -> Arc<Finished> {
         Arc::clone(&self.finished)
     }

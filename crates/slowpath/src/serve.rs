@@ -149,7 +149,7 @@ impl SlowPath {
         })
     }
 
-    /// Shared with whoever shows them.
+    /// Counters, shared with those who show them.
     pub fn counters(&self) -> Arc<SlowPathCounters> {
         self.counters.clone()
     }

@@ -10,7 +10,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 /// Entries that wait for a look; beyond, all are looked through.
 pub(crate) const WAITING_MAX: usize = 1 << 16;
 
-/// Entries that threads of this process have something to tell of: the host pipeline and whoever finishes packets.
+/// Entries with alarms that threads of this process tell of: the host pipeline, and those that finish packets.
 #[derive(Debug)]
 pub(crate) struct AlarmQueue {
     entries: Mutex<Vec<u32>>,

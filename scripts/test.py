@@ -297,7 +297,7 @@ def main():
     # Whoever started this is gone: so is this.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("filters", nargs="*", help="only of packages and targets like this, such as tables::golden")
+    parser.add_argument("filters", nargs="*", help="only of packages and targets like this, such as slowpath::golden")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="tests at a time (default: one for each CPU)")
     parser.add_argument("--check", action="store_true", help="show that nothing is left behind, then end")
     parser.add_argument("--limit", type=int, default=LIMIT_S, help=argparse.SUPPRESS)

@@ -2,7 +2,7 @@
 #![no_main]
 #![allow(dead_code)]
 
-#[path = "../../crates/tables/tests/users/mod.rs"]
+#[path = "../../crates/slowpath/tests/users/mod.rs"]
 mod users;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| users::fragments(input));

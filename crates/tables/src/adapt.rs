@@ -7,115 +7,33 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use session::compiled::{Action, Compiled, Direction, Key};
-
-use crate::abi::{Features, entry};
-use crate::encode::meaningful;
-use crate::index::Standing;
-use crate::plan::Plan;
-
-/// What a session needs of the programs; of its place in the buckets only that of new keys.
-pub(crate) fn needs(plan: &Plan, new: &Compiled) -> Features {
-    let mut needs = Features::NONE;
-    for (want, rule) in plan.wants.iter().zip(&new.entries) {
-        let head = want.words.head;
-        if meaningful(head)[1] {
-            needs = needs.with(Features::METER);
-        }
-        if head & entry::EXT_BIT != 0 {
-            needs = needs.with(Features::EXT);
-        }
-        if !rule.duplicates.is_empty() {
-            needs = needs.with(Features::COPY);
-        }
-        if rule.framed && !new.framed.is_empty() {
-            needs = needs.with(Features::PREFIX);
-        }
-        if matches!(rule.action, Action::Udp { .. }) {
-            needs = needs.with(Features::UDP);
-        }
-        if rule.relay.is_some() {
-            needs = needs.with(Features::RELAY);
-        }
-        // Without an address in its PDI an uplink PDR takes packets of both families.
-        if rule.direction == Direction::Uplink && rule.ue.is_none_or(|ue| ue.v6.is_some()) {
-            needs = needs.with(Features::IPV6);
-        }
-    }
-    for (key, (named, _)) in plan.keys.iter().zip(&new.keys) {
-        if matches!(key.standing, Some(Standing::Slot(_))) {
-            needs = needs.with(Features::BUCKETS);
-        }
-        if key.listed {
-            needs = needs.with(Features::LIST);
-        }
-        match named {
-            Key::Ue6 { .. } => needs = needs.with(Features::IPV6),
-            // What it needs beside, those who need it get.
-            Key::Prefix { .. } => needs = needs.with(Features::PREFIX),
-            Key::Teid { .. } | Key::Ue4 { .. } => {}
-        }
-    }
-    needs
-}
-
-/// How many users each feature has.
-#[derive(Debug, Default)]
-pub(crate) struct Users([u32; Features::COUNT]);
-
-impl Users {
-    pub(crate) fn join(&mut self, needs: Features) {
-        needs.indices().for_each(|bit| self.0[bit] += 1);
-    }
-
-    pub(crate) fn leave(&mut self, needs: Features) {
-        needs.indices().for_each(|bit| {
-            debug_assert!(self.0[bit] > 0);
-            self.0[bit] = self.0[bit].saturating_sub(1);
-        });
-    }
-
-    pub(crate) fn needs(&self) -> Features {
-        let used = (0..Features::COUNT).filter(|&bit| self.0[bit] > 0);
-        used.fold(Features::NONE, |set, bit| set.with(Features::bit(bit)))
-    }
-}
+use crate::abi::Features;
+use crate::backend::Supply;
 
 /// The last time that programs took over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replacement {
     /// When.
     pub at: SystemTime,
-    /// From the first port's replacement to the last one's.
+    /// Time from the first port's replacement to the last one's.
     pub took: Duration,
-}
-
-/// How programs can be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Supply {
-    /// Loaded.
-    AtHand,
-    /// In a while.
-    Loadable,
-    /// Not: the kernel has refused them.
-    Refused,
 }
 
 /// Which programs run, and which are to.
 #[derive(Debug)]
 pub(crate) struct Adaptation {
-    /// What programs may have, narrowest first; the last one has all that may be needed.
+    /// Builds that may run, narrowest first; the last one has all that may be needed.
     builds: Vec<Features>,
     /// Needed whatever sessions use.
     base: Features,
     live: Features,
     /// `None`: the live programs stay, whatever is needed.
     settle: Option<Duration>,
-    /// What is needed, and since when it has been the same.
+    /// The wanted build, and since when it has been the same.
     wanted: (Features, Instant),
     /// Somebody follows packets: the general programs, with traces, stay.
     traced: bool,
-    /// Could not be loaded or attached: not tried again before the need changes.
+    /// Build that could not be loaded or attached: not tried again before the need changes.
     failed: Option<Features>,
     pub(crate) count: u64,
     pub(crate) last: Option<Replacement>,
@@ -138,7 +56,7 @@ impl Adaptation {
         }
     }
 
-    /// These programs are live and stay: for tests and measurements of a set of features.
+    /// Programs that are live and stay: for tests and measurements of a set of features.
     pub(crate) fn fixed(features: Features) -> Self {
         Self {
             settle: None,
@@ -150,7 +68,7 @@ impl Adaptation {
         self.live
     }
 
-    /// Those that have everything.
+    /// Features of the general programs.
     pub(crate) fn general(&self) -> Features {
         let general = self.builds.last().copied().unwrap_or_default();
         if self.traced {
@@ -160,7 +78,7 @@ impl Adaptation {
         }
     }
 
-    /// Those that are wanted next, soonest first: what is a little wider than the live ones, and those that have everything.
+    /// Programs that may be wanted next, soonest first: a build a little wider than the live one, and the general one.
     pub(crate) fn ahead(&self) -> Vec<Features> {
         let wider = |build: &&Features| **build != self.live && build.contains(self.live);
         let next = self.builds.iter().find(wider).copied();
@@ -192,7 +110,7 @@ impl Adaptation {
         find(Supply::AtHand).or_else(|| find(Supply::Loadable))
     }
 
-    /// From now on packets are followed, or no longer.
+    /// Have packets followed from now on, or no longer.
     pub(crate) fn follow(&mut self, traced: bool) {
         self.traced = traced;
     }
@@ -229,12 +147,12 @@ impl Adaptation {
         }
     }
 
-    /// What was due cannot be had.
+    /// Note that what was due cannot be had.
     pub(crate) fn give_up(&mut self) {
         self.failed = Some(self.wanted.0);
     }
 
-    /// It may be had by now.
+    /// Try again what could not be had.
     pub(crate) fn hope(&mut self) {
         self.failed = None;
     }
@@ -257,8 +175,8 @@ fn narrowest(builds: &[Features], needs: Features) -> Features {
 
 #[cfg(test)]
 mod tests {
-    use super::Supply::{AtHand, Loadable, Refused};
     use super::*;
+    use crate::backend::Supply::{AtHand, Loadable, Refused};
 
     const PLAIN: Features = Features::BUILD_PLAIN;
     const COMMON: Features = Features::BUILD_COMMON;
@@ -351,19 +269,6 @@ mod tests {
         assert_eq!(adaptation.due(Features::RELAY, start), Some(RELAY));
         adaptation.give_up();
         assert_eq!(adaptation.due(Features::COPY, start), Some(ALL));
-    }
-
-    #[test]
-    fn users_come_and_go() {
-        let mut users = Users::default();
-        let both = Features::METER.with(Features::LIST);
-        users.join(both);
-        users.join(Features::LIST);
-        assert_eq!(users.needs(), both);
-        users.leave(both);
-        assert_eq!(users.needs(), Features::LIST);
-        users.leave(Features::LIST);
-        assert_eq!(users.needs(), Features::NONE);
     }
 
     #[test]

@@ -5,24 +5,21 @@
 //! the counts and arms the PDR anew, so that an alarm that comes too early costs a look and no more; here is seen to
 //! it that none comes late, and that none is lost.
 
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::MapHandle;
 use nix::errno::Errno;
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use session::compiled::PdrId;
 use smallvec::SmallVec;
 
 use crate::abi::{ALARM_STEP, AlarmRecord, Cpu, QOS_ALARM_NONE, entry};
+use crate::alarm_queue::{AlarmQueue, WAITING_MAX};
 use crate::handle::{Handle, HeldEntry};
+use crate::ring::RingReader;
 use crate::store::Store;
-
-/// Entries that wait for a look; beyond, all are looked through.
-const WAITING_MAX: usize = 1 << 16;
 
 /// Entries that are looked through before other work has its turn again.
 const SCAN_PER_TURN: u32 = 1 << 14;
@@ -30,107 +27,46 @@ const SCAN_PER_TURN: u32 = 1 << 14;
 /// Lost races against packets that are counted aside, after which an alarm is set a step early.
 const TRIES: usize = 4;
 
-/// Entries that threads of this process have something to tell of: the host pipeline and whoever finishes packets.
-#[derive(Debug)]
-pub(crate) struct Told {
-    entries: Mutex<Vec<u32>>,
-    overflow: AtomicBool,
-    wake: EventFd,
-}
-
-impl Told {
-    pub(crate) fn new() -> io::Result<Self> {
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        Ok(Self {
-            entries: Mutex::default(),
-            overflow: AtomicBool::new(false),
-            wake: EventFd::from_flags(flags)?,
-        })
-    }
-
-    pub(crate) fn tell(&self, entry: u32) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.len() < WAITING_MAX {
-            entries.push(entry);
-        } else {
-            self.overflow.store(true, Ordering::Relaxed);
-        }
-        drop(entries);
-        // Its counter cannot overflow.
-        let _ = self.wake.write(1);
-    }
-
-    /// Readable when there is something to take.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
-    }
-
-    /// At most so many. Whether there are more.
-    fn take(&self, at_most: usize, into: &mut Vec<u32>) -> bool {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = entries.len().min(at_most);
-        into.extend(entries.drain(..count));
-        if entries.is_empty() {
-            // An error means that nothing was to be taken back.
-            let _ = self.wake.read();
-        }
-        !entries.is_empty()
-    }
-}
-
 /// The ring of alarms, mapped: memory that a UPF without quotas does not need.
-struct Ring {
-    ring: RingBuffer<'static>,
+#[derive(Debug)]
+struct AlarmRing {
+    reader: RingReader<'static>,
     taken: Arc<Mutex<Vec<u32>>>,
 }
 
-impl fmt::Debug for Ring {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ring")
-    }
-}
-
-impl Ring {
+impl AlarmRing {
     fn open(map: &MapHandle) -> io::Result<Self> {
         let taken = Arc::new(Mutex::new(Vec::new()));
-        let mut builder = RingBufferBuilder::new();
         let into = Arc::clone(&taken);
-        builder
-            .add(map, move |record| {
-                if let Some(entry) = entry_of(record) {
-                    let mut taken = into.lock().unwrap_or_else(PoisonError::into_inner);
-                    taken.push(entry);
-                }
-                0
-            })
-            .map_err(io::Error::other)?;
-        let ring = builder.build().map_err(io::Error::other)?;
-        Ok(Self { ring, taken })
+        let reader = RingReader::open(map, move |record| {
+            if let Some(entry) = entry_of(record) {
+                let mut taken = into.lock().unwrap_or_else(PoisonError::into_inner);
+                taken.push(entry);
+            }
+        })?;
+        Ok(Self { reader, taken })
     }
 
     /// At most so many. Whether there may be more.
     fn take(&self, at_most: usize, into: &mut Vec<u32>) -> io::Result<bool> {
-        let count = self.ring.consume_raw_n(at_most);
-        if count < 0 {
-            return Err(io::Error::from_raw_os_error(-count));
-        }
+        let count = self.reader.read(at_most)?;
         into.append(&mut self.taken.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(count as usize >= at_most)
+        Ok(count >= at_most)
     }
 }
 
-/// Of a `struct tp_alarm`.
+/// The entry of a `struct tp_alarm`.
 fn entry_of(record: &[u8]) -> Option<u32> {
     let record = record.get(..size_of::<AlarmRecord>())?;
     Some(u32::from_ne_bytes(record.get(..4)?.try_into().ok()?))
 }
 
-/// What was heard, and how more is heard.
+/// Alarms that have come, and the ways by which more come.
 #[derive(Debug)]
 pub(crate) struct Alarms {
     map: Option<MapHandle>,
-    ring: Option<Ring>,
-    pub(crate) told: Arc<Told>,
+    ring: Option<AlarmRing>,
+    pub(crate) told: Arc<AlarmQueue>,
     /// Armed while no program adds atomically: looked at once more, as a packet may have been counted at that moment.
     pub(crate) again: Vec<u32>,
     /// Alarms that programs had no room for, when that was last looked at.
@@ -139,22 +75,22 @@ pub(crate) struct Alarms {
     scan: Option<u32>,
     /// More was lost meanwhile: once more, when that is done.
     scan_again: bool,
-    /// For its memory.
+    /// Scratch space.
     entries: Vec<u32>,
 }
 
 impl Alarms {
-    pub(crate) fn new(map: Option<MapHandle>) -> io::Result<Self> {
-        Ok(Self {
+    pub(crate) fn new(map: Option<MapHandle>, told: Arc<AlarmQueue>) -> Self {
+        Self {
             map,
             ring: None,
-            told: Arc::new(Told::new()?),
+            told,
             again: Vec::new(),
             lost: 0,
             scan: None,
             scan_again: false,
             entries: Vec::new(),
-        })
+        }
     }
 
     /// Readable when there is something to take.
@@ -171,7 +107,7 @@ impl Alarms {
             if !is_readable(map)? {
                 return Ok(false);
             }
-            self.ring = Some(Ring::open(map)?);
+            self.ring = Some(AlarmRing::open(map)?);
         }
         match &self.ring {
             Some(ring) => ring.take(at_most, &mut self.entries),
@@ -181,7 +117,7 @@ impl Alarms {
 
     /// Whether all entries are to be looked through.
     fn begin_scan(&mut self, lost: u64) {
-        let overflow = self.told.overflow.swap(false, Ordering::Relaxed);
+        let overflow = self.told.take_overflow();
         self.scan_again |= overflow || lost != self.lost;
         self.lost = lost;
         if self.scan_again && self.scan.is_none() {
@@ -357,7 +293,7 @@ impl Store {
         }
     }
 
-    /// The same of what QoS enforcement drops.
+    /// First alarm of drops by QoS enforcement, on the same condition.
     pub(crate) fn first_qos_alarm(&self, own: HeldEntry, held: &[HeldEntry]) {
         let armed = |other: &HeldEntry| {
             let side = &self.mem.sides[other.index as usize];
@@ -439,7 +375,7 @@ impl Store {
         self.alarms.scan = (end < all).then_some(end);
     }
 
-    /// What was armed while a packet may have been counted unseen.
+    /// Look again at entries that were armed while a packet may have been counted unseen.
     pub(crate) fn look_again(&mut self) {
         let again = std::mem::take(&mut self.alarms.again);
         for &index in &again {

@@ -1,4 +1,4 @@
-//! Who owns which line of a table.
+//! Allocators of lines, and of runs of lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +67,7 @@ pub(crate) struct Runs {
     used: u32,
     /// Free runs below `next`: length by first line.
     free: BTreeMap<u32, u32>,
-    /// The same, by length and first line.
+    /// Free runs by length and first line.
     by_len: BTreeSet<(u32, u32)>,
 }
 

@@ -85,7 +85,7 @@ impl RuleList {
         }
     }
 
-    /// What was filled in at place number `first` of `all`.
+    /// Read back the filters at place number `first` of `all`.
     pub(crate) fn read(all: &[RulePlace], first: u32) -> Self {
         let mut list = Self::default();
         let most = RULES_MAX / RULES_PER_PLACE;

@@ -1,5 +1,6 @@
 //! Grace periods: what packets could reach a moment ago is reused only when none can be looking.
 
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -22,13 +23,14 @@ fn membarrier(command: libc::c_int) -> io::Result<libc::c_int> {
 
 /// A thread of this process that looks at the tables now and then, as programs do all the time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bystander {
+pub struct Bystander {
     /// Odd while it looks.
     looks: Arc<AtomicU64>,
 }
 
 /// While this lives, nothing that the tables lead to is reused.
-pub(crate) struct Looking<'a>(&'a AtomicU64);
+#[derive(Debug)]
+pub struct Looking<'a>(&'a AtomicU64);
 
 impl Drop for Looking<'_> {
     fn drop(&mut self) {
@@ -38,12 +40,12 @@ impl Drop for Looking<'_> {
 
 impl Bystander {
     /// Look at the tables, for microseconds; one thread at a time, not within one another.
-    pub(crate) fn look(&self) -> Looking<'_> {
+    pub fn look(&self) -> Looking<'_> {
         self.looks.fetch_add(1, Ordering::SeqCst);
         Looking(&self.looks)
     }
 
-    /// Until whoever looked when this was called looks no more.
+    /// Wait until a look that is under way has ended.
     fn wait(&self) {
         let seen = self.looks.load(Ordering::SeqCst);
         while !seen.is_multiple_of(2) && self.looks.load(Ordering::SeqCst) == seen {
@@ -52,7 +54,7 @@ impl Bystander {
     }
 }
 
-/// Those that there are.
+/// All bystanders.
 #[derive(Clone, Debug, Default)]
 struct Bystanders(Arc<Mutex<Vec<Bystander>>>);
 
@@ -74,27 +76,46 @@ impl Bystanders {
     }
 }
 
-/// Wait here and now until no program of the kernel that has begun is still running.
-pub(crate) fn barrier() -> io::Result<()> {
-    membarrier(MEMBARRIER_CMD_GLOBAL).map(drop)
-}
+/// Waits until no packet is under way any more that was when the wait began. Clones are the same.
+#[derive(Clone)]
+pub struct Barrier(Option<Arc<Wait>>);
 
-/// A grace period to be waited for.
-pub(crate) struct Passing {
-    in_kernel: bool,
-}
+type Wait = dyn Fn() -> io::Result<()> + Send + Sync;
 
-impl Passing {
-    /// Until no packet is under way that was when this was called.
-    pub(crate) fn pass(&self) -> io::Result<()> {
-        if self.in_kernel { barrier() } else { Ok(()) }
+impl fmt::Debug for Barrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Barrier, in this thread: {}", self.0.is_none())
     }
 }
 
-/// Waits for the kernel's programs, some ten milliseconds at a time, so that control need not.
-///
-/// `MEMBARRIER_CMD_GLOBAL` is a synchronize_rcu: afterwards no XDP program that ran when it began
-/// is still running.
+impl Barrier {
+    /// Packets run in the thread that waits: none is ever under way.
+    pub fn same_thread() -> Self {
+        Self(None)
+    }
+
+    /// Packets run in programs of the kernel. A `MEMBARRIER_CMD_GLOBAL` is a synchronize_rcu: afterwards no XDP program
+    /// that ran when it began is still running. Some ten milliseconds.
+    pub fn kernel() -> io::Result<Self> {
+        if membarrier(MEMBARRIER_CMD_QUERY)? & MEMBARRIER_CMD_GLOBAL == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the kernel offers no global membarrier (is nohz_full set?)",
+            ));
+        }
+        let wait = || membarrier(MEMBARRIER_CMD_GLOBAL).map(drop);
+        // Whether the command works at all is known now, so that it need not be doubted later.
+        wait()?;
+        Ok(Self(Some(Arc::new(wait))))
+    }
+
+    /// Wait here and now.
+    pub fn wait(&self) -> io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), |wait| wait())
+    }
+}
+
+/// Waits for packets under way, some ten milliseconds at a time, so that control need not.
 #[derive(Debug)]
 struct Helper {
     requests: Sender<u64>,
@@ -103,22 +124,14 @@ struct Helper {
 }
 
 impl Helper {
-    fn start(bystanders: Bystanders) -> io::Result<Self> {
-        if membarrier(MEMBARRIER_CMD_QUERY)? & MEMBARRIER_CMD_GLOBAL == 0 {
-            return Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "the kernel offers no global membarrier (is nohz_full set?)",
-            ));
-        }
-        // Whether the command works at all is known now, so that it need not be doubted later.
-        membarrier(MEMBARRIER_CMD_GLOBAL)?;
+    fn start(barrier: Barrier, bystanders: Bystanders) -> io::Result<Self> {
         let (requests, tickets) = channel::<u64>();
         let completed = Arc::new(AtomicU64::new(0));
         let done = Arc::clone(&completed);
         thread::Builder::new().name("grace".into()).spawn(move || {
             for ticket in tickets {
-                match membarrier(MEMBARRIER_CMD_GLOBAL) {
-                    Ok(_) => {
+                match barrier.wait() {
+                    Ok(()) => {
                         bystanders.wait();
                         done.store(ticket, Ordering::Release);
                     }
@@ -138,6 +151,7 @@ impl Helper {
 /// goes with the next.
 #[derive(Debug)]
 pub(crate) struct Grace<T> {
+    barrier: Barrier,
     helper: Option<Helper>,
     bystanders: Bystanders,
     open: Vec<T>,
@@ -145,37 +159,31 @@ pub(crate) struct Grace<T> {
 }
 
 impl<T> Grace<T> {
-    /// For packets that run in the kernel.
-    pub(crate) fn kernel() -> io::Result<Self> {
+    /// `barrier`: of the packets that meet the tables.
+    pub(crate) fn new(barrier: Barrier) -> io::Result<Self> {
         let bystanders = Bystanders::default();
+        // Where none is ever under way, nothing has to wait.
+        let helper = match &barrier.0 {
+            Some(_) => Some(Helper::start(barrier.clone(), bystanders.clone())?),
+            None => None,
+        };
         Ok(Self {
-            helper: Some(Helper::start(bystanders.clone())?),
+            barrier,
+            helper,
             bystanders,
             open: Vec::new(),
             waiting: Vec::new(),
         })
     }
 
-    /// For packets that run in the thread that also changes tables: none is ever under way.
-    pub(crate) fn same_thread() -> Self {
-        Self {
-            helper: None,
-            bystanders: Bystanders::default(),
-            open: Vec::new(),
-            waiting: Vec::new(),
-        }
-    }
-
-    /// For one more thread that runs packets.
+    /// Register one more thread that runs packets.
     pub(crate) fn bystander(&self) -> Bystander {
         self.bystanders.join()
     }
 
-    /// A grace period to be waited for now.
-    pub(crate) fn passing(&self) -> Passing {
-        Passing {
-            in_kernel: self.helper.is_some(),
-        }
+    /// Barrier for packets under way, without those of bystanders.
+    pub(crate) fn barrier(&self) -> Barrier {
+        self.barrier.clone()
     }
 
     pub(crate) fn retire(&mut self, item: T) {
@@ -208,10 +216,8 @@ impl<T> Grace<T> {
     }
 
     /// Wait here and now until no packet that has begun is still under way.
-    pub(crate) fn barrier(&self) {
-        if self.helper.is_some()
-            && let Err(error) = barrier()
-        {
+    pub(crate) fn pass(&self) {
+        if let Err(error) = self.barrier.wait() {
             tracing::error!(%error, "membarrier failed");
         }
         self.bystanders.wait();
@@ -222,7 +228,7 @@ impl<T> Grace<T> {
         if self.is_empty() {
             return;
         }
-        self.barrier();
+        self.pass();
         done.append(&mut self.waiting);
         done.append(&mut self.open);
     }
@@ -234,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_bystander_is_waited_for() {
-        let mut grace = Grace::kernel().unwrap();
+        let mut grace = Grace::new(Barrier::kernel().unwrap()).unwrap();
         let bystander = grace.bystander();
         let looking = bystander.look();
         let mut done = Vec::new();
@@ -253,7 +259,7 @@ mod tests {
 
     #[test]
     fn nothing_returns_before_its_barrier() {
-        let mut grace = Grace::kernel().unwrap();
+        let mut grace = Grace::new(Barrier::kernel().unwrap()).unwrap();
         let mut done = Vec::new();
         grace.retire(1);
         grace.poll(&mut done);

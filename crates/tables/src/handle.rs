@@ -1,4 +1,4 @@
-//! Where the parts of one session lie, in as little memory as an ordinary session needs.
+//! Places of the parts of one session, in as little memory as an ordinary session needs.
 
 use session::compiled::{Direction, Entry, PdrId, PredefinedId, QerId};
 
@@ -31,7 +31,7 @@ impl HeldKey {
     }
 }
 
-/// Where the counters of a PDR are, or of one of its predefined rules.
+/// Entry with the counters of a PDR, or of one of its predefined rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeldEntry {
     pub(crate) index: u32,
@@ -54,7 +54,7 @@ impl HeldEntry {
     }
 }
 
-/// Where a shared meter is.
+/// Place of a shared meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeldMeter {
     pub(crate) index: u32,
@@ -65,15 +65,15 @@ pub(crate) struct HeldMeter {
 
 /// All parts of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct Parts {
     pub(crate) keys: Vec<HeldKey>,
     pub(crate) entries: Vec<HeldEntry>,
     pub(crate) meters: Vec<HeldMeter>,
-    /// Of the programs.
+    /// Features that it needs of the programs.
     pub(crate) needs: Features,
 }
 
-impl Held {
+impl Parts {
     pub(crate) fn clear(&mut self) {
         self.keys.clear();
         self.entries.clear();
@@ -84,32 +84,32 @@ impl Held {
 
 /// A session's place in the tables; `Default` is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Handle(Form);
+pub struct Handle(Compact);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Form {
+enum Compact {
     #[default]
     Absent,
     /// One PDR for each direction, reached by one key each.
     Pair([HeldKey; 2], [HeldEntry; 2], Features),
     /// Any other.
-    Many(Box<Held>),
+    Many(Box<Parts>),
 }
 
 const _: () = assert!(size_of::<Handle>() <= 64, "a million of these are kept");
 
 impl Handle {
     /// Copy everything to `held`.
-    pub(crate) fn read(&self, held: &mut Held) {
+    pub(crate) fn read(&self, held: &mut Parts) {
         held.clear();
         match &self.0 {
-            Form::Absent => {}
-            Form::Pair(keys, entries, needs) => {
+            Compact::Absent => {}
+            Compact::Pair(keys, entries, needs) => {
                 held.keys.extend_from_slice(keys);
                 held.entries.extend_from_slice(entries);
                 held.needs = *needs;
             }
-            Form::Many(many) => {
+            Compact::Many(many) => {
                 held.keys.extend_from_slice(&many.keys);
                 held.entries.extend_from_slice(&many.entries);
                 held.meters.extend_from_slice(&many.meters);
@@ -119,24 +119,24 @@ impl Handle {
     }
 
     /// Become `held`.
-    pub(crate) fn write(&mut self, held: &Held) {
+    pub(crate) fn write(&mut self, held: &Parts) {
         self.0 = match (
             held.keys.as_slice(),
             held.entries.as_slice(),
             held.meters.as_slice(),
         ) {
-            ([], [], []) => Form::Absent,
-            (&[a, b], &[x, y], []) => Form::Pair([a, b], [x, y], held.needs),
-            _ => Form::Many(Box::new(held.clone())),
+            ([], [], []) => Compact::Absent,
+            (&[a, b], &[x, y], []) => Compact::Pair([a, b], [x, y], held.needs),
+            _ => Compact::Many(Box::new(held.clone())),
         };
     }
 
     /// The entries of all PDRs.
     pub(crate) fn entries(&self) -> &[HeldEntry] {
         match &self.0 {
-            Form::Absent => &[],
-            Form::Pair(_, entries, _) => entries,
-            Form::Many(many) => &many.entries,
+            Compact::Absent => &[],
+            Compact::Pair(_, entries, _) => entries,
+            Compact::Many(many) => &many.entries,
         }
     }
 

@@ -9,7 +9,7 @@ use session::compiled::NoRoom;
 use crate::abi::{BUCKET_SLOTS, Config, KIND_UE4, Line, UE_DIR_BITS, UE_NOBODY, UE_PAGE_BITS};
 use crate::memory::View;
 
-/// What a slot is found by: the key and bits 32..63 of the value.
+/// Key of a slot: the key word, and bits 32..63 of the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct SlotKey {
     pub(crate) key: u64,
@@ -415,7 +415,7 @@ pub(crate) struct Index {
     pub(crate) pages: UePages,
 }
 
-/// Where a new key will stand.
+/// Place of a new key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Standing {
     /// In a UE page, which needs no reservation.

@@ -1,64 +1,67 @@
-//! The one door to the data path: builds and loads it, publishes sessions to it, keeps its next hops,
-//! reads its counters.
+//! The one door to the data path: builds and loads it, publishes sessions to it, reads its counters.
 //!
 //! [`Tables`] is what the control thread owns. Follow a change from [`session::compiled::Tables`]
 //! through `plan` (where everything will lie, and whether it fits) and `publish` (which store makes
 //! it visible) to `grace` (when what it replaced is reused).
+//!
+//! Where packets meet the tables is a back end (`backend`). Beside it, [`pipeline`] runs the same pipeline in this process,
+//! for packets that programs cannot finish; the crate `slowpath` does.
 
 mod abi;
 mod adapt;
-pub mod advertise;
+mod alarm_queue;
 mod alarms;
 mod alloc;
-mod back;
-mod buffers;
-mod copies;
-pub mod cut;
+mod backend;
+pub mod copies;
 mod encode;
-mod fair;
+mod error;
 mod filters;
-mod finish;
-pub mod followers;
 mod grace;
 mod handle;
-mod host;
-pub mod icmp;
 mod index;
-mod inet;
-mod lanes;
-mod marker;
+mod interface_addresses;
+mod keeper;
+mod layout;
 mod memory;
-pub mod netlink;
-pub mod nexthop;
-mod outer;
+mod needs;
+mod options;
 mod owners;
 mod peers;
+pub mod pipeline;
 mod plan;
+mod port;
 mod prefixes;
+mod programs;
 mod publish;
-pub mod reassembly;
-mod router;
+mod ring;
 mod routing;
-pub mod slowpath;
 mod stats;
 mod store;
 mod tables;
-mod task;
+pub mod task;
 pub mod trace;
+mod tunnel_ends;
 mod verdict;
-mod xdp;
+#[cfg(test)]
+mod waiting_tests;
+mod ways_back;
 
 pub use abi::Features;
 pub use adapt::Replacement;
-pub use buffers::{
-    BufferThread, HeldByHand, HeldSession, HoldBounds, HoldCounters, HoldTotals, Released,
-};
-pub use finish::{Finished, Finisher, Malformed, Outgoing};
+pub use backend::{ProgramInfo, Runner};
+pub use error::SetupError;
+pub use grace::{Barrier, Bystander, Looking};
 pub use handle::Handle;
-pub use host::Run;
-pub use marker::{EndMarkerCounters, EndMarkers};
+pub use interface_addresses::InterfaceAddresses;
+pub use keeper::Keeper;
+pub use layout::Layout;
+pub use options::Options;
+pub use owners::Owners;
+pub use pipeline::Run;
+pub use port::{LANES_MAX, Mode, PortConfig, Roles};
+pub use ring::RingReader;
 pub use stats::{Counting, DROP_REASONS, DropReason, PortTotals, Traffic};
-pub use store::Layout;
-pub use tables::{Fill, LANES_MAX, Mode, Options, PortConfig, Roles, SetupError, Tables};
+pub use tables::{Fill, Tables};
+pub use tunnel_ends::TunnelEnds;
 pub use verdict::Verdict;
-pub use xdp::{ProgramInfo, Runner};

@@ -58,7 +58,7 @@ impl Drop for Region {
     }
 }
 
-/// What a table may hold.
+/// A type that a table may hold.
 ///
 /// # Safety
 ///

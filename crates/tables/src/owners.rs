@@ -8,7 +8,7 @@ use crate::memory::View;
 
 /// SEIDs by entry, of sessions that measure. Memory that no such session touches is not there.
 #[derive(Clone, Debug)]
-pub(crate) struct Owners {
+pub struct Owners {
     seids: View<AtomicU64>,
     /// Index + 1 of the entry that replaces one at which packets wait; 0: none does.
     heirs: View<AtomicU32>,
@@ -26,8 +26,8 @@ impl Owners {
         self.seids[index as usize].store(seid, Ordering::Relaxed);
     }
 
-    /// Of the session that the entry belongs to, or belonged to before it was taken by one that has none.
-    pub(crate) fn seid(&self, index: u32) -> Option<u64> {
+    /// SEID of the session that the entry belongs to, or belonged to before it was taken by one that has none.
+    pub fn seid(&self, index: u32) -> Option<u64> {
         let seid = self.seids.get(index as usize)?.load(Ordering::Relaxed);
         (seid != 0).then_some(seid)
     }
@@ -40,7 +40,7 @@ impl Owners {
 
     /// The entry that decides about packets which wait at this one. Each on the way counts packets as held until then, so
     /// that none is used again meanwhile, and the way ends.
-    pub(crate) fn present(&self, mut index: u32) -> u32 {
+    pub fn present(&self, mut index: u32) -> u32 {
         while let Some(heir) = self.heirs.get(index as usize)
             && let Some(to) = heir.load(Ordering::Acquire).checked_sub(1)
         {

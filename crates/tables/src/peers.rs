@@ -8,7 +8,7 @@ use crate::abi::{Line, PEER_UDP, PEER_V6, PEER_ZERO_SUM, PeerLine, words_of};
 use crate::alloc::Lines;
 use crate::encode::be;
 use crate::memory::View;
-use crate::nexthop::{Peer, PeerChange};
+use nexthop::{Peer, PeerChange};
 
 /// The next hop of a peer that the mirror has not looked at yet: the kernel's routes decide.
 pub(crate) const NEXTHOP_BY_KERNEL: u32 = 0;
@@ -141,7 +141,7 @@ impl Peers {
         }
     }
 
-    /// Those that sessions send to.
+    /// Peers that sessions send to.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = Peer> + '_ {
         let slots = self.slots.iter().flatten();
         slots.filter(|slot| slot.users > 0).map(|slot| slot.peer)

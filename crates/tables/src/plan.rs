@@ -13,17 +13,17 @@ use crate::abi::{
 use crate::copies;
 use crate::encode::{self, Words, limit_word, meaningful};
 use crate::filters::RuleList;
-use crate::handle::{Held, HeldEntry, HeldKey, HeldMeter};
+use crate::handle::{HeldEntry, HeldKey, HeldMeter, Parts};
 use crate::index::{SlotKey, Standing};
-use crate::nexthop::Peer;
 use crate::prefixes;
-use crate::publish::Former;
+use crate::publish::Superseded;
 use crate::store::Store;
+use nexthop::Peer;
 
-/// How an entry comes to say what it shall.
+/// Way in which an entry comes to say what it shall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// It does already.
+    /// Nothing is to be done.
     Keep,
     /// In place: words that no packet reads now, then one that decides.
     Store,
@@ -69,7 +69,7 @@ pub(crate) struct WantKey {
     pub(crate) key: SlotKey,
     /// The TEID's own line.
     pub(crate) direct: Option<u32>,
-    /// What it leads to now.
+    /// Entry that it leads to now.
     pub(crate) was: Option<u32>,
     pub(crate) at: u32,
     /// Places of new rules, and the line that leads to them: `at`.
@@ -80,7 +80,7 @@ pub(crate) struct WantKey {
     pub(crate) standing: Option<Standing>,
 }
 
-/// What to give back when a change does not fit.
+/// Allocations to give back when a change does not fit.
 #[derive(Debug)]
 enum Taken {
     Entry(u32),
@@ -94,8 +94,8 @@ enum Taken {
 /// A change, worked out. Kept between changes for its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    pub(crate) held: Held,
-    pub(crate) next: Held,
+    pub(crate) held: Parts,
+    pub(crate) next: Parts,
     pub(crate) wants: Vec<Want>,
     pub(crate) keys: Vec<WantKey>,
     /// The new lists, one for each key with a run.
@@ -103,12 +103,12 @@ pub(crate) struct Plan {
     /// Meter line and rate: not yet reachable ones.
     pub(crate) fresh_meters: Vec<(u32, u64)>,
     pub(crate) live_meters: Vec<(u32, u64)>,
-    /// Of the session, for all extension lines that name them.
+    /// Framed routes of the session, for all extension lines that name them.
     pub(crate) framed: Vec<IpNet>,
     meters: Vec<u32>,
     taken: Vec<Taken>,
     run: RuleList,
-    pub(crate) former: Former,
+    pub(crate) former: Superseded,
 }
 
 impl Plan {
@@ -130,7 +130,7 @@ fn no_room<T>(table: &'static str) -> impl FnOnce() -> Result<T, NoRoom> {
     move || Err(NoRoom { table })
 }
 
-/// Where packets are sent to in UDP.
+/// Peer of an action that sends in UDP.
 fn peer_of(action: Action) -> Option<Peer> {
     let (remote, local, udp) = match action {
         Action::Tunnel { peer, local, .. } => (peer, local, false),
@@ -141,7 +141,7 @@ fn peer_of(action: Action) -> Option<Peer> {
     Some(Peer { remote, local, udp })
 }
 
-/// Where the UE's addresses are valid; a session has them in one network instance.
+/// Network instance of the UE's addresses; a session has them in one.
 fn ni_of_ue(new: &Compiled) -> NiId {
     let mut of_keys = new.keys.iter().filter_map(|(key, _)| match *key {
         Key::Ue4 { ni, .. } | Key::Ue6 { ni, .. } | Key::Prefix { ni, .. } => Some(ni),
@@ -379,7 +379,7 @@ impl Store {
         named.then(|| line.load(entry::EXT) as u32)
     }
 
-    /// Where an entry will lie, as far as that needs no new line.
+    /// Place of an entry, as far as it needs no new line.
     fn choose_home(&self, plan: &mut Plan, new: &Compiled, index: usize) {
         let slot = plan.wants[index].sole.then(|| {
             let of = |(_, select): &(Key, Select)| *select == Select::One(index);
@@ -515,7 +515,7 @@ impl Store {
         Ok(())
     }
 
-    /// How a key will lead to its entries.
+    /// Plan of a key: how it will lead to its entries.
     fn plan_way(&mut self, plan: &mut Plan, new: &Compiled, index: usize) -> Result<(), NoRoom> {
         let key = plan.keys[index];
         let mut run = std::mem::take(&mut plan.run);
@@ -603,7 +603,7 @@ impl Store {
         let Self { index, grace, .. } = self;
         index
             .buckets
-            .make_room(key, || grace.barrier())
+            .make_room(key, || grace.pass())
             .map(Standing::Slot)
     }
 

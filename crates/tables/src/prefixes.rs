@@ -14,7 +14,7 @@ use crate::filters::left_aligned;
 use crate::index::{SlotKey, hash};
 use crate::memory::View;
 
-/// By what `tp_prefix4_find` and `tp_prefix6_find` look for a prefix in the directory of `home`.
+/// Key by which `tp_prefix4_find` and `tp_prefix6_find` look for a prefix in the directory of `home`.
 pub(crate) fn slot_key(home: u16, net: IpNet, salt: u64) -> SlotKey {
     let plen = net.prefix_len();
     let [hi, lo] = left_aligned(net.network());
@@ -46,11 +46,11 @@ pub(crate) fn is_prefix(key: SlotKey) -> bool {
     length_bit(key).is_some()
 }
 
-/// How many prefixes of each length are in the buckets. Packets look for those lengths only.
+/// Numbers of prefixes in the buckets, by length. Packets look for lengths in use only.
 #[derive(Debug)]
 pub(crate) struct Lengths {
     nis: View<Line>,
-    /// By directory and kind of key, which has the length.
+    /// Numbers by directory and kind of key, which has the length.
     counts: HashMap<(u16, u64), u32>,
 }
 

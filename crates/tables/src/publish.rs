@@ -4,17 +4,17 @@
 use session::compiled::{Compiled, NoRoom};
 
 use crate::abi::{Features, entry, meter, words_of};
-use crate::adapt;
 use crate::copies;
 use crate::encode::meaningful;
 use crate::handle::{Handle, HeldEntry, HeldKey};
+use crate::needs;
 use crate::plan::{How, Plan, Want, WantKey, teid_of};
 use crate::prefixes;
 use crate::store::{Retired, Store};
 
-/// What the old form pointed at, noted before anything changes.
+/// Parts of a session's former rules, noted before anything changes.
 #[derive(Debug, Default)]
-pub(crate) struct Former {
+pub(crate) struct Superseded {
     peers: Vec<u32>,
     exts: Vec<u32>,
     /// Old lists: the line that leads there, their first place, the number of places.
@@ -40,7 +40,7 @@ impl Store {
             self.wait();
             planned = self.prepare(&mut plan, new);
         }
-        let needs = adapt::needs(&plan, new);
+        let needs = needs::of_session(&plan, new);
         match planned.and_then(|()| serve(needs)) {
             Ok(()) => {
                 // How many keys the buckets hold is known without counting their users.
@@ -103,7 +103,7 @@ impl Store {
         }
     }
 
-    fn note_former(&self, plan: &Plan, former: &mut Former) {
+    fn note_former(&self, plan: &Plan, former: &mut Superseded) {
         former.peers.clear();
         former.exts.clear();
         former.runs.clear();
@@ -260,7 +260,7 @@ impl Store {
         }
     }
 
-    fn retire_former(&mut self, plan: &Plan, former: &mut Former) {
+    fn retire_former(&mut self, plan: &Plan, former: &mut Superseded) {
         for held in &plan.held.entries {
             self.retire_held(plan, *held);
         }

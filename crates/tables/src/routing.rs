@@ -1,4 +1,4 @@
-//! Next hops, routes and neighbours in the tables: what [`crate::nexthop`] decides becomes visible.
+//! Next hops, routes and neighbours in the tables: what [`nexthop`] decides becomes visible.
 
 use std::net::IpAddr;
 
@@ -10,8 +10,8 @@ use crate::abi::{
     RouteLine, RouteMap, from_words, words_of,
 };
 use crate::index::SlotKey;
-use crate::nexthop::{Family, NextHop, Peer, ROUTES_MAX};
 use crate::store::{Retired, Store};
+use nexthop::{Family, NextHop, Peer, ROUTES_MAX};
 
 /// `enum tp_nh_state`
 mod state {
@@ -207,7 +207,7 @@ impl Store {
                 let grace = &self.grace;
                 let reserved = buckets
                     .reserve(key)
-                    .or_else(|| buckets.make_room(key, || grace.barrier()));
+                    .or_else(|| buckets.make_room(key, || grace.pass()));
                 buckets.commit(reserved.ok_or(NoRoom { table: "buckets" })?, index);
             }
         }

@@ -1,4 +1,4 @@
-//! What ports did with frames, summed over CPUs. Readable from any thread.
+//! Counters of ports, summed over CPUs. Readable from any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,9 +10,9 @@ use crate::memory::View;
 pub struct DropReason {
     /// As metrics and commands name it.
     pub name: &'static str,
-    /// What happened.
+    /// The event.
     pub meaning: &'static str,
-    /// What to do about it.
+    /// Advice to the operator.
     pub remedy: &'static str,
 }
 
@@ -24,13 +24,13 @@ const _: () = assert!(DROP_REASONS.len() < DROP_MAX);
 /// Frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// How many.
+    /// Number of frames.
     pub packets: u64,
     /// Their octets.
     pub bytes: u64,
 }
 
-/// What one port did. Arrays of two: uplink, downlink.
+/// Counters of one port. Arrays of two: uplink, downlink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortTotals {
     /// Frames that came in; one that is left to the kernel counts as uplink on a port without N6.

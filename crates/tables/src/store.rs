@@ -10,157 +10,22 @@ use ipnet::IpNet;
 use session::compiled::{Counters, NiId, NoRoom, PdrId};
 use smallvec::SmallVec;
 
-use crate::abi::{
-    Config, Cpu, Ext, FRAMED_MAX, Features, Line, NextHopLine, RulePlace, Side, entry, from_words,
-    ni,
-};
-use crate::adapt::Users;
+use crate::abi::{Ext, FRAMED_MAX, Features, NextHopLine, entry, from_words, ni};
 use crate::alarms::Alarms;
 use crate::alloc::{Lines, Runs};
-use crate::buffers::{Order, Orders};
 use crate::copies;
 use crate::encode::be;
 use crate::grace::Grace;
 use crate::handle::Handle;
 use crate::index::{Buckets, Index, Place, UePages};
-use crate::memory::View;
-use crate::nexthop::{Peer, Target, View as RouteView};
+use crate::keeper::Keeper;
+use crate::layout::{Layout, Memory};
+use crate::needs::FeatureUsers;
 use crate::owners::Owners;
 use crate::peers::Peers;
 use crate::plan::Plan;
 use crate::prefixes::{self, Lengths};
-
-/// How much of everything.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// TEIDs that are their own table index, 1 to this; as many entries.
-    pub teids: u32,
-    /// Further entries: downlink, several PDRs behind one key, replacements in their grace period.
-    pub entries: u32,
-    /// Entries with IPv6 addresses or shared meters.
-    pub exts: u32,
-    /// Shared meters.
-    pub meters: u32,
-    /// Places of four SDF filters each; a PDR without a filter that shares its key takes one too.
-    pub rules: u32,
-    /// Remote GTP-U addresses.
-    pub peers: u32,
-    /// Next hops.
-    pub nexthops: u32,
-    /// Routes of all network instances.
-    pub routes: u32,
-    /// Buckets of four keys each, rounded up to a power of two.
-    pub buckets: u32,
-    /// Pages of 16384 UE addresses.
-    pub ue_pages: u32,
-    /// Network instances.
-    pub nis: u32,
-    /// Octets of packets for idle UEs that may be on their way to user space: a power of two, of whole pages.
-    pub held_ring: u32,
-}
-
-impl Layout {
-    /// Room for `sessions` ordinary sessions, and a share of others.
-    pub fn for_sessions(sessions: u32, nis: u32, ue_pages: u32) -> Self {
-        let some = (sessions / 4).max(4096);
-        Self {
-            teids: sessions.saturating_add(sessions / 16 + 1024).min(1 << 24),
-            entries: sessions.saturating_add(some),
-            // One for the uplink entry of each session with IPv6, or with two MBRs.
-            exts: sessions.max(4096),
-            meters: (sessions / 2).max(4096),
-            rules: (sessions / 4).max(32768),
-            peers: 16384,
-            nexthops: 8192,
-            routes: nis.max(1) * 256,
-            // Two slots for each session: a fuller table has to move keys, and each move waits for
-            // a grace period.
-            buckets: (sessions / 2).max(4096).next_power_of_two(),
-            // An SMF may choose addresses outside the pools; where pages run out, the buckets
-            // take them.
-            ue_pages: ue_pages.saturating_add(16 + sessions / 8192),
-            nis: nis.max(1),
-            held_ring: 16 << 20,
-        }
-    }
-
-    pub(crate) fn all_entries(&self) -> u32 {
-        self.teids.saturating_add(1).saturating_add(self.entries)
-    }
-}
-
-impl Default for Layout {
-    fn default() -> Self {
-        Self::for_sessions(16384, 1, 4)
-    }
-}
-
-/// The memory of all tables.
-#[derive(Clone, Debug)]
-pub(crate) struct Memory {
-    pub(crate) config: View<Config>,
-    pub(crate) cpus: View<Cpu>,
-    /// What the slow path counts for itself, as one CPU more.
-    pub(crate) slow: View<Cpu>,
-    pub(crate) entries: View<Line>,
-    pub(crate) sides: View<Side>,
-    /// For each entry that a TEID leads to, of a session that relays packets: its TEID of the other direction, 0: none.
-    pub(crate) backs: View<std::sync::atomic::AtomicU32>,
-    pub(crate) exts: View<Line>,
-    pub(crate) meters: View<Line>,
-    pub(crate) rules: View<RulePlace>,
-    pub(crate) buckets: View<Line>,
-    pub(crate) nexthops: View<Line>,
-    pub(crate) peers: View<Line>,
-    pub(crate) routes: View<Line>,
-    pub(crate) nis: View<Line>,
-    pub(crate) ue_dir: View<std::sync::atomic::AtomicU32>,
-    pub(crate) ue_pages: View<std::sync::atomic::AtomicU32>,
-    pub(crate) trace_keys: View<Line>,
-}
-
-impl Memory {
-    /// Zeroes everywhere.
-    pub(crate) fn clear(&self) {
-        // By name, so that no table is forgotten.
-        let Self {
-            config,
-            cpus,
-            slow,
-            entries,
-            sides,
-            backs,
-            exts,
-            meters,
-            rules,
-            buckets,
-            nexthops,
-            peers,
-            routes,
-            nis,
-            ue_dir,
-            ue_pages,
-            trace_keys,
-        } = self;
-        config.clear();
-        cpus.clear();
-        slow.clear();
-        entries.clear();
-        sides.clear();
-        backs.clear();
-        exts.clear();
-        meters.clear();
-        rules.clear();
-        buckets.clear();
-        nexthops.clear();
-        peers.clear();
-        routes.clear();
-        nis.clear();
-        ue_dir.clear();
-        ue_pages.clear();
-        trace_keys.clear();
-    }
-}
+use nexthop::{Peer, RouteView, Target};
 
 /// Out of reach for new packets, but one under way may still look at it.
 #[derive(Debug)]
@@ -193,7 +58,7 @@ struct Carried {
     base: Counters,
     /// Entries whose grace period is not over.
     from: Vec<Earlier>,
-    /// What of `base` and `from` other predefined rules of the PDR have counted.
+    /// Share of `base` and `from` that other predefined rules of the PDR have counted.
     others: Option<Box<Others>>,
 }
 
@@ -202,7 +67,7 @@ struct Earlier {
     index: u32,
     /// Bytes that it had counted when the alarm of its heir was set.
     seen: u64,
-    /// The same of those that QoS enforcement dropped.
+    /// Bytes that QoS enforcement had dropped then.
     qos_seen: u64,
 }
 
@@ -233,7 +98,7 @@ impl Hasher for IndexHasher {
     }
 }
 
-/// Everything behind [`crate::Tables`] but the programs.
+/// State of the tables: all that is behind [`crate::Tables`] but the programs.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) mem: Memory,
@@ -247,20 +112,21 @@ pub(crate) struct Store {
     pub(crate) routes: Runs,
     pub(crate) index: Index,
     pub(crate) lengths: Lengths,
-    /// Of each directory.
+    /// IPv6 pools of each directory.
     pools6: HashMap<u16, Vec<IpNet>>,
     pub(crate) salt: u64,
     pub(crate) peers: Peers,
-    /// Whose directory the UE addresses of a network instance are in.
+    /// Directory of the UE addresses of each network instance.
     homes: Vec<u16>,
-    /// How many grace periods the words of an entry still need, where they need any.
+    /// Number of grace periods that the words of an entry still need, where they need any.
     settling: HashMap<u32, u32, Indices>,
     carried: HashMap<u32, Carried, Indices>,
-    /// Where the counts of an entry in its grace period will go.
+    /// Entry that takes over the counts of one in its grace period.
     heirs: HashMap<u32, u32, Indices>,
     /// Entries that count one packet more as held until all that waits at another one, which they replace, has left.
     waits_for: HashMap<u32, u32, Indices>,
-    pub(crate) holding: Arc<Orders>,
+    /// `None`: no packet waits.
+    pub(crate) keeper: Option<Arc<dyn Keeper>>,
     pub(crate) grace: Grace<Retired>,
     pub(crate) owners: Owners,
     pub(crate) alarms: Alarms,
@@ -270,7 +136,7 @@ pub(crate) struct Store {
     parted: Vec<(PdrId, Counters)>,
     pub(crate) late_bytes: u64,
     /// Sessions and next hops, by the features of programs that they need.
-    pub(crate) users: Users,
+    pub(crate) users: FeatureUsers,
     done: Vec<Retired>,
     pub(crate) plan: Plan,
     pub(crate) n3_routes: Option<Arc<RouteView>>,
@@ -281,7 +147,7 @@ impl Store {
         mem: Memory,
         layout: &Layout,
         grace: Grace<Retired>,
-        (owners, alarms, orders): (Owners, Alarms, Orders),
+        (owners, alarms): (Owners, Alarms),
         salt: u64,
     ) -> Self {
         let direct_end = layout.teids + 1;
@@ -314,14 +180,14 @@ impl Store {
             carried: HashMap::default(),
             heirs: HashMap::default(),
             waits_for: HashMap::default(),
-            holding: Arc::new(orders),
+            keeper: None,
             grace,
             owners,
             alarms,
             leaving: HashMap::default(),
             parted: Vec::new(),
             late_bytes: 0,
-            users: Users::default(),
+            users: FeatureUsers::default(),
             done: Vec::new(),
             plan: Plan::default(),
             n3_routes: None,
@@ -376,7 +242,7 @@ impl Store {
         }
     }
 
-    /// The same for all addresses of a prefix.
+    /// Expect UEs at all addresses of a prefix.
     pub(crate) fn expect_ues(&self, ni: NiId, net: IpNet) {
         prefixes::samples(net).for_each(|addr| self.expect_ue(ni, addr));
     }
@@ -557,7 +423,7 @@ impl Store {
             .reduce(Counters::plus)
     }
 
-    /// What a PDR had counted before it came to this entry, and is taken off its alarm.
+    /// Bytes that a PDR had counted before it came to this entry; they are taken off its alarm.
     pub(crate) fn counted_before(&mut self, index: u32) -> u64 {
         let Some(carried) = self.carried.get(&index) else {
             return 0;
@@ -572,7 +438,7 @@ impl Store {
         before
     }
 
-    /// The same of what QoS enforcement dropped.
+    /// Bytes that QoS enforcement had dropped by then.
     pub(crate) fn qos_dropped_before(&mut self, index: u32) -> u64 {
         let Some(mut carried) = self.carried.remove(&index) else {
             return 0;
@@ -616,7 +482,7 @@ impl Store {
         }
     }
 
-    /// Of a live entry and those that it replaced.
+    /// Counters of a live entry and those that it replaced.
     pub(crate) fn counters(&self, index: u32) -> Counters {
         let live = self.line_counters(index);
         let Some(carried) = self.carried.get(&index) else {
@@ -627,7 +493,7 @@ impl Store {
         earlier.fold(live.plus(carried.base), Counters::plus)
     }
 
-    /// Of these, what its own predefined rule has counted.
+    /// Share of these counters that its own predefined rule has counted.
     pub(crate) fn own_counters(&self, index: u32) -> Counters {
         let all = self.counters(index);
         let Some(others) = self.carried.get(&index).and_then(|c| c.others.as_ref()) else {
@@ -701,16 +567,19 @@ impl Store {
 
     /// Have what waits at an entry looked at: its FAR may have changed.
     pub(crate) fn look_at_held(&self, index: u32) {
-        if let (Some(seid), true) = (self.owners.seid(index), self.held(index) > 0) {
-            self.holding.give(Order::Look(seid));
+        if let (Some(keeper), Some(seid)) = (&self.keeper, self.owners.seid(index))
+            && self.held(index) > 0
+        {
+            keeper.look(seid);
         }
     }
 
     /// Have what waits at these entries, all of one session, dropped.
     pub(crate) fn discard_held(&self, entries: &[u32]) {
         let mut waiting = entries.iter().filter(|&&index| self.held(index) > 0);
-        if let Some(seid) = waiting.next().and_then(|&index| self.owners.seid(index)) {
-            self.holding.give(Order::Discard(seid));
+        let seid = waiting.next().and_then(|&index| self.owners.seid(index));
+        if let (Some(keeper), Some(seid)) = (&self.keeper, seid) {
+            keeper.discard(seid);
         }
     }
 
@@ -728,7 +597,7 @@ impl Store {
         }
     }
 
-    /// What a head says while packets may wait at its entry. It becomes what it shall be once none does.
+    /// Head of an entry while packets may wait at it. It becomes what it shall be once none does.
     pub(crate) fn behind_waiting(&mut self, index: u32, head: u64) -> u64 {
         if !self.holds() || !entry::forwards(head) {
             return head;
@@ -788,7 +657,7 @@ impl Store {
         }
     }
 
-    /// What the programs must have for everything that is in the tables.
+    /// Features that programs must have for everything that is in the tables.
     pub(crate) fn needs(&self) -> Features {
         let needs = self.users.needs();
         if self.index.buckets.used() > 0 {

@@ -1,166 +1,45 @@
-//! What the control thread owns.
+//! The tables as the control thread owns them.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::BorrowedFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ipnet::IpNet;
 use libbpf_rs::MapHandle;
 use session::compiled::{
-    Buffered, Compiled, Counters, EndedTunnel, HoldLimits, NiId, NoRoom, PdrId, PredefinedId,
+    Compiled, Counters, EndedTunnel, HoldLimits, NiId, NoRoom, PdrId, PredefinedId,
 };
 
 use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
-use crate::adapt::{Adaptation, Replacement, Supply};
-use crate::advertise::Advertised;
+use crate::adapt::Replacement;
+use crate::alarm_queue::AlarmQueue;
 use crate::alarms::Alarms;
-use crate::buffers::{BufferThread, HeldByHand, HoldBounds, Holder, Order, Orders};
-use crate::finish::{Finisher, Outgoing};
-use crate::grace::{Grace, Passing};
+use crate::backend::host::Host;
+use crate::backend::xdp::Xdp;
+use crate::backend::{Backend, ProgramInfo, Ring, Runner};
+use crate::error::SetupError;
+use crate::grace::{Barrier, Bystander, Grace};
 use crate::handle::Handle;
-use crate::host::{self, Host, Run};
-use crate::marker::{EndMarkers, end_marker};
-use crate::nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, View};
+use crate::interface_addresses::InterfaceAddresses;
+use crate::keeper::Keeper;
+use crate::layout::Layout;
+use crate::options::Options;
 use crate::owners::Owners;
-use crate::router::Routers;
+use crate::pipeline::{Pipeline, Run};
+use crate::port::PortConfig;
+use crate::programs::Programs;
 use crate::stats::{Counting, PortTotals};
-use crate::store::{Layout, Memory, Retired, Store};
+use crate::store::Store;
 use crate::trace::TraceKey;
-use crate::xdp::{ProgramInfo, Runner, Xdp};
+use crate::tunnel_ends::TunnelEnds;
+use nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, RouteView};
 
-/// What a port is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Roles {
-    /// GTP-U.
-    pub n3: bool,
-    /// Plain IP.
-    pub n6: bool,
-}
-
-/// CPUs that one interface's users can be spread over.
-pub const LANES_MAX: usize = 16;
-
-/// How a program is attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// In the driver.
-    Driver,
-    /// In the kernel's generic path: slow, for interfaces whose driver knows no XDP.
-    Generic,
-}
-
-/// A data interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortConfig {
-    /// Its name in this network namespace.
-    pub name: String,
-    /// What it is for.
-    pub roles: Roles,
-    /// The lowest network instance on it, whose directory UE addresses of all on it are in.
-    pub ni: NiId,
-    /// How to attach. The host pipeline ignores it.
-    pub mode: Mode,
-    /// CPUs that users' packets are spread over, at most [`LANES_MAX`]; none: each packet stays on the
-    /// CPU where it comes in. The host pipeline ignores it.
-    pub spread: Vec<u32>,
-}
-
-/// What does not change while the data path runs.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// What programs have, which stay whatever is needed. `None`: what the narrowest build with all that is in use
-    /// has, atomic counters only where several CPUs may meet one session.
-    pub features: Option<Features>,
-    /// How long the need for features must have been the same before programs without the others
-    /// take over.
-    pub settle: Duration,
-    /// Some of our GTP-U addresses are IPv6.
-    pub outer6: bool,
-    /// Tunnels over IPv6 carry a UDP checksum; without it, zero (RFC 6935).
-    pub udp6_checksum: bool,
-    /// Error Indications per second and CPU; 0: none.
-    pub error_indications_per_s: u32,
-    /// Echo Responses per second and CPU; 0: no limit.
-    pub echo_per_s: u32,
-    /// ICMP errors of each kind, time exceeded and too big, per second and CPU; 0: none.
-    pub icmp_errors_per_s: u32,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            features: None,
-            settle: Duration::from_secs(10),
-            outer6: true,
-            udp6_checksum: true,
-            error_indications_per_s: 100,
-            echo_per_s: 1000,
-            icmp_errors_per_s: 1000,
-        }
-    }
-}
-
-/// The data path cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// Nothing to forward between.
-    #[error("no data interface is configured")]
-    NoPorts,
-    /// More interfaces than the tables count.
-    #[error("{0} data interfaces are configured; {max} are possible", max = PORTS_MAX)]
-    TooManyPorts(usize),
-    /// No such interface.
-    #[error("there is no interface named {name} in this network namespace")]
-    NoInterface {
-        /// Its name.
-        name: String,
-    },
-    /// The kernel would not attach the program.
-    #[error("cannot attach to {name} in {mode:?} mode: {error}{}", advice(error, *mode))]
-    Attach {
-        /// The interface.
-        name: String,
-        /// As asked for.
-        mode: Mode,
-        /// As the kernel said it.
-        error: io::Error,
-    },
-    /// The kernel would not take a map or a program.
-    #[error("{what}: {error}")]
-    Bpf {
-        /// What was tried.
-        what: String,
-        /// What libbpf said.
-        error: String,
-    },
-    /// The kernel would not take these programs when it was last asked.
-    #[error("{0}")]
-    Refused(String),
-    /// No memory for the tables, or no grace periods.
-    #[error("tables: {0}")]
-    Io(#[from] io::Error),
-}
-
-fn advice(error: &io::Error, mode: Mode) -> &'static str {
-    match (error.raw_os_error(), mode) {
-        (Some(libc::EBUSY | libc::EEXIST), _) => {
-            ". Another XDP program is attached: see 'bpftool net', detach it with 'ip link set dev NAME xdp off'"
-        }
-        (Some(libc::EOPNOTSUPP), Mode::Driver) => {
-            ". Its driver knows no XDP; mode = \"generic\" works everywhere, slowly"
-        }
-        (Some(libc::EPERM), _) => ". CAP_BPF and CAP_NET_ADMIN are needed",
-        _ => "",
-    }
-}
-
-/// How full a table is.
+/// Fill of one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fill {
     /// As [`NoRoom`] names it.
@@ -171,76 +50,16 @@ pub struct Fill {
     pub capacity: u64,
 }
 
-#[derive(Debug)]
-enum Backend {
-    Host(Box<Host>),
-    Xdp(Box<Xdp>),
-}
-
-impl Backend {
-    /// Programs that are loaded take over.
-    fn switch(&mut self, adaptation: &mut Adaptation, features: Features) -> io::Result<()> {
-        let start = Instant::now();
-        match self {
-            Self::Host(host) => host.switch(features),
-            Self::Xdp(xdp) => xdp.switch(features)?,
-        }
-        adaptation.replaced(features, start.elapsed());
-        Ok(())
-    }
-
-    /// Programs with these features are live, and no packet is under way in others, when this returns.
-    /// That takes microseconds, or a grace period (some 10 ms) when wider programs take over; up to a second more in the
-    /// first second, while the verifier is still busy with them. What the kernel has refused costs no time again.
-    fn serve(
-        &mut self,
-        adaptation: &mut Adaptation,
-        grace: &Passing,
-        needs: Features,
-    ) -> Result<(), NoRoom> {
-        if adaptation.serves(needs) {
-            return Ok(());
-        }
-        let refused = |error: io::Error| {
-            tracing::error!(%error, "programs are not replaced");
-            NoRoom { table: "programs" }
-        };
-        let wider = loop {
-            let wider = adaptation.wider(needs, |build| self.supply(build));
-            let wider = wider.ok_or(NoRoom { table: "programs" })?;
-            let loaded = match self {
-                Self::Xdp(xdp) => xdp.load_now(wider),
-                Self::Host(_) => Ok(()),
-            };
-            // What cannot be loaded is passed over from now on.
-            if loaded.is_ok() {
-                break wider;
-            }
-        };
-        self.switch(adaptation, wider).map_err(refused)?;
-        grace.pass().map_err(refused)
-    }
-
-    fn supply(&self, features: Features) -> Supply {
-        match self {
-            Self::Xdp(xdp) if xdp.refused(features).is_some() => Supply::Refused,
-            Self::Xdp(xdp) if !xdp.has(features) => Supply::Loadable,
-            Self::Xdp(_) | Self::Host(_) => Supply::AtHand,
-        }
-    }
-}
-
 /// The tables and the pipeline that reads them.
 #[derive(Debug)]
 pub struct Tables {
     // Before the store, so that programs are detached before the maps go.
-    backend: Backend,
+    programs: Programs,
     pub(crate) store: Store,
     ports: Vec<PortConfig>,
-    adaptation: Adaptation,
     /// `None`: nobody hears of tunnels that were left.
-    end_markers: Option<EndMarkers>,
-    routers: Routers,
+    tunnel_ends: Option<Box<dyn TunnelEnds>>,
+    interface_addresses: InterfaceAddresses,
 }
 
 /// Differs from start to start, so that nobody can aim at one bucket.
@@ -255,16 +74,7 @@ impl Tables {
         ports: &[PortConfig],
         options: &Options,
     ) -> Result<Self, SetupError> {
-        check_ports(ports)?;
-        let memory = host::memory(layout)?;
-        let adaptation = adaptation(options, Features::NONE, false);
-        let features = adaptation.live();
-        let mut host = Host::new(memory.clone());
-        ports.iter().for_each(|port| host.add_port(port, features));
-        let store = new_store(memory, layout, Grace::same_thread(), None, options)?;
-        host.report_to(Arc::clone(&store.alarms.told));
-        let backend = Backend::Host(Box::new(host));
-        Ok(Self::over(backend, store, ports.to_vec(), adaptation))
+        Self::over::<Host>(layout, ports, options)
     }
 
     /// Load a program for each port. Nothing sees packets before [`Self::attach`].
@@ -273,87 +83,61 @@ impl Tables {
         ports: &[PortConfig],
         options: &Options,
     ) -> Result<Self, SetupError> {
-        check_ports(ports)?;
-        let adaptation = adaptation(options, always_for(ports), spreads(ports));
-        let (xdp, memory) = Xdp::load(layout, ports, adaptation.live())?;
-        Self::over_kernel(
-            Box::new(xdp),
-            memory,
-            layout,
-            ports.to_vec(),
-            (options, adaptation),
-        )
+        Self::over::<Xdp>(layout, ports, options)
     }
 
-    fn over_kernel(
-        xdp: Box<Xdp>,
-        memory: Memory,
+    fn over<B: Backend + 'static>(
+        layout: &Layout,
+        ports: &[PortConfig],
+        options: &Options,
+    ) -> Result<Self, SetupError> {
+        check_ports(ports)?;
+        let programs = Programs::load::<B>(layout, ports, options)?;
+        Self::of(programs, layout, ports.to_vec(), options)
+    }
+
+    fn of(
+        mut programs: Programs,
         layout: &Layout,
         ports: Vec<PortConfig>,
-        (options, adaptation): (&Options, Adaptation),
+        options: &Options,
     ) -> Result<Self, SetupError> {
-        let alarms = Some(xdp.ring("alarms")?);
-        let store = new_store(memory, layout, Grace::kernel()?, alarms, options)?;
-        Ok(Self::over(Backend::Xdp(xdp), store, ports, adaptation))
-    }
-
-    fn over(
-        backend: Backend,
-        store: Store,
-        ports: Vec<PortConfig>,
-        adaptation: Adaptation,
-    ) -> Self {
-        Self {
-            backend,
+        let store = new_store(programs.backend(), layout, options)?;
+        programs.tell_alarms_to(&store.alarms.told);
+        Ok(Self {
+            programs,
             store,
             ports,
-            adaptation,
-            end_markers: None,
-            routers: Routers::default(),
-        }
+            tunnel_ends: None,
+            interface_addresses: InterfaceAddresses::default(),
+        })
     }
 
-    /// The same ports over empty tables, with the programs that [`Self::xdp`] would have loaded for these options; those
-    /// that were loaded before are not loaded again. For tests, whose time would be the verifier's otherwise.
+    /// The same ports over empty tables, with the programs that would have been loaded for these options; those that
+    /// were loaded before are not loaded again. For tests, whose time would be the verifier's otherwise.
     pub fn emptied(self, layout: &Layout, options: &Options) -> Result<Self, SetupError> {
         let Self {
-            backend,
+            mut programs,
             store,
             ports,
             ..
         } = self;
-        let Backend::Xdp(mut xdp) = backend else {
-            return Self::host(layout, &ports, options);
-        };
-        let memory = store.mem.clone();
         drop(store);
-        memory.clear();
-        let adaptation = adaptation(options, always_for(&ports), spreads(&ports));
-        xdp.load_now(adaptation.live())?;
-        xdp.switch(adaptation.live())?;
-        Self::over_kernel(xdp, memory, layout, ports, (options, adaptation))
+        programs.start_anew(options)?;
+        Self::of(programs, layout, ports, options)
     }
 
     /// Attach every program to its interface. On an error those already attached are detached when
     /// `self` is dropped. Programs never outlive this process. Wider programs are loaded from now on, in a
     /// thread of their own, before something needs them.
     pub fn attach(&mut self) -> Result<(), SetupError> {
-        match &mut self.backend {
-            Backend::Host(_) => Ok(()),
-            Backend::Xdp(xdp) => {
-                xdp.attach(&self.store.mem)?;
-                xdp.prepare(&self.adaptation.ahead())
-            }
-        }
+        self.programs.attach()
     }
 
     /// Frames redirected to a port leave by this interface. [`Self::attach`] does this for all ports;
     /// alone it is for [`Self::test_run`], which needs a way out but uses none.
     pub fn set_redirect(&mut self, port: u32, ifindex: u32) -> Result<(), SetupError> {
-        match &mut self.backend {
-            Backend::Host(_) => Ok(()),
-            Backend::Xdp(xdp) => xdp.set_redirect(&self.store.mem, port, ifindex),
-        }
+        self.programs.backend().set_redirect(port, ifindex)
     }
 
     /// Our GTP-U addresses, at most eight of each family.
@@ -379,18 +163,6 @@ impl Tables {
         self.store.set_ue_to_ue(ni, allowed);
     }
 
-    /// What the router of a network instance calls itself in ICMP errors, rather than by the address of its N6
-    /// interface.
-    pub fn set_router_address(&mut self, ni: NiId, addr: IpAddr) {
-        self.routers.configure(ni, addr);
-    }
-
-    /// From now on UEs of a network instance that ask for their router are answered here, unless a PDR leads them
-    /// elsewhere.
-    pub fn advertise_router(&mut self, ni: NiId, what: Advertised) {
-        self.routers.advertise(ni, what);
-    }
-
     /// UE addresses of a network instance that lie together: packets to those that no session has are
     /// dropped under a reason of their own rather than left to the kernel, as far as programs serve their
     /// family. Of IPv4, they are found without a search; of IPv6, there may be 64 pools.
@@ -398,9 +170,14 @@ impl Tables {
         self.store.register_pool(ni, pool)
     }
 
-    /// From now on the ends of tunnels that a path switch leaves are told so.
-    pub fn send_end_markers(&mut self, markers: EndMarkers) {
-        self.end_markers = Some(markers);
+    /// Tell this of tunnels that are left, from now on.
+    pub fn tell_of_tunnel_ends(&mut self, to: impl TunnelEnds + 'static) {
+        self.tunnel_ends = Some(Box::new(to));
+    }
+
+    /// Tell this what changes for packets that wait, from now on.
+    pub fn tell_keeper(&mut self, keeper: Arc<dyn Keeper>) {
+        self.store.keeper = Some(keeper);
     }
 
     /// Reuse what has had its grace period. Call it now and then, at best ten times a second; it
@@ -408,10 +185,7 @@ impl Tables {
     pub fn maintain(&mut self) {
         self.store.maintain();
         self.store.look_again();
-        if let Err(error) = self.adapt(Instant::now()) {
-            tracing::warn!(%error, "programs cannot be replaced");
-            self.adaptation.give_up();
-        }
+        self.programs.adapt(self.store.needs(), Instant::now());
     }
 
     /// Whether [`Self::maintain`] has something to wait for.
@@ -419,65 +193,37 @@ impl Tables {
         !self.store.grace.is_empty()
             || !self.store.alarms.again.is_empty()
             || self.is_settling()
-            || matches!(&self.backend, Backend::Xdp(xdp) if xdp.is_loading())
+            || self.programs.backend().is_loading()
     }
 
-    /// What the live programs are specialised to.
+    /// Features of the live programs.
     pub fn features(&self) -> Features {
-        self.adaptation.live()
+        self.programs.live()
     }
 
     /// Whether other programs are to take over, once the need for them has been the same for long enough.
     pub fn is_settling(&self) -> bool {
-        self.adaptation.is_settling(self.store.needs())
+        self.programs.is_settling(self.store.needs())
     }
 
-    /// How often programs have taken over from others, and the last time.
+    /// Number of times that programs have taken over from others, and the last time.
     pub fn replacements(&self) -> (u64, Option<Replacement>) {
-        (self.adaptation.count, self.adaptation.last)
-    }
-
-    /// Change to the narrowest build with what is in use, when that has settled. Never waits: it is
-    /// loaded in a thread of its own.
-    fn adapt(&mut self, now: Instant) -> Result<(), SetupError> {
-        let needs = self.store.needs();
-        if let Backend::Xdp(xdp) = &mut self.backend {
-            if xdp.take_loaded() {
-                self.adaptation.hope();
-            }
-            xdp.retry(now)?;
-        }
-        match self.adaptation.due(needs, now) {
-            Some(wanted) => self.change_to(wanted).map(drop),
-            None => Ok(()),
-        }
-    }
-
-    /// These programs take over, now or, if they must be loaded first, when this is asked again after that. Whether they
-    /// have. Never waits.
-    fn change_to(&mut self, wanted: Features) -> Result<bool, SetupError> {
-        if let Backend::Xdp(xdp) = &mut self.backend
-            && !xdp.has(wanted)
-        {
-            xdp.refused(wanted).map_or(Ok(()), Err)?;
-            xdp.prepare(&[wanted])?;
-            return Ok(false);
-        }
-        self.backend.switch(&mut self.adaptation, wanted)?;
-        Ok(true)
+        self.programs.replacements()
     }
 
     fn serve(&mut self, needs: Features) -> Result<(), NoRoom> {
-        let pass = self.store.grace.passing();
-        self.backend.serve(&mut self.adaptation, &pass, needs)
+        let barrier = self.store.grace.barrier();
+        self.programs.serve(needs, &barrier)
+    }
+
+    /// Barrier for packets under way, but for those that threads of this process finish.
+    pub fn barrier(&self) -> Barrier {
+        self.store.grace.barrier()
     }
 
     /// The programs, in the order of ports; none on the host.
     pub fn programs(&self) -> Vec<ProgramInfo> {
-        match &self.backend {
-            Backend::Host(_) => Vec::new(),
-            Backend::Xdp(xdp) => xdp.infos().cloned().collect(),
-        }
+        self.programs.backend().infos()
     }
 
     /// The ports, in order.
@@ -487,10 +233,10 @@ impl Tables {
 
     /// Reads counters; may be sent to other threads.
     pub fn counting(&self) -> Counting {
-        Counting::new(self.store.mem.cpus.clone(), self.store.mem.slow.clone())
+        self.programs.backend().counting()
     }
 
-    /// What each port did with frames.
+    /// Counters of each port.
     pub fn totals(&self) -> Vec<PortTotals> {
         let counting = self.counting();
         (0..self.ports.len())
@@ -498,7 +244,7 @@ impl Tables {
             .collect()
     }
 
-    /// How full the tables are.
+    /// Fill of each table.
     pub fn fill(&self) -> Vec<Fill> {
         let store = &self.store;
         let lines = [
@@ -560,26 +306,17 @@ impl Tables {
 
     /// The ring that feeds the slow path; `None` on the host.
     pub fn events(&self) -> Result<Option<MapHandle>, SetupError> {
-        match &self.backend {
-            Backend::Host(_) => Ok(None),
-            Backend::Xdp(xdp) => xdp.ring("events").map(Some),
-        }
+        self.programs.backend().ring(Ring::Events)
     }
 
     /// The ring of duplicates that user space is to send; `None` on the host.
     pub fn copies(&self) -> Result<Option<MapHandle>, SetupError> {
-        match &self.backend {
-            Backend::Host(_) => Ok(None),
-            Backend::Xdp(xdp) => xdp.ring("copies").map(Some),
-        }
+        self.programs.backend().ring(Ring::Copies)
     }
 
     /// The ring of packets that are followed; `None` on the host.
     pub fn traced(&self) -> Result<Option<MapHandle>, SetupError> {
-        match &self.backend {
-            Backend::Host(_) => Ok(None),
-            Backend::Xdp(xdp) => xdp.ring("traced").map(Some),
-        }
+        self.programs.backend().ring(Ring::Traced)
     }
 
     /// Answer unknown TEIDs so often from now on, per second and CPU; 0: not at all.
@@ -596,90 +333,41 @@ impl Tables {
     /// are loaded in the background, about a second, until when this is to be asked again. Never waits.
     pub fn follow(&mut self, keys: &[(TraceKey, u32)]) -> Result<bool, SetupError> {
         crate::trace::write_keys(&self.store.mem.trace_keys, keys);
-        self.adaptation.follow(!keys.is_empty());
-        let general = self.adaptation.general();
-        if general == self.adaptation.live()
-            || (keys.is_empty() && !self.features().contains(Features::TRACE))
-        {
-            return Ok(true);
-        }
-        if let Backend::Xdp(xdp) = &mut self.backend {
-            xdp.take_loaded();
-        }
-        self.change_to(general)
+        self.programs.follow(!keys.is_empty())
     }
 
-    /// The pipeline for packets that the fast path cannot finish, for one other thread.
-    pub fn finisher(&self) -> Finisher {
-        let mut host = Host::aside(
-            self.store.mem.clone(),
-            &self.ports,
-            self.adaptation.general(),
-        );
-        host.report_to(Arc::clone(&self.store.alarms.told));
-        let (grace, holding) = (&self.store.grace, &self.store.holding);
-        Finisher::new(
-            host,
-            grace.bystander(),
-            self.routers.clone(),
-            Arc::clone(holding),
-        )
+    /// The pipeline beside the programs, over the same tables, for one other thread; that looks at them while a
+    /// [`Self::bystander`] of its own looks.
+    pub fn pipeline(&self) -> Pipeline {
+        let general = self.programs.general();
+        let mut pipeline = Pipeline::aside(self.store.mem.clone(), &self.ports, general);
+        pipeline.tell_alarms_to(Arc::clone(&self.store.alarms.told));
+        pipeline
     }
 
-    /// Let packets of FARs with BUFF wait, within these bounds; before, they are dropped. `listener` hears of the first
-    /// that waits for a PDR; it must not wait. `None` on the host.
-    pub fn hold(
-        &self,
-        bounds: HoldBounds,
-        listener: impl FnMut(Buffered) + Send + 'static,
-    ) -> Result<Option<BufferThread>, SetupError> {
-        let Backend::Xdp(xdp) = &self.backend else {
-            return Ok(None);
-        };
-        let thread = BufferThread::start(self.holder(), bounds, xdp.ring("held")?, listener)?;
-        self.hold_up_to(bounds);
-        Ok(Some(thread))
+    /// One more thread of this process, for which grace periods wait.
+    pub fn bystander(&self) -> Bystander {
+        self.store.grace.bystander()
     }
 
-    /// As [`Self::hold`], but whoever calls moves packets: those of the ring [`Self::held_packets`], or on the host those
-    /// that a run hands over.
-    pub fn hold_by_hand(&self, bounds: HoldBounds) -> HeldByHand {
-        self.hold_up_to(bounds);
-        HeldByHand::new(self.holder(), bounds)
+    /// Sessions by entry.
+    pub fn owners(&self) -> Owners {
+        self.store.owners.clone()
+    }
+
+    /// Addresses of the routers of network instances, kept up to date.
+    pub fn interface_addresses(&self) -> InterfaceAddresses {
+        self.interface_addresses.clone()
     }
 
     /// The ring of packets that wait; `None` on the host.
     pub fn held_packets(&self) -> Result<Option<MapHandle>, SetupError> {
-        match &self.backend {
-            Backend::Host(_) => Ok(None),
-            Backend::Xdp(xdp) => xdp.ring("held").map(Some),
-        }
-    }
-
-    fn holder(&self) -> Holder {
-        let general = self.adaptation.general();
-        let mut host = Host::aside(self.store.mem.clone(), &self.ports, general);
-        host.report_to(Arc::clone(&self.store.alarms.told));
-        Holder {
-            host,
-            bystander: self.store.grace.bystander(),
-            owners: self.store.owners.clone(),
-            finisher: self.finisher(),
-            orders: Arc::clone(&self.store.holding),
-        }
-    }
-
-    fn hold_up_to(&self, bounds: HoldBounds) {
-        let max = &self.store.mem.config[0].held_max;
-        max.store(bounds.packets_per_session, Ordering::Release);
+        self.programs.backend().ring(Ring::Held)
     }
 
     /// Run one frame through a port of the host pipeline. `None` on XDP.
     pub fn run(&self, port: usize, frame: &[u8], now_ns: u64) -> Option<Run> {
-        match &self.backend {
-            Backend::Host(host) => Some(host.run(port, frame, now_ns)),
-            Backend::Xdp(_) => None,
-        }
+        self.programs.backend().run(port, frame, now_ns)
     }
 
     /// Have the kernel run a port's program over a frame: XDP's verdict and the frame afterwards.
@@ -695,10 +383,7 @@ impl Tables {
 
     /// A port's program, to be run over frames by the kernel; `None` on the host.
     pub fn runner(&self, port: usize) -> Option<Result<Runner, SetupError>> {
-        match &self.backend {
-            Backend::Host(_) => None,
-            Backend::Xdp(xdp) => Some(xdp.runner(port)),
-        }
+        self.programs.backend().runner(port)
     }
 }
 
@@ -710,18 +395,17 @@ fn check_ports(ports: &[PortConfig]) -> Result<(), SetupError> {
     }
 }
 
-/// Between so many events a second, in nanoseconds; 0: there are none.
+/// Nanoseconds between so many events a second; 0: there are none.
 fn spacing(per_s: u32) -> u32 {
     1_000_000_000u32.checked_div(per_s).unwrap_or(0)
 }
 
 fn new_store(
-    memory: Memory,
+    backend: &dyn Backend,
     layout: &Layout,
-    grace: Grace<Retired>,
-    alarms: Option<MapHandle>,
     options: &Options,
-) -> io::Result<Store> {
+) -> Result<Store, SetupError> {
+    let memory = backend.memory().clone();
     let config = &memory.config[0];
     config
         .error_indication_ns
@@ -733,69 +417,13 @@ fn new_store(
         .icmp_ns
         .store(spacing(options.icmp_errors_per_s), Ordering::Relaxed);
     let owners = Owners::new(memory.entries.len())?;
-    let parts = (owners, Alarms::new(alarms)?, Orders::new()?);
+    let alarms = Alarms::new(backend.ring(Ring::Alarms)?, Arc::new(AlarmQueue::new()?));
+    let grace = Grace::new(backend.barrier()?)?;
+    let parts = (owners, alarms);
     let mut store = Store::new(memory, layout, grace, parts, salt());
     store.peers.set_udp6_checksum(options.udp6_checksum);
     store.fill_first_nexthop();
     Ok(store)
-}
-
-/// Programs that adapt to what is in use, beside `also`, unless the options fix them.
-fn adaptation(options: &Options, also: Features, spread: bool) -> Adaptation {
-    if let Some(fixed) = options.features {
-        return Adaptation::fixed(fixed);
-    }
-    // Only one build knows of users that are spread over CPUs, and the general one.
-    let builds: &[Features] = match spread {
-        true => &[Features::BUILD_COMMON, Features::ALL],
-        false => &[
-            Features::BUILD_PLAIN,
-            Features::BUILD_COMMON,
-            Features::BUILD_OUTER6,
-            Features::BUILD_RELAY,
-            Features::ALL,
-        ],
-    };
-    let left_out = Features::ATOMIC.without(also);
-    let builds = builds.iter().map(|build| build.without(left_out));
-    let base = match options.outer6 {
-        true => also.with(Features::OUTER6),
-        false => also,
-    };
-    Adaptation::new(builds.collect(), base, options.settle)
-}
-
-fn spreads(ports: &[PortConfig]) -> bool {
-    ports.iter().any(|port| !port.spread.is_empty())
-}
-
-/// Atomic counters where packets of one direction can arrive on several CPUs at once. Meters are atomic anyway.
-fn always_for(ports: &[PortConfig]) -> Features {
-    let several = |role: fn(&Roles) -> bool| {
-        let ports = ports.iter().filter(|port| role(&port.roles));
-        ports.map(receive_queues).sum::<usize>() > 1
-    };
-    if several(|roles| roles.n3) || several(|roles| roles.n6) {
-        Features::ATOMIC
-    } else {
-        Features::NONE
-    }
-}
-
-/// Receive queues of an interface: each may be served by its own CPU. In generic mode receive packet
-/// steering may spread a single queue.
-fn receive_queues(port: &PortConfig) -> usize {
-    if port.mode == Mode::Generic || !port.spread.is_empty() {
-        return 2;
-    }
-    let folder = Path::new("/sys/class/net").join(&port.name).join("queues");
-    let Ok(queues) = std::fs::read_dir(folder) else {
-        return 2;
-    };
-    queues
-        .flatten()
-        .filter(|queue| queue.file_name().to_string_lossy().starts_with("rx-"))
-        .count()
 }
 
 impl session::compiled::Tables for Tables {
@@ -810,11 +438,10 @@ impl session::compiled::Tables for Tables {
     }
 
     fn publish(&mut self, handle: &mut Handle, new: &Compiled) -> Result<(), NoRoom> {
-        let (backend, adaptation) = (&mut self.backend, &mut self.adaptation);
-        let grace = self.store.grace.passing();
-        self.store.publish(handle, new, |needs| {
-            backend.serve(adaptation, &grace, needs)
-        })
+        let programs = &mut self.programs;
+        let barrier = self.store.grace.barrier();
+        self.store
+            .publish(handle, new, |needs| programs.serve(needs, &barrier))
     }
 
     fn withdraw(&mut self, handle: &mut Handle) {
@@ -824,13 +451,8 @@ impl session::compiled::Tables for Tables {
     }
 
     fn end_tunnel(&mut self, tunnel: &EndedTunnel) {
-        let Some(markers) = &self.end_markers else {
-            return;
-        };
-        let packet = end_marker(tunnel.teid, tunnel.local, tunnel.peer);
-        let ifindex = self.store.way_to(tunnel.local, tunnel.peer).unwrap_or(0);
-        if let Some(packet) = packet {
-            markers.send(Outgoing { ifindex, packet });
+        if let Some(ends) = &self.tunnel_ends {
+            ends.left(tunnel, self.store.way_to(tunnel.local, tunnel.peer));
         }
     }
 
@@ -840,15 +462,21 @@ impl session::compiled::Tables for Tables {
     }
 
     fn limit_held(&mut self, seid: u64, pdr: PdrId, limits: HoldLimits) {
-        self.store.holding.give(Order::Limit(seid, pdr, limits));
+        if let Some(keeper) = &self.store.keeper {
+            keeper.limit(seid, pdr, limits);
+        }
     }
 
     fn discard_held(&mut self, seid: u64) {
-        self.store.holding.give(Order::Discard(seid));
+        if let Some(keeper) = &self.store.keeper {
+            keeper.discard(seid);
+        }
     }
 
     fn tell_of_held(&mut self, seid: u64) {
-        self.store.holding.give(Order::Tell(seid));
+        if let Some(keeper) = &self.store.keeper {
+            keeper.tell_anew(seid);
+        }
     }
 
     fn touch(&self, handle: &Handle) -> u64 {
@@ -925,95 +553,14 @@ impl NextHopTables for Tables {
     }
 
     fn set_ni_addresses(&mut self, ni: NiId, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) {
-        self.routers.set_interface(ni, v4, v6);
+        self.interface_addresses.set(ni, v4, v6);
     }
 
-    fn set_n3_routes(&mut self, routes: &Arc<View>) {
+    fn set_n3_routes(&mut self, routes: &Arc<RouteView>) {
         self.store.n3_routes = Some(Arc::clone(routes));
     }
 
     fn take_peer_changes(&mut self, into: &mut Vec<PeerChange>) {
         self.store.peers.take_changes(into);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Stands for programs that the kernel refuses: there are none.
-    fn unheard_of(with: Features) -> Features {
-        with.with(Features::bit(30))
-    }
-
-    /// Ports that nothing is attached to; these may be what is wider than the live programs. Needs root.
-    fn tables(wider: Vec<Features>) -> Tables {
-        let port = |name: &str, n3| PortConfig {
-            name: name.into(),
-            roles: Roles { n3, n6: !n3 },
-            ni: NiId(0),
-            mode: Mode::Driver,
-            spread: Vec::new(),
-        };
-        let (layout, options) = (Layout::for_sessions(16, 1, 1), Options::default());
-        let ports = [port("n3", true), port("n6", false)];
-        let mut tables = Tables::xdp(&layout, &ports, &options).unwrap();
-        let builds = [&[tables.features()], &wider[..]].concat();
-        tables.adaptation = Adaptation::new(builds, Features::NONE, Duration::ZERO);
-        tables
-    }
-
-    fn refused_at(tables: &Tables) -> Vec<Instant> {
-        let Backend::Xdp(xdp) = &tables.backend else {
-            return Vec::new();
-        };
-        xdp.refused_at().collect()
-    }
-
-    #[test]
-    fn a_build_that_the_kernel_refuses_is_passed_over() {
-        let mut tables = tables(vec![unheard_of(Features::ALL), Features::ALL]);
-        tables.serve(Features::COPY).unwrap();
-        assert_eq!(tables.features(), Features::ALL);
-    }
-
-    #[test]
-    fn what_the_kernel_has_refused_is_not_asked_for_again_while_somebody_waits() {
-        let mut tables = tables(vec![unheard_of(Features::ALL)]);
-        assert!(tables.serve(Features::COPY).is_err());
-        let first = refused_at(&tables);
-        assert_eq!(first.len(), 1);
-        assert!(tables.serve(Features::COPY).is_err());
-        assert!(tables.serve(Features::RELAY).is_err());
-        assert_eq!(refused_at(&tables), first);
-
-        // In the background it is, a while later.
-        let early = first[0] + Duration::from_secs(59);
-        let _ = tables.adapt(early);
-        assert!(!matches!(&tables.backend, Backend::Xdp(xdp) if xdp.is_loading()));
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while refused_at(&tables) == first {
-            assert!(Instant::now() < deadline, "it is not loaded again");
-            let _ = tables.adapt(early + Duration::from_secs(1));
-        }
-        assert_eq!(refused_at(&tables).len(), 1);
-    }
-
-    #[test]
-    fn a_trace_waits_for_no_programs_and_says_when_they_are_refused() {
-        let mut tables = tables(vec![Features::ALL]);
-        let keys = [(TraceKey::Teid(7), 1)];
-        assert!(!tables.follow(&keys).unwrap(), "it is being loaded");
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !tables.follow(&keys).unwrap() {
-            assert!(Instant::now() < deadline, "it is never loaded");
-        }
-        assert!(tables.features().contains(Features::TRACE));
-
-        let mut tables = self::tables(vec![unheard_of(Features::ALL)]);
-        while tables.follow(&keys).is_ok() {
-            assert!(Instant::now() < deadline, "it is never refused");
-        }
-        tables.serve(Features::METER).unwrap();
     }
 }

@@ -1,64 +1,98 @@
 //! Records of the event ring (`struct tp_event`), and the tasks in them (`struct tp_task`), as the data path writes them.
 
-/// `TP_EVENT_SEND`
-pub(crate) const EVENT_SEND: u32 = 1;
-/// `TP_EVENT_PACKET`
-pub(crate) const EVENT_PACKET: u32 = 2;
-/// `TP_EVENT_GTPU`
-pub(crate) const EVENT_GTPU: u32 = 3;
-/// `TP_EVENT_COPY`
-pub(crate) const EVENT_COPY: u32 = 4;
-/// `TP_EVENT_HELD`
-pub(crate) const EVENT_HELD: u32 = 6;
-/// `sizeof(struct tp_event)`
-const EVENT_HEADER_LEN: usize = 16;
+use std::mem::offset_of;
 
-/// What is to be done.
-pub(crate) mod what {
+use crate::abi::raw;
+
+/// `TP_EVENT_SEND`
+pub const EVENT_SEND: u32 = raw::TP_EVENT_SEND;
+/// `TP_EVENT_PACKET`
+pub const EVENT_PACKET: u32 = raw::TP_EVENT_PACKET;
+/// `TP_EVENT_GTPU`
+pub const EVENT_GTPU: u32 = raw::TP_EVENT_GTPU;
+/// `TP_EVENT_COPY`
+pub const EVENT_COPY: u32 = raw::TP_EVENT_COPY;
+/// `TP_EVENT_HELD`
+pub const EVENT_HELD: u32 = raw::TP_EVENT_HELD;
+/// `sizeof(struct tp_event)`
+const EVENT_HEADER_LEN: usize = size_of::<raw::tp_event>();
+
+/// Octets in front of a packet that waits (`struct tp_held`).
+pub const HELD_LEN: usize = size_of::<raw::tp_held>();
+/// `TP_HELD_BARE`
+pub const HELD_BARE: u16 = raw::TP_HELD_BARE as u16;
+
+/// Kinds of tasks.
+pub mod what {
+    use crate::abi::raw;
+
     /// `TP_TASK_OUTER_FRAGMENT`
-    pub(crate) const OUTER_FRAGMENT: u8 = 1;
+    pub const OUTER_FRAGMENT: u8 = raw::TP_TASK_OUTER_FRAGMENT as u8;
     /// `TP_TASK_EXPIRED`
-    pub(crate) const EXPIRED: u8 = 2;
+    pub const EXPIRED: u8 = raw::TP_TASK_EXPIRED as u8;
     /// `TP_TASK_TOO_LONG`
-    pub(crate) const TOO_LONG: u8 = 3;
+    pub const TOO_LONG: u8 = raw::TP_TASK_TOO_LONG as u8;
     /// `TP_TASK_CUT`
-    pub(crate) const CUT: u8 = 4;
+    pub const CUT: u8 = raw::TP_TASK_CUT as u8;
     /// `TP_TASK_SOLICITATION`
-    pub(crate) const SOLICITATION: u8 = 5;
+    pub const SOLICITATION: u8 = raw::TP_TASK_SOLICITATION as u8;
     /// `TP_TASK_INNER_FRAGMENT`
-    pub(crate) const INNER_FRAGMENT: u8 = 6;
+    pub const INNER_FRAGMENT: u8 = raw::TP_TASK_INNER_FRAGMENT as u8;
     /// `TP_TASK_EXTENSION`
-    pub(crate) const EXTENSION: u8 = 7;
+    pub const EXTENSION: u8 = raw::TP_TASK_EXTENSION as u8;
 }
 
-pub(crate) const UPLINK: usize = 0;
-pub(crate) const DOWNLINK: usize = 1;
+/// Place of what UEs send in arrays of two.
+pub const UPLINK: usize = raw::TP_UPLINK as usize;
+/// Place of what goes to UEs.
+pub const DOWNLINK: usize = raw::TP_DOWNLINK as usize;
 
 /// `struct tp_task`: what is to be done with the octets behind it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Task {
-    pub(crate) what: u8,
-    pub(crate) tunnel_len: u8,
-    pub(crate) mtu: u16,
-    pub(crate) ni: u16,
-    pub(crate) flags: u16,
-    pub(crate) out: u64,
-    pub(crate) marks: u16,
-    pub(crate) mark: u16,
-    pub(crate) ifindex: u32,
+pub struct Task {
+    /// One of [`what`].
+    pub what: u8,
+    /// Octets of the headers of the tunnel that it leaves through.
+    pub tunnel_len: u8,
+    /// Largest IP packet there; of a fragment of a user's packet, the offset where that begins.
+    pub mtu: u16,
+    /// Network instance.
+    pub ni: u16,
+    /// `TP_TASK_*`
+    pub flags: u16,
+    /// The tunnel: as an entry has it, or the TEID that it came with.
+    pub out: u64,
+    /// Octets of the GTP-U header that goes along, of what is relayed.
+    pub marks: u16,
+    /// Marking of the outer header.
+    pub mark: u16,
+    /// Interface where it leaves.
+    pub ifindex: u32,
 }
+
+const _: () = {
+    assert!(size_of::<Task>() == size_of::<raw::tp_task>());
+    assert!(offset_of!(Task, tunnel_len) == offset_of!(raw::tp_task, tunnel_len));
+    assert!(offset_of!(Task, mtu) == offset_of!(raw::tp_task, mtu));
+    assert!(offset_of!(Task, ni) == offset_of!(raw::tp_task, ni));
+    assert!(offset_of!(Task, flags) == offset_of!(raw::tp_task, flags));
+    assert!(offset_of!(Task, out) == offset_of!(raw::tp_task, out));
+    assert!(offset_of!(Task, marks) == offset_of!(raw::tp_task, marks));
+    assert!(offset_of!(Task, mark) == offset_of!(raw::tp_task, mark));
+    assert!(offset_of!(Task, ifindex) == offset_of!(raw::tp_task, ifindex));
+};
 
 impl Task {
     /// `TP_TASK_FROM_UE`
-    const FROM_UE: u16 = 1;
+    const FROM_UE: u16 = raw::TP_TASK_FROM_UE as u16;
     /// `TP_TASK_RELAYED`
-    const RELAYED: u16 = 2;
+    const RELAYED: u16 = raw::TP_TASK_RELAYED as u16;
     /// `TP_TASK_DOWN`
-    const DOWN: u16 = 4;
+    const DOWN: u16 = raw::TP_TASK_DOWN as u16;
 
     /// The task in front of what it is about.
-    pub(crate) fn parse(data: &[u8]) -> Option<(Self, &[u8])> {
+    pub fn parse(data: &[u8]) -> Option<(Self, &[u8])> {
         let (words, about) = data.split_first_chunk::<{ size_of::<Self>() }>()?;
         let short = |at: usize| u16::from_ne_bytes([words[at], words[at + 1]]);
         let task = Self {
@@ -75,36 +109,40 @@ impl Task {
         Some((task, about))
     }
 
-    /// How long a user's packet may be on its way out.
-    pub(crate) fn room(&self) -> u16 {
+    /// Largest length of a user's packet on its way out.
+    pub fn room(&self) -> u16 {
         let headers = u16::from(self.tunnel_len).saturating_add(self.header_len());
         self.mtu.saturating_sub(headers)
     }
 
-    pub(crate) fn is_relayed(&self) -> bool {
+    /// Whether it goes from tunnel to tunnel.
+    pub fn is_relayed(&self) -> bool {
         self.flags & Self::RELAYED != 0
     }
 
-    pub(crate) fn is_down(&self) -> bool {
+    /// Whether it goes from tunnel to tunnel, towards access.
+    pub fn is_down(&self) -> bool {
         self.flags & Self::DOWN != 0
     }
 
     /// Octets of the GTP-U header that goes along with a packet that is relayed.
-    pub(crate) fn header_len(&self) -> u16 {
+    pub fn header_len(&self) -> u16 {
         if self.is_relayed() { self.marks } else { 0 }
     }
 
-    /// Of one that is relayed and too long: the TEID that it came with, and its QFI.
-    pub(crate) fn came_with(&self) -> (u32, Option<u8>) {
+    /// TEID and QFI that a relayed packet came with which is too long.
+    pub fn came_with(&self) -> (u32, Option<u8>) {
         let qfi = (self.out >> 32) as u8;
         (self.out as u32, Some(qfi).filter(|qfi| *qfi < 64))
     }
 
-    pub(crate) fn is_from_ue(&self) -> bool {
+    /// Whether a UE has sent it.
+    pub fn is_from_ue(&self) -> bool {
         self.flags & Self::FROM_UE != 0
     }
 
-    pub(crate) fn direction(&self) -> usize {
+    /// Place in arrays of two.
+    pub fn direction(&self) -> usize {
         if self.is_from_ue() && !self.is_down() {
             UPLINK
         } else {
@@ -115,21 +153,26 @@ impl Task {
 
 /// A record of the event ring.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Event<'a> {
-    pub(crate) kind: u32,
-    pub(crate) ifindex: u32,
-    pub(crate) port: u32,
-    pub(crate) data: &'a [u8],
+pub struct Event<'a> {
+    /// `EVENT_*`
+    pub kind: u32,
+    /// Interface where it leaves, of what is to be sent.
+    pub ifindex: u32,
+    /// Port where it came in.
+    pub port: u32,
+    /// The packet or message that it is about.
+    pub data: &'a [u8],
 }
 
 impl<'a> Event<'a> {
     /// The first of records that lie one behind the other.
-    pub(crate) fn split(records: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    pub fn split(records: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         let first = Self::parse(records)?;
         records.split_at_checked(EVENT_HEADER_LEN + first.data.len())
     }
 
-    pub(crate) fn parse(record: &'a [u8]) -> Option<Self> {
+    /// With its header; what stands behind it is left out.
+    pub fn parse(record: &'a [u8]) -> Option<Self> {
         let word = |at: usize| -> Option<u32> {
             Some(u32::from_ne_bytes(record.get(at..at + 4)?.try_into().ok()?))
         };

@@ -1,40 +1,43 @@
 //! Following users: whose packets programs report, and the reports (`tp_trace`).
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::mem::offset_of;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use ipnet::IpNet;
-use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::MapHandle;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use session::compiled::PredefinedId;
 
+use crate::abi::raw::{self, tp_trace};
 use crate::abi::{DROP_MAX, Line};
 use crate::filters::left_aligned;
 use crate::memory::View;
+use crate::ring::RingReader;
 use crate::stats::{DROP_REASONS, DropReason};
 
 /// Keys that packets are compared with, at most.
-pub const TRACE_KEYS_MAX: usize = 64;
+pub const TRACE_KEYS_MAX: usize = raw::TP_TRACE_KEYS_MAX as usize;
 /// Octets of a frame that are reported, at most.
-pub const TRACE_SNAP: usize = 256;
+pub const TRACE_SNAP: usize = raw::TP_TRACE_SNAP as usize;
 
-/// Of `tp_trace`, in front of the frame.
-pub(crate) const HEADER_LEN: usize = 40;
+/// Length of `tp_trace`, in front of the frame.
+pub(crate) const HEADER_LEN: usize = offset_of!(tp_trace, data);
 /// `sizeof(struct tp_trace)`
 pub(crate) const RECORD_LEN: usize = HEADER_LEN + TRACE_SNAP;
 /// `TP_EVENT_TRACE`
-const EVENT_TRACE: u32 = 5;
+const EVENT_TRACE: u32 = raw::TP_EVENT_TRACE;
 /// `TP_NO_QFI`
 const NO_QFI: u8 = 0xff;
 /// Records taken from the ring before the stop flag is looked at.
 const BATCH: usize = 256;
 
-/// What a packet is known by.
+/// Key of packets that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TraceKey {
     /// The tunnel it arrives through.
@@ -70,7 +73,7 @@ pub(crate) fn write_keys(lines: &View<Line>, keys: &[(TraceKey, u32)]) {
     }
 }
 
-/// What became of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceOutcome {
     /// Lost.
@@ -83,7 +86,7 @@ pub enum TraceOutcome {
     Forwarded,
     /// The slow path sends it.
     Slow,
-    /// It waits for its UE.
+    /// Kept until its UE is there.
     Held,
     /// Something that this version of the control plane does not know.
     Unknown(u8),
@@ -113,17 +116,17 @@ pub struct TraceRecord {
     pub traces: u32,
     /// When its journey was over, by the monotonic clock.
     pub time_ns: u64,
-    /// Of its tunnel, when it came in through one.
+    /// TEID of its tunnel, when it came in through one.
     pub teid: Option<u32>,
-    /// Of its PDU Session Container.
+    /// QFI of its PDU Session Container.
     pub qfi: Option<u8>,
     /// The PDR that took it.
     pub pdr: Option<u16>,
     /// Which of the predefined rules that the PDR activates.
     pub predefined: Option<PredefinedId>,
-    /// Where it came in.
+    /// Port where it came in.
     pub port: u8,
-    /// From the access side.
+    /// Came from the access side.
     pub uplink: bool,
     /// Its fate.
     pub outcome: TraceOutcome,
@@ -144,25 +147,28 @@ impl TraceRecord {
         let u16_at = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
         let u32_at = |at: usize| u32::from(u16_at(at)) | u32::from(u16_at(at + 2)) << 16;
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        let u8_at = |at: usize| header[at];
+        let matched = u8_at(offset_of!(tp_trace, matched)) != 0;
         let nonzero = |offset: u16| (offset != 0).then_some(offset);
-        if u32_at(0) != EVENT_TRACE {
+        if u32_at(offset_of!(tp_trace, kind)) != EVENT_TRACE {
             return None;
         }
-        let frame_len = u32_at(20);
+        let frame_len = u32_at(offset_of!(tp_trace, frame_len));
         let kept = (frame_len as usize).min(TRACE_SNAP);
         Some(Self {
-            traces: u32_at(4),
-            time_ns: u64_at(8),
-            teid: (u32_at(16) != 0).then(|| u32_at(16)),
+            traces: u32_at(offset_of!(tp_trace, traces)),
+            time_ns: u64_at(offset_of!(tp_trace, time_ns)),
+            teid: Some(u32_at(offset_of!(tp_trace, teid))).filter(|teid| *teid != 0),
             frame_len,
-            pdr: (header[30] != 0).then(|| u16_at(24)),
-            predefined: PredefinedId::new(u16_at(36)).filter(|_| header[30] != 0),
-            port: header[26],
-            uplink: header[27] == 0,
-            outcome: TraceOutcome::of(header[28]),
-            qfi: (header[29] != NO_QFI).then_some(header[29]),
-            gtpu: nonzero(u16_at(32)),
-            user: nonzero(u16_at(34)),
+            pdr: matched.then(|| u16_at(offset_of!(tp_trace, pdr))),
+            predefined: PredefinedId::new(u16_at(offset_of!(tp_trace, predefined)))
+                .filter(|_| matched),
+            port: u8_at(offset_of!(tp_trace, port)),
+            uplink: u8_at(offset_of!(tp_trace, dir)) == raw::TP_UPLINK as u8,
+            outcome: TraceOutcome::of(u8_at(offset_of!(tp_trace, outcome))),
+            qfi: Some(u8_at(offset_of!(tp_trace, qfi))).filter(|qfi| *qfi != NO_QFI),
+            gtpu: nonzero(u16_at(offset_of!(tp_trace, gtpu))),
+            user: nonzero(u16_at(offset_of!(tp_trace, user))),
             frame: frame.get(..kept)?.to_vec(),
         })
     }
@@ -217,31 +223,22 @@ fn drain(
     stop: &AtomicBool,
     wake: &EventFd,
 ) -> io::Result<()> {
-    let mut builder = RingBufferBuilder::new();
-    builder
-        .add(ring, move |record| {
-            if let Some(record) = TraceRecord::parse(record) {
-                report(record);
-            }
-            0
-        })
-        .map_err(io::Error::other)?;
-    let ring = builder.build().map_err(io::Error::other)?;
+    let ring = RingReader::open(ring, move |record| {
+        if let Some(record) = TraceRecord::parse(record) {
+            report(record);
+        }
+    })?;
     while !stop.load(Ordering::Relaxed) {
-        match ring.consume_raw_n(BATCH) {
-            0 => wait(&ring, wake)?,
-            taken if taken < 0 => return Err(io::Error::from_raw_os_error(-taken)),
-            _ => {}
+        if ring.read(BATCH)? == 0 {
+            wait(&ring, wake)?;
         }
     }
     Ok(())
 }
 
-fn wait(ring: &RingBuffer<'_>, wake: &EventFd) -> io::Result<()> {
-    // SAFETY: the descriptor belongs to `ring`, which outlives this function.
-    let records = unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) };
+fn wait(ring: &RingReader<'_>, wake: &EventFd) -> io::Result<()> {
     let mut fds = [
-        PollFd::new(records, PollFlags::POLLIN),
+        PollFd::new(ring.as_fd(), PollFlags::POLLIN),
         PollFd::new(wake.as_fd(), PollFlags::POLLIN),
     ];
     match poll(&mut fds, PollTimeout::NONE) {

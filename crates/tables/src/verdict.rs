@@ -1,6 +1,6 @@
-//! What becomes of a frame.
+//! Verdicts of the pipeline.
 
-/// The pipeline's verdict.
+/// Fate of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Lost, for the reason of this number: [`crate::DROP_REASONS`], counted from 1.

@@ -320,60 +320,7 @@ fn drops_of_qos_and_their_alarm_outlast_changes_of_rules_in_programs() {
     drops_survive_changes(kernel(1024));
 }
 
-/// What a user's thread of its own counts aside brings the alarm nearer, too.
-#[test]
-fn bytes_counted_aside_are_heard_of() {
-    let mut tables = host();
-    let mut handle = Handle::default();
-    tables.publish(&mut handle, &uplink(SEID, 7)).unwrap();
-    tables.arm(&handle, PDR, Some(4 * LEN));
-    pass(&tables, 2, 7);
-    // A G-PDU in two fragments, which user space puts together.
-    let mut finisher = tables.finisher();
-    let mut out = Vec::new();
-    for part in fragments(&frame(7)) {
-        let run = tables.run(0, &part, 1_000_000_000).unwrap();
-        assert_eq!(run.verdict, tables::Verdict::Slow);
-        finisher
-            .finish(&run.event, 1_000_000_000, &mut out)
-            .unwrap();
-    }
-    assert_eq!(out.len(), 1, "the packet, put together");
-    assert_eq!(tables.counters(&handle, PDR), counted(3));
-    assert!(heard(&mut tables).is_empty());
-    pass(&tables, 1, 7);
-    assert_eq!(heard(&mut tables), [SEID]);
-    // And where a packet that is counted aside is the one.
-    tables.arm(&handle, PDR, Some(5 * LEN));
-    for part in fragments(&frame(7)) {
-        let run = tables.run(0, &part, 2_000_000_000).unwrap();
-        finisher
-            .finish(&run.event, 2_000_000_000, &mut out)
-            .unwrap();
-    }
-    assert_eq!(tables.counters(&handle, PDR), counted(5));
-    assert_eq!(heard(&mut tables), [SEID]);
-}
-
-/// The outer IPv4 packet of a frame in two.
-fn fragments(frame: &[u8]) -> [Vec<u8>; 2] {
-    let (headers, payload) = frame.split_at(34);
-    let (first, second) = payload.split_at(32);
-    [(first, 0x2000), (second, 4)].map(|(part, offset)| {
-        let ends = [&headers[26..30], &headers[30..34]];
-        let [src, dst] = ends.map(|addr| Ipv4Addr::from(<[u8; 4]>::try_from(addr).unwrap()));
-        let mut ip = common::ipv4(src, dst, 17, 64, part.len());
-        let bits: u16 = offset;
-        ip[6..8].copy_from_slice(&bits.to_be_bytes());
-        // The identification's place in the sum goes to the offset.
-        let sum = u32::from(u16::from_be_bytes([ip[10], ip[11]])) + u32::from(!bits);
-        ip[10..12].copy_from_slice(&((sum & 0xffff) as u16 + (sum >> 16) as u16).to_be_bytes());
-        assert!(common::checksum_holds(&ip));
-        common::ethernet(&[&ip[..], part].concat())
-    })
-}
-
-/// What was counted by a PDR that a change took out is known when nothing finds it any more.
+/// Counts of a PDR that a change took out are known when nothing finds it any more.
 #[test]
 fn a_pdr_that_goes_leaves_its_counts() {
     let mut tables = host();

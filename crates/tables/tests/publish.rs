@@ -1,4 +1,4 @@
-//! What the rules say, the tables do: random sessions come, change and go, and every packet meets the
+//! Tables against rules: random sessions come, change and go, and every packet meets the
 //! verdict of the reference interpreter.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
 
@@ -7,13 +7,13 @@ mod common;
 use std::collections::HashMap;
 
 use common::{arrival, forwarded, furnish, hop, inner, ports, read_marked_gpdu, resolve_peers};
+use nexthop::NextHopTables;
 use proptest::prelude::*;
 use session::compiled::{Compiled, Counters, PdrId, Tables as _};
 use session::config::{Config, NetworkInstance, PredefinedRule};
 use session::reference::{Arrival, Fate, Packet, Verdict as Judgement, judge};
 use session::rules::{PacketRules, Rules};
 use session::testing;
-use tables::nexthop::NextHopTables;
 use tables::{DROP_REASONS, Handle, Layout, Options, Run, Tables, Verdict};
 
 fn config() -> Config {
@@ -311,7 +311,7 @@ proptest! {
         prop_assert_eq!(site.used(), empty, "lines are lost");
     }
 
-    /// What does not fit leaves no trace.
+    /// A change that does not fit leaves no trace.
     #[test]
     fn a_refused_change_leaves_no_trace(
         held in testing::rules(),

@@ -89,7 +89,7 @@ fn furnished(mut tables: Tables) -> Tables {
     tables
 }
 
-/// What the kernel reports of one frame after the other.
+/// Reports of the kernel on one frame after the other.
 fn from_kernel(
     tables: &Tables,
     reports: &Receiver<TraceRecord>,

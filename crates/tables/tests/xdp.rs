@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{furnish, hop, need_root, ports, resolve_peers};
+use nexthop::{Family, NextHopTables};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use session::compiled::{
@@ -16,7 +17,6 @@ use session::compiled::{
 };
 use session::config::{Config, NetworkInstance};
 use session::testing;
-use tables::nexthop::{Family, NextHopTables};
 use tables::{Features, Handle, Layout, Options, Tables, Verdict};
 
 const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 1);

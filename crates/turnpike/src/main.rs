@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done; 1 turnpiked refused, or knows no such session; 2 wrong usage; 3 turnpiked
 //! cannot be reached.
+#![forbid(unsafe_code)]
 
 mod client;
 mod show;

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use session::compiled::Buffered;
-use tables::HeldSession;
+use slowpath::HeldSession;
 use tokio::sync::oneshot;
 
-use tables::nexthop::KernelChange;
+use nexthop::KernelChange;
 
 use crate::follow::{Refused, Subscription, Whom};
 use crate::report::{ApplicationReport, PeerReport, Report, SessionDetail, SessionPage, UsagePage};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use nexthop::NextHops;
+use nexthop::netlink::Netlink;
 use session::Core;
-use tables::netlink::Netlink;
-use tables::nexthop::NextHops;
-use tables::slowpath::{SlowPath, SlowPathThread};
-use tables::{EndMarkers, Tables};
+use slowpath::{Setup, SlowPath, SlowPathThread, send_end_markers};
+use tables::Tables;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -84,6 +84,7 @@ fn bind_n4(config: &Config) -> Result<Vec<n4::Socket>> {
 fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control> {
     let loading = Instant::now();
     let mut tables = open_tables(config)?;
+    let setup = set_up(config, &mut tables)?;
     let listener = {
         let asker = asker.clone();
         // A control thread that cannot keep up misses some: gNBs repeat them.
@@ -91,20 +92,18 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
             let _ = asker.tell(Command::Gtpu(packet));
         }
     };
-    let slow_path =
-        SlowPath::open(tables.finisher(), listener).context("raw sockets of the slow path")?;
+    let slow_path = SlowPath::open(setup.finisher(&tables), listener)
+        .context("raw sockets of the slow path")?;
     let rings = tables.events()?.zip(tables.copies()?);
     let rings = rings.context("the data path has no event rings")?;
     let slow_path = SlowPathThread::start(slow_path, rings.into()).context("slow path")?;
-    let buffers = tables
-        .hold(plan::holding(config), {
+    let buffers = setup
+        .hold(&tables, plan::holding(config), {
             let asker = asker.clone();
             move |what| asker.buffered(what)
         })
         .context("packets for idle UEs")?;
-    let end_markers = EndMarkers::start().context("raw sockets of End Markers")?;
-    let marked = end_markers.counters();
-    tables.send_end_markers(end_markers);
+    let marked = send_end_markers(&mut tables).context("raw sockets of End Markers")?;
     let next_hops = NextHops::new(plan::next_hops(config)?);
     let netlink = Netlink::start({
         let asker = asker.clone();
@@ -160,18 +159,24 @@ fn open_tables(config: &Config) -> Result<Tables> {
     for (ni, allowed) in plan::ue_to_ue(config) {
         tables.set_ue_to_ue(ni, allowed);
     }
-    for (ni, what) in plan::advertised(config) {
-        tables.advertise_router(ni, what);
-    }
-    for (ni, addr) in plan::router_addresses(config) {
-        tables.set_router_address(ni, addr);
-    }
     for (ni, pool) in plan::pools(config) {
         tables
             .register_pool(ni, pool)
             .with_context(|| format!("pool {pool}"))?;
     }
     Ok(tables)
+}
+
+/// What the configuration says of routers, for those who finish packets.
+fn set_up(config: &Config, tables: &mut Tables) -> Result<Setup> {
+    let setup = Setup::new(tables).context("the slow path")?;
+    for (ni, what) in plan::advertised(config) {
+        setup.routers().advertise(ni, what);
+    }
+    for (ni, addr) in plan::router_addresses(config) {
+        setup.routers().set_address(ni, addr);
+    }
+    Ok(setup)
 }
 
 /// Start the control thread; what it ended with comes out.

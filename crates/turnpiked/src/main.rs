@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 ended as asked, or the configuration is right; 1 could not start or go on; 2 the
 //! configuration or the command line is wrong.
+#![forbid(unsafe_code)]
 
 mod api;
 mod command;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use session::compiled::NiId;
 use session::config as core;
-use tables::advertise::Advertised;
-use tables::nexthop;
-use tables::{HoldBounds, Layout, Mode, Options, PortConfig, Roles};
+use slowpath::HoldBounds;
+use slowpath::advertise::Advertised;
+use tables::{Layout, Mode, Options, PortConfig, Roles};
 
 use crate::config::{Config, Interface, NetworkInstance, NodeId, XdpMode};
 

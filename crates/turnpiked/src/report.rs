@@ -62,8 +62,8 @@ pub(crate) struct BufferReport {
     pub(crate) age_ms: u64,
 }
 
-impl From<&tables::HeldSession> for BufferReport {
-    fn from(held: &tables::HeldSession) -> Self {
+impl From<&slowpath::HeldSession> for BufferReport {
+    fn from(held: &slowpath::HeldSession) -> Self {
         Self {
             seid: format!("{:016x}", held.seid),
             pdrs: held.pdrs.clone(),

@@ -11,9 +11,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use session::compiled::{Marks, NiId};
 use session::reference::{Arrival, Packet};
-use tables::nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use tables::trace::TraceKey;
 use tables::{Mode, PortConfig, Roles, Tables};
 
@@ -225,7 +225,7 @@ pub fn forwarded(ip: &[u8]) -> Vec<u8> {
     ip
 }
 
-/// What the tests look at in a downlink G-PDU: remote, TEID, QFI, inner packet.
+/// Fields of a downlink G-PDU that tests look at: remote, TEID, QFI, inner packet.
 pub fn read_gpdu(frame: &[u8]) -> (IpAddr, u32, Option<u8>, &[u8]) {
     let (remote, teid, container, user) = read_marked_gpdu(frame);
     (remote, teid, container.map(|(qfi, _)| qfi), user)

@@ -132,7 +132,7 @@ fn answer(asked: &Asked) {
             match command {
                 Command::Buffers(reply) => {
                     let (sender, receiver) = std::sync::mpsc::channel();
-                    let _ = sender.send(vec![tables::HeldSession {
+                    let _ = sender.send(vec![slowpath::HeldSession {
                         seid: 0xabc,
                         pdrs: vec![2],
                         packets: 3,

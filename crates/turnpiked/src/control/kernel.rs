@@ -4,10 +4,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use tables::netlink::Netlink;
-use tables::nexthop::{KernelChange, NextHops, Request};
-use tables::slowpath::{SlowPathCounters, SlowPathThread};
-use tables::{BufferThread, EndMarkerCounters, Finished, HeldSession, HoldTotals, Tables};
+use nexthop::netlink::Netlink;
+use nexthop::{KernelChange, NextHops, Request};
+use slowpath::{
+    BufferThread, EndMarkerCounters, Finished, HeldSession, HoldTotals, SlowPathCounters,
+    SlowPathThread,
+};
+use tables::Tables;
 
 /// The model of the kernel's state, and the threads that keep it and the slow path going.
 pub(crate) struct KernelMirror {

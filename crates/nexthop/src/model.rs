@@ -1,0 +1,554 @@
+//! From kernel state and peers in use to table changes and requests.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use session::compiled::{NiId, NoRoom};
+
+use crate::{
+    Config, Family, Kernel, KernelChange, L2, Link, NetworkInstance, NextHop, NextHopTables,
+    ONLINK_KEPT_MAX, Peer, PeerChange, Request, RouteView, TABLE_MAIN, Target, Vlan,
+};
+
+/// A neighbour, as the kernel keys it.
+type NeighbourKey = (u32, IpAddr);
+
+/// Next hops by content, with the number of places that name each.
+#[derive(Debug, Default)]
+struct Pool {
+    hops: HashMap<NextHop, (u32, u32)>,
+}
+
+impl Pool {
+    fn acquire(&mut self, tables: &mut impl NextHopTables, hop: NextHop) -> Result<u32, NoRoom> {
+        if let Some((index, uses)) = self.hops.get_mut(&hop) {
+            *uses += 1;
+            return Ok(*index);
+        }
+        let index = tables.alloc_nexthop(&hop)?;
+        self.hops.insert(hop, (index, 1));
+        Ok(index)
+    }
+
+    fn release(&mut self, tables: &mut impl NextHopTables, hop: NextHop) {
+        let Some((index, uses)) = self.hops.get_mut(&hop) else {
+            return;
+        };
+        *uses -= 1;
+        if *uses == 0 {
+            tables.free_nexthop(*index);
+            self.hops.remove(&hop);
+        }
+    }
+}
+
+/// State of the tables for one network instance.
+#[derive(Debug)]
+struct NiState {
+    config: NetworkInstance,
+    view: RouteView,
+    /// Routes by `Family as usize`: compressed and cut to size.
+    lists: [Vec<(IpNet, Option<Target>)>; 2],
+    applied: [Vec<(IpNet, NextHop)>; 2],
+    neighbours: BTreeMap<IpAddr, NextHop>,
+}
+
+#[derive(Debug, Default)]
+struct PeerState {
+    target: Option<Target>,
+    applied: Option<NextHop>,
+}
+
+/// The model: kernel state, peers in use, and what has been put into the tables.
+#[derive(Debug)]
+pub struct NextHops {
+    config: Config,
+    kernel: Kernel,
+    n3_view: Arc<RouteView>,
+    nis: Vec<NiState>,
+    peers: BTreeMap<Peer, PeerState>,
+    pool: Pool,
+    /// Neighbours that the kernel was asked to keep.
+    kept: BTreeSet<NeighbourKey>,
+    /// Interfaces whose oddity has been logged.
+    warned: BTreeSet<(Option<NiId>, u32)>,
+    peer_changes: Vec<PeerChange>,
+    topology_changed: bool,
+    hops_changed: bool,
+    /// Whether the lack of room has been logged since it last sufficed.
+    starved: bool,
+}
+
+impl NextHops {
+    /// Knows nothing of the kernel yet.
+    pub fn new(config: Config) -> Self {
+        let nis = config
+            .network_instances
+            .iter()
+            .map(|&config| NiState {
+                config,
+                view: RouteView::default(),
+                lists: Default::default(),
+                applied: Default::default(),
+                neighbours: BTreeMap::new(),
+            })
+            .collect();
+        Self {
+            config,
+            kernel: Kernel::default(),
+            n3_view: Arc::default(),
+            nis,
+            peers: BTreeMap::new(),
+            pool: Pool::default(),
+            kept: BTreeSet::new(),
+            warned: BTreeSet::new(),
+            peer_changes: Vec::new(),
+            topology_changed: true,
+            hops_changed: true,
+            starved: false,
+        }
+    }
+
+    /// Take in what the kernel said. Nothing reaches the tables before [`reconcile`](Self::reconcile).
+    pub fn apply(&mut self, change: KernelChange) {
+        // A neighbour that the kernel dropped is asked for again, if it is still needed.
+        match &change {
+            KernelChange::NeighbourGone { ifindex, addr } => {
+                self.kept.remove(&(*ifindex, *addr));
+            }
+            KernelChange::Link(link) if !link.usable() => {
+                self.kept.retain(|(ifindex, _)| *ifindex != link.ifindex);
+            }
+            KernelChange::LinkGone(gone) => self.kept.retain(|(ifindex, _)| ifindex != gone),
+            KernelChange::All(_) => self.kept.clear(),
+            _ => {}
+        }
+        let effect = self.kernel.apply(change);
+        self.topology_changed |= effect.topology;
+        self.hops_changed |= effect.topology || effect.neighbours;
+    }
+
+    /// Bring the tables to what the kernel says now; only differences are written. Requests to the
+    /// kernel are appended to `requests`.
+    pub fn reconcile(&mut self, tables: &mut impl NextHopTables, requests: &mut Vec<Request>) {
+        if self.kernel.take_uncertain() {
+            requests.push(Request::DumpRoutes);
+        }
+        self.take_peers(tables);
+        if self.topology_changed {
+            self.rebuild_views(tables);
+            tables.set_n3_routes(&self.n3_view);
+            self.set_addresses(tables);
+            self.topology_changed = false;
+        }
+        if !self.hops_changed {
+            return;
+        }
+        // What failed for lack of room is tried again next time.
+        self.hops_changed = false;
+        let outcome = self.fill(tables);
+        self.hops_changed |= outcome.is_err();
+        match outcome {
+            Err(no_room) if !self.starved => {
+                tracing::error!(
+                    table = no_room.table,
+                    "next hops do not fit; raise the limit"
+                );
+            }
+            _ => {}
+        }
+        self.starved = outcome.is_err();
+        self.keep_resolved(requests);
+    }
+
+    /// The kernel state as it is known.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// Peers in use and where their packets go.
+    pub fn peers(&self) -> impl Iterator<Item = (Peer, Option<NextHop>)> {
+        self.peers
+            .iter()
+            .map(|(peer, state)| (*peer, state.applied))
+    }
+
+    /// The routes in the tables.
+    pub fn routes(&self, ni: NiId, family: Family) -> &[(IpNet, NextHop)] {
+        let found = self.nis.iter().find(|state| state.config.id == ni);
+        found.map_or(&[], |state| &state.applied[family as usize])
+    }
+
+    /// The first address of each network instance's interface that others can reach, of each family.
+    fn set_addresses(&self, tables: &mut impl NextHopTables) {
+        for ni in &self.config.network_instances {
+            let addresses = || {
+                let all = self.kernel.addresses();
+                let here = all.filter(|address| address.ifindex == ni.ifindex);
+                here.map(|address| address.net.addr())
+            };
+            let v4 = addresses().find_map(|addr| match addr {
+                IpAddr::V4(addr) => Some(addr),
+                IpAddr::V6(_) => None,
+            });
+            let v6 = addresses().find_map(|addr| match addr {
+                IpAddr::V6(addr) if !addr.is_unicast_link_local() => Some(addr),
+                _ => None,
+            });
+            tables.set_ni_addresses(ni.id, v4, v6);
+        }
+    }
+
+    /// Give peers that have come since the last call their next hop, as far as the kernel's state is known. Costs what is
+    /// new; [`reconcile`](Self::reconcile) does the rest.
+    pub fn take_peers(&mut self, tables: &mut impl NextHopTables) {
+        let mut changes = std::mem::take(&mut self.peer_changes);
+        tables.take_peer_changes(&mut changes);
+        let mut fresh = Vec::new();
+        for change in changes.drain(..) {
+            self.hops_changed = true;
+            match change {
+                PeerChange::Added(peer) => {
+                    let target = self.n3_view.lookup(peer.remote).cloned();
+                    let state = self.peers.entry(peer).or_default();
+                    // A peer that came back is a fresh one to the tables.
+                    if let Some(hop) = state.applied.take() {
+                        self.pool.release(tables, hop);
+                    }
+                    state.target = target;
+                    fresh.push(peer);
+                }
+                PeerChange::Removed(peer) => {
+                    let state = self.peers.remove(&peer);
+                    if let Some(hop) = state.and_then(|state| state.applied) {
+                        self.pool.release(tables, hop);
+                    }
+                }
+            }
+        }
+        self.peer_changes = changes;
+        // Those that have not gone meanwhile. What there is no room for is tried again, and told, when all is filled.
+        for peer in fresh {
+            let _ = self.fill_peer(tables, peer);
+        }
+    }
+
+    fn rebuild_views(&mut self, tables: &impl NextHopTables) {
+        self.n3_view = Arc::new(RouteView::of(&self.kernel, self.config.n3_table));
+        for (peer, state) in &mut self.peers {
+            state.target = self.n3_view.lookup(peer.remote).cloned();
+        }
+        for index in 0..self.nis.len() {
+            let config = self.nis[index].config;
+            let mut view = RouteView::of(&self.kernel, config.table);
+            view.restrict(|target| self.for_users(&config, target));
+            let ni = &mut self.nis[index];
+            let in_pool = |net| tables.says_more_than_pool(config.id, net);
+            ni.lists = [Family::V4, Family::V6].map(|family| view.list(family, in_pool));
+            ni.view = view;
+        }
+        self.warn_of_foreign_links();
+    }
+
+    /// See the module's description: the main table is shared with networks that are not for users.
+    fn for_users(&self, ni: &NetworkInstance, target: &Target) -> bool {
+        let Target::Via { ifindex, .. } = target else {
+            return true;
+        };
+        ni.table != TABLE_MAIN
+            || *ifindex == ni.ifindex
+            || self.parent(*ifindex) == Some(ni.ifindex)
+    }
+
+    fn parent(&self, ifindex: u32) -> Option<u32> {
+        Some(self.kernel.link(ifindex)?.vlan?.parent)
+    }
+
+    /// Port and tag by which a device is reached; `None` if only the kernel can send there.
+    fn egress(&self, link: &Link) -> Option<(u32, Option<Vlan>)> {
+        let slot = |ifindex| {
+            self.config
+                .ports
+                .iter()
+                .find(|p| p.ifindex == ifindex)
+                .map(|p| p.slot)
+        };
+        match slot(link.ifindex) {
+            Some(port) => Some((port, None)),
+            None => Some((slot(link.vlan?.parent)?, link.vlan)),
+        }
+    }
+
+    fn warn_of_foreign_links(&mut self) {
+        let mut found = Vec::new();
+        for ni in &self.nis {
+            for ifindex in ni.view.restricted_links() {
+                found.push((Some(ni.config.id), ifindex));
+            }
+            found.extend(ni.lists.iter().flatten().filter_map(|(_, target)| {
+                self.without_port(target.as_ref()?)
+                    .map(|ifindex| (None, ifindex))
+            }));
+        }
+        for state in self.peers.values() {
+            let target = state.target.as_ref();
+            found.extend(
+                target
+                    .and_then(|t| self.without_port(t))
+                    .map(|ifindex| (None, ifindex)),
+            );
+        }
+        for (ni, ifindex) in found {
+            if !self.warned.insert((ni, ifindex)) {
+                continue;
+            }
+            let interface = self.kernel.link(ifindex).map_or("?", |link| &link.name);
+            match ni {
+                Some(ni) => tracing::info!(
+                    interface,
+                    network_instance = ni.0,
+                    "routes of the main table through this interface are not for users"
+                ),
+                None => tracing::warn!(
+                    interface,
+                    "packets are routed through an interface that is no data port: they take the slow path"
+                ),
+            }
+        }
+    }
+
+    fn without_port(&self, target: &Target) -> Option<u32> {
+        let Target::Via { ifindex, .. } = target else {
+            return None;
+        };
+        let link = self.kernel.link(*ifindex)?;
+        self.egress(link).is_none().then_some(*ifindex)
+    }
+
+    /// The next hop of packets that follow `target`; `onlink` is the destination where it is known
+    /// beforehand, as it is for peers.
+    fn hop(&self, target: Option<&Target>, onlink: Option<IpAddr>) -> NextHop {
+        let (ifindex, gateway, route_mtu) = match target {
+            None | Some(Target::Unreachable) => return NextHop::None,
+            Some(Target::Local) => return NextHop::Local,
+            Some(Target::Prohibit) => return NextHop::Prohibit,
+            Some(Target::Overflow) => return NextHop::Fib,
+            Some(Target::Via {
+                ifindex,
+                gateway,
+                mtu,
+            }) => (*ifindex, *gateway, *mtu),
+        };
+        let Some(link) = self.kernel.link(ifindex).filter(|link| link.usable()) else {
+            return NextHop::None;
+        };
+        let mtu = link
+            .mtu
+            .min(route_mtu.unwrap_or(u32::MAX))
+            .min(u32::from(u16::MAX)) as u16;
+        let Some((port, vlan)) = self.egress(link) else {
+            return NextHop::Unresolved { ifindex, mtu };
+        };
+        let Some(addr) = gateway.or(onlink) else {
+            return NextHop::OnLink { port, ifindex, mtu };
+        };
+        match (self.kernel.mac_of(ifindex, addr), link.mac) {
+            (Some(to), Some(from)) => NextHop::Resolved {
+                port,
+                ifindex,
+                mtu,
+                l2: L2::new(to, from, vlan),
+                addr,
+            },
+            _ => NextHop::Unresolved { ifindex, mtu },
+        }
+    }
+
+    /// Write all differences; the first lack of room is reported, the rest goes on.
+    fn fill(&mut self, tables: &mut impl NextHopTables) -> Result<(), NoRoom> {
+        let mut outcome = Ok(());
+        for index in 0..self.nis.len() {
+            for family in [Family::V4, Family::V6] {
+                outcome = outcome.and(self.fill_routes(tables, index, family));
+            }
+            outcome = outcome.and(self.fill_neighbours(tables, index));
+        }
+        outcome.and(self.fill_peers(tables))
+    }
+
+    fn fill_routes(
+        &mut self,
+        tables: &mut impl NextHopTables,
+        index: usize,
+        family: Family,
+    ) -> Result<(), NoRoom> {
+        let list = &self.nis[index].lists[family as usize];
+        let wanted: Vec<(IpNet, NextHop)> = list
+            .iter()
+            .map(|(net, target)| (*net, self.hop(target.as_ref(), None)))
+            .collect();
+        if wanted == self.nis[index].applied[family as usize] {
+            return Ok(());
+        }
+        let mut indices = Vec::with_capacity(wanted.len());
+        let mut outcome = Ok(());
+        for (net, hop) in &wanted {
+            match self.pool.acquire(tables, *hop) {
+                Ok(index) => indices.push((*net, index)),
+                Err(no_room) => {
+                    outcome = Err(no_room);
+                    break;
+                }
+            }
+        }
+        if outcome.is_ok() {
+            outcome = tables.set_ni_routes(self.nis[index].config.id, family, &indices);
+        }
+        let superseded = if outcome.is_ok() {
+            std::mem::replace(&mut self.nis[index].applied[family as usize], wanted)
+        } else {
+            wanted.into_iter().take(indices.len()).collect()
+        };
+        for (_, hop) in superseded {
+            self.pool.release(tables, hop);
+        }
+        outcome
+    }
+
+    /// Resolved neighbours that a connected route of the network instance leads to.
+    fn wanted_neighbours(&self, ni: &NiState) -> BTreeMap<IpAddr, NextHop> {
+        let mut wanted = BTreeMap::new();
+        for neighbour in self.kernel.neighbours().filter(|n| n.mac.is_some()) {
+            let target = ni.view.lookup(neighbour.addr);
+            let Some(Target::Via { gateway: None, .. }) = target else {
+                continue;
+            };
+            let hop = self.hop(target, Some(neighbour.addr));
+            if matches!(hop, NextHop::Resolved { .. }) {
+                wanted.insert(neighbour.addr, hop);
+            }
+        }
+        wanted
+    }
+
+    fn fill_neighbours(
+        &mut self,
+        tables: &mut impl NextHopTables,
+        index: usize,
+    ) -> Result<(), NoRoom> {
+        let wanted = self.wanted_neighbours(&self.nis[index]);
+        let Self { nis, pool, .. } = self;
+        let (ni, applied) = (nis[index].config.id, &mut nis[index].neighbours);
+        let mut outcome = Ok(());
+        let gone: Vec<IpAddr> = applied
+            .keys()
+            .filter(|addr| !wanted.contains_key(addr))
+            .copied()
+            .collect();
+        for addr in gone {
+            outcome = outcome.and(tables.set_neighbour(ni, addr, None));
+            if let Some(hop) = applied.remove(&addr) {
+                pool.release(tables, hop);
+            }
+        }
+        for (addr, hop) in wanted {
+            if applied.get(&addr) == Some(&hop) {
+                continue;
+            }
+            let set = pool
+                .acquire(tables, hop)
+                .map(|index| tables.set_neighbour(ni, addr, Some(index)));
+            let superseded = match set {
+                Ok(Ok(())) => applied.insert(addr, hop),
+                Ok(Err(no_room)) => {
+                    outcome = outcome.and(Err(no_room));
+                    Some(hop)
+                }
+                Err(no_room) => {
+                    outcome = outcome.and(Err(no_room));
+                    None
+                }
+            };
+            if let Some(hop) = superseded {
+                pool.release(tables, hop);
+            }
+        }
+        outcome
+    }
+
+    fn fill_peers(&mut self, tables: &mut impl NextHopTables) -> Result<(), NoRoom> {
+        let peers: Vec<Peer> = self.peers.keys().copied().collect();
+        peers
+            .into_iter()
+            .try_for_each(|peer| self.fill_peer(tables, peer))
+    }
+
+    fn fill_peer(&mut self, tables: &mut impl NextHopTables, peer: Peer) -> Result<(), NoRoom> {
+        let Some(state) = self.peers.get(&peer) else {
+            return Ok(());
+        };
+        let hop = self.hop(state.target.as_ref(), Some(peer.remote));
+        if state.applied == Some(hop) {
+            return Ok(());
+        }
+        let index = self.pool.acquire(tables, hop)?;
+        tables.swap_peer_nexthop(peer, index);
+        let old = self
+            .peers
+            .get_mut(&peer)
+            .and_then(|state| state.applied.replace(hop));
+        if let Some(old) = old {
+            self.pool.release(tables, old);
+        }
+        Ok(())
+    }
+
+    /// Ask the kernel to keep what the tables lead to, and no longer what they do not.
+    fn keep_resolved(&mut self, requests: &mut Vec<Request>) {
+        let mut wanted = BTreeSet::new();
+        for ni in &self.nis {
+            for (_, target) in ni.lists.iter().flatten() {
+                wanted.extend(
+                    target
+                        .as_ref()
+                        .and_then(|target| self.neighbour_of(target, None)),
+                );
+            }
+        }
+        for (peer, state) in &self.peers {
+            let target = state.target.as_ref();
+            wanted.extend(target.and_then(|t| self.neighbour_of(t, Some(peer.remote))));
+        }
+        let on_link = self.nis.iter().flat_map(|ni| ni.neighbours.iter());
+        for (addr, hop) in on_link.take(ONLINK_KEPT_MAX) {
+            if let NextHop::Resolved { ifindex, .. } = hop {
+                wanted.insert((*ifindex, *addr));
+            }
+        }
+        // The kernel would turn a permanent neighbour into an ordinary one.
+        wanted.retain(|(ifindex, addr)| !self.kernel.is_permanent(*ifindex, *addr));
+
+        for &(ifindex, addr) in self.kept.difference(&wanted) {
+            requests.push(Request::Release { ifindex, addr });
+        }
+        for &(ifindex, addr) in wanted.difference(&self.kept) {
+            requests.push(Request::Keep { ifindex, addr });
+        }
+        self.kept = wanted;
+    }
+
+    /// The neighbour whose address the tables need for `target`, if one of our ports leads there.
+    fn neighbour_of(&self, target: &Target, onlink: Option<IpAddr>) -> Option<NeighbourKey> {
+        let Target::Via {
+            ifindex, gateway, ..
+        } = target
+        else {
+            return None;
+        };
+        let link = self.kernel.link(*ifindex).filter(|link| link.usable())?;
+        self.egress(link)?;
+        Some((*ifindex, gateway.or(onlink)?))
+    }
+}

@@ -1,0 +1,97 @@
+//! The control loop, reduced to next hops.
+
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use nexthop::netlink::Netlink;
+use nexthop::{
+    Config, KernelChange, L2, Mac, NetworkInstance, NextHop, NextHops, Port, TABLE_MAIN,
+};
+use session::compiled::NiId;
+
+use super::cable::{PATIENCE, ifindex, ip};
+use super::recorder::Recorder;
+
+/// The kernel here, the model of it, and tables that remember.
+pub(crate) struct Mirror {
+    pub(crate) netlink: Netlink,
+    changes: Receiver<KernelChange>,
+    pub(crate) model: NextHops,
+    pub(crate) tables: Recorder,
+}
+
+impl Mirror {
+    pub(crate) fn start() -> Self {
+        Self::of(&["n6"], TABLE_MAIN)
+    }
+
+    pub(crate) fn of(interfaces: &[&str], table: u32) -> Self {
+        let port = |(slot, name): (usize, &&str)| Port {
+            slot: slot as u32,
+            ifindex: ifindex(name),
+        };
+        let ports: Vec<Port> = interfaces.iter().enumerate().map(port).collect();
+        let ni = NetworkInstance {
+            id: NiId(0),
+            ifindex: ports[0].ifindex,
+            table,
+        };
+        let model = NextHops::new(Config {
+            ports,
+            network_instances: vec![ni],
+            n3_table: table,
+        });
+        let (sender, changes) = mpsc::channel();
+        let netlink = Netlink::start(move |change| {
+            let _ = sender.send(change);
+        })
+        .unwrap();
+        Self {
+            netlink,
+            changes,
+            model,
+            tables: Recorder::default(),
+        }
+    }
+
+    pub(crate) fn turn(&mut self) {
+        let mut requests = Vec::new();
+        self.model.reconcile(&mut self.tables, &mut requests);
+        self.tables.assert_no_leak();
+        requests
+            .into_iter()
+            .for_each(|request| self.netlink.request(request));
+    }
+
+    /// Turn the loop until packets to `to` go where they should; how long it took.
+    pub(crate) fn until(
+        &mut self,
+        what: &str,
+        to: &str,
+        wanted: impl Fn(&NextHop) -> bool,
+    ) -> Duration {
+        let since = Instant::now();
+        self.turn();
+        loop {
+            let hop = self.tables.resolve(0, ip(to));
+            if wanted(&hop) {
+                eprintln!("{what}: {:?}", since.elapsed());
+                return since.elapsed();
+            }
+            let left = PATIENCE.saturating_sub(since.elapsed());
+            match self.changes.recv_timeout(left) {
+                Ok(change) => self.model.apply(change),
+                Err(_) => panic!("{what}: {to} still goes to {hop:?}"),
+            }
+            while let Ok(change) = self.changes.try_recv() {
+                self.model.apply(change);
+            }
+            self.turn();
+        }
+    }
+}
+
+pub(crate) fn leads_to(mac: Mac) -> impl Fn(&NextHop) -> bool {
+    let from = Mac([2, 0, 0, 0, 0, 6]);
+    move |hop| matches!(hop, NextHop::Resolved { l2, port: 0, .. } if *l2 == L2::new(mac, from, None))
+}

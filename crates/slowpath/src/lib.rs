@@ -1,0 +1,40 @@
+//! The slow path: user space for packets that the pipeline cannot finish. Fragments are put together, packets that are too long
+//! are cut, senders hear by ICMP why theirs are lost, copies are sent, packets for idle UEs wait, and those whose neighbour
+//! is not known go through the kernel.
+//!
+//! Begin with [`SlowPath`], which takes records of the data path from a ring (`serve`), each kind of work in its turn
+//! (`fair`). [`Finisher`] does what is missing (`finish`) and runs the same pipeline over the same tables
+//! ([`tables::pipeline`]), so that packets go where the rules say; what leaves goes through the kernel (`sockets`). Packets
+//! that wait have a thread of their own (`buffers`). [`Setup`] makes these parts.
+#![deny(unsafe_code)]
+
+pub mod advertise;
+mod buffers;
+mod clock;
+mod copies;
+pub mod cut;
+mod end_markers;
+mod fair;
+mod finish;
+pub mod followers;
+mod gtpu;
+mod held_record;
+pub mod icmp;
+mod inet;
+mod orders;
+mod outer;
+mod outgoing;
+pub mod reassembly;
+mod routers;
+mod serve;
+mod setup;
+mod sockets;
+
+pub use buffers::{BufferThread, HeldByHand, HoldBounds, HoldCounters, HoldTotals, Released};
+pub use end_markers::{EndMarkerCounters, EndMarkers};
+pub use finish::{Finished, Finisher, Malformed};
+pub use orders::HeldSession;
+pub use outgoing::Outgoing;
+pub use routers::Routers;
+pub use serve::{SlowPath, SlowPathCounters, SlowPathThread};
+pub use setup::{Setup, send_end_markers};

@@ -1,0 +1,170 @@
+//! Packets that wait, among changes of rules: what a fuzz target and the replay of its corpus share.
+
+use std::cell::RefCell;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use session::compiled::{
+    Action, Compiled, Direction, Entry, Key, Marks, NiId, PdrId, Select, Tables as _,
+};
+use slowpath::{HeldByHand, HoldBounds, Setup};
+use tables::{Handle, Layout, Mode, Options, PortConfig, Roles, Tables};
+
+const N3: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 3, 0, 1));
+const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 1);
+const BOUNDS: HoldBounds = HoldBounds {
+    bytes: 1 << 16,
+    packets: 12,
+    packets_per_session: 8,
+    age: Duration::from_secs(3600),
+};
+const EVENT_HELD: u32 = 6;
+
+struct World {
+    tables: Tables,
+    handle: Handle,
+    held: HeldByHand,
+}
+
+fn entry(pdr: u16, direction: Direction, action: Action) -> Entry {
+    Entry {
+        pdr: PdrId(pdr),
+        predefined: None,
+        direction,
+        action,
+        ue: None,
+        framed: false,
+        qfi: None,
+        relay: None,
+        marking: None,
+        marks: Marks::default(),
+        meter: None,
+        shared_meters: Default::default(),
+        packet_meter: None,
+        duplicates: Vec::new(),
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let port = |name: &str, n3| PortConfig {
+            name: name.to_owned(),
+            roles: Roles { n3, n6: !n3 },
+            ni: NiId(0),
+            mode: Mode::Driver,
+            spread: Vec::new(),
+        };
+        let ports = [port("n3", true), port("n6", false)];
+        let layout = Layout::for_sessions(64, 1, 1);
+        let mut tables = Tables::host(&layout, &ports, &Options::default()).expect("tables");
+        tables.set_local(&[N3]).expect("an address of our own");
+        let setup = Setup::new(&mut tables).expect("orders");
+        let held = setup.hold_by_hand(&tables, BOUNDS);
+        let handle = Handle::default();
+        Self {
+            tables,
+            handle,
+            held,
+        }
+    }
+
+    /// One PDR each way.
+    fn publish(&mut self, uplink: Action, downlink: Action) {
+        let teid = Key::Teid {
+            teid: 1,
+            direct: true,
+        };
+        let ue = Key::Ue4 {
+            ni: NiId(0),
+            addr: UE,
+        };
+        let session = Compiled {
+            seid: 7,
+            entries: vec![
+                entry(1, Direction::Uplink, uplink),
+                entry(2, Direction::Downlink, downlink),
+            ],
+            keys: vec![(teid, Select::One(0)), (ue, Select::One(1))],
+            ..Compiled::default()
+        };
+        (self.tables.publish(&mut self.handle, &session)).expect("room for a session");
+    }
+
+    /// A frame through the pipeline; what it hands over is kept.
+    fn run(&mut self, port: usize, frame: &[u8]) {
+        let run = self.tables.run(port, frame, 1_000_000).expect("the host");
+        if run.event.starts_with(&EVENT_HELD.to_ne_bytes()) {
+            self.held.take(&run.event);
+        }
+    }
+
+    fn settle(&mut self) {
+        let left = self.held.release();
+        assert!(left.len() <= 64 * 1024, "{} packets of a few", left.len());
+        let totals = self.held.totals();
+        let gone = totals.released + totals.lost;
+        assert_eq!(totals.taken, gone + totals.packets, "{totals:?}");
+        assert!(totals.packets <= BOUNDS.packets as u64, "{totals:?}");
+        assert!(totals.bytes <= BOUNDS.bytes as u64, "{totals:?}");
+        self.tables.maintain();
+    }
+}
+
+/// A record of the data path with any data in it.
+fn record(port: u8, data: &[u8]) -> Vec<u8> {
+    let words = [EVENT_HELD, 0, data.len() as u32, port.into()];
+    let mut record: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    record.extend(data);
+    record
+}
+
+thread_local! {
+    static WORLD: RefCell<World> = RefCell::new(World::new());
+}
+
+/// Steps: a change of rules, or a length and a frame or record of that length.
+pub(crate) fn run(input: &[u8]) {
+    WORLD.with_borrow_mut(|world| {
+        steps(world, input);
+        world.tables.withdraw(&mut world.handle);
+        world.settle();
+        // A record of an entry that took none of its packets belongs to nobody who could be gone.
+        if world.held.totals().packets > 0 {
+            *world = World::new();
+        }
+    });
+}
+
+fn steps(world: &mut World, input: &[u8]) {
+    let tunnel = Action::Tunnel {
+        teid: 7,
+        peer: Ipv4Addr::new(10, 3, 1, 1).into(),
+        local: N3,
+    };
+    let route = Action::Route { ni: NiId(0) };
+    world.publish(route, Action::Buffer);
+    let mut rest = input;
+    while let [step, tail @ ..] = rest {
+        rest = tail;
+        match step {
+            0 => world.publish(route, Action::Buffer),
+            1 => world.publish(route, tunnel),
+            2 => world.publish(Action::Buffer, tunnel),
+            3 => world.publish(route, Action::Drop),
+            4 => world.tables.withdraw(&mut world.handle),
+            5 => world.held.take(tail),
+            _ => {
+                let [a, b, tail @ ..] = tail else { break };
+                let len = usize::from(u16::from_le_bytes([*a, *b])).min(tail.len());
+                let (octets, tail) = tail.split_at(len);
+                rest = tail;
+                match step & 3 {
+                    0 => world.run(1, octets),
+                    1 => world.run(0, octets),
+                    _ => world.held.take(&record(step >> 7, octets)),
+                }
+            }
+        }
+        world.settle();
+    }
+}

@@ -1,0 +1,179 @@
+//! Back ends: places where packets meet the pipeline, and what each offers. A further one is a module below this one and a
+//! constructor of [`crate::Tables`].
+
+use std::sync::Arc;
+use std::time::Instant;
+use std::{fmt, io};
+
+use libbpf_rs::MapHandle;
+
+use crate::abi::Features;
+use crate::alarm_queue::AlarmQueue;
+use crate::error::SetupError;
+use crate::grace::Barrier;
+use crate::layout::{Layout, Memory};
+use crate::pipeline::Run;
+use crate::port::PortConfig;
+use crate::stats::Counting;
+
+pub(crate) mod host;
+mod program_info;
+mod runner;
+pub(crate) mod xdp;
+
+pub use program_info::ProgramInfo;
+pub use runner::Runner;
+
+/// Builds of the program that may run on some ports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Builds {
+    /// Narrowest first; the last one has all that may be needed.
+    pub(crate) choice: &'static [Features],
+    /// Features that programs have there whatever is in use.
+    pub(crate) always: Features,
+}
+
+impl Default for Builds {
+    fn default() -> Self {
+        Self {
+            choice: &[
+                Features::BUILD_PLAIN,
+                Features::BUILD_COMMON,
+                Features::BUILD_OUTER6,
+                Features::BUILD_RELAY,
+                Features::ALL,
+            ],
+            always: Features::NONE,
+        }
+    }
+}
+
+/// Availability of programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Supply {
+    /// Loaded.
+    AtHand,
+    /// Not loaded yet.
+    Loadable,
+    /// Refused when they were last loaded.
+    Refused,
+}
+
+/// Rings by which packets hand something to user space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ring {
+    /// PDRs that have forwarded so much (`pipeline/usage.h`).
+    Alarms,
+    /// Duplicates (`pipeline/copy.h`).
+    Copies,
+    /// Packets that the pipeline cannot finish, and GTP-U messages.
+    Events,
+    /// Packets that wait (`pipeline/buffer.h`).
+    Held,
+    /// Packets that somebody follows (`pipeline/trace.h`).
+    Traced,
+}
+
+/// A place where packets meet the pipeline, one program for each port over the same tables.
+///
+/// Methods with a body are for what only some have: programs that take time to load, rings out of the kernel, frames to be
+/// run by hand.
+pub(crate) trait Backend: fmt::Debug + Send {
+    /// The builds that may run on these ports.
+    fn builds(ports: &[PortConfig]) -> Builds
+    where
+        Self: Sized;
+
+    /// Programs with these features for each port, over empty tables. Packets meet none of them yet.
+    fn load(layout: &Layout, ports: &[PortConfig], features: Features) -> Result<Self, SetupError>
+    where
+        Self: Sized;
+
+    /// The tables that packets meet.
+    fn memory(&self) -> &Memory;
+
+    /// Have packets of every port's interface meet its program, or of none if that fails. Programs never outlive this
+    /// process.
+    fn attach(&mut self) -> Result<(), SetupError>;
+
+    /// Have packets meet the programs with these features, which are at hand: on every port, or on none if that fails.
+    fn replace(&mut self, features: Features) -> io::Result<()>;
+
+    /// Barrier for packets under way.
+    fn barrier(&self) -> io::Result<Barrier>;
+
+    /// Counters of packets.
+    fn counting(&self) -> Counting {
+        let memory = self.memory();
+        Counting::new(memory.cpus.clone(), memory.slow.clone())
+    }
+
+    /// Have alarms of packets that run in this process told here; those of others come by [`Ring::Alarms`].
+    fn tell_alarms_to(&mut self, _: &Arc<AlarmQueue>) {}
+
+    /// Availability of programs with these features.
+    fn supply(&self, _: Features) -> Supply {
+        Supply::AtHand
+    }
+
+    /// Error with which these programs were last refused, if they were.
+    fn refused(&self, _: Features) -> Option<SetupError> {
+        None
+    }
+
+    /// When programs were refused last.
+    #[cfg(test)]
+    fn refused_at(&self) -> Vec<Instant> {
+        Vec::new()
+    }
+
+    /// Have these programs at hand when this returns, unless they have been refused.
+    fn load_now(&mut self, _: Features) -> Result<(), SetupError> {
+        Ok(())
+    }
+
+    /// Begin to load what of these is not at hand, in this order, in the background.
+    fn prepare(&mut self, _: &[Features]) -> Result<(), SetupError> {
+        Ok(())
+    }
+
+    /// Load again, in the background, what was refused a while ago.
+    fn retry(&mut self, _: Instant) -> Result<(), SetupError> {
+        Ok(())
+    }
+
+    /// Whether programs are being loaded.
+    fn is_loading(&self) -> bool {
+        false
+    }
+
+    /// Take in what has been loaded in the background: whether there was something. Never waits.
+    fn take_loaded(&mut self) -> bool {
+        false
+    }
+
+    /// Have frames that are redirected to a port leave by this interface.
+    fn set_redirect(&self, _port: u32, _ifindex: u32) -> Result<(), SetupError> {
+        Ok(())
+    }
+
+    /// A ring out of the programs. `None`: what would be in it comes back from [`Self::run`].
+    fn ring(&self, _: Ring) -> Result<Option<MapHandle>, SetupError> {
+        Ok(None)
+    }
+
+    /// The programs that packets meet, in the order of ports, where there is something to tell of them.
+    fn infos(&self) -> Vec<ProgramInfo> {
+        Vec::new()
+    }
+
+    /// Run one frame through a port's program, in this thread.
+    fn run(&self, _port: usize, _frame: &[u8], _now_ns: u64) -> Option<Run> {
+        None
+    }
+
+    /// A port's program, to be run over frames by the kernel.
+    fn runner(&self, _port: usize) -> Option<Result<Runner, SetupError>> {
+        None
+    }
+}

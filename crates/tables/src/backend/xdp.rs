@@ -1,0 +1,300 @@
+//! The pipeline as XDP programs: loaded once for each interface, over the same maps.
+
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
+use std::time::Instant;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use super::{Backend, Builds, ProgramInfo, Ring, Runner, Supply};
+use crate::abi::{Features, PORTS_MAX};
+use crate::error::SetupError;
+use crate::grace::Barrier;
+use crate::layout::{Layout, Memory};
+use crate::port::PortConfig;
+
+mod builds;
+mod lanes;
+mod maps;
+mod object;
+mod program;
+mod refusals;
+
+use lanes::Lanes;
+use maps::{Maps, empty_maps, map_named, memory};
+use object::setup;
+use program::{Program, Set, side_by_side, thread_gone};
+use refusals::Refusals;
+
+/// All programs and the maps that they share. Dropping it detaches them: an attachment is a link that
+/// lives as long as its descriptor, so that not even a crash leaves it behind.
+#[derive(Debug)]
+pub(crate) struct Xdp {
+    links: Vec<OwnedFd>,
+    /// The one that packets meet first, then those that may be wanted again: no more than there are builds.
+    sets: Vec<Set>,
+    maps: Maps,
+    ports: Vec<PortConfig>,
+    /// Lanes of each port.
+    lanes: Vec<Option<Lanes>>,
+    layout: Layout,
+    memory: Memory,
+    loading: Option<Loading>,
+    refusals: Refusals,
+}
+
+/// A thread that loads one set after the other.
+#[derive(Debug)]
+struct Loading {
+    /// Sets that have not come yet, in their order.
+    expected: VecDeque<Features>,
+    loaded: Receiver<Result<Set, SetupError>>,
+}
+
+impl Xdp {
+    /// Whether programs with these features are loaded.
+    fn has(&self, features: Features) -> bool {
+        self.sets.iter().any(|set| set.features == features)
+    }
+
+    /// The next one that was expected has come, or cannot be had.
+    fn take(&mut self, loaded: Result<Set, SetupError>) {
+        let expected = self.loading.as_mut();
+        let features = expected.and_then(|loading| loading.expected.pop_front());
+        self.loading.take_if(|loading| loading.expected.is_empty());
+        if let Some(features) = features {
+            self.keep(features, loaded);
+        }
+    }
+
+    fn keep(&mut self, features: Features, loaded: Result<Set, SetupError>) {
+        match loaded {
+            Ok(set) => {
+                self.refusals.forget(features);
+                self.sets.push(set);
+            }
+            Err(error) => {
+                let build = features.build();
+                tracing::error!(%error, build, "the kernel refuses programs; they are loaded again in a minute");
+                self.refusals.add(features, &error, Instant::now());
+            }
+        }
+    }
+}
+
+impl Backend for Xdp {
+    fn builds(ports: &[PortConfig]) -> Builds {
+        builds::for_ports(ports)
+    }
+
+    fn load(layout: &Layout, ports: &[PortConfig], features: Features) -> Result<Self, SetupError> {
+        let ports = ports.get(..PORTS_MAX).unwrap_or(ports);
+        let maps = empty_maps(layout)?;
+        let loaded = side_by_side(ports, |port, config| {
+            Program::load(port, config, features, layout, &maps, None)
+        })?;
+        let (mut programs, mut lanes) = (Vec::new(), Vec::new());
+        for ((program, own), config) in loaded.into_iter().zip(ports) {
+            lanes.push(match &program.lane {
+                Some(work) => Some(Lanes::start(&own, work, config, features)?),
+                None => None,
+            });
+            programs.push(program);
+        }
+        let memory = memory(&maps, layout)?;
+        Ok(Self {
+            links: Vec::new(),
+            sets: vec![Set { features, programs }],
+            maps,
+            ports: ports.to_vec(),
+            lanes,
+            layout: layout.clone(),
+            memory,
+            loading: None,
+            refusals: Refusals::default(),
+        })
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    // Every port's interface is in the redirect map before the first program is attached.
+    fn attach(&mut self) -> Result<(), SetupError> {
+        let mut ifindexes = Vec::new();
+        for config in &self.ports {
+            ifindexes.push(ifindex_of(&config.name)?);
+        }
+        for (port, ifindex) in (0u32..).zip(&ifindexes) {
+            self.set_redirect(port, *ifindex)?;
+        }
+        let programs = self.sets[0].programs.iter_mut();
+        for ((program, config), ifindex) in programs.zip(&self.ports).zip(ifindexes) {
+            self.links.push(program.attach(ifindex, config.mode)?);
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, features: Features) -> io::Result<()> {
+        let wanted = self.sets.iter().position(|set| set.features == features);
+        let wanted = wanted.ok_or(io::ErrorKind::NotFound)?;
+        if wanted == 0 {
+            return Ok(());
+        }
+        for (at, link) in self.links.iter().enumerate() {
+            let lanes = self.lanes[at].as_ref();
+            if let Err(error) = self.sets[wanted].programs[at].replace(link, lanes) {
+                for (before, link) in self.links.iter().enumerate().take(at + 1) {
+                    let lanes = self.lanes[before].as_ref();
+                    self.sets[0].programs[before].replace(link, lanes)?;
+                }
+                return Err(error);
+            }
+        }
+        let mut set = self.sets.remove(wanted);
+        for (program, before) in set.programs.iter_mut().zip(&self.sets[0].programs) {
+            program.info.ifindex = before.info.ifindex;
+            program.info.mode = before.info.mode;
+        }
+        self.sets.insert(0, set);
+        Ok(())
+    }
+
+    fn barrier(&self) -> io::Result<Barrier> {
+        Barrier::kernel()
+    }
+
+    fn supply(&self, features: Features) -> Supply {
+        if self.refused(features).is_some() {
+            Supply::Refused
+        } else if self.has(features) {
+            Supply::AtHand
+        } else {
+            Supply::Loadable
+        }
+    }
+
+    fn refused(&self, features: Features) -> Option<SetupError> {
+        self.refusals.of(features)
+    }
+
+    #[cfg(test)]
+    fn refused_at(&self) -> Vec<Instant> {
+        self.refusals.times()
+    }
+
+    // Waits for them if they are being loaded.
+    fn load_now(&mut self, features: Features) -> Result<(), SetupError> {
+        let is_expected = |loading: &&Loading| loading.expected.contains(&features);
+        while self.refused(features).is_none()
+            && let Some(loading) = self.loading.as_ref().filter(is_expected)
+        {
+            let loaded = loading.loaded.recv();
+            self.take(loaded.unwrap_or_else(|_| Err(thread_gone())));
+        }
+        if !self.has(features) && self.refused(features).is_none() {
+            let (ports, lanes) = (&self.ports, &self.lanes);
+            let set = Set::load(features, ports, &self.layout, &self.maps, lanes);
+            self.keep(features, set);
+        }
+        self.refused(features).map_or(Ok(()), Err)
+    }
+
+    // Nothing while others are being loaded.
+    fn prepare(&mut self, sets: &[Features]) -> Result<(), SetupError> {
+        let lacking = sets.iter().filter(|&&features| !self.has(features));
+        let expected: VecDeque<Features> = lacking.copied().collect();
+        if self.loading.is_some() || expected.is_empty() {
+            return Ok(());
+        }
+        let wanted = expected.clone();
+        let own = |map: &MapHandle| MapHandle::try_from(map).map_err(setup("maps"));
+        let maps: Maps = self.maps.iter().map(own).collect::<Result<_, _>>()?;
+        let own = |lanes: &Option<Lanes>| lanes.as_ref().map(Lanes::try_clone).transpose();
+        let lanes: Vec<Option<Lanes>> = self.lanes.iter().map(own).collect::<Result<_, _>>()?;
+        let (ports, layout) = (self.ports.clone(), self.layout.clone());
+        let (done, loaded) = channel();
+        thread::Builder::new().name("load".into()).spawn(move || {
+            for features in wanted {
+                let set = Set::load(features, &ports, &layout, &maps, &lanes);
+                // Nobody listens any more when the data path is being taken down.
+                if done.send(set).is_err() {
+                    return;
+                }
+            }
+        })?;
+        self.loading = Some(Loading { expected, loaded });
+        Ok(())
+    }
+
+    fn retry(&mut self, now: Instant) -> Result<(), SetupError> {
+        self.prepare(&self.refusals.old(now))
+    }
+
+    fn is_loading(&self) -> bool {
+        self.loading.is_some()
+    }
+
+    fn take_loaded(&mut self) -> bool {
+        let before = self.sets.len();
+        while let Some(loading) = &self.loading {
+            match loading.loaded.try_recv() {
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => self.take(Err(thread_gone())),
+                Ok(loaded) => self.take(loaded),
+            }
+        }
+        self.sets.len() > before
+    }
+
+    fn set_redirect(&self, port: u32, ifindex: u32) -> Result<(), SetupError> {
+        let map = map_named(&self.maps, "ports")?;
+        map.update(&port.to_ne_bytes(), &ifindex.to_ne_bytes(), MapFlags::ANY)
+            .map_err(setup("ports"))?;
+        let slot = &self.memory.config[0].port_ifindex[port as usize];
+        slot.store(ifindex, Ordering::Release);
+        Ok(())
+    }
+
+    fn ring(&self, ring: Ring) -> Result<Option<MapHandle>, SetupError> {
+        let name = match ring {
+            Ring::Alarms => "alarms",
+            Ring::Copies => "copies",
+            Ring::Events => "events",
+            Ring::Held => "held",
+            Ring::Traced => "traced",
+        };
+        let map = map_named(&self.maps, name)?;
+        MapHandle::try_from(map).map(Some).map_err(setup(name))
+    }
+
+    fn infos(&self) -> Vec<ProgramInfo> {
+        let programs = self.sets[0].programs.iter();
+        programs.map(|program| program.info.clone()).collect()
+    }
+
+    fn runner(&self, port: usize) -> Option<Result<Runner, SetupError>> {
+        let program = self.sets[0].programs[port].fd.try_clone();
+        Some(program.map(Runner::new).map_err(SetupError::from))
+    }
+}
+
+/// The number of an interface in this network namespace.
+fn ifindex_of(name: &str) -> Result<u32, SetupError> {
+    let missing = || SetupError::NoInterface {
+        name: name.to_owned(),
+    };
+    let c_name = CString::new(name).map_err(|_| missing())?;
+    // SAFETY: the name is a terminated string.
+    let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
+    if index == 0 {
+        Err(missing())
+    } else {
+        Ok(index)
+    }
+}

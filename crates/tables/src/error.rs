@@ -1,0 +1,60 @@
+//! Why the data path cannot start.
+
+use std::io;
+
+use crate::abi::PORTS_MAX;
+use crate::port::Mode;
+
+/// The data path cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// Nothing to forward between.
+    #[error("no data interface is configured")]
+    NoPorts,
+    /// More interfaces than the tables count.
+    #[error("{0} data interfaces are configured; {max} are possible", max = PORTS_MAX)]
+    TooManyPorts(usize),
+    /// No such interface.
+    #[error("there is no interface named {name} in this network namespace")]
+    NoInterface {
+        /// Name of the interface.
+        name: String,
+    },
+    /// The kernel would not attach the program.
+    #[error("cannot attach to {name} in {mode:?} mode: {error}{}", advice(error, *mode))]
+    Attach {
+        /// The interface.
+        name: String,
+        /// As asked for.
+        mode: Mode,
+        /// As the kernel said it.
+        error: io::Error,
+    },
+    /// The kernel would not take a map or a program.
+    #[error("{what}: {error}")]
+    Bpf {
+        /// The step that failed.
+        what: String,
+        /// Error of libbpf.
+        error: String,
+    },
+    /// The kernel would not take these programs when it was last asked.
+    #[error("{0}")]
+    Refused(String),
+    /// No memory for the tables, or no grace periods.
+    #[error("tables: {0}")]
+    Io(#[from] io::Error),
+}
+
+fn advice(error: &io::Error, mode: Mode) -> &'static str {
+    match (error.raw_os_error(), mode) {
+        (Some(libc::EBUSY | libc::EEXIST), _) => {
+            ". Another XDP program is attached: see 'bpftool net', detach it with 'ip link set dev NAME xdp off'"
+        }
+        (Some(libc::EOPNOTSUPP), Mode::Driver) => {
+            ". Its driver knows no XDP; mode = \"generic\" works everywhere, slowly"
+        }
+        (Some(libc::EPERM), _) => ". CAP_BPF and CAP_NET_ADMIN are needed",
+        _ => "",
+    }
+}

@@ -1,0 +1,93 @@
+//! Features of programs that sessions and next hops use.
+
+use session::compiled::{Action, Compiled, Direction, Key};
+
+use crate::abi::{Features, entry};
+use crate::encode::meaningful;
+use crate::index::Standing;
+use crate::plan::Plan;
+
+/// Features that a session needs of the programs; of its place in the buckets only that of new keys.
+pub(crate) fn of_session(plan: &Plan, new: &Compiled) -> Features {
+    let mut needs = Features::NONE;
+    for (want, rule) in plan.wants.iter().zip(&new.entries) {
+        let head = want.words.head;
+        if meaningful(head)[1] {
+            needs = needs.with(Features::METER);
+        }
+        if head & entry::EXT_BIT != 0 {
+            needs = needs.with(Features::EXT);
+        }
+        if !rule.duplicates.is_empty() {
+            needs = needs.with(Features::COPY);
+        }
+        if rule.framed && !new.framed.is_empty() {
+            needs = needs.with(Features::PREFIX);
+        }
+        if matches!(rule.action, Action::Udp { .. }) {
+            needs = needs.with(Features::UDP);
+        }
+        if rule.relay.is_some() {
+            needs = needs.with(Features::RELAY);
+        }
+        // Without an address in its PDI an uplink PDR takes packets of both families.
+        if rule.direction == Direction::Uplink && rule.ue.is_none_or(|ue| ue.v6.is_some()) {
+            needs = needs.with(Features::IPV6);
+        }
+    }
+    for (key, (named, _)) in plan.keys.iter().zip(&new.keys) {
+        if matches!(key.standing, Some(Standing::Slot(_))) {
+            needs = needs.with(Features::BUCKETS);
+        }
+        if key.listed {
+            needs = needs.with(Features::LIST);
+        }
+        match named {
+            Key::Ue6 { .. } => needs = needs.with(Features::IPV6),
+            // What it needs beside, those who need it get.
+            Key::Prefix { .. } => needs = needs.with(Features::PREFIX),
+            Key::Teid { .. } | Key::Ue4 { .. } => {}
+        }
+    }
+    needs
+}
+
+/// Number of users of each feature.
+#[derive(Debug, Default)]
+pub(crate) struct FeatureUsers([u32; Features::COUNT]);
+
+impl FeatureUsers {
+    pub(crate) fn join(&mut self, needs: Features) {
+        needs.indices().for_each(|bit| self.0[bit] += 1);
+    }
+
+    pub(crate) fn leave(&mut self, needs: Features) {
+        needs.indices().for_each(|bit| {
+            debug_assert!(self.0[bit] > 0);
+            self.0[bit] = self.0[bit].saturating_sub(1);
+        });
+    }
+
+    pub(crate) fn needs(&self) -> Features {
+        let used = (0..Features::COUNT).filter(|&bit| self.0[bit] > 0);
+        used.fold(Features::NONE, |set, bit| set.with(Features::bit(bit)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_come_and_go() {
+        let mut users = FeatureUsers::default();
+        let both = Features::METER.with(Features::LIST);
+        users.join(both);
+        users.join(Features::LIST);
+        assert_eq!(users.needs(), both);
+        users.leave(both);
+        assert_eq!(users.needs(), Features::LIST);
+        users.leave(Features::LIST);
+        assert_eq!(users.needs(), Features::NONE);
+    }
+}

@@ -1,0 +1,40 @@
+//! Choices for the data path as a whole.
+
+use std::time::Duration;
+
+use crate::abi::Features;
+
+/// Choices that stay while the data path runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What programs have, which stay whatever is needed. `None`: what the narrowest build with all that is in use
+    /// has, atomic counters only where several CPUs may meet one session.
+    pub features: Option<Features>,
+    /// Time for which the need for features must have been the same before programs without the others
+    /// take over.
+    pub settle: Duration,
+    /// Some of our GTP-U addresses are IPv6.
+    pub outer6: bool,
+    /// Tunnels over IPv6 carry a UDP checksum; without it, zero (RFC 6935).
+    pub udp6_checksum: bool,
+    /// Error Indications per second and CPU; 0: none.
+    pub error_indications_per_s: u32,
+    /// Echo Responses per second and CPU; 0: no limit.
+    pub echo_per_s: u32,
+    /// ICMP errors of each kind, time exceeded and too big, per second and CPU; 0: none.
+    pub icmp_errors_per_s: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            features: None,
+            settle: Duration::from_secs(10),
+            outer6: true,
+            udp6_checksum: true,
+            error_indications_per_s: 100,
+            echo_per_s: 1000,
+            icmp_errors_per_s: 1000,
+        }
+    }
+}

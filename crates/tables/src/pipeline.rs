@@ -1,0 +1,587 @@
+//! The pipeline in this process, over the memory of any back end: alone on the host, or beside the programs that packets
+//! meet first, for what those cannot finish.
+
+use std::ffi::{c_int, c_void};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ipnet::Ipv6Net;
+use session::compiled::{NiId, PdrId};
+
+use crate::abi::{
+    AlarmRecord, Config, Cpu, Features, Line, RulePlace, Side, UE_PAGE_BITS, entry, ni,
+};
+use crate::alarm_queue::AlarmQueue;
+use crate::layout::Memory;
+use crate::port::{PortConfig, Roles};
+use crate::task::{DOWNLINK, Task, UPLINK};
+use crate::trace::{RECORD_LEN, TraceRecord};
+use crate::verdict::Verdict;
+
+/// Octets in front of a frame, as XDP drivers leave them.
+pub const HEADROOM: usize = 256;
+/// Octets behind it.
+pub const TAILROOM: usize = 256;
+const EVENT_LEN: usize = 16 + 9728;
+/// `TP_HOST_COPIES`
+const COPIES_LEN: usize = 16384;
+/// `TP_HOST_ALARMS`
+const ALARMS: usize = 2;
+/// `TP_TUNNEL6_MAX`
+const TUNNEL_MAX: usize = 68;
+/// `TP_ROLE_N3`
+const ROLE_N3: u32 = 1;
+/// `TP_ROLE_N6`
+const ROLE_N6: u32 = 2;
+
+/// `struct tp_tables`
+#[repr(C)]
+struct TpTables {
+    config: *mut Config,
+    cpu: *mut Cpu,
+    entries: *mut Line,
+    sides: *mut Side,
+    exts: *mut Line,
+    meters: *mut Line,
+    rules: *mut RulePlace,
+    buckets: *mut Line,
+    nexthops: *mut Line,
+    peers: *mut Line,
+    routes: *mut Line,
+    nis: *mut Line,
+    ue_dir: *mut c_void,
+    ue_pages: *mut c_void,
+    trace_keys: *mut Line,
+    n_entries: u32,
+    n_exts: u32,
+    n_meters: u32,
+    n_rules: u32,
+    n_buckets: u32,
+    n_nexthops: u32,
+    n_peers: u32,
+    n_routes: u32,
+    n_nis: u32,
+    n_ue_pages: u32,
+    n_trace_keys: u32,
+    ports_up: u32,
+    aside: u32,
+    own: u32,
+    releases: u32,
+    held_by: u32,
+    transport: u64,
+    transport_known: u64,
+    own_for: [u64; 2],
+    fib: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
+    fib_arg: *mut c_void,
+}
+
+/// `struct tp_port_config`
+#[repr(C)]
+#[derive(Debug)]
+struct TpPortConfig {
+    port: u32,
+    roles: u32,
+    features: u32,
+    ni: u32,
+}
+
+/// `struct tp_result`
+#[repr(C, align(8))]
+#[derive(Debug)]
+struct TpResult {
+    verdict: u32,
+    reason: u32,
+    port: u32,
+    event_len: u32,
+    traced: u32,
+    copies_len: u32,
+    trace: [u64; RECORD_LEN / 8],
+    event: [u8; EVENT_LEN],
+    copies: [u8; COPIES_LEN],
+    alarms: [AlarmRecord; ALARMS],
+    n_alarms: u64,
+}
+
+unsafe extern "C" {
+    fn tp_host_run(
+        tables: *mut TpTables,
+        port: *const TpPortConfig,
+        buf: *mut u8,
+        cap: u32,
+        offset: *mut u32,
+        len: *mut u32,
+        now_ns: u64,
+        result: *mut TpResult,
+    ) -> c_int;
+
+    fn tp_host_entry_of(tables: *mut TpTables, teid: u32) -> u32;
+
+    fn tp_host_prefix(tables: *mut TpTables, teid: u32, prefix: *mut u8, ni: *mut u32) -> u32;
+
+    fn tp_host_wrap(
+        tables: *mut TpTables,
+        task: *const Task,
+        user: *const u8,
+        len: u32,
+        to: *mut u8,
+    ) -> u32;
+}
+
+/// Outcome of one run: the frame, and everything that was told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Its fate.
+    pub verdict: Verdict,
+    /// The frame as the pipeline left it.
+    pub frame: Vec<u8>,
+    /// Record for the slow path: a `tp_event`, with its header.
+    pub event: Vec<u8>,
+    /// Duplicates that user space is to send: `tp_event`s, one behind the other.
+    pub copies: Vec<u8>,
+    /// Record for those who follow the packet's user.
+    pub trace: Option<TraceRecord>,
+}
+
+/// A frame in memory with room in front and behind.
+#[derive(Debug)]
+pub struct Placed<'a> {
+    /// All of it.
+    pub buf: &'a mut [u8],
+    /// Where the frame begins.
+    pub offset: u32,
+    /// Its length.
+    pub len: u32,
+}
+
+/// Room for what becomes of a frame, to be used again.
+#[derive(Debug)]
+pub struct Scratch(Box<TpResult>);
+
+impl Scratch {
+    /// Nothing has become of anything yet.
+    #[expect(clippy::new_without_default, reason = "it is large")]
+    pub fn new() -> Self {
+        Self(Box::new(TpResult {
+            verdict: 0,
+            reason: 0,
+            port: 0,
+            event_len: 0,
+            traced: 0,
+            copies_len: 0,
+            trace: [0; RECORD_LEN / 8],
+            event: [0; EVENT_LEN],
+            copies: [0; COPIES_LEN],
+            alarms: [AlarmRecord::default(); ALARMS],
+            n_alarms: 0,
+        }))
+    }
+
+    /// Record for the slow path: a `tp_event`, with its header.
+    pub fn event(&self) -> &[u8] {
+        &self.0.event[..self.0.event_len as usize]
+    }
+}
+
+fn verdict_of(result: &TpResult) -> Verdict {
+    match result.verdict {
+        1 => Verdict::Pass,
+        2 => Verdict::Answer,
+        3 => Verdict::Redirect(result.port),
+        4 => Verdict::Slow,
+        _ => Verdict::Drop(result.reason),
+    }
+}
+
+/// One of our addresses for tunnels.
+fn own_address(mem: &Memory) -> Option<IpAddr> {
+    let config = &mem.config[0];
+    let v4 = config.n3_be[0].load(Ordering::Relaxed);
+    if v4 != 0 {
+        return Some(Ipv4Addr::from(v4.to_ne_bytes()).into());
+    }
+    let mut octets = [0; 16];
+    for (half, word) in octets.chunks_exact_mut(8).zip(&config.n3_6[0]) {
+        half.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+    }
+    let v6 = Ipv6Addr::from(octets);
+    (!v6.is_unspecified()).then_some(v6.into())
+}
+
+/// `BPF_FIB_LKUP_RET_NO_NEIGH`: known to the kernel only, which then sends.
+const FIB_NO_NEIGH: c_int = 7;
+
+/// The kernel decides when it sends.
+unsafe extern "C" fn leave_to_the_kernel(_: *mut c_void, _: *mut c_void) -> c_int {
+    FIB_NO_NEIGH
+}
+
+/// Fate of packets that wait at an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldFate {
+    /// The FAR still says BUFF.
+    Stays,
+    /// They may go; others wait behind them.
+    GoesFirst,
+    /// They may go.
+    Goes,
+    /// The PDR is gone: what waits is judged anew.
+    IsNobodys,
+}
+
+/// The pipeline, and the ports that it has.
+#[derive(Debug)]
+pub struct Pipeline {
+    mem: Memory,
+    ports: Vec<TpPortConfig>,
+    ports_up: u32,
+    /// Other packets meet the same tables at the same time.
+    aside: bool,
+    /// Queue of alarms of usage.
+    told: Option<Arc<AlarmQueue>>,
+}
+
+impl Pipeline {
+    pub(crate) fn new(mem: Memory) -> Self {
+        Self {
+            mem,
+            ports: Vec::new(),
+            ports_up: 0,
+            aside: false,
+            told: None,
+        }
+    }
+
+    pub(crate) fn tell_alarms_to(&mut self, told: Arc<AlarmQueue>) {
+        self.told = Some(told);
+    }
+
+    /// Beside another pipeline over the same tables: it counts apart, and shares meters with care.
+    pub(crate) fn aside(mem: Memory, ports: &[PortConfig], features: Features) -> Self {
+        let mut pipeline = Self::new(mem);
+        pipeline.aside = true;
+        let features = Features(features.0 | Features::ATOMIC.0);
+        ports
+            .iter()
+            .for_each(|port| pipeline.add_port(port, features));
+        pipeline
+    }
+
+    pub(crate) fn add_port(&mut self, config: &PortConfig, features: Features) {
+        let port = self.ports.len() as u32;
+        let Roles { n3, n6 } = config.roles;
+        let roles = u32::from(n3) | u32::from(n6) << 1;
+        let ni = config.ni.0.into();
+        self.ports.push(TpPortConfig {
+            port,
+            roles,
+            features: features.bits(),
+            ni,
+        });
+        self.ports_up |= 1 << port;
+    }
+
+    /// Packets meet these features from now on.
+    pub(crate) fn specialise(&mut self, features: Features) {
+        for port in &mut self.ports {
+            port.features = features.bits();
+        }
+    }
+
+    fn tables(&self) -> TpTables {
+        let mem = &self.mem;
+        TpTables {
+            config: mem.config.as_ptr(),
+            cpu: if self.aside { &mem.slow } else { &mem.cpus }.as_ptr(),
+            entries: mem.entries.as_ptr(),
+            sides: mem.sides.as_ptr(),
+            exts: mem.exts.as_ptr(),
+            meters: mem.meters.as_ptr(),
+            rules: mem.rules.as_ptr(),
+            buckets: mem.buckets.as_ptr(),
+            nexthops: mem.nexthops.as_ptr(),
+            peers: mem.peers.as_ptr(),
+            routes: mem.routes.as_ptr(),
+            nis: mem.nis.as_ptr(),
+            ue_dir: mem.ue_dir.as_ptr().cast(),
+            ue_pages: mem.ue_pages.as_ptr().cast(),
+            trace_keys: mem.trace_keys.as_ptr(),
+            n_entries: mem.entries.len() as u32,
+            n_exts: mem.exts.len() as u32,
+            n_meters: mem.meters.len() as u32,
+            n_rules: mem.rules.len() as u32,
+            n_buckets: mem.buckets.len() as u32,
+            n_nexthops: mem.nexthops.len() as u32,
+            n_peers: mem.peers.len() as u32,
+            n_routes: mem.routes.len() as u32,
+            n_nis: mem.nis.len() as u32,
+            n_ue_pages: (mem.ue_pages.len() >> UE_PAGE_BITS) as u32,
+            n_trace_keys: mem.trace_keys.len() as u32,
+            ports_up: self.ports_up,
+            aside: self.aside.into(),
+            own: 0,
+            releases: 0,
+            held_by: 0,
+            transport: 0,
+            transport_known: 0,
+            own_for: [0; 2],
+            fib: self.aside.then_some(leave_to_the_kernel),
+            fib_arg: std::ptr::null_mut(),
+        }
+    }
+
+    /// The interface of a port.
+    pub fn ifindex(&self, port: u32) -> u32 {
+        let slots = &self.mem.config[0].port_ifindex;
+        let slot = slots.get(port as usize);
+        slot.map_or(0, |slot| slot.load(Ordering::Relaxed))
+    }
+
+    /// Packets that the slow path lost, beside those that a run has counted.
+    pub fn count_drops(&self, port: u32, direction: usize, reason: usize, packets: u64) {
+        let drops = self.mem.slow[0].drops.get(port as usize);
+        let counter = drops.and_then(|drops| drops[direction].get(reason));
+        if let Some(counter) = counter {
+            counter.fetch_add(packets, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there is this port.
+    pub fn has_port(&self, port: u32) -> bool {
+        (port as usize) < self.ports.len()
+    }
+
+    /// Whether tunnels lead to this port.
+    pub fn is_access(&self, port: u32) -> bool {
+        let port = self.ports.get(port as usize);
+        port.is_some_and(|port| port.roles & ROLE_N3 != 0)
+    }
+
+    /// Direction of packets that come in on this port, as far as the port alone says it.
+    pub fn direction(&self, port: u32) -> usize {
+        if self.is_access(port) {
+            UPLINK
+        } else {
+            DOWNLINK
+        }
+    }
+
+    /// The port where packets to UEs of a network instance come in, as its data network sends them.
+    pub fn port_of(&self, ni: NiId) -> Option<usize> {
+        let home = self.mem.nis.get(usize::from(ni.0))?.load(ni::HOME) as u32;
+        let leads_there = |port: &TpPortConfig| port.roles & ROLE_N6 != 0 && port.ni == home;
+        self.ports.iter().position(leads_there)
+    }
+
+    /// A user's packet, or a fragment of it, behind the headers of the tunnel that a task names. `None`: there
+    /// is no such tunnel any more.
+    pub fn wrap(&self, task: &Task, user: &[u8]) -> Option<Vec<u8>> {
+        let mut packet = vec![0u8; TUNNEL_MAX + user.len()];
+        let mut tables = self.tables();
+        // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
+        // Rust as atomics only; task, user and packet are ours, with TUNNEL_MAX octets more in the last one.
+        let len = unsafe {
+            tp_host_wrap(
+                &mut tables,
+                task,
+                user.as_ptr(),
+                u32::try_from(user.len()).ok()?,
+                packet.as_mut_ptr(),
+            )
+        };
+        packet.truncate(len as usize);
+        (len > 0).then_some(packet)
+    }
+
+    /// The prefix that packets of a UE come from, and the network instance that they go to, by the TEID of its
+    /// uplink.
+    pub fn prefix_of(&self, teid: u32) -> Option<(Ipv6Net, NiId)> {
+        let (mut prefix, mut ni) = ([0u8; 16], 0);
+        let mut tables = self.tables();
+        // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
+        // Rust as atomics only; prefix and ni are ours.
+        let len = unsafe { tp_host_prefix(&mut tables, teid, prefix.as_mut_ptr(), &raw mut ni) };
+        let net = Ipv6Net::new(prefix.into(), u8::try_from(len).ok()?).ok()?;
+        (len > 0).then_some((net, NiId(u16::try_from(ni).ok()?)))
+    }
+
+    /// The TEID of the session with this one that leads the other way, and our address for tunnels.
+    pub fn way_back(&self, teid: u32) -> Option<(u32, IpAddr)> {
+        let mut tables = self.tables();
+        // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
+        // Rust as atomics only.
+        let entry = unsafe { tp_host_entry_of(&mut tables, teid) };
+        let back = self.mem.backs.get(entry as usize)?.load(Ordering::Relaxed);
+        (back != 0).then_some((back, own_address(&self.mem)?))
+    }
+
+    /// A duplicate that cannot be made.
+    pub fn count_lost_copy(&self) {
+        let lost = &self.mem.slow[0].copies_lost;
+        lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A frame that comes in on a port.
+    pub fn run(&self, port: usize, frame: &[u8], now_ns: u64) -> Run {
+        self.run_tables(&mut self.tables(), port, frame, now_ns)
+    }
+
+    /// A packet that is made here, for the UE that has this address, whatever its destination.
+    pub fn run_own(&self, port: usize, frame: &[u8], ue: Ipv6Addr, now_ns: u64) -> Run {
+        let mut tables = self.tables();
+        let addr = u128::from(ue);
+        tables.own = 1;
+        tables.own_for = [(addr >> 64) as u64, addr as u64];
+        self.run_tables(&mut tables, port, frame, now_ns)
+    }
+
+    /// The port's own view of an entry: where packets to its UE come in.
+    pub fn port_of_entry(&self, index: u32) -> Option<usize> {
+        let head = self.mem.entries.get(index as usize)?.load(entry::HEAD);
+        self.port_of(NiId(entry::ni(head)))
+    }
+
+    /// The PDR of an entry.
+    pub fn pdr_of(&self, index: u32) -> PdrId {
+        let line = self.mem.entries.get(index as usize);
+        let ext = line.map_or(0, |line| line.load(entry::EXT));
+        PdrId((ext >> entry::PDR_SHIFT) as u16)
+    }
+
+    /// Fate of packets that an entry decides about, as its FAR says now.
+    pub fn action(&self, index: u32) -> HeldFate {
+        let line = self.mem.entries.get(index as usize);
+        let head = line.map_or(0, |line| line.load(entry::HEAD));
+        match entry::action(head) {
+            _ if entry::is_draining(head) => HeldFate::GoesFirst,
+            entry::ACT_BUFFER => HeldFate::Stays,
+            entry::ACT_NONE => HeldFate::IsNobodys,
+            _ => HeldFate::Goes,
+        }
+    }
+
+    /// Up to so many packets wait at an entry from now on; 0: none do any more.
+    pub fn hold_up_to(&self, packets: u32) {
+        self.mem.config[0]
+            .held_max
+            .store(packets, Ordering::Release);
+    }
+
+    /// Count off packets of an entry that no longer wait; of these, some were dropped.
+    pub fn lower_held(&self, index: u32, by: u64, dropped: u64) {
+        if let Some(side) = self.mem.sides.get(index as usize) {
+            if dropped > 0 {
+                side.drops.fetch_add(dropped, Ordering::Relaxed);
+            }
+            // A record that nobody counted makes no number of it that never ends.
+            let lower = |held: u64| Some(held.saturating_sub(by));
+            let _ = (side.held).fetch_update(Ordering::Release, Ordering::Relaxed, lower);
+        }
+    }
+
+    /// A packet that has waited, in place. `by`: the entry whose FAR lets it go; `None`: it is judged anew. `own`: an
+    /// address of the UE that it is for, if that is what it goes by.
+    pub fn release(
+        &self,
+        port: usize,
+        by: Option<u32>,
+        own: Option<[u64; 2]>,
+        frame: &mut Placed<'_>,
+        now_ns: u64,
+        result: &mut Scratch,
+    ) -> Verdict {
+        let mut tables = self.tables();
+        tables.releases = 1;
+        tables.held_by = by.map_or(0, |index| index + 1);
+        if let Some(own) = own {
+            tables.own = 1;
+            tables.own_for = own;
+        }
+        let Some(port) = self.ports.get(port) else {
+            return Verdict::Pass;
+        };
+        let result = &mut result.0;
+        // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
+        // Rust as atomics only; frame and result are ours and live through the call.
+        unsafe {
+            tp_host_run(
+                &mut tables,
+                port,
+                frame.buf.as_mut_ptr(),
+                frame.buf.len() as u32,
+                &mut frame.offset,
+                &mut frame.len,
+                now_ns,
+                &mut **result,
+            );
+        }
+        self.tell(result);
+        verdict_of(result)
+    }
+
+    /// Queue the alarms of a run.
+    fn tell(&self, result: &TpResult) {
+        if let Some(told) = &self.told {
+            let alarms = result.alarms.iter().take(result.n_alarms as usize);
+            alarms.for_each(|alarm| told.tell(alarm.entry));
+        }
+    }
+
+    /// A fragment of a packet whose upper layer is known (`tp_transport()`).
+    pub fn run_part(&self, port: usize, frame: &[u8], transport: u64, now_ns: u64) -> Run {
+        let mut tables = self.tables();
+        tables.transport = transport;
+        tables.transport_known = 1;
+        self.run_tables(&mut tables, port, frame, now_ns)
+    }
+
+    fn run_tables(&self, tables: &mut TpTables, port: usize, frame: &[u8], now_ns: u64) -> Run {
+        let mut buf = vec![0u8; HEADROOM + frame.len() + TAILROOM];
+        buf[HEADROOM..HEADROOM + frame.len()].copy_from_slice(frame);
+        let (mut offset, mut len) = (HEADROOM as u32, frame.len() as u32);
+        let Scratch(mut result) = Scratch::new();
+        // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
+        // Rust as atomics only; buf, offset, len and result are ours and live through the call.
+        unsafe {
+            tp_host_run(
+                tables,
+                &self.ports[port],
+                buf.as_mut_ptr(),
+                buf.len() as u32,
+                &mut offset,
+                &mut len,
+                now_ns,
+                &mut *result,
+            );
+        }
+        self.tell(&result);
+        let frame = buf[offset as usize..(offset + len) as usize].to_vec();
+        let event = result.event[..result.event_len as usize].to_vec();
+        let copies = result.copies[..result.copies_len as usize].to_vec();
+        let words = result.trace.iter().take_while(|_| result.traced != 0);
+        let trace: Vec<u8> = words.flat_map(|word| word.to_ne_bytes()).collect();
+        let trace = TraceRecord::parse(&trace);
+        let verdict = verdict_of(&result);
+        Run {
+            verdict,
+            frame,
+            event,
+            copies,
+            trace,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_c() {
+        assert_eq!(size_of::<TpTables>(), 15 * 8 + 16 * 4 + 16 + 16 + 16);
+        assert_eq!(
+            size_of::<TpResult>(),
+            24 + RECORD_LEN + EVENT_LEN + COPIES_LEN + ALARMS * size_of::<AlarmRecord>() + 8
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! Data interfaces, as they are configured.
+
+use session::compiled::NiId;
+
+/// Roles of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Roles {
+    /// GTP-U.
+    pub n3: bool,
+    /// Plain IP.
+    pub n6: bool,
+}
+
+/// CPUs that one interface's users can be spread over.
+pub const LANES_MAX: usize = 16;
+
+/// Mode of attaching a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// In the driver.
+    Driver,
+    /// In the kernel's generic path: slow, for interfaces whose driver knows no XDP.
+    Generic,
+}
+
+/// A data interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortConfig {
+    /// Its name in this network namespace.
+    pub name: String,
+    /// Its roles.
+    pub roles: Roles,
+    /// The lowest network instance on it, whose directory UE addresses of all on it are in.
+    pub ni: NiId,
+    /// Mode of attaching. The host pipeline ignores it.
+    pub mode: Mode,
+    /// CPUs that users' packets are spread over, at most [`LANES_MAX`]; none: each packet stays on the
+    /// CPU where it comes in. The host pipeline ignores it.
+    pub spread: Vec<u32>,
+}

@@ -1,0 +1,363 @@
+//! Entries at which packets wait, on the host.
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use session::compiled::{
+    Action, Compiled, Direction, Entry, HoldLimits, Key, Marks, NiId, PdrId, Qfi, Select,
+    Tables as _,
+};
+
+use crate::abi::{Features, entry};
+use crate::keeper::Keeper;
+use crate::stats::DROP_REASONS;
+use crate::task::{EVENT_HELD, Event};
+use crate::verdict::Verdict;
+use crate::{Handle, Layout, Mode, Options, PortConfig, Roles, Tables};
+
+#[derive(Debug)]
+enum Order {
+    Look(u64),
+    Discard(u64),
+    Other,
+}
+
+/// Remembers what it is told.
+#[derive(Debug, Default)]
+struct Orders(Mutex<Vec<Order>>);
+
+impl Orders {
+    fn give(&self, order: Order) {
+        self.0.lock().unwrap().push(order);
+    }
+}
+
+impl Keeper for Orders {
+    fn look(&self, seid: u64) {
+        self.give(Order::Look(seid));
+    }
+
+    fn discard(&self, seid: u64) {
+        self.give(Order::Discard(seid));
+    }
+
+    fn tell_anew(&self, _: u64) {
+        self.give(Order::Other);
+    }
+
+    fn limit(&self, _: u64, _: PdrId, _: HoldLimits) {
+        self.give(Order::Other);
+    }
+}
+
+const SEID: u64 = 77;
+const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 1);
+const PDR: PdrId = PdrId(2);
+
+struct World {
+    tables: Tables,
+    orders: Arc<Orders>,
+    handle: Handle,
+}
+
+fn tunnel(teid: u32) -> Action {
+    Action::Tunnel {
+        teid,
+        peer: Ipv4Addr::new(10, 3, 1, 1).into(),
+        local: Ipv4Addr::new(10, 3, 0, 1).into(),
+    }
+}
+
+fn data_network() -> PortConfig {
+    PortConfig {
+        name: "n6".into(),
+        roles: Roles {
+            n3: false,
+            n6: true,
+        },
+        ni: NiId(0),
+        mode: Mode::Driver,
+        spread: Vec::new(),
+    }
+}
+
+fn downlink(pdr: PdrId, action: Action) -> Entry {
+    Entry {
+        pdr,
+        predefined: None,
+        direction: Direction::Downlink,
+        action,
+        ue: None,
+        framed: false,
+        qfi: None,
+        relay: None,
+        marking: None,
+        marks: Marks::default(),
+        meter: None,
+        shared_meters: Default::default(),
+        packet_meter: None,
+        duplicates: Vec::new(),
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let options = Options {
+            features: Some(Features::ALL),
+            ..Options::default()
+        };
+        let mut tables =
+            Tables::host(&Layout::for_sessions(64, 1, 1), &[data_network()], &options).unwrap();
+        let config = &tables.store.mem.config[0];
+        config.held_max.store(3, Ordering::Relaxed);
+        let orders = Arc::<Orders>::default();
+        tables.tell_keeper(orders.clone());
+        Self {
+            tables,
+            orders,
+            handle: Handle::default(),
+        }
+    }
+
+    fn publish(&mut self, action: Action, qfi: u8) {
+        self.change(action, qfi, false);
+    }
+
+    fn change(&mut self, action: Action, qfi: u8, drops_held: bool) {
+        let entry = Entry {
+            qfi: Qfi::new(qfi),
+            ..downlink(PDR, action)
+        };
+        let key = Key::Ue4 {
+            ni: NiId(0),
+            addr: UE,
+        };
+        let compiled = Compiled {
+            seid: SEID,
+            entries: vec![entry],
+            keys: vec![(key, Select::One(0))],
+            drops_held,
+            ..Compiled::default()
+        };
+        self.tables.publish(&mut self.handle, &compiled).unwrap();
+    }
+
+    /// A packet for the UE: the entry that it waits at; else what becomes of it.
+    fn packet(&self) -> Result<u32, &'static str> {
+        let mut frame = vec![0; 12];
+        frame.extend([0x08, 0x00]);
+        frame.extend([
+            0x45, 0xb8, 0, 20, 0, 0, 0, 0, 64, 17, 0xad, 0xf5, 192, 0, 2, 1,
+        ]);
+        frame.extend(UE.octets());
+        let run = self.tables.run(0, &frame, 1).unwrap();
+        match run.verdict {
+            Verdict::Slow => {
+                let event = Event::parse(&run.event).unwrap();
+                if event.kind != EVENT_HELD {
+                    return FORWARDED;
+                }
+                // A `struct tp_held`, which begins with the entry, and the frame.
+                let (held, held_frame) = event.data.split_first_chunk::<8>().unwrap();
+                assert_eq!(held_frame, frame);
+                let [a, b, c, d, ..] = *held;
+                Ok(u32::from_ne_bytes([a, b, c, d]))
+            }
+            Verdict::Drop(reason) => Err(DROP_REASONS[reason as usize - 1].name),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn leaves(&self, entry: u32) {
+        self.tables.store.mem.sides[entry as usize]
+            .held
+            .fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn held(&self) -> u64 {
+        self.tables.held(&self.handle, PDR)
+    }
+
+    fn head(&self) -> u64 {
+        self.tables.store.head(self.handle.entries()[0].index)
+    }
+
+    /// What the entry says, and nothing waits in front of it.
+    fn action(&self) -> u64 {
+        assert!(!self.is_draining());
+        entry::action(self.head())
+    }
+
+    fn is_draining(&self) -> bool {
+        entry::is_draining(self.head())
+    }
+
+    fn orders(&self) -> Vec<Order> {
+        std::mem::take(&mut self.orders.0.lock().unwrap())
+    }
+}
+
+/// To a neighbour that the kernel would have to find.
+const FORWARDED: Result<u32, &str> = Err("forwarded");
+
+#[test]
+fn packets_wait_within_the_bound_of_their_entry() {
+    let mut world = World::new();
+    world.publish(Action::Buffer, 9);
+    for _ in 0..3 {
+        world.packet().unwrap();
+    }
+    assert_eq!((world.packet(), world.held()), (Err("buffer_full"), 3));
+    let config = &world.tables.store.mem.config[0];
+    config.held_max.store(0, Ordering::Relaxed);
+    assert_eq!(world.packet(), Err("far_buffer"), "switched off");
+}
+
+#[test]
+fn where_nobody_keeps_packets_nothing_stays_behind_any() {
+    let mut world = World::new();
+    let config = &world.tables.store.mem.config[0];
+    config.held_max.store(0, Ordering::Relaxed);
+    world.publish(tunnel(1), 9);
+    world.publish(Action::Buffer, 9);
+    assert_eq!(world.packet(), Err("far_buffer"));
+    let before = world.handle.entries()[0].index;
+    world.publish(tunnel(2), 9);
+    assert_ne!(world.handle.entries()[0].index, before, "it moves");
+    assert_eq!((world.action(), world.held()), (entry::ACT_TUNNEL, 0));
+    world.publish(Action::Buffer, 9);
+    world.publish(tunnel(3), 9);
+    assert_eq!((world.action(), world.held()), (entry::ACT_TUNNEL, 0));
+    world.tables.withdraw(&mut world.handle);
+    world.tables.maintain();
+    assert_eq!(world.tables.store.entries.used(), 0);
+}
+
+#[test]
+fn nothing_waits_for_those_who_kept_packets_and_are_gone() {
+    let mut world = World::new();
+    world.publish(Action::Buffer, 9);
+    world.packet().unwrap();
+    world.publish(tunnel(1), 9);
+    assert!(world.is_draining());
+    let config = &world.tables.store.mem.config[0];
+    config.held_max.store(0, Ordering::Relaxed);
+    assert_eq!(world.packet(), FORWARDED);
+    world.tables.maintain();
+    assert_eq!(world.action(), entry::ACT_TUNNEL);
+    world.tables.withdraw(&mut world.handle);
+    world.tables.maintain();
+    assert_eq!(world.tables.store.entries.used(), 0);
+}
+
+#[test]
+fn an_entry_that_forwards_again_does_so_behind_what_waits() {
+    let mut world = World::new();
+    world.publish(Action::Buffer, 9);
+    let first = world.packet().unwrap();
+    world.publish(tunnel(1), 9);
+    let orders = world.orders();
+    assert!(matches!(orders[..], [Order::Look(SEID)]), "{orders:?}");
+    let second = world.packet().unwrap();
+    assert_eq!((world.held(), second), (2, first));
+    world.tables.maintain();
+    assert!(world.is_draining(), "some still wait");
+    world.leaves(first);
+    world.packet().unwrap();
+    world.leaves(second);
+    world.leaves(second);
+    assert_eq!((world.packet(), world.held()), (FORWARDED, 0));
+    world.tables.maintain();
+    assert_eq!(world.action(), entry::ACT_TUNNEL);
+    assert_eq!(world.packet(), FORWARDED);
+}
+
+#[test]
+fn a_ue_that_is_idle_again_keeps_what_waited() {
+    let mut world = World::new();
+    world.publish(Action::Buffer, 9);
+    let entry_index = world.packet().unwrap();
+    world.publish(tunnel(1), 9);
+    world.publish(Action::Buffer, 9);
+    assert_eq!(world.action(), entry::ACT_BUFFER);
+    world.packet().unwrap();
+    world.tables.maintain();
+    assert_eq!((world.action(), world.held()), (entry::ACT_BUFFER, 2));
+    world.publish(tunnel(2), 9);
+    for _ in 0..2 {
+        world.leaves(entry_index);
+    }
+    world.tables.maintain();
+    assert_eq!(
+        (world.action(), world.packet()),
+        (entry::ACT_TUNNEL, FORWARDED)
+    );
+}
+
+#[test]
+fn a_switch_to_another_tunnel_stays_behind_what_waits() {
+    let mut world = World::new();
+    world.publish(Action::Buffer, 9);
+    let held = world.packet().unwrap();
+    world.publish(tunnel(1), 9);
+    world.publish(tunnel(2), 9);
+    assert!(world.is_draining());
+    world.packet().unwrap();
+    world.leaves(held);
+    world.leaves(held);
+    assert_eq!(world.packet(), FORWARDED);
+}
+
+#[test]
+fn an_entry_that_takes_anothers_place_waits_for_what_waits_there() {
+    let mut world = World::new();
+    world.publish(tunnel(1), 9);
+    // Its words lose their meaning, and for a grace period nothing may be written into them.
+    world.publish(Action::Buffer, 9);
+    let before = world.packet().unwrap();
+    world.publish(tunnel(2), 9);
+    let now = world.handle.entries()[0].index;
+    assert_ne!(now, before, "a line of its own");
+    let second = world.packet().unwrap();
+    assert_eq!(second, now, "behind the other");
+    world.leaves(second);
+    world.tables.maintain();
+    assert!(
+        world.packet().is_ok(),
+        "one still waits at the former entry"
+    );
+    world.leaves(now);
+    world.leaves(before);
+    for _ in 0..3 {
+        world.tables.maintain();
+    }
+    assert_eq!((world.packet(), world.held()), (FORWARDED, 0));
+    assert_eq!(world.action(), entry::ACT_TUNNEL);
+    assert_eq!(world.tables.store.owners.seid(now), Some(SEID));
+}
+
+#[test]
+fn what_waits_is_discarded_with_its_session_or_by_drobu() {
+    let mut world = World::new();
+    world.publish(Action::Buffer, 9);
+    let index = world.packet().unwrap();
+    world.change(tunnel(1), 9, true);
+    let orders = world.orders();
+    assert!(
+        matches!(orders[..], [Order::Discard(SEID), Order::Look(SEID)]),
+        "{orders:?}"
+    );
+    world.publish(Action::Buffer, 9);
+    world.orders();
+    world.tables.withdraw(&mut world.handle);
+    assert!(matches!(world.orders()[..], [Order::Discard(SEID)]));
+    let used = |world: &World| world.tables.store.entries.used();
+    world.tables.maintain();
+    assert_eq!(used(&world), 1, "its line is not used again yet");
+    world.leaves(index);
+    for _ in 0..3 {
+        world.tables.maintain();
+    }
+    assert_eq!(used(&world), 0);
+}

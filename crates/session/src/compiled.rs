@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv6Net};
 
-pub use crate::predefined::PredefinedId;
+pub use crate::rules::predefined::PredefinedId;
 
 /// Network instance, an index into the configured list (TS 29.244, 8.2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -7,27 +7,27 @@ use std::time::Duration;
 use pfcp::ie::{FailedRuleId, RecoveryTimeStamp};
 use pfcp::{Cause, ErrorKind, Header, Message, MessageType, Writer};
 
-use crate::answers::{Answers, Fingerprint};
+use crate::base::config::Config;
+use crate::base::event::{Event, Gone, Ignored};
+use crate::base::node_id::{NodeId, OwnNodeId};
+use crate::base::refusal::Refusal;
+use crate::base::time::Time;
 use crate::compiled::Tables;
-use crate::config::Config;
-use crate::event::{Event, Gone, Ignored};
-use crate::expect::Expected;
-use crate::finishing::Finishing;
-use crate::load::{Load, Notice};
-use crate::node_id::{NodeId, OwnNodeId};
-use crate::outbox::Outbox;
-use crate::paths::Paths;
-use crate::peer::{PeerId, PeerView, Peers};
-use crate::pfds::Pfds;
-use crate::refusal::Refusal;
-use crate::reports::{About, Reports};
-use crate::requests::{Due, Purpose, Requests};
-use crate::resources::ResourceFill;
+use crate::exchange::answers::{Answers, Fingerprint};
+use crate::exchange::outbox::Outbox;
+use crate::exchange::requests::{Due, Purpose, Requests};
+use crate::exchange::stats::{Stats, Way};
+use crate::node::load::{Load, Notice};
+use crate::node::paths::Paths;
+use crate::node::peer::{PeerId, PeerView, Peers};
+use crate::node::pfds::Pfds;
 use crate::rules::RuleId;
-use crate::session_view::{SessionSummary, SessionView};
-use crate::sessions::{Created, Sessions};
-use crate::stats::{Stats, Way};
-use crate::time::Time;
+use crate::slice::finishing::Finishing;
+use crate::slice::read_ahead::Expected;
+use crate::slice::reports::{About, Reports};
+use crate::slice::resources::ResourceFill;
+use crate::slice::sessions::{Created, Sessions};
+use crate::slice::view::{SessionSummary, SessionView};
 
 /// A UPF's side of N4. It has no socket, no clock and no thread.
 ///

@@ -5,9 +5,9 @@
 
 use std::net::IpAddr;
 
+use crate::base::flow::{Address, End, FlowDescription};
 use crate::compiled::{Direction, Marks, NiId, PacketRate, PdrId, Qfi};
-use crate::flow::{Address, End, FlowDescription};
-use crate::predefined::{PredefinedFar, PredefinedRule};
+use crate::rules::predefined::{PredefinedFar, PredefinedRule};
 use crate::rules::{Apply, Far, Interface, PacketRules, Pdi, Pdr, Qer, SdfFilter, UeIp};
 
 /// A packet as it arrives.

@@ -9,20 +9,20 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use smallvec::SmallVec;
 
-use crate::applications::Flows;
-use crate::compile::Compiler;
+use crate::base::config::{Config, PredefinedFar, PredefinedRule};
+use crate::base::flow::{Address, End, FlowDescription};
+use crate::base::refusal::Refusal;
+use crate::compile::compiler::Compiler;
 use crate::compiled::{Compiled, Direction, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
-use crate::config::{Config, PredefinedFar, PredefinedRule};
-use crate::flow::{Address, End, FlowDescription};
-use crate::predefined::{PredefinedId, numbered};
 use crate::reference::{Arrival, Packet};
-use crate::refusal::Refusal;
+use crate::rules::predefined::{PredefinedId, numbered};
+use crate::rules::site::Site;
 use crate::rules::{
     Apply, Conditions, Duplicates, Duplicating, Far, FarId, Forwarding, Gate, Interface, LocalEnds,
     LocalFTeid, LocalTeid, Mbr, PacketRules, Pdi, PdiMore, Pdr, Qer, RareQer, RemoteFTeid, Removal,
     Rules, SdfFilter, Targets, TunnelNetworkId, UeIp,
 };
-use crate::site::Site;
+use crate::slice::applications::Flows;
 
 /// TEIDs of the random rules; the last one is not direct.
 pub const TEIDS: [u32; 3] = [1, 0x0100_0002, 0x7f00_0003];

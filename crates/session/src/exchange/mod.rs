@@ -1,0 +1,6 @@
+//! Messages with SMFs: our own requests, answers kept for repetitions, what is sent, what is counted.
+
+pub(crate) mod answers;
+pub mod outbox;
+pub(crate) mod requests;
+pub mod stats;

@@ -1,0 +1,606 @@
+//! Associations: set up from either side, updated, released, kept alive, and cleaned up after.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pfcp::ie::{self, CpFunctionFeatures, PfcpAsRspFlags, RecoveryTimeStamp};
+use pfcp::message::{
+    AssociationSetupRequest, AssociationSetupResponse, HeartbeatRequest, HeartbeatResponse,
+};
+use pfcp::{Cause, IeType, Message, MessageType, Writer};
+
+use crate::base::event::{Event, Gone, Ignored};
+use crate::base::node_id::NodeId;
+use crate::base::refusal::Refusal;
+use crate::base::time::Time;
+use crate::compiled::Tables;
+use crate::core::{Core, Incoming, Timer};
+use crate::exchange::outbox::Outbox;
+use crate::exchange::requests::Purpose;
+use crate::exchange::stats::Way;
+use crate::node::features;
+use crate::node::peer::{Peer, PeerId, PeerState, SmfSet, alternatives};
+use crate::slice::finishing::Then;
+use crate::usage::report::USAGE;
+
+/// Associations that one address may have, so that no host takes them all: Node IDs cost nothing. Beyond, cause 75.
+const PEERS_PER_ADDRESS: usize = 8;
+
+impl<T: Tables> Core<T> {
+    /// Association Setup Request of a CP function (TS 29.244, 6.2.6.2.2).
+    pub(crate) fn on_setup(
+        &mut self,
+        now: Time,
+        incoming: &Incoming,
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        let request = match AssociationSetupRequest::decode(message) {
+            Ok(request) => request,
+            Err(error) => return self.refuse_undecodable(now, incoming, 0, &error, out),
+        };
+        if self.closing {
+            return self.refuse(now, incoming, 0, Cause::REQUEST_REJECTED.into(), out);
+        }
+        let node_id = NodeId::from_wire(&request.node_id);
+        if !node_id.is_legal() {
+            let refusal = Refusal::ie(Cause::MANDATORY_IE_INCORRECT, IeType::NODE_ID);
+            return self.refuse(now, incoming, 0, refusal, out);
+        }
+        let known = self.peers.by_node(&node_id);
+        if known.is_none() && !self.has_room_for_a_peer(now, incoming.from, out) {
+            return self.refuse(now, incoming, 0, Cause::NO_RESOURCES_AVAILABLE.into(), out);
+        }
+        if let Some(id) = known
+            && self.is_deferred(id, incoming)
+        {
+            return self.ignore(now, incoming.from, Ignored::InProgress, out);
+        }
+        if let Some(id) = known
+            && self.is_elsewhere(id, incoming.from)
+        {
+            self.ask_whether_alive(now, id, out);
+            return self.ignore(now, incoming.from, Ignored::NodeIdTaken, out);
+        }
+        let retain = retains_all(&request);
+        let id = match known {
+            Some(id) if retain => id,
+            Some(id) => {
+                self.end_association(now, id, Gone::Replaced, out);
+                self.begin_association(now, node_id, incoming.from)
+            }
+            None => self.begin_association(now, node_id, incoming.from),
+        };
+        self.stop_asking(incoming.from);
+        self.associated(
+            now,
+            id,
+            incoming.from,
+            request.recovery_time_stamp.0,
+            false,
+            out,
+        );
+        if let Some(peer) = self.peers.get_mut(id) {
+            peer.deferred = Some(*incoming);
+            peer.cp_features = request
+                .cp_function_features
+                .unwrap_or(CpFunctionFeatures::empty());
+            peer.smf_set = request.smf_set_id.and_then(SmfSet::new);
+            peer.alternatives = alternatives(&request.alternatives);
+        }
+        if self.sweep.left == 0 {
+            self.answer_deferred_setups(now, out);
+        }
+    }
+
+    /// Whether one more association is within the limits of all and of an address, if need be at the expense of a peer
+    /// without sessions that is silent, or has the same address: a node that keeps changing its
+    /// Node ID crowds out itself, and nobody else.
+    fn has_room_for_a_peer(&mut self, now: Time, from: SocketAddr, out: &mut Outbox) -> bool {
+        let is_here = |peer: &Peer| peer.address.ip() == from.ip();
+        let is_crowded =
+            self.peers.iter().filter(|peer| is_here(peer)).count() >= PEERS_PER_ADDRESS;
+        if !is_crowded && self.peers.len() < self.config.limits.peers {
+            return true;
+        }
+        let is_dispensable = |peer: &&Peer| {
+            let may_go = is_here(peer) || !is_crowded && peer.state != PeerState::Up;
+            may_go && self.sessions.len_of(peer.id) == 0
+        };
+        let Some(idle) = self.peers.iter().find(is_dispensable).map(|peer| peer.id) else {
+            return false;
+        };
+        self.end_association(now, idle, Gone::Displaced, out);
+        true
+    }
+
+    /// Whether the SMF that we know under this Node ID is not the sender, and alive as far as we know. An SMF that has
+    /// moved sends its request again, and is believed when its old address has not answered; one that is configured is at
+    /// once, lest who took its name first keeps it out.
+    fn is_elsewhere(&self, id: PeerId, from: SocketAddr) -> bool {
+        let is_up = |peer: &Peer| peer.state == PeerState::Up;
+        let may = self.peers.speaks_for(id, from.ip()) || self.peers.target_at(from).is_some();
+        self.peers.get(id).is_some_and(is_up) && !may
+    }
+
+    /// Whether this very request waits for its answer.
+    fn is_deferred(&self, id: PeerId, incoming: &Incoming) -> bool {
+        self.peers
+            .get(id)
+            .is_some_and(|peer| peer.deferred.as_ref() == Some(incoming))
+    }
+
+    /// Accept the associations that waited until no session of an earlier life was in their way:
+    /// a restarted SMF gives out the same addresses and TEIDs again.
+    pub(crate) fn answer_deferred_setups(&mut self, now: Time, out: &mut Outbox) {
+        for id in self.peers.ids() {
+            let Some(incoming) = self.peers.get_mut(id).and_then(|peer| peer.deferred.take())
+            else {
+                continue;
+            };
+            let retained = self.sessions.len_of(id) > 0;
+            let recovery = self.recovery;
+            self.answer(
+                now,
+                &incoming,
+                0,
+                Cause::REQUEST_ACCEPTED,
+                out,
+                |writer, us| {
+                    writer.node_id(us.to_wire());
+                    writer.cause(Cause::REQUEST_ACCEPTED);
+                    writer.recovery_time_stamp(RecoveryTimeStamp(recovery));
+                    writer.up_function_features(features::CLAIMED);
+                    if retained {
+                        writer.put(IeType::PFCPASRSP_FLAGS, PfcpAsRspFlags::PSREI);
+                    }
+                },
+            );
+        }
+    }
+
+    fn begin_association(&mut self, now: Time, node_id: NodeId, from: SocketAddr) -> PeerId {
+        let port = self.config.peer_port.unwrap_or(from.port());
+        let id = self
+            .peers
+            .insert(now, node_id, SocketAddr::new(from.ip(), port));
+        if !self.config.heartbeat_interval.is_zero() {
+            self.set_timer(now, self.config.heartbeat_interval, Timer::Heartbeat(id));
+        }
+        id
+    }
+
+    /// What both ways of setting up an association have in common.
+    fn associated(
+        &mut self,
+        now: Time,
+        id: PeerId,
+        from: SocketAddr,
+        recovery: u32,
+        by_us: bool,
+        out: &mut Outbox,
+    ) {
+        self.peers.learn_source(id, from);
+        let retained = self.sessions.len_of(id);
+        let port = if by_us {
+            from.port()
+        } else {
+            self.config.peer_port.unwrap_or(from.port())
+        };
+        let Some(peer) = self.peers.get_mut(id) else {
+            return;
+        };
+        peer.address = SocketAddr::new(from.ip(), port);
+        peer.recovery = Some(recovery);
+        peer.stale_recovery = None;
+        peer.state = PeerState::Up;
+        peer.since = now;
+        peer.heard = now;
+        peer.by_us = by_us;
+        self.stats.associations += 1;
+        out.event(Event::PeerUp {
+            node_id: peer.node_id.clone(),
+            address: peer.address,
+            by_us,
+            retained,
+        });
+    }
+
+    /// The configured SMF that this peer is.
+    pub(crate) fn target_of(&self, id: PeerId) -> Option<usize> {
+        self.peers
+            .get(id)
+            .and_then(|peer| self.peers.target_at(peer.address))
+    }
+
+    pub(crate) fn accept_node_request(&mut self, now: Time, incoming: &Incoming, out: &mut Outbox) {
+        self.answer(
+            now,
+            incoming,
+            0,
+            Cause::REQUEST_ACCEPTED,
+            out,
+            |writer, us| {
+                writer.node_id(us.to_wire());
+                writer.cause(Cause::REQUEST_ACCEPTED);
+            },
+        );
+    }
+
+    /// The association of this Node ID, or where there is none (some SMFs send another one, or one
+    /// in another form, than they set the association up with) that of the sender's address.
+    fn peer_of(&self, node_id: &NodeId, from: SocketAddr) -> Option<PeerId> {
+        self.peers
+            .by_node(node_id)
+            .or_else(|| self.peers.by_source(from))
+    }
+
+    /// As [`Core::peer_of`], for a request about the association as a whole: only of one that the
+    /// sender may speak for. To others it is as if there were none.
+    pub(crate) fn peer_for(&self, node_id: &ie::NodeId<'_>, from: SocketAddr) -> Option<PeerId> {
+        self.peer_of(&NodeId::from_wire(node_id), from)
+            .filter(|id| self.peers.speaks_for(*id, from.ip()))
+    }
+
+    /// Heartbeat Request, of anyone at any time (6.2.2.2).
+    pub(crate) fn on_heartbeat_request(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        // Its response has no Cause to say that the Recovery Time Stamp is missing.
+        let Ok(request) = HeartbeatRequest::decode(message) else {
+            self.stats.decode_errors += 1;
+            return self.ignore(now, from, Ignored::Incomplete, out);
+        };
+        let (response, recovery) = (MessageType::HEARTBEAT_RESPONSE, self.recovery);
+        out.send(from, |bytes| {
+            let mut writer = Writer::new(bytes, response, None, message.header.sequence);
+            writer.recovery_time_stamp(RecoveryTimeStamp(recovery));
+            writer.finish();
+        });
+        self.stats.message(Way::Sent, response);
+        let peer = (self.peers.by_source(from)).filter(|id| self.peers.speaks_for(*id, from.ip()));
+        if let Some(id) = peer {
+            self.heard(now, id, out);
+            self.compare_recovery(now, id, request.recovery_time_stamp.0, out);
+        }
+    }
+
+    /// A peer lives.
+    pub(crate) fn heard(&mut self, now: Time, id: PeerId, out: &mut Outbox) {
+        let Some(peer) = self.peers.get_mut(id) else {
+            return;
+        };
+        peer.heard = now;
+        if let PeerState::Down(_) = peer.state {
+            peer.state = PeerState::Up;
+            out.event(Event::PeerBack {
+                node_id: peer.node_id.clone(),
+            });
+            self.timers
+                .retain(|(_, timer)| *timer != Timer::Retention(id));
+            self.send_waiting(now, id, out);
+        }
+    }
+
+    /// Has the peer restarted since it last told us its Recovery Time Stamp (TS 23.007, 19A)?
+    ///
+    /// An older time stamp is a message that was overtaken, and is discarded; but one that is
+    /// repeated is that of a peer whose clock went back while it was down.
+    fn compare_recovery(&mut self, now: Time, id: PeerId, recovery: u32, out: &mut Outbox) {
+        let Some(peer) = self.peers.get_mut(id) else {
+            return;
+        };
+        let known = *peer.recovery.get_or_insert(recovery);
+        if known == recovery {
+            peer.stale_recovery = None;
+            return;
+        }
+        // NTP seconds wrap in 2036.
+        let is_newer = recovery.wrapping_sub(known) < 1 << 31;
+        if is_newer || peer.stale_recovery == Some(recovery) {
+            return self.on_restart(now, id, recovery, out);
+        }
+        peer.stale_recovery = Some(recovery);
+        let from = peer.address;
+        self.ignore(now, from, Ignored::StaleRecovery, out);
+    }
+
+    /// The peer has lost its sessions, so they go here too (TS 23.527, 4.4.2.1). The association
+    /// stays, for a peer that does not set it up again; where that was our part, we do.
+    fn on_restart(&mut self, now: Time, id: PeerId, recovery: u32, out: &mut Outbox) {
+        self.stats.restarts += 1;
+        let sessions = self.sessions.len_of(id);
+        let Some(new) = self.peers.renew(id) else {
+            return;
+        };
+        self.forget_timers(id);
+        let Some(peer) = self.peers.get_mut(new) else {
+            return;
+        };
+        peer.recovery = Some(recovery);
+        peer.stale_recovery = None;
+        peer.heartbeat_waits = false;
+        let (by_us, address) = (peer.by_us, peer.address);
+        out.event(Event::PeerRestarted {
+            node_id: peer.node_id.clone(),
+            sessions,
+        });
+        if !self.config.heartbeat_interval.is_zero() {
+            self.set_timer(now, self.config.heartbeat_interval, Timer::Heartbeat(new));
+        }
+        self.delete_sessions_of(now, id, out);
+        if by_us && let Some(target) = self.peers.target_at(address) {
+            self.try_setup(now, target, out);
+        }
+    }
+
+    /// Answers to our own requests.
+    pub(crate) fn on_answer(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        purpose: Purpose,
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        match purpose {
+            Purpose::Heartbeat(id) => {
+                if let Some(peer) = self.peers.get_mut(id) {
+                    peer.heartbeat_waits = false;
+                }
+                self.heard(now, id, out);
+                match HeartbeatResponse::decode(message) {
+                    Ok(response) => {
+                        self.compare_recovery(now, id, response.recovery_time_stamp.0, out);
+                    }
+                    Err(_) => self.ignore(now, from, Ignored::Incomplete, out),
+                }
+            }
+            Purpose::Setup(target) => self.on_setup_response(now, from, target, message, out),
+            // The peer now has its time to send an Association Release Request.
+            Purpose::Release(_) | Purpose::ReportsSent(_) => self.note_cause(message),
+            Purpose::Prepare(id) => {
+                self.note_cause(message);
+                self.finish_usage(now, id, Then::AskForRelease, out);
+            }
+            Purpose::Report(about) => self.on_report_answer(now, about, message, out),
+            Purpose::NodeReport(_) => self.on_node_report_answer(message),
+        }
+    }
+
+    fn on_setup_response(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        target: usize,
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        let response = match AssociationSetupResponse::decode(message) {
+            Ok(response) => response,
+            Err(_) => {
+                self.ignore(now, from, Ignored::Incomplete, out);
+                return self.setup_failed(now, target, None, out);
+            }
+        };
+        self.stats
+            .cause(Way::Received, message.header.message_type, response.cause);
+        if !response.cause.is_accepted() {
+            return self.setup_failed(now, target, Some(response.cause), out);
+        }
+        let node_id = NodeId::from_wire(&response.node_id);
+        // The SMF has forgotten what it had with us (6.2.6.3).
+        match self.peers.by_node(&node_id) {
+            Some(id) => self.end_association(now, id, Gone::Replaced, out),
+            None if !self.has_room_for_a_peer(now, from, out) => {
+                let cause = Cause::NO_RESOURCES_AVAILABLE;
+                return self.setup_failed(now, target, Some(cause), out);
+            }
+            None => {}
+        }
+        let id = self.begin_association(now, node_id, from);
+        self.stop_asking(from);
+        let recovery = response.recovery_time_stamp.0;
+        self.associated(now, id, from, recovery, true, out);
+        if let Some(peer) = self.peers.get_mut(id) {
+            peer.cp_features =
+                (response.cp_function_features).unwrap_or(CpFunctionFeatures::empty());
+        }
+    }
+
+    /// A request of ours stayed without an answer.
+    pub(crate) fn on_no_answer(&mut self, now: Time, purpose: Purpose, out: &mut Outbox) {
+        match purpose {
+            Purpose::Heartbeat(id) => self.on_silence(now, id, out),
+            Purpose::Setup(target) => self.setup_failed(now, target, None, out),
+            Purpose::Report(about) => {
+                self.report_is_lost(now, about.seid, about.report);
+                if about.report.contains(USAGE) {
+                    self.sessions.usage_is_unanswered(about.seid, about.usage);
+                }
+                self.report_is_done(now, about, out);
+            }
+            Purpose::Release(id) | Purpose::Prepare(id) => {
+                self.end_association(now, id, Gone::ShutDown, out);
+            }
+            // It asked for the release, and has its own ways to notice that we are gone.
+            Purpose::ReportsSent(_) => {}
+            // Heartbeats tell whether the SMF is there at all.
+            Purpose::NodeReport(_) => {}
+        }
+    }
+
+    /// The path to a peer failed: its sessions are kept for a while (TS 23.527, 4.5).
+    fn on_silence(&mut self, now: Time, id: PeerId, out: &mut Outbox) {
+        let retention = self.config.path_failure_retention;
+        let sessions = self.sessions.len_of(id);
+        let Some(peer) = self.peers.get_mut(id) else {
+            return;
+        };
+        peer.heartbeat_waits = false;
+        if let PeerState::Down(_) = peer.state {
+            return;
+        }
+        peer.state = PeerState::Down(now);
+        out.event(Event::PeerSilent {
+            node_id: peer.node_id.clone(),
+            sessions,
+        });
+        self.stats.silences += 1;
+        self.set_timer(now, retention, Timer::Retention(id));
+    }
+
+    pub(crate) fn on_timer(&mut self, now: Time, timer: Timer, out: &mut Outbox) {
+        match timer {
+            Timer::Heartbeat(id) => self.send_heartbeat(now, id, out),
+            Timer::Retention(id) => self.on_retention(now, id, out),
+            Timer::ReleaseBy(id) => self.end_association(now, id, Gone::ShutDown, out),
+            Timer::Setup(target) => self.try_setup(now, target, out),
+            Timer::Paths => self.refresh_paths(now),
+        }
+    }
+
+    fn send_heartbeat(&mut self, now: Time, id: PeerId, out: &mut Outbox) {
+        if self.peers.get(id).is_some() {
+            self.ask_whether_alive(now, id, out);
+            self.set_timer(now, self.config.heartbeat_interval, Timer::Heartbeat(id));
+        }
+    }
+
+    /// Send a Heartbeat Request, unless one is outstanding.
+    fn ask_whether_alive(&mut self, now: Time, id: PeerId, out: &mut Outbox) {
+        let Some(peer) = self.peers.get(id).filter(|peer| !peer.heartbeat_waits) else {
+            return;
+        };
+        let (to, recovery) = (peer.address, self.recovery);
+        let sent = self.send_request(now, to, Purpose::Heartbeat(id), out, |writer| {
+            writer.recovery_time_stamp(RecoveryTimeStamp(recovery));
+        });
+        if let Some(peer) = self.peers.get_mut(id) {
+            peer.heartbeat_waits = sent;
+        }
+    }
+
+    fn on_retention(&mut self, now: Time, id: PeerId, out: &mut Outbox) {
+        let retention = self.config.path_failure_retention;
+        let Some(peer) = self.peers.get(id) else {
+            return;
+        };
+        if !matches!(peer.state, PeerState::Down(_)) {
+            return;
+        }
+        // A peer that answers no heartbeat may still send requests.
+        let silent_for = now.since(peer.heard);
+        if silent_for < retention {
+            return self.set_timer(now, retention - silent_for, Timer::Retention(id));
+        }
+        let target = self.target_of(id);
+        self.end_association(now, id, Gone::Silent, out);
+        if let Some(target) = target {
+            self.try_setup(now, target, out);
+        }
+    }
+
+    pub(crate) fn send_request(
+        &mut self,
+        now: Time,
+        to: SocketAddr,
+        purpose: Purpose,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut Writer<'_>),
+    ) -> bool {
+        self.send_request_of(now, to, purpose, None, out, write)
+    }
+
+    /// `seid`: of the session that the request is about, as the receiver calls it.
+    pub(crate) fn send_request_of(
+        &mut self,
+        now: Time,
+        to: SocketAddr,
+        purpose: Purpose,
+        seid: Option<u64>,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut Writer<'_>),
+    ) -> bool {
+        let message_type = purpose.request();
+        let sent = self
+            .requests
+            .send(now, to, purpose, out, |bytes, sequence| {
+                let mut writer = Writer::new(bytes, message_type, seid, sequence);
+                write(&mut writer);
+                writer.finish();
+            });
+        if sent {
+            self.stats.message(Way::Sent, message_type);
+        }
+        sent
+    }
+
+    /// Ask a configured SMF for an association, unless one stands or was asked for
+    /// (6.2.6.3: set up by the UP function).
+    pub(crate) fn try_setup(&mut self, now: Time, target: usize, out: &mut Outbox) {
+        let Some(address) = self.peers.targets.get(target).map(|target| target.address) else {
+            return;
+        };
+        let purpose = Purpose::Setup(target);
+        if self.closing || self.requests.is_waiting(purpose) {
+            return;
+        }
+        let (node_id, recovery) = (self.node_id.clone(), self.recovery);
+        let sent = self.send_request(now, address, purpose, out, |writer| {
+            writer.node_id(node_id.to_wire());
+            writer.recovery_time_stamp(RecoveryTimeStamp(recovery));
+            writer.up_function_features(features::CLAIMED);
+        });
+        if !sent {
+            self.set_timer(now, self.config.retry_at_most, Timer::Setup(target));
+        }
+    }
+
+    fn setup_failed(&mut self, now: Time, target: usize, cause: Option<Cause>, out: &mut Outbox) {
+        let (t1, most) = (self.config.t1, self.config.retry_at_most);
+        let Some(target_state) = self.peers.targets.get_mut(target) else {
+            return;
+        };
+        let delay = backoff(t1, target_state.failures, most);
+        target_state.failures = target_state.failures.saturating_add(1);
+        if target_state.failures == 1 {
+            out.event(Event::SetupFailed {
+                address: target_state.address,
+                cause,
+            });
+        }
+        self.set_timer(now, delay, Timer::Setup(target));
+    }
+
+    /// The SMF at this address is associated: no need to ask it any more.
+    fn stop_asking(&mut self, from: SocketAddr) {
+        let Some(target) = self.peers.target_at(from) else {
+            return;
+        };
+        self.peers.targets[target].failures = 0;
+        self.requests
+            .cancel(|purpose| purpose == Purpose::Setup(target));
+        self.timers
+            .retain(|(_, timer)| *timer != Timer::Setup(target));
+    }
+}
+
+/// Twice as long after each failure.
+fn backoff(t1: Duration, failures: u32, most: Duration) -> Duration {
+    t1.saturating_mul(1 << failures.min(16))
+        .clamp(Duration::from_millis(1), most.max(t1))
+}
+
+/// Whether a Setup Request asks for all sessions to be kept (Session Retention Information,
+/// TS 29.244, 7.4.4.1.2). Keeping those of some PFCP entities of the CP function alone is not
+/// offered; then none are kept, and the response says so by the absence of PSREI.
+fn retains_all(request: &AssociationSetupRequest<'_>) -> bool {
+    let of_some = IeType::CP_PFCP_ENTITY_IP_ADDRESS;
+    (request.session_retention_information)
+        .is_some_and(|information| matches!(information.find(of_some), Ok(None)))
+}

@@ -1,0 +1,336 @@
+//! PDRs that begin to hold, or cease to, at a time that the SMF names (Activation Time and
+//! Deactivation Time, TS 29.244, 8.2.121 and 8.2.122).
+//!
+//! Such times are those of the wall clock, in NTP seconds; our own time is monotonic. The caller
+//! tells what the wall clock says, as often as it likes, so that a clock that is put right moves
+//! what is due.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::base::salted::Salted;
+use crate::base::slab::Place;
+use crate::base::time::Time;
+use crate::compile::compiler::owner;
+use crate::compiled::{PdrId, Tables};
+use crate::rules::PacketRules;
+use crate::slice::sessions::Sessions;
+
+/// When a PDR holds: NTP seconds, modulo 2^32 and so within 68 years of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Timing {
+    pub(crate) activation: Option<u32>,
+    pub(crate) deactivation: Option<u32>,
+}
+
+/// Those of the PDRs of one session that have any.
+pub(crate) type Timings = SmallVec<[(PdrId, Timing); 0]>;
+
+impl Timing {
+    /// Whether the PDR holds. The latest of the two times that has passed decides, or before
+    /// either the one that comes first.
+    fn is_active(self, now_s: u64) -> bool {
+        let ahead = |at: u32| i64::from(at.wrapping_sub(now_s as u32) as i32);
+        match (self.activation.map(ahead), self.deactivation.map(ahead)) {
+            (None, None) => true,
+            (Some(on), None) => on <= 0,
+            (None, Some(off)) => off > 0,
+            (Some(on), Some(off)) => match (on <= 0, off <= 0) {
+                (true, true) => on > off,
+                (on_passed, false) if on < off => on_passed,
+                (_, off_passed) => !off_passed,
+            },
+        }
+    }
+
+    /// The times that are still to come.
+    fn ahead(self, now_s: u64) -> impl Iterator<Item = u64> {
+        let at = [self.activation, self.deactivation].into_iter().flatten();
+        at.filter_map(move |at| {
+            let ahead = at.wrapping_sub(now_s as u32) as i32;
+            u64::try_from(ahead)
+                .ok()
+                .filter(|&ahead| ahead > 0)
+                .map(|ahead| now_s + ahead)
+        })
+    }
+}
+
+/// PDRs that do not hold at this time.
+pub(crate) fn dormant(timings: &Timings, now_s: u64, into: &mut Vec<PdrId>) {
+    into.clear();
+    let asleep = timings.iter().filter(|(_, t)| !t.is_active(now_s));
+    into.extend(asleep.map(|(pdr, _)| *pdr));
+}
+
+/// What the wall clock said at some time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WallClock {
+    at: Time,
+    ntp: Duration,
+}
+
+impl WallClock {
+    /// What it says at another time, in NTP seconds.
+    pub(crate) fn ntp_s(self, at: Time) -> u64 {
+        self.ntp(at).as_secs()
+    }
+
+    fn ntp(self, at: Time) -> Duration {
+        (self.ntp + at.since(self.at)).saturating_sub(self.at.since(at))
+    }
+
+    /// When its present second began.
+    pub(crate) fn whole_second(self, at: Time) -> Time {
+        Time(at.0.saturating_sub(self.ntp(at).subsec_nanos().into()))
+    }
+}
+
+#[derive(Debug)]
+struct OfSession {
+    timings: Timings,
+    /// When the next of them comes, in NTP seconds.
+    next: Option<u64>,
+    /// Those that do not hold.
+    dormant: Vec<PdrId>,
+}
+
+/// Sessions with such PDRs, by our SEID.
+#[derive(Debug)]
+pub(crate) struct Deferred {
+    wall: WallClock,
+    sessions: HashMap<u64, OfSession, Salted>,
+    due: BTreeSet<(u64, u64)>,
+}
+
+impl Deferred {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            wall: WallClock {
+                at: Time(0),
+                ntp: Duration::ZERO,
+            },
+            sessions: HashMap::with_hasher(Salted::new(seed)),
+            due: BTreeSet::new(),
+        }
+    }
+
+    /// The wall clock says that it is `ntp` after the beginning of 1900.
+    pub(crate) fn set_clock(&mut self, now: Time, ntp: Duration) {
+        self.wall = WallClock { at: now, ntp };
+    }
+
+    /// NTP seconds.
+    pub(crate) fn now_s(&self, now: Time) -> u64 {
+        self.wall.ntp_s(now)
+    }
+
+    pub(crate) fn wall(&self) -> WallClock {
+        self.wall
+    }
+
+    /// Its PDRs that do not hold.
+    pub(crate) fn dormant(&self, seid: u64) -> &[PdrId] {
+        self.sessions
+            .get(&seid)
+            .map_or(&[], |session| &session.dormant)
+    }
+
+    pub(crate) fn timings(&self, seid: u64) -> Timings {
+        self.sessions
+            .get(&seid)
+            .map(|session| session.timings.clone())
+            .unwrap_or_default()
+    }
+
+    /// A session's PDRs have these from now on.
+    pub(crate) fn set(&mut self, now: Time, seid: u64, timings: Timings) {
+        self.forget(seid);
+        if timings.is_empty() {
+            return;
+        }
+        let session = OfSession {
+            timings,
+            next: None,
+            dormant: Vec::new(),
+        };
+        self.sessions.insert(seid, session);
+        let after = self.now_s(now);
+        self.schedule(seid, after);
+    }
+
+    pub(crate) fn forget(&mut self, seid: u64) {
+        if let Some(OfSession { next: Some(at), .. }) = self.sessions.remove(&seid) {
+            self.due.remove(&(at, seid));
+        }
+    }
+
+    fn schedule(&mut self, seid: u64, after_s: u64) {
+        let Some(session) = self.sessions.get_mut(&seid) else {
+            return;
+        };
+        let ahead = session.timings.iter().flat_map(|(_, t)| t.ahead(after_s));
+        session.next = ahead.min();
+        dormant(&session.timings, after_s, &mut session.dormant);
+        self.due.extend(session.next.map(|at| (at, seid)));
+    }
+
+    /// A session some of whose PDRs come or go now.
+    pub(crate) fn next_due(&mut self, now: Time) -> Option<u64> {
+        let &(at, seid) = self.due.first()?;
+        let now_s = self.now_s(now);
+        if at > now_s {
+            return None;
+        }
+        self.due.pop_first();
+        self.schedule(seid, now_s);
+        Some(seid)
+    }
+
+    /// It could not be done; try again in a second.
+    pub(crate) fn retry(&mut self, now: Time, seid: u64) {
+        let soon = self.now_s(now) + 1;
+        if let Some(session) = self.sessions.get_mut(&seid)
+            && session.next.is_none_or(|next| next > soon)
+        {
+            if let Some(next) = session.next.replace(soon) {
+                self.due.remove(&(next, seid));
+            }
+            self.due.insert((soon, seid));
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        let (at, _) = self.due.first()?;
+        let wait = Duration::from_secs(*at).saturating_sub(self.wall.ntp);
+        Some(self.wall.at.after(wait))
+    }
+}
+
+impl<T: Tables> Sessions<T> {
+    /// What the draft says of times goes with the session.
+    pub(crate) fn defer(&mut self, now: Time, seid: u64) {
+        let timings = std::mem::take(&mut self.draft.timings);
+        self.deferred.set(now, seid, timings);
+    }
+
+    /// PDRs whose times have come: packets meet them, or no longer do, in up to `at_most` sessions.
+    pub(crate) fn keep_times(&mut self, now: Time, at_most: usize, tables: &mut T) {
+        let mut asleep = Vec::new();
+        for _ in 0..at_most {
+            let Some(seid) = self.deferred.next_due(now) else {
+                return;
+            };
+            let timings = self.deferred.timings(seid);
+            dormant(&timings, self.deferred.now_s(now), &mut asleep);
+            let Some(place) = self.slab.find(seid) else {
+                continue;
+            };
+            if !self.publish_anew(place, seid, &asleep, tables) {
+                self.deferred.retry(now, seid);
+            }
+        }
+    }
+
+    /// Packets meet the rules of a session as they are now. Whether there was room.
+    pub(crate) fn publish_anew(
+        &mut self,
+        place: Place,
+        seid: u64,
+        dormant: &[PdrId],
+        tables: &mut T,
+    ) -> bool {
+        let Some(session) = self.slab.get_mut(place) else {
+            return true;
+        };
+        let view = session.rules.view();
+        session.closed(view.pdrs, view.urrs, &mut self.closed);
+        self.stopped_now.clear();
+        self.stopped_now.extend(self.stopped.of(seid));
+        let rules = PacketRules {
+            dormant,
+            closed: &self.closed,
+            predefined: &self.site.predefined,
+            applications: self.applications.flows(),
+            stopped: &self.stopped_now,
+            ..view.for_packets()
+        };
+        let compiled = &mut self.compiled;
+        let reaches = |peer| tables.reaches(peer);
+        let compiling = self.compiler.compile(rules, &self.site, &reaches, compiled);
+        compiled.seid = owner(seid, rules.pdrs, compiled);
+        compiling.is_ok() && tables.publish(&mut session.handle, compiled).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Later than 2036, when 32 bits begin anew.
+    const NOW: u64 = (1 << 32) + 5;
+
+    fn timing(activation: Option<i32>, deactivation: Option<i32>) -> Timing {
+        let at = |ahead: i32| (NOW as u32).wrapping_add_signed(ahead);
+        Timing {
+            activation: activation.map(at),
+            deactivation: deactivation.map(at),
+        }
+    }
+
+    #[test]
+    fn the_latest_time_that_has_passed_decides() {
+        for (on, off, active) in [
+            (None, None, true),
+            (Some(-10), None, true),
+            (Some(0), None, true),
+            (Some(1), None, false),
+            (None, Some(10), true),
+            (None, Some(0), false),
+            (None, Some(-10), false),
+            (Some(-10), Some(10), true),
+            (Some(10), Some(20), false),
+            (Some(-20), Some(-10), false),
+            (Some(10), Some(-10), false),
+            (Some(-10), Some(-20), true),
+            (Some(20), Some(10), true),
+            (Some(-10), Some(-10), false),
+        ] {
+            assert_eq!(timing(on, off).is_active(NOW), active, "{on:?} {off:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_ahead_is_so_across_the_end_of_an_era() {
+        let before = (1u64 << 32) - 10;
+        let timing = Timing {
+            activation: Some(5),
+            deactivation: Some((before - 1) as u32),
+        };
+        assert_eq!(timing.ahead(before).collect::<Vec<_>>(), [(1 << 32) + 5]);
+        assert!(!timing.is_active(before) && timing.is_active((1 << 32) + 5));
+    }
+
+    #[test]
+    fn a_clock_that_is_put_right_moves_what_is_due() {
+        let mut deferred = Deferred::new(1);
+        deferred.set_clock(Time(0), Duration::from_secs(1000));
+        let in_an_hour = Timing {
+            activation: Some(4600),
+            deactivation: None,
+        };
+        let timings = Timings::from_slice(&[(PdrId(1), in_an_hour)]);
+        deferred.set(Time(0), 7, timings);
+        let second = |s: u64| Time(s * 1_000_000_000);
+        assert_eq!(deferred.next_deadline(), Some(second(3600)));
+        deferred.set_clock(second(10), Duration::from_secs(4590));
+        assert_eq!(deferred.next_deadline(), Some(second(20)));
+        assert_eq!(deferred.next_due(second(19)), None);
+        assert_eq!(deferred.next_due(second(20)), Some(7));
+        assert_eq!(deferred.next_deadline(), None);
+        deferred.retry(second(20), 7);
+        assert_eq!(deferred.next_deadline(), Some(second(21)));
+    }
+}

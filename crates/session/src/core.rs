@@ -7,27 +7,30 @@ use std::time::Duration;
 use pfcp::ie::{FailedRuleId, RecoveryTimeStamp};
 use pfcp::{Cause, ErrorKind, Header, Message, MessageType, Writer};
 
-use crate::base::config::Config;
 use crate::base::event::{Event, Gone, Ignored};
+use crate::base::ids::PeerId;
 use crate::base::node_id::{NodeId, OwnNodeId};
 use crate::base::refusal::Refusal;
 use crate::base::time::Time;
 use crate::compiled::Tables;
 use crate::exchange::answers::{Answers, Fingerprint};
+use crate::exchange::incoming::Incoming;
 use crate::exchange::outbox::Outbox;
-use crate::exchange::requests::{Due, Purpose, Requests};
+use crate::exchange::requests::{About, Due, Purpose, Requests};
 use crate::exchange::stats::{Stats, Way};
 use crate::node::load::{Load, Notice};
 use crate::node::paths::Paths;
-use crate::node::peer::{PeerId, PeerView, Peers};
+use crate::node::peer::{PeerView, Peers};
 use crate::node::pfds::Pfds;
 use crate::rules::RuleId;
+use crate::rules::config::Config;
+use crate::rules::summary::SessionSummary;
 use crate::slice::finishing::Finishing;
 use crate::slice::read_ahead::Expected;
-use crate::slice::reports::{About, Reports};
+use crate::slice::reports::Reports;
 use crate::slice::resources::ResourceFill;
 use crate::slice::sessions::{Created, Sessions};
-use crate::slice::view::{SessionSummary, SessionView};
+use crate::slice::view::SessionView;
 
 /// A UPF's side of N4. It has no socket, no clock and no thread.
 ///
@@ -101,17 +104,6 @@ pub(crate) struct Sweep {
     pub(crate) deleted: usize,
     /// Whose sessions they were.
     pub(crate) gone: BTreeMap<PeerId, NodeId>,
-}
-
-/// A request, as its answer needs it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Incoming {
-    pub(crate) from: SocketAddr,
-    pub(crate) message_type: MessageType,
-    pub(crate) sequence: u32,
-    /// Message Priority, which its answer repeats.
-    pub(crate) priority: Option<u8>,
-    pub(crate) fingerprint: Fingerprint,
 }
 
 /// Sessions whose PDRs come or go before other work may go first.
@@ -692,35 +684,11 @@ fn first_timers(config: &Config) -> BTreeSet<(Time, Timer)> {
         .collect()
 }
 
-impl Purpose {
-    pub(crate) fn peer(self) -> Option<PeerId> {
-        match self {
-            Self::Heartbeat(id)
-            | Self::Release(id)
-            | Self::Prepare(id)
-            | Self::ReportsSent(id)
-            | Self::NodeReport(id) => Some(id),
-            Self::Report(about) => Some(about.peer),
-            Self::Setup(_) => None,
-        }
-    }
-}
-
 impl Timer {
     fn peer(self) -> Option<PeerId> {
         match self {
             Self::Heartbeat(id) | Self::Retention(id) | Self::ReleaseBy(id) => Some(id),
             Self::Setup(_) | Self::Paths => None,
-        }
-    }
-}
-
-impl From<Cause> for Refusal {
-    fn from(cause: Cause) -> Self {
-        Self {
-            cause,
-            offending_ie: None,
-            failed_rule: None,
         }
     }
 }

@@ -16,17 +16,16 @@ pub mod testing;
 mod usage;
 
 pub use crate::core::{Core, messages_in};
-pub use base::config::Config;
 pub use base::refusal::Refusal;
 pub use base::time::Time;
-pub use base::{config, event, flow, gtpu, node_id, time};
+pub use base::{event, flow, gtpu, node_id, time};
 pub use exchange::outbox::Outbox;
 pub use exchange::{outbox, stats};
 pub use node::{features, paths, peer, pfds};
-pub use rules::predefined;
+pub use rules::config::Config;
+pub use rules::summary::SessionSummary;
+pub use rules::{config, predefined};
 pub use slice::resources::{PoolFill, ResourceFill};
-pub use slice::view::{
-    FarView, PdrView, PredefinedView, QerView, SessionSummary, SessionView, UrrView,
-};
+pub use slice::view::{FarView, PdrView, PredefinedView, QerView, SessionView, UrrView};
 pub use usage::measured::Amount;
 pub use usage::report::UsageRecord;

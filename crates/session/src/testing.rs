@@ -9,12 +9,13 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use smallvec::SmallVec;
 
-use crate::base::config::{Config, PredefinedFar, PredefinedRule};
 use crate::base::flow::{Address, End, FlowDescription};
 use crate::base::refusal::Refusal;
 use crate::compile::compiler::Compiler;
 use crate::compiled::{Compiled, Direction, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
 use crate::reference::{Arrival, Packet};
+use crate::rules::config::{Config, PredefinedFar, PredefinedRule};
+use crate::rules::flows::Flows;
 use crate::rules::predefined::{PredefinedId, numbered};
 use crate::rules::site::Site;
 use crate::rules::{
@@ -22,7 +23,6 @@ use crate::rules::{
     LocalFTeid, LocalTeid, Mbr, PacketRules, Pdi, PdiMore, Pdr, Qer, RareQer, RemoteFTeid, Removal,
     Rules, SdfFilter, Targets, TunnelNetworkId, UeIp,
 };
-use crate::slice::applications::Flows;
 
 /// TEIDs of the random rules; the last one is not direct.
 pub const TEIDS: [u32; 3] = [1, 0x0100_0002, 0x7f00_0003];

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use pfcp::{Cause, IeType, MessageType};
 
+use crate::base::ids::RuleId;
 use crate::base::node_id::NodeId;
-use crate::rules::RuleId;
 
 /// Something happened.
 #[derive(Clone, Debug, PartialEq, Eq)]

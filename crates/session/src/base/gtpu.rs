@@ -3,6 +3,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// Two ends of a path: theirs, ours.
+pub type Ends = (IpAddr, IpAddr);
+
 /// Types of messages (table 6.1-1).
 const ECHO_REQUEST: u8 = 1;
 const ECHO_RESPONSE: u8 = 2;

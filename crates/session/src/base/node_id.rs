@@ -5,7 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use pfcp::ie::{self, DnsName};
 
-use crate::base::config::NodeIdConfig;
+/// Our Node ID, as it is configured (TS 29.244, 8.2.38).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeIdConfig {
+    /// IPv4 or IPv6.
+    Ip(IpAddr),
+    /// Fully qualified domain name, in text: labels joined by dots.
+    Fqdn(String),
+}
 
 /// Who a node is (TS 29.244, 8.2.38).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

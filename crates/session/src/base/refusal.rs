@@ -4,7 +4,7 @@ use std::fmt;
 
 use pfcp::{Cause, IeType};
 
-use crate::rules::RuleId;
+use crate::base::ids::RuleId;
 
 /// A request is refused; it has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,5 +81,15 @@ impl fmt::Display for Refusal {
             write!(f, ", {ie}")?;
         }
         Ok(())
+    }
+}
+
+impl From<Cause> for Refusal {
+    fn from(cause: Cause) -> Self {
+        Self {
+            cause,
+            offending_ie: None,
+            failed_rule: None,
+        }
     }
 }

@@ -7,30 +7,27 @@ use ipnet::{IpNet, Ipv6Net};
 use pfcp::{Cause, IeType};
 use smallvec::SmallVec;
 
-use crate::base::config::{Burst, PredefinedFar};
 use crate::base::flow::FlowDescription;
 use crate::base::refusal::Refusal;
 use crate::compiled::{
-    Action, Compiled, Direction, Duplicate, DuplicateHeader, Entry, Filter, Flow, Key, Limit,
-    Marks, NiId, PdrId, PredefinedId, QerId, Qfi, QfiSet, Rate, Relay, Select, SharedMeter,
+    Action, Compiled, DEFAULT_NI, Direction, Duplicate, DuplicateHeader, Entry, Filter, Flow, Key,
+    Limit, Marks, NiId, PdrId, PredefinedId, QerId, Qfi, QfiSet, Rate, Relay, Select, SharedMeter,
     UeAddresses, UeEnd,
 };
+use crate::rules::config::{Burst, PredefinedFar};
+use crate::rules::flows::Flows;
 use crate::rules::predefined::Form;
 use crate::rules::site::Site;
 use crate::rules::{
     Apply, Duplicates, Duplicating, Far, Forwarding, Interface, LocalFTeid, PacketRules, Pdi, Pdr,
     Qer, RuleId, Targets, TunnelNetworkId,
 };
-use crate::slice::applications::Flows;
 
 /// Filters that are tried for one key (`TP_RULES_MAX` of the tables).
 const FILTERS_PER_KEY: usize = 64;
 
 /// QERs with an MBR on one PDR that others name too (`TP_METERS_MAX` of the tables).
 const SHARED_PER_PDR: usize = 4;
-
-/// Network instance of rules that name none.
-pub(crate) const DEFAULT_NI: NiId = NiId(0);
 
 /// Turns rules into a [`Compiled`]; keeps its working memory.
 #[derive(Debug, Default)]

@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use pfcp::Cause;
 use proptest::prelude::*;
 
-use crate::base::config::Config;
 use crate::compiled::{
     Action, Compiled, Direction, Duplicate, DuplicateHeader, Entry, Flow, Key, Limit, Marks, PdrId,
     QerId, Qfi, QfiSet, Select, SharedMeter, UeAddresses, UeEnd,
 };
 use crate::reference::{Arrival, Fate, Packet, Verdict, judge};
 use crate::rules::PacketRules;
+use crate::rules::config::Config;
 use crate::testing;
 
 fn config() -> Config {
@@ -287,7 +287,7 @@ proptest! {
 /// So must those of predefined rules be, and most of the rules must be taken.
 #[test]
 fn random_packets_meet_predefined_rules_of_every_kind() {
-    use crate::base::config::PredefinedFar;
+    use crate::rules::config::PredefinedFar;
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen = std::collections::BTreeMap::new();

@@ -13,9 +13,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use crate::base::config;
+use crate::base::ids::PeerId;
 use crate::base::time::Time;
-use crate::node::peer::PeerId;
+use crate::rules::config;
 
 /// Strangers' part of the room. What they are told and may ask for again is little: refusals are not kept.
 const STRANGERS_PART: usize = 16;

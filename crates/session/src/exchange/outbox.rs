@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use crate::base::event::Event;
-use crate::node::paths::Ends;
+use crate::base::gtpu::Ends;
 use crate::usage::report::UsageRecord;
 
 /// Filled by the core, emptied by its caller. One buffer holds all datagrams, so that a message

@@ -5,12 +5,25 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use pfcp::MessageType;
+use pfcp::ie::ReportType;
 
-use crate::base::config::Config;
+use crate::base::ids::PeerId;
 use crate::base::time::Time;
 use crate::exchange::outbox::Outbox;
-use crate::node::peer::PeerId;
-use crate::slice::reports::About;
+use crate::rules::config::Config;
+
+/// What a report is about. It comes back with the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct About {
+    /// Whose session.
+    pub(crate) peer: PeerId,
+    /// Our SEID.
+    pub(crate) seid: u64,
+    /// What was said about it.
+    pub(crate) report: ReportType,
+    /// Of those about the usage of this session it is the one of this number.
+    pub(crate) usage: u32,
+}
 
 /// What a request was for, so that its answer, or the lack of one, finds its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +68,20 @@ impl Purpose {
             Self::Release(_) | Self::Prepare(_) | Self::ReportsSent(_) => {
                 MessageType::ASSOCIATION_UPDATE_RESPONSE
             }
+        }
+    }
+}
+
+impl Purpose {
+    pub(crate) fn peer(self) -> Option<PeerId> {
+        match self {
+            Self::Heartbeat(id)
+            | Self::Release(id)
+            | Self::Prepare(id)
+            | Self::ReportsSent(id)
+            | Self::NodeReport(id) => Some(id),
+            Self::Report(about) => Some(about.peer),
+            Self::Setup(_) => None,
         }
     }
 }

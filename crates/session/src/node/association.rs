@@ -10,16 +10,18 @@ use pfcp::message::{
 use pfcp::{Cause, IeType, Message, MessageType, Writer};
 
 use crate::base::event::{Event, Gone, Ignored};
+use crate::base::ids::PeerId;
 use crate::base::node_id::NodeId;
 use crate::base::refusal::Refusal;
 use crate::base::time::Time;
 use crate::compiled::Tables;
-use crate::core::{Core, Incoming, Timer};
+use crate::core::{Core, Timer};
+use crate::exchange::incoming::Incoming;
 use crate::exchange::outbox::Outbox;
 use crate::exchange::requests::Purpose;
 use crate::exchange::stats::Way;
 use crate::node::features;
-use crate::node::peer::{Peer, PeerId, PeerState, SmfSet, alternatives};
+use crate::node::peer::{Peer, PeerState, SmfSet, alternatives};
 use crate::slice::finishing::Then;
 use crate::usage::report::USAGE;
 

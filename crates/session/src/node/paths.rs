@@ -10,19 +10,18 @@ use pfcp::ie::{NodeReportType, RemoteGtpUPeer};
 use pfcp::message::NodeReportResponse;
 use pfcp::{IeType, Message};
 
-use crate::base::config::Config;
 use crate::base::event::Event;
 use crate::base::gtpu;
+pub use crate::base::gtpu::Ends;
+use crate::base::ids::PeerId;
 use crate::base::time::Time;
 use crate::compiled::Tables;
 use crate::core::{Core, Timer};
 use crate::exchange::outbox::Outbox;
 use crate::exchange::requests::Purpose;
 use crate::exchange::stats::Way;
-use crate::node::peer::{PeerId, PeerState};
-
-/// Two ends of a path: theirs, ours.
-pub type Ends = (IpAddr, IpAddr);
+use crate::node::peer::PeerState;
+use crate::rules::config::Config;
 
 /// Peers of one Node Report; more are told in further ones.
 const PEERS_PER_REPORT: usize = 256;

@@ -6,15 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use pfcp::Repeated;
 use pfcp::ie::{CpAddress, CpFunctionFeatures};
 
+pub use crate::base::ids::PeerId;
 use crate::base::node_id::NodeId;
 use crate::base::time::Time;
-use crate::core::Incoming;
+use crate::exchange::incoming::Incoming;
 use crate::node::load::Told;
-
-/// One association of one SMF. Never used again, so that sessions which an ended association left
-/// behind are not taken for those of its successor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PeerId(pub(crate) u32);
 
 /// Whether a peer answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,13 +7,15 @@ use pfcp::message::{
 use pfcp::{Cause, IeType, Message, Writer};
 
 use crate::base::event::Gone;
+use crate::base::ids::PeerId;
 use crate::base::time::Time;
 use crate::compiled::Tables;
-use crate::core::{Core, Incoming, Timer};
+use crate::core::{Core, Timer};
+use crate::exchange::incoming::Incoming;
 use crate::exchange::outbox::Outbox;
 use crate::exchange::requests::Purpose;
 use crate::exchange::stats::Way;
-use crate::node::peer::{PeerId, SmfSet, alternatives};
+use crate::node::peer::{SmfSet, alternatives};
 use crate::slice::finishing::{Finishing, Then};
 
 impl<T: Tables> Core<T> {

@@ -7,8 +7,8 @@ use pfcp::ie::CreateTrafficEndpoint;
 use pfcp::{FromIe, Ie, IeType, Ies};
 
 use crate::base::refusal::Refusal;
+use crate::rules::kept_ies::{merge, said};
 use crate::rules::{LocalFTeid, UeIp};
-use crate::slice::draft::{merge, said};
 
 /// Endpoints of one session, at most.
 pub(crate) const ENDPOINTS_MAX: usize = 16;

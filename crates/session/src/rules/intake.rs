@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use crate::alloc::teid::LocalTeid;
 use crate::base::flow::FlowDescription;
 use crate::base::refusal::Refusal;
-use crate::compile::compiler::DEFAULT_NI;
+use crate::compiled::DEFAULT_NI;
 use crate::compiled::{Marking, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
 use crate::rules::duplicating::{self, is_plain_udp, udp_end};
 use crate::rules::endpoints::Endpoint;

@@ -12,27 +12,16 @@ use smallvec::SmallVec;
 
 pub use crate::alloc::teid::LocalTeid;
 use crate::base::flow::FlowDescription;
-use crate::compile::compiler::DEFAULT_NI;
+pub use crate::base::ids::{BarId, FarId, RuleId, UrrId};
+use crate::compiled::DEFAULT_NI;
 use crate::compiled::{
     Direction, Flow, Marking, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet,
 };
+pub use crate::rules::flows::Flows;
+use crate::rules::flows::NO_FLOWS;
 use crate::rules::predefined::{self, Form, PredefinedId, PredefinedRule};
 pub use crate::rules::targets::{Duplicates, Duplicating, Targets};
 pub use crate::rules::urr::{Asks, Limits, RareAsks, Renewed};
-pub use crate::slice::applications::Flows;
-use crate::slice::applications::NO_FLOWS;
-
-/// FAR ID (TS 29.244, 8.2.74).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FarId(pub u32);
-
-/// URR ID (TS 29.244, 8.2.54).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct UrrId(pub u32);
-
-/// BAR ID (TS 29.244, 8.2.88).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BarId(pub u8);
 
 /// All rules of one session. No two of a kind have the same id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -487,7 +476,7 @@ pub struct RemoteFTeid {
     v6: Ipv6Addr,
 }
 
-/// Place of a [`TunnelNetwork`](crate::base::config::TunnelNetwork); beyond the last one: all of our addresses.
+/// Place of a [`TunnelNetwork`](crate::rules::config::TunnelNetwork); beyond the last one: all of our addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelNetworkId(pub u8);
 
@@ -633,6 +622,32 @@ pub struct Bar {
     pub packets: Option<u16>,
 }
 
+/// Rules, wherever they lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RulesView<'a> {
+    pub(crate) pdrs: &'a [Pdr],
+    pub(crate) fars: &'a [Far],
+    pub(crate) qers: &'a [Qer],
+    pub(crate) urrs: &'a [Urr],
+    pub(crate) bars: &'a [Bar],
+}
+
+impl<'a> RulesView<'a> {
+    /// The part that packets meet.
+    pub(crate) fn for_packets(self) -> PacketRules<'a> {
+        PacketRules {
+            pdrs: self.pdrs,
+            fars: self.fars,
+            qers: self.qers,
+            dormant: &[],
+            closed: &[],
+            predefined: &[],
+            applications: &NO_FLOWS,
+            stopped: &[],
+        }
+    }
+}
+
 /// What all kinds of rules have in common.
 pub(crate) trait Rule {
     type Id: Copy + Eq;
@@ -653,37 +668,7 @@ macro_rules! rule {
                 }
             }
         )*
-
-        /// One rule of a session.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum RuleId {
-            $(
-                #[doc = concat!("A ", stringify!($rule), ".")]
-                $rule($id),
-            )*
-        }
     };
 }
 
 rule! { Pdr PdrId, Far FarId, Qer QerId, Urr UrrId, Bar BarId, }
-
-impl RuleId {
-    /// Rule ID Type and value of a Failed Rule ID (TS 29.244, 8.2.80).
-    pub fn kind_and_value(self) -> (u8, u32) {
-        match self {
-            Self::Pdr(id) => (0, u32::from(id.0)),
-            Self::Far(id) => (1, id.0),
-            Self::Qer(id) => (2, id.0),
-            Self::Urr(id) => (3, id.0),
-            Self::Bar(id) => (4, u32::from(id.0)),
-        }
-    }
-}
-
-impl fmt::Display for RuleId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, value) = self.kind_and_value();
-        let kind = ["PDR", "FAR", "QER", "URR", "BAR"][usize::from(kind)];
-        write!(f, "{kind} {value}")
-    }
-}

@@ -5,13 +5,12 @@
 //! filters, and what it has of a FAR and a QER. A PDR that activates several rules is one PDR for each of
 //! them: packets that none of them asks for are not the PDR's.
 
-use std::num::NonZeroU16;
-
 use pfcp::{IeType, Ies};
 use smallvec::SmallVec;
 
 use crate::base::flow::FlowDescription;
 use crate::base::refusal::Refusal;
+pub use crate::compiled::PredefinedId;
 use crate::compiled::{Direction, NiId, QerId};
 use crate::rules::site::Site;
 use crate::rules::{FarId, Pdr, Qer};
@@ -25,39 +24,15 @@ pub(crate) const RULES_PER_SESSION: usize = 64;
 /// FAR and QER IDs from here on are those of predefined rules (TS 29.244, 8.2.74, 8.2.75).
 const PREDEFINED_IDS: u32 = 1 << 31;
 
-/// Place of a predefined rule in the configuration, from 1 on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PredefinedId(NonZeroU16);
-
 impl PredefinedId {
-    /// Of the rule in this place, from 0 on. `None`: there are no so many.
-    pub fn at(place: usize) -> Option<Self> {
-        Self::new(u16::try_from(place).ok()?.checked_add(1)?)
-    }
-
-    /// From its number, as [`Self::get`] tells it.
-    pub fn new(number: u16) -> Option<Self> {
-        NonZeroU16::new(number).map(Self)
-    }
-
-    /// The place, counted from 1 on.
-    pub fn get(self) -> u16 {
-        self.0.get()
-    }
-
-    /// See [`Self::at`].
-    pub fn place(self) -> usize {
-        usize::from(self.0.get()) - 1
-    }
-
     /// What its FAR is called.
     pub(crate) fn far(self) -> FarId {
-        FarId(PREDEFINED_IDS | u32::from(self.0.get()))
+        FarId(PREDEFINED_IDS | u32::from(self.get()))
     }
 
     /// What its QER is called.
     pub(crate) fn qer(self) -> QerId {
-        QerId(PREDEFINED_IDS | u32::from(self.0.get()))
+        QerId(PREDEFINED_IDS | u32::from(self.get()))
     }
 }
 

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use pfcp::ie::{NetworkInstance, TgppInterfaceType};
 
-use crate::base::config::{Burst, Config, Limits, PredefinedRule, TunnelNetwork};
 use crate::compiled::NiId;
+use crate::rules::config::{Burst, Config, Limits, PredefinedRule, TunnelNetwork};
 use crate::rules::predefined;
 use crate::rules::{Interface, LocalEnds, RemoteFTeid, TunnelNetworkId};
 

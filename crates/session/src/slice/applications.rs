@@ -9,26 +9,21 @@ use pfcp::{Cause, IeType};
 
 use crate::base::event::Event;
 use crate::base::flow::FlowDescription;
+use crate::base::pfd::{PfdKind, Property};
 use crate::base::refusal::Refusal;
 use crate::base::slab::Place;
 use crate::compiled::Tables;
 use crate::core::Core;
 use crate::exchange::outbox::Outbox;
-use crate::node::pfds::{PfdKind, Property};
 use crate::rules::Pdr;
+use crate::rules::flows::Flows;
 use crate::slice::sessions::Sessions;
-
-/// Flows by Application ID.
-pub type Flows = BTreeMap<Box<str>, Box<[FlowDescription]>>;
 
 type Names = BTreeSet<Box<str>>;
 
 /// Sessions that are looked at, and those of them that are compiled anew, before other work may go first.
 const SESSIONS_PER_STEP: usize = 512;
 const COMPILED_PER_STEP: usize = 64;
-
-/// For rules that name none.
-pub(crate) static NO_FLOWS: Flows = Flows::new();
 
 /// Applications and who names them.
 #[derive(Debug, Default)]

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use crate::base::salted::Salted;
 use crate::base::slab::Place;
 use crate::base::time::Time;
+use crate::base::wall_clock::WallClock;
 use crate::compile::compiler::owner;
 use crate::compiled::{PdrId, Tables};
 use crate::rules::PacketRules;
@@ -65,29 +66,6 @@ pub(crate) fn dormant(timings: &Timings, now_s: u64, into: &mut Vec<PdrId>) {
     into.extend(asleep.map(|(pdr, _)| *pdr));
 }
 
-/// What the wall clock said at some time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WallClock {
-    at: Time,
-    ntp: Duration,
-}
-
-impl WallClock {
-    /// What it says at another time, in NTP seconds.
-    pub(crate) fn ntp_s(self, at: Time) -> u64 {
-        self.ntp(at).as_secs()
-    }
-
-    fn ntp(self, at: Time) -> Duration {
-        (self.ntp + at.since(self.at)).saturating_sub(self.at.since(at))
-    }
-
-    /// When its present second began.
-    pub(crate) fn whole_second(self, at: Time) -> Time {
-        Time(at.0.saturating_sub(self.ntp(at).subsec_nanos().into()))
-    }
-}
-
 #[derive(Debug)]
 struct OfSession {
     timings: Timings,
@@ -108,10 +86,7 @@ pub(crate) struct Deferred {
 impl Deferred {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
-            wall: WallClock {
-                at: Time(0),
-                ntp: Duration::ZERO,
-            },
+            wall: WallClock::new(Time(0), Duration::ZERO),
             sessions: HashMap::with_hasher(Salted::new(seed)),
             due: BTreeSet::new(),
         }
@@ -119,7 +94,7 @@ impl Deferred {
 
     /// The wall clock says that it is `ntp` after the beginning of 1900.
     pub(crate) fn set_clock(&mut self, now: Time, ntp: Duration) {
-        self.wall = WallClock { at: now, ntp };
+        self.wall = WallClock::new(now, ntp);
     }
 
     /// NTP seconds.
@@ -203,9 +178,7 @@ impl Deferred {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        let (at, _) = self.due.first()?;
-        let wait = Duration::from_secs(*at).saturating_sub(self.wall.ntp);
-        Some(self.wall.at.after(wait))
+        self.due.first().map(|(at, _)| self.wall.when(*at))
     }
 }
 

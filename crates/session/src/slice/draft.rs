@@ -6,26 +6,23 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use pfcp::ie::PfcpSmReqFlags;
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
-use pfcp::{Cause, IeType, Ies, Repeated};
+use pfcp::{Cause, IeType, Repeated};
 
 use crate::base::refusal::Refusal;
 use crate::compiled::{FRAMED_MAX, PdrId, QerId};
 use crate::rules::endpoints::{ENDPOINTS_MAX, Endpoint};
+use crate::rules::flows::NO_FLOWS;
 use crate::rules::intake::{self, Wants};
-use crate::rules::predefined;
 use crate::rules::site::Site;
 use crate::rules::{
     Asks, Bar, BarId, Conditions, Far, FarId, LeftTunnel, PacketRules, Pdr, Qer, Rule, RuleId,
     Rules, Urr, UrrId,
 };
-use crate::slice::applications::NO_FLOWS;
+use crate::rules::{RulesView, predefined};
 use crate::slice::deferred::{self, Timing, Timings};
-use crate::slice::kept::{Block, Kept, RulesView};
+use crate::slice::kept::{Block, Kept};
 use crate::slice::resources::Holders;
 use crate::usage::measured::UrrChanges;
-
-/// IEs of a Traffic Endpoint that are kept.
-const KEPT_IES_MAX: usize = 512;
 
 /// Rules of one kind.
 #[derive(Debug)]
@@ -738,35 +735,4 @@ impl Draft {
 
 fn in_rule<R: Rule>(id: R::Id) -> impl Fn(Refusal) -> Refusal {
     move |refusal| refusal.in_rule(R::named(id))
-}
-
-/// IEs as they were sent. `create`: the IE that they are of.
-pub(crate) fn said(ies: Ies<'_>, create: IeType) -> Result<Box<[u8]>, Refusal> {
-    let bytes = ies.as_bytes();
-    if bytes.len() > KEPT_IES_MAX {
-        return Err(Refusal::no_room(create));
-    }
-    Ok(bytes.into())
-}
-
-/// IEs of the types that `new` has are replaced by those of `new`.
-pub(crate) fn merge(kept: &[u8], new: Ies<'_>, create: IeType) -> Result<Box<[u8]>, Refusal> {
-    let mut merged = Vec::with_capacity(kept.len() + new.as_bytes().len());
-    let mut left = kept;
-    while let [t0, t1, l0, l1, rest @ ..] = left {
-        let (ie_type, length) = (
-            u16::from_be_bytes([*t0, *t1]),
-            u16::from_be_bytes([*l0, *l1]),
-        );
-        let length = usize::from(length).min(rest.len());
-        if new.find(IeType(ie_type))?.is_none() {
-            merged.extend_from_slice(&left[..4 + length]);
-        }
-        left = &rest[length..];
-    }
-    merged.extend_from_slice(new.as_bytes());
-    if merged.len() > KEPT_IES_MAX {
-        return Err(Refusal::no_room(create));
-    }
-    Ok(merged.into())
 }

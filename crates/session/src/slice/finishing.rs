@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::base::ids::PeerId;
 use crate::base::slab::Place;
 use crate::base::time::Time;
 use crate::compiled::Tables;
 use crate::core::Core;
 use crate::exchange::outbox::Outbox;
-use crate::node::peer::PeerId;
 
 /// Places looked at before other work may go first.
 const PLACES_PER_STEP: usize = 1024;

@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
+use crate::base::ids::PeerId;
 use crate::base::slab::Place;
 use crate::compiled::Tables;
-use crate::node::peer::PeerId;
 use crate::slice::sessions::{List, Sessions};
 use crate::slice::sets::SetKey;
 

@@ -4,35 +4,8 @@
 //! session of the shape that most have (a PDR and a FAR for each direction, one or two QERs) keeps them
 //! in one block of memory; any other keeps a list for each kind of rule.
 
-use crate::rules::{Bar, Far, PacketRules, Pdr, Qer, Rules, Urr};
-use crate::slice::applications::NO_FLOWS;
+use crate::rules::{Bar, Far, Pdr, Qer, Rules, RulesView, Urr};
 use crate::slice::draft::Draft;
-
-/// Rules, wherever they lie.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RulesView<'a> {
-    pub(crate) pdrs: &'a [Pdr],
-    pub(crate) fars: &'a [Far],
-    pub(crate) qers: &'a [Qer],
-    pub(crate) urrs: &'a [Urr],
-    pub(crate) bars: &'a [Bar],
-}
-
-impl<'a> RulesView<'a> {
-    /// The part that packets meet.
-    pub(crate) fn for_packets(self) -> PacketRules<'a> {
-        PacketRules {
-            pdrs: self.pdrs,
-            fars: self.fars,
-            qers: self.qers,
-            dormant: &[],
-            closed: &[],
-            predefined: &[],
-            applications: &NO_FLOWS,
-            stopped: &[],
-        }
-    }
-}
 
 /// The rules of one session.
 #[derive(Debug, Default)]

@@ -18,8 +18,8 @@ use crate::compile::compiler::mark;
 use crate::compiled::{Buffered, HoldLimits, PdrId, Qfi, Tables};
 use crate::core::Core;
 use crate::exchange::outbox::Outbox;
+use crate::rules::RulesView;
 use crate::rules::{Apply, Bar, BarId, Far, Pdr};
-use crate::slice::kept::RulesView;
 use crate::slice::sessions::Sessions;
 
 /// One unit of a Downlink Data Notification Delay (8.2.28).

@@ -9,11 +9,11 @@ use std::net::SocketAddr;
 
 use pfcp::Header;
 
+use crate::base::ids::PeerId;
 use crate::base::slab::Place;
 use crate::compiled::Tables;
 use crate::core::Core;
 use crate::exchange::answers::Fingerprint;
-use crate::node::peer::PeerId;
 
 /// What the requests at hand are about. Kept for its capacity.
 #[derive(Debug, Default)]

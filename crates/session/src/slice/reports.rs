@@ -10,13 +10,14 @@ use pfcp::message::SessionReportResponse;
 use pfcp::{Message, MessageType, Writer};
 
 use crate::base::event::Ignored;
+use crate::base::ids::PeerId;
 use crate::base::time::Time;
 use crate::compiled::Tables;
 use crate::core::Core;
 use crate::exchange::outbox::Outbox;
-use crate::exchange::requests::Purpose;
+use crate::exchange::requests::{About, Purpose};
 use crate::exchange::stats::Way;
-use crate::node::peer::{PeerId, PeerState};
+use crate::node::peer::PeerState;
 use crate::usage::report::USAGE;
 
 /// Reports to one SMF that may be on their way at a time; to a silent one, a single one.
@@ -24,19 +25,6 @@ const WINDOW: usize = 256;
 
 /// Reports to one SMF that wait until earlier ones are answered.
 const WAITING_MAX: usize = 4096;
-
-/// What a report is about. It comes back with the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct About {
-    /// Whose session.
-    pub(crate) peer: PeerId,
-    /// Our SEID.
-    pub(crate) seid: u64,
-    /// What was said about it.
-    pub(crate) report: ReportType,
-    /// Of those about the usage of this session it is the one of this number.
-    pub(crate) usage: u32,
-}
 
 #[derive(Debug)]
 struct Waiting {

@@ -7,12 +7,12 @@ use pfcp::ie::{FSeid, NodeId, RecoveryTimeStamp, ReportType};
 use pfcp::message::SessionReportRequest;
 use pfcp::{Cause, IeType, MessageType, Writer};
 
-use crate::base::config::Config;
 use crate::base::time::Time;
 use crate::compiled::Buffered;
 use crate::core::Core;
 use crate::exchange::outbox::Outbox;
 use crate::exchange::stats::Way;
+use crate::rules::config::Config;
 use crate::slice::tests::{PdrIe, Recorder, choose4, config, ordinary_with};
 
 pub(crate) type Sent = Vec<(SocketAddr, Vec<u8>)>;

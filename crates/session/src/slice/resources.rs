@@ -8,11 +8,11 @@ use pfcp::{Cause, IeType};
 
 use crate::alloc::addresses::{AddressGrant, Choice, NiPools};
 use crate::alloc::teid::{Grant, LocalTeid, Teids};
-use crate::base::config::Config;
 use crate::base::refusal::Refusal;
 use crate::base::time::Time;
-use crate::compile::compiler::{DEFAULT_NI, is_found_by_others};
-use crate::compiled::{Direction, NiId, PdrId};
+use crate::compile::compiler::is_found_by_others;
+use crate::compiled::{DEFAULT_NI, Direction, NiId, PdrId};
+use crate::rules::config::Config;
 use crate::rules::endpoints::Endpoint;
 use crate::rules::intake::{self, ChooseId, WantedFTeid, Wants};
 use crate::rules::site::Site;
@@ -169,7 +169,7 @@ impl Resources {
         let outside = usize::try_from(config.limits.sessions)
             .unwrap_or(usize::MAX)
             .saturating_mul(2);
-        let pools = |ni: &crate::base::config::NetworkInstance| {
+        let pools = |ni: &crate::rules::config::NetworkInstance| {
             NiPools::new(&ni.pools4, &ni.pools6, outside, seed)
         };
         let mut pools: Vec<NiPools> = config.network_instances.iter().map(pools).collect();

@@ -8,14 +8,15 @@ use pfcp::message::{
 };
 use pfcp::{Cause, FromIe, IeType, Message, Writer};
 
-use crate::base::config::Config;
+use crate::base::ids::PeerId;
 use crate::base::node_id::NodeId;
 use crate::base::time::Time;
 use crate::compiled::Tables;
-use crate::core::{Core, Incoming};
+use crate::core::Core;
+use crate::exchange::incoming::Incoming;
 use crate::exchange::outbox::Outbox;
 use crate::node::load::Notice;
-use crate::node::peer::PeerId;
+use crate::rules::config::Config;
 use crate::slice::resources::CreatedFor;
 use crate::slice::sessions::Created;
 use crate::usage::report::write_all;

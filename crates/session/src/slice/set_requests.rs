@@ -8,12 +8,13 @@ use pfcp::message::{SessionSetDeletionRequest, SessionSetModificationRequest};
 use pfcp::{Cause, IeType, Message};
 
 use crate::base::event::Event;
+use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
 use crate::base::time::Time;
 use crate::compiled::Tables;
-use crate::core::{Core, Incoming};
+use crate::core::Core;
+use crate::exchange::incoming::Incoming;
 use crate::exchange::outbox::Outbox;
-use crate::node::peer::PeerId;
 use crate::slice::sets::{SetKey, cp_keys};
 
 /// Sets named in one message; more is not what the parts of one node are.

@@ -2,12 +2,12 @@
 
 use pfcp::{IeType, Writer};
 
+use crate::base::ids::PeerId;
 use crate::base::time::Time;
 use crate::compiled::Tables;
 use crate::core::Core;
 use crate::exchange::outbox::Outbox;
-use crate::node::peer::PeerId;
-use crate::slice::view::SessionSummary;
+use crate::rules::summary::SessionSummary;
 use crate::usage::report::{ROOM, Report, USAGE, write_all};
 
 /// Sessions looked at before other work may go first.

@@ -6,32 +6,16 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv6Net};
 use pfcp::ie::{MeasurementMethod, ReportingTriggers};
 
-use crate::base::config::PredefinedFar;
+use crate::base::ids::PeerId;
 use crate::base::time::Time;
 use crate::compiled::{Counters, Direction, PacketRate, PdrId, PredefinedId};
-use crate::node::peer::PeerId;
+use crate::rules::RulesView;
+use crate::rules::config::PredefinedFar;
 use crate::rules::predefined::{self, PredefinedRule};
 use crate::rules::site::Site;
-use crate::rules::{Apply, Asks, Far, Interface, Mbr, Pdr, Qer, UeIp};
-use crate::slice::kept::RulesView;
+use crate::rules::summary::SessionSummary;
+use crate::rules::{Apply, Asks, Far, Interface, Mbr, Pdr, Qer};
 use crate::usage::measured::{Amount, Measured};
-
-/// One line of a list of sessions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionSummary {
-    /// Ours.
-    pub seid: u64,
-    /// The SMF's.
-    pub cp_seid: u64,
-    /// Whose it is.
-    pub peer: PeerId,
-    /// The UE's addresses, as prefixes; without what is behind it.
-    pub ue: Vec<IpNet>,
-    /// TEIDs of the uplink.
-    pub teids: Vec<u32>,
-    /// Numbers of PDRs, FARs, QERs, URRs and BARs.
-    pub rules: [usize; 5],
-}
 
 /// One session with its rules and counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -217,37 +201,6 @@ impl UrrView {
         let (ran, running) = self.time?;
         let run = running.map_or(Duration::ZERO, |since| now.since(since));
         Some((ran + run).as_secs())
-    }
-}
-
-impl SessionSummary {
-    pub(crate) fn new(seid: u64, cp_seid: u64, peer: PeerId, rules: RulesView<'_>) -> Self {
-        let mut ue: Vec<IpNet> = Vec::new();
-        let mut teids = Vec::new();
-        for pdi in rules.pdrs.iter().map(|pdr| &pdr.pdi) {
-            ue.extend(pdi.ue.into_iter().flat_map(UeIp::nets));
-            teids.extend(pdi.f_teid.map(|f_teid| f_teid.teid.teid.get()));
-        }
-        ue.sort_unstable();
-        ue.dedup();
-        teids.sort_unstable();
-        teids.dedup();
-        let RulesView {
-            pdrs,
-            fars,
-            qers,
-            urrs,
-            bars,
-        } = rules;
-        let rules = [pdrs.len(), fars.len(), qers.len(), urrs.len(), bars.len()];
-        Self {
-            seid,
-            cp_seid,
-            peer,
-            ue,
-            teids,
-            rules,
-        }
     }
 }
 

@@ -7,7 +7,7 @@
 use smallvec::SmallVec;
 
 use crate::compiled::PdrId;
-use crate::slice::kept::RulesView;
+use crate::rules::RulesView;
 use crate::usage::measured::{UNARMED, Usage, measuring, place};
 
 /// What the alarm of a PDR is after it has gone off: the data path has moved it on. No alarm is set to it, as each is a

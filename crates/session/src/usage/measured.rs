@@ -13,11 +13,11 @@ use smallvec::SmallVec;
 
 use crate::base::salted::mix;
 use crate::base::time::Time;
+use crate::base::wall_clock::WallClock;
 use crate::compiled::{Counters, Direction, PdrId};
+use crate::rules::RulesView;
 use crate::rules::urr::{Asks, Limits, Renewed};
 use crate::rules::{FarId, Pdr, Urr, UrrId};
-use crate::slice::deferred::WallClock;
-use crate::slice::kept::RulesView;
 use crate::usage::conditions::{Cut, More};
 use crate::usage::report::{ROOM, Report};
 

@@ -5,10 +5,10 @@ use pfcp::ie::{ReportType, UsageInformation, UsageReportTrigger, Volume, VolumeM
 use pfcp::{IeType, Writer};
 use smallvec::SmallVec;
 
+use crate::base::ids::PeerId;
 use crate::base::node_id::NodeId;
-use crate::node::peer::PeerId;
 use crate::rules::UrrId;
-use crate::slice::view::SessionSummary;
+use crate::rules::summary::SessionSummary;
 use crate::usage::measured::Amount;
 
 /// What one URR has measured.

@@ -4,8 +4,8 @@ use pfcp::Cause;
 
 use super::cases::{failure, pdr, refusal, refuses};
 use super::*;
+use crate::base::pfd::{PfdKind, Property};
 use crate::compiled::{QfiSet, Select};
-use crate::node::pfds::{PfdKind, Property};
 use crate::slice::applications::flows_of;
 
 const WEB: &str = "permit out 6 from 192.0.2.1 443 to assigned";

@@ -28,14 +28,14 @@ use pfcp::ie::{
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{IeType, MessageType, Writer};
 
-use crate::base::config::{Config, Limits, NetworkInstance};
+use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
 use crate::base::time::Time;
 use crate::compiled::{
     Action, Compiled, Counters, EndedTunnel, Entry, HoldLimits, Key, NoRoom, PdrId, PredefinedId,
     Tables,
 };
-use crate::node::peer::PeerId;
+use crate::rules::config::{Config, Limits, NetworkInstance};
 use crate::slice::resources::Created;
 use crate::slice::sessions::Sessions;
 

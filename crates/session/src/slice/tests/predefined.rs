@@ -5,9 +5,9 @@ use pfcp::ie::GateStatus;
 
 use super::cases::{failure, pdr, refusal, refuses};
 use super::*;
-use crate::base::config::{PredefinedFar, PredefinedRule};
 use crate::base::flow::FlowDescription;
 use crate::compiled::{Action, Direction, Flow, Limit, NiId, QerId, Qfi, Select};
+use crate::rules::config::{PredefinedFar, PredefinedRule};
 use crate::rules::{self, RuleId};
 
 const ACTIVATE: IeType = IeType::ACTIVATE_PREDEFINED_RULES;

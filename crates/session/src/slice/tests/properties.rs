@@ -12,9 +12,9 @@ use super::*;
 use crate::base::prefix_set::overlap;
 use crate::compile::compiler::Compiler;
 use crate::compiled::{Action, Direction};
+use crate::rules::RulesView;
 use crate::rules::site::Site;
 use crate::rules::{PacketRules, Pdr};
-use crate::slice::kept::RulesView;
 
 /// One request of an SMF that knows neither what exists nor what is allowed.
 #[derive(Clone, Debug)]

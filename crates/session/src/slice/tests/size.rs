@@ -3,8 +3,8 @@
 use std::mem::{size_of, size_of_val};
 
 use super::*;
-use crate::rules::{Asks, Urr};
-use crate::slice::kept::{Block, RulesView};
+use crate::rules::{Asks, RulesView, Urr};
+use crate::slice::kept::Block;
 use crate::slice::sessions::{Extra, Session};
 use crate::usage::measured::{Measured, Seen};
 

@@ -16,7 +16,7 @@ use pfcp::ie::{
 use pfcp::message::SessionReportRequest;
 use pfcp::{Cause, IeType, MessageType, Writer};
 
-use crate::base::config::{Config, Limits};
+use crate::rules::config::{Config, Limits};
 use crate::slice::reports_tests::{Sent, World, smf};
 use crate::slice::tests::{PdrIe, choose4, config, flow, ordinary_with};
 

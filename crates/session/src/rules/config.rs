@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
+pub use crate::base::node_id::NodeIdConfig;
 use crate::compiled::NiId;
 pub use crate::rules::predefined::{PredefinedFar, PredefinedRule};
 
@@ -84,15 +85,6 @@ impl Config {
         let from = from.to_canonical();
         self.allow.is_empty() || self.allow.iter().any(|net| net.contains(&from))
     }
-}
-
-/// Node ID (TS 29.244, 8.2.38).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NodeIdConfig {
-    /// IPv4 or IPv6.
-    Ip(IpAddr),
-    /// Fully qualified domain name, in text: labels joined by dots.
-    Fqdn(String),
 }
 
 /// A data network as SMFs name it (TS 29.244, 8.2.4).

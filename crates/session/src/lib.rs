@@ -8,7 +8,6 @@ pub mod compiled;
 mod core;
 mod exchange;
 mod node;
-pub mod reference;
 pub mod rules;
 mod slice;
 #[cfg(any(test, feature = "testing"))]

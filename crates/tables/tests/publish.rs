@@ -10,9 +10,9 @@ use common::{arrival, forwarded, furnish, hop, inner, ports, read_marked_gpdu, r
 use proptest::prelude::*;
 use session::compiled::{Compiled, Counters, PdrId, Tables as _};
 use session::config::{Config, NetworkInstance, PredefinedRule};
-use session::reference::{Arrival, Fate, Packet, Verdict as Judgement, judge};
 use session::rules::{PacketRules, Rules};
 use session::testing;
+use session::testing::reference::{Arrival, Fate, Packet, Verdict as Judgement, judge};
 use tables::nexthop::NextHopTables;
 use tables::{DROP_REASONS, Handle, Layout, Options, Run, Tables, Verdict};
 

@@ -10,10 +10,10 @@ use crate::compiled::{
     Action, Compiled, Direction, Duplicate, DuplicateHeader, Entry, Flow, Key, Limit, Marks, PdrId,
     QerId, Qfi, QfiSet, Select, SharedMeter, UeAddresses, UeEnd,
 };
-use crate::reference::{Arrival, Fate, Packet, Verdict, judge};
 use crate::rules::PacketRules;
 use crate::rules::config::Config;
 use crate::testing;
+use crate::testing::reference::{Arrival, Fate, Packet, Verdict, judge};
 
 fn config() -> Config {
     Config {

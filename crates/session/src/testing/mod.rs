@@ -1,4 +1,7 @@
-//! Random rules and packets for property tests, here and in the crates that turn rules into tables.
+//! Random rules and packets for property tests, here and in the crates that turn rules into tables, and the judge of
+//! what packets then meet.
+
+pub mod reference;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
@@ -13,7 +16,6 @@ use crate::base::flow::{Address, End, FlowDescription};
 use crate::base::refusal::Refusal;
 use crate::compile::compiler::Compiler;
 use crate::compiled::{Compiled, Direction, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
-use crate::reference::{Arrival, Packet};
 use crate::rules::config::{Config, PredefinedFar, PredefinedRule};
 use crate::rules::flows::Flows;
 use crate::rules::predefined::{PredefinedId, numbered};
@@ -23,6 +25,7 @@ use crate::rules::{
     LocalFTeid, LocalTeid, Mbr, PacketRules, Pdi, PdiMore, Pdr, Qer, RareQer, RemoteFTeid, Removal,
     Rules, SdfFilter, Targets, TunnelNetworkId, UeIp,
 };
+use crate::testing::reference::{Arrival, Packet};
 
 /// TEIDs of the random rules; the last one is not direct.
 pub const TEIDS: [u32; 3] = [1, 0x0100_0002, 0x7f00_0003];

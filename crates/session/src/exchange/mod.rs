@@ -2,6 +2,7 @@
 
 pub(crate) mod answers;
 pub(crate) mod incoming;
+pub(crate) mod n4;
 pub mod outbox;
 pub(crate) mod requests;
 pub mod stats;

@@ -15,12 +15,12 @@ use crate::base::gtpu;
 pub use crate::base::gtpu::Ends;
 use crate::base::ids::PeerId;
 use crate::base::time::Time;
-use crate::compiled::Tables;
-use crate::core::{Core, Timer};
-use crate::exchange::outbox::Outbox;
+use crate::exchange::n4::Turn;
 use crate::exchange::requests::Purpose;
 use crate::exchange::stats::Way;
 use crate::node::peer::PeerState;
+use crate::node::slices::Slices;
+use crate::node::{Node, Timer};
 use crate::rules::config::Config;
 
 /// Peers of one Node Report; more are told in further ones.
@@ -191,21 +191,21 @@ impl Paths {
     }
 }
 
-impl<T: Tables> Core<T> {
+impl Node {
     /// Echo Requests that are due; what failed is reported.
-    pub(crate) fn advance_paths(&mut self, now: Time, out: &mut Outbox) {
+    pub(crate) fn advance_paths(&mut self, turn: &mut Turn<'_>, slices: &mut impl Slices) {
         let mut failed = Vec::new();
-        while let Some(step) = self.paths.step(now) {
+        while let Some(step) = self.paths.step(turn.now) {
             match step {
                 Step::Echo { ends, sequence } => {
-                    self.stats.echo_requests += 1;
-                    out.echo(ends, gtpu::echo_request(sequence));
+                    turn.stats().echo_requests += 1;
+                    turn.out.echo(ends, gtpu::echo_request(sequence));
                 }
                 Step::Failed(ends) => failed.push(ends),
                 Step::Nothing => {}
             }
         }
-        self.tell_paths(now, News::Failed, &failed, out);
+        self.tell_paths(turn, slices, News::Failed, &failed);
     }
 
     pub(crate) fn next_echo(&self) -> Option<Time> {
@@ -213,12 +213,12 @@ impl<T: Tables> Core<T> {
     }
 
     /// See which paths sessions use, and again after a while.
-    pub(crate) fn refresh_paths(&mut self, now: Time) {
+    pub(crate) fn refresh_paths(&mut self, now: Time, slices: &mut impl Slices) {
         if self.paths.is_off() {
             return;
         }
         let mut in_use = BTreeSet::new();
-        self.tables.gtpu_paths(&mut |remote, local| {
+        slices.gtpu_paths(&mut |remote, local| {
             in_use.insert((remote, local));
         });
         self.paths.refresh(now, &in_use);
@@ -226,74 +226,63 @@ impl<T: Tables> Core<T> {
         self.set_timer(now, again, Timer::Paths);
     }
 
-    /// An Echo Response to one of our requests, as it came to the port that it was sent from.
-    pub fn receive_echo(&mut self, now: Time, from: IpAddr, octets: &[u8], out: &mut Outbox) {
-        match gtpu::read(octets) {
-            Some(message @ gtpu::Message::EchoResponse { .. }) => {
-                self.on_echo_response(now, from, message, out);
-            }
-            Some(_) => self.stats.gtpu_other += 1,
-            None => self.stats.gtpu_malformed += 1,
-        }
-    }
-
+    /// An Echo Response.
     pub(crate) fn on_echo_response(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
+        slices: &mut impl Slices,
         from: IpAddr,
         message: gtpu::Message,
-        out: &mut Outbox,
     ) {
         let gtpu::Message::EchoResponse { sequence, recovery } = message else {
             return;
         };
-        self.stats.echo_responses += 1;
-        let news = self.paths.answered(now, from, sequence, recovery);
+        turn.stats().echo_responses += 1;
+        let news = self.paths.answered(turn.now, from, sequence, recovery);
         for kind in [News::Recovered, News::Restarted] {
             let of_kind = news.iter().filter(|(_, news)| *news == kind);
             let ends: Vec<Ends> = of_kind.map(|(ends, _)| *ends).collect();
-            self.tell_paths(now, kind, &ends, out);
+            self.tell_paths(turn, slices, kind, &ends);
         }
     }
 
     /// Node Report Request (7.4.5.1) to every SMF that has sessions and answers.
-    fn tell_paths(&mut self, now: Time, news: News, ends: &[Ends], out: &mut Outbox) {
+    fn tell_paths(
+        &mut self,
+        turn: &mut Turn<'_>,
+        slices: &mut impl Slices,
+        news: News,
+        ends: &[Ends],
+    ) {
         for &(remote, _) in ends {
-            out.event(match news {
+            turn.out.event(match news {
                 News::Failed => Event::PathFailed { remote },
                 News::Recovered => Event::PathRecovered { remote },
                 News::Restarted => Event::GtpuPeerRestarted { remote },
             });
         }
         match news {
-            News::Failed => self.stats.path_failures += ends.len() as u64,
-            News::Recovered => self.stats.path_recoveries += ends.len() as u64,
-            News::Restarted => self.stats.gtpu_restarts += ends.len() as u64,
+            News::Failed => turn.stats().path_failures += ends.len() as u64,
+            News::Recovered => turn.stats().path_recoveries += ends.len() as u64,
+            News::Restarted => turn.stats().gtpu_restarts += ends.len() as u64,
         }
         for chunk in ends.chunks(PEERS_PER_REPORT) {
             for id in self.peers.ids() {
-                if self.sessions.len_of(id) > 0 && !self.closing {
-                    self.send_node_report(now, id, news, chunk, out);
+                if slices.sessions_of(id) > 0 && !self.closing {
+                    self.send_node_report(turn, id, news, chunk);
                 }
             }
         }
     }
 
-    fn send_node_report(
-        &mut self,
-        now: Time,
-        id: PeerId,
-        news: News,
-        ends: &[Ends],
-        out: &mut Outbox,
-    ) {
+    fn send_node_report(&mut self, turn: &mut Turn<'_>, id: PeerId, news: News, ends: &[Ends]) {
         let Some(peer) = self.peers.get(id) else {
             return;
         };
         if peer.state != PeerState::Up {
             return;
         }
-        let (to, node_id) = (peer.address, self.node_id.clone());
+        let (to, node_id) = (peer.address, turn.n4.node_id().clone());
         let (kind, group) = match news {
             News::Failed => (NodeReportType::UPFR, IeType::USER_PLANE_PATH_FAILURE_REPORT),
             News::Recovered => (
@@ -302,7 +291,7 @@ impl<T: Tables> Core<T> {
             ),
             News::Restarted => (NodeReportType::PURR, IeType::PEER_UP_RESTART_REPORT),
         };
-        self.send_request(now, to, Purpose::NodeReport(id), out, |writer| {
+        turn.request(to, Purpose::NodeReport(id), None, |writer| {
             writer.node_id(node_id.to_wire());
             writer.put(IeType::NODE_REPORT_TYPE, kind);
             writer.grouped(group, |writer| {
@@ -313,16 +302,8 @@ impl<T: Tables> Core<T> {
         });
     }
 
-    /// Node Report Response (7.4.5.2): nothing hangs on it.
-    pub(crate) fn on_node_report_answer(&mut self, message: &Message<'_>) {
-        if let Ok(response) = NodeReportResponse::decode(message) {
-            self.stats
-                .cause(Way::Received, message.header.message_type, response.cause);
-        }
-    }
-
     /// GTP-U paths that are asked for, and how many of them have failed.
-    pub fn path_count(&self) -> (usize, usize) {
+    pub(crate) fn path_count(&self) -> (usize, usize) {
         self.paths.fill()
     }
 }
@@ -340,6 +321,14 @@ fn on_wire(remote: IpAddr) -> RemoteGtpUPeer<'static> {
         ipv6,
         destination_interface: None,
         network_instance: None,
+    }
+}
+
+/// Node Report Response (7.4.5.2): nothing hangs on it.
+pub(super) fn on_node_report_answer(turn: &mut Turn<'_>, message: &Message<'_>) {
+    if let Ok(response) = NodeReportResponse::decode(message) {
+        turn.stats()
+            .cause(Way::Received, message.header.message_type, response.cause);
     }
 }
 

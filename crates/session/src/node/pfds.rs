@@ -11,13 +11,11 @@ use pfcp::{Cause, IeType, Message};
 
 pub use crate::base::pfd::{PfdKind, Property};
 use crate::base::refusal::Refusal;
-use crate::base::time::Time;
-use crate::compiled::Tables;
-use crate::core::Core;
 use crate::exchange::incoming::Incoming;
-use crate::exchange::outbox::Outbox;
+use crate::exchange::n4::Turn;
+use crate::node::Node;
+use crate::node::slices::Slices;
 use crate::rules::config::Limits;
-use crate::slice::applications::Applications;
 
 /// All PFDs, by Application ID.
 #[derive(Debug, Default)]
@@ -37,7 +35,7 @@ impl Pfds {
         &mut self,
         request: &PfdManagementRequest<'_>,
         limits: &Limits,
-        applications: &Applications,
+        allow: impl Fn(&str, &[Property]) -> Result<(), Refusal>,
     ) -> Result<Vec<Box<str>>, Refusal> {
         if request.application_ids_pfds.is_empty() {
             let all = std::mem::take(self);
@@ -49,7 +47,7 @@ impl Pfds {
             let name = text(application.application_id)?;
             let properties = properties(&application)?;
             if !properties.is_empty() {
-                applications.allow(&name, &properties)?;
+                allow(&name, &properties)?;
             }
             change.insert(name, properties);
         }
@@ -153,14 +151,14 @@ fn text(octets: &[u8]) -> Result<Box<str>, Refusal> {
     }
 }
 
-impl<T: Tables> Core<T> {
+impl Node {
     /// PFD Management Request (6.2.5.2).
     pub(crate) fn on_pfd_management(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
+        slices: &mut impl Slices,
         incoming: &Incoming,
         message: &Message<'_>,
-        out: &mut Outbox,
     ) {
         let (peers, from) = (&self.peers, incoming.from);
         if !peers
@@ -168,39 +166,38 @@ impl<T: Tables> Core<T> {
             .any(|id| peers.speaks_for(id, from.ip()))
         {
             let cause = Cause::NO_ESTABLISHED_PFCP_ASSOCIATION;
-            return self.refuse(now, incoming, 0, cause.into(), out);
+            return self.refuse(turn, incoming, cause.into());
         }
         let managed = PfdManagementRequest::decode(message)
             .map_err(Refusal::from)
             .and_then(|request| {
-                let applications = &self.sessions.applications;
-                self.pfds
-                    .manage(&request, &self.config.limits, applications)
+                let allow = |name: &str, pfds: &[Property]| slices.allow(name, pfds);
+                self.pfds.manage(&request, &self.config.limits, allow)
             });
         match managed {
             Ok(names) => {
                 for name in names {
                     let properties = self.pfds.of(&name);
-                    self.sessions.applications.provision(&name, properties);
+                    slices.provision(&name, properties);
                 }
-                self.refit(out);
+                slices.refit(turn);
                 let cause = Cause::REQUEST_ACCEPTED;
-                self.answer(now, incoming, 0, cause, out, |writer, us| {
+                self.answer(turn, incoming, cause, |writer, us| {
                     writer.cause(cause);
                     writer.node_id(us.to_wire());
                 });
             }
-            Err(refusal) => self.refuse(now, incoming, 0, refusal, out),
+            Err(refusal) => self.refuse(turn, incoming, refusal),
         }
     }
 
     /// Applications with PFDs, in alphabetical order.
-    pub fn pfds(&self) -> impl Iterator<Item = (&str, &[Property])> {
+    pub(crate) fn pfds(&self) -> impl Iterator<Item = (&str, &[Property])> {
         self.pfds.iter()
     }
 
     /// Applications with PFDs, and the bytes that they take.
-    pub fn pfd_fill(&self) -> (usize, usize) {
+    pub(crate) fn pfd_fill(&self) -> (usize, usize) {
         self.pfds.fill()
     }
 }

@@ -13,10 +13,10 @@ use crate::base::pfd::{PfdKind, Property};
 use crate::base::refusal::Refusal;
 use crate::base::slab::Place;
 use crate::compiled::Tables;
-use crate::core::Core;
-use crate::exchange::outbox::Outbox;
+use crate::exchange::n4::Turn;
 use crate::rules::Pdr;
 use crate::rules::flows::Flows;
+use crate::slice::Slice;
 use crate::slice::sessions::Sessions;
 
 type Names = BTreeSet<Box<str>>;
@@ -128,15 +128,15 @@ impl Applications {
     }
 }
 
-impl<T: Tables> Core<T> {
+impl<T: Tables> Slice<T> {
     /// A step towards sessions that go by the PFDs as they are now.
-    pub(crate) fn refit(&mut self, out: &mut Outbox) {
+    pub(crate) fn fit_to_pfds(&mut self, turn: &mut Turn<'_>) {
         let Some(sessions) = self.sessions.refit(&mut self.tables) else {
             return;
         };
         if sessions > 0 {
-            self.stats.pfds_without_room += sessions as u64;
-            out.event(Event::PfdsWithoutRoom { sessions });
+            turn.stats().pfds_without_room += sessions as u64;
+            turn.out.event(Event::PfdsWithoutRoom { sessions });
         }
     }
 }

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use pfcp::ie::{FTeid, ReportType};
 
-use crate::base::gtpu::{self, Message, Received};
-use crate::base::time::Time;
 use crate::compiled::Tables;
-use crate::core::Core;
-use crate::exchange::outbox::Outbox;
+use crate::exchange::n4::Turn;
+use crate::node::peer::Peers;
+use crate::slice::Slice;
 use crate::slice::tunnels::Tunnel;
 
 /// Sessions whose tunnels are looked at before other work may go first.
@@ -20,43 +19,32 @@ const SESSIONS_INDEXED: usize = 1024;
 /// Tunnels that are told of before other work may go first.
 const TUNNELS_TOLD: usize = 256;
 
-impl<T: Tables> Core<T> {
-    /// A GTP-U message beside G-PDUs and Echo Requests, as the data path got it: an IP packet.
-    pub fn receive_gtpu(&mut self, now: Time, packet: &[u8], out: &mut Outbox) {
-        match gtpu::read_packet(packet) {
-            Some(Received { from, message }) => self.on_gtpu(now, from, message, out),
-            None => self.stats.gtpu_malformed += 1,
-        }
-    }
-
-    fn on_gtpu(&mut self, now: Time, from: IpAddr, message: Message, out: &mut Outbox) {
-        match message {
-            Message::ErrorIndication { teid, peer } => {
-                self.on_error_indication(now, from, (teid, peer), out);
-            }
-            Message::EchoResponse { .. } => self.on_echo_response(now, from, message, out),
-            Message::Other => self.stats.gtpu_other += 1,
-        }
-    }
-
-    fn on_error_indication(&mut self, now: Time, from: IpAddr, tunnel: Tunnel, out: &mut Outbox) {
-        self.stats.error_indications += 1;
+impl<T: Tables> Slice<T> {
+    /// The far end of a tunnel, or somebody else, says that it does not know it.
+    pub(crate) fn on_error_indication(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peers: &Peers,
+        from: IpAddr,
+        tunnel: Tunnel,
+    ) {
+        turn.stats().error_indications += 1;
         if from != tunnel.1 {
-            self.stats.error_indications_foreign += 1;
+            turn.stats().error_indications_foreign += 1;
             return;
         }
-        self.sessions.tunnels.ask(now, tunnel);
-        self.look_up_tunnels(now, out);
+        self.sessions.tunnels.ask(turn.now, tunnel);
+        self.look_up_tunnels(turn, peers);
     }
 
     /// A step towards knowing whose tunnels Error Indications were about; who it was is told.
-    pub(crate) fn look_up_tunnels(&mut self, now: Time, out: &mut Outbox) {
+    pub(crate) fn look_up_tunnels(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
         self.sessions.index_tunnels(SESSIONS_INDEXED);
         for _ in 0..TUNNELS_TOLD {
             let Some(tunnel) = self.sessions.tunnels.question() else {
                 break;
             };
-            self.tell_of_error(now, tunnel, out);
+            self.tell_of_error(turn, peers, tunnel);
         }
     }
 
@@ -65,11 +53,11 @@ impl<T: Tables> Core<T> {
         self.config.t1 * self.config.n1.max(1)
     }
 
-    fn tell_of_error(&mut self, now: Time, tunnel: Tunnel, out: &mut Outbox) {
+    fn tell_of_error(&mut self, turn: &mut Turn<'_>, peers: &Peers, tunnel: Tunnel) {
         let ((teid, peer), pause) = (tunnel, self.tunnel_pause());
         for seid in self.sessions.with_tunnel(tunnel) {
             // A gNB indicates an error for each packet; the SMF hears of it once.
-            if !(self.sessions).indicated(now, seid, tunnel, pause, &mut self.tables) {
+            if !(self.sessions).indicated(turn.now, seid, tunnel, pause, &mut self.tables) {
                 continue;
             }
             let (ipv4, ipv6) = match peer {
@@ -77,10 +65,10 @@ impl<T: Tables> Core<T> {
                 IpAddr::V6(v6) => (None, Some(v6)),
             };
             let f_teid = FTeid::Given { teid, ipv4, ipv6 };
-            let sent = self.report(now, seid, ReportType::ERIR, out, |writer| {
+            let sent = self.report(turn, peers, seid, ReportType::ERIR, |writer| {
                 writer.error_indication_report(&[f_teid]);
             });
-            self.stats.error_reports += u64::from(sent);
+            turn.stats().error_reports += u64::from(sent);
         }
     }
 }

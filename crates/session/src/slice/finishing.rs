@@ -1,26 +1,17 @@
 //! Before an association is released the SMF hears of all usage (TS 29.244, 5.18): each URR that has measured something
 //! reports it (TEBUR), and when all reports are answered the SMF is told that there are no more (URSS).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::base::ids::PeerId;
 use crate::base::slab::Place;
 use crate::base::time::Time;
 use crate::compiled::Tables;
-use crate::core::Core;
-use crate::exchange::outbox::Outbox;
+use crate::node::slices::Then;
+use crate::slice::Slice;
 
 /// Places looked at before other work may go first.
 const PLACES_PER_STEP: usize = 1024;
-
-/// What follows when all is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
-    /// The SMF hears of it, and releases.
-    Tell,
-    /// The SMF hears of it, and is asked to release.
-    AskForRelease,
-}
 
 /// How far it is.
 #[derive(Debug)]
@@ -32,53 +23,62 @@ struct Progress {
 
 /// The associations whose usage is being reported to the end.
 #[derive(Debug, Default)]
-pub(crate) struct Finishing(BTreeMap<PeerId, Progress>);
+pub(crate) struct Finishing {
+    under_way: BTreeMap<PeerId, Progress>,
+    /// What their node has not been told yet.
+    finished: VecDeque<(PeerId, Then)>,
+}
 
 impl Finishing {
+    /// Begin; an SMF that asks again while it goes on changes nothing.
+    pub(crate) fn begin(&mut self, peer: PeerId, then: Then) {
+        let next = Some(Place::FIRST);
+        let progress = Progress { next, then };
+        self.under_way.entry(peer).or_insert(progress);
+    }
+
     /// The association is over.
     pub(crate) fn forget(&mut self, peer: PeerId) {
-        self.0.remove(&peer);
+        self.under_way.remove(&peer);
+        self.finished.retain(|(finished, _)| *finished != peer);
+    }
+
+    pub(crate) fn contains(&self, peer: PeerId) -> bool {
+        self.under_way.contains_key(&peer)
+    }
+
+    /// Associations with sessions to ask.
+    pub(crate) fn unfinished(&self) -> Vec<PeerId> {
+        let behind = self.under_way.iter();
+        let behind = behind.filter(|(_, progress)| progress.next.is_some());
+        behind.map(|(peer, _)| *peer).collect()
     }
 
     /// Whether there are sessions to ask.
     pub(crate) fn is_behind(&self) -> bool {
-        self.0.values().any(|progress| progress.next.is_some())
+        self.under_way
+            .values()
+            .any(|progress| progress.next.is_some())
     }
 
-    /// Whether all sessions have been asked; what follows then.
-    fn asked_all(&self, peer: PeerId) -> Option<Then> {
-        let progress = self.0.get(&peer)?;
-        progress.next.is_none().then_some(progress.then)
-    }
-}
-
-impl<T: Tables> Core<T> {
-    pub(crate) fn is_finishing(&self, peer: PeerId) -> bool {
-        self.finishing.0.contains_key(&peer)
-    }
-
-    /// Begin; an SMF that asks again while it goes on changes nothing.
-    pub(crate) fn finish_usage(&mut self, now: Time, peer: PeerId, then: Then, out: &mut Outbox) {
-        let next = Some(Place::FIRST);
-        let progress = Progress { next, then };
-        self.finishing.0.entry(peer).or_insert(progress);
-        self.keep_finishing(now, out);
-    }
-
-    /// A step.
-    pub(crate) fn keep_finishing(&mut self, now: Time, out: &mut Outbox) {
-        let behind = self.finishing.0.iter_mut();
-        let behind = behind.filter(|(_, progress)| progress.next.is_some());
-        let peers: Vec<PeerId> = behind.map(|(peer, _)| *peer).collect();
-        for peer in peers {
-            self.finish_some(now, peer);
-            self.tell_usage(now, out);
-            self.may_be_finished(now, peer, out);
+    /// All is reported, if all sessions have been asked.
+    fn end(&mut self, peer: PeerId) {
+        if let Some(Progress { next: None, then }) = self.under_way.get(&peer) {
+            self.finished.push_back((peer, *then));
+            self.under_way.remove(&peer);
         }
     }
 
-    fn finish_some(&mut self, now: Time, peer: PeerId) {
-        let Some(progress) = self.finishing.0.get_mut(&peer) else {
+    /// An association that has come to its end, once.
+    pub(crate) fn next_finished(&mut self) -> Option<(PeerId, Then)> {
+        self.finished.pop_front()
+    }
+}
+
+impl<T: Tables> Slice<T> {
+    /// Some more sessions of a peer have their usage reported.
+    pub(crate) fn ask_for_usage(&mut self, now: Time, peer: PeerId) {
+        let Some(progress) = self.finishing.under_way.get_mut(&peer) else {
             return;
         };
         for _ in 0..PLACES_PER_STEP {
@@ -92,17 +92,9 @@ impl<T: Tables> Core<T> {
     }
 
     /// Whether it was the last report that was answered.
-    pub(crate) fn may_be_finished(&mut self, now: Time, peer: PeerId, out: &mut Outbox) {
-        let Some(then) = self.finishing.asked_all(peer) else {
-            return;
-        };
-        if !self.reports.is_idle(peer) {
-            return;
-        }
-        self.finishing.forget(peer);
-        match then {
-            Then::Tell => self.say_reports_are_sent(now, peer, out),
-            Then::AskForRelease => self.ask_for_release(now, peer, out),
+    pub(crate) fn may_be_finished(&mut self, peer: PeerId) {
+        if self.reports.is_idle(peer) {
+            self.finishing.end(peer);
         }
     }
 }

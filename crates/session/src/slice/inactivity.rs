@@ -12,9 +12,10 @@ use pfcp::ie::ReportType;
 use crate::base::salted::Salted;
 use crate::base::time::Time;
 use crate::compiled::Tables;
-use crate::core::Core;
-use crate::exchange::outbox::Outbox;
+use crate::exchange::n4::Turn;
+use crate::node::peer::Peers;
 use crate::rules::Pdr;
+use crate::slice::Slice;
 use crate::slice::sessions::Sessions;
 
 /// A session is looked at so often while its timer runs, at best ...
@@ -164,19 +165,19 @@ impl<T: Tables> Sessions<T> {
     }
 }
 
-impl<T: Tables> Core<T> {
+impl<T: Tables> Slice<T> {
     /// Look at the sessions whose time it is.
-    pub(crate) fn look_for_inactivity(&mut self, now: Time, out: &mut Outbox) {
+    pub(crate) fn look_for_inactivity(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
         for _ in 0..LOOKS_PER_STEP {
-            let Some(seid) = self.sessions.inactivity.next_due(now) else {
+            let Some(seid) = self.sessions.inactivity.next_due(turn.now) else {
                 return;
             };
             let Some(packets) = self.sessions.packets(seid, &self.tables) else {
                 self.sessions.inactivity.forget(seid);
                 continue;
             };
-            if self.sessions.inactivity.look(now, seid, packets)
-                && !self.report(now, seid, ReportType::UPIR, out, |_| {})
+            if self.sessions.inactivity.look(turn.now, seid, packets)
+                && !self.report(turn, peers, seid, ReportType::UPIR, |_| {})
             {
                 self.sessions.inactivity.unreported(seid);
             }

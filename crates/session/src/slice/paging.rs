@@ -16,10 +16,11 @@ use crate::base::slab::Place;
 use crate::base::time::Time;
 use crate::compile::compiler::mark;
 use crate::compiled::{Buffered, HoldLimits, PdrId, Qfi, Tables};
-use crate::core::Core;
-use crate::exchange::outbox::Outbox;
+use crate::exchange::n4::Turn;
+use crate::node::peer::Peers;
 use crate::rules::RulesView;
 use crate::rules::{Apply, Bar, BarId, Far, Pdr};
+use crate::slice::Slice;
 use crate::slice::sessions::Sessions;
 
 /// One unit of a Downlink Data Notification Delay (8.2.28).
@@ -208,7 +209,7 @@ impl<T: Tables> Sessions<T> {
     }
 
     /// What waits is as its BAR says; whether, and after what delay, the SMF is to hear of it.
-    fn on_buffered(&self, what: Buffered, tables: &mut T) -> Option<Duration> {
+    fn hold(&self, what: Buffered, tables: &mut T) -> Option<Duration> {
         let (rules, _) = self.live_rules(what.seid)?;
         let pdr = rules.pdrs.iter().find(|pdr| pdr.id == what.pdr)?;
         let far = buffering(rules, pdr)?;
@@ -320,20 +321,20 @@ fn duration(timer: Timer) -> Duration {
     seconds.map_or(FOREVER, |seconds| Duration::from_secs(seconds.into()))
 }
 
-impl<T: Tables> Core<T> {
+impl<T: Tables> Slice<T> {
     /// A packet waits for a session, and none of its PDR did before it.
-    pub fn buffered(&mut self, now: Time, what: Buffered, out: &mut Outbox) {
-        let delay = self.sessions.on_buffered(what, &mut self.tables);
+    pub(crate) fn on_buffered(&mut self, turn: &mut Turn<'_>, peers: &Peers, what: Buffered) {
+        let delay = self.sessions.hold(what, &mut self.tables);
         if let Some(delay) = delay {
-            self.sessions.paging.meet(now, what, delay);
-            self.page(now, out);
+            self.sessions.paging.meet(turn.now, what, delay);
+            self.page(turn, peers);
         }
     }
 
     /// Tell SMFs of packets that wait, where it is time.
-    pub(crate) fn page(&mut self, now: Time, out: &mut Outbox) {
+    pub(crate) fn page(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
         for _ in 0..SESSIONS_PER_STEP {
-            let Some((seid, met)) = self.sessions.paging.next_due(now) else {
+            let Some((seid, met)) = self.sessions.paging.next_due(turn.now) else {
                 return;
             };
             let told = self.sessions.still_waiting(seid, &met, &self.tables);
@@ -346,10 +347,10 @@ impl<T: Tables> Core<T> {
                 continue;
             }
             let write = |writer: &mut pfcp::Writer<'_>| writer.downlink_data_report(&told);
-            if self.report(now, seid, ReportType::DLDR, out, write) {
-                self.stats.downlink_data_reports += 1;
+            if self.report(turn, peers, seid, ReportType::DLDR, write) {
+                turn.stats().downlink_data_reports += 1;
             } else {
-                self.sessions.paging.retry(now.after(RETRY), seid);
+                self.sessions.paging.retry(turn.now.after(RETRY), seid);
             }
         }
     }

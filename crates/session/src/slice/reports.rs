@@ -1,6 +1,6 @@
 //! Session Report Requests (TS 29.244, 6.3.5 and 7.5.8): what an SMF is told without having asked.
 //!
-//! [`Core::report`] is all that those who have something to report need. Retransmission is that of
+//! [`Slice::report`] is all that those who have something to report need. Retransmission is that of
 //! all our requests; here is seen to it that an SMF which does not answer costs the others nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,13 +11,12 @@ use pfcp::{Message, MessageType, Writer};
 
 use crate::base::event::Ignored;
 use crate::base::ids::PeerId;
-use crate::base::time::Time;
 use crate::compiled::Tables;
-use crate::core::Core;
-use crate::exchange::outbox::Outbox;
+use crate::exchange::n4::Turn;
 use crate::exchange::requests::{About, Purpose};
 use crate::exchange::stats::Way;
-use crate::node::peer::PeerState;
+use crate::node::peer::{PeerState, Peers};
+use crate::slice::Slice;
 use crate::usage::report::USAGE;
 
 /// Reports to one SMF that may be on their way at a time; to a silent one, a single one.
@@ -146,49 +145,49 @@ impl Reports {
     }
 }
 
-impl<T: Tables> Core<T> {
+impl<T: Tables> Slice<T> {
     /// Tell the SMF of a session about it: `report` and the IEs that `write` adds to it.
     ///
     /// `seid` is ours. `false`: there is no such session, or its SMF has left so many reports
     /// unanswered that this one was not sent and will not be.
     pub(crate) fn report(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
+        peers: &Peers,
         seid: u64,
         report: ReportType,
-        out: &mut Outbox,
         write: impl FnOnce(&mut Writer<'_>),
     ) -> bool {
         let Some((peer, _)) = self.sessions.owner(seid) else {
             return false;
         };
-        if self.reports.has_waiting(peer) || !self.may_report(peer) {
+        if self.reports.has_waiting(peer) || !self.may_report(turn, peers, peer) {
             let ies = only_ies(write);
             return self.reports.wait(peer, Waiting { seid, report, ies });
         }
-        self.send_report(now, seid, report, out, write)
+        self.send_report(turn, peers, seid, report, write)
     }
 
     /// Reports leave room for the other requests, but each SMF may have one under way.
-    fn may_report(&self, peer: PeerId) -> bool {
-        let is_up = (self.peers.get(peer)).is_some_and(|peer| peer.state == PeerState::Up);
-        let crowded = self.requests.len() >= self.config.limits.outstanding / 4 * 3;
+    fn may_report(&self, turn: &Turn<'_>, peers: &Peers, peer: PeerId) -> bool {
+        let is_up = (peers.get(peer)).is_some_and(|peer| peer.state == PeerState::Up);
+        let crowded = turn.n4.is_crowded();
         let window = if is_up && !crowded { WINDOW } else { 1 };
         self.reports.has_room(peer, window)
     }
 
     pub(crate) fn send_report(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
+        peers: &Peers,
         seid: u64,
         report: ReportType,
-        out: &mut Outbox,
         write: impl FnOnce(&mut Writer<'_>),
     ) -> bool {
         let Some((peer, cp_seid)) = self.sessions.owner(seid) else {
             return false;
         };
-        let Some(mut to) = self.peers.get(peer).map(|peer| peer.address) else {
+        let Some(mut to) = peers.get(peer).map(|peer| peer.address) else {
             return false;
         };
         // Another SMF of the set may have taken the session over (5.22).
@@ -210,7 +209,7 @@ impl<T: Tables> Core<T> {
             writer.report_type(report);
             write(writer);
         };
-        let sent = self.send_request_of(now, to, purpose, Some(cp_seid), out, write);
+        let sent = turn.request(to, purpose, Some(cp_seid), write);
         if sent {
             self.reports.sent(peer);
         }
@@ -221,57 +220,71 @@ impl<T: Tables> Core<T> {
     /// the session any more deletes it.
     pub(crate) fn on_report_answer(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
+        peers: &Peers,
         about: About,
         message: &Message<'_>,
-        out: &mut Outbox,
     ) {
         let mut accepted = false;
         match SessionReportResponse::decode(message) {
             Ok(response) => {
                 accepted = response.cause.is_accepted();
-                self.stats
+                turn.stats()
                     .cause(Way::Received, message.header.message_type, response.cause);
                 if let (Some(f_seid), true) = (response.cp_f_seid, response.cause.is_accepted()) {
                     self.sessions
                         .set_cp_seid(about.peer, about.seid, f_seid.seid);
                 }
                 if about.report.contains(ReportType::DLDR) {
-                    self.on_paging_answer(now, about.seid, &response);
+                    self.on_paging_answer(turn.now, about.seid, &response);
                 }
             }
             Err(_) => {
-                let from = self.peers.get(about.peer).map(|peer| peer.address);
+                let from = peers.get(about.peer).map(|peer| peer.address);
                 if let Some(from) = from {
-                    self.ignore(now, from, Ignored::Incomplete, out);
+                    turn.ignore(from, Ignored::Incomplete);
                 }
             }
         }
         if about.report.contains(USAGE) {
             (self.sessions).usage_is_answered(about.seid, about.usage, accepted);
         }
-        self.report_is_done(now, about, out);
+        self.report_is_done(turn, peers, about);
+    }
+
+    /// A report stays without an answer.
+    pub(crate) fn on_report_unanswered(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peers: &Peers,
+        about: About,
+    ) {
+        self.report_is_lost(turn.now, about.seid, about.report);
+        if about.report.contains(USAGE) {
+            self.sessions.usage_is_unanswered(about.seid, about.usage);
+        }
+        self.report_is_done(turn, peers, about);
     }
 
     /// A report was answered or given up, or its session is gone: the next may go.
-    pub(crate) fn report_is_done(&mut self, now: Time, about: About, out: &mut Outbox) {
+    pub(crate) fn report_is_done(&mut self, turn: &mut Turn<'_>, peers: &Peers, about: About) {
         self.reports.done(about.peer);
-        self.tell_usage(now, out);
-        self.send_waiting(now, about.peer, out);
+        self.tell_usage(turn, peers);
+        self.send_what_waits(turn, peers, about.peer);
     }
 
     /// What waits goes, as far as it may: usage after all else, as it waits without loss.
-    pub(crate) fn send_waiting(&mut self, now: Time, peer: PeerId, out: &mut Outbox) {
-        while self.may_report(peer) {
+    pub(crate) fn send_what_waits(&mut self, turn: &mut Turn<'_>, peers: &Peers, peer: PeerId) {
+        while self.may_report(turn, peers, peer) {
             if let Some(next) = self.reports.next(peer) {
                 let gone = self.sessions.owner(next.seid).is_none();
                 let write = |writer: &mut Writer<'_>| writer.ies(&next.ies);
-                if !self.send_report(now, next.seid, next.report, out, write) && !gone {
+                if !self.send_report(turn, peers, next.seid, next.report, write) && !gone {
                     self.reports.put_back(peer, next);
                     break;
                 }
             } else if let Some(seid) = self.reports.next_usage(peer) {
-                if !self.send_usage_of(now, peer, seid, out) {
+                if !self.send_usage_of(turn, peers, peer, seid) {
                     self.reports.put_usage_back(peer, seid);
                     break;
                 }
@@ -280,7 +293,7 @@ impl<T: Tables> Core<T> {
             }
         }
         self.reports.tidy(peer);
-        self.may_be_finished(now, peer, out);
+        self.may_be_finished(peer);
     }
 }
 

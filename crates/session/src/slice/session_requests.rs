@@ -1,241 +1,132 @@
-//! Session requests: who asks, may they, and what is said (TS 29.244, 7.5).
+//! Session requests: what they come to, and what is said (TS 29.244, 7.5).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
-use pfcp::ie::{CpFunctionFeatures, FSeid, FTeid, UeIpAddress};
-use pfcp::message::{
-    SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
-};
-use pfcp::{Cause, FromIe, IeType, Message, Writer};
+use pfcp::ie::{FSeid, FTeid, UeIpAddress};
+use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
+use pfcp::{Cause, IeType, Writer};
 
 use crate::base::ids::PeerId;
-use crate::base::node_id::NodeId;
-use crate::base::time::Time;
+use crate::base::refusal::Refusal;
 use crate::compiled::Tables;
-use crate::core::Core;
 use crate::exchange::incoming::Incoming;
-use crate::exchange::outbox::Outbox;
+use crate::exchange::n4::Turn;
 use crate::node::load::Notice;
+use crate::node::peer::Peers;
 use crate::rules::config::Config;
-use crate::slice::resources::CreatedFor;
-use crate::slice::sessions::Created;
+use crate::slice::Slice;
+use crate::slice::resources::{Created, CreatedFor};
+use crate::slice::sessions::Deleted;
+use crate::slice::set_requests::Found;
 use crate::usage::report::write_all;
 
-impl<T: Tables> Core<T> {
-    /// Session Establishment Request (6.3.2.3).
+impl<T: Tables> Slice<T> {
+    /// Session Establishment Request (6.3.2.3) of this peer.
     pub(crate) fn on_establishment(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
+        peers: &Peers,
         incoming: &Incoming,
-        message: &Message<'_>,
-        out: &mut Outbox,
+        request: &SessionEstablishmentRequest<'_>,
+        (peer, notice): (PeerId, Notice),
     ) {
-        let request = match SessionEstablishmentRequest::decode(message) {
-            Ok(request) => request,
-            Err(error) => {
-                let cp_seid = cp_seid_of(message);
-                return self.refuse_undecodable(now, incoming, cp_seid, &error, out);
-            }
-        };
-        let cp_seid = request.cp_f_seid.seid;
-        let node_id = NodeId::from_wire(&request.node_id);
-        let peer = self
-            .peers
-            .whose_session(&node_id, incoming.from)
-            .filter(|id| self.is_ready(*id));
-        let Some(peer) = peer else {
-            let cause = Cause::NO_ESTABLISHED_PFCP_ASSOCIATION;
-            return self.refuse(now, incoming, cp_seid, cause.into(), out);
-        };
-        self.spoke(now, peer, incoming.from);
-        if self.closing {
-            return self.refuse(now, incoming, cp_seid, Cause::REQUEST_REJECTED.into(), out);
-        }
-        let notice = self.notice(peer);
-        if self.wants_overload_control(peer) && self.load.sheds(incoming.priority) {
-            return self.refuse_overloaded(now, incoming, cp_seid, &notice, out);
-        }
-        match self
+        let (cp_seid, scope) = (request.cp_f_seid.seid, peers.by_source(incoming.from));
+        let established = self
             .sessions
-            .establish(now, peer, &request, &mut self.tables)
-        {
-            Ok(established) => {
-                let seid = established.seid;
-                self.created.clear();
-                self.created.extend_from_slice(established.created);
-                self.stats.established += 1;
-                let created = std::mem::take(&mut self.created);
-                let f_seid = up_f_seid(&self.config, seid);
-                self.answer(
-                    now,
-                    incoming,
-                    cp_seid,
-                    Cause::REQUEST_ACCEPTED,
-                    out,
-                    |writer, us| {
-                        writer.node_id(us.to_wire());
-                        writer.cause(Cause::REQUEST_ACCEPTED);
-                        writer.f_seid(f_seid);
-                        write_created(writer, &created);
-                        notice.write(writer);
-                    },
-                );
-                self.created = created;
-                self.tell_usage(now, out);
-            }
-            Err(refusal) => self.refuse(now, incoming, cp_seid, refusal, out),
-        }
-    }
-
-    /// An SMF without overload control would only repeat what is refused.
-    fn wants_overload_control(&self, id: PeerId) -> bool {
-        self.peers
-            .get(id)
-            .is_some_and(|peer| peer.cp_features.contains(CpFunctionFeatures::OVRL))
-    }
-
-    /// There is more to do than can be done (6.2.4.4.2). Not a complaint: the SMF is not at fault.
-    fn refuse_overloaded(
-        &mut self,
-        now: Time,
-        incoming: &Incoming,
-        cp_seid: u64,
-        notice: &Notice,
-        out: &mut Outbox,
-    ) {
-        self.stats.shed += 1;
-        let cause = Cause::PFCP_ENTITY_IN_CONGESTION;
-        self.answer(now, incoming, cp_seid, cause, out, |writer, us| {
+            .establish(turn.now, peer, request, &mut self.tables);
+        let established = match established {
+            Ok(established) => established,
+            Err(refusal) => return turn.refuse(scope, incoming, cp_seid, refusal),
+        };
+        self.created.clear();
+        self.created.extend_from_slice(established.created);
+        turn.stats().established += 1;
+        let f_seid = up_f_seid(&self.config, established.seid);
+        let (cause, created) = (Cause::REQUEST_ACCEPTED, &self.created);
+        turn.answer(scope, incoming, cp_seid, cause, |writer, us| {
             writer.node_id(us.to_wire());
             writer.cause(cause);
+            writer.f_seid(f_seid);
+            write_created(writer, created);
             notice.write(writer);
         });
+        self.tell_usage(turn, peers);
     }
 
-    /// Session Modification Request (6.3.3.3).
-    pub(crate) fn on_modification(
+    /// Session Modification Request (6.3.3.3), not answered yet. The CP's SEID from now on.
+    pub(crate) fn modify(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
+        peers: &Peers,
         incoming: &Incoming,
-        message: &Message<'_>,
-        out: &mut Outbox,
-    ) {
-        let Some(found) = self.find_session(incoming.from, message) else {
-            return self.refuse(
-                now,
-                incoming,
-                0,
-                Cause::SESSION_CONTEXT_NOT_FOUND.into(),
-                out,
-            );
-        };
-        let (peer, seid, cp_seid) = (found.owner, found.seid, found.cp_seid);
-        if found.by_owner {
-            self.spoke(now, peer, incoming.from);
+        request: &SessionModificationRequest<'_>,
+        found: &Found,
+    ) -> Result<u64, Refusal> {
+        let (now, tables) = (turn.now, &mut self.tables);
+        let modified = (self.sessions).modify(now, found.owner, found.seid, request, tables)?;
+        let cp_seid = modified.cp_seid;
+        self.created.clear();
+        self.created.extend_from_slice(modified.created);
+        turn.stats().modified += 1;
+        if let Some(f_seid) = request.cp_f_seid {
+            let address = f_seid.ipv4.map(IpAddr::V4);
+            let address = address.or(f_seid.ipv6.map(IpAddr::V6));
+            self.take_over(peers, found, incoming.from, address);
         }
-        let request = match SessionModificationRequest::decode(message) {
-            Ok(request) => request,
-            Err(error) => return self.refuse_undecodable(now, incoming, cp_seid, &error, out),
-        };
-        match self
-            .sessions
-            .modify(now, peer, seid, &request, &mut self.tables)
-        {
-            Ok(modified) => {
-                let cp_seid = modified.cp_seid;
-                self.created.clear();
-                self.created.extend_from_slice(modified.created);
-                self.stats.modified += 1;
-                let created = std::mem::take(&mut self.created);
-                if let Some(f_seid) = request.cp_f_seid {
-                    let address = f_seid.ipv4.map(IpAddr::V4);
-                    let address = address.or(f_seid.ipv6.map(IpAddr::V6));
-                    self.take_over(&found, incoming.from, address);
-                }
-                let notice = self.notice(peer);
-                let usage = self.usage_in_answer(seid, None, out);
-                self.answer(
-                    now,
-                    incoming,
-                    cp_seid,
-                    Cause::REQUEST_ACCEPTED,
-                    out,
-                    |writer, _| {
-                        writer.cause(Cause::REQUEST_ACCEPTED);
-                        write_created(writer, &created);
-                        notice.write(writer);
-                        let group = IeType::USAGE_REPORT_IN_SESSION_MODIFICATION_RESPONSE;
-                        write_all(&usage, writer, group);
-                    },
-                );
-                self.created = created;
-                self.tell_usage(now, out);
-            }
-            Err(refusal) => self.refuse(now, incoming, cp_seid, refusal, out),
-        }
+        Ok(cp_seid)
     }
 
-    /// Session Deletion Request (6.3.4.3). It has no mandatory IE; some SMFs send an F-SEID.
-    pub(crate) fn on_deletion(
+    /// The answer to the modification that [`Self::modify`] has made.
+    pub(crate) fn answer_modification(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
+        peers: &Peers,
         incoming: &Incoming,
-        message: &Message<'_>,
-        out: &mut Outbox,
+        (seid, cp_seid): (u64, u64),
+        notice: &Notice,
     ) {
-        let Some(found) = self.find_session(incoming.from, message) else {
-            return self.refuse(
-                now,
-                incoming,
-                0,
-                Cause::SESSION_CONTEXT_NOT_FOUND.into(),
-                out,
-            );
-        };
-        let (peer, seid, cp_seid) = (found.owner, found.seid, found.cp_seid);
-        if found.by_owner {
-            self.spoke(now, peer, incoming.from);
-        }
-        if let Err(error) = SessionDeletionRequest::decode(message) {
-            return self.refuse_undecodable(now, incoming, cp_seid, &error, out);
-        }
-        match self.sessions.delete(now, peer, seid, &mut self.tables) {
-            Ok(deleted) => {
-                self.stats.deleted += 1;
-                let (cause, notice) = (Cause::REQUEST_ACCEPTED, self.notice(peer));
-                let usage = self.usage_in_answer(seid, deleted.measured, out);
-                self.answer(now, incoming, deleted.cp_seid, cause, out, |writer, _| {
-                    writer.cause(cause);
-                    notice.write(writer);
-                    let group = IeType::USAGE_REPORT_IN_SESSION_DELETION_RESPONSE;
-                    write_all(&usage, writer, group);
-                });
-            }
-            Err(refusal) => self.refuse(now, incoming, cp_seid, refusal, out),
-        }
+        let usage = self.usage_in_answer(turn, peers, seid, None);
+        let scope = peers.by_source(incoming.from);
+        let (cause, created) = (Cause::REQUEST_ACCEPTED, &self.created);
+        turn.answer(scope, incoming, cp_seid, cause, |writer, _| {
+            writer.cause(cause);
+            write_created(writer, created);
+            notice.write(writer);
+            let group = IeType::USAGE_REPORT_IN_SESSION_MODIFICATION_RESPONSE;
+            write_all(&usage, writer, group);
+        });
+        self.tell_usage(turn, peers);
     }
 
-    /// Associated, and told so.
-    fn is_ready(&self, id: PeerId) -> bool {
-        self.peers
-            .get(id)
-            .is_some_and(|peer| peer.deferred.is_none())
+    /// Session Deletion Request (6.3.4.3), not answered yet.
+    pub(crate) fn delete(
+        &mut self,
+        turn: &mut Turn<'_>,
+        found: &Found,
+    ) -> Result<Deleted, Refusal> {
+        let (now, tables) = (turn.now, &mut self.tables);
+        let deleted = (self.sessions).delete(now, found.owner, found.seid, tables)?;
+        turn.stats().deleted += 1;
+        Ok(deleted)
     }
 
-    fn spoke(&mut self, now: Time, id: PeerId, from: SocketAddr) {
-        self.peers.learn_source(id, from);
-        if let Some(peer) = self.peers.get_mut(id) {
-            peer.heard = now;
-        }
-    }
-}
-
-/// Where an answer to a request that could not be decoded goes: its CP F-SEID, if that much is
-/// legible.
-fn cp_seid_of(message: &Message<'_>) -> u64 {
-    match message.ies.find(IeType::F_SEID) {
-        Ok(Some(ie)) => FSeid::from_ie(&ie).map_or(0, |f_seid| f_seid.seid),
-        _ => 0,
+    /// The answer to the deletion that [`Self::delete`] has made.
+    pub(crate) fn answer_deletion(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peers: &Peers,
+        incoming: &Incoming,
+        (seid, deleted): (u64, Deleted),
+        notice: &Notice,
+    ) {
+        let usage = self.usage_in_answer(turn, peers, seid, deleted.measured);
+        let (cause, scope) = (Cause::REQUEST_ACCEPTED, peers.by_source(incoming.from));
+        turn.answer(scope, incoming, deleted.cp_seid, cause, |writer, _| {
+            writer.cause(cause);
+            notice.write(writer);
+            let group = IeType::USAGE_REPORT_IN_SESSION_DELETION_RESPONSE;
+            write_all(&usage, writer, group);
+        });
     }
 }
 

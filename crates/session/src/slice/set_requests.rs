@@ -10,11 +10,10 @@ use pfcp::{Cause, IeType, Message};
 use crate::base::event::Event;
 use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
-use crate::base::time::Time;
 use crate::compiled::Tables;
-use crate::core::Core;
-use crate::exchange::incoming::Incoming;
-use crate::exchange::outbox::Outbox;
+use crate::exchange::n4::Turn;
+use crate::node::peer::Peers;
+use crate::slice::Slice;
 use crate::slice::sets::{SetKey, cp_keys};
 
 /// Sets named in one message; more is not what the parts of one node are.
@@ -30,106 +29,79 @@ pub(crate) struct Found {
     pub(crate) by_owner: bool,
 }
 
-impl<T: Tables> Core<T> {
-    /// Session Set Deletion Request (7.4.6.1): a part of the SMF, or of a node behind it, has lost
-    /// its sessions (TS 23.007, 23). The sender reaches the sessions that it may control.
-    pub(crate) fn on_set_deletion(
+/// The sets that a Session Set Deletion Request names (7.4.6.1).
+pub(crate) fn sets_of(request: &SessionSetDeletionRequest<'_>) -> Result<Vec<SetKey>, Unread> {
+    let mut sets = Vec::new();
+    for set in &request.fq_csids {
+        sets.extend(SetKey::fq_csid(set.map_err(Unread::Undecodable)?));
+        if sets.len() > SETS_MAX {
+            return Err(Unread::Refused(Refusal::no_room(IeType::FQ_CSID)));
+        }
+    }
+    if sets.is_empty() {
+        let refusal = Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::FQ_CSID);
+        return Err(Unread::Refused(refusal));
+    }
+    Ok(sets)
+}
+
+/// Why a request names no sets.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    Undecodable(pfcp::Error),
+    Refused(Refusal),
+}
+
+/// The changes that a Session Set Modification Request asks for (7.4.7.1).
+pub(crate) fn changes_of(
+    request: &SessionSetModificationRequest<'_>,
+) -> Result<Vec<Change>, Refusal> {
+    let mut changes = Vec::new();
+    for info in &request.changes {
+        changes.push(Change::new(&info?)?);
+    }
+    if changes.is_empty() {
+        let ie = IeType::PFCP_SESSION_CHANGE_INFO;
+        return Err(Refusal::ie(Cause::MANDATORY_IE_MISSING, ie));
+    }
+    Ok(changes)
+}
+
+impl<T: Tables> Slice<T> {
+    /// A part of an SMF, or of a node behind it, has lost its sessions (TS 23.007, 23). The sender, `id`, reaches the sessions
+    /// that it may control. `true`: they were deleted, and no other session of a peer that is gone is left.
+    pub(crate) fn delete_sets(
         &mut self,
-        now: Time,
-        incoming: &Incoming,
-        message: &Message<'_>,
-        out: &mut Outbox,
-    ) {
-        let request = match SessionSetDeletionRequest::decode(message) {
-            Ok(request) => request,
-            Err(error) => return self.refuse_undecodable(now, incoming, 0, &error, out),
-        };
-        let Some(id) = self.peer_for(&request.node_id, incoming.from) else {
-            let cause = Cause::NO_ESTABLISHED_PFCP_ASSOCIATION;
-            return self.refuse(now, incoming, 0, cause.into(), out);
-        };
-        let mut sets = Vec::new();
-        for set in &request.fq_csids {
-            match set {
-                Ok(set) => sets.extend(SetKey::fq_csid(set)),
-                Err(error) => return self.refuse_undecodable(now, incoming, 0, &error, out),
-            }
-            if sets.len() > SETS_MAX {
-                return self.refuse(now, incoming, 0, Refusal::no_room(IeType::FQ_CSID), out);
-            }
+        turn: &mut Turn<'_>,
+        peers: &Peers,
+        (id, from): (PeerId, SocketAddr),
+        sets: &[SetKey],
+    ) -> bool {
+        let may = |owner| peers.shares(owner, id);
+        let sessions = self.sessions.delete_sets(sets, may);
+        if sessions == 0 {
+            return false;
         }
-        if sets.is_empty() {
-            let refusal = Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::FQ_CSID);
-            return self.refuse(now, incoming, 0, refusal, out);
-        }
-        let peers = &self.peers;
-        let sessions = (self.sessions).delete_sets(&sets, |owner| peers.shares(owner, id));
-        if sessions > 0 {
-            self.sweep.left += sessions;
-            out.event(Event::SetDeleted {
-                from: incoming.from,
-                sessions,
-            });
-            self.sweep_step(now, out);
-        }
-        self.accept_node_request(now, incoming, out);
+        self.sweep.left += sessions;
+        turn.out.event(Event::SetDeleted { from, sessions });
+        self.sweep_step(turn, peers)
     }
 
-    /// Session Set Modification Request (7.4.7.1): from now on another address controls these
-    /// sessions.
-    pub(crate) fn on_set_modification(
-        &mut self,
-        now: Time,
-        incoming: &Incoming,
-        message: &Message<'_>,
-        out: &mut Outbox,
-    ) {
-        let request = match SessionSetModificationRequest::decode(message) {
-            Ok(request) => request,
-            Err(error) => return self.refuse_undecodable(now, incoming, 0, &error, out),
-        };
-        let Some(id) = self.peer_for(&request.node_id, incoming.from) else {
-            let cause = Cause::NO_ESTABLISHED_PFCP_ASSOCIATION;
-            return self.refuse(now, incoming, 0, cause.into(), out);
-        };
-        let mut changes = Vec::new();
-        for info in &request.changes {
-            match info
-                .map_err(Refusal::from)
-                .and_then(|info| Change::new(&info))
-            {
-                Ok(change) => changes.push(change),
-                Err(refusal) => return self.refuse(now, incoming, 0, refusal, out),
-            }
-        }
-        if changes.is_empty() {
-            let ie = IeType::PFCP_SESSION_CHANGE_INFO;
-            let refusal = Refusal::ie(Cause::MANDATORY_IE_MISSING, ie);
-            return self.refuse(now, incoming, 0, refusal, out);
-        }
-        for change in &changes {
-            self.change_controller(id, change);
-        }
-        self.accept_node_request(now, incoming, out);
-    }
-
-    fn change_controller(&mut self, id: PeerId, change: &Change) {
-        let peers = &self.peers;
-        (self.sessions).hand_over(&change.sets, change.to, |owner| peers.shares(owner, id));
-        for owner in self.peers.ids() {
-            let shared = self.peers.shares(owner, id);
-            if let Some(peer) = self.peers.get_mut(owner).filter(|_| shared)
-                && change.from.contains(&peer.address.ip())
-            {
-                peer.address.set_ip(change.to);
-            }
-        }
+    /// From now on another address controls the sessions in these sets, as far as `id` may control them.
+    pub(crate) fn hand_over(&mut self, peers: &Peers, id: PeerId, change: &Change) {
+        let may = |owner| peers.shares(owner, id);
+        self.sessions.hand_over(&change.sets, change.to, may);
     }
 
     /// The session that the header's SEID names, if the sender may touch it.
-    pub(crate) fn find_session(&self, from: SocketAddr, message: &Message<'_>) -> Option<Found> {
+    pub(crate) fn find_session(
+        &self,
+        peers: &Peers,
+        from: SocketAddr,
+        message: &Message<'_>,
+    ) -> Option<Found> {
         let seid = message.header.seid?;
-        let own = self.peers.candidates(from).find_map(|owner| {
+        let own = peers.candidates(from).find_map(|owner| {
             Some(Found {
                 owner,
                 seid,
@@ -137,18 +109,18 @@ impl<T: Tables> Core<T> {
                 by_owner: true,
             })
         });
-        own.or_else(|| self.find_session_of_set(from, seid))
+        own.or_else(|| self.find_session_of_set(peers, from, seid))
     }
 
     /// A session of another SMF of the sender's set, or one that was handed over to the sender's
     /// address.
-    fn find_session_of_set(&self, from: SocketAddr, seid: u64) -> Option<Found> {
+    fn find_session_of_set(&self, peers: &Peers, from: SocketAddr, seid: u64) -> Option<Found> {
         let (owner, cp_seid) = self.sessions.owner(seid)?;
         let controller = self.sessions.controller(seid);
-        let of_set = |peer| self.peers.shares(owner, peer);
+        let of_set = |peer| peers.shares(owner, peer);
         let allowed = controller == Some(from.ip())
-            || self.peers.has_alternative(owner, from.ip())
-            || self.peers.candidates(from).any(of_set);
+            || peers.has_alternative(owner, from.ip())
+            || peers.candidates(from).any(of_set);
         allowed.then_some(Found {
             owner,
             seid,
@@ -161,6 +133,7 @@ impl<T: Tables> Core<T> {
     /// when the request says so by a new CP F-SEID (5.22.2, 5.22.3).
     pub(crate) fn take_over(
         &mut self,
+        peers: &Peers,
         found: &Found,
         from: SocketAddr,
         controller: Option<IpAddr>,
@@ -168,8 +141,8 @@ impl<T: Tables> Core<T> {
         if found.by_owner {
             return;
         }
-        let own = self.peers.by_source(from);
-        match own.filter(|own| *own != found.owner && self.peers.shares(found.owner, *own)) {
+        let own = peers.by_source(from);
+        match own.filter(|own| *own != found.owner && peers.shares(found.owner, *own)) {
             Some(new) => self.sessions.adopt(found.seid, new),
             None => self
                 .sessions
@@ -179,11 +152,11 @@ impl<T: Tables> Core<T> {
 }
 
 /// One PFCP Session Change Info, read.
-struct Change {
-    to: IpAddr,
+pub(crate) struct Change {
+    pub(crate) to: IpAddr,
     sets: Vec<SetKey>,
     /// Sessions of whole associations: those at these addresses.
-    from: Vec<IpAddr>,
+    pub(crate) from: Vec<IpAddr>,
 }
 
 impl Change {

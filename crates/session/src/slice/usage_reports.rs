@@ -3,94 +3,100 @@
 use pfcp::{IeType, Writer};
 
 use crate::base::ids::PeerId;
-use crate::base::time::Time;
 use crate::compiled::Tables;
-use crate::core::Core;
-use crate::exchange::outbox::Outbox;
+use crate::exchange::n4::Turn;
+use crate::node::peer::Peers;
 use crate::rules::summary::SessionSummary;
+use crate::slice::Slice;
 use crate::usage::report::{ROOM, Report, USAGE, write_all};
 
 /// Sessions looked at before other work may go first.
 const LOOKS_PER_STEP: usize = 512;
 
-impl<T: Tables> Core<T> {
+impl<T: Tables> Slice<T> {
     /// Packets of a session have reached what [`Tables::arm`] was told, or may have.
-    pub fn crossed(&mut self, now: Time, seid: u64, out: &mut Outbox) {
+    pub(crate) fn on_crossed(&mut self, turn: &mut Turn<'_>, peers: &Peers, seid: u64) {
         if self.sessions.owner(seid).is_some() {
-            self.sessions.usage_crossed(now, seid, &mut self.tables);
-            self.tell_usage(now, out);
+            self.sessions
+                .usage_crossed(turn.now, seid, &mut self.tables);
+            self.tell_usage(turn, peers);
         }
     }
 
     /// Sessions with usage that waits to be reported, of all SMFs.
-    pub fn usage_waiting(&self) -> usize {
+    pub(crate) fn usage_waiting(&self) -> usize {
         self.reports.usage_waiting()
     }
 
     /// Look at the sessions whose time it is.
-    pub(crate) fn keep_usage(&mut self, now: Time, out: &mut Outbox) {
+    pub(crate) fn keep_usage(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
         for _ in 0..LOOKS_PER_STEP {
-            let Some(seid) = self.sessions.usage.next_due(now) else {
+            let Some(seid) = self.sessions.usage.next_due(turn.now) else {
                 break;
             };
             match self.sessions.place_if_live(seid) {
-                Some(place) => self.sessions.usage_step(now, place, seid, &mut self.tables),
+                Some(place) => self
+                    .sessions
+                    .usage_step(turn.now, place, seid, &mut self.tables),
                 None => self.sessions.usage.drop_due(),
             }
         }
-        self.tell_usage(now, out);
+        self.tell_usage(turn, peers);
     }
 
     /// Whoever has something to report takes a place in the queue of its SMF, which moves on; the log of usage
     /// has what became of the reports.
-    pub(crate) fn tell_usage(&mut self, now: Time, out: &mut Outbox) {
+    pub(crate) fn tell_usage(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
         let mut ready = std::mem::take(&mut self.sessions.usage.ready);
         for seid in ready.drain(..) {
             let Some((peer, _)) = self.sessions.owner(seid) else {
                 continue;
             };
             self.reports.wait_for_usage(peer, seid);
-            if !self.closing || self.is_finishing(peer) {
-                self.send_waiting(now, peer, out);
+            if !self.closing || self.finishing.contains(peer) {
+                self.send_what_waits(turn, peers, peer);
             }
         }
         if self.sessions.usage.ready.is_empty() {
             self.sessions.usage.ready = ready;
         }
-        self.log_usage(out);
+        self.log_usage(turn, peers);
     }
 
     /// For the log of usage: what became of reports, and of whose.
-    pub(crate) fn log_usage(&mut self, out: &mut Outbox) {
+    pub(crate) fn log_usage(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
         let records = &mut self.sessions.usage.records;
         for record in records.iter_mut() {
             let Some(id) = record.peer else { continue };
-            let peer = self.peers.get(id).map(|peer| &peer.node_id);
+            let peer = peers.get(id).map(|peer| &peer.node_id);
             record.smf = peer.or_else(|| self.sweep.gone.get(&id)).cloned();
         }
-        out.take_usage(records);
+        turn.out.take_usage(records);
     }
 
     /// The usage of one session goes to its SMF. `false`: not now.
     pub(crate) fn send_usage_of(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
+        peers: &Peers,
         peer: PeerId,
         seid: u64,
-        out: &mut Outbox,
     ) -> bool {
         match self.sessions.owner(seid) {
             Some((owner, _)) if owner == peer => {}
             // It has gone, or gone over to another SMF, where it has a place of its own.
             _ => return true,
         }
-        let Some(reports) = self.sessions.usage_to_report(now, seid, &mut self.tables) else {
+        let Some(reports) = self
+            .sessions
+            .usage_to_report(turn.now, seid, &mut self.tables)
+        else {
             return true;
         };
         let group = IeType::USAGE_REPORT_IN_SESSION_REPORT_REQUEST;
         let write = |writer: &mut Writer<'_>| write_all(&reports, writer, group);
-        let sent = self.send_report(now, seid, USAGE, out, write);
-        self.stats.usage_reports += if sent { reports.len() as u64 } else { 0 };
+        let sent = self.send_report(turn, peers, seid, USAGE, write);
+        turn.stats().usage_reports += if sent { reports.len() as u64 } else { 0 };
         self.sessions.usage_is_sent(seid, reports, sent);
         sent
     }
@@ -99,9 +105,10 @@ impl<T: Tables> Core<T> {
     /// alone, as not told. gone: the session, if it is not there any more.
     pub(crate) fn usage_in_answer(
         &mut self,
+        turn: &mut Turn<'_>,
+        peers: &Peers,
         seid: u64,
         gone: Option<SessionSummary>,
-        out: &mut Outbox,
     ) -> Vec<Report> {
         let mut reports = std::mem::take(&mut self.sessions.usage.reports);
         let mut octets = 0;
@@ -118,8 +125,8 @@ impl<T: Tables> Core<T> {
             self.sessions.usage.records.extend(records);
         }
         reports.truncate(told);
-        self.stats.usage_reports += reports.len() as u64;
-        self.log_usage(out);
+        turn.stats().usage_reports += reports.len() as u64;
+        self.log_usage(turn, peers);
         reports
     }
 }

@@ -34,31 +34,20 @@ impl<T: Tables> Core<T> {
                 continue;
             };
             let key = Fingerprint::new(from, datagram);
-            expected.keys.push((self.scope(from), key));
-            let place = header.seid.and_then(|seid| self.sessions.place_of(seid));
+            expected.keys.push((self.node.peers().by_source(from), key));
+            let place = header.seid.and_then(|seid| self.slice.place_of(seid));
             expected.places.extend(place);
         }
         self.read_ahead(&expected);
         self.expected = expected;
     }
 
-    /// Short loops, each over what the one before has made reachable: a processor looks ahead some
-    /// hundred instructions.
     fn read_ahead(&self, expected: &Expected) {
         let Expected { keys, places } = expected;
         let mut read = 0;
         for &(of, key) in keys {
-            read ^= self.answers.touch(of, key);
+            read ^= self.n4.touch(of, key);
         }
-        for &place in places {
-            read ^= self.sessions.touch(place);
-        }
-        for &place in places {
-            read ^= self.sessions.touch_rules(place);
-        }
-        for &place in places {
-            read ^= self.sessions.touch_entries(place, &self.tables);
-        }
-        black_box(read);
+        black_box(read ^ self.slice.touch(places));
     }
 }

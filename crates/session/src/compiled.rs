@@ -141,7 +141,7 @@ pub enum Key {
     Teid {
         /// Host order, never zero.
         teid: u32,
-        /// See above.
+        /// Its table slot is its alone.
         direct: bool,
     },
     /// IPv4 destination on N6.

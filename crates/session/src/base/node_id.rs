@@ -14,7 +14,7 @@ pub enum NodeIdConfig {
     Fqdn(String),
 }
 
-/// Who a node is (TS 29.244, 8.2.38).
+/// Node ID of an SMF (TS 29.244, 8.2.38).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NodeId {
     /// IPv4 address.

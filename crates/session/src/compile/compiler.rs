@@ -16,7 +16,7 @@ use crate::compiled::{
 };
 use crate::rules::config::{Burst, PredefinedFar};
 use crate::rules::flows::Flows;
-use crate::rules::predefined::Form;
+use crate::rules::predefined::EffectivePdr;
 use crate::rules::site::Site;
 use crate::rules::{
     Apply, Duplicates, Duplicating, Far, Forwarding, Interface, LocalFTeid, PacketRules, Pdi, Pdr,
@@ -60,7 +60,7 @@ impl Compiler {
                 return Err(Refusal::rule(IeType::APPLICATION_ID).in_rule(RuleId::Pdr(pdr.id)));
             }
             let holds = !rules.dormant.contains(&pdr.id);
-            for form in rules.forms(pdr) {
+            for form in rules.effective(pdr) {
                 let entry = entry(rules, form, site, reaches, &mut out.meters)
                     .map_err(|r| r.in_rule(RuleId::Pdr(pdr.id)))?;
                 let index = out.entries.len();
@@ -95,7 +95,7 @@ impl Compiler {
                     let (place, predefined) = self.forms[entry];
                     let rule = predefined.map(|id| (id, &rules.predefined[id.place()]));
                     let pdr = &rules.pdrs[place];
-                    (entry, Form { pdr, rule })
+                    (entry, EffectivePdr { pdr, rule })
                 });
                 select(forms, rules.applications, &mut out.filters)?
             };
@@ -213,7 +213,7 @@ fn nothing(entry: usize, filters: &mut Vec<Filter>) -> Select {
 
 /// The PDRs of one key, in order.
 fn select<'a>(
-    mut entries: impl ExactSizeIterator<Item = (usize, Form<'a>)> + Clone,
+    mut entries: impl ExactSizeIterator<Item = (usize, EffectivePdr<'a>)> + Clone,
     applications: &Flows,
     filters: &mut Vec<Filter>,
 ) -> Result<Select, Refusal> {
@@ -256,13 +256,13 @@ fn qfis_to_filter(pdr: &Pdr) -> QfiSet {
 
 /// Up to `room` more; whether that is enough.
 fn push_filters(
-    form: Form<'_>,
+    form: EffectivePdr<'_>,
     applications: &Flows,
     entry: usize,
     room: usize,
     filters: &mut Vec<Filter>,
 ) -> bool {
-    let Form { pdr, .. } = form;
+    let EffectivePdr { pdr, .. } = form;
     let own = pdr.pdi.filters().iter().map(|f| f.asks.flow_count());
     let of_application = pdr
         .pdi
@@ -312,8 +312,8 @@ fn push_filters(
 }
 
 /// The FAR of a PDR, or of a predefined rule that it activates: dropping, or routing.
-fn far_of(rules: PacketRules<'_>, form: Form<'_>) -> Result<Far, Refusal> {
-    let Form { pdr, .. } = form;
+fn far_of(rules: PacketRules<'_>, form: EffectivePdr<'_>) -> Result<Far, Refusal> {
+    let EffectivePdr { pdr, .. } = form;
     let own = pdr.far.and_then(|id| rules.far(id)).cloned();
     let missing = Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::FAR_ID);
     let Some((id, rule)) = form.rule else {
@@ -345,12 +345,12 @@ fn far_of(rules: PacketRules<'_>, form: Form<'_>) -> Result<Far, Refusal> {
 
 fn entry(
     rules: PacketRules<'_>,
-    form: Form<'_>,
+    form: EffectivePdr<'_>,
     site: &Site,
     reaches: &dyn Fn(IpAddr) -> bool,
     meters: &mut Vec<SharedMeter>,
 ) -> Result<Entry, Refusal> {
-    let Form { pdr, .. } = form;
+    let EffectivePdr { pdr, .. } = form;
     let direction = rules.travel_of(form);
     let closed = rules.closed.iter().find(|(of, _)| *of == pdr.id);
     // What it cannot do to packets of this PDR, it does not do: nothing passes.
@@ -634,7 +634,7 @@ fn shared(meters: &mut Vec<SharedMeter>, qer: QerId, direction: Direction, limit
 }
 
 fn is_used_once(rules: PacketRules<'_>, qer: QerId, direction: Direction) -> bool {
-    let forms = rules.pdrs.iter().flat_map(|pdr| rules.forms(pdr));
+    let forms = rules.pdrs.iter().flat_map(|pdr| rules.effective(pdr));
     let users = forms.filter(|form| form.has_qer(qer) && rules.travel_of(*form) == direction);
     users.take(2).count() == 1
 }

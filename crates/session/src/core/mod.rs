@@ -301,7 +301,7 @@ impl<T: Tables> Core<T> {
         peers.map(|peer| peer.view(self.slice.sessions_of(peer.id)))
     }
 
-    /// Who a session belongs to; `None` once the association has ended.
+    /// The association that a session belongs to; `None` once the association has ended.
     pub fn peer(&self, id: PeerId) -> Option<PeerView<'_>> {
         self.node.view(id, self.slice.sessions_of(id))
     }

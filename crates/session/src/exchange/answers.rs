@@ -93,19 +93,19 @@ pub(crate) struct Answers {
     room: config::Answers,
     of_peers: BTreeMap<PeerId, Cache>,
     /// In `of_peers`.
-    held: Held,
+    held: Fill,
     room_of_strangers: config::Answers,
     of_strangers: Cache,
 }
 
 /// Answers, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Held {
+struct Fill {
     count: usize,
     bytes: usize,
 }
 
-impl Held {
+impl Fill {
     fn fits(self, answer: usize, room: &config::Answers) -> bool {
         self.count < room.count && self.bytes + answer <= room.bytes
     }
@@ -139,7 +139,7 @@ impl Answers {
         Self {
             room,
             of_peers: BTreeMap::new(),
-            held: Held::default(),
+            held: Fill::default(),
             room_of_strangers,
             of_strangers: Cache::default(),
         }
@@ -173,7 +173,7 @@ impl Answers {
     pub(crate) fn keep(&mut self, now: Time, of: Option<PeerId>, key: Fingerprint, answer: &[u8]) {
         let Some(id) = of else {
             let (cache, room) = (&mut self.of_strangers, &self.room_of_strangers);
-            if Held::default().fits(answer.len(), room) {
+            if Fill::default().fits(answer.len(), room) {
                 cache.forget_expired(now, room);
                 while !cache.held().fits(answer.len(), room) {
                     cache.forget_oldest();
@@ -182,7 +182,7 @@ impl Answers {
             }
             return;
         };
-        if !Held::default().fits(answer.len(), &self.room) {
+        if !Fill::default().fits(answer.len(), &self.room) {
             return;
         }
         let cache = self.of_peers.entry(id).or_default();
@@ -344,8 +344,8 @@ impl Cache {
         key.0 as usize & (self.heads.len() - 1)
     }
 
-    fn held(&self) -> Held {
-        Held {
+    fn held(&self) -> Fill {
+        Fill {
             count: self.records.len(),
             bytes: self.bytes.len(),
         }

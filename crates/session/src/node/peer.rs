@@ -306,7 +306,7 @@ impl Peers {
 /// A peer, as shown to operators.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerView<'a> {
-    /// Who it is.
+    /// Node ID.
     pub node_id: &'a NodeId,
     /// Where our requests go.
     pub address: SocketAddr,

@@ -28,7 +28,7 @@ use crate::rules::unsupported::{
 };
 use crate::rules::{
     Apply, BarId, Conditions, Duplicates, Far, FarId, Forwarding, Gate, Interface, LeftTunnel,
-    LocalEnds, LocalFTeid, Mbr, Pdi, PdiMore, Pdr, Qer, RareQer, RemoteFTeid, Removal, SdfFilter,
+    LocalEnds, LocalFTeid, Mbr, Pdi, Pdr, Qer, RarePdi, RareQer, RemoteFTeid, Removal, SdfFilter,
     Targets, TunnelNetworkId, UeIp, UrrId,
 };
 
@@ -254,10 +254,10 @@ fn pdi(
         SourceInterface::CpFunction => Interface::CpFunction,
         _ => return Err(Refusal::rule(IeType::SOURCE_INTERFACE)),
     };
-    let mut more = PdiMore {
+    let mut more = RarePdi {
         filters: filters(ie)?,
         application: application(ie)?,
-        ..PdiMore::default()
+        ..RarePdi::default()
     };
     let qfis = qfis(&ie.qfis)?;
     let Some(endpoint) = endpoint(ie, endpoints)? else {
@@ -310,7 +310,7 @@ fn at_endpoint(
     source: Interface,
     ni: Option<NiId>,
     own_qfis: QfiSet,
-    more: PdiMore,
+    more: RarePdi,
     site: &Site,
 ) -> Result<(Pdi, Wants), Refusal> {
     let ie = endpoint.view()?;
@@ -352,7 +352,7 @@ pub(crate) fn follow_endpoint(
     } else {
         pdr.pdi.qfis
     };
-    let more = PdiMore {
+    let more = RarePdi {
         framed: Box::default(),
         ..pdr.pdi.more.as_deref().cloned().unwrap_or_default()
     };
@@ -364,7 +364,7 @@ pub(crate) fn follow_endpoint(
 
 /// What an endpoint that no PDR names leaves to us.
 pub(crate) fn lone_endpoint(endpoint: &Endpoint, site: &Site) -> Result<(Pdi, Wants), Refusal> {
-    let (ni, qfis, more) = (None, QfiSet::default(), PdiMore::default());
+    let (ni, qfis, more) = (None, QfiSet::default(), RarePdi::default());
     // It does not say of which side it is, but at which end of its packets the UE is.
     let ie = endpoint.view()?;
     let is_destination = |ie: Result<UeIpAddress, _>| ie.is_ok_and(|ie| ie.destination);
@@ -380,7 +380,7 @@ fn place(
     said: &Said<'_, '_>,
     source: Interface,
     qfis: QfiSet,
-    mut more: PdiMore,
+    mut more: RarePdi,
     site: &Site,
 ) -> Result<(Pdi, Wants), Refusal> {
     let ni = network_instance(said.network_instance, source, said.f_teid.is_some(), site)?;

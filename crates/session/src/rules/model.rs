@@ -19,7 +19,7 @@ use crate::compiled::{
 };
 pub use crate::rules::flows::Flows;
 use crate::rules::flows::NO_FLOWS;
-use crate::rules::predefined::{self, Form, PredefinedId, PredefinedRule};
+use crate::rules::predefined::{self, EffectivePdr, PredefinedId, PredefinedRule};
 pub use crate::rules::targets::{Duplicates, Duplicating, Targets};
 pub use crate::rules::urr::{Asks, Limits, RareAsks, Renewed};
 
@@ -94,13 +94,13 @@ impl<'a> PacketRules<'a> {
     }
 
     /// The PDR in the forms that packets meet, in the order in which they are tried.
-    pub(crate) fn forms(&self, pdr: &'a Pdr) -> impl Iterator<Item = Form<'a>> {
-        predefined::forms(pdr, self.predefined)
+    pub(crate) fn effective(&self, pdr: &'a Pdr) -> impl Iterator<Item = EffectivePdr<'a>> {
+        predefined::effective(pdr, self.predefined)
     }
 
     /// As [`Self::travel`]: what goes to a network instance of a predefined rule does not go where the FAR
     /// of the PDR leads.
-    pub(crate) fn travel_of(&self, form: Form<'_>) -> Direction {
+    pub(crate) fn travel_of(&self, form: EffectivePdr<'_>) -> Direction {
         let route = form.rule().and_then(|rule| rule.route(form.pdr));
         route.map_or_else(|| self.travel(form.pdr), |_| Direction::Uplink)
     }
@@ -166,7 +166,7 @@ impl Pdr {
             .pdi
             .more
             .take()
-            .map_or_else(PdiMore::default, |more| *more);
+            .map_or_else(RarePdi::default, |more| *more);
         more.predefined = ids.into();
         self.pdi.more = more.boxed();
     }
@@ -194,12 +194,12 @@ pub struct Pdi {
     /// In a tunnel: they carry one of these. Empty: any, or none.
     pub qfis: QfiSet,
     /// What few PDIs have.
-    pub more: Option<Box<PdiMore>>,
+    pub more: Option<Box<RarePdi>>,
 }
 
 /// The part of a [`Pdi`] that most do without.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PdiMore {
+pub struct RarePdi {
     /// Any one of these must match. Empty: all packets do.
     pub filters: Box<[SdfFilter]>,
     /// Networks behind the UE (5.16): an address in them is as good as the UE's own.
@@ -261,7 +261,7 @@ impl Pdi {
     }
 }
 
-impl PdiMore {
+impl RarePdi {
     /// `None` when there is nothing in it.
     pub fn boxed(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))

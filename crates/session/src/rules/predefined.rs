@@ -91,12 +91,12 @@ pub fn numbered(mut rules: Vec<PredefinedRule>) -> Vec<PredefinedRule> {
 
 /// A PDR as packets meet it: itself, or one of the predefined rules that it activates.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Form<'a> {
+pub(crate) struct EffectivePdr<'a> {
     pub(crate) pdr: &'a Pdr,
     pub(crate) rule: Option<(PredefinedId, &'a PredefinedRule)>,
 }
 
-impl<'a> Form<'a> {
+impl<'a> EffectivePdr<'a> {
     pub(crate) fn id(self) -> Option<PredefinedId> {
         self.rule.map(|(id, _)| id)
     }
@@ -116,16 +116,18 @@ impl<'a> Form<'a> {
     }
 }
 
-/// The forms of a PDR, in the order in which they are tried.
-pub(crate) fn forms<'a>(
+/// What a PDR is to packets, in the order in which it is tried.
+pub(crate) fn effective<'a>(
     pdr: &'a Pdr,
     rules: &'a [PredefinedRule],
-) -> impl Iterator<Item = Form<'a>> {
+) -> impl Iterator<Item = EffectivePdr<'a>> {
     let active = pdr.predefined();
-    let plain = active.is_empty().then_some(Form { pdr, rule: None });
+    let plain = active
+        .is_empty()
+        .then_some(EffectivePdr { pdr, rule: None });
     let activated = active.iter().filter_map(move |&id| {
         let rule = rules.get(id.place())?;
-        rule.is_for(pdr).then_some(Form {
+        rule.is_for(pdr).then_some(EffectivePdr {
             pdr,
             rule: Some((id, rule)),
         })
@@ -185,7 +187,7 @@ fn rules_of<'a>(
 
 /// A PDR whose source changes may find that its rules are for the other direction.
 pub(crate) fn fits(pdr: &Pdr, site: &Site) -> Result<(), Refusal> {
-    if forms(pdr, &site.predefined).next().is_none() {
+    if effective(pdr, &site.predefined).next().is_none() {
         return Err(Refusal::rule(IeType::SOURCE_INTERFACE));
     }
     Ok(())

@@ -12,12 +12,12 @@ enum Target {
     #[default]
     Nowhere,
     One(Forwarding),
-    More(Box<More>),
+    Rare(Box<RareTarget>),
 }
 
 /// With what few FARs have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct More {
+struct RareTarget {
     forwarding: Option<Forwarding>,
     /// Outer Header Creation of UDP without GTP-U: the port is in place of the TEID.
     udp: Option<RemoteFTeid>,
@@ -27,36 +27,36 @@ struct More {
 impl Targets {
     /// These.
     pub fn new(forwarding: Option<Forwarding>, duplicates: Duplicates) -> Self {
-        Self::of(More {
+        Self::of(RareTarget {
             forwarding,
             udp: None,
             duplicates,
         })
     }
 
-    fn of(more: More) -> Self {
+    fn of(more: RareTarget) -> Self {
         let rare = more.udp.is_some() || more.duplicates != Duplicates::default();
         Self(match more.forwarding {
-            _ if rare => Target::More(Box::new(more)),
+            _ if rare => Target::Rare(Box::new(more)),
             Some(forwarding) => Target::One(forwarding),
             None => Target::Nowhere,
         })
     }
 
-    fn all(&self) -> More {
+    fn all(&self) -> RareTarget {
         match &self.0 {
-            Target::Nowhere => More::default(),
-            Target::One(forwarding) => More {
+            Target::Nowhere => RareTarget::default(),
+            Target::One(forwarding) => RareTarget {
                 forwarding: Some(*forwarding),
-                ..More::default()
+                ..RareTarget::default()
             },
-            Target::More(more) => (**more).clone(),
+            Target::Rare(more) => (**more).clone(),
         }
     }
 
-    fn more(&self) -> Option<&More> {
+    fn rare(&self) -> Option<&RareTarget> {
         match &self.0 {
-            Target::More(more) => Some(more),
+            Target::Rare(more) => Some(more),
             Target::Nowhere | Target::One(_) => None,
         }
     }
@@ -88,7 +88,7 @@ pub struct Duplicating {
 impl Far {
     /// Where each packet goes besides.
     pub fn duplicates(&self) -> &[Duplicating] {
-        let duplicates = self.targets.more().map(|more| &more.duplicates);
+        let duplicates = self.targets.rare().map(|more| &more.duplicates);
         duplicates
             .filter(|duplicates| duplicates.on)
             .map_or(&[], |duplicates| &duplicates.to)
@@ -96,12 +96,12 @@ impl Far {
 
     /// Where packets go in UDP without GTP-U; then [`Forwarding::tunnel`] is `None`. The port is in place of the TEID.
     pub fn udp(&self) -> Option<RemoteFTeid> {
-        self.targets.more()?.udp
+        self.targets.rare()?.udp
     }
 
     pub(crate) fn set_udp(&mut self, udp: Option<RemoteFTeid>) {
         if udp != self.udp() {
-            self.targets = Targets::of(More {
+            self.targets = Targets::of(RareTarget {
                 udp,
                 ..self.targets.all()
             });
@@ -113,25 +113,25 @@ impl Far {
         match &self.targets.0 {
             Target::Nowhere => None,
             Target::One(forwarding) => Some(*forwarding),
-            Target::More(more) => more.forwarding,
+            Target::Rare(more) => more.forwarding,
         }
     }
 
     pub(crate) fn set_forwarding(&mut self, forwarding: Forwarding) {
         match &mut self.targets.0 {
-            Target::More(more) => more.forwarding = Some(forwarding),
+            Target::Rare(more) => more.forwarding = Some(forwarding),
             target => *target = Target::One(forwarding),
         }
     }
 
     /// Also those that are kept only.
     pub(crate) fn kept_duplicates(&self) -> Duplicates {
-        let duplicates = self.targets.more().map(|more| more.duplicates.clone());
+        let duplicates = self.targets.rare().map(|more| more.duplicates.clone());
         duplicates.unwrap_or_default()
     }
 
     pub(crate) fn set_duplicates(&mut self, duplicates: Duplicates) {
-        self.targets = Targets::of(More {
+        self.targets = Targets::of(RareTarget {
             duplicates,
             ..self.targets.all()
         });

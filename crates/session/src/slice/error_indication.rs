@@ -20,7 +20,7 @@ const SESSIONS_INDEXED: usize = 1024;
 const TUNNELS_TOLD: usize = 256;
 
 impl<T: Tables> Slice<T> {
-    /// The far end of a tunnel, or somebody else, says that it does not know it.
+    /// Error Indication about a tunnel; one that is not of its far end is counted only.
     pub(crate) fn on_error_indication(
         &mut self,
         turn: &mut Turn<'_>,

@@ -18,11 +18,11 @@ use crate::rules::Pdr;
 use crate::slice::Slice;
 use crate::slice::sessions::Sessions;
 
-/// A session is looked at so often while its timer runs, at best ...
+/// Poll interval of a session: this part of its timer ...
 const LOOKS: u32 = 8;
-/// ... but not more often than this ...
+/// ... at least this ...
 const LEAST: Duration = Duration::from_secs(1);
-/// ... nor more seldom, so that those of sessions that are gone do not pile up.
+/// ... and at most this, so that those of sessions that are gone do not pile up.
 const MOST: Duration = Duration::from_secs(30);
 
 /// Sessions looked at before other work may go first.

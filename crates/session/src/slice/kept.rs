@@ -9,10 +9,11 @@ use crate::slice::draft::Draft;
 
 /// The rules of one session.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Form);
+pub(crate) struct Kept(Layout);
 
+/// Where they lie.
 #[derive(Debug, Default)]
-enum Form {
+enum Layout {
     #[default]
     Empty,
     One(Box<Block<1>>),
@@ -32,16 +33,16 @@ pub(crate) struct Block<const QERS: usize> {
 impl Kept {
     pub(crate) fn view(&self) -> RulesView<'_> {
         match &self.0 {
-            Form::Empty => RulesView {
+            Layout::Empty => RulesView {
                 pdrs: &[],
                 fars: &[],
                 qers: &[],
                 urrs: &[],
                 bars: &[],
             },
-            Form::One(block) => block.view(),
-            Form::Two(block) => block.view(),
-            Form::Many(rules) => RulesView {
+            Layout::One(block) => block.view(),
+            Layout::Two(block) => block.view(),
+            Layout::Many(rules) => RulesView {
                 pdrs: &rules.pdrs,
                 fars: &rules.fars,
                 qers: &rules.qers,
@@ -53,25 +54,25 @@ impl Kept {
 
     pub(crate) fn bars_mut(&mut self) -> &mut [Bar] {
         match &mut self.0 {
-            Form::Empty => &mut [],
-            Form::One(block) => &mut block.bars,
-            Form::Two(block) => &mut block.bars,
-            Form::Many(rules) => &mut rules.bars,
+            Layout::Empty => &mut [],
+            Layout::One(block) => &mut block.bars,
+            Layout::Two(block) => &mut block.bars,
+            Layout::Many(rules) => &mut rules.bars,
         }
     }
 
     /// Become what the draft says. Where the shape stays, so does the place in memory.
     pub(crate) fn land(&mut self, draft: &mut Draft) {
         match (&mut self.0, draft.shape()) {
-            (Form::One(block), [2, 2, 1]) => block.land(draft),
-            (Form::Two(block), [2, 2, 2]) => block.land(draft),
-            (Form::Many(rules), _) => draft.land(rules),
-            _ => self.0 = Form::of(draft),
+            (Layout::One(block), [2, 2, 1]) => block.land(draft),
+            (Layout::Two(block), [2, 2, 2]) => block.land(draft),
+            (Layout::Many(rules), _) => draft.land(rules),
+            _ => self.0 = Layout::of(draft),
         }
     }
 }
 
-impl Form {
+impl Layout {
     fn of(draft: &mut Draft) -> Self {
         let block = match draft.shape() {
             [2, 2, 1] => draft.block().map(|block| Self::One(Box::new(block))),

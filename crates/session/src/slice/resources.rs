@@ -107,12 +107,12 @@ pub(crate) struct Resources {
 #[derive(Debug)]
 enum Taken {
     Teid(LocalTeid, Grant),
-    Ue(Held, AddressGrant),
+    Ue(Net, AddressGrant),
 }
 
 /// An address, or a network behind the UE, that a session holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Held {
+struct Net {
     ni: NiId,
     net: IpNet,
     of: Of,
@@ -129,7 +129,7 @@ enum Of {
     Framed,
 }
 
-impl Held {
+impl Net {
     fn is_framed(&self) -> bool {
         self.of == Of::Framed
     }
@@ -433,14 +433,14 @@ impl Resources {
             IeType::UE_IP_ADDRESS,
         );
         let fits =
-            |held: &Held| held.of == Of::Chosen && held.ni == ni && Choice::of(held.net) == choice;
+            |held: &Net| held.of == Of::Chosen && held.ni == ni && Choice::of(held.net) == choice;
         if let Some(ours) = held(before).chain(self.taken_nets()).find(fits) {
             return Ok(ours.net);
         }
         let pools = self.pools.get_mut(usize::from(ni.0)).ok_or(occupied)?;
         let (net, grant) = pools.choose(now, choice).ok_or(occupied)?;
         let of = Of::Chosen;
-        self.taken.push(Taken::Ue(Held { ni, net, of }, grant));
+        self.taken.push(Taken::Ue(Net { ni, net, of }, grant));
         Ok(net)
     }
 
@@ -453,7 +453,7 @@ impl Resources {
         before: Holders<'_>,
     ) -> Result<bool, Refusal> {
         let of = Of::Given;
-        let wanted = Held { ni, net, of };
+        let wanted = Net { ni, net, of };
         if let Some(ours) = self.own(before, &wanted) {
             return Ok(ours.of == Of::Chosen);
         }
@@ -465,7 +465,7 @@ impl Resources {
                 let own = |net| {
                     self.own(
                         before,
-                        &Held {
+                        &Net {
                             ni: at,
                             net,
                             of: Of::Framed,
@@ -497,7 +497,7 @@ impl Resources {
         site: &Site,
     ) -> Result<(), Refusal> {
         let of = Of::Framed;
-        let wanted = Held { ni, net, of };
+        let wanted = Net { ni, net, of };
         if self.own(before, &wanted).is_some() {
             return Ok(());
         }
@@ -510,7 +510,7 @@ impl Resources {
             .and_then(Option::as_ref)
             .is_none_or(|listed| listed.iter().any(|wide| wide.contains(&net)));
         let is_anothers = |at: NiId, pools: &NiPools| {
-            let own = |net, of| self.own(before, &Held { ni: at, net, of }).is_some();
+            let own = |net, of| self.own(before, &Net { ni: at, net, of }).is_some();
             pools.pool_overlaps(net)
                 || pools.is_behind_another(net, |net| own(net, Of::Framed))
                 || pools.another_has_some_of(net, |net| own(net, Of::Given))
@@ -529,7 +529,7 @@ impl Resources {
     }
 
     /// What the session holds already, or has taken for this request.
-    fn own(&self, before: Holders<'_>, wanted: &Held) -> Option<Held> {
+    fn own(&self, before: Holders<'_>, wanted: &Net) -> Option<Net> {
         let mut all = held(before).chain(self.taken_nets());
         all.find(|held| held.is_same(wanted))
     }
@@ -541,7 +541,7 @@ impl Resources {
         all.filter(move |(other, _)| home_of(*other) == home_of(ni))
     }
 
-    fn taken_nets(&self) -> impl Iterator<Item = Held> + '_ {
+    fn taken_nets(&self) -> impl Iterator<Item = Net> + '_ {
         self.taken.iter().filter_map(|taken| match taken {
             Taken::Ue(held, _) => Some(*held),
             Taken::Teid(..) => None,
@@ -609,7 +609,7 @@ impl Resources {
 
 /// What a session holds: the addresses by which packets find it, those that we chose, and the networks behind its UE. The
 /// uplink may check against an address without holding it.
-fn held(by: Holders<'_>) -> impl Iterator<Item = Held> + '_ {
+fn held(by: Holders<'_>) -> impl Iterator<Item = Net> + '_ {
     let pdrs = by.pdrs;
     let all_are_keys = pdrs.iter().any(is_found_by_others);
     let of_pdrs = pdrs.iter().flat_map(move |pdr| {
@@ -621,12 +621,12 @@ fn held(by: Holders<'_>) -> impl Iterator<Item = Held> + '_ {
                 IpNet::V6(_) if ue.chosen6 => Some(Of::Chosen),
                 _ => is_key.then_some(Of::Given),
             };
-            let held = move |net| of(net).map(|of| Held { ni, net, of });
+            let held = move |net| of(net).map(|of| Net { ni, net, of });
             ue.nets().filter_map(held)
         });
         let of = Of::Framed;
         let framed = pdr.pdi.framed().iter();
-        own.chain(framed.map(move |&net| Held { ni, net, of }))
+        own.chain(framed.map(move |&net| Net { ni, net, of }))
     });
     let chosen = by.endpoints.iter().filter_map(|known| known.ue);
     let of_endpoints = chosen.flat_map(|ue| {
@@ -634,7 +634,7 @@ fn held(by: Holders<'_>) -> impl Iterator<Item = Held> + '_ {
             IpNet::V4(_) => ue.chosen4,
             IpNet::V6(_) => ue.chosen6,
         };
-        let held = move |net| Held {
+        let held = move |net| Net {
             ni: ue.ni,
             net,
             of: Of::Chosen,

@@ -18,7 +18,7 @@ use crate::slice::draft::Draft;
 use crate::slice::sessions::{Session, Sessions};
 use crate::slice::view::UrrView;
 use crate::usage::alarms::Armed;
-use crate::usage::measured::{Former, Moment, NamedBy, Usage};
+use crate::usage::measured::{Moment, NamedBy, RulesBefore, Usage};
 use crate::usage::report::{Report, UsageRecord};
 
 /// What could not be published is tried again after so long.
@@ -235,7 +235,7 @@ impl<T: Tables> Sessions<T> {
         } = session;
         let extra = extra.get_or_insert_default();
         let usage = extra.usage.get_or_insert_with(Usage::new);
-        let before = before.map_or_else(Former::default, |before| Former {
+        let before = before.map_or_else(RulesBefore::default, |before| RulesBefore {
             urrs: &before.urrs,
             pdrs: &before.pdrs,
         });
@@ -441,7 +441,7 @@ impl<T: Tables> Sessions<T> {
         usage.count(view, |pdr| tables.counters(handle, pdr));
         tables.withdraw(handle);
         let pdrs: SmallVec<[NamedBy; 2]> = view.pdrs.iter().map(NamedBy::new).collect();
-        let before = Former {
+        let before = RulesBefore {
             urrs: view.urrs,
             pdrs: &pdrs,
         };

@@ -1,4 +1,4 @@
-//! Usage as the core tells of it: to SMFs, in Session Reports and answers, and to the log of usage.
+//! Usage told to SMFs, in Session Reports and answers, and to the log of usage.
 
 use pfcp::{IeType, Writer};
 
@@ -44,7 +44,7 @@ impl<T: Tables> Slice<T> {
         self.tell_usage(turn, peers);
     }
 
-    /// Whoever has something to report takes a place in the queue of its SMF, which moves on; the log of usage
+    /// Sessions with something to report take places in the queues of their SMFs, which move on; the log of usage
     /// has what became of the reports.
     pub(crate) fn tell_usage(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
         let mut ready = std::mem::take(&mut self.sessions.usage.ready);

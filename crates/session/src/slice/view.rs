@@ -178,7 +178,7 @@ impl UrrView {
             used.bytes[direction] += more.bytes[direction];
             used.packets[direction] += more.packets[direction];
         }
-        let clock = urr.more.as_ref().filter(|_| asks.measures_time());
+        let clock = urr.quotas.as_ref().filter(|_| asks.measures_time());
         Self {
             id: urr.id.0,
             method: asks.method,
@@ -240,7 +240,7 @@ impl PdrView {
         site: &Site,
         counters: &dyn Fn(Option<PredefinedId>) -> Counters,
     ) -> Self {
-        let forms = predefined::forms(pdr, &site.predefined);
+        let forms = predefined::effective(pdr, &site.predefined);
         let pdi = &pdr.pdi;
         let own = |f: crate::rules::LocalFTeid| {
             let (v4, v6) = site.addresses(f.ends);

@@ -22,7 +22,7 @@ use crate::rules::predefined::{PredefinedId, numbered};
 use crate::rules::site::Site;
 use crate::rules::{
     Apply, Conditions, Duplicates, Duplicating, Far, FarId, Forwarding, Gate, Interface, LocalEnds,
-    LocalFTeid, LocalTeid, Mbr, PacketRules, Pdi, PdiMore, Pdr, Qer, RareQer, RemoteFTeid, Removal,
+    LocalFTeid, LocalTeid, Mbr, PacketRules, Pdi, Pdr, Qer, RarePdi, RareQer, RemoteFTeid, Removal,
     Rules, SdfFilter, Targets, TunnelNetworkId, UeIp,
 };
 use crate::testing::reference::{Arrival, Packet};
@@ -185,7 +185,7 @@ pub fn naming() -> impl Strategy<Value = (Rules, Vec<PredefinedRule>, Flows)> {
         for (pdr, name) in rules.pdrs.iter_mut().zip(names) {
             let Some(name) = name else { continue };
             let more = pdr.pdi.more.take().unwrap_or_default();
-            pdr.pdi.more = Some(Box::new(PdiMore {
+            pdr.pdi.more = Some(Box::new(RarePdi {
                 filters: Box::default(),
                 application: Some(named(name)),
                 ..*more
@@ -299,10 +299,10 @@ fn pdr() -> impl Strategy<Value = Pdr> {
     let filters = prop::collection::vec(filter(), 0..3);
     let from = select(vec![From::Access, From::Tunnel, From::Network]);
     let removal = prop::bool::weighted(0.2);
-    let more = (filters, framed()).prop_map(|(filters, framed)| PdiMore {
+    let more = (filters, framed()).prop_map(|(filters, framed)| RarePdi {
         filters: filters.into(),
         framed,
-        ..PdiMore::default()
+        ..RarePdi::default()
     });
     (from, 0u32..4, 0u32..3, qers, more, pdi(), removal).prop_map(
         |(from, precedence, far, qers, more, mut pdi, container_removal)| {

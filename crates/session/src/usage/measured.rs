@@ -18,7 +18,7 @@ use crate::compiled::{Counters, Direction, PdrId};
 use crate::rules::RulesView;
 use crate::rules::urr::{Asks, Limits, Renewed};
 use crate::rules::{FarId, Pdr, Urr, UrrId};
-use crate::usage::conditions::{Cut, More};
+use crate::usage::quotas::{Cut, Quotas};
 use crate::usage::report::{ROOM, Report};
 
 /// Now, by our clock and by that of the wall.
@@ -184,7 +184,7 @@ pub(crate) struct Measured {
     /// Packets came since it was judged.
     moved: bool,
     /// What few URRs need.
-    pub(crate) more: Option<Box<More>>,
+    pub(crate) quotas: Option<Box<Quotas>>,
 }
 
 impl Measured {
@@ -199,7 +199,7 @@ impl Measured {
             spent: 0,
             named: false,
             moved: false,
-            more: More::of(&urr.asks, at),
+            quotas: Quotas::of(&urr.asks, at),
         };
         new.begin_period(&urr.asks, at);
         new
@@ -236,24 +236,24 @@ impl Measured {
         if renewed.intersects(Renewed::QUOTA | Renewed::VALIDITY) {
             self.spent &= !(spent::HELD | spent::INVALID);
         }
-        match &mut self.more {
-            Some(more) => {
-                more.update(asks, renewed, at);
-                more.keep_validity(asks, self.spent & spent::INVALID != 0, at);
+        match &mut self.quotas {
+            Some(quotas) => {
+                quotas.update(asks, renewed, at);
+                quotas.keep_validity(asks, self.spent & spent::INVALID != 0, at);
             }
-            None => self.more = More::of(asks, at),
+            None => self.quotas = Quotas::of(asks, at),
         }
     }
 
     /// What was measured on the other side of QoS enforcement so far is reported apart.
     fn change_side(&mut self, asks: &Asks, at: Moment) {
-        let measured = self.more.as_ref().map(|more| more.measured(at.now));
+        let measured = self.quotas.as_ref().map(|quotas| quotas.measured(at.now));
         if self.used.is_zero() && measured.is_none_or(|time| time.as_secs() == 0) {
             return;
         }
-        let more = self.more.get_or_insert_with(|| More::new(asks, at));
+        let quotas = self.quotas.get_or_insert_with(|| Quotas::new(asks, at));
         let before_qos = !asks.measures_before_qos();
-        more.set_apart(Cut::OtherSide, before_qos, self.since, &mut self.used, at);
+        quotas.set_apart(Cut::OtherSide, before_qos, self.since, &mut self.used, at);
     }
 
     /// Packets have come.
@@ -265,16 +265,18 @@ impl Measured {
     /// The volume at which it reports, in octets since the report before.
     pub(crate) fn threshold(&self, asks: &Asks) -> Limits {
         let wanted = asks.triggers.contains(ReportingTriggers::VOLTH);
-        match &self.more {
+        match &self.quotas {
             _ if !wanted => Limits::NONE,
-            Some(more) => more.threshold,
+            Some(quotas) => quotas.threshold,
             None => asks.volume_threshold,
         }
     }
 
     /// The volume at which it stops.
     pub(crate) fn quota(&self) -> Limits {
-        self.more.as_ref().map_or(Limits::NONE, |more| more.quota)
+        self.quotas
+            .as_ref()
+            .map_or(Limits::NONE, |quotas| quotas.quota)
     }
 
     /// What is left until something happens.
@@ -291,7 +293,7 @@ impl Measured {
 
     /// Number of Reports: whether there is one left.
     fn may_report(&self) -> bool {
-        let left = self.more.as_ref().and_then(|more| more.reports_left);
+        let left = self.quotas.as_ref().and_then(|quotas| quotas.reports_left);
         left != Some(0)
     }
 
@@ -302,8 +304,8 @@ impl Measured {
         if asks.is_inactive() {
             return Trigger::empty();
         }
-        if let Some(more) = &mut self.more {
-            more.monitor(asks, self.since, &mut self.used, at);
+        if let Some(quotas) = &mut self.quotas {
+            quotas.monitor(asks, self.since, &mut self.used, at);
         }
         let used = self.used.bytes;
         let mut fired = Trigger::empty();
@@ -318,9 +320,9 @@ impl Measured {
             let periods = u32::try_from(missed + 1).unwrap_or(u32::MAX);
             self.period_due = self.period_due.after(period.saturating_mul(periods));
         }
-        if let Some(more) = &mut self.more {
+        if let Some(quotas) = &mut self.quotas {
             let before = self.spent;
-            fired |= more.judge(asks, used, moved, &mut self.spent, at);
+            fired |= quotas.judge(asks, used, moved, &mut self.spent, at);
             let new = self.spent & !before;
             for (bit, asked, told) in [
                 (spent::VOLUME, ReportingTriggers::VOLQU, Trigger::VOLQU),
@@ -370,8 +372,8 @@ impl Measured {
             query,
             events: SmallVec::new(),
         };
-        if let Some(more) = &mut self.more {
-            more.report(asks, &mut report, at, into);
+        if let Some(quotas) = &mut self.quotas {
+            quotas.report(asks, &mut report, at, into);
         }
         self.seqn = report.seqn.wrapping_add(1);
         into.push(report);
@@ -385,16 +387,16 @@ impl Measured {
         if asks.is_inactive() {
             return Time(u64::MAX);
         }
-        let more = self.more.as_ref();
-        let more = more.map_or(Time(u64::MAX), |more| more.due(asks, self.spent, at));
-        self.period_due.min(more)
+        let quotas = self.quotas.as_ref();
+        let quotas = quotas.map_or(Time(u64::MAX), |quotas| quotas.due(asks, self.spent, at));
+        self.period_due.min(quotas)
     }
 
     /// It wants to know of the next packet.
     pub(crate) fn waits_for_a_packet(&self, asks: &Asks) -> bool {
         !asks.is_inactive()
             && self
-                .more
+                .quotas
                 .as_ref()
                 .is_some_and(|m| m.waits_for_a_packet(asks))
     }
@@ -453,12 +455,12 @@ impl NamedBy {
 
 /// The rules that a session had before.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Former<'a> {
+pub(crate) struct RulesBefore<'a> {
     pub(crate) urrs: &'a [Urr],
     pub(crate) pdrs: &'a [NamedBy],
 }
 
-impl Former<'_> {
+impl RulesBefore<'_> {
     fn has(&self, pdr: PdrId) -> bool {
         self.pdrs.iter().any(|was| was.pdr == pdr)
     }
@@ -521,8 +523,8 @@ impl Usage {
                 let urr = &mut self.urrs[at];
                 urr.moved |= packets > 0;
                 urr.add(direction, bytes, packets);
-                if let Some(more) = urr.more.as_mut().filter(|_| direction == 1) {
-                    more.dropped = more.dropped.saturating_add(added.drops);
+                if let Some(quotas) = urr.quotas.as_mut().filter(|_| direction == 1) {
+                    quotas.dropped = quotas.dropped.saturating_add(added.drops);
                 }
             }
         }
@@ -597,9 +599,9 @@ impl Usage {
                 break;
             }
             if let Some(left) = urr
-                .more
+                .quotas
                 .as_mut()
-                .and_then(|more| more.reports_left.as_mut())
+                .and_then(|quotas| quotas.reports_left.as_mut())
             {
                 *left = left.saturating_sub(1);
             }
@@ -613,10 +615,13 @@ impl Usage {
     /// The association is about to end: what has measured something is to report it.
     pub(crate) fn finish(&mut self, rules: RulesView<'_>, now: Time) {
         for (urr, rule) in self.urrs.iter_mut().zip(rules.urrs) {
-            let measured = urr.more.as_ref().map(|more| more.measured(now));
+            let measured = urr.quotas.as_ref().map(|quotas| quotas.measured(now));
             let any = !urr.used.is_zero()
                 || measured.is_some_and(|time| time.as_secs() > 0)
-                || urr.more.as_ref().is_some_and(|more| more.has_pieces());
+                || urr
+                    .quotas
+                    .as_ref()
+                    .is_some_and(|quotas| quotas.has_pieces());
             if any && !rule.asks.is_inactive() {
                 urr.pending |= UsageReportTrigger::TEBUR;
             }
@@ -646,7 +651,7 @@ impl Usage {
     /// more. `None`: it is not known beyond what was sampled.
     pub(crate) fn part(
         &mut self,
-        before: Former<'_>,
+        before: RulesBefore<'_>,
         stay: &[Pdr],
         parted: impl Fn(PdrId) -> Option<Counters>,
     ) {
@@ -671,7 +676,7 @@ impl Usage {
     /// longer measured go into `into`.
     pub(crate) fn follow(
         &mut self,
-        before: Former<'_>,
+        before: RulesBefore<'_>,
         rules: RulesView<'_>,
         changes: &UrrChanges,
         at: Moment,

@@ -17,14 +17,14 @@ use crate::usage::report::Report;
 /// Time).
 const STOPPED: Duration = Duration::from_secs(10);
 
-/// Who waits for packets to cease looks so often while its time runs, at best ...
+/// Poll interval of the inactivity timer: this part of it ...
 const LOOKS: u32 = 8;
-/// ... but not more often than this ...
+/// ... at least this ...
 const LEAST: Duration = Duration::from_secs(1);
-/// ... nor more seldom.
+/// ... and at most this.
 const MOST: Duration = Duration::from_secs(30);
 
-/// Dropped packets are looked at so often.
+/// Poll interval of dropped packets.
 const DROPS: Duration = Duration::from_secs(1);
 
 /// Event time stamps of one report; further events are counted.
@@ -33,9 +33,9 @@ const STAMPS: usize = 64;
 /// No limit of time.
 const NEVER: Duration = Duration::MAX;
 
-/// See above.
+/// Quotas of a URR, the time and the events that it measures, and what is due for it without a packet.
 #[derive(Debug)]
-pub(crate) struct More {
+pub(crate) struct Quotas {
     /// Volume at which it reports.
     pub(crate) threshold: Limits,
     /// Volume at which it stops, counted like the threshold from the last report on.
@@ -115,7 +115,7 @@ fn seconds(value: Option<u32>) -> Duration {
     value.map_or(NEVER, |s| Duration::from_secs(s.into()))
 }
 
-impl More {
+impl Quotas {
     /// `None`: the URR does without.
     pub(crate) fn of(asks: &Asks, at: Moment) -> Option<Box<Self>> {
         let plain = MeasurementMethod::VOLUM;

@@ -111,6 +111,10 @@ impl<S> Slab<S> {
         (slot.generation == generation && slot.session.is_some()).then_some(place)
     }
 
+    pub(crate) fn find_mut(&mut self, seid: u64) -> Option<&mut S> {
+        self.find(seid).and_then(|place| self.get_mut(place))
+    }
+
     /// The SEID of the session that is here.
     pub(crate) fn seid(&self, place: Place) -> Option<u64> {
         let slot = self.slot(place)?;

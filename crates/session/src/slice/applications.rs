@@ -173,7 +173,6 @@ impl<T: Tables> Sessions<T> {
     }
 
     fn refit_one(&mut self, place: Place, seid: u64, tables: &mut T) -> bool {
-        let dormant = self.deferred.dormant(seid).to_vec();
-        self.publish_anew(place, seid, &dormant, tables)
+        self.publish_anew(place, seid, tables)
     }
 }

@@ -5,12 +5,11 @@
 //! tells what the wall clock says, as often as it likes, so that a clock that is put right moves
 //! what is due.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::base::salted::Salted;
 use crate::base::slab::Place;
 use crate::base::time::Time;
 use crate::base::wall_clock::WallClock;
@@ -66,8 +65,9 @@ pub(crate) fn dormant(timings: &Timings, now_s: u64, into: &mut Vec<PdrId>) {
     into.extend(asleep.map(|(pdr, _)| *pdr));
 }
 
+/// The PDRs of a session that hold for some time only.
 #[derive(Debug)]
-struct OfSession {
+pub(crate) struct Deferral {
     timings: Timings,
     /// When the next of them comes, in NTP seconds.
     next: Option<u64>,
@@ -75,23 +75,33 @@ struct OfSession {
     dormant: Vec<PdrId>,
 }
 
-/// Sessions with such PDRs, by our SEID.
+impl Deferral {
+    pub(crate) fn dormant(&self) -> &[PdrId] {
+        &self.dormant
+    }
+
+    pub(crate) fn timings(&self) -> Timings {
+        self.timings.clone()
+    }
+}
+
+/// When sessions with such PDRs are due, by our SEID.
 #[derive(Debug)]
 pub(crate) struct Deferred {
     wall: WallClock,
-    sessions: HashMap<u64, OfSession, Salted>,
     due: BTreeSet<(u64, u64)>,
 }
 
-impl Deferred {
-    pub(crate) fn new(seed: u64) -> Self {
+impl Default for Deferred {
+    fn default() -> Self {
         Self {
             wall: WallClock::new(Time(0), Duration::ZERO),
-            sessions: HashMap::with_hasher(Salted::new(seed)),
             due: BTreeSet::new(),
         }
     }
+}
 
+impl Deferred {
     /// The wall clock says that it is `ntp` after the beginning of 1900.
     pub(crate) fn set_clock(&mut self, now: Time, ntp: Duration) {
         self.wall = WallClock::new(now, ntp);
@@ -106,71 +116,55 @@ impl Deferred {
         self.wall
     }
 
-    /// Its PDRs that do not hold.
-    pub(crate) fn dormant(&self, seid: u64) -> &[PdrId] {
-        self.sessions
-            .get(&seid)
-            .map_or(&[], |session| &session.dormant)
-    }
-
-    pub(crate) fn timings(&self, seid: u64) -> Timings {
-        self.sessions
-            .get(&seid)
-            .map(|session| session.timings.clone())
-            .unwrap_or_default()
-    }
-
-    /// A session's PDRs have these from now on.
-    pub(crate) fn set(&mut self, now: Time, seid: u64, timings: Timings) {
-        self.forget(seid);
+    /// A session's PDRs have these from now on; what is kept of it.
+    fn set(
+        &mut self,
+        now: Time,
+        seid: u64,
+        before: Option<&Deferral>,
+        timings: Timings,
+    ) -> Option<Deferral> {
+        self.unindex(seid, before);
         if timings.is_empty() {
-            return;
+            return None;
         }
-        let session = OfSession {
+        let mut deferral = Deferral {
             timings,
             next: None,
             dormant: Vec::new(),
         };
-        self.sessions.insert(seid, session);
-        let after = self.now_s(now);
-        self.schedule(seid, after);
+        self.schedule(seid, &mut deferral, self.now_s(now));
+        Some(deferral)
     }
 
-    pub(crate) fn forget(&mut self, seid: u64) {
-        if let Some(OfSession { next: Some(at), .. }) = self.sessions.remove(&seid) {
+    /// The session is gone, or has other times.
+    pub(crate) fn unindex(&mut self, seid: u64, deferral: Option<&Deferral>) {
+        if let Some(at) = deferral.and_then(|deferral| deferral.next) {
             self.due.remove(&(at, seid));
         }
     }
 
-    fn schedule(&mut self, seid: u64, after_s: u64) {
-        let Some(session) = self.sessions.get_mut(&seid) else {
-            return;
-        };
-        let ahead = session.timings.iter().flat_map(|(_, t)| t.ahead(after_s));
-        session.next = ahead.min();
-        dormant(&session.timings, after_s, &mut session.dormant);
-        self.due.extend(session.next.map(|at| (at, seid)));
+    fn schedule(&mut self, seid: u64, deferral: &mut Deferral, after_s: u64) {
+        let ahead = deferral.timings.iter();
+        deferral.next = ahead.flat_map(|(_, t)| t.ahead(after_s)).min();
+        dormant(&deferral.timings, after_s, &mut deferral.dormant);
+        self.due.extend(deferral.next.map(|at| (at, seid)));
     }
 
-    /// A session some of whose PDRs come or go now.
-    pub(crate) fn next_due(&mut self, now: Time) -> Option<u64> {
+    /// A session some of whose PDRs come or go now; it is to be scheduled anew.
+    fn next_due(&mut self, now: Time) -> Option<u64> {
         let &(at, seid) = self.due.first()?;
-        let now_s = self.now_s(now);
-        if at > now_s {
-            return None;
-        }
-        self.due.pop_first();
-        self.schedule(seid, now_s);
-        Some(seid)
+        (at <= self.now_s(now)).then(|| {
+            self.due.pop_first();
+            seid
+        })
     }
 
     /// It could not be done; try again in a second.
-    pub(crate) fn retry(&mut self, now: Time, seid: u64) {
+    fn retry(&mut self, now: Time, seid: u64, deferral: &mut Deferral) {
         let soon = self.now_s(now) + 1;
-        if let Some(session) = self.sessions.get_mut(&seid)
-            && session.next.is_none_or(|next| next > soon)
-        {
-            if let Some(next) = session.next.replace(soon) {
+        if deferral.next.is_none_or(|next| next > soon) {
+            if let Some(next) = deferral.next.replace(soon) {
                 self.due.remove(&(next, seid));
             }
             self.due.insert((soon, seid));
@@ -186,35 +180,51 @@ impl<T: Tables> Sessions<T> {
     /// What the draft says of times goes with the session.
     pub(crate) fn defer(&mut self, now: Time, seid: u64) {
         let timings = std::mem::take(&mut self.draft.timings);
-        self.deferred.set(now, seid, timings);
+        let deferred = &mut self.deferred;
+        let Some(session) = self.slab.find_mut(seid) else {
+            return;
+        };
+        if timings.is_empty() && session.deferral().is_none() {
+            return;
+        }
+        session.change_rare(|rare| {
+            rare.deferral = deferred.set(now, seid, rare.deferral.as_ref(), timings);
+        });
     }
 
     /// PDRs whose times have come: packets meet them, or no longer do, in up to `at_most` sessions.
     pub(crate) fn keep_times(&mut self, now: Time, at_most: usize, tables: &mut T) {
-        let mut asleep = Vec::new();
         for _ in 0..at_most {
             let Some(seid) = self.deferred.next_due(now) else {
                 return;
             };
-            let timings = self.deferred.timings(seid);
-            dormant(&timings, self.deferred.now_s(now), &mut asleep);
+            self.with_deferral(seid, |deferred, deferral| {
+                deferred.schedule(seid, deferral, deferred.now_s(now));
+            });
             let Some(place) = self.slab.find(seid) else {
                 continue;
             };
-            if !self.publish_anew(place, seid, &asleep, tables) {
-                self.deferred.retry(now, seid);
+            if !self.publish_anew(place, seid, tables) {
+                self.with_deferral(seid, |deferred, deferral| {
+                    deferred.retry(now, seid, deferral);
+                });
             }
         }
     }
 
+    fn with_deferral(&mut self, seid: u64, change: impl FnOnce(&mut Deferred, &mut Deferral)) {
+        let deferred = &mut self.deferred;
+        if let Some(session) = self.slab.find_mut(seid).filter(|s| s.deferral().is_some()) {
+            session.change_rare(|rare| {
+                if let Some(deferral) = &mut rare.deferral {
+                    change(deferred, deferral);
+                }
+            });
+        }
+    }
+
     /// Packets meet the rules of a session as they are now. Whether there was room.
-    pub(crate) fn publish_anew(
-        &mut self,
-        place: Place,
-        seid: u64,
-        dormant: &[PdrId],
-        tables: &mut T,
-    ) -> bool {
+    pub(crate) fn publish_anew(&mut self, place: Place, seid: u64, tables: &mut T) -> bool {
         let Some(session) = self.slab.get_mut(place) else {
             return true;
         };
@@ -223,7 +233,7 @@ impl<T: Tables> Sessions<T> {
         self.stopped_now.clear();
         self.stopped_now.extend(self.stopped.of(seid));
         let rules = PacketRules {
-            dormant,
+            dormant: session.dormant(),
             closed: &self.closed,
             predefined: &self.site.predefined,
             applications: self.applications.flows(),
@@ -288,22 +298,23 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_put_right_moves_what_is_due() {
-        let mut deferred = Deferred::new(1);
+        let mut deferred = Deferred::default();
         deferred.set_clock(Time(0), Duration::from_secs(1000));
         let in_an_hour = Timing {
             activation: Some(4600),
             deactivation: None,
         };
         let timings = Timings::from_slice(&[(PdrId(1), in_an_hour)]);
-        deferred.set(Time(0), 7, timings);
+        let mut kept = deferred.set(Time(0), 7, None, timings).unwrap();
         let second = |s: u64| Time(s * 1_000_000_000);
         assert_eq!(deferred.next_deadline(), Some(second(3600)));
         deferred.set_clock(second(10), Duration::from_secs(4590));
         assert_eq!(deferred.next_deadline(), Some(second(20)));
         assert_eq!(deferred.next_due(second(19)), None);
         assert_eq!(deferred.next_due(second(20)), Some(7));
+        deferred.schedule(7, &mut kept, deferred.now_s(second(20)));
         assert_eq!(deferred.next_deadline(), None);
-        deferred.retry(second(20), 7);
+        deferred.retry(second(20), 7, &mut kept);
         assert_eq!(deferred.next_deadline(), Some(second(21)));
     }
 }

@@ -23,9 +23,9 @@ use crate::rules::summary::SessionSummary;
 use crate::rules::unsupported::IN_SESSION;
 use crate::rules::{Far, FarId, PacketRules, Pdr, Urr};
 use crate::slice::applications::Applications;
-use crate::slice::deferred::Deferred;
+use crate::slice::deferred::{Deferral, Deferred};
 use crate::slice::draft::Draft;
-use crate::slice::inactivity::Inactivity;
+use crate::slice::inactivity::{Inactivity, Watch};
 use crate::slice::kept::Kept;
 use crate::slice::paging::Paging;
 use crate::slice::resources::{Holders, ResourceFill, Resources};
@@ -63,8 +63,6 @@ pub(crate) struct Sessions<T: Tables> {
     /// See [`PacketRules::stopped`]; kept for its capacity.
     pub(crate) stopped_now: Vec<Tunnel>,
     pub(crate) paging: Paging,
-    /// By SEID, of the few sessions that have some.
-    endpoints: HashMap<u64, Box<[Endpoint]>, Salted>,
 }
 
 /// One session.
@@ -90,6 +88,29 @@ pub(crate) struct Extra {
     pub(crate) membership: Option<Box<Membership>>,
     /// What its URRs have measured.
     pub(crate) usage: Option<Usage>,
+    pub(crate) rare: Option<Box<Rare>>,
+}
+
+/// What few sessions have.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
+    /// Traffic Endpoints.
+    pub(crate) endpoints: Box<[Endpoint]>,
+    /// User Plane Inactivity Timer.
+    pub(crate) watch: Option<Watch>,
+    /// PDRs that hold for some time only.
+    pub(crate) deferral: Option<Deferral>,
+}
+
+impl Rare {
+    fn is_empty(&self) -> bool {
+        let Self {
+            endpoints,
+            watch,
+            deferral,
+        } = self;
+        endpoints.is_empty() && watch.is_none() && deferral.is_none()
+    }
 }
 
 impl<H> Session<H> {
@@ -99,6 +120,39 @@ impl<H> Session<H> {
 
     pub(crate) fn usage(&self) -> Option<&Usage> {
         self.extra.as_ref()?.usage.as_ref()
+    }
+
+    pub(crate) fn rare(&self) -> Option<&Rare> {
+        self.extra.as_ref()?.rare.as_deref()
+    }
+
+    /// Changes what few sessions have; nothing is kept of nothing.
+    pub(crate) fn change_rare<R>(&mut self, change: impl FnOnce(&mut Rare) -> R) -> R {
+        let extra = self.extra.get_or_insert_default();
+        let rare = extra.rare.get_or_insert_default();
+        let result = change(rare);
+        if rare.is_empty() {
+            extra.rare = None;
+            if extra.membership.is_none() && extra.usage.is_none() {
+                self.extra = None;
+            }
+        }
+        result
+    }
+
+    /// Traffic Endpoints; most sessions have none.
+    pub(crate) fn endpoints(&self) -> &[Endpoint] {
+        self.rare().map_or(&[], |rare| &rare.endpoints)
+    }
+
+    /// PDRs that hold for some time only.
+    pub(crate) fn deferral(&self) -> Option<&Deferral> {
+        self.rare()?.deferral.as_ref()
+    }
+
+    /// PDRs that do not hold now.
+    pub(crate) fn dormant(&self) -> &[PdrId] {
+        self.deferral().map_or(&[], Deferral::dormant)
     }
 
     /// Rules, handle, and what its URRs have measured, if it has some.
@@ -123,12 +177,6 @@ impl<H> Session<H> {
             None => into.clear(),
         }
     }
-}
-
-/// A session that has left its place, and its Traffic Endpoints.
-struct TakenOut<H> {
-    session: Session<H>,
-    endpoints: Box<[Endpoint]>,
 }
 
 /// Sessions linked through themselves.
@@ -196,15 +244,14 @@ impl<T: Tables> Sessions<T> {
             draft: Draft::default(),
             compiler: Compiler::default(),
             compiled: Compiled::default(),
-            inactivity: Inactivity::new(seed),
-            deferred: Deferred::new(seed),
+            inactivity: Inactivity::default(),
+            deferred: Deferred::default(),
             usage: UsageWork::default(),
             closed: Vec::new(),
             applications: Applications::default(),
             stopped: Stopped::default(),
             stopped_now: Vec::new(),
             paging: Paging::new(seed),
-            endpoints: HashMap::with_hasher(Salted::new(seed)),
         }
     }
 
@@ -289,7 +336,7 @@ impl<T: Tables> Sessions<T> {
             }
         };
         if let (Some(before), Some(after)) = (before, self.packets_if_watched(seid, tables)) {
-            self.inactivity.carry(now, seid, before, after);
+            self.carry(now, place, before, after);
         }
         self.watch(now, seid, request.user_plane_inactivity_timer, tables);
         self.defer(now, seid);
@@ -318,12 +365,12 @@ impl<T: Tables> Sessions<T> {
             .slab
             .get_mut(place)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
-        let timings = self.deferred.timings(seid);
-        let endpoints = endpoints_of(&self.endpoints, seid);
+        let timings = session.deferral().map(Deferral::timings);
+        let endpoints = session.endpoints();
         self.draft.modify(
             session.rules.view(),
             endpoints,
-            timings,
+            timings.unwrap_or_default(),
             request,
             &self.site,
         )?;
@@ -336,7 +383,7 @@ impl<T: Tables> Sessions<T> {
                 if self.draft.pdrs.changed || self.draft.endpoints_changed {
                     let before = Holders {
                         pdrs: rules.view().pdrs,
-                        endpoints: endpoints_of(&self.endpoints, seid),
+                        endpoints: endpoints_of(&self.slab, seid),
                     };
                     self.resources.keep(now, before, self.draft.holders());
                     self.applications
@@ -374,10 +421,9 @@ impl<T: Tables> Sessions<T> {
         if !self.draft.endpoints_changed {
             return;
         }
-        self.endpoints.remove(&seid);
-        if !self.draft.endpoints.is_empty() {
-            let endpoints = self.draft.endpoints.drain(..).collect();
-            self.endpoints.insert(seid, endpoints);
+        let endpoints = self.draft.endpoints.drain(..).collect();
+        if let Some(session) = self.slab.find_mut(seid) {
+            session.change_rare(|rare| rare.endpoints = endpoints);
         }
     }
 
@@ -392,7 +438,7 @@ impl<T: Tables> Sessions<T> {
     ) -> Result<T::Handle, (T::Handle, Refusal)> {
         let held = Holders {
             pdrs: before,
-            endpoints: endpoints_of(&self.endpoints, seid),
+            endpoints: endpoints_of(&self.slab, seid),
         };
         let outcome = self
             .resources
@@ -466,12 +512,12 @@ impl<T: Tables> Sessions<T> {
             .take_out(place)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
         if let Some(mut list) = self.peers.remove(&peer) {
-            self.unlink(&out.session, &mut list);
+            self.unlink(&out, &mut list);
             if list.len > 0 {
                 self.peers.insert(peer, list);
             }
         }
-        let cp_seid = out.session.cp_seid;
+        let cp_seid = out.cp_seid;
         self.dissolve(now, out, tables);
         Ok(Deleted { cp_seid, measured })
     }
@@ -493,7 +539,7 @@ impl<T: Tables> Sessions<T> {
             }
             let out = list.first.and_then(|place| self.take_out(place));
             if let Some(out) = out {
-                self.unlink(&out.session, &mut list);
+                self.unlink(&out, &mut list);
                 self.dissolve(now, out, tables);
                 if list.len > 0 {
                     self.doomed.push(list);
@@ -531,7 +577,7 @@ impl<T: Tables> Sessions<T> {
                 extra: membership.map(|membership| {
                     Box::new(Extra {
                         membership: Some(membership),
-                        usage: None,
+                        ..Extra::default()
                     })
                 }),
             }
@@ -573,18 +619,27 @@ impl<T: Tables> Sessions<T> {
         list.len -= 1;
     }
 
-    fn take_out(&mut self, place: Place) -> Option<TakenOut<T::Handle>> {
-        let mut endpoints = None;
-        let seid_of = self.slab.seid(place);
-        if let Some(seid) = seid_of {
-            endpoints = self.endpoints.remove(&seid);
-            self.inactivity.forget(seid);
-            self.stopped.forget(seid);
-            self.deferred.forget(seid);
-            self.paging.forget(seid);
-        }
+    fn take_out(&mut self, place: Place) -> Option<Session<T::Handle>> {
+        let seid = self.slab.seid(place)?;
         let session = self.slab.remove(place)?;
-        self.usage.forget(seid_of, session.usage());
+        self.unindex(place, seid, &session);
+        Some(session)
+    }
+
+    /// No index leads to a session that has left its place. All that is known of it is in itself.
+    fn unindex(&mut self, place: Place, seid: u64, session: &Session<T::Handle>) {
+        if let Some(Rare {
+            endpoints: _,
+            watch,
+            deferral,
+        }) = session.rare()
+        {
+            self.inactivity.unindex(seid, watch.as_ref());
+            self.deferred.unindex(seid, deferral.as_ref());
+        }
+        self.stopped.forget(seid);
+        self.paging.forget(seid);
+        self.usage.forget(seid, session.usage());
         if let Some(membership) = session.membership() {
             self.sets.remove(place, membership);
         }
@@ -592,17 +647,13 @@ impl<T: Tables> Sessions<T> {
             let keys = tunnels::keys(session.rules.view().fars);
             self.tunnels.change(place, &keys, &[]);
         }
-        Some(TakenOut {
-            session,
-            endpoints: endpoints.unwrap_or_default(),
-        })
     }
 
-    fn dissolve(&mut self, now: Time, mut out: TakenOut<T::Handle>, tables: &mut T) {
-        tables.withdraw(&mut out.session.handle);
+    fn dissolve(&mut self, now: Time, mut out: Session<T::Handle>, tables: &mut T) {
+        tables.withdraw(&mut out.handle);
         let before = Holders {
-            pdrs: out.session.rules.view().pdrs,
-            endpoints: &out.endpoints,
+            pdrs: out.rules.view().pdrs,
+            endpoints: out.endpoints(),
         };
         self.resources.keep(now, before, Holders::NONE);
         self.applications.keep(before.pdrs, &[]);
@@ -701,7 +752,7 @@ impl<T: Tables> Sessions<T> {
 
     #[cfg(test)]
     pub(crate) fn endpoints(&self, seid: u64) -> &[Endpoint] {
-        endpoints_of(&self.endpoints, seid)
+        endpoints_of(&self.slab, seid)
     }
 
     #[cfg(test)]
@@ -763,9 +814,10 @@ impl<T: Tables> Sessions<T> {
             &self.site,
             counters,
         );
-        view.inactivity_s = self.inactivity.limit_s(seid);
+        let watch = session.rare().and_then(|rare| rare.watch.as_ref());
+        view.inactivity_s = watch.map(Watch::limit_s);
         view.urrs = usage_view(session, &counters);
-        let dormant = self.deferred.dormant(seid);
+        let dormant = session.dormant();
         for pdr in &mut view.pdrs {
             pdr.dormant = dormant.contains(&pdr.id);
         }
@@ -805,11 +857,9 @@ impl<T: Tables> fmt::Debug for Sessions<T> {
 }
 
 /// Traffic Endpoints of a session; most have none.
-fn endpoints_of(all: &HashMap<u64, Box<[Endpoint]>, Salted>, seid: u64) -> &[Endpoint] {
-    if all.is_empty() {
-        return &[];
-    }
-    all.get(&seid).map_or(&[], |endpoints| endpoints)
+fn endpoints_of<H>(sessions: &Slab<Session<H>>, seid: u64) -> &[Endpoint] {
+    let session = sessions.find(seid).and_then(|place| sessions.get(place));
+    session.map_or(&[], Session::endpoints)
 }
 
 fn establishment_is_supported(request: &SessionEstablishmentRequest<'_>) -> Result<(), Refusal> {

@@ -166,8 +166,7 @@ impl<T: Tables> Sessions<T> {
     /// What stops or goes on is a word of an entry that is there: there is room for it.
     fn publish_as_it_is(&mut self, seid: u64, tables: &mut T) {
         if let Some(place) = self.slab.find(seid) {
-            let dormant = self.deferred.dormant(seid).to_vec();
-            self.publish_anew(place, seid, &dormant, tables);
+            self.publish_anew(place, seid, tables);
         }
     }
 }

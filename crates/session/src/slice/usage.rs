@@ -41,8 +41,8 @@ pub(crate) struct UsageWork {
 
 impl UsageWork {
     /// The session is gone.
-    pub(crate) fn forget(&mut self, seid: Option<u64>, usage: Option<&Usage>) {
-        if let (Some(seid), Some(due)) = (seid, usage.and_then(|usage| usage.due)) {
+    pub(crate) fn forget(&mut self, seid: u64, usage: Option<&Usage>) {
+        if let Some(due) = usage.and_then(|usage| usage.due) {
             self.due.remove(&(due, seid));
         }
     }
@@ -214,7 +214,7 @@ impl<T: Tables> Sessions<T> {
         self.usage_step(now, place, seid, tables);
         let session = self.slab.get_mut(place);
         if let Some(session) = session.filter(|session| session.rules.view().urrs.is_empty()) {
-            self.usage.forget(Some(seid), session.usage());
+            self.usage.forget(seid, session.usage());
             if let Some(extra) = &mut session.extra {
                 extra.usage = None;
             }
@@ -257,9 +257,7 @@ impl<T: Tables> Sessions<T> {
         usage.sample(view, at, |pdr| tables.counters(handle, pdr));
         let closing = usage.closing();
         if closing != usage.published {
-            let dormant: SmallVec<[PdrId; 4]> =
-                self.deferred.dormant(seid).iter().copied().collect();
-            let done = self.publish_anew(place, seid, &dormant, tables);
+            let done = self.publish_anew(place, seid, tables);
             if let Some(usage) = self.slab.get_mut(place).and_then(Session::usage_mut) {
                 usage.stuck = (!done).then(|| now.after(RETRY));
                 if done {

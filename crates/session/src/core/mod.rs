@@ -400,6 +400,10 @@ impl<T: Tables> Core<T> {
         slice.report(turn, node.peers(), seid, report, write)
     }
 
+    pub(crate) fn check_indexes(&self) {
+        self.slice.check_indexes();
+    }
+
     pub(crate) fn tunnel_pause(&self) -> Duration {
         self.slice.tunnel_pause()
     }

@@ -86,6 +86,7 @@ impl Deferral {
 }
 
 /// When sessions with such PDRs are due, by our SEID.
+#[cfg_attr(test, derive(Clone))]
 #[derive(Debug)]
 pub(crate) struct Deferred {
     wall: WallClock,
@@ -231,7 +232,7 @@ impl<T: Tables> Sessions<T> {
         let view = session.rules.view();
         session.closed(view.pdrs, view.urrs, &mut self.closed);
         self.stopped_now.clear();
-        self.stopped_now.extend(self.stopped.of(seid));
+        self.stopped_now.extend(session.paused());
         let rules = PacketRules {
             dormant: session.dormant(),
             closed: &self.closed,

@@ -41,6 +41,7 @@ pub(crate) struct Watch {
 }
 
 /// When sessions with such a timer are looked at, by our SEID.
+#[cfg_attr(test, derive(Clone))]
 #[derive(Debug, Default)]
 pub(crate) struct Inactivity {
     due: BTreeSet<(Time, u64)>,
@@ -219,7 +220,7 @@ impl<T: Tables> Slice<T> {
             self.sessions.quiet_is_unreported(seid);
         }
         if report.contains(ReportType::DLDR) {
-            self.sessions.paging.unreported(now, seid);
+            self.sessions.page_again(now, seid);
         }
     }
 }

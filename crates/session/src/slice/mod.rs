@@ -248,6 +248,13 @@ impl<T: Tables> Slice<T> {
     }
 }
 
+#[cfg(test)]
+impl<T: Tables> Slice<T> {
+    pub(crate) fn check_indexes(&self) {
+        self.sessions.check_indexes();
+    }
+}
+
 impl<T: Tables> Slices for Slice<T> {
     fn sessions_of(&self, peer: PeerId) -> usize {
         self.sessions.len_of(peer)

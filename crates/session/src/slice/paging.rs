@@ -4,14 +4,13 @@
 //! Packets themselves are the tables' affair. They tell of the first one that waits for a PDR, and of another one
 //! only when none waits any more; so an idle period is reported once. Where there is no room for it they tell of it as well.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pfcp::ie::{DownlinkDataServiceInformation, PfcpSrRspFlags, ReportType, Timer, UpdateBar};
 use pfcp::message::SessionReportResponse;
 use smallvec::SmallVec;
 
-use crate::base::salted::Salted;
 use crate::base::slab::Place;
 use crate::base::time::Time;
 use crate::compile::compiler::mark;
@@ -49,8 +48,9 @@ struct Met {
     due: Option<Time>,
 }
 
+/// Packets of a session that wait, of which its SMF is to hear, or hears just now.
 #[derive(Debug, Default)]
-struct OfSession {
+pub(crate) struct Waiting {
     met: SmallVec<[Met; 1]>,
     /// The SMF knows, and wants to hear no more before this (DL Buffering Duration).
     quiet_until: Option<Time>,
@@ -58,23 +58,17 @@ struct OfSession {
     due: Option<Time>,
 }
 
-/// Sessions whose SMF is to hear, or hears just now, that packets wait. By our SEID.
-#[derive(Debug)]
+/// When SMFs are to hear of packets that wait, by our SEID.
+#[cfg_attr(test, derive(Clone))]
+#[derive(Debug, Default)]
 pub(crate) struct Paging {
-    sessions: HashMap<u64, OfSession, Salted>,
     due: BTreeSet<(Time, u64)>,
 }
 
 impl Paging {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            sessions: HashMap::with_hasher(Salted::new(seed)),
-            due: BTreeSet::new(),
-        }
-    }
-
-    pub(crate) fn forget(&mut self, seid: u64) {
-        if let Some(OfSession { due: Some(at), .. }) = self.sessions.remove(&seid) {
+    /// The session is gone.
+    pub(crate) fn unindex(&mut self, seid: u64, waiting: Option<&Waiting>) {
+        if let Some(at) = waiting.and_then(|waiting| waiting.due) {
             self.due.remove(&(at, seid));
         }
     }
@@ -83,24 +77,43 @@ impl Paging {
         self.due.first().map(|(due, _)| *due)
     }
 
-    fn change(&mut self, seid: u64, change: impl FnOnce(&mut OfSession)) {
-        let session = self.sessions.entry(seid).or_default();
+    fn change(
+        &mut self,
+        seid: u64,
+        waiting: &mut Option<Waiting>,
+        change: impl FnOnce(&mut Waiting),
+    ) {
+        let session = waiting.get_or_insert_default();
         change(session);
         let due = session.met.iter().filter_map(|met| met.due).min();
         let due = due.into_iter().chain(session.quiet_until).min();
         let before = std::mem::replace(&mut session.due, due);
         if session.met.is_empty() && session.quiet_until.is_none() {
-            self.sessions.remove(&seid);
+            *waiting = None;
         }
         if before != due {
             before.map(|at| self.due.remove(&(at, seid)));
             self.due.extend(due.map(|at| (at, seid)));
         }
     }
+}
+
+impl<T: Tables> Sessions<T> {
+    fn waiting(&self, seid: u64) -> Option<&Waiting> {
+        let session = self.slab.get(self.slab.find(seid)?)?;
+        session.rare()?.waiting.as_ref()
+    }
+
+    fn change_waiting(&mut self, seid: u64, change: impl FnOnce(&mut Waiting)) {
+        let paging = &mut self.paging;
+        if let Some(session) = self.slab.find_mut(seid) {
+            session.change_rare(|rare| paging.change(seid, &mut rare.waiting, change));
+        }
+    }
 
     /// A packet waits, and the SMF is to hear of it after `delay`.
     fn meet(&mut self, now: Time, what: Buffered, delay: Duration) {
-        self.change(what.seid, |session| {
+        self.change_waiting(what.seid, |session| {
             let is_known = session.met.iter().any(|met| met.pdr == what.pdr);
             if is_known || session.quiet_until.is_some_and(|until| until > now) {
                 return;
@@ -114,35 +127,31 @@ impl Paging {
         });
     }
 
-    /// The SMF did not hear of it.
-    pub(crate) fn unreported(&mut self, now: Time, seid: u64) {
-        if self.sessions.contains_key(&seid) {
-            self.retry(now, seid);
+    /// The SMF did not hear of packets that wait; it is to from `at` on.
+    pub(crate) fn page_again(&mut self, at: Time, seid: u64) {
+        if self.waiting(seid).is_some() {
+            self.change_waiting(seid, |session| {
+                for met in session.met.iter_mut().filter(|met| met.due.is_none()) {
+                    met.due = Some(at);
+                }
+            });
         }
     }
 
-    fn retry(&mut self, at: Time, seid: u64) {
-        self.change(seid, |session| {
-            for met in session.met.iter_mut().filter(|met| met.due.is_none()) {
-                met.due = Some(at);
-            }
-        });
-    }
-
-    fn keep(&mut self, seid: u64, keep: impl Fn(&Met) -> bool) {
-        if self.sessions.contains_key(&seid) {
-            self.change(seid, |session| session.met.retain(|met| keep(met)));
+    fn keep_met(&mut self, seid: u64, keep: impl Fn(&Met) -> bool) {
+        if self.waiting(seid).is_some() {
+            self.change_waiting(seid, |session| session.met.retain(|met| keep(met)));
         }
     }
 
     /// A session with something due. What is due there is under way from now on.
-    fn next_due(&mut self, now: Time) -> Option<(u64, SmallVec<[Met; 1]>)> {
-        let &(at, seid) = self.due.first()?;
+    fn next_to_page(&mut self, now: Time) -> Option<(u64, SmallVec<[Met; 1]>)> {
+        let &(at, seid) = self.paging.due.first()?;
         if at > now {
             return None;
         }
         let mut due = SmallVec::new();
-        self.change(seid, |session| {
+        self.change_waiting(seid, |session| {
             session.quiet_until = session.quiet_until.filter(|until| *until > now);
             for met in &mut session.met {
                 if met.due.is_some_and(|at| at <= now) {
@@ -152,20 +161,6 @@ impl Paging {
             }
         });
         Some((seid, due))
-    }
-
-    /// The SMF extends the time that packets wait, and wants to hear no more meanwhile.
-    fn be_quiet(&mut self, seid: u64, until: Time) {
-        self.change(seid, |session| session.quiet_until = Some(until));
-    }
-
-    fn is_quiet(&self, seid: u64) -> bool {
-        let session = self.sessions.get(&seid);
-        session.is_some_and(|session| session.quiet_until.is_some())
-    }
-
-    fn end_quiet(&mut self, seid: u64) {
-        self.change(seid, |session| session.quiet_until = None);
     }
 }
 
@@ -247,18 +242,21 @@ impl<T: Tables> Sessions<T> {
 
     /// The session has changed: an idle period that is over is not reported.
     pub(crate) fn end_paging(&mut self, seid: u64) {
-        if !self.paging.sessions.contains_key(&seid) {
+        if self.waiting(seid).is_none() {
             return;
         }
-        let session = self.slab.find(seid).and_then(|at| self.slab.get(at));
-        let Some(session) = session else { return };
+        let Some(session) = self.slab.find(seid).and_then(|at| self.slab.get(at)) else {
+            return;
+        };
         let rules = session.rules.view();
-        self.paging.keep(seid, |met| notifies(rules, met.pdr));
-        if self.paging.is_quiet(seid)
-            && rules.pdrs.iter().all(|pdr| buffering(rules, pdr).is_none())
-        {
-            self.paging.end_quiet(seid);
-        }
+        let notified: SmallVec<[PdrId; 4]> = (rules.pdrs.iter().map(|pdr| pdr.id))
+            .filter(|pdr| notifies(rules, *pdr))
+            .collect();
+        let buffers = rules.pdrs.iter().any(|pdr| buffering(rules, pdr).is_some());
+        self.change_waiting(seid, |session| {
+            session.met.retain(|met| notified.contains(&met.pdr));
+            session.quiet_until = session.quiet_until.filter(|_| buffers);
+        });
     }
 
     /// PDRs whose packets wait without a word to the SMF.
@@ -311,7 +309,8 @@ impl<T: Tables> Sessions<T> {
             }
         }
         if let Some(duration) = duration.filter(|_| waits) {
-            self.paging.be_quiet(seid, now.after(duration));
+            let until = now.after(duration);
+            self.change_waiting(seid, |session| session.quiet_until = Some(until));
         }
     }
 }
@@ -326,7 +325,7 @@ impl<T: Tables> Slice<T> {
     pub(crate) fn on_buffered(&mut self, turn: &mut Turn<'_>, peers: &Peers, what: Buffered) {
         let delay = self.sessions.hold(what, &mut self.tables);
         if let Some(delay) = delay {
-            self.sessions.paging.meet(turn.now, what, delay);
+            self.sessions.meet(turn.now, what, delay);
             self.page(turn, peers);
         }
     }
@@ -334,15 +333,14 @@ impl<T: Tables> Slice<T> {
     /// Tell SMFs of packets that wait, where it is time.
     pub(crate) fn page(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
         for _ in 0..SESSIONS_PER_STEP {
-            let Some((seid, met)) = self.sessions.paging.next_due(turn.now) else {
+            let Some((seid, met)) = self.sessions.next_to_page(turn.now) else {
                 return;
             };
             let told = self.sessions.still_waiting(seid, &met, &self.tables);
             let is_told = |met: &Met| told.iter().any(|&(pdr, _)| pdr == met.pdr.0);
             let was_met = |pdr: PdrId| met.iter().any(|met| met.pdr == pdr);
             self.sessions
-                .paging
-                .keep(seid, |met| is_told(met) || !was_met(met.pdr));
+                .keep_met(seid, |met| is_told(met) || !was_met(met.pdr));
             if told.is_empty() {
                 continue;
             }
@@ -350,7 +348,7 @@ impl<T: Tables> Slice<T> {
             if self.report(turn, peers, seid, ReportType::DLDR, write) {
                 turn.stats().downlink_data_reports += 1;
             } else {
-                self.sessions.paging.retry(turn.now.after(RETRY), seid);
+                self.sessions.page_again(turn.now.after(RETRY), seid);
             }
         }
     }
@@ -362,7 +360,7 @@ impl<T: Tables> Slice<T> {
         seid: u64,
         response: &SessionReportResponse<'_>,
     ) {
-        self.sessions.paging.keep(seid, |met| met.due.is_some());
+        self.sessions.keep_met(seid, |met| met.due.is_some());
         if !response.cause.is_accepted() {
             return;
         }

@@ -96,6 +96,7 @@ impl World {
         let message = pfcp::decode(&answer).unwrap();
         let cause = message.ies.find(IeType::CAUSE).unwrap().unwrap();
         assert_eq!(cause.value, [1], "{kind:?}: {:?}", message.ies);
+        self.check_indexes();
         answer
     }
 
@@ -143,7 +144,15 @@ impl World {
             sent.extend(self.sent());
         }
         self.now = end;
+        self.check_indexes();
         sent
+    }
+
+    /// Of many sessions it would take too long after each step.
+    fn check_indexes(&self) {
+        if self.core.session_count() <= 64 {
+            self.core.check_indexes();
+        }
     }
 
     /// A GTP-U message; what is sent thereupon.

@@ -27,10 +27,10 @@ use crate::slice::deferred::{Deferral, Deferred};
 use crate::slice::draft::Draft;
 use crate::slice::inactivity::{Inactivity, Watch};
 use crate::slice::kept::Kept;
-use crate::slice::paging::Paging;
+use crate::slice::paging::{Paging, Waiting};
 use crate::slice::resources::{Holders, ResourceFill, Resources};
 use crate::slice::sets::{Membership, SetIndex};
-use crate::slice::stopped::Stopped;
+use crate::slice::stopped::{Indicated, Stopped, paused};
 use crate::slice::tunnels::{self, Tunnel, TunnelIndex};
 use crate::slice::usage::{Before, UsageWork, usage_before, usage_view};
 use crate::slice::view::SessionView;
@@ -100,6 +100,10 @@ pub(crate) struct Rare {
     pub(crate) watch: Option<Watch>,
     /// PDRs that hold for some time only.
     pub(crate) deferral: Option<Deferral>,
+    /// Packets that wait.
+    pub(crate) waiting: Option<Waiting>,
+    /// Tunnels whose far end has said that it does not know them.
+    pub(crate) indicated: Indicated,
 }
 
 impl Rare {
@@ -108,8 +112,14 @@ impl Rare {
             endpoints,
             watch,
             deferral,
+            waiting,
+            indicated,
         } = self;
-        endpoints.is_empty() && watch.is_none() && deferral.is_none()
+        endpoints.is_empty()
+            && watch.is_none()
+            && deferral.is_none()
+            && waiting.is_none()
+            && indicated.is_empty()
     }
 }
 
@@ -148,6 +158,12 @@ impl<H> Session<H> {
     /// PDRs that hold for some time only.
     pub(crate) fn deferral(&self) -> Option<&Deferral> {
         self.rare()?.deferral.as_ref()
+    }
+
+    /// Tunnels into which nothing is sent for a while.
+    pub(crate) fn paused(&self) -> impl Iterator<Item = Tunnel> + '_ {
+        let indicated = self.rare().map(|rare| &rare.indicated);
+        indicated.into_iter().flat_map(paused)
     }
 
     /// PDRs that do not hold now.
@@ -251,7 +267,7 @@ impl<T: Tables> Sessions<T> {
             applications: Applications::default(),
             stopped: Stopped::default(),
             stopped_now: Vec::new(),
-            paging: Paging::new(seed),
+            paging: Paging::default(),
         }
     }
 
@@ -390,7 +406,7 @@ impl<T: Tables> Sessions<T> {
                         .keep(rules.view().pdrs, &self.draft.pdrs.rules);
                 }
                 if self.draft.fars.changed {
-                    self.stopped.forget(seid);
+                    self.forget_indicated(seid);
                 }
                 self.end_tunnels(tables);
                 self.tunnels.tire(now);
@@ -453,7 +469,9 @@ impl<T: Tables> Sessions<T> {
                 self.draft.set_time(self.deferred.now_s(now));
                 self.stopped_now.clear();
                 if !self.draft.fars.changed {
-                    self.stopped_now.extend(self.stopped.of(seid));
+                    let session = self.slab.find(seid).and_then(|at| self.slab.get(at));
+                    let paused = session.into_iter().flat_map(Session::paused);
+                    self.stopped_now.extend(paused);
                 }
                 let rules = PacketRules {
                     predefined: &self.site.predefined,
@@ -632,13 +650,15 @@ impl<T: Tables> Sessions<T> {
             endpoints: _,
             watch,
             deferral,
+            waiting,
+            indicated,
         }) = session.rare()
         {
             self.inactivity.unindex(seid, watch.as_ref());
             self.deferred.unindex(seid, deferral.as_ref());
+            self.paging.unindex(seid, waiting.as_ref());
+            self.stopped.unindex(seid, indicated);
         }
-        self.stopped.forget(seid);
-        self.paging.forget(seid);
         self.usage.forget(seid, session.usage());
         if let Some(membership) = session.membership() {
             self.sets.remove(place, membership);
@@ -748,6 +768,26 @@ impl<T: Tables> Sessions<T> {
     /// Sessions of this peer.
     pub(crate) fn len_of(&self, peer: PeerId) -> usize {
         self.peers.get(&peer).map_or(0, |list| list.len)
+    }
+
+    /// Indexes follow from what is in the sessions: without those of all sessions they are empty.
+    #[cfg(test)]
+    pub(crate) fn check_indexes(&self) {
+        let (mut inactivity, mut deferred) = (self.inactivity.clone(), self.deferred.clone());
+        let (mut paging, mut stopped) = (self.paging.clone(), self.stopped.clone());
+        for (seid, session) in self.slab.iter_after(None) {
+            if let Some(rare) = session.rare() {
+                assert!(!rare.is_empty(), "{seid:#x} keeps something of nothing");
+                inactivity.unindex(seid, rare.watch.as_ref());
+                deferred.unindex(seid, rare.deferral.as_ref());
+                paging.unindex(seid, rare.waiting.as_ref());
+                stopped.unindex(seid, &rare.indicated);
+            }
+        }
+        assert_eq!(inactivity.next_deadline(), None);
+        assert_eq!(deferred.next_deadline(), None);
+        assert_eq!(paging.next_deadline(), None);
+        assert_eq!(stopped.next_deadline(), None);
     }
 
     #[cfg(test)]

@@ -6,13 +6,13 @@
 //! SMF that changes a FAR of the session puts an end to the pause. So does time, because not every SMF does anything about
 //! a report: the tunnel is tried again then, the SMF hears of the next Error Indication, and that one stops it at once.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::base::time::Time;
 use crate::compiled::Tables;
-use crate::slice::sessions::Sessions;
+use crate::slice::sessions::{Session, Sessions};
 use crate::slice::tunnels::Tunnel;
 
 /// How long an Error Indication is remembered that has stopped nothing.
@@ -25,7 +25,7 @@ const TUNNELS_MAX: usize = 65_536;
 type Key = (u64, u32, IpAddr);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     /// Indicated once; the SMF was told.
     Doubted,
     /// Nothing is sent into it.
@@ -43,28 +43,42 @@ pub(crate) struct News {
     pub(crate) stops: bool,
 }
 
-/// The tunnels that were indicated, and until when that is remembered, or they pause.
+/// Tunnels of a session that were indicated, in order, and until when that is remembered, or they pause.
+pub(crate) type Indicated = Box<[(Tunnel, State, Time)]>;
+
+/// Those that pause.
+pub(crate) fn paused(indicated: &Indicated) -> impl Iterator<Item = Tunnel> + '_ {
+    let paused = indicated
+        .iter()
+        .filter(|(_, state, _)| *state == State::Paused);
+    paused.map(|(tunnel, ..)| *tunnel)
+}
+
+/// When such tunnels are due. There is one entry of each.
+#[cfg_attr(test, derive(Clone))]
 #[derive(Debug, Default)]
 pub(crate) struct Stopped {
-    tunnels: BTreeMap<Key, (State, Time)>,
     due: BTreeSet<(Time, Key)>,
 }
 
 impl Stopped {
     /// The far end of this tunnel of a session does not know it. A tunnel pauses for `pause`.
-    pub(crate) fn indicated(
+    fn indicated(
         &mut self,
         now: Time,
-        seid: u64,
-        (teid, peer): Tunnel,
+        (seid, indicated): (u64, &mut Indicated),
+        tunnel: Tunnel,
         pause: Duration,
     ) -> News {
-        let key = (seid, teid, peer);
-        let before = self.tunnels.get(&key).map(|(state, _)| *state);
-        match before {
-            None => self.set(key, State::Doubted, now.after(MEMORY)),
-            Some(State::Doubted | State::Tried) => self.set(key, State::Paused, now.after(pause)),
-            Some(State::Paused) => {}
+        let known = indicated.iter().find(|(known, ..)| *known == tunnel);
+        let before = known.map(|(_, state, _)| *state);
+        let next = match before {
+            None => Some((State::Doubted, now.after(MEMORY))),
+            Some(State::Doubted | State::Tried) => Some((State::Paused, now.after(pause))),
+            Some(State::Paused) => None,
+        };
+        if next.is_some() {
+            self.set((seid, indicated), tunnel, next);
         }
         News {
             unheard: matches!(before, None | Some(State::Tried)),
@@ -72,61 +86,59 @@ impl Stopped {
         }
     }
 
-    fn set(&mut self, key: Key, state: State, until: Time) {
-        self.remove(&key);
-        self.tunnels.insert(key, (state, until));
-        self.due.insert((until, key));
+    /// `None`: it is remembered no more.
+    fn set(
+        &mut self,
+        (seid, indicated): (u64, &mut Indicated),
+        tunnel: Tunnel,
+        next: Option<(State, Time)>,
+    ) {
+        let key = (seid, tunnel.0, tunnel.1);
+        let mut all = std::mem::take(indicated).into_vec();
+        if let Some(at) = all.iter().position(|(known, ..)| *known == tunnel) {
+            let (.., until) = all.remove(at);
+            self.due.remove(&(until, key));
+        }
+        if let Some((state, until)) = next {
+            let at = all.partition_point(|(known, ..)| *known < tunnel);
+            all.insert(at, (tunnel, state, until));
+            self.due.insert((until, key));
+        }
+        *indicated = all.into();
     }
 
-    fn remove(&mut self, key: &Key) {
-        if let Some((_, until)) = self.tunnels.remove(key) {
-            self.due.remove(&(until, *key));
+    /// The session is gone, or its SMF has said something new.
+    pub(crate) fn unindex(&mut self, seid: u64, indicated: &Indicated) {
+        for ((teid, peer), _, until) in indicated {
+            self.due.remove(&(*until, (seid, *teid, *peer)));
         }
     }
 
-    /// Those of one session that pause.
-    pub(crate) fn of(&self, seid: u64) -> impl Iterator<Item = Tunnel> + '_ {
-        let paused = |(tunnel, state)| (state == State::Paused).then_some(tunnel);
-        self.of_session(seid).filter_map(paused)
+    /// A tunnel that is to be tried again or forgotten, and its session. `true`: because there are too many.
+    fn next_due(&self, now: Time) -> Option<(u64, Tunnel, bool)> {
+        let too_many = self.due.len() > TUNNELS_MAX;
+        let first = self.due.first();
+        let &(_, (seid, teid, peer)) = first.filter(|(until, _)| too_many || *until <= now)?;
+        Some((seid, (teid, peer), too_many))
     }
 
-    fn of_session(&self, seid: u64) -> impl Iterator<Item = (Tunnel, State)> + '_ {
-        let first = (seid, 0, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let from = self.tunnels.range(first..);
-        from.take_while(move |(key, _)| key.0 == seid)
-            .map(|(&(_, teid, peer), (state, _))| ((teid, peer), *state))
-    }
-
-    /// Its SMF has said something new.
-    pub(crate) fn forget(&mut self, seid: u64) {
-        if self.tunnels.is_empty() {
-            return;
-        }
-        let all: Vec<Tunnel> = self.of_session(seid).map(|(tunnel, _)| tunnel).collect();
-        for (teid, peer) in all {
-            self.remove(&(seid, teid, peer));
-        }
-    }
-
-    /// A session one of whose tunnels is to be tried again.
-    fn next_due(&mut self, now: Time) -> Option<u64> {
-        loop {
-            let too_many = self.tunnels.len() > TUNNELS_MAX;
-            let &(until, key) = self
-                .due
-                .first()
-                .filter(|(until, _)| too_many || *until <= now)?;
-            let state = self.tunnels.get(&key).map(|(state, _)| *state);
-            match state {
-                Some(State::Paused) if !too_many => {
-                    self.set(key, State::Tried, until.max(now).after(MEMORY));
-                }
-                _ => self.remove(&key),
+    /// It is. Whether its session is to be published anew.
+    fn pass(
+        &mut self,
+        now: Time,
+        (seid, indicated): (u64, &mut Indicated),
+        (tunnel, too_many): (Tunnel, bool),
+    ) -> bool {
+        let known = indicated.iter().find(|(known, ..)| *known == tunnel);
+        let before = known.map(|(_, state, until)| (*state, *until));
+        let next = match before {
+            Some((State::Paused, until)) if !too_many => {
+                Some((State::Tried, until.max(now).after(MEMORY)))
             }
-            if state == Some(State::Paused) {
-                return Some(key.0);
-            }
-        }
+            _ => None,
+        };
+        self.set((seid, indicated), tunnel, next);
+        before.is_some_and(|(state, _)| state == State::Paused)
     }
 
     /// When something falls due.
@@ -146,7 +158,10 @@ impl<T: Tables> Sessions<T> {
         pause: Duration,
         tables: &mut T,
     ) -> bool {
-        let news = self.stopped.indicated(now, seid, tunnel, pause);
+        let (stopped, session) = (&mut self.stopped, self.slab.find_mut(seid));
+        let Some(session) = session else { return false };
+        let news = session
+            .change_rare(|rare| stopped.indicated(now, (seid, &mut rare.indicated), tunnel, pause));
         if news.stops {
             self.publish_as_it_is(seid, tables);
         }
@@ -156,10 +171,42 @@ impl<T: Tables> Sessions<T> {
     /// Tunnels that have paused for long enough are tried again, in up to `at_most` sessions.
     pub(crate) fn resume(&mut self, now: Time, at_most: usize, tables: &mut T) {
         for _ in 0..at_most {
-            let Some(seid) = self.stopped.next_due(now) else {
+            let Some(seid) = self.next_to_resume(now) else {
                 return;
             };
             self.publish_as_it_is(seid, tables);
+        }
+    }
+
+    /// A session one of whose tunnels is to be tried again.
+    fn next_to_resume(&mut self, now: Time) -> Option<u64> {
+        loop {
+            let (seid, tunnel, too_many) = self.stopped.next_due(now)?;
+            let (stopped, session) = (&mut self.stopped, self.slab.find_mut(seid));
+            let Some(session) = session else {
+                stopped.due.pop_first();
+                continue;
+            };
+            let resumes = session.change_rare(|rare| {
+                stopped.pass(now, (seid, &mut rare.indicated), (tunnel, too_many))
+            });
+            if resumes {
+                return Some(seid);
+            }
+        }
+    }
+
+    /// The SMF of a session has said something new of its tunnels.
+    pub(crate) fn forget_indicated(&mut self, seid: u64) {
+        let stopped = &mut self.stopped;
+        let has_some = |session: &&mut Session<T::Handle>| {
+            (session.rare()).is_some_and(|rare| !rare.indicated.is_empty())
+        };
+        if let Some(session) = self.slab.find_mut(seid).filter(has_some) {
+            session.change_rare(|rare| {
+                stopped.unindex(seid, &rare.indicated);
+                rare.indicated = Box::default();
+            });
         }
     }
 
@@ -173,6 +220,8 @@ impl<T: Tables> Sessions<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     const PAUSE: Duration = Duration::from_secs(3);
@@ -181,13 +230,51 @@ mod tests {
         (u32::from(last), IpAddr::from([192, 0, 2, last]))
     }
 
+    /// Sessions, each with the tunnels that are kept of it.
+    #[derive(Default)]
+    struct World {
+        stopped: Stopped,
+        sessions: BTreeMap<u64, Indicated>,
+    }
+
+    impl World {
+        fn indicated(&mut self, now: Time, seid: u64, tunnel: Tunnel, pause: Duration) -> News {
+            let indicated = self.sessions.entry(seid).or_default();
+            (self.stopped).indicated(now, (seid, indicated), tunnel, pause)
+        }
+
+        fn of(&self, seid: u64) -> impl Iterator<Item = Tunnel> + '_ {
+            self.sessions.get(&seid).into_iter().flat_map(paused)
+        }
+
+        fn forget(&mut self, seid: u64) {
+            if let Some(indicated) = self.sessions.remove(&seid) {
+                self.stopped.unindex(seid, &indicated);
+            }
+        }
+
+        fn next_due(&mut self, now: Time) -> Option<u64> {
+            loop {
+                let (seid, tunnel, too_many) = self.stopped.next_due(now)?;
+                let indicated = self.sessions.entry(seid).or_default();
+                if (self.stopped).pass(now, (seid, indicated), (tunnel, too_many)) {
+                    return Some(seid);
+                }
+            }
+        }
+
+        fn next_deadline(&self) -> Option<Time> {
+            self.stopped.next_deadline()
+        }
+    }
+
     fn news(unheard: bool, stops: bool) -> News {
         News { unheard, stops }
     }
 
     #[test]
     fn a_tunnel_that_is_indicated_twice_pauses_until_its_time_is_over_or_its_smf_speaks() {
-        let mut stopped = Stopped::default();
+        let mut stopped = World::default();
         let now = Time(1_000);
         let mut indicated = |seid, of| stopped.indicated(now, seid, tunnel(of), PAUSE);
         assert_eq!(indicated(7, 1), news(true, false));
@@ -215,7 +302,7 @@ mod tests {
 
     #[test]
     fn two_indications_that_lie_far_apart_stop_nothing() {
-        let mut stopped = Stopped::default();
+        let mut stopped = World::default();
         let end = Time(0).after(MEMORY);
         assert_eq!(
             stopped.indicated(Time(0), 7, tunnel(1), PAUSE),
@@ -230,7 +317,7 @@ mod tests {
 
     #[test]
     fn tunnels_that_are_remembered_are_bounded() {
-        let mut stopped = Stopped::default();
+        let mut stopped = World::default();
         for seid in 0..TUNNELS_MAX as u64 {
             for _ in 0..2 {
                 stopped.indicated(Time(seid), seid, tunnel(1), PAUSE);
@@ -240,6 +327,6 @@ mod tests {
         stopped.indicated(Time(0), 99_999, tunnel(1), PAUSE);
         assert_eq!(stopped.next_due(Time(0)), Some(0));
         assert_eq!(stopped.next_due(Time(0)), None);
-        assert_eq!(stopped.tunnels.len(), TUNNELS_MAX);
+        assert_eq!(stopped.stopped.due.len(), TUNNELS_MAX);
     }
 }

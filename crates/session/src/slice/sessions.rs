@@ -40,70 +40,70 @@ pub(crate) use crate::slice::resources::Created;
 
 /// Every session of every peer.
 pub(crate) struct Sessions<T: Tables> {
-    pub(crate) site: Site,
-    pub(crate) slab: Slab<Session<T::Handle>>,
+    pub(super) site: Site,
+    pub(super) slab: Slab<Session<T::Handle>>,
     resources: Resources,
-    pub(crate) peers: HashMap<PeerId, List, Salted>,
+    pub(super) peers: HashMap<PeerId, List, Salted>,
     /// Of deleted peers, not yet taken out.
-    pub(crate) doomed: Vec<List>,
+    pub(super) doomed: Vec<List>,
     /// For the next list.
-    pub(crate) epoch: u32,
-    pub(crate) sets: SetIndex,
-    pub(crate) tunnels: TunnelIndex,
-    pub(crate) draft: Draft,
-    pub(crate) compiler: Compiler,
-    pub(crate) compiled: Compiled,
-    pub(crate) inactivity: Inactivity,
-    pub(crate) deferred: Deferred,
-    pub(crate) usage: UsageWork,
+    pub(super) epoch: u32,
+    pub(super) sets: SetIndex,
+    pub(super) tunnels: TunnelIndex,
+    pub(super) draft: Draft,
+    pub(super) compiler: Compiler,
+    pub(super) compiled: Compiled,
+    pub(super) inactivity: Inactivity,
+    pub(super) deferred: Deferred,
+    pub(super) usage: UsageWork,
     /// See [`PacketRules::closed`]; kept for its capacity.
-    pub(crate) closed: Vec<(PdrId, Option<FarId>)>,
-    pub(crate) applications: Applications,
-    pub(crate) stopped: Stopped,
+    pub(super) closed: Vec<(PdrId, Option<FarId>)>,
+    pub(super) applications: Applications,
+    pub(super) stopped: Stopped,
     /// See [`PacketRules::stopped`]; kept for its capacity.
-    pub(crate) stopped_now: Vec<Tunnel>,
-    pub(crate) paging: Paging,
+    pub(super) stopped_now: Vec<Tunnel>,
+    pub(super) paging: Paging,
 }
 
 /// One session.
 #[derive(Debug)]
 pub(crate) struct Session<H> {
-    pub(crate) rules: Kept,
-    pub(crate) handle: H,
-    pub(crate) cp_seid: u64,
-    pub(crate) peer: PeerId,
+    pub(super) rules: Kept,
+    pub(super) handle: H,
+    pub(super) cp_seid: u64,
+    pub(super) peer: PeerId,
     /// [`List::epoch`] of the list that it is in.
-    pub(crate) epoch: u32,
+    pub(super) epoch: u32,
     /// Neighbours in the list of its peer.
-    pub(crate) previous: Option<Place>,
-    pub(crate) next: Option<Place>,
+    pub(super) previous: Option<Place>,
+    pub(super) next: Option<Place>,
     /// What not every session has.
-    pub(crate) extra: Option<Box<Extra>>,
+    pub(super) extra: Option<Box<Extra>>,
 }
 
 /// What not every session has.
 #[derive(Debug, Default)]
 pub(crate) struct Extra {
     /// Sets that it is in; most are in none.
-    pub(crate) membership: Option<Box<Membership>>,
+    pub(super) membership: Option<Box<Membership>>,
     /// What its URRs have measured.
-    pub(crate) usage: Option<Usage>,
-    pub(crate) rare: Option<Box<Rare>>,
+    pub(super) usage: Option<Usage>,
+    pub(super) rare: Option<Box<Rare>>,
 }
 
 /// What few sessions have.
 #[derive(Debug, Default)]
 pub(crate) struct Rare {
     /// Traffic Endpoints.
-    pub(crate) endpoints: Box<[Endpoint]>,
+    pub(super) endpoints: Box<[Endpoint]>,
     /// User Plane Inactivity Timer.
-    pub(crate) watch: Option<Watch>,
+    pub(super) watch: Option<Watch>,
     /// PDRs that hold for some time only.
-    pub(crate) deferral: Option<Deferral>,
+    pub(super) deferral: Option<Deferral>,
     /// Packets that wait.
-    pub(crate) waiting: Option<Waiting>,
+    pub(super) waiting: Option<Waiting>,
     /// Tunnels whose far end has said that it does not know them.
-    pub(crate) indicated: Indicated,
+    pub(super) indicated: Indicated,
 }
 
 impl Rare {
@@ -198,10 +198,10 @@ impl<H> Session<H> {
 /// Sessions linked through themselves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List {
-    pub(crate) first: Option<Place>,
-    pub(crate) len: usize,
+    pub(super) first: Option<Place>,
+    pub(super) len: usize,
     /// Of this list alone, so that sessions in a former list of its peer are not taken for its own.
-    pub(crate) epoch: u32,
+    pub(super) epoch: u32,
 }
 
 impl List {

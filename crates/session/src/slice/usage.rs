@@ -32,11 +32,11 @@ const LEAST: Duration = Duration::from_millis(1);
 pub(crate) struct UsageWork {
     due: BTreeSet<(Time, u64)>,
     /// Sessions that have something to report, each once.
-    pub(crate) ready: Vec<u64>,
+    pub(super) ready: Vec<u64>,
     /// What the answer to the present request says.
-    pub(crate) reports: Vec<Report>,
+    pub(super) reports: Vec<Report>,
     /// What the log of usage says.
-    pub(crate) records: Vec<UsageRecord>,
+    pub(super) records: Vec<UsageRecord>,
 }
 
 impl UsageWork {

@@ -49,6 +49,7 @@ lint: setup ## formatting and lints, as errors
 	$(CARGO) fmt --all --check
 	scripts/drops.py --check
 	scripts/figures.py --check
+	scripts/circles.py
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 fmt:

@@ -4,19 +4,47 @@
 //! [`Tables::publish`]; it never learns where an entry lies. The tables never learn what a FAR is.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv6Net};
-
-pub use crate::predefined::PredefinedId;
 
 /// Network instance, an index into the configured list (TS 29.244, 8.2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NiId(pub u16);
 
+/// Network instance of rules that name none.
+pub(crate) const DEFAULT_NI: NiId = NiId(0);
+
 /// PDR ID (TS 29.244, 8.2.36).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PdrId(pub u16);
+
+/// Place of a predefined rule in the configuration, from 1 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PredefinedId(NonZeroU16);
+
+impl PredefinedId {
+    /// Of the rule in this place, from 0 on. `None`: there are no so many.
+    pub fn at(place: usize) -> Option<Self> {
+        Self::new(u16::try_from(place).ok()?.checked_add(1)?)
+    }
+
+    /// From its number, as [`Self::get`] tells it.
+    pub fn new(number: u16) -> Option<Self> {
+        NonZeroU16::new(number).map(Self)
+    }
+
+    /// The place, counted from 1 on.
+    pub fn get(self) -> u16 {
+        self.0.get()
+    }
+
+    /// See [`Self::at`].
+    pub fn place(self) -> usize {
+        usize::from(self.0.get()) - 1
+    }
+}
 
 /// QER ID (TS 29.244, 8.2.75).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -113,7 +141,7 @@ pub enum Key {
     Teid {
         /// Host order, never zero.
         teid: u32,
-        /// See above.
+        /// Its table slot is its alone.
         direct: bool,
     },
     /// IPv4 destination on N6.

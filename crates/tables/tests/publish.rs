@@ -11,9 +11,9 @@ use nexthop::NextHopTables;
 use proptest::prelude::*;
 use session::compiled::{Compiled, Counters, PdrId, Tables as _};
 use session::config::{Config, NetworkInstance, PredefinedRule};
-use session::reference::{Arrival, Fate, Packet, Verdict as Judgement, judge};
 use session::rules::{PacketRules, Rules};
 use session::testing;
+use session::testing::reference::{Arrival, Fate, Packet, Verdict as Judgement, judge};
 use tables::{DROP_REASONS, Handle, Layout, Options, Run, Tables, Verdict};
 
 fn config() -> Config {

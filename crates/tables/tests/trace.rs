@@ -196,7 +196,7 @@ fn ipv6_is_followed_by_prefix() {
     assert!(host.follow(&[(key, 1)]).unwrap());
     for (dst, followed) in [("2001:db8:60::77", true), ("2001:db8:61::1", false)] {
         let dst: IpAddr = dst.parse().unwrap();
-        let packet = session::reference::Packet {
+        let packet = session::testing::reference::Packet {
             src: "2001:db8::9".parse().unwrap(),
             dst,
             proto: 17,
@@ -204,7 +204,7 @@ fn ipv6_is_followed_by_prefix() {
             tos: 0,
             spi: None,
             label: 0,
-            arrival: session::reference::Arrival::Network { ni: NiId(0) },
+            arrival: session::testing::reference::Arrival::Network { ni: NiId(0) },
         };
         let (port, frame) = common::arrival(&packet);
         let record = host.run(port, &frame, 0).unwrap().trace;

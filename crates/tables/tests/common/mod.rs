@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ipnet::IpNet;
 use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use session::compiled::{Marks, NiId};
-use session::reference::{Arrival, Packet};
+use session::testing::reference::{Arrival, Packet};
 use tables::trace::TraceKey;
 use tables::{Mode, PortConfig, Roles, Tables};
 

@@ -1,0 +1,192 @@
+//! What operators read in the log: once per event, in terms of peers and sessions.
+
+use std::net::{IpAddr, SocketAddr};
+
+use pfcp::{Cause, IeType, MessageType};
+
+use crate::base::ids::RuleId;
+use crate::base::node_id::NodeId;
+
+/// Something happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An association stands.
+    PeerUp {
+        /// Who.
+        node_id: NodeId,
+        /// Where our requests go.
+        address: SocketAddr,
+        /// Whether we asked for it.
+        by_us: bool,
+        /// Sessions of an earlier association that were kept.
+        retained: usize,
+    },
+    /// An association is over, its sessions are being deleted.
+    PeerGone {
+        /// Who.
+        node_id: NodeId,
+        /// How it ended.
+        why: Gone,
+        /// Sessions that go with it.
+        sessions: usize,
+    },
+    /// N1 heartbeats in a row went unanswered. Sessions keep forwarding for now.
+    PeerSilent {
+        /// Who.
+        node_id: NodeId,
+        /// Its sessions.
+        sessions: usize,
+    },
+    /// A silent peer answers again; its sessions are as they were.
+    PeerBack {
+        /// Who.
+        node_id: NodeId,
+    },
+    /// A Recovery Time Stamp changed: the peer lost its sessions, so they are being deleted here.
+    PeerRestarted {
+        /// Who.
+        node_id: NodeId,
+        /// Sessions that are deleted.
+        sessions: usize,
+    },
+    /// All sessions that a peer left behind are deleted.
+    SessionsDeleted {
+        /// How many since there was last nothing to delete.
+        sessions: usize,
+    },
+    /// An SMF deleted sessions by what they have in common.
+    SetDeleted {
+        /// From where the request came.
+        from: SocketAddr,
+        /// How many sessions.
+        sessions: usize,
+    },
+    /// PFDs of applications have changed, and are too many for these sessions, whose PDRs keep the former ones. Once for
+    /// all sessions.
+    PfdsWithoutRoom {
+        /// How many sessions.
+        sessions: usize,
+    },
+    /// A GTP-U peer that answered before answers Echo Requests no more.
+    PathFailed {
+        /// Its address.
+        remote: IpAddr,
+    },
+    /// It answers again.
+    PathRecovered {
+        /// Its address.
+        remote: IpAddr,
+    },
+    /// Its Recovery Time Stamp has changed.
+    GtpuPeerRestarted {
+        /// Its address.
+        remote: IpAddr,
+    },
+    /// A configured SMF did not answer, or refused; asked again later.
+    SetupFailed {
+        /// Which.
+        address: SocketAddr,
+        /// Its cause; `None`: no answer.
+        cause: Option<Cause>,
+    },
+    /// A request was answered with an error.
+    Refused {
+        /// From where it came.
+        from: SocketAddr,
+        /// What it asked for.
+        request: MessageType,
+        /// Our cause (TS 29.244, 8.2.1).
+        cause: Cause,
+        /// The IE at fault.
+        offending_ie: Option<IeType>,
+        /// The rule at fault.
+        failed_rule: Option<RuleId>,
+        /// The SMF's SEID of the session, as in the answer; 0: not known, or no session's.
+        cp_seid: u64,
+        /// Refusals since the last such event that were not logged.
+        suppressed: u64,
+    },
+    /// Something that could not be answered was ignored.
+    Ignored {
+        /// From where it came.
+        from: SocketAddr,
+        /// Why.
+        why: Ignored,
+        /// As in [`Event::Refused`].
+        suppressed: u64,
+    },
+}
+
+/// How an association ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// The SMF released it.
+    Released,
+    /// The SMF set it up anew, without asking for its sessions to be kept.
+    Replaced,
+    /// Silent for longer than its sessions are kept.
+    Silent,
+    /// Silent and without sessions, when another SMF needed its place.
+    Displaced,
+    /// We are shutting down and it did not release the association in time.
+    ShutDown,
+}
+
+/// Why a datagram was ignored. Each has its counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Ignored {
+    /// Shorter than a PFCP header, or a response with a wrong length.
+    Malformed,
+    /// A message type that we do not know.
+    UnknownType,
+    /// A response to a request that is not, or no longer, outstanding.
+    UnmatchedResponse,
+    /// A message without an answer that could carry a cause lacks what it must have.
+    Incomplete,
+    /// A Recovery Time Stamp older than the one we know: a message overtaken on its way
+    /// (TS 23.007, 19A).
+    StaleRecovery,
+    /// A request that is being worked on.
+    InProgress,
+    /// What follows the 128th message of one datagram.
+    BundleTooLong,
+    /// Its sender may not speak PFCP with us.
+    NotAllowed,
+    /// An Association Setup Request under the Node ID of an SMF that is elsewhere, and not known to be gone.
+    NodeIdTaken,
+    /// More messages of senders without association than their share of N4.
+    StrangerDropped,
+}
+
+impl Ignored {
+    /// All, in order.
+    pub const ALL: [Self; 10] = [
+        Self::Malformed,
+        Self::UnknownType,
+        Self::UnmatchedResponse,
+        Self::Incomplete,
+        Self::StaleRecovery,
+        Self::InProgress,
+        Self::BundleTooLong,
+        Self::NotAllowed,
+        Self::NodeIdTaken,
+        Self::StrangerDropped,
+    ];
+
+    /// As metrics name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::UnknownType => "unknown_type",
+            Self::UnmatchedResponse => "unmatched_response",
+            Self::Incomplete => "incomplete",
+            Self::StaleRecovery => "stale_recovery",
+            Self::InProgress => "in_progress",
+            Self::BundleTooLong => "bundle_too_long",
+            Self::NotAllowed => "not_allowed",
+            Self::NodeIdTaken => "node_id_taken",
+            Self::StrangerDropped => "stranger_dropped",
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Values that every part needs: time, hashing, places, names, the configuration, events.
+
+pub mod event;
+pub mod flow;
+pub mod gtpu;
+pub(crate) mod ids;
+pub mod node_id;
+pub(crate) mod pfd;
+pub(crate) mod prefix_set;
+pub(crate) mod refusal;
+pub(crate) mod salted;
+pub(crate) mod slab;
+pub mod time;
+pub(crate) mod wall_clock;

@@ -1,0 +1,95 @@
+//! Why a session request is refused, in the terms of its answer.
+
+use std::fmt;
+
+use pfcp::{Cause, IeType};
+
+use crate::base::ids::RuleId;
+
+/// A request is refused; it has changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Cause (TS 29.244, 8.2.1).
+    pub cause: Cause,
+    /// Offending IE (8.2.22).
+    pub offending_ie: Option<IeType>,
+    /// Failed Rule ID (8.2.80).
+    pub failed_rule: Option<RuleId>,
+}
+
+impl Refusal {
+    /// Something in a rule that we cannot do, or that makes no sense (cause 73).
+    pub(crate) const fn rule(ie: IeType) -> Self {
+        Self::ie(Cause::RULE_CREATION_MODIFICATION_FAILURE, ie)
+    }
+
+    /// Beyond a limit (cause 75).
+    pub(crate) const fn no_room(ie: IeType) -> Self {
+        Self::ie(Cause::NO_RESOURCES_AVAILABLE, ie)
+    }
+
+    pub(crate) const fn ie(cause: Cause, ie: IeType) -> Self {
+        Self {
+            cause,
+            offending_ie: Some(ie),
+            failed_rule: None,
+        }
+    }
+
+    /// The same, once it is known which rule it is about; the innermost knows best.
+    #[must_use]
+    pub(crate) fn in_rule(mut self, rule: RuleId) -> Self {
+        self.failed_rule.get_or_insert(rule);
+        self
+    }
+
+    /// Whether it could be accepted once others have given back what they hold.
+    pub(crate) fn is_for_want(&self) -> bool {
+        matches!(
+            self.cause,
+            Cause::NO_RESOURCES_AVAILABLE | Cause::ALL_DYNAMIC_ADDRESSES_ARE_OCCUPIED
+        ) || (self.cause == Cause::RULE_CREATION_MODIFICATION_FAILURE
+            && matches!(
+                self.offending_ie,
+                Some(
+                    IeType::F_TEID
+                        | IeType::UE_IP_ADDRESS
+                        | IeType::FRAMED_ROUTE
+                        | IeType::FRAMED_IPV6_ROUTE
+                )
+            ))
+    }
+}
+
+impl From<pfcp::Error> for Refusal {
+    fn from(error: pfcp::Error) -> Self {
+        Self {
+            cause: error.cause(),
+            offending_ie: error.offending_ie(),
+            failed_rule: None,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.cause)?;
+        if let Some(rule) = self.failed_rule {
+            write!(f, ", {rule}")?;
+        }
+        if let Some(ie) = self.offending_ie {
+            write!(f, ", {ie}")?;
+        }
+        Ok(())
+    }
+}
+
+impl From<Cause> for Refusal {
+    fn from(cause: Cause) -> Self {
+        Self {
+            cause,
+            offending_ie: None,
+            failed_rule: None,
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! The core: datagrams and the time in; datagrams, events, table changes and a deadline out.
+//!
+//! A [`Core`] is a node, which knows associations, and a slice, which knows sessions. It shows each what it needs of the
+//! other, and keeps nothing itself.
+
+mod read_ahead;
+mod requests;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::event::Ignored;
+use crate::base::gtpu::{self, Received};
+use crate::base::ids::PeerId;
+use crate::base::time::Time;
+use crate::compiled::{Buffered, Tables};
+use crate::core::read_ahead::Expected;
+use crate::exchange::n4::{N4, Turn};
+use crate::exchange::outbox::Outbox;
+use crate::exchange::requests::Purpose;
+use crate::exchange::stats::{Stats, Way};
+use crate::node::Node;
+use crate::node::peer::PeerView;
+use crate::node::pfds::Property;
+use crate::node::slices::Slices;
+use crate::rules::config::Config;
+use crate::rules::summary::SessionSummary;
+use crate::slice::Slice;
+use crate::slice::resources::ResourceFill;
+use crate::slice::view::SessionView;
+
+/// A UPF's side of N4. It has no socket, no clock and no thread.
+///
+/// Give it what arrives with [`Core::receive`], call [`Core::advance`] when
+/// [`Core::next_deadline`] has come, and after each call send what the [`Outbox`] holds.
+#[derive(Debug)]
+pub struct Core<T: Tables> {
+    config: Arc<Config>,
+    n4: N4,
+    node: Node,
+    slice: Slice<T>,
+    /// Kept for its capacity.
+    expected: Expected,
+}
+
+/// Messages of one datagram; an SMF that has more to say sends another one.
+const BUNDLE_MAX: u32 = 128;
+
+/// Messages that [`Core::receive`] looks at in a datagram: one at least, as nonsense costs a look, too.
+pub fn messages_in(datagram: &[u8]) -> u32 {
+    let (mut count, mut left) = (1, datagram);
+    while count < BUNDLE_MAX
+        && let Ok(message) = pfcp::decode(left)
+        && message.header.follow_on
+        && !message.rest.is_empty()
+    {
+        left = message.rest;
+        count += 1;
+    }
+    count
+}
+
+impl<T: Tables> Core<T> {
+    /// `recovery`: when we were started, in NTP seconds (Recovery Time Stamp, TS 29.244, 8.2.65).
+    pub fn new(config: Config, recovery: u32, tables: T) -> Self {
+        let config = Arc::new(config);
+        let started = Duration::from_secs(recovery.into());
+        Self {
+            n4: N4::new(&config, recovery),
+            node: Node::new(&config, recovery),
+            slice: Slice::new(&config, started, tables),
+            expected: Expected::default(),
+            config,
+        }
+    }
+
+    /// Handle one datagram. Never fails: what cannot be answered is counted.
+    ///
+    /// A datagram holds one message, or several bundled ones, each of which but the last says that
+    /// another one follows (BUNDL: TS 29.244, 6.5). Each is answered by itself.
+    pub fn receive(&mut self, now: Time, from: SocketAddr, datagram: &[u8], out: &mut Outbox) {
+        if !self.config.allows(from.ip()) {
+            let mut turn = self.turn(now, out);
+            return turn.ignore(from, Ignored::NotAllowed);
+        }
+        let mut left = datagram;
+        for _ in 0..BUNDLE_MAX {
+            match self.receive_message(now, from, left, out) {
+                Some(next) => left = next,
+                None => return,
+            }
+        }
+        self.turn(now, out).ignore(from, Ignored::BundleTooLong);
+    }
+
+    /// Whether nothing is known of the sender: it is at no address of an association, nor of an SMF that we
+    /// ask for one. Those that may not speak with us at all are none: ignoring them costs nothing.
+    ///
+    /// Strangers may wait until peers are served. A forged source address makes a stranger a peer.
+    pub fn is_stranger(&self, from: SocketAddr) -> bool {
+        !self.node.peers().knows(from) && self.config.allows(from.ip())
+    }
+
+    /// A datagram of a stranger with so many messages is not given to [`Core::receive`], because there are
+    /// too many.
+    pub fn drop_stranger(&mut self, now: Time, from: SocketAddr, messages: u32, out: &mut Outbox) {
+        self.turn(now, out).drop_stranger(from, messages);
+    }
+
+    fn turn<'a>(&'a mut self, now: Time, out: &'a mut Outbox) -> Turn<'a> {
+        let n4 = &mut self.n4;
+        Turn { now, n4, out }
+    }
+
+    /// The first message of `datagram`; what it says that follows.
+    fn receive_message<'d>(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        datagram: &'d [u8],
+        out: &mut Outbox,
+    ) -> Option<&'d [u8]> {
+        let message = match pfcp::decode(datagram) {
+            Ok(message) => message,
+            Err(error) => {
+                self.on_undecodable(now, from, datagram, error.kind, out);
+                return None;
+            }
+        };
+        let follows = message.header.follow_on && !message.rest.is_empty();
+        let octets = match datagram.len().checked_sub(message.rest.len()) {
+            Some(length) if follows => datagram.get(..length).unwrap_or(datagram),
+            _ => datagram,
+        };
+        let mut turn = self.turn(now, out);
+        turn.stats()
+            .message(Way::Received, message.header.message_type);
+        match message.header.message_type.is_response() {
+            Some(true) => self.on_response(now, from, &message, out),
+            Some(false) => self.on_request(now, from, octets, &message, out),
+            None => turn.ignore(from, Ignored::UnknownType),
+        }
+        follows.then_some(message.rest)
+    }
+
+    /// The wall clock says that so much time has passed since the beginning of 1900 (NTP). PDRs with
+    /// an Activation or Deactivation Time go by it; until it is told, the clock said at `Time(0)`
+    /// what `recovery` is.
+    pub fn set_clock(&mut self, now: Time, ntp: Duration) {
+        self.slice.set_clock(now, ntp);
+    }
+
+    /// Do what is due: retransmissions, heartbeats, deletions.
+    pub fn advance(&mut self, now: Time, out: &mut Outbox) {
+        let Self {
+            n4, node, slice, ..
+        } = self;
+        let turn = &mut Turn { now, n4, out };
+        while let Some(purpose) = turn.given_up(|purpose| slice.wants(purpose)) {
+            match purpose {
+                Purpose::Report(about) => {
+                    slice.on_report_unanswered(turn, node.peers(), about);
+                    node.follow(turn, slice);
+                }
+                purpose => node.on_no_answer(turn, slice, purpose),
+            }
+        }
+        node.keep_timers(turn, slice);
+        slice.measure(turn, node.peers());
+        node.follow(turn, slice);
+        slice.keep_times(turn, node.peers());
+        node.advance_paths(turn, slice);
+        node.keep_finishing(turn, slice);
+        slice.catch_up(turn, node.peers());
+        if slice.sweep_step(turn, node.peers()) {
+            node.answer_deferred_setups(turn, slice);
+        }
+    }
+
+    /// When [`Core::advance`] has something to do. In the past: at once, but other work may go
+    /// first.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let due = [
+            self.slice.next_deadline(),
+            self.node.next_deadline(),
+            self.n4.next_deadline(),
+        ];
+        due.into_iter().flatten().min()
+    }
+
+    /// Associate with an SMF, and again whenever the association is lost.
+    pub fn associate(&mut self, now: Time, peer: SocketAddr, out: &mut Outbox) {
+        let Self { n4, node, .. } = self;
+        node.associate(&mut Turn { now, n4, out }, peer);
+    }
+
+    /// How busy the thread is that calls this, in percent of the last while: together with how
+    /// full the tables are, this is the load that SMFs hear of (TS 29.244, 6.2.3). Call it about
+    /// once a second.
+    pub fn set_busy(&mut self, percent: u8) {
+        self.node.set_load(percent, self.slice.full_percent());
+    }
+
+    /// The addresses that this host has, on all of its interfaces: no session gets packets to them from now on. Sessions
+    /// that have one already keep it.
+    pub fn set_own_addresses(&mut self, addresses: Vec<IpAddr>) {
+        self.slice.set_own_addresses(addresses);
+    }
+
+    /// The load that SMFs hear of, and by how much they are asked to do less, in percent.
+    pub fn load(&self) -> (u8, u8) {
+        self.node.load()
+    }
+
+    /// A packet waits for a session, and none of its PDR did before it.
+    pub fn buffered(&mut self, now: Time, what: Buffered, out: &mut Outbox) {
+        let Self {
+            n4, node, slice, ..
+        } = self;
+        slice.on_buffered(&mut Turn { now, n4, out }, node.peers(), what);
+    }
+
+    /// Packets of a session have reached what [`Tables::arm`] was told, or may have.
+    pub fn crossed(&mut self, now: Time, seid: u64, out: &mut Outbox) {
+        let Self {
+            n4, node, slice, ..
+        } = self;
+        let turn = &mut Turn { now, n4, out };
+        slice.on_crossed(turn, node.peers(), seid);
+        node.follow(turn, slice);
+    }
+
+    /// A GTP-U message beside G-PDUs and Echo Requests, as the data path got it: an IP packet.
+    pub fn receive_gtpu(&mut self, now: Time, packet: &[u8], out: &mut Outbox) {
+        match gtpu::read_packet(packet) {
+            Some(Received { from, message }) => self.on_gtpu(now, from, message, out),
+            None => self.turn(now, out).stats().gtpu_malformed += 1,
+        }
+    }
+
+    fn on_gtpu(&mut self, now: Time, from: IpAddr, message: gtpu::Message, out: &mut Outbox) {
+        let Self {
+            n4, node, slice, ..
+        } = self;
+        let turn = &mut Turn { now, n4, out };
+        match message {
+            gtpu::Message::ErrorIndication { teid, peer } => {
+                slice.on_error_indication(turn, node.peers(), from, (teid, peer));
+            }
+            gtpu::Message::EchoResponse { .. } => {
+                node.on_echo_response(turn, slice, from, message);
+            }
+            gtpu::Message::Other => turn.stats().gtpu_other += 1,
+        }
+    }
+
+    /// An Echo Response to one of our requests, as it came to the port that it was sent from.
+    pub fn receive_echo(&mut self, now: Time, from: IpAddr, octets: &[u8], out: &mut Outbox) {
+        match gtpu::read(octets) {
+            Some(message @ gtpu::Message::EchoResponse { .. }) => {
+                self.on_gtpu(now, from, message, out);
+            }
+            Some(_) => self.turn(now, out).stats().gtpu_other += 1,
+            None => self.turn(now, out).stats().gtpu_malformed += 1,
+        }
+    }
+
+    /// Leave gracefully: ask every SMF to release its association (6.2.8.3: the UP function asks
+    /// with an Association Update Request), and take no new work. Packets are forwarded until an
+    /// SMF has released. [`Core::is_released`] tells when that is done; it takes a peer that does
+    /// not answer N1 x T1, and one that only says that it will the configured graceful release
+    /// period, or without one twice N1 x T1.
+    ///
+    /// An SMF that offers the enhanced release is first told that the release is being prepared, and then what was
+    /// measured and it does not know yet (5.18.1).
+    pub fn shut_down(&mut self, now: Time, out: &mut Outbox) {
+        let Self {
+            n4, node, slice, ..
+        } = self;
+        node.shut_down(&mut Turn { now, n4, out }, slice);
+    }
+
+    /// No SMF is waited for any longer: associations end, and what their sessions have measured is in
+    /// [`Outbox::usage`] when [`Core::is_released`] says so; until then call [`Core::advance`].
+    pub fn abandon(&mut self, now: Time, out: &mut Outbox) {
+        let Self {
+            n4, node, slice, ..
+        } = self;
+        node.abandon(&mut Turn { now, n4, out }, slice);
+    }
+
+    /// Whether no association is left, nor a session of one that ended.
+    pub fn is_released(&self) -> bool {
+        self.node.peers().len() == 0 && self.slice.is_swept()
+    }
+
+    /// All associations, in the order in which they were set up.
+    pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> {
+        let peers = self.node.peers().iter();
+        peers.map(|peer| peer.view(self.slice.sessions_of(peer.id)))
+    }
+
+    /// The association that a session belongs to; `None` once the association has ended.
+    pub fn peer(&self, id: PeerId) -> Option<PeerView<'_>> {
+        self.node.view(id, self.slice.sessions_of(id))
+    }
+
+    /// Sessions in a stable order, those that come after the one with this SEID.
+    pub fn sessions(&self, after: Option<u64>) -> impl Iterator<Item = SessionSummary> + '_ {
+        self.slice.summaries(after)
+    }
+
+    /// One session with its rules and counters, by our SEID.
+    pub fn session(&self, seid: u64) -> Option<SessionView> {
+        self.slice.view(seid)
+    }
+
+    /// Sessions of peers that are there.
+    pub fn session_count(&self) -> usize {
+        self.slice.len()
+    }
+
+    /// How much of what we give out is given out.
+    pub fn fill(&self) -> ResourceFill {
+        self.slice.fill()
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> &Stats {
+        self.n4.stats()
+    }
+
+    /// What it was made with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The tables.
+    pub fn tables(&self) -> &T {
+        self.slice.tables()
+    }
+
+    /// The tables, to change what is not a session's.
+    pub fn tables_mut(&mut self) -> &mut T {
+        self.slice.tables_mut()
+    }
+
+    /// Answers kept for duplicates, and their bytes.
+    pub fn answers_kept(&self) -> (usize, usize) {
+        self.n4.answers_kept()
+    }
+
+    /// Requests of ours without an answer yet.
+    pub fn outstanding(&self) -> usize {
+        self.n4.outstanding()
+    }
+
+    /// Sessions of peers that are gone and that are not deleted yet.
+    pub fn sessions_to_delete(&self) -> usize {
+        self.slice.to_delete()
+    }
+
+    /// Sessions with usage that waits to be reported, of all SMFs.
+    pub fn usage_waiting(&self) -> usize {
+        self.slice.usage_waiting()
+    }
+
+    /// Applications with PFDs, in alphabetical order.
+    pub fn pfds(&self) -> impl Iterator<Item = (&str, &[Property])> {
+        self.node.pfds()
+    }
+
+    /// Applications with PFDs, and the bytes that they take.
+    pub fn pfd_fill(&self) -> (usize, usize) {
+        self.node.pfd_fill()
+    }
+
+    /// GTP-U paths that are asked for, and how many of them have failed.
+    pub fn path_count(&self) -> (usize, usize) {
+        self.node.path_count()
+    }
+}
+
+#[cfg(test)]
+impl<T: Tables> Core<T> {
+    /// Tell the SMF of a session about it, as slices do.
+    pub(crate) fn report(
+        &mut self,
+        now: Time,
+        seid: u64,
+        report: pfcp::ie::ReportType,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut pfcp::Writer<'_>),
+    ) -> bool {
+        let Self {
+            n4, node, slice, ..
+        } = self;
+        let turn = &mut Turn { now, n4, out };
+        slice.report(turn, node.peers(), seid, report, write)
+    }
+
+    pub(crate) fn check_indexes(&self) {
+        self.slice.check_indexes();
+    }
+
+    pub(crate) fn tunnel_pause(&self) -> Duration {
+        self.slice.tunnel_pause()
+    }
+}

@@ -1,0 +1,53 @@
+//! Memory of sessions, read ahead for many requests at once.
+//!
+//! From a SEID to the session, its rules and its entries, each step waits for memory when there are
+//! many sessions. Requests do not wait for each other: where a step is taken for all of them before
+//! the next one is, the waits overlap.
+
+use std::hint::black_box;
+use std::net::SocketAddr;
+
+use pfcp::Header;
+
+use crate::base::ids::PeerId;
+use crate::base::slab::Place;
+use crate::compiled::Tables;
+use crate::core::Core;
+use crate::exchange::answers::Fingerprint;
+
+/// What the requests at hand are about. Kept for its capacity.
+#[derive(Debug, Default)]
+pub(crate) struct Expected {
+    keys: Vec<(Option<PeerId>, Fingerprint)>,
+    places: Vec<Place>,
+}
+
+impl<T: Tables> Core<T> {
+    /// Read what [`Core::receive`] of these datagrams will read of cached answers and of sessions.
+    /// This changes nothing but how long it takes then.
+    pub fn expect<'d>(&mut self, datagrams: impl Iterator<Item = (SocketAddr, &'d [u8])>) {
+        let mut expected = std::mem::take(&mut self.expected);
+        expected.keys.clear();
+        expected.places.clear();
+        for (from, datagram) in datagrams {
+            let Ok((header, _)) = Header::decode(datagram) else {
+                continue;
+            };
+            let key = Fingerprint::new(from, datagram);
+            expected.keys.push((self.node.peers().by_source(from), key));
+            let place = header.seid.and_then(|seid| self.slice.place_of(seid));
+            expected.places.extend(place);
+        }
+        self.read_ahead(&expected);
+        self.expected = expected;
+    }
+
+    fn read_ahead(&self, expected: &Expected) {
+        let Expected { keys, places } = expected;
+        let mut read = 0;
+        for &(of, key) in keys {
+            read ^= self.n4.touch(of, key);
+        }
+        black_box(read ^ self.slice.touch(places));
+    }
+}

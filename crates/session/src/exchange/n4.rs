@@ -1,0 +1,372 @@
+//! N4 as one thread speaks it: requests of ours under way, answers kept, and what is counted.
+
+use std::net::SocketAddr;
+
+use pfcp::ie::{FailedRuleId, RecoveryTimeStamp};
+use pfcp::{Cause, Message, MessageType, Writer};
+
+use crate::base::event::{Event, Ignored};
+use crate::base::ids::{PeerId, RuleId};
+use crate::base::node_id::OwnNodeId;
+use crate::base::refusal::Refusal;
+use crate::base::time::Time;
+use crate::exchange::answers::{Answers, Fingerprint};
+use crate::exchange::incoming::Incoming;
+use crate::exchange::outbox::Outbox;
+use crate::exchange::requests::{Due, Purpose, Requests};
+use crate::exchange::stats::{Stats, Way};
+use crate::rules::config::Config;
+
+/// A flood says the same each time, and must not take the place of other complaints.
+const FLOODS_PER_S: u32 = 1;
+
+/// Requests under way, answers kept, counters, and who we say that we are.
+#[derive(Debug)]
+pub(crate) struct N4 {
+    node_id: OwnNodeId,
+    recovery: u32,
+    /// Of requests under way; reports leave a quarter of it to others.
+    outstanding_max: usize,
+    requests: Requests,
+    answers: Answers,
+    stats: Stats,
+    complaints: Complaints,
+    floods: Complaints,
+}
+
+/// One call from outside: when it is, and what there is to send.
+pub(crate) struct Turn<'a> {
+    pub(crate) now: Time,
+    pub(crate) n4: &'a mut N4,
+    pub(crate) out: &'a mut Outbox,
+}
+
+impl N4 {
+    /// `recovery`: our Recovery Time Stamp.
+    pub(crate) fn new(config: &Config, recovery: u32) -> Self {
+        Self {
+            node_id: OwnNodeId::new(&config.node_id),
+            recovery,
+            outstanding_max: config.limits.outstanding,
+            requests: Requests::new(config, recovery),
+            answers: Answers::new(config.answers),
+            stats: Stats::new(),
+            complaints: Complaints::new(config.complaints_per_s),
+            floods: Complaints::new(config.complaints_per_s.min(FLOODS_PER_S)),
+        }
+    }
+
+    pub(crate) fn node_id(&self) -> &OwnNodeId {
+        &self.node_id
+    }
+
+    pub(crate) fn recovery(&self) -> u32 {
+        self.recovery
+    }
+
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Requests without an answer yet.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether reports have to wait, for the sake of other requests.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.requests.len() >= self.outstanding_max / 4 * 3
+    }
+
+    pub(crate) fn is_waiting(&self, purpose: Purpose) -> bool {
+        self.requests.is_waiting(purpose)
+    }
+
+    pub(crate) fn cancel(&mut self, unwanted: impl Fn(Purpose) -> bool) {
+        self.requests.cancel(unwanted);
+    }
+
+    /// No request and no answer of ours speaks of this association any more.
+    pub(crate) fn forget(&mut self, id: PeerId) {
+        self.answers.forget(id);
+        self.requests.cancel(|purpose| purpose.peer() == Some(id));
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.requests.next_deadline()
+    }
+
+    /// Answers kept for duplicates, and their bytes.
+    pub(crate) fn answers_kept(&self) -> (usize, usize) {
+        self.answers.fill()
+    }
+
+    /// Read what [`Turn::repeat`] will read. The result means nothing.
+    pub(crate) fn touch(&self, scope: Option<PeerId>, fingerprint: Fingerprint) -> u64 {
+        self.answers.touch(scope, fingerprint)
+    }
+
+    /// The request of ours that this response answers.
+    pub(crate) fn answered(&mut self, from: SocketAddr, message: &Message<'_>) -> Option<Purpose> {
+        let header = &message.header;
+        self.requests
+            .answered(from, header.sequence, header.message_type)
+    }
+}
+
+impl Turn<'_> {
+    /// Counters.
+    pub(crate) fn stats(&mut self) -> &mut Stats {
+        &mut self.n4.stats
+    }
+
+    /// The answer to a request that has been answered before. `false`: it has not been.
+    pub(crate) fn repeat(&mut self, scope: Option<PeerId>, incoming: &Incoming) -> bool {
+        let (n4, from) = (&mut *self.n4, incoming.from);
+        let found = n4.answers.find(self.now, scope, incoming.fingerprint);
+        let Some((front, back)) = found else {
+            return false;
+        };
+        n4.stats.duplicates += 1;
+        if let Some(response) = incoming.message_type.response() {
+            n4.stats.message(Way::Sent, response);
+        }
+        self.out.send(from, |bytes| {
+            bytes.extend_from_slice(front);
+            bytes.extend_from_slice(back);
+        });
+        true
+    }
+
+    /// Answer a request with `cause` and what else `write` has to say, and keep the answer. `scope`: the association that
+    /// requests from there belong to.
+    pub(crate) fn answer(
+        &mut self,
+        scope: Option<PeerId>,
+        incoming: &Incoming,
+        seid: u64,
+        cause: Cause,
+        write: impl FnOnce(&mut Writer<'_>, &OwnNodeId),
+    ) {
+        let Some(response) = incoming.message_type.response() else {
+            return;
+        };
+        let seid = response.is_session().then_some(seid);
+        let n4 = &mut *self.n4;
+        let us = &n4.node_id;
+        let sent = self.out.send(incoming.from, |bytes| {
+            let mut writer = Writer::new(bytes, response, seid, incoming.sequence);
+            if let Some(priority) = incoming.priority {
+                writer.priority(priority);
+            }
+            write(&mut writer, us);
+            let _ = writer.finish();
+        });
+        n4.stats.message(Way::Sent, response);
+        n4.stats.cause(Way::Sent, response, cause);
+        // A stranger's refused requests cost nothing to refuse again, and must not push out the
+        // answers that other strangers may need.
+        if scope.is_some() || cause.is_accepted() {
+            n4.answers.keep(self.now, scope, incoming.fingerprint, sent);
+        }
+    }
+
+    /// Answer a request with an error.
+    pub(crate) fn refuse(
+        &mut self,
+        scope: Option<PeerId>,
+        incoming: &Incoming,
+        seid: u64,
+        refusal: Refusal,
+    ) {
+        if let Some(suppressed) = self.n4.complaints.may_log(self.now) {
+            self.out.event(Event::Refused {
+                from: incoming.from,
+                request: incoming.message_type,
+                cause: refusal.cause,
+                offending_ie: refusal.offending_ie,
+                failed_rule: refusal.failed_rule,
+                cp_seid: seid,
+                suppressed,
+            });
+        }
+        let (request, recovery) = (incoming.message_type, self.n4.recovery);
+        self.answer(scope, incoming, seid, refusal.cause, |writer, us| {
+            write_refusal(writer, us, request, recovery, &refusal);
+        });
+    }
+
+    /// Answer a request that could not be read.
+    pub(crate) fn refuse_undecodable(
+        &mut self,
+        scope: Option<PeerId>,
+        incoming: &Incoming,
+        seid: u64,
+        error: &pfcp::Error,
+    ) {
+        self.n4.stats.decode_errors += 1;
+        let refusal = Refusal {
+            cause: error.cause(),
+            offending_ie: error.offending_ie(),
+            failed_rule: None,
+        };
+        self.refuse(scope, incoming, seid, refusal);
+    }
+
+    /// Count what cannot be answered.
+    pub(crate) fn ignore(&mut self, from: SocketAddr, why: Ignored) {
+        self.n4.stats.ignored(why, 1);
+        if let Some(suppressed) = self.n4.complaints.may_log(self.now) {
+            self.out.event(Event::Ignored {
+                from,
+                why,
+                suppressed,
+            });
+        }
+    }
+
+    /// Count so many messages of a stranger, who is not listened to.
+    pub(crate) fn drop_stranger(&mut self, from: SocketAddr, messages: u32) {
+        let why = Ignored::StrangerDropped;
+        self.n4.stats.ignored(why, messages);
+        if let Some(suppressed) = self.n4.floods.may_log(self.now) {
+            self.out.event(Event::Ignored {
+                from,
+                why,
+                suppressed,
+            });
+        }
+    }
+
+    /// The answer to a message of another version of PFCP.
+    pub(crate) fn version_not_supported(&mut self, to: SocketAddr, sequence: u32) {
+        let response = MessageType::VERSION_NOT_SUPPORTED_RESPONSE;
+        self.out.send(to, |bytes| {
+            let _ = Writer::new(bytes, response, None, sequence).finish();
+        });
+        self.n4.stats.message(Way::Sent, response);
+    }
+
+    /// Send a request of ours. `seid`: of the session that it is about, as the receiver calls it. `false`: too many are
+    /// under way.
+    pub(crate) fn request(
+        &mut self,
+        to: SocketAddr,
+        purpose: Purpose,
+        seid: Option<u64>,
+        write: impl FnOnce(&mut Writer<'_>),
+    ) -> bool {
+        let message_type = purpose.request();
+        let write = |bytes: &mut Vec<u8>, sequence| {
+            let mut writer = Writer::new(bytes, message_type, seid, sequence);
+            write(&mut writer);
+            writer.finish();
+        };
+        let requests = &mut self.n4.requests;
+        let sent = requests.send(self.now, to, purpose, self.out, write);
+        if sent {
+            self.n4.stats.message(Way::Sent, message_type);
+        }
+        sent
+    }
+
+    /// Sends requests again whose T1 has run out, if they are still `wanted`. The first that is given up; `None`: no more are
+    /// due.
+    pub(crate) fn given_up(&mut self, wanted: impl Fn(Purpose) -> bool) -> Option<Purpose> {
+        loop {
+            match self.n4.requests.fire(self.now, self.out, &wanted)? {
+                Due::Again(purpose) => {
+                    self.n4.stats.retransmissions += 1;
+                    self.n4.stats.message(Way::Sent, purpose.request());
+                }
+                Due::GivenUp(purpose) => {
+                    self.n4.stats.timeouts += 1;
+                    return Some(purpose);
+                }
+                Due::Moot(purpose) => return Some(purpose),
+            }
+        }
+    }
+}
+
+/// The IEs of a refusal that the table of its message has (TS 29.244, 7.4 and 7.5).
+fn write_refusal(
+    writer: &mut Writer<'_>,
+    us: &OwnNodeId,
+    request: MessageType,
+    recovery: u32,
+    refusal: &Refusal,
+) {
+    let has_node_id = !matches!(
+        request,
+        MessageType::PFD_MANAGEMENT_REQUEST
+            | MessageType::SESSION_MODIFICATION_REQUEST
+            | MessageType::SESSION_DELETION_REQUEST
+            | MessageType::SESSION_REPORT_REQUEST
+    );
+    if has_node_id {
+        writer.node_id(us.to_wire());
+    }
+    writer.cause(refusal.cause);
+    if request == MessageType::ASSOCIATION_SETUP_REQUEST {
+        writer.recovery_time_stamp(RecoveryTimeStamp(recovery));
+    }
+    let is_association = matches!(
+        request,
+        MessageType::ASSOCIATION_SETUP_REQUEST
+            | MessageType::ASSOCIATION_UPDATE_REQUEST
+            | MessageType::ASSOCIATION_RELEASE_REQUEST
+    );
+    if let (Some(ie), false) = (refusal.offending_ie, is_association) {
+        writer.offending_ie(ie);
+    }
+    if let Some(rule) = refusal.failed_rule {
+        writer.failed_rule_id(on_wire(rule));
+    }
+}
+
+fn on_wire(rule: RuleId) -> FailedRuleId {
+    match rule {
+        RuleId::Pdr(id) => FailedRuleId::Pdr(id.0),
+        RuleId::Far(id) => FailedRuleId::Far(id.0),
+        RuleId::Qer(id) => FailedRuleId::Qer(id.0),
+        RuleId::Urr(id) => FailedRuleId::Urr(id.0),
+        RuleId::Bar(id) => FailedRuleId::Bar(id.0),
+    }
+}
+
+/// Lets through so many complaints a second, so that a peer that sends nonsense does not fill the
+/// disk. All are counted in [`Stats`].
+#[derive(Debug)]
+struct Complaints {
+    per_second: u32,
+    second: u64,
+    logged: u32,
+    suppressed: u64,
+}
+
+impl Complaints {
+    fn new(per_second: u32) -> Self {
+        Self {
+            per_second,
+            second: 0,
+            logged: 0,
+            suppressed: 0,
+        }
+    }
+
+    /// `Some`: log it, and say that so many were not.
+    fn may_log(&mut self, now: Time) -> Option<u64> {
+        let second = now.0 / 1_000_000_000;
+        if second != self.second {
+            self.second = second;
+            self.logged = 0;
+        }
+        if self.logged >= self.per_second {
+            self.suppressed += 1;
+            return None;
+        }
+        self.logged += 1;
+        Some(std::mem::take(&mut self.suppressed))
+    }
+}

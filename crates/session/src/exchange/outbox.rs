@@ -1,0 +1,93 @@
+//! What the core wants done: datagrams to send, and events worth a line in the log.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use crate::base::event::Event;
+use crate::base::gtpu::Ends;
+use crate::usage::report::UsageRecord;
+
+/// Filled by the core, emptied by its caller. One buffer holds all datagrams, so that a message
+/// costs no allocation once it has grown.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    bytes: Vec<u8>,
+    datagrams: Vec<(SocketAddr, Range<usize>)>,
+    events: Vec<Event>,
+    echoes: Vec<(Ends, [u8; 12])>,
+    usage: Vec<UsageRecord>,
+}
+
+impl Outbox {
+    /// Empty.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The datagrams, in the order in which they are to be sent.
+    pub fn iter(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
+        self.datagrams
+            .iter()
+            .map(|(to, range)| (*to, &self.bytes[range.clone()]))
+    }
+
+    /// Number of datagrams.
+    pub fn len(&self) -> usize {
+        self.datagrams.len()
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.datagrams.is_empty()
+    }
+
+    /// What happened.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// What was measured, for a log of usage: each report once, when it is known whether the SMF has it.
+    pub fn usage(&self) -> &[UsageRecord] {
+        &self.usage
+    }
+
+    pub(crate) fn take_usage(&mut self, records: &mut Vec<UsageRecord>) {
+        self.usage.append(records);
+    }
+
+    /// GTP-U Echo Requests, each with its ends, theirs first: from our address to theirs, port 2152.
+    pub fn echoes(&self) -> impl Iterator<Item = (Ends, &[u8])> {
+        self.echoes
+            .iter()
+            .map(|(ends, octets)| (*ends, octets.as_slice()))
+    }
+
+    pub(crate) fn echo(&mut self, ends: Ends, octets: [u8; 12]) {
+        self.echoes.push((ends, octets));
+    }
+
+    /// Forget everything, capacity kept.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.datagrams.clear();
+        self.events.clear();
+        self.echoes.clear();
+        self.usage.clear();
+    }
+
+    pub(crate) fn event(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    /// Append one datagram to `to` as `write` leaves it, and give it back. What is empty is not
+    /// sent: a message that was too long for PFCP is taken back by its writer.
+    pub(crate) fn send(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        let range = start..self.bytes.len();
+        if !range.is_empty() {
+            self.datagrams.push((to, range.clone()));
+        }
+        &self.bytes[range]
+    }
+}

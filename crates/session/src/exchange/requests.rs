@@ -1,0 +1,259 @@
+//! Our own requests: sent, sent again every T1, given up after N1 times (TS 29.244, 6.4).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pfcp::MessageType;
+use pfcp::ie::ReportType;
+
+use crate::base::ids::PeerId;
+use crate::base::time::Time;
+use crate::exchange::outbox::Outbox;
+use crate::rules::config::Config;
+
+/// What a report is about. It comes back with the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct About {
+    /// Whose session.
+    pub(crate) peer: PeerId,
+    /// Our SEID.
+    pub(crate) seid: u64,
+    /// What was said about it.
+    pub(crate) report: ReportType,
+    /// Of those about the usage of this session it is the one of this number.
+    pub(crate) usage: u32,
+}
+
+/// What a request was for, so that its answer, or the lack of one, finds its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Is this peer alive?
+    Heartbeat(PeerId),
+    /// Associate with a configured SMF, by its place in the list.
+    Setup(usize),
+    /// Ask this peer to release the association.
+    Release(PeerId),
+    /// Tell the SMF of a session about it.
+    Report(About),
+    /// Tell this peer that we are about to ask for the release.
+    Prepare(PeerId),
+    /// Tell this peer about paths to GTP-U peers.
+    NodeReport(PeerId),
+    /// Tell this peer that it has all usage reports and may release.
+    ReportsSent(PeerId),
+}
+
+impl Purpose {
+    /// Type of our request.
+    pub(crate) fn request(self) -> MessageType {
+        match self {
+            Self::Heartbeat(_) => MessageType::HEARTBEAT_REQUEST,
+            Self::Setup(_) => MessageType::ASSOCIATION_SETUP_REQUEST,
+            Self::Report(_) => MessageType::SESSION_REPORT_REQUEST,
+            Self::NodeReport(_) => MessageType::NODE_REPORT_REQUEST,
+            Self::Release(_) | Self::Prepare(_) | Self::ReportsSent(_) => {
+                MessageType::ASSOCIATION_UPDATE_REQUEST
+            }
+        }
+    }
+
+    /// Type of the answer.
+    fn response(self) -> MessageType {
+        match self {
+            Self::Heartbeat(_) => MessageType::HEARTBEAT_RESPONSE,
+            Self::Setup(_) => MessageType::ASSOCIATION_SETUP_RESPONSE,
+            Self::Report(_) => MessageType::SESSION_REPORT_RESPONSE,
+            Self::NodeReport(_) => MessageType::NODE_REPORT_RESPONSE,
+            Self::Release(_) | Self::Prepare(_) | Self::ReportsSent(_) => {
+                MessageType::ASSOCIATION_UPDATE_RESPONSE
+            }
+        }
+    }
+}
+
+impl Purpose {
+    pub(crate) fn peer(self) -> Option<PeerId> {
+        match self {
+            Self::Heartbeat(id)
+            | Self::Release(id)
+            | Self::Prepare(id)
+            | Self::ReportsSent(id)
+            | Self::NodeReport(id) => Some(id),
+            Self::Report(about) => Some(about.peer),
+            Self::Setup(_) => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Outstanding {
+    to: SocketAddr,
+    purpose: Purpose,
+    datagram: Box<[u8]>,
+    sent: u32,
+    due: Time,
+}
+
+/// What became of a request that was due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Sent once more.
+    Again(Purpose),
+    /// N1 times without an answer.
+    GivenUp(Purpose),
+    /// Not sent again: nobody wants the answer any more.
+    Moot(Purpose),
+}
+
+/// Requests that wait for their answers.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    t1: Duration,
+    n1: u32,
+    limit: usize,
+    waiting: BTreeMap<u32, Outstanding>,
+    timers: BTreeSet<(Time, u32)>,
+    sequence: u32,
+}
+
+/// Sequence numbers have 24 bits (TS 29.244, 7.2.2.4).
+const SEQUENCE_MASK: u32 = 0x00ff_ffff;
+
+impl Requests {
+    /// `first`: where sequence numbers begin. Our Recovery Time Stamp is a good choice: after a
+    /// restart we do not repeat the numbers of the former life.
+    pub(crate) fn new(config: &Config, first: u32) -> Self {
+        Self {
+            t1: config.t1.max(Duration::from_millis(1)),
+            n1: config.n1.max(1),
+            limit: config
+                .limits
+                .outstanding
+                .clamp(1, SEQUENCE_MASK as usize / 2),
+            waiting: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            sequence: first & SEQUENCE_MASK,
+        }
+    }
+
+    /// Send a request, written by `write` with the sequence number it is given. `false`: too many
+    /// are outstanding, and nothing was sent.
+    pub(crate) fn send(
+        &mut self,
+        now: Time,
+        to: SocketAddr,
+        purpose: Purpose,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut Vec<u8>, u32),
+    ) -> bool {
+        if self.waiting.len() >= self.limit {
+            return false;
+        }
+        let sequence = self.free_sequence();
+        let datagram: Box<[u8]> = out.send(to, |bytes| write(bytes, sequence)).into();
+        let due = now.after(self.t1);
+        self.timers.insert((due, sequence));
+        self.waiting.insert(
+            sequence,
+            Outstanding {
+                to,
+                purpose,
+                datagram,
+                sent: 1,
+                due,
+            },
+        );
+        true
+    }
+
+    /// Terminates: fewer than half of all numbers are in use.
+    fn free_sequence(&mut self) -> u32 {
+        loop {
+            self.sequence = (self.sequence + 1) & SEQUENCE_MASK;
+            if !self.waiting.contains_key(&self.sequence) {
+                return self.sequence;
+            }
+        }
+    }
+
+    /// The request that this response answers: same number, from where it was sent to, of the
+    /// right type. It is then no longer outstanding.
+    pub(crate) fn answered(
+        &mut self,
+        from: SocketAddr,
+        sequence: u32,
+        response: MessageType,
+    ) -> Option<Purpose> {
+        let request = self.waiting.get(&sequence)?;
+        if request.to != from || request.purpose.response() != response {
+            return None;
+        }
+        self.remove(sequence)
+    }
+
+    fn remove(&mut self, sequence: u32) -> Option<Purpose> {
+        let request = self.waiting.remove(&sequence)?;
+        self.timers.remove(&(request.due, sequence));
+        Some(request.purpose)
+    }
+
+    /// Forget every request for which `unwanted` holds.
+    pub(crate) fn cancel(&mut self, unwanted: impl Fn(Purpose) -> bool) {
+        let timers = &mut self.timers;
+        self.waiting.retain(|sequence, request| {
+            let keep = !unwanted(request.purpose);
+            if !keep {
+                timers.remove(&(request.due, *sequence));
+            }
+            keep
+        });
+    }
+
+    /// Whether a request for this purpose is outstanding.
+    pub(crate) fn is_waiting(&self, purpose: Purpose) -> bool {
+        self.waiting
+            .values()
+            .any(|request| request.purpose == purpose)
+    }
+
+    /// Handle one request whose T1 has run out; `None`: no more are due.
+    pub(crate) fn fire(
+        &mut self,
+        now: Time,
+        out: &mut Outbox,
+        wanted: impl Fn(Purpose) -> bool,
+    ) -> Option<Due> {
+        let &(due, sequence) = self.timers.first()?;
+        if due > now {
+            return None;
+        }
+        self.timers.pop_first();
+        let request = self.waiting.get_mut(&sequence)?;
+        let purpose = request.purpose;
+        if !wanted(purpose) {
+            self.waiting.remove(&sequence);
+            return Some(Due::Moot(purpose));
+        }
+        if request.sent >= self.n1 {
+            self.waiting.remove(&sequence);
+            return Some(Due::GivenUp(purpose));
+        }
+        request.sent += 1;
+        request.due = now.after(self.t1);
+        self.timers.insert((request.due, sequence));
+        out.send(request.to, |bytes| {
+            bytes.extend_from_slice(&request.datagram)
+        });
+        Some(Due::Again(purpose))
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.timers.first().map(|(due, _)| *due)
+    }
+
+    /// Number of requests without an answer yet.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}

@@ -1,0 +1,461 @@
+//! Paths to GTP-U peers: asked by Echo Requests whether they still carry (TS 29.281, 7.2.1; TS 23.527,
+//! 5.2 and 5.4), and reported to SMFs when they fail, recover, or their peer has restarted (Node
+//! Report, TS 29.244, 6.2.9).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use pfcp::ie::{NodeReportType, RemoteGtpUPeer};
+use pfcp::message::NodeReportResponse;
+use pfcp::{IeType, Message};
+
+use crate::base::event::Event;
+use crate::base::gtpu;
+pub use crate::base::gtpu::Ends;
+use crate::base::ids::PeerId;
+use crate::base::time::Time;
+use crate::exchange::n4::Turn;
+use crate::exchange::requests::Purpose;
+use crate::exchange::stats::Way;
+use crate::node::peer::PeerState;
+use crate::node::slices::Slices;
+use crate::node::{Node, Timer};
+use crate::rules::config::Config;
+
+/// Peers of one Node Report; more are told in further ones.
+const PEERS_PER_REPORT: usize = 256;
+
+/// A path in use.
+#[derive(Debug, Default)]
+struct Path {
+    /// Sequence number of the Echo Request that waits, and how often it was sent.
+    waiting: Option<(u16, u32)>,
+    due: Time,
+    /// The peer has answered before. One that never did may not answer Echo Requests at all, or may
+    /// be behind a filter: it is not declared failed.
+    answered: bool,
+    failed: bool,
+    /// Its Recovery Time Stamp, where it sends one.
+    recovery: Option<u32>,
+}
+
+/// Something worth a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum News {
+    Failed,
+    Recovered,
+    Restarted,
+}
+
+/// What is to be done for a path that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Echo { ends: Ends, sequence: u16 },
+    Failed(Ends),
+    Nothing,
+}
+
+/// All paths. Without an interval there are none.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    interval: Duration,
+    t3: Duration,
+    n3: u32,
+    paths: BTreeMap<Ends, Path>,
+    timers: BTreeSet<(Time, Ends)>,
+    sequence: u16,
+}
+
+impl Paths {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            interval: config.echo_interval,
+            t3: config.echo_t3.max(Duration::from_millis(1)),
+            n3: config.echo_n3.max(1),
+            paths: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            sequence: 0,
+        }
+    }
+
+    pub(crate) fn is_off(&self) -> bool {
+        self.interval.is_zero()
+    }
+
+    /// Sessions use these paths now. New ones are first asked within the interval, spread over it;
+    /// those no longer used are forgotten.
+    fn refresh(&mut self, now: Time, in_use: &BTreeSet<Ends>) {
+        let timers = &mut self.timers;
+        self.paths.retain(|ends, path| {
+            let keep = in_use.contains(ends);
+            if !keep {
+                timers.remove(&(path.due, *ends));
+            }
+            keep
+        });
+        let new: Vec<Ends> = in_use
+            .iter()
+            .filter(|ends| !self.paths.contains_key(ends))
+            .copied()
+            .collect();
+        let count = u32::try_from(new.len()).unwrap_or(u32::MAX).max(1);
+        for (place, ends) in (0u32..).zip(new) {
+            let due = now.after(self.interval / count * place);
+            self.timers.insert((due, ends));
+            let path = Path {
+                due,
+                ..Path::default()
+            };
+            self.paths.insert(ends, path);
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.timers.first().map(|(due, _)| *due)
+    }
+
+    /// One path that is due; `None`: no more are.
+    fn step(&mut self, now: Time) -> Option<Step> {
+        let &(due, ends) = self.timers.first()?;
+        if due > now {
+            return None;
+        }
+        self.timers.pop_first();
+        let path = self.paths.get_mut(&ends)?;
+        let (step, delay) = match path.waiting {
+            Some((sequence, sent)) if sent < self.n3 => {
+                path.waiting = Some((sequence, sent + 1));
+                (Step::Echo { ends, sequence }, self.t3)
+            }
+            Some(_) => {
+                path.waiting = None;
+                let news = path.answered && !path.failed;
+                path.failed |= news;
+                let rest = self.interval.saturating_sub(self.t3 * self.n3);
+                let step = if news {
+                    Step::Failed(ends)
+                } else {
+                    Step::Nothing
+                };
+                (step, rest.max(self.t3))
+            }
+            None => {
+                self.sequence = self.sequence.wrapping_add(1);
+                path.waiting = Some((self.sequence, 1));
+                let sequence = self.sequence;
+                (Step::Echo { ends, sequence }, self.t3)
+            }
+        };
+        path.due = now.after(delay);
+        self.timers.insert((path.due, ends));
+        Some(step)
+    }
+
+    /// An Echo Response; what it changes.
+    fn answered(
+        &mut self,
+        now: Time,
+        from: IpAddr,
+        sequence: u16,
+        recovery: Option<u32>,
+    ) -> Vec<(Ends, News)> {
+        let mut news = Vec::new();
+        let all = (from, IpAddr::from([0; 4]))..=(from, IpAddr::from([0xff; 16]));
+        for (ends, path) in self.paths.range_mut(all) {
+            if path.waiting.is_none_or(|(waiting, _)| waiting != sequence) {
+                continue;
+            }
+            self.timers.remove(&(path.due, *ends));
+            path.waiting = None;
+            path.due = now.after(self.interval);
+            self.timers.insert((path.due, *ends));
+            path.answered = true;
+            if std::mem::take(&mut path.failed) {
+                news.push((*ends, News::Recovered));
+            }
+            if let (Some(before), Some(told)) = (path.recovery, recovery)
+                && before != told
+            {
+                news.push((*ends, News::Restarted));
+            }
+            path.recovery = recovery.or(path.recovery);
+        }
+        news
+    }
+
+    /// Paths, and how many of them have failed.
+    fn fill(&self) -> (usize, usize) {
+        let failed = self.paths.values().filter(|path| path.failed).count();
+        (self.paths.len(), failed)
+    }
+}
+
+impl Node {
+    /// Echo Requests that are due; what failed is reported.
+    pub(crate) fn advance_paths(&mut self, turn: &mut Turn<'_>, slices: &mut impl Slices) {
+        let mut failed = Vec::new();
+        while let Some(step) = self.paths.step(turn.now) {
+            match step {
+                Step::Echo { ends, sequence } => {
+                    turn.stats().echo_requests += 1;
+                    turn.out.echo(ends, gtpu::echo_request(sequence));
+                }
+                Step::Failed(ends) => failed.push(ends),
+                Step::Nothing => {}
+            }
+        }
+        self.tell_paths(turn, slices, News::Failed, &failed);
+    }
+
+    pub(crate) fn next_echo(&self) -> Option<Time> {
+        self.paths.next_deadline()
+    }
+
+    /// See which paths sessions use, and again after a while.
+    pub(crate) fn refresh_paths(&mut self, now: Time, slices: &mut impl Slices) {
+        if self.paths.is_off() {
+            return;
+        }
+        let mut in_use = BTreeSet::new();
+        slices.gtpu_paths(&mut |remote, local| {
+            in_use.insert((remote, local));
+        });
+        self.paths.refresh(now, &in_use);
+        let again = self.config.echo_interval.min(REFRESH_AT_MOST);
+        self.set_timer(now, again, Timer::Paths);
+    }
+
+    /// An Echo Response.
+    pub(crate) fn on_echo_response(
+        &mut self,
+        turn: &mut Turn<'_>,
+        slices: &mut impl Slices,
+        from: IpAddr,
+        message: gtpu::Message,
+    ) {
+        let gtpu::Message::EchoResponse { sequence, recovery } = message else {
+            return;
+        };
+        turn.stats().echo_responses += 1;
+        let news = self.paths.answered(turn.now, from, sequence, recovery);
+        for kind in [News::Recovered, News::Restarted] {
+            let of_kind = news.iter().filter(|(_, news)| *news == kind);
+            let ends: Vec<Ends> = of_kind.map(|(ends, _)| *ends).collect();
+            self.tell_paths(turn, slices, kind, &ends);
+        }
+    }
+
+    /// Node Report Request (7.4.5.1) to every SMF that has sessions and answers.
+    fn tell_paths(
+        &mut self,
+        turn: &mut Turn<'_>,
+        slices: &mut impl Slices,
+        news: News,
+        ends: &[Ends],
+    ) {
+        for &(remote, _) in ends {
+            turn.out.event(match news {
+                News::Failed => Event::PathFailed { remote },
+                News::Recovered => Event::PathRecovered { remote },
+                News::Restarted => Event::GtpuPeerRestarted { remote },
+            });
+        }
+        match news {
+            News::Failed => turn.stats().path_failures += ends.len() as u64,
+            News::Recovered => turn.stats().path_recoveries += ends.len() as u64,
+            News::Restarted => turn.stats().gtpu_restarts += ends.len() as u64,
+        }
+        for chunk in ends.chunks(PEERS_PER_REPORT) {
+            for id in self.peers.ids() {
+                if slices.sessions_of(id) > 0 && !self.closing {
+                    self.send_node_report(turn, id, news, chunk);
+                }
+            }
+        }
+    }
+
+    fn send_node_report(&mut self, turn: &mut Turn<'_>, id: PeerId, news: News, ends: &[Ends]) {
+        let Some(peer) = self.peers.get(id) else {
+            return;
+        };
+        if peer.state != PeerState::Up {
+            return;
+        }
+        let (to, node_id) = (peer.address, turn.n4.node_id().clone());
+        let (kind, group) = match news {
+            News::Failed => (NodeReportType::UPFR, IeType::USER_PLANE_PATH_FAILURE_REPORT),
+            News::Recovered => (
+                NodeReportType::UPRR,
+                IeType::USER_PLANE_PATH_RECOVERY_REPORT,
+            ),
+            News::Restarted => (NodeReportType::PURR, IeType::PEER_UP_RESTART_REPORT),
+        };
+        turn.request(to, Purpose::NodeReport(id), None, |writer| {
+            writer.node_id(node_id.to_wire());
+            writer.put(IeType::NODE_REPORT_TYPE, kind);
+            writer.grouped(group, |writer| {
+                for (remote, _) in ends {
+                    writer.put(IeType::REMOTE_GTP_U_PEER, on_wire(*remote));
+                }
+            });
+        });
+    }
+
+    /// GTP-U paths that are asked for, and how many of them have failed.
+    pub(crate) fn path_count(&self) -> (usize, usize) {
+        self.paths.fill()
+    }
+}
+
+/// Paths that came or went are noticed within this time.
+const REFRESH_AT_MOST: Duration = Duration::from_secs(10);
+
+fn on_wire(remote: IpAddr) -> RemoteGtpUPeer<'static> {
+    let (ipv4, ipv6) = match remote {
+        IpAddr::V4(v4) => (Some(v4), None),
+        IpAddr::V6(v6) => (None, Some(v6)),
+    };
+    RemoteGtpUPeer {
+        ipv4,
+        ipv6,
+        destination_interface: None,
+        network_instance: None,
+    }
+}
+
+/// Node Report Response (7.4.5.2): nothing hangs on it.
+pub(super) fn on_node_report_answer(turn: &mut Turn<'_>, message: &Message<'_>) {
+    if let Ok(response) = NodeReportResponse::decode(message) {
+        turn.stats()
+            .cause(Way::Received, message.header.message_type, response.cause);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn paths() -> Paths {
+        Paths::new(&Config {
+            echo_interval: Duration::from_secs(60),
+            echo_t3: Duration::from_secs(2),
+            echo_n3: 3,
+            ..Config::default()
+        })
+    }
+
+    fn ends(host: u8) -> Ends {
+        ([10, 3, 0, host].into(), [10, 3, 0, 1].into())
+    }
+
+    /// Everything that happens until then, with its second.
+    fn run(paths: &mut Paths, until: u64) -> Vec<(u64, Step)> {
+        let mut seen = Vec::new();
+        while let Some(due) = paths.next_deadline().filter(|due| due.0 <= until * SECOND) {
+            seen.extend(paths.step(due).map(|step| (due.0 / SECOND, step)));
+        }
+        seen
+    }
+
+    /// The next Echo Request, and when it is sent.
+    fn next_echo(paths: &mut Paths) -> (Time, u16) {
+        loop {
+            let due = paths.next_deadline().unwrap();
+            if let Some(Step::Echo { sequence, .. }) = paths.step(due) {
+                return (due, sequence);
+            }
+        }
+    }
+
+    fn sequences(steps: &[(u64, Step)]) -> Vec<(u64, u16)> {
+        let echo = |(at, step): &(u64, Step)| match step {
+            Step::Echo { sequence, .. } => Some((*at, *sequence)),
+            _ => None,
+        };
+        steps.iter().filter_map(echo).collect()
+    }
+
+    #[test]
+    fn a_peer_that_answered_fails_after_n3_attempts_and_recovers() {
+        let mut paths = paths();
+        paths.refresh(Time(0), &BTreeSet::from([ends(2)]));
+        assert_eq!(sequences(&run(&mut paths, 1)), [(0, 1)]);
+        assert_eq!(paths.answered(Time(SECOND), ends(2).0, 1, None), []);
+        assert_eq!(
+            sequences(&run(&mut paths, 60)),
+            [],
+            "not more often than the interval"
+        );
+        let steps = run(&mut paths, 70);
+        assert_eq!(
+            sequences(&steps),
+            [(61, 2), (63, 2), (65, 2)],
+            "the same number again"
+        );
+        assert_eq!(steps.last(), Some(&(67, Step::Failed(ends(2)))));
+        assert_eq!(paths.fill(), (1, 1));
+        // Silent still: told once.
+        let steps = run(&mut paths, 600);
+        let failed = |(_, step): &(u64, Step)| matches!(step, Step::Failed(_));
+        assert!(!sequences(&steps).is_empty() && !steps.iter().any(failed));
+        let (now, sequence) = next_echo(&mut paths);
+        let news = paths.answered(now, ends(2).0, sequence, None);
+        assert_eq!(news, [(ends(2), News::Recovered)]);
+        assert_eq!(paths.fill(), (1, 0));
+    }
+
+    #[test]
+    fn a_peer_that_never_answered_is_not_declared_failed() {
+        let mut paths = paths();
+        paths.refresh(Time(0), &BTreeSet::from([ends(2)]));
+        let steps = run(&mut paths, 1000);
+        assert!(
+            steps
+                .iter()
+                .all(|(_, step)| !matches!(step, Step::Failed(_)))
+        );
+        assert!(sequences(&steps).len() > 30, "it is asked all the same");
+    }
+
+    #[test]
+    fn other_answers_change_nothing() {
+        let mut paths = paths();
+        paths.refresh(Time(0), &BTreeSet::from([ends(2), ends(3)]));
+        run(&mut paths, 0);
+        assert_eq!(paths.answered(Time(1), ends(9).0, 1, None), []);
+        assert_eq!(paths.answered(Time(1), ends(2).0, 999, Some(1)), []);
+        assert!(paths.paths.values().all(|path| !path.answered));
+    }
+
+    #[test]
+    fn a_new_time_stamp_is_a_restart() {
+        let mut paths = paths();
+        paths.refresh(Time(0), &BTreeSet::from([ends(2)]));
+        let mut restarted = Vec::new();
+        for (round, stamp) in [Some(5), Some(5), None, Some(9), Some(9)]
+            .into_iter()
+            .enumerate()
+        {
+            let (now, sequence) = next_echo(&mut paths);
+            let news = paths.answered(now, ends(2).0, sequence, stamp);
+            restarted.extend(news.iter().map(|(_, news)| (round, *news)));
+        }
+        assert_eq!(restarted, [(3, News::Restarted)]);
+    }
+
+    #[test]
+    fn new_peers_are_spread_over_the_interval_and_old_ones_forgotten() {
+        let mut paths = paths();
+        let all: BTreeSet<Ends> = (2..62).map(ends).collect();
+        paths.refresh(Time(0), &all);
+        let first: BTreeSet<u64> = paths.timers.iter().map(|(due, _)| due.0 / SECOND).collect();
+        assert_eq!(first.len(), 60);
+        paths.refresh(Time(0), &BTreeSet::from([ends(5)]));
+        assert_eq!((paths.paths.len(), paths.timers.len()), (1, 1));
+        paths.refresh(Time(0), &BTreeSet::new());
+        assert_eq!(paths.next_deadline(), None);
+    }
+}

@@ -1,0 +1,345 @@
+//! The SMFs we are associated with, and those we were told to associate with.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use pfcp::Repeated;
+use pfcp::ie::{CpAddress, CpFunctionFeatures};
+
+pub use crate::base::ids::PeerId;
+use crate::base::node_id::NodeId;
+use crate::base::time::Time;
+use crate::exchange::incoming::Incoming;
+use crate::node::load::Told;
+
+/// Whether a peer answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerState {
+    /// Associated; answers, or was not asked yet.
+    Up,
+    /// Associated; N1 heartbeats in a row went unanswered at this time. Its sessions still
+    /// forward.
+    Down(Time),
+}
+
+/// An association.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) id: PeerId,
+    pub(crate) node_id: NodeId,
+    /// Where our requests go.
+    pub(crate) address: SocketAddr,
+    /// Where its requests were seen to come from: at most [`SOURCES_MAX`], the oldest forgotten.
+    sources: Vec<SocketAddr>,
+    /// Its Recovery Time Stamp, once it told us.
+    pub(crate) recovery: Option<u32>,
+    /// A Recovery Time Stamp older than `recovery`, seen in the last heartbeat.
+    pub(crate) stale_recovery: Option<u32>,
+    pub(crate) state: PeerState,
+    pub(crate) since: Time,
+    pub(crate) heard: Time,
+    /// A Heartbeat Request is outstanding.
+    pub(crate) heartbeat_waits: bool,
+    /// We asked for the association.
+    pub(crate) by_us: bool,
+    /// Its Association Setup Request, answered when the sessions of its former life are deleted.
+    pub(crate) deferred: Option<Incoming>,
+    /// CP Function Features (TS 29.244, 8.2.58).
+    pub(crate) cp_features: CpFunctionFeatures,
+    /// Whose sessions it may control beside its own.
+    pub(crate) smf_set: Option<SmfSet>,
+    /// Other addresses of its set that may control its sessions; at most [`ALTERNATIVES_MAX`].
+    pub(crate) alternatives: Vec<IpAddr>,
+    /// What it knows of our load.
+    pub(crate) told: Told,
+}
+
+/// SMF Set ID (TS 29.244, 8.2.125), as sent, in lower case.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SmfSet(Box<[u8]>);
+
+impl SmfSet {
+    /// `None` without a name: no set.
+    pub(crate) fn new(value: &[u8]) -> Option<Self> {
+        let (_spare, name) = value.split_first()?;
+        (!name.is_empty()).then(|| Self(name.to_ascii_lowercase().into()))
+    }
+}
+
+/// An SMF set is a handful of SMFs.
+const ALTERNATIVES_MAX: usize = 16;
+
+/// The addresses of Alternative SMF IP Address IEs; those that cannot be read are none.
+pub(crate) fn alternatives(ies: &Repeated<'_, CpAddress>) -> Vec<IpAddr> {
+    let addresses = ies.iter().filter_map(Result::ok);
+    addresses
+        .flat_map(CpAddress::addresses)
+        .take(ALTERNATIVES_MAX)
+        .collect()
+}
+
+/// Several PFCP entities, or a source port per worker; more is no SMF we know of.
+const SOURCES_MAX: usize = 16;
+
+/// A configured SMF with which we start the association.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+    /// Attempts in a row that failed.
+    pub(crate) failures: u32,
+}
+
+/// All associations.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    last_id: u32,
+    by_id: BTreeMap<PeerId, Peer>,
+    by_node: BTreeMap<NodeId, PeerId>,
+    by_source: BTreeMap<SocketAddr, PeerId>,
+    pub(crate) targets: Vec<Target>,
+}
+
+impl Peers {
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.by_id.values()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<PeerId> {
+        self.by_id.keys().copied().collect()
+    }
+
+    pub(crate) fn get(&self, id: PeerId) -> Option<&Peer> {
+        self.by_id.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
+        self.by_id.get_mut(&id)
+    }
+
+    /// A configured SMF; `false` when it is known already.
+    pub(crate) fn add_target(&mut self, address: SocketAddr) -> bool {
+        let new = self.targets.iter().all(|target| target.address != address);
+        if new {
+            self.targets.push(Target {
+                address,
+                failures: 0,
+            });
+        }
+        new
+    }
+
+    pub(crate) fn by_node(&self, node_id: &NodeId) -> Option<PeerId> {
+        self.by_node.get(node_id).copied()
+    }
+
+    /// The association that a session established under this Node ID belongs to, from whatever address (TS 29.244, 5.8.1).
+    /// An SMF of a set may name another one of it (5.22), which has none here.
+    pub(crate) fn whose_session(&self, node_id: &NodeId, from: SocketAddr) -> Option<PeerId> {
+        let is_of_set = |id: &PeerId| self.get(*id).is_some_and(|peer| peer.smf_set.is_some());
+        let of_set = || self.by_source(from).filter(is_of_set);
+        self.by_node(node_id).or_else(of_set)
+    }
+
+    /// The one association that requests from this address and port belong to, or from this
+    /// address where the port is new and no other association shares it.
+    pub(crate) fn by_source(&self, from: SocketAddr) -> Option<PeerId> {
+        if let Some(id) = self.by_source.get(&from) {
+            return Some(*id);
+        }
+        let mut of_address = self.of_address(from.ip());
+        let first = of_address.next()?;
+        of_address.all(|other| other == first).then_some(first)
+    }
+
+    fn of_address(&self, ip: IpAddr) -> impl Iterator<Item = PeerId> + '_ {
+        let range = SocketAddr::new(ip, 0)..=SocketAddr::new(ip, u16::MAX);
+        self.by_source.range(range).map(|(_, id)| *id)
+    }
+
+    /// Whether this is an address of any association, or of a configured SMF, whatever the port.
+    pub(crate) fn knows(&self, from: SocketAddr) -> bool {
+        let ip = from.ip();
+        let is_of = |peer: &Peer| peer.is_at(ip) || peer.alternatives.contains(&ip);
+        self.by_source.contains_key(&from)
+            || self.of_address(ip).next().is_some()
+            || self.iter().any(is_of)
+            || self.targets.iter().any(|target| target.address.ip() == ip)
+    }
+
+    /// Whose sessions a request from here may touch: those of the peer that was seen at this
+    /// address and port, or else, source ports being free (TS 29.244, 4.2.2), those of every peer
+    /// at this address.
+    pub(crate) fn candidates(&self, from: SocketAddr) -> impl Iterator<Item = PeerId> + '_ {
+        let exact = self.by_source.get(&from).copied();
+        let others = exact.is_none().then(|| self.of_address(from.ip()));
+        exact.into_iter().chain(others.into_iter().flatten())
+    }
+
+    /// Whether `other` may control the sessions of `owner`: it is the same, or of the same SMF set
+    /// (TS 29.244, 5.22).
+    pub(crate) fn shares(&self, owner: PeerId, other: PeerId) -> bool {
+        let set = |id| self.get(id).and_then(|peer| peer.smf_set.as_ref());
+        owner == other || set(owner).is_some_and(|of_owner| set(other) == Some(of_owner))
+    }
+
+    /// Whether who is at `ip` may speak for the whole association, to change it, to end it, or for sets
+    /// of its sessions. A Node ID is no secret, so naming it does not do. It is the address that the
+    /// association is held with (which may be that of a NAT), that its Node ID is, one of those that the
+    /// SMF named as alternatives, or that of another SMF of its set. A message about one session may
+    /// also come from other addresses (TS 29.244, 5.8.1), as [`Peers::candidates`] says: it has to name
+    /// a SEID, which nobody can guess.
+    pub(crate) fn speaks_for(&self, id: PeerId, ip: IpAddr) -> bool {
+        let Some(peer) = self.get(id) else {
+            return false;
+        };
+        peer.is_at(ip)
+            || peer.alternatives.contains(&ip)
+            || (self.iter()).any(|other| self.shares(id, other.id) && other.is_at(ip))
+    }
+
+    /// Whether this is one of the addresses that an SMF named as alternatives to its own.
+    pub(crate) fn has_alternative(&self, owner: PeerId, address: IpAddr) -> bool {
+        self.get(owner)
+            .is_some_and(|peer| peer.alternatives.contains(&address))
+    }
+
+    /// The configured SMF at this address: at this port, or else the only one there.
+    pub(crate) fn target_at(&self, from: SocketAddr) -> Option<usize> {
+        if let Some(exact) = self
+            .targets
+            .iter()
+            .position(|target| target.address == from)
+        {
+            return Some(exact);
+        }
+        let here = |target: &Target| target.address.ip() == from.ip();
+        let first = self.targets.iter().position(here)?;
+        (self.targets.iter().filter(|target| here(target)).count() == 1).then_some(first)
+    }
+
+    /// Begin an association.
+    pub(crate) fn insert(&mut self, now: Time, node_id: NodeId, address: SocketAddr) -> PeerId {
+        self.last_id = self.last_id.wrapping_add(1).max(1);
+        let id = PeerId(self.last_id);
+        self.by_node.insert(node_id.clone(), id);
+        let peer = Peer {
+            id,
+            node_id,
+            address,
+            sources: Vec::new(),
+            recovery: None,
+            stale_recovery: None,
+            state: PeerState::Up,
+            since: now,
+            heard: now,
+            heartbeat_waits: false,
+            by_us: false,
+            deferred: None,
+            cp_features: CpFunctionFeatures::empty(),
+            smf_set: None,
+            alternatives: Vec::new(),
+            told: Told::default(),
+        };
+        self.by_id.insert(id, peer);
+        id
+    }
+
+    /// End an association. The caller sees to its sessions.
+    pub(crate) fn remove(&mut self, id: PeerId) -> Option<Peer> {
+        let peer = self.by_id.remove(&id)?;
+        if self.by_node.get(&peer.node_id) == Some(&id) {
+            self.by_node.remove(&peer.node_id);
+        }
+        for source in &peer.sources {
+            if self.by_source.get(source) == Some(&id) {
+                self.by_source.remove(source);
+            }
+        }
+        Some(peer)
+    }
+
+    /// Give an association a new identity, so that what it had so far can be deleted at leisure.
+    pub(crate) fn renew(&mut self, id: PeerId) -> Option<PeerId> {
+        let mut peer = self.by_id.remove(&id)?;
+        self.last_id = self.last_id.wrapping_add(1).max(1);
+        let new = PeerId(self.last_id);
+        peer.id = new;
+        self.by_node.insert(peer.node_id.clone(), new);
+        for source in &peer.sources {
+            self.by_source.insert(*source, new);
+        }
+        self.by_id.insert(new, peer);
+        Some(new)
+    }
+
+    /// Remember that this peer speaks from here.
+    pub(crate) fn learn_source(&mut self, id: PeerId, from: SocketAddr) {
+        if self.by_source.get(&from) == Some(&id) {
+            return;
+        }
+        let Some(peer) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        if peer.sources.contains(&from) {
+            // Another association may have spoken from here in between.
+            self.by_source.insert(from, id);
+            return;
+        }
+        if peer.sources.len() == SOURCES_MAX {
+            // Whoever else says its Node ID does not crowd out the SMF itself.
+            let own = peer.address.ip();
+            let other = (peer.sources.iter()).position(|source| source.ip() != own);
+            let forgotten = peer.sources.remove(other.unwrap_or(0));
+            if self.by_source.get(&forgotten) == Some(&id) {
+                self.by_source.remove(&forgotten);
+            }
+        }
+        peer.sources.push(from);
+        self.by_source.insert(from, id);
+    }
+}
+
+/// A peer, as shown to operators.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerView<'a> {
+    /// Node ID.
+    pub node_id: &'a NodeId,
+    /// Where our requests go.
+    pub address: SocketAddr,
+    /// Does it answer?
+    pub state: PeerState,
+    /// When the association was set up.
+    pub since: Time,
+    /// When the last message of it came.
+    pub heard: Time,
+    /// Its Recovery Time Stamp: NTP seconds.
+    pub recovery: Option<u32>,
+    /// Its sessions.
+    pub sessions: usize,
+    /// Whether we asked for the association, or the SMF did.
+    pub by_us: bool,
+}
+
+impl Peer {
+    /// Whether the association is held with this address, or its Node ID is this address.
+    fn is_at(&self, ip: IpAddr) -> bool {
+        self.address.ip() == ip || self.node_id.address() == Some(ip)
+    }
+
+    pub(crate) fn view(&self, sessions: usize) -> PeerView<'_> {
+        PeerView {
+            node_id: &self.node_id,
+            address: self.address,
+            state: self.state,
+            since: self.since,
+            heard: self.heard,
+            recovery: self.recovery,
+            sessions,
+            by_us: self.by_us,
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The rules of a session: what an SMF says, read, checked and kept.
+
+pub mod config;
+pub(crate) mod duplicating;
+pub(crate) mod endpoints;
+pub(crate) mod flows;
+pub(crate) mod framed;
+pub(crate) mod intake;
+pub(crate) mod kept_ies;
+mod model;
+pub mod predefined;
+pub(crate) mod site;
+pub(crate) mod summary;
+pub(crate) mod targets;
+pub(crate) mod unsupported;
+pub(crate) mod urr;
+
+pub use model::*;

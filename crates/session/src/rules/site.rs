@@ -1,0 +1,188 @@
+//! What the configuration adds to the rules.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use pfcp::ie::{NetworkInstance, TgppInterfaceType};
+
+use crate::compiled::NiId;
+use crate::rules::config::{Burst, Config, Limits, PredefinedRule, TunnelNetwork};
+use crate::rules::predefined;
+use crate::rules::{Interface, LocalEnds, RemoteFTeid, TunnelNetworkId};
+
+/// The part of the configuration that rules depend on.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    /// Our ends of tunnels; at most 256.
+    n3: Vec<IpAddr>,
+    /// What else is ours: as configured, and as this host has them now.
+    own: Vec<IpAddr>,
+    host: Vec<IpAddr>,
+    /// At most 255.
+    networks: Vec<TunnelNetwork>,
+    /// In the order of [`NiId`].
+    names: Vec<String>,
+    /// What SMFs may activate.
+    pub(crate) predefined: Vec<PredefinedRule>,
+    pub(crate) burst: Burst,
+    pub(crate) limits: Limits,
+    pub(crate) qers_per_pdr: usize,
+}
+
+impl Site {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            n3: config.n3.iter().copied().take(256).collect(),
+            own: (config.own.iter().chain(&config.n4).copied())
+                .filter(|own| !own.is_unspecified())
+                .collect(),
+            host: Vec::new(),
+            networks: (config.tunnel_networks.iter().take(usize::from(u8::MAX)))
+                .cloned()
+                .collect(),
+            names: config
+                .network_instances
+                .iter()
+                .map(|ni| ni.name.clone())
+                .collect(),
+            predefined: predefined::numbered(config.predefined_rules.clone()),
+            burst: config.burst,
+            limits: config.limits.clone(),
+            qers_per_pdr: config.limits.qers_per_pdr,
+        }
+    }
+
+    /// Which network the tunnels of a side and a network instance go through. A UPF that is an anchor has
+    /// access behind N9, as only `kind` can say.
+    pub(crate) fn tunnel_network(
+        &self,
+        side: Interface,
+        kind: Option<TgppInterfaceType>,
+        ni: Option<NetworkInstance<'_>>,
+    ) -> TunnelNetworkId {
+        let find = |is: &dyn Fn(&TunnelNetwork) -> bool| self.networks.iter().position(is);
+        let named = |network: &TunnelNetwork| {
+            let mut names = network.network_instances.iter();
+            ni.is_some_and(|ni| names.any(|name| ni.matches(name)))
+        };
+        let core = kind.and_then(is_n9).unwrap_or(side == Interface::Core);
+        let of_side = |network: &TunnelNetwork| network.core == core;
+        let found = find(&named)
+            .or_else(|| find(&|network| of_side(network) && network.network_instances.is_empty()))
+            .or_else(|| find(&of_side));
+        TunnelNetworkId(found.map_or(u8::MAX, |at| at as u8))
+    }
+
+    /// Our address in a network, of the family that `is` asks for: its place.
+    fn own(&self, network: TunnelNetworkId, is: fn(&IpAddr) -> bool) -> Option<u8> {
+        let known = self.networks.get(usize::from(network.0));
+        let there = known.and_then(|known| known.addresses.iter().copied().find(is));
+        let same = |own: &IpAddr| there.map_or_else(|| is(own), |there| *own == there);
+        self.n3.iter().position(same).map(|at| at as u8)
+    }
+
+    /// Where tunnels of a network may end that we choose ourselves: of the families asked for, those we
+    /// have. `None`: of neither.
+    pub(crate) fn choose_ends(
+        &self,
+        network: TunnelNetworkId,
+        v4: bool,
+        v6: bool,
+    ) -> Option<LocalEnds> {
+        let ends = LocalEnds {
+            v4: self.own(network, IpAddr::is_ipv4).filter(|_| v4),
+            v6: self.own(network, IpAddr::is_ipv6).filter(|_| v6),
+        };
+        (ends.v4.is_some() || ends.v6.is_some()).then_some(ends)
+    }
+
+    /// The ends that an SMF names. `None`: one of them is not ours.
+    pub(crate) fn named_ends(
+        &self,
+        v4: Option<Ipv4Addr>,
+        v6: Option<Ipv6Addr>,
+    ) -> Option<LocalEnds> {
+        let at = |addr: IpAddr| self.n3.iter().position(|own| *own == addr);
+        let named = |addr: Option<IpAddr>| match addr {
+            None => Some(None),
+            Some(addr) => at(addr).map(|at| Some(at as u8)),
+        };
+        Some(LocalEnds {
+            v4: named(v4.map(IpAddr::V4))?,
+            v6: named(v6.map(IpAddr::V6))?,
+        })
+    }
+
+    /// Whether tunnels end at one of these addresses at us.
+    pub(crate) fn has_own_in(&self, net: IpNet) -> bool {
+        self.n3.iter().any(|own| net.contains(own))
+    }
+
+    /// Whether one of these addresses is ours, on whatever interface.
+    pub(crate) fn is_reached_by(&self, net: IpNet) -> bool {
+        let mut others = self.own.iter().chain(&self.host);
+        self.has_own_in(net) || others.any(|own| net.contains(own))
+    }
+
+    /// The addresses that this host has.
+    pub(crate) fn set_host(&mut self, addresses: Vec<IpAddr>) {
+        self.host = addresses;
+    }
+
+    /// The addresses of our end of a tunnel.
+    pub(crate) fn addresses(&self, ends: LocalEnds) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
+        let addr = |at: Option<u8>| self.n3.get(usize::from(at?)).copied();
+        let v4 = match addr(ends.v4) {
+            Some(IpAddr::V4(addr)) => Some(addr),
+            _ => None,
+        };
+        let v6 = match addr(ends.v6) {
+            Some(IpAddr::V6(addr)) => Some(addr),
+            _ => None,
+        };
+        (v4, v6)
+    }
+
+    /// Whose address packets to the other end of a tunnel go to, and from which of ours: IPv4 where
+    /// there is a choice, unless only IPv6 has a route. `None`: we have no address of its family.
+    pub(crate) fn path_to(
+        &self,
+        to: RemoteFTeid,
+        through: TunnelNetworkId,
+        reaches: &dyn Fn(IpAddr) -> bool,
+    ) -> Option<(IpAddr, IpAddr)> {
+        let path = |peer: IpAddr| {
+            let is = match peer {
+                IpAddr::V4(_) => IpAddr::is_ipv4,
+                IpAddr::V6(_) => IpAddr::is_ipv6,
+            };
+            let own = self.own(through, is)?;
+            Some((peer, *self.n3.get(usize::from(own))?))
+        };
+        let v4 = to.v4().map(IpAddr::V4).and_then(path);
+        let v6 = to.v6().map(IpAddr::V6).and_then(path);
+        match (v4, v6) {
+            (Some((peer4, _)), Some((peer6, _))) if !reaches(peer4) && reaches(peer6) => v6,
+            _ => v4.or(v6),
+        }
+    }
+
+    pub(crate) fn network_instance(&self, name: NetworkInstance<'_>) -> Option<NiId> {
+        let at = self.names.iter().position(|own| name.matches(own))?;
+        u16::try_from(at).ok().map(NiId)
+    }
+
+    pub(crate) fn name(&self, ni: NiId) -> Option<&str> {
+        self.names.get(usize::from(ni.0)).map(String::as_str)
+    }
+}
+
+/// Between UPFs; `None`: neither that nor from a base station.
+fn is_n9(kind: TgppInterfaceType) -> Option<bool> {
+    use TgppInterfaceType as T;
+    match kind {
+        T::N9 | T::N9_ROAMING | T::N9_FORWARDING => Some(true),
+        T::N3 | T::N3_TRUSTED | T::N3_UNTRUSTED | T::N3_FORWARDING | T::S1_U => Some(false),
+        _ => None,
+    }
+}

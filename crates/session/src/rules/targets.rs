@@ -1,0 +1,146 @@
+//! Where the packets of a FAR go.
+
+use crate::compiled::Marking;
+use crate::rules::{Far, Forwarding, LeftTunnel, RemoteFTeid, TunnelNetworkId};
+
+/// Where the packets of a FAR go. Few FARs duplicate, and the others need no room for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Targets(Target);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Target {
+    #[default]
+    Nowhere,
+    One(Forwarding),
+    Rare(Box<RareTarget>),
+}
+
+/// With what few FARs have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct RareTarget {
+    forwarding: Option<Forwarding>,
+    /// Outer Header Creation of UDP without GTP-U: the port is in place of the TEID.
+    udp: Option<RemoteFTeid>,
+    duplicates: Duplicates,
+}
+
+impl Targets {
+    /// These.
+    pub fn new(forwarding: Option<Forwarding>, duplicates: Duplicates) -> Self {
+        Self::of(RareTarget {
+            forwarding,
+            udp: None,
+            duplicates,
+        })
+    }
+
+    fn of(more: RareTarget) -> Self {
+        let rare = more.udp.is_some() || more.duplicates != Duplicates::default();
+        Self(match more.forwarding {
+            _ if rare => Target::Rare(Box::new(more)),
+            Some(forwarding) => Target::One(forwarding),
+            None => Target::Nowhere,
+        })
+    }
+
+    fn all(&self) -> RareTarget {
+        match &self.0 {
+            Target::Nowhere => RareTarget::default(),
+            Target::One(forwarding) => RareTarget {
+                forwarding: Some(*forwarding),
+                ..RareTarget::default()
+            },
+            Target::Rare(more) => (**more).clone(),
+        }
+    }
+
+    fn rare(&self) -> Option<&RareTarget> {
+        match &self.0 {
+            Target::Rare(more) => Some(more),
+            Target::Nowhere | Target::One(_) => None,
+        }
+    }
+}
+
+/// DUPL and Duplicating Parameters of a FAR.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Duplicates {
+    /// DUPL; without it, the parameters are kept only.
+    pub on: bool,
+    /// Where they go, at most [`DUPLICATES_MAX`](crate::compiled::DUPLICATES_MAX). They are shown to nobody:
+    /// they may be somebody's to intercept (TS 33.127).
+    pub to: Vec<Duplicating>,
+}
+
+/// Duplicating Parameters (TS 29.244, table 7.5.2.3-3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duplicating {
+    /// Outer Header Creation; of UDP alone, the port is in place of the TEID.
+    pub to: RemoteFTeid,
+    /// UDP without GTP-U.
+    pub udp: bool,
+    /// Which of our addresses they come from.
+    pub through: TunnelNetworkId,
+    /// Transport Level Marking.
+    pub marking: Option<Marking>,
+}
+
+impl Far {
+    /// Where each packet goes besides.
+    pub fn duplicates(&self) -> &[Duplicating] {
+        let duplicates = self.targets.rare().map(|more| &more.duplicates);
+        duplicates
+            .filter(|duplicates| duplicates.on)
+            .map_or(&[], |duplicates| &duplicates.to)
+    }
+
+    /// Where packets go in UDP without GTP-U; then [`Forwarding::tunnel`] is `None`. The port is in place of the TEID.
+    pub fn udp(&self) -> Option<RemoteFTeid> {
+        self.targets.rare()?.udp
+    }
+
+    pub(crate) fn set_udp(&mut self, udp: Option<RemoteFTeid>) {
+        if udp != self.udp() {
+            self.targets = Targets::of(RareTarget {
+                udp,
+                ..self.targets.all()
+            });
+        }
+    }
+
+    /// Forwarding Parameters.
+    pub fn forwarding(&self) -> Option<Forwarding> {
+        match &self.targets.0 {
+            Target::Nowhere => None,
+            Target::One(forwarding) => Some(*forwarding),
+            Target::Rare(more) => more.forwarding,
+        }
+    }
+
+    pub(crate) fn set_forwarding(&mut self, forwarding: Forwarding) {
+        match &mut self.targets.0 {
+            Target::Rare(more) => more.forwarding = Some(forwarding),
+            target => *target = Target::One(forwarding),
+        }
+    }
+
+    /// Also those that are kept only.
+    pub(crate) fn kept_duplicates(&self) -> Duplicates {
+        let duplicates = self.targets.rare().map(|more| more.duplicates.clone());
+        duplicates.unwrap_or_default()
+    }
+
+    pub(crate) fn set_duplicates(&mut self, duplicates: Duplicates) {
+        self.targets = Targets::of(RareTarget {
+            duplicates,
+            ..self.targets.all()
+        });
+    }
+
+    /// The tunnel that it would leave if it led elsewhere.
+    pub(crate) fn left_tunnel(&self) -> Option<LeftTunnel> {
+        let tunnel = self.forwarding()?.tunnel?;
+        let through = self.through;
+        Some(LeftTunnel { tunnel, through })
+    }
+}

@@ -1,0 +1,8 @@
+//! What URRs ask for is measured here, judged, and written into reports.
+
+pub(crate) mod alarms;
+pub(crate) mod measured;
+pub(crate) mod quotas;
+pub(crate) mod report;
+#[cfg(test)]
+pub(crate) mod tests;

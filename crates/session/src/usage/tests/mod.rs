@@ -1,0 +1,339 @@
+//! URRs: what is measured, when it is reported, and that none of it is lost.
+
+mod before_qos;
+mod outage;
+mod properties;
+mod refusals;
+mod release;
+mod times;
+mod volumes;
+
+use std::time::Duration;
+
+use pfcp::ie::{
+    MeasurementMethod, ReportingTriggers, UsageInformation, UsageReport, UsageReportTrigger, Volume,
+};
+use pfcp::message::SessionReportRequest;
+use pfcp::{Cause, IeType, MessageType, Writer};
+
+use crate::rules::config::{Config, Limits};
+use crate::slice::reports_tests::{Sent, World, smf};
+use crate::slice::tests::{PdrIe, choose4, config, flow, ordinary_with};
+
+pub(super) use pfcp::ie::NodeId;
+
+/// Bits of Measurement Information (8.2.68).
+pub(super) const MBQE: u8 = 1;
+pub(super) const MNOP: u8 = 1 << 4;
+
+/// A URR under construction.
+pub(super) struct UrrIe {
+    pub(super) id: u32,
+    pub(super) method: MeasurementMethod,
+    pub(super) triggers: ReportingTriggers,
+    pub(super) more: Vec<(IeType, Vec<u8>)>,
+}
+
+impl UrrIe {
+    /// One of volume.
+    pub(super) fn volume(id: u32, triggers: ReportingTriggers) -> Self {
+        Self {
+            id,
+            method: MeasurementMethod::VOLUM,
+            triggers,
+            more: Vec::new(),
+        }
+    }
+
+    /// One of time.
+    pub(super) fn time(id: u32, triggers: ReportingTriggers) -> Self {
+        Self {
+            method: MeasurementMethod::DURAT,
+            ..Self::volume(id, triggers)
+        }
+    }
+
+    pub(super) fn with(mut self, ie_type: IeType, value: u32) -> Self {
+        self.more.push((ie_type, value.to_be_bytes().into()));
+        self
+    }
+
+    /// Total, uplink, downlink.
+    pub(super) fn limit(mut self, ie_type: IeType, of: [Option<u64>; 3]) -> Self {
+        self.more.push((ie_type, octets(of)));
+        self
+    }
+
+    /// Before QoS enforcement, packets too.
+    pub(super) fn before_qos(self) -> Self {
+        self.raw(IeType::MEASUREMENT_INFORMATION, &[MBQE | MNOP])
+    }
+
+    /// After it, packets too.
+    pub(super) fn after_qos(self) -> Self {
+        self.raw(IeType::MEASUREMENT_INFORMATION, &[MNOP])
+    }
+
+    pub(super) fn raw(mut self, ie_type: IeType, value: &[u8]) -> Self {
+        self.more.push((ie_type, value.into()));
+        self
+    }
+
+    pub(super) fn create(&self, w: &mut Writer<'_>) {
+        w.grouped(IeType::CREATE_URR, |w| {
+            w.put(IeType::URR_ID, self.id);
+            w.put(IeType::MEASUREMENT_METHOD, self.method);
+            w.put(IeType::REPORTING_TRIGGERS, self.triggers);
+            self.more.iter().for_each(|(ie, value)| w.ie(*ie, value));
+        });
+    }
+}
+
+fn octets(of: [Option<u64>; 3]) -> Vec<u8> {
+    let flags = (0..3).map(|bit| u8::from(of[bit].is_some()) << bit).sum();
+    let values = of.iter().flatten().flat_map(|value| value.to_be_bytes());
+    [flags].into_iter().chain(values).collect()
+}
+
+pub(super) fn total(octets: u64) -> [Option<u64>; 3] {
+    [Some(octets), None, None]
+}
+
+/// What a Usage Report said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) urr: u32,
+    pub(super) seqn: u32,
+    pub(super) trigger: UsageReportTrigger,
+    pub(super) up: u64,
+    pub(super) down: u64,
+    pub(super) packets: Volume,
+    pub(super) seconds: Option<u32>,
+    pub(super) times: Option<(u32, u32)>,
+    pub(super) first: Option<u32>,
+    pub(super) last: Option<u32>,
+    pub(super) information: UsageInformation,
+    pub(super) query: Option<u32>,
+    pub(super) events: Vec<u32>,
+}
+
+impl Said {
+    fn new(ie: &UsageReport<'_>) -> Self {
+        let volume = ie.volume_measurement.unwrap_or_default();
+        let [up, down] = [volume.octets.uplink, volume.octets.downlink].map(|v| v.unwrap_or(0));
+        if ie.volume_measurement.is_some() {
+            assert_eq!(volume.octets.total, Some(up + down));
+        }
+        Self {
+            urr: ie.urr_id,
+            seqn: ie.ur_seqn,
+            trigger: ie.usage_report_trigger,
+            up,
+            down,
+            packets: volume.packets,
+            seconds: ie.duration_measurement,
+            times: ie.start_time.zip(ie.end_time),
+            first: ie.time_of_first_packet,
+            last: ie.time_of_last_packet,
+            information: ie.usage_information.unwrap_or(UsageInformation::empty()),
+            query: ie.query_urr_reference,
+            events: ie.event_time_stamps.iter().map(Result::unwrap).collect(),
+        }
+    }
+
+    /// URR, number, trigger, octets up and down.
+    pub(super) fn brief(&self) -> (u32, u32, UsageReportTrigger, u64, u64) {
+        (self.urr, self.seqn, self.trigger, self.up, self.down)
+    }
+}
+
+/// The Usage Reports of a Session Report Request.
+pub(super) fn said_in(datagram: &[u8]) -> Vec<Said> {
+    let message = pfcp::decode(datagram).unwrap();
+    let request = SessionReportRequest::decode(&message).unwrap();
+    let reports = request.usage_reports.iter();
+    reports.map(|ie| Said::new(&ie.unwrap())).collect()
+}
+
+/// Those of an answer, of either kind.
+pub(super) fn said_in_answer(datagram: &[u8]) -> Vec<Said> {
+    let message = pfcp::decode(datagram).unwrap();
+    let groups = [
+        IeType::USAGE_REPORT_IN_SESSION_MODIFICATION_RESPONSE,
+        IeType::USAGE_REPORT_IN_SESSION_DELETION_RESPONSE,
+    ];
+    let ies = message.ies.iter().map(Result::unwrap);
+    let reports = ies.filter(|ie| groups.contains(&ie.ie_type));
+    reports
+        .map(|ie| Said::new(&<UsageReport<'_> as pfcp::FromIe>::from_ie(&ie).unwrap()))
+        .collect()
+}
+
+pub(super) struct Measuring {
+    pub(super) world: World,
+    pub(super) seid: u64,
+}
+
+pub(super) fn seconds(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+/// A world for so many sessions.
+pub(super) fn world(sessions: u32) -> World {
+    let mut config = Config {
+        limits: Limits {
+            sessions,
+            ..Limits::default()
+        },
+        ..config()
+    };
+    config.network_instances[0].pools4 = vec!["10.60.0.0/16".parse().unwrap()];
+    let mut world = World::with(config, &[smf(2)]);
+    world.core.tables_mut().exact = true;
+    world
+}
+
+impl Measuring {
+    /// An ordinary session, both of whose PDRs name these URRs.
+    pub(super) fn new(urrs: &[UrrIe]) -> Self {
+        let mut world = world(20);
+        let seid = establish(&mut world, 77, urrs);
+        Self { world, seid }
+    }
+
+    /// Two PDRs more, an uplink and a downlink one, that name the first URR as well.
+    pub(super) fn with_four_pdrs(urrs: &[UrrIe]) -> Self {
+        let mut world = world(20);
+        let seid = establish_with(&mut world, 77, urrs, |w| {
+            for (id, of) in [(3, PdrIe::uplink()), (4, PdrIe::downlink())] {
+                let mut pdr = PdrIe { id, ..of };
+                pdr.precedence = Some(10);
+                pdr.ue = (id == 4).then(choose4);
+                pdr.filters = vec![flow("permit out 17 from 192.0.2.9 to assigned")];
+                pdr.urrs = vec![urrs[0].id];
+                pdr.create(w);
+            }
+        });
+        Self { world, seid }
+    }
+
+    /// Alarms that have gone off.
+    pub(super) fn alarms(&self) -> u64 {
+        self.world.core.tables().crossings
+    }
+
+    /// So many packets of a PDR; what is sent thereupon.
+    pub(super) fn packets(&mut self, pdr: u16, count: u64, bytes: u64) -> Vec<Said> {
+        packets(&mut self.world, self.seid, pdr, count, bytes);
+        let sent = self.world.sent();
+        self.accept(&sent)
+    }
+
+    /// Answer each, and what is sent thereupon.
+    pub(super) fn accept(&mut self, sent: &Sent) -> Vec<Said> {
+        let mut said = Vec::new();
+        let mut sent = sent.clone();
+        while !sent.is_empty() {
+            let (to, datagram) = sent.remove(0);
+            said.extend(said_in(&datagram));
+            let more = (self.world).answer(to, &datagram, Cause::REQUEST_ACCEPTED, None);
+            sent.extend(more);
+        }
+        said
+    }
+
+    /// As [`Self::packets`], all dropped by an MBR.
+    pub(super) fn dropped(&mut self, pdr: u16, count: u64, bytes: u64) -> Vec<Said> {
+        self.world.core.tables_mut().beyond_mbr = true;
+        let said = self.packets(pdr, count, bytes);
+        self.world.core.tables_mut().beyond_mbr = false;
+        said
+    }
+
+    /// Time goes by; what is reported meanwhile, each answered at once.
+    pub(super) fn pass(&mut self, time: Duration) -> Vec<Said> {
+        let end = self.world.now.after(time);
+        let mut said = Vec::new();
+        while let Some(due) = self.world.core.next_deadline().filter(|due| *due <= end) {
+            self.world.now = self.world.now.max(due);
+            let now = self.world.now;
+            self.world.core.advance(now, &mut self.world.out);
+            let sent = self.world.sent();
+            said.extend(self.accept(&sent));
+        }
+        self.world.now = end;
+        said
+    }
+
+    pub(super) fn modify(&mut self, write: impl Fn(&mut Writer<'_>)) -> Vec<Said> {
+        let kind = MessageType::SESSION_MODIFICATION_REQUEST;
+        let answer = self.world.ask(smf(2), kind, Some(self.seid), write);
+        said_in_answer(&answer)
+    }
+
+    pub(super) fn update(&mut self, id: u32, more: &[(IeType, Vec<u8>)]) -> Vec<Said> {
+        self.modify(|w| {
+            w.grouped(IeType::UPDATE_URR, |w| {
+                w.put(IeType::URR_ID, id);
+                more.iter().for_each(|(ie, value)| w.ie(*ie, value));
+            });
+        })
+    }
+
+    pub(super) fn query(&mut self, id: u32) -> Vec<Said> {
+        self.modify(|w| w.grouped(IeType::QUERY_URR, |w| w.put(IeType::URR_ID, id)))
+    }
+
+    pub(super) fn delete(&mut self) -> Vec<Said> {
+        let kind = MessageType::SESSION_DELETION_REQUEST;
+        let answer = self.world.ask(smf(2), kind, Some(self.seid), |_| {});
+        said_in_answer(&answer)
+    }
+
+    /// NTP seconds of the world now: it began as a `recovery` of 1 at its time 0.
+    pub(super) fn ntp(&self) -> u32 {
+        1 + (self.world.now.0 / 1_000_000_000) as u32
+    }
+}
+
+pub(super) fn establish(world: &mut World, cp_seid: u64, urrs: &[UrrIe]) -> u64 {
+    establish_with(world, cp_seid, urrs, |_| {})
+}
+
+/// With what `more` writes beside the ordinary rules.
+fn establish_with(
+    world: &mut World,
+    cp_seid: u64,
+    urrs: &[UrrIe],
+    more: impl Fn(&mut Writer<'_>),
+) -> u64 {
+    let kind = MessageType::SESSION_ESTABLISHMENT_REQUEST;
+    let answer = world.ask(smf(2), kind, Some(0), |w| {
+        w.node_id(NodeId::Ipv4(crate::slice::reports_tests::id_of(smf(2))));
+        w.f_seid(pfcp::ie::FSeid {
+            seid: cp_seid,
+            ipv4: Some(crate::slice::reports_tests::id_of(smf(2))),
+            ipv6: None,
+        });
+        let (mut uplink, mut downlink) = (PdrIe::uplink(), PdrIe::downlink());
+        (uplink.ue, downlink.ue) = (None, Some(choose4()));
+        // A PDR names that many at most.
+        uplink.urrs = urrs.iter().rev().take(16).map(|urr| urr.id).collect();
+        downlink.urrs = uplink.urrs.clone();
+        urrs.iter().for_each(|urr| urr.create(w));
+        ordinary_with(w, uplink, downlink);
+        more(w);
+    });
+    let message = pfcp::decode(&answer).unwrap();
+    let f_seid = message.ies.find(IeType::F_SEID).unwrap().unwrap();
+    u64::from_be_bytes(f_seid.value[1..9].try_into().unwrap())
+}
+
+/// Packets of a PDR; alarms reach the core.
+pub(super) fn packets(world: &mut World, seid: u64, pdr: u16, count: u64, bytes: u64) {
+    for _ in 0..count {
+        if world.core.tables_mut().packet(seid, pdr, bytes) {
+            world.core.crossed(world.now, seid, &mut world.out);
+        }
+    }
+}

@@ -482,7 +482,8 @@ fn uplink_far() -> impl Strategy<Value = Far> {
 /// One that goes there; of those into a tunnel, some in UDP alone instead.
 fn far(forwarding: impl Strategy<Value = Forwarding>) -> impl Strategy<Value = Far> {
     let in_udp = prop::bool::weighted(0.1);
-    (apply(), forwarding, in_udp, duplicates()).prop_map(|(apply, mut to, in_udp, more)| {
+    let shape = (apply(), in_udp, any::<bool>());
+    (shape, forwarding, duplicates()).prop_map(|((apply, in_udp, says), mut to, more)| {
         let udp = to.tunnel.filter(|_| in_udp);
         to.tunnel = to.tunnel.filter(|_| udp.is_none());
         let mut far = Far {
@@ -493,6 +494,10 @@ fn far(forwarding: impl Strategy<Value = Forwarding>) -> impl Strategy<Value = F
             through: TunnelNetworkId(0),
         };
         far.set_udp(udp);
+        if matches!(apply, Apply::Buffer { .. }) && !says {
+            // Where to is not known yet.
+            far.targets = Targets::default();
+        }
         far
     })
 }

@@ -292,14 +292,8 @@ impl Draft {
         }
     }
 
-    /// Whether it is known already that the tunnel is left.
-    fn leaves(&self, left: &LeftTunnel) -> bool {
-        let mut known = self.left_tunnels.iter();
-        known.any(|known| known.tunnel == left.tunnel)
-    }
-
-    /// Tunnels whose ends shall hear that no packet follows. One that another FAR still leads to has
-    /// not ended.
+    /// Tunnels whose ends shall hear that no packet follows, once for each FAR that leaves (TS 23.501, 5.8.2.9: one or more
+    /// End Markers). One that another FAR still leads to has not ended.
     pub(crate) fn ended_tunnels(&self) -> impl Iterator<Item = LeftTunnel> + '_ {
         let leads_to =
             |far: &Far, tunnel| far.forwarding().is_some_and(|to| to.tunnel == Some(tunnel));
@@ -466,9 +460,7 @@ impl Draft {
             let ie = ie?;
             let (_, far) = self.fars.update(FarId(ie.far_id), FAR.id)?;
             let left = intake::update_far(far, &ie, site).map_err(in_rule::<Far>(far.id))?;
-            if let Some(left) = left.filter(|left| !self.leaves(left)) {
-                self.left_tunnels.push(left);
-            }
+            self.left_tunnels.extend(left);
             let to = ie.update_forwarding_parameters;
             self.link(ie.far_id, to.and_then(|to| to.linked_traffic_endpoint_id));
         }

@@ -124,7 +124,7 @@ pub(crate) fn owner(seid: u64, pdrs: &[Pdr], compiled: &Compiled) -> u64 {
 }
 
 impl Compiler {
-    /// Flows that await their tunnel leave their packets to the rule that forwards all others (against TS 29.244, 5.2.1, where
+    /// Flows that await their tunnel leave their packets to the rule that takes all others (against TS 29.244, 5.2.1, where
     /// precedence alone decides).
     fn step_aside(&mut self, rules: PacketRules<'_>) {
         if !rules.fars.iter().any(awaits_tunnel) {
@@ -137,7 +137,7 @@ impl Compiler {
         for group in self.found_by.chunk_by_mut(|a, b| a.0 == b.0) {
             let has_rest =
                 |&&(_, dormant, .., entry): &&FoundBy| !dormant && has_the_rest(rules, of(entry));
-            let Some(&rest) = group.iter().find(has_rest) else {
+            let Some(&rest) = group.iter().rfind(has_rest) else {
                 continue;
             };
             for found in group.iter_mut().take_while(|found| **found < rest) {
@@ -233,17 +233,19 @@ fn awaits_tunnel(far: &Far) -> bool {
     matches!(far.apply, Apply::Buffer { .. }) && far.forwarding().is_none()
 }
 
-/// Takes all packets that come for the UE, and they go into a tunnel.
+/// Takes all packets that come for the UE, into a tunnel or until the SMF, which hears of them, has found the UE.
 fn has_the_rest(rules: PacketRules<'_>, pdr: &Pdr) -> bool {
     let far = pdr.far.and_then(|id| rules.far(id));
-    let forwards = |far: &Far| {
-        far.apply == Apply::Forward && far.forwarding().is_some_and(|to| to.tunnel.is_some())
+    let goes_on = |far: &Far| match far.apply {
+        Apply::Forward => far.forwarding().is_some_and(|to| to.tunnel.is_some()),
+        Apply::Buffer { notify } => notify,
+        Apply::Drop => false,
     };
     pdr.is_found_by_ue()
         && pdr.pdi.filters().is_empty()
         && pdr.pdi.application().is_none()
         && pdr.predefined().is_empty()
-        && far.is_some_and(forwards)
+        && far.is_some_and(goes_on)
 }
 
 /// The PDR leaves it to the rest of the session where its packets go to.

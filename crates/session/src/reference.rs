@@ -205,14 +205,16 @@ fn awaits_tunnel(rules: PacketRules<'_>, (pdr, _): Candidate<'_>) -> bool {
     pdr.predefined().is_empty() && far.is_some_and(|far| buffers(far) && far.forwarding().is_none())
 }
 
-/// FORW into a tunnel, of whatever comes.
+/// FORW into a tunnel, or BUFF and NOCP, of whatever comes.
 fn has_the_rest(rules: PacketRules<'_>, (pdr, _): Candidate<'_>) -> bool {
     let any = pdr.pdi.filters().is_empty() && pdr.pdi.application().is_none();
     let far = pdr.far.and_then(|id| rules.far(id));
+    let tells = far.is_some_and(|far| far.apply == Apply::Buffer { notify: true });
     let to = far
         .filter(|far| far.apply == Apply::Forward)
         .and_then(Far::forwarding);
-    any && pdr.predefined().is_empty() && to.is_some_and(|to| to.tunnel.is_some())
+    let goes_on = tells || to.is_some_and(|to| to.tunnel.is_some());
+    any && pdr.predefined().is_empty() && goes_on
 }
 
 /// Whether one of its application's flows is the packet's, if it names one.

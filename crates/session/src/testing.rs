@@ -540,7 +540,7 @@ fn apply() -> impl Strategy<Value = Apply> {
     prop_oneof![
         4 => Just(Apply::Forward),
         1 => Just(Apply::Drop),
-        1 => Just(Apply::Buffer { notify: true }),
+        1 => any::<bool>().prop_map(|notify| Apply::Buffer { notify }),
     ]
 }
 

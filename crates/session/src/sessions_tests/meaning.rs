@@ -186,11 +186,18 @@ fn a_flow_that_the_gnb_has_not_accepted_leaves_its_packets_to_the_default_flow()
         })
         .unwrap();
     assert_eq!(tried_for_ue(world.only()), [2]);
-    // While the UE is idle each flow reports what comes for it.
+    // Also while that flow waits itself: what waits with it leaves with it.
     world
         .modify(seid, |w| update_far(w, 2, IDLE, None))
         .unwrap();
-    assert_eq!(tried_for_ue(world.only()), [5, 2]);
+    assert_eq!(tried_for_ue(world.only()), [2]);
+    // Nobody is told of what waits there, or it is lost.
+    for action in [ApplyAction::BUFF, ApplyAction::DROP] {
+        world
+            .modify(seid, |w| update_far(w, 2, action, None))
+            .unwrap();
+        assert_eq!(tried_for_ue(world.only()), [5, 2]);
+    }
     world
         .modify(seid, |w| update_far(w, 2, ApplyAction::FORW, None))
         .unwrap();

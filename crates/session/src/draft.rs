@@ -123,14 +123,15 @@ impl<R: Rule + Clone> Table<R> {
         self.place(id).is_some()
     }
 
-    fn remove(&mut self, id: R::Id, id_ie: IeType) -> Result<(), Refusal> {
-        let at = self
-            .place(id)
-            .ok_or(Refusal::rule(id_ie).in_rule(R::named(id)))?;
+    /// Whether it was there. What is gone may be removed again: Open5GS does so now and then with indirect forwarding.
+    fn remove(&mut self, id: R::Id) -> bool {
+        let Some(at) = self.place(id) else {
+            return false;
+        };
         self.rules.remove(at);
         self.touched.remove(at);
         self.changed = true;
-        Ok(())
+        true
     }
 
     fn create(&mut self, rule: R, limit: usize, kind: &Kind) -> Result<(), Refusal> {
@@ -366,24 +367,25 @@ impl Draft {
 
     fn remove(&mut self, request: &SessionModificationRequest<'_>) -> Result<(), Refusal> {
         for ie in &request.remove_pdrs {
-            self.remove_pdr(PdrId(ie?.pdr_id))?;
+            self.remove_pdr(PdrId(ie?.pdr_id));
         }
         for ie in &request.remove_traffic_endpoints {
             self.remove_endpoint(ie?.traffic_endpoint_id)?;
         }
         for ie in &request.remove_fars {
-            self.fars.remove(FarId(ie?.far_id), FAR.id)?;
+            self.fars.remove(FarId(ie?.far_id));
         }
         for ie in &request.remove_qers {
-            self.qers.remove(QerId(ie?.qer_id), QER.id)?;
+            self.qers.remove(QerId(ie?.qer_id));
         }
         for ie in &request.remove_urrs {
             let id = UrrId(ie?.urr_id);
-            self.urrs.remove(id, URR.id)?;
-            self.usage.removed.push(id);
+            if self.urrs.remove(id) {
+                self.usage.removed.push(id);
+            }
         }
         for ie in &request.remove_bars {
-            self.bars.remove(BarId(ie?.bar_id), BAR.id)?;
+            self.bars.remove(BarId(ie?.bar_id));
         }
         Ok(())
     }
@@ -579,15 +581,14 @@ impl Draft {
             .map(|pdr| pdr.id)
             .collect();
         for pdr in pdrs {
-            self.remove_pdr(pdr)?;
+            self.remove_pdr(pdr);
         }
         Ok(())
     }
 
-    fn remove_pdr(&mut self, id: PdrId) -> Result<(), Refusal> {
-        self.pdrs.remove(id, PDR.id)?;
+    fn remove_pdr(&mut self, id: PdrId) {
+        self.pdrs.remove(id);
         self.timings.retain(|(pdr, _)| *pdr != id);
-        Ok(())
     }
 
     /// QERs are not called as those of predefined rules are, and there are not too many of those.

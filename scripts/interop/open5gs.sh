@@ -3,8 +3,10 @@
 #
 #   scripts/interop/open5gs.sh SOURCE [PROGRAM...]
 #
-# SOURCE is a built Open5GS 2.7 source tree; PROGRAM of registration, slice, vonr, handover, attach (all, by default).
-# Needs root, tshark, and a built turnpiked (target/release, or $TURNPIKED).
+# SOURCE is a built Open5GS 2.7 source tree; PROGRAM of registration, slice, vonr, handover, attach (all, by default), or
+# a sub-test, such as slice/paging-test. With $OWN_UPF set, Open5GS' own UPF takes Turnpike's place, to tell faults of the
+# emulators from ours. With $KEEP set, logs and captures stay even if all passes.
+# Needs root, tshark, and built turnpiked and turnpike (target/release, or $TURNPIKED and beside it).
 #
 # SOURCE must have been built so, with meson into SOURCE/build:
 #   - SCTP by usrsctp (the branch of lib/sctp/meson.build for it), unless the kernel has SCTP;
@@ -22,10 +24,9 @@
 #
 # The SMF's end of tunnels for Router Solicitations is 10.100.0.2, too; what it sends into them comes by n3.
 #
-# Each sub-test gets 60 s and three tries, because the emulators have races of their own. N3, N4 and N6 are captured,
-# and nothing in them may be malformed. Exits with 0 if all sub-tests passed, 1 if not, 2 if something is missing.
-#
-# It has not been run against a built tree yet: where it and SOURCE disagree, SOURCE is right.
+# Each sub-test gets 60 s and three tries ($TRIES), because the emulators have races of their own. N3, N4 and N6 are captured:
+# nothing in them may be malformed, and each request to the UPF must be answered. Causes other than 1 and Turnpike's drops
+# are listed. Exits with 0 if all sub-tests passed, 1 if not, 2 if something is missing.
 set -euo pipefail
 
 usage() {
@@ -37,16 +38,24 @@ missing() {
     exit 2
 }
 
+# The configuration that PROGRAM takes if none is named: of its own name, or the common one.
+sample_of() {
+    grep -qs "\"$1.yaml\"" "$SOURCE/tests/$1/abts-main.c" || set -- sample
+    echo "$SOURCE/build/configs/$1.yaml"
+}
+
 [ $# -ge 1 ] || usage
 SOURCE=$(realpath -e "$1" 2>/dev/null) || missing "$1"
 shift
-PROGRAMS=("$@")
-[ ${#PROGRAMS[@]} -gt 0 ] || PROGRAMS=(registration slice vonr handover attach)
+WANTED=("$@")
+[ ${#WANTED[@]} -gt 0 ] || WANTED=(registration slice vonr handover attach)
+PROGRAMS=("${WANTED[@]%%/*}")
 
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 TURNPIKED=${TURNPIKED:-$ROOT/target/release/turnpiked}
+TURNPIKE=$(dirname "$TURNPIKED")/turnpike
 LIMIT_S=60
-TRIES=3
+TRIES=${TRIES:-3}
 ID=tpo$$
 CORE=$ID-core UPF=$ID-upf DN=$ID-dn
 
@@ -55,14 +64,20 @@ for tool in ip tshark dumpcap timeout ethtool; do
     command -v "$tool" > /dev/null || missing "$tool"
 done
 python3 -c 'import yaml' 2> /dev/null || missing "python3-yaml"
-[ -x "$TURNPIKED" ] || missing "$TURNPIKED (make build)"
+if [ -n "${OWN_UPF:-}" ]; then
+    [ -x "$SOURCE/build/src/upf/open5gs-upfd" ] || missing "$SOURCE/build/src/upf/open5gs-upfd: ninja -C build"
+else
+    for binary in "$TURNPIKED" "$TURNPIKE"; do
+        [ -x "$binary" ] || missing "$binary (make build)"
+    done
+fi
 [ -f "$SOURCE/meson.build" ] || missing "$SOURCE/meson.build: not a source tree of Open5GS"
 [ -d "$SOURCE/build" ] || missing "$SOURCE/build: meson setup build && ninja -C build"
 for program in "${PROGRAMS[@]}"; do
     [ -x "$SOURCE/build/tests/$program/$program" ] || missing "$SOURCE/build/tests/$program/$program: ninja -C build"
+    sample=$(sample_of "$program")
+    [ -f "$sample" ] || missing "$sample"
 done
-SAMPLE=$SOURCE/build/configs/sample.yaml
-[ -f "$SAMPLE" ] || missing "$SAMPLE"
 grep -q GNB1_ADDR "$SOURCE/tests/common/context.c" || missing "\$GNB1_ADDR in tests/common/context.c; see $0"
 [ -n "${MONGODB:-}" ] || missing "\$MONGODB, a command that starts a MongoDB"
 
@@ -82,7 +97,7 @@ clean_up() {
         ip netns del "$netns" || true
     done
     wait 2> /dev/null || true
-    if [ "$status" = 0 ]; then
+    if [ "$status" = 0 ] && [ -z "${KEEP:-}" ]; then
         rm -rf "$WORK"
     else
         echo "logs and captures are in $WORK" >&2
@@ -134,6 +149,9 @@ network() {
     ip -n "$DN" addr add fd06::fe/64 dev n6 nodad
     ip -n "$UPF" route add default via 10.6.0.254
     ip -n "$UPF" -6 route add default via fd06::fe
+    # The gateway is on N6, though its address is one of the UEs' pool.
+    ip -n "$UPF" route add 10.45.0.1 via 10.6.0.254
+    ip -n "$UPF" -6 route add 2001:db8:cafe::1 via fd06::fe
     ip -n "$DN" route add 10.45.0.0/16 via 10.6.0.1
     ip -n "$DN" -6 route add 2001:db8:cafe::/48 via fd06::1
 }
@@ -180,10 +198,10 @@ name = "internet"
 interface = "n6"
 pools = ["10.45.0.0/16", "2001:db8:cafe::/48"]
 
+# The SMF gives UEs of both DNNs addresses from one pool.
 [[network_instance]]
 name = "ims"
 interface = "n6"
-pools = ["10.46.0.0/16", "2001:db8:babe::/48"]
 END
     if ! in_ns "$UPF" "$TURNPIKED" check-config "$WORK/turnpiked.toml" > "$WORK/check-config.log" 2>&1; then
         cat "$WORK/check-config.log" >&2
@@ -193,51 +211,98 @@ END
     until_true "turnpiked is ready" grep -q ready "$WORK/turnpiked.log"
 }
 
-# The sample with our UPF in place of its own; how its lines look is checked, because it changes between releases.
+# core_config PROGRAM: its sample with our UPF in place of its own.
 core_config() {
-    python3 - "$SAMPLE" "$WORK/open5gs.yaml" << 'END'
+    python3 - "$(sample_of "$1")" "$WORK/$1.yaml" << 'END'
 import sys
 import yaml
 
 with open(sys.argv[1]) as file:
     config = yaml.safe_load(file)
-config.setdefault("global", {}).setdefault("parameter", {})["no_upf"] = True
-smf = config["smf"]
-smf["pfcp"] = {"server": [{"address": "10.100.0.2"}], "client": {"upf": [{"address": "10.100.0.1"}]}}
-smf["gtpu"] = {"server": [{"address": "10.100.0.2"}]}
-# The SGW-U of 4G sub-tests is between its eNB and Turnpike.
+config["global"]["parameter"]["no_upf"] = True
+config["smf"]["pfcp"] = {"server": [{"address": "10.100.0.2"}], "client": {"upf": [{"address": "10.100.0.1"}]}}
+config["smf"]["gtpu"] = {"server": [{"address": "10.100.0.2"}]}
+# The SGW-U of 4G sub-tests is between its eNB and the UPF.
 config["sgwu"]["gtpu"] = {"server": [{"address": "10.3.0.13"}]}
 config["upf"]["pfcp"] = {"server": [{"address": "10.100.0.1"}]}
 config["upf"]["gtpu"] = {"server": [{"address": "10.3.0.1"}]}
+config["upf"].pop("metrics", None)
 with open(sys.argv[2], "w") as file:
     yaml.safe_dump(config, file)
 END
 }
 
+# Open5GS' UPF has 10.45.0.1 on a TUN of its own.
+own_tun() {
+    ip -n "$UPF" route del 10.45.0.1
+    ip -n "$UPF" -6 route del 2001:db8:cafe::1
+    ip -n "$UPF" tuntap add name ogstun mode tun
+    ip -n "$UPF" addr add 10.45.0.1/16 dev ogstun
+    ip -n "$UPF" addr add 2001:db8:cafe::1/48 dev ogstun nodad
+    ip -n "$UPF" link set ogstun up
+}
+
+# own_upf PROGRAM: anew, because the test programs end theirs, too, and it does not notice that an SMF has restarted.
+own_upf() {
+    if [ -n "${UPFD:-}" ]; then
+        kill "$UPFD"
+        wait "$UPFD" || true
+    fi
+    start upfd "$UPF" env LD_LIBRARY_PATH="$LIBRARIES" "$SOURCE/build/src/upf/open5gs-upfd" -c "$WORK/$1.yaml"
+    UPFD=${STARTED[-1]}
+    until_true "open5gs-upfd is ready" grep -q "UPF initialize...done" "$WORK/upfd.log"
+}
+
+# program NAME ARGUMENT...: in the core's namespace. What it has not ended itself when it fails is ended for it.
+program() {
+    local name=$1 status=0 pid
+    shift
+    in_ns "$CORE" env GNB1_ADDR=10.3.0.11 GNB2_ADDR=10.3.0.12 LD_LIBRARY_PATH="$LIBRARIES" \
+        timeout --kill-after=5 "$LIMIT_S" "$SOURCE/build/tests/$name/$name" -c "$WORK/$name.yaml" "$@" || status=$?
+    for pid in $(ip netns pids "$CORE"); do
+        case $(readlink "/proc/$pid/exe") in
+            "$SOURCE"/build/*) kill -9 "$pid" 2> /dev/null || true ;;
+        esac
+    done
+    return "$status"
+}
+
 # One sub-test, up to three times.
 sub_test() {
-    local program=$1 name=$2 try
+    local program=$1 name=$2 try status log
     for ((try = 1; try <= TRIES; try++)); do
-        if in_ns "$CORE" env GNB1_ADDR=10.3.0.11 GNB2_ADDR=10.3.0.12 \
-            LD_LIBRARY_PATH="${CURL_LIB:-}${CURL_LIB:+:}${LD_LIBRARY_PATH:-}" \
-            timeout --kill-after=5 "$LIMIT_S" "$SOURCE/build/tests/$program/$program" \
-            -c "$WORK/open5gs.yaml" "$name" > "$WORK/$program-$name-$try.log" 2>&1; then
+        [ -z "${OWN_UPF:-}" ] || own_upf "$program"
+        status=0
+        log=$WORK/$program-$name-$try.log
+        program "$program" "$name" > "$log" 2>&1 || status=$?
+        if [ "$status" = 0 ]; then
             echo "PASS $program $name (try $try)"
             return 0
         fi
+        # 124: still waiting for something when its time was over.
+        echo "     $program $name (try $try): status $status $(tr -d '\b' < "$log" | grep -aoE -m1 'Line [0-9]+:.*|FATAL.*')"
     done
-    echo "FAIL $program $name: $WORK/$program-$name-$TRIES.log"
+    echo "FAIL $program $name"
     return 1
 }
 
+LIBRARIES=${CURL_LIB:-}${CURL_LIB:+:}${LD_LIBRARY_PATH:-}
 network
-turnpike
-core_config
+for program in "${PROGRAMS[@]}"; do
+    core_config "$program"
+done
+if [ -n "${OWN_UPF:-}" ]; then
+    own_tun
+else
+    turnpike
+fi
 start mongodb "$CORE" sh -c "exec $MONGODB"
 until_true "the database listens" in_ns "$CORE" bash -c 'exec 3<> /dev/tcp/127.0.0.1/27017'
 # At the far ends: what XDP takes in or redirects is not seen at Turnpike's own.
 CAPTURES=()
-for at in "$CORE n3" "$CORE n4" "$DN n6"; do
+ENDS=("$CORE n3" "$CORE n4")
+[ -n "${OWN_UPF:-}" ] || ENDS+=("$DN n6")
+for at in "${ENDS[@]}"; do
     interface=${at##* }
     start "dumpcap-$interface" "${at%% *}" dumpcap -q -i "$interface" -w "$WORK/$interface.pcapng"
     CAPTURES+=("${STARTED[-1]}")
@@ -245,11 +310,15 @@ for at in "$CORE n3" "$CORE n4" "$DN n6"; do
 done
 
 failed=0
-for program in "${PROGRAMS[@]}"; do
-    # The programs list their sub-tests, one a line.
-    in_ns "$CORE" timeout --kill-after=5 "$LIMIT_S" "$SOURCE/build/tests/$program/$program" \
-        -l -c "$WORK/open5gs.yaml" > "$WORK/$program.list" 2>&1 || true
-    mapfile -t names < <(grep -oE '^[[:space:]]*[a-z0-9][a-z0-9-]*[[:space:]]*$' "$WORK/$program.list" | tr -d '[:blank:]')
+for wanted in "${WANTED[@]}"; do
+    program=${wanted%%/*}
+    if [ "$program" = "$wanted" ]; then
+        # The programs list their sub-tests, one a line.
+        program "$program" -l > "$WORK/$program.list" 2>&1 || true
+        mapfile -t names < <(grep -oE '^[a-z0-9][a-z0-9-]*-test$' "$WORK/$program.list")
+    else
+        names=("${wanted#*/}")
+    fi
     if [ ${#names[@]} = 0 ]; then
         echo "FAIL $program: it lists no sub-tests: $WORK/$program.list"
         failed=$((failed + 1))
@@ -264,11 +333,28 @@ done
 sleep 2
 kill "${CAPTURES[@]}"
 wait "${CAPTURES[@]}" || true
-for interface in n3 n4 n6; do
-    malformed=$(tshark -n -r "$WORK/$interface.pcapng" -Y _ws.malformed 2> /dev/null | wc -l)
-    frames=$(tshark -n -r "$WORK/$interface.pcapng" 2> /dev/null | wc -l)
+captured() {
+    local interface=$1
+    shift
+    tshark -2 -n -r "$WORK/$interface.pcapng" "$@" 2> /dev/null
+}
+for at in "${ENDS[@]}"; do
+    interface=${at##* }
+    malformed=$(captured "$interface" -Y _ws.malformed | wc -l)
+    frames=$(captured "$interface" | wc -l)
     echo "$interface: $frames frames, $malformed malformed"
     [ "$malformed" = 0 ] && [ "$frames" != 0 ] || failed=$((failed + 1))
 done
+REQUESTS="pfcp.msg_type in {1, 3, 5, 7, 9, 14, 50, 52, 54}"
+unanswered=$(captured n4 -Y "!icmp && ip.dst == 10.100.0.1 && $REQUESTS && !pfcp.response_in" | wc -l)
+echo "n4: $unanswered requests without an answer"
+# Their UPF ends with the sub-tests.
+[ "$unanswered" = 0 ] || [ -n "${OWN_UPF:-}" ] || failed=$((failed + 1))
+captured n4 -Y 'pfcp.cause != 1' -T fields -e ip.src -e pfcp.msg_type -e pfcp.cause | sort | uniq -c |
+    awk '{ print "n4: " $1 " times " $2 " answered with message " $3 ", cause " $4 }'
+if [ -z "${OWN_UPF:-}" ]; then
+    in_ns "$UPF" "$TURNPIKE" drops
+    in_ns "$UPF" "$TURNPIKE" status
+fi
 echo "$failed failed"
 [ "$failed" = 0 ]

@@ -29,11 +29,14 @@ const FILTERS_PER_KEY: usize = 64;
 /// QERs with an MBR on one PDR that others name too (`TP_METERS_MAX` of the tables).
 const SHARED_PER_PDR: usize = 4;
 
+/// (key, dormant, precedence, PDR, index of its entry)
+type FoundBy = (Key, bool, u32, PdrId, usize);
+
 /// Turns rules into a [`Compiled`]; keeps its working memory.
 #[derive(Debug, Default)]
 pub(crate) struct Compiler {
-    /// (key, dormant, precedence, PDR, index of its entry): sorted, these are the lists.
-    found_by: Vec<(Key, bool, u32, PdrId, usize)>,
+    /// Sorted, these are the lists.
+    found_by: Vec<FoundBy>,
     /// Of each entry: the place of its PDR, and which of its predefined rules it is.
     forms: Vec<(usize, Option<PredefinedId>)>,
 }
@@ -85,6 +88,7 @@ impl Compiler {
         }
         self.found_by.sort_unstable();
         self.found_by.dedup();
+        self.step_aside(rules);
         for group in self.found_by.chunk_by(|a, b| a.0 == b.0) {
             let (key, none_holds, _, _, first) = group[0];
             let holding = group.partition_point(|&(_, dormant, ..)| !dormant);
@@ -117,6 +121,31 @@ pub(crate) fn owner(seid: u64, pdrs: &[Pdr], compiled: &Compiled) -> u64 {
 }
 
 impl Compiler {
+    /// Flows that await their tunnel leave their packets to the rule that takes all others (against TS 29.244, 5.2.1, where
+    /// precedence alone decides).
+    fn step_aside(&mut self, rules: PacketRules<'_>) {
+        if !rules.fars.iter().any(awaits_tunnel) {
+            return;
+        }
+        let of = |entry: usize| {
+            let (place, _) = self.forms[entry];
+            &rules.pdrs[place]
+        };
+        for group in self.found_by.chunk_by_mut(|a, b| a.0 == b.0) {
+            let has_rest =
+                |&&(_, dormant, .., entry): &&FoundBy| !dormant && has_the_rest(rules, of(entry));
+            let Some(&rest) = group.iter().rfind(has_rest) else {
+                continue;
+            };
+            for found in group.iter_mut().take_while(|found| **found < rest) {
+                let pdr = of(found.4);
+                let far = pdr.far.and_then(|id| rules.far(id));
+                found.1 |= pdr.predefined().is_empty() && far.is_some_and(awaits_tunnel);
+            }
+            group.sort_unstable();
+        }
+    }
+
     /// The longest prefix leads to what packets meet: all PDRs of the session whose prefixes cover it.
     fn cover(&mut self) {
         let own = self.found_by.len();
@@ -193,6 +222,27 @@ fn without_key(pdr: &Pdr) -> Refusal {
         Direction::Downlink => IeType::UE_IP_ADDRESS,
     };
     Refusal::ie(Cause::CONDITIONAL_IE_MISSING, ie).in_rule(RuleId::Pdr(pdr.id))
+}
+
+/// BUFF without Forwarding Parameters: the gNB has yet to accept the QoS flow. Open5GS creates flows so, and leaves them so if
+/// the gNB refuses: their packets would wait for good, while the UE can be reached.
+fn awaits_tunnel(far: &Far) -> bool {
+    matches!(far.apply, Apply::Buffer { .. }) && far.forwarding().is_none()
+}
+
+/// Takes all packets that come for the UE, into a tunnel or until the SMF, which hears of them, has found the UE.
+fn has_the_rest(rules: PacketRules<'_>, pdr: &Pdr) -> bool {
+    let far = pdr.far.and_then(|id| rules.far(id));
+    let goes_on = |far: &Far| match far.apply {
+        Apply::Forward => far.forwarding().is_some_and(|to| to.tunnel.is_some()),
+        Apply::Buffer { notify } => notify,
+        Apply::Drop => false,
+    };
+    pdr.is_found_by_ue()
+        && pdr.pdi.filters().is_empty()
+        && pdr.pdi.application().is_none()
+        && pdr.predefined().is_empty()
+        && far.is_some_and(goes_on)
 }
 
 /// The PDR leaves it to the rest of the session where its packets go to.

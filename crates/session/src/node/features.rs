@@ -86,7 +86,7 @@ pub const FEATURES: &[Feature] = &[
             Scenario("end-marker"),
             Test(
                 "crates/session/src/slice/tests/relay.rs",
-                "a_tunnel_that_was_left_hears_of_it_once",
+                "a_tunnel_hears_of_its_end_from_each_far_that_leaves_it",
             ),
         ],
     },

@@ -120,14 +120,15 @@ impl<R: Rule + Clone> Table<R> {
         self.place(id).is_some()
     }
 
-    fn remove(&mut self, id: R::Id, id_ie: IeType) -> Result<(), Refusal> {
-        let at = self
-            .place(id)
-            .ok_or(Refusal::rule(id_ie).in_rule(R::named(id)))?;
+    /// Whether it was there. What is gone may be removed again: Open5GS does so now and then with indirect forwarding.
+    fn remove(&mut self, id: R::Id) -> bool {
+        let Some(at) = self.place(id) else {
+            return false;
+        };
         self.rules.remove(at);
         self.touched.remove(at);
         self.changed = true;
-        Ok(())
+        true
     }
 
     fn create(&mut self, rule: R, limit: usize, kind: &Kind) -> Result<(), Refusal> {
@@ -289,14 +290,8 @@ impl Draft {
         }
     }
 
-    /// Whether it is known already that the tunnel is left.
-    fn leaves(&self, left: &LeftTunnel) -> bool {
-        let mut known = self.left_tunnels.iter();
-        known.any(|known| known.tunnel == left.tunnel)
-    }
-
-    /// Tunnels whose ends shall hear that no packet follows. One that another FAR still leads to has
-    /// not ended.
+    /// Tunnels whose ends shall hear that no packet follows, once for each FAR that leaves (TS 23.501, 5.8.2.9: one or more
+    /// End Markers). One that another FAR still leads to has not ended.
     pub(crate) fn ended_tunnels(&self) -> impl Iterator<Item = LeftTunnel> + '_ {
         let leads_to =
             |far: &Far, tunnel| far.forwarding().is_some_and(|to| to.tunnel == Some(tunnel));
@@ -369,24 +364,25 @@ impl Draft {
 
     fn remove(&mut self, request: &SessionModificationRequest<'_>) -> Result<(), Refusal> {
         for ie in &request.remove_pdrs {
-            self.remove_pdr(PdrId(ie?.pdr_id))?;
+            self.remove_pdr(PdrId(ie?.pdr_id));
         }
         for ie in &request.remove_traffic_endpoints {
             self.remove_endpoint(ie?.traffic_endpoint_id)?;
         }
         for ie in &request.remove_fars {
-            self.fars.remove(FarId(ie?.far_id), FAR.id)?;
+            self.fars.remove(FarId(ie?.far_id));
         }
         for ie in &request.remove_qers {
-            self.qers.remove(QerId(ie?.qer_id), QER.id)?;
+            self.qers.remove(QerId(ie?.qer_id));
         }
         for ie in &request.remove_urrs {
             let id = UrrId(ie?.urr_id);
-            self.urrs.remove(id, URR.id)?;
-            self.usage.removed.push(id);
+            if self.urrs.remove(id) {
+                self.usage.removed.push(id);
+            }
         }
         for ie in &request.remove_bars {
-            self.bars.remove(BarId(ie?.bar_id), BAR.id)?;
+            self.bars.remove(BarId(ie?.bar_id));
         }
         Ok(())
     }
@@ -463,9 +459,7 @@ impl Draft {
             let ie = ie?;
             let (_, far) = self.fars.update(FarId(ie.far_id), FAR.id)?;
             let left = intake::update_far(far, &ie, site).map_err(in_rule::<Far>(far.id))?;
-            if let Some(left) = left.filter(|left| !self.leaves(left)) {
-                self.left_tunnels.push(left);
-            }
+            self.left_tunnels.extend(left);
             let to = ie.update_forwarding_parameters;
             self.link(ie.far_id, to.and_then(|to| to.linked_traffic_endpoint_id));
         }
@@ -584,15 +578,14 @@ impl Draft {
             .map(|pdr| pdr.id)
             .collect();
         for pdr in pdrs {
-            self.remove_pdr(pdr)?;
+            self.remove_pdr(pdr);
         }
         Ok(())
     }
 
-    fn remove_pdr(&mut self, id: PdrId) -> Result<(), Refusal> {
-        self.pdrs.remove(id, PDR.id)?;
+    fn remove_pdr(&mut self, id: PdrId) {
+        self.pdrs.remove(id);
         self.timings.retain(|(pdr, _)| *pdr != id);
-        Ok(())
     }
 
     /// QERs are not called as those of predefined rules are, and there are not too many of those.

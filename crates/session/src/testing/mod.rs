@@ -485,7 +485,8 @@ fn uplink_far() -> impl Strategy<Value = Far> {
 /// One that goes there; of those into a tunnel, some in UDP alone instead.
 fn far(forwarding: impl Strategy<Value = Forwarding>) -> impl Strategy<Value = Far> {
     let in_udp = prop::bool::weighted(0.1);
-    (apply(), forwarding, in_udp, duplicates()).prop_map(|(apply, mut to, in_udp, more)| {
+    let shape = (apply(), in_udp, any::<bool>());
+    (shape, forwarding, duplicates()).prop_map(|((apply, in_udp, says), mut to, more)| {
         let udp = to.tunnel.filter(|_| in_udp);
         to.tunnel = to.tunnel.filter(|_| udp.is_none());
         let mut far = Far {
@@ -496,6 +497,10 @@ fn far(forwarding: impl Strategy<Value = Forwarding>) -> impl Strategy<Value = F
             through: TunnelNetworkId(0),
         };
         far.set_udp(udp);
+        if matches!(apply, Apply::Buffer { .. }) && !says {
+            // Where to is not known yet.
+            far.targets = Targets::default();
+        }
         far
     })
 }
@@ -538,7 +543,7 @@ fn apply() -> impl Strategy<Value = Apply> {
     prop_oneof![
         4 => Just(Apply::Forward),
         1 => Just(Apply::Drop),
-        1 => Just(Apply::Buffer { notify: true }),
+        1 => any::<bool>().prop_map(|notify| Apply::Buffer { notify }),
     ]
 }
 

@@ -100,12 +100,22 @@ pub fn judge(rules: PacketRules<'_>, packet: &Packet) -> Verdict {
         .into_iter()
         .flat_map(|pdr| candidates(rules, pdr))
         .collect();
-    let Some(&(pdr, predefined)) = candidates.iter().find(|(pdr, predefined)| {
+    let detects = |(pdr, predefined): &&Candidate<'_>| {
         !rules.dormant.contains(&pdr.id)
             && detects(rules.pdrs, &pdr.pdi, packet)
             && is_of_application(rules, pdr, packet)
             && predefined.is_none_or(|rule| asks_for(rule, pdr, packet))
-    }) else {
+    };
+    let detecting: Vec<Candidate<'_>> = candidates.iter().filter(detects).copied().collect();
+    let steps_aside = |at: usize| {
+        let of_network = matches!(packet.arrival, Arrival::Network { .. });
+        let mut later = detecting[at + 1..].iter();
+        of_network
+            && awaits_tunnel(rules, detecting[at])
+            && later.any(|&of| has_the_rest(rules, of))
+    };
+    let first = (0..detecting.len()).find(|&at| !steps_aside(at));
+    let Some((pdr, predefined)) = first.map(|at| detecting[at]) else {
         return Verdict::NoPdr;
     };
     let direction = travel(rules, (pdr, predefined));
@@ -186,6 +196,25 @@ fn candidates<'a>(rules: PacketRules<'a>, pdr: &'a Pdr) -> Vec<Candidate<'a>> {
         .collect();
     own.sort_by_key(|rule| rule.precedence);
     own.into_iter().map(|rule| (pdr, Some(rule))).collect()
+}
+
+/// BUFF, and nothing says where to.
+fn awaits_tunnel(rules: PacketRules<'_>, (pdr, _): Candidate<'_>) -> bool {
+    let far = pdr.far.and_then(|id| rules.far(id));
+    let buffers = |far: &Far| matches!(far.apply, Apply::Buffer { .. });
+    pdr.predefined().is_empty() && far.is_some_and(|far| buffers(far) && far.forwarding().is_none())
+}
+
+/// FORW into a tunnel, or BUFF and NOCP, of whatever comes.
+fn has_the_rest(rules: PacketRules<'_>, (pdr, _): Candidate<'_>) -> bool {
+    let any = pdr.pdi.filters().is_empty() && pdr.pdi.application().is_none();
+    let far = pdr.far.and_then(|id| rules.far(id));
+    let tells = far.is_some_and(|far| far.apply == Apply::Buffer { notify: true });
+    let to = far
+        .filter(|far| far.apply == Apply::Forward)
+        .and_then(Far::forwarding);
+    let goes_on = tells || to.is_some_and(|to| to.tunnel.is_some());
+    any && pdr.predefined().is_empty() && goes_on
 }
 
 /// Whether one of its application's flows is the packet's, if it names one.

@@ -136,11 +136,6 @@ fn ids_that_exist_twice_or_not_at_all_are_refused() {
     });
     let (seid, _) = world.establish(ordinary).unwrap();
     for (kind, ie, rule) in [
-        (IeType::REMOVE_PDR, IeType::PDR_ID, pdr(9)),
-        (IeType::REMOVE_FAR, IeType::FAR_ID, far(9)),
-        (IeType::REMOVE_QER, IeType::QER_ID, RuleId::Qer(QerId(9))),
-        (IeType::REMOVE_URR, IeType::URR_ID, RuleId::Urr(UrrId(9))),
-        (IeType::REMOVE_BAR, IeType::BAR_ID, RuleId::Bar(BarId(9))),
         (IeType::UPDATE_PDR, IeType::PDR_ID, pdr(9)),
         (IeType::UPDATE_FAR, IeType::FAR_ID, far(9)),
         (IeType::UPDATE_QER, IeType::QER_ID, RuleId::Qer(QerId(9))),
@@ -155,6 +150,23 @@ fn ids_that_exist_twice_or_not_at_all_are_refused() {
         remove(w, IeType::UPDATE_FAR, IeType::FAR_ID, 1);
         remove(w, IeType::UPDATE_FAR, IeType::FAR_ID, 1);
     });
+}
+
+#[test]
+fn rules_that_are_gone_can_be_removed_again() {
+    let mut world = World::new();
+    let (seid, _) = world.establish(ordinary).unwrap();
+    let before = world.only().clone();
+    for (kind, ie) in [
+        (IeType::REMOVE_PDR, IeType::PDR_ID),
+        (IeType::REMOVE_FAR, IeType::FAR_ID),
+        (IeType::REMOVE_QER, IeType::QER_ID),
+        (IeType::REMOVE_URR, IeType::URR_ID),
+        (IeType::REMOVE_BAR, IeType::BAR_ID),
+    ] {
+        world.modify(seid, |w| remove(w, kind, ie, 9)).unwrap();
+    }
+    assert_eq!(*world.only(), before);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use pfcp::ie::{GateStatus, Mbr};
 
 use super::cases::{failure, pdr, refuses};
 use super::*;
-use crate::compiled::{Action, Direction, NiId, QerId, Select};
+use crate::compiled::{Action, Compiled, Direction, Key, NiId, QerId, Select};
 
 #[test]
 fn qers_gate_and_share() {
@@ -138,6 +138,79 @@ fn pdrs_are_tried_by_precedence_then_id() {
         .collect();
     assert_eq!(order, [3, 5, 2, 4]);
     assert_eq!(compiled.keys[0].1, Select::List { first: 0, len: 4 });
+}
+
+/// The PDRs that packets to the UE are tried against.
+fn tried_for_ue(compiled: &Compiled) -> Vec<u16> {
+    let is_ue = |(key, _): &&(Key, Select)| matches!(key, Key::Ue4 { .. });
+    let pdr = |entry: usize| compiled.entries[entry].pdr.0;
+    match compiled.keys.iter().find(is_ue).unwrap().1 {
+        Select::One(entry) => vec![pdr(entry)],
+        Select::List { first, len } => {
+            let list = &compiled.filters[first..first + len];
+            list.iter().map(|filter| pdr(filter.entry)).collect()
+        }
+    }
+}
+
+/// Open5GS' own UPF sends packets of a QoS flow by the default flow until the gNB has accepted it.
+#[test]
+fn a_flow_that_the_gnb_has_not_accepted_leaves_its_packets_to_the_default_flow() {
+    const IDLE: ApplyAction = ApplyAction::BUFF.union(ApplyAction::NOCP);
+    let update_far = |w: &mut Writer<'_>, id: u32, action, teid: Option<u32>| {
+        w.grouped(IeType::UPDATE_FAR, |w| {
+            w.put(IeType::FAR_ID, id);
+            w.put(IeType::APPLY_ACTION, action);
+            if let Some(teid) = teid {
+                w.grouped(IeType::UPDATE_FORWARDING_PARAMETERS, |w| {
+                    w.put(IeType::DESTINATION_INTERFACE, 0u8);
+                    w.put(IeType::OUTER_HEADER_CREATION, tunnel(teid));
+                });
+            }
+        });
+    };
+    let mut world = World::new();
+    let (seid, _) = world.establish(ordinary).unwrap();
+    world
+        .modify(seid, |w| {
+            PdrIe {
+                id: 5,
+                precedence: Some(1),
+                ue: None,
+                far: Some(4),
+                filters: vec![flow("permit out icmp from any to assigned")],
+                ..PdrIe::downlink()
+            }
+            .create(w);
+            far_of(w, 4, IDLE);
+        })
+        .unwrap();
+    assert_eq!(tried_for_ue(world.only()), [2]);
+    // Also while that flow waits itself: what waits with it leaves with it.
+    world
+        .modify(seid, |w| update_far(w, 2, IDLE, None))
+        .unwrap();
+    assert_eq!(tried_for_ue(world.only()), [2]);
+    // Nobody is told of what waits there, or it is lost.
+    for action in [ApplyAction::BUFF, ApplyAction::DROP] {
+        world
+            .modify(seid, |w| update_far(w, 2, action, None))
+            .unwrap();
+        assert_eq!(tried_for_ue(world.only()), [5, 2]);
+    }
+    world
+        .modify(seid, |w| update_far(w, 2, ApplyAction::FORW, None))
+        .unwrap();
+    assert_eq!(tried_for_ue(world.only()), [2]);
+    // The gNB accepts; from now on the flow has its packets, also those that wait.
+    world
+        .modify(seid, |w| update_far(w, 4, ApplyAction::FORW, Some(0x5000)))
+        .unwrap();
+    assert_eq!(tried_for_ue(world.only()), [5, 2]);
+    world
+        .modify(seid, |w| update_far(w, 4, IDLE, None))
+        .unwrap();
+    assert_eq!(tried_for_ue(world.only()), [5, 2]);
 }
 
 #[test]

@@ -290,7 +290,7 @@ fn end_of(teid: u32) -> EndedTunnel {
 }
 
 #[test]
-fn a_tunnel_that_was_left_hears_of_it_once() {
+fn a_tunnel_hears_of_its_end_from_each_far_that_leaves_it() {
     let mut world = World::new();
     let (seid, _) = world
         .establish(|w| {
@@ -310,14 +310,15 @@ fn a_tunnel_that_was_left_hears_of_it_once() {
         .modify(seid, |w| switch(w, 2, 0x72, PfcpSmReqFlags::SNDEM))
         .unwrap();
     assert_eq!(world.tables.ended, [end_of(0x71)]);
-    // Two FARs leave one tunnel together.
+    // Two FARs leave one tunnel together. Open5GS' emulated gNBs wait for an End Marker from each.
     world
         .modify(seid, |w| {
             switch(w, 1, 0x73, PfcpSmReqFlags::SNDEM);
             switch(w, 2, 0x74, PfcpSmReqFlags::SNDEM);
         })
         .unwrap();
-    assert_eq!(world.tables.ended, [end_of(0x71), end_of(0x72)]);
+    let both = [end_of(0x72), end_of(0x72)];
+    assert_eq!(world.tables.ended, [&[end_of(0x71)], &both[..]].concat());
 }
 
 #[test]

@@ -1,5 +1,10 @@
 //! The tables in memory, who owns each line, and what waits for its grace period.
 
+pub(crate) mod alarms;
+pub(crate) mod needs;
+pub(crate) mod plan;
+pub(crate) mod publish;
+
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::IpAddr;
@@ -11,7 +16,6 @@ use session::compiled::{Counters, NiId, NoRoom, PdrId};
 use smallvec::SmallVec;
 
 use crate::abi::{Ext, FRAMED_MAX, Features, NextHopLine, entry, from_words, ni};
-use crate::alarms::Alarms;
 use crate::alloc::{Lines, Runs};
 use crate::copies;
 use crate::encode::be;
@@ -20,11 +24,12 @@ use crate::handle::Handle;
 use crate::index::{Buckets, Index, Place, UePages};
 use crate::keeper::Keeper;
 use crate::layout::{Layout, Memory};
-use crate::needs::FeatureUsers;
 use crate::owners::Owners;
 use crate::peers::Peers;
-use crate::plan::Plan;
 use crate::prefixes::{self, Lengths};
+use crate::store::alarms::Alarms;
+use crate::store::needs::FeatureUsers;
+use crate::store::plan::Plan;
 use nexthop::{Peer, RouteView, Target};
 
 /// Out of reach for new packets, but one under way may still look at it.

@@ -18,7 +18,6 @@ use session::compiled::{
 use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
 use crate::adapt::Replacement;
 use crate::alarm_queue::AlarmQueue;
-use crate::alarms::Alarms;
 use crate::backend::host::Host;
 use crate::backend::xdp::Xdp;
 use crate::backend::{Backend, ProgramInfo, Ring, Runner};
@@ -35,6 +34,7 @@ use crate::port::PortConfig;
 use crate::programs::Programs;
 use crate::stats::{Counting, PortTotals};
 use crate::store::Store;
+use crate::store::alarms::Alarms;
 use crate::trace::TraceKey;
 use crate::tunnel_ends::TunnelEnds;
 use nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, RouteView};

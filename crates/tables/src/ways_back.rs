@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use session::compiled::{Compiled, Direction, Key, Select};
 
 use crate::abi::Features;
-use crate::plan::Plan;
 use crate::store::Store;
+use crate::store::plan::Plan;
 
 impl Store {
     /// Note for each tunnel of a session that relays packets which one leads the other way.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod fields;
 mod show;
 mod table;
 mod trace;

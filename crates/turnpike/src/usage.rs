@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::client::{Client, Error};
-use crate::show::{items, text};
+use crate::fields::{items, text};
 use crate::table::Table;
 
 /// Sessions asked for at a time.

@@ -16,8 +16,8 @@ use crate::filters::RuleList;
 use crate::handle::{HeldEntry, HeldKey, HeldMeter, Parts};
 use crate::index::{SlotKey, Standing};
 use crate::prefixes;
-use crate::publish::Superseded;
 use crate::store::Store;
+use crate::store::publish::Superseded;
 use nexthop::Peer;
 
 /// Way in which an entry comes to say what it shall.

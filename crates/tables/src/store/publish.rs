@@ -7,9 +7,9 @@ use crate::abi::{Features, entry, meter, words_of};
 use crate::copies;
 use crate::encode::meaningful;
 use crate::handle::{Handle, HeldEntry, HeldKey};
-use crate::needs;
-use crate::plan::{How, Plan, Want, WantKey, teid_of};
 use crate::prefixes;
+use crate::store::needs;
+use crate::store::plan::{How, Plan, Want, WantKey, teid_of};
 use crate::store::{Retired, Store};
 
 /// Parts of a session's former rules, noted before anything changes.

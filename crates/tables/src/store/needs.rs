@@ -5,7 +5,7 @@ use session::compiled::{Action, Compiled, Direction, Key};
 use crate::abi::{Features, entry};
 use crate::encode::meaningful;
 use crate::index::Standing;
-use crate::plan::Plan;
+use crate::store::plan::Plan;
 
 /// Features that a session needs of the programs; of its place in the buckets only that of new keys.
 pub(crate) fn of_session(plan: &Plan, new: &Compiled) -> Features {

@@ -153,7 +153,24 @@ fn write_abi(root: &Path, out: &Path) {
         .allowlist_type(SHARED)
         .derive_copy(false)
         .derive_debug(false);
-    for (bindings, name) in [(plain, "abi_plain.rs"), (shared, "abi_shared.rs")] {
+    let host = bindgen::builder()
+        .header(root.join("platform/host/tp_host.h").display().to_string())
+        .clang_arg(format!("-I{}", root.join("include").display()))
+        .default_macro_constant_type(bindgen::MacroTypeVariation::Unsigned)
+        .prepend_enum_name(false)
+        .allowlist_recursively(false)
+        .allowlist_item(
+            "tp_(tables|port_config|result|fib|verdict|host_.*)|TP_(VERDICT|HOST|TUNNEL6)_.*",
+        )
+        .derive_default(true)
+        .no_debug("tp_tables")
+        .parse_callbacks(Box::new(Integers))
+        .wrap_unsafe_ops(true);
+    for (bindings, name) in [
+        (plain, "abi_plain.rs"),
+        (shared, "abi_shared.rs"),
+        (host, "abi_host.rs"),
+    ] {
         let written = bindings
             .generate()
             .map_err(|error| error.to_string())

@@ -529,6 +529,22 @@ struct tp_cpu {
 	__u64 drops[TP_PORTS_MAX][TP_DIRS][TP_DROP_MAX];
 };
 
+/* Tables that are arrays, by the names of their elements and of the array. */
+#define TP_TABLES(TABLE)           \
+	TABLE(entry, entries)      \
+	TABLE(side, sides)         \
+	TABLE(ext, exts)           \
+	TABLE(meter, meters)       \
+	TABLE(rules, rules)        \
+	TABLE(bucket, buckets)     \
+	TABLE(nexthop, nexthops)   \
+	TABLE(peer, peers)         \
+	TABLE(route, routes)       \
+	TABLE(ni, nis)             \
+	TABLE(ue_dir, ue_dir)      \
+	TABLE(ue_page, ue_pages)   \
+	TABLE(trace_key, trace_keys)
+
 /* ---- Slow path --------------------------------------------------------------------------------- */
 
 enum tp_event_kind {

@@ -114,19 +114,9 @@ static TP_INLINE int tp_resize(struct tp_env *env, int head, int tail);
 /* Tables: the element, or NULL when there is no such index. */
 static TP_INLINE struct tp_config *tp_config_of(struct tp_env *env);
 static TP_INLINE struct tp_cpu *tp_cpu_of(struct tp_env *env);
-static TP_INLINE struct tp_entry *tp_entry_at(struct tp_env *env, __u32 index);
-static TP_INLINE struct tp_side *tp_side_at(struct tp_env *env, __u32 index);
-static TP_INLINE struct tp_ext *tp_ext_at(struct tp_env *env, __u32 index);
-static TP_INLINE struct tp_meter *tp_meter_at(struct tp_env *env, __u32 index);
-static TP_INLINE struct tp_rules *tp_rules_at(struct tp_env *env, __u32 index);
-static TP_INLINE struct tp_bucket *tp_bucket_at(struct tp_env *env, __u32 index);
-static TP_INLINE struct tp_nexthop *tp_nexthop_at(struct tp_env *env, __u32 index);
-static TP_INLINE struct tp_peer *tp_peer_at(struct tp_env *env, __u32 index);
-static TP_INLINE struct tp_route *tp_route_at(struct tp_env *env, __u32 index);
-static TP_INLINE struct tp_ni *tp_ni_at(struct tp_env *env, __u32 index);
-static TP_INLINE struct tp_ue_dir *tp_ue_dir_at(struct tp_env *env, __u32 index);
-static TP_INLINE struct tp_ue_page *tp_ue_page_at(struct tp_env *env, __u32 index);
-static TP_INLINE struct tp_trace_key *tp_trace_key_at(struct tp_env *env, __u32 index);
+#define TP_DECLARE(element, table) static TP_INLINE struct tp_##element *tp_##element##_at(struct tp_env *env, __u32 index);
+TP_TABLES(TP_DECLARE)
+#undef TP_DECLARE
 
 /* Does this run count beside the entries, in sides[], because packets run elsewhere at the same time? */
 static TP_INLINE int tp_aside(struct tp_env *env);

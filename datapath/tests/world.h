@@ -160,7 +160,7 @@ static struct world *w_new(void)
 		.rules = w->rules, .buckets = w->buckets, .nexthops = w->nexthops, .peers = w->peers,
 		.routes = w->routes, .nis = w->nis, .ue_dir = w->ue_dir, .ue_pages = w->ue_pages,
 		.n_entries = W_ENTRIES, .n_exts = W_SMALL, .n_meters = W_SMALL, .n_rules = W_SMALL,
-		.n_buckets = W_SMALL, .n_nexthops = W_SMALL, .n_peers = W_SMALL, .n_routes = W_SMALL, .n_nis = 2,
+		.n_buckets = W_SMALL, .n_nexthops = W_SMALL, .n_peers = W_SMALL, .n_routes = W_SMALL, .n_nis = 2, .n_sides = W_ENTRIES, .n_ue_dir = 2,
 		.n_ue_pages = 2, .ports_up = 3,
 	};
 	return w;

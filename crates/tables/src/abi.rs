@@ -48,6 +48,24 @@ pub(crate) mod shared {
     include!(concat!(env!("OUT_DIR"), "/abi_shared.rs"));
 }
 
+/// The pipeline in this process (`datapath/platform/host/tp_host.h`).
+#[allow(
+    non_camel_case_types,
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::undocumented_unsafe_blocks
+)]
+pub(crate) mod host {
+    use super::raw::*;
+    use super::shared::{tp_config, tp_cpu, tp_side};
+
+    type __u8 = u8;
+    type __u32 = u32;
+    type __u64 = u64;
+    include!(concat!(env!("OUT_DIR"), "/abi_host.rs"));
+}
+
 pub(crate) const PORTS_MAX: usize = raw::TP_PORTS_MAX as usize;
 pub(crate) const N3_ADDRS_MAX: usize = raw::TP_N3_ADDRS_MAX as usize;
 pub(crate) const RULES_MAX: usize = raw::TP_RULES_MAX as usize;
@@ -471,6 +489,8 @@ unsafe impl Plain for PeerLine {}
 unsafe impl Plain for RouteLine {}
 // SAFETY: as above.
 unsafe impl Plain for RouteMap {}
+// SAFETY: as above.
+unsafe impl Plain for raw::tp_trace {}
 
 /// The words of a struct, as memory holds them.
 pub(crate) fn words_of<T: Plain, const N: usize>(value: &T) -> [u64; N] {

@@ -9,9 +9,12 @@ use std::sync::atomic::Ordering;
 use ipnet::Ipv6Net;
 use session::compiled::{NiId, PdrId};
 
-use crate::abi::{
-    AlarmRecord, Config, Cpu, Features, Line, RulePlace, Side, UE_PAGE_BITS, entry, ni,
+use crate::abi::host::{
+    TP_HOST_WRAP_MAX, TP_VERDICT_PASS, TP_VERDICT_REDIRECT, TP_VERDICT_SLOW, TP_VERDICT_TX, tp_fib,
+    tp_host_entry_of, tp_host_prefix, tp_host_run, tp_host_wrap, tp_port_config, tp_result,
+    tp_tables,
 };
+use crate::abi::{Features, UE_DIR_BITS, UE_PAGE_BITS, entry, ni, raw, words_of};
 use crate::alarm_queue::AlarmQueue;
 use crate::layout::Memory;
 use crate::port::{PortConfig, Roles};
@@ -23,111 +26,6 @@ use crate::verdict::Verdict;
 pub const HEADROOM: usize = 256;
 /// Octets behind it.
 pub const TAILROOM: usize = 256;
-const EVENT_LEN: usize = 16 + 9728;
-/// `TP_HOST_COPIES`
-const COPIES_LEN: usize = 16384;
-/// `TP_HOST_ALARMS`
-const ALARMS: usize = 2;
-/// `TP_TUNNEL6_MAX`
-const TUNNEL_MAX: usize = 68;
-/// `TP_ROLE_N3`
-const ROLE_N3: u32 = 1;
-/// `TP_ROLE_N6`
-const ROLE_N6: u32 = 2;
-
-/// `struct tp_tables`
-#[repr(C)]
-struct TpTables {
-    config: *mut Config,
-    cpu: *mut Cpu,
-    entries: *mut Line,
-    sides: *mut Side,
-    exts: *mut Line,
-    meters: *mut Line,
-    rules: *mut RulePlace,
-    buckets: *mut Line,
-    nexthops: *mut Line,
-    peers: *mut Line,
-    routes: *mut Line,
-    nis: *mut Line,
-    ue_dir: *mut c_void,
-    ue_pages: *mut c_void,
-    trace_keys: *mut Line,
-    n_entries: u32,
-    n_exts: u32,
-    n_meters: u32,
-    n_rules: u32,
-    n_buckets: u32,
-    n_nexthops: u32,
-    n_peers: u32,
-    n_routes: u32,
-    n_nis: u32,
-    n_ue_pages: u32,
-    n_trace_keys: u32,
-    ports_up: u32,
-    aside: u32,
-    own: u32,
-    releases: u32,
-    held_by: u32,
-    transport: u64,
-    transport_known: u64,
-    own_for: [u64; 2],
-    fib: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
-    fib_arg: *mut c_void,
-}
-
-/// `struct tp_port_config`
-#[repr(C)]
-#[derive(Debug)]
-struct TpPortConfig {
-    port: u32,
-    roles: u32,
-    features: u32,
-    ni: u32,
-}
-
-/// `struct tp_result`
-#[repr(C, align(8))]
-#[derive(Debug)]
-struct TpResult {
-    verdict: u32,
-    reason: u32,
-    port: u32,
-    event_len: u32,
-    traced: u32,
-    copies_len: u32,
-    trace: [u64; RECORD_LEN / 8],
-    event: [u8; EVENT_LEN],
-    copies: [u8; COPIES_LEN],
-    alarms: [AlarmRecord; ALARMS],
-    n_alarms: u64,
-}
-
-unsafe extern "C" {
-    fn tp_host_run(
-        tables: *mut TpTables,
-        port: *const TpPortConfig,
-        buf: *mut u8,
-        cap: u32,
-        offset: *mut u32,
-        len: *mut u32,
-        now_ns: u64,
-        result: *mut TpResult,
-    ) -> c_int;
-
-    fn tp_host_entry_of(tables: *mut TpTables, teid: u32) -> u32;
-
-    fn tp_host_prefix(tables: *mut TpTables, teid: u32, prefix: *mut u8, ni: *mut u32) -> u32;
-
-    fn tp_host_wrap(
-        tables: *mut TpTables,
-        task: *const Task,
-        user: *const u8,
-        len: u32,
-        to: *mut u8,
-    ) -> u32;
-}
-
 /// Outcome of one run: the frame, and everything that was told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
@@ -156,25 +54,13 @@ pub struct Placed<'a> {
 
 /// Room for what becomes of a frame, to be used again.
 #[derive(Debug)]
-pub struct Scratch(Box<TpResult>);
+pub struct Scratch(Box<tp_result>);
 
 impl Scratch {
     /// Nothing has become of anything yet.
     #[expect(clippy::new_without_default, reason = "it is large")]
     pub fn new() -> Self {
-        Self(Box::new(TpResult {
-            verdict: 0,
-            reason: 0,
-            port: 0,
-            event_len: 0,
-            traced: 0,
-            copies_len: 0,
-            trace: [0; RECORD_LEN / 8],
-            event: [0; EVENT_LEN],
-            copies: [0; COPIES_LEN],
-            alarms: [AlarmRecord::default(); ALARMS],
-            n_alarms: 0,
-        }))
+        Self(Box::new(tp_result::default()))
     }
 
     /// Record for the slow path: a `tp_event`, with its header.
@@ -183,12 +69,12 @@ impl Scratch {
     }
 }
 
-fn verdict_of(result: &TpResult) -> Verdict {
+fn verdict_of(result: &tp_result) -> Verdict {
     match result.verdict {
-        1 => Verdict::Pass,
-        2 => Verdict::Answer,
-        3 => Verdict::Redirect(result.port),
-        4 => Verdict::Slow,
+        TP_VERDICT_PASS => Verdict::Pass,
+        TP_VERDICT_TX => Verdict::Answer,
+        TP_VERDICT_REDIRECT => Verdict::Redirect(result.port),
+        TP_VERDICT_SLOW => Verdict::Slow,
         _ => Verdict::Drop(result.reason),
     }
 }
@@ -212,7 +98,7 @@ fn own_address(mem: &Memory) -> Option<IpAddr> {
 const FIB_NO_NEIGH: c_int = 7;
 
 /// The kernel decides when it sends.
-unsafe extern "C" fn leave_to_the_kernel(_: *mut c_void, _: *mut c_void) -> c_int {
+unsafe extern "C" fn leave_to_the_kernel(_: *mut c_void, _: *mut tp_fib) -> c_int {
     FIB_NO_NEIGH
 }
 
@@ -233,7 +119,7 @@ pub enum HeldFate {
 #[derive(Debug)]
 pub struct Pipeline {
     mem: Memory,
-    ports: Vec<TpPortConfig>,
+    ports: Vec<tp_port_config>,
     ports_up: u32,
     /// Other packets meet the same tables at the same time.
     aside: bool,
@@ -270,9 +156,9 @@ impl Pipeline {
     pub(crate) fn add_port(&mut self, config: &PortConfig, features: Features) {
         let port = self.ports.len() as u32;
         let Roles { n3, n6 } = config.roles;
-        let roles = u32::from(n3) | u32::from(n6) << 1;
+        let roles = u32::from(n3) * raw::TP_ROLE_N3 | u32::from(n6) * raw::TP_ROLE_N6;
         let ni = config.ni.0.into();
-        self.ports.push(TpPortConfig {
+        self.ports.push(tp_port_config {
             port,
             roles,
             features: features.bits(),
@@ -288,25 +174,26 @@ impl Pipeline {
         }
     }
 
-    fn tables(&self) -> TpTables {
+    fn tables(&self) -> tp_tables {
         let mem = &self.mem;
-        TpTables {
+        tp_tables {
             config: mem.config.as_ptr(),
             cpu: if self.aside { &mem.slow } else { &mem.cpus }.as_ptr(),
-            entries: mem.entries.as_ptr(),
+            entries: mem.entries.as_ptr().cast(),
             sides: mem.sides.as_ptr(),
-            exts: mem.exts.as_ptr(),
-            meters: mem.meters.as_ptr(),
-            rules: mem.rules.as_ptr(),
-            buckets: mem.buckets.as_ptr(),
-            nexthops: mem.nexthops.as_ptr(),
-            peers: mem.peers.as_ptr(),
-            routes: mem.routes.as_ptr(),
-            nis: mem.nis.as_ptr(),
+            exts: mem.exts.as_ptr().cast(),
+            meters: mem.meters.as_ptr().cast(),
+            rules: mem.rules.as_ptr().cast(),
+            buckets: mem.buckets.as_ptr().cast(),
+            nexthops: mem.nexthops.as_ptr().cast(),
+            peers: mem.peers.as_ptr().cast(),
+            routes: mem.routes.as_ptr().cast(),
+            nis: mem.nis.as_ptr().cast(),
             ue_dir: mem.ue_dir.as_ptr().cast(),
             ue_pages: mem.ue_pages.as_ptr().cast(),
-            trace_keys: mem.trace_keys.as_ptr(),
+            trace_keys: mem.trace_keys.as_ptr().cast(),
             n_entries: mem.entries.len() as u32,
+            n_sides: mem.sides.len() as u32,
             n_exts: mem.exts.len() as u32,
             n_meters: mem.meters.len() as u32,
             n_rules: mem.rules.len() as u32,
@@ -315,6 +202,7 @@ impl Pipeline {
             n_peers: mem.peers.len() as u32,
             n_routes: mem.routes.len() as u32,
             n_nis: mem.nis.len() as u32,
+            n_ue_dir: (mem.ue_dir.len() >> UE_DIR_BITS) as u32,
             n_ue_pages: (mem.ue_pages.len() >> UE_PAGE_BITS) as u32,
             n_trace_keys: mem.trace_keys.len() as u32,
             ports_up: self.ports_up,
@@ -354,7 +242,7 @@ impl Pipeline {
     /// Whether tunnels lead to this port.
     pub fn is_access(&self, port: u32) -> bool {
         let port = self.ports.get(port as usize);
-        port.is_some_and(|port| port.roles & ROLE_N3 != 0)
+        port.is_some_and(|port| port.roles & raw::TP_ROLE_N3 != 0)
     }
 
     /// Direction of packets that come in on this port, as far as the port alone says it.
@@ -369,21 +257,22 @@ impl Pipeline {
     /// The port where packets to UEs of a network instance come in, as its data network sends them.
     pub fn port_of(&self, ni: NiId) -> Option<usize> {
         let home = self.mem.nis.get(usize::from(ni.0))?.load(ni::HOME) as u32;
-        let leads_there = |port: &TpPortConfig| port.roles & ROLE_N6 != 0 && port.ni == home;
+        let leads_there =
+            |port: &tp_port_config| port.roles & raw::TP_ROLE_N6 != 0 && port.ni == home;
         self.ports.iter().position(leads_there)
     }
 
     /// A user's packet, or a fragment of it, behind the headers of the tunnel that a task names. `None`: there
     /// is no such tunnel any more.
     pub fn wrap(&self, task: &Task, user: &[u8]) -> Option<Vec<u8>> {
-        let mut packet = vec![0u8; TUNNEL_MAX + user.len()];
+        let mut packet = vec![0u8; TP_HOST_WRAP_MAX as usize + user.len()];
         let mut tables = self.tables();
         // SAFETY: the tables are mapped as long as `self` with the lengths given and shared with
-        // Rust as atomics only; task, user and packet are ours, with TUNNEL_MAX octets more in the last one.
+        // Rust as atomics only; task, user and packet are ours, with TP_HOST_WRAP_MAX octets more in the last one.
         let len = unsafe {
             tp_host_wrap(
                 &mut tables,
-                task,
+                (&raw const *task).cast(),
                 user.as_ptr(),
                 u32::try_from(user.len()).ok()?,
                 packet.as_mut_ptr(),
@@ -520,7 +409,7 @@ impl Pipeline {
     }
 
     /// Queue the alarms of a run.
-    fn tell(&self, result: &TpResult) {
+    fn tell(&self, result: &tp_result) {
         if let Some(told) = &self.told {
             let alarms = result.alarms.iter().take(result.n_alarms as usize);
             alarms.for_each(|alarm| told.tell(alarm.entry));
@@ -535,7 +424,7 @@ impl Pipeline {
         self.run_tables(&mut tables, port, frame, now_ns)
     }
 
-    fn run_tables(&self, tables: &mut TpTables, port: usize, frame: &[u8], now_ns: u64) -> Run {
+    fn run_tables(&self, tables: &mut tp_tables, port: usize, frame: &[u8], now_ns: u64) -> Run {
         let mut buf = vec![0u8; HEADROOM + frame.len() + TAILROOM];
         buf[HEADROOM..HEADROOM + frame.len()].copy_from_slice(frame);
         let (mut offset, mut len) = (HEADROOM as u32, frame.len() as u32);
@@ -558,9 +447,9 @@ impl Pipeline {
         let frame = buf[offset as usize..(offset + len) as usize].to_vec();
         let event = result.event[..result.event_len as usize].to_vec();
         let copies = result.copies[..result.copies_len as usize].to_vec();
-        let words = result.trace.iter().take_while(|_| result.traced != 0);
-        let trace: Vec<u8> = words.flat_map(|word| word.to_ne_bytes()).collect();
-        let trace = TraceRecord::parse(&trace);
+        let words: [u64; RECORD_LEN / 8] = words_of(&result.trace);
+        let trace: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let trace = TraceRecord::parse(&trace).filter(|_| result.traced != 0);
         let verdict = verdict_of(&result);
         Run {
             verdict,
@@ -569,19 +458,5 @@ impl Pipeline {
             copies,
             trace,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_those_of_c() {
-        assert_eq!(size_of::<TpTables>(), 15 * 8 + 16 * 4 + 16 + 16 + 16);
-        assert_eq!(
-            size_of::<TpResult>(),
-            24 + RECORD_LEN + EVENT_LEN + COPIES_LEN + ALARMS * size_of::<AlarmRecord>() + 8
-        );
     }
 }

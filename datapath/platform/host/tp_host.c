@@ -42,17 +42,12 @@ static TP_INLINE int tp_resize(struct tp_env *env, int head, int tail)
 static TP_INLINE struct tp_config *tp_config_of(struct tp_env *env) { return env->tables->config; }
 static TP_INLINE struct tp_cpu *tp_cpu_of(struct tp_env *env) { return env->tables->cpu; }
 
-#define TP_ACCESSOR(function, element, table)                                                        \
-	static TP_INLINE struct element *function(struct tp_env *env, __u32 index)                  \
-	{                                                                                           \
-		return index < env->tables->n_##table ? &env->tables->table[index] : NULL;          \
+#define TP_ACCESSOR(element, table)                                                             \
+	static TP_INLINE struct tp_##element *tp_##element##_at(struct tp_env *env, __u32 index) \
+	{                                                                                       \
+		return index < env->tables->n_##table && env->tables->table ? &env->tables->table[index] : NULL; \
 	}
-
-TP_ACCESSOR(tp_entry_at, tp_entry, entries)
-static TP_INLINE struct tp_side *tp_side_at(struct tp_env *env, __u32 index)
-{
-	return index < env->tables->n_entries ? &env->tables->sides[index] : NULL;
-}
+TP_TABLES(TP_ACCESSOR)
 
 static TP_INLINE int tp_releases(struct tp_env *env) { return env->tables->releases != 0; }
 
@@ -60,21 +55,6 @@ static TP_INLINE __u32 tp_held_by(struct tp_env *env) { return env->tables->held
 
 static TP_INLINE int tp_aside(struct tp_env *env) { return env->tables->aside != 0; }
 
-TP_ACCESSOR(tp_ext_at, tp_ext, exts)
-TP_ACCESSOR(tp_meter_at, tp_meter, meters)
-TP_ACCESSOR(tp_rules_at, tp_rules, rules)
-TP_ACCESSOR(tp_bucket_at, tp_bucket, buckets)
-TP_ACCESSOR(tp_nexthop_at, tp_nexthop, nexthops)
-TP_ACCESSOR(tp_peer_at, tp_peer, peers)
-TP_ACCESSOR(tp_route_at, tp_route, routes)
-TP_ACCESSOR(tp_ni_at, tp_ni, nis)
-TP_ACCESSOR(tp_ue_page_at, tp_ue_page, ue_pages)
-TP_ACCESSOR(tp_trace_key_at, tp_trace_key, trace_keys)
-
-static TP_INLINE struct tp_ue_dir *tp_ue_dir_at(struct tp_env *env, __u32 index)
-{
-	return index < env->tables->n_nis && env->tables->ue_dir ? &env->tables->ue_dir[index] : NULL;
-}
 
 static TP_INLINE int tp_is_own(struct tp_env *env, __u64 *hi, __u64 *lo)
 {
@@ -160,6 +140,8 @@ static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t)
 }
 
 #include "pipeline.h"
+
+_Static_assert(TP_HOST_WRAP_MAX == TP_TUNNEL6_MAX, "what tp_host_wrap() may need");
 
 static __u32 tp_verdict_of(int outcome)
 {

@@ -15,34 +15,15 @@ extern "C" {
 #endif
 
 /* Where the tables lie. n_*: number of elements; an index beyond is "no such element". Arrays are
- * aligned to 64 bytes (8 for ue_dir and ue_pages). Arrays of length 0 may be NULL; config and cpu may not. */
+ * aligned to 64 bytes (8 for ue_dir and ue_pages) and may be NULL; config and cpu may not. sides has as many elements as
+ * entries, ue_dir one for each network instance, buckets config.bucket_mask + 1. */
+#define TP_POINTER(element, table) struct tp_##element *table;
+#define TP_LENGTH(element, table) __u32 n_##table;
 struct tp_tables {
 	struct tp_config *config;
 	struct tp_cpu *cpu; /* one */
-	struct tp_entry *entries;
-	struct tp_side *sides; /* n_entries */
-	struct tp_ext *exts;
-	struct tp_meter *meters;
-	struct tp_rules *rules;
-	struct tp_bucket *buckets; /* n_buckets: config.bucket_mask + 1 */
-	struct tp_nexthop *nexthops;
-	struct tp_peer *peers;
-	struct tp_route *routes;
-	struct tp_ni *nis;
-	struct tp_ue_dir *ue_dir;    /* one directory for each network instance: n_nis */
-	struct tp_ue_page *ue_pages; /* n_ue_pages pages of 1 << TP_UE_PAGE_BITS slots */
-	struct tp_trace_key *trace_keys;
-	__u32 n_entries;
-	__u32 n_exts;
-	__u32 n_meters;
-	__u32 n_rules;
-	__u32 n_buckets;
-	__u32 n_nexthops;
-	__u32 n_peers;
-	__u32 n_routes;
-	__u32 n_nis;
-	__u32 n_ue_pages;
-	__u32 n_trace_keys;
+	TP_TABLES(TP_POINTER)
+	TP_TABLES(TP_LENGTH)
 	__u32 ports_up; /* bit n: devmap slot n takes frames */
 	__u32 aside;   /* all counts of entries go to sides[]: packets run elsewhere over the same tables */
 	__u32 own;     /* the packet was made here: see tp_is_own() */
@@ -73,6 +54,7 @@ enum tp_verdict {
 	TP_VERDICT_SLOW = 4,	 /* result.event is for the slow path, or to be held; the frame itself is done with */
 };
 
+#define TP_HOST_WRAP_MAX 68 /* the longest headers of a tunnel */
 #define TP_HOST_COPIES 16384
 #define TP_HOST_ALARMS 2 /* a packet counts for two PDRs at most: from UE to UE */
 
@@ -108,7 +90,7 @@ int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *bu
  *
  * task  TP_TASK_CUT; its tunnel_len says whether there is a tunnel
  * len   octets at user
- * to    room for TP_TUNNEL6_MAX octets more
+ * to    room for TP_HOST_WRAP_MAX octets more
  *
  * Octets at to; 0: there is no such tunnel. */
 __u32 tp_host_wrap(struct tp_tables *t, const struct tp_task *task, const __u8 *user, __u32 len, __u8 *to);

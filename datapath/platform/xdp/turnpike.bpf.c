@@ -37,19 +37,8 @@ const volatile __u32 tp_lane_cpu[TP_LANES_MAX] = {0};
 
 TP_ARRAY(config, tp_config);
 TP_ARRAY(cpus, tp_cpu);
-TP_ARRAY(entries, tp_entry);
-TP_ARRAY(sides, tp_side);
-TP_ARRAY(exts, tp_ext);
-TP_ARRAY(meters, tp_meter);
-TP_ARRAY(rules, tp_rules);
-TP_ARRAY(buckets, tp_bucket);
-TP_ARRAY(nexthops, tp_nexthop);
-TP_ARRAY(peers, tp_peer);
-TP_ARRAY(routes, tp_route);
-TP_ARRAY(nis, tp_ni);
-TP_ARRAY(ue_dir, tp_ue_dir);
-TP_ARRAY(ue_pages, tp_ue_page);
-TP_ARRAY(trace_keys, tp_trace_key);
+#define TP_MAP(element, table) TP_ARRAY(table, tp_##element);
+TP_TABLES(TP_MAP)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -114,25 +103,12 @@ static TP_INLINE int tp_resize(struct tp_env *env, int head, int tail)
 	return head && bpf_xdp_adjust_head(env, head);
 }
 
-#define TP_ACCESSOR(function, element, map)                                      \
-	static TP_INLINE struct element *function(struct tp_env *env, __u32 index) \
-	{                                                                        \
-		return bpf_map_lookup_elem(&map, &index);                        \
+#define TP_ACCESSOR(element, table)                                                             \
+	static TP_INLINE struct tp_##element *tp_##element##_at(struct tp_env *env, __u32 index) \
+	{                                                                                       \
+		return bpf_map_lookup_elem(&table, &index);                                     \
 	}
-
-TP_ACCESSOR(tp_entry_at, tp_entry, entries)
-TP_ACCESSOR(tp_side_at, tp_side, sides)
-TP_ACCESSOR(tp_ext_at, tp_ext, exts)
-TP_ACCESSOR(tp_meter_at, tp_meter, meters)
-TP_ACCESSOR(tp_rules_at, tp_rules, rules)
-TP_ACCESSOR(tp_bucket_at, tp_bucket, buckets)
-TP_ACCESSOR(tp_nexthop_at, tp_nexthop, nexthops)
-TP_ACCESSOR(tp_peer_at, tp_peer, peers)
-TP_ACCESSOR(tp_route_at, tp_route, routes)
-TP_ACCESSOR(tp_ni_at, tp_ni, nis)
-TP_ACCESSOR(tp_ue_dir_at, tp_ue_dir, ue_dir)
-TP_ACCESSOR(tp_ue_page_at, tp_ue_page, ue_pages)
-TP_ACCESSOR(tp_trace_key_at, tp_trace_key, trace_keys)
+TP_TABLES(TP_ACCESSOR)
 
 static TP_INLINE int tp_releases(struct tp_env *env) { return 0; }
 

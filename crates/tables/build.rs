@@ -106,8 +106,14 @@ fn build_host(clang: &str, root: &Path) {
         .flag("-fwrapv")
         .flag_if_supported("-Wno-unused-parameter")
         .opt_level(2)
-        .warnings(true)
-        .compile("turnpike_host");
+        .warnings(true);
+    // What tests run stops where C says that anything may happen.
+    if env::var("PROFILE").is_ok_and(|profile| profile == "debug") {
+        build
+            .flag_if_supported("-fsanitize=undefined")
+            .flag_if_supported("-fsanitize-trap=undefined");
+    }
+    build.compile("turnpike_host");
 }
 
 /// What the types are that `abi.rs` says `__u32` and its like to be.

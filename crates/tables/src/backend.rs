@@ -62,7 +62,7 @@ pub(crate) enum Supply {
 /// Rings by which packets hand something to user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ring {
-    /// PDRs that have forwarded so much (`pipeline/usage.h`).
+    /// PDRs that have forwarded so much (`pipeline/count.h`).
     Alarms,
     /// Duplicates (`pipeline/copy.h`).
     Copies,

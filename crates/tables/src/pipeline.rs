@@ -60,7 +60,7 @@ impl Scratch {
     /// Nothing has become of anything yet.
     #[expect(clippy::new_without_default, reason = "it is large")]
     pub fn new() -> Self {
-        Self(Box::new(tp_result::default()))
+        Self(Box::default())
     }
 
     /// Record for the slow path: a `tp_event`, with its header.
@@ -156,7 +156,8 @@ impl Pipeline {
     pub(crate) fn add_port(&mut self, config: &PortConfig, features: Features) {
         let port = self.ports.len() as u32;
         let Roles { n3, n6 } = config.roles;
-        let roles = u32::from(n3) * raw::TP_ROLE_N3 | u32::from(n6) * raw::TP_ROLE_N6;
+        let role = |is: bool, role: u32| if is { role } else { 0 };
+        let roles = role(n3, raw::TP_ROLE_N3) | role(n6, raw::TP_ROLE_N6);
         let ni = config.ni.0.into();
         self.ports.push(tp_port_config {
             port,

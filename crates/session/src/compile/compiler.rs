@@ -82,13 +82,12 @@ impl Compiler {
         if !out.framed.is_empty() {
             frame(out);
         }
+        self.put_in_order();
         let is_prefix = |&(key, ..): &(Key, _, _, _, _)| matches!(key, Key::Prefix { .. });
         if self.found_by.iter().any(is_prefix) {
             self.cover();
         }
-        self.found_by.sort_unstable();
-        self.found_by.dedup();
-        self.step_aside(rules);
+        self.step_aside(rules, &out.entries);
         for group in self.found_by.chunk_by(|a, b| a.0 == b.0) {
             let (key, none_holds, _, _, first) = group[0];
             let holding = group.partition_point(|&(_, dormant, ..)| !dormant);
@@ -123,7 +122,7 @@ pub(crate) fn owner(seid: u64, pdrs: &[Pdr], compiled: &Compiled) -> u64 {
 impl Compiler {
     /// Flows that await their tunnel leave their packets to the rule that takes all others (against TS 29.244, 5.2.1, where
     /// precedence alone decides).
-    fn step_aside(&mut self, rules: PacketRules<'_>) {
+    fn step_aside(&mut self, rules: PacketRules<'_>, entries: &[Entry]) {
         if !rules.fars.iter().any(awaits_tunnel) {
             return;
         }
@@ -132,8 +131,11 @@ impl Compiler {
             &rules.pdrs[place]
         };
         for group in self.found_by.chunk_by_mut(|a, b| a.0 == b.0) {
-            let has_rest =
-                |&&(_, dormant, .., entry): &&FoundBy| !dormant && has_the_rest(rules, of(entry));
+            let has_rest = |&&(_, dormant, .., entry): &&FoundBy| {
+                !dormant
+                    && has_the_rest(rules, of(entry))
+                    && entries[entry].action != Action::GateClosed
+            };
             let Some(&rest) = group.iter().rfind(has_rest) else {
                 continue;
             };
@@ -146,22 +148,37 @@ impl Compiler {
         }
     }
 
+    /// Places that the working memory has had.
+    #[cfg(test)]
+    pub(crate) fn room(&self) -> usize {
+        self.found_by.capacity()
+    }
+
+    /// By key and precedence, each once: PDRs that name the same networks find them again and again.
+    fn put_in_order(&mut self) {
+        self.found_by.sort_unstable();
+        self.found_by.dedup();
+    }
+
     /// The longest prefix leads to what packets meet: all PDRs of the session whose prefixes cover it.
     fn cover(&mut self) {
         let own = self.found_by.len();
         for at in 0..own {
-            let Some(net) = net_of(self.found_by[at].0) else {
+            let narrow = self.found_by[at].0;
+            let is_first = at == 0 || self.found_by[at - 1].0 != narrow;
+            let Some(net) = net_of(narrow).filter(|_| is_first) else {
                 continue;
             };
             for by in 0..own {
                 let (key, dormant, precedence, pdr, entry) = self.found_by[by];
                 let covers = |wide: (NiId, IpNet)| wide.0 == net.0 && wide.1.contains(&net.1);
-                if net_of(key).is_some_and(covers) {
-                    let key = self.found_by[at].0;
-                    self.found_by.push((key, dormant, precedence, pdr, entry));
+                if key != narrow && net_of(key).is_some_and(covers) {
+                    self.found_by
+                        .push((narrow, dormant, precedence, pdr, entry));
                 }
             }
         }
+        self.put_in_order();
     }
 }
 
@@ -243,6 +260,7 @@ fn has_the_rest(rules: PacketRules<'_>, pdr: &Pdr) -> bool {
         && pdr.pdi.application().is_none()
         && pdr.predefined().is_empty()
         && far.is_some_and(goes_on)
+        && rules.closed.iter().all(|(of, _)| *of != pdr.id)
 }
 
 /// The PDR leaves it to the rest of the session where its packets go to.

@@ -227,7 +227,7 @@ impl Node {
             .or_else(|| self.peers.by_source(from))
     }
 
-    /// As [`Core::peer_of`], for a request about the association as a whole: only of one that the
+    /// As [`Self::peer_of`], for a request about the association as a whole: only of one that the
     /// sender may speak for. To others it is as if there were none.
     pub(crate) fn peer_for(&self, node_id: &ie::NodeId<'_>, from: SocketAddr) -> Option<PeerId> {
         self.peer_of(&NodeId::from_wire(node_id), from)
@@ -370,7 +370,7 @@ impl Node {
                 }
             }
             Purpose::Setup(target) => self.on_setup_response(turn, slices, from, target, message),
-            // The peer turn.now has its time to send an Association Release Request.
+            // The peer now has its time to send an Association Release Request.
             Purpose::Release(_) | Purpose::ReportsSent(_) => note_cause(turn, message),
             Purpose::Prepare(id) => {
                 note_cause(turn, message);

@@ -138,11 +138,10 @@ impl Deferred {
         Some(deferral)
     }
 
-    /// The session is gone, or has other times.
-    pub(crate) fn unindex(&mut self, seid: u64, deferral: Option<&Deferral>) {
-        if let Some(at) = deferral.and_then(|deferral| deferral.next) {
-            self.due.remove(&(at, seid));
-        }
+    /// The session is gone, or has other times. Whether the index had what follows from it.
+    pub(crate) fn unindex(&mut self, seid: u64, deferral: Option<&Deferral>) -> bool {
+        let next = deferral.and_then(|deferral| deferral.next);
+        next.is_none_or(|at| self.due.remove(&(at, seid)))
     }
 
     fn schedule(&mut self, seid: u64, deferral: &mut Deferral, after_s: u64) {

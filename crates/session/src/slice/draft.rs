@@ -51,7 +51,7 @@ pub(crate) struct Draft {
     links: Vec<(FarId, u8)>,
     /// PDRs with a new PDI, by their place in `pdrs`, and what it leaves to us.
     pub(crate) new_pdis: Vec<(usize, Wants)>,
-    /// Tunnels that FARs have left with SNDEM, each once.
+    /// Tunnels that FARs have left with SNDEM, once for each FAR.
     left_tunnels: Vec<LeftTunnel>,
     /// Of PDRs that hold for some time only.
     pub(crate) timings: Timings,

@@ -72,11 +72,9 @@ impl Inactivity {
         Some(watch)
     }
 
-    /// The session is gone, or has another timer.
-    pub(crate) fn unindex(&mut self, seid: u64, watch: Option<&Watch>) {
-        if let Some(watch) = watch {
-            self.due.remove(&(watch.due, seid));
-        }
+    /// The session is gone, or has another timer. Whether the index had what follows from it.
+    pub(crate) fn unindex(&mut self, seid: u64, watch: Option<&Watch>) -> bool {
+        watch.is_none_or(|watch| self.due.remove(&(watch.due, seid)))
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {

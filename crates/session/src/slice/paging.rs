@@ -66,11 +66,10 @@ pub(crate) struct Paging {
 }
 
 impl Paging {
-    /// The session is gone.
-    pub(crate) fn unindex(&mut self, seid: u64, waiting: Option<&Waiting>) {
-        if let Some(at) = waiting.and_then(|waiting| waiting.due) {
-            self.due.remove(&(at, seid));
-        }
+    /// The session is gone. Whether the index had what follows from it.
+    pub(crate) fn unindex(&mut self, seid: u64, waiting: Option<&Waiting>) -> bool {
+        let due = waiting.and_then(|waiting| waiting.due);
+        due.is_none_or(|at| self.due.remove(&(at, seid)))
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {

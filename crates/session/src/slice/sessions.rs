@@ -770,7 +770,7 @@ impl<T: Tables> Sessions<T> {
         self.peers.get(&peer).map_or(0, |list| list.len)
     }
 
-    /// Indexes follow from what is in the sessions: without those of all sessions they are empty.
+    /// Indexes have what follows from the sessions, and nothing else.
     #[cfg(test)]
     pub(crate) fn check_indexes(&self) {
         let (mut inactivity, mut deferred) = (self.inactivity.clone(), self.deferred.clone());
@@ -778,10 +778,10 @@ impl<T: Tables> Sessions<T> {
         for (seid, session) in self.slab.iter_after(None) {
             if let Some(rare) = session.rare() {
                 assert!(!rare.is_empty(), "{seid:#x} keeps something of nothing");
-                inactivity.unindex(seid, rare.watch.as_ref());
-                deferred.unindex(seid, rare.deferral.as_ref());
-                paging.unindex(seid, rare.waiting.as_ref());
-                stopped.unindex(seid, &rare.indicated);
+                assert!(inactivity.unindex(seid, rare.watch.as_ref()));
+                assert!(deferred.unindex(seid, rare.deferral.as_ref()));
+                assert!(paging.unindex(seid, rare.waiting.as_ref()));
+                assert!(stopped.unindex(seid, &rare.indicated));
             }
         }
         assert_eq!(inactivity.next_deadline(), None);

@@ -107,11 +107,13 @@ impl Stopped {
         *indicated = all.into();
     }
 
-    /// The session is gone, or its SMF has said something new.
-    pub(crate) fn unindex(&mut self, seid: u64, indicated: &Indicated) {
+    /// The session is gone, or its SMF has said something new. Whether the index had what follows from it.
+    pub(crate) fn unindex(&mut self, seid: u64, indicated: &Indicated) -> bool {
+        let mut had_all = true;
         for ((teid, peer), _, until) in indicated {
-            self.due.remove(&(*until, (seid, *teid, *peer)));
+            had_all &= self.due.remove(&(*until, (seid, *teid, *peer)));
         }
+        had_all
     }
 
     /// A tunnel that is to be tried again or forgotten, and its session. `true`: because there are too many.

@@ -208,13 +208,19 @@ fn awaits_tunnel(rules: PacketRules<'_>, (pdr, _): Candidate<'_>) -> bool {
 /// FORW into a tunnel, or BUFF and NOCP, of whatever comes.
 fn has_the_rest(rules: PacketRules<'_>, (pdr, _): Candidate<'_>) -> bool {
     let any = pdr.pdi.filters().is_empty() && pdr.pdi.application().is_none();
+    let is_open = |&id| {
+        rules
+            .qer(id)
+            .is_none_or(|qer| qer.is_open(Direction::Downlink))
+    };
+    let passes = pdr.qers.iter().all(is_open) && !rules.closed.iter().any(|(of, _)| *of == pdr.id);
     let far = pdr.far.and_then(|id| rules.far(id));
     let tells = far.is_some_and(|far| far.apply == Apply::Buffer { notify: true });
     let to = far
         .filter(|far| far.apply == Apply::Forward)
         .and_then(Far::forwarding);
     let goes_on = tells || to.is_some_and(|to| to.tunnel.is_some());
-    any && pdr.predefined().is_empty() && goes_on
+    any && pdr.predefined().is_empty() && goes_on && passes
 }
 
 /// Whether one of its application's flows is the packet's, if it names one.

@@ -156,17 +156,35 @@ fn ids_that_exist_twice_or_not_at_all_are_refused() {
 fn rules_that_are_gone_can_be_removed_again() {
     let mut world = World::new();
     let (seid, _) = world.establish(ordinary).unwrap();
-    let before = world.only().clone();
-    for (kind, ie) in [
+    let kinds = [
         (IeType::REMOVE_PDR, IeType::PDR_ID),
         (IeType::REMOVE_FAR, IeType::FAR_ID),
         (IeType::REMOVE_QER, IeType::QER_ID),
         (IeType::REMOVE_URR, IeType::URR_ID),
         (IeType::REMOVE_BAR, IeType::BAR_ID),
-    ] {
+    ];
+    let before = world.only().clone();
+    for (kind, ie) in kinds {
         world.modify(seid, |w| remove(w, kind, ie, 9)).unwrap();
     }
     assert_eq!(*world.only(), before);
+    // Rules that were there: twice in one request, and in a later one.
+    for times in [2, 1] {
+        world
+            .modify(seid, |w| {
+                for _ in 0..times {
+                    remove(w, IeType::REMOVE_PDR, IeType::PDR_ID, 2);
+                    remove(w, IeType::REMOVE_FAR, IeType::FAR_ID, 2);
+                    remove(w, IeType::REMOVE_QER, IeType::QER_ID, 1);
+                }
+            })
+            .unwrap();
+        let left = world.sessions.rules(seid).unwrap();
+        assert_eq!(
+            [left.pdrs.len(), left.fars.len(), left.qers.len()],
+            [1, 1, 0]
+        );
+    }
 }
 
 #[test]

@@ -374,6 +374,34 @@ fn a_longer_prefix_of_the_session_leads_to_the_pdrs_of_shorter_ones_too() {
     assert_eq!(entries("198.51.100.0/25"), [2, 1]);
 }
 
+/// Each PDR that asks for the UE's packets without naming the UE is found by the networks of all that do.
+#[test]
+fn networks_within_networks_that_many_pdrs_name_take_no_room_for_each_of_them() {
+    let mut world = World::new();
+    let nets: Vec<String> = (0..FRAMED_MAX)
+        .map(|n| format!("2001:db8:f::/{}", 49 + n))
+        .collect();
+    let nets: Vec<&str> = nets.iter().map(String::as_str).collect();
+    let (seid, _) = world.establish(|w| session(w, 9, &nets)).unwrap();
+    let more = |id: u16| {
+        let pdr = PdrIe {
+            id,
+            precedence: Some(u32::from(id)),
+            filters: vec![flow("permit out 17 from any to assigned")],
+            ue: None,
+            ..PdrIe::downlink()
+        };
+        if id % 2 == 0 { behind(pdr, &nets) } else { pdr }
+    };
+    world
+        .modify(seid, |w| (3..9).for_each(|id| more(id).create(w)))
+        .unwrap();
+    let pdrs = 7;
+    let most = nets.len() * nets.len() * pdrs;
+    let room = world.sessions.compiler.room();
+    assert!(room <= 2 * most, "{room} places, {most} are found at most");
+}
+
 #[test]
 fn what_is_no_route_is_refused() {
     let mut world = World::new();

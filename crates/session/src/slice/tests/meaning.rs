@@ -202,6 +202,17 @@ fn a_flow_that_the_gnb_has_not_accepted_leaves_its_packets_to_the_default_flow()
         .modify(seid, |w| update_far(w, 2, ApplyAction::FORW, None))
         .unwrap();
     assert_eq!(tried_for_ue(world.only()), [2]);
+    // What would be lost there waits.
+    let gate = |w: &mut Writer<'_>, closed: u8| {
+        w.grouped(IeType::UPDATE_QER, |w| {
+            w.put(IeType::QER_ID, 1u32);
+            w.put(IeType::GATE_STATUS, closed);
+        });
+    };
+    world.modify(seid, |w| gate(w, 1)).unwrap();
+    assert_eq!(tried_for_ue(world.only()), [5, 2]);
+    world.modify(seid, |w| gate(w, 0)).unwrap();
+    assert_eq!(tried_for_ue(world.only()), [2]);
     // The gNB accepts; from now on the flow has its packets, also those that wait.
     world
         .modify(seid, |w| update_far(w, 4, ApplyAction::FORW, Some(0x5000)))

@@ -391,7 +391,11 @@ fn networks_within_networks_that_many_pdrs_name_take_no_room_for_each_of_them() 
             ue: None,
             ..PdrIe::downlink()
         };
-        if id % 2 == 0 { behind(pdr, &nets) } else { pdr }
+        if id.is_multiple_of(2) {
+            behind(pdr, &nets)
+        } else {
+            pdr
+        }
     };
     world
         .modify(seid, |w| (3..9).for_each(|id| more(id).create(w)))

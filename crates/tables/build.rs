@@ -10,6 +10,9 @@ use bindgen::callbacks::{DeriveTrait, ImplementsTrait, IntKind, ParseCallbacks};
 /// What the XDP program is compiled for (`datapath/include/tp_abi.h`).
 const BUILDS: [&str; 6] = ["PLAIN", "COMMON", "OUTER6", "RELAY", "SPREAD", "GENERAL"];
 
+/// What bursts of packets in this process are compiled for (`datapath/platform/worker/tp_worker.c`).
+const WORKER_BUILDS: [&str; 4] = ["PLAIN", "COMMON", "RELAY", "GENERAL"];
+
 /// What both sides change under traffic.
 const SHARED: &str = "tp_(side|config|traffic|port_stats|nexthop|cpu)";
 
@@ -17,7 +20,13 @@ fn main() {
     let root =
         PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../../datapath");
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    for folder in ["include", "pipeline", "platform/xdp", "platform/host"] {
+    for folder in [
+        "include",
+        "pipeline",
+        "platform/xdp",
+        "platform/host",
+        "platform/worker",
+    ] {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
     println!("cargo:rerun-if-env-changed=CLANG");
@@ -26,7 +35,7 @@ fn main() {
     running
         .into_iter()
         .for_each(|compiler| finish_bpf(&clang, compiler));
-    build_host(&clang, &root);
+    build_native(&clang, &root);
     write_abi(&root, &out);
     write_drop_reasons(
         &root.join("include/tp_drop.def"),
@@ -93,13 +102,13 @@ fn finish_bpf(clang: &str, compiler: io::Result<Child>) {
     }
 }
 
-fn build_host(clang: &str, root: &Path) {
+/// A compiler for the pipeline in this process.
+fn native(clang: &str, root: &Path) -> cc::Build {
     let mut build = cc::Build::new();
     if env::var_os("CC").is_none() {
         build.compiler(clang);
     }
     build
-        .file(root.join("platform/host/tp_host.c"))
         .includes(includes(root))
         .include(root.join("platform/host"))
         .flag("-fno-strict-aliasing")
@@ -113,7 +122,22 @@ fn build_host(clang: &str, root: &Path) {
             .flag_if_supported("-fsanitize=undefined")
             .flag_if_supported("-fsanitize-trap=undefined");
     }
-    build.compile("turnpike_host");
+    build
+}
+
+fn build_native(clang: &str, root: &Path) {
+    for name in WORKER_BUILDS {
+        native(clang, root)
+            .file(root.join("platform/worker/tp_burst.c"))
+            .define("TP_BUILD", format!("TP_BUILD_{name}").as_str())
+            .define("TP_BUILD_NAME", name)
+            .compile(&format!("turnpike_burst_{}", name.to_lowercase()));
+    }
+    native(clang, root)
+        .file(root.join("platform/host/tp_host.c"))
+        .file(root.join("platform/worker/tp_queue.c"))
+        .file(root.join("platform/worker/tp_worker.c"))
+        .compile("turnpike_native");
 }
 
 /// What the types are that `abi.rs` says `__u32` and its like to be.
@@ -160,16 +184,17 @@ fn write_abi(root: &Path, out: &Path) {
         .derive_copy(false)
         .derive_debug(false);
     let host = bindgen::builder()
-        .header(root.join("platform/host/tp_host.h").display().to_string())
+        .header(root.join("platform/worker/tp_worker.h").display().to_string())
         .clang_arg(format!("-I{}", root.join("include").display()))
+        .clang_arg(format!("-I{}", root.join("platform/host").display()))
         .default_macro_constant_type(bindgen::MacroTypeVariation::Unsigned)
         .prepend_enum_name(false)
         .allowlist_recursively(false)
         .allowlist_item(
-            "tp_(tables|port_config|result|fib|verdict|host_.*)|TP_(VERDICT|HOST|TUNNEL6)_.*",
+            "tp_(tables|port_config|result|fib|verdict|host_.*|queue.*|frame|worker.*)|TP_(VERDICT|HOST|TUNNEL6|BURST)_.*",
         )
         .derive_default(true)
-        .no_debug("tp_tables")
+        .no_debug("tp_(tables|worker)")
         .parse_callbacks(Box::new(Integers))
         .wrap_unsafe_ops(true);
     for (bindings, name) in [

@@ -35,6 +35,13 @@
 #define tp_likely(x) __builtin_expect(!!(x), 1)
 #define tp_unlikely(x) __builtin_expect(!!(x), 0)
 
+/* To be written soon. A BPF program meets one packet at a time, and has nothing to do meanwhile. */
+#ifdef __bpf__
+#define tp_prefetch(at) ((void)(at))
+#else
+#define tp_prefetch(at) __builtin_prefetch((at), 1)
+#endif
+
 /* One load or store of a word that the other side may be changing. */
 #define TP_READ(x) (*(const volatile __typeof__(x) *)&(x))
 

@@ -24,18 +24,24 @@
 #include "take.h"
 #include "trace.h"
 
-/* A frame has come in. 0, or non-zero when there are no tables. */
+/* A frame has come in. */
+static TP_INLINE void tp_begin_packet(struct tp_packet *p, struct tp_env *env)
+{
+	p->env = env;
+	p->data = tp_data(env);
+	p->end = tp_end(env);
+	p->frame_len = (__u32)(p->end - p->data);
+	p->dir = tp_roles_of(env) & TP_ROLE_N3 ? TP_UPLINK : TP_DOWNLINK;
+}
+
+/* 0, or non-zero when there are no tables. */
 static TP_INLINE int tp_begin(struct tp_run *run, struct tp_packet *p, struct tp_env *env)
 {
 	run->config = tp_config_of(env);
 	run->cpu = tp_cpu_of(env);
 	if (!run->config || !run->cpu)
 		return 1;
-	p->env = env;
-	p->data = tp_data(env);
-	p->end = tp_end(env);
-	p->frame_len = (__u32)(p->end - p->data);
-	p->dir = tp_roles_of(env) & TP_ROLE_N3 ? TP_UPLINK : TP_DOWNLINK;
+	tp_begin_packet(p, env);
 	if (tp_has(env, TP_FEAT_TRACE))
 		tp_trace_begin(p);
 	return 0;

@@ -13,21 +13,20 @@ mod keeper;
 mod queues;
 mod sender;
 
-use std::cell::RefCell;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
-use libbpf_rs::MapHandle;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use session::compiled::Buffered;
 use tables::pipeline::Pipeline;
-use tables::{Bystander, Owners, RingReader};
+use tables::{Bystander, Owners, Ring, RingReader};
 
 use crate::finish::Finisher;
+use crate::locked::locked;
 use crate::orders::{HeldSession, Order, Orders};
 
 pub use by_hand::{HeldByHand, Released};
@@ -104,12 +103,12 @@ pub struct BufferThread {
 }
 
 impl BufferThread {
-    /// `ring` is `BPF_MAP_TYPE_RINGBUF` of `tp_event`s. `listener` hears of the first packet that waits for a PDR; it
+    /// `ring` has `tp_event`s. `listener` hears of the first packet that waits for a PDR; it
     /// must not wait. Needs `CAP_NET_RAW`.
     pub(crate) fn start(
         holder: Holder,
         bounds: HoldBounds,
-        ring: MapHandle,
+        ring: Ring,
         listener: impl FnMut(Buffered) + Send + 'static,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
@@ -121,10 +120,10 @@ impl BufferThread {
             let (stop, orders, counters) = (stop.clone(), orders.clone(), counters.clone());
             move || {
                 let buffers = Buffers::new(holder, bounds, sockets, counters, listener);
-                let buffers = RefCell::new(buffers);
+                let buffers = Mutex::new(buffers);
                 if let Err(error) = run(&buffers, &ring, &orders, &stop) {
                     tracing::error!(%error, "packets for idle UEs can no longer wait");
-                    buffers.borrow().refuse();
+                    locked(&buffers).refuse();
                 }
             }
         })?;
@@ -158,8 +157,8 @@ impl Drop for BufferThread {
 }
 
 fn run(
-    buffers: &RefCell<Buffers<Sockets>>,
-    ring: &MapHandle,
+    buffers: &Mutex<Buffers<Sockets>>,
+    ring: &Ring,
     orders: &Orders,
     stop: &AtomicBool,
 ) -> io::Result<()> {
@@ -171,7 +170,7 @@ fn run(
         let given = orders.take();
         let idle = taken == 0 && given.is_empty();
         {
-            let mut buffers = buffers.borrow_mut();
+            let mut buffers = locked(buffers);
             for order in given {
                 buffers.obey(order, orders);
             }
@@ -180,11 +179,11 @@ fn run(
             buffers.show();
         }
         let (waits, ready) = {
-            let buffers = buffers.borrow();
+            let buffers = locked(buffers);
             (buffers.waits(), buffers.has_ready())
         };
         if idle && !ready && wait(&opened, ring, orders, waits)? && opened.is_none() {
-            let take = |record: &[u8]| buffers.borrow_mut().take(record);
+            let take = |record: &[u8]| locked(buffers).take(record);
             opened = Some(RingReader::open(ring, take)?);
         }
     }
@@ -194,7 +193,7 @@ fn run(
 /// Wait until there is something to do. Whether packets have come: a ring can be asked before it is mapped.
 fn wait(
     opened: &Option<RingReader<'_>>,
-    ring: &MapHandle,
+    ring: &Ring,
     orders: &Orders,
     packets_wait: bool,
 ) -> io::Result<bool> {

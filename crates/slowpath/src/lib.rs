@@ -21,6 +21,7 @@ mod gtpu;
 mod held_record;
 pub mod icmp;
 mod inet;
+mod locked;
 mod orders;
 mod outer;
 mod outgoing;

@@ -14,24 +14,23 @@
 //! route lookup is then one with `oif DEV`, which the main table or a VRF answers. A network instance
 //! with a table of its own and no VRF needs `ip rule add oif DEV lookup TABLE` for its first packets.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use libbpf_rs::MapHandle;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use tables::RingReader;
 use tables::task::Event;
+use tables::{Ring, RingReader};
 
 use crate::clock::monotonic_ns;
 use crate::fair::{Fair, Kind};
 use crate::finish::{Finished, Finisher};
+use crate::locked::locked;
 use crate::outgoing::Outgoing;
 use crate::sockets::{Failure, RawSockets};
 
@@ -229,9 +228,9 @@ pub struct SlowPathThread {
 }
 
 impl SlowPathThread {
-    /// `rings` are `BPF_MAP_TYPE_RINGBUF`s of `tp_event`s: what is not duplicates, which comes first, and
+    /// `rings` have `tp_event`s: what is not duplicates, which comes first, and
     /// duplicates.
-    pub fn start(slow_path: SlowPath, rings: [MapHandle; 2]) -> io::Result<Self> {
+    pub fn start(slow_path: SlowPath, rings: [Ring; 2]) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let wake = Arc::new(EventFd::from_flags(
             EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK,
@@ -278,11 +277,11 @@ impl Drop for SlowPathThread {
 
 fn drain(
     slow_path: SlowPath,
-    rings: &[MapHandle; 2],
+    rings: &[Ring; 2],
     stop: &AtomicBool,
     wake: &EventFd,
 ) -> io::Result<()> {
-    let slow_path = RefCell::new(slow_path);
+    let slow_path = Mutex::new(slow_path);
     let [events, copies] = rings;
     let events = open(events, &slow_path)?;
     // Memory of its own, which a UPF without FARs with DUPL does not need.
@@ -291,7 +290,7 @@ fn drain(
     while !stop.load(Ordering::Relaxed) {
         let read = |ring: &RingReader<'_>| ring.read(BATCH);
         let taken = read(&events)? + opened.as_ref().map_or(Ok(0), read)?;
-        let served = slow_path.borrow_mut().serve(SERVED);
+        let served = locked(&slow_path).serve(SERVED);
         let is_idle = taken + served == 0;
         let now_ns = monotonic_ns();
         if !is_idle && now_ns - expired_ns < u64::from(EXPIRE_MS) * 1_000_000 {
@@ -299,7 +298,7 @@ fn drain(
         }
         let timeout = match is_idle {
             false => PollTimeout::ZERO,
-            true if slow_path.borrow().finisher.waits() => PollTimeout::from(EXPIRE_MS),
+            true if locked(&slow_path).finisher.waits() => PollTimeout::from(EXPIRE_MS),
             true => PollTimeout::NONE,
         };
         let duplicates_wait = wait(&events, copies, wake, timeout)?;
@@ -307,19 +306,19 @@ fn drain(
             opened = Some(open(copies, &slow_path)?);
         }
         expired_ns = monotonic_ns();
-        slow_path.borrow_mut().finisher.expire(expired_ns);
+        locked(&slow_path).finisher.expire(expired_ns);
     }
     Ok(())
 }
 
-fn open<'a>(ring: &MapHandle, slow_path: &'a RefCell<SlowPath>) -> io::Result<RingReader<'a>> {
-    RingReader::open(ring, |record| slow_path.borrow_mut().put(record))
+fn open<'a>(ring: &Ring, slow_path: &'a Mutex<SlowPath>) -> io::Result<RingReader<'a>> {
+    RingReader::open(ring, |record| locked(slow_path).put(record))
 }
 
 /// Wait until there is something to do. Whether there are duplicates: a ring can be asked before it is mapped.
 fn wait(
     events: &RingReader<'_>,
-    copies: &MapHandle,
+    copies: &Ring,
     wake: &EventFd,
     timeout: PollTimeout,
 ) -> io::Result<bool> {

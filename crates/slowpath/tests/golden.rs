@@ -13,13 +13,12 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::need_root;
 use ipnet::{IpNet, Ipv6Net};
-use libbpf_rs::{MapHandle, RingBufferBuilder};
 use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use serde::Deserialize;
 use session::compiled::{
@@ -30,8 +29,8 @@ use session::compiled::{
 use slowpath::advertise::Advertised;
 use slowpath::{HoldBounds, Outgoing, Released, Setup};
 use tables::{
-    DROP_REASONS, Features, Handle, Layout, Mode, Options, PortConfig, PortTotals, Roles, Tables,
-    Verdict,
+    DROP_REASONS, Features, Handle, Layout, Mode, Options, PortConfig, PortTotals, Ring,
+    RingReader, Roles, Tables, Verdict,
 };
 
 #[derive(Deserialize)]
@@ -570,7 +569,6 @@ impl Platform for Host {
 struct Xdp {
     /// Gone while this is dropped.
     tables: Option<Tables>,
-    events: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl Drop for Xdp {
@@ -592,22 +590,18 @@ impl Xdp {
     }
 
     /// Of packets for the slow path, of those that wait, and of duplicates.
-    fn rings(&self) -> [MapHandle; 3] {
+    fn rings(&self) -> [Ring; 3] {
         let tables = self.get();
         [tables.events(), tables.held_packets(), tables.copies()].map(|ring| ring.unwrap().unwrap())
     }
 
     /// Records that the program has put into a ring.
-    fn records(&self, map: &MapHandle) -> Vec<Vec<u8>> {
-        let mut ring = RingBufferBuilder::new();
-        let keep = Arc::clone(&self.events);
-        ring.add(map, move |event| {
-            keep.lock().unwrap().push(event.to_vec());
-            0
-        })
-        .unwrap();
-        ring.build().unwrap().consume().unwrap();
-        std::mem::take(&mut *self.events.lock().unwrap())
+    fn records(&self, ring: &Ring) -> Vec<Vec<u8>> {
+        let mut records = Vec::new();
+        let reader = RingReader::open(ring, |event| records.push(event.to_vec())).unwrap();
+        while reader.read(64).unwrap() > 0 {}
+        drop(reader);
+        records
     }
 }
 
@@ -909,6 +903,11 @@ fn host(ports: Vec<PortConfig>, options: &Options) -> Box<dyn Platform> {
     Box::new(Host { tables })
 }
 
+fn workers(ports: Vec<PortConfig>, options: &Options) -> Box<dyn Platform> {
+    let tables = Tables::by_hand(&layout(), &ports, options).unwrap();
+    Box::new(Host { tables })
+}
+
 /// Tables whose case is over: their programs are loaded.
 static IDLE: Mutex<Vec<Tables>> = Mutex::new(Vec::new());
 
@@ -931,7 +930,6 @@ fn kernel(ports: Vec<PortConfig>, options: &Options) -> Box<dyn Platform> {
     }
     Box::new(Xdp {
         tables: Some(tables),
-        events: Arc::default(),
     })
 }
 
@@ -943,6 +941,16 @@ fn on_the_host() {
 #[test]
 fn on_the_host_with_the_narrowest_build() {
     check_all(Programs::Narrowest, &host);
+}
+
+#[test]
+fn in_workers() {
+    check_all(Programs::General, &workers);
+}
+
+#[test]
+fn in_workers_with_the_narrowest_build() {
+    check_all(Programs::Narrowest, &workers);
 }
 
 #[test]

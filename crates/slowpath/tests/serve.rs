@@ -328,7 +328,8 @@ fn the_event_ring_is_emptied_and_the_thread_ends() {
     let object = builder.open_memory(&object).unwrap().load().unwrap();
     let ring = MapHandle::try_from(&object.maps().next().unwrap()).unwrap();
     let program = object.progs_mut().next().unwrap();
-    let thread = SlowPathThread::start(open_slow_path(), [ring, no_duplicates()]).unwrap();
+    let thread =
+        SlowPathThread::start(open_slow_path(), [ring.into(), no_duplicates().into()]).unwrap();
     receive(&host, "10.6.0.2", ue, COUNT, || {
         for n in 0..COUNT {
             let record = record(n);

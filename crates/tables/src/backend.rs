@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 use std::{fmt, io};
 
-use libbpf_rs::MapHandle;
-
 use crate::abi::Features;
 use crate::alarm_queue::AlarmQueue;
 use crate::error::SetupError;
@@ -14,11 +12,13 @@ use crate::grace::Barrier;
 use crate::layout::{Layout, Memory};
 use crate::pipeline::Run;
 use crate::port::PortConfig;
+use crate::ring::Ring;
 use crate::stats::Counting;
 
 pub(crate) mod host;
 mod program_info;
 mod runner;
+pub(crate) mod workers;
 pub(crate) mod xdp;
 
 pub use program_info::ProgramInfo;
@@ -59,9 +59,9 @@ pub(crate) enum Supply {
     Refused,
 }
 
-/// Rings by which packets hand something to user space.
+/// What packets hand to user space, each by a ring of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ring {
+pub(crate) enum Records {
     /// PDRs that have forwarded so much (`pipeline/count.h`).
     Alarms,
     /// Duplicates (`pipeline/copy.h`).
@@ -108,7 +108,7 @@ pub(crate) trait Backend: fmt::Debug + Send {
         Counting::new(memory.cpus.clone(), memory.slow.clone())
     }
 
-    /// Have alarms of packets that run in this process told here; those of others come by [`Ring::Alarms`].
+    /// Have alarms of packets that run in this process told here; those of others come by [`Records::Alarms`].
     fn tell_alarms_to(&mut self, _: &Arc<AlarmQueue>) {}
 
     /// Availability of programs with these features.
@@ -158,7 +158,7 @@ pub(crate) trait Backend: fmt::Debug + Send {
     }
 
     /// A ring out of the programs. `None`: what would be in it comes back from [`Self::run`].
-    fn ring(&self, _: Ring) -> Result<Option<MapHandle>, SetupError> {
+    fn ring(&self, _: Records) -> Result<Option<Ring>, SetupError> {
         Ok(None)
     }
 

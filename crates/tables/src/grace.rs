@@ -109,6 +109,15 @@ impl Barrier {
         Ok(Self(Some(Arc::new(wait))))
     }
 
+    /// Packets run in threads of this process, which look at the tables while they do.
+    pub(crate) fn threads(all: Vec<Bystander>) -> Self {
+        let wait = move || {
+            all.iter().for_each(Bystander::wait);
+            Ok(())
+        };
+        Self(Some(Arc::new(wait)))
+    }
+
     /// Wait here and now.
     pub fn wait(&self) -> io::Result<()> {
         self.0.as_ref().map_or(Ok(()), |wait| wait())

@@ -1,9 +1,12 @@
 //! Sizes of the tables, and their memory.
 
+use std::io;
 use std::sync::atomic::AtomicU32;
 
-use crate::abi::{Config, Cpu, Line, RulePlace, Side};
+use crate::abi::host::tp_tables;
+use crate::abi::{Config, Cpu, Line, RulePlace, Side, UE_DIR_BITS, UE_PAGE_BITS};
 use crate::memory::View;
+use crate::trace::TRACE_KEYS_MAX;
 
 /// Sizes of the tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub struct Layout {
     pub ue_pages: u32,
     /// Network instances.
     pub nis: u32,
+    /// Threads that packets run in, where that is a matter of choice.
+    pub workers: u32,
     /// Octets of packets for idle UEs that may be on their way to user space: a power of two, of whole pages.
     pub held_ring: u32,
 }
@@ -55,6 +60,7 @@ impl Layout {
             // take them.
             ue_pages: ue_pages.saturating_add(16 + sessions / 8192),
             nis: nis.max(1),
+            workers: 1,
             held_ring: 16 << 20,
         }
     }
@@ -95,6 +101,67 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// Ordinary memory, for so many threads that packets run in.
+    pub(crate) fn anonymous(layout: &Layout, threads: usize) -> io::Result<Self> {
+        let lines = |n: u32| View::anonymous(n as usize);
+        Ok(Self {
+            config: View::anonymous(1)?,
+            cpus: View::anonymous(threads)?,
+            slow: View::anonymous(1)?,
+            entries: lines(layout.all_entries())?,
+            sides: View::anonymous(layout.all_entries() as usize)?,
+            backs: View::anonymous(layout.all_entries() as usize)?,
+            exts: lines(layout.exts)?,
+            meters: lines(layout.meters)?,
+            rules: View::anonymous(layout.rules as usize)?,
+            buckets: lines(layout.buckets.next_power_of_two())?,
+            nexthops: lines(layout.nexthops)?,
+            peers: lines(layout.peers)?,
+            routes: View::anonymous(layout.routes as usize)?,
+            nis: lines(layout.nis)?,
+            ue_dir: View::anonymous((layout.nis as usize) << UE_DIR_BITS)?,
+            ue_pages: View::anonymous((layout.ue_pages as usize) << UE_PAGE_BITS)?,
+            trace_keys: View::anonymous(TRACE_KEYS_MAX)?,
+        })
+    }
+
+    /// As the pipeline in this process sees them, while this lives. `cpu`: whose counters packets write; `ports_up`: bit n
+    /// is set where port n takes frames.
+    pub(crate) fn as_tables(&self, cpu: *mut Cpu, ports_up: u32) -> tp_tables {
+        tp_tables {
+            config: self.config.as_ptr(),
+            cpu,
+            entries: self.entries.as_ptr().cast(),
+            sides: self.sides.as_ptr(),
+            exts: self.exts.as_ptr().cast(),
+            meters: self.meters.as_ptr().cast(),
+            rules: self.rules.as_ptr().cast(),
+            buckets: self.buckets.as_ptr().cast(),
+            nexthops: self.nexthops.as_ptr().cast(),
+            peers: self.peers.as_ptr().cast(),
+            routes: self.routes.as_ptr().cast(),
+            nis: self.nis.as_ptr().cast(),
+            ue_dir: self.ue_dir.as_ptr().cast(),
+            ue_pages: self.ue_pages.as_ptr().cast(),
+            trace_keys: self.trace_keys.as_ptr().cast(),
+            n_entries: self.entries.len() as u32,
+            n_sides: self.sides.len() as u32,
+            n_exts: self.exts.len() as u32,
+            n_meters: self.meters.len() as u32,
+            n_rules: self.rules.len() as u32,
+            n_buckets: self.buckets.len() as u32,
+            n_nexthops: self.nexthops.len() as u32,
+            n_peers: self.peers.len() as u32,
+            n_routes: self.routes.len() as u32,
+            n_nis: self.nis.len() as u32,
+            n_ue_dir: (self.ue_dir.len() >> UE_DIR_BITS) as u32,
+            n_ue_pages: (self.ue_pages.len() >> UE_PAGE_BITS) as u32,
+            n_trace_keys: self.trace_keys.len() as u32,
+            ports_up,
+            ..tp_tables::default()
+        }
+    }
+
     /// Zeroes everywhere.
     pub(crate) fn clear(&self) {
         // By name, so that no table is forgotten.

@@ -30,6 +30,7 @@ pub mod pipeline;
 mod port;
 mod prefixes;
 mod programs;
+mod queue;
 mod ring;
 mod routing;
 mod stats;
@@ -42,6 +43,7 @@ mod verdict;
 #[cfg(test)]
 mod waiting_tests;
 mod ways_back;
+mod worker;
 
 pub use abi::Features;
 pub use adapt::Replacement;
@@ -56,7 +58,7 @@ pub use options::Options;
 pub use owners::Owners;
 pub use pipeline::Run;
 pub use port::{LANES_MAX, Mode, PortConfig, Roles};
-pub use ring::RingReader;
+pub use ring::{Ring, RingReader};
 pub use stats::{Counting, DROP_REASONS, DropReason, PortTotals, Traffic};
 pub use tables::{Fill, Tables};
 pub use tunnel_ends::TunnelEnds;

@@ -14,10 +14,10 @@ use crate::abi::host::{
     tp_host_entry_of, tp_host_prefix, tp_host_run, tp_host_wrap, tp_port_config, tp_result,
     tp_tables,
 };
-use crate::abi::{Features, UE_DIR_BITS, UE_PAGE_BITS, entry, ni, raw, words_of};
+use crate::abi::{Features, entry, ni, raw, words_of};
 use crate::alarm_queue::AlarmQueue;
 use crate::layout::Memory;
-use crate::port::{PortConfig, Roles};
+use crate::port::PortConfig;
 use crate::task::{DOWNLINK, Task, UPLINK};
 use crate::trace::{RECORD_LEN, TraceRecord};
 use crate::verdict::Verdict;
@@ -155,16 +155,7 @@ impl Pipeline {
 
     pub(crate) fn add_port(&mut self, config: &PortConfig, features: Features) {
         let port = self.ports.len() as u32;
-        let Roles { n3, n6 } = config.roles;
-        let role = |is: bool, role: u32| if is { role } else { 0 };
-        let roles = role(n3, raw::TP_ROLE_N3) | role(n6, raw::TP_ROLE_N6);
-        let ni = config.ni.0.into();
-        self.ports.push(tp_port_config {
-            port,
-            roles,
-            features: features.bits(),
-            ni,
-        });
+        self.ports.push(config.as_port(port, features));
         self.ports_up |= 1 << port;
     }
 
@@ -177,45 +168,11 @@ impl Pipeline {
 
     fn tables(&self) -> tp_tables {
         let mem = &self.mem;
+        let cpu = if self.aside { &mem.slow } else { &mem.cpus };
         tp_tables {
-            config: mem.config.as_ptr(),
-            cpu: if self.aside { &mem.slow } else { &mem.cpus }.as_ptr(),
-            entries: mem.entries.as_ptr().cast(),
-            sides: mem.sides.as_ptr(),
-            exts: mem.exts.as_ptr().cast(),
-            meters: mem.meters.as_ptr().cast(),
-            rules: mem.rules.as_ptr().cast(),
-            buckets: mem.buckets.as_ptr().cast(),
-            nexthops: mem.nexthops.as_ptr().cast(),
-            peers: mem.peers.as_ptr().cast(),
-            routes: mem.routes.as_ptr().cast(),
-            nis: mem.nis.as_ptr().cast(),
-            ue_dir: mem.ue_dir.as_ptr().cast(),
-            ue_pages: mem.ue_pages.as_ptr().cast(),
-            trace_keys: mem.trace_keys.as_ptr().cast(),
-            n_entries: mem.entries.len() as u32,
-            n_sides: mem.sides.len() as u32,
-            n_exts: mem.exts.len() as u32,
-            n_meters: mem.meters.len() as u32,
-            n_rules: mem.rules.len() as u32,
-            n_buckets: mem.buckets.len() as u32,
-            n_nexthops: mem.nexthops.len() as u32,
-            n_peers: mem.peers.len() as u32,
-            n_routes: mem.routes.len() as u32,
-            n_nis: mem.nis.len() as u32,
-            n_ue_dir: (mem.ue_dir.len() >> UE_DIR_BITS) as u32,
-            n_ue_pages: (mem.ue_pages.len() >> UE_PAGE_BITS) as u32,
-            n_trace_keys: mem.trace_keys.len() as u32,
-            ports_up: self.ports_up,
             aside: self.aside.into(),
-            own: 0,
-            releases: 0,
-            held_by: 0,
-            transport: 0,
-            transport_known: 0,
-            own_for: [0; 2],
             fib: self.aside.then_some(leave_to_the_kernel),
-            fib_arg: std::ptr::null_mut(),
+            ..mem.as_tables(cpu.as_ptr(), self.ports_up)
         }
     }
 

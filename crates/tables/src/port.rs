@@ -2,6 +2,9 @@
 
 use session::compiled::NiId;
 
+use crate::abi::host::tp_port_config;
+use crate::abi::{Features, raw};
+
 /// Roles of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
@@ -37,4 +40,17 @@ pub struct PortConfig {
     /// CPUs that users' packets are spread over, at most [`LANES_MAX`]; none: each packet stays on the
     /// CPU where it comes in. The host pipeline ignores it.
     pub spread: Vec<u32>,
+}
+
+impl PortConfig {
+    /// As the pipeline in this process takes it, by its number.
+    pub(crate) fn as_port(&self, port: u32, features: Features) -> tp_port_config {
+        let role = |is: bool, role: u32| if is { role } else { 0 };
+        tp_port_config {
+            port,
+            roles: role(self.roles.n3, raw::TP_ROLE_N3) | role(self.roles.n6, raw::TP_ROLE_N6),
+            features: features.bits(),
+            ni: self.ni.0.into(),
+        }
+    }
 }

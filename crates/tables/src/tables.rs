@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use ipnet::IpNet;
-use libbpf_rs::MapHandle;
 use session::compiled::{
     Compiled, Counters, EndedTunnel, HoldLimits, NiId, NoRoom, PdrId, PredefinedId,
 };
@@ -19,8 +18,9 @@ use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
 use crate::adapt::Replacement;
 use crate::alarm_queue::AlarmQueue;
 use crate::backend::host::Host;
+use crate::backend::workers::{ByHand, Workers};
 use crate::backend::xdp::Xdp;
-use crate::backend::{Backend, ProgramInfo, Ring, Runner};
+use crate::backend::{Backend, ProgramInfo, Records, Runner};
 use crate::error::SetupError;
 use crate::grace::{Barrier, Bystander, Grace};
 use crate::handle::Handle;
@@ -32,6 +32,7 @@ use crate::owners::Owners;
 use crate::pipeline::{Pipeline, Run};
 use crate::port::PortConfig;
 use crate::programs::Programs;
+use crate::ring::Ring;
 use crate::stats::{Counting, PortTotals};
 use crate::store::Store;
 use crate::store::alarms::Alarms;
@@ -84,6 +85,16 @@ impl Tables {
         options: &Options,
     ) -> Result<Self, SetupError> {
         Self::over::<Xdp>(layout, ports, options)
+    }
+
+    /// Ordinary memory and the pipeline as workers of this process run it, over frames that are handed to
+    /// [`Self::run`]: for tests.
+    pub fn by_hand(
+        layout: &Layout,
+        ports: &[PortConfig],
+        options: &Options,
+    ) -> Result<Self, SetupError> {
+        Self::over::<Workers<ByHand>>(layout, ports, options)
     }
 
     fn over<B: Backend + 'static>(
@@ -305,18 +316,18 @@ impl Tables {
     }
 
     /// The ring that feeds the slow path; `None` on the host.
-    pub fn events(&self) -> Result<Option<MapHandle>, SetupError> {
-        self.programs.backend().ring(Ring::Events)
+    pub fn events(&self) -> Result<Option<Ring>, SetupError> {
+        self.programs.backend().ring(Records::Events)
     }
 
     /// The ring of duplicates that user space is to send; `None` on the host.
-    pub fn copies(&self) -> Result<Option<MapHandle>, SetupError> {
-        self.programs.backend().ring(Ring::Copies)
+    pub fn copies(&self) -> Result<Option<Ring>, SetupError> {
+        self.programs.backend().ring(Records::Copies)
     }
 
     /// The ring of packets that are followed; `None` on the host.
-    pub fn traced(&self) -> Result<Option<MapHandle>, SetupError> {
-        self.programs.backend().ring(Ring::Traced)
+    pub fn traced(&self) -> Result<Option<Ring>, SetupError> {
+        self.programs.backend().ring(Records::Traced)
     }
 
     /// Answer unknown TEIDs so often from now on, per second and CPU; 0: not at all.
@@ -361,11 +372,11 @@ impl Tables {
     }
 
     /// The ring of packets that wait; `None` on the host.
-    pub fn held_packets(&self) -> Result<Option<MapHandle>, SetupError> {
-        self.programs.backend().ring(Ring::Held)
+    pub fn held_packets(&self) -> Result<Option<Ring>, SetupError> {
+        self.programs.backend().ring(Records::Held)
     }
 
-    /// Run one frame through a port of the host pipeline. `None` on XDP.
+    /// Run one frame through a port's pipeline, in this thread. `None` on XDP.
     pub fn run(&self, port: usize, frame: &[u8], now_ns: u64) -> Option<Run> {
         self.programs.backend().run(port, frame, now_ns)
     }
@@ -417,7 +428,7 @@ fn new_store(
         .icmp_ns
         .store(spacing(options.icmp_errors_per_s), Ordering::Relaxed);
     let owners = Owners::new(memory.entries.len())?;
-    let alarms = Alarms::new(backend.ring(Ring::Alarms)?, Arc::new(AlarmQueue::new()?));
+    let alarms = Alarms::new(backend.ring(Records::Alarms)?, Arc::new(AlarmQueue::new()?));
     let grace = Grace::new(backend.barrier()?)?;
     let parts = (owners, alarms);
     let mut store = Store::new(memory, layout, grace, parts, salt());

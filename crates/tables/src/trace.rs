@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use ipnet::IpNet;
-use libbpf_rs::MapHandle;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -18,7 +17,7 @@ use crate::abi::raw::{self, tp_trace};
 use crate::abi::{DROP_MAX, Line};
 use crate::filters::left_aligned;
 use crate::memory::View;
-use crate::ring::RingReader;
+use crate::ring::{Ring, RingReader};
 use crate::stats::{DROP_REASONS, DropReason};
 
 /// Keys that packets are compared with, at most.
@@ -184,10 +183,7 @@ pub struct TraceThread {
 
 impl TraceThread {
     /// `ring` is [`crate::Tables::traced`]; `report` gets every record and must not wait.
-    pub fn start(
-        ring: MapHandle,
-        report: impl FnMut(TraceRecord) + Send + 'static,
-    ) -> io::Result<Self> {
+    pub fn start(ring: Ring, report: impl FnMut(TraceRecord) + Send + 'static) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let wake = Arc::new(EventFd::from_flags(flags)?);
@@ -218,8 +214,8 @@ impl Drop for TraceThread {
 }
 
 fn drain(
-    ring: &MapHandle,
-    mut report: impl FnMut(TraceRecord),
+    ring: &Ring,
+    mut report: impl FnMut(TraceRecord) + Send,
     stop: &AtomicBool,
     wake: &EventFd,
 ) -> io::Result<()> {

@@ -1,53 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* The pipeline over ordinary memory. */
-#include <linux/bpf.h>
-#include <string.h>
+#include "tp_env.h"
 
-#include "tp_host.h"
-#include "tp_platform.h"
-
-struct tp_env {
-	struct tp_tables *tables;
-	const struct tp_port_config *port;
-	__u8 *buf;
-	__u32 cap;
-	__u32 offset;
-	__u32 len;
-	__u64 now_ns;
-	struct tp_result *result;
+struct tp_sink {
+	struct tp_result result;
 };
-
-static TP_INLINE __u32 tp_features_of(struct tp_env *env) { return env->port->features; }
-static TP_INLINE __u32 tp_port_of(struct tp_env *env) { return env->port->port; }
-static TP_INLINE __u32 tp_roles_of(struct tp_env *env) { return env->port->roles; }
-static TP_INLINE __u32 tp_ni_of(struct tp_env *env) { return env->port->ni; }
-
-static TP_INLINE __u8 *tp_data(struct tp_env *env) { return env->buf + env->offset; }
-static TP_INLINE __u8 *tp_end(struct tp_env *env) { return env->buf + env->offset + env->len; }
-
-/* As the kernel has it: at least an Ethernet header must remain, and new octets at the end are zero. */
-static TP_INLINE int tp_resize(struct tp_env *env, int head, int tail)
-{
-	long start = (long)env->offset + head, end = (long)env->offset + env->len + tail;
-
-	if (start < 0 || end > (long)env->cap || end - start < 14)
-		return 1;
-	if (tail > 0)
-		memset(tp_end(env), 0, (size_t)tail);
-	env->offset = (__u32)start;
-	env->len = (__u32)(end - start);
-	return 0;
-}
-
-static TP_INLINE struct tp_config *tp_config_of(struct tp_env *env) { return env->tables->config; }
-static TP_INLINE struct tp_cpu *tp_cpu_of(struct tp_env *env) { return env->tables->cpu; }
-
-#define TP_ACCESSOR(element, table)                                                             \
-	static TP_INLINE struct tp_##element *tp_##element##_at(struct tp_env *env, __u32 index) \
-	{                                                                                       \
-		return index < env->tables->n_##table && env->tables->table ? &env->tables->table[index] : NULL; \
-	}
-TP_TABLES(TP_ACCESSOR)
 
 static TP_INLINE int tp_releases(struct tp_env *env) { return env->tables->releases != 0; }
 
@@ -73,51 +30,31 @@ static TP_INLINE int tp_knows_transport(struct tp_env *env, __u64 *transport)
 	return 1;
 }
 
-static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu)
-{
-	cpu->clock_uses++;
-	cpu->clock_ns = env->now_ns;
-	return env->now_ns;
-}
-
 static TP_INLINE int tp_fib_ask(struct tp_env *env, struct tp_fib *q)
 {
 	return env->tables->fib ? env->tables->fib(env->tables->fib_arg, q) : BPF_FIB_LKUP_RET_NOT_FWDED;
 }
 
-static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port)
-{
-	if (port >= TP_PORTS_MAX || !(env->tables->ports_up >> port & 1))
-		return TP_DROP_REDIRECT;
-	env->result->port = port;
-	return TP_OUT_REDIRECT;
-}
-
 static TP_INLINE int tp_hand_over(struct tp_env *env, enum tp_ring ring, const struct tp_hand *hand)
 {
-	__u32 front = hand->n_words * 8, off = hand->octets.off, len = hand->octets.len;
-	struct tp_event event = {hand->kind, hand->ifindex, front + len, tp_port_of(env)};
-	__u32 size = (__u32)sizeof(event) + event.len;
-	struct tp_result *r = env->result;
-	__u8 *to = ring == TP_RING_COPIES ? r->copies + r->copies_len : r->event;
+	struct tp_result *r = &env->sink->result;
+	__u32 size = tp_record_size(env, hand);
 
-	if (len == 0 || event.len > TP_EVENT_DATA_MAX || off + len > env->len ||
-	    (ring == TP_RING_COPIES && r->copies_len + size > sizeof(r->copies)))
+	if (!size || (ring == TP_RING_COPIES && r->copies_len + size > sizeof(r->copies)))
 		return 1;
-	memcpy(to, &event, sizeof(event));
-	if (front)
-		memcpy(to + sizeof(event), hand->words, front);
-	memcpy(to + sizeof(event) + front, tp_data(env) + off, len);
-	if (ring == TP_RING_COPIES)
+	if (ring == TP_RING_COPIES) {
+		tp_write_record(env, hand, r->copies + r->copies_len);
 		r->copies_len += size;
-	else
+	} else {
+		tp_write_record(env, hand, r->event);
 		r->event_len = size;
+	}
 	return 0;
 }
 
 static TP_INLINE int tp_tell_alarm(struct tp_env *env, const struct tp_alarm *alarm)
 {
-	struct tp_result *r = env->result;
+	struct tp_result *r = &env->sink->result;
 
 	if (r->n_alarms >= TP_HOST_ALARMS)
 		return 1;
@@ -125,7 +62,7 @@ static TP_INLINE int tp_tell_alarm(struct tp_env *env, const struct tp_alarm *al
 	return 0;
 }
 
-static TP_INLINE struct tp_trace *tp_trace_of(struct tp_env *env) { return &env->result->trace; }
+static TP_INLINE struct tp_trace *tp_trace_of(struct tp_env *env) { return &env->sink->result.trace; }
 
 static TP_INLINE void tp_trace_copy(struct tp_env *env, struct tp_trace *t, __u32 frame_len)
 {
@@ -135,7 +72,7 @@ static TP_INLINE void tp_trace_copy(struct tp_env *env, struct tp_trace *t, __u3
 static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t)
 {
 	t->time_ns = env->now_ns;
-	env->result->traced = 1;
+	env->sink->result.traced = 1;
 	return 0;
 }
 
@@ -143,31 +80,13 @@ static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t)
 
 _Static_assert(TP_HOST_WRAP_MAX == TP_TUNNEL6_MAX, "what tp_host_wrap() may need");
 
-static __u32 tp_verdict_of(int outcome)
-{
-	switch (outcome) {
-	case TP_OUT_PASS:
-		return TP_VERDICT_PASS;
-	case TP_OUT_ANSWER:
-		return TP_VERDICT_TX;
-	case TP_OUT_REDIRECT:
-		return TP_VERDICT_REDIRECT;
-	case TP_OUT_SLOW:
-	case TP_OUT_HELD:
-		return TP_VERDICT_SLOW;
-	default:
-		return TP_VERDICT_DROP;
-	}
-}
-
 int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *buf, __u32 cap, __u32 *offset,
 		__u32 *len, __u64 now_ns, struct tp_result *r)
 {
-	struct tp_env env = {t, port, buf, cap, *offset, *len, now_ns, r};
+	struct tp_env env = {t, port, (struct tp_sink *)r, buf, cap, *offset, *len, 0, now_ns};
 	int outcome;
 
 	r->reason = TP_DROP_NONE;
-	r->port = 0;
 	r->event_len = 0;
 	r->traced = 0;
 	r->copies_len = 0;
@@ -176,6 +95,7 @@ int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *bu
 	r->verdict = tp_verdict_of(outcome);
 	if (r->verdict == TP_VERDICT_DROP)
 		r->reason = (__u32)outcome;
+	r->port = env.out;
 	*offset = env.offset;
 	*len = env.len;
 	return (int)r->verdict;
@@ -199,7 +119,7 @@ static const struct tp_port_config any_port = {0, 0, TP_FEAT_ALL, 0};
 
 __u32 tp_host_prefix(struct tp_tables *t, __u32 teid, __u8 *prefix, __u32 *ni)
 {
-	struct tp_env env = {t, &any_port, NULL, 0, 0, 0, 0, NULL};
+	struct tp_env env = {.tables = t, .port = &any_port};
 	const struct tp_rules *rules;
 	__u32 i, j, plen, index;
 	__u64 head = 0;
@@ -237,7 +157,7 @@ static __u32 wrap_bare(struct tp_env *env, const struct tp_task *task, const str
 
 __u32 tp_host_wrap(struct tp_tables *t, const struct tp_task *task, const __u8 *user, __u32 len, __u8 *to)
 {
-	struct tp_env env = {t, &any_port, to, task->tunnel_len + len, 0, task->tunnel_len + len, 0, NULL};
+	struct tp_env env = {t, &any_port, NULL, to, task->tunnel_len + len, 0, task->tunnel_len + len, 0, 0};
 	const struct tp_peer *peer = tp_peer_at(&env, tp_out_peer(task->out));
 	struct tp_tunnel out = {0};
 
@@ -274,7 +194,7 @@ __u32 tp_host_wrap(struct tp_tables *t, const struct tp_task *task, const __u8 *
 /* The entry index that a TEID leads to; TP_NOT_FOUND: none. */
 __u32 tp_host_entry_of(struct tp_tables *t, __u32 teid)
 {
-	struct tp_env env = {t, &any_port, NULL, 0, 0, 0, 0, NULL};
+	struct tp_env env = {.tables = t, .port = &any_port};
 	__u32 index;
 	__u64 head;
 

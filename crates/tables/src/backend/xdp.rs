@@ -11,12 +11,13 @@ use std::time::Instant;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use super::{Backend, Builds, ProgramInfo, Ring, Runner, Supply};
+use super::{Backend, Builds, ProgramInfo, Records, Runner, Supply};
 use crate::abi::{Features, PORTS_MAX};
 use crate::error::SetupError;
 use crate::grace::Barrier;
 use crate::layout::{Layout, Memory};
 use crate::port::PortConfig;
+use crate::ring::Ring;
 
 mod builds;
 mod lanes;
@@ -261,16 +262,17 @@ impl Backend for Xdp {
         Ok(())
     }
 
-    fn ring(&self, ring: Ring) -> Result<Option<MapHandle>, SetupError> {
-        let name = match ring {
-            Ring::Alarms => "alarms",
-            Ring::Copies => "copies",
-            Ring::Events => "events",
-            Ring::Held => "held",
-            Ring::Traced => "traced",
+    fn ring(&self, of: Records) -> Result<Option<Ring>, SetupError> {
+        let name = match of {
+            Records::Alarms => "alarms",
+            Records::Copies => "copies",
+            Records::Events => "events",
+            Records::Held => "held",
+            Records::Traced => "traced",
         };
         let map = map_named(&self.maps, name)?;
-        MapHandle::try_from(map).map(Some).map_err(setup(name))
+        let map = MapHandle::try_from(map).map_err(setup(name))?;
+        Ok(Some(map.into()))
     }
 
     fn infos(&self) -> Vec<ProgramInfo> {

@@ -10,15 +10,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use libbpf_rs::MapHandle;
-use nix::errno::Errno;
 use session::compiled::PdrId;
 use smallvec::SmallVec;
 
 use crate::abi::{ALARM_STEP, AlarmRecord, Cpu, QOS_ALARM_NONE, entry};
 use crate::alarm_queue::{AlarmQueue, WAITING_MAX};
 use crate::handle::{Handle, HeldEntry};
-use crate::ring::RingReader;
+use crate::ring::{Ring, RingReader};
 use crate::store::Store;
 
 /// Entries that are looked through before other work has its turn again.
@@ -35,10 +33,10 @@ struct AlarmRing {
 }
 
 impl AlarmRing {
-    fn open(map: &MapHandle) -> io::Result<Self> {
+    fn open(ring: &Ring) -> io::Result<Self> {
         let taken = Arc::new(Mutex::new(Vec::new()));
         let into = Arc::clone(&taken);
-        let reader = RingReader::open(map, move |record| {
+        let reader = RingReader::open(ring, move |record| {
             if let Some(entry) = entry_of(record) {
                 let mut taken = into.lock().unwrap_or_else(PoisonError::into_inner);
                 taken.push(entry);
@@ -64,8 +62,8 @@ fn entry_of(record: &[u8]) -> Option<u32> {
 /// Alarms that have come, and the ways by which more come.
 #[derive(Debug)]
 pub(crate) struct Alarms {
-    map: Option<MapHandle>,
-    ring: Option<AlarmRing>,
+    ring: Option<Ring>,
+    opened: Option<AlarmRing>,
     pub(crate) told: Arc<AlarmQueue>,
     /// Armed while no program adds atomically: looked at once more, as a packet may have been counted at that moment.
     pub(crate) again: Vec<u32>,
@@ -80,10 +78,10 @@ pub(crate) struct Alarms {
 }
 
 impl Alarms {
-    pub(crate) fn new(map: Option<MapHandle>, told: Arc<AlarmQueue>) -> Self {
+    pub(crate) fn new(ring: Option<Ring>, told: Arc<AlarmQueue>) -> Self {
         Self {
-            map,
-            ring: None,
+            ring,
+            opened: None,
             told,
             again: Vec::new(),
             lost: 0,
@@ -95,22 +93,22 @@ impl Alarms {
 
     /// Readable when there is something to take.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let ring = self.map.as_ref().map(|map| map.as_fd());
+        let ring = self.ring.as_ref().map(|ring| ring.as_fd());
         ring.into_iter().chain([self.told.fd()])
     }
 
     fn take_from_ring(&mut self, at_most: usize) -> io::Result<bool> {
-        let Some(map) = &self.map else {
+        let Some(ring) = &self.ring else {
             return Ok(false);
         };
-        if self.ring.is_none() {
-            if !is_readable(map)? {
+        if self.opened.is_none() {
+            if !ring.is_readable()? {
                 return Ok(false);
             }
-            self.ring = Some(AlarmRing::open(map)?);
+            self.opened = Some(AlarmRing::open(ring)?);
         }
-        match &self.ring {
-            Some(ring) => ring.take(at_most, &mut self.entries),
+        match &self.opened {
+            Some(opened) => opened.take(at_most, &mut self.entries),
             None => Ok(false),
         }
     }
@@ -124,17 +122,6 @@ impl Alarms {
             self.scan_again = false;
             self.scan = Some(0);
         }
-    }
-}
-
-/// A ring can be asked before it is mapped.
-fn is_readable(map: &MapHandle) -> io::Result<bool> {
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    let mut fds = [PollFd::new(map.as_fd(), PollFlags::POLLIN)];
-    match poll(&mut fds, PollTimeout::ZERO) {
-        Ok(ready) => Ok(ready > 0),
-        Err(Errno::EINTR) => Ok(false),
-        Err(errno) => Err(errno.into()),
     }
 }
 

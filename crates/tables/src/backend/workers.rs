@@ -1,0 +1,185 @@
+//! The pipeline in threads of this process, each with packets of its own.
+
+use std::io;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use super::{Backend, Builds, Records};
+use crate::abi::Features;
+use crate::error::SetupError;
+use crate::grace::{Barrier, Bystander};
+use crate::layout::{Layout, Memory};
+use crate::pipeline::Run;
+use crate::port::PortConfig;
+use crate::ring::Ring;
+use crate::trace::TraceRecord;
+use crate::worker::{Burst, Shared, Worker};
+
+/// Octets of the longest frame.
+const FRAME_MAX: usize = 16 << 10;
+
+/// Where the frames of one worker come from and go to.
+pub(crate) trait Traffic: Send + Sized + 'static {
+    /// That of so many workers, and the interface of each port.
+    fn open(ports: &[PortConfig], workers: usize) -> Result<(Vec<Self>, Vec<u32>), SetupError>;
+
+    /// Take in what has come, once around, run it, and send it on. How many frames there were. Never waits.
+    fn serve(&mut self, worker: &mut Worker, burst: &mut Burst) -> io::Result<usize>;
+
+    /// Sleep until something has come, a tenth of a second at most.
+    fn sleep(&mut self) -> io::Result<()>;
+}
+
+/// Workers, and the tables that they share. Dropping it stops them.
+#[derive(Debug)]
+pub(crate) struct Workers<T> {
+    shared: Shared,
+    ports: Vec<PortConfig>,
+    /// One for each worker, and one for frames that are run by hand.
+    bystanders: Vec<Bystander>,
+    by_hand: Mutex<(Worker, Burst)>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    traffic: PhantomData<fn() -> T>,
+}
+
+impl<T> Workers<T> {
+    fn start(&mut self, mut traffic: T, number: usize) -> io::Result<JoinHandle<()>>
+    where
+        T: Traffic,
+    {
+        let mut worker = Worker::new(&self.shared, number, &self.ports);
+        let (bystander, stop) = (self.bystanders[number].clone(), Arc::clone(&self.stop));
+        let work = move || {
+            let mut burst = Burst::new(FRAME_MAX);
+            while !stop.load(Ordering::Relaxed) {
+                let looking = bystander.look();
+                let served = traffic.serve(&mut worker, &mut burst);
+                drop(looking);
+                let slept = match served {
+                    Ok(0) => traffic.sleep(),
+                    other => other.map(drop),
+                };
+                if let Err(error) = slept {
+                    tracing::error!(%error, number, "a worker has ended; its packets are lost");
+                    return;
+                }
+            }
+        };
+        Builder::new().name(format!("worker-{number}")).spawn(work)
+    }
+}
+
+impl<T> Drop for Workers<T> {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // One that has panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
+    fn builds(_: &[PortConfig]) -> Builds {
+        Builds {
+            // Several workers may meet one session, and frames that are run by hand do.
+            always: Features::ATOMIC,
+            ..Builds::default()
+        }
+    }
+
+    fn load(layout: &Layout, ports: &[PortConfig], features: Features) -> Result<Self, SetupError> {
+        let workers = layout.workers.max(1) as usize;
+        let shared = Shared::new(layout, workers + 1, features)?;
+        let by_hand = Worker::new(&shared, workers, ports);
+        Ok(Self {
+            shared,
+            ports: ports.to_vec(),
+            bystanders: vec![(); workers + 1]
+                .into_iter()
+                .map(|()| Bystander::default())
+                .collect(),
+            by_hand: Mutex::new((by_hand, Burst::new(FRAME_MAX))),
+            stop: Arc::default(),
+            threads: Vec::new(),
+            traffic: PhantomData,
+        })
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.shared.memory
+    }
+
+    fn attach(&mut self) -> Result<(), SetupError> {
+        let (traffic, ifindexes) = T::open(&self.ports, self.bystanders.len() - 1)?;
+        for (slot, ifindex) in self.memory().config[0].port_ifindex.iter().zip(ifindexes) {
+            slot.store(ifindex, Ordering::Release);
+        }
+        for (number, traffic) in traffic.into_iter().enumerate() {
+            let thread = self.start(traffic, number)?;
+            self.threads.push(thread);
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, features: Features) -> io::Result<()> {
+        let live = &self.shared.features;
+        live.store(features.bits(), Ordering::Release);
+        Ok(())
+    }
+
+    fn barrier(&self) -> io::Result<Barrier> {
+        Ok(Barrier::threads(self.bystanders.clone()))
+    }
+
+    fn ring(&self, records: Records) -> Result<Option<Ring>, SetupError> {
+        Ok(Some(Arc::clone(self.shared.queues.of(records)).into()))
+    }
+
+    fn run(&self, port: usize, frame: &[u8], now_ns: u64) -> Option<Run> {
+        let mut by_hand = self.by_hand.lock().unwrap_or_else(PoisonError::into_inner);
+        let (worker, burst) = &mut *by_hand;
+        let looking = self.bystanders.last()?.look();
+        burst.clear();
+        burst.push([frame, &[]]);
+        worker.run(port, burst, now_ns);
+        drop(looking);
+        let (verdict, frame) = burst.outcomes().next()?;
+        // Alarms stay where the control thread hears of them.
+        let all = |records: Records| {
+            let mut all = Vec::new();
+            let queue = self.shared.queues.of(records);
+            queue.read(usize::MAX, &mut |record| all.extend_from_slice(record));
+            all
+        };
+        let held = all(Records::Held);
+        Some(Run {
+            verdict,
+            frame: frame.to_vec(),
+            event: [all(Records::Events), held].concat(),
+            copies: all(Records::Copies),
+            trace: TraceRecord::parse(&all(Records::Traced)),
+        })
+    }
+}
+
+/// No traffic but frames that are run by hand.
+#[derive(Debug)]
+pub(crate) struct ByHand;
+
+impl Traffic for ByHand {
+    fn open(_: &[PortConfig], _: usize) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
+        Ok((Vec::new(), Vec::new()))
+    }
+
+    fn serve(&mut self, _: &mut Worker, _: &mut Burst) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    fn sleep(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! Queues of records from the workers of this process (`datapath/platform/worker/tp_queue.h`).
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::abi::host::{tp_queue, tp_queue_begin, tp_queue_peek, tp_queue_release, tp_queue_wake};
+use crate::memory::View;
+
+/// One queue: workers write, one thread at a time reads. The descriptor is readable when there are records.
+pub(crate) struct Queue {
+    queue: Box<UnsafeCell<tp_queue>>,
+    /// Held by whoever reads.
+    reading: Mutex<()>,
+    wake: EventFd,
+    /// What the queue points at.
+    _memory: View<AtomicU64>,
+}
+
+// SAFETY: workers change the queue by atomic operations; what belongs to the reader alone is behind `reading`.
+unsafe impl Send for Queue {}
+// SAFETY: as above.
+unsafe impl Sync for Queue {}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Queue")
+    }
+}
+
+impl AsFd for Queue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+impl Queue {
+    /// Room for so many octets, rounded up to a power of two of whole pages. Memory is taken as it is used.
+    pub(crate) fn new(octets: usize) -> io::Result<Self> {
+        let octets = octets.max(4096).next_power_of_two();
+        let memory = View::<AtomicU64>::anonymous(octets / size_of::<AtomicU64>())?;
+        let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let queue = tp_queue {
+            fd: wake.as_raw_fd(),
+            data: memory.as_ptr().cast(),
+            size: octets as u64,
+            ..tp_queue::default()
+        };
+        Ok(Self {
+            queue: Box::new(UnsafeCell::new(queue)),
+            reading: Mutex::new(()),
+            wake,
+            _memory: memory,
+        })
+    }
+
+    /// For workers, as long as this lives.
+    pub(crate) fn as_ptr(&self) -> *mut tp_queue {
+        self.queue.get()
+    }
+
+    /// Give at most so many records to `take`. How many there were. Never waits for a writer.
+    pub(crate) fn read(&self, at_most: usize, take: &mut dyn FnMut(&[u8])) -> usize {
+        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: this is the reader, which `_reading` makes the only one.
+        unsafe { tp_queue_begin(self.as_ptr()) };
+        for taken in 0..at_most {
+            let mut len = 0;
+            // SAFETY: as above.
+            let record = unsafe { tp_queue_peek(self.as_ptr(), &raw mut len) };
+            if record.is_null() {
+                return taken;
+            }
+            // SAFETY: a complete record of so many octets, which no writer touches before it is released below.
+            take(unsafe { std::slice::from_raw_parts(record, len as usize) });
+            // SAFETY: the record that was just given.
+            unsafe { tp_queue_release(self.as_ptr(), len) };
+        }
+        // SAFETY: as above.
+        unsafe { tp_queue_wake(self.as_ptr()) };
+        at_most
+    }
+}

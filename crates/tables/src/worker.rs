@@ -1,0 +1,224 @@
+//! The pipeline in a thread that has a share of all packets to itself (`datapath/platform/worker/tp_worker.h`).
+
+use std::io;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use crate::abi::host::{
+    TP_BURST_MAX, TP_VERDICT_PASS, TP_VERDICT_REDIRECT, TP_VERDICT_SLOW, TP_VERDICT_TX, tp_frame,
+    tp_queues, tp_worker, tp_worker_burst,
+};
+use crate::abi::{Features, PORTS_MAX};
+use crate::backend::Records;
+use crate::layout::{Layout, Memory};
+use crate::pipeline::{HEADROOM, TAILROOM};
+use crate::port::PortConfig;
+use crate::queue::Queue;
+use crate::verdict::Verdict;
+
+/// Frames of one burst, at most.
+pub(crate) const BURST: usize = TP_BURST_MAX as usize;
+
+/// Octets of records for the slow path, of duplicates, of alarms and of followed packets on their way to user space.
+const EVENTS: usize = 4 << 20;
+const COPIES: usize = 4 << 20;
+const ALARMS: usize = 2 << 20;
+const TRACED: usize = 1 << 20;
+
+/// What workers hand to other threads. Clones are the same queues.
+#[derive(Clone, Debug)]
+pub(crate) struct Queues {
+    events: Arc<Queue>,
+    copies: Arc<Queue>,
+    held: Arc<Queue>,
+    alarms: Arc<Queue>,
+    traced: Arc<Queue>,
+}
+
+impl Queues {
+    pub(crate) fn new(layout: &Layout) -> io::Result<Self> {
+        let queue = |octets| Queue::new(octets).map(Arc::new);
+        Ok(Self {
+            events: queue(EVENTS)?,
+            copies: queue(COPIES)?,
+            held: queue(layout.held_ring as usize)?,
+            alarms: queue(ALARMS)?,
+            traced: queue(TRACED)?,
+        })
+    }
+
+    pub(crate) fn of(&self, records: Records) -> &Arc<Queue> {
+        match records {
+            Records::Alarms => &self.alarms,
+            Records::Copies => &self.copies,
+            Records::Events => &self.events,
+            Records::Held => &self.held,
+            Records::Traced => &self.traced,
+        }
+    }
+
+    fn as_queues(&self) -> tp_queues {
+        tp_queues {
+            events: self.events.as_ptr(),
+            copies: self.copies.as_ptr(),
+            held: self.held.as_ptr(),
+            alarms: self.alarms.as_ptr(),
+            traced: self.traced.as_ptr(),
+        }
+    }
+}
+
+/// What all workers share, kept as long as one of them lives.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) memory: Memory,
+    pub(crate) queues: Queues,
+    /// Of all ports; changed under traffic.
+    pub(crate) features: Arc<AtomicU32>,
+}
+
+impl Shared {
+    pub(crate) fn new(layout: &Layout, threads: usize, features: Features) -> io::Result<Self> {
+        Ok(Self {
+            memory: Memory::anonymous(layout, threads)?,
+            queues: Queues::new(layout)?,
+            features: Arc::new(AtomicU32::new(features.bits())),
+        })
+    }
+}
+
+/// The pipeline of one thread.
+pub(crate) struct Worker {
+    worker: Box<tp_worker>,
+    ports: usize,
+    /// What the worker points at.
+    _shared: Shared,
+}
+
+// SAFETY: a worker points at shared memory, atomics and queues, which any thread may use, and at counters of its own.
+unsafe impl Send for Worker {}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Worker")
+    }
+}
+
+impl Worker {
+    /// The worker of this number, of those that the memory has counters for.
+    pub(crate) fn new(shared: &Shared, number: usize, ports: &[PortConfig]) -> Self {
+        let ports = ports.get(..PORTS_MAX).unwrap_or(ports);
+        let cpu = ptr::from_ref(&shared.memory.cpus[number]).cast_mut();
+        let mut worker = Box::new(tp_worker {
+            tables: shared.memory.as_tables(cpu, (1u32 << ports.len()) - 1),
+            queues: shared.queues.as_queues(),
+            features: shared.features.as_ptr(),
+            n_ports: ports.len() as u32,
+            ..tp_worker::default()
+        });
+        for (to, (number, port)) in worker.ports.iter_mut().zip((0..).zip(ports)) {
+            *to = port.as_port(number, Features::NONE);
+        }
+        Self {
+            worker,
+            ports: ports.len(),
+            _shared: shared.clone(),
+        }
+    }
+
+    /// Run frames that came in on a port.
+    pub(crate) fn run(&mut self, port: usize, burst: &mut Burst, now_ns: u64) {
+        assert!(port < self.ports, "a port of this worker");
+        // SAFETY: tables, queues and features are those of `_shared`, which lives as long; a counter line belongs to one
+        // worker; the frames lie in memory of the burst's own, with the offsets and lengths given.
+        unsafe {
+            tp_worker_burst(
+                &mut *self.worker,
+                port as u32,
+                burst.frames.as_mut_ptr(),
+                burst.len as u32,
+                now_ns,
+            );
+        }
+    }
+}
+
+/// Frames that come in together, each in a place of its own with room in front and behind.
+pub(crate) struct Burst {
+    room: Box<[u8]>,
+    /// Octets of one place.
+    stride: usize,
+    frames: [tp_frame; BURST],
+    len: usize,
+}
+
+// SAFETY: what frames point at is the burst's own.
+unsafe impl Send for Burst {}
+
+impl std::fmt::Debug for Burst {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Burst of {}", self.len)
+    }
+}
+
+impl Burst {
+    /// For frames of so many octets at most.
+    pub(crate) fn new(longest: usize) -> Self {
+        let stride = (HEADROOM + longest + TAILROOM).next_multiple_of(64);
+        Self {
+            room: vec![0; stride * BURST].into(),
+            stride,
+            frames: [tp_frame::default(); BURST],
+            len: 0,
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len == BURST
+    }
+
+    /// One more frame, if there is room and it is not too long: of parts, one behind the other.
+    pub(crate) fn push(&mut self, parts: [&[u8]; 2]) {
+        let len = parts[0].len() + parts[1].len();
+        if self.is_full() || HEADROOM + len + TAILROOM > self.stride {
+            return;
+        }
+        let place = &mut self.room[self.len * self.stride..][..self.stride];
+        let (front, rest) = place[HEADROOM..].split_at_mut(parts[0].len());
+        front.copy_from_slice(parts[0]);
+        rest[..parts[1].len()].copy_from_slice(parts[1]);
+        self.frames[self.len] = tp_frame {
+            buf: place.as_mut_ptr(),
+            cap: self.stride as u32,
+            offset: HEADROOM as u32,
+            len: len as u32,
+            ..tp_frame::default()
+        };
+        self.len += 1;
+    }
+
+    /// What became of each frame, in their order.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (Verdict, &[u8])> {
+        let frames = self.frames[..self.len].iter().enumerate();
+        frames.map(|(at, frame)| {
+            let verdict = match frame.verdict {
+                TP_VERDICT_PASS => Verdict::Pass,
+                TP_VERDICT_TX => Verdict::Answer,
+                TP_VERDICT_REDIRECT => Verdict::Redirect(frame.detail),
+                TP_VERDICT_SLOW => Verdict::Slow,
+                _ => Verdict::Drop(frame.detail),
+            };
+            let start = at * self.stride + frame.offset as usize;
+            (verdict, &self.room[start..start + frame.len as usize])
+        })
+    }
+}

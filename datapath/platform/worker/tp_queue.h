@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* Records from workers to one other thread: what a ring of the kernel (BPF_MAP_TYPE_RINGBUF) is to XDP programs.
+ *
+ * Any number of writers, none of which waits; one reader, who sleeps on a descriptor (an eventfd). A record takes its
+ * octets, rounded up to 8, and 8 in front. Memory behind the reader is zero: a length there says that the
+ * record is complete.
+ */
+#ifndef TP_QUEUE_H
+#define TP_QUEUE_H
+
+#include <linux/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct tp_queue {
+	_Alignas(64) __u64 written; /* octets promised to writers, ever */
+	_Alignas(64) __u64 read;    /* octets given back by the reader, ever */
+	__u32 told;		    /* the descriptor is readable, or about to be */
+	int fd;			    /* an eventfd; below 0: nobody is woken */
+	_Alignas(64) __u8 *data;    /* zero at first; aligned to 8 */
+	__u64 size;		    /* a power of two */
+};
+
+/* Room for a record of len octets, which tp_queue_commit() completes. NULL: there is none. Any thread. */
+__u8 *tp_queue_reserve(struct tp_queue *q, __u32 len);
+
+/* room  what tp_queue_reserve() gave for len. */
+void tp_queue_commit(struct tp_queue *q, __u8 *room, __u32 len);
+
+/* The oldest complete record and its octets, or NULL. The reader. */
+const __u8 *tp_queue_peek(struct tp_queue *q, __u32 *len);
+
+/* Done with the record that tp_queue_peek() gave. The reader. */
+void tp_queue_release(struct tp_queue *q, __u32 len);
+
+/* Before the reader looks: writes from here on make the descriptor readable again. */
+void tp_queue_begin(struct tp_queue *q);
+
+/* The reader stops although there may be more: have the descriptor readable. */
+void tp_queue_wake(struct tp_queue *q);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

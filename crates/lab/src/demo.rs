@@ -12,6 +12,7 @@ use crate::ping::start_ping;
 use crate::smf::Style;
 use crate::traffic::{self, Iperf, Way};
 use crate::upf;
+use crate::upf::Datapath;
 use crate::wait::eventually;
 use crate::world::{Attached, Family, Wanted, World};
 
@@ -92,11 +93,16 @@ fn describe(world: &World) -> Result<()> {
     let upf = world.upf.as_ref().context("the UPF is down")?;
     let datapath = upf.get(&world.upf_ns, "/api/v1/datapath")?;
     let (kind, mode) = (&datapath["kind"], &datapath["mode"]);
+    let wanted = Datapath::chosen();
     ensure!(
-        kind == "xdp" && mode == "driver",
+        kind == wanted.name() && (wanted != Datapath::Xdp || mode == "driver"),
         "the data path is {kind} in mode {mode}"
     );
-    println!("  turnpiked forwards by XDP in driver mode on n3 and n6");
+    let by = match wanted {
+        Datapath::Xdp => "XDP in driver mode on n3 and n6",
+        Datapath::Kernel => "UDP sockets on n3 and a TUN interface for n6",
+    };
+    println!("  turnpiked forwards by {by}");
     Ok(())
 }
 

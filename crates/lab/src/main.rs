@@ -5,12 +5,16 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use lab::smf::Style;
+use lab::upf::Datapath;
 use lab::{bench, cleanup, demo, scenario};
 
 /// An emulated SMF, gNBs, UEs and data network around a real turnpiked. Needs root.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
+    /// The data path of the UPF
+    #[arg(long, global = true, value_enum, default_value_t)]
+    datapath: Datapath,
     #[command(subcommand)]
     command: Action,
 }
@@ -54,6 +58,7 @@ enum Action {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    arguments.datapath.choose();
     let result = cleanup::claim()
         .and_then(|()| cleanup::on_signals())
         .and_then(|()| match arguments.command {

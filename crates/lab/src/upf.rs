@@ -5,9 +5,11 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -16,6 +18,38 @@ use crate::ue::Addresses;
 use crate::wait::{LOOK, NEVER, eventually};
 
 const API: ([u8; 4], u16) = ([127, 0, 0, 1], 8806);
+
+/// The data paths of turnpiked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Datapath {
+    /// Programs in the kernel.
+    #[default]
+    Xdp,
+    /// Sockets of the kernel.
+    Kernel,
+}
+
+static DATAPATH: OnceLock<Datapath> = OnceLock::new();
+
+impl Datapath {
+    /// The one that every UPF of this process has from now on; before, it is the default.
+    pub fn choose(self) {
+        let _ = DATAPATH.set(self);
+    }
+
+    /// The one that was chosen.
+    pub fn chosen() -> Self {
+        DATAPATH.get().copied().unwrap_or_default()
+    }
+
+    /// As the configuration says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Xdp => "xdp",
+            Self::Kernel => "kernel",
+        }
+    }
+}
 
 /// What a scenario asks of the configuration.
 #[derive(Clone, Debug)]
@@ -52,6 +86,7 @@ impl Settings {
             sections,
             ..
         } = self;
+        let kind = Datapath::chosen().name();
         let list = |items: Vec<String>| {
             items
                 .iter()
@@ -77,8 +112,7 @@ heartbeat_s = {heartbeat_s}
 path_failure_retention_s = {retention_s}
 
 [datapath]
-kind = "xdp"
-mode = "driver"
+kind = "{kind}"
 
 [[interface]]
 name = "n3"

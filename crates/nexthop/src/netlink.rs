@@ -13,6 +13,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ipnet::IpNet;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -112,6 +113,12 @@ fn netlink_socket(flags: SockFlag) -> nix::Result<OwnedFd> {
         flags,
         SockProtocol::NetlinkRoute,
     )
+}
+
+/// Have the kernel lead packets to a network out of an interface, in one of its tables.
+pub fn put_route(net: IpNet, ifindex: u32, table: u32) -> io::Result<()> {
+    let put = |sequence| wire::put_route(net, ifindex, table, sequence);
+    Kernel::open()?.ask(put).map(drop)
 }
 
 fn listener() -> nix::Result<OwnedFd> {

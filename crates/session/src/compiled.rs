@@ -10,7 +10,7 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv6Net};
 
 /// Network instance, an index into the configured list (TS 29.244, 8.2.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NiId(pub u16);
 
 /// Network instance of rules that name none.

@@ -29,8 +29,8 @@ use session::compiled::{
 use slowpath::advertise::Advertised;
 use slowpath::{HoldBounds, Outgoing, Released, Setup};
 use tables::{
-    DROP_REASONS, Features, Handle, Layout, Mode, Options, PortConfig, PortTotals, Ring,
-    RingReader, Roles, Tables, Verdict,
+    DROP_REASONS, Features, Handle, Layout, Options, PortConfig, PortTotals, Ring, RingReader,
+    Roles, Tables, Verdict,
 };
 
 #[derive(Deserialize)]
@@ -447,8 +447,7 @@ fn port_configs(n: usize, role: &dyn Fn(usize) -> String) -> Vec<PortConfig> {
             n6: role(port) != "n3",
         },
         ni: NiId(0),
-        mode: Mode::Driver,
-        spread: Vec::new(),
+        ..PortConfig::default()
     };
     (0..n).map(config).collect()
 }

@@ -16,7 +16,7 @@ use session::compiled::NiId;
 use slowpath::{Setup, SlowPath, SlowPathThread};
 use support::cable::{Host, PATIENCE, PEER_MAC, cable, ifindex, ip, sh, wait_for};
 use support::mirror::{Mirror, leads_to};
-use tables::{DROP_REASONS, Layout, Mode, Options, PortConfig, Roles, Tables};
+use tables::{DROP_REASONS, Layout, Options, PortConfig, Roles, Tables};
 
 /// Over tables of nobody.
 fn open_slow_path() -> SlowPath {
@@ -33,8 +33,7 @@ fn tables_of_nobody() -> Tables {
         name: "n3".into(),
         roles: Roles { n3: true, n6: true },
         ni: NiId(0),
-        mode: Mode::Driver,
-        spread: Vec::new(),
+        ..PortConfig::default()
     };
     Tables::host(&Layout::default(), &[port], &Options::default()).unwrap()
 }

@@ -1,6 +1,7 @@
 //! Back ends: places where packets meet the pipeline, and what each offers. A further one is a module below this one and a
 //! constructor of [`crate::Tables`].
 
+use std::ffi::CString;
 use std::sync::Arc;
 use std::time::Instant;
 use std::{fmt, io};
@@ -175,5 +176,20 @@ pub(crate) trait Backend: fmt::Debug + Send {
     /// A port's program, to be run over frames by the kernel.
     fn runner(&self, _port: usize) -> Option<Result<Runner, SetupError>> {
         None
+    }
+}
+
+/// The number of an interface in this network namespace.
+pub(crate) fn ifindex_of(name: &str) -> Result<u32, SetupError> {
+    let missing = || SetupError::NoInterface {
+        name: name.to_owned(),
+    };
+    let c_name = CString::new(name).map_err(|_| missing())?;
+    // SAFETY: the name is a terminated string.
+    let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
+    if index == 0 {
+        Err(missing())
+    } else {
+        Ok(index)
     }
 }

@@ -1,5 +1,8 @@
 //! Data interfaces, as they are configured.
 
+use std::net::IpAddr;
+
+use ipnet::IpNet;
 use session::compiled::NiId;
 
 use crate::abi::host::tp_port_config;
@@ -18,16 +21,17 @@ pub struct Roles {
 pub const LANES_MAX: usize = 16;
 
 /// Mode of attaching a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// In the driver.
+    #[default]
     Driver,
     /// In the kernel's generic path: slow, for interfaces whose driver knows no XDP.
     Generic,
 }
 
 /// A data interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortConfig {
     /// Its name in this network namespace.
     pub name: String,
@@ -40,6 +44,11 @@ pub struct PortConfig {
     /// CPUs that users' packets are spread over, at most [`LANES_MAX`]; none: each packet stays on the
     /// CPU where it comes in. The host pipeline ignores it.
     pub spread: Vec<u32>,
+    /// Our GTP-U addresses on it, for a data path that has sockets there.
+    pub addresses: Vec<IpAddr>,
+    /// Networks of UEs that its data networks reach by us, and the routing table that says so, for a data path that the
+    /// kernel brings packets to.
+    pub users: Vec<(IpNet, u32)>,
 }
 
 impl PortConfig {

@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
     use crate::backend::xdp::Xdp;
-    use crate::port::{Mode, Roles};
+    use crate::port::Roles;
 
     /// Stands for programs that the kernel refuses: there are none.
     fn unheard_of(with: Features) -> Features {
@@ -194,8 +194,7 @@ mod tests {
             name: name.into(),
             roles: Roles { n3, n6: !n3 },
             ni: NiId(0),
-            mode: Mode::Driver,
-            spread: Vec::new(),
+            ..PortConfig::default()
         };
         let (layout, options) = (Layout::for_sessions(16, 1, 1), Options::default());
         let ports = [port("n3", true), port("n6", false)];

@@ -18,6 +18,7 @@ use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
 use crate::adapt::Replacement;
 use crate::alarm_queue::AlarmQueue;
 use crate::backend::host::Host;
+use crate::backend::workers::kernel::Kernel;
 use crate::backend::workers::{ByHand, Workers};
 use crate::backend::xdp::Xdp;
 use crate::backend::{Backend, ProgramInfo, Records, Runner};
@@ -85,6 +86,15 @@ impl Tables {
         options: &Options,
     ) -> Result<Self, SetupError> {
         Self::over::<Xdp>(layout, ports, options)
+    }
+
+    /// Workers of this process that packets come to by sockets of the kernel. They see none before [`Self::attach`].
+    pub fn kernel(
+        layout: &Layout,
+        ports: &[PortConfig],
+        options: &Options,
+    ) -> Result<Self, SetupError> {
+        Self::over::<Workers<Kernel>>(layout, ports, options)
     }
 
     /// Ordinary memory and the pipeline as workers of this process run it, over frames that are handed to

@@ -14,7 +14,7 @@ use crate::keeper::Keeper;
 use crate::stats::DROP_REASONS;
 use crate::task::{EVENT_HELD, Event};
 use crate::verdict::Verdict;
-use crate::{Handle, Layout, Mode, Options, PortConfig, Roles, Tables};
+use crate::{Handle, Layout, Options, PortConfig, Roles, Tables};
 
 #[derive(Debug)]
 enum Order {
@@ -77,8 +77,7 @@ fn data_network() -> PortConfig {
             n6: true,
         },
         ni: NiId(0),
-        mode: Mode::Driver,
-        spread: Vec::new(),
+        ..PortConfig::default()
     }
 }
 

@@ -3,18 +3,19 @@
 use std::io;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::abi::host::{
     TP_BURST_MAX, TP_VERDICT_PASS, TP_VERDICT_REDIRECT, TP_VERDICT_SLOW, TP_VERDICT_TX, tp_frame,
     tp_queues, tp_worker, tp_worker_burst,
 };
-use crate::abi::{Features, PORTS_MAX};
+use crate::abi::{Features, PORTS_MAX, raw};
 use crate::backend::Records;
 use crate::layout::{Layout, Memory};
 use crate::pipeline::{HEADROOM, TAILROOM};
 use crate::port::PortConfig;
 use crate::queue::Queue;
+use crate::stats::reason_number;
 use crate::verdict::Verdict;
 
 /// Frames of one burst, at most.
@@ -91,9 +92,10 @@ impl Shared {
 /// The pipeline of one thread.
 pub(crate) struct Worker {
     worker: Box<tp_worker>,
+    number: usize,
     ports: usize,
     /// What the worker points at.
-    _shared: Shared,
+    shared: Shared,
 }
 
 // SAFETY: a worker points at shared memory, atomics and queues, which any thread may use, and at counters of its own.
@@ -122,15 +124,16 @@ impl Worker {
         }
         Self {
             worker,
+            number,
             ports: ports.len(),
-            _shared: shared.clone(),
+            shared: shared.clone(),
         }
     }
 
     /// Run frames that came in on a port.
     pub(crate) fn run(&mut self, port: usize, burst: &mut Burst, now_ns: u64) {
         assert!(port < self.ports, "a port of this worker");
-        // SAFETY: tables, queues and features are those of `_shared`, which lives as long; a counter line belongs to one
+        // SAFETY: tables, queues and features are those of `shared`, which lives as long; a counter line belongs to one
         // worker; the frames lie in memory of the burst's own, with the offsets and lengths given.
         unsafe {
             tp_worker_burst(
@@ -141,6 +144,15 @@ impl Worker {
                 now_ns,
             );
         }
+    }
+}
+
+impl Worker {
+    /// Frames that came in on a port and were forwarded, but did not leave.
+    pub(crate) fn count_lost(&self, port: usize, frames: u64) {
+        let direction = usize::from(self.worker.ports[port].roles & raw::TP_ROLE_N3 == 0);
+        let drops = &self.shared.memory.cpus[self.number].drops[port][direction];
+        drops[reason_number("redirect")].fetch_add(frames, Ordering::Relaxed);
     }
 }
 
@@ -176,6 +188,10 @@ impl Burst {
 
     pub(crate) fn clear(&mut self) {
         self.len = 0;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -27,7 +27,7 @@ fn tables(name: &str, mode: Mode) -> Tables {
         roles,
         ni: NiId(0),
         mode,
-        spread: Vec::new(),
+        ..PortConfig::default()
     };
     Tables::xdp(
         &Layout::for_sessions(64, 1, 1),

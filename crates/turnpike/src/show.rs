@@ -340,15 +340,22 @@ pub(crate) fn drops(answer: &Value) -> String {
 
 pub(crate) fn datapath(answer: &Value) -> String {
     let mut out = format!(
-        "{}, {} mode, started in {} ms\nbuild: {}, with {}\nreplaced {} times{}\n\n",
+        "{}, {}, started in {} ms\nbuild: {}, with {}\nreplaced {} times{}\n\n",
         text(answer, "/kind"),
-        text(answer, "/mode"),
+        match answer.get("workers") {
+            Some(workers) => format!("{workers} workers"),
+            None => format!("{} mode", text(answer, "/mode")),
+        },
         text(answer, "/start_ms"),
         text(answer, "/build"),
         text(answer, "/features"),
         text(answer, "/replacements"),
         last_replacement(answer),
     );
+    if items(answer, "/programs").next().is_none() {
+        out += &ports(answer);
+        return out + "\n" + &tables(answer);
+    }
     let mut programs = Table::new(["INTERFACE", "INSTRUCTIONS", "VERIFIED", "LOADED IN MS"]);
     for program in items(answer, "/programs") {
         let fields = [

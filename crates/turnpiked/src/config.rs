@@ -125,6 +125,7 @@ impl N4 {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Datapath {
     pub(crate) kind: DatapathKind,
+    pub(crate) workers: u32,
     pub(crate) mode: XdpMode,
     pub(crate) settle_s: u32,
     pub(crate) icmp_errors_per_s: u32,
@@ -134,6 +135,7 @@ impl Default for Datapath {
     fn default() -> Self {
         Self {
             kind: DatapathKind::Xdp,
+            workers: 1,
             mode: XdpMode::Driver,
             settle_s: 10,
             icmp_errors_per_s: 1000,
@@ -145,7 +147,19 @@ impl Default for Datapath {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum DatapathKind {
+    /// Programs in the kernel, at the driver.
     Xdp,
+    /// Threads with sockets of the kernel.
+    Kernel,
+}
+
+impl DatapathKind {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Xdp => "xdp",
+            Self::Kernel => "kernel",
+        }
+    }
 }
 
 /// Where in the kernel the XDP program runs.
@@ -154,6 +168,15 @@ pub(crate) enum DatapathKind {
 pub(crate) enum XdpMode {
     Driver,
     Generic,
+}
+
+impl XdpMode {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Driver => "driver",
+            Self::Generic => "generic",
+        }
+    }
 }
 
 /// One data interface.

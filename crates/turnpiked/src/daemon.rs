@@ -23,7 +23,7 @@ use crate::{n4, system};
 
 /// Run until a signal ends it.
 pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
-    let missing = system::missing_capabilities();
+    let missing = system::missing_capabilities(config.datapath.kind);
     if !missing.is_empty() {
         bail!(
             "rights are missing: {}. Run as root, or see deploy/turnpiked.service",
@@ -149,8 +149,10 @@ fn usage_log(config: &Config) -> Result<Option<UsageLog>> {
 /// The tables with what the configuration says of addresses; not attached.
 fn open_tables(config: &Config) -> Result<Tables> {
     let ports = plan::ports(config);
+    let (layout, options) = (plan::layout(config), plan::options(config));
     let mut tables = match config.datapath.kind {
-        DatapathKind::Xdp => Tables::xdp(&plan::layout(config), &ports, &plan::options(config))?,
+        DatapathKind::Xdp => Tables::xdp(&layout, &ports, &options)?,
+        DatapathKind::Kernel => Tables::kernel(&layout, &ports, &options)?,
     };
     tables.set_local(&plan::n3_addresses(config))?;
     for (ni, home) in plan::homes(config) {

@@ -50,8 +50,23 @@ pub(crate) fn ports(config: &Config) -> Vec<PortConfig> {
             XdpMode::Generic => Mode::Generic,
         },
         spread: interface.spread_cpus.clone(),
+        addresses: interface.addresses.clone(),
+        users: users(config, &interface.name),
     };
     config.interface.iter().map(port).collect()
+}
+
+/// Networks of UEs that data networks reach by an interface, and the routing table of each.
+fn users(config: &Config, interface: &str) -> Vec<(IpNet, u32)> {
+    let instances = config.network_instance.iter();
+    let behind = instances.filter(|ni| ni.interface == interface);
+    let networks = |ni: &NetworkInstance| {
+        let framed = ni.framed_routes.iter().flatten();
+        let table = ni.table;
+        let networks = ni.pools.iter().chain(framed);
+        networks.map(move |net| (net.0, table)).collect::<Vec<_>>()
+    };
+    behind.flat_map(networks).collect()
 }
 
 pub(crate) fn n3_addresses(config: &Config) -> Vec<IpAddr> {
@@ -133,6 +148,7 @@ pub(crate) fn layout(config: &Config) -> Layout {
         // One place of each is nobody's: what an empty word leads to.
         nexthops: limits.neighbours + 1,
         routes: limits.routes + 1,
+        workers: config.datapath.workers,
         held_ring: config.buffering.ring_mib << 20,
         ..Layout::for_sessions(sessions, nis, u32::try_from(ue_pages).unwrap_or(u32::MAX))
     }

@@ -113,10 +113,14 @@ pub(crate) struct MessageCount {
 /// What carries packets.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(crate) struct DatapathReport {
-    /// `xdp`.
+    /// `xdp` or `kernel`.
     pub(crate) kind: String,
-    /// `driver` or `generic`.
-    pub(crate) mode: String,
+    /// `driver` or `generic`; of `xdp`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mode: Option<String>,
+    /// Threads that packets run in; of `kernel`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) workers: Option<u32>,
     /// Which build of the program is live, narrowest first: `plain` (IPv4 with a PDR each way), `common`, `outer6` (IPv6 on
     /// N3), `relay` (N9) or `general`. Interfaces whose users are spread over CPUs have `spread` where others have `common`.
     pub(crate) build: String,

@@ -7,12 +7,14 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::config::DatapathKind;
+
 /// Seconds from 1900, the era of NTP, to 1970.
 const NTP_EPOCH_S: u64 = 2_208_988_800;
 
 /// What we need, as capabilities(7) numbers it, and why.
 const CAPABILITIES: [(u32, &str); 4] = [
-    (12, "CAP_NET_ADMIN (attach XDP)"),
+    (12, "CAP_NET_ADMIN (attach XDP, make interfaces and routes)"),
     (
         13,
         "CAP_NET_RAW (send packets whose neighbour is being resolved)",
@@ -24,20 +26,22 @@ const CAPABILITIES: [(u32, &str); 4] = [
 const CAP_SYS_ADMIN: u32 = 21;
 
 /// The rights that this process lacks.
-pub(crate) fn missing_capabilities() -> Vec<&'static str> {
+pub(crate) fn missing_capabilities(kind: DatapathKind) -> Vec<&'static str> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status
         .lines()
         .find_map(|line| line.strip_prefix("CapEff:"))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     // Without /proc, the failing call itself will tell.
-    effective.map_or(Vec::new(), missing_from)
+    effective.map_or(Vec::new(), |effective| missing_from(effective, kind))
 }
 
-fn missing_from(effective: u64) -> Vec<&'static str> {
+fn missing_from(effective: u64, kind: DatapathKind) -> Vec<&'static str> {
     let has = |bit: u32| effective & 1 << bit != 0;
+    let is_needed = |bit: u32| bit < 38 || kind == DatapathKind::Xdp;
     CAPABILITIES
         .into_iter()
+        .filter(|&(bit, _)| is_needed(bit))
         .filter(|&(bit, _)| !(has(bit) || bit >= 38 && has(CAP_SYS_ADMIN)))
         .map(|(_, name)| name)
         .collect()
@@ -132,9 +136,12 @@ mod tests {
 
     #[test]
     fn lacking_rights_are_named() {
-        assert_eq!(missing_from(u64::MAX), [""; 0]);
-        assert_eq!(missing_from(1 << 12 | 1 << 13 | 1 << 21), [""; 0]);
-        let lacking = missing_from(1 << 12 | 1 << 38);
+        let xdp = DatapathKind::Xdp;
+        assert_eq!(missing_from(u64::MAX, xdp), [""; 0]);
+        assert_eq!(missing_from(1 << 12 | 1 << 13 | 1 << 21, xdp), [""; 0]);
+        let sockets = missing_from(1 << 12 | 1 << 13, DatapathKind::Kernel);
+        assert_eq!(sockets, [""; 0]);
+        let lacking = missing_from(1 << 12 | 1 << 38, xdp);
         assert_eq!(lacking.len(), 2);
         assert!(lacking[0].starts_with("CAP_NET_RAW") && lacking[1].starts_with("CAP_BPF"));
     }

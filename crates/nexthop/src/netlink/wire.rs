@@ -388,6 +388,27 @@ pub(super) fn use_neighbour(ifindex: u32, addr: IpAddr, managed: bool, sequence:
     finish(message)
 }
 
+/// Lead packets to a network out of an interface, in one of the kernel's tables.
+pub(super) fn put_route(net: IpNet, ifindex: u32, table: u32, sequence: u32) -> Vec<u8> {
+    let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+    let mut message = begin(libc::RTM_NEWROUTE, flags, sequence);
+    let family = if net.addr().is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
+    message.extend([family as u8, net.prefix_len(), 0, 0, libc::RT_TABLE_UNSPEC]);
+    message.extend([libc::RTPROT_STATIC, libc::RT_SCOPE_LINK, libc::RTN_UNICAST]);
+    message.extend([0; 4]);
+    match net.network() {
+        IpAddr::V4(addr) => attribute(&mut message, libc::RTA_DST, &addr.octets()),
+        IpAddr::V6(addr) => attribute(&mut message, libc::RTA_DST, &addr.octets()),
+    }
+    attribute(&mut message, libc::RTA_OIF, &ifindex.to_ne_bytes());
+    attribute(&mut message, libc::RTA_TABLE, &table.to_ne_bytes());
+    finish(message)
+}
+
 /// Ask for one neighbour.
 pub(super) fn get_neighbour(ifindex: u32, addr: IpAddr, sequence: u32) -> Vec<u8> {
     let mut message = begin(libc::RTM_GETNEIGH, 0, sequence);

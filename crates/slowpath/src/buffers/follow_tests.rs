@@ -10,7 +10,7 @@ use session::compiled::{
     Tables as _,
 };
 use tables::task::{EVENT_HELD, Event};
-use tables::{Handle, Layout, Mode, Options, PortConfig, Roles, Tables};
+use tables::{Handle, Layout, Options, PortConfig, Roles, Tables};
 
 use super::by_hand::{HeldByHand, Released};
 use super::queues::HoldBounds;
@@ -45,8 +45,7 @@ fn data_network() -> PortConfig {
             n6: true,
         },
         ni: NiId(0),
-        mode: Mode::Driver,
-        spread: Vec::new(),
+        ..PortConfig::default()
     }
 }
 

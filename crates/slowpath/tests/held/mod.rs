@@ -8,7 +8,7 @@ use session::compiled::{
     Action, Compiled, Direction, Entry, Key, Marks, NiId, PdrId, Select, Tables as _,
 };
 use slowpath::{HeldByHand, HoldBounds, Setup};
-use tables::{Handle, Layout, Mode, Options, PortConfig, Roles, Tables};
+use tables::{Handle, Layout, Options, PortConfig, Roles, Tables};
 
 const N3: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 3, 0, 1));
 const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 1);
@@ -51,8 +51,7 @@ impl World {
             name: name.to_owned(),
             roles: Roles { n3, n6: !n3 },
             ni: NiId(0),
-            mode: Mode::Driver,
-            spread: Vec::new(),
+            ..PortConfig::default()
         };
         let ports = [port("n3", true), port("n6", false)];
         let layout = Layout::for_sessions(64, 1, 1);

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+pub(crate) mod kernel;
+
 use super::{Backend, Builds, Records};
 use crate::abi::Features;
 use crate::error::SetupError;
@@ -15,7 +17,7 @@ use crate::pipeline::Run;
 use crate::port::PortConfig;
 use crate::ring::Ring;
 use crate::trace::TraceRecord;
-use crate::worker::{Burst, Shared, Worker};
+use crate::worker::{BURST, Burst, Shared, Worker};
 
 /// Octets of the longest frame.
 const FRAME_MAX: usize = 16 << 10;

@@ -1,7 +1,6 @@
 //! The pipeline as XDP programs: loaded once for each interface, over the same maps.
 
 use std::collections::VecDeque;
-use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -11,7 +10,7 @@ use std::time::Instant;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use super::{Backend, Builds, ProgramInfo, Records, Runner, Supply};
+use super::{Backend, Builds, ProgramInfo, Records, Runner, Supply, ifindex_of};
 use crate::abi::{Features, PORTS_MAX};
 use crate::error::SetupError;
 use crate::grace::Barrier;
@@ -283,20 +282,5 @@ impl Backend for Xdp {
     fn runner(&self, port: usize) -> Option<Result<Runner, SetupError>> {
         let program = self.sets[0].programs[port].fd.try_clone();
         Some(program.map(Runner::new).map_err(SetupError::from))
-    }
-}
-
-/// The number of an interface in this network namespace.
-fn ifindex_of(name: &str) -> Result<u32, SetupError> {
-    let missing = || SetupError::NoInterface {
-        name: name.to_owned(),
-    };
-    let c_name = CString::new(name).map_err(|_| missing())?;
-    // SAFETY: the name is a terminated string.
-    let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
-    if index == 0 {
-        Err(missing())
-    } else {
-        Ok(index)
     }
 }

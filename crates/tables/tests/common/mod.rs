@@ -15,7 +15,7 @@ use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use session::compiled::{Marks, NiId};
 use session::testing::reference::{Arrival, Packet};
 use tables::trace::TraceKey;
-use tables::{Mode, PortConfig, Roles, Tables};
+use tables::{PortConfig, Roles, Tables};
 
 /// Our N3 address.
 pub const N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 1);
@@ -32,8 +32,7 @@ pub fn ports() -> Vec<PortConfig> {
         name: name.into(),
         roles: Roles { n3, n6: !n3 },
         ni: NiId(ni),
-        mode: Mode::Driver,
-        spread: Vec::new(),
+        ..PortConfig::default()
     };
     vec![
         port("n3", true, 0),

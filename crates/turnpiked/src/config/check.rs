@@ -5,7 +5,10 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use super::system::{System, read_token};
-use super::{Config, Interface, NetworkInstance, Prefix, Problem, XdpMode, predefined};
+use super::{
+    Config, Datapath, DatapathKind, Interface, NetworkInstance, Prefix, Problem, XdpMode,
+    predefined,
+};
 use tables::LANES_MAX;
 
 /// `TP_PORTS_MAX`.
@@ -18,6 +21,7 @@ pub(crate) fn check(config: &Config, system: &System) -> Vec<Problem> {
     let mut problems = Vec::new();
     n4(config, system, &mut problems);
     interfaces(config, system, &mut problems);
+    kernel(config, system, &mut problems);
     network_instances(config, &mut problems);
     super::router::check(config, &mut problems);
     pools(config, &mut problems);
@@ -91,6 +95,7 @@ fn interfaces(config: &Config, system: &System, problems: &mut Vec<Problem>) {
         }
         if let Some(under) = system.vlans.get(&interface.name)
             && config.datapath.mode == XdpMode::Driver
+            && config.datapath.kind == DatapathKind::Xdp
         {
             let reason = format!("a VLAN device knows no XDP; name {under}, which sees its frames");
             problems.push(Problem::new(format!("{key}.name"), &interface.name, reason));
@@ -202,6 +207,71 @@ fn spread(interface: &Interface, key: &str, system: &System, problems: &mut Vec<
         } else if cpus.iter().take(j).any(|other| other == cpu) {
             problems.push(Problem::new(key, cpu, "named twice"));
         }
+    }
+}
+
+/// What sockets of the kernel need, and what only XDP knows.
+fn kernel(config: &Config, system: &System, problems: &mut Vec<Problem>) {
+    let Datapath {
+        kind,
+        workers,
+        mode,
+        ..
+    } = config.datapath;
+    if kind == DatapathKind::Xdp {
+        if workers != 1 {
+            let reason =
+                "programs of kind xdp run on the CPUs that packets come in on; see spread_cpus";
+            problems.push(Problem::new("datapath.workers", workers, reason));
+        }
+        return;
+    }
+    if mode != XdpMode::Driver {
+        let reason = format!("is of kind xdp, not of {}", kind.name());
+        problems.push(Problem::new("datapath.mode", mode, reason));
+    }
+    for (i, interface) in config.interface.iter().enumerate() {
+        let Interface {
+            name,
+            role,
+            spread_cpus,
+            ..
+        } = interface;
+        if !spread_cpus.is_empty() {
+            let reason = "is of kind xdp; see datapath.workers";
+            problems.push(Problem::new(
+                format!("interface[{i}].spread_cpus"),
+                spread_cpus,
+                reason,
+            ));
+        }
+        if role.has_n6() && system.interfaces.contains_key(name) {
+            forwarding(config, system, (i, name), problems);
+        }
+    }
+}
+
+/// The kernel brings packets to UEs from where they come in.
+fn forwarding(
+    config: &Config,
+    system: &System,
+    (i, name): (usize, &str),
+    problems: &mut Vec<Problem>,
+) {
+    let instances = config.network_instance.iter();
+    let behind = instances.filter(|ni| ni.interface == name);
+    let pools: Vec<&Prefix> = behind.flat_map(|ni| &ni.pools).collect();
+    let has = |v4: bool| pools.iter().any(|pool| pool.0.addr().is_ipv4() == v4);
+    let mut lacking = |switch: String| {
+        let reason =
+            format!("the kernel does not forward packets to UEs from there: sysctl -w {switch}=1");
+        problems.push(Problem::new(format!("interface[{i}].name"), name, reason));
+    };
+    if has(true) && !system.forwarding4.contains(name) {
+        lacking(format!("net/ipv4/conf/{name}/forwarding"));
+    }
+    if has(false) && !system.forwarding6 {
+        lacking("net/ipv6/conf/all/forwarding".to_owned());
     }
 }
 
@@ -342,6 +412,7 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
             problems.push(Problem::new(key, value, reason));
         }
     };
+    range("datapath.workers", config.datapath.workers, 1..=64);
     range("datapath.settle_s", config.datapath.settle_s, 0..=3600);
     range("n4.heartbeat_s", config.n4.heartbeat_s, 0..=3600);
     range("n4.t1_ms", config.n4.t1_ms, 10..=60_000);

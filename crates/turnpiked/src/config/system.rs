@@ -11,6 +11,10 @@ pub(crate) struct System {
     pub(crate) interfaces: BTreeMap<String, Vec<IpAddr>>,
     /// VLAN devices, and the interface that each is on.
     pub(crate) vlans: BTreeMap<String, String>,
+    /// Interfaces that the kernel forwards IPv4 from.
+    pub(crate) forwarding4: BTreeSet<String>,
+    /// Whether it forwards IPv6, for which all interfaces have one switch.
+    pub(crate) forwarding6: bool,
     /// CPUs that are online.
     pub(crate) cpus: BTreeSet<u32>,
 }
@@ -45,7 +49,14 @@ impl System {
         // Missing where the kernel has no VLAN devices.
         let vlans = std::fs::read_to_string("/proc/net/vlan/config");
         let cpus = std::fs::read_to_string("/sys/devices/system/cpu/online");
+        let forwards = |family: &str, name: &str| {
+            let file = format!("/proc/sys/net/{family}/conf/{name}/forwarding");
+            std::fs::read_to_string(file).is_ok_and(|value| value.trim() == "1")
+        };
+        let names = interfaces.keys().filter(|name| forwards("ipv4", name));
         Ok(Self {
+            forwarding4: names.cloned().collect(),
+            forwarding6: forwards("ipv6", "all"),
             interfaces,
             vlans: vlans_of(&vlans.unwrap_or_default()),
             cpus: cpus_of(&cpus.unwrap_or_default()),

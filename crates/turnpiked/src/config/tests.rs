@@ -29,6 +29,8 @@ fn machine() -> System {
     System {
         interfaces: interfaces.into(),
         vlans: [("n6.60".to_owned(), "n6".to_owned())].into(),
+        forwarding4: ["n6".to_owned()].into(),
+        forwarding6: false,
         cpus: [0, 1].into(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::{Config, Interface, NetworkInstance, Role, XdpMode};
+use super::{Config, DatapathKind, Interface, NetworkInstance, Role, XdpMode};
 
 /// Lines; what was left to defaults is in them too.
 pub(crate) fn understood(config: &Config) -> Vec<String> {
@@ -46,9 +46,16 @@ fn n4(config: &Config) -> String {
 }
 
 fn datapath(config: &Config) -> String {
-    match config.datapath.mode {
-        XdpMode::Driver => "datapath: XDP in the driver".to_owned(),
-        XdpMode::Generic => "datapath: XDP in generic mode, several times slower".to_owned(),
+    let datapath = &config.datapath;
+    match (datapath.kind, datapath.mode) {
+        (DatapathKind::Xdp, XdpMode::Driver) => "datapath: XDP in the driver".to_owned(),
+        (DatapathKind::Xdp, XdpMode::Generic) => {
+            "datapath: XDP in generic mode, several times slower".to_owned()
+        }
+        (DatapathKind::Kernel, _) => format!(
+            "datapath: sockets of the kernel, {} workers; the slowest there is",
+            datapath.workers
+        ),
     }
 }
 

@@ -12,7 +12,7 @@ use session::stats::{Stats, Way};
 use session::{Core, FarView, PdrView, PredefinedView, QerView, SessionView, Time, UrrView};
 use tables::{DROP_REASONS, PortTotals, ProgramInfo, Tables, Traffic};
 
-use crate::config::{Config, DatapathKind, XdpMode};
+use crate::config::{Config, DatapathKind};
 use crate::control::{KernelMirror, Usage};
 use crate::report::{
     ApplicationReport, BufferTotals, DatapathReport, DirectionReport, DropReport, FarReport, Fill,
@@ -98,15 +98,9 @@ fn datapath(tables: &Tables, about: &About) -> DatapathReport {
     let datapath = &about.config.datapath;
     let (replacements, last) = tables.replacements();
     DatapathReport {
-        kind: match datapath.kind {
-            DatapathKind::Xdp => "xdp",
-        }
-        .to_owned(),
-        mode: match datapath.mode {
-            XdpMode::Driver => "driver",
-            XdpMode::Generic => "generic",
-        }
-        .to_owned(),
+        kind: datapath.kind.name().to_owned(),
+        mode: (datapath.kind == DatapathKind::Xdp).then(|| datapath.mode.name().to_owned()),
+        workers: (datapath.kind != DatapathKind::Xdp).then_some(datapath.workers),
         build: tables.features().build().to_owned(),
         features: tables.features().names().map(str::to_owned).collect(),
         settling: tables.is_settling(),

@@ -1,0 +1,189 @@
+//! Packets by the kernel's own sockets: GTP-U comes in by UDP sockets, packets to UEs by a TUN interface that routes of the
+//! kernel lead to, and all that leaves goes through raw sockets, with the headers that the pipeline has made.
+//!
+//! It needs no driver that knows XDP, no hugepage and no spare core, and is the slowest of the data paths. The kernel
+//! resolves neighbours, puts fragments of tunnels together and cuts what came in one large piece. To UEs it is a router of
+//! its own in front of the pipeline, so that a packet from the data network spends two hops.
+//!
+//! Every worker has its own sockets (`SO_REUSEPORT`) and its own queue of each TUN interface. The kernel spreads
+//! flows over them: all of one gNB are one flow to it.
+
+mod datagrams;
+mod packets;
+mod tun;
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use super::Traffic;
+use crate::error::SetupError;
+use crate::port::PortConfig;
+use crate::verdict::Verdict;
+use crate::worker::{BURST, Burst, Worker};
+use datagrams::{Datagrams, TunnelSocket};
+use packets::PacketSockets;
+use tun::TunQueue;
+
+/// Longest sleep, after which a worker sees whether it is to end.
+const SLEEP_MS: i32 = 100;
+
+const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
+const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+
+/// An Ethernet header that only the pipeline sees.
+const fn ethernet(ethertype: [u8; 2]) -> [u8; 14] {
+    let mut header = [0; 14];
+    header[12] = ethertype[0];
+    header[13] = ethertype[1];
+    header
+}
+
+/// What one worker receives and sends by.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    /// In the order of ports.
+    out: Vec<PacketSockets>,
+    /// GTP-U, and the port that it comes in on.
+    tunnels: Vec<(usize, TunnelSocket)>,
+    /// Packets to UEs, and likewise.
+    users: Vec<(usize, TunQueue)>,
+    datagrams: Datagrams,
+}
+
+impl Kernel {
+    fn new(ports: &[PortConfig]) -> io::Result<Self> {
+        let (mut tunnels, mut users) = (Vec::new(), Vec::new());
+        for (number, port) in ports.iter().enumerate() {
+            for &address in &port.addresses {
+                tunnels.push((number, TunnelSocket::bind(address)?));
+            }
+            if port.roles.n6 {
+                users.push((number, TunQueue::open(&port.name)?));
+            }
+        }
+        let out = ports.iter().map(|port| PacketSockets::open(&port.name));
+        Ok(Self {
+            out: out.collect::<io::Result<_>>()?,
+            tunnels,
+            users,
+            datagrams: Datagrams::new(),
+        })
+    }
+}
+
+impl Traffic for Kernel {
+    fn open(ports: &[PortConfig], workers: usize) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
+        let ifindexes = ports
+            .iter()
+            .map(|port| super::super::ifindex_of(&port.name));
+        let ifindexes = ifindexes.collect::<Result<Vec<u32>, _>>()?;
+        let all = (0..workers).map(|_| Self::new(ports));
+        let all = all.collect::<io::Result<Vec<Self>>>()?;
+        for port in ports.iter().filter(|port| port.roles.n6) {
+            tun::lead(&port.name, &port.users)?;
+        }
+        Ok((all, ifindexes))
+    }
+
+    fn serve(&mut self, worker: &mut Worker, burst: &mut Burst) -> io::Result<usize> {
+        let Self {
+            out,
+            tunnels,
+            users,
+            datagrams,
+        } = self;
+        let mut served = 0;
+        let mut run = |port: usize, burst: &mut Burst| {
+            served += burst.len();
+            worker.run(port, burst, monotonic_ns());
+            send(out, port, burst, worker);
+            burst.clear();
+        };
+        for (port, socket) in tunnels {
+            datagrams.receive(socket, |front, payload| {
+                burst.push([front, payload]);
+                if burst.is_full() {
+                    run(*port, burst);
+                }
+            })?;
+            if !burst.is_empty() {
+                run(*port, burst);
+            }
+        }
+        for (port, queue) in users {
+            queue.read(BURST, |front, packet| burst.push([front, packet]))?;
+            if !burst.is_empty() {
+                run(*port, burst);
+            }
+        }
+        Ok(served)
+    }
+
+    fn sleep(&mut self) -> io::Result<()> {
+        let tunnels = self.tunnels.iter().map(|(_, socket)| socket.as_raw_fd());
+        let users = self.users.iter().map(|(_, queue)| queue.as_raw_fd());
+        let entry = |fd: RawFd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut fds: Vec<libc::pollfd> = tunnels.chain(users).map(entry).collect();
+        // SAFETY: the descriptors lie in a slice of so many, which lives through the call.
+        let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, SLEEP_MS) };
+        if ready < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What leaves, by its port, in order. What is passed was sent to no UE, and the kernel itself has brought it here: it is
+/// counted as passed, and ends.
+fn send(out: &mut [PacketSockets], came_by: usize, burst: &Burst, worker: &Worker) {
+    let way = |verdict: &Verdict| match verdict {
+        Verdict::Redirect(port) => Some(*port as usize),
+        Verdict::Answer => Some(came_by),
+        _ => None,
+    };
+    for (port, sockets) in out.iter_mut().enumerate() {
+        let frames = burst.outcomes();
+        let leaving = frames.filter(|(verdict, _)| way(verdict) == Some(port));
+        let lost = sockets.send(leaving.map(|(_, frame)| frame));
+        if lost > 0 {
+            worker.count_lost(came_by, lost);
+        }
+    }
+}
+
+fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the time is ours and lives through the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The result of a system call.
+fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// The result of one that has nothing to do: `None`.
+fn unless_it_would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(done) => Ok(Some(done)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+            _ => Err(error),
+        },
+    }
+}

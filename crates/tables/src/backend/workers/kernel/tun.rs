@@ -1,0 +1,138 @@
+//! TUN interfaces that the kernel brings packets to UEs by.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use ipnet::IpNet;
+use nexthop::netlink::put_route;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+use super::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, checked, ethernet, unless_it_would_block};
+use crate::backend::ifindex_of;
+use crate::error::SetupError;
+
+/// Octets of the longest packet.
+const PACKET_MAX: usize = 1 << 16;
+
+/// The name of the TUN interface for UEs behind an interface towards the data network.
+fn name_of(interface: &str) -> String {
+    let room = libc::IFNAMSIZ - 1 - SUFFIX.len();
+    let end = interface.len().min(room);
+    format!("{}{SUFFIX}", interface.get(..end).unwrap_or_default())
+}
+
+const SUFFIX: &str = "-ue";
+
+fn request(name: &str) -> libc::ifreq {
+    // SAFETY: zeroes are a request about an interface without a name.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let octets = name.bytes().take(libc::IFNAMSIZ - 1);
+    for (to, octet) in request.ifr_name.iter_mut().zip(octets) {
+        *to = octet as libc::c_char;
+    }
+    request
+}
+
+/// One queue of a TUN interface, which is there as long as one of its queues.
+#[derive(Debug)]
+pub(super) struct TunQueue {
+    file: File,
+    room: Box<[u8]>,
+}
+
+impl AsRawFd for TunQueue {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+impl TunQueue {
+    /// A further queue of the TUN interface for an interface towards the data network.
+    pub(super) fn open(interface: &str) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open("/dev/net/tun")
+            .map_err(|error| named("/dev/net/tun", error))?;
+        let name = name_of(interface);
+        let mut request = request(&name);
+        request.ifr_ifru.ifru_flags =
+            (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_MULTI_QUEUE) as libc::c_short;
+        // SAFETY: the request is ours and lives through the call.
+        checked(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &mut request) })
+            .map_err(|error| named(&name, error))?;
+        Ok(Self {
+            file,
+            room: vec![0; PACKET_MAX].into(),
+        })
+    }
+
+    /// Give packets that wait to `each`, behind an Ethernet header; at most so many.
+    pub(super) fn read(
+        &mut self,
+        at_most: usize,
+        mut each: impl FnMut(&[u8], &[u8]),
+    ) -> io::Result<()> {
+        for _ in 0..at_most {
+            let Some(len) = unless_it_would_block(self.file.read(&mut self.room))? else {
+                break;
+            };
+            let packet = &self.room[..len];
+            match packet.first().map(|octet| octet >> 4) {
+                Some(4) => each(&ethernet(ETHERTYPE_IPV4), packet),
+                Some(6) => each(&ethernet(ETHERTYPE_IPV6), packet),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn named(what: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+/// Have the kernel lead packets to these networks into the TUN interface, which becomes as wide as the interface towards
+/// the data network.
+pub(super) fn lead(interface: &str, users: &[(IpNet, u32)]) -> Result<(), SetupError> {
+    let name = name_of(interface);
+    let socket = socket(
+        AddressFamily::Inet,
+        SockType::Datagram,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    )
+    .map_err(io::Error::from)?;
+    let mut of_interface = request(interface);
+    // SAFETY: the request is ours and lives through the call.
+    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &mut of_interface) })?;
+    let mut own = request(&name);
+    // SAFETY: the call above has filled in the MTU.
+    own.ifr_ifru.ifru_mtu = unsafe { of_interface.ifr_ifru.ifru_mtu };
+    // SAFETY: as above.
+    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFMTU, &mut own) })?;
+    let mut own = request(&name);
+    own.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_NOARP) as libc::c_short;
+    // SAFETY: as above.
+    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &mut own) })?;
+    let ifindex = ifindex_of(&name)?;
+    for &(net, table) in users {
+        put_route(net, ifindex, table)
+            .map_err(|error| named(&format!("route {net} dev {name} table {table}"), error))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_fit() {
+        assert_eq!(name_of("n6"), "n6-ue");
+        assert_eq!(name_of("enp129s0f0np0"), "enp129s0f0np-ue");
+    }
+}

@@ -681,6 +681,7 @@ struct tp_trace {
 
 #define TP_ROLE_N3 1
 #define TP_ROLE_N6 2
+#define TP_ROLE_FORWARDED 4 /* with N6: a router of this host brings the packets, and has spent their hop */
 
 _Static_assert(sizeof(struct tp_entry) == 64, "one line");
 _Static_assert(sizeof(struct tp_ext) == 64, "one line");

@@ -69,7 +69,7 @@ static TP_INLINE int tp_judge_hop(struct tp_packet *p)
 		return TP_OK;
 	if (p->for_end & TP_GTPU_EXT_REQUIRED)
 		return TP_DROP_GTPU_UNKNOWN_EXTENSION;
-	if (tp_is_own(p->env, &hi, &lo))
+	if (tp_is_own(p->env, &hi, &lo) || (!p->gtpu && (tp_roles_of(p->env) & TP_ROLE_FORWARDED)))
 		return TP_OK;
 	if (*(p->family == 4 ? p->ip + 8 : p->ip + 7) <= 1)
 		return TP_DROP_TTL;

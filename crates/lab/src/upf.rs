@@ -51,6 +51,16 @@ impl Datapath {
     }
 }
 
+/// Settings of the kernel that a UPF in a namespace needs, before there are interfaces.
+pub fn prepare(netns: &Netns) -> Result<()> {
+    if Datapath::chosen() == Datapath::Kernel {
+        // It brings packets to UEs.
+        netns.sysctl("net/ipv4/conf/default/forwarding", "1")?;
+        netns.sysctl("net/ipv6/conf/all/forwarding", "1")?;
+    }
+    Ok(())
+}
+
 /// What a scenario asks of the configuration.
 #[derive(Clone, Debug)]
 pub struct Settings {

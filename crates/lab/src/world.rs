@@ -25,7 +25,7 @@ use crate::netns::{End, Netns, Prefix, take_xdp_frames};
 use crate::ping::ping;
 use crate::smf::{self, Gates, Requested, Session, SessionPlan, Smf, Style, TunnelEnd};
 use crate::ue::{Addresses, Ue};
-use crate::upf::{Counted, Datapath, Settings, Upf};
+use crate::upf::{self, Counted, Settings, Upf};
 
 /// UPF on N3.
 pub const UPF_N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 1);
@@ -218,11 +218,7 @@ impl World {
         fs::create_dir_all(&folder)?;
         cleanup::add_folder(&folder);
         let upf_ns = Netns::create(&prefix, "upf")?;
-        if Datapath::chosen() == Datapath::Kernel {
-            // It brings packets to UEs.
-            upf_ns.sysctl("net/ipv4/conf/default/forwarding", "1")?;
-            upf_ns.sysctl("net/ipv6/conf/all/forwarding", "1")?;
-        }
+        upf::prepare(&upf_ns)?;
         let (ran_ns, gnb_ns) = links::radio_side(&prefix, &upf_ns, wanted)?;
         let smf_ns = links::control_side(&prefix, &upf_ns, wanted.smfs)?;
         let dn_ns = links::data_network(&prefix, &upf_ns, wanted)?;

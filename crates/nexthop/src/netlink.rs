@@ -13,7 +13,6 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ipnet::IpNet;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -115,10 +114,36 @@ fn netlink_socket(flags: SockFlag) -> nix::Result<OwnedFd> {
     )
 }
 
-/// Have the kernel lead packets to a network out of an interface, in one of its tables.
-pub fn put_route(net: IpNet, ifindex: u32, table: u32) -> io::Result<()> {
-    let put = |sequence| wire::put_route(net, ifindex, table, sequence);
-    Kernel::open()?.ask(put).map(drop)
+/// All packets that come in on an interface, and are not for this host, go out of another one.
+#[derive(Clone, Copy, Debug)]
+pub struct Lead<'a> {
+    /// Where they come in.
+    pub from: &'a str,
+    /// Where they go out.
+    pub to_ifindex: u32,
+    /// The kernel's routing table that says so, and has no other use.
+    pub table: u32,
+    /// Of the rule that names the table, among others: lower ones come first.
+    pub priority: u32,
+}
+
+impl Lead<'_> {
+    /// Have it so, of one family. The route goes with the interface that packets go out of; the rule stays.
+    pub fn put(&self, is_v4: bool) -> io::Result<()> {
+        let mut kernel = Kernel::open()?;
+        kernel.ask(|sequence| wire::default_route(self.to_ifindex, self.table, is_v4, sequence))?;
+        let put = kernel.ask(|sequence| wire::rule(libc::RTM_NEWRULE, self, is_v4, sequence));
+        match put {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Take the rule away.
+    pub fn withdraw(&self, is_v4: bool) -> io::Result<()> {
+        let withdraw = |sequence| wire::rule(libc::RTM_DELRULE, self, is_v4, sequence);
+        Kernel::open()?.ask(withdraw).map(drop)
+    }
 }
 
 fn listener() -> nix::Result<OwnedFd> {

@@ -6,7 +6,7 @@
 //! (`fair`). [`Finisher`] does what is missing (`finish`) and runs the same pipeline over the same tables
 //! ([`tables::pipeline`]), so that packets go where the rules say; what leaves goes through the kernel (`sockets`). Packets
 //! that wait have a thread of their own (`buffers`). [`Setup`] makes these parts.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod advertise;
 mod buffers;

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
 use session::compiled::NiId;
 
 use crate::abi::host::tp_port_config;
@@ -46,9 +45,8 @@ pub struct PortConfig {
     pub spread: Vec<u32>,
     /// Our GTP-U addresses on it, for a data path that has sockets there.
     pub addresses: Vec<IpAddr>,
-    /// Networks of UEs that its data networks reach by us, and the routing table that says so, for a data path that the
-    /// kernel brings packets to.
-    pub users: Vec<(IpNet, u32)>,
+    /// The kernel forwards the packets that come in towards UEs, and has spent their hop.
+    pub is_forwarded: bool,
 }
 
 impl PortConfig {
@@ -57,7 +55,9 @@ impl PortConfig {
         let role = |is: bool, role: u32| if is { role } else { 0 };
         tp_port_config {
             port,
-            roles: role(self.roles.n3, raw::TP_ROLE_N3) | role(self.roles.n6, raw::TP_ROLE_N6),
+            roles: role(self.roles.n3, raw::TP_ROLE_N3)
+                | role(self.roles.n6, raw::TP_ROLE_N6)
+                | role(self.is_forwarded, raw::TP_ROLE_FORWARDED),
             features: features.bits(),
             ni: self.ni.0.into(),
         }

@@ -10,7 +10,7 @@ use slowpath::HoldBounds;
 use slowpath::advertise::Advertised;
 use tables::{Layout, Mode, Options, PortConfig, Roles};
 
-use crate::config::{Config, Interface, NetworkInstance, NodeId, XdpMode};
+use crate::config::{Config, DatapathKind, Interface, NetworkInstance, NodeId, XdpMode};
 
 /// UE addresses of one page of the tables: `TP_UE_PAGE_BITS`.
 const UE_PAGE: u64 = 1 << 14;
@@ -51,22 +51,9 @@ pub(crate) fn ports(config: &Config) -> Vec<PortConfig> {
         },
         spread: interface.spread_cpus.clone(),
         addresses: interface.addresses.clone(),
-        users: users(config, &interface.name),
+        is_forwarded: config.datapath.kind == DatapathKind::Kernel,
     };
     config.interface.iter().map(port).collect()
-}
-
-/// Networks of UEs that data networks reach by an interface, and the routing table of each.
-fn users(config: &Config, interface: &str) -> Vec<(IpNet, u32)> {
-    let instances = config.network_instance.iter();
-    let behind = instances.filter(|ni| ni.interface == interface);
-    let networks = |ni: &NetworkInstance| {
-        let framed = ni.framed_routes.iter().flatten();
-        let table = ni.table;
-        let networks = ni.pools.iter().chain(framed);
-        networks.map(move |net| (net.0, table)).collect::<Vec<_>>()
-    };
-    behind.flat_map(networks).collect()
 }
 
 pub(crate) fn n3_addresses(config: &Config) -> Vec<IpAddr> {

@@ -10,6 +10,7 @@ use crate::dn;
 use crate::netns::Netns;
 use crate::smf::Style;
 use crate::traffic::start_download;
+use crate::upf::Datapath;
 use crate::wait::NEVER;
 use crate::world::{Attached, Family, UPF_N6, UPF_N6_V6, World};
 
@@ -183,8 +184,13 @@ fn icmp_errors(world: &mut World) -> Result<String> {
         })?;
     }
     let (ttl, mtu) = (world.drops("ttl")?, world.drops("mtu")?);
+    // Where the kernel brings packets to UEs, it spends their hop, and tells their senders.
+    let own = match Datapath::chosen() {
+        Datapath::Xdp => 4,
+        Datapath::Kernel => 2,
+    };
     ensure!(
-        ttl == 4 && mtu >= 4,
+        ttl == own && mtu >= 4,
         "{ttl} packets dropped as ttl, {mtu} as mtu"
     );
     both_ways(world, &ue)?;

@@ -44,6 +44,7 @@ use crate::dn;
 use crate::flow::{self, Outcome, Shape};
 use crate::netns::Prefix;
 use crate::smf::Style;
+use crate::upf::Datapath;
 use crate::wait::{NEVER, eventually};
 use crate::world::{Attached, OverN3, Wanted, World};
 
@@ -151,10 +152,19 @@ impl Scenario {
         self
     }
 
-    /// What the machine lacks, so that it cannot be run here.
+    /// What the machine, or the data path, lacks, so that it cannot be run here.
     fn lacks(&self) -> Option<&'static str> {
         let vlan_devices = || Path::new("/proc/net/vlan").exists();
-        (self.wanted.vlan && !vlan_devices()).then_some("no VLAN devices: modprobe 8021q")
+        let mut lines = self.wanted.lines.iter();
+        if self.wanted.vlan && !vlan_devices() {
+            Some("no VLAN devices: modprobe 8021q")
+        } else if lines.any(|(_, line)| line.contains("spread_cpus"))
+            && Datapath::chosen() != Datapath::Xdp
+        {
+            Some("xdp alone spreads users over CPUs")
+        } else {
+            None
+        }
     }
 
     /// Runs it to its end, or to its limit. With `hold` a world that failed stays up for a look.

@@ -31,7 +31,7 @@ use crate::smf::{
 };
 use crate::traffic::start_download;
 use crate::ue::Addresses;
-use crate::upf::{Settings, Upf};
+use crate::upf::{self, Settings, Upf};
 use crate::wait::{NEVER, eventually};
 use crate::world::{Attached, Family, GNBS, LINK_MTU, UPF_N9, World, n9_section};
 
@@ -100,6 +100,7 @@ impl Second {
 
     pub(super) fn start(world: &World) -> Result<Self> {
         let netns = Netns::create(world.prefix(), "iupf")?;
+        upf::prepare(&netns)?;
         let end = |netns, name| End { netns, name };
         cable(end(&netns, "n3"), end(&world.ran_ns, "iupf"), LINK_MTU)?;
         cable(end(&netns, "n4"), end(&world.smf_ns, "n4b"), LINK_MTU)?;

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
+use super::Lead;
 use crate::{
     Address, HowAdded, KernelChange, Link, Mac, Neighbour, Route, RouteHop, RouteKind, Vlan,
 };
@@ -388,24 +389,47 @@ pub(super) fn use_neighbour(ifindex: u32, addr: IpAddr, managed: bool, sequence:
     finish(message)
 }
 
-/// Lead packets to a network out of an interface, in one of the kernel's tables.
-pub(super) fn put_route(net: IpNet, ifindex: u32, table: u32, sequence: u32) -> Vec<u8> {
+/// Lead all packets of a family out of an interface, in one of the kernel's tables.
+pub(super) fn default_route(ifindex: u32, table: u32, is_v4: bool, sequence: u32) -> Vec<u8> {
     let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
     let mut message = begin(libc::RTM_NEWROUTE, flags, sequence);
-    let family = if net.addr().is_ipv4() {
-        libc::AF_INET
-    } else {
-        libc::AF_INET6
-    };
-    message.extend([family as u8, net.prefix_len(), 0, 0, libc::RT_TABLE_UNSPEC]);
+    let family = if is_v4 { libc::AF_INET } else { libc::AF_INET6 };
+    message.extend([family as u8, 0, 0, 0, libc::RT_TABLE_UNSPEC]);
     message.extend([libc::RTPROT_STATIC, libc::RT_SCOPE_LINK, libc::RTN_UNICAST]);
     message.extend([0; 4]);
-    match net.network() {
-        IpAddr::V4(addr) => attribute(&mut message, libc::RTA_DST, &addr.octets()),
-        IpAddr::V6(addr) => attribute(&mut message, libc::RTA_DST, &addr.octets()),
-    }
     attribute(&mut message, libc::RTA_OIF, &ifindex.to_ne_bytes());
     attribute(&mut message, libc::RTA_TABLE, &table.to_ne_bytes());
+    finish(message)
+}
+
+/// Have (`RTM_NEWRULE`), or no longer (`RTM_DELRULE`), packets that come in on an interface led by a table.
+pub(super) fn rule(kind: u16, lead: &Lead<'_>, is_v4: bool, sequence: u32) -> Vec<u8> {
+    const FR_ACT_TO_TBL: u8 = 1;
+    const FRA_IIFNAME: u16 = 3;
+    const FRA_PRIORITY: u16 = 6;
+    const FRA_TABLE: u16 = 15;
+    let once = if kind == libc::RTM_NEWRULE {
+        libc::NLM_F_CREATE | libc::NLM_F_EXCL
+    } else {
+        0
+    };
+    let mut message = begin(kind, libc::NLM_F_ACK | once, sequence);
+    let family = if is_v4 { libc::AF_INET } else { libc::AF_INET6 };
+    message.extend([
+        family as u8,
+        0,
+        0,
+        0,
+        libc::RT_TABLE_UNSPEC,
+        0,
+        0,
+        FR_ACT_TO_TBL,
+    ]);
+    message.extend([0; 4]);
+    let name: Vec<u8> = lead.from.bytes().chain([0]).collect();
+    attribute(&mut message, FRA_IIFNAME, &name);
+    attribute(&mut message, FRA_PRIORITY, &lead.priority.to_ne_bytes());
+    attribute(&mut message, FRA_TABLE, &lead.table.to_ne_bytes());
     finish(message)
 }
 

@@ -17,7 +17,7 @@ use crate::pipeline::Run;
 use crate::port::PortConfig;
 use crate::ring::Ring;
 use crate::trace::TraceRecord;
-use crate::worker::{BURST, Burst, Shared, Worker};
+use crate::worker::{Burst, Shared, Worker};
 
 /// Octets of the longest frame.
 const FRAME_MAX: usize = 16 << 10;

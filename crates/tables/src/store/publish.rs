@@ -269,8 +269,8 @@ impl Store {
                 continue;
             }
             let was_a_list = former.runs.iter().any(|run| run.0 == key.entry);
+            // Packets that have been led there already are still to find its rules.
             if was_a_list && plan.keys.iter().all(|now| now.at != key.entry) {
-                self.mem.entries[key.entry as usize].publish(entry::HEAD, 0);
                 self.retire_entry(key.entry, true);
             }
         }
@@ -332,5 +332,90 @@ impl Store {
         if self.peers.release(peer) {
             self.grace.retire(Retired::Peer(peer));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use session::compiled::{
+        Action, Compiled, Direction, Entry, Filter, Key, Marks, NiId, PdrId, QfiSet, Select,
+        Tables as _,
+    };
+
+    use super::entry;
+    use crate::{Handle, Layout, Options, PortConfig, Roles, Tables};
+
+    fn downlink(pdr: u16) -> Entry {
+        Entry {
+            pdr: PdrId(pdr),
+            predefined: None,
+            direction: Direction::Downlink,
+            action: Action::Drop,
+            ue: None,
+            framed: false,
+            qfi: None,
+            relay: None,
+            marking: None,
+            marks: Marks::default(),
+            meter: None,
+            shared_meters: Default::default(),
+            packet_meter: None,
+            duplicates: Vec::new(),
+        }
+    }
+
+    fn session(entries: Vec<Entry>, select: Select) -> Compiled {
+        let key = Key::Ue4 {
+            ni: NiId(0),
+            addr: Ipv4Addr::new(10, 60, 0, 1),
+        };
+        Compiled {
+            entries,
+            keys: vec![(key, select)],
+            ..Compiled::default()
+        }
+    }
+
+    fn any_packet(entry: usize) -> Filter {
+        Filter {
+            entry,
+            flow: None,
+            qfis: QfiSet::default(),
+        }
+    }
+
+    #[test]
+    fn packets_that_were_led_to_a_list_find_it_when_one_pdr_is_left() {
+        let port = PortConfig {
+            name: "n6".into(),
+            roles: Roles {
+                n3: false,
+                n6: true,
+            },
+            ..PortConfig::default()
+        };
+        let layout = Layout::for_sessions(64, 1, 1);
+        let mut tables = Tables::by_hand(&layout, &[port], &Options::default()).unwrap();
+        let bystander = tables.bystander();
+        let mut handle = Handle::default();
+        let both = Select::List { first: 0, len: 2 };
+        let mut list = session(vec![downlink(1), downlink(2)], both);
+        list.filters = [0, 1].map(any_packet).to_vec();
+        tables.publish(&mut handle, &list).unwrap();
+        let action = |tables: &Tables, line: usize| {
+            entry::action(tables.store.mem.entries[line].load(entry::HEAD))
+        };
+        let lines = tables.store.mem.entries.len();
+        let is_list = |&line: &usize| action(&tables, line) == entry::ACT_LIST;
+        let line = (0..lines).find(is_list).unwrap();
+
+        let looking = bystander.look();
+        let one = session(vec![downlink(2)], Select::One(0));
+        tables.publish(&mut handle, &one).unwrap();
+        tables.maintain();
+        assert_eq!(action(&tables, line), entry::ACT_LIST);
+        drop(looking);
     }
 }

@@ -1,28 +1,28 @@
-//! Packets by the kernel's own sockets: GTP-U comes in by UDP sockets, packets to UEs by a TUN interface that routes of the
-//! kernel lead to, and all that leaves goes through raw sockets, with the headers that the pipeline has made.
+//! Packets by the kernel's own sockets: GTP-U comes in by UDP sockets, packets to UEs by a TUN interface that a rule of the
+//! kernel leads to, and all that leaves goes out of packet sockets, with the headers that the pipeline has made.
 //!
-//! It needs no driver that knows XDP, no hugepage and no spare core, and is the slowest of the data paths. The kernel
-//! resolves neighbours, puts fragments of tunnels together and cuts what came in one large piece. To UEs it is a router of
-//! its own in front of the pipeline, so that a packet from the data network spends two hops.
+//! It needs no driver that knows XDP, no huge page and no spare core, and is the slowest of the data paths. The kernel
+//! puts fragments of tunnels together, and cuts what came in one large piece. It forwards what it brings
+//! to the TUN interface, so that the hop is spent when the pipeline sees the packet (`TP_ROLE_FORWARDED`).
 //!
 //! Every worker has its own sockets (`SO_REUSEPORT`) and its own queue of each TUN interface. The kernel spreads
 //! flows over them: all of one gNB are one flow to it.
 
 mod datagrams;
-mod packets;
 mod tun;
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
 
 use super::Traffic;
 use crate::error::SetupError;
+use crate::frame_socket::FrameSocket;
 use crate::port::PortConfig;
 use crate::verdict::Verdict;
 use crate::worker::{BURST, Burst, Worker};
 use datagrams::{Datagrams, TunnelSocket};
-use packets::PacketSockets;
-use tun::TunQueue;
+use tun::{Led, TunQueue};
 
 /// Longest sleep, after which a worker sees whether it is to end.
 const SLEEP_MS: i32 = 100;
@@ -41,17 +41,19 @@ const fn ethernet(ethertype: [u8; 2]) -> [u8; 14] {
 /// What one worker receives and sends by.
 #[derive(Debug)]
 pub(crate) struct Kernel {
-    /// In the order of ports.
-    out: Vec<PacketSockets>,
+    /// Out of each port.
+    out: Vec<FrameSocket>,
     /// GTP-U, and the port that it comes in on.
     tunnels: Vec<(usize, TunnelSocket)>,
     /// Packets to UEs, and likewise.
     users: Vec<(usize, TunQueue)>,
     datagrams: Datagrams,
+    /// Of the first worker, for all.
+    led: Vec<Led>,
 }
 
 impl Kernel {
-    fn new(ports: &[PortConfig]) -> io::Result<Self> {
+    fn new(ports: &[PortConfig], ifindexes: &[u32]) -> io::Result<Self> {
         let (mut tunnels, mut users) = (Vec::new(), Vec::new());
         for (number, port) in ports.iter().enumerate() {
             for &address in &port.addresses {
@@ -61,12 +63,14 @@ impl Kernel {
                 users.push((number, TunQueue::open(&port.name)?));
             }
         }
-        let out = ports.iter().map(|port| PacketSockets::open(&port.name));
+        let out = ifindexes.iter();
+        let out = out.map(|&ifindex| FrameSocket::open(ifindex, Duration::ZERO));
         Ok(Self {
             out: out.collect::<io::Result<_>>()?,
             tunnels,
             users,
             datagrams: Datagrams::new(),
+            led: Vec::new(),
         })
     }
 }
@@ -77,10 +81,12 @@ impl Traffic for Kernel {
             .iter()
             .map(|port| super::super::ifindex_of(&port.name));
         let ifindexes = ifindexes.collect::<Result<Vec<u32>, _>>()?;
-        let all = (0..workers).map(|_| Self::new(ports));
-        let all = all.collect::<io::Result<Vec<Self>>>()?;
-        for port in ports.iter().filter(|port| port.roles.n6) {
-            tun::lead(&port.name, &port.users)?;
+        let all = (0..workers).map(|_| Self::new(ports, &ifindexes));
+        let mut all = all.collect::<io::Result<Vec<Self>>>()?;
+        if let Some(first) = all.first_mut() {
+            for (number, port) in (0..).zip(ports).filter(|(_, port)| port.roles.n6) {
+                first.led.push(Led::start(&port.name, number)?);
+            }
         }
         Ok((all, ifindexes))
     }
@@ -91,6 +97,7 @@ impl Traffic for Kernel {
             tunnels,
             users,
             datagrams,
+            ..
         } = self;
         let mut served = 0;
         let mut run = |port: usize, burst: &mut Burst| {
@@ -142,13 +149,13 @@ impl Traffic for Kernel {
 
 /// What leaves, by its port, in order. What is passed was sent to no UE, and the kernel itself has brought it here: it is
 /// counted as passed, and ends.
-fn send(out: &mut [PacketSockets], came_by: usize, burst: &Burst, worker: &Worker) {
+fn send(out: &[FrameSocket], came_by: usize, burst: &Burst, worker: &Worker) {
     let way = |verdict: &Verdict| match verdict {
         Verdict::Redirect(port) => Some(*port as usize),
         Verdict::Answer => Some(came_by),
         _ => None,
     };
-    for (port, sockets) in out.iter_mut().enumerate() {
+    for (port, sockets) in out.iter().enumerate() {
         let frames = burst.outcomes();
         let leaving = frames.filter(|(verdict, _)| way(verdict) == Some(port));
         let lost = sockets.send(leaving.map(|(_, frame)| frame));

@@ -5,8 +5,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-use ipnet::IpNet;
-use nexthop::netlink::put_route;
+use nexthop::netlink::Lead;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use super::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, checked, ethernet, unless_it_would_block};
@@ -95,35 +94,72 @@ fn named(what: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// Have the kernel lead packets to these networks into the TUN interface, which becomes as wide as the interface towards
-/// the data network.
-pub(super) fn lead(interface: &str, users: &[(IpNet, u32)]) -> Result<(), SetupError> {
-    let name = name_of(interface);
-    let socket = socket(
-        AddressFamily::Inet,
-        SockType::Datagram,
-        SockFlag::SOCK_CLOEXEC,
-        None,
-    )
-    .map_err(io::Error::from)?;
-    let mut of_interface = request(interface);
-    // SAFETY: the request is ours and lives through the call.
-    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &mut of_interface) })?;
-    let mut own = request(&name);
-    // SAFETY: the call above has filled in the MTU.
-    own.ifr_ifru.ifru_mtu = unsafe { of_interface.ifr_ifru.ifru_mtu };
-    // SAFETY: as above.
-    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFMTU, &mut own) })?;
-    let mut own = request(&name);
-    own.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_NOARP) as libc::c_short;
-    // SAFETY: as above.
-    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &mut own) })?;
-    let ifindex = ifindex_of(&name)?;
-    for &(net, table) in users {
-        put_route(net, ifindex, table)
-            .map_err(|error| named(&format!("route {net} dev {name} table {table}"), error))?;
+/// Priority of the rules: before the kernel's main table, after that of its own addresses.
+const PRIORITY: u32 = 2152;
+
+/// The first routing table of these; one for each interface.
+const TABLES: u32 = 2_152_000;
+
+/// While this lives, what comes in on an interface towards the data network, and is not for this host, goes to the UEs' TUN
+/// interface, whosoever address it is: which are UEs', the pipeline knows.
+#[derive(Debug)]
+pub(super) struct Led {
+    interface: String,
+    ifindex: u32,
+    table: u32,
+}
+
+impl Led {
+    /// The TUN interface of a port becomes as wide as the port's own.
+    pub(super) fn start(interface: &str, port: u32) -> Result<Self, SetupError> {
+        let name = name_of(interface);
+        let socket = socket(
+            AddressFamily::Inet,
+            SockType::Datagram,
+            SockFlag::SOCK_CLOEXEC,
+            None,
+        )
+        .map_err(io::Error::from)?;
+        let mut of_interface = request(interface);
+        // SAFETY: the request is ours and lives through the call.
+        checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &mut of_interface) })?;
+        let mut own = request(&name);
+        // SAFETY: the call above has filled in the MTU.
+        own.ifr_ifru.ifru_mtu = unsafe { of_interface.ifr_ifru.ifru_mtu };
+        // SAFETY: as above.
+        checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFMTU, &mut own) })?;
+        let mut own = request(&name);
+        own.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_NOARP) as libc::c_short;
+        // SAFETY: as above.
+        checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &mut own) })?;
+        let led = Self {
+            interface: interface.to_owned(),
+            ifindex: ifindex_of(&name)?,
+            table: TABLES + port,
+        };
+        led.lead().put(true).map_err(|error| named(&name, error))?;
+        if let Err(error) = led.lead().put(false) {
+            tracing::warn!(%error, interface, "the kernel brings no IPv6 packets to UEs");
+        }
+        Ok(led)
     }
-    Ok(())
+
+    fn lead(&self) -> Lead<'_> {
+        Lead {
+            from: &self.interface,
+            to_ifindex: self.ifindex,
+            table: self.table,
+            priority: PRIORITY,
+        }
+    }
+}
+
+impl Drop for Led {
+    fn drop(&mut self) {
+        // One that is left leads to an empty table, which is as good as none.
+        let _ = self.lead().withdraw(true);
+        let _ = self.lead().withdraw(false);
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::alarm_queue::AlarmQueue;
 use crate::error::SetupError;
 use crate::grace::Barrier;
 use crate::layout::{Layout, Memory};
-use crate::pipeline::Run;
+use crate::pipeline::{Run, RunTogether};
 use crate::port::PortConfig;
 use crate::ring::Ring;
 use crate::stats::Counting;
@@ -170,6 +170,11 @@ pub(crate) trait Backend: fmt::Debug + Send {
 
     /// Run one frame through a port's program, in this thread.
     fn run(&self, _port: usize, _frame: &[u8], _now_ns: u64) -> Option<Run> {
+        None
+    }
+
+    /// Run frames that come together through a port's pipeline, in this thread.
+    fn run_together(&self, _port: usize, _frames: &[Vec<u8>], _now_ns: u64) -> Option<RunTogether> {
         None
     }
 

@@ -41,6 +41,15 @@ pub struct Run {
     pub trace: Option<TraceRecord>,
 }
 
+/// Outcome of frames that came together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunTogether {
+    /// Fate of each, and the frame as the pipeline left it.
+    pub outcomes: Vec<(Verdict, Vec<u8>)>,
+    /// Records for the slow path and of packets that wait: `tp_event`s, with their headers.
+    pub events: Vec<Vec<u8>>,
+}
+
 /// A frame in memory with room in front and behind.
 #[derive(Debug)]
 pub struct Placed<'a> {

@@ -9,7 +9,10 @@ use std::sync::{Mutex, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::abi::host::{tp_queue, tp_queue_begin, tp_queue_peek, tp_queue_release, tp_queue_wake};
+use crate::abi::host::{
+    tp_queue, tp_queue_begin, tp_queue_commit, tp_queue_peek, tp_queue_release, tp_queue_reserve,
+    tp_queue_wake,
+};
 use crate::memory::View;
 
 /// One queue: workers write, one thread at a time reads. The descriptor is readable when there are records.
@@ -62,6 +65,27 @@ impl Queue {
     /// For workers, as long as this lives.
     pub(crate) fn as_ptr(&self) -> *mut tp_queue {
         self.queue.get()
+    }
+
+    /// Write a record, of parts one behind the other. Whether there was room.
+    pub(crate) fn write(&self, parts: [&[u8]; 2]) -> bool {
+        let len = parts[0].len() + parts[1].len();
+        let Ok(octets) = u32::try_from(len) else {
+            return false;
+        };
+        // SAFETY: any thread may write.
+        let room = unsafe { tp_queue_reserve(self.as_ptr(), octets) };
+        if room.is_null() {
+            return false;
+        }
+        // SAFETY: so many octets are this writer's alone until they are committed below.
+        let to = unsafe { std::slice::from_raw_parts_mut(room, len) };
+        let (front, rest) = to.split_at_mut(parts[0].len());
+        front.copy_from_slice(parts[0]);
+        rest.copy_from_slice(parts[1]);
+        // SAFETY: the room that was just reserved, for as many octets.
+        unsafe { tp_queue_commit(self.as_ptr(), room, octets) };
+        true
     }
 
     /// Give at most so many records to `take`. How many there were. Never waits for a writer.

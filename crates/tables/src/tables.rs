@@ -30,7 +30,7 @@ use crate::keeper::Keeper;
 use crate::layout::Layout;
 use crate::options::Options;
 use crate::owners::Owners;
-use crate::pipeline::{Pipeline, Run};
+use crate::pipeline::{Pipeline, Run, RunTogether};
 use crate::port::PortConfig;
 use crate::programs::Programs;
 use crate::ring::Ring;
@@ -389,6 +389,16 @@ impl Tables {
     /// Run one frame through a port's pipeline, in this thread. `None` on XDP.
     pub fn run(&self, port: usize, frame: &[u8], now_ns: u64) -> Option<Run> {
         self.programs.backend().run(port, frame, now_ns)
+    }
+
+    /// Run frames that come together, at most 64, through a port's pipeline, in this thread: of [`Self::by_hand`] alone.
+    pub fn run_together(
+        &self,
+        port: usize,
+        frames: &[Vec<u8>],
+        now_ns: u64,
+    ) -> Option<RunTogether> {
+        self.programs.backend().run_together(port, frames, now_ns)
     }
 
     /// Have the kernel run a port's program over a frame: XDP's verdict and the frame afterwards.

@@ -16,6 +16,7 @@ use crate::pipeline::{HEADROOM, TAILROOM};
 use crate::port::PortConfig;
 use crate::queue::Queue;
 use crate::stats::reason_number;
+use crate::task::EVENT_SEND;
 use crate::verdict::Verdict;
 
 /// Frames of one burst, at most.
@@ -148,6 +149,14 @@ impl Worker {
 }
 
 impl Worker {
+    /// Have the slow path send an IP packet, which came of one that came in on a port, out of an interface: the kernel
+    /// finds the neighbour. Whether there was room.
+    pub(crate) fn hand_to_kernel(&self, port: usize, ifindex: u32, packet: &[u8]) -> bool {
+        let words = [EVENT_SEND, ifindex, packet.len() as u32, port as u32];
+        let header: [u8; 16] = std::array::from_fn(|at| words[at / 4].to_ne_bytes()[at % 4]);
+        self.shared.queues.events.write([&header, packet])
+    }
+
     /// Frames that came in on a port and were forwarded, but did not leave.
     pub(crate) fn count_lost(&self, port: usize, frames: u64) {
         let direction = usize::from(self.worker.ports[port].roles & raw::TP_ROLE_N3 == 0);

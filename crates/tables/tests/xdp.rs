@@ -8,30 +8,17 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{furnish, hop, need_root, ports, resolve_peers};
+use common::{Random, furnish, hop, need_root, ports, resolve_peers, session_config};
 use nexthop::{Family, NextHopTables};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use session::compiled::{
     Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Select, Tables as _, UeAddresses,
 };
-use session::config::{Config, NetworkInstance};
 use session::testing;
 use tables::{Features, Handle, Layout, Options, RingReader, Tables, Verdict};
 
 const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 1);
-
-fn session_config() -> Config {
-    let ni = |name: &str| NetworkInstance {
-        name: name.into(),
-        ..NetworkInstance::default()
-    };
-    Config {
-        n3: vec![common::N3.into(), common::N3_6.into()],
-        network_instances: vec![ni("a"), ni("b")],
-        ..Config::default()
-    }
-}
 
 fn small() -> Layout {
     Layout::for_sessions(1024, 2, 2)
@@ -251,39 +238,6 @@ fn packets_during_updates_are_whole() {
         count().iter().sum(),
         "no packet is forgotten"
     );
-}
-
-/// One random number after another.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    /// Flip, set, cut or grow; some octets, or lengths and types that matter.
-    fn mutate(&mut self, frame: &mut Vec<u8>) {
-        for _ in 0..self.below(4) {
-            let at = self.below(frame.len().min(90));
-            match self.below(6) {
-                0 => frame[at] ^= 1 << self.below(8),
-                1 => frame[at] = self.next() as u8,
-                2 => frame[at] = [0, 1, 4, 6, 0x7f, 0x80, 0x85, 0xff][self.below(8)],
-                3 => frame.truncate(14.max(at)),
-                4 => frame.extend(vec![self.next() as u8; self.below(32)]),
-                _ => frame[at] = frame[at].wrapping_add(1),
-            }
-        }
-        // The kernel takes no test frame shorter than an Ethernet header.
-        frame.resize(frame.len().max(14), 0);
-    }
 }
 
 /// Mutated packets over random sessions: the two builds of the pipeline agree on verdict, octets and

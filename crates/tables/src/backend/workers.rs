@@ -13,7 +13,7 @@ use crate::abi::Features;
 use crate::error::SetupError;
 use crate::grace::{Barrier, Bystander};
 use crate::layout::{Layout, Memory};
-use crate::pipeline::Run;
+use crate::pipeline::{Run, RunTogether};
 use crate::port::PortConfig;
 use crate::ring::Ring;
 use crate::trace::TraceRecord;
@@ -48,6 +48,14 @@ pub(crate) struct Workers<T> {
 }
 
 impl<T> Workers<T> {
+    /// Records that wait for user space.
+    fn take(&self, records: Records) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        let queue = self.shared.queues.of(records);
+        queue.read(usize::MAX, &mut |record| all.push(record.to_vec()));
+        all
+    }
+
     fn start(&mut self, mut traffic: T, number: usize) -> io::Result<JoinHandle<()>>
     where
         T: Traffic,
@@ -142,28 +150,32 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
     }
 
     fn run(&self, port: usize, frame: &[u8], now_ns: u64) -> Option<Run> {
+        let mut together = self.run_together(port, &[frame.to_vec()], now_ns)?;
+        let (verdict, frame) = together.outcomes.pop()?;
+        Some(Run {
+            verdict,
+            frame,
+            event: together.events.concat(),
+            copies: self.take(Records::Copies).concat(),
+            trace: TraceRecord::parse(&self.take(Records::Traced).concat()),
+        })
+    }
+
+    // Alarms stay where the control thread hears of them.
+    fn run_together(&self, port: usize, frames: &[Vec<u8>], now_ns: u64) -> Option<RunTogether> {
         let mut by_hand = self.by_hand.lock().unwrap_or_else(PoisonError::into_inner);
         let (worker, burst) = &mut *by_hand;
         let looking = self.bystanders.last()?.look();
         burst.clear();
-        burst.push([frame, &[]]);
+        frames.iter().for_each(|frame| burst.push([frame, &[]]));
         worker.run(port, burst, now_ns);
         drop(looking);
-        let (verdict, frame) = burst.outcomes().next()?;
-        // Alarms stay where the control thread hears of them.
-        let all = |records: Records| {
-            let mut all = Vec::new();
-            let queue = self.shared.queues.of(records);
-            queue.read(usize::MAX, &mut |record| all.extend_from_slice(record));
-            all
-        };
-        let held = all(Records::Held);
-        Some(Run {
-            verdict,
-            frame: frame.to_vec(),
-            event: [all(Records::Events), held].concat(),
-            copies: all(Records::Copies),
-            trace: TraceRecord::parse(&all(Records::Traced)),
+        let outcomes = burst.outcomes();
+        Some(RunTogether {
+            outcomes: outcomes
+                .map(|(verdict, frame)| (verdict, frame.to_vec()))
+                .collect(),
+            events: [self.take(Records::Events), self.take(Records::Held)].concat(),
         })
     }
 }

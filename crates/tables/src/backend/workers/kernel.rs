@@ -27,12 +27,13 @@ use tun::{Led, TunQueue};
 /// Longest sleep, after which a worker sees whether it is to end.
 const SLEEP_MS: i32 = 100;
 
+const ETHERNET_LEN: usize = 14;
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 
 /// An Ethernet header that only the pipeline sees.
-const fn ethernet(ethertype: [u8; 2]) -> [u8; 14] {
-    let mut header = [0; 14];
+const fn ethernet(ethertype: [u8; 2]) -> [u8; ETHERNET_LEN] {
+    let mut header = [0; ETHERNET_LEN];
     header[12] = ethertype[0];
     header[13] = ethertype[1];
     header
@@ -41,8 +42,8 @@ const fn ethernet(ethertype: [u8; 2]) -> [u8; 14] {
 /// What one worker receives and sends by.
 #[derive(Debug)]
 pub(crate) struct Kernel {
-    /// Out of each port.
-    out: Vec<FrameSocket>,
+    /// Out of the interface of each port.
+    out: Vec<(u32, FrameSocket)>,
     /// GTP-U, and the port that it comes in on.
     tunnels: Vec<(usize, TunnelSocket)>,
     /// Packets to UEs, and likewise.
@@ -64,7 +65,7 @@ impl Kernel {
             }
         }
         let out = ifindexes.iter();
-        let out = out.map(|&ifindex| FrameSocket::open(ifindex, Duration::ZERO));
+        let out = out.map(|&ifindex| Ok((ifindex, FrameSocket::open(ifindex, Duration::ZERO)?)));
         Ok(Self {
             out: out.collect::<io::Result<_>>()?,
             tunnels,
@@ -148,20 +149,21 @@ impl Traffic for Kernel {
 }
 
 /// What leaves, by its port, in order. What is passed was sent to no UE, and the kernel itself has brought it here: it is
-/// counted as passed, and ends.
-fn send(out: &[FrameSocket], came_by: usize, burst: &Burst, worker: &Worker) {
-    let way = |verdict: &Verdict| match verdict {
-        Verdict::Redirect(port) => Some(*port as usize),
-        Verdict::Answer => Some(came_by),
-        _ => None,
-    };
-    for (port, sockets) in out.iter().enumerate() {
+/// counted as passed, and ends. Where answers go the kernel finds out: nothing says how their frames came.
+fn send(out: &[(u32, FrameSocket)], came_by: usize, burst: &Burst, worker: &Worker) {
+    let mut lost = 0;
+    for (number, (_, socket)) in (0..).zip(out) {
         let frames = burst.outcomes();
-        let leaving = frames.filter(|(verdict, _)| way(verdict) == Some(port));
-        let lost = sockets.send(leaving.map(|(_, frame)| frame));
-        if lost > 0 {
-            worker.count_lost(came_by, lost);
-        }
+        let leaving = frames.filter(|(verdict, _)| *verdict == Verdict::Redirect(number));
+        lost += socket.send(leaving.map(|(_, frame)| frame));
+    }
+    let answers = burst.outcomes();
+    for (_, frame) in answers.filter(|(verdict, _)| *verdict == Verdict::Answer) {
+        let packet = frame.get(ETHERNET_LEN..).unwrap_or_default();
+        lost += u64::from(!worker.hand_to_kernel(came_by, out[came_by].0, packet));
+    }
+    if lost > 0 {
+        worker.count_lost(came_by, lost);
     }
 }
 

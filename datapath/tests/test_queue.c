@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* Queues to user space: several writers and a reader that sleeps. Every record arrives whole and once, those of one writer in
+ * order; one that finds no room is refused; the reader is never left asleep beside a record. */
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "tp_queue.h"
+
+#define WRITERS 4
+#define RECORDS 100000U /* of each writer */
+#define SIZE 4096	/* small, so that it is often full, and goes around often */
+#define LONGEST 700
+#define NEVER_MS 20000
+
+static struct tp_queue queue;
+
+static void fail(const char *why)
+{
+	fprintf(stderr, "queue: %s\n", why);
+	exit(1);
+}
+
+static __u32 length_of(__u32 writer, __u32 number) { return 8 + (number * 2654435761U + writer) % (LONGEST - 8); }
+
+/* A record: writer, number, and octets that follow from both. */
+static void fill(__u8 *room, __u32 writer, __u32 number, __u32 len)
+{
+	memcpy(room, &writer, 4);
+	memcpy(room + 4, &number, 4);
+	memset(room + 8, (int)(writer * 31 + number), len - 8);
+}
+
+static void *write_all(void *argument)
+{
+	__u32 writer = (__u32)(size_t)argument, number = 0, len;
+	__u8 *room;
+
+	while (number < RECORDS) {
+		len = length_of(writer, number);
+		room = tp_queue_reserve(&queue, len);
+		if (!room) {
+			sched_yield();
+			continue;
+		}
+		fill(room, writer, number++, len);
+		tp_queue_commit(&queue, room, len);
+	}
+	return NULL;
+}
+
+static void check(const __u8 *record, __u32 len, __u32 *expected)
+{
+	__u8 should[LONGEST];
+	__u32 writer, number;
+
+	memcpy(&writer, record, 4);
+	memcpy(&number, record + 4, 4);
+	if (writer >= WRITERS || number != expected[writer])
+		fail("a record is missing, doubled or early");
+	if (len != length_of(writer, number))
+		fail("a record has another length");
+	fill(should, writer, number, len);
+	if (memcmp(record, should, len))
+		fail("a record is not whole");
+	expected[writer]++;
+}
+
+/* Some at a time, as readers do that have other work; then asleep until there is more. */
+static __u32 read_some(__u32 *expected, __u32 at_most)
+{
+	const __u8 *record;
+	__u32 len, n;
+
+	tp_queue_begin(&queue);
+	for (n = 0; n < at_most; n++) {
+		record = tp_queue_peek(&queue, &len);
+		if (!record)
+			return n;
+		check(record, len, expected);
+		tp_queue_release(&queue, len);
+	}
+	tp_queue_wake(&queue);
+	return n;
+}
+
+static void read_all(void)
+{
+	struct pollfd wake = {queue.fd, POLLIN, 0};
+	__u32 expected[WRITERS] = {0}, got = 0;
+
+	while (got < WRITERS * RECORDS) {
+		got += read_some(expected, 1 + got % 7);
+		if (poll(&wake, 1, got < WRITERS * RECORDS ? NEVER_MS : 0) == 0 && got < WRITERS * RECORDS)
+			fail("the reader sleeps beside a record");
+	}
+}
+
+static void refused_when_full(void)
+{
+	__u32 len, n = 0;
+	__u8 *room;
+
+	while ((room = tp_queue_reserve(&queue, 120))) {
+		memset(room, 1, 120);
+		tp_queue_commit(&queue, room, 120);
+		n++;
+	}
+	if (n < SIZE / 128 - 1 || n > SIZE / 128)
+		fail("it holds another number of records than there is room for");
+	while (tp_queue_peek(&queue, &len)) {
+		tp_queue_release(&queue, len);
+		n--;
+	}
+	if (n || tp_queue_reserve(&queue, SIZE))
+		fail("there are others in it, or one has room that has none");
+}
+
+int main(void)
+{
+	pthread_t threads[WRITERS];
+	size_t i;
+
+	queue.fd = eventfd(0, EFD_NONBLOCK);
+	queue.size = SIZE;
+	queue.data = aligned_alloc(64, SIZE);
+	if (queue.fd < 0 || !queue.data)
+		fail("no memory");
+	memset(queue.data, 0, SIZE);
+	refused_when_full();
+	for (i = 0; i < WRITERS; i++)
+		if (pthread_create(&threads[i], NULL, write_all, (void *)i))
+			fail("no thread");
+	read_all();
+	for (i = 0; i < WRITERS; i++)
+		pthread_join(threads[i], NULL);
+	free(queue.data);
+	close(queue.fd);
+	printf("queue: %u records of %d writers\n", WRITERS * RECORDS, WRITERS);
+	return 0;
+}

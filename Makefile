@@ -8,8 +8,9 @@ export PATH
 CARGO ?= cargo
 RELEASE := target/release
 FUZZ_SECONDS ?= 20
+DATAPATH ?= xdp
 
-.PHONY: help setup build test demo bench fuzz-smoke docs lint fmt golden verify clean
+.PHONY: help setup build test demo scenarios bench fuzz-smoke docs lint fmt golden verify clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
@@ -20,8 +21,11 @@ setup: ## install Debian packages that are missing; check the Rust toolchain
 build: setup ## turnpiked, turnpike and lab, optimised
 	$(CARGO) build --release --locked --bins
 
-demo: build ## the whole UPF with real traffic, in namespaces; KEEP=1 leaves it running
-	$(RELEASE)/lab demo $(if $(filter 1,$(KEEP)),--keep)
+demo: build ## the whole UPF with real traffic, in namespaces; KEEP=1 leaves it running, DATAPATH=kernel needs no XDP
+	$(RELEASE)/lab demo --datapath $(DATAPATH) $(if $(filter 1,$(KEEP)),--keep)
+
+scenarios: build ## every scenario on one data path: DATAPATH=kernel
+	$(RELEASE)/lab scenario --all --jobs 4 --datapath $(DATAPATH)
 
 test: setup ## every test: unit, property, golden, data path, scenarios
 	$(MAKE) -C datapath test

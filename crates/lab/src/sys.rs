@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::socket::{MsgFlags, send};
 
 mod ioctl {
     nix::ioctl_write_ptr_bad!(tun_set_iff, libc::TUNSETIFF, libc::ifreq);
@@ -40,8 +41,8 @@ pub fn open_tun(name: &str) -> Result<File> {
     Ok(tun)
 }
 
-/// Sends an Ethernet frame out of interface `ifindex` of the calling thread's namespace.
-pub fn send_frame(ifindex: u32, frame: &[u8]) -> io::Result<()> {
+/// A packet socket of the calling thread's namespace that sends frames out of interface `ifindex`, and receives none.
+pub fn frame_socket(ifindex: u32) -> io::Result<OwnedFd> {
     // SAFETY: a socket without a protocol, which receives nothing; the result is checked.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
@@ -55,24 +56,22 @@ pub fn send_frame(ifindex: u32, frame: &[u8]) -> io::Result<()> {
         sll_ifindex: ifindex.cast_signed(),
         sll_hatype: 0,
         sll_pkttype: 0,
-        sll_halen: 6,
+        sll_halen: 0,
         sll_addr: [0; 8],
     };
     let size = size_of_val(&to) as libc::socklen_t;
-    // SAFETY: the kernel reads the frame and the address, both of which outlive the call.
-    let sent = unsafe {
-        libc::sendto(
-            socket.as_raw_fd(),
-            frame.as_ptr().cast(),
-            frame.len(),
-            0,
-            std::ptr::from_ref(&to).cast(),
-            size,
-        )
-    };
-    if sent < 0 {
+    // SAFETY: the kernel reads the address, which outlives the call.
+    let bound = unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&to).cast(), size) };
+    if bound < 0 {
         return Err(io::Error::last_os_error());
     }
+    Ok(socket)
+}
+
+/// Sends an Ethernet frame out of interface `ifindex` of the calling thread's namespace.
+pub fn send_frame(ifindex: u32, frame: &[u8]) -> io::Result<()> {
+    let socket = frame_socket(ifindex)?;
+    send(socket.as_raw_fd(), frame, MsgFlags::empty())?;
     Ok(())
 }
 

@@ -127,11 +127,46 @@ fn all_scenarios_pass() {
     left_nothing(id);
 }
 
+/// What differs most between data paths: where packets come from and go to, what packets of the UPF's own do, and what
+/// happens while rules change. All others: `make scenarios DATAPATH=kernel`.
+const TELLING: [&str; 20] = [
+    "association-from-upf",
+    "handover",
+    "paging",
+    "path-failure",
+    "flow-comes-and-goes",
+    "usage-quota",
+    "echo",
+    "unknown-teid",
+    "n9-relay",
+    "end-marker",
+    "plain-udp",
+    "outer-both",
+    "duplicates",
+    "unresolved-neighbour",
+    "framed-routes",
+    "overlapping-ues",
+    "outer-fragments",
+    "icmp-errors",
+    "inner-fragments",
+    "trace",
+];
+
 #[test]
-fn the_demonstration_succeeds_and_leaves_nothing() {
-    let (id, passed, text) = lab(&["demo"], &[], ONE);
+fn telling_scenarios_pass_by_sockets_of_the_kernel() {
+    let options = ["scenario", "--jobs", "4", "--datapath", "kernel"];
+    let (id, passed, text) = lab(&[&options[..], &TELLING].concat(), &[], ALL);
     assert!(passed, "{text}");
     left_nothing(id);
+}
+
+#[test]
+fn the_demonstration_succeeds_and_leaves_nothing() {
+    for datapath in ["xdp", "kernel"] {
+        let (id, passed, text) = lab(&["demo", "--datapath", datapath], &[], ONE);
+        assert!(passed, "{text}");
+        left_nothing(id);
+    }
 }
 
 #[test]

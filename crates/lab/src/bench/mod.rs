@@ -10,6 +10,7 @@ mod frames;
 mod load;
 mod requests;
 mod shapes;
+mod sockets;
 mod spread;
 mod sut;
 mod switch;
@@ -26,6 +27,8 @@ use cost::{Cost, Direction, Family, Harness, Order};
 use load::{Client, Outcome};
 use requests::{Addresses, Field, Shape};
 use sut::Sut;
+
+use crate::upf::Datapath;
 
 /// Options of `lab bench`.
 #[derive(Clone, Debug, clap::Args)]
@@ -107,6 +110,10 @@ struct Bench {
 /// Run everything.
 pub fn run(options: &Options) -> Result<()> {
     let mut figures = Figures::default();
+    if Datapath::chosen() == Datapath::Kernel {
+        sockets::measure(&mut figures, options.runs)?;
+        return report(&figures, options);
+    }
     if !options.shapes_only {
         spread::measure(&mut figures, options.runs)?;
     }

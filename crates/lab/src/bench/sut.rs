@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::netns::{End, Netns, Prefix, cable};
 use crate::ue::Addresses;
-use crate::upf::{Settings, Upf};
+use crate::upf::{self, Settings, Upf};
 
 use super::cost::Direction;
 use super::{ADDRESSES, Options};
@@ -29,7 +30,7 @@ pub(super) struct Sut {
     /// gNB, SMF and data network in one.
     pub(super) peer: Netns,
     pub(super) upf: Netns,
-    pid: u32,
+    pub(super) pid: u32,
     /// From `exec` to the first answer over REST.
     pub(super) start_to_ready: Duration,
     folder: PathBuf,
@@ -58,6 +59,7 @@ impl Sut {
     ) -> Result<Self> {
         let prefix = Prefix::unique();
         let upf = Netns::create(&prefix, "upf")?;
+        upf::prepare(&upf)?;
         let peer = Netns::create(&prefix, "peer")?;
         for name in ["n3", "n4", "n6"] {
             let a = End { netns: &upf, name };
@@ -160,6 +162,24 @@ impl Sut {
             nanos += first.parse::<u64>()?;
         }
         Ok(Duration::from_nanos(nanos))
+    }
+
+    /// A thread of the daemon, by its name.
+    pub(super) fn thread(&self, name: &str) -> Result<Pid> {
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.pid))? {
+            let task = task?;
+            if std::fs::read_to_string(task.path().join("comm"))?.trim() == name {
+                let id = task.file_name().to_string_lossy().parse()?;
+                return Ok(Pid::from_raw(id));
+            }
+        }
+        bail!("turnpiked has no thread {name}")
+    }
+
+    /// Take the daemon down.
+    pub(super) fn stop(&mut self) -> Result<()> {
+        let daemon = self.daemon.take().context("the UPF is down")?;
+        daemon.stop(Signal::SIGTERM).map(drop)
     }
 
     /// Bytes that the daemon holds: its own anonymous memory and the kernel's for its BPF maps.

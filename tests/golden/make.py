@@ -180,7 +180,9 @@ def told_extensions(src=N3, dst=GNB):
     return [slow(IP(src=src, dst=dst, id=0, flags="DF", ttl=64) / UDP(sport=2152, dport=2152, chksum=0) / Raw(message))]
 
 
-SITE = """\
+# What most cases have; a key that a case gives stands in place of the one here (README.md).
+COMMON = """\
+# what most cases have
 n3 = ["10.3.0.1", "10.3.0.2"]
 
 [[port]]
@@ -218,7 +220,6 @@ name = "prohibit"
 state = "prohibit"
 
 """
-SITE6 = SITE.replace('"10.3.0.2"]', '"10.3.0.2", "2001:db8:3::1", "2001:db8:3::2"]')
 ROUTES = """\
 [[route]]
 prefix = "203.0.113.0/26"
@@ -241,9 +242,8 @@ prefix = "::/0"
 nexthop = "n6"
 
 """
-
-
-POOL6 = '[[pool]]\nprefix = "2001:db8:61::/48"\n\n[[pool]]\nprefix = "2001:db8:60::/48"\n\n'
+SITE6 = 'n3 = ["10.3.0.1", "10.3.0.2", "2001:db8:3::1", "2001:db8:3::2"]\n'
+POOL6 = "".join('[[pool]]\nprefix = "%s"\n\n' % prefix for prefix in ("10.60.0.0/16", "2001:db8:61::/48", "2001:db8:60::/48"))
 
 
 def entry(pdr, direction, **fields):
@@ -292,12 +292,12 @@ def plain(ul=None, dl=None, before=None, ue6=None, teid=TEID):
 CASES = {}
 
 
-def case(name, what, tables, packets, counters=(), site=SITE + ROUTES):
-    """packets: (port, frame, verdict, frame out, list of frames or None); verdict: forward, answer, slow, held, pass or a
+def case(name, what, tables, packets, counters=(), site=""):
+    """site: keys that stand in place of the common ones. packets: (port, frame, verdict, frame out, list of frames or None); verdict: forward, answer, slow, held, pass or a
     drop reason, or "slow, " and the drop reason under which user space counts it. counters: (pdr, packets, bytes, drops), and if
     it matters [packets, octets] of the drops that are QoS enforcement's."""
     assert name not in CASES, name
-    CASES[name] = (what, site + tables, packets, counters)
+    CASES[name] = (what, site and site.rstrip("\n") + "\n\n", tables, packets, counters)
 
 
 def up_case(name, what, packet, verdict="forward", out=None, tables=None, counters=None, **more):
@@ -661,7 +661,7 @@ def downlink_cases():
          [(DOWN, net(d), "forward", a), (DOWN, net(d), "far_buffer", None), (DOWN, net(d), "forward", a)], [(2, 2, 2 * len(d), 1)])
 
 
-HOLD = "hold = 8\n" + SITE + ROUTES
+HOLD = "hold = 8\n"
 
 
 def buffering_cases():
@@ -685,7 +685,7 @@ def buffering_cases():
     held("idle-again", "two idle periods", plain(dl=idle) + plain(before=1) + plain(dl=idle, before=2) + plain(before=4),
          [waits(a), waits(b, [t(a), t(b)]), waits(c), waits(e), waits(f, [t(c), t(e), t(f)])], [(2, 5, 5 * n, 0)])
     held("too-many", "no more wait than may, and a UE that is back loses none", plain(dl=idle) + plain(before=3),
-         [waits(a), waits(b), (DOWN, net(c), "buffer_full", None), waits(e, [t(a), t(b), t(e)])], [(2, 3, 3 * n, 1)], site=HOLD.replace("8", "2", 1))
+         [waits(a), waits(b), (DOWN, net(c), "buffer_full", None), waits(e, [t(a), t(b), t(e)])], [(2, 3, 3 * n, 1)], site="hold = 2\n")
     held("and-dropped", "the FAR drops in the end", plain(dl=idle) + plain(dl=dict(action="drop", **none), before=1),
          [waits(a), (DOWN, net(b), "far_drop", None)], [(2, 0, 0, 2)])
     held("mbr", "an MBR holds for what has waited", plain(dl=idle) + plain(dl=dict(mbr_bps=1000, burst_bytes=n + n // 2), before=2),
@@ -694,7 +694,7 @@ def buffering_cases():
          [waits(a), (DOWN, net(b), "gate_closed", None)], [(2, 0, 0, 2, [2, 2 * n])])
     held("nobody-keeps-any", "nobody keeps packets: they drop, and nothing waits behind them", plain(dl=idle) + plain(dl=there, before=1) + plain(before=2),
          [(DOWN, net(a), "far_buffer", None), (DOWN, net(b), "forward", t(b, teid=0x55667788, dst=GNB2)), (DOWN, net(c), "forward", t(c))],
-         [(2, 2, 2 * n, 1)], site=SITE + ROUTES)
+         [(2, 2, 2 * n, 1)], site="")
     six, a6 = "2001:db8:60::/64", user6(HOST6, UE6)
     held("v6", "of IPv6", plain(dl=idle, ue6=six) + plain(before=1, ue6=six), [waits(a6), waits(a6, [t(a6), t(a6)])], [(2, 2, 2 * len(a6), 0)])
     tagged = Ether(src=THEIRS[1], dst=OURS[1]) / Dot1Q(vlan=5) / a
@@ -731,7 +731,7 @@ def ue_to_ue_cases():
          [(1, 2, len(there) + len(there6), 0), (4, 2, len(there) + len(there6), 0), (3, 1, len(back), 0), (2, 1, len(back), 0)])
     case("ue-to-ue-off", "UEs are kept apart", two(),
          [(UP, up(there), "ue_to_ue", None), (UP, up(there6), "ue_to_ue", None), (UP, up(user()), "forward", hop(user()))],
-         [(1, 1, len(user()), 2), (4, 0, 0, 0)], site="ue_to_ue = false\n" + SITE + ROUTES)
+         [(1, 1, len(user()), 2), (4, 0, 0, 0)], site="ue_to_ue = false\n")
     case("ue-to-ue-gate", "the receiver's gate is closed", two(dict(action="gate", teid=None, peer=None, local=None)),
          [(UP, up(there), "gate_closed", None)], [(1, 1, len(there), 0, [0, 0]), (4, 0, 0, 1, [1, len(there)])])
     n = len(there)
@@ -828,7 +828,7 @@ def router_cases():
         out = [sent(ra, **tunnel)] if ra is not None else []
         if counters is None:
             counters = [(1, 0, 0, 0), (2, 1, len(ra), 0)] if ra is not None else [(1, 0, 0, 0), (2, 0, 0, 0)]
-        case("router-" + name, what, tables or plain(ue6=six), [(UP, frame or up(packet), verdict, out)], counters, site=site + SITE + ROUTES)
+        case("router-" + name, what, tables or plain(ue6=six), [(UP, frame or up(packet), verdict, out)], counters, site=site)
 
     asked("solicitation", "a UE gets its prefix, in the tunnel and with the QFI of its downlink", ask, advertised())
     asked("solicitation-no-qfi", "without a QFI in the downlink there is none", ask, advertised(), tables=plain(ue6=six, dl=dict(qfi=None)), qfi=None)
@@ -846,7 +846,7 @@ def router_cases():
     asked("solicitation-filters", "no filter takes it", ask, advertised(), tables=listed)
     asked("solicitation-gate", "its downlink gate is closed", ask, None, tables=plain(ue6=six, dl=dict(action="gate", teid=None, peer=None, local=None)), counters=[(1, 0, 0, 0), (2, 0, 0, 1)])
     smf = session(entry(1, "uplink", **dict(RELAYED, relay=dict(src6=six))), downlink(2), key(teid=TEID, one=0), key(ue4=UE, one=1))
-    case("router-solicitation-smf", "a PDR leads it to the SMF", smf, [(UP, up(ask), "forward", relayed(gtpu(RTEID, psc(QFI) + raw(ask), flags=0x34)))], [(1, 1, len(ask), 0)], site=says + SITE + ROUTES)
+    case("router-solicitation-smf", "a PDR leads it to the SMF", smf, [(UP, up(ask), "forward", relayed(gtpu(RTEID, psc(QFI) + raw(ask), flags=0x34)))], [(1, 1, len(ask), 0)], site=says)
     neighbour = IPv6(src=link_local, dst="ff02::1:ff00:1", hlim=255) / ICMPv6ND_NS(tgt=router)
     asked("neighbour-solicitation", "UEs have no neighbours", neighbour, None, verdict="ue_spoofed", counters=[(1, 0, 0, 1), (2, 0, 0, 0)])
     over6 = up6(ask)
@@ -854,7 +854,7 @@ def router_cases():
     message = gtpu(RTEID, psc(QFI, 0) + raw(advertised()), flags=0x34)
     ip6 = udp6(message, N3_6, GNB_6)
     ip6.fl = (RTEID * 2654435761 & 0xffffffff) >> 12
-    case("router-solicitation-outer6", "over a tunnel with IPv6, with its UDP checksum", plain(ue6=six, dl=to6), [(UP, over6, "slow", [slow(ip6)])], [(2, 1, len(advertised()), 0)], site=says + SITE6 + ROUTES)
+    case("router-solicitation-outer6", "over a tunnel with IPv6, with its UDP checksum", plain(ue6=six, dl=to6), [(UP, over6, "slow", [slow(ip6)])], [(2, 1, len(advertised()), 0)], site=says + SITE6)
 
 
 def framed_cases():
@@ -996,7 +996,7 @@ def route_cases():
     up_case("route-prohibit", "a prohibited destination", user(dst="203.0.113.65"), "prohibited", counters=both)
     waiting = user(dst="203.0.113.129")
     up_case("route-unresolved", "the kernel must find the neighbour", waiting, "slow", slow(hop(waiting).payload))
-    case("route-none", "no route at all", plain(), [(UP, up(user()), "no_route", None)], both, site=SITE)
+    case("route-none", "no route at all", plain(), [(UP, up(user()), "no_route", None)], both, site="route = []\n")
     up_case("route-loopback", "127/8 never leaves", user(dst="127.0.0.1"), "to_self", counters=both)
     up_case("route-multicast", "multicast is not routed", user(dst="224.0.0.1"), "no_route", counters=both)
 
@@ -1009,12 +1009,12 @@ def route_cases():
          [(UP, up(gateway), "forward", hop(gateway)), (UP, up(taken), "forward", tunnelled(taken, teid=0x55667788)), (UP, up(nobody), "unknown_ue", None),
           (DOWN, net(user(HOST, "10.60.0.254")), "pass", None), (DOWN, net(user(HOST, "10.60.7.7")), "unknown_ue", None)],
          [(1, 2, len(gateway) + len(taken), 1), (4, 1, len(taken), 0)],
-         site=SITE + leads("10.60.0.254/32") + leads(UE2 + "/32", "prohibit") + leads("10.60.0.0/16") + ROUTES)
+         site=leads("10.60.0.254/32") + leads(UE2 + "/32", "prohibit") + leads("10.60.0.0/16") + ROUTES)
     gateway, nobody = user6(dst="2001:db8:60:7::1"), user6(dst="2001:db8:60:8::1")
     case("gateway-in-pool-v6", "the same with IPv6", plain(ue6="2001:db8:60::/64"),
          [(UP, up(gateway), "forward", hop(gateway)), (UP, up(nobody), "unknown_ue", None),
           (DOWN, net(user6(HOST6, "2001:db8:60:7::1")), "pass", None), (DOWN, net(user6(HOST6, "2001:db8:60:8::1")), "unknown_ue", None)],
-         [(1, 1, len(gateway), 1)], site=SITE + POOL6 + leads("2001:db8:60:7::1/128") + leads("2001:db8:60::/48") + ROUTES)
+         [(1, 1, len(gateway), 1)], site=POOL6 + leads("2001:db8:60:7::1/128") + leads("2001:db8:60::/48") + ROUTES)
 
 
 RELAYED = dict(action="tunnel", teid=RTEID, peer=GNB2, local=N3, qfi=None)
@@ -1069,7 +1069,7 @@ def udp_cases():
     down_case("udp-down", "from N6", d, out=in_udp(d), tables=down_udp)
     down_case("udp-down-marked", "the outer header gets the DSCP", d, out=in_udp(d, tos=46 << 2), tables=plain(dl=dict(PLAIN_UDP, marking=[46 << 2, 0xfc])))
     six = dict(PLAIN_UDP, peer=GNB2_6, local=N3_6)
-    site = SITE6 + ROUTES
+    site = SITE6
     odd = user(HOST, UE, payload=b"x" * 41)
     for name, packet in (("udp-v6", d), ("udp-v6-odd", odd)):
         case(name, "over IPv6, with a checksum also where tunnels have none", plain(dl=six), [(DOWN, net(packet), "forward", in_udp6(packet))],
@@ -1127,11 +1127,11 @@ def relay_too_long_cases():
     for ip in in6:
         ip.fl = (RTEID * 2654435761 & 0xffffffff) >> 12
     case("relay-cut-outer6", "over IPv6", session(entry(1, "uplink", **dict(into6, relay={})), key(teid=TEID, one=0)),
-         [(UP, up(loose), "slow", [slow(ip) for ip in in6])], [(1, 1, n, 0)], site=SITE6 + ROUTES)
+         [(UP, up(loose), "slow", [slow(ip) for ip in in6])], [(1, 1, n, 0)], site=SITE6)
 
-    def told(name, what, frame, error, answer, tables=None, lost=1, site=SITE + ROUTES):
+    def told(name, what, frame, error, answer, tables=None, lost=1):
         counters = [(lost, 0, 0, 1)] + ([(3 - lost, 1, len(error), 0)] if answer else [])
-        case(name, what, tables or relay_pair(), [(UP, frame, "mtu", [slow(answer.payload)] if answer else [])], counters, site=site)
+        case(name, what, tables or relay_pair(), [(UP, frame, "mtu", [slow(answer.payload)] if answer else [])], counters)
 
     error = too_long(firm, 1456)
     to_gnb = relayed(gtpu(0x55667788, psc(QFI, 0) + raw(error), flags=0x34), dst=GNB)
@@ -1281,7 +1281,7 @@ def outer6_cases():
     u, d = user(), user(HOST, UE)
     n, taken = len(u), [(1, 1, len(u), 0)]
     to6 = dict(peer=GNB_6, local=N3_6)
-    site = SITE6 + ROUTES
+    site = SITE6
 
     def frame_in(name, what, frame, verdict="forward", out=None, tables=None, counters=None, **more):
         if verdict == "forward":
@@ -1299,7 +1299,7 @@ def outer6_cases():
     frame_in("ul-no-psc", "without any option", up6(u, qfi=None))
     frame_in("ul-zero-checksum", "no UDP checksum (RFC 6935)", up6(u, udp=dict(chksum=0)))
     frame_in("ul-second-address", "another of our IPv6 addresses", up6(u, dst=N3B_6))
-    frame_in("ul-only", "N3 has no IPv4 address", up6(u), site=SITE6.replace('"10.3.0.1", "10.3.0.2", ', "") + ROUTES)
+    frame_in("ul-only", "N3 has no IPv4 address", up6(u), site=SITE6.replace('"10.3.0.1", "10.3.0.2", ', ""))
     v6 = user6()
     frame_in("ul-v6", "IPv6 in IPv6", up6(v6), out=hop(v6), tables=plain(ue6="2001:db8:60::/64"), counters=[(1, 1, len(v6), 0)])
     frame_in("ul-vlan", "tagged frame", up6(u, l2=Ether(src=THEIRS[0], dst=OURS[0]) / Dot1Q(vlan=7)))
@@ -1350,7 +1350,7 @@ def outer6_cases():
     frame_in("ul-family-4-in-6", "EtherType of IPv6, header of IPv4", Ether(src=THEIRS[0], dst=OURS[0], type=0x86dd) / Raw(raw(up(u))[14:]), "ip_malformed")
     frame_in("ul-family-6-in-4", "EtherType of IPv4, header of IPv6", Ether(src=THEIRS[0], dst=OURS[0], type=0x0800) / Raw(whole[14:]), "ip_malformed")
     frame_in("ul-not-our-address", "GTP-U to somebody else is the kernel's", up6(u, dst="2001:db8:3::9"), "pass")
-    frame_in("ul-no-address", "with IPv4 addresses only, IPv6 is the kernel's", up6(u), "pass", site=SITE + ROUTES)
+    frame_in("ul-no-address", "with IPv4 addresses only, IPv6 is the kernel's", up6(u), "pass", site="")
     frame_in("ul-other-udp", "another UDP port is the kernel's", up6(u, dport=53), "pass")
     frame_in("ul-tcp", "TCP to our address is the kernel's", Ether(src=THEIRS[0], dst=OURS[0]) / IPv6(src=GNB_6, dst=N3_6) / TCP(dport=22), "pass")
     frame_in("ul-ping", "ICMPv6 to our address is the kernel's", Ether(src=THEIRS[0], dst=OURS[0]) / IPv6(src=GNB_6, dst=N3_6) / ICMPv6EchoRequest(), "pass")
@@ -1437,7 +1437,7 @@ def pcap(frames):
 
 
 def files(name):
-    what, tables, packets, counters = CASES[name]
+    what, site, tables, packets, counters = CASES[name]
     expect = ""
     for port, _, verdict, out in packets:
         frames = len(out) if isinstance(out, list) else None
@@ -1446,7 +1446,7 @@ def files(name):
     for pdr, count, octets, drops, *qos in counters:
         expect += "[[counters]]\n" + lines(dict(pdr=pdr, packets=count, bytes=octets, drops=drops, qos=qos[0] if qos else None))
     return {
-        "tables.toml": ("# %s\n%s" % (what, tables)).encode(),
+        "tables.toml": ("# %s\n%s%s" % (what, site, tables)).encode(),
         "in.pcap": pcap(p[1] for p in packets),
         "out.pcap": pcap(f for p in packets if p[3] is not None for f in (p[3] if isinstance(p[3], list) else [p[3]])),
         "expect.toml": expect.encode(),
@@ -1457,16 +1457,17 @@ def main():
     check, wrong = "--check" in sys.argv, []
     for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, buffering_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, duplicate_cases, prefix_cases, route_cases, relay_cases, relay_too_long_cases, udp_cases, marking_cases, outer6_cases):
         make()
+    contents = {"common.toml": (COMMON + ROUTES).rstrip("\n").encode() + b"\n"}
     for name in sorted(CASES):
-        folder = os.path.join(HERE, name)
-        for file, content in files(name).items():
-            path = os.path.join(folder, file)
-            if check:
-                if not os.path.exists(path) or open(path, "rb").read() != content:
-                    wrong.append(path)
-            else:
-                os.makedirs(folder, exist_ok=True)
-                open(path, "wb").write(content)
+        contents.update((os.path.join(name, file), content) for file, content in files(name).items())
+    for file, content in contents.items():
+        path = os.path.join(HERE, file)
+        if check:
+            if not os.path.exists(path) or open(path, "rb").read() != content:
+                wrong.append(path)
+        else:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            open(path, "wb").write(content)
     known = [d for d in os.listdir(HERE) if os.path.isdir(os.path.join(HERE, d)) and d not in CASES and not d.startswith("__")]
     wrong += [os.path.join(HERE, d) + ": no such case here" for d in known]
     for path in wrong:

@@ -422,6 +422,16 @@ impl Session {
     }
 }
 
+/// The tables of a case: what is common, and in its place what the case says itself.
+fn read_case(folder: &Path) -> Result<Case, toml::de::Error> {
+    let read = |path: &Path| -> Result<toml::Table, _> {
+        toml::from_str(&std::fs::read_to_string(path).unwrap())
+    };
+    let mut tables = read(&folder.with_file_name("common.toml"))?;
+    tables.extend(read(&folder.join("tables.toml"))?);
+    tables.try_into()
+}
+
 /// Frames of a capture in the classic format.
 fn read_pcap(path: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(path).unwrap();
@@ -748,7 +758,7 @@ type Make<'a> = &'a (dyn Fn(Vec<PortConfig>, &Options) -> Box<dyn Platform> + Sy
 
 fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String> {
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
-    let case: Case = toml::from_str(&read("tables.toml")).map_err(|error| error.to_string())?;
+    let case = read_case(folder).map_err(|error| error.to_string())?;
     let expect: Expect = toml::from_str(&read("expect.toml")).map_err(|error| error.to_string())?;
     let frames = read_pcap(&folder.join("in.pcap"));
     let mut out = read_pcap(&folder.join("out.pcap")).into_iter();

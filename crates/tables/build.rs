@@ -13,6 +13,15 @@ const BUILDS: [&str; 6] = ["PLAIN", "COMMON", "OUTER6", "RELAY", "SPREAD", "GENE
 /// What both sides change under traffic.
 const SHARED: &str = "tp_(side|config|traffic|port_stats|nexthop|cpu)";
 
+/// What `tp_host.h` declares.
+const HOST_CALLS: [&str; 5] = [
+    "tp_host_run",
+    "tp_host_prefix",
+    "tp_host_wrap",
+    "tp_host_entry_of",
+    "tp_drop_name",
+];
+
 fn main() {
     let root =
         PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../../datapath");
@@ -27,6 +36,9 @@ fn main() {
         .into_iter()
         .for_each(|compiler| finish_bpf(&clang, compiler));
     build_host(&clang, &root);
+    if is_debug() {
+        build_sanitized(&root);
+    }
     write_abi(&root, &out);
     write_drop_reasons(
         &root.join("include/tp_drop.def"),
@@ -93,11 +105,8 @@ fn finish_bpf(clang: &str, compiler: io::Result<Child>) {
     }
 }
 
-fn build_host(clang: &str, root: &Path) {
+fn host(root: &Path) -> cc::Build {
     let mut build = cc::Build::new();
-    if env::var_os("CC").is_none() {
-        build.compiler(clang);
-    }
     build
         .file(root.join("platform/host/tp_host.c"))
         .includes(includes(root))
@@ -107,13 +116,61 @@ fn build_host(clang: &str, root: &Path) {
         .flag_if_supported("-Wno-unused-parameter")
         .opt_level(2)
         .warnings(true);
+    build
+}
+
+fn is_debug() -> bool {
+    env::var("PROFILE").is_ok_and(|profile| profile == "debug")
+}
+
+fn build_host(clang: &str, root: &Path) {
+    let mut build = host(root);
+    if env::var_os("CC").is_none() {
+        build.compiler(clang);
+    }
     // What tests run stops where C says that anything may happen.
-    if env::var("PROFILE").is_ok_and(|profile| profile == "debug") {
+    if is_debug() {
         build
             .flag_if_supported("-fsanitize=undefined")
             .flag_if_supported("-fsanitize-trap=undefined");
     }
     build.compile("turnpike_host");
+}
+
+/// The pipeline once more, under ASan and UBSan: integration tests, here and in packages that depend on this one
+/// (`DEP_TURNPIKE_HOST_TEST_LINK_ARGS`), link it in place of the other. Rust has no such sanitizer, but allocates by
+/// this one's malloc.
+fn build_sanitized(root: &Path) {
+    // The one that `make -C datapath test` takes: newer ones come without their runtime.
+    let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
+    let mut build = host(root);
+    for call in HOST_CALLS {
+        build.define(call, format!("__wrap_{call}").as_str());
+    }
+    let objects = build
+        .compiler(&clang)
+        .flag("-fsanitize=address,undefined")
+        .flag("-fno-sanitize-recover=all")
+        .flag("-fno-omit-frame-pointer")
+        .out_dir(PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("sanitized"))
+        .compile_intermediates();
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    let runtime = Command::new(&clang)
+        .arg(format!("-print-file-name=libclang_rt.asan-{arch}.a"))
+        .output()
+        .unwrap_or_else(|error| stop(&format!("cannot run '{clang}' ({error})")));
+    let runtime = String::from_utf8_lossy(&runtime.stdout);
+    let mut args = HOST_CALLS.map(|call| format!("-Wl,--wrap={call}")).to_vec();
+    args.extend(objects.iter().map(|object| object.display().to_string()));
+    // All of it: it takes the place of functions that the rest has from libc.
+    args.push(format!(
+        "-Wl,--whole-archive,{},--no-whole-archive",
+        runtime.trim()
+    ));
+    for arg in &args {
+        println!("cargo::rustc-link-arg-tests={arg}");
+    }
+    println!("cargo::metadata=test_link_args={}", args.join(";"));
 }
 
 /// What the types are that `abi.rs` says `__u32` and its like to be.

@@ -246,6 +246,14 @@ SITE6 = 'n3 = ["10.3.0.1", "10.3.0.2", "2001:db8:3::1", "2001:db8:3::2"]\n'
 POOL6 = "".join('[[pool]]\nprefix = "%s"\n\n' % prefix for prefix in ("10.60.0.0/16", "2001:db8:61::/48", "2001:db8:60::/48"))
 
 
+def nexthop(name, port, **more):
+    return "[[nexthop]]\n" + lines(dict(name=name, port=port, dst=THEIRS[port], src=OURS[port], **more))
+
+
+def route(prefix, nexthop="n6"):
+    return "[[route]]\n" + lines(dict(prefix=prefix, nexthop=nexthop))
+
+
 def entry(pdr, direction, **fields):
     return "[[session.entry]]\n" + lines(dict(pdr=pdr, direction=direction, **fields))
 
@@ -300,14 +308,14 @@ def case(name, what, tables, packets, counters=(), site=""):
     CASES[name] = (what, site and site.rstrip("\n") + "\n\n", tables, packets, counters)
 
 
-def up_case(name, what, packet, verdict="forward", out=None, tables=None, counters=None, **more):
+def up_case(name, what, packet, verdict="forward", out=None, tables=None, counters=None, site="", **more):
     frame = up(packet, **more)
     if verdict == "forward" and out is None:
         out = hop(packet)
     n = len(packet)
     if counters is None:
         counters = [(1, 1, n, 0)] if verdict in ("forward", "slow") else []
-    case(name, what, tables or plain(), [(UP, frame, verdict, out)], counters)
+    case(name, what, tables or plain(), [(UP, frame, verdict, out)], counters, site)
 
 
 def down_case(name, what, packet, verdict="forward", out=None, tables=None, counters=None, qfi=QFI):
@@ -361,6 +369,8 @@ def uplink_cases():
     frame_case("ul-inner-length", "inner length beyond the tunnel's", outer(gtpu(TEID, raw(user(len=400)))), "gtpu_inner")
     echo = outer(gtpu(0, b"", 1, 0x32, b"\x12\x34\0\0"), sport=40000)
     frame_case("echo-request", "answered to the port that asked, with its sequence number", echo, "answer", answer(echo, gtpu(0, b"", 2, 0x32, b"\x12\x34\0\0\x0e\0"), dport=40000))
+    private = outer(gtpu(0, b"\xff\0\3\0\x09\1", 1, 0x32, b"\x12\x34\0\0"), sport=40000)
+    frame_case("echo-request-private-extension", "what it has beside is not answered", private, "answer", answer(private, gtpu(0, b"", 2, 0x32, b"\x12\x34\0\0\x0e\0"), dport=40000))
     bare = outer(gtpu(0, b"", 1, 0x30))
     frame_case("echo-request-no-sequence", "sequence number zero in the answer", bare, "answer", answer(bare, gtpu(0, b"", 2, 0x32, b"\0\0\0\0\x0e\0")))
     stranger = up(u, teid=0x01000099)
@@ -459,6 +469,13 @@ def rule_cases():
          [(1, 1, n, 1, [1, n]), (2, 1, n, 1, [1, n])])
 
 
+    two = session("".join("[[session.meter]]\n" + lines(dict(qer=q, direction="uplink", bps=1000, burst_bytes=b)) for q, b in ((1, 2 * n + n // 2), (2, 1))),
+                  uplink(1, shared=[0, 1]), uplink(2, ue4=UE2, shared=[0]), key(teid=TEID, one=0), key(teid=TEID + 1, one=1))
+    case("shared-qer-gives-back", "what one bucket refuses spends nothing of the other", two,
+         [(UP, up(u), "forward", hop(u))] + [(UP, up(u), "rate", None)] * 3 + [(UP, up(u2, teid=TEID + 1), "forward", hop(u2))] * 2 + [(UP, up(u2, teid=TEID + 1), "rate", None)],
+         [(1, 1, n, 3, [3, 3 * n]), (2, 2, 2 * n, 1, [1, n])])
+
+
 def mark_cases():
     """What the PDU Session Container says beside the QFI (TS 38.415, 5.5.2.1)."""
     d = user(HOST, UE)
@@ -483,6 +500,29 @@ def mark_cases():
     peer = plain(dl=dict(peer="10.3.9.9", rqi=True, ppi=6))
     waiting = tunnelled(d, dst="10.3.9.9", RQI=1, PPP=1, PPI=6).payload
     case("dl-ppi-unresolved", "the slow path sends the same", peer, [(DOWN, net(d), "slow", slow(waiting))], [(2, 1, n, 0)])
+
+
+def vlan_cases():
+    """VLAN 7 behind N3, VLAN 8 behind N6."""
+    site = nexthop("n3", UP, vlan=7) + nexthop("n6", DOWN, vlan=8) + route("0.0.0.0/0") + route("::/0")
+    u, u6, d, d6 = user(), user6(), user(HOST, UE), user6(HOST6, UE6)
+
+    def tagged(frame, vlan=7):
+        return Ether(src=frame.src, dst=frame.dst) / Dot1Q(vlan=vlan) / frame.payload
+
+    case("vlan-out", "frames leave with a tag, both ways and both families", plain(ue6="2001:db8:60::/64"),
+         [(UP, up(u), "forward", tagged(hop(u), 8)), (UP, up(u6), "forward", tagged(hop(u6), 8)),
+          (DOWN, net(d), "forward", tagged(tunnelled(d))), (DOWN, net(d6), "forward", tagged(tunnelled(d6)))],
+         [(1, 2, len(u) + len(u6), 0), (2, 2, len(d) + len(d6), 0)], site=site)
+    message = gtpu(TEID, psc(QFI) + raw(u), flags=0x34)
+    on = tagged(relayed(gtpu(RTEID, psc(QFI) + raw(u), flags=0x34)))
+    case("relay-vlan-out", "from tunnel to tunnel with a tag, whether they came with one or not", relaying(),
+         [(UP, outer(message), "forward", on), (UP, tagged(outer(message)), "forward", on)], [(1, 2, 2 * len(u), 0)], site=site)
+    large = user(payload=b"x" * 1430)
+    case("relay-vlan-cut", "too long, in a tagged frame", relaying(),
+         [(UP, tagged(up(large)), "slow", [slow(relayed(gtpu(RTEID, psc(QFI) + raw(f), flags=0x34)).payload) for f in in_fragments(large, 1456)])], [(1, 1, len(large), 0)])
+    case("relay-vlan-unresolved", "in a tagged frame, to a peer whose neighbour the kernel must find", relaying(peer="10.3.9.9"),
+         [(UP, tagged(up(u)), "slow", slow(relayed(gtpu(RTEID, psc(QFI) + raw(u), flags=0x34), dst="10.3.9.9").payload))], [(1, 1, len(u), 0)])
 
 
 def packet_rate_cases():
@@ -612,6 +652,16 @@ def sdf_cases():
     many = [(0, dict(proto=17, dst_ports=[10000 + i, 10000 + i])) for i in range(63)] + [(1, dict())]
     filter_case("sdf-64-filters", "as many filters as are tried: the last one decides", many,
                 [go(u, "gate_closed"), go(user(dport=10062), "forward")], [(1, 1, n, 0), (2, 0, 0, 1)])
+    options = [PadN(optdata=b"\0" * 4)]
+    behind = IPv6(src=UE6, dst=HOST6) / IPv6ExtHdrHopByHop(options=options) / IPv6ExtHdrDestOpt(options=options) / UDP(sport=1000, dport=80) / Raw(b"x" * 40)
+    filter_case("sdf-v6-extensions", "ports behind extension headers of IPv6", [(0, dict(proto=17, dst_ports=[80, 80])), (1, dict())],
+                [go(behind, "forward")], [(1, 1, len(behind), 0), (2, 0, 0, 0)])
+    marked_first = lambda *rules: session(uplink(1, qfi=QFI), uplink(2, action="gate"), key(teid=TEID, list=list(rules)))
+    web = dict(entry=0, dst_ports=[80, 80])
+    case("sdf-qfi-then-next", "the QFI of a PDI decides, too: without it the next PDR is tried", marked_first(web, dict(entry=1)),
+         [go(u, "forward"), (UP, up(u, qfi=None), "gate_closed", None), (UP, up(u, qfi=5), "gate_closed", None)], [(1, 1, n, 0), (2, 0, 0, 2)])
+    case("sdf-qfi-then-none", "it is told from a flow that no PDR has", marked_first(web),
+         [go(u, "forward"), (UP, up(u, qfi=5), "qfi_mismatch", None), go(user(dport=81), "no_pdr")], [(1, 1, n, 0)])
     filter_case("sdf-none-matches", "filters fill a place to the last rule, and none matches", many[:4],
                 [go(u, "no_pdr"), go(user(dport=10003), "forward")], [(1, 1, n, 0)])
 
@@ -637,6 +687,10 @@ def downlink_cases():
          [(DOWN, net(app), "forward", tunnelled(app)), (UP, up(back), "forward", hop(back)),
           (DOWN, net(app), "forward", tunnelled(app, qfi=7)), (UP, up(back), "forward", hop(back)), (DOWN, net(d), "forward", tunnelled(d))],
          [(1, 1, len(back), 0), (2, 2, len(app) + len(d), 0), (3, 1, len(back), 0), (4, 1, len(app), 0)])
+    frame_case("dl-arp", "ARP is the kernel's", Ether(src=THEIRS[1], dst="ff:ff:ff:ff:ff:ff") / ARP(psrc="10.6.0.2", pdst=ROUTER), "pass", port=DOWN)
+    far = user(HOST, "10.61.0.1")
+    down_case("dl-outside-pools", "a UE whose address is in no pool", far,
+              tables=session(uplink(ue4="10.61.0.1"), downlink(), key(teid=TEID, one=0), key(ue4="10.61.0.1", one=1)))
     down_case("dl-unknown-ue", "in the pool, but nobody's", user(HOST, "10.60.7.7"), "unknown_ue")
     down_case("dl-not-ours", "no UE's address is the kernel's", user(HOST, "10.99.0.1"), "pass")
     down_case("dl-v6-unknown-ue", "in a pool of IPv6, but no session has it", user6(HOST6, "2001:db8:61:7::1"), "unknown_ue",
@@ -1000,21 +1054,25 @@ def route_cases():
     up_case("route-loopback", "127/8 never leaves", user(dst="127.0.0.1"), "to_self", counters=both)
     up_case("route-multicast", "multicast is not routed", user(dst="224.0.0.1"), "no_route", counters=both)
 
-    def leads(prefix, nexthop="n6"):
-        return "[[route]]\n" + lines(dict(prefix=prefix, nexthop=nexthop))
-
+    up_case("route-down", "a route whose link has no carrier", user(), "no_route", counters=both,
+            site=nexthop("n3", UP) + "[[nexthop]]\n" + lines(dict(name="down", state="none")) + route("0.0.0.0/0", "down"))
+    there, beside = user(), user(dst="192.0.2.2")
+    case("route-onlink", "the destination is the neighbour: one that is known, one that the kernel must find", plain(),
+         [(UP, up(there), "forward", hop(there)), (UP, up(beside), "slow", slow(hop(beside).payload))], [(1, 2, 2 * len(there), 0)],
+         site=nexthop("n3", UP) + nexthop("host", DOWN) + "[[nexthop]]\n" + lines(dict(name="link", state="onlink", port=DOWN, ifindex=7))
+         + "[[neighbour]]\n" + lines(dict(addr=HOST, nexthop="host")) + route("192.0.2.0/24", "link"))
     gateway, taken, nobody = user(dst="10.60.0.254"), user(dst=UE2), user(dst="10.60.7.7")
     two = session(uplink(), downlink(), downlink(4, teid=0x55667788), key(teid=TEID, one=0), key(ue4=UE, one=1), key(ue4=UE2, one=2))
     case("gateway-in-pool", "a router on N6 with an address of the pool and a route of its own; sessions come first", two,
          [(UP, up(gateway), "forward", hop(gateway)), (UP, up(taken), "forward", tunnelled(taken, teid=0x55667788)), (UP, up(nobody), "unknown_ue", None),
           (DOWN, net(user(HOST, "10.60.0.254")), "pass", None), (DOWN, net(user(HOST, "10.60.7.7")), "unknown_ue", None)],
          [(1, 2, len(gateway) + len(taken), 1), (4, 1, len(taken), 0)],
-         site=leads("10.60.0.254/32") + leads(UE2 + "/32", "prohibit") + leads("10.60.0.0/16") + ROUTES)
+         site=route("10.60.0.254/32") + route(UE2 + "/32", "prohibit") + route("10.60.0.0/16") + ROUTES)
     gateway, nobody = user6(dst="2001:db8:60:7::1"), user6(dst="2001:db8:60:8::1")
     case("gateway-in-pool-v6", "the same with IPv6", plain(ue6="2001:db8:60::/64"),
          [(UP, up(gateway), "forward", hop(gateway)), (UP, up(nobody), "unknown_ue", None),
           (DOWN, net(user6(HOST6, "2001:db8:60:7::1")), "pass", None), (DOWN, net(user6(HOST6, "2001:db8:60:8::1")), "unknown_ue", None)],
-         [(1, 1, len(gateway), 1)], site=POOL6 + leads("2001:db8:60:7::1/128") + leads("2001:db8:60::/48") + ROUTES)
+         [(1, 1, len(gateway), 1)], site=POOL6 + route("2001:db8:60:7::1/128") + route("2001:db8:60::/48") + ROUTES)
 
 
 RELAYED = dict(action="tunnel", teid=RTEID, peer=GNB2, local=N3, qfi=None)
@@ -1455,7 +1513,7 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, buffering_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, duplicate_cases, prefix_cases, route_cases, relay_cases, relay_too_long_cases, udp_cases, marking_cases, outer6_cases):
+    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, vlan_cases, packet_rate_cases, sdf_cases, downlink_cases, buffering_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, duplicate_cases, prefix_cases, route_cases, relay_cases, relay_too_long_cases, udp_cases, marking_cases, outer6_cases):
         make()
     contents = {"common.toml": (COMMON + ROUTES).rstrip("\n").encode() + b"\n"}
     for name in sorted(CASES):

@@ -20,7 +20,7 @@ use std::time::Duration;
 use common::need_root;
 use ipnet::{IpNet, Ipv6Net};
 use libbpf_rs::{MapHandle, RingBufferBuilder};
-use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
+use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange, Vlan};
 use serde::Deserialize;
 use session::compiled::{
     Action, Compiled, Counters, Direction, Duplicate, DuplicateHeader, Entry, Filter, Flow, Key,
@@ -31,7 +31,7 @@ use slowpath::advertise::Advertised;
 use slowpath::{HoldBounds, Outgoing, Released, Setup};
 use tables::{
     DROP_REASONS, Features, Handle, Layout, Mode, Options, PortConfig, PortTotals, Roles, Tables,
-    Verdict,
+    Traffic, Verdict,
 };
 
 #[derive(Deserialize)]
@@ -50,6 +50,8 @@ struct Case {
     pool: Vec<Pool>,
     #[serde(default)]
     nexthop: Vec<Hop>,
+    #[serde(default)]
+    neighbour: Vec<Neighbour>,
     #[serde(default)]
     route: Vec<Route>,
     #[serde(default)]
@@ -96,6 +98,15 @@ struct Hop {
     dst: String,
     #[serde(default)]
     src: String,
+    vlan: Option<u16>,
+}
+
+/// Of a next hop that is on-link.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Neighbour {
+    addr: IpAddr,
+    nexthop: String,
 }
 
 #[derive(Deserialize)]
@@ -621,6 +632,32 @@ impl Xdp {
     }
 }
 
+/// What the ports count of a frame: once that it came in, once what became of it, and its octets each time.
+fn counted_once(
+    before: &[PortTotals],
+    after: &[PortTotals],
+    outcome: &Outcome,
+    len: usize,
+) -> bool {
+    let packets = |all: &[Traffic; 2]| -> u64 { all.iter().map(|traffic| traffic.packets).sum() };
+    let bytes = |all: &[Traffic; 2]| -> u64 { all.iter().map(|traffic| traffic.bytes).sum() };
+    let more = |of: &dyn Fn(&PortTotals) -> u64| -> u64 {
+        after.iter().map(of).sum::<u64>() - before.iter().map(of).sum::<u64>()
+    };
+    let left = match outcome.verdict.as_str() {
+        "forward" => outcome.frame.len(),
+        _ => 0,
+    };
+    let fates = |port: &PortTotals| {
+        let drops: u64 = port.drops.iter().flatten().sum();
+        packets(&port.forwarded) + port.passed + port.answered + port.slow + drops
+    };
+    more(&|port| packets(&port.received)) == 1
+        && more(&fates) == 1
+        && more(&|port| bytes(&port.received)) == len as u64
+        && more(&|port| bytes(&port.forwarded)) == left as u64
+}
+
 fn new_drop(before: &[PortTotals], after: &[PortTotals]) -> Option<&'static str> {
     let all = |totals: &[PortTotals], reason: usize| -> u64 {
         totals
@@ -668,13 +705,27 @@ fn nexthop(hop: &Hop) -> NextHop {
             port: hop.port,
             ifindex: 1,
             mtu: 1500,
-            l2: L2::new(mac(&hop.dst), mac(&hop.src), None),
+            l2: L2::new(
+                mac(&hop.dst),
+                mac(&hop.src),
+                hop.vlan.map(|id| Vlan {
+                    parent: 1,
+                    id,
+                    tpid: 0x8100,
+                }),
+            ),
             addr: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         },
         "unresolved" => NextHop::Unresolved {
             ifindex: hop.ifindex,
             mtu: 1500,
         },
+        "onlink" => NextHop::OnLink {
+            port: hop.port,
+            ifindex: hop.ifindex,
+            mtu: 1500,
+        },
+        "none" => NextHop::None,
         "local" => NextHop::Local,
         "prohibit" => NextHop::Prohibit,
         other => panic!("next hop state {other}"),
@@ -721,6 +772,10 @@ fn furnish(case: &Case, tables: &mut Tables, setup: &Setup) -> u32 {
             )
         })
         .collect();
+    for Neighbour { addr, nexthop } in &case.neighbour {
+        let index = Some(hops[nexthop.as_str()]);
+        tables.set_neighbour(NiId(0), *addr, index).unwrap();
+    }
     for family in [Family::V4, Family::V6] {
         let routes: Vec<(IpNet, u32)> = case
             .route
@@ -805,6 +860,7 @@ fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String
                 adapt(platform.tables());
             }
         }
+        let before = platform.tables().totals();
         let outcome = platform.run(wanted.port, frame);
         if outcome.verdict != wanted.verdict {
             return Err(format!(
@@ -812,7 +868,12 @@ fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String
                 outcome.verdict, wanted.verdict
             ));
         }
-        let before = platform.tables().totals();
+        let after = platform.tables().totals();
+        if !counted_once(&before, &after, &outcome, frame.len()) {
+            return Err(format!(
+                "packet {index}: counted {after:?} after {before:?}"
+            ));
+        }
         let mut left: Vec<Vec<u8>> = Vec::new();
         match outcome.verdict.as_str() {
             "pass" if outcome.frame == *frame => {}
@@ -844,7 +905,7 @@ fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String
             }
             left.extend(holding.release().into_iter().map(released_frame));
         }
-        let lost = new_drop(&before, &platform.tables().totals());
+        let lost = new_drop(&after, &platform.tables().totals());
         if wanted.lost.is_some() && wanted.lost.as_deref() != lost {
             return Err(format!("packet {index}: lost as {lost:?}"));
         }

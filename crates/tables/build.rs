@@ -16,6 +16,22 @@ const WORKER_BUILDS: [&str; 4] = ["PLAIN", "COMMON", "RELAY", "GENERAL"];
 /// What both sides change under traffic.
 const SHARED: &str = "tp_(side|config|traffic|port_stats|nexthop|cpu)";
 
+/// What `tp_host.h`, `tp_worker.h` and `tp_queue.h` declare.
+const NATIVE_CALLS: [&str; 12] = [
+    "tp_host_run",
+    "tp_host_prefix",
+    "tp_host_wrap",
+    "tp_host_entry_of",
+    "tp_drop_name",
+    "tp_worker_burst",
+    "tp_queue_reserve",
+    "tp_queue_commit",
+    "tp_queue_peek",
+    "tp_queue_release",
+    "tp_queue_begin",
+    "tp_queue_wake",
+];
+
 fn main() {
     let root =
         PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../../datapath");
@@ -36,6 +52,9 @@ fn main() {
         .into_iter()
         .for_each(|compiler| finish_bpf(&clang, compiler));
     build_native(&clang, &root);
+    if is_debug() {
+        build_sanitized(&root);
+    }
     write_abi(&root, &out);
     write_drop_reasons(
         &root.join("include/tp_drop.def"),
@@ -102,12 +121,9 @@ fn finish_bpf(clang: &str, compiler: io::Result<Child>) {
     }
 }
 
-/// A compiler for the pipeline in this process.
-fn native(clang: &str, root: &Path) -> cc::Build {
+/// A compiler of the pipeline in this process.
+fn native(root: &Path) -> cc::Build {
     let mut build = cc::Build::new();
-    if env::var_os("CC").is_none() {
-        build.compiler(clang);
-    }
     build
         .includes(includes(root))
         .include(root.join("platform/host"))
@@ -116,28 +132,103 @@ fn native(clang: &str, root: &Path) -> cc::Build {
         .flag_if_supported("-Wno-unused-parameter")
         .opt_level(2)
         .warnings(true);
-    // What tests run stops where C says that anything may happen.
-    if env::var("PROFILE").is_ok_and(|profile| profile == "debug") {
-        build
-            .flag_if_supported("-fsanitize=undefined")
-            .flag_if_supported("-fsanitize-trap=undefined");
-    }
     build
 }
 
-fn build_native(clang: &str, root: &Path) {
+fn is_debug() -> bool {
+    env::var("PROFILE").is_ok_and(|profile| profile == "debug")
+}
+
+/// What is compiled once for each build of the pipeline, and what once for all.
+fn compile(
+    root: &Path,
+    compiler: impl Fn() -> cc::Build,
+    mut finish: impl FnMut(&mut cc::Build, &str),
+) {
     for name in WORKER_BUILDS {
-        native(clang, root)
+        let mut build = compiler();
+        build
             .file(root.join("platform/worker/tp_burst.c"))
             .define("TP_BUILD", format!("TP_BUILD_{name}").as_str())
-            .define("TP_BUILD_NAME", name)
-            .compile(&format!("turnpike_burst_{}", name.to_lowercase()));
+            .define("TP_BUILD_NAME", name);
+        finish(&mut build, &format!("burst_{}", name.to_lowercase()));
     }
-    native(clang, root)
+    let mut build = compiler();
+    build
         .file(root.join("platform/host/tp_host.c"))
         .file(root.join("platform/worker/tp_queue.c"))
-        .file(root.join("platform/worker/tp_worker.c"))
-        .compile("turnpike_native");
+        .file(root.join("platform/worker/tp_worker.c"));
+    finish(&mut build, "native");
+}
+
+fn build_native(clang: &str, root: &Path) {
+    let compiler = || {
+        let mut build = native(root);
+        if env::var_os("CC").is_none() {
+            build.compiler(clang);
+        }
+        // What tests run stops where C says that anything may happen.
+        if is_debug() {
+            build
+                .flag_if_supported("-fsanitize=undefined")
+                .flag_if_supported("-fsanitize-trap=undefined");
+        }
+        build
+    };
+    compile(root, compiler, |build, name| {
+        build.compile(&format!("turnpike_{name}"))
+    });
+}
+
+/// The pipeline once more, under ASan and UBSan: integration tests, here and in packages that depend on this one
+/// (`DEP_TURNPIKE_HOST_TEST_LINK_ARGS`), link it in place of the other. Rust has no such sanitizer, but allocates by
+/// this one's malloc.
+fn build_sanitized(root: &Path) {
+    // The one that `make -C datapath test` takes: newer ones come without their runtime.
+    let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
+    let compiler = || {
+        let mut build = native(root);
+        for call in NATIVE_CALLS {
+            build.define(call, format!("__wrap_{call}").as_str());
+        }
+        // Of these, Rust calls none.
+        for name in WORKER_BUILDS {
+            build.define(
+                &format!("tp_burst_{name}"),
+                format!("tp_sanitized_burst_{name}").as_str(),
+            );
+        }
+        build
+            .compiler(&clang)
+            .flag("-fsanitize=address,undefined")
+            .flag("-fno-sanitize-recover=all")
+            .flag("-fno-omit-frame-pointer");
+        build
+    };
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("sanitized");
+    let mut objects = Vec::new();
+    compile(root, compiler, |build, name| {
+        objects.extend(build.out_dir(out.join(name)).compile_intermediates());
+    });
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    let runtime = Command::new(&clang)
+        .arg(format!("-print-file-name=libclang_rt.asan-{arch}.a"))
+        .output()
+        .unwrap_or_else(|error| stop(&format!("cannot run '{clang}' ({error})")));
+    let runtime = String::from_utf8_lossy(&runtime.stdout);
+    let mut args = NATIVE_CALLS
+        .map(|call| format!("-Wl,--wrap={call}"))
+        .to_vec();
+    args.extend(objects.iter().map(|object| object.display().to_string()));
+    // All of it: it takes the place of functions that the rest has from libc.
+    args.push(format!(
+        "-Wl,--whole-archive,{},--no-whole-archive",
+        runtime.trim()
+    ));
+    for arg in &args {
+        println!("cargo::rustc-link-arg-tests={arg}");
+    }
+    println!("cargo::metadata=test_link_args={}", args.join(";"));
 }
 
 /// What the types are that `abi.rs` says `__u32` and its like to be.

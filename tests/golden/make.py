@@ -180,7 +180,9 @@ def told_extensions(src=N3, dst=GNB):
     return [slow(IP(src=src, dst=dst, id=0, flags="DF", ttl=64) / UDP(sport=2152, dport=2152, chksum=0) / Raw(message))]
 
 
-SITE = """\
+# What most cases have; a key that a case gives stands in place of the one here (README.md).
+COMMON = """\
+# what most cases have
 n3 = ["10.3.0.1", "10.3.0.2"]
 
 [[port]]
@@ -218,7 +220,6 @@ name = "prohibit"
 state = "prohibit"
 
 """
-SITE6 = SITE.replace('"10.3.0.2"]', '"10.3.0.2", "2001:db8:3::1", "2001:db8:3::2"]')
 ROUTES = """\
 [[route]]
 prefix = "203.0.113.0/26"
@@ -241,9 +242,16 @@ prefix = "::/0"
 nexthop = "n6"
 
 """
+SITE6 = 'n3 = ["10.3.0.1", "10.3.0.2", "2001:db8:3::1", "2001:db8:3::2"]\n'
+POOL6 = "".join('[[pool]]\nprefix = "%s"\n\n' % prefix for prefix in ("10.60.0.0/16", "2001:db8:61::/48", "2001:db8:60::/48"))
 
 
-POOL6 = '[[pool]]\nprefix = "2001:db8:61::/48"\n\n[[pool]]\nprefix = "2001:db8:60::/48"\n\n'
+def nexthop(name, port, **more):
+    return "[[nexthop]]\n" + lines(dict(name=name, port=port, dst=THEIRS[port], src=OURS[port], **more))
+
+
+def route(prefix, nexthop="n6"):
+    return "[[route]]\n" + lines(dict(prefix=prefix, nexthop=nexthop))
 
 
 def entry(pdr, direction, **fields):
@@ -292,22 +300,22 @@ def plain(ul=None, dl=None, before=None, ue6=None, teid=TEID):
 CASES = {}
 
 
-def case(name, what, tables, packets, counters=(), site=SITE + ROUTES):
-    """packets: (port, frame, verdict, frame out, list of frames or None); verdict: forward, answer, slow, held, pass or a
+def case(name, what, tables, packets, counters=(), site=""):
+    """site: keys that stand in place of the common ones. packets: (port, frame, verdict, frame out, list of frames or None); verdict: forward, answer, slow, held, pass or a
     drop reason, or "slow, " and the drop reason under which user space counts it. counters: (pdr, packets, bytes, drops), and if
     it matters [packets, octets] of the drops that are QoS enforcement's."""
     assert name not in CASES, name
-    CASES[name] = (what, site + tables, packets, counters)
+    CASES[name] = (what, site and site.rstrip("\n") + "\n\n", tables, packets, counters)
 
 
-def up_case(name, what, packet, verdict="forward", out=None, tables=None, counters=None, **more):
+def up_case(name, what, packet, verdict="forward", out=None, tables=None, counters=None, site="", **more):
     frame = up(packet, **more)
     if verdict == "forward" and out is None:
         out = hop(packet)
     n = len(packet)
     if counters is None:
         counters = [(1, 1, n, 0)] if verdict in ("forward", "slow") else []
-    case(name, what, tables or plain(), [(UP, frame, verdict, out)], counters)
+    case(name, what, tables or plain(), [(UP, frame, verdict, out)], counters, site)
 
 
 def down_case(name, what, packet, verdict="forward", out=None, tables=None, counters=None, qfi=QFI):
@@ -361,6 +369,8 @@ def uplink_cases():
     frame_case("ul-inner-length", "inner length beyond the tunnel's", outer(gtpu(TEID, raw(user(len=400)))), "gtpu_inner")
     echo = outer(gtpu(0, b"", 1, 0x32, b"\x12\x34\0\0"), sport=40000)
     frame_case("echo-request", "answered to the port that asked, with its sequence number", echo, "answer", answer(echo, gtpu(0, b"", 2, 0x32, b"\x12\x34\0\0\x0e\0"), dport=40000))
+    private = outer(gtpu(0, b"\xff\0\3\0\x09\1", 1, 0x32, b"\x12\x34\0\0"), sport=40000)
+    frame_case("echo-request-private-extension", "what it has beside is not answered", private, "answer", answer(private, gtpu(0, b"", 2, 0x32, b"\x12\x34\0\0\x0e\0"), dport=40000))
     bare = outer(gtpu(0, b"", 1, 0x30))
     frame_case("echo-request-no-sequence", "sequence number zero in the answer", bare, "answer", answer(bare, gtpu(0, b"", 2, 0x32, b"\0\0\0\0\x0e\0")))
     stranger = up(u, teid=0x01000099)
@@ -459,6 +469,13 @@ def rule_cases():
          [(1, 1, n, 1, [1, n]), (2, 1, n, 1, [1, n])])
 
 
+    two = session("".join("[[session.meter]]\n" + lines(dict(qer=q, direction="uplink", bps=1000, burst_bytes=b)) for q, b in ((1, 2 * n + n // 2), (2, 1))),
+                  uplink(1, shared=[0, 1]), uplink(2, ue4=UE2, shared=[0]), key(teid=TEID, one=0), key(teid=TEID + 1, one=1))
+    case("shared-qer-gives-back", "what one bucket refuses spends nothing of the other", two,
+         [(UP, up(u), "forward", hop(u))] + [(UP, up(u), "rate", None)] * 3 + [(UP, up(u2, teid=TEID + 1), "forward", hop(u2))] * 2 + [(UP, up(u2, teid=TEID + 1), "rate", None)],
+         [(1, 1, n, 3, [3, 3 * n]), (2, 2, 2 * n, 1, [1, n])])
+
+
 def mark_cases():
     """What the PDU Session Container says beside the QFI (TS 38.415, 5.5.2.1)."""
     d = user(HOST, UE)
@@ -483,6 +500,29 @@ def mark_cases():
     peer = plain(dl=dict(peer="10.3.9.9", rqi=True, ppi=6))
     waiting = tunnelled(d, dst="10.3.9.9", RQI=1, PPP=1, PPI=6).payload
     case("dl-ppi-unresolved", "the slow path sends the same", peer, [(DOWN, net(d), "slow", slow(waiting))], [(2, 1, n, 0)])
+
+
+def vlan_cases():
+    """VLAN 7 behind N3, VLAN 8 behind N6."""
+    site = nexthop("n3", UP, vlan=7) + nexthop("n6", DOWN, vlan=8) + route("0.0.0.0/0") + route("::/0")
+    u, u6, d, d6 = user(), user6(), user(HOST, UE), user6(HOST6, UE6)
+
+    def tagged(frame, vlan=7):
+        return Ether(src=frame.src, dst=frame.dst) / Dot1Q(vlan=vlan) / frame.payload
+
+    case("vlan-out", "frames leave with a tag, both ways and both families", plain(ue6="2001:db8:60::/64"),
+         [(UP, up(u), "forward", tagged(hop(u), 8)), (UP, up(u6), "forward", tagged(hop(u6), 8)),
+          (DOWN, net(d), "forward", tagged(tunnelled(d))), (DOWN, net(d6), "forward", tagged(tunnelled(d6)))],
+         [(1, 2, len(u) + len(u6), 0), (2, 2, len(d) + len(d6), 0)], site=site)
+    message = gtpu(TEID, psc(QFI) + raw(u), flags=0x34)
+    on = tagged(relayed(gtpu(RTEID, psc(QFI) + raw(u), flags=0x34)))
+    case("relay-vlan-out", "from tunnel to tunnel with a tag, whether they came with one or not", relaying(),
+         [(UP, outer(message), "forward", on), (UP, tagged(outer(message)), "forward", on)], [(1, 2, 2 * len(u), 0)], site=site)
+    large = user(payload=b"x" * 1430)
+    case("relay-vlan-cut", "too long, in a tagged frame", relaying(),
+         [(UP, tagged(up(large)), "slow", [slow(relayed(gtpu(RTEID, psc(QFI) + raw(f), flags=0x34)).payload) for f in in_fragments(large, 1456)])], [(1, 1, len(large), 0)])
+    case("relay-vlan-unresolved", "in a tagged frame, to a peer whose neighbour the kernel must find", relaying(peer="10.3.9.9"),
+         [(UP, tagged(up(u)), "slow", slow(relayed(gtpu(RTEID, psc(QFI) + raw(u), flags=0x34), dst="10.3.9.9").payload))], [(1, 1, len(u), 0)])
 
 
 def packet_rate_cases():
@@ -612,6 +652,16 @@ def sdf_cases():
     many = [(0, dict(proto=17, dst_ports=[10000 + i, 10000 + i])) for i in range(63)] + [(1, dict())]
     filter_case("sdf-64-filters", "as many filters as are tried: the last one decides", many,
                 [go(u, "gate_closed"), go(user(dport=10062), "forward")], [(1, 1, n, 0), (2, 0, 0, 1)])
+    options = [PadN(optdata=b"\0" * 4)]
+    behind = IPv6(src=UE6, dst=HOST6) / IPv6ExtHdrHopByHop(options=options) / IPv6ExtHdrDestOpt(options=options) / UDP(sport=1000, dport=80) / Raw(b"x" * 40)
+    filter_case("sdf-v6-extensions", "ports behind extension headers of IPv6", [(0, dict(proto=17, dst_ports=[80, 80])), (1, dict())],
+                [go(behind, "forward")], [(1, 1, len(behind), 0), (2, 0, 0, 0)])
+    marked_first = lambda *rules: session(uplink(1, qfi=QFI), uplink(2, action="gate"), key(teid=TEID, list=list(rules)))
+    web = dict(entry=0, dst_ports=[80, 80])
+    case("sdf-qfi-then-next", "the QFI of a PDI decides, too: without it the next PDR is tried", marked_first(web, dict(entry=1)),
+         [go(u, "forward"), (UP, up(u, qfi=None), "gate_closed", None), (UP, up(u, qfi=5), "gate_closed", None)], [(1, 1, n, 0), (2, 0, 0, 2)])
+    case("sdf-qfi-then-none", "it is told from a flow that no PDR has", marked_first(web),
+         [go(u, "forward"), (UP, up(u, qfi=5), "qfi_mismatch", None), go(user(dport=81), "no_pdr")], [(1, 1, n, 0)])
     filter_case("sdf-none-matches", "filters fill a place to the last rule, and none matches", many[:4],
                 [go(u, "no_pdr"), go(user(dport=10003), "forward")], [(1, 1, n, 0)])
 
@@ -637,6 +687,10 @@ def downlink_cases():
          [(DOWN, net(app), "forward", tunnelled(app)), (UP, up(back), "forward", hop(back)),
           (DOWN, net(app), "forward", tunnelled(app, qfi=7)), (UP, up(back), "forward", hop(back)), (DOWN, net(d), "forward", tunnelled(d))],
          [(1, 1, len(back), 0), (2, 2, len(app) + len(d), 0), (3, 1, len(back), 0), (4, 1, len(app), 0)])
+    frame_case("dl-arp", "ARP is the kernel's", Ether(src=THEIRS[1], dst="ff:ff:ff:ff:ff:ff") / ARP(psrc="10.6.0.2", pdst=ROUTER), "pass", port=DOWN)
+    far = user(HOST, "10.61.0.1")
+    down_case("dl-outside-pools", "a UE whose address is in no pool", far,
+              tables=session(uplink(ue4="10.61.0.1"), downlink(), key(teid=TEID, one=0), key(ue4="10.61.0.1", one=1)))
     down_case("dl-unknown-ue", "in the pool, but nobody's", user(HOST, "10.60.7.7"), "unknown_ue")
     down_case("dl-not-ours", "no UE's address is the kernel's", user(HOST, "10.99.0.1"), "pass")
     down_case("dl-v6-unknown-ue", "in a pool of IPv6, but no session has it", user6(HOST6, "2001:db8:61:7::1"), "unknown_ue",
@@ -661,7 +715,7 @@ def downlink_cases():
          [(DOWN, net(d), "forward", a), (DOWN, net(d), "far_buffer", None), (DOWN, net(d), "forward", a)], [(2, 2, 2 * len(d), 1)])
 
 
-HOLD = "hold = 8\n" + SITE + ROUTES
+HOLD = "hold = 8\n"
 
 
 def buffering_cases():
@@ -685,7 +739,7 @@ def buffering_cases():
     held("idle-again", "two idle periods", plain(dl=idle) + plain(before=1) + plain(dl=idle, before=2) + plain(before=4),
          [waits(a), waits(b, [t(a), t(b)]), waits(c), waits(e), waits(f, [t(c), t(e), t(f)])], [(2, 5, 5 * n, 0)])
     held("too-many", "no more wait than may, and a UE that is back loses none", plain(dl=idle) + plain(before=3),
-         [waits(a), waits(b), (DOWN, net(c), "buffer_full", None), waits(e, [t(a), t(b), t(e)])], [(2, 3, 3 * n, 1)], site=HOLD.replace("8", "2", 1))
+         [waits(a), waits(b), (DOWN, net(c), "buffer_full", None), waits(e, [t(a), t(b), t(e)])], [(2, 3, 3 * n, 1)], site="hold = 2\n")
     held("and-dropped", "the FAR drops in the end", plain(dl=idle) + plain(dl=dict(action="drop", **none), before=1),
          [waits(a), (DOWN, net(b), "far_drop", None)], [(2, 0, 0, 2)])
     held("mbr", "an MBR holds for what has waited", plain(dl=idle) + plain(dl=dict(mbr_bps=1000, burst_bytes=n + n // 2), before=2),
@@ -694,7 +748,7 @@ def buffering_cases():
          [waits(a), (DOWN, net(b), "gate_closed", None)], [(2, 0, 0, 2, [2, 2 * n])])
     held("nobody-keeps-any", "nobody keeps packets: they drop, and nothing waits behind them", plain(dl=idle) + plain(dl=there, before=1) + plain(before=2),
          [(DOWN, net(a), "far_buffer", None), (DOWN, net(b), "forward", t(b, teid=0x55667788, dst=GNB2)), (DOWN, net(c), "forward", t(c))],
-         [(2, 2, 2 * n, 1)], site=SITE + ROUTES)
+         [(2, 2, 2 * n, 1)], site="")
     six, a6 = "2001:db8:60::/64", user6(HOST6, UE6)
     held("v6", "of IPv6", plain(dl=idle, ue6=six) + plain(before=1, ue6=six), [waits(a6), waits(a6, [t(a6), t(a6)])], [(2, 2, 2 * len(a6), 0)])
     tagged = Ether(src=THEIRS[1], dst=OURS[1]) / Dot1Q(vlan=5) / a
@@ -731,7 +785,7 @@ def ue_to_ue_cases():
          [(1, 2, len(there) + len(there6), 0), (4, 2, len(there) + len(there6), 0), (3, 1, len(back), 0), (2, 1, len(back), 0)])
     case("ue-to-ue-off", "UEs are kept apart", two(),
          [(UP, up(there), "ue_to_ue", None), (UP, up(there6), "ue_to_ue", None), (UP, up(user()), "forward", hop(user()))],
-         [(1, 1, len(user()), 2), (4, 0, 0, 0)], site="ue_to_ue = false\n" + SITE + ROUTES)
+         [(1, 1, len(user()), 2), (4, 0, 0, 0)], site="ue_to_ue = false\n")
     case("ue-to-ue-gate", "the receiver's gate is closed", two(dict(action="gate", teid=None, peer=None, local=None)),
          [(UP, up(there), "gate_closed", None)], [(1, 1, len(there), 0, [0, 0]), (4, 0, 0, 1, [1, len(there)])])
     n = len(there)
@@ -828,7 +882,7 @@ def router_cases():
         out = [sent(ra, **tunnel)] if ra is not None else []
         if counters is None:
             counters = [(1, 0, 0, 0), (2, 1, len(ra), 0)] if ra is not None else [(1, 0, 0, 0), (2, 0, 0, 0)]
-        case("router-" + name, what, tables or plain(ue6=six), [(UP, frame or up(packet), verdict, out)], counters, site=site + SITE + ROUTES)
+        case("router-" + name, what, tables or plain(ue6=six), [(UP, frame or up(packet), verdict, out)], counters, site=site)
 
     asked("solicitation", "a UE gets its prefix, in the tunnel and with the QFI of its downlink", ask, advertised())
     asked("solicitation-no-qfi", "without a QFI in the downlink there is none", ask, advertised(), tables=plain(ue6=six, dl=dict(qfi=None)), qfi=None)
@@ -846,7 +900,7 @@ def router_cases():
     asked("solicitation-filters", "no filter takes it", ask, advertised(), tables=listed)
     asked("solicitation-gate", "its downlink gate is closed", ask, None, tables=plain(ue6=six, dl=dict(action="gate", teid=None, peer=None, local=None)), counters=[(1, 0, 0, 0), (2, 0, 0, 1)])
     smf = session(entry(1, "uplink", **dict(RELAYED, relay=dict(src6=six))), downlink(2), key(teid=TEID, one=0), key(ue4=UE, one=1))
-    case("router-solicitation-smf", "a PDR leads it to the SMF", smf, [(UP, up(ask), "forward", relayed(gtpu(RTEID, psc(QFI) + raw(ask), flags=0x34)))], [(1, 1, len(ask), 0)], site=says + SITE + ROUTES)
+    case("router-solicitation-smf", "a PDR leads it to the SMF", smf, [(UP, up(ask), "forward", relayed(gtpu(RTEID, psc(QFI) + raw(ask), flags=0x34)))], [(1, 1, len(ask), 0)], site=says)
     neighbour = IPv6(src=link_local, dst="ff02::1:ff00:1", hlim=255) / ICMPv6ND_NS(tgt=router)
     asked("neighbour-solicitation", "UEs have no neighbours", neighbour, None, verdict="ue_spoofed", counters=[(1, 0, 0, 1), (2, 0, 0, 0)])
     over6 = up6(ask)
@@ -854,7 +908,7 @@ def router_cases():
     message = gtpu(RTEID, psc(QFI, 0) + raw(advertised()), flags=0x34)
     ip6 = udp6(message, N3_6, GNB_6)
     ip6.fl = (RTEID * 2654435761 & 0xffffffff) >> 12
-    case("router-solicitation-outer6", "over a tunnel with IPv6, with its UDP checksum", plain(ue6=six, dl=to6), [(UP, over6, "slow", [slow(ip6)])], [(2, 1, len(advertised()), 0)], site=says + SITE6 + ROUTES)
+    case("router-solicitation-outer6", "over a tunnel with IPv6, with its UDP checksum", plain(ue6=six, dl=to6), [(UP, over6, "slow", [slow(ip6)])], [(2, 1, len(advertised()), 0)], site=says + SITE6)
 
 
 def framed_cases():
@@ -996,25 +1050,29 @@ def route_cases():
     up_case("route-prohibit", "a prohibited destination", user(dst="203.0.113.65"), "prohibited", counters=both)
     waiting = user(dst="203.0.113.129")
     up_case("route-unresolved", "the kernel must find the neighbour", waiting, "slow", slow(hop(waiting).payload))
-    case("route-none", "no route at all", plain(), [(UP, up(user()), "no_route", None)], both, site=SITE)
+    case("route-none", "no route at all", plain(), [(UP, up(user()), "no_route", None)], both, site="route = []\n")
     up_case("route-loopback", "127/8 never leaves", user(dst="127.0.0.1"), "to_self", counters=both)
     up_case("route-multicast", "multicast is not routed", user(dst="224.0.0.1"), "no_route", counters=both)
 
-    def leads(prefix, nexthop="n6"):
-        return "[[route]]\n" + lines(dict(prefix=prefix, nexthop=nexthop))
-
+    up_case("route-down", "a route whose link has no carrier", user(), "no_route", counters=both,
+            site=nexthop("n3", UP) + "[[nexthop]]\n" + lines(dict(name="down", state="none")) + route("0.0.0.0/0", "down"))
+    there, beside = user(), user(dst="192.0.2.2")
+    case("route-onlink", "the destination is the neighbour: one that is known, one that the kernel must find", plain(),
+         [(UP, up(there), "forward", hop(there)), (UP, up(beside), "slow", slow(hop(beside).payload))], [(1, 2, 2 * len(there), 0)],
+         site=nexthop("n3", UP) + nexthop("host", DOWN) + "[[nexthop]]\n" + lines(dict(name="link", state="onlink", port=DOWN, ifindex=7))
+         + "[[neighbour]]\n" + lines(dict(addr=HOST, nexthop="host")) + route("192.0.2.0/24", "link"))
     gateway, taken, nobody = user(dst="10.60.0.254"), user(dst=UE2), user(dst="10.60.7.7")
     two = session(uplink(), downlink(), downlink(4, teid=0x55667788), key(teid=TEID, one=0), key(ue4=UE, one=1), key(ue4=UE2, one=2))
     case("gateway-in-pool", "a router on N6 with an address of the pool and a route of its own; sessions come first", two,
          [(UP, up(gateway), "forward", hop(gateway)), (UP, up(taken), "forward", tunnelled(taken, teid=0x55667788)), (UP, up(nobody), "unknown_ue", None),
           (DOWN, net(user(HOST, "10.60.0.254")), "pass", None), (DOWN, net(user(HOST, "10.60.7.7")), "unknown_ue", None)],
          [(1, 2, len(gateway) + len(taken), 1), (4, 1, len(taken), 0)],
-         site=SITE + leads("10.60.0.254/32") + leads(UE2 + "/32", "prohibit") + leads("10.60.0.0/16") + ROUTES)
+         site=route("10.60.0.254/32") + route(UE2 + "/32", "prohibit") + route("10.60.0.0/16") + ROUTES)
     gateway, nobody = user6(dst="2001:db8:60:7::1"), user6(dst="2001:db8:60:8::1")
     case("gateway-in-pool-v6", "the same with IPv6", plain(ue6="2001:db8:60::/64"),
          [(UP, up(gateway), "forward", hop(gateway)), (UP, up(nobody), "unknown_ue", None),
           (DOWN, net(user6(HOST6, "2001:db8:60:7::1")), "pass", None), (DOWN, net(user6(HOST6, "2001:db8:60:8::1")), "unknown_ue", None)],
-         [(1, 1, len(gateway), 1)], site=SITE + POOL6 + leads("2001:db8:60:7::1/128") + leads("2001:db8:60::/48") + ROUTES)
+         [(1, 1, len(gateway), 1)], site=POOL6 + route("2001:db8:60:7::1/128") + route("2001:db8:60::/48") + ROUTES)
 
 
 RELAYED = dict(action="tunnel", teid=RTEID, peer=GNB2, local=N3, qfi=None)
@@ -1069,7 +1127,7 @@ def udp_cases():
     down_case("udp-down", "from N6", d, out=in_udp(d), tables=down_udp)
     down_case("udp-down-marked", "the outer header gets the DSCP", d, out=in_udp(d, tos=46 << 2), tables=plain(dl=dict(PLAIN_UDP, marking=[46 << 2, 0xfc])))
     six = dict(PLAIN_UDP, peer=GNB2_6, local=N3_6)
-    site = SITE6 + ROUTES
+    site = SITE6
     odd = user(HOST, UE, payload=b"x" * 41)
     for name, packet in (("udp-v6", d), ("udp-v6-odd", odd)):
         case(name, "over IPv6, with a checksum also where tunnels have none", plain(dl=six), [(DOWN, net(packet), "forward", in_udp6(packet))],
@@ -1127,11 +1185,11 @@ def relay_too_long_cases():
     for ip in in6:
         ip.fl = (RTEID * 2654435761 & 0xffffffff) >> 12
     case("relay-cut-outer6", "over IPv6", session(entry(1, "uplink", **dict(into6, relay={})), key(teid=TEID, one=0)),
-         [(UP, up(loose), "slow", [slow(ip) for ip in in6])], [(1, 1, n, 0)], site=SITE6 + ROUTES)
+         [(UP, up(loose), "slow", [slow(ip) for ip in in6])], [(1, 1, n, 0)], site=SITE6)
 
-    def told(name, what, frame, error, answer, tables=None, lost=1, site=SITE + ROUTES):
+    def told(name, what, frame, error, answer, tables=None, lost=1):
         counters = [(lost, 0, 0, 1)] + ([(3 - lost, 1, len(error), 0)] if answer else [])
-        case(name, what, tables or relay_pair(), [(UP, frame, "mtu", [slow(answer.payload)] if answer else [])], counters, site=site)
+        case(name, what, tables or relay_pair(), [(UP, frame, "mtu", [slow(answer.payload)] if answer else [])], counters)
 
     error = too_long(firm, 1456)
     to_gnb = relayed(gtpu(0x55667788, psc(QFI, 0) + raw(error), flags=0x34), dst=GNB)
@@ -1281,7 +1339,7 @@ def outer6_cases():
     u, d = user(), user(HOST, UE)
     n, taken = len(u), [(1, 1, len(u), 0)]
     to6 = dict(peer=GNB_6, local=N3_6)
-    site = SITE6 + ROUTES
+    site = SITE6
 
     def frame_in(name, what, frame, verdict="forward", out=None, tables=None, counters=None, **more):
         if verdict == "forward":
@@ -1299,7 +1357,7 @@ def outer6_cases():
     frame_in("ul-no-psc", "without any option", up6(u, qfi=None))
     frame_in("ul-zero-checksum", "no UDP checksum (RFC 6935)", up6(u, udp=dict(chksum=0)))
     frame_in("ul-second-address", "another of our IPv6 addresses", up6(u, dst=N3B_6))
-    frame_in("ul-only", "N3 has no IPv4 address", up6(u), site=SITE6.replace('"10.3.0.1", "10.3.0.2", ', "") + ROUTES)
+    frame_in("ul-only", "N3 has no IPv4 address", up6(u), site=SITE6.replace('"10.3.0.1", "10.3.0.2", ', ""))
     v6 = user6()
     frame_in("ul-v6", "IPv6 in IPv6", up6(v6), out=hop(v6), tables=plain(ue6="2001:db8:60::/64"), counters=[(1, 1, len(v6), 0)])
     frame_in("ul-vlan", "tagged frame", up6(u, l2=Ether(src=THEIRS[0], dst=OURS[0]) / Dot1Q(vlan=7)))
@@ -1350,7 +1408,7 @@ def outer6_cases():
     frame_in("ul-family-4-in-6", "EtherType of IPv6, header of IPv4", Ether(src=THEIRS[0], dst=OURS[0], type=0x86dd) / Raw(raw(up(u))[14:]), "ip_malformed")
     frame_in("ul-family-6-in-4", "EtherType of IPv4, header of IPv6", Ether(src=THEIRS[0], dst=OURS[0], type=0x0800) / Raw(whole[14:]), "ip_malformed")
     frame_in("ul-not-our-address", "GTP-U to somebody else is the kernel's", up6(u, dst="2001:db8:3::9"), "pass")
-    frame_in("ul-no-address", "with IPv4 addresses only, IPv6 is the kernel's", up6(u), "pass", site=SITE + ROUTES)
+    frame_in("ul-no-address", "with IPv4 addresses only, IPv6 is the kernel's", up6(u), "pass", site="")
     frame_in("ul-other-udp", "another UDP port is the kernel's", up6(u, dport=53), "pass")
     frame_in("ul-tcp", "TCP to our address is the kernel's", Ether(src=THEIRS[0], dst=OURS[0]) / IPv6(src=GNB_6, dst=N3_6) / TCP(dport=22), "pass")
     frame_in("ul-ping", "ICMPv6 to our address is the kernel's", Ether(src=THEIRS[0], dst=OURS[0]) / IPv6(src=GNB_6, dst=N3_6) / ICMPv6EchoRequest(), "pass")
@@ -1437,7 +1495,7 @@ def pcap(frames):
 
 
 def files(name):
-    what, tables, packets, counters = CASES[name]
+    what, site, tables, packets, counters = CASES[name]
     expect = ""
     for port, _, verdict, out in packets:
         frames = len(out) if isinstance(out, list) else None
@@ -1446,7 +1504,7 @@ def files(name):
     for pdr, count, octets, drops, *qos in counters:
         expect += "[[counters]]\n" + lines(dict(pdr=pdr, packets=count, bytes=octets, drops=drops, qos=qos[0] if qos else None))
     return {
-        "tables.toml": ("# %s\n%s" % (what, tables)).encode(),
+        "tables.toml": ("# %s\n%s%s" % (what, site, tables)).encode(),
         "in.pcap": pcap(p[1] for p in packets),
         "out.pcap": pcap(f for p in packets if p[3] is not None for f in (p[3] if isinstance(p[3], list) else [p[3]])),
         "expect.toml": expect.encode(),
@@ -1455,18 +1513,19 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, packet_rate_cases, sdf_cases, downlink_cases, buffering_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, duplicate_cases, prefix_cases, route_cases, relay_cases, relay_too_long_cases, udp_cases, marking_cases, outer6_cases):
+    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, vlan_cases, packet_rate_cases, sdf_cases, downlink_cases, buffering_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, duplicate_cases, prefix_cases, route_cases, relay_cases, relay_too_long_cases, udp_cases, marking_cases, outer6_cases):
         make()
+    contents = {"common.toml": (COMMON + ROUTES).rstrip("\n").encode() + b"\n"}
     for name in sorted(CASES):
-        folder = os.path.join(HERE, name)
-        for file, content in files(name).items():
-            path = os.path.join(folder, file)
-            if check:
-                if not os.path.exists(path) or open(path, "rb").read() != content:
-                    wrong.append(path)
-            else:
-                os.makedirs(folder, exist_ok=True)
-                open(path, "wb").write(content)
+        contents.update((os.path.join(name, file), content) for file, content in files(name).items())
+    for file, content in contents.items():
+        path = os.path.join(HERE, file)
+        if check:
+            if not os.path.exists(path) or open(path, "rb").read() != content:
+                wrong.append(path)
+        else:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            open(path, "wb").write(content)
     known = [d for d in os.listdir(HERE) if os.path.isdir(os.path.join(HERE, d)) and d not in CASES and not d.startswith("__")]
     wrong += [os.path.join(HERE, d) + ": no such case here" for d in known]
     for path in wrong:

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use common::need_root;
 use ipnet::{IpNet, Ipv6Net};
-use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
+use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange, Vlan};
 use serde::Deserialize;
 use session::compiled::{
     Action, Compiled, Counters, Direction, Duplicate, DuplicateHeader, Entry, Filter, Flow, Key,
@@ -30,7 +30,7 @@ use slowpath::advertise::Advertised;
 use slowpath::{HoldBounds, Outgoing, Released, Setup};
 use tables::{
     DROP_REASONS, Features, Handle, Layout, Options, PortConfig, PortTotals, Ring, RingReader,
-    Roles, Tables, Verdict,
+    Roles, Tables, Traffic, Verdict,
 };
 
 #[derive(Deserialize)]
@@ -49,6 +49,8 @@ struct Case {
     pool: Vec<Pool>,
     #[serde(default)]
     nexthop: Vec<Hop>,
+    #[serde(default)]
+    neighbour: Vec<Neighbour>,
     #[serde(default)]
     route: Vec<Route>,
     #[serde(default)]
@@ -95,6 +97,15 @@ struct Hop {
     dst: String,
     #[serde(default)]
     src: String,
+    vlan: Option<u16>,
+}
+
+/// Of a next hop that is on-link.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Neighbour {
+    addr: IpAddr,
+    nexthop: String,
 }
 
 #[derive(Deserialize)]
@@ -421,6 +432,16 @@ impl Session {
     }
 }
 
+/// The tables of a case: what is common, and in its place what the case says itself.
+fn read_case(folder: &Path) -> Result<Case, toml::de::Error> {
+    let read = |path: &Path| -> Result<toml::Table, _> {
+        toml::from_str(&std::fs::read_to_string(path).unwrap())
+    };
+    let mut tables = read(&folder.with_file_name("common.toml"))?;
+    tables.extend(read(&folder.join("tables.toml"))?);
+    tables.try_into()
+}
+
 /// Frames of a capture in the classic format.
 fn read_pcap(path: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(path).unwrap();
@@ -604,6 +625,32 @@ impl Xdp {
     }
 }
 
+/// What the ports count of a frame: once that it came in, once what became of it, and its octets each time.
+fn counted_once(
+    before: &[PortTotals],
+    after: &[PortTotals],
+    outcome: &Outcome,
+    len: usize,
+) -> bool {
+    let packets = |all: &[Traffic; 2]| -> u64 { all.iter().map(|traffic| traffic.packets).sum() };
+    let bytes = |all: &[Traffic; 2]| -> u64 { all.iter().map(|traffic| traffic.bytes).sum() };
+    let more = |of: &dyn Fn(&PortTotals) -> u64| -> u64 {
+        after.iter().map(of).sum::<u64>() - before.iter().map(of).sum::<u64>()
+    };
+    let left = match outcome.verdict.as_str() {
+        "forward" => outcome.frame.len(),
+        _ => 0,
+    };
+    let fates = |port: &PortTotals| {
+        let drops: u64 = port.drops.iter().flatten().sum();
+        packets(&port.forwarded) + port.passed + port.answered + port.slow + drops
+    };
+    more(&|port| packets(&port.received)) == 1
+        && more(&fates) == 1
+        && more(&|port| bytes(&port.received)) == len as u64
+        && more(&|port| bytes(&port.forwarded)) == left as u64
+}
+
 fn new_drop(before: &[PortTotals], after: &[PortTotals]) -> Option<&'static str> {
     let all = |totals: &[PortTotals], reason: usize| -> u64 {
         totals
@@ -651,13 +698,27 @@ fn nexthop(hop: &Hop) -> NextHop {
             port: hop.port,
             ifindex: 1,
             mtu: 1500,
-            l2: L2::new(mac(&hop.dst), mac(&hop.src), None),
+            l2: L2::new(
+                mac(&hop.dst),
+                mac(&hop.src),
+                hop.vlan.map(|id| Vlan {
+                    parent: 1,
+                    id,
+                    tpid: 0x8100,
+                }),
+            ),
             addr: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         },
         "unresolved" => NextHop::Unresolved {
             ifindex: hop.ifindex,
             mtu: 1500,
         },
+        "onlink" => NextHop::OnLink {
+            port: hop.port,
+            ifindex: hop.ifindex,
+            mtu: 1500,
+        },
+        "none" => NextHop::None,
         "local" => NextHop::Local,
         "prohibit" => NextHop::Prohibit,
         other => panic!("next hop state {other}"),
@@ -704,6 +765,10 @@ fn furnish(case: &Case, tables: &mut Tables, setup: &Setup) -> u32 {
             )
         })
         .collect();
+    for Neighbour { addr, nexthop } in &case.neighbour {
+        let index = Some(hops[nexthop.as_str()]);
+        tables.set_neighbour(NiId(0), *addr, index).unwrap();
+    }
     for family in [Family::V4, Family::V6] {
         let routes: Vec<(IpNet, u32)> = case
             .route
@@ -741,7 +806,7 @@ type Make<'a> = &'a (dyn Fn(Vec<PortConfig>, &Options) -> Box<dyn Platform> + Sy
 
 fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String> {
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
-    let case: Case = toml::from_str(&read("tables.toml")).map_err(|error| error.to_string())?;
+    let case = read_case(folder).map_err(|error| error.to_string())?;
     let expect: Expect = toml::from_str(&read("expect.toml")).map_err(|error| error.to_string())?;
     let frames = read_pcap(&folder.join("in.pcap"));
     let mut out = read_pcap(&folder.join("out.pcap")).into_iter();
@@ -788,6 +853,7 @@ fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String
                 adapt(platform.tables());
             }
         }
+        let before = platform.tables().totals();
         let outcome = platform.run(wanted.port, frame);
         if outcome.verdict != wanted.verdict {
             return Err(format!(
@@ -795,7 +861,12 @@ fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String
                 outcome.verdict, wanted.verdict
             ));
         }
-        let before = platform.tables().totals();
+        let after = platform.tables().totals();
+        if !counted_once(&before, &after, &outcome, frame.len()) {
+            return Err(format!(
+                "packet {index}: counted {after:?} after {before:?}"
+            ));
+        }
         let mut left: Vec<Vec<u8>> = Vec::new();
         match outcome.verdict.as_str() {
             "pass" if outcome.frame == *frame => {}
@@ -827,7 +898,7 @@ fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String
             }
             left.extend(holding.release().into_iter().map(released_frame));
         }
-        let lost = new_drop(&before, &platform.tables().totals());
+        let lost = new_drop(&after, &platform.tables().totals());
         if wanted.lost.is_some() && wanted.lost.as_deref() != lost {
             return Err(format!("packet {index}: lost as {lost:?}"));
         }

@@ -1,5 +1,6 @@
 //! Memory shared with packets: BPF array maps or anonymous pages, seen as slices of atomics.
 
+use std::ffi::c_int;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
@@ -11,11 +12,19 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::abi::{Config, Cpu, Line, RulePlace, Side};
 
+const PAGE: usize = 4096;
+/// Alignment of a table.
+const LINE: usize = 64;
+
 /// A mapping, unmapped when the last view of it goes.
 #[derive(Debug)]
 struct Region {
+    /// Where its table begins.
     base: NonNull<u8>,
+    /// Octets of the table.
     bytes: usize,
+    mapping: NonNull<u8>,
+    mapped: usize,
 }
 
 // SAFETY: a region is memory and no more; what is in it is reached through atomics only.
@@ -24,14 +33,29 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    fn map(fd: Option<BorrowedFd<'_>>, bytes: usize) -> io::Result<Self> {
-        let (flags, fd) = match fd {
-            Some(fd) => (libc::MAP_SHARED, fd.as_raw_fd()),
-            None => (
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-            ),
+    fn of_map(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Self> {
+        Self::map(libc::MAP_SHARED, fd.as_raw_fd(), bytes)
+    }
+
+    /// Ends where a page begins that nobody may touch, so that no test reads or writes beyond a table unseen.
+    fn anonymous(bytes: usize) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let usable = bytes.next_multiple_of(PAGE);
+        let mut region = Self::map(flags, -1, usable + PAGE)?;
+        // SAFETY: both places are within the mapping, which nobody has seen yet.
+        let (base, guard) = unsafe {
+            let mapping = region.mapping;
+            (mapping.add(usable - bytes), mapping.add(usable))
         };
+        // SAFETY: as above.
+        if unsafe { libc::mprotect(guard.as_ptr().cast(), PAGE, libc::PROT_NONE) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        (region.base, region.bytes) = (base, bytes);
+        Ok(region)
+    }
+
+    fn map(flags: c_int, fd: c_int, bytes: usize) -> io::Result<Self> {
         // SAFETY: a fresh mapping where the kernel likes; no existing memory is touched.
         let base = unsafe {
             libc::mmap(
@@ -47,14 +71,19 @@ impl Region {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, bytes })
+        Ok(Self {
+            base,
+            bytes,
+            mapping: base,
+            mapped: bytes,
+        })
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: `map` mapped exactly this, and no view outlives the region.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+        unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapped) };
     }
 }
 
@@ -63,7 +92,7 @@ impl Drop for Region {
 /// # Safety
 ///
 /// The implementer promises that every field is an atomic integer, so that any bit pattern is
-/// valid and others may write at any time, and that the alignment is at most a page.
+/// valid and others may write at any time, and that the alignment is at most `LINE`.
 pub(crate) unsafe trait Shared {}
 
 // SAFETY: an atomic integer.
@@ -107,21 +136,26 @@ impl<T> Clone for View<T> {
 impl<T: Shared> View<T> {
     /// Anonymous zeroed memory.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
-        Self::map(None, len)
+        Self::of_region(Region::anonymous(Self::bytes(len)?)?, len)
     }
 
     /// The values of an mmapable array map.
     pub(crate) fn of_map(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
-        Self::map(Some(fd), len)
+        let bytes = Self::bytes(len)?.next_multiple_of(PAGE);
+        Self::of_region(Region::of_map(fd, bytes)?, len)
     }
 
-    fn map(fd: Option<BorrowedFd<'_>>, len: usize) -> io::Result<Self> {
+    /// Octets of a table, in whole lines.
+    fn bytes(len: usize) -> io::Result<usize> {
         let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes > 0);
-        let bytes = bytes
+        Ok(bytes
             .ok_or(io::ErrorKind::InvalidInput)?
-            .next_multiple_of(4096);
+            .next_multiple_of(LINE))
+    }
+
+    fn of_region(region: Region, len: usize) -> io::Result<Self> {
         Ok(Self {
-            region: Arc::new(Region::map(fd, bytes)?),
+            region: Arc::new(region),
             len,
             of: PhantomData,
         })
@@ -130,7 +164,7 @@ impl<T: Shared> View<T> {
     /// Zeroes, as it was in the beginning.
     pub(crate) fn clear(&self) {
         let words = self.region.bytes / size_of::<AtomicU64>();
-        // SAFETY: the region is page aligned, a multiple of a page long and lives as long as `self`; any bit pattern
+        // SAFETY: the region is `LINE` aligned, whole lines long and lives as long as `self`; any bit pattern
         // is an integer, and others may write at any time.
         let words: &[AtomicU64] =
             unsafe { std::slice::from_raw_parts(self.region.base.as_ptr().cast(), words) };
@@ -149,7 +183,7 @@ impl<T: Shared> Deref for View<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `map` made the region large enough, it is page aligned and lives as long as
+        // SAFETY: `bytes` made the region large enough, it is `LINE` aligned and lives as long as
         // `self`; `Shared` makes any content valid and concurrent writes sound.
         unsafe { std::slice::from_raw_parts(self.region.base.as_ptr().cast(), self.len) }
     }

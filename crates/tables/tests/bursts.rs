@@ -11,7 +11,7 @@ use session::testing;
 use tables::{Features, Handle, Layout, Options, Tables, Verdict};
 
 const SESSIONS: usize = 200;
-const BURSTS: usize = 160;
+const BURSTS: usize = 80;
 const BURST: usize = 64;
 
 /// Tables, and the next hop of N3.

@@ -9,6 +9,17 @@
 #include "tp_host.h"
 #include "tp_platform.h"
 
+/* Under ASan the room around a frame is as closed as what lies beyond it. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#endif
+#endif
+#ifndef ASAN_POISON_MEMORY_REGION
+#define ASAN_POISON_MEMORY_REGION(from, len)
+#define ASAN_UNPOISON_MEMORY_REGION(from, len)
+#endif
+
 struct tp_sink; /* where what is handed over goes: the build's own */
 
 struct tp_env {
@@ -31,6 +42,14 @@ static TP_INLINE __u32 tp_ni_of(struct tp_env *env) { return env->port->ni; }
 static TP_INLINE __u8 *tp_data(struct tp_env *env) { return env->buf + env->offset; }
 static TP_INLINE __u8 *tp_end(struct tp_env *env) { return env->buf + env->offset + env->len; }
 
+static TP_INLINE void tp_close_room(struct tp_env *env)
+{
+	ASAN_POISON_MEMORY_REGION(env->buf, env->offset);
+	ASAN_POISON_MEMORY_REGION(tp_end(env), env->cap - env->offset - env->len);
+}
+
+static TP_INLINE void tp_open_room(struct tp_env *env) { ASAN_UNPOISON_MEMORY_REGION(env->buf, env->cap); }
+
 /* As the kernel has it: at least an Ethernet header must remain, and new octets at the end are zero. */
 static TP_INLINE int tp_resize(struct tp_env *env, int head, int tail)
 {
@@ -38,10 +57,12 @@ static TP_INLINE int tp_resize(struct tp_env *env, int head, int tail)
 
 	if (start < 0 || end > (long)env->cap || end - start < 14)
 		return 1;
+	tp_open_room(env);
 	if (tail > 0)
 		memset(tp_end(env), 0, (size_t)tail);
 	env->offset = (__u32)start;
 	env->len = (__u32)(end - start);
+	tp_close_room(env);
 	return 0;
 }
 

@@ -91,7 +91,9 @@ int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *bu
 	r->traced = 0;
 	r->copies_len = 0;
 	r->n_alarms = 0;
+	tp_close_room(&env);
 	outcome = tp_pipeline(&env);
+	tp_open_room(&env);
 	r->verdict = tp_verdict_of(outcome);
 	if (r->verdict == TP_VERDICT_DROP)
 		r->reason = (__u32)outcome;

@@ -154,6 +154,7 @@ void TP_NAME(TP_BUILD_NAME)(struct tp_worker *w, const struct tp_port_config *po
 		b.env[i] = (struct tp_env){&w->tables, port, (struct tp_sink *)w, frames[i].buf, frames[i].cap,
 					   frames[i].offset, frames[i].len, 0, now_ns};
 		__builtin_prefetch(tp_data(&b.env[i]));
+		tp_close_room(&b.env[i]);
 	}
 	b.run = (struct tp_run){w->tables.config, w->tables.cpu, now_ns};
 	if (TP_BUILD & port->features & TP_FEAT_TRACE)
@@ -161,6 +162,7 @@ void TP_NAME(TP_BUILD_NAME)(struct tp_worker *w, const struct tp_port_config *po
 	else
 		run_staged(&b, n);
 	for (i = 0; i < n; i++) {
+		tp_open_room(&b.env[i]);
 		frames[i].offset = b.env[i].offset;
 		frames[i].len = b.env[i].len;
 		frames[i].verdict = tp_verdict_of(b.outcome[i]);

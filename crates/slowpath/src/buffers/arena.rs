@@ -3,7 +3,7 @@
 
 /// Octets of a block that hold a packet's.
 const PAYLOAD: usize = 124;
-/// Blocks taken from the system at a time.
+/// Blocks taken from the system at a time, if so many may ever be in use.
 const CHUNK: usize = 8192;
 /// No block.
 const NONE: u32 = u32::MAX;
@@ -124,7 +124,8 @@ impl Arena {
             return at;
         }
         if self.fresh as usize == self.chunks.len() * CHUNK {
-            self.chunks.push(vec![EMPTY; CHUNK].into_boxed_slice());
+            let blocks = CHUNK.min(self.max);
+            self.chunks.push(vec![EMPTY; blocks].into_boxed_slice());
         }
         self.fresh += 1;
         self.fresh - 1

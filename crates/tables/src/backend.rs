@@ -13,7 +13,7 @@ use crate::grace::Barrier;
 use crate::layout::{Layout, Memory};
 use crate::pipeline::{Run, RunTogether};
 use crate::port::PortConfig;
-use crate::ring::Ring;
+use crate::ring::{Records, Ring};
 use crate::stats::Counting;
 
 pub(crate) mod host;
@@ -58,21 +58,6 @@ pub(crate) enum Supply {
     Loadable,
     /// Refused when they were last loaded.
     Refused,
-}
-
-/// What packets hand to user space, each by a ring of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Records {
-    /// PDRs that have forwarded so much (`pipeline/count.h`).
-    Alarms,
-    /// Duplicates (`pipeline/copy.h`).
-    Copies,
-    /// Packets that the pipeline cannot finish, and GTP-U messages.
-    Events,
-    /// Packets that wait (`pipeline/buffer.h`).
-    Held,
-    /// Packets that somebody follows (`pipeline/trace.h`).
-    Traced,
 }
 
 /// A place where packets meet the pipeline, one program for each port over the same tables.

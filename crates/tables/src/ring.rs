@@ -11,6 +11,21 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::queue::Queue;
 
+/// What packets hand to user space, each by a ring of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Records {
+    /// PDRs that have forwarded so much (`pipeline/count.h`).
+    Alarms,
+    /// Duplicates (`pipeline/copy.h`).
+    Copies,
+    /// Packets that the pipeline cannot finish, and GTP-U messages.
+    Events,
+    /// Packets that wait (`pipeline/buffer.h`).
+    Held,
+    /// Packets that somebody follows (`pipeline/trace.h`).
+    Traced,
+}
+
 /// A ring of records, of the kernel or of this process. The descriptor is readable when there are some.
 #[derive(Debug)]
 pub struct Ring(Kind);

@@ -10,11 +10,11 @@ use crate::abi::host::{
     tp_queues, tp_worker, tp_worker_burst,
 };
 use crate::abi::{Features, PORTS_MAX, raw};
-use crate::backend::Records;
 use crate::layout::{Layout, Memory};
 use crate::pipeline::{HEADROOM, TAILROOM};
 use crate::port::PortConfig;
 use crate::queue::Queue;
+use crate::ring::Records;
 use crate::stats::reason_number;
 use crate::task::EVENT_SEND;
 use crate::verdict::Verdict;

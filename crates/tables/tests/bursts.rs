@@ -1,5 +1,7 @@
 //! The pipeline over bursts, stage after stage, against the pipeline over one packet after the other.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
+
 mod common;
 
 use common::{Random, furnish, hop, ports, resolve_peers, session_config};

@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::abi::dpdk::{
-    TP_DPDK_WHY, rte_mempool, tp_dpdk_pool, tp_dpdk_ring_port, tp_dpdk_ring_put, tp_dpdk_ring_take,
-    tp_dpdk_start,
+    TP_DPDK_WHY, rte_mempool, tp_dpdk_pool, tp_dpdk_ring_close, tp_dpdk_ring_port,
+    tp_dpdk_ring_put, tp_dpdk_ring_take, tp_dpdk_start,
 };
 use crate::error::SetupError;
 
@@ -147,10 +147,11 @@ pub(crate) fn pool(octets: u32) -> Result<Pool, SetupError> {
     })
 }
 
-/// Octets of a frame that pools of tests are for.
-const FRAME: usize = 2048;
+/// Octets of the longest frame of a test.
+const FRAME: usize = 4096;
 
-/// A port with rings for wires: what is put into it comes in, and what leaves can be taken. For tests and benchmarks.
+/// A port with rings for wires: what is put into it comes in, and what leaves can be taken. For tests and benchmarks, which
+/// drop it after the tables that are over it.
 pub struct RingPort {
     rings: tp_dpdk_ring_port,
     pool: Pool,
@@ -162,6 +163,13 @@ unsafe impl Send for RingPort {}
 impl fmt::Debug for RingPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RingPort")
+    }
+}
+
+impl Drop for RingPort {
+    fn drop(&mut self) {
+        // SAFETY: rings that nobody else has: whoever made this drops it after the tables that were over it.
+        unsafe { tp_dpdk_ring_close(&raw mut self.rings) };
     }
 }
 

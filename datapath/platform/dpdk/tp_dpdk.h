@@ -101,6 +101,9 @@ struct tp_dpdk_ring_port {
 
 int tp_dpdk_ring_port(const char *name, __u32 frames, struct tp_dpdk_ring_port *port);
 
+/* When no port is open on it any more. */
+void tp_dpdk_ring_close(struct tp_dpdk_ring_port *port);
+
 /* 0: it is in the ring. */
 int tp_dpdk_ring_put(struct tp_dpdk_ring_port *port, struct rte_mempool *pool, const __u8 *frame, __u32 len);
 

@@ -25,6 +25,21 @@ int tp_dpdk_ring_port(const char *name, __u32 frames, struct tp_dpdk_ring_port *
 	return rte_eth_from_rings(name, &port->in, 1, &port->out, 1, 0) < 0 ? -1 : 0;
 }
 
+static void drain(struct rte_ring *ring)
+{
+	struct rte_mbuf *m;
+
+	while (!rte_ring_dequeue(ring, (void **)&m))
+		rte_pktmbuf_free(m);
+	rte_ring_free(ring);
+}
+
+void tp_dpdk_ring_close(struct tp_dpdk_ring_port *port)
+{
+	drain(port->in);
+	drain(port->out);
+}
+
 int tp_dpdk_ring_put(struct tp_dpdk_ring_port *port, struct rte_mempool *pool, const __u8 *frame, __u32 len)
 {
 	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);

@@ -26,12 +26,15 @@ const FRAME: usize = 1 << 16;
 #[derive(Debug)]
 pub(super) struct KernelSide {
     stop: Arc<AtomicBool>,
+    ports: Arc<Ports>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for KernelSide {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        // A record of nothing wakes it; where there is no room for one, it is awake.
+        self.ports.to_kernel.write([&[], &[]]);
         if let Some(thread) = self.thread.take() {
             // One that has panicked has said so.
             let _ = thread.join();
@@ -55,7 +58,7 @@ impl KernelSide {
                 })
                 .collect(),
             taps: taps.into_iter().map(Some).collect(),
-            ports,
+            ports: Arc::clone(&ports),
             workers,
             looked: Instant::now(),
             room: vec![0; FRAME].into(),
@@ -73,6 +76,7 @@ impl KernelSide {
         let thread = Builder::new().name("taps".into()).spawn(work)?;
         Ok(Self {
             stop,
+            ports,
             thread: Some(thread),
         })
     }

@@ -39,6 +39,12 @@ pub(super) struct Ports {
     news: AtomicBool,
 }
 
+impl std::fmt::Debug for Ports {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ports: {}", self.count())
+    }
+}
+
 // SAFETY: what changes is changed by atomic operations; the rest is written before anybody else sees it.
 unsafe impl Send for Ports {}
 // SAFETY: as above.

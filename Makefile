@@ -9,25 +9,33 @@ CARGO ?= cargo
 RELEASE := target/release
 FUZZ_SECONDS ?= 20
 DATAPATH ?= xdp
+# DPDK=1: with the data path over DPDK, of which the default build knows nothing.
+DPDK ?= $(if $(filter dpdk,$(DATAPATH)),1)
+# The crates that know of it.
+WITH_DPDK := -p tables -p slowpath -p turnpiked --features slowpath/dpdk,turnpiked/dpdk
+FEATURES := $(if $(filter 1,$(DPDK)),--features turnpiked/dpdk)
 
-.PHONY: help setup build test demo scenarios bench fuzz-smoke docs lint fmt golden verify clean
+.PHONY: help setup setup-all build test demo scenarios bench fuzz-smoke docs lint fmt golden verify clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
 
 setup: ## install Debian packages that are missing; check the Rust toolchain
-	@scripts/setup.sh
+	@scripts/setup.sh $(if $(filter 1,$(DPDK)),--dpdk)
 
-build: setup ## turnpiked, turnpike and lab, optimised
-	$(CARGO) build --release --locked --bins
+setup-all: # what tests and lints need beside
+	@scripts/setup.sh --dpdk
 
-demo: build ## the whole UPF with real traffic, in namespaces; KEEP=1 leaves it running, DATAPATH=kernel needs no XDP
-	$(RELEASE)/lab demo --datapath $(DATAPATH) $(if $(filter 1,$(KEEP)),--keep)
+build: setup ## turnpiked, turnpike and lab, optimised; DPDK=1: with the data path over DPDK
+	$(CARGO) build --release --locked --bins $(FEATURES)
 
-scenarios: build ## every scenario on one data path: DATAPATH=kernel
-	$(RELEASE)/lab scenario --all --jobs 4 --datapath $(DATAPATH)
+demo: build ## the whole UPF with real traffic, in namespaces; KEEP=1 leaves it running; DATAPATH=dpdk|kernel
+	$(RELEASE)/lab --datapath $(DATAPATH) demo $(if $(filter 1,$(KEEP)),--keep)
 
-test: setup ## every test: unit, property, golden, data path, scenarios
+scenarios: build ## every scenario on one data path; DATAPATH=dpdk|kernel
+	$(RELEASE)/lab --datapath $(DATAPATH) scenario --all --jobs 4
+
+test: setup-all ## every test: unit, property, golden, data path, scenarios
 	$(MAKE) -C datapath test
 	scripts/test.py --check
 	CARGO=$(CARGO) scripts/test.py
@@ -46,15 +54,16 @@ golden: ## golden cases again from their generator; fails if the committed ones 
 verify: setup ## every build of the XDP program from the oldest and the newest compiler, shown to the verifier
 	$(MAKE) -C datapath verify CLANGS="clang-14 clang-19"
 
-docs: ## API documentation, warnings as errors
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --workspace
+docs: setup-all ## API documentation, warnings as errors
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --workspace --features turnpiked/dpdk
 
-lint: setup ## formatting and lints, as errors
+lint: setup-all ## formatting and lints, as errors
 	$(CARGO) fmt --all --check
 	scripts/drops.py --check
 	scripts/figures.py --check
 	scripts/circles.py
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked $(WITH_DPDK) --all-targets -- -D warnings
 
 fmt:
 	$(CARGO) fmt --all

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Install what building, testing and the demo need on Debian 12 (as root). Says nothing when all is there.
+# --dpdk: what the data path over DPDK needs beside; --ci: that, and what only the gate needs.
 set -euo pipefail
 
 # package:file that proves it is installed
@@ -22,6 +23,8 @@ needs=(
   tshark:/usr/bin/tshark
   python3-scapy:/usr/lib/python3/dist-packages/scapy/__init__.py
 )
+
+[ "${1:-}" = "" ] || needs+=(libdpdk-dev:/usr/include/dpdk/rte_ethdev.h)
 
 missing=()
 for need in "${needs[@]}"; do

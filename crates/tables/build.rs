@@ -42,6 +42,7 @@ fn main() {
         "platform/xdp",
         "platform/host",
         "platform/worker",
+        "platform/dpdk",
     ] {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
@@ -56,6 +57,10 @@ fn main() {
         build_sanitized(&root);
     }
     write_abi(&root, &out);
+    if env::var_os("CARGO_FEATURE_DPDK").is_some() {
+        build_dpdk(&clang, &root);
+        write_dpdk_abi(&root, &out);
+    }
     write_drop_reasons(
         &root.join("include/tp_drop.def"),
         &out.join("drop_reasons.rs"),
@@ -231,6 +236,53 @@ fn build_sanitized(root: &Path) {
     println!("cargo::metadata=test_link_args={}", args.join(";"));
 }
 
+/// Words that pkg-config says of DPDK.
+fn pkg_config(what: &str) -> Vec<String> {
+    let advice = "the feature 'dpdk' needs DPDK 22.11 or later (Debian: libdpdk-dev, pkg-config)";
+    match Command::new("pkg-config").args([what, "libdpdk"]).output() {
+        Ok(said) if said.status.success() => {
+            let said = String::from_utf8_lossy(&said.stdout);
+            said.split_whitespace().map(str::to_owned).collect()
+        }
+        Ok(said) => stop(&format!(
+            "{}{advice}",
+            String::from_utf8_lossy(&said.stderr)
+        )),
+        Err(error) => stop(&format!("cannot run pkg-config ({error}): {advice}")),
+    }
+}
+
+/// Workers over devices of DPDK. Drivers are no part of it: DPDK loads them as it starts.
+fn build_dpdk(clang: &str, root: &Path) {
+    let mut build = cc::Build::new();
+    if env::var_os("CC").is_none() {
+        build.compiler(clang);
+    }
+    build
+        .includes(includes(root))
+        .include(root.join("platform/host"))
+        .include(root.join("platform/worker"))
+        .file(root.join("platform/dpdk/tp_dpdk.c"))
+        .file(root.join("platform/dpdk/tp_dpdk_rings.c"))
+        .flag("-fno-strict-aliasing")
+        .opt_level(2)
+        .warnings(true);
+    for word in pkg_config("--cflags") {
+        // Warnings about DPDK's headers are not ours.
+        build.flag(word.replacen("-I", "-isystem", 1));
+    }
+    build.compile("turnpike_dpdk");
+    for library in ["ethdev", "mbuf", "mempool", "ring", "eal", "net_ring"] {
+        println!("cargo:rustc-link-lib=dylib=rte_{library}");
+    }
+    for word in pkg_config("--libs-only-L") {
+        println!(
+            "cargo:rustc-link-search=native={}",
+            word.trim_start_matches("-L")
+        );
+    }
+}
+
 /// What the types are that `abi.rs` says `__u32` and its like to be.
 #[derive(Debug)]
 struct Integers;
@@ -306,6 +358,33 @@ fn write_abi(root: &Path, out: &Path) {
                 "tp_abi.h as Rust: {error}. It needs libclang (Debian: libclang1-14, which clang depends on)"
             ));
         }
+    }
+}
+
+fn write_dpdk_abi(root: &Path, out: &Path) {
+    let mut header = bindgen::builder()
+        .header(root.join("platform/dpdk/tp_dpdk.h").display().to_string())
+        .default_macro_constant_type(bindgen::MacroTypeVariation::Unsigned)
+        .allowlist_recursively(false)
+        .allowlist_item("(tp_dpdk|TP_DPDK)_.*|rte_(ring|mempool)")
+        .derive_default(true)
+        .no_copy("tp_dpdk_(shared|lane)")
+        .parse_callbacks(Box::new(Integers))
+        .wrap_unsafe_ops(true);
+    for folder in ["include", "platform/host", "platform/worker"] {
+        header = header.clang_arg(format!("-I{}", root.join(folder).display()));
+    }
+    let written = header
+        .generate()
+        .map_err(|error| error.to_string())
+        .and_then(|bindings| {
+            let file = out.join("abi_dpdk.rs");
+            bindings
+                .write_to_file(file)
+                .map_err(|error| error.to_string())
+        });
+    if let Err(error) = written {
+        stop(&format!("tp_dpdk.h as Rust: {error}"));
     }
 }
 

@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::netns::{Netns, Process};
+use crate::netns::{End, Netns, Process};
 use crate::ue::Addresses;
 use crate::wait::{LOOK, NEVER, eventually};
 
@@ -27,6 +27,8 @@ pub enum Datapath {
     Xdp,
     /// Sockets of the kernel.
     Kernel,
+    /// Devices of DPDK; of a turnpiked that was built with it.
+    Dpdk,
 }
 
 static DATAPATH: OnceLock<Datapath> = OnceLock::new();
@@ -47,6 +49,7 @@ impl Datapath {
         match self {
             Self::Xdp => "xdp",
             Self::Kernel => "kernel",
+            Self::Dpdk => "dpdk",
         }
     }
 }
@@ -59,6 +62,48 @@ pub fn prepare(netns: &Netns) -> Result<()> {
         netns.sysctl("net/ipv6/conf/all/forwarding", "1")?;
     }
     Ok(())
+}
+
+/// Has the UPF's end of a cable carry packets of DPDK, where that is the data path: the end gets another name, and the
+/// kernel leaves it alone; a TAP interface has its name.
+pub fn give_face(end: End<'_>) -> Result<()> {
+    if Datapath::chosen() != Datapath::Dpdk {
+        return Ok(());
+    }
+    let (netns, name) = (end.netns, end.name);
+    let wire = wire(name);
+    netns.ip(&format!(
+        "link set {name} down\nlink set {name} name {wire}"
+    ))?;
+    // The TAP interface alone answers, and takes packets to its addresses.
+    for (key, value) in [
+        ("ipv4/conf/W/rp_filter", "1"),
+        ("ipv4/conf/W/arp_ignore", "8"),
+        ("ipv6/conf/W/disable_ipv6", "1"),
+    ] {
+        netns.sysctl(&format!("net/{}", key.replace('W', &wire)), value)?;
+    }
+    netns.ip(&format!(
+        "link set {wire} up\ntuntap add {name} mode tap\nlink set {name} up"
+    ))
+}
+
+/// The name of a cable's end that DPDK has.
+fn wire(name: &str) -> String {
+    format!("{name}w")
+}
+
+/// Adds devices to the interfaces of a configuration, and the environment that they need.
+fn with_devices(mut toml: String) -> String {
+    for name in ["n3", "n6", "n6b", "n9"] {
+        let header = format!("name = \"{name}\"\nrole");
+        let device = format!("net_af_packet_{name},iface={}", wire(name));
+        let with = format!("device = \"{device}\"\n{header}");
+        toml = toml.replace(&header, &with);
+    }
+    let eal =
+        r#"["--no-huge", "-m", "64", "--no-pci", "--no-telemetry", "--log-level=lib.eal:error"]"#;
+    toml + &format!("\n[datapath.dpdk]\neal = {eal}\nmbufs = 8192\n")
 }
 
 /// What a scenario asks of the configuration.
@@ -154,6 +199,9 @@ listen = "127.0.0.1:8806"
             .any(|(_, line)| line.contains("restart_grace_s"))
         {
             toml += "\n[gtpu]\nrestart_grace_s = 0\n";
+        }
+        if Datapath::chosen() == Datapath::Dpdk {
+            toml = with_devices(toml);
         }
         for (section, line) in &self.lines {
             let header = format!("{section}\n");

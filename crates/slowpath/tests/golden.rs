@@ -8,6 +8,9 @@
 
 #[path = "../../tables/tests/common/mod.rs"]
 mod common;
+#[cfg(feature = "dpdk")]
+#[path = "golden/over_dpdk.rs"]
+mod over_dpdk;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -586,6 +589,20 @@ impl Platform for Host {
     }
 }
 
+/// Of packets for the slow path, of those that wait, and of duplicates.
+fn rings(tables: &Tables) -> [Ring; 3] {
+    [tables.events(), tables.held_packets(), tables.copies()].map(|ring| ring.unwrap().unwrap())
+}
+
+/// Records that packets have put into a ring.
+fn records(ring: &Ring) -> Vec<Vec<u8>> {
+    let mut records = Vec::new();
+    let reader = RingReader::open(ring, |event| records.push(event.to_vec())).unwrap();
+    while reader.read(64).unwrap() > 0 {}
+    drop(reader);
+    records
+}
+
 struct Xdp {
     /// Gone while this is dropped.
     tables: Option<Tables>,
@@ -597,9 +614,9 @@ impl Drop for Xdp {
             return;
         }
         // What a case that failed has left in the rings is not the next one's.
-        for ring in self.rings() {
-            self.records(&ring);
-        }
+        rings(self.get()).iter().for_each(|ring| {
+            records(ring);
+        });
         IDLE.lock().unwrap().extend(self.tables.take());
     }
 }
@@ -607,21 +624,6 @@ impl Drop for Xdp {
 impl Xdp {
     fn get(&self) -> &Tables {
         self.tables.as_ref().unwrap()
-    }
-
-    /// Of packets for the slow path, of those that wait, and of duplicates.
-    fn rings(&self) -> [Ring; 3] {
-        let tables = self.get();
-        [tables.events(), tables.held_packets(), tables.copies()].map(|ring| ring.unwrap().unwrap())
-    }
-
-    /// Records that the program has put into a ring.
-    fn records(&self, ring: &Ring) -> Vec<Vec<u8>> {
-        let mut records = Vec::new();
-        let reader = RingReader::open(ring, |event| records.push(event.to_vec())).unwrap();
-        while reader.read(64).unwrap() > 0 {}
-        drop(reader);
-        records
     }
 }
 
@@ -673,7 +675,7 @@ impl Platform for Xdp {
         let before = self.get().totals();
         let (verdict, frame) = self.get().test_run(port, frame).unwrap().unwrap();
         let after = self.get().totals();
-        let [mut events, held, copies] = self.rings().map(|ring| self.records(&ring));
+        let [mut events, held, copies] = rings(self.get()).map(|ring| records(&ring));
         let verdict = match verdict {
             1 if !held.is_empty() => "held",
             1 => new_drop(&before, &after).unwrap_or("slow"),

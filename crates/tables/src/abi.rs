@@ -66,6 +66,25 @@ pub(crate) mod host {
     include!(concat!(env!("OUT_DIR"), "/abi_host.rs"));
 }
 
+/// Workers over devices of DPDK (`datapath/platform/dpdk/tp_dpdk.h`).
+#[cfg(feature = "dpdk")]
+#[allow(
+    non_camel_case_types,
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::undocumented_unsafe_blocks
+)]
+pub(crate) mod dpdk {
+    use super::host::{tp_queue, tp_worker};
+
+    type __u8 = u8;
+    type __u16 = u16;
+    type __u32 = u32;
+    type __u64 = u64;
+    include!(concat!(env!("OUT_DIR"), "/abi_dpdk.rs"));
+}
+
 pub(crate) const PORTS_MAX: usize = raw::TP_PORTS_MAX as usize;
 pub(crate) const N3_ADDRS_MAX: usize = raw::TP_N3_ADDRS_MAX as usize;
 pub(crate) const RULES_MAX: usize = raw::TP_RULES_MAX as usize;

@@ -41,6 +41,9 @@ pub enum SetupError {
     /// The kernel would not take these programs when it was last asked.
     #[error("{0}")]
     Refused(String),
+    /// DPDK would not start, or has no such device.
+    #[error("DPDK: {0}")]
+    Dpdk(String),
     /// No memory for the tables, or no grace periods.
     #[error("tables: {0}")]
     Io(#[from] io::Error),

@@ -13,6 +13,8 @@ mod alarm_queue;
 mod alloc;
 mod backend;
 pub mod copies;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 mod encode;
 mod error;
 mod filters;

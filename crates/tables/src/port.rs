@@ -45,6 +45,8 @@ pub struct PortConfig {
     pub spread: Vec<u32>,
     /// Our GTP-U addresses on it, for a data path that has sockets there.
     pub addresses: Vec<IpAddr>,
+    /// As DPDK names it, with its arguments, for a data path over DPDK.
+    pub device: String,
     /// The kernel forwards the packets that come in towards UEs, and has spent their hop.
     pub is_forwarded: bool,
 }

@@ -18,6 +18,8 @@ use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
 use crate::adapt::Replacement;
 use crate::alarm_queue::AlarmQueue;
 use crate::backend::host::Host;
+#[cfg(feature = "dpdk")]
+use crate::backend::workers::dpdk::Dpdk;
 use crate::backend::workers::kernel::Kernel;
 use crate::backend::workers::{ByHand, Workers};
 use crate::backend::xdp::Xdp;
@@ -95,6 +97,19 @@ impl Tables {
         options: &Options,
     ) -> Result<Self, SetupError> {
         Self::over::<Workers<Kernel>>(layout, ports, options)
+    }
+
+    /// Workers of this process that packets come to by devices of DPDK, which is started. They see none before
+    /// [`Self::attach`].
+    #[cfg(feature = "dpdk")]
+    pub fn dpdk(
+        layout: &Layout,
+        ports: &[PortConfig],
+        options: &Options,
+        settings: &crate::dpdk::Settings,
+    ) -> Result<Self, SetupError> {
+        crate::dpdk::start(settings)?;
+        Self::over::<Workers<Dpdk>>(layout, ports, options)
     }
 
     /// Ordinary memory and the pipeline as workers of this process run it, over frames that are handed to

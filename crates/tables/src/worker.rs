@@ -131,6 +131,12 @@ impl Worker {
         }
     }
 
+    /// For those who bring frames in memory of their own.
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut tp_worker {
+        &mut *self.worker
+    }
+
     /// Run frames that came in on a port.
     pub(crate) fn run(&mut self, port: usize, burst: &mut Burst, now_ns: u64) {
         assert!(port < self.ports, "a port of this worker");

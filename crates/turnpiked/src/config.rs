@@ -3,6 +3,7 @@
 //! `deploy/turnpiked.example.toml` explains each key; a test keeps it and the defaults here alike.
 
 mod check;
+mod dpdk;
 mod predefined;
 mod router;
 mod system;
@@ -126,9 +127,12 @@ impl N4 {
 pub(crate) struct Datapath {
     pub(crate) kind: DatapathKind,
     pub(crate) workers: u32,
+    pub(crate) cpus: Vec<u32>,
+    pub(crate) busy_poll: bool,
     pub(crate) mode: XdpMode,
     pub(crate) settle_s: u32,
     pub(crate) icmp_errors_per_s: u32,
+    pub(crate) dpdk: Dpdk,
 }
 
 impl Default for Datapath {
@@ -136,9 +140,29 @@ impl Default for Datapath {
         Self {
             kind: DatapathKind::Xdp,
             workers: 1,
+            cpus: Vec::new(),
+            busy_poll: false,
             mode: XdpMode::Driver,
             settle_s: 10,
             icmp_errors_per_s: 1000,
+            dpdk: Dpdk::default(),
+        }
+    }
+}
+
+/// DPDK's environment.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Dpdk {
+    pub(crate) eal: Vec<String>,
+    pub(crate) mbufs: u32,
+}
+
+impl Default for Dpdk {
+    fn default() -> Self {
+        Self {
+            eal: Vec::new(),
+            mbufs: 16_384,
         }
     }
 }
@@ -151,6 +175,8 @@ pub(crate) enum DatapathKind {
     Xdp,
     /// Threads with sockets of the kernel.
     Kernel,
+    /// Threads with devices of DPDK.
+    Dpdk,
 }
 
 impl DatapathKind {
@@ -158,6 +184,7 @@ impl DatapathKind {
         match self {
             Self::Xdp => "xdp",
             Self::Kernel => "kernel",
+            Self::Dpdk => "dpdk",
         }
     }
 }
@@ -191,6 +218,9 @@ pub(crate) struct Interface {
     pub(crate) network_instances: Vec<String>,
     #[serde(default)]
     pub(crate) spread_cpus: Vec<u32>,
+    /// As DPDK names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<String>,
 }
 
 /// What an interface is connected to.

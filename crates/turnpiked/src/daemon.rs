@@ -104,6 +104,10 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
         })
         .context("packets for idle UEs")?;
     let marked = send_end_markers(&mut tables).context("raw sockets of End Markers")?;
+    // Nobody is kept waiting for what takes its time; and while another process has the port, its interfaces stay as they are.
+    let sockets = bind_n4(config)?;
+    tables.attach()?;
+    // Interfaces that the data path makes are there now.
     let next_hops = NextHops::new(plan::next_hops(config)?);
     let netlink = Netlink::start({
         let asker = asker.clone();
@@ -113,9 +117,6 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
         }
     })
     .context("rtnetlink")?;
-    // Nobody is kept waiting for what takes its time; and while another process has the port, its interfaces stay as they are.
-    let sockets = bind_n4(config)?;
-    tables.attach()?;
     let about = About {
         config: Arc::clone(config),
         recovery_time_stamp: system::recovery_time_stamp(),
@@ -153,6 +154,10 @@ fn open_tables(config: &Config) -> Result<Tables> {
     let mut tables = match config.datapath.kind {
         DatapathKind::Xdp => Tables::xdp(&layout, &ports, &options)?,
         DatapathKind::Kernel => Tables::kernel(&layout, &ports, &options)?,
+        #[cfg(feature = "dpdk")]
+        DatapathKind::Dpdk => Tables::dpdk(&layout, &ports, &options, &plan::dpdk(config))?,
+        #[cfg(not(feature = "dpdk"))]
+        DatapathKind::Dpdk => bail!("datapath.kind: this turnpiked was built without DPDK"),
     };
     tables.set_local(&plan::n3_addresses(config))?;
     for (ni, home) in plan::homes(config) {

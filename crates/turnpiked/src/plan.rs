@@ -51,6 +51,7 @@ pub(crate) fn ports(config: &Config) -> Vec<PortConfig> {
         },
         spread: interface.spread_cpus.clone(),
         addresses: interface.addresses.clone(),
+        device: interface.device.clone().unwrap_or_default(),
         is_forwarded: config.datapath.kind == DatapathKind::Kernel,
     };
     config.interface.iter().map(port).collect()
@@ -162,6 +163,19 @@ pub(crate) fn options(config: &Config) -> Options {
         udp6_checksum: config.gtpu.udp6_checksum,
         settle: Duration::from_secs(config.datapath.settle_s.into()),
         ..Options::default()
+    }
+}
+
+/// What DPDK's environment is started with.
+#[cfg(feature = "dpdk")]
+pub(crate) fn dpdk(config: &Config) -> tables::dpdk::Settings {
+    let datapath = &config.datapath;
+    tables::dpdk::Settings {
+        eal: datapath.dpdk.eal.clone(),
+        buffers: datapath.dpdk.mbufs,
+        cpus: datapath.cpus.clone(),
+        busy_poll: datapath.busy_poll,
+        ..tables::dpdk::Settings::default()
     }
 }
 

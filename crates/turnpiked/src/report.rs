@@ -113,12 +113,12 @@ pub(crate) struct MessageCount {
 /// What carries packets.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(crate) struct DatapathReport {
-    /// `xdp` or `kernel`.
+    /// `xdp`, `kernel` or `dpdk`.
     pub(crate) kind: String,
     /// `driver` or `generic`; of `xdp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mode: Option<String>,
-    /// Threads that packets run in; of `kernel`.
+    /// Threads that packets run in; of `kernel` and `dpdk`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) workers: Option<u32>,
     /// Which build of the program is live, narrowest first: `plain` (IPv4 with a PDR each way), `common`, `outer6` (IPv6 on

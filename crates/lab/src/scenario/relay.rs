@@ -103,8 +103,10 @@ impl Second {
         upf::prepare(&netns)?;
         let end = |netns, name| End { netns, name };
         cable(end(&netns, "n3"), end(&world.ran_ns, "iupf"), LINK_MTU)?;
+        upf::give_face(end(&netns, "n3"))?;
         cable(end(&netns, "n4"), end(&world.smf_ns, "n4b"), LINK_MTU)?;
         cable(end(&netns, "n6"), end(&world.dn_ns, "n6b"), LINK_MTU)?;
+        upf::give_face(end(&netns, "n6"))?;
         world.ran_ns.ip("link set iupf master br0")?;
         world
             .smf_ns
@@ -122,6 +124,7 @@ impl Second {
         ];
         if let Some(between) = &world.n9_ns {
             cable(end(&netns, "n9"), end(between, "iupf"), LINK_MTU)?;
+            upf::give_face(end(&netns, "n9"))?;
             between.ip("link set iupf master br0")?;
             netns.ip(&format!("addr add {SECOND_N9}/24 dev n9"))?;
             xdp.push(take_xdp_frames(end(between, "iupf"))?);

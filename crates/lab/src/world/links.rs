@@ -9,6 +9,7 @@ use super::{
 use crate::dn;
 use crate::netns::{End, Netns, Prefix, cable};
 use crate::ue::Addresses;
+use crate::upf;
 use crate::wait::NEVER;
 
 /// VLAN IDs, where N3 and N6 are VLANs.
@@ -71,6 +72,9 @@ pub(super) fn radio_side(
         tags_in_frames(far)?;
         in_one_ring(near)?;
         in_one_ring(far)?;
+        if port == "upf" {
+            upf::give_face(near)?;
+        }
         ran.ip(&format!("link set {port} master br0"))?;
         give_addresses(near, vlan, &with_lengths(own))
     };
@@ -101,6 +105,7 @@ pub(super) fn between_upfs(prefix: &Prefix, upf_ns: &Netns) -> Result<Netns> {
         },
     );
     cable(near, far, LINK_MTU)?;
+    upf::give_face(near)?;
     netns.ip("link set upf master br0")?;
     upf_ns.ip(&format!("addr add {UPF_N9}/24 dev n9"))?;
     Ok(netns)
@@ -136,6 +141,7 @@ pub(super) fn data_network(prefix: &Prefix, upf_ns: &Netns, wanted: &Wanted) -> 
     let netns = Netns::create(prefix, "dn")?;
     let end = |netns| End { netns, name: "n6" };
     cable(end(upf_ns), end(&netns), LINK_MTU)?;
+    upf::give_face(end(upf_ns))?;
     let vlan = wanted.vlan.then_some(N6_VLAN);
     let upf = [format!("{UPF_N6}/24"), format!("{UPF_N6_V6}/64 nodad")];
     give_addresses(end(upf_ns), vlan, &upf)?;
@@ -169,6 +175,7 @@ pub(super) fn second_data_network(prefix: &Prefix, upf_ns: &Netns) -> Result<Net
         },
         LINK_MTU,
     )?;
+    upf::give_face(n6)?;
     upf_ns.ip(
         "addr add 10.7.0.1/24 dev n6b\naddr add 2001:db8:7::1/64 dev n6b nodad\n\
          route add default via 10.7.0.254 dev n6b table 100\n\

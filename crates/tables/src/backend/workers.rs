@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+#[cfg(feature = "dpdk")]
+pub(crate) mod dpdk;
 pub(crate) mod kernel;
 
 use super::{Backend, Builds, Records};

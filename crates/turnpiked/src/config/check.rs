@@ -22,6 +22,7 @@ pub(crate) fn check(config: &Config, system: &System) -> Vec<Problem> {
     n4(config, system, &mut problems);
     interfaces(config, system, &mut problems);
     kernel(config, system, &mut problems);
+    super::dpdk::check(config, system, &mut problems);
     network_instances(config, &mut problems);
     super::router::check(config, &mut problems);
     pools(config, &mut problems);
@@ -89,7 +90,7 @@ fn interfaces(config: &Config, system: &System, problems: &mut Vec<Problem>) {
     for (i, interface) in config.interface.iter().enumerate() {
         let key = format!("interface[{i}]");
         let known = system.interfaces.contains_key(&interface.name);
-        if !known {
+        if !known && config.datapath.kind != DatapathKind::Dpdk {
             let reason = "no such interface; see: ip link";
             problems.push(Problem::new(format!("{key}.name"), &interface.name, reason));
         }
@@ -245,7 +246,7 @@ fn kernel(config: &Config, system: &System, problems: &mut Vec<Problem>) {
                 reason,
             ));
         }
-        if role.has_n6() && system.interfaces.contains_key(name) {
+        if kind == DatapathKind::Kernel && role.has_n6() && system.interfaces.contains_key(name) {
             forwarding(config, system, (i, name), problems);
         }
     }
@@ -413,6 +414,11 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
         }
     };
     range("datapath.workers", config.datapath.workers, 1..=64);
+    range(
+        "datapath.dpdk.mbufs",
+        config.datapath.dpdk.mbufs,
+        1024..=4_194_304,
+    );
     range("datapath.settle_s", config.datapath.settle_s, 0..=3600);
     range("n4.heartbeat_s", config.n4.heartbeat_s, 0..=3600);
     range("n4.t1_ms", config.n4.t1_ms, 10..=60_000);

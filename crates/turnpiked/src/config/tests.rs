@@ -140,17 +140,26 @@ fn the_example_shows_each_default() {
         let Some(keys) = keys.as_table() else {
             continue;
         };
-        for key in keys.keys() {
+        for (key, value) in keys {
             assert!(
                 shown[section].get(key).is_some(),
                 "{section}.{key} is not in the example"
             );
+            if let Some(keys) = value.as_table() {
+                assert!(
+                    keys.keys()
+                        .all(|key| EXAMPLE.contains(&format!("\n{key} = "))),
+                    "{section}.{key}"
+                );
+                continue;
+            }
             let documented = EXAMPLE.contains(&format!("\n{key} = "));
             assert!(documented, "{section}.{key}");
         }
     }
     for optional in [
         "token_file",
+        "device",
         "framed_routes",
         "network_instance",
         "mbr_uplink_kbps",
@@ -474,4 +483,97 @@ fn every_problem_is_named_at_once() {
 fn broken_toml_names_the_line() {
     let got = problems("[node\nid = 1");
     assert!(got[0].contains("line 1"), "{got:?}");
+}
+
+/// `SMALL` over DPDK, with these lines of the section `datapath`, and devices for both interfaces.
+fn over_dpdk(lines: &str) -> String {
+    let text = SMALL
+        .replacen(
+            "name = \"n3\"\n",
+            "name = \"n3\"\ndevice = \"net_null0\"\n",
+            1,
+        )
+        .replacen(
+            "name = \"n6\"\n",
+            "name = \"n6\"\ndevice = \"net_null1,size=64\"\n",
+            1,
+        );
+    format!("{text}[datapath]\nkind = \"dpdk\"\n{lines}\n")
+}
+
+/// Those of a file for a turnpiked that has DPDK.
+fn problems_with_dpdk(text: &str) -> Vec<String> {
+    let mut problems = problems(text);
+    let reason = "datapath.kind = \"dpdk\": this turnpiked was built without it: make build DPDK=1";
+    problems.retain(|problem| cfg!(feature = "dpdk") || problem != reason);
+    problems
+}
+
+#[test]
+fn without_dpdk_its_kind_is_refused() {
+    let refused = usize::from(!cfg!(feature = "dpdk"));
+    assert_eq!(problems(&over_dpdk("")).len(), refused);
+    assert_eq!(problems_with_dpdk(&over_dpdk("")), [""; 0]);
+}
+
+#[test]
+fn interfaces_of_dpdk_need_not_be_there_but_have_devices() {
+    let text = over_dpdk("").replace("\"n6\"", "\"made\"");
+    let text = text.replacen("role = \"made\"", "role = \"n6\"", 1);
+    assert_eq!(problems_with_dpdk(&text), [""; 0]);
+    let twice = over_dpdk("").replacen("net_null1,size=64", "net_null0,size=64", 1);
+    assert_eq!(
+        problems_with_dpdk(&twice),
+        ["interface[1].device = \"net_null0,size=64\": named twice"]
+    );
+    let missing = over_dpdk("").replacen("device = \"net_null0\"\n", "", 1);
+    let required = "interface[0].device: is required for kind dpdk, such as \"0000:01:00.0\"";
+    assert_eq!(problems_with_dpdk(&missing), [required]);
+    let other = over_dpdk("busy_poll = true").replacen("kind = \"dpdk\"\n", "", 1);
+    assert_eq!(
+        problems(&other),
+        [
+            "datapath.busy_poll = true: is of kind dpdk, not of xdp",
+            "interface[0].device = \"net_null0\": is of kind dpdk, not of xdp",
+            "interface[1].device = \"net_null1,size=64\": is of kind dpdk, not of xdp",
+        ]
+    );
+}
+
+#[test]
+fn threads_of_dpdk_are_ours() {
+    let cpus = problems_with_dpdk(&over_dpdk("workers = 2\ncpus = [1]"));
+    let reason = "datapath.cpus = [1]: must be one for each of datapath.workers = 2, or none";
+    assert_eq!(cpus, [reason]);
+    let cpus = problems_with_dpdk(&over_dpdk("workers = 2\ncpus = [1, 7]"));
+    let reason = "datapath.cpus[1] = 7: no CPU with this number is online";
+    assert_eq!(cpus, [reason]);
+    for (eal, reason) in [
+        ("\"--no-huge\", \"-m\", \"64\"", None),
+        (
+            "\"-l0\"",
+            Some("datapath.dpdk.eal[0] = \"-l0\": threads are"),
+        ),
+        (
+            "\"--lcores=1\"",
+            Some("datapath.dpdk.eal[0] = \"--lcores=1\": threads are"),
+        ),
+        (
+            "\"-m\", \"\"",
+            Some("datapath.dpdk.eal[1] = \"\": an empty"),
+        ),
+        (
+            "\"--no-huge\", \"-m\", \"64\", \"65\"",
+            Some("datapath.dpdk.eal[3] = \"65\": belongs to no option"),
+        ),
+    ] {
+        let section = format!("[datapath.dpdk]\neal = [{eal}]");
+        let got = problems_with_dpdk(&over_dpdk(&section));
+        assert_eq!(got.len(), usize::from(reason.is_some()), "{eal}: {got:?}");
+        let expected = reason.unwrap_or_default();
+        assert!(
+            got.iter().all(|got| got.starts_with(expected)),
+            "{eal}: {got:?}"
+        );
+    }
 }

@@ -56,12 +56,29 @@ fn datapath(config: &Config) -> String {
             "datapath: sockets of the kernel, {} workers; the slowest there is",
             datapath.workers
         ),
+        (DatapathKind::Dpdk, _) => {
+            let where_to = match datapath.cpus.as_slice() {
+                [] => "on any CPU".to_owned(),
+                cpus => format!("on CPUs {}", list(cpus)),
+            };
+            let idle = match datapath.busy_poll {
+                true => "never sleeping",
+                false => "sleeping when idle",
+            };
+            format!(
+                "datapath: DPDK, {} workers {where_to}, {idle}",
+                datapath.workers
+            )
+        }
     }
 }
 
 fn of_interface(config: &Config, interface: &Interface) -> String {
     let Interface { name, role, .. } = interface;
     let mut parts = Vec::new();
+    if let Some(device) = &interface.device {
+        parts.push(format!("device {device}"));
+    }
     if role.has_tunnels() {
         let what = match role {
             Role::N9 | Role::N9AndN6 => "tunnels of other UPFs",

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use session::gtpu;
+use socket2::{Domain, Socket, Type};
 
 /// Messages taken from one socket before everything else has its turn again.
 const BATCH: usize = 64;
@@ -21,7 +22,14 @@ pub(crate) struct EchoSockets {
 impl EchoSockets {
     pub(crate) fn bind(addresses: impl Iterator<Item = IpAddr>) -> io::Result<Self> {
         let bind = |address: IpAddr| {
-            let socket = UdpSocket::bind((address, 0))?;
+            let socket = Socket::new(Domain::for_address((address, 0).into()), Type::DGRAM, None)?;
+            // An interface that the data path makes gets its addresses later.
+            match address {
+                IpAddr::V4(_) => socket.set_freebind_v4(true)?,
+                IpAddr::V6(_) => socket.set_freebind_v6(true)?,
+            }
+            socket.bind(&SocketAddr::from((address, 0)).into())?;
+            let socket = UdpSocket::from(socket);
             socket.set_nonblocking(true)?;
             Ok((address, socket))
         };

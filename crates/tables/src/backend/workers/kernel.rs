@@ -9,7 +9,7 @@
 //! flows over them: all of one gNB are one flow to it.
 
 mod datagrams;
-mod tun;
+pub(super) mod tun;
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -178,7 +178,7 @@ fn monotonic_ns() -> u64 {
 }
 
 /// The result of a system call.
-fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+pub(super) fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {
@@ -187,7 +187,7 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 /// The result of one that has nothing to do: `None`.
-fn unless_it_would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+pub(super) fn unless_it_would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(done) => Ok(Some(done)),
         Err(error) => match error.kind() {

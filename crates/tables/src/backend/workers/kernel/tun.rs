@@ -24,7 +24,8 @@ fn name_of(interface: &str) -> String {
 
 const SUFFIX: &str = "-ue";
 
-fn request(name: &str) -> libc::ifreq {
+/// A request about an interface.
+pub(in crate::backend::workers) fn request(name: &str) -> libc::ifreq {
     // SAFETY: zeroes are a request about an interface without a name.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let octets = name.bytes().take(libc::IFNAMSIZ - 1);

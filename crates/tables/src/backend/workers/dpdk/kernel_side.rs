@@ -1,0 +1,170 @@
+//! A thread between workers and the kernel: it moves frames between them and the TAP interfaces, and looks after links.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::ports::{Lost, Ports, Record};
+use super::tap::Tap;
+use crate::abi::dpdk::tp_dpdk_state;
+use crate::queue::Queue;
+
+/// Time between two looks at links and at what devices have lost; also the longest sleep.
+const LOOK_MS: u16 = 100;
+/// Frames that are moved one way before the other one has its turn.
+const BATCH: usize = 64;
+/// Octets of the longest frame that the kernel sends.
+const FRAME: usize = 1 << 16;
+
+/// The thread. Dropping this ends it.
+#[derive(Debug)]
+pub(super) struct KernelSide {
+    stop: Arc<AtomicBool>,
+    ports: Arc<Ports>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for KernelSide {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // A record of nothing wakes it; where there is no room for one, it is awake.
+        self.ports.to_kernel.write([&[], &[]]);
+        if let Some(thread) = self.thread.take() {
+            // One that has panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl KernelSide {
+    /// `taps`: one for each port, or none. `workers`: where frames of the kernel go, by the number of the port.
+    pub(super) fn start(
+        taps: Vec<Tap>,
+        ports: Arc<Ports>,
+        workers: Vec<Arc<Queue>>,
+    ) -> io::Result<Self> {
+        let stop = Arc::<AtomicBool>::default();
+        let mut side = Side {
+            seen: (0..ports.count())
+                .map(|port| tp_dpdk_state {
+                    up: 1,
+                    ..ports.look(port)
+                })
+                .collect(),
+            taps: taps.into_iter().map(Some).collect(),
+            ports: Arc::clone(&ports),
+            workers,
+            looked: Instant::now(),
+            room: vec![0; FRAME].into(),
+        };
+        let stopped = Arc::clone(&stop);
+        let work = move || {
+            side.look_at_all();
+            while !stopped.load(Ordering::Relaxed) {
+                if let Err(error) = side.turn() {
+                    tracing::error!(%error, "nothing passes between DPDK ports and the kernel any more");
+                    return;
+                }
+            }
+        };
+        let thread = Builder::new().name("taps".into()).spawn(work)?;
+        Ok(Self {
+            stop,
+            ports,
+            thread: Some(thread),
+        })
+    }
+}
+
+struct Side {
+    /// `None`: somebody has removed it.
+    taps: Vec<Option<Tap>>,
+    ports: Arc<Ports>,
+    workers: Vec<Arc<Queue>>,
+    /// As the ports were at the last look; their links are taken for up before the first one.
+    seen: Vec<tp_dpdk_state>,
+    looked: Instant,
+    room: Box<[u8]>,
+}
+
+impl Side {
+    fn turn(&mut self) -> io::Result<()> {
+        self.sleep()?;
+        let Self { taps, ports, .. } = self;
+        ports.for_kernel(BATCH, |port, frame| {
+            let tap = taps.get(port).and_then(Option::as_ref);
+            if tap.is_none_or(|tap| tap.write(frame).is_err()) {
+                ports.lose(port, Lost::TapRefused, 1);
+            }
+        });
+        (0..self.taps.len()).for_each(|port| self.take_from(port));
+        if self.looked.elapsed() >= Duration::from_millis(LOOK_MS.into()) {
+            self.look_at_all();
+        }
+        Ok(())
+    }
+
+    fn look_at_all(&mut self) {
+        self.looked = Instant::now();
+        (0..self.seen.len()).for_each(|port| self.look(port));
+    }
+
+    fn sleep(&self) -> io::Result<()> {
+        let taps = self.taps.iter().flatten().map(AsFd::as_fd);
+        let all = taps.chain([self.ports.to_kernel.as_fd()]);
+        let mut all: Vec<PollFd<'_>> = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        match poll(&mut all, PollTimeout::from(LOOK_MS)) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn take_from(&mut self, port: usize) {
+        let Some(tap) = &self.taps[port] else {
+            return;
+        };
+        let worker = &self.workers[port % self.workers.len()];
+        for _ in 0..BATCH {
+            match tap.read(&mut self.room) {
+                Ok(Some(frame)) => {
+                    if !worker.write([&Record::front(port), frame]) {
+                        self.ports.lose(port, Lost::TapFull, 1);
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    let name = tap.name();
+                    tracing::error!(%error, name, "a TAP interface is gone; its port goes on without");
+                    self.taps[port] = None;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, port: usize) {
+        let (now, before) = (self.ports.look(port), self.seen[port]);
+        let more = |now: u64, before: u64| now.saturating_sub(before);
+        let ports = &self.ports;
+        ports.lose(port, Lost::Missed, more(now.missed, before.missed));
+        ports.lose(port, Lost::Unsent, more(now.unsent, before.unsent));
+        ports.lose(port, Lost::NoBuffer, more(now.no_buffer, before.no_buffer));
+        if now.up != before.up {
+            let is_up = now.up != 0;
+            ports.set_up(port, is_up);
+            if let Some(tap) = &self.taps.get(port).and_then(Option::as_ref) {
+                tracing::info!(name = tap.name(), is_up, "link of a DPDK port");
+                if let Err(error) = tap.set_carrier(is_up) {
+                    tracing::warn!(%error, name = tap.name(), "the kernel was not told");
+                }
+            }
+        }
+        self.seen[port] = now;
+    }
+}

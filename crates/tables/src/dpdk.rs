@@ -1,0 +1,220 @@
+//! DPDK's environment, of which a process has one, and ports for tests.
+
+use std::ffi::{CStr, CString, c_char};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::abi::dpdk::{
+    TP_DPDK_WHY, rte_mempool, tp_dpdk_pool, tp_dpdk_ring_close, tp_dpdk_ring_port,
+    tp_dpdk_ring_put, tp_dpdk_ring_take, tp_dpdk_start,
+};
+use crate::error::SetupError;
+
+/// Choices for a data path over DPDK.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Arguments of its environment. Those about threads are ours.
+    pub eal: Vec<String>,
+    /// Frames that there is memory for.
+    pub buffers: u32,
+    /// A CPU for each worker; none: they run where the kernel likes.
+    pub cpus: Vec<u32>,
+    /// Workers without traffic do not sleep.
+    pub busy_poll: bool,
+    /// Each port has a TAP interface that is the kernel's face of it. Without, what is for the kernel is lost: for tests,
+    /// which need no rights then.
+    pub taps: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            eal: Vec::new(),
+            buffers: 16384,
+            cpus: Vec::new(),
+            busy_poll: false,
+            taps: true,
+        }
+    }
+}
+
+/// Those of the last start.
+static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
+
+/// A reason in words, as C writes it.
+pub(crate) struct Why([c_char; TP_DPDK_WHY as usize]);
+
+impl Why {
+    pub(crate) fn new() -> Self {
+        Self([0; TP_DPDK_WHY as usize])
+    }
+
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut c_char {
+        self.0.as_mut_ptr()
+    }
+}
+
+impl From<Why> for SetupError {
+    fn from(why: Why) -> Self {
+        // SAFETY: C writes at most so many octets, of which the last is zero, as it is from the beginning.
+        let words = unsafe { CStr::from_ptr(why.0.as_ptr()) };
+        Self::Dpdk(words.to_string_lossy().into_owned())
+    }
+}
+
+/// Start the environment, unless it has been already with the same arguments.
+pub(crate) fn start(settings: &Settings) -> Result<(), SetupError> {
+    let mut known = SETTINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*known {
+        Some(before) if before.eal != settings.eal => {
+            let reason = "a process starts it once, and has with other arguments".to_owned();
+            return Err(SetupError::Dpdk(reason));
+        }
+        Some(_) => {}
+        None => start_environment(&settings.eal)?,
+    }
+    *known = Some(settings.clone());
+    Ok(())
+}
+
+pub(crate) fn settings() -> Settings {
+    let known = SETTINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    known.clone().unwrap_or_default()
+}
+
+/// CPUs that this process may run on, as DPDK writes a set.
+fn own_cpus() -> String {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let mut lines = status.lines();
+    let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.map_or("0", str::trim).to_owned()
+}
+
+fn start_environment(eal: &[String]) -> Result<(), SetupError> {
+    // Nothing is left in the file system, and several run beside one another. Without huge pages DPDK does not take the word.
+    let in_memory = match eal.iter().any(|argument| argument == "--no-huge") {
+        true => "--no-shconf",
+        false => "--in-memory",
+    };
+    // The one thread that DPDK counts from the beginning is bound to no CPU; workers join later.
+    let lcores = format!("0@({})", own_cpus());
+    let own = ["turnpike", in_memory, "--lcores", &lcores];
+    let all = own.into_iter().chain(eal.iter().map(String::as_str));
+    let all: Result<Vec<CString>, _> = all.map(CString::new).collect();
+    let all = all.map_err(|_| SetupError::Dpdk("an argument with a zero octet".to_owned()))?;
+    // It keeps them as long as the process lives.
+    let mut arguments: Vec<*mut c_char> = all.into_iter().map(CString::into_raw).collect();
+    let count = arguments.len() as i32;
+    arguments.push(std::ptr::null_mut());
+    let mut why = Why::new();
+    // SAFETY: so many terminated strings that are never freed, and room for a reason.
+    match unsafe { tp_dpdk_start(count, arguments.leak().as_mut_ptr(), why.as_mut_ptr()) } {
+        0 => Ok(()),
+        _ => Err(why.into()),
+    }
+}
+
+/// Memory of frames.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pool(NonNull<rte_mempool>);
+
+// SAFETY: any thread may take buffers and give them back.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    pub(crate) fn as_ptr(self) -> *mut rte_mempool {
+        self.0.as_ptr()
+    }
+}
+
+/// The pool of this process, with buffers for frames of so many octets if it is not there yet.
+pub(crate) fn pool(octets: u32) -> Result<Pool, SetupError> {
+    static POOL: OnceLock<Option<Pool>> = OnceLock::new();
+    let make = || {
+        let buffers = settings().buffers;
+        // SAFETY: the environment has been started, or there would be no settings; no pointer is given.
+        NonNull::new(unsafe { tp_dpdk_pool(buffers, octets) }).map(Pool)
+    };
+    POOL.get_or_init(make).ok_or_else(|| {
+        let buffers = settings().buffers;
+        SetupError::Dpdk(format!(
+            "no memory for {buffers} buffers of {octets} octets: fewer datapath.dpdk.mbufs, or more memory (huge pages; \
+             with --no-huge: -m MEGABYTES)"
+        ))
+    })
+}
+
+/// Octets of the longest frame of a test.
+const FRAME: usize = 4096;
+
+/// A port with rings for wires: what is put into it comes in, and what leaves can be taken. For tests and benchmarks, which
+/// drop it after the tables that are over it.
+pub struct RingPort {
+    rings: tp_dpdk_ring_port,
+    pool: Pool,
+}
+
+// SAFETY: rings and pools are for any thread.
+unsafe impl Send for RingPort {}
+
+impl fmt::Debug for RingPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RingPort")
+    }
+}
+
+impl Drop for RingPort {
+    fn drop(&mut self) {
+        // SAFETY: rings that nobody else has: whoever made this drops it after the tables that were over it.
+        unsafe { tp_dpdk_ring_close(&raw mut self.rings) };
+    }
+}
+
+impl RingPort {
+    /// With room for so many frames each way, and a name of at most 16 characters, of its own in this process. Ports of it
+    /// have the device [`Self::device`].
+    pub fn new(settings: &Settings, name: &str, frames: u32) -> Result<Self, SetupError> {
+        start(settings)?;
+        let pool = pool(FRAME as u32)?;
+        let mut rings = tp_dpdk_ring_port::default();
+        let refused = || SetupError::Dpdk(format!("no rings for {name}"));
+        let c_name = CString::new(name).map_err(|_| refused())?;
+        // SAFETY: a terminated name, and rings to be written.
+        match unsafe { tp_dpdk_ring_port(c_name.as_ptr(), frames, &raw mut rings) } {
+            0 => Ok(Self { rings, pool }),
+            _ => Err(refused()),
+        }
+    }
+
+    /// As [`crate::PortConfig`] has it.
+    pub fn device(name: &str) -> String {
+        format!("net_ring_{name}")
+    }
+
+    /// A frame comes in: whether there was room for it.
+    pub fn put(&mut self, frame: &[u8]) -> bool {
+        // SAFETY: rings and pool live as long as the process; the frame has so many octets.
+        let put = unsafe {
+            tp_dpdk_ring_put(
+                &raw mut self.rings,
+                self.pool.as_ptr(),
+                frame.as_ptr(),
+                frame.len() as u32,
+            )
+        };
+        put == 0
+    }
+
+    /// The oldest frame that has left.
+    pub fn take(&mut self) -> Option<Vec<u8>> {
+        let mut frame = vec![0; FRAME];
+        // SAFETY: as above; the frame has room for so many octets.
+        let len =
+            unsafe { tp_dpdk_ring_take(&raw mut self.rings, frame.as_mut_ptr(), FRAME as u32) };
+        frame.truncate(len as usize);
+        (len > 0).then_some(frame)
+    }
+}

@@ -1,0 +1,122 @@
+//! Checks of what only a data path over DPDK has.
+
+use std::collections::BTreeSet;
+
+use super::system::System;
+use super::{Config, DatapathKind, Problem};
+
+/// Arguments of DPDK about its threads and its files.
+const OURS: [(&str, &str); 9] = [
+    ("-l", THREADS),
+    ("-c", THREADS),
+    ("--lcores", THREADS),
+    ("-s", THREADS),
+    ("-S", THREADS),
+    ("--main-lcore", THREADS),
+    ("--in-memory", "it is always given"),
+    ("--proc-type", "turnpiked is the only process of its kind"),
+    ("--file-prefix", "nothing is left in the file system"),
+];
+const THREADS: &str = "threads are a matter of datapath.workers and datapath.cpus";
+
+pub(super) fn check(config: &Config, system: &System, problems: &mut Vec<Problem>) {
+    match config.datapath.kind {
+        DatapathKind::Dpdk => {
+            if !cfg!(feature = "dpdk") {
+                let reason = "this turnpiked was built without it: make build DPDK=1";
+                problems.push(Problem::new("datapath.kind", "dpdk", reason));
+            }
+            devices(config, problems);
+            cpus(config, system, problems);
+            arguments(&config.datapath.dpdk.eal, problems);
+        }
+        _ => of_others(config, problems),
+    }
+}
+
+fn devices(config: &Config, problems: &mut Vec<Problem>) {
+    let mut seen = BTreeSet::new();
+    for (i, interface) in config.interface.iter().enumerate() {
+        let key = format!("interface[{i}].device");
+        let Some(device) = &interface.device else {
+            let reason = "is required for kind dpdk, such as \"0000:01:00.0\"";
+            problems.push(Problem::missing(key, reason));
+            continue;
+        };
+        let name = device.split(',').next().unwrap_or_default();
+        let reason = if name.is_empty() || device.contains(|c: char| c.is_whitespace() || c == '\0')
+        {
+            "must be a name and its arguments, with commas and without spaces"
+        } else if !seen.insert(name) {
+            "named twice"
+        } else {
+            continue;
+        };
+        problems.push(Problem::new(key, device, reason));
+    }
+}
+
+fn cpus(config: &Config, system: &System, problems: &mut Vec<Problem>) {
+    let datapath = &config.datapath;
+    let (cpus, workers) = (&datapath.cpus, datapath.workers);
+    if !cpus.is_empty() && cpus.len() != workers as usize {
+        let reason = format!("must be one for each of datapath.workers = {workers}, or none");
+        problems.push(Problem::new("datapath.cpus", cpus, reason));
+    }
+    for (i, cpu) in cpus.iter().enumerate() {
+        let reason = if !system.cpus.contains(cpu) {
+            "no CPU with this number is online"
+        } else if cpus[..i].contains(cpu) {
+            "named twice"
+        } else {
+            continue;
+        };
+        problems.push(Problem::new(format!("datapath.cpus[{i}]"), cpu, reason));
+    }
+}
+
+/// Their form, and that they leave alone what is ours; what else they mean, DPDK knows.
+fn arguments(eal: &[String], problems: &mut Vec<Problem>) {
+    let mut after_option = false;
+    for (i, argument) in eal.iter().enumerate() {
+        let name = argument.split('=').next().unwrap_or_default();
+        let ours = OURS.iter().find(|(option, _)| {
+            name == *option || !option.starts_with("--") && argument.starts_with(option)
+        });
+        let is_option = argument.starts_with('-');
+        let reason = if argument.is_empty() || argument.contains('\0') {
+            "an empty argument, or one with a zero octet"
+        } else if !is_option && !after_option {
+            "belongs to no option: an argument begins with -, and its value follows or stands behind ="
+        } else if let Some((_, reason)) = ours {
+            reason
+        } else {
+            after_option = is_option;
+            continue;
+        };
+        after_option = is_option;
+        let key = format!("datapath.dpdk.eal[{i}]");
+        problems.push(Problem::new(key, argument, reason));
+    }
+}
+
+fn of_others(config: &Config, problems: &mut Vec<Problem>) {
+    let datapath = &config.datapath;
+    let kind = datapath.kind.name();
+    let reason = format!("is of kind dpdk, not of {kind}");
+    if !datapath.cpus.is_empty() {
+        problems.push(Problem::new("datapath.cpus", &datapath.cpus, &reason));
+    }
+    if datapath.busy_poll {
+        problems.push(Problem::new("datapath.busy_poll", true, &reason));
+    }
+    for (i, interface) in config.interface.iter().enumerate() {
+        if let Some(device) = &interface.device {
+            problems.push(Problem::new(
+                format!("interface[{i}].device"),
+                device,
+                &reason,
+            ));
+        }
+    }
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <rte_dev.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_mbuf.h>
+
+#include "tp_dpdk.h"
+#include "tp_drop.h"
+
+#define DESCRIPTORS 1024
+
+static __u64 monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (__u64)now.tv_sec * 1000000000 + (__u64)now.tv_nsec;
+}
+
+int tp_dpdk_start(int argc, char **argv, char *why)
+{
+	cpu_set_t cpus;
+	int r;
+
+	if (sched_getaffinity(0, sizeof(cpus), &cpus))
+		CPU_ZERO(&cpus);
+	r = rte_eal_init(argc, argv);
+	if (r < 0)
+		snprintf(why, TP_DPDK_WHY, "%s; DPDK has written why to standard error", rte_strerror(rte_errno));
+	if (CPU_COUNT(&cpus))
+		sched_setaffinity(0, sizeof(cpus), &cpus);
+	return r < 0 ? -1 : 0;
+}
+
+struct rte_mempool *tp_dpdk_pool(__u32 buffers, __u32 octets)
+{
+	static __u32 pools;
+	char name[RTE_MEMPOOL_NAMESIZE];
+
+	snprintf(name, sizeof(name), "turnpike%u", pools++);
+	return rte_pktmbuf_pool_create(name, buffers, 256, 0, (__u16)(RTE_PKTMBUF_HEADROOM + octets), SOCKET_ID_ANY);
+}
+
+/* The port of a device that is there, or can be made or found. */
+static int find(const char *device, __u16 *id)
+{
+	struct rte_dev_iterator all;
+	char name[RTE_ETH_NAME_MAX_LEN];
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(device, ","), device);
+	if (!rte_eth_dev_get_port_by_name(name, id))
+		return 0;
+	if (rte_dev_probe(device))
+		return -1;
+	RTE_ETH_FOREACH_MATCHING_DEV(*id, device, &all) {
+		rte_eth_iterator_cleanup(&all);
+		return 0;
+	}
+	return rte_eth_dev_get_port_by_name(name, id);
+}
+
+static int has_queues(const char *device, __u32 queues, const struct rte_eth_dev_info *info, char *why)
+{
+	if (info->max_rx_queues >= queues && info->max_tx_queues >= queues)
+		return 1;
+	snprintf(why, TP_DPDK_WHY,
+		 "%.100s has %u receive and %u transmit queues, and each of %u workers needs one of each: give it more "
+		 "(net_af_packet: qpairs=%u), or lower datapath.workers",
+		 device, info->max_rx_queues, info->max_tx_queues, queues, queues);
+	return 0;
+}
+
+/* What failed of a device, and why. */
+static int told(const char *device, const char *what, int error, char *why)
+{
+	snprintf(why, TP_DPDK_WHY, "%.100s: %s: %s", device, what, rte_strerror(error < 0 ? -error : error));
+	return -1;
+}
+
+static int set_up_queues(__u16 id, __u32 queues, const struct rte_eth_dev_info *info, struct rte_mempool *pool)
+{
+	__u16 receive = DESCRIPTORS, transmit = DESCRIPTORS, q;
+	int socket = rte_eth_dev_socket_id(id), r;
+
+	r = rte_eth_dev_adjust_nb_rx_tx_desc(id, &receive, &transmit);
+	for (q = 0; !r && q < queues; q++) {
+		r = rte_eth_rx_queue_setup(id, q, receive, (unsigned int)socket, &info->default_rxconf, pool);
+		if (!r)
+			r = rte_eth_tx_queue_setup(id, q, transmit, (unsigned int)socket, &info->default_txconf);
+	}
+	return r;
+}
+
+int tp_dpdk_open(const char *device, __u32 queues, __u32 mtu, struct rte_mempool *pool, struct tp_dpdk_port *port, char *why)
+{
+	struct rte_eth_conf conf = {0};
+	struct rte_eth_dev_info info;
+	struct rte_ether_addr mac;
+	__u16 id;
+	int r;
+
+	if (find(device, &id)) {
+		snprintf(why, TP_DPDK_WHY, "%.100s: DPDK has no such device, or lacks its driver; it has written why to standard error",
+			 device);
+		return -1;
+	}
+	r = rte_eth_dev_info_get(id, &info);
+	if (r)
+		return told(device, "information", r, why);
+	if (!has_queues(device, queues, &info, why))
+		return -1;
+	conf.rxmode.mtu = mtu;
+	if (queues > 1) {
+		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		conf.rx_adv_conf.rss_conf.rss_hf =
+			info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP);
+		if (!conf.rx_adv_conf.rss_conf.rss_hf)
+			conf.rxmode.mq_mode = RTE_ETH_MQ_RX_NONE;
+	}
+	r = rte_eth_dev_configure(id, (__u16)queues, (__u16)queues, &conf);
+	if (r)
+		return told(device, "configuration", r, why);
+	r = set_up_queues(id, queues, &info, pool);
+	if (r)
+		return told(device, "queues", r, why);
+	r = rte_eth_dev_start(id);
+	if (r)
+		return told(device, "start", r, why);
+	rte_eth_allmulticast_enable(id); /* neighbour discovery; devices that cannot say so see all */
+	memset(&mac, 0, sizeof(mac));
+	rte_eth_macaddr_get(id, &mac);
+	port->id = id;
+	memcpy(port->mac, mac.addr_bytes, sizeof(port->mac));
+	return 0;
+}
+
+void tp_dpdk_close(const struct tp_dpdk_port *port)
+{
+	rte_eth_dev_stop(port->id);
+	rte_eth_dev_close(port->id);
+}
+
+void tp_dpdk_look(const struct tp_dpdk_port *port, struct tp_dpdk_state *state)
+{
+	struct rte_eth_link link = {0};
+	struct rte_eth_stats stats = {0};
+
+	/* One that does not know is taken for up. */
+	state->up = rte_eth_link_get_nowait(port->id, &link) || link.link_status == RTE_ETH_LINK_UP;
+	if (rte_eth_stats_get(port->id, &stats))
+		return;
+	state->missed = stats.imissed;
+	state->unsent = stats.oerrors;
+	state->no_buffer = stats.rx_nombuf;
+}
+
+int tp_dpdk_join(int cpu)
+{
+	cpu_set_t cpus;
+
+	if (cpu >= 0) {
+		CPU_ZERO(&cpus);
+		CPU_SET((unsigned int)cpu, &cpus);
+		if (sched_setaffinity(0, sizeof(cpus), &cpus))
+			return -1;
+	}
+	return rte_thread_register();
+}
+
+void tp_dpdk_leave(void) { rte_thread_unregister(); }
+
+/* Direction that a frame which only the port is known of counts for. */
+static void count_drops(struct tp_worker *w, __u32 port, enum tp_drop reason, __u64 frames)
+{
+	__u32 dir = !(w->ports[port].roles & TP_ROLE_N3);
+
+	w->tables.cpu->drops[port][dir][reason] += frames;
+}
+
+/* Frames on their way out of each port. */
+struct out {
+	struct rte_mbuf *frames[TP_PORTS_MAX][TP_DPDK_BURST];
+	__u16 n[TP_PORTS_MAX];
+};
+
+static void put_out(struct out *out, __u32 port, struct rte_mbuf *m) { out->frames[port][out->n[port]++] = m; }
+
+/* came_by: the port that loses what another one does not take. */
+static void send_out(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 came_by, struct out *out)
+{
+	__u32 port, sent;
+
+	for (port = 0; port < l->shared->n_ports; port++) {
+		if (!out->n[port])
+			continue;
+		sent = rte_eth_tx_burst(l->shared->ports[port].id, l->queue, out->frames[port], out->n[port]);
+		if (sent < out->n[port]) {
+			count_drops(w, came_by, TP_DROP_PORT_FULL, out->n[port] - sent);
+			rte_pktmbuf_free_bulk(out->frames[port] + sent, out->n[port] - sent);
+		}
+		out->n[port] = 0;
+	}
+}
+
+static void pass(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, const struct rte_mbuf *m)
+{
+	struct tp_dpdk_record record = {port, 0};
+	__u32 len = sizeof(record) + m->data_len;
+	__u8 *room = tp_queue_reserve(l->shared->to_kernel, len);
+
+	if (!room) {
+		count_drops(w, port, TP_DROP_TAP_FULL, 1);
+		return;
+	}
+	memcpy(room, &record, sizeof(record));
+	memcpy(room + sizeof(record), rte_pktmbuf_mtod(m, void *), m->data_len);
+	tp_queue_commit(l->shared->to_kernel, room, len);
+}
+
+/* The frames that lie in one piece, as the pipeline takes them. */
+static __u32 as_frames(struct tp_worker *w, __u32 port, struct rte_mbuf **in, __u32 n, struct tp_frame *frames)
+{
+	__u32 i, left = 0;
+	struct rte_mbuf *m;
+
+	for (i = 0; i < n; i++) {
+		m = in[i];
+		if (unlikely(m->nb_segs > 1) && rte_pktmbuf_linearize(m)) {
+			count_drops(w, port, TP_DROP_FRAME_TOO_LONG, 1);
+			rte_pktmbuf_free(m);
+			continue;
+		}
+		frames[left] = (struct tp_frame){m->buf_addr, m->buf_len, m->data_off, m->data_len, 0, 0};
+		in[left++] = m;
+	}
+	return left;
+}
+
+static __u32 serve_port(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, struct out *out)
+{
+	struct rte_mbuf *in[TP_DPDK_BURST], *done[TP_DPDK_BURST];
+	struct tp_frame frames[TP_DPDK_BURST];
+	__u32 came, n, i, n_done = 0;
+
+	came = rte_eth_rx_burst(l->shared->ports[port].id, l->queue, in, TP_DPDK_BURST);
+	if (!came)
+		return 0;
+	n = as_frames(w, port, in, came, frames);
+	tp_worker_burst(w, port, frames, n, monotonic_ns());
+	for (i = 0; i < n; i++) {
+		in[i]->data_off = (__u16)frames[i].offset;
+		in[i]->data_len = (__u16)frames[i].len;
+		in[i]->pkt_len = frames[i].len;
+		switch (frames[i].verdict) {
+		case TP_VERDICT_TX:
+			put_out(out, port, in[i]);
+			break;
+		case TP_VERDICT_REDIRECT:
+			put_out(out, frames[i].detail, in[i]);
+			break;
+		case TP_VERDICT_PASS:
+			pass(l, w, port, in[i]);
+			/* fall through */
+		default:
+			done[n_done++] = in[i];
+		}
+	}
+	send_out(l, w, port, out);
+	if (n_done)
+		rte_pktmbuf_free_bulk(done, n_done);
+	return came;
+}
+
+/* What the kernel sends leaves as it is. */
+static __u32 serve_kernel(struct tp_dpdk_lane *l, struct tp_worker *w, struct out *out)
+{
+	struct tp_dpdk_record record;
+	const __u8 *at;
+	struct rte_mbuf *m;
+	void *to;
+	__u32 n, len;
+
+	for (n = 0; n < TP_DPDK_BURST; n++) {
+		at = tp_queue_peek(l->from_kernel, &len);
+		if (!at)
+			break;
+		memcpy(&record, at, sizeof(record));
+		m = rte_pktmbuf_alloc(l->shared->pool);
+		to = m ? rte_pktmbuf_append(m, (__u16)(len - sizeof(record))) : NULL;
+		if (to) {
+			memcpy(to, at + sizeof(record), len - sizeof(record));
+			put_out(out, record.port, m);
+			send_out(l, w, record.port, out);
+		} else {
+			count_drops(w, record.port, m ? TP_DROP_FRAME_TOO_LONG : TP_DROP_NO_BUFFER, 1);
+			rte_pktmbuf_free(m);
+		}
+		tp_queue_release(l->from_kernel, len);
+	}
+	return n;
+}
+
+__u32 tp_dpdk_serve(struct tp_dpdk_lane *l, struct tp_worker *w)
+{
+	__u32 port, served = 0;
+	struct out out;
+
+	memset(out.n, 0, sizeof(out.n));
+	w->tables.ports_up = __atomic_load_n(&l->shared->up, __ATOMIC_RELAXED);
+	for (port = 0; port < l->shared->n_ports; port++)
+		served += serve_port(l, w, port, &out);
+	return served + serve_kernel(l, w, &out);
+}
+
+void tp_dpdk_take_lost(struct tp_dpdk_lane *l, struct tp_worker *w)
+{
+	struct tp_dpdk_lost *lost;
+	__u32 port;
+
+#define TAKE(what, reason) count_drops(w, port, reason, __atomic_exchange_n(&lost->what, 0, __ATOMIC_RELAXED))
+	for (port = 0; port < l->shared->n_ports; port++) {
+		lost = &l->shared->lost[port];
+		TAKE(missed, TP_DROP_PORT_MISSED);
+		TAKE(unsent, TP_DROP_REDIRECT);
+		TAKE(no_buffer, TP_DROP_NO_BUFFER);
+		TAKE(tap_full, TP_DROP_TAP_FULL);
+		TAKE(tap_refused, TP_DROP_TAP_REFUSED);
+	}
+}

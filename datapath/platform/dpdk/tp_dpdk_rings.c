@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_eth_ring.h>
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include "tp_dpdk.h"
+
+static struct rte_ring *ring(const char *name, const char *way, __u32 frames)
+{
+	char full[RTE_RING_NAMESIZE];
+
+	snprintf(full, sizeof(full), "%.16s_%s", name, way);
+	return rte_ring_create(full, frames, SOCKET_ID_ANY, RING_F_EXACT_SZ);
+}
+
+int tp_dpdk_ring_port(const char *name, __u32 frames, struct tp_dpdk_ring_port *port)
+{
+	port->in = ring(name, "in", frames);
+	port->out = ring(name, "out", frames);
+	if (!port->in || !port->out)
+		return -1;
+	return rte_eth_from_rings(name, &port->in, 1, &port->out, 1, 0) < 0 ? -1 : 0;
+}
+
+static void drain(struct rte_ring *ring)
+{
+	struct rte_mbuf *m;
+
+	while (!rte_ring_dequeue(ring, (void **)&m))
+		rte_pktmbuf_free(m);
+	rte_ring_free(ring);
+}
+
+void tp_dpdk_ring_close(struct tp_dpdk_ring_port *port)
+{
+	drain(port->in);
+	drain(port->out);
+}
+
+int tp_dpdk_ring_put(struct tp_dpdk_ring_port *port, struct rte_mempool *pool, const __u8 *frame, __u32 len)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
+	void *to = m ? rte_pktmbuf_append(m, (__u16)len) : NULL;
+
+	if (to)
+		memcpy(to, frame, len);
+	if (to && !rte_ring_enqueue(port->in, m))
+		return 0;
+	rte_pktmbuf_free(m);
+	return -1;
+}
+
+__u32 tp_dpdk_ring_take(struct tp_dpdk_ring_port *port, __u8 *to, __u32 room)
+{
+	struct rte_mbuf *m;
+	__u32 len;
+
+	if (rte_ring_dequeue(port->out, (void **)&m))
+		return 0;
+	len = rte_pktmbuf_data_len(m);
+	memcpy(to, rte_pktmbuf_mtod(m, void *), len < room ? len : room);
+	rte_pktmbuf_free(m);
+	return len;
+}

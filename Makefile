@@ -11,8 +11,7 @@ FUZZ_SECONDS ?= 20
 DATAPATH ?= xdp
 # DPDK=1: with the data path over DPDK, of which the default build knows nothing.
 DPDK ?= $(if $(filter dpdk,$(DATAPATH)),1)
-# The crates that know of it.
-WITH_DPDK := -p tables -p slowpath -p turnpiked --features slowpath/dpdk,turnpiked/dpdk
+WITH_DPDK := --features slowpath/dpdk,turnpiked/dpdk
 FEATURES := $(if $(filter 1,$(DPDK)),--features turnpiked/dpdk)
 
 .PHONY: help setup setup-all build test demo scenarios bench fuzz-smoke docs lint fmt golden verify clean
@@ -39,7 +38,7 @@ test: setup-all ## every test: unit, property, golden, data path, scenarios
 	$(MAKE) -C datapath test
 	scripts/test.py --check
 	CARGO=$(CARGO) scripts/test.py
-	$(CARGO) test --locked --workspace --doc
+	$(CARGO) test --locked --workspace --doc $(WITH_DPDK)
 
 bench: build ## the figures, as lines `figure NAME VALUE UNIT floor VALUE`
 	scripts/bench.sh
@@ -55,7 +54,7 @@ verify: setup ## every build of the XDP program from the oldest and the newest c
 	$(MAKE) -C datapath verify CLANGS="clang-14 clang-19"
 
 docs: setup-all ## API documentation, warnings as errors
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --workspace --features turnpiked/dpdk
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --workspace $(WITH_DPDK)
 
 lint: setup-all ## formatting and lints, as errors
 	$(CARGO) fmt --all --check
@@ -63,7 +62,7 @@ lint: setup-all ## formatting and lints, as errors
 	scripts/figures.py --check
 	scripts/circles.py
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --locked $(WITH_DPDK) --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets $(WITH_DPDK) -- -D warnings
 
 fmt:
 	$(CARGO) fmt --all

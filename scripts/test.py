@@ -24,6 +24,8 @@ import time
 
 # These run many processes themselves, or want the machine: one after the other, when all others are over.
 ALONE = {("lab", "scenarios")}
+# All data paths: the default build is linted.
+FEATURES = ["--features", "slowpath/dpdk,turnpiked/dpdk"]
 LIMIT_S = 300
 LIMIT_ALONE_S = 4200
 MEMORY_MB = 6144
@@ -37,8 +39,8 @@ def build(filters):
     """Executables with tests: package, target, path, folder of the package."""
     cargo = os.environ.get("CARGO", "cargo")
     # Those that tests start.
-    subprocess.run([cargo, "build", "--locked", "--workspace", "--bins"], check=True)
-    command = [cargo, "test", "--locked", "--workspace", "--lib", "--bins", "--tests"]
+    subprocess.run([cargo, "build", "--locked", "--workspace", "--bins", *FEATURES], check=True)
+    command = [cargo, "test", "--locked", "--workspace", "--lib", "--bins", "--tests", *FEATURES]
     command += ["--no-run", "--message-format", "json-render-diagnostics"]
     cargo = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if cargo.returncode:

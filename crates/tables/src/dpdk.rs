@@ -103,17 +103,39 @@ fn start_environment(eal: &[String]) -> Result<(), SetupError> {
     let all = own.into_iter().chain(eal.iter().map(String::as_str));
     let all: Result<Vec<CString>, _> = all.map(CString::new).collect();
     let all = all.map_err(|_| SetupError::Dpdk("an argument with a zero octet".to_owned()))?;
-    // It keeps them as long as the process lives.
-    let mut arguments: Vec<*mut c_char> = all.into_iter().map(CString::into_raw).collect();
-    let count = arguments.len() as i32;
-    arguments.push(std::ptr::null_mut());
+    let pointers = all.iter().map(|string| string.as_ptr().cast_mut());
+    let mut arguments = Arguments {
+        pointers: pointers.chain([std::ptr::null_mut()]).collect(),
+        _strings: all,
+    };
     let mut why = Why::new();
-    // SAFETY: so many terminated strings that are never freed, and room for a reason.
-    match unsafe { tp_dpdk_start(count, arguments.leak().as_mut_ptr(), why.as_mut_ptr()) } {
+    // SAFETY: so many terminated strings, which live as long as the process below, and room for a reason.
+    let started = unsafe {
+        let count = arguments.pointers.len() - 1;
+        tp_dpdk_start(
+            count as i32,
+            arguments.pointers.as_mut_ptr(),
+            why.as_mut_ptr(),
+        )
+    };
+    let mut kept = ARGUMENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.push(arguments);
+    match started {
         0 => Ok(()),
         _ => Err(why.into()),
     }
 }
+
+/// What DPDK was started with, which it keeps, and puts in another order.
+struct Arguments {
+    pointers: Vec<*mut c_char>,
+    _strings: Vec<CString>,
+}
+
+// SAFETY: nobody on this side looks at them again.
+unsafe impl Send for Arguments {}
+
+static ARGUMENTS: Mutex<Vec<Arguments>> = Mutex::new(Vec::new());
 
 /// Memory of frames.
 #[derive(Clone, Copy, Debug)]

@@ -98,8 +98,10 @@ impl Side {
         self.sleep()?;
         let Self { taps, ports, .. } = self;
         ports.for_kernel(BATCH, |port, frame| {
-            let tap = taps.get(port).and_then(Option::as_ref);
-            if tap.is_none_or(|tap| tap.write(frame).is_err()) {
+            // Where ports have no face, what is passed to the kernel ends here.
+            if let Some(tap) = taps.get(port)
+                && tap.as_ref().is_none_or(|tap| tap.write(frame).is_err())
+            {
                 ports.lose(port, Lost::TapRefused, 1);
             }
         });

@@ -152,17 +152,31 @@ const TELLING: [&str; 20] = [
     "trace",
 ];
 
+/// Of these, what differs between sockets and devices of DPDK.
+const TELLING_OF_DPDK: [&str; 8] = [
+    "handover",
+    "path-failure",
+    "echo",
+    "unknown-teid",
+    "n9-relay",
+    "duplicates",
+    "overlapping-ues",
+    "icmp-errors",
+];
+
 #[test]
-fn telling_scenarios_pass_by_sockets_of_the_kernel() {
-    let options = ["scenario", "--jobs", "4", "--datapath", "kernel"];
-    let (id, passed, text) = lab(&[&options[..], &TELLING].concat(), &[], ALL);
-    assert!(passed, "{text}");
-    left_nothing(id);
+fn telling_scenarios_pass_on_the_other_data_paths() {
+    for (datapath, names) in [("kernel", &TELLING[..]), ("dpdk", &TELLING_OF_DPDK)] {
+        let options = ["scenario", "--jobs", "4", "--datapath", datapath];
+        let (id, passed, text) = lab(&[&options[..], names].concat(), &[], ALL);
+        assert!(passed, "{text}");
+        left_nothing(id);
+    }
 }
 
 #[test]
 fn the_demonstration_succeeds_and_leaves_nothing() {
-    for datapath in ["xdp", "kernel"] {
+    for datapath in ["xdp", "kernel", "dpdk"] {
         let (id, passed, text) = lab(&["demo", "--datapath", datapath], &[], ONE);
         assert!(passed, "{text}");
         left_nothing(id);

@@ -23,7 +23,7 @@ import threading
 import time
 
 # These run many processes themselves, or want the machine: one after the other, when all others are over.
-ALONE = {("lab", "scenarios")}
+ALONE = {("lab", "scenarios"), ("turnpiked", "over_dpdk")}
 LIMIT_S = 300
 LIMIT_ALONE_S = 4200
 MEMORY_MB = 6144
@@ -33,33 +33,54 @@ MARK = "TURNPIKE_TEST_RUN"
 PR_SET_PDEATHSIG = 1
 
 
-def build(filters):
-    """Executables with tests: package, target, path, folder of the package."""
-    cargo = os.environ.get("CARGO", "cargo")
-    # Those that tests start.
-    subprocess.run([cargo, "build", "--locked", "--workspace", "--bins"], check=True)
-    command = [cargo, "test", "--locked", "--workspace", "--lib", "--bins", "--tests"]
-    command += ["--no-run", "--message-format", "json-render-diagnostics"]
-    cargo = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-    if cargo.returncode:
-        sys.exit(cargo.returncode)
-    programs = []
-    for line in cargo.stdout.splitlines():
+# Tests of what is only in builds with DPDK: executables, and a word that those tests have in their names.
+DPDK_FEATURES = ["--features", "tables/dpdk,slowpath/dpdk,turnpiked/dpdk"]
+DPDK_TESTS = ["--test", "dpdk", "--test", "golden", "--test", "over_dpdk"]
+DPDK = "dpdk"
+# Theirs; cargo gives another build the place of the first.
+DPDK_DAEMON = "target/debug/turnpiked-dpdk"
+
+
+def cargo_run(*arguments, **options):
+    """Run cargo; end if it fails."""
+    done = subprocess.run([os.environ.get("CARGO", "cargo"), *arguments], check=False, **options)
+    if done.returncode:
+        sys.exit(done.returncode)
+    return done
+
+
+def executables(word, *arguments):
+    """Build tests; package, target, path, folder of the package, and the word."""
+    options = ["--locked", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]
+    built = cargo_run("test", *options, *arguments, stdout=subprocess.PIPE)
+    for line in built.stdout.splitlines():
         message = json.loads(line)
         if message.get("reason") == "compiler-artifact" and message["profile"]["test"] and message.get("executable"):
             folder = os.path.dirname(message["manifest_path"])
-            program = (os.path.basename(folder), message["target"]["name"], message["executable"], folder)
-            if not filters or any(word in "::".join(program[:2]) for word in filters):
-                programs.append(program)
-    return programs
+            yield os.path.basename(folder), message["target"]["name"], message["executable"], folder, word
+
+
+def build(filters):
+    """Executables with tests: package, target, path, folder of the package, and a word in the names of those to be run."""
+    programs = list(executables(DPDK, *DPDK_FEATURES, *DPDK_TESTS))
+    cargo_run("build", "--locked", "--workspace", "--bin", "turnpiked", *DPDK_FEATURES)
+    shutil.copyfile("target/debug/turnpiked", DPDK_DAEMON)
+    shutil.copymode("target/debug/turnpiked", DPDK_DAEMON)
+    # Those that tests start.
+    cargo_run("build", "--locked", "--workspace", "--bins")
+    programs += executables("", "--lib", "--bins", "--tests")
+    return [
+        program for program in programs if not filters or any(word in "::".join(program[:2]) for word in filters)
+    ]
 
 
 def tests_of(program):
-    """Names of the tests that an executable has."""
+    """Names of the tests of an executable that are to be run."""
     listed = subprocess.run(
         [program[2], "--list", "--format", "terse"], stdout=subprocess.PIPE, check=True, text=True, cwd=program[3]
     )
-    return [line.removesuffix(": test") for line in listed.stdout.splitlines() if line.endswith(": test")]
+    names = [line.removesuffix(": test") for line in listed.stdout.splitlines() if line.endswith(": test")]
+    return [name for name in names if program[4] in name or program[4] in program[1]]
 
 
 def processes_with(wanted):
@@ -112,6 +133,8 @@ class Run:
         """Run a test to its end or its limit."""
         title = f"{program[0]}/{program[1]} {name}"
         environment = dict(os.environ, CARGO_MANIFEST_DIR=program[3], **{MARK: mark})
+        if program[4] == DPDK:
+            environment["TURNPIKED"] = os.path.abspath(DPDK_DAEMON)
         began = time.monotonic()
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
@@ -271,7 +294,7 @@ def check():
     runs = []
     for n, limit_s in enumerate([600, 5]):
         environment = dict(os.environ, LINK=links[n], BEGUN=begun[n])
-        command = contained([("check", "litter", program, folder)], "--limit", str(limit_s))
+        command = contained([("check", "litter", program, folder, "")], "--limit", str(limit_s))
         runs.append(
             subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         )

@@ -97,7 +97,7 @@ fn wire(name: &str) -> String {
 fn with_devices(mut toml: String) -> String {
     for name in ["n3", "n6", "n6b", "n9"] {
         let header = format!("name = \"{name}\"\nrole");
-        let device = format!("net_af_packet_{name},iface={}", wire(name));
+        let device = format!("net_af_packet_{name},iface={},framecnt=8192", wire(name));
         let with = format!("device = \"{device}\"\n{header}");
         toml = toml.replace(&header, &with);
     }
@@ -214,10 +214,20 @@ listen = "127.0.0.1:8806"
     }
 }
 
-/// Where `turnpiked` is: `$TURNPIKED`, or beside this program, or where cargo puts it.
+static BINARY: OnceLock<PathBuf> = OnceLock::new();
+
+/// Have UPFs of this process be this program, unless `$TURNPIKED` says otherwise.
+pub fn choose_binary(path: impl Into<PathBuf>) {
+    let _ = BINARY.set(path.into());
+}
+
+/// Where `turnpiked` is: `$TURNPIKED`, or the one that was chosen, or beside this program, or where cargo puts it.
 pub fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("TURNPIKED") {
         return Ok(path.into());
+    }
+    if let Some(path) = BINARY.get() {
+        return Ok(path.clone());
     }
     let beside = std::env::current_exe()?.with_file_name("turnpiked");
     let target = ["target/release/turnpiked", "target/debug/turnpiked"].map(PathBuf::from);

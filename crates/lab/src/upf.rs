@@ -97,7 +97,7 @@ fn wire(name: &str) -> String {
 fn with_devices(mut toml: String) -> String {
     for name in ["n3", "n6", "n6b", "n9"] {
         let header = format!("name = \"{name}\"\nrole");
-        let device = format!("net_af_packet_{name},iface={}", wire(name));
+        let device = format!("net_af_packet_{name},iface={},framecnt=8192", wire(name));
         let with = format!("device = \"{device}\"\n{header}");
         toml = toml.replace(&header, &with);
     }

@@ -1,15 +1,17 @@
 //! DPDK's environment, of which a process has one, and ports for tests.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError, Weak};
 
 use crate::abi::dpdk::{
-    TP_DPDK_WHY, rte_mempool, tp_dpdk_pool, tp_dpdk_ring_close, tp_dpdk_ring_port,
-    tp_dpdk_ring_put, tp_dpdk_ring_take, tp_dpdk_start,
+    TP_DPDK_WHY, rte_mempool, tp_dpdk_pool, tp_dpdk_record, tp_dpdk_ring_close, tp_dpdk_ring_link,
+    tp_dpdk_ring_port, tp_dpdk_ring_put, tp_dpdk_ring_take, tp_dpdk_start,
 };
 use crate::error::SetupError;
+use crate::queue::Queue;
 
 /// Choices for a data path over DPDK.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +139,48 @@ unsafe impl Send for Arguments {}
 
 static ARGUMENTS: Mutex<Vec<Arguments>> = Mutex::new(Vec::new());
 
+/// A way out of a port past its TAP interface, into the queue of frames that a worker sends as they are: frames that are
+/// in it are not overtaken by those that the worker runs afterwards.
+#[derive(Clone, Debug)]
+pub(crate) struct Direct {
+    pub(crate) queue: Weak<Queue>,
+    pub(crate) port: u32,
+}
+
+impl Direct {
+    /// Whether there was room.
+    pub(crate) fn send(&self, frame: &[u8]) -> bool {
+        let front = tp_dpdk_record {
+            port: self.port,
+            reserved: 0,
+        };
+        let queue = self.queue.upgrade();
+        queue.is_some_and(|queue| queue.write([&front.octets(), frame]))
+    }
+}
+
+impl tp_dpdk_record {
+    pub(crate) fn octets(self) -> [u8; size_of::<Self>()] {
+        let mut octets = [0; size_of::<Self>()];
+        octets[..4].copy_from_slice(&self.port.to_ne_bytes());
+        octets
+    }
+}
+
+/// By the number of the TAP interface.
+static DIRECT: Mutex<BTreeMap<u32, Direct>> = Mutex::new(BTreeMap::new());
+
+pub(crate) fn set_direct(ifindex: u32, direct: Direct) {
+    let mut all = DIRECT.lock().unwrap_or_else(PoisonError::into_inner);
+    all.insert(ifindex, direct);
+}
+
+pub(crate) fn direct_to(ifindex: u32) -> Option<Direct> {
+    let all = DIRECT.lock().unwrap_or_else(PoisonError::into_inner);
+    let direct = all.get(&ifindex).cloned();
+    direct.filter(|direct| direct.queue.strong_count() > 0)
+}
+
 /// Memory of frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pool(NonNull<rte_mempool>);
@@ -228,6 +272,12 @@ impl RingPort {
             )
         };
         put == 0
+    }
+
+    /// Give it its link, or take it away, while a port is open on it.
+    pub fn set_link(&mut self, is_up: bool) {
+        // SAFETY: a device that this has made.
+        unsafe { tp_dpdk_ring_link(&raw const self.rings, is_up.into()) };
     }
 
     /// The oldest frame that has left.

@@ -16,6 +16,9 @@ const SEND_BUFFER_BYTES: i32 = 16 << 20;
 pub struct FrameSocket {
     fd: OwnedFd,
     patience: Duration,
+    /// Past the interface, where that is the kernel's face of a port of DPDK.
+    #[cfg(feature = "dpdk")]
+    direct: Option<crate::dpdk::Direct>,
 }
 
 fn set_int(fd: &OwnedFd, level: i32, option: i32, value: i32) -> io::Result<()> {
@@ -72,11 +75,20 @@ impl FrameSocket {
         if bound < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { fd, patience })
+        Ok(Self {
+            fd,
+            patience,
+            #[cfg(feature = "dpdk")]
+            direct: crate::dpdk::direct_to(ifindex),
+        })
     }
 
     /// Send frames in their order; how many were lost. Waits a little for an interface that is busy.
     pub fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> u64 {
+        #[cfg(feature = "dpdk")]
+        if let Some(direct) = &self.direct {
+            return self.send_directly(direct, frames);
+        }
         let mut lost = 0;
         let mut parts = [libc::iovec {
             iov_base: std::ptr::null_mut(),
@@ -91,6 +103,25 @@ impl FrameSocket {
                 count += 1;
             }
             lost += self.send_parts(&mut parts[..count]);
+        }
+        lost
+    }
+
+    #[cfg(feature = "dpdk")]
+    fn send_directly<'a>(
+        &self,
+        direct: &crate::dpdk::Direct,
+        frames: impl Iterator<Item = &'a [u8]>,
+    ) -> u64 {
+        let mut lost = 0;
+        for frame in frames {
+            let since = Instant::now();
+            let mut sent = direct.send(frame);
+            while !sent && since.elapsed() < self.patience {
+                std::thread::yield_now();
+                sent = direct.send(frame);
+            }
+            lost += u64::from(!sent);
         }
         lost
     }

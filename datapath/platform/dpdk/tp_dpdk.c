@@ -193,21 +193,20 @@ struct out {
 
 static void put_out(struct out *out, __u32 port, struct rte_mbuf *m) { out->frames[port][out->n[port]++] = m; }
 
-/* came_by: the port that loses what another one does not take. */
-static void send_out(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 came_by, struct out *out)
+/* came_by: the port that loses what this one does not take. */
+static void send_out(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 came_by, __u32 port, struct out *out)
 {
-	__u32 port, sent;
+	struct rte_mbuf **frames = out->frames[port];
+	__u32 n = out->n[port], sent;
 
-	for (port = 0; port < l->shared->n_ports; port++) {
-		if (!out->n[port])
-			continue;
-		sent = rte_eth_tx_burst(l->shared->ports[port].id, l->queue, out->frames[port], out->n[port]);
-		if (sent < out->n[port]) {
-			count_drops(w, came_by, TP_DROP_PORT_FULL, out->n[port] - sent);
-			rte_pktmbuf_free_bulk(out->frames[port] + sent, out->n[port] - sent);
-		}
-		out->n[port] = 0;
+	if (!n)
+		return;
+	sent = rte_eth_tx_burst(l->shared->ports[port].id, l->queue, frames, (__u16)n);
+	if (sent < n) {
+		count_drops(w, came_by, TP_DROP_PORT_FULL, n - sent);
+		rte_pktmbuf_free_bulk(frames + sent, n - sent);
 	}
+	out->n[port] = 0;
 }
 
 static void pass(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, const struct rte_mbuf *m)
@@ -244,17 +243,50 @@ static __u32 as_frames(struct tp_worker *w, __u32 port, struct rte_mbuf **in, __
 	return left;
 }
 
+/* What the kernel sends leaves as it is: all that is there now. */
+static __u32 serve_kernel(struct tp_dpdk_lane *l, struct tp_worker *w, struct out *out)
+{
+	__u64 there = __atomic_load_n(&l->from_kernel->written, __ATOMIC_ACQUIRE);
+	struct tp_dpdk_record record;
+	__u32 n = 0, port, len;
+	struct rte_mbuf *m;
+	const __u8 *at;
+	void *to;
+
+	while (l->from_kernel->read != there && (at = tp_queue_peek(l->from_kernel, &len))) {
+		memcpy(&record, at, sizeof(record));
+		m = rte_pktmbuf_alloc(l->shared->pool);
+		to = m ? rte_pktmbuf_append(m, (__u16)(len - sizeof(record))) : NULL;
+		if (to) {
+			memcpy(to, at + sizeof(record), len - sizeof(record));
+			put_out(out, record.port, m);
+		} else {
+			count_drops(w, record.port, m ? TP_DROP_FRAME_TOO_LONG : TP_DROP_NO_BUFFER, 1);
+			rte_pktmbuf_free(m);
+		}
+		tp_queue_release(l->from_kernel, len);
+		if (out->n[record.port] == TP_DPDK_BURST)
+			send_out(l, w, record.port, record.port, out);
+		n++;
+	}
+	for (port = 0; n && port < l->shared->n_ports; port++)
+		send_out(l, w, port, port, out);
+	return n;
+}
+
 static __u32 serve_port(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, struct out *out)
 {
 	struct rte_mbuf *in[TP_DPDK_BURST], *done[TP_DPDK_BURST];
 	struct tp_frame frames[TP_DPDK_BURST];
-	__u32 came, n, i, n_done = 0;
+	__u32 came, n, i, to, n_done = 0;
 
 	came = rte_eth_rx_burst(l->shared->ports[port].id, l->queue, in, TP_DPDK_BURST);
 	if (!came)
 		return 0;
 	n = as_frames(w, port, in, came, frames);
 	tp_worker_burst(w, port, frames, n, monotonic_ns());
+	/* Packets that have waited, and that these are not to overtake, are there by now. */
+	serve_kernel(l, w, out);
 	for (i = 0; i < n; i++) {
 		in[i]->data_off = (__u16)frames[i].offset;
 		in[i]->data_len = (__u16)frames[i].len;
@@ -273,39 +305,11 @@ static __u32 serve_port(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port,
 			done[n_done++] = in[i];
 		}
 	}
-	send_out(l, w, port, out);
+	for (to = 0; to < l->shared->n_ports; to++)
+		send_out(l, w, port, to, out);
 	if (n_done)
 		rte_pktmbuf_free_bulk(done, n_done);
 	return came;
-}
-
-/* What the kernel sends leaves as it is. */
-static __u32 serve_kernel(struct tp_dpdk_lane *l, struct tp_worker *w, struct out *out)
-{
-	struct tp_dpdk_record record;
-	const __u8 *at;
-	struct rte_mbuf *m;
-	void *to;
-	__u32 n, len;
-
-	for (n = 0; n < TP_DPDK_BURST; n++) {
-		at = tp_queue_peek(l->from_kernel, &len);
-		if (!at)
-			break;
-		memcpy(&record, at, sizeof(record));
-		m = rte_pktmbuf_alloc(l->shared->pool);
-		to = m ? rte_pktmbuf_append(m, (__u16)(len - sizeof(record))) : NULL;
-		if (to) {
-			memcpy(to, at + sizeof(record), len - sizeof(record));
-			put_out(out, record.port, m);
-			send_out(l, w, record.port, out);
-		} else {
-			count_drops(w, record.port, m ? TP_DROP_FRAME_TOO_LONG : TP_DROP_NO_BUFFER, 1);
-			rte_pktmbuf_free(m);
-		}
-		tp_queue_release(l->from_kernel, len);
-	}
-	return n;
 }
 
 __u32 tp_dpdk_serve(struct tp_dpdk_lane *l, struct tp_worker *w)

@@ -97,12 +97,16 @@ void tp_dpdk_take_lost(struct tp_dpdk_lane *l, struct tp_worker *w);
 struct tp_dpdk_ring_port {
 	struct rte_ring *in;
 	struct rte_ring *out;
+	__u16 id;
 };
 
 int tp_dpdk_ring_port(const char *name, __u32 frames, struct tp_dpdk_ring_port *port);
 
 /* When no port is open on it any more. */
 void tp_dpdk_ring_close(struct tp_dpdk_ring_port *port);
+
+/* Give its link, or take it away. */
+void tp_dpdk_ring_link(const struct tp_dpdk_ring_port *port, int up);
 
 /* 0: it is in the ring. */
 int tp_dpdk_ring_put(struct tp_dpdk_ring_port *port, struct rte_mempool *pool, const __u8 *frame, __u32 len);

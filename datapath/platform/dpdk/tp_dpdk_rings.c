@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <rte_eth_ring.h>
+#include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 
@@ -18,11 +19,23 @@ static struct rte_ring *ring(const char *name, const char *way, __u32 frames)
 
 int tp_dpdk_ring_port(const char *name, __u32 frames, struct tp_dpdk_ring_port *port)
 {
+	int id;
+
 	port->in = ring(name, "in", frames);
 	port->out = ring(name, "out", frames);
 	if (!port->in || !port->out)
 		return -1;
-	return rte_eth_from_rings(name, &port->in, 1, &port->out, 1, 0) < 0 ? -1 : 0;
+	id = rte_eth_from_rings(name, &port->in, 1, &port->out, 1, 0);
+	port->id = (__u16)id;
+	return id < 0 ? -1 : 0;
+}
+
+void tp_dpdk_ring_link(const struct tp_dpdk_ring_port *port, int up)
+{
+	if (up)
+		rte_eth_dev_set_link_up(port->id);
+	else
+		rte_eth_dev_set_link_down(port->id);
 }
 
 static void drain(struct rte_ring *ring)

@@ -30,7 +30,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "inner-fragments",
             "what does not fit and may be cut arrives in fragments",
             inner_fragments,
-        ),
+        )
+        .fragments(),
         Scenario::new(
             "router-advertisement",
             "a UE finds prefix, router and MTU by asking the UPF",

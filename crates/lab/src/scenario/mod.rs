@@ -67,6 +67,8 @@ pub struct Scenario {
     long: bool,
     /// Runs while no other one does.
     alone: bool,
+    /// Fragments come to the UPF.
+    fragments: bool,
 }
 
 impl Scenario {
@@ -79,6 +81,7 @@ impl Scenario {
             limit_s: LIMIT_S,
             long: false,
             alone: false,
+            fragments: false,
         }
     }
 
@@ -107,6 +110,12 @@ impl Scenario {
     /// It compares rates, or counts what CPUs do: no other one runs meanwhile.
     fn alone(mut self) -> Self {
         self.alone = true;
+        self
+    }
+
+    /// Fragments come to the UPF.
+    fn fragments(mut self) -> Self {
+        self.fragments = true;
         self
     }
 
@@ -162,6 +171,8 @@ impl Scenario {
             && Datapath::chosen() != Datapath::Xdp
         {
             Some("xdp alone spreads users over CPUs")
+        } else if self.fragments && Datapath::chosen() == Datapath::Dpdk {
+            Some("net_af_packet has the kernel put fragments together, and cuts what comes of it")
         } else {
             None
         }

@@ -19,6 +19,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "an I-UPF with a narrow N3, then a narrow N9: too big, and fragments, through both UPFs",
             n9_path_mtu,
         )
+        .fragments()
         .n9()
         .long(),
     ]

@@ -18,7 +18,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "outer-fragments",
             "tunnel packets in fragments arrive whole",
             outer_fragments,
-        ),
+        )
+        .fragments(),
         Scenario::new(
             "ue-to-ue",
             "UEs reach each other through the UPF alone",

@@ -42,7 +42,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "sdf-fragments",
             "fragments without ports meet the PDR of the first one",
             sdf_fragments,
-        ),
+        )
+        .fragments(),
         Scenario::new(
             "sdf-only",
             "a flow whose PDRs have an SDF filter, or its ID, and nothing else is found both ways",

@@ -13,7 +13,7 @@ use super::Traffic;
 use crate::abi::dpdk::{
     tp_dpdk_join, tp_dpdk_lane, tp_dpdk_leave, tp_dpdk_serve, tp_dpdk_take_lost,
 };
-use crate::dpdk;
+use crate::dpdk::{self, Direct};
 use crate::error::SetupError;
 use crate::port::PortConfig;
 use crate::queue::Queue;
@@ -71,14 +71,19 @@ impl Traffic for Dpdk {
         let opened = Arc::new(Ports::open(ports, &mtus, workers)?);
         let queues = (0..workers).map(|_| Queue::new(FROM_KERNEL).map(Arc::new));
         let queues: Vec<Arc<Queue>> = queues.collect::<io::Result<_>>()?;
+        let way_out = |port: usize| Direct {
+            queue: Arc::downgrade(&queues[port % workers]),
+            port: port as u32,
+        };
         let mut ifindexes = vec![0; ports.len()];
         for (number, tap) in taps.iter().enumerate() {
             ifindexes[number] = tap.start(opened.mac(number))?;
+            dpdk::set_direct(ifindexes[number], way_out(number));
         }
         let mut kernel_side = Some(KernelSide::start(
             taps,
             Arc::clone(&opened),
-            queues.clone(),
+            (0..ports.len()).map(way_out).collect(),
         )?);
         let lanes = queues.into_iter().enumerate().map(|(number, queue)| Self {
             lane: opened.lane(number, &queue),

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::ports::{Lost, Ports, Record};
+use super::ports::{Lost, Ports};
 use super::tap::Tap;
 use crate::abi::dpdk::tp_dpdk_state;
-use crate::queue::Queue;
+use crate::dpdk::Direct;
 
 /// Time between two looks at links and at what devices have lost; also the longest sleep.
 const LOOK_MS: u16 = 100;
@@ -43,11 +43,11 @@ impl Drop for KernelSide {
 }
 
 impl KernelSide {
-    /// `taps`: one for each port, or none. `workers`: where frames of the kernel go, by the number of the port.
+    /// `taps`: one for each port, or none. `ways_out`: of each port, for what the kernel sends.
     pub(super) fn start(
         taps: Vec<Tap>,
         ports: Arc<Ports>,
-        workers: Vec<Arc<Queue>>,
+        ways_out: Vec<Direct>,
     ) -> io::Result<Self> {
         let stop = Arc::<AtomicBool>::default();
         let mut side = Side {
@@ -59,7 +59,7 @@ impl KernelSide {
                 .collect(),
             taps: taps.into_iter().map(Some).collect(),
             ports: Arc::clone(&ports),
-            workers,
+            ways_out,
             looked: Instant::now(),
             room: vec![0; FRAME].into(),
         };
@@ -86,7 +86,7 @@ struct Side {
     /// `None`: somebody has removed it.
     taps: Vec<Option<Tap>>,
     ports: Arc<Ports>,
-    workers: Vec<Arc<Queue>>,
+    ways_out: Vec<Direct>,
     /// As the ports were at the last look; their links are taken for up before the first one.
     seen: Vec<tp_dpdk_state>,
     looked: Instant,
@@ -131,11 +131,11 @@ impl Side {
         let Some(tap) = &self.taps[port] else {
             return;
         };
-        let worker = &self.workers[port % self.workers.len()];
+        let way_out = &self.ways_out[port];
         for _ in 0..BATCH {
             match tap.read(&mut self.room) {
                 Ok(Some(frame)) => {
-                    if !worker.write([&Record::front(port), frame]) {
+                    if !way_out.send(frame) {
                         self.ports.lose(port, Lost::TapFull, 1);
                     }
                 }

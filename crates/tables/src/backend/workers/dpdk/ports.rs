@@ -6,8 +6,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::abi::dpdk::{
-    tp_dpdk_close, tp_dpdk_lane, tp_dpdk_look, tp_dpdk_lost, tp_dpdk_open, tp_dpdk_shared,
-    tp_dpdk_state,
+    tp_dpdk_close, tp_dpdk_lane, tp_dpdk_look, tp_dpdk_lost, tp_dpdk_open, tp_dpdk_record,
+    tp_dpdk_shared, tp_dpdk_state,
 };
 use crate::dpdk::{Why, pool};
 use crate::error::SetupError;
@@ -173,26 +173,12 @@ impl Ports {
     /// Give frames for the kernel to `each`, with their ports, at most so many.
     pub(super) fn for_kernel(&self, at_most: usize, mut each: impl FnMut(usize, &[u8])) -> usize {
         self.to_kernel.read(at_most, &mut |record| {
-            if let Some((front, frame)) = record.split_first_chunk::<{ size_of::<Record>() }>() {
-                each(Record::port(front), frame);
+            if let Some(([a, b, c, d, ..], frame)) =
+                record.split_first_chunk::<{ size_of::<tp_dpdk_record>() }>()
+            {
+                each(u32::from_ne_bytes([*a, *b, *c, *d]) as usize, frame);
             }
         })
-    }
-}
-
-pub(super) use crate::abi::dpdk::tp_dpdk_record as Record;
-
-impl Record {
-    fn port(front: &[u8; size_of::<Self>()]) -> usize {
-        let [a, b, c, d, ..] = *front;
-        u32::from_ne_bytes([a, b, c, d]) as usize
-    }
-
-    /// In front of a frame that the kernel has sent by a port.
-    pub(super) fn front(port: usize) -> [u8; size_of::<Self>()] {
-        let mut front = [0; size_of::<Self>()];
-        front[..4].copy_from_slice(&(port as u32).to_ne_bytes());
-        front
     }
 }
 

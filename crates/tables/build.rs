@@ -28,7 +28,7 @@ const NATIVE_CALLS: [&str; 12] = [
     "tp_queue_commit",
     "tp_queue_peek",
     "tp_queue_release",
-    "tp_queue_begin",
+    "tp_queue_rest",
     "tp_queue_wake",
 ];
 

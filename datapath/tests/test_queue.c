@@ -76,9 +76,12 @@ static __u32 read_some(__u32 *expected, __u32 at_most)
 	const __u8 *record;
 	__u32 len, n;
 
-	tp_queue_begin(&queue);
 	for (n = 0; n < at_most; n++) {
 		record = tp_queue_peek(&queue, &len);
+		if (!record) {
+			tp_queue_rest(&queue);
+			record = tp_queue_peek(&queue, &len);
+		}
 		if (!record)
 			return n;
 		check(record, len, expected);

@@ -153,7 +153,7 @@ const TELLING: [&str; 20] = [
 ];
 
 /// Of these, what differs between sockets and devices of DPDK.
-const TELLING_OF_DPDK: [&str; 14] = [
+const TELLING_OF_DPDK: [&str; 13] = [
     "handover",
     "path-failure",
     "echo",
@@ -163,8 +163,6 @@ const TELLING_OF_DPDK: [&str; 14] = [
     "overlapping-ues",
     "icmp-errors",
     "adapt-under-load",
-    // What waits goes past the TAP interface, and is not overtaken.
-    "buffer-order",
     "end-marker",
     // Routes, links and neighbours are those of TAP interfaces.
     "route-change",

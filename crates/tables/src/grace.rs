@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -47,6 +47,8 @@ impl Bystander {
 
     /// Wait until a look that is under way has ended.
     fn wait(&self) {
+        // What was unpublished is so before this looks: else a look could begin unseen, and find it.
+        fence(Ordering::SeqCst);
         let seen = self.looks.load(Ordering::SeqCst);
         while !seen.is_multiple_of(2) && self.looks.load(Ordering::SeqCst) == seen {
             thread::sleep(Duration::from_micros(50));

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::abi::host::{
-    tp_queue, tp_queue_begin, tp_queue_commit, tp_queue_peek, tp_queue_release, tp_queue_reserve,
+    tp_queue, tp_queue_commit, tp_queue_peek, tp_queue_release, tp_queue_reserve, tp_queue_rest,
     tp_queue_wake,
 };
 use crate::memory::View;
@@ -91,19 +91,26 @@ impl Queue {
     /// Give at most so many records to `take`. How many there were. Never waits for a writer.
     pub(crate) fn read(&self, at_most: usize, take: &mut dyn FnMut(&[u8])) -> usize {
         let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: this is the reader, which `_reading` makes the only one.
-        unsafe { tp_queue_begin(self.as_ptr()) };
-        for taken in 0..at_most {
+        let mut taken = 0;
+        let mut is_empty = false;
+        while taken < at_most {
             let mut len = 0;
-            // SAFETY: as above.
+            // SAFETY: this is the reader, which `_reading` makes the only one.
             let record = unsafe { tp_queue_peek(self.as_ptr(), &raw mut len) };
             if record.is_null() {
-                return taken;
+                if is_empty {
+                    return taken;
+                }
+                is_empty = true;
+                // SAFETY: as above.
+                unsafe { tp_queue_rest(self.as_ptr()) };
+                continue;
             }
             // SAFETY: a complete record of so many octets, which no writer touches before it is released below.
             take(unsafe { std::slice::from_raw_parts(record, len as usize) });
             // SAFETY: the record that was just given.
             unsafe { tp_queue_release(self.as_ptr(), len) };
+            taken += 1;
         }
         // SAFETY: as above.
         unsafe { tp_queue_wake(self.as_ptr()) };

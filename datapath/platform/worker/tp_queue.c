@@ -71,12 +71,10 @@ void tp_queue_release(struct tp_queue *q, __u32 len)
 	give_back(q, span_of(len));
 }
 
-void tp_queue_begin(struct tp_queue *q)
+void tp_queue_rest(struct tp_queue *q)
 {
 	__u64 count;
 
-	if (!__atomic_load_n(&q->told, __ATOMIC_SEQ_CST))
-		return;
 	if (q->fd >= 0 && read(q->fd, &count, sizeof(count)) < 0)
 		; /* a writer is about to write: it wakes the reader once in vain */
 	__atomic_store_n(&q->told, 0, __ATOMIC_SEQ_CST);

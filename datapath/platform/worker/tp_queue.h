@@ -35,8 +35,8 @@ const __u8 *tp_queue_peek(struct tp_queue *q, __u32 *len);
 /* Done with the record that tp_queue_peek() gave. The reader. */
 void tp_queue_release(struct tp_queue *q, __u32 len);
 
-/* Before the reader looks: writes from here on make the descriptor readable again. */
-void tp_queue_begin(struct tp_queue *q);
+/* The reader has found nothing, and looks once more before it sleeps: writes from here on make the descriptor readable again. */
+void tp_queue_rest(struct tp_queue *q);
 
 /* The reader stops although there may be more: have the descriptor readable. */
 void tp_queue_wake(struct tp_queue *q);

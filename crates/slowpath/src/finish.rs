@@ -11,7 +11,7 @@ use tables::task::{
     DOWNLINK, EVENT_COPY, EVENT_GTPU, EVENT_HELD, EVENT_PACKET, EVENT_SEND, Event, Task, UPLINK,
     what,
 };
-use tables::{Bystander, DROP_REASONS, Verdict};
+use tables::{Bystander, Verdict, reason_number};
 
 use crate::advertise;
 use crate::copies;
@@ -439,10 +439,8 @@ impl Finisher {
 
     /// One packet that was handed over in vain.
     fn lose(&self, port: u32, direction: usize, reason: &str) {
-        let reason = DROP_REASONS.iter().position(|known| known.name == reason);
-        if let Some(reason) = reason {
-            self.pipeline.count_drops(port, direction, reason + 1, 1);
-        }
+        let reason = reason_number(reason);
+        self.pipeline.count_drops(port, direction, reason, 1);
     }
 
     /// Through the pipeline, as if it had come in like this.
@@ -506,11 +504,9 @@ impl Finisher {
                 Loss::Malformed => "fragment_malformed",
                 Loss::Limit => "fragment_limit",
             };
-            let reason = DROP_REASONS.iter().position(|known| known.name == name);
-            if let Some(reason) = reason {
-                self.pipeline
-                    .count_drops(port, self.pipeline.direction(port), reason + 1, packets);
-            }
+            let direction = self.pipeline.direction(port);
+            let reason = reason_number(name);
+            self.pipeline.count_drops(port, direction, reason, packets);
         }
     }
 }

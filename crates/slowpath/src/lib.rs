@@ -10,7 +10,6 @@
 
 pub mod advertise;
 mod buffers;
-mod clock;
 mod copies;
 pub mod cut;
 mod end_markers;

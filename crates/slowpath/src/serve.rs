@@ -25,9 +25,8 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use tables::task::Event;
-use tables::{Ring, RingReader};
+use tables::{Ring, RingReader, monotonic_ns};
 
-use crate::clock::monotonic_ns;
 use crate::fair::{Fair, Kind};
 use crate::finish::{Finished, Finisher};
 use crate::locked::locked;

@@ -21,8 +21,8 @@ pub const DROP_REASONS: &[DropReason] = include!(concat!(env!("OUT_DIR"), "/drop
 
 const _: () = assert!(DROP_REASONS.len() < DROP_MAX);
 
-/// Its number where packets count it.
-pub(crate) fn reason_number(name: &str) -> usize {
+/// The number of a reason where packets count it; 0: there is none of this name.
+pub fn reason_number(name: &str) -> usize {
     let place = DROP_REASONS.iter().position(|reason| reason.name == name);
     place.map_or(0, |place| place + 1)
 }

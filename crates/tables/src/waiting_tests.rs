@@ -69,7 +69,7 @@ fn tunnel(teid: u32) -> Action {
     }
 }
 
-fn data_network() -> PortConfig {
+pub(crate) fn data_network() -> PortConfig {
     PortConfig {
         name: "n6".into(),
         roles: Roles {
@@ -81,7 +81,7 @@ fn data_network() -> PortConfig {
     }
 }
 
-fn downlink(pdr: PdrId, action: Action) -> Entry {
+pub(crate) fn downlink(pdr: PdrId, action: Action) -> Entry {
     Entry {
         pdr,
         predefined: None,

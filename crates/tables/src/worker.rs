@@ -117,7 +117,6 @@ impl Worker {
             tables: shared.memory.as_tables(cpu, (1u32 << ports.len()) - 1),
             queues: shared.queues.as_queues(),
             features: shared.features.as_ptr(),
-            n_ports: ports.len() as u32,
             ..tp_worker::default()
         });
         for (to, (number, port)) in worker.ports.iter_mut().zip((0..).zip(ports)) {
@@ -163,11 +162,14 @@ impl Worker {
         self.shared.queues.events.write([&header, packet])
     }
 
-    /// Frames that came in on a port and were forwarded, but did not leave.
-    pub(crate) fn count_lost(&self, port: usize, frames: u64) {
+    /// Frames that came in on a port and were lost elsewhere than in the pipeline.
+    pub(crate) fn count_lost(&self, port: usize, reason: &str, frames: u64) {
+        if frames == 0 {
+            return;
+        }
         let direction = usize::from(self.worker.ports[port].roles & raw::TP_ROLE_N3 == 0);
         let drops = &self.shared.memory.cpus[self.number].drops[port][direction];
-        drops[reason_number("redirect")].fetch_add(frames, Ordering::Relaxed);
+        drops[reason_number(reason)].fetch_add(frames, Ordering::Relaxed);
     }
 }
 
@@ -217,11 +219,11 @@ impl Burst {
         self.len == BURST
     }
 
-    /// One more frame, if there is room and it is not too long: of parts, one behind the other.
-    pub(crate) fn push(&mut self, parts: [&[u8]; 2]) {
+    /// One more frame, of parts one behind the other, unless the burst is full or the frame too long. Whether it is in.
+    pub(crate) fn push(&mut self, parts: [&[u8]; 2]) -> bool {
         let len = parts[0].len() + parts[1].len();
         if self.is_full() || HEADROOM + len + TAILROOM > self.stride {
-            return;
+            return false;
         }
         let place = &mut self.room[self.len * self.stride..][..self.stride];
         let (front, rest) = place[HEADROOM..].split_at_mut(parts[0].len());
@@ -235,6 +237,7 @@ impl Burst {
             ..tp_frame::default()
         };
         self.len += 1;
+        true
     }
 
     /// What became of each frame, in their order.
@@ -251,5 +254,22 @@ impl Burst {
             let start = at * self.stride + frame.offset as usize;
             (verdict, &self.room[start..start + frame.len as usize])
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_takes_what_it_has_room_for_and_says_what_not() {
+        let mut burst = Burst::new(1000);
+        assert!(!burst.push([&[0; 600], &[0; 600]]));
+        assert!(burst.is_empty());
+        for n in 0..BURST {
+            assert_eq!((burst.len(), burst.is_full()), (n, false));
+            assert!(burst.push([&[0; 14], &[0; 986]]));
+        }
+        assert!(burst.is_full() && !burst.push([&[0; 14], &[]]));
     }
 }

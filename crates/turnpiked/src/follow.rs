@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use session::compiled::PredefinedId;
 use tables::trace::{TraceOutcome, TraceRecord};
-use tables::{DROP_REASONS, DropReason};
+use tables::{DROP_REASONS, DropReason, monotonic_ns};
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
@@ -235,20 +235,15 @@ fn outcome(record: &TraceRecord) -> (&'static str, Option<&'static DropReason>) 
     }
 }
 
-/// The monotonic clock, which is that of packets.
-pub(crate) fn monotonic_ns() -> u64 {
-    nanoseconds(ClockId::CLOCK_MONOTONIC)
-}
-
-fn nanoseconds(clock: ClockId) -> u64 {
-    let now = clock_gettime(clock).unwrap_or(TimeSpec::new(0, 0));
+fn realtime_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_REALTIME).unwrap_or(TimeSpec::new(0, 0));
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
 /// Seconds since 1970 of a moment of the monotonic clock.
 fn wall_clock(monotonic: u64) -> String {
     let age = monotonic_ns().saturating_sub(monotonic);
-    let at = nanoseconds(ClockId::CLOCK_REALTIME).saturating_sub(age);
+    let at = realtime_ns().saturating_sub(age);
     format!("{}.{:09}", at / 1_000_000_000, at % 1_000_000_000)
 }
 

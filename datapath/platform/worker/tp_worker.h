@@ -40,7 +40,6 @@ struct tp_worker {
 	struct tp_queues queues;
 	struct tp_port_config ports[TP_PORTS_MAX];
 	const __u32 *features; /* TP_FEAT_* of all ports, in place of theirs; control changes it under traffic */
-	__u32 n_ports;
 	struct tp_trace trace; /* of the packet under way */
 };
 

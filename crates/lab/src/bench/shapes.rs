@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::Bench;
-use super::cost::{Direction, Family};
-use super::requests::Shape;
+use super::cost::{Direction, Family, Harness};
+use super::load::Client;
+use super::requests::{self, Shape};
+use super::sut::Sut;
+use super::{ADDRESSES, Bench, Figures};
 
 /// With so many sessions, and no others.
 pub(super) const SESSIONS: u32 = 1_000;
@@ -28,6 +30,25 @@ const SHAPES: [(Shape, &str, &[Direction]); 7] = [
     (Shape::Measured(1, NEVER), "1-urr", &BOTH),
     (Shape::Measured(2, NEVER), "2-urrs", &BOTH),
 ];
+
+/// Give a UPF these, and nothing but plain ones.
+pub(super) fn plain(sut: Sut) -> Result<(Sut, Harness)> {
+    let mut client = Client::new(sut.smf_socket(ADDRESSES.smf)?, sut.n4())?;
+    client.associate(|sequence| requests::association(&ADDRESSES, sequence))?;
+    let mut bench = Bench {
+        harness: Harness::load(SESSIONS)?,
+        sut,
+        client,
+        seids: Vec::new(),
+        figures: Figures::default(),
+        runs: 0,
+        most: SESSIONS,
+    };
+    bench.establish(0, SESSIONS, Shape::Plain)?;
+    bench.sut.settle()?;
+    let Bench { sut, harness, .. } = bench;
+    Ok((sut, harness))
+}
 
 impl Bench {
     /// Figures `xdp-up-WHAT` and `xdp-down-WHAT`, and with `-above-plain` what that costs more than the plain

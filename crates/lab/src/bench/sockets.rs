@@ -18,11 +18,9 @@ use nix::unistd::{Pid, gettid};
 
 use super::cost::{Direction, Family, Harness, Order, PACKET};
 use super::frames::{self, Frame};
-use super::load::Client;
-use super::requests::{self, Shape};
-use super::shapes::SESSIONS;
+use super::shapes::{self, SESSIONS};
 use super::sut::Sut;
-use super::{ADDRESSES, Bench, Figures, median, teid};
+use super::{ADDRESSES, Figures, median, teid};
 use crate::sys;
 
 const TIME: Duration = Duration::from_secs(2);
@@ -254,23 +252,7 @@ impl Sut {
 
 /// Both directions, by a worker and by one that does nothing.
 pub(super) fn measure(figures: &mut Figures, runs: usize) -> Result<()> {
-    let sut = Sut::start(2 * SESSIONS)?;
-    let mut client = Client::new(sut.smf_socket(ADDRESSES.smf)?, sut.n4())?;
-    client.associate(|sequence| requests::association(&ADDRESSES, sequence))?;
-    let mut bench = Bench {
-        harness: Harness::load(SESSIONS)?,
-        sut,
-        client,
-        seids: Vec::new(),
-        figures: Figures::default(),
-        runs: 0,
-        most: SESSIONS,
-    };
-    bench.establish(0, SESSIONS, Shape::Plain)?;
-    bench.sut.settle()?;
-    let Bench {
-        mut sut, harness, ..
-    } = bench;
+    let (mut sut, harness) = shapes::plain(Sut::start(2 * SESSIONS)?)?;
     let worker = sut.thread("worker-0")?;
     let both = [(Direction::Uplink, "up"), (Direction::Downlink, "down")];
     let mut carried = [Vec::new(), Vec::new()];

@@ -14,11 +14,9 @@ use nix::unistd::Pid;
 
 use super::cost::{Direction, Family, Harness, Order};
 use super::frames::{self, Frame};
-use super::load::Client;
-use super::requests::{self, Shape};
-use super::shapes::SESSIONS;
+use super::shapes::{self, SESSIONS};
 use super::sut::Sut;
-use super::{ADDRESSES, Bench, Figures, median};
+use super::{ADDRESSES, Figures, median};
 use crate::sys;
 
 const PACKETS: u64 = 1 << 20;
@@ -90,20 +88,7 @@ impl Rig {
     fn build(name: &'static str, line: Option<&'static str>) -> Result<Self> {
         let lines = line.map(|line| ("[[interface]]", line));
         let sut = Sut::start_with(2 * SESSIONS, 2, lines.into_iter().collect())?;
-        let mut client = Client::new(sut.smf_socket(ADDRESSES.smf)?, sut.n4())?;
-        client.associate(|sequence| requests::association(&ADDRESSES, sequence))?;
-        let mut bench = Bench {
-            harness: Harness::load(SESSIONS)?,
-            sut,
-            client,
-            seids: Vec::new(),
-            figures: Figures::default(),
-            runs: 0,
-            most: SESSIONS,
-        };
-        bench.establish(0, SESSIONS, Shape::Plain)?;
-        bench.sut.settle()?;
-        let Bench { sut, harness, .. } = bench;
+        let (sut, harness) = shapes::plain(sut)?;
         let sink = harness.program("sink")?;
         let far = || sys::attach_xdp(ifindex("n6")?, sink.as_fd());
         let attached = sut.peer.enter(far)?;

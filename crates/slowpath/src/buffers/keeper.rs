@@ -7,11 +7,10 @@ use std::sync::atomic::Ordering;
 use session::compiled::Buffered;
 use tables::pipeline::{HEADROOM, HeldFate, Pipeline, Placed, Scratch, TAILROOM};
 use tables::task::{DOWNLINK, EVENT_HELD, Event, UPLINK};
-use tables::{Bystander, DROP_REASONS, Owners, Verdict};
+use tables::{Bystander, Owners, Verdict, monotonic_ns, reason_number};
 
 use super::queues::{Arrival, Came, HoldBounds, Packet, Queues, Why};
 use super::{HoldCounters, Holder, count};
-use crate::clock::monotonic_ns;
 use crate::finish::{Finisher, framed};
 use crate::held_record::{Record, own_of};
 use crate::orders::{Order, Orders};
@@ -74,11 +73,6 @@ struct Moved {
     came: Came,
     is_bare: bool,
     record: Vec<u8>,
-}
-
-fn reason_number(name: &str) -> usize {
-    let place = DROP_REASONS.iter().position(|reason| reason.name == name);
-    place.map_or(0, |place| place + 1)
 }
 
 impl Why {

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 #[cfg(feature = "dpdk")]
 pub(crate) mod dpdk;
@@ -23,6 +24,9 @@ use crate::worker::{Burst, Shared, Worker};
 
 /// Octets of the longest frame.
 const FRAME_MAX: usize = 16 << 10;
+
+/// Time between two attempts of a worker that fails.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Where the frames of one worker come from and go to.
 pub(crate) trait Traffic: Send + Sized + 'static {
@@ -66,6 +70,7 @@ impl<T> Workers<T> {
         let (bystander, stop) = (self.bystanders[number].clone(), Arc::clone(&self.stop));
         let work = move || {
             let mut burst = Burst::new(FRAME_MAX);
+            let mut fails = false;
             while !stop.load(Ordering::Relaxed) {
                 let looking = bystander.look();
                 let served = traffic.serve(&mut worker, &mut burst);
@@ -74,10 +79,14 @@ impl<T> Workers<T> {
                     Ok(0) => traffic.sleep(),
                     other => other.map(drop),
                 };
-                if let Err(error) = slept {
-                    tracing::error!(%error, number, "a worker has ended; its packets are lost");
-                    return;
+                // The other ways in may still serve, and this one may come back.
+                if let Err(error) = &slept {
+                    if !fails {
+                        tracing::error!(%error, number, "a worker cannot receive all its packets");
+                    }
+                    std::thread::sleep(PAUSE);
                 }
+                fails = slept.is_err();
             }
         };
         Builder::new().name(format!("worker-{number}")).spawn(work)
@@ -110,10 +119,7 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
         Ok(Self {
             shared,
             ports: ports.to_vec(),
-            bystanders: vec![(); workers + 1]
-                .into_iter()
-                .map(|()| Bystander::default())
-                .collect(),
+            bystanders: (0..=workers).map(|_| Bystander::default()).collect(),
             by_hand: Mutex::new((by_hand, Burst::new(FRAME_MAX))),
             stop: Arc::default(),
             threads: Vec::new(),
@@ -169,7 +175,9 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
         let (worker, burst) = &mut *by_hand;
         let looking = self.bystanders.last()?.look();
         burst.clear();
-        frames.iter().for_each(|frame| burst.push([frame, &[]]));
+        for frame in frames {
+            burst.push([frame, &[]]);
+        }
         worker.run(port, burst, now_ns);
         drop(looking);
         let outcomes = burst.outcomes();

@@ -340,30 +340,14 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use session::compiled::{
-        Action, Compiled, Direction, Entry, Filter, Key, Marks, NiId, PdrId, QfiSet, Select,
-        Tables as _,
+        Action, Compiled, Entry, Filter, Key, NiId, PdrId, QfiSet, Select, Tables as _,
     };
 
     use super::entry;
-    use crate::{Handle, Layout, Options, PortConfig, Roles, Tables};
+    use crate::{Handle, Layout, Options, Tables, waiting_tests};
 
     fn downlink(pdr: u16) -> Entry {
-        Entry {
-            pdr: PdrId(pdr),
-            predefined: None,
-            direction: Direction::Downlink,
-            action: Action::Drop,
-            ue: None,
-            framed: false,
-            qfi: None,
-            relay: None,
-            marking: None,
-            marks: Marks::default(),
-            meter: None,
-            shared_meters: Default::default(),
-            packet_meter: None,
-            duplicates: Vec::new(),
-        }
+        waiting_tests::downlink(PdrId(pdr), Action::Drop)
     }
 
     fn session(entries: Vec<Entry>, select: Select) -> Compiled {
@@ -388,14 +372,7 @@ mod tests {
 
     #[test]
     fn packets_that_were_led_to_a_list_find_it_when_one_pdr_is_left() {
-        let port = PortConfig {
-            name: "n6".into(),
-            roles: Roles {
-                n3: false,
-                n6: true,
-            },
-            ..PortConfig::default()
-        };
+        let port = waiting_tests::data_network();
         let layout = Layout::for_sessions(64, 1, 1);
         let mut tables = Tables::by_hand(&layout, &[port], &Options::default()).unwrap();
         let bystander = tables.bystander();

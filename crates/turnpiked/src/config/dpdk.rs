@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::system::System;
-use super::{Config, DatapathKind, Problem};
+use super::{Config, DatapathKind, Dpdk, Problem};
 
 /// Arguments of DPDK about its threads and its files.
 const OURS: [(&str, &str); 9] = [
@@ -106,6 +106,9 @@ fn of_others(config: &Config, problems: &mut Vec<Problem>) {
     let reason = format!("is of kind dpdk, not of {kind}");
     if !datapath.cpus.is_empty() {
         problems.push(Problem::new("datapath.cpus", &datapath.cpus, &reason));
+    }
+    if datapath.dpdk != Dpdk::default() {
+        problems.push(Problem::new("datapath.dpdk", &datapath.dpdk, &reason));
     }
     if datapath.busy_poll {
         problems.push(Problem::new("datapath.busy_poll", true, &reason));

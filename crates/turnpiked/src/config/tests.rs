@@ -101,6 +101,48 @@ fn addresses_may_be_on_vlan_devices_of_the_interface() {
 }
 
 #[test]
+fn sockets_of_the_kernel_need_its_forwarding_and_nothing_of_xdp() {
+    let kernel = "[datapath]\nkind = \"kernel\"\n";
+    assert_eq!(problems(&format!("{SMALL}{kernel}")), [""; 0]);
+    let pools = |pool: &str| {
+        let line = format!("interface = \"n6\"\npools = [\"{pool}\"]");
+        with("interface = \"n6\"", &line) + kernel
+    };
+    assert_eq!(problems(&pools("10.60.0.0/16")), [""; 0]);
+    // A VLAN device is as good as any, if packets are forwarded from it.
+    let vlan = pools("10.60.0.0/16").replace("\"n6\"\n", "\"n6.60\"\n");
+    let vlan = vlan.replace("role = \"n6.60\"", "role = \"n6\"");
+    let refused = "interface[1].name = \"n6.60\": the kernel does not forward packets to UEs from there: \
+                   sysctl -w net/ipv4/conf/n6.60/forwarding=1";
+    assert_eq!(problems(&vlan), [refused]);
+    let refused = "interface[1].name = \"n6\": the kernel does not forward packets to UEs from there: \
+                   sysctl -w net/ipv6/conf/all/forwarding=1";
+    assert_eq!(problems(&pools("2001:db8:60::/48")), [refused]);
+
+    let spread = with("role = \"n3\"", "role = \"n3\"\nspread_cpus = [0]") + kernel;
+    let refused = "interface[0].spread_cpus = [0]: is of kind xdp; see datapath.workers";
+    assert_eq!(problems(&spread), [refused]);
+    for (line, refused) in [
+        (
+            "mode = \"generic\"",
+            "datapath.mode = \"generic\": is of kind xdp, not of kernel",
+        ),
+        (
+            "workers = 65",
+            "datapath.workers = 65: must lie between 1 and 64",
+        ),
+        (
+            "dpdk = { mbufs = 2048 }",
+            "datapath.dpdk = {\"eal\":[],\"mbufs\":2048}: is of kind dpdk, not of kernel",
+        ),
+    ] {
+        assert_eq!(problems(&format!("{SMALL}{kernel}{line}")), [refused]);
+    }
+    let xdp = "datapath.workers = 2: programs of kind xdp run on the CPUs that packets come in on; see spread_cpus";
+    assert_eq!(problems(&format!("{SMALL}[datapath]\nworkers = 2")), [xdp]);
+}
+
+#[test]
 fn the_example_is_right() {
     let config = parse(EXAMPLE).unwrap();
     assert_eq!(check(&config, &machine()), []);

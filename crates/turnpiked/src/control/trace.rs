@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use session::{Core, PdrView, PredefinedView, SessionSummary, SessionView};
-use tables::Tables;
 use tables::trace::{TRACE_KEYS_MAX, TraceKey, TraceThread};
+use tables::{Tables, monotonic_ns};
 use tokio::sync::mpsc;
 
 use crate::follow::{
     Following, LINES_MAX, Line, Listener, Listeners, Refers, Refused, Rules, Subscription,
-    TRACES_MAX, Whom, monotonic_ns,
+    TRACES_MAX, Whom,
 };
 use crate::report::seid_text;
 

@@ -16,6 +16,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use super::Traffic;
+use crate::clock::monotonic_ns;
 use crate::error::SetupError;
 use crate::frame_socket::FrameSocket;
 use crate::port::PortConfig;
@@ -101,28 +102,32 @@ impl Traffic for Kernel {
             ..
         } = self;
         let mut served = 0;
-        let mut run = |port: usize, burst: &mut Burst| {
+        let mut run = |port: usize, burst: &mut Burst, too_long: u64| {
+            worker.count_lost(port, "frame_too_long", too_long);
+            if burst.is_empty() {
+                return;
+            }
             served += burst.len();
             worker.run(port, burst, monotonic_ns());
             send(out, port, burst, worker);
             burst.clear();
         };
         for (port, socket) in tunnels {
+            let mut too_long = 0;
             datagrams.receive(socket, |front, payload| {
-                burst.push([front, payload]);
+                too_long += u64::from(!burst.push([front, payload]));
                 if burst.is_full() {
-                    run(*port, burst);
+                    run(*port, burst, 0);
                 }
             })?;
-            if !burst.is_empty() {
-                run(*port, burst);
-            }
+            run(*port, burst, too_long);
         }
         for (port, queue) in users {
-            queue.read(BURST, |front, packet| burst.push([front, packet]))?;
-            if !burst.is_empty() {
-                run(*port, burst);
-            }
+            let mut too_long = 0;
+            queue.read(BURST, |front, packet| {
+                too_long += u64::from(!burst.push([front, packet]));
+            })?;
+            run(*port, burst, too_long);
         }
         Ok(served)
     }
@@ -162,19 +167,7 @@ fn send(out: &[(u32, FrameSocket)], came_by: usize, burst: &Burst, worker: &Work
         let packet = frame.get(ETHERNET_LEN..).unwrap_or_default();
         lost += u64::from(!worker.hand_to_kernel(came_by, out[came_by].0, packet));
     }
-    if lost > 0 {
-        worker.count_lost(came_by, lost);
-    }
-}
-
-fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the time is ours and lives through the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    worker.count_lost(came_by, "redirect", lost);
 }
 
 /// The result of a system call.

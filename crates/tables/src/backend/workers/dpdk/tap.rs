@@ -1,13 +1,12 @@
 //! TAP interfaces: the kernel's faces of ports.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
-use super::super::kernel::tun::request;
+use super::super::kernel::tun::{become_interface, device, request};
 use super::super::kernel::{checked, unless_it_would_block};
 use super::ports::named;
 use crate::backend::ifindex_of;
@@ -34,27 +33,17 @@ impl AsFd for Tap {
 impl Tap {
     /// Have the interface of this name, or make it.
     pub(super) fn open(name: &str) -> Result<Self, SetupError> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open("/dev/net/tun")
-            .map_err(|error| named("/dev/net/tun", error))?;
-        let mut request = request(name);
-        request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
-        // SAFETY: the request is ours and lives through the call.
-        checked(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &mut request) }).map_err(
-            |error| {
-                let advice = match error.raw_os_error() {
-                    Some(libc::EINVAL) => {
-                        "; an interface of this name is there and is no TAP interface: give that one another name"
-                    }
-                    Some(libc::EBUSY) => "; another process has it",
-                    _ => "",
-                };
-                SetupError::Dpdk(format!("TAP interface {name}: {error}{advice}"))
-            },
-        )?;
+        let file = device()?;
+        become_interface(&file, name, libc::IFF_TAP).map_err(|error| {
+            let advice = match error.raw_os_error() {
+                Some(libc::EINVAL) => {
+                    "; an interface of this name is there and is no TAP interface: give that one another name"
+                }
+                Some(libc::EBUSY) => "; another process has it",
+                _ => "",
+            };
+            SetupError::Dpdk(format!("TAP interface {name}: {error}{advice}"))
+        })?;
         let flags = SockFlag::SOCK_CLOEXEC;
         let socket = socket(AddressFamily::Inet, SockType::Datagram, flags, None)
             .map_err(io::Error::from)?;

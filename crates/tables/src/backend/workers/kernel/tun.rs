@@ -35,6 +35,27 @@ pub(in crate::backend::workers) fn request(name: &str) -> libc::ifreq {
     request
 }
 
+/// What becomes an interface; reads and writes do not block.
+pub(in super::super) fn device() -> io::Result<File> {
+    const PATH: &str = "/dev/net/tun";
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true);
+    let opened = options.custom_flags(libc::O_NONBLOCK).open(PATH);
+    opened.map_err(|error| named(PATH, error))
+}
+
+/// Be the interface of this name, of whole packets without a header in front.
+pub(in super::super) fn become_interface(
+    file: &File,
+    name: &str,
+    kind: libc::c_int,
+) -> io::Result<()> {
+    let mut request = request(name);
+    request.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI) as libc::c_short;
+    // SAFETY: the request is ours and lives through the call.
+    checked(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &mut request) }).map(drop)
+}
+
 /// One queue of a TUN interface, which is there as long as one of its queues.
 #[derive(Debug)]
 pub(super) struct TunQueue {
@@ -51,19 +72,10 @@ impl AsRawFd for TunQueue {
 impl TunQueue {
     /// A further queue of the TUN interface for an interface towards the data network.
     pub(super) fn open(interface: &str) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open("/dev/net/tun")
-            .map_err(|error| named("/dev/net/tun", error))?;
+        let file = device()?;
         let name = name_of(interface);
-        let mut request = request(&name);
-        request.ifr_ifru.ifru_flags =
-            (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_MULTI_QUEUE) as libc::c_short;
-        // SAFETY: the request is ours and lives through the call.
-        checked(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &mut request) })
-            .map_err(|error| named(&name, error))?;
+        let kind = libc::IFF_TUN | libc::IFF_MULTI_QUEUE;
+        become_interface(&file, &name, kind).map_err(|error| named(&name, error))?;
         Ok(Self {
             file,
             room: vec![0; PACKET_MAX].into(),

@@ -135,7 +135,7 @@ const TELLING: [&str; 20] = [
     "paging",
     "path-failure",
     "flow-comes-and-goes",
-    "usage-quota",
+    "counters",
     "echo",
     "unknown-teid",
     "n9-relay",

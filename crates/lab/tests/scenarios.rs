@@ -172,8 +172,12 @@ const TELLING_OF_DPDK: [&str; 13] = [
 
 #[test]
 fn telling_scenarios_pass_on_the_other_data_paths() {
-    for (datapath, names) in [("kernel", &TELLING[..]), ("dpdk", &TELLING_OF_DPDK)] {
-        let options = ["scenario", "--jobs", "4", "--datapath", datapath];
+    // Workers of DPDK poll, and net_af_packet tells nobody what its ring had no room for: two at a time.
+    for (datapath, jobs, names) in [
+        ("kernel", "4", &TELLING[..]),
+        ("dpdk", "2", &TELLING_OF_DPDK),
+    ] {
+        let options = ["scenario", "--jobs", jobs, "--datapath", datapath];
         let (id, passed, text) = lab(&[&options[..], names].concat(), &[], ALL);
         assert!(passed, "{text}");
         left_nothing(id);

@@ -160,7 +160,7 @@ struct Copies {
     lost: u64,
     /// Of those handed on, refused by the kernel of the UPF.
     refused: u64,
-    /// Lost by the links and the socket between UPF and gNB: their queues were full. Other packets are among them.
+    /// Lost by the queues, links and the socket between the UPF's kernel and the gNB: they were full. Other packets are among them.
     on_the_way: u64,
 }
 
@@ -180,7 +180,9 @@ fn copies(world: &World) -> Result<Copies> {
         (&world.ran_ns, "gnb2"),
         (gnb, "n3"),
     ];
-    let on_the_way = gnb.socket_drops()? + link_drops(&ends)?;
+    // With DPDK they go by the port's TAP interface, whose queue says what it has no room for.
+    let by_tap = world.drops("tap_full")? + world.drops("port_full")?;
+    let on_the_way = gnb.socket_drops()? + link_drops(&ends)? + by_tap;
     Ok(Copies {
         made: read("duplicates")?,
         lost: read("duplicates_lost")?,

@@ -35,11 +35,8 @@ use nexthop::{Peer, RouteView, Target};
 /// Out of reach for new packets, but one under way may still look at it.
 #[derive(Debug)]
 pub(crate) enum Retired {
-    /// Words of an entry; `free`: the line itself, too.
-    Entry {
-        index: u32,
-        free: bool,
-    },
+    /// Words of an entry, and perhaps the line itself: see [`Settling`].
+    Entry(u32),
     Ext(u32),
     Meter(u32),
     Rules {
@@ -55,6 +52,15 @@ pub(crate) enum Retired {
         first: u32,
         len: usize,
     },
+}
+
+/// Grace periods of an entry's words. What ends with them does so with the last one alone: before, packets may still be on
+/// their way to it that met it later.
+#[derive(Debug, Default)]
+struct Settling {
+    graces: u32,
+    /// Nothing leads to the entry any more, so that its line is free thereafter.
+    free: bool,
 }
 
 /// Counts of earlier entries of a PDR.
@@ -123,8 +129,10 @@ pub(crate) struct Store {
     pub(crate) peers: Peers,
     /// Directory of the UE addresses of each network instance.
     homes: Vec<u16>,
-    /// Number of grace periods that the words of an entry still need, where they need any.
-    settling: HashMap<u32, u32, Indices>,
+    /// Entries whose words need grace periods.
+    settling: HashMap<u32, Settling, Indices>,
+    /// Number of grace periods after which an entry may no longer have to forward behind what waits at it. The last counts.
+    draining: HashMap<u32, u32, Indices>,
     carried: HashMap<u32, Carried, Indices>,
     /// Entry that takes over the counts of one in its grace period.
     heirs: HashMap<u32, u32, Indices>,
@@ -182,6 +190,7 @@ impl Store {
             peers: Peers::new(mem.peers.clone()),
             homes: (0..layout.nis as u16).collect(),
             settling: HashMap::default(),
+            draining: HashMap::default(),
             carried: HashMap::default(),
             heirs: HashMap::default(),
             waits_for: HashMap::default(),
@@ -354,8 +363,10 @@ impl Store {
 
     /// The words of an entry lost their meaning; with `free`, nothing leads to it any more.
     pub(crate) fn retire_entry(&mut self, index: u32, free: bool) {
-        *self.settling.entry(index).or_default() += 1;
-        self.grace.retire(Retired::Entry { index, free });
+        let settling = self.settling.entry(index).or_default();
+        settling.graces += 1;
+        settling.free |= free;
+        self.grace.retire(Retired::Entry(index));
     }
 
     /// Entry `to` goes on counting where `from` stops. `from` must be retired thereafter.
@@ -515,11 +526,25 @@ impl Store {
         }
     }
 
-    fn settled(&mut self, index: u32) {
-        match self.settling.get_mut(&index) {
-            Some(more @ 2..) => return *more -= 1,
-            _ => self.settling.remove(&index),
+    /// The end of one of an entry's grace periods.
+    fn settle(&mut self, index: u32) {
+        let free = match self.settling.get_mut(&index) {
+            Some(settling) if settling.graces > 1 => return settling.graces -= 1,
+            Some(settling) => settling.free,
+            None => return,
         };
+        if self.is_awaited(index, free) {
+            return self.grace.retire(Retired::Entry(index));
+        }
+        self.settling.remove(&index);
+        self.no_longer_behind(index);
+        self.settle_counts(index);
+        if free {
+            self.entries.give(index);
+        }
+    }
+
+    fn settle_counts(&mut self, index: u32) {
         let last = self.line_counters(index);
         if let Some(seen) = self.leaving.remove(&index) {
             self.late_bytes += last.bytes.saturating_sub(seen);
@@ -607,51 +632,51 @@ impl Store {
         if !self.holds() || !entry::forwards(head) {
             return head;
         }
+        *self.draining.entry(index).or_default() += 1;
         self.grace.retire(Retired::Drain(index));
         entry::draining(head)
     }
 
-    /// After a grace period: whoever met the entry before it forwarded has handed its packet over, so that `held`
+    /// The end of a grace period: whoever met the entry before it forwarded has handed its packet over, so that `held`
     /// counts it.
     fn drained(&mut self, index: u32) {
+        if let Some(more @ 2..) = self.draining.get_mut(&index) {
+            return *more -= 1;
+        }
         let head = self.head(index);
-        if !entry::is_draining(head) {
-            return;
+        if entry::is_draining(head) {
+            if self.holds() && self.held(index) > 0 {
+                self.look_at_held(index);
+                return self.grace.retire(Retired::Drain(index));
+            }
+            self.mem.entries[index as usize].publish(entry::HEAD, entry::settled(head));
         }
-        if self.holds() && self.held(index) > 0 {
-            self.look_at_held(index);
-            self.grace.retire(Retired::Drain(index));
-            return;
-        }
-        self.mem.entries[index as usize].publish(entry::HEAD, entry::settled(head));
+        self.draining.remove(&index);
     }
 
-    /// After a grace period: whether packets still wait at an entry that is gone, so that it cannot be used again.
-    fn is_awaited(&mut self, index: u32, free: bool) -> bool {
-        let replaced = self.waits_for.contains_key(&index);
-        if self.holds() && (free || replaced) && self.held(index) > 0 {
+    /// Whether packets still wait at an entry that is gone, so that it cannot be used again.
+    fn is_awaited(&self, index: u32, free: bool) -> bool {
+        let awaited =
+            self.holds() && (free || self.waits_for.contains_key(&index)) && self.held(index) > 0;
+        if awaited {
             self.look_at_held(index);
-            self.grace.retire(Retired::Entry { index, free });
-            return true;
         }
+        awaited
+    }
+
+    /// All that waited at an entry has left: what has taken its place need not wait for that.
+    fn no_longer_behind(&mut self, index: u32) {
         if let Some(to) = self.waits_for.remove(&index) {
             self.owners.replace(index, None);
             let held = &self.mem.sides[to as usize].held;
             held.fetch_sub(1, Ordering::AcqRel);
         }
-        false
     }
 
     fn finish(&mut self, item: Retired) {
         match item {
-            Retired::Entry { index, free } if self.is_awaited(index, free) => {}
+            Retired::Entry(index) => self.settle(index),
             Retired::Drain(index) => self.drained(index),
-            Retired::Entry { index, free } => {
-                self.settled(index);
-                if free {
-                    self.entries.give(index);
-                }
-            }
             Retired::Ext(index) => self.free_ext(index),
             Retired::Meter(index) => self.meters.give(index),
             Retired::Rules { first, len } => self.rules.give(first, len),

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use session::compiled::{
     Action, Compiled, Direction, Entry, HoldLimits, Key, Marks, NiId, PdrId, Qfi, Select,
@@ -10,6 +11,8 @@ use session::compiled::{
 };
 
 use crate::abi::{Features, entry};
+use crate::error::SetupError;
+use crate::grace::{Bystander, Looking};
 use crate::keeper::Keeper;
 use crate::stats::DROP_REASONS;
 use crate::task::{EVENT_HELD, Event};
@@ -101,13 +104,25 @@ pub(crate) fn downlink(pdr: PdrId, action: Action) -> Entry {
 }
 
 impl World {
+    /// Packets run in the thread of the test: no grace period takes time.
     fn new() -> Self {
+        Self::of(Tables::host)
+    }
+
+    /// Grace periods last as long as the look of a bystander.
+    fn with_bystanders() -> Self {
+        Self::of(Tables::by_hand)
+    }
+
+    fn of(
+        tables: impl FnOnce(&Layout, &[PortConfig], &Options) -> Result<Tables, SetupError>,
+    ) -> Self {
         let options = Options {
             features: Some(Features::ALL),
             ..Options::default()
         };
-        let mut tables =
-            Tables::host(&Layout::for_sessions(64, 1, 1), &[data_network()], &options).unwrap();
+        let layout = Layout::for_sessions(64, 1, 1);
+        let mut tables = tables(&layout, &[data_network()], &options).unwrap();
         let config = &tables.store.mem.config[0];
         config.held_max.store(3, Ordering::Relaxed);
         let orders = Arc::<Orders>::default();
@@ -117,6 +132,50 @@ impl World {
             orders,
             handle: Handle::default(),
         }
+    }
+
+    /// What the last changes left behind: grace periods that have not ended.
+    fn unsettled(&self) -> usize {
+        self.tables.store.grace.len()
+    }
+
+    /// Look again and again, as a worker does, until one more grace period has ended. One look is under way then.
+    fn end_one_grace<'a>(&mut self, bystander: &'a Bystander, looking: Looking<'a>) -> Looking<'a> {
+        let (before, mut looking) = (self.unsettled(), Some(looking));
+        for _ in 0..10_000 {
+            drop(looking.take());
+            looking = Some(bystander.look());
+            self.tables.maintain();
+            if self.unsettled() < before {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(self.unsettled() < before, "none has ended");
+        looking.unwrap()
+    }
+
+    /// Let all of them end.
+    fn settle(&mut self) {
+        for _ in 0..10_000 {
+            self.tables.maintain();
+            if self.unsettled() == 0 {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("{} have not ended", self.unsettled());
+    }
+
+    /// A packet that met the entry before it was changed comes to wait there only now.
+    fn comes_late(&self, entry: u32) {
+        self.tables.store.mem.sides[entry as usize]
+            .held
+            .fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn entry(&self) -> u32 {
+        self.handle.entries()[0].index
     }
 
     fn publish(&mut self, action: Action, qfi: u8) {
@@ -334,6 +393,64 @@ fn an_entry_that_takes_anothers_place_waits_for_what_waits_there() {
     assert_eq!((world.packet(), world.held()), (FORWARDED, 0));
     assert_eq!(world.action(), entry::ACT_TUNNEL);
     assert_eq!(world.tables.store.owners.seid(now), Some(SEID));
+}
+
+#[test]
+fn what_took_an_entrys_place_is_known_as_long_as_packets_may_come_to_wait_there() {
+    let mut world = World::with_bystanders();
+    let bystander = world.tables.bystander();
+    let looking = bystander.look();
+    world.publish(tunnel(1), 9);
+    world.publish(Action::Buffer, 9);
+    world.tables.maintain();
+    let before = world.entry();
+    world.publish(tunnel(2), 9);
+    let now = world.entry();
+    assert_ne!(now, before, "a line of its own");
+    // The grace period of the change before the last one says nothing of packets that met the entry since.
+    let looking = world.end_one_grace(&bystander, looking);
+    world.comes_late(before);
+    assert_eq!(world.tables.store.owners.present(before), now);
+    drop(looking);
+    for _ in 0..100 {
+        world.tables.maintain();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(world.tables.store.owners.present(before), now);
+    assert!(world.is_draining());
+    world.leaves(before);
+    world.settle();
+    assert_eq!(world.tables.store.owners.present(before), before);
+    assert_eq!(world.action(), entry::ACT_TUNNEL);
+    assert_eq!(world.tables.store.entries.used(), 1);
+}
+
+#[test]
+fn an_entry_stays_behind_packets_that_met_it_when_the_ue_was_idle_for_the_second_time() {
+    let mut world = World::with_bystanders();
+    let bystander = world.tables.bystander();
+    world.publish(tunnel(1), 9);
+    world.publish(Action::Buffer, 9);
+    world.settle();
+    let looking = bystander.look();
+    let entry = world.entry();
+    world.publish(tunnel(1), 9);
+    world.tables.maintain();
+    world.publish(Action::Buffer, 9);
+    world.publish(tunnel(1), 9);
+    assert_eq!(world.entry(), entry, "in place");
+    let looking = world.end_one_grace(&bystander, looking);
+    assert!(world.is_draining());
+    world.comes_late(entry);
+    drop(looking);
+    for _ in 0..100 {
+        world.tables.maintain();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(world.is_draining());
+    world.leaves(entry);
+    world.settle();
+    assert_eq!(world.action(), entry::ACT_TUNNEL);
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub(crate) enum Supply {
 /// run by hand.
 pub(crate) trait Backend: fmt::Debug + Send {
     /// The builds that may run on these ports.
-    fn builds(ports: &[PortConfig]) -> Builds
+    fn builds(layout: &Layout, ports: &[PortConfig]) -> Builds
     where
         Self: Sized;
 
@@ -81,6 +81,11 @@ pub(crate) trait Backend: fmt::Debug + Send {
     /// Have packets of every port's interface meet its program, or of none if that fails. Programs never outlive this
     /// process.
     fn attach(&mut self) -> Result<(), SetupError>;
+
+    /// Take in what has come and run it in this thread, where no other one does. How many frames there were.
+    fn run_once(&mut self) -> io::Result<usize> {
+        Ok(0)
+    }
 
     /// Have packets meet the programs with these features, which are at hand: on every port, or on none if that fails.
     fn replace(&mut self, features: Features) -> io::Result<()>;

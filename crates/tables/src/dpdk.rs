@@ -1,17 +1,17 @@
 //! DPDK's environment, of which a process has one, and ports for tests.
 
+mod ring_port;
+
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
-use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock, PoisonError, Weak};
 
-use crate::abi::dpdk::{
-    TP_DPDK_WHY, rte_mempool, tp_dpdk_pool, tp_dpdk_record, tp_dpdk_ring_close, tp_dpdk_ring_link,
-    tp_dpdk_ring_port, tp_dpdk_ring_put, tp_dpdk_ring_take, tp_dpdk_start,
-};
+use crate::abi::dpdk::{TP_DPDK_WHY, rte_mempool, tp_dpdk_pool, tp_dpdk_record, tp_dpdk_start};
 use crate::error::SetupError;
 use crate::queue::Queue;
+
+pub use ring_port::{Pattern, PortId, RingPort, User, pass_on};
 
 /// Choices for a data path over DPDK.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,82 +211,4 @@ pub(crate) fn pool(octets: u32) -> Result<Pool, SetupError> {
              with --no-huge: -m MEGABYTES)"
         ))
     })
-}
-
-/// Octets of the longest frame of a test.
-const FRAME: usize = 4096;
-
-/// A port with rings for wires: what is put into it comes in, and what leaves can be taken. For tests and benchmarks, which
-/// drop it after the tables that are over it.
-pub struct RingPort {
-    rings: tp_dpdk_ring_port,
-    pool: Pool,
-}
-
-// SAFETY: rings and pools are for any thread.
-unsafe impl Send for RingPort {}
-
-impl fmt::Debug for RingPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RingPort")
-    }
-}
-
-impl Drop for RingPort {
-    fn drop(&mut self) {
-        // SAFETY: rings that nobody else has: whoever made this drops it after the tables that were over it.
-        unsafe { tp_dpdk_ring_close(&raw mut self.rings) };
-    }
-}
-
-impl RingPort {
-    /// With room for so many frames each way, and a name of at most 16 characters, of its own in this process. Ports of it
-    /// have the device [`Self::device`].
-    pub fn new(settings: &Settings, name: &str, frames: u32) -> Result<Self, SetupError> {
-        start(settings)?;
-        let pool = pool(FRAME as u32)?;
-        let mut rings = tp_dpdk_ring_port::default();
-        let refused = || SetupError::Dpdk(format!("no rings for {name}"));
-        let c_name = CString::new(name).map_err(|_| refused())?;
-        // SAFETY: a terminated name, and rings to be written.
-        match unsafe { tp_dpdk_ring_port(c_name.as_ptr(), frames, &raw mut rings) } {
-            0 => Ok(Self { rings, pool }),
-            _ => Err(refused()),
-        }
-    }
-
-    /// As [`crate::PortConfig`] has it.
-    pub fn device(name: &str) -> String {
-        format!("net_ring_{name}")
-    }
-
-    /// A frame comes in: whether there was room for it.
-    pub fn put(&mut self, frame: &[u8]) -> bool {
-        // SAFETY: rings and pool live as long as the process; the frame has so many octets.
-        let put = unsafe {
-            tp_dpdk_ring_put(
-                &raw mut self.rings,
-                self.pool.as_ptr(),
-                frame.as_ptr(),
-                frame.len() as u32,
-            )
-        };
-        put == 0
-    }
-
-    /// Give it its link, or take it away, while a port is open on it.
-    pub fn set_link(&mut self, is_up: bool) {
-        // SAFETY: a device that this has made.
-        unsafe { tp_dpdk_ring_link(&raw const self.rings, is_up.into()) };
-    }
-
-    /// The oldest frame that has left.
-    pub fn take(&mut self) -> Option<Vec<u8>> {
-        let mut frame = vec![0; FRAME];
-        // SAFETY: as above; the frame has room for so many octets.
-        let len =
-            unsafe { tp_dpdk_ring_take(&raw mut self.rings, frame.as_mut_ptr(), FRAME as u32) };
-        frame.truncate(len as usize);
-        (len > 0).then_some(frame)
-    }
 }

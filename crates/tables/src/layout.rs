@@ -33,7 +33,8 @@ pub struct Layout {
     pub ue_pages: u32,
     /// Network instances.
     pub nis: u32,
-    /// Threads that packets run in, where that is a matter of choice.
+    /// Threads that packets run in, where that is a matter of choice. 0: none, but one worker that runs when it is told
+    /// to ([`crate::Tables::run_once`]): for benchmarks.
     pub workers: u32,
     /// Octets of packets for idle UEs that may be on their way to user space: a power of two, of whole pages.
     pub held_ring: u32,
@@ -103,7 +104,7 @@ pub(crate) struct Memory {
 impl Memory {
     /// Ordinary memory, for so many threads that packets run in.
     pub(crate) fn anonymous(layout: &Layout, threads: usize) -> io::Result<Self> {
-        let lines = |n: u32| View::anonymous(n as usize);
+        let lines = |n: u32| View::anonymous_huge(n as usize);
         Ok(Self {
             config: View::anonymous(1)?,
             cpus: View::anonymous(threads)?,
@@ -113,14 +114,14 @@ impl Memory {
             backs: View::anonymous(layout.all_entries() as usize)?,
             exts: lines(layout.exts)?,
             meters: lines(layout.meters)?,
-            rules: View::anonymous(layout.rules as usize)?,
+            rules: View::anonymous_huge(layout.rules as usize)?,
             buckets: lines(layout.buckets.next_power_of_two())?,
             nexthops: lines(layout.nexthops)?,
             peers: lines(layout.peers)?,
             routes: View::anonymous(layout.routes as usize)?,
             nis: lines(layout.nis)?,
             ue_dir: View::anonymous((layout.nis as usize) << UE_DIR_BITS)?,
-            ue_pages: View::anonymous((layout.ue_pages as usize) << UE_PAGE_BITS)?,
+            ue_pages: View::anonymous_huge((layout.ue_pages as usize) << UE_PAGE_BITS)?,
             trace_keys: View::anonymous(TRACE_KEYS_MAX)?,
         })
     }

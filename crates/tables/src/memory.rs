@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::abi::{Config, Cpu, Line, RulePlace, Side};
 
 const PAGE: usize = 4096;
+const HUGE_PAGE: usize = 2 << 20;
 /// Alignment of a table.
 const LINE: usize = 64;
 
@@ -53,6 +54,18 @@ impl Region {
         }
         (region.base, region.bytes) = (base, bytes);
         Ok(region)
+    }
+
+    /// Ask for huge pages. Where the kernel gives none, it stays with others.
+    fn ask_for_huge_pages(&self) {
+        // SAFETY: of a mapping of this region's own; what is in it stays as it is.
+        unsafe {
+            libc::madvise(
+                self.mapping.as_ptr().cast(),
+                self.mapped,
+                libc::MADV_HUGEPAGE,
+            )
+        };
     }
 
     fn map(flags: c_int, fd: c_int, bytes: usize) -> io::Result<Self> {
@@ -137,6 +150,16 @@ impl<T: Shared> View<T> {
     /// Anonymous zeroed memory.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
         Self::of_region(Region::anonymous(Self::bytes(len)?)?, len)
+    }
+
+    /// The same in huge pages, for what packets of users in random order read: with pages of 4 KiB, most would miss the
+    /// TLB. Memory is taken by the huge page, and a table that is smaller than one has none.
+    pub(crate) fn anonymous_huge(len: usize) -> io::Result<Self> {
+        let view = Self::anonymous(len)?;
+        if view.region.bytes >= HUGE_PAGE {
+            view.region.ask_for_huge_pages();
+        }
+        Ok(view)
     }
 
     /// The values of an mmapable array map.

@@ -45,7 +45,7 @@ impl Programs {
         ports: &[PortConfig],
         options: &Options,
     ) -> Result<Self, SetupError> {
-        let builds = B::builds(ports);
+        let builds = B::builds(layout, ports);
         let adaptation = adaptation(options, &builds);
         Ok(Self {
             backend: Box::new(B::load(layout, ports, adaptation.live())?),
@@ -64,6 +64,10 @@ impl Programs {
 
     pub(crate) fn backend(&self) -> &dyn Backend {
         &*self.backend
+    }
+
+    pub(crate) fn backend_mut(&mut self) -> &mut dyn Backend {
+        &mut *self.backend
     }
 
     pub(crate) fn tell_alarms_to(&mut self, told: &Arc<AlarmQueue>) {

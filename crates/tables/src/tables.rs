@@ -170,6 +170,12 @@ impl Tables {
         self.programs.attach()
     }
 
+    /// Take in what has come by all ports and run it, in this thread: where [`Layout::workers`] is 0. How many frames there
+    /// were.
+    pub fn run_once(&mut self) -> io::Result<usize> {
+        self.programs.backend_mut().run_once()
+    }
+
     /// Frames redirected to a port leave by this interface. [`Self::attach`] does this for all ports;
     /// alone it is for [`Self::test_run`], which needs a way out but uses none.
     pub fn set_redirect(&mut self, port: u32, ifindex: u32) -> Result<(), SetupError> {

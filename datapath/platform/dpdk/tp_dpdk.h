@@ -114,6 +114,38 @@ int tp_dpdk_ring_put(struct tp_dpdk_ring_port *port, struct rte_mempool *pool, c
 /* Octets of the oldest frame that has left, of which at most `room` are written; 0: there is none. */
 __u32 tp_dpdk_ring_take(struct tp_dpdk_ring_port *port, __u8 *to, __u32 room);
 
+/* A user's words in a frame, in network byte order. */
+struct tp_dpdk_user {
+	__u32 teid;
+	__u32 address;
+	__u16 checksum; /* of the header with the address */
+	__u16 reserved;
+};
+
+/* A frame of any user. */
+struct tp_dpdk_pattern {
+	const __u8 *frame;
+	__u32 len;
+	__u32 teid_at; /* 0: it has none */
+	__u32 address_at;
+	__u32 checksum_at;
+};
+
+/* Frames of these users come in, each in a buffer of its own. How many there was room for: all, or none. For benchmarks.
+ *
+ * stamp  the last octets of the first one; 0: none */
+__u32 tp_dpdk_ring_load(struct tp_dpdk_ring_port *port, struct rte_mempool *pool, const struct tp_dpdk_pattern *pattern,
+			const struct tp_dpdk_user *users, __u32 n, __u64 stamp);
+
+/* Give back the buffers of frames that have left, a burst at most. How many there were.
+ *
+ * stamps  room for those of a burst, and how many there were; NULL: nobody asks */
+__u32 tp_dpdk_ring_unload(struct tp_dpdk_ring_port *port, __u64 *stamps, __u32 *n_stamps);
+
+/* What comes in by one port leaves by the other as it is, a burst at most: what a worker does that knows no rules. How many
+ * frames there were. The ports are open, and no worker serves them meanwhile. */
+__u32 tp_dpdk_ring_pass_on(__u16 from, __u16 to);
+
 #ifdef __cplusplus
 }
 #endif

@@ -78,3 +78,62 @@ __u32 tp_dpdk_ring_take(struct tp_dpdk_ring_port *port, __u8 *to, __u32 room)
 	rte_pktmbuf_free(m);
 	return len;
 }
+
+static void *stamp_of(struct rte_mbuf *m) { return rte_pktmbuf_mtod_offset(m, __u8 *, m->data_len - sizeof(__u64)); }
+
+static void write_frame(struct rte_mbuf *m, const struct tp_dpdk_pattern *pattern, const struct tp_dpdk_user *user)
+{
+	__u8 *to = (__u8 *)rte_pktmbuf_append(m, (__u16)pattern->len);
+
+	memcpy(to, pattern->frame, pattern->len);
+	memcpy(to + pattern->address_at, &user->address, sizeof(user->address));
+	memcpy(to + pattern->checksum_at, &user->checksum, sizeof(user->checksum));
+	if (pattern->teid_at)
+		memcpy(to + pattern->teid_at, &user->teid, sizeof(user->teid));
+}
+
+__u32 tp_dpdk_ring_load(struct tp_dpdk_ring_port *port, struct rte_mempool *pool, const struct tp_dpdk_pattern *pattern,
+			const struct tp_dpdk_user *users, __u32 n, __u64 stamp)
+{
+	struct rte_mbuf *frames[TP_DPDK_BURST];
+	__u32 i;
+
+	if (n > TP_DPDK_BURST || rte_pktmbuf_alloc_bulk(pool, frames, n))
+		return 0;
+	for (i = 0; i < n; i++)
+		write_frame(frames[i], pattern, &users[i]);
+	if (stamp)
+		memcpy(stamp_of(frames[0]), &stamp, sizeof(stamp));
+	if (!rte_ring_enqueue_bulk(port->in, (void **)frames, n, NULL)) {
+		rte_pktmbuf_free_bulk(frames, n);
+		return 0;
+	}
+	return n;
+}
+
+__u32 tp_dpdk_ring_unload(struct tp_dpdk_ring_port *port, __u64 *stamps, __u32 *n_stamps)
+{
+	struct rte_mbuf *frames[TP_DPDK_BURST];
+	__u32 i, n = rte_ring_dequeue_burst(port->out, (void **)frames, TP_DPDK_BURST, NULL);
+	__u64 stamp;
+
+	for (i = 0; stamps && i < n; i++) {
+		memcpy(&stamp, stamp_of(frames[i]), sizeof(stamp));
+		if (stamp)
+			stamps[(*n_stamps)++] = stamp;
+	}
+	if (n)
+		rte_pktmbuf_free_bulk(frames, n);
+	return n;
+}
+
+__u32 tp_dpdk_ring_pass_on(__u16 from, __u16 to)
+{
+	struct rte_mbuf *frames[TP_DPDK_BURST];
+	__u16 n = rte_eth_rx_burst(from, 0, frames, TP_DPDK_BURST);
+	__u16 sent = n ? rte_eth_tx_burst(to, 0, frames, n) : 0;
+
+	if (sent < n)
+		rte_pktmbuf_free_bulk(frames + sent, n - sent);
+	return n;
+}

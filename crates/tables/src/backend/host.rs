@@ -20,7 +20,7 @@ pub(crate) struct Host {
 }
 
 impl Backend for Host {
-    fn builds(_: &[PortConfig]) -> Builds {
+    fn builds(_: &Layout, _: &[PortConfig]) -> Builds {
         Builds::default()
     }
 

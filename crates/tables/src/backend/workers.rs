@@ -1,7 +1,6 @@
 //! The pipeline in threads of this process, each with packets of its own.
 
 use std::io;
-use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -45,12 +44,14 @@ pub(crate) trait Traffic: Send + Sized + 'static {
 pub(crate) struct Workers<T> {
     shared: Shared,
     ports: Vec<PortConfig>,
+    is_threaded: bool,
     /// One for each worker, and one for frames that are run by hand.
     bystanders: Vec<Bystander>,
     by_hand: Mutex<(Worker, Burst)>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    traffic: PhantomData<fn() -> T>,
+    /// The worker that has no thread, where none has.
+    unthreaded: Option<(T, Worker)>,
 }
 
 impl<T> Workers<T> {
@@ -104,10 +105,13 @@ impl<T> Drop for Workers<T> {
 }
 
 impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
-    fn builds(_: &[PortConfig]) -> Builds {
+    fn builds(layout: &Layout, _: &[PortConfig]) -> Builds {
         Builds {
-            // Several workers may meet one session, and frames that are run by hand do.
-            always: Features::ATOMIC,
+            // Several workers may meet one session. Who else counts does so aside (`struct tp_side`).
+            always: match layout.workers {
+                0 | 1 => Features::NONE,
+                _ => Features::ATOMIC,
+            },
             ..Builds::default()
         }
     }
@@ -119,11 +123,12 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
         Ok(Self {
             shared,
             ports: ports.to_vec(),
+            is_threaded: layout.workers > 0,
             bystanders: (0..=workers).map(|_| Bystander::default()).collect(),
             by_hand: Mutex::new((by_hand, Burst::new(FRAME_MAX))),
             stop: Arc::default(),
             threads: Vec::new(),
-            traffic: PhantomData,
+            unthreaded: None,
         })
     }
 
@@ -137,10 +142,29 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
             slot.store(ifindex, Ordering::Release);
         }
         for (number, traffic) in traffic.into_iter().enumerate() {
+            if !self.is_threaded {
+                let worker = Worker::new(&self.shared, number, &self.ports);
+                self.unthreaded = Some((traffic, worker));
+                continue;
+            }
             let thread = self.start(traffic, number)?;
             self.threads.push(thread);
         }
         Ok(())
+    }
+
+    fn run_once(&mut self) -> io::Result<usize> {
+        let (Some((traffic, worker)), Some(bystander)) =
+            (&mut self.unthreaded, self.bystanders.first())
+        else {
+            return Ok(0);
+        };
+        let (_, burst) = self
+            .by_hand
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        let _looking = bystander.look();
+        traffic.serve(worker, burst)
     }
 
     fn replace(&mut self, features: Features) -> io::Result<()> {

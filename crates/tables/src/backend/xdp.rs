@@ -88,7 +88,7 @@ impl Xdp {
 }
 
 impl Backend for Xdp {
-    fn builds(ports: &[PortConfig]) -> Builds {
+    fn builds(_: &Layout, ports: &[PortConfig]) -> Builds {
         builds::for_ports(ports)
     }
 

@@ -1,0 +1,485 @@
+//! What a worker over devices of DPDK costs and carries. Plain sessions in random order: one PDR a direction, an MBR in each,
+//! the UE's address checked, a PDU Session Container. The floor is the same with frames that are passed on unseen.
+//!
+//! - In one thread: a frame is put into a buffer, comes in by a ring, runs, leaves by a ring, and its buffer is given back.
+//! - With a worker's thread on CPU 1 and all else on CPU 0: packets in a second, and what they take from ring to ring at nine
+//!   tenths of that; a worker without traffic, and what the first packet waits for it.
+//!
+//! Prints `figure NAME VALUE UNIT floor VALUE`; in one thread, the value is what the pipeline adds to the floor.
+//!
+//! usage: `cargo bench -p tables --features dpdk --bench dpdk -- [--huge] [RUNS] [SESSIONS...]`
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
+
+use common::{GNB, N3, ethernet, furnish, gpdu, ipv4, resolve_peers};
+use ipnet::IpNet;
+use nexthop::NextHopTables as _;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use session::compiled::{
+    Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Rate, Select, Tables as _,
+    UeAddresses,
+};
+use tables::dpdk::{Pattern, PortId, RingPort, Settings, User, pass_on};
+use tables::{Handle, Layout, Options, PortConfig, Roles, Tables, monotonic_ns};
+
+/// Packets of one measurement in one thread.
+const PACKETS: usize = 2_000_000;
+/// Octets of a user's packet, its header included.
+const SMALL: usize = 64;
+const LARGE: usize = 1400;
+/// Time for which a worker's thread is watched.
+const WATCH: Duration = Duration::from_secs(2);
+/// Packets that find a worker without traffic.
+const FIRST_PACKETS: usize = 500;
+const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+/// Nobody reaches it.
+const MBR: Rate = Rate {
+    bps: 100_000_000_000,
+    burst_bytes: 1 << 20,
+};
+
+fn ue(user: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(20, 0, 0, 0)) + user + 1)
+}
+
+fn entry(pdr: u16, direction: Direction, action: Action) -> Entry {
+    Entry {
+        pdr: PdrId(pdr),
+        predefined: None,
+        direction,
+        action,
+        ue: None,
+        framed: false,
+        qfi: None,
+        relay: None,
+        marking: None,
+        marks: Default::default(),
+        meter: Some(MBR),
+        shared_meters: Default::default(),
+        packet_meter: None,
+        duplicates: Vec::new(),
+    }
+}
+
+fn session(user: u32) -> Compiled {
+    let teid = user + 1;
+    let uplink = Entry {
+        ue: Some(UeAddresses {
+            v4: Some(ue(user)),
+            v6: None,
+        }),
+        ..entry(1, Direction::Uplink, Action::Route { ni: NiId(0) })
+    };
+    let tunnel = Action::Tunnel {
+        teid,
+        peer: GNB.into(),
+        local: N3.into(),
+    };
+    let downlink = Entry {
+        qfi: Qfi::new(9),
+        ..entry(2, Direction::Downlink, tunnel)
+    };
+    let address = Key::Ue4 {
+        ni: NiId(0),
+        addr: ue(user),
+    };
+    Compiled {
+        seid: u64::from(teid),
+        entries: vec![uplink, downlink],
+        keys: vec![
+            (Key::Teid { teid, direct: true }, Select::One(0)),
+            (address, Select::One(1)),
+        ],
+        ..Compiled::default()
+    }
+}
+
+/// A way through: what comes in at one end, and leaves by the other.
+struct Way {
+    name: &'static str,
+    pattern: Pattern,
+    users: Vec<User>,
+    is_uplink: bool,
+}
+
+/// Each of the users once, none beside its neighbour; as many as make a burst, if there are not as many.
+fn in_random_order(sessions: u32) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..sessions).collect();
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    for at in (1..order.len()).rev() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        order.swap(at, (state % (at as u64 + 1)) as usize);
+    }
+    let len = order.len().max(RingPort::BURST);
+    order.into_iter().cycle().take(len).collect()
+}
+
+fn way(is_uplink: bool, order: &[u32], octets: usize) -> Way {
+    let packet = |user: u32| {
+        let (from, to) = match is_uplink {
+            true => (ue(user), SERVER),
+            false => (SERVER, ue(user)),
+        };
+        let mut packet = ipv4(from, to, 17, 64, octets - 20);
+        packet.resize(octets, 0);
+        packet
+    };
+    let (frame, teid_at) = match is_uplink {
+        true => (gpdu(1, Some(9), &packet(0)), Some(14 + 20 + 8 + 4)),
+        false => (ethernet(&packet(0)), None),
+    };
+    let inner_at = frame.len() - octets;
+    let user = |&user: &u32| {
+        let header = packet(user);
+        let checksum = u16::from_be_bytes([header[10], header[11]]);
+        User::new(user + 1, ue(user), checksum)
+    };
+    Way {
+        name: if is_uplink { "up" } else { "down" },
+        pattern: Pattern {
+            teid_at,
+            address_at: inner_at + if is_uplink { 12 } else { 16 },
+            checksum_at: inner_at + 10,
+            frame,
+        },
+        users: order.iter().map(user).collect(),
+        is_uplink,
+    }
+}
+
+/// Packets that a worker's thread has carried.
+struct Carried {
+    per_s: f64,
+    /// Of a packet of each burst, from ring to ring, in nanoseconds; sorted.
+    took: Vec<u64>,
+}
+
+impl Carried {
+    fn quantile(&self, of: f64) -> f64 {
+        let at = (self.took.len() as f64 * of) as usize;
+        self.took.get(at).map_or(f64::NAN, |&ns| ns as f64)
+    }
+}
+
+struct Bench {
+    tables: Tables,
+    access: RingPort,
+    network: RingPort,
+    _sessions: Vec<Handle>,
+}
+
+impl Bench {
+    /// Over ports of that name, with so many threads of workers.
+    fn new(settings: &Settings, name: &str, workers: u32, sessions: u32) -> Self {
+        let names = ["n3", "n6"].map(|end| format!("{end}{name}"));
+        let [access, network] = names
+            .each_ref()
+            .map(|name| RingPort::new(settings, name, 1024).unwrap());
+        let port = |name: &String, n3: bool| PortConfig {
+            name: name.clone(),
+            roles: Roles { n3, n6: !n3 },
+            ni: NiId(0),
+            device: RingPort::device(name),
+            ..PortConfig::default()
+        };
+        let addresses = (sessions + 2).next_power_of_two();
+        let pool = IpNet::new(ue(0).into(), addresses.leading_zeros() as u8 + 1).unwrap();
+        let layout = Layout {
+            workers,
+            ..Layout::for_sessions(sessions, 2, addresses / 16384 + 3)
+        };
+        let ports = [port(&names[0], true), port(&names[1], false)];
+        let options = Options {
+            outer6: false,
+            ..Options::default()
+        };
+        let mut tables = Tables::dpdk(&layout, &ports, &options, settings).unwrap();
+        furnish(&mut tables);
+        tables.register_pool(NiId(0), pool.trunc()).unwrap();
+        tables.attach().unwrap();
+        let publish = |user| {
+            let mut handle = Handle::default();
+            tables.publish(&mut handle, &session(user)).unwrap();
+            handle
+        };
+        let sessions = (0..sessions).map(publish).collect();
+        let n3 = tables.alloc_nexthop(&common::hop(0)).unwrap();
+        resolve_peers(&mut tables, n3);
+        tables.maintain();
+        Self {
+            tables,
+            access,
+            network,
+            _sessions: sessions,
+        }
+    }
+
+    fn ends(&mut self, way: &Way) -> (&mut Tables, &mut RingPort, &mut RingPort) {
+        let Self {
+            tables,
+            access,
+            network,
+            ..
+        } = self;
+        match way.is_uplink {
+            true => (tables, access, network),
+            false => (tables, network, access),
+        }
+    }
+
+    /// Nanoseconds for each packet, all in, in this thread.
+    fn time(&mut self, way: &Way, with_pipeline: bool) -> f64 {
+        let (tables, from, to) = self.ends(way);
+        let ids = (from.id(), to.id());
+        let (mut sent, mut left) = (0, 0);
+        let start = Instant::now();
+        while sent < PACKETS {
+            for users in way.users.chunks(RingPort::BURST) {
+                let there_is_room = from.load(&way.pattern, users, 0);
+                assert!(there_is_room, "a ring or the pool is full");
+                sent += users.len();
+                match with_pipeline {
+                    true => tables.run_once().unwrap(),
+                    false => pass_on(ids.0, ids.1),
+                };
+                left += to.unload(None);
+            }
+        }
+        let took = start.elapsed().as_nanos() as f64;
+        assert_eq!(sent, left, "every packet leaves where it shall");
+        took / sent as f64
+    }
+
+    /// What another thread carries of packets that this one sends: so many in a second, or as many as there is room for.
+    fn carry(&mut self, way: &Way, per_s: Option<f64>) -> Carried {
+        let (_, from, to) = self.ends(way);
+        let interval = per_s.map_or(0.0, |per_s| RingPort::BURST as f64 * 1e9 / per_s);
+        let (start, mut took, mut stamps) = (monotonic_ns(), Vec::new(), Vec::new());
+        let (mut due, mut left) = (start as f64, 0);
+        let mut bursts = way.users.chunks_exact(RingPort::BURST).cycle();
+        loop {
+            let now = monotonic_ns();
+            if now - start > WATCH.as_nanos() as u64 {
+                break;
+            }
+            // What is late is sent late: its time on the way begins when it should have come.
+            if now as f64 >= due
+                && from.load(&way.pattern, bursts.next().unwrap(), (due as u64).max(1))
+            {
+                due = if interval > 0.0 {
+                    due + interval
+                } else {
+                    now as f64
+                };
+            }
+            left += to.unload(Some(&mut stamps));
+            let now = monotonic_ns();
+            took.extend(stamps.drain(..).map(|stamp| now.saturating_sub(stamp)));
+        }
+        let per_s = left as f64 / WATCH.as_secs_f64();
+        while to.unload(None) > 0 {
+            sleep(Duration::from_millis(1));
+        }
+        took.sort_unstable();
+        Carried { per_s, took }
+    }
+
+    /// What single packets wait for a worker that has slept.
+    fn first_packets(&mut self, way: &Way) -> Carried {
+        let (_, from, to) = self.ends(way);
+        let mut took = Vec::new();
+        for user in way.users.chunks(1).cycle().take(FIRST_PACKETS) {
+            sleep(Duration::from_millis(5));
+            let stamp = monotonic_ns();
+            assert!(from.load(&way.pattern, user, stamp));
+            while to.unload(None) == 0 {
+                std::hint::spin_loop();
+            }
+            took.push(monotonic_ns() - stamp);
+        }
+        took.sort_unstable();
+        Carried { per_s: 0.0, took }
+    }
+
+    fn forwarded(&self, way: &Way) -> u64 {
+        let total = &self.tables.totals()[usize::from(!way.is_uplink)];
+        total.forwarded.iter().map(|traffic| traffic.packets).sum()
+    }
+}
+
+/// A thread that passes on what comes in by either port, until it is dropped.
+struct Floor {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Floor {
+    fn start(ends: [PortId; 2], cpu: usize) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&over);
+        let thread = spawn(move || {
+            stay_on(cpu);
+            while !is_over.load(Ordering::Relaxed) {
+                pass_on(ends[0], ends[1]);
+                pass_on(ends[1], ends[0]);
+            }
+        });
+        Self {
+            over,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Floor {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn stay_on(cpu: usize) {
+    let mut only = CpuSet::new();
+    only.set(cpu).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &only).unwrap();
+}
+
+/// CPU time of the worker's thread.
+fn worker_cpu() -> Duration {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let paths = tasks.map(|task| task.unwrap().path());
+    let is_worker = |name: String| name.trim() == "worker-0";
+    let mut workers =
+        paths.filter(|path| std::fs::read_to_string(path.join("comm")).is_ok_and(is_worker));
+    let text = std::fs::read_to_string(workers.next().unwrap().join("schedstat")).unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn figure(name: &str, value: f64, unit: &str, floor: Option<f64>) {
+    let floor = floor.map_or("-".to_owned(), |floor| format!("{floor:.2}"));
+    println!("figure {name} {value:.2} {unit} floor {floor}");
+}
+
+/// All in one thread.
+fn single(settings: &Settings, pages: &str, sessions: u32, runs: u32) {
+    let mut bench = Bench::new(settings, &sessions.to_string(), 0, sessions);
+    let order = in_random_order(sessions);
+    for way in [way(true, &order, SMALL), way(false, &order, SMALL)] {
+        let before = bench.forwarded(&way);
+        bench.time(&way, true);
+        let forwarded = bench.forwarded(&way) - before;
+        assert!(forwarded >= PACKETS as u64, "the pipeline forwards them");
+        let both = (0..runs).map(|_| (bench.time(&way, false), bench.time(&way, true)));
+        let (floors, all): (Vec<f64>, Vec<f64>) = both.unzip();
+        let (floor, all) = (median(floors), median(all));
+        let name = format!("dpdk{pages}-{}-{sessions}", way.name);
+        figure(&name, all - floor, "ns/packet", Some(floor));
+    }
+}
+
+/// Rate and latency of a worker's thread, and of one that passes frames on.
+fn threaded(settings: &Settings, pages: &str, sessions: u32, runs: u32) {
+    let order = in_random_order(sessions);
+    for octets in [SMALL, LARGE] {
+        let ways = [way(true, &order, octets), way(false, &order, octets)];
+        let carried = |name: &str, workers: u32| {
+            let name = format!("{name}{octets}");
+            let mut bench = Bench::new(settings, &name, workers, sessions);
+            let ends = [bench.access.id(), bench.network.id()];
+            let _floor = (workers == 0).then(|| Floor::start(ends, 1));
+            ways.each_ref().map(|way| {
+                let most = (0..runs).map(|_| bench.carry(way, None).per_s);
+                let most = median(most.collect());
+                let loaded = (0..runs).map(|_| bench.carry(way, Some(0.9 * most)));
+                (most, loaded.collect::<Vec<_>>())
+            })
+        };
+        let (worker, floor) = (carried("work", 1), carried("pass", 0));
+        for ((way, worker), floor) in ways.iter().zip(&worker).zip(&floor) {
+            let name = format!("dpdk-worker{pages}-{}-{octets}B", way.name);
+            figure(
+                &format!("{name}-rate"),
+                worker.0,
+                "packets/s",
+                Some(floor.0),
+            );
+            for (what, of) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
+                let [worker, floor] = [worker, floor].map(|(_, loaded)| {
+                    median(loaded.iter().map(|carried| carried.quantile(of)).collect())
+                });
+                let name = format!("{name}-latency-{what}");
+                figure(&name, worker / 1e3, "us", Some(floor / 1e3));
+            }
+        }
+    }
+}
+
+/// A worker that may sleep.
+fn idle(settings: &Settings, pages: &str) {
+    let settings = Settings {
+        busy_poll: false,
+        ..settings.clone()
+    };
+    let mut bench = Bench::new(&settings, "idle", 1, 1);
+    let way = way(true, &in_random_order(1), SMALL);
+    sleep(WATCH / 4);
+    let before = worker_cpu();
+    sleep(WATCH);
+    let share = (worker_cpu() - before).as_secs_f64() / WATCH.as_secs_f64();
+    figure(&format!("dpdk-idle{pages}-cpu"), share * 100.0, "%", None);
+    let first = bench.first_packets(&way);
+    for (what, of) in [("p50", 0.5), ("p99", 0.99)] {
+        let name = format!("dpdk-idle{pages}-first-packet-{what}");
+        figure(&name, first.quantile(of) / 1e3, "us", None);
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench")
+        .collect();
+    let is_huge = arguments.iter().any(|argument| argument == "--huge");
+    let mut numbers = arguments
+        .iter()
+        .filter_map(|argument| argument.parse().ok());
+    let runs = numbers.next().unwrap_or(9);
+    let mut steps: Vec<u32> = numbers.collect();
+    if steps.is_empty() {
+        steps = vec![1, 1_000, 100_000, 1_000_000];
+    }
+    let eal = ["--no-pci", "--no-telemetry", "-m", "128"];
+    let no_huge = (!is_huge).then_some("--no-huge");
+    let settings = Settings {
+        eal: eal.into_iter().chain(no_huge).map(str::to_owned).collect(),
+        taps: false,
+        busy_poll: true,
+        cpus: vec![1],
+        ..Settings::default()
+    };
+    let pages = if is_huge { "-huge" } else { "" };
+    for sessions in steps {
+        single(&settings, pages, sessions, runs);
+    }
+    // The one worker that had no thread has taken this one to its CPU.
+    stay_on(0);
+    threaded(&settings, pages, 1_000, runs);
+    idle(&settings, pages);
+}

@@ -7,8 +7,9 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock, PoisonError, Weak};
 
 use crate::abi::dpdk::{
-    TP_DPDK_WHY, rte_mempool, tp_dpdk_pool, tp_dpdk_record, tp_dpdk_ring_close, tp_dpdk_ring_link,
-    tp_dpdk_ring_port, tp_dpdk_ring_put, tp_dpdk_ring_take, tp_dpdk_start,
+    TP_DPDK_RECEIVERS_MAX, TP_DPDK_WHY, TP_DPDK_WORKERS_MAX, rte_mempool, tp_dpdk_in_use,
+    tp_dpdk_pool, tp_dpdk_record, tp_dpdk_ring_close, tp_dpdk_ring_link, tp_dpdk_ring_port,
+    tp_dpdk_ring_put, tp_dpdk_ring_take, tp_dpdk_start,
 };
 use crate::error::SetupError;
 use crate::queue::Queue;
@@ -27,6 +28,29 @@ pub struct Settings {
     /// Each port has a TAP interface that is the kernel's face of it. Without, what is for the kernel is lost: for tests,
     /// which need no rights then.
     pub taps: bool,
+    /// Receive cores in front of the workers; none: run to completion.
+    pub pipeline: Option<Pipeline>,
+}
+
+/// The pipeline core model: threads that receive, and spread frames over workers by UE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pipeline {
+    /// Receive cores.
+    pub receivers: u32,
+    /// A CPU for each of them; none: they run where the kernel likes.
+    pub cpus: Vec<u32>,
+    /// Frames that may wait between a receive core and a worker.
+    pub ring: u32,
+}
+
+impl Default for Pipeline {
+    fn default() -> Self {
+        Self {
+            receivers: 1,
+            cpus: Vec::new(),
+            ring: 1024,
+        }
+    }
 }
 
 impl Default for Settings {
@@ -37,6 +61,7 @@ impl Default for Settings {
             cpus: Vec::new(),
             busy_poll: false,
             taps: true,
+            pipeline: None,
         }
     }
 }
@@ -62,6 +87,21 @@ impl From<Why> for SetupError {
         // SAFETY: C writes at most so many octets, of which the last is zero, as it is from the beginning.
         let words = unsafe { CStr::from_ptr(why.0.as_ptr()) };
         Self::Dpdk(words.to_string_lossy().into_owned())
+    }
+}
+
+/// Receive cores and workers, at most.
+const RECEIVERS_MAX: u32 = TP_DPDK_RECEIVERS_MAX;
+const WORKERS_MAX: u32 = TP_DPDK_WORKERS_MAX;
+
+/// Refuse more threads than there is room for.
+pub(crate) fn check_threads(settings: &Settings, workers: u32) -> Result<(), SetupError> {
+    let receivers = settings.pipeline.as_ref().map_or(1, |all| all.receivers);
+    match (1..=RECEIVERS_MAX).contains(&receivers) && workers <= WORKERS_MAX {
+        true => Ok(()),
+        false => Err(SetupError::Dpdk(format!(
+            "{receivers} receive cores (1 to {RECEIVERS_MAX}) and {workers} workers (1 to {WORKERS_MAX})"
+        ))),
     }
 }
 
@@ -243,13 +283,23 @@ impl RingPort {
     /// With room for so many frames each way, and a name of at most 16 characters, of its own in this process. Ports of it
     /// have the device [`Self::device`].
     pub fn new(settings: &Settings, name: &str, frames: u32) -> Result<Self, SetupError> {
+        Self::with_queues(settings, name, frames, 1)
+    }
+
+    /// With so many queues each way. All transmit queues lead to one wire, and each receive queue has one of its own.
+    pub fn with_queues(
+        settings: &Settings,
+        name: &str,
+        frames: u32,
+        queues: u32,
+    ) -> Result<Self, SetupError> {
         start(settings)?;
         let pool = pool(FRAME as u32)?;
         let mut rings = tp_dpdk_ring_port::default();
         let refused = || SetupError::Dpdk(format!("no rings for {name}"));
         let c_name = CString::new(name).map_err(|_| refused())?;
         // SAFETY: a terminated name, and rings to be written.
-        match unsafe { tp_dpdk_ring_port(c_name.as_ptr(), frames, &raw mut rings) } {
+        match unsafe { tp_dpdk_ring_port(c_name.as_ptr(), frames, queues, &raw mut rings) } {
             0 => Ok(Self { rings, pool }),
             _ => Err(refused()),
         }
@@ -262,16 +312,36 @@ impl RingPort {
 
     /// A frame comes in: whether there was room for it.
     pub fn put(&mut self, frame: &[u8]) -> bool {
-        // SAFETY: rings and pool live as long as the process; the frame has so many octets.
+        self.put_all(0, &[frame])
+    }
+
+    /// Frames of one length, 128 at most, come in by a queue, all at once: whether there was room for them.
+    pub fn put_all(&mut self, queue: u32, frames: &[&[u8]]) -> bool {
+        let len = frames.first().map_or(0, |frame| frame.len());
+        let alike = frames.iter().all(|frame| frame.len() == len);
+        assert!(
+            alike && queue < self.rings.queues,
+            "one length, and a queue"
+        );
+        let octets = frames.concat();
+        // SAFETY: rings and pool live as long as the process; there are so many octets, and this queue.
         let put = unsafe {
             tp_dpdk_ring_put(
                 &raw mut self.rings,
+                queue,
                 self.pool.as_ptr(),
-                frame.as_ptr(),
-                frame.len() as u32,
+                octets.as_ptr(),
+                frames.len() as u32,
+                len as u32,
             )
         };
         put == 0
+    }
+
+    /// Buffers of this process that hold a frame.
+    pub fn buffers_in_use(&self) -> u32 {
+        // SAFETY: the pool lives as long as the process.
+        unsafe { tp_dpdk_in_use(self.pool.as_ptr()) }
     }
 
     /// Give it its link, or take it away, while a port is open on it.

@@ -10,7 +10,7 @@ RELEASE := target/release
 FUZZ_SECONDS ?= 20
 DATAPATH ?= xdp
 # DPDK=1: with the data path over DPDK, of which the default build knows nothing.
-DPDK ?= $(if $(filter dpdk,$(DATAPATH)),1)
+DPDK ?= $(if $(filter dpdk%,$(DATAPATH)),1)
 WITH_DPDK := --features slowpath/dpdk,turnpiked/dpdk
 FEATURES := $(if $(filter 1,$(DPDK)),--features turnpiked/dpdk)
 
@@ -28,10 +28,10 @@ setup-all: # what tests and lints need beside
 build: setup ## turnpiked, turnpike and lab, optimised; DPDK=1: with the data path over DPDK
 	$(CARGO) build --release --locked --bins $(FEATURES)
 
-demo: build ## the whole UPF with real traffic, in namespaces; KEEP=1 leaves it running; DATAPATH=dpdk|kernel
+demo: build ## the whole UPF with real traffic, in namespaces; KEEP=1 leaves it running; DATAPATH=dpdk|dpdk-pipeline|kernel
 	$(RELEASE)/lab --datapath $(DATAPATH) demo $(if $(filter 1,$(KEEP)),--keep)
 
-scenarios: build ## every scenario on one data path; DATAPATH=dpdk|kernel
+scenarios: build ## every scenario on one data path; DATAPATH=dpdk|dpdk-pipeline|kernel
 	$(RELEASE)/lab --datapath $(DATAPATH) scenario --all --jobs 4
 
 test: setup-all ## every test: unit, property, golden, data path, scenarios

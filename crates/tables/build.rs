@@ -17,11 +17,12 @@ const WORKER_BUILDS: [&str; 4] = ["PLAIN", "COMMON", "RELAY", "GENERAL"];
 const SHARED: &str = "tp_(side|config|traffic|port_stats|nexthop|cpu)";
 
 /// What `tp_host.h`, `tp_worker.h` and `tp_queue.h` declare.
-const NATIVE_CALLS: [&str; 12] = [
+const NATIVE_CALLS: [&str; 13] = [
     "tp_host_run",
     "tp_host_prefix",
     "tp_host_wrap",
     "tp_host_entry_of",
+    "tp_host_user",
     "tp_drop_name",
     "tp_worker_burst",
     "tp_queue_reserve",
@@ -263,6 +264,7 @@ fn build_dpdk(clang: &str, root: &Path) {
         .include(root.join("platform/host"))
         .include(root.join("platform/worker"))
         .file(root.join("platform/dpdk/tp_dpdk.c"))
+        .file(root.join("platform/dpdk/tp_dpdk_receive.c"))
         .file(root.join("platform/dpdk/tp_dpdk_rings.c"))
         .flag("-fno-strict-aliasing")
         .opt_level(2)
@@ -368,7 +370,7 @@ fn write_dpdk_abi(root: &Path, out: &Path) {
         .allowlist_recursively(false)
         .allowlist_item("(tp_dpdk|TP_DPDK)_.*|rte_(ring|mempool)")
         .derive_default(true)
-        .no_copy("tp_dpdk_(shared|lane)")
+        .no_copy("tp_dpdk_(shared|lane|receiver)")
         .parse_callbacks(Box::new(Integers))
         .wrap_unsafe_ops(true);
     for folder in ["include", "platform/host", "platform/worker"] {

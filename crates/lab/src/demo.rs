@@ -101,6 +101,9 @@ fn describe(world: &World) -> Result<()> {
     let by = match wanted {
         Datapath::Xdp => "XDP in driver mode on n3 and n6",
         Datapath::Dpdk => "DPDK, with TAP interfaces n3 and n6 for the kernel",
+        Datapath::DpdkPipeline => {
+            "DPDK, by a receive core and two workers, with TAP interfaces n3 and n6 for the kernel"
+        }
         Datapath::Kernel => "UDP sockets on n3 and a TUN interface for n6",
     };
     println!("  turnpiked forwards by {by}");

@@ -27,8 +27,10 @@ pub enum Datapath {
     Xdp,
     /// Sockets of the kernel.
     Kernel,
-    /// Devices of DPDK; of a turnpiked that was built with it.
+    /// Devices of DPDK, run to completion; of a turnpiked that was built with it.
     Dpdk,
+    /// The same, with a receive core in front of two workers.
+    DpdkPipeline,
 }
 
 static DATAPATH: OnceLock<Datapath> = OnceLock::new();
@@ -49,8 +51,13 @@ impl Datapath {
         match self {
             Self::Xdp => "xdp",
             Self::Kernel => "kernel",
-            Self::Dpdk => "dpdk",
+            Self::Dpdk | Self::DpdkPipeline => "dpdk",
         }
+    }
+
+    /// Whether it goes by devices of DPDK.
+    pub fn is_dpdk(self) -> bool {
+        matches!(self, Self::Dpdk | Self::DpdkPipeline)
     }
 }
 
@@ -67,7 +74,7 @@ pub fn prepare(netns: &Netns) -> Result<()> {
 /// Has the UPF's end of a cable carry packets of DPDK, where that is the data path: the end gets another name, and the
 /// kernel leaves it alone; a TAP interface has its name.
 pub fn give_face(end: End<'_>) -> Result<()> {
-    if Datapath::chosen() != Datapath::Dpdk {
+    if !Datapath::chosen().is_dpdk() {
         return Ok(());
     }
     let (netns, name) = (end.netns, end.name);
@@ -97,13 +104,25 @@ fn wire(name: &str) -> String {
 fn with_devices(mut toml: String) -> String {
     for name in ["n3", "n6", "n6b", "n9"] {
         let header = format!("name = \"{name}\"\nrole");
-        let device = format!("net_af_packet_{name},iface={},framecnt=8192", wire(name));
+        let queues = match Datapath::chosen() {
+            Datapath::DpdkPipeline => ",qpairs=2",
+            _ => "",
+        };
+        let device = format!(
+            "net_af_packet_{name},iface={},framecnt=8192{queues}",
+            wire(name)
+        );
         let with = format!("device = \"{device}\"\n{header}");
         toml = toml.replace(&header, &with);
     }
     let eal =
         r#"["--no-huge", "-m", "64", "--no-pci", "--no-telemetry", "--log-level=lib.eal:error"]"#;
-    toml + &format!("\n[datapath.dpdk]\neal = {eal}\nmbufs = 8192\n")
+    toml += &format!("\n[datapath.dpdk]\neal = {eal}\nmbufs = 8192\n");
+    if Datapath::chosen() == Datapath::DpdkPipeline {
+        toml += "model = \"pipeline\"\n";
+        toml = toml.replacen("[datapath]\n", "[datapath]\nworkers = 2\n", 1);
+    }
+    toml
 }
 
 /// What a scenario asks of the configuration.
@@ -200,7 +219,7 @@ listen = "127.0.0.1:8806"
         {
             toml += "\n[gtpu]\nrestart_grace_s = 0\n";
         }
-        if Datapath::chosen() == Datapath::Dpdk {
+        if Datapath::chosen().is_dpdk() {
             toml = with_devices(toml);
         }
         for (section, line) in &self.lines {

@@ -7,7 +7,10 @@ use std::ffi::{CStr, CString, c_char};
 use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock, PoisonError, Weak};
 
-use crate::abi::dpdk::{TP_DPDK_WHY, rte_mempool, tp_dpdk_pool, tp_dpdk_record, tp_dpdk_start};
+use crate::abi::dpdk::{
+    TP_DPDK_RECEIVERS_MAX, TP_DPDK_WHY, TP_DPDK_WORKERS_MAX, rte_mempool, tp_dpdk_pool,
+    tp_dpdk_record, tp_dpdk_start,
+};
 use crate::error::SetupError;
 use crate::queue::Queue;
 
@@ -27,6 +30,29 @@ pub struct Settings {
     /// Each port has a TAP interface that is the kernel's face of it. Without, what is for the kernel is lost: for tests,
     /// which need no rights then.
     pub taps: bool,
+    /// Receive cores in front of the workers; none: run to completion.
+    pub pipeline: Option<Pipeline>,
+}
+
+/// The pipeline core model: threads that receive, and spread frames over workers by UE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pipeline {
+    /// Receive cores.
+    pub receivers: u32,
+    /// A CPU for each of them; none: they run where the kernel likes.
+    pub cpus: Vec<u32>,
+    /// Frames that may wait between a receive core and a worker.
+    pub ring: u32,
+}
+
+impl Default for Pipeline {
+    fn default() -> Self {
+        Self {
+            receivers: 1,
+            cpus: Vec::new(),
+            ring: 1024,
+        }
+    }
 }
 
 impl Default for Settings {
@@ -37,6 +63,7 @@ impl Default for Settings {
             cpus: Vec::new(),
             busy_poll: false,
             taps: true,
+            pipeline: None,
         }
     }
 }
@@ -62,6 +89,21 @@ impl From<Why> for SetupError {
         // SAFETY: C writes at most so many octets, of which the last is zero, as it is from the beginning.
         let words = unsafe { CStr::from_ptr(why.0.as_ptr()) };
         Self::Dpdk(words.to_string_lossy().into_owned())
+    }
+}
+
+/// Receive cores and workers, at most.
+const RECEIVERS_MAX: u32 = TP_DPDK_RECEIVERS_MAX;
+const WORKERS_MAX: u32 = TP_DPDK_WORKERS_MAX;
+
+/// Refuse more threads than there is room for.
+pub(crate) fn check_threads(settings: &Settings, workers: u32) -> Result<(), SetupError> {
+    let receivers = settings.pipeline.as_ref().map_or(1, |all| all.receivers);
+    match (1..=RECEIVERS_MAX).contains(&receivers) && workers <= WORKERS_MAX {
+        true => Ok(()),
+        false => Err(SetupError::Dpdk(format!(
+            "{receivers} receive cores (1 to {RECEIVERS_MAX}) and {workers} workers (1 to {WORKERS_MAX})"
+        ))),
     }
 }
 

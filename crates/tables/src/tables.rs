@@ -108,6 +108,7 @@ impl Tables {
         options: &Options,
         settings: &crate::dpdk::Settings,
     ) -> Result<Self, SetupError> {
+        crate::dpdk::check_threads(settings, layout.workers)?;
         crate::dpdk::start(settings)?;
         Self::over::<Workers<Dpdk>>(layout, ports, options)
     }

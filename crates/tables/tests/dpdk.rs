@@ -1,5 +1,5 @@
 //! Ports of DPDK that lose frames: under which name, and that they forward again afterwards. In network namespaces of the
-//! tests' own. Needs root.
+//! tests' own. And several threads over them, in both core models: which of them meets a packet, and in which order. Needs root.
 #![cfg(feature = "dpdk")]
 #![allow(clippy::unwrap_used, reason = "test helpers")]
 
@@ -11,13 +11,14 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::{ethernet, furnish, gpdu, ipv4, need_root};
+use common::{GNB, N3, ethernet, furnish, gpdu, hop, ipv4, need_root, read_gpdu, resolve_peers};
+use nexthop::NextHopTables as _;
 use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, unshare};
 use session::compiled::{
     Action, Compiled, Direction, Entry, Key, NiId, PdrId, Select, Tables as _,
 };
-use tables::dpdk::{RingPort, Settings};
+use tables::dpdk::{Pipeline, RingPort, Settings};
 use tables::{FrameSocket, Handle, Layout, Options, PortConfig, Roles, Tables};
 
 /// The tests share DPDK's environment, and its buffers.
@@ -61,34 +62,37 @@ fn port(name: &str, n3: bool, device: &str) -> PortConfig {
     }
 }
 
+fn entry(pdr: u16, direction: Direction, action: Action) -> Entry {
+    Entry {
+        pdr: PdrId(pdr),
+        predefined: None,
+        direction,
+        action,
+        ue: None,
+        framed: false,
+        qfi: None,
+        relay: None,
+        marking: None,
+        marks: Default::default(),
+        meter: None,
+        shared_meters: Default::default(),
+        packet_meter: None,
+        duplicates: Vec::new(),
+    }
+}
+
 /// A session whose packets come in by port 0 and leave by port 1.
 fn forward(tables: &mut Tables) -> Handle {
     furnish(tables);
+    let teid = Key::Teid {
+        teid: TEID,
+        direct: true,
+    };
+    let route = Action::Route { ni: NiId(0) };
     let uplink = Compiled {
         seid: 1,
-        entries: vec![Entry {
-            pdr: PdrId(1),
-            predefined: None,
-            direction: Direction::Uplink,
-            action: Action::Route { ni: NiId(0) },
-            ue: None,
-            framed: false,
-            qfi: None,
-            relay: None,
-            marking: None,
-            marks: Default::default(),
-            meter: None,
-            shared_meters: Default::default(),
-            packet_meter: None,
-            duplicates: Vec::new(),
-        }],
-        keys: vec![(
-            Key::Teid {
-                teid: TEID,
-                direct: true,
-            },
-            Select::One(0),
-        )],
+        entries: vec![entry(1, Direction::Uplink, route)],
+        keys: vec![(teid, Select::One(0))],
         ..Compiled::default()
     };
     let mut handle = Handle::default();
@@ -280,4 +284,243 @@ fn a_device_with_fewer_queues_than_workers_is_refused() {
     let text = tables.unwrap().attach().unwrap_err().to_string();
     let expected = "net_ring_few3 has 1 receive and 1 transmit queues, and each of 2 workers";
     assert!(text.contains(expected), "{text}");
+}
+
+fn ue(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 60, 0, number)
+}
+
+const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+
+/// Sessions of UEs 1 to `ues`, both ways: uplink by TEIDs of the UEs' numbers.
+fn sessions(tables: &mut Tables, ues: u8) -> Vec<Handle> {
+    furnish(tables);
+    let n3 = tables.alloc_nexthop(&hop(0)).unwrap();
+    let session = |number: u8| {
+        let teid = Key::Teid {
+            teid: number.into(),
+            direct: true,
+        };
+        let address = Key::Ue4 {
+            ni: NiId(0),
+            addr: ue(number),
+        };
+        let tunnel = Action::Tunnel {
+            teid: number.into(),
+            peer: GNB.into(),
+            local: N3.into(),
+        };
+        let both = Compiled {
+            seid: number.into(),
+            entries: vec![
+                entry(1, Direction::Uplink, Action::Route { ni: NiId(0) }),
+                entry(2, Direction::Downlink, tunnel),
+            ],
+            keys: vec![(teid, Select::One(0)), (address, Select::One(1))],
+            ..Compiled::default()
+        };
+        let mut handle = Handle::default();
+        tables.publish(&mut handle, &both).unwrap();
+        handle
+    };
+    let handles = (1..=ues).map(session).collect();
+    resolve_peers(tables, n3);
+    handles
+}
+
+/// The packet of this number, of a UE to its server or back.
+fn numbered(from: Ipv4Addr, to: Ipv4Addr, number: u16) -> Vec<u8> {
+    let mut packet = ipv4(from, to, 17, 64, 24);
+    packet.extend([0; 22]);
+    packet.extend(number.to_be_bytes());
+    packet
+}
+
+fn uplink_of(number: u8, packet: u16) -> Vec<u8> {
+    gpdu(number.into(), None, &numbered(ue(number), SERVER, packet))
+}
+
+fn downlink_of(number: u8, packet: u16) -> Vec<u8> {
+    ethernet(&numbered(SERVER, ue(number), packet))
+}
+
+/// UE and number of a packet that has left towards the network, or in a tunnel.
+fn read_uplink(frame: &[u8]) -> (u8, u16) {
+    let number = u16::from_be_bytes(frame[56..58].try_into().unwrap());
+    (frame[29], number)
+}
+
+fn read_downlink(frame: &[u8]) -> (u8, u16) {
+    let (_, teid, _, packet) = read_gpdu(frame);
+    assert_eq!(packet[19], teid as u8, "the tunnel of its UE");
+    (
+        packet[19],
+        u16::from_be_bytes(packet[42..44].try_into().unwrap()),
+    )
+}
+
+/// Ring ports without faces, and tables over them: nothing here is the kernel's affair.
+struct Site {
+    tables: Tables,
+    access: RingPort,
+    network: RingPort,
+    _sessions: Vec<Handle>,
+}
+
+const UES: u8 = 16;
+
+fn site(name: &str, workers: u32, queues: u32, pipeline: Option<Pipeline>) -> Site {
+    let settings = Settings {
+        taps: false,
+        pipeline,
+        ..settings()
+    };
+    let names = [format!("{name}3"), format!("{name}6")];
+    let port_of = |name| RingPort::with_queues(&settings, name, 2048, queues).unwrap();
+    let (access, network) = (port_of(&names[0]), port_of(&names[1]));
+    let ports = ports(&names[0], &RingPort::device(&names[1]));
+    let layout = Layout {
+        workers,
+        ..Layout::for_sessions(64, 2, 2)
+    };
+    let mut tables = Tables::dpdk(&layout, &ports, &Options::default(), &settings).unwrap();
+    tables.attach().unwrap();
+    let _sessions = sessions(&mut tables, UES);
+    Site {
+        tables,
+        access,
+        network,
+        _sessions,
+    }
+}
+
+impl Site {
+    /// `each` packets of every UE both ways, of UEs in turn, by the queue that `queue` says; each UE's leave in order.
+    fn keeps_order(&mut self, each: u16, queue: impl Fn(u8) -> u32) {
+        for number in 0..each {
+            for of in 1..=UES {
+                let (up, down) = (uplink_of(of, number), downlink_of(of, number));
+                assert!(self.access.put_all(queue(of), &[&up]));
+                assert!(self.network.put_all(queue(of), &[&down]));
+            }
+        }
+        let mut next = [[0; UES as usize + 1]; 2];
+        let all = u32::from(UES) * u32::from(each) * 2;
+        let mut left = 0;
+        eventually("all leave", || {
+            let up = std::iter::from_fn(|| self.network.take());
+            let ups: Vec<_> = up.map(|frame| read_uplink(&frame)).collect();
+            let down = std::iter::from_fn(|| self.access.take());
+            let downs: Vec<_> = down.map(|frame| read_downlink(&frame)).collect();
+            for (next, packets) in next.iter_mut().zip([ups, downs]) {
+                for (of, number) in packets {
+                    assert_eq!(number, next[usize::from(of)], "of UE {of}");
+                    next[usize::from(of)] += 1;
+                    left += 1;
+                }
+            }
+            left == all
+        });
+    }
+
+    /// Threads that have met packets, of both ports together, since `before`.
+    fn met(&self, before: &[Vec<u64>; 2]) -> Vec<usize> {
+        let now = self.by_cpu();
+        let more = |cpu: &usize| (0..2).any(|port| now[port][*cpu] > before[port][*cpu]);
+        (0..now[0].len()).filter(more).collect()
+    }
+
+    fn by_cpu(&self) -> [Vec<u64>; 2] {
+        [0, 1].map(|port| self.tables.counting().by_cpu(port))
+    }
+}
+
+#[test]
+fn in_the_pipeline_a_ues_packets_stay_with_one_worker_in_order() {
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let pipeline = Pipeline {
+        receivers: 2,
+        ..Pipeline::default()
+    };
+    let mut site = site("pipe", 2, 2, Some(pipeline));
+    // Both directions by queues of different receive cores.
+    let mut used = [0; 2];
+    for number in 1..=UES {
+        let before = site.by_cpu();
+        for queue in 0..2 {
+            assert!(site.access.put_all(queue, &[&uplink_of(number, 0)]));
+            assert!(site.network.put_all(queue, &[&downlink_of(number, 0)]));
+        }
+        let mut left = 0;
+        eventually("four leave", || {
+            left += usize::from(site.network.take().is_some());
+            left += usize::from(site.access.take().is_some());
+            left == 4
+        });
+        let met = site.met(&before);
+        assert_eq!(met.len(), 1, "UE {number} met by {met:?}");
+        used[met[0]] += 1;
+    }
+    assert!(used.iter().all(|&ues| ues >= 4), "UEs of workers: {used:?}");
+    // What has no UE has one worker, whatever queue it comes in by.
+    let before = site.by_cpu();
+    for queue in 0..2 {
+        assert!(site.access.put_all(queue, &[&arp()]));
+        assert!(site.network.put_all(queue, &[&arp()]));
+    }
+    eventually("four passed", || {
+        let totals = site.tables.totals();
+        totals.iter().map(|port| port.passed).sum::<u64>() == 4
+    });
+    assert_eq!(site.met(&before), [0]);
+    site.keeps_order(40, |of| u32::from(of % 2));
+}
+
+#[test]
+fn run_to_completion_keeps_a_queue_with_its_worker_in_order() {
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut site = site("done", 2, 2, None);
+    for queue in 0..2 {
+        let before = site.by_cpu();
+        assert!(site.access.put_all(queue, &[&uplink_of(1, 0)]));
+        eventually("it leaves", || site.network.take().is_some());
+        assert_eq!(site.met(&before), [queue as usize]);
+    }
+    site.keeps_order(40, |of| u32::from(of % 2));
+}
+
+#[test]
+fn a_ring_to_a_worker_that_is_full_loses_frames_under_a_name_until_there_is_room() {
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let room = 8;
+    let pipeline = Pipeline {
+        ring: room,
+        ..Pipeline::default()
+    };
+    let mut site = site("narrow", 1, 1, Some(pipeline));
+    // Those that come in at once are received at once, half of them: more than the ring has room for.
+    let burst = 32;
+    let frames: Vec<Vec<u8>> = (0..2 * burst)
+        .map(|number| downlink_of(1, number))
+        .collect();
+    let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+    assert!(site.network.put_all(0, &frames));
+    let mut left = 0;
+    eventually("each has left or is lost", || {
+        left += std::iter::from_fn(|| site.access.take()).count() as u64;
+        left + dropped(&site.tables, 1, "worker_full") == 2 * u64::from(burst)
+    });
+    let (room, burst) = (u64::from(room), u64::from(burst));
+    assert!((room..=2 * room).contains(&left), "{left} left");
+    let downlink = site.tables.totals()[1].dropped(1, "worker_full");
+    assert_eq!(
+        downlink,
+        2 * burst - left,
+        "on the port and in the direction that they came in"
+    );
+    for number in 0..100 {
+        assert!(site.network.put(&downlink_of(1, number)));
+        eventually("it forwards again", || site.access.take().is_some());
+    }
+    assert_eq!(dropped(&site.tables, 1, "worker_full"), downlink);
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod cores;
 mod fields;
 mod show;
 mod table;
@@ -78,6 +79,8 @@ enum Question {
     Drops,
     /// The program that carries packets, and its interfaces.
     Datapath,
+    /// CPUs of the machine, what they share, and which threads run there; without a turnpiked, the machine alone.
+    Cores,
     /// The configuration in effect.
     Config,
     /// The SMFs.
@@ -129,6 +132,7 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
         }
         Question::Drops => (client.get("drops")?, show::drops),
         Question::Datapath => (client.get("datapath")?, show::datapath),
+        Question::Cores => (cores::ask(&client)?, cores::show),
         Question::Config => (client.get("config")?, show::config),
         Question::Buffers => (client.get("buffers")?, show::buffers),
         Question::Pfds => (client.get("pfds")?, show::pfds),

@@ -17,14 +17,17 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
+use topology::Topology;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
 use crate::command::{Asker, NoAnswer};
 use crate::config::Config;
+use crate::plan;
 use crate::report::{
-    ApplicationReport, BufferReport, BufferTotals, DatapathReport, DropReport, Fill, PeerReport,
-    PortReport, Report, SessionDetail, SessionPage, TableFill, UsagePage, UsageTotals, parse_seid,
+    ApplicationReport, BufferReport, BufferTotals, CoresReport, DatapathReport, DropReport, Fill,
+    PeerReport, PortReport, Report, SessionDetail, SessionPage, TableFill, UsagePage, UsageTotals,
+    parse_seid,
 };
 use crate::system;
 
@@ -40,16 +43,23 @@ const PAGE_MAX: usize = 1000;
 pub(crate) struct Api {
     control: Asker,
     config: Arc<Config>,
+    topology: Arc<Topology>,
     token: Option<Arc<str>>,
     started: SystemTime,
 }
 
 impl Api {
-    /// With a token, each request must carry it.
-    pub(crate) fn new(control: Asker, config: Arc<Config>, token: Option<Arc<str>>) -> Self {
+    /// With a token, each request must carry it. `topology`: as it was before threads had their CPUs.
+    pub(crate) fn new(
+        control: Asker,
+        config: Arc<Config>,
+        topology: Topology,
+        token: Option<Arc<str>>,
+    ) -> Self {
         Self {
             control,
             config,
+            topology: Arc::new(topology),
             token,
             started: SystemTime::now(),
         }
@@ -67,6 +77,7 @@ impl Api {
             .route("/api/v1/drops", get(drops))
             .route("/api/v1/trace", get(trace::trace))
             .route("/api/v1/datapath", get(datapath))
+            .route("/api/v1/cores", get(cores))
             .route("/api/v1/config", get(config))
             .route("/api/v1/openapi.json", get(openapi))
             .route("/metrics", get(metrics))
@@ -341,6 +352,12 @@ async fn datapath(State(api): State<Api>) -> Result<Json<DatapathBody>, Failure>
     }))
 }
 
+/// CPUs of the machine, and which threads run there.
+#[utoipa::path(get, path = "/api/v1/cores", responses((status = 200, body = CoresReport)))]
+async fn cores(State(api): State<Api>) -> Json<CoresReport> {
+    Json(plan::cores(&api.config, &api.topology))
+}
+
 /// The configuration in effect, defaults included. The token is not part of it.
 #[utoipa::path(get, path = "/api/v1/config",
     responses((status = 200, body = serde_json::Value)))]
@@ -369,7 +386,7 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
 #[openapi(
     info(title = "Turnpike", description = "A 5G User Plane Function",
         license(name = "Apache-2.0")),
-    paths(status, sessions, session, usage, peers, pfds, buffers, drops, datapath, config, openapi, metrics,
+    paths(status, sessions, session, usage, peers, pfds, buffers, drops, datapath, cores, config, openapi, metrics,
         trace::trace),
     modifiers(&BearerToken),
     security((), ("token" = []))

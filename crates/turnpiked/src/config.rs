@@ -3,6 +3,7 @@
 //! `deploy/turnpiked.example.toml` explains each key; a test keeps it and the defaults here alike.
 
 mod check;
+mod cores;
 mod dpdk;
 mod predefined;
 mod router;
@@ -18,6 +19,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use check::check;
+pub(crate) use cores::doubts;
 pub(crate) use predefined::PredefinedRule;
 pub(crate) use router::Router;
 pub(crate) use system::{System, read_token};
@@ -128,6 +130,7 @@ pub(crate) struct Datapath {
     pub(crate) kind: DatapathKind,
     pub(crate) workers: u32,
     pub(crate) cpus: Vec<u32>,
+    pub(crate) control_cpus: Vec<u32>,
     pub(crate) busy_poll: bool,
     pub(crate) mode: XdpMode,
     pub(crate) settle_s: u32,
@@ -141,6 +144,7 @@ impl Default for Datapath {
             kind: DatapathKind::Xdp,
             workers: 1,
             cpus: Vec::new(),
+            control_cpus: Vec::new(),
             busy_poll: false,
             mode: XdpMode::Driver,
             settle_s: 10,
@@ -150,12 +154,34 @@ impl Default for Datapath {
     }
 }
 
-/// DPDK's environment.
+/// DPDK's environment, and which of its core models.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Dpdk {
     pub(crate) eal: Vec<String>,
     pub(crate) mbufs: u32,
+    pub(crate) model: CoreModel,
+    pub(crate) rx_cpus: Vec<u32>,
+    pub(crate) ring: u32,
+}
+
+/// What a packet meets on its way, of CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum CoreModel {
+    /// One worker, from the receive queue to the transmit queue.
+    RunToCompletion,
+    /// A receive core, then a worker.
+    Pipeline,
+}
+
+impl CoreModel {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::RunToCompletion => "run-to-completion",
+            Self::Pipeline => "pipeline",
+        }
+    }
 }
 
 impl Default for Dpdk {
@@ -163,6 +189,9 @@ impl Default for Dpdk {
         Self {
             eal: Vec::new(),
             mbufs: 16_384,
+            model: CoreModel::RunToCompletion,
+            rx_cpus: Vec::new(),
+            ring: 1024,
         }
     }
 }

@@ -12,10 +12,11 @@ use slowpath::{Setup, SlowPath, SlowPathThread, send_end_markers};
 use tables::Tables;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
+use topology::Topology;
 
 use crate::api::{self, Api};
 use crate::command::{self, Asked, Asker, Command};
-use crate::config::{Config, DatapathKind, System, read_token};
+use crate::config::{Config, DatapathKind, System, doubts, read_token};
 use crate::control::{About, Control, EchoSockets, KernelMirror, Usage};
 use crate::plan;
 use crate::usage_log::UsageLog;
@@ -30,6 +31,12 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
             missing.join(", ")
         );
     }
+    let topology = Topology::read();
+    for doubt in doubts(&config, &topology) {
+        tracing::warn!("{doubt}");
+    }
+    // Threads that are started from here on run there, too, but for those that choose CPUs of their own.
+    system::run_on(&config.datapath.control_cpus).context("datapath.control_cpus")?;
     let token = match &config.api.token_file {
         Some(path) => Some(
             read_token(path)
@@ -48,7 +55,8 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
         .enable_all()
         .build()?;
     let max_connections = config.api.max_connections as usize;
-    let router = Api::new(asker.clone(), Arc::clone(&config), token.map(Arc::from)).router();
+    let token = token.map(Arc::from);
+    let router = Api::new(asker.clone(), Arc::clone(&config), topology, token).router();
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let signals = (

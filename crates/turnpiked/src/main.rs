@@ -60,8 +60,8 @@ fn main() -> ExitCode {
         // clap asks for one of them.
         (None, None) => return ExitCode::from(2),
     };
-    let config = match checked(&file) {
-        Ok(config) => config,
+    let (config, system) = match checked(&file) {
+        Ok(checked) => checked,
         Err(problems) => {
             for problem in problems {
                 say(&format!("turnpiked: {}: {problem}", file.display()));
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         }
     };
     if !run {
-        show(&file, &config);
+        show(&file, &config, &system);
         return ExitCode::SUCCESS;
     }
     logging::start(&config.log);
@@ -83,8 +83,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The configuration, when it can be run on this machine.
-fn checked(file: &Path) -> Result<Config, Vec<Problem>> {
+/// The configuration, when it can be run on this machine, and the machine.
+fn checked(file: &Path) -> Result<(Config, System), Vec<Problem>> {
     let config = config::load(file).map_err(|problem| vec![problem])?;
     let system = System::read().map_err(|error| {
         vec![Problem::missing(
@@ -94,15 +94,18 @@ fn checked(file: &Path) -> Result<Config, Vec<Problem>> {
     })?;
     let problems = config::check(&config, &system);
     if problems.is_empty() {
-        Ok(config)
+        Ok((config, system))
     } else {
         Err(problems)
     }
 }
 
 /// What the configuration says, for whoever wrote it to compare with what was meant.
-fn show(file: &Path, config: &Config) {
-    let lines = config::understood(config).join("\n");
+fn show(file: &Path, config: &Config, system: &System) {
+    let mut lines = config::understood(config);
+    let doubts = config::doubts(config, &system.topology);
+    lines.extend(doubts.iter().map(|doubt| format!("warning: {doubt}")));
+    let lines = lines.join("\n");
     let _ = writeln!(std::io::stdout(), "{}: ok\n{lines}", file.display());
 }
 

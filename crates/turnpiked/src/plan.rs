@@ -9,8 +9,10 @@ use session::config as core;
 use slowpath::HoldBounds;
 use slowpath::advertise::Advertised;
 use tables::{Layout, Mode, Options, PortConfig, Roles};
+use topology::Topology;
 
-use crate::config::{Config, DatapathKind, Interface, NetworkInstance, NodeId, XdpMode};
+use crate::config::{Config, DatapathKind, Interface, NetworkInstance, NodeId, XdpMode, doubts};
+use crate::report::{CoresReport, CpuReport};
 
 /// UE addresses of one page of the tables: `TP_UE_PAGE_BITS`.
 const UE_PAGE: u64 = 1 << 14;
@@ -166,6 +168,37 @@ pub(crate) fn options(config: &Config) -> Options {
     }
 }
 
+/// CPUs of a machine, and which threads run there.
+pub(crate) fn cores(config: &Config, topology: &Topology) -> CoresReport {
+    let seats = config.seats();
+    let lanes = |cpu: u32| {
+        let spreads = config.interface.iter();
+        let spreads = spreads.filter(move |interface| interface.spread_cpus.contains(&cpu));
+        spreads.map(|interface| format!("users of {}", interface.name))
+    };
+    let core = |(&number, cpu): (&u32, &topology::Cpu)| CpuReport {
+        cpu: number,
+        node: cpu.node,
+        socket: cpu.socket,
+        core: cpu.core,
+        siblings: cpu.siblings.iter().copied().collect(),
+        allowed: cpu.allowed,
+        threads: {
+            let seats = seats.iter().filter(|seat| seat.cpu == number);
+            let threads = seats.map(|seat| seat.thread.clone());
+            threads.chain(lanes(number)).collect()
+        },
+    };
+    let is_dpdk = config.datapath.kind == DatapathKind::Dpdk;
+    CoresReport {
+        kind: config.datapath.kind.name().to_owned(),
+        model: is_dpdk.then(|| config.datapath.dpdk.model.name().to_owned()),
+        cpus: topology.cpus.iter().map(core).collect(),
+        anywhere: config.without_seat(),
+        doubts: doubts(config, topology),
+    }
+}
+
 /// What DPDK's environment is started with.
 #[cfg(feature = "dpdk")]
 pub(crate) fn dpdk(config: &Config) -> tables::dpdk::Settings {
@@ -175,6 +208,11 @@ pub(crate) fn dpdk(config: &Config) -> tables::dpdk::Settings {
         buffers: datapath.dpdk.mbufs,
         cpus: datapath.cpus.clone(),
         busy_poll: datapath.busy_poll,
+        pipeline: config.has_receivers().then(|| tables::dpdk::Pipeline {
+            receivers: config.receivers(),
+            cpus: datapath.dpdk.rx_cpus.clone(),
+            ring: datapath.dpdk.ring,
+        }),
         ..tables::dpdk::Settings::default()
     }
 }

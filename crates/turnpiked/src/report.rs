@@ -139,6 +139,43 @@ pub(crate) struct DatapathReport {
     pub(crate) start_ms: f64,
 }
 
+/// CPUs of the machine, and which threads run there.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct CoresReport {
+    /// Of the data path: `xdp`, `kernel` or `dpdk`.
+    pub(crate) kind: String,
+    /// `run-to-completion` or `pipeline`; of `dpdk`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<String>,
+    /// CPUs that are online.
+    pub(crate) cpus: Vec<CpuReport>,
+    /// Threads that run wherever the kernel likes, of the CPUs that are allowed.
+    pub(crate) anywhere: Vec<String>,
+    /// What makes the plan slower than it need be, in words.
+    pub(crate) doubts: Vec<String>,
+}
+
+/// A CPU. What the kernel does not tell is absent.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct CpuReport {
+    pub(crate) cpu: u32,
+    /// NUMA node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) socket: Option<u32>,
+    /// Physical core, by its number within the socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) core: Option<u32>,
+    /// Other CPUs of the same physical core.
+    pub(crate) siblings: Vec<u32>,
+    /// turnpiked may run there.
+    pub(crate) allowed: bool,
+    /// Threads that have this CPU: `worker-0`, `receiver-0`, `control`, which is all others; with `spread_cpus`, users of an
+    /// interface.
+    pub(crate) threads: Vec<String>,
+}
+
 /// A program in the kernel.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(crate) struct ProgramReport {

@@ -7,6 +7,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
 use crate::config::DatapathKind;
 
 /// Seconds from 1900, the era of NTP, to 1970.
@@ -99,6 +102,18 @@ pub(crate) fn recovery_time_stamp() -> u32 {
 pub(crate) fn ntp() -> Duration {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH);
     unix.unwrap_or_default() + Duration::from_secs(NTP_EPOCH_S)
+}
+
+/// Run the calling thread, and those that it starts, on these CPUs alone; none: where it runs now.
+pub(crate) fn run_on(cpus: &[u32]) -> nix::Result<()> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        set.set(cpu as usize)?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &set)
 }
 
 /// A number that no peer can guess.

@@ -11,9 +11,9 @@
 #include <rte_ethdev.h>
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
+#include <rte_ring.h>
 
-#include "tp_dpdk.h"
-#include "tp_drop.h"
+#include "tp_dpdk_frames.h"
 
 #define DESCRIPTORS 1024
 
@@ -67,15 +67,35 @@ static int find(const char *device, __u16 *id)
 	return rte_eth_dev_get_port_by_name(name, id);
 }
 
-static int has_queues(const char *device, __u32 queues, const struct rte_eth_dev_info *info, char *why)
+static int has_queues(const char *device, const struct tp_dpdk_queues *queues, const struct rte_eth_dev_info *info, char *why)
 {
-	if (info->max_rx_queues >= queues && info->max_tx_queues >= queues)
+	if (queues->receivers) {
+		if (info->max_tx_queues >= queues->workers)
+			return 1;
+		snprintf(why, TP_DPDK_WHY,
+			 "%.100s has %u transmit queues, and each of %u workers needs one: give it more "
+			 "(net_af_packet: qpairs=%u), or lower datapath.workers",
+			 device, info->max_tx_queues, queues->workers, queues->workers);
+		return 0;
+	}
+	if (info->max_rx_queues >= queues->workers && info->max_tx_queues >= queues->workers)
 		return 1;
 	snprintf(why, TP_DPDK_WHY,
 		 "%.100s has %u receive and %u transmit queues, and each of %u workers needs one of each: give it more "
 		 "(net_af_packet: qpairs=%u), or lower datapath.workers",
-		 device, info->max_rx_queues, info->max_tx_queues, queues, queues);
+		 device, info->max_rx_queues, info->max_tx_queues, queues->workers, queues->workers);
 	return 0;
+}
+
+/* Receive queues to be polled. Each receive core has one of its own where there are as many; all sockets of net_af_packet
+ * take frames, whether anybody polls them or not. */
+static __u16 receive_queues(const struct tp_dpdk_queues *queues, const struct rte_eth_dev_info *info)
+{
+	if (!queues->receivers)
+		return (__u16)queues->workers;
+	if (!strcmp(info->driver_name, "net_af_packet") || queues->receivers > info->max_rx_queues)
+		return info->max_rx_queues;
+	return (__u16)queues->receivers;
 }
 
 /* What failed of a device, and why. */
@@ -85,26 +105,27 @@ static int told(const char *device, const char *what, int error, char *why)
 	return -1;
 }
 
-static int set_up_queues(__u16 id, __u32 queues, const struct rte_eth_dev_info *info, struct rte_mempool *pool)
+static int set_up_queues(const struct tp_dpdk_port *port, __u16 transmit, const struct rte_eth_dev_info *info,
+			 struct rte_mempool *pool)
 {
-	__u16 receive = DESCRIPTORS, transmit = DESCRIPTORS, q;
-	int socket = rte_eth_dev_socket_id(id), r;
+	__u16 in = DESCRIPTORS, out = DESCRIPTORS, q;
+	int socket = rte_eth_dev_socket_id(port->id), r;
 
-	r = rte_eth_dev_adjust_nb_rx_tx_desc(id, &receive, &transmit);
-	for (q = 0; !r && q < queues; q++) {
-		r = rte_eth_rx_queue_setup(id, q, receive, (unsigned int)socket, &info->default_rxconf, pool);
-		if (!r)
-			r = rte_eth_tx_queue_setup(id, q, transmit, (unsigned int)socket, &info->default_txconf);
-	}
+	r = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &in, &out);
+	for (q = 0; !r && q < port->receive; q++)
+		r = rte_eth_rx_queue_setup(port->id, q, in, (unsigned int)socket, &info->default_rxconf, pool);
+	for (q = 0; !r && q < transmit; q++)
+		r = rte_eth_tx_queue_setup(port->id, q, out, (unsigned int)socket, &info->default_txconf);
 	return r;
 }
 
-int tp_dpdk_open(const char *device, __u32 queues, __u32 mtu, struct rte_mempool *pool, struct tp_dpdk_port *port, char *why)
+int tp_dpdk_open(const char *device, const struct tp_dpdk_queues *queues, __u32 mtu, struct rte_mempool *pool,
+		 struct tp_dpdk_port *port, char *why)
 {
 	struct rte_eth_conf conf = {0};
 	struct rte_eth_dev_info info;
 	struct rte_ether_addr mac;
-	__u16 id;
+	__u16 id, transmit = (__u16)queues->workers;
 	int r;
 
 	if (find(device, &id)) {
@@ -117,18 +138,20 @@ int tp_dpdk_open(const char *device, __u32 queues, __u32 mtu, struct rte_mempool
 		return told(device, "information", r, why);
 	if (!has_queues(device, queues, &info, why))
 		return -1;
+	port->id = id;
+	port->receive = receive_queues(queues, &info);
 	conf.rxmode.mtu = mtu;
-	if (queues > 1) {
+	if (port->receive > 1) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		conf.rx_adv_conf.rss_conf.rss_hf =
 			info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP);
 		if (!conf.rx_adv_conf.rss_conf.rss_hf)
 			conf.rxmode.mq_mode = RTE_ETH_MQ_RX_NONE;
 	}
-	r = rte_eth_dev_configure(id, (__u16)queues, (__u16)queues, &conf);
+	r = rte_eth_dev_configure(id, port->receive, transmit, &conf);
 	if (r)
 		return told(device, "configuration", r, why);
-	r = set_up_queues(id, queues, &info, pool);
+	r = set_up_queues(port, transmit, &info, pool);
 	if (r)
 		return told(device, "queues", r, why);
 	r = rte_eth_dev_start(id);
@@ -137,7 +160,6 @@ int tp_dpdk_open(const char *device, __u32 queues, __u32 mtu, struct rte_mempool
 	rte_eth_allmulticast_enable(id); /* neighbour discovery; devices that cannot say so see all */
 	memset(&mac, 0, sizeof(mac));
 	rte_eth_macaddr_get(id, &mac);
-	port->id = id;
 	memcpy(port->mac, mac.addr_bytes, sizeof(port->mac));
 	return 0;
 }
@@ -176,14 +198,6 @@ int tp_dpdk_join(int cpu)
 }
 
 void tp_dpdk_leave(void) { rte_thread_unregister(); }
-
-/* Direction that a frame which only the port is known of counts for. */
-static void count_drops(struct tp_worker *w, __u32 port, enum tp_drop reason, __u64 frames)
-{
-	__u32 dir = !(w->ports[port].roles & TP_ROLE_N3);
-
-	w->tables.cpu->drops[port][dir][reason] += frames;
-}
 
 /* Frames on their way out of each port. */
 struct out {
@@ -224,25 +238,6 @@ static void pass(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, const 
 	tp_queue_commit(l->shared->to_kernel, room, len);
 }
 
-/* The frames that lie in one piece, as the pipeline takes them. */
-static __u32 as_frames(struct tp_worker *w, __u32 port, struct rte_mbuf **in, __u32 n, struct tp_frame *frames)
-{
-	__u32 i, left = 0;
-	struct rte_mbuf *m;
-
-	for (i = 0; i < n; i++) {
-		m = in[i];
-		if (unlikely(m->nb_segs > 1) && rte_pktmbuf_linearize(m)) {
-			count_drops(w, port, TP_DROP_FRAME_TOO_LONG, 1);
-			rte_pktmbuf_free(m);
-			continue;
-		}
-		frames[left] = (struct tp_frame){m->buf_addr, m->buf_len, m->data_off, m->data_len, 0, 0};
-		in[left++] = m;
-	}
-	return left;
-}
-
 /* What the kernel sends leaves as it is: all that is there now. */
 static __u32 serve_kernel(struct tp_dpdk_lane *l, struct tp_worker *w, struct out *out)
 {
@@ -274,16 +269,15 @@ static __u32 serve_kernel(struct tp_dpdk_lane *l, struct tp_worker *w, struct ou
 	return n;
 }
 
-static __u32 serve_port(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, struct out *out)
+/* Run frames that came in on a port, and send them on. */
+static void serve(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, struct rte_mbuf **in, __u32 n, struct out *out)
 {
-	struct rte_mbuf *in[TP_DPDK_BURST], *done[TP_DPDK_BURST];
 	struct tp_frame frames[TP_DPDK_BURST];
-	__u32 came, n, i, to, n_done = 0;
+	struct rte_mbuf *done[TP_DPDK_BURST];
+	__u32 i, to, n_done = 0;
 
-	came = rte_eth_rx_burst(l->shared->ports[port].id, l->queue, in, TP_DPDK_BURST);
-	if (!came)
-		return 0;
-	n = as_frames(w, port, in, came, frames);
+	for (i = 0; i < n; i++)
+		frames[i] = (struct tp_frame){in[i]->buf_addr, in[i]->buf_len, in[i]->data_off, in[i]->data_len, 0, 0};
 	tp_worker_burst(w, port, frames, n, monotonic_ns());
 	/* Packets that have waited, and that these are not to overtake, are there by now. */
 	serve_kernel(l, w, out);
@@ -309,18 +303,48 @@ static __u32 serve_port(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port,
 		send_out(l, w, port, to, out);
 	if (n_done)
 		rte_pktmbuf_free_bulk(done, n_done);
+}
+
+/* Run to completion: what a port's queue of this worker's own has. */
+static __u32 serve_port(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, struct out *out)
+{
+	struct rte_mbuf *in[TP_DPDK_BURST];
+	__u32 came = rte_eth_rx_burst(l->shared->ports[port].id, l->queue, in, TP_DPDK_BURST);
+
+	if (came)
+		serve(l, w, port, in, in_one_piece(w, port, in, came), out);
+	return came;
+}
+
+/* Pipeline: what a receive core has for this worker. Frames of one port that follow one another run together. */
+static __u32 serve_ring(struct tp_dpdk_lane *l, struct tp_worker *w, struct rte_ring *ring, struct out *out)
+{
+	struct rte_mbuf *in[TP_DPDK_BURST];
+	__u32 came = rte_ring_sc_dequeue_burst(ring, (void **)in, TP_DPDK_BURST, NULL), first, end;
+
+	for (first = 0; first < came; first = end) {
+		end = first + 1;
+		while (end < came && in[end]->port == in[first]->port)
+			end++;
+		serve(l, w, in[first]->port, in + first, end - first, out);
+	}
 	return came;
 }
 
 __u32 tp_dpdk_serve(struct tp_dpdk_lane *l, struct tp_worker *w)
 {
-	__u32 port, served = 0;
+	__u32 i, served = 0;
 	struct out out;
 
 	memset(out.n, 0, sizeof(out.n));
 	w->tables.ports_up = __atomic_load_n(&l->shared->up, __ATOMIC_RELAXED);
-	for (port = 0; port < l->shared->n_ports; port++)
-		served += serve_port(l, w, port, &out);
+	if (l->receivers) {
+		for (i = 0; i < l->receivers; i++)
+			served += serve_ring(l, w, l->from[i], &out);
+	} else {
+		for (i = 0; i < l->shared->n_ports; i++)
+			served += serve_port(l, w, i, &out);
+	}
 	return served + serve_kernel(l, w, &out);
 }
 

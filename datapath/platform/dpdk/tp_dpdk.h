@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* Workers over devices of DPDK: each has a receive and a transmit queue of every port to itself, runs what comes in to its
- * end, and sends it on.
+/* Workers over devices of DPDK, in two models. Run to completion: each has a receive and a transmit queue of every port to
+ * itself, runs what comes in to its end, and sends it on. Pipeline: receive cores poll the receive queues and spread frames over
+ * the workers by UE, by a ring from each of them to each worker; workers run what their rings have, and send it on by transmit
+ * queues of their own.
  *
  * The kernel has a face at each port, a TAP interface that another thread reads and writes: what is passed to the kernel
  * goes there by a queue of records, and what the kernel sends comes by another one. So a worker makes no system call for
@@ -17,6 +19,8 @@ extern "C" {
 
 #define TP_DPDK_BURST 32
 #define TP_DPDK_WHY 256 /* octets of a reason, in words */
+#define TP_DPDK_WORKERS_MAX 64
+#define TP_DPDK_RECEIVERS_MAX 16
 
 struct rte_mempool;
 struct rte_ring;
@@ -24,7 +28,14 @@ struct rte_ring;
 /* A device that has been opened. */
 struct tp_dpdk_port {
 	__u16 id;
+	__u16 receive; /* receive queues */
 	__u8 mac[6];
+};
+
+/* Threads that want queues of every port. */
+struct tp_dpdk_queues {
+	__u32 workers;
+	__u32 receivers; /* 0: run to completion */
 };
 
 /* Start DPDK's environment, once in a process. The calling thread keeps its CPUs. Arguments as of main(). 0, or why it did
@@ -34,9 +45,10 @@ int tp_dpdk_start(int argc, char **argv, char *why);
 /* Frames' memory: so many buffers, each for a frame of `octets`. NULL: there is no room. */
 struct rte_mempool *tp_dpdk_pool(__u32 buffers, __u32 octets);
 
-/* Open a device, by its name and arguments as DPDK has them, with so many queues each way, for IP packets of so many octets.
+/* Open a device, by its name and arguments as DPDK has them, with queues for these threads, for IP packets of so many octets.
  * 0, or why it cannot be opened. */
-int tp_dpdk_open(const char *device, __u32 queues, __u32 mtu, struct rte_mempool *pool, struct tp_dpdk_port *port, char *why);
+int tp_dpdk_open(const char *device, const struct tp_dpdk_queues *queues, __u32 mtu, struct rte_mempool *pool,
+		 struct tp_dpdk_port *port, char *why);
 
 void tp_dpdk_close(const struct tp_dpdk_port *port);
 
@@ -79,28 +91,55 @@ struct tp_dpdk_shared {
 struct tp_dpdk_lane {
 	struct tp_dpdk_shared *shared;
 	struct tp_queue *from_kernel;
-	__u16 queue;
+	__u16 queue;	 /* of every port, to send by; run to completion: to receive by, too */
+	__u32 receivers; /* 0: run to completion */
+	struct rte_ring *from[TP_DPDK_RECEIVERS_MAX];
 };
 
-/* The calling thread becomes a worker, on this CPU; below 0: on any. 0, or below. */
+/* What one receive core has. Queue q of port p is polled by the core of number (p + q) % receivers, so that each queue has one
+ * reader, and ports with a single queue have different ones. */
+struct tp_dpdk_receiver {
+	struct tp_dpdk_shared *shared;
+	__u32 number;
+	__u32 receivers;
+	__u32 workers;
+	struct rte_ring *to[TP_DPDK_WORKERS_MAX];
+};
+
+/* From one receive core to one worker: room for so many frames. NULL: there is no memory for it. */
+struct rte_ring *tp_dpdk_work_ring(__u32 frames);
+
+/* When neither uses it any more. Frames that are in it are freed. */
+void tp_dpdk_work_ring_free(struct rte_ring *ring);
+
+/* The calling thread becomes a worker or a receive core, on this CPU; below 0: on any. 0, or below. */
 int tp_dpdk_join(int cpu);
 
 void tp_dpdk_leave(void);
 
-/* Serve every port once. How many frames there were. */
+/* Serve every port, or every ring, once. How many frames there were. */
 __u32 tp_dpdk_serve(struct tp_dpdk_lane *l, struct tp_worker *w);
+
+/* Look once at every queue of this receive core. How many frames there were. w: its counters, and the tables. */
+__u32 tp_dpdk_receive(struct tp_dpdk_receiver *r, struct tp_worker *w);
 
 /* Count what was lost elsewhere as this worker's. One worker alone does. */
 void tp_dpdk_take_lost(struct tp_dpdk_lane *l, struct tp_worker *w);
 
-/* A device with rings for wires: what is put into `in` comes in, what leaves is in `out`. Device "net_ring_" and the name. */
+#define TP_DPDK_RING_QUEUES_MAX 8
+#define TP_DPDK_RING_PUT_MAX 128
+
+/* A device with rings for wires: what is put into `in` comes in by that receive queue, what leaves by any transmit queue is in
+ * `out`. Device "net_ring_" and the name. */
 struct tp_dpdk_ring_port {
-	struct rte_ring *in;
+	struct rte_ring *in[TP_DPDK_RING_QUEUES_MAX];
 	struct rte_ring *out;
+	__u32 queues;
 	__u16 id;
 };
 
-int tp_dpdk_ring_port(const char *name, __u32 frames, struct tp_dpdk_ring_port *port);
+/* With so many queues each way. 0, or below. */
+int tp_dpdk_ring_port(const char *name, __u32 frames, __u32 queues, struct tp_dpdk_ring_port *port);
 
 /* When no port is open on it any more. */
 void tp_dpdk_ring_close(struct tp_dpdk_ring_port *port);
@@ -108,11 +147,15 @@ void tp_dpdk_ring_close(struct tp_dpdk_ring_port *port);
 /* Give its link, or take it away. */
 void tp_dpdk_ring_link(const struct tp_dpdk_ring_port *port, int up);
 
-/* 0: it is in the ring. */
-int tp_dpdk_ring_put(struct tp_dpdk_ring_port *port, struct rte_mempool *pool, const __u8 *frame, __u32 len);
+/* n frames of len octets each, at most TP_DPDK_RING_PUT_MAX, one behind the other, come in at once by a queue. 0: they are in its ring; else none is. */
+int tp_dpdk_ring_put(struct tp_dpdk_ring_port *port, __u32 queue, struct rte_mempool *pool, const __u8 *frames, __u32 n,
+		     __u32 len);
 
 /* Octets of the oldest frame that has left, of which at most `room` are written; 0: there is none. */
 __u32 tp_dpdk_ring_take(struct tp_dpdk_ring_port *port, __u8 *to, __u32 room);
+
+/* Buffers that are neither in the pool nor at hand in a thread. */
+__u32 tp_dpdk_in_use(const struct rte_mempool *pool);
 
 /* A user's words in a frame, in network byte order. */
 struct tp_dpdk_user {

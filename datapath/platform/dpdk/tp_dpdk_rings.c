@@ -17,15 +17,25 @@ static struct rte_ring *ring(const char *name, const char *way, __u32 frames)
 	return rte_ring_create(full, frames, SOCKET_ID_ANY, RING_F_EXACT_SZ);
 }
 
-int tp_dpdk_ring_port(const char *name, __u32 frames, struct tp_dpdk_ring_port *port)
+int tp_dpdk_ring_port(const char *name, __u32 frames, __u32 queues, struct tp_dpdk_ring_port *port)
 {
+	struct rte_ring *out[TP_DPDK_RING_QUEUES_MAX];
+	char way[8];
+	__u32 q;
 	int id;
 
-	port->in = ring(name, "in", frames);
-	port->out = ring(name, "out", frames);
-	if (!port->in || !port->out)
+	if (!queues || queues > TP_DPDK_RING_QUEUES_MAX)
 		return -1;
-	id = rte_eth_from_rings(name, &port->in, 1, &port->out, 1, 0);
+	port->queues = queues;
+	port->out = ring(name, "out", frames);
+	for (q = 0; q < queues; q++) {
+		snprintf(way, sizeof(way), "in%u", q);
+		port->in[q] = ring(name, way, frames);
+		out[q] = port->out;
+		if (!port->in[q] || !port->out)
+			return -1;
+	}
+	id = rte_eth_from_rings(name, port->in, queues, out, queues, 0);
 	port->id = (__u16)id;
 	return id < 0 ? -1 : 0;
 }
@@ -49,20 +59,33 @@ static void drain(struct rte_ring *ring)
 
 void tp_dpdk_ring_close(struct tp_dpdk_ring_port *port)
 {
-	drain(port->in);
+	__u32 q;
+
+	for (q = 0; q < port->queues; q++)
+		drain(port->in[q]);
 	drain(port->out);
 }
 
-int tp_dpdk_ring_put(struct tp_dpdk_ring_port *port, struct rte_mempool *pool, const __u8 *frame, __u32 len)
+int tp_dpdk_ring_put(struct tp_dpdk_ring_port *port, __u32 queue, struct rte_mempool *pool, const __u8 *frames, __u32 n,
+		     __u32 len)
 {
-	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
-	void *to = m ? rte_pktmbuf_append(m, (__u16)len) : NULL;
+	struct rte_mbuf *all[TP_DPDK_RING_PUT_MAX];
+	__u32 i, made = 0;
+	void *to;
 
-	if (to)
-		memcpy(to, frame, len);
-	if (to && !rte_ring_enqueue(port->in, m))
+	for (i = 0; i < n && i < TP_DPDK_RING_PUT_MAX; i++) {
+		all[i] = rte_pktmbuf_alloc(pool);
+		if (!all[i])
+			break;
+		made++;
+		to = rte_pktmbuf_append(all[i], (__u16)len);
+		if (!to)
+			break;
+		memcpy(to, frames + (__u64)i * len, len);
+	}
+	if (i == n && rte_ring_enqueue_bulk(port->in[queue], (void *const *)all, n, NULL))
 		return 0;
-	rte_pktmbuf_free(m);
+	rte_pktmbuf_free_bulk(all, made);
 	return -1;
 }
 
@@ -78,6 +101,8 @@ __u32 tp_dpdk_ring_take(struct tp_dpdk_ring_port *port, __u8 *to, __u32 room)
 	rte_pktmbuf_free(m);
 	return len;
 }
+
+__u32 tp_dpdk_in_use(const struct rte_mempool *pool) { return rte_mempool_in_use_count(pool); }
 
 static void *stamp_of(struct rte_mbuf *m) { return rte_pktmbuf_mtod_offset(m, __u8 *, m->data_len - sizeof(__u64)); }
 
@@ -104,7 +129,7 @@ __u32 tp_dpdk_ring_load(struct tp_dpdk_ring_port *port, struct rte_mempool *pool
 		write_frame(frames[i], pattern, &users[i]);
 	if (stamp)
 		memcpy(stamp_of(frames[0]), &stamp, sizeof(stamp));
-	if (!rte_ring_enqueue_bulk(port->in, (void **)frames, n, NULL)) {
+	if (!rte_ring_enqueue_bulk(port->in[0], (void **)frames, n, NULL)) {
 		rte_pktmbuf_free_bulk(frames, n);
 		return 0;
 	}

@@ -203,6 +203,41 @@ __u32 tp_host_entry_of(struct tp_tables *t, __u32 teid)
 	return tp_seek_teid(&env, teid, &index, &head) ? index : TP_NOT_FOUND;
 }
 
+/* Whether what comes in by a TEID is downlink, which only rules of relayed sessions say: of a list, its first one. */
+static int is_downlink(struct tp_env *env, __u32 teid)
+{
+	const struct tp_rules *rules;
+	struct tp_entry *e;
+	__u32 index;
+	__u64 head = 0;
+
+	e = tp_seek_teid(env, teid, &index, &head);
+	if (e && TP_HEAD_ACTION(head) == TP_ACT_LIST) {
+		rules = tp_rules_at(env, TP_HEAD_RULE_OF(head));
+		e = rules ? tp_entry_at(env, TP_READ(rules->rule[0].entry)) : NULL;
+	}
+	return e && (TP_READ(e->head) & TP_HEAD_DOWN);
+}
+
+__u64 tp_host_user(struct tp_tables *t, const struct tp_port_config *port, __u8 *frame, __u32 len)
+{
+	struct tp_port_config all = {port->port, port->roles, TP_FEAT_ALL, port->ni};
+	struct tp_env env = {.tables = t, .port = &all, .buf = frame, .cap = len, .len = len};
+	struct tp_run run = {.config = t->config};
+	struct tp_packet p = {0};
+	struct tp_addr ue;
+	int up;
+
+	tp_begin_packet(&p, &env);
+	if (tp_open(&run, &p))
+		return 0;
+	up = p.gtpu && !((port->features & TP_FEAT_RELAY) && is_downlink(&env, p.teid));
+	if (p.gtpu && tp_parse_user(&p, p.gtpu_end - p.user, TP_DROP_GTPU_MALFORMED))
+		return 0;
+	ue = up ? tp_source(&p) : tp_destination(&p);
+	return ue.hi;
+}
+
 const char *tp_drop_name(__u32 reason)
 {
 	static const char *const names[] = {

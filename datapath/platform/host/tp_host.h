@@ -106,6 +106,14 @@ __u32 tp_host_entry_of(struct tp_tables *t, __u32 teid);
  * Length of the prefix; 0: no PDR of this TEID has one. */
 __u32 tp_host_prefix(struct tp_tables *t, __u32 teid, __u8 *prefix, __u32 *ni);
 
+/* The UE that a frame is of, by its own headers: what its packets of both directions have in common, so that they can be kept
+ * together. An IPv4 address, in the upper half, or the upper half of an IPv6 address. Nothing is counted.
+ *
+ * port  of its features TP_FEAT_RELAY alone matters: then a tunnel's packets may be downlink, as its rules say
+ *
+ * 0: the frame has none: it is malformed, a fragment, GTP-U but no G-PDU, or no IP. */
+__u64 tp_host_user(struct tp_tables *t, const struct tp_port_config *port, __u8 *frame, __u32 len);
+
 /* Name of a drop reason, for messages; "unknown" outside enum tp_drop. */
 const char *tp_drop_name(__u32 reason);
 

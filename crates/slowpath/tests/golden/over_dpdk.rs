@@ -1,9 +1,11 @@
-//! Golden cases through DPDK: workers poll ring ports, that frames are put into and taken out of. Needs no rights.
+//! Golden cases through DPDK, in both core models: threads poll ring ports, that frames are put into and taken out of. Needs no
+//! rights.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tables::dpdk::{RingPort, Settings};
+use tables::dpdk::{Pipeline, RingPort, Settings};
 use tables::{Options, PortConfig, PortTotals, Tables};
 
 use super::{Outcome, Platform, Programs, check_all, layout, new_drop, records, rings};
@@ -14,25 +16,42 @@ struct Dpdk {
     ports: Vec<RingPort>,
 }
 
-fn settings() -> Settings {
+/// `pipeline`: that core model; else run to completion.
+fn settings(pipeline: Option<Pipeline>) -> Settings {
     let eal = ["--no-huge", "-m", "128", "--no-pci", "--no-telemetry"];
     Settings {
         eal: eal.map(str::to_owned).into(),
         buffers: 4096,
         taps: false,
+        pipeline,
         ..Settings::default()
     }
 }
 
-fn over_rings(mut ports: Vec<PortConfig>, options: &Options) -> Box<dyn Platform> {
+fn run_to_completion(ports: Vec<PortConfig>, options: &Options) -> Box<dyn Platform> {
+    over_rings(ports, options, &settings(None))
+}
+
+fn in_the_pipeline(ports: Vec<PortConfig>, options: &Options) -> Box<dyn Platform> {
+    over_rings(ports, options, &settings(Some(Pipeline::default())))
+}
+
+fn over_rings(
+    mut ports: Vec<PortConfig>,
+    options: &Options,
+    settings: &Settings,
+) -> Box<dyn Platform> {
     static PORTS: AtomicU32 = AtomicU32::new(0);
+    /// Settings are those of the last start in a process, and tests of both models may share one.
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     let rings = ports.iter_mut().map(|port| {
         let name = format!("golden{}", PORTS.fetch_add(1, Ordering::Relaxed));
         port.device = RingPort::device(&name);
-        RingPort::new(&settings(), &name, 64).unwrap()
+        RingPort::new(settings, &name, 64).unwrap()
     });
     let rings = rings.collect();
-    let mut tables = Tables::dpdk(&layout(), &ports, options, &settings()).unwrap();
+    let mut tables = Tables::dpdk(&layout(), &ports, options, settings).unwrap();
     tables.attach().unwrap();
     Box::new(Dpdk {
         tables,
@@ -111,10 +130,15 @@ impl Platform for Dpdk {
 
 #[test]
 fn through_dpdk() {
-    check_all(Programs::General, &over_rings);
+    check_all(Programs::General, &run_to_completion);
 }
 
 #[test]
 fn through_dpdk_with_the_narrowest_build() {
-    check_all(Programs::Narrowest, &over_rings);
+    check_all(Programs::Narrowest, &run_to_completion);
+}
+
+#[test]
+fn through_the_pipeline_of_dpdk() {
+    check_all(Programs::General, &in_the_pipeline);
 }

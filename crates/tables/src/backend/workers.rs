@@ -29,7 +29,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Where the frames of one worker come from and go to.
 pub(crate) trait Traffic: Send + Sized + 'static {
-    /// That of so many workers, and the interface of each port.
+    /// Threads beside the workers, which take frames in for them, and count what they lose.
+    fn helpers() -> usize {
+        0
+    }
+
+    /// That of so many workers and of all helpers, in this order, and the interface of each port.
     fn open(ports: &[PortConfig], workers: usize) -> Result<(Vec<Self>, Vec<u32>), SetupError>;
 
     /// Take in what has come, once around, run it, and send it on. How many frames there were. Never waits.
@@ -37,6 +42,11 @@ pub(crate) trait Traffic: Send + Sized + 'static {
 
     /// Sleep until something has come, a tenth of a second at most.
     fn sleep(&mut self) -> io::Result<()>;
+
+    /// Of the thread of this number.
+    fn thread_name(&self, number: usize) -> String {
+        format!("worker-{number}")
+    }
 }
 
 /// Workers, and the tables that they share. Dropping it stops them.
@@ -45,13 +55,14 @@ pub(crate) struct Workers<T> {
     shared: Shared,
     ports: Vec<PortConfig>,
     is_threaded: bool,
-    /// One for each worker, and one for frames that are run by hand.
+    workers: usize,
+    /// One for each worker and helper, and one for frames that are run by hand.
     bystanders: Vec<Bystander>,
     by_hand: Mutex<(Worker, Burst)>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    /// The worker that has no thread, where none has.
-    unthreaded: Option<(T, Worker)>,
+    /// Workers and helpers that have no thread, where none has.
+    unthreaded: Vec<(T, Worker)>,
 }
 
 impl<T> Workers<T> {
@@ -69,6 +80,7 @@ impl<T> Workers<T> {
     {
         let mut worker = Worker::new(&self.shared, number, &self.ports);
         let (bystander, stop) = (self.bystanders[number].clone(), Arc::clone(&self.stop));
+        let name = traffic.thread_name(number);
         let work = move || {
             let mut burst = Burst::new(FRAME_MAX);
             let mut fails = false;
@@ -90,7 +102,7 @@ impl<T> Workers<T> {
                 fails = slept.is_err();
             }
         };
-        Builder::new().name(format!("worker-{number}")).spawn(work)
+        Builder::new().name(name).spawn(work)
     }
 }
 
@@ -118,17 +130,19 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
 
     fn load(layout: &Layout, ports: &[PortConfig], features: Features) -> Result<Self, SetupError> {
         let workers = layout.workers.max(1) as usize;
-        let shared = Shared::new(layout, workers + 1, features)?;
-        let by_hand = Worker::new(&shared, workers, ports);
+        let threads = workers + T::helpers();
+        let shared = Shared::new(layout, threads + 1, features)?;
+        let by_hand = Worker::new(&shared, threads, ports);
         Ok(Self {
             shared,
             ports: ports.to_vec(),
             is_threaded: layout.workers > 0,
-            bystanders: (0..=workers).map(|_| Bystander::default()).collect(),
+            workers,
+            bystanders: (0..=threads).map(|_| Bystander::default()).collect(),
             by_hand: Mutex::new((by_hand, Burst::new(FRAME_MAX))),
             stop: Arc::default(),
             threads: Vec::new(),
-            unthreaded: None,
+            unthreaded: Vec::new(),
         })
     }
 
@@ -137,14 +151,14 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
     }
 
     fn attach(&mut self) -> Result<(), SetupError> {
-        let (traffic, ifindexes) = T::open(&self.ports, self.bystanders.len() - 1)?;
+        let (traffic, ifindexes) = T::open(&self.ports, self.workers)?;
         for (slot, ifindex) in self.memory().config[0].port_ifindex.iter().zip(ifindexes) {
             slot.store(ifindex, Ordering::Release);
         }
         for (number, traffic) in traffic.into_iter().enumerate() {
             if !self.is_threaded {
                 let worker = Worker::new(&self.shared, number, &self.ports);
-                self.unthreaded = Some((traffic, worker));
+                self.unthreaded.push((traffic, worker));
                 continue;
             }
             let thread = self.start(traffic, number)?;
@@ -154,17 +168,16 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
     }
 
     fn run_once(&mut self) -> io::Result<usize> {
-        let (Some((traffic, worker)), Some(bystander)) =
-            (&mut self.unthreaded, self.bystanders.first())
-        else {
-            return Ok(0);
-        };
-        let (_, burst) = self
-            .by_hand
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        let _looking = bystander.look();
-        traffic.serve(worker, burst)
+        let burst = self.by_hand.get_mut();
+        let (_, burst) = burst.unwrap_or_else(PoisonError::into_inner);
+        let mut served = 0;
+        // What helpers take in is there for the workers, which come before them.
+        for ((traffic, worker), bystander) in self.unthreaded.iter_mut().zip(&self.bystanders).rev()
+        {
+            let _looking = bystander.look();
+            served += traffic.serve(worker, burst)?;
+        }
+        Ok(served)
     }
 
     fn replace(&mut self, features: Features) -> io::Result<()> {

@@ -6,9 +6,9 @@ use std::net::Ipv4Addr;
 
 use super::{Pool, Settings, pool, start};
 use crate::abi::dpdk::{
-    TP_DPDK_BURST, tp_dpdk_pattern, tp_dpdk_ring_close, tp_dpdk_ring_link, tp_dpdk_ring_load,
-    tp_dpdk_ring_pass_on, tp_dpdk_ring_port, tp_dpdk_ring_put, tp_dpdk_ring_take,
-    tp_dpdk_ring_unload, tp_dpdk_user,
+    TP_DPDK_BURST, tp_dpdk_in_use, tp_dpdk_pattern, tp_dpdk_ring_close, tp_dpdk_ring_link,
+    tp_dpdk_ring_load, tp_dpdk_ring_pass_on, tp_dpdk_ring_port, tp_dpdk_ring_put,
+    tp_dpdk_ring_take, tp_dpdk_ring_unload, tp_dpdk_user,
 };
 use crate::error::SetupError;
 
@@ -84,13 +84,23 @@ impl RingPort {
     /// With room for so many frames each way, and a name of at most 16 characters, of its own in this process. Ports of it
     /// have the device [`Self::device`].
     pub fn new(settings: &Settings, name: &str, frames: u32) -> Result<Self, SetupError> {
+        Self::with_queues(settings, name, frames, 1)
+    }
+
+    /// With so many queues each way. All transmit queues lead to one wire, and each receive queue has one of its own.
+    pub fn with_queues(
+        settings: &Settings,
+        name: &str,
+        frames: u32,
+        queues: u32,
+    ) -> Result<Self, SetupError> {
         start(settings)?;
         let pool = pool(FRAME as u32)?;
         let mut rings = tp_dpdk_ring_port::default();
         let refused = || SetupError::Dpdk(format!("no rings for {name}"));
         let c_name = CString::new(name).map_err(|_| refused())?;
         // SAFETY: a terminated name, and rings to be written.
-        match unsafe { tp_dpdk_ring_port(c_name.as_ptr(), frames, &raw mut rings) } {
+        match unsafe { tp_dpdk_ring_port(c_name.as_ptr(), frames, queues, &raw mut rings) } {
             0 => Ok(Self { rings, pool }),
             _ => Err(refused()),
         }
@@ -103,16 +113,36 @@ impl RingPort {
 
     /// A frame comes in: whether there was room for it.
     pub fn put(&mut self, frame: &[u8]) -> bool {
-        // SAFETY: rings and pool live as long as the process; the frame has so many octets.
+        self.put_all(0, &[frame])
+    }
+
+    /// Frames of one length, 128 at most, come in by a queue, all at once: whether there was room for them.
+    pub fn put_all(&mut self, queue: u32, frames: &[&[u8]]) -> bool {
+        let len = frames.first().map_or(0, |frame| frame.len());
+        let alike = frames.iter().all(|frame| frame.len() == len);
+        assert!(
+            alike && queue < self.rings.queues,
+            "one length, and a queue"
+        );
+        let octets = frames.concat();
+        // SAFETY: rings and pool live as long as the process; there are so many octets, and this queue.
         let put = unsafe {
             tp_dpdk_ring_put(
                 &raw mut self.rings,
+                queue,
                 self.pool.as_ptr(),
-                frame.as_ptr(),
-                frame.len() as u32,
+                octets.as_ptr(),
+                frames.len() as u32,
+                len as u32,
             )
         };
         put == 0
+    }
+
+    /// Buffers of this process that hold a frame.
+    pub fn buffers_in_use(&self) -> u32 {
+        // SAFETY: the pool lives as long as the process.
+        unsafe { tp_dpdk_in_use(self.pool.as_ptr()) }
     }
 
     /// Give it its link, or take it away, while a port is open on it.

@@ -183,11 +183,26 @@ fn answer(asked: &Asked) {
     }
 }
 
+/// A CPU that the kernel tells little of.
+fn topology() -> Topology {
+    let cpu = topology::Cpu {
+        socket: Some(1),
+        siblings: [5].into(),
+        ..topology::Cpu::default()
+    };
+    Topology {
+        cpus: [(4, cpu)].into(),
+    }
+}
+
 fn api(token: Option<&str>) -> (Api, thread::JoinHandle<()>) {
     let (asker, asked) = command::channel().unwrap();
     let thread = thread::spawn(move || answer(&asked));
     let config = Arc::new(crate::config::parse(CONFIG).unwrap());
-    (Api::new(asker, config, token.map(Arc::from)), thread)
+    (
+        Api::new(asker, config, topology(), token.map(Arc::from)),
+        thread,
+    )
 }
 
 async fn get_with(api: &Api, path: &str, token: Option<&str>) -> (StatusCode, String) {
@@ -231,6 +246,13 @@ async fn each_resource_answers() {
         json(&api, "/api/v1/datapath").await["ports"][0]["interface"],
         "n3"
     );
+    let core = serde_json::json!({
+        "cpu": 4, "socket": 1, "siblings": [5], "allowed": false, "threads": [],
+    });
+    let cores = serde_json::json!({
+        "kind": "xdp", "cpus": [core], "anywhere": ["control"], "doubts": [],
+    });
+    assert_eq!(json(&api, "/api/v1/cores").await, cores);
     assert_eq!(json(&api, "/api/v1/config").await["qos"]["burst_ms"], 100);
     assert_eq!(json(&api, "/api/v1/peers").await, serde_json::json!([]));
     assert_eq!(
@@ -405,7 +427,7 @@ async fn the_description_names_each_route() {
     let (api, _thread) = api(None);
     let document = json(&api, "/api/v1/openapi.json").await;
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 13);
+    assert_eq!(paths.len(), 14);
     for path in paths.keys() {
         let (status, _) = get_with(&api, &asked_for(path), None).await;
         assert_eq!(status, StatusCode::OK, "{path}");
@@ -430,7 +452,7 @@ async fn no_control_thread_no_wait() {
     let (asker, asked) = command::channel().unwrap();
     drop(asked);
     let config = Arc::new(crate::config::parse(CONFIG).unwrap());
-    let api = Api::new(asker, config, None);
+    let api = Api::new(asker, config, topology(), None);
     let (status, _) = get_with(&api, "/api/v1/status", None).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
 }

@@ -202,7 +202,7 @@ fn spread(interface: &Interface, key: &str, system: &System, problems: &mut Vec<
     }
     for (j, cpu) in cpus.iter().enumerate() {
         let key = format!("{key}.spread_cpus[{j}]");
-        if !system.cpus.contains(cpu) {
+        if !system.topology.cpus.contains_key(cpu) {
             let reason = "no CPU with this number is online";
             problems.push(Problem::new(key, cpu, reason));
         } else if cpus.iter().take(j).any(|other| other == cpu) {
@@ -419,6 +419,7 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
         config.datapath.dpdk.mbufs,
         1024..=4_194_304,
     );
+    range("datapath.dpdk.ring", config.datapath.dpdk.ring, 32..=65536);
     range("datapath.settle_s", config.datapath.settle_s, 0..=3600);
     range("n4.heartbeat_s", config.n4.heartbeat_s, 0..=3600);
     range("n4.t1_ms", config.n4.t1_ms, 10..=60_000);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::system::System;
-use super::{Config, DatapathKind, Dpdk, Problem};
+use super::{Config, DatapathKind, Dpdk, Problem, cores};
 
 /// Arguments of DPDK about its threads and its files.
 const OURS: [(&str, &str); 9] = [
@@ -17,7 +17,8 @@ const OURS: [(&str, &str); 9] = [
     ("--proc-type", "turnpiked is the only process of its kind"),
     ("--file-prefix", "nothing is left in the file system"),
 ];
-const THREADS: &str = "threads are a matter of datapath.workers and datapath.cpus";
+const THREADS: &str =
+    "threads are a matter of datapath.workers, datapath.cpus and datapath.dpdk.rx_cpus";
 
 pub(super) fn check(config: &Config, system: &System, problems: &mut Vec<Problem>) {
     match config.datapath.kind {
@@ -27,7 +28,7 @@ pub(super) fn check(config: &Config, system: &System, problems: &mut Vec<Problem
                 problems.push(Problem::new("datapath.kind", "dpdk", reason));
             }
             devices(config, problems);
-            cpus(config, system, problems);
+            cores::check(config, &system.topology, problems);
             arguments(&config.datapath.dpdk.eal, problems);
         }
         _ => of_others(config, problems),
@@ -53,25 +54,6 @@ fn devices(config: &Config, problems: &mut Vec<Problem>) {
             continue;
         };
         problems.push(Problem::new(key, device, reason));
-    }
-}
-
-fn cpus(config: &Config, system: &System, problems: &mut Vec<Problem>) {
-    let datapath = &config.datapath;
-    let (cpus, workers) = (&datapath.cpus, datapath.workers);
-    if !cpus.is_empty() && cpus.len() != workers as usize {
-        let reason = format!("must be one for each of datapath.workers = {workers}, or none");
-        problems.push(Problem::new("datapath.cpus", cpus, reason));
-    }
-    for (i, cpu) in cpus.iter().enumerate() {
-        let reason = if !system.cpus.contains(cpu) {
-            "no CPU with this number is online"
-        } else if cpus[..i].contains(cpu) {
-            "named twice"
-        } else {
-            continue;
-        };
-        problems.push(Problem::new(format!("datapath.cpus[{i}]"), cpu, reason));
     }
 }
 
@@ -106,6 +88,10 @@ fn of_others(config: &Config, problems: &mut Vec<Problem>) {
     let reason = format!("is of kind dpdk, not of {kind}");
     if !datapath.cpus.is_empty() {
         problems.push(Problem::new("datapath.cpus", &datapath.cpus, &reason));
+    }
+    if !datapath.control_cpus.is_empty() {
+        let cpus = &datapath.control_cpus;
+        problems.push(Problem::new("datapath.control_cpus", cpus, &reason));
     }
     if datapath.dpdk != Dpdk::default() {
         problems.push(Problem::new("datapath.dpdk", &datapath.dpdk, &reason));

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
 
+use topology::Topology;
+
 /// Interfaces with their addresses, and readable token files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct System {
@@ -15,8 +17,8 @@ pub(crate) struct System {
     pub(crate) forwarding4: BTreeSet<String>,
     /// Whether it forwards IPv6, for which all interfaces have one switch.
     pub(crate) forwarding6: bool,
-    /// CPUs that are online.
-    pub(crate) cpus: BTreeSet<u32>,
+    /// CPUs.
+    pub(crate) topology: Topology,
 }
 
 impl System {
@@ -48,7 +50,6 @@ impl System {
         }
         // Missing where the kernel has no VLAN devices.
         let vlans = std::fs::read_to_string("/proc/net/vlan/config");
-        let cpus = std::fs::read_to_string("/sys/devices/system/cpu/online");
         let forwards = |family: &str, name: &str| {
             let file = format!("/proc/sys/net/{family}/conf/{name}/forwarding");
             std::fs::read_to_string(file).is_ok_and(|value| value.trim() == "1")
@@ -59,7 +60,7 @@ impl System {
             forwarding6: forwards("ipv6", "all"),
             interfaces,
             vlans: vlans_of(&vlans.unwrap_or_default()),
-            cpus: cpus_of(&cpus.unwrap_or_default()),
+            topology: Topology::read(),
         })
     }
 
@@ -88,15 +89,6 @@ fn vlans_of(list: &str) -> BTreeMap<String, String> {
     list.lines().filter_map(vlan).collect()
 }
 
-/// `0-2,4`
-fn cpus_of(list: &str) -> BTreeSet<u32> {
-    let ranges = list.trim().split(',').filter_map(|range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    });
-    ranges.flatten().collect()
-}
-
 /// The token of the REST interface: the file's text without surrounding space.
 pub(crate) fn read_token(path: &Path) -> Result<String, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
@@ -122,12 +114,5 @@ mod tests {
         let vlan = |device: &str| (device.to_owned(), "n3".to_owned());
         assert_eq!(vlans_of(list), [vlan("n3.30"), vlan("radio")].into());
         assert_eq!(vlans_of(""), [].into());
-    }
-
-    #[test]
-    fn lists_of_cpus() {
-        assert_eq!(cpus_of("0-2,4\n"), [0, 1, 2, 4].into());
-        assert_eq!(cpus_of("7"), [7].into());
-        assert_eq!(cpus_of(""), [].into());
     }
 }

@@ -1,3 +1,5 @@
+use topology::Topology;
+
 use super::*;
 
 const EXAMPLE: &str = include_str!("../../../../deploy/turnpiked.example.toml");
@@ -31,7 +33,25 @@ fn machine() -> System {
         vlans: [("n6.60".to_owned(), "n6".to_owned())].into(),
         forwarding4: ["n6".to_owned()].into(),
         forwarding6: false,
-        cpus: [0, 1].into(),
+        topology: topology(&[(0, 0, 0), (1, 0, 1), (3, 0, 3)]),
+    }
+}
+
+/// CPUs, each with its socket, which is a NUMA node, and its core. CPU 3 is not allowed.
+fn topology(cpus: &[(u32, u32, u32)]) -> Topology {
+    let cpu = |&(number, socket, core): &(u32, u32, u32)| {
+        let same = cpus.iter().filter(|cpu| (cpu.1, cpu.2) == (socket, core));
+        let cpu = topology::Cpu {
+            node: Some(socket),
+            socket: Some(socket),
+            core: Some(core),
+            siblings: same.map(|cpu| cpu.0).filter(|&cpu| cpu != number).collect(),
+            allowed: number != 3,
+        };
+        (number, cpu)
+    };
+    Topology {
+        cpus: cpus.iter().map(cpu).collect(),
     }
 }
 
@@ -133,7 +153,7 @@ fn sockets_of_the_kernel_need_its_forwarding_and_nothing_of_xdp() {
         ),
         (
             "dpdk = { mbufs = 2048 }",
-            "datapath.dpdk = {\"eal\":[],\"mbufs\":2048}: is of kind dpdk, not of kernel",
+            "datapath.dpdk = {\"eal\":[],\"mbufs\":2048,\"model\":\"run-to-completion\",\"rx_cpus\":[],\"ring\":1024}: is of kind dpdk, not of kernel",
         ),
     ] {
         assert_eq!(problems(&format!("{SMALL}{kernel}{line}")), [refused]);
@@ -618,4 +638,117 @@ fn threads_of_dpdk_are_ours() {
             "{eal}: {got:?}"
         );
     }
+}
+
+#[test]
+fn a_core_plan_that_cannot_be_is_refused() {
+    for (lines, expected) in [
+        ("workers = 1\ncpus = [1]\ncontrol_cpus = [0]", vec![]),
+        ("[datapath.dpdk]\nmodel = \"pipeline\"", vec![]),
+        (
+            "cpus = [0]\n[datapath.dpdk]\nmodel = \"pipeline\"\nrx_cpus = [1]",
+            vec![],
+        ),
+        (
+            "cpus = [3]",
+            vec![
+                "datapath.cpus[0] = 3: this process may not run there: its CPU affinity, or its cpuset",
+            ],
+        ),
+        (
+            "workers = 2\ncpus = [1, 1]",
+            vec!["datapath.cpus[1] = 1: named twice"],
+        ),
+        (
+            "cpus = [0]\n[datapath.dpdk]\nmodel = \"pipeline\"\nrx_cpus = [1, 0]",
+            vec!["datapath.dpdk.rx_cpus[1] = 0: named twice: it is datapath.cpus[0] too"],
+        ),
+        (
+            "cpus = [0]\ncontrol_cpus = [0, 2]",
+            vec![
+                "datapath.control_cpus[0] = 0: named twice: it is datapath.cpus[0] too",
+                "datapath.control_cpus[1] = 2: no CPU with this number is online",
+            ],
+        ),
+        (
+            "control_cpus = [0]",
+            vec![
+                "datapath.control_cpus = [0]: workers and receive cores without CPUs of their own would share them: see \
+                 datapath.cpus and datapath.dpdk.rx_cpus",
+            ],
+        ),
+        (
+            "[datapath.dpdk]\nrx_cpus = [1]",
+            vec!["datapath.dpdk.rx_cpus = [1]: is of datapath.dpdk.model = \"pipeline\""],
+        ),
+        (
+            "[datapath.dpdk]\nring = 16",
+            vec!["datapath.dpdk.ring = 16: must lie between 32 and 65536"],
+        ),
+    ] {
+        assert_eq!(problems_with_dpdk(&over_dpdk(lines)), expected, "{lines}");
+    }
+    let many = "0,".repeat(17);
+    let lines = format!("[datapath.dpdk]\nmodel = \"pipeline\"\nrx_cpus = [{many}]");
+    let got = problems_with_dpdk(&over_dpdk(&lines));
+    assert_eq!(got[0], "datapath.dpdk.rx_cpus: 17 CPUs given, at most 16");
+    let elsewhere = format!("{SMALL}[datapath]\ncontrol_cpus = [0]");
+    let reason = "datapath.control_cpus = [0]: is of kind dpdk, not of xdp";
+    assert_eq!(problems(&elsewhere), [reason]);
+}
+
+#[test]
+fn a_core_plan_that_is_slow_is_doubted() {
+    // Two sockets of two cores, the first of each with two hyper-threads.
+    let cpus = [(0, 0, 0), (1, 0, 1), (2, 1, 0), (4, 0, 0), (6, 1, 0)];
+    let doubts_of = |lines: &str| doubts(&parse(&over_dpdk(lines)).unwrap(), &topology(&cpus));
+    let pipeline = "[datapath.dpdk]\nmodel = \"pipeline\"\nrx_cpus";
+    assert_eq!(doubts_of(&format!("cpus = [0]\n{pipeline} = [1]")), [""; 0]);
+    assert_eq!(doubts_of("workers = 2"), [""; 0]);
+    let apart = doubts_of(&format!("cpus = [0]\n{pipeline} = [2]"));
+    let expected =
+        "workers and receive cores are apart (NUMA node 0: CPUs [0]; NUMA node 1: CPUs [2]): ";
+    assert!(
+        apart.len() == 1 && apart[0].starts_with(expected),
+        "{apart:?}"
+    );
+    assert_eq!(
+        doubts_of(&format!("cpus = [0]\n{pipeline} = [4]")),
+        [
+            "datapath.cpus[0] = 0 and datapath.dpdk.rx_cpus[0] = 4 are hyper-threads of one core: each has about half of it"
+        ]
+    );
+    assert_eq!(
+        doubts_of("cpus = [0]\ncontrol_cpus = [2, 4, 6]"),
+        [
+            "datapath.cpus[0] = 0 and datapath.control_cpus[1] = 4 are hyper-threads of one core: each has about half of it"
+        ]
+    );
+    let unconfined = doubts_of("cpus = [0]\nbusy_poll = true");
+    assert!(
+        unconfined.len() == 1 && unconfined[0].starts_with("datapath.control_cpus is empty"),
+        "{unconfined:?}"
+    );
+}
+
+#[test]
+fn cpus_of_a_plan_name_their_threads() {
+    let pipeline = "[datapath.dpdk]\nmodel = \"pipeline\"";
+    let of = |lines: &str| {
+        let config = parse(&over_dpdk(lines)).unwrap();
+        let cores = crate::plan::cores(&config, &topology(&[(0, 0, 0), (1, 0, 1)]));
+        let threads = cores.cpus.into_iter().map(|cpu| cpu.threads.join(" "));
+        (threads.collect::<Vec<_>>(), cores.anywhere.join(" "))
+    };
+    let (cpus, anywhere) = of(&format!("cpus = [1]\n{pipeline}\nrx_cpus = [0]"));
+    assert_eq!(cpus, ["receiver-0", "worker-0"]);
+    assert_eq!(anywhere, "control");
+    let (cpus, anywhere) = of(&format!("workers = 2\n{pipeline}"));
+    assert_eq!(cpus, ["", ""]);
+    assert_eq!(anywhere, "worker-0 worker-1 receiver-0 control");
+    let (cpus, anywhere) = of("cpus = [1]\ncontrol_cpus = [0]");
+    assert_eq!(
+        (cpus.join(","), anywhere),
+        ("control,worker-0".into(), String::new())
+    );
 }

@@ -66,10 +66,21 @@ fn datapath(config: &Config) -> String {
                 false => "sleeping when idle",
             };
             format!(
-                "datapath: DPDK, {} workers {where_to}, {idle}",
-                datapath.workers
+                "datapath: DPDK, {}, {} workers {where_to}{}, {idle}",
+                datapath.dpdk.model.name(),
+                datapath.workers,
+                receivers(config)
             )
         }
+    }
+}
+
+/// In front of the workers.
+fn receivers(config: &Config) -> String {
+    match (config.receivers(), config.datapath.dpdk.rx_cpus.as_slice()) {
+        (0, _) => String::new(),
+        (n, []) => format!(" behind {n} receive core on any CPU"),
+        (n, cpus) => format!(" behind {n} receive cores on CPUs {}", list(cpus)),
     }
 }
 

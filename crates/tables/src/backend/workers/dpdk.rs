@@ -1,9 +1,13 @@
-//! Packets by devices of DPDK. Every worker has a queue pair of each to itself, and a thread between them and the TAP
+//! Packets by devices of DPDK, in two models: every worker has a queue pair of each to itself, or receive cores spread what comes
+//! in over workers (`docs/decisions/0016-rings-of-one-writer-and-one-reader.md`). A thread stands between them and the TAP
 //! interfaces that are the kernel's faces of the ports (`docs/decisions/0014-the-kernel-is-dpdks-neighbour-table.md`).
 
 mod kernel_side;
+mod pipeline;
 mod ports;
 mod tap;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +15,8 @@ use std::time::Duration;
 
 use super::Traffic;
 use crate::abi::dpdk::{
-    tp_dpdk_join, tp_dpdk_lane, tp_dpdk_leave, tp_dpdk_serve, tp_dpdk_take_lost,
+    tp_dpdk_join, tp_dpdk_lane, tp_dpdk_leave, tp_dpdk_queues, tp_dpdk_receive, tp_dpdk_receiver,
+    tp_dpdk_serve, tp_dpdk_take_lost,
 };
 use crate::dpdk::{self, Direct};
 use crate::error::SetupError;
@@ -19,6 +24,7 @@ use crate::port::PortConfig;
 use crate::queue::Queue;
 use crate::worker::{Burst, Worker};
 use kernel_side::KernelSide;
+use pipeline::Rings;
 use ports::Ports;
 use tap::Tap;
 
@@ -27,26 +33,48 @@ const FROM_KERNEL: usize = 1 << 20;
 /// MTU of ports whose TAP interface says none.
 const MTU: u32 = 1500;
 
-/// What one worker receives and sends by.
+/// What one thread receives and sends by.
 pub(crate) struct Dpdk {
-    lane: tp_dpdk_lane,
+    part: Part,
     cpu: Option<u32>,
     has_joined: bool,
     idle: Option<Idle>,
     /// Of the first worker, for all. Ends before the ports do.
     _kernel_side: Option<KernelSide>,
-    is_first: bool,
-    /// What the lane points at.
+    /// What the part points at.
     ports: Arc<Ports>,
-    _from_kernel: Arc<Queue>,
+    _rings: Option<Arc<Rings>>,
+    _from_kernel: Option<Arc<Queue>>,
 }
 
-// SAFETY: the lane points at what `ports` and the queue keep; devices' queues are those of this worker alone.
+/// What a thread does.
+enum Part {
+    Worker(tp_dpdk_lane),
+    Receiver(Box<tp_dpdk_receiver>),
+}
+
+impl Part {
+    const fn is_first_worker(&self) -> bool {
+        matches!(self, Self::Worker(lane) if lane.queue == 0)
+    }
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Worker(lane) => write!(f, "worker-{}", lane.queue),
+            Self::Receiver(receiver) => write!(f, "receiver-{}", receiver.number),
+        }
+    }
+}
+
+// SAFETY: the part points at what `ports`, rings and the queue keep; devices' queues and ends of rings are those of this thread
+// alone.
 unsafe impl Send for Dpdk {}
 
 impl std::fmt::Debug for Dpdk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Dpdk queue {}", self.lane.queue)
+        write!(f, "Dpdk {}", self.part)
     }
 }
 
@@ -60,6 +88,11 @@ impl Drop for Dpdk {
 }
 
 impl Traffic for Dpdk {
+    fn helpers() -> usize {
+        let pipeline = dpdk::settings().pipeline;
+        pipeline.map_or(0, |pipeline| pipeline.receivers as usize)
+    }
+
     fn open(ports: &[PortConfig], workers: usize) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
         let settings = dpdk::settings();
         let taps = ports.iter().filter(|_| settings.taps);
@@ -68,7 +101,14 @@ impl Traffic for Dpdk {
             .collect::<Result<_, _>>()?;
         let mut mtus: Vec<u32> = taps.iter().map(Tap::mtu).collect::<io::Result<_>>()?;
         mtus.resize(ports.len(), MTU);
-        let opened = Arc::new(Ports::open(ports, &mtus, workers)?);
+        let pipeline = settings.pipeline.as_ref();
+        let threads = tp_dpdk_queues {
+            workers: workers as u32,
+            receivers: pipeline.map_or(0, |pipeline| pipeline.receivers),
+        };
+        let opened = Arc::new(Ports::open(ports, &mtus, threads)?);
+        let rings = pipeline.map(|pipeline| Rings::new(pipeline, workers).map(Arc::new));
+        let rings = rings.transpose()?;
         let queues = (0..workers).map(|_| Queue::new(FROM_KERNEL).map(Arc::new));
         let queues: Vec<Arc<Queue>> = queues.collect::<io::Result<_>>()?;
         let way_out = |port: usize| Direct {
@@ -85,29 +125,57 @@ impl Traffic for Dpdk {
             Arc::clone(&opened),
             (0..ports.len()).map(way_out).collect(),
         )?);
-        let lanes = queues.into_iter().enumerate().map(|(number, queue)| Self {
-            lane: opened.lane(number, &queue),
+        let idle = || (!settings.busy_poll).then(Idle::default);
+        let workers = queues.into_iter().enumerate().map(|(number, queue)| Self {
+            part: Part::Worker(opened.lane(number, rings.as_deref(), &queue)),
             cpu: settings.cpus.get(number).copied(),
             has_joined: false,
-            idle: (!settings.busy_poll).then(Idle::default),
+            idle: idle(),
             _kernel_side: kernel_side.take(),
-            is_first: number == 0,
             ports: Arc::clone(&opened),
-            _from_kernel: queue,
+            _rings: rings.clone(),
+            _from_kernel: Some(queue),
         });
-        Ok((lanes.collect(), ifindexes))
+        let mut all: Vec<Self> = workers.collect();
+        if let (Some(pipeline), Some(rings)) = (pipeline, &rings) {
+            all.extend((0..pipeline.receivers as usize).map(|number| Self {
+                part: Part::Receiver(Box::new(rings.receiver(number, opened.shared()))),
+                cpu: pipeline.cpus.get(number).copied(),
+                has_joined: false,
+                idle: idle(),
+                _kernel_side: None,
+                ports: Arc::clone(&opened),
+                _rings: Some(Arc::clone(rings)),
+                _from_kernel: None,
+            }));
+        }
+        Ok((all, ifindexes))
+    }
+
+    fn thread_name(&self, _: usize) -> String {
+        self.part.to_string()
     }
 
     fn serve(&mut self, worker: &mut Worker, _: &mut Burst) -> io::Result<usize> {
         if !self.has_joined {
             self.join()?;
         }
-        // SAFETY: the lane points at what `self` keeps, and its queues are this thread's, which has joined; tables and queues
-        // of the worker live as long as it does.
-        let served = unsafe { tp_dpdk_serve(&raw mut self.lane, worker.as_mut_ptr()) };
-        if self.is_first && self.ports.take_news() {
+        // SAFETY: the part points at what `self` keeps, and its queues and ends of rings are this thread's, which has joined;
+        // tables and queues of the worker live as long as it does.
+        let served = unsafe {
+            match &mut self.part {
+                Part::Worker(lane) => tp_dpdk_serve(lane, worker.as_mut_ptr()),
+                Part::Receiver(receiver) => {
+                    tp_dpdk_receive(&raw mut **receiver, worker.as_mut_ptr())
+                }
+            }
+        };
+        if self.part.is_first_worker()
+            && self.ports.take_news()
+            && let Part::Worker(lane) = &mut self.part
+        {
             // SAFETY: as above.
-            unsafe { tp_dpdk_take_lost(&raw mut self.lane, worker.as_mut_ptr()) };
+            unsafe { tp_dpdk_take_lost(lane, worker.as_mut_ptr()) };
         }
         if served > 0
             && let Some(idle) = &mut self.idle
@@ -132,8 +200,8 @@ impl Dpdk {
         // SAFETY: no pointer is given; the environment has been started.
         if unsafe { tp_dpdk_join(cpu) } < 0 {
             return Err(io::Error::other(format!(
-                "DPDK does not take the thread of worker {} (CPU {cpu})",
-                self.lane.queue
+                "DPDK does not take the thread {} (CPU {cpu})",
+                self.part
             )));
         }
         self.has_joined = true;

@@ -6,13 +6,15 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::abi::dpdk::{
-    tp_dpdk_close, tp_dpdk_lane, tp_dpdk_look, tp_dpdk_lost, tp_dpdk_open, tp_dpdk_record,
-    tp_dpdk_shared, tp_dpdk_state,
+    tp_dpdk_close, tp_dpdk_lane, tp_dpdk_look, tp_dpdk_lost, tp_dpdk_open, tp_dpdk_queues,
+    tp_dpdk_record, tp_dpdk_shared, tp_dpdk_state,
 };
 use crate::dpdk::{Why, pool};
 use crate::error::SetupError;
 use crate::port::PortConfig;
 use crate::queue::Queue;
+
+use super::pipeline::Rings;
 
 /// Octets of frames on their way to the kernel.
 const TO_KERNEL: usize = 4 << 20;
@@ -61,11 +63,11 @@ impl Drop for Ports {
 }
 
 impl Ports {
-    /// Open every port's device for packets of `mtus`, with a queue pair for each worker.
+    /// Open every port's device for packets of `mtus`, with queues for these threads.
     pub(super) fn open(
         ports: &[PortConfig],
         mtus: &[u32],
-        workers: usize,
+        queues: tp_dpdk_queues,
     ) -> Result<Self, SetupError> {
         let longest = mtus.iter().max().map_or(0, |mtu| mtu + LINK);
         let pool = pool(longest.max(FRAME))?;
@@ -85,12 +87,12 @@ impl Ports {
             let unknown = |_| SetupError::Dpdk(format!("{}: a zero octet", port.device));
             let device = CString::new(port.device.as_str()).map_err(unknown)?;
             let mut why = Why::new();
-            // SAFETY: a terminated name, a pool that lives as long as the process, a port to be written and room for a
+            // SAFETY: a terminated name, numbers of queues, a pool that lives as long as the process, a port to be written and room for a
             // reason.
             let result = unsafe {
                 tp_dpdk_open(
                     device.as_ptr(),
-                    workers as u32,
+                    &raw const queues,
                     mtu,
                     pool.as_ptr(),
                     to,
@@ -116,12 +118,24 @@ impl Ports {
         unsafe { (*self.shared.get()).ports[port].mac }
     }
 
-    /// That of a worker. It lives no longer than this and the queue.
-    pub(super) fn lane(&self, number: usize, from_kernel: &Queue) -> tp_dpdk_lane {
+    /// What C sees of this, as long as this lives.
+    pub(super) fn shared(&self) -> *mut tp_dpdk_shared {
+        self.shared.get()
+    }
+
+    /// That of a worker. It lives no longer than this, the rings and the queue.
+    pub(super) fn lane(
+        &self,
+        number: usize,
+        rings: Option<&Rings>,
+        from_kernel: &Queue,
+    ) -> tp_dpdk_lane {
         tp_dpdk_lane {
-            shared: self.shared.get(),
+            shared: self.shared(),
             from_kernel: from_kernel.as_ptr(),
             queue: number as u16,
+            receivers: rings.map_or(0, Rings::receivers),
+            from: rings.map_or([std::ptr::null_mut(); _], |rings| rings.from(number)),
         }
     }
 

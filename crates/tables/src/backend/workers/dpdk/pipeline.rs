@@ -1,0 +1,81 @@
+//! Rings between receive cores and workers: one for each pair, so that each has one writer and one reader.
+
+use std::ptr::NonNull;
+
+use crate::abi::dpdk::{
+    rte_ring, tp_dpdk_receiver, tp_dpdk_shared, tp_dpdk_work_ring, tp_dpdk_work_ring_free,
+};
+use crate::dpdk::Pipeline;
+use crate::error::SetupError;
+
+/// All rings, by worker within receive core. What is in them when this is dropped is freed.
+#[derive(Debug)]
+pub(super) struct Rings {
+    all: Vec<NonNull<rte_ring>>,
+    workers: usize,
+}
+
+// SAFETY: rings are for any thread; this only keeps them.
+unsafe impl Send for Rings {}
+// SAFETY: as above.
+unsafe impl Sync for Rings {}
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        for ring in &self.all {
+            // SAFETY: whoever writes or reads it keeps this, so nobody does any more.
+            unsafe { tp_dpdk_work_ring_free(ring.as_ptr()) };
+        }
+    }
+}
+
+impl Rings {
+    pub(super) fn new(pipeline: &Pipeline, workers: usize) -> Result<Self, SetupError> {
+        let mut rings = Self {
+            all: Vec::new(),
+            workers,
+        };
+        for _ in 0..pipeline.receivers as usize * workers {
+            // SAFETY: no pointer is given; the environment has been started.
+            let ring = NonNull::new(unsafe { tp_dpdk_work_ring(pipeline.ring) });
+            let frames = pipeline.ring;
+            rings.all.push(ring.ok_or_else(|| {
+                SetupError::Dpdk(format!(
+                    "no memory for rings of {frames} frames to workers: a lower datapath.dpdk.ring"
+                ))
+            })?);
+        }
+        Ok(rings)
+    }
+
+    /// Rings that a worker reads, in the order of receive cores, in front of what is not used.
+    pub(super) fn from<const N: usize>(&self, worker: usize) -> [*mut rte_ring; N] {
+        let of_worker = self.all.chunks(self.workers).map(|of_core| of_core[worker]);
+        filled(of_worker)
+    }
+
+    /// How many receive cores there are.
+    pub(super) fn receivers(&self) -> u32 {
+        (self.all.len() / self.workers) as u32
+    }
+
+    /// That of a receive core. It lives no longer than this and what is shared.
+    pub(super) fn receiver(&self, number: usize, shared: *mut tp_dpdk_shared) -> tp_dpdk_receiver {
+        let own = self.all.chunks(self.workers).nth(number);
+        tp_dpdk_receiver {
+            shared,
+            number: number as u32,
+            receivers: self.receivers(),
+            workers: self.workers as u32,
+            to: filled(own.into_iter().flatten().copied()),
+        }
+    }
+}
+
+fn filled<const N: usize>(rings: impl Iterator<Item = NonNull<rte_ring>>) -> [*mut rte_ring; N] {
+    let mut all = [std::ptr::null_mut(); N];
+    for (to, ring) in all.iter_mut().zip(rings) {
+        *to = ring.as_ptr();
+    }
+    all
+}

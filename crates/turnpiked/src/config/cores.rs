@@ -1,0 +1,173 @@
+//! The core plan: which thread has which CPU, and what is wrong or doubtful about that on this machine.
+
+use std::collections::BTreeMap;
+
+use topology::Topology;
+
+use super::{Config, CoreModel, DatapathKind, Problem};
+
+/// `TP_DPDK_RECEIVERS_MAX`.
+const RECEIVERS_MAX: usize = 16;
+
+/// A thread with a CPU of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seat {
+    pub(crate) cpu: u32,
+    /// As the system names it.
+    pub(crate) thread: String,
+    /// The key that says so.
+    key: String,
+    /// It polls: a busy thread, while there is traffic.
+    polls: bool,
+}
+
+impl Config {
+    /// Whether receive cores stand in front of workers.
+    pub(crate) fn has_receivers(&self) -> bool {
+        let datapath = &self.datapath;
+        datapath.kind == DatapathKind::Dpdk && datapath.dpdk.model == CoreModel::Pipeline
+    }
+
+    /// How many do. Without CPUs of their own it is one.
+    pub(crate) fn receivers(&self) -> u32 {
+        let given = self.datapath.dpdk.rx_cpus.len() as u32;
+        if self.has_receivers() {
+            given.max(1)
+        } else {
+            0
+        }
+    }
+
+    /// Threads that have CPUs of their own.
+    pub(crate) fn seats(&self) -> Vec<Seat> {
+        let all = |cpus: &[u32], key: &str, name: &dyn Fn(usize) -> String, polls: bool| {
+            let seat = |(i, &cpu): (usize, &u32)| Seat {
+                cpu,
+                thread: name(i),
+                key: format!("{key}[{i}]"),
+                polls,
+            };
+            cpus.iter().enumerate().map(seat).collect::<Vec<_>>()
+        };
+        let datapath = &self.datapath;
+        let worker = |i| format!("worker-{i}");
+        let receiver = |i| format!("receiver-{i}");
+        let mut seats = all(&datapath.cpus, "datapath.cpus", &worker, true);
+        let rx_cpus = &datapath.dpdk.rx_cpus;
+        seats.extend(all(rx_cpus, "datapath.dpdk.rx_cpus", &receiver, true));
+        let control = |_| "control".to_owned();
+        let control_cpus = &datapath.control_cpus;
+        seats.extend(all(control_cpus, "datapath.control_cpus", &control, false));
+        seats
+    }
+
+    /// Threads that run where the kernel likes.
+    pub(crate) fn without_seat(&self) -> Vec<String> {
+        let datapath = &self.datapath;
+        let has_workers = datapath.kind != DatapathKind::Xdp && datapath.cpus.is_empty();
+        let workers = (0..datapath.workers).filter(|_| has_workers);
+        let mut threads: Vec<String> = workers.map(|i| format!("worker-{i}")).collect();
+        if self.has_receivers() && datapath.dpdk.rx_cpus.is_empty() {
+            threads.push("receiver-0".to_owned());
+        }
+        if datapath.control_cpus.is_empty() {
+            threads.push("control".to_owned());
+        }
+        threads
+    }
+}
+
+/// What makes the plan impossible.
+pub(super) fn check(config: &Config, topology: &Topology, problems: &mut Vec<Problem>) {
+    let datapath = &config.datapath;
+    let (cpus, workers) = (&datapath.cpus, datapath.workers);
+    if !cpus.is_empty() && cpus.len() != workers as usize {
+        let reason = format!("must be one for each of datapath.workers = {workers}, or none");
+        problems.push(Problem::new("datapath.cpus", cpus, reason));
+    }
+    let dpdk = &datapath.dpdk;
+    if dpdk.model != CoreModel::Pipeline && !dpdk.rx_cpus.is_empty() {
+        let reason = "is of datapath.dpdk.model = \"pipeline\"";
+        problems.push(Problem::new("datapath.dpdk.rx_cpus", &dpdk.rx_cpus, reason));
+    }
+    if dpdk.rx_cpus.len() > RECEIVERS_MAX {
+        let reason = format!("{} CPUs given, at most {RECEIVERS_MAX}", dpdk.rx_cpus.len());
+        problems.push(Problem::missing("datapath.dpdk.rx_cpus".to_owned(), reason));
+    }
+    let is_loose = cpus.is_empty() || config.has_receivers() && dpdk.rx_cpus.is_empty();
+    if !datapath.control_cpus.is_empty() && is_loose {
+        let reason = "workers and receive cores without CPUs of their own would share them: see datapath.cpus and \
+                      datapath.dpdk.rx_cpus";
+        let value = &datapath.control_cpus;
+        problems.push(Problem::new("datapath.control_cpus", value, reason));
+    }
+    let mut taken = BTreeMap::new();
+    for seat in config.seats() {
+        let reason = match topology.cpus.get(&seat.cpu) {
+            None => "no CPU with this number is online".to_owned(),
+            Some(cpu) if !cpu.allowed => {
+                "this process may not run there: its CPU affinity, or its cpuset".to_owned()
+            }
+            Some(_) => match taken.insert(seat.cpu, seat.key.clone()) {
+                None => continue,
+                Some(other) if list_of(&other) == list_of(&seat.key) => "named twice".to_owned(),
+                Some(other) => format!("named twice: it is {other} too"),
+            },
+        };
+        problems.push(Problem::new(seat.key, seat.cpu, reason));
+    }
+}
+
+/// The key without its place in the list.
+fn list_of(key: &str) -> &str {
+    key.split('[').next().unwrap_or_default()
+}
+
+/// What is possible, and slower than it need be.
+pub(crate) fn doubts(config: &Config, topology: &Topology) -> Vec<String> {
+    let seats = config.seats();
+    let mut doubts: Vec<String> = apart(&seats, topology).into_iter().collect();
+    for (i, one) in seats.iter().enumerate() {
+        let later = seats[i + 1..].iter();
+        let shared = later.filter(|other| topology.are_siblings(one.cpu, other.cpu));
+        for other in shared.filter(|other| one.polls || other.polls) {
+            let [one, other] = [one, other].map(|seat| format!("{} = {}", seat.key, seat.cpu));
+            doubts.push(format!(
+                "{one} and {other} are hyper-threads of one core: each has about half of it"
+            ));
+        }
+    }
+    let datapath = &config.datapath;
+    if datapath.busy_poll && !datapath.cpus.is_empty() && datapath.control_cpus.is_empty() {
+        let doubt = "datapath.control_cpus is empty: other threads may run on CPUs of workers, which never sleep";
+        doubts.push(doubt.to_owned());
+    }
+    doubts
+}
+
+/// Whether packets would cross between sockets, or between NUMA nodes of one.
+fn apart(seats: &[Seat], topology: &Topology) -> Option<String> {
+    let polling = || seats.iter().filter(|seat| seat.polls);
+    let by = |of: &dyn Fn(&topology::Cpu) -> Option<u32>| {
+        let mut groups = BTreeMap::<u32, Vec<u32>>::new();
+        for seat in polling() {
+            if let Some(group) = topology.cpus.get(&seat.cpu).and_then(of) {
+                groups.entry(group).or_default().push(seat.cpu);
+            }
+        }
+        groups
+    };
+    let (nodes, sockets) = (by(&|cpu| cpu.node), by(&|cpu| cpu.socket));
+    let (what, groups) = match (nodes.len() > 1, sockets.len() > 1) {
+        (true, _) => ("NUMA node", nodes),
+        (false, true) => ("socket", sockets),
+        (false, false) => return None,
+    };
+    let group = |(number, cpus): (&u32, &Vec<u32>)| format!("{what} {number}: CPUs {cpus:?}");
+    let groups: Vec<String> = groups.iter().map(group).collect();
+    Some(format!(
+        "workers and receive cores are apart ({}): packets and sessions cross between them; give each {what} a turnpiked \
+         of its own, or leave one idle",
+        groups.join("; ")
+    ))
+}

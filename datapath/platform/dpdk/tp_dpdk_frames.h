@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* What receive cores and workers do alike with frames of DPDK. */
+#ifndef TP_DPDK_FRAMES_H
+#define TP_DPDK_FRAMES_H
+
+#include <rte_mbuf.h>
+
+#include "tp_dpdk.h"
+#include "tp_drop.h"
+
+/* Direction that a frame which only the port is known of counts for. */
+static inline void count_drops(struct tp_worker *w, __u32 port, enum tp_drop reason, __u64 frames)
+{
+	__u32 dir = !(w->ports[port].roles & TP_ROLE_N3);
+
+	w->tables.cpu->drops[port][dir][reason] += frames;
+}
+
+/* Have each frame lie in one piece, as the pipeline takes it. How many there still are, in their order. */
+static inline __u32 in_one_piece(struct tp_worker *w, __u32 port, struct rte_mbuf **in, __u32 n)
+{
+	__u32 i, left = 0;
+	struct rte_mbuf *m;
+
+	for (i = 0; i < n; i++) {
+		m = in[i];
+		if (unlikely(m->nb_segs > 1) && rte_pktmbuf_linearize(m)) {
+			count_drops(w, port, TP_DROP_FRAME_TOO_LONG, 1);
+			rte_pktmbuf_free(m);
+			continue;
+		}
+		in[left++] = m;
+	}
+	return left;
+}
+
+#endif

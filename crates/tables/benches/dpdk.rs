@@ -1,7 +1,8 @@
 //! What a worker over devices of DPDK costs and carries. Plain sessions in random order: one PDR a direction, an MBR in each,
 //! the UE's address checked, a PDU Session Container. The floor is the same with frames that are passed on unseen.
 //!
-//! - In one thread: a frame is put into a buffer, comes in by a ring, runs, leaves by a ring, and its buffer is given back.
+//! - In one thread: a frame is put into a buffer, comes in by a ring, runs, leaves by a ring, and its buffer is given back. In
+//!   the pipeline core model, the thread is receive core and worker in turn.
 //! - With a worker's thread on CPU 1 and all else on CPU 0: packets in a second, and what they take from ring to ring at nine
 //!   tenths of that; a worker without traffic, and what the first packet waits for it.
 //!
@@ -29,7 +30,7 @@ use session::compiled::{
     Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Rate, Select, Tables as _,
     UeAddresses,
 };
-use tables::dpdk::{Pattern, PortId, RingPort, Settings, User, pass_on};
+use tables::dpdk::{Pattern, Pipeline, PortId, RingPort, Settings, User, pass_on};
 use tables::{Handle, Layout, Options, PortConfig, Roles, Tables, monotonic_ns};
 
 /// Packets of one measurement in one thread.
@@ -378,8 +379,9 @@ fn figure(name: &str, value: f64, unit: &str, floor: Option<f64>) {
 }
 
 /// All in one thread.
-fn single(settings: &Settings, pages: &str, sessions: u32, runs: u32) {
-    let mut bench = Bench::new(settings, &sessions.to_string(), 0, sessions);
+fn single(settings: &Settings, model: &str, sessions: u32, runs: u32) {
+    let name = format!("{}-{sessions}", model.len());
+    let mut bench = Bench::new(settings, &name, 0, sessions);
     let order = in_random_order(sessions);
     for way in [way(true, &order, SMALL), way(false, &order, SMALL)] {
         let before = bench.forwarded(&way);
@@ -389,7 +391,7 @@ fn single(settings: &Settings, pages: &str, sessions: u32, runs: u32) {
         let both = (0..runs).map(|_| (bench.time(&way, false), bench.time(&way, true)));
         let (floors, all): (Vec<f64>, Vec<f64>) = both.unzip();
         let (floor, all) = (median(floors), median(all));
-        let name = format!("dpdk{pages}-{}-{sessions}", way.name);
+        let name = format!("dpdk{model}-{}-{sessions}", way.name);
         figure(&name, all - floor, "ns/packet", Some(floor));
     }
 }
@@ -475,8 +477,13 @@ fn main() {
         ..Settings::default()
     };
     let pages = if is_huge { "-huge" } else { "" };
+    let pipeline = Settings {
+        pipeline: Some(Pipeline::default()),
+        ..settings.clone()
+    };
     for sessions in steps {
         single(&settings, pages, sessions, runs);
+        single(&pipeline, &format!("-pipeline{pages}"), sessions, runs);
     }
     // The one worker that had no thread has taken this one to its CPU.
     stay_on(0);

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "test helpers")]
 
 mod common;
+#[path = "dpdk/devices.rs"]
+mod devices;
 
 use std::fs::read_to_string;
 use std::net::Ipv4Addr;
@@ -26,10 +28,20 @@ static ONE_BY_ONE: Mutex<()> = Mutex::new(());
 
 const TEID: u32 = 5;
 
+/// In the environment: buffers lie in huge pages.
+const HUGE: &str = "TURNPIKE_TEST_HUGE";
+
 fn settings() -> Settings {
-    let eal = ["--no-huge", "-m", "96", "--no-pci", "--no-telemetry"];
+    let eal = [
+        "-m",
+        "96",
+        "--no-pci",
+        "--no-telemetry",
+        "--log-level=pmd.net.af_xdp:8",
+    ];
+    let no_huge = std::env::var_os(HUGE).is_none().then_some("--no-huge");
     Settings {
-        eal: eal.map(str::to_owned).into(),
+        eal: eal.into_iter().chain(no_huge).map(str::to_owned).collect(),
         buffers: 4096,
         ..Settings::default()
     }

@@ -90,6 +90,9 @@ void tp_dpdk_leave(void);
 /* Serve every port once. How many frames there were. */
 __u32 tp_dpdk_serve(struct tp_dpdk_lane *l, struct tp_worker *w);
 
+/* Give back the buffers of frames that wait: the worker ends. */
+void tp_dpdk_free_waiting(struct tp_worker *w);
+
 /* Count what was lost elsewhere as this worker's. One worker alone does. */
 void tp_dpdk_take_lost(struct tp_dpdk_lane *l, struct tp_worker *w);
 

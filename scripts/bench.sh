@@ -16,6 +16,7 @@ if pkg-config --exists libdpdk; then
     cargo bench --quiet --locked -p tables --features dpdk --bench dpdk | tee -a "$others"
 fi
 cargo bench --quiet --locked -p pfcp --bench decode -- --noplot 'establishment 317' >/dev/null 2>&1
+make --no-print-directory -C datapath bench | tee -a "$others"
 python3 - "$result" "$others" <<'PY'
 import json
 import pathlib

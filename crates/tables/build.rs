@@ -16,8 +16,8 @@ const WORKER_BUILDS: [&str; 4] = ["PLAIN", "COMMON", "RELAY", "GENERAL"];
 /// What both sides change under traffic.
 const SHARED: &str = "tp_(side|config|traffic|port_stats|nexthop|cpu)";
 
-/// What `tp_host.h`, `tp_worker.h` and `tp_queue.h` declare.
-const NATIVE_CALLS: [&str; 13] = [
+/// What `tp_host.h`, `tp_worker.h`, `tp_queue.h` and `tp_wheel.h` declare.
+const NATIVE_CALLS: [&str; 21] = [
     "tp_host_run",
     "tp_host_prefix",
     "tp_host_wrap",
@@ -31,6 +31,14 @@ const NATIVE_CALLS: [&str; 13] = [
     "tp_queue_release",
     "tp_queue_rest",
     "tp_queue_wake",
+    "tp_wheel_new",
+    "tp_wheel_free",
+    "tp_wheel_put",
+    "tp_wheel_take",
+    "tp_wheel_next_ns",
+    "tp_wheel_room",
+    "tp_wheel_left_ns",
+    "tp_wheel_octets",
 ];
 
 fn main() {
@@ -163,6 +171,7 @@ fn compile(
     build
         .file(root.join("platform/host/tp_host.c"))
         .file(root.join("platform/worker/tp_queue.c"))
+        .file(root.join("platform/worker/tp_wheel.c"))
         .file(root.join("platform/worker/tp_worker.c"));
     finish(&mut build, "native");
 }
@@ -336,7 +345,7 @@ fn write_abi(root: &Path, out: &Path) {
         .prepend_enum_name(false)
         .allowlist_recursively(false)
         .allowlist_item(
-            "tp_(tables|port_config|result|fib|verdict|host_.*|queue.*|frame|worker.*)|TP_(VERDICT|HOST|TUNNEL6|BURST)_.*",
+            "tp_(tables|port_config|result|fib|verdict|host_.*|queue.*|frame|worker.*|wheel.*)|TP_(VERDICT|HOST|TUNNEL6|BURST|WHEEL)_.*",
         )
         .derive_default(true)
         .no_debug("tp_(tables|worker)")

@@ -131,12 +131,15 @@ struct tp_side {
  *  0..31  mantissa  normalised: bit 31 set unless the rate is 0
  * 32..37  shift     0..63
  * 38      BLOCK     MBR 0: nothing passes
+ * 39      SHAPE     a packet that conforms leaves at tat, if that is to come: burst is the longest that it may wait. With a
+ *                   mantissa of 0 it costs nothing, and leaves behind those before it
  * 40..63  burst     in units of 4096 ns (up to 68 s)
  */
 #define TP_TICKS_PER_NS_SHIFT 6
 #define TP_RATE_SHIFT_SHIFT 32
 #define TP_RATE_SHIFT_MASK 63ULL
 #define TP_RATE_BLOCK (1ULL << 38)
+#define TP_RATE_SHAPE (1ULL << 39)
 #define TP_RATE_BURST_SHIFT 40
 #define TP_RATE_BURST_UNIT_NS 4096ULL
 

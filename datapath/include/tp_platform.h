@@ -137,6 +137,17 @@ static TP_INLINE __u32 tp_held_by(struct tp_env *env);
 /* Monotonic nanoseconds. Never behind by more than 16 packets of this CPU or one tick. */
 static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu);
 
+/* Can packets leave later than they come? Else a rate with TP_RATE_SHAPE has them leave at once, within its burst. */
+#ifndef TP_SHAPES
+#define TP_SHAPES 0
+#endif
+
+#if TP_SHAPES
+/* The packet is to leave at this time, or at a later one if it has been told of that. One that has come lets it go at once.
+ * TP_OK, or a drop reason: it cannot wait. */
+static TP_INLINE int tp_leave_at(struct tp_env *env, __u64 at_ns);
+#endif
+
 /* Was the packet made here, for a UE? Then it spends no hop, and an address of that UE's, left in hi and lo, is its
  * key, whatever its destination. */
 static TP_INLINE int tp_is_own(struct tp_env *env, __u64 *hi, __u64 *lo);

@@ -4,6 +4,9 @@
  * The theoretical arrival time is in ticks of 1/64 ns: an octet at 10 Gbit/s is 51 of them, so that a
  * truncated cost is wrong by less than 0.1 % from 20 octets on; at 100 Gbit/s from 200 on.
  *
+ * A rate with TP_RATE_SHAPE has packets above it wait in place of being dropped, where the platform can (TP_SHAPES): the
+ * theoretical arrival time is when the packet leaves. It never goes back while packets wait, so that those of a flow leave in order.
+ *
  * Meters are always charged atomically, also where one CPU meets all packets of a direction: what comes from other UEs, and
  * what user space finishes, is charged to them from elsewhere. */
 #ifndef TP_METER_H
@@ -24,13 +27,20 @@ static TP_INLINE __u64 tp_rate_burst(__u64 rate)
 	return (rate >> TP_RATE_BURST_SHIFT) * (TP_RATE_BURST_UNIT_NS << TP_TICKS_PER_NS_SHIFT);
 }
 
-/* Spend bytes. 1: they conform; 0: they do not, and the state is as before. */
-static TP_INLINE int tp_meter_take(__u64 rate, __u64 *tat, __u32 bytes, __u64 now_ns)
+/* A packet met this theoretical arrival time. leaves: in ticks, the latest of all meters. */
+static TP_INLINE void tp_leave_behind(__u64 rate, __u64 tat, __u64 *leaves)
+{
+	if (TP_SHAPES && (rate & TP_RATE_SHAPE) && tat > *leaves)
+		*leaves = tat;
+}
+
+/* Spend bytes. 1: they conform; 0: they do not, and the state is as before. leaves: see tp_leave_behind() */
+static TP_INLINE int tp_meter_take(__u64 rate, __u64 *tat, __u32 bytes, __u64 now_ns, __u64 *leaves)
 {
 	__u64 now = now_ns << TP_TICKS_PER_NS_SHIFT, burst = tp_rate_burst(rate), cost, seen, next;
 	__u32 i;
 
-	if (!(__u32)rate)
+	if (!(__u32)rate && !(TP_SHAPES && (rate & TP_RATE_SHAPE)))
 		return !(rate & TP_RATE_BLOCK);
 	if (rate & TP_RATE_BLOCK)
 		return 0;
@@ -40,11 +50,20 @@ static TP_INLINE int tp_meter_take(__u64 rate, __u64 *tat, __u32 bytes, __u64 no
 		next = seen > now ? seen : now;
 		if (next - now > burst)
 			return 0;
-		if (__sync_val_compare_and_swap(tat, seen, next + cost) == seen)
+		if (__sync_val_compare_and_swap(tat, seen, next + cost) == seen) {
+			tp_leave_behind(rate, seen, leaves);
 			return 1;
+		}
 	}
-	__sync_fetch_and_add(tat, cost);
+	seen = __sync_fetch_and_add(tat, cost);
+	tp_leave_behind(rate, seen, leaves);
 	return 1;
+}
+
+/* Name of what a meter refuses. */
+static TP_INLINE int tp_refusal_of(__u64 rate)
+{
+	return TP_SHAPES && (rate & TP_RATE_SHAPE) ? TP_DROP_SHAPER_HORIZON : TP_DROP_RATE;
 }
 
 /* Undo tp_meter_take(), because another meter refused the packet. */
@@ -69,7 +88,7 @@ static TP_INLINE void tp_give_back_shared(struct tp_packet *p, const struct tp_e
 }
 
 /* Meters shared with other PDRs: all conform, or none is charged. */
-static TP_INLINE int tp_shared_meters(struct tp_packet *p, const struct tp_ext *ext, __u64 now_ns)
+static TP_INLINE int tp_shared_meters(struct tp_packet *p, const struct tp_ext *ext, __u64 now_ns, __u64 *leaves)
 {
 	struct tp_meter *m;
 	__u32 i;
@@ -78,10 +97,10 @@ static TP_INLINE int tp_shared_meters(struct tp_packet *p, const struct tp_ext *
 		if (i >= ext->n_meters)
 			return TP_OK;
 		m = tp_meter_at(p->env, ext->meters[i]);
-		if (m && !tp_meter_take(TP_READ(m->rate), &m->tat, p->user_len, now_ns)) {
+		if (m && !tp_meter_take(TP_READ(m->rate), &m->tat, p->user_len, now_ns, leaves)) {
 			__sync_fetch_and_add(&m->drops, 1);
 			tp_give_back_shared(p, ext, i);
-			return TP_DROP_RATE;
+			return tp_refusal_of(TP_READ(m->rate));
 		}
 	}
 	return TP_OK;
@@ -111,10 +130,10 @@ static TP_INLINE int tp_packet_take(__u64 limit, __u64 *state, __u64 now_ns)
 }
 
 /* The limits that stand in the extension: MBRs shared with other PDRs, then the packet rate. */
-static TP_INLINE int tp_police_ext(struct tp_packet *p, const struct tp_ext *ext, __u64 now_ns)
+static TP_INLINE int tp_police_ext(struct tp_packet *p, const struct tp_ext *ext, __u64 now_ns, __u64 *leaves)
 {
 	struct tp_meter *m;
-	int r = tp_shared_meters(p, ext, now_ns);
+	int r = tp_shared_meters(p, ext, now_ns, leaves);
 
 	if (r || tp_likely(!ext->packet_meter))
 		return r;
@@ -126,12 +145,46 @@ static TP_INLINE int tp_police_ext(struct tp_packet *p, const struct tp_ext *ext
 	return TP_DROP_PACKET_RATE;
 }
 
+/* When it leaves, in ticks; 0: at once. TP_DROP_SHAPER_FULL: it cannot wait, and has paid for nothing but its own meter. */
+static TP_INLINE int tp_shape(struct tp_packet *p, const struct tp_ext *ext, __u64 leaves)
+{
+	int r = TP_OK;
+
+#if TP_SHAPES
+	if (leaves)
+		r = tp_leave_at(p->env, (leaves + (1 << TP_TICKS_PER_NS_SHIFT) - 1) >> TP_TICKS_PER_NS_SHIFT);
+	if (tp_unlikely(r) && ext)
+		tp_give_back_shared(p, ext, TP_METERS_MAX);
+#endif
+	return r;
+}
+
+#if TP_SHAPES
+/* What pays nothing leaves behind those packets of an entry that wait. As tp_leave_at(). */
+static TP_INLINE int tp_leave_last(struct tp_env *env, const struct tp_entry *e, __u64 head)
+{
+	const struct tp_ext *ext = tp_ext_of(env, e, head);
+	const struct tp_meter *m;
+	__u64 leaves = 0;
+	__u32 i;
+
+	if (head & TP_HEAD_METER)
+		tp_leave_behind(TP_READ(e->rate), TP_READ(e->tat), &leaves);
+	for (i = 0; ext && i < ext->n_meters && i < TP_METERS_MAX; i++) {
+		m = tp_meter_at(env, ext->meters[i]);
+		if (m)
+			tp_leave_behind(TP_READ(m->rate), TP_READ(m->tat), &leaves);
+	}
+	return leaves ? tp_leave_at(env, leaves >> TP_TICKS_PER_NS_SHIFT) : TP_OK;
+}
+#endif
+
 /* Every limit that holds for the packet's entry: its own, then those of its extension. */
 static TP_INLINE int tp_police(struct tp_run *run, struct tp_packet *p)
 {
 	const struct tp_ext *ext = tp_ext(p);
 	__u32 own = tp_has(p->env, TP_FEAT_METER) && (p->head & TP_HEAD_METER);
-	__u64 now_ns, rate = 0;
+	__u64 now_ns, rate = 0, leaves = 0;
 	int r = TP_OK;
 
 	if (!own && !(ext && (ext->n_meters || ext->packet_meter)))
@@ -139,11 +192,13 @@ static TP_INLINE int tp_police(struct tp_run *run, struct tp_packet *p)
 	now_ns = tp_now(run, p);
 	if (own) {
 		rate = TP_READ(p->entry->rate);
-		if (!tp_meter_take(rate, &p->entry->tat, p->user_len, now_ns))
-			return TP_DROP_RATE;
+		if (!tp_meter_take(rate, &p->entry->tat, p->user_len, now_ns, &leaves))
+			return tp_refusal_of(rate);
 	}
 	if (ext)
-		r = tp_police_ext(p, ext, now_ns);
+		r = tp_police_ext(p, ext, now_ns, &leaves);
+	if (!r)
+		r = tp_shape(p, ext, leaves);
 	if (tp_unlikely(r) && own)
 		tp_meter_give_back(rate, &p->entry->tat, p->user_len);
 	return r;

@@ -7,6 +7,7 @@
 #include "gtpu.h"
 #include "hand.h"
 #include "lost.h"
+#include "meter.h"
 #include "packet.h"
 #include "route.h"
 #include "seek.h"
@@ -384,6 +385,10 @@ TP_APART __u64 tp_relay_end_marker(struct tp_env *env, __u32 teid, __u64 octets)
 		e = tp_first_relay(env, TP_HEAD_RULE_OF(head), &head);
 	if (!e || TP_HEAD_ACTION(head) != TP_ACT_TUNNEL)
 		return TP_DROP_GTPU_MESSAGE;
+#if TP_SHAPES
+	if (tp_leave_last(env, e, head))
+		return TP_DROP_SHAPER_FULL;
+#endif
 	return tp_relay(env, TP_READ(e->out), octets, 0);
 }
 

@@ -129,7 +129,7 @@ fn all_scenarios_pass() {
 
 /// What differs most between data paths: where packets come from and go to, what packets of the UPF's own do, and what
 /// happens while rules change. All others: `make scenarios DATAPATH=kernel`.
-const TELLING: [&str; 20] = [
+const TELLING: [&str; 21] = [
     "association-from-upf",
     "handover",
     "paging",
@@ -149,11 +149,12 @@ const TELLING: [&str; 20] = [
     "outer-fragments",
     "icmp-errors",
     "inner-fragments",
+    "qer-shaped",
     "trace",
 ];
 
 /// Of these, what differs between sockets and devices of DPDK.
-const TELLING_OF_DPDK: [&str; 14] = [
+const TELLING_OF_DPDK: [&str; 15] = [
     // Bursts are under way for longer than a program of the kernel is.
     "buffer-order",
     "handover",
@@ -170,6 +171,7 @@ const TELLING_OF_DPDK: [&str; 14] = [
     "route-change",
     "trace",
     "unresolved-neighbour",
+    "qer-shaped",
 ];
 
 #[test]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
+use std::time::Duration;
 
 use session::compiled::EndedTunnel;
 use tables::{Barrier, TunnelEnds};
@@ -50,14 +51,14 @@ pub struct EndMarkers {
 
 impl EndMarkers {
     /// Sockets in the network namespace of the calling thread; needs `CAP_NET_RAW`.
-    /// `barrier`: of the packets that markers must not overtake.
-    pub fn start(barrier: Barrier) -> io::Result<Self> {
+    /// `barrier`: of the packets that markers must not overtake; `longest_wait`: of those that wait to keep to a rate.
+    pub fn start(barrier: Barrier, longest_wait: Duration) -> io::Result<Self> {
         let sockets = RawSockets::open()?;
         let (waiting, markers) = sync_channel(WAITING_MAX);
         let counters = Arc::<EndMarkerCounters>::default();
         thread::Builder::new().name("end-markers".into()).spawn({
             let counters = Arc::clone(&counters);
-            move || send_all(&sockets, &barrier, &markers, &counters)
+            move || send_all(&sockets, (&barrier, longest_wait), &markers, &counters)
         })?;
         Ok(Self { waiting, counters })
     }
@@ -86,7 +87,7 @@ impl TunnelEnds for EndMarkers {
 
 fn send_all(
     sockets: &RawSockets,
-    barrier: &Barrier,
+    (barrier, longest_wait): (&Barrier, Duration),
     markers: &Receiver<Outgoing>,
     counters: &EndMarkerCounters,
 ) {
@@ -97,6 +98,7 @@ fn send_all(
         if let Err(error) = barrier.wait() {
             tracing::error!(%error, "membarrier failed; End Markers may overtake packets");
         }
+        thread::sleep(longest_wait);
         for marker in batch.drain(..) {
             let counter = match sockets.send(&marker) {
                 Ok(()) => &counters.sent,

@@ -483,7 +483,9 @@ impl Finisher {
             // Not ours after all: up the kernel's own stack.
             Verdict::Pass => Some(0),
             Verdict::Answer => Some(self.pipeline.ifindex(port)),
-            Verdict::Redirect(port) => Some(self.pipeline.ifindex(port)),
+            Verdict::Redirect(port) | Verdict::Later { port, .. } => {
+                Some(self.pipeline.ifindex(port))
+            }
             Verdict::Slow | Verdict::Drop(_) => None,
         };
         if let Some(ifindex) = ifindex {

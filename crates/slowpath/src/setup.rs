@@ -78,7 +78,7 @@ impl Setup {
 
 /// Tell the ends of tunnels that a path switch leaves, from now on. Returns the counters.
 pub fn send_end_markers(tables: &mut Tables) -> io::Result<Arc<EndMarkerCounters>> {
-    let markers = EndMarkers::start(tables.barrier())?;
+    let markers = EndMarkers::start(tables.barrier(), tables.longest_wait())?;
     let counters = markers.counters();
     tables.tell_of_tunnel_ends(markers);
     Ok(counters)

@@ -570,7 +570,7 @@ impl Platform for Host {
             Verdict::Drop(reason) => DROP_REASONS[reason as usize - 1].name,
             Verdict::Pass => "pass",
             Verdict::Answer => "answer",
-            Verdict::Redirect(_) => "forward",
+            Verdict::Redirect(_) | Verdict::Later { .. } => "forward",
             Verdict::Slow => "slow",
         };
         let event = Some(run.event).filter(|event| !event.is_empty());

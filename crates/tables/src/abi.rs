@@ -124,6 +124,11 @@ impl Line {
             .is_ok()
     }
 
+    /// A word that packets change, too, becomes so much at least.
+    pub(crate) fn raise(&self, word: usize, to: u64) {
+        self.0[word].fetch_max(to, Ordering::SeqCst);
+    }
+
     pub(crate) fn words(&self) -> [u64; 8] {
         std::array::from_fn(|word| self.load(word))
     }
@@ -263,6 +268,7 @@ pub(crate) mod rate {
 
     pub(crate) const SHIFT_SHIFT: u32 = raw::TP_RATE_SHIFT_SHIFT;
     pub(crate) const BLOCK: u64 = raw::TP_RATE_BLOCK;
+    pub(crate) const SHAPE: u64 = raw::TP_RATE_SHAPE;
     pub(crate) const BURST_SHIFT: u32 = raw::TP_RATE_BURST_SHIFT;
     pub(crate) const BURST_UNIT_NS: u128 = raw::TP_RATE_BURST_UNIT_NS as u128;
     pub(crate) const BURST_MAX: u128 = (1 << (64 - BURST_SHIFT)) - 1;
@@ -305,6 +311,7 @@ pub(crate) const REMOVE_CONTAINER: u8 = raw::TP_REMOVE_CONTAINER as u8;
 /// Words of `tp_meter`.
 pub(crate) mod meter {
     pub(crate) const RATE: usize = std::mem::offset_of!(super::raw::tp_meter, rate) / 8;
+    pub(crate) const TAT: usize = std::mem::offset_of!(super::raw::tp_meter, tat) / 8;
 }
 
 /// Rules in one place of `rules[]`.

@@ -168,6 +168,11 @@ pub(crate) trait Backend: fmt::Debug + Send {
         None
     }
 
+    /// Frames of those that were run in this thread whose time has come, and the ports that they leave by.
+    fn release(&self, _now_ns: u64) -> Vec<(u32, Vec<u8>)> {
+        Vec::new()
+    }
+
     /// A port's program, to be run over frames by the kernel.
     fn runner(&self, _port: usize) -> Option<Result<Runner, SetupError>> {
         None

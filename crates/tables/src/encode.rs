@@ -1,6 +1,7 @@
 //! From compiled rules to the words that packets read.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use session::compiled::{
     Action, Direction, Entry, Limit, Marks, NiId, PacketRate, Rate, Relay, UeEnd,
@@ -36,6 +37,16 @@ pub(crate) fn rate_word(limit: Rate) -> u64 {
         .div_ceil(rate::BURST_UNIT_NS)
         .clamp(1, rate::BURST_MAX) as u64;
     mantissa | u64::from(shift) << rate::SHIFT_SHIFT | burst << rate::BURST_SHIFT
+}
+
+/// A rate word that has packets wait, at most so long, in place of dropping what is above it. Of no rate (0): one that
+/// costs nothing, and keeps packets in their order.
+pub(crate) fn shaped(word: u64, longest_wait: Duration) -> u64 {
+    if word & rate::BLOCK != 0 {
+        return word;
+    }
+    let longest = (longest_wait.as_nanos() / rate::BURST_UNIT_NS).clamp(1, rate::BURST_MAX) as u64;
+    word & (rate::SHAPE - 1) | rate::SHAPE | longest << rate::BURST_SHIFT
 }
 
 /// A packet limit: whole time units and at most a million packets, which no Packet Rate exceeds.

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU32;
 use crate::abi::host::tp_tables;
 use crate::abi::{Config, Cpu, Line, RulePlace, Side, UE_DIR_BITS, UE_PAGE_BITS};
 use crate::memory::View;
+use crate::shaping::Shaping;
 use crate::trace::TRACE_KEYS_MAX;
 
 /// Sizes of the tables.
@@ -38,6 +39,8 @@ pub struct Layout {
     pub workers: u32,
     /// Octets of packets for idle UEs that may be on their way to user space: a power of two, of whole pages.
     pub held_ring: u32,
+    /// Packets above their rates wait, in workers; `None`: they are dropped.
+    pub shaping: Option<Shaping>,
 }
 
 impl Layout {
@@ -63,6 +66,7 @@ impl Layout {
             nis: nis.max(1),
             workers: 1,
             held_ring: 16 << 20,
+            shaping: None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -97,6 +97,32 @@ impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: `map` mapped exactly this, and no view outlives the region.
         unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapped) };
+    }
+}
+
+/// Octets that one owner has, zeroes at first, which take memory as they are written.
+#[derive(Debug)]
+pub(crate) struct Octets(Region);
+
+impl Octets {
+    pub(crate) fn new(bytes: usize) -> io::Result<Self> {
+        Region::anonymous(bytes.max(1)).map(Self)
+    }
+}
+
+impl Deref for Octets {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the region is so long, lives as long as `self`, and nobody else has it.
+        unsafe { std::slice::from_raw_parts(self.0.base.as_ptr(), self.0.bytes) }
+    }
+}
+
+impl DerefMut for Octets {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.0.base.as_ptr(), self.0.bytes) }
     }
 }
 

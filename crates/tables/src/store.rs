@@ -4,12 +4,14 @@ pub(crate) mod alarms;
 pub(crate) mod needs;
 pub(crate) mod plan;
 pub(crate) mod publish;
+mod shape;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use ipnet::IpNet;
 use session::compiled::{Counters, NiId, NoRoom, PdrId};
@@ -152,6 +154,8 @@ pub(crate) struct Store {
     pub(crate) users: FeatureUsers,
     done: Vec<Retired>,
     pub(crate) plan: Plan,
+    /// Of packets above their rates; `None`: they are dropped.
+    pub(crate) longest_wait: Option<Duration>,
     pub(crate) n3_routes: Option<Arc<RouteView>>,
 }
 
@@ -204,6 +208,7 @@ impl Store {
             users: FeatureUsers::default(),
             done: Vec::new(),
             plan: Plan::default(),
+            longest_wait: layout.shaping.map(|shaping| shaping.longest_wait()),
             n3_routes: None,
             mem,
         };

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use session::compiled::{
@@ -421,6 +421,17 @@ impl Tables {
         now_ns: u64,
     ) -> Option<RunTogether> {
         self.programs.backend().run_together(port, frames, now_ns)
+    }
+
+    /// The longest that a packet above its rate waits.
+    pub fn longest_wait(&self) -> Duration {
+        self.store.longest_wait.unwrap_or_default()
+    }
+
+    /// Frames that [`Self::run_together`] has had wait and that are due, and the ports that they leave by. Before frames of the
+    /// same time are run.
+    pub fn release(&self, now_ns: u64) -> Vec<(u32, Vec<u8>)> {
+        self.programs.backend().release(now_ns)
     }
 
     /// Have the kernel run a port's program over a frame: XDP's verdict and the frame afterwards.

@@ -11,6 +11,13 @@ pub enum Verdict {
     Answer,
     /// Out of this port.
     Redirect(u32),
+    /// Out of this port, when its time has come: it is above its rate.
+    Later {
+        /// The port.
+        port: u32,
+        /// Monotonic nanoseconds.
+        at_ns: u64,
+    },
     /// The slow path has it.
     Slow,
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::abi::host::{
-    TP_BURST_MAX, TP_VERDICT_PASS, TP_VERDICT_REDIRECT, TP_VERDICT_SLOW, TP_VERDICT_TX, tp_frame,
-    tp_queues, tp_worker, tp_worker_burst,
+    TP_BURST_MAX, TP_VERDICT_LATER, TP_VERDICT_PASS, TP_VERDICT_REDIRECT, TP_VERDICT_SLOW,
+    TP_VERDICT_TX, tp_frame, tp_queues, tp_worker, tp_worker_burst,
 };
 use crate::abi::{Features, PORTS_MAX, raw};
 use crate::layout::{Layout, Memory};
@@ -15,9 +15,13 @@ use crate::pipeline::{HEADROOM, TAILROOM};
 use crate::port::PortConfig;
 use crate::queue::Queue;
 use crate::ring::Records;
+use crate::shaping::{Departure, Shaping, Waiting};
 use crate::stats::reason_number;
 use crate::task::EVENT_SEND;
 use crate::verdict::Verdict;
+
+/// Octets of the longest frame.
+pub(crate) const FRAME_MAX: usize = 16 << 10;
 
 /// Frames of one burst, at most.
 pub(crate) const BURST: usize = TP_BURST_MAX as usize;
@@ -78,6 +82,7 @@ pub(crate) struct Shared {
     pub(crate) queues: Queues,
     /// Of all ports; changed under traffic.
     pub(crate) features: Arc<AtomicU32>,
+    pub(crate) shaping: Option<Shaping>,
 }
 
 impl Shared {
@@ -86,6 +91,7 @@ impl Shared {
             memory: Memory::anonymous(layout, threads)?,
             queues: Queues::new(layout)?,
             features: Arc::new(AtomicU32::new(features.bits())),
+            shaping: layout.shaping,
         })
     }
 }
@@ -97,6 +103,8 @@ pub(crate) struct Worker {
     ports: usize,
     /// What the worker points at.
     shared: Shared,
+    /// Likewise: frames above their rates.
+    waiting: Option<Waiting>,
 }
 
 // SAFETY: a worker points at shared memory, atomics and queues, which any thread may use, and at counters of its own.
@@ -110,24 +118,31 @@ impl std::fmt::Debug for Worker {
 
 impl Worker {
     /// The worker of this number, of those that the memory has counters for.
-    pub(crate) fn new(shared: &Shared, number: usize, ports: &[PortConfig]) -> Self {
+    pub(crate) fn new(shared: &Shared, number: usize, ports: &[PortConfig]) -> io::Result<Self> {
         let ports = ports.get(..PORTS_MAX).unwrap_or(ports);
         let cpu = ptr::from_ref(&shared.memory.cpus[number]).cast_mut();
+        let waiting = shared
+            .shaping
+            .map(|shaping| Waiting::new(shaping, HEADROOM + FRAME_MAX))
+            .transpose()?;
+        let wheel = waiting.as_ref().map(|waiting| waiting.wheel().as_ptr());
         let mut worker = Box::new(tp_worker {
             tables: shared.memory.as_tables(cpu, (1u32 << ports.len()) - 1),
             queues: shared.queues.as_queues(),
             features: shared.features.as_ptr(),
+            wheel: wheel.unwrap_or(ptr::null_mut()),
             ..tp_worker::default()
         });
         for (to, (number, port)) in worker.ports.iter_mut().zip((0..).zip(ports)) {
             *to = port.as_port(number, Features::NONE);
         }
-        Self {
+        Ok(Self {
             worker,
             number,
             ports: ports.len(),
             shared: shared.clone(),
-        }
+            waiting,
+        })
     }
 
     /// For those who bring frames in memory of their own.
@@ -136,7 +151,7 @@ impl Worker {
         &mut *self.worker
     }
 
-    /// Run frames that came in on a port.
+    /// Run frames that came in on a port. What was due by then has been released.
     pub(crate) fn run(&mut self, port: usize, burst: &mut Burst, now_ns: u64) {
         assert!(port < self.ports, "a port of this worker");
         // SAFETY: tables, queues and features are those of `shared`, which lives as long; a counter line belongs to one
@@ -160,6 +175,32 @@ impl Worker {
         let words = [EVENT_SEND, ifindex, packet.len() as u32, port as u32];
         let header: [u8; 16] = std::array::from_fn(|at| words[at / 4].to_ne_bytes()[at % 4]);
         self.shared.queues.events.write([&header, packet])
+    }
+
+    /// Have a frame wait that leaves later.
+    pub(crate) fn keep(&mut self, leaves_ns: u64, departure: Departure<'_>) {
+        let kept = match &mut self.waiting {
+            Some(waiting) => waiting.keep(leaves_ns, departure),
+            None => Err("shaper_full"), // not met: without a wheel, no frame is told to wait
+        };
+        if let Err(reason) = kept {
+            self.count_lost(departure.came_by, reason, 1);
+        }
+    }
+
+    /// Done with frames that were due before; look for more. Whether there are some.
+    pub(crate) fn release(&mut self, now_ns: u64) -> bool {
+        (self.waiting.as_mut()).is_some_and(|waiting| waiting.release(now_ns))
+    }
+
+    /// Frames that are due.
+    pub(crate) fn released(&self) -> impl Iterator<Item = Departure<'_>> + Clone {
+        self.waiting.iter().flat_map(Waiting::released)
+    }
+
+    /// When the next frame is due.
+    pub(crate) fn next_departure_ns(&self) -> Option<u64> {
+        self.waiting.as_ref()?.wheel().next_ns()
     }
 
     /// Frames that came in on a port and were lost elsewhere than in the pipeline.
@@ -248,6 +289,10 @@ impl Burst {
                 TP_VERDICT_PASS => Verdict::Pass,
                 TP_VERDICT_TX => Verdict::Answer,
                 TP_VERDICT_REDIRECT => Verdict::Redirect(frame.detail),
+                TP_VERDICT_LATER => Verdict::Later {
+                    port: frame.detail,
+                    at_ns: frame.leaves_ns,
+                },
                 TP_VERDICT_SLOW => Verdict::Slow,
                 _ => Verdict::Drop(frame.detail),
             };

@@ -86,7 +86,7 @@ fn a_burst_is_as_its_packets_one_by_one() {
                     Verdict::Drop(_) => 0,
                     Verdict::Pass => 1,
                     Verdict::Answer => 2,
-                    Verdict::Redirect(_) => 3,
+                    Verdict::Redirect(_) | Verdict::Later { .. } => 3,
                     Verdict::Slow => 4,
                 }] += 1;
             }

@@ -18,10 +18,10 @@ use nexthop::NextHopTables as _;
 use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, unshare};
 use session::compiled::{
-    Action, Compiled, Direction, Entry, Key, NiId, PdrId, Select, Tables as _,
+    Action, Compiled, Direction, Entry, Key, NiId, PdrId, Rate, Select, Tables as _,
 };
 use tables::dpdk::{Pipeline, RingPort, Settings};
-use tables::{FrameSocket, Handle, Layout, Options, PortConfig, Roles, Tables};
+use tables::{FrameSocket, Handle, Layout, Options, PortConfig, Roles, Shaping, Tables};
 
 /// The tests share DPDK's environment, and its buffers.
 static ONE_BY_ONE: Mutex<()> = Mutex::new(());
@@ -95,6 +95,10 @@ fn entry(pdr: u16, direction: Direction, action: Action) -> Entry {
 
 /// A session whose packets come in by port 0 and leave by port 1.
 fn forward(tables: &mut Tables) -> Handle {
+    forward_at(tables, None)
+}
+
+fn forward_at(tables: &mut Tables, meter: Option<Rate>) -> Handle {
     furnish(tables);
     let teid = Key::Teid {
         teid: TEID,
@@ -103,7 +107,10 @@ fn forward(tables: &mut Tables) -> Handle {
     let route = Action::Route { ni: NiId(0) };
     let uplink = Compiled {
         seid: 1,
-        entries: vec![entry(1, Direction::Uplink, route)],
+        entries: vec![Entry {
+            meter,
+            ..entry(1, Direction::Uplink, route)
+        }],
         keys: vec![(teid, Select::One(0))],
         ..Compiled::default()
     };
@@ -113,9 +120,13 @@ fn forward(tables: &mut Tables) -> Handle {
 }
 
 fn uplink_frame() -> Vec<u8> {
+    numbered_frame(0)
+}
+
+fn numbered_frame(number: u8) -> Vec<u8> {
     let (ue, server) = (Ipv4Addr::new(10, 60, 0, 1), Ipv4Addr::new(198, 51, 100, 1));
     let mut packet = ipv4(ue, server, 17, 64, 24);
-    packet.extend([0; 24]);
+    packet.extend([number; 24]);
     gpdu(TEID, None, &packet)
 }
 
@@ -251,6 +262,61 @@ fn a_port_without_link_loses_frames_until_it_has_one() {
         eventually("the kernel knows", carrier);
     }
     drop(tables);
+}
+
+/// Frames above their rate leave in their order, none before its time; those that wait when the workers end give their buffers
+/// back.
+#[test]
+fn what_is_above_its_rate_leaves_at_the_rate() {
+    const PACKETS: u8 = 20;
+    const EACH: Duration = Duration::from_millis(10);
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    in_a_namespace();
+    let settings = settings();
+    let layout = Layout {
+        shaping: Some(Shaping {
+            granularity: Duration::from_micros(50),
+            slots: 1 << 18,
+            frames: 2000,
+        }),
+        ..Layout::for_sessions(64, 2, 2)
+    };
+    let bits = 8 * 44;
+    let rate = Rate {
+        bps: bits * 1000 / u64::try_from(EACH.as_millis()).unwrap(),
+        burst_bytes: 1,
+    };
+    // Of more buffers than there are, each waits until the workers end.
+    for round in 0..4 {
+        let (n3, n6) = (format!("rate3{round}"), format!("rate6{round}"));
+        let mut access = RingPort::new(&settings, &n3, 2048).unwrap();
+        let mut network = RingPort::new(&settings, &n6, 2048).unwrap();
+        let ports = ports(&n3, &RingPort::device(&n6));
+        let mut tables = Tables::dpdk(&layout, &ports, &Options::default(), &settings).unwrap();
+        tables.attach().unwrap();
+        let _session = forward_at(&mut tables, Some(rate));
+        let since = Instant::now();
+        for number in 0..PACKETS {
+            assert!(access.put(&numbered_frame(number)));
+        }
+        for number in 0..PACKETS {
+            let mut frame = None;
+            eventually("it leaves", || {
+                frame = network.take().filter(|frame| frame.len() == 58);
+                frame.is_some()
+            });
+            assert_eq!(frame.unwrap().last(), Some(&number), "round {round}");
+            let least = EACH * u32::from(number);
+            assert!(since.elapsed() >= least, "{number}: {:?}", since.elapsed());
+        }
+        let forwarded = || tables.totals()[0].forwarded[0].packets;
+        for n in 1..=1200 {
+            assert!(access.put(&uplink_frame()));
+            eventually("it is to wait", || forwarded() == u64::from(PACKETS) + n);
+        }
+        assert_eq!(dropped(&tables, 0, "shaper_horizon"), 0);
+        assert_eq!(dropped(&tables, 0, "shaper_full"), 0);
+    }
 }
 
 #[test]

@@ -309,7 +309,7 @@ fn both_builds_agree_on_mutated_packets() {
                 Verdict::Drop(_) | Verdict::Slow => 1,
                 Verdict::Pass => 2,
                 Verdict::Answer => 3,
-                Verdict::Redirect(_) => 4,
+                Verdict::Redirect(_) | Verdict::Later { .. } => 4,
             };
             assert_eq!(verdict, expected, "{:?} {frame:02x?}", run.verdict);
             if verdict != 1 {

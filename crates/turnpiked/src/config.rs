@@ -376,6 +376,10 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Qos {
+    pub(crate) mode: QosMode,
+    pub(crate) granularity_us: u32,
+    pub(crate) slots: u32,
+    pub(crate) frames: u32,
     pub(crate) burst_ms: u32,
     pub(crate) burst_min_bytes: u32,
 }
@@ -383,10 +387,24 @@ pub(crate) struct Qos {
 impl Default for Qos {
     fn default() -> Self {
         Self {
+            mode: QosMode::Police,
+            granularity_us: 50,
+            slots: 4096,
+            frames: 16_384,
             burst_ms: 100,
             burst_min_bytes: 32_768,
         }
     }
+}
+
+/// Fate of packets above a maximum bit rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum QosMode {
+    /// They are dropped.
+    Police,
+    /// They wait.
+    Shape,
 }
 
 /// How often the data path may answer by itself, and how GTP-U peers are watched.

@@ -8,10 +8,12 @@ use session::compiled::NiId;
 use session::config as core;
 use slowpath::HoldBounds;
 use slowpath::advertise::Advertised;
-use tables::{Layout, Mode, Options, PortConfig, Roles};
+use tables::{Layout, Mode, Options, PortConfig, Roles, Shaping};
 use topology::Topology;
 
-use crate::config::{Config, DatapathKind, Interface, NetworkInstance, NodeId, XdpMode, doubts};
+use crate::config::{
+    Config, DatapathKind, Interface, NetworkInstance, NodeId, QosMode, XdpMode, doubts,
+};
 use crate::report::{CoresReport, CpuReport};
 
 /// UE addresses of one page of the tables: `TP_UE_PAGE_BITS`.
@@ -140,8 +142,18 @@ pub(crate) fn layout(config: &Config) -> Layout {
         routes: limits.routes + 1,
         workers: config.datapath.workers,
         held_ring: config.buffering.ring_mib << 20,
+        shaping: shaping(config),
         ..Layout::for_sessions(sessions, nis, u32::try_from(ue_pages).unwrap_or(u32::MAX))
     }
+}
+
+fn shaping(config: &Config) -> Option<Shaping> {
+    let qos = &config.qos;
+    (qos.mode == QosMode::Shape).then(|| Shaping {
+        granularity: Duration::from_micros(qos.granularity_us.into()),
+        slots: qos.slots,
+        frames: qos.frames,
+    })
 }
 
 /// Of what waits for idle UEs. Where nothing may, SMFs hear of their packets all the same.

@@ -238,6 +238,54 @@ static void pass(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, const 
 	tp_queue_commit(l->shared->to_kernel, room, len);
 }
 
+/* A frame that leaves later waits as it is; meanwhile it knows the ports that it came by and leaves by. */
+static void keep(struct tp_worker *w, __u32 port, const struct tp_frame *frame, struct rte_mbuf *m)
+{
+	enum tp_wheel_answer r;
+
+	m->port = (__u16)port;
+	m->hash.usr = frame->detail;
+	r = tp_wheel_put(w->wheel, frame->leaves_ns, (__u64)(uintptr_t)m);
+	if (r) {
+		count_drops(w, port, r == TP_WHEEL_FULL ? TP_DROP_SHAPER_FULL : TP_DROP_SHAPER_HORIZON, 1);
+		rte_pktmbuf_free(m);
+	}
+}
+
+/* Frames that are due leave by a port; what it does not take is lost by those that it came by. */
+static void send_due(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, struct out *out)
+{
+	struct rte_mbuf **frames = out->frames[port];
+	__u32 n = out->n[port], i;
+
+	out->n[port] = 0;
+	for (i = n ? rte_eth_tx_burst(l->shared->ports[port].id, l->queue, frames, (__u16)n) : 0; i < n; i++) {
+		count_drops(w, frames[i]->port, TP_DROP_PORT_FULL, 1);
+		rte_pktmbuf_free(frames[i]);
+	}
+}
+
+/* What is due leaves. How many frames there were. */
+static __u32 depart(struct tp_dpdk_lane *l, struct tp_worker *w, __u64 now_ns, struct out *out)
+{
+	__u64 due[TP_DPDK_BURST];
+	__u32 n, i, port, left = 0;
+	struct rte_mbuf *m;
+
+	if (!w->wheel)
+		return 0;
+	while ((n = tp_wheel_take(w->wheel, now_ns, due, TP_DPDK_BURST))) {
+		for (i = 0; i < n; i++) {
+			m = (struct rte_mbuf *)(uintptr_t)due[i];
+			put_out(out, m->hash.usr, m);
+		}
+		for (port = 0; port < l->shared->n_ports; port++)
+			send_due(l, w, port, out);
+		left += n;
+	}
+	return left;
+}
+
 /* What the kernel sends leaves as it is: all that is there now. */
 static __u32 serve_kernel(struct tp_dpdk_lane *l, struct tp_worker *w, struct out *out)
 {
@@ -275,10 +323,12 @@ static void serve(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, struc
 	struct tp_frame frames[TP_DPDK_BURST];
 	struct rte_mbuf *done[TP_DPDK_BURST];
 	__u32 i, to, n_done = 0;
+	__u64 now_ns = monotonic_ns();
 
 	for (i = 0; i < n; i++)
-		frames[i] = (struct tp_frame){in[i]->buf_addr, in[i]->buf_len, in[i]->data_off, in[i]->data_len, 0, 0};
-	tp_worker_burst(w, port, frames, n, monotonic_ns());
+		frames[i] = (struct tp_frame){in[i]->buf_addr, in[i]->buf_len, in[i]->data_off, in[i]->data_len, 0, 0, 0};
+	depart(l, w, now_ns, out);
+	tp_worker_burst(w, port, frames, n, now_ns);
 	/* Packets that have waited, and that these are not to overtake, are there by now. */
 	serve_kernel(l, w, out);
 	for (i = 0; i < n; i++) {
@@ -291,6 +341,9 @@ static void serve(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, struc
 			break;
 		case TP_VERDICT_REDIRECT:
 			put_out(out, frames[i].detail, in[i]);
+			break;
+		case TP_VERDICT_LATER:
+			keep(w, port, &frames[i], in[i]);
 			break;
 		case TP_VERDICT_PASS:
 			pass(l, w, port, in[i]);
@@ -345,7 +398,17 @@ __u32 tp_dpdk_serve(struct tp_dpdk_lane *l, struct tp_worker *w)
 		for (i = 0; i < l->shared->n_ports; i++)
 			served += serve_port(l, w, i, &out);
 	}
+	if (w->wheel)
+		served += depart(l, w, monotonic_ns(), &out);
 	return served + serve_kernel(l, w, &out);
+}
+
+void tp_dpdk_free_waiting(struct tp_worker *w)
+{
+	__u64 frame;
+
+	while (w->wheel && tp_wheel_take(w->wheel, TP_WHEEL_NEVER, &frame, 1))
+		rte_pktmbuf_free((struct rte_mbuf *)(uintptr_t)frame);
 }
 
 void tp_dpdk_take_lost(struct tp_dpdk_lane *l, struct tp_worker *w)

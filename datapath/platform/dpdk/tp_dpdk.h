@@ -123,6 +123,9 @@ __u32 tp_dpdk_serve(struct tp_dpdk_lane *l, struct tp_worker *w);
 /* Look once at every queue of this receive core. How many frames there were. w: its counters, and the tables. */
 __u32 tp_dpdk_receive(struct tp_dpdk_receiver *r, struct tp_worker *w);
 
+/* Give back the buffers of frames that wait: the worker ends. */
+void tp_dpdk_free_waiting(struct tp_worker *w);
+
 /* Count what was lost elsewhere as this worker's. One worker alone does. */
 void tp_dpdk_take_lost(struct tp_dpdk_lane *l, struct tp_worker *w);
 

@@ -32,6 +32,7 @@ struct tp_env {
 	__u32 len;
 	__u32 out; /* devmap slot that it leaves by */
 	__u64 now_ns;
+	__u64 leaves_ns; /* with TP_SHAPES: when it leaves; 0: at once */
 };
 
 static TP_INLINE __u32 tp_features_of(struct tp_env *env) { return env->port->features; }

@@ -83,7 +83,7 @@ _Static_assert(TP_HOST_WRAP_MAX == TP_TUNNEL6_MAX, "what tp_host_wrap() may need
 int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *buf, __u32 cap, __u32 *offset,
 		__u32 *len, __u64 now_ns, struct tp_result *r)
 {
-	struct tp_env env = {t, port, (struct tp_sink *)r, buf, cap, *offset, *len, 0, now_ns};
+	struct tp_env env = {t, port, (struct tp_sink *)r, buf, cap, *offset, *len, 0, now_ns, 0};
 	int outcome;
 
 	r->reason = TP_DROP_NONE;
@@ -159,7 +159,7 @@ static __u32 wrap_bare(struct tp_env *env, const struct tp_task *task, const str
 
 __u32 tp_host_wrap(struct tp_tables *t, const struct tp_task *task, const __u8 *user, __u32 len, __u8 *to)
 {
-	struct tp_env env = {t, &any_port, NULL, to, task->tunnel_len + len, 0, task->tunnel_len + len, 0, 0};
+	struct tp_env env = {t, &any_port, NULL, to, task->tunnel_len + len, 0, task->tunnel_len + len, 0, 0, 0};
 	const struct tp_peer *peer = tp_peer_at(&env, tp_out_peer(task->out));
 	struct tp_tunnel out = {0};
 

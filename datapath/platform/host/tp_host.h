@@ -52,6 +52,7 @@ enum tp_verdict {
 	TP_VERDICT_TX = 2,	 /* answer: back out of the port it came from */
 	TP_VERDICT_REDIRECT = 3, /* out of result.port */
 	TP_VERDICT_SLOW = 4,	 /* result.event is for the slow path, or to be held; the frame itself is done with */
+	TP_VERDICT_LATER = 5,	 /* of workers: as REDIRECT, when its time has come */
 };
 
 #define TP_HOST_WRAP_MAX 68 /* the longest headers of a tunnel */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* A burst through the stages of the pipeline, compiled for TP_BUILD. Each stage runs over the whole burst, and what the next
  * one reads is under way from memory meanwhile: worth a factor of three where a million users send in random order. */
+#define TP_SHAPES 1
 #include "tp_env.h"
 #include "tp_worker.h"
 
@@ -59,6 +60,22 @@ static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t)
 {
 	t->time_ns = env->now_ns;
 	return tp_put(env->sink->worker.queues.traced, t, sizeof(*t));
+}
+
+/* One that leaves with those of its flow that have waited, which the caller has sent by now, does not wait. */
+static TP_INLINE int tp_leave_at(struct tp_env *env, __u64 at_ns)
+{
+	struct tp_worker *w = &env->sink->worker;
+
+	if (!w->wheel || at_ns <= w->left_ns)
+		return TP_OK;
+	if (!env->leaves_ns && !w->room--) {
+		w->room = 0;
+		return TP_DROP_SHAPER_FULL;
+	}
+	if (at_ns > env->leaves_ns)
+		env->leaves_ns = at_ns;
+	return TP_OK;
 }
 
 #include "pipeline.h"
@@ -152,7 +169,7 @@ void TP_NAME(TP_BUILD_NAME)(struct tp_worker *w, const struct tp_port_config *po
 
 	for (i = 0; i < n; i++) {
 		b.env[i] = (struct tp_env){&w->tables, port, (struct tp_sink *)w, frames[i].buf, frames[i].cap,
-					   frames[i].offset, frames[i].len, 0, now_ns};
+					   frames[i].offset, frames[i].len, 0, now_ns, 0};
 		__builtin_prefetch(tp_data(&b.env[i]));
 		tp_close_room(&b.env[i]);
 	}
@@ -166,6 +183,9 @@ void TP_NAME(TP_BUILD_NAME)(struct tp_worker *w, const struct tp_port_config *po
 		frames[i].offset = b.env[i].offset;
 		frames[i].len = b.env[i].len;
 		frames[i].verdict = tp_verdict_of(b.outcome[i]);
+		frames[i].leaves_ns = b.env[i].leaves_ns;
+		if (tp_unlikely(frames[i].leaves_ns) && frames[i].verdict == TP_VERDICT_REDIRECT)
+			frames[i].verdict = TP_VERDICT_LATER;
 		frames[i].detail = frames[i].verdict == TP_VERDICT_DROP ? (__u32)b.outcome[i] : b.env[i].out;
 	}
 }

@@ -13,6 +13,10 @@ void tp_worker_burst(struct tp_worker *w, __u32 port, struct tp_frame *frames, _
 {
 	struct tp_port_config config = w->ports[port];
 
+	if (w->wheel) {
+		w->left_ns = tp_wheel_left_ns(w->wheel);
+		w->room = tp_wheel_room(w->wheel);
+	}
 	config.features = __atomic_load_n(w->features, __ATOMIC_ACQUIRE);
 #define RUN_IF_ENOUGH(build)                                              \
 	if (!(config.features & ~TP_BUILD_##build)) {                     \

@@ -9,6 +9,7 @@
 
 #include "tp_host.h"
 #include "tp_queue.h"
+#include "tp_wheel.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,7 +24,8 @@ struct tp_frame {
 	__u32 offset; /* where the frame begins; in and out */
 	__u32 len;    /* in and out */
 	__u32 verdict; /* out: enum tp_verdict. SLOW, DROP: done with */
-	__u32 detail;  /* out. REDIRECT: devmap slot; DROP: enum tp_drop */
+	__u32 detail;  /* out. REDIRECT, LATER: devmap slot; DROP: enum tp_drop */
+	__u64 leaves_ns; /* out. LATER: when */
 };
 
 /* Where records for user space go; NULL: nowhere, as if there were no room. */
@@ -41,6 +43,11 @@ struct tp_worker {
 	struct tp_port_config ports[TP_PORTS_MAX];
 	const __u32 *features; /* TP_FEAT_* of all ports, in place of theirs; control changes it under traffic */
 	struct tp_trace trace; /* of the packet under way */
+	/* Where frames wait that leave LATER: the caller puts them there after the burst, and has taken and sent those that
+	 * were due before it. NULL: none waits, and rates that shape let pass what they would have wait. */
+	struct tp_wheel *wheel;
+	__u64 left_ns; /* all that was due in the wheel by then has left */
+	__u32 room;    /* frames of this burst that may still be told to wait */
 };
 
 /* Run n frames, at most TP_BURST_MAX, that came in on a port. now_ns: monotonic, of all of them. */

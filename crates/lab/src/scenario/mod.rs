@@ -51,6 +51,9 @@ use crate::world::{Attached, OverN3, Wanted, World};
 /// Seconds after which a scenario is ended, whatever the machine: four limits of a single event.
 const LIMIT_S: u64 = 240;
 
+/// Packets above their rate wait.
+const SHAPE: (&str, &str) = ("[qos]", "mode = \"shape\"");
+
 /// One scenario.
 pub struct Scenario {
     /// As on the command line.
@@ -98,6 +101,14 @@ impl Scenario {
     /// A further line in a section of the UPF's configuration.
     fn line(mut self, section: &'static str, line: &'static str) -> Self {
         self.wanted.lines.push((section, line));
+        self
+    }
+
+    /// Packets above their rate wait.
+    fn shaping(mut self) -> Self {
+        self.wanted
+            .lines
+            .extend([SHAPE, ("[qos]", "frames = 2048")]);
         self
     }
 
@@ -171,6 +182,8 @@ impl Scenario {
             && Datapath::chosen() != Datapath::Xdp
         {
             Some("xdp alone spreads users over CPUs")
+        } else if self.wanted.lines.contains(&SHAPE) && Datapath::chosen() == Datapath::Xdp {
+            Some("xdp polices")
         } else if self.fragments && Datapath::chosen().is_dpdk() {
             Some("net_af_packet has the kernel put fragments together, and cuts what comes of it")
         } else {

@@ -8,7 +8,7 @@ use super::{Scenario, both_ways, expect_drops, flow_down, flow_up, more_of, none
 use crate::dn;
 use crate::flow::{self, Outcome, Shape};
 use crate::smf::{Flow, Gates, Style};
-use crate::traffic::Way;
+use crate::traffic::{Iperf, Way, iperf};
 use crate::world::{Attached, Family, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -18,6 +18,15 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "what exceeds the MBR is dropped, and no more",
             qer_mbr,
         )
+        .alone()
+        .long(),
+        Scenario::new(
+            "qer-shaped",
+            "TCP through an MBR that shapes gets its rate, and no more",
+            qer_shaped,
+        )
+        .shaping()
+        .iperf(4)
         .alone()
         .long(),
         Scenario::new(
@@ -62,6 +71,35 @@ fn qer_mbr(world: &mut World) -> Result<String> {
             report.push(policed(world, &attached, way, kbps, 0)?);
         }
     }
+    Ok(report.join(", "))
+}
+
+/// Each way on its own, twice; a second rate comes while the first one's packets wait.
+fn qer_shaped(world: &mut World) -> Result<String> {
+    let mut plan = world.plan(Family::V4, Style::Open5gs);
+    plan.mbr_kbps = Some((30_000, 20_000));
+    let attached = world.attach("ue1", &plan, 0, 0)?;
+    let mut report = Vec::new();
+    let mut ports = dn::IPERF_PORT..;
+    for (up_kbps, down_kbps) in [(30_000, 20_000), (10_000, 40_000)] {
+        world.smf(0)?.limit(&attached.session, up_kbps, down_kbps)?;
+        for (way, kbps) in [(Way::Up, up_kbps), (Way::Down, down_kbps)] {
+            let plan = Iperf {
+                from: attached.address()?,
+                port: ports.next().context("ports")?,
+                way,
+                udp_bps: None,
+                seconds: 6,
+            };
+            let percent = iperf(&attached.ue.netns, plan)?.bps / kbps as f64 / 10.0;
+            ensure!(
+                (90.0..=100.0).contains(&percent),
+                "{way:?} {kbps} kbit/s: {percent:.1} %"
+            );
+            report.push(format!("{way:?} {kbps} kbit/s: {percent:.1} %"));
+        }
+    }
+    expect_drops(world, "rate", 0, 0)?;
     Ok(report.join(", "))
 }
 

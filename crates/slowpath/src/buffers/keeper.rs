@@ -317,7 +317,9 @@ impl<E: Exit> Buffers<E> {
         };
         let (at, len) = (start + frame.offset as usize, frame.len as usize);
         match verdict {
-            Verdict::Redirect(port) => self.batch.frames.push((port, at, len)),
+            Verdict::Redirect(port) | Verdict::Later { port, .. } => {
+                self.batch.frames.push((port, at, len));
+            }
             // Nothing was handed over: it still waits.
             Verdict::Slow if self.scratch.event().is_empty() => {
                 self.batch.octets.truncate(start);

@@ -18,11 +18,10 @@ use crate::layout::{Layout, Memory};
 use crate::pipeline::{Run, RunTogether};
 use crate::port::PortConfig;
 use crate::ring::Ring;
+use crate::shaping::Departure;
 use crate::trace::TraceRecord;
-use crate::worker::{Burst, Shared, Worker};
-
-/// Octets of the longest frame.
-const FRAME_MAX: usize = 16 << 10;
+use crate::verdict::Verdict;
+use crate::worker::{Burst, FRAME_MAX, Shared, Worker};
 
 /// Time between two attempts of a worker that fails.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -37,11 +36,14 @@ pub(crate) trait Traffic: Send + Sized + 'static {
     /// That of so many workers and of all helpers, in this order, and the interface of each port.
     fn open(ports: &[PortConfig], workers: usize) -> Result<(Vec<Self>, Vec<u32>), SetupError>;
 
-    /// Take in what has come, once around, run it, and send it on. How many frames there were. Never waits.
+    /// Send what is due, take in what has come, once around, run it, and send it on. How many frames there were. Never waits.
     fn serve(&mut self, worker: &mut Worker, burst: &mut Burst) -> io::Result<usize>;
 
-    /// Sleep until something has come, a tenth of a second at most.
-    fn sleep(&mut self) -> io::Result<()>;
+    /// Sleep until something has come or a frame that waits is due (`due_ns`, monotonic), a tenth of a second at most.
+    fn sleep(&mut self, due_ns: Option<u64>) -> io::Result<()>;
+
+    /// The worker ends: what waits has no other owner.
+    fn stop(&mut self, _: &mut Worker) {}
 
     /// Of the thread of this number.
     fn thread_name(&self, number: usize) -> String {
@@ -78,10 +80,15 @@ impl<T> Workers<T> {
     where
         T: Traffic,
     {
-        let mut worker = Worker::new(&self.shared, number, &self.ports);
+        let mut worker = Worker::new(&self.shared, number, &self.ports)?;
         let (bystander, stop) = (self.bystanders[number].clone(), Arc::clone(&self.stop));
         let name = traffic.thread_name(number);
+        let shapes = self.shared.shaping.is_some();
         let work = move || {
+            if shapes {
+                // SAFETY: no pointer is given. A sleep ends when a frame is due, not 50 microseconds later.
+                unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000) };
+            }
             let mut burst = Burst::new(FRAME_MAX);
             let mut fails = false;
             while !stop.load(Ordering::Relaxed) {
@@ -89,7 +96,7 @@ impl<T> Workers<T> {
                 let served = traffic.serve(&mut worker, &mut burst);
                 drop(looking);
                 let slept = match served {
-                    Ok(0) => traffic.sleep(),
+                    Ok(0) => traffic.sleep(worker.next_departure_ns()),
                     other => other.map(drop),
                 };
                 // The other ways in may still serve, and this one may come back.
@@ -101,6 +108,7 @@ impl<T> Workers<T> {
                 }
                 fails = slept.is_err();
             }
+            traffic.stop(&mut worker);
         };
         Builder::new().name(name).spawn(work)
     }
@@ -132,7 +140,7 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
         let workers = layout.workers.max(1) as usize;
         let threads = workers + T::helpers();
         let shared = Shared::new(layout, threads + 1, features)?;
-        let by_hand = Worker::new(&shared, threads, ports);
+        let by_hand = Worker::new(&shared, threads, ports)?;
         Ok(Self {
             shared,
             ports: ports.to_vec(),
@@ -157,7 +165,7 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
         }
         for (number, traffic) in traffic.into_iter().enumerate() {
             if !self.is_threaded {
-                let worker = Worker::new(&self.shared, number, &self.ports);
+                let worker = Worker::new(&self.shared, number, &self.ports)?;
                 self.unthreaded.push((traffic, worker));
                 continue;
             }
@@ -206,6 +214,15 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
         })
     }
 
+    fn release(&self, now_ns: u64) -> Vec<(u32, Vec<u8>)> {
+        let mut by_hand = self.by_hand.lock().unwrap_or_else(PoisonError::into_inner);
+        let (worker, mut left) = (&mut by_hand.0, Vec::new());
+        while worker.release(now_ns) {
+            left.extend(worker.released().map(|d| (d.to, d.frame.to_vec())));
+        }
+        left
+    }
+
     // Alarms stay where the control thread hears of them.
     fn run_together(&self, port: usize, frames: &[Vec<u8>], now_ns: u64) -> Option<RunTogether> {
         let mut by_hand = self.by_hand.lock().unwrap_or_else(PoisonError::into_inner);
@@ -217,6 +234,13 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
         }
         worker.run(port, burst, now_ns);
         drop(looking);
+        let outcomes = burst.outcomes();
+        for (verdict, frame) in outcomes {
+            if let Verdict::Later { port: to, at_ns } = verdict {
+                let came_by = port;
+                worker.keep(at_ns, Departure { came_by, to, frame });
+            }
+        }
         let outcomes = burst.outcomes();
         Some(RunTogether {
             outcomes: outcomes
@@ -240,7 +264,7 @@ impl Traffic for ByHand {
         Ok(0)
     }
 
-    fn sleep(&mut self) -> io::Result<()> {
+    fn sleep(&mut self, _: Option<u64>) -> io::Result<()> {
         Ok(())
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Want {
     pub(crate) copies: Vec<CopyLine>,
     /// TEID, if a TEID alone leads here without a list.
     pub(crate) teid: u32,
+    /// Departure time that the first packet must leave behind, in ticks of its meters.
+    pub(crate) behind: u64,
     /// The entry that has been this PDR's.
     pub(crate) was: Option<u32>,
     pub(crate) at: u32,
@@ -195,8 +197,11 @@ impl Store {
 
     fn plan_meters(&mut self, plan: &mut Plan, new: &Compiled) -> Result<(), NoRoom> {
         for meter in &new.meters {
-            let word = limit_word(meter.limit);
             let is_of_packets = matches!(meter.limit, Limit::Packets(_));
+            let word = match limit_word(meter.limit) {
+                packets if is_of_packets => packets,
+                rate => self.rate_here(rate),
+            };
             let of = (meter.qer, meter.direction, is_of_packets);
             let held = plan
                 .held
@@ -292,6 +297,7 @@ impl Store {
             .iter()
             .find(|held| held.is_of((rule.pdr, rule.predefined)))
             .map(|held| held.index);
+        let behind = self.shape(&mut words, plan, was);
         let copies: Vec<CopyLine> = rule.duplicates.iter().map(copies::line).collect();
         if copies.len() > COPIES_MAX {
             return Err(NoRoom { table: "rules" });
@@ -306,6 +312,7 @@ impl Store {
             ext_is_fresh,
             copies,
             teid: 0,
+            behind,
             was,
             at: 0,
             how: How::Fresh,

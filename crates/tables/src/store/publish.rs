@@ -71,6 +71,7 @@ impl Store {
             self.discard_held(&former.waiting);
         }
         self.fill_meters_and_exts(plan);
+        plan.wants.iter().for_each(|want| self.stay_behind(want));
         self.fill_entries(plan);
         self.fill_rules(plan);
         for &(index, rate) in &plan.live_meters {
@@ -158,7 +159,7 @@ impl Store {
                 (entry::OUT, want.words.out),
                 (entry::RATE, want.words.rate),
                 (entry::EXT, want.ext_word(*held)),
-                (entry::TAT, tat),
+                (entry::TAT, tat.max(want.behind)),
                 (entry::BYTES, 0),
                 (entry::PACKETS, 0),
                 (entry::ALARM, self.first_alarm(*held, &plan.held.entries)),

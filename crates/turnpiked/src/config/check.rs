@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use super::system::{System, read_token};
 use super::{
-    Config, Datapath, DatapathKind, Interface, NetworkInstance, Prefix, Problem, XdpMode,
+    Config, Datapath, DatapathKind, Interface, NetworkInstance, Prefix, Problem, QosMode, XdpMode,
     predefined,
 };
 use tables::LANES_MAX;
@@ -31,7 +31,41 @@ pub(crate) fn check(config: &Config, system: &System) -> Vec<Problem> {
     ranges(config, &mut problems);
     api(config, system, &mut problems);
     usage_log(config, &mut problems);
+    shaping(config, &mut problems);
     problems
+}
+
+/// The longest wait that a rate word can say.
+const LONGEST_WAIT_S: u64 = 60;
+
+fn shaping(config: &Config, problems: &mut Vec<Problem>) {
+    let (qos, datapath) = (&config.qos, &config.datapath);
+    if qos.mode == QosMode::Police {
+        return;
+    }
+    if datapath.kind == DatapathKind::Xdp {
+        let reason = "kind xdp polices; packets wait in workers of kind kernel or dpdk";
+        problems.push(Problem::new("qos.mode", "shape", reason));
+    }
+    // What waits has a buffer; as many are left for what comes and goes.
+    let frames = u64::from(qos.frames) * u64::from(datapath.workers);
+    if datapath.kind == DatapathKind::Dpdk && 2 * frames > u64::from(datapath.dpdk.mbufs) {
+        let reason = format!(
+            "with datapath.workers = {} this is more than half of datapath.dpdk.mbufs = {}",
+            datapath.workers, datapath.dpdk.mbufs
+        );
+        problems.push(Problem::new("qos.frames", qos.frames, reason));
+    }
+    let slots = u64::from(qos.slots).next_power_of_two();
+    let longest_us = slots * u64::from(qos.granularity_us);
+    if longest_us > LONGEST_WAIT_S * 1_000_000 {
+        let reason = format!(
+            "with qos.granularity_us = {} packets would wait {} s, at most {LONGEST_WAIT_S} s",
+            qos.granularity_us,
+            longest_us / 1_000_000
+        );
+        problems.push(Problem::new("qos.slots", qos.slots, reason));
+    }
 }
 
 fn n4(config: &Config, system: &System, problems: &mut Vec<Problem>) {
@@ -484,6 +518,9 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
     );
     range("buffering.max_age_s", buffering.max_age_s, 1..=86_400);
     range("buffering.ring_mib", buffering.ring_mib, 1..=1024);
+    range("qos.granularity_us", config.qos.granularity_us, 1..=100_000);
+    range("qos.slots", config.qos.slots, 16..=262_144);
+    range("qos.frames", config.qos.frames, 16..=1_048_576);
     range("qos.burst_ms", config.qos.burst_ms, 1..=10_000);
     range(
         "qos.burst_min_bytes",

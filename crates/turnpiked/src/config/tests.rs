@@ -121,6 +121,37 @@ fn addresses_may_be_on_vlan_devices_of_the_interface() {
 }
 
 #[test]
+fn what_cannot_shape_is_refused() {
+    let shape = "[qos]\nmode = \"shape\"\n";
+    let refused =
+        "qos.mode = \"shape\": kind xdp polices; packets wait in workers of kind kernel or dpdk";
+    assert_eq!(problems(&format!("{SMALL}{shape}")), [refused]);
+    assert_eq!(
+        problems(&format!("{SMALL}[qos]\nmode = \"police\"\n")),
+        [""; 0]
+    );
+    let kernel = format!("{SMALL}[datapath]\nkind = \"kernel\"\n{shape}");
+    assert_eq!(problems(&kernel), [""; 0]);
+    let longer = "slots = 1025\ngranularity_us = 30000\n";
+    let refused =
+        "qos.slots = 1025: with qos.granularity_us = 30000 packets would wait 61 s, at most 60 s";
+    assert_eq!(problems(&format!("{kernel}{longer}")), [refused]);
+    let dpdk = format!("{SMALL}[datapath]\nkind = \"dpdk\"\nworkers = 2\n{shape}");
+    let refused = "qos.frames = 16384: with datapath.workers = 2 this is more than half of datapath.dpdk.mbufs = 16384";
+    assert!(problems(&dpdk).contains(&refused.to_owned()));
+    let few = format!("{dpdk}frames = 4096\n");
+    assert!(
+        problems(&few)
+            .iter()
+            .all(|problem| !problem.contains("qos."))
+    );
+    let out_of_range = problems(&format!(
+        "{SMALL}[qos]\ngranularity_us = 0\nslots = 15\nframes = 2000000\n"
+    ));
+    assert_eq!(out_of_range.len(), 3, "{out_of_range:?}");
+}
+
+#[test]
 fn sockets_of_the_kernel_need_its_forwarding_and_nothing_of_xdp() {
     let kernel = "[datapath]\nkind = \"kernel\"\n";
     assert_eq!(problems(&format!("{SMALL}{kernel}")), [""; 0]);

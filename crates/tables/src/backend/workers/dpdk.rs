@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use super::Traffic;
 use crate::abi::dpdk::{
-    tp_dpdk_join, tp_dpdk_lane, tp_dpdk_leave, tp_dpdk_queues, tp_dpdk_receive, tp_dpdk_receiver,
-    tp_dpdk_serve, tp_dpdk_take_lost,
+    tp_dpdk_free_waiting, tp_dpdk_join, tp_dpdk_lane, tp_dpdk_leave, tp_dpdk_queues,
+    tp_dpdk_receive, tp_dpdk_receiver, tp_dpdk_serve, tp_dpdk_take_lost,
 };
+use crate::clock::monotonic_ns;
 use crate::dpdk::{self, Direct};
 use crate::error::SetupError;
 use crate::port::PortConfig;
@@ -185,12 +186,19 @@ impl Traffic for Dpdk {
         Ok(served as usize)
     }
 
-    fn sleep(&mut self) -> io::Result<()> {
+    fn sleep(&mut self, due_ns: Option<u64>) -> io::Result<()> {
         match &mut self.idle {
-            Some(idle) => idle.wait(),
+            Some(idle) => idle.wait(due_ns),
             None => std::hint::spin_loop(),
         }
         Ok(())
+    }
+
+    fn stop(&mut self, worker: &mut Worker) {
+        if self.has_joined {
+            // SAFETY: the worker's tables live as long as it does, and what waits in its wheel are buffers of this thread's.
+            unsafe { tp_dpdk_free_waiting(worker.as_mut_ptr()) };
+        }
     }
 }
 
@@ -226,11 +234,15 @@ const LONGEST: Duration = Duration::from_micros(100);
 
 impl Idle {
     /// Sleeps grow by a microsecond each.
-    fn wait(&mut self) {
+    fn wait(&mut self, due_ns: Option<u64>) {
         self.polls = self.polls.saturating_add(1);
         match self.polls.checked_sub(AWAKE) {
             None => std::hint::spin_loop(),
-            Some(us) => std::thread::sleep(Duration::from_micros(us.into()).min(LONGEST)),
+            Some(us) => {
+                let left = due_ns.map(|due| due.saturating_sub(monotonic_ns()));
+                let left = left.map_or(LONGEST, Duration::from_nanos);
+                std::thread::sleep(Duration::from_micros(us.into()).min(LONGEST).min(left));
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ pub(super) mod tun;
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::ptr;
 use std::time::Duration;
 
 use super::Traffic;
@@ -20,13 +21,14 @@ use crate::clock::monotonic_ns;
 use crate::error::SetupError;
 use crate::frame_socket::FrameSocket;
 use crate::port::PortConfig;
+use crate::shaping::Departure;
 use crate::verdict::Verdict;
 use crate::worker::{BURST, Burst, Worker};
 use datagrams::{Datagrams, TunnelSocket};
 use tun::{Led, TunQueue};
 
 /// Longest sleep, after which a worker sees whether it is to end.
-const SLEEP_MS: i32 = 100;
+const SLEEP: Duration = Duration::from_millis(100);
 
 const ETHERNET_LEN: usize = 14;
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
@@ -101,14 +103,16 @@ impl Traffic for Kernel {
             datagrams,
             ..
         } = self;
-        let mut served = 0;
+        let mut served = depart(out, worker, monotonic_ns());
         let mut run = |port: usize, burst: &mut Burst, too_long: u64| {
             worker.count_lost(port, "frame_too_long", too_long);
             if burst.is_empty() {
                 return;
             }
             served += burst.len();
-            worker.run(port, burst, monotonic_ns());
+            let now_ns = monotonic_ns();
+            depart(out, worker, now_ns);
+            worker.run(port, burst, now_ns);
             send(out, port, burst, worker);
             burst.clear();
         };
@@ -132,7 +136,7 @@ impl Traffic for Kernel {
         Ok(served)
     }
 
-    fn sleep(&mut self) -> io::Result<()> {
+    fn sleep(&mut self, due_ns: Option<u64>) -> io::Result<()> {
         let tunnels = self.tunnels.iter().map(|(_, socket)| socket.as_raw_fd());
         let users = self.users.iter().map(|(_, queue)| queue.as_raw_fd());
         let entry = |fd: RawFd| libc::pollfd {
@@ -141,8 +145,15 @@ impl Traffic for Kernel {
             revents: 0,
         };
         let mut fds: Vec<libc::pollfd> = tunnels.chain(users).map(entry).collect();
-        // SAFETY: the descriptors lie in a slice of so many, which lives through the call.
-        let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, SLEEP_MS) };
+        let left = due_ns.map(|due| Duration::from_nanos(due.saturating_sub(monotonic_ns())));
+        let longest = left.map_or(SLEEP, |left| left.min(SLEEP));
+        let longest = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: longest.subsec_nanos().into(),
+        };
+        let n = fds.len() as libc::nfds_t;
+        // SAFETY: the descriptors lie in a slice of so many, which lives through the call, as the time does.
+        let ready = unsafe { libc::ppoll(fds.as_mut_ptr(), n, &raw const longest, ptr::null()) };
         if ready < 0 {
             let error = io::Error::last_os_error();
             if error.kind() != io::ErrorKind::Interrupted {
@@ -155,7 +166,7 @@ impl Traffic for Kernel {
 
 /// What leaves, by its port, in order. What is passed was sent to no UE, and the kernel itself has brought it here: it is
 /// counted as passed, and ends. Where answers go the kernel finds out: nothing says how their frames came.
-fn send(out: &[(u32, FrameSocket)], came_by: usize, burst: &Burst, worker: &Worker) {
+fn send(out: &[(u32, FrameSocket)], came_by: usize, burst: &Burst, worker: &mut Worker) {
     let mut lost = 0;
     for (number, (_, socket)) in (0..).zip(out) {
         let frames = burst.outcomes();
@@ -168,6 +179,40 @@ fn send(out: &[(u32, FrameSocket)], came_by: usize, burst: &Burst, worker: &Work
         lost += u64::from(!worker.hand_to_kernel(came_by, out[came_by].0, packet));
     }
     worker.count_lost(came_by, "redirect", lost);
+    for (verdict, frame) in burst.outcomes() {
+        if let Verdict::Later { port: to, at_ns } = verdict {
+            worker.keep(at_ns, Departure { came_by, to, frame });
+        }
+    }
+}
+
+/// Frames that are due leave. How many there were.
+fn depart(out: &[(u32, FrameSocket)], worker: &mut Worker, now_ns: u64) -> usize {
+    let mut left = 0;
+    while worker.release(now_ns) {
+        for (to, came_by) in ways(worker) {
+            let due = worker.released();
+            let due = due.filter(|due| (due.to, due.came_by) == (to, came_by));
+            let lost = match out.get(to as usize) {
+                Some((_, socket)) => socket.send(due.clone().map(|due| due.frame)),
+                None => due.clone().count() as u64, // not met: a port that frames leave by is open
+            };
+            left += due.count();
+            worker.count_lost(came_by, "redirect", lost);
+        }
+    }
+    left
+}
+
+/// Ports that frames which are due leave by and came by, each pair once.
+fn ways(worker: &Worker) -> Vec<(u32, usize)> {
+    let mut ways: Vec<(u32, usize)> = Vec::new();
+    for due in worker.released() {
+        if !ways.contains(&(due.to, due.came_by)) {
+            ways.push((due.to, due.came_by));
+        }
+    }
+    ways
 }
 
 /// The result of a system call.

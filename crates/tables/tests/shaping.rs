@@ -1,0 +1,630 @@
+//! Packets above their rates, as workers have them wait: what leaves, and when, by a clock that the tests move.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
+
+mod common;
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use common::{Random, furnish, hop, ports, resolve_peers};
+use nexthop::NextHopTables;
+use session::compiled::{
+    Action, Compiled, Direction, Entry, Key, Limit, NiId, PdrId, QerId, Rate, Relay, Select,
+    SharedMeter, Tables as _, UeAddresses,
+};
+use tables::{DROP_REASONS, Features, Handle, Layout, Options, Shaping, Tables, Verdict};
+
+const MBIT: u64 = 1_000_000;
+const US: u64 = 1000;
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+/// Octets of each packet, from its IP header on: what rates are about.
+const LEN: usize = 1400;
+const BITS: u64 = LEN as u64 * 8;
+const BURST: usize = 64;
+const N3: usize = 0;
+const N6: usize = 1;
+
+const SLOT: u64 = 50 * US;
+const SHAPING: Shaping = Shaping {
+    granularity: Duration::from_nanos(SLOT),
+    slots: 4096,
+    frames: 32_768,
+};
+const HORIZON: u64 = 4095 * SLOT;
+
+fn ue(user: u32) -> Ipv4Addr {
+    Ipv4Addr::from(0x0a3c_0000 + user)
+}
+
+fn rate(bps: u64) -> Rate {
+    Rate {
+        bps,
+        burst_bytes: 1,
+    }
+}
+
+/// What a test wants of one session: an MBR each way, and one for both PDRs uplink that it has.
+#[derive(Clone, Copy, Default)]
+struct Rates {
+    up: Option<u64>,
+    down: Option<u64>,
+    ambr_up: Option<u64>,
+}
+
+fn entry(user: u32, pdr: u16, direction: Direction, action: Action) -> Entry {
+    Entry {
+        pdr: PdrId(pdr),
+        predefined: None,
+        direction,
+        action,
+        ue: (direction == Direction::Uplink).then_some(UeAddresses {
+            v4: Some(ue(user)),
+            v6: None,
+        }),
+        framed: false,
+        qfi: None,
+        relay: None,
+        marking: None,
+        marks: Default::default(),
+        meter: None,
+        shared_meters: Default::default(),
+        packet_meter: None,
+        duplicates: Vec::new(),
+    }
+}
+
+/// A session with a PDR for each direction. Downlink goes to this TEID.
+fn session(user: u32, rates: Rates, teid: u32) -> Compiled {
+    let mut up = entry(user, 1, Direction::Uplink, Action::Route { ni: NiId(0) });
+    let tunnel = Action::Tunnel {
+        teid,
+        peer: common::GNB.into(),
+        local: common::N3.into(),
+    };
+    let mut down = entry(user, 2, Direction::Downlink, tunnel);
+    up.meter = rates.up.map(rate);
+    down.meter = rates.down.map(rate);
+    let mut meters = Vec::new();
+    if let Some(bps) = rates.ambr_up {
+        meters.push(SharedMeter {
+            qer: QerId(7),
+            direction: Direction::Uplink,
+            limit: Limit::Bits(rate(bps)),
+        });
+        up.shared_meters.push(0);
+    }
+    let (key_up, key_down) = (
+        Key::Teid {
+            teid: user,
+            direct: true,
+        },
+        Key::Ue4 {
+            ni: NiId(0),
+            addr: ue(user),
+        },
+    );
+    Compiled {
+        entries: vec![up, down],
+        keys: vec![(key_up, Select::One(0)), (key_down, Select::One(1))],
+        meters,
+        ..Compiled::default()
+    }
+}
+
+/// A packet that has left, or was lost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Fate {
+    at: u64,
+    user: u32,
+    number: u32,
+    /// Of a downlink packet.
+    teid: u32,
+    lost: Option<&'static str>,
+}
+
+/// An End Marker has left.
+fn marker(at: u64) -> Fate {
+    Fate {
+        at,
+        user: 0,
+        number: u32::MAX,
+        teid: 0,
+        lost: None,
+    }
+}
+
+struct Site {
+    tables: Tables,
+    n3: u32,
+    handles: HashMap<u32, Handle>,
+    now: u64,
+    numbers: u32,
+    left: [Vec<Fate>; 2],
+    lost: Vec<Fate>,
+}
+
+impl Site {
+    fn new(shaping: Shaping) -> Self {
+        let layout = Layout {
+            shaping: Some(shaping),
+            ..Layout::for_sessions(2048, 2, 2)
+        };
+        let options = Options {
+            features: Some(Features::ALL),
+            ..Options::default()
+        };
+        let mut tables = Tables::by_hand(&layout, &ports(), &options).unwrap();
+        furnish(&mut tables);
+        let n3 = tables.alloc_nexthop(&hop(0)).unwrap();
+        let mut site = Self {
+            tables,
+            n3,
+            handles: HashMap::new(),
+            now: 0,
+            numbers: 0,
+            left: [Vec::new(), Vec::new()],
+            lost: Vec::new(),
+        };
+        site.at(1000 * SECOND);
+        site
+    }
+
+    fn publish(&mut self, user: u32, rates: Rates, teid: u32) {
+        let handle = self.handles.entry(user).or_default();
+        self.tables
+            .publish(handle, &session(user, rates, teid))
+            .unwrap();
+        resolve_peers(&mut self.tables, self.n3);
+    }
+
+    /// The clock is at this time, and what is due leaves.
+    fn at(&mut self, now: u64) {
+        self.now = now;
+        for (port, frame) in self.tables.release(now) {
+            self.note(port as usize, &frame, None);
+        }
+    }
+
+    fn note(&mut self, port: usize, frame: &[u8], lost: Option<&'static str>) {
+        if frame.len() < LEN {
+            return self.left[port].push(marker(self.now));
+        }
+        let word = |at: usize| u32::from_be_bytes(frame[at..at + 4].try_into().unwrap());
+        let ip = frame.len() - LEN;
+        let fate = Fate {
+            at: self.now,
+            user: word(ip + 28),
+            number: word(ip + 32),
+            teid: if port == N3 { word(ip - 4) } else { 0 },
+            lost,
+        };
+        match lost {
+            None => self.left[port].push(fate),
+            Some(_) => self.lost.push(fate),
+        }
+    }
+
+    /// Packets come together, each of a user, on a port.
+    fn come(&mut self, port: usize, users: &[u32]) {
+        for users in users.chunks(BURST) {
+            let frames: Vec<_> = users.iter().map(|&user| self.frame(port, user)).collect();
+            let together = self.tables.run_together(port, &frames, self.now).unwrap();
+            for ((verdict, frame), came) in together.outcomes.into_iter().zip(&frames) {
+                match verdict {
+                    Verdict::Redirect(port) => self.note(port as usize, &frame, None),
+                    Verdict::Later { at_ns, .. } => {
+                        assert!(at_ns <= self.now + HORIZON, "{at_ns} {}", self.now);
+                    }
+                    Verdict::Drop(reason) => {
+                        self.note(N6, came, Some(DROP_REASONS[reason as usize - 1].name));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+
+    fn frame(&mut self, port: usize, user: u32) -> Vec<u8> {
+        let far = Ipv4Addr::new(192, 0, 2, 1);
+        let (src, dst) = if port == N3 {
+            (ue(user), far)
+        } else {
+            (far, ue(user))
+        };
+        let mut ip = common::ipv4(src, dst, 17, 64, LEN - 20);
+        ip.resize(LEN, 0);
+        ip[28..32].copy_from_slice(&user.to_be_bytes());
+        ip[32..36].copy_from_slice(&self.numbers.to_be_bytes());
+        self.numbers += 1;
+        if port == N3 {
+            common::gpdu(user, None, &ip)
+        } else {
+            common::ethernet(&ip)
+        }
+    }
+
+    /// Until all that waits has left.
+    fn drain(&mut self) {
+        let end = self.now + HORIZON + 2 * SLOT;
+        while self.now < end {
+            self.at(self.now + SLOT);
+        }
+    }
+
+    /// Each user's packets have left in the order that they came.
+    fn assert_order(&self) {
+        for left in &self.left {
+            let mut last: HashMap<u32, u32> = HashMap::new();
+            for fate in left {
+                let before = last.insert(fate.user, fate.number);
+                assert!(before.is_none_or(|before| before < fate.number), "{fate:?}");
+            }
+        }
+    }
+}
+
+/// Packets that a source has sent by a time, at a rate that changes.
+#[derive(Default)]
+struct Source {
+    bits: u64,
+}
+
+impl Source {
+    fn packets(&mut self, bps: u64, during: u64) -> usize {
+        self.bits += bps * during / SECOND;
+        let n = self.bits / BITS;
+        self.bits %= BITS;
+        n as usize
+    }
+}
+
+/// The least and the most bits that left within any time so long, between two times.
+fn any(left: &[Fate], (from, until): (u64, u64), window: u64) -> (u64, u64) {
+    let times: Vec<u64> = left.iter().map(|fate| fate.at).collect();
+    let within = |begin: u64| {
+        let first = times.partition_point(|&at| at < begin);
+        (times.partition_point(|&at| at < begin + window) - first) as u64 * BITS
+    };
+    let begins = (from..=until - window).step_by(SLOT as usize * 3);
+    begins.fold((u64::MAX, 0), |(least, most), begin| {
+        let bits = within(begin);
+        (least.min(bits), most.max(bits))
+    })
+}
+
+/// 800 and 1200 Mbit/s in turns against 1000, up and down at once: what leaves keeps to the rate, over any second within 1 %
+/// and over any 100 ms within 5 %, and nothing is lost.
+#[test]
+fn what_leaves_keeps_to_its_rate_both_ways() {
+    const RATE: u64 = 1000 * MBIT;
+    let mut site = Site::new(SHAPING);
+    let rates = Rates {
+        up: Some(RATE),
+        down: Some(RATE),
+        ..Rates::default()
+    };
+    site.publish(1, rates, 5);
+    let (begin, end) = (site.now, site.now + 1600 * MS);
+    let (mut up, mut down) = (Source::default(), Source::default());
+    while site.now < end {
+        site.at(site.now + SLOT);
+        let is_high = (site.now - begin) / (50 * MS) % 2 == 0;
+        let (high, low) = (1200 * MBIT, 800 * MBIT);
+        let (bps_up, bps_down) = if is_high { (high, low) } else { (low, high) };
+        let n = up.packets(bps_up, SLOT);
+        site.come(N3, &vec![1; n]);
+        let n = down.packets(bps_down, SLOT);
+        site.come(N6, &vec![1; n]);
+    }
+    assert_eq!(site.lost, []);
+    site.assert_order();
+    for left in &site.left {
+        // Downlink begins below its rate.
+        for (window, percent) in [(SECOND, 1), (100 * MS, 5)] {
+            let should = RATE / 1000 * (window / MS);
+            let (least, most) = any(left, (begin + 100 * MS, end), window);
+            println!("{window} ns: {least} to {most} of {should}");
+            assert!(least >= should - should * percent / 100, "{least} {should}");
+            assert!(most <= should + should * percent / 100, "{most} {should}");
+        }
+    }
+    let sent = site.numbers as usize;
+    site.drain();
+    assert_eq!(site.left[0].len() + site.left[1].len(), sent);
+}
+
+/// A worker that comes late releases what is due by its time: over any time, no more than the rate and what was due while it
+/// slept.
+#[test]
+fn a_late_visit_brings_what_was_due_and_no_more() {
+    const RATE: u64 = 100 * MBIT;
+    let mut site = Site::new(SHAPING);
+    let rates = Rates {
+        up: Some(RATE),
+        ..Rates::default()
+    };
+    site.publish(1, rates, 5);
+    let begin = site.now;
+    site.come(N3, &[1; 200]);
+    let mut random = Random(7);
+    let mut slept = 0;
+    while site.left[N6].len() < 200 {
+        let sleep = 1 + random.below(9 * MS as usize) as u64;
+        slept = slept.max(sleep);
+        site.at(site.now + sleep);
+        let due = 1 + (site.now - begin) * RATE / SECOND / BITS;
+        let left = site.left[N6].len() as u64;
+        assert!(left <= due, "early: {left} of {due}");
+        assert!(
+            left + 1 + SLOT * RATE / SECOND / BITS >= due.min(200),
+            "late: {left} of {due}"
+        );
+    }
+    assert!(slept > 5 * MS);
+    assert_eq!(site.lost, []);
+    site.assert_order();
+}
+
+/// A thousand users with one of four rates, each of whom sends twice as much: Jain's index within those of a rate, and the rate
+/// itself.
+#[test]
+fn users_with_equal_rates_get_equal_shares() {
+    const RATES: [u64; 4] = [600_000, 900_000, 1_400_000, 2_000_000];
+    let mut site = Site::new(SHAPING);
+    let mut random = Random(0x9e37_79b9);
+    let users: Vec<(u32, u64)> = (1..=1000)
+        .map(|user| (user, RATES[random.below(RATES.len())]))
+        .collect();
+    for &(user, bps) in &users {
+        let rates = Rates {
+            up: Some(bps),
+            ..Rates::default()
+        };
+        site.publish(user, rates, 5);
+    }
+    let mut sources: Vec<Source> = users.iter().map(|_| Source::default()).collect();
+    let step = MS;
+    let end = site.now + 1000 * MS;
+    while site.now < end {
+        site.at(site.now + step);
+        let mut come = Vec::new();
+        for (&(user, bps), source) in users.iter().zip(&mut sources) {
+            let n = source.packets(2 * bps, step);
+            come.extend(std::iter::repeat_n(user, n));
+        }
+        for i in (1..come.len()).rev() {
+            come.swap(i, random.below(i + 1));
+        }
+        site.come(N3, &come);
+    }
+    site.assert_order();
+    assert!(
+        site.lost
+            .iter()
+            .all(|fate| fate.lost == Some("shaper_horizon"))
+    );
+    let mut packets: HashMap<u32, u64> = HashMap::new();
+    for fate in &site.left[N6] {
+        *packets.entry(fate.user).or_default() += 1;
+    }
+    for bps in RATES {
+        let shares = users.iter().filter(|user| user.1 == bps);
+        let shares: Vec<f64> = shares
+            .map(|(user, _)| (packets[user] * BITS) as f64)
+            .collect();
+        let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), share| {
+            (sum + share, squares + share * share)
+        });
+        let jain = sum * sum / (shares.len() as f64 * squares);
+        let mean = sum / shares.len() as f64;
+        println!(
+            "{bps} bit/s: {} users, mean {mean:.0}, Jain {jain:.6}",
+            shares.len()
+        );
+        assert!(jain > 0.99, "{jain}");
+        // A source begins a little after the clock, and the last packet has not come out whole.
+        assert!(
+            (mean - bps as f64).abs() <= 2.0 * BITS as f64,
+            "{mean} of {bps}"
+        );
+    }
+}
+
+/// Beyond the horizon, and beyond what may wait, packets are lost under names of their own; the others are not.
+#[test]
+fn what_cannot_wait_is_lost_by_name() {
+    let rates = Rates {
+        up: Some(10 * MBIT),
+        ..Rates::default()
+    };
+    let mut site = Site::new(SHAPING);
+    site.publish(1, rates, 5);
+    site.come(N3, &[1; 400]);
+    // One leaves at once, and then one each 1.12 ms, as long as the wheel reaches.
+    let wait = HORIZON / (BITS * SECOND / (10 * MBIT));
+    assert_eq!(site.lost.len() as u64, 400 - 1 - wait);
+    assert!(
+        site.lost
+            .iter()
+            .all(|fate| fate.lost == Some("shaper_horizon"))
+    );
+    site.drain();
+    assert_eq!(site.left[N6].len() as u64, 1 + wait);
+    site.assert_order();
+
+    let mut site = Site::new(Shaping {
+        frames: 100,
+        ..SHAPING
+    });
+    site.publish(1, rates, 5);
+    site.publish(2, rates, 5);
+    site.come(N3, &[1; 90]);
+    site.come(N3, &[2; 30]);
+    assert_eq!(site.lost.len(), 18);
+    assert!(
+        site.lost
+            .iter()
+            .all(|fate| fate.lost == Some("shaper_full") && fate.user == 2)
+    );
+    let totals = site.tables.totals();
+    let drops: u64 = totals[N3].drops.iter().flatten().sum();
+    assert_eq!(drops, 18);
+    // Those that were lost have paid nothing: the next one leaves behind the twelfth.
+    let begin = site.now;
+    site.at(begin + 2 * MS);
+    site.come(N3, &[2]);
+    site.drain();
+    let of_two = site.left[N6].iter().filter(|fate| fate.user == 2);
+    let times: Vec<u64> = of_two.map(|fate| fate.at - begin).collect();
+    assert_eq!(times.len(), 13);
+    let due = 12 * BITS * SECOND / (10 * MBIT);
+    assert!((due..due + 2 * SLOT).contains(&times[12]), "{times:?}");
+}
+
+/// Two limits: the later departure counts, and both are kept.
+#[test]
+fn of_two_rates_the_later_departure_counts() {
+    for (own, both) in [(20 * MBIT, 8 * MBIT), (8 * MBIT, 20 * MBIT)] {
+        let mut site = Site::new(SHAPING);
+        let rates = Rates {
+            up: Some(own),
+            ambr_up: Some(both),
+            ..Rates::default()
+        };
+        site.publish(1, rates, 5);
+        let begin = site.now;
+        site.come(N3, &[1; 100]);
+        site.drain();
+        site.assert_order();
+        let spacing = BITS * SECOND / (8 * MBIT);
+        assert!(site.left[N6].len() > 50);
+        for (n, fate) in site.left[N6].iter().enumerate() {
+            let due = begin + n as u64 * spacing;
+            assert!((due..due + 2 * SLOT).contains(&fate.at), "{n} {fate:?}");
+        }
+    }
+}
+
+/// Rates, tunnels and whole sessions change while packets wait: these leave as they were told, the later ones behind them.
+#[test]
+fn changes_while_packets_wait_overtake_none_of_them() {
+    let only_up = |bps| Rates {
+        up: Some(bps),
+        ..Rates::default()
+    };
+    let both = |up, ambr| Rates {
+        up: Some(up),
+        ambr_up: Some(ambr),
+        ..Rates::default()
+    };
+    let shared = |bps| Rates {
+        ambr_up: Some(bps),
+        ..Rates::default()
+    };
+    let all = [
+        only_up(10 * MBIT),
+        only_up(1000 * MBIT),
+        only_up(MBIT / 2),
+        shared(1000 * MBIT),
+        only_up(20 * MBIT),
+        both(500 * MBIT, 10 * MBIT),
+        only_up(500 * MBIT),
+        both(400 * MBIT, 500 * MBIT),
+        shared(5 * MBIT),
+        Rates::default(),
+    ];
+    let mut random = Random(99);
+    for _ in 0..60 {
+        let mut site = Site::new(Shaping {
+            slots: 1024,
+            frames: 4096,
+            ..SHAPING
+        });
+        for _ in 0..12 {
+            site.publish(1, all[random.below(all.len())], 5);
+            let n = random.below(30);
+            site.come(N3, &vec![1; n]);
+            site.at(site.now + random.below(20 * MS as usize) as u64);
+            let n = random.below(6);
+            site.come(N3, &vec![1; n]);
+        }
+        site.drain();
+        site.assert_order();
+        let lost = site.lost.len();
+        assert_eq!(site.left[N6].len() + lost, site.numbers as usize);
+    }
+}
+
+/// After a path switch, packets that wait go where they were told; all others to the new tunnel, behind them. What has
+/// waited outlives its session.
+#[test]
+fn what_waits_leaves_by_its_old_rules() {
+    let mut site = Site::new(SHAPING);
+    let rates = Rates {
+        down: Some(10 * MBIT),
+        ..Rates::default()
+    };
+    site.publish(1, rates, 5);
+    site.come(N6, &[1; 40]);
+    site.publish(1, rates, 6);
+    site.come(N6, &[1; 20]);
+    site.at(site.now + 10 * MS);
+    let mut handle = site.handles.remove(&1).unwrap();
+    site.tables.withdraw(&mut handle);
+    while site.tables.needs_maintenance() {
+        site.tables.maintain();
+    }
+    site.publish(2, rates, 9);
+    site.drain();
+    let teids: Vec<u32> = site.left[N3].iter().map(|fate| fate.teid).collect();
+    assert_eq!(teids, [vec![5; 40], vec![6; 20]].concat());
+    site.assert_order();
+    assert_eq!(site.lost, []);
+}
+
+/// From tunnel to tunnel, an End Marker is the last one out, though it pays nothing.
+#[test]
+fn an_end_marker_stays_behind_those_that_wait() {
+    let shared = [false, true];
+    for is_shared in shared {
+        let mut site = Site::new(SHAPING);
+        let rates = Rates {
+            up: (!is_shared).then_some(10 * MBIT),
+            ambr_up: is_shared.then_some(10 * MBIT),
+            ..Rates::default()
+        };
+        let mut relay = session(1, rates, 5);
+        let down = relay.entries[1].action;
+        relay.entries.truncate(1);
+        relay.keys.truncate(1);
+        relay.entries[0] = Entry {
+            action: down,
+            ue: None,
+            relay: Some(Relay {
+                ue: None,
+                qfi: None,
+                remove_container: false,
+            }),
+            ..relay.entries[0].clone()
+        };
+        let mut handle = Handle::default();
+        site.tables.publish(&mut handle, &relay).unwrap();
+        resolve_peers(&mut site.tables, site.n3);
+        site.come(N3, &[1; 50]);
+        let mut end = common::gpdu(1, None, &[]);
+        end[43] = 254;
+        let together = site.tables.run_together(N3, &[end], site.now).unwrap();
+        let verdict = together.outcomes[0].0;
+        assert!(matches!(verdict, Verdict::Later { .. }), "{verdict:?}");
+        site.drain();
+        assert_eq!(site.left[N3].len(), 51);
+        site.assert_order();
+        let at = site.now;
+        let last = site.left[N3].last().map(|fate| Fate { at, ..*fate });
+        assert_eq!(last, Some(marker(at)));
+    }
+}

@@ -21,7 +21,7 @@ use crate::usage::urr_rules::UrrRules;
 /// PFCP session context.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Context {
-    /// All rules but URRs.
+    /// PDRs, FARs, QERs and BARs.
     pub(crate) kept: Kept,
     /// The SMF's SEID.
     pub(crate) cp_seid: u64,

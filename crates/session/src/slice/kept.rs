@@ -27,7 +27,7 @@ pub(crate) struct Ends {
     bars: usize,
 }
 
-/// What is kept, to write.
+/// Rules to write.
 #[derive(Debug)]
 pub(crate) struct ToKeep<'a> {
     pub(crate) pdrs: Part<'a, Pdr>,
@@ -60,7 +60,7 @@ impl<R: Serialize> Part<'_, R> {
     }
 }
 
-/// Where rules go that are read; their capacity is used again.
+/// Places for rules that are read; their capacity is used again.
 #[derive(Debug)]
 pub(crate) struct Places<'a> {
     pub(crate) pdrs: &'a mut Vec<Pdr>,

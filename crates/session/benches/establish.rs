@@ -1,5 +1,5 @@
-//! What one Session Establishment Request costs the core (2 PDR, 2 FAR, 1 QER), without socket and
-//! tables. Floor: decoding it alone.
+//! What one Session Establishment Request costs the core (2 PDR, 2 FAR, 1 QER), and a path switch of such a session,
+//! without socket and tables. Floor: decoding the establishment alone.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group, criterion_main};
 use node_support::{Smf, config};
 use pfcp::message::SessionEstablishmentRequest;
+use pfcp::{IeType, MessageType, Writer};
 use rs_pfcp::ie::cause::CauseValue;
 use session::compiled::{Compiled, Counters, NoRoom, PdrId, Tables};
 use session::{Core, Outbox, Time};
@@ -71,6 +72,11 @@ fn establish(c: &mut Criterion) {
     c.bench_function("establish", |b| {
         b.iter_custom(|n| node.time(n, &mut datagram).0)
     });
+    let (seids, mut switched) = (node.establish_some(&mut datagram), 0);
+    c.bench_function("modify", |b| {
+        b.iter_custom(|n| node.time_path_switches(n, &seids, &mut switched))
+    });
+    node.delete(&seids);
     c.bench_function("delete", |b| {
         b.iter_custom(|n| node.time(n, &mut datagram).1)
     });
@@ -79,6 +85,23 @@ fn establish(c: &mut Criterion) {
         node.receive(&datagram);
         b.iter(|| node.receive(black_box(&datagram)));
     });
+}
+
+/// Session Modification Request: the downlink FAR leads to the gNB of this number.
+fn path_switch(gnb: u8) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let kind = MessageType::SESSION_MODIFICATION_REQUEST;
+    let mut writer = Writer::new(&mut bytes, kind, Some(0), 0);
+    writer.grouped(IeType::UPDATE_FAR, |w| {
+        w.put(IeType::FAR_ID, 2u32);
+        w.put(IeType::APPLY_ACTION, 2u8);
+        w.grouped(IeType::UPDATE_FORWARDING_PARAMETERS, |w| {
+            let end = [1, 0, 0, 0, 0x50, gnb, 10, 3, 1, gnb];
+            w.ie(IeType::OUTER_HEADER_CREATION, &end);
+        });
+    });
+    writer.finish();
+    bytes
 }
 
 struct Node {
@@ -121,6 +144,46 @@ impl Node {
         assert_eq!(self.out.len(), 1);
     }
 
+    /// Sessions for [`Self::time_path_switches`], in random order.
+    fn establish_some(&mut self, establishment: &mut [u8]) -> Vec<u64> {
+        for _ in 0..ALIVE {
+            self.sequence += 1;
+            number(establishment, self.sequence);
+            self.receive(establishment);
+        }
+        let mut seids: Vec<u64> = self.core.sessions(None).map(|s| s.seid).collect();
+        // A SEID is a place, enciphered.
+        seids.sort_unstable();
+        seids
+    }
+
+    /// Switch paths of these sessions `n` times, going on where the last call ended; how long it took.
+    fn time_path_switches(&mut self, n: u64, seids: &[u64], switched: &mut u64) -> Duration {
+        let mut switches = [1, 2].map(path_switch);
+        let begin = Instant::now();
+        for _ in 0..n {
+            // To another gNB each time that its turn comes.
+            let switch = &mut switches[(*switched / ALIVE % 2) as usize];
+            let seid = seids[(*switched % ALIVE) as usize];
+            *switched += 1;
+            self.sequence += 1;
+            switch[4..12].copy_from_slice(&seid.to_be_bytes());
+            number(switch, self.sequence);
+            self.receive(switch);
+        }
+        begin.elapsed()
+    }
+
+    fn delete(&mut self, seids: &[u64]) {
+        let mut deletion = vec![0x21, 54, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        for seid in seids {
+            self.sequence += 1;
+            deletion[4..12].copy_from_slice(&seid.to_be_bytes());
+            number(&mut deletion, self.sequence);
+            self.receive(&deletion);
+        }
+    }
+
     /// Establish `n` sessions and delete them again; how long each took.
     fn time(&mut self, n: u64, establishment: &mut [u8]) -> (Duration, Duration) {
         let (mut establishing, mut deleting) = (Duration::ZERO, Duration::ZERO);
@@ -141,14 +204,8 @@ impl Node {
                 .map(|session| session.seid)
                 .collect();
             assert_eq!(seids.len() as u64, count);
-            let mut deletion = vec![0x21, 54, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
             let begin = Instant::now();
-            for seid in seids {
-                self.sequence += 1;
-                deletion[4..12].copy_from_slice(&seid.to_be_bytes());
-                number(&mut deletion, self.sequence);
-                self.receive(&deletion);
-            }
+            self.delete(&seids);
             deleting += begin.elapsed();
         }
         (establishing, deleting)

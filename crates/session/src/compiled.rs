@@ -8,20 +8,23 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv6Net};
+use serde::{Deserialize, Serialize};
 
 /// Network instance, an index into the configured list (TS 29.244, 8.2.4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct NiId(pub u16);
 
 /// Network instance of rules that name none.
 pub(crate) const DEFAULT_NI: NiId = NiId(0);
 
 /// PDR ID (TS 29.244, 8.2.36).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PdrId(pub u16);
 
 /// Place of a predefined rule in the configuration, from 1 on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PredefinedId(NonZeroU16);
 
 impl PredefinedId {
@@ -47,12 +50,21 @@ impl PredefinedId {
 }
 
 /// QER ID (TS 29.244, 8.2.75).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct QerId(pub u32);
 
 /// QoS Flow Identifier, 0..=63 (TS 38.415, 5.5.3.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "u8")]
 pub struct Qfi(u8);
+
+impl TryFrom<u8> for Qfi {
+    type Error = &'static str;
+
+    fn try_from(value: u8) -> Result<Self, Self::Error> {
+        Self::new(value).ok_or("a QFI above 63")
+    }
+}
 
 impl Qfi {
     /// `None` above 63.
@@ -66,7 +78,7 @@ impl Qfi {
 }
 
 /// Some QFIs: bit n is QFI n.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QfiSet(pub u64);
 
 impl QfiSet {
@@ -304,7 +316,7 @@ fn bits_of_both(a: Option<(u8, u8)>, b: Option<(u8, u8)>) -> Option<Option<(u8, 
 }
 
 /// Which way packets of an entry travel, for counters and metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Direction {
     /// From access.
     Uplink,
@@ -382,7 +394,7 @@ pub enum DuplicateHeader {
 }
 
 /// Of the PDU Session Container of downlink packets (TS 38.415, 5.5.2.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marks {
     /// Reflective QoS Indicator.
     pub rqi: bool,
@@ -391,7 +403,7 @@ pub struct Marks {
 }
 
 /// Transport Level Marking (TS 29.244, 8.2.12).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marking {
     /// ToS or traffic class.
     pub tos: u8,
@@ -492,7 +504,7 @@ pub enum Limit {
 
 /// A maximum number of packets in each time unit (TS 29.244, 8.2.63). A time unit begins with the
 /// first packet after the one before has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketRate {
     /// Packets; zero lets nothing pass.
     pub packets: u32,

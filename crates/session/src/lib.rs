@@ -24,6 +24,7 @@ pub use node::{features, paths, peer, pfds};
 pub use rules::config::Config;
 pub use rules::summary::SessionSummary;
 pub use rules::{config, predefined};
+pub use slice::record::{self, Record, RecordError};
 pub use slice::resources::{PoolFill, ResourceFill};
 pub use slice::view::{FarView, PdrView, PredefinedView, QerView, SessionView, UrrView};
 pub use usage::measured::Amount;

@@ -1,6 +1,7 @@
-//! Replays what the fuzz target `session_receive` starts from and has found.
+//! Replays what the fuzz targets `session_receive` and `session_record` start from and have found.
 
 mod receive;
+mod record;
 
 use std::fs;
 use std::path::PathBuf;
@@ -35,4 +36,33 @@ fn every_file_is_handled() {
         files += 1;
     }
     assert!(files >= 30, "{files} files");
+}
+
+/// Files of records are named by the version that wrote them; the others are none.
+#[test]
+fn every_record_is_read_or_refused_and_so_is_whatever_is_like_it() {
+    let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/session_record");
+    let (mut read, mut refused) = (0, 0);
+    for file in fs::read_dir(corpus).unwrap().map(Result::unwrap) {
+        let octets = fs::read(file.path()).unwrap();
+        let name = file.file_name().into_string().unwrap();
+        assert_eq!(record::run(&octets), name.ends_with("-1"), "{name}");
+        if record::run(&octets) {
+            read += 1;
+        } else {
+            refused += 1;
+        }
+        for length in 0..octets.len() {
+            let is_record = record::run(&octets[..length]);
+            assert!(!is_record || name.starts_with("broken"), "{name}, {length}");
+        }
+        for at in 0..octets.len() {
+            let mut other = octets.clone();
+            for value in [0, 1, 0x7f, 0x80, 0xff, octets[at] ^ 1] {
+                other[at] = value;
+                record::run(&other);
+            }
+        }
+    }
+    assert!(read >= 12 && refused >= 8, "{read} read, {refused} refused");
 }

@@ -8,6 +8,8 @@
 use std::collections::HashSet;
 use std::num::NonZeroU32;
 
+use serde::{Deserialize, Serialize};
+
 use crate::alloc::indices::{Indices, Taken};
 use crate::base::salted::Salted;
 use crate::base::time::Time;
@@ -19,7 +21,7 @@ const SLOT_BITS: u32 = 24;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 
 /// A TEID in use, and whether its table slot is its alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LocalTeid {
     /// Never zero, which marks path messages.
     pub teid: NonZeroU32,

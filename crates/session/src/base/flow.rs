@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::compiled::{Direction, Flow};
@@ -18,7 +19,7 @@ const LENGTH_MAX: usize = 1024;
 const PORTS_MAX: usize = 16;
 
 /// One Flow Description, parsed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowDescription {
     /// `None`: `ip`, any protocol.
     pub proto: Option<u8>,
@@ -29,7 +30,7 @@ pub struct FlowDescription {
 }
 
 /// One end of a flow.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// What addresses.
     pub address: Address,
@@ -38,7 +39,7 @@ pub struct End {
 }
 
 /// Addresses of one end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Address {
     /// `any`.
     #[default]

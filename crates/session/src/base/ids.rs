@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::compiled::{PdrId, QerId};
 
 /// One association of one SMF. Never used again, so that sessions which an ended association left
@@ -10,15 +12,15 @@ use crate::compiled::{PdrId, QerId};
 pub struct PeerId(pub(crate) u32);
 
 /// FAR ID (TS 29.244, 8.2.74).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FarId(pub u32);
 
 /// URR ID (TS 29.244, 8.2.54).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct UrrId(pub u32);
 
 /// BAR ID (TS 29.244, 8.2.88).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BarId(pub u8);
 
 /// One rule of a session.

@@ -1,10 +1,12 @@
 //! Values that every part needs: time, hashing, places, names, the configuration, events.
 
+pub(crate) mod bits;
 pub mod event;
 pub mod flow;
 pub mod gtpu;
 pub(crate) mod ids;
 pub mod node_id;
+pub(crate) mod octets;
 pub(crate) mod pfd;
 pub(crate) mod prefix_set;
 pub(crate) mod refusal;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use pfcp::ie::{self, DnsName};
+use serde::{Deserialize, Serialize};
 
 /// Our Node ID, as it is configured (TS 29.244, 8.2.38).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub enum NodeIdConfig {
 }
 
 /// Node ID of an SMF (TS 29.244, 8.2.38).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum NodeId {
     /// IPv4 address.
     V4(Ipv4Addr),

@@ -316,6 +316,12 @@ impl<T: Tables> Core<T> {
         self.slice.view(seid)
     }
 
+    /// One session as a [`Record`](crate::Record), by our SEID: all that there is to know of it. Its times are those of
+    /// the caller's clock.
+    pub fn record(&self, seid: u64) -> Option<Vec<u8>> {
+        self.slice.record(seid, self.node.peers())
+    }
+
     /// Sessions of peers that are there.
     pub fn session_count(&self) -> usize {
         self.slice.len()

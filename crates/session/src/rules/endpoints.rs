@@ -5,6 +5,7 @@
 
 use pfcp::ie::CreateTrafficEndpoint;
 use pfcp::{FromIe, Ie, IeType, Ies};
+use serde::{Deserialize, Serialize};
 
 use crate::base::refusal::Refusal;
 use crate::rules::kept_ies::{merge, said};
@@ -14,7 +15,7 @@ use crate::rules::{LocalFTeid, UeIp};
 pub(crate) const ENDPOINTS_MAX: usize = 16;
 
 /// One of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Endpoint {
     /// Traffic Endpoint ID (8.2.92), unique within the session.
     pub(crate) id: u8,

@@ -8,6 +8,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 pub use crate::alloc::teid::LocalTeid;
@@ -62,6 +63,18 @@ pub struct PacketRules<'a> {
 }
 
 impl Rules {
+    /// How many PDRs, FARs, QERs, URRs and BARs there are.
+    pub(crate) fn counts(&self) -> [usize; 5] {
+        let Self {
+            pdrs,
+            fars,
+            qers,
+            urrs,
+            bars,
+        } = self;
+        [pdrs.len(), fars.len(), qers.len(), urrs.len(), bars.len()]
+    }
+
     /// The part that packets meet.
     pub fn for_packets(&self) -> PacketRules<'_> {
         PacketRules {
@@ -112,7 +125,7 @@ impl<'a> PacketRules<'a> {
 }
 
 /// Packet Detection Rule (TS 29.244, 5.2.1A).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pdr {
     /// Unique within the session.
     pub id: PdrId,
@@ -178,7 +191,7 @@ impl Pdr {
 }
 
 /// Packet Detection Information (TS 29.244, 5.2.1A.2). All of it must match.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pdi {
     /// Where packets come from.
     pub source: Interface,
@@ -198,7 +211,7 @@ pub struct Pdi {
 }
 
 /// The part of a [`Pdi`] that most do without.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RarePdi {
     /// Any one of these must match. Empty: all packets do.
     pub filters: Box<[SdfFilter]>,
@@ -269,7 +282,7 @@ impl RarePdi {
 }
 
 /// Source or Destination Interface (TS 29.244, 8.2.2, 8.2.24), as far as we serve them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Interface {
     /// N3.
     Access,
@@ -282,7 +295,7 @@ pub enum Interface {
 }
 
 /// Outer Header Removal (TS 29.244, 8.2.64) of GTP-U, UDP and IP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Removal {
     /// IPv4; the F-TEID has an IPv4 address.
     Ipv4,
@@ -293,7 +306,7 @@ pub enum Removal {
 }
 
 /// Our end of a tunnel (TS 29.244, 8.2.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalFTeid {
     /// The TEID, which holds for all of our addresses.
     pub teid: LocalTeid,
@@ -304,7 +317,7 @@ pub struct LocalFTeid {
 }
 
 /// Addresses of an F-TEID, by their places in the configured N3 addresses; one is there at least.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalEnds {
     /// IPv4.
     pub v4: Option<u8>,
@@ -313,7 +326,7 @@ pub struct LocalEnds {
 }
 
 /// UE IP Address (TS 29.244, 8.2.62).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UeIp {
     /// Where the address is valid.
     pub ni: NiId,
@@ -336,7 +349,7 @@ impl UeIp {
 }
 
 /// SDF Filter (TS 29.244, 8.2.5).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SdfFilter {
     /// SDF Filter ID, by which other PDRs of the session may refer to the same filter: it is
     /// bidirectional then.
@@ -346,7 +359,7 @@ pub struct SdfFilter {
 }
 
 /// What an SDF filter asks of packets. None at all: every packet meets it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conditions {
     /// Flow Description.
     pub flow: Option<FlowDescription>,
@@ -414,7 +427,7 @@ impl fmt::Display for Conditions {
 }
 
 /// Forwarding Action Rule (TS 29.244, 5.2.3).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Far {
     /// Unique within the session.
     pub id: FarId,
@@ -437,7 +450,7 @@ pub(crate) struct LeftTunnel {
 }
 
 /// Apply Action (TS 29.244, 8.2.26).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Apply {
     /// DROP.
     Drop,
@@ -451,7 +464,7 @@ pub enum Apply {
 }
 
 /// Forwarding Parameters (TS 29.244, table 7.5.2.3-2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forwarding {
     /// Which side.
     pub destination: Interface,
@@ -467,7 +480,8 @@ pub struct Forwarding {
 }
 
 /// The other end of a tunnel (TS 29.244, 8.2.56). One address is there at least; of two we choose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "RemoteParts", from = "RemoteParts")]
 pub struct RemoteFTeid {
     teid: NonZeroU32,
     /// Unspecified: none.
@@ -477,8 +491,23 @@ pub struct RemoteFTeid {
 }
 
 /// Place of a [`TunnelNetwork`](crate::rules::config::TunnelNetwork); beyond the last one: all of our addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelNetworkId(pub u8);
+
+/// TEID and addresses as they are written: an address that is not there takes an octet.
+type RemoteParts = (NonZeroU32, Option<Ipv4Addr>, Option<Ipv6Addr>);
+
+impl From<RemoteFTeid> for RemoteParts {
+    fn from(end: RemoteFTeid) -> Self {
+        (end.teid, end.v4(), end.v6())
+    }
+}
+
+impl From<RemoteParts> for RemoteFTeid {
+    fn from((teid, v4, v6): RemoteParts) -> Self {
+        Self::new(teid, v4, v6)
+    }
+}
 
 impl RemoteFTeid {
     /// An unspecified address is none.
@@ -513,7 +542,7 @@ impl RemoteFTeid {
 }
 
 /// QoS Enforcement Rule (TS 29.244, 5.4).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Qer {
     /// Unique within the session.
     pub id: QerId,
@@ -528,7 +557,7 @@ pub struct Qer {
 }
 
 /// What few QERs have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RareQer {
     /// RQI (8.2.88) and Paging Policy Indicator (8.2.116): what downlink packets carry.
     pub marks: Marks,
@@ -541,7 +570,7 @@ pub struct RareQer {
 }
 
 /// Gate Status (TS 29.244, 8.2.7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gate {
     /// Uplink packets may pass.
     pub uplink_open: bool,
@@ -550,7 +579,7 @@ pub struct Gate {
 }
 
 /// MBR or GBR (TS 29.244, 8.2.8, 8.2.9), in kbit/s as sent: 40 bits for each direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mbr([[u8; 5]; 2]);
 
 impl Mbr {
@@ -603,7 +632,7 @@ impl Qer {
 }
 
 /// Usage Reporting Rule (TS 29.244, 5.2.2). What was measured is not here, but in the session's `Usage`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Urr {
     /// Unique within the session.
     pub id: UrrId,
@@ -612,7 +641,7 @@ pub struct Urr {
 }
 
 /// Buffering Action Rule (TS 29.244, 5.2.4).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bar {
     /// Unique within the session.
     pub id: BarId,
@@ -620,32 +649,6 @@ pub struct Bar {
     pub delay: u8,
     /// Suggested Buffering Packets Count (8.2.100): what arrives beyond it is dropped.
     pub packets: Option<u16>,
-}
-
-/// Rules, wherever they lie.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RulesView<'a> {
-    pub(crate) pdrs: &'a [Pdr],
-    pub(crate) fars: &'a [Far],
-    pub(crate) qers: &'a [Qer],
-    pub(crate) urrs: &'a [Urr],
-    pub(crate) bars: &'a [Bar],
-}
-
-impl<'a> RulesView<'a> {
-    /// The part that packets meet.
-    pub(crate) fn for_packets(self) -> PacketRules<'a> {
-        PacketRules {
-            pdrs: self.pdrs,
-            fars: self.fars,
-            qers: self.qers,
-            dormant: &[],
-            closed: &[],
-            predefined: &[],
-            applications: &NO_FLOWS,
-            stopped: &[],
-        }
-    }
 }
 
 /// What all kinds of rules have in common.

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 
 use crate::base::ids::PeerId;
-use crate::rules::{RulesView, UeIp};
+use crate::rules::{Pdr, UeIp};
 
 /// One line of a list of sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,10 +23,17 @@ pub struct SessionSummary {
 }
 
 impl SessionSummary {
-    pub(crate) fn new(seid: u64, cp_seid: u64, peer: PeerId, rules: RulesView<'_>) -> Self {
+    /// `rules`: how many of each kind there are.
+    pub(crate) fn new(
+        seid: u64,
+        cp_seid: u64,
+        peer: PeerId,
+        pdrs: &[Pdr],
+        rules: [usize; 5],
+    ) -> Self {
         let mut ue: Vec<IpNet> = Vec::new();
         let mut teids = Vec::new();
-        for pdi in rules.pdrs.iter().map(|pdr| &pdr.pdi) {
+        for pdi in pdrs.iter().map(|pdr| &pdr.pdi) {
             ue.extend(pdi.ue.into_iter().flat_map(UeIp::nets));
             teids.extend(pdi.f_teid.map(|f_teid| f_teid.teid.teid.get()));
         }
@@ -34,14 +41,6 @@ impl SessionSummary {
         ue.dedup();
         teids.sort_unstable();
         teids.dedup();
-        let RulesView {
-            pdrs,
-            fars,
-            qers,
-            urrs,
-            bars,
-        } = rules;
-        let rules = [pdrs.len(), fars.len(), qers.len(), urrs.len(), bars.len()];
         Self {
             seid,
             cp_seid,

@@ -1,13 +1,15 @@
 //! Where the packets of a FAR go.
 
+use serde::{Deserialize, Serialize};
+
 use crate::compiled::Marking;
 use crate::rules::{Far, Forwarding, LeftTunnel, RemoteFTeid, TunnelNetworkId};
 
 /// Where the packets of a FAR go. Few FARs duplicate, and the others need no room for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Targets(Target);
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 enum Target {
     #[default]
     Nowhere,
@@ -16,7 +18,7 @@ enum Target {
 }
 
 /// With what few FARs have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct RareTarget {
     forwarding: Option<Forwarding>,
     /// Outer Header Creation of UDP without GTP-U: the port is in place of the TEID.
@@ -54,6 +56,11 @@ impl Targets {
         }
     }
 
+    /// In the form that [`Self::of`] makes: one that few FARs need is not for all.
+    pub(crate) fn is_canonical(&self) -> bool {
+        Self::of(self.all()) == *self
+    }
+
     fn rare(&self) -> Option<&RareTarget> {
         match &self.0 {
             Target::Rare(more) => Some(more),
@@ -63,7 +70,7 @@ impl Targets {
 }
 
 /// DUPL and Duplicating Parameters of a FAR.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Duplicates {
     /// DUPL; without it, the parameters are kept only.
     pub on: bool,
@@ -73,7 +80,7 @@ pub struct Duplicates {
 }
 
 /// Duplicating Parameters (TS 29.244, table 7.5.2.3-3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Duplicating {
     /// Outer Header Creation; of UDP alone, the port is in place of the TEID.
     pub to: RemoteFTeid,

@@ -8,8 +8,10 @@ use pfcp::ie::{
     UpdateUrr, Volume,
 };
 use pfcp::{Cause, IeType, Repeated};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
+use crate::base::bits;
 use crate::base::refusal::Refusal;
 use crate::rules::{FarId, UrrId};
 
@@ -21,7 +23,7 @@ const LINKED_URRS: usize = 8;
 const NONE: u64 = u64::MAX;
 
 /// Octets, each direction and both together; what is not limited is the largest number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Both directions together.
     pub total: u64,
@@ -89,13 +91,16 @@ impl Limits {
 }
 
 /// What most URRs have.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asks {
     /// Measurement Method (8.2.40).
+    #[serde(with = "bits")]
     pub method: MeasurementMethod,
     /// Measurement Information (8.2.68).
+    #[serde(with = "bits")]
     pub information: MeasurementInformation,
     /// Reporting Triggers (8.2.19).
+    #[serde(with = "bits")]
     pub triggers: ReportingTriggers,
     /// Measurement Period (8.2.42), in seconds; zero: none.
     pub period_s: u32,
@@ -108,7 +113,7 @@ pub struct Asks {
 }
 
 /// What few URRs have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RareAsks {
     /// Time Threshold (8.2.14), in seconds.
     pub time_threshold: Option<u32>,
@@ -129,6 +134,7 @@ pub struct RareAsks {
     /// Dropped DL Traffic Threshold (8.2.49), in packets.
     pub dropped: Option<u64>,
     /// Time Quota Mechanism (8.2.81).
+    #[serde(with = "mechanism")]
     pub mechanism: Option<TimeQuotaMechanism>,
     /// FAR ID for Quota Action.
     pub quota_far: Option<FarId>,
@@ -140,8 +146,36 @@ pub struct RareAsks {
     pub monitoring: Box<[Monitoring]>,
 }
 
+/// A Time Quota Mechanism, written as whether its periods are discrete, and seconds.
+mod mechanism {
+    use pfcp::ie::{TimePeriods, TimeQuotaMechanism};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        mechanism: &Option<TimeQuotaMechanism>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let parts = mechanism.map(|of| (of.periods == TimePeriods::Discrete, of.interval_s));
+        parts.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<TimeQuotaMechanism>, D::Error> {
+        let parts = Option::<(bool, u32)>::deserialize(from)?;
+        Ok(parts.map(|(discrete, interval_s)| TimeQuotaMechanism {
+            periods: if discrete {
+                TimePeriods::Discrete
+            } else {
+                TimePeriods::Continuous
+            },
+            interval_s,
+        }))
+    }
+}
+
 /// A Monitoring Time (8.2.15), and what holds after it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Monitoring {
     /// NTP seconds, modulo 2^32.
     pub at: u32,
@@ -355,7 +389,7 @@ impl Asks {
     }
 
     /// What goes together, and what we can do.
-    fn is_possible(&self) -> Result<(), Refusal> {
+    pub(crate) fn is_possible(&self) -> Result<(), Refusal> {
         let method = self.method;
         if method.is_empty() || !MeasurementMethod::all().contains(method) {
             return Err(Refusal::rule(IeType::MEASUREMENT_METHOD));

@@ -154,7 +154,7 @@ impl<T: Tables> Sessions<T> {
                 name.is_some_and(|name| pass.names.contains(name))
             };
             let session = self.slab.get(place);
-            let is_concerned = session.is_some_and(|s| s.rules.view().pdrs.iter().any(changed));
+            let is_concerned = session.is_some_and(|s| s.context.kept.pdrs().iter().any(changed));
             let seid = self.slab.seid(place).filter(|_| is_concerned);
             let next = self.slab.after(place);
             let fits = seid.is_none_or(|seid| self.refit_one(place, seid, tables));

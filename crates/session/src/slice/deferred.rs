@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::base::slab::Place;
@@ -19,7 +20,7 @@ use crate::rules::PacketRules;
 use crate::slice::sessions::Sessions;
 
 /// When a PDR holds: NTP seconds, modulo 2^32 and so within 68 years of now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Timing {
     pub(crate) activation: Option<u32>,
     pub(crate) deactivation: Option<u32>,
@@ -66,7 +67,7 @@ pub(crate) fn dormant(timings: &Timings, now_s: u64, into: &mut Vec<PdrId>) {
 }
 
 /// The PDRs of a session that hold for some time only.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Deferral {
     timings: Timings,
     /// When the next of them comes, in NTP seconds.
@@ -184,10 +185,10 @@ impl<T: Tables> Sessions<T> {
         let Some(session) = self.slab.find_mut(seid) else {
             return;
         };
-        if timings.is_empty() && session.deferral().is_none() {
+        if timings.is_empty() && session.context.deferral().is_none() {
             return;
         }
-        session.change_rare(|rare| {
+        session.context.change_rare(|rare| {
             rare.deferral = deferred.set(now, seid, rare.deferral.as_ref(), timings);
         });
     }
@@ -214,8 +215,12 @@ impl<T: Tables> Sessions<T> {
 
     fn with_deferral(&mut self, seid: u64, change: impl FnOnce(&mut Deferred, &mut Deferral)) {
         let deferred = &mut self.deferred;
-        if let Some(session) = self.slab.find_mut(seid).filter(|s| s.deferral().is_some()) {
-            session.change_rare(|rare| {
+        if let Some(session) = self
+            .slab
+            .find_mut(seid)
+            .filter(|s| s.context.deferral().is_some())
+        {
+            session.context.change_rare(|rare| {
                 if let Some(deferral) = &mut rare.deferral {
                     change(deferred, deferral);
                 }
@@ -228,17 +233,18 @@ impl<T: Tables> Sessions<T> {
         let Some(session) = self.slab.get_mut(place) else {
             return true;
         };
-        let view = session.rules.view();
-        session.closed(view.pdrs, view.urrs, &mut self.closed);
+        let context = &session.context;
+        context.closed(&mut self.closed);
         self.stopped_now.clear();
-        self.stopped_now.extend(session.paused());
+        self.stopped_now.extend(context.paused());
+        let rules = context.rules();
         let rules = PacketRules {
-            dormant: session.dormant(),
+            dormant: context.dormant(),
             closed: &self.closed,
             predefined: &self.site.predefined,
             applications: self.applications.flows(),
             stopped: &self.stopped_now,
-            ..view.for_packets()
+            ..rules.for_packets()
         };
         let compiled = &mut self.compiled;
         let reaches = |peer| tables.reaches(peer);

@@ -7,22 +7,26 @@ use ipnet::IpNet;
 use pfcp::ie::PfcpSmReqFlags;
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{Cause, IeType, Repeated};
+use smallvec::SmallVec;
 
 use crate::base::refusal::Refusal;
+use crate::compile::compiler::is_found_by_others;
 use crate::compiled::{FRAMED_MAX, PdrId, QerId};
 use crate::rules::endpoints::{ENDPOINTS_MAX, Endpoint};
 use crate::rules::flows::NO_FLOWS;
 use crate::rules::intake::{self, Wants};
+use crate::rules::predefined;
 use crate::rules::site::Site;
 use crate::rules::{
-    Asks, Bar, BarId, Conditions, Far, FarId, LeftTunnel, PacketRules, Pdr, Qer, Rule, RuleId,
-    Rules, Urr, UrrId,
+    Apply, Asks, Bar, BarId, Conditions, Far, FarId, LeftTunnel, PacketRules, Pdr, Qer, Rule,
+    RuleId, Urr, UrrId,
 };
-use crate::rules::{RulesView, predefined};
-use crate::slice::deferred::{self, Timing, Timings};
-use crate::slice::kept::{Block, Kept};
+use crate::slice::context::Context;
+use crate::slice::deferred::{self, Deferral, Timing, Timings};
+use crate::slice::kept::{Ends, Part, Places, ToKeep};
 use crate::slice::resources::Holders;
 use crate::usage::measured::UrrChanges;
+use crate::usage::urr_rules::UrrRules;
 
 /// Rules of one kind.
 #[derive(Debug)]
@@ -62,6 +66,12 @@ pub(crate) struct Draft {
     pub(crate) closed: Vec<(PdrId, Option<FarId>)>,
     /// What waits for the session is to be dropped (DROBU).
     pub(crate) drops_held: bool,
+    /// PDRs whose packets waited without a word to the SMF before the request.
+    pub(crate) silent: SmallVec<[PdrId; 2]>,
+    /// Where kept rules end that were loaded.
+    ends: Ends,
+    /// What is kept, as it is written.
+    octets: Vec<u8>,
 }
 
 impl<R> Default for Table<R> {
@@ -74,42 +84,25 @@ impl<R> Default for Table<R> {
     }
 }
 
-impl<R: Rule + Clone> Table<R> {
-    fn load(&mut self, rules: &[R]) {
+impl<R: Rule> Table<R> {
+    /// None any more.
+    fn clear(&mut self) {
         self.rules.clear();
-        self.rules.extend_from_slice(rules);
+        self.loaded();
+    }
+
+    /// The rules were put in, and none is changed so far.
+    fn loaded(&mut self) {
         self.touched.clear();
-        self.touched.resize(rules.len(), false);
+        self.touched.resize(self.rules.len(), false);
         self.changed = false;
     }
 
-    /// What goes into the session, unless nothing changed.
-    pub(crate) fn land(&mut self, into: &mut Box<[R]>) {
-        if into.len() == self.rules.len() {
-            self.land_over(into);
-        } else {
-            *into = self.all();
+    fn part(&self) -> Part<'_, R> {
+        Part {
+            rules: &self.rules,
+            changed: self.changed,
         }
-    }
-
-    /// As [`Self::land`], over as many rules.
-    pub(crate) fn land_over(&mut self, places: &mut [R]) {
-        if !self.changed {
-            return;
-        }
-        for (place, rule) in places.iter_mut().zip(self.rules.drain(..)) {
-            *place = rule;
-        }
-    }
-
-    fn all(&mut self) -> Box<[R]> {
-        self.rules.drain(..).collect()
-    }
-
-    /// All of them, if they are so many; else nothing happens.
-    fn take<const COUNT: usize>(&mut self) -> Option<[R; COUNT]> {
-        let rules = self.rules.as_slice().first_chunk().cloned();
-        rules.filter(|_| self.rules.len() == COUNT)
     }
 
     fn place(&self, id: R::Id) -> Option<usize> {
@@ -201,7 +194,7 @@ impl Draft {
         request: &SessionEstablishmentRequest<'_>,
         site: &Site,
     ) -> Result<(), Refusal> {
-        self.load(Kept::default().view(), &[]);
+        self.clear();
         for ie in [
             (request.create_pdrs.is_empty(), IeType::CREATE_PDR),
             (request.create_fars.is_empty(), IeType::CREATE_FAR),
@@ -225,14 +218,11 @@ impl Draft {
     /// A change of `before`. Removals come first, so that an id can be removed and created again.
     pub(crate) fn modify(
         &mut self,
-        before: RulesView<'_>,
-        endpoints: &[Endpoint],
-        timings: Timings,
+        before: &Context,
         request: &SessionModificationRequest<'_>,
         site: &Site,
     ) -> Result<(), Refusal> {
-        self.load(before, endpoints);
-        self.timings = timings;
+        self.load(before);
         let flags = request.pfcpsmreq_flags;
         self.drops_held = flags.is_some_and(|flags| flags.contains(PfcpSmReqFlags::DROBU));
         self.remove(request)?;
@@ -304,52 +294,41 @@ impl Draft {
         self.pdrs.changed || self.fars.changed || self.qers.changed
     }
 
-    /// How many PDRs, FARs and QERs there are.
-    pub(crate) fn shape(&self) -> [usize; 3] {
-        let Self {
-            pdrs, fars, qers, ..
-        } = self;
-        [pdrs.rules.len(), fars.rules.len(), qers.rules.len()]
+    /// Whether TEIDs and addresses may be taken, or given back.
+    pub(crate) fn may_move_keys(&self) -> bool {
+        self.pdrs.changed
+            || self.endpoints_changed
+            || self.pdrs.rules.iter().any(is_found_by_others)
     }
 
     /// What has changed goes into the session.
-    pub(crate) fn land(&mut self, into: &mut Rules) {
-        self.pdrs.land(&mut into.pdrs);
-        self.fars.land(&mut into.fars);
-        self.qers.land(&mut into.qers);
-        self.urrs.land(&mut into.urrs);
-        self.bars.land(&mut into.bars);
-    }
-
-    pub(crate) fn all(&mut self) -> Rules {
-        Rules {
-            pdrs: self.pdrs.all(),
-            fars: self.fars.all(),
-            qers: self.qers.all(),
-            urrs: self.urrs.all(),
-            bars: self.bars.all(),
+    pub(crate) fn land(&mut self, into: &mut Context) {
+        let (pdrs, fars) = (&self.pdrs, &self.fars);
+        if pdrs.changed || fars.changed || self.qers.changed || self.bars.changed {
+            let rules = ToKeep {
+                pdrs: pdrs.part(),
+                fars: fars.part(),
+                qers: self.qers.part(),
+                bars: self.bars.part(),
+            };
+            into.kept.write(rules, &self.ends, &mut self.octets);
+        }
+        if self.urrs.changed || pdrs.changed && !self.urrs.rules.is_empty() {
+            into.set_urr_rules(UrrRules::new(&self.urrs.rules, &pdrs.rules));
+        }
+        if self.endpoints_changed {
+            let endpoints = self.endpoints.drain(..).collect();
+            into.change_rare(|rare| rare.endpoints = endpoints);
         }
     }
 
-    /// Everything in one block; `None` when it has another shape.
-    pub(crate) fn block<const QERS: usize>(&mut self) -> Option<Block<QERS>> {
-        Some(Block {
-            pdrs: self.pdrs.take()?,
-            fars: self.fars.take()?,
-            qers: self.qers.take()?,
-            urrs: self.urrs.all(),
-            bars: self.bars.all(),
-        })
-    }
-
-    fn load(&mut self, rules: RulesView<'_>, endpoints: &[Endpoint]) {
-        self.pdrs.load(rules.pdrs);
-        self.fars.load(rules.fars);
-        self.qers.load(rules.qers);
-        self.urrs.load(rules.urrs);
-        self.bars.load(rules.bars);
+    fn clear(&mut self) {
+        self.pdrs.clear();
+        self.fars.clear();
+        self.qers.clear();
+        self.urrs.clear();
+        self.bars.clear();
         self.endpoints.clear();
-        self.endpoints.extend_from_slice(endpoints);
         self.endpoints_changed = false;
         self.new_endpoints.clear();
         self.links.clear();
@@ -359,7 +338,38 @@ impl Draft {
         self.usage.removed.clear();
         self.usage.updated.clear();
         self.closed.clear();
+        self.silent.clear();
+        self.ends = Ends::default();
         self.drops_held = false;
+    }
+
+    fn load(&mut self, before: &Context) {
+        self.clear();
+        self.ends = before.kept.read(Places {
+            pdrs: &mut self.pdrs.rules,
+            fars: &mut self.fars.rules,
+            qers: &mut self.qers.rules,
+            bars: &mut self.bars.rules,
+        });
+        self.urrs.rules.extend_from_slice(before.urrs());
+        self.pdrs.loaded();
+        self.fars.loaded();
+        self.qers.loaded();
+        self.urrs.loaded();
+        self.bars.loaded();
+        self.endpoints.extend_from_slice(before.endpoints());
+        let timings = before.deferral().map(Deferral::timings);
+        self.timings = timings.unwrap_or_default();
+        self.note_silent();
+    }
+
+    /// See [`Self::silent`].
+    fn note_silent(&mut self) {
+        let is_silent = |far: &&Far| far.apply == Apply::Buffer { notify: false };
+        for far in self.fars.rules.iter().filter(is_silent) {
+            let led = self.pdrs.rules.iter().filter(|pdr| pdr.far == Some(far.id));
+            self.silent.extend(led.map(|pdr| pdr.id));
+        }
     }
 
     fn remove(&mut self, request: &SessionModificationRequest<'_>) -> Result<(), Refusal> {

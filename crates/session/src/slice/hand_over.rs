@@ -104,10 +104,10 @@ impl<T: Tables> Sessions<T> {
         let Some(session) = self.slab.get_mut(place) else {
             return;
         };
-        if address.is_none() && session.membership().is_none() {
+        if address.is_none() && session.context.membership().is_none() {
             return;
         }
-        let extra = session.extra.get_or_insert_default();
+        let extra = session.context.extra.get_or_insert_default();
         let membership = extra.membership.get_or_insert_default();
         self.sets.remove(place, membership);
         membership.controller = address;
@@ -137,6 +137,6 @@ impl<T: Tables> Sessions<T> {
     /// Where requests about this session go, if not to the address of its association.
     pub(crate) fn controller(&self, seid: u64) -> Option<IpAddr> {
         let session = self.slab.get(self.slab.find(seid)?)?;
-        session.membership()?.controller
+        session.context.membership()?.controller
     }
 }

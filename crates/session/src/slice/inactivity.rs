@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pfcp::ie::ReportType;
+use serde::{Deserialize, Serialize};
 
 use crate::base::slab::Place;
 use crate::base::time::Time;
@@ -16,6 +17,7 @@ use crate::exchange::n4::Turn;
 use crate::node::peer::Peers;
 use crate::rules::Pdr;
 use crate::slice::Slice;
+use crate::slice::context::Context;
 use crate::slice::sessions::{Session, Sessions};
 
 /// Poll interval of a session: this part of its timer ...
@@ -29,7 +31,7 @@ const MOST: Duration = Duration::from_secs(30);
 const LOOKS_PER_STEP: usize = 512;
 
 /// The User Plane Inactivity Timer of a session.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Watch {
     limit_s: u32,
     /// What the counters said.
@@ -124,7 +126,7 @@ impl Watch {
     }
 }
 
-impl<H> Session<H> {
+impl Context {
     fn watch_mut(&mut self) -> Option<&mut Watch> {
         self.extra.as_mut()?.rare.as_mut()?.watch.as_mut()
     }
@@ -137,7 +139,7 @@ impl<T: Tables> Sessions<T> {
         let packets = self.packets(seid, tables).unwrap_or(0);
         let inactivity = &mut self.inactivity;
         if let Some(session) = self.slab.find_mut(seid) {
-            session.change_rare(|rare| {
+            session.context.change_rare(|rare| {
                 let before = rare.watch.as_ref();
                 rare.watch = inactivity.watch(now, seid, before, (limit_s, packets));
             });
@@ -146,20 +148,28 @@ impl<T: Tables> Sessions<T> {
 
     pub(crate) fn packets_if_watched(&self, seid: u64, tables: &T) -> Option<u64> {
         let session = self.slab.get(self.slab.find(seid)?)?;
-        session.rare()?.watch.as_ref()?;
+        session.context.rare()?.watch.as_ref()?;
         self.packets(seid, tables)
     }
 
     /// The counters of a session change, because its PDRs do and not for a packet.
     pub(crate) fn carry(&mut self, now: Time, place: Place, before: u64, after: u64) {
-        if let Some(watch) = self.slab.get_mut(place).and_then(Session::watch_mut) {
+        if let Some(watch) = self
+            .slab
+            .get_mut(place)
+            .and_then(|session| session.context.watch_mut())
+        {
             watch.carry(now, before, after);
         }
     }
 
     /// The SMF of a session did not hear that it is quiet.
     fn quiet_is_unreported(&mut self, seid: u64) {
-        if let Some(watch) = self.slab.find_mut(seid).and_then(Session::watch_mut) {
+        if let Some(watch) = self
+            .slab
+            .find_mut(seid)
+            .and_then(|session| session.context.watch_mut())
+        {
             watch.reported = false;
         }
     }
@@ -169,18 +179,20 @@ impl<T: Tables> Sessions<T> {
     fn look_at(&mut self, now: Time, seid: u64, packets: Option<u64>) -> bool {
         let (inactivity, session) = (&mut self.inactivity, self.slab.find_mut(seid));
         let is_watched =
-            |s: &&mut Session<T::Handle>| s.rare().is_some_and(|rare| rare.watch.is_some());
+            |s: &&mut Session<T::Handle>| s.context.rare().is_some_and(|rare| rare.watch.is_some());
         let Some(session) = session.filter(is_watched) else {
             inactivity.due.pop_first();
             return false;
         };
-        session.change_rare(|rare| match (&mut rare.watch, packets) {
-            (Some(watch), Some(packets)) => inactivity.look(now, seid, watch, packets),
-            (watch, _) => {
-                inactivity.unindex(seid, watch.take().as_ref());
-                false
-            }
-        })
+        session
+            .context
+            .change_rare(|rare| match (&mut rare.watch, packets) {
+                (Some(watch), Some(packets)) => inactivity.look(now, seid, watch, packets),
+                (watch, _) => {
+                    inactivity.unindex(seid, watch.take().as_ref());
+                    false
+                }
+            })
     }
 
     /// All packets that a session met, in either direction, whatever became of them.
@@ -190,7 +202,8 @@ impl<T: Tables> Sessions<T> {
             let counters = tables.counters(&session.handle, pdr.id);
             counters.packets.wrapping_add(counters.drops)
         };
-        let pdrs = session.rules.view().pdrs.iter().map(of_pdr);
+        let pdrs = session.context.kept.pdrs();
+        let pdrs = pdrs.iter().map(of_pdr);
         let packets = pdrs.fold(0u64, u64::wrapping_add);
         self.is_live(session).then_some(packets)
     }

@@ -1,104 +1,194 @@
-//! The rules of a session between requests.
+//! The rules of a session between requests, but for its URRs: octets in one block of memory.
 //!
-//! A request reads most of a session's rules, and with many sessions none of them is in a cache. So a
-//! session of the shape that most have (a PDR and a FAR for each direction, one or two QERs) keeps them
-//! in one block of memory; any other keeps a list for each kind of rule.
+//! With many sessions none of them is in a cache when a request comes for it, so what counts is how many lines its rules
+//! lie in. Written like this, those of an ordinary session lie in two or three; as values, in eight.
 
-use crate::rules::{Bar, Far, Pdr, Qer, Rules, RulesView, Urr};
-use crate::slice::draft::Draft;
+use serde::{Deserialize, Serialize, Serializer};
 
-/// The rules of one session.
-#[derive(Debug, Default)]
-pub(crate) struct Kept(Layout);
+use crate::base::octets::{Malformed, put, take, take_many};
+use crate::rules::{Bar, Far, Pdr, Qer};
 
-/// Where they lie.
-#[derive(Debug, Default)]
-enum Layout {
-    #[default]
-    Empty,
-    One(Box<Block<1>>),
-    Two(Box<Block<2>>),
-    Many(Box<Rules>),
+/// How many PDRs, FARs, QERs and BARs there are, then those, in this order: most readers want PDRs alone. No octets at
+/// all: no rules.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Box<[u8]>")]
+pub(crate) struct Kept(Box<[u8]>);
+
+/// Numbers of PDRs, FARs, QERs and BARs.
+type Counts = [usize; 4];
+
+/// Where rules of each kind end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ends {
+    begin: usize,
+    pdrs: usize,
+    fars: usize,
+    qers: usize,
+    bars: usize,
 }
 
+/// Rules to write.
 #[derive(Debug)]
-pub(crate) struct Block<const QERS: usize> {
-    pub(crate) pdrs: [Pdr; 2],
-    pub(crate) fars: [Far; 2],
-    pub(crate) qers: [Qer; QERS],
-    pub(crate) urrs: Box<[Urr]>,
-    pub(crate) bars: Box<[Bar]>,
+pub(crate) struct ToKeep<'a> {
+    pub(crate) pdrs: Part<'a, Pdr>,
+    pub(crate) fars: Part<'a, Far>,
+    pub(crate) qers: Part<'a, Qer>,
+    pub(crate) bars: Part<'a, Bar>,
+}
+
+/// Rules of one kind, to write.
+#[derive(Debug)]
+pub(crate) struct Part<'a, R> {
+    pub(crate) rules: &'a [R],
+    /// They differ from what is kept.
+    pub(crate) changed: bool,
+}
+
+impl<'a, R> Part<'a, R> {
+    pub(crate) fn new(rules: &'a [R]) -> Self {
+        let changed = true;
+        Self { rules, changed }
+    }
+}
+
+impl<R: Serialize> Part<'_, R> {
+    fn put(&self, kept: Option<&[u8]>, into: &mut Vec<u8>) {
+        match kept.filter(|_| !self.changed) {
+            Some(kept) => into.extend_from_slice(kept),
+            None => self.rules.iter().for_each(|rule| put(rule, into)),
+        }
+    }
+}
+
+/// Places for rules that are read; their capacity is used again.
+#[derive(Debug)]
+pub(crate) struct Places<'a> {
+    pub(crate) pdrs: &'a mut Vec<Pdr>,
+    pub(crate) fars: &'a mut Vec<Far>,
+    pub(crate) qers: &'a mut Vec<Qer>,
+    pub(crate) bars: &'a mut Vec<Bar>,
 }
 
 impl Kept {
-    pub(crate) fn view(&self) -> RulesView<'_> {
-        match &self.0 {
-            Layout::Empty => RulesView {
-                pdrs: &[],
-                fars: &[],
-                qers: &[],
-                urrs: &[],
-                bars: &[],
-            },
-            Layout::One(block) => block.view(),
-            Layout::Two(block) => block.view(),
-            Layout::Many(rules) => RulesView {
-                pdrs: &rules.pdrs,
-                fars: &rules.fars,
-                qers: &rules.qers,
-                urrs: &rules.urrs,
-                bars: &rules.bars,
-            },
+    /// Become these rules. `ends`: what [`Self::read`] has said. `scratch`: any octets, kept for their capacity. Where the
+    /// length stays, so does the place in memory.
+    pub(crate) fn write(&mut self, rules: ToKeep<'_>, ends: &Ends, scratch: &mut Vec<u8>) {
+        let ToKeep {
+            pdrs,
+            fars,
+            qers,
+            bars,
+        } = rules;
+        scratch.clear();
+        let (pdr_count, far_count) = (pdrs.rules.len(), fars.rules.len());
+        let counts = [pdr_count, far_count, qers.rules.len(), bars.rules.len()];
+        put(&counts.map(|count| count as u16), scratch);
+        pdrs.put(self.0.get(ends.begin..ends.pdrs), scratch);
+        fars.put(self.0.get(ends.pdrs..ends.fars), scratch);
+        qers.put(self.0.get(ends.fars..ends.qers), scratch);
+        bars.put(self.0.get(ends.qers..ends.bars), scratch);
+        if self.0.len() == scratch.len() {
+            self.0.copy_from_slice(scratch);
+        } else {
+            self.0 = scratch.as_slice().into();
         }
     }
 
-    pub(crate) fn bars_mut(&mut self) -> &mut [Bar] {
-        match &mut self.0 {
-            Layout::Empty => &mut [],
-            Layout::One(block) => &mut block.bars,
-            Layout::Two(block) => &mut block.bars,
-            Layout::Many(rules) => &mut rules.bars,
-        }
+    /// How many PDRs, FARs, QERs and BARs there are.
+    pub(crate) fn counts(&self) -> [usize; 4] {
+        counts(&mut &*self.0).unwrap_or_default()
     }
 
-    /// Become what the draft says. Where the shape stays, so does the place in memory.
-    pub(crate) fn land(&mut self, draft: &mut Draft) {
-        match (&mut self.0, draft.shape()) {
-            (Layout::One(block), [2, 2, 1]) => block.land(draft),
-            (Layout::Two(block), [2, 2, 2]) => block.land(draft),
-            (Layout::Many(rules), _) => draft.land(rules),
-            _ => self.0 = Layout::of(draft),
-        }
+    #[cfg(test)]
+    pub(crate) fn octets(&self) -> usize {
+        self.0.len()
     }
-}
 
-impl Layout {
-    fn of(draft: &mut Draft) -> Self {
-        let block = match draft.shape() {
-            [2, 2, 1] => draft.block().map(|block| Self::One(Box::new(block))),
-            [2, 2, 2] => draft.block().map(|block| Self::Two(Box::new(block))),
-            _ => None,
+    /// All PDRs, in place of what is in `into`.
+    pub(crate) fn read_pdrs(&self, into: &mut Vec<Pdr>) {
+        let mut from = &*self.0;
+        let counts = counts(&mut from);
+        let done = counts.and_then(|[pdrs, ..]| take_many(pdrs, into, &mut from));
+        debug_assert_eq!(done, Ok(()), "we wrote it");
+    }
+
+    pub(crate) fn pdrs(&self) -> Vec<Pdr> {
+        let mut pdrs = Vec::new();
+        self.read_pdrs(&mut pdrs);
+        pdrs
+    }
+
+    /// All rules, in place of what is in `into`.
+    pub(crate) fn read(&self, into: Places<'_>) -> Ends {
+        let done = self.try_read(into);
+        debug_assert!(done.is_ok(), "we wrote it");
+        done.unwrap_or_default()
+    }
+
+    fn try_read(&self, into: Places<'_>) -> Result<Ends, Malformed> {
+        let mut from = &*self.0;
+        let [pdrs, fars, qers, bars] = counts(&mut from)?;
+        let mut ends = Ends {
+            begin: self.0.len() - from.len(),
+            ..Ends::default()
         };
-        block.unwrap_or_else(|| Self::Many(Box::new(draft.all())))
+        take_many(pdrs, into.pdrs, &mut from)?;
+        ends.pdrs = self.0.len() - from.len();
+        take_many(fars, into.fars, &mut from)?;
+        ends.fars = self.0.len() - from.len();
+        take_many(qers, into.qers, &mut from)?;
+        ends.qers = self.0.len() - from.len();
+        take_many(bars, into.bars, &mut from)?;
+        ends.bars = self.0.len() - from.len();
+        Ok(ends)
+    }
+
+    /// Read each line of the cache. The result means nothing.
+    pub(crate) fn touch(&self) -> u64 {
+        const LINE: usize = 64;
+        let first = self.0.iter().step_by(LINE);
+        first.chain(self.0.last()).fold(0, |a, b| a ^ u64::from(*b))
     }
 }
 
-impl<const QERS: usize> Block<QERS> {
-    fn view(&self) -> RulesView<'_> {
-        RulesView {
-            pdrs: &self.pdrs,
-            fars: &self.fars,
-            qers: &self.qers,
-            urrs: &self.urrs,
-            bars: &self.bars,
+impl Serialize for Kept {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(&self.0)
+    }
+}
+
+impl TryFrom<Box<[u8]>> for Kept {
+    type Error = Malformed;
+
+    /// Octets from elsewhere, if they are rules as [`Kept::write`] writes them, and nothing else.
+    fn try_from(octets: Box<[u8]>) -> Result<Self, Malformed> {
+        let kept = Self(octets);
+        let (mut pdrs, mut fars, mut qers, mut bars) = Default::default();
+        kept.try_read(Places {
+            pdrs: &mut pdrs,
+            fars: &mut fars,
+            qers: &mut qers,
+            bars: &mut bars,
+        })?;
+        let rules = ToKeep {
+            pdrs: Part::new(&pdrs),
+            fars: Part::new(&fars),
+            qers: Part::new(&qers),
+            bars: Part::new(&bars),
+        };
+        let mut again = Self::default();
+        again.write(rules, &Ends::default(), &mut Vec::new());
+        if again == kept {
+            Ok(kept)
+        } else {
+            Err(Malformed)
         }
     }
+}
 
-    fn land(&mut self, draft: &mut Draft) {
-        draft.pdrs.land_over(&mut self.pdrs);
-        draft.fars.land_over(&mut self.fars);
-        draft.qers.land_over(&mut self.qers);
-        draft.urrs.land(&mut self.urrs);
-        draft.bars.land(&mut self.bars);
+fn counts(from: &mut &[u8]) -> Result<Counts, Malformed> {
+    if from.is_empty() {
+        return Ok(Counts::default());
     }
+    Ok(take::<[u16; 4]>(from)?.map(usize::from))
 }

@@ -3,6 +3,7 @@
 //! A [`Slice`] knows of SMFs only what the associations say that it is shown, and tells its node by [`Slices`].
 
 pub(crate) mod applications;
+pub(crate) mod context;
 pub(crate) mod deferred;
 #[cfg(test)]
 pub(crate) mod deferred_tests;
@@ -15,6 +16,7 @@ pub(crate) mod kept;
 pub(crate) mod paging;
 #[cfg(test)]
 pub(crate) mod paging_tests;
+pub mod record;
 pub(crate) mod reports;
 #[cfg(test)]
 pub(crate) mod reports_tests;
@@ -211,6 +213,15 @@ impl<T: Tables> Slice<T> {
     /// One session with its rules and counters, by our SEID.
     pub(crate) fn view(&self, seid: u64) -> Option<SessionView> {
         self.sessions.view(seid, &self.tables)
+    }
+
+    /// See [`Core::record`](crate::Core::record).
+    pub(crate) fn record(&self, seid: u64, peers: &Peers) -> Option<Vec<u8>> {
+        let (peer, _) = self.sessions.owner(seid)?;
+        let smf = &peers.get(peer)?.node_id;
+        let mut octets = Vec::new();
+        record::write(seid, smf, self.sessions.context(seid)?, &mut octets);
+        Some(octets)
     }
 
     /// How much of what we give out is given out.

@@ -9,16 +9,15 @@ use std::time::Duration;
 
 use pfcp::ie::{DownlinkDataServiceInformation, PfcpSrRspFlags, ReportType, Timer, UpdateBar};
 use pfcp::message::SessionReportResponse;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::base::slab::Place;
 use crate::base::time::Time;
 use crate::compile::compiler::mark;
 use crate::compiled::{Buffered, HoldLimits, PdrId, Qfi, Tables};
 use crate::exchange::n4::Turn;
 use crate::node::peer::Peers;
-use crate::rules::RulesView;
-use crate::rules::{Apply, Bar, BarId, Far, Pdr};
+use crate::rules::{Apply, Bar, BarId, Far, Pdr, Rules};
 use crate::slice::Slice;
 use crate::slice::sessions::Sessions;
 
@@ -38,7 +37,7 @@ const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 type Told = (u16, DownlinkDataServiceInformation);
 
 /// A PDR whose packets wait.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Met {
     pdr: PdrId,
     tos: u8,
@@ -49,7 +48,7 @@ struct Met {
 }
 
 /// Packets of a session that wait, of which its SMF is to hear, or hears just now.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Waiting {
     met: SmallVec<[Met; 1]>,
     /// The SMF knows, and wants to hear no more before this (DL Buffering Duration).
@@ -100,13 +99,15 @@ impl Paging {
 impl<T: Tables> Sessions<T> {
     fn waiting(&self, seid: u64) -> Option<&Waiting> {
         let session = self.slab.get(self.slab.find(seid)?)?;
-        session.rare()?.waiting.as_ref()
+        session.context.rare()?.waiting.as_ref()
     }
 
     fn change_waiting(&mut self, seid: u64, change: impl FnOnce(&mut Waiting)) {
         let paging = &mut self.paging;
         if let Some(session) = self.slab.find_mut(seid) {
-            session.change_rare(|rare| paging.change(seid, &mut rare.waiting, change));
+            session
+                .context
+                .change_rare(|rare| paging.change(seid, &mut rare.waiting, change));
         }
     }
 
@@ -172,42 +173,42 @@ impl Bar {
 }
 
 /// The FAR of a PDR, if its packets wait.
-fn buffering<'a>(rules: RulesView<'a>, pdr: &Pdr) -> Option<&'a Far> {
+fn buffering<'a>(rules: &'a Rules, pdr: &Pdr) -> Option<&'a Far> {
     let far = rules.fars.iter().find(|far| Some(far.id) == pdr.far)?;
     matches!(far.apply, Apply::Buffer { .. }).then_some(far)
 }
 
 /// Whether the SMF wants to hear that packets of a PDR wait (NOCP).
-fn notifies(rules: RulesView<'_>, pdr: PdrId) -> bool {
+fn notifies(rules: &Rules, pdr: PdrId) -> bool {
     let pdr = rules.pdrs.iter().find(|known| known.id == pdr);
     let far = pdr.and_then(|pdr| buffering(rules, pdr));
     far.is_some_and(|far| far.apply == Apply::Buffer { notify: true })
 }
 
-fn bar_of<'a>(rules: RulesView<'a>, far: &Far) -> Option<&'a Bar> {
+fn bar_of<'a>(rules: &'a Rules, far: &Far) -> Option<&'a Bar> {
     rules.bars.iter().find(|bar| Some(bar.id) == far.bar)
 }
 
 /// What downlink packets of the PDR are marked with.
-fn qfi(rules: RulesView<'_>, pdr: &Pdr) -> Option<Qfi> {
+fn qfi(rules: &Rules, pdr: &Pdr) -> Option<Qfi> {
     let of_pdr = |id| rules.qers.iter().find(|qer| qer.id == id);
     let qers: SmallVec<[_; 4]> = pdr.qers.iter().filter_map(|&id| of_pdr(id)).collect();
     mark(&qers)
 }
 
 impl<T: Tables> Sessions<T> {
-    fn live_rules(&self, seid: u64) -> Option<(RulesView<'_>, &T::Handle)> {
+    fn live_rules(&self, seid: u64) -> Option<(Rules, &T::Handle)> {
         let session = self.slab.get(self.slab.find(seid)?)?;
         self.is_live(session)
-            .then(|| (session.rules.view(), &session.handle))
+            .then(|| (session.context.rules(), &session.handle))
     }
 
     /// What waits is as its BAR says; whether, and after what delay, the SMF is to hear of it.
     fn hold(&self, what: Buffered, tables: &mut T) -> Option<Duration> {
         let (rules, _) = self.live_rules(what.seid)?;
         let pdr = rules.pdrs.iter().find(|pdr| pdr.id == what.pdr)?;
-        let far = buffering(rules, pdr)?;
-        let bar = bar_of(rules, far);
+        let far = buffering(&rules, pdr)?;
+        let bar = bar_of(&rules, far);
         if let Some(packets) = bar.and_then(|bar| bar.packets) {
             let limits = HoldLimits {
                 packets: Some(packets.into()),
@@ -226,13 +227,13 @@ impl<T: Tables> Sessions<T> {
         };
         let waiting = met
             .iter()
-            .filter(|met| notifies(rules, met.pdr))
+            .filter(|met| notifies(&rules, met.pdr))
             .filter(|met| met.is_lost || tables.held(handle, met.pdr) > 0);
         let told = waiting.filter_map(|met| {
             let pdr = rules.pdrs.iter().find(|pdr| pdr.id == met.pdr)?;
             let service = DownlinkDataServiceInformation {
                 ppi: Some(met.tos >> 2),
-                qfi: qfi(rules, pdr).map(Qfi::get),
+                qfi: qfi(&rules, pdr).map(Qfi::get),
             };
             Some((met.pdr.0, service))
         });
@@ -247,37 +248,30 @@ impl<T: Tables> Sessions<T> {
         let Some(session) = self.slab.find(seid).and_then(|at| self.slab.get(at)) else {
             return;
         };
-        let rules = session.rules.view();
+        let rules = session.context.rules();
         let notified: SmallVec<[PdrId; 4]> = (rules.pdrs.iter().map(|pdr| pdr.id))
-            .filter(|pdr| notifies(rules, *pdr))
+            .filter(|pdr| notifies(&rules, *pdr))
             .collect();
-        let buffers = rules.pdrs.iter().any(|pdr| buffering(rules, pdr).is_some());
+        let buffers = rules
+            .pdrs
+            .iter()
+            .any(|pdr| buffering(&rules, pdr).is_some());
         self.change_waiting(seid, |session| {
             session.met.retain(|met| notified.contains(&met.pdr));
             session.quiet_until = session.quiet_until.filter(|_| buffers);
         });
     }
 
-    /// PDRs whose packets wait without a word to the SMF.
-    pub(crate) fn unnoticed(&self, place: Place) -> SmallVec<[PdrId; 2]> {
-        let Some(session) = self.slab.get(place) else {
-            return SmallVec::new();
-        };
-        let rules = session.rules.view();
-        let is_silent = |pdr: &&Pdr| {
-            let far = buffering(rules, pdr);
-            far.is_some_and(|far| far.apply == Apply::Buffer { notify: false })
-        };
-        let pdrs = rules.pdrs.iter().filter(is_silent);
-        pdrs.map(|pdr| pdr.id).collect()
-    }
-
-    /// The SMF hears of what waits for PDRs of which it did not want to hear until now.
-    pub(crate) fn notice(&self, seid: u64, pdrs: &[PdrId], tables: &mut T) {
-        let Some((rules, handle)) = self.live_rules(seid).filter(|_| !pdrs.is_empty()) else {
+    /// A request was carried out: the SMF hears of what waits for PDRs of which it did not want to hear until now.
+    pub(crate) fn notice(&self, seid: u64, tables: &mut T) {
+        let pdrs = &self.draft.silent;
+        if pdrs.is_empty() {
+            return;
+        }
+        let Some((rules, handle)) = self.live_rules(seid) else {
             return;
         };
-        let mut now = pdrs.iter().filter(|pdr| notifies(rules, **pdr));
+        let mut now = pdrs.iter().filter(|pdr| notifies(&rules, **pdr));
         if now.any(|pdr| tables.held(handle, *pdr) > 0) {
             tables.tell_of_held(seid);
         }
@@ -289,7 +283,8 @@ impl<T: Tables> Sessions<T> {
             return;
         };
         let id = BarId(ie.bar_id);
-        let Some(bar) = session.rules.bars_mut().iter_mut().find(|bar| bar.id == id) else {
+        let mut rules = session.context.rules();
+        let Some(bar) = rules.bars.iter_mut().find(|bar| bar.id == id) else {
             return;
         };
         bar.update(ie);
@@ -299,10 +294,10 @@ impl<T: Tables> Sessions<T> {
             packets: packets.map(u32::from),
             duration,
         };
-        let rules = session.rules.view();
+        session.context.keep(&rules);
         let mut waits = false;
-        for pdr in rules.pdrs {
-            if buffering(rules, pdr).is_some_and(|far| far.bar == Some(id)) {
+        for pdr in &rules.pdrs {
+            if buffering(&rules, pdr).is_some_and(|far| far.bar == Some(id)) {
                 tables.limit_held(seid, pdr.id, limits);
                 waits = true;
             }

@@ -15,26 +15,26 @@ use crate::base::slab::{Place, Slab};
 use crate::base::time::Time;
 use crate::compile::compiler::{Compiler, owner};
 use crate::compiled::{Compiled, EndedTunnel, PdrId, Tables};
-use crate::rules::RulesView;
 use crate::rules::config::Config;
 use crate::rules::endpoints::Endpoint;
 use crate::rules::site::Site;
 use crate::rules::summary::SessionSummary;
 use crate::rules::unsupported::IN_SESSION;
-use crate::rules::{Far, FarId, PacketRules, Pdr, Urr};
+use crate::rules::{Far, FarId, PacketRules, Pdr};
 use crate::slice::applications::Applications;
-use crate::slice::deferred::{Deferral, Deferred};
+use crate::slice::context::{Context, Rare};
+use crate::slice::deferred::Deferred;
 use crate::slice::draft::Draft;
 use crate::slice::inactivity::{Inactivity, Watch};
-use crate::slice::kept::Kept;
-use crate::slice::paging::{Paging, Waiting};
+use crate::slice::paging::Paging;
 use crate::slice::resources::{Holders, ResourceFill, Resources};
 use crate::slice::sets::{Membership, SetIndex};
-use crate::slice::stopped::{Indicated, Stopped, paused};
+use crate::slice::stopped::Stopped;
 use crate::slice::tunnels::{self, Tunnel, TunnelIndex};
-use crate::slice::usage::{Before, UsageWork, usage_before, usage_view};
+use crate::slice::usage::{Before, UsageWork, summary_of, usage_before, usage_view};
 use crate::slice::view::SessionView;
 use crate::usage::measured::Usage;
+use crate::usage::urr_rules::UrrRules;
 
 pub(crate) use crate::slice::resources::Created;
 
@@ -58,6 +58,8 @@ pub(crate) struct Sessions<T: Tables> {
     pub(super) usage: UsageWork,
     /// See [`PacketRules::closed`]; kept for its capacity.
     pub(super) closed: Vec<(PdrId, Option<FarId>)>,
+    /// PDRs before a request; kept for its capacity.
+    before: Vec<Pdr>,
     pub(super) applications: Applications,
     pub(super) stopped: Stopped,
     /// See [`PacketRules::stopped`]; kept for its capacity.
@@ -65,133 +67,25 @@ pub(crate) struct Sessions<T: Tables> {
     pub(super) paging: Paging,
 }
 
-/// One session.
+/// One session in its place.
 #[derive(Debug)]
 pub(crate) struct Session<H> {
-    pub(super) rules: Kept,
+    /// All that it is by itself; what follows is where it is in this process.
+    pub(super) context: Context,
     pub(super) handle: H,
-    pub(super) cp_seid: u64,
     pub(super) peer: PeerId,
     /// [`List::epoch`] of the list that it is in.
     pub(super) epoch: u32,
     /// Neighbours in the list of its peer.
     pub(super) previous: Option<Place>,
     pub(super) next: Option<Place>,
-    /// What not every session has.
-    pub(super) extra: Option<Box<Extra>>,
-}
-
-/// What not every session has.
-#[derive(Debug, Default)]
-pub(crate) struct Extra {
-    /// Sets that it is in; most are in none.
-    pub(super) membership: Option<Box<Membership>>,
-    /// What its URRs have measured.
-    pub(super) usage: Option<Usage>,
-    pub(super) rare: Option<Box<Rare>>,
-}
-
-/// What few sessions have.
-#[derive(Debug, Default)]
-pub(crate) struct Rare {
-    /// Traffic Endpoints.
-    pub(super) endpoints: Box<[Endpoint]>,
-    /// User Plane Inactivity Timer.
-    pub(super) watch: Option<Watch>,
-    /// PDRs that hold for some time only.
-    pub(super) deferral: Option<Deferral>,
-    /// Packets that wait.
-    pub(super) waiting: Option<Waiting>,
-    /// Tunnels whose far end has said that it does not know them.
-    pub(super) indicated: Indicated,
-}
-
-impl Rare {
-    fn is_empty(&self) -> bool {
-        let Self {
-            endpoints,
-            watch,
-            deferral,
-            waiting,
-            indicated,
-        } = self;
-        endpoints.is_empty()
-            && watch.is_none()
-            && deferral.is_none()
-            && waiting.is_none()
-            && indicated.is_empty()
-    }
 }
 
 impl<H> Session<H> {
-    pub(crate) fn membership(&self) -> Option<&Membership> {
-        self.extra.as_ref()?.membership.as_deref()
-    }
-
-    pub(crate) fn usage(&self) -> Option<&Usage> {
-        self.extra.as_ref()?.usage.as_ref()
-    }
-
-    pub(crate) fn rare(&self) -> Option<&Rare> {
-        self.extra.as_ref()?.rare.as_deref()
-    }
-
-    /// Changes what few sessions have; nothing is kept of nothing.
-    pub(crate) fn change_rare<R>(&mut self, change: impl FnOnce(&mut Rare) -> R) -> R {
-        let extra = self.extra.get_or_insert_default();
-        let rare = extra.rare.get_or_insert_default();
-        let result = change(rare);
-        if rare.is_empty() {
-            extra.rare = None;
-            if extra.membership.is_none() && extra.usage.is_none() {
-                self.extra = None;
-            }
-        }
-        result
-    }
-
-    /// Traffic Endpoints; most sessions have none.
-    pub(crate) fn endpoints(&self) -> &[Endpoint] {
-        self.rare().map_or(&[], |rare| &rare.endpoints)
-    }
-
-    /// PDRs that hold for some time only.
-    pub(crate) fn deferral(&self) -> Option<&Deferral> {
-        self.rare()?.deferral.as_ref()
-    }
-
-    /// Tunnels into which nothing is sent for a while.
-    pub(crate) fn paused(&self) -> impl Iterator<Item = Tunnel> + '_ {
-        let indicated = self.rare().map(|rare| &rare.indicated);
-        indicated.into_iter().flat_map(paused)
-    }
-
-    /// PDRs that do not hold now.
-    pub(crate) fn dormant(&self) -> &[PdrId] {
-        self.deferral().map_or(&[], Deferral::dormant)
-    }
-
-    /// Rules, handle, and what its URRs have measured, if it has some.
-    pub(crate) fn measuring(&mut self) -> Option<(RulesView<'_>, &mut H, &mut Usage)> {
-        let usage = self.extra.as_mut()?.usage.as_mut()?;
-        Some((self.rules.view(), &mut self.handle, usage))
-    }
-
-    pub(crate) fn usage_mut(&mut self) -> Option<&mut Usage> {
-        self.extra.as_mut()?.usage.as_mut()
-    }
-
-    /// PDRs that a URR without quota closes.
-    pub(crate) fn closed(
-        &self,
-        pdrs: &[Pdr],
-        urrs: &[Urr],
-        into: &mut Vec<(PdrId, Option<FarId>)>,
-    ) {
-        match self.usage() {
-            Some(usage) => usage.closed(pdrs, urrs, into),
-            None => into.clear(),
-        }
+    /// What usage goes by, handle, and what its URRs have measured, if it has some.
+    pub(crate) fn measuring(&mut self) -> Option<(&UrrRules, &mut H, &mut Usage)> {
+        let (rules, usage) = self.context.measuring()?;
+        Some((rules, &mut self.handle, usage))
     }
 }
 
@@ -264,6 +158,7 @@ impl<T: Tables> Sessions<T> {
             deferred: Deferred::default(),
             usage: UsageWork::default(),
             closed: Vec::new(),
+            before: Vec::new(),
             applications: Applications::default(),
             stopped: Stopped::default(),
             stopped_now: Vec::new(),
@@ -312,20 +207,17 @@ impl<T: Tables> Sessions<T> {
         let membership = Membership::of(request)?;
         self.draft.establish(request, &self.site)?;
         let seid = self.slab.next_seid().ok_or(Cause::SYSTEM_FAILURE)?;
+        self.before.clear();
         let handle = self
-            .publish(now, seid, &[], T::Handle::default(), tables)
+            .publish(now, seid, T::Handle::default(), tables)
             .map_err(|(_, r)| r)?;
-        let mut rules = Kept::default();
         self.resources
             .keep(now, Holders::NONE, self.draft.holders());
         self.applications.keep(&[], &self.draft.pdrs.rules);
-        rules.land(&mut self.draft);
-        let cp_seid = request.cp_f_seid.seid;
-        let seid = self
-            .insert(peer, cp_seid, rules, handle, membership)
-            .ok_or(Cause::SYSTEM_FAILURE)?;
-        self.land_endpoints(seid);
-        Ok(seid)
+        let mut context = Context::of(request.cp_f_seid.seid, membership);
+        self.draft.land(&mut context);
+        let seid = self.insert(peer, context, handle);
+        seid.ok_or(Cause::SYSTEM_FAILURE.into())
     }
 
     /// Session Modification (TS 29.244, 6.3.3).
@@ -341,7 +233,6 @@ impl<T: Tables> Sessions<T> {
             .owned(peer, seid)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
         let before = self.packets_if_watched(seid, tables);
-        let unnoticed = self.unnoticed(place);
         let measured = loop {
             match self.try_modify(now, place, seid, request, tables) {
                 Ok(measured) => break measured,
@@ -360,8 +251,9 @@ impl<T: Tables> Sessions<T> {
             self.usage_follows(now, place, seid, &before, request, tables);
         }
         self.end_paging(seid);
-        self.notice(seid, &unnoticed, tables);
-        let cp_seid = self.slab.get(place).map_or(0, |session| session.cp_seid);
+        self.notice(seid, tables);
+        let session = self.slab.get(place);
+        let cp_seid = session.map_or(0, |session| session.context.cp_seid);
         Ok(Modified {
             cp_seid,
             created: self.resources.created(),
@@ -381,65 +273,62 @@ impl<T: Tables> Sessions<T> {
             .slab
             .get_mut(place)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
-        let timings = session.deferral().map(Deferral::timings);
-        let endpoints = session.endpoints();
-        self.draft.modify(
-            session.rules.view(),
-            endpoints,
-            timings.unwrap_or_default(),
-            request,
-            &self.site,
-        )?;
+        self.draft.modify(&session.context, request, &self.site)?;
         let measured = usage_before(session, &mut self.draft, request, tables)?;
+        if self.draft.may_move_keys() {
+            session.context.kept.read_pdrs(&mut self.before);
+        } else {
+            self.before.clear();
+        }
         // Out of its place meanwhile, which is put right on both ways out.
-        let mut rules = std::mem::take(&mut session.rules);
         let handle = std::mem::take(&mut session.handle);
-        let (handle, outcome) = match self.publish(now, seid, rules.view().pdrs, handle, tables) {
+        let (handle, outcome) = match self.publish(now, seid, handle, tables) {
             Ok(handle) => {
-                if self.draft.pdrs.changed || self.draft.endpoints_changed {
-                    let before = Holders {
-                        pdrs: rules.view().pdrs,
-                        endpoints: endpoints_of(&self.slab, seid),
-                    };
-                    self.resources.keep(now, before, self.draft.holders());
-                    self.applications
-                        .keep(rules.view().pdrs, &self.draft.pdrs.rules);
-                }
+                self.keep(now, seid);
                 if self.draft.fars.changed {
                     self.forget_indicated(seid);
                 }
                 self.end_tunnels(tables);
                 self.tunnels.tire(now);
-                let indexed = self.tunnels.covers(place);
-                let keys = |rules: &Kept| tunnels::keys(rules.view().fars);
-                let before = indexed.then(|| keys(&rules));
-                rules.land(&mut self.draft);
-                self.land_endpoints(seid);
-                if let Some(before) = before {
-                    self.tunnels.change(place, &before, &keys(&rules));
-                }
+                self.land(place, request);
                 (handle, Ok(()))
             }
             Err((handle, refusal)) => (handle, Err(refusal)),
         };
         if let Some(session) = self.slab.get_mut(place) {
-            session.rules = rules;
             session.handle = handle;
-            if let (Some(f_seid), Ok(())) = (request.cp_f_seid, outcome) {
-                session.cp_seid = f_seid.seid;
-            }
         }
         outcome.map(|()| measured)
     }
 
-    /// What the draft has in place of the session's Traffic Endpoints.
-    fn land_endpoints(&mut self, seid: u64) {
-        if !self.draft.endpoints_changed {
+    /// What the draft holds is held, and nothing else of what was.
+    fn keep(&mut self, now: Time, seid: u64) {
+        if !self.draft.pdrs.changed && !self.draft.endpoints_changed {
             return;
         }
-        let endpoints = self.draft.endpoints.drain(..).collect();
-        if let Some(session) = self.slab.find_mut(seid) {
-            session.change_rare(|rare| rare.endpoints = endpoints);
+        let before = Holders {
+            pdrs: &self.before,
+            endpoints: endpoints_of(&self.slab, seid),
+        };
+        self.resources.keep(now, before, self.draft.holders());
+        self.applications.keep(&self.before, &self.draft.pdrs.rules);
+    }
+
+    /// The session is what the draft says.
+    fn land(&mut self, place: Place, request: &SessionModificationRequest<'_>) {
+        let indexed = self.tunnels.covers(place);
+        let Some(session) = self.slab.get_mut(place) else {
+            return;
+        };
+        let context = &mut session.context;
+        let before = indexed.then(|| tunnels::keys(&context.rules().fars));
+        let after = indexed.then(|| tunnels::keys(&self.draft.fars.rules));
+        self.draft.land(context);
+        if let Some(f_seid) = request.cp_f_seid {
+            context.cp_seid = f_seid.seid;
+        }
+        if let Some((before, after)) = before.zip(after) {
+            self.tunnels.change(place, &before, &after);
         }
     }
 
@@ -448,12 +337,11 @@ impl<T: Tables> Sessions<T> {
         &mut self,
         now: Time,
         seid: u64,
-        before: &[Pdr],
         mut handle: T::Handle,
         tables: &mut T,
     ) -> Result<T::Handle, (T::Handle, Refusal)> {
         let held = Holders {
-            pdrs: before,
+            pdrs: &self.before,
             endpoints: endpoints_of(&self.slab, seid),
         };
         let outcome = self
@@ -470,7 +358,7 @@ impl<T: Tables> Sessions<T> {
                 self.stopped_now.clear();
                 if !self.draft.fars.changed {
                     let session = self.slab.find(seid).and_then(|at| self.slab.get(at));
-                    let paused = session.into_iter().flat_map(Session::paused);
+                    let paused = session.into_iter().flat_map(|s| s.context.paused());
                     self.stopped_now.extend(paused);
                 }
                 let rules = PacketRules {
@@ -525,7 +413,7 @@ impl<T: Tables> Sessions<T> {
         self.usage.reports.clear();
         self.usage_ends(now, place, tables);
         let reports = !self.usage.reports.is_empty();
-        let measured = self.summary(seid).filter(|_| reports);
+        let measured = reports.then(|| self.summary(seid)).flatten();
         let out = self
             .take_out(place)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
@@ -535,7 +423,7 @@ impl<T: Tables> Sessions<T> {
                 self.peers.insert(peer, list);
             }
         }
-        let cp_seid = out.cp_seid;
+        let cp_seid = out.context.cp_seid;
         self.dissolve(now, out, tables);
         Ok(Deleted { cp_seid, measured })
     }
@@ -571,33 +459,19 @@ impl<T: Tables> Sessions<T> {
         self.doomed.iter().map(|list| list.len).sum()
     }
 
-    fn insert(
-        &mut self,
-        peer: PeerId,
-        cp_seid: u64,
-        rules: Kept,
-        handle: T::Handle,
-        membership: Option<Box<Membership>>,
-    ) -> Option<u64> {
+    fn insert(&mut self, peer: PeerId, context: Context, handle: T::Handle) -> Option<u64> {
         let list = self.list_of(peer);
         let (epoch, next) = (list.epoch, list.first);
         let mut at = None;
         let seid = self.slab.insert(|place| {
             at = Some(place);
             Session {
-                rules,
+                context,
                 handle,
-                cp_seid,
                 peer,
                 epoch,
                 previous: None,
                 next,
-                extra: membership.map(|membership| {
-                    Box::new(Extra {
-                        membership: Some(membership),
-                        ..Extra::default()
-                    })
-                }),
             }
         })?;
         self.head(peer, at, next);
@@ -611,11 +485,11 @@ impl<T: Tables> Sessions<T> {
         let Some(session) = self.slab.get(place) else {
             return;
         };
-        if let Some(membership) = session.membership() {
+        if let Some(membership) = session.context.membership() {
             self.sets.insert(place, membership);
         }
         if self.tunnels.covers(place) {
-            let keys = tunnels::keys(session.rules.view().fars);
+            let keys = tunnels::keys(&session.context.rules().fars);
             self.tunnels.change(place, &[], &keys);
         }
     }
@@ -652,28 +526,29 @@ impl<T: Tables> Sessions<T> {
             deferral,
             waiting,
             indicated,
-        }) = session.rare()
+        }) = session.context.rare()
         {
             self.inactivity.unindex(seid, watch.as_ref());
             self.deferred.unindex(seid, deferral.as_ref());
             self.paging.unindex(seid, waiting.as_ref());
             self.stopped.unindex(seid, indicated);
         }
-        self.usage.forget(seid, session.usage());
-        if let Some(membership) = session.membership() {
+        self.usage.forget(seid, session.context.usage());
+        if let Some(membership) = session.context.membership() {
             self.sets.remove(place, membership);
         }
         if self.tunnels.covers(place) {
-            let keys = tunnels::keys(session.rules.view().fars);
+            let keys = tunnels::keys(&session.context.rules().fars);
             self.tunnels.change(place, &keys, &[]);
         }
     }
 
     fn dissolve(&mut self, now: Time, mut out: Session<T::Handle>, tables: &mut T) {
         tables.withdraw(&mut out.handle);
+        out.context.kept.read_pdrs(&mut self.before);
         let before = Holders {
-            pdrs: out.rules.view().pdrs,
-            endpoints: out.endpoints(),
+            pdrs: &self.before,
+            endpoints: out.context.endpoints(),
         };
         self.resources.keep(now, before, Holders::NONE);
         self.applications.keep(before.pdrs, &[]);
@@ -688,7 +563,7 @@ impl<T: Tables> Sessions<T> {
     pub(crate) fn touch(&self, place: Place) -> u64 {
         self.slab.get(place).map_or(0, |session| {
             // A session is longer than a line of the cache.
-            session.cp_seid ^ u64::from(session.epoch)
+            session.context.cp_seid ^ u64::from(session.epoch)
         })
     }
 
@@ -696,16 +571,7 @@ impl<T: Tables> Sessions<T> {
         let Some(session) = self.slab.get(place) else {
             return 0;
         };
-        let rules = session.rules.view();
-        // A PDR is longer than a line of the cache.
-        let pdr = |pdr: &Pdr| {
-            u64::from(pdr.id.0) ^ (usize::from(pdr.pdi.more.is_some()) ^ pdr.qers.len()) as u64
-        };
-        let pdrs = rules.pdrs.iter().map(pdr);
-        let fars = rules.fars.iter().map(|far| u64::from(far.id.0));
-        let qers = rules.qers.iter().map(|qer| u64::from(qer.id.0));
-        let lens = (rules.urrs.len() ^ rules.bars.len()) as u64;
-        pdrs.chain(fars).chain(qers).fold(lens, |a, read| a ^ read)
+        session.context.kept.touch()
     }
 
     pub(crate) fn touch_entries(&self, place: Place, tables: &T) -> u64 {
@@ -736,7 +602,7 @@ impl<T: Tables> Sessions<T> {
     pub(crate) fn cp_seid(&self, peer: PeerId, seid: u64) -> Option<u64> {
         self.owned(peer, seid)
             .and_then(|place| self.slab.get(place))
-            .map(|s| s.cp_seid)
+            .map(|s| s.context.cp_seid)
     }
 
     /// Where a session is, unless its peer has left it.
@@ -749,14 +615,14 @@ impl<T: Tables> Sessions<T> {
     pub(crate) fn owner(&self, seid: u64) -> Option<(PeerId, u64)> {
         let session = self.slab.get(self.slab.find(seid)?)?;
         self.is_live(session)
-            .then_some((session.peer, session.cp_seid))
+            .then_some((session.peer, session.context.cp_seid))
     }
 
     /// The peer calls its session something else from now on.
     pub(crate) fn set_cp_seid(&mut self, peer: PeerId, seid: u64, cp_seid: u64) {
         let session = self.owned(peer, seid).and_then(|at| self.slab.get_mut(at));
         if let Some(session) = session {
-            session.cp_seid = cp_seid;
+            session.context.cp_seid = cp_seid;
         }
     }
 
@@ -773,10 +639,11 @@ impl<T: Tables> Sessions<T> {
     /// Indexes have what follows from the sessions, and nothing else.
     #[cfg(test)]
     pub(crate) fn check_indexes(&self) {
+        crate::slice::tests::records::check(&self.slab);
         let (mut inactivity, mut deferred) = (self.inactivity.clone(), self.deferred.clone());
         let (mut paging, mut stopped) = (self.paging.clone(), self.stopped.clone());
         for (seid, session) in self.slab.iter_after(None) {
-            if let Some(rare) = session.rare() {
+            if let Some(rare) = session.context.rare() {
                 assert!(!rare.is_empty(), "{seid:#x} keeps something of nothing");
                 assert!(inactivity.unindex(seid, rare.watch.as_ref()));
                 assert!(deferred.unindex(seid, rare.deferral.as_ref()));
@@ -795,11 +662,15 @@ impl<T: Tables> Sessions<T> {
         endpoints_of(&self.slab, seid)
     }
 
+    /// A session by itself.
+    pub(crate) fn context(&self, seid: u64) -> Option<&Context> {
+        Some(&self.slab.get(self.slab.find(seid)?)?.context)
+    }
+
     #[cfg(test)]
-    pub(crate) fn rules(&self, seid: u64) -> Option<RulesView<'_>> {
-        self.slab
-            .get(self.slab.find(seid)?)
-            .map(|session| session.rules.view())
+    pub(crate) fn rules(&self, seid: u64) -> Option<crate::rules::Rules> {
+        let session = self.slab.get(self.slab.find(seid)?)?;
+        Some(session.context.rules())
     }
 
     /// Put the tunnels of up to `at_most` more sessions into the index. What was asked of it, if that can be
@@ -813,7 +684,7 @@ impl<T: Tables> Sessions<T> {
             for _ in 0..at_most {
                 let Some(place) = next else { break };
                 if let Some(session) = self.slab.get(place) {
-                    let keys = tunnels::keys(session.rules.view().fars);
+                    let keys = tunnels::keys(&session.context.rules().fars);
                     self.tunnels.change(place, &[], &keys);
                 }
                 next = self.slab.after(place);
@@ -831,7 +702,7 @@ impl<T: Tables> Sessions<T> {
         let found = self.tunnels.find(tunnels::key(teid, peer));
         let theirs = found.into_iter().filter(|place| {
             let session = self.slab.get(*place);
-            session.is_some_and(|s| self.is_live(s) && s.rules.view().fars.iter().any(sends))
+            session.is_some_and(|s| self.is_live(s) && s.context.rules().fars.iter().any(sends))
         });
         theirs.filter_map(|place| self.slab.seid(place)).collect()
     }
@@ -848,16 +719,16 @@ impl<T: Tables> Sessions<T> {
         };
         let mut view = SessionView::new(
             seid,
-            session.cp_seid,
+            session.context.cp_seid,
             session.peer,
-            session.rules.view(),
+            &session.context.rules(),
             &self.site,
             counters,
         );
-        let watch = session.rare().and_then(|rare| rare.watch.as_ref());
+        let watch = session.context.rare().and_then(|rare| rare.watch.as_ref());
         view.inactivity_s = watch.map(Watch::limit_s);
         view.urrs = usage_view(session, &counters);
-        let dormant = session.dormant();
+        let dormant = session.context.dormant();
         for pdr in &mut view.pdrs {
             pdr.dormant = dormant.contains(&pdr.id);
         }
@@ -873,7 +744,7 @@ impl<T: Tables> Sessions<T> {
             .slab
             .iter_after(after)
             .filter(|(_, session)| self.is_live(session));
-        live.map(|(seid, s)| SessionSummary::new(seid, s.cp_seid, s.peer, s.rules.view()))
+        live.map(|(seid, session)| summary_of(seid, session))
     }
 
     /// See [`Core::set_own_addresses`](crate::Core::set_own_addresses).
@@ -899,7 +770,7 @@ impl<T: Tables> fmt::Debug for Sessions<T> {
 /// Traffic Endpoints of a session; most have none.
 fn endpoints_of<H>(sessions: &Slab<Session<H>>, seid: u64) -> &[Endpoint] {
     let session = sessions.find(seid).and_then(|place| sessions.get(place));
-    session.map_or(&[], Session::endpoints)
+    session.map_or(&[], |session| session.context.endpoints())
 }
 
 fn establishment_is_supported(request: &SessionEstablishmentRequest<'_>) -> Result<(), Refusal> {

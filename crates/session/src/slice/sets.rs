@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use pfcp::ie::{CpAddress, FqCsid};
 use pfcp::message::SessionEstablishmentRequest;
 use pfcp::{Cause, IeType};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::base::refusal::Refusal;
@@ -14,7 +15,7 @@ use crate::base::salted::Salted;
 use crate::base::slab::Place;
 
 /// A set, in octets: its kind, then what names it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct SetKey(Box<[u8]>);
 
 /// Sets of one session: each of up to five nodes gives it an FQ-CSID, and it is in one group.
@@ -47,7 +48,7 @@ impl SetKey {
 }
 
 /// What few sessions have, beside their rules.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Membership {
     /// Sorted, each once.
     pub(crate) sets: SmallVec<[SetKey; 2]>,

@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::time::Time;
 use crate::compiled::Tables;
 use crate::slice::sessions::{Session, Sessions};
@@ -24,7 +26,7 @@ const TUNNELS_MAX: usize = 65_536;
 /// SEID, TEID and address of the far end.
 type Key = (u64, u32, IpAddr);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum State {
     /// Indicated once; the SMF was told.
     Doubted,
@@ -163,6 +165,7 @@ impl<T: Tables> Sessions<T> {
         let (stopped, session) = (&mut self.stopped, self.slab.find_mut(seid));
         let Some(session) = session else { return false };
         let news = session
+            .context
             .change_rare(|rare| stopped.indicated(now, (seid, &mut rare.indicated), tunnel, pause));
         if news.stops {
             self.publish_as_it_is(seid, tables);
@@ -189,7 +192,7 @@ impl<T: Tables> Sessions<T> {
                 stopped.due.pop_first();
                 continue;
             };
-            let resumes = session.change_rare(|rare| {
+            let resumes = session.context.change_rare(|rare| {
                 stopped.pass(now, (seid, &mut rare.indicated), (tunnel, too_many))
             });
             if resumes {
@@ -202,10 +205,10 @@ impl<T: Tables> Sessions<T> {
     pub(crate) fn forget_indicated(&mut self, seid: u64) {
         let stopped = &mut self.stopped;
         let has_some = |session: &&mut Session<T::Handle>| {
-            (session.rare()).is_some_and(|rare| !rare.indicated.is_empty())
+            (session.context.rare()).is_some_and(|rare| !rare.indicated.is_empty())
         };
         if let Some(session) = self.slab.find_mut(seid).filter(has_some) {
-            session.change_rare(|rare| {
+            session.context.change_rare(|rare| {
                 stopped.unindex(seid, &rare.indicated);
                 rare.indicated = Box::default();
             });

@@ -13,13 +13,15 @@ use crate::base::slab::Place;
 use crate::base::time::Time;
 use crate::compiled::{Counters, PdrId, PredefinedId, Tables};
 use crate::rules::summary::SessionSummary;
-use crate::rules::{RuleId, Urr, UrrId};
+use crate::rules::{RuleId, UrrId};
+use crate::slice::context::{Context, Extra};
 use crate::slice::draft::Draft;
 use crate::slice::sessions::{Session, Sessions};
 use crate::slice::view::UrrView;
 use crate::usage::alarms::Armed;
-use crate::usage::measured::{Moment, NamedBy, RulesBefore, Usage};
+use crate::usage::measured::{Moment, Usage};
 use crate::usage::report::{Report, UsageRecord};
+use crate::usage::urr_rules::UrrRules;
 
 /// What could not be published is tried again after so long.
 const RETRY: Duration = Duration::from_secs(1);
@@ -77,8 +79,7 @@ impl UsageWork {
 /// The rules that a session had before a request, as far as URRs go by them.
 #[derive(Debug)]
 pub(crate) struct Before {
-    urrs: SmallVec<[Urr; 2]>,
-    pdrs: SmallVec<[NamedBy; 2]>,
+    rules: UrrRules,
     /// URRs that the request asks about.
     queries: Queries,
     /// Only of this a request was made: rules stay.
@@ -118,36 +119,46 @@ pub(crate) fn usage_before<T: Tables>(
 ) -> Result<Option<Before>, Refusal> {
     let queries = Queries::of(request)?;
     let rules_stay = !draft.pdrs.changed && !draft.urrs.changed;
-    if session.usage().is_none() && draft.urrs.rules.is_empty() && queries.is_none() {
+    if session.context.usage().is_none() && draft.urrs.rules.is_empty() && queries.is_none() {
         return Ok(None);
     }
-    session.closed(&draft.pdrs.rules, &draft.urrs.rules, &mut draft.closed);
+    if let Some(usage) = session.context.usage() {
+        let pdrs = draft.pdrs.rules.iter().map(|pdr| (pdr.id, &*pdr.urrs));
+        usage.closed(pdrs, &draft.urrs.rules, &mut draft.closed);
+    }
     if rules_stay && queries.is_none() {
         return Ok(None);
     }
-    let view = session.rules.view();
     if let Queries::Some(ids) = &queries {
-        let known = |id: &UrrId| view.urrs.iter().any(|urr| urr.id == *id);
+        let urrs = session.context.urrs();
+        let known = |id: &UrrId| urrs.iter().any(|urr| urr.id == *id);
         if let Some(id) = ids.iter().find(|id| !known(id)) {
             return Err(Refusal::rule(IeType::URR_ID).in_rule(RuleId::Urr(*id)));
         }
     }
-    let before = Before {
-        urrs: view.urrs.iter().cloned().collect(),
-        pdrs: view.pdrs.iter().map(NamedBy::new).collect(),
+    if let Some((rules, handle, usage)) = session.measuring() {
+        usage.count(rules, |pdr| tables.counters(handle, pdr));
+    }
+    Ok(Some(Before {
+        rules: urr_rules_before(&session.context),
         queries,
         rules_stay,
-    };
-    let Session {
-        rules,
-        handle,
-        extra,
-        ..
-    } = session;
-    if let Some(usage) = extra.as_mut().and_then(|extra| extra.usage.as_mut()) {
-        usage.count(rules.view(), |pdr| tables.counters(handle, pdr));
+    }))
+}
+
+/// Of a session without URRs, too: counters of its PDRs go on under those that come.
+fn urr_rules_before(context: &Context) -> UrrRules {
+    match context.urr_rules() {
+        Some(rules) if !rules.urrs.is_empty() => rules.clone(),
+        _ => UrrRules::new(&[], &context.kept.pdrs()),
     }
-    Ok(Some(before))
+}
+
+/// A session in a line.
+pub(crate) fn summary_of<H>(seid: u64, session: &Session<H>) -> SessionSummary {
+    let Session { context, peer, .. } = session;
+    let pdrs = context.kept.pdrs();
+    SessionSummary::new(seid, context.cp_seid, *peer, &pdrs, context.rule_counts())
 }
 
 /// What operators see of URRs.
@@ -155,12 +166,12 @@ pub(crate) fn usage_view<H>(
     session: &Session<H>,
     counters: &dyn Fn(PdrId, Option<PredefinedId>) -> Counters,
 ) -> Vec<UrrView> {
-    let view = session.rules.view();
-    let Some(usage) = session.usage() else {
+    let context = &session.context;
+    let Some((rules, usage)) = context.urr_rules().zip(context.usage()) else {
         return Vec::new();
     };
-    let unsampled = usage.unsampled(view, |pdr| counters(pdr, None));
-    let urrs = usage.urrs.iter().zip(view.urrs).zip(unsampled);
+    let unsampled = usage.unsampled(rules, |pdr| counters(pdr, None));
+    let urrs = usage.urrs.iter().zip(&rules.urrs).zip(unsampled);
     urrs.map(|((urr, rule), more)| UrrView::new(urr, &rule.asks, more))
         .collect()
 }
@@ -179,7 +190,7 @@ impl<T: Tables> Sessions<T> {
             return;
         };
         let session = self.slab.get(place);
-        if session.is_none_or(|session| session.rules.view().urrs.is_empty()) {
+        if session.is_none_or(|session| session.context.urrs().is_empty()) {
             return;
         }
         self.follow(now, place, None, tables);
@@ -202,22 +213,20 @@ impl<T: Tables> Sessions<T> {
         }
         let reports = &mut self.usage.reports;
         let measuring = self.slab.get_mut(place).and_then(Session::measuring);
-        if let Some((view, _, usage)) = measuring {
+        if let Some((rules, _, usage)) = measuring {
             let of = match &before.queries {
                 Queries::All => None,
                 Queries::Some(ids) => Some(ids.as_slice()),
             };
             let trigger = UsageReportTrigger::IMMER;
             let reference = request.query_urr_reference;
-            usage.report_now(view, of, trigger, reference, at, reports);
+            usage.report_now(rules, of, trigger, reference, at, reports);
         }
         self.usage_step(now, place, seid, tables);
         let session = self.slab.get_mut(place);
-        if let Some(session) = session.filter(|session| session.rules.view().urrs.is_empty()) {
-            self.usage.forget(seid, session.usage());
-            if let Some(extra) = &mut session.extra {
-                extra.usage = None;
-            }
+        if let Some(session) = session.filter(|session| session.context.urrs().is_empty()) {
+            self.usage.forget(seid, session.context.usage());
+            session.context.end_usage();
         }
     }
 
@@ -228,37 +237,37 @@ impl<T: Tables> Sessions<T> {
             return;
         };
         let Session {
-            rules,
-            handle,
-            extra,
-            ..
+            context, handle, ..
         } = session;
-        let extra = extra.get_or_insert_default();
-        let usage = extra.usage.get_or_insert_with(Usage::new);
-        let before = before.map_or_else(RulesBefore::default, |before| RulesBefore {
-            urrs: &before.urrs,
-            pdrs: &before.pdrs,
-        });
-        let view = rules.view();
-        usage.part(before, view.pdrs, |pdr| tables.parted(pdr));
+        let Extra {
+            urr_rules, usage, ..
+        } = &mut **context.extra.get_or_insert_default();
+        let usage = usage.get_or_insert_with(Usage::new);
+        let nothing = UrrRules::default();
+        let before = before.map_or(&nothing, |before| &before.rules);
+        usage.part(before, &urr_rules.pdrs, |pdr| tables.parted(pdr));
         let reports = &mut self.usage.reports;
         let counters = |pdr| tables.counters(handle, pdr);
         let changes = &self.draft.usage;
-        usage.follow(before, view, changes, at, counters, reports);
+        usage.follow(before, urr_rules, changes, at, counters, reports);
     }
 
     /// See what has come about; what follows from it is done.
     pub(crate) fn usage_step(&mut self, now: Time, place: Place, seid: u64, tables: &mut T) {
         let at = self.moment(now);
         let measuring = self.slab.get_mut(place).and_then(Session::measuring);
-        let Some((view, handle, usage)) = measuring else {
+        let Some((rules, handle, usage)) = measuring else {
             return;
         };
-        usage.sample(view, at, |pdr| tables.counters(handle, pdr));
+        usage.sample(rules, at, |pdr| tables.counters(handle, pdr));
         let closing = usage.closing();
         if closing != usage.published {
             let done = self.publish_anew(place, seid, tables);
-            if let Some(usage) = self.slab.get_mut(place).and_then(Session::usage_mut) {
+            if let Some(usage) = self
+                .slab
+                .get_mut(place)
+                .and_then(|session| session.context.usage_mut())
+            {
                 usage.stuck = (!done).then(|| now.after(RETRY));
                 if done {
                     usage.published = closing;
@@ -274,16 +283,16 @@ impl<T: Tables> Sessions<T> {
     fn usage_settles(&mut self, now: Time, place: Place, seid: u64, tables: &mut T) {
         let at = self.moment(now);
         let measuring = self.slab.get_mut(place).and_then(Session::measuring);
-        let Some((view, handle, usage)) = measuring else {
+        let Some((rules, handle, usage)) = measuring else {
             return;
         };
-        usage.rearm(view, |pdr, what, alarm| match what {
+        usage.rearm(rules, |pdr, what, alarm| match what {
             Armed::Forwarded => tables.arm(handle, pdr, alarm),
             Armed::QosDrops => tables.arm_qos(handle, pdr, alarm),
         });
         // Not at once, whatever it is, so that others have their turn.
         let soon = now.after(LEAST);
-        let due = usage.next_due(view, at).map(|due| due.max(soon));
+        let due = usage.next_due(rules, at).map(|due| due.max(soon));
         self.usage.schedule(seid, usage, due);
         if !usage.queued && !usage.under_way && usage.is_pending() {
             usage.queued = true;
@@ -296,7 +305,11 @@ impl<T: Tables> Sessions<T> {
         let Some(place) = self.slab.find(seid) else {
             return;
         };
-        if let Some(usage) = self.slab.get_mut(place).and_then(Session::usage_mut) {
+        if let Some(usage) = self
+            .slab
+            .get_mut(place)
+            .and_then(|session| session.context.usage_mut())
+        {
             usage.forget_alarms();
             self.usage_step(now, place, seid, tables);
         }
@@ -311,15 +324,15 @@ impl<T: Tables> Sessions<T> {
     ) -> Option<Vec<Report>> {
         let place = self.slab.find(seid)?;
         let at = self.moment(now);
-        let (view, handle, usage) = self.slab.get_mut(place)?.measuring()?;
+        let (rules, handle, usage) = self.slab.get_mut(place)?.measuring()?;
         usage.queued = false;
         if usage.under_way {
             return None;
         }
         if usage.unanswered.is_empty() {
-            usage.sample(view, at, |pdr| tables.counters(handle, pdr));
+            usage.sample(rules, at, |pdr| tables.counters(handle, pdr));
             let mut reports = Vec::new();
-            usage.report_pending(view, at, &mut reports);
+            usage.report_pending(rules, at, &mut reports);
             usage.unanswered = reports;
         }
         usage.under_way = !usage.unanswered.is_empty();
@@ -331,7 +344,7 @@ impl<T: Tables> Sessions<T> {
     /// They were sent; or, if not, wait for their turn again.
     pub(crate) fn usage_is_sent(&mut self, seid: u64, reports: Vec<Report>, sent: bool) {
         let place = self.slab.find(seid);
-        let usage = place.and_then(|place| self.slab.get_mut(place)?.usage_mut());
+        let usage = place.and_then(|place| self.slab.get_mut(place)?.context.usage_mut());
         if let Some(usage) = usage {
             usage.unanswered = reports;
             usage.under_way = sent;
@@ -342,7 +355,7 @@ impl<T: Tables> Sessions<T> {
     /// The number of the report that is sent now, for those that wait for the answer; zero: it has none.
     pub(crate) fn usage_is_numbered(&mut self, seid: u64) -> u32 {
         let place = self.slab.find(seid);
-        let usage = place.and_then(|place| self.slab.get_mut(place)?.usage_mut());
+        let usage = place.and_then(|place| self.slab.get_mut(place)?.context.usage_mut());
         usage.map_or(0, |usage| {
             usage.sent = usage.sent.wrapping_add(1);
             usage.sent
@@ -352,7 +365,7 @@ impl<T: Tables> Sessions<T> {
     /// Whether a report of this number is the one that is on its way.
     fn awaits(&self, seid: u64, number: u32) -> bool {
         let session = self.slab.find(seid).and_then(|place| self.slab.get(place));
-        let usage = session.and_then(|session| session.usage());
+        let usage = session.and_then(|session| session.context.usage());
         usage.is_some_and(|usage| usage.under_way && usage.sent == number)
     }
 
@@ -362,11 +375,11 @@ impl<T: Tables> Sessions<T> {
         let at = self.moment(now);
         let seid = self.slab.seid(place);
         let measuring = self.slab.get_mut(place).and_then(Session::measuring);
-        let Some(((view, handle, usage), seid)) = measuring.zip(seid) else {
+        let Some(((rules, handle, usage), seid)) = measuring.zip(seid) else {
             return;
         };
-        usage.sample(view, at, |pdr| tables.counters(handle, pdr));
-        usage.finish(view, now);
+        usage.sample(rules, at, |pdr| tables.counters(handle, pdr));
+        usage.finish(rules, now);
         if anew {
             usage.under_way = false;
             usage.queued = false;
@@ -384,7 +397,7 @@ impl<T: Tables> Sessions<T> {
             return;
         }
         let (place, of) = (self.slab.find(seid), self.summary(seid));
-        let usage = place.and_then(|place| self.slab.get_mut(place)?.usage_mut());
+        let usage = place.and_then(|place| self.slab.get_mut(place)?.context.usage_mut());
         let Some((usage, of)) = usage.zip(of) else {
             return;
         };
@@ -408,7 +421,7 @@ impl<T: Tables> Sessions<T> {
     /// The same reports are sent again, as the SMF may have them already.
     fn usage_goes_again(&mut self, seid: u64) {
         let place = self.slab.find(seid);
-        let usage = place.and_then(|place| self.slab.get_mut(place)?.usage_mut());
+        let usage = place.and_then(|place| self.slab.get_mut(place)?.context.usage_mut());
         if let Some(usage) = usage {
             usage.under_way = false;
             if !usage.queued && (!usage.unanswered.is_empty() || usage.is_pending()) {
@@ -420,7 +433,11 @@ impl<T: Tables> Sessions<T> {
 
     /// Another SMF hears of it from now on.
     pub(crate) fn usage_changes_hands(&mut self, place: Place, seid: u64) {
-        if let Some(usage) = self.slab.get_mut(place).and_then(Session::usage_mut) {
+        if let Some(usage) = self
+            .slab
+            .get_mut(place)
+            .and_then(|session| session.context.usage_mut())
+        {
             usage.queued = false;
         } else {
             return;
@@ -433,26 +450,21 @@ impl<T: Tables> Sessions<T> {
     pub(crate) fn usage_ends(&mut self, now: Time, place: Place, tables: &mut T) {
         let at = self.moment(now);
         let measuring = self.slab.get_mut(place).and_then(Session::measuring);
-        let Some((view, handle, usage)) = measuring else {
+        let Some((rules, handle, usage)) = measuring else {
             return;
         };
-        usage.count(view, |pdr| tables.counters(handle, pdr));
+        usage.count(rules, |pdr| tables.counters(handle, pdr));
         tables.withdraw(handle);
-        let pdrs: SmallVec<[NamedBy; 2]> = view.pdrs.iter().map(NamedBy::new).collect();
-        let before = RulesBefore {
-            urrs: view.urrs,
-            pdrs: &pdrs,
-        };
-        usage.part(before, &[], |pdr| tables.parted(pdr));
+        usage.part(rules, &[], |pdr| tables.parted(pdr));
         let reports = &mut self.usage.reports;
         reports.append(&mut usage.unanswered);
-        usage.report_now(view, None, UsageReportTrigger::TERMR, None, at, reports);
+        usage.report_now(rules, None, UsageReportTrigger::TERMR, None, at, reports);
     }
 
     /// The SMF of a session has left: the log of usage has the last word.
     pub(crate) fn usage_is_left(&mut self, now: Time, place: Place, tables: &mut T) {
         let session = self.slab.get(place);
-        if session.is_none_or(|session| session.usage().is_none()) {
+        if session.is_none_or(|session| session.context.usage().is_none()) {
             return;
         }
         // The answer to another request may be under construction.
@@ -470,12 +482,6 @@ impl<T: Tables> Sessions<T> {
     /// A session as the log of usage names it.
     pub(crate) fn summary(&self, seid: u64) -> Option<SessionSummary> {
         let session = self.slab.get(self.slab.find(seid)?)?;
-        let view = session.rules.view();
-        Some(SessionSummary::new(
-            seid,
-            session.cp_seid,
-            session.peer,
-            view,
-        ))
+        Some(summary_of(seid, session))
     }
 }

@@ -9,12 +9,11 @@ use pfcp::ie::{MeasurementMethod, ReportingTriggers};
 use crate::base::ids::PeerId;
 use crate::base::time::Time;
 use crate::compiled::{Counters, Direction, PacketRate, PdrId, PredefinedId};
-use crate::rules::RulesView;
 use crate::rules::config::PredefinedFar;
 use crate::rules::predefined::{self, PredefinedRule};
 use crate::rules::site::Site;
 use crate::rules::summary::SessionSummary;
-use crate::rules::{Apply, Asks, Far, Interface, Mbr, Pdr, Qer};
+use crate::rules::{Apply, Asks, Far, Interface, Mbr, Pdr, Qer, Rules};
 use crate::usage::measured::{Amount, Measured};
 
 /// One session with its rules and counters.
@@ -209,12 +208,12 @@ impl SessionView {
         seid: u64,
         cp_seid: u64,
         peer: PeerId,
-        rules: RulesView<'_>,
+        rules: &Rules,
         site: &Site,
         counters: impl Fn(PdrId, Option<PredefinedId>) -> Counters,
     ) -> Self {
         Self {
-            summary: SessionSummary::new(seid, cp_seid, peer, rules),
+            summary: SessionSummary::new(seid, cp_seid, peer, &rules.pdrs, rules.counts()),
             pdrs: rules
                 .pdrs
                 .iter()
@@ -235,7 +234,7 @@ impl SessionView {
 
 impl PdrView {
     fn new(
-        rules: RulesView<'_>,
+        rules: &Rules,
         pdr: &Pdr,
         site: &Site,
         counters: &dyn Fn(Option<PredefinedId>) -> Counters,

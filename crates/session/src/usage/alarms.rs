@@ -7,8 +7,8 @@
 use smallvec::SmallVec;
 
 use crate::compiled::PdrId;
-use crate::rules::RulesView;
 use crate::usage::measured::{UNARMED, Usage, measuring, place};
+use crate::usage::urr_rules::UrrRules;
 
 /// What the alarm of a PDR is after it has gone off: the data path has moved it on. No alarm is set to it, as each is a
 /// share of at least one octet ahead.
@@ -44,27 +44,27 @@ impl Usage {
     /// Set the alarms that differ from those that are set.
     pub(crate) fn rearm(
         &mut self,
-        rules: RulesView<'_>,
+        rules: &UrrRules,
         mut arm: impl FnMut(PdrId, Armed, Option<u64>),
     ) {
         let counted = (self.seen.iter()).flat_map(|seen| [seen.bytes, seen.qos_bytes]);
         let counted: SmallVec<[u64; 8]> = counted.collect();
         let mut shares: SmallVec<[u64; 8]> = SmallVec::from_elem(UNARMED, counted.len());
         let mut users: SmallVec<[User; 8]> = SmallVec::new();
-        for (urr, rule) in self.urrs.iter().zip(rules.urrs) {
+        for (urr, rule) in self.urrs.iter().zip(&rules.urrs) {
             let asks = &rule.asks;
             if asks.is_inactive() {
                 continue;
             }
             users.clear();
-            for (at, pdr) in measuring(rules.pdrs).enumerate() {
+            for (at, pdr) in measuring(&rules.pdrs).enumerate() {
                 if pdr.urrs.contains(&urr.id) {
                     let counts = if asks.measures_before_qos() {
                         COUNTS
                     } else {
                         1
                     };
-                    let direction = place(pdr.direction());
+                    let direction = place(pdr.direction);
                     users.extend((0..counts).map(|count| (at * COUNTS + count, direction)));
                 }
             }

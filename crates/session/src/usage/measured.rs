@@ -9,17 +9,19 @@ use pfcp::ie::{
     MeasurementInformation, MeasurementMethod, ReportingTriggers, UsageInformation,
     UsageReportTrigger,
 };
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
+use crate::base::bits;
 use crate::base::salted::mix;
 use crate::base::time::Time;
 use crate::base::wall_clock::WallClock;
 use crate::compiled::{Counters, Direction, PdrId};
-use crate::rules::RulesView;
 use crate::rules::urr::{Asks, Limits, Renewed};
-use crate::rules::{FarId, Pdr, Urr, UrrId};
+use crate::rules::{FarId, Urr, UrrId};
 use crate::usage::quotas::{Cut, Quotas};
 use crate::usage::report::{ROOM, Report};
+use crate::usage::urr_rules::{NamedBy, UrrRules};
 
 /// Now, by our clock and by that of the wall.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +38,7 @@ impl Moment {
 }
 
 /// Octets and packets, uplink and downlink.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
     /// Octets of inner IP packets.
     pub bytes: [u64; 2],
@@ -69,7 +71,7 @@ pub(crate) fn place(direction: Direction) -> usize {
 }
 
 /// What the counters of a PDR said when they were last looked at.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) bytes: u64,
     packets: u64,
@@ -164,7 +166,7 @@ pub(crate) mod spent {
 }
 
 /// One URR.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub(crate) id: UrrId,
     /// UR-SEQN of the next report.
@@ -176,6 +178,7 @@ pub(crate) struct Measured {
     /// When the period ends; the end of time: there is none.
     pub(crate) period_due: Time,
     /// What the next report is for; empty: none is due.
+    #[serde(with = "bits")]
     pub(crate) pending: UsageReportTrigger,
     /// Quotas that are exhausted: see [`spent`].
     pub(crate) spent: u8,
@@ -408,7 +411,7 @@ impl Measured {
 }
 
 /// All URRs of a session.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Usage {
     /// In the order of the rules.
     pub(crate) urrs: Vec<Measured>,
@@ -419,8 +422,10 @@ pub(crate) struct Usage {
     /// When it is looked at next; goes with the queue of those.
     pub(crate) due: Option<Time>,
     /// It waits for its turn to report.
+    #[serde(skip)]
     pub(crate) queued: bool,
     /// A report of it is on its way.
+    #[serde(skip)]
     pub(crate) under_way: bool,
     /// How many have been sent: an answer to any but the latest settles nothing.
     pub(crate) sent: u32,
@@ -431,39 +436,8 @@ pub(crate) struct Usage {
 }
 
 /// The PDRs that name a URR: those of [`Usage::seen`], in its order.
-pub(crate) fn measuring(pdrs: &[Pdr]) -> impl Iterator<Item = &Pdr> {
+pub(crate) fn measuring(pdrs: &[NamedBy]) -> impl Iterator<Item = &NamedBy> {
     pdrs.iter().filter(|pdr| !pdr.urrs.is_empty())
-}
-
-/// A PDR, and the URRs that it names.
-#[derive(Clone, Debug)]
-pub(crate) struct NamedBy {
-    pub(crate) pdr: PdrId,
-    direction: usize,
-    urrs: SmallVec<[UrrId; 4]>,
-}
-
-impl NamedBy {
-    pub(crate) fn new(pdr: &Pdr) -> Self {
-        Self {
-            pdr: pdr.id,
-            direction: place(pdr.direction()),
-            urrs: pdr.urrs.clone(),
-        }
-    }
-}
-
-/// The rules that a session had before.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RulesBefore<'a> {
-    pub(crate) urrs: &'a [Urr],
-    pub(crate) pdrs: &'a [NamedBy],
-}
-
-impl RulesBefore<'_> {
-    fn has(&self, pdr: PdrId) -> bool {
-        self.pdrs.iter().any(|was| was.pdr == pdr)
-    }
 }
 
 /// What a request did to the URRs of a session.
@@ -493,7 +467,7 @@ impl Usage {
     /// there was not before.
     pub(crate) fn sample(
         &mut self,
-        rules: RulesView<'_>,
+        rules: &UrrRules,
         at: Moment,
         counters: impl Fn(PdrId) -> Counters,
     ) -> bool {
@@ -502,13 +476,13 @@ impl Usage {
     }
 
     /// Add what was counted since.
-    pub(crate) fn count(&mut self, rules: RulesView<'_>, counters: impl Fn(PdrId) -> Counters) {
-        for (seen, pdr) in self.seen.iter_mut().zip(measuring(rules.pdrs)) {
+    pub(crate) fn count(&mut self, rules: &UrrRules, counters: impl Fn(PdrId) -> Counters) {
+        for (seen, pdr) in self.seen.iter_mut().zip(measuring(&rules.pdrs)) {
             let added = seen.update(counters(seen.pdr));
             if added.is_nothing() {
                 continue;
             }
-            let direction = place(pdr.direction());
+            let direction = place(pdr.direction);
             for id in unique(&pdr.urrs) {
                 let Some(at) = self.urrs.iter().position(|urr| urr.id == id) else {
                     continue;
@@ -533,14 +507,14 @@ impl Usage {
     /// What was counted since, of each URR; nothing changes.
     pub(crate) fn unsampled(
         &self,
-        rules: RulesView<'_>,
+        rules: &UrrRules,
         counters: impl Fn(PdrId) -> Counters,
     ) -> Vec<Amount> {
         let mut more = vec![Amount::default(); self.urrs.len()];
-        for (mut seen, pdr) in self.seen.iter().copied().zip(measuring(rules.pdrs)) {
+        for (mut seen, pdr) in self.seen.iter().copied().zip(measuring(&rules.pdrs)) {
             let added = seen.update(counters(seen.pdr));
-            let direction = place(pdr.direction());
-            for ((amount, urr), rule) in more.iter_mut().zip(&self.urrs).zip(rules.urrs) {
+            let direction = place(pdr.direction);
+            for ((amount, urr), rule) in more.iter_mut().zip(&self.urrs).zip(&rules.urrs) {
                 if pdr.urrs.contains(&urr.id) && !rule.asks.is_inactive() {
                     let (bytes, packets) = added.to(&rule.asks);
                     amount.bytes[direction] += bytes;
@@ -551,9 +525,9 @@ impl Usage {
         more
     }
 
-    fn judge(&mut self, rules: RulesView<'_>, at: Moment) -> bool {
+    fn judge(&mut self, rules: &UrrRules, at: Moment) -> bool {
         let mut new: SmallVec<[UrrId; 4]> = SmallVec::new();
-        for (urr, rule) in self.urrs.iter_mut().zip(rules.urrs) {
+        for (urr, rule) in self.urrs.iter_mut().zip(&rules.urrs) {
             if !urr.judge(&rule.asks, at).is_empty() {
                 new.push(urr.id);
             }
@@ -563,11 +537,11 @@ impl Usage {
     }
 
     /// URRs that report when these do (LIUSA).
-    fn link(&mut self, rules: RulesView<'_>, reporting: &[UrrId]) {
+    fn link(&mut self, rules: &UrrRules, reporting: &[UrrId]) {
         if reporting.is_empty() {
             return;
         }
-        for (urr, rule) in self.urrs.iter_mut().zip(rules.urrs) {
+        for (urr, rule) in self.urrs.iter_mut().zip(&rules.urrs) {
             let asks = &rule.asks;
             let linked = asks.triggers.contains(ReportingTriggers::LIUSA)
                 && asks.rare().linked.iter().any(|id| reporting.contains(id));
@@ -583,14 +557,9 @@ impl Usage {
     }
 
     /// What is pending becomes reports, as far as a message has room for them.
-    pub(crate) fn report_pending(
-        &mut self,
-        rules: RulesView<'_>,
-        at: Moment,
-        into: &mut Vec<Report>,
-    ) {
+    pub(crate) fn report_pending(&mut self, rules: &UrrRules, at: Moment, into: &mut Vec<Report>) {
         let mut octets = 0;
-        for (urr, rule) in self.urrs.iter_mut().zip(rules.urrs) {
+        for (urr, rule) in self.urrs.iter_mut().zip(&rules.urrs) {
             if urr.pending.is_empty() {
                 continue;
             }
@@ -613,8 +582,8 @@ impl Usage {
     }
 
     /// The association is about to end: what has measured something is to report it.
-    pub(crate) fn finish(&mut self, rules: RulesView<'_>, now: Time) {
-        for (urr, rule) in self.urrs.iter_mut().zip(rules.urrs) {
+    pub(crate) fn finish(&mut self, rules: &UrrRules, now: Time) {
+        for (urr, rule) in self.urrs.iter_mut().zip(&rules.urrs) {
             let measured = urr.quotas.as_ref().map(|quotas| quotas.measured(now));
             let any = !urr.used.is_zero()
                 || measured.is_some_and(|time| time.as_secs() > 0)
@@ -631,14 +600,14 @@ impl Usage {
     /// Reports of these URRs for `trigger`; `None`: of all. Nobody else reports with them: it is asked who is meant.
     pub(crate) fn report_now(
         &mut self,
-        rules: RulesView<'_>,
+        rules: &UrrRules,
         of: Option<&[UrrId]>,
         trigger: UsageReportTrigger,
         query: Option<u32>,
         at: Moment,
         into: &mut Vec<Report>,
     ) {
-        for (urr, rule) in self.urrs.iter_mut().zip(rules.urrs) {
+        for (urr, rule) in self.urrs.iter_mut().zip(&rules.urrs) {
             if of.is_none_or(|ids| ids.contains(&urr.id)) {
                 // What waited for its turn is in it.
                 let trigger = trigger | urr.pending;
@@ -651,21 +620,21 @@ impl Usage {
     /// more. `None`: it is not known beyond what was sampled.
     pub(crate) fn part(
         &mut self,
-        before: RulesBefore<'_>,
-        stay: &[Pdr],
+        before: &UrrRules,
+        stay: &[NamedBy],
         parted: impl Fn(PdrId) -> Option<Counters>,
     ) {
-        let is_gone = |was: &&NamedBy| stay.iter().all(|pdr| pdr.id != was.pdr);
+        let is_gone = |was: &&NamedBy| stay.iter().all(|pdr| pdr.pdr != was.pdr);
         for was in before.pdrs.iter().filter(is_gone) {
             let seen = self.seen.iter_mut().find(|seen| seen.pdr == was.pdr);
             let Some((seen, counters)) = seen.zip(parted(was.pdr)) else {
                 continue;
             };
             let added = seen.update(counters);
-            for (urr, rule) in self.urrs.iter_mut().zip(before.urrs) {
+            for (urr, rule) in self.urrs.iter_mut().zip(&before.urrs) {
                 if was.urrs.contains(&urr.id) && !rule.asks.is_inactive() {
                     let (bytes, packets) = added.to(&rule.asks);
-                    urr.add(was.direction, bytes, packets);
+                    urr.add(place(was.direction), bytes, packets);
                     urr.moved |= packets > 0;
                 }
             }
@@ -676,23 +645,23 @@ impl Usage {
     /// longer measured go into `into`.
     pub(crate) fn follow(
         &mut self,
-        before: RulesBefore<'_>,
-        rules: RulesView<'_>,
+        before: &UrrRules,
+        rules: &UrrRules,
         changes: &UrrChanges,
         at: Moment,
         counters: impl Fn(PdrId) -> Counters,
         into: &mut Vec<Report>,
     ) {
-        self.follow_urrs(before.urrs, rules, changes, at, into);
+        self.follow_urrs(&before.urrs, rules, changes, at, into);
         self.follow_names(rules, at, into);
         let mut seen = Vec::with_capacity(self.seen.len());
-        for pdr in measuring(rules.pdrs) {
-            let known = self.seen.iter().find(|seen| seen.pdr == pdr.id);
+        for pdr in measuring(&rules.pdrs) {
+            let known = self.seen.iter().find(|seen| seen.pdr == pdr.pdr);
             seen.push(match known {
                 Some(known) => *known,
                 // It was there, but nobody asked; or it begins with nothing.
-                None if before.has(pdr.id) => Seen::new(pdr.id, counters(pdr.id)),
-                None => Seen::new(pdr.id, Counters::default()),
+                None if before.has(pdr.pdr) => Seen::new(pdr.pdr, counters(pdr.pdr)),
+                None => Seen::new(pdr.pdr, Counters::default()),
             });
         }
         self.seen = seen;
@@ -705,7 +674,7 @@ impl Usage {
     fn follow_urrs(
         &mut self,
         old: &[Urr],
-        rules: RulesView<'_>,
+        rules: &UrrRules,
         changes: &UrrChanges,
         at: Moment,
         into: &mut Vec<Report>,
@@ -724,7 +693,7 @@ impl Usage {
         }
         self.urrs.retain(|urr| !gone.contains(&urr.id));
         let mut urrs = Vec::with_capacity(rules.urrs.len());
-        for rule in rules.urrs {
+        for rule in &rules.urrs {
             let known = self.urrs.iter().position(|urr| urr.id == rule.id);
             let mut urr = match known {
                 Some(known) => self.urrs.swap_remove(known),
@@ -741,8 +710,8 @@ impl Usage {
     }
 
     /// A URR that the last PDR has left reports (5.2.2.3.1).
-    fn follow_names(&mut self, rules: RulesView<'_>, at: Moment, into: &mut Vec<Report>) {
-        for (urr, rule) in self.urrs.iter_mut().zip(rules.urrs) {
+    fn follow_names(&mut self, rules: &UrrRules, at: Moment, into: &mut Vec<Report>) {
+        for (urr, rule) in self.urrs.iter_mut().zip(&rules.urrs) {
             let named = rules.pdrs.iter().any(|pdr| pdr.urrs.contains(&urr.id));
             if urr.named && !named {
                 let trigger = UsageReportTrigger::TERMR | urr.pending;
@@ -753,9 +722,9 @@ impl Usage {
     }
 
     /// PDRs that let nothing pass, or what another FAR says.
-    pub(crate) fn closed(
+    pub(crate) fn closed<'p>(
         &self,
-        pdrs: &[Pdr],
+        pdrs: impl Iterator<Item = (PdrId, &'p [UrrId])>,
         urrs: &[Urr],
         into: &mut Vec<(PdrId, Option<FarId>)>,
     ) {
@@ -763,9 +732,9 @@ impl Usage {
         if self.urrs.iter().all(|urr| !urr.is_closed()) {
             return;
         }
-        for pdr in pdrs {
+        for (pdr, named) in pdrs {
             let mut closed = None;
-            for id in &pdr.urrs {
+            for id in named {
                 let spent = self.urrs.iter().any(|urr| urr.id == *id && urr.is_closed());
                 let Some(rule) = urrs.iter().find(|urr| spent && urr.id == *id) else {
                     continue;
@@ -774,7 +743,7 @@ impl Usage {
                 let far = rule.asks.rare().quota_far;
                 closed = Some(closed.map_or(far, |before: Option<FarId>| before.and(far)));
             }
-            into.extend(closed.map(|far| (pdr.id, far)));
+            into.extend(closed.map(|far| (pdr, far)));
         }
     }
 
@@ -787,8 +756,8 @@ impl Usage {
     }
 
     /// When to look at it next.
-    pub(crate) fn next_due(&self, rules: RulesView<'_>, at: Moment) -> Option<Time> {
-        let dues = self.urrs.iter().zip(rules.urrs);
+    pub(crate) fn next_due(&self, rules: &UrrRules, at: Moment) -> Option<Time> {
+        let dues = self.urrs.iter().zip(&rules.urrs);
         let due = dues.map(|(urr, rule)| urr.due(&rule.asks, at)).min();
         let due = due.filter(|due| *due != Time(u64::MAX));
         due.into_iter().chain(self.stuck).min()

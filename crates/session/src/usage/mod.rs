@@ -6,3 +6,4 @@ pub(crate) mod quotas;
 pub(crate) mod report;
 #[cfg(test)]
 pub(crate) mod tests;
+pub(crate) mod urr_rules;

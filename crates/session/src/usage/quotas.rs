@@ -7,6 +7,7 @@ use pfcp::ie::{
     MeasurementInformation, MeasurementMethod, ReportingTriggers, TimePeriods, UsageInformation,
     UsageReportTrigger,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::base::time::Time;
 use crate::rules::urr::{Asks, Limits, MONITORING_TIMES, Monitoring, Renewed};
@@ -34,7 +35,7 @@ const STAMPS: usize = 64;
 const NEVER: Duration = Duration::MAX;
 
 /// Quotas of a URR, the time and the events that it measures, and what is due for it without a packet.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Quotas {
     /// Volume at which it reports.
     pub(crate) threshold: Limits,
@@ -73,7 +74,7 @@ pub(crate) struct Quotas {
 }
 
 /// Why what comes thereafter is reported apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Cut {
     /// A Monitoring Time came.
     Monitoring,
@@ -82,7 +83,7 @@ pub(crate) enum Cut {
 }
 
 /// Usage that is reported apart.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Piece {
     from: u32,
     to: u32,

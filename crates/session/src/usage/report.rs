@@ -3,8 +3,10 @@
 use ipnet::IpNet;
 use pfcp::ie::{ReportType, UsageInformation, UsageReportTrigger, Volume, VolumeMeasurement};
 use pfcp::{IeType, Writer};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
+use crate::base::bits;
 use crate::base::ids::PeerId;
 use crate::base::node_id::NodeId;
 use crate::rules::UrrId;
@@ -12,10 +14,11 @@ use crate::rules::summary::SessionSummary;
 use crate::usage::measured::Amount;
 
 /// What one URR has measured.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) urr: UrrId,
     pub(crate) seqn: u32,
+    #[serde(with = "bits")]
     pub(crate) trigger: UsageReportTrigger,
     /// NTP seconds.
     pub(crate) start: u32,
@@ -29,6 +32,7 @@ pub(crate) struct Report {
     pub(crate) duration: Option<u32>,
     pub(crate) first: Option<u32>,
     pub(crate) last: Option<u32>,
+    #[serde(with = "bits")]
     pub(crate) information: UsageInformation,
     /// Query URR Reference.
     pub(crate) query: Option<u32>,

@@ -13,6 +13,7 @@ mod networks;
 mod predefined;
 mod properties;
 mod qers;
+pub(crate) mod records;
 mod refusals;
 mod relay;
 mod size;

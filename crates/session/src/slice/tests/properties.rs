@@ -12,9 +12,8 @@ use super::*;
 use crate::base::prefix_set::overlap;
 use crate::compile::compiler::Compiler;
 use crate::compiled::{Action, Direction};
-use crate::rules::RulesView;
 use crate::rules::site::Site;
-use crate::rules::{PacketRules, Pdr};
+use crate::rules::{PacketRules, Pdr, Rules};
 
 /// One request of an SMF that knows neither what exists nor what is allowed.
 #[derive(Clone, Debug)]
@@ -395,13 +394,14 @@ impl Smf {
         }
     }
 
-    fn rules(&self) -> impl Iterator<Item = RulesView<'_>> {
+    fn rules(&self) -> impl Iterator<Item = Rules> {
         self.seids
             .iter()
             .map(|&seid| self.world.sessions.rules(seid).unwrap())
     }
 
     fn check(&self) {
+        self.world.sessions.check_indexes();
         self.check_tables();
         self.check_allocators();
         self.check_framed();
@@ -410,7 +410,7 @@ impl Smf {
     /// No network behind a UE has an address of a pool, or one that leads to another session.
     fn check_framed(&self) {
         let config = Smf::config();
-        let all: Vec<RulesView<'_>> = self.rules().collect();
+        let all: Vec<Rules> = self.rules().collect();
         let by_ue = |pdr: &&Pdr| pdr.is_found_by_ue();
         for (at, rules) in all.iter().enumerate() {
             let framed = (rules.pdrs.iter())
@@ -483,11 +483,11 @@ impl Smf {
         let left_open = |pdr: &Pdr| by_ue(pdr) && !pdr.pdi.names_ue();
         let pdrs = self.rules().flat_map(|rules| {
             let open = rules.pdrs.iter().any(left_open);
-            rules.pdrs.iter().map(move |pdr| (pdr, open))
+            rules.pdrs.into_iter().map(move |pdr| (pdr, open))
         });
         for (pdr, open) in pdrs {
             teids.extend(pdr.pdi.f_teid.map(|f| f.teid.teid));
-            let is_key = open || by_ue(pdr);
+            let is_key = open || by_ue(&pdr);
             let held = addresses.entry(pdr.pdi.ni_of_ue().0).or_default();
             held.extend(pdr.pdi.framed().iter().map(|net| (*net, 1, true)));
             for net in pdr.pdi.own_nets() {

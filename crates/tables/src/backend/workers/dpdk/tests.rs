@@ -26,7 +26,7 @@ fn frames_in_flight_at_the_end_are_freed() {
         ..PortConfig::default()
     }];
     let shared = Shared::new(&Layout::for_sessions(16, 1, 1), 2, Features::NONE).unwrap();
-    let mut counters = Worker::new(&shared, 1, &ports);
+    let mut counters = Worker::new(&shared, 1, &ports).unwrap();
     let mut burst = Burst::new(LEN);
 
     let (mut threads, _) = Dpdk::open(&ports, 1).unwrap();

@@ -1,0 +1,9 @@
+//! Any octets as the record of a session.
+#![no_main]
+
+#[path = "../../crates/session/tests/record/mod.rs"]
+mod record;
+
+libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
+    record::run(octets);
+});

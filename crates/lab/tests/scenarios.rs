@@ -174,12 +174,23 @@ const TELLING_OF_DPDK: [&str; 15] = [
     "qer-shaped",
 ];
 
+/// What a receive core in front of two workers is for, and what it could spoil: order, both directions, tunnels that carry
+/// downlink.
+const TELLING_OF_THE_PIPELINE: [&str; 5] = [
+    "spread-off",
+    "handover",
+    "n9-relay",
+    "overlapping-ues",
+    "adapt-under-load",
+];
+
 #[test]
 fn telling_scenarios_pass_on_the_other_data_paths() {
     // Workers of DPDK poll, and net_af_packet tells nobody what its ring had no room for: two at a time.
     for (datapath, jobs, names) in [
         ("kernel", "4", &TELLING[..]),
         ("dpdk", "2", &TELLING_OF_DPDK),
+        ("dpdk-pipeline", "2", &TELLING_OF_THE_PIPELINE),
     ] {
         let options = ["scenario", "--jobs", jobs, "--datapath", datapath];
         let (id, passed, text) = lab(&[&options[..], names].concat(), &[], ALL);

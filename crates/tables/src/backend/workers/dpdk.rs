@@ -54,12 +54,6 @@ enum Part {
     Receiver(Box<tp_dpdk_receiver>),
 }
 
-impl Part {
-    const fn is_first_worker(&self) -> bool {
-        matches!(self, Self::Worker(lane) if lane.queue == 0)
-    }
-}
-
 impl std::fmt::Display for Part {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -166,14 +160,12 @@ impl Traffic for Dpdk {
         let served = unsafe {
             match &mut self.part {
                 Part::Worker(lane) => tp_dpdk_serve(lane, worker.as_mut_ptr()),
-                Part::Receiver(receiver) => {
-                    tp_dpdk_receive(&raw mut **receiver, worker.as_mut_ptr())
-                }
+                Part::Receiver(receiver) => tp_dpdk_receive(&mut **receiver, worker.as_mut_ptr()),
             }
         };
-        if self.part.is_first_worker()
+        if let Part::Worker(lane) = &mut self.part
+            && lane.queue == 0
             && self.ports.take_news()
-            && let Part::Worker(lane) = &mut self.part
         {
             // SAFETY: as above.
             unsafe { tp_dpdk_take_lost(lane, worker.as_mut_ptr()) };

@@ -87,8 +87,8 @@ impl Ports {
             let unknown = |_| SetupError::Dpdk(format!("{}: a zero octet", port.device));
             let device = CString::new(port.device.as_str()).map_err(unknown)?;
             let mut why = Why::new();
-            // SAFETY: a terminated name, numbers of queues, a pool that lives as long as the process, a port to be written and room for a
-            // reason.
+            // SAFETY: a terminated name, numbers of queues, a pool that lives as long as the process, a port to be written
+            // and room for a reason.
             let result = unsafe {
                 tp_dpdk_open(
                     device.as_ptr(),

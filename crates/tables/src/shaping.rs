@@ -72,7 +72,7 @@ impl Wheel {
     pub(crate) fn next_ns(&self) -> Option<u64> {
         // SAFETY: as above.
         let next = unsafe { tp_wheel_next_ns(self.as_ptr()) };
-        (next != u64::from(TP_WHEEL_NEVER)).then_some(next)
+        (next != TP_WHEEL_NEVER).then_some(next)
     }
 }
 

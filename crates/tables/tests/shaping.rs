@@ -312,7 +312,7 @@ fn what_leaves_keeps_to_its_rate_both_ways() {
     let (mut up, mut down) = (Source::default(), Source::default());
     while site.now < end {
         site.at(site.now + SLOT);
-        let is_high = (site.now - begin) / (50 * MS) % 2 == 0;
+        let is_high = ((site.now - begin) / (50 * MS)).is_multiple_of(2);
         let (high, low) = (1200 * MBIT, 800 * MBIT);
         let (bps_up, bps_down) = if is_high { (high, low) } else { (low, high) };
         let n = up.packets(bps_up, SLOT);

@@ -312,7 +312,7 @@ fn what_leaves_keeps_to_its_rate_both_ways() {
     let (mut up, mut down) = (Source::default(), Source::default());
     while site.now < end {
         site.at(site.now + SLOT);
-        let is_high = (site.now - begin) / (50 * MS) % 2 == 0;
+        let is_high = ((site.now - begin) / (50 * MS)).is_multiple_of(2);
         let (high, low) = (1200 * MBIT, 800 * MBIT);
         let (bps_up, bps_down) = if is_high { (high, low) } else { (low, high) };
         let n = up.packets(bps_up, SLOT);
@@ -367,6 +367,26 @@ fn a_late_visit_brings_what_was_due_and_no_more() {
     assert!(slept > 5 * MS);
     assert_eq!(site.lost, []);
     site.assert_order();
+}
+
+/// A packet whose time has come stays behind one of its flow whose slot has not ended.
+#[test]
+fn nothing_overtakes_within_a_slot() {
+    let mut site = Site::new(SHAPING);
+    let rates = Rates {
+        up: Some(1000 * MBIT),
+        ..Rates::default()
+    };
+    site.publish(1, rates, 5);
+    let mut random = Random(3);
+    for _ in 0..2000 {
+        site.at(site.now + random.below(SLOT as usize) as u64);
+        let n = random.below(4);
+        site.come(N3, &vec![1; n]);
+    }
+    site.drain();
+    site.assert_order();
+    assert_eq!(site.left[N6].len(), site.numbers as usize);
 }
 
 /// A thousand users with one of four rates, each of whom sends twice as much: Jain's index within those of a rate, and the rate

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::{Config, DatapathKind, Interface, NetworkInstance, Role, XdpMode};
+use super::{Config, DatapathKind, Interface, NetworkInstance, Qos, QosMode, Role, XdpMode};
 
 /// Lines; what was left to defaults is in them too.
 pub(crate) fn understood(config: &Config) -> Vec<String> {
@@ -17,6 +17,9 @@ pub(crate) fn understood(config: &Config) -> Vec<String> {
     if !config.predefined_rule.is_empty() {
         let names = config.predefined_rule.iter().map(|rule| &rule.name);
         lines.push(format!("predefined rules: {}", list(names)));
+    }
+    if config.qos.mode == QosMode::Shape {
+        lines.push(shaping(&config.qos));
     }
     lines.push(room(config));
     lines.push(reports(config));
@@ -42,6 +45,15 @@ fn n4(config: &Config) -> String {
     format!(
         "n4: {listen} as Node ID {}; {who}; {set_up}",
         config.node.id
+    )
+}
+
+fn shaping(qos: &Qos) -> String {
+    let longest_us = u64::from(qos.slots.next_power_of_two()) * u64::from(qos.granularity_us);
+    format!(
+        "qos: packets above a maximum bit rate wait up to {} ms, {} in each worker",
+        longest_us / 1000,
+        qos.frames
     )
 }
 

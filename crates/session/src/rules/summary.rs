@@ -31,23 +31,26 @@ impl SessionSummary {
         pdrs: &[Pdr],
         rules: [usize; 5],
     ) -> Self {
-        let mut ue: Vec<IpNet> = Vec::new();
-        let mut teids = Vec::new();
-        for pdi in pdrs.iter().map(|pdr| &pdr.pdi) {
-            ue.extend(pdi.ue.into_iter().flat_map(UeIp::nets));
-            teids.extend(pdi.f_teid.map(|f_teid| f_teid.teid.teid.get()));
-        }
-        ue.sort_unstable();
-        ue.dedup();
+        let f_teids = pdrs.iter().filter_map(|pdr| pdr.pdi.f_teid);
+        let mut teids: Vec<u32> = f_teids.map(|f_teid| f_teid.teid.teid.get()).collect();
         teids.sort_unstable();
         teids.dedup();
         Self {
             seid,
             cp_seid,
             peer,
-            ue,
+            ue: ue_nets(pdrs),
             teids,
             rules,
         }
     }
+}
+
+/// The UE's addresses, as prefixes; without what is behind it.
+pub(crate) fn ue_nets(pdrs: &[Pdr]) -> Vec<IpNet> {
+    let ues = pdrs.iter().filter_map(|pdr| pdr.pdi.ue);
+    let mut nets: Vec<IpNet> = ues.flat_map(UeIp::nets).collect();
+    nets.sort_unstable();
+    nets.dedup();
+    nets
 }

@@ -10,6 +10,7 @@ use crate::base::node_id::NodeId;
 use crate::base::octets::{put, take};
 use crate::compiled::FRAMED_MAX;
 use crate::rules::endpoints::ENDPOINTS_MAX;
+use crate::rules::summary::ue_nets;
 use crate::rules::{Conditions, Pdr, Rule, Rules, SdfFilter, Targets};
 use crate::slice::context::{Context, Extra, Rare};
 use crate::usage::measured::measuring;
@@ -66,7 +67,7 @@ impl Record {
             return Err(RecordError::Version(version));
         }
         let malformed = |_| RecordError::Malformed;
-        let record = Self {
+        let mut record = Self {
             seid: take(&mut rest).map_err(malformed)?,
             smf: take(&mut rest).map_err(malformed)?,
             context: take(&mut rest).map_err(malformed)?,
@@ -74,6 +75,12 @@ impl Record {
         // Nothing behind it, and no number longer than it need be.
         if record.write() != octets {
             return Err(RecordError::Malformed);
+        }
+        if let Some(extra) = &mut record.context.extra {
+            extra.urr_rules.ue = match &*extra.urr_rules.urrs {
+                [] => Box::default(),
+                _ => ue_nets(&record.context.kept.pdrs()).into(),
+            };
         }
         record.is_possible().map_err(RecordError::Impossible)?;
         Ok(record)

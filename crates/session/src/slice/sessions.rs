@@ -34,6 +34,7 @@ use crate::slice::tunnels::{self, Tunnel, TunnelIndex};
 use crate::slice::usage::{Before, UsageWork, summary_of, usage_before, usage_view};
 use crate::slice::view::SessionView;
 use crate::usage::measured::Usage;
+use crate::usage::report::Subject;
 use crate::usage::urr_rules::UrrRules;
 
 pub(crate) use crate::slice::resources::Created;
@@ -132,7 +133,7 @@ pub(crate) struct Deleted {
     /// The CP's SEID, for the header of the answer.
     pub(crate) cp_seid: u64,
     /// The session, if it has something to report.
-    pub(crate) measured: Option<SessionSummary>,
+    pub(crate) measured: Option<Subject>,
 }
 
 /// Sessions taken out at a time when their places, TEIDs or addresses are needed at once.
@@ -413,7 +414,7 @@ impl<T: Tables> Sessions<T> {
         self.usage.reports.clear();
         self.usage_ends(now, place, tables);
         let reports = !self.usage.reports.is_empty();
-        let measured = reports.then(|| self.summary(seid)).flatten();
+        let measured = reports.then(|| self.subject(seid)).flatten();
         let out = self
             .take_out(place)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;

@@ -12,7 +12,7 @@ use crate::base::refusal::Refusal;
 use crate::base::slab::Place;
 use crate::base::time::Time;
 use crate::compiled::{Counters, PdrId, PredefinedId, Tables};
-use crate::rules::summary::SessionSummary;
+use crate::rules::summary::{SessionSummary, ue_nets};
 use crate::rules::{RuleId, UrrId};
 use crate::slice::context::{Context, Extra};
 use crate::slice::draft::Draft;
@@ -20,7 +20,7 @@ use crate::slice::sessions::{Session, Sessions};
 use crate::slice::view::UrrView;
 use crate::usage::alarms::Armed;
 use crate::usage::measured::{Moment, Usage};
-use crate::usage::report::{Report, UsageRecord};
+use crate::usage::report::{Report, Subject, UsageRecord};
 use crate::usage::urr_rules::UrrRules;
 
 /// What could not be published is tried again after so long.
@@ -396,7 +396,7 @@ impl<T: Tables> Sessions<T> {
         if !self.awaits(seid, number) {
             return;
         }
-        let (place, of) = (self.slab.find(seid), self.summary(seid));
+        let (place, of) = (self.slab.find(seid), self.subject(seid));
         let usage = place.and_then(|place| self.slab.get_mut(place)?.context.usage_mut());
         let Some((usage, of)) = usage.zip(of) else {
             return;
@@ -472,7 +472,7 @@ impl<T: Tables> Sessions<T> {
         self.usage_ends(now, place, tables);
         let reports = std::mem::replace(&mut self.usage.reports, answer);
         let seid = self.slab.seid(place);
-        if let Some(of) = seid.and_then(|seid| self.summary(seid)) {
+        if let Some(of) = seid.and_then(|seid| self.subject(seid)) {
             let says_something = reports.iter().filter(|report| report.says_something());
             let records = says_something.map(|report| report.record(&of, false));
             self.usage.records.extend(records);
@@ -480,8 +480,19 @@ impl<T: Tables> Sessions<T> {
     }
 
     /// A session as the log of usage names it.
-    pub(crate) fn summary(&self, seid: u64) -> Option<SessionSummary> {
+    pub(crate) fn subject(&self, seid: u64) -> Option<Subject> {
         let session = self.slab.get(self.slab.find(seid)?)?;
-        Some(summary_of(seid, session))
+        let Session { context, peer, .. } = session;
+        let ue = match context.urr_rules() {
+            Some(rules) if !rules.urrs.is_empty() => rules.ue.to_vec(),
+            // Its URRs are gone, and this is about their last reports.
+            _ => ue_nets(&context.kept.pdrs()),
+        };
+        Some(Subject {
+            seid,
+            cp_seid: context.cp_seid,
+            peer: *peer,
+            ue,
+        })
     }
 }

@@ -6,9 +6,8 @@ use crate::base::ids::PeerId;
 use crate::compiled::Tables;
 use crate::exchange::n4::Turn;
 use crate::node::peer::Peers;
-use crate::rules::summary::SessionSummary;
 use crate::slice::Slice;
-use crate::usage::report::{ROOM, Report, USAGE, write_all};
+use crate::usage::report::{ROOM, Report, Subject, USAGE, write_all};
 
 /// Sessions looked at before other work may go first.
 const LOOKS_PER_STEP: usize = 512;
@@ -108,7 +107,7 @@ impl<T: Tables> Slice<T> {
         turn: &mut Turn<'_>,
         peers: &Peers,
         seid: u64,
-        gone: Option<SessionSummary>,
+        gone: Option<Subject>,
     ) -> Vec<Report> {
         let mut reports = std::mem::take(&mut self.sessions.usage.reports);
         let mut octets = 0;
@@ -117,7 +116,7 @@ impl<T: Tables> Slice<T> {
             octets <= ROOM
         };
         let told = reports.iter().take_while(fits).count();
-        let of = || gone.or_else(|| self.sessions.summary(seid));
+        let of = || gone.or_else(|| self.sessions.subject(seid));
         if let Some(of) = (!reports.is_empty()).then(of).flatten() {
             let records = reports.iter().enumerate();
             let records = records.filter(|(at, report)| *at < told || report.says_something());

@@ -10,7 +10,6 @@ use crate::base::bits;
 use crate::base::ids::PeerId;
 use crate::base::node_id::NodeId;
 use crate::rules::UrrId;
-use crate::rules::summary::SessionSummary;
 use crate::usage::measured::Amount;
 
 /// What one URR has measured.
@@ -71,6 +70,16 @@ pub struct UsageRecord {
     pub acknowledged: bool,
 }
 
+/// A session as the log of usage names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Subject {
+    pub(crate) seid: u64,
+    pub(crate) cp_seid: u64,
+    pub(crate) peer: PeerId,
+    /// The UE's addresses, as prefixes.
+    pub(crate) ue: Vec<IpNet>,
+}
+
 impl Report {
     /// As a Usage Report of this type.
     pub(crate) fn write(&self, writer: &mut Writer<'_>, group: IeType) {
@@ -124,7 +133,7 @@ impl Report {
         }
     }
 
-    pub(crate) fn record(&self, of: &SessionSummary, acknowledged: bool) -> UsageRecord {
+    pub(crate) fn record(&self, of: &Subject, acknowledged: bool) -> UsageRecord {
         UsageRecord {
             seid: of.seid,
             cp_seid: of.cp_seid,

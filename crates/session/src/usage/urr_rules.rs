@@ -1,9 +1,11 @@
 //! URRs, and which PDRs name them: all that usage goes by, so that a report reads no PDR.
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::compiled::{Direction, PdrId};
+use crate::rules::summary::ue_nets;
 use crate::rules::{Pdr, Urr, UrrId};
 
 /// URRs of a session, and its PDRs as far as URRs go by them.
@@ -13,6 +15,9 @@ pub(crate) struct UrrRules {
     pub(crate) urrs: Box<[Urr]>,
     /// All PDRs, in order of creation.
     pub(crate) pdrs: Box<[NamedBy]>,
+    /// The UE's addresses, as the log of usage has them. Not written, as PDRs say them.
+    #[serde(skip)]
+    pub(crate) ue: Box<[IpNet]>,
 }
 
 /// A PDR, and the URRs that it names.
@@ -38,6 +43,7 @@ impl UrrRules {
         Self {
             urrs: urrs.into(),
             pdrs: pdrs.iter().map(NamedBy::new).collect(),
+            ue: ue_nets(pdrs).into(),
         }
     }
 

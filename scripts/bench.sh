@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # All figures, as lines `figure NAME VALUE UNIT floor VALUE`, and as JSON with their conditions. Those of DPDK where libdpdk-dev
 # is installed.
-# usage: scripts/bench.sh [RESULT.json] [OPTION of `lab bench`...]     (default: benches/results/latest.json)
+# usage: [RUNS=9] scripts/bench.sh [RESULT.json]     (default: benches/results/latest.json)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 result=${1:-benches/results/latest.json}
-shift || true
+runs=${RUNS:-9}
 mkdir -p "$(dirname "$result")"
 others=$(mktemp)
 trap 'rm -f "$others"' EXIT
 
-target/release/lab bench --out "$result" "$@"
-target/release/lab bench --datapath kernel | tee -a "$others"
+target/release/lab bench --runs "$runs" --out "$result"
+target/release/lab bench --datapath kernel --runs "$runs" | tee -a "$others"
 if pkg-config --exists libdpdk; then
-    cargo bench --quiet --locked -p tables --features dpdk --bench dpdk | tee -a "$others"
+    cargo bench --quiet --locked -p tables --features dpdk --bench dpdk -- "$runs" | tee -a "$others"
 fi
 cargo bench --quiet --locked -p pfcp --bench decode -- --noplot 'establishment 317' >/dev/null 2>&1
 make --no-print-directory -C datapath bench | tee -a "$others"

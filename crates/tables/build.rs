@@ -275,6 +275,7 @@ fn build_dpdk(clang: &str, root: &Path) {
         .file(root.join("platform/dpdk/tp_dpdk.c"))
         .file(root.join("platform/dpdk/tp_dpdk_receive.c"))
         .file(root.join("platform/dpdk/tp_dpdk_rings.c"))
+        .file(root.join("platform/dpdk/tp_dpdk_sleep.c"))
         .flag("-fno-strict-aliasing")
         .opt_level(2)
         .warnings(true);
@@ -379,7 +380,7 @@ fn write_dpdk_abi(root: &Path, out: &Path) {
         .allowlist_recursively(false)
         .allowlist_item("(tp_dpdk|TP_DPDK)_.*|rte_(ring|mempool)")
         .derive_default(true)
-        .no_copy("tp_dpdk_(shared|lane|receiver)")
+        .no_copy("tp_dpdk_(shared|lane|receiver|sleeper)")
         .parse_callbacks(Box::new(Integers))
         .wrap_unsafe_ops(true);
     for folder in ["include", "platform/host", "platform/worker"] {

@@ -39,7 +39,7 @@ const PACKETS: usize = 2_000_000;
 const SMALL: usize = 64;
 const LARGE: usize = 1400;
 /// Time for which a worker's thread is watched.
-const WATCH: Duration = Duration::from_secs(2);
+const WATCH: Duration = Duration::from_secs(1);
 /// Packets that find a worker without traffic.
 const FIRST_PACKETS: usize = 500;
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);

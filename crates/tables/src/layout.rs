@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 
 use crate::abi::host::tp_tables;
 use crate::abi::{Config, Cpu, Line, RulePlace, Side, UE_DIR_BITS, UE_PAGE_BITS};
-use crate::memory::View;
+use crate::memory::{Shared, View};
 use crate::shaping::Shaping;
 use crate::trace::TRACE_KEYS_MAX;
 
@@ -81,130 +81,114 @@ impl Default for Layout {
     }
 }
 
-/// The memory of all tables.
-#[derive(Clone, Debug)]
-pub(crate) struct Memory {
-    pub(crate) config: View<Config>,
-    pub(crate) cpus: View<Cpu>,
-    /// Counts of the slow path, as one CPU more.
-    pub(crate) slow: View<Cpu>,
-    pub(crate) entries: View<Line>,
-    pub(crate) sides: View<Side>,
-    /// TEID of the other direction, for each entry that a TEID leads to, of a session that relays packets; 0: none.
-    pub(crate) backs: View<AtomicU32>,
-    pub(crate) exts: View<Line>,
-    pub(crate) meters: View<Line>,
-    pub(crate) rules: View<RulePlace>,
-    pub(crate) buckets: View<Line>,
-    pub(crate) nexthops: View<Line>,
-    pub(crate) peers: View<Line>,
-    pub(crate) routes: View<Line>,
-    pub(crate) nis: View<Line>,
-    pub(crate) ue_dir: View<AtomicU32>,
-    pub(crate) ue_pages: View<AtomicU32>,
-    pub(crate) trace_keys: View<Line>,
+/// Where the memory of tables is.
+pub(crate) trait Places {
+    type Error: From<io::Error>;
+
+    /// Zeroed memory of the table of this name, for so many items.
+    fn table<T: Shared>(&self, name: &'static str, len: usize) -> Result<View<T>, Self::Error>;
+}
+
+/// Ordinary memory, in huge pages where there are some.
+struct Ordinary;
+
+impl Places for Ordinary {
+    type Error = io::Error;
+
+    fn table<T: Shared>(&self, _: &'static str, len: usize) -> io::Result<View<T>> {
+        View::anonymous_huge(len)
+    }
+}
+
+/// The memory of all tables, made from the list of those that packets look into: name and number as in `tp_abi.h`, what
+/// they hold, how many elements each has, and of how many items an element is made.
+macro_rules! memory {
+    ($layout:ident; $($name:ident, $number:ident: $item:ty = $elements:expr, $items:expr;)*) => {
+        /// The memory of all tables.
+        #[derive(Clone, Debug)]
+        pub(crate) struct Memory {
+            pub(crate) config: View<Config>,
+            pub(crate) cpus: View<Cpu>,
+            /// Counts of the slow path, as one CPU more.
+            pub(crate) slow: View<Cpu>,
+            /// TEID of the other direction, for each entry that a TEID leads to, of a session that relays packets; 0: none.
+            pub(crate) backs: View<AtomicU32>,
+            $(pub(crate) $name: View<$item>,)*
+        }
+
+        impl Layout {
+            /// Names of the tables that packets look into, and how many elements each has.
+            pub(crate) fn elements(&self) -> Vec<(&'static str, u32)> {
+                let $layout = self;
+                vec![$((stringify!($name), $elements)),*]
+            }
+        }
+
+        impl Memory {
+            /// For so many CPUs, or threads that packets run in.
+            pub(crate) fn new<P: Places>($layout: &Layout, cpus: usize, places: &P) -> Result<Self, P::Error> {
+                Ok(Self {
+                    config: places.table("config", 1)?,
+                    cpus: places.table("cpus", cpus)?,
+                    slow: View::anonymous(1)?,
+                    backs: View::anonymous($layout.all_entries() as usize)?,
+                    $($name: places.table(stringify!($name), $elements as usize * $items)?,)*
+                })
+            }
+
+            fn tables(&self) -> tp_tables {
+                tp_tables {
+                    config: self.config.as_ptr(),
+                    $(
+                        $name: self.$name.as_ptr().cast(),
+                        $number: (self.$name.len() / $items) as u32,
+                    )*
+                    ..tp_tables::default()
+                }
+            }
+
+            /// Zeroes everywhere.
+            pub(crate) fn clear(&self) {
+                self.config.clear();
+                self.cpus.clear();
+                self.slow.clear();
+                self.backs.clear();
+                $(self.$name.clear();)*
+            }
+        }
+    };
+}
+
+memory! {
+    layout;
+    entries, n_entries: Line = layout.all_entries(), 1;
+    sides, n_sides: Side = layout.all_entries(), 1;
+    exts, n_exts: Line = layout.exts, 1;
+    meters, n_meters: Line = layout.meters, 1;
+    rules, n_rules: RulePlace = layout.rules, 1;
+    buckets, n_buckets: Line = layout.buckets.next_power_of_two(), 1;
+    nexthops, n_nexthops: Line = layout.nexthops, 1;
+    peers, n_peers: Line = layout.peers, 1;
+    routes, n_routes: Line = layout.routes, 1;
+    nis, n_nis: Line = layout.nis, 1;
+    ue_dir, n_ue_dir: AtomicU32 = layout.nis, 1 << UE_DIR_BITS;
+    ue_pages, n_ue_pages: AtomicU32 = layout.ue_pages, 1 << UE_PAGE_BITS;
+    trace_keys, n_trace_keys: Line = TRACE_KEYS_MAX as u32, 1;
 }
 
 impl Memory {
     /// Ordinary memory, for so many threads that packets run in.
     pub(crate) fn anonymous(layout: &Layout, threads: usize) -> io::Result<Self> {
-        let lines = |n: u32| View::anonymous_huge(n as usize);
-        Ok(Self {
-            config: View::anonymous(1)?,
-            cpus: View::anonymous(threads)?,
-            slow: View::anonymous(1)?,
-            entries: lines(layout.all_entries())?,
-            sides: View::anonymous(layout.all_entries() as usize)?,
-            backs: View::anonymous(layout.all_entries() as usize)?,
-            exts: lines(layout.exts)?,
-            meters: lines(layout.meters)?,
-            rules: View::anonymous_huge(layout.rules as usize)?,
-            buckets: lines(layout.buckets.next_power_of_two())?,
-            nexthops: lines(layout.nexthops)?,
-            peers: lines(layout.peers)?,
-            routes: View::anonymous(layout.routes as usize)?,
-            nis: lines(layout.nis)?,
-            ue_dir: View::anonymous((layout.nis as usize) << UE_DIR_BITS)?,
-            ue_pages: View::anonymous_huge((layout.ue_pages as usize) << UE_PAGE_BITS)?,
-            trace_keys: View::anonymous(TRACE_KEYS_MAX)?,
-        })
+        Self::new(layout, threads, &Ordinary)
     }
 
     /// As the pipeline in this process sees them, while this lives. `cpu`: whose counters packets write; `ports_up`: bit n
     /// is set where port n takes frames.
     pub(crate) fn as_tables(&self, cpu: *mut Cpu, ports_up: u32) -> tp_tables {
         tp_tables {
-            config: self.config.as_ptr(),
             cpu,
-            entries: self.entries.as_ptr().cast(),
-            sides: self.sides.as_ptr(),
-            exts: self.exts.as_ptr().cast(),
-            meters: self.meters.as_ptr().cast(),
-            rules: self.rules.as_ptr().cast(),
-            buckets: self.buckets.as_ptr().cast(),
-            nexthops: self.nexthops.as_ptr().cast(),
-            peers: self.peers.as_ptr().cast(),
-            routes: self.routes.as_ptr().cast(),
-            nis: self.nis.as_ptr().cast(),
-            ue_dir: self.ue_dir.as_ptr().cast(),
-            ue_pages: self.ue_pages.as_ptr().cast(),
-            trace_keys: self.trace_keys.as_ptr().cast(),
-            n_entries: self.entries.len() as u32,
-            n_sides: self.sides.len() as u32,
-            n_exts: self.exts.len() as u32,
-            n_meters: self.meters.len() as u32,
-            n_rules: self.rules.len() as u32,
-            n_buckets: self.buckets.len() as u32,
-            n_nexthops: self.nexthops.len() as u32,
-            n_peers: self.peers.len() as u32,
-            n_routes: self.routes.len() as u32,
-            n_nis: self.nis.len() as u32,
-            n_ue_dir: (self.ue_dir.len() >> UE_DIR_BITS) as u32,
-            n_ue_pages: (self.ue_pages.len() >> UE_PAGE_BITS) as u32,
-            n_trace_keys: self.trace_keys.len() as u32,
             ports_up,
-            ..tp_tables::default()
+            ..self.tables()
         }
-    }
-
-    /// Zeroes everywhere.
-    pub(crate) fn clear(&self) {
-        // By name, so that no table is forgotten.
-        let Self {
-            config,
-            cpus,
-            slow,
-            entries,
-            sides,
-            backs,
-            exts,
-            meters,
-            rules,
-            buckets,
-            nexthops,
-            peers,
-            routes,
-            nis,
-            ue_dir,
-            ue_pages,
-            trace_keys,
-        } = self;
-        config.clear();
-        cpus.clear();
-        slow.clear();
-        entries.clear();
-        sides.clear();
-        backs.clear();
-        exts.clear();
-        meters.clear();
-        rules.clear();
-        buckets.clear();
-        nexthops.clear();
-        peers.clear();
-        routes.clear();
-        nis.clear();
-        ue_dir.clear();
-        ue_pages.clear();
-        trace_keys.clear();
     }
 }

@@ -10,6 +10,7 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_lcore.h>
+#include <rte_log.h>
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 
@@ -119,6 +120,37 @@ static int set_up_queues(const struct tp_dpdk_port *port, __u16 transmit, const 
 	return r;
 }
 
+static int start(const char *device, const struct rte_eth_conf *conf, __u16 transmit, const struct rte_eth_dev_info *info,
+		 struct rte_mempool *pool, const struct tp_dpdk_port *port, char *why)
+{
+	int r;
+
+	r = rte_eth_dev_configure(port->id, port->receive, transmit, conf);
+	if (r)
+		return told(device, "configuration", r, why);
+	r = set_up_queues(port, transmit, info, pool);
+	if (r)
+		return told(device, "queues", r, why);
+	r = rte_eth_dev_start(port->id);
+	return r ? told(device, "start", r, why) : 0;
+}
+
+/* Has each receive queue a descriptor to sleep on? */
+static __u16 can_wake(const struct tp_dpdk_port *port)
+{
+	int log = rte_log_register("lib.ethdev"), level = log < 0 ? 0 : rte_log_get_level((__u32)log);
+	__u16 queue = 0;
+
+	/* That a device has none is no error here. */
+	if (log >= 0)
+		rte_log_set_level((__u32)log, RTE_LOG_CRIT);
+	while (queue < port->receive && rte_eth_dev_rx_intr_ctl_q_get_fd(port->id, queue) >= 0)
+		queue++;
+	if (log >= 0)
+		rte_log_set_level((__u32)log, (__u32)level);
+	return queue == port->receive;
+}
+
 int tp_dpdk_open(const char *device, const struct tp_dpdk_queues *queues, __u32 mtu, struct rte_mempool *pool,
 		 struct tp_dpdk_port *port, char *why)
 {
@@ -148,15 +180,15 @@ int tp_dpdk_open(const char *device, const struct tp_dpdk_queues *queues, __u32 
 		if (!conf.rx_adv_conf.rss_conf.rss_hf)
 			conf.rxmode.mq_mode = RTE_ETH_MQ_RX_NONE;
 	}
-	r = rte_eth_dev_configure(id, port->receive, transmit, &conf);
+	conf.intr_conf.rxq = queues->may_sleep != 0;
+	r = start(device, &conf, transmit, &info, pool, port, why);
+	if (r && conf.intr_conf.rxq) {
+		conf.intr_conf.rxq = 0;
+		r = start(device, &conf, transmit, &info, pool, port, why);
+	}
 	if (r)
-		return told(device, "configuration", r, why);
-	r = set_up_queues(port, transmit, &info, pool);
-	if (r)
-		return told(device, "queues", r, why);
-	r = rte_eth_dev_start(id);
-	if (r)
-		return told(device, "start", r, why);
+		return r;
+	port->wakes = conf.intr_conf.rxq && can_wake(port);
 	rte_eth_allmulticast_enable(id); /* neighbour discovery; devices that cannot say so see all */
 	memset(&mac, 0, sizeof(mac));
 	rte_eth_macaddr_get(id, &mac);

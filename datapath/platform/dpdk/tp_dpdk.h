@@ -29,6 +29,7 @@ struct rte_ring;
 struct tp_dpdk_port {
 	__u16 id;
 	__u16 receive; /* receive queues */
+	__u16 wakes;   /* a thread can sleep until one of these has something */
 	__u8 mac[6];
 };
 
@@ -36,6 +37,7 @@ struct tp_dpdk_port {
 struct tp_dpdk_queues {
 	__u32 workers;
 	__u32 receivers; /* 0: run to completion */
+	__u32 may_sleep; /* when there is no traffic */
 };
 
 /* Start DPDK's environment, once in a process. The calling thread keeps its CPUs. Arguments as of main(). 0, or why it did
@@ -116,6 +118,28 @@ void tp_dpdk_work_ring_free(struct rte_ring *ring);
 int tp_dpdk_join(int cpu);
 
 void tp_dpdk_leave(void);
+
+/* A thread that sleeps until one of the receive queues that it polls has something. */
+struct tp_dpdk_sleeper {
+	const struct tp_dpdk_shared *shared;
+	struct tp_queue *from_kernel; /* ... or this one; NULL: it has none */
+	__u32 number;
+	__u32 receivers; /* 0: run to completion, and number is that of its queues; else see struct tp_dpdk_receiver */
+	int epoll;
+};
+
+/* The thread has joined, and all ports wake. 0, or below: it cannot be woken. */
+int tp_dpdk_sleeper_start(struct tp_dpdk_sleeper *s);
+
+void tp_dpdk_sleeper_stop(struct tp_dpdk_sleeper *s);
+
+/* From here on, what comes wakes the thread: what has come before is served once more before it sleeps. */
+void tp_dpdk_arm(const struct tp_dpdk_sleeper *s);
+
+/* At most so long. Whether a device has ended it. */
+int tp_dpdk_sleep(const struct tp_dpdk_sleeper *s, __u32 ms);
+
+void tp_dpdk_disarm(const struct tp_dpdk_sleeper *s);
 
 /* Serve every port, or every ring, once. How many frames there were. */
 __u32 tp_dpdk_serve(struct tp_dpdk_lane *l, struct tp_worker *w);

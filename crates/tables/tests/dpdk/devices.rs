@@ -1,7 +1,7 @@
 //! Kinds of devices, each as port of N6: what a UE sends arrives at the far end, and what the far end sends for this host
 //! arrives at its kernel.
 
-use std::fs::{OpenOptions, read, read_to_string, write};
+use std::fs::{read, read_to_string, write};
 use std::path::PathBuf;
 
 use nix::fcntl::{Flock, FlockArg};
@@ -20,12 +20,17 @@ struct Over {
     _session: Handle,
 }
 
-/// N6 over a device. Kernels send nothing of their own there.
-fn over(name: &str, device: &str) -> Over {
+/// It sends nothing of its own.
+fn quiet_kernel() {
     for which in ["all", "default"] {
         let file = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
         write(file, "1").unwrap();
     }
+}
+
+/// N6 over a device.
+fn over(name: &str, device: &str) -> Over {
+    quiet_kernel();
     let settings = settings();
     let access = RingPort::new(&settings, name, 64).unwrap();
     let layout = Layout::for_sessions(64, 2, 2);
@@ -72,6 +77,20 @@ fn af_xdp() {
     carries_both_ways(&mut over, "far");
 }
 
+/// How often the worker has slept.
+fn slept() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let paths = tasks.map(|task| task.unwrap().path());
+    let is_worker = |path: &PathBuf| {
+        read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "worker-0")
+    };
+    let worker = paths.into_iter().find(is_worker).unwrap();
+    let status = read_to_string(worker.join("status")).unwrap();
+    let mut lines = status.lines();
+    let field = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    field.unwrap().trim().parse().unwrap()
+}
+
 #[test]
 fn tap() {
     let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,6 +98,51 @@ fn tap() {
     let mut over = over("tap3", "net_tap_n6,iface=far");
     ip("link set far up");
     carries_both_ways(&mut over, "far");
+}
+
+/// Workers without traffic sleep until a device wakes them: between two of these there is time for thousands of short sleeps.
+#[test]
+fn a_device_that_can_wakes_a_worker() {
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    in_a_namespace();
+    quiet_kernel();
+    let settings = settings();
+    let ends = [("n3", "far3"), ("n6", "far6")];
+    let ports = ends.map(|(name, far)| {
+        port(
+            name,
+            name == "n3",
+            &format!("net_tap_wakes_{name},iface={far}"),
+        )
+    });
+    let layout = Layout::for_sessions(64, 2, 2);
+    let mut tables = Tables::dpdk(&layout, &ports, &Options::default(), &settings).unwrap();
+    tables.attach().unwrap();
+    let _session = forward(&mut tables);
+    let sockets = ["far3", "far6", "n6"].map(|name| {
+        if name != "n6" {
+            ip(&format!("link set {name} up"));
+        }
+        FrameSocket::open(if_nametoindex(name).unwrap(), Duration::from_secs(1)).unwrap()
+    });
+    let [access, network, host] = &sockets;
+    let carry = |socket: &FrameSocket, frame: &[u8], to: &str| {
+        let before = taken(to);
+        eventually(to, || {
+            socket.send([frame].into_iter());
+            taken(to) > before
+        });
+    };
+    for _ in 0..2 {
+        carry(access, &uplink_frame(), "far6");
+        carry(network, &arp(), "n6");
+        carry(host, &arp(), "far6");
+        std::thread::sleep(Duration::from_millis(200));
+        let before = slept();
+        std::thread::sleep(Duration::from_secs(1));
+        let times = slept() - before;
+        assert!(times < 200, "the worker has slept {times} times");
+    }
 }
 
 /// Two of them, one at either end: the far one is a port of other tables, which know nobody, so that what comes there is their
@@ -156,9 +220,8 @@ const RESERVED: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
 impl HugePages {
     fn change(by: i64) -> u64 {
-        let file = std::env::temp_dir().join("turnpike-huge-pages");
-        let lock = OpenOptions::new().create(true).append(true).open(file);
-        let _lock = Flock::lock(lock.unwrap(), FlockArg::LockExclusive).unwrap();
+        let file = std::fs::File::open(RESERVED).unwrap();
+        let _lock = Flock::lock(file, FlockArg::LockExclusive).unwrap();
         let number = || -> i64 { read_to_string(RESERVED).unwrap().trim().parse().unwrap() };
         let before = number();
         write(RESERVED, (before + by).max(0).to_string()).unwrap();

@@ -5,20 +5,19 @@
 mod kernel_side;
 mod pipeline;
 mod ports;
+mod rest;
 mod tap;
 #[cfg(test)]
 mod tests;
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Traffic;
 use crate::abi::dpdk::{
     tp_dpdk_free_waiting, tp_dpdk_join, tp_dpdk_lane, tp_dpdk_leave, tp_dpdk_queues,
-    tp_dpdk_receive, tp_dpdk_receiver, tp_dpdk_serve, tp_dpdk_take_lost,
+    tp_dpdk_receive, tp_dpdk_receiver, tp_dpdk_serve, tp_dpdk_sleeper, tp_dpdk_take_lost,
 };
-use crate::clock::monotonic_ns;
 use crate::dpdk::{self, Direct};
 use crate::error::SetupError;
 use crate::port::PortConfig;
@@ -27,6 +26,7 @@ use crate::worker::{Burst, Worker};
 use kernel_side::KernelSide;
 use pipeline::Rings;
 use ports::Ports;
+use rest::{Idle, Sleeper};
 use tap::Tap;
 
 /// Octets of frames that the kernel has sent and a worker has not taken yet.
@@ -40,12 +40,13 @@ pub(crate) struct Dpdk {
     cpu: Option<u32>,
     has_joined: bool,
     idle: Option<Idle>,
+    sleeper: Option<Sleeper>,
     /// Of the first worker, for all. Ends before the ports do.
     _kernel_side: Option<KernelSide>,
     /// What the part points at.
     ports: Arc<Ports>,
     _rings: Option<Arc<Rings>>,
-    _from_kernel: Option<Arc<Queue>>,
+    from_kernel: Option<Arc<Queue>>,
 }
 
 /// What a thread does.
@@ -75,6 +76,7 @@ impl std::fmt::Debug for Dpdk {
 
 impl Drop for Dpdk {
     fn drop(&mut self) {
+        drop(self.sleeper.take());
         if self.has_joined {
             // SAFETY: this is the thread that has joined: workers drop what they serve by.
             unsafe { tp_dpdk_leave() };
@@ -100,6 +102,7 @@ impl Traffic for Dpdk {
         let threads = tp_dpdk_queues {
             workers: workers as u32,
             receivers: pipeline.map_or(0, |pipeline| pipeline.receivers),
+            may_sleep: (!settings.busy_poll).into(),
         };
         let opened = Arc::new(Ports::open(ports, &mtus, threads)?);
         let rings = pipeline.map(|pipeline| Rings::new(pipeline, workers).map(Arc::new));
@@ -126,10 +129,11 @@ impl Traffic for Dpdk {
             cpu: settings.cpus.get(number).copied(),
             has_joined: false,
             idle: idle(),
+            sleeper: None,
             _kernel_side: kernel_side.take(),
             ports: Arc::clone(&opened),
             _rings: rings.clone(),
-            _from_kernel: Some(queue),
+            from_kernel: Some(queue),
         });
         let mut all: Vec<Self> = workers.collect();
         if let (Some(pipeline), Some(rings)) = (pipeline, &rings) {
@@ -138,10 +142,11 @@ impl Traffic for Dpdk {
                 cpu: pipeline.cpus.get(number).copied(),
                 has_joined: false,
                 idle: idle(),
+                sleeper: None,
                 _kernel_side: None,
                 ports: Arc::clone(&opened),
                 _rings: Some(Arc::clone(rings)),
-                _from_kernel: None,
+                from_kernel: None,
             }));
         }
         Ok((all, ifindexes))
@@ -173,14 +178,14 @@ impl Traffic for Dpdk {
         if served > 0
             && let Some(idle) = &mut self.idle
         {
-            idle.polls = 0;
+            idle.end(self.sleeper.as_ref());
         }
         Ok(served as usize)
     }
 
     fn sleep(&mut self, due_ns: Option<u64>) -> io::Result<()> {
         match &mut self.idle {
-            Some(idle) => idle.wait(due_ns),
+            Some(idle) => idle.wait(self.sleeper.as_ref(), due_ns),
             None => std::hint::spin_loop(),
         }
         Ok(())
@@ -206,35 +211,30 @@ impl Dpdk {
         }
         self.has_joined = true;
         if self.idle.is_some() {
+            self.sleeper = self.sleeper();
             // SAFETY: no pointer is given. A sleep ends when it is over, not 50 microseconds later.
             unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000) };
         }
         Ok(())
     }
-}
 
-/// Polls in vain since the last frame.
-#[derive(Debug, Default)]
-struct Idle {
-    polls: u32,
-}
-
-/// Polls in vain before a worker sleeps at all: some tens of microseconds, within which most traffic goes on.
-const AWAKE: u32 = 256;
-/// The longest sleep: what a first packet waits for, at most.
-const LONGEST: Duration = Duration::from_micros(100);
-
-impl Idle {
-    /// Sleeps grow by a microsecond each.
-    fn wait(&mut self, due_ns: Option<u64>) {
-        self.polls = self.polls.saturating_add(1);
-        match self.polls.checked_sub(AWAKE) {
-            None => std::hint::spin_loop(),
-            Some(us) => {
-                let left = due_ns.map(|due| due.saturating_sub(monotonic_ns()));
-                let left = left.map_or(LONGEST, Duration::from_nanos);
-                std::thread::sleep(Duration::from_micros(us.into()).min(LONGEST).min(left));
-            }
-        }
+    /// Of a thread that polls devices, all of which can wake it.
+    fn sleeper(&self) -> Option<Sleeper> {
+        let (number, receivers) = match &self.part {
+            Part::Worker(lane) if lane.receivers == 0 => (lane.queue.into(), 0),
+            Part::Receiver(receiver) => (receiver.number, receiver.receivers),
+            Part::Worker(_) => return None,
+        };
+        let from_kernel = self.from_kernel.as_ref();
+        let from_kernel = from_kernel.map_or(std::ptr::null_mut(), |queue| queue.as_ptr());
+        let can_wake = (0..self.ports.count()).all(|port| self.ports.wakes(port));
+        let of = tp_dpdk_sleeper {
+            shared: self.ports.shared(),
+            from_kernel,
+            number,
+            receivers,
+            epoll: -1,
+        };
+        can_wake.then(|| Sleeper::start(of)).flatten()
     }
 }

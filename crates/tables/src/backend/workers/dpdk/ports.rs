@@ -113,6 +113,12 @@ impl Ports {
         unsafe { (*self.shared.get()).n_ports as usize }
     }
 
+    /// Whether a thread can sleep until it has something.
+    pub(super) fn wakes(&self, port: usize) -> bool {
+        // SAFETY: written before anybody else saw it.
+        unsafe { (*self.shared.get()).ports[port].wakes != 0 }
+    }
+
     pub(super) fn mac(&self, port: usize) -> [u8; 6] {
         // SAFETY: as above.
         unsafe { (*self.shared.get()).ports[port].mac }

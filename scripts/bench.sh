@@ -13,7 +13,10 @@ trap 'rm -f "$others"' EXIT
 target/release/lab bench --runs "$runs" --out "$result"
 target/release/lab bench --datapath kernel --runs "$runs" | tee -a "$others"
 if pkg-config --exists libdpdk; then
-    cargo bench --quiet --locked -p tables --features dpdk --bench dpdk -- "$runs" | tee -a "$others"
+    for choice in "$runs" "--no-huge $runs 1000"; do
+        # shellcheck disable=SC2086
+        cargo bench --quiet --locked -p tables --features dpdk --bench dpdk -- $choice | tee -a "$others"
+    done
 fi
 cargo bench --quiet --locked -p pfcp --bench decode -- --noplot 'establishment 317' >/dev/null 2>&1
 make --no-print-directory -C datapath bench | tee -a "$others"

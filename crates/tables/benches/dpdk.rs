@@ -8,7 +8,9 @@
 //!
 //! Prints `figure NAME VALUE UNIT floor VALUE`; in one thread, the value is what the pipeline adds to the floor.
 //!
-//! usage: `cargo bench -p tables --features dpdk --bench dpdk -- [--huge] [RUNS] [SESSIONS...]`
+//! usage: `cargo bench -p tables --features dpdk --bench dpdk -- [--no-huge] [RUNS] [SESSIONS...]`. It reserves huge pages for its
+//! buffers, and needs root for that. With `--no-huge` these lie in pages of 4 KiB, and what one thread costs is all that is
+//! measured.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -351,6 +353,31 @@ impl Drop for Floor {
     }
 }
 
+/// Pages of 2 MiB, reserved beside what was until this is dropped.
+struct HugePages;
+
+const RESERVED: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+const PAGES: i64 = 80;
+
+impl HugePages {
+    fn change(by: i64) {
+        let before = std::fs::read_to_string(RESERVED).unwrap();
+        let pages = before.trim().parse::<i64>().unwrap() + by;
+        std::fs::write(RESERVED, pages.max(0).to_string()).unwrap();
+    }
+
+    fn reserve() -> Self {
+        Self::change(PAGES);
+        Self
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        Self::change(-PAGES);
+    }
+}
+
 fn stay_on(cpu: usize) {
     let mut only = CpuSet::new();
     only.set(cpu).unwrap();
@@ -397,7 +424,7 @@ fn single(settings: &Settings, model: &str, sessions: u32, runs: u32) {
 }
 
 /// Rate and latency of a worker's thread, and of one that passes frames on.
-fn threaded(settings: &Settings, pages: &str, sessions: u32, runs: u32) {
+fn threaded(settings: &Settings, sessions: u32, runs: u32) {
     let order = in_random_order(sessions);
     for octets in [SMALL, LARGE] {
         let ways = [way(true, &order, octets), way(false, &order, octets)];
@@ -415,7 +442,7 @@ fn threaded(settings: &Settings, pages: &str, sessions: u32, runs: u32) {
         };
         let (worker, floor) = (carried("work", 1), carried("pass", 0));
         for ((way, worker), floor) in ways.iter().zip(&worker).zip(&floor) {
-            let name = format!("dpdk-worker{pages}-{}-{octets}B", way.name);
+            let name = format!("dpdk-worker-{}-{octets}B", way.name);
             figure(
                 &format!("{name}-rate"),
                 worker.0,
@@ -434,7 +461,7 @@ fn threaded(settings: &Settings, pages: &str, sessions: u32, runs: u32) {
 }
 
 /// A worker that may sleep.
-fn idle(settings: &Settings, pages: &str) {
+fn idle(settings: &Settings) {
     let settings = Settings {
         busy_poll: false,
         ..settings.clone()
@@ -445,10 +472,10 @@ fn idle(settings: &Settings, pages: &str) {
     let before = worker_cpu();
     sleep(WATCH);
     let share = (worker_cpu() - before).as_secs_f64() / WATCH.as_secs_f64();
-    figure(&format!("dpdk-idle{pages}-cpu"), share * 100.0, "%", None);
+    figure("dpdk-idle-cpu", share * 100.0, "%", None);
     let first = bench.first_packets(&way);
     for (what, of) in [("p50", 0.5), ("p99", 0.99)] {
-        let name = format!("dpdk-idle{pages}-first-packet-{what}");
+        let name = format!("dpdk-idle-first-packet-{what}");
         figure(&name, first.quantile(of) / 1e3, "us", None);
     }
 }
@@ -458,7 +485,8 @@ fn main() {
         .skip(1)
         .filter(|argument| argument != "--bench")
         .collect();
-    let is_huge = arguments.iter().any(|argument| argument == "--huge");
+    let is_huge = arguments.iter().all(|argument| argument != "--no-huge");
+    let _reserved = is_huge.then(HugePages::reserve);
     let mut numbers = arguments
         .iter()
         .filter_map(|argument| argument.parse().ok());
@@ -476,7 +504,7 @@ fn main() {
         cpus: vec![1],
         ..Settings::default()
     };
-    let pages = if is_huge { "-huge" } else { "" };
+    let pages = if is_huge { "" } else { "-no-huge" };
     let pipeline = Settings {
         pipeline: Some(Pipeline::default()),
         ..settings.clone()
@@ -485,8 +513,11 @@ fn main() {
         single(&settings, pages, sessions, runs);
         single(&pipeline, &format!("-pipeline{pages}"), sessions, runs);
     }
+    if !is_huge {
+        return;
+    }
     // The one worker that had no thread has taken this one to its CPU.
     stay_on(0);
-    threaded(&settings, pages, 1_000, runs);
-    idle(&settings, pages);
+    threaded(&settings, 1_000, runs);
+    idle(&settings);
 }

@@ -13,7 +13,7 @@ use crate::abi::dpdk::{
 use crate::error::SetupError;
 
 /// Octets of the longest frame of a test. With what belongs to a buffer it fits in a page, which net_af_xdp asks for.
-const FRAME: usize = 3584;
+const FRAME: usize = 3200;
 
 /// A port with rings for wires: what is put into it comes in, and what leaves can be taken. For tests and benchmarks, which
 /// drop it after the tables that are over it.

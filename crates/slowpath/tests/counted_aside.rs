@@ -12,6 +12,7 @@ use session::compiled::{
     Action, Compiled, Counters, Direction, Entry, Key, NiId, PdrId, Select, Tables as _,
     UeAddresses,
 };
+use session::testing;
 use slowpath::Setup;
 use tables::{Features, Handle, Layout, Options, Tables, Verdict};
 
@@ -26,23 +27,11 @@ fn ue(teid: u32) -> Ipv4Addr {
 
 fn entry(pdr: u16, teid: u32) -> Entry {
     Entry {
-        pdr: PdrId(pdr),
-        predefined: None,
-        direction: Direction::Uplink,
-        action: Action::Route { ni: NiId(0) },
         ue: Some(UeAddresses {
             v4: Some(ue(teid)),
             v6: None,
         }),
-        framed: false,
-        qfi: None,
-        relay: None,
-        marking: None,
-        marks: Default::default(),
-        meter: None,
-        shared_meters: Default::default(),
-        packet_meter: None,
-        duplicates: Vec::new(),
+        ..testing::entry(PdrId(pdr), Direction::Uplink, Action::Route { ni: NiId(0) })
     }
 }
 

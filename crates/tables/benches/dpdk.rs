@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
-use common::{GNB, N3, ethernet, furnish, gpdu, ipv4, resolve_peers};
+use common::{GNB, HugePages, N3, ethernet, furnish, gpdu, ipv4, resolve_peers};
 use ipnet::IpNet;
 use nexthop::NextHopTables as _;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -32,9 +32,12 @@ use session::compiled::{
     Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Rate, Select, Tables as _,
     UeAddresses,
 };
+use session::testing;
 use tables::dpdk::{Pattern, Pipeline, PortId, RingPort, Settings, User, pass_on};
 use tables::{Handle, Layout, Options, PortConfig, Roles, Tables, monotonic_ns};
 
+/// Huge pages of buffers.
+const PAGES: i64 = 80;
 /// Packets of one measurement in one thread.
 const PACKETS: usize = 2_000_000;
 /// Octets of a user's packet, its header included.
@@ -57,20 +60,8 @@ fn ue(user: u32) -> Ipv4Addr {
 
 fn entry(pdr: u16, direction: Direction, action: Action) -> Entry {
     Entry {
-        pdr: PdrId(pdr),
-        predefined: None,
-        direction,
-        action,
-        ue: None,
-        framed: false,
-        qfi: None,
-        relay: None,
-        marking: None,
-        marks: Default::default(),
         meter: Some(MBR),
-        shared_meters: Default::default(),
-        packet_meter: None,
-        duplicates: Vec::new(),
+        ..testing::entry(PdrId(pdr), direction, action)
     }
 }
 
@@ -353,31 +344,6 @@ impl Drop for Floor {
     }
 }
 
-/// Pages of 2 MiB, reserved beside what was until this is dropped.
-struct HugePages;
-
-const RESERVED: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-const PAGES: i64 = 80;
-
-impl HugePages {
-    fn change(by: i64) {
-        let before = std::fs::read_to_string(RESERVED).unwrap();
-        let pages = before.trim().parse::<i64>().unwrap() + by;
-        std::fs::write(RESERVED, pages.max(0).to_string()).unwrap();
-    }
-
-    fn reserve() -> Self {
-        Self::change(PAGES);
-        Self
-    }
-}
-
-impl Drop for HugePages {
-    fn drop(&mut self) {
-        Self::change(-PAGES);
-    }
-}
-
 fn stay_on(cpu: usize) {
     let mut only = CpuSet::new();
     only.set(cpu).unwrap();
@@ -486,7 +452,7 @@ fn main() {
         .filter(|argument| argument != "--bench")
         .collect();
     let is_huge = arguments.iter().all(|argument| argument != "--no-huge");
-    let _reserved = is_huge.then(HugePages::reserve);
+    let _reserved = is_huge.then(|| HugePages::reserve(PAGES));
     let mut numbers = arguments
         .iter()
         .filter_map(|argument| argument.parse().ok());

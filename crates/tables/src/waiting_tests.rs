@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use session::compiled::{
-    Action, Compiled, Direction, Entry, HoldLimits, Key, Marks, NiId, PdrId, Qfi, Select,
-    Tables as _,
+    Action, Compiled, Direction, Entry, HoldLimits, Key, NiId, PdrId, Qfi, Select, Tables as _,
 };
+use session::testing;
 
 use crate::abi::{Features, entry};
 use crate::error::SetupError;
@@ -85,22 +85,7 @@ pub(crate) fn data_network() -> PortConfig {
 }
 
 pub(crate) fn downlink(pdr: PdrId, action: Action) -> Entry {
-    Entry {
-        pdr,
-        predefined: None,
-        direction: Direction::Downlink,
-        action,
-        ue: None,
-        framed: false,
-        qfi: None,
-        relay: None,
-        marking: None,
-        marks: Marks::default(),
-        meter: None,
-        shared_meters: Default::default(),
-        packet_meter: None,
-        duplicates: Vec::new(),
-    }
+    testing::entry(pdr, Direction::Downlink, action)
 }
 
 impl World {

@@ -20,6 +20,7 @@ use nix::sched::{CloneFlags, unshare};
 use session::compiled::{
     Action, Compiled, Direction, Entry, Key, NiId, PdrId, Rate, Select, Tables as _,
 };
+use session::testing;
 use tables::dpdk::{Pipeline, RingPort, Settings};
 use tables::{FrameSocket, Handle, Layout, Options, PortConfig, Roles, Shaping, Tables};
 
@@ -75,22 +76,7 @@ fn port(name: &str, n3: bool, device: &str) -> PortConfig {
 }
 
 fn entry(pdr: u16, direction: Direction, action: Action) -> Entry {
-    Entry {
-        pdr: PdrId(pdr),
-        predefined: None,
-        direction,
-        action,
-        ue: None,
-        framed: false,
-        qfi: None,
-        relay: None,
-        marking: None,
-        marks: Default::default(),
-        meter: None,
-        shared_meters: Default::default(),
-        packet_meter: None,
-        duplicates: Vec::new(),
-    }
+    testing::entry(PdrId(pdr), direction, action)
 }
 
 /// A session whose packets come in by port 0 and leave by port 1.

@@ -14,6 +14,7 @@ use session::compiled::{
     Action, Compiled, Direction, Entry, Key, Limit, NiId, PdrId, QerId, Rate, Relay, Select,
     SharedMeter, Tables as _, UeAddresses,
 };
+use session::testing;
 use tables::{DROP_REASONS, Features, Handle, Layout, Options, Shaping, Tables, Verdict};
 
 const MBIT: u64 = 1_000_000;
@@ -57,23 +58,11 @@ struct Rates {
 
 fn entry(user: u32, pdr: u16, direction: Direction, action: Action) -> Entry {
     Entry {
-        pdr: PdrId(pdr),
-        predefined: None,
-        direction,
-        action,
         ue: (direction == Direction::Uplink).then_some(UeAddresses {
             v4: Some(ue(user)),
             v6: None,
         }),
-        framed: false,
-        qfi: None,
-        relay: None,
-        marking: None,
-        marks: Default::default(),
-        meter: None,
-        shared_meters: Default::default(),
-        packet_meter: None,
-        duplicates: Vec::new(),
+        ..testing::entry(PdrId(pdr), direction, action)
     }
 }
 

@@ -11,6 +11,7 @@ use common::{ethernet, furnish, gpdu, ipv4, need_root, ports};
 use session::compiled::{
     Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Select, Tables as _,
 };
+use session::testing;
 use tables::trace::{TraceKey, TraceOutcome, TraceRecord, TraceThread};
 use tables::{Features, Handle, Layout, Options, Tables};
 
@@ -22,23 +23,12 @@ const TEID: u32 = 0x101;
 /// The session of a UE: PDR 7 uplink by route, with a QFI.
 fn uplink() -> Compiled {
     let entry = Entry {
-        framed: false,
-        pdr: PdrId(7),
-        direction: Direction::Uplink,
-        action: Action::Route { ni: NiId(0) },
         ue: Some(session::compiled::UeAddresses {
             v4: Some(UE),
             v6: None,
         }),
         qfi: Qfi::new(9),
-        meter: None,
-        shared_meters: Default::default(),
-        packet_meter: None,
-        predefined: None,
-        duplicates: Vec::new(),
-        marks: Default::default(),
-        relay: None,
-        marking: None,
+        ..testing::entry(PdrId(7), Direction::Uplink, Action::Route { ni: NiId(0) })
     };
     Compiled {
         entries: vec![entry],
@@ -196,7 +186,7 @@ fn ipv6_is_followed_by_prefix() {
     assert!(host.follow(&[(key, 1)]).unwrap());
     for (dst, followed) in [("2001:db8:60::77", true), ("2001:db8:61::1", false)] {
         let dst: IpAddr = dst.parse().unwrap();
-        let packet = session::testing::reference::Packet {
+        let packet = testing::reference::Packet {
             src: "2001:db8::9".parse().unwrap(),
             dst,
             proto: 17,
@@ -204,7 +194,7 @@ fn ipv6_is_followed_by_prefix() {
             tos: 0,
             spi: None,
             label: 0,
-            arrival: session::testing::reference::Arrival::Network { ni: NiId(0) },
+            arrival: testing::reference::Arrival::Network { ni: NiId(0) },
         };
         let (port, frame) = common::arrival(&packet);
         let record = host.run(port, &frame, 0).unwrap().trace;

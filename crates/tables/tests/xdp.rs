@@ -26,24 +26,16 @@ fn small() -> Layout {
 
 fn tunnel(teid: u32, peer: Ipv4Addr, qfi: u8) -> Compiled {
     let entry = Entry {
-        framed: false,
-        pdr: PdrId(2),
-        direction: Direction::Downlink,
-        action: Action::Tunnel {
-            teid,
-            peer: peer.into(),
-            local: common::N3.into(),
-        },
-        ue: None,
         qfi: Qfi::new(qfi),
-        marks: Default::default(),
-        meter: None,
-        relay: None,
-        marking: None,
-        shared_meters: Default::default(),
-        packet_meter: None,
-        predefined: None,
-        duplicates: Vec::new(),
+        ..testing::entry(
+            PdrId(2),
+            Direction::Downlink,
+            Action::Tunnel {
+                teid,
+                peer: peer.into(),
+                local: common::N3.into(),
+            },
+        )
     };
     let key = Key::Ue4 {
         ni: NiId(0),

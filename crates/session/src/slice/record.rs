@@ -155,21 +155,24 @@ fn ids_are_unique(rules: &Rules) -> Result<(), &'static str> {
 
 /// What rules name is there.
 fn references_are_there(rules: &Rules) -> Result<(), &'static str> {
-    fn has<R: Rule>(rules: &[R], id: R::Id) -> bool {
-        rules.iter().any(|rule| rule.id() == id)
+    fn ids<R: Rule<Id: Ord>>(rules: &[R]) -> BTreeSet<R::Id> {
+        rules.iter().map(Rule::id).collect()
     }
+    // Sets, as a record may have tens of thousands of rules.
+    let (fars, qers) = (ids(&rules.fars), ids(&rules.qers));
+    let (urrs, bars) = (ids(&rules.urrs), ids(&rules.bars));
     for pdr in &rules.pdrs {
-        let far = pdr.far.is_none_or(|far| has(&rules.fars, far));
+        let far = pdr.far.is_none_or(|far| fars.contains(&far));
         hold(far, "a PDR without its FAR")?;
-        let qers = pdr.qers.iter().all(|&id| has(&rules.qers, id));
-        hold(qers, "a PDR without its QER")?;
-        let urrs = pdr.urrs.iter().all(|&id| has(&rules.urrs, id));
-        hold(urrs, "a PDR without its URR")?;
+        let has_qers = pdr.qers.iter().all(|id| qers.contains(id));
+        hold(has_qers, "a PDR without its QER")?;
+        let has_urrs = pdr.urrs.iter().all(|id| urrs.contains(id));
+        hold(has_urrs, "a PDR without its URR")?;
     }
-    let mut bars = rules.fars.iter().filter_map(|far| far.bar);
-    hold(bars.all(|id| has(&rules.bars, id)), "a FAR without its BAR")?;
-    let mut fars = (rules.urrs.iter()).filter_map(|urr| urr.asks.rare().quota_far);
-    hold(fars.all(|id| has(&rules.fars, id)), "a URR without its FAR")
+    let mut named = rules.fars.iter().filter_map(|far| far.bar);
+    hold(named.all(|id| bars.contains(&id)), "a FAR without its BAR")?;
+    let mut named = (rules.urrs.iter()).filter_map(|urr| urr.asks.rare().quota_far);
+    hold(named.all(|id| fars.contains(&id)), "a URR without its FAR")
 }
 
 fn pdr_is_possible(pdr: &Pdr) -> Result<(), &'static str> {
@@ -260,7 +263,8 @@ fn rare_is_possible(rare: &Rare, rules: &Rules) -> Result<(), &'static str> {
     hold(there, "a PDR without its Traffic Endpoint")?;
     let timed = rare.deferral.as_ref().map(|deferral| deferral.timings());
     let mut timed = timed.into_iter().flatten().map(|(pdr, _)| pdr);
-    let there = timed.all(|id| rules.pdrs.iter().any(|pdr| pdr.id == id));
+    let pdrs: BTreeSet<_> = rules.pdrs.iter().map(|pdr| pdr.id).collect();
+    let there = timed.all(|id| pdrs.contains(&id));
     hold(there, "times of a PDR that is not there")?;
     let ordered = rare.indicated.is_sorted_by(|(a, ..), (b, ..)| a < b);
     hold(ordered, "tunnels out of order")

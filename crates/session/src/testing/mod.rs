@@ -15,7 +15,9 @@ use smallvec::SmallVec;
 use crate::base::flow::{Address, End, FlowDescription};
 use crate::base::refusal::Refusal;
 use crate::compile::compiler::Compiler;
-use crate::compiled::{Compiled, Direction, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
+use crate::compiled::{
+    Action, Compiled, Direction, Entry, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet,
+};
 use crate::rules::config::{Config, PredefinedFar, PredefinedRule};
 use crate::rules::flows::Flows;
 use crate::rules::predefined::{PredefinedId, numbered};
@@ -26,6 +28,26 @@ use crate::rules::{
     Rules, SdfFilter, Targets, TunnelNetworkId, UeIp,
 };
 use crate::testing::reference::{Arrival, Packet};
+
+/// An entry of tables that does this with every packet, and no more.
+pub fn entry(pdr: PdrId, direction: Direction, action: Action) -> Entry {
+    Entry {
+        pdr,
+        predefined: None,
+        direction,
+        action,
+        ue: None,
+        framed: false,
+        qfi: None,
+        relay: None,
+        marking: None,
+        marks: Marks::default(),
+        meter: None,
+        shared_meters: SmallVec::new(),
+        packet_meter: None,
+        duplicates: Vec::new(),
+    }
+}
 
 /// TEIDs of the random rules; the last one is not direct.
 pub const TEIDS: [u32; 3] = [1, 0x0100_0002, 0x7f00_0003];

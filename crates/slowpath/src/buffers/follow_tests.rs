@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use session::compiled::{
-    Action, Compiled, Direction, Entry, Filter, Flow, Key, Marks, NiId, PdrId, QfiSet, Select,
-    Tables as _,
+    Action, Compiled, Direction, Entry, Filter, Flow, Key, NiId, PdrId, QfiSet, Select, Tables as _,
 };
+use session::testing;
 use tables::task::{EVENT_HELD, Event};
 use tables::{Handle, Layout, Options, PortConfig, Roles, Tables};
 
@@ -50,22 +50,7 @@ fn data_network() -> PortConfig {
 }
 
 fn downlink(pdr: PdrId, action: Action) -> Entry {
-    Entry {
-        pdr,
-        predefined: None,
-        direction: Direction::Downlink,
-        action,
-        ue: None,
-        framed: false,
-        qfi: None,
-        relay: None,
-        marking: None,
-        marks: Marks::default(),
-        meter: None,
-        shared_meters: Default::default(),
-        packet_meter: None,
-        duplicates: Vec::new(),
-    }
+    testing::entry(pdr, Direction::Downlink, action)
 }
 
 struct World {

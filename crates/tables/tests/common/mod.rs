@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
+use nix::fcntl::{Flock, FlockArg};
 use session::compiled::{Marks, NiId};
 use session::config::{Config, NetworkInstance};
 use session::testing::reference::{Arrival, Packet};
@@ -356,5 +357,40 @@ pub fn session_config() -> Config {
         n3: vec![N3.into(), N3_6.into()],
         network_instances: vec![ni("a"), ni("b")],
         ..Config::default()
+    }
+}
+
+/// Pages of 2 MiB, reserved until this is dropped. Others may reserve some meanwhile.
+pub struct HugePages(u64);
+
+const RESERVED: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+
+impl HugePages {
+    fn change(by: i64) -> u64 {
+        let file = std::fs::File::open(RESERVED).unwrap();
+        let _lock = Flock::lock(file, FlockArg::LockExclusive).unwrap();
+        let number = || -> i64 {
+            std::fs::read_to_string(RESERVED)
+                .unwrap()
+                .trim()
+                .parse()
+                .unwrap()
+        };
+        let before = number();
+        std::fs::write(RESERVED, (before + by).max(0).to_string()).unwrap();
+        number().abs_diff(before)
+    }
+
+    /// So many more than there are.
+    pub fn reserve(pages: i64) -> Self {
+        let reserved = Self(Self::change(pages));
+        assert_eq!(reserved.0, pages as u64, "pages that the kernel has");
+        reserved
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        Self::change(-(self.0 as i64));
     }
 }

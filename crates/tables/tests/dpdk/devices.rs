@@ -4,9 +4,8 @@
 use std::fs::{read, read_to_string, write};
 use std::path::PathBuf;
 
-use nix::fcntl::{Flock, FlockArg};
-
 use super::*;
+use crate::common::HugePages;
 
 /// What the sanitizer of memory does not tell: net_af_xdp of DPDK 22.11 keeps 80 octets of a port that is closed.
 #[unsafe(no_mangle)]
@@ -211,34 +210,6 @@ fn pcap() {
     // An Ethernet header and the UE's packet of 44 octets, in a file that is whole when the port is closed.
     assert!(captured(&out).contains(&58), "{:?}", captured(&out));
     std::fs::remove_dir_all(&folder).unwrap();
-}
-
-/// Pages of 2 MiB, reserved until this is dropped. Others may reserve some meanwhile.
-struct HugePages(u64);
-
-const RESERVED: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-
-impl HugePages {
-    fn change(by: i64) -> u64 {
-        let file = std::fs::File::open(RESERVED).unwrap();
-        let _lock = Flock::lock(file, FlockArg::LockExclusive).unwrap();
-        let number = || -> i64 { read_to_string(RESERVED).unwrap().trim().parse().unwrap() };
-        let before = number();
-        write(RESERVED, (before + by).max(0).to_string()).unwrap();
-        number().abs_diff(before)
-    }
-
-    fn reserve(pages: i64) -> Self {
-        let reserved = Self(Self::change(pages));
-        assert_eq!(reserved.0, pages as u64, "pages that the kernel has");
-        reserved
-    }
-}
-
-impl Drop for HugePages {
-    fn drop(&mut self) {
-        Self::change(-(self.0 as i64));
-    }
 }
 
 #[test]

@@ -23,6 +23,8 @@
 #define TP_EXT_HDRS_MAX 16  /* GTP-U extension headers walked, then a named drop */
 #define TP_METERS_MAX 4	    /* MBR QERs on one PDR */
 #define TP_FRAMED_MAX 64    /* framed routes of one session */
+#define TP_CAPACITIES_MAX 128 /* places in capacities[], of which 0 is none */
+#define TP_SHARE_CAPACITIES 4 /* capacities that one flow has a share of */
 #define TP_BUCKET_SLOTS 4
 #define TP_UE_PAGE_BITS 14  /* UE IPv4 addresses per page: 16384 */
 #define TP_UE_DIR_BITS (32 - TP_UE_PAGE_BITS)
@@ -159,8 +161,9 @@ struct tp_ext {
 	__u32 packet_meter; /* control: index into meters[] plus one, of a packet rate; 0: none */
 	__u32 copy;	    /* control: first place of its FAR's duplicates in rules[], plus one; 0: none */
 	__u32 framed;	    /* control: first place of its framed routes in rules[], plus one; 0: none */
-	__u32 n_framed;	    /* control: how many, 0..TP_FRAMED_MAX */
-	__u32 n_copies;	    /* control: how many duplicates, 0..TP_COPIES_MAX */
+	__u16 n_framed;	    /* control: how many, 0..TP_FRAMED_MAX */
+	__u16 n_copies;	    /* control: how many duplicates, 0..TP_COPIES_MAX */
+	__u32 share;	    /* control: index into meters[] plus one, of a share of capacities; 0: none */
 };
 
 /* Where a duplicate of each packet goes (FAR with DUPL, TS 29.244, 5.2.3). They stand two to a place of rules[], and
@@ -217,12 +220,33 @@ struct tp_framed_routes {
 #define TP_PSC_PPI 2	   /* the Paging Policy Indicator in bits 5..7 */
 #define TP_PSC_PPI_MASK 0xe0U
 
-/* An MBR shared by several PDRs of one direction, or one of several on a PDR; or a packet rate. */
+/* An MBR shared by several PDRs of one direction, or one of several on a PDR; or a packet rate; or a flow's share of
+ * capacities. */
 struct tp_meter {
-	__u64 rate; /* control: as tp_entry.rate, 0: unlimited; of a packet rate: a packet limit, see below */
+	__u64 rate; /* control: as tp_entry.rate, 0: unlimited; of a packet rate: a packet limit, see below; of a share: what the
+		       flow is guaranteed, a mantissa of 0: nothing */
 	__u64 tat;  /* data; of a packet rate: the time unit that runs, see below */
 	__u64 drops; /* data */
-	__u64 reserved[5];
+	__u32 slower; /* control, of a share: how often its rate goes into tp_capacity.share, times 1 << TP_SHARE_SHIFT */
+	__u8 capacities[TP_SHARE_CAPACITIES]; /* control, of a share: places in capacities[]; 0: no more */
+	__u64 guaranteed; /* control, of a share, for control alone: what rate says, in bit/s */
+	__u64 reserved[3];
+};
+
+#define TP_SHARE_SHIFT 6
+
+/* What an interface carries, or a network instance or a group of users may have, in one direction (pipeline/share.h). */
+struct tp_capacity {
+	__u64 share; /* control, again and again: rate of a flow with the greatest weight, as tp_entry.rate; a mantissa of 0: no
+			flow wants more than its share */
+	__u64 rate;  /* control: of all flows together; its burst is what may pass beyond it, or with SHAPE the longest wait */
+	__u64 tat;   /* data: when all of them together conform again */
+	__u64 bytes; /* data: inner IP octets that passed, less than 1 << step of each CPU */
+	__u64 over;  /* data: inner IP octets that found their share, but no room in the whole */
+	__u64 drops; /* data: packets beyond a share, or the whole */
+	__u32 step;  /* control: a CPU tells of its octets when they fill this power of two */
+	__u32 reserved4;
+	__u64 reserved;
 };
 
 /* A packet rate (TS 29.244, 8.2.63): so many packets in each time unit, which begins with the first packet
@@ -473,6 +497,7 @@ struct tp_config {
 	__u32 icmp_ns;			  /* mean spacing of ICMP errors of one kind per CPU; 0: none are sent */
 	__u32 held_max;			  /* packets of one entry that may be held; 0: none are */
 	__u64 n3_6[TP_N3_ADDRS_MAX][2]; /* local GTP-U addresses, IPv6, as on the wire; zeros end the list */
+	__u64 l4s_ticks; /* packets of L4S that meters are so far ahead of are marked; 0: none are */
 };
 
 struct tp_traffic {
@@ -526,6 +551,7 @@ struct tp_cpu {
 	__u64 alarms_lost; /* crossings that it was not told of at once: it looks through all entries */
 	__u64 extension_tat; /* of peers that are told which extension headers we understand */
 	struct tp_nexthop hop; /* the FIB's answer for the packet under way */
+	__u64 capacities[TP_CAPACITIES_MAX]; /* inner IP octets that passed, told of or not */
 	__u64 expired_tats[TP_SENDERS]; /* as expired_tat, by sender */
 	__u64 too_long_tats[TP_SENDERS];
 	struct tp_port_stats ports[TP_PORTS_MAX];
@@ -538,6 +564,7 @@ struct tp_cpu {
 	TABLE(side, sides)         \
 	TABLE(ext, exts)           \
 	TABLE(meter, meters)       \
+	TABLE(capacity, capacities) \
 	TABLE(rules, rules)        \
 	TABLE(bucket, buckets)     \
 	TABLE(nexthop, nexthops)   \
@@ -654,7 +681,7 @@ struct tp_trace {
 
 /* Code behind a clear bit is not there. Which sets there are: the builds below. */
 #define TP_FEAT_METER (1 << 0)	/* MBR enforcement, inline meters */
-#define TP_FEAT_EXT (1 << 1)	/* IPv6 UE check and shared meters */
+#define TP_FEAT_EXT (1 << 1)	/* IPv6 UE check, shared meters, shares of capacities */
 #define TP_FEAT_LIST (1 << 2)	/* several PDRs per key, SDF filters */
 #define TP_FEAT_IPV6 (1 << 3)	/* inner IPv6; without it uplink IPv6 drops as ue_spoofed and downlink IPv6 passes */
 #define TP_FEAT_VLAN (1 << 4)	/* tagged frames */
@@ -689,6 +716,7 @@ struct tp_trace {
 _Static_assert(sizeof(struct tp_entry) == 64, "one line");
 _Static_assert(sizeof(struct tp_ext) == 64, "one line");
 _Static_assert(sizeof(struct tp_meter) == 64, "one line");
+_Static_assert(sizeof(struct tp_capacity) == 64, "one line");
 _Static_assert(sizeof(struct tp_rule) == 32, "half a line");
 _Static_assert(sizeof(struct tp_rules) == 128, "two lines");
 _Static_assert(sizeof(struct tp_rule_mores) == sizeof(struct tp_rules), "one place in rules[]");
@@ -706,6 +734,6 @@ _Static_assert(sizeof(struct tp_trace) == 40 + TP_TRACE_SNAP, "tp_trace");
 _Static_assert(sizeof(struct tp_side) == 56, "seven words: a stride of whole words is all that maps ask");
 _Static_assert(sizeof(struct tp_task) == 24, "three words");
 _Static_assert(sizeof(struct tp_held) == 8, "a word");
-_Static_assert(sizeof(struct tp_config) == 264, "tp_config");
+_Static_assert(sizeof(struct tp_config) == 272, "tp_config");
 
 #endif

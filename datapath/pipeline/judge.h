@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* Stage 4, judge: from an entry to what send is to do. It charges meters, but changes nothing in the frame and hands
- * nothing over. */
+/* Stage 4, judge: from an entry to what send is to do. It charges meters, but changes nothing in the frame, beside
+ * the mark of congestion, and hands nothing over. */
 #ifndef TP_JUDGE_H
 #define TP_JUDGE_H
 

@@ -13,50 +13,34 @@
 #define TP_METER_H
 
 #include "conditions.h"
+#include "meter_word.h"
 #include "packet.h"
+#include "share.h"
 
-#define TP_METER_TRIES 4 /* lost races for one meter, after which the cost is added unseen */
+/* What its meters say of a packet that conforms to all of them. In ticks. */
+struct tp_verdicts {
+	__u64 leaves; /* when it leaves; 0: at once */
+	__u64 ahead;  /* the latest of the times that it met */
+};
 
-static TP_INLINE __u64 tp_rate_cost(__u64 rate, __u32 bytes)
+static TP_INLINE void tp_meet(struct tp_verdicts *said, __u64 rate, __u64 met)
 {
-	return (__u64)bytes * (__u32)rate >> (rate >> TP_RATE_SHIFT_SHIFT & TP_RATE_SHIFT_MASK);
+	tp_leave_behind(rate, met, &said->leaves);
+	said->ahead = tp_later(said->ahead, met);
 }
 
-static TP_INLINE __u64 tp_rate_burst(__u64 rate)
+/* Spend bytes. 1: they conform; 0: they do not, and the state is as before. */
+static TP_INLINE int tp_meter_take(__u64 rate, __u64 *tat, __u32 bytes, __u64 now_ns, struct tp_verdicts *said)
 {
-	return (rate >> TP_RATE_BURST_SHIFT) * (TP_RATE_BURST_UNIT_NS << TP_TICKS_PER_NS_SHIFT);
-}
-
-/* A packet met this theoretical arrival time. leaves: in ticks, the latest of all meters. */
-static TP_INLINE void tp_leave_behind(__u64 rate, __u64 tat, __u64 *leaves)
-{
-	if (TP_SHAPES && (rate & TP_RATE_SHAPE) && tat > *leaves)
-		*leaves = tat;
-}
-
-/* Spend bytes. 1: they conform; 0: they do not, and the state is as before. leaves: see tp_leave_behind() */
-static TP_INLINE int tp_meter_take(__u64 rate, __u64 *tat, __u32 bytes, __u64 now_ns, __u64 *leaves)
-{
-	__u64 now = now_ns << TP_TICKS_PER_NS_SHIFT, burst = tp_rate_burst(rate), cost, seen, next;
-	__u32 i;
+	__u64 met;
 
 	if (!(__u32)rate && !(TP_SHAPES && (rate & TP_RATE_SHAPE)))
 		return !(rate & TP_RATE_BLOCK);
 	if (rate & TP_RATE_BLOCK)
 		return 0;
-	cost = tp_rate_cost(rate, bytes);
-	for (i = 0; i < TP_METER_TRIES; i++) {
-		seen = TP_READ(*tat);
-		next = seen > now ? seen : now;
-		if (next - now > burst)
-			return 0;
-		if (__sync_val_compare_and_swap(tat, seen, next + cost) == seen) {
-			tp_leave_behind(rate, seen, leaves);
-			return 1;
-		}
-	}
-	seen = __sync_fetch_and_add(tat, cost);
-	tp_leave_behind(rate, seen, leaves);
+	if (!tp_tat_take(tat, tp_rate_cost(rate, bytes), tp_rate_burst(rate), now_ns << TP_TICKS_PER_NS_SHIFT, &met))
+		return 0;
+	tp_meet(said, rate, met);
 	return 1;
 }
 
@@ -88,7 +72,7 @@ static TP_INLINE void tp_give_back_shared(struct tp_packet *p, const struct tp_e
 }
 
 /* Meters shared with other PDRs: all conform, or none is charged. */
-static TP_INLINE int tp_shared_meters(struct tp_packet *p, const struct tp_ext *ext, __u64 now_ns, __u64 *leaves)
+static TP_INLINE int tp_shared_meters(struct tp_packet *p, const struct tp_ext *ext, __u64 now_ns, struct tp_verdicts *said)
 {
 	struct tp_meter *m;
 	__u32 i;
@@ -97,7 +81,7 @@ static TP_INLINE int tp_shared_meters(struct tp_packet *p, const struct tp_ext *
 		if (i >= ext->n_meters)
 			return TP_OK;
 		m = tp_meter_at(p->env, ext->meters[i]);
-		if (m && !tp_meter_take(TP_READ(m->rate), &m->tat, p->user_len, now_ns, leaves)) {
+		if (m && !tp_meter_take(TP_READ(m->rate), &m->tat, p->user_len, now_ns, said)) {
 			__sync_fetch_and_add(&m->drops, 1);
 			tp_give_back_shared(p, ext, i);
 			return tp_refusal_of(TP_READ(m->rate));
@@ -129,20 +113,41 @@ static TP_INLINE int tp_packet_take(__u64 limit, __u64 *state, __u64 now_ns)
 	return 1;
 }
 
-/* The limits that stand in the extension: MBRs shared with other PDRs, then the packet rate. */
-static TP_INLINE int tp_police_ext(struct tp_packet *p, const struct tp_ext *ext, __u64 now_ns, __u64 *leaves)
+static TP_INLINE int tp_packet_meter(struct tp_packet *p, const struct tp_ext *ext, __u64 now_ns)
 {
-	struct tp_meter *m;
-	int r = tp_shared_meters(p, ext, now_ns, leaves);
+	struct tp_meter *m = tp_meter_at(p->env, ext->packet_meter - 1);
 
-	if (r || tp_likely(!ext->packet_meter))
-		return r;
-	m = tp_meter_at(p->env, ext->packet_meter - 1);
 	if (!m || tp_packet_take(TP_READ(m->rate), &m->tat, now_ns))
 		return TP_OK;
 	__sync_fetch_and_add(&m->drops, 1);
-	tp_give_back_shared(p, ext, TP_METERS_MAX);
 	return TP_DROP_PACKET_RATE;
+}
+
+/* What the flow has of the capacities on its way. */
+static TP_INLINE int tp_share(struct tp_packet *p, const struct tp_ext *ext, __u64 now_ns, struct tp_verdicts *said)
+{
+	__u64 share = tp_take_share(p->env, ext->share - 1, p->user_len, now_ns);
+
+	if (share == TP_SHARE_REFUSED)
+		return TP_DROP_CAPACITY;
+	tp_meet(said, share & TP_SHARE_WAITS ? TP_RATE_SHAPE : 0, share & ~TP_SHARE_WAITS);
+	return TP_OK;
+}
+
+/* The limits that stand in the extension: MBRs shared with other PDRs, then the packet rate, and what there is for all. */
+static TP_INLINE int tp_police_ext(struct tp_packet *p, const struct tp_ext *ext, __u64 now_ns, struct tp_verdicts *said)
+{
+	int r = tp_shared_meters(p, ext, now_ns, said);
+
+	if (r)
+		return r;
+	if (tp_unlikely(ext->packet_meter))
+		r = tp_packet_meter(p, ext, now_ns);
+	if (!r && ext->share)
+		r = tp_share(p, ext, now_ns, said);
+	if (tp_unlikely(r))
+		tp_give_back_shared(p, ext, TP_METERS_MAX);
+	return r;
 }
 
 /* When it leaves, in ticks; 0: at once. TP_DROP_SHAPER_FULL: it cannot wait, and has paid for nothing but its own meter. */
@@ -175,32 +180,75 @@ static TP_INLINE int tp_leave_last(struct tp_env *env, const struct tp_entry *e,
 		if (m)
 			tp_leave_behind(TP_READ(m->rate), TP_READ(m->tat), &leaves);
 	}
+	m = ext && ext->share ? tp_meter_at(env, ext->share - 1) : NULL;
+	if (m)
+		tp_leave_behind(TP_READ(m->rate), TP_READ(m->tat), &leaves);
 	return leaves ? tp_leave_at(env, leaves >> TP_TICKS_PER_NS_SHIFT) : TP_OK;
 }
 #endif
+
+/* Congestion Experienced, where the sender's packets say that they are of L4S: ECT(1) (RFC 9331). */
+static TP_INLINE void tp_mark_congestion(struct tp_packet *p)
+{
+	__u32 sum;
+
+	if (p->family != 4) {
+		if ((p->ip[1] >> 4 & 3) == 1)
+			p->ip[1] |= 0x20;
+		return;
+	}
+	if ((p->ip[1] & 3) != 1)
+		return;
+	p->ip[1] |= 2;
+	/* The word is 2 more, so that its checksum is 2 less (RFC 1624). */
+	sum = tp_load16(p->ip + 10) + (0xffff - tp_swap16(0x0002));
+	tp_store16(p->ip + 10, (__u16)(sum + (sum >= 0xffff)));
+}
+
+/* A sender that listens is to slow down (L4S, RFC 9330) where meters are ahead: they are a queue, be it that packets wait, or that
+ * they would. The result means nothing.
+ *
+ * user   tp_pack_user() of the packet
+ * ahead  in ticks */
+TP_APART int tp_tell_congestion(struct tp_env *env, __u64 user, __u64 now_ns, __u64 ahead)
+{
+	const struct tp_config *config = tp_config_of(env);
+	__u64 threshold = config ? TP_READ(config->l4s_ticks) : 0, now = now_ns << TP_TICKS_PER_NS_SHIFT;
+	struct tp_packet p = {0};
+
+	if (tp_likely(!threshold) || ahead <= now || ahead - now <= threshold)
+		return 0;
+	p.env = env;
+	if (tp_unpack_user(&p, user))
+		tp_mark_congestion(&p);
+	return 0;
+}
 
 /* Every limit that holds for the packet's entry: its own, then those of its extension. */
 static TP_INLINE int tp_police(struct tp_run *run, struct tp_packet *p)
 {
 	const struct tp_ext *ext = tp_ext(p);
 	__u32 own = tp_has(p->env, TP_FEAT_METER) && (p->head & TP_HEAD_METER);
-	__u64 now_ns, rate = 0, leaves = 0;
+	struct tp_verdicts said = {0, 0};
+	__u64 now_ns, rate = 0;
 	int r = TP_OK;
 
-	if (!own && !(ext && (ext->n_meters || ext->packet_meter)))
+	if (!own && !(ext && (ext->n_meters || ext->packet_meter || ext->share)))
 		return TP_OK;
 	now_ns = tp_now(run, p);
 	if (own) {
 		rate = TP_READ(p->entry->rate);
-		if (!tp_meter_take(rate, &p->entry->tat, p->user_len, now_ns, &leaves))
+		if (!tp_meter_take(rate, &p->entry->tat, p->user_len, now_ns, &said))
 			return tp_refusal_of(rate);
 	}
 	if (ext)
-		r = tp_police_ext(p, ext, now_ns, &leaves);
+		r = tp_police_ext(p, ext, now_ns, &said);
 	if (!r)
-		r = tp_shape(p, ext, leaves);
+		r = tp_shape(p, ext, said.leaves);
 	if (tp_unlikely(r) && own)
 		tp_meter_give_back(rate, &p->entry->tat, p->user_len);
+	if (!r && said.ahead > now_ns << TP_TICKS_PER_NS_SHIFT)
+		tp_tell_congestion(p->env, tp_pack_user(p), now_ns, said.ahead);
 	return r;
 }
 

@@ -151,6 +151,41 @@ static void test_user_space_beside_the_only_cpu(void)
 	}
 }
 
+/* Both CPUs gather octets, and let no more pass together than there is. */
+static void test_capacity_of_two_cpus(void)
+{
+	static const double rates[] = {64e3, 10e6, 1200e6, 10e9};
+	__u64 octets, told;
+	struct race r;
+	struct world *w;
+	double share;
+	__u32 i;
+
+	for (i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+		double bps = rates[i], burst_ns = 1000 * INNER * 8 / bps * 1e9;
+
+		w = w_new();
+		w->entries[W_TEID].head = w_head(W_TEID, TP_ACT_ROUTE, TP_HEAD_EXT, 0);
+		w->exts[1].share = 3 + 1;
+		w->meters[3].slower = 1 << TP_SHARE_SHIFT;
+		w->meters[3].capacities[1] = 5; /* places without a capacity are passed over */
+		w->capacities[5].rate = rate_word(bps, burst_ns);
+		w->capacities[5].step = 10;
+		r = (struct race){.w = w, .gap_ns = INNER * 8 / (2 * bps) * 1e9, .n = 400000};
+		race(&r);
+		share = ((double)r.passed - 1000) * INNER * 8 / ((double)r.n * r.gap_ns / 1e9) / bps;
+		if (share < 0.98 || share > 1.02)
+			printf("  capacity of %.0f bit/s: %.4f of it passed\n", bps, share);
+		CHECK(share > 0.98 && share < 1.02);
+		octets = r.passed * INNER;
+		told = w->capacities[5].bytes;
+		CHECK(told <= octets && octets - told < 2 << 10);
+		CHECK(w->capacities[5].over == (r.n - r.passed) * INNER);
+		CHECK(w->capacities[5].drops == r.n - r.passed && w->meters[3].drops == r.n - r.passed);
+		free(w);
+	}
+}
+
 #define UNIT_NS (60ULL << 30) /* about a minute, in whole units of 2^20 ns */
 
 static struct world *limited(__u64 packets)
@@ -212,6 +247,7 @@ int main(void)
 {
 	test_rates_of_two_cpus();
 	test_user_space_beside_the_only_cpu();
+	test_capacity_of_two_cpus();
 	test_packet_rate_over_time();
 	test_packet_rate_of_two_cpus();
 	printf("meters: %d checks, %d failed\n", checks, failures);

@@ -32,6 +32,7 @@ struct world {
 	struct tp_side sides[W_ENTRIES];
 	struct tp_ext exts[W_SMALL];
 	struct tp_meter meters[W_SMALL];
+	struct tp_capacity capacities[W_SMALL];
 	struct tp_rules rules[W_SMALL];
 	struct tp_bucket buckets[W_SMALL];
 	struct tp_nexthop nexthops[W_SMALL];
@@ -149,6 +150,11 @@ static struct world *w_new(void)
 	w->peers[1] = (struct tp_peer){1, W_IP4(10, 3, 0, 2), W_IP4(10, 3, 0, 1), 0, {0}, {0}, {0}};
 	w->peers[2] = (struct tp_peer){1, 0, 0, TP_PEER_V6, {0x20, 0x01, 0x0d, 0xb8, 0, 3, [15] = 2}, {0}, {0}};
 	memcpy(w->peers[2].local6, n3_6, 16);
+	/* A share of what there is enough of. */
+	w->exts[1].share = 6 + 1;
+	w->meters[6].slower = 1 << TP_SHARE_SHIFT;
+	w->meters[6].capacities[0] = 1;
+	w->capacities[1].rate = ~0ULL << TP_RATE_BURST_SHIFT;
 	w_routes(w);
 	w->ue_dir[0].page[0x0a3c0001 >> TP_UE_PAGE_BITS] = 1;
 	memset(w->ue_pages[0].slot, 0xff, sizeof(w->ue_pages[0].slot));
@@ -156,10 +162,10 @@ static struct world *w_new(void)
 	w_bucket(w, TP_KIND_UE6, 0, 0x20010db800600000, W_DOWN);
 	w_framed(w);
 	w->tables = (struct tp_tables){
-		.config = &w->config, .cpu = &w->cpu, .entries = w->entries, .sides = w->sides, .exts = w->exts, .meters = w->meters,
+		.config = &w->config, .cpu = &w->cpu, .entries = w->entries, .sides = w->sides, .exts = w->exts, .meters = w->meters, .capacities = w->capacities,
 		.rules = w->rules, .buckets = w->buckets, .nexthops = w->nexthops, .peers = w->peers,
 		.routes = w->routes, .nis = w->nis, .ue_dir = w->ue_dir, .ue_pages = w->ue_pages,
-		.n_entries = W_ENTRIES, .n_exts = W_SMALL, .n_meters = W_SMALL, .n_rules = W_SMALL,
+		.n_entries = W_ENTRIES, .n_exts = W_SMALL, .n_meters = W_SMALL, .n_capacities = W_SMALL, .n_rules = W_SMALL,
 		.n_buckets = W_SMALL, .n_nexthops = W_SMALL, .n_peers = W_SMALL, .n_routes = W_SMALL, .n_nis = 2, .n_sides = W_ENTRIES, .n_ue_dir = 2,
 		.n_ue_pages = 2, .ports_up = 3,
 	};

@@ -358,6 +358,8 @@ pub struct Entry {
     pub shared_meters: smallvec::SmallVec<[usize; 4]>,
     /// Index into [`Compiled::meters`] of a packet rate.
     pub packet_meter: Option<usize>,
+    /// Index into [`Compiled::meters`] of a share of capacities.
+    pub share: Option<usize>,
     /// Where else each packet goes that the FAR applies to; at most [`DUPLICATES_MAX`].
     pub duplicates: Vec<Duplicate>,
 }
@@ -481,7 +483,7 @@ pub enum Action {
     QuotaExhausted,
 }
 
-/// An MBR shared within the session, or a packet rate: one direction of one QER.
+/// An MBR shared within the session, a packet rate, or a share of capacities: one direction of one QER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedMeter {
     /// With `direction` and the kind of `limit`, identifies it across changes, so that its state is
@@ -500,6 +502,34 @@ pub enum Limit {
     Bits(Rate),
     /// Packet Rate.
     Packets(PacketRate),
+    /// What the flow has where there is not enough for all.
+    Share(Share),
+}
+
+/// A flow's part of what interfaces, a network instance or a group of users have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Its part where all others want more than theirs, against theirs: 1 to [`WEIGHT_MAX`].
+    pub weight: u16,
+    /// What it has in any case (GBR: TS 29.244, 8.2.9). The tables have so much for all who are guaranteed something, or refuse.
+    pub guaranteed: Option<Rate>,
+    /// Which capacities; the first are not [`CapacityId::NONE`].
+    pub capacities: [CapacityId; CAPACITIES_ON_WAY],
+}
+
+/// The greatest weight of a flow.
+pub const WEIGHT_MAX: u16 = 1000;
+
+/// Capacities on a packet's way (`TP_SHARE_CAPACITIES` of the tables).
+pub const CAPACITIES_ON_WAY: usize = 4;
+
+/// A capacity: its place in the list that the tables were given, from 1 on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CapacityId(pub u8);
+
+impl CapacityId {
+    /// There is none.
+    pub const NONE: Self = Self(0);
 }
 
 /// A maximum number of packets in each time unit (TS 29.244, 8.2.63). A time unit begins with the
@@ -519,6 +549,18 @@ pub struct Rate {
     pub bps: u64,
     /// What may pass back to back.
     pub burst_bytes: u64,
+    /// What becomes of packets above it.
+    pub above: Above,
+}
+
+/// What becomes of packets above a rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Above {
+    /// They are dropped.
+    #[default]
+    Police,
+    /// They wait, where the data path can have them wait.
+    Shape,
 }
 
 /// A tunnel that a path switch has left.
@@ -588,8 +630,17 @@ pub struct HoldLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no room in the {table} table")]
 pub struct NoRoom {
-    /// Which one, as the metrics name it.
+    /// Which one, as the metrics name it; `capacities`: what is guaranteed would be more than there is.
     pub table: &'static str,
+    /// With `capacities`: whose guaranteed rate it is that is too much.
+    pub qer: Option<QerId>,
+}
+
+impl NoRoom {
+    /// In this table.
+    pub const fn of(table: &'static str) -> Self {
+        Self { table, qer: None }
+    }
 }
 
 /// Where sessions become visible to packets. Implemented by the `tables` crate, and by a recorder

@@ -25,8 +25,8 @@ use ipnet::{IpNet, Ipv6Net};
 use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange, Vlan};
 use serde::Deserialize;
 use session::compiled::{
-    Action, Compiled, Counters, Direction, Duplicate, DuplicateHeader, Entry, Filter, Flow, Key,
-    Limit, Marking, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet, Rate, Relay, Select,
+    Above, Action, Compiled, Counters, Direction, Duplicate, DuplicateHeader, Entry, Filter, Flow,
+    Key, Limit, Marking, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet, Rate, Relay, Select,
     SharedMeter, Tables as _, UeAddresses, UeEnd,
 };
 use slowpath::advertise::Advertised;
@@ -323,6 +323,7 @@ fn compile_entry(entry: &SessionEntry) -> Entry {
     let meter = entry.mbr_bps.map(|bps| Rate {
         bps,
         burst_bytes: entry.burst_bytes.unwrap(),
+        above: Above::Police,
     });
     Entry {
         pdr: PdrId(entry.pdr),
@@ -347,6 +348,7 @@ fn compile_entry(entry: &SessionEntry) -> Entry {
         }),
         shared_meters: entry.shared.iter().copied().collect(),
         packet_meter: entry.packet_meter,
+        share: None,
         predefined: None,
         duplicates: (entry.duplicates.iter())
             .map(SessionDuplicate::compile)
@@ -364,6 +366,7 @@ impl Meter {
             None => Limit::Bits(Rate {
                 bps: self.bps.unwrap(),
                 burst_bytes: self.burst_bytes.unwrap(),
+                above: Above::Police,
             }),
         }
     }

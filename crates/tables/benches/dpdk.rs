@@ -29,7 +29,7 @@ use nexthop::NextHopTables as _;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use session::compiled::{
-    Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Rate, Select, Tables as _,
+    Above, Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Rate, Select, Tables as _,
     UeAddresses,
 };
 use session::testing;
@@ -52,6 +52,7 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const MBR: Rate = Rate {
     bps: 100_000_000_000,
     burst_bytes: 1 << 20,
+    above: Above::Police,
 };
 
 fn ue(user: u32) -> Ipv4Addr {

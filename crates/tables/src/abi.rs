@@ -88,6 +88,8 @@ pub(crate) mod dpdk {
 pub(crate) const PORTS_MAX: usize = raw::TP_PORTS_MAX as usize;
 pub(crate) const N3_ADDRS_MAX: usize = raw::TP_N3_ADDRS_MAX as usize;
 pub(crate) const RULES_MAX: usize = raw::TP_RULES_MAX as usize;
+pub(crate) const CAPACITIES_MAX: usize = raw::TP_CAPACITIES_MAX as usize;
+pub(crate) const SHARE_SHIFT: u32 = raw::TP_SHARE_SHIFT;
 pub(crate) const METERS_MAX: usize = raw::TP_METERS_MAX as usize;
 pub(crate) const BUCKET_SLOTS: usize = raw::TP_BUCKET_SLOTS as usize;
 pub(crate) const UE_PAGE_BITS: u32 = raw::TP_UE_PAGE_BITS;
@@ -272,6 +274,7 @@ pub(crate) mod rate {
     pub(crate) const BURST_SHIFT: u32 = raw::TP_RATE_BURST_SHIFT;
     pub(crate) const BURST_UNIT_NS: u128 = raw::TP_RATE_BURST_UNIT_NS as u128;
     pub(crate) const BURST_MAX: u128 = (1 << (64 - BURST_SHIFT)) - 1;
+    pub(crate) const TICKS_SHIFT: u32 = raw::TP_TICKS_PER_NS_SHIFT;
     pub(crate) const TICKS_PER_SECOND: u128 = 1_000_000_000 << raw::TP_TICKS_PER_NS_SHIFT;
 }
 
@@ -312,6 +315,22 @@ pub(crate) const REMOVE_CONTAINER: u8 = raw::TP_REMOVE_CONTAINER as u8;
 pub(crate) mod meter {
     pub(crate) const RATE: usize = std::mem::offset_of!(super::raw::tp_meter, rate) / 8;
     pub(crate) const TAT: usize = std::mem::offset_of!(super::raw::tp_meter, tat) / 8;
+    /// `slower` and `capacities`.
+    pub(crate) const SHARE: usize = std::mem::offset_of!(super::raw::tp_meter, slower) / 8;
+    pub(crate) const GUARANTEED: usize = std::mem::offset_of!(super::raw::tp_meter, guaranteed) / 8;
+}
+
+/// Words of `tp_capacity`.
+pub(crate) mod capacity {
+    use std::mem::offset_of;
+
+    use super::raw::tp_capacity;
+
+    pub(crate) const SHARE: usize = offset_of!(tp_capacity, share) / 8;
+    pub(crate) const TAT: usize = offset_of!(tp_capacity, tat) / 8;
+    pub(crate) const BYTES: usize = offset_of!(tp_capacity, bytes) / 8;
+    pub(crate) const OVER: usize = offset_of!(tp_capacity, over) / 8;
+    pub(crate) const DROPS: usize = offset_of!(tp_capacity, drops) / 8;
 }
 
 /// Rules in one place of `rules[]`.
@@ -536,6 +555,7 @@ const _: () = {
     assert!(size_of::<Line>() == size_of::<raw::tp_entry>() && align_of::<Line>() == 64);
     assert!(size_of::<Line>() == size_of::<raw::tp_ni>());
     assert!(size_of::<Line>() == size_of::<raw::tp_meter>());
+    assert!(size_of::<Line>() == size_of::<raw::tp_capacity>());
     assert!(size_of::<Line>() == size_of::<raw::tp_trace_key>());
     assert!(size_of::<RulePlace>() == size_of::<raw::tp_rules>() && align_of::<RulePlace>() == 64);
     assert!(

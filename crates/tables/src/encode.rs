@@ -3,8 +3,10 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use session::compiled::{
-    Action, Direction, Entry, Limit, Marks, NiId, PacketRate, Rate, Relay, UeEnd,
+    Above, Action, Direction, Entry, Marks, NiId, PacketRate, Rate, Relay, UeEnd,
 };
 
 use crate::abi::{
@@ -32,11 +34,15 @@ pub(crate) fn rate_word(limit: Rate) -> u64 {
         mantissa = scaled(shift);
     }
     let mantissa = mantissa.min(u128::from(u32::MAX)) as u64;
+    let shape = match limit.above {
+        Above::Police => 0,
+        Above::Shape => rate::SHAPE,
+    };
     let burst_ns = u128::from(limit.burst_bytes) * 8_000_000_000 / bps;
     let burst = burst_ns
         .div_ceil(rate::BURST_UNIT_NS)
         .clamp(1, rate::BURST_MAX) as u64;
-    mantissa | u64::from(shift) << rate::SHIFT_SHIFT | burst << rate::BURST_SHIFT
+    mantissa | shape | u64::from(shift) << rate::SHIFT_SHIFT | burst << rate::BURST_SHIFT
 }
 
 /// A rate word that has packets wait, at most so long, in place of dropping what is above it. Of no rate (0): one that
@@ -49,18 +55,18 @@ pub(crate) fn shaped(word: u64, longest_wait: Duration) -> u64 {
     word & (rate::SHAPE - 1) | rate::SHAPE | longest << rate::BURST_SHIFT
 }
 
-/// A packet limit: whole time units and at most a million packets, which no Packet Rate exceeds.
-fn packets_word(limit: PacketRate) -> u64 {
-    let unit = (limit.per.as_nanos() / u128::from(packets::TIME_UNIT_NS)).max(1) as u64;
-    u64::from(limit.packets).min(packets::MAX) | unit << packets::SHIFT
+/// A rate word as a data path has it on which packets wait at most so long, or never.
+pub(crate) fn rate_here(word: u64, longest_wait: Option<Duration>) -> u64 {
+    match longest_wait {
+        Some(longest) if word & rate::SHAPE != 0 => shaped(word, longest),
+        _ => word & !rate::SHAPE,
+    }
 }
 
-/// The rate word of a shared meter.
-pub(crate) fn limit_word(limit: Limit) -> u64 {
-    match limit {
-        Limit::Bits(rate) => rate_word(rate),
-        Limit::Packets(rate) => packets_word(rate),
-    }
+/// A packet limit: whole time units and at most a million packets, which no Packet Rate exceeds.
+pub(crate) fn packets_word(limit: PacketRate) -> u64 {
+    let unit = (limit.per.as_nanos() / u128::from(packets::TIME_UNIT_NS)).max(1) as u64;
+    u64::from(limit.packets).min(packets::MAX) | unit << packets::SHIFT
 }
 
 /// The control words of an entry, before it is known where they go.
@@ -74,15 +80,24 @@ pub(crate) struct Words {
     pub(crate) ext: Option<Ext>,
 }
 
+/// Lines of the meters that an entry names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meters {
+    /// MBRs, at most four.
+    pub(crate) rates: SmallVec<[u32; METERS_MAX]>,
+    /// Its packet rate.
+    pub(crate) packets: Option<u32>,
+    /// Its share of capacities.
+    pub(crate) share: Option<u32>,
+}
+
 /// Encode one entry. `ue_ni`: where the UE's addresses are valid. `peer`: the peer line of a tunnel.
-/// `meters`: lines of its shared meters, at most four. `packet_meter`: line of its packet rate.
 /// `n_framed`: framed routes of the session.
 pub(crate) fn words(
     rule: &Entry,
     ue_ni: NiId,
     peer: u32,
-    meters: &[u32],
-    packet_meter: Option<u32>,
+    meters: &Meters,
     n_framed: usize,
 ) -> Words {
     let ue_ni = match (rule.direction, rule.action) {
@@ -134,7 +149,7 @@ pub(crate) fn words(
     }
     let asks_ue = head & entry::UE_BIT != 0 || ext.asks & ASKS_UE != 0;
     if rule.framed && asks_ue {
-        ext.n_framed = n_framed as u32;
+        ext.n_framed = n_framed as u16;
     }
     let mut rate = 0;
     let may_pass = entry::forwards(head) || action == entry::ACT_BUFFER;
@@ -142,17 +157,18 @@ pub(crate) fn words(
         head |= entry::METER_BIT;
         rate = rate_word(limit);
     }
-    for (to, &meter) in ext.meters.iter_mut().zip(meters) {
+    for (to, &meter) in ext.meters.iter_mut().zip(&meters.rates) {
         *to = meter;
         ext.n_meters += 1;
     }
-    debug_assert!(meters.len() <= METERS_MAX);
+    debug_assert!(meters.rates.len() <= METERS_MAX);
     if let Some(marking) = rule.marking.filter(|_| entry::forwards(head)) {
         (ext.tos, ext.tos_mask) = (marking.tos & marking.mask, marking.mask);
     }
-    ext.packet_meter = packet_meter.map_or(0, |line| line + 1);
+    ext.packet_meter = meters.packets.map_or(0, |line| line + 1);
+    ext.share = meters.share.map_or(0, |line| line + 1);
     if !matches!(action, entry::ACT_GATE | entry::ACT_QUOTA) {
-        ext.n_copies = rule.duplicates.len() as u32;
+        ext.n_copies = rule.duplicates.len() as u16;
         if ext.n_copies > 0 {
             head |= entry::COPY_BIT;
         }
@@ -238,17 +254,20 @@ mod tests {
         let word = rate_word(Rate {
             bps: 0,
             burst_bytes: 1,
+            above: Above::Police,
         });
         assert_eq!(word, rate::BLOCK);
         let gigabit = rate_word(Rate {
             bps: 1_000_000_000,
             burst_bytes: 125_000,
+            above: Above::Police,
         });
         assert_eq!(cost(gigabit, 1000), 8000 * 64);
         assert_eq!(gigabit >> rate::BURST_SHIFT, 1_000_000u64.div_ceil(4096));
         let slowest = rate_word(Rate {
             bps: 1000,
             burst_bytes: u64::MAX / 2,
+            above: Above::Police,
         });
         assert_eq!(slowest >> rate::BURST_SHIFT, (1 << 24) - 1);
     }
@@ -257,7 +276,7 @@ mod tests {
         #[test]
         fn a_rate_is_exact_to_one_in_a_million(kbps in 1u64..(1 << 40)) {
             let bps = kbps * 1000;
-            let word = rate_word(Rate { bps, burst_bytes: 1500 });
+            let word = rate_word(Rate { bps, burst_bytes: 1500, above: Above::Police });
             let mantissa = (word & 0xffff_ffff) as f64;
             let shift = (word >> rate::SHIFT_SHIFT & 63) as i32;
             let ticks = mantissa * 2f64.powi(-shift);

@@ -1,6 +1,6 @@
 //! Places of the parts of one session, in as little memory as an ordinary session needs.
 
-use session::compiled::{Direction, Entry, PdrId, PredefinedId, QerId};
+use session::compiled::{Direction, Entry, Limit, PdrId, PredefinedId, QerId};
 
 use crate::abi::Features;
 use crate::index::SlotKey;
@@ -60,7 +60,25 @@ pub(crate) struct HeldMeter {
     pub(crate) index: u32,
     pub(crate) qer: QerId,
     pub(crate) direction: Direction,
-    pub(crate) is_of_packets: bool,
+    pub(crate) kind: MeterKind,
+}
+
+/// What a shared meter is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MeterKind {
+    Bits,
+    Packets,
+    Share,
+}
+
+impl MeterKind {
+    pub(crate) fn of(limit: &Limit) -> Self {
+        match limit {
+            Limit::Bits(_) => Self::Bits,
+            Limit::Packets(_) => Self::Packets,
+            Limit::Share(_) => Self::Share,
+        }
+    }
 }
 
 /// All parts of a session.

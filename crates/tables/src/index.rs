@@ -333,7 +333,7 @@ impl UePages {
         if missing.count() as u64 + u64::from(self.next) > u64::from(self.capacity)
             || dir_of(*pages.end()).is_none()
         {
-            return Err(NoRoom { table: "ue_pages" });
+            return Err(NoRoom::of("ue_pages"));
         }
         for page in pages {
             let base = page << UE_PAGE_BITS;

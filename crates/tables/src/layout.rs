@@ -4,7 +4,8 @@ use std::io;
 use std::sync::atomic::AtomicU32;
 
 use crate::abi::host::tp_tables;
-use crate::abi::{Config, Cpu, Line, RulePlace, Side, UE_DIR_BITS, UE_PAGE_BITS};
+use crate::abi::{CAPACITIES_MAX, Config, Cpu, Line, RulePlace, Side, UE_DIR_BITS, UE_PAGE_BITS};
+use crate::capacity::CapacityConfig;
 use crate::memory::{Shared, View};
 use crate::shaping::Shaping;
 use crate::trace::TRACE_KEYS_MAX;
@@ -41,6 +42,8 @@ pub struct Layout {
     pub held_ring: u32,
     /// Packets above their rates wait, in workers; `None`: they are dropped.
     pub shaping: Option<Shaping>,
+    /// What there is for all, at most 127; [`session::compiled::CapacityId`]s are places in this list, from 1 on.
+    pub capacities: Vec<CapacityConfig>,
 }
 
 impl Layout {
@@ -67,6 +70,7 @@ impl Layout {
             workers: 1,
             held_ring: 16 << 20,
             shaping: None,
+            capacities: Vec::new(),
         }
     }
 
@@ -165,6 +169,7 @@ memory! {
     sides, n_sides: Side = layout.all_entries(), 1;
     exts, n_exts: Line = layout.exts, 1;
     meters, n_meters: Line = layout.meters, 1;
+    capacities, n_capacities: Line = CAPACITIES_MAX as u32, 1;
     rules, n_rules: RulePlace = layout.rules, 1;
     buckets, n_buckets: Line = layout.buckets.next_power_of_two(), 1;
     nexthops, n_nexthops: Line = layout.nexthops, 1;

@@ -12,6 +12,7 @@ mod adapt;
 mod alarm_queue;
 mod alloc;
 mod backend;
+mod capacity;
 mod clock;
 pub mod copies;
 #[cfg(feature = "dpdk")]
@@ -53,6 +54,7 @@ mod worker;
 pub use abi::Features;
 pub use adapt::Replacement;
 pub use backend::{ProgramInfo, Runner};
+pub use capacity::{CapacityConfig, CapacityReport, Governor};
 pub use clock::monotonic_ns;
 pub use error::SetupError;
 pub use frame_socket::FrameSocket;

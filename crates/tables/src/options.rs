@@ -23,6 +23,8 @@ pub struct Options {
     pub echo_per_s: u32,
     /// ICMP errors of each kind, time exceeded and too big, per second and CPU; 0: none.
     pub icmp_errors_per_s: u32,
+    /// Packets of L4S (ECT(1)) are marked where their meters are so far ahead; `None`: none are.
+    pub l4s: Option<Duration>,
 }
 
 impl Default for Options {
@@ -35,6 +37,7 @@ impl Default for Options {
             error_indications_per_s: 100,
             echo_per_s: 1000,
             icmp_errors_per_s: 1000,
+            l4s: None,
         }
     }
 }

@@ -161,12 +161,12 @@ impl Programs {
         }
         let refused = |error: io::Error| {
             tracing::error!(%error, "programs are not replaced");
-            NoRoom { table: "programs" }
+            NoRoom::of("programs")
         };
         let wider = loop {
             let supply = |build| self.backend.supply(build);
             let wider = self.adaptation.wider(needs, supply);
-            let wider = wider.ok_or(NoRoom { table: "programs" })?;
+            let wider = wider.ok_or(NoRoom::of("programs"))?;
             // What cannot be loaded is passed over from now on.
             if self.backend.load_now(wider).is_ok() {
                 break wider;

@@ -107,7 +107,7 @@ impl Store {
             self.wait();
             index = self.nexthops.take();
         }
-        let index = index.ok_or(NoRoom { table: "nexthops" })?;
+        let index = index.ok_or(NoRoom::of("nexthops"))?;
         self.mem.nexthops[index as usize].fill(words_of(&nexthop_line(hop)));
         if *hop == NextHop::Fib {
             self.users.join(Features::FIB);
@@ -132,7 +132,7 @@ impl Store {
             .mem
             .nis
             .get(usize::from(ni.0))
-            .ok_or(NoRoom { table: "nis" })?;
+            .ok_or(NoRoom::of("nis"))?;
         Ok(line.load(0))
     }
 
@@ -165,10 +165,7 @@ impl Store {
                 self.wait();
             }
             let lines = route_lines(routes, |net| self.says_more_than_pool(ni, net));
-            first = self
-                .routes
-                .take(lines.len())
-                .ok_or(NoRoom { table: "routes" })?;
+            first = self.routes.take(lines.len()).ok_or(NoRoom::of("routes"))?;
             for (to, words) in self.mem.routes[first as usize..].iter().zip(lines) {
                 to.fill(words);
             }
@@ -208,7 +205,7 @@ impl Store {
                 let reserved = buckets
                     .reserve(key)
                     .or_else(|| buckets.make_room(key, || grace.pass()));
-                buckets.commit(reserved.ok_or(NoRoom { table: "buckets" })?, index);
+                buckets.commit(reserved.ok_or(NoRoom::of("buckets"))?, index);
             }
         }
         Ok(())

@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 use crate::abi::{Ext, FRAMED_MAX, Features, NextHopLine, entry, from_words, ni};
 use crate::alloc::{Lines, Runs};
+use crate::capacity::Capacities;
 use crate::copies;
 use crate::encode::be;
 use crate::grace::Grace;
@@ -156,6 +157,7 @@ pub(crate) struct Store {
     pub(crate) plan: Plan,
     /// Of packets above their rates; `None`: they are dropped.
     pub(crate) longest_wait: Option<Duration>,
+    pub(crate) capacities: Capacities,
     pub(crate) n3_routes: Option<Arc<RouteView>>,
 }
 
@@ -168,6 +170,7 @@ impl Store {
         salt: u64,
     ) -> Self {
         let direct_end = layout.teids + 1;
+        let longest_wait = layout.shaping.map(|shaping| shaping.longest_wait());
         let config = &mem.config[0];
         config.salt.store(salt, Ordering::Relaxed);
         config
@@ -208,7 +211,8 @@ impl Store {
             users: FeatureUsers::default(),
             done: Vec::new(),
             plan: Plan::default(),
-            longest_wait: layout.shaping.map(|shaping| shaping.longest_wait()),
+            longest_wait,
+            capacities: Capacities::new(&mem, &layout.capacities, longest_wait),
             n3_routes: None,
             mem,
         };
@@ -288,7 +292,7 @@ impl Store {
     }
 
     fn register_pool6(&mut self, home: u16, pool: IpNet) -> Result<(), NoRoom> {
-        let no_room = NoRoom { table: "rules" };
+        let no_room = NoRoom::of("rules");
         let line = self.mem.nis.get(usize::from(home)).ok_or(no_room)?;
         let pools = self.pools6.entry(home).or_default();
         if pools.len() >= FRAMED_MAX {

@@ -24,6 +24,7 @@ use crate::backend::workers::kernel::Kernel;
 use crate::backend::workers::{ByHand, Workers};
 use crate::backend::xdp::Xdp;
 use crate::backend::{Backend, ProgramInfo, Runner};
+use crate::capacity::{self, CapacityReport, Governor};
 use crate::error::SetupError;
 use crate::grace::{Barrier, Bystander, Grace};
 use crate::handle::Handle;
@@ -187,9 +188,7 @@ impl Tables {
     pub fn set_local(&mut self, n3: &[IpAddr]) -> Result<(), NoRoom> {
         let v4 = n3.iter().filter(|addr| addr.is_ipv4()).count();
         if v4.max(n3.len() - v4) > N3_ADDRS_MAX {
-            return Err(NoRoom {
-                table: "n3_addresses",
-            });
+            return Err(NoRoom::of("n3_addresses"));
         }
         self.store.set_local(n3);
         Ok(())
@@ -237,6 +236,16 @@ impl Tables {
             || !self.store.alarms.again.is_empty()
             || self.is_settling()
             || self.programs.backend().is_loading()
+    }
+
+    /// Gives flows their shares of capacities, in a thread that looks again and again; `None`: there are no capacities.
+    pub fn governor(&self) -> Option<Governor> {
+        self.store.capacities.governor()
+    }
+
+    /// What capacities carry, in the order of [`Layout::capacities`].
+    pub fn capacities(&self) -> Vec<CapacityReport> {
+        self.store.capacities.reports()
     }
 
     /// Features of the live programs.
@@ -480,6 +489,7 @@ fn new_store(
     config
         .icmp_ns
         .store(spacing(options.icmp_errors_per_s), Ordering::Relaxed);
+    capacity::set_l4s(&memory, options.l4s);
     let owners = Owners::new(memory.entries.len())?;
     let alarms = Alarms::new(backend.ring(Records::Alarms)?, Arc::new(AlarmQueue::new()?));
     let grace = Grace::new(backend.barrier()?)?;

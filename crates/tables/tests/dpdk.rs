@@ -18,7 +18,7 @@ use nexthop::NextHopTables as _;
 use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, unshare};
 use session::compiled::{
-    Action, Compiled, Direction, Entry, Key, NiId, PdrId, Rate, Select, Tables as _,
+    Above, Action, Compiled, Direction, Entry, Key, NiId, PdrId, Rate, Select, Tables as _,
 };
 use session::testing;
 use tables::dpdk::{Pipeline, RingPort, Settings};
@@ -271,6 +271,7 @@ fn what_is_above_its_rate_leaves_at_the_rate() {
     let rate = Rate {
         bps: bits * 1000 / u64::try_from(EACH.as_millis()).unwrap(),
         burst_bytes: 1,
+        above: Above::Shape,
     };
     // Of more buffers than there are, each waits until the workers end.
     for round in 0..4 {

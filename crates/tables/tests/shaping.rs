@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
 
+#[path = "shaping/capacity.rs"]
+mod capacity;
 mod common;
 
 use std::collections::HashMap;
@@ -11,8 +13,8 @@ use std::time::Duration;
 use common::{Random, furnish, hop, ports, resolve_peers};
 use nexthop::NextHopTables;
 use session::compiled::{
-    Action, Compiled, Direction, Entry, Key, Limit, NiId, PdrId, QerId, Rate, Relay, Select,
-    SharedMeter, Tables as _, UeAddresses,
+    Above, Action, Compiled, Direction, Entry, Key, Limit, NiId, NoRoom, PdrId, QerId, Rate, Relay,
+    Select, SharedMeter, Tables as _, UeAddresses,
 };
 use session::testing;
 use tables::{DROP_REASONS, Features, Handle, Layout, Options, Shaping, Tables, Verdict};
@@ -35,6 +37,8 @@ const SHAPING: Shaping = Shaping {
     slots: 4096,
     frames: 32_768,
 };
+/// Packets of L4S are marked where meters are so far ahead.
+const L4S: Duration = Duration::from_millis(2);
 const HORIZON: u64 = 4095 * SLOT;
 
 fn ue(user: u32) -> Ipv4Addr {
@@ -45,6 +49,7 @@ fn rate(bps: u64) -> Rate {
     Rate {
         bps,
         burst_bytes: 1,
+        above: Above::Shape,
     }
 }
 
@@ -138,12 +143,16 @@ struct Site {
 
 impl Site {
     fn new(shaping: Shaping) -> Self {
-        let layout = Layout {
+        Self::of(Layout {
             shaping: Some(shaping),
             ..Layout::for_sessions(2048, 2, 2)
-        };
+        })
+    }
+
+    fn of(layout: Layout) -> Self {
         let options = Options {
             features: Some(Features::ALL),
+            l4s: Some(L4S),
             ..Options::default()
         };
         let mut tables = Tables::by_hand(&layout, &ports(), &options).unwrap();
@@ -163,11 +172,14 @@ impl Site {
     }
 
     fn publish(&mut self, user: u32, rates: Rates, teid: u32) {
+        self.publish_all(user, &session(user, rates, teid)).unwrap();
+    }
+
+    fn publish_all(&mut self, user: u32, session: &Compiled) -> Result<(), NoRoom> {
         let handle = self.handles.entry(user).or_default();
-        self.tables
-            .publish(handle, &session(user, rates, teid))
-            .unwrap();
+        self.tables.publish(handle, session)?;
         resolve_peers(&mut self.tables, self.n3);
+        Ok(())
     }
 
     /// The clock is at this time, and what is due leaves.

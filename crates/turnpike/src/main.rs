@@ -89,6 +89,8 @@ enum Question {
     Trace(trace::Wish),
     /// Packets that wait for idle UEs, and for whom.
     Buffers,
+    /// What interfaces, network instances and groups of users have, what is guaranteed of it, and what is lost for want of more.
+    Capacity,
     /// Applications with the Packet Flow Descriptions that SMFs provisioned.
     Pfds,
 }
@@ -134,6 +136,7 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
         Question::Datapath => (client.get("datapath")?, show::datapath),
         Question::Cores => (cores::ask(&client)?, cores::show),
         Question::Config => (client.get("config")?, show::config),
+        Question::Capacity => (client.get("capacities")?, show::capacities),
         Question::Buffers => (client.get("buffers")?, show::buffers),
         Question::Pfds => (client.get("pfds")?, show::pfds),
         Question::Peers => (client.get("peers")?, show::peers),

@@ -413,6 +413,35 @@ pub(crate) fn pfds(answer: &Value) -> String {
     }
 }
 
+pub(crate) fn capacities(answer: &Value) -> String {
+    let mut table = Table::new([
+        "CAPACITY",
+        "BIT/S",
+        "GUARANTEED",
+        "AT MOST",
+        "LEAST SHARE",
+        "BYTES",
+        "DROPS",
+    ]);
+    for capacity in items(answer, "") {
+        let fields = [
+            "/name",
+            "/bps",
+            "/guaranteed_bps",
+            "/guaranteed_bps_limit",
+            "/share_bps",
+            "/bytes",
+            "/drops",
+        ];
+        table.row(fields.map(|field| text(capacity, field)));
+    }
+    if table.is_empty() {
+        "no capacities are configured\n".to_owned()
+    } else {
+        table.text()
+    }
+}
+
 pub(crate) fn buffers(answer: &Value) -> String {
     let fill = |what: &str| {
         let [used, capacity] =

@@ -25,9 +25,9 @@ use crate::command::{Asker, NoAnswer};
 use crate::config::Config;
 use crate::plan;
 use crate::report::{
-    ApplicationReport, BufferReport, BufferTotals, CoresReport, DatapathReport, DropReport, Fill,
-    PeerReport, PortReport, Report, SessionDetail, SessionPage, TableFill, UsagePage, UsageTotals,
-    parse_seid,
+    ApplicationReport, BufferReport, BufferTotals, CapacityReport, CoresReport, DatapathReport,
+    DropReport, Fill, PeerReport, PortReport, Report, SessionDetail, SessionPage, TableFill,
+    UsagePage, UsageTotals, parse_seid,
 };
 use crate::system;
 
@@ -74,6 +74,7 @@ impl Api {
             .route("/api/v1/peers", get(peers))
             .route("/api/v1/pfds", get(pfds))
             .route("/api/v1/buffers", get(buffers))
+            .route("/api/v1/capacities", get(capacities))
             .route("/api/v1/drops", get(drops))
             .route("/api/v1/trace", get(trace::trace))
             .route("/api/v1/datapath", get(datapath))
@@ -327,6 +328,12 @@ async fn drops(State(api): State<Api>) -> Result<Json<Vec<DropReport>>, Failure>
     Ok(Json(api.control.report().await?.drops))
 }
 
+/// What interfaces, network instances and groups of users have, and what of it is in use.
+#[utoipa::path(get, path = "/api/v1/capacities", responses((status = 200, body = [CapacityReport])))]
+async fn capacities(State(api): State<Api>) -> Result<Json<Vec<CapacityReport>>, Failure> {
+    Ok(Json(api.control.report().await?.capacities))
+}
+
 /// The data path and its interfaces.
 #[derive(Serialize, ToSchema)]
 struct DatapathBody {
@@ -386,7 +393,7 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
 #[openapi(
     info(title = "Turnpike", description = "A 5G User Plane Function",
         license(name = "Apache-2.0")),
-    paths(status, sessions, session, usage, peers, pfds, buffers, drops, datapath, cores, config, openapi, metrics,
+    paths(status, sessions, session, usage, peers, pfds, buffers, drops, capacities, datapath, cores, config, openapi, metrics,
         trace::trace),
     modifiers(&BearerToken),
     security((), ("token" = []))

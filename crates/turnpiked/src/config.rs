@@ -6,6 +6,7 @@ mod check;
 mod cores;
 mod dpdk;
 mod predefined;
+pub(crate) mod qos;
 mod router;
 mod system;
 mod understood;
@@ -40,6 +41,8 @@ pub(crate) struct Config {
     pub(crate) network_instance: Vec<NetworkInstance>,
     #[serde(default)]
     pub(crate) predefined_rule: Vec<PredefinedRule>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) group: Vec<qos::Group>,
     #[serde(default)]
     pub(crate) limits: Limits,
     #[serde(default)]
@@ -250,6 +253,9 @@ pub(crate) struct Interface {
     /// As DPDK names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
+    /// What it may send.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) capacity_kbps: Option<u64>,
 }
 
 /// What an interface is connected to.
@@ -313,6 +319,10 @@ pub(crate) struct NetworkInstance {
     pub(crate) ue_to_ue: bool,
     #[serde(default)]
     pub(crate) router: Router,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) capacity_uplink_kbps: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) capacity_downlink_kbps: Option<u64>,
 }
 
 impl NetworkInstance {
@@ -382,6 +392,10 @@ pub(crate) struct Qos {
     pub(crate) frames: u32,
     pub(crate) burst_ms: u32,
     pub(crate) burst_min_bytes: u32,
+    pub(crate) l4s_us: u32,
+    pub(crate) guaranteed_percent: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) flow: Vec<qos::Flow>,
 }
 
 impl Default for Qos {
@@ -393,6 +407,9 @@ impl Default for Qos {
             frames: 16_384,
             burst_ms: 100,
             burst_min_bytes: 32_768,
+            l4s_us: 0,
+            guaranteed_percent: 80,
+            flow: Vec::new(),
         }
     }
 }

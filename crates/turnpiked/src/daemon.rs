@@ -115,6 +115,7 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
     // Nobody is kept waiting for what takes its time; and while another process has the port, its interfaces stay as they are.
     let sockets = bind_n4(config)?;
     tables.attach()?;
+    govern(&tables)?;
     // Interfaces that the data path makes are there now.
     let next_hops = NextHops::new(plan::next_hops(config)?);
     let netlink = Netlink::start({
@@ -192,6 +193,23 @@ fn set_up(config: &Config, tables: &mut Tables) -> Result<Setup> {
         setup.routers().set_address(ni, addr);
     }
     Ok(setup)
+}
+
+/// Start the thread that gives flows their shares of capacities, if there are some. It ends with the process.
+fn govern(tables: &Tables) -> Result<()> {
+    let Some(mut governor) = tables.governor() else {
+        return Ok(());
+    };
+    std::thread::Builder::new()
+        .name("capacities".into())
+        .spawn(move || {
+            loop {
+                governor.look(tables::monotonic_ns());
+                std::thread::sleep(governor.pause());
+            }
+        })
+        .context("thread of capacities")?;
+    Ok(())
 }
 
 /// Start the control thread; what it ended with comes out.

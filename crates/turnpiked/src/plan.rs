@@ -11,9 +11,7 @@ use slowpath::advertise::Advertised;
 use tables::{Layout, Mode, Options, PortConfig, Roles, Shaping};
 use topology::Topology;
 
-use crate::config::{
-    Config, DatapathKind, Interface, NetworkInstance, NodeId, QosMode, XdpMode, doubts,
-};
+use crate::config::{Config, DatapathKind, Interface, NetworkInstance, NodeId, XdpMode, doubts};
 use crate::report::{CoresReport, CpuReport};
 
 /// UE addresses of one page of the tables: `TP_UE_PAGE_BITS`.
@@ -143,13 +141,14 @@ pub(crate) fn layout(config: &Config) -> Layout {
         workers: config.datapath.workers,
         held_ring: config.buffering.ring_mib << 20,
         shaping: shaping(config),
+        capacities: crate::config::qos::for_tables(config),
         ..Layout::for_sessions(sessions, nis, u32::try_from(ue_pages).unwrap_or(u32::MAX))
     }
 }
 
 fn shaping(config: &Config) -> Option<Shaping> {
     let qos = &config.qos;
-    (qos.mode == QosMode::Shape).then(|| Shaping {
+    crate::config::qos::shapes(config).then(|| Shaping {
         granularity: Duration::from_micros(qos.granularity_us.into()),
         slots: qos.slots,
         frames: qos.frames,
@@ -173,6 +172,7 @@ pub(crate) fn options(config: &Config) -> Options {
         error_indications_per_s: 0,
         echo_per_s: config.gtpu.echo_per_s,
         icmp_errors_per_s: config.datapath.icmp_errors_per_s,
+        l4s: (config.qos.l4s_us > 0).then(|| Duration::from_micros(config.qos.l4s_us.into())),
         outer6: n3_addresses(config).iter().any(IpAddr::is_ipv6),
         udp6_checksum: config.gtpu.udp6_checksum,
         settle: Duration::from_secs(config.datapath.settle_s.into()),
@@ -289,6 +289,7 @@ pub(crate) fn session(config: &Config, seed: u64) -> session::Config {
             ms: config.qos.burst_ms,
             min_bytes: config.qos.burst_min_bytes,
         },
+        qos: crate::config::qos::for_core(config),
         heartbeat_interval: seconds(n4.heartbeat_s),
         t1: Duration::from_millis(n4.t1_ms.into()),
         n1: n4.n1,

@@ -29,6 +29,40 @@ pub(crate) struct Report {
     pub(crate) datapath: DatapathReport,
     pub(crate) ports: Vec<PortReport>,
     pub(crate) drops: Vec<DropReport>,
+    pub(crate) capacities: Vec<CapacityReport>,
+}
+
+/// What an interface, a network instance or a group of users has, in one direction: of users' IP packets.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub(crate) struct CapacityReport {
+    /// Whose it is.
+    pub(crate) name: String,
+    /// As configured.
+    pub(crate) bps: u64,
+    /// Guaranteed to flows (GBR) at present.
+    pub(crate) guaranteed_bps: u64,
+    /// That may be guaranteed.
+    pub(crate) guaranteed_bps_limit: u64,
+    /// What the flow of the least weight may have at present; none: nobody is held back.
+    pub(crate) share_bps: Option<u64>,
+    /// Octets that passed; of each CPU 16 KiB at most are not yet in it.
+    pub(crate) bytes: u64,
+    /// Packets that were dropped as `capacity`.
+    pub(crate) drops: u64,
+}
+
+impl From<tables::CapacityReport> for CapacityReport {
+    fn from(of: tables::CapacityReport) -> Self {
+        Self {
+            name: of.name,
+            bps: of.bps,
+            guaranteed_bps: of.guaranteed_bps,
+            guaranteed_bps_limit: of.guaranteed_at_most,
+            share_bps: of.share_bps,
+            bytes: of.bytes,
+            drops: of.drops,
+        }
+    }
 }
 
 /// Packets that wait for idle UEs.

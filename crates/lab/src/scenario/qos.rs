@@ -1,17 +1,22 @@
 //! QERs beyond gate and bit rate, and what the UPF reports of quiet users.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
+use rs_pfcp::ie::cause::CauseValue;
+use rs_pfcp::ie::gbr::Gbr;
 use rs_pfcp::ie::packet_rate::{PacketRate, TimeUnit};
 use rs_pfcp::ie::user_plane_inactivity_timer::UserPlaneInactivityTimer;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
 use super::capture::{Capture, count};
+use super::sessions::refused;
 use super::{Scenario, both_ways, expect_drops, flow_down, flow_up};
-use crate::flow::Shape;
+use crate::dn;
+use crate::flow::{self, Shape};
 use crate::world::{Attached, Family, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -26,6 +31,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "so many packets in a time unit, and no more",
             packet_rate,
         ),
+        Scenario::new(
+            "guaranteed-rate",
+            "where there is not enough for all, a guaranteed flow loses nothing, others share equally, and no more is guaranteed",
+            guaranteed_rate,
+        )
+        .line("[[network_instance]]", "capacity_uplink_kbps = 8000")
+        .line("[qos]", "guaranteed_percent = 50")
+        .alone(),
         Scenario::new(
             "user-plane-inactivity",
             "a quiet user is reported once, a busy one is not",
@@ -116,6 +129,71 @@ fn packet_rate(world: &mut World) -> Result<String> {
         "{ALLOWED} of {} packets, then as many again",
         up.sent
     ))
+}
+
+/// Of 8 Mbit/s one flow is guaranteed 3 and sends 2.5, two others send 8 each.
+fn guaranteed_rate(world: &mut World) -> Result<String> {
+    const PAYLOAD: usize = 1000;
+    const BITS: f64 = (PAYLOAD + 28) as f64 * 8.0;
+    const SECONDS: u32 = 6;
+    let gbr = |kbps| {
+        let gbr = Gbr::new(kbps, 0).marshal().to_vec();
+        vec![Ie::new(IeType::Gbr, gbr)]
+    };
+    let (loyal, greedy) = (
+        world.attach_plain("ue1", Family::V4)?,
+        [
+            world.attach_plain("ue2", Family::V4)?,
+            world.attach_plain("ue3", Family::V4)?,
+        ],
+    );
+    let smf = world.smf(0)?;
+    smf.update_qer(&loyal.session, gbr(3000))?;
+    let refusal = smf.update_qer(&greedy[0].session, gbr(1001));
+    refused(refusal, CauseValue::NoResourcesAvailable)?;
+    let send = |attached: &Attached, bps: f64| {
+        let rate = (bps / BITS) as u32;
+        let shape = Shape {
+            rate,
+            count: rate * SECONDS,
+            payload: PAYLOAD,
+        };
+        let server = SocketAddr::new(dn::SERVER_V4.into(), 0);
+        flow::start_regardless(
+            &attached.ue.netns,
+            flow::any(server),
+            &world.dn_ns,
+            server,
+            shape,
+        )
+    };
+    let greedy = [send(&greedy[0], 8e6)?, send(&greedy[1], 8e6)?];
+    // Shares have settled.
+    super::more_of(&greedy[0], 200)?;
+    let (kept, sent) = send(&loyal, 2.5e6)?.finish_lossy()?;
+    kept.whole("the guaranteed flow")?;
+    let mut shares = Vec::new();
+    for flow in greedy {
+        let (outcome, sent) = flow.finish_lossy()?;
+        ensure!(outcome.late == 0, "{} packets out of order", outcome.late);
+        shares.push(f64::from(outcome.received) / (sent.until - sent.from).as_secs_f64());
+    }
+    let (one, other) = (shares[0] * BITS / 1e6, shares[1] * BITS / 1e6);
+    let ratio = one / other;
+    let report = format!(
+        "{} of {} packets at a guaranteed rate in {:.1} s, beside {one:.2} and {other:.2} Mbit/s",
+        kept.received,
+        kept.sent,
+        (sent.until - sent.from).as_secs_f64()
+    );
+    ensure!((0.8..1.25).contains(&ratio), "{report}: unequal");
+    // A second of theirs had nobody beside it.
+    ensure!((2.2..4.1).contains(&one), "{report}: not what there is");
+    ensure!(
+        world.drops("capacity")? > 0,
+        "{report}: nothing was dropped"
+    );
+    Ok(report)
 }
 
 fn user_plane_inactivity(world: &mut World) -> Result<String> {

@@ -74,7 +74,7 @@ impl Recorder {
 
     fn room(&self) -> Result<(), NoRoom> {
         if self.full {
-            Err(NoRoom { table: "nexthops" })
+            Err(NoRoom::of("nexthops"))
         } else {
             Ok(())
         }

@@ -10,9 +10,9 @@ use smallvec::SmallVec;
 use crate::base::flow::FlowDescription;
 use crate::base::refusal::Refusal;
 use crate::compiled::{
-    Action, Compiled, DEFAULT_NI, Direction, Duplicate, DuplicateHeader, Entry, Filter, Flow, Key,
-    Limit, Marks, NiId, PdrId, PredefinedId, QerId, Qfi, QfiSet, Rate, Relay, Select, SharedMeter,
-    UeAddresses, UeEnd,
+    Above, Action, Compiled, DEFAULT_NI, Direction, Duplicate, DuplicateHeader, Entry, Filter,
+    Flow, Key, Limit, Marks, NiId, PdrId, PredefinedId, QerId, Qfi, QfiSet, Rate, Relay, Select,
+    Share, SharedMeter, UeAddresses, UeEnd,
 };
 use crate::rules::config::{Burst, PredefinedFar};
 use crate::rules::flows::Flows;
@@ -20,7 +20,7 @@ use crate::rules::predefined::EffectivePdr;
 use crate::rules::site::Site;
 use crate::rules::{
     Apply, Duplicates, Duplicating, Far, Forwarding, Interface, LocalFTeid, PacketRules, Pdi, Pdr,
-    Qer, RuleId, Targets, TunnelNetworkId,
+    Qer, RuleId, Targets, TunnelNetworkId, UeIp,
 };
 
 /// Filters that are tried for one key (`TP_RULES_MAX` of the tables).
@@ -460,6 +460,7 @@ fn entry(
         meter: None,
         shared_meters: SmallVec::new(),
         packet_meter: None,
+        share: None,
         duplicates: Vec::new(),
     };
     let is_tunnel = matches!(action, Action::Tunnel { .. });
@@ -489,7 +490,8 @@ fn entry(
     if !matches!(action, Action::GateClosed | Action::QuotaExhausted) {
         entry.duplicates = duplicates(&far, site, reaches)?;
     }
-    meter(rules, pdr, &qers, site.burst, meters, &mut entry)?;
+    meter(rules, pdr, &qers, site, meters, &mut entry)?;
+    share(rules, pdr, &qers, site, meters, &mut entry);
     Ok(entry)
 }
 
@@ -654,19 +656,24 @@ fn meter(
     rules: PacketRules<'_>,
     pdr: &Pdr,
     qers: &[&Qer],
-    burst: Burst,
+    site: &Site,
     meters: &mut Vec<SharedMeter>,
     entry: &mut Entry,
 ) -> Result<(), Refusal> {
     let direction = entry.direction;
+    let ni = ue_of(rules.pdrs, pdr).map(|ue| ue.ni);
     let too_many = |ie| Refusal::no_room(ie).in_rule(RuleId::Pdr(pdr.id));
-    let mut own = None;
+    let mut own: Option<Rate> = None;
     for qer in qers {
         if let Some(kbps) = qer.mbr_kbps(direction) {
+            let rate = Rate {
+                above: site.qos.above(ni, qer.qfi),
+                ..rate(kbps, site.burst)
+            };
             if is_used_once(rules, qer.id, direction) {
-                own = Some(own.map_or(kbps, |lowest: u64| lowest.min(kbps)));
+                own = own.filter(|lowest| lowest.bps <= rate.bps).or(Some(rate));
             } else {
-                let limit = Limit::Bits(rate(kbps, burst));
+                let limit = Limit::Bits(rate);
                 let index = shared(meters, qer.id, direction, limit);
                 entry.shared_meters.push(index);
             }
@@ -678,16 +685,64 @@ fn meter(
             }
         }
     }
-    entry.meter = own.map(|kbps| rate(kbps, burst));
+    entry.meter = own;
     if entry.shared_meters.len() > SHARED_PER_PDR {
         return Err(too_many(IeType::QER_ID));
     }
     Ok(())
 }
 
+/// Address of the UE of a session, as this PDR has it, or another one.
+fn ue_of(pdrs: &[Pdr], pdr: &Pdr) -> Option<UeIp> {
+    pdr.pdi
+        .ue
+        .or_else(|| pdrs.iter().find_map(|pdr| pdr.pdi.ue))
+}
+
+/// What the configuration adds to a flow: its share of what there is, and its marking where the SMF has none.
+fn share(
+    rules: PacketRules<'_>,
+    pdr: &Pdr,
+    qers: &[&Qer],
+    site: &Site,
+    meters: &mut Vec<SharedMeter>,
+    entry: &mut Entry,
+) {
+    if site.qos.flows.is_empty() && site.qos.capacities.is_empty() {
+        return;
+    }
+    let ue = ue_of(rules.pdrs, pdr);
+    let ni = ue.map(|ue| ue.ni);
+    let qfi = mark(qers).or(pdr.pdi.qfis.single());
+    if matches!(entry.action, Action::Tunnel { .. } | Action::Udp { .. }) {
+        entry.marking = entry.marking.or(site.qos.marking(ni, qfi));
+    }
+    let direction = entry.direction;
+    let Some(capacities) = site.qos.capacities(direction, entry.action, ue) else {
+        return;
+    };
+    let of_flow = qers.iter().find(|qer| qer.qfi.is_some() && qer.qfi == qfi);
+    let qer = of_flow.or(qers.first());
+    let guaranteed = of_flow.and_then(|qer| qer.gbr_kbps(direction));
+    let share = Share {
+        weight: site.qos.weight(ni, qfi),
+        guaranteed: guaranteed.map(|kbps| rate(kbps, site.burst)),
+        capacities,
+    };
+    let id = qer.map_or(NO_QER, |qer| qer.id);
+    entry.share = Some(shared(meters, id, direction, Limit::Share(share)));
+}
+
+/// Of the share of packets without QER.
+const NO_QER: QerId = QerId(u32::MAX);
+
 /// Place of the meter of a QER.
 fn shared(meters: &mut Vec<SharedMeter>, qer: QerId, direction: Direction, limit: Limit) -> usize {
-    let same_kind = |m: &SharedMeter| discriminant(&m.limit) == discriminant(&limit);
+    let same_kind = |m: &SharedMeter| match (&m.limit, &limit) {
+        // Packets of one QER may take several ways.
+        (Limit::Share(one), Limit::Share(other)) => one.capacities == other.capacities,
+        (one, other) => discriminant(one) == discriminant(other),
+    };
     let known = meters
         .iter()
         .position(|m| m.qer == qer && m.direction == direction && same_kind(m));
@@ -714,5 +769,6 @@ pub(crate) fn rate(kbps: u64, burst: Burst) -> Rate {
     Rate {
         bps,
         burst_bytes: bytes.max(u64::from(burst.min_bytes)),
+        above: Above::Police,
     }
 }

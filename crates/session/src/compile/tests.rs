@@ -167,7 +167,7 @@ fn verdict(compiled: &Compiled, entry: &Entry, packet: &Packet) -> Verdict {
         assert_eq!(compiled.meters[m].direction, entry.direction);
         match compiled.meters[m].limit {
             Limit::Bits(rate) => rate,
-            Limit::Packets(_) => panic!("a packet rate among the bit rates"),
+            _ => panic!("no bit rate among the bit rates"),
         }
     });
     let mut limits_kbps: Vec<u64> = shared
@@ -181,7 +181,7 @@ fn verdict(compiled: &Compiled, entry: &Entry, packet: &Packet) -> Verdict {
         limits_kbps,
         packet_rate: entry.packet_meter.map(|m| match compiled.meters[m].limit {
             Limit::Packets(rate) => rate,
-            Limit::Bits(_) => panic!("a bit rate for packets"),
+            _ => panic!("no packet rate"),
         }),
         duplicates: entry.duplicates.iter().map(number_and_peer).collect(),
     }

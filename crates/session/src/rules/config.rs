@@ -8,6 +8,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 pub use crate::base::node_id::NodeIdConfig;
 use crate::compiled::NiId;
 pub use crate::rules::predefined::{PredefinedFar, PredefinedRule};
+pub use crate::rules::qos::{CapacityUse, FlowClass, Of, QosConfig, weight_of};
 
 /// Everything the core needs to know beforehand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct Config {
     pub limits: Limits,
     /// Buckets of the meters.
     pub burst: Burst,
+    /// What QoS flows are, and what there is for all of them.
+    pub qos: QosConfig,
     /// Time between our Heartbeat Requests to one peer; zero: we send none.
     pub heartbeat_interval: Duration,
     /// Time after which a request of ours is sent again (TS 29.244, 6.4).
@@ -180,6 +183,7 @@ impl Default for Config {
             predefined_rules: Vec::new(),
             limits: Limits::default(),
             burst: Burst::default(),
+            qos: QosConfig::default(),
             heartbeat_interval: Duration::from_secs(10),
             t1: Duration::from_secs(1),
             n1: 3,

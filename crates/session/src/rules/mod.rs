@@ -9,6 +9,7 @@ pub(crate) mod intake;
 pub(crate) mod kept_ies;
 mod model;
 pub mod predefined;
+pub(crate) mod qos;
 pub(crate) mod site;
 pub(crate) mod summary;
 pub(crate) mod targets;

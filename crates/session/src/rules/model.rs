@@ -561,7 +561,7 @@ pub struct Qer {
 pub struct RareQer {
     /// RQI (8.2.88) and Paging Policy Indicator (8.2.116): what downlink packets carry.
     pub marks: Marks,
-    /// Guaranteed bit rate (8.2.9): kept and shown. It takes effect where capacity is given out.
+    /// Guaranteed bit rate (8.2.9). It takes effect where the configuration says what there is for all.
     pub gbr: Option<Mbr>,
     /// Packet Rate (8.2.63), uplink. `None`: unlimited.
     pub uplink_packets: Option<PacketRate>,
@@ -623,6 +623,12 @@ impl Qer {
             Direction::Uplink => rare.uplink_packets,
             Direction::Downlink => rare.downlink_packets,
         }
+    }
+
+    /// What is guaranteed in `direction`; not 0.
+    pub fn gbr_kbps(&self, direction: Direction) -> Option<u64> {
+        let gbr = self.rare.as_ref()?.gbr?.kbps(direction);
+        (gbr > 0).then_some(gbr)
     }
 
     /// The limit of `direction`.

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use pfcp::ie::{NetworkInstance, TgppInterfaceType};
 
 use crate::compiled::NiId;
-use crate::rules::config::{Burst, Config, Limits, PredefinedRule, TunnelNetwork};
+use crate::rules::config::{Burst, Config, Limits, PredefinedRule, QosConfig, TunnelNetwork};
 use crate::rules::predefined;
 use crate::rules::{Interface, LocalEnds, RemoteFTeid, TunnelNetworkId};
 
@@ -25,6 +25,7 @@ pub(crate) struct Site {
     /// What SMFs may activate.
     pub(crate) predefined: Vec<PredefinedRule>,
     pub(crate) burst: Burst,
+    pub(crate) qos: QosConfig,
     pub(crate) limits: Limits,
     pub(crate) qers_per_pdr: usize,
 }
@@ -47,6 +48,7 @@ impl Site {
                 .collect(),
             predefined: predefined::numbered(config.predefined_rules.clone()),
             burst: config.burst,
+            qos: config.qos.clone(),
             limits: config.limits.clone(),
             qers_per_pdr: config.limits.qers_per_pdr,
         }

@@ -14,13 +14,13 @@ use crate::base::salted::Salted;
 use crate::base::slab::{Place, Slab};
 use crate::base::time::Time;
 use crate::compile::compiler::{Compiler, owner};
-use crate::compiled::{Compiled, EndedTunnel, PdrId, Tables};
+use crate::compiled::{Compiled, EndedTunnel, NoRoom, PdrId, Tables};
 use crate::rules::config::Config;
 use crate::rules::endpoints::Endpoint;
 use crate::rules::site::Site;
 use crate::rules::summary::SessionSummary;
 use crate::rules::unsupported::IN_SESSION;
-use crate::rules::{Far, FarId, PacketRules, Pdr};
+use crate::rules::{Far, FarId, PacketRules, Pdr, RuleId};
 use crate::slice::applications::Applications;
 use crate::slice::context::{Context, Rare};
 use crate::slice::deferred::Deferred;
@@ -373,9 +373,7 @@ impl<T: Tables> Sessions<T> {
                     .compile(rules, &self.site, &reaches, &mut self.compiled)?;
                 self.compiled.seid = owner(seid, rules.pdrs, &self.compiled);
                 self.compiled.drops_held = self.draft.drops_held;
-                tables
-                    .publish(&mut handle, &self.compiled)
-                    .map_err(|_| Cause::NO_RESOURCES_AVAILABLE.into())
+                tables.publish(&mut handle, &self.compiled).map_err(no_room)
             });
         match outcome {
             Ok(()) => Ok(handle),
@@ -809,4 +807,12 @@ fn modification_is_supported(request: &SessionModificationRequest<'_>) -> Result
         return refuse(IeType::PFCPSMREQ_FLAGS);
     }
     Ok(())
+}
+
+/// What the tables have no room for.
+fn no_room(full: NoRoom) -> Refusal {
+    match full.qer {
+        Some(qer) => Refusal::no_room(IeType::GBR).in_rule(RuleId::Qer(qer)),
+        None => Cause::NO_RESOURCES_AVAILABLE.into(),
+    }
 }

@@ -45,6 +45,7 @@ pub fn entry(pdr: PdrId, direction: Direction, action: Action) -> Entry {
         meter: None,
         shared_meters: SmallVec::new(),
         packet_meter: None,
+        share: None,
         duplicates: Vec::new(),
     }
 }

@@ -41,6 +41,7 @@ fn entry(pdr: u16, direction: Direction, action: Action) -> Entry {
         meter: None,
         shared_meters: Default::default(),
         packet_meter: None,
+        share: None,
         duplicates: Vec::new(),
     }
 }

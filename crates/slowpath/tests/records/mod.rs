@@ -30,6 +30,7 @@ fn entry(pdr: u16, direction: Direction) -> Entry {
         meter: None,
         shared_meters: Default::default(),
         packet_meter: None,
+        share: None,
         duplicates: Vec::new(),
     }
 }

@@ -10,10 +10,11 @@ use crate::abi::{
     self, COPIES_MAX, CopyLine, Ext, FRAMED_MAX, KIND_TEID, KIND_UE4, KIND_UE6, METERS_MAX, entry,
     from_words,
 };
+use crate::capacity::ShareWords;
 use crate::copies;
-use crate::encode::{self, Words, limit_word, meaningful};
+use crate::encode::{self, Meters, Words, meaningful};
 use crate::filters::RuleList;
-use crate::handle::{HeldEntry, HeldKey, HeldMeter, Parts};
+use crate::handle::{HeldEntry, HeldKey, HeldMeter, MeterKind, Parts};
 use crate::index::{SlotKey, Standing};
 use crate::prefixes;
 use crate::store::Store;
@@ -102,9 +103,9 @@ pub(crate) struct Plan {
     pub(crate) keys: Vec<WantKey>,
     /// The new lists, one for each key with a run.
     pub(crate) rules: Vec<RuleList>,
-    /// Meter line and rate: not yet reachable ones.
-    pub(crate) fresh_meters: Vec<(u32, u64)>,
-    pub(crate) live_meters: Vec<(u32, u64)>,
+    /// Meter lines and what they say: not yet reachable ones.
+    pub(crate) fresh_meters: Vec<(u32, MeterWords)>,
+    pub(crate) live_meters: Vec<(u32, MeterWords)>,
     /// Framed routes of the session, for all extension lines that name them.
     pub(crate) framed: Vec<IpNet>,
     meters: Vec<u32>,
@@ -127,9 +128,16 @@ impl Plan {
     }
 }
 
+/// Control words of a shared meter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MeterWords {
+    pub(crate) rate: u64,
+    pub(crate) share: ShareWords,
+}
+
 /// A word of a table as the error names it.
 fn no_room<T>(table: &'static str) -> impl FnOnce() -> Result<T, NoRoom> {
-    move || Err(NoRoom { table })
+    move || Err(NoRoom::of(table))
 }
 
 /// Peer of an action that sends in UDP.
@@ -157,7 +165,7 @@ impl Store {
     pub(crate) fn prepare(&mut self, plan: &mut Plan, new: &Compiled) -> Result<(), NoRoom> {
         plan.start();
         if new.framed.len() > FRAMED_MAX {
-            return Err(NoRoom { table: "rules" });
+            return Err(NoRoom::of("rules"));
         }
         plan.framed.extend_from_slice(&new.framed);
         self.plan_meters(plan, new)?;
@@ -196,41 +204,59 @@ impl Store {
     }
 
     fn plan_meters(&mut self, plan: &mut Plan, new: &Compiled) -> Result<(), NoRoom> {
-        for meter in &new.meters {
-            let is_of_packets = matches!(meter.limit, Limit::Packets(_));
-            let word = match limit_word(meter.limit) {
-                packets if is_of_packets => packets,
-                rate => self.rate_here(rate),
+        for of in &new.meters {
+            let words = self.meter_words(&of.limit);
+            let kind = MeterKind::of(&of.limit);
+            let is_it = |held: &&HeldMeter| {
+                (held.qer, held.direction, held.kind) == (of.qer, of.direction, kind)
+                    && self.goes_the_same_way(held, words)
             };
-            let of = (meter.qer, meter.direction, is_of_packets);
-            let held = plan
-                .held
-                .meters
-                .iter()
-                .find(|held| (held.qer, held.direction, held.is_of_packets) == of);
-            let index = if let Some(&HeldMeter { index, .. }) = held {
-                if self.mem.meters[index as usize].load(abi::meter::RATE) != word {
-                    plan.live_meters.push((index, word));
-                }
-                index
+            let index = if let Some(held) = plan.held.meters.iter().find(is_it) {
+                plan.live_meters.push((held.index, words));
+                held.index
             } else {
                 let index = self
                     .meters
                     .take()
                     .map_or_else(no_room(self.meters.name()), Ok)?;
                 plan.taken.push(Taken::Meter(index));
-                plan.fresh_meters.push((index, word));
+                plan.fresh_meters.push((index, words));
                 index
             };
             plan.next.meters.push(HeldMeter {
                 index,
-                qer: meter.qer,
-                direction: meter.direction,
-                is_of_packets,
+                qer: of.qer,
+                direction: of.direction,
+                kind,
             });
             plan.meters.push(index);
         }
         Ok(())
+    }
+
+    /// Packets of one flow may have several ways, with capacities of their own.
+    fn goes_the_same_way(&self, held: &HeldMeter, words: MeterWords) -> bool {
+        let line = &self.mem.meters[held.index as usize];
+        let share = line.load(abi::meter::SHARE);
+        held.kind != MeterKind::Share || words.share.has_capacities_of(share)
+    }
+
+    fn meter_words(&self, limit: &Limit) -> MeterWords {
+        let of = |rate| MeterWords {
+            rate,
+            share: ShareWords::default(),
+        };
+        match limit {
+            Limit::Bits(rate) => of(encode::rate_here(
+                encode::rate_word(*rate),
+                self.longest_wait,
+            )),
+            Limit::Packets(rate) => of(encode::packets_word(*rate)),
+            Limit::Share(share) => MeterWords {
+                rate: self.capacities.rate_of(share),
+                share: ShareWords::of(share),
+            },
+        }
     }
 
     fn plan_keys(&self, plan: &mut Plan, new: &Compiled) {
@@ -281,16 +307,16 @@ impl Store {
             peer = taken.map_or_else(no_room(self.peers.lines().name()), Ok)?;
             plan.taken.push(Taken::Peer(peer));
         }
-        let meters: SmallVec<[u32; METERS_MAX]> = rule
-            .shared_meters
-            .iter()
-            .map(|&meter| plan.meters[meter])
-            .collect();
-        if meters.len() > METERS_MAX {
-            return Err(NoRoom { table: "meters" });
+        let line = |&meter: &usize| plan.meters[meter];
+        let meters = Meters {
+            rates: rule.shared_meters.iter().map(line).collect(),
+            packets: rule.packet_meter.as_ref().map(line),
+            share: rule.share.as_ref().map(line),
+        };
+        if meters.rates.len() > METERS_MAX {
+            return Err(NoRoom::of("meters"));
         }
-        let packet_meter = rule.packet_meter.map(|meter| plan.meters[meter]);
-        let mut words = encode::words(rule, ni, peer, &meters, packet_meter, plan.framed.len());
+        let mut words = encode::words(rule, ni, peer, &meters, plan.framed.len());
         let was = plan
             .held
             .entries
@@ -300,7 +326,7 @@ impl Store {
         let behind = self.shape(&mut words, plan, was);
         let copies: Vec<CopyLine> = rule.duplicates.iter().map(copies::line).collect();
         if copies.len() > COPIES_MAX {
-            return Err(NoRoom { table: "rules" });
+            return Err(NoRoom::of("rules"));
         }
         let (ext, ext_is_fresh) = match &mut words.ext {
             Some(ext) => self.plan_ext(plan, was, ext, &copies)?,
@@ -361,11 +387,11 @@ impl Store {
         let live: Ext = from_words(self.mem.exts[line as usize].words());
         let same_routes = live.framed.checked_sub(1).is_none_or(|first| {
             let places = self.mem.rules.get(first as usize..).unwrap_or_default();
-            prefixes::hold(places, live.n_framed, framed)
+            prefixes::hold(places, live.n_framed.into(), framed)
         });
         let same_copies = live.copy.checked_sub(1).is_none_or(|first| {
             let places = self.mem.rules.get(first as usize..).unwrap_or_default();
-            copies::hold(places, live.n_copies, copies)
+            copies::hold(places, live.n_copies.into(), copies)
         });
         let (framed, copy) = (live.framed, live.copy);
         same_routes
@@ -593,7 +619,7 @@ impl Store {
         }
         // The core knows network instances, not which of them share a directory.
         if prefixes::is_prefix(key.key) && self.index.buckets.has(key.key) {
-            return Err(NoRoom { table: "buckets" });
+            return Err(NoRoom::of("buckets"));
         }
         let standing = match self.index.reserve(key.key) {
             Some(standing) => standing,

@@ -3,13 +3,13 @@
 
 use session::compiled::{Compiled, NoRoom};
 
-use crate::abi::{Features, entry, meter, words_of};
+use crate::abi::{Features, Line, entry, meter, words_of};
 use crate::copies;
 use crate::encode::meaningful;
 use crate::handle::{Handle, HeldEntry, HeldKey};
 use crate::prefixes;
 use crate::store::needs;
-use crate::store::plan::{How, Plan, Want, WantKey, teid_of};
+use crate::store::plan::{How, MeterWords, Plan, Want, WantKey, teid_of};
 use crate::store::{Retired, Store};
 
 /// Parts of a session's former rules, noted before anything changes.
@@ -33,6 +33,10 @@ impl Store {
     ) -> Result<(), NoRoom> {
         let mut plan = std::mem::take(&mut self.plan);
         handle.read(&mut plan.held);
+        if let Err(full) = self.capacities.check(&plan.held.meters, new) {
+            self.plan = plan;
+            return Err(full);
+        }
         let mut planned = self.prepare(&mut plan, new);
         if planned.is_err() && !self.grace.is_empty() {
             // The room may be in its grace period: wait for it rather than refuse.
@@ -48,6 +52,7 @@ impl Store {
                 self.name_owner(&plan.next.entries, new.seid);
                 self.users.join(plan.next.needs);
                 self.users.leave(plan.held.needs);
+                self.capacities.take(&plan.held.meters, new);
                 self.apply(&mut plan, new.drops_held);
                 self.note_ways_back(&plan, new);
                 handle.write(&plan.next);
@@ -74,8 +79,8 @@ impl Store {
         plan.wants.iter().for_each(|want| self.stay_behind(want));
         self.fill_entries(plan);
         self.fill_rules(plan);
-        for &(index, rate) in &plan.live_meters {
-            self.mem.meters[index as usize].publish(meter::RATE, rate);
+        for &(index, words) in &plan.live_meters {
+            self.change_meter(&self.mem.meters[index as usize], words);
         }
         for index in 0..plan.wants.len() {
             if plan.wants[index].how == How::Store {
@@ -127,9 +132,23 @@ impl Store {
         }
     }
 
+    fn change_meter(&self, line: &Line, words: MeterWords) {
+        for (word, value) in [
+            (meter::RATE, words.rate),
+            (meter::SHARE, words.share.share),
+            (meter::GUARANTEED, words.share.guaranteed),
+        ] {
+            if line.load(word) != value {
+                line.publish(word, value);
+            }
+        }
+    }
+
     fn fill_meters_and_exts(&self, plan: &Plan) {
-        for &(index, rate) in &plan.fresh_meters {
-            self.mem.meters[index as usize].fill([rate, 0, 0, 0, 0, 0, 0, 0]);
+        for &(index, words) in &plan.fresh_meters {
+            let line = &self.mem.meters[index as usize];
+            line.fill([0; 8]);
+            self.change_meter(line, words);
         }
         for want in plan.wants.iter().filter(|want| want.ext_is_fresh) {
             if let Some(ext) = &want.words.ext {

@@ -5,37 +5,29 @@
 
 use smallvec::SmallVec;
 
-use crate::abi::{Ext, METERS_MAX, entry, from_words, meter};
-use crate::encode::{Words, shaped};
-use crate::handle::Parts;
+use crate::abi::{Ext, METERS_MAX, entry, from_words, meter, rate};
+use crate::encode::{Words, rate_here, shaped};
+use crate::handle::{MeterKind, Parts};
 use crate::store::Store;
 use crate::store::plan::{Plan, Want};
 
-/// MBRs that packets of an entry meet: whether one is in its own line, and lines of those that it shares.
+/// MBRs and the share that packets of an entry meet: whether one is in its own line, and lines of the others.
 type Meters = (bool, SmallVec<[u32; METERS_MAX]>);
 
 fn shared_meters(ext: &Ext) -> SmallVec<[u32; METERS_MAX]> {
     let lines = ext.meters.iter().take(ext.n_meters.into());
-    lines.copied().collect()
+    lines.copied().chain(ext.share.checked_sub(1)).collect()
 }
 
 impl Store {
-    /// A rate, as it treats here what is above it.
-    pub(crate) fn rate_here(&self, rate: u64) -> u64 {
-        self.longest_wait
-            .map_or(rate, |longest| shaped(rate, longest))
-    }
-
     /// Have the words of an entry shape. `was`: the entry that has been this PDR's. The time that its packets must leave
     /// behind, in ticks, if they meet other meters than before; else 0.
     pub(crate) fn shape(&self, words: &mut Words, plan: &Plan, was: Option<u32>) -> u64 {
+        words.rate = rate_here(words.rate, self.longest_wait);
         let Some(longest) = self.longest_wait else {
             return 0;
         };
         let is_metered = words.head & entry::METER_BIT != 0;
-        if is_metered {
-            words.rate = shaped(words.rate, longest);
-        }
         let shared = words.ext.as_ref().map(shared_meters).unwrap_or_default();
         let is_unlimited = !is_metered && shared.is_empty();
         if was.is_some_and(|was| self.meters_of(was) == (is_metered, shared)) {
@@ -62,9 +54,13 @@ impl Store {
     /// When the last of a session's packets leaves that may wait, in ticks; 0: none has met a meter.
     fn latest_departure(&self, held: &Parts) -> u64 {
         let entries = held.entries.iter();
-        let own = entries.map(|held| self.mem.entries[held.index as usize].load(entry::TAT));
-        let meters = held.meters.iter().filter(|held| !held.is_of_packets);
-        let shared = meters.map(|held| self.mem.meters[held.index as usize].load(meter::TAT));
+        let entries = entries.map(|held| &self.mem.entries[held.index as usize]);
+        let own = entries.filter(|line| waits(line.load(entry::RATE)));
+        let meters = (held.meters.iter()).filter(|held| held.kind != MeterKind::Packets);
+        let meters = meters.map(|held| &self.mem.meters[held.index as usize]);
+        let shared = meters.filter(|line| waits(line.load(meter::RATE)));
+        let own = own.map(|line| line.load(entry::TAT));
+        let shared = shared.map(|line| line.load(meter::TAT));
         own.chain(shared).max().unwrap_or(0)
     }
 
@@ -74,10 +70,18 @@ impl Store {
             return;
         }
         for line in want.words.ext.iter().flat_map(shared_meters) {
-            self.mem.meters[line as usize].raise(meter::TAT, want.behind);
+            let line = &self.mem.meters[line as usize];
+            if waits(line.load(meter::RATE)) {
+                line.raise(meter::TAT, want.behind);
+            }
         }
-        if want.words.head & entry::METER_BIT != 0 {
+        if want.words.head & entry::METER_BIT != 0 && waits(want.words.rate) {
             self.mem.entries[want.at as usize].raise(entry::TAT, want.behind);
         }
     }
+}
+
+/// Whether packets above this rate wait, so that it says when they leave.
+fn waits(word: u64) -> bool {
+    word & rate::SHAPE != 0
 }

@@ -110,9 +110,15 @@ pub fn ipv4(src: Ipv4Addr, dst: Ipv4Addr, proto: u8, ttl: u8, payload: usize) ->
     header.extend([0, 7, 0, 0, ttl, proto, 0, 0]);
     header.extend(src.octets());
     header.extend(dst.octets());
-    let sum = !sum16(&header, 0);
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    sum(&mut header);
     header
+}
+
+/// Make the checksum of an IPv4 header right.
+pub fn sum(header: &mut [u8]) {
+    header[10..12].fill(0);
+    let sum = !sum16(header, 0);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// An IPv6 header.

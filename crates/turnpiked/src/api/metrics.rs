@@ -10,7 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 
-use crate::report::{PortReport, Report};
+use crate::report::{CapacityReport, PortReport, Report};
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -46,6 +46,7 @@ impl Collector for Page {
         self.n4(&mut out)?;
         self.usage(&mut out)?;
         self.buffers(&mut out)?;
+        self.capacities(&mut out)?;
         self.traffic(&mut out)?;
         self.process(&mut out)
     }
@@ -166,6 +167,23 @@ impl Page {
         out.counters("turnpike_usage_log", help, log.into_iter())?;
         let help = "Bytes of packets that were under way when their PDR went: in no report";
         out.counter("turnpike_usage_late_bytes", help, usage.late_bytes)
+    }
+
+    fn capacities(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let all = &self.report.capacities;
+        let by_name = |of: fn(&CapacityReport) -> u64| {
+            let all = all.iter();
+            all.map(move |capacity| ([("capacity", capacity.name.as_str())], of(capacity)))
+        };
+        let help = "Bits per second that an interface, a network instance or a group of users has";
+        out.gauges("turnpike_capacity_bps", help, by_name(|of| of.bps))?;
+        let help = "Bits per second of a capacity that are guaranteed to flows";
+        let guaranteed = by_name(|of| of.guaranteed_bps);
+        out.gauges("turnpike_capacity_guaranteed_bps", help, guaranteed)?;
+        let help = "Bytes of users' IP packets that passed a capacity";
+        out.counters("turnpike_capacity_bytes", help, by_name(|of| of.bytes))?;
+        let help = "Packets that were dropped because a capacity was used up";
+        out.counters("turnpike_capacity_drops", help, by_name(|of| of.drops))
     }
 
     fn buffers(&self, out: &mut Out<'_>) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use super::system::{System, read_token};
 use super::{
-    Config, Datapath, DatapathKind, Interface, NetworkInstance, Prefix, Problem, QosMode, XdpMode,
+    Config, Datapath, DatapathKind, Interface, NetworkInstance, Prefix, Problem, XdpMode,
     predefined,
 };
 use tables::LANES_MAX;
@@ -32,6 +32,7 @@ pub(crate) fn check(config: &Config, system: &System) -> Vec<Problem> {
     api(config, system, &mut problems);
     usage_log(config, &mut problems);
     shaping(config, &mut problems);
+    super::qos::check(config, &mut problems);
     problems
 }
 
@@ -40,7 +41,7 @@ const LONGEST_WAIT_S: u64 = 60;
 
 fn shaping(config: &Config, problems: &mut Vec<Problem>) {
     let (qos, datapath) = (&config.qos, &config.datapath);
-    if qos.mode == QosMode::Police {
+    if !super::qos::shapes(config) {
         return;
     }
     if datapath.kind == DatapathKind::Xdp {
@@ -522,6 +523,9 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
     range("qos.slots", config.qos.slots, 16..=262_144);
     range("qos.frames", config.qos.frames, 16..=1_048_576);
     range("qos.burst_ms", config.qos.burst_ms, 1..=10_000);
+    range("qos.l4s_us", config.qos.l4s_us, 0..=1_000_000);
+    let percent = config.qos.guaranteed_percent;
+    range("qos.guaranteed_percent", percent, 0..=100);
     range(
         "qos.burst_min_bytes",
         config.qos.burst_min_bytes,

@@ -152,6 +152,58 @@ fn what_cannot_shape_is_refused() {
 }
 
 #[test]
+fn capacities_and_flows_that_make_no_sense_are_named() {
+    let group = |ues: &str| {
+        format!("[[group]]\nname = \"{ues}\"\nues = [\"{ues}\"]\ncapacity_uplink_kbps = 1000\n")
+    };
+    let flow = "[[qos.flow]]\nqfi = 9\nfive_qi = 1\ndscp = 46\nmode = \"police\"\n";
+    let right = format!(
+        "{SMALL}{}{}{flow}",
+        group("10.60.8.0/24"),
+        group("10.60.9.0/24")
+    );
+    assert_eq!(problems(&right), [""; 0]);
+    let overlapping = format!("{SMALL}{}{}", group("10.60.8.0/23"), group("10.60.9.0/24"));
+    let refused = "group[1].ues = \"10.60.9.0/24\": overlaps 10.60.8.0/23 of group 10.60.8.0/23";
+    assert_eq!(problems(&overlapping), [refused]);
+    for (wrong, key) in [
+        (
+            format!("{SMALL}[[qos.flow]]\nqfi = 64\n"),
+            "qos.flow[0].qfi",
+        ),
+        (
+            format!("{SMALL}{flow}[[qos.flow]]\nqfi = 1\nfive_qi = 11\n"),
+            "qos.flow[1].five_qi",
+        ),
+        (
+            format!("{SMALL}[[qos.flow]]\nqfi = 1\nweight = 0\n"),
+            "qos.flow[0].weight",
+        ),
+        (
+            format!("{SMALL}[[qos.flow]]\nqfi = 1\ndscp = 64\n"),
+            "qos.flow[0].dscp",
+        ),
+        (
+            format!("{SMALL}[[group]]\nname = \"g\"\nues = [\"10.0.0.0/8\"]\n"),
+            "group[0].name",
+        ),
+        (
+            with("name = \"n6\"", "name = \"n6\"\ncapacity_kbps = 63"),
+            "interface[1].capacity_kbps",
+        ),
+    ] {
+        let named = problems(&wrong);
+        assert!(
+            named.len() == 1 && named[0].starts_with(key),
+            "{key}: {named:?}"
+        );
+    }
+    // A flow that waits asks for what a default that waits asks for.
+    let waits = format!("{SMALL}[[qos.flow]]\nqfi = 1\nmode = \"shape\"\n");
+    assert_eq!(problems(&waits).len(), 1);
+}
+
+#[test]
 fn sockets_of_the_kernel_need_its_forwarding_and_nothing_of_xdp() {
     let kernel = "[datapath]\nkind = \"kernel\"\n";
     assert_eq!(problems(&format!("{SMALL}{kernel}")), [""; 0]);

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::{Config, DatapathKind, Interface, NetworkInstance, Qos, QosMode, Role, XdpMode};
+use super::{Config, DatapathKind, Interface, NetworkInstance, Qos, Role, XdpMode};
 
 /// Lines; what was left to defaults is in them too.
 pub(crate) fn understood(config: &Config) -> Vec<String> {
@@ -18,9 +18,10 @@ pub(crate) fn understood(config: &Config) -> Vec<String> {
         let names = config.predefined_rule.iter().map(|rule| &rule.name);
         lines.push(format!("predefined rules: {}", list(names)));
     }
-    if config.qos.mode == QosMode::Shape {
+    if super::qos::shapes(config) {
         lines.push(shaping(&config.qos));
     }
+    lines.extend(super::qos::understood(config));
     lines.push(room(config));
     lines.push(reports(config));
     lines

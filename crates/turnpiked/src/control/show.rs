@@ -15,11 +15,11 @@ use tables::{DROP_REASONS, PortTotals, ProgramInfo, Tables, Traffic};
 use crate::config::{Config, DatapathKind};
 use crate::control::{KernelMirror, Usage};
 use crate::report::{
-    ApplicationReport, BufferTotals, DatapathReport, DirectionReport, DropReport, FarReport, Fill,
-    MessageCount, N4Report, PdrReport, PeerReport, PfdReport, PortReport, PredefinedReport,
-    ProgramReport, QerReport, ReplacementReport, Report, SessionDetail, SessionPage,
-    SessionSummary, SessionUsage, TableFill, TrafficReport, UrrReport, UsagePage, VolumeReport,
-    VolumeUsed, address_text, seid_text,
+    ApplicationReport, BufferTotals, CapacityReport, DatapathReport, DirectionReport, DropReport,
+    FarReport, Fill, MessageCount, N4Report, PdrReport, PeerReport, PfdReport, PortReport,
+    PredefinedReport, ProgramReport, QerReport, ReplacementReport, Report, SessionDetail,
+    SessionPage, SessionSummary, SessionUsage, TableFill, TrafficReport, UrrReport, UsagePage,
+    VolumeReport, VolumeUsed, address_text, seid_text,
 };
 
 /// What does not change while the process runs.
@@ -83,6 +83,12 @@ pub(crate) fn report(
                 ..port(name, interface.role.name(), totals)
             })
             .collect(),
+        capacities: (core
+            .tables()
+            .capacities()
+            .into_iter()
+            .map(CapacityReport::from))
+        .collect(),
         drops: totals
             .iter()
             .flat_map(|(name, totals)| drops(name, totals))

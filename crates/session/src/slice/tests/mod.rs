@@ -33,8 +33,8 @@ use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
 use crate::base::time::Time;
 use crate::compiled::{
-    Action, Compiled, Counters, EndedTunnel, Entry, HoldLimits, Key, NoRoom, PdrId, PredefinedId,
-    Tables,
+    Action, Compiled, Counters, Direction, EndedTunnel, Entry, HoldLimits, Key, Limit, NoRoom,
+    PdrId, PredefinedId, Tables,
 };
 use crate::rules::config::{Config, Limits, NetworkInstance};
 use crate::slice::resources::Created;
@@ -78,6 +78,8 @@ pub(crate) struct Recorder {
     pub(crate) discarded: Vec<u64>,
     /// Sessions whose packets are told of anew.
     pub(crate) told_of: Vec<u64>,
+    /// That may be guaranteed uplink, in bit/s; `None`: all.
+    pub(crate) guaranteed_at_most: Option<u64>,
     /// Without a route.
     pub(crate) unreachable: Vec<IpAddr>,
 }
@@ -156,7 +158,23 @@ impl Tables for Recorder {
             .filter(|(number, _)| handle.0 != Some(**number));
         let entries = others.map(|(_, c)| c.entries.len()).sum::<usize>() + new.entries.len();
         if self.room.is_some_and(|room| entries > room) {
-            return Err(NoRoom { table: "entries" });
+            return Err(NoRoom::of("entries"));
+        }
+        let guarantees = new
+            .meters
+            .iter()
+            .filter(|m| m.direction == Direction::Uplink);
+        for of in guarantees {
+            if let Limit::Share(share) = of.limit
+                && let (Some(rate), Some(most)) = (share.guaranteed, self.guaranteed_at_most)
+                && rate.bps > most
+            {
+                let qer = Some(of.qer);
+                return Err(NoRoom {
+                    qer,
+                    ..NoRoom::of("capacities")
+                });
+            }
         }
         let number = *handle.0.get_or_insert_with(|| {
             self.published += 1;

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use pfcp::ie::{Gbr, PacketRate as PacketRateIe, PacketRateUnit, PacketsPerUnit};
+use pfcp::ie::{Gbr, Mbr, PacketRate as PacketRateIe, PacketRateUnit, PacketsPerUnit};
 use pfcp::{Cause, IeType, Writer};
 
 use super::cases::{pdr, refusal, refuses};
 use super::*;
-use crate::compiled::{Limit, Marks, PacketRate, QerId};
+use crate::compiled::{
+    Above, CapacityId, Direction, Limit, Marking, Marks, NiId, PacketRate, QerId, Qfi,
+};
 use crate::rules::RuleId;
+use crate::rules::config::{CapacityUse, FlowClass, Of, QosConfig};
 
 /// QER with an open gate and more.
 fn qer_with(w: &mut Writer<'_>, id: u32, more: &[(IeType, &[u8])]) {
@@ -114,6 +117,129 @@ fn a_guaranteed_bit_rate_is_kept_and_shown() {
     let view = world.sessions.view(seid, &world.tables).unwrap();
     assert_eq!(view.qers[0].gbr_kbps, Some((64, (1 << 40) - 1)));
     assert!(world.only().meters.is_empty(), "it limits nothing");
+}
+
+/// QFI 5 is voice, and QFI 6 is not; both go out by the routes of network instance 0, of which there is a group of users.
+fn with_qos() -> Config {
+    let flow = |qfi, weight, dscp, above| FlowClass {
+        qfi: Qfi::new(qfi).unwrap(),
+        ni: None,
+        weight,
+        dscp,
+        above,
+    };
+    let group = |direction| Of::Users {
+        ni: None,
+        ues: vec!["0.0.0.0/0".parse().unwrap()],
+        direction,
+    };
+    let uses = [
+        (1, Of::Routes(vec![NiId(0)])),
+        (2, Of::Tunnels(config().n3)),
+        (3, group(Direction::Downlink)),
+    ];
+    Config {
+        qos: QosConfig {
+            above: Above::Shape,
+            flows: vec![
+                flow(5, 50, Some(46), Some(Above::Police)),
+                flow(6, 11, None, None),
+            ],
+            capacities: uses
+                .map(|(id, of)| CapacityUse {
+                    id: CapacityId(id),
+                    of,
+                })
+                .into(),
+        },
+        ..config()
+    }
+}
+
+/// A QER with QFI, MBR and GBR, in kbit/s.
+fn guaranteed(w: &mut Writer<'_>, id: u32, qfi: u8, gbr: u64) {
+    w.grouped(IeType::CREATE_QER, |w| {
+        w.put(IeType::QER_ID, id);
+        w.put(IeType::GATE_STATUS, 0u8);
+        w.put(
+            IeType::MBR,
+            Mbr {
+                uplink_kbps: 1000,
+                downlink_kbps: 1000,
+            },
+        );
+        w.put(
+            IeType::GBR,
+            Gbr {
+                uplink_kbps: gbr,
+                downlink_kbps: 0,
+            },
+        );
+        w.put(IeType::QFI, qfi);
+    });
+}
+
+#[test]
+fn a_flow_has_the_share_and_the_marking_of_its_qfi() {
+    let shares = |qfi: u8| {
+        let mut world = World::with(&with_qos());
+        world
+            .establish(|w| {
+                session(w, &[1]);
+                guaranteed(w, 1, qfi, 64);
+            })
+            .unwrap();
+        let compiled = world.only();
+        let of = |pdr: u16| {
+            let entry = compiled
+                .entries
+                .iter()
+                .find(|e| e.pdr == PdrId(pdr))
+                .unwrap();
+            let meter = compiled.meters[entry.share.unwrap()];
+            assert_eq!((meter.qer, meter.direction), (QerId(1), entry.direction));
+            let Limit::Share(share) = meter.limit else {
+                panic!("{meter:?}")
+            };
+            (share, entry.marking, entry.meter.unwrap().above)
+        };
+        (of(1), of(2))
+    };
+    let capacities = |ids: [u8; 4]| ids.map(CapacityId);
+    let ((up, up_marking, above), (down, marking, _)) = shares(5);
+    assert_eq!((up.weight, up.capacities), (50, capacities([1, 0, 0, 0])));
+    assert_eq!(up.guaranteed.map(|rate| rate.bps), Some(64_000));
+    assert_eq!((up_marking, above), (None, Above::Police));
+    assert_eq!(
+        (down.weight, down.capacities),
+        (50, capacities([2, 3, 0, 0]))
+    );
+    assert_eq!(down.guaranteed, None);
+    let marked = Marking {
+        tos: 46 << 2,
+        mask: 0xfc,
+    };
+    assert_eq!(marking, Some(marked));
+    let ((up, _, above), (_, marking, _)) = shares(6);
+    assert_eq!((up.weight, marking, above), (11, None, Above::Shape));
+    assert_eq!(shares(7).0.0.weight, 11);
+}
+
+#[test]
+fn more_than_can_be_guaranteed_is_refused_with_its_qer() {
+    let mut world = World::with(&with_qos());
+    world.tables.guaranteed_at_most = Some(100_000);
+    let ask = |gbr| {
+        move |w: &mut Writer<'_>| {
+            session(w, &[1, 2]);
+            qer_with(w, 1, &[]);
+            guaranteed(w, 2, 5, gbr);
+        }
+    };
+    let refused = Refusal::no_room(IeType::GBR).in_rule(RuleId::Qer(QerId(2)));
+    assert_eq!(world.establish(ask(101)).unwrap_err(), refused);
+    assert_eq!(world.tables.live.len(), 0);
+    world.establish(ask(100)).unwrap();
 }
 
 fn packet_rate(w: &mut Writer<'_>, id: u32) {

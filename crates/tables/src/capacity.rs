@@ -1,0 +1,477 @@
+//! What there is for all: rates of interfaces, network instances and groups of users, what is guaranteed of them, and each flow's
+//! share (`datapath/pipeline/share.h`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use session::compiled::{
+    Above, CAPACITIES_ON_WAY, CapacityId, Compiled, Limit, NoRoom, Rate, Share, WEIGHT_MAX,
+};
+
+use crate::abi::{CAPACITIES_MAX, SHARE_SHIFT, capacity, meter, rate};
+use crate::encode::{rate_here, rate_word};
+use crate::handle::{HeldMeter, MeterKind};
+use crate::layout::Memory;
+use crate::memory::View;
+
+/// A rate that many flows have between them, in one direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CapacityConfig {
+    /// For people.
+    pub name: String,
+    /// Bits of inner IP packets per second; not 0.
+    pub bps: u64,
+    /// How much of that may be guaranteed (GBR), per second.
+    pub guaranteed_at_most: u64,
+    /// The least weight that a flow may have there: 1 to [`WEIGHT_MAX`].
+    pub least_weight: u16,
+    /// Packets beyond it wait, in place of being dropped.
+    pub above: Above,
+}
+
+/// What a capacity carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CapacityReport {
+    /// As configured.
+    pub name: String,
+    /// Bits of inner IP packets per second.
+    pub bps: u64,
+    /// Of these, guaranteed at present.
+    pub guaranteed_bps: u64,
+    /// Of these, that may be guaranteed.
+    pub guaranteed_at_most: u64,
+    /// What a flow of the least weight may have now; none: as much as there is.
+    pub share_bps: Option<u64>,
+    /// Inner IP octets that passed, 16 KiB of each CPU missing at most.
+    pub bytes: u64,
+    /// Packets that were dropped for its sake.
+    pub drops: u64,
+}
+
+/// Between two looks at least. Long against a burst of packets, short against what queues behind this host take.
+const WINDOW: Duration = Duration::from_millis(10);
+/// Inner IP octets without which a look would say little.
+const WINDOW_BYTES: u64 = 96 << 10;
+/// Between two looks at most.
+const WINDOW_MAX: Duration = Duration::from_secs(1);
+/// How far a flow may be ahead of its share, where it does not wait: in this time it may have twice of it.
+const SHARE_BURST: Duration = Duration::from_millis(20);
+/// How far all together may be ahead: as long as user space needs to see it.
+const BURST: Duration = Duration::from_millis(20);
+/// What is ahead is to be made good in so many looks.
+const LOOKS_TO_DRAIN: f64 = 8.0;
+/// Shares change by so much at most from look to look.
+const DOWN: f64 = 0.25;
+const UP: f64 = 2.0;
+/// Where all together want less than this part of what there is, and each might have it all, shares are of no use.
+const ENOUGH: f64 = 0.95;
+/// Nobody's share is less, so that costs fit their words: bits per second of the greatest weight.
+const LEAST_SHARE: f64 = 1000.0;
+/// log2 of the octets that a CPU gathers at most.
+const STEP_MAX: u64 = 14;
+
+/// Time between two looks at a capacity.
+fn window(bps: u64) -> Duration {
+    let meaningful = Duration::from_secs_f64((WINDOW_BYTES * 8) as f64 / bps as f64);
+    meaningful.clamp(WINDOW, WINDOW_MAX)
+}
+
+/// log2 of the octets that a CPU gathers: little against what passes in a window.
+fn step(bps: u64) -> u64 {
+    let in_window = bps as f64 / 8.0 * window(bps).as_secs_f64();
+    u64::from(((in_window / 256.0) as u64).max(1).ilog2()).min(STEP_MAX)
+}
+
+fn word_of(bps: u64, burst: Duration, above: Above, longest_wait: Option<Duration>) -> u64 {
+    let burst_bytes = (bps as f64 / 8.0 * burst.as_secs_f64()) as u64;
+    let word = rate_word(Rate {
+        bps,
+        burst_bytes: burst_bytes.max(1),
+        above,
+    });
+    // The burst is what has been said here, whether packets wait or not.
+    let shape = rate_here(word, longest_wait) & rate::SHAPE;
+    word & !rate::SHAPE | shape
+}
+
+/// How often the rate of a flow goes into that of one with the greatest weight, and which capacities it has a share of.
+fn share_word(share: &Share) -> u64 {
+    let weight = u64::from(share.weight.clamp(1, WEIGHT_MAX));
+    let slower = ((u64::from(WEIGHT_MAX) << SHARE_SHIFT) + weight / 2) / weight;
+    let places = share.capacities.iter().enumerate();
+    let places = places.map(|(n, capacity)| u64::from(capacity.0) << (32 + 8 * n));
+    places.fold(slower, |word, place| word | place)
+}
+
+/// Words of a share's line that are not those of every meter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ShareWords {
+    /// `slower` and `capacities`.
+    pub(crate) share: u64,
+    /// What is guaranteed, in bits per second.
+    pub(crate) guaranteed: u64,
+}
+
+impl ShareWords {
+    pub(crate) fn of(share: &Share) -> Self {
+        Self {
+            share: share_word(share),
+            guaranteed: share.guaranteed.map_or(0, |rate| rate.bps),
+        }
+    }
+
+    /// Whether a line of these words is a share of the same capacities.
+    pub(crate) fn has_capacities_of(&self, word: u64) -> bool {
+        capacities_of(self.share) == capacities_of(word)
+    }
+}
+
+fn capacities_of(word: u64) -> [CapacityId; CAPACITIES_ON_WAY] {
+    std::array::from_fn(|n| CapacityId((word >> (32 + 8 * n)) as u8))
+}
+
+/// Guaranteed bits per second, by place of the capacity.
+type Guaranteed = [u64; CAPACITIES_MAX];
+
+/// All capacities, as the control thread has them.
+#[derive(Debug)]
+pub(crate) struct Capacities {
+    all: Arc<[CapacityConfig]>,
+    mem: Memory,
+    guaranteed: Box<Guaranteed>,
+    longest_wait: Option<Duration>,
+}
+
+impl Capacities {
+    pub(crate) fn new(
+        mem: &Memory,
+        all: &[CapacityConfig],
+        longest_wait: Option<Duration>,
+    ) -> Self {
+        for (place, of) in (1..CAPACITIES_MAX).zip(all) {
+            let line = &mem.capacities[place];
+            let word = word_of(of.bps, BURST, of.above, longest_wait);
+            line.fill([0, word, 0, 0, 0, 0, step(of.bps), 0]);
+        }
+        Self {
+            all: all.iter().take(CAPACITIES_MAX - 1).cloned().collect(),
+            mem: mem.clone(),
+            guaranteed: Box::new([0; CAPACITIES_MAX]),
+            longest_wait,
+        }
+    }
+
+    /// Rate word of a share: what is guaranteed. Where packets wait it says so, be nothing guaranteed.
+    pub(crate) fn rate_of(&self, share: &Share) -> u64 {
+        let word = share.guaranteed.map_or(0, rate_word);
+        let word = match self.above(share) {
+            Above::Police => word & !rate::SHAPE,
+            Above::Shape => word | rate::SHAPE,
+        };
+        rate_here(word, self.longest_wait)
+    }
+
+    /// What becomes of packets above the share of a flow: they wait where all of its capacities have them wait.
+    fn above(&self, share: &Share) -> Above {
+        let known = share.capacities.iter();
+        let known = known.filter_map(|id| self.all.get(usize::from(id.0).checked_sub(1)?));
+        let mut known = known.map(|of| of.above).peekable();
+        match known.peek().is_some() && known.all(|above| above == Above::Shape) {
+            true => Above::Shape,
+            false => Above::Police,
+        }
+    }
+
+    /// What the meters of a session have guaranteed.
+    fn held(&self, meters: &[HeldMeter]) -> impl Iterator<Item = (CapacityId, u64)> + '_ {
+        let shares = meters.iter().filter(|held| held.kind == MeterKind::Share);
+        let lines: Vec<[u64; 8]> = shares
+            .map(|held| self.mem.meters[held.index as usize].words())
+            .collect();
+        lines.into_iter().flat_map(|words| {
+            let places = capacities_of(words[meter::SHARE]).into_iter();
+            places.map(move |place| (place, words[meter::GUARANTEED]))
+        })
+    }
+
+    /// Whether a session's guaranteed rates fit, in place of what it has. Nothing is taken yet. A session that asks for no more of
+    /// a capacity than it has is never refused.
+    pub(crate) fn check(&self, held: &[HeldMeter], new: &Compiled) -> Result<(), NoRoom> {
+        let guarantees = || new.meters.iter().filter(|m| is_guaranteed(&m.limit));
+        if guarantees().next().is_none() {
+            return Ok(());
+        }
+        let mut had = [0u64; CAPACITIES_MAX];
+        for (place, bps) in self.held(held) {
+            add(&mut had, place, bps);
+        }
+        let mut asked = [0u64; CAPACITIES_MAX];
+        for of in guarantees() {
+            for (place, bps) in guaranteed_of(&of.limit) {
+                add(&mut asked, place, bps);
+                if !self.has_room(place, &had, &asked) {
+                    return Err(NoRoom {
+                        qer: Some(of.qer),
+                        ..NoRoom::of("capacities")
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn has_room(&self, place: CapacityId, had: &Guaranteed, asked: &Guaranteed) -> bool {
+        let at = usize::from(place.0);
+        let Some(of) = at.checked_sub(1).and_then(|n| self.all.get(n)) else {
+            return true;
+        };
+        let others = self.guaranteed[at].saturating_sub(had[at]);
+        asked[at] <= had[at] || others.saturating_add(asked[at]) <= of.guaranteed_at_most
+    }
+
+    /// A session's guaranteed rates are these now.
+    pub(crate) fn take(&mut self, held: &[HeldMeter], new: &Compiled) {
+        let before: Vec<(CapacityId, u64)> = self.held(held).collect();
+        for (place, bps) in before {
+            let at = usize::from(place.0) % CAPACITIES_MAX;
+            self.guaranteed[at] = self.guaranteed[at].saturating_sub(bps);
+        }
+        for of in &new.meters {
+            for (place, bps) in guaranteed_of(&of.limit) {
+                add(&mut self.guaranteed, place, bps);
+            }
+        }
+    }
+
+    pub(crate) fn governor(&self) -> Option<Governor> {
+        (!self.all.is_empty()).then(|| Governor::new(self))
+    }
+
+    pub(crate) fn reports(&self) -> Vec<CapacityReport> {
+        let report = |(place, of): (usize, &CapacityConfig)| {
+            let line = &self.mem.capacities[place];
+            let share = line.load(capacity::SHARE);
+            let weight = u128::from(of.least_weight.max(1));
+            let of_greatest = bps_of(share);
+            CapacityReport {
+                name: of.name.clone(),
+                bps: of.bps,
+                guaranteed_bps: self.guaranteed[place],
+                guaranteed_at_most: of.guaranteed_at_most,
+                share_bps: of_greatest.map(|bps| (bps * weight / u128::from(WEIGHT_MAX)) as u64),
+                bytes: line.load(capacity::BYTES),
+                drops: line.load(capacity::DROPS),
+            }
+        };
+        (1..).zip(self.all.iter()).map(report).collect()
+    }
+}
+
+fn add(to: &mut Guaranteed, place: CapacityId, bps: u64) {
+    if place != CapacityId::NONE
+        && let Some(sum) = to.get_mut(usize::from(place.0))
+    {
+        *sum = sum.saturating_add(bps);
+    }
+}
+
+fn is_guaranteed(limit: &Limit) -> bool {
+    matches!(limit, Limit::Share(share) if share.guaranteed.is_some())
+}
+
+fn guaranteed_of(limit: &Limit) -> impl Iterator<Item = (CapacityId, u64)> {
+    let (places, bps) = match limit {
+        Limit::Share(share) => (share.capacities, share.guaranteed.map_or(0, |r| r.bps)),
+        _ => Default::default(),
+    };
+    places.into_iter().map(move |place| (place, bps))
+}
+
+/// The rate that a word stands for, in bits per second; a mantissa of 0 stands for none.
+fn bps_of(word: u64) -> Option<u128> {
+    let mantissa = u128::from(word & 0xffff_ffff);
+    let shift = (word >> rate::SHIFT_SHIFT & 63) as u32;
+    ((8 * rate::TICKS_PER_SECOND) << shift).checked_div(mantissa)
+}
+
+/// Gives each flow its share: looks at what capacities carry, and lowers or raises the rate that shares are parts of.
+///
+/// A rate at which flows have `load` of a capacity of `bps` is made `bps / load` times as high. Where all flows want more than they
+/// have that is right at once; where some do not, each look brings it nearer, never beyond.
+#[derive(Debug)]
+pub struct Governor {
+    mem: View<crate::abi::Line>,
+    of: Vec<Governed>,
+}
+
+#[derive(Debug)]
+struct Governed {
+    bps: f64,
+    /// Of the greatest weight; `None`: nobody is held back.
+    share: Option<f64>,
+    /// With so much one flow may have it all.
+    share_max: f64,
+    above: Above,
+    longest_wait: Option<Duration>,
+    window: Duration,
+    seen_at: Option<u64>,
+    seen: u64,
+}
+
+impl Governor {
+    fn new(capacities: &Capacities) -> Self {
+        let governed = |of: &CapacityConfig| {
+            let share_max =
+                of.bps as f64 * f64::from(WEIGHT_MAX) / f64::from(of.least_weight.max(1));
+            Governed {
+                bps: of.bps as f64,
+                share: None,
+                share_max,
+                above: of.above,
+                longest_wait: capacities.longest_wait,
+                window: window(of.bps),
+                seen_at: None,
+                seen: 0,
+            }
+        };
+        Self {
+            mem: capacities.mem.capacities.clone(),
+            of: capacities.all.iter().map(governed).collect(),
+        }
+    }
+
+    /// Look at those whose time has come. Monotonic nanoseconds, as packets have them.
+    pub fn look(&mut self, now_ns: u64) {
+        for (place, of) in (1..).zip(&mut self.of) {
+            of.look(&self.mem[place], now_ns);
+        }
+    }
+
+    /// Until the next look.
+    pub fn pause(&self) -> Duration {
+        WINDOW
+    }
+}
+
+impl Governed {
+    fn look(&mut self, line: &crate::abi::Line, now_ns: u64) {
+        let bytes = line.load(capacity::BYTES) + line.load(capacity::OVER);
+        let Some(seen_at) = self.seen_at else {
+            (self.seen_at, self.seen) = (Some(now_ns), bytes);
+            return;
+        };
+        let passed = Duration::from_nanos(now_ns.saturating_sub(seen_at));
+        if passed < self.window {
+            return;
+        }
+        let window = passed.as_secs_f64();
+        let ahead_ns = (line.load(capacity::TAT) >> rate::TICKS_SHIFT).saturating_sub(now_ns);
+        let to_drain = self.bps * (ahead_ns as f64 / 1e9) / (LOOKS_TO_DRAIN * window);
+        let load = bytes.wrapping_sub(self.seen) as f64 * 8.0 / window + to_drain;
+        (self.seen_at, self.seen) = (Some(now_ns), bytes);
+        self.share = self.next_share(load);
+        line.publish(capacity::SHARE, self.word());
+    }
+
+    /// `load`: in bits per second.
+    fn next_share(&self, load: f64) -> Option<f64> {
+        let Some(share) = self.share else {
+            return (load > self.bps).then_some(self.share_max);
+        };
+        if share >= self.share_max && load < self.bps * ENOUGH {
+            return None;
+        }
+        let factor = if load > 0.0 { self.bps / load } else { UP };
+        Some((share * factor.clamp(DOWN, UP)).clamp(LEAST_SHARE, self.share_max))
+    }
+
+    /// The rate word.
+    fn word(&self) -> u64 {
+        let wait = match (self.above, self.longest_wait) {
+            (Above::Shape, Some(longest)) => longest.min(2 * SHARE_BURST),
+            _ => SHARE_BURST,
+        };
+        let word = |share| word_of(share as u64, wait, self.above, self.longest_wait);
+        self.share.map_or(0, word)
+    }
+}
+
+impl Drop for Governor {
+    /// Nobody lowers or raises shares any more: what there is for all alone limits them.
+    fn drop(&mut self) {
+        for place in 1..=self.of.len() {
+            self.mem[place].publish(capacity::SHARE, 0);
+        }
+    }
+}
+
+/// Told of flows of L4S: packets that meters are so far ahead of are marked.
+pub(crate) fn set_l4s(mem: &Memory, threshold: Option<Duration>) {
+    let ticks = threshold.map_or(0, |ahead| (ahead.as_nanos() as u64) << rate::TICKS_SHIFT);
+    mem.config[0].l4s_ticks.store(ticks, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Flows that want so much, of these weights, over a capacity that lets pass what shares let pass: bits per second of each.
+    fn settle(bps: u64, wants: &[(f64, u16)], looks: usize) -> Vec<f64> {
+        let least = wants.iter().map(|(_, weight)| *weight).min().unwrap();
+        let mut of = Governed {
+            bps: bps as f64,
+            share: None,
+            share_max: bps as f64 * f64::from(WEIGHT_MAX) / f64::from(least),
+            above: Above::Police,
+            longest_wait: None,
+            window: window(bps),
+            seen_at: None,
+            seen: 0,
+        };
+        let have = |share: Option<f64>| -> Vec<f64> {
+            let part =
+                |weight: u16| share.map(|share| share * f64::from(weight) / f64::from(WEIGHT_MAX));
+            let has = wants
+                .iter()
+                .map(|&(wants, weight)| part(weight).map_or(wants, |part| wants.min(part)));
+            has.collect()
+        };
+        for _ in 0..looks {
+            of.share = of.next_share(have(of.share).iter().sum());
+        }
+        have(of.share)
+    }
+
+    #[test]
+    fn shares_settle_by_weight_and_what_one_leaves_goes_to_others() {
+        // Weighted max-min: the third wants less than its part.
+        let have = settle(100_000_000, &[(1e9, 10), (1e9, 30), (5e6, 60)], 60);
+        for (has, should) in have.iter().zip([23.75e6, 71.25e6, 5e6]) {
+            assert!((has - should).abs() < should * 0.001, "{have:?}");
+        }
+        let idle = settle(100_000_000, &[(1e6, 10), (2e6, 30)], 60);
+        assert_eq!(idle, [1e6, 2e6]);
+    }
+
+    #[test]
+    fn many_small_flows_above_capacity_settle_within_a_second() {
+        let wants = vec![(1.1e6, 11); 1000];
+        let have = settle(1_000_000_000, &wants, 100);
+        let sum: f64 = have.iter().sum();
+        assert!((sum - 1e9).abs() < 1e7, "{sum}");
+    }
+
+    #[test]
+    fn words_say_the_rates_that_they_are_of() {
+        for bps in [1_000, 123_456_789, 100_000_000_000u64] {
+            let word = word_of(bps, BURST, Above::Police, None);
+            let said = bps_of(word).unwrap() as f64;
+            assert!(
+                (said - bps as f64).abs() <= bps as f64 * 1e-5 + 1.0,
+                "{said}"
+            );
+        }
+        assert_eq!(bps_of(0), None);
+    }
+}

@@ -1,0 +1,298 @@
+//! Flows that share a capacity: who has how much where there is not enough for all, by a clock that the tests move.
+
+use session::compiled::{
+    Above, CAPACITIES_ON_WAY, CapacityId, Compiled, Direction, Limit, QerId, Share, SharedMeter,
+    Tables as _,
+};
+use tables::{CapacityConfig, Governor, Layout, Shaping};
+
+use super::*;
+
+const CAPACITY: u64 = 100 * MBIT;
+const LINK: CapacityId = CapacityId(1);
+const INSTANCE: CapacityId = CapacityId(2);
+const STEP: u64 = 100 * US;
+
+fn capacity(bps: u64, above: Above) -> CapacityConfig {
+    CapacityConfig {
+        name: "link".into(),
+        bps,
+        guaranteed_at_most: bps / 2,
+        least_weight: 10,
+        above,
+    }
+}
+
+fn shared(weight: u16, guaranteed: Option<u64>, capacities: &[CapacityId]) -> Share {
+    let mut all = [CapacityId::NONE; CAPACITIES_ON_WAY];
+    all[..capacities.len()].copy_from_slice(capacities);
+    Share {
+        weight,
+        guaranteed: guaranteed.map(|bps| Rate {
+            burst_bytes: 20_000,
+            ..rate(bps)
+        }),
+        capacities: all,
+    }
+}
+
+/// A session whose uplink has this share.
+fn with_share(user: u32, share: Share) -> Compiled {
+    let mut session = session(user, Rates::default(), 5);
+    session.entries[0].share = Some(0);
+    session.meters.push(SharedMeter {
+        qer: QerId(user),
+        direction: Direction::Uplink,
+        limit: Limit::Share(share),
+    });
+    session
+}
+
+/// Users who send at a rate all the time, through capacities.
+struct Contest {
+    site: Site,
+    governor: Governor,
+    /// User, bits per second that are sent, and how much of that is not yet a packet.
+    users: Vec<(u32, u64, Source)>,
+}
+
+impl Contest {
+    fn new(capacities: &[CapacityConfig], shaping: Option<Shaping>) -> Self {
+        let site = Site::of(Layout {
+            shaping,
+            capacities: capacities.to_vec(),
+            ..Layout::for_sessions(2048, 2, 2)
+        });
+        let governor = site.tables.governor().unwrap();
+        let users = Vec::new();
+        Self {
+            site,
+            governor,
+            users,
+        }
+    }
+
+    fn user(&mut self, bps: u64, share: Share) -> u32 {
+        let user = self.users.len() as u32 + 1;
+        self.site
+            .publish_all(user, &with_share(user, share))
+            .unwrap();
+        self.users.push((user, bps, Source::default()));
+        user
+    }
+
+    fn run(&mut self, during: u64) {
+        let end = self.site.now + during;
+        let mut random = Random(11);
+        while self.site.now < end {
+            self.site.at(self.site.now + STEP);
+            self.governor.look(self.site.now);
+            let mut come = Vec::new();
+            for (user, bps, source) in &mut self.users {
+                let n = source.packets(*bps, STEP);
+                come.extend(std::iter::repeat_n(*user, n));
+            }
+            for i in (1..come.len()).rev() {
+                come.swap(i, random.below(i + 1));
+            }
+            self.site.come(N3, &come);
+        }
+    }
+
+    /// What each user had in this time, in bits per second, when others have settled.
+    fn measure(&mut self, during: u64) -> Vec<u64> {
+        self.run(SECOND);
+        self.site.left[N6].clear();
+        self.site.lost.clear();
+        self.run(during);
+        let left = &self.site.left[N6];
+        let of = |user: u32| left.iter().filter(|fate| fate.user == user).count() as u64;
+        let users = self.users.iter();
+        users
+            .map(|(user, ..)| of(*user) * BITS * SECOND / during)
+            .collect()
+    }
+
+    fn lost_of(&self, user: u32) -> usize {
+        let lost = self.site.lost.iter();
+        lost.filter(|fate| fate.user == user).count()
+    }
+}
+
+#[track_caller]
+fn assert_near(has: u64, should: u64, percent: u64) {
+    println!("{has} of {should}");
+    assert!(
+        has.abs_diff(should) * 100 <= should * percent,
+        "{has} {should}"
+    );
+}
+
+/// One flow is guaranteed 20 of 100 Mbit/s, and sends that; ten others send five times what there is.
+fn a_guarantee_holds(above: Above, shaping: Option<Shaping>) {
+    let mut contest = Contest::new(&[capacity(CAPACITY, above)], shaping);
+    let guaranteed = contest.user(20 * MBIT, shared(10, Some(21 * MBIT), &[LINK]));
+    for _ in 0..10 {
+        contest.user(50 * MBIT, shared(10, None, &[LINK]));
+    }
+    let has = contest.measure(2 * SECOND);
+    assert_near(has[0], 20 * MBIT, 1);
+    assert_eq!(contest.lost_of(guaranteed), 0);
+    assert_near(has.iter().sum(), CAPACITY, 1);
+    let others = &has[1..];
+    let (sum, squares) = others.iter().fold((0.0, 0.0), |(sum, squares), &has| {
+        (sum + has as f64, squares + (has as f64).powi(2))
+    });
+    let jain = sum * sum / (10.0 * squares);
+    assert!(jain > 0.999, "{jain} {others:?}");
+    contest.site.assert_order();
+    // Also in the time before shares had settled, 20 ms of it, all together did not go beyond what there is.
+    let (_, most) = any(
+        &contest.site.left[N6],
+        (contest.site.now - SECOND, contest.site.now),
+        100 * MS,
+    );
+    assert!(most <= CAPACITY / 10 * 105 / 100, "{most}");
+}
+
+#[test]
+fn a_guarantee_holds_among_greedy_neighbours_that_are_policed() {
+    a_guarantee_holds(Above::Police, None);
+}
+
+#[test]
+fn a_guarantee_holds_among_greedy_neighbours_that_wait() {
+    a_guarantee_holds(Above::Shape, Some(SHAPING));
+}
+
+/// When ten flows begin at once what leaves is what there is, and no more than what 20 ms and a step of each CPU add.
+#[test]
+fn a_capacity_holds_before_shares_have_settled() {
+    for (above, shaping) in [(Above::Police, None), (Above::Shape, Some(SHAPING))] {
+        let mut contest = Contest::new(&[capacity(CAPACITY, above)], shaping);
+        for _ in 0..10 {
+            contest.user(50 * MBIT, shared(10, None, &[LINK]));
+        }
+        let begin = contest.site.now;
+        contest.run(SECOND);
+        let left = &contest.site.left[N6];
+        let (_, most) = any(left, (begin, contest.site.now), 100 * MS);
+        assert!(most <= CAPACITY / 10 * 125 / 100, "{most}");
+        assert!(left.len() as u64 * BITS >= CAPACITY / 100 * 90);
+    }
+}
+
+/// By weight, where all want more; and what one leaves is the others'.
+#[test]
+fn shares_are_by_weight() {
+    let mut contest = Contest::new(&[capacity(CAPACITY, Above::Police)], None);
+    for (bps, weight) in [(200 * MBIT, 10), (200 * MBIT, 30), (5 * MBIT, 60)] {
+        contest.user(bps, shared(weight, None, &[LINK]));
+    }
+    let has = contest.measure(2 * SECOND);
+    for (has, should) in has.into_iter().zip([23_750_000, 71_250_000, 5 * MBIT]) {
+        assert_near(has, should, 2);
+    }
+    assert_eq!(contest.lost_of(3), 0);
+    let report = &contest.site.tables.capacities()[0];
+    assert_near(report.share_bps.unwrap(), 23_750_000, 3);
+    assert!(report.drops > 0);
+}
+
+/// A flow that goes through two capacities has of the narrower one; others have what it leaves of the wider one.
+#[test]
+fn the_narrower_of_two_capacities_counts() {
+    let capacities = [
+        capacity(CAPACITY, Above::Police),
+        capacity(20 * MBIT, Above::Police),
+    ];
+    let mut contest = Contest::new(&capacities, None);
+    contest.user(200 * MBIT, shared(10, None, &[LINK, INSTANCE]));
+    contest.user(200 * MBIT, shared(10, None, &[LINK]));
+    let has = contest.measure(2 * SECOND);
+    assert_near(has[0], 20 * MBIT, 2);
+    assert_near(has[1], 80 * MBIT, 2);
+}
+
+/// Nobody is held back while there is enough, and again once others have gone.
+#[test]
+fn what_others_leave_is_there_again() {
+    let mut contest = Contest::new(&[capacity(CAPACITY, Above::Police)], None);
+    contest.user(90 * MBIT, shared(10, None, &[LINK]));
+    assert_near(contest.measure(SECOND)[0], 90 * MBIT, 1);
+    assert_eq!(contest.site.lost, []);
+    assert_eq!(contest.site.tables.capacities()[0].share_bps, None);
+    for _ in 0..9 {
+        contest.user(90 * MBIT, shared(10, None, &[LINK]));
+    }
+    assert_near(contest.measure(SECOND)[0], CAPACITY / 10, 2);
+    contest.users.truncate(1);
+    assert_near(contest.measure(SECOND)[0], 90 * MBIT, 1);
+}
+
+/// What is guaranteed is there, or is refused; what a session gives back others may have.
+#[test]
+fn more_than_there_is_is_not_guaranteed() {
+    let mut contest = Contest::new(&[capacity(CAPACITY, Above::Police)], None);
+    let guaranteed = |bps| shared(10, Some(bps), &[LINK]);
+    let full = |qer| {
+        Err(NoRoom {
+            table: "capacities",
+            qer: Some(QerId(qer)),
+        })
+    };
+    let site = &mut contest.site;
+    let mut ask = |user, bps| site.publish_all(user, &with_share(user, guaranteed(bps)));
+    assert_eq!(ask(1, 30 * MBIT), Ok(()));
+    assert_eq!(ask(2, 20 * MBIT), Ok(()));
+    assert_eq!(ask(3, 1), full(3));
+    // It keeps what it has when it asks for too much.
+    assert_eq!(ask(2, 20 * MBIT + 1), full(2));
+    assert_eq!(ask(1, 25 * MBIT), Ok(()));
+    assert_eq!(ask(3, 5 * MBIT), Ok(()));
+    let all = |site: &Site| site.tables.capacities()[0].guaranteed_bps;
+    assert_eq!(all(&contest.site), 50 * MBIT);
+    let mut handle = contest.site.handles.remove(&2).unwrap();
+    contest.site.tables.withdraw(&mut handle);
+    assert_eq!(all(&contest.site), 30 * MBIT);
+}
+
+/// Packets of L4S are marked where their meter is more than 2 ms ahead, and no others.
+#[test]
+fn senders_that_listen_are_told_of_congestion() {
+    const ECT1: u8 = 1;
+    const CE: u8 = 3;
+    for shaping in [None, Some(SHAPING)] {
+        let mut site = Site::of(Layout {
+            shaping,
+            ..Layout::for_sessions(64, 2, 2)
+        });
+        let mut session = session(1, Rates::default(), 5);
+        // A packet is worth 1.12 ms.
+        session.entries[0].meter = Some(Rate {
+            burst_bytes: 100_000,
+            ..rate(10 * MBIT)
+        });
+        site.publish_all(1, &session).unwrap();
+        for (ecn, expected) in [(ECT1, CE), (0, 0), (2, 2), (CE, CE)] {
+            site.at(site.now + SECOND);
+            let mut frame = site.frame(N3, 1);
+            let ip = frame.len() - LEN;
+            frame[ip + 1] = ecn;
+            common::sum(&mut frame[ip..ip + 20]);
+            let frames = vec![frame; 5];
+            let together = site.tables.run_together(N3, &frames, site.now).unwrap();
+            let at_once = together.outcomes.into_iter();
+            let at_once = at_once.filter(|(verdict, _)| matches!(verdict, Verdict::Redirect(_)));
+            let mut left: Vec<Vec<u8>> = at_once.map(|(_, frame)| frame).collect();
+            site.now += 10 * MS;
+            left.extend(site.tables.release(site.now).into_iter().map(|(_, f)| f));
+            let headers = left.iter().map(|frame| &frame[14..34]);
+            let seen: Vec<u8> = headers
+                .inspect(|ip| assert!(common::checksum_holds(ip)))
+                .map(|ip| ip[1] & 3)
+                .collect();
+            assert_eq!(seen, [ecn, ecn, expected, expected, expected]);
+        }
+    }
+}

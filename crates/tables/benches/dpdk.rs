@@ -17,7 +17,9 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
+use std::collections::VecDeque;
 use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
@@ -29,12 +31,12 @@ use nexthop::NextHopTables as _;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use session::compiled::{
-    Above, Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Rate, Select, Tables as _,
-    UeAddresses,
+    Above, Action, CAPACITIES_ON_WAY, CapacityId, Compiled, Direction, Entry, Key, Limit, NiId,
+    PdrId, QerId, Qfi, Rate, Select, Share, SharedMeter, Tables as _, UeAddresses,
 };
 use session::testing;
 use tables::dpdk::{Pattern, Pipeline, PortId, RingPort, Settings, User, pass_on};
-use tables::{Handle, Layout, Options, PortConfig, Roles, Tables, monotonic_ns};
+use tables::{CapacityConfig, Handle, Layout, Options, PortConfig, Roles, Tables, monotonic_ns};
 
 /// Huge pages of buffers.
 const PAGES: i64 = 80;
@@ -59,21 +61,71 @@ fn ue(user: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(Ipv4Addr::new(20, 0, 0, 0)) + user + 1)
 }
 
-fn entry(pdr: u16, direction: Direction, action: Action) -> Entry {
+/// What packets meet of rates.
+#[derive(Clone, Copy, PartialEq)]
+enum Qos {
+    Off,
+    /// An MBR.
+    Mbr,
+    /// And the share of a capacity of which there is enough.
+    Share,
+}
+
+impl Qos {
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Off => "-no-qos",
+            Self::Mbr => "",
+            Self::Share => "-share",
+        }
+    }
+}
+
+fn entry(pdr: u16, direction: Direction, action: Action, qos: Qos) -> Entry {
     Entry {
-        meter: Some(MBR),
+        meter: (qos != Qos::Off).then_some(MBR),
         ..testing::entry(PdrId(pdr), direction, action)
     }
 }
 
-fn session(user: u32) -> Compiled {
+fn capacity() -> CapacityConfig {
+    CapacityConfig {
+        name: "link".to_owned(),
+        bps: MBR.bps,
+        guaranteed_at_most: MBR.bps,
+        least_weight: 1,
+        above: Above::Police,
+    }
+}
+
+/// Each entry is a flow that has part of the capacity.
+fn shares(entries: &mut [Entry]) -> Vec<SharedMeter> {
+    let mut capacities = [CapacityId::NONE; CAPACITIES_ON_WAY];
+    capacities[0] = CapacityId(1);
+    let share = Share {
+        weight: 1,
+        guaranteed: None,
+        capacities,
+    };
+    let of_entry = |(at, entry): (usize, &mut Entry)| {
+        entry.share = Some(at);
+        SharedMeter {
+            qer: QerId(1),
+            direction: entry.direction,
+            limit: Limit::Share(share),
+        }
+    };
+    entries.iter_mut().enumerate().map(of_entry).collect()
+}
+
+fn session(user: u32, qos: Qos) -> Compiled {
     let teid = user + 1;
     let uplink = Entry {
         ue: Some(UeAddresses {
             v4: Some(ue(user)),
             v6: None,
         }),
-        ..entry(1, Direction::Uplink, Action::Route { ni: NiId(0) })
+        ..entry(1, Direction::Uplink, Action::Route { ni: NiId(0) }, qos)
     };
     let tunnel = Action::Tunnel {
         teid,
@@ -82,15 +134,21 @@ fn session(user: u32) -> Compiled {
     };
     let downlink = Entry {
         qfi: Qfi::new(9),
-        ..entry(2, Direction::Downlink, tunnel)
+        ..entry(2, Direction::Downlink, tunnel, qos)
     };
     let address = Key::Ue4 {
         ni: NiId(0),
         addr: ue(user),
     };
+    let mut entries = vec![uplink, downlink];
+    let meters = match qos {
+        Qos::Share => shares(&mut entries),
+        Qos::Off | Qos::Mbr => Vec::new(),
+    };
     Compiled {
         seid: u64::from(teid),
-        entries: vec![uplink, downlink],
+        meters,
+        entries,
         keys: vec![
             (Key::Teid { teid, direct: true }, Select::One(0)),
             (address, Select::One(1)),
@@ -177,7 +235,7 @@ struct Bench {
 
 impl Bench {
     /// Over ports of that name, with so many threads of workers.
-    fn new(settings: &Settings, name: &str, workers: u32, sessions: u32) -> Self {
+    fn new(settings: &Settings, name: &str, workers: u32, sessions: u32, qos: Qos) -> Self {
         let names = ["n3", "n6"].map(|end| format!("{end}{name}"));
         let [access, network] = names
             .each_ref()
@@ -189,11 +247,22 @@ impl Bench {
             device: RingPort::device(name),
             ..PortConfig::default()
         };
-        let addresses = (sessions + 2).next_power_of_two();
+        let room = sessions.max(Signalling::USERS.end);
+        let addresses = (room + 2).next_power_of_two();
         let pool = IpNet::new(ue(0).into(), addresses.leading_zeros() as u8 + 1).unwrap();
         let layout = Layout {
             workers,
-            ..Layout::for_sessions(sessions, 2, addresses / 16384 + 3)
+            capacities: vec![capacity()],
+            ..Layout::for_sessions(room, 2, addresses / 16384 + 3)
+        };
+        let layout = match qos {
+            // A line of each for both directions of a session.
+            Qos::Share => Layout {
+                meters: 2 * sessions + 4096,
+                exts: 2 * sessions + 4096,
+                ..layout
+            },
+            Qos::Off | Qos::Mbr => layout,
         };
         let ports = [port(&names[0], true), port(&names[1], false)];
         let options = Options {
@@ -206,7 +275,7 @@ impl Bench {
         tables.attach().unwrap();
         let publish = |user| {
             let mut handle = Handle::default();
-            tables.publish(&mut handle, &session(user)).unwrap();
+            tables.publish(&mut handle, &session(user, qos)).unwrap();
             handle
         };
         let sessions = (0..sessions).map(publish).collect();
@@ -257,9 +326,11 @@ impl Bench {
         took / sent as f64
     }
 
-    /// What another thread carries of packets that this one sends: so many in a second, or as many as there is room for.
-    fn carry(&mut self, way: &Way, per_s: Option<f64>) -> Carried {
-        let (_, from, to) = self.ends(way);
+    /// What another thread carries of packets that this one sends: so many in a second, or as many as there is room for; while
+    /// so many sessions in a second are established, and end.
+    fn carry(&mut self, way: &Way, per_s: Option<f64>, signalled_per_s: u64) -> Carried {
+        let (tables, from, to) = self.ends(way);
+        let mut signalling = Signalling::new(signalled_per_s);
         let interval = per_s.map_or(0.0, |per_s| RingPort::BURST as f64 * 1e9 / per_s);
         let (start, mut took, mut stamps) = (monotonic_ns(), Vec::new(), Vec::new());
         let (mut due, mut left) = (start as f64, 0);
@@ -269,6 +340,7 @@ impl Bench {
             if now - start > WATCH.as_nanos() as u64 {
                 break;
             }
+            signalling.go_on(tables, now);
             // What is late is sent late: its time on the way begins when it should have come.
             if now as f64 >= due
                 && from.load(&way.pattern, bursts.next().unwrap(), (due as u64).max(1))
@@ -284,6 +356,7 @@ impl Bench {
             took.extend(stamps.drain(..).map(|stamp| now.saturating_sub(stamp)));
         }
         let per_s = left as f64 / WATCH.as_secs_f64();
+        signalling.end(tables);
         while to.unload(None) > 0 {
             sleep(Duration::from_millis(1));
         }
@@ -311,6 +384,61 @@ impl Bench {
     fn forwarded(&self, way: &Way) -> u64 {
         let total = &self.tables.totals()[usize::from(!way.is_uplink)];
         total.forwarded.iter().map(|traffic| traffic.packets).sum()
+    }
+}
+
+/// Sessions that come and go beside those that packets are of.
+struct Signalling {
+    pause_ns: u64,
+    due_ns: u64,
+    /// Of the next one.
+    number: u32,
+    there: VecDeque<Handle>,
+}
+
+impl Signalling {
+    /// Sessions that are there at a time.
+    const THERE: usize = 1000;
+    /// Numbers of their users: a thousand others send packets.
+    const USERS: Range<u32> = 1000..3000;
+
+    fn new(per_s: u64) -> Self {
+        Self {
+            pause_ns: 1_000_000_000u64.checked_div(per_s).unwrap_or(u64::MAX),
+            due_ns: 0,
+            number: 0,
+            there: VecDeque::new(),
+        }
+    }
+
+    /// One at a time, so that packets are sent between.
+    fn go_on(&mut self, tables: &mut Tables, now: u64) {
+        if self.pause_ns == u64::MAX || now < self.due_ns {
+            return;
+        }
+        self.due_ns = if self.due_ns == 0 { now } else { self.due_ns } + self.pause_ns;
+        if self.there.len() == Self::THERE
+            && let Some(mut oldest) = self.there.pop_front()
+        {
+            tables.withdraw(&mut oldest);
+        }
+        let mut handle = Handle::default();
+        let user = Self::USERS.start + self.number % Self::USERS.len() as u32;
+        self.number += 1;
+        tables
+            .publish(&mut handle, &session(user, Qos::Mbr))
+            .unwrap();
+        self.there.push_back(handle);
+        if self.number.is_multiple_of(64) {
+            tables.maintain();
+        }
+    }
+
+    fn end(mut self, tables: &mut Tables) {
+        self.there
+            .iter_mut()
+            .for_each(|handle| tables.withdraw(handle));
+        tables.maintain();
     }
 }
 
@@ -373,9 +501,10 @@ fn figure(name: &str, value: f64, unit: &str, floor: Option<f64>) {
 }
 
 /// All in one thread.
-fn single(settings: &Settings, model: &str, sessions: u32, runs: u32) {
+fn single(settings: &Settings, model: &str, sessions: u32, runs: u32, qos: Qos) {
+    let model = format!("{model}{}", qos.suffix());
     let name = format!("{}-{sessions}", model.len());
-    let mut bench = Bench::new(settings, &name, 0, sessions);
+    let mut bench = Bench::new(settings, &name, 0, sessions, qos);
     let order = in_random_order(sessions);
     for way in [way(true, &order, SMALL), way(false, &order, SMALL)] {
         let before = bench.forwarded(&way);
@@ -397,13 +526,13 @@ fn threaded(settings: &Settings, sessions: u32, runs: u32) {
         let ways = [way(true, &order, octets), way(false, &order, octets)];
         let carried = |name: &str, workers: u32| {
             let name = format!("{name}{octets}");
-            let mut bench = Bench::new(settings, &name, workers, sessions);
+            let mut bench = Bench::new(settings, &name, workers, sessions, Qos::Mbr);
             let ends = [bench.access.id(), bench.network.id()];
             let _floor = (workers == 0).then(|| Floor::start(ends, 1));
             ways.each_ref().map(|way| {
-                let most = (0..runs).map(|_| bench.carry(way, None).per_s);
+                let most = (0..runs).map(|_| bench.carry(way, None, 0).per_s);
                 let most = median(most.collect());
-                let loaded = (0..runs).map(|_| bench.carry(way, Some(0.9 * most)));
+                let loaded = (0..runs).map(|_| bench.carry(way, Some(0.9 * most), 0));
                 (most, loaded.collect::<Vec<_>>())
             })
         };
@@ -427,13 +556,27 @@ fn threaded(settings: &Settings, sessions: u32, runs: u32) {
     }
 }
 
+/// What is left of a worker's rate while sessions come and go, as many a second as PEPC has.
+fn signalled(settings: &Settings, runs: u32) {
+    const PER_S: u64 = 10_000;
+    let sessions = Signalling::USERS.start;
+    let order = in_random_order(sessions);
+    let mut bench = Bench::new(settings, "signalled", 1, sessions, Qos::Mbr);
+    for way in [way(true, &order, SMALL), way(false, &order, SMALL)] {
+        let both = (0..runs).map(|_| [0, PER_S].map(|per_s| bench.carry(&way, None, per_s).per_s));
+        let left = both.map(|[quiet, busy]| busy / quiet * 100.0);
+        let name = format!("dpdk-signalled-{}-rate", way.name);
+        figure(&name, median(left.collect()), "%", None);
+    }
+}
+
 /// A worker that may sleep.
 fn idle(settings: &Settings) {
     let settings = Settings {
         busy_poll: false,
         ..settings.clone()
     };
-    let mut bench = Bench::new(&settings, "idle", 1, 1);
+    let mut bench = Bench::new(&settings, "idle", 1, 1, Qos::Mbr);
     let way = way(true, &in_random_order(1), SMALL);
     sleep(WATCH / 4);
     let before = worker_cpu();
@@ -477,8 +620,18 @@ fn main() {
         ..settings.clone()
     };
     for sessions in steps {
-        single(&settings, pages, sessions, runs);
-        single(&pipeline, &format!("-pipeline{pages}"), sessions, runs);
+        single(&settings, pages, sessions, runs, Qos::Mbr);
+        if is_huge {
+            single(&settings, pages, sessions, runs, Qos::Off);
+            single(&settings, pages, sessions, runs, Qos::Share);
+        }
+        single(
+            &pipeline,
+            &format!("-pipeline{pages}"),
+            sessions,
+            runs,
+            Qos::Mbr,
+        );
     }
     if !is_huge {
         return;
@@ -486,5 +639,6 @@ fn main() {
     // The one worker that had no thread has taken this one to its CPU.
     stay_on(0);
     threaded(&settings, 1_000, runs);
+    signalled(&settings, runs);
     idle(&settings);
 }

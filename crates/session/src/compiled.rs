@@ -545,6 +545,8 @@ pub struct Counters {
     pub qos_packets: u64,
     /// Inner IP bytes of those.
     pub qos_bytes: u64,
+    /// Forwarded, but above a rate that shapes: they had to wait first.
+    pub delayed: u64,
 }
 
 impl Counters {
@@ -557,6 +559,7 @@ impl Counters {
             drops: self.drops + more.drops,
             qos_packets: self.qos_packets + more.qos_packets,
             qos_bytes: self.qos_bytes + more.qos_bytes,
+            delayed: self.delayed + more.delayed,
         }
     }
 }

@@ -67,7 +67,9 @@ pub use pipeline::Run;
 pub use port::{LANES_MAX, Mode, PortConfig, Roles};
 pub use ring::{Ring, RingReader};
 pub use shaping::Shaping;
-pub use stats::{Counting, DROP_REASONS, DropReason, PortTotals, Traffic, reason_number};
+pub use stats::{
+    Counting, DROP_REASONS, DropReason, PortTotals, Traffic, WorkerTotals, reason_number,
+};
 pub use tables::{Fill, Tables};
 pub use tunnel_ends::TunnelEnds;
 pub use verdict::Verdict;

@@ -482,6 +482,7 @@ impl Store {
             drops: side.drops.load(Ordering::Relaxed),
             qos_packets: side.qos_packets.load(Ordering::Relaxed),
             qos_bytes: side.qos_bytes.load(Ordering::Relaxed),
+            delayed: side.delayed.load(Ordering::Relaxed),
         }
     }
 
@@ -495,6 +496,7 @@ impl Store {
             &side.qos_packets,
             &side.qos_bytes,
             &side.qos_alarm,
+            &side.delayed,
         ] {
             // Most are zero, in pages that were never touched: reading takes no memory.
             if count.load(Ordering::Relaxed) != 0 {
@@ -528,6 +530,7 @@ impl Store {
             drops: all.drops.saturating_sub(others.drops),
             qos_packets: all.qos_packets.saturating_sub(others.qos_packets),
             qos_bytes: all.qos_bytes.saturating_sub(others.qos_bytes),
+            delayed: all.delayed.saturating_sub(others.delayed),
         }
     }
 

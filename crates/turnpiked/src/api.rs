@@ -27,7 +27,7 @@ use crate::plan;
 use crate::report::{
     ApplicationReport, BufferReport, BufferTotals, CoresReport, DatapathReport, DropReport, Fill,
     PeerReport, PortReport, Report, SessionDetail, SessionPage, TableFill, UsagePage, UsageTotals,
-    parse_seid,
+    WorkerReport, parse_seid,
 };
 use crate::system;
 
@@ -77,6 +77,7 @@ impl Api {
             .route("/api/v1/drops", get(drops))
             .route("/api/v1/trace", get(trace::trace))
             .route("/api/v1/datapath", get(datapath))
+            .route("/api/v1/workers", get(workers))
             .route("/api/v1/cores", get(cores))
             .route("/api/v1/config", get(config))
             .route("/api/v1/openapi.json", get(openapi))
@@ -352,6 +353,32 @@ async fn datapath(State(api): State<Api>) -> Result<Json<DatapathBody>, Failure>
     }))
 }
 
+/// Threads that packets run in, with their load and the packets that wait in them; on `xdp`, CPUs of the machine.
+#[utoipa::path(get, path = "/api/v1/workers", responses((status = 200, body = [WorkerReport])))]
+async fn workers(State(api): State<Api>) -> Result<Json<Vec<WorkerReport>>, Failure> {
+    let report = api.control.report().await?;
+    Ok(Json(load_of(report)))
+}
+
+fn load_of(report: Report) -> Vec<WorkerReport> {
+    if report.datapath.kind != "xdp" {
+        return report.workers;
+    }
+    let in_packets = |cpu: usize| {
+        let ports = report.ports.iter();
+        let counts = ports.filter_map(|port| port.in_packets_by_cpu.get(cpu));
+        counts.sum()
+    };
+    let cpus = system::busy_cpus().into_iter();
+    cpus.map(|(cpu, busy_s)| WorkerReport {
+        worker: format!("cpu-{cpu}"),
+        in_packets: in_packets(cpu),
+        busy_s,
+        shaper: None,
+    })
+    .collect()
+}
+
 /// CPUs of the machine, and which threads run there.
 #[utoipa::path(get, path = "/api/v1/cores", responses((status = 200, body = CoresReport)))]
 async fn cores(State(api): State<Api>) -> Json<CoresReport> {
@@ -386,7 +413,7 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
 #[openapi(
     info(title = "Turnpike", description = "A 5G User Plane Function",
         license(name = "Apache-2.0")),
-    paths(status, sessions, session, usage, peers, pfds, buffers, drops, datapath, cores, config, openapi, metrics,
+    paths(status, sessions, session, usage, peers, pfds, buffers, drops, datapath, workers, cores, config, openapi, metrics,
         trace::trace),
     modifiers(&BearerToken),
     security((), ("token" = []))

@@ -27,6 +27,8 @@ pub(crate) struct Report {
     pub(crate) usage: UsageTotals,
     pub(crate) buffers: BufferTotals,
     pub(crate) datapath: DatapathReport,
+    /// Of `kernel` and `dpdk`.
+    pub(crate) workers: Vec<WorkerReport>,
     pub(crate) ports: Vec<PortReport>,
     pub(crate) drops: Vec<DropReport>,
 }
@@ -137,6 +139,31 @@ pub(crate) struct DatapathReport {
     pub(crate) last_replacement: Option<ReplacementReport>,
     /// Time that starting it took, loading, verifying and attaching, in milliseconds.
     pub(crate) start_ms: f64,
+}
+
+/// A thread that packets run in; on `xdp` a CPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct WorkerReport {
+    /// `worker-0`; `receiver-0` of receive cores, which hand packets to workers; `cpu-0` of CPUs.
+    pub(crate) worker: String,
+    /// Frames that came in.
+    pub(crate) in_packets: u64,
+    /// Seconds that it had packets, since it began; of a CPU, that it was not idle, for whomever.
+    pub(crate) busy_s: f64,
+    /// Packets above rates that shape; absent where all are dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) shaper: Option<ShaperReport>,
+}
+
+/// Packets above rates that shape, which wait in a worker until they leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct ShaperReport {
+    /// Packets that wait now.
+    pub(crate) waiting: u64,
+    /// Packets that have come to wait, ever.
+    pub(crate) delayed: u64,
+    /// Seconds that all of these have waited so far, together: over `delayed`, the mean delay.
+    pub(crate) waited_s: f64,
 }
 
 /// CPUs of the machine, and which threads run there.
@@ -299,6 +326,10 @@ pub(crate) struct TrafficReport {
     pub(crate) bytes: u64,
     /// Matched and dropped.
     pub(crate) drops: u64,
+    /// Of these, by QoS enforcement: a gate, a bit rate, a packet rate.
+    pub(crate) qos_drops: u64,
+    /// Of those forwarded, above a rate that shapes: they had to wait first.
+    pub(crate) delayed: u64,
 }
 
 impl TrafficReport {
@@ -306,6 +337,8 @@ impl TrafficReport {
         self.packets = self.packets.saturating_add(other.packets);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.drops = self.drops.saturating_add(other.drops);
+        self.qos_drops = self.qos_drops.saturating_add(other.qos_drops);
+        self.delayed = self.delayed.saturating_add(other.delayed);
     }
 }
 

@@ -9,8 +9,8 @@ use super::*;
 use crate::command::{self, Asked, Command};
 use crate::follow::{Line, Refused, Subscription, Whom};
 use crate::report::{
-    DirectionReport, MessageCount, SessionSummary, SessionUsage, TriggerCount, UrrReport,
-    VolumeReport, seid_text, unix_near,
+    DirectionReport, MessageCount, SessionSummary, SessionUsage, ShaperReport, TriggerCount,
+    UrrReport, VolumeReport, seid_text, unix_near,
 };
 
 const CONFIG: &str = include_str!("../../../../deploy/turnpiked.example.toml");
@@ -54,6 +54,20 @@ fn report() -> Report {
             packets: 1,
             meaning: "above the MBR of a QER".into(),
             advice: "compare".into(),
+        }],
+        datapath: DatapathReport {
+            kind: "kernel".into(),
+            ..DatapathReport::default()
+        },
+        workers: vec![WorkerReport {
+            worker: "worker-0".into(),
+            in_packets: 10,
+            busy_s: 1.5,
+            shaper: Some(ShaperReport {
+                waiting: 11,
+                delayed: 12,
+                waited_s: 0.25,
+            }),
         }],
         usage: UsageTotals {
             sessions_waiting: 4,
@@ -253,6 +267,14 @@ async fn each_resource_answers() {
         "kind": "xdp", "cpus": [core], "anywhere": ["control"], "doubts": [],
     });
     assert_eq!(json(&api, "/api/v1/cores").await, cores);
+    let worker = serde_json::json!({
+        "worker": "worker-0", "in_packets": 10, "busy_s": 1.5,
+        "shaper": {"waiting": 11, "delayed": 12, "waited_s": 0.25},
+    });
+    assert_eq!(
+        json(&api, "/api/v1/workers").await,
+        serde_json::json!([worker])
+    );
     assert_eq!(json(&api, "/api/v1/config").await["qos"]["burst_ms"], 100);
     assert_eq!(json(&api, "/api/v1/peers").await, serde_json::json!([]));
     assert_eq!(
@@ -362,6 +384,10 @@ async fn metrics_are_openmetrics() {
          direction=\"sent\",cause=\"request_accepted\"} 3",
         "turnpike_pfcp_events_total{event=\"malformed\"} 2",
         "turnpike_in_packets_total{interface=\"n3\",direction=\"uplink\"} 10",
+        "turnpike_worker_busy_seconds_total{worker=\"worker-0\"} 1.5",
+        "turnpike_shaper_waiting_packets{worker=\"worker-0\"} 11",
+        "turnpike_shaper_delayed_packets_total{worker=\"worker-0\"} 12",
+        "turnpike_shaper_waited_seconds_total{worker=\"worker-0\"} 0.25",
         "turnpike_usage_reports_total{trigger=\"volth\",acknowledged=\"yes\"} 7",
         "turnpike_usage_waiting 4",
         "turnpike_usage_alarms_total{how=\"told\"} 5",
@@ -427,7 +453,7 @@ async fn the_description_names_each_route() {
     let (api, _thread) = api(None);
     let document = json(&api, "/api/v1/openapi.json").await;
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 14);
+    assert_eq!(paths.len(), 15);
     for path in paths.keys() {
         let (status, _) = get_with(&api, &asked_for(path), None).await;
         assert_eq!(status, StatusCode::OK, "{path}");

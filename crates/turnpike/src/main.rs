@@ -7,6 +7,7 @@
 mod client;
 mod cores;
 mod fields;
+mod qos;
 mod show;
 mod table;
 mod trace;
@@ -75,6 +76,8 @@ enum Question {
         #[arg(long)]
         after: Option<String>,
     },
+    /// Rates of one user: asked for by QERs, and measured over an interval; packets delayed and dropped.
+    Qos(qos::Wish),
     /// Lost packets: why, and what to do about it.
     Drops,
     /// The program that carries packets, and its interfaces.
@@ -130,6 +133,7 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
             let answer = usage::ask(&client, seid.as_deref(), *limit, after.as_deref())?;
             (answer, usage::show)
         }
+        Question::Qos(wish) => (qos::ask(&client, wish)?, qos::show),
         Question::Drops => (client.get("drops")?, show::drops),
         Question::Datapath => (client.get("datapath")?, show::datapath),
         Question::Cores => (cores::ask(&client)?, cores::show),

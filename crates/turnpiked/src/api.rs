@@ -6,6 +6,7 @@ mod metrics;
 mod serve;
 mod trace;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -17,6 +18,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
+use tokio::sync::Mutex;
 use topology::Topology;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{IntoParams, OpenApi, ToSchema};
@@ -46,6 +48,8 @@ pub(crate) struct Api {
     topology: Arc<Topology>,
     token: Option<Arc<str>>,
     started: SystemTime,
+    /// Whose turn it is to look through all sessions.
+    search: Arc<Mutex<()>>,
 }
 
 impl Api {
@@ -62,6 +66,7 @@ impl Api {
             topology: Arc::new(topology),
             token,
             started: SystemTime::now(),
+            search: Arc::default(),
         }
     }
 
@@ -229,15 +234,61 @@ struct Page {
     limit: Option<usize>,
 }
 
+/// Which page of which sessions.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct SessionsOf {
+    /// `next` of the page before.
+    after: Option<String>,
+    /// Sessions of the page, 1 to 1000.
+    #[param(default = 100, minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// Only those of the UE with this address, or with an IPv6 prefix that it lies in.
+    ue: Option<String>,
+}
+
 /// Sessions in a stable order, a page at a time.
-#[utoipa::path(get, path = "/api/v1/sessions", params(Page), responses(
+#[utoipa::path(get, path = "/api/v1/sessions", params(SessionsOf), responses(
     (status = 200, body = SessionPage), (status = 400, body = ErrorBody)))]
 async fn sessions(
     State(api): State<Api>,
-    page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
+    wish: Result<Query<SessionsOf>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<SessionPage>, Failure> {
-    let (after, limit) = page_of(page)?;
-    Ok(Json(api.control.sessions(after, limit).await?))
+    let Query(SessionsOf { after, limit, ue }) =
+        wish.map_err(|e| Failure::new(StatusCode::BAD_REQUEST, e.body_text()))?;
+    let (after, limit) = page_of(Ok(Query(Page { after, limit })))?;
+    let Some(ue) = ue else {
+        return Ok(Json(api.control.sessions(after, limit).await?));
+    };
+    let ue = ue.parse().map_err(|_| {
+        let error = format!("ue = {ue:?} is not an address");
+        Failure::new(StatusCode::BAD_REQUEST, error)
+    })?;
+    Ok(Json(find(&api, ue, after, limit).await?))
+}
+
+/// Looks through all sessions, some at a time, for one request at a time.
+async fn find(
+    api: &Api,
+    ue: IpAddr,
+    mut after: Option<u64>,
+    limit: usize,
+) -> Result<SessionPage, Failure> {
+    let _turn = api.search.lock().await;
+    let mut page = SessionPage::default();
+    loop {
+        let found = api.control.find(ue, after).await?;
+        page.total = found.page.total;
+        page.sessions.extend(found.page.sessions);
+        after = found.after;
+        let more = page.sessions.len() > limit;
+        if after.is_none() || more || page.sessions.len() == limit {
+            page.sessions.truncate(limit);
+            let last = page.sessions.last().map(|last| last.seid.clone());
+            page.next = last.filter(|_| more || after.is_some());
+            return Ok(page);
+        }
+    }
 }
 
 /// URRs of sessions, in the order of sessions, a page of sessions at a time: what each has measured since its last report,

@@ -1,5 +1,6 @@
 //! How other threads ask the control thread: a bounded queue, and an eventfd that wakes it.
 
+use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,6 +30,12 @@ pub(crate) enum Command {
         limit: usize,
         reply: oneshot::Sender<SessionPage>,
     },
+    /// Whether sessions, so many at a time, have an address.
+    Find {
+        ue: IpAddr,
+        after: Option<u64>,
+        reply: oneshot::Sender<Found>,
+    },
     Session {
         seid: u64,
         reply: oneshot::Sender<Option<SessionDetail>>,
@@ -48,6 +55,14 @@ pub(crate) enum Command {
     Kernel(Box<KernelChange>),
     /// Release the associations and end.
     ShutDown,
+}
+
+/// Sessions of a UE, among some.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) page: SessionPage,
+    /// Where to go on looking; `None`: these were the last.
+    pub(crate) after: Option<u64>,
 }
 
 /// The asking end.
@@ -159,6 +174,10 @@ impl Asker {
             reply,
         })
         .await
+    }
+
+    pub(crate) async fn find(&self, ue: IpAddr, after: Option<u64>) -> Result<Found, NoAnswer> {
+        self.ask(|reply| Command::Find { ue, after, reply }).await
     }
 
     pub(crate) async fn usage(

@@ -311,6 +311,9 @@ impl Control {
             } => {
                 let _ = reply.send(show::sessions(&self.core, after, limit));
             }
+            Command::Find { ue, after, reply } => {
+                let _ = reply.send(show::find(&self.core, ue, after));
+            }
             Command::Session { seid, reply } => {
                 let _ = reply.send(show::session(&self.core, self.now(), seid));
             }

@@ -6,7 +6,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
 
 use super::*;
-use crate::command::{self, Asked, Command};
+use crate::command::{self, Asked, Command, Found};
 use crate::follow::{Line, Refused, Subscription, Whom};
 use crate::report::{
     DirectionReport, MessageCount, SessionSummary, SessionUsage, ShaperReport, TriggerCount,
@@ -173,6 +173,19 @@ fn answer(asked: &Asked) {
                         next,
                     });
                 }
+                // One session at a time is looked at.
+                Command::Find { ue, after, reply } => {
+                    let seid = after.map_or(1, |seid| seid + 1);
+                    let is_it = summary(seid).ue == [ue.to_string()];
+                    let _ = reply.send(Found {
+                        page: SessionPage {
+                            total: 3,
+                            sessions: is_it.then(|| summary(seid)).into_iter().collect(),
+                            next: None,
+                        },
+                        after: (seid < 3).then_some(seid),
+                    });
+                }
                 Command::Session { seid, reply } => {
                     let detail = (seid == 3).then(|| SessionDetail {
                         summary: summary(3),
@@ -295,6 +308,28 @@ async fn sessions_come_in_pages() {
     assert!(second.get("next").is_none());
 }
 
+/// All three have the same address.
+#[tokio::test]
+async fn sessions_are_found_by_address() {
+    let (api, _thread) = api(None);
+    let seids = async |query: &str| {
+        let page = json(&api, &format!("/api/v1/sessions?{query}")).await;
+        let seids = page["sessions"].as_array().unwrap().iter();
+        let seids: Vec<String> = seids.map(|s| s["seid"].as_str().unwrap().into()).collect();
+        (seids, page.get("next").cloned())
+    };
+    let all = [1, 2, 3].map(seid_text).to_vec();
+    assert_eq!(seids("ue=10.60.0.1").await, (all.clone(), None));
+    let next = Some(seid_text(2).into());
+    assert_eq!(
+        seids("ue=10.60.0.1&limit=2").await,
+        (all[..2].to_vec(), next)
+    );
+    let rest = seids(&format!("ue=10.60.0.1&limit=2&after={}", all[1])).await;
+    assert_eq!(rest, (all[2..].to_vec(), None));
+    assert_eq!(seids("ue=10.60.0.2").await, (Vec::new(), None));
+}
+
 #[tokio::test]
 async fn usage_comes_in_pages_of_sessions() {
     let (api, _thread) = api(None);
@@ -331,6 +366,8 @@ async fn wrong_questions_are_refused() {
         ("/api/v1/sessions?limit=0", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions?limit=1001", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions?limit=x", StatusCode::BAD_REQUEST),
+        ("/api/v1/sessions?ue=10.60.0", StatusCode::BAD_REQUEST),
+        ("/api/v1/usage?ue=10.60.0.1", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions?lim=1", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions?after=zz", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions/xyz", StatusCode::BAD_REQUEST),

@@ -114,6 +114,8 @@ impl QfiSet {
 pub struct Compiled {
     /// Our SEID, if somebody will ask whose an entry is: of sessions that measure or buffer. 0: nobody will.
     pub seid: u64,
+    /// Our SEID, whoever asks.
+    pub session: u64,
     /// One per PDR, or one for each predefined rule that it activates.
     pub entries: Vec<Entry>,
     /// What a packet's TEID or UE address leads to. Keys are unique across all sessions: the core
@@ -136,6 +138,7 @@ impl Compiled {
     /// Empty, capacity kept.
     pub fn clear(&mut self) {
         self.seid = 0;
+        self.session = 0;
         self.entries.clear();
         self.keys.clear();
         self.meters.clear();
@@ -666,6 +669,9 @@ pub trait Tables {
     fn parted(&self, _: PdrId) -> Option<Counters> {
         None
     }
+
+    /// Entries are this session's, for those who ask whose they are; one that is published later says so itself.
+    fn name(&self, _: &Self::Handle, _seid: u64) {}
 
     /// Those of one of the predefined rules that a PDR activates; zero as above.
     fn counters_of(&self, _: &Self::Handle, _: PdrId, _: PredefinedId) -> Counters {

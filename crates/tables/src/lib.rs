@@ -17,6 +17,7 @@ pub mod copies;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
 mod encode;
+mod entry_counts;
 mod error;
 mod filters;
 mod frame_socket;
@@ -54,6 +55,7 @@ pub use abi::Features;
 pub use adapt::Replacement;
 pub use backend::{ProgramInfo, Runner};
 pub use clock::monotonic_ns;
+pub use entry_counts::{EntryCount, EntryCounts, give_way};
 pub use error::SetupError;
 pub use frame_socket::FrameSocket;
 pub use grace::{Barrier, Bystander, Looking};

@@ -21,6 +21,7 @@ use crate::abi::{Ext, FRAMED_MAX, Features, NextHopLine, entry, from_words, ni};
 use crate::alloc::{Lines, Runs};
 use crate::copies;
 use crate::encode::be;
+use crate::entry_counts::Names;
 use crate::grace::Grace;
 use crate::handle::Handle;
 use crate::index::{Buckets, Index, Place, UePages};
@@ -144,6 +145,7 @@ pub(crate) struct Store {
     pub(crate) keeper: Option<Arc<dyn Keeper>>,
     pub(crate) grace: Grace<Retired>,
     pub(crate) owners: Owners,
+    pub(crate) names: Names,
     pub(crate) alarms: Alarms,
     /// Entries of sessions that measure, whose PDRs are gone: what they had counted then.
     leaving: HashMap<u32, u64, Indices>,
@@ -164,7 +166,7 @@ impl Store {
         mem: Memory,
         layout: &Layout,
         grace: Grace<Retired>,
-        (owners, alarms): (Owners, Alarms),
+        (owners, names, alarms): (Owners, Names, Alarms),
         salt: u64,
     ) -> Self {
         let direct_end = layout.teids + 1;
@@ -201,6 +203,7 @@ impl Store {
             keeper: None,
             grace,
             owners,
+            names,
             alarms,
             leaving: HashMap::default(),
             parted: Vec::new(),

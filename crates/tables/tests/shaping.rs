@@ -97,6 +97,7 @@ fn session(user: u32, rates: Rates, teid: u32) -> Compiled {
         },
     );
     Compiled {
+        session: user.into(),
         entries: vec![up, down],
         keys: vec![(key_up, Select::One(0)), (key_down, Select::One(1))],
         meters,
@@ -401,6 +402,11 @@ fn what_waits_is_counted() {
         };
         site.publish(user, rates, 5);
     }
+    let counts = site.tables.entry_counts();
+    assert!((0..counts.places()).all(|place| counts.owner(place).is_none()));
+    for (&user, handle) in &site.handles {
+        site.tables.name(handle, user.into());
+    }
     let mut random = Random(11);
     for _ in 0..3000 {
         site.at(site.now + random.below(MS as usize) as u64);
@@ -444,6 +450,22 @@ fn what_waits_is_counted() {
             let told = site.told_to_wait.get(&(port, user)).copied();
             assert_eq!(counted, told.unwrap_or(0), "user {user}, PDR {pdr}");
         }
+    }
+    // Whoever looks at entries sees the same, of those that have been their PDR's all the time.
+    let of_all = |seid: u64, pdr: u16| -> (usize, u64) {
+        let places = (0..counts.places()).filter(|&place| counts.owner(place) == Some((seid, pdr)));
+        let delayed: Vec<u64> = places
+            .map(|place| counts.of(place).delayed.into())
+            .collect();
+        (delayed.len(), delayed.iter().sum())
+    };
+    for (user, pdr, port) in [(2, 1, N3), (2, 2, N6), (3, 1, N3)] {
+        let told = site.told_to_wait[&(port, user)];
+        assert_eq!(
+            of_all(user.into(), pdr),
+            (1, told),
+            "user {user}, PDR {pdr}"
+        );
     }
 }
 

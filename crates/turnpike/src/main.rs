@@ -10,6 +10,7 @@ mod fields;
 mod qos;
 mod show;
 mod table;
+mod top;
 mod trace;
 mod usage;
 
@@ -78,6 +79,8 @@ enum Question {
     },
     /// Rates of one user: asked for by QERs, and measured over an interval; packets delayed and dropped.
     Qos(qos::Wish),
+    /// The busiest users, load, rates and losses, each second anew; q ends it.
+    Top(top::Wish),
     /// Lost packets: why, and what to do about it.
     Drops,
     /// The program that carries packets, and its interfaces.
@@ -101,6 +104,9 @@ fn main() -> ExitCode {
     let result = match &arguments.question {
         Question::Trace(wish) => client(&arguments)
             .and_then(|client| trace::run(&client, wish, arguments.json))
+            .map(|()| String::new()),
+        Question::Top(wish) => client(&arguments)
+            .and_then(|client| top::run(client, wish, arguments.json))
             .map(|()| String::new()),
         question => answer(&arguments, question),
     };
@@ -142,7 +148,7 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
         Question::Pfds => (client.get("pfds")?, show::pfds),
         Question::Peers => (client.get("peers")?, show::peers),
         // Not one answer, but many lines.
-        Question::Trace(_) => return Ok(String::new()),
+        Question::Trace(_) | Question::Top(_) => return Ok(String::new()),
     };
     if arguments.json {
         Ok(format!("{answer:#}\n"))

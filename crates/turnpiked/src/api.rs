@@ -4,6 +4,7 @@
 
 mod metrics;
 mod serve;
+mod top;
 mod trace;
 
 use std::net::IpAddr;
@@ -50,6 +51,7 @@ pub(crate) struct Api {
     started: SystemTime,
     /// Whose turn it is to look through all sessions.
     search: Arc<Mutex<()>>,
+    top: Arc<Mutex<top::Top>>,
 }
 
 impl Api {
@@ -67,6 +69,7 @@ impl Api {
             token,
             started: SystemTime::now(),
             search: Arc::default(),
+            top: Arc::default(),
         }
     }
 
@@ -82,6 +85,7 @@ impl Api {
             .route("/api/v1/drops", get(drops))
             .route("/api/v1/trace", get(trace::trace))
             .route("/api/v1/datapath", get(datapath))
+            .route("/api/v1/top", get(top::top))
             .route("/api/v1/workers", get(workers))
             .route("/api/v1/cores", get(cores))
             .route("/api/v1/config", get(config))
@@ -465,7 +469,7 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
     info(title = "Turnpike", description = "A 5G User Plane Function",
         license(name = "Apache-2.0")),
     paths(status, sessions, session, usage, peers, pfds, buffers, drops, datapath, workers, cores, config, openapi, metrics,
-        trace::trace),
+        top::top, trace::trace),
     modifiers(&BearerToken),
     security((), ("token" = []))
 )]

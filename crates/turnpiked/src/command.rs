@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use session::compiled::Buffered;
 use slowpath::HeldSession;
+use tables::EntryCounts;
 use tokio::sync::oneshot;
 
 use nexthop::KernelChange;
@@ -36,6 +37,11 @@ pub(crate) enum Command {
         after: Option<u64>,
         reply: oneshot::Sender<Found>,
     },
+    /// Have entries know their sessions, so many at a time.
+    NameSessions {
+        after: Option<u64>,
+        reply: oneshot::Sender<Named>,
+    },
     Session {
         seid: u64,
         reply: oneshot::Sender<Option<SessionDetail>>,
@@ -62,6 +68,14 @@ pub(crate) enum Command {
 pub(crate) struct Found {
     pub(crate) page: SessionPage,
     /// Where to go on looking; `None`: these were the last.
+    pub(crate) after: Option<u64>,
+}
+
+/// Entries of some sessions have their names.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) counts: EntryCounts,
+    /// Where to go on; `None`: these were the last.
     pub(crate) after: Option<u64>,
 }
 
@@ -178,6 +192,11 @@ impl Asker {
 
     pub(crate) async fn find(&self, ue: IpAddr, after: Option<u64>) -> Result<Found, NoAnswer> {
         self.ask(|reply| Command::Find { ue, after, reply }).await
+    }
+
+    pub(crate) async fn name_sessions(&self, after: Option<u64>) -> Result<Named, NoAnswer> {
+        self.ask(|reply| Command::NameSessions { after, reply })
+            .await
     }
 
     pub(crate) async fn usage(

@@ -541,6 +541,42 @@ pub(crate) struct UsagePage {
     pub(crate) next: Option<String>,
 }
 
+/// The busiest users, measured between two readings of all counters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct TopReport {
+    /// Between the two readings.
+    pub(crate) interval_s: f64,
+    /// `rate`, `delayed` or `dropped`: what the order goes by.
+    pub(crate) by: &'static str,
+    /// Sessions.
+    pub(crate) total: u64,
+    /// Of these, with packets that were forwarded, or lost by QoS enforcement, in the interval.
+    pub(crate) active: u64,
+    /// The first is the busiest.
+    pub(crate) users: Vec<TopUser>,
+}
+
+/// A session, and what it did in the interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct TopUser {
+    /// Ours, hexadecimal.
+    pub(crate) seid: String,
+    pub(crate) ue: Vec<String>,
+    pub(crate) uplink: TopRate,
+    pub(crate) downlink: TopRate,
+}
+
+/// One direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct TopRate {
+    /// Inner IP bits forwarded, per second.
+    pub(crate) rate_bps: u64,
+    /// Packets that had to wait for their rate.
+    pub(crate) delayed: u64,
+    /// Packets dropped by QoS enforcement.
+    pub(crate) qos_drops: u64,
+}
+
 /// Usage Reports of all sessions.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(crate) struct UsageTotals {

@@ -6,7 +6,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
 
 use super::*;
-use crate::command::{self, Asked, Command, Found};
+use crate::command::{self, Asked, Command, Found, Named};
 use crate::follow::{Line, Refused, Subscription, Whom};
 use crate::report::{
     DirectionReport, MessageCount, SessionSummary, SessionUsage, ShaperReport, TriggerCount,
@@ -138,6 +138,9 @@ fn usage(after: Option<u64>, limit: usize) -> UsagePage {
 
 /// Stands in for the control thread, with sessions 1, 2 and 3.
 fn answer(asked: &Asked) {
+    let config = crate::config::parse(CONFIG).unwrap();
+    let (layout, options) = (plan::layout(&config), plan::options(&config));
+    let tables = tables::Tables::host(&layout, &plan::ports(&config), &options).unwrap();
     loop {
         let mut fds = [PollFd::new(asked.wake().as_fd(), PollFlags::POLLIN)];
         poll(&mut fds, PollTimeout::NONE).unwrap();
@@ -171,6 +174,14 @@ fn answer(asked: &Asked) {
                         total: 3,
                         sessions,
                         next,
+                    });
+                }
+                // One session at a time is named.
+                Command::NameSessions { after, reply } => {
+                    let next = after.map_or(1, |seid| seid + 1);
+                    let _ = reply.send(Named {
+                        counts: tables.entry_counts(),
+                        after: (next < 3).then_some(next),
                     });
                 }
                 // One session at a time is looked at.
@@ -346,6 +357,31 @@ async fn usage_comes_in_pages_of_sessions() {
     assert!(rest.get("next").is_none());
 }
 
+/// Nobody does anything; those who wait while others have their answer made get one that was begun after they had asked.
+#[tokio::test]
+async fn the_busiest_are_looked_for_once_for_those_who_wait() {
+    let (api, _thread) = api(None);
+    let path = "/api/v1/top?interval_ms=100&by=delayed";
+    let asking = (0..20).map(|_| {
+        let api = api.clone();
+        tokio::spawn(async move { json(&api, path).await })
+    });
+    let mut intervals = Vec::new();
+    for answer in asking.collect::<Vec<_>>() {
+        let top = answer.await.unwrap();
+        assert_eq!((&top["by"], &top["total"]), (&"delayed".into(), &3.into()));
+        assert_eq!(
+            (&top["users"], &top["active"]),
+            (&serde_json::json!([]), &0.into())
+        );
+        intervals.push(top["interval_s"].as_f64().unwrap());
+    }
+    assert!(intervals.iter().all(|&interval_s| interval_s >= 0.1));
+    // How long each took tells them apart.
+    intervals.dedup();
+    assert!(intervals.len() <= 2, "{intervals:?}");
+}
+
 #[test]
 fn times_of_ntp_are_those_next_to_now() {
     const DAY: u64 = 86_400;
@@ -367,6 +403,10 @@ async fn wrong_questions_are_refused() {
         ("/api/v1/sessions?limit=1001", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions?limit=x", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions?ue=10.60.0", StatusCode::BAD_REQUEST),
+        ("/api/v1/top?limit=101", StatusCode::BAD_REQUEST),
+        ("/api/v1/top?interval_ms=99", StatusCode::BAD_REQUEST),
+        ("/api/v1/top?interval_ms=2001", StatusCode::BAD_REQUEST),
+        ("/api/v1/top?by=name", StatusCode::BAD_REQUEST),
         ("/api/v1/usage?ue=10.60.0.1", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions?lim=1", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions?after=zz", StatusCode::BAD_REQUEST),
@@ -441,10 +481,10 @@ async fn metrics_are_openmetrics() {
 
 /// A path of the description with what it cannot do without.
 fn asked_for(path: &str) -> String {
-    let needs = if path.ends_with("/trace") {
-        "?teid=101"
-    } else {
-        ""
+    let needs = match path.rsplit('/').next() {
+        Some("trace") => "?teid=101",
+        Some("top") => "?interval_ms=100",
+        _ => "",
     };
     path.replace("{seid}", "3") + needs
 }
@@ -490,7 +530,7 @@ async fn the_description_names_each_route() {
     let (api, _thread) = api(None);
     let document = json(&api, "/api/v1/openapi.json").await;
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 15);
+    assert_eq!(paths.len(), 16);
     for path in paths.keys() {
         let (status, _) = get_with(&api, &asked_for(path), None).await;
         assert_eq!(status, StatusCode::OK, "{path}");

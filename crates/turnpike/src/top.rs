@@ -106,19 +106,19 @@ fn live(client: Client, wish: Wish) -> Result<(), Error> {
 
 /// Ends with the first error, or when nobody hears of it any more.
 fn follow(client: Client, by: By, limit: u16, to: &Sender<Result<Value, Error>>) {
-    let mut source = Source::new(client, by, limit);
+    let mut source = match Source::new(client, by, limit) {
+        Ok(source) => source,
+        Err(error) => {
+            let _ = to.send(Err(error));
+            return;
+        }
+    };
     loop {
-        let frame = match &mut source {
-            Ok(source) => source.next(),
-            Err(_) => break,
-        };
+        let frame = source.next();
         let is_last = frame.is_err();
         if to.send(frame).is_err() || is_last {
             return;
         }
-    }
-    if let Err(error) = source {
-        let _ = to.send(Err(error));
     }
 }
 

@@ -83,10 +83,10 @@ fn rates(world: &mut World, shapes: bool) -> Result<String> {
     ];
     let flow = |user, way, bps| Flow { user, way, bps };
     let mut flows = vec![flow(0, 0, UP_BPS), flow(0, 1, DOWN_BPS)];
-    for user in 1..4 {
+    for (user, attached) in users.iter().enumerate().skip(1) {
         // What is above a rate for all the time must find room within the horizon as well.
         let steps = steps(SHARE_BPS, [if shapes { 104 } else { 120 }; 4]);
-        courses.push(Course::up(world, &users[user], steps, PAYLOAD)?);
+        courses.push(Course::up(world, attached, steps, PAYLOAD)?);
         flows.push(flow(user, 0, SHARE_BPS));
     }
     let before = fates(world, &users)?;

@@ -14,10 +14,10 @@ const BUILDS: [&str; 6] = ["PLAIN", "COMMON", "OUTER6", "RELAY", "SPREAD", "GENE
 const WORKER_BUILDS: [&str; 4] = ["PLAIN", "COMMON", "RELAY", "GENERAL"];
 
 /// What both sides change under traffic.
-const SHARED: &str = "tp_(side|config|traffic|port_stats|nexthop|cpu)";
+const SHARED: &str = "tp_(side|config|traffic|port_stats|nexthop|shaper_stats|cpu)";
 
 /// What `tp_host.h`, `tp_worker.h`, `tp_queue.h` and `tp_wheel.h` declare.
-const NATIVE_CALLS: [&str; 21] = [
+const NATIVE_CALLS: [&str; 22] = [
     "tp_host_run",
     "tp_host_prefix",
     "tp_host_wrap",
@@ -33,6 +33,7 @@ const NATIVE_CALLS: [&str; 21] = [
     "tp_queue_wake",
     "tp_wheel_new",
     "tp_wheel_free",
+    "tp_wheel_count_in",
     "tp_wheel_put",
     "tp_wheel_take",
     "tp_wheel_next_ns",

@@ -120,6 +120,7 @@ struct tp_side {
 	__u64 qos_packets; /* of drops, those by QoS enforcement: a gate, an MBR, a packet rate */
 	__u64 qos_bytes;   /* inner IP bytes of these */
 	__u64 qos_alarm;   /* control and data: as tp_entry.alarm, of qos_bytes; TP_QOS_ALARM_NONE: user space does not want to hear */
+	__u64 delayed;	   /* data: packets that were forwarded, but had to wait for their rate first */
 };
 
 #define TP_QOS_ALARM_NONE 0
@@ -530,6 +531,16 @@ enum tp_outcome {
 	TP_OUT_WAIT,	 /* nor this: see tp_must_wait() */
 };
 
+/* Packets above rates that shape, as a worker has them wait (platform/worker/tp_wheel.h). */
+struct tp_shaper_stats {
+	__u64 waiting; /* now */
+	__u64 delayed; /* that have come to wait, ever */
+	__u64 waited;  /* how long all of these have waited so far, together, in units of 2^TP_WAITED_SHIFT ns: of nanoseconds a word
+			* would be full after some hours with a million packets that wait */
+};
+
+#define TP_WAITED_SHIFT 10
+
 #define TP_SENDERS 64 /* told apart by a hash of their address, where each may have only so much */
 
 /* One per CPU, written by that CPU only. */
@@ -556,6 +567,9 @@ struct tp_cpu {
 	__u64 too_long_tats[TP_SENDERS];
 	struct tp_port_stats ports[TP_PORTS_MAX];
 	__u64 drops[TP_PORTS_MAX][TP_DIRS][TP_DROP_MAX];
+	struct tp_shaper_stats shaper; /* of workers */
+	__u64 busy_ns;	     /* of workers: time with packets, without what has run since busy_since_ns */
+	__u64 busy_since_ns; /* monotonic; 0: it has none */
 };
 
 /* Tables that are arrays, by the names of their elements and of the array. */
@@ -731,7 +745,7 @@ _Static_assert(sizeof(struct tp_route_map) == sizeof(struct tp_route), "one plac
 _Static_assert(sizeof(struct tp_ni) == 64, "one line");
 _Static_assert(sizeof(struct tp_trace_key) == 64, "one line");
 _Static_assert(sizeof(struct tp_trace) == 40 + TP_TRACE_SNAP, "tp_trace");
-_Static_assert(sizeof(struct tp_side) == 56, "seven words: a stride of whole words is all that maps ask");
+_Static_assert(sizeof(struct tp_side) == 64, "one line");
 _Static_assert(sizeof(struct tp_task) == 24, "three words");
 _Static_assert(sizeof(struct tp_held) == 8, "a word");
 _Static_assert(sizeof(struct tp_config) == 272, "tp_config");

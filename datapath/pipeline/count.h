@@ -167,10 +167,27 @@ static TP_INLINE void tp_count_frame(struct tp_run *run, const struct tp_packet 
 	}
 }
 
+/* For a PDR, a packet that is forwarded later. */
+static TP_INLINE void tp_count_delayed(struct tp_env *env, __u32 index)
+{
+	struct tp_side *side = tp_side_at(env, index);
+
+	if (side)
+		__sync_fetch_and_add(&side->delayed, 1);
+}
+
 /* For the PDR that took it, and the one of its sender, if that is a UE. */
 static TP_INLINE void tp_count_taken(const struct tp_packet *p, int outcome)
 {
 	struct tp_entry *sender;
+
+#if TP_SHAPES
+	if (tp_unlikely(p->env->leaves_ns) && outcome == TP_OUT_REDIRECT) {
+		tp_count_delayed(p->env, p->index);
+		if (p->also & TP_ALSO_SENDER)
+			tp_count_delayed(p->env, p->sender);
+	}
+#endif
 
 	/* The sender's PDR has done its part, whatever becomes of it at the receiver's. */
 	if (tp_unlikely(p->also & TP_ALSO_SENDER)) {

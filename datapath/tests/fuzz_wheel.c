@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* The timing wheel against a plain list of what waits. The input says sizes, then what is done: put, take, and how far time goes on.
- * No frame is lost, early, late by more than a slot, given twice, or out of order within its flow; one is refused when the list says so. */
+ * No frame is lost, early, late by more than a slot, given twice, or out of order within its flow; one is refused when the list says so.
+ * What is counted of those that wait is what the list says. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +20,12 @@ struct model {
 	uint64_t leaves[WAITING_MAX];
 	uint64_t due[WAITING_MAX]; /* end of the slot that it is in */
 	uint64_t frame[WAITING_MAX];
+	uint64_t came[WAITING_MAX];
 	uint32_t n;
 	uint64_t granularity, slots, frames;
 	uint64_t now;
+	uint64_t visited;	   /* when something was last taken */
+	uint64_t delayed, waited;  /* frames, and how long those that are gone waited */
 	uint64_t left;		   /* all that was due by then is gone */
 	uint64_t departure[FLOWS]; /* latest of each flow */
 	uint64_t given[FLOWS];	   /* number of its last frame that left */
@@ -57,6 +61,8 @@ static void put(struct model *m, struct tp_wheel *w, uint8_t flow, uint64_t afte
 		return;
 	m->departure[flow] = leaves;
 	m->leaves[m->n] = leaves;
+	m->came[m->n] = m->visited;
+	m->delayed++;
 	m->due[m->n] = leaves > m->left ? slot_end(m, leaves) : m->left + m->granularity;
 	m->frame[m->n++] = frame;
 }
@@ -75,10 +81,25 @@ static void gone(struct model *m, uint64_t frame)
 	if (frame <= m->given[flow])
 		fail("a frame has overtaken another one of its flow");
 	m->given[flow] = frame;
+	m->waited += m->now - m->came[i];
+	memmove(&m->came[i], &m->came[i + 1], (m->n - i - 1) * sizeof(m->came[0]));
 	memmove(&m->leaves[i], &m->leaves[i + 1], (m->n - i - 1) * sizeof(m->leaves[0]));
 	memmove(&m->due[i], &m->due[i + 1], (m->n - i - 1) * sizeof(m->due[0]));
 	memmove(&m->frame[i], &m->frame[i + 1], (m->n - i - 1) * sizeof(m->frame[0]));
 	m->n--;
+}
+
+static void check_stats(const struct model *m, const struct tp_shaper_stats *stats)
+{
+	uint64_t waited = m->waited;
+	uint32_t i;
+
+	for (i = 0; i < m->n; i++)
+		waited += m->visited - m->came[i];
+	if (stats->waiting != m->n || stats->delayed != m->delayed)
+		fail("frames that wait are counted wrongly");
+	if (stats->waited != waited >> TP_WAITED_SHIFT)
+		fail("the time that frames wait is counted wrongly");
 }
 
 /* n: frames at most. */
@@ -88,6 +109,7 @@ static void take(struct model *m, struct tp_wheel *w, uint32_t n)
 	uint64_t next = TP_WHEEL_NEVER;
 	uint32_t i, there;
 
+	m->visited = m->now;
 	there = tp_wheel_take(w, m->now, frames, n);
 	if (there > n)
 		fail("more frames than were asked for");
@@ -136,6 +158,7 @@ static void act(struct model *m, struct tp_wheel *w, uint8_t what, uint8_t numbe
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
 	static const uint64_t granularities[] = {1, 3, 64, 1000, 20000, 4096, 1000003, 17};
+	struct tp_shaper_stats stats = {0};
 	struct model m = {0};
 	struct tp_wheel *w;
 	__u64 frame;
@@ -150,13 +173,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 	w = tp_wheel_new(m.granularity, (uint32_t)m.slots, (uint32_t)m.frames);
 	if (!w)
 		fail("no memory");
+	tp_wheel_count_in(w, &stats);
 	tp_wheel_take(w, m.now, &frame, 1);
+	m.visited = m.now;
 	m.left = m.now - m.now % m.granularity;
-	for (i = 3; i + 1 < size; i += 2)
+	for (i = 3; i + 1 < size; i += 2) {
 		act(&m, w, input[i], input[i + 1]);
+		check_stats(&m, &stats);
+	}
 	m.now += 3 * m.slots * m.granularity;
-	while (m.n) /* ends: each time something is taken, or said to be late */
+	while (m.n) { /* ends: each time something is taken, or said to be late */
 		take(&m, w, ONCE);
+		check_stats(&m, &stats);
+	}
 	tp_wheel_free(w);
 	return 0;
 }

@@ -4,6 +4,7 @@
 
 pub mod bench;
 pub mod cleanup;
+pub mod course;
 pub mod demo;
 pub mod dn;
 pub mod flow;

@@ -52,6 +52,8 @@ enum Action {
     },
     /// Measure what packets, sessions and PFCP requests cost
     Bench(bench::Options),
+    /// Rates of users over time, as JSON and SVG: figures 6.7 to 6.9 of the thesis
+    Rates(bench::rates::Options),
     /// Remove namespaces and files of labs that were killed
     Clean,
 }
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
                 list,
             } => scenarios(&names, all, (hold, jobs), style, list),
             Action::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),
+            Action::Rates(options) => bench::rates::run(&options).map(|()| ExitCode::SUCCESS),
             Action::Clean => {
                 println!("{} namespaces removed", cleanup::clean());
                 Ok(ExitCode::SUCCESS)

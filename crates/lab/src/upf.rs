@@ -55,6 +55,14 @@ impl Datapath {
         }
     }
 
+    /// As on the command line.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::DpdkPipeline => "dpdk-pipeline",
+            other => other.name(),
+        }
+    }
+
     /// Whether it goes by devices of DPDK.
     pub fn is_dpdk(self) -> bool {
         matches!(self, Self::Dpdk | Self::DpdkPipeline)

@@ -129,7 +129,7 @@ fn all_scenarios_pass() {
 
 /// What differs most between data paths: where packets come from and go to, what packets of the UPF's own do, and what
 /// happens while rules change. All others: `make scenarios DATAPATH=kernel`.
-const TELLING: [&str; 21] = [
+const TELLING: [&str; 22] = [
     "association-from-upf",
     "handover",
     "paging",
@@ -150,11 +150,12 @@ const TELLING: [&str; 21] = [
     "icmp-errors",
     "inner-fragments",
     "qer-shaped",
+    "rates-shaped",
     "trace",
 ];
 
 /// Of these, what differs between sockets and devices of DPDK.
-const TELLING_OF_DPDK: [&str; 15] = [
+const TELLING_OF_DPDK: [&str; 16] = [
     // Bursts are under way for longer than a program of the kernel is.
     "buffer-order",
     "handover",
@@ -172,6 +173,7 @@ const TELLING_OF_DPDK: [&str; 15] = [
     "trace",
     "unresolved-neighbour",
     "qer-shaped",
+    "rates-shaped",
 ];
 
 /// What a receive core in front of two workers is for, and what it could spoil: order, both directions, tunnels that carry

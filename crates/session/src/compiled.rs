@@ -114,6 +114,8 @@ impl QfiSet {
 pub struct Compiled {
     /// Our SEID, if somebody will ask whose an entry is: of sessions that measure or buffer. 0: nobody will.
     pub seid: u64,
+    /// Our SEID, whoever asks.
+    pub session: u64,
     /// One per PDR, or one for each predefined rule that it activates.
     pub entries: Vec<Entry>,
     /// What a packet's TEID or UE address leads to. Keys are unique across all sessions: the core
@@ -136,6 +138,7 @@ impl Compiled {
     /// Empty, capacity kept.
     pub fn clear(&mut self) {
         self.seid = 0;
+        self.session = 0;
         self.entries.clear();
         self.keys.clear();
         self.meters.clear();
@@ -587,6 +590,8 @@ pub struct Counters {
     pub qos_packets: u64,
     /// Inner IP bytes of those.
     pub qos_bytes: u64,
+    /// Forwarded, but above a rate that shapes: they had to wait first.
+    pub delayed: u64,
 }
 
 impl Counters {
@@ -599,6 +604,7 @@ impl Counters {
             drops: self.drops + more.drops,
             qos_packets: self.qos_packets + more.qos_packets,
             qos_bytes: self.qos_bytes + more.qos_bytes,
+            delayed: self.delayed + more.delayed,
         }
     }
 }
@@ -714,6 +720,9 @@ pub trait Tables {
     fn parted(&self, _: PdrId) -> Option<Counters> {
         None
     }
+
+    /// Entries are this session's, for those who ask whose they are; one that is published later says so itself.
+    fn name(&self, _: &Self::Handle, _seid: u64) {}
 
     /// Those of one of the predefined rules that a PDR activates; zero as above.
     fn counters_of(&self, _: &Self::Handle, _: PdrId, _: PredefinedId) -> Counters {

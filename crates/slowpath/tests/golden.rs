@@ -927,6 +927,7 @@ fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String
             drops: wanted.drops,
             qos_packets: wanted.qos.map_or(is.qos_packets, |qos| qos[0]),
             qos_bytes: wanted.qos.map_or(is.qos_bytes, |qos| qos[1]),
+            delayed: 0,
         };
         if is != should {
             return Err(format!("PDR {}: {is:?}, not {should:?}", wanted.pdr));

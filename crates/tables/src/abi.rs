@@ -58,7 +58,7 @@ pub(crate) mod shared {
 )]
 pub(crate) mod host {
     use super::raw::*;
-    use super::shared::{tp_config, tp_cpu, tp_side};
+    use super::shared::{tp_config, tp_cpu, tp_shaper_stats, tp_side};
 
     type __u8 = u8;
     type __u32 = u32;

@@ -18,6 +18,7 @@ pub mod copies;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
 mod encode;
+mod entry_counts;
 mod error;
 mod filters;
 mod frame_socket;
@@ -56,6 +57,7 @@ pub use adapt::Replacement;
 pub use backend::{ProgramInfo, Runner};
 pub use capacity::{CapacityConfig, CapacityReport, Governor};
 pub use clock::monotonic_ns;
+pub use entry_counts::{EntryCount, EntryCounts, give_way};
 pub use error::SetupError;
 pub use frame_socket::FrameSocket;
 pub use grace::{Barrier, Bystander, Looking};
@@ -69,7 +71,9 @@ pub use pipeline::Run;
 pub use port::{LANES_MAX, Mode, PortConfig, Roles};
 pub use ring::{Ring, RingReader};
 pub use shaping::Shaping;
-pub use stats::{Counting, DROP_REASONS, DropReason, PortTotals, Traffic, reason_number};
+pub use stats::{
+    Counting, DROP_REASONS, DropReason, PortTotals, Traffic, WorkerTotals, reason_number,
+};
 pub use tables::{Fill, Tables};
 pub use tunnel_ends::TunnelEnds;
 pub use verdict::Verdict;

@@ -5,9 +5,10 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use crate::abi::host::{
-    TP_WHEEL_FULL, TP_WHEEL_NEVER, TP_WHEEL_WAITS, tp_wheel, tp_wheel_free, tp_wheel_new,
-    tp_wheel_next_ns, tp_wheel_put, tp_wheel_take,
+    TP_WHEEL_FULL, TP_WHEEL_NEVER, TP_WHEEL_WAITS, tp_wheel, tp_wheel_count_in, tp_wheel_free,
+    tp_wheel_new, tp_wheel_next_ns, tp_wheel_put, tp_wheel_take,
 };
+use crate::abi::shared::tp_shaper_stats;
 use crate::memory::Octets;
 
 /// Sizes of the wheel that each worker has.
@@ -66,6 +67,18 @@ impl Wheel {
         let (to, n) = (words.as_mut_ptr(), words.len() as u32);
         // SAFETY: as above; there is room for so many words.
         unsafe { tp_wheel_take(self.as_ptr(), now_ns, to, n) as usize }
+    }
+
+    /// Count in these words from now on.
+    ///
+    /// # Safety
+    ///
+    /// They live as long as the wheel, and nobody else writes them.
+    pub(crate) unsafe fn count_in(&mut self, stats: &tp_shaper_stats) {
+        let stats = std::ptr::from_ref(stats).cast_mut();
+        // SAFETY: the wheel is there as long as `self`; for the words, the caller vouches. They are atomics, which may change
+        // behind a shared reference.
+        unsafe { tp_wheel_count_in(self.as_ptr(), stats) };
     }
 
     /// When the next one is due.
@@ -151,6 +164,10 @@ impl Waiting {
 
     pub(crate) fn wheel(&self) -> &Wheel {
         &self.wheel
+    }
+
+    pub(crate) fn wheel_mut(&mut self) -> &mut Wheel {
+        &mut self.wheel
     }
 
     /// Keep a frame until its time. Whether it waits; else the drop reason.

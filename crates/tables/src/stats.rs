@@ -1,8 +1,10 @@
 //! Counters of ports, summed over CPUs. Readable from any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use crate::abi::{Cpu, DIRS, DROP_MAX, PORTS_MAX, TrafficWords};
+use crate::abi::{Cpu, DIRS, DROP_MAX, PORTS_MAX, TrafficWords, raw};
+use crate::clock::monotonic_ns;
 use crate::memory::View;
 
 /// Why a packet was lost.
@@ -74,6 +76,21 @@ impl PortTotals {
     }
 }
 
+/// What one worker did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerTotals {
+    /// Frames that it took in.
+    pub packets: u64,
+    /// Time that it had packets, since it began.
+    pub busy: Duration,
+    /// Packets above their rates that wait now.
+    pub waiting: u64,
+    /// Those that have come to wait, ever.
+    pub delayed: u64,
+    /// How long all of these have waited so far, together.
+    pub waited: Duration,
+}
+
 /// Sees the counters that packets write. Clones see the same.
 #[derive(Clone, Debug)]
 pub struct Counting {
@@ -94,6 +111,25 @@ impl Counting {
             words.map(|word| word.packets.load(Ordering::Relaxed)).sum()
         };
         self.cpus.iter().map(frames).collect()
+    }
+
+    /// The worker of this number, by now; `None`: there are fewer.
+    pub fn worker_now(&self, number: usize) -> Option<WorkerTotals> {
+        self.worker(number, monotonic_ns())
+    }
+
+    pub(crate) fn worker(&self, number: usize, now_ns: u64) -> Option<WorkerTotals> {
+        let cpu = self.cpus.get(number)?;
+        let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let words = cpu.ports.iter().flat_map(|port| &port.in_);
+        let waited = u128::from(read(&cpu.shaper.waited)) << raw::TP_WAITED_SHIFT;
+        Some(WorkerTotals {
+            packets: words.map(|word| read(&word.packets)).sum(),
+            busy: Duration::from_nanos(busy_ns(cpu, now_ns)),
+            waiting: read(&cpu.shaper.waiting),
+            delayed: read(&cpu.shaper.delayed),
+            waited: Duration::from_micros((waited / 1000) as u64),
+        })
     }
 
     /// Packets that were followed, but not reported: too many of them.
@@ -131,6 +167,26 @@ impl Counting {
         }
         totals
     }
+}
+
+/// Attempts to read two words of a worker that changes them.
+const BUSY_TRIES: u32 = 8;
+
+/// Time with packets. A run that ends while it is read is seen on one side of the change, or is left out this once.
+fn busy_ns(cpu: &Cpu, now_ns: u64) -> u64 {
+    for _ in 0..BUSY_TRIES {
+        let since = cpu.busy_since_ns.load(Ordering::Acquire);
+        let before = cpu.busy_ns.load(Ordering::Acquire);
+        if cpu.busy_since_ns.load(Ordering::Acquire) == since {
+            let run = if since == 0 {
+                0
+            } else {
+                now_ns.saturating_sub(since)
+            };
+            return before + run;
+        }
+    }
+    cpu.busy_ns.load(Ordering::Acquire)
 }
 
 fn add_drops(totals: &mut PortTotals, cpu: &Cpu, port: usize) {

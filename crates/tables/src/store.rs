@@ -22,6 +22,7 @@ use crate::alloc::{Lines, Runs};
 use crate::capacity::Capacities;
 use crate::copies;
 use crate::encode::be;
+use crate::entry_counts::Names;
 use crate::grace::Grace;
 use crate::handle::Handle;
 use crate::index::{Buckets, Index, Place, UePages};
@@ -145,6 +146,7 @@ pub(crate) struct Store {
     pub(crate) keeper: Option<Arc<dyn Keeper>>,
     pub(crate) grace: Grace<Retired>,
     pub(crate) owners: Owners,
+    pub(crate) names: Names,
     pub(crate) alarms: Alarms,
     /// Entries of sessions that measure, whose PDRs are gone: what they had counted then.
     leaving: HashMap<u32, u64, Indices>,
@@ -166,7 +168,7 @@ impl Store {
         mem: Memory,
         layout: &Layout,
         grace: Grace<Retired>,
-        (owners, alarms): (Owners, Alarms),
+        (owners, names, alarms): (Owners, Names, Alarms),
         salt: u64,
     ) -> Self {
         let direct_end = layout.teids + 1;
@@ -204,6 +206,7 @@ impl Store {
             keeper: None,
             grace,
             owners,
+            names,
             alarms,
             leaving: HashMap::default(),
             parted: Vec::new(),
@@ -486,6 +489,7 @@ impl Store {
             drops: side.drops.load(Ordering::Relaxed),
             qos_packets: side.qos_packets.load(Ordering::Relaxed),
             qos_bytes: side.qos_bytes.load(Ordering::Relaxed),
+            delayed: side.delayed.load(Ordering::Relaxed),
         }
     }
 
@@ -499,6 +503,7 @@ impl Store {
             &side.qos_packets,
             &side.qos_bytes,
             &side.qos_alarm,
+            &side.delayed,
         ] {
             // Most are zero, in pages that were never touched: reading takes no memory.
             if count.load(Ordering::Relaxed) != 0 {
@@ -532,6 +537,7 @@ impl Store {
             drops: all.drops.saturating_sub(others.drops),
             qos_packets: all.qos_packets.saturating_sub(others.qos_packets),
             qos_bytes: all.qos_bytes.saturating_sub(others.qos_bytes),
+            delayed: all.delayed.saturating_sub(others.delayed),
         }
     }
 

@@ -25,6 +25,7 @@ use crate::backend::workers::{ByHand, Workers};
 use crate::backend::xdp::Xdp;
 use crate::backend::{Backend, ProgramInfo, Runner};
 use crate::capacity::{self, CapacityReport, Governor};
+use crate::entry_counts::{EntryCounts, Names};
 use crate::error::SetupError;
 use crate::grace::{Barrier, Bystander, Grace};
 use crate::handle::Handle;
@@ -288,6 +289,14 @@ impl Tables {
         self.programs.backend().counting()
     }
 
+    /// Counts of entries; may be sent to other threads. From now on what is published says whose it is; for sessions that are there,
+    /// [`session::Core::name_sessions`] does.
+    pub fn entry_counts(&self) -> EntryCounts {
+        let Store { mem, names, .. } = &self.store;
+        names.ask();
+        EntryCounts::new(mem.entries.clone(), mem.sides.clone(), names.clone())
+    }
+
     /// Counters of each port.
     pub fn totals(&self) -> Vec<PortTotals> {
         let counting = self.counting();
@@ -493,7 +502,8 @@ fn new_store(
     let owners = Owners::new(memory.entries.len())?;
     let alarms = Alarms::new(backend.ring(Records::Alarms)?, Arc::new(AlarmQueue::new()?));
     let grace = Grace::new(backend.barrier()?)?;
-    let parts = (owners, alarms);
+    let names = Names::new(memory.entries.len())?;
+    let parts = (owners, names, alarms);
     let mut store = Store::new(memory, layout, grace, parts, salt());
     store.peers.set_udp6_checksum(options.udp6_checksum);
     store.fill_first_nexthop();
@@ -555,6 +565,10 @@ impl session::compiled::Tables for Tables {
 
     fn touch(&self, handle: &Handle) -> u64 {
         self.store.touch(handle)
+    }
+
+    fn name(&self, handle: &Handle, seid: u64) {
+        self.store.name(handle.entries(), seid);
     }
 
     fn gtpu_paths(&self, each: &mut dyn FnMut(IpAddr, IpAddr)) {

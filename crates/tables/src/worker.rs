@@ -9,8 +9,9 @@ use crate::abi::host::{
     TP_BURST_MAX, TP_VERDICT_LATER, TP_VERDICT_PASS, TP_VERDICT_REDIRECT, TP_VERDICT_SLOW,
     TP_VERDICT_TX, tp_frame, tp_queues, tp_worker, tp_worker_burst,
 };
-use crate::abi::{Features, PORTS_MAX, raw};
+use crate::abi::{Cpu, Features, PORTS_MAX, raw};
 use crate::layout::{Layout, Memory};
+use crate::memory::View;
 use crate::pipeline::{HEADROOM, TAILROOM};
 use crate::port::PortConfig;
 use crate::queue::Queue;
@@ -120,11 +121,16 @@ impl Worker {
     /// The worker of this number, of those that the memory has counters for.
     pub(crate) fn new(shared: &Shared, number: usize, ports: &[PortConfig]) -> io::Result<Self> {
         let ports = ports.get(..PORTS_MAX).unwrap_or(ports);
-        let cpu = ptr::from_ref(&shared.memory.cpus[number]).cast_mut();
-        let waiting = shared
+        let counters = &shared.memory.cpus[number];
+        let cpu = ptr::from_ref(counters).cast_mut();
+        let mut waiting = shared
             .shaping
             .map(|shaping| Waiting::new(shaping, HEADROOM + FRAME_MAX))
             .transpose()?;
+        if let Some(waiting) = &mut waiting {
+            // SAFETY: the worker keeps the memory as long as the wheel, and is the only one of its number.
+            unsafe { waiting.wheel_mut().count_in(&counters.shaper) };
+        }
         let wheel = waiting.as_ref().map(|waiting| waiting.wheel().as_ptr());
         let mut worker = Box::new(tp_worker {
             tables: shared.memory.as_tables(cpu, (1u32 << ports.len()) - 1),
@@ -203,6 +209,18 @@ impl Worker {
         self.waiting.as_ref()?.wheel().next_ns()
     }
 
+    /// Frames that wait.
+    pub(crate) fn waiting(&self) -> u64 {
+        let shaper = &self.shared.memory.cpus[self.number].shaper;
+        shaper.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Clock of the time that the worker has packets.
+    pub(crate) fn load(&self) -> Load {
+        let memory = self.shared.memory.clone();
+        Load::new(memory.cpus, self.number)
+    }
+
     /// Frames that came in on a port and were lost elsewhere than in the pipeline.
     pub(crate) fn count_lost(&self, port: usize, reason: &str, frames: u64) {
         if frames == 0 {
@@ -211,6 +229,55 @@ impl Worker {
         let direction = usize::from(self.worker.ports[port].roles & raw::TP_ROLE_N3 == 0);
         let drops = &self.shared.memory.cpus[self.number].drops[port][direction];
         drops[reason_number(reason)].fetch_add(frames, Ordering::Relaxed);
+    }
+}
+
+/// Clock of the time that a worker has packets. It is read between rounds without some alone, so that it costs nothing while
+/// there are many.
+#[derive(Debug)]
+pub(crate) struct Load {
+    cpus: View<Cpu>,
+    number: usize,
+    /// When the last round without packets was over; `None`: there was one with some since.
+    idle_ns: Option<u64>,
+    since_ns: u64,
+}
+
+impl Load {
+    fn new(cpus: View<Cpu>, number: usize) -> Self {
+        Self {
+            cpus,
+            number,
+            idle_ns: None,
+            since_ns: 0,
+        }
+    }
+
+    /// A round had packets. It began when the last one without some was over.
+    pub(crate) fn works(&mut self, now_ns: impl FnOnce() -> u64) {
+        if let Some(since_ns) = self.idle_ns.take() {
+            self.begins(since_ns);
+        } else if self.since_ns == 0 {
+            self.begins(now_ns());
+        }
+    }
+
+    fn begins(&mut self, since_ns: u64) {
+        self.since_ns = since_ns;
+        let words = &self.cpus[self.number];
+        words.busy_since_ns.store(since_ns, Ordering::Release);
+    }
+
+    /// A round had none, or a sleep is over.
+    pub(crate) fn rests(&mut self, now_ns: u64) {
+        if self.since_ns != 0 {
+            let words = &self.cpus[self.number];
+            let ran = now_ns.saturating_sub(self.since_ns);
+            words.busy_since_ns.store(0, Ordering::Release);
+            words.busy_ns.fetch_add(ran, Ordering::Release);
+            self.since_ns = 0;
+        }
+        self.idle_ns = Some(now_ns);
     }
 }
 
@@ -305,6 +372,7 @@ impl Burst {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::Counting;
 
     #[test]
     fn a_burst_takes_what_it_has_room_for_and_says_what_not() {
@@ -316,5 +384,25 @@ mod tests {
             assert!(burst.push([&[0; 14], &[0; 986]]));
         }
         assert!(burst.is_full() && !burst.push([&[0; 14], &[]]));
+    }
+
+    #[test]
+    fn time_with_packets_is_told_from_time_without() {
+        let cpus = View::anonymous(1).unwrap();
+        let counting = Counting::new(cpus.clone(), View::anonymous(1).unwrap());
+        let busy = |now_ns| counting.worker(0, now_ns).unwrap().busy.as_nanos();
+        let mut load = Load::new(cpus, 0);
+        load.rests(100);
+        assert_eq!(busy(150), 0);
+        load.works(|| panic!("the clock need not be read"));
+        assert_eq!(busy(150), 50, "a round that lasts counts");
+        load.works(|| panic!("nor here"));
+        load.rests(300);
+        assert_eq!(busy(400), 200);
+        load.rests(450);
+        load.works(|| panic!("nor here"));
+        assert_eq!(busy(460), 210);
+        load.rests(500);
+        assert_eq!(busy(1000), 250);
     }
 }

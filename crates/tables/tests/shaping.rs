@@ -102,6 +102,7 @@ fn session(user: u32, rates: Rates, teid: u32) -> Compiled {
         },
     );
     Compiled {
+        session: user.into(),
         entries: vec![up, down],
         keys: vec![(key_up, Select::One(0)), (key_down, Select::One(1))],
         meters,
@@ -139,6 +140,10 @@ struct Site {
     numbers: u32,
     left: [Vec<Fate>; 2],
     lost: Vec<Fate>,
+    /// When each packet came, by number.
+    came: Vec<u64>,
+    /// Packets that were told to wait, by port and user.
+    told_to_wait: HashMap<(usize, u32), u64>,
 }
 
 impl Site {
@@ -166,6 +171,8 @@ impl Site {
             numbers: 0,
             left: [Vec::new(), Vec::new()],
             lost: Vec::new(),
+            came: Vec::new(),
+            told_to_wait: HashMap::new(),
         };
         site.at(1000 * SECOND);
         site
@@ -214,11 +221,13 @@ impl Site {
         for users in users.chunks(BURST) {
             let frames: Vec<_> = users.iter().map(|&user| self.frame(port, user)).collect();
             let together = self.tables.run_together(port, &frames, self.now).unwrap();
-            for ((verdict, frame), came) in together.outcomes.into_iter().zip(&frames) {
+            let outcomes = together.outcomes.into_iter().zip(&frames).zip(users);
+            for (((verdict, frame), came), &user) in outcomes {
                 match verdict {
                     Verdict::Redirect(port) => self.note(port as usize, &frame, None),
                     Verdict::Later { at_ns, .. } => {
                         assert!(at_ns <= self.now + HORIZON, "{at_ns} {}", self.now);
+                        *self.told_to_wait.entry((port, user)).or_default() += 1;
                     }
                     Verdict::Drop(reason) => {
                         self.note(N6, came, Some(DROP_REASONS[reason as usize - 1].name));
@@ -241,6 +250,7 @@ impl Site {
         ip[28..32].copy_from_slice(&user.to_be_bytes());
         ip[32..36].copy_from_slice(&self.numbers.to_be_bytes());
         self.numbers += 1;
+        self.came.push(self.now);
         if port == N3 {
             common::gpdu(user, None, &ip)
         } else {
@@ -388,6 +398,87 @@ fn nothing_overtakes_within_a_slot() {
     site.drain();
     site.assert_order();
     assert_eq!(site.left[N6].len(), site.numbers as usize);
+}
+
+/// Packets that wait, have waited, and for how long, as the worker counts them, and of each session and direction.
+#[test]
+fn what_waits_is_counted() {
+    // Of one that runs frames by hand: the workers come before it.
+    const WORKER: usize = 1;
+    let mut site = Site::new(SHAPING);
+    for user in 1..=3 {
+        let rates = Rates {
+            up: Some(u64::from(user) * 40 * MBIT),
+            down: (user != 3).then_some(60 * MBIT),
+            ..Rates::default()
+        };
+        site.publish(user, rates, 5);
+    }
+    let counts = site.tables.entry_counts();
+    assert!((0..counts.places()).all(|place| counts.owner(place).is_none()));
+    for (&user, handle) in &site.handles {
+        site.tables.name(handle, user.into());
+    }
+    let mut random = Random(11);
+    for _ in 0..3000 {
+        site.at(site.now + random.below(MS as usize) as u64);
+        let users: Vec<u32> = (0..random.below(6))
+            .map(|_| 1 + random.below(3) as u32)
+            .collect();
+        site.come(random.below(2), &users);
+        // Meanwhile the meters change, and the entries with them.
+        if random.below(300) == 0 {
+            let up = Some(50 * MBIT);
+            site.publish(
+                1,
+                Rates {
+                    up,
+                    ..Rates::default()
+                },
+                6,
+            );
+        }
+        let left = site.left.iter().map(Vec::len).sum::<usize>() + site.lost.len();
+        let counted = site.tables.counting().worker_now(WORKER).unwrap();
+        assert_eq!(counted.waiting, u64::from(site.numbers) - left as u64);
+    }
+    site.drain();
+    let told: u64 = site.told_to_wait.values().sum();
+    let left = site.left.iter().flatten();
+    let waited: u64 = left
+        .map(|fate| fate.at - site.came[fate.number as usize])
+        .sum();
+    let counted = site.tables.counting().worker_now(WORKER).unwrap();
+    assert!(told > 1000 && counted.delayed == told, "{counted:?} {told}");
+    let difference = counted.waited.as_nanos().abs_diff(waited.into());
+    assert!(
+        counted.waiting == 0 && difference < 4000,
+        "{counted:?} {waited}"
+    );
+    site.tables.maintain();
+    for (&user, handle) in &site.handles {
+        for (port, pdr) in [(N3, 1), (N6, 2)] {
+            let counted = site.tables.counters(handle, PdrId(pdr)).delayed;
+            let told = site.told_to_wait.get(&(port, user)).copied();
+            assert_eq!(counted, told.unwrap_or(0), "user {user}, PDR {pdr}");
+        }
+    }
+    // Whoever looks at entries sees the same, of those that have been their PDR's all the time.
+    let of_all = |seid: u64, pdr: u16| -> (usize, u64) {
+        let places = (0..counts.places()).filter(|&place| counts.owner(place) == Some((seid, pdr)));
+        let delayed: Vec<u64> = places
+            .map(|place| counts.of(place).delayed.into())
+            .collect();
+        (delayed.len(), delayed.iter().sum())
+    };
+    for (user, pdr, port) in [(2, 1, N3), (2, 2, N6), (3, 1, N3)] {
+        let told = site.told_to_wait[&(port, user)];
+        assert_eq!(
+            of_all(user.into(), pdr),
+            (1, told),
+            "user {user}, PDR {pdr}"
+        );
+    }
 }
 
 /// A thousand users with one of four rates, each of whom sends twice as much: Jain's index within those of a rate, and the rate

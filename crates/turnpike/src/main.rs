@@ -7,8 +7,10 @@
 mod client;
 mod cores;
 mod fields;
+mod qos;
 mod show;
 mod table;
+mod top;
 mod trace;
 mod usage;
 
@@ -75,6 +77,10 @@ enum Question {
         #[arg(long)]
         after: Option<String>,
     },
+    /// Rates of one user: asked for by QERs, and measured over an interval; packets delayed and dropped.
+    Qos(qos::Wish),
+    /// The busiest users, load, rates and losses, each second anew; q ends it.
+    Top(top::Wish),
     /// Lost packets: why, and what to do about it.
     Drops,
     /// The program that carries packets, and its interfaces.
@@ -100,6 +106,9 @@ fn main() -> ExitCode {
     let result = match &arguments.question {
         Question::Trace(wish) => client(&arguments)
             .and_then(|client| trace::run(&client, wish, arguments.json))
+            .map(|()| String::new()),
+        Question::Top(wish) => client(&arguments)
+            .and_then(|client| top::run(client, wish, arguments.json))
             .map(|()| String::new()),
         question => answer(&arguments, question),
     };
@@ -132,6 +141,7 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
             let answer = usage::ask(&client, seid.as_deref(), *limit, after.as_deref())?;
             (answer, usage::show)
         }
+        Question::Qos(wish) => (qos::ask(&client, wish)?, qos::show),
         Question::Drops => (client.get("drops")?, show::drops),
         Question::Datapath => (client.get("datapath")?, show::datapath),
         Question::Cores => (cores::ask(&client)?, cores::show),
@@ -141,7 +151,7 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
         Question::Pfds => (client.get("pfds")?, show::pfds),
         Question::Peers => (client.get("peers")?, show::peers),
         // Not one answer, but many lines.
-        Question::Trace(_) => return Ok(String::new()),
+        Question::Trace(_) | Question::Top(_) => return Ok(String::new()),
     };
     if arguments.json {
         Ok(format!("{answer:#}\n"))

@@ -4,8 +4,10 @@
 
 mod metrics;
 mod serve;
+mod top;
 mod trace;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -17,6 +19,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
+use tokio::sync::Mutex;
 use topology::Topology;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{IntoParams, OpenApi, ToSchema};
@@ -27,7 +30,7 @@ use crate::plan;
 use crate::report::{
     ApplicationReport, BufferReport, BufferTotals, CapacityReport, CoresReport, DatapathReport,
     DropReport, Fill, PeerReport, PortReport, Report, SessionDetail, SessionPage, TableFill,
-    UsagePage, UsageTotals, parse_seid,
+    UsagePage, UsageTotals, WorkerReport, parse_seid,
 };
 use crate::system;
 
@@ -46,6 +49,9 @@ pub(crate) struct Api {
     topology: Arc<Topology>,
     token: Option<Arc<str>>,
     started: SystemTime,
+    /// Whose turn it is to look through all sessions.
+    search: Arc<Mutex<()>>,
+    top: Arc<Mutex<top::Top>>,
 }
 
 impl Api {
@@ -62,6 +68,8 @@ impl Api {
             topology: Arc::new(topology),
             token,
             started: SystemTime::now(),
+            search: Arc::default(),
+            top: Arc::default(),
         }
     }
 
@@ -78,6 +86,8 @@ impl Api {
             .route("/api/v1/drops", get(drops))
             .route("/api/v1/trace", get(trace::trace))
             .route("/api/v1/datapath", get(datapath))
+            .route("/api/v1/top", get(top::top))
+            .route("/api/v1/workers", get(workers))
             .route("/api/v1/cores", get(cores))
             .route("/api/v1/config", get(config))
             .route("/api/v1/openapi.json", get(openapi))
@@ -229,15 +239,61 @@ struct Page {
     limit: Option<usize>,
 }
 
+/// Which page of which sessions.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct SessionsOf {
+    /// `next` of the page before.
+    after: Option<String>,
+    /// Sessions of the page, 1 to 1000.
+    #[param(default = 100, minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// Only those of the UE with this address, or with an IPv6 prefix that it lies in.
+    ue: Option<String>,
+}
+
 /// Sessions in a stable order, a page at a time.
-#[utoipa::path(get, path = "/api/v1/sessions", params(Page), responses(
+#[utoipa::path(get, path = "/api/v1/sessions", params(SessionsOf), responses(
     (status = 200, body = SessionPage), (status = 400, body = ErrorBody)))]
 async fn sessions(
     State(api): State<Api>,
-    page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
+    wish: Result<Query<SessionsOf>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<SessionPage>, Failure> {
-    let (after, limit) = page_of(page)?;
-    Ok(Json(api.control.sessions(after, limit).await?))
+    let Query(SessionsOf { after, limit, ue }) =
+        wish.map_err(|e| Failure::new(StatusCode::BAD_REQUEST, e.body_text()))?;
+    let (after, limit) = page_of(Ok(Query(Page { after, limit })))?;
+    let Some(ue) = ue else {
+        return Ok(Json(api.control.sessions(after, limit).await?));
+    };
+    let ue = ue.parse().map_err(|_| {
+        let error = format!("ue = {ue:?} is not an address");
+        Failure::new(StatusCode::BAD_REQUEST, error)
+    })?;
+    Ok(Json(find(&api, ue, after, limit).await?))
+}
+
+/// Looks through all sessions, some at a time, for one request at a time.
+async fn find(
+    api: &Api,
+    ue: IpAddr,
+    mut after: Option<u64>,
+    limit: usize,
+) -> Result<SessionPage, Failure> {
+    let _turn = api.search.lock().await;
+    let mut page = SessionPage::default();
+    loop {
+        let found = api.control.find(ue, after).await?;
+        page.total = found.page.total;
+        page.sessions.extend(found.page.sessions);
+        after = found.after;
+        let more = page.sessions.len() > limit;
+        if after.is_none() || more || page.sessions.len() == limit {
+            page.sessions.truncate(limit);
+            let last = page.sessions.last().map(|last| last.seid.clone());
+            page.next = last.filter(|_| more || after.is_some());
+            return Ok(page);
+        }
+    }
 }
 
 /// URRs of sessions, in the order of sessions, a page of sessions at a time: what each has measured since its last report,
@@ -359,6 +415,32 @@ async fn datapath(State(api): State<Api>) -> Result<Json<DatapathBody>, Failure>
     }))
 }
 
+/// Threads that packets run in, with their load and the packets that wait in them; on `xdp`, CPUs of the machine.
+#[utoipa::path(get, path = "/api/v1/workers", responses((status = 200, body = [WorkerReport])))]
+async fn workers(State(api): State<Api>) -> Result<Json<Vec<WorkerReport>>, Failure> {
+    let report = api.control.report().await?;
+    Ok(Json(load_of(report)))
+}
+
+fn load_of(report: Report) -> Vec<WorkerReport> {
+    if report.datapath.kind != "xdp" {
+        return report.workers;
+    }
+    let in_packets = |cpu: usize| {
+        let ports = report.ports.iter();
+        let counts = ports.filter_map(|port| port.in_packets_by_cpu.get(cpu));
+        counts.sum()
+    };
+    let cpus = system::busy_cpus().into_iter();
+    cpus.map(|(cpu, busy_s)| WorkerReport {
+        worker: format!("cpu-{cpu}"),
+        in_packets: in_packets(cpu),
+        busy_s,
+        shaper: None,
+    })
+    .collect()
+}
+
 /// CPUs of the machine, and which threads run there.
 #[utoipa::path(get, path = "/api/v1/cores", responses((status = 200, body = CoresReport)))]
 async fn cores(State(api): State<Api>) -> Json<CoresReport> {
@@ -393,8 +475,8 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
 #[openapi(
     info(title = "Turnpike", description = "A 5G User Plane Function",
         license(name = "Apache-2.0")),
-    paths(status, sessions, session, usage, peers, pfds, buffers, drops, capacities, datapath, cores, config, openapi, metrics,
-        trace::trace),
+    paths(status, sessions, session, usage, peers, pfds, buffers, drops, capacities, datapath, workers, cores, config, openapi, metrics,
+        top::top, trace::trace),
     modifiers(&BearerToken),
     security((), ("token" = []))
 )]

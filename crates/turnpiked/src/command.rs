@@ -1,11 +1,13 @@
 //! How other threads ask the control thread: a bounded queue, and an eventfd that wakes it.
 
+use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use session::compiled::Buffered;
 use slowpath::HeldSession;
+use tables::EntryCounts;
 use tokio::sync::oneshot;
 
 use nexthop::KernelChange;
@@ -29,6 +31,17 @@ pub(crate) enum Command {
         limit: usize,
         reply: oneshot::Sender<SessionPage>,
     },
+    /// Whether sessions, so many at a time, have an address.
+    Find {
+        ue: IpAddr,
+        after: Option<u64>,
+        reply: oneshot::Sender<Found>,
+    },
+    /// Have entries know their sessions, so many at a time.
+    NameSessions {
+        after: Option<u64>,
+        reply: oneshot::Sender<Named>,
+    },
     Session {
         seid: u64,
         reply: oneshot::Sender<Option<SessionDetail>>,
@@ -48,6 +61,22 @@ pub(crate) enum Command {
     Kernel(Box<KernelChange>),
     /// Release the associations and end.
     ShutDown,
+}
+
+/// Sessions of a UE, among some.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) page: SessionPage,
+    /// Where to go on looking; `None`: these were the last.
+    pub(crate) after: Option<u64>,
+}
+
+/// Entries of some sessions have their names.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) counts: EntryCounts,
+    /// Where to go on; `None`: these were the last.
+    pub(crate) after: Option<u64>,
 }
 
 /// The asking end.
@@ -159,6 +188,15 @@ impl Asker {
             reply,
         })
         .await
+    }
+
+    pub(crate) async fn find(&self, ue: IpAddr, after: Option<u64>) -> Result<Found, NoAnswer> {
+        self.ask(|reply| Command::Find { ue, after, reply }).await
+    }
+
+    pub(crate) async fn name_sessions(&self, after: Option<u64>) -> Result<Named, NoAnswer> {
+        self.ask(|reply| Command::NameSessions { after, reply })
+            .await
     }
 
     pub(crate) async fn usage(

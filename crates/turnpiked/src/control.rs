@@ -18,7 +18,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use session::{Core, Outbox, Time};
 use tables::Tables;
 
-use crate::command::{Asked, Command};
+use crate::command::{Asked, Command, Named};
 use crate::n4::{Receiver, Sender, Socket, Strangers};
 use crate::system;
 
@@ -52,6 +52,8 @@ const EVENTS: usize = 16;
 const COMMANDS_PER_TURN: usize = 64;
 /// Idle UEs whose first packets are looked at before N4 has its turn again.
 const BUFFERED_PER_TURN: usize = 1024;
+/// Sessions whose entries are named before N4 has its turn again.
+const NAMED_PER_TURN: usize = 4096;
 /// Single datagrams served before everything else has its turn again.
 const BATCHES_PER_TURN: usize = 64;
 
@@ -310,6 +312,14 @@ impl Control {
                 reply,
             } => {
                 let _ = reply.send(show::sessions(&self.core, after, limit));
+            }
+            Command::Find { ue, after, reply } => {
+                let _ = reply.send(show::find(&self.core, ue, after));
+            }
+            Command::NameSessions { after, reply } => {
+                let counts = self.core.tables().entry_counts();
+                let after = self.core.name_sessions(after, NAMED_PER_TURN);
+                let _ = reply.send(Named { counts, after });
             }
             Command::Session { seid, reply } => {
                 let _ = reply.send(show::session(&self.core, self.now(), seid));

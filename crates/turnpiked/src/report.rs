@@ -27,6 +27,8 @@ pub(crate) struct Report {
     pub(crate) usage: UsageTotals,
     pub(crate) buffers: BufferTotals,
     pub(crate) datapath: DatapathReport,
+    /// Of `kernel` and `dpdk`.
+    pub(crate) workers: Vec<WorkerReport>,
     pub(crate) ports: Vec<PortReport>,
     pub(crate) drops: Vec<DropReport>,
     pub(crate) capacities: Vec<CapacityReport>,
@@ -171,6 +173,31 @@ pub(crate) struct DatapathReport {
     pub(crate) last_replacement: Option<ReplacementReport>,
     /// Time that starting it took, loading, verifying and attaching, in milliseconds.
     pub(crate) start_ms: f64,
+}
+
+/// A thread that packets run in; on `xdp` a CPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct WorkerReport {
+    /// `worker-0`; `receiver-0` of receive cores, which hand packets to workers; `cpu-0` of CPUs.
+    pub(crate) worker: String,
+    /// Frames that came in.
+    pub(crate) in_packets: u64,
+    /// Seconds that it had packets, since it began; of a CPU, that it was not idle, for whomever.
+    pub(crate) busy_s: f64,
+    /// Packets above rates that shape; absent where all are dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) shaper: Option<ShaperReport>,
+}
+
+/// Packets above rates that shape, which wait in a worker until they leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct ShaperReport {
+    /// Packets that wait now.
+    pub(crate) waiting: u64,
+    /// Packets that have come to wait, ever.
+    pub(crate) delayed: u64,
+    /// Seconds that all of these have waited so far, together: over `delayed`, the mean delay.
+    pub(crate) waited_s: f64,
 }
 
 /// CPUs of the machine, and which threads run there.
@@ -333,6 +360,10 @@ pub(crate) struct TrafficReport {
     pub(crate) bytes: u64,
     /// Matched and dropped.
     pub(crate) drops: u64,
+    /// Of these, by QoS enforcement: a gate, a bit rate, a packet rate.
+    pub(crate) qos_drops: u64,
+    /// Of those forwarded, above a rate that shapes: they had to wait first.
+    pub(crate) delayed: u64,
 }
 
 impl TrafficReport {
@@ -340,6 +371,8 @@ impl TrafficReport {
         self.packets = self.packets.saturating_add(other.packets);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.drops = self.drops.saturating_add(other.drops);
+        self.qos_drops = self.qos_drops.saturating_add(other.qos_drops);
+        self.delayed = self.delayed.saturating_add(other.delayed);
     }
 }
 
@@ -540,6 +573,42 @@ pub(crate) struct UsagePage {
     /// Hand it back as `after` for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
+}
+
+/// The busiest users, measured between two readings of all counters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct TopReport {
+    /// Between the two readings.
+    pub(crate) interval_s: f64,
+    /// `rate`, `delayed` or `dropped`: what the order goes by.
+    pub(crate) by: &'static str,
+    /// Sessions.
+    pub(crate) total: u64,
+    /// Of these, with packets that were forwarded, or lost by QoS enforcement, in the interval.
+    pub(crate) active: u64,
+    /// The first is the busiest.
+    pub(crate) users: Vec<TopUser>,
+}
+
+/// A session, and what it did in the interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct TopUser {
+    /// Ours, hexadecimal.
+    pub(crate) seid: String,
+    pub(crate) ue: Vec<String>,
+    pub(crate) uplink: TopRate,
+    pub(crate) downlink: TopRate,
+}
+
+/// One direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct TopRate {
+    /// Inner IP bits forwarded, per second.
+    pub(crate) rate_bps: u64,
+    /// Packets that had to wait for their rate.
+    pub(crate) delayed: u64,
+    /// Packets dropped by QoS enforcement.
+    pub(crate) qos_drops: u64,
 }
 
 /// Usage Reports of all sessions.

@@ -93,6 +93,29 @@ pub(crate) fn huge_page_bytes() -> Option<u64> {
     Some(kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
 
+/// Online CPUs, and the seconds that each was not idle since the machine started; none where there is no `/proc`.
+pub(crate) fn busy_cpus() -> Vec<(usize, f64)> {
+    let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK);
+    let per_s = ticks.ok().flatten().unwrap_or(100) as f64;
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let lines = stat.lines().filter_map(busy_ticks);
+    lines
+        .map(|(cpu, ticks)| (cpu, ticks as f64 / per_s))
+        .collect()
+}
+
+/// Of a line of `/proc/stat` about one CPU: all but `idle` and `iowait`, and guests' time once.
+fn busy_ticks(line: &str) -> Option<(usize, u64)> {
+    let mut fields = line.split_ascii_whitespace();
+    let cpu = fields.next()?.strip_prefix("cpu")?.parse().ok()?;
+    let times: Vec<u64> = fields
+        .take(8)
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    let idle: u64 = times.iter().skip(3).take(2).sum();
+    Some((cpu, times.iter().sum::<u64>() - idle))
+}
+
 /// Now, as a Recovery Time Stamp (TS 29.244, 8.2.65): NTP seconds, which come round in 2036.
 pub(crate) fn recovery_time_stamp() -> u32 {
     (ntp().as_secs() & u64::from(u32::MAX)) as u32
@@ -159,6 +182,17 @@ mod tests {
         let lacking = missing_from(1 << 12 | 1 << 38, xdp);
         assert_eq!(lacking.len(), 2);
         assert!(lacking[0].starts_with("CAP_NET_RAW") && lacking[1].starts_with("CAP_BPF"));
+    }
+
+    #[test]
+    fn a_cpu_is_busy_when_it_is_not_idle() {
+        // user nice system idle iowait irq softirq steal guest guest_nice
+        let line = "cpu12 100 20 30 5000 600 7 8 9 50 1";
+        assert_eq!(busy_ticks(line), Some((12, 100 + 20 + 30 + 7 + 8 + 9)));
+        for other in ["cpu  1 2 3 4", "intr 1 2", "", "cpux 1 2 3 4"] {
+            assert_eq!(busy_ticks(other), None, "{other}");
+        }
+        assert!(!busy_cpus().is_empty());
     }
 
     #[test]

@@ -45,6 +45,10 @@ struct tp_wheel {
 	__u32 waiting;
 	__u32 free;  /* chunks */
 	__u32 taken; /* frames of the first chunk of slot passed + 1 that are gone */
+	__u64 now_ns; /* of the last visit */
+	__u64 rest_ns; /* of what frames have waited: less than stats->waited has a unit for */
+	struct tp_shaper_stats *stats;
+	struct tp_shaper_stats own_stats; /* until somebody reads them elsewhere */
 	struct slot *slot;
 	struct chunk *chunk;
 	__u64 *busy[LEVELS];
@@ -102,6 +106,7 @@ struct tp_wheel *tp_wheel_new(__u64 granularity_ns, __u32 slots, __u32 frames)
 	w = calloc(1, sizeof(*w));
 	if (!w)
 		return NULL;
+	w->stats = &w->own_stats;
 	w->granularity_ns = granularity_ns;
 	w->inverse = granularity_ns > 1 ? (__u64)(((unsigned __int128)1 << 64) / granularity_ns) : ~0ULL;
 	w->slots = rounded(slots);
@@ -133,6 +138,8 @@ void tp_wheel_free(struct tp_wheel *w)
 	free(w->slot);
 	free(w);
 }
+
+void tp_wheel_count_in(struct tp_wheel *w, struct tp_shaper_stats *stats) { w->stats = stats; }
 
 __u64 tp_wheel_octets(__u32 slots, __u32 frames)
 {
@@ -253,7 +260,8 @@ enum tp_wheel_answer tp_wheel_put(struct tp_wheel *w, __u64 leaves_ns, __u64 fra
 		add_chunk(w, slot);
 	w->chunk[slot->end & END_MASK].frame[slot->end >> END_SHIFT] = frame;
 	slot->end += 1U << END_SHIFT;
-	w->waiting++;
+	w->stats->waiting = ++w->waiting;
+	w->stats->delayed++;
 	return TP_WHEEL_WAITS;
 }
 
@@ -293,10 +301,25 @@ static __u32 take_slot(struct tp_wheel *w, __u64 *frames, __u32 n)
 	return i;
 }
 
+/* What waits has done so since the last visit: one sum for all frames, so that none has to say when it came. */
+static void pass_time(struct tp_wheel *w, __u64 now_ns)
+{
+	if (now_ns <= w->now_ns || now_ns == TP_WHEEL_NEVER)
+		return;
+	if (w->waiting && w->now_ns) {
+		w->rest_ns += (now_ns - w->now_ns) * w->waiting;
+		w->stats->waited += w->rest_ns >> TP_WAITED_SHIFT;
+		w->rest_ns &= (1U << TP_WAITED_SHIFT) - 1;
+	}
+	w->now_ns = now_ns;
+}
+
 __u32 tp_wheel_take(struct tp_wheel *w, __u64 now_ns, __u64 *frames, __u32 n)
 {
 	__u64 over = slots_in(w, now_ns), next;
 	__u32 i = 0;
+
+	pass_time(w, now_ns);
 
 	while (w->passed < over && i < n) {
 		next = w->waiting ? next_busy(w) : TP_WHEEL_NEVER;
@@ -307,5 +330,6 @@ __u32 tp_wheel_take(struct tp_wheel *w, __u64 now_ns, __u64 *frames, __u32 n)
 		w->passed = next - 1;
 		i += take_slot(w, frames + i, n - i);
 	}
+	w->stats->waiting = w->waiting;
 	return i;
 }

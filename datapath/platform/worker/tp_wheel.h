@@ -10,7 +10,7 @@
 #ifndef TP_WHEEL_H
 #define TP_WHEEL_H
 
-#include <linux/types.h>
+#include "tp_abi.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,6 +25,9 @@ struct tp_wheel;
 /* A wheel of so many slots, rounded up to a power of two, with room for so many frames. Time begins at 0, until
  * tp_wheel_take() has been told better. NULL: no memory, or a size of 0 or beyond its bound. */
 struct tp_wheel *tp_wheel_new(__u64 granularity_ns, __u32 slots, __u32 frames);
+
+/* Count in these words, which nobody else writes, from now on. They live as long as the wheel. */
+void tp_wheel_count_in(struct tp_wheel *w, struct tp_shaper_stats *stats);
 
 /* What still waits is the caller's affair: take it first. */
 void tp_wheel_free(struct tp_wheel *w);
@@ -41,10 +44,12 @@ enum tp_wheel_answer {
 	TP_WHEEL_FULL = 2,
 };
 
-/* Have a frame wait. frame: what the caller knows it by. One that should have left already leaves with the next slot. */
+/* Have a frame wait, from the time of the last tp_wheel_take() on. frame: what the caller knows it by. One that should have left
+ * already leaves with the next slot. */
 enum tp_wheel_answer tp_wheel_put(struct tp_wheel *w, __u64 leaves_ns, __u64 frame);
 
-/* Take at most n frames whose slot has ended, in the order of slots. How many there were; fewer than n: no more are due. */
+/* Take at most n frames whose slot has ended, in the order of slots. How many there were; fewer than n: no more are due.
+ * now_ns: TP_WHEEL_NEVER: all there are, which have waited no longer than until the last call. */
 __u32 tp_wheel_take(struct tp_wheel *w, __u64 now_ns, __u64 *frames, __u32 n);
 
 /* When the next frame is due; TP_WHEEL_NEVER: none waits. */

@@ -8,11 +8,13 @@ mod cost;
 mod feed;
 mod frames;
 mod load;
+pub mod rates;
 mod requests;
 mod shapes;
 mod sockets;
 mod spread;
 mod sut;
+mod svg;
 mod switch;
 mod usage;
 

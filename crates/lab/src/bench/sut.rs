@@ -303,6 +303,35 @@ impl Sut {
 
 /// What a figure must travel with.
 pub(super) fn conditions(options: &Options) -> Result<Value> {
+    let mut conditions = machine()?;
+    conditions["sessions"] = options.sessions.into();
+    conditions["runs"] = options.runs.into();
+    for (what, how) in [
+        (
+            "data path",
+            "xdp, driver mode on veth; BPF_PROG_TEST_RUN of the attached programs over their live tables",
+        ),
+        ("packet", "64-byte inner IPv4, PDU Session Container"),
+        (
+            "order of users",
+            "random (a permutation); figures with _ascending: one after the other",
+        ),
+        (
+            "program",
+            "the narrowest build that does, plain counters: one receive queue for each interface",
+        ),
+        (
+            "rules",
+            "2 PDRs, 2 FARs, 1 QER with MBR and QFI, UE source address checked",
+        ),
+    ] {
+        conditions[what] = how.into();
+    }
+    Ok(conditions)
+}
+
+/// The machine, and what was built on it.
+pub(super) fn machine() -> Result<Value> {
     let command = |program: &str, args: &[&str]| {
         Command::new(program)
             .args(args)
@@ -321,12 +350,5 @@ pub(super) fn conditions(options: &Options) -> Result<Value> {
         "clang": command("clang-19", &["--version"]).or_else(|| command("clang", &["--version"])).and_then(|v| v.lines().next().map(str::to_owned)),
         "cpu": model.split(':').nth(1).map(str::trim),
         "cores": std::thread::available_parallelism()?.get(),
-        "sessions": options.sessions,
-        "runs": options.runs,
-        "data path": "xdp, driver mode on veth; BPF_PROG_TEST_RUN of the attached programs over their live tables",
-        "packet": "64-byte inner IPv4, PDU Session Container",
-        "order of users": "random (a permutation); figures with _ascending: one after the other",
-        "program": "the narrowest build that does, plain counters: one receive queue for each interface",
-        "rules": "2 PDRs, 2 FARs, 1 QER with MBR and QFI, UE source address checked",
     }))
 }

@@ -16,6 +16,7 @@ mod packets;
 mod paths;
 mod predefined;
 mod qos;
+mod rates;
 mod relay;
 mod rest;
 mod restart;
@@ -269,6 +270,7 @@ pub fn all() -> Vec<Scenario> {
         predefined::scenarios(),
         applications::scenarios(),
         qos::scenarios(),
+        rates::scenarios(),
         usage::scenarios(),
         gtpu::scenarios(),
         relay::scenarios(),

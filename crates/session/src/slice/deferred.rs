@@ -250,6 +250,7 @@ impl<T: Tables> Sessions<T> {
         let reaches = |peer| tables.reaches(peer);
         let compiling = self.compiler.compile(rules, &self.site, &reaches, compiled);
         compiled.seid = owner(seid, rules.pdrs, compiled);
+        compiled.session = seid;
         compiling.is_ok() && tables.publish(&mut session.handle, compiled).is_ok()
     }
 }

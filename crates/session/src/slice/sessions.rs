@@ -372,6 +372,7 @@ impl<T: Tables> Sessions<T> {
                 self.compiler
                     .compile(rules, &self.site, &reaches, &mut self.compiled)?;
                 self.compiled.seid = owner(seid, rules.pdrs, &self.compiled);
+                self.compiled.session = seid;
                 self.compiled.drops_held = self.draft.drops_held;
                 tables.publish(&mut handle, &self.compiled).map_err(no_room)
             });
@@ -744,6 +745,17 @@ impl<T: Tables> Sessions<T> {
             .iter_after(after)
             .filter(|(_, session)| self.is_live(session));
         live.map(|(seid, session)| summary_of(seid, session))
+    }
+
+    /// See [`Core::name_sessions`](crate::Core::name_sessions).
+    pub(crate) fn name_some(&self, after: Option<u64>, limit: usize, tables: &T) -> Option<u64> {
+        let mut all = self.slab.iter_after(after);
+        let mut last = None;
+        for (seid, session) in all.by_ref().take(limit) {
+            tables.name(&session.handle, seid);
+            last = Some(seid);
+        }
+        all.next().and(last)
     }
 
     /// See [`Core::set_own_addresses`](crate::Core::set_own_addresses).

@@ -12,6 +12,7 @@ pub(crate) mod kernel;
 
 use super::{Backend, Builds, Records};
 use crate::abi::Features;
+use crate::clock::monotonic_ns;
 use crate::error::SetupError;
 use crate::grace::{Barrier, Bystander};
 use crate::layout::{Layout, Memory};
@@ -90,14 +91,23 @@ impl<T> Workers<T> {
                 unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000) };
             }
             let mut burst = Burst::new(FRAME_MAX);
+            let mut load = worker.load();
             let mut fails = false;
             while !stop.load(Ordering::Relaxed) {
                 let looking = bystander.look();
                 let served = traffic.serve(&mut worker, &mut burst);
                 drop(looking);
                 let slept = match served {
-                    Ok(0) => traffic.sleep(worker.next_departure_ns()),
-                    other => other.map(drop),
+                    Ok(0) => {
+                        load.rests(monotonic_ns());
+                        let slept = traffic.sleep(worker.next_departure_ns());
+                        load.rests(monotonic_ns());
+                        slept
+                    }
+                    other => {
+                        load.works(monotonic_ns);
+                        other.map(drop)
+                    }
                 };
                 // The other ways in may still serve, and this one may come back.
                 if let Err(error) = &slept {
@@ -107,6 +117,14 @@ impl<T> Workers<T> {
                     std::thread::sleep(PAUSE);
                 }
                 fails = slept.is_err();
+            }
+            let packets = worker.waiting();
+            if packets > 0 {
+                tracing::warn!(
+                    number,
+                    packets,
+                    "lost with a worker that ends: they waited for their rates"
+                );
             }
             traffic.stop(&mut worker);
         };

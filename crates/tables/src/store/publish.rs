@@ -50,6 +50,7 @@ impl Store {
                 // How many keys the buckets hold is known without counting their users.
                 plan.next.needs = needs.without(Features::BUCKETS);
                 self.name_owner(&plan.next.entries, new.seid);
+                self.name(&plan.next.entries, new.session);
                 self.users.join(plan.next.needs);
                 self.users.leave(plan.held.needs);
                 self.capacities.take(&plan.held.meters, new);
@@ -107,6 +108,11 @@ impl Store {
                 .iter()
                 .for_each(|entry| self.owners.set(entry.index, seid));
         }
+    }
+
+    pub(crate) fn name(&self, entries: &[HeldEntry], seid: u64) {
+        let entries = entries.iter();
+        entries.for_each(|entry| self.names.set(entry.index, seid));
     }
 
     fn note_former(&self, plan: &Plan, former: &mut Superseded) {

@@ -10,7 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 
-use crate::report::{CapacityReport, PortReport, Report};
+use crate::report::{CapacityReport, PortReport, Report, ShaperReport, WorkerReport};
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -47,6 +47,7 @@ impl Collector for Page {
         self.usage(&mut out)?;
         self.buffers(&mut out)?;
         self.capacities(&mut out)?;
+        self.workers(&mut out)?;
         self.traffic(&mut out)?;
         self.process(&mut out)
     }
@@ -210,6 +211,33 @@ impl Page {
         out.counters("turnpike_buffer_packets", help, fates)
     }
 
+    fn workers(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let workers = &self.report.workers;
+        let name = |worker: &'_ WorkerReport| worker.worker.clone();
+        let names: Vec<String> = workers.iter().map(name).collect();
+        let labels = |place: usize| [("worker", names[place].as_str())];
+        let busy = workers.iter().map(|worker| worker.busy_s).enumerate();
+        let help = "Seconds that a thread of the data path had packets";
+        let busy = busy.map(|(place, seconds)| (labels(place), seconds));
+        out.seconds("turnpike_worker_busy_seconds", help, busy)?;
+        let shapers = workers.iter().map(|worker| worker.shaper).enumerate();
+        let shapers: Vec<(usize, ShaperReport)> = shapers
+            .filter_map(|(place, shaper)| Some((place, shaper?)))
+            .collect();
+        let of = |value: fn(&ShaperReport) -> u64| {
+            let rows = shapers.iter();
+            rows.map(move |(place, shaper)| (labels(*place), value(shaper)))
+        };
+        let help = "Packets above their rates that wait";
+        out.gauges("turnpike_shaper_waiting_packets", help, of(|s| s.waiting))?;
+        let help = "Packets above their rates that have come to wait";
+        out.counters("turnpike_shaper_delayed_packets", help, of(|s| s.delayed))?;
+        let waited = shapers.iter();
+        let waited = waited.map(|(place, shaper)| (labels(*place), shaper.waited_s));
+        let help = "Seconds that these have waited so far, together";
+        out.seconds("turnpike_shaper_waited_seconds", help, waited)
+    }
+
     fn traffic(&self, out: &mut Out<'_>) -> Result<(), Error> {
         let ports = &self.report.ports;
         let by_direction = |of: fn(&PortReport) -> [u64; 2]| {
@@ -298,6 +326,22 @@ impl Out<'_> {
             .encode_descriptor(name, help, None, MetricType::Counter)?;
         for (labels, count) in rows {
             ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    /// Counters of time.
+    fn seconds<'l, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        rows: impl Iterator<Item = (Labels<'l, N>, f64)>,
+    ) -> Result<(), Error> {
+        let mut family = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, value) in rows {
+            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
     }

@@ -6,11 +6,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
 
 use super::*;
-use crate::command::{self, Asked, Command};
+use crate::command::{self, Asked, Command, Found, Named};
 use crate::follow::{Line, Refused, Subscription, Whom};
 use crate::report::{
-    DirectionReport, MessageCount, SessionSummary, SessionUsage, TriggerCount, UrrReport,
-    VolumeReport, seid_text, unix_near,
+    DirectionReport, MessageCount, SessionSummary, SessionUsage, ShaperReport, TriggerCount,
+    UrrReport, VolumeReport, seid_text, unix_near,
 };
 
 const CONFIG: &str = include_str!("../../../../deploy/turnpiked.example.toml");
@@ -54,6 +54,20 @@ fn report() -> Report {
             packets: 1,
             meaning: "above the MBR of a QER".into(),
             advice: "compare".into(),
+        }],
+        datapath: DatapathReport {
+            kind: "kernel".into(),
+            ..DatapathReport::default()
+        },
+        workers: vec![WorkerReport {
+            worker: "worker-0".into(),
+            in_packets: 10,
+            busy_s: 1.5,
+            shaper: Some(ShaperReport {
+                waiting: 11,
+                delayed: 12,
+                waited_s: 0.25,
+            }),
         }],
         usage: UsageTotals {
             sessions_waiting: 4,
@@ -124,6 +138,9 @@ fn usage(after: Option<u64>, limit: usize) -> UsagePage {
 
 /// Stands in for the control thread, with sessions 1, 2 and 3.
 fn answer(asked: &Asked) {
+    let config = crate::config::parse(CONFIG).unwrap();
+    let (layout, options) = (plan::layout(&config), plan::options(&config));
+    let tables = tables::Tables::host(&layout, &plan::ports(&config), &options).unwrap();
     loop {
         let mut fds = [PollFd::new(asked.wake().as_fd(), PollFlags::POLLIN)];
         poll(&mut fds, PollTimeout::NONE).unwrap();
@@ -157,6 +174,27 @@ fn answer(asked: &Asked) {
                         total: 3,
                         sessions,
                         next,
+                    });
+                }
+                // One session at a time is named.
+                Command::NameSessions { after, reply } => {
+                    let next = after.map_or(1, |seid| seid + 1);
+                    let _ = reply.send(Named {
+                        counts: tables.entry_counts(),
+                        after: (next < 3).then_some(next),
+                    });
+                }
+                // One session at a time is looked at.
+                Command::Find { ue, after, reply } => {
+                    let seid = after.map_or(1, |seid| seid + 1);
+                    let is_it = summary(seid).ue == [ue.to_string()];
+                    let _ = reply.send(Found {
+                        page: SessionPage {
+                            total: 3,
+                            sessions: is_it.then(|| summary(seid)).into_iter().collect(),
+                            next: None,
+                        },
+                        after: (seid < 3).then_some(seid),
                     });
                 }
                 Command::Session { seid, reply } => {
@@ -253,6 +291,14 @@ async fn each_resource_answers() {
         "kind": "xdp", "cpus": [core], "anywhere": ["control"], "doubts": [],
     });
     assert_eq!(json(&api, "/api/v1/cores").await, cores);
+    let worker = serde_json::json!({
+        "worker": "worker-0", "in_packets": 10, "busy_s": 1.5,
+        "shaper": {"waiting": 11, "delayed": 12, "waited_s": 0.25},
+    });
+    assert_eq!(
+        json(&api, "/api/v1/workers").await,
+        serde_json::json!([worker])
+    );
     assert_eq!(json(&api, "/api/v1/config").await["qos"]["burst_ms"], 100);
     assert_eq!(json(&api, "/api/v1/peers").await, serde_json::json!([]));
     assert_eq!(
@@ -273,6 +319,28 @@ async fn sessions_come_in_pages() {
     assert!(second.get("next").is_none());
 }
 
+/// All three have the same address.
+#[tokio::test]
+async fn sessions_are_found_by_address() {
+    let (api, _thread) = api(None);
+    let seids = async |query: &str| {
+        let page = json(&api, &format!("/api/v1/sessions?{query}")).await;
+        let seids = page["sessions"].as_array().unwrap().iter();
+        let seids: Vec<String> = seids.map(|s| s["seid"].as_str().unwrap().into()).collect();
+        (seids, page.get("next").cloned())
+    };
+    let all = [1, 2, 3].map(seid_text).to_vec();
+    assert_eq!(seids("ue=10.60.0.1").await, (all.clone(), None));
+    let next = Some(seid_text(2).into());
+    assert_eq!(
+        seids("ue=10.60.0.1&limit=2").await,
+        (all[..2].to_vec(), next)
+    );
+    let rest = seids(&format!("ue=10.60.0.1&limit=2&after={}", all[1])).await;
+    assert_eq!(rest, (all[2..].to_vec(), None));
+    assert_eq!(seids("ue=10.60.0.2").await, (Vec::new(), None));
+}
+
 #[tokio::test]
 async fn usage_comes_in_pages_of_sessions() {
     let (api, _thread) = api(None);
@@ -287,6 +355,31 @@ async fn usage_comes_in_pages_of_sessions() {
     assert_eq!(rest["sessions"][0]["seid"], seid_text(2));
     assert_eq!(rest["sessions"][0]["urrs"][0]["quota_left"]["total"], 5);
     assert!(rest.get("next").is_none());
+}
+
+/// Nobody does anything; those who wait while others have their answer made get one that was begun after they had asked.
+#[tokio::test]
+async fn the_busiest_are_looked_for_once_for_those_who_wait() {
+    let (api, _thread) = api(None);
+    let path = "/api/v1/top?interval_ms=100&by=delayed";
+    let asking = (0..20).map(|_| {
+        let api = api.clone();
+        tokio::spawn(async move { json(&api, path).await })
+    });
+    let mut intervals = Vec::new();
+    for answer in asking.collect::<Vec<_>>() {
+        let top = answer.await.unwrap();
+        assert_eq!((&top["by"], &top["total"]), (&"delayed".into(), &3.into()));
+        assert_eq!(
+            (&top["users"], &top["active"]),
+            (&serde_json::json!([]), &0.into())
+        );
+        intervals.push(top["interval_s"].as_f64().unwrap());
+    }
+    assert!(intervals.iter().all(|&interval_s| interval_s >= 0.1));
+    // How long each took tells them apart.
+    intervals.dedup();
+    assert!(intervals.len() <= 2, "{intervals:?}");
 }
 
 #[test]
@@ -309,6 +402,12 @@ async fn wrong_questions_are_refused() {
         ("/api/v1/sessions?limit=0", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions?limit=1001", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions?limit=x", StatusCode::BAD_REQUEST),
+        ("/api/v1/sessions?ue=10.60.0", StatusCode::BAD_REQUEST),
+        ("/api/v1/top?limit=101", StatusCode::BAD_REQUEST),
+        ("/api/v1/top?interval_ms=99", StatusCode::BAD_REQUEST),
+        ("/api/v1/top?interval_ms=2001", StatusCode::BAD_REQUEST),
+        ("/api/v1/top?by=name", StatusCode::BAD_REQUEST),
+        ("/api/v1/usage?ue=10.60.0.1", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions?lim=1", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions?after=zz", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions/xyz", StatusCode::BAD_REQUEST),
@@ -362,6 +461,10 @@ async fn metrics_are_openmetrics() {
          direction=\"sent\",cause=\"request_accepted\"} 3",
         "turnpike_pfcp_events_total{event=\"malformed\"} 2",
         "turnpike_in_packets_total{interface=\"n3\",direction=\"uplink\"} 10",
+        "turnpike_worker_busy_seconds_total{worker=\"worker-0\"} 1.5",
+        "turnpike_shaper_waiting_packets{worker=\"worker-0\"} 11",
+        "turnpike_shaper_delayed_packets_total{worker=\"worker-0\"} 12",
+        "turnpike_shaper_waited_seconds_total{worker=\"worker-0\"} 0.25",
         "turnpike_usage_reports_total{trigger=\"volth\",acknowledged=\"yes\"} 7",
         "turnpike_usage_waiting 4",
         "turnpike_usage_alarms_total{how=\"told\"} 5",
@@ -378,10 +481,10 @@ async fn metrics_are_openmetrics() {
 
 /// A path of the description with what it cannot do without.
 fn asked_for(path: &str) -> String {
-    let needs = if path.ends_with("/trace") {
-        "?teid=101"
-    } else {
-        ""
+    let needs = match path.rsplit('/').next() {
+        Some("trace") => "?teid=101",
+        Some("top") => "?interval_ms=100",
+        _ => "",
     };
     path.replace("{seid}", "3") + needs
 }
@@ -427,7 +530,7 @@ async fn the_description_names_each_route() {
     let (api, _thread) = api(None);
     let document = json(&api, "/api/v1/openapi.json").await;
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 15);
+    assert_eq!(paths.len(), 17);
     for path in paths.keys() {
         let (status, _) = get_with(&api, &asked_for(path), None).await;
         assert_eq!(status, StatusCode::OK, "{path}");

@@ -10,16 +10,17 @@ use session::peer::PeerState;
 use session::pfds::Property;
 use session::stats::{Stats, Way};
 use session::{Core, FarView, PdrView, PredefinedView, QerView, SessionView, Time, UrrView};
-use tables::{DROP_REASONS, PortTotals, ProgramInfo, Tables, Traffic};
+use tables::{Counting, DROP_REASONS, PortTotals, ProgramInfo, Tables, Traffic, WorkerTotals};
 
-use crate::config::{Config, DatapathKind};
+use crate::command::Found;
+use crate::config::{Config, DatapathKind, QosMode};
 use crate::control::{KernelMirror, Usage};
 use crate::report::{
     ApplicationReport, BufferTotals, CapacityReport, DatapathReport, DirectionReport, DropReport,
     FarReport, Fill, MessageCount, N4Report, PdrReport, PeerReport, PfdReport, PortReport,
     PredefinedReport, ProgramReport, QerReport, ReplacementReport, Report, SessionDetail,
-    SessionPage, SessionSummary, SessionUsage, TableFill, TrafficReport, UrrReport, UsagePage,
-    VolumeReport, VolumeUsed, address_text, seid_text,
+    SessionPage, SessionSummary, SessionUsage, ShaperReport, TableFill, TrafficReport, UrrReport,
+    UsagePage, VolumeReport, VolumeUsed, WorkerReport, address_text, seid_text,
 };
 
 /// What does not change while the process runs.
@@ -71,6 +72,7 @@ pub(crate) fn report(
         usage: usage.totals(core),
         buffers: buffers(kernel, about),
         datapath: datapath(core.tables(), about),
+        workers: workers(&core.tables().counting(), &about.config),
         ports: about
             .config
             .interface
@@ -121,6 +123,31 @@ fn datapath(tables: &Tables, about: &About) -> DatapathReport {
         }),
         start_ms: millis(about.start_time),
     }
+}
+
+/// Workers, then receive cores.
+fn workers(counting: &Counting, config: &Config) -> Vec<WorkerReport> {
+    if config.datapath.kind == DatapathKind::Xdp {
+        return Vec::new();
+    }
+    let shapes = config.qos.mode == QosMode::Shape;
+    let workers = (0..config.datapath.workers).map(|number| (format!("worker-{number}"), shapes));
+    let receivers = (0..config.receivers()).map(|number| (format!("receiver-{number}"), false));
+    let all = workers.chain(receivers).enumerate();
+    let report = |(number, (worker, shapes)): (usize, (String, bool))| {
+        let totals: WorkerTotals = counting.worker_now(number)?;
+        Some(WorkerReport {
+            worker,
+            in_packets: totals.packets,
+            busy_s: totals.busy.as_secs_f64(),
+            shaper: shapes.then_some(ShaperReport {
+                waiting: totals.waiting,
+                delayed: totals.delayed,
+                waited_s: totals.waited.as_secs_f64(),
+            }),
+        })
+    };
+    all.filter_map(report).collect()
 }
 
 fn program(info: ProgramInfo) -> ProgramReport {
@@ -379,6 +406,31 @@ pub(crate) fn sessions(core: &Core<Tables>, after: Option<u64>, limit: usize) ->
     }
 }
 
+/// Sessions looked at for an address before N4 has its turn again: some hundred microseconds.
+const FIND_PER_TURN: usize = 1000;
+
+/// Sessions that have an address, of the next that are looked at.
+pub(crate) fn find(core: &Core<Tables>, ue: IpAddr, after: Option<u64>) -> Found {
+    let mut sessions = core.sessions(after);
+    let (mut last, mut found) = (None, Vec::new());
+    for session in sessions.by_ref().take(FIND_PER_TURN) {
+        last = Some(session.seid);
+        if session.ue.iter().any(|net| net.contains(&ue)) {
+            found.push(session.seid);
+        }
+    }
+    let more = sessions.next().is_some();
+    let views = found.into_iter().filter_map(|seid| core.session(seid));
+    Found {
+        page: SessionPage {
+            total: core.session_count() as u64,
+            sessions: views.map(|view| summary(core, &view)).collect(),
+            next: None,
+        },
+        after: last.filter(|_| more),
+    }
+}
+
 /// Of so many sessions, those that have URRs.
 pub(crate) fn usage(core: &Core<Tables>, now: Time, after: Option<u64>, limit: usize) -> UsagePage {
     let mut seids = core.sessions(after).map(|session| session.seid);
@@ -485,12 +537,16 @@ fn traffic(counters: Counters) -> TrafficReport {
         packets,
         bytes,
         drops,
+        qos_packets,
+        delayed,
         ..
     } = counters;
     TrafficReport {
         packets,
         bytes,
         drops,
+        qos_drops: qos_packets,
+        delayed,
     }
 }
 

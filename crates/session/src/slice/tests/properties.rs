@@ -442,6 +442,7 @@ impl Smf {
             let asked_for = rules.pdrs.iter().any(|pdr| !pdr.urrs.is_empty())
                 || compiled.entries.iter().any(|e| e.action == Action::Buffer);
             compiled.seid = if asked_for { seid } else { 0 };
+            compiled.session = seid;
             expected.push(format!("{compiled:?}"));
         }
         let mut live: Vec<_> = self

@@ -1,0 +1,141 @@
+//! What all entries have counted, and whose they are, for those who look for the busiest users: from any thread, without a word to
+//! the control thread.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::abi::{Line, Side, entry};
+use crate::memory::View;
+
+/// SEIDs by entry, of all sessions, once somebody has asked for them: until then they take no memory and no time.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    seids: View<AtomicU64>,
+    asked_for: Arc<AtomicBool>,
+}
+
+impl Names {
+    pub(crate) fn new(entries: usize) -> io::Result<Self> {
+        Ok(Self {
+            seids: View::anonymous(entries)?,
+            asked_for: Arc::default(),
+        })
+    }
+
+    pub(crate) fn ask(&self) {
+        self.asked_for.store(true, Ordering::Relaxed);
+    }
+
+    /// The entry is this session's.
+    pub(crate) fn set(&self, index: u32, seid: u64) {
+        if self.asked_for.load(Ordering::Relaxed) {
+            self.seids[index as usize].store(seid, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Counts of an entry. The latter two begin anew beyond 32 bits: they are for differences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EntryCount {
+    /// Inner IP bytes forwarded.
+    pub bytes: u64,
+    /// Packets that had to wait for their rate.
+    pub delayed: u32,
+    /// Packets dropped by QoS enforcement.
+    pub qos_drops: u32,
+}
+
+impl EntryCount {
+    /// What was counted since. An entry that has become another's counts from 0.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        let Some(bytes) = self.bytes.checked_sub(before.bytes) else {
+            return self;
+        };
+        let difference = |is: u32, was: u32| {
+            let difference = is.wrapping_sub(was);
+            if difference > u32::MAX / 2 {
+                is
+            } else {
+                difference
+            }
+        };
+        Self {
+            bytes,
+            delayed: difference(self.delayed, before.delayed),
+            qos_drops: difference(self.qos_drops, before.qos_drops),
+        }
+    }
+}
+
+/// Sees the counts of entries. Clones see the same.
+#[derive(Clone, Debug)]
+pub struct EntryCounts {
+    entries: View<Line>,
+    sides: View<Side>,
+    names: Names,
+}
+
+impl EntryCounts {
+    pub(crate) fn new(entries: View<Line>, sides: View<Side>, names: Names) -> Self {
+        Self {
+            entries,
+            sides,
+            names,
+        }
+    }
+
+    /// Entries there are, in use or not.
+    pub fn places(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What an entry has counted; of one that is not there, nothing.
+    pub fn of(&self, place: usize) -> EntryCount {
+        let (Some(line), Some(side)) = (self.entries.get(place), self.sides.get(place)) else {
+            return EntryCount::default();
+        };
+        let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        EntryCount {
+            bytes: line.load(entry::BYTES).wrapping_add(read(&side.bytes)),
+            delayed: read(&side.delayed) as u32,
+            qos_drops: read(&side.qos_packets) as u32,
+        }
+    }
+
+    /// Whose an entry is, and of which PDR; of one that is free, whose it was.
+    pub fn owner(&self, place: usize) -> Option<(u64, u16)> {
+        let seid = self.names.seids.get(place)?.load(Ordering::Relaxed);
+        let pdr = (self.entries.get(place)?.load(entry::EXT) >> entry::PDR_SHIFT) as u16;
+        (seid != 0).then_some((seid, pdr))
+    }
+}
+
+/// Have the calling thread give way to others of this machine from now on.
+pub fn give_way() {
+    const NICE: libc::c_int = 10;
+    // SAFETY: no pointer is given. Who may not do so stays as it was.
+    unsafe {
+        let thread = libc::gettid().cast_unsigned();
+        libc::setpriority(libc::PRIO_PROCESS, thread, NICE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_survive_the_end_of_a_word_and_a_new_owner() {
+        let count = |bytes, delayed, qos_drops| EntryCount {
+            bytes,
+            delayed,
+            qos_drops,
+        };
+        let before = count(1000, u32::MAX - 1, 7);
+        assert_eq!(count(1500, 3, 9).since(before), count(500, 5, 2));
+        assert_eq!(count(900, 3, 9).since(before), count(900, 3, 9));
+        assert_eq!(count(1000, u32::MAX - 1, 2).since(before), count(0, 0, 2));
+    }
+}

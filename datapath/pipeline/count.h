@@ -70,7 +70,7 @@ static TP_INLINE void tp_near_alarm(struct tp_env *env, __u32 index, __u32 bytes
 /* Drops of QoS enforcement, which usage before it has in it (MBQE: TS 29.244, 8.2.68). */
 static TP_INLINE int tp_is_qos_drop(__u32 reason)
 {
-	if (TP_SHAPES && (reason == TP_DROP_SHAPER_HORIZON || reason == TP_DROP_SHAPER_FULL))
+	if (TP_SHAPES_HERE && (reason == TP_DROP_SHAPER_HORIZON || reason == TP_DROP_SHAPER_FULL))
 		return 1;
 	return reason == TP_DROP_RATE || reason == TP_DROP_PACKET_RATE || reason == TP_DROP_GATE_CLOSED;
 }
@@ -159,7 +159,7 @@ static TP_INLINE void tp_count_frame(struct tp_run *run, const struct tp_packet 
 
 	stats->in[dir].packets++;
 	stats->in[dir].bytes += p->frame_len;
-	if (tp_likely(outcome == TP_OUT_REDIRECT)) {
+	if (tp_likely(outcome == TP_OUT_REDIRECT) || (tp_hands_later(p->env) && outcome == TP_OUT_LATER)) {
 		stats->out[dir].packets++;
 		stats->out[dir].bytes += p->out_len;
 	} else {

@@ -27,11 +27,14 @@ static TP_INLINE __u64 tp_rate_burst(__u64 rate)
 	return (rate >> TP_RATE_BURST_SHIFT) * (TP_RATE_BURST_UNIT_NS << TP_TICKS_PER_NS_SHIFT);
 }
 
-/* A packet met this theoretical arrival time. leaves: in ticks, the latest of all meters. */
+/* A packet met this theoretical arrival time. leaves: in ticks, the latest of all meters. Without a branch, of which the verifier
+ * would follow both ways from here on. */
 static TP_INLINE void tp_leave_behind(__u64 rate, __u64 tat, __u64 *leaves)
 {
-	if (TP_SHAPES && (rate & TP_RATE_SHAPE) && tat > *leaves)
-		*leaves = tat;
+	__u64 is_shaped = -(rate / TP_RATE_SHAPE & 1), is_later = (__u64)((__s64)(*leaves - tat) >> 63);
+
+	if (TP_SHAPES_HERE)
+		*leaves += (tat - *leaves) & is_later & is_shaped;
 }
 
 /* Spend bytes. 1: they conform; 0: they do not, and the state is as before. leaves: see tp_leave_behind() */
@@ -40,7 +43,7 @@ static TP_INLINE int tp_meter_take(__u64 rate, __u64 *tat, __u32 bytes, __u64 no
 	__u64 now = now_ns << TP_TICKS_PER_NS_SHIFT, burst = tp_rate_burst(rate), cost, seen, next;
 	__u32 i;
 
-	if (!(__u32)rate && !(TP_SHAPES && (rate & TP_RATE_SHAPE)))
+	if (!(__u32)rate && !(TP_SHAPES_HERE && (rate & TP_RATE_SHAPE)))
 		return !(rate & TP_RATE_BLOCK);
 	if (rate & TP_RATE_BLOCK)
 		return 0;
@@ -63,7 +66,7 @@ static TP_INLINE int tp_meter_take(__u64 rate, __u64 *tat, __u32 bytes, __u64 no
 /* Name of what a meter refuses. */
 static TP_INLINE int tp_refusal_of(__u64 rate)
 {
-	return TP_SHAPES && (rate & TP_RATE_SHAPE) ? TP_DROP_SHAPER_HORIZON : TP_DROP_RATE;
+	return TP_SHAPES_HERE && (rate & TP_RATE_SHAPE) ? TP_DROP_SHAPER_HORIZON : TP_DROP_RATE;
 }
 
 /* Undo tp_meter_take(), because another meter refused the packet. */
@@ -160,6 +163,27 @@ static TP_INLINE int tp_shape(struct tp_packet *p, const struct tp_ext *ext, __u
 }
 
 #if TP_SHAPES
+/* Undo what an entry's MBRs have taken for a packet of so many bytes, which is lost after all. */
+TP_APART int tp_pay_back(struct tp_env *env, __u32 index, __u32 bytes)
+{
+	struct tp_entry *e = tp_entry_at(env, index);
+	struct tp_packet p = {0};
+	const struct tp_ext *ext;
+	__u64 head;
+
+	if (!e)
+		return 0;
+	head = TP_READ(e->head);
+	if (head & TP_HEAD_METER)
+		tp_meter_give_back(TP_READ(e->rate), &e->tat, bytes);
+	p.env = env;
+	p.user_len = bytes;
+	ext = tp_ext_of(env, e, head);
+	if (ext)
+		tp_give_back_shared(&p, ext, TP_METERS_MAX);
+	return 0;
+}
+
 /* What pays nothing leaves behind those packets of an entry that wait. As tp_leave_at(). */
 static TP_INLINE int tp_leave_last(struct tp_env *env, const struct tp_entry *e, __u64 head)
 {

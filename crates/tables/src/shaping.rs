@@ -10,7 +10,7 @@ use crate::abi::host::{
 };
 use crate::memory::Octets;
 
-/// Sizes of the wheel that each worker has.
+/// Sizes of the wheel that each worker has, or the thread that keeps frames for programs of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shaping {
     /// Time that one slot stands for: a packet leaves late by less than that.
@@ -25,6 +25,10 @@ impl Shaping {
     /// The longest that a packet may wait. One slot less than there are, because time does not begin with a slot.
     pub fn longest_wait(&self) -> Duration {
         self.granularity * (self.slots.next_power_of_two() - 1)
+    }
+
+    pub(crate) fn longest_wait_ns(&self) -> u64 {
+        u64::try_from(self.longest_wait().as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn granularity_ns(&self) -> u64 {

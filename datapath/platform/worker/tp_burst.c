@@ -62,23 +62,24 @@ static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t)
 	return tp_put(env->sink->worker.queues.traced, t, sizeof(*t));
 }
 
+#include "pipeline.h"
+
 /* One that leaves with those of its flow that have waited, which the caller has sent by now, does not wait. */
 static TP_INLINE int tp_leave_at(struct tp_env *env, __u64 at_ns)
 {
 	struct tp_worker *w = &env->sink->worker;
 
+	__u32 counted = env->leaves_ns != 0;
+
 	if (!w->wheel || at_ns <= w->left_ns)
 		return TP_OK;
-	if (!env->leaves_ns && !w->room--) {
-		w->room = 0;
+	if (!tp_may_wait(at_ns - w->left_ns, w->longest_wait_ns, w->room + counted, w->frames))
 		return TP_DROP_SHAPER_FULL;
-	}
+	w->room -= !counted;
 	if (at_ns > env->leaves_ns)
 		env->leaves_ns = at_ns;
 	return TP_OK;
 }
-
-#include "pipeline.h"
 
 struct tp_burst {
 	struct tp_run run;

@@ -492,7 +492,7 @@ struct tp_port_stats {
 	__u64 passed;	/* frames left to the kernel */
 	__u64 answered; /* Echo Responses and Error Indications sent in place of the frame */
 	__u64 slow;	/* packets handed to the slow path */
-	__u64 reserved;
+	__u64 later;	/* of out: frames above their rate, which leave when their time has come */
 };
 
 #define TP_DROP_MAX 64

@@ -162,6 +162,8 @@ static TP_INLINE void tp_count_frame(struct tp_run *run, const struct tp_packet 
 	if (tp_likely(outcome == TP_OUT_REDIRECT) || (tp_hands_later(p->env) && outcome == TP_OUT_LATER)) {
 		stats->out[dir].packets++;
 		stats->out[dir].bytes += p->out_len;
+		if (tp_hands_later(p->env))
+			stats->later += outcome == TP_OUT_LATER;
 	} else {
 		tp_count_rest(run->cpu, stats, port, dir, outcome);
 	}

@@ -129,7 +129,7 @@ fn all_scenarios_pass() {
 
 /// What differs most between data paths: where packets come from and go to, what packets of the UPF's own do, and what
 /// happens while rules change. All others: `make scenarios DATAPATH=kernel`.
-const TELLING: [&str; 21] = [
+const TELLING: [&str; 22] = [
     "association-from-upf",
     "handover",
     "paging",
@@ -150,6 +150,7 @@ const TELLING: [&str; 21] = [
     "icmp-errors",
     "inner-fragments",
     "qer-shaped",
+    "qer-shaped-order",
     "trace",
 ];
 

@@ -185,8 +185,10 @@ void TP_NAME(TP_BUILD_NAME)(struct tp_worker *w, const struct tp_port_config *po
 		frames[i].len = b.env[i].len;
 		frames[i].verdict = tp_verdict_of(b.outcome[i]);
 		frames[i].leaves_ns = b.env[i].leaves_ns;
-		if (tp_unlikely(frames[i].leaves_ns) && frames[i].verdict == TP_VERDICT_REDIRECT)
+		if (tp_unlikely(frames[i].leaves_ns) && frames[i].verdict == TP_VERDICT_REDIRECT) {
 			frames[i].verdict = TP_VERDICT_LATER;
+			w->tables.cpu->ports[port->port & (TP_PORTS_MAX - 1)].later++;
+		}
 		frames[i].detail = frames[i].verdict == TP_VERDICT_DROP ? (__u32)b.outcome[i] : b.env[i].out;
 	}
 }

@@ -27,6 +27,12 @@ impl Shaping {
         self.granularity * (self.slots.next_power_of_two() - 1)
     }
 
+    /// Time within which a packet that may wait has left: it may be on its way to the wheel for some time, and leaves when its slot has
+    /// ended.
+    pub(crate) fn leave_within(&self) -> Duration {
+        self.longest_wait() + self.granularity + Duration::from_millis(1)
+    }
+
     pub(crate) fn longest_wait_ns(&self) -> u64 {
         u64::try_from(self.longest_wait().as_nanos()).unwrap_or(u64::MAX)
     }

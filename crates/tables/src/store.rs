@@ -158,6 +158,8 @@ pub(crate) struct Store {
     pub(crate) plan: Plan,
     /// Of packets above their rates; `None`: they are dropped.
     pub(crate) longest_wait: Option<Duration>,
+    /// Time within which they have left; zero: none waits.
+    pub(crate) leave_within: Duration,
     pub(crate) n3_routes: Option<Arc<RouteView>>,
 }
 
@@ -212,6 +214,9 @@ impl Store {
             done: Vec::new(),
             plan: Plan::default(),
             longest_wait: layout.shaping.map(|shaping| shaping.longest_wait()),
+            leave_within: layout
+                .shaping
+                .map_or(Duration::ZERO, |shaping| shaping.leave_within()),
             n3_routes: None,
             mem,
         };

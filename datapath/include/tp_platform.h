@@ -157,6 +157,9 @@ static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu);
 /* The packet is to leave at this time, or at a later one if it has been told of that. One that has come lets it go at once.
  * TP_OK, or a drop reason: it cannot wait. */
 static TP_INLINE int tp_leave_at(struct tp_env *env, __u64 at_ns);
+
+/* As tp_clock(), and not behind. */
+static TP_INLINE __u64 tp_clock_exact(struct tp_env *env);
 #endif
 
 /* Was the packet made here, for a UE? Then it spends no hop, and an address of that UE's, left in hi and lo, is its

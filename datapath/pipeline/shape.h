@@ -38,6 +38,9 @@ TP_APART int tp_leave_later(struct tp_env *env, __u32 index, __u32 bytes)
 		return TP_DROP_TABLE;
 	later.leaves_ns = cpu->leaves_ns;
 	later.to = (__u32)cpu->leaves_by;
+	/* Packets that share a reading of the clock would all wait for the first of them. */
+	if (later.leaves_ns > cpu->clock_ns)
+		cpu->clock_ns = tp_clock_exact(env);
 	frames = TP_READ(config->shaper_frames);
 	if (!frames || (side && later.leaves_ns <= cpu->clock_ns && !TP_READ(side->shaped)))
 		return TP_OUT_REDIRECT;

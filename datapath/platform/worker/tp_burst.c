@@ -64,6 +64,8 @@ static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t)
 
 #include "pipeline.h"
 
+static TP_INLINE __u64 tp_clock_exact(struct tp_env *env) { return env->now_ns; }
+
 /* One that leaves with those of its flow that have waited, which the caller has sent by now, does not wait. */
 static TP_INLINE int tp_leave_at(struct tp_env *env, __u64 at_ns)
 {

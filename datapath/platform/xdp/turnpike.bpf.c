@@ -270,6 +270,8 @@ static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t)
 #include "pipeline.h"
 
 #if TP_SHAPES
+static TP_INLINE __u64 tp_clock_exact(struct tp_env *env) { return bpf_ktime_get_ns(); }
+
 /* Is there room for one that waits until then? It leaves at the latest time that it is told of. */
 TP_APART int tp_wait_until(struct tp_env *env, __u64 at_ns)
 {

@@ -8,7 +8,9 @@ use std::{env, fs, io};
 use bindgen::callbacks::{DeriveTrait, ImplementsTrait, IntKind, ParseCallbacks};
 
 /// What the XDP program is compiled for (`datapath/include/tp_abi.h`).
-const BUILDS: [&str; 6] = ["PLAIN", "COMMON", "OUTER6", "RELAY", "SPREAD", "GENERAL"];
+const BUILDS: [&str; 7] = [
+    "PLAIN", "COMMON", "OUTER6", "RELAY", "SPREAD", "SHAPE", "GENERAL",
+];
 
 /// What bursts of packets in this process are compiled for (`datapath/platform/worker/tp_worker.c`).
 const WORKER_BUILDS: [&str; 4] = ["PLAIN", "COMMON", "RELAY", "GENERAL"];

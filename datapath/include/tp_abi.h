@@ -115,8 +115,9 @@ struct tp_side {
 	__u64 bytes; /* data, all: as in tp_entry */
 	__u64 packets;
 	__u64 drops; /* packets that matched here and were dropped */
-	__u64 held; /* packets that user space holds or is being handed: added to by who hands one over, taken from by
+	__u32 held; /* packets that user space holds or is being handed: added to by who hands one over, taken from by
 		       user space when it has left or is lost; control holds one while an entry takes another's place */
+	__u32 shaped; /* frames above their rate, likewise: see pipeline/shape.h */
 	__u64 qos_packets; /* of drops, those by QoS enforcement: a gate, an MBR, a packet rate */
 	__u64 qos_bytes;   /* inner IP bytes of these */
 	__u64 qos_alarm;   /* control and data: as tp_entry.alarm, of qos_bytes; TP_QOS_ALARM_NONE: user space does not want to hear */
@@ -498,7 +499,11 @@ struct tp_config {
 	__u32 icmp_ns;			  /* mean spacing of ICMP errors of one kind per CPU; 0: none are sent */
 	__u32 held_max;			  /* packets of one entry that may be held; 0: none are */
 	__u64 n3_6[TP_N3_ADDRS_MAX][2]; /* local GTP-U addresses, IPv6, as on the wire; zeros end the list */
+	__u64 longest_wait_ns; /* control: of a frame above its rate that user space keeps */
+	__u64 shaper_frames;   /* control: how many it keeps; 0: none, they leave at once */
 	__u64 l4s_ticks; /* packets of L4S that meters are so far ahead of are marked; 0: none are */
+	__u64 reserved[4];
+	__u64 shaped; /* data, all: how many it keeps or is being handed; in a line of its own, for all packets read the others */
 };
 
 struct tp_traffic {
@@ -513,7 +518,7 @@ struct tp_port_stats {
 	__u64 passed;	/* frames left to the kernel */
 	__u64 answered; /* Echo Responses and Error Indications sent in place of the frame */
 	__u64 slow;	/* packets handed to the slow path */
-	__u64 reserved;
+	__u64 later;	/* of out: frames above their rate, which leave when their time has come */
 };
 
 #define TP_DROP_MAX 64
@@ -529,6 +534,7 @@ enum tp_outcome {
 	TP_OUT_UE,	 /* nor this: see tp_find_route() */
 	TP_OUT_HELD,	 /* user space holds it: see tp_hold() */
 	TP_OUT_WAIT,	 /* nor this: see tp_must_wait() */
+	TP_OUT_LATER,	 /* as REDIRECT, but user space sends it when its time has come: see tp_leave_later() */
 };
 
 /* Packets above rates that shape, as a worker has them wait (platform/worker/tp_wheel.h). */
@@ -561,6 +567,8 @@ struct tp_cpu {
 	__u64 alarms;	   /* crossings that user space was told of */
 	__u64 alarms_lost; /* crossings that it was not told of at once: it looks through all entries */
 	__u64 extension_tat; /* of peers that are told which extension headers we understand */
+	__u64 leaves_ns; /* when the packet under way leaves by its meters; 0: at once */
+	__u64 leaves_by; /* devmap slot */
 	struct tp_nexthop hop; /* the FIB's answer for the packet under way */
 	__u64 capacities[TP_CAPACITIES_MAX]; /* inner IP octets that passed, told of or not */
 	__u64 expired_tats[TP_SENDERS]; /* as expired_tat, by sender */
@@ -598,6 +606,7 @@ enum tp_event_kind {
 	TP_EVENT_COPY = 4,   /* data is a struct tp_copy and a user's packet, which goes there; in a ring of its own */
 	TP_EVENT_TRACE = 5,  /* a struct tp_trace, in a ring of its own */
 	TP_EVENT_HELD = 6,   /* data is a struct tp_held and what it is about, in a ring of its own */
+	TP_EVENT_LATER = 7,  /* data is a struct tp_later and a frame, in a ring of its own */
 };
 
 /* What user space is to do with a packet (struct tp_task). */
@@ -637,6 +646,15 @@ struct tp_held {
 };
 
 #define TP_HELD_BARE 1 /* a user's packet, from its IP header on, that another UE of this UPF has sent */
+
+/* A frame above its rate, as it is to leave. */
+struct tp_later {
+	__u64 leaves_ns;
+	__u32 entry; /* index of the one whose shaped counts it; TP_LATER_UNCOUNTED */
+	__u32 to;    /* devmap slot */
+};
+
+#define TP_LATER_UNCOUNTED 0xffffffffU
 
 #define TP_EVENT_DATA_MAX 9728 /* a jumbo frame; longer packets drop as slow_path_full */
 
@@ -708,20 +726,23 @@ struct tp_trace {
 #define TP_FEAT_COPY (1 << 13) /* FARs with DUPL */
 #define TP_FEAT_UDP (1 << 14) /* outer headers of UDP without GTP-U */
 #define TP_FEAT_BUFFER (1 << 15) /* FARs with BUFF */
+#define TP_FEAT_SHAPE (1 << 16) /* packets above their rate wait in user space; not in TP_FEAT_ALL */
 #define TP_FEAT_ALL \
 	(0xff | TP_FEAT_OUTER6 | TP_FEAT_RELAY | TP_FEAT_PREFIX | TP_FEAT_COPY | TP_FEAT_UDP | TP_FEAT_BUFFER)
 #define TP_FEAT_SPREAD (1 << 11) /* users are spread over CPUs (tp_spread); not in TP_FEAT_ALL */
 #define TP_FEAT_TRACE (1 << 10) /* somebody follows a user's packets; not in TP_FEAT_ALL */
 
 /* Builds: what the XDP program is compiled for, narrowest first. The narrowest that has what live sessions and next
- * hops need is the one that runs; of its features two may be left out when it is loaded: TP_FEAT_ATOMIC where one CPU
- * meets all packets of a direction, and TP_FEAT_TRACE while nobody follows packets. */
+ * hops need is the one that runs; of its features three may be left out when it is loaded: TP_FEAT_ATOMIC where one CPU
+ * meets all packets of a direction, TP_FEAT_TRACE while nobody follows packets, and of the general one TP_FEAT_SHAPE where
+ * rates police. */
 #define TP_BUILD_PLAIN (TP_FEAT_METER | TP_FEAT_VLAN | TP_FEAT_BUCKETS | TP_FEAT_ATOMIC | TP_FEAT_BUFFER)
 #define TP_BUILD_COMMON (TP_BUILD_PLAIN | TP_FEAT_EXT | TP_FEAT_LIST | TP_FEAT_IPV6)
 #define TP_BUILD_OUTER6 (TP_BUILD_COMMON | TP_FEAT_OUTER6)
 #define TP_BUILD_RELAY (TP_BUILD_COMMON | TP_FEAT_RELAY)
 #define TP_BUILD_SPREAD (TP_BUILD_COMMON | TP_FEAT_SPREAD)
-#define TP_BUILD_GENERAL (TP_FEAT_ALL | TP_FEAT_TRACE | TP_FEAT_SPREAD)
+#define TP_BUILD_SHAPE (TP_BUILD_COMMON | TP_FEAT_SHAPE)
+#define TP_BUILD_GENERAL (TP_FEAT_ALL | TP_FEAT_TRACE | TP_FEAT_SPREAD | TP_FEAT_SHAPE)
 
 #define TP_ROLE_N3 1
 #define TP_ROLE_N6 2
@@ -748,6 +769,7 @@ _Static_assert(sizeof(struct tp_trace) == 40 + TP_TRACE_SNAP, "tp_trace");
 _Static_assert(sizeof(struct tp_side) == 64, "one line");
 _Static_assert(sizeof(struct tp_task) == 24, "three words");
 _Static_assert(sizeof(struct tp_held) == 8, "a word");
-_Static_assert(sizeof(struct tp_config) == 272, "tp_config");
+_Static_assert(sizeof(struct tp_later) == 16, "two words");
+_Static_assert(__builtin_offsetof(struct tp_config, shaped) == 320, "a line of its own");
 
 #endif

@@ -106,6 +106,12 @@ struct tp_env;
 static TP_INLINE __u32 tp_features_of(struct tp_env *env);
 static TP_INLINE __u32 tp_has(struct tp_env *env, __u32 feature) { return TP_BUILD & tp_features_of(env) & feature; }
 
+/* Does user space keep frames above their rate? A program that is not built for it does not even ask. */
+static TP_INLINE __u32 tp_hands_later(struct tp_env *env)
+{
+	return (TP_BUILD & TP_FEAT_SHAPE) && tp_has(env, TP_FEAT_SHAPE);
+}
+
 static TP_INLINE __u32 tp_port_of(struct tp_env *env); /* below TP_PORTS_MAX */
 static TP_INLINE __u32 tp_roles_of(struct tp_env *env);
 static TP_INLINE __u32 tp_ni_of(struct tp_env *env);
@@ -142,10 +148,21 @@ static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu);
 #define TP_SHAPES 0
 #endif
 
+/* ... and do they, as this program is specialised? */
+#ifndef TP_SHAPES_HERE
+#define TP_SHAPES_HERE TP_SHAPES
+#endif
+
 #if TP_SHAPES
 /* The packet is to leave at this time, or at a later one if it has been told of that. One that has come lets it go at once.
  * TP_OK, or a drop reason: it cannot wait. */
 static TP_INLINE int tp_leave_at(struct tp_env *env, __u64 at_ns);
+
+/* Is it forwarded, and has to wait? */
+static TP_INLINE int tp_is_delayed(struct tp_env *env, int outcome);
+
+/* As tp_clock(), and not behind. */
+static TP_INLINE __u64 tp_clock_exact(struct tp_env *env);
 #endif
 
 /* Was the packet made here, for a UE? Then it spends no hop, and an address of that UE's, left in hi and lo, is its
@@ -166,6 +183,7 @@ enum tp_ring {
 	TP_RING_EVENTS, /* what the slow path finishes or sends */
 	TP_RING_COPIES, /* duplicates */
 	TP_RING_HELD,	/* packets that wait */
+	TP_RING_LATER,	/* frames above their rate */
 };
 
 /* A record for user space: a struct tp_event, words of its kind, and octets of the frame. */

@@ -70,7 +70,7 @@ static TP_INLINE void tp_near_alarm(struct tp_env *env, __u32 index, __u32 bytes
 /* Drops of QoS enforcement, which usage before it has in it (MBQE: TS 29.244, 8.2.68). */
 static TP_INLINE int tp_is_qos_drop(__u32 reason)
 {
-	if (TP_SHAPES && (reason == TP_DROP_SHAPER_HORIZON || reason == TP_DROP_SHAPER_FULL))
+	if (TP_SHAPES_HERE && (reason == TP_DROP_SHAPER_HORIZON || reason == TP_DROP_SHAPER_FULL))
 		return 1;
 	return reason == TP_DROP_RATE || reason == TP_DROP_PACKET_RATE || reason == TP_DROP_GATE_CLOSED;
 }
@@ -159,21 +159,24 @@ static TP_INLINE void tp_count_frame(struct tp_run *run, const struct tp_packet 
 
 	stats->in[dir].packets++;
 	stats->in[dir].bytes += p->frame_len;
-	if (tp_likely(outcome == TP_OUT_REDIRECT)) {
+	if (tp_likely(outcome == TP_OUT_REDIRECT) || (tp_hands_later(p->env) && outcome == TP_OUT_LATER)) {
 		stats->out[dir].packets++;
 		stats->out[dir].bytes += p->out_len;
+		if (tp_hands_later(p->env))
+			stats->later += outcome == TP_OUT_LATER;
 	} else {
 		tp_count_rest(run->cpu, stats, port, dir, outcome);
 	}
 }
 
-/* For a PDR, a packet that is forwarded later. */
-static TP_INLINE void tp_count_delayed(struct tp_env *env, __u32 index)
+/* For a PDR, a packet that is forwarded later. The result means nothing. */
+TP_APART int tp_count_delayed(struct tp_env *env, __u32 index)
 {
 	struct tp_side *side = tp_side_at(env, index);
 
 	if (side)
 		__sync_fetch_and_add(&side->delayed, 1);
+	return 0;
 }
 
 /* For the PDR that took it, and the one of its sender, if that is a UE. */
@@ -182,7 +185,7 @@ static TP_INLINE void tp_count_taken(const struct tp_packet *p, int outcome)
 	struct tp_entry *sender;
 
 #if TP_SHAPES
-	if (tp_unlikely(p->env->leaves_ns) && outcome == TP_OUT_REDIRECT) {
+	if (tp_unlikely(tp_is_delayed(p->env, outcome))) {
 		tp_count_delayed(p->env, p->index);
 		if (p->also & TP_ALSO_SENDER)
 			tp_count_delayed(p->env, p->sender);

@@ -105,7 +105,7 @@ TP_APART int tp_enter_ue(struct tp_env *env, __u64 user, __u32 index)
 	r = tp_check_action(p.head);
 	if (!r && !tp_goes_by_tunnel(env, p.head))
 		r = TP_DROP_NO_PDR; /* none that leads to the UE */
-	return r ? r : tp_police(&run, &p);
+	return r ? r : tp_police_here(&run, &p);
 }
 
 /* To another UE, whose key leads to the entry of this index. The sender's PDR has done its part; from here on the packet

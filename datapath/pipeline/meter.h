@@ -34,7 +34,7 @@ static TP_INLINE int tp_meter_take(__u64 rate, __u64 *tat, __u32 bytes, __u64 no
 {
 	__u64 met;
 
-	if (!(__u32)rate && !(TP_SHAPES && (rate & TP_RATE_SHAPE)))
+	if (!(__u32)rate && !(TP_SHAPES_HERE && (rate & TP_RATE_SHAPE)))
 		return !(rate & TP_RATE_BLOCK);
 	if (rate & TP_RATE_BLOCK)
 		return 0;
@@ -47,7 +47,7 @@ static TP_INLINE int tp_meter_take(__u64 rate, __u64 *tat, __u32 bytes, __u64 no
 /* Name of what a meter refuses. */
 static TP_INLINE int tp_refusal_of(__u64 rate)
 {
-	return TP_SHAPES && (rate & TP_RATE_SHAPE) ? TP_DROP_SHAPER_HORIZON : TP_DROP_RATE;
+	return TP_SHAPES_HERE && (rate & TP_RATE_SHAPE) ? TP_DROP_SHAPER_HORIZON : TP_DROP_RATE;
 }
 
 /* Undo tp_meter_take(), because another meter refused the packet. */
@@ -165,6 +165,27 @@ static TP_INLINE int tp_shape(struct tp_packet *p, const struct tp_ext *ext, __u
 }
 
 #if TP_SHAPES
+/* Undo what an entry's MBRs have taken for a packet of so many bytes, which is lost after all. */
+TP_APART int tp_pay_back(struct tp_env *env, __u32 index, __u32 bytes)
+{
+	struct tp_entry *e = tp_entry_at(env, index);
+	struct tp_packet p = {0};
+	const struct tp_ext *ext;
+	__u64 head;
+
+	if (!e)
+		return 0;
+	head = TP_READ(e->head);
+	if (head & TP_HEAD_METER)
+		tp_meter_give_back(TP_READ(e->rate), &e->tat, bytes);
+	p.env = env;
+	p.user_len = bytes;
+	ext = tp_ext_of(env, e, head);
+	if (ext)
+		tp_give_back_shared(&p, ext, TP_METERS_MAX);
+	return 0;
+}
+
 /* What pays nothing leaves behind those packets of an entry that wait. As tp_leave_at(). */
 static TP_INLINE int tp_leave_last(struct tp_env *env, const struct tp_entry *e, __u64 head)
 {
@@ -225,7 +246,7 @@ TP_APART int tp_tell_congestion(struct tp_env *env, __u64 user, __u64 now_ns, __
 }
 
 /* Every limit that holds for the packet's entry: its own, then those of its extension. */
-static TP_INLINE int tp_police(struct tp_run *run, struct tp_packet *p)
+static TP_INLINE int tp_police_here(struct tp_run *run, struct tp_packet *p)
 {
 	const struct tp_ext *ext = tp_ext(p);
 	__u32 own = tp_has(p->env, TP_FEAT_METER) && (p->head & TP_HEAD_METER);
@@ -250,6 +271,28 @@ static TP_INLINE int tp_police(struct tp_run *run, struct tp_packet *p)
 	if (!r && said.ahead > now_ns << TP_TICKS_PER_NS_SHIFT)
 		tp_tell_congestion(p->env, tp_pack_user(p), now_ns, said.ahead);
 	return r;
+}
+
+/* As tp_police_here(), verified apart.
+ *
+ * user  tp_pack_user() of the packet */
+TP_APART int tp_police_apart(struct tp_env *env, __u64 user, __u32 index)
+{
+	struct tp_run run = {tp_config_of(env), tp_cpu_of(env), 0};
+	struct tp_packet p = {0};
+
+	p.env = env;
+	p.index = index;
+	p.entry = tp_entry_at(env, index);
+	if (!p.entry || !run.config || !run.cpu || !tp_unpack_user(&p, user))
+		return TP_DROP_TABLE;
+	p.head = TP_READ(p.entry->head);
+	return tp_police_here(&run, &p);
+}
+
+static TP_INLINE int tp_police(struct tp_run *run, struct tp_packet *p)
+{
+	return TP_SPLIT ? tp_said(tp_police_apart(p->env, tp_pack_user(p), p->index)) : tp_police_here(run, p);
 }
 
 #endif

@@ -28,8 +28,10 @@ static TP_INLINE __u64 tp_later(__u64 a, __u64 b)
 /* A packet met this theoretical arrival time. leaves: in ticks, the latest of all meters. */
 static TP_INLINE void tp_leave_behind(__u64 rate, __u64 tat, __u64 *leaves)
 {
-	if (TP_SHAPES && (rate & TP_RATE_SHAPE) && tat > *leaves)
-		*leaves = tat;
+	__u64 is_shaped = -(rate / TP_RATE_SHAPE & 1);
+
+	if (TP_SHAPES_HERE)
+		*leaves = tp_later(*leaves, tat & is_shaped);
 }
 
 /* Move on by cost. 1, and the time that was met; 0: that is more than burst ahead, and stays. */

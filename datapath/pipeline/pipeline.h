@@ -21,6 +21,7 @@
 #include "packet.h"
 #include "seek.h"
 #include "send.h"
+#include "shape.h"
 #include "take.h"
 #include "trace.h"
 
@@ -42,6 +43,8 @@ static TP_INLINE int tp_begin(struct tp_run *run, struct tp_packet *p, struct tp
 	if (!run->config || !run->cpu)
 		return 1;
 	tp_begin_packet(p, env);
+	if (tp_hands_later(env))
+		run->cpu->leaves_ns = 0;
 	if (tp_has(env, TP_FEAT_TRACE))
 		tp_trace_begin(p);
 	return 0;
@@ -60,7 +63,7 @@ static TP_INLINE int tp_found(struct tp_run *run, struct tp_packet *p)
 {
 	int r = tp_take(p);
 
-	r = r ? tp_send_untaken(p, r) : tp_taken(run, p);
+	r = tp_depart(run, p, r ? tp_send_untaken(p, r) : tp_taken(run, p));
 	tp_count_taken(p, r);
 	return r;
 }

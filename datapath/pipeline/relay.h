@@ -11,6 +11,7 @@
 #include "packet.h"
 #include "route.h"
 #include "seek.h"
+#include "shape.h"
 #include "tunnel.h"
 
 /* What tp_edit_container() is to do: bits 0..5 the QFI, bits 12..15 the PDU type of a new container. */
@@ -392,9 +393,15 @@ TP_APART __u64 tp_relay_end_marker(struct tp_env *env, __u32 teid, __u64 octets)
 	return tp_relay(env, TP_READ(e->out), octets, 0);
 }
 
-static TP_INLINE int tp_relay_marker(struct tp_packet *p)
+static TP_INLINE int tp_relay_marker(struct tp_run *run, struct tp_packet *p)
 {
-	return tp_relay_done(p, tp_relay_end_marker(p->env, p->teid, tp_octets(p->gtpu, p->gtpu_end - p->gtpu)));
+	int r = tp_relay_done(p, tp_relay_end_marker(p->env, p->teid, tp_octets(p->gtpu, p->gtpu_end - p->gtpu)));
+
+#if TP_SHAPES
+	if (tp_hands_later(p->env) && r == TP_OUT_REDIRECT && run->cpu->leaves_ns)
+		r = tp_final(tp_leave_later(p->env, TP_LATER_UNCOUNTED, 0));
+#endif
+	return r;
 }
 
 #endif

@@ -178,7 +178,7 @@ static TP_INLINE int tp_send_unopened(struct tp_run *run, struct tp_packet *p, i
 	case TP_PLAN_MESSAGE:
 		return tp_gtpu_message(run, p);
 	case TP_PLAN_MARKER:
-		return tp_has(p->env, TP_FEAT_RELAY) ? tp_relay_marker(p) : TP_DROP_TABLE;
+		return tp_has(p->env, TP_FEAT_RELAY) ? tp_relay_marker(run, p) : TP_DROP_TABLE;
 	case TP_DROP_GTPU_UNKNOWN_EXTENSION:
 		tp_tell_extensions(p);
 		return plan;

@@ -104,14 +104,16 @@ static int try(const char *path, __u32 features, __u32 roles, __u32 part)
 	return n;
 }
 
-/* A build as every port may need it: with and without atomics and traces, whole or spread over CPUs. Only users that
+/* A build as every port may need it: with and without atomics, traces and shaping, whole or spread over CPUs. Only users that
  * are spread need a build with TP_FEAT_SPREAD, but for the general one, and they may always meet on several CPUs. */
 static void try_build(const char *path)
 {
-	__u32 built = built_for(path), optional = TP_FEAT_ATOMIC | (built & TP_FEAT_TRACE), left_out, roles, part;
-	__u32 first = (built & TP_FEAT_SPREAD) && !(built & TP_FEAT_TRACE), last = built & TP_FEAT_SPREAD ? 2 : 0;
+	__u32 built = built_for(path), optional = TP_FEAT_ATOMIC, left_out, roles, part;
+	__u32 general = built & TP_FEAT_TRACE, first = (built & TP_FEAT_SPREAD) && !general, last = built & TP_FEAT_SPREAD ? 2 : 0;
 	int n, most = 0;
 
+	if (general)
+		optional |= TP_FEAT_TRACE | TP_FEAT_SHAPE;
 	for (roles = TP_ROLE_N3; roles <= (TP_ROLE_N3 | TP_ROLE_N6); roles++)
 		for (part = first; part <= last; part++)
 			for (left_out = 0; left_out <= optional; left_out++) {

@@ -238,6 +238,53 @@ fn begin(
     })
 }
 
+/// A flow that is sent in bursts, by whoever calls.
+pub struct Bursts {
+    socket: UdpSocket,
+    way: Arc<Way>,
+    receiver: JoinHandle<Ledger>,
+}
+
+impl Bursts {
+    /// From one namespace to `to`, an address of the other; port 0 takes any free port.
+    pub fn start(from: &Netns, at: &Netns, to: SocketAddr) -> Result<Self> {
+        let inbound = at.udp(to).context("receiver")?;
+        setsockopt(&inbound, sockopt::RcvBufForce, &(16 << 20))?;
+        inbound.set_read_timeout(Some(Duration::from_millis(20)))?;
+        let socket = send_socket(from, any(to), inbound.local_addr()?)?;
+        let way = Arc::new(Way::default());
+        way.patience_ms.store(NEVER.as_millis() as u64, Relaxed);
+        let receiving = Arc::clone(&way);
+        let receiver = std::thread::spawn(move || receive(&inbound, &receiving));
+        Ok(Self {
+            socket,
+            way,
+            receiver,
+        })
+    }
+
+    /// So many packets back to back, then a pause.
+    pub fn burst(&self, packets: u32, pause: Duration) -> Result<()> {
+        let mut packet = [0; 1200];
+        for _ in 0..packets {
+            let number = self.way.sent.load(Relaxed);
+            packet[..4].copy_from_slice(&number.to_be_bytes());
+            self.socket.send(&packet).context("send")?;
+            self.way.sent.store(number + 1, Relaxed);
+        }
+        std::thread::sleep(pause);
+        Ok(())
+    }
+
+    /// Ends when all packets have come, or for a long time none has.
+    pub fn finish(self) -> Result<Outcome> {
+        self.way.sending_over.store(true, Relaxed);
+        let ledger = self.receiver.join();
+        let ledger = ledger.map_err(|_| anyhow!("the receiving thread panicked"))?;
+        Ok(ledger.close(self.way.sent.load(Relaxed)))
+    }
+}
+
 /// Any address and port of the family of `to`.
 pub fn any(to: SocketAddr) -> SocketAddr {
     match to {

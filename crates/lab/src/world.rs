@@ -335,6 +335,16 @@ impl World {
             .drops(&self.upf_ns, reason)
     }
 
+    /// Frames above their rate that have waited, or do.
+    pub fn shaped(&self) -> Result<u64> {
+        let upf = self.upf.as_ref().context("the UPF is down")?;
+        let metrics = upf.get_text(&self.upf_ns, "/metrics")?;
+        let lines = metrics.lines();
+        let counts = lines.filter(|line| line.starts_with("turnpike_shaped_packets_total{"));
+        let counts = counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+        Ok(counts.sum())
+    }
+
     /// What the UPF counted for a UE, up and down.
     pub fn counted(&self, attached: &Attached) -> Result<[Counted; 2]> {
         let upf = self.upf.as_ref().context("the UPF is down")?;

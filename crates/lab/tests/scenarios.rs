@@ -129,7 +129,7 @@ fn all_scenarios_pass() {
 
 /// What differs most between data paths: where packets come from and go to, what packets of the UPF's own do, and what
 /// happens while rules change. All others: `make scenarios DATAPATH=kernel`.
-const TELLING: [&str; 22] = [
+const TELLING: [&str; 23] = [
     "association-from-upf",
     "handover",
     "paging",
@@ -151,6 +151,7 @@ const TELLING: [&str; 22] = [
     "inner-fragments",
     "qer-shaped",
     "rates-shaped",
+    "qer-shaped-order",
     "trace",
 ];
 

@@ -427,7 +427,9 @@ impl Features {
     pub const UDP: Self = Self(raw::TP_FEAT_UDP);
     /// FARs with BUFF.
     pub const BUFFER: Self = Self(raw::TP_FEAT_BUFFER);
-    /// Everything that packets may need; [`Self::TRACE`] and [`Self::SPREAD`] are not part of it.
+    /// Packets above their rate wait in user space.
+    pub const SHAPE: Self = Self(raw::TP_FEAT_SHAPE);
+    /// Everything that packets may need; [`Self::TRACE`], [`Self::SPREAD`] and [`Self::SHAPE`] are not part of it.
     pub const ALL: Self = Self(raw::TP_FEAT_ALL);
 
     /// `TP_BUILD_PLAIN`: a PDR each way for IPv4, with or without MBR, and nothing reported.
@@ -440,16 +442,19 @@ impl Features {
     pub(crate) const BUILD_RELAY: Self = Self(raw::TP_BUILD_RELAY);
     /// `TP_BUILD_SPREAD`: users spread over CPUs.
     pub(crate) const BUILD_SPREAD: Self = Self(raw::TP_BUILD_SPREAD);
+    /// `TP_BUILD_SHAPE`: packets above their rate wait in user space.
+    pub(crate) const BUILD_SHAPE: Self = Self(raw::TP_BUILD_SHAPE);
     /// `TP_BUILD_GENERAL`: everything.
     pub(crate) const BUILD_GENERAL: Self = Self(raw::TP_BUILD_GENERAL);
 
     /// The builds, narrowest first.
-    pub(crate) const BUILDS: [(&str, Self); 6] = [
+    pub(crate) const BUILDS: [(&str, Self); 7] = [
         ("plain", Self::BUILD_PLAIN),
         ("common", Self::BUILD_COMMON),
         ("outer6", Self::BUILD_OUTER6),
         ("relay", Self::BUILD_RELAY),
         ("spread", Self::BUILD_SPREAD),
+        ("shape", Self::BUILD_SHAPE),
         ("general", Self::BUILD_GENERAL),
     ];
 
@@ -459,9 +464,9 @@ impl Features {
         build.map_or("general", |(name, _)| name)
     }
 
-    const NAMES: [&str; 16] = [
+    const NAMES: [&str; 17] = [
         "meter", "ext", "list", "ipv6", "vlan", "buckets", "fib", "atomic", "outer6", "relay",
-        "trace", "spread", "prefix", "copy", "udp", "buffer",
+        "trace", "spread", "prefix", "copy", "udp", "buffer", "shape",
     ];
 
     /// As the C side sees them.

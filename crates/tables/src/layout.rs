@@ -40,7 +40,7 @@ pub struct Layout {
     pub workers: u32,
     /// Octets of packets for idle UEs that may be on their way to user space: a power of two, of whole pages.
     pub held_ring: u32,
-    /// Packets above their rates wait, in workers; `None`: they are dropped.
+    /// Packets above their rates wait, in workers or in a thread for the programs of the kernel; `None`: they are dropped.
     pub shaping: Option<Shaping>,
     /// What there is for all, at most 127; [`session::compiled::CapacityId`]s are places in this list, from 1 on.
     pub capacities: Vec<CapacityConfig>,
@@ -71,6 +71,18 @@ impl Layout {
             held_ring: 16 << 20,
             shaping: None,
             capacities: Vec::new(),
+        }
+    }
+
+    /// Octets of frames above their rates that may be on their way to user space: of half a megabyte at least, and of one page
+    /// where none is.
+    pub(crate) fn later_ring(&self) -> u32 {
+        let frames = self.shaping.map_or(0, |shaping| shaping.frames);
+        match frames {
+            0 => 4096,
+            _ => (frames.saturating_mul(2048).min(16 << 20))
+                .next_power_of_two()
+                .max(1 << 19),
         }
     }
 

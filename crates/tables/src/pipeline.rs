@@ -330,7 +330,8 @@ impl Pipeline {
                 side.drops.fetch_add(dropped, Ordering::Relaxed);
             }
             // A record that nobody counted makes no number of it that never ends.
-            let lower = |held: u64| Some(held.saturating_sub(by));
+            let by = u32::try_from(by).unwrap_or(u32::MAX);
+            let lower = |held: u32| Some(held.saturating_sub(by));
             let _ = (side.held).fetch_update(Ordering::Release, Ordering::Relaxed, lower);
         }
     }

@@ -11,7 +11,7 @@ use crate::abi::host::{
 use crate::abi::shared::tp_shaper_stats;
 use crate::memory::Octets;
 
-/// Sizes of the wheel that each worker has.
+/// Sizes of the wheel that each worker has, or the thread that keeps frames for programs of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shaping {
     /// Time that one slot stands for: a packet leaves late by less than that.
@@ -26,6 +26,16 @@ impl Shaping {
     /// The longest that a packet may wait. One slot less than there are, because time does not begin with a slot.
     pub fn longest_wait(&self) -> Duration {
         self.granularity * (self.slots.next_power_of_two() - 1)
+    }
+
+    /// Time within which a packet that may wait has left: it may be on its way to the wheel for some time, and leaves when its slot has
+    /// ended.
+    pub(crate) fn leave_within(&self) -> Duration {
+        self.longest_wait() + self.granularity + Duration::from_millis(1)
+    }
+
+    pub(crate) fn longest_wait_ns(&self) -> u64 {
+        u64::try_from(self.longest_wait().as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn granularity_ns(&self) -> u64 {

@@ -51,6 +51,8 @@ pub struct PortTotals {
     pub answered: u64,
     /// Packets handed to the slow path.
     pub slow: u64,
+    /// Of the forwarded frames, those above their rate, which left later than they came.
+    pub later: u64,
     /// Lost packets, in the order of [`DROP_REASONS`].
     pub drops: [Vec<u64>; DIRS],
 }
@@ -63,6 +65,7 @@ impl Default for PortTotals {
             passed: 0,
             answered: 0,
             slow: 0,
+            later: 0,
             drops: [vec![0; DROP_REASONS.len()], vec![0; DROP_REASONS.len()]],
         }
     }
@@ -212,4 +215,5 @@ fn add(totals: &mut PortTotals, cpu: &Cpu, port: usize) {
     totals.passed += read(&words.passed);
     totals.answered += read(&words.answered);
     totals.slow += read(&words.slow);
+    totals.later += read(&words.later);
 }

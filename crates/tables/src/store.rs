@@ -142,6 +142,8 @@ pub(crate) struct Store {
     heirs: HashMap<u32, u32, Indices>,
     /// Entries that count one packet more as held until all that waits at another one, which they replace, has left.
     waits_for: HashMap<u32, u32, Indices>,
+    /// Entries that count one frame more as shaped until those of another one, which they replace, have left.
+    leaves_behind: HashMap<u32, Vec<u32>, Indices>,
     /// `None`: no packet waits.
     pub(crate) keeper: Option<Arc<dyn Keeper>>,
     pub(crate) grace: Grace<Retired>,
@@ -160,6 +162,8 @@ pub(crate) struct Store {
     /// Of packets above their rates; `None`: they are dropped.
     pub(crate) longest_wait: Option<Duration>,
     pub(crate) capacities: Capacities,
+    /// Time within which they have left; zero: none waits.
+    pub(crate) leave_within: Duration,
     pub(crate) n3_routes: Option<Arc<RouteView>>,
 }
 
@@ -203,6 +207,7 @@ impl Store {
             carried: HashMap::default(),
             heirs: HashMap::default(),
             waits_for: HashMap::default(),
+            leaves_behind: HashMap::default(),
             keeper: None,
             grace,
             owners,
@@ -216,6 +221,9 @@ impl Store {
             plan: Plan::default(),
             longest_wait,
             capacities: Capacities::new(&mem, &layout.capacities, longest_wait),
+            leave_within: layout
+                .shaping
+                .map_or(Duration::ZERO, |shaping| shaping.leave_within()),
             n3_routes: None,
             mem,
         };
@@ -548,11 +556,12 @@ impl Store {
             Some(settling) => settling.free,
             None => return,
         };
-        if self.is_awaited(index, free) {
+        if self.is_awaited(index, free) || self.precedes(index) {
             return self.grace.retire(Retired::Entry(index));
         }
         self.settling.remove(&index);
         self.no_longer_behind(index);
+        self.no_longer_precedes(index);
         self.settle_counts(index);
         if free {
             self.entries.give(index);
@@ -607,7 +616,10 @@ impl Store {
 
     /// Packets that wait at an entry, or are on their way there.
     pub(crate) fn held(&self, index: u32) -> u64 {
-        self.mem.sides[index as usize].held.load(Ordering::Acquire)
+        self.mem.sides[index as usize]
+            .held
+            .load(Ordering::Acquire)
+            .into()
     }
 
     /// Have what waits at an entry looked at: its FAR may have changed.
@@ -639,6 +651,39 @@ impl Store {
         self.owners.replace(from, Some(to));
         if let Some(seid) = self.owners.seid(from) {
             self.owners.set(to, seid);
+        }
+    }
+
+    /// Entry `to` replaces `from`, of which frames above their rate may be on their way by user space: those that meet it go the
+    /// same way, behind them.
+    pub(crate) fn leave_behind(&mut self, from: u32, to: u32) {
+        if self.keeps_frames() {
+            self.mem.sides[to as usize]
+                .shaped
+                .fetch_add(1, Ordering::AcqRel);
+            self.leaves_behind.entry(from).or_default().push(to);
+        }
+    }
+
+    /// Whether user space keeps frames above their rate for programs.
+    fn keeps_frames(&self) -> bool {
+        self.mem.config[0].shaper_frames.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether frames of an entry that is gone still are in user space, which others stay behind.
+    fn precedes(&self, index: u32) -> bool {
+        let shaped = &self.mem.sides[index as usize].shaped;
+        self.keeps_frames()
+            && self.leaves_behind.contains_key(&index)
+            && shaped.load(Ordering::Acquire) > 0
+    }
+
+    /// All frames of an entry have left: what has taken its place is free to go.
+    fn no_longer_precedes(&mut self, index: u32) {
+        for to in self.leaves_behind.remove(&index).into_iter().flatten() {
+            self.mem.sides[to as usize]
+                .shaped
+                .fetch_sub(1, Ordering::AcqRel);
         }
     }
 

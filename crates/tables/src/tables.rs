@@ -441,9 +441,9 @@ impl Tables {
         self.programs.backend().run_together(port, frames, now_ns)
     }
 
-    /// The longest that a packet above its rate waits.
+    /// The longest until a packet above its rate has left, by a thread that is not late.
     pub fn longest_wait(&self) -> Duration {
-        self.store.longest_wait.unwrap_or_default()
+        self.store.leave_within
     }
 
     /// Frames that [`Self::run_together`] has had wait and that are due, and the ports that they leave by. Before frames of the

@@ -14,6 +14,8 @@ pub const EVENT_GTPU: u32 = raw::TP_EVENT_GTPU;
 pub const EVENT_COPY: u32 = raw::TP_EVENT_COPY;
 /// `TP_EVENT_HELD`
 pub const EVENT_HELD: u32 = raw::TP_EVENT_HELD;
+/// `TP_EVENT_LATER`
+pub(crate) const EVENT_LATER: u32 = raw::TP_EVENT_LATER;
 /// `sizeof(struct tp_event)`
 const EVENT_HEADER_LEN: usize = size_of::<raw::tp_event>();
 

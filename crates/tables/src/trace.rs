@@ -100,7 +100,8 @@ impl TraceOutcome {
             (Some(reason), _) => Self::Dropped(reason),
             (None, Some(0)) => Self::Passed,
             (None, Some(1)) => Self::Answered,
-            (None, Some(2)) => Self::Forwarded,
+            // Those that leave later are on their way, too.
+            (None, Some(2 | 8)) => Self::Forwarded,
             (None, Some(3)) => Self::Slow,
             (None, Some(6)) => Self::Held,
             (None, _) => Self::Unknown(number),

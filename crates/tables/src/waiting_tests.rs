@@ -462,3 +462,36 @@ fn what_waits_is_discarded_with_its_session_or_by_drobu() {
     }
     assert_eq!(used(&world), 0);
 }
+
+#[test]
+fn what_takes_an_entrys_place_follows_its_frames_in_user_space() {
+    let mut world = World::new();
+    let mem = world.tables.store.mem.clone();
+    let shaped = |entry: u32| mem.sides[entry as usize].shaped.load(Ordering::Relaxed);
+    mem.config[0].shaper_frames.store(8, Ordering::Relaxed);
+    world.publish(tunnel(7), 1);
+    let first = world.entry();
+    (mem.sides[first as usize].shaped).store(2, Ordering::Relaxed);
+    world.publish(tunnel(8), 2);
+    let second = world.entry();
+    assert_ne!(first, second);
+    // Another one takes its place in turn.
+    world.publish(tunnel(9), 3);
+    let third = world.entry();
+    assert!(third != first && third != second);
+    for left in [2, 1] {
+        (mem.sides[first as usize].shaped).store(left, Ordering::Relaxed);
+        world.tables.maintain();
+        assert_eq!([first, second, third].map(shaped), [left, 1, 1]);
+    }
+    (mem.sides[first as usize].shaped).store(0, Ordering::Relaxed);
+    world.settle();
+    assert_eq!([first, second, third].map(shaped), [0; 3]);
+
+    // Where nobody keeps frames, nothing is waited for.
+    mem.config[0].shaper_frames.store(0, Ordering::Relaxed);
+    (mem.sides[third as usize].shaped).store(2, Ordering::Relaxed);
+    world.publish(tunnel(10), 4);
+    world.settle();
+    assert_eq!(shaped(world.entry()), 0);
+}

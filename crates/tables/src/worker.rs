@@ -137,6 +137,10 @@ impl Worker {
             queues: shared.queues.as_queues(),
             features: shared.features.as_ptr(),
             wheel: wheel.unwrap_or(ptr::null_mut()),
+            frames: shared.shaping.map_or(0, |shaping| shaping.frames),
+            longest_wait_ns: shared
+                .shaping
+                .map_or(0, |shaping| shaping.longest_wait_ns()),
             ..tp_worker::default()
         });
         for (to, (number, port)) in worker.ports.iter_mut().zip((0..).zip(ports)) {

@@ -486,7 +486,11 @@ fn what_waits_is_counted() {
 #[test]
 fn users_with_equal_rates_get_equal_shares() {
     const RATES: [u64; 4] = [600_000, 900_000, 1_400_000, 2_000_000];
-    let mut site = Site::new(SHAPING);
+    // More than half of it stays free.
+    let mut site = Site::new(Shaping {
+        frames: 65_536,
+        ..SHAPING
+    });
     let mut random = Random(0x9e37_79b9);
     let users: Vec<(u32, u64)> = (1..=1000)
         .map(|user| (user, RATES[random.below(RATES.len())]))
@@ -576,25 +580,78 @@ fn what_cannot_wait_is_lost_by_name() {
     site.publish(2, rates, 5);
     site.come(N3, &[1; 90]);
     site.come(N3, &[2; 30]);
-    assert_eq!(site.lost.len(), 18);
-    assert!(
-        site.lost
-            .iter()
-            .all(|fate| fate.lost == Some("shaper_full") && fate.user == 2)
-    );
+    // While n wait, the next one may wait for 2 * (100 - n) / 100 of the horizon: the first user's are lost from where it would wait
+    // longer, the other one's where that has become of what room was left.
+    let spacing = BITS * SECOND / (10 * MBIT);
+    let may = |number: u64, waiting: u64| number * spacing * 100 <= 2 * HORIZON * (100 - waiting);
+    let one = (1..90).take_while(|&n| may(n, n - 1)).count() as u64;
+    let two = (1..30).take_while(|&n| may(n, one + n - 1)).count() as u64;
+    assert!(one > 70 && two > 10, "{one} {two}");
+    assert_eq!(site.lost.len() as u64, 89 - one + 29 - two);
+    let is_full = |fate: &Fate| fate.lost == Some("shaper_full");
+    assert!(site.lost.iter().all(is_full));
     let totals = site.tables.totals();
     let drops: u64 = totals[N3].drops.iter().flatten().sum();
-    assert_eq!(drops, 18);
-    // Those that were lost have paid nothing: the next one leaves behind the twelfth.
+    assert_eq!(drops, 89 - one + 29 - two);
+    // Those that were lost have paid nothing: the next one leaves behind those that wait.
     let begin = site.now;
     site.at(begin + 2 * MS);
     site.come(N3, &[2]);
     site.drain();
     let of_two = site.left[N6].iter().filter(|fate| fate.user == 2);
     let times: Vec<u64> = of_two.map(|fate| fate.at - begin).collect();
-    assert_eq!(times.len(), 13);
-    let due = 12 * BITS * SECOND / (10 * MBIT);
-    assert!((due..due + 2 * SLOT).contains(&times[12]), "{times:?}");
+    assert_eq!(times.len() as u64, two + 2);
+    let due = (two + 1) * spacing;
+    let last = times[times.len() - 1];
+    assert!((due..due + 2 * SLOT).contains(&last), "{times:?}");
+}
+
+/// Who sends without end at a high rate takes the room of nobody whose packets wait for short: of those none is lost, while the
+/// greedy user's find no room.
+#[test]
+fn a_greedy_user_leaves_room_for_the_others() {
+    const USERS: u32 = 60;
+    let shaping = Shaping {
+        frames: 1000,
+        ..SHAPING
+    };
+    let mut site = Site::new(shaping);
+    let up = |bps| Rates {
+        up: Some(bps),
+        ..Rates::default()
+    };
+    // All that it sends within the horizon would be nine times what there is room for.
+    site.publish(1, up(500 * MBIT), 5);
+    for user in 2..2 + USERS {
+        site.publish(user, up(20 * MBIT), 5);
+    }
+    let mut greedy = Source::default();
+    let mut random = Random(11);
+    let mut sent = 0;
+    while sent < 3000 {
+        site.at(site.now + 10 * SLOT);
+        let n = greedy.packets(2000 * MBIT, 10 * SLOT);
+        site.come(N3, &vec![1; n]);
+        // Another one sends three at once, and comes again when they have left.
+        let user = 2 + sent / 3 % USERS;
+        site.come(N3, &[user; 3]);
+        sent += 3;
+        if random.below(4) == 0 {
+            site.come(N3, &[1; 40]);
+        }
+    }
+    let lost = |of: fn(u32) -> bool| site.lost.iter().filter(|fate| of(fate.user)).count();
+    assert_eq!(lost(|user| user > 1), 0);
+    assert!(lost(|user| user == 1) > 1000);
+    assert!(
+        site.lost
+            .iter()
+            .any(|fate| fate.lost == Some("shaper_full"))
+    );
+    site.drain();
+    site.assert_order();
+    let of_others = site.left[N6].iter().filter(|fate| fate.user > 1);
+    assert_eq!(of_others.count() as u32, sent);
 }
 
 /// Two limits: the later departure counts, and both are kept.

@@ -274,6 +274,8 @@ pub(crate) struct PortReport {
     pub(crate) answered: u64,
     /// Packets that the kernel forwards while their neighbour is resolved.
     pub(crate) slow: u64,
+    /// Of the forwarded frames, those above their rate, which waited (`qos.mode = "shape"`).
+    pub(crate) later: u64,
     /// Frames that came in, by the number of the CPU that worked on them.
     pub(crate) in_packets_by_cpu: Vec<u64>,
 }

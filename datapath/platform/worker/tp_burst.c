@@ -62,23 +62,27 @@ static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t)
 	return tp_put(env->sink->worker.queues.traced, t, sizeof(*t));
 }
 
+#include "pipeline.h"
+
+static TP_INLINE __u64 tp_clock_exact(struct tp_env *env) { return env->now_ns; }
+static TP_INLINE int tp_is_delayed(struct tp_env *env, int outcome) { return env->leaves_ns && outcome == TP_OUT_REDIRECT; }
+
 /* One that leaves with those of its flow that have waited, which the caller has sent by now, does not wait. */
 static TP_INLINE int tp_leave_at(struct tp_env *env, __u64 at_ns)
 {
 	struct tp_worker *w = &env->sink->worker;
 
+	__u32 counted = env->leaves_ns != 0;
+
 	if (!w->wheel || at_ns <= w->left_ns)
 		return TP_OK;
-	if (!env->leaves_ns && !w->room--) {
-		w->room = 0;
+	if (!tp_may_wait(at_ns - w->left_ns, w->longest_wait_ns, w->room + counted, w->frames))
 		return TP_DROP_SHAPER_FULL;
-	}
+	w->room -= !counted;
 	if (at_ns > env->leaves_ns)
 		env->leaves_ns = at_ns;
 	return TP_OK;
 }
-
-#include "pipeline.h"
 
 struct tp_burst {
 	struct tp_run run;
@@ -184,8 +188,10 @@ void TP_NAME(TP_BUILD_NAME)(struct tp_worker *w, const struct tp_port_config *po
 		frames[i].len = b.env[i].len;
 		frames[i].verdict = tp_verdict_of(b.outcome[i]);
 		frames[i].leaves_ns = b.env[i].leaves_ns;
-		if (tp_unlikely(frames[i].leaves_ns) && frames[i].verdict == TP_VERDICT_REDIRECT)
+		if (tp_unlikely(frames[i].leaves_ns) && frames[i].verdict == TP_VERDICT_REDIRECT) {
 			frames[i].verdict = TP_VERDICT_LATER;
+			w->tables.cpu->ports[port->port & (TP_PORTS_MAX - 1)].later++;
+		}
 		frames[i].detail = frames[i].verdict == TP_VERDICT_DROP ? (__u32)b.outcome[i] : b.env[i].out;
 	}
 }

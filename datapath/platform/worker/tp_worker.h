@@ -48,6 +48,8 @@ struct tp_worker {
 	struct tp_wheel *wheel;
 	__u64 left_ns; /* all that was due in the wheel by then has left */
 	__u32 room;    /* frames of this burst that may still be told to wait */
+	__u32 frames;  /* that have room in the wheel when it is empty */
+	__u64 longest_wait_ns;
 };
 
 /* Run n frames, at most TP_BURST_MAX, that came in on a port. now_ns: monotonic, of all of them. */

@@ -6,6 +6,8 @@
 
 /* The verifier knows the context by its type. */
 #define tp_env xdp_md
+#define TP_SHAPES ((TP_BUILD & TP_FEAT_SHAPE) != 0)
+#define TP_SHAPES_HERE (TP_SHAPES && (tp_features & TP_FEAT_SHAPE))
 #include "tp_platform.h"
 
 #define TP_CLOCK_EVERY 16 /* packets between exact clock readings; a power of two */
@@ -74,6 +76,11 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 16 * 1024 * 1024);
 } held SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 * 1024 * 1024);
+} later SEC(".maps");
 
 /* By CPU. Each port has its own, because the program in it is the port's: tp_lane, whichever programs are live. */
 struct {
@@ -172,6 +179,13 @@ static TP_INLINE int tp_fib_ask(struct tp_env *env, struct tp_fib *q)
 
 static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port)
 {
+	struct tp_cpu *cpu;
+
+	if (tp_hands_later(env)) {
+		cpu = tp_cpu_of(env);
+		if (cpu)
+			cpu->leaves_by = port;
+	}
 	return bpf_redirect_map(&ports, port, 0) == XDP_REDIRECT ? TP_OUT_REDIRECT : TP_DROP_REDIRECT;
 }
 
@@ -217,6 +231,10 @@ static TP_INLINE int tp_hand_over(struct tp_env *env, enum tp_ring ring, const s
 		return tp_hand_into(env, &copies, hand);
 	case TP_RING_HELD:
 		return tp_hand_into(env, &held, hand);
+#if TP_SHAPES
+	case TP_RING_LATER:
+		return tp_hand_into(env, &later, hand);
+#endif
 	default:
 		return tp_hand_into(env, &events, hand);
 	}
@@ -250,6 +268,36 @@ static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t)
 }
 
 #include "pipeline.h"
+
+#if TP_SHAPES
+static TP_INLINE __u64 tp_clock_exact(struct tp_env *env) { return bpf_ktime_get_ns(); }
+static TP_INLINE int tp_is_delayed(struct tp_env *env, int outcome) { return TP_SHAPES_HERE && outcome == TP_OUT_LATER; }
+
+/* Is there room for one that waits until then? It leaves at the latest time that it is told of. */
+TP_APART int tp_wait_until(struct tp_env *env, __u64 at_ns)
+{
+	struct tp_config *config = tp_config_of(env);
+	struct tp_cpu *cpu = tp_cpu_of(env);
+	__u64 frames, waiting;
+
+	if (!config || !cpu)
+		return 0;
+	frames = TP_READ(config->shaper_frames);
+	waiting = TP_READ(config->shaped);
+	if (frames && at_ns > cpu->clock_ns &&
+	    (waiting >= frames ||
+	     !tp_may_wait(at_ns - cpu->clock_ns, config->longest_wait_ns, frames - waiting, frames)))
+		return 0;
+	if (at_ns > cpu->leaves_ns)
+		cpu->leaves_ns = at_ns;
+	return 1;
+}
+
+static TP_INLINE int tp_leave_at(struct tp_env *env, __u64 at_ns)
+{
+	return tp_wait_until(env, at_ns) ? TP_OK : TP_DROP_SHAPER_FULL;
+}
+#endif
 
 /* What all packets of a user in one direction have in common. 0: not a user's packet, so that it stays on this
  * CPU, where it may be answered in place. */
@@ -329,7 +377,7 @@ int turnpike(struct xdp_md *ctx)
 		return XDP_TX;
 	case TP_OUT_REDIRECT:
 		return XDP_REDIRECT;
-	default: /* dropped, or in the hands of the slow path */
+	default: /* dropped, or in the hands of user space */
 		return XDP_DROP;
 	}
 }

@@ -11,6 +11,7 @@ mod load;
 pub mod rates;
 mod requests;
 mod shapes;
+mod shaping;
 mod sockets;
 mod spread;
 mod sut;
@@ -47,6 +48,9 @@ pub struct Options {
     /// Only what spreading over CPUs gains.
     #[arg(long)]
     pub spread_only: bool,
+    /// Only what shaping costs, on the chosen data path.
+    #[arg(long)]
+    pub shaping_only: bool,
     /// Where to write the results as JSON.
     #[arg(long)]
     pub out: Option<PathBuf>,
@@ -112,6 +116,10 @@ struct Bench {
 /// Run everything.
 pub fn run(options: &Options) -> Result<()> {
     let mut figures = Figures::default();
+    if options.shaping_only {
+        shaping::measure(&mut figures, options.runs)?;
+        return report(&figures, options);
+    }
     if Datapath::chosen() == Datapath::Kernel {
         sockets::measure(&mut figures, options.runs)?;
         return report(&figures, options);

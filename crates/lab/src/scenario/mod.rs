@@ -183,8 +183,6 @@ impl Scenario {
             && Datapath::chosen() != Datapath::Xdp
         {
             Some("xdp alone spreads users over CPUs")
-        } else if self.wanted.lines.contains(&SHAPE) && Datapath::chosen() == Datapath::Xdp {
-            Some("xdp polices")
         } else if self.fragments && Datapath::chosen().is_dpdk() {
             Some("net_af_packet has the kernel put fragments together, and cuts what comes of it")
         } else {

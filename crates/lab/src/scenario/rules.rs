@@ -1,14 +1,16 @@
 //! QERs and SDF filters.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
 use super::{Scenario, both_ways, expect_drops, flow_down, flow_up, more_of, none_of};
 use crate::dn;
-use crate::flow::{self, Outcome, Shape};
+use crate::flow::{self, Bursts, Outcome, Shape};
 use crate::smf::{Flow, Gates, Style};
 use crate::traffic::{Iperf, Way, iperf};
+use crate::wait::eventually;
 use crate::world::{Attached, Family, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -29,6 +31,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .iperf(4)
         .alone()
         .long(),
+        Scenario::new(
+            "qer-shaped-order",
+            "a flow that exceeds its MBR now and then, and whose MBR changes, keeps its order and loses nothing",
+            qer_shaped_order,
+        )
+        .shaping(),
         Scenario::new(
             "qer-update",
             "a new MBR holds from its answer on",
@@ -89,7 +97,7 @@ fn qer_shaped(world: &mut World) -> Result<String> {
                 port: ports.next().context("ports")?,
                 way,
                 udp_bps: None,
-                seconds: 6,
+                seconds: 4,
             };
             let percent = iperf(&attached.ue.netns, plan)?.bps / kbps as f64 / 10.0;
             ensure!(
@@ -100,6 +108,53 @@ fn qer_shaped(world: &mut World) -> Result<String> {
         }
     }
     expect_drops(world, "rate", 0, 0)?;
+    Ok(report.join(", "))
+}
+
+/// Bursts with pauses between, so that the flow waits, comes back, and waits again.
+fn qer_shaped_order(world: &mut World) -> Result<String> {
+    const ROUNDS: u32 = 300;
+    let mut plan = world.plan(Family::V4, Style::Open5gs);
+    plan.mbr_kbps = Some((30_000, 30_000));
+    let attached = world.attach("ue1", &plan, 0, 0)?;
+    let (server, ue) = (
+        SocketAddr::new(dn::SERVER_V4.into(), 0),
+        SocketAddr::new(attached.address()?, 0),
+    );
+    let (dn_ns, ue_ns) = (&world.dn_ns, &attached.ue.netns);
+    let mut report = Vec::new();
+    for (way, from, at, to) in [
+        (Way::Up, ue_ns, dn_ns, server),
+        (Way::Down, dn_ns, ue_ns, ue),
+    ] {
+        let waited = world.shaped()?;
+        let flow = Bursts::start(from, at, to)?;
+        for round in 0..ROUNDS {
+            // Up to 50 packets of 0.33 ms each at the rate, and pauses of up to 19 ms.
+            flow.burst(
+                1 + round * 7 % 50,
+                Duration::from_millis(u64::from(round * 11 % 20)),
+            )?;
+            if round % 25 == 24 {
+                let kbps = if round % 50 == 24 { 60_000 } else { 30_000 };
+                world.smf(0)?.limit(&attached.session, kbps, kbps)?;
+            }
+        }
+        let outcome = flow.finish()?;
+        outcome.whole(&format!("{way:?}"))?;
+        ensure!(outcome.late == 0, "{way:?}: {} overtaken", outcome.late);
+        let mut shaped = 0;
+        eventually("frames that waited", || {
+            shaped = world.shaped()? - waited;
+            Ok(shaped >= u64::from(outcome.sent) / 10)
+        })?;
+        let directly = u64::from(outcome.sent) - shaped;
+        ensure!(
+            directly >= u64::from(ROUNDS) / 10,
+            "{way:?}: {directly} left at once"
+        );
+        report.push(format!("{way:?} {shaped} waited, {directly} did not"));
+    }
     Ok(report.join(", "))
 }
 

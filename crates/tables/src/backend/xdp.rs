@@ -24,18 +24,21 @@ mod maps;
 mod object;
 mod program;
 mod refusals;
+mod shaper;
 
 use lanes::Lanes;
-use maps::{Maps, empty_maps, map_named, memory};
+use maps::{LATER, Maps, empty_maps, map_named, memory};
 use object::setup;
 use program::{Program, Set, side_by_side, thread_gone};
 use refusals::Refusals;
+use shaper::Shaper;
 
 /// All programs and the maps that they share. Dropping it detaches them: an attachment is a link that
 /// lives as long as its descriptor, so that not even a crash leaves it behind.
 #[derive(Debug)]
 pub(crate) struct Xdp {
     links: Vec<OwnedFd>,
+    shaper: Option<Shaper>,
     /// The one that packets meet first, then those that may be wanted again: no more than there are builds.
     sets: Vec<Set>,
     maps: Maps,
@@ -72,6 +75,21 @@ impl Xdp {
         }
     }
 
+    fn start_shaper(&mut self) -> Result<(), SetupError> {
+        if let Some(shaping) = self.layout.shaping {
+            let ring = self.ring_named(LATER)?;
+            let (memory, ports) = (self.memory.clone(), &self.ports);
+            self.shaper = Some(Shaper::start(shaping, ring, memory, ports)?);
+        }
+        Ok(())
+    }
+
+    fn ring_named(&self, name: &str) -> Result<Ring, SetupError> {
+        let map = map_named(&self.maps, name)?;
+        let map = MapHandle::try_from(map).map_err(setup(name))?;
+        Ok(map.into())
+    }
+
     fn keep(&mut self, features: Features, loaded: Result<Set, SetupError>) {
         match loaded {
             Ok(set) => {
@@ -88,8 +106,8 @@ impl Xdp {
 }
 
 impl Backend for Xdp {
-    fn builds(_: &Layout, ports: &[PortConfig]) -> Builds {
-        builds::for_ports(ports)
+    fn builds(layout: &Layout, ports: &[PortConfig]) -> Builds {
+        builds::for_ports(ports, layout.shaping.is_some())
     }
 
     fn load(layout: &Layout, ports: &[PortConfig], features: Features) -> Result<Self, SetupError> {
@@ -109,6 +127,7 @@ impl Backend for Xdp {
         let memory = memory(&maps, layout)?;
         Ok(Self {
             links: Vec::new(),
+            shaper: None,
             sets: vec![Set { features, programs }],
             maps,
             ports: ports.to_vec(),
@@ -133,6 +152,7 @@ impl Backend for Xdp {
         for (port, ifindex) in (0u32..).zip(&ifindexes) {
             self.set_redirect(port, *ifindex)?;
         }
+        self.start_shaper()?;
         let programs = self.sets[0].programs.iter_mut();
         for ((program, config), ifindex) in programs.zip(&self.ports).zip(ifindexes) {
             self.links.push(program.attach(ifindex, config.mode)?);
@@ -269,9 +289,7 @@ impl Backend for Xdp {
             Records::Held => "held",
             Records::Traced => "traced",
         };
-        let map = map_named(&self.maps, name)?;
-        let map = MapHandle::try_from(map).map_err(setup(name))?;
-        Ok(Some(map.into()))
+        self.ring_named(name).map(Some)
     }
 
     fn infos(&self) -> Vec<ProgramInfo> {

@@ -196,6 +196,7 @@ impl Store {
             let mut head = want.head();
             if let Some(was) = want.was {
                 self.carry(was, want.at);
+                self.leave_behind(was, want.at);
                 if entry::may_hold(self.head(was)) {
                     self.wait_behind(was, want.at);
                     head = self.behind_waiting(want.at, head);

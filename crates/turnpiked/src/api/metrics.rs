@@ -279,6 +279,8 @@ impl Page {
         out.counters("turnpike_answered_packets", help, by_port(|p| p.answered))?;
         let help = "Packets forwarded by the kernel while their neighbour was resolved";
         out.counters("turnpike_slow_packets", help, by_port(|p| p.slow))?;
+        let help = "Frames above their rate that waited to keep to it";
+        out.counters("turnpike_shaped_packets", help, by_port(|p| p.later))?;
         let help = "Lost packets; GET /api/v1/drops says what each reason means and asks for";
         let drops = self.report.drops.iter().map(|d| {
             let labels = [

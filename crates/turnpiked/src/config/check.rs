@@ -39,14 +39,17 @@ pub(crate) fn check(config: &Config, system: &System) -> Vec<Problem> {
 /// The longest wait that a rate word can say.
 const LONGEST_WAIT_S: u64 = 60;
 
+/// Half of a wheel's: there it reaches twice as far as packets may wait.
+const XDP_SLOTS_MAX: u32 = 131_072;
+
 fn shaping(config: &Config, problems: &mut Vec<Problem>) {
     let (qos, datapath) = (&config.qos, &config.datapath);
     if !super::qos::shapes(config) {
         return;
     }
-    if datapath.kind == DatapathKind::Xdp {
-        let reason = "kind xdp polices; packets wait in workers of kind kernel or dpdk";
-        problems.push(Problem::new("qos.mode", "shape", reason));
+    if datapath.kind == DatapathKind::Xdp && qos.slots > XDP_SLOTS_MAX {
+        let reason = format!("kind xdp has at most {XDP_SLOTS_MAX}");
+        problems.push(Problem::new("qos.slots", qos.slots, reason));
     }
     // What waits has a buffer; as many are left for what comes and goes.
     let frames = u64::from(qos.frames) * u64::from(datapath.workers);

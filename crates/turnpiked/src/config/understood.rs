@@ -19,7 +19,7 @@ pub(crate) fn understood(config: &Config) -> Vec<String> {
         lines.push(format!("predefined rules: {}", list(names)));
     }
     if super::qos::shapes(config) {
-        lines.push(shaping(&config.qos));
+        lines.push(shaping(&config.qos, config.datapath.kind));
     }
     lines.extend(super::qos::understood(config));
     lines.push(room(config));
@@ -49,10 +49,14 @@ fn n4(config: &Config) -> String {
     )
 }
 
-fn shaping(qos: &Qos) -> String {
+fn shaping(qos: &Qos, kind: DatapathKind) -> String {
+    let whose = match kind {
+        DatapathKind::Xdp => "in all",
+        DatapathKind::Kernel | DatapathKind::Dpdk => "in each worker",
+    };
     let longest_us = u64::from(qos.slots.next_power_of_two()) * u64::from(qos.granularity_us);
     format!(
-        "qos: packets above a maximum bit rate wait up to {} ms, {} in each worker",
+        "qos: packets above a maximum bit rate wait up to {} ms, {} {whose}",
         longest_us / 1000,
         qos.frames
     )

@@ -333,6 +333,7 @@ fn port(name: &str, role: &str, totals: &PortTotals) -> PortReport {
         passed: totals.passed,
         answered: totals.answered,
         slow: totals.slow,
+        later: totals.later,
         ..PortReport::default()
     }
 }

@@ -6,12 +6,20 @@ use crate::abi::Features;
 use crate::backend::Builds;
 use crate::port::{Mode, PortConfig, Roles};
 
-pub(super) fn for_ports(ports: &[PortConfig]) -> Builds {
-    let always = always_for(ports);
-    // Only one build knows of users that are spread over CPUs, and the general one.
-    let choice: &[Features] = match spreads(ports) {
-        true => &[Features::BUILD_COMMON, Features::ALL],
-        false => Builds::default().choice,
+/// All that may be needed where packets above their rate wait.
+const GENERAL: Features = Features::ALL.with(Features::SHAPE);
+
+pub(super) fn for_ports(ports: &[PortConfig], shapes: bool) -> Builds {
+    let mut always = always_for(ports);
+    if shapes {
+        always = always.with(Features::SHAPE);
+    }
+    // Only one build knows of users that are spread over CPUs, and one of packets that wait; and the general one of both.
+    let choice: &[Features] = match (spreads(ports), shapes) {
+        (true, true) => &[GENERAL],
+        (true, false) => &[Features::BUILD_COMMON, Features::ALL],
+        (false, true) => &[Features::BUILD_SHAPE, GENERAL],
+        (false, false) => Builds::default().choice,
     };
     Builds { choice, always }
 }

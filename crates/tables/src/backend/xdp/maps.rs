@@ -16,6 +16,9 @@ pub(super) const LANES: &str = "lanes";
 /// Map of each port: the program that its lanes run.
 pub(super) const LANE_WORK: &str = "lane_work";
 
+/// The ring of frames above their rate.
+pub(super) const LATER: &str = "later";
+
 /// Maps that all programs share.
 pub(super) type Maps = Vec<MapHandle>;
 
@@ -28,6 +31,7 @@ pub(super) fn capacities(layout: &Layout) -> Result<Vec<(&'static str, u32)>, Se
         ("cpus", cpus),
         (LANES, cpus),
         ("held", layout.held_ring),
+        (LATER, layout.later_ring()),
     ]);
     Ok(all)
 }

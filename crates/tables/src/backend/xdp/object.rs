@@ -33,6 +33,7 @@ static OBJECTS: [&Aligned<[u8]>; Features::BUILDS.len()] = [
     object!("OUTER6"),
     object!("RELAY"),
     object!("SPREAD"),
+    object!("SHAPE"),
     object!("GENERAL"),
 ];
 

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* Packets above their rate where a program cannot hold a frame: the finished frame goes to user space, and waits there until
+ * its time (tp_leave_at()) has come.
+ *
+ * sides[].shaped counts those of an entry from before they are handed over until they have been sent. While there are some, all
+ * packets of the entry go the same way, so that none overtakes another: user space keeps the order that they are handed
+ * over in. A packet that finds the count at zero finds those before it sent. */
+#ifndef TP_SHAPE_H
+#define TP_SHAPE_H
+
+#include "meter.h"
+#include "packet.h"
+
+/* May a frame wait so long, where there is room for so many more of all frames? While more than half is free, as long as any
+ * may; then ever shorter, so that those that send far above their rates find no room while there still is some for others. */
+static TP_INLINE int tp_may_wait(__u64 wait_ns, __u64 longest_ns, __u64 room, __u64 frames)
+{
+	return wait_ns * frames <= 2 * longest_ns * room;
+}
+
+#if TP_SHAPES
+/* A frame that is finished and may have to wait. If it is lost it has paid nothing.
+ *
+ * index  of the entry that it goes by; TP_LATER_UNCOUNTED: it waits in any case, and nothing comes behind it
+ * bytes  that the entry's meters were charged for
+ *
+ * TP_OUT_REDIRECT: it leaves at once; TP_OUT_LATER, or TP_DROP_SHAPER_FULL. */
+TP_APART int tp_leave_later(struct tp_env *env, __u32 index, __u32 bytes)
+{
+	struct tp_config *config = tp_config_of(env);
+	struct tp_cpu *cpu = tp_cpu_of(env);
+	struct tp_side *side = tp_side_at(env, index);
+	struct tp_later later = {0, index, 0};
+	struct tp_hand hand = {TP_EVENT_LATER, 0, &later, sizeof(later) / 8, {0, 0}};
+	__u64 frames;
+
+	if (!config || !cpu)
+		return TP_DROP_TABLE;
+	later.leaves_ns = cpu->leaves_ns;
+	later.to = (__u32)cpu->leaves_by;
+	/* Packets that share a reading of the clock would all wait for the first of them. */
+	if (later.leaves_ns > cpu->clock_ns)
+		cpu->clock_ns = tp_clock_exact(env);
+	frames = TP_READ(config->shaper_frames);
+	if (!frames || (side && later.leaves_ns <= cpu->clock_ns && !TP_READ(side->shaped)))
+		return TP_OUT_REDIRECT;
+	if (side)
+		__sync_fetch_and_add(&side->shaped, 1);
+	hand.octets.len = (__u32)(tp_end(env) - tp_data(env));
+	tp_keep(hand.octets.len);
+	if (__sync_fetch_and_add(&config->shaped, 1) < frames && !tp_hand_over(env, TP_RING_LATER, &hand))
+		return TP_OUT_LATER;
+	__sync_fetch_and_add(&config->shaped, -1);
+	if (side)
+		__sync_fetch_and_add(&side->shaped, -1);
+	tp_pay_back(env, index, bytes);
+	return TP_DROP_SHAPER_FULL;
+}
+#endif
+
+/* An outcome, of a frame that may have to wait. */
+static TP_INLINE int tp_depart(struct tp_run *run, const struct tp_packet *p, int r)
+{
+#if TP_SHAPES
+	if (!tp_hands_later(p->env) || r != TP_OUT_REDIRECT || tp_likely(!run->cpu->leaves_ns))
+		return r;
+	r = tp_final(tp_leave_later(p->env, p->index, p->user_len));
+#endif
+	return r;
+}
+
+#endif

@@ -2,17 +2,15 @@
 //! share (`datapath/pipeline/share.h`).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use session::compiled::{
     Above, CAPACITIES_ON_WAY, CapacityId, Compiled, Limit, NoRoom, Rate, Share, WEIGHT_MAX,
 };
 
-use crate::abi::{CAPACITIES_MAX, SHARE_SHIFT, capacity, meter, rate};
+use crate::abi::{CAPACITIES_MAX, Line, SHARE_SHIFT, capacity, meter, rate};
 use crate::encode::{rate_here, rate_word};
 use crate::handle::{HeldMeter, MeterKind};
-use crate::layout::Memory;
 use crate::memory::View;
 
 /// A rate that many flows have between them, in one direction.
@@ -138,25 +136,27 @@ type Guaranteed = [u64; CAPACITIES_MAX];
 #[derive(Debug)]
 pub(crate) struct Capacities {
     all: Arc<[CapacityConfig]>,
-    mem: Memory,
+    lines: View<Line>,
+    meters: View<Line>,
     guaranteed: Box<Guaranteed>,
     longest_wait: Option<Duration>,
 }
 
 impl Capacities {
     pub(crate) fn new(
-        mem: &Memory,
+        (lines, meters): (&View<Line>, &View<Line>),
         all: &[CapacityConfig],
         longest_wait: Option<Duration>,
     ) -> Self {
         for (place, of) in (1..CAPACITIES_MAX).zip(all) {
-            let line = &mem.capacities[place];
+            let line = &lines[place];
             let word = word_of(of.bps, BURST, of.above, longest_wait);
             line.fill([0, word, 0, 0, 0, 0, step(of.bps), 0]);
         }
         Self {
             all: all.iter().take(CAPACITIES_MAX - 1).cloned().collect(),
-            mem: mem.clone(),
+            lines: lines.clone(),
+            meters: meters.clone(),
             guaranteed: Box::new([0; CAPACITIES_MAX]),
             longest_wait,
         }
@@ -187,7 +187,7 @@ impl Capacities {
     fn held(&self, meters: &[HeldMeter]) -> impl Iterator<Item = (CapacityId, u64)> + '_ {
         let shares = meters.iter().filter(|held| held.kind == MeterKind::Share);
         let lines: Vec<[u64; 8]> = shares
-            .map(|held| self.mem.meters[held.index as usize].words())
+            .map(|held| self.meters[held.index as usize].words())
             .collect();
         lines.into_iter().flat_map(|words| {
             let places = capacities_of(words[meter::SHARE]).into_iter();
@@ -250,7 +250,7 @@ impl Capacities {
 
     pub(crate) fn reports(&self) -> Vec<CapacityReport> {
         let report = |(place, of): (usize, &CapacityConfig)| {
-            let line = &self.mem.capacities[place];
+            let line = &self.lines[place];
             let share = line.load(capacity::SHARE);
             let weight = u128::from(of.least_weight.max(1));
             let of_greatest = bps_of(share);
@@ -301,7 +301,7 @@ fn bps_of(word: u64) -> Option<u128> {
 /// have that is right at once; where some do not, each look brings it nearer, never beyond.
 #[derive(Debug)]
 pub struct Governor {
-    mem: View<crate::abi::Line>,
+    lines: View<Line>,
     of: Vec<Governed>,
 }
 
@@ -336,7 +336,7 @@ impl Governor {
             }
         };
         Self {
-            mem: capacities.mem.capacities.clone(),
+            lines: capacities.lines.clone(),
             of: capacities.all.iter().map(governed).collect(),
         }
     }
@@ -344,7 +344,7 @@ impl Governor {
     /// Look at those whose time has come. Monotonic nanoseconds, as packets have them.
     pub fn look(&mut self, now_ns: u64) {
         for (place, of) in (1..).zip(&mut self.of) {
-            of.look(&self.mem[place], now_ns);
+            of.look(&self.lines[place], now_ns);
         }
     }
 
@@ -355,7 +355,7 @@ impl Governor {
 }
 
 impl Governed {
-    fn look(&mut self, line: &crate::abi::Line, now_ns: u64) {
+    fn look(&mut self, line: &Line, now_ns: u64) {
         let bytes = line.load(capacity::BYTES) + line.load(capacity::OVER);
         let Some(seen_at) = self.seen_at else {
             (self.seen_at, self.seen) = (Some(now_ns), bytes);
@@ -401,15 +401,9 @@ impl Drop for Governor {
     /// Nobody lowers or raises shares any more: what there is for all alone limits them.
     fn drop(&mut self) {
         for place in 1..=self.of.len() {
-            self.mem[place].publish(capacity::SHARE, 0);
+            self.lines[place].publish(capacity::SHARE, 0);
         }
     }
-}
-
-/// Told of flows of L4S: packets that meters are so far ahead of are marked.
-pub(crate) fn set_l4s(mem: &Memory, threshold: Option<Duration>) {
-    let ticks = threshold.map_or(0, |ahead| (ahead.as_nanos() as u64) << rate::TICKS_SHIFT);
-    mem.config[0].l4s_ticks.store(ticks, Ordering::Relaxed);
 }
 
 #[cfg(test)]

@@ -220,7 +220,11 @@ impl Store {
             done: Vec::new(),
             plan: Plan::default(),
             longest_wait,
-            capacities: Capacities::new(&mem, &layout.capacities, longest_wait),
+            capacities: Capacities::new(
+                (&mem.capacities, &mem.meters),
+                &layout.capacities,
+                longest_wait,
+            ),
             leave_within: layout
                 .shaping
                 .map_or(Duration::ZERO, |shaping| shaping.leave_within()),

@@ -14,7 +14,7 @@ use session::compiled::{
     Compiled, Counters, EndedTunnel, HoldLimits, NiId, NoRoom, PdrId, PredefinedId,
 };
 
-use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX};
+use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX, rate};
 use crate::adapt::Replacement;
 use crate::alarm_queue::AlarmQueue;
 use crate::backend::host::Host;
@@ -24,7 +24,7 @@ use crate::backend::workers::kernel::Kernel;
 use crate::backend::workers::{ByHand, Workers};
 use crate::backend::xdp::Xdp;
 use crate::backend::{Backend, ProgramInfo, Runner};
-use crate::capacity::{self, CapacityReport, Governor};
+use crate::capacity::{CapacityReport, Governor};
 use crate::entry_counts::{EntryCounts, Names};
 use crate::error::SetupError;
 use crate::grace::{Barrier, Bystander, Grace};
@@ -498,7 +498,11 @@ fn new_store(
     config
         .icmp_ns
         .store(spacing(options.icmp_errors_per_s), Ordering::Relaxed);
-    capacity::set_l4s(&memory, options.l4s);
+    let l4s = options.l4s.unwrap_or_default();
+    config.l4s_ticks.store(
+        (l4s.as_nanos() as u64) << rate::TICKS_SHIFT,
+        Ordering::Relaxed,
+    );
     let owners = Owners::new(memory.entries.len())?;
     let alarms = Alarms::new(backend.ring(Records::Alarms)?, Arc::new(AlarmQueue::new()?));
     let grace = Grace::new(backend.barrier()?)?;

@@ -487,6 +487,9 @@ pub(crate) struct QerReport {
     /// As `gbr_uplink_bps`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) gbr_downlink_bps: Option<u64>,
+    /// Averaging Window of these rates; absent: `qos.burst_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) averaging_ms: Option<u32>,
     /// Packet Rate, as `10 in 360 s`; absent: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) packets_uplink: Option<String>,

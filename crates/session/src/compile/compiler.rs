@@ -2,6 +2,7 @@
 
 use std::mem::discriminant;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 
 use ipnet::{IpNet, Ipv6Net};
 use pfcp::{Cause, IeType};
@@ -668,7 +669,7 @@ fn meter(
         if let Some(kbps) = qer.mbr_kbps(direction) {
             let rate = Rate {
                 above: site.qos.above(ni, qer.qfi),
-                ..rate(kbps, site.burst)
+                ..rate(kbps, burst_of(qer, site.burst))
             };
             if is_used_once(rules, qer.id, direction) {
                 own = own.filter(|lowest| lowest.bps <= rate.bps).or(Some(rate));
@@ -723,10 +724,13 @@ fn share(
     };
     let of_flow = qers.iter().find(|qer| qer.qfi.is_some() && qer.qfi == qfi);
     let qer = of_flow.or(qers.first());
-    let guaranteed = of_flow.and_then(|qer| qer.gbr_kbps(direction));
+    let guaranteed = of_flow.and_then(|qer| {
+        let kbps = qer.gbr_kbps(direction)?;
+        Some(rate(kbps, burst_of(qer, site.burst)))
+    });
     let share = Share {
         weight: site.qos.weight(ni, qfi),
-        guaranteed: guaranteed.map(|kbps| rate(kbps, site.burst)),
+        guaranteed,
         capacities,
     };
     let id = qer.map_or(NO_QER, |qer| qer.id);
@@ -760,6 +764,14 @@ fn is_used_once(rules: PacketRules<'_>, qer: QerId, direction: Direction) -> boo
     let forms = rules.pdrs.iter().flat_map(|pdr| rules.effective(pdr));
     let users = forms.filter(|form| form.has_qer(qer) && rules.travel_of(*form) == direction);
     users.take(2).count() == 1
+}
+
+/// What the rates of a QER are averaged over.
+fn burst_of(qer: &Qer, configured: Burst) -> Burst {
+    Burst {
+        ms: qer.averaging_ms().map_or(configured.ms, NonZeroU32::get),
+        ..configured
+    }
 }
 
 /// MBR counts kbit of 1000 bit (TS 29.244, 8.2.8).

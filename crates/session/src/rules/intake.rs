@@ -830,6 +830,7 @@ pub(crate) fn qer(ie: &CreateQer<'_>) -> Result<Qer, Refusal> {
     };
     let rarities = Rarities {
         gbr: ie.gbr,
+        averaging_ms: ie.averaging_window,
         packet_rate: ie.packet_rate,
         rqi: ie.rqi,
         ppi: ie.ppi,
@@ -846,6 +847,7 @@ pub(crate) fn update_qer(qer: &mut Qer, ie: &UpdateQer<'_>) -> Result<(), Refusa
     qer.qfi = ie.qfi.and_then(|qfi| Qfi::new(qfi.0)).or(qer.qfi);
     let rarities = Rarities {
         gbr: ie.gbr,
+        averaging_ms: ie.averaging_window,
         packet_rate: ie.packet_rate,
         rqi: ie.rqi,
         ppi: ie.ppi,
@@ -856,6 +858,7 @@ pub(crate) fn update_qer(qer: &mut Qer, ie: &UpdateQer<'_>) -> Result<(), Refusa
 /// What Create QER and Update QER seldom have.
 struct Rarities {
     gbr: Option<Gbr>,
+    averaging_ms: Option<u32>,
     packet_rate: Option<pfcp::ie::PacketRate>,
     rqi: Option<u8>,
     ppi: Option<u8>,
@@ -866,6 +869,9 @@ impl Rarities {
         let mut rare = qer.rare.as_deref().cloned().unwrap_or_default();
         if let Some(gbr) = self.gbr {
             rare.gbr = Some(Mbr::new(gbr.uplink_kbps, gbr.downlink_kbps));
+        }
+        if let Some(ms) = self.averaging_ms {
+            rare.averaging_ms = NonZeroU32::new(ms);
         }
         if let Some(rate) = self.packet_rate {
             // What may pass beyond it is for exception data, and nothing says which packets are.

@@ -563,6 +563,8 @@ pub struct RareQer {
     pub marks: Marks,
     /// Guaranteed bit rate (8.2.9). It takes effect where the configuration says what there is for all.
     pub gbr: Option<Mbr>,
+    /// Averaging Window (8.2.115) of both rates, in milliseconds: what may pass back to back. `None`: as configured.
+    pub averaging_ms: Option<NonZeroU32>,
     /// Packet Rate (8.2.63), uplink. `None`: unlimited.
     pub uplink_packets: Option<PacketRate>,
     /// Downlink.
@@ -623,6 +625,11 @@ impl Qer {
             Direction::Uplink => rare.uplink_packets,
             Direction::Downlink => rare.downlink_packets,
         }
+    }
+
+    /// Over how long its rates are averaged, where the SMF says so.
+    pub fn averaging_ms(&self) -> Option<NonZeroU32> {
+        self.rare.as_ref()?.averaging_ms
     }
 
     /// What is guaranteed in `direction`; not 0.

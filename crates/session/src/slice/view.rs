@@ -1,6 +1,7 @@
 //! A session as operators see it, in plain values.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv6Net};
@@ -129,6 +130,8 @@ pub struct QerView {
     pub mbr_kbps: Option<(u64, u64)>,
     /// GBR, uplink and downlink, in kbit/s.
     pub gbr_kbps: Option<(u64, u64)>,
+    /// Averaging Window, in milliseconds.
+    pub averaging_ms: Option<u32>,
     /// Packet Rate, uplink and downlink.
     pub packet_rates: [Option<PacketRate>; 2],
     /// QoS Flow Identifier.
@@ -333,6 +336,7 @@ impl QerView {
             downlink_open: qer.gate.downlink_open,
             mbr_kbps: qer.mbr.map(both),
             gbr_kbps: gbr.map(both),
+            averaging_ms: qer.averaging_ms().map(NonZeroU32::get),
             packet_rates: [Direction::Uplink, Direction::Downlink]
                 .map(|direction| qer.packet_rate(direction)),
             qfi: qer.qfi.map(|qfi| qfi.get()),

@@ -603,6 +603,7 @@ fn rare_qer() -> impl Strategy<Value = RareQer> {
     let marks = (any::<bool>(), prop::option::of(0u8..8));
     (rate(), rate(), marks).prop_map(|(uplink_packets, downlink_packets, (rqi, ppi))| RareQer {
         gbr: None,
+        averaging_ms: None,
         uplink_packets,
         downlink_packets,
         marks: Marks { rqi, ppi },

@@ -622,6 +622,7 @@ fn qer(qer: &QerView) -> QerReport {
         mbr_uplink_bps: qer.mbr_kbps.map(|(uplink, _)| bps(uplink)),
         mbr_downlink_bps: qer.mbr_kbps.map(|(_, downlink)| bps(downlink)),
         gbr_uplink_bps: qer.gbr_kbps.map(|(uplink, _)| bps(uplink)),
+        averaging_ms: qer.averaging_ms,
         gbr_downlink_bps: qer.gbr_kbps.map(|(_, downlink)| bps(downlink)),
         packets_uplink,
         packets_downlink,

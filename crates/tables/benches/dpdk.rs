@@ -252,16 +252,10 @@ impl Bench {
         let pool = IpNet::new(ue(0).into(), addresses.leading_zeros() as u8 + 1).unwrap();
         let layout = Layout {
             workers,
-            capacities: vec![capacity()],
             ..Layout::for_sessions(room, 2, addresses / 16384 + 3)
         };
         let layout = match qos {
-            // A line of each for both directions of a session.
-            Qos::Share => Layout {
-                meters: 2 * sessions + 4096,
-                exts: 2 * sessions + 4096,
-                ..layout
-            },
+            Qos::Share => layout.sharing(vec![capacity()]),
             Qos::Off | Qos::Mbr => layout,
         };
         let ports = [port(&names[0], true), port(&names[1], false)];

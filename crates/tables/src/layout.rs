@@ -86,6 +86,21 @@ impl Layout {
         }
     }
 
+    /// With these capacities, and room for a share of them for each entry.
+    #[must_use]
+    pub fn sharing(self, capacities: Vec<CapacityConfig>) -> Self {
+        if capacities.is_empty() {
+            return self;
+        }
+        let all = self.all_entries();
+        Self {
+            exts: self.exts.max(all),
+            meters: self.meters.saturating_add(all),
+            capacities,
+            ..self
+        }
+    }
+
     pub(crate) fn all_entries(&self) -> u32 {
         self.teids.saturating_add(1).saturating_add(self.entries)
     }

@@ -141,9 +141,9 @@ pub(crate) fn layout(config: &Config) -> Layout {
         workers: config.datapath.workers,
         held_ring: config.buffering.ring_mib << 20,
         shaping: shaping(config),
-        capacities: crate::config::qos::for_tables(config),
         ..Layout::for_sessions(sessions, nis, u32::try_from(ue_pages).unwrap_or(u32::MAX))
     }
+    .sharing(crate::config::qos::for_tables(config))
 }
 
 fn shaping(config: &Config) -> Option<Shaping> {

@@ -295,4 +295,24 @@ static TP_INLINE int tp_police(struct tp_run *run, struct tp_packet *p)
 	return TP_SPLIT ? tp_said(tp_police_apart(p->env, tp_pack_user(p), p->index)) : tp_police_here(run, p);
 }
 
+/* The extension of the entry that a packet has been found to lead to, if that is no list. Nothing is decided by it. */
+static TP_INLINE const struct tp_ext *tp_ext_ahead(const struct tp_packet *p)
+{
+	const struct tp_entry *e = tp_entry_at(p->env, p->index);
+	__u64 head = e ? TP_READ(e->head) : 0;
+
+	return TP_HEAD_ACTION(head) == TP_ACT_LIST ? NULL : tp_ext_of(p->env, e, head);
+}
+
+/* Have what the entry's meters are on its way from memory: its extension, then what that names. */
+static TP_INLINE void tp_meters_ahead(const struct tp_packet *p)
+{
+	const struct tp_ext *ext = tp_ext_ahead(p);
+
+	if (ext && ext->n_meters)
+		tp_prefetch(tp_meter_at(p->env, ext->meters[0]));
+	if (ext && ext->share)
+		tp_prefetch(tp_meter_at(p->env, ext->share - 1));
+}
+
 #endif

@@ -128,6 +128,22 @@ static TP_INLINE void burst_seek(struct tp_burst *b)
 	}
 }
 
+/* Entries that have come by now may name more. */
+static TP_INLINE void burst_ahead(const struct tp_burst *b)
+{
+	__u32 j, n_more = 0;
+	const struct tp_ext *ext;
+
+	for (j = 0; j < b->n_going; j++) {
+		ext = tp_ext_ahead(&b->packet[b->going[j]]);
+		n_more += ext != NULL;
+		if (ext)
+			tp_prefetch(ext);
+	}
+	for (j = 0; n_more && j < b->n_going; j++)
+		tp_meters_ahead(&b->packet[b->going[j]]);
+}
+
 static TP_INLINE void burst_rest(struct tp_burst *b)
 {
 	__u32 j;
@@ -147,6 +163,8 @@ static TP_INLINE void run_staged(struct tp_burst *b, __u32 n)
 	}
 	burst_open(b, n);
 	burst_seek(b);
+	if (b->n_going && tp_has(b->packet[b->going[0]].env, TP_FEAT_EXT))
+		burst_ahead(b);
 	burst_rest(b);
 	for (i = 0; i < n; i++)
 		tp_count_frame(&b->run, &b->packet[i], b->outcome[i]);

@@ -241,7 +241,7 @@ struct tp_meter {
 struct tp_capacity {
 	__u64 share; /* control, again and again: rate of a flow with the greatest weight, as tp_entry.rate; a mantissa of 0: no
 			flow wants more than its share */
-	__u64 rate;  /* control: of all flows together; its burst is what may pass beyond it, or with SHAPE the longest wait */
+	__u64 rate;  /* control: of all flows together; its burst is how far they may be ahead, be it that they wait so long */
 	__u64 tat;   /* data: when all of them together conform again */
 	__u64 bytes; /* data: inner IP octets that passed, less than 1 << step of each CPU */
 	__u64 over;  /* data: inner IP octets that found their share, but no room in the whole */

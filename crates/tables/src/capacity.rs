@@ -64,8 +64,9 @@ const DOWN: f64 = 0.25;
 const UP: f64 = 2.0;
 /// Where all together want less than this part of what there is, and each might have it all, shares are of no use.
 const ENOUGH: f64 = 0.95;
-/// Nobody's share is less, so that costs fit their words: bits per second of the greatest weight.
-const LEAST_SHARE: f64 = 1000.0;
+/// No flow's share is less, in bits per second: a packet of 1500 octets then keeps it from its next one for 0.2 s, also when there is
+/// enough again. Where that is too much, what there is for all limits flows, which send equally much by then.
+const LEAST_SHARE: f64 = 60_000.0;
 /// log2 of the octets that a CPU gathers at most.
 const STEP_MAX: u64 = 14;
 
@@ -81,16 +82,14 @@ fn step(bps: u64) -> u64 {
     u64::from(((in_window / 256.0) as u64).max(1).ilog2()).min(STEP_MAX)
 }
 
-fn word_of(bps: u64, burst: Duration, above: Above, longest_wait: Option<Duration>) -> u64 {
+/// Of a rate that may be so far ahead.
+fn word_of(bps: u64, burst: Duration) -> u64 {
     let burst_bytes = (bps as f64 / 8.0 * burst.as_secs_f64()) as u64;
-    let word = rate_word(Rate {
+    rate_word(Rate {
         bps,
         burst_bytes: burst_bytes.max(1),
-        above,
-    });
-    // The burst is what has been said here, whether packets wait or not.
-    let shape = rate_here(word, longest_wait) & rate::SHAPE;
-    word & !rate::SHAPE | shape
+        above: Above::Police,
+    })
 }
 
 /// How often the rate of a flow goes into that of one with the greatest weight, and which capacities it has a share of.
@@ -150,8 +149,7 @@ impl Capacities {
     ) -> Self {
         for (place, of) in (1..CAPACITIES_MAX).zip(all) {
             let line = &lines[place];
-            let word = word_of(of.bps, BURST, of.above, longest_wait);
-            line.fill([0, word, 0, 0, 0, 0, step(of.bps), 0]);
+            line.fill([0, word_of(of.bps, BURST), 0, 0, 0, 0, step(of.bps), 0]);
         }
         Self {
             all: all.iter().take(CAPACITIES_MAX - 1).cloned().collect(),
@@ -232,6 +230,9 @@ impl Capacities {
 
     /// A session's guaranteed rates are these now.
     pub(crate) fn take(&mut self, held: &[HeldMeter], new: &Compiled) {
+        if self.all.is_empty() {
+            return;
+        }
         let before: Vec<(CapacityId, u64)> = self.held(held).collect();
         for (place, bps) in before {
             let at = usize::from(place.0) % CAPACITIES_MAX;
@@ -310,10 +311,12 @@ struct Governed {
     bps: f64,
     /// Of the greatest weight; `None`: nobody is held back.
     share: Option<f64>,
+    /// Nor is it less.
+    share_min: f64,
     /// With so much one flow may have it all.
     share_max: f64,
-    above: Above,
-    longest_wait: Option<Duration>,
+    /// How far a flow may be ahead of it.
+    burst: Duration,
     window: Duration,
     seen_at: Option<u64>,
     seen: u64,
@@ -322,18 +325,11 @@ struct Governed {
 impl Governor {
     fn new(capacities: &Capacities) -> Self {
         let governed = |of: &CapacityConfig| {
-            let share_max =
-                of.bps as f64 * f64::from(WEIGHT_MAX) / f64::from(of.least_weight.max(1));
-            Governed {
-                bps: of.bps as f64,
-                share: None,
-                share_max,
-                above: of.above,
-                longest_wait: capacities.longest_wait,
-                window: window(of.bps),
-                seen_at: None,
-                seen: 0,
-            }
+            let burst = match (of.above, capacities.longest_wait) {
+                (Above::Shape, Some(longest)) => longest.min(2 * SHARE_BURST),
+                _ => SHARE_BURST,
+            };
+            Governed::new(of.bps, of.least_weight, burst)
         };
         Self {
             lines: capacities.lines.clone(),
@@ -355,6 +351,21 @@ impl Governor {
 }
 
 impl Governed {
+    fn new(bps: u64, least_weight: u16, burst: Duration) -> Self {
+        let of_greatest = |bps: f64| bps * f64::from(WEIGHT_MAX) / f64::from(least_weight.max(1));
+        let share_max = of_greatest(bps as f64);
+        Self {
+            bps: bps as f64,
+            share: None,
+            share_min: of_greatest(LEAST_SHARE).min(share_max),
+            share_max,
+            burst,
+            window: window(bps),
+            seen_at: None,
+            seen: 0,
+        }
+    }
+
     fn look(&mut self, line: &Line, now_ns: u64) {
         let bytes = line.load(capacity::BYTES) + line.load(capacity::OVER);
         let Some(seen_at) = self.seen_at else {
@@ -383,17 +394,13 @@ impl Governed {
             return None;
         }
         let factor = if load > 0.0 { self.bps / load } else { UP };
-        Some((share * factor.clamp(DOWN, UP)).clamp(LEAST_SHARE, self.share_max))
+        Some((share * factor.clamp(DOWN, UP)).clamp(self.share_min, self.share_max))
     }
 
     /// The rate word.
     fn word(&self) -> u64 {
-        let wait = match (self.above, self.longest_wait) {
-            (Above::Shape, Some(longest)) => longest.min(2 * SHARE_BURST),
-            _ => SHARE_BURST,
-        };
-        let word = |share| word_of(share as u64, wait, self.above, self.longest_wait);
-        self.share.map_or(0, word)
+        self.share
+            .map_or(0, |share| word_of(share as u64, self.burst))
     }
 }
 
@@ -410,31 +417,28 @@ impl Drop for Governor {
 mod tests {
     use super::*;
 
-    /// Flows that want so much, of these weights, over a capacity that lets pass what shares let pass: bits per second of each.
+    /// What flows have that want so much, of these weights, where they have what shares let pass: bits per second.
+    fn have(of: &Governed, wants: &[(f64, u16)]) -> Vec<f64> {
+        let part = |weight: u16| {
+            let share = of.share;
+            share.map(|share| share * f64::from(weight) / f64::from(WEIGHT_MAX))
+        };
+        let has = wants
+            .iter()
+            .map(|&(wants, weight)| part(weight).map_or(wants, |part| wants.min(part)));
+        has.collect()
+    }
+
+    fn look(of: &mut Governed, wants: &[(f64, u16)], looks: usize) -> Vec<f64> {
+        for _ in 0..looks {
+            of.share = of.next_share(have(of, wants).iter().sum());
+        }
+        have(of, wants)
+    }
+
     fn settle(bps: u64, wants: &[(f64, u16)], looks: usize) -> Vec<f64> {
         let least = wants.iter().map(|(_, weight)| *weight).min().unwrap();
-        let mut of = Governed {
-            bps: bps as f64,
-            share: None,
-            share_max: bps as f64 * f64::from(WEIGHT_MAX) / f64::from(least),
-            above: Above::Police,
-            longest_wait: None,
-            window: window(bps),
-            seen_at: None,
-            seen: 0,
-        };
-        let have = |share: Option<f64>| -> Vec<f64> {
-            let part =
-                |weight: u16| share.map(|share| share * f64::from(weight) / f64::from(WEIGHT_MAX));
-            let has = wants
-                .iter()
-                .map(|&(wants, weight)| part(weight).map_or(wants, |part| wants.min(part)));
-            has.collect()
-        };
-        for _ in 0..looks {
-            of.share = of.next_share(have(of.share).iter().sum());
-        }
-        have(of.share)
+        look(&mut Governed::new(bps, least, SHARE_BURST), wants, looks)
     }
 
     #[test]
@@ -456,10 +460,23 @@ mod tests {
         assert!((sum - 1e9).abs() < 1e7, "{sum}");
     }
 
+    /// Ten thousand flows over a megabit leave nobody without a share for long: their packets would keep them waiting.
+    #[test]
+    fn a_crowd_that_has_gone_leaves_no_flow_behind() {
+        let mut of = Governed::new(1_000_000, 11, SHARE_BURST);
+        let have = look(&mut of, &vec![(1e6, 11); 10_000], 1000);
+        assert!(
+            have.iter().all(|has| (has - 60_000.0).abs() < 1.0),
+            "{}",
+            have[0]
+        );
+        assert_eq!(look(&mut of, &[(900_000.0, 11)], 8), [900_000.0]);
+    }
+
     #[test]
     fn words_say_the_rates_that_they_are_of() {
         for bps in [1_000, 123_456_789, 100_000_000_000u64] {
-            let word = word_of(bps, BURST, Above::Police, None);
+            let word = word_of(bps, BURST);
             let said = bps_of(word).unwrap() as f64;
             assert!(
                 (said - bps as f64).abs() <= bps as f64 * 1e-5 + 1.0,

@@ -526,9 +526,8 @@ fn duplicates(
 /// Which addresses its packets must have, beside those of networks behind the UE. Open5GS names these networks in uplink PDIs
 /// and no UE address: the UE's own is not foreign there.
 fn ue_addresses(pdrs: &[Pdr], pdr: &Pdr) -> Option<UeAddresses> {
-    let of_session = || pdrs.iter().find_map(|pdr| pdr.pdi.ue);
     let ue = match pdr.direction() {
-        Direction::Uplink => pdr.pdi.ue.or_else(of_session),
+        Direction::Uplink => ue_of(pdrs, pdr),
         Direction::Downlink => pdr.pdi.ue,
     };
     pdr.pdi.names_ue().then(|| UeAddresses {
@@ -777,7 +776,9 @@ fn burst_of(qer: &Qer, configured: Burst) -> Burst {
 /// MBR counts kbit of 1000 bit (TS 29.244, 8.2.8).
 pub(crate) fn rate(kbps: u64, burst: Burst) -> Rate {
     let bps = kbps.saturating_mul(1000);
-    let bytes = bps / 8 * u64::from(burst.ms) / 1000;
+    // Both may be as an SMF likes: 40 bits of kbit/s, over 32 bits of milliseconds.
+    let bytes = u128::from(bps / 8) * u128::from(burst.ms) / 1000;
+    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
     Rate {
         bps,
         burst_bytes: bytes.max(u64::from(burst.min_bytes)),

@@ -8,7 +8,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 pub use crate::base::node_id::NodeIdConfig;
 use crate::compiled::NiId;
 pub use crate::rules::predefined::{PredefinedFar, PredefinedRule};
-pub use crate::rules::qos::{CapacityUse, FlowClass, Of, QosConfig, weight_of};
+pub use crate::rules::qos::{CapacityUse, DEFAULT_5QI, FlowClass, Of, QosConfig, weight_of};
 
 /// Everything the core needs to know beforehand.
 #[derive(Clone, Debug, PartialEq, Eq)]

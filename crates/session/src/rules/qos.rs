@@ -10,13 +10,13 @@ use crate::compiled::{
 use crate::rules::UeIp;
 
 /// 5QI of flows of which nothing else is said: non-GBR, as internet access usually is.
-const DEFAULT_5QI: u8 = 9;
+pub const DEFAULT_5QI: u8 = 9;
 
 /// ToS bits of a DSCP.
 const DSCP_MASK: u8 = 0xfc;
 
 /// What QoS flows are, and what there is for all of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QosConfig {
     /// What becomes of packets above an MBR, where no flow says otherwise.
     pub above: Above,
@@ -24,16 +24,6 @@ pub struct QosConfig {
     pub flows: Vec<FlowClass>,
     /// What packets go through; of each, at most four count.
     pub capacities: Vec<CapacityUse>,
-}
-
-impl Default for QosConfig {
-    fn default() -> Self {
-        Self {
-            above: Above::Police,
-            flows: Vec::new(),
-            capacities: Vec::new(),
-        }
-    }
 }
 
 /// What a QFI stands for.

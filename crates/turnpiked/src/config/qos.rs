@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 use session::compiled::{Above, CapacityId, Direction, NiId, Qfi, WEIGHT_MAX};
-use session::config::{CapacityUse, FlowClass, Of, QosConfig, weight_of};
+use session::config::{CapacityUse, DEFAULT_5QI, FlowClass, Of, QosConfig, weight_of};
 use tables::CapacityConfig;
 
 use super::{Config, Interface, Prefix, Problem, QosMode};
@@ -14,8 +14,6 @@ use super::{Config, Interface, Prefix, Problem, QosMode};
 const CAPACITIES_MAX: usize = 127;
 /// From ISDN to a terabit.
 const CAPACITY_KBPS: RangeInclusive<u64> = 64..=1_000_000_000;
-/// What flows without QFI are.
-const DEFAULT_5QI: u8 = 9;
 
 /// What a QFI stands for: N4 tells no 5QIs.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

@@ -245,35 +245,36 @@ fn more_than_can_be_guaranteed_is_refused_with_its_qer() {
 /// What passes back to back is what the rate lets through in the Averaging Window, where the SMF gives one.
 #[test]
 fn rates_are_averaged_over_their_window() {
-    let burst = |window: Option<u32>| {
-        let mut world = World::new();
-        world
-            .establish(|w| {
-                session(w, &[1]);
-                w.grouped(IeType::CREATE_QER, |w| {
-                    w.put(IeType::QER_ID, 1u32);
-                    w.put(IeType::GATE_STATUS, 0u8);
-                    w.put(
-                        IeType::MBR,
-                        Mbr {
-                            uplink_kbps: 8000,
-                            downlink_kbps: 80_000,
-                        },
-                    );
-                    window
-                        .iter()
-                        .for_each(|ms| w.put(IeType::AVERAGING_WINDOW, *ms));
-                });
-            })
-            .unwrap();
-        let entries = &world.only().entries;
-        let bytes = entries.iter().map(|e| e.meter.unwrap().burst_bytes);
-        bytes.collect::<Vec<_>>()
-    };
+    let most = (1 << 40) - 1;
+    let burst = |window: Option<u32>| bursts(window, 8000, 80_000);
     assert_eq!(burst(None), [100_000, 1_000_000]);
     assert_eq!(burst(Some(0)), [100_000, 1_000_000]);
     assert_eq!(burst(Some(2000)), [2_000_000, 20_000_000]);
     assert_eq!(burst(Some(20)), [32_768, 200_000]);
+    // The most that an SMF can say.
+    assert_eq!(bursts(Some(u32::MAX), most, 1), [u64::MAX, 536_870_911]);
+}
+
+/// Octets that may pass back to back, up and down.
+fn bursts(window: Option<u32>, uplink_kbps: u64, downlink_kbps: u64) -> Vec<u64> {
+    let mbr = Mbr {
+        uplink_kbps,
+        downlink_kbps,
+    };
+    let mut world = World::new();
+    let established = world.establish(|w| {
+        session(w, &[1]);
+        w.grouped(IeType::CREATE_QER, |w| {
+            w.put(IeType::QER_ID, 1u32);
+            w.put(IeType::GATE_STATUS, 0u8);
+            w.put(IeType::MBR, mbr);
+            (window.iter()).for_each(|ms| w.put(IeType::AVERAGING_WINDOW, *ms));
+        });
+    });
+    established.unwrap();
+    let entries = &world.only().entries;
+    let bytes = entries.iter().map(|e| e.meter.unwrap().burst_bytes);
+    bytes.collect()
 }
 
 fn packet_rate(w: &mut Writer<'_>, id: u32) {

@@ -19,7 +19,7 @@ const WORKER_BUILDS: [&str; 4] = ["PLAIN", "COMMON", "RELAY", "GENERAL"];
 const SHARED: &str = "tp_(side|config|traffic|port_stats|nexthop|shaper_stats|cpu)";
 
 /// What `tp_host.h`, `tp_worker.h`, `tp_queue.h` and `tp_wheel.h` declare.
-const NATIVE_CALLS: [&str; 22] = [
+const NATIVE_CALLS: [&str; 23] = [
     "tp_host_run",
     "tp_host_prefix",
     "tp_host_wrap",
@@ -33,6 +33,7 @@ const NATIVE_CALLS: [&str; 22] = [
     "tp_queue_release",
     "tp_queue_rest",
     "tp_queue_wake",
+    "tp_queue_nudge",
     "tp_wheel_new",
     "tp_wheel_free",
     "tp_wheel_count_in",

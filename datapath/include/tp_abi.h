@@ -663,7 +663,8 @@ struct tp_event {
 	__u32 kind;
 	__u32 ifindex; /* 0: by the kernel's routes */
 	__u32 len;
-	__u32 port; /* where the frame came in */
+	__u16 port;   /* where the frame came in */
+	__u16 worker; /* that took it in, by its number; XDP: 0 */
 	__u8 data[];
 };
 

@@ -8,13 +8,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 
-/* Whether some octets of the frame are this address, left-aligned. */
+/* Whether some octets of the frame are this address, left-aligned; or TEID. */
 static int is_in(const uint8_t *frame, size_t len, uint64_t ue)
 {
-	uint32_t n = (uint32_t)ue ? 8 : 4, i;
+	uint32_t n = (uint32_t)ue && ue >> 32 ? 8 : 4, i;
 	uint8_t octets[8];
 	size_t at;
 
+	if (!(ue >> 32))
+		ue <<= 32;
 	for (i = 0; i < 8; i++)
 		octets[i] = (uint8_t)(ue >> (56 - 8 * i));
 	for (at = 0; at + n <= len; at++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Queues to user space: several writers and a reader that sleeps. Every record arrives whole and once, those of one writer in
- * order; one that finds no room is refused; the reader is never left asleep beside a record. */
+ * order; one that finds no room is refused; the reader is never left asleep beside a record, or beside work elsewhere that it is nudged
+ * for. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #define SIZE 4096	/* small, so that it is often full, and goes around often */
 #define LONGEST 700
 #define NEVER_MS 20000
+#define NUDGES 20000U
 
 static struct tp_queue queue;
 
@@ -123,6 +125,40 @@ static void refused_when_full(void)
 		fail("there are others in it, or one has room that has none");
 }
 
+static __u32 elsewhere, seen;
+
+/* The next piece of work comes when the reader has seen the last one, and may be about to sleep. */
+static void *nudge_all(void *argument)
+{
+	__u32 number;
+
+	for (number = 1; number <= NUDGES; number++) {
+		__atomic_store_n(&elsewhere, number, __ATOMIC_RELEASE);
+		tp_queue_nudge(&queue);
+		while (__atomic_load_n(&seen, __ATOMIC_ACQUIRE) < number)
+			sched_yield();
+	}
+	return argument;
+}
+
+static void work_elsewhere(void)
+{
+	struct pollfd wake = {queue.fd, POLLIN, 0};
+	pthread_t writer;
+	__u32 found = 0;
+
+	if (pthread_create(&writer, NULL, nudge_all, NULL))
+		fail("no thread");
+	while (found < NUDGES) {
+		tp_queue_rest(&queue);
+		found = __atomic_load_n(&elsewhere, __ATOMIC_ACQUIRE);
+		if (found == seen && poll(&wake, 1, NEVER_MS) == 0)
+			fail("the reader sleeps beside work elsewhere");
+		__atomic_store_n(&seen, found, __ATOMIC_RELEASE);
+	}
+	pthread_join(writer, NULL);
+}
+
 int main(void)
 {
 	pthread_t threads[WRITERS];
@@ -141,6 +177,7 @@ int main(void)
 	read_all();
 	for (i = 0; i < WRITERS; i++)
 		pthread_join(threads[i], NULL);
+	work_elsewhere();
 	free(queue.data);
 	close(queue.fd);
 	printf("queue: %u records of %d writers\n", WRITERS * RECORDS, WRITERS);

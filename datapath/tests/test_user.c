@@ -17,9 +17,8 @@
 
 static int checks, failures;
 
-/* The UE and its far end in packets.h: 10.60.0.1 and 203.0.113.9, and 2001:db8:60::/64. */
+/* The UE in packets.h: 10.60.0.1 and 2001:db8:60::/64. */
 #define UE4 (0x0a3c0001ULL << 32)
-#define FAR4 (0xcb007109ULL << 32)
 #define UE6 0x20010db800600000ULL
 
 static const struct tp_port_config both = {0, TP_ROLE_N3 | TP_ROLE_N6, 0, 0};
@@ -37,6 +36,13 @@ static __u64 user_of(struct world *w, const struct tp_port_config *port, const _
 	ue = tp_host_user(&w->tables, port, copy, len);
 	free(copy);
 	return ue;
+}
+
+/* In the tunnel of ul_plain. */
+static void end_marker(__u8 *frame)
+{
+	memcpy(frame, ul_plain, sizeof(ul_plain));
+	frame[43] = 254;
 }
 
 #define USER(w, port, frame) user_of(w, port, frame, sizeof(frame))
@@ -67,20 +73,26 @@ static void test_tags(void)
 	free(w);
 }
 
-/* Between UPFs a tunnel's rules say which end of its packets is the UE. */
+/* Between UPFs a tunnel's rules say that its packets are downlink: they stay together by their tunnel. */
 static void test_downlink_in_tunnels(void)
 {
 	struct world *w = w_new();
+	__u8 marker[sizeof(ul_plain)];
 
+	end_marker(marker);
 	w->entries[W_TEID].head |= TP_HEAD_DOWN;
 	CHECK(USER(w, &n3, ul_plain) == UE4);
-	CHECK(USER(w, &relaying, ul_plain) == FAR4);
+	CHECK(USER(w, &relaying, ul_plain) == W_TEID);
+	/* An End Marker too, which has no UE. */
+	CHECK(USER(w, &relaying, marker) == W_TEID);
+	CHECK(USER(w, &n3, marker) == 0);
 	/* A list says it by its rules. */
 	w->entries[W_TEID].head = w_head(W_TEID, TP_ACT_LIST, 0, 0) | 1ULL << TP_HEAD_RULE_SHIFT;
 	w->rules[1].rule[0].entry = 9;
 	CHECK(USER(w, &relaying, ul_plain) == UE4);
 	w->entries[9].head = w_head(0, TP_ACT_ROUTE, TP_HEAD_DOWN, 0);
-	CHECK(USER(w, &relaying, ul_plain) == FAR4);
+	CHECK(USER(w, &relaying, ul_plain) == W_TEID);
+	CHECK(USER(w, &relaying, marker) == W_TEID);
 	w->rules[1].rule[0].entry = W_ENTRIES;
 	CHECK(USER(w, &relaying, ul_plain) == UE4);
 	w->entries[W_TEID].head = w_head(W_TEID, TP_ACT_LIST, 0, 0) | (__u64)W_SMALL << TP_HEAD_RULE_SHIFT;
@@ -99,9 +111,9 @@ static void test_without_a_ue(void)
 	CHECK(USER(w, &n3, arp) == 0);
 	CHECK(USER(w, &n6, arp) == 0);
 	CHECK(USER(w, &n3, dl_v4) == 0);
-	memcpy(frame, ul_plain, sizeof(frame));
-	frame[43] = 254; /* End Marker */
+	end_marker(frame);
 	CHECK(USER(w, &n3, frame) == 0);
+	CHECK(USER(w, &relaying, frame) == 0);
 	for (len = 0; len < sizeof(ul_plain); len++)
 		CHECK(user_of(w, &n3, ul_plain, len) == 0);
 	for (len = 0; len < 34; len++)

@@ -20,6 +20,7 @@ mod common;
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::ops::Range;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
@@ -28,7 +29,8 @@ use std::time::{Duration, Instant};
 use common::{GNB, HugePages, N3, ethernet, furnish, gpdu, ipv4, resolve_peers};
 use ipnet::IpNet;
 use nexthop::NextHopTables as _;
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::net::if_::if_nametoindex;
+use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, unshare};
 use nix::unistd::Pid;
 use session::compiled::{
     Above, Action, CAPACITIES_ON_WAY, CapacityId, Compiled, Direction, Entry, Key, Limit, NiId,
@@ -36,7 +38,9 @@ use session::compiled::{
 };
 use session::testing;
 use tables::dpdk::{Pattern, Pipeline, PortId, RingPort, Settings, User, pass_on};
-use tables::{CapacityConfig, Handle, Layout, Options, PortConfig, Roles, Tables, monotonic_ns};
+use tables::{
+    CapacityConfig, FrameSocket, Handle, Layout, Options, PortConfig, Roles, Tables, monotonic_ns,
+};
 
 /// Huge pages of buffers.
 const PAGES: i64 = 80;
@@ -473,14 +477,13 @@ fn stay_on(cpu: usize) {
     sched_setaffinity(Pid::from_raw(0), &only).unwrap();
 }
 
-/// CPU time of the worker's thread.
-fn worker_cpu() -> Duration {
+/// CPU time of a thread.
+fn cpu_of(thread: &str) -> Duration {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let paths = tasks.map(|task| task.unwrap().path());
-    let is_worker = |name: String| name.trim() == "worker-0";
-    let mut workers =
-        paths.filter(|path| std::fs::read_to_string(path.join("comm")).is_ok_and(is_worker));
-    let text = std::fs::read_to_string(workers.next().unwrap().join("schedstat")).unwrap();
+    let is_it = |name: String| name.trim() == thread;
+    let mut all = paths.filter(|path| std::fs::read_to_string(path.join("comm")).is_ok_and(is_it));
+    let text = std::fs::read_to_string(all.next().unwrap().join("schedstat")).unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
@@ -564,24 +567,102 @@ fn signalled(settings: &Settings, runs: u32) {
     }
 }
 
-/// A worker that may sleep.
+/// Threads that may sleep, in both core models, and over devices that wake them.
 fn idle(settings: &Settings) {
     let settings = Settings {
         busy_poll: false,
         ..settings.clone()
     };
-    let mut bench = Bench::new(&settings, "idle", 1, 1, Qos::Mbr);
+    let pipeline = Settings {
+        pipeline: Some(Pipeline {
+            cpus: vec![1],
+            ..Pipeline::default()
+        }),
+        ..settings.clone()
+    };
     let way = way(true, &in_random_order(1), SMALL);
-    sleep(WATCH / 4);
-    let before = worker_cpu();
-    sleep(WATCH);
-    let share = (worker_cpu() - before).as_secs_f64() / WATCH.as_secs_f64();
-    figure("dpdk-idle-cpu", share * 100.0, "%", None);
-    let first = bench.first_packets(&way);
+    for (model, settings) in [("", &settings), ("-pipeline", &pipeline)] {
+        let mut bench = Bench::new(settings, &format!("idle{model}"), 1, 1, Qos::Mbr);
+        rests(&format!("dpdk-idle{model}-cpu"), "worker-0");
+        if settings.pipeline.is_some() {
+            rests(&format!("dpdk-idle{model}-receiver-cpu"), "receiver-0");
+        }
+        waits(&format!("dpdk-idle{model}"), &bench.first_packets(&way));
+    }
+    woken(&settings, &way.pattern.frame);
+}
+
+/// What first packets have waited.
+fn waits(name: &str, first: &Carried) {
     for (what, of) in [("p50", 0.5), ("p99", 0.99)] {
-        let name = format!("dpdk-idle-first-packet-{what}");
+        let name = format!("{name}-first-packet-{what}");
         figure(&name, first.quantile(of) / 1e3, "us", None);
     }
+}
+
+/// TAP interfaces in a namespace of their own, whose kernel says nothing.
+fn woken(settings: &Settings, frame: &[u8]) {
+    unshare(CloneFlags::CLONE_NEWNET).unwrap();
+    for which in ["all", "default"] {
+        let file = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
+        std::fs::write(file, "1").unwrap();
+    }
+    let port = |name: &str, n3: bool| PortConfig {
+        name: name.to_owned(),
+        roles: Roles { n3, n6: !n3 },
+        ni: NiId(0),
+        device: format!("net_tap_{name},iface=far{name}"),
+        ..PortConfig::default()
+    };
+    let ports = [port("n3", true), port("n6", false)];
+    let layout = Layout {
+        workers: 1,
+        ..Layout::for_sessions(1, 2, 3)
+    };
+    let mut tables = Tables::dpdk(&layout, &ports, &Options::default(), settings).unwrap();
+    furnish(&mut tables);
+    tables.attach().unwrap();
+    let mut handle = Handle::default();
+    tables.publish(&mut handle, &session(0, Qos::Mbr)).unwrap();
+    for port in &ports {
+        let up = Command::new("ip")
+            .args(["link", "set", &format!("far{}", port.name), "up"])
+            .status();
+        assert!(up.unwrap().success());
+    }
+    rests("dpdk-idle-woken-cpu", "worker-0");
+    let access = FrameSocket::open(if_nametoindex("farn3").unwrap(), WATCH).unwrap();
+    let mut took = Vec::new();
+    for _ in 0..FIRST_PACKETS / 10 {
+        sleep(Duration::from_millis(50));
+        let (before, since) = (received("farn6"), monotonic_ns());
+        assert_eq!(access.send([frame].into_iter()), 0);
+        while received("farn6") == before {
+            std::hint::spin_loop();
+        }
+        took.push(monotonic_ns() - since);
+    }
+    took.sort_unstable();
+    waits("dpdk-idle-woken", &Carried { per_s: 0.0, took });
+}
+
+/// Frames that the kernel has taken from an interface of this thread's namespace.
+fn received(name: &str) -> u64 {
+    let all = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let fields = all
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let mut of_it = fields.filter(|fields| fields[0].strip_suffix(':') == Some(name));
+    of_it.next().unwrap()[2].parse().unwrap()
+}
+
+/// CPU time of a thread without traffic.
+fn rests(name: &str, thread: &str) {
+    sleep(WATCH / 4);
+    let before = cpu_of(thread);
+    sleep(WATCH);
+    let share = (cpu_of(thread) - before).as_secs_f64() / WATCH.as_secs_f64();
+    figure(name, share * 100.0, "%", None);
 }
 
 fn main() {

@@ -181,23 +181,26 @@ unsafe impl Send for Arguments {}
 
 static ARGUMENTS: Mutex<Vec<Arguments>> = Mutex::new(Vec::new());
 
-/// A way out of a port past its TAP interface, into the queue of frames that a worker sends as they are: frames that are
-/// in it are not overtaken by those that the worker runs afterwards.
+/// A way out of a port past its TAP interface, into the queues of frames that workers send as they are: frames that are
+/// in one are not overtaken by those that its worker runs afterwards.
 #[derive(Clone, Debug)]
 pub(crate) struct Direct {
-    pub(crate) queue: Weak<Queue>,
+    /// Of each worker.
+    pub(crate) queues: Weak<[Queue]>,
     pub(crate) port: u32,
 }
 
 impl Direct {
-    /// Whether there was room.
-    pub(crate) fn send(&self, frame: &[u8]) -> bool {
+    /// By a worker; one that there is not: by another one. Whether there was room.
+    pub(crate) fn send(&self, worker: usize, frame: &[u8]) -> bool {
         let front = tp_dpdk_record {
             port: self.port,
             reserved: 0,
         };
-        let queue = self.queue.upgrade();
-        queue.is_some_and(|queue| queue.write([&front.octets(), frame]))
+        self.queues.upgrade().is_some_and(|queues| {
+            let queue = &queues[worker % queues.len()];
+            queue.write([&front.octets(), frame])
+        })
     }
 }
 
@@ -220,7 +223,7 @@ pub(crate) fn set_direct(ifindex: u32, direct: Direct) {
 pub(crate) fn direct_to(ifindex: u32) -> Option<Direct> {
     let all = DIRECT.lock().unwrap_or_else(PoisonError::into_inner);
     let direct = all.get(&ifindex).cloned();
-    direct.filter(|direct| direct.queue.strong_count() > 0)
+    direct.filter(|direct| direct.queues.strong_count() > 0)
 }
 
 /// Memory of frames.

@@ -83,12 +83,20 @@ impl FrameSocket {
         })
     }
 
-    /// Send frames in their order; how many were lost. Waits a little for an interface that is busy.
-    pub fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> u64 {
+    /// Send frames in their order, before what this worker runs afterwards ([`crate::task::Event::worker`]) where workers send
+    /// them; how many were lost. Waits a little for an interface that is busy.
+    pub fn send_by<'a>(&self, worker: u16, frames: impl Iterator<Item = &'a [u8]>) -> u64 {
         #[cfg(feature = "dpdk")]
         if let Some(direct) = &self.direct {
-            return self.send_directly(direct, frames);
+            return self.send_directly(direct, worker, frames);
         }
+        #[cfg(not(feature = "dpdk"))]
+        let _ = worker;
+        self.send(frames)
+    }
+
+    /// Send frames in their order, through the kernel; how many were lost. Waits a little for an interface that is busy.
+    pub fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> u64 {
         let mut lost = 0;
         let mut parts = [libc::iovec {
             iov_base: std::ptr::null_mut(),
@@ -111,15 +119,16 @@ impl FrameSocket {
     fn send_directly<'a>(
         &self,
         direct: &crate::dpdk::Direct,
+        worker: u16,
         frames: impl Iterator<Item = &'a [u8]>,
     ) -> u64 {
         let mut lost = 0;
         for frame in frames {
             let since = Instant::now();
-            let mut sent = direct.send(frame);
+            let mut sent = direct.send(worker.into(), frame);
             while !sent && since.elapsed() < self.patience {
                 std::thread::yield_now();
-                sent = direct.send(frame);
+                sent = direct.send(worker.into(), frame);
             }
             lost += u64::from(!sent);
         }

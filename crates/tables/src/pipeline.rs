@@ -336,11 +336,11 @@ impl Pipeline {
         }
     }
 
-    /// A packet that has waited, in place. `by`: the entry whose FAR lets it go; `None`: it is judged anew. `own`: an
-    /// address of the UE that it is for, if that is what it goes by.
+    /// A packet that has waited, in place, and came in on a port of a worker. `by`: the entry whose FAR lets it go; `None`: it is
+    /// judged anew. `own`: an address of the UE that it is for, if that is what it goes by.
     pub fn release(
         &self,
-        port: usize,
+        (port, worker): (usize, u16),
         by: Option<u32>,
         own: Option<[u64; 2]>,
         frame: &mut Placed<'_>,
@@ -350,6 +350,7 @@ impl Pipeline {
         let mut tables = self.tables();
         tables.releases = 1;
         tables.held_by = by.map_or(0, |index| index + 1);
+        tables.worker = worker.into();
         if let Some(own) = own {
             tables.own = 1;
             tables.own_for = own;

@@ -162,6 +162,8 @@ pub struct Event<'a> {
     pub ifindex: u32,
     /// Port where it came in.
     pub port: u32,
+    /// Worker that took it in; of XDP: 0.
+    pub worker: u16,
     /// The packet or message that it is about.
     pub data: &'a [u8],
 }
@@ -178,10 +180,14 @@ impl<'a> Event<'a> {
         let word = |at: usize| -> Option<u32> {
             Some(u32::from_ne_bytes(record.get(at..at + 4)?.try_into().ok()?))
         };
+        let short = |at: usize| -> Option<u16> {
+            Some(u16::from_ne_bytes(record.get(at..at + 2)?.try_into().ok()?))
+        };
         Some(Self {
             kind: word(0)?,
             ifindex: word(4)?,
-            port: word(12)?,
+            port: short(12)?.into(),
+            worker: short(14)?,
             data: record.get(EVENT_HEADER_LEN..)?.get(..word(8)? as usize)?,
         })
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::abi::host::{
     TP_BURST_MAX, TP_VERDICT_LATER, TP_VERDICT_PASS, TP_VERDICT_REDIRECT, TP_VERDICT_SLOW,
-    TP_VERDICT_TX, tp_frame, tp_queues, tp_worker, tp_worker_burst,
+    TP_VERDICT_TX, tp_frame, tp_queues, tp_tables, tp_worker, tp_worker_burst,
 };
 use crate::abi::{Cpu, Features, PORTS_MAX, raw};
 use crate::layout::{Layout, Memory};
@@ -133,7 +133,10 @@ impl Worker {
         }
         let wheel = waiting.as_ref().map(|waiting| waiting.wheel().as_ptr());
         let mut worker = Box::new(tp_worker {
-            tables: shared.memory.as_tables(cpu, (1u32 << ports.len()) - 1),
+            tables: tp_tables {
+                worker: number as u32,
+                ..shared.memory.as_tables(cpu, (1u32 << ports.len()) - 1)
+            },
             queues: shared.queues.as_queues(),
             features: shared.features.as_ptr(),
             wheel: wheel.unwrap_or(ptr::null_mut()),
@@ -182,8 +185,9 @@ impl Worker {
     /// Have the slow path send an IP packet, which came of one that came in on a port, out of an interface: the kernel
     /// finds the neighbour. Whether there was room.
     pub(crate) fn hand_to_kernel(&self, port: usize, ifindex: u32, packet: &[u8]) -> bool {
-        let words = [EVENT_SEND, ifindex, packet.len() as u32, port as u32];
-        let header: [u8; 16] = std::array::from_fn(|at| words[at / 4].to_ne_bytes()[at % 4]);
+        let words = [EVENT_SEND, ifindex, packet.len() as u32].map(u32::to_ne_bytes);
+        let came = [port as u16, self.number as u16].map(u16::to_ne_bytes);
+        let header = [words.as_flattened(), came.as_flattened()].concat();
         self.shared.queues.events.write([&header, packet])
     }
 

@@ -92,7 +92,14 @@ fn a_burst_is_as_its_packets_one_by_one() {
             }
             // A packet that leaves the journey early overtakes others there.
             handed.sort();
+            // It names who ran the packet, which is not the same one.
             let mut events = burst.events;
+            for (_, worker) in events
+                .iter_mut()
+                .filter_map(|event| event.split_at_mut_checked(14))
+            {
+                worker[..2].fill(0);
+            }
             events.sort();
             assert_eq!(events, handed);
         }

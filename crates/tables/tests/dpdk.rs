@@ -10,7 +10,7 @@ mod devices;
 use std::fs::read_to_string;
 use std::net::Ipv4Addr;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::{GNB, N3, ethernet, furnish, gpdu, hop, ipv4, need_root, read_gpdu, resolve_peers};
@@ -22,7 +22,10 @@ use session::compiled::{
 };
 use session::testing;
 use tables::dpdk::{Pipeline, RingPort, Settings};
-use tables::{FrameSocket, Handle, Layout, Options, PortConfig, Roles, Shaping, Tables};
+use tables::task::Event;
+use tables::{
+    FrameSocket, Handle, Layout, Options, PortConfig, RingReader, Roles, Shaping, Tables,
+};
 
 /// The tests share DPDK's environment, and its buffers.
 static ONE_BY_ONE: Mutex<()> = Mutex::new(());
@@ -43,7 +46,8 @@ fn settings() -> Settings {
     let no_huge = std::env::var_os(HUGE).is_none().then_some("--no-huge");
     Settings {
         eal: eal.into_iter().chain(no_huge).map(str::to_owned).collect(),
-        buffers: 4096,
+        // Some 2000 go with a port over net_af_xdp, and up to 1536 lie beside threads that were.
+        buffers: 6144,
         ..Settings::default()
     }
 }
@@ -274,7 +278,7 @@ fn what_is_above_its_rate_leaves_at_the_rate() {
         above: Above::Shape,
     };
     // Of more buffers than there are, each waits until the workers end.
-    for round in 0..4 {
+    for round in 0..6 {
         let (n3, n6) = (format!("rate3{round}"), format!("rate6{round}"));
         let mut access = RingPort::new(&settings, &n3, 2048).unwrap();
         let mut network = RingPort::new(&settings, &n6, 2048).unwrap();
@@ -351,14 +355,29 @@ fn a_device_with_fewer_queues_than_workers_is_refused() {
     assert!(text.contains(expected), "{text}");
 }
 
+#[test]
+fn a_device_that_takes_frames_by_queues_that_nobody_polls_is_refused() {
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    in_a_namespace();
+    ip("link add w6 type veth peer name far");
+    let settings = settings();
+    let _access = RingPort::new(&settings, "idle3", 64).unwrap();
+    let ports = ports("idle3", "net_af_packet_idle6,iface=w6,qpairs=2");
+    let layout = Layout::for_sessions(64, 2, 2);
+    let tables = Tables::dpdk(&layout, &ports, &Options::default(), &settings);
+    let text = tables.unwrap().attach().unwrap_err().to_string();
+    let expected = "takes frames in by 2 queues, and 1 workers poll as many: give it qpairs=1";
+    assert!(text.contains(expected), "{text}");
+}
+
 fn ue(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 60, 0, number)
 }
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 
-/// Sessions of UEs 1 to `ues`, both ways: uplink by TEIDs of the UEs' numbers.
-fn sessions(tables: &mut Tables, ues: u8) -> Vec<Handle> {
+/// Sessions of UEs 1 to `ues`, both ways: uplink by TEIDs of the UEs' numbers. `is_idle`: what comes for them waits.
+fn sessions(tables: &mut Tables, ues: u8, is_idle: bool) -> Vec<Handle> {
     furnish(tables);
     let n3 = tables.alloc_nexthop(&hop(0)).unwrap();
     let session = |number: u8| {
@@ -379,7 +398,11 @@ fn sessions(tables: &mut Tables, ues: u8) -> Vec<Handle> {
             seid: number.into(),
             entries: vec![
                 entry(1, Direction::Uplink, Action::Route { ni: NiId(0) }),
-                entry(2, Direction::Downlink, tunnel),
+                entry(
+                    2,
+                    Direction::Downlink,
+                    if is_idle { Action::Buffer } else { tunnel },
+                ),
             ],
             keys: vec![(teid, Select::One(0)), (address, Select::One(1))],
             ..Compiled::default()
@@ -440,17 +463,27 @@ fn site(name: &str, workers: u32, queues: u32, pipeline: Option<Pipeline>) -> Si
         pipeline,
         ..settings()
     };
+    site_over(&settings, name, (workers, queues), false)
+}
+
+/// `is_idle`: what comes for UEs waits.
+fn site_over(
+    settings: &Settings,
+    name: &str,
+    (workers, queues): (u32, u32),
+    is_idle: bool,
+) -> Site {
     let names = [format!("{name}3"), format!("{name}6")];
-    let port_of = |name| RingPort::with_queues(&settings, name, 2048, queues).unwrap();
+    let port_of = |name| RingPort::with_queues(settings, name, 2048, queues).unwrap();
     let (access, network) = (port_of(&names[0]), port_of(&names[1]));
     let ports = ports(&names[0], &RingPort::device(&names[1]));
     let layout = Layout {
         workers,
         ..Layout::for_sessions(64, 2, 2)
     };
-    let mut tables = Tables::dpdk(&layout, &ports, &Options::default(), &settings).unwrap();
+    let mut tables = Tables::dpdk(&layout, &ports, &Options::default(), settings).unwrap();
     tables.attach().unwrap();
-    let _sessions = sessions(&mut tables, UES);
+    let _sessions = sessions(&mut tables, UES, is_idle);
     Site {
         tables,
         access,
@@ -552,6 +585,70 @@ fn run_to_completion_keeps_a_queue_with_its_worker_in_order() {
         assert_eq!(site.met(&before), [queue as usize]);
     }
     site.keeps_order(40, |of| u32::from(of % 2));
+}
+
+/// What is sent for a packet that has waited leaves before what its worker runs afterwards, whichever port it leaves by.
+fn what_waited_goes_first(name: &str, pipeline: Option<Pipeline>) {
+    in_a_namespace();
+    let settings = Settings {
+        pipeline,
+        ..settings()
+    };
+    let mut site = site_over(&settings, name, (2, 2), true);
+    site.tables.pipeline().hold_up_to(1);
+    let held = site.tables.held_packets().unwrap().unwrap();
+    let socket = FrameSocket::open(if_nametoindex("n6").unwrap(), Duration::from_secs(1)).unwrap();
+    let mut workers = [0; 2];
+    for of in 1..=UES {
+        let queue = u32::from(of % 2);
+        let before = site.by_cpu();
+        assert!(site.network.put_all(queue, &[&downlink_of(of, 0)]));
+        let worker = OnceLock::new();
+        let reader = RingReader::open(&held, |record| {
+            worker.set(Event::parse(record).unwrap().worker).unwrap();
+        });
+        let reader = reader.unwrap();
+        eventually("it waits", || reader.read(1).unwrap() == 1);
+        let worker = *worker.get().unwrap();
+        assert_eq!(site.met(&before), [usize::from(worker)], "UE {of}");
+        workers[usize::from(worker)] += 1;
+
+        const WAITED: u16 = 300;
+        let waited = |number| ethernet(&numbered(ue(of), SERVER, number));
+        let waited: Vec<Vec<u8>> = (0..WAITED).map(waited).collect();
+        assert_eq!(socket.send_by(worker, waited.iter().map(Vec::as_slice)), 0);
+        assert!(site.access.put_all(queue, &[&uplink_of(of, WAITED)]));
+        let mut next = 0;
+        eventually("all leave", || {
+            // What the kernel says of itself when an interface appears is no part of this.
+            let left = std::iter::from_fn(|| site.network.take());
+            for frame in left.filter(|frame| frame[12..14] == [8, 0]) {
+                assert_eq!(read_uplink(&frame), (of, next), "UE and number");
+                next += 1;
+            }
+            next == WAITED + 1
+        });
+    }
+    assert!(
+        workers.iter().all(|&ues| ues >= 4),
+        "UEs of workers: {workers:?}"
+    );
+}
+
+#[test]
+fn in_the_pipeline_packets_that_have_waited_go_first() {
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let pipeline = Pipeline {
+        receivers: 2,
+        ..Pipeline::default()
+    };
+    what_waited_goes_first("first", Some(pipeline));
+}
+
+#[test]
+fn run_to_completion_packets_that_have_waited_go_first() {
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    what_waited_goes_first("leads", None);
 }
 
 #[test]

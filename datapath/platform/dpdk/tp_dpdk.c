@@ -68,6 +68,9 @@ static int find(const char *device, __u16 *id)
 	return rte_eth_dev_get_port_by_name(name, id);
 }
 
+/* All its sockets take frames, whether anybody polls them or not. */
+static int takes_by_all(const struct rte_eth_dev_info *info) { return !strcmp(info->driver_name, "net_af_packet"); }
+
 static int has_queues(const char *device, const struct tp_dpdk_queues *queues, const struct rte_eth_dev_info *info, char *why)
 {
 	if (queues->receivers) {
@@ -79,6 +82,13 @@ static int has_queues(const char *device, const struct tp_dpdk_queues *queues, c
 			 device, info->max_tx_queues, queues->workers, queues->workers);
 		return 0;
 	}
+	if (takes_by_all(info) && info->max_rx_queues > queues->workers) {
+		snprintf(why, TP_DPDK_WHY,
+			 "%.100s takes frames in by %u queues, and %u workers poll as many: give it qpairs=%u, or raise "
+			 "datapath.workers",
+			 device, info->max_rx_queues, queues->workers, queues->workers);
+		return 0;
+	}
 	if (info->max_rx_queues >= queues->workers && info->max_tx_queues >= queues->workers)
 		return 1;
 	snprintf(why, TP_DPDK_WHY,
@@ -88,13 +98,12 @@ static int has_queues(const char *device, const struct tp_dpdk_queues *queues, c
 	return 0;
 }
 
-/* Receive queues to be polled. Each receive core has one of its own where there are as many; all sockets of net_af_packet
- * take frames, whether anybody polls them or not. */
+/* Receive queues to be polled. Each receive core has one of its own where there are as many. */
 static __u16 receive_queues(const struct tp_dpdk_queues *queues, const struct rte_eth_dev_info *info)
 {
 	if (!queues->receivers)
 		return (__u16)queues->workers;
-	if (!strcmp(info->driver_name, "net_af_packet") || queues->receivers > info->max_rx_queues)
+	if (takes_by_all(info) || queues->receivers > info->max_rx_queues)
 		return info->max_rx_queues;
 	return (__u16)queues->receivers;
 }

@@ -106,6 +106,7 @@ struct tp_dpdk_receiver {
 	__u32 receivers;
 	__u32 workers;
 	struct rte_ring *to[TP_DPDK_WORKERS_MAX];
+	struct tp_queue *wake[TP_DPDK_WORKERS_MAX]; /* of each worker: from_kernel, by which it is woken */
 };
 
 /* From one receive core to one worker: room for so many frames. NULL: there is no memory for it. */
@@ -121,8 +122,8 @@ void tp_dpdk_leave(void);
 
 /* A thread that sleeps until one of the receive queues that it polls has something. */
 struct tp_dpdk_sleeper {
-	const struct tp_dpdk_shared *shared;
-	struct tp_queue *from_kernel; /* ... or this one; NULL: it has none */
+	const struct tp_dpdk_shared *shared; /* NULL: it polls none, and receive cores wake it */
+	struct tp_queue *from_kernel;	     /* ... or this one; NULL: it has none */
 	__u32 number;
 	__u32 receivers; /* 0: run to completion, and number is that of its queues; else see struct tp_dpdk_receiver */
 	int epoll;

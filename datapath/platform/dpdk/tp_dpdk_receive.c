@@ -50,6 +50,7 @@ static void hand_on(struct tp_dpdk_receiver *r, struct tp_worker *w, __u32 port,
 	if (!n)
 		return;
 	sent = rte_ring_sp_enqueue_burst(r->to[worker], (void *const *)frames, n, NULL);
+	tp_queue_nudge(r->wake[worker]);
 	if (sent < n) {
 		count_drops(w, port, TP_DROP_WORKER_FULL, n - sent);
 		rte_pktmbuf_free_bulk(frames + sent, n - sent);

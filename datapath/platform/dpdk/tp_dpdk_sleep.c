@@ -36,7 +36,7 @@ static __u32 each_queue(const struct tp_dpdk_sleeper *s, enum step step)
 {
 	__u32 port, queue, failed = 0;
 
-	for (port = 0; port < s->shared->n_ports; port++)
+	for (port = 0; s->shared && port < s->shared->n_ports; port++)
 		for (queue = 0; queue < s->shared->ports[port].receive; queue++)
 			if (polls(s, port, queue))
 				failed += do_step(s, s->shared->ports[port].id, (__u16)queue, step) != 0;

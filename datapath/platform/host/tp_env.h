@@ -114,7 +114,7 @@ static TP_INLINE __u32 tp_verdict_of(int outcome)
 static TP_INLINE void tp_write_record(struct tp_env *env, const struct tp_hand *hand, __u8 *to)
 {
 	__u32 front = hand->n_words * 8, len = hand->octets.len;
-	struct tp_event event = {hand->kind, hand->ifindex, front + len, tp_port_of(env)};
+	struct tp_event event = {hand->kind, hand->ifindex, front + len, (__u16)tp_port_of(env), (__u16)env->tables->worker};
 
 	memcpy(to, &event, sizeof(event));
 	if (front)

@@ -226,15 +226,15 @@ __u64 tp_host_user(struct tp_tables *t, const struct tp_port_config *port, __u8 
 	struct tp_run run = {.config = t->config};
 	struct tp_packet p = {0};
 	struct tp_addr ue;
-	int up;
+	int opened;
 
 	tp_begin_packet(&p, &env);
-	if (tp_open(&run, &p))
+	opened = tp_open(&run, &p);
+	if ((port->features & TP_FEAT_RELAY) && p.gtpu && (!opened || opened == TP_PLAN_MARKER) && is_downlink(&env, p.teid))
+		return p.teid;
+	if (opened || (p.gtpu && tp_parse_user(&p, p.gtpu_end - p.user, TP_DROP_GTPU_MALFORMED)))
 		return 0;
-	up = p.gtpu && !((port->features & TP_FEAT_RELAY) && is_downlink(&env, p.teid));
-	if (p.gtpu && tp_parse_user(&p, p.gtpu_end - p.user, TP_DROP_GTPU_MALFORMED))
-		return 0;
-	ue = up ? tp_source(&p) : tp_destination(&p);
+	ue = p.gtpu ? tp_source(&p) : tp_destination(&p);
 	return ue.hi;
 }
 

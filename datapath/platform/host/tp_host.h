@@ -29,6 +29,7 @@ struct tp_tables {
 	__u32 own;     /* the packet was made here: see tp_is_own() */
 	__u32 releases; /* it has waited: see tp_releases() */
 	__u32 held_by; /* then: see tp_held_by() */
+	__u32 worker;  /* number of whoever runs packets: what it hands over names it */
 	__u64 transport;	 /* with transport_known: see tp_knows_transport() */
 	__u64 transport_known;
 	__u64 own_for[2]; /* then: an address of the UE that it is for, host order */
@@ -108,7 +109,8 @@ __u32 tp_host_entry_of(struct tp_tables *t, __u32 teid);
 __u32 tp_host_prefix(struct tp_tables *t, __u32 teid, __u8 *prefix, __u32 *ni);
 
 /* The UE that a frame is of, by its own headers: what its packets of both directions have in common, so that they can be kept
- * together. An IPv4 address, in the upper half, or the upper half of an IPv6 address. Nothing is counted.
+ * together. An IPv4 address, in the upper half, or the upper half of an IPv6 address. What comes in a tunnel and goes towards
+ * access is of the tunnel: its TEID, also of End Markers, which come last and name no UE. Nothing is counted.
  *
  * port  of its features TP_FEAT_RELAY alone matters: then a tunnel's packets may be downlink, as its rules say
  *

@@ -20,6 +20,14 @@ void tp_queue_wake(struct tp_queue *q)
 		__atomic_store_n(&q->told, 0, __ATOMIC_SEQ_CST); /* not met: an eventfd takes a write whenever it is not full */
 }
 
+void tp_queue_nudge(struct tp_queue *q)
+{
+	/* What is elsewhere is there before the reader is taken for awake. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (!__atomic_load_n(&q->told, __ATOMIC_SEQ_CST))
+		tp_queue_wake(q);
+}
+
 __u8 *tp_queue_reserve(struct tp_queue *q, __u32 len)
 {
 	__u64 need = span_of(len), at, read, left, skip;

@@ -38,6 +38,9 @@ void tp_queue_release(struct tp_queue *q, __u32 len);
 /* The reader has found nothing, and looks once more before it sleeps: writes from here on make the descriptor readable again. */
 void tp_queue_rest(struct tp_queue *q);
 
+/* There is something for the reader elsewhere, where it looks as well: have the descriptor readable if it sleeps, or is about to. */
+void tp_queue_nudge(struct tp_queue *q);
+
 /* The reader stops although there may be more: have the descriptor readable. */
 void tp_queue_wake(struct tp_queue *q);
 

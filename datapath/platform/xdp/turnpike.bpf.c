@@ -201,6 +201,7 @@ static TP_INLINE int tp_hand_within(struct tp_env *env, void *ring, __u32 room, 
 	event->ifindex = hand->ifindex;
 	event->len = front + len;
 	event->port = tp_port;
+	event->worker = 0;
 	for (i = 0; i < hand->n_words; i++)
 		*(__u64 *)(event->data + 8 * i) = ((const __u64 *)hand->words)[i];
 	tp_keep(len);

@@ -32,7 +32,7 @@ pub enum Released {
 struct Left(Vec<Released>);
 
 impl Exit for Left {
-    fn frames<'a>(&mut self, _: u32, frames: impl Iterator<Item = &'a [u8]>) -> u64 {
+    fn frames<'a>(&mut self, _: (u32, u16), frames: impl Iterator<Item = &'a [u8]>) -> u64 {
         self.0
             .extend(frames.map(|frame| Released::Frame(frame.to_vec())));
         0

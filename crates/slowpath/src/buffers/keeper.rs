@@ -27,8 +27,8 @@ const LISTED_MAX: usize = 10_000;
 
 /// Way out for packets that wait no more.
 pub(super) trait Exit {
-    /// Out of an interface, in their order. How many were lost.
-    fn frames<'a>(&mut self, ifindex: u32, frames: impl Iterator<Item = &'a [u8]>) -> u64;
+    /// Out of an interface, by the worker that took them in, in their order. How many were lost.
+    fn frames<'a>(&mut self, by: (u32, u16), frames: impl Iterator<Item = &'a [u8]>) -> u64;
 
     /// As the kernel's routes say, or out of an interface that may want fragments.
     fn packet(&mut self, outgoing: Outgoing);
@@ -62,8 +62,8 @@ impl<E> fmt::Debug for Buffers<E> {
 #[derive(Debug, Default)]
 struct Batch {
     octets: Vec<u8>,
-    /// Port, and where the frame lies in `octets`.
-    frames: Vec<(u32, usize, usize)>,
+    /// Port and worker, and where the frame lies in `octets`.
+    frames: Vec<((u32, u16), usize, usize)>,
     /// Entries whose packets these are, or were handed on otherwise.
     entries: Vec<u32>,
 }
@@ -153,7 +153,8 @@ impl<E: Exit> Buffers<E> {
     /// came: it has waited before; was_bare: then as a user's packet that is made to look as if its data network had sent it.
     fn take_as(&mut self, record: &[u8], came: Option<Came>, was_bare: bool) {
         let event = Event::parse(record).filter(|event| event.kind == EVENT_HELD);
-        let Some((port, held)) = event.and_then(|e| Some((e.port, Record::parse(e.data)?))) else {
+        let held = event.and_then(|event| Some((event, Record::parse(event.data)?)));
+        let Some((Event { port, worker, .. }, held)) = held else {
             tracing::error!("a record of the ring of packets that wait is malformed");
             return;
         };
@@ -179,6 +180,7 @@ impl<E: Exit> Buffers<E> {
             entry: held.entry,
             by,
             port: port as u16,
+            worker,
             is_bare: held.is_bare() || was_bare,
             tos: held.tos(),
             // Or its PDR went meanwhile, and it is judged anew.
@@ -311,14 +313,15 @@ impl<E: Exit> Buffers<E> {
         };
         let verdict = {
             let _looking = self.bystander.look();
-            let port = packet.port.into();
+            let came = (packet.port.into(), packet.worker);
             self.pipeline
-                .release(port, by, own, &mut frame, now_ns, &mut self.scratch)
+                .release(came, by, own, &mut frame, now_ns, &mut self.scratch)
         };
         let (at, len) = (start + frame.offset as usize, frame.len as usize);
         match verdict {
             Verdict::Redirect(port) | Verdict::Later { port, .. } => {
-                self.batch.frames.push((port, at, len));
+                let by = (port, packet.worker);
+                self.batch.frames.push((by, at, len));
             }
             // Nothing was handed over: it still waits.
             Verdict::Slow if self.scratch.event().is_empty() => {
@@ -372,9 +375,10 @@ impl<E: Exit> Buffers<E> {
     fn send_frames(&mut self) {
         let Batch { octets, frames, .. } = &mut self.batch;
         for run in frames.chunk_by(|a, b| a.0 == b.0) {
-            let port = run[0].0;
+            let (port, worker) = run[0].0;
             let parts = run.iter().map(|&(_, at, len)| &octets[at..at + len]);
-            let lost = self.exit.frames(self.pipeline.ifindex(port), parts);
+            let by = (self.pipeline.ifindex(port), worker);
+            let lost = self.exit.frames(by, parts);
             if lost > 0 {
                 let reason = reason_number("redirect");
                 let direction = if self.pipeline.is_access(port) {

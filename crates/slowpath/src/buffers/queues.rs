@@ -39,8 +39,9 @@ pub struct HoldBounds {
 pub(super) struct Packet {
     /// Index of the entry that took it, which counts it as held.
     pub(super) entry: u32,
-    /// Port where it came in.
+    /// Port where it came in, and worker that took it in.
     pub(super) port: u16,
+    pub(super) worker: u16,
     /// A user's packet, made to look as if its data network had sent it.
     pub(super) is_bare: bool,
     /// ToS or Traffic Class.
@@ -75,6 +76,7 @@ pub(super) struct Arrival<'a> {
     /// The entry that decides about it: its own, or the one that has taken that one's place.
     pub(super) by: u32,
     pub(super) port: u16,
+    pub(super) worker: u16,
     pub(super) is_bare: bool,
     pub(super) tos: u8,
     /// The UE is there again: the packet waits for those before it and nothing else.
@@ -241,6 +243,7 @@ impl Queues {
         let packet = Packet {
             entry: arrival.entry,
             port: arrival.port,
+            worker: arrival.worker,
             is_bare: arrival.is_bare,
             tos: arrival.tos,
             came: arrival.came.unwrap_or(Came {
@@ -531,6 +534,7 @@ mod tests {
             entry: seid as u32,
             by: pdr.into(),
             port: 0,
+            worker: 0,
             is_bare: false,
             tos: 0,
             follows: false,

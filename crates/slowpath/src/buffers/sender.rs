@@ -32,7 +32,11 @@ impl Sockets {
 }
 
 impl Exit for Sockets {
-    fn frames<'a>(&mut self, ifindex: u32, frames: impl Iterator<Item = &'a [u8]>) -> u64 {
+    fn frames<'a>(
+        &mut self,
+        (ifindex, worker): (u32, u16),
+        frames: impl Iterator<Item = &'a [u8]>,
+    ) -> u64 {
         let socket = self.of_frames.entry(ifindex).or_insert_with(|| {
             let socket = FrameSocket::open(ifindex, PATIENCE);
             if let Err(error) = &socket {
@@ -41,7 +45,7 @@ impl Exit for Sockets {
             socket.ok()
         });
         match socket {
-            Some(socket) => socket.send(frames),
+            Some(socket) => socket.send_by(worker, frames),
             None => frames.count() as u64,
         }
     }

@@ -11,6 +11,7 @@ mod tap;
 mod tests;
 
 use std::io;
+use std::ptr::null_mut;
 use std::sync::Arc;
 
 use super::Traffic;
@@ -46,7 +47,8 @@ pub(crate) struct Dpdk {
     /// What the part points at.
     ports: Arc<Ports>,
     _rings: Option<Arc<Rings>>,
-    from_kernel: Option<Arc<Queue>>,
+    /// Of frames that the kernel has sent, for each worker.
+    _from_kernel: Arc<[Queue]>,
 }
 
 /// What a thread does.
@@ -107,10 +109,10 @@ impl Traffic for Dpdk {
         let opened = Arc::new(Ports::open(ports, &mtus, threads)?);
         let rings = pipeline.map(|pipeline| Rings::new(pipeline, workers).map(Arc::new));
         let rings = rings.transpose()?;
-        let queues = (0..workers).map(|_| Queue::new(FROM_KERNEL).map(Arc::new));
-        let queues: Vec<Arc<Queue>> = queues.collect::<io::Result<_>>()?;
+        let queues = (0..workers).map(|_| Queue::new(FROM_KERNEL));
+        let queues: Arc<[Queue]> = queues.collect::<io::Result<Vec<_>>>()?.into();
         let way_out = |port: usize| Direct {
-            queue: Arc::downgrade(&queues[port % workers]),
+            queues: Arc::downgrade(&queues),
             port: port as u32,
         };
         let mut ifindexes = vec![0; ports.len()];
@@ -124,8 +126,8 @@ impl Traffic for Dpdk {
             (0..ports.len()).map(way_out).collect(),
         )?);
         let idle = || (!settings.busy_poll).then(Idle::default);
-        let workers = queues.into_iter().enumerate().map(|(number, queue)| Self {
-            part: Part::Worker(opened.lane(number, rings.as_deref(), &queue)),
+        let workers = queues.iter().enumerate().map(|(number, queue)| Self {
+            part: Part::Worker(opened.lane(number, rings.as_deref(), queue)),
             cpu: settings.cpus.get(number).copied(),
             has_joined: false,
             idle: idle(),
@@ -133,12 +135,12 @@ impl Traffic for Dpdk {
             _kernel_side: kernel_side.take(),
             ports: Arc::clone(&opened),
             _rings: rings.clone(),
-            from_kernel: Some(queue),
+            _from_kernel: Arc::clone(&queues),
         });
         let mut all: Vec<Self> = workers.collect();
         if let (Some(pipeline), Some(rings)) = (pipeline, &rings) {
             all.extend((0..pipeline.receivers as usize).map(|number| Self {
-                part: Part::Receiver(Box::new(rings.receiver(number, opened.shared()))),
+                part: Part::Receiver(Box::new(rings.receiver(number, opened.shared(), &queues))),
                 cpu: pipeline.cpus.get(number).copied(),
                 has_joined: false,
                 idle: idle(),
@@ -146,7 +148,7 @@ impl Traffic for Dpdk {
                 _kernel_side: None,
                 ports: Arc::clone(&opened),
                 _rings: Some(Arc::clone(rings)),
-                from_kernel: None,
+                _from_kernel: Arc::clone(&queues),
             }));
         }
         Ok((all, ifindexes))
@@ -218,23 +220,30 @@ impl Dpdk {
         Ok(())
     }
 
-    /// Of a thread that polls devices, all of which can wake it.
+    /// Of a thread that polls devices, all of which can wake it, or that receive cores wake.
     fn sleeper(&self) -> Option<Sleeper> {
-        let (number, receivers) = match &self.part {
-            Part::Worker(lane) if lane.receivers == 0 => (lane.queue.into(), 0),
-            Part::Receiver(receiver) => (receiver.number, receiver.receivers),
-            Part::Worker(_) => return None,
+        let of = match &self.part {
+            Part::Worker(lane) => tp_dpdk_sleeper {
+                shared: if lane.receivers == 0 {
+                    self.ports.shared()
+                } else {
+                    null_mut()
+                },
+                from_kernel: lane.from_kernel,
+                number: lane.queue.into(),
+                receivers: 0,
+                epoll: -1,
+            },
+            Part::Receiver(receiver) => tp_dpdk_sleeper {
+                shared: self.ports.shared(),
+                from_kernel: null_mut(),
+                number: receiver.number,
+                receivers: receiver.receivers,
+                epoll: -1,
+            },
         };
-        let from_kernel = self.from_kernel.as_ref();
-        let from_kernel = from_kernel.map_or(std::ptr::null_mut(), |queue| queue.as_ptr());
-        let can_wake = (0..self.ports.count()).all(|port| self.ports.wakes(port));
-        let of = tp_dpdk_sleeper {
-            shared: self.ports.shared(),
-            from_kernel,
-            number,
-            receivers,
-            epoll: -1,
-        };
+        let can_wake =
+            of.shared.is_null() || (0..self.ports.count()).all(|port| self.ports.wakes(port));
         can_wake.then(|| Sleeper::start(of)).flatten()
     }
 }

@@ -135,7 +135,8 @@ impl Side {
         for _ in 0..BATCH {
             match tap.read(&mut self.room) {
                 Ok(Some(frame)) => {
-                    if !way_out.send(frame) {
+                    // The kernel's own traffic: each port's by another worker.
+                    if !way_out.send(port, frame) {
                         self.ports.lose(port, Lost::TapFull, 1);
                     }
                 }

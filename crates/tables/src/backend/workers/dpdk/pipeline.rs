@@ -7,6 +7,7 @@ use crate::abi::dpdk::{
 };
 use crate::dpdk::Pipeline;
 use crate::error::SetupError;
+use crate::queue::Queue;
 
 /// All rings, by worker within receive core. What is in them when this is dropped is freed.
 #[derive(Debug)]
@@ -50,8 +51,8 @@ impl Rings {
 
     /// Rings that a worker reads, in the order of receive cores, in front of what is not used.
     pub(super) fn from<const N: usize>(&self, worker: usize) -> [*mut rte_ring; N] {
-        let of_worker = self.all.chunks(self.workers).map(|of_core| of_core[worker]);
-        filled(of_worker)
+        let of_cores = self.all.chunks(self.workers);
+        filled(of_cores.map(|of_core| of_core[worker].as_ptr()))
     }
 
     /// How many receive cores there are.
@@ -59,23 +60,29 @@ impl Rings {
         (self.all.len() / self.workers) as u32
     }
 
-    /// That of a receive core. It lives no longer than this and what is shared.
-    pub(super) fn receiver(&self, number: usize, shared: *mut tp_dpdk_shared) -> tp_dpdk_receiver {
+    /// That of a receive core. It lives no longer than this, what is shared, and the queues by which workers are woken.
+    pub(super) fn receiver(
+        &self,
+        number: usize,
+        shared: *mut tp_dpdk_shared,
+        wake: &[Queue],
+    ) -> tp_dpdk_receiver {
         let own = self.all.chunks(self.workers).nth(number);
         tp_dpdk_receiver {
             shared,
             number: number as u32,
             receivers: self.receivers(),
             workers: self.workers as u32,
-            to: filled(own.into_iter().flatten().copied()),
+            to: filled(own.into_iter().flatten().copied().map(NonNull::as_ptr)),
+            wake: filled(wake.iter().map(Queue::as_ptr)),
         }
     }
 }
 
-fn filled<const N: usize>(rings: impl Iterator<Item = NonNull<rte_ring>>) -> [*mut rte_ring; N] {
+fn filled<T, const N: usize>(some: impl Iterator<Item = *mut T>) -> [*mut T; N] {
     let mut all = [std::ptr::null_mut(); N];
-    for (to, ring) in all.iter_mut().zip(rings) {
-        *to = ring.as_ptr();
+    for (to, one) in all.iter_mut().zip(some) {
+        *to = one;
     }
     all
 }

@@ -118,7 +118,7 @@ struct tp_side {
 	__u32 held; /* packets that user space holds or is being handed: added to by who hands one over, taken from by
 		       user space when it has left or is lost; control holds one while an entry takes another's place */
 	__u32 shaped; /* frames above their rate, likewise: see pipeline/shape.h */
-	__u64 qos_packets; /* of drops, those by QoS enforcement: a gate, an MBR, a packet rate */
+	__u64 qos_packets; /* of drops, those by QoS enforcement: a gate, an MBR, a capacity, a packet rate */
 	__u64 qos_bytes;   /* inner IP bytes of these */
 	__u64 qos_alarm;   /* control and data: as tp_entry.alarm, of qos_bytes; TP_QOS_ALARM_NONE: user space does not want to hear */
 	__u64 delayed;	   /* data: packets that were forwarded, but had to wait for their rate first */

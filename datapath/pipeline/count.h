@@ -72,7 +72,8 @@ static TP_INLINE int tp_is_qos_drop(__u32 reason)
 {
 	if (TP_SHAPES_HERE && (reason == TP_DROP_SHAPER_HORIZON || reason == TP_DROP_SHAPER_FULL))
 		return 1;
-	return reason == TP_DROP_RATE || reason == TP_DROP_PACKET_RATE || reason == TP_DROP_GATE_CLOSED;
+	return reason == TP_DROP_RATE || reason == TP_DROP_CAPACITY || reason == TP_DROP_PACKET_RATE ||
+	       reason == TP_DROP_GATE_CLOSED;
 }
 
 /* Count such a drop. They have an alarm of their own: on that of forwarded bytes a user who floods a closed gate would

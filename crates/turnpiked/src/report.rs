@@ -362,7 +362,7 @@ pub(crate) struct TrafficReport {
     pub(crate) bytes: u64,
     /// Matched and dropped.
     pub(crate) drops: u64,
-    /// Of these, by QoS enforcement: a gate, a bit rate, a packet rate.
+    /// Of these, by QoS enforcement: a gate, a bit rate, a capacity, a packet rate.
     pub(crate) qos_drops: u64,
     /// Of those forwarded, above a rate that shapes: they had to wait first.
     pub(crate) delayed: u64,

@@ -197,6 +197,13 @@ fn shares_are_by_weight() {
     let report = &contest.site.tables.capacities()[0];
     assert_near(report.share_bps.unwrap(), 23_750_000, 3);
     assert!(report.drops > 0);
+    // They are drops of QoS enforcement where a session is asked.
+    let site = &contest.site;
+    let both = site
+        .handles
+        .values()
+        .flat_map(|handle| [1, 2].map(|pdr| site.tables.counters(handle, PdrId(pdr))));
+    assert!(both.map(|of| of.qos_packets).sum::<u64>() >= report.drops);
 }
 
 /// A flow that goes through two capacities has of the narrower one; others have what it leaves of the wider one.

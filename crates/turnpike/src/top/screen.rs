@@ -2,6 +2,8 @@
 
 use std::io::{self, Stdout, Write, stdout};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers, poll, read};
@@ -10,6 +12,8 @@ use crossterm::terminal::{
     enable_raw_mode,
 };
 use crossterm::{cursor, execute, queue, style};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 
 use crate::client::Error;
 
@@ -22,14 +26,23 @@ pub(super) enum Wants {
 }
 
 /// The terminal, until it is dropped.
-pub(super) struct Screen(Stdout);
+pub(super) struct Screen {
+    out: Stdout,
+    /// A signal has come.
+    is_over: Arc<AtomicBool>,
+}
 
 impl Screen {
     pub(super) fn open() -> Result<Self, Error> {
+        let is_over = Arc::<AtomicBool>::default();
+        for signal in [SIGHUP, SIGINT, SIGTERM] {
+            flag::register(signal, Arc::clone(&is_over)).map_err(failed)?;
+        }
         enable_raw_mode().map_err(failed)?;
         // From here on it is given back whatever happens.
-        let mut screen = Self(stdout());
-        execute!(screen.0, EnterAlternateScreen, cursor::Hide).map_err(failed)?;
+        let out = stdout();
+        let mut screen = Self { out, is_over };
+        execute!(screen.out, EnterAlternateScreen, cursor::Hide).map_err(failed)?;
         Ok(screen)
     }
 
@@ -40,7 +53,7 @@ impl Screen {
     }
 
     fn draw_in(&mut self, text: &str, (width, height): (u16, u16)) -> io::Result<()> {
-        let out = &mut self.0;
+        let out = &mut self.out;
         for (line, y) in fitting(text, width, height).zip(0..) {
             let clear = Clear(ClearType::UntilNewLine);
             queue!(out, cursor::MoveTo(0, y), style::Print(line), clear)?;
@@ -51,6 +64,9 @@ impl Screen {
 
     /// Until something is pressed, for so long.
     pub(super) fn wait(&self, time: Duration) -> Result<Wants, Error> {
+        if self.is_over.load(Ordering::Relaxed) {
+            return Ok(Wants::End);
+        }
         if !poll(time).map_err(failed)? {
             return Ok(Wants::Nothing);
         }
@@ -65,7 +81,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         // There is nobody left to tell.
-        let _ = execute!(self.0, LeaveAlternateScreen, cursor::Show);
+        let _ = execute!(self.out, LeaveAlternateScreen, cursor::Show);
         let _ = disable_raw_mode();
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Queues to user space: several writers and a reader that sleeps. Every record arrives whole and once, those of one writer in
- * order; one that finds no room is refused; the reader is never left asleep beside a record, or beside work elsewhere that it is nudged
- * for. */
+ * order; one that finds no room is refused; the reader is never left asleep beside a record, or beside work elsewhere that it is
+ * nudged for. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>

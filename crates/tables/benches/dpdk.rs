@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
-use common::{GNB, HugePages, N3, ethernet, furnish, gpdu, ipv4, resolve_peers};
+use common::{GNB, HugePages, N3, ethernet, furnish, gpdu, ipv4, quiet_kernel, resolve_peers};
 use ipnet::IpNet;
 use nexthop::NextHopTables as _;
 use nix::net::if_::if_nametoindex;
@@ -603,10 +603,7 @@ fn waits(name: &str, first: &Carried) {
 /// TAP interfaces in a namespace of their own, whose kernel says nothing.
 fn woken(settings: &Settings, frame: &[u8]) {
     unshare(CloneFlags::CLONE_NEWNET).unwrap();
-    for which in ["all", "default"] {
-        let file = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
-        std::fs::write(file, "1").unwrap();
-    }
+    quiet_kernel();
     let port = |name: &str, n3: bool| PortConfig {
         name: name.to_owned(),
         roles: Roles { n3, n6: !n3 },

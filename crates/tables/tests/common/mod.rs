@@ -400,3 +400,11 @@ impl Drop for HugePages {
         Self::change(-(self.0 as i64));
     }
 }
+
+/// Have the kernel say nothing of itself on interfaces of this thread's namespace.
+pub fn quiet_kernel() {
+    for which in ["all", "default"] {
+        let file = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
+        std::fs::write(file, "1").unwrap();
+    }
+}

@@ -5,7 +5,7 @@ use std::fs::{read, read_to_string, write};
 use std::path::PathBuf;
 
 use super::*;
-use crate::common::HugePages;
+use crate::common::{HugePages, quiet_kernel};
 
 /// What the sanitizer of memory does not tell: net_af_xdp of DPDK 22.11 keeps 80 octets of a port that is closed.
 #[unsafe(no_mangle)]
@@ -17,14 +17,6 @@ struct Over {
     tables: Tables,
     access: RingPort,
     _session: Handle,
-}
-
-/// It sends nothing of its own.
-fn quiet_kernel() {
-    for which in ["all", "default"] {
-        let file = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
-        write(file, "1").unwrap();
-    }
 }
 
 /// N6 over a device.

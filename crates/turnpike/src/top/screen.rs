@@ -36,6 +36,9 @@ impl Screen {
     pub(super) fn open() -> Result<Self, Error> {
         let is_over = Arc::<AtomicBool>::default();
         for signal in [SIGHUP, SIGINT, SIGTERM] {
+            // The second one ends us whatever we wait for: a terminal may take nothing any more.
+            let asked = Arc::clone(&is_over);
+            flag::register_conditional_shutdown(signal, 128 + signal, asked).map_err(failed)?;
             flag::register(signal, Arc::clone(&is_over)).map_err(failed)?;
         }
         enable_raw_mode().map_err(failed)?;

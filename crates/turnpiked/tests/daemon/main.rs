@@ -148,7 +148,7 @@ fn metrics_are_documented() {
     let daemon = net.start("");
     let smf = net.smf();
     smf.associate().unwrap();
-    let document = include_str!("../../../docs/metrics.md");
+    let document = include_str!("../../../../docs/metrics.md");
     let mut names = 0;
     for line in daemon
         .metrics()

@@ -343,7 +343,7 @@ fn a_stranger_is_at_no_address_of_an_association_or_of_a_configured_smf() {
 }
 
 #[test]
-fn what_is_dropped_of_strangers_is_counted_by_messages_and_logged_once_a_second() {
+fn what_is_dropped_of_strangers_is_counted_by_messages() {
     let mut world = World::new(config());
     let from = STRANGER.parse().unwrap();
     for datagram in 0..1000 {
@@ -353,5 +353,4 @@ fn what_is_dropped_of_strangers_is_counted_by_messages_and_logged_once_a_second(
     }
     assert!(world.take().is_empty());
     assert_eq!(world.ignored("stranger_dropped"), 1500);
-    assert_eq!(world.events.len(), 3, "{:?}", world.events);
 }

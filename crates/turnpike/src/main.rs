@@ -1,8 +1,10 @@
 //! turnpike: shows an operator what a running turnpiked does.
 //!
-//! Exit codes: 0 done; 1 turnpiked refused, or knows no such session; 2 wrong usage; 3 turnpiked
-//! cannot be reached.
+//! Exit codes: 0 done; 1 turnpiked refused, or knows no such session, or the output cannot be written; 2 wrong usage;
+//! 3 turnpiked cannot be reached.
 #![forbid(unsafe_code)]
+// They panic where nobody takes what they print.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod client;
 mod cores;
@@ -14,7 +16,7 @@ mod top;
 mod trace;
 mod usage;
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -45,7 +47,7 @@ struct Arguments {
     question: Question,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done; 1 refused, or no such session; 2 wrong usage; \
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 refused, no such session, or output cannot be written; 2 wrong usage; \
     3 turnpiked cannot be reached.";
 
 #[derive(Subcommand)]
@@ -113,11 +115,15 @@ fn main() -> ExitCode {
         question => answer(&arguments, question),
     };
     match result {
-        Ok(text) => {
+        Ok(text) => match std::io::stdout().write_all(text.as_bytes()) {
+            Ok(()) => ExitCode::SUCCESS,
             // A reader such as `head` may have left; nothing is lost.
-            let _ = std::io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Err(error) => {
+                let _ = writeln!(std::io::stderr(), "turnpike: standard output: {error}");
+                ExitCode::FAILURE
+            }
+        },
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "turnpike: {error}");
             ExitCode::from(error.exit_code())

@@ -37,7 +37,18 @@ pub(crate) fn status(answer: &Value) -> String {
         ),
         huge_pages(answer),
     );
-    out + &ports(answer) + "\n" + &tables(answer)
+    out + &troubles(answer) + &ports(answer) + "\n" + &tables(answer)
+}
+
+/// What an operator has to see before all else.
+fn troubles(answer: &Value) -> String {
+    let mut out = String::new();
+    let lost = answer.pointer("/log/lost").and_then(Value::as_u64);
+    if let Some(lost) = lost.filter(|&lost| lost > 0) {
+        out +=
+            &format!("! {lost} lines of the log were lost: standard error could not be written\n");
+    }
+    if out.is_empty() { out } else { out + "\n" }
 }
 
 /// What of the memory lies in huge pages, and nothing where they are not asked for.

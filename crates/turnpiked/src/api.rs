@@ -29,8 +29,8 @@ use crate::config::Config;
 use crate::plan;
 use crate::report::{
     ApplicationReport, BufferReport, BufferTotals, CapacityReport, CoresReport, DatapathReport,
-    DropReport, Fill, PeerReport, PortReport, Report, SessionDetail, SessionPage, TableFill,
-    UsagePage, UsageTotals, WorkerReport, parse_seid,
+    DropReport, Fill, LogTotals, PeerReport, PortReport, Report, SessionDetail, SessionPage,
+    TableFill, UsagePage, UsageTotals, WorkerReport, parse_seid,
 };
 use crate::system;
 
@@ -186,6 +186,7 @@ struct Status {
     /// Packets lost, for whatever reason.
     drops: u64,
     usage: UsageTotals,
+    log: LogTotals,
     /// Memory of the process, without the tables in the kernel.
     memory_bytes: u64,
     huge_pages: HugePages,
@@ -219,6 +220,7 @@ async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
         tables: report.tables,
         ports: report.ports,
         usage: report.usage,
+        log: LogTotals::now(),
         drops: report.drops.iter().map(|drop| drop.packets).sum(),
         memory_bytes: metrics::resident_bytes(),
         huge_pages: HugePages {

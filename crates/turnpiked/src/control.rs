@@ -25,6 +25,7 @@ use crate::system;
 use busy::Busy;
 pub(crate) use echo::EchoSockets;
 pub(crate) use kernel::KernelMirror;
+use log::Log;
 pub(crate) use show::About;
 use trace::Traces;
 pub(crate) use usage::Usage;
@@ -78,6 +79,9 @@ pub(crate) struct Control {
     unsent: u64,
     traces: Traces,
     usage: Usage,
+    log: Log,
+    /// N4 could not be received from, and it was said.
+    deaf: bool,
     busy_poll: Duration,
 }
 
@@ -91,6 +95,7 @@ impl Control {
     ) -> Self {
         let busy_poll = Duration::from_micros(about.config.n4.busy_poll_us.into());
         let grace = Duration::from_secs(about.config.gtpu.restart_grace_s.into());
+        let log = Log::new(&about.config.n4.smf);
         Self {
             busy_poll,
             core,
@@ -109,6 +114,8 @@ impl Control {
             unsent: 0,
             traces: Traces::default(),
             usage,
+            log,
+            deaf: false,
         }
     }
 
@@ -176,6 +183,7 @@ impl Control {
             self.core.advance(now, &mut self.outbox);
             self.flush(sender);
         }
+        self.log.end(now);
     }
 
     fn now(&self) -> Time {
@@ -211,8 +219,12 @@ impl Control {
         let Some(socket) = self.sockets.get((socket - N4) as usize) else {
             return 0;
         };
-        if let Err(error) = receiver.receive(socket) {
-            tracing::error!(%error, "N4: cannot receive");
+        let received = receiver.receive(socket);
+        let deaf = std::mem::replace(&mut self.deaf, received.is_err());
+        if let Err(error) = received {
+            if !deaf {
+                tracing::error!(%error, "N4: cannot receive");
+            }
             std::thread::sleep(ERROR_PAUSE);
             return usize::MAX;
         }
@@ -378,6 +390,7 @@ impl Control {
             self.core.advance(now, &mut self.outbox);
         }
     }
+        self.log.advance(now);
 
     fn maintain(&mut self) {
         if self.grace.is_some_and(|until| until <= Instant::now()) {
@@ -409,6 +422,9 @@ impl Control {
             wait = wait.min(due.since(now));
         }
         if let Some(until) = self.grace {
+        if let Some(due) = self.log.next_deadline() {
+            wait = wait.min(due.since(now));
+        }
             wait = wait.min(until.saturating_duration_since(Instant::now()));
         }
         if let Some(tend) = self.traces.wait() {
@@ -436,7 +452,8 @@ impl Control {
         }
         self.usage.note(self.outbox.usage());
         for event in self.outbox.events() {
-            log::event(event);
+        let now = self.now();
+            self.log.event(now, event);
         }
         self.outbox.clear();
     }

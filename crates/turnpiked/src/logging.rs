@@ -1,13 +1,108 @@
-//! Structured logs on standard error.
+//! Structured logs on standard error, written by a thread of its own.
+//!
+//! Whatever becomes of standard error (a full disk, a pipe that nobody reads or that nobody holds any more), no other thread
+//! waits for it and none ends because of it. Lines that could not be written are counted, and the log says how many once it
+//! takes lines again.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
 
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
 
 use crate::config::{Log, LogFormat, LogLevel};
+use crate::usage_log::write_lines;
+
+/// Lines that may wait for the thread; some 100 octets each, seldom more than 500.
+const QUEUE: usize = 8192;
+/// Octets of a line; what is longer is cut.
+const LONGEST: usize = 8192;
+/// Time that the end of the process waits for lines to be written.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Pause between two looks for room in the queue, at the end of the process.
+const LOOK: Duration = Duration::from_millis(10);
+
+static COUNTS: Counts = Counts {
+    written: AtomicU64::new(0),
+    lost: AtomicU64::new(0),
+    suppressed: AtomicU64::new(0),
+};
+
+/// Outcomes of lines, since the start.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    written: AtomicU64,
+    lost: AtomicU64,
+    suppressed: AtomicU64,
+}
+
+impl Counts {
+    /// Lines that standard error has taken.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// Lines that it would not take, or that came faster than it takes them.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Lines not made, because their sender had caused too many.
+    pub(crate) fn suppressed(&self) -> u64 {
+        self.suppressed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn suppress(&self) {
+        self.suppressed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn lose(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn counts() -> &'static Counts {
+    &COUNTS
+}
+
+/// Work of the thread.
+#[derive(Debug)]
+enum Job {
+    Line(Vec<u8>),
+    /// Say that all lines before it have been dealt with.
+    Farewell(SyncSender<()>),
+}
+
+/// Keeps the process until its lines are written, one second at most. Dropped last.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Logging {
+    queue: SyncSender<Job>,
+}
+
+impl Drop for Logging {
+    fn drop(&mut self) {
+        let until = Instant::now() + FAREWELL;
+        let (done, written) = sync_channel(1);
+        let mut farewell = Job::Farewell(done);
+        loop {
+            match self.queue.try_send(farewell) {
+                Ok(()) => break,
+                Err(TrySendError::Full(back)) if Instant::now() < until => farewell = back,
+                Err(_) => return,
+            }
+            std::thread::sleep(LOOK);
+        }
+        // Too late, or not at all: the lines are lost with the process.
+        let _: Result<(), RecvTimeoutError> =
+            written.recv_timeout(until.saturating_duration_since(Instant::now()));
+    }
+}
 
 /// From here on, every thread's events are written.
-pub(crate) fn start(log: &Log) {
+pub(crate) fn start(log: &Log) -> io::Result<Logging> {
     let level = match log.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -15,12 +110,198 @@ pub(crate) fn start(log: &Log) {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
+    let (queue, jobs) = sync_channel(QUEUE);
+    std::thread::Builder::new()
+        .name("log".into())
+        .spawn(move || write(&jobs, &mut io::stderr(), &COUNTS))?;
     let builder = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_target(false)
-        .with_writer(std::io::stderr);
+        // They would be printed to standard error, and that may be what has failed.
+        .log_internal_errors(false)
+        .with_writer(Lines {
+            queue: queue.clone(),
+        });
     match log.format {
         LogFormat::Json => builder.json().flatten_event(true).init(),
-        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).init(),
+    }
+    // Where the log is, and not past it.
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let backtrace = std::backtrace::Backtrace::capture();
+        let backtrace = (backtrace.status() == std::backtrace::BacktraceStatus::Captured)
+            .then(|| tracing::field::display(&backtrace));
+        tracing::error!(thread = thread.name(), backtrace, "{panic}");
+    }));
+    Ok(Logging { queue })
+}
+
+/// The end of the queue that events are written to. Never waits, never fails.
+#[derive(Debug)]
+struct Lines {
+    queue: SyncSender<Job>,
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = &'a Lines;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+impl Write for &Lines {
+    /// One whole line.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let len = line.len();
+        let line = if len > LONGEST {
+            let mut cut = line[..LONGEST].to_vec();
+            cut.push(b'\n');
+            cut
+        } else {
+            line.to_vec()
+        };
+        if self.queue.try_send(Job::Line(line)).is_err() {
+            COUNTS.lose();
+        }
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Write lines until nobody is left to send one. Once they can be written again and none waits, say how many could not.
+fn write(jobs: &Receiver<Job>, to: &mut impl Write, counts: &Counts) {
+    // The last one was not written to its end.
+    let mut torn = false;
+    let mut told = 0;
+    let mut next = jobs.recv().ok();
+    while let Some(job) = next {
+        let went_well = match job {
+            Job::Line(line) => {
+                let went_well = write_line(to, &line, &mut torn);
+                let count = if went_well {
+                    &counts.written
+                } else {
+                    &counts.lost
+                };
+                count.fetch_add(1, Ordering::Relaxed);
+                went_well
+            }
+            Job::Farewell(done) => {
+                // Nobody waits any longer.
+                let _ = done.try_send(());
+                false
+            }
+        };
+        next = jobs.try_recv().ok();
+        if next.is_none() {
+            let lost = counts.lost() - told;
+            if went_well && lost > 0 {
+                told += lost;
+                tracing::warn!(lost, "lines of this log were lost: it could not be written");
+            }
+            next = jobs.recv().ok();
+        }
+    }
+}
+
+fn write_line(to: &mut impl Write, line: &[u8], torn: &mut bool) -> bool {
+    if *torn {
+        let (ended, _) = write_lines(to, b"\n");
+        *torn = ended == 0;
+    }
+    if *torn {
+        return false;
+    }
+    let (written, result) = write_lines(to, line);
+    *torn = written > 0 && written < line.len();
+    result.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Takes octets while there is room.
+    #[derive(Clone, Default)]
+    struct Disk {
+        text: Arc<Mutex<Vec<u8>>>,
+        room: Arc<AtomicU64>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+            let room = self.room.load(Ordering::Relaxed) as usize;
+            let taken = room.min(octets.len());
+            if taken == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.room.fetch_sub(taken as u64, Ordering::Relaxed);
+            self.text.lock().unwrap().extend(&octets[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn no_counts() -> Counts {
+        Counts {
+            written: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            suppressed: AtomicU64::new(0),
+        }
+    }
+
+    fn line(text: &str) -> Job {
+        Job::Line(format!("{text}\n").into_bytes())
+    }
+
+    #[test]
+    fn lines_that_a_full_disk_does_not_take_are_counted_and_the_next_begins_anew() {
+        let (queue, jobs) = sync_channel(8);
+        let (disk, counts) = (Disk::default(), no_counts());
+        disk.room.store(8, Ordering::Relaxed);
+        for text in ["first", "second", "third"] {
+            queue.send(line(text)).unwrap();
+        }
+        drop(queue);
+        write(&jobs, &mut disk.clone(), &counts);
+        assert_eq!((counts.written(), counts.lost()), (1, 2));
+        assert_eq!(*disk.text.lock().unwrap(), b"first\nse");
+        // Somebody has made room.
+        disk.room.store(100, Ordering::Relaxed);
+        let mut torn = true;
+        assert!(write_line(&mut disk.clone(), b"fourth\n", &mut torn));
+        assert_eq!(*disk.text.lock().unwrap(), b"first\nse\nfourth\n");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_log_that_takes_nothing() {
+        let (queue, _jobs) = sync_channel(2);
+        let lines = Lines { queue };
+        let lost = counts().lost();
+        for _ in 0..5 {
+            assert_eq!((&lines).write(b"a line\n").unwrap(), 7);
+        }
+        assert!(counts().lost() >= lost + 3);
+    }
+
+    #[test]
+    fn long_lines_are_cut() {
+        let (queue, jobs) = sync_channel(2);
+        let long = vec![b'x'; 3 * LONGEST];
+        assert_eq!((&Lines { queue }).write(&long).unwrap(), long.len());
+        let Ok(Job::Line(line)) = jobs.recv() else {
+            panic!("no line")
+        };
+        assert_eq!((line.len(), line.last()), (LONGEST + 1, Some(&b'\n')));
     }
 }

@@ -3,6 +3,8 @@
 //! Exit codes: 0 ended as asked, or the configuration is right; 1 could not start or go on; 2 the
 //! configuration or the command line is wrong.
 #![forbid(unsafe_code)]
+// They panic where nobody takes what they print.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod api;
 mod command;
@@ -73,7 +75,13 @@ fn main() -> ExitCode {
         show(&file, &config, &system);
         return ExitCode::SUCCESS;
     }
-    logging::start(&config.log);
+    let _logging = match logging::start(&config.log) {
+        Ok(logging) => logging,
+        Err(error) => {
+            say(&format!("turnpiked: thread of the log: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
     match daemon::run(config, started) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

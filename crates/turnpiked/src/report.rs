@@ -7,6 +7,8 @@ use ipnet::IpNet;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::logging;
+
 /// The state of the whole, cheap to make whatever the number of sessions.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(crate) struct Report {
@@ -632,6 +634,27 @@ pub(crate) struct UsageTotals {
     /// Reports that it could not take.
     pub(crate) log_lost: u64,
     pub(crate) reports: Vec<TriggerCount>,
+}
+
+/// Lines of the log on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct LogTotals {
+    pub(crate) written: u64,
+    /// Lines that could not be written.
+    pub(crate) lost: u64,
+    /// Lines not made, because their sender had caused too many.
+    pub(crate) suppressed: u64,
+}
+
+impl LogTotals {
+    pub(crate) fn now() -> Self {
+        let counts = logging::counts();
+        Self {
+            written: counts.written(),
+            lost: counts.lost(),
+            suppressed: counts.suppressed(),
+        }
+    }
 }
 
 /// Usage Reports that name a trigger.

@@ -1,4 +1,5 @@
-//! What operators read in the log: once per event, in terms of peers and sessions.
+//! Events that operators read of in the log, in terms of peers and sessions. How many lines anybody may cause there is not the
+//! core's affair.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,6 +26,8 @@ pub enum Event {
     PeerGone {
         /// Who.
         node_id: NodeId,
+        /// Where it was when it was last heard.
+        address: SocketAddr,
         /// How it ended.
         why: Gone,
         /// Sessions that go with it.
@@ -34,6 +37,8 @@ pub enum Event {
     PeerSilent {
         /// Who.
         node_id: NodeId,
+        /// Where it was when it was last heard.
+        address: SocketAddr,
         /// Its sessions.
         sessions: usize,
     },
@@ -41,11 +46,15 @@ pub enum Event {
     PeerBack {
         /// Who.
         node_id: NodeId,
+        /// Where it was when it was last heard.
+        address: SocketAddr,
     },
     /// A Recovery Time Stamp changed: the peer lost its sessions, so they are being deleted here.
     PeerRestarted {
         /// Who.
         node_id: NodeId,
+        /// Where it was when it was last heard.
+        address: SocketAddr,
         /// Sessions that are deleted.
         sessions: usize,
     },
@@ -103,8 +112,6 @@ pub enum Event {
         failed_rule: Option<RuleId>,
         /// The SMF's SEID of the session, as in the answer; 0: not known, or no session's.
         cp_seid: u64,
-        /// Refusals since the last such event that were not logged.
-        suppressed: u64,
     },
     /// Something that could not be answered was ignored.
     Ignored {
@@ -112,8 +119,6 @@ pub enum Event {
         from: SocketAddr,
         /// Why.
         why: Ignored,
-        /// As in [`Event::Refused`].
-        suppressed: u64,
     },
 }
 

@@ -17,9 +17,6 @@ use crate::exchange::requests::{Due, Purpose, Requests};
 use crate::exchange::stats::{Stats, Way};
 use crate::rules::config::Config;
 
-/// A flood says the same each time, and must not take the place of other complaints.
-const FLOODS_PER_S: u32 = 1;
-
 /// Requests under way, answers kept, counters, and who we say that we are.
 #[derive(Debug)]
 pub(crate) struct N4 {
@@ -30,8 +27,6 @@ pub(crate) struct N4 {
     requests: Requests,
     answers: Answers,
     stats: Stats,
-    complaints: Complaints,
-    floods: Complaints,
 }
 
 /// One call from outside: when it is, and what there is to send.
@@ -51,8 +46,6 @@ impl N4 {
             requests: Requests::new(config, recovery),
             answers: Answers::new(config.answers),
             stats: Stats::new(),
-            complaints: Complaints::new(config.complaints_per_s),
-            floods: Complaints::new(config.complaints_per_s.min(FLOODS_PER_S)),
         }
     }
 
@@ -179,17 +172,14 @@ impl Turn<'_> {
         seid: u64,
         refusal: Refusal,
     ) {
-        if let Some(suppressed) = self.n4.complaints.may_log(self.now) {
-            self.out.event(Event::Refused {
-                from: incoming.from,
-                request: incoming.message_type,
-                cause: refusal.cause,
-                offending_ie: refusal.offending_ie,
-                failed_rule: refusal.failed_rule,
-                cp_seid: seid,
-                suppressed,
-            });
-        }
+        self.out.event(Event::Refused {
+            from: incoming.from,
+            request: incoming.message_type,
+            cause: refusal.cause,
+            offending_ie: refusal.offending_ie,
+            failed_rule: refusal.failed_rule,
+            cp_seid: seid,
+        });
         let (request, recovery) = (incoming.message_type, self.n4.recovery);
         self.answer(scope, incoming, seid, refusal.cause, |writer, us| {
             write_refusal(writer, us, request, recovery, &refusal);
@@ -216,26 +206,14 @@ impl Turn<'_> {
     /// Count what cannot be answered.
     pub(crate) fn ignore(&mut self, from: SocketAddr, why: Ignored) {
         self.n4.stats.ignored(why, 1);
-        if let Some(suppressed) = self.n4.complaints.may_log(self.now) {
-            self.out.event(Event::Ignored {
-                from,
-                why,
-                suppressed,
-            });
-        }
+        self.out.event(Event::Ignored { from, why });
     }
 
     /// Count so many messages of a stranger, who is not listened to.
     pub(crate) fn drop_stranger(&mut self, from: SocketAddr, messages: u32) {
         let why = Ignored::StrangerDropped;
         self.n4.stats.ignored(why, messages);
-        if let Some(suppressed) = self.n4.floods.may_log(self.now) {
-            self.out.event(Event::Ignored {
-                from,
-                why,
-                suppressed,
-            });
-        }
+        self.out.event(Event::Ignored { from, why });
     }
 
     /// The answer to a message of another version of PFCP.
@@ -332,41 +310,5 @@ fn on_wire(rule: RuleId) -> FailedRuleId {
         RuleId::Qer(id) => FailedRuleId::Qer(id.0),
         RuleId::Urr(id) => FailedRuleId::Urr(id.0),
         RuleId::Bar(id) => FailedRuleId::Bar(id.0),
-    }
-}
-
-/// Lets through so many complaints a second, so that a peer that sends nonsense does not fill the
-/// disk. All are counted in [`Stats`].
-#[derive(Debug)]
-struct Complaints {
-    per_second: u32,
-    second: u64,
-    logged: u32,
-    suppressed: u64,
-}
-
-impl Complaints {
-    fn new(per_second: u32) -> Self {
-        Self {
-            per_second,
-            second: 0,
-            logged: 0,
-            suppressed: 0,
-        }
-    }
-
-    /// `Some`: log it, and say that so many were not.
-    fn may_log(&mut self, now: Time) -> Option<u64> {
-        let second = now.0 / 1_000_000_000;
-        if second != self.second {
-            self.second = second;
-            self.logged = 0;
-        }
-        if self.logged >= self.per_second {
-            self.suppressed += 1;
-            return None;
-        }
-        self.logged += 1;
-        Some(std::mem::take(&mut self.suppressed))
     }
 }

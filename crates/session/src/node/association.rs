@@ -271,6 +271,7 @@ impl Node {
             peer.state = PeerState::Up;
             turn.out.event(Event::PeerBack {
                 node_id: peer.node_id.clone(),
+                address: peer.address,
             });
             self.timers
                 .retain(|(_, timer)| *timer != Timer::Retention(id));
@@ -332,6 +333,7 @@ impl Node {
         let (by_us, address) = (peer.by_us, peer.address);
         turn.out.event(Event::PeerRestarted {
             node_id: peer.node_id.clone(),
+            address,
             sessions,
         });
         if !self.config.heartbeat_interval.is_zero() {
@@ -458,6 +460,7 @@ impl Node {
         peer.state = PeerState::Down(turn.now);
         turn.out.event(Event::PeerSilent {
             node_id: peer.node_id.clone(),
+            address: peer.address,
             sessions,
         });
         turn.stats().silences += 1;
@@ -581,6 +584,7 @@ impl Node {
         self.forget(turn, slices, id);
         turn.out.event(Event::PeerGone {
             node_id: peer.node_id.clone(),
+            address: peer.address,
             why,
             sessions: slices.sessions_of(id),
         });

@@ -78,8 +78,6 @@ pub struct Config {
     /// A number that peers cannot know, drawn afresh at each start: it makes SEIDs hard to guess and
     /// hash tables hard to aim at. The core has no randomness of its own.
     pub seed: u64,
-    /// Events about refused and malformed requests, per second; further ones are only counted.
-    pub complaints_per_s: u32,
 }
 
 impl Config {
@@ -198,7 +196,6 @@ impl Default for Config {
             answers: Answers::default(),
             deletions_per_step: 512,
             seed: 0,
-            complaints_per_s: 20,
         }
     }
 }

@@ -10,7 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 
-use crate::report::{CapacityReport, PortReport, Report, ShaperReport, WorkerReport};
+use crate::report::{CapacityReport, LogTotals, PortReport, Report, ShaperReport, WorkerReport};
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -49,6 +49,7 @@ impl Collector for Page {
         self.capacities(&mut out)?;
         self.workers(&mut out)?;
         self.traffic(&mut out)?;
+        self.log(&mut out)?;
         self.process(&mut out)
     }
 }
@@ -168,6 +169,18 @@ impl Page {
         out.counters("turnpike_usage_log", help, log.into_iter())?;
         let help = "Bytes of packets that were under way when their PDR went: in no report";
         out.counter("turnpike_usage_late_bytes", help, usage.late_bytes)
+    }
+
+    fn log(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let log = LogTotals::now();
+        let help = "Lines of the log on standard error";
+        let lines = [
+            ("written", log.written),
+            ("lost", log.lost),
+            ("suppressed", log.suppressed),
+        ];
+        let lines = lines.map(|(outcome, count)| ([("outcome", outcome)], count));
+        out.counters("turnpike_log_lines", help, lines.into_iter())
     }
 
     fn capacities(&self, out: &mut Out<'_>) -> Result<(), Error> {

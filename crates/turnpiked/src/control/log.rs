@@ -1,8 +1,122 @@
-//! Events of the core as lines of the log.
+//! Events of the core as lines of the log: as many as their cause may have (`budget`), the rest as counts.
 
-use session::event::{Event, Gone, Ignored};
+mod budget;
 
-pub(crate) fn event(event: &Event) {
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use session::Time;
+use session::event::{Event, Gone};
+
+use crate::logging;
+use budget::{Budget, Source, Summary};
+
+/// Belongs to the control thread.
+#[derive(Debug)]
+pub(crate) struct Log {
+    budget: Budget,
+}
+
+impl Log {
+    /// `configured`: SMFs that the configuration names.
+    pub(crate) fn new(configured: &[SocketAddr]) -> Self {
+        let configured = configured.iter().map(|smf| smf.ip().to_canonical());
+        Self {
+            budget: Budget::new(configured.collect()),
+        }
+    }
+
+    pub(crate) fn event(&mut self, now: Time, event: &Event) {
+        if let Event::PeerUp { address, .. } = event {
+            self.budget.associated(now, address.ip().to_canonical());
+        }
+        if self.budget.may_write(now, source(event), kind(event)) {
+            write(event);
+        } else {
+            logging::counts().suppress();
+        }
+        if let Event::PeerGone { address, .. } = event {
+            self.budget.released(address.ip().to_canonical());
+        }
+    }
+
+    /// When counts are to be told, if there are some.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.budget.next_deadline()
+    }
+
+    pub(crate) fn advance(&mut self, now: Time) {
+        self.budget.advance(now).iter().for_each(tell);
+    }
+
+    /// No event comes any more.
+    pub(crate) fn end(&mut self, now: Time) {
+        self.budget.end_window(now).iter().for_each(tell);
+    }
+}
+
+fn tell(summary: &Summary) {
+    let mut lines = String::new();
+    for (kind, count) in &summary.counts {
+        let comma = if lines.is_empty() { "" } else { ", " };
+        // Never fails.
+        let _ = write!(lines, "{comma}{kind}: {count}");
+    }
+    match summary.of {
+        Some(Source::Sender(address)) => {
+            tracing::warn!(%address, %lines, "this sender on N4 caused too many lines; those were not written");
+        }
+        Some(Source::Gtpu) => {
+            tracing::warn!(%lines, "GTP-U peers caused too many lines; those were not written");
+        }
+        Some(Source::Node) => tracing::warn!(%lines, "too many lines; those were not written"),
+        None => {
+            let last = summary.last;
+            let last = last.map(tracing::field::display);
+            tracing::warn!(last, %lines, "strangers on N4 caused too many lines; those were not written");
+        }
+    }
+}
+
+fn source(event: &Event) -> Source {
+    match event {
+        Event::PeerUp { address, .. }
+        | Event::PeerGone { address, .. }
+        | Event::PeerSilent { address, .. }
+        | Event::PeerBack { address, .. }
+        | Event::PeerRestarted { address, .. }
+        | Event::SetupFailed { address, .. }
+        | Event::SetDeleted { from: address, .. }
+        | Event::Refused { from: address, .. }
+        | Event::Ignored { from: address, .. } => Source::Sender(address.ip().to_canonical()),
+        Event::PathFailed { .. }
+        | Event::PathRecovered { .. }
+        | Event::GtpuPeerRestarted { .. } => Source::Gtpu,
+        Event::SessionsDeleted { .. } | Event::PfdsWithoutRoom { .. } => Source::Node,
+    }
+}
+
+/// Name under which lines that were not written are counted.
+fn kind(event: &Event) -> &'static str {
+    match event {
+        Event::PeerUp { .. } => "associated",
+        Event::PeerGone { .. } => "gone",
+        Event::PeerSilent { .. } => "silent",
+        Event::PeerBack { .. } => "answers again",
+        Event::PeerRestarted { .. } => "restarted",
+        Event::SetupFailed { .. } => "association failed",
+        Event::SetDeleted { .. } => "set of sessions deleted",
+        Event::Refused { .. } => "request refused",
+        Event::Ignored { why, .. } => why.name(),
+        Event::PathFailed { .. } => "path failed",
+        Event::PathRecovered { .. } => "path recovered",
+        Event::GtpuPeerRestarted { .. } => "GTP-U peer restarted",
+        Event::SessionsDeleted { .. } => "sessions deleted",
+        Event::PfdsWithoutRoom { .. } => "applications without room",
+    }
+}
+
+fn write(event: &Event) {
     match event {
         Event::PeerUp {
             node_id,
@@ -14,27 +128,40 @@ pub(crate) fn event(event: &Event) {
         }
         Event::PeerGone {
             node_id,
+            address,
             why,
             sessions,
         } => match why {
             Gone::Silent => {
-                tracing::warn!(%node_id, sessions, "SMF given up: silent for too long");
+                tracing::warn!(%node_id, %address, sessions, "SMF given up: silent for too long");
             }
             Gone::Displaced => {
-                tracing::warn!(%node_id, "silent SMF without sessions made room for another");
+                tracing::warn!(%node_id, %address, "silent SMF without sessions made room for another");
             }
-            Gone::Released => tracing::info!(%node_id, sessions, "SMF released its association"),
-            Gone::Replaced => tracing::info!(%node_id, sessions, "SMF associates anew"),
+            Gone::Released => {
+                tracing::info!(%node_id, %address, sessions, "SMF released its association");
+            }
+            Gone::Replaced => tracing::info!(%node_id, %address, sessions, "SMF associates anew"),
             Gone::ShutDown => {
-                tracing::warn!(%node_id, sessions, "SMF did not release its association in time");
+                tracing::warn!(%node_id, %address, sessions, "SMF did not release its association in time");
             }
         },
-        Event::PeerSilent { node_id, sessions } => {
-            tracing::warn!(%node_id, sessions, "SMF does not answer; its sessions keep forwarding");
+        Event::PeerSilent {
+            node_id,
+            address,
+            sessions,
+        } => {
+            tracing::warn!(%node_id, %address, sessions, "SMF does not answer; its sessions keep forwarding");
         }
-        Event::PeerBack { node_id } => tracing::info!(%node_id, "SMF answers again"),
-        Event::PeerRestarted { node_id, sessions } => {
-            tracing::warn!(%node_id, sessions, "SMF has restarted; its sessions are deleted");
+        Event::PeerBack { node_id, address } => {
+            tracing::info!(%node_id, %address, "SMF answers again");
+        }
+        Event::PeerRestarted {
+            node_id,
+            address,
+            sessions,
+        } => {
+            tracing::warn!(%node_id, %address, sessions, "SMF has restarted; its sessions are deleted");
         }
         Event::SessionsDeleted { sessions } => {
             tracing::info!(sessions, "sessions without an SMF deleted");
@@ -74,22 +201,15 @@ pub(crate) fn event(event: &Event) {
             offending_ie,
             failed_rule,
             cp_seid,
-            suppressed,
         } => {
             let offending_ie = offending_ie.map(|ie| ie.to_string());
             let failed_rule = failed_rule.map(|rule| rule.to_string());
             let cp_seid = Some(cp_seid).filter(|&&seid| seid != 0);
-            tracing::warn!(%from, %request, cp_seid, %cause, failed_rule, offending_ie, suppressed, "request refused");
+            tracing::warn!(%from, %request, cp_seid, %cause, failed_rule, offending_ie, "request refused");
         }
-        Event::Ignored {
-            from,
-            why,
-            suppressed,
-        } => ignored(*from, *why, *suppressed),
+        Event::Ignored { from, why } => {
+            let why = why.name();
+            tracing::warn!(%from, why, "message ignored");
+        }
     }
-}
-
-fn ignored(from: std::net::SocketAddr, why: Ignored, suppressed: u64) {
-    let why = why.name();
-    tracing::warn!(%from, why, suppressed, "message ignored");
 }

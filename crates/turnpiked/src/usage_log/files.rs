@@ -177,8 +177,8 @@ fn ends(lines: &[u8]) -> u64 {
     lines.iter().filter(|octet| **octet == b'\n').count() as u64
 }
 
-/// How many octets of them were written, and why not all.
-fn write_lines(to: &mut impl Write, lines: &[u8]) -> (usize, io::Result<()>) {
+/// Write as much as can be written: how many octets, and why not all.
+pub(crate) fn write_lines(to: &mut impl Write, lines: &[u8]) -> (usize, io::Result<()>) {
     let mut written = 0;
     while let Some(left) = lines.get(written..).filter(|left| !left.is_empty()) {
         match to.write(left) {

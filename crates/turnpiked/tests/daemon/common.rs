@@ -93,6 +93,12 @@ pools = ["10.60.0.0/16", "2001:db8:60::/48"]
     }
 
     pub(crate) fn start_with(&self, config: PathBuf) -> Daemon<'_> {
+        let log = fs::File::create(self.folder.join("log")).unwrap();
+        self.start_logging_to(config, log.into())
+    }
+
+    /// Likewise, with `stderr`.
+    pub(crate) fn start_logging_to(&self, config: PathBuf, stderr: Stdio) -> Daemon<'_> {
         let log = self.folder.join("log");
         let ready = self.folder.join("notify");
         let _ = fs::remove_file(&ready);
@@ -103,9 +109,7 @@ pools = ["10.60.0.0/16", "2001:db8:60::/48"]
             .arg("--config")
             .arg(config)
             .env("NOTIFY_SOCKET", &ready);
-        command
-            .stdin(Stdio::null())
-            .stderr(fs::File::create(&log).unwrap());
+        command.stdin(Stdio::null()).stderr(stderr);
         let process = self.upf.spawn(&mut command).unwrap();
         let mut daemon = Daemon {
             net: self,
@@ -186,6 +190,10 @@ pub(crate) struct Daemon<'n> {
 impl Daemon<'_> {
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub(crate) fn log_path(&self) -> PathBuf {
+        self.log.clone()
     }
 
     /// Status line and body.

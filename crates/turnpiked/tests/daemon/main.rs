@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
+mod log;
 
 use std::net::Ipv4Addr;
 use std::path::Path;

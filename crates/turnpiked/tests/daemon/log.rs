@@ -1,0 +1,183 @@
+//! Standard error that takes no line, and strangers who would fill it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+
+use lab::wait::eventually;
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
+
+use crate::common::{Daemon, LIMIT, Net};
+use crate::{cli, plan};
+
+const LOST: &str = "turnpike_log_lines_total{outcome=\"lost\"}";
+const SUPPRESSED: &str = "turnpike_log_lines_total{outcome=\"suppressed\"}";
+
+/// It is asked for, and does, what a UPF does.
+fn serves(net: &Net, daemon: &Daemon<'_>) {
+    let smf = net.smf();
+    smf.associate().unwrap();
+    let session = smf.establish(&plan()).unwrap();
+    assert_eq!(daemon.metric("turnpike_sessions"), 1);
+    assert!(net.has_xdp("n3") && net.has_xdp("n6"));
+    smf.delete(&session).unwrap();
+    smf.release().unwrap();
+}
+
+/// Of the two lines at least that [`serves`] causes.
+fn await_losses(daemon: &Daemon<'_>) {
+    eventually("lines are lost", || Ok(daemon.metric(LOST) >= 2)).unwrap();
+}
+
+#[test]
+fn killed_by_a_log_on_a_full_disk() {
+    let net = Net::new();
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let daemon = net.start_logging_to(net.config(""), full.into());
+    serves(&net, &daemon);
+    await_losses(&daemon);
+    assert!(daemon.get("status")["log"]["lost"].as_u64() >= Some(2));
+    assert_eq!(daemon.stop(), 0);
+}
+
+#[test]
+fn killed_by_a_log_that_nobody_reads_any_more() {
+    let net = Net::new();
+    let (reader, writer) = pipe2(OFlag::O_CLOEXEC).unwrap();
+    let daemon = net.start_logging_to(net.config(""), writer.into());
+    drop(reader);
+    serves(&net, &daemon);
+    await_losses(&daemon);
+    assert_eq!(daemon.stop(), 0);
+}
+
+/// A pipe that takes nothing, as its reader does not read.
+fn full_pipe() -> (OwnedFd, OwnedFd) {
+    let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
+    let mut file = File::from(writer.try_clone().unwrap());
+    while file.write(&[b'\n'; 4096]).is_ok() {}
+    while file.write(b"\n").is_ok() {}
+    // Whoever writes from now on waits.
+    nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    (reader, writer)
+}
+
+#[test]
+fn stuck_behind_a_log_that_is_not_read() {
+    let net = Net::new();
+    let (_reader, writer) = full_pipe();
+    let daemon = net.start_logging_to(net.config(""), writer.into());
+    serves(&net, &daemon);
+    assert_eq!(daemon.stop(), 0, "the end waits for nobody");
+}
+
+#[test]
+fn lines_that_were_lost_are_told_of_when_there_is_room_again() {
+    let net = Net::new();
+    let folder = net.folder.join("small");
+    std::fs::create_dir(&folder).unwrap();
+    // Gone with the last of its files, whatever happens.
+    let run = |program: &str, args: &[&str]| {
+        let mut command = Command::new(program);
+        assert!(command.args(args).arg(&folder).status().unwrap().success());
+    };
+    run("mount", &["-t", "tmpfs", "-o", "size=8k", "tmpfs"]);
+    let mut options = OpenOptions::new();
+    let options = options.create_new(true).read(true).append(true);
+    let log = options.open(folder.join("log"));
+    let mut filler = options.open(folder.join("filler")).unwrap();
+    run("umount", &["-l"]);
+    let log = log.unwrap();
+    while filler.write(&[0; 4096]).is_ok_and(|written| written > 0) {}
+
+    let daemon = net.start_logging_to(net.config(""), log.try_clone().unwrap().into());
+    serves(&net, &daemon);
+    await_losses(&daemon);
+    assert_eq!(log.metadata().unwrap().len(), 0);
+    filler.set_len(0).unwrap();
+    let smf = net.smf();
+    smf.associate().unwrap();
+    let text = || {
+        let mut text = vec![0; 4096];
+        let len = log.read_at(&mut text, 0).unwrap();
+        String::from_utf8_lossy(&text[..len]).into_owned()
+    };
+    let words = "lines of this log were lost: it could not be written";
+    let told = || Ok(text().contains(words));
+    eventually("the log tells what it has lost", told).unwrap();
+    let lost = daemon.metric(LOST);
+    assert!(text().contains(&format!("lost={lost}")), "{}", text());
+    assert!(text().contains("SMF associated"), "{}", text());
+    assert_eq!(daemon.stop(), 0);
+}
+
+/// Two lines for each association and release: 1 MB a second.
+#[test]
+fn a_strangers_associations_fill_the_disk() {
+    let net = Net::new();
+    let daemon = net.start("");
+    let smf = net.smf();
+    for _ in 0..500 {
+        smf.associate().unwrap();
+        smf.release().unwrap();
+    }
+    let suppressed = daemon.metric(SUPPRESSED);
+    assert!(suppressed > 900, "{suppressed}");
+    let lines = |daemon: &Daemon<'_>| {
+        let log = daemon.log();
+        log.matches("SMF associated").count() + log.matches("released its").count()
+    };
+    assert!(lines(&daemon) < 40, "{}", daemon.log());
+    let path = daemon.log_path();
+    assert_eq!(daemon.stop(), 0);
+    let log = std::fs::read_to_string(path).unwrap();
+    let counted = "strangers on N4 caused too many lines";
+    assert!(log.contains(counted), "{log}");
+}
+
+/// `turnpike status | head -1`, and `turnpike status > /full/disk`.
+#[test]
+fn the_command_line_panics_over_its_output() {
+    let net = Net::new();
+    let daemon = net.start("");
+    let ask = |question: &str, out: Stdio| {
+        let mut command = Command::new(cli());
+        command.arg(question).stdout(out).stderr(Stdio::piped());
+        let process = net.upf.spawn(&mut command).unwrap();
+        let output = process.output(LIMIT).unwrap();
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!words.contains("panicked"), "{question}: {words}");
+        (output.status.code(), words)
+    };
+    for question in ["status", "sessions", "drops", "help"] {
+        let (reader, writer) = pipe2(OFlag::O_CLOEXEC).unwrap();
+        drop(reader);
+        let (code, words) = ask(question, writer.into());
+        assert_eq!(code, Some(0), "{question}: {words}");
+    }
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let (code, words) = ask("status", full.into());
+    assert_eq!(code, Some(1));
+    assert!(words.contains("No space left"), "{words}");
+    assert_eq!(daemon.stop(), 0);
+}
+
+/// The command line of the daemon itself.
+#[test]
+fn check_config_panics_over_its_output() {
+    let net = Net::new();
+    let (reader, writer) = pipe2(OFlag::O_CLOEXEC).unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnpiked"));
+    command.arg("check-config").arg(net.config(""));
+    command.stdout(writer).stderr(Stdio::piped());
+    let mut process = net.upf.spawn(&mut command).unwrap();
+    let mut words = String::new();
+    let stderr = process.child().unwrap().stderr.take();
+    stderr.unwrap().read_to_string(&mut words).unwrap();
+    assert_eq!(process.wait(LIMIT).unwrap().code(), Some(0), "{words}");
+    assert!(!words.contains("panicked"), "{words}");
+}

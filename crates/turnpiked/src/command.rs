@@ -59,6 +59,8 @@ pub(crate) enum Command {
     Gtpu(Vec<u8>),
     /// Routes, neighbours or links changed.
     Kernel(Box<KernelChange>),
+    /// Files of logs have been moved away.
+    OpenLogsAnew,
     /// Release the associations and end.
     ShutDown,
 }

@@ -364,6 +364,7 @@ impl Control {
                     self.core.set_own_addresses(addresses);
                 }
             }
+            Command::OpenLogsAnew => self.usage.open_log_anew(),
             Command::ShutDown => self.shut_down(),
         }
     }
@@ -389,8 +390,8 @@ impl Control {
         if self.core.next_deadline().is_some_and(|due| due <= now) {
             self.core.advance(now, &mut self.outbox);
         }
-    }
         self.log.advance(now);
+    }
 
     fn maintain(&mut self) {
         if self.grace.is_some_and(|until| until <= Instant::now()) {
@@ -421,10 +422,10 @@ impl Control {
         if let Some(due) = self.strangers.next_turn() {
             wait = wait.min(due.since(now));
         }
-        if let Some(until) = self.grace {
         if let Some(due) = self.log.next_deadline() {
             wait = wait.min(due.since(now));
         }
+        if let Some(until) = self.grace {
             wait = wait.min(until.saturating_duration_since(Instant::now()));
         }
         if let Some(tend) = self.traces.wait() {
@@ -451,8 +452,8 @@ impl Control {
             self.echo.send(remote, local, octets);
         }
         self.usage.note(self.outbox.usage());
-        for event in self.outbox.events() {
         let now = self.now();
+        for event in self.outbox.events() {
             self.log.event(now, event);
         }
         self.outbox.clear();

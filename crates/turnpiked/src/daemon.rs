@@ -1,5 +1,6 @@
 //! From a checked configuration to the last exit: what is opened in which order, and who runs it.
 
+use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Instant;
@@ -49,20 +50,22 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
     listener.set_nonblocking(true)?;
     let (asker, asked) = command::channel()?;
     let config = Arc::new(config);
-    let control = prepare(&config, &asker, asked)?;
-
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    // A signal that asks for nothing must not end what is still starting.
+    let harmless = {
+        let _inside = runtime.enter();
+        Harmless::listen()?
+    };
+    let control = prepare(&config, &asker, asked)?;
+
     let max_connections = config.api.max_connections as usize;
     let token = token.map(Arc::from);
     let router = Api::new(asker.clone(), Arc::clone(&config), topology, token).router();
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let signals = (
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::interrupt())?,
-        );
+        let ends = Ends::listen()?;
         let ended = spawn(control)?;
         tokio::spawn(api::serve(listener, router, max_connections));
         tracing::info!(
@@ -72,7 +75,7 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
             "ready"
         );
         system::notify("READY=1");
-        until_the_end(&asker, signals, ended).await
+        until_the_end(&asker, (ends, harmless), ended).await
     })
 }
 
@@ -226,10 +229,57 @@ fn spawn(control: Control) -> Result<oneshot::Receiver<nix::Result<()>>> {
     Ok(ended)
 }
 
+/// Signals that ask turnpiked to end.
+struct Ends {
+    terminate: Signal,
+    interrupt: Signal,
+    quit: Signal,
+}
+
+impl Ends {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+        })
+    }
+
+    async fn recv(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.quit.recv() => {}
+        }
+    }
+}
+
+/// Signals that would end a process that does not listen to them.
+struct Harmless {
+    hangup: Signal,
+    /// Nothing is done about these. The last is for a file that has reached the limit of its size (`ulimit -f`): writing to it
+    /// fails instead.
+    _ignored: [Signal; 3],
+}
+
+impl Harmless {
+    fn listen() -> io::Result<Self> {
+        let file_size = SignalKind::from_raw(nix::sys::signal::Signal::SIGXFSZ as i32);
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            _ignored: [
+                signal(SignalKind::user_defined1())?,
+                signal(SignalKind::user_defined2())?,
+                signal(file_size)?,
+            ],
+        })
+    }
+}
+
 /// A first signal shuts down in good order, a second one at once.
 async fn until_the_end(
     asker: &Asker,
-    (mut terminate, mut interrupt): (Signal, Signal),
+    (mut ends, mut harmless): (Ends, Harmless),
     mut ended: oneshot::Receiver<nix::Result<()>>,
 ) -> Result<()> {
     let mut told = false;
@@ -244,14 +294,21 @@ async fn until_the_end(
                 Ok(Err(error)) => Err(error).context("the control thread failed"),
                 Err(_) => bail!("the control thread panicked"),
             },
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            () = ends.recv() => {}
+            _ = harmless.hangup.recv() => {
+                tracing::info!("SIGHUP: files of logs are opened anew; the configuration stays as it is");
+                if let Err(error) = asker.tell(Command::OpenLogsAnew) {
+                    tracing::error!(%error, "files of logs are not opened anew");
+                }
+                continue;
+            }
         }
         if told {
             bail!("a second signal: ended without waiting for the SMFs");
         }
         told = true;
         system::notify("STOPPING=1");
-        asker.tell(Command::ShutDown).context("shutting down")?;
+        // Questions may fill the queue.
+        asker.insist(Command::ShutDown);
     }
 }

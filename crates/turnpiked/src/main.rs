@@ -30,7 +30,7 @@ use config::{Config, Problem, System};
 
 /// A 5G User Plane Function.
 #[derive(Parser)]
-#[command(version, after_help = EXIT_CODES, arg_required_else_help = true)]
+#[command(version, after_help = AFTERWARDS, arg_required_else_help = true)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
     /// Configuration file; deploy/turnpiked.example.toml explains each key.
@@ -40,8 +40,9 @@ struct Arguments {
     command: Option<Command>,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 ended as asked; 1 could not start or go on; \
-    2 configuration or command line is wrong.";
+const AFTERWARDS: &str = "\
+Exit codes: 0 ended as asked; 1 could not start or go on; 2 configuration or command line is wrong.
+Signals: TERM, INT and QUIT release associations and end it, a second one at once; HUP opens log files anew.";
 
 #[derive(Subcommand)]
 enum Command {

@@ -85,6 +85,14 @@ impl Line {
     }
 }
 
+/// Work of the thread.
+#[derive(Debug)]
+enum Job {
+    Write(UsageRecord),
+    /// The file has been moved away.
+    OpenAnew,
+}
+
 /// What became of reports that were to be logged.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
@@ -123,7 +131,7 @@ impl Counts {
 /// The end that is written to. Dropping it writes what waits, and ends the thread.
 #[derive(Debug)]
 pub(crate) struct UsageLog {
-    queue: Option<SyncSender<UsageRecord>>,
+    queue: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
     counts: Arc<Counts>,
 }
@@ -132,13 +140,13 @@ impl UsageLog {
     /// What is there already is kept, and appended to.
     pub(crate) fn open(config: &config::UsageLog, path: &Path) -> io::Result<Self> {
         let files = Files::open(path, u64::from(config.max_mb) << 20, config.files)?;
-        let (queue, records) = sync_channel(QUEUE);
+        let (queue, jobs) = sync_channel(QUEUE);
         let counts = Arc::<Counts>::default();
         let thread = std::thread::Builder::new()
             .name("usage-log".into())
             .spawn({
                 let counts = Arc::clone(&counts);
-                move || write_all(files, &records, &counts)
+                move || write_all(files, &jobs, &counts)
             })?;
         Ok(Self {
             queue: Some(queue),
@@ -149,7 +157,8 @@ impl UsageLog {
 
     /// Never waits.
     pub(crate) fn write(&self, record: &UsageRecord) {
-        let queued = (self.queue.as_ref()).is_some_and(|q| q.try_send(record.clone()).is_ok());
+        let job = Job::Write(record.clone());
+        let queued = (self.queue.as_ref()).is_some_and(|q| q.try_send(job).is_ok());
         if !queued && self.counts.overflow() {
             tracing::error!("more Usage Reports than the log of usage can take; {LOSSES}");
         }
@@ -157,10 +166,16 @@ impl UsageLog {
 
     /// Waits for its place.
     pub(crate) fn write_in_time(&self, record: &UsageRecord) {
-        let queued = (self.queue.as_ref()).is_some_and(|q| q.send(record.clone()).is_ok());
+        let job = Job::Write(record.clone());
+        let queued = (self.queue.as_ref()).is_some_and(|q| q.send(job).is_ok());
         if !queued {
             self.counts.lost.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Go on in a file of the same name, behind what waits. Never waits; fails where more waits than may.
+    pub(crate) fn open_anew(&self) -> bool {
+        (self.queue.as_ref()).is_some_and(|q| q.try_send(Job::OpenAnew).is_ok())
     }
 
     pub(crate) fn counts(&self) -> &Counts {
@@ -180,16 +195,19 @@ impl Drop for UsageLog {
 /// Where to look for how many.
 const LOSSES: &str = "turnpike_usage_log_total{outcome=\"lost\"} counts what is missing";
 
-fn write_all(mut files: Files, records: &Receiver<UsageRecord>, counts: &Counts) {
+fn write_all(mut files: Files, jobs: &Receiver<Job>, counts: &Counts) {
     let mut complaints = Complaints::default();
-    while let Ok(first) = records.recv() {
+    while let Ok(first) = jobs.recv() {
         let ntp_s = system::ntp().as_secs();
         let mut taken = 0;
-        for record in std::iter::once(first).chain(records.try_iter().take(BATCH)) {
+        for job in std::iter::once(first).chain(jobs.try_iter().take(BATCH)) {
             taken += 1;
-            match Line::new(&record, ntp_s).text() {
-                Ok(text) => files.line(&text),
-                Err(_) => files.lose(),
+            match job {
+                Job::OpenAnew => files.open_anew(),
+                Job::Write(record) => match Line::new(&record, ntp_s).text() {
+                    Ok(text) => files.line(&text),
+                    Err(_) => files.lose(),
+                },
             }
         }
         files.flush();
@@ -274,7 +292,7 @@ mod tests {
 
     #[test]
     fn reports_that_are_too_many_are_lost_one_by_one_and_said_so_once() {
-        let (queue, records) = sync_channel(2);
+        let (queue, jobs) = sync_channel(2);
         let log = UsageLog {
             queue: Some(queue),
             thread: None,
@@ -286,7 +304,7 @@ mod tests {
         assert_eq!(log.counts().lost(), 3);
         assert!(!log.counts.overflow(), "it was said so");
         // The disk takes them after all.
-        assert_eq!(records.try_iter().count(), 2);
+        assert_eq!(jobs.try_iter().count(), 2);
         let tally = Tally {
             written: 2,
             ..Tally::default()

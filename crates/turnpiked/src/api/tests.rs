@@ -215,7 +215,10 @@ fn answer(asked: &Asked) {
                     reply,
                 } => drop(reply.send(usage(after, limit))),
                 Command::Trace { whom, reply } => drop(reply.send(followed(whom))),
-                Command::Gtpu(_) | Command::Kernel(_) | Command::ShutDown => return,
+                Command::Gtpu(_)
+                | Command::Kernel(_)
+                | Command::OpenLogsAnew
+                | Command::ShutDown => return,
             }
         }
     }

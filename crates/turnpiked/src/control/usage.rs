@@ -35,6 +35,15 @@ impl Usage {
         }
     }
 
+    /// The log goes on in a file of the same name: somebody has moved the one so far away.
+    pub(crate) fn open_log_anew(&self) {
+        if let Some(log) = &self.log
+            && !log.open_anew()
+        {
+            tracing::error!("the log of usage is too busy to open its file anew; try again");
+        }
+    }
+
     /// Sessions whose packets have reached what they were to tell of.
     pub(crate) fn serve(&mut self, now: Time, core: &mut Core<Tables>, out: &mut Outbox) {
         self.seids.clear();

@@ -2,11 +2,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Octets of lines that are written at once.
 const AT_ONCE: usize = 1 << 16;
+
+/// Access to a file that is made: lines name users.
+const MODE: u32 = 0o640;
 
 /// What became of lines.
 #[derive(Debug, Default)]
@@ -126,10 +129,19 @@ impl Files {
         Ok(file)
     }
 
+    /// Go on in the file that has the name now: the one so far has been moved away. Until it can be opened, each flush tries.
+    pub(super) fn open_anew(&mut self) {
+        self.flush();
+        self.file = None;
+        if let Err(error) = self.reopen() {
+            self.tally.error = Some(error);
+        }
+    }
+
     fn reopen(&mut self) -> io::Result<()> {
         let mut options = OpenOptions::new();
-        let file = options.create(true).append(true).read(true);
-        let file = file.open(&self.path)?;
+        let options = options.create(true).append(true).read(true);
+        let file = options.mode(MODE).open(&self.path)?;
         self.bytes = file.metadata()?.len();
         self.torn = match self.bytes.checked_sub(1) {
             Some(last) => {
@@ -271,6 +283,23 @@ mod tests {
         let tally = write(&mut files, 5..6);
         assert!(tally.not_rolled.is_none());
         assert_eq!(read(&path), "5\n");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_was_moved_away_is_let_go() {
+        let folder = folder("moved");
+        let path = folder.join("usage.jsonl");
+        let mut files = open(&path, 1000, 2);
+        write(&mut files, 0..1);
+        std::fs::rename(&path, folder.join("moved")).unwrap();
+        files.line(b"1\n");
+        files.open_anew();
+        write(&mut files, 2..3);
+        assert_eq!(read(&folder.join("moved")), "0\n1\n");
+        assert_eq!(read(&path), "2\n");
+        let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o137, 0, "others may read it: {mode:o}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

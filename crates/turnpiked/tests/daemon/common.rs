@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -99,18 +100,30 @@ pools = ["10.60.0.0/16", "2001:db8:60::/48"]
 
     /// Likewise, with `stderr`.
     pub(crate) fn start_logging_to(&self, config: PathBuf, stderr: Stdio) -> Daemon<'_> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_turnpiked"));
+        self.start_command(&mut command, config, stderr)
+    }
+
+    /// Likewise, with the command line that runs turnpiked.
+    pub(crate) fn start_as(&self, command: &mut Command, config: PathBuf) -> Daemon<'_> {
+        let log = fs::File::create(self.folder.join("log")).unwrap();
+        self.start_command(command, config, log.into())
+    }
+
+    fn start_command(&self, command: &mut Command, config: PathBuf, stderr: Stdio) -> Daemon<'_> {
         let log = self.folder.join("log");
         let ready = self.folder.join("notify");
         let _ = fs::remove_file(&ready);
         let supervisor = UnixDatagram::bind(&ready).unwrap();
         supervisor.set_read_timeout(Some(LIMIT)).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_turnpiked"));
+        // Of a daemon that is another user's, too.
+        fs::set_permissions(&ready, fs::Permissions::from_mode(0o777)).unwrap();
         command
             .arg("--config")
             .arg(config)
             .env("NOTIFY_SOCKET", &ready);
         command.stdin(Stdio::null()).stderr(stderr);
-        let process = self.upf.spawn(&mut command).unwrap();
+        let process = self.upf.spawn(command).unwrap();
         let mut daemon = Daemon {
             net: self,
             process,

@@ -4,6 +4,8 @@
 
 mod common;
 mod log;
+mod signals;
+mod unit;
 
 use std::net::Ipv4Addr;
 use std::path::Path;

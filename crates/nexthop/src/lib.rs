@@ -195,11 +195,13 @@ pub trait NextHopTables {
 }
 
 /// A data interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Devmap slot.
     pub slot: u32,
-    /// The kernel's number.
+    /// Name by which it is found again when it is made anew.
+    pub name: String,
+    /// The kernel's number; 0 while there is no such interface.
     pub ifindex: u32,
 }
 
@@ -208,13 +210,13 @@ pub struct Port {
 pub struct NetworkInstance {
     /// Its number in the tables.
     pub id: NiId,
-    /// Its N6 interface.
-    pub ifindex: u32,
+    /// Slot of its N6 interface.
+    pub slot: u32,
     /// Its routing table.
     pub table: u32,
 }
 
-/// Configuration, which stays while the process runs.
+/// Configuration, which stays while the process runs, but for numbers of interfaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// Data ports; a VLAN device on one of them is reached through it.

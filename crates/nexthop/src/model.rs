@@ -9,7 +9,7 @@ use session::compiled::{NiId, NoRoom};
 
 use crate::{
     Config, Family, Kernel, KernelChange, L2, Link, NetworkInstance, NextHop, NextHopTables,
-    ONLINK_KEPT_MAX, Peer, PeerChange, Request, RouteView, TABLE_MAIN, Target, Vlan,
+    ONLINK_KEPT_MAX, Peer, PeerChange, Port, Request, RouteView, TABLE_MAIN, Target, Vlan,
 };
 
 /// A neighbour, as the kernel keys it.
@@ -111,6 +111,26 @@ impl NextHops {
         }
     }
 
+    /// Data interfaces, with their numbers as last heard.
+    pub fn ports(&self) -> &[Port] {
+        &self.config.ports
+    }
+
+    fn ifindex(&self, slot: u32) -> u32 {
+        let port = self.config.ports.iter().find(|port| port.slot == slot);
+        port.map_or(0, |port| port.ifindex)
+    }
+
+    /// Find interfaces that were made anew. One that has got another name stays what it is.
+    fn find_ports(&mut self) {
+        for port in &mut self.config.ports {
+            if self.kernel.link(port.ifindex).is_none() {
+                let found = self.kernel.links().find(|link| link.name == port.name);
+                port.ifindex = found.map_or(0, |link| link.ifindex);
+            }
+        }
+    }
+
     /// Take in what the kernel said. Nothing reaches the tables before [`reconcile`](Self::reconcile).
     pub fn apply(&mut self, change: KernelChange) {
         // A neighbour that the kernel dropped is asked for again, if it is still needed.
@@ -125,7 +145,14 @@ impl NextHops {
             KernelChange::All(_) => self.kept.clear(),
             _ => {}
         }
+        let links = matches!(
+            change,
+            KernelChange::All(_) | KernelChange::Link(_) | KernelChange::LinkGone(_)
+        );
         let effect = self.kernel.apply(change);
+        if links {
+            self.find_ports();
+        }
         self.topology_changed |= effect.topology;
         self.hops_changed |= effect.topology || effect.neighbours;
     }
@@ -184,9 +211,10 @@ impl NextHops {
     /// The first address of each network instance's interface that others can reach, of each family.
     fn set_addresses(&self, tables: &mut impl NextHopTables) {
         for ni in &self.config.network_instances {
+            let ifindex = self.ifindex(ni.slot);
             let addresses = || {
                 let all = self.kernel.addresses();
-                let here = all.filter(|address| address.ifindex == ni.ifindex);
+                let here = all.filter(|address| address.ifindex == ifindex);
                 here.map(|address| address.net.addr())
             };
             let v4 = addresses().find_map(|addr| match addr {
@@ -258,8 +286,8 @@ impl NextHops {
             return true;
         };
         ni.table != TABLE_MAIN
-            || *ifindex == ni.ifindex
-            || self.parent(*ifindex) == Some(ni.ifindex)
+            || *ifindex == self.ifindex(ni.slot)
+            || self.parent(*ifindex) == Some(self.ifindex(ni.slot))
     }
 
     fn parent(&self, ifindex: u32) -> Option<u32> {

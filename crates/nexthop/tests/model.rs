@@ -34,17 +34,19 @@ const TABLE_CORPORATE: u32 = 100;
 fn config() -> Config {
     let ni = |id, table| NetworkInstance {
         id: NiId(id),
-        ifindex: N6,
+        slot: 1,
         table,
     };
     Config {
         ports: vec![
             Port {
                 slot: 0,
+                name: format!("if{N3}"),
                 ifindex: N3,
             },
             Port {
                 slot: 1,
+                name: format!("if{N6}"),
                 ifindex: N6,
             },
         ],

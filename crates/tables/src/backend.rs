@@ -82,6 +82,19 @@ pub(crate) trait Backend: fmt::Debug + Send {
     /// process.
     fn attach(&mut self) -> Result<(), SetupError>;
 
+    /// Have packets of a port's interface, which was made anew under this number, meet its program.
+    fn attach_port(&mut self, port: usize, _ifindex: u32) -> Result<(), SetupError> {
+        Err(SetupError::NotAnew(port))
+    }
+
+    /// The interface of a port is gone.
+    fn detach_port(&mut self, _port: usize) {}
+
+    /// Whether packets of a port's interface still meet its program: of one that was made anew under its old number they do not.
+    fn is_attached(&self, _port: usize) -> bool {
+        true
+    }
+
     /// Take in what has come and run it in this thread, where no other one does. How many frames there were.
     fn run_once(&mut self) -> io::Result<usize> {
         Ok(0)

@@ -30,6 +30,9 @@ pub enum SetupError {
         /// As the kernel said it.
         error: io::Error,
     },
+    /// An interface was made anew, and this data path cannot take it up again: the port of this number.
+    #[error("this data path cannot take up the interface of port {0} again: restart turnpiked")]
+    NotAnew(usize),
     /// The kernel would not take a map or a program.
     #[error("{what}: {error}")]
     Bpf {

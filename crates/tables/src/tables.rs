@@ -173,6 +173,22 @@ impl Tables {
         self.programs.attach()
     }
 
+    /// Attach the program of a port to its interface, which was made anew under this number.
+    pub fn attach_port(&mut self, port: usize, ifindex: u32) -> Result<(), SetupError> {
+        self.programs.backend_mut().attach_port(port, ifindex)
+    }
+
+    /// The interface of a port is gone. Frames that would leave by it are lost until [`Self::attach_port`] succeeds.
+    pub fn detach_port(&mut self, port: usize) {
+        self.programs.backend_mut().detach_port(port);
+    }
+
+    /// Whether packets of a port's interface still meet its program, as far as the kernel says; an interface that was made
+    /// anew, even under its old number, has none.
+    pub fn is_attached(&self, port: usize) -> bool {
+        self.programs.backend().is_attached(port)
+    }
+
     /// Take in what has come by all ports and run it, in this thread: where [`Layout::workers`] is 0. How many frames there
     /// were.
     pub fn run_once(&mut self) -> io::Result<usize> {

@@ -158,6 +158,13 @@ impl Worker {
         })
     }
 
+    /// Number of a port's interface at present; 0: it is gone.
+    pub(crate) fn ifindex(&self, port: usize) -> u32 {
+        let slots = &self.shared.memory.config[0].port_ifindex;
+        let slot = slots.get(port);
+        slot.map_or(0, |slot| slot.load(Ordering::Acquire))
+    }
+
     /// For those who bring frames in memory of their own.
     #[cfg(feature = "dpdk")]
     pub(crate) fn as_mut_ptr(&mut self) -> *mut tp_worker {

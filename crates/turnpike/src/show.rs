@@ -43,6 +43,11 @@ pub(crate) fn status(answer: &Value) -> String {
 /// What an operator has to see before all else.
 fn troubles(answer: &Value) -> String {
     let mut out = String::new();
+    for port in items(answer, "/ports") {
+        if let Some(trouble) = port.pointer("/trouble").and_then(Value::as_str) {
+            out += &format!("! interface {}: {trouble}\n", text(port, "/interface"));
+        }
+    }
     let lost = answer.pointer("/log/lost").and_then(Value::as_u64);
     if let Some(lost) = lost.filter(|&lost| lost > 0) {
         out +=

@@ -94,7 +94,37 @@ impl Api {
             .route("/metrics", get(metrics))
             .fallback(async || Failure::new(StatusCode::NOT_FOUND, "no such resource"))
             .layer(middleware::from_fn_with_state(self.clone(), guard))
+            // Probes of orchestrators have no token.
+            .merge(probes())
             .with_state(self)
+    }
+}
+
+/// `/healthz`: the process answers. `/readyz`: N4 is served, and packets of each data interface meet the data path.
+fn probes() -> Router<Api> {
+    Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
+        .layer(middleware::from_fn(in_time))
+}
+
+/// One line for each reason why not.
+async fn ready(State(api): State<Api>) -> Result<&'static str, (StatusCode, String)> {
+    let not_ready = |why: String| (StatusCode::SERVICE_UNAVAILABLE, why);
+    let report = api.control.report().await;
+    let report = report.map_err(|error| not_ready(format!("{error}\n")))?;
+    let stopping = report
+        .stopping
+        .then(|| "associations are being released\n".to_owned());
+    let ports = report.ports.iter().filter_map(|port| {
+        let trouble = port.trouble.as_ref()?;
+        Some(format!("interface {}: {trouble}\n", port.interface))
+    });
+    let why: String = stopping.into_iter().chain(ports).collect();
+    if why.is_empty() {
+        Ok("ready\n")
+    } else {
+        Err(not_ready(why))
     }
 }
 
@@ -142,6 +172,11 @@ async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response
         );
         return ([(header::WWW_AUTHENTICATE, "Bearer")], failure).into_response();
     }
+    in_time(request, next).await
+}
+
+/// Time limit around every handler.
+async fn in_time(request: Request, next: Next) -> Response {
     match tokio::time::timeout(PATIENCE, next.run(request)).await {
         Ok(response) => response,
         Err(_) => Failure::new(

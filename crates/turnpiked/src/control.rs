@@ -5,6 +5,7 @@ mod busy;
 mod echo;
 mod kernel;
 mod log;
+mod ports;
 mod show;
 mod trace;
 mod usage;
@@ -308,12 +309,10 @@ impl Control {
         // A caller that no longer waits for its answer is no loss.
         match command {
             Command::Report(reply) => {
-                let _ = reply.send(show::report(
-                    &self.core,
-                    &self.about,
-                    (&self.kernel, &self.usage),
-                    self.unsent,
-                ));
+                let mirrors = (&self.kernel, &self.usage);
+                let own = (self.unsent, self.shutting_down.is_some());
+                let report = show::report(&self.core, &self.about, mirrors, own);
+                let _ = reply.send(report);
             }
             Command::Peers(reply) => {
                 let _ = reply.send(show::peers(&self.core));

@@ -231,26 +231,31 @@ pub(crate) fn dpdk(config: &Config) -> tables::dpdk::Settings {
 
 /// Whose routes and neighbours lead where.
 pub(crate) fn next_hops(config: &Config) -> nix::Result<nexthop::Config> {
-    let ifindex = |name: &str| nix::net::if_::if_nametoindex(name);
     let mut ports = Vec::new();
     for (slot, interface) in (0..).zip(&config.interface) {
         ports.push(nexthop::Port {
             slot,
-            ifindex: ifindex(&interface.name)?,
+            name: interface.name.clone(),
+            ifindex: nix::net::if_::if_nametoindex(interface.name.as_str())?,
         });
     }
-    let mut network_instances = Vec::new();
-    for (id, ni) in numbered(config) {
-        let ifindex = ifindex(&ni.interface)?;
-        network_instances.push(nexthop::NetworkInstance {
+    let slot_of = |name: &str| {
+        ports
+            .iter()
+            .find(|port| port.name == name)
+            .map(|port| port.slot)
+    };
+    let network_instances = numbered(config).filter_map(|(id, ni)| {
+        Some(nexthop::NetworkInstance {
             id,
-            ifindex,
+            // The check of the configuration has found each.
+            slot: slot_of(&ni.interface)?,
             table: ni.table,
-        });
-    }
+        })
+    });
     Ok(nexthop::Config {
+        network_instances: network_instances.collect(),
         ports,
-        network_instances,
         n3_table: TABLE_MAIN,
     })
 }

@@ -21,6 +21,8 @@ pub(crate) struct Report {
     pub(crate) load_percent: u8,
     /// By how much SMFs are asked to do less (6.2.4); 0: no overload.
     pub(crate) overload_reduction_percent: u8,
+    /// Associations are being released.
+    pub(crate) stopping: bool,
     pub(crate) sessions: Fill,
     pub(crate) peers: Fill,
     /// Fill of each table that packets meet.
@@ -268,6 +270,8 @@ pub(crate) struct PortReport {
     pub(crate) role: String,
     /// Octets of the longest IP packet, tunnel headers included, as the data path knows it. `None`: there is no such interface.
     pub(crate) mtu: Option<u32>,
+    /// Why its packets do not reach the data path. `None`: they do.
+    pub(crate) trouble: Option<String>,
     pub(crate) uplink: DirectionReport,
     pub(crate) downlink: DirectionReport,
     /// Frames left to the kernel: not ours.

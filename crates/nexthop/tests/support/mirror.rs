@@ -28,12 +28,13 @@ impl Mirror {
     pub(crate) fn of(interfaces: &[&str], table: u32) -> Self {
         let port = |(slot, name): (usize, &&str)| Port {
             slot: slot as u32,
+            name: (*name).to_owned(),
             ifindex: ifindex(name),
         };
         let ports: Vec<Port> = interfaces.iter().enumerate().map(port).collect();
         let ni = NetworkInstance {
             id: NiId(0),
-            ifindex: ports[0].ifindex,
+            slot: 0,
             table,
         };
         let model = NextHops::new(Config {

@@ -40,14 +40,19 @@ impl Exit for Sockets {
         let socket = self.of_frames.entry(ifindex).or_insert_with(|| {
             let socket = FrameSocket::open(ifindex, PATIENCE);
             if let Err(error) = &socket {
-                tracing::error!(%error, ifindex, "packets that have waited cannot be sent");
+                tracing::debug!(%error, ifindex, "packets that have waited cannot be sent");
             }
             socket.ok()
         });
-        match socket {
+        let lost = match socket {
             Some(socket) => socket.send_by(worker, frames),
             None => frames.count() as u64,
+        };
+        if lost > 0 {
+            // The interface may be gone; one that is made anew may have its number.
+            self.of_frames.remove(&ifindex);
         }
+        lost
     }
 
     fn packet(&mut self, outgoing: Outgoing) {

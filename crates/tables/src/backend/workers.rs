@@ -37,6 +37,11 @@ pub(crate) trait Traffic: Send + Sized + 'static {
     /// That of so many workers and of all helpers, in this order, and the interface of each port.
     fn open(ports: &[PortConfig], workers: usize) -> Result<(Vec<Self>, Vec<u32>), SetupError>;
 
+    /// Whether it takes up interfaces that were made anew, by their numbers in the tables.
+    fn takes_up() -> bool {
+        false
+    }
+
     /// Send what is due, take in what has come, once around, run it, and send it on. How many frames there were. Never waits.
     fn serve(&mut self, worker: &mut Worker, burst: &mut Burst) -> io::Result<usize>;
 
@@ -191,6 +196,22 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
             self.threads.push(thread);
         }
         Ok(())
+    }
+
+    // Each worker sees to its own part of it.
+    fn attach_port(&mut self, port: usize, ifindex: u32) -> Result<(), SetupError> {
+        let slot = self.memory().config[0].port_ifindex.get(port);
+        let slot = slot.filter(|_| T::takes_up());
+        let slot = slot.ok_or(SetupError::NotAnew(port))?;
+        slot.store(ifindex, Ordering::Release);
+        Ok(())
+    }
+
+    fn detach_port(&mut self, port: usize) {
+        let slot = self.memory().config[0].port_ifindex.get(port);
+        if let Some(slot) = slot.filter(|_| T::takes_up()) {
+            slot.store(0, Ordering::Release);
+        }
     }
 
     fn run_once(&mut self) -> io::Result<usize> {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
@@ -29,7 +29,7 @@ mod shaper;
 use lanes::Lanes;
 use maps::{LATER, Maps, empty_maps, map_named, memory};
 use object::setup;
-use program::{Program, Set, side_by_side, thread_gone};
+use program::{Program, Set, is_live, side_by_side, thread_gone};
 use refusals::Refusals;
 use shaper::Shaper;
 
@@ -37,7 +37,8 @@ use shaper::Shaper;
 /// lives as long as its descriptor, so that not even a crash leaves it behind.
 #[derive(Debug)]
 pub(crate) struct Xdp {
-    links: Vec<OwnedFd>,
+    /// Of each port, once they are attached; `None`: its interface is gone.
+    links: Vec<Option<OwnedFd>>,
     shaper: Option<Shaper>,
     /// The one that packets meet first, then those that may be wanted again: no more than there are builds.
     sets: Vec<Set>,
@@ -155,7 +156,7 @@ impl Backend for Xdp {
         self.start_shaper()?;
         let programs = self.sets[0].programs.iter_mut();
         for ((program, config), ifindex) in programs.zip(&self.ports).zip(ifindexes) {
-            self.links.push(program.attach(ifindex, config.mode)?);
+            self.links.push(Some(program.attach(ifindex, config.mode)?));
         }
         Ok(())
     }
@@ -168,10 +169,10 @@ impl Backend for Xdp {
         }
         for (at, link) in self.links.iter().enumerate() {
             let lanes = self.lanes[at].as_ref();
-            if let Err(error) = self.sets[wanted].programs[at].replace(link, lanes) {
+            if let Err(error) = self.sets[wanted].programs[at].replace(link.as_ref(), lanes) {
                 for (before, link) in self.links.iter().enumerate().take(at + 1) {
                     let lanes = self.lanes[before].as_ref();
-                    self.sets[0].programs[before].replace(link, lanes)?;
+                    self.sets[0].programs[before].replace(link.as_ref(), lanes)?;
                 }
                 return Err(error);
             }
@@ -183,6 +184,35 @@ impl Backend for Xdp {
         }
         self.sets.insert(0, set);
         Ok(())
+    }
+
+    // The kernel has taken an interface that went away out of the redirect map.
+    fn attach_port(&mut self, port: usize, ifindex: u32) -> Result<(), SetupError> {
+        self.detach_port(port);
+        let missing = || SetupError::NotAnew(port);
+        let number = u32::try_from(port).map_err(|_| missing())?;
+        let mode = self.ports.get(port).ok_or_else(missing)?.mode;
+        let program = self.sets[0].programs.get_mut(port).ok_or_else(missing)?;
+        let link = program.attach(ifindex, mode)?;
+        *self.links.get_mut(port).ok_or_else(missing)? = Some(link);
+        self.set_redirect(number, ifindex)
+    }
+
+    fn detach_port(&mut self, port: usize) {
+        if let Some(link) = self.links.get_mut(port) {
+            *link = None;
+        }
+        if let Some(program) = self.sets[0].programs.get_mut(port) {
+            (program.info.ifindex, program.info.mode) = (0, None);
+        }
+        if let Some(slot) = self.memory.config[0].port_ifindex.get(port) {
+            slot.store(0, Ordering::Release);
+        }
+    }
+
+    fn is_attached(&self, port: usize) -> bool {
+        let link = self.links.get(port).and_then(Option::as_ref);
+        link.is_some_and(|link| is_live(link.as_fd()))
     }
 
     fn barrier(&self) -> io::Result<Barrier> {

@@ -274,6 +274,9 @@ impl Page {
                 .iter()
                 .map(move |port| ([("interface", port.interface.as_str())], of(port)))
         };
+        let help = "1 where packets of the interface meet the data path; 0: it is gone, or cannot be served";
+        let attached = by_port(|port| u64::from(port.trouble.is_none()));
+        out.gauges("turnpike_interface_attached", help, attached)?;
         let help = "Frames that came in, those left to the kernel included";
         let rows = by_direction(|p| [p.uplink.in_packets, p.downlink.in_packets]);
         out.counters("turnpike_in_packets", help, rows)?;

@@ -12,9 +12,12 @@ use slowpath::{
 };
 use tables::Tables;
 
+use super::ports::Ports;
+
 /// The model of the kernel's state, and the threads that keep it and the slow path going.
 pub(crate) struct KernelMirror {
     next_hops: NextHops,
+    ports: Ports,
     netlink: Netlink,
     slow_path: SlowPathThread,
     end_markers: Arc<EndMarkerCounters>,
@@ -33,6 +36,7 @@ impl KernelMirror {
         buffers: Option<BufferThread>,
     ) -> Self {
         Self {
+            ports: Ports::new(next_hops.ports()),
             next_hops,
             netlink,
             slow_path,
@@ -49,7 +53,16 @@ impl KernelMirror {
             change,
             KernelChange::All(_) | KernelChange::Address(_) | KernelChange::AddressGone(_)
         );
+        self.ports.changed |= matches!(
+            change,
+            KernelChange::All(_) | KernelChange::Link(_) | KernelChange::LinkGone(_)
+        );
         self.next_hops.apply(change);
+    }
+
+    /// Trouble with each data interface, in their order; `None`: it is served.
+    pub(crate) fn troubles(&self) -> impl Iterator<Item = Option<String>> {
+        self.ports.troubles()
     }
 
     /// The addresses of this host, if they have changed since the last call.
@@ -61,8 +74,9 @@ impl KernelMirror {
 
     /// Of an interface, as the tables have it.
     pub(crate) fn mtu(&self, interface: &str) -> Option<u32> {
-        let mut links = self.next_hops.kernel().links();
-        let link = links.find(|link| link.name == interface);
+        let mut ports = self.next_hops.ports().iter();
+        let port = ports.find(|port| port.name == interface)?;
+        let link = self.next_hops.kernel().link(port.ifindex);
         link.map(|link| link.mtu)
     }
 
@@ -74,6 +88,8 @@ impl KernelMirror {
     /// Bring the tables to what the kernel says and the sessions need. Costs next to nothing when
     /// nothing changed.
     pub(crate) fn reconcile(&mut self, tables: &mut Tables) {
+        // Before packets are led there.
+        self.ports.reconcile(self.next_hops.ports(), tables);
         self.next_hops.reconcile(tables, &mut self.requests);
         for request in self.requests.drain(..) {
             self.netlink.request(request);

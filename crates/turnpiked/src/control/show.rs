@@ -35,7 +35,7 @@ pub(crate) fn report(
     core: &Core<Tables>,
     about: &About,
     (kernel, usage): (&KernelMirror, &Usage),
-    unsent: u64,
+    (unsent, stopping): (u64, bool),
 ) -> Report {
     let limits = &about.config.limits;
     let totals: Vec<(&str, PortTotals)> = about
@@ -59,6 +59,7 @@ pub(crate) fn report(
         gtpu_paths_failed: paths_failed as u64,
         load_percent: load,
         overload_reduction_percent: reduction,
+        stopping,
         sessions: Fill {
             used: core.session_count() as u64,
             capacity: limits.sessions.into(),
@@ -79,11 +80,15 @@ pub(crate) fn report(
             .iter()
             .zip(&totals)
             .enumerate()
-            .map(|(place, (interface, (name, totals)))| PortReport {
-                in_packets_by_cpu: core.tables().counting().by_cpu(place),
-                mtu: kernel.mtu(name),
-                ..port(name, interface.role.name(), totals)
-            })
+            .zip(kernel.troubles())
+            .map(
+                |((place, (interface, (name, totals))), trouble)| PortReport {
+                    in_packets_by_cpu: core.tables().counting().by_cpu(place),
+                    mtu: kernel.mtu(name),
+                    trouble,
+                    ..port(name, interface.role.name(), totals)
+                },
+            )
             .collect(),
         capacities: (core
             .tables()

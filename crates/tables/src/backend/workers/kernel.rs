@@ -42,11 +42,59 @@ const fn ethernet(ethertype: [u8; 2]) -> [u8; ETHERNET_LEN] {
     header
 }
 
+/// Pause between attempts to open the socket of an interface that refuses frames.
+const AGAIN_NS: u64 = 100_000_000;
+
+/// The way out of a port's interface, which may be another one than before.
+#[derive(Debug)]
+struct WayOut {
+    ifindex: u32,
+    /// `None`: there is no such interface.
+    socket: Option<FrameSocket>,
+    /// Frames were lost: the interface may have gone and come back under its old number.
+    fails: bool,
+    again_ns: u64,
+}
+
+impl WayOut {
+    fn open(ifindex: u32) -> io::Result<Self> {
+        Ok(Self {
+            ifindex,
+            socket: Some(FrameSocket::open(ifindex, Duration::ZERO)?),
+            fails: false,
+            again_ns: 0,
+        })
+    }
+
+    /// How many frames were lost.
+    fn send<'a>(&mut self, frames: impl Iterator<Item = &'a [u8]>) -> u64 {
+        let lost = match &self.socket {
+            Some(socket) => socket.send(frames),
+            None => frames.count() as u64,
+        };
+        self.fails |= lost > 0;
+        lost
+    }
+
+    /// Go on with the interface of this number. Whether it is another one.
+    fn follow(&mut self, ifindex: u32) -> bool {
+        let is_other = ifindex != self.ifindex;
+        if is_other || self.fails && monotonic_ns() >= self.again_ns {
+            let opened = (ifindex != 0).then(|| FrameSocket::open(ifindex, Duration::ZERO));
+            self.again_ns = monotonic_ns() + AGAIN_NS;
+            self.fails = matches!(opened, Some(Err(_)));
+            self.socket = opened.and_then(Result::ok);
+            self.ifindex = ifindex;
+        }
+        is_other
+    }
+}
+
 /// What one worker receives and sends by.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     /// Out of the interface of each port.
-    out: Vec<(u32, FrameSocket)>,
+    out: Vec<WayOut>,
     /// GTP-U, and the port that it comes in on.
     tunnels: Vec<(usize, TunnelSocket)>,
     /// Packets to UEs, and likewise.
@@ -68,7 +116,7 @@ impl Kernel {
             }
         }
         let out = ifindexes.iter();
-        let out = out.map(|&ifindex| Ok((ifindex, FrameSocket::open(ifindex, Duration::ZERO)?)));
+        let out = out.map(|&ifindex| WayOut::open(ifindex));
         Ok(Self {
             out: out.collect::<io::Result<_>>()?,
             tunnels,
@@ -77,9 +125,25 @@ impl Kernel {
             led: Vec::new(),
         })
     }
+
+    /// Go on with interfaces that were made anew, those towards the data network and the TUN interfaces of UEs.
+    fn follow(&mut self, worker: &Worker) {
+        for (port, out) in self.out.iter_mut().enumerate() {
+            let is_other = out.follow(worker.ifindex(port)) && out.ifindex != 0;
+            let mut users = self.users.iter_mut().filter(|(of, _)| *of == port);
+            let is_new = users.any(|(_, queue)| queue.heal());
+            if let Some(led) = self.led.iter_mut().find(|led| led.port() == port) {
+                led.renew(is_other || is_new);
+            }
+        }
+    }
 }
 
 impl Traffic for Kernel {
+    fn takes_up() -> bool {
+        true
+    }
+
     fn open(ports: &[PortConfig], workers: usize) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
         let ifindexes = ports
             .iter()
@@ -96,6 +160,7 @@ impl Traffic for Kernel {
     }
 
     fn serve(&mut self, worker: &mut Worker, burst: &mut Burst) -> io::Result<usize> {
+        self.follow(worker);
         let Self {
             out,
             tunnels,
@@ -166,17 +231,17 @@ impl Traffic for Kernel {
 
 /// What leaves, by its port, in order. What is passed was sent to no UE, and the kernel itself has brought it here: it is
 /// counted as passed, and ends. Where answers go the kernel finds out: nothing says how their frames came.
-fn send(out: &[(u32, FrameSocket)], came_by: usize, burst: &Burst, worker: &mut Worker) {
+fn send(out: &mut [WayOut], came_by: usize, burst: &Burst, worker: &mut Worker) {
     let mut lost = 0;
-    for (number, (_, socket)) in (0..).zip(out) {
+    for (number, out) in (0..).zip(out.iter_mut()) {
         let frames = burst.outcomes();
         let leaving = frames.filter(|(verdict, _)| *verdict == Verdict::Redirect(number));
-        lost += socket.send(leaving.map(|(_, frame)| frame));
+        lost += out.send(leaving.map(|(_, frame)| frame));
     }
     let answers = burst.outcomes();
     for (_, frame) in answers.filter(|(verdict, _)| *verdict == Verdict::Answer) {
         let packet = frame.get(ETHERNET_LEN..).unwrap_or_default();
-        lost += u64::from(!worker.hand_to_kernel(came_by, out[came_by].0, packet));
+        lost += u64::from(!worker.hand_to_kernel(came_by, out[came_by].ifindex, packet));
     }
     worker.count_lost(came_by, "redirect", lost);
     for (verdict, frame) in burst.outcomes() {
@@ -187,14 +252,14 @@ fn send(out: &[(u32, FrameSocket)], came_by: usize, burst: &Burst, worker: &mut 
 }
 
 /// Frames that are due leave. How many there were.
-fn depart(out: &[(u32, FrameSocket)], worker: &mut Worker, now_ns: u64) -> usize {
+fn depart(out: &mut [WayOut], worker: &mut Worker, now_ns: u64) -> usize {
     let mut left = 0;
     while worker.release(now_ns) {
         for (to, came_by) in ways(worker) {
             let due = worker.released();
             let due = due.filter(|due| (due.to, due.came_by) == (to, came_by));
-            let lost = match out.get(to as usize) {
-                Some((_, socket)) => socket.send(due.clone().map(|due| due.frame)),
+            let lost = match out.get_mut(to as usize) {
+                Some(out) => out.send(due.clone().map(|due| due.frame)),
                 None => due.clone().count() as u64, // not met: a port that frames leave by is open
             };
             left += due.count();

@@ -152,20 +152,38 @@ impl Program {
         Ok(unsafe { OwnedFd::from_raw_fd(link) })
     }
 
-    /// Take the place of the program that is attached: each packet meets one or the other.
-    pub(super) fn replace(&self, link: &OwnedFd, lanes: Option<&Lanes>) -> io::Result<()> {
+    /// Take the place of the program that is attached: each packet meets one or the other. Where the interface is gone, there
+    /// is no packet and nothing to replace.
+    pub(super) fn replace(&self, link: Option<&OwnedFd>, lanes: Option<&Lanes>) -> io::Result<()> {
         if let (Some(lanes), Some(lane)) = (lanes, &self.lane) {
             lanes.run(lane)?;
         }
+        let Some(link) = link else {
+            return Ok(());
+        };
         // SAFETY: both descriptors are open; no options are given.
         let answer = unsafe {
             libbpf_sys::bpf_link_update(link.as_raw_fd(), self.fd.as_raw_fd(), std::ptr::null())
         };
-        if answer < 0 {
-            return Err(io::Error::from_raw_os_error(-answer));
+        match -answer {
+            // Gone, and not yet heard of.
+            libc::ENOLINK => Ok(()),
+            error if error > 0 => Err(io::Error::from_raw_os_error(error)),
+            _ => Ok(()),
         }
-        Ok(())
     }
+}
+
+/// Whether a link is still on its interface, which has not gone.
+pub(super) fn is_live(link: BorrowedFd<'_>) -> bool {
+    // SAFETY: an all-zero info struct is valid.
+    let mut info: libbpf_sys::bpf_link_info = unsafe { MaybeUninit::zeroed().assume_init() };
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: info is writable for len octets; of this kind of link it has no pointers.
+    let answer =
+        unsafe { libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &mut info, &mut len) };
+    // SAFETY: the kernel has filled in the part of an XDP link; any octets are a number.
+    answer == 0 && unsafe { info.__bindgen_anon_1.xdp.ifindex } != 0
 }
 
 impl Set {

@@ -165,6 +165,12 @@ impl Keeping {
                     Some(socket) => socket.send(frames),
                     None => frames.count() as u64,
                 };
+                if let Some(socket) = self.sockets.get_mut(together[0].to as usize)
+                    && n > 0
+                {
+                    // The interface may be gone; one that is made anew may have its number.
+                    *socket = None;
+                }
                 lost.push((together[0].came_by, n));
             }
             left += due.len();

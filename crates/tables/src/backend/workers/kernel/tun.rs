@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::time::{Duration, Instant};
 
 use nexthop::netlink::Lead;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
@@ -56,30 +57,57 @@ pub(in super::super) fn become_interface(
     checked(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &mut request) }).map(drop)
 }
 
-/// One queue of a TUN interface, which is there as long as one of its queues.
+/// Pause between attempts to make anew what was deleted.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// One queue of a TUN interface, which is there as long as one of its queues, or until somebody deletes it.
 #[derive(Debug)]
 pub(super) struct TunQueue {
-    file: File,
+    name: String,
+    /// `None`: it was deleted, and this one is to be its next.
+    file: Option<File>,
+    again: Instant,
     room: Box<[u8]>,
 }
 
 impl AsRawFd for TunQueue {
+    /// -1, which `poll` passes over, while it is not there.
     fn as_raw_fd(&self) -> RawFd {
-        self.file.as_raw_fd()
+        self.file.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 }
 
 impl TunQueue {
     /// A further queue of the TUN interface for an interface towards the data network.
     pub(super) fn open(interface: &str) -> io::Result<Self> {
-        let file = device()?;
         let name = name_of(interface);
-        let kind = libc::IFF_TUN | libc::IFF_MULTI_QUEUE;
-        become_interface(&file, &name, kind).map_err(|error| named(&name, error))?;
         Ok(Self {
-            file,
+            file: Some(queue_of(&name)?),
+            name,
+            again: Instant::now(),
             room: vec![0; PACKET_MAX].into(),
         })
+    }
+
+    /// Make the interface anew if it was deleted. Whether it was, and is there again.
+    pub(super) fn heal(&mut self) -> bool {
+        if self.file.is_some() || Instant::now() < self.again {
+            return false;
+        }
+        self.again = Instant::now() + AGAIN;
+        match queue_of(&self.name) {
+            Ok(file) => {
+                tracing::warn!(
+                    name = self.name,
+                    "a TUN interface of UEs was deleted, and is made anew"
+                );
+                self.file = Some(file);
+            }
+            Err(error) => {
+                tracing::error!(%error, "a TUN interface of UEs was deleted, and cannot be made anew");
+            }
+        }
+        self.file.is_some()
     }
 
     /// Give packets that wait to `each`, behind an Ethernet header; at most so many.
@@ -89,7 +117,15 @@ impl TunQueue {
         mut each: impl FnMut(&[u8], &[u8]),
     ) -> io::Result<()> {
         for _ in 0..at_most {
-            let Some(len) = unless_it_would_block(self.file.read(&mut self.room))? else {
+            let Some(file) = &mut self.file else {
+                break;
+            };
+            let read = unless_it_would_block(file.read(&mut self.room));
+            if matches!(&read, Err(error) if error.raw_os_error() == Some(libc::EBADFD)) {
+                self.file = None;
+                break;
+            }
+            let Some(len) = read? else {
                 break;
             };
             let packet = &self.room[..len];
@@ -101,6 +137,13 @@ impl TunQueue {
         }
         Ok(())
     }
+}
+
+fn queue_of(name: &str) -> io::Result<File> {
+    let file = device()?;
+    let kind = libc::IFF_TUN | libc::IFF_MULTI_QUEUE;
+    become_interface(&file, name, kind).map_err(|error| named(name, error))?;
+    Ok(file)
 }
 
 fn named(what: &str, error: io::Error) -> io::Error {
@@ -119,13 +162,42 @@ const TABLES: u32 = 2_152_000;
 pub(super) struct Led {
     interface: String,
     ifindex: u32,
-    table: u32,
+    port: u32,
+    /// When it is tried again, if it has to be.
+    again: Option<Instant>,
 }
 
 impl Led {
-    /// The TUN interface of a port becomes as wide as the port's own.
     pub(super) fn start(interface: &str, port: u32) -> Result<Self, SetupError> {
-        let name = name_of(interface);
+        let mut led = Self {
+            interface: interface.to_owned(),
+            ifindex: 0,
+            port,
+            again: None,
+        };
+        led.set_up()?;
+        Ok(led)
+    }
+
+    pub(super) fn port(&self) -> usize {
+        self.port as usize
+    }
+
+    /// Have it so again, if one of the two interfaces `is_new`, or if that has failed before.
+    pub(super) fn renew(&mut self, is_new: bool) {
+        if !is_new && self.again.is_none_or(|again| Instant::now() < again) {
+            return;
+        }
+        let done = self.set_up();
+        if let (Err(error), None) = (&done, self.again) {
+            tracing::error!(%error, interface = self.interface, "the kernel brings no packets to UEs");
+        }
+        self.again = done.is_err().then(|| Instant::now() + AGAIN);
+    }
+
+    /// The TUN interface of a port becomes as wide as the port's own.
+    fn set_up(&mut self) -> Result<(), SetupError> {
+        let name = name_of(&self.interface);
         let socket = socket(
             AddressFamily::Inet,
             SockType::Datagram,
@@ -133,7 +205,7 @@ impl Led {
             None,
         )
         .map_err(io::Error::from)?;
-        let mut of_interface = request(interface);
+        let mut of_interface = request(&self.interface);
         // SAFETY: the request is ours and lives through the call.
         checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &mut of_interface) })?;
         let mut own = request(&name);
@@ -145,23 +217,19 @@ impl Led {
         own.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_NOARP) as libc::c_short;
         // SAFETY: as above.
         checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &mut own) })?;
-        let led = Self {
-            interface: interface.to_owned(),
-            ifindex: ifindex_of(&name)?,
-            table: TABLES + port,
-        };
-        led.lead().put(true).map_err(|error| named(&name, error))?;
-        if let Err(error) = led.lead().put(false) {
-            tracing::warn!(%error, interface, "the kernel brings no IPv6 packets to UEs");
+        self.ifindex = ifindex_of(&name)?;
+        self.lead().put(true).map_err(|error| named(&name, error))?;
+        if let Err(error) = self.lead().put(false) {
+            tracing::warn!(%error, interface = self.interface, "the kernel brings no IPv6 packets to UEs");
         }
-        Ok(led)
+        Ok(())
     }
 
     fn lead(&self) -> Lead<'_> {
         Lead {
             from: &self.interface,
             to_ifindex: self.ifindex,
-            table: self.table,
+            table: TABLES + self.port,
             priority: PRIORITY,
         }
     }

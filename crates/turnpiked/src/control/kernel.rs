@@ -22,6 +22,7 @@ pub(crate) struct KernelMirror {
     buffers: Option<BufferThread>,
     requests: Vec<Request>,
     readdressed: bool,
+    relinked: bool,
 }
 
 impl KernelMirror {
@@ -40,6 +41,7 @@ impl KernelMirror {
             buffers,
             requests: Vec::new(),
             readdressed: false,
+            relinked: false,
         }
     }
 
@@ -48,6 +50,10 @@ impl KernelMirror {
         self.readdressed |= matches!(
             change,
             KernelChange::All(_) | KernelChange::Address(_) | KernelChange::AddressGone(_)
+        );
+        self.relinked |= matches!(
+            change,
+            KernelChange::All(_) | KernelChange::Link(_) | KernelChange::LinkGone(_)
         );
         self.next_hops.apply(change);
     }
@@ -74,6 +80,10 @@ impl KernelMirror {
     /// Bring the tables to what the kernel says and the sessions need. Costs next to nothing when
     /// nothing changed.
     pub(crate) fn reconcile(&mut self, tables: &mut Tables) {
+        if std::mem::take(&mut self.relinked) {
+            let links = self.next_hops.kernel().links();
+            tables.set_vlans(links.filter_map(|link| Some((link.ifindex, link.vlan?.parent))));
+        }
         self.next_hops.reconcile(tables, &mut self.requests);
         for request in self.requests.drain(..) {
             self.netlink.request(request);

@@ -392,6 +392,45 @@ def uplink_cases():
     up_case("ul-bucket-teid", "a TEID chosen by the SMF, found by search", u, teid=0xdeadbeef, tables=plain(teid=0xdeadbeef))
 
 
+def wrong_interface_cases():
+    """GTP-U to our N3 addresses that comes in from the data network: XDP and DPDK pass it to the kernel, where no socket of ours has
+    that port; sockets of the kernel are told by which interface it came (crates/tables/src/ingress.rs)."""
+    u, l2 = user(), Ether(src=THEIRS[DOWN], dst=OURS[DOWN])
+    ask = gtpu(0, b"", 1, 0x32, b"\x12\x34\0\0")
+    answered = gtpu(0, b"\x0e\0", 2, 0x32, b"\0\7\0\0")
+
+    def indication(peer):
+        return gtpu(0, struct.pack("!BI", 16, RTEID) + struct.pack("!BH", 133, len(peer)) + peer, 26, 0x32, b"\0\0\0\0")
+
+    g_pdu = gtpu(TEID, raw(u), flags=0x34, options=psc(QFI))
+    stranger = gtpu(0x01000099, raw(u), flags=0x34, options=psc(QFI))
+    gnb4, gnb6 = bytes(map(int, GNB.split("."))), inet_pton(AF_INET6, GNB_6)
+    for name, what, of in [
+        ("g-pdu", "a G-PDU of a tunnel that is there", lambda gnb: g_pdu),
+        ("unknown-teid", "a G-PDU of no tunnel: no Error Indication", lambda gnb: stranger),
+        ("echo-request", "an Echo Request: no answer", lambda gnb: ask),
+        ("echo-response", "an Echo Response: a dead path stays dead", lambda gnb: answered),
+        ("error-indication", "an Error Indication: nobody hears of it", indication),
+        ("end-marker", "an End Marker", lambda gnb: gtpu(TEID, b"", 254)),
+    ]:
+        what += ", from the data network"
+        spoofed, plainly = (outer(of(gnb4), src=src, l2=l2.copy()) for src in (GNB, HOST))
+        case("wrong-interface-" + name, what, plain(), [(DOWN, spoofed, "pass", None), (DOWN, plainly, "pass", None), (UP, up(u), "forward", hop(u))],
+             [(1, 1, len(u), 0), (2, 0, 0, 0)])
+        case("wrong-interface-outer6-" + name, what + ", over IPv6", plain(),
+             [(DOWN, outer6(of(gnb6), l2=l2.copy()), "pass", None), (UP, up6(u), "forward", hop(u))], [(1, 1, len(u), 0), (2, 0, 0, 0)], site=SITE6 + POOL6)
+    big = user(payload=bytes(i & 255 for i in range(1400)))
+    parts = fragment(outer(gtpu(TEID, raw(big), flags=0x34, options=psc(QFI)), id=7), fragsize=600)
+    astray = [l2.copy() / part.payload for part in parts]
+    case("wrong-interface-fragments", "fragments of a G-PDU from the data network, alone and between those of a gNB", plain(),
+         [(DOWN, part, "pass", None) for part in astray]
+         + [(UP, parts[0], "slow", []), (DOWN, astray[1], "pass", None), (DOWN, astray[2], "pass", None), (UP, parts[1], "slow", []), (UP, parts[2], "slow", slow(hop(big).payload))],
+         [(1, 1, len(big), 0)])
+    both = COMMON[COMMON.index("[[port]]"):COMMON.index("[[pool]]")].replace('"n6"', '"both"')
+    case("several-roles", "on an interface that has tunnels too they come from a gNB", plain(), [(DOWN, outer(g_pdu, l2=l2.copy()), "forward", hop(u))],
+         [(1, 1, len(u), 0)], site=both)
+
+
 def outer_fragment_cases():
     """Fragments between gNB and UPF: put together by user space, whatever the order."""
     u = user(payload=bytes(i & 255 for i in range(1400)))
@@ -1513,7 +1552,7 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, outer_fragment_cases, rule_cases, mark_cases, vlan_cases, packet_rate_cases, sdf_cases, downlink_cases, buffering_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, duplicate_cases, prefix_cases, route_cases, relay_cases, relay_too_long_cases, udp_cases, marking_cases, outer6_cases):
+    for make in (uplink_cases, wrong_interface_cases, outer_fragment_cases, rule_cases, mark_cases, vlan_cases, packet_rate_cases, sdf_cases, downlink_cases, buffering_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, duplicate_cases, prefix_cases, route_cases, relay_cases, relay_too_long_cases, udp_cases, marking_cases, outer6_cases):
         make()
     contents = {"common.toml": (COMMON + ROUTES).rstrip("\n").encode() + b"\n"}
     for name in sorted(CASES):

@@ -142,6 +142,8 @@ pub struct Settings {
     pub n4_also: Option<IpAddr>,
     /// N3 addresses of the UPF.
     pub n3: Addresses,
+    /// Its GTP-U address on N6, where gNBs are, too.
+    pub n6: Option<Ipv4Addr>,
     /// SMFs that the UPF is to call first.
     pub smfs: Vec<SocketAddr>,
     /// UE prefixes.
@@ -182,6 +184,9 @@ impl Settings {
         let smfs = list(self.smfs.iter().map(SocketAddr::to_string).collect());
         let pools = list(self.pools.clone());
         let n3 = list(self.n3.all().iter().map(IpAddr::to_string).collect());
+        let n6 = self.n6.map_or("role = \"n6\"".to_owned(), |address| {
+            format!("role = \"n3+n6\"\naddresses = [\"{address}\"]")
+        });
         let mut toml = format!(
             r#"[node]
 id = "{n4}"
@@ -203,7 +208,7 @@ addresses = [{n3}]
 
 [[interface]]
 name = "n6"
-role = "n6"
+{n6}
 
 [[network_instance]]
 name = "internet"

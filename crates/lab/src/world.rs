@@ -93,6 +93,8 @@ pub struct Wanted {
     pub n9: bool,
     /// N3 and N6 are VLANs, whose addresses are on devices of their own.
     pub vlan: bool,
+    /// gNBs may be on N6, too.
+    pub several_roles: bool,
     /// Whose SMF's habits sessions follow, where a scenario does not say.
     pub style: Option<Style>,
 }
@@ -132,6 +134,7 @@ impl Default for Wanted {
             over: OverN3::V4,
             n9: false,
             vlan: false,
+            several_roles: false,
             style: None,
         }
     }
@@ -523,6 +526,7 @@ fn settings(wanted: &Wanted) -> Settings {
         n4: UPF_N4,
         n4_also: wanted.n4_v6.then_some(UPF_N4_V6.into()),
         n3: wanted.over.addresses(UPF_N3, UPF_N3_V6),
+        n6: wanted.several_roles.then_some(UPF_N6),
         smfs: if wanted.upf_calls {
             (0..wanted.smfs).map(port).collect()
         } else {

@@ -129,7 +129,7 @@ fn all_scenarios_pass() {
 
 /// What differs most between data paths: where packets come from and go to, what packets of the UPF's own do, and what
 /// happens while rules change. All others: `make scenarios DATAPATH=kernel`.
-const TELLING: [&str; 23] = [
+const TELLING: [&str; 26] = [
     "association-from-upf",
     "handover",
     "paging",
@@ -153,10 +153,14 @@ const TELLING: [&str; 23] = [
     "rates-shaped",
     "qer-shaped-order",
     "trace",
+    // The kernel takes packets to each of its addresses by all of its interfaces.
+    "injected-from-n6",
+    "dead-path-from-n6",
+    "tunnels-on-n6",
 ];
 
 /// Of these, what differs between sockets and devices of DPDK.
-const TELLING_OF_DPDK: [&str; 16] = [
+const TELLING_OF_DPDK: [&str; 17] = [
     // Bursts are under way for longer than a program of the kernel is.
     "buffer-order",
     "handover",
@@ -175,6 +179,8 @@ const TELLING_OF_DPDK: [&str; 16] = [
     "unresolved-neighbour",
     "qer-shaped",
     "rates-shaped",
+    // Frames to the kernel go by TAP interfaces.
+    "injected-from-n6",
 ];
 
 /// What a receive core in front of two workers is for, and what it could spoil: order, both directions, tunnels that carry

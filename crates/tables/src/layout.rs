@@ -9,6 +9,7 @@ use crate::capacity::CapacityConfig;
 use crate::memory::{Shared, View};
 use crate::shaping::Shaping;
 use crate::trace::TRACE_KEYS_MAX;
+use crate::vlans::Vlans;
 
 /// Sizes of the tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +145,8 @@ macro_rules! memory {
             pub(crate) slow: View<Cpu>,
             /// TEID of the other direction, for each entry that a TEID leads to, of a session that relays packets; 0: none.
             pub(crate) backs: View<AtomicU32>,
+            /// VLAN devices of this host.
+            pub(crate) vlans: Vlans,
             $(pub(crate) $name: View<$item>,)*
         }
 
@@ -163,6 +166,7 @@ macro_rules! memory {
                     cpus: places.table("cpus", cpus)?,
                     slow: View::anonymous(1)?,
                     backs: View::anonymous($layout.all_entries() as usize)?,
+                    vlans: Vlans::default(),
                     $($name: places.table(stringify!($name), $elements as usize * $items)?,)*
                 })
             }
@@ -184,6 +188,7 @@ macro_rules! memory {
                 self.cpus.clear();
                 self.slow.clear();
                 self.backs.clear();
+                self.vlans.set([]);
                 $(self.$name.clear();)*
             }
         }

@@ -29,6 +29,7 @@ use crate::entry_counts::{EntryCounts, Names};
 use crate::error::SetupError;
 use crate::grace::{Barrier, Bystander, Grace};
 use crate::handle::Handle;
+use crate::ingress::Ingress;
 use crate::interface_addresses::InterfaceAddresses;
 use crate::keeper::Keeper;
 use crate::layout::Layout;
@@ -311,6 +312,16 @@ impl Tables {
         let Store { mem, names, .. } = &self.store;
         names.ask();
         EntryCounts::new(mem.entries.clone(), mem.sides.clone(), names.clone())
+    }
+
+    /// Judges what sockets at our GTP-U addresses receive.
+    pub fn ingress(&self) -> Ingress {
+        Ingress::new(&self.store.mem, &self.ports)
+    }
+
+    /// VLAN devices of this host, each with the device below.
+    pub fn set_vlans(&mut self, below: impl IntoIterator<Item = (u32, u32)>) {
+        self.store.mem.vlans.set(below);
     }
 
     /// Counters of each port.

@@ -10,6 +10,7 @@ use crate::abi::host::{
     TP_VERDICT_TX, tp_frame, tp_queues, tp_tables, tp_worker, tp_worker_burst,
 };
 use crate::abi::{Cpu, Features, PORTS_MAX, raw};
+use crate::ingress::Ingress;
 use crate::layout::{Layout, Memory};
 use crate::memory::View;
 use crate::pipeline::{HEADROOM, TAILROOM};
@@ -106,6 +107,7 @@ pub(crate) struct Worker {
     shared: Shared,
     /// Likewise: frames above their rates.
     waiting: Option<Waiting>,
+    ingress: Arc<Ingress>,
 }
 
 // SAFETY: a worker points at shared memory, atomics and queues, which any thread may use, and at counters of its own.
@@ -121,6 +123,7 @@ impl Worker {
     /// The worker of this number, of those that the memory has counters for.
     pub(crate) fn new(shared: &Shared, number: usize, ports: &[PortConfig]) -> io::Result<Self> {
         let ports = ports.get(..PORTS_MAX).unwrap_or(ports);
+        let ingress = Arc::new(Ingress::new(&shared.memory, ports));
         let counters = &shared.memory.cpus[number];
         let cpu = ptr::from_ref(counters).cast_mut();
         let mut waiting = shared
@@ -155,6 +158,7 @@ impl Worker {
             ports: ports.len(),
             shared: shared.clone(),
             waiting,
+            ingress,
         })
     }
 
@@ -234,6 +238,11 @@ impl Worker {
     pub(crate) fn load(&self) -> Load {
         let memory = self.shared.memory.clone();
         Load::new(memory.cpus, self.number)
+    }
+
+    /// Judges what sockets receive.
+    pub(crate) fn ingress(&self) -> Arc<Ingress> {
+        Arc::clone(&self.ingress)
     }
 
     /// Frames that came in on a port and were lost elsewhere than in the pipeline.

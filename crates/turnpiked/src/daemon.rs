@@ -145,7 +145,8 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
     let usage = Usage::new(usage_log(config)?);
     let kernel = KernelMirror::new(next_hops, netlink, slow_path, marked, buffers);
     let n3 = core.config().n3.iter().copied();
-    let echo = EchoSockets::bind(n3).context("sockets for Echo Requests")?;
+    let ingress = core.tables().ingress();
+    let echo = EchoSockets::bind(n3, ingress).context("sockets for Echo Requests")?;
     let mirrors = (kernel, usage);
     Ok(Control::new(core, (sockets, echo), asked, mirrors, about))
 }

@@ -106,6 +106,7 @@ impl Sut {
                 v4: Some(ADDRESSES.n3),
                 v6: None,
             },
+            n6: None,
             smfs: Vec::new(),
             pools: Vec::new(),
             heartbeat_s: 60,

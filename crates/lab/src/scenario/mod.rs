@@ -9,6 +9,7 @@ mod duplicates;
 mod framed;
 mod gtpu;
 mod icmp;
+mod ingress;
 mod narrow;
 mod node;
 mod overlap;
@@ -160,6 +161,12 @@ impl Scenario {
         self
     }
 
+    /// gNBs may be on N6, too.
+    fn several_roles(mut self) -> Self {
+        self.wanted.several_roles = true;
+        self
+    }
+
     /// N3 and N6 are VLANs.
     fn vlan(mut self) -> Self {
         self.wanted.vlan = true;
@@ -282,6 +289,7 @@ pub fn all() -> Vec<Scenario> {
         overlap::scenarios(),
         packets::scenarios(),
         icmp::scenarios(),
+        ingress::scenarios(),
         capture::scenarios(),
         trace::scenarios(),
         spread::scenarios(),

@@ -123,7 +123,7 @@ fn error_indication_report(world: &mut World) -> Result<String> {
 }
 
 /// The peers that a Node Report names.
-fn peers(report: &Answer, group: IeType) -> Result<Vec<IpAddr>> {
+pub(super) fn peers(report: &Answer, group: IeType) -> Result<Vec<IpAddr>> {
     let group = report.ie(group)?;
     IeIterator::new(&group.payload)
         .map(|ie| {
@@ -133,17 +133,19 @@ fn peers(report: &Answer, group: IeType) -> Result<Vec<IpAddr>> {
         .collect()
 }
 
+/// Whether an Echo Request of the UPF has been answered.
+pub(super) fn answered(world: &World) -> Result<bool> {
+    let upf = world.upf.as_ref().context("the UPF is down")?;
+    let metrics = upf.get_text(&world.upf_ns, "/metrics")?;
+    let line = "turnpike_pfcp_events_total{event=\"echo_response\"} ";
+    let count = metrics.lines().find_map(|l| l.strip_prefix(line));
+    Ok(count.is_some_and(|count| count.trim() != "0"))
+}
+
 fn path_failure(world: &mut World) -> Result<String> {
     let attached = world.attach_plain("ue1", Family::V4)?;
     ping_all(&attached)?;
-    let answered = || {
-        let upf = world.upf.as_ref().context("the UPF is down")?;
-        let metrics = upf.get_text(&world.upf_ns, "/metrics")?;
-        let line = "turnpike_pfcp_events_total{event=\"echo_response\"} ";
-        let count = metrics.lines().find_map(|l| l.strip_prefix(line));
-        Ok(count.is_some_and(|count| count.trim() != "0"))
-    };
-    eventually("the gNB answers", answered)?;
+    eventually("the gNB answers", || answered(world))?;
     world.ran_ns.ip("link set gnb1 down")?;
     let smf = world.smf(0)?;
     let reports = || smf.requests(MsgType::NodeReportRequest);

@@ -136,6 +136,7 @@ impl Second {
                 v4: Some(SECOND_N3),
                 v6: None,
             },
+            n6: None,
             smfs: Vec::new(),
             pools: vec!["10.62.0.0/16".to_owned()],
             heartbeat_s: 10,

@@ -147,7 +147,7 @@ fn link(body: &[u8]) -> Option<Link> {
         carrier: flags & libc::IFF_LOWER_UP as u32 != 0,
         vlan: None,
     };
-    let (mut parent, mut info) = (None, None);
+    let (mut parent, mut info, mut is_elsewhere) = (None, None, false);
     for (kind, value) in Attributes(body.get(16..)?) {
         match kind {
             libc::IFLA_IFNAME => {
@@ -157,11 +157,13 @@ fn link(body: &[u8]) -> Option<Link> {
             libc::IFLA_ADDRESS => link.mac = array(value, 0).filter(|_| value.len() == 6).map(Mac),
             libc::IFLA_MTU => link.mtu = u32_at(value, 0)?,
             libc::IFLA_LINK => parent = u32_at(value, 0),
+            libc::IFLA_LINK_NETNSID => is_elsewhere = true,
             libc::IFLA_LINKINFO => info = Some(value),
             _ => {}
         }
     }
-    link.vlan = vlan(parent, info);
+    // In another network namespace the number is another device's.
+    link.vlan = vlan(parent.filter(|_| !is_elsewhere), info);
     Some(link)
 }
 
@@ -509,6 +511,29 @@ mod tests {
             }),
         };
         assert_eq!(only_change(&bytes), Some(KernelChange::Link(expected)));
+    }
+
+    /// One that was moved into the UPF's network namespace, as containers have it.
+    #[test]
+    fn a_vlan_device_whose_parent_is_in_another_namespace_stands_alone() {
+        let data = nested(&[(1, &60u16.to_ne_bytes())]);
+        let info = nested(&[
+            (libc::IFLA_INFO_KIND, b"vlan\0"),
+            (libc::IFLA_INFO_DATA, &data),
+        ]);
+        let bytes = message(
+            libc::RTM_NEWLINK,
+            &ifinfo(),
+            &[
+                (libc::IFLA_LINK, &6u32.to_ne_bytes()),
+                (libc::IFLA_LINKINFO, &info),
+                (libc::IFLA_LINK_NETNSID, &0u32.to_ne_bytes()),
+            ],
+        );
+        let Some(KernelChange::Link(link)) = only_change(&bytes) else {
+            panic!()
+        };
+        assert_eq!(link.vlan, None);
     }
 
     #[test]

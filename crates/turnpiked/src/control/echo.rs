@@ -2,12 +2,18 @@
 //! (TS 29.281, 4.4.2): a socket at each of our N3 addresses. The port of GTP-U itself belongs to the
 //! data path.
 
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+use nix::errno::Errno;
+use nix::libc::in6_pktinfo;
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, recvmsg, setsockopt, sockopt,
+};
 use session::gtpu;
 use socket2::{Domain, Socket, Type};
+use tables::Ingress;
 
 /// Messages taken from one socket before everything else has its turn again.
 const BATCH: usize = 64;
@@ -17,16 +23,27 @@ const MESSAGE_MAX: usize = 1500;
 /// One socket for each N3 address.
 pub(crate) struct EchoSockets {
     sockets: Vec<(IpAddr, UdpSocket)>,
+    /// A host of the data network must not keep a dead path alive.
+    ingress: Ingress,
 }
 
 impl EchoSockets {
-    pub(crate) fn bind(addresses: impl Iterator<Item = IpAddr>) -> io::Result<Self> {
+    pub(crate) fn bind(
+        addresses: impl Iterator<Item = IpAddr>,
+        ingress: Ingress,
+    ) -> io::Result<Self> {
         let bind = |address: IpAddr| {
             let socket = Socket::new(Domain::for_address((address, 0).into()), Type::DGRAM, None)?;
             // An interface that the data path makes gets its addresses later.
             match address {
-                IpAddr::V4(_) => socket.set_freebind_v4(true)?,
-                IpAddr::V6(_) => socket.set_freebind_v6(true)?,
+                IpAddr::V4(_) => {
+                    socket.set_freebind_v4(true)?;
+                    setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
+                }
+                IpAddr::V6(_) => {
+                    socket.set_freebind_v6(true)?;
+                    setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
+                }
             }
             socket.bind(&SocketAddr::from((address, 0)).into())?;
             let socket = UdpSocket::from(socket);
@@ -34,7 +51,7 @@ impl EchoSockets {
             Ok((address, socket))
         };
         let sockets = addresses.map(bind).collect::<io::Result<_>>()?;
-        Ok(Self { sockets })
+        Ok(Self { sockets, ingress })
     }
 
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
@@ -50,32 +67,64 @@ impl EchoSockets {
         }
     }
 
-    /// What waits at socket number `index`.
+    /// What waits at socket number `index`, and came in by an interface that is admitted.
     pub(super) fn receive(&self, index: usize, mut each: impl FnMut(IpAddr, &[u8])) {
         let Some((_, socket)) = self.sockets.get(index) else {
             return;
         };
         let mut buffer = [0; MESSAGE_MAX];
+        let mut room = nix::cmsg_space!(in6_pktinfo);
         for _ in 0..BATCH {
-            match socket.recv_from(&mut buffer) {
-                Ok((length, from)) => each(from.ip(), buffer.get(..length).unwrap_or_default()),
+            let mut parts = [IoSliceMut::new(&mut buffer)];
+            let fd = socket.as_raw_fd();
+            let (length, from) = match recvmsg(fd, &mut parts, Some(&mut room), MsgFlags::empty()) {
+                Ok(message) if self.ingress.admits(ifindex_of(&message), 1) => {
+                    (message.bytes, message.address.and_then(ip_of))
+                }
+                Ok(_) => continue,
                 // An ICMP error of an earlier request is an error here, and the next may be whole.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(Errno::ECONNREFUSED) => continue,
                 Err(_) => return,
+            };
+            if let Some(from) = from {
+                each(from, buffer.get(..length).unwrap_or_default());
             }
         }
     }
 }
 
+/// The interface that a message came in by; 0: the kernel does not know.
+fn ifindex_of(message: &RecvMsg<'_, '_, SockaddrStorage>) -> u32 {
+    let mut controls = message.cmsgs().into_iter().flatten();
+    let ifindex = controls.find_map(|control| match control {
+        ControlMessageOwned::Ipv4PacketInfo(info) => info.ipi_ifindex.try_into().ok(),
+        ControlMessageOwned::Ipv6PacketInfo(info) => Some(info.ipi6_ifindex),
+        _ => None,
+    });
+    ifindex.unwrap_or(0)
+}
+
+fn ip_of(address: SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|v4| v4.ip().into());
+    v4.or_else(|| address.as_sockaddr_in6().map(|v6| v6.ip().into()))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::time::Duration;
+
+    use tables::{Layout, Options, PortConfig, Tables};
+
+    use super::*;
 
     #[test]
     fn answers_come_back_to_where_the_request_left() {
         let ours: IpAddr = [127, 0, 0, 1].into();
-        let sockets = EchoSockets::bind([ours, [127, 0, 0, 2].into()].into_iter()).unwrap();
+        let layout = Layout::for_sessions(16, 1, 1);
+        let ports = [PortConfig::default()];
+        let tables = Tables::host(&layout, &ports, &Options::default()).unwrap();
+        let both = [ours, [127, 0, 0, 2].into()].into_iter();
+        let sockets = EchoSockets::bind(both, tables.ingress()).unwrap();
         assert_eq!(sockets.fds().count(), 2);
         let peer = UdpSocket::bind("127.0.0.3:0").unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();

@@ -25,6 +25,7 @@ pub(crate) struct KernelMirror {
     buffers: Option<BufferThread>,
     requests: Vec<Request>,
     readdressed: bool,
+    relinked: bool,
 }
 
 impl KernelMirror {
@@ -44,6 +45,7 @@ impl KernelMirror {
             buffers,
             requests: Vec::new(),
             readdressed: false,
+            relinked: false,
         }
     }
 
@@ -53,7 +55,7 @@ impl KernelMirror {
             change,
             KernelChange::All(_) | KernelChange::Address(_) | KernelChange::AddressGone(_)
         );
-        self.ports.changed |= matches!(
+        self.relinked |= matches!(
             change,
             KernelChange::All(_) | KernelChange::Link(_) | KernelChange::LinkGone(_)
         );
@@ -88,8 +90,14 @@ impl KernelMirror {
     /// Bring the tables to what the kernel says and the sessions need. Costs next to nothing when
     /// nothing changed.
     pub(crate) fn reconcile(&mut self, tables: &mut Tables) {
+        let relinked = std::mem::take(&mut self.relinked);
+        if relinked {
+            let links = self.next_hops.kernel().links();
+            tables.set_vlans(links.filter_map(|link| Some((link.ifindex, link.vlan?.parent))));
+        }
         // Before packets are led there.
-        self.ports.reconcile(self.next_hops.ports(), tables);
+        self.ports
+            .reconcile(relinked, self.next_hops.ports(), tables);
         self.next_hops.reconcile(tables, &mut self.requests);
         for request in self.requests.drain(..) {
             self.netlink.request(request);

@@ -28,8 +28,6 @@ enum State {
 #[derive(Debug, Default)]
 pub(super) struct Ports {
     states: Vec<State>,
-    /// The kernel has said something of links.
-    pub(super) changed: bool,
 }
 
 impl Ports {
@@ -37,18 +35,17 @@ impl Ports {
     pub(super) fn new(ports: &[Port]) -> Self {
         Self {
             states: (ports.iter().map(|port| State::Attached(port.ifindex))).collect(),
-            changed: true,
         }
     }
 
-    /// Attach to those that are back, leave those that are gone. Costs next to nothing when nothing changed.
-    pub(super) fn reconcile(&mut self, ports: &[Port], tables: &mut Tables) {
+    /// Attach to those that are back, leave those that are gone. `relinked`: the kernel has said something of links; without,
+    /// it costs next to nothing.
+    pub(super) fn reconcile(&mut self, relinked: bool, ports: &[Port], tables: &mut Tables) {
         let now = Instant::now();
         let is_due = |state: &State| matches!(state, State::Refused { again, .. } if *again <= now);
-        if !self.changed && !self.states.iter().any(is_due) {
+        if !relinked && !self.states.iter().any(is_due) {
             return;
         }
-        self.changed = false;
         for (state, port) in self.states.iter_mut().zip(ports) {
             state.follow(port, tables, now);
         }

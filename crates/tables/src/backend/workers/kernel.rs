@@ -169,6 +169,7 @@ impl Traffic for Kernel {
             ..
         } = self;
         let mut served = depart(out, worker, monotonic_ns());
+        let ingress = worker.ingress();
         let mut run = |port: usize, burst: &mut Burst, too_long: u64| {
             worker.count_lost(port, "frame_too_long", too_long);
             if burst.is_empty() {
@@ -183,7 +184,7 @@ impl Traffic for Kernel {
         };
         for (port, socket) in tunnels {
             let mut too_long = 0;
-            datagrams.receive(socket, |front, payload| {
+            datagrams.receive(socket, &ingress, |front, payload| {
                 too_long += u64::from(!burst.push([front, payload]));
                 if burst.is_full() {
                     run(*port, burst, 0);

@@ -9,6 +9,7 @@ use nix::sys::socket::{
 };
 
 use super::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, ethernet, unless_it_would_block};
+use crate::ingress::Ingress;
 
 /// TS 29.281, 4.4.2.3
 const GTPU_PORT: u16 = 2152;
@@ -51,6 +52,11 @@ impl TunnelSocket {
         let _ = setsockopt(&fd, sockopt::RcvBufForce, &RECEIVE_BUFFER);
         // A kernel without it hands over datagrams one by one.
         let _ = setsockopt(&fd, sockopt::UdpGroSegment, &true);
+        // Before there is an address to receive at: each datagram says which interface it came in by.
+        match local {
+            IpAddr::V4(_) => setsockopt(&fd, sockopt::Ipv4PacketInfo, &true)?,
+            IpAddr::V6(_) => setsockopt(&fd, sockopt::Ipv6RecvPacketInfo, &true)?,
+        }
         let address = SockaddrStorage::from(SocketAddr::new(local, GTPU_PORT));
         bind(fd.as_raw_fd(), &address).map_err(|errno| in_use(local, errno.into()))?;
         Ok(Self { fd, local })
@@ -64,10 +70,13 @@ fn in_use(local: IpAddr, error: io::Error) -> io::Error {
     )
 }
 
-/// Octets of control messages that come with a datagram: the length of those that a piece is made of.
+/// Octets of control messages that come with a datagram: 24 for the length of those that a piece is made of, 40 for the
+/// interface and our address (IPv6; 32 of IPv4).
+const CONTROL: usize = 64;
+
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-struct Control([u8; 32]);
+struct Control([u8; CONTROL]);
 
 /// Room for what one call receives.
 pub(super) struct Datagrams {
@@ -100,7 +109,7 @@ impl Datagrams {
             messages: vec![message; MESSAGES].into(),
             parts: vec![part; MESSAGES].into(),
             from: vec![from; MESSAGES].into(),
-            controls: vec![Control([0; 32]); MESSAGES].into(),
+            controls: vec![Control([0; CONTROL]); MESSAGES].into(),
         };
         for (part, piece) in all.parts.iter_mut().zip(all.room.chunks_exact_mut(PIECE)) {
             part.iov_base = piece.as_mut_ptr().cast();
@@ -109,10 +118,12 @@ impl Datagrams {
         all
     }
 
-    /// Give each datagram that waits to `each`, behind headers as it had them on its way; those of one call.
+    /// Give each datagram that waits, and came in by an interface that is admitted, to `each`, behind headers as it had them
+    /// on its way; those of one call. The kernel makes a piece of datagrams of one interface alone.
     pub(super) fn receive(
         &mut self,
         socket: &TunnelSocket,
+        ingress: &Ingress,
         mut each: impl FnMut(&[u8], &[u8]),
     ) -> io::Result<()> {
         for (at, message) in self.messages.iter_mut().enumerate() {
@@ -137,15 +148,21 @@ impl Datagrams {
         let Some(count) = unless_it_would_block(super::checked(count))? else {
             return Ok(());
         };
+        let mut admitted = None;
         for at in 0..count as usize {
             let len = self.messages[at].msg_len as usize;
             let Some(from) = address_of(&self.from[at]) else {
                 continue;
             };
             let piece = &self.room[at * PIECE..][..len];
-            let datagrams = segment_len(&self.messages[at].msg_hdr)
-                .unwrap_or(len)
-                .max(1);
+            let control = controls(&self.messages[at].msg_hdr);
+            let datagrams = control.segment_len.unwrap_or(len).max(1);
+            if admitted != Some(control.ifindex) {
+                if !ingress.admits(control.ifindex, len.div_ceil(datagrams) as u64) {
+                    continue;
+                }
+                admitted = Some(control.ifindex);
+            }
             for datagram in piece.chunks(datagrams) {
                 let mut front = [0; FRONT_MAX];
                 let front = headers(&mut front, from, socket.local, datagram.len());
@@ -175,22 +192,46 @@ fn address_of(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-/// Octets of each datagram but the last one that a piece is made of; `None`: it is one.
-fn segment_len(header: &libc::msghdr) -> Option<usize> {
+/// Control messages of a piece.
+#[derive(Default)]
+struct Controls {
+    /// Octets of each datagram but the last one that it is made of; `None`: it is one.
+    segment_len: Option<usize>,
+    /// Interface that it came in by; 0: the kernel does not know.
+    ifindex: u32,
+}
+
+fn controls(header: &libc::msghdr) -> Controls {
+    let mut found = Controls::default();
     // SAFETY: the kernel has just written the control messages of this header, whose room is still there.
     let mut control = unsafe { libc::CMSG_FIRSTHDR(header) };
     while !control.is_null() {
         // SAFETY: as above; it is none of the two ends.
         let (level, kind) = unsafe { ((*control).cmsg_level, (*control).cmsg_type) };
-        if (level, kind) == (libc::SOL_UDP, libc::UDP_GRO) {
-            // SAFETY: the data of this kind are an integer, of any alignment.
-            let len = unsafe { libc::CMSG_DATA(control).cast::<i32>().read_unaligned() };
-            return usize::try_from(len).ok().filter(|&len| len > 0);
+        // SAFETY: as above.
+        let data = unsafe { libc::CMSG_DATA(control) };
+        match (level, kind) {
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                // SAFETY: the data of this kind are an integer, of any alignment.
+                let len = unsafe { data.cast::<i32>().read_unaligned() };
+                found.segment_len = usize::try_from(len).ok().filter(|&len| len > 0);
+            }
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                // SAFETY: the data of this kind are one of these, and the room has a whole one.
+                let info = unsafe { data.cast::<libc::in_pktinfo>().read_unaligned() };
+                found.ifindex = info.ipi_ifindex.try_into().unwrap_or(0);
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                // SAFETY: likewise.
+                let info = unsafe { data.cast::<libc::in6_pktinfo>().read_unaligned() };
+                found.ifindex = info.ipi6_ifindex;
+            }
+            _ => {}
         }
         // SAFETY: as above.
         control = unsafe { libc::CMSG_NXTHDR(header, control) };
     }
-    None
+    found
 }
 
 /// The headers that a datagram came behind, as far as the pipeline looks at them.

@@ -10,6 +10,7 @@ mod framed;
 mod gtpu;
 mod icmp;
 mod narrow;
+mod neighbours;
 mod node;
 mod overlap;
 mod packets;
@@ -277,6 +278,7 @@ pub fn all() -> Vec<Scenario> {
         transport::scenarios(),
         duplicates::scenarios(),
         routes::scenarios(),
+        neighbours::scenarios(),
         rest::scenarios(),
         framed::scenarios(),
         overlap::scenarios(),

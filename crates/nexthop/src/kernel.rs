@@ -114,8 +114,8 @@ pub struct Neighbour {
     pub addr: IpAddr,
     /// While the kernel holds it valid, stale included.
     pub mac: Option<Mac>,
-    /// Set by the operator; never probed.
-    pub permanent: bool,
+    /// Set by the operator (`NUD_PERMANENT`, `NUD_NOARP`); never probed.
+    pub is_static: bool,
 }
 
 /// State of the kernel at one moment.
@@ -222,10 +222,10 @@ impl Kernel {
         self.neighbours.get(&(ifindex, addr))?.mac
     }
 
-    pub(super) fn is_permanent(&self, ifindex: u32, addr: IpAddr) -> bool {
+    pub(super) fn is_static(&self, ifindex: u32, addr: IpAddr) -> bool {
         self.neighbours
             .get(&(ifindex, addr))
-            .is_some_and(|neighbour| neighbour.permanent)
+            .is_some_and(|neighbour| neighbour.is_static)
     }
 
     /// Whether the routes should be dumped again; asked once per doubt.

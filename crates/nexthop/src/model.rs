@@ -555,8 +555,8 @@ impl NextHops {
                 wanted.insert((*ifindex, *addr));
             }
         }
-        // The kernel would turn a permanent neighbour into an ordinary one.
-        wanted.retain(|(ifindex, addr)| !self.kernel.is_permanent(*ifindex, *addr));
+        // The kernel would turn a static neighbour into an ordinary one.
+        wanted.retain(|(ifindex, addr)| !self.kernel.is_static(*ifindex, *addr));
 
         for &(ifindex, addr) in self.kept.difference(&wanted) {
             requests.push(Request::Release { ifindex, addr });

@@ -2,9 +2,9 @@
 //! and that asks the kernel to keep neighbours resolved.
 //!
 //! It holds no model: [`crate::NextHops`] does. Two sockets: one for notifications, joined before
-//! the first dump so that nothing falls between, one for dumps and requests.
+//! the first dump so that nothing falls between, one for dumps and requests. Which neighbours are kept, and how
+//! operators' static ones are spared, is in `keeper`.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -17,16 +17,21 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recvfrom, send,
-    setsockopt, socket, sockopt,
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, getsockname,
+    recvfrom, send, setsockopt, socket, sockopt,
 };
 use nix::sys::time::TimeVal;
 
 use crate::{KernelChange, Request, Snapshot};
 
+mod keeper;
 mod wire;
 
+use keeper::Keeper;
 use wire::Messages;
+
+/// A neighbour, as the kernel keys it: device and address.
+type NeighbourKey = (u32, IpAddr);
 
 /// Largest datagram of rtnetlink: dumps come in 32 KiB at most.
 const BUFFER_LEN: usize = 64 << 10;
@@ -70,6 +75,8 @@ impl Netlink {
         let worker = Worker {
             listener,
             kernel,
+            keeper: Keeper::default(),
+            buffer: vec![0; BUFFER_LEN],
             incoming,
             wake: wake.clone(),
             refresh_at: None,
@@ -179,13 +186,10 @@ fn receive<'a>(fd: &OwnedFd, buffer: &'a mut [u8]) -> nix::Result<&'a [u8]> {
 /// Questions and answers.
 struct Kernel {
     fd: OwnedFd,
+    /// By which notifications name this socket.
+    port: u32,
     buffer: Vec<u8>,
     sequence: u32,
-    kept: BTreeSet<(u32, IpAddr)>,
-    /// Of `kept`, those that the kernel had no room for.
-    refused: BTreeSet<(u32, IpAddr)>,
-    /// Whether this kernel has managed neighbours; `None` before the first was asked for.
-    managed: Option<bool>,
 }
 
 impl Kernel {
@@ -193,14 +197,13 @@ impl Kernel {
         let fd = netlink_socket(SockFlag::empty())?;
         bind(fd.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
         setsockopt(&fd, sockopt::ReceiveTimeout, &TimeVal::new(ANSWER_S, 0))?;
+        let port = getsockname::<NetlinkAddr>(fd.as_raw_fd())?.pid();
         let buffer = vec![0; BUFFER_LEN];
         Ok(Self {
             fd,
+            port,
             buffer,
             sequence: 0,
-            kept: BTreeSet::new(),
-            refused: BTreeSet::new(),
-            managed: None,
         })
     }
 
@@ -281,8 +284,8 @@ impl Kernel {
         })
     }
 
-    /// Send a request made by `build` and wait for what answers it.
-    fn ask(&mut self, build: impl Fn(u32) -> Vec<u8>) -> io::Result<bool> {
+    /// Send a request made by `build` and wait for what answers it: the entry, if a neighbour was asked for.
+    fn ask(&mut self, build: impl Fn(u32) -> Vec<u8>) -> io::Result<Option<wire::Entry>> {
         let sequence = self.next_sequence();
         send(self.fd.as_raw_fd(), &build(sequence), MsgFlags::empty())?;
         loop {
@@ -291,66 +294,19 @@ impl Kernel {
                     continue;
                 }
                 return match (i32::from(message.kind), message.errno()) {
-                    (libc::NLMSG_ERROR, 0) => Ok(false),
+                    (libc::NLMSG_ERROR, 0) => Ok(None),
                     (libc::NLMSG_ERROR, errno) => Err(io::Error::from_raw_os_error(errno)),
-                    _ => Ok(message.is_managed()),
+                    _ => Ok(message.neighbour().and_then(|(_, entry)| entry)),
                 };
             }
         }
     }
 
-    fn keep(&mut self, ifindex: u32, addr: IpAddr) {
-        self.kept.insert((ifindex, addr));
-        if !self.resolve(ifindex, addr) || self.managed.is_some() {
-            return;
-        }
-        let got = self.ask(|sequence| wire::get_neighbour(ifindex, addr, sequence));
-        self.managed = got.ok();
-        if self.managed == Some(false) {
-            tracing::info!("this kernel has no managed neighbours; refreshing them instead");
-        }
-    }
-
-    fn resolve(&mut self, ifindex: u32, addr: IpAddr) -> bool {
-        let asked = self.ask(|sequence| wire::use_neighbour(ifindex, addr, true, sequence));
-        let Err(error) = asked else {
-            self.refused.remove(&(ifindex, addr));
-            return true;
-        };
-        if error.raw_os_error() == Some(libc::ENOBUFS) {
-            if self.refused.is_empty() {
-                tracing::warn!(
-                    "the neighbour table is full; raise net.ipv4.neigh.default.gc_thresh3 (or ipv6)"
-                );
-            }
-            self.refused.insert((ifindex, addr));
-        } else {
-            // The link may have gone meanwhile; its return brings the request again.
-            tracing::debug!(ifindex, %addr, %error, "neighbour cannot be resolved");
-        }
-        false
-    }
-
-    fn release(&mut self, ifindex: u32, addr: IpAddr) {
-        self.refused.remove(&(ifindex, addr));
-        if self.kept.remove(&(ifindex, addr)) {
-            // Fails if the neighbour or its link is gone, which is as good.
-            let _ = self.ask(|sequence| wire::use_neighbour(ifindex, addr, false, sequence));
-        }
-    }
-
-    /// Neighbours that must be asked for again and again.
-    fn unsettled(&self) -> &BTreeSet<(u32, IpAddr)> {
-        if self.managed == Some(false) {
-            &self.kept
-        } else {
-            &self.refused
-        }
-    }
-
-    fn refresh(&mut self) {
-        for (ifindex, addr) in self.unsettled().clone() {
-            self.resolve(ifindex, addr);
+    /// A neighbour's entry; `None` if there is none.
+    fn neighbour(&mut self, key: NeighbourKey) -> io::Result<Option<wire::Entry>> {
+        match self.ask(|sequence| wire::get_neighbour(key, sequence)) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            answer => answer,
         }
     }
 }
@@ -358,6 +314,8 @@ impl Kernel {
 struct Worker {
     listener: OwnedFd,
     kernel: Kernel,
+    keeper: Keeper,
+    buffer: Vec<u8>,
     incoming: Receiver<Request>,
     wake: Arc<EventFd>,
     refresh_at: Option<Instant>,
@@ -365,9 +323,8 @@ struct Worker {
 
 impl Worker {
     fn run(mut self, deliver: &mut dyn FnMut(KernelChange)) {
-        let mut buffer = vec![0; BUFFER_LEN];
         loop {
-            let step = self.wait().and_then(|()| self.hear(&mut buffer, deliver));
+            let step = self.wait().and_then(|()| self.hear(deliver));
             if let Err(error) = step {
                 tracing::error!(%error, "rtnetlink failed; reading everything again");
                 std::thread::sleep(Duration::from_secs(1));
@@ -377,8 +334,8 @@ impl Worker {
                 break;
             }
         }
-        for (ifindex, addr) in self.kernel.kept.clone() {
-            self.kernel.release(ifindex, addr);
+        for key in self.keeper.all() {
+            self.release(key, &mut |_| {});
         }
     }
 
@@ -401,12 +358,19 @@ impl Worker {
     }
 
     /// All notifications that are waiting.
-    fn hear(&mut self, buffer: &mut [u8], deliver: &mut dyn FnMut(KernelChange)) -> io::Result<()> {
+    fn hear(&mut self, deliver: &mut dyn FnMut(KernelChange)) -> io::Result<()> {
         loop {
-            match receive(&self.listener, buffer) {
-                Ok(datagram) => Messages(datagram)
-                    .filter_map(|message| message.change())
-                    .for_each(&mut *deliver),
+            match receive(&self.listener, &mut self.buffer) {
+                Ok(datagram) => {
+                    for message in Messages(datagram) {
+                        if message.port != self.kernel.port {
+                            self.keeper.hear(&message);
+                        }
+                        if let Some(change) = message.change() {
+                            deliver(change);
+                        }
+                    }
+                }
                 Err(Errno::EAGAIN) => return Ok(()),
                 Err(Errno::EINTR) => {}
                 Err(Errno::ENOBUFS) => {
@@ -430,8 +394,8 @@ impl Worker {
         let _ = self.wake.read();
         loop {
             match self.incoming.try_recv() {
-                Ok(Request::Keep { ifindex, addr }) => self.kernel.keep(ifindex, addr),
-                Ok(Request::Release { ifindex, addr }) => self.kernel.release(ifindex, addr),
+                Ok(Request::Keep { ifindex, addr }) => self.keep((ifindex, addr), deliver),
+                Ok(Request::Release { ifindex, addr }) => self.release((ifindex, addr), deliver),
                 Ok(Request::DumpRoutes) => match self.kernel.routes() {
                     Ok(routes) => deliver(KernelChange::Routes(routes)),
                     Err(error) => tracing::error!(%error, "routes cannot be read"),
@@ -440,18 +404,47 @@ impl Worker {
                 Err(mpsc::TryRecvError::Disconnected) => return false,
             }
         }
-        self.refresh_if_due();
+        while let Some(key) = self.keeper.next_unmanaged() {
+            self.keep(key, deliver);
+        }
+        self.refresh_if_due(deliver);
         true
     }
 
-    fn refresh_if_due(&mut self) {
-        if self.kernel.unsettled().is_empty() {
+    fn keep(&mut self, key: NeighbourKey, deliver: &mut dyn FnMut(KernelChange)) {
+        if self.keeper.keep(&mut self.kernel, key) {
+            self.make_good(key, deliver);
+        }
+    }
+
+    fn release(&mut self, key: NeighbourKey, deliver: &mut dyn FnMut(KernelChange)) {
+        if self.keeper.release(&mut self.kernel, key) {
+            self.make_good(key, deliver);
+        }
+        self.keeper.forget(key);
+    }
+
+    /// After a neighbour's entry was changed: an operator's static one may have come since it was looked at. The kernel
+    /// tells of every change before it takes the next one, so that it has been heard of.
+    fn make_good(&mut self, key: NeighbourKey, deliver: &mut dyn FnMut(KernelChange)) {
+        match self.hear(deliver) {
+            Ok(()) => self.keeper.make_good(&mut self.kernel, key),
+            Err(error) => tracing::error!(%error, "rtnetlink failed"),
+        }
+    }
+
+    fn refresh_if_due(&mut self, deliver: &mut dyn FnMut(KernelChange)) {
+        if !self.keeper.has_unsettled() {
             self.refresh_at = None;
             return;
         }
         match self.refresh_at {
             Some(at) if at > Instant::now() => return,
-            Some(_) => self.kernel.refresh(),
+            Some(_) => {
+                for key in self.keeper.unsettled() {
+                    self.keep(key, deliver);
+                }
+            }
             None => {}
         }
         self.refresh_at = Some(Instant::now() + REFRESH);

@@ -234,6 +234,131 @@ fn a_peer_is_resolved_before_its_first_packet() {
     );
 }
 
+/// Neighbour entry of the kernel, as `ip` shows it.
+fn entry(addr: &str) -> String {
+    sh(&format!("ip -d neigh show {addr} dev n6 nud all"))
+}
+
+/// Gateways of both families, and a destination behind each.
+const GATEWAYS: [(&str, &str); 2] = [
+    ("10.6.0.2", "198.51.100.1"),
+    ("2001:db8:6::2", "2001:db8:99::1"),
+];
+
+/// The address that operators give it is nobody's: a kernel that asks would find out.
+#[test]
+fn a_static_neighbour_is_not_erased() {
+    let host = cable();
+    wait_for_ipv6(&host);
+    sh("ip route add default via 10.6.0.2
+        ip -6 route add default via 2001:db8:6::2");
+    let mut mirror = Mirror::start();
+    let other = Mac([2, 0, 0, 0, 0, 0x77]);
+    for (gateway, behind) in GATEWAYS {
+        for state in ["permanent", "noarp"] {
+            let has = |word: &str| entry(gateway).contains(word);
+            let is_fixed = || has(&state.to_uppercase()) && !has("managed");
+            mirror.until("resolved", behind, leads_to(PEER_MAC));
+            mirror.settle();
+            assert!(has("managed"), "{}", entry(gateway));
+
+            let set = format!("neigh replace {gateway} dev n6 lladdr");
+            sh(&format!("ip {set} 02:00:00:00:00:77 nud {state}"));
+            mirror.until("set by the operator", behind, leads_to(other));
+            mirror.settle();
+            assert!(is_fixed(), "{}", entry(gateway));
+
+            sh(&format!("ip {set} 02:00:00:00:00:20 nud stale"));
+            mirror.until("made an ordinary one", behind, leads_to(PEER_MAC));
+            wait_for("it to be kept again", || has("managed"));
+
+            sh(&format!("ip {set} 02:00:00:00:00:77 nud {state}"));
+            mirror.until("set once more", behind, leads_to(other));
+            mirror.settle();
+            assert!(is_fixed(), "{}", entry(gateway));
+            sh(&format!("ip neigh del {gateway} dev n6"));
+            mirror.until("deleted", behind, leads_to(PEER_MAC));
+            mirror.settle();
+            assert!(has("managed"), "{}", entry(gateway));
+        }
+        sh(&format!(
+            "ip neigh replace {gateway} dev n6 lladdr 02:00:00:00:00:77 nud permanent"
+        ));
+    }
+    drop(mirror);
+    for (gateway, _) in GATEWAYS {
+        let left = entry(gateway);
+        assert!(left.contains("00:77 PERMANENT"), "after the end: {left}");
+    }
+}
+
+#[test]
+fn a_static_neighbour_that_was_there_before_is_let_be() {
+    let host = cable();
+    wait_for_ipv6(&host);
+    for (gateway, _) in GATEWAYS {
+        sh(&format!(
+            "ip neigh add {gateway} dev n6 lladdr 02:00:00:00:00:77 nud permanent"
+        ));
+    }
+    let (sender, changes) = mpsc::channel();
+    let netlink = Netlink::start(move |change| {
+        let _ = sender.send(change);
+    })
+    .unwrap();
+    // As a model would that has not heard of them.
+    for (addr, _) in GATEWAYS {
+        let (ifindex, addr) = (ifindex("n6"), ip(addr));
+        netlink.request(Request::Keep { ifindex, addr });
+        netlink.request(Request::Release { ifindex, addr });
+        netlink.request(Request::Keep { ifindex, addr });
+    }
+    netlink.request(Request::DumpRoutes);
+    while !matches!(changes.recv_timeout(PATIENCE), Ok(KernelChange::Routes(_))) {}
+    let all_left = || {
+        let entries = GATEWAYS.map(|(gateway, _)| entry(gateway));
+        entries
+            .iter()
+            .all(|entry| entry.contains("00:77 PERMANENT"))
+    };
+    assert!(all_left());
+    drop(netlink);
+    assert!(all_left(), "after the end");
+}
+
+/// An operator and we change a neighbour at the same time, again and again.
+#[test]
+fn a_static_neighbour_that_comes_between_look_and_request_is_put_back() {
+    const ROUNDS: usize = 20;
+    let host = cable();
+    wait_for_ipv6(&host);
+    let (sender, changes) = mpsc::channel();
+    let netlink = Netlink::start(move |change| {
+        let _ = sender.send(change);
+    })
+    .unwrap();
+    let n6 = ifindex("n6");
+    for (gateway, _) in GATEWAYS {
+        for _ in 0..ROUNDS {
+            let operator = std::thread::spawn(move || {
+                let set = format!("neigh replace {gateway} dev n6 lladdr 02:00:00:00:00");
+                let line = format!("{set}:20 nud stale\n{set}:77 nud permanent\n");
+                sh(&format!("ip -batch - <<'END'\n{}END", line.repeat(50)));
+            });
+            while !operator.is_finished() {
+                let (ifindex, addr) = (n6, ip(gateway));
+                netlink.request(Request::Keep { ifindex, addr });
+                netlink.request(Request::Release { ifindex, addr });
+                netlink.request(Request::DumpRoutes);
+                while !matches!(changes.recv_timeout(PATIENCE), Ok(KernelChange::Routes(_))) {}
+            }
+            operator.join().unwrap();
+            let left = entry(gateway);
+            assert!(left.contains("00:77 PERMANENT"), "{left}");
+        }
+    }
+}
+
 #[test]
 fn lost_notifications_are_made_good() {
     let _host = cable();

@@ -103,7 +103,7 @@ fn neighbour(ifindex: u32, addr: &str, last: u8) -> Neighbour {
         ifindex,
         addr: ip(addr),
         mac: Some(mac(last)),
-        permanent: false,
+        is_static: false,
     }
 }
 
@@ -286,16 +286,27 @@ fn a_gateway_is_kept_resolved_until_nothing_leads_to_it() {
 }
 
 #[test]
-fn a_permanent_neighbour_is_left_alone() {
+fn a_static_neighbour_is_left_alone() {
     let gateway = Neighbour {
-        permanent: true,
+        is_static: true,
         ..neighbour(N6, "10.6.0.254", 254)
     };
-    let bench = Bench::new(Snapshot {
+    let mut bench = Bench::new(Snapshot {
         neighbours: vec![gateway],
         ..ordinary()
     });
     assert_eq!(bench.requests, []);
+    let (ifindex, addr) = (gateway.ifindex, gateway.addr);
+    bench.hear([KernelChange::NeighbourGone { ifindex, addr }]);
+    assert_eq!(bench.requests, [Request::Keep { ifindex, addr }], "deleted");
+    bench.hear([KernelChange::Neighbour(gateway)]);
+    assert_eq!(bench.requests, [Request::Release { ifindex, addr }], "set");
+    bench.hear([KernelChange::Neighbour(neighbour(N6, "10.6.0.254", 1))]);
+    assert_eq!(
+        bench.requests,
+        [Request::Keep { ifindex, addr }],
+        "made an ordinary one"
+    );
 }
 
 #[test]
@@ -626,7 +637,7 @@ impl Truth {
                     ifindex,
                     addr: host,
                     mac,
-                    permanent: false,
+                    is_static: false,
                 };
                 self.neighbours.insert((ifindex, host), neighbour);
                 vec![KernelChange::Neighbour(neighbour)]

@@ -11,6 +11,7 @@ mod gtpu;
 mod icmp;
 mod ingress;
 mod narrow;
+mod neighbours;
 mod node;
 mod overlap;
 mod packets;
@@ -284,6 +285,7 @@ pub fn all() -> Vec<Scenario> {
         transport::scenarios(),
         duplicates::scenarios(),
         routes::scenarios(),
+        neighbours::scenarios(),
         rest::scenarios(),
         framed::scenarios(),
         overlap::scenarios(),

@@ -30,7 +30,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-fn two_ues(world: &mut World) -> Result<[Attached; 2]> {
+/// One of each family.
+pub(super) fn two_ues(world: &mut World) -> Result<[Attached; 2]> {
     Ok([
         world.attach_plain("ue4", Family::V4)?,
         world.attach_plain("ue6", Family::V6)?,

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use super::Lead;
+use super::{Lead, NeighbourKey};
 use crate::{
     Address, HowAdded, KernelChange, Link, Mac, Neighbour, Route, RouteHop, RouteKind, Vlan,
 };
@@ -21,6 +21,7 @@ const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
 const NDA_FLAGS_EXT: u16 = 15;
 const NUD_VALID: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
+const NUD_NOARP: u16 = 0x40;
 const NUD_PERMANENT: u16 = 0x80;
 const RTM_NEWNEXTHOP: u16 = 104;
 const RTM_DELNEXTHOP: u16 = 105;
@@ -30,7 +31,31 @@ pub(super) struct Message<'a> {
     pub(super) kind: u16,
     pub(super) flags: u16,
     pub(super) sequence: u32,
+    /// Port of the socket whose request brought the message about; 0: the kernel itself.
+    pub(super) port: u32,
     body: &'a [u8],
+}
+
+/// Entry of the kernel's neighbour table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    state: u16,
+    flags: u8,
+    mac: Option<Mac>,
+    /// The kernel keeps it resolved.
+    pub(super) is_managed: bool,
+}
+
+impl Entry {
+    /// Set by the operator (`NUD_PERMANENT`, `NUD_NOARP`): the kernel never probes it.
+    pub(super) fn is_static(&self) -> bool {
+        self.state & (NUD_PERMANENT | NUD_NOARP) != 0
+    }
+
+    /// The kernel sends to it, stale included.
+    pub(super) fn is_valid(&self) -> bool {
+        self.state & NUD_VALID != 0
+    }
 }
 
 impl<'a> Message<'a> {
@@ -66,13 +91,13 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Whether a neighbour message says that the kernel keeps the neighbour resolved.
-    pub(super) fn is_managed(&self) -> bool {
-        let attributes = self.body.get(12..).unwrap_or_default();
-        let flags = Attributes(attributes).find(|(kind, _)| *kind == NDA_FLAGS_EXT);
-        flags
-            .and_then(|(_, value)| u32_at(value, 0))
-            .is_some_and(|f| f & NTF_EXT_MANAGED != 0)
+    /// Neighbour that the message is about, and its entry; `None` for one that is gone.
+    pub(super) fn neighbour(&self) -> Option<(NeighbourKey, Option<Entry>)> {
+        let (key, entry) = match self.kind {
+            libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => entry(self.body)?,
+            _ => return None,
+        };
+        Some((key, (self.kind == libc::RTM_NEWNEIGH).then_some(entry)))
     }
 }
 
@@ -89,6 +114,7 @@ impl<'a> Iterator for Messages<'a> {
             kind: u16_at(self.0, 4)?,
             flags: u16_at(self.0, 6)?,
             sequence: u32_at(self.0, 8)?,
+            port: u32_at(self.0, 12)?,
             body,
         };
         self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or_default();
@@ -307,26 +333,39 @@ fn multipath(mut rest: &[u8]) -> Vec<RouteHop> {
 }
 
 /// `struct ndmsg` and its attributes.
-fn neighbour(body: &[u8]) -> Option<Neighbour> {
+fn entry(body: &[u8]) -> Option<(NeighbourKey, Entry)> {
     const NTF_PROXY: u8 = 8;
     let (family, flags) = (i32::from(*body.first()?), *body.get(10)?);
     if !matches!(family, libc::AF_INET | libc::AF_INET6) || flags & NTF_PROXY != 0 {
         return None;
     }
-    let state = u16_at(body, 8)?;
-    let (mut addr, mut mac) = (None, None);
+    let mut entry = Entry {
+        state: u16_at(body, 8)?,
+        flags,
+        mac: None,
+        is_managed: false,
+    };
+    let mut addr = None;
     for (kind, value) in Attributes(body.get(12..)?) {
         match kind {
             NDA_DST => addr = ip(value),
-            NDA_LLADDR if value.len() == 6 => mac = array(value, 0).map(Mac),
+            NDA_LLADDR if value.len() == 6 => entry.mac = array(value, 0).map(Mac),
+            NDA_FLAGS_EXT => {
+                entry.is_managed = u32_at(value, 0).is_some_and(|f| f & NTF_EXT_MANAGED != 0);
+            }
             _ => {}
         }
     }
+    Some(((u32_at(body, 4)?, addr?), entry))
+}
+
+fn neighbour(body: &[u8]) -> Option<Neighbour> {
+    let ((ifindex, addr), entry) = entry(body)?;
     Some(Neighbour {
-        ifindex: u32_at(body, 4)?,
-        addr: addr?,
-        mac: mac.filter(|_| state & NUD_VALID != 0),
-        permanent: state & NUD_PERMANENT != 0,
+        ifindex,
+        addr,
+        mac: entry.mac.filter(|_| entry.is_valid()),
+        is_static: entry.is_static(),
     })
 }
 
@@ -363,7 +402,7 @@ pub(super) fn dump(kind: u16, sequence: u32) -> Vec<u8> {
     finish(message)
 }
 
-fn neighbour_message(message: &mut Vec<u8>, ifindex: u32, flags: u8, addr: IpAddr) {
+fn neighbour_message(message: &mut Vec<u8>, (ifindex, addr): NeighbourKey, state: u16, flags: u8) {
     let family = if addr.is_ipv4() {
         libc::AF_INET
     } else {
@@ -371,22 +410,43 @@ fn neighbour_message(message: &mut Vec<u8>, ifindex: u32, flags: u8, addr: IpAdd
     };
     message.extend([family as u8, 0, 0, 0]);
     message.extend(ifindex.to_ne_bytes());
-    message.extend([0, 0, flags, 0]);
+    message.extend(state.to_ne_bytes());
+    message.extend([flags, 0]);
     match addr {
         IpAddr::V4(addr) => attribute(message, NDA_DST, &addr.octets()),
         IpAddr::V6(addr) => attribute(message, NDA_DST, &addr.octets()),
     }
 }
 
-/// Resolve a neighbour now; `managed`: and keep it so. Without, a neighbour that was managed no
-/// longer is, and one that does not exist is left so.
-pub(super) fn use_neighbour(ifindex: u32, addr: IpAddr, managed: bool, sequence: u32) -> Vec<u8> {
-    let create = if managed { libc::NLM_F_CREATE } else { 0 };
-    let flags = libc::NLM_F_ACK | libc::NLM_F_REPLACE | create;
+/// Have a neighbour resolved now, and kept so. `exists`: of one that is there, or one that is not; the kernel refuses the
+/// other (`ENOENT`, `EEXIST`).
+pub(super) fn keep_neighbour(key: NeighbourKey, exists: bool, sequence: u32) -> Vec<u8> {
+    let which = if exists {
+        libc::NLM_F_REPLACE
+    } else {
+        libc::NLM_F_CREATE | libc::NLM_F_EXCL
+    };
+    let mut message = begin(libc::RTM_NEWNEIGH, libc::NLM_F_ACK | which, sequence);
+    neighbour_message(&mut message, key, 0, NTF_USE);
+    attribute(&mut message, NDA_FLAGS_EXT, &NTF_EXT_MANAGED.to_ne_bytes());
+    finish(message)
+}
+
+/// Have a neighbour kept no longer.
+pub(super) fn release_neighbour(key: NeighbourKey, sequence: u32) -> Vec<u8> {
+    let flags = libc::NLM_F_ACK | libc::NLM_F_REPLACE;
     let mut message = begin(libc::RTM_NEWNEIGH, flags, sequence);
-    neighbour_message(&mut message, ifindex, NTF_USE, addr);
-    if managed {
-        attribute(&mut message, NDA_FLAGS_EXT, &NTF_EXT_MANAGED.to_ne_bytes());
+    neighbour_message(&mut message, key, 0, NTF_USE);
+    finish(message)
+}
+
+/// Give a neighbour that is there an entry as it was, not managed.
+pub(super) fn put_back_neighbour(key: NeighbourKey, entry: &Entry, sequence: u32) -> Vec<u8> {
+    let flags = libc::NLM_F_ACK | libc::NLM_F_REPLACE;
+    let mut message = begin(libc::RTM_NEWNEIGH, flags, sequence);
+    neighbour_message(&mut message, key, entry.state, entry.flags & !NTF_USE);
+    if let Some(Mac(mac)) = entry.mac {
+        attribute(&mut message, NDA_LLADDR, &mac);
     }
     finish(message)
 }
@@ -436,9 +496,9 @@ pub(super) fn rule(kind: u16, lead: &Lead<'_>, is_v4: bool, sequence: u32) -> Ve
 }
 
 /// Ask for one neighbour.
-pub(super) fn get_neighbour(ifindex: u32, addr: IpAddr, sequence: u32) -> Vec<u8> {
+pub(super) fn get_neighbour(key: NeighbourKey, sequence: u32) -> Vec<u8> {
     let mut message = begin(libc::RTM_GETNEIGH, 0, sequence);
-    neighbour_message(&mut message, ifindex, 0, addr);
+    neighbour_message(&mut message, key, 0, 0);
     finish(message)
 }
 
@@ -602,6 +662,30 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_is_put_back_as_it_was_told() {
+        const NTF_ROUTER: u8 = 0x80;
+        for (addr, state) in [("10.6.0.2", NUD_PERMANENT), ("2001:db8::2", NUD_NOARP)] {
+            let key = (6, addr.parse().unwrap());
+            let entry = Entry {
+                state,
+                flags: NTF_ROUTER,
+                mac: Some(Mac([2, 0, 0, 0, 0, 6])),
+                is_managed: false,
+            };
+            let bytes = put_back_neighbour(key, &entry, 1);
+            let message = Messages(&bytes).next().unwrap();
+            assert_eq!(message.neighbour(), Some((key, Some(entry))));
+            let Some(KernelChange::Neighbour(neighbour)) = message.change() else {
+                panic!()
+            };
+            assert!(neighbour.is_static);
+            let bytes = keep_neighbour(key, true, 1);
+            let (_, asked) = Messages(&bytes).next().unwrap().neighbour().unwrap();
+            assert!(asked.is_some_and(|entry| entry.is_managed && !entry.is_static()));
+        }
+    }
+
+    #[test]
     fn bridges_and_proxies_are_no_neighbours() {
         let header = |family, flags| [family, 0, 0, 0, 6, 0, 0, 0, 2, 0, flags, 0];
         let attributes: [(u16, &[u8]); 2] = [(NDA_DST, &[10, 6, 0, 2]), (NDA_LLADDR, &[2; 6])];
@@ -628,7 +712,7 @@ mod tests {
             let mut bytes = message(kind, &body, &[(1, &[1, 2, 3, 4]), (9, &[8, 0, 0, 0, 0, 0, 0, 0])]);
             bytes.truncate(cut.max(1));
             for message in Messages(&bytes) {
-                let _ = (message.change(), message.errno(), message.is_managed());
+                let _ = (message.change(), message.errno(), message.neighbour());
             }
             for message in Messages(&body) {
                 let _ = message.change();

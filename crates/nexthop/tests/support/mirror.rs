@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nexthop::netlink::Netlink;
 use nexthop::{
-    Config, KernelChange, L2, Mac, NetworkInstance, NextHop, NextHops, Port, TABLE_MAIN,
+    Config, KernelChange, L2, Mac, NetworkInstance, NextHop, NextHops, Port, Request, TABLE_MAIN,
 };
 use session::compiled::NiId;
 
@@ -62,6 +62,23 @@ impl Mirror {
         requests
             .into_iter()
             .for_each(|request| self.netlink.request(request));
+    }
+
+    /// Turn the loop until the kernel has been told all that follows from what it has said.
+    pub(crate) fn settle(&mut self) {
+        // What is heard in the first round is asked for in the second, and done in the third.
+        for _ in 0..3 {
+            self.netlink.request(Request::DumpRoutes);
+            loop {
+                let change = self.changes.recv_timeout(PATIENCE).unwrap();
+                let is_answer = matches!(change, KernelChange::Routes(_));
+                self.model.apply(change);
+                if is_answer {
+                    break;
+                }
+            }
+            self.turn();
+        }
     }
 
     /// Turn the loop until packets to `to` go where they should; how long it took.

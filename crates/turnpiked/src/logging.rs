@@ -13,7 +13,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::config::{Log, LogFormat, LogLevel};
-use crate::usage_log::write_lines;
+use crate::lines::write_lines;
 
 /// Lines that may wait for the thread; some 100 octets each, seldom more than 500.
 const QUEUE: usize = 8192;

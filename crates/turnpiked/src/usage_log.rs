@@ -20,8 +20,6 @@ use crate::report::{address_text, seid_text, unix_near};
 use crate::system;
 use files::{Files, Tally};
 
-pub(crate) use files::write_lines;
-
 /// Reports that may wait for the disk.
 const QUEUE: usize = 1 << 16;
 /// Reports after which what became of them is counted.

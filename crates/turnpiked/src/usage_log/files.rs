@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::lines::write_lines;
+
 /// Octets of lines that are written at once.
 const AT_ONCE: usize = 1 << 16;
 
@@ -187,20 +189,6 @@ impl Files {
 /// Ends of lines.
 fn ends(lines: &[u8]) -> u64 {
     lines.iter().filter(|octet| **octet == b'\n').count() as u64
-}
-
-/// Write as much as can be written: how many octets, and why not all.
-pub(crate) fn write_lines(to: &mut impl Write, lines: &[u8]) -> (usize, io::Result<()>) {
-    let mut written = 0;
-    while let Some(left) = lines.get(written..).filter(|left| !left.is_empty()) {
-        match to.write(left) {
-            Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
-            Ok(octets) => written += octets,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return (written, Err(error)),
-        }
-    }
-    (written, Ok(()))
 }
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ mod tables;
 pub mod task;
 pub mod trace;
 mod tunnel_ends;
+mod unsent;
 mod verdict;
 #[cfg(test)]
 mod waiting_tests;
@@ -76,4 +77,5 @@ pub use stats::{
 };
 pub use tables::{Fill, Tables};
 pub use tunnel_ends::TunnelEnds;
+pub use unsent::unsent_octets;
 pub use verdict::Verdict;

@@ -408,6 +408,7 @@ enum tp_nh_state {
 	TP_NH_FIB = 4,	      /* ask the kernel's FIB */
 	TP_NH_LOCAL = 5,      /* the destination is this host: users must not reach it */
 	TP_NH_PROHIBIT = 6,   /* blackhole, unreachable, prohibit */
+	TP_NH_FAILED = 7,     /* does not answer, and is asked for without a packet's help */
 };
 
 /* Immutable once published, apart from its index being swapped. */

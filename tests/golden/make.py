@@ -564,6 +564,17 @@ def vlan_cases():
          [(UP, tagged(up(u)), "slow", slow(relayed(gtpu(RTEID, psc(QFI) + raw(u), flags=0x34), dst="10.3.9.9").payload))], [(1, 1, len(u), 0)])
 
 
+def dead_neighbour_cases():
+    """Next hops that do not answer."""
+    u, u6, d, d6 = user(), user6(), user(HOST, UE), user6(HOST6, UE6)
+    site = nexthop("n3", UP, state="failed") + nexthop("n6", DOWN, state="failed") + route("0.0.0.0/0") + route("::/0")
+    case("dead-neighbours", "a gateway and a gNB that do not answer", plain(ue6="2001:db8:60::/64"),
+         [(port, frame, "neighbour_unresolved", None) for port, frame in ((UP, up(u)), (UP, up(u6)), (DOWN, net(d)), (DOWN, net(d6)))],
+         [(1, 0, 0, 2), (2, 0, 0, 2)], site=site)
+    message = gtpu(TEID, psc(QFI) + raw(u), flags=0x34)
+    case("relay-dead-neighbour", "from tunnel to tunnel", relaying(), [(UP, outer(message), "neighbour_unresolved", None)], [(1, 0, 0, 1)], site=site)
+
+
 def packet_rate_cases():
     """So many packets in each time unit (TS 29.244, 8.2.63); the cases last less than one."""
     u, u2 = user(), user(src=UE2)
@@ -1552,7 +1563,7 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, wrong_interface_cases, outer_fragment_cases, rule_cases, mark_cases, vlan_cases, packet_rate_cases, sdf_cases, downlink_cases, buffering_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, duplicate_cases, prefix_cases, route_cases, relay_cases, relay_too_long_cases, udp_cases, marking_cases, outer6_cases):
+    for make in (uplink_cases, wrong_interface_cases, outer_fragment_cases, rule_cases, mark_cases, vlan_cases, dead_neighbour_cases, packet_rate_cases, sdf_cases, downlink_cases, buffering_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, duplicate_cases, prefix_cases, route_cases, relay_cases, relay_too_long_cases, udp_cases, marking_cases, outer6_cases):
         make()
     contents = {"common.toml": (COMMON + ROUTES).rstrip("\n").encode() + b"\n"}
     for name in sorted(CASES):

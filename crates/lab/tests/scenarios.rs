@@ -129,7 +129,7 @@ fn all_scenarios_pass() {
 
 /// What differs most between data paths: where packets come from and go to, what packets of the UPF's own do, and what
 /// happens while rules change. All others: `make scenarios DATAPATH=kernel`.
-const TELLING: [&str; 26] = [
+const TELLING: [&str; 27] = [
     "association-from-upf",
     "handover",
     "paging",
@@ -144,6 +144,7 @@ const TELLING: [&str; 26] = [
     "outer-both",
     "duplicates",
     "unresolved-neighbour",
+    "dead-neighbour",
     "framed-routes",
     "overlapping-ues",
     "outer-fragments",

@@ -116,6 +116,8 @@ pub struct Neighbour {
     pub mac: Option<Mac>,
     /// Set by the operator (`NUD_PERMANENT`, `NUD_NOARP`); never probed.
     pub is_static: bool,
+    /// The kernel has asked for it in vain.
+    pub is_failed: bool,
 }
 
 /// State of the kernel at one moment.
@@ -226,6 +228,12 @@ impl Kernel {
         self.neighbours
             .get(&(ifindex, addr))
             .is_some_and(|neighbour| neighbour.is_static)
+    }
+
+    pub(super) fn is_failed(&self, ifindex: u32, addr: IpAddr) -> bool {
+        self.neighbours
+            .get(&(ifindex, addr))
+            .is_some_and(|neighbour| neighbour.is_failed)
     }
 
     /// Whether the routes should be dumped again; asked once per doubt.

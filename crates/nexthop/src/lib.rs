@@ -104,6 +104,8 @@ pub enum NextHop {
         /// Largest IP packet.
         mtu: u16,
     },
+    /// The neighbour does not answer. The kernel is asked to look for it again and again.
+    Failed,
     /// The destination itself is the neighbour.
     OnLink {
         /// Devmap slot.

@@ -390,6 +390,10 @@ impl NextHops {
                 l2: L2::new(to, from, vlan),
                 addr,
             },
+            // Without a packet that asks: only what is kept is asked for again.
+            _ if self.kernel.is_failed(ifindex, addr) && self.kept.contains(&(ifindex, addr)) => {
+                NextHop::Failed
+            }
             _ => NextHop::Unresolved { ifindex, mtu },
         }
     }

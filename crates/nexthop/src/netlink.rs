@@ -22,7 +22,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 
-use crate::{KernelChange, Request, Snapshot};
+use crate::{KernelChange, Neighbour, Request, Snapshot};
 
 mod keeper;
 mod wire;
@@ -38,9 +38,6 @@ const BUFFER_LEN: usize = 64 << 10;
 
 /// Notifications waiting for us; beyond it the kernel says `ENOBUFS` and everything is dumped again.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
-
-/// A kernel without managed neighbours (before 5.16), or without room for one, is asked this often.
-const REFRESH: Duration = Duration::from_secs(5);
 
 /// The kernel answers at once, or something is wrong.
 const ANSWER_S: i64 = 5;
@@ -363,11 +360,21 @@ impl Worker {
             match receive(&self.listener, &mut self.buffer) {
                 Ok(datagram) => {
                     for message in Messages(datagram) {
-                        if message.port != self.kernel.port {
+                        let is_ours = message.port == self.kernel.port;
+                        if !is_ours {
                             self.keeper.hear(&message);
                         }
-                        if let Some(change) = message.change() {
-                            deliver(change);
+                        match message.change() {
+                            // Once we have asked, it is not known yet whether it answers.
+                            Some(KernelChange::Neighbour(neighbour)) if is_ours => {
+                                let is_failed = false;
+                                deliver(KernelChange::Neighbour(Neighbour {
+                                    is_failed,
+                                    ..neighbour
+                                }));
+                            }
+                            Some(change) => deliver(change),
+                            None => {}
                         }
                     }
                 }
@@ -434,12 +441,16 @@ impl Worker {
     }
 
     fn refresh_if_due(&mut self, deliver: &mut dyn FnMut(KernelChange)) {
-        if !self.keeper.has_unsettled() {
+        let Some(after) = self.keeper.refresh() else {
             self.refresh_at = None;
             return;
-        }
+        };
+        let latest = Instant::now() + after;
         match self.refresh_at {
-            Some(at) if at > Instant::now() => return,
+            Some(at) if at > Instant::now() => {
+                self.refresh_at = Some(at.min(latest));
+                return;
+            }
             Some(_) => {
                 for key in self.keeper.unsettled() {
                     self.keep(key, deliver);
@@ -447,6 +458,6 @@ impl Worker {
             }
             None => {}
         }
-        self.refresh_at = Some(Instant::now() + REFRESH);
+        self.refresh_at = Some(latest);
     }
 }

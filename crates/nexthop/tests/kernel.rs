@@ -234,6 +234,25 @@ fn a_peer_is_resolved_before_its_first_packet() {
     );
 }
 
+#[test]
+fn a_gateway_that_does_not_answer_is_failed_until_it_does() {
+    let host = cable();
+    wait_for_ipv6(&host);
+    host.sh("ip addr del 10.6.0.2/24 dev net
+             ip addr del 2001:db8:6::2/64 dev net");
+    sh("ip route add default via 10.6.0.2
+        ip -6 route add default via 2001:db8:6::2");
+    let mut mirror = Mirror::start();
+    for (_, behind) in GATEWAYS {
+        mirror.until("no answer", behind, |hop| *hop == NextHop::Failed);
+    }
+    host.sh("ip addr add 10.6.0.2/24 dev net
+             ip addr add 2001:db8:6::2/64 dev net nodad");
+    for (_, behind) in GATEWAYS {
+        mirror.until("an answer", behind, leads_to(PEER_MAC));
+    }
+}
+
 /// Neighbour entry of the kernel, as `ip` shows it.
 fn entry(addr: &str) -> String {
     sh(&format!("ip -d neigh show {addr} dev n6 nud all"))

@@ -104,6 +104,7 @@ fn neighbour(ifindex: u32, addr: &str, last: u8) -> Neighbour {
         addr: ip(addr),
         mac: Some(mac(last)),
         is_static: false,
+        is_failed: false,
     }
 }
 
@@ -283,6 +284,61 @@ fn a_gateway_is_kept_resolved_until_nothing_leads_to_it() {
         }]
     );
     assert_eq!(bench.to("198.51.100.7"), NextHop::None);
+}
+
+/// Packets are lost under a name of their own, until it answers or has to be found anew.
+#[test]
+fn a_neighbour_that_does_not_answer_loses_packets_until_it_does() {
+    let mut bench = Bench::new(Snapshot {
+        neighbours: vec![],
+        ..ordinary()
+    });
+    let unresolved = NextHop::Unresolved {
+        ifindex: N6,
+        mtu: 1506,
+    };
+    let answers = neighbour(N6, "10.6.0.254", 254);
+    let failed = Neighbour {
+        mac: None,
+        is_failed: true,
+        ..answers
+    };
+    let (ifindex, addr) = (failed.ifindex, failed.addr);
+    let gone = KernelChange::NeighbourGone { ifindex, addr };
+    assert_eq!(bench.to("198.51.100.7"), unresolved);
+    for after in [KernelChange::Neighbour(answers), gone] {
+        bench.hear([KernelChange::Neighbour(failed)]);
+        assert_eq!(bench.to("198.51.100.7"), NextHop::Failed);
+        assert_eq!(bench.requests, [], "it is asked for as it is");
+        bench.hear([after]);
+        assert!(bench.to("198.51.100.7") != NextHop::Failed);
+    }
+    assert_eq!(bench.to("198.51.100.7"), unresolved);
+    // On the link itself somebody's packet makes the kernel ask: nobody else would.
+    bench.hear([KernelChange::Neighbour(Neighbour {
+        addr: ip("10.6.0.7"),
+        ..failed
+    })]);
+    assert_eq!(bench.to("10.6.0.7"), ONLINK_N6);
+}
+
+#[test]
+fn a_neighbour_that_failed_before_it_was_needed_is_asked_for_first() {
+    let failed = Neighbour {
+        mac: None,
+        is_failed: true,
+        ..neighbour(N6, "10.6.0.254", 254)
+    };
+    let bench = Bench::new(Snapshot {
+        neighbours: vec![failed],
+        ..ordinary()
+    });
+    assert!(matches!(
+        bench.to("198.51.100.7"),
+        NextHop::Unresolved { .. }
+    ));
+    let (ifindex, addr) = (failed.ifindex, failed.addr);
+    assert_eq!(bench.requests, [Request::Keep { ifindex, addr }]);
 }
 
 #[test]
@@ -638,6 +694,7 @@ impl Truth {
                     addr: host,
                     mac,
                     is_static: false,
+                    is_failed: false,
                 };
                 self.neighbours.insert((ifindex, host), neighbour);
                 vec![KernelChange::Neighbour(neighbour)]

@@ -161,12 +161,16 @@ impl Finisher {
         if event.kind == EVENT_COPY {
             return self.pipeline.count_lost_copy();
         }
+        self.lose(event.port, self.direction_of(event), reason);
+    }
+
+    /// Direction of a record's packet.
+    pub(crate) fn direction_of(&self, event: &Event<'_>) -> usize {
         let task = Task::parse(event.data).filter(|_| event.kind == EVENT_PACKET);
-        let direction = match task {
+        match task {
             Some((task, _)) if task.is_down() => DOWNLINK,
             _ => self.pipeline.direction(event.port),
-        };
-        self.lose(event.port, direction, reason);
+        }
     }
 
     /// Whether packets wait for others.
@@ -438,7 +442,7 @@ impl Finisher {
     }
 
     /// One packet that was handed over in vain.
-    fn lose(&self, port: u32, direction: usize, reason: &str) {
+    pub(crate) fn lose(&self, port: u32, direction: usize, reason: &str) {
         let reason = reason_number(reason);
         self.pipeline.count_drops(port, direction, reason, 1);
     }

@@ -12,6 +12,7 @@ pub mod advertise;
 mod buffers;
 mod copies;
 pub mod cut;
+mod departures;
 mod end_markers;
 mod fair;
 mod finish;

@@ -7,7 +7,7 @@
 //!
 //! Records from the ring wait until it is their turn (`fair.rs`), so that no kind of work, and within it no user,
 //! takes the time of the others. What there is no room for is counted as `slow_path_full`, what the kernel does not
-//! take as `kernel_refused`.
+//! take as `kernel_refused`, what it gives up without a word as `neighbour_unresolved` (`departures.rs`).
 //!
 //! Raw sockets with the packet's own header: the source stays the UE's, neither `ip_forward` nor
 //! `rp_filter` has a say. Each packet is bound to the device that the next hop names; the kernel's
@@ -27,14 +27,18 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use tables::task::Event;
 use tables::{Ring, RingReader, monotonic_ns};
 
+use crate::departures::FollowedSockets;
 use crate::fair::{Fair, Kind};
 use crate::finish::{Finished, Finisher};
 use crate::locked::locked;
 use crate::outgoing::Outgoing;
-use crate::sockets::{Failure, RawSockets};
+use crate::sockets::Failure;
 
 /// The reason of packets that there is no room for.
 const FULL: &str = "slow_path_full";
+
+/// The reason of packets that the kernel gave up.
+const UNRESOLVED: &str = "neighbour_unresolved";
 
 /// Records taken from the ring at a time: many, because it is the ring's room that all share alike.
 const BATCH: usize = 2048;
@@ -109,8 +113,8 @@ impl SlowPathCounters {
 #[derive(Debug)]
 pub struct SlowPath {
     /// Sockets for packets whose neighbours are not known: those that wait take the room of no others.
-    unresolved: RawSockets,
-    sockets: RawSockets,
+    unresolved: FollowedSockets,
+    sockets: FollowedSockets,
     fair: Fair,
     finisher: Finisher,
     out: Vec<Outgoing>,
@@ -137,8 +141,8 @@ impl SlowPath {
         listener: impl FnMut(Vec<u8>) + Send + 'static,
     ) -> io::Result<Self> {
         Ok(Self {
-            unresolved: RawSockets::open()?,
-            sockets: RawSockets::open()?,
+            unresolved: FollowedSockets::open()?,
+            sockets: FollowedSockets::open()?,
             fair: Fair::new(),
             finisher,
             out: Vec::new(),
@@ -169,13 +173,35 @@ impl SlowPath {
 
     /// Serve so many of those that wait, at most. How many there were. Never blocks.
     pub fn serve(&mut self, at_most: usize) -> usize {
-        for served in 0..at_most {
-            let Some(record) = self.fair.take() else {
-                return served;
-            };
+        let mut served = 0;
+        while served < at_most
+            && let Some(record) = self.fair.take()
+        {
             self.handle(&record);
+            served += 1;
         }
-        at_most
+        self.settle(monotonic_ns());
+        served
+    }
+
+    /// Whether packets wait: for others, or to leave.
+    pub fn waits(&self) -> bool {
+        self.finisher.waits() || self.unresolved.waits() || self.sockets.waits()
+    }
+
+    /// Give up what has waited too long. Call it now and then while [`Self::waits`].
+    pub fn expire(&mut self, now_ns: u64) {
+        self.finisher.expire(now_ns);
+        self.settle(now_ns);
+    }
+
+    /// Count packets that the kernel gave up.
+    fn settle(&mut self, now_ns: u64) {
+        for sockets in [&mut self.unresolved, &mut self.sockets] {
+            sockets.settle(now_ns, |port, direction| {
+                self.finisher.lose(port, direction, UNRESOLVED);
+            });
+        }
     }
 
     fn handle(&mut self, record: &[u8]) {
@@ -185,25 +211,27 @@ impl SlowPath {
             self.counters.count(Err(Failure::Malformed));
         }
         for outgoing in out.drain(..) {
-            self.send(record, &outgoing);
+            self.send(record, &outgoing, now_ns);
         }
         self.out = out;
         self.finisher.messages().for_each(&mut self.listener.0);
     }
 
     /// Hand what became of a record to the kernel.
-    fn send(&self, record: &[u8], outgoing: &Outgoing) {
+    fn send(&mut self, record: &[u8], outgoing: &Outgoing, now_ns: u64) {
         let Some(event) = Event::parse(record) else {
             return;
         };
         let kind = Kind::of(&event);
         let sockets = match kind {
-            Kind::Send => &self.unresolved,
-            _ => &self.sockets,
+            Kind::Send => &mut self.unresolved,
+            _ => &mut self.sockets,
         };
-        let outcome = sockets.transmit(outgoing);
         // The packets that errors are about are counted by now; duplicates are counted apart.
-        if matches!(kind, Kind::Send | Kind::Fragment | Kind::Cut) {
+        let is_counted = matches!(kind, Kind::Send | Kind::Fragment | Kind::Cut);
+        let counted = is_counted.then(|| (event.port, self.finisher.direction_of(&event)));
+        let outcome = sockets.transmit(outgoing, counted, now_ns);
+        if is_counted {
             match &outcome {
                 Ok(()) => {}
                 Err(Failure::Refused(Errno::EAGAIN | Errno::ENOBUFS)) => {
@@ -297,7 +325,7 @@ fn drain(
         }
         let timeout = match is_idle {
             false => PollTimeout::ZERO,
-            true if locked(&slow_path).finisher.waits() => PollTimeout::from(EXPIRE_MS),
+            true if locked(&slow_path).waits() => PollTimeout::from(EXPIRE_MS),
             true => PollTimeout::NONE,
         };
         let duplicates_wait = wait(&events, copies, wake, timeout)?;
@@ -305,7 +333,7 @@ fn drain(
             opened = Some(open(copies, &slow_path)?);
         }
         expired_ns = monotonic_ns();
-        locked(&slow_path).finisher.expire(expired_ns);
+        locked(&slow_path).expire(expired_ns);
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -45,6 +45,11 @@ impl RawSockets {
             v4: raw_socket(AddressFamily::Inet)?,
             v6: raw_socket(AddressFamily::Inet6)?,
         })
+    }
+
+    /// The sockets of IPv4 and IPv6.
+    pub(crate) fn each(&self) -> [BorrowedFd<'_>; 2] {
+        [self.v4.as_fd(), self.v6.as_fd()]
     }
 
     /// Hand one packet to the kernel. Never blocks.

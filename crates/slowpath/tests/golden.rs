@@ -726,6 +726,7 @@ fn nexthop(hop: &Hop) -> NextHop {
         "none" => NextHop::None,
         "local" => NextHop::Local,
         "prohibit" => NextHop::Prohibit,
+        "failed" => NextHop::Failed,
         other => panic!("next hop state {other}"),
     }
 }

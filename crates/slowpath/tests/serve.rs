@@ -14,7 +14,7 @@ use libbpf_rs::{MapHandle, MapType, ObjectBuilder, ProgramInput, libbpf_sys};
 use nix::sys::socket::{setsockopt, sockopt};
 use session::compiled::NiId;
 use slowpath::{Setup, SlowPath, SlowPathThread};
-use support::cable::{Host, PATIENCE, PEER_MAC, cable, ifindex, ip, sh, wait_for};
+use support::cable::{Host, PATIENCE, PEER_MAC, cable, ifindex, ip, sh, wait_for, wait_for_ipv6};
 use support::mirror::{Mirror, leads_to};
 use tables::{DROP_REASONS, Layout, Options, PortConfig, Roles, Tables};
 
@@ -248,6 +248,44 @@ fn one_user_with_250_dead_neighbours_costs_others_nothing() {
     let drops = drops_of(&tables, "slow_path_full");
     assert_eq!((sent + drops, failed), (u64::from(FLOOD + 2 * OTHERS), 0));
     assert!(drops > u64::from(FLOOD / 2), "{drops}");
+}
+
+/// The kernel gives packets up when nobody answers, and the oldest when too many wait. Both are counted, and no packet is
+/// that leaves.
+#[test]
+fn what_the_kernel_gives_up_has_a_drop_reason() {
+    const COUNT: u32 = 400;
+    let host = cable();
+    wait_for_ipv6(&host);
+    host.sh("ip route add 10.60.0.0/16 via 10.6.0.1
+             ip -6 route add 2001:db8:60::/48 via 2001:db8:6::1");
+    let mut tables = tables_of_nobody();
+    let mut slow_path = open_over(&mut tables);
+    let n6 = ifindex("n6");
+    for (user, alive, dead) in [
+        ("10.60.0.1", "10.6.0.2", "10.6.0.77"),
+        ("2001:db8:60::1", "2001:db8:6::2", "2001:db8:6::77"),
+    ] {
+        let before = drops_of(&tables, "neighbour_unresolved");
+        receive(&host, alive, ip(user), COUNT / 4, || {
+            for n in 0..COUNT {
+                let payload = n.to_be_bytes();
+                handle(&mut slow_path, &event(n6, ip(user), ip(dead), &[0; 1000]));
+                if n < COUNT / 4 {
+                    handle(&mut slow_path, &event(n6, ip(user), ip(alive), &payload));
+                }
+            }
+        });
+        let since = Instant::now();
+        while slow_path.waits() {
+            assert!(since.elapsed() < PATIENCE, "packets wait for {dead}");
+            slow_path.expire(tables::monotonic_ns());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let lost = drops_of(&tables, "neighbour_unresolved") - before;
+        assert_eq!(lost, u64::from(COUNT), "to {dead}");
+    }
+    assert_eq!(slow_path.counters().failed().count(), 0);
 }
 
 #[test]

@@ -47,6 +47,7 @@ mod tables;
 pub mod task;
 pub mod trace;
 mod tunnel_ends;
+mod unsent;
 mod verdict;
 mod vlans;
 #[cfg(test)]
@@ -79,4 +80,5 @@ pub use stats::{
 };
 pub use tables::{Fill, Tables};
 pub use tunnel_ends::TunnelEnds;
+pub use unsent::unsent_octets;
 pub use verdict::Verdict;

@@ -22,6 +22,7 @@ mod state {
     pub(super) const FIB: u32 = 4;
     pub(super) const LOCAL: u32 = 5;
     pub(super) const PROHIBIT: u32 = 6;
+    pub(super) const FAILED: u32 = 7;
 }
 
 fn octets(addr: IpAddr) -> [u8; 16] {
@@ -76,6 +77,7 @@ fn nexthop_line(hop: &NextHop) -> NextHopLine {
         NextHop::Fib => line(state::FIB),
         NextHop::Local => line(state::LOCAL),
         NextHop::Prohibit => line(state::PROHIBIT),
+        NextHop::Failed => line(state::FAILED),
     }
 }
 

@@ -5,12 +5,20 @@
 //! an operator sets between look and request is heard of by the kernel's notification, and put back.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::wire::{self, Entry, Message};
 use super::{Kernel, NeighbourKey};
 
 /// An entry that comes and goes between look and request is looked at so often; its notification brings the next request.
 const LOOKS: usize = 4;
+
+/// A kernel without managed neighbours (before 5.16), or without room for one, is asked this often.
+const REFRESH: Duration = Duration::from_secs(5);
+
+/// So is any kernel, for neighbours that do not answer: no packet is handed to it that would make it ask. By itself it asks
+/// for a managed one every 5 s.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Neighbours to keep, and what became of them.
 #[derive(Debug, Default)]
@@ -21,6 +29,8 @@ pub(super) struct Keeper {
     refused: BTreeSet<NeighbourKey>,
     /// Of `kept`, those that others have made ordinary ones, which the kernel no longer keeps.
     unmanaged: BTreeSet<NeighbourKey>,
+    /// Of `kept`, those that the kernel has asked for in vain.
+    failed: BTreeSet<NeighbourKey>,
     /// Whether this kernel has managed neighbours; `None` before the first was asked for.
     managed: Option<bool>,
 }
@@ -38,6 +48,11 @@ impl Keeper {
         let is_static = entry.is_some_and(|entry| entry.is_static());
         if is_static || entry.is_none() || told.port != 0 {
             *set = entry.filter(|_| is_static);
+        }
+        if entry.is_some_and(|entry| entry.is_failed()) {
+            self.failed.insert(key);
+        } else {
+            self.failed.remove(&key);
         }
         let is_ordinary = entry.is_some_and(|entry| !is_static && !entry.is_managed);
         if self.managed == Some(true) && is_ordinary {
@@ -61,13 +76,17 @@ impl Keeper {
     pub(super) fn unsettled(&self) -> Vec<NeighbourKey> {
         match self.managed {
             Some(false) => self.all(),
-            _ => self.refused.iter().copied().collect(),
+            _ => self.refused.union(&self.failed).copied().collect(),
         }
     }
 
-    /// Whether there are such neighbours.
-    pub(super) fn has_unsettled(&self) -> bool {
-        !self.refused.is_empty() || self.managed == Some(false) && !self.kept.is_empty()
+    /// Time after which they are; `None` if there are none.
+    pub(super) fn refresh(&self) -> Option<Duration> {
+        if !self.failed.is_empty() {
+            return Some(RETRY);
+        }
+        let has_unsettled = self.managed == Some(false) && !self.kept.is_empty();
+        (has_unsettled || !self.refused.is_empty()).then_some(REFRESH)
     }
 
     /// Have a neighbour resolved and kept so, unless it is static. Whether its entry was changed.
@@ -146,6 +165,7 @@ impl Keeper {
         self.kept.remove(&key);
         self.refused.remove(&key);
         self.unmanaged.remove(&key);
+        self.failed.remove(&key);
     }
 
     /// Put back a static entry that others set before the last request for the neighbour, and which that request undid.

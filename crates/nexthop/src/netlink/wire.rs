@@ -21,6 +21,7 @@ const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
 const NDA_FLAGS_EXT: u16 = 15;
 const NUD_VALID: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
+const NUD_FAILED: u16 = 0x20;
 const NUD_NOARP: u16 = 0x40;
 const NUD_PERMANENT: u16 = 0x80;
 const RTM_NEWNEXTHOP: u16 = 104;
@@ -50,6 +51,11 @@ impl Entry {
     /// Set by the operator (`NUD_PERMANENT`, `NUD_NOARP`): the kernel never probes it.
     pub(super) fn is_static(&self) -> bool {
         self.state & (NUD_PERMANENT | NUD_NOARP) != 0
+    }
+
+    /// The kernel has asked for it in vain.
+    pub(super) fn is_failed(&self) -> bool {
+        self.state & NUD_FAILED != 0
     }
 
     /// The kernel sends to it, stale included.
@@ -366,6 +372,7 @@ fn neighbour(body: &[u8]) -> Option<Neighbour> {
         addr,
         mac: entry.mac.filter(|_| entry.is_valid()),
         is_static: entry.is_static(),
+        is_failed: entry.is_failed(),
     })
 }
 

@@ -11,7 +11,7 @@ use nexthop::Mac;
 use nix::sched::{CloneFlags, setns, unshare};
 
 /// Longer than anything takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Run in the network namespace of the calling thread.
 pub(crate) fn sh(command: &str) -> String {

@@ -27,16 +27,20 @@ impl Log {
     }
 
     pub(crate) fn event(&mut self, now: Time, event: &Event) {
-        if let Event::PeerUp { address, .. } = event {
-            self.budget.associated(now, address.ip().to_canonical());
+        if let Event::PeerUp {
+            node_id, address, ..
+        } = event
+        {
+            let address = address.ip().to_canonical();
+            self.budget.associated(now, node_id, address);
         }
         if self.budget.may_write(now, source(event), kind(event)) {
             write(event);
         } else {
             logging::counts().suppress();
         }
-        if let Event::PeerGone { address, .. } = event {
-            self.budget.released(address.ip().to_canonical());
+        if let Event::PeerGone { node_id, .. } = event {
+            self.budget.released(node_id);
         }
     }
 

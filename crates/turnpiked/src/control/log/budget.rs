@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use session::Time;
+use session::node_id::NodeId;
 
 /// Time after which lines are counted anew.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -97,6 +98,8 @@ struct Associated {
 pub(super) struct Budget {
     /// Never strangers: the configuration names them.
     configured: Vec<IpAddr>,
+    /// Of each SMF with an association.
+    addresses: HashMap<NodeId, IpAddr>,
     associated: HashMap<IpAddr, Associated>,
     accounts: HashMap<Source, Account>,
     strangers: Account,
@@ -108,6 +111,7 @@ impl Budget {
     pub(super) fn new(configured: Vec<IpAddr>) -> Self {
         Self {
             configured,
+            addresses: HashMap::new(),
             associated: HashMap::new(),
             accounts: HashMap::new(),
             strangers: Account::new(LINES_OF_STRANGERS),
@@ -115,8 +119,13 @@ impl Budget {
         }
     }
 
-    /// An SMF has an association more. There are no more addresses than associations.
-    pub(super) fn associated(&mut self, now: Time, address: IpAddr) {
+    /// An SMF has an association, or has it from another address now.
+    pub(super) fn associated(&mut self, now: Time, smf: &NodeId, address: IpAddr) {
+        if self.addresses.get(smf) == Some(&address) {
+            return;
+        }
+        self.released(smf);
+        self.addresses.insert(smf.clone(), address);
         let new = Associated {
             since: now,
             count: 0,
@@ -124,13 +133,12 @@ impl Budget {
         self.associated.entry(address).or_insert(new).count += 1;
     }
 
-    pub(super) fn released(&mut self, address: IpAddr) {
-        if let Some(of) = self.associated.get_mut(&address) {
+    pub(super) fn released(&mut self, smf: &NodeId) {
+        let address = self.addresses.remove(smf);
+        if let Some(of) = address.and_then(|address| self.associated.get_mut(&address)) {
             of.count -= 1;
-            if of.count == 0 {
-                self.associated.remove(&address);
-            }
         }
+        self.associated.retain(|_, of| of.count > 0);
     }
 
     fn is_stranger(&self, now: Time, address: IpAddr) -> bool {
@@ -232,6 +240,10 @@ mod tests {
         Ipv4Addr::from(0xc000_0200 + number).into()
     }
 
+    fn node(name: &str) -> NodeId {
+        NodeId::Fqdn(name.into())
+    }
+
     fn lines(budget: &mut Budget, now: Time, of: IpAddr, n: u32) -> u32 {
         let written = (0..n).map(|_| budget.may_write(now, Source::Sender(of), "refused"));
         written.map(u32::from).sum()
@@ -280,23 +292,30 @@ mod tests {
     fn strangers_take_no_line_of_an_smf_that_is_there_or_configured() {
         let configured = stranger(7);
         let mut budget = Budget::new(vec![configured]);
-        budget.associated(at(0), SMF);
+        budget.associated(at(0), &node("settled"), SMF);
         for number in 100..200 {
             lines(&mut budget, at(60), stranger(number), 100);
         }
         assert_eq!(lines(&mut budget, at(61), SMF, 5), 5);
         assert_eq!(lines(&mut budget, at(61), configured, 5), 5);
         // One that associates and releases is none that is there.
-        budget.associated(at(61), stranger(300));
+        budget.associated(at(61), &node("smf"), stranger(300));
         assert_eq!(lines(&mut budget, at(62), stranger(300), 5), 0);
-        budget.released(stranger(300));
-        assert!(!budget.associated.contains_key(&stranger(300)));
+        // Nor is one that moves from address to address, and it takes no memory.
+        for number in 301..400 {
+            budget.associated(at(1000), &node("smf"), stranger(number));
+            budget.associated(at(1000), &node("smf"), stranger(number));
+        }
+        assert_eq!(budget.associated.len(), 2);
+        budget.released(&node("smf"));
+        budget.released(&node("smf"));
+        assert_eq!((budget.associated.len(), budget.addresses.len()), (1, 1));
     }
 
     #[test]
     fn an_smf_that_fails_all_the_time_is_told_of_by_itself() {
         let mut budget = Budget::new(Vec::new());
-        budget.associated(at(0), SMF);
+        budget.associated(at(0), &node("settled"), SMF);
         assert_eq!(lines(&mut budget, at(100), SMF, 50), LINES);
         let summaries = budget.advance(at(200));
         assert_eq!(summaries.len(), 1);

@@ -243,8 +243,14 @@ fn a_gateway_that_does_not_answer_is_failed_until_it_does() {
     sh("ip route add default via 10.6.0.2
         ip -6 route add default via 2001:db8:6::2");
     let mut mirror = Mirror::start();
-    for (_, behind) in GATEWAYS {
+    for (gateway, behind) in GATEWAYS {
         mirror.until("no answer", behind, |hop| *hop == NextHop::Failed);
+        // Each second, and no packet takes the slow path for that.
+        for state in ["INCOMPLETE", "FAILED"] {
+            wait_for(state, || entry(gateway).contains(state));
+            mirror.settle();
+            assert_eq!(mirror.tables.resolve(0, ip(behind)), NextHop::Failed);
+        }
     }
     host.sh("ip addr add 10.6.0.2/24 dev net
              ip addr add 2001:db8:6::2/64 dev net nodad");

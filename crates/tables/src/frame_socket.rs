@@ -3,6 +3,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Frames that one call sends.
@@ -16,6 +17,7 @@ const SEND_BUFFER_BYTES: i32 = 16 << 20;
 pub struct FrameSocket {
     fd: OwnedFd,
     patience: Duration,
+    is_gone: AtomicBool,
     /// Past the interface, where that is the kernel's face of a port of DPDK.
     #[cfg(feature = "dpdk")]
     direct: Option<crate::dpdk::Direct>,
@@ -78,9 +80,16 @@ impl FrameSocket {
         Ok(Self {
             fd,
             patience,
+            is_gone: AtomicBool::new(false),
             #[cfg(feature = "dpdk")]
             direct: crate::dpdk::direct_to(ifindex),
         })
+    }
+
+    /// Whether the interface is gone: one that was made anew, even under its old number, needs another socket. Known once a
+    /// frame was lost by it.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
     }
 
     /// Send frames in their order, before what this worker runs afterwards ([`crate::task::Event::worker`]) where workers send
@@ -163,6 +172,9 @@ impl FrameSocket {
             if busy && waited < self.patience {
                 std::thread::yield_now();
                 continue;
+            }
+            if error == libc::ENXIO {
+                self.is_gone.store(true, Ordering::Relaxed);
             }
             // Down, gone, or too long for it.
             (sent, lost, since) = (sent + 1, lost + 1, None);

@@ -1,4 +1,4 @@
-//! What a socket has given to the kernel and the kernel still has.
+//! Packets of a socket that the kernel still has.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -3,7 +3,8 @@
 
 mod common;
 
-use std::process::Command;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
 
 use common::need_root;
 use nix::sched::{CloneFlags, unshare};
@@ -90,4 +91,69 @@ fn programs_attach_as_asked_or_not_at_all() {
         matches!(missing, Err(SetupError::NoInterface { .. })),
         "{missing:?}"
     );
+}
+
+/// A namespace without a name, which goes with its holder.
+struct Elsewhere(Child);
+
+impl Elsewhere {
+    fn new() -> Self {
+        let mut command = Command::new("unshare");
+        // It says when it is there.
+        command.args(["--net", "sh", "-c", "echo; exec sleep 600"]);
+        let mut holder = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut word = [0];
+        holder.stdout.take().unwrap().read_exact(&mut word).unwrap();
+        Self(holder)
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_interface_that_was_away_is_not_taken_for_attached() {
+    need_root();
+    unshare(CloneFlags::CLONE_NEWNET).unwrap();
+    ip("link add tp0 type veth peer name tp1");
+    let number = || nix::net::if_::if_nametoindex("tp0").unwrap();
+    let mut tables = tables("tp0", Mode::Driver);
+    assert!(!tables.is_attached(0), "not yet");
+    tables.attach().unwrap();
+    assert!(tables.is_attached(0));
+
+    // Under its old number and with its program, but no frame is redirected there any more.
+    let before = number();
+    let elsewhere = Elsewhere::new();
+    let (there, here) = (elsewhere.0.id(), nix::unistd::gettid());
+    ip(&format!("link set tp0 netns {there}"));
+    let mut back = Command::new("nsenter");
+    back.args([
+        "--net",
+        "-t",
+        &there.to_string(),
+        "ip",
+        "link",
+        "set",
+        "tp0",
+    ]);
+    let back = back.args(["netns", &here.to_string()]).status().unwrap();
+    assert!(back.success());
+    assert_eq!(number(), before, "the kernel keeps it where it can");
+    assert!(!tables.is_attached(0));
+    tables.attach_port(0, number()).unwrap();
+    assert!(tables.is_attached(0) && ip("link show dev tp0").contains("prog/xdp id"));
+
+    ip("link del tp0");
+    assert!(!tables.is_attached(0));
+    tables.detach_port(0);
+    ip("link add tp0 type veth peer name tp1");
+    assert!(!tables.is_attached(0));
+    tables.attach_port(0, number()).unwrap();
+    assert!(tables.is_attached(0));
+    assert_eq!(tables.programs()[0].mode, Some(Mode::Driver));
 }

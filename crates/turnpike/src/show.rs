@@ -40,7 +40,7 @@ pub(crate) fn status(answer: &Value) -> String {
     out + &troubles(answer) + &ports(answer) + "\n" + &tables(answer)
 }
 
-/// What an operator has to see before all else.
+/// Troubles that an operator has to see before all else.
 fn troubles(answer: &Value) -> String {
     let mut out = String::new();
     for port in items(answer, "/ports") {

@@ -48,8 +48,8 @@ impl Exit for Sockets {
             Some(socket) => socket.send_by(worker, frames),
             None => frames.count() as u64,
         };
-        if lost > 0 {
-            // The interface may be gone; one that is made anew may have its number.
+        if socket.as_ref().is_none_or(FrameSocket::is_gone) {
+            // It is tried again with the next packets.
             self.of_frames.remove(&ifindex);
         }
         lost

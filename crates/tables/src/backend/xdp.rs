@@ -76,6 +76,13 @@ impl Xdp {
         }
     }
 
+    /// Whether frames that are redirected to a port have an interface to leave by.
+    fn is_redirected_to(&self, port: usize) -> bool {
+        let map = map_named(&self.maps, "ports");
+        let key = (port as u32).to_ne_bytes();
+        map.is_ok_and(|map| matches!(map.lookup(&key, MapFlags::ANY), Ok(Some(_))))
+    }
+
     fn start_shaper(&mut self) -> Result<(), SetupError> {
         if let Some(shaping) = self.layout.shaping {
             let ring = self.ring_named(LATER)?;
@@ -192,10 +199,12 @@ impl Backend for Xdp {
         let missing = || SetupError::NotAnew(port);
         let number = u32::try_from(port).map_err(|_| missing())?;
         let mode = self.ports.get(port).ok_or_else(missing)?.mode;
+        // Before packets meet the program, as at the start.
+        self.set_redirect(number, ifindex)?;
         let program = self.sets[0].programs.get_mut(port).ok_or_else(missing)?;
         let link = program.attach(ifindex, mode)?;
         *self.links.get_mut(port).ok_or_else(missing)? = Some(link);
-        self.set_redirect(number, ifindex)
+        Ok(())
     }
 
     fn detach_port(&mut self, port: usize) {
@@ -210,9 +219,10 @@ impl Backend for Xdp {
         }
     }
 
+    // A move to another network namespace and back keeps the link, and takes the interface out of the redirect map.
     fn is_attached(&self, port: usize) -> bool {
         let link = self.links.get(port).and_then(Option::as_ref);
-        link.is_some_and(|link| is_live(link.as_fd()))
+        link.is_some_and(|link| is_live(link.as_fd())) && self.is_redirected_to(port)
     }
 
     fn barrier(&self) -> io::Result<Barrier> {

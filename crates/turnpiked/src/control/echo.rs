@@ -67,7 +67,7 @@ impl EchoSockets {
         }
     }
 
-    /// What waits at socket number `index`, and came in by an interface that is admitted.
+    /// Give `each` the messages that wait at socket number `index` and came in by an interface that is admitted.
     pub(super) fn receive(&self, index: usize, mut each: impl FnMut(IpAddr, &[u8])) {
         let Some((_, socket)) = self.sockets.get(index) else {
             return;

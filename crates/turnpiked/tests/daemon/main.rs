@@ -497,21 +497,6 @@ fn the_token_is_asked_for() {
     assert_eq!(daemon.stop(), 0);
 }
 
-/// A UPF cannot release an association; it asks the SMF to (TS 29.244, 6.2.8.3).
-#[test]
-fn an_smf_that_releases_in_time_is_waited_for() {
-    let net = Net::new();
-    let mut daemon = net.start_with(patient(&net));
-    let smf = net.smf();
-    smf.associate().unwrap();
-    smf.establish(&plan()).unwrap();
-    daemon.process.signal(Signal::SIGTERM).unwrap();
-    let asked = lab::smf::Event::Request(rs_pfcp::message::MsgType::AssociationUpdateRequest);
-    smf.wait_for(&asked).unwrap();
-    smf.release().unwrap();
-    assert_eq!(daemon.process.wait(LIMIT).unwrap().code(), Some(0));
-}
-
 /// Nobody else knows by then what its session has used.
 #[test]
 fn what_an_smf_that_does_not_release_has_not_heard_is_in_the_log_of_usage() {

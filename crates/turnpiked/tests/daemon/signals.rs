@@ -37,6 +37,7 @@ fn ended_by_a_signal_that_asks_for_nothing() {
     assert_eq!(daemon.stop(), 0);
 }
 
+/// A UPF cannot release an association: it asks the SMF to (TS 29.244, 6.2.8.3), and waits for it.
 #[test]
 fn ended_by_sigquit_or_sigint_without_release() {
     for signal in [Signal::SIGQUIT, Signal::SIGINT, Signal::SIGTERM] {

@@ -58,7 +58,7 @@ fn it_asks_for_root_or_for_more_than_the_unit_gives() {
     assert_eq!(daemon.stop(), 0);
 }
 
-/// What would leave it down for good, or have systemd take an end for a wanted one.
+/// No count of failures, and no kind of end, is its last.
 #[test]
 fn the_unit_leaves_it_down() {
     assert_eq!(values("Restart"), ["always"]);

@@ -42,49 +42,48 @@ const fn ethernet(ethertype: [u8; 2]) -> [u8; ETHERNET_LEN] {
     header
 }
 
-/// Pause between attempts to open the socket of an interface that refuses frames.
-const AGAIN_NS: u64 = 100_000_000;
-
 /// The way out of a port's interface, which may be another one than before.
 #[derive(Debug)]
 struct WayOut {
     ifindex: u32,
-    /// `None`: there is no such interface.
+    /// `None`: there is no such interface, or it refuses.
     socket: Option<FrameSocket>,
-    /// Frames were lost: the interface may have gone and come back under its old number.
-    fails: bool,
+    /// Time of the next attempt where it refuses.
     again_ns: u64,
 }
+
+/// Pause between attempts: each that fails waits for the kernel.
+const AGAIN_NS: u64 = 1_000_000_000;
 
 impl WayOut {
     fn open(ifindex: u32) -> io::Result<Self> {
         Ok(Self {
             ifindex,
             socket: Some(FrameSocket::open(ifindex, Duration::ZERO)?),
-            fails: false,
             again_ns: 0,
         })
     }
 
     /// How many frames were lost.
-    fn send<'a>(&mut self, frames: impl Iterator<Item = &'a [u8]>) -> u64 {
-        let lost = match &self.socket {
+    fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> u64 {
+        match &self.socket {
             Some(socket) => socket.send(frames),
             None => frames.count() as u64,
-        };
-        self.fails |= lost > 0;
-        lost
+        }
     }
 
     /// Go on with the interface of this number. Whether it is another one.
     fn follow(&mut self, ifindex: u32) -> bool {
         let is_other = ifindex != self.ifindex;
-        if is_other || self.fails && monotonic_ns() >= self.again_ns {
-            let opened = (ifindex != 0).then(|| FrameSocket::open(ifindex, Duration::ZERO));
-            self.again_ns = monotonic_ns() + AGAIN_NS;
-            self.fails = matches!(opened, Some(Err(_)));
-            self.socket = opened.and_then(Result::ok);
+        let is_due = match &self.socket {
+            Some(socket) => socket.is_gone(),
+            None => ifindex != 0 && monotonic_ns() >= self.again_ns,
+        };
+        if is_other || is_due {
             self.ifindex = ifindex;
+            self.again_ns = monotonic_ns() + AGAIN_NS;
+            let opened = (ifindex != 0).then(|| FrameSocket::open(ifindex, Duration::ZERO));
+            self.socket = opened.and_then(Result::ok);
         }
         is_other
     }
@@ -232,9 +231,9 @@ impl Traffic for Kernel {
 
 /// What leaves, by its port, in order. What is passed was sent to no UE, and the kernel itself has brought it here: it is
 /// counted as passed, and ends. Where answers go the kernel finds out: nothing says how their frames came.
-fn send(out: &mut [WayOut], came_by: usize, burst: &Burst, worker: &mut Worker) {
+fn send(out: &[WayOut], came_by: usize, burst: &Burst, worker: &mut Worker) {
     let mut lost = 0;
-    for (number, out) in (0..).zip(out.iter_mut()) {
+    for (number, out) in (0..).zip(out) {
         let frames = burst.outcomes();
         let leaving = frames.filter(|(verdict, _)| *verdict == Verdict::Redirect(number));
         lost += out.send(leaving.map(|(_, frame)| frame));
@@ -253,13 +252,13 @@ fn send(out: &mut [WayOut], came_by: usize, burst: &Burst, worker: &mut Worker) 
 }
 
 /// Frames that are due leave. How many there were.
-fn depart(out: &mut [WayOut], worker: &mut Worker, now_ns: u64) -> usize {
+fn depart(out: &[WayOut], worker: &mut Worker, now_ns: u64) -> usize {
     let mut left = 0;
     while worker.release(now_ns) {
         for (to, came_by) in ways(worker) {
             let due = worker.released();
             let due = due.filter(|due| (due.to, due.came_by) == (to, came_by));
-            let lost = match out.get_mut(to as usize) {
+            let lost = match out.get(to as usize) {
                 Some(out) => out.send(due.clone().map(|due| due.frame)),
                 None => due.clone().count() as u64, // not met: a port that frames leave by is open
             };

@@ -165,12 +165,6 @@ impl Keeping {
                     Some(socket) => socket.send(frames),
                     None => frames.count() as u64,
                 };
-                if let Some(socket) = self.sockets.get_mut(together[0].to as usize)
-                    && n > 0
-                {
-                    // The interface may be gone; one that is made anew may have its number.
-                    *socket = None;
-                }
                 lost.push((together[0].came_by, n));
             }
             left += due.len();
@@ -216,7 +210,8 @@ fn socket(
     ifindex: u32,
 ) -> Option<&FrameSocket> {
     let slot = sockets.get_mut(port as usize)?;
-    if slot.as_ref().is_none_or(|(of, _)| *of != ifindex) {
+    let is_another = |(of, socket): &(u32, FrameSocket)| *of != ifindex || socket.is_gone();
+    if slot.as_ref().is_none_or(is_another) {
         let opened = FrameSocket::open(ifindex, PATIENCE);
         if let Err(error) = &opened {
             tracing::debug!(%error, ifindex, "frames that have waited cannot be sent");

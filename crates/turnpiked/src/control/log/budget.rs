@@ -181,7 +181,7 @@ impl Budget {
         self.ends
     }
 
-    /// What is to be told now that the window is over, if it is.
+    /// Accounts to be told now that the window is over, if it is.
     pub(super) fn advance(&mut self, now: Time) -> Vec<Summary> {
         if self.ends.is_none_or(|ends| now < ends) {
             return Vec::new();
@@ -197,7 +197,7 @@ impl Budget {
             let Some(counts) = account.roll() else {
                 return false;
             };
-            // Those of strangers are told together.
+            // Strangers are told of together.
             let stranger =
                 matches!(source, Source::Sender(address) if self.is_stranger(now, address));
             if !stranger {

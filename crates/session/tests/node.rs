@@ -793,7 +793,8 @@ fn shutting_down_asks_every_peer_to_release() {
     assert!(!world.core.is_released(), "the other one has not answered");
     world.pass(10 * second());
     assert!(world.core.is_released());
-    assert_eq!((world.live(), world.core.peers().count()), (0, 0));
+    let left = (world.core.session_count(), world.core.peers().count());
+    assert_eq!(left, (0, 0));
     assert_eq!(world.core.next_deadline(), None);
 }
 

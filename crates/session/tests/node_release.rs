@@ -128,7 +128,42 @@ fn the_graceful_period_ends() {
     world.pass(Duration::from_secs(19));
     assert!(!world.core.is_released() && world.live() == 1);
     world.pass(Duration::from_secs(2));
-    assert!(world.core.is_released() && world.live() == 0);
+    assert!(world.core.is_released() && world.core.session_count() == 0);
+}
+
+/// What it measured is in the log of usage by then, see `what_a_silent_smf_never_heard_is_in_the_log_when_we_give_it_up`.
+#[test]
+fn users_of_a_upf_that_stops_wait_until_a_million_sessions_are_deleted() {
+    let (mut world, mut smf) = (World::new(graceful(0)), Smf::new("10.100.0.2:8805"));
+    let mut other = Smf::new("10.100.0.3:8805");
+    associate(&mut world, &mut smf, 0);
+    associate(&mut world, &mut other, 0);
+    for _ in 0..3 {
+        smf.establish(&mut world);
+        other.establish(&mut world);
+    }
+    shut_down(&mut world);
+    smf.release(&mut world);
+    assert_eq!(world.live(), 3, "somebody else goes on");
+    other.release(&mut world);
+    assert!(world.core.is_released() && world.core.session_count() == 0);
+    assert_eq!(world.live(), 3, "nobody waits for their deletion");
+}
+
+#[test]
+fn a_stop_waits_for_an_smf_that_is_gone() {
+    let (mut world, mut smf) = (World::new(graceful(20)), Smf::new("10.100.0.2:8805"));
+    associate(&mut world, &mut smf, 0);
+    smf.establish(&mut world);
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.core.session_count(), 1, "silent, and kept");
+    let sent = shut_down(&mut world);
+    assert_eq!(
+        payload(&asked(&smf, sent), IeType::PfcpAssociationReleaseRequest),
+        [SARR],
+        "it may hear"
+    );
+    assert!(world.core.is_released() && world.core.session_count() == 0);
 }
 
 #[test]

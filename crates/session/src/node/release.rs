@@ -12,7 +12,7 @@ use crate::exchange::incoming::Incoming;
 use crate::exchange::n4::Turn;
 use crate::exchange::requests::Purpose;
 use crate::exchange::stats::Way;
-use crate::node::peer::{SmfSet, alternatives};
+use crate::node::peer::{Peer, PeerState, SmfSet, alternatives};
 use crate::node::slices::{Slices, Then};
 use crate::node::{Node, Timer};
 
@@ -143,7 +143,13 @@ impl Node {
             } else {
                 self.ask_for_release(turn, id);
             }
-            self.set_timer(turn.now, patience, Timer::ReleaseBy(id));
+            let answers = |peer: &Peer| peer.state == PeerState::Up;
+            if self.peers.get(id).is_some_and(answers) {
+                self.set_timer(turn.now, patience, Timer::ReleaseBy(id));
+            } else {
+                // It is told, in case that it hears us.
+                self.end_association(turn, slices, id, Gone::ShutDown);
+            }
         }
     }
 

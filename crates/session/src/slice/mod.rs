@@ -167,7 +167,12 @@ impl<T: Tables> Slice<T> {
         }
         let before = self.sweep.left;
         let at_most = self.config.deletions_per_step.max(1);
-        self.sweep.left = self.sessions.reap(turn.now, at_most, &mut self.tables);
+        let (now, tables) = (turn.now, &mut self.tables);
+        self.sweep.left = if self.closing && peers.len() == 0 {
+            self.sessions.let_be(now, at_most, tables)
+        } else {
+            self.sessions.reap(now, at_most, tables)
+        };
         self.log_usage(turn, peers);
         let deleted = before.saturating_sub(self.sweep.left);
         self.sweep.deleted += deleted;

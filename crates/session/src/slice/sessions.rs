@@ -47,6 +47,8 @@ pub(crate) struct Sessions<T: Tables> {
     pub(super) peers: HashMap<PeerId, List, Salted>,
     /// Of deleted peers, not yet taken out.
     pub(super) doomed: Vec<List>,
+    /// Of deleted peers, and to go with the tables: see [`Self::let_be`].
+    left: usize,
     /// For the next list.
     pub(super) epoch: u32,
     pub(super) sets: SetIndex,
@@ -149,6 +151,7 @@ impl<T: Tables> Sessions<T> {
             resources: Resources::new(config, seed, direct_teids),
             peers: HashMap::with_hasher(Salted::new(seed)),
             doomed: Vec::new(),
+            left: 0,
             epoch: 0,
             sets: SetIndex::new(seed),
             tunnels: TunnelIndex::new(seed),
@@ -455,6 +458,29 @@ impl<T: Tables> Sessions<T> {
         self.doomed_len()
     }
 
+    /// As [`Self::reap`], where the tables go next: a session that measures nothing is not deleted. It forwards until
+    /// then, and nobody waits for its deletion.
+    pub(crate) fn let_be(&mut self, now: Time, at_most: usize, tables: &mut T) -> usize {
+        for _ in 0..at_most {
+            let Some(mut list) = self.doomed.pop() else {
+                break;
+            };
+            let first = list.first.and_then(|place| self.slab.get(place));
+            let unmeasured = first.filter(|session| session.context.usage().is_none());
+            let Some(next) = unmeasured.map(|session| session.next) else {
+                self.doomed.push(list);
+                self.reap(now, 1, tables);
+                continue;
+            };
+            self.bridge(None, next, &mut list);
+            self.left += 1;
+            if list.len > 0 {
+                self.doomed.push(list);
+            }
+        }
+        self.doomed_len()
+    }
+
     fn doomed_len(&self) -> usize {
         self.doomed.iter().map(|list| list.len).sum()
     }
@@ -628,7 +654,7 @@ impl<T: Tables> Sessions<T> {
 
     /// Sessions that are there; those waiting for [`Self::reap`] are not counted.
     pub(crate) fn len(&self) -> usize {
-        self.slab.len() - self.doomed_len()
+        self.slab.len() - self.doomed_len() - self.left
     }
 
     /// Sessions of this peer.

@@ -19,45 +19,79 @@ use crate::compiled::{PdrId, Tables};
 use crate::rules::PacketRules;
 use crate::slice::sessions::Sessions;
 
-/// When a PDR holds: NTP seconds, modulo 2^32 and so within 68 years of now.
+/// A time that an SMF has named: NTP seconds, modulo 2^32 and so within 68 years of now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Moment {
+    at: u32,
+    /// It has, and what comes of it has been done: a wall clock that is put back does not undo it.
+    has_come: bool,
+}
+
+impl Moment {
+    fn new(at: u32) -> Self {
+        let has_come = false;
+        Self { at, has_come }
+    }
+
+    fn ahead_s(self, now_s: u64) -> i64 {
+        i64::from(self.at.wrapping_sub(now_s as u32) as i32)
+    }
+
+    fn has_come(self, now_s: u64) -> bool {
+        self.has_come || self.ahead_s(now_s) <= 0
+    }
+}
+
+/// When a PDR holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Timing {
-    pub(crate) activation: Option<u32>,
-    pub(crate) deactivation: Option<u32>,
+    activation: Option<Moment>,
+    deactivation: Option<Moment>,
+}
+
+impl Timing {
+    /// These from now on; those that are not named stay.
+    pub(crate) fn set(&mut self, activation: Option<u32>, deactivation: Option<u32>) {
+        self.activation = activation.map(Moment::new).or(self.activation);
+        self.deactivation = deactivation.map(Moment::new).or(self.deactivation);
+    }
+
+    fn moments(&mut self) -> impl Iterator<Item = &mut Moment> {
+        [&mut self.activation, &mut self.deactivation]
+            .into_iter()
+            .flatten()
+    }
+
+    /// Whether the PDR holds. The latest of the two times that has come decides, or before
+    /// either the one that comes first.
+    fn is_active(self, now_s: u64) -> bool {
+        match (self.activation, self.deactivation) {
+            (None, None) => true,
+            (Some(on), None) => on.has_come(now_s),
+            (None, Some(off)) => !off.has_come(now_s),
+            (Some(on), Some(off)) => {
+                let (on_s, off_s) = (on.ahead_s(now_s), off.ahead_s(now_s));
+                match (on.has_come(now_s), off.has_come(now_s)) {
+                    (true, true) => on_s > off_s,
+                    (on_has_come, false) if on_s < off_s => on_has_come,
+                    (_, off_has_come) => !off_has_come,
+                }
+            }
+        }
+    }
+
+    /// Takes down which of its times have come; those that are still to come.
+    fn pass(&mut self, now_s: u64) -> impl Iterator<Item = u64> {
+        self.moments().filter_map(move |moment| {
+            moment.has_come = moment.has_come(now_s);
+            let ahead = u64::try_from(moment.ahead_s(now_s)).ok()?;
+            (!moment.has_come).then_some(now_s + ahead)
+        })
+    }
 }
 
 /// Those of the PDRs of one session that have any.
 pub(crate) type Timings = SmallVec<[(PdrId, Timing); 0]>;
-
-impl Timing {
-    /// Whether the PDR holds. The latest of the two times that has passed decides, or before
-    /// either the one that comes first.
-    fn is_active(self, now_s: u64) -> bool {
-        let ahead = |at: u32| i64::from(at.wrapping_sub(now_s as u32) as i32);
-        match (self.activation.map(ahead), self.deactivation.map(ahead)) {
-            (None, None) => true,
-            (Some(on), None) => on <= 0,
-            (None, Some(off)) => off > 0,
-            (Some(on), Some(off)) => match (on <= 0, off <= 0) {
-                (true, true) => on > off,
-                (on_passed, false) if on < off => on_passed,
-                (_, off_passed) => !off_passed,
-            },
-        }
-    }
-
-    /// The times that are still to come.
-    fn ahead(self, now_s: u64) -> impl Iterator<Item = u64> {
-        let at = [self.activation, self.deactivation].into_iter().flatten();
-        at.filter_map(move |at| {
-            let ahead = at.wrapping_sub(now_s as u32) as i32;
-            u64::try_from(ahead)
-                .ok()
-                .filter(|&ahead| ahead > 0)
-                .map(|ahead| now_s + ahead)
-        })
-    }
-}
 
 /// PDRs that do not hold at this time.
 pub(crate) fn dormant(timings: &Timings, now_s: u64, into: &mut Vec<PdrId>) {
@@ -146,8 +180,8 @@ impl Deferred {
     }
 
     fn schedule(&mut self, seid: u64, deferral: &mut Deferral, after_s: u64) {
-        let ahead = deferral.timings.iter();
-        deferral.next = ahead.flat_map(|(_, t)| t.ahead(after_s)).min();
+        let ahead = deferral.timings.iter_mut();
+        deferral.next = ahead.flat_map(|(_, t)| t.pass(after_s)).min();
         dormant(&deferral.timings, after_s, &mut deferral.dormant);
         self.due.extend(deferral.next.map(|at| (at, seid)));
     }
@@ -264,10 +298,13 @@ mod tests {
 
     fn timing(activation: Option<i32>, deactivation: Option<i32>) -> Timing {
         let at = |ahead: i32| (NOW as u32).wrapping_add_signed(ahead);
-        Timing {
-            activation: activation.map(at),
-            deactivation: deactivation.map(at),
-        }
+        times(activation.map(at), deactivation.map(at))
+    }
+
+    fn times(activation: Option<u32>, deactivation: Option<u32>) -> Timing {
+        let mut timing = Timing::default();
+        timing.set(activation, deactivation);
+        timing
     }
 
     #[test]
@@ -295,11 +332,8 @@ mod tests {
     #[test]
     fn what_is_ahead_is_so_across_the_end_of_an_era() {
         let before = (1u64 << 32) - 10;
-        let timing = Timing {
-            activation: Some(5),
-            deactivation: Some((before - 1) as u32),
-        };
-        assert_eq!(timing.ahead(before).collect::<Vec<_>>(), [(1 << 32) + 5]);
+        let mut timing = times(Some(5), Some((before - 1) as u32));
+        assert_eq!(timing.pass(before).collect::<Vec<_>>(), [(1 << 32) + 5]);
         assert!(!timing.is_active(before) && timing.is_active((1 << 32) + 5));
     }
 
@@ -307,10 +341,7 @@ mod tests {
     fn a_clock_that_is_put_right_moves_what_is_due() {
         let mut deferred = Deferred::default();
         deferred.set_clock(Time(0), Duration::from_secs(1000));
-        let in_an_hour = Timing {
-            activation: Some(4600),
-            deactivation: None,
-        };
+        let in_an_hour = times(Some(4600), None);
         let timings = Timings::from_slice(&[(PdrId(1), in_an_hour)]);
         let mut kept = deferred.set(Time(0), 7, None, timings).unwrap();
         let second = |s: u64| Time(s * 1_000_000_000);

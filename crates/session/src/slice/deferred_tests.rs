@@ -163,3 +163,31 @@ fn without_room_it_is_tried_again() {
     pass(&mut world, 1000);
     assert_eq!(downlink(&world), BOTH);
 }
+
+#[test]
+fn a_clock_that_is_put_back_brings_back_a_deactivated_pdr() {
+    let (mut world, seid) = with_further(|pdr| timed(pdr, Some(10), Some(20)));
+    pass(&mut world, 21_000);
+    assert_eq!(downlink(&world), FIRST);
+    // It says 15 s, when the PDR held.
+    world.core.set_clock(world.now, Duration::from_secs(17));
+    let change = |w: &mut Writer<'_>| {
+        w.grouped(IeType::UPDATE_PDR, |w| {
+            w.put(IeType::PDR_ID, 3u16);
+            w.put(IeType::PRECEDENCE, 2u32);
+        });
+    };
+    world.modify(smf(2), seid, change);
+    assert_eq!(downlink(&world), FIRST);
+    pass(&mut world, 10_000);
+    world.modify(smf(2), seid, change);
+    assert_eq!(downlink(&world), FIRST);
+    // Until the SMF says so.
+    world.modify(smf(2), seid, |w| {
+        w.grouped(IeType::UPDATE_PDR, |w| {
+            w.put(IeType::PDR_ID, 3u16);
+            w.ie(IeType::ACTIVATION_TIME, &ntp(22));
+        });
+    });
+    assert_eq!(downlink(&world), BOTH);
+}

@@ -255,8 +255,7 @@ impl Draft {
             self.timings.push((id, Timing::default()));
         }
         let (_, timing) = &mut self.timings[at];
-        timing.activation = activation.or(timing.activation);
-        timing.deactivation = deactivation.or(timing.deactivation);
+        timing.set(activation, deactivation);
     }
 
     /// What would hold TEIDs and addresses.

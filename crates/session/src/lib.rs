@@ -15,6 +15,7 @@ pub mod testing;
 mod usage;
 
 pub use crate::core::{Core, messages_in};
+pub use alloc::addresses::PoolFill;
 pub use base::refusal::Refusal;
 pub use base::time::Time;
 pub use base::{event, flow, gtpu, node_id, time};
@@ -25,7 +26,7 @@ pub use rules::config::Config;
 pub use rules::summary::SessionSummary;
 pub use rules::{config, predefined};
 pub use slice::record::{self, Record, RecordError};
-pub use slice::resources::{PoolFill, ResourceFill};
+pub use slice::resources::ResourceFill;
 pub use slice::view::{FarView, PdrView, PredefinedView, QerView, SessionView, UrrView};
 pub use usage::measured::Amount;
 pub use usage::report::UsageRecord;

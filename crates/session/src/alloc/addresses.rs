@@ -178,8 +178,9 @@ impl<N: Number> Family<N> {
         self.outside.range(numbers).copied()
     }
 
+    /// Those of the pools.
     fn in_use(&self) -> usize {
-        self.pools.iter().map(|p| p.indices.in_use()).sum::<usize>() + self.outside.len()
+        self.pools.iter().map(|p| p.indices.in_use()).sum()
     }
 
     fn capacity(&self) -> u64 {
@@ -428,18 +429,47 @@ impl NiPools {
         }
     }
 
-    /// (in use, capacity of the pools) of IPv4 and of IPv6; addresses outside the pools count as
-    /// used, and so do prefixes and framed routes.
-    pub(crate) fn fill(&self) -> [(usize, u64); 2] {
-        let counts = [self.prefixes.counts(), self.framed.counts()];
-        let [prefixes4, prefixes6] = [0, 1].map(|family| counts[0][family] + counts[1][family]);
+    /// Of IPv4 and of IPv6.
+    pub(crate) fn fill(&self) -> [PoolFill; 2] {
+        let (prefixes, framed) = (self.prefixes.counts(), self.framed.counts());
+        let others = [0, 1].map(|family| prefixes[family] + framed[family]);
+        let at_most = self.v4.outside_max + 2 * self.prefixes_max;
+        let fill = |used, capacity, outside| PoolFill {
+            used,
+            capacity,
+            outside,
+            outside_at_most: at_most,
+        };
+        let (v4, v6) = (&self.v4, &self.v6);
         [
-            (self.v4.in_use() + prefixes4, self.v4.capacity()),
-            (
-                self.v6.in_use() + prefixes6 - self.carved.len(),
-                self.v6.capacity(),
+            fill(v4.in_use(), v4.capacity(), v4.outside.len() + others[0]),
+            fill(
+                v6.in_use(),
+                v6.capacity(),
+                // Those that were chosen took /64s of the pools.
+                v6.outside.len() + others[1] - self.carved.len(),
             ),
         ]
+    }
+}
+
+/// UE addresses of one family in one network instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolFill {
+    /// IPv4 addresses of the pools that are in use, or IPv6 /64s.
+    pub used: usize,
+    /// As many as the pools have.
+    pub capacity: u64,
+    /// What SMFs brought of their own beside: addresses, prefixes, framed routes.
+    pub outside: usize,
+    /// So many at most.
+    pub outside_at_most: usize,
+}
+
+impl PoolFill {
+    /// All that sessions hold.
+    pub fn held(&self) -> usize {
+        self.used + self.outside
     }
 }
 
@@ -537,12 +567,27 @@ mod tests {
             assert!(p.claim(addr(given)).is_some());
         }
         assert!(p.claim(addr("10.60.0.1/32")).is_some());
-        assert_eq!(p.fill()[0].0, 2);
+        assert_eq!((p.fill()[0].used, p.fill()[0].outside), (1, 1));
         let mut more = (0..=255).map(|n| Ipv4Net::new([10, 61, n, 0].into(), 24).unwrap());
         let room = more
             .by_ref()
             .take_while(|net| p.claim((*net).into()).is_some());
         assert_eq!(room.count(), FRAMED_MAX - 1);
+    }
+
+    #[test]
+    fn more_addresses_of_a_pool_are_in_use_than_it_has() {
+        let mut p = pools();
+        let all = p.fill()[0].capacity;
+        while choose(&mut p, Choice::V4).is_some() {}
+        assert!(p.claim(addr("10.60.0.0/32")).is_some(), "an SMF may");
+        for own in ["10.60.0.3/32", "172.16.0.1/32"] {
+            assert!(p.claim(addr(own)).is_some());
+        }
+        assert!(p.claim(addr("172.16.0.2/32")).is_none());
+        assert!(p.claim_framed(addr("192.168.0.0/24")).is_some());
+        let fill = p.fill()[0];
+        assert_eq!((fill.used as u64, fill.outside), (all, 3));
     }
 
     #[test]
@@ -572,7 +617,7 @@ mod tests {
         assert_eq!(choose(&mut p, Choice::V6(128)), Some(one));
         assert_eq!(choose(&mut p, Choice::V6(56)), None, "some are in use");
         assert_eq!(choose(&mut p, Choice::V6(47)), None, "the pool is smaller");
-        assert_eq!(p.fill()[1].0, 18);
+        assert_eq!((p.fill()[1].used, p.fill()[1].outside), (18, 0));
         for net in [delegated, one] {
             p.release(net, Time(0));
             assert!(p.claim(net).is_some(), "{net}");
@@ -583,7 +628,7 @@ mod tests {
         assert_eq!(all, addr("2001:db8:60::/56"));
         assert_eq!(choose(&mut p, Choice::V6(64)), None);
         p.undo(grant);
-        assert_eq!(p.fill()[1].0, 0);
+        assert_eq!(p.fill()[1].held(), 0);
         assert!(choose(&mut p, Choice::V6(64)).is_some());
     }
 }

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use ipnet::{IpNet, Ipv6Net};
 use pfcp::{Cause, IeType};
 
-use crate::alloc::addresses::{AddressGrant, Choice, NiPools};
+use crate::alloc::addresses::{AddressGrant, Choice, NiPools, PoolFill};
 use crate::alloc::teid::{Grant, LocalTeid, Teids};
 use crate::base::refusal::Refusal;
 use crate::base::time::Time;
@@ -147,21 +147,8 @@ pub struct ResourceFill {
     pub teids: usize,
     /// TEIDs that may index the entry table.
     pub teids_capacity: usize,
-    /// For each network instance, in order.
-    pub pools: Vec<PoolFill>,
-}
-
-/// UE addresses of one network instance. More may be used than there are: an SMF may bring its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolFill {
-    /// IPv4 addresses in use.
-    pub used4: usize,
-    /// IPv4 addresses of the pools.
-    pub capacity4: u64,
-    /// IPv6 prefixes in use.
-    pub used6: usize,
-    /// IPv6 prefixes of the pools.
-    pub capacity6: u64,
+    /// For each network instance, in order: IPv4 and IPv6.
+    pub pools: Vec<[PoolFill; 2]>,
 }
 
 impl Resources {
@@ -590,19 +577,10 @@ impl Resources {
     }
 
     pub(crate) fn fill(&self) -> ResourceFill {
-        let pool = |pools: &NiPools| {
-            let [(used4, capacity4), (used6, capacity6)] = pools.fill();
-            PoolFill {
-                used4,
-                capacity4,
-                used6,
-                capacity6,
-            }
-        };
         ResourceFill {
             teids: self.teids.in_use(),
             teids_capacity: self.teids.capacity(),
-            pools: self.pools.iter().map(pool).collect(),
+            pools: self.pools.iter().map(NiPools::fill).collect(),
         }
     }
 }

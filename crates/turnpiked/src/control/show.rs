@@ -192,21 +192,16 @@ fn tables(core: &Core<Tables>, config: &Config) -> Vec<TableFill> {
         applications as u64,
         most as u64,
     ));
-    for (ni, pool) in config.network_instance.iter().zip(&fill.pools) {
+    for (ni, pools) in config.network_instance.iter().zip(&fill.pools) {
         let name = &ni.name;
-        if pool.capacity4 > 0 {
-            rows.push(row(
-                format!("pool4 {name}"),
-                pool.used4 as u64,
-                pool.capacity4,
-            ));
-        }
-        if pool.capacity6 > 0 {
-            rows.push(row(
-                format!("pool6 {name}"),
-                pool.used6 as u64,
-                pool.capacity6,
-            ));
+        for (family, pool) in [4, 6].into_iter().zip(pools) {
+            if pool.capacity > 0 {
+                let row_name = format!("pool{family} {name}");
+                rows.push(row(row_name, pool.used as u64, pool.capacity));
+            }
+            let row_name = format!("outside{family} {name}");
+            let at_most = pool.outside_at_most as u64;
+            rows.push(row(row_name, pool.outside as u64, at_most));
         }
     }
     rows

@@ -223,7 +223,7 @@ fn addresses_and_teids_do_not_leak_on_deletion() {
         world.delete(seid).unwrap();
         let fill = world.sessions.fill();
         assert_eq!(
-            (fill.teids, fill.pools[0].used4, world.tables.live.len()),
+            (fill.teids, fill.pools[0][0].held(), world.tables.live.len()),
             (0, 0, 0)
         );
     }

@@ -128,7 +128,7 @@ fn pdrs_have_what_their_endpoint_says() {
     assert_eq!(world.sessions.fill().teids, 1);
     world.delete(seid).unwrap();
     assert_eq!(world.sessions.fill().teids, 0);
-    assert_eq!(world.sessions.fill().pools[0].used4, 0);
+    assert_eq!(world.sessions.fill().pools[0][0].held(), 0);
 }
 
 /// An SMF that is hostile, or in error, would take a pool's addresses for ever.
@@ -151,9 +151,9 @@ fn an_endpoint_that_no_pdr_names_leaks_no_address() {
                 unused.create(w);
             })
             .unwrap();
-        assert_eq!(world.sessions.fill().pools[0].used4, 1);
+        assert_eq!(world.sessions.fill().pools[0][0].held(), 1);
         world.delete(seid).unwrap();
-        assert_eq!(world.sessions.fill().pools[0].used4, 0);
+        assert_eq!(world.sessions.fill().pools[0][0].held(), 0);
     }
 }
 
@@ -182,7 +182,7 @@ fn addresses_of_an_endpoint_are_chosen_once() {
     assert!(created.is_empty());
     let view = world.sessions.view(seid, &world.tables).unwrap();
     assert!(view.pdrs.iter().all(|pdr| pdr.ue4 == first));
-    assert_eq!(world.sessions.fill().pools[0].used4, 1);
+    assert_eq!(world.sessions.fill().pools[0][0].held(), 1);
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn the_ue_address_of_the_uplink_may_lead_the_downlink_and_is_taken_then() {
     refuses(&mut world, twice, ordinary);
     refuses(&mut world, failure(IeType::UE_IP_ADDRESS, pdr(1)), bare);
     world.delete(seid).unwrap();
-    assert_eq!(world.sessions.fill().pools[0].used4, 0);
+    assert_eq!(world.sessions.fill().pools[0][0].held(), 0);
     world.establish(ordinary).unwrap();
 }
 

@@ -327,7 +327,7 @@ fn what_a_refused_change_wanted_is_free_and_what_it_had_is_not() {
     for seid in [first, second, third] {
         world.delete(seid).unwrap();
     }
-    assert_eq!(world.sessions.fill().pools[0].used4, 0);
+    assert_eq!(world.sessions.fill().pools[0][0].held(), 0);
 }
 
 #[test]
@@ -535,7 +535,7 @@ fn a_prefix_of_the_length_asked_for_is_chosen_and_answered() {
         );
         assert!(world.tables.keys().contains(&prefix(given)));
     }
-    assert_eq!(world.sessions.fill().pools[0].used6, 8);
+    assert_eq!(world.sessions.fill().pools[0][1].held(), 8);
     let none_left = refusal(
         Cause::ALL_DYNAMIC_ADDRESSES_ARE_OCCUPIED,
         IeType::UE_IP_ADDRESS,
@@ -549,7 +549,7 @@ fn a_prefix_of_the_length_asked_for_is_chosen_and_answered() {
     for seid in seids {
         world.delete(seid).unwrap();
     }
-    assert_eq!(world.sessions.fill().pools[0].used6, 0);
+    assert_eq!(world.sessions.fill().pools[0][1].held(), 0);
     let all = choose(Some(60), None);
     world.establish(|w| with_ue(w, all)).unwrap();
 }

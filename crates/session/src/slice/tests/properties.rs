@@ -525,12 +525,12 @@ impl Smf {
         for (ni, pool) in fill.pools.iter().enumerate() {
             let held = addresses.get(&(ni as u16)).cloned().unwrap_or_default();
             assert_eq!(
-                pool.used4,
+                pool[0].held(),
                 held.iter().filter(|(net, ..)| net.addr().is_ipv4()).count(),
                 "IPv4 of {ni}"
             );
             assert_eq!(
-                pool.used6,
+                pool[1].held(),
                 held.iter()
                     .filter(|(net, ..)| net.addr().is_ipv6())
                     .map(|(_, count, _)| *count as usize)
@@ -584,7 +584,7 @@ proptest! {
         }
         let fill = smf.world.sessions.fill();
         prop_assert_eq!(fill.teids, 0);
-        prop_assert!(fill.pools.iter().all(|pool| pool.used4 == 0 && pool.used6 == 0));
+        prop_assert!(fill.pools.iter().flatten().all(|pool| pool.held() == 0));
         prop_assert!(smf.world.tables.live.is_empty());
         prop_assert_eq!(smf.world.sessions.len(), 0);
     }

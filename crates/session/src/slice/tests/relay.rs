@@ -138,7 +138,7 @@ fn an_address_that_is_no_key_is_held_by_nobody() {
             .unwrap();
     }
     world.establish(ordinary).unwrap();
-    assert_eq!(world.sessions.fill().pools[0].used4, 1);
+    assert_eq!(world.sessions.fill().pools[0][0].held(), 1);
 }
 
 #[test]

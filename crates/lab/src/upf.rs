@@ -290,7 +290,8 @@ impl Upf {
             .args(["netns", "exec", netns.name()])
             .arg(binary()?)
             .arg("--config")
-            .arg(&config);
+            .arg(&config)
+            .env("RUNTIME_DIRECTORY", folder);
         command
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)

@@ -21,7 +21,7 @@ use crate::config::{Config, DatapathKind, System, doubts, read_token};
 use crate::control::{About, Control, EchoSockets, KernelMirror, Usage};
 use crate::plan;
 use crate::usage_log::UsageLog;
-use crate::{n4, system};
+use crate::{n4, recovery, system};
 
 /// Run until a signal ends it.
 pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
@@ -131,7 +131,7 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
     .context("rtnetlink")?;
     let about = About {
         config: Arc::clone(config),
-        recovery_time_stamp: system::recovery_time_stamp(),
+        recovery_time_stamp: recovery::time_stamp(&config.node.id.to_string()),
         start_time: loading.elapsed(),
     };
     let seed = system::random().context("/dev/urandom")?;

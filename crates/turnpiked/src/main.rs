@@ -16,6 +16,7 @@ mod lines;
 mod logging;
 mod n4;
 mod plan;
+mod recovery;
 mod report;
 mod system;
 mod usage_log;

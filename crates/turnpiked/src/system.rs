@@ -116,11 +116,6 @@ fn busy_ticks(line: &str) -> Option<(usize, u64)> {
     Some((cpu, times.iter().sum::<u64>() - idle))
 }
 
-/// Now, as a Recovery Time Stamp (TS 29.244, 8.2.65): NTP seconds, which come round in 2036.
-pub(crate) fn recovery_time_stamp() -> u32 {
-    (ntp().as_secs() & u64::from(u32::MAX)) as u32
-}
-
 /// The wall clock, from the beginning of 1900.
 pub(crate) fn ntp() -> Duration {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -121,7 +121,8 @@ pools = ["10.60.0.0/16", "2001:db8:60::/48"]
         command
             .arg("--config")
             .arg(config)
-            .env("NOTIFY_SOCKET", &ready);
+            .env("NOTIFY_SOCKET", &ready)
+            .env("RUNTIME_DIRECTORY", &self.folder);
         command.stdin(Stdio::null()).stderr(stderr);
         let process = self.upf.spawn(command).unwrap();
         let mut daemon = Daemon {

@@ -69,3 +69,28 @@ fn the_log_of_usage_goes_on_in_the_file_that_logrotate_moved_away() {
     assert_eq!(mode & 0o007, 0, "others may read of users: {mode:o}");
     assert_eq!(daemon.stop(), 0);
 }
+
+/// Its Recovery Time Stamp is all that tells (TS 29.244, 6.2.2). Where the last one cannot be kept, too.
+#[test]
+fn an_smf_does_not_notice_a_restart_within_a_second() {
+    let net = Net::new();
+    let mut stamps = Vec::new();
+    for start in 0..6 {
+        if start == 3 {
+            let file = net.folder.join("started-10.100.0.1");
+            fs::remove_file(&file).unwrap();
+            fs::create_dir(&file).unwrap();
+        }
+        let mut daemon = net.start("");
+        let stamp = daemon.get("status")["recovery_time_stamp"].as_u64();
+        stamps.push(stamp.unwrap());
+        assert_eq!(
+            daemon.log().contains("waiting for the next second"),
+            start >= 3
+        );
+        daemon.process.signal(Signal::SIGKILL).unwrap();
+        daemon.process.wait(LIMIT).unwrap();
+    }
+    let later = |of: &[u64]| of.is_sorted_by(|a, b| a < b);
+    assert!(later(&stamps[..3]) && later(&stamps[3..]), "{stamps:?}");
+}

@@ -26,6 +26,24 @@ needs=(
 
 [ "${1:-}" = "" ] || needs+=(libdpdk-dev:/usr/include/dpdk/rte_ethdev.h)
 
+# apt-get, once nobody else has its locks: a machine that has just started looks for updates for minutes. apt waits for one
+# of its locks by itself (DPkg::Lock::Timeout), not for those of the lists and of the archives.
+apt_get() {
+  local until=$((SECONDS + 900)) said='' error
+  error=$(mktemp)
+  # shellcheck disable=SC2064
+  trap "rm -f '$error'" RETURN
+  until apt-get -qq -o DPkg::Lock::Timeout=900 "$@" 2>"$error"; do
+    if [ $SECONDS -ge $until ] || ! grep -qiE 'could not get lock|unable to (lock|acquire)' "$error"; then
+      cat "$error" >&2
+      return 1
+    fi
+    [ -n "$said" ] || echo "setup: another program is installing packages: waiting for it" >&2
+    said=1
+    sleep 2
+  done
+}
+
 missing=()
 for need in "${needs[@]}"; do
   compgen -G "${need#*:}" >/dev/null || missing+=("${need%%:*}")
@@ -46,8 +64,8 @@ if [ ${#missing[@]} -gt 0 ]; then
   fi
   echo "setup: installing ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
-  apt-get update -qq
-  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  apt_get update
+  apt_get install -y --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
 if ! command -v cargo >/dev/null && [ -x "$HOME/.cargo/bin/cargo" ]; then

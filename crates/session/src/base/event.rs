@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use pfcp::{Cause, IeType, MessageType};
+use pfcp::{Cause, Header, IeType, MessageType};
 
 use crate::base::ids::RuleId;
 use crate::base::node_id::NodeId;
@@ -102,8 +102,8 @@ pub enum Event {
     Refused {
         /// From where it came.
         from: SocketAddr,
-        /// What it asked for.
-        request: MessageType,
+        /// What it was.
+        request: Said,
         /// Our cause (TS 29.244, 8.2.1).
         cause: Cause,
         /// The IE at fault.
@@ -117,9 +117,43 @@ pub enum Event {
     Ignored {
         /// From where it came.
         from: SocketAddr,
+        /// What it was, where it is a message that we know.
+        message: Option<Said>,
         /// Why.
         why: Ignored,
     },
+    /// A Recovery Time Stamp older than the one that we know was ignored: [`Ignored::StaleRecovery`].
+    StaleRecovery {
+        /// Whose.
+        node_id: NodeId,
+        /// Where it is.
+        address: SocketAddr,
+        /// What it said.
+        recovery: u32,
+        /// What it had said before.
+        known: u32,
+    },
+}
+
+/// A message, as its header has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Its type.
+    pub message: MessageType,
+    /// Its sequence number.
+    pub sequence: u32,
+    /// The SEID that it was sent to, which is one of ours if there is such a session; 0 or `None`: to none.
+    pub seid: Option<u64>,
+}
+
+impl From<&Header> for Said {
+    fn from(header: &Header) -> Self {
+        Self {
+            message: header.message_type,
+            sequence: header.sequence,
+            seid: header.seid,
+        }
+    }
 }
 
 /// How an association ended.

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::event::Ignored;
+use crate::base::event::{Ignored, Said};
 use crate::base::gtpu::{self, Received};
 use crate::base::ids::PeerId;
 use crate::base::time::Time;
@@ -82,7 +82,7 @@ impl<T: Tables> Core<T> {
     pub fn receive(&mut self, now: Time, from: SocketAddr, datagram: &[u8], out: &mut Outbox) {
         if !self.config.allows(from.ip()) {
             let mut turn = self.turn(now, out);
-            return turn.ignore(from, Ignored::NotAllowed);
+            return turn.ignore(from, None, Ignored::NotAllowed);
         }
         let mut left = datagram;
         for _ in 0..BUNDLE_MAX {
@@ -91,7 +91,8 @@ impl<T: Tables> Core<T> {
                 None => return,
             }
         }
-        self.turn(now, out).ignore(from, Ignored::BundleTooLong);
+        self.turn(now, out)
+            .ignore(from, None, Ignored::BundleTooLong);
     }
 
     /// Whether nothing is known of the sender: it is at no address of an association, nor of an SMF that we
@@ -139,7 +140,10 @@ impl<T: Tables> Core<T> {
         match message.header.message_type.is_response() {
             Some(true) => self.on_response(now, from, &message, out),
             Some(false) => self.on_request(now, from, octets, &message, out),
-            None => turn.ignore(from, Ignored::UnknownType),
+            None => {
+                let said = Some(Said::from(&message.header));
+                turn.ignore(from, said, Ignored::UnknownType);
+            }
         }
         follows.then_some(message.rest)
     }

@@ -9,7 +9,7 @@ use pfcp::message::{
 };
 use pfcp::{Cause, ErrorKind, FromIe, Header, IeType, Message, MessageType};
 
-use crate::base::event::Ignored;
+use crate::base::event::{Ignored, Said};
 use crate::base::node_id::NodeId;
 use crate::base::time::Time;
 use crate::compiled::Tables;
@@ -46,6 +46,7 @@ impl<T: Tables> Core<T> {
             from,
             message_type: header.message_type,
             sequence: header.sequence,
+            seid: header.seid,
             priority: header.priority,
             fingerprint: Fingerprint::new(from, datagram),
         };
@@ -108,7 +109,10 @@ impl<T: Tables> Core<T> {
                 node.follow(turn, slice);
             }
             Some(purpose) => node.on_answer(turn, slice, from, purpose, message),
-            None => turn.ignore(from, Ignored::UnmatchedResponse),
+            None => {
+                let said = Some(Said::from(&message.header));
+                turn.ignore(from, said, Ignored::UnmatchedResponse);
+            }
         }
     }
 
@@ -124,7 +128,7 @@ impl<T: Tables> Core<T> {
         let Self { n4, node, .. } = self;
         let turn = &mut Turn { now, n4, out };
         let Ok((header, _)) = Header::decode(datagram) else {
-            return turn.ignore(from, Ignored::Malformed);
+            return turn.ignore(from, None, Ignored::Malformed);
         };
         if let ErrorKind::Version { .. } = why {
             turn.stats().other_versions += 1;
@@ -140,6 +144,7 @@ impl<T: Tables> Core<T> {
                     from,
                     message_type: header.message_type,
                     sequence: header.sequence,
+                    seid: header.seid,
                     priority: header.priority,
                     fingerprint: Fingerprint::new(from, datagram),
                 };
@@ -147,7 +152,7 @@ impl<T: Tables> Core<T> {
                 let scope = node.peers().by_source(from);
                 turn.refuse(scope, &incoming, 0, Cause::INVALID_LENGTH.into());
             }
-            _ => turn.ignore(from, Ignored::Malformed),
+            _ => turn.ignore(from, Some(Said::from(&header)), Ignored::Malformed),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use pfcp::ie::{FailedRuleId, RecoveryTimeStamp};
 use pfcp::{Cause, Message, MessageType, Writer};
 
-use crate::base::event::{Event, Ignored};
+use crate::base::event::{Event, Ignored, Said};
 use crate::base::ids::{PeerId, RuleId};
 use crate::base::node_id::OwnNodeId;
 use crate::base::refusal::Refusal;
@@ -174,7 +174,7 @@ impl Turn<'_> {
     ) {
         self.out.event(Event::Refused {
             from: incoming.from,
-            request: incoming.message_type,
+            request: incoming.said(),
             cause: refusal.cause,
             offending_ie: refusal.offending_ie,
             failed_rule: refusal.failed_rule,
@@ -204,16 +204,17 @@ impl Turn<'_> {
     }
 
     /// Count what cannot be answered.
-    pub(crate) fn ignore(&mut self, from: SocketAddr, why: Ignored) {
+    pub(crate) fn ignore(&mut self, from: SocketAddr, message: Option<Said>, why: Ignored) {
         self.n4.stats.ignored(why, 1);
-        self.out.event(Event::Ignored { from, why });
+        self.out.event(Event::Ignored { from, message, why });
     }
 
     /// Count so many messages of a stranger, who is not listened to.
     pub(crate) fn drop_stranger(&mut self, from: SocketAddr, messages: u32) {
         let why = Ignored::StrangerDropped;
         self.n4.stats.ignored(why, messages);
-        self.out.event(Event::Ignored { from, why });
+        let message = None;
+        self.out.event(Event::Ignored { from, message, why });
     }
 
     /// The answer to a message of another version of PFCP.

@@ -9,7 +9,7 @@ use pfcp::message::{
 };
 use pfcp::{Cause, IeType, Message, MessageType, Writer};
 
-use crate::base::event::{Event, Gone, Ignored};
+use crate::base::event::{Event, Gone, Ignored, Said};
 use crate::base::ids::PeerId;
 use crate::base::node_id::NodeId;
 use crate::base::refusal::Refusal;
@@ -55,13 +55,13 @@ impl Node {
         if let Some(id) = known
             && self.is_deferred(id, incoming)
         {
-            return turn.ignore(incoming.from, Ignored::InProgress);
+            return turn.ignore(incoming.from, Some(incoming.said()), Ignored::InProgress);
         }
         if let Some(id) = known
             && self.is_elsewhere(id, incoming.from)
         {
             self.ask_whether_alive(turn, id);
-            return turn.ignore(incoming.from, Ignored::NodeIdTaken);
+            return turn.ignore(incoming.from, Some(incoming.said()), Ignored::NodeIdTaken);
         }
         let retain = retains_all(&request);
         let id = match known {
@@ -245,7 +245,7 @@ impl Node {
         // Its response has no Cause to say that the Recovery Time Stamp is missing.
         let Ok(request) = HeartbeatRequest::decode(message) else {
             turn.stats().decode_errors += 1;
-            return turn.ignore(from, Ignored::Incomplete);
+            return turn.ignore(from, Some(Said::from(&message.header)), Ignored::Incomplete);
         };
         let (response, recovery) = (MessageType::HEARTBEAT_RESPONSE, turn.n4.recovery());
         turn.out.send(from, |bytes| {
@@ -305,8 +305,13 @@ impl Node {
             return self.on_restart(turn, slices, id, recovery);
         }
         peer.stale_recovery = Some(recovery);
-        let from = peer.address;
-        turn.ignore(from, Ignored::StaleRecovery);
+        turn.stats().ignored(Ignored::StaleRecovery, 1);
+        turn.out.event(Event::StaleRecovery {
+            node_id: peer.node_id.clone(),
+            address: peer.address,
+            recovery,
+            known,
+        });
     }
 
     /// The peer has lost its sessions, so they go here too (TS 23.527, 4.4.2.1). The association
@@ -368,7 +373,10 @@ impl Node {
                     Ok(response) => {
                         self.compare_recovery(turn, slices, id, response.recovery_time_stamp.0);
                     }
-                    Err(_) => turn.ignore(from, Ignored::Incomplete),
+                    Err(_) => {
+                        let said = Some(Said::from(&message.header));
+                        turn.ignore(from, said, Ignored::Incomplete);
+                    }
                 }
             }
             Purpose::Setup(target) => self.on_setup_response(turn, slices, from, target, message),
@@ -395,7 +403,7 @@ impl Node {
         let response = match AssociationSetupResponse::decode(message) {
             Ok(response) => response,
             Err(_) => {
-                turn.ignore(from, Ignored::Incomplete);
+                turn.ignore(from, Some(Said::from(&message.header)), Ignored::Incomplete);
                 return self.setup_failed(turn, target, None);
             }
         };

@@ -9,7 +9,7 @@ use pfcp::ie::ReportType;
 use pfcp::message::SessionReportResponse;
 use pfcp::{Message, MessageType, Writer};
 
-use crate::base::event::Ignored;
+use crate::base::event::{Ignored, Said};
 use crate::base::ids::PeerId;
 use crate::compiled::Tables;
 use crate::exchange::n4::Turn;
@@ -242,7 +242,7 @@ impl<T: Tables> Slice<T> {
             Err(_) => {
                 let from = peers.get(about.peer).map(|peer| peer.address);
                 if let Some(from) = from {
-                    turn.ignore(from, Ignored::Incomplete);
+                    turn.ignore(from, Some(Said::from(&message.header)), Ignored::Incomplete);
                 }
             }
         }

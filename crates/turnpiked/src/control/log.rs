@@ -6,9 +6,10 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 
 use session::Time;
-use session::event::{Event, Gone};
+use session::event::{Event, Gone, Ignored, Said};
 
 use crate::logging;
+use crate::report::seid_text;
 use budget::{Budget, Source, Summary};
 
 /// Belongs to the control thread.
@@ -89,6 +90,7 @@ fn source(event: &Event) -> Source {
         | Event::PeerSilent { address, .. }
         | Event::PeerBack { address, .. }
         | Event::PeerRestarted { address, .. }
+        | Event::StaleRecovery { address, .. }
         | Event::SetupFailed { address, .. }
         | Event::SetDeleted { from: address, .. }
         | Event::Refused { from: address, .. }
@@ -112,6 +114,7 @@ fn kind(event: &Event) -> &'static str {
         Event::SetDeleted { .. } => "set of sessions deleted",
         Event::Refused { .. } => "request refused",
         Event::Ignored { why, .. } => why.name(),
+        Event::StaleRecovery { .. } => Ignored::StaleRecovery.name(),
         Event::PathFailed { .. } => "path failed",
         Event::PathRecovered { .. } => "path recovered",
         Event::GtpuPeerRestarted { .. } => "GTP-U peer restarted",
@@ -208,12 +211,41 @@ fn write(event: &Event) {
         } => {
             let offending_ie = offending_ie.map(|ie| ie.to_string());
             let failed_rule = failed_rule.map(|rule| rule.to_string());
-            let cp_seid = Some(cp_seid).filter(|&&seid| seid != 0);
-            tracing::warn!(%from, %request, cp_seid, %cause, failed_rule, offending_ie, "request refused");
+            let Said {
+                message, sequence, ..
+            } = request;
+            let (seid, cp_seid) = (seid(request), named(*cp_seid));
+            tracing::warn!(%from, request = %message, sequence, seid, cp_seid, %cause, failed_rule, offending_ie, "request refused");
         }
-        Event::Ignored { from, why } => {
-            let why = why.name();
-            tracing::warn!(%from, why, "message ignored");
+        Event::Ignored {
+            from,
+            message: said,
+            why,
+        } => {
+            let message_type = said.map(|said| tracing::field::display(said.message));
+            let sequence = said.map(|said| said.sequence);
+            let (seid, why) = (said.as_ref().and_then(seid), why.name());
+            tracing::warn!(%from, message_type, sequence, seid, why, "message ignored");
+        }
+        Event::StaleRecovery {
+            node_id,
+            address,
+            recovery,
+            known,
+        } => {
+            tracing::warn!(
+                %node_id, %address, recovery, known,
+                "an older Recovery Time Stamp than before: ignored unless it comes again"
+            );
         }
     }
+}
+
+/// Of whose session a message was, as REST names it.
+fn seid(said: &Said) -> Option<String> {
+    said.seid.and_then(named)
+}
+
+fn named(seid: u64) -> Option<String> {
+    (seid != 0).then(|| seid_text(seid))
 }

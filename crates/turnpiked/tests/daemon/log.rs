@@ -181,3 +181,30 @@ fn check_config_panics_over_its_output() {
     assert_eq!(process.wait(LIMIT).unwrap().code(), Some(0), "{words}");
     assert!(!words.contains("panicked"), "{words}");
 }
+
+/// What stands there leads to the message in the SMF's own log, or in a capture.
+#[test]
+fn the_log_says_that_something_was_refused_and_not_what() {
+    let net = Net::new();
+    let daemon = net.start("");
+    let socket = net.n4_socket(8805);
+    let mut answer = [0; 256];
+    // A Session Deletion Request to SEID 0xabc, with sequence number 1234.
+    let deletion = [
+        0x21, 54, 0, 12, 0, 0, 0, 0, 0, 0, 0x0a, 0xbc, 0, 0x04, 0xd2, 0,
+    ];
+    socket.send(&deletion).unwrap();
+    socket.recv(&mut answer).unwrap();
+    // A response to nothing: a Heartbeat Response, with sequence number 77.
+    let response = [0x20, 2, 0, 12, 0, 0, 77, 0, 0, 96, 0, 4, 0xe0, 0, 0, 0];
+    socket.send(&response).unwrap();
+    let refused = [
+        "request refused from=10.100.0.2:8805 request=Session Deletion Request sequence=1234 seid=\"0000000000000abc\"",
+        "message ignored from=10.100.0.2:8805 message_type=Heartbeat Response sequence=77 why=\"unmatched_response\"",
+    ];
+    for line in refused {
+        let written = eventually(line, || Ok(daemon.log().contains(line)));
+        assert!(written.is_ok(), "{written:?}\n{}", daemon.log());
+    }
+    assert_eq!(daemon.stop(), 0);
+}

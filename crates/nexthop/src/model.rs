@@ -12,6 +12,15 @@ use crate::{
     ONLINK_KEPT_MAX, Peer, PeerChange, Port, Request, RouteView, TABLE_MAIN, Target, Vlan,
 };
 
+/// What is odd about an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Foreign {
+    /// Routes of the main table lead through it, and users may not use them.
+    Restricted,
+    /// Packets leave by it, and it is none of ours.
+    NoPort,
+}
+
 /// A neighbour, as the kernel keys it.
 type NeighbourKey = (u32, IpAddr);
 
@@ -73,7 +82,7 @@ pub struct NextHops {
     /// Neighbours that the kernel was asked to keep.
     kept: BTreeSet<NeighbourKey>,
     /// Interfaces whose oddity has been logged.
-    warned: BTreeSet<(Option<NiId>, u32)>,
+    warned: BTreeSet<(Foreign, String)>,
     peer_changes: Vec<PeerChange>,
     topology_changed: bool,
     hops_changed: bool,
@@ -309,42 +318,47 @@ impl NextHops {
         }
     }
 
+    /// Once for each interface, by its name: it may be made anew.
     fn warn_of_foreign_links(&mut self) {
-        let mut found = Vec::new();
+        let mut found = BTreeSet::new();
         for ni in &self.nis {
-            for ifindex in ni.view.restricted_links() {
-                found.push((Some(ni.config.id), ifindex));
-            }
-            found.extend(ni.lists.iter().flatten().filter_map(|(_, target)| {
-                self.without_port(target.as_ref()?)
-                    .map(|ifindex| (None, ifindex))
-            }));
+            let restricted = ni.view.restricted_links();
+            // Users are not expected to reach the host's other networks.
+            let data = restricted.filter(|&ifindex| self.is_for_data(ifindex));
+            found.extend(data.map(|ifindex| (Foreign::Restricted, ifindex)));
+            let targets = ni.lists.iter().flatten();
+            let targets = targets.filter_map(|(_, target)| self.without_port(target.as_ref()?));
+            found.extend(targets.map(|ifindex| (Foreign::NoPort, ifindex)));
         }
         for state in self.peers.values() {
             let target = state.target.as_ref();
-            found.extend(
-                target
-                    .and_then(|t| self.without_port(t))
-                    .map(|ifindex| (None, ifindex)),
-            );
+            let ifindex = target.and_then(|target| self.without_port(target));
+            found.extend(ifindex.map(|ifindex| (Foreign::NoPort, ifindex)));
         }
-        for (ni, ifindex) in found {
-            if !self.warned.insert((ni, ifindex)) {
+        for (why, ifindex) in found {
+            let Some(Link { name, .. }) = self.kernel.link(ifindex) else {
+                continue;
+            };
+            if !self.warned.insert((why, name.clone())) {
                 continue;
             }
-            let interface = self.kernel.link(ifindex).map_or("?", |link| &link.name);
-            match ni {
-                Some(ni) => tracing::info!(
-                    interface,
-                    network_instance = ni.0,
-                    "routes of the main table through this interface are not for users"
+            match why {
+                Foreign::Restricted => tracing::info!(
+                    interface = name,
+                    "routes of the main table through this interface are not for users of other interfaces"
                 ),
-                None => tracing::warn!(
-                    interface,
+                Foreign::NoPort => tracing::warn!(
+                    interface = name,
                     "packets are routed through an interface that is no data port: they take the slow path"
                 ),
             }
         }
+    }
+
+    /// It is a port, or a VLAN on one.
+    fn is_for_data(&self, ifindex: u32) -> bool {
+        let link = self.kernel.link(ifindex);
+        link.is_some_and(|link| self.egress(link).is_some())
     }
 
     fn without_port(&self, target: &Target) -> Option<u32> {

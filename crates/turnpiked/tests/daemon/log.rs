@@ -208,3 +208,24 @@ fn the_log_says_that_something_was_refused_and_not_what() {
     }
     assert_eq!(daemon.stop(), 0);
 }
+
+#[test]
+fn routes_that_are_not_for_users_are_told_of_for_interfaces_that_carry_none() {
+    let net = Net::new();
+    let daemon = net.start("");
+    let told = "not for users of other interfaces interface=\"n3\"";
+    let written = eventually(told, || Ok(daemon.log().contains(told)));
+    assert!(written.is_ok(), "{written:?}\n{}", daemon.log());
+    // So that its routes change.
+    net.upf
+        .ip("addr add 10.7.0.1/24 dev n3\naddr add 10.8.0.1/24 dev n4")
+        .unwrap();
+    serves(&net, &daemon);
+    assert_eq!(
+        daemon.log().matches("not for users").count(),
+        1,
+        "{}",
+        daemon.log()
+    );
+    assert_eq!(daemon.stop(), 0);
+}

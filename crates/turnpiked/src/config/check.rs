@@ -251,12 +251,7 @@ fn spread(interface: &Interface, key: &str, system: &System, problems: &mut Vec<
 
 /// What sockets of the kernel need, and what only XDP knows.
 fn kernel(config: &Config, system: &System, problems: &mut Vec<Problem>) {
-    let Datapath {
-        kind,
-        workers,
-        mode,
-        ..
-    } = config.datapath;
+    let Datapath { kind, workers, .. } = config.datapath;
     if kind == DatapathKind::Xdp {
         if workers != 1 {
             let reason =
@@ -264,10 +259,6 @@ fn kernel(config: &Config, system: &System, problems: &mut Vec<Problem>) {
             problems.push(Problem::new("datapath.workers", workers, reason));
         }
         return;
-    }
-    if mode != XdpMode::Driver {
-        let reason = format!("is of kind xdp, not of {}", kind.name());
-        problems.push(Problem::new("datapath.mode", mode, reason));
     }
     for (i, interface) in config.interface.iter().enumerate() {
         let Interface {

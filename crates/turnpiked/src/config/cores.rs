@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use topology::Topology;
 
-use super::{Config, CoreModel, DatapathKind, Problem};
+use super::{Config, CoreModel, DatapathKind, Problem, XdpMode};
 
 /// `TP_DPDK_RECEIVERS_MAX`.
 const RECEIVERS_MAX: usize = 16;
@@ -141,6 +141,12 @@ pub(crate) fn doubts(config: &Config, topology: &Topology) -> Vec<String> {
     if datapath.busy_poll && !datapath.cpus.is_empty() && datapath.control_cpus.is_empty() {
         let doubt = "datapath.control_cpus is empty: other threads may run on CPUs of workers, which never sleep";
         doubts.push(doubt.to_owned());
+    }
+    if datapath.mode != XdpMode::Driver && datapath.kind != DatapathKind::Xdp {
+        let (mode, kind) = (datapath.mode.name(), datapath.kind.name());
+        doubts.push(format!(
+            "datapath.mode = \"{mode}\" says nothing to kind {kind}: it is of kind xdp"
+        ));
     }
     doubts
 }

@@ -234,10 +234,6 @@ fn sockets_of_the_kernel_need_its_forwarding_and_nothing_of_xdp() {
     assert_eq!(problems(&spread), [refused]);
     for (line, refused) in [
         (
-            "mode = \"generic\"",
-            "datapath.mode = \"generic\": is of kind xdp, not of kernel",
-        ),
-        (
             "workers = 65",
             "datapath.workers = 65: must lie between 1 and 64",
         ),
@@ -248,6 +244,11 @@ fn sockets_of_the_kernel_need_its_forwarding_and_nothing_of_xdp() {
     ] {
         assert_eq!(problems(&format!("{SMALL}{kernel}{line}")), [refused]);
     }
+    let generic = format!("{SMALL}{kernel}mode = \"generic\"");
+    assert_eq!(problems(&generic), [""; 0]);
+    let no_machine = Topology::default();
+    let doubt = "datapath.mode = \"generic\" says nothing to kind kernel: it is of kind xdp";
+    assert_eq!(doubts(&parse(&generic).unwrap(), &no_machine), [doubt]);
     let xdp = "datapath.workers = 2: programs of kind xdp run on the CPUs that packets come in on; see spread_cpus";
     assert_eq!(problems(&format!("{SMALL}[datapath]\nworkers = 2")), [xdp]);
 }

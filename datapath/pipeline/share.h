@@ -39,10 +39,12 @@ static TP_INLINE struct tp_due tp_share_due(struct tp_env *env, const struct tp_
 		if (cost > due.cost)
 			due = (struct tp_due){cost, tp_rate_burst(word)};
 	}
-	if ((__u32)guaranteed) {
+	if ((__u32)guaranteed && due.cost) {
 		cost = tp_rate_cost(guaranteed, bytes);
 		if (cost < due.cost)
-			due = (struct tp_due){cost, tp_rate_burst(guaranteed)};
+			due.cost = cost;
+		/* Also when its share is more: what it is ahead by its guarantee is not held against it then. */
+		due.burst = tp_later(due.burst, tp_rate_burst(guaranteed));
 	}
 	return due;
 }

@@ -57,8 +57,16 @@ const WINDOW_MAX: Duration = Duration::from_secs(1);
 const SHARE_BURST: Duration = Duration::from_millis(20);
 /// How far all together may be ahead: as long as user space needs to see it.
 const BURST: Duration = Duration::from_millis(20);
-/// What is ahead is to be made good in so many looks.
+/// How far they are meant to be, where there is not enough: what is less raises shares, so that nothing of the capacity is left.
+const AHEAD_S: f64 = 0.014;
+/// Of what is ahead beyond that, or lacks, so many looks make up.
 const LOOKS_TO_DRAIN: f64 = 8.0;
+/// What all together had no room for counts as load beyond this part of what there is: packets of many flows that meet by chance are no sign
+/// that shares are too high, and while some are refused the capacity is full.
+const MEET_BY_CHANCE: f64 = 0.5;
+/// A look counts in full where a flow of the least weight sends many packets between two, and the less the fewer: a change of its share
+/// shows after some of them only. By bits of a large packet, and how many of them.
+const TO_SHOW_BITS: f64 = 4.0 * 12_000.0;
 /// Shares change by so much at most from look to look.
 const DOWN: f64 = 0.25;
 const UP: f64 = 2.0;
@@ -299,7 +307,8 @@ fn bps_of(word: u64) -> Option<u128> {
 /// Gives each flow its share: looks at what capacities carry, and lowers or raises the rate that shares are parts of.
 ///
 /// A rate at which flows have `load` of a capacity of `bps` is made `bps / load` times as high. Where all flows want more than they
-/// have that is right at once; where some do not, each look brings it nearer, never beyond.
+/// have that is right at once; where some do not, each look brings it nearer. Where flows send few packets between two looks a
+/// change shows late, and each look counts for less, lest the rate swing.
 #[derive(Debug)]
 pub struct Governor {
     lines: View<Line>,
@@ -319,7 +328,19 @@ struct Governed {
     burst: Duration,
     window: Duration,
     seen_at: Option<u64>,
-    seen: u64,
+    /// Octets that had passed, and that had been refused.
+    seen: [u64; 2],
+}
+
+/// What was seen of a capacity between two looks.
+struct Seen {
+    /// Bits per second.
+    passed: f64,
+    /// Bits per second that were within their shares, and for which there was no room in the whole.
+    refused: f64,
+    /// How far all together are ahead of the rate.
+    ahead_s: f64,
+    window_s: f64,
 }
 
 impl Governor {
@@ -362,39 +383,49 @@ impl Governed {
             burst,
             window: window(bps),
             seen_at: None,
-            seen: 0,
+            seen: [0; 2],
         }
     }
 
     fn look(&mut self, line: &Line, now_ns: u64) {
-        let bytes = line.load(capacity::BYTES) + line.load(capacity::OVER);
+        let counts = [capacity::BYTES, capacity::OVER].map(|word| line.load(word));
         let Some(seen_at) = self.seen_at else {
-            (self.seen_at, self.seen) = (Some(now_ns), bytes);
+            (self.seen_at, self.seen) = (Some(now_ns), counts);
             return;
         };
-        let passed = Duration::from_nanos(now_ns.saturating_sub(seen_at));
-        if passed < self.window {
+        let window = Duration::from_nanos(now_ns.saturating_sub(seen_at));
+        if window < self.window {
             return;
         }
-        let window = passed.as_secs_f64();
         let ahead_ns = (line.load(capacity::TAT) >> rate::TICKS_SHIFT).saturating_sub(now_ns);
-        let to_drain = self.bps * (ahead_ns as f64 / 1e9) / (LOOKS_TO_DRAIN * window);
-        let load = bytes.wrapping_sub(self.seen) as f64 * 8.0 / window + to_drain;
-        (self.seen_at, self.seen) = (Some(now_ns), bytes);
-        self.share = self.next_share(load);
+        let bps =
+            |of: usize| counts[of].wrapping_sub(self.seen[of]) as f64 * 8.0 / window.as_secs_f64();
+        self.share = self.next_share(&Seen {
+            passed: bps(0),
+            refused: bps(1),
+            ahead_s: ahead_ns as f64 / 1e9,
+            window_s: window.as_secs_f64(),
+        });
+        (self.seen_at, self.seen) = (Some(now_ns), counts);
         line.publish(capacity::SHARE, self.word());
     }
 
-    /// `load`: in bits per second.
-    fn next_share(&self, load: f64) -> Option<f64> {
+    fn next_share(&self, seen: &Seen) -> Option<f64> {
         let Some(share) = self.share else {
+            let load = seen.passed + seen.refused;
             return (load > self.bps).then_some(self.share_max);
         };
-        if share >= self.share_max && load < self.bps * ENOUGH {
+        if share >= self.share_max && seen.passed + seen.refused < self.bps * ENOUGH {
             return None;
         }
+        let refused = (seen.refused - self.bps * MEET_BY_CHANCE).max(0.0);
+        let too_far_ahead = self.bps * (seen.ahead_s - AHEAD_S) / (LOOKS_TO_DRAIN * seen.window_s);
+        let load = seen.passed + refused + too_far_ahead;
         let factor = if load > 0.0 { self.bps / load } else { UP };
-        Some((share * factor.clamp(DOWN, UP)).clamp(self.share_min, self.share_max))
+        let least = share * self.bps / self.share_max;
+        let gain = seen.window_s / (seen.window_s + TO_SHOW_BITS / least);
+        let next = share * factor.clamp(DOWN, UP).powf(gain);
+        Some(next.clamp(self.share_min, self.share_max))
     }
 
     /// The rate word.
@@ -431,7 +462,12 @@ mod tests {
 
     fn look(of: &mut Governed, wants: &[(f64, u16)], looks: usize) -> Vec<f64> {
         for _ in 0..looks {
-            of.share = of.next_share(have(of, wants).iter().sum());
+            of.share = of.next_share(&Seen {
+                passed: have(of, wants).iter().sum(),
+                refused: 0.0,
+                ahead_s: AHEAD_S,
+                window_s: of.window.as_secs_f64(),
+            });
         }
         have(of, wants)
     }
@@ -453,9 +489,9 @@ mod tests {
     }
 
     #[test]
-    fn many_small_flows_above_capacity_settle_within_a_second() {
+    fn many_small_flows_above_capacity_settle_within_two_seconds() {
         let wants = vec![(1.1e6, 11); 1000];
-        let have = settle(1_000_000_000, &wants, 100);
+        let have = settle(1_000_000_000, &wants, 200);
         let sum: f64 = have.iter().sum();
         assert!((sum - 1e9).abs() < 1e7, "{sum}");
     }

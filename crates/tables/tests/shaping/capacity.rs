@@ -54,6 +54,9 @@ struct Contest {
     governor: Governor,
     /// User, bits per second that are sent, and how much of that is not yet a packet.
     users: Vec<(u32, u64, Source)>,
+    /// By how much each look is late, and when the next one is.
+    late: u64,
+    look: u64,
 }
 
 impl Contest {
@@ -69,6 +72,8 @@ impl Contest {
             site,
             governor,
             users,
+            late: 0,
+            look: 0,
         }
     }
 
@@ -77,7 +82,13 @@ impl Contest {
         self.site
             .publish_all(user, &with_share(user, share))
             .unwrap();
-        self.users.push((user, bps, Source::default()));
+        let mut source = Source::default();
+        // They do not all begin with a packet at once.
+        source.packets(
+            bps,
+            u64::from(user).wrapping_mul(0x9e37_79b9_7f4a_7c15) % (BITS * SECOND / bps).max(1),
+        );
+        self.users.push((user, bps, source));
         user
     }
 
@@ -86,7 +97,10 @@ impl Contest {
         let mut random = Random(11);
         while self.site.now < end {
             self.site.at(self.site.now + STEP);
-            self.governor.look(self.site.now);
+            if self.site.now >= self.look {
+                self.governor.look(self.site.now);
+                self.look = self.site.now + self.late;
+            }
             let mut come = Vec::new();
             for (user, bps, source) in &mut self.users {
                 let n = source.packets(*bps, STEP);
@@ -300,6 +314,51 @@ fn senders_that_listen_are_told_of_congestion() {
                 .map(|ip| ip[1] & 3)
                 .collect();
             assert_eq!(seen, [ecn, ecn, expected, expected, expected]);
+        }
+    }
+}
+
+/// Second by second, what leaves of a capacity of which there is not enough, in percent.
+fn percents(contest: &mut Contest, bps: u64, seconds: usize) -> Vec<u64> {
+    let each = (0..seconds).map(|_| {
+        contest.site.left[N6].clear();
+        contest.site.lost.clear();
+        contest.run(SECOND);
+        contest.site.left[N6].len() as u64 * BITS * 100 / bps
+    });
+    each.collect()
+}
+
+/// From the second second on nothing of a capacity is left, be it that few flows send much, or many of them a packet now and then, that
+/// one of them sends beyond its guarantee, or that the thread of shares is late by 100 ms each time.
+#[test]
+fn capacities_waste_a_third_for_many_seconds() {
+    let crowds = [
+        (20 * MBIT, 2, 30 * MBIT),
+        (20 * MBIT, 10, 10 * MBIT),
+        (20 * MBIT, 100, MBIT),
+        (100 * MBIT, 1000, 400_000),
+    ];
+    for (bps, flows, each) in crowds {
+        for (late, above) in [0, 100 * MS].into_iter().zip([Above::Police, Above::Shape]) {
+            for guaranteed in [None, Some(bps / 4)] {
+                let shaping = (above == Above::Shape).then_some(SHAPING);
+                let mut contest = Contest::new(&[capacity(bps, above)], shaping);
+                contest.late = late;
+                if let Some(rate) = guaranteed {
+                    contest.user(3 * rate, shared(10, Some(rate), &[LINK]));
+                }
+                for _ in 0..flows {
+                    contest.user(each, shared(10, None, &[LINK]));
+                }
+                let percents = percents(&mut contest, bps, 4);
+                let of = format!("{flows} flows of {each}, {above:?}, {late}, {guaranteed:?}");
+                assert!(
+                    percents[1..].iter().all(|percent| *percent >= 95),
+                    "{of}: {percents:?}"
+                );
+                println!("{of}: {percents:?}");
+            }
         }
     }
 }

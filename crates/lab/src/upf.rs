@@ -92,6 +92,7 @@ pub fn give_face(end: End<'_>) -> Result<()> {
     ))?;
     // The TAP interface alone answers, and takes packets to its addresses.
     for (key, value) in [
+        ("ipv4/conf/W/forwarding", "0"),
         ("ipv4/conf/W/rp_filter", "1"),
         ("ipv4/conf/W/arp_ignore", "8"),
         ("ipv6/conf/W/disable_ipv6", "1"),

@@ -28,6 +28,7 @@ pub(super) fn check(config: &Config, system: &System, problems: &mut Vec<Problem
                 problems.push(Problem::new("datapath.kind", "dpdk", reason));
             }
             devices(config, problems);
+            wires(config, system, problems);
             cores::check(config, &system.topology, problems);
             arguments(&config.datapath.dpdk.eal, problems);
         }
@@ -54,6 +55,29 @@ fn devices(config: &Config, problems: &mut Vec<Problem>) {
             continue;
         };
         problems.push(Problem::new(key, device, reason));
+    }
+}
+
+/// Behind devices of net_af_packet the kernel sees what comes in, too: it would answer that no network leads to UEs.
+fn wires(config: &Config, system: &System, problems: &mut Vec<Problem>) {
+    for (i, interface) in config.interface.iter().enumerate() {
+        let device = interface.device.as_deref().unwrap_or_default();
+        let mut arguments = device.split(',');
+        if !(arguments.next()).is_some_and(|name| name.starts_with("net_af_packet")) {
+            continue;
+        }
+        let wire = arguments.find_map(|argument| argument.strip_prefix("iface="));
+        let lacking = wire.and_then(|wire| system.meddling.get(wire));
+        if let Some(lacking) = lacking.filter(|lacking| !lacking.is_empty()) {
+            let lacking = lacking.join(" ");
+            let reason =
+                format!("the kernel meddles with what comes in there: sysctl -w {lacking}");
+            problems.push(Problem::new(
+                format!("interface[{i}].device"),
+                device,
+                reason,
+            ));
+        }
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct System {
     pub(crate) forwarding4: BTreeSet<String>,
     /// Whether it forwards IPv6, for which all interfaces have one switch.
     pub(crate) forwarding6: bool,
+    /// For each interface, what would have to be set so that the kernel leaves alone what comes in there.
+    pub(crate) meddling: BTreeMap<String, Vec<String>>,
     /// CPUs.
     pub(crate) topology: Topology,
 }
@@ -58,6 +60,9 @@ impl System {
         Ok(Self {
             forwarding4: names.cloned().collect(),
             forwarding6: forwards("ipv6", "all"),
+            meddling: (interfaces.keys())
+                .map(|name| (name.clone(), meddles(name)))
+                .collect(),
             interfaces,
             vlans: vlans_of(&vlans.unwrap_or_default()),
             topology: Topology::read(),
@@ -77,6 +82,33 @@ impl System {
     pub(crate) fn has_address(&self, ip: IpAddr) -> bool {
         ip.is_loopback() || self.interfaces.values().flatten().any(|&own| own == ip)
     }
+}
+
+/// What to set, as sysctl has it, so that the kernel neither forwards nor answers what comes in by an interface: another one has the
+/// addresses that it is sent to.
+fn meddles(interface: &str) -> Vec<String> {
+    let value = |key: &str, of: &str| {
+        let text = std::fs::read_to_string(format!("/proc/sys/{}", key.replace("{}", of)));
+        text.ok().and_then(|text| text.trim().parse::<u32>().ok())
+    };
+    // Of these two the kernel takes the greater one of the interface and of all.
+    let greater = |key: &str| value(key, interface).max(value(key, "all"));
+    let (forwarding, filter) = ("net/ipv4/conf/{}/forwarding", "net/ipv4/conf/{}/rp_filter");
+    let (ignore, ipv6) = (
+        "net/ipv4/conf/{}/arp_ignore",
+        "net/ipv6/conf/{}/disable_ipv6",
+    );
+    let all = [
+        (forwarding, "0", value(forwarding, interface) != Some(0)),
+        (filter, "1", greater(filter) != Some(1)),
+        (ignore, "8", greater(ignore).is_none_or(|value| value == 0)),
+        // None: there is no IPv6.
+        (ipv6, "1", value(ipv6, interface) == Some(0)),
+    ];
+    let lacking = all.into_iter().filter(|(.., lacks)| *lacks);
+    lacking
+        .map(|(key, value, _)| format!("{}={value}", key.replace("{}", interface)))
+        .collect()
 }
 
 /// `n3.30          | 30  | n3`, below two lines of headings.

@@ -33,6 +33,7 @@ fn machine() -> System {
         vlans: [("n6.60".to_owned(), "n6".to_owned())].into(),
         forwarding4: ["n6".to_owned()].into(),
         forwarding6: false,
+        meddling: [].into(),
         topology: topology(&[(0, 0, 0), (1, 0, 1), (3, 0, 3)]),
     }
 }
@@ -691,6 +692,35 @@ fn interfaces_of_dpdk_need_not_be_there_but_have_devices() {
             "interface[1].device = \"net_null1,size=64\": is of kind dpdk, not of xdp",
         ]
     );
+}
+
+#[test]
+fn the_kernel_answers_what_comes_in_behind_dpdk() {
+    let wire = "net_af_packet0,iface=eth3,qpairs=2";
+    let text = over_dpdk("").replacen("net_null0", wire, 1);
+    let mut system = machine();
+    let lacking = [
+        "net/ipv4/conf/eth3/forwarding=0",
+        "net/ipv4/conf/eth3/rp_filter=1",
+    ];
+    for name in ["eth3", "eth4"] {
+        let lacking = lacking.map(str::to_owned).into();
+        system.meddling.insert(name.to_owned(), lacking);
+    }
+    let found = |system: &System| {
+        let problems = check(&parse(&text).unwrap(), system).into_iter();
+        let of_wire = problems.filter(|problem| problem.key == "interface[0].device");
+        of_wire
+            .map(|problem| problem.to_string())
+            .collect::<Vec<_>>()
+    };
+    let refused = format!(
+        "interface[0].device = \"{wire}\": the kernel meddles with what comes in there: sysctl -w {}",
+        lacking.join(" ")
+    );
+    assert_eq!(found(&system), [refused]);
+    system.meddling.remove("eth3");
+    assert_eq!(found(&system), [""; 0]);
 }
 
 #[test]

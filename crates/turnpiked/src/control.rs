@@ -3,6 +3,7 @@
 
 mod busy;
 mod echo;
+mod gate;
 mod kernel;
 mod log;
 mod ports;
@@ -25,6 +26,7 @@ use crate::system;
 
 use busy::Busy;
 pub(crate) use echo::EchoSockets;
+pub(crate) use gate::Gate;
 pub(crate) use kernel::KernelMirror;
 use log::Log;
 pub(crate) use show::About;
@@ -64,6 +66,7 @@ pub(crate) struct Control {
     core: Core<Tables>,
     /// One, or one for each address family.
     sockets: Vec<Socket>,
+    gate: Gate,
     strangers: Strangers,
     echo: EchoSockets,
     asked: Asked,
@@ -89,7 +92,7 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) fn new(
         core: Core<Tables>,
-        (sockets, echo): (Vec<Socket>, EchoSockets),
+        (sockets, gate, echo): (Vec<Socket>, Gate, EchoSockets),
         asked: Asked,
         (kernel, usage): (KernelMirror, Usage),
         about: About,
@@ -101,6 +104,7 @@ impl Control {
             busy_poll,
             core,
             sockets,
+            gate,
             strangers: Strangers::default(),
             echo,
             asked,
@@ -217,7 +221,8 @@ impl Control {
     /// strangers' wait, so that the socket's buffer is empty again soon, whoever fills it. The number of
     /// peers' datagrams.
     fn serve_batch(&mut self, socket: u64, receiver: &mut Receiver, sender: &mut Sender) -> usize {
-        let Some(socket) = self.sockets.get((socket - N4) as usize) else {
+        let number = (socket - N4) as usize;
+        let Some(socket) = self.sockets.get(number) else {
             return 0;
         };
         let received = receiver.receive(socket);
@@ -230,6 +235,7 @@ impl Control {
             return usize::MAX;
         }
         let now = self.now();
+        self.keep_out(now, number, receiver);
         let served = self.part(now, receiver);
         for batch in receiver.batches() {
             if served > 1 {
@@ -243,6 +249,15 @@ impl Control {
             self.flush(sender);
         }
         served
+    }
+
+    /// What came in by an interface of the data network is counted and no more, whoever it says that it is.
+    fn keep_out(&mut self, now: Time, socket: usize, receiver: &mut Receiver) {
+        let (core, outbox) = (&mut self.core, &mut self.outbox);
+        receiver.keep(
+            |ifindex| self.gate.admits(socket, ifindex),
+            |from| core.drop_from_data_network(now, from, outbox),
+        );
     }
 
     /// Strangers' datagrams go where they wait for their turn. The number of those that stay.
@@ -359,8 +374,11 @@ impl Control {
             }
             Command::Kernel(change) => {
                 self.kernel.apply(*change);
-                if let Some(addresses) = self.kernel.take_addresses() {
-                    self.core.set_own_addresses(addresses);
+                if self.kernel.is_readdressed() {
+                    let addresses = self.kernel.addresses();
+                    self.gate.readdress(addresses.clone());
+                    let own = addresses.map(|(_, address)| address).collect();
+                    self.core.set_own_addresses(own);
                 }
             }
             Command::OpenLogsAnew => self.usage.open_log_anew(),

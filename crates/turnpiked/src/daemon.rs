@@ -18,7 +18,7 @@ use topology::Topology;
 use crate::api::{self, Api};
 use crate::command::{self, Asked, Asker, Command};
 use crate::config::{Config, DatapathKind, System, doubts, read_token};
-use crate::control::{About, Control, EchoSockets, KernelMirror, Usage};
+use crate::control::{About, Control, EchoSockets, Gate, KernelMirror, Usage};
 use crate::plan;
 use crate::usage_log::UsageLog;
 use crate::{n4, system};
@@ -141,14 +141,24 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
         tables,
     );
     // Until the kernel's own word comes, which is some milliseconds later.
-    core.set_own_addresses(System::read()?.addresses());
+    let system = System::read()?;
+    core.set_own_addresses(system.addresses());
     let usage = Usage::new(usage_log(config)?);
     let kernel = KernelMirror::new(next_hops, netlink, slow_path, marked, buffers);
     let n3 = core.config().n3.iter().copied();
     let ingress = core.tables().ingress();
+    let listen = [Some(config.n4.listen), config.n4.listen_also];
+    let listen = listen.into_iter().flatten().map(|listen| listen.ip());
+    let gate = Gate::new(ingress.clone(), listen, system.numbered().into_iter());
     let echo = EchoSockets::bind(n3, ingress).context("sockets for Echo Requests")?;
     let mirrors = (kernel, usage);
-    Ok(Control::new(core, (sockets, echo), asked, mirrors, about))
+    Ok(Control::new(
+        core,
+        (sockets, gate, echo),
+        asked,
+        mirrors,
+        about,
+    ))
 }
 
 fn usage_log(config: &Config) -> Result<Option<UsageLog>> {

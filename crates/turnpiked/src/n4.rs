@@ -13,6 +13,9 @@ use nix::sys::socket::{
     setsockopt, sockopt,
 };
 use session::messages_in;
+use socket2::{Domain, Type};
+
+use crate::packet_info;
 
 pub(crate) use strangers::Strangers;
 
@@ -39,7 +42,10 @@ impl Socket {
     /// Bind without blocking mode. `receive_buffer` in bytes is what may wait in a burst; less is
     /// granted, with a warning, to a process without `CAP_NET_ADMIN`.
     pub(crate) fn bind(listen: SocketAddr, receive_buffer: usize) -> std::io::Result<Self> {
-        let socket = UdpSocket::bind(listen)?;
+        let socket = socket2::Socket::new(Domain::for_address(listen), Type::DGRAM, None)?;
+        packet_info::ask(&socket, listen.is_ipv4())?;
+        socket.bind(&listen.into())?;
+        let socket = UdpSocket::from(socket);
         socket.set_nonblocking(true)?;
         for (forced, name) in [
             (
@@ -92,6 +98,8 @@ struct Received {
     from: SocketAddr,
     start: usize,
     len: usize,
+    /// That it came in by; 0: the kernel does not know.
+    ifindex: u32,
     /// Messages of the same sender before it, where that matters.
     before: u32,
 }
@@ -107,7 +115,7 @@ impl Received {
 impl Receiver {
     pub(crate) fn new() -> Self {
         Self {
-            headers: headers_for_segments(),
+            headers: headers(),
             buffers: vec![0; BATCH * DATAGRAM_MAX],
             received: Vec::with_capacity(BATCH),
             counted: Vec::new(),
@@ -136,18 +144,40 @@ impl Receiver {
         for (message, start) in results.zip((0..).step_by(DATAGRAM_MAX)) {
             // A sender that is not an IP address cannot be on an IP socket; keep the places right.
             let from = message.address.as_ref().and_then(socket_address);
+            let Said { segment, ifindex } = said(&message);
             let whole = Received {
                 from: from.unwrap_or(UNKNOWN),
                 start,
                 len: message.bytes,
+                ifindex,
                 before: 0,
             };
-            self.received
-                .extend(segments(whole, segment_size(&message)));
+            self.received.extend(segments(whole, segment));
         }
         // The call has cut the room for control messages down to what it used of it.
-        self.headers = headers_for_segments();
+        self.headers = headers();
         Ok(self.received.len())
+    }
+
+    /// Take out what came in by interfaces that are not admitted, each sender told to `refused`.
+    pub(crate) fn keep(
+        &mut self,
+        admits: impl Fn(u32) -> bool,
+        mut refused: impl FnMut(SocketAddr),
+    ) {
+        // Those of one call came by one or two interfaces.
+        let mut last = None;
+        self.received.retain(|datagram| {
+            let (ifindex, admitted) = match last {
+                Some((ifindex, admitted)) if ifindex == datagram.ifindex => (ifindex, admitted),
+                _ => (datagram.ifindex, admits(datagram.ifindex)),
+            };
+            last = Some((ifindex, admitted));
+            if !admitted {
+                refused(datagram.from);
+            }
+            admitted
+        });
     }
 
     /// Take strangers' datagrams out of what was received, each handed to `stranger`. The number of those
@@ -204,17 +234,29 @@ impl Receiver {
     }
 }
 
-fn headers_for_segments() -> MultiHeaders<SockaddrStorage> {
-    MultiHeaders::preallocate(BATCH, Some(nix::cmsg_space!(i32)))
+/// With room for what the kernel says beside each message.
+fn headers() -> MultiHeaders<SockaddrStorage> {
+    MultiHeaders::preallocate(BATCH, Some(nix::cmsg_space!(i32, packet_info::Room)))
 }
 
-/// How long each datagram but the last is, where the kernel has put several together.
-fn segment_size(message: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<usize> {
-    let size = message.cmsgs().ok()?.find_map(|cmsg| match cmsg {
-        ControlMessageOwned::UdpGroSegments(size) => Some(size),
-        _ => None,
-    })?;
-    usize::try_from(size).ok()
+/// What the kernel says beside a message.
+#[derive(Default)]
+struct Said {
+    /// How long each datagram but the last is, where it has put several together.
+    segment: Option<usize>,
+    ifindex: u32,
+}
+
+fn said(message: &RecvMsg<'_, '_, SockaddrStorage>) -> Said {
+    let mut said = Said::default();
+    for control in message.cmsgs().into_iter().flatten() {
+        if let ControlMessageOwned::UdpGroSegments(size) = control {
+            said.segment = usize::try_from(size).ok();
+        } else if let Some(ifindex) = packet_info::ifindex_in(&control) {
+            said.ifindex = ifindex;
+        }
+    }
+    said
 }
 
 /// The datagrams in `whole`: at least one, as a datagram may be empty.

@@ -162,11 +162,13 @@ pub enum Ignored {
     NodeIdTaken,
     /// More messages of senders without association than their share of N4.
     StrangerDropped,
+    /// It came in by an interface of the data network.
+    NotN4,
 }
 
 impl Ignored {
     /// All, in order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Malformed,
         Self::UnknownType,
         Self::UnmatchedResponse,
@@ -177,6 +179,7 @@ impl Ignored {
         Self::NotAllowed,
         Self::NodeIdTaken,
         Self::StrangerDropped,
+        Self::NotN4,
     ];
 
     /// As metrics name it.
@@ -192,6 +195,7 @@ impl Ignored {
             Self::NotAllowed => "not_allowed",
             Self::NodeIdTaken => "node_id_taken",
             Self::StrangerDropped => "stranger_dropped",
+            Self::NotN4 => "not_n4",
         }
     }
 }

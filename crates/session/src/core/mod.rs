@@ -108,6 +108,11 @@ impl<T: Tables> Core<T> {
         self.turn(now, out).drop_stranger(from, messages);
     }
 
+    /// A datagram is not given to [`Core::receive`], because it came in by an interface of the data network.
+    pub fn drop_from_data_network(&mut self, now: Time, from: SocketAddr, out: &mut Outbox) {
+        self.turn(now, out).ignore(from, Ignored::NotN4);
+    }
+
     fn turn<'a>(&'a mut self, now: Time, out: &'a mut Outbox) -> Turn<'a> {
         let n4 = &mut self.n4;
         Turn { now, n4, out }

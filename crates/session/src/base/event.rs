@@ -164,11 +164,13 @@ pub enum Ignored {
     StrangerDropped,
     /// It came in by an interface of the data network.
     NotN4,
+    /// An Association Setup Response under our own Node ID.
+    OwnNodeId,
 }
 
 impl Ignored {
     /// All, in order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Malformed,
         Self::UnknownType,
         Self::UnmatchedResponse,
@@ -180,6 +182,7 @@ impl Ignored {
         Self::NodeIdTaken,
         Self::StrangerDropped,
         Self::NotN4,
+        Self::OwnNodeId,
     ];
 
     /// As metrics name it.
@@ -196,6 +199,7 @@ impl Ignored {
             Self::NodeIdTaken => "node_id_taken",
             Self::StrangerDropped => "stranger_dropped",
             Self::NotN4 => "not_n4",
+            Self::OwnNodeId => "own_node_id",
         }
     }
 }

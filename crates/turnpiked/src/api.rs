@@ -2,6 +2,7 @@
 // The macros of the description qualify names that they need not.
 #![allow(unused_qualifications)]
 
+mod hosts;
 mod metrics;
 mod serve;
 mod top;
@@ -96,6 +97,7 @@ impl Api {
             .layer(middleware::from_fn_with_state(self.clone(), guard))
             // Probes of orchestrators have no token.
             .merge(probes())
+            .layer(middleware::from_fn_with_state(self.clone(), by_our_name))
             .with_state(self)
     }
 }
@@ -160,6 +162,14 @@ impl From<NoAnswer> for Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         (self.status, Json(ErrorBody { error: self.error })).into_response()
+    }
+}
+
+/// Before everything else: under whose name it is asked.
+async fn by_our_name(State(api): State<Api>, request: Request, next: Next) -> Response {
+    match hosts::check(&request, &api.config.api.hosts) {
+        Ok(()) => next.run(request).await,
+        Err(failure) => failure.into_response(),
     }
 }
 

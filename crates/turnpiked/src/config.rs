@@ -7,6 +7,7 @@ mod cores;
 mod dpdk;
 mod predefined;
 pub(crate) mod qos;
+mod rest;
 mod router;
 mod system;
 mod understood;
@@ -481,6 +482,7 @@ pub(crate) struct Api {
     pub(crate) listen: SocketAddr,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token_file: Option<PathBuf>,
+    pub(crate) hosts: Vec<String>,
     pub(crate) max_connections: u32,
 }
 
@@ -489,6 +491,7 @@ impl Default for Api {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8806)),
             token_file: None,
+            hosts: Vec::new(),
             max_connections: 64,
         }
     }

@@ -215,7 +215,8 @@ mod tests {
 
     async fn asking(at: SocketAddr, path: &str) -> TcpStream {
         let mut stream = TcpStream::connect(at).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: upf\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         stream
     }

@@ -247,7 +247,7 @@ fn api(token: Option<&str>) -> (Api, thread::JoinHandle<()>) {
 }
 
 async fn get_with(api: &Api, path: &str, token: Option<&str>) -> (StatusCode, String) {
-    let mut request = Request::get(path);
+    let mut request = Request::get(path).header("host", "localhost");
     if let Some(token) = token {
         request = request.header("authorization", format!("Bearer {token}"));
     }
@@ -561,4 +561,31 @@ async fn no_control_thread_no_wait() {
     let api = Api::new(asker, config, topology(), None);
     let (status, _) = get_with(&api, "/api/v1/status", None).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn rest_is_asked_by_names_of_ours_alone() {
+    let (api, _thread) = api(None);
+    for (path, host, expected) in [
+        ("/api/v1/peers", "127.0.0.1:8806", StatusCode::OK),
+        (
+            "/api/v1/peers",
+            "evil.example",
+            StatusCode::MISDIRECTED_REQUEST,
+        ),
+        (
+            "/metrics",
+            "evil.example:8806",
+            StatusCode::MISDIRECTED_REQUEST,
+        ),
+        ("/healthz", "evil.example", StatusCode::MISDIRECTED_REQUEST),
+        ("/nowhere", "evil.example", StatusCode::MISDIRECTED_REQUEST),
+        ("/healthz", "[::1]:8806", StatusCode::OK),
+    ] {
+        let request = Request::get(path).header("host", host);
+        let request = request.body(Body::empty()).unwrap();
+        let mut router = api.clone().router();
+        let response = tower_service::Service::call(&mut router, request);
+        assert_eq!(response.await.unwrap().status(), expected, "{path} {host}");
+    }
 }

@@ -30,6 +30,7 @@ pub(crate) fn check(config: &Config, system: &System) -> Vec<Problem> {
     predefined::check(config, &mut problems);
     ranges(config, &mut problems);
     api(config, system, &mut problems);
+    super::rest::check(config, &mut problems);
     usage_log(config, &mut problems);
     shaping(config, &mut problems);
     super::qos::check(config, &mut problems);

@@ -543,6 +543,18 @@ fn a_wrong_key_or_value_is_named() {
             "api.token_file = \"/nonexistent/token\": No such file or directory",
         ),
         (
+            format!("{SMALL}[api]\nhosts = [\"upf.example:8806\"]"),
+            "api.hosts[0] = \"upf.example:8806\": not a host name, such as upf1.example.org, without port",
+        ),
+        (
+            format!("{SMALL}[api]\nhosts = [\"::1\"]"),
+            "api.hosts[0] = \"::1\": addresses and localhost need not be listed",
+        ),
+        (
+            format!("{SMALL}[api]\nhosts = [\"upf.example\", \"UPF.example\"]"),
+            "api.hosts[1] = \"UPF.example\": named twice",
+        ),
+        (
             format!("{SMALL}[limits]\nsessions = 5000\nentries = 4000"),
             "limits.entries = 4000: fewer than limits.sessions = 5000",
         ),

@@ -330,8 +330,8 @@ async fn find(
     let mut page = SessionPage::default();
     loop {
         let found = api.control.find(ue, after).await?;
-        page.total = found.page.total;
-        page.sessions.extend(found.page.sessions);
+        page.total = found.of.total;
+        page.sessions.extend(found.of.sessions);
         after = found.after;
         let more = page.sessions.len() > limit;
         if after.is_none() || more || page.sessions.len() == limit {

@@ -2,6 +2,7 @@
 // The macros of the description qualify names that they need not.
 #![allow(unused_qualifications)]
 
+mod clients;
 mod hosts;
 mod metrics;
 mod serve;
@@ -35,7 +36,7 @@ use crate::report::{
 };
 use crate::system;
 
-pub(crate) use serve::serve;
+pub(crate) use serve::{Limits, serve};
 
 /// The control thread answers within microseconds; it is stuck when it takes this long.
 const PATIENCE: Duration = Duration::from_secs(5);

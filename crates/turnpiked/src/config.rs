@@ -484,6 +484,8 @@ pub(crate) struct Api {
     pub(crate) token_file: Option<PathBuf>,
     pub(crate) hosts: Vec<String>,
     pub(crate) max_connections: u32,
+    pub(crate) client_connections: u32,
+    pub(crate) client_requests_per_s: u32,
 }
 
 impl Default for Api {
@@ -493,6 +495,8 @@ impl Default for Api {
             token_file: None,
             hosts: Vec::new(),
             max_connections: 64,
+            client_connections: 16,
+            client_requests_per_s: 100,
         }
     }
 }

@@ -60,14 +60,14 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
     };
     let control = prepare(&config, &asker, asked)?;
 
-    let max_connections = config.api.max_connections as usize;
+    let limits = api::Limits::new(&config.api);
     let token = token.map(Arc::from);
     let router = Api::new(asker.clone(), Arc::clone(&config), topology, token).router();
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let ends = Ends::listen()?;
         let ended = spawn(control)?;
-        tokio::spawn(api::serve(listener, router, max_connections));
+        tokio::spawn(api::serve(listener, router, limits));
         tracing::info!(
             n4 = %config.n4.listen,
             api = %config.api.listen,

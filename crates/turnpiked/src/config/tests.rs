@@ -543,6 +543,14 @@ fn a_wrong_key_or_value_is_named() {
             "api.token_file = \"/nonexistent/token\": No such file or directory",
         ),
         (
+            format!("{SMALL}[api]\nclient_connections = 0"),
+            "api.client_connections = 0:",
+        ),
+        (
+            format!("{SMALL}[api]\nclient_requests_per_s = 0"),
+            "api.client_requests_per_s = 0:",
+        ),
+        (
             format!("{SMALL}[api]\nhosts = [\"upf.example:8806\"]"),
             "api.hosts[0] = \"upf.example:8806\": not a host name, such as upf1.example.org, without port",
         ),

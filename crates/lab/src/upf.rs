@@ -346,7 +346,7 @@ impl Upf {
         let response = netns.enter(|| {
             let mut stream = TcpStream::connect_timeout(&API.into(), NEVER)?;
             stream.set_read_timeout(Some(NEVER))?;
-            write!(stream, "GET {path} HTTP/1.0\r\nHost: upf\r\n\r\n")?;
+            write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
             let mut response = String::new();
             stream.read_to_string(&mut response)?;
             Ok(response)

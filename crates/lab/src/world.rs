@@ -338,6 +338,21 @@ impl World {
             .drops(&self.upf_ns, reason)
     }
 
+    /// How often something happened on N4, as the metrics name it.
+    pub fn pfcp_events(&self, event: &str) -> Result<u64> {
+        let upf = self.upf.as_ref().context("the UPF is down")?;
+        let metrics = upf.get_text(&self.upf_ns, "/metrics")?;
+        let line = format!("turnpike_pfcp_events_total{{event=\"{event}\"}} ");
+        let count = metrics.lines().find_map(|l| l.strip_prefix(&line));
+        count.map_or(Ok(0), |count| Ok(count.trim().parse()?))
+    }
+
+    /// Asks REST of the UPF.
+    pub fn get(&self, path: &str) -> Result<serde_json::Value> {
+        let upf = self.upf.as_ref().context("the UPF is down")?;
+        upf.get(&self.upf_ns, path)
+    }
+
     /// Frames above their rate that have waited, or do.
     pub fn shaped(&self) -> Result<u64> {
         let upf = self.upf.as_ref().context("the UPF is down")?;

@@ -201,7 +201,7 @@ impl Kernel {
     }
 
     /// All addresses of this host.
-    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> + Clone {
         self.addresses.iter()
     }
 

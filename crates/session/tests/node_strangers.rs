@@ -13,8 +13,12 @@ use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::node_id::NodeId;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
-use session::config::{Answers, Config};
+use rs_pfcp::message::header::Header;
+use session::config::{Answers, Config, NodeIdConfig};
+use session::event::Event;
 
+/// TS 29.244, 8.1.2
+const NODE_ID: u16 = 60;
 const SMF1: &str = "10.100.0.2:8805";
 const SMF2: &str = "10.100.0.3:8805";
 const STRANGER: &str = "10.100.0.9:8805";
@@ -231,6 +235,92 @@ fn a_session_under_a_node_id_without_association_is_refused() {
     smf.node_id = own;
     smf.establish(&mut world);
     assert_eq!(world.live(), 1);
+}
+
+#[test]
+fn our_own_node_id_is_no_smfs() {
+    for (ours, theirs) in [
+        (
+            NodeIdConfig::Fqdn("upf1.example.org".into()),
+            NodeId::new_fqdn("UPF1.example.org"),
+        ),
+        (
+            NodeIdConfig::Ip([10, 100, 0, 1].into()),
+            NodeId::new_ipv4([10, 100, 0, 1].into()),
+        ),
+        (
+            NodeIdConfig::Ip([10, 100, 0, 1].into()),
+            NodeId::new_ipv6("::ffff:10.100.0.1".parse().unwrap()),
+        ),
+        (
+            NodeIdConfig::Ip("2001:db8::1".parse().unwrap()),
+            NodeId::new_ipv6("2001:db8::1".parse().unwrap()),
+        ),
+    ] {
+        let node_id = ours.clone();
+        let mut world = World::new(Config {
+            node_id,
+            ..config()
+        });
+        let mut smf = Smf::new(SMF1);
+        let right = std::mem::replace(&mut smf.node_id, theirs);
+        let setup = smf.setup_ies();
+        let answer = smf.ask(&mut world, MsgType::AssociationSetupRequest, None, &setup);
+        let incorrect = (CauseValue::MandatoryIeIncorrect, Some(NODE_ID));
+        // Its response has no Offending IE (table 7.4.4.2-1).
+        assert_eq!(answer.cause(), incorrect.0, "{ours:?}");
+        assert_eq!(world.core.peers().count(), 0, "{ours:?}");
+        let own = std::mem::replace(&mut smf.node_id, right);
+        smf.associate(&mut world);
+        smf.establish(&mut world);
+        let right = std::mem::replace(&mut smf.node_id, own);
+        let datagram = smf.establishment();
+        let answer = smf.exchange(&mut world, &datagram);
+        assert_eq!(
+            (answer.cause(), answer.offending_ie()),
+            incorrect,
+            "{ours:?}"
+        );
+        assert!(
+            answer.seid() != 0,
+            "the session that was asked for is named"
+        );
+        let causes = ask_for_all(&mut world, &mut smf);
+        let others = [0, 1, 2, 4].map(|place| causes[place]);
+        assert_eq!(others, [CauseValue::MandatoryIeIncorrect; 4], "{ours:?}");
+        assert_eq!((world.live(), world.core.peers().count()), (1, 1));
+        assert!(
+            world
+                .events
+                .iter()
+                .any(|event| matches!(event, Event::Refused { .. }))
+        );
+        smf.node_id = right;
+        smf.establish(&mut world);
+    }
+}
+
+#[test]
+fn an_smf_that_answers_with_our_own_node_id_is_not_associated() {
+    let (mut world, mut smf) = (World::new(config()), Smf::new(SMF1));
+    world.core.associate(world.now, smf.address, &mut world.out);
+    let asked = world.take();
+    let sequence = Header::unmarshal(&asked[0].1).unwrap().sequence_number;
+    smf.node_id = NodeId::new_fqdn("upf1.example.org");
+    let answer = |smf: &Smf, sequence: u32| {
+        let mut ies = smf.setup_ies();
+        ies.insert(1, Ie::new(IeType::Cause, vec![1]));
+        encode(MsgType::AssociationSetupResponse, None, sequence, &ies)
+    };
+    world.receive(smf.address, &answer(&smf, *sequence));
+    assert_eq!(world.core.peers().count(), 0);
+    assert_eq!(world.ignored("own_node_id"), 1);
+    // It is asked again, and has a name of its own now.
+    let asked = world.pass(config().t1);
+    let sequence = Header::unmarshal(&asked[0].1).unwrap().sequence_number;
+    smf.node_id = NodeId::new_fqdn("smf1.example.org");
+    world.receive(smf.address, &answer(&smf, *sequence));
+    assert_eq!(world.core.peers().count(), 1);
 }
 
 #[test]

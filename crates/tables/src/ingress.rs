@@ -1,4 +1,4 @@
-//! Interfaces that datagrams to our GTP-U addresses may come in by.
+//! Interfaces that datagrams to our addresses may come in by.
 
 use std::sync::atomic::Ordering;
 
@@ -36,6 +36,19 @@ impl Ingress {
         let drops = &self.memory.slow[0].drops[port][raw::TP_DOWNLINK as usize];
         drops[reason_number("wrong_interface")].fetch_add(datagrams, Ordering::Relaxed);
         false
+    }
+
+    /// Whether this is a port whose role is N6 alone, or a VLAN device on one. Counts nothing.
+    pub fn is_data_network(&self, ifindex: u32) -> bool {
+        self.wrong(ifindex).is_some()
+    }
+
+    /// The present number of a port's interface, where no back end attaches to it: for tests.
+    #[doc(hidden)]
+    pub fn set_port(&self, port: usize, ifindex: u32) {
+        if let Some(slot) = self.memory.config[0].port_ifindex.get(port) {
+            slot.store(ifindex, Ordering::Relaxed);
+        }
     }
 
     /// The port with role N6 alone that this interface is or lies on.
@@ -93,6 +106,7 @@ mod tests {
         for ifindex in [10, 12, 1, 77, 0] {
             assert!(ingress.admits(ifindex, 1), "{ifindex}");
         }
+        assert!(!ingress.is_data_network(10) && ingress.is_data_network(11));
         assert!(!ingress.admits(11, 3) && !ingress.admits(11, 4));
         let Memory { cpus, slow, .. } = &ingress.memory;
         let counting = Counting::new(cpus.clone(), slow.clone());

@@ -2,6 +2,8 @@
 // The macros of the description qualify names that they need not.
 #![allow(unused_qualifications)]
 
+mod clients;
+mod hosts;
 mod metrics;
 mod serve;
 mod top;
@@ -34,7 +36,7 @@ use crate::report::{
 };
 use crate::system;
 
-pub(crate) use serve::serve;
+pub(crate) use serve::{Limits, serve};
 
 /// The control thread answers within microseconds; it is stuck when it takes this long.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -96,6 +98,7 @@ impl Api {
             .layer(middleware::from_fn_with_state(self.clone(), guard))
             // Probes of orchestrators have no token.
             .merge(probes())
+            .layer(middleware::from_fn_with_state(self.clone(), by_our_name))
             .with_state(self)
     }
 }
@@ -160,6 +163,14 @@ impl From<NoAnswer> for Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         (self.status, Json(ErrorBody { error: self.error })).into_response()
+    }
+}
+
+/// Before everything else: under whose name it is asked.
+async fn by_our_name(State(api): State<Api>, request: Request, next: Next) -> Response {
+    match hosts::check(&request, &api.config.api.hosts) {
+        Ok(()) => next.run(request).await,
+        Err(failure) => failure.into_response(),
     }
 }
 
@@ -320,8 +331,8 @@ async fn find(
     let mut page = SessionPage::default();
     loop {
         let found = api.control.find(ue, after).await?;
-        page.total = found.page.total;
-        page.sessions.extend(found.page.sessions);
+        page.total = found.of.total;
+        page.sessions.extend(found.of.sessions);
         after = found.after;
         let more = page.sessions.len() > limit;
         if after.is_none() || more || page.sessions.len() == limit {

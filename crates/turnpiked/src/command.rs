@@ -1,4 +1,5 @@
-//! How other threads ask the control thread: a bounded queue, and an eventfd that wakes it.
+//! How other threads ask the control thread: bounded queues, and an eventfd that wakes it. Questions, which REST asks, have a
+//! queue of their own and wait for orders and for N4; each is answered as far as one turn goes, and asked again for the rest.
 
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
@@ -6,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use session::compiled::Buffered;
+use session::peer::PeerId;
 use slowpath::HeldSession;
 use tables::EntryCounts;
 use tokio::sync::oneshot;
@@ -13,31 +15,53 @@ use tokio::sync::oneshot;
 use nexthop::KernelChange;
 
 use crate::follow::{Refused, Subscription, Whom};
-use crate::report::{ApplicationReport, PeerReport, Report, SessionDetail, SessionPage, UsagePage};
+use crate::report::{
+    ApplicationReport, PeerReport, Report, SessionDetail, SessionPage, UsagePage, seid_text,
+};
 
 /// Questions that may wait at a time.
 const QUEUE: usize = 256;
 
-/// What the control thread can be asked. Each answer is a copy; a caller that went away is ignored.
+/// What the control thread is to do at once.
 #[derive(Debug)]
 pub(crate) enum Command {
+    /// A GTP-U message that is not a G-PDU, from its IP header on.
+    Gtpu(Vec<u8>),
+    /// Routes, neighbours or links changed.
+    Kernel(Box<KernelChange>),
+    /// Files of logs have been moved away.
+    OpenLogsAnew,
+    /// Release the associations and end.
+    ShutDown,
+}
+
+/// What the control thread can be asked when N4 leaves it time. Each answer is a copy, and of what is long a piece, as
+/// much as fits into its time: at least one item of it. A caller that went away is ignored.
+#[derive(Debug)]
+pub(crate) enum Question {
     Report(oneshot::Sender<Report>),
-    Peers(oneshot::Sender<Vec<PeerReport>>),
-    Pfds(oneshot::Sender<Vec<ApplicationReport>>),
+    Peers {
+        after: Option<PeerId>,
+        reply: oneshot::Sender<Piece<Vec<PeerReport>, PeerId>>,
+    },
+    Pfds {
+        after: Option<String>,
+        reply: oneshot::Sender<Piece<Vec<ApplicationReport>, String>>,
+    },
     /// Answered by whoever keeps packets; `None` where none wait.
     Buffers(oneshot::Sender<Option<Receiver<Vec<HeldSession>>>>),
     Sessions {
         after: Option<u64>,
         limit: usize,
-        reply: oneshot::Sender<SessionPage>,
+        reply: oneshot::Sender<Piece<SessionPage, u64>>,
     },
-    /// Whether sessions, so many at a time, have an address.
+    /// Whether sessions have an address.
     Find {
         ue: IpAddr,
         after: Option<u64>,
-        reply: oneshot::Sender<Found>,
+        reply: oneshot::Sender<Piece<SessionPage, u64>>,
     },
-    /// Have entries know their sessions, so many at a time.
+    /// Have entries know their sessions.
     NameSessions {
         after: Option<u64>,
         reply: oneshot::Sender<Named>,
@@ -49,28 +73,22 @@ pub(crate) enum Command {
     Usage {
         after: Option<u64>,
         limit: usize,
-        reply: oneshot::Sender<UsagePage>,
+        reply: oneshot::Sender<Piece<UsagePage, u64>>,
     },
     Trace {
         whom: Whom,
         reply: oneshot::Sender<Result<Subscription, Refused>>,
     },
-    /// A GTP-U message that is not a G-PDU, from its IP header on.
-    Gtpu(Vec<u8>),
-    /// Routes, neighbours or links changed.
-    Kernel(Box<KernelChange>),
-    /// Files of logs have been moved away.
-    OpenLogsAnew,
-    /// Release the associations and end.
-    ShutDown,
 }
 
-/// Sessions of a UE, among some.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) page: SessionPage,
-    /// Where to go on looking; `None`: these were the last.
-    pub(crate) after: Option<u64>,
+/// As much of an answer as there was time for.
+#[derive(Debug)]
+pub(crate) struct Piece<T, K> {
+    pub(crate) of: T,
+    /// Items looked at for it.
+    pub(crate) looked: usize,
+    /// Where to go on: after this one. `None`: there is no more.
+    pub(crate) after: Option<K>,
 }
 
 /// Entries of some sessions have their names.
@@ -85,6 +103,7 @@ pub(crate) struct Named {
 #[derive(Clone, Debug)]
 pub(crate) struct Asker {
     queue: SyncSender<Command>,
+    questions: SyncSender<Question>,
     waiting: Waiting,
     wake: Arc<EventFd>,
 }
@@ -96,6 +115,7 @@ type Waiting = Arc<Mutex<Vec<Buffered>>>;
 #[derive(Debug)]
 pub(crate) struct Asked {
     queue: Receiver<Command>,
+    questions: Receiver<Question>,
     waiting: Waiting,
     wake: Arc<EventFd>,
 }
@@ -109,19 +129,29 @@ pub(crate) enum NoAnswer {
     Gone,
 }
 
+fn no_room<T>(error: TrySendError<T>) -> NoAnswer {
+    match error {
+        TrySendError::Full(_) => NoAnswer::Busy,
+        TrySendError::Disconnected(_) => NoAnswer::Gone,
+    }
+}
+
 pub(crate) fn channel() -> nix::Result<(Asker, Asked)> {
     let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
     let wake = Arc::new(EventFd::from_flags(flags)?);
     let (sender, receiver) = sync_channel(QUEUE);
+    let (questions, asked) = sync_channel(QUEUE);
     let waiting = Waiting::default();
     Ok((
         Asker {
             queue: sender,
+            questions,
             waiting: Arc::clone(&waiting),
             wake: Arc::clone(&wake),
         },
         Asked {
             queue: receiver,
+            questions: asked,
             waiting,
             wake,
         },
@@ -131,11 +161,12 @@ pub(crate) fn channel() -> nix::Result<(Asker, Asked)> {
 impl Asker {
     /// Send a command without an answer.
     pub(crate) fn tell(&self, command: Command) -> Result<(), NoAnswer> {
-        self.queue.try_send(command).map_err(|error| match error {
-            TrySendError::Full(_) => NoAnswer::Busy,
-            TrySendError::Disconnected(_) => NoAnswer::Gone,
-        })?;
-        // The counter of the eventfd cannot overflow before the queue is full.
+        self.queue.try_send(command).map_err(no_room)?;
+        self.wake()
+    }
+
+    fn wake(&self) -> Result<(), NoAnswer> {
+        // The counter of the eventfd cannot overflow before the queues are full.
         self.wake.write(1).map(drop).map_err(|_| NoAnswer::Gone)
     }
 
@@ -149,7 +180,7 @@ impl Asker {
     }
 
     pub(crate) async fn buffers(&self) -> Result<Option<Receiver<Vec<HeldSession>>>, NoAnswer> {
-        self.ask(Command::Buffers).await
+        self.ask(Question::Buffers).await
     }
 
     /// Send a command that must not be lost: waits for a place in the queue. False when the control
@@ -160,23 +191,42 @@ impl Asker {
 
     async fn ask<T>(
         &self,
-        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+        question: impl FnOnce(oneshot::Sender<T>) -> Question,
     ) -> Result<T, NoAnswer> {
         let (reply, answer) = oneshot::channel();
-        self.tell(command(reply))?;
+        self.questions.try_send(question(reply)).map_err(no_room)?;
+        self.wake()?;
         answer.await.map_err(|_| NoAnswer::Gone)
     }
 
     pub(crate) async fn report(&self) -> Result<Report, NoAnswer> {
-        self.ask(Command::Report).await
+        self.ask(Question::Report).await
     }
 
     pub(crate) async fn peers(&self) -> Result<Vec<PeerReport>, NoAnswer> {
-        self.ask(Command::Peers).await
+        let mut all = Vec::new();
+        let mut after = None;
+        loop {
+            let piece = self.ask(|reply| Question::Peers { after, reply }).await?;
+            all.extend(piece.of);
+            after = piece.after;
+            if after.is_none() {
+                return Ok(all);
+            }
+        }
     }
 
     pub(crate) async fn pfds(&self) -> Result<Vec<ApplicationReport>, NoAnswer> {
-        self.ask(Command::Pfds).await
+        let mut all = Vec::new();
+        let mut after = None;
+        loop {
+            let piece = self.ask(|reply| Question::Pfds { after, reply }).await?;
+            all.extend(piece.of);
+            after = piece.after;
+            if after.is_none() {
+                return Ok(all);
+            }
+        }
     }
 
     pub(crate) async fn sessions(
@@ -184,20 +234,38 @@ impl Asker {
         after: Option<u64>,
         limit: usize,
     ) -> Result<SessionPage, NoAnswer> {
-        self.ask(|reply| Command::Sessions {
-            after,
-            limit,
-            reply,
-        })
-        .await
+        let mut page = SessionPage::default();
+        let mut left = limit;
+        let mut after = after;
+        loop {
+            let piece = self.ask(|reply| Question::Sessions {
+                after,
+                limit: left,
+                reply,
+            });
+            let piece = piece.await?;
+            page.total = piece.of.total;
+            page.sessions.extend(piece.of.sessions);
+            left = left.saturating_sub(piece.looked);
+            after = piece.after;
+            if after.is_none() || left == 0 {
+                page.next = after.map(seid_text);
+                return Ok(page);
+            }
+        }
     }
 
-    pub(crate) async fn find(&self, ue: IpAddr, after: Option<u64>) -> Result<Found, NoAnswer> {
-        self.ask(|reply| Command::Find { ue, after, reply }).await
+    /// Of some sessions after that one.
+    pub(crate) async fn find(
+        &self,
+        ue: IpAddr,
+        after: Option<u64>,
+    ) -> Result<Piece<SessionPage, u64>, NoAnswer> {
+        self.ask(|reply| Question::Find { ue, after, reply }).await
     }
 
     pub(crate) async fn name_sessions(&self, after: Option<u64>) -> Result<Named, NoAnswer> {
-        self.ask(|reply| Command::NameSessions { after, reply })
+        self.ask(|reply| Question::NameSessions { after, reply })
             .await
     }
 
@@ -206,16 +274,29 @@ impl Asker {
         after: Option<u64>,
         limit: usize,
     ) -> Result<UsagePage, NoAnswer> {
-        self.ask(|reply| Command::Usage {
-            after,
-            limit,
-            reply,
-        })
-        .await
+        let mut page = UsagePage::default();
+        let mut left = limit;
+        let mut after = after;
+        loop {
+            let piece = self.ask(|reply| Question::Usage {
+                after,
+                limit: left,
+                reply,
+            });
+            let piece = piece.await?;
+            page.total = piece.of.total;
+            page.sessions.extend(piece.of.sessions);
+            left = left.saturating_sub(piece.looked);
+            after = piece.after;
+            if after.is_none() || left == 0 {
+                page.next = after.map(seid_text);
+                return Ok(page);
+            }
+        }
     }
 
     pub(crate) async fn session(&self, seid: u64) -> Result<Option<SessionDetail>, NoAnswer> {
-        self.ask(|reply| Command::Session { seid, reply }).await
+        self.ask(|reply| Question::Session { seid, reply }).await
     }
 }
 
@@ -224,7 +305,7 @@ impl Asker {
         &self,
         whom: Whom,
     ) -> Result<Result<Subscription, Refused>, NoAnswer> {
-        self.ask(|reply| Command::Trace { whom, reply }).await
+        self.ask(|reply| Question::Trace { whom, reply }).await
     }
 }
 
@@ -242,6 +323,11 @@ impl Asked {
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => Some(Command::ShutDown),
         }
+    }
+
+    /// The next question; `None` when none waits.
+    pub(crate) fn question(&self) -> Option<Question> {
+        self.questions.try_recv().ok()
     }
 
     /// Up to so many first packets that have come to wait; for more it wakes us again.

@@ -7,6 +7,7 @@ mod cores;
 mod dpdk;
 mod predefined;
 pub(crate) mod qos;
+mod rest;
 mod router;
 mod system;
 mod understood;
@@ -481,7 +482,10 @@ pub(crate) struct Api {
     pub(crate) listen: SocketAddr,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token_file: Option<PathBuf>,
+    pub(crate) hosts: Vec<String>,
     pub(crate) max_connections: u32,
+    pub(crate) client_connections: u32,
+    pub(crate) client_requests_per_s: u32,
 }
 
 impl Default for Api {
@@ -489,7 +493,10 @@ impl Default for Api {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8806)),
             token_file: None,
+            hosts: Vec::new(),
             max_connections: 64,
+            client_connections: 16,
+            client_requests_per_s: 100,
         }
     }
 }

@@ -3,9 +3,11 @@
 
 mod busy;
 mod echo;
+mod gate;
 mod kernel;
 mod log;
 mod ports;
+mod questions;
 mod show;
 mod trace;
 mod usage;
@@ -19,14 +21,16 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use session::{Core, Outbox, Time};
 use tables::Tables;
 
-use crate::command::{Asked, Command, Named};
+use crate::command::{Asked, Command, Question};
 use crate::n4::{Receiver, Sender, Socket, Strangers};
 use crate::system;
 
 use busy::Busy;
 pub(crate) use echo::EchoSockets;
+pub(crate) use gate::Gate;
 pub(crate) use kernel::KernelMirror;
 use log::Log;
+use questions::{Quantum, Questions};
 pub(crate) use show::About;
 use trace::Traces;
 pub(crate) use usage::Usage;
@@ -50,12 +54,10 @@ const ALARMS: u64 = 8;
 const ECHO: u64 = 16;
 /// Taken from epoll at a time.
 const EVENTS: usize = 16;
-/// Questions answered before N4 has its turn again.
+/// Orders carried out before N4 has its turn again.
 const COMMANDS_PER_TURN: usize = 64;
 /// Idle UEs whose first packets are looked at before N4 has its turn again.
 const BUFFERED_PER_TURN: usize = 1024;
-/// Sessions whose entries are named before N4 has its turn again.
-const NAMED_PER_TURN: usize = 4096;
 /// Single datagrams served before everything else has its turn again.
 const BATCHES_PER_TURN: usize = 64;
 
@@ -64,9 +66,11 @@ pub(crate) struct Control {
     core: Core<Tables>,
     /// One, or one for each address family.
     sockets: Vec<Socket>,
+    gate: Gate,
     strangers: Strangers,
     echo: EchoSockets,
     asked: Asked,
+    questions: Questions,
     kernel: KernelMirror,
     about: About,
     outbox: Outbox,
@@ -89,7 +93,7 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) fn new(
         core: Core<Tables>,
-        (sockets, echo): (Vec<Socket>, EchoSockets),
+        (sockets, gate, echo): (Vec<Socket>, Gate, EchoSockets),
         asked: Asked,
         (kernel, usage): (KernelMirror, Usage),
         about: About,
@@ -101,9 +105,11 @@ impl Control {
             busy_poll,
             core,
             sockets,
+            gate,
             strangers: Strangers::default(),
             echo,
             asked,
+            questions: Questions::default(),
             kernel,
             about,
             outbox: Outbox::new(),
@@ -154,12 +160,17 @@ impl Control {
                 Err(Errno::EINTR) => 0,
                 Err(error) => return Err(error),
             };
-            for event in events.iter().take(ready) {
-                match event.data() {
+            let ready = events.get(..ready).unwrap_or_default();
+            let ready = || ready.iter().map(EpollEvent::data);
+            for socket in ready().filter(|event| (N4..ALARMS).contains(event)) {
+                self.serve_n4(socket, &mut receiver, &mut sender);
+            }
+            for event in ready() {
+                match event {
                     WAKE => self.serve_commands(),
                     ALARMS => self.usage.more = true,
                     echo if echo >= ECHO => self.serve_echo(echo),
-                    socket => self.serve_n4(socket, &mut receiver, &mut sender),
+                    _ => {}
                 }
             }
             self.serve_strangers();
@@ -169,6 +180,7 @@ impl Control {
             self.maintain();
             self.traces.tend(&mut self.core);
             self.flush(&mut sender);
+            self.answer_some();
         }
         self.abandon(&mut sender);
         Ok(())
@@ -217,7 +229,8 @@ impl Control {
     /// strangers' wait, so that the socket's buffer is empty again soon, whoever fills it. The number of
     /// peers' datagrams.
     fn serve_batch(&mut self, socket: u64, receiver: &mut Receiver, sender: &mut Sender) -> usize {
-        let Some(socket) = self.sockets.get((socket - N4) as usize) else {
+        let number = (socket - N4) as usize;
+        let Some(socket) = self.sockets.get(number) else {
             return 0;
         };
         let received = receiver.receive(socket);
@@ -230,7 +243,11 @@ impl Control {
             return usize::MAX;
         }
         let now = self.now();
+        self.keep_out(now, number, receiver);
         let served = self.part(now, receiver);
+        if served > 0 {
+            self.questions.n4_is_served();
+        }
         for batch in receiver.batches() {
             if served > 1 {
                 self.core.expect(batch.clone());
@@ -243,6 +260,15 @@ impl Control {
             self.flush(sender);
         }
         served
+    }
+
+    /// What came in by an interface of the data network is counted and no more, whoever it says that it is.
+    fn keep_out(&mut self, now: Time, socket: usize, receiver: &mut Receiver) {
+        let (core, outbox) = (&mut self.core, &mut self.outbox);
+        receiver.keep(
+            |ifindex| self.gate.admits(socket, ifindex),
+            |from| core.drop_from_data_network(now, from, outbox),
+        );
     }
 
     /// Strangers' datagrams go where they wait for their turn. The number of those that stay.
@@ -291,6 +317,7 @@ impl Control {
 
     fn serve_commands(&mut self) {
         self.asked.settle();
+        self.questions.may_wait();
         let now = self.now();
         for what in self.asked.waiting(BUFFERED_PER_TURN) {
             self.core.buffered(now, what, &mut self.outbox);
@@ -306,65 +333,88 @@ impl Control {
     }
 
     fn obey(&mut self, command: Command) {
-        // A caller that no longer waits for its answer is no loss.
         match command {
-            Command::Report(reply) => {
-                let mirrors = (&self.kernel, &self.usage);
-                let own = (self.unsent, self.shutting_down.is_some());
-                let report = show::report(&self.core, &self.about, mirrors, own);
-                let _ = reply.send(report);
-            }
-            Command::Peers(reply) => {
-                let _ = reply.send(show::peers(&self.core));
-            }
-            Command::Sessions {
-                after,
-                limit,
-                reply,
-            } => {
-                let _ = reply.send(show::sessions(&self.core, after, limit));
-            }
-            Command::Find { ue, after, reply } => {
-                let _ = reply.send(show::find(&self.core, ue, after));
-            }
-            Command::NameSessions { after, reply } => {
-                let counts = self.core.tables().entry_counts();
-                let after = self.core.name_sessions(after, NAMED_PER_TURN);
-                let _ = reply.send(Named { counts, after });
-            }
-            Command::Session { seid, reply } => {
-                let _ = reply.send(show::session(&self.core, self.now(), seid));
-            }
-            Command::Usage {
-                after,
-                limit,
-                reply,
-            } => {
-                let _ = reply.send(show::usage(&self.core, self.now(), after, limit));
-            }
-            Command::Pfds(reply) => {
-                let _ = reply.send(show::pfds(&self.core));
-            }
-            Command::Buffers(reply) => {
-                let _ = reply.send(self.kernel.list_buffers());
-            }
-            Command::Trace { whom, reply } => {
-                let names = self.about.config.interface.iter();
-                let names: Vec<String> = names.map(|i| i.name.clone()).collect();
-                let _ = reply.send(self.traces.begin(&mut self.core, whom, &names));
-            }
             Command::Gtpu(packet) => {
                 let now = self.now();
                 self.core.receive_gtpu(now, &packet, &mut self.outbox);
             }
             Command::Kernel(change) => {
                 self.kernel.apply(*change);
-                if let Some(addresses) = self.kernel.take_addresses() {
-                    self.core.set_own_addresses(addresses);
+                if self.kernel.is_readdressed() {
+                    let addresses = self.kernel.addresses();
+                    self.gate.readdress(addresses.clone());
+                    let own = addresses.map(|(_, address)| address).collect();
+                    self.core.set_own_addresses(own);
                 }
             }
             Command::OpenLogsAnew => self.usage.open_log_anew(),
             Command::ShutDown => self.shut_down(),
+        }
+    }
+
+    /// One turn of what REST asks: after all that N4 had to be served, and before it is looked at again.
+    fn answer_some(&mut self) {
+        let Some(quantum) = self.questions.begin() else {
+            return;
+        };
+        while !quantum.is_over() {
+            let Some(question) = self.asked.question() else {
+                self.questions.none_waits();
+                break;
+            };
+            self.answer(question, quantum);
+        }
+        // No SMF is to do less because somebody reads.
+        self.busy.excuse(self.questions.end());
+    }
+
+    /// As far as the time goes.
+    fn answer(&mut self, question: Question, quantum: Quantum) {
+        let core = &self.core;
+        // A caller that no longer waits for its answer is no loss.
+        match question {
+            Question::Report(reply) => {
+                let mirrors = (&self.kernel, &self.usage, &self.questions);
+                let own = (self.unsent, self.shutting_down.is_some());
+                let _ = reply.send(show::report(core, &self.about, mirrors, own));
+            }
+            Question::Peers { after, reply } => {
+                let _ = reply.send(show::peers(core, after, quantum));
+            }
+            Question::Sessions {
+                after,
+                limit,
+                reply,
+            } => {
+                let _ = reply.send(show::sessions(core, after, limit, quantum));
+            }
+            Question::Find { ue, after, reply } => {
+                let _ = reply.send(show::find(core, ue, after, quantum));
+            }
+            Question::NameSessions { after, reply } => {
+                let _ = reply.send(show::name_sessions(core, after, quantum));
+            }
+            Question::Session { seid, reply } => {
+                let _ = reply.send(show::session(core, self.now(), seid));
+            }
+            Question::Usage {
+                after,
+                limit,
+                reply,
+            } => {
+                let _ = reply.send(show::usage(core, self.now(), (after, limit), quantum));
+            }
+            Question::Pfds { after, reply } => {
+                let _ = reply.send(show::pfds(core, after.as_deref(), quantum));
+            }
+            Question::Buffers(reply) => {
+                let _ = reply.send(self.kernel.list_buffers());
+            }
+            Question::Trace { whom, reply } => {
+                let names = self.about.config.interface.iter();
+                let names: Vec<String> = names.map(|i| i.name.clone()).collect();
+                let _ = reply.send(self.traces.begin(&mut self.core, whom, &names));
+            }
         }
     }
 
@@ -408,7 +458,7 @@ impl Control {
     /// shut down is over; rounded up, so that it is due when we wake.
     fn timeout(&self) -> EpollTimeout {
         let now = self.now();
-        let mut wait = if self.usage.more {
+        let mut wait = if self.usage.more || self.questions.wait() {
             Duration::ZERO
         } else if self.core.tables().needs_maintenance() {
             MAINTENANCE

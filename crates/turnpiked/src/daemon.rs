@@ -18,7 +18,7 @@ use topology::Topology;
 use crate::api::{self, Api};
 use crate::command::{self, Asked, Asker, Command};
 use crate::config::{Config, DatapathKind, System, doubts, read_token};
-use crate::control::{About, Control, EchoSockets, KernelMirror, Usage};
+use crate::control::{About, Control, EchoSockets, Gate, KernelMirror, Usage};
 use crate::plan;
 use crate::usage_log::UsageLog;
 use crate::{n4, recovery, system};
@@ -60,14 +60,14 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
     };
     let control = prepare(&config, &asker, asked)?;
 
-    let max_connections = config.api.max_connections as usize;
+    let limits = api::Limits::new(&config.api);
     let token = token.map(Arc::from);
     let router = Api::new(asker.clone(), Arc::clone(&config), topology, token).router();
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let ends = Ends::listen()?;
         let ended = spawn(control)?;
-        tokio::spawn(api::serve(listener, router, max_connections));
+        tokio::spawn(api::serve(listener, router, limits));
         tracing::info!(
             n4 = %config.n4.listen,
             api = %config.api.listen,
@@ -141,14 +141,24 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
         tables,
     );
     // Until the kernel's own word comes, which is some milliseconds later.
-    core.set_own_addresses(System::read()?.addresses());
+    let system = System::read()?;
+    core.set_own_addresses(system.addresses());
     let usage = Usage::new(usage_log(config)?);
     let kernel = KernelMirror::new(next_hops, netlink, slow_path, marked, buffers);
     let n3 = core.config().n3.iter().copied();
     let ingress = core.tables().ingress();
+    let listen = [Some(config.n4.listen), config.n4.listen_also];
+    let listen = listen.into_iter().flatten().map(|listen| listen.ip());
+    let gate = Gate::new(ingress.clone(), listen, system.numbered().into_iter());
     let echo = EchoSockets::bind(n3, ingress).context("sockets for Echo Requests")?;
     let mirrors = (kernel, usage);
-    Ok(Control::new(core, (sockets, echo), asked, mirrors, about))
+    Ok(Control::new(
+        core,
+        (sockets, gate, echo),
+        asked,
+        mirrors,
+        about,
+    ))
 }
 
 fn usage_log(config: &Config) -> Result<Option<UsageLog>> {

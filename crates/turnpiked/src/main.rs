@@ -15,6 +15,7 @@ mod follow;
 mod lines;
 mod logging;
 mod n4;
+mod packet_info;
 mod plan;
 mod recovery;
 mod report;

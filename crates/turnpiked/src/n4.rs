@@ -13,6 +13,9 @@ use nix::sys::socket::{
     setsockopt, sockopt,
 };
 use session::messages_in;
+use socket2::{Domain, Type};
+
+use crate::packet_info;
 
 pub(crate) use strangers::Strangers;
 
@@ -39,7 +42,10 @@ impl Socket {
     /// Bind without blocking mode. `receive_buffer` in bytes is what may wait in a burst; less is
     /// granted, with a warning, to a process without `CAP_NET_ADMIN`.
     pub(crate) fn bind(listen: SocketAddr, receive_buffer: usize) -> std::io::Result<Self> {
-        let socket = UdpSocket::bind(listen)?;
+        let socket = socket2::Socket::new(Domain::for_address(listen), Type::DGRAM, None)?;
+        packet_info::ask(&socket, listen.is_ipv4())?;
+        socket.bind(&listen.into())?;
+        let socket = UdpSocket::from(socket);
         socket.set_nonblocking(true)?;
         for (forced, name) in [
             (
@@ -92,6 +98,8 @@ struct Received {
     from: SocketAddr,
     start: usize,
     len: usize,
+    /// That it came in by; 0: the kernel does not know.
+    ifindex: u32,
     /// Messages of the same sender before it, where that matters.
     before: u32,
 }
@@ -107,7 +115,7 @@ impl Received {
 impl Receiver {
     pub(crate) fn new() -> Self {
         Self {
-            headers: headers_for_segments(),
+            headers: headers(),
             buffers: vec![0; BATCH * DATAGRAM_MAX],
             received: Vec::with_capacity(BATCH),
             counted: Vec::new(),
@@ -136,18 +144,40 @@ impl Receiver {
         for (message, start) in results.zip((0..).step_by(DATAGRAM_MAX)) {
             // A sender that is not an IP address cannot be on an IP socket; keep the places right.
             let from = message.address.as_ref().and_then(socket_address);
+            let Said { segment, ifindex } = said(&message);
             let whole = Received {
                 from: from.unwrap_or(UNKNOWN),
                 start,
                 len: message.bytes,
+                ifindex,
                 before: 0,
             };
-            self.received
-                .extend(segments(whole, segment_size(&message)));
+            self.received.extend(segments(whole, segment));
         }
         // The call has cut the room for control messages down to what it used of it.
-        self.headers = headers_for_segments();
+        self.headers = headers();
         Ok(self.received.len())
+    }
+
+    /// Take out what came in by interfaces that are not admitted, each sender told to `refused`.
+    pub(crate) fn keep(
+        &mut self,
+        admits: impl Fn(u32) -> bool,
+        mut refused: impl FnMut(SocketAddr),
+    ) {
+        // Those of one call came by one or two interfaces.
+        let mut last = None;
+        self.received.retain(|datagram| {
+            let (ifindex, admitted) = match last {
+                Some((ifindex, admitted)) if ifindex == datagram.ifindex => (ifindex, admitted),
+                _ => (datagram.ifindex, admits(datagram.ifindex)),
+            };
+            last = Some((ifindex, admitted));
+            if !admitted {
+                refused(datagram.from);
+            }
+            admitted
+        });
     }
 
     /// Take strangers' datagrams out of what was received, each handed to `stranger`. The number of those
@@ -204,17 +234,29 @@ impl Receiver {
     }
 }
 
-fn headers_for_segments() -> MultiHeaders<SockaddrStorage> {
-    MultiHeaders::preallocate(BATCH, Some(nix::cmsg_space!(i32)))
+/// With room for what the kernel says beside each message.
+fn headers() -> MultiHeaders<SockaddrStorage> {
+    MultiHeaders::preallocate(BATCH, Some(nix::cmsg_space!(i32, packet_info::Room)))
 }
 
-/// How long each datagram but the last is, where the kernel has put several together.
-fn segment_size(message: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<usize> {
-    let size = message.cmsgs().ok()?.find_map(|cmsg| match cmsg {
-        ControlMessageOwned::UdpGroSegments(size) => Some(size),
-        _ => None,
-    })?;
-    usize::try_from(size).ok()
+/// What the kernel says beside a message.
+#[derive(Default)]
+struct Said {
+    /// How long each datagram but the last is, where it has put several together.
+    segment: Option<usize>,
+    ifindex: u32,
+}
+
+fn said(message: &RecvMsg<'_, '_, SockaddrStorage>) -> Said {
+    let mut said = Said::default();
+    for control in message.cmsgs().into_iter().flatten() {
+        if let ControlMessageOwned::UdpGroSegments(size) = control {
+            said.segment = usize::try_from(size).ok();
+        } else if let Some(ifindex) = packet_info::ifindex_in(&control) {
+            said.ifindex = ifindex;
+        }
+    }
+    said
 }
 
 /// The datagrams in `whole`: at least one, as a datagram may be empty.
@@ -409,235 +451,4 @@ fn send_some(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use lab::netns::{Netns, Prefix};
-
-    use super::*;
-
-    fn pair(local: &str) -> (Socket, UdpSocket) {
-        let socket = Socket::bind(local.parse().unwrap(), 1 << 22).unwrap();
-        let peer = UdpSocket::bind(local).unwrap();
-        peer.connect(socket.socket.local_addr().unwrap()).unwrap();
-        peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        (socket, peer)
-    }
-
-    #[test]
-    fn datagrams_come_whole_in_order_and_with_their_sender() {
-        for local in ["127.0.0.1:0", "[::1]:0"] {
-            whole_in_order_and_with_their_sender(local);
-        }
-    }
-
-    fn whole_in_order_and_with_their_sender(local: &str) {
-        let (socket, peer) = pair(local);
-        let mut receiver = Receiver::new();
-        assert_eq!(receiver.receive(&socket), Ok(0));
-        let sizes = [0, 1, 1500, 65_507, 8];
-        for (i, size) in sizes.into_iter().enumerate() {
-            peer.send(&vec![i as u8; size]).unwrap();
-        }
-        assert_eq!(receiver.receive(&socket), Ok(sizes.len()));
-        for (i, (from, bytes)) in receiver.batches().flatten().enumerate() {
-            assert_eq!(from, peer.local_addr().unwrap());
-            assert_eq!(bytes, vec![i as u8; sizes[i]]);
-        }
-        assert_eq!(receiver.receive(&socket), Ok(0));
-        let mut sender = Sender::new();
-        sender.send(
-            &socket,
-            std::iter::once((peer.local_addr().unwrap(), b"answer".as_slice())),
-        );
-        let mut buffer = [0; 8];
-        assert_eq!(peer.recv(&mut buffer).unwrap(), 6);
-    }
-
-    /// Sockets of several loopback addresses, and a receiver that has taken what each sent, in this order: who
-    /// it was, and how many bundled messages without content.
-    fn received(sent: &[(u8, usize)]) -> Receiver {
-        let (socket, _) = pair("127.0.0.1:0");
-        let to = socket.socket.local_addr().unwrap();
-        let senders: Vec<_> = (0..4)
-            .map(|host| UdpSocket::bind((std::net::Ipv4Addr::new(127, 0, 0, 10 + host), 0)))
-            .collect();
-        for &(host, messages) in sent {
-            let bundle = [0x24, 1, 0, 4, 0, 0, 0, 0].repeat(messages);
-            let sender = senders[usize::from(host)].as_ref().unwrap();
-            sender.send_to(&bundle, to).unwrap();
-        }
-        let mut receiver = Receiver::new();
-        assert_eq!(receiver.receive(&socket), Ok(sent.len()));
-        receiver
-    }
-
-    fn order(receiver: &Receiver) -> Vec<(u8, usize)> {
-        let datagrams = receiver.batches().flatten();
-        let short = datagrams.map(|(from, octets)| match from.ip() {
-            IpAddr::V4(v4) => (v4.octets()[3] - 10, octets.len() / 8),
-            IpAddr::V6(_) => unreachable!(),
-        });
-        short.collect()
-    }
-
-    #[test]
-    fn strangers_are_taken_out_and_peers_stay_in_their_order() {
-        let mut receiver = received(&[(1, 127), (0, 1), (1, 2), (2, 3), (0, 4)]);
-        let mut strangers = Vec::new();
-        receiver.part(
-            |from| from.ip() == IpAddr::from([127, 0, 0, 11]),
-            |from, octets| strangers.push((from.ip(), octets.len() / 8)),
-        );
-        let stranger = |messages| (IpAddr::from([127, 0, 0, 11]), messages);
-        assert_eq!(strangers, [stranger(127), stranger(2)]);
-        assert_eq!(order(&receiver), [(0, 1), (2, 3), (0, 4)]);
-    }
-
-    #[test]
-    fn a_peer_with_bundles_does_not_go_before_others_with_few_messages() {
-        let sent = [
-            (0, 100),
-            (0, 100),
-            (0, 1),
-            (1, 60),
-            (2, 1),
-            (1, 60),
-            (1, 1),
-            (2, 2),
-        ];
-        let mut receiver = received(&sent);
-        receiver.take_turns();
-        let turns = [
-            (0, 100),
-            (1, 60),
-            (2, 1),
-            (2, 2),
-            (1, 60),
-            (0, 100),
-            (1, 1),
-            (0, 1),
-        ];
-        assert_eq!(order(&receiver), turns);
-    }
-
-    #[test]
-    fn more_than_a_batch_is_sent_and_received() {
-        let (socket, peer) = pair("127.0.0.1:0");
-        let mut receiver = Receiver::new();
-        let mut sender = Sender::new();
-        for i in 0..150u32 {
-            peer.send(&i.to_be_bytes()).unwrap();
-        }
-        let mut total = 0;
-        while let Ok(1..) = receiver.receive(&socket) {
-            total += receiver.batches().flatten().count();
-            sender.send(&socket, receiver.batches().flatten());
-        }
-        assert_eq!((total, sender.failed), (150, 0));
-        for i in 0..150u32 {
-            let mut buffer = [0; 8];
-            assert_eq!(peer.recv(&mut buffer).unwrap(), 4);
-            assert_eq!(buffer[..4], i.to_be_bytes());
-        }
-    }
-
-    #[test]
-    fn an_impossible_receiver_does_not_stop_the_others() {
-        let (socket, peer) = pair("127.0.0.1:0");
-        let mut sender = Sender::new();
-        let to = peer.local_addr().unwrap();
-        let nowhere = "127.0.0.1:0".parse().unwrap();
-        let all = [(to, b"a".as_slice()), (nowhere, b"b"), (to, b"c")];
-        sender.send(&socket, all.into_iter());
-        assert_eq!(sender.failed, 1);
-        let mut buffer = [0; 8];
-        for expected in [b"a", b"c"] {
-            let len = peer.recv(&mut buffer).unwrap();
-            assert_eq!(&buffer[..len], expected);
-        }
-    }
-
-    /// Eight bytes each, the last three; numbered.
-    fn answers(count: u8) -> Vec<Vec<u8>> {
-        let len = |i| if i + 1 == count { 3 } else { 8 };
-        (0..count).map(|i| vec![i; len(i)]).collect()
-    }
-
-    #[test]
-    fn answers_sent_as_one_arrive_as_datagrams_of_their_own() {
-        let (socket, peer) = pair("127.0.0.1:0");
-        let to = peer.local_addr().unwrap();
-        let mut sender = Sender::new();
-        let (answers, large) = (answers(100), vec![7; 1400]);
-        let short = answers.iter().map(Vec::as_slice);
-        let all = short.clone().chain([large.as_slice(), b""]).chain(short);
-        sender.send(&socket, all.clone().map(|bytes| (to, bytes)));
-        assert_eq!((sender.failed, sender.segments), (0, true));
-        let mut buffer = [0; 2000];
-        for expected in all {
-            let len = peer.recv(&mut buffer).unwrap();
-            assert_eq!(&buffer[..len], expected);
-        }
-    }
-
-    #[test]
-    fn datagrams_put_together_by_the_kernel_come_apart_again() {
-        let (socket, _) = pair("[::1]:0");
-        let (other, _) = pair("[::1]:0");
-        let to = socket.socket.local_addr().unwrap();
-        let answers = answers(60);
-        let all = answers.iter().map(|bytes| (to, bytes.as_slice()));
-        Sender::new().send(&other, all);
-        let mut receiver = Receiver::new();
-        assert_eq!(receiver.receive(&socket), Ok(60));
-        let from = other.socket.local_addr().unwrap();
-        let expected = answers.iter().map(|bytes| (from, bytes.as_slice()));
-        assert!(receiver.batches().flatten().eq(expected));
-        let last = receiver.received.last().unwrap();
-        assert!(last.start < DATAGRAM_MAX, "they came in one buffer");
-    }
-
-    #[test]
-    fn runs_are_of_one_peer_and_size() {
-        let [a, b] = ["127.0.0.1:1", "127.0.0.2:1"].map(|a| a.parse::<SocketAddr>().unwrap());
-        let (long, short) = ([0; 9].as_slice(), [0; 4].as_slice());
-        assert_eq!(
-            run_length(&[(a, long), (a, long), (a, short), (a, short)]),
-            3
-        );
-        assert_eq!(run_length(&[(a, long), (a, long), (b, long)]), 2);
-        assert_eq!(run_length(&[(a, short), (a, long)]), 1);
-        assert_eq!(run_length(&[(a, long), (a, &[])]), 1);
-        assert_eq!(run_length(&[(a, &[]), (a, &[])]), 1);
-        let too_long = [0; SEGMENT_MAX + 1].as_slice();
-        assert_eq!(run_length(&[(a, too_long), (a, too_long)]), 1);
-    }
-
-    #[test]
-    fn a_run_that_goes_nowhere_is_no_reason_to_send_one_by_one() {
-        let (socket, _) = pair("127.0.0.1:0");
-        let mut sender = Sender::new();
-        let nowhere = "127.0.0.1:0".parse().unwrap();
-        sender.send(&socket, [(nowhere, b"a".as_slice()); 5].into_iter());
-        assert_eq!((sender.failed, sender.segments), (5, true));
-    }
-
-    #[test]
-    fn a_run_beyond_the_mtu_is_sent_in_fragments() {
-        let netns = Netns::create(&Prefix::unique(), "n4").unwrap();
-        netns.ip("link set lo mtu 600").unwrap();
-        let pairs = netns.enter(|| Ok(pair("127.0.0.1:0")));
-        let (socket, peer) = pairs.unwrap();
-        let mut sender = Sender::new();
-        let answer = [5; 900];
-        let to = peer.local_addr().unwrap();
-        sender.send(&socket, [(to, answer.as_slice()); 5].into_iter());
-        assert_eq!((sender.failed, sender.segments), (0, true));
-        let mut buffer = [0; 2000];
-        for _ in 0..5 {
-            let len = peer.recv(&mut buffer).unwrap();
-            assert_eq!(&buffer[..len], answer);
-        }
-    }
-}
+mod tests;

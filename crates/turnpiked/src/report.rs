@@ -28,6 +28,7 @@ pub(crate) struct Report {
     /// Fill of each table that packets meet.
     pub(crate) tables: Vec<TableFill>,
     pub(crate) n4: N4Report,
+    pub(crate) rest: RestTotals,
     pub(crate) usage: UsageTotals,
     pub(crate) buffers: BufferTotals,
     pub(crate) datapath: DatapathReport,
@@ -659,6 +660,16 @@ impl LogTotals {
             suppressed: counts.suppressed(),
         }
     }
+}
+
+/// CPU time of the control thread that REST took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct RestTotals {
+    /// Times that it had its turn.
+    pub(crate) turns: u64,
+    pub(crate) seconds: f64,
+    /// The longest turn.
+    pub(crate) longest_s: f64,
 }
 
 /// Usage Reports that name a trigger.

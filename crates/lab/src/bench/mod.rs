@@ -9,6 +9,7 @@ mod feed;
 mod frames;
 mod load;
 pub mod rates;
+mod readers;
 mod requests;
 mod shapes;
 mod shaping;
@@ -51,6 +52,9 @@ pub struct Options {
     /// Only what shaping costs, on the chosen data path.
     #[arg(long)]
     pub shaping_only: bool,
+    /// Only what readers of REST cost an SMF.
+    #[arg(long)]
+    pub readers_only: bool,
     /// Where to write the results as JSON.
     #[arg(long)]
     pub out: Option<PathBuf>,
@@ -118,6 +122,10 @@ pub fn run(options: &Options) -> Result<()> {
     let mut figures = Figures::default();
     if options.shaping_only {
         shaping::measure(&mut figures, options.runs)?;
+        return report(&figures, options);
+    }
+    if options.readers_only {
+        readers::measure(&mut figures)?;
         return report(&figures, options);
     }
     if Datapath::chosen() == Datapath::Kernel {
@@ -261,23 +269,7 @@ impl Bench {
 
     /// Users `base` to `base + count`. Their SEIDs.
     fn establish(&mut self, base: u32, count: u32, shape: Shape) -> Result<(Outcome, Vec<u64>)> {
-        let template = requests::establishment(&ADDRESSES, shape)?;
-        let mut seids = vec![0; count as usize];
-        let outcome = self.client.run(
-            &template,
-            count,
-            WINDOW,
-            |i, field| match field {
-                Field::CpSeid => u64::from(base + i + 1),
-                Field::UplinkTeid => u64::from(teid(base + i)),
-                Field::GnbTeid => u64::from(base + i) + 0x100,
-                Field::UeAddress => u64::from(u32::from(ADDRESSES.ue(base + i))),
-                _ => 0,
-            },
-            |i, answer| seids[i as usize] = answer.up_seid.unwrap_or(0),
-        )?;
-        all_accepted("Session Establishment", &outcome, count)?;
-        Ok((outcome, seids))
+        establish(&mut self.client, (base, count), shape, WINDOW)
     }
 
     /// Path switches, spread over the sessions: CPU at the loading window, latency at window 1.
@@ -346,23 +338,53 @@ impl Bench {
     }
 
     fn delete(&mut self, seids: &[u64]) -> Result<()> {
-        let template = requests::deletion()?;
-        let count = seids.len() as u32;
-        let outcome = self.client.run(
-            &template,
-            count,
-            WINDOW,
-            |i, field| {
-                if field == Field::Seid {
-                    seids[i as usize]
-                } else {
-                    0
-                }
-            },
-            |_, _| {},
-        )?;
-        all_accepted("Session Deletion", &outcome, count)
+        delete(&mut self.client, seids)
     }
+}
+
+/// Users `base` to `base + count`, `window` requests outstanding. Their SEIDs.
+fn establish(
+    client: &mut Client,
+    (base, count): (u32, u32),
+    shape: Shape,
+    window: u32,
+) -> Result<(Outcome, Vec<u64>)> {
+    let template = requests::establishment(&ADDRESSES, shape)?;
+    let mut seids = vec![0; count as usize];
+    let outcome = client.run(
+        &template,
+        count,
+        window,
+        |i, field| match field {
+            Field::CpSeid => u64::from(base + i + 1),
+            Field::UplinkTeid => u64::from(teid(base + i)),
+            Field::GnbTeid => u64::from(base + i) + 0x100,
+            Field::UeAddress => u64::from(u32::from(ADDRESSES.ue(base + i))),
+            _ => 0,
+        },
+        |i, answer| seids[i as usize] = answer.up_seid.unwrap_or(0),
+    )?;
+    all_accepted("Session Establishment", &outcome, count)?;
+    Ok((outcome, seids))
+}
+
+fn delete(client: &mut Client, seids: &[u64]) -> Result<()> {
+    let template = requests::deletion()?;
+    let count = seids.len() as u32;
+    let outcome = client.run(
+        &template,
+        count,
+        WINDOW,
+        |i, field| {
+            if field == Field::Seid {
+                seids[i as usize]
+            } else {
+                0
+            }
+        },
+        |_, _| {},
+    )?;
+    all_accepted("Session Deletion", &outcome, count)
 }
 
 fn report(figures: &Figures, options: &Options) -> Result<()> {

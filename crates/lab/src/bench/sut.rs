@@ -165,6 +165,23 @@ impl Sut {
         Ok(Duration::from_nanos(nanos))
     }
 
+    /// CPU time of the control thread.
+    pub(super) fn control_time(&self) -> Result<Duration> {
+        let task = self.thread("control")?;
+        let text = std::fs::read_to_string(format!("/proc/{}/task/{task}/schedstat", self.pid))?;
+        let first = text.split_whitespace().next().context("schedstat")?;
+        Ok(Duration::from_nanos(first.parse()?))
+    }
+
+    /// Seconds of the longest turn that REST has had there; `None`: it does not say.
+    pub(super) fn longest_turn(&self) -> Result<Option<f64>> {
+        let daemon = self.daemon.as_ref().context("the UPF is down")?;
+        let metrics = daemon.get_text(&self.upf, "/metrics")?;
+        let line = "turnpike_rest_turn_longest_seconds ";
+        let value = metrics.lines().find_map(|l| l.strip_prefix(line));
+        Ok(value.map(str::parse).transpose()?)
+    }
+
     /// A thread of the daemon, by its name.
     pub(super) fn thread(&self, name: &str) -> Result<Pid> {
         for task in std::fs::read_dir(format!("/proc/{}/task", self.pid))? {

@@ -1,11 +1,14 @@
-//! GTP-U that comes in by an interface that no gNB is on.
+//! GTP-U and PFCP that come in by an interface that neither gNBs nor SMFs are on.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use rs_pfcp::ie::IeType;
+use rs_pfcp::ie::node_id::NodeId;
+use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
 use rs_pfcp::message::MsgType;
 
 use super::paths::{answered, peers};
@@ -16,10 +19,11 @@ use crate::gnb::{Event, Gnb};
 use crate::gtpu;
 use crate::packet;
 use crate::ping::ping;
-use crate::smf::{Answer, Style};
+use crate::smf::{self, Answer, SessionPlan, Smf, Style};
 use crate::upf::Datapath;
 use crate::world::{
-    Attached, Family, GNBS, GNBS_V6, OverN3, ROUTER, UPF_N3, UPF_N3_V6, UPF_N6, UPF_N6_V6, World,
+    Attached, Family, GNBS, GNBS_V6, OverN3, ROUTER, ROUTER_V6, UPF_N3, UPF_N3_V6, UPF_N4,
+    UPF_N4_V6, UPF_N6, UPF_N6_V6, World, smf_address, smf_address_v6,
 };
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -39,6 +43,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "[gtpu]",
             "echo_interval_s = 1\necho_t3_ms = 2000\necho_n3 = 3",
         ),
+        Scenario::new(
+            "associated-from-n6",
+            "a host of the data network speaks PFCP, in its own name and in the SMF's, and nobody listens",
+            associated_from_n6,
+        )
+        .n4_v6(),
         Scenario::new(
             "tunnels-on-n6",
             "gNBs on an interface with several roles, and an N3 address on loopback",
@@ -228,6 +238,104 @@ fn dead_path_from_n6(world: &mut World) -> Result<String> {
     Ok(format!(
         "failed and recovered beside {} answers from N6",
         dropped()?
+    ))
+}
+
+/// Sequence numbers of the data network, which no SMF of the lab comes to.
+const SEQUENCES_N4: u32 = 0x70_0000;
+
+/// What ends, changes or makes sessions, in the name of the first SMF.
+fn in_its_name(world: &World, attached: &Attached, plan: &SessionPlan) -> Result<Vec<Vec<u8>>> {
+    let smf = world.smf(0)?;
+    let restarted = SystemTime::now() + Duration::from_secs(3600);
+    let recovery = RecoveryTimeStamp::new(restarted).to_ie();
+    let (node_id, seid) = (smf.node_id().to_ie(), Some(attached.session.up_seid));
+    let kinds = [
+        (
+            MsgType::SessionEstablishmentRequest,
+            Some(0),
+            smf.establishment(plan)?.ies,
+        ),
+        (MsgType::SessionDeletionRequest, seid, Vec::new()),
+        (MsgType::HeartbeatRequest, None, vec![recovery.clone()]),
+        (
+            MsgType::AssociationReleaseRequest,
+            None,
+            vec![node_id.clone()],
+        ),
+        (
+            MsgType::AssociationSetupRequest,
+            None,
+            vec![node_id, recovery],
+        ),
+    ];
+    let sequences = SEQUENCES_N4..;
+    let encoded = (kinds.iter().zip(sequences))
+        .map(|((kind, seid, ies), sequence)| smf::encode(*kind, *seid, sequence, ies));
+    Ok(encoded.collect())
+}
+
+fn associated_from_n6(world: &mut World) -> Result<String> {
+    let plan = world.plan(Family::V4, Style::Open5gs);
+    let attached = world.attach("ue1", &plan, 0, 0)?;
+    ping_all(&attached)?;
+    let (second, wanted) = (
+        world.plan(Family::V4, Style::Open5gs),
+        world.plan(Family::V4, Style::Open5gs),
+    );
+    impostor_of_smf(world)?;
+    let before = world.pfcp_events("not_n4")?;
+    let mut sent = 0;
+    for (ours, upf) in [
+        (IpAddr::from(ROUTER), IpAddr::from(UPF_N4)),
+        (ROUTER_V6.into(), UPF_N4_V6.into()),
+    ] {
+        let node_id = NodeId::new_fqdn("smf.dn.example");
+        let upf = SocketAddr::new(upf, smf::PORT);
+        let stranger = Smf::start(&world.dn_ns, ours, node_id, SystemTime::now(), upf)?;
+        stranger.attempts(1);
+        ensure!(stranger.heartbeat().is_err(), "a heartbeat was answered");
+        ensure!(stranger.associate().is_err(), "it has an association");
+        ensure!(stranger.establish(&wanted).is_err(), "it has a session");
+        sent += 3;
+    }
+    for (theirs, upf) in [
+        (IpAddr::from(smf_address(0)), IpAddr::from(UPF_N4)),
+        (smf_address_v6(0).into(), UPF_N4_V6.into()),
+    ] {
+        let socket = world.dn_ns.udp((theirs, smf::PORT))?;
+        for datagram in in_its_name(world, &attached, &wanted)? {
+            socket.send_to(&datagram, (upf, smf::PORT))?;
+            sent += 1;
+        }
+    }
+    eventually("all is dropped under its name", || {
+        Ok(world.pfcp_events("not_n4")? - before == sent)
+    })?;
+    ensure!(world.sessions()? == 1, "sessions came or went");
+    let peers = world.get("/api/v1/peers")?;
+    ensure!(
+        peers.as_array().map(Vec::len) == Some(1),
+        "associations: {peers}"
+    );
+    let smf = world.smf(0)?;
+    smf.heartbeat()?;
+    let second = smf.establish(&second)?;
+    smf.delete(&second)?;
+    ping_all(&attached)?;
+    Ok(format!("{sent} messages, none taken; the SMF is served"))
+}
+
+/// The data network has the addresses of the first SMF, too, and routes to N4; nobody filters sources.
+fn impostor_of_smf(world: &World) -> Result<()> {
+    for interface in ["all", "n6"] {
+        let filter = format!("net/ipv4/conf/{interface}/rp_filter");
+        world.upf_ns.sysctl(&filter, "0")?;
+    }
+    let (v4, v6) = (smf_address(0), smf_address_v6(0));
+    world.dn_ns.ip(&format!(
+        "addr add {v4}/32 dev lo\naddr add {v6}/128 dev lo nodad\n\
+         route add {UPF_N4} via {UPF_N6}\nroute add {UPF_N4_V6} via {UPF_N6_V6}"
     ))
 }
 

@@ -135,11 +135,7 @@ pub(super) fn peers(report: &Answer, group: IeType) -> Result<Vec<IpAddr>> {
 
 /// Whether an Echo Request of the UPF has been answered.
 pub(super) fn answered(world: &World) -> Result<bool> {
-    let upf = world.upf.as_ref().context("the UPF is down")?;
-    let metrics = upf.get_text(&world.upf_ns, "/metrics")?;
-    let line = "turnpike_pfcp_events_total{event=\"echo_response\"} ";
-    let count = metrics.lines().find_map(|l| l.strip_prefix(line));
-    Ok(count.is_some_and(|count| count.trim() != "0"))
+    Ok(world.pfcp_events("echo_response")? > 0)
 }
 
 fn path_failure(world: &mut World) -> Result<String> {

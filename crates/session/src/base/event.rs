@@ -196,11 +196,15 @@ pub enum Ignored {
     NodeIdTaken,
     /// More messages of senders without association than their share of N4.
     StrangerDropped,
+    /// It came in by an interface of the data network.
+    NotN4,
+    /// An Association Setup Response under our own Node ID.
+    OwnNodeId,
 }
 
 impl Ignored {
     /// All, in order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Malformed,
         Self::UnknownType,
         Self::UnmatchedResponse,
@@ -211,6 +215,8 @@ impl Ignored {
         Self::NotAllowed,
         Self::NodeIdTaken,
         Self::StrangerDropped,
+        Self::NotN4,
+        Self::OwnNodeId,
     ];
 
     /// As metrics name it.
@@ -226,6 +232,8 @@ impl Ignored {
             Self::NotAllowed => "not_allowed",
             Self::NodeIdTaken => "node_id_taken",
             Self::StrangerDropped => "stranger_dropped",
+            Self::NotN4 => "not_n4",
+            Self::OwnNodeId => "own_node_id",
         }
     }
 }

@@ -76,21 +76,37 @@ impl NodeId {
 #[derive(Clone, Debug)]
 pub(crate) enum OwnNodeId {
     Ip(IpAddr),
-    Labels(Box<[u8]>),
+    Name { labels: Box<[u8]>, text: NodeId },
 }
 
 impl OwnNodeId {
     pub(crate) fn new(config: &NodeIdConfig) -> Self {
         match config {
             NodeIdConfig::Ip(address) => Self::Ip(*address),
-            NodeIdConfig::Fqdn(name) => Self::Labels(labels(name)),
+            NodeIdConfig::Fqdn(name) => {
+                let labels = labels(name);
+                let text = NodeId::from_wire(&ie::NodeId::Fqdn(DnsName(&labels)));
+                Self::Name { labels, text }
+            }
         }
     }
 
     pub(crate) fn to_wire(&self) -> ie::NodeId<'_> {
         match self {
             Self::Ip(address) => ie::NodeId::from(*address),
-            Self::Labels(labels) => ie::NodeId::Fqdn(DnsName(labels)),
+            Self::Name { labels, .. } => ie::NodeId::Fqdn(DnsName(labels)),
+        }
+    }
+
+    /// Whether a peer calls itself what we are called.
+    pub(crate) fn is(&self, other: &ie::NodeId<'_>) -> bool {
+        match (self, other) {
+            (Self::Ip(us), ie::NodeId::Ipv4(other)) => us.to_canonical() == IpAddr::V4(*other),
+            (Self::Ip(us), ie::NodeId::Ipv6(other)) => {
+                us.to_canonical() == IpAddr::V6(*other).to_canonical()
+            }
+            (Self::Name { text, .. }, ie::NodeId::Fqdn(_)) => *text == NodeId::from_wire(other),
+            _ => false,
         }
     }
 }

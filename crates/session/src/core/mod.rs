@@ -109,6 +109,11 @@ impl<T: Tables> Core<T> {
         self.turn(now, out).drop_stranger(from, messages);
     }
 
+    /// A datagram is not given to [`Core::receive`], because it came in by an interface of the data network.
+    pub fn drop_from_data_network(&mut self, now: Time, from: SocketAddr, out: &mut Outbox) {
+        self.turn(now, out).ignore(from, None, Ignored::NotN4);
+    }
+
     fn turn<'a>(&'a mut self, now: Time, out: &'a mut Outbox) -> Turn<'a> {
         let n4 = &mut self.n4;
         Turn { now, n4, out }
@@ -305,6 +310,15 @@ impl<T: Tables> Core<T> {
         peers.map(|peer| peer.view(self.slice.sessions_of(peer.id)))
     }
 
+    /// Those after one of them.
+    pub fn peers_after(
+        &self,
+        after: Option<PeerId>,
+    ) -> impl Iterator<Item = (PeerId, PeerView<'_>)> {
+        let peers = self.node.peers().iter_after(after);
+        peers.map(|peer| (peer.id, peer.view(self.slice.sessions_of(peer.id))))
+    }
+
     /// The association that a session belongs to; `None` once the association has ended.
     pub fn peer(&self, id: PeerId) -> Option<PeerView<'_>> {
         self.node.view(id, self.slice.sessions_of(id))
@@ -384,7 +398,12 @@ impl<T: Tables> Core<T> {
 
     /// Applications with PFDs, in alphabetical order.
     pub fn pfds(&self) -> impl Iterator<Item = (&str, &[Property])> {
-        self.node.pfds()
+        self.pfds_after(None)
+    }
+
+    /// Those after one of this name, whether it is there or not.
+    pub fn pfds_after(&self, after: Option<&str>) -> impl Iterator<Item = (&str, &[Property])> {
+        self.node.pfds_after(after)
     }
 
     /// Applications with PFDs, and the bytes that they take.

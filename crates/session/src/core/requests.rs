@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use pfcp::ie::FSeid;
+use pfcp::ie::{FSeid, NodeId as NodeIdIe};
 use pfcp::message::{
     SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
     SessionSetDeletionRequest, SessionSetModificationRequest,
@@ -11,6 +11,7 @@ use pfcp::{Cause, ErrorKind, FromIe, Header, IeType, Message, MessageType};
 
 use crate::base::event::{Ignored, Said};
 use crate::base::node_id::NodeId;
+use crate::base::refusal::Refusal;
 use crate::base::time::Time;
 use crate::compiled::Tables;
 use crate::core::Core;
@@ -57,6 +58,10 @@ impl<T: Tables> Core<T> {
         if !message.rest.is_empty() && !header.follow_on {
             // The length does not fit the datagram (7.6.3).
             return turn.refuse(scope, incoming, 0, Cause::INVALID_LENGTH.into());
+        }
+        if has_our_node_id(turn, message) {
+            let refusal = Refusal::ie(Cause::MANDATORY_IE_INCORRECT, IeType::NODE_ID);
+            return turn.refuse(scope, incoming, cp_seid_of(message), refusal);
         }
         match header.message_type {
             MessageType::ASSOCIATION_SETUP_REQUEST => {
@@ -308,6 +313,15 @@ fn on_set_modification<T: Tables>(
         node.move_to(id, &change.from, change.to);
     }
     node.accept_node_request(turn, incoming);
+}
+
+/// Whether a request is under our own Node ID, which is no SMF's: what is at fault is the value of an IE (TS 29.244, 8.2.1:
+/// cause 69).
+fn has_our_node_id(turn: &Turn<'_>, message: &Message<'_>) -> bool {
+    match message.ies.find(IeType::NODE_ID) {
+        Ok(Some(ie)) => NodeIdIe::from_ie(&ie).is_ok_and(|id| turn.n4.node_id().is(&id)),
+        _ => false,
+    }
 }
 
 /// Where an answer to a request that could not be decoded goes: its CP F-SEID, if that much is

@@ -412,6 +412,10 @@ impl Node {
         if !response.cause.is_accepted() {
             return self.setup_failed(turn, target, Some(response.cause));
         }
+        if turn.n4.node_id().is(&response.node_id) {
+            turn.ignore(from, Some(Said::from(&message.header)), Ignored::OwnNodeId);
+            return self.setup_failed(turn, target, None);
+        }
         let node_id = NodeId::from_wire(&response.node_id);
         // The SMF has forgotten what it had with us (6.2.6.3).
         match self.peers.by_node(&node_id) {

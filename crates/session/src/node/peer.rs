@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Bound;
 
 use pfcp::Repeated;
 use pfcp::ie::{CpAddress, CpFunctionFeatures};
@@ -106,6 +107,13 @@ impl Peers {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {
         self.by_id.values()
+    }
+
+    pub(crate) fn iter_after(&self, after: Option<PeerId>) -> impl Iterator<Item = &Peer> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_id
+            .range((from, Bound::Unbounded))
+            .map(|(_, peer)| peer)
     }
 
     pub(crate) fn ids(&self) -> Vec<PeerId> {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::size_of;
+use std::ops::Bound;
 
 use pfcp::ie::{ApplicationPfds, PfdContents};
 use pfcp::message::PfdManagementRequest;
@@ -92,8 +93,14 @@ impl Pfds {
         self.by_application.get(name).map_or(&[], |all| all)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &[Property])> {
-        let all = self.by_application.iter();
+    pub(crate) fn iter_after(
+        &self,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = (&str, &[Property])> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let all = self
+            .by_application
+            .range::<str, _>((from, Bound::Unbounded));
         all.map(|(name, properties)| (&**name, &**properties))
     }
 
@@ -191,9 +198,12 @@ impl Node {
         }
     }
 
-    /// Applications with PFDs, in alphabetical order.
-    pub(crate) fn pfds(&self) -> impl Iterator<Item = (&str, &[Property])> {
-        self.pfds.iter()
+    /// Applications with PFDs, in alphabetical order, those after one of this name.
+    pub(crate) fn pfds_after(
+        &self,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = (&str, &[Property])> {
+        self.pfds.iter_after(after)
     }
 
     /// Applications with PFDs, and the bytes that they take.

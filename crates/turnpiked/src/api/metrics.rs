@@ -44,6 +44,7 @@ impl Collector for Page {
             .encode_info(&version)?;
         self.state(&mut out)?;
         self.n4(&mut out)?;
+        self.rest(&mut out)?;
         self.usage(&mut out)?;
         self.buffers(&mut out)?;
         self.capacities(&mut out)?;
@@ -140,6 +141,21 @@ impl Page {
             .iter()
             .map(|(name, &count)| ([("event", name.as_str())], count));
         out.counters("turnpike_pfcp_events", help, events)
+    }
+
+    fn rest(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let rest = &self.report.rest;
+        let help = "Turns of REST on the control thread, between looks at N4";
+        out.counters(
+            "turnpike_rest_turns",
+            help,
+            [([("of", "control")], rest.turns)].into_iter(),
+        )?;
+        let help = "CPU time of the control thread that REST took";
+        let seconds = [([("of", "control")], rest.seconds)];
+        out.seconds("turnpike_rest_seconds", help, seconds.into_iter())?;
+        let help = "Longest turn of REST so far, in CPU time of the control thread";
+        out.gauge("turnpike_rest_turn_longest_seconds", help, rest.longest_s)
     }
 
     fn usage(&self, out: &mut Out<'_>) -> Result<(), Error> {

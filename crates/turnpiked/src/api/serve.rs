@@ -1,21 +1,27 @@
 //! Connections: so many at a time, each for so long. Those that ask for nothing give way to others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::Request;
+use axum::http::{Request, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
+
+use super::Failure;
+use super::clients::{Budget, Client, Clients};
+use crate::config;
 
 /// From the first byte of a request, or the last answer, to the end of the next request's header.
 const HEADER_TIME: Duration = Duration::from_secs(10);
@@ -28,27 +34,81 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Between two looks for a client that could give way.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Serve until cancelled. Where all places are taken by clients that are being served, further ones wait in the
-/// listener's queue.
-pub(crate) async fn serve(listener: TcpListener, router: Router, max_connections: usize) {
-    let places = Arc::new(Semaphore::new(max_connections));
+/// Connections of programs of this host that are served beside all others, so that nobody keeps operators out.
+const LOCAL: usize = 4;
+/// Connections that may wait for a place; those beyond are closed.
+const WAITING: usize = 64;
+
+/// How many are served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    connections: usize,
+    local: usize,
+    client: Budget,
+}
+
+impl Limits {
+    pub(crate) fn new(config: &config::Api) -> Self {
+        Self {
+            connections: config.max_connections as usize,
+            local: LOCAL,
+            client: Budget {
+                connections: config.client_connections,
+                requests_per_s: config.client_requests_per_s,
+            },
+        }
+    }
+}
+
+/// A connection that has no place yet.
+struct Visitor {
+    stream: TcpStream,
+    client: Client,
+}
+
+/// Serve until cancelled. Where all places are taken by clients that are being served, further ones wait.
+pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits) {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let of_this_host = Arc::new(Semaphore::new(limits.local));
+    let clients = Clients::new(limits.client);
     let idlers = Idlers::default();
+    let mut waiting: VecDeque<Visitor> = VecDeque::new();
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::debug!(%error, "REST: a connection was not accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+        let first_local = waiting.iter().position(|visitor| visitor.client.is_local());
+        let (next, place) = tokio::select! {
+            accepted = listener.accept() => {
+                match accepted {
+                    Ok((stream, from)) => {
+                        waiting.extend(visitor(stream, from.ip(), &clients, waiting.len()));
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "REST: a connection was not accepted");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                }
+                if !waiting.is_empty() && places.available_permits() == 0 {
+                    idlers.send_one_away();
+                }
+                continue;
+            }
+            Ok(place) = Arc::clone(&places).acquire_owned(), if !waiting.is_empty() => {
+                (first_local.unwrap_or(0), place)
+            }
+            Ok(place) = Arc::clone(&of_this_host).acquire_owned(), if first_local.is_some() => {
+                (first_local.unwrap_or(0), place)
+            }
+            () = tokio::time::sleep(LOOK), if !waiting.is_empty() => {
+                idlers.send_one_away();
                 continue;
             }
         };
-        let Some(place) = place_for_another(&places, &idlers).await else {
-            return;
+        let Some(visitor) = waiting.remove(next) else {
+            continue;
         };
         let router = router.clone();
         let guest = Guest::new(idlers.clone());
         tokio::spawn(async move {
-            if !served(stream, router, guest).await {
+            if !served(visitor, router, guest).await {
                 tracing::debug!("REST: a connection ended early");
             }
             drop(place);
@@ -56,22 +116,22 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, max_connections
     }
 }
 
-/// A place, if need be that of the client which has asked for nothing for the longest time. `None`: there are none any
-/// more.
-async fn place_for_another(
-    places: &Arc<Semaphore>,
-    idlers: &Idlers,
-) -> Option<OwnedSemaphorePermit> {
-    loop {
-        if let Ok(place) = Arc::clone(places).try_acquire_owned() {
-            return Some(place);
+/// One that may wait for its place; others are told and sent away.
+fn visitor(stream: TcpStream, from: IpAddr, clients: &Clients, waiting: usize) -> Option<Visitor> {
+    let refusal = match clients.admit(from, Instant::now()) {
+        Some(client) if waiting < WAITING || client.is_local() && waiting < 2 * WAITING => {
+            return Some(Visitor { stream, client });
         }
-        idlers.send_one_away();
-        match timeout(LOOK, Arc::clone(places).acquire_owned()).await {
-            Ok(place) => return place.ok(),
-            Err(_) => continue,
-        }
-    }
+        Some(_) => "503 Service Unavailable",
+        None => "429 Too Many Requests",
+    };
+    tracing::debug!(%from, refusal, "REST: a connection too many");
+    let answer = format!(
+        "HTTP/1.1 {refusal}\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    );
+    // Into the empty buffer of a new connection; who does not get it has lost no answer.
+    let _ = stream.try_write(answer.as_bytes());
+    None
 }
 
 /// Connections without a request, by when each may be sent away.
@@ -152,10 +212,10 @@ impl Lease {
 }
 
 /// False when the connection ended early.
-async fn served(stream: TcpStream, router: Router, guest: Guest) -> bool {
+async fn served(visitor: Visitor, router: Router, guest: Guest) -> bool {
     let leave = Arc::clone(&guest.leave);
     let lease = Lease::default();
-    let mut connection = pin!(connection(stream, router, lease.clone(), guest));
+    let mut connection = pin!(connection(visitor, router, lease.clone(), guest));
     let to_its_end = async {
         match timeout(CONNECTION_TIME, connection.as_mut()).await {
             Err(_) if !lease.time().is_zero() => timeout(lease.time(), connection).await,
@@ -169,20 +229,26 @@ async fn served(stream: TcpStream, router: Router, guest: Guest) -> bool {
 }
 
 async fn connection(
-    stream: TcpStream,
+    Visitor { stream, client }: Visitor,
     router: Router,
     lease: Lease,
     guest: Guest,
 ) -> hyper::Result<()> {
     let service = TowerToHyperService::new(router);
-    let guest = Arc::new(guest);
+    let (guest, client) = (Arc::new(guest), Arc::new(client));
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(lease.clone());
         let (lease, guest) = (lease.clone(), Arc::clone(&guest));
         guest.is_served();
-        let answer = service.call(request);
+        let answer = match client.asks(Instant::now()) {
+            Ok(()) => Ok(service.call(request)),
+            Err(wait) => Err(too_many(wait)),
+        };
         async move {
-            let answer = answer.await;
+            let answer = match answer {
+                Ok(answer) => answer.await,
+                Err(refusal) => Ok(refusal),
+            };
             // What has a lease goes on to send.
             if lease.time().is_zero() {
                 guest.is_idle(GRACE);
@@ -198,13 +264,34 @@ async fn connection(
         .await
 }
 
+/// RFC 6585, 4; `Retry-After` is in whole seconds.
+fn too_many(wait: Duration) -> Response {
+    let seconds = wait.as_millis().div_ceil(1000).max(1).to_string();
+    let error = "more requests per second than one client may send: api.client_requests_per_s";
+    let failure = Failure::new(StatusCode::TOO_MANY_REQUESTS, error);
+    ([(header::RETRY_AFTER, seconds)], failure).into_response()
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
 
     use super::*;
     use axum::routing::get;
+    use lab::netns::{Netns, Prefix};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    fn limits(connections: usize, local: usize) -> Limits {
+        let client = Budget {
+            connections: 2,
+            requests_per_s: 1,
+        };
+        Limits {
+            connections,
+            local,
+            client,
+        }
+    }
 
     /// What comes until the server hangs up.
     async fn heard(mut stream: TcpStream) -> String {
@@ -215,7 +302,8 @@ mod tests {
 
     async fn asking(at: SocketAddr, path: &str) -> TcpStream {
         let mut stream = TcpStream::connect(at).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: upf\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         stream
     }
@@ -234,7 +322,7 @@ mod tests {
         let router = Router::new()
             .route("/slow", get(slow))
             .route("/", get(async || "here"));
-        tokio::spawn(serve(listener, router, 2));
+        tokio::spawn(serve(listener, router, limits(2, 0)));
         let slow = [asking(at, "/slow").await, asking(at, "/slow").await];
         begun.acquire_many(2).await.unwrap().forget();
         let mut third = tokio::spawn(heard(asking(at, "/").await));
@@ -246,12 +334,65 @@ mod tests {
         assert!(third.await.unwrap().ends_with("here"));
     }
 
+    /// A server on all addresses of a host that has another one than loopback, and connections from there.
+    async fn from_elsewhere(netns: &Netns, at: SocketAddr) -> TcpStream {
+        let stream = netns.enter(|| Ok(std::net::TcpStream::connect(at)?));
+        let stream = stream.unwrap();
+        stream.set_nonblocking(true).unwrap();
+        TcpStream::from_std(stream).unwrap()
+    }
+
+    #[tokio::test]
+    async fn one_client_is_told_to_wait_and_others_are_served() {
+        let netns = Netns::create(&Prefix::unique(), "rest").unwrap();
+        netns
+            .ip("link set lo up\naddr add 192.0.2.1/32 dev lo\naddr add 192.0.2.2/32 dev lo")
+            .unwrap();
+        let listener = netns.enter(|| Ok(std::net::TcpListener::bind("0.0.0.0:0")?));
+        let listener = listener.unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let listener = TcpListener::from_std(listener).unwrap();
+        let router = Router::new().route("/", get(async || "here"));
+        tokio::spawn(serve(listener, router, limits(2, 1)));
+        let [one, other, local] = ["192.0.2.1", "192.0.2.2", "127.0.0.1"]
+            .map(|host| SocketAddr::new(host.parse().unwrap(), port));
+        // What is asked of an address of this host comes from that address.
+        let ask = async |at: SocketAddr| {
+            let mut stream = from_elsewhere(&netns, at).await;
+            let request = b"GET / HTTP/1.1\r\nHost: upf\r\nConnection: close\r\n\r\n";
+            stream.write_all(request).await.unwrap();
+            heard(stream).await
+        };
+        // Two at once, of a rate of one per second; the third is told.
+        for _ in 0..2 {
+            assert!(ask(one).await.ends_with("here"));
+        }
+        let refused = ask(one).await;
+        assert!(refused.starts_with("HTTP/1.1 429 "), "{refused}");
+        assert!(refused.contains("\r\nretry-after: 1\r\n"), "{refused}");
+        assert!(ask(other).await.ends_with("here"));
+        for _ in 0..10 {
+            assert!(ask(local).await.ends_with("here"));
+        }
+        // All connections that it may have, which are all that there are; a further one is told at once.
+        let _held = [
+            from_elsewhere(&netns, one).await,
+            from_elsewhere(&netns, one).await,
+        ];
+        let refused = heard(from_elsewhere(&netns, one).await).await;
+        assert!(refused.starts_with("HTTP/1.1 429 "), "{refused}");
+        for _ in 0..10 {
+            assert!(ask(local).await.ends_with("here"));
+        }
+    }
+
     #[tokio::test]
     async fn those_that_ask_for_nothing_give_way() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let router = Router::new().route("/", get(async || "here"));
-        tokio::spawn(serve(listener, router, 2));
+        tokio::spawn(serve(listener, router, limits(2, 0)));
         let mut silent = Vec::new();
         for _ in 0..200 {
             silent.push(TcpStream::connect(at).await.unwrap());
@@ -265,7 +406,7 @@ mod tests {
     async fn an_endless_header_is_not_read_for_ever() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        tokio::spawn(serve(listener, Router::new(), 2));
+        tokio::spawn(serve(listener, Router::new(), limits(2, 0)));
         let mut stream = TcpStream::connect(at).await.unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
         // The server hangs up long before this has been sent.

@@ -6,7 +6,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
 
 use super::*;
-use crate::command::{self, Asked, Command, Found, Named};
+use crate::command::{self, Asked, Named, Piece, Question};
 use crate::follow::{Line, Refused, Subscription, Whom};
 use crate::report::{
     DirectionReport, MessageCount, SessionSummary, SessionUsage, ShaperReport, TriggerCount,
@@ -113,9 +113,8 @@ fn followed(whom: Whom) -> Result<Subscription, Refused> {
 }
 
 /// Session 2 alone measures.
-fn usage(after: Option<u64>, limit: usize) -> UsagePage {
-    let from = after.map_or(1, |seid| seid + 1);
-    let last = (from + limit as u64 - 1).min(3);
+fn usage(after: Option<u64>) -> Piece<UsagePage, u64> {
+    let seid = after.map_or(1, |seid| seid + 1);
     let urr = UrrReport {
         id: 7,
         quota_left: VolumeReport {
@@ -124,15 +123,19 @@ fn usage(after: Option<u64>, limit: usize) -> UsagePage {
         },
         ..UrrReport::default()
     };
-    let measuring = (from..=last).contains(&2).then(|| SessionUsage {
+    let measuring = (seid == 2).then(|| SessionUsage {
         seid: seid_text(2),
         ue: vec!["10.60.0.2".into()],
         urrs: vec![urr],
     });
-    UsagePage {
-        total: 3,
-        sessions: measuring.into_iter().collect(),
-        next: (last < 3).then(|| seid_text(last)),
+    Piece {
+        of: UsagePage {
+            total: 3,
+            sessions: measuring.into_iter().collect(),
+            next: None,
+        },
+        looked: 1,
+        after: (seid < 3).then_some(seid),
     }
 }
 
@@ -145,9 +148,9 @@ fn answer(asked: &Asked) {
         let mut fds = [PollFd::new(asked.wake().as_fd(), PollFlags::POLLIN)];
         poll(&mut fds, PollTimeout::NONE).unwrap();
         asked.settle();
-        while let Some(command) = asked.next() {
-            match command {
-                Command::Buffers(reply) => {
+        while let Some(question) = asked.question() {
+            match question {
+                Question::Buffers(reply) => {
                     let (sender, receiver) = std::sync::mpsc::channel();
                     let _ = sender.send(vec![slowpath::HeldSession {
                         seid: 0xabc,
@@ -158,26 +161,39 @@ fn answer(asked: &Asked) {
                     }]);
                     let _ = reply.send(Some(receiver));
                 }
-                Command::Report(reply) => drop(reply.send(report())),
-                Command::Peers(reply) => drop(reply.send(Vec::new())),
-                Command::Pfds(reply) => drop(reply.send(Vec::new())),
-                Command::Sessions {
-                    after,
-                    limit,
-                    reply,
-                } => {
-                    let from = after.map_or(1, |seid| seid + 1);
-                    let sessions: Vec<_> = (from..=3).take(limit).map(summary).collect();
-                    let last = from + sessions.len() as u64 - 1;
-                    let next = (last < 3).then(|| seid_text(last));
-                    let _ = reply.send(SessionPage {
-                        total: 3,
-                        sessions,
-                        next,
+                Question::Report(reply) => drop(reply.send(report())),
+                Question::Peers { reply, .. } => drop(reply.send(Piece {
+                    of: Vec::new(),
+                    looked: 0,
+                    after: None,
+                })),
+                // One application in each piece, two of them.
+                Question::Pfds { after, reply } => {
+                    let name = after.map_or("a", |_| "b").to_owned();
+                    let _ = reply.send(Piece {
+                        of: vec![ApplicationReport {
+                            application_id: name.clone(),
+                            properties: Vec::new(),
+                        }],
+                        looked: 1,
+                        after: (name == "a").then_some(name),
+                    });
+                }
+                // One session in each piece.
+                Question::Sessions { after, reply, .. } => {
+                    let seid = after.map_or(1, |seid| seid + 1);
+                    let _ = reply.send(Piece {
+                        of: SessionPage {
+                            total: 3,
+                            sessions: vec![summary(seid)],
+                            next: None,
+                        },
+                        looked: 1,
+                        after: (seid < 3).then_some(seid),
                     });
                 }
                 // One session at a time is named.
-                Command::NameSessions { after, reply } => {
+                Question::NameSessions { after, reply } => {
                     let next = after.map_or(1, |seid| seid + 1);
                     let _ = reply.send(Named {
                         counts: tables.entry_counts(),
@@ -185,19 +201,20 @@ fn answer(asked: &Asked) {
                     });
                 }
                 // One session at a time is looked at.
-                Command::Find { ue, after, reply } => {
+                Question::Find { ue, after, reply } => {
                     let seid = after.map_or(1, |seid| seid + 1);
                     let is_it = summary(seid).ue == [ue.to_string()];
-                    let _ = reply.send(Found {
-                        page: SessionPage {
+                    let _ = reply.send(Piece {
+                        of: SessionPage {
                             total: 3,
                             sessions: is_it.then(|| summary(seid)).into_iter().collect(),
                             next: None,
                         },
+                        looked: 1,
                         after: (seid < 3).then_some(seid),
                     });
                 }
-                Command::Session { seid, reply } => {
+                Question::Session { seid, reply } => {
                     let detail = (seid == 3).then(|| SessionDetail {
                         summary: summary(3),
                         pdrs_detail: Vec::new(),
@@ -209,17 +226,13 @@ fn answer(asked: &Asked) {
                     });
                     let _ = reply.send(detail);
                 }
-                Command::Usage {
-                    after,
-                    limit,
-                    reply,
-                } => drop(reply.send(usage(after, limit))),
-                Command::Trace { whom, reply } => drop(reply.send(followed(whom))),
-                Command::Gtpu(_)
-                | Command::Kernel(_)
-                | Command::OpenLogsAnew
-                | Command::ShutDown => return,
+                // One session in each piece.
+                Question::Usage { after, reply, .. } => drop(reply.send(usage(after))),
+                Question::Trace { whom, reply } => drop(reply.send(followed(whom))),
             }
+        }
+        if matches!(asked.next(), Some(command::Command::ShutDown)) {
+            return;
         }
     }
 }
@@ -247,7 +260,7 @@ fn api(token: Option<&str>) -> (Api, thread::JoinHandle<()>) {
 }
 
 async fn get_with(api: &Api, path: &str, token: Option<&str>) -> (StatusCode, String) {
-    let mut request = Request::get(path);
+    let mut request = Request::get(path).header("host", "localhost");
     if let Some(token) = token {
         request = request.header("authorization", format!("Bearer {token}"));
     }
@@ -309,6 +322,30 @@ async fn each_resource_answers() {
         2
     );
     assert_eq!(json(&api, "/api/v1/sessions/0x3").await["pdrs"], 2);
+}
+
+/// The control thread answers with one item at a time.
+#[tokio::test]
+async fn what_takes_longer_than_a_turn_comes_whole() {
+    let (api, _thread) = api(None);
+    let seids = |page: &serde_json::Value| -> Vec<String> {
+        let sessions = page["sessions"].as_array().unwrap().iter();
+        sessions
+            .map(|session| session["seid"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let page = json(&api, "/api/v1/sessions?limit=1000").await;
+    assert_eq!(seids(&page), [1, 2, 3].map(seid_text));
+    assert!(page.get("next").is_none());
+    // Sessions without URRs count for the page, as ever.
+    let page = json(&api, "/api/v1/usage?limit=2").await;
+    assert_eq!(
+        (seids(&page), &page["next"]),
+        (vec![seid_text(2)], &seid_text(2).into())
+    );
+    let applications = json(&api, "/api/v1/pfds").await;
+    let names = [0, 1].map(|place| applications[place]["application_id"].clone());
+    assert_eq!(names, ["a", "b"]);
 }
 
 #[tokio::test]
@@ -561,4 +598,31 @@ async fn no_control_thread_no_wait() {
     let api = Api::new(asker, config, topology(), None);
     let (status, _) = get_with(&api, "/api/v1/status", None).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn rest_is_asked_by_names_of_ours_alone() {
+    let (api, _thread) = api(None);
+    for (path, host, expected) in [
+        ("/api/v1/peers", "127.0.0.1:8806", StatusCode::OK),
+        (
+            "/api/v1/peers",
+            "evil.example",
+            StatusCode::MISDIRECTED_REQUEST,
+        ),
+        (
+            "/metrics",
+            "evil.example:8806",
+            StatusCode::MISDIRECTED_REQUEST,
+        ),
+        ("/healthz", "evil.example", StatusCode::MISDIRECTED_REQUEST),
+        ("/nowhere", "evil.example", StatusCode::MISDIRECTED_REQUEST),
+        ("/healthz", "[::1]:8806", StatusCode::OK),
+    ] {
+        let request = Request::get(path).header("host", host);
+        let request = request.body(Body::empty()).unwrap();
+        let mut router = api.clone().router();
+        let response = tower_service::Service::call(&mut router, request);
+        assert_eq!(response.await.unwrap().status(), expected, "{path} {host}");
+    }
 }

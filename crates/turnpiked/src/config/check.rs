@@ -30,6 +30,7 @@ pub(crate) fn check(config: &Config, system: &System) -> Vec<Problem> {
     predefined::check(config, &mut problems);
     ranges(config, &mut problems);
     api(config, system, &mut problems);
+    super::rest::check(config, &mut problems);
     usage_log(config, &mut problems);
     shaping(config, &mut problems);
     super::qos::check(config, &mut problems);
@@ -546,6 +547,10 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
         config.api.max_connections,
         1..=10_000,
     );
+    let connections = config.api.client_connections;
+    range("api.client_connections", connections, 1..=10_000);
+    let requests = config.api.client_requests_per_s;
+    range("api.client_requests_per_s", requests, 1..=1_000_000);
     range("usage_log.max_mb", config.usage_log.max_mb, 1..=65_536);
     range("usage_log.files", config.usage_log.files, 1..=1000);
     if limits.entries() < limits.sessions {

@@ -69,6 +69,17 @@ impl System {
         })
     }
 
+    /// All addresses, each with the kernel's number of its interface.
+    pub(crate) fn numbered(&self) -> Vec<(u32, IpAddr)> {
+        let mut numbered = Vec::new();
+        for (name, addresses) in &self.interfaces {
+            // Without one it has gone since.
+            let ifindex = nix::net::if_::if_nametoindex(name.as_str()).unwrap_or(0);
+            numbered.extend(addresses.iter().map(|&address| (ifindex, address)));
+        }
+        numbered
+    }
+
     /// True when the interface, or a VLAN device on it, has the address.
     pub(crate) fn reaches(&self, interface: &str, ip: IpAddr) -> bool {
         let on_it = |device: &str| {

@@ -276,6 +276,8 @@ fn the_example_shows_each_default() {
     assert_eq!(
         N4 {
             listen: small.n4.listen,
+            // The default is too kind to be shown: anybody.
+            allow: Vec::new(),
             ..config.n4.clone()
         },
         small.n4
@@ -346,8 +348,8 @@ fn comments_state_the_defaults_that_hold() {
         }
         if let Some((key, value)) = line.split_once(" = ") {
             let has = comment.rsplit_once("Default: ");
-            // These are described in words.
-            let in_words = ["pools", "entries", "flows"];
+            // These are described in words, or show more than their default.
+            let in_words = ["pools", "entries", "flows", "allow"];
             if let Some((_, rest)) = has.filter(|_| !in_words.contains(&key)) {
                 let stated = rest.trim().trim_end_matches('.');
                 let stated = stated.split_once(" (").map_or(stated, |(value, _)| value);
@@ -541,6 +543,26 @@ fn a_wrong_key_or_value_is_named() {
         (
             format!("{SMALL}[api]\ntoken_file = \"/nonexistent/token\""),
             "api.token_file = \"/nonexistent/token\": No such file or directory",
+        ),
+        (
+            format!("{SMALL}[api]\nclient_connections = 0"),
+            "api.client_connections = 0:",
+        ),
+        (
+            format!("{SMALL}[api]\nclient_requests_per_s = 0"),
+            "api.client_requests_per_s = 0:",
+        ),
+        (
+            format!("{SMALL}[api]\nhosts = [\"upf.example:8806\"]"),
+            "api.hosts[0] = \"upf.example:8806\": not a host name, such as upf1.example.org, without port",
+        ),
+        (
+            format!("{SMALL}[api]\nhosts = [\"::1\"]"),
+            "api.hosts[0] = \"::1\": addresses and localhost need not be listed",
+        ),
+        (
+            format!("{SMALL}[api]\nhosts = [\"upf.example\", \"UPF.example\"]"),
+            "api.hosts[1] = \"UPF.example\": named twice",
         ),
         (
             format!("{SMALL}[limits]\nsessions = 5000\nentries = 4000"),

@@ -27,6 +27,11 @@ impl Busy {
         self.resting_since = Instant::now();
     }
 
+    /// So much of the time at work counts as rest.
+    pub(super) fn excuse(&mut self, time: Duration) {
+        self.rested += time;
+    }
+
     /// Percent of the last period at work, once a period is over.
     pub(super) fn works(&mut self) -> Option<u8> {
         let now = Instant::now();

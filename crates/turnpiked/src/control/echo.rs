@@ -7,13 +7,12 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
-use nix::libc::in6_pktinfo;
-use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, recvmsg, setsockopt, sockopt,
-};
+use nix::sys::socket::{MsgFlags, SockaddrStorage, recvmsg};
 use session::gtpu;
 use socket2::{Domain, Socket, Type};
 use tables::Ingress;
+
+use crate::packet_info;
 
 /// Messages taken from one socket before everything else has its turn again.
 const BATCH: usize = 64;
@@ -36,15 +35,10 @@ impl EchoSockets {
             let socket = Socket::new(Domain::for_address((address, 0).into()), Type::DGRAM, None)?;
             // An interface that the data path makes gets its addresses later.
             match address {
-                IpAddr::V4(_) => {
-                    socket.set_freebind_v4(true)?;
-                    setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
-                }
-                IpAddr::V6(_) => {
-                    socket.set_freebind_v6(true)?;
-                    setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
-                }
+                IpAddr::V4(_) => socket.set_freebind_v4(true)?,
+                IpAddr::V6(_) => socket.set_freebind_v6(true)?,
             }
+            packet_info::ask(&socket, address.is_ipv4())?;
             socket.bind(&SocketAddr::from((address, 0)).into())?;
             let socket = UdpSocket::from(socket);
             socket.set_nonblocking(true)?;
@@ -73,12 +67,12 @@ impl EchoSockets {
             return;
         };
         let mut buffer = [0; MESSAGE_MAX];
-        let mut room = nix::cmsg_space!(in6_pktinfo);
+        let mut room = nix::cmsg_space!(packet_info::Room);
         for _ in 0..BATCH {
             let mut parts = [IoSliceMut::new(&mut buffer)];
             let fd = socket.as_raw_fd();
             let (length, from) = match recvmsg(fd, &mut parts, Some(&mut room), MsgFlags::empty()) {
-                Ok(message) if self.ingress.admits(ifindex_of(&message), 1) => {
+                Ok(message) if self.ingress.admits(packet_info::ifindex_of(&message), 1) => {
                     (message.bytes, message.address.and_then(ip_of))
                 }
                 Ok(_) => continue,
@@ -91,17 +85,6 @@ impl EchoSockets {
             }
         }
     }
-}
-
-/// The interface that a message came in by; 0: the kernel does not know.
-fn ifindex_of(message: &RecvMsg<'_, '_, SockaddrStorage>) -> u32 {
-    let mut controls = message.cmsgs().into_iter().flatten();
-    let ifindex = controls.find_map(|control| match control {
-        ControlMessageOwned::Ipv4PacketInfo(info) => info.ipi_ifindex.try_into().ok(),
-        ControlMessageOwned::Ipv6PacketInfo(info) => Some(info.ipi6_ifindex),
-        _ => None,
-    });
-    ifindex.unwrap_or(0)
 }
 
 fn ip_of(address: SockaddrStorage) -> Option<IpAddr> {

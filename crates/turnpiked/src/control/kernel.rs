@@ -67,11 +67,15 @@ impl KernelMirror {
         self.ports.troubles()
     }
 
-    /// The addresses of this host, if they have changed since the last call.
-    pub(crate) fn take_addresses(&mut self) -> Option<Vec<IpAddr>> {
-        let changed = std::mem::take(&mut self.readdressed);
-        let addresses = || self.next_hops.kernel().addresses();
-        changed.then(|| addresses().map(|address| address.net.addr()).collect())
+    /// Whether addresses of this host have changed since the last call.
+    pub(crate) fn is_readdressed(&mut self) -> bool {
+        std::mem::take(&mut self.readdressed)
+    }
+
+    /// The addresses of this host, each with its interface.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (u32, IpAddr)> + Clone {
+        let addresses = self.next_hops.kernel().addresses();
+        addresses.map(|address| (address.ifindex, address.net.addr()))
     }
 
     /// Of an interface, as the tables have it.

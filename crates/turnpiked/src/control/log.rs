@@ -71,6 +71,9 @@ fn tell(summary: &Summary) {
         Some(Source::Sender(address)) => {
             tracing::warn!(%address, %lines, "this sender on N4 caused too many lines; those were not written");
         }
+        Some(Source::DataNetwork) => {
+            tracing::warn!(%lines, "PFCP by interfaces of the data network caused too many lines; those were not written");
+        }
         Some(Source::Gtpu) => {
             tracing::warn!(%lines, "GTP-U peers caused too many lines; those were not written");
         }
@@ -85,6 +88,11 @@ fn tell(summary: &Summary) {
 
 fn source(event: &Event) -> Source {
     match event {
+        // Its sender may be anybody: an SMF has its lines for itself.
+        Event::Ignored {
+            why: Ignored::NotN4,
+            ..
+        } => Source::DataNetwork,
         Event::PeerUp { address, .. }
         | Event::PeerGone { address, .. }
         | Event::PeerSilent { address, .. }

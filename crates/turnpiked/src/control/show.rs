@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use session::compiled::{Counters, Direction, PacketRate};
-use session::peer::PeerState;
+use session::peer::{PeerId, PeerState};
 use session::pfds::Property;
 use session::stats::{Stats, Way};
 use session::{Core, FarView, PdrView, PredefinedView, QerView, SessionView, Time, UrrView};
 use tables::{Counting, DROP_REASONS, PortTotals, ProgramInfo, Tables, Traffic, WorkerTotals};
 
-use crate::command::Found;
+use crate::command::{Named, Piece};
 use crate::config::{Config, DatapathKind, QosMode};
+use crate::control::questions::{Quantum, Questions};
 use crate::control::{KernelMirror, Usage};
 use crate::report::{
     ApplicationReport, BufferTotals, CapacityReport, DatapathReport, DirectionReport, DropReport,
@@ -22,6 +23,9 @@ use crate::report::{
     SessionPage, SessionSummary, SessionUsage, ShaperReport, TableFill, TrafficReport, UrrReport,
     UsagePage, VolumeReport, VolumeUsed, WorkerReport, address_text, seid_text,
 };
+
+/// Sessions whose entries are named before the clock is looked at: some microseconds.
+const NAMED_AT_ONCE: usize = 32;
 
 /// What does not change while the process runs.
 pub(crate) struct About {
@@ -34,7 +38,7 @@ pub(crate) struct About {
 pub(crate) fn report(
     core: &Core<Tables>,
     about: &About,
-    (kernel, usage): (&KernelMirror, &Usage),
+    (kernel, usage, questions): (&KernelMirror, &Usage, &Questions),
     (unsent, stopping): (u64, bool),
 ) -> Report {
     let limits = &about.config.limits;
@@ -70,6 +74,7 @@ pub(crate) fn report(
         },
         tables: tables(core, &about.config),
         n4,
+        rest: questions.totals(),
         usage: usage.totals(core),
         buffers: buffers(kernel, about),
         datapath: datapath(core.tables(), about),
@@ -359,9 +364,15 @@ fn drops(interface: &str, totals: &PortTotals) -> Vec<DropReport> {
     rows
 }
 
-pub(crate) fn peers(core: &Core<Tables>) -> Vec<PeerReport> {
-    core.peers()
-        .map(|peer| PeerReport {
+pub(crate) fn peers(
+    core: &Core<Tables>,
+    after: Option<PeerId>,
+    quantum: Quantum,
+) -> Piece<Vec<PeerReport>, PeerId> {
+    let mut of = Vec::new();
+    let peers = core.peers_after(after);
+    let (looked, after) = quantum.look(peers, usize::MAX, |(id, peer)| {
+        of.push(PeerReport {
             node_id: peer.node_id.to_string(),
             address: peer.address,
             state: match peer.state {
@@ -371,86 +382,117 @@ pub(crate) fn peers(core: &Core<Tables>) -> Vec<PeerReport> {
             .to_owned(),
             recovery_time_stamp: peer.recovery,
             sessions: peer.sessions as u64,
-        })
-        .collect()
+        });
+        id
+    });
+    Piece { of, looked, after }
 }
 
-pub(crate) fn pfds(core: &Core<Tables>) -> Vec<ApplicationReport> {
+pub(crate) fn pfds(
+    core: &Core<Tables>,
+    after: Option<&str>,
+    quantum: Quantum,
+) -> Piece<Vec<ApplicationReport>, String> {
     let one = |property: &Property| PfdReport {
         pfd: property.pfd,
         kind: property.kind.name().to_owned(),
         text: property.text.to_string(),
     };
-    core.pfds()
-        .map(|(application_id, properties)| ApplicationReport {
+    let mut of = Vec::new();
+    let pfds = core.pfds_after(after);
+    let (looked, after) = quantum.look(pfds, usize::MAX, |(application_id, properties)| {
+        of.push(ApplicationReport {
             application_id: application_id.to_owned(),
             properties: properties.iter().map(one).collect(),
-        })
-        .collect()
+        });
+        application_id
+    });
+    let after = after.map(str::to_owned);
+    Piece { of, looked, after }
 }
 
-pub(crate) fn sessions(core: &Core<Tables>, after: Option<u64>, limit: usize) -> SessionPage {
-    let mut seids = core.sessions(after).map(|session| session.seid);
-    let mut sessions = Vec::with_capacity(limit);
-    for seid in seids.by_ref().take(limit) {
+pub(crate) fn sessions(
+    core: &Core<Tables>,
+    after: Option<u64>,
+    limit: usize,
+    quantum: Quantum,
+) -> Piece<SessionPage, u64> {
+    let mut sessions = Vec::new();
+    let seids = core.sessions(after).map(|session| session.seid);
+    let (looked, after) = quantum.look(seids, limit, |seid| {
         sessions.extend(core.session(seid).map(|view| summary(core, &view)));
-    }
-    let more = seids.next().is_some();
-    let next = sessions
-        .last()
-        .filter(|_| more)
-        .map(|last| last.seid.clone());
+        seid
+    });
+    let of = session_page(core, sessions);
+    Piece { of, looked, after }
+}
+
+fn session_page(core: &Core<Tables>, sessions: Vec<SessionSummary>) -> SessionPage {
     SessionPage {
         total: core.session_count() as u64,
         sessions,
-        next,
+        next: None,
     }
 }
 
-/// Sessions looked at for an address before N4 has its turn again: some hundred microseconds.
-const FIND_PER_TURN: usize = 1000;
-
 /// Sessions that have an address, of the next that are looked at.
-pub(crate) fn find(core: &Core<Tables>, ue: IpAddr, after: Option<u64>) -> Found {
-    let mut sessions = core.sessions(after);
-    let (mut last, mut found) = (None, Vec::new());
-    for session in sessions.by_ref().take(FIND_PER_TURN) {
-        last = Some(session.seid);
+pub(crate) fn find(
+    core: &Core<Tables>,
+    ue: IpAddr,
+    after: Option<u64>,
+    quantum: Quantum,
+) -> Piece<SessionPage, u64> {
+    let mut found = Vec::new();
+    let sessions = core.sessions(after);
+    let (looked, after) = quantum.look(sessions, usize::MAX, |session| {
         if session.ue.iter().any(|net| net.contains(&ue)) {
-            found.push(session.seid);
+            let view = core.session(session.seid);
+            found.extend(view.map(|view| summary(core, &view)));
         }
-    }
-    let more = sessions.next().is_some();
-    let views = found.into_iter().filter_map(|seid| core.session(seid));
-    Found {
-        page: SessionPage {
-            total: core.session_count() as u64,
-            sessions: views.map(|view| summary(core, &view)).collect(),
-            next: None,
-        },
-        after: last.filter(|_| more),
-    }
+        session.seid
+    });
+    let of = session_page(core, found);
+    Piece { of, looked, after }
 }
 
 /// Of so many sessions, those that have URRs.
-pub(crate) fn usage(core: &Core<Tables>, now: Time, after: Option<u64>, limit: usize) -> UsagePage {
-    let mut seids = core.sessions(after).map(|session| session.seid);
-    let mut last = None;
+pub(crate) fn usage(
+    core: &Core<Tables>,
+    now: Time,
+    (after, limit): (Option<u64>, usize),
+    quantum: Quantum,
+) -> Piece<UsagePage, u64> {
     let mut sessions = Vec::new();
-    for seid in seids.by_ref().take(limit) {
-        last = Some(seid);
+    let seids = core.sessions(after).map(|session| session.seid);
+    let (looked, after) = quantum.look(seids, limit, |seid| {
         let view = core.session(seid).filter(|view| !view.urrs.is_empty());
         sessions.extend(view.map(|view| SessionUsage {
             seid: seid_text(seid),
             ue: addresses(&view),
             urrs: view.urrs.iter().map(|view| urr(view, now)).collect(),
         }));
-    }
-    let more = seids.next().is_some();
-    UsagePage {
+        seid
+    });
+    let of = UsagePage {
         total: core.session_count() as u64,
         sessions,
-        next: last.filter(|_| more).map(seid_text),
+        next: None,
+    };
+    Piece { of, looked, after }
+}
+
+/// Entries of the next sessions know whose they are.
+pub(crate) fn name_sessions(
+    core: &Core<Tables>,
+    mut after: Option<u64>,
+    quantum: Quantum,
+) -> Named {
+    loop {
+        after = core.name_sessions(after, NAMED_AT_ONCE);
+        if after.is_none() || quantum.is_over() {
+            let counts = core.tables().entry_counts();
+            return Named { counts, after };
+        }
     }
 }
 

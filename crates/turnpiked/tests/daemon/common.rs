@@ -217,7 +217,7 @@ impl Daemon<'_> {
             stream.set_read_timeout(Some(LIMIT))?;
             write!(
                 stream,
-                "GET {path} HTTP/1.1\r\nHost: upf\r\nConnection: close\r\n{header}\r\n"
+                "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n"
             )?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer)?;

@@ -32,6 +32,8 @@ const STRANGERS: usize = 1024;
 pub(super) enum Source {
     /// A sender on N4.
     Sender(IpAddr),
+    /// The data network, whoever its hosts say that they are.
+    DataNetwork,
     /// A GTP-U peer.
     Gtpu,
     /// No one address.
@@ -155,7 +157,7 @@ impl Budget {
             _ => None,
         };
         let lines = match source {
-            Source::Sender(_) => LINES,
+            Source::Sender(_) | Source::DataNetwork => LINES,
             Source::Gtpu | Source::Node => LINES_OF_NODE,
         };
         let has_room = stranger.is_none() || self.accounts.len() < STRANGERS;

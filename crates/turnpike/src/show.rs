@@ -414,12 +414,14 @@ pub(crate) fn peers(answer: &Value) -> String {
 }
 
 pub(crate) fn pfds(answer: &Value) -> String {
-    let mut table = Table::new(["APPLICATION", "PFD", "KIND", "TEXT"]);
+    let mut table = Table::new(["SMF", "APPLICATION", "PFD", "KIND", "TEXT"]);
     for application in items(answer, "") {
         let name = text(application, "/application_id");
+        let smfs = items(application, "/smfs").filter_map(Value::as_str);
+        let smfs = smfs.collect::<Vec<_>>().join(", ");
         for property in items(application, "/properties") {
             let [pfd, kind, words] = ["/pfd", "/kind", "/text"].map(|field| text(property, field));
-            table.row([name.clone(), pfd, kind, words]);
+            table.row([smfs.clone(), name.clone(), pfd, kind, words]);
         }
     }
     if table.is_empty() {
@@ -582,6 +584,24 @@ mod tests {
         assert!(text.starts_with("Waiting: 3 of 10 000 packets, 1 of 10 000 sessions, 640 of"));
         assert!(text.contains("So far: 5 packets, 1 sent, 1 lost"));
         assert!(text.contains("2, 4") && text.contains("1 500"), "{text}");
+    }
+
+    #[test]
+    fn applications_say_whose_they_are() {
+        let one = |smfs: &[&str], words| {
+            let properties = [json!({"pfd": 0, "kind": "flow", "text": words})];
+            json!({"application_id": "web", "smfs": smfs, "properties": properties})
+        };
+        let text = pfds(&json!([
+            one(&["smf1"], "first"),
+            one(&["smf2", "smf3"], "second")
+        ]));
+        let rows: Vec<&str> = text.lines().collect();
+        assert!(
+            rows[1].starts_with("smf1 ") && rows[1].contains("first"),
+            "{text}"
+        );
+        assert!(rows[2].starts_with("smf2, smf3 "), "{text}");
     }
 
     #[test]

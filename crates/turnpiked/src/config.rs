@@ -344,6 +344,7 @@ pub(crate) struct Limits {
     #[serde(default)]
     pub(crate) entries: Option<u32>,
     pub(crate) smfs: u32,
+    pub(crate) shares: u32,
     pub(crate) gnbs: u32,
     pub(crate) neighbours: u32,
     pub(crate) routes: u32,
@@ -369,6 +370,7 @@ impl Default for Limits {
             sessions: 80_000,
             entries: Some(160_000),
             smfs: 64,
+            shares: 8,
             gnbs: 4096,
             neighbours: 4096,
             routes: 1024,

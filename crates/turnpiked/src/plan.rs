@@ -330,6 +330,7 @@ fn limits(config: &Config) -> core::Limits {
         bars_per_session: limits.bars_per_session as usize,
         filters_per_session: limits.filters_per_session as usize,
         peers: limits.smfs as usize,
+        shares: limits.shares,
         ..core::Limits::default()
     }
 }

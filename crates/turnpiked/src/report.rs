@@ -330,6 +330,8 @@ pub(crate) struct PeerReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct ApplicationReport {
     pub(crate) application_id: String,
+    /// Node IDs of the SMFs whose it is: the one that provisioned it, or those of its set.
+    pub(crate) smfs: Vec<String>,
     pub(crate) properties: Vec<PfdReport>,
 }
 

@@ -22,7 +22,7 @@ use crate::exchange::requests::Purpose;
 use crate::exchange::stats::{Stats, Way};
 use crate::node::Node;
 use crate::node::peer::PeerView;
-use crate::node::pfds::Property;
+use crate::node::pfds::ApplicationView;
 use crate::node::slices::Slices;
 use crate::rules::config::Config;
 use crate::rules::summary::SessionSummary;
@@ -379,7 +379,7 @@ impl<T: Tables> Core<T> {
     }
 
     /// Applications with PFDs, in alphabetical order.
-    pub fn pfds(&self) -> impl Iterator<Item = (&str, &[Property])> {
+    pub fn pfds(&self) -> Vec<ApplicationView<'_>> {
         self.node.pfds()
     }
 

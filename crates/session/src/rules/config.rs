@@ -139,7 +139,10 @@ pub struct Limits {
     pub qers_per_pdr: usize,
     /// PFCP associations.
     pub peers: usize,
-    /// Applications with PFDs.
+    /// Half of what there is for all SMFs is divided into so many equal shares, one for each SMF that is there; 0: all is
+    /// for whoever comes first.
+    pub shares: u32,
+    /// Applications with PFDs, those of all SMFs together.
     pub pfd_applications: usize,
     /// All PFDs together, in bytes.
     pub pfd_bytes: usize,
@@ -212,6 +215,7 @@ impl Default for Limits {
             filters_per_session: 64,
             qers_per_pdr: 16,
             peers: 64,
+            shares: 8,
             pfd_applications: 4096,
             pfd_bytes: 4 << 20,
             outstanding: 4096,

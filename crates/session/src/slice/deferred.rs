@@ -242,7 +242,7 @@ impl<T: Tables> Sessions<T> {
             dormant: context.dormant(),
             closed: &self.closed,
             predefined: &self.site.predefined,
-            applications: self.applications.flows(),
+            applications: self.applications.flows(session.peer),
             stopped: &self.stopped_now,
             ..rules.for_packets()
         };

@@ -124,6 +124,9 @@ impl<T: Tables> Sessions<T> {
         }
         let list = self.list_of(new);
         if let Some(session) = self.slab.get_mut(place) {
+            let (old, pdrs) = (session.peer, session.context.kept.pdrs());
+            self.applications.keep(new, &[], &pdrs);
+            self.applications.keep(old, &pdrs, &[]);
             session.peer = new;
             session.epoch = list.epoch;
             session.previous = None;

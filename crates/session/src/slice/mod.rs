@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::event::Event;
-use crate::base::ids::PeerId;
+use crate::base::ids::{PartyId, PeerId};
 use crate::base::node_id::NodeId;
 use crate::base::pfd::Property;
 use crate::base::refusal::Refusal;
@@ -279,6 +279,7 @@ impl<T: Tables> Slices for Slice<T> {
     fn forget(&mut self, peer: PeerId) {
         self.reports.forget(peer);
         self.finishing.forget(peer);
+        self.sessions.applications.forget(peer);
     }
 
     fn disown(
@@ -332,12 +333,21 @@ impl<T: Tables> Slices for Slice<T> {
         self.finishing = Finishing::default();
     }
 
-    fn allow(&self, application: &str, pfds: &[Property]) -> Result<(), Refusal> {
-        self.sessions.applications.allow(application, pfds)
+    fn join(&mut self, peer: PeerId, party: PartyId) {
+        self.sessions.applications.join(peer, party);
     }
 
-    fn provision(&mut self, application: &str, pfds: &[Property]) {
-        self.sessions.applications.provision(application, pfds);
+    fn forget_party(&mut self, party: PartyId) {
+        self.sessions.applications.forget_party(party);
+    }
+
+    fn allow(&self, party: PartyId, application: &str, pfds: &[Property]) -> Result<(), Refusal> {
+        self.sessions.applications.allow(party, application, pfds)
+    }
+
+    fn provision(&mut self, party: PartyId, application: &str, pfds: &[Property]) {
+        let applications = &mut self.sessions.applications;
+        applications.provision(party, application, pfds);
     }
 
     fn refit(&mut self, turn: &mut Turn<'_>) {

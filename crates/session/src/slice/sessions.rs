@@ -210,11 +210,11 @@ impl<T: Tables> Sessions<T> {
         let seid = self.slab.next_seid().ok_or(Cause::SYSTEM_FAILURE)?;
         self.before.clear();
         let handle = self
-            .publish(now, seid, T::Handle::default(), tables)
+            .publish(now, peer, seid, T::Handle::default(), tables)
             .map_err(|(_, r)| r)?;
         self.resources
             .keep(now, Holders::NONE, self.draft.holders());
-        self.applications.keep(&[], &self.draft.pdrs.rules);
+        self.applications.keep(peer, &[], &self.draft.pdrs.rules);
         let mut context = Context::of(request.cp_f_seid.seid, membership);
         self.draft.land(&mut context);
         let seid = self.insert(peer, context, handle);
@@ -282,10 +282,11 @@ impl<T: Tables> Sessions<T> {
             self.before.clear();
         }
         // Out of its place meanwhile, which is put right on both ways out.
+        let peer = session.peer;
         let handle = std::mem::take(&mut session.handle);
-        let (handle, outcome) = match self.publish(now, seid, handle, tables) {
+        let (handle, outcome) = match self.publish(now, peer, seid, handle, tables) {
             Ok(handle) => {
-                self.keep(now, seid);
+                self.keep(now, peer, seid);
                 if self.draft.fars.changed {
                     self.forget_indicated(seid);
                 }
@@ -303,7 +304,7 @@ impl<T: Tables> Sessions<T> {
     }
 
     /// What the draft holds is held, and nothing else of what was.
-    fn keep(&mut self, now: Time, seid: u64) {
+    fn keep(&mut self, now: Time, peer: PeerId, seid: u64) {
         if !self.draft.pdrs.changed && !self.draft.endpoints_changed {
             return;
         }
@@ -312,7 +313,8 @@ impl<T: Tables> Sessions<T> {
             endpoints: endpoints_of(&self.slab, seid),
         };
         self.resources.keep(now, before, self.draft.holders());
-        self.applications.keep(&self.before, &self.draft.pdrs.rules);
+        self.applications
+            .keep(peer, &self.before, &self.draft.pdrs.rules);
     }
 
     /// The session is what the draft says.
@@ -337,6 +339,7 @@ impl<T: Tables> Sessions<T> {
     fn publish(
         &mut self,
         now: Time,
+        peer: PeerId,
         seid: u64,
         mut handle: T::Handle,
         tables: &mut T,
@@ -364,7 +367,7 @@ impl<T: Tables> Sessions<T> {
                 }
                 let rules = PacketRules {
                     predefined: &self.site.predefined,
-                    applications: self.applications.flows(),
+                    applications: self.applications.flows(peer),
                     stopped: &self.stopped_now,
                     ..self.draft.for_packets()
                 };
@@ -551,7 +554,7 @@ impl<T: Tables> Sessions<T> {
             endpoints: out.context.endpoints(),
         };
         self.resources.keep(now, before, Holders::NONE);
-        self.applications.keep(before.pdrs, &[]);
+        self.applications.keep(out.peer, before.pdrs, &[]);
     }
 
     /// Where a SEID leads, if it is one of ours, without looking.

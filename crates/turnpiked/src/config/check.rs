@@ -495,6 +495,7 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
     range("limits.sessions", limits.sessions, 1..=4_194_304);
     range("limits.entries", limits.entries(), 1024..=16_777_216);
     range("limits.smfs", limits.smfs, 1..=4096);
+    range("limits.shares", limits.shares, 0..=64);
     range("limits.gnbs", limits.gnbs, 1..=1_048_576);
     range("limits.neighbours", limits.neighbours, 16..=1_048_576);
     range("limits.routes", limits.routes, 16..=1_048_576);

@@ -386,12 +386,13 @@ pub(crate) fn pfds(core: &Core<Tables>) -> Vec<ApplicationReport> {
         kind: property.kind.name().to_owned(),
         text: property.text.to_string(),
     };
-    core.pfds()
-        .map(|(application_id, properties)| ApplicationReport {
-            application_id: application_id.to_owned(),
-            properties: properties.iter().map(one).collect(),
-        })
-        .collect()
+    let all = core.pfds().into_iter();
+    all.map(|application| ApplicationReport {
+        application_id: application.name.to_owned(),
+        smfs: application.smfs.iter().map(ToString::to_string).collect(),
+        properties: application.properties.iter().map(one).collect(),
+    })
+    .collect()
 }
 
 pub(crate) fn sessions(core: &Core<Tables>, after: Option<u64>, limit: usize) -> SessionPage {

@@ -413,6 +413,32 @@ pub(crate) fn peers(answer: &Value) -> String {
     }
 }
 
+pub(crate) fn smfs(answer: &Value) -> String {
+    let mut table = Table::new([
+        "SMF", "STATE", "SILENT S", "OF", "HOLDS", "SURE OF", "WHOLE",
+    ]);
+    for smf in items(answer, "") {
+        let mut who = match smf.get("node_id") {
+            Some(_) => ["/node_id", "/state", "/silent_s"].map(|field| text(smf, field)),
+            None => ["emergency".to_owned(), String::new(), String::new()],
+        };
+        for part in items(smf, "/parts") {
+            let of = match part.get("capacity") {
+                Some(_) => format!("guaranteed bit/s, {}", text(part, "/capacity")),
+                None => text(part, "/of"),
+            };
+            let [held, share, whole] = ["/held", "/share", "/whole"].map(|field| text(part, field));
+            let [name, state, silent] = std::mem::take(&mut who);
+            table.row([name, state, silent, of, held, share, whole]);
+        }
+    }
+    if table.is_empty() {
+        "no SMF\n".to_owned()
+    } else {
+        table.text()
+    }
+}
+
 pub(crate) fn pfds(answer: &Value) -> String {
     let mut table = Table::new(["SMF", "APPLICATION", "PFD", "KIND", "TEXT"]);
     for application in items(answer, "") {
@@ -587,6 +613,30 @@ mod tests {
     }
 
     #[test]
+    fn what_an_smf_holds_is_shown_beside_its_share() {
+        let part = |of, held| json!({"of": of, "held": held, "share": 5000, "whole": 80_000});
+        let guaranteed =
+            json!({"of": "guaranteed_bps", "capacity": "n6", "held": 7, "share": 0, "whole": 9});
+        let text = smfs(&json!([
+            {"node_id": "smf1", "state": "up", "silent_s": 3,
+             "parts": [part("sessions", 12), part("rules", 34), guaranteed]},
+            {"parts": [part("sessions", 1)]},
+        ]));
+        let rows: Vec<&str> = text.lines().collect();
+        assert_eq!(rows.len(), 5, "{text}");
+        assert!(
+            rows[1].starts_with("smf1") && rows[1].contains("sessions"),
+            "{text}"
+        );
+        assert!(
+            rows[2].contains("rules") && !rows[2].contains("smf1"),
+            "{text}"
+        );
+        assert!(rows[3].contains("guaranteed bit/s, n6"), "{text}");
+        assert!(rows[4].starts_with("emergency"), "{text}");
+    }
+
+    #[test]
     fn applications_say_whose_they_are() {
         let one = |smfs: &[&str], words| {
             let properties = [json!({"pfd": 0, "kind": "flow", "text": words})];
@@ -607,7 +657,7 @@ mod tests {
     #[test]
     fn an_empty_answer_does_no_harm() {
         for show in [
-            status, sessions, session, drops, datapath, peers, pfds, buffers, config,
+            status, sessions, session, drops, datapath, peers, smfs, pfds, buffers, config,
         ] {
             show(&Value::Null);
             show(&json!({}));

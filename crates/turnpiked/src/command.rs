@@ -13,7 +13,9 @@ use tokio::sync::oneshot;
 use nexthop::KernelChange;
 
 use crate::follow::{Refused, Subscription, Whom};
-use crate::report::{ApplicationReport, PeerReport, Report, SessionDetail, SessionPage, UsagePage};
+use crate::report::{
+    ApplicationReport, PeerReport, Report, SessionDetail, SessionPage, SmfReport, UsagePage,
+};
 
 /// Questions that may wait at a time.
 const QUEUE: usize = 256;
@@ -23,6 +25,7 @@ const QUEUE: usize = 256;
 pub(crate) enum Command {
     Report(oneshot::Sender<Report>),
     Peers(oneshot::Sender<Vec<PeerReport>>),
+    Smfs(oneshot::Sender<Vec<SmfReport>>),
     Pfds(oneshot::Sender<Vec<ApplicationReport>>),
     /// Answered by whoever keeps packets; `None` where none wait.
     Buffers(oneshot::Sender<Option<Receiver<Vec<HeldSession>>>>),
@@ -169,6 +172,10 @@ impl Asker {
 
     pub(crate) async fn report(&self) -> Result<Report, NoAnswer> {
         self.ask(Command::Report).await
+    }
+
+    pub(crate) async fn smfs(&self) -> Result<Vec<SmfReport>, NoAnswer> {
+        self.ask(Command::Smfs).await
     }
 
     pub(crate) async fn peers(&self) -> Result<Vec<PeerReport>, NoAnswer> {

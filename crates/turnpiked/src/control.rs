@@ -314,6 +314,9 @@ impl Control {
                 let report = show::report(&self.core, &self.about, mirrors, own);
                 let _ = reply.send(report);
             }
+            Command::Smfs(reply) => {
+                let _ = reply.send(show::smfs(&self.core, self.now()));
+            }
             Command::Peers(reply) => {
                 let _ = reply.send(show::peers(&self.core));
             }

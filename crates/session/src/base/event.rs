@@ -7,6 +7,7 @@ use pfcp::{Cause, IeType, MessageType};
 
 use crate::base::ids::RuleId;
 use crate::base::node_id::NodeId;
+use crate::room::Shortage;
 
 /// Something happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,6 +113,8 @@ pub enum Event {
         failed_rule: Option<RuleId>,
         /// The SMF's SEID of the session, as in the answer; 0: not known, or no session's.
         cp_seid: u64,
+        /// What had no room.
+        shortage: Option<Shortage>,
     },
     /// Something that could not be answered was ignored.
     Ignored {

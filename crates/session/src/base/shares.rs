@@ -2,7 +2,8 @@
 //!
 //! Half of the whole is divided into equal shares, one for each SMF that is there, those of one set being one. What an SMF has
 //! beyond its share is of the other half, and of what other shares nobody holds. A share is never taken from those who use
-//! it already: an SMF that comes when all is used has its share as soon as others give something back.
+//! it already: an SMF that comes when all is used has its share as soon as others give something back. Emergency sessions
+//! have a reserve, which is a share of another size.
 
 use crate::base::ids::PartyId;
 
@@ -12,6 +13,8 @@ pub(crate) struct Shares {
     /// Into how many shares half of everything is divided; 0: there are none.
     of: u32,
     holders: Vec<PartyId>,
+    /// Emergency sessions' part of everything, of so many parts.
+    reserve: (u32, u32),
 }
 
 impl Shares {
@@ -23,7 +26,27 @@ impl Shares {
                 holders.push(party);
             }
         }
-        Self { of, holders }
+        Self {
+            of,
+            holders,
+            reserve: (0, 1),
+        }
+    }
+
+    /// Emergency sessions ([`PartyId::EMERGENCY`]) have such a part of everything, as if of this many sessions so many were theirs.
+    pub(crate) fn with_reserve(mut self, part: u32, of: u32) -> Self {
+        self.reserve = (part, of.max(1));
+        self
+    }
+
+    fn reserve_of(&self, whole: u64) -> u64 {
+        let (part, of) = self.reserve;
+        (u128::from(whole) * u128::from(part) / u128::from(of)) as u64
+    }
+
+    /// No more than this is kept for those who have less than their share.
+    pub(crate) fn kept_at_most(&self, whole: u64) -> u64 {
+        self.share_of(whole) * self.holders.len() as u64 + self.reserve_of(whole)
     }
 
     /// Each share of so much.
@@ -33,9 +56,10 @@ impl Shares {
 
     /// What this party is sure of.
     pub(crate) fn share_for(&self, party: PartyId, whole: u64) -> u64 {
-        match self.holders.contains(&party) {
-            true => self.share_of(whole),
-            false => 0,
+        match party {
+            PartyId::EMERGENCY => self.reserve_of(whole),
+            party if self.holders.contains(&party) => self.share_of(whole),
+            _ => 0,
         }
     }
 
@@ -48,9 +72,12 @@ impl Shares {
         used: impl Fn(PartyId) -> u64,
     ) -> u64 {
         let free = whole.saturating_sub(used_by_all);
-        let share = self.share_of(whole);
-        let others = self.holders.iter().filter(|other| **other != party);
-        let kept = others.map(|other| share.saturating_sub(used(*other)));
+        let all = self.holders.iter().chain([&PartyId::EMERGENCY]);
+        let others = all.filter(|other| **other != party);
+        let kept = others.map(|other| match self.share_for(*other, whole) {
+            0 => 0,
+            share => share.saturating_sub(used(*other)),
+        });
         let for_all = free.saturating_sub(kept.sum());
         let own = self
             .share_for(party, whole)
@@ -108,6 +135,16 @@ mod tests {
     }
 
     #[test]
+    fn emergency_sessions_have_a_reserve_and_what_is_for_all() {
+        let shares = Shares::new(8, [PartyId(1)]).with_reserve(2, 100);
+        assert_eq!(left(&shares, 1, 1000, &used(&[])), 980);
+        assert_eq!(left(&shares, 1, 1000, &used(&[(0, 15)])), 980);
+        assert_eq!(left(&shares, 1, 1000, &used(&[(0, 100)])), 900);
+        assert_eq!(left(&shares, 0, 1000, &used(&[(1, 980)])), 20);
+        assert_eq!(left(&shares, 0, 1000, &used(&[])), 938);
+    }
+
+    #[test]
     fn beyond_the_last_share_there_is_none() {
         let shares = Shares::new(2, [1, 2, 3].map(PartyId));
         assert_eq!(shares.share_for(PartyId(2), 160), 40);
@@ -124,9 +161,10 @@ mod tests {
             whole in 0u64..2000,
             of in 0u32..10,
             parties in 1u32..12,
+            reserve in 0u32..50,
             steps in prop::collection::vec((0u32..12, 0u64..500, any::<bool>()), 0..100),
         ) {
-            let shares = Shares::new(of, (0..parties).map(PartyId));
+            let shares = Shares::new(of, (1..=parties).map(PartyId)).with_reserve(reserve, 100);
             let mut used = Used::new();
             for (party, amount, gives) in steps {
                 let party = party % (parties + 2);
@@ -137,11 +175,11 @@ mod tests {
                     false => *has += amount.min(most),
                 }
                 prop_assert!(used.values().sum::<u64>() <= whole);
-                for party in 0..parties {
+                for party in 0..=parties {
                     let has = used.get(&PartyId(party)).copied().unwrap_or(0);
                     let sure = shares.share_for(PartyId(party), whole);
                     let may_have = has + left(&shares, party, whole, &used);
-                    prop_assert!(may_have >= sure, "{party} may have {may_have} of {sure}");
+                    prop_assert!(may_have >= sure.min(whole), "{party} may have {may_have} of {sure}");
                 }
             }
         }

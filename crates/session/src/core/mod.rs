@@ -3,6 +3,7 @@
 //! A [`Core`] is a node, which knows associations, and a slice, which knows sessions. It shows each what it needs of the
 //! other, and keeps nothing itself.
 
+pub(crate) mod holdings;
 mod read_ahead;
 mod requests;
 

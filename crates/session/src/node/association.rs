@@ -205,6 +205,7 @@ impl Node {
             by_us,
             retained,
         });
+        self.share_out(slices);
     }
 
     /// The configured SMF that this peer is.

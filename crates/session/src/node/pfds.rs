@@ -296,6 +296,7 @@ impl Node {
             return;
         };
         slices.join(id, after);
+        self.share_out(slices);
         if self.peers.members(before).next().is_none() {
             for (name, properties) in self.pfds.take(before) {
                 if self.pfds.of(after, &name).is_empty() {
@@ -318,6 +319,19 @@ impl Node {
             self.pfds.take(party);
             slices.forget_party(party);
         }
+        self.share_out(slices);
+    }
+
+    /// Associations have changed: who has a share of what there is for all.
+    pub(crate) fn share_out(&self, slices: &mut impl Slices) {
+        let limits = &self.config.limits;
+        let (reserve, of) = (limits.emergency_sessions, limits.sessions);
+        slices.set_shares(self.shares().with_reserve(reserve, of));
+    }
+
+    /// Applications with PFDs of a party.
+    pub(crate) fn applications_of(&self, party: PartyId) -> usize {
+        self.pfds.fill_of(party).0
     }
 
     /// Applications with PFDs, in alphabetical order.

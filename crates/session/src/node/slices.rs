@@ -6,6 +6,7 @@ use crate::base::ids::{PartyId, PeerId};
 use crate::base::node_id::NodeId;
 use crate::base::pfd::Property;
 use crate::base::refusal::Refusal;
+use crate::base::shares::Shares;
 use crate::exchange::n4::Turn;
 use crate::node::peer::Peers;
 
@@ -62,6 +63,9 @@ pub(crate) trait Slices {
 
     /// The sessions of this peer go by the PFDs of this party from now on.
     fn join(&mut self, peer: PeerId, party: PartyId);
+
+    /// Who has a share of what there is for all from now on.
+    fn set_shares(&mut self, shares: Shares);
 
     /// This party has neither associations nor PFDs any more.
     fn forget_party(&mut self, party: PartyId);

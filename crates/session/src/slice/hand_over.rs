@@ -115,7 +115,7 @@ impl<T: Tables> Sessions<T> {
     }
 
     /// This session is that of another peer from now on.
-    pub(crate) fn adopt(&mut self, seid: u64, new: PeerId) {
+    pub(crate) fn adopt(&mut self, seid: u64, new: PeerId, tables: &T) {
         let Some(place) = self.slab.find(seid) else {
             return;
         };
@@ -127,6 +127,8 @@ impl<T: Tables> Sessions<T> {
             let (old, pdrs) = (session.peer, session.context.kept.pdrs());
             self.applications.keep(new, &[], &pdrs);
             self.applications.keep(old, &pdrs, &[]);
+            self.ledger
+                .move_to(new, place, old, tables.holds(&session.handle));
             session.peer = new;
             session.epoch = list.epoch;
             session.previous = None;

@@ -13,6 +13,7 @@ pub(crate) mod finishing;
 pub(crate) mod hand_over;
 pub(crate) mod inactivity;
 pub(crate) mod kept;
+pub(crate) mod ledger;
 pub(crate) mod paging;
 #[cfg(test)]
 pub(crate) mod paging_tests;
@@ -43,6 +44,7 @@ use crate::base::ids::{PartyId, PeerId};
 use crate::base::node_id::NodeId;
 use crate::base::pfd::Property;
 use crate::base::refusal::Refusal;
+use crate::base::shares::Shares;
 use crate::base::slab::Place;
 use crate::base::time::Time;
 use crate::compiled::Tables;
@@ -53,6 +55,7 @@ use crate::node::slices::{Slices, Then};
 use crate::rules::config::Config;
 use crate::rules::summary::SessionSummary;
 use crate::slice::finishing::Finishing;
+use crate::slice::ledger::Ledger;
 use crate::slice::reports::Reports;
 use crate::slice::resources::{Created, ResourceFill};
 use crate::slice::sessions::Sessions;
@@ -234,6 +237,10 @@ impl<T: Tables> Slice<T> {
         self.sessions.fill()
     }
 
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.sessions.ledger
+    }
+
     pub(crate) fn tables(&self) -> &T {
         &self.tables
     }
@@ -280,6 +287,7 @@ impl<T: Tables> Slices for Slice<T> {
         self.reports.forget(peer);
         self.finishing.forget(peer);
         self.sessions.applications.forget(peer);
+        self.sessions.ledger.forget(peer);
     }
 
     fn disown(
@@ -335,6 +343,11 @@ impl<T: Tables> Slices for Slice<T> {
 
     fn join(&mut self, peer: PeerId, party: PartyId) {
         self.sessions.applications.join(peer, party);
+        self.sessions.ledger.join(peer, party);
+    }
+
+    fn set_shares(&mut self, shares: Shares) {
+        self.sessions.ledger.set_shares(shares);
     }
 
     fn forget_party(&mut self, party: PartyId) {

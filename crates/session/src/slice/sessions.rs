@@ -11,10 +11,12 @@ use pfcp::{Cause, IeType};
 use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
 use crate::base::salted::Salted;
+use crate::base::shares::Shares;
 use crate::base::slab::{Place, Slab};
 use crate::base::time::Time;
 use crate::compile::compiler::{Compiler, owner};
 use crate::compiled::{Compiled, EndedTunnel, NoRoom, PdrId, Tables};
+use crate::room::{Resource, Shortage};
 use crate::rules::config::Config;
 use crate::rules::endpoints::Endpoint;
 use crate::rules::site::Site;
@@ -26,6 +28,7 @@ use crate::slice::context::{Context, Rare};
 use crate::slice::deferred::Deferred;
 use crate::slice::draft::Draft;
 use crate::slice::inactivity::{Inactivity, Watch};
+use crate::slice::ledger::Ledger;
 use crate::slice::paging::Paging;
 use crate::slice::resources::{Holders, ResourceFill, Resources};
 use crate::slice::sets::{Membership, SetIndex};
@@ -66,6 +69,7 @@ pub(crate) struct Sessions<T: Tables> {
     /// See [`PacketRules::stopped`]; kept for its capacity.
     pub(super) stopped_now: Vec<Tunnel>,
     pub(super) paging: Paging,
+    pub(super) ledger: Ledger,
 }
 
 /// One session in its place.
@@ -143,6 +147,9 @@ impl<T: Tables> Sessions<T> {
     /// `seed` makes SEIDs hard to guess and hashing hard to aim at; `direct_teids` as
     /// [`Tables::direct_teids`] says.
     pub(crate) fn new(config: &Config, seed: u64, direct_teids: u32) -> Self {
+        let limits = &config.limits;
+        let shares = Shares::new(limits.shares, []);
+        let shares = shares.with_reserve(limits.emergency_sessions, limits.sessions);
         Self {
             site: Site::new(config),
             slab: Slab::new(seed),
@@ -164,6 +171,7 @@ impl<T: Tables> Sessions<T> {
             stopped: Stopped::default(),
             stopped_now: Vec::new(),
             paging: Paging::default(),
+            ledger: Ledger::new(config.limits.sessions, shares),
         }
     }
 
@@ -201,16 +209,22 @@ impl<T: Tables> Sessions<T> {
         request: &SessionEstablishmentRequest<'_>,
         tables: &mut T,
     ) -> Result<u64, Refusal> {
-        if self.slab.len() >= self.site.limits.sessions as usize {
-            return Err(Cause::NO_RESOURCES_AVAILABLE.into());
-        }
         establishment_is_supported(request)?;
         let membership = Membership::of(request)?;
         self.draft.establish(request, &self.site)?;
+        let is_emergency = self.site.is_emergency(self.draft.networks());
+        let payer = match is_emergency {
+            true => PeerId::EMERGENCY,
+            false => peer,
+        };
+        if let Err(is_kept) = self.ledger.check_session(payer) {
+            let table = Resource::Sessions.name();
+            return Err(Refusal::short_of(Shortage { table, is_kept }));
+        }
         let seid = self.slab.next_seid().ok_or(Cause::SYSTEM_FAILURE)?;
         self.before.clear();
         let handle = self
-            .publish(now, peer, seid, T::Handle::default(), tables)
+            .publish(now, (peer, payer), seid, T::Handle::default(), tables)
             .map_err(|(_, r)| r)?;
         self.resources
             .keep(now, Holders::NONE, self.draft.holders());
@@ -218,6 +232,9 @@ impl<T: Tables> Sessions<T> {
         let mut context = Context::of(request.cp_f_seid.seid, membership);
         self.draft.land(&mut context);
         let seid = self.insert(peer, context, handle);
+        if let Some(place) = seid.and_then(|seid| self.slab.find(seid)) {
+            self.ledger.begin(payer, place, is_emergency);
+        }
         seid.ok_or(Cause::SYSTEM_FAILURE.into())
     }
 
@@ -283,8 +300,9 @@ impl<T: Tables> Sessions<T> {
         }
         // Out of its place meanwhile, which is put right on both ways out.
         let peer = session.peer;
+        let payer = self.ledger.payer(peer, place);
         let handle = std::mem::take(&mut session.handle);
-        let (handle, outcome) = match self.publish(now, peer, seid, handle, tables) {
+        let (handle, outcome) = match self.publish(now, (peer, payer), seid, handle, tables) {
             Ok(handle) => {
                 self.keep(now, peer, seid);
                 if self.draft.fars.changed {
@@ -339,7 +357,7 @@ impl<T: Tables> Sessions<T> {
     fn publish(
         &mut self,
         now: Time,
-        peer: PeerId,
+        (peer, payer): (PeerId, PeerId),
         seid: u64,
         mut handle: T::Handle,
         tables: &mut T,
@@ -377,7 +395,9 @@ impl<T: Tables> Sessions<T> {
                 self.compiled.seid = owner(seid, rules.pdrs, &self.compiled);
                 self.compiled.session = seid;
                 self.compiled.drops_held = self.draft.drops_held;
-                tables.publish(&mut handle, &self.compiled).map_err(no_room)
+                let new = &mut self.compiled;
+                let published = self.ledger.publish(payer, &mut handle, new, tables);
+                published.map_err(no_room)
             });
         match outcome {
             Ok(()) => Ok(handle),
@@ -427,7 +447,7 @@ impl<T: Tables> Sessions<T> {
             }
         }
         let cp_seid = out.context.cp_seid;
-        self.dissolve(now, out, tables);
+        self.dissolve(now, place, out, tables);
         Ok(Deleted { cp_seid, measured })
     }
 
@@ -446,10 +466,11 @@ impl<T: Tables> Sessions<T> {
             if let Some(place) = list.first {
                 self.usage_is_left(now, place, tables);
             }
-            let out = list.first.and_then(|place| self.take_out(place));
-            if let Some(out) = out {
+            let place = list.first;
+            let out = place.and_then(|place| self.take_out(place));
+            if let Some((place, out)) = place.zip(out) {
                 self.unlink(&out, &mut list);
-                self.dissolve(now, out, tables);
+                self.dissolve(now, place, out, tables);
                 if list.len > 0 {
                     self.doomed.push(list);
                 }
@@ -546,8 +567,10 @@ impl<T: Tables> Sessions<T> {
         }
     }
 
-    fn dissolve(&mut self, now: Time, mut out: Session<T::Handle>, tables: &mut T) {
-        tables.withdraw(&mut out.handle);
+    fn dissolve(&mut self, now: Time, place: Place, mut out: Session<T::Handle>, tables: &mut T) {
+        let payer = self.ledger.payer(out.peer, place);
+        self.ledger.withdraw(payer, &mut out.handle, tables);
+        self.ledger.end(out.peer, place);
         out.context.kept.read_pdrs(&mut self.before);
         let before = Holders {
             pdrs: &self.before,
@@ -643,6 +666,7 @@ impl<T: Tables> Sessions<T> {
     #[cfg(test)]
     pub(crate) fn check_indexes(&self) {
         crate::slice::tests::records::check(&self.slab);
+        self.ledger.check(self.slab.len());
         let (mut inactivity, mut deferred) = (self.inactivity.clone(), self.deferred.clone());
         let (mut paging, mut stopped) = (self.paging.clone(), self.stopped.clone());
         for (seid, session) in self.slab.iter_after(None) {
@@ -826,8 +850,16 @@ fn modification_is_supported(request: &SessionModificationRequest<'_>) -> Result
 
 /// What the tables have no room for.
 fn no_room(full: NoRoom) -> Refusal {
+    let shortage = Shortage {
+        table: full.table,
+        is_kept: full.is_kept,
+    };
+    let refusal = Refusal::short_of(shortage);
     match full.qer {
-        Some(qer) => Refusal::no_room(IeType::GBR).in_rule(RuleId::Qer(qer)),
-        None => Cause::NO_RESOURCES_AVAILABLE.into(),
+        Some(qer) => Refusal {
+            offending_ie: Some(IeType::GBR),
+            ..refusal.in_rule(RuleId::Qer(qer))
+        },
+        None => refusal,
     }
 }

@@ -205,11 +205,13 @@ fn write(event: &Event) {
             offending_ie,
             failed_rule,
             cp_seid,
+            shortage,
         } => {
             let offending_ie = offending_ie.map(|ie| ie.to_string());
             let failed_rule = failed_rule.map(|rule| rule.to_string());
+            let no_room = shortage.map(|shortage| shortage.to_string());
             let cp_seid = Some(cp_seid).filter(|&&seid| seid != 0);
-            tracing::warn!(%from, %request, cp_seid, %cause, failed_rule, offending_ie, "request refused");
+            tracing::warn!(%from, %request, cp_seid, %cause, failed_rule, offending_ie, no_room, "request refused");
         }
         Event::Ignored { from, why } => {
             let why = why.name();

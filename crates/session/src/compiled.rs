@@ -645,6 +645,8 @@ pub struct NoRoom {
     pub table: &'static str,
     /// With `capacities`: whose guaranteed rate it is that is too much.
     pub qer: Option<QerId>,
+    /// With `capacities`: which one is short.
+    pub capacity: CapacityId,
     /// There is room, but not for this session: [`Compiled::more`].
     pub is_kept: bool,
 }
@@ -655,6 +657,7 @@ impl NoRoom {
         Self {
             table,
             qer: None,
+            capacity: CapacityId::NONE,
             is_kept: false,
         }
     }

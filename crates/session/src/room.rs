@@ -4,7 +4,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::compiled::CapacityId;
+use crate::compiled::{CapacityId, NoRoom};
 
 /// Something that all sessions share, and that may run short. One more is one line here, in [`Self::COUNTED`] and in
 /// [`Self::name`], and what [`Tables`](crate::Tables) say of it.
@@ -92,8 +92,35 @@ impl Holding {
 pub struct Shortage {
     /// The table, as the metrics name it.
     pub table: &'static str,
+    /// What is shared that way, if it is.
+    pub resource: Option<Resource>,
     /// There is some left, which others are sure of.
     pub is_kept: bool,
+}
+
+impl Shortage {
+    pub(crate) fn of(resource: Resource, is_kept: bool) -> Self {
+        Self {
+            table: resource.name(),
+            resource: Some(resource),
+            is_kept,
+        }
+    }
+}
+
+impl From<NoRoom> for Shortage {
+    fn from(full: NoRoom) -> Self {
+        let mut counted = Resource::COUNTED.into_iter();
+        let resource = match full.capacity {
+            CapacityId::NONE => counted.find(|of| of.name() == full.table),
+            capacity => Some(Resource::Guaranteed(capacity)),
+        };
+        Self {
+            table: full.table,
+            resource,
+            is_kept: full.is_kept,
+        }
+    }
 }
 
 impl fmt::Display for Shortage {

@@ -9,9 +9,11 @@ use std::time::Duration;
 use node_support::*;
 use proptest::prelude::*;
 use rs_pfcp::ie::cause::CauseValue;
+use rs_pfcp::ie::{Ie, IeType};
+use rs_pfcp::message::MsgType;
 use session::config::{Config, NetworkInstance};
 use session::event::Event;
-use session::room::{Resource, Shortage};
+use session::room::Resource;
 
 /// So many sessions, of which 4 shares are an eighth each.
 fn config_of(sessions: u32) -> Config {
@@ -46,11 +48,11 @@ fn take_all(world: &mut World, smf: &mut Smf) -> Vec<u64> {
     std::iter::from_fn(|| try_one(world, smf, "internet")).collect()
 }
 
-/// What the last refusal was for want of.
-fn shortage(world: &World) -> Option<Shortage> {
+/// What the last refusal was for want of, and whether some is left for others.
+fn shortage(world: &World) -> Option<(&'static str, bool)> {
     let mut refusals = world.events.iter().rev();
     refusals.find_map(|event| match event {
-        Event::Refused { shortage, .. } => Some(*shortage),
+        Event::Refused { shortage, .. } => Some(shortage.map(|of| (of.table, of.is_kept))),
         _ => None,
     })?
 }
@@ -65,21 +67,11 @@ fn held(world: &World, of: Resource) -> Vec<u64> {
 fn an_smf_that_takes_all_leaves_others_their_share() {
     let mut world = World::new(config_of(80));
     let mut all = smfs(&mut world, &THREE);
-    let kept = |table| {
-        Some(Shortage {
-            table,
-            is_kept: true,
-        })
-    };
     assert_eq!(take_all(&mut world, &mut all[0]).len(), 60);
-    assert_eq!(shortage(&world), kept("sessions"));
+    assert_eq!(shortage(&world), Some(("sessions", true)));
     assert_eq!(take_all(&mut world, &mut all[1]).len(), 10);
     assert_eq!(take_all(&mut world, &mut all[2]).len(), 10);
-    let full = Shortage {
-        table: "sessions",
-        is_kept: false,
-    };
-    assert_eq!(shortage(&world), Some(full));
+    assert_eq!(shortage(&world), Some(("sessions", false)));
     assert_eq!(held(&world, Resource::Sessions), [60, 10, 10]);
 }
 
@@ -89,11 +81,7 @@ fn the_tables_are_shared_as_sessions_are() {
     world.core.tables_mut().room = Some(80);
     let mut all = smfs(&mut world, &THREE[..2]);
     assert_eq!(take_all(&mut world, &mut all[0]).len(), 35);
-    let kept = Shortage {
-        table: "entries",
-        is_kept: true,
-    };
-    assert_eq!(shortage(&world), Some(kept));
+    assert_eq!(shortage(&world), Some(("entries", true)));
     assert_eq!(take_all(&mut world, &mut all[1]).len(), 5);
     assert_eq!(held(&world, Resource::Entries), [70, 10]);
 }
@@ -175,6 +163,103 @@ fn a_restarted_smf_has_its_share_while_its_former_sessions_go() {
     assert!(world.core.sessions_to_delete() > 60);
     assert_eq!(take_all(&mut world, &mut all[0]).len(), 70);
     assert_eq!(take_all(&mut world, &mut all[1]).len(), 10);
+}
+
+/// Time goes by. The first SMF is silent, the other ones answer.
+fn silence(world: &mut World, all: &[Smf], time: Duration) {
+    let end = world.now.after(time);
+    while world.now < end {
+        let sent = world.pass(Duration::from_secs(1));
+        for (to, datagram) in sent {
+            let smf = all[1..].iter().find(|smf| smf.address == to);
+            if let Some(smf) = smf.filter(|_| datagram[1] == 1) {
+                smf.respond(world, &datagram);
+            }
+        }
+    }
+}
+
+fn displaced(world: &World) -> Vec<u64> {
+    let events = world.events.iter().filter_map(|event| match event {
+        Event::SessionDisplaced { seid, .. } => Some(*seid),
+        _ => None,
+    });
+    events.collect()
+}
+
+/// Its UE is idle: downlink packets wait.
+fn make_idle(world: &mut World, smf: &mut Smf, seid: u64) {
+    let mut far = Vec::new();
+    Ie::new(IeType::FarId, vec![0, 0, 0, 2]).marshal_into(&mut far);
+    Ie::new(IeType::ApplyAction, vec![0x0c, 0]).marshal_into(&mut far);
+    let update = Ie::new(IeType::UpdateFar, far);
+    let kind = MsgType::SessionModificationRequest;
+    let answer = smf.ask(world, kind, Some(seid), &[update]);
+    assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+}
+
+#[test]
+fn an_smf_that_is_gone_loses_what_is_above_its_share_when_another_needs_it() {
+    let mut config = config_of(80);
+    config.heartbeat_interval = Duration::from_secs(5);
+    let mut world = World::new(config);
+    let mut all = smfs(&mut world, &THREE[..2]);
+    let seids = take_all(&mut world, &mut all[0]);
+    assert_eq!(seids.len(), 70);
+    for seid in &seids[20..25] {
+        make_idle(&mut world, &mut all[0], *seid);
+    }
+    // It is silent, but not for long enough.
+    silence(&mut world, &all, Duration::from_secs(55));
+    assert_eq!(take_all(&mut world, &mut all[1]).len(), 10);
+    assert!(displaced(&world).is_empty());
+    silence(&mut world, &all, Duration::from_secs(10));
+    assert!(displaced(&world).is_empty(), "nobody needs it");
+    assert_eq!(take_all(&mut world, &mut all[1]).len(), 60);
+    assert_eq!(held(&world, Resource::Sessions), [10, 70]);
+    // Idle ones first, then the oldest.
+    let order = [&seids[20..25], &seids[..20], &seids[25..60]].concat();
+    assert_eq!(displaced(&world), order);
+    assert_eq!(world.core.stats().displaced, 60);
+    assert_eq!(world.live(), 80);
+    // It is back, and finds what it has left.
+    all[0].heartbeat(&mut world);
+    assert!(try_one(&mut world, &mut all[0], "internet").is_none());
+    assert_eq!(
+        all[0].modify(&mut world, seids[0]).cause(),
+        CauseValue::SessionContextNotFound
+    );
+    assert_eq!(
+        all[0].modify(&mut world, seids[69]).cause(),
+        CauseValue::RequestAccepted
+    );
+}
+
+#[test]
+fn an_smf_that_answers_loses_nothing() {
+    let mut config = config_of(80);
+    config.heartbeat_interval = Duration::from_secs(5);
+    let mut world = World::new(config);
+    let mut all = smfs(&mut world, &THREE);
+    let hoarded = take_all(&mut world, &mut all[1]);
+    assert_eq!(hoarded.len(), 60);
+    silence(&mut world, &all, Duration::from_secs(100));
+    assert_eq!(take_all(&mut world, &mut all[2]).len(), 10);
+    assert!(displaced(&world).is_empty());
+}
+
+#[test]
+fn for_entries_as_many_sessions_go_as_are_needed() {
+    let mut config = config_of(80);
+    config.heartbeat_interval = Duration::from_secs(5);
+    let mut world = World::new(config);
+    world.core.tables_mut().room = Some(80);
+    let mut all = smfs(&mut world, &THREE[..2]);
+    assert_eq!(take_all(&mut world, &mut all[0]).len(), 35);
+    silence(&mut world, &all, Duration::from_secs(65));
+    assert_eq!(take_all(&mut world, &mut all[1]).len(), 35);
+    assert_eq!(held(&world, Resource::Entries), [10, 70]);
+    assert_eq!(displaced(&world).len(), 30);
 }
 
 proptest! {

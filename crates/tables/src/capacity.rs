@@ -223,6 +223,7 @@ impl Capacities {
                 if !has_room || is_kept {
                     return Err(NoRoom {
                         qer: Some(of.qer),
+                        capacity: place,
                         is_kept,
                         ..NoRoom::of("capacities")
                     });

@@ -71,6 +71,19 @@ pub enum Event {
         /// How many sessions.
         sessions: usize,
     },
+    /// An SMF that does not answer has lost a session beyond its share, because another one needed the room.
+    SessionDisplaced {
+        /// Whose it was.
+        node_id: NodeId,
+        /// Where that SMF was when it was last heard.
+        address: SocketAddr,
+        /// Our SEID.
+        seid: u64,
+        /// The SMF's.
+        cp_seid: u64,
+        /// Of what there was not enough, as the metrics name it.
+        table: &'static str,
+    },
     /// PFDs of applications have changed, and are too many for these sessions, whose PDRs keep the former ones. Once for
     /// all sessions.
     PfdsWithoutRoom {

@@ -22,6 +22,7 @@ impl<T: Tables> Sessions<T> {
     pub(crate) fn head(&mut self, peer: PeerId, at: Option<Place>, next: Option<Place>) {
         if let Some(list) = self.peers.get_mut(&peer) {
             list.first = at;
+            list.last = list.last.or(at);
             list.len += 1;
         }
         if let Some(next) = next.and_then(|place| self.slab.get_mut(place)) {
@@ -61,22 +62,35 @@ impl<T: Tables> Sessions<T> {
         self.epoch = self.epoch.wrapping_add(1);
         let mut doomed = List::empty(self.epoch);
         for place in places {
-            if self.detach(place).is_none() {
-                continue;
-            }
-            if let Some(session) = self.slab.get_mut(place) {
-                session.epoch = doomed.epoch;
-                session.previous = None;
-                session.next = doomed.first;
-            }
-            if let Some(next) = doomed.first.and_then(|next| self.slab.get_mut(next)) {
-                next.previous = Some(place);
-            }
-            doomed.first = Some(place);
-            doomed.len += 1;
+            self.doom(place, &mut doomed);
         }
         self.doomed.push(doomed);
         doomed.len
+    }
+
+    /// Disown one session.
+    pub(crate) fn delete_one(&mut self, place: Place) {
+        self.epoch = self.epoch.wrapping_add(1);
+        let mut doomed = List::empty(self.epoch);
+        self.doom(place, &mut doomed);
+        self.doomed.push(doomed);
+    }
+
+    fn doom(&mut self, place: Place, doomed: &mut List) {
+        if self.detach(place).is_none() {
+            return;
+        }
+        if let Some(session) = self.slab.get_mut(place) {
+            session.epoch = doomed.epoch;
+            session.previous = None;
+            session.next = doomed.first;
+        }
+        if let Some(next) = doomed.first.and_then(|next| self.slab.get_mut(next)) {
+            next.previous = Some(place);
+        }
+        doomed.first = Some(place);
+        doomed.last = doomed.last.or(Some(place));
+        doomed.len += 1;
     }
 
     /// From now on `to` controls the sessions in these sets.

@@ -137,6 +137,16 @@ impl Ledger {
         self.shares.share_for(self.party(peer), whole)
     }
 
+    /// How much more than its share the party of a peer has.
+    pub(crate) fn beyond(&self, peer: PeerId, resource: Resource, whole: u64) -> u64 {
+        let held = self.held_by(self.party(peer), resource);
+        held.saturating_sub(self.share(peer, whole))
+    }
+
+    pub(crate) fn is_emergency(&self, place: Place) -> bool {
+        self.emergency.contains(&place)
+    }
+
     fn left(&self, peer: PeerId, resource: Resource, whole: u64) -> u64 {
         let used = |party| self.held_by(party, resource);
         let of_all = self.all.of(resource);

@@ -7,6 +7,7 @@ pub(crate) mod context;
 pub(crate) mod deferred;
 #[cfg(test)]
 pub(crate) mod deferred_tests;
+pub(crate) mod displaced;
 pub(crate) mod draft;
 pub(crate) mod error_indication;
 pub(crate) mod finishing;

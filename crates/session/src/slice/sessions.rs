@@ -97,7 +97,10 @@ impl<H> Session<H> {
 /// Sessions linked through themselves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List {
+    /// The newest.
     pub(super) first: Option<Place>,
+    /// The oldest.
+    pub(super) last: Option<Place>,
     pub(super) len: usize,
     /// Of this list alone, so that sessions in a former list of its peer are not taken for its own.
     pub(super) epoch: u32,
@@ -107,28 +110,11 @@ impl List {
     pub(crate) fn empty(epoch: u32) -> Self {
         Self {
             first: None,
+            last: None,
             len: 0,
             epoch,
         }
     }
-}
-
-/// What the answer to an accepted establishment says.
-#[derive(Debug)]
-pub(crate) struct Established<'a> {
-    /// Ours, for the UP F-SEID.
-    pub(crate) seid: u64,
-    /// PDRs for which we chose something.
-    pub(crate) created: &'a [Created],
-}
-
-/// What the answer to an accepted modification says.
-#[derive(Debug)]
-pub(crate) struct Modified<'a> {
-    /// The CP's SEID, for the header of the answer; the request may have changed it.
-    pub(crate) cp_seid: u64,
-    /// PDRs for which we chose something.
-    pub(crate) created: &'a [Created],
 }
 
 /// What the answer to an accepted deletion says.
@@ -175,14 +161,14 @@ impl<T: Tables> Sessions<T> {
         }
     }
 
-    /// Session Establishment (TS 29.244, 6.3.2).
+    /// Session Establishment (TS 29.244, 6.3.2): our SEID. [`Self::created`] says what we chose.
     pub(crate) fn establish(
         &mut self,
         now: Time,
         peer: PeerId,
         request: &SessionEstablishmentRequest<'_>,
         tables: &mut T,
-    ) -> Result<Established<'_>, Refusal> {
+    ) -> Result<u64, Refusal> {
         let seid = loop {
             match self.try_establish(now, peer, request, tables) {
                 Ok(seid) => break seid,
@@ -196,10 +182,7 @@ impl<T: Tables> Sessions<T> {
         self.watch(now, seid, request.user_plane_inactivity_timer, tables);
         self.defer(now, seid);
         self.usage_begins(now, seid, tables);
-        Ok(Established {
-            seid,
-            created: self.resources.created(),
-        })
+        Ok(seid)
     }
 
     fn try_establish(
@@ -218,8 +201,8 @@ impl<T: Tables> Sessions<T> {
             false => peer,
         };
         if let Err(is_kept) = self.ledger.check_session(payer) {
-            let table = Resource::Sessions.name();
-            return Err(Refusal::short_of(Shortage { table, is_kept }));
+            let shortage = Shortage::of(Resource::Sessions, is_kept);
+            return Err(Refusal::short_of(shortage));
         }
         let seid = self.slab.next_seid().ok_or(Cause::SYSTEM_FAILURE)?;
         self.before.clear();
@@ -238,7 +221,8 @@ impl<T: Tables> Sessions<T> {
         seid.ok_or(Cause::SYSTEM_FAILURE.into())
     }
 
-    /// Session Modification (TS 29.244, 6.3.3).
+    /// Session Modification (TS 29.244, 6.3.3): the CP's SEID, for the header of the answer; the request may have changed it.
+    /// [`Self::created`] says what we chose.
     pub(crate) fn modify(
         &mut self,
         now: Time,
@@ -246,7 +230,7 @@ impl<T: Tables> Sessions<T> {
         seid: u64,
         request: &SessionModificationRequest<'_>,
         tables: &mut T,
-    ) -> Result<Modified<'_>, Refusal> {
+    ) -> Result<u64, Refusal> {
         let place = self
             .owned(peer, seid)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
@@ -271,11 +255,7 @@ impl<T: Tables> Sessions<T> {
         self.end_paging(seid);
         self.notice(seid, tables);
         let session = self.slab.get(place);
-        let cp_seid = session.map_or(0, |session| session.context.cp_seid);
-        Ok(Modified {
-            cp_seid,
-            created: self.resources.created(),
-        })
+        Ok(session.map_or(0, |session| session.context.cp_seid))
     }
 
     fn try_modify(
@@ -451,6 +431,11 @@ impl<T: Tables> Sessions<T> {
         Ok(Deleted { cp_seid, measured })
     }
 
+    /// What the last request that was accepted has chosen.
+    pub(crate) fn created(&self) -> &[Created] {
+        self.resources.created()
+    }
+
     /// Disown all sessions of a peer, at once however many: they are found no more, and go with
     /// [`Self::reap`].
     pub(crate) fn delete_peer(&mut self, peer: PeerId) {
@@ -529,8 +514,9 @@ impl<T: Tables> Sessions<T> {
             Some(neighbour) => neighbour.next = next,
             None => list.first = next,
         }
-        if let Some(neighbour) = next.and_then(|place| self.slab.get_mut(place)) {
-            neighbour.previous = previous;
+        match next.and_then(|place| self.slab.get_mut(place)) {
+            Some(neighbour) => neighbour.previous = previous,
+            None => list.last = previous,
         }
         list.len -= 1;
     }
@@ -850,11 +836,7 @@ fn modification_is_supported(request: &SessionModificationRequest<'_>) -> Result
 
 /// What the tables have no room for.
 fn no_room(full: NoRoom) -> Refusal {
-    let shortage = Shortage {
-        table: full.table,
-        is_kept: full.is_kept,
-    };
-    let refusal = Refusal::short_of(shortage);
+    let refusal = Refusal::short_of(full.into());
     match full.qer {
         Some(qer) => Refusal {
             offending_ie: Some(IeType::GBR),

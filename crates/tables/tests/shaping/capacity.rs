@@ -247,6 +247,7 @@ fn more_than_there_is_is_not_guaranteed() {
         Err(NoRoom {
             table: "capacities",
             qer: Some(QerId(qer)),
+            capacity: LINK,
             is_kept: false,
         })
     };
@@ -279,6 +280,7 @@ fn what_is_kept_for_others_is_not_guaranteed() {
     let kept = |qer| {
         Err(NoRoom {
             qer: Some(QerId(qer)),
+            capacity: LINK,
             ..NoRoom::kept("capacities")
         })
     };

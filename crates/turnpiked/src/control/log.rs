@@ -89,6 +89,7 @@ fn source(event: &Event) -> Source {
         | Event::PeerSilent { address, .. }
         | Event::PeerBack { address, .. }
         | Event::PeerRestarted { address, .. }
+        | Event::SessionDisplaced { address, .. }
         | Event::SetupFailed { address, .. }
         | Event::SetDeleted { from: address, .. }
         | Event::Refused { from: address, .. }
@@ -109,6 +110,7 @@ fn kind(event: &Event) -> &'static str {
         Event::PeerBack { .. } => "answers again",
         Event::PeerRestarted { .. } => "restarted",
         Event::SetupFailed { .. } => "association failed",
+        Event::SessionDisplaced { .. } => "session displaced",
         Event::SetDeleted { .. } => "set of sessions deleted",
         Event::Refused { .. } => "request refused",
         Event::Ignored { why, .. } => why.name(),
@@ -175,6 +177,16 @@ fn write(event: &Event) {
                 sessions,
                 "an application has more flows than these sessions have room for; they keep the former ones"
             );
+        }
+        Event::SessionDisplaced {
+            node_id,
+            address,
+            seid,
+            cp_seid,
+            table,
+        } => {
+            let seid = format_args!("{seid:016x}");
+            tracing::warn!(%node_id, %address, %seid, cp_seid, table, "session of an SMF that does not answer deleted: another one needs the room");
         }
         Event::PathFailed { remote } => {
             tracing::warn!(%remote, "GTP-U peer answers Echo Requests no more; SMFs are told");

@@ -270,6 +270,7 @@ fn n4(stats: &Stats) -> N4Report {
         ("gtpu_other", stats.gtpu_other),
         ("session_shed", stats.shed),
         ("session_pfds_without_room", stats.pfds_without_room),
+        ("session_displaced", stats.displaced),
         ("usage_report", stats.usage_reports),
         ("session_established", stats.established),
         ("session_modified", stats.modified),

@@ -3,8 +3,7 @@
 use pfcp::Cause;
 
 use super::*;
-use crate::compiled::{Action, NiId, QerId, Select};
-use crate::room::Shortage;
+use crate::compiled::{Action, NiId, NoRoom, QerId, Select};
 use crate::rules::{FarId, RuleId};
 use crate::slice::resources::{ChosenFTeid, CreatedFor};
 
@@ -27,8 +26,7 @@ pub(super) fn refusal(cause: Cause, ie: IeType, rule: impl Into<Option<RuleId>>)
 
 /// For want of room in this table.
 pub(super) fn without_room(table: &'static str) -> Refusal {
-    let is_kept = false;
-    Refusal::short_of(Shortage { table, is_kept })
+    Refusal::short_of(NoRoom::of(table).into())
 }
 
 pub(crate) fn failure(ie: IeType, rule: impl Into<Option<RuleId>>) -> Refusal {

@@ -362,7 +362,7 @@ impl World {
         let done = self
             .sessions
             .establish(self.now, peer, &request, &mut self.tables)?;
-        Ok((done.seid, done.created.to_vec()))
+        Ok((done, self.sessions.created().to_vec()))
     }
 
     pub(crate) fn modify(&mut self, seid: u64, write: impl Fn(&mut Writer<'_>)) -> Answer {
@@ -372,7 +372,7 @@ impl World {
         let done = self
             .sessions
             .modify(self.now, PeerId(1), seid, &request, &mut self.tables)?;
-        Ok((done.cp_seid, done.created.to_vec()))
+        Ok((done, self.sessions.created().to_vec()))
     }
 
     pub(crate) fn delete(&mut self, seid: u64) -> Result<u64, Refusal> {

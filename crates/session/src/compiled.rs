@@ -10,6 +10,8 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
+use crate::room::{Holding, Resource};
+
 /// Network instance, an index into the configured list (TS 29.244, 8.2.4).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
@@ -129,6 +131,8 @@ pub struct Compiled {
     pub framed: Vec<IpNet>,
     /// What waits for the session (FARs with BUFF) is dropped before anything of this takes effect (DROBU).
     pub drops_held: bool,
+    /// Beyond what it holds, the session may come to hold so much; of what is not named, as much as there is.
+    pub more: Vec<(Resource, u64)>,
 }
 
 /// Framed routes of one session (`TP_FRAMED_MAX` of the tables).
@@ -145,6 +149,7 @@ impl Compiled {
         self.filters.clear();
         self.framed.clear();
         self.drops_held = false;
+        self.more.clear();
     }
 }
 
@@ -640,12 +645,29 @@ pub struct NoRoom {
     pub table: &'static str,
     /// With `capacities`: whose guaranteed rate it is that is too much.
     pub qer: Option<QerId>,
+    /// With `capacities`: which one is short.
+    pub capacity: CapacityId,
+    /// There is room, but not for this session: [`Compiled::more`].
+    pub is_kept: bool,
 }
 
 impl NoRoom {
     /// In this table.
     pub const fn of(table: &'static str) -> Self {
-        Self { table, qer: None }
+        Self {
+            table,
+            qer: None,
+            capacity: CapacityId::NONE,
+            is_kept: false,
+        }
+    }
+
+    /// In this table, what is left of which is kept for others.
+    pub const fn kept(table: &'static str) -> Self {
+        Self {
+            is_kept: true,
+            ..Self::of(table)
+        }
     }
 }
 
@@ -671,6 +693,16 @@ pub trait Tables {
     /// counters and meter state across changes (by PDR ID and predefined rule, by QER ID and direction). Afterwards
     /// `handle` holds `new`.
     fn publish(&mut self, handle: &mut Self::Handle, new: &Compiled) -> Result<(), NoRoom>;
+
+    /// How much there is of something, for all sessions together; `None`: it does not run short.
+    fn room(&self, _: Resource) -> Option<u64> {
+        None
+    }
+
+    /// What a session holds of it, [`Resource::Sessions`] aside.
+    fn holds(&self, _: &Self::Handle) -> Holding {
+        Holding::default()
+    }
 
     /// Take the session out. Its keys may be reused by another session at once.
     fn withdraw(&mut self, handle: &mut Self::Handle);

@@ -8,12 +8,14 @@ pub mod compiled;
 mod core;
 mod exchange;
 mod node;
+pub mod room;
 pub mod rules;
 mod slice;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod usage;
 
+pub use crate::core::holdings::{Part, SmfView};
 pub use crate::core::{Core, messages_in};
 pub use alloc::addresses::PoolFill;
 pub use base::refusal::Refusal;

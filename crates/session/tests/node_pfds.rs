@@ -40,15 +40,12 @@ fn manage(world: &mut World, smf: &mut Smf, ies: &[Ie]) -> Answer {
 }
 
 fn listed(world: &World) -> Vec<(String, Vec<String>)> {
-    world
-        .core
-        .pfds()
-        .map(|(name, properties)| {
-            let text =
-                |p: &session::pfds::Property| format!("{} {} {}", p.pfd, p.kind.name(), p.text);
-            (name.to_owned(), properties.iter().map(text).collect())
-        })
-        .collect()
+    let all = world.core.pfds();
+    all.map(|of| {
+        let text = |p: &session::pfds::Property| format!("{} {} {}", p.pfd, p.kind.name(), p.text);
+        (of.name.to_owned(), of.properties.iter().map(text).collect())
+    })
+    .collect()
 }
 
 const WEB: &str = "permit out 6 from 192.0.2.1 443 to assigned";
@@ -159,6 +156,13 @@ fn flow_alone(flow: &str) -> Ie {
 /// A session with a PDR for an application.
 fn establish_with(world: &mut World, smf: &mut Smf, application: &str) -> u64 {
     let seid = smf.establish(world);
+    let answer = ask_for(world, smf, seid, application);
+    assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+    seid
+}
+
+/// Give a session a PDR for an application.
+fn ask_for(world: &mut World, smf: &mut Smf, seid: u64, application: &str) -> Answer {
     let name = ApplicationId::new(application).marshal().to_vec();
     let mut pdi = vec![0, 20, 0, 1, 0];
     Ie::new(IeType::ApplicationId, name).marshal_into(&mut pdi);
@@ -174,9 +178,7 @@ fn establish_with(world: &mut World, smf: &mut Smf, application: &str) -> u64 {
     }
     let create = Ie::new(IeType::CreatePdr, pdr);
     let kind = MsgType::SessionModificationRequest;
-    let answer = smf.ask(world, kind, Some(seid), &[create]);
-    assert_eq!(answer.cause(), CauseValue::RequestAccepted);
-    seid
+    smf.ask(world, kind, Some(seid), &[create])
 }
 
 /// So many flows that differ.
@@ -319,4 +321,197 @@ fn strangers_provision_nothing() {
     let (mut world, mut smf) = (World::new(config()), Smf::new("10.100.0.2:8805"));
     let answer = manage(&mut world, &mut smf, &[]);
     assert_eq!(answer.cause(), CauseValue::NoEstablishedPfcpAssociation);
+}
+
+/// Application IDs, and how many SMFs each is of.
+fn owned(world: &World) -> Vec<(String, Vec<String>)> {
+    let all = world.core.pfds();
+    all.map(|of| {
+        let smfs = of.smfs.iter().map(ToString::to_string);
+        (of.name.to_owned(), smfs.collect())
+    })
+    .collect()
+}
+
+fn two_smfs(world: &mut World) -> (Smf, Smf) {
+    let (mut one, mut two) = (Smf::new("10.100.0.2:8805"), Smf::new("10.100.0.3:8805"));
+    one.associate(world);
+    two.associate(world);
+    (one, two)
+}
+
+fn of(name: &str, smf: &str) -> (String, Vec<String>) {
+    (name.to_owned(), vec![smf.to_owned()])
+}
+
+#[test]
+fn another_smf_cannot_wipe_or_replace_somebodys_applications() {
+    let mut world = World::new(config());
+    let (mut one, mut two) = two_smfs(&mut world);
+    let web = |count| application("web", &flows(count));
+    manage(&mut world, &mut one, &[web(1)]);
+    establish_with(&mut world, &mut one, "web");
+    let mut compiled = |world: &mut World, ies: &[Ie]| {
+        let before = publications(world);
+        let answer = manage(world, &mut two, ies);
+        assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+        settle(world);
+        publications(world) - before
+    };
+    assert_eq!(compiled(&mut world, &[]), 0);
+    assert_eq!(compiled(&mut world, &[application("web", &[])]), 0);
+    assert_eq!(owned(&world), [of("web", "10.100.0.2")]);
+    assert_eq!(compiled(&mut world, &[web(3)]), 0);
+    // What nobody could tell packets by in its own sessions does not concern others.
+    let domain = application("web", &[contents(WEB, "web.example")]);
+    assert_eq!(compiled(&mut world, &[domain]), 0);
+    let both = [of("web", "10.100.0.2"), of("web", "10.100.0.3")];
+    assert_eq!(owned(&world), both);
+    assert_eq!(compiled(&mut world, &[]), 0);
+    assert_eq!(owned(&world), both[..1]);
+}
+
+#[test]
+fn an_application_of_another_smf_is_none_of_ones_own() {
+    let mut world = World::new(config());
+    let (mut one, mut two) = two_smfs(&mut world);
+    manage(&mut world, &mut one, &[application("web", &flows(1))]);
+    let seid = two.establish(&mut world);
+    let answer = ask_for(&mut world, &mut two, seid, "web");
+    assert_eq!(
+        answer.cause(),
+        CauseValue::RuleCreationModificationFailure,
+        "as if it had no PFDs"
+    );
+}
+
+#[test]
+fn applications_go_with_the_association_of_who_provided_them() {
+    for end in ["released", "restarted", "set up anew"] {
+        let mut world = World::new(config());
+        let (mut one, mut two) = two_smfs(&mut world);
+        for smf in [&mut one, &mut two] {
+            manage(&mut world, smf, &[application("web", &flows(1))]);
+            establish_with(&mut world, smf, "web");
+        }
+        one.recovery += 1;
+        match end {
+            "released" => drop(one.release(&mut world)),
+            "restarted" => drop(one.heartbeat(&mut world)),
+            _ => one.associate(&mut world),
+        }
+        settle(&mut world);
+        assert_eq!(owned(&world), [of("web", "10.100.0.3")], "{end}");
+        assert_eq!(world.live(), 1, "{end}");
+        two.release(&mut world);
+        settle(&mut world);
+        assert_eq!(world.core.pfd_fill(), (0, 0), "{end}");
+    }
+}
+
+/// An SMF that says of which set it is.
+fn in_set(world: &mut World, smf: &mut Smf, message: MsgType, set: &[u8]) {
+    let mut ies = match message {
+        MsgType::AssociationSetupRequest => smf.setup_ies(),
+        _ => vec![smf.node_id.to_ie()],
+    };
+    ies.push(Ie::new(IeType::SmfSetId, [b"\0", set].concat()));
+    let answer = smf.ask(world, message, None, &ies);
+    assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+    settle(world);
+}
+
+#[test]
+fn the_smfs_of_a_set_have_their_applications_together() {
+    const SETUP: MsgType = MsgType::AssociationSetupRequest;
+    const UPDATE: MsgType = MsgType::AssociationUpdateRequest;
+    let mut world = World::new(config());
+    let (mut one, mut two) = (Smf::new("10.100.0.2:8805"), Smf::new("10.100.0.3:8805"));
+    in_set(&mut world, &mut one, SETUP, b"set1");
+    in_set(&mut world, &mut two, SETUP, b"set1");
+    manage(&mut world, &mut one, &[application("web", &flows(1))]);
+    establish_with(&mut world, &mut two, "web");
+    let smfs = vec!["10.100.0.2".to_owned(), "10.100.0.3".to_owned()];
+    assert_eq!(owned(&world), [("web".to_owned(), smfs)]);
+    // They are there as long as one of the set is.
+    one.release(&mut world);
+    assert_eq!(owned(&world), [of("web", "10.100.0.3")]);
+    // One that joins brings its own; where both have some those of the set stay.
+    one.associate(&mut world);
+    let both = [("web", 2), ("mail", 1)].map(|(name, n)| application(name, &flows(n)));
+    manage(&mut world, &mut one, &both);
+    for name in ["web", "mail"] {
+        establish_with(&mut world, &mut one, name);
+    }
+    let before = publications(&world);
+    in_set(&mut world, &mut one, UPDATE, b"set1");
+    // Its two sessions, and the one of the set that names what it brought, or might have.
+    assert_eq!(publications(&world) - before, 3);
+    let listed = listed(&world);
+    assert_eq!(listed.len(), 2);
+    assert_eq!(listed[1].1.len(), 1, "{listed:?}");
+    // One that leaves has none.
+    let before = publications(&world);
+    in_set(&mut world, &mut one, UPDATE, b"set2");
+    assert_eq!(publications(&world) - before, 2);
+    let of_set = [of("mail", "10.100.0.3"), of("web", "10.100.0.3")];
+    assert_eq!(owned(&world), of_set);
+    two.release(&mut world);
+    assert_eq!(world.core.pfd_fill(), (0, 0));
+}
+
+/// Applications that one SMF may have, of those that it asks for one by one.
+fn fill_up(world: &mut World, smf: &mut Smf, name: &str) -> usize {
+    let mut accepted = 0;
+    for n in 0..64 {
+        let ie = application(&format!("{name}-{n}"), &flows(1));
+        let cause = manage(world, smf, &[ie]).cause();
+        if cause != CauseValue::RequestAccepted {
+            assert_eq!(cause, CauseValue::NoResourcesAvailable);
+            break;
+        }
+        accepted += 1;
+    }
+    accepted
+}
+
+#[test]
+fn an_smf_cannot_use_up_the_applications_of_others() {
+    let mut config = config();
+    (config.limits.pfd_applications, config.limits.shares) = (16, 4);
+    let mut world = World::new(config);
+    let (mut one, mut two) = two_smfs(&mut world);
+    assert_eq!(fill_up(&mut world, &mut one, "one"), 14);
+    assert_eq!(fill_up(&mut world, &mut two, "two"), 2);
+    // Alone it may have all.
+    two.release(&mut world);
+    assert_eq!(fill_up(&mut world, &mut one, "more"), 2);
+    // Who comes later has its share when there is room again, and before others.
+    two.associate(&mut world);
+    assert_eq!(fill_up(&mut world, &mut two, "two"), 0);
+    for n in 0..3 {
+        let ie = application(&format!("one-{n}"), &[]);
+        manage(&mut world, &mut one, &[ie]);
+    }
+    assert_eq!(fill_up(&mut world, &mut one, "again"), 1);
+    assert_eq!(fill_up(&mut world, &mut two, "two"), 2);
+}
+
+#[test]
+fn whose_pfds_are_meant_is_said_where_two_smfs_have_one_address() {
+    let mut world = World::new(config());
+    let mut one = Smf::new("10.100.0.2:8805");
+    let mut two = Smf::new("10.100.0.2:8806");
+    two.node_id = rs_pfcp::ie::node_id::NodeId::new_fqdn("smf2.example");
+    one.associate(&mut world);
+    two.associate(&mut world);
+    let mut other_port = Smf::new("10.100.0.2:50000");
+    let web = application("web", &flows(1));
+    let answer = manage(&mut world, &mut other_port, std::slice::from_ref(&web));
+    assert_eq!(answer.cause(), CauseValue::ConditionalIeMissing);
+    assert_eq!(answer.offending_ie(), Some(IeType::NodeId as u16));
+    let named = [web, two.node_id.to_ie()];
+    let answer = manage(&mut world, &mut other_port, &named);
+    assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+    assert_eq!(owned(&world), [of("web", "smf2.example")]);
 }

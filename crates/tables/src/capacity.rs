@@ -7,6 +7,7 @@ use std::time::Duration;
 use session::compiled::{
     Above, CAPACITIES_ON_WAY, CapacityId, Compiled, Limit, NoRoom, Rate, Share, WEIGHT_MAX,
 };
+use session::room::Resource;
 
 use crate::abi::{CAPACITIES_MAX, Line, SHARE_SHIFT, capacity, meter, rate};
 use crate::encode::{rate_here, rate_word};
@@ -189,8 +190,17 @@ impl Capacities {
         }
     }
 
+    /// Of this capacity.
+    pub(crate) fn guaranteed_at_most(&self, id: CapacityId) -> Option<u64> {
+        let of = self.all.get(usize::from(id.0).checked_sub(1)?)?;
+        Some(of.guaranteed_at_most)
+    }
+
     /// What the meters of a session have guaranteed.
-    fn held(&self, meters: &[HeldMeter]) -> impl Iterator<Item = (CapacityId, u64)> + '_ {
+    pub(crate) fn held(
+        &self,
+        meters: &[HeldMeter],
+    ) -> impl Iterator<Item = (CapacityId, u64)> + '_ {
         let shares = meters.iter().filter(|held| held.kind == MeterKind::Share);
         let lines: Vec<[u64; 8]> = shares
             .map(|held| self.meters[held.index as usize].words())
@@ -216,9 +226,13 @@ impl Capacities {
         for of in guarantees() {
             for (place, bps) in guaranteed_of(&of.limit) {
                 add(&mut asked, place, bps);
-                if !self.has_room(place, &had, &asked) {
+                let has_room = self.has_room(place, &had, &asked);
+                let is_kept = has_room && is_beyond(new, place, &had, &asked);
+                if !has_room || is_kept {
                     return Err(NoRoom {
                         qer: Some(of.qer),
+                        capacity: place,
+                        is_kept,
                         ..NoRoom::of("capacities")
                     });
                 }
@@ -275,6 +289,14 @@ impl Capacities {
         };
         (1..).zip(self.all.iter()).map(report).collect()
     }
+}
+
+/// Whether a session asks for more of a capacity than it may come to have.
+fn is_beyond(new: &Compiled, place: CapacityId, had: &Guaranteed, asked: &Guaranteed) -> bool {
+    let at = usize::from(place.0);
+    let bound = |(of, _): &&(Resource, u64)| *of == Resource::Guaranteed(place);
+    let more = new.more.iter().find(bound).map(|(_, more)| *more);
+    more.is_some_and(|more| asked[at].saturating_sub(had[at]) > more)
 }
 
 fn add(to: &mut Guaranteed, place: CapacityId, bps: u64) {

@@ -158,6 +158,21 @@ impl Handle {
         }
     }
 
+    pub(crate) fn keys(&self) -> &[HeldKey] {
+        match &self.0 {
+            Compact::Absent => &[],
+            Compact::Pair(keys, ..) => keys,
+            Compact::Many(many) => &many.keys,
+        }
+    }
+
+    pub(crate) fn meters(&self) -> &[HeldMeter] {
+        match &self.0 {
+            Compact::Absent | Compact::Pair(..) => &[],
+            Compact::Many(many) => &many.meters,
+        }
+    }
+
     /// The entries of a PDR: one, unless it activates predefined rules.
     pub(crate) fn entries_of(&self, pdr: PdrId) -> impl Iterator<Item = &HeldEntry> {
         self.entries().iter().filter(move |entry| entry.pdr == pdr)

@@ -1,6 +1,7 @@
 //! The tables in memory, who owns each line, and what waits for its grace period.
 
 pub(crate) mod alarms;
+mod holdings;
 pub(crate) mod needs;
 pub(crate) mod plan;
 pub(crate) mod publish;

@@ -13,6 +13,7 @@ use ipnet::IpNet;
 use session::compiled::{
     Compiled, Counters, EndedTunnel, HoldLimits, NiId, NoRoom, PdrId, PredefinedId,
 };
+use session::room::{Holding, Resource};
 
 use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX, rate};
 use crate::adapt::Replacement;
@@ -557,6 +558,14 @@ impl session::compiled::Tables for Tables {
         let barrier = self.store.grace.barrier();
         self.store
             .publish(handle, new, |needs| programs.serve(needs, &barrier))
+    }
+
+    fn room(&self, resource: Resource) -> Option<u64> {
+        self.store.room(resource)
+    }
+
+    fn holds(&self, handle: &Handle) -> Holding {
+        self.store.holding(handle)
     }
 
     fn withdraw(&mut self, handle: &mut Handle) {

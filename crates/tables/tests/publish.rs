@@ -11,6 +11,7 @@ use nexthop::NextHopTables;
 use proptest::prelude::*;
 use session::compiled::{Compiled, Counters, PdrId, Tables as _};
 use session::config::{Config, NetworkInstance, PredefinedRule};
+use session::room::Resource;
 use session::rules::{PacketRules, Rules};
 use session::testing;
 use session::testing::reference::{Arrival, Fate, Packet, Verdict as Judgement, judge};
@@ -250,6 +251,52 @@ impl Site {
         Ok(())
     }
 
+    /// What the session holds is what is used, of tables that were used so far without it.
+    fn check_holding(&self, empty: &[(&'static str, u64)]) -> Result<(), TestCaseError> {
+        let held = self.tables.holds(&self.handle);
+        for of in [Resource::Entries, Resource::Rules, Resource::Meters] {
+            let used = |all: &[(&'static str, u64)]| {
+                let found = all.iter().find(|(table, _)| *table == of.name());
+                found.map_or(0, |(_, used)| *used)
+            };
+            let used = used(&self.used()) - used(empty);
+            prop_assert_eq!(held.of(of), used, "{}", of.name());
+        }
+        Ok(())
+    }
+
+    /// A session that may come to hold no more does not, and is refused by the name of what it would hold more of.
+    fn check_bounds(&mut self, compiled: &Compiled) -> Result<(), TestCaseError> {
+        let counted = [Resource::Entries, Resource::Rules, Resource::Meters];
+        let before = self.tables.holds(&self.handle);
+        let bounded = Compiled {
+            more: counted.map(|of| (of, 0)).to_vec(),
+            ..compiled.clone()
+        };
+        let outcome = self.tables.publish(&mut self.handle, &bounded);
+        let within = self.tables.holds(&self.handle);
+        if outcome.is_err() {
+            prop_assert_eq!(&within, &before);
+        }
+        for of in counted {
+            prop_assert!(within.of(of) <= before.of(of), "{}", of.name());
+        }
+        self.publish(compiled)?;
+        let after = self.tables.holds(&self.handle);
+        match outcome {
+            Ok(()) => prop_assert_eq!(after, within),
+            Err(why) if why.is_kept => {
+                let of = counted
+                    .into_iter()
+                    .find(|of| of.name() == why.table)
+                    .unwrap();
+                prop_assert!(after.of(of) > before.of(of), "{}", why);
+            }
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
     /// All but UE pages: one that an address needed once stays.
     fn used(&self) -> Vec<(&'static str, u64)> {
         self.tables
@@ -281,7 +328,7 @@ proptest! {
                         Err(_) if !predefined.is_empty() => continue,
                         other => other.map_err(|refusal| TestCaseError::fail(format!("{refusal:?}")))?,
                     };
-                    let published = site.publish(&compiled);
+                    let published = site.check_bounds(&compiled);
                     // Each rule of a PDR is an entry, and there may not be room for all.
                     if published.is_err() && !predefined.is_empty() {
                         continue;
@@ -303,6 +350,7 @@ proptest! {
                 Step::Maintain => {
                     site.tables.maintain();
                     site.check_counters()?;
+                    site.check_holding(&empty)?;
                 }
             }
         }

@@ -93,6 +93,8 @@ enum Question {
     Config,
     /// The SMFs.
     Peers,
+    /// What each SMF holds of what there is for all, and how much of it others cannot take.
+    Smfs,
     /// Packets of one user as they come: which rules each hit, or why it was lost.
     Trace(trace::Wish),
     /// Packets that wait for idle UEs, and for whom.
@@ -156,6 +158,7 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
         Question::Buffers => (client.get("buffers")?, show::buffers),
         Question::Pfds => (client.get("pfds")?, show::pfds),
         Question::Peers => (client.get("peers")?, show::peers),
+        Question::Smfs => (client.get("smfs")?, show::smfs),
         // Not one answer, but many lines.
         Question::Trace(_) | Question::Top(_) => return Ok(String::new()),
     };

@@ -413,13 +413,41 @@ pub(crate) fn peers(answer: &Value) -> String {
     }
 }
 
+pub(crate) fn smfs(answer: &Value) -> String {
+    let mut table = Table::new([
+        "SMF", "STATE", "SILENT S", "OF", "HOLDS", "SURE OF", "WHOLE",
+    ]);
+    for smf in items(answer, "") {
+        let mut who = match smf.get("node_id") {
+            Some(_) => ["/node_id", "/state", "/silent_s"].map(|field| text(smf, field)),
+            None => ["emergency".to_owned(), String::new(), String::new()],
+        };
+        for part in items(smf, "/parts") {
+            let of = match part.get("capacity") {
+                Some(_) => format!("guaranteed bit/s, {}", text(part, "/capacity")),
+                None => text(part, "/of"),
+            };
+            let [held, share, whole] = ["/held", "/share", "/whole"].map(|field| text(part, field));
+            let [name, state, silent] = std::mem::take(&mut who);
+            table.row([name, state, silent, of, held, share, whole]);
+        }
+    }
+    if table.is_empty() {
+        "no SMF\n".to_owned()
+    } else {
+        table.text()
+    }
+}
+
 pub(crate) fn pfds(answer: &Value) -> String {
-    let mut table = Table::new(["APPLICATION", "PFD", "KIND", "TEXT"]);
+    let mut table = Table::new(["SMF", "APPLICATION", "PFD", "KIND", "TEXT"]);
     for application in items(answer, "") {
         let name = text(application, "/application_id");
+        let smfs = items(application, "/smfs").filter_map(Value::as_str);
+        let smfs = smfs.collect::<Vec<_>>().join(", ");
         for property in items(application, "/properties") {
             let [pfd, kind, words] = ["/pfd", "/kind", "/text"].map(|field| text(property, field));
-            table.row([name.clone(), pfd, kind, words]);
+            table.row([smfs.clone(), name.clone(), pfd, kind, words]);
         }
     }
     if table.is_empty() {
@@ -585,9 +613,51 @@ mod tests {
     }
 
     #[test]
+    fn what_an_smf_holds_is_shown_beside_its_share() {
+        let part = |of, held| json!({"of": of, "held": held, "share": 5000, "whole": 80_000});
+        let guaranteed =
+            json!({"of": "guaranteed_bps", "capacity": "n6", "held": 7, "share": 0, "whole": 9});
+        let text = smfs(&json!([
+            {"node_id": "smf1", "state": "up", "silent_s": 3,
+             "parts": [part("sessions", 12), part("rules", 34), guaranteed]},
+            {"parts": [part("sessions", 1)]},
+        ]));
+        let rows: Vec<&str> = text.lines().collect();
+        assert_eq!(rows.len(), 5, "{text}");
+        assert!(
+            rows[1].starts_with("smf1") && rows[1].contains("sessions"),
+            "{text}"
+        );
+        assert!(
+            rows[2].contains("rules") && !rows[2].contains("smf1"),
+            "{text}"
+        );
+        assert!(rows[3].contains("guaranteed bit/s, n6"), "{text}");
+        assert!(rows[4].starts_with("emergency"), "{text}");
+    }
+
+    #[test]
+    fn applications_say_whose_they_are() {
+        let one = |smfs: &[&str], words| {
+            let properties = [json!({"pfd": 0, "kind": "flow", "text": words})];
+            json!({"application_id": "web", "smfs": smfs, "properties": properties})
+        };
+        let text = pfds(&json!([
+            one(&["smf1"], "first"),
+            one(&["smf2", "smf3"], "second")
+        ]));
+        let rows: Vec<&str> = text.lines().collect();
+        assert!(
+            rows[1].starts_with("smf1 ") && rows[1].contains("first"),
+            "{text}"
+        );
+        assert!(rows[2].starts_with("smf2, smf3 "), "{text}");
+    }
+
+    #[test]
     fn an_empty_answer_does_no_harm() {
         for show in [
-            status, sessions, session, drops, datapath, peers, pfds, buffers, config,
+            status, sessions, session, drops, datapath, peers, smfs, pfds, buffers, config,
         ] {
             show(&Value::Null);
             show(&json!({}));

@@ -32,7 +32,7 @@ use crate::plan;
 use crate::report::{
     ApplicationReport, BufferReport, BufferTotals, CapacityReport, CoresReport, DatapathReport,
     DropReport, Fill, LogTotals, PeerReport, PortReport, Report, SessionDetail, SessionPage,
-    TableFill, UsagePage, UsageTotals, WorkerReport, parse_seid,
+    SmfReport, TableFill, UsagePage, UsageTotals, WorkerReport, parse_seid,
 };
 use crate::system;
 
@@ -82,6 +82,7 @@ impl Api {
             .route("/api/v1/sessions/{seid}", get(session))
             .route("/api/v1/usage", get(usage))
             .route("/api/v1/peers", get(peers))
+            .route("/api/v1/smfs", get(smfs))
             .route("/api/v1/pfds", get(pfds))
             .route("/api/v1/buffers", get(buffers))
             .route("/api/v1/capacities", get(capacities))
@@ -397,6 +398,12 @@ async fn peers(State(api): State<Api>) -> Result<Json<Vec<PeerReport>>, Failure>
     Ok(Json(api.control.peers().await?))
 }
 
+/// What each SMF holds of what there is for all, and is sure of; without `node_id`, what emergency sessions have.
+#[utoipa::path(get, path = "/api/v1/smfs", responses((status = 200, body = [SmfReport])))]
+async fn smfs(State(api): State<Api>) -> Result<Json<Vec<SmfReport>>, Failure> {
+    Ok(Json(api.control.smfs().await?))
+}
+
 /// Applications with the Packet Flow Descriptions that SMFs provisioned (TS 29.244, 6.2.5).
 #[utoipa::path(get, path = "/api/v1/pfds", responses((status = 200, body = [ApplicationReport])))]
 async fn pfds(State(api): State<Api>) -> Result<Json<Vec<ApplicationReport>>, Failure> {
@@ -523,7 +530,7 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
 #[openapi(
     info(title = "Turnpike", description = "A 5G User Plane Function",
         license(name = "Apache-2.0")),
-    paths(status, sessions, session, usage, peers, pfds, buffers, drops, capacities, datapath, workers, cores, config, openapi, metrics,
+    paths(status, sessions, session, usage, peers, smfs, pfds, buffers, drops, capacities, datapath, workers, cores, config, openapi, metrics,
         top::top, trace::trace),
     modifiers(&BearerToken),
     security((), ("token" = []))

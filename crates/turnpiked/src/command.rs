@@ -16,7 +16,8 @@ use nexthop::KernelChange;
 
 use crate::follow::{Refused, Subscription, Whom};
 use crate::report::{
-    ApplicationReport, PeerReport, Report, SessionDetail, SessionPage, UsagePage, seid_text,
+    ApplicationReport, PeerReport, Report, SessionDetail, SessionPage, SmfReport, UsagePage,
+    seid_text,
 };
 
 /// Questions that may wait at a time.
@@ -48,6 +49,7 @@ pub(crate) enum Question {
         after: Option<String>,
         reply: oneshot::Sender<Piece<Vec<ApplicationReport>, String>>,
     },
+    Smfs(oneshot::Sender<Vec<SmfReport>>),
     /// Answered by whoever keeps packets; `None` where none wait.
     Buffers(oneshot::Sender<Option<Receiver<Vec<HeldSession>>>>),
     Sessions {
@@ -201,6 +203,10 @@ impl Asker {
 
     pub(crate) async fn report(&self) -> Result<Report, NoAnswer> {
         self.ask(Question::Report).await
+    }
+
+    pub(crate) async fn smfs(&self) -> Result<Vec<SmfReport>, NoAnswer> {
+        self.ask(Question::Smfs).await
     }
 
     pub(crate) async fn peers(&self) -> Result<Vec<PeerReport>, NoAnswer> {

@@ -319,6 +319,8 @@ pub(crate) struct NetworkInstance {
     #[serde(default = "NetworkInstance::ue_to_ue")]
     pub(crate) ue_to_ue: bool,
     #[serde(default)]
+    pub(crate) emergency: bool,
+    #[serde(default)]
     pub(crate) router: Router,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) capacity_uplink_kbps: Option<u64>,
@@ -345,6 +347,10 @@ pub(crate) struct Limits {
     #[serde(default)]
     pub(crate) entries: Option<u32>,
     pub(crate) smfs: u32,
+    pub(crate) shares: u32,
+    /// `None`: a hundredth of the sessions where a network instance is for emergency calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) emergency_sessions: Option<u32>,
     pub(crate) gnbs: u32,
     pub(crate) neighbours: u32,
     pub(crate) routes: u32,
@@ -370,6 +376,8 @@ impl Default for Limits {
             sessions: 80_000,
             entries: Some(160_000),
             smfs: 64,
+            shares: 8,
+            emergency_sessions: None,
             gnbs: 4096,
             neighbours: 4096,
             routes: 1024,

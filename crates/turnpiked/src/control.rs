@@ -381,6 +381,9 @@ impl Control {
             Question::Peers { after, reply } => {
                 let _ = reply.send(show::peers(core, after, quantum));
             }
+            Question::Smfs(reply) => {
+                let _ = reply.send(show::smfs(core, self.now()));
+            }
             Question::Sessions {
                 after,
                 limit,

@@ -286,6 +286,7 @@ pub(crate) fn session(config: &Config, seed: u64) -> session::Config {
                 framed_routes: (ni.framed_routes.as_ref())
                     .map(|listed| listed.iter().map(|net| net.0).collect()),
                 home: Some(home(config, &ni.interface)),
+                emergency: ni.emergency,
             })
             .collect(),
         predefined_rules: predefined_rules(config),
@@ -319,6 +320,17 @@ fn predefined_rules(config: &Config) -> Vec<core::PredefinedRule> {
     rules.map(|rule| rule.to_core(&instances)).collect()
 }
 
+/// Sessions that emergency networks alone may have.
+fn emergency_sessions(config: &Config) -> u32 {
+    let has_such = config.network_instance.iter().any(|ni| ni.emergency);
+    let usual = if has_such {
+        config.limits.sessions.div_ceil(100)
+    } else {
+        0
+    };
+    config.limits.emergency_sessions.unwrap_or(usual)
+}
+
 fn limits(config: &Config) -> core::Limits {
     let limits = &config.limits;
     core::Limits {
@@ -330,6 +342,8 @@ fn limits(config: &Config) -> core::Limits {
         bars_per_session: limits.bars_per_session as usize,
         filters_per_session: limits.filters_per_session as usize,
         peers: limits.smfs as usize,
+        shares: limits.shares,
+        emergency_sessions: emergency_sessions(config),
         ..core::Limits::default()
     }
 }

@@ -327,10 +327,42 @@ pub(crate) struct PeerReport {
     pub(crate) sessions: u64,
 }
 
+/// What an SMF holds of what there is for all SMFs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct SmfReport {
+    /// Absent: emergency sessions, of whatever SMF.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node_id: Option<String>,
+    /// `up`, or `silent`: it does not answer, its sessions still forward.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<String>,
+    /// Seconds since its last message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) silent_s: Option<u64>,
+    /// `sessions`; `entries`, `rules` and `meters` of the tables; `pfd_applications`; `guaranteed_bps`, of each capacity.
+    pub(crate) parts: Vec<PartReport>,
+}
+
+/// Part of something that there is for all SMFs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct PartReport {
+    pub(crate) of: String,
+    /// With `guaranteed_bps`: of which.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) capacity: Option<String>,
+    pub(crate) held: u64,
+    /// What others cannot take; the SMFs of a set have it together.
+    pub(crate) share: u64,
+    /// All that there is.
+    pub(crate) whole: u64,
+}
+
 /// An application with its Packet Flow Descriptions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct ApplicationReport {
     pub(crate) application_id: String,
+    /// Node IDs of the SMFs whose it is: the one that provisioned it, or those of its set.
+    pub(crate) smfs: Vec<String>,
     pub(crate) properties: Vec<PfdReport>,
 }
 

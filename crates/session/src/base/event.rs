@@ -7,6 +7,7 @@ use pfcp::{Cause, Header, IeType, MessageType};
 
 use crate::base::ids::RuleId;
 use crate::base::node_id::NodeId;
+use crate::room::Shortage;
 
 /// Something happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +71,19 @@ pub enum Event {
         /// How many sessions.
         sessions: usize,
     },
+    /// An SMF that does not answer has lost a session beyond its share, because another one needed the room.
+    SessionDisplaced {
+        /// Whose it was.
+        node_id: NodeId,
+        /// Where that SMF was when it was last heard.
+        address: SocketAddr,
+        /// Our SEID.
+        seid: u64,
+        /// The SMF's.
+        cp_seid: u64,
+        /// Of what there was not enough, as the metrics name it.
+        table: &'static str,
+    },
     /// PFDs of applications have changed, and are too many for these sessions, whose PDRs keep the former ones. Once for
     /// all sessions.
     PfdsWithoutRoom {
@@ -112,6 +126,8 @@ pub enum Event {
         failed_rule: Option<RuleId>,
         /// The SMF's SEID of the session, as in the answer; 0: not known, or no session's.
         cp_seid: u64,
+        /// What had no room.
+        shortage: Option<Shortage>,
     },
     /// Something that could not be answered was ignored.
     Ignored {

@@ -11,6 +11,20 @@ use crate::compiled::{PdrId, QerId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub(crate) u32);
 
+impl PeerId {
+    /// Has what emergency sessions hold, whosever they are; those of associations begin at 1.
+    pub(crate) const EMERGENCY: Self = Self(0);
+}
+
+/// One SMF, or the SMFs of a set together, which are one to us (TS 29.244, 5.22). As unique as [`PeerId`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PartyId(pub(crate) u32);
+
+impl PartyId {
+    /// That of [`PeerId::EMERGENCY`].
+    pub(crate) const EMERGENCY: Self = Self(0);
+}
+
 /// FAR ID (TS 29.244, 8.2.74).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FarId(pub u32);

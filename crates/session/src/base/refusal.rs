@@ -5,6 +5,7 @@ use std::fmt;
 use pfcp::{Cause, IeType};
 
 use crate::base::ids::RuleId;
+use crate::room::Shortage;
 
 /// A request is refused; it has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct Refusal {
     pub offending_ie: Option<IeType>,
     /// Failed Rule ID (8.2.80).
     pub failed_rule: Option<RuleId>,
+    /// What had no room; for the log.
+    pub shortage: Option<Shortage>,
 }
 
 impl Refusal {
@@ -33,6 +36,17 @@ impl Refusal {
             cause,
             offending_ie: Some(ie),
             failed_rule: None,
+            shortage: None,
+        }
+    }
+
+    /// Beyond what there is of something for all (cause 75).
+    pub(crate) const fn short_of(shortage: Shortage) -> Self {
+        Self {
+            cause: Cause::NO_RESOURCES_AVAILABLE,
+            offending_ie: None,
+            failed_rule: None,
+            shortage: Some(shortage),
         }
     }
 
@@ -67,6 +81,7 @@ impl From<pfcp::Error> for Refusal {
             cause: error.cause(),
             offending_ie: error.offending_ie(),
             failed_rule: None,
+            shortage: None,
         }
     }
 }
@@ -80,6 +95,9 @@ impl fmt::Display for Refusal {
         if let Some(ie) = self.offending_ie {
             write!(f, ", {ie}")?;
         }
+        if let Some(shortage) = self.shortage {
+            write!(f, ", {shortage}")?;
+        }
         Ok(())
     }
 }
@@ -90,6 +108,7 @@ impl From<Cause> for Refusal {
             cause,
             offending_ie: None,
             failed_rule: None,
+            shortage: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A [`Core`] is a node, which knows associations, and a slice, which knows sessions. It shows each what it needs of the
 //! other, and keeps nothing itself.
 
+pub(crate) mod holdings;
 mod read_ahead;
 mod requests;
 
@@ -22,7 +23,7 @@ use crate::exchange::requests::Purpose;
 use crate::exchange::stats::{Stats, Way};
 use crate::node::Node;
 use crate::node::peer::PeerView;
-use crate::node::pfds::Property;
+use crate::node::pfds::ApplicationView;
 use crate::node::slices::Slices;
 use crate::rules::config::Config;
 use crate::rules::summary::SessionSummary;
@@ -397,12 +398,15 @@ impl<T: Tables> Core<T> {
     }
 
     /// Applications with PFDs, in alphabetical order.
-    pub fn pfds(&self) -> impl Iterator<Item = (&str, &[Property])> {
-        self.pfds_after(None)
+    pub fn pfds(&self) -> impl Iterator<Item = ApplicationView<'_>> {
+        self.pfds_after(None).flat_map(|(_, of)| of)
     }
 
-    /// Those after one of this name, whether it is there or not.
-    pub fn pfds_after(&self, after: Option<&str>) -> impl Iterator<Item = (&str, &[Property])> {
+    /// Those after one of this name, whether it is there or not: with each name, who has an application of it.
+    pub fn pfds_after<'a>(
+        &'a self,
+        after: Option<&'a str>,
+    ) -> impl Iterator<Item = (&'a str, Vec<ApplicationView<'a>>)> {
         self.node.pfds_after(after)
     }
 

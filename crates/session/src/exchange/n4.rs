@@ -179,6 +179,7 @@ impl Turn<'_> {
             offending_ie: refusal.offending_ie,
             failed_rule: refusal.failed_rule,
             cp_seid: seid,
+            shortage: refusal.shortage,
         });
         let (request, recovery) = (incoming.message_type, self.n4.recovery);
         self.answer(scope, incoming, seid, refusal.cause, |writer, us| {
@@ -199,6 +200,7 @@ impl Turn<'_> {
             cause: error.cause(),
             offending_ie: error.offending_ie(),
             failed_rule: None,
+            shortage: None,
         };
         self.refuse(scope, incoming, seid, refusal);
     }

@@ -68,6 +68,8 @@ pub struct Stats {
     pub usage_reports: u64,
     /// Sessions that keep former flows of an application, for want of room for its new PFDs; once for each change.
     pub pfds_without_room: u64,
+    /// Sessions of SMFs that do not answer, deleted because others needed the room.
+    pub displaced: u64,
     /// Sessions established.
     pub established: u64,
     /// Sessions modified.
@@ -106,6 +108,7 @@ impl Stats {
             shed: 0,
             usage_reports: 0,
             pfds_without_room: 0,
+            displaced: 0,
             established: 0,
             modified: 0,
             deleted: 0,

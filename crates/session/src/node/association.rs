@@ -86,9 +86,10 @@ impl Node {
             peer.cp_features = request
                 .cp_function_features
                 .unwrap_or(CpFunctionFeatures::empty());
-            peer.smf_set = request.smf_set_id.and_then(SmfSet::new);
             peer.alternatives = alternatives(&request.alternatives);
         }
+        let set = request.smf_set_id.and_then(SmfSet::new);
+        self.join_set(turn, slices, id, set);
         if slices.is_swept() {
             self.answer_deferred_setups(turn, slices);
         }
@@ -196,6 +197,7 @@ impl Node {
         peer.since = turn.now;
         peer.heard = turn.now;
         peer.by_us = by_us;
+        slices.join(id, peer.party());
         turn.stats().associations += 1;
         turn.out.event(Event::PeerUp {
             node_id: peer.node_id.clone(),
@@ -203,6 +205,7 @@ impl Node {
             by_us,
             retained,
         });
+        self.share_out(slices);
     }
 
     /// The configured SMF that this peer is.
@@ -325,13 +328,18 @@ impl Node {
     ) {
         turn.stats().restarts += 1;
         let sessions = slices.sessions_of(id);
+        let party = self.peers.get(id).map(Peer::party);
         let Some(new) = self.peers.renew(id) else {
             return;
         };
         self.forget(turn, slices, id);
+        if let Some(party) = party {
+            self.leave_party(slices, party);
+        }
         let Some(peer) = self.peers.get_mut(new) else {
             return;
         };
+        slices.join(new, peer.party());
         peer.recovery = Some(recovery);
         peer.stale_recovery = None;
         peer.heartbeat_waits = false;
@@ -594,6 +602,7 @@ impl Node {
             return;
         };
         self.forget(turn, slices, id);
+        self.leave_party(slices, peer.party());
         turn.out.event(Event::PeerGone {
             node_id: peer.node_id.clone(),
             address: peer.address,

@@ -68,8 +68,8 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         name: "PFDM",
         bit: UpFunctionFeatures::PFDM,
-        about: "Packet Flow Descriptions are kept, replaced and removed by application, and shown to \
-                operators",
+        about: "Packet Flow Descriptions are kept, replaced and removed by SMF (or SMF set) and \
+                application, and shown to operators",
         proofs: &[
             Scenario("pfd-management"),
             Test(

@@ -1,13 +1,13 @@
 //! The SMFs we are associated with, and those we were told to associate with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Bound;
 
 use pfcp::Repeated;
 use pfcp::ie::{CpAddress, CpFunctionFeatures};
 
-pub use crate::base::ids::PeerId;
+pub use crate::base::ids::{PartyId, PeerId};
 use crate::base::node_id::NodeId;
 use crate::base::time::Time;
 use crate::exchange::incoming::Incoming;
@@ -48,7 +48,9 @@ pub(crate) struct Peer {
     /// CP Function Features (TS 29.244, 8.2.58).
     pub(crate) cp_features: CpFunctionFeatures,
     /// Whose sessions it may control beside its own.
-    pub(crate) smf_set: Option<SmfSet>,
+    smf_set: Option<SmfSet>,
+    /// It, with the others of its set.
+    party: PartyId,
     /// Other addresses of its set that may control its sessions; at most [`ALTERNATIVES_MAX`].
     pub(crate) alternatives: Vec<IpAddr>,
     /// What it knows of our load.
@@ -194,6 +196,49 @@ impl Peers {
         owner == other || set(owner).is_some_and(|of_owner| set(other) == Some(of_owner))
     }
 
+    /// The SMF is of this set from now on. It has what the others of the set have; what it shared with a set that it
+    /// leaves is that set's.
+    pub(crate) fn set_smf_set(&mut self, id: PeerId, set: Option<SmfSet>) {
+        let Some(before) = self.get(id) else { return };
+        if before.smf_set == set {
+            return;
+        }
+        let left = before.party;
+        let is_alone = self.members(left).all(|member| member.id == id);
+        let of_set = |peer: &&Peer| set.is_some() && peer.smf_set == set;
+        let joined = self.iter().find(of_set).map(|peer| peer.party);
+        let party = match joined {
+            Some(party) => party,
+            None if is_alone => left,
+            None => PartyId(self.new_id()),
+        };
+        if let Some(peer) = self.get_mut(id) {
+            peer.smf_set = set;
+            peer.party = party;
+        }
+    }
+
+    /// Associations of a party, in the order in which they were set up; none: it is no more.
+    pub(crate) fn members(&self, party: PartyId) -> impl Iterator<Item = &Peer> {
+        self.iter().filter(move |peer| peer.party == party)
+    }
+
+    /// Claims to a share of what there is for all: configured SMFs come first, then those that came first. At one address one
+    /// that is not configured has a claim, because Node IDs cost nothing.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = PartyId> {
+        let is_configured = |peer: &&Peer| self.target_at(peer.address).is_some();
+        let mut addresses = BTreeSet::new();
+        let others = self.iter().filter(move |peer| !is_configured(peer));
+        let others = others.filter(move |peer| addresses.insert(peer.address.ip()));
+        let configured = self.iter().filter(is_configured);
+        configured.chain(others).map(Peer::party)
+    }
+
+    fn new_id(&mut self) -> u32 {
+        self.last_id = self.last_id.wrapping_add(1).max(1);
+        self.last_id
+    }
+
     /// Whether who is at `ip` may speak for the whole association, to change it, to end it, or for sets
     /// of its sessions. A Node ID is no secret, so naming it does not do. It is the address that the
     /// association is held with (which may be that of a NAT), that its Node ID is, one of those that the
@@ -231,8 +276,7 @@ impl Peers {
 
     /// Begin an association.
     pub(crate) fn insert(&mut self, now: Time, node_id: NodeId, address: SocketAddr) -> PeerId {
-        self.last_id = self.last_id.wrapping_add(1).max(1);
-        let id = PeerId(self.last_id);
+        let id = PeerId(self.new_id());
         self.by_node.insert(node_id.clone(), id);
         let peer = Peer {
             id,
@@ -249,6 +293,7 @@ impl Peers {
             deferred: None,
             cp_features: CpFunctionFeatures::empty(),
             smf_set: None,
+            party: PartyId(id.0),
             alternatives: Vec::new(),
             told: Told::default(),
         };
@@ -270,12 +315,15 @@ impl Peers {
         Some(peer)
     }
 
-    /// Give an association a new identity, so that what it had so far can be deleted at leisure.
+    /// Give an association a new identity, so that what it had so far can be deleted at leisure. What it shares with others of
+    /// its set stays.
     pub(crate) fn renew(&mut self, id: PeerId) -> Option<PeerId> {
         let mut peer = self.by_id.remove(&id)?;
-        self.last_id = self.last_id.wrapping_add(1).max(1);
-        let new = PeerId(self.last_id);
+        let new = PeerId(self.new_id());
         peer.id = new;
+        if self.members(peer.party).next().is_none() {
+            peer.party = PartyId(new.0);
+        }
         self.by_node.insert(peer.node_id.clone(), new);
         for source in &peer.sources {
             self.by_source.insert(*source, new);
@@ -333,6 +381,10 @@ pub struct PeerView<'a> {
 }
 
 impl Peer {
+    pub(crate) fn party(&self) -> PartyId {
+        self.party
+    }
+
     /// Whether the association is held with this address, or its Node ID is this address.
     fn is_at(&self, ip: IpAddr) -> bool {
         self.address.ip() == ip || self.node_id.address() == Some(ip)

@@ -1,8 +1,10 @@
 //! Packet Flow Descriptions, kept as SMFs provision them (PFD Management, TS 29.244, 6.2.5).
 //!
-//! They are those of the node, not of one SMF: what one SMF provisions another one replaces.
+//! They are those of the SMF that provisioned them, or of its set: others neither see, replace nor remove them. They
+//! go with its association. An SMF has its share of the room for them ([`crate::base::shares`]).
 
 use std::collections::BTreeMap;
+use std::iter::successors;
 use std::mem::size_of;
 use std::ops::Bound;
 
@@ -10,17 +12,27 @@ use pfcp::ie::{ApplicationPfds, PfdContents};
 use pfcp::message::PfdManagementRequest;
 use pfcp::{Cause, IeType, Message};
 
+use crate::base::ids::{PartyId, PeerId};
+use crate::base::node_id::NodeId;
 pub use crate::base::pfd::{PfdKind, Property};
 use crate::base::refusal::Refusal;
+use crate::base::shares::Shares;
 use crate::exchange::incoming::Incoming;
 use crate::exchange::n4::Turn;
 use crate::node::Node;
+use crate::node::peer::{Peer, Peers, SmfSet};
 use crate::node::slices::Slices;
 use crate::rules::config::Limits;
 
-/// All PFDs, by Application ID.
+/// All PFDs, by whose they are.
 #[derive(Debug, Default)]
 pub(crate) struct Pfds {
+    of: BTreeMap<PartyId, PartyPfds>,
+}
+
+/// Those of one party, by Application ID.
+#[derive(Debug, Default)]
+struct PartyPfds {
     by_application: BTreeMap<Box<str>, Box<[Property]>>,
     bytes: usize,
 }
@@ -30,17 +42,17 @@ pub(crate) struct Pfds {
 type Change = BTreeMap<Box<str>, Box<[Property]>>;
 
 impl Pfds {
-    /// Provision, replace and remove, all or nothing; the applications whose PFDs are new. A request without an
-    /// application removes everything.
+    /// Provision, replace and remove those of a party, all or nothing; the applications whose PFDs are new. A request
+    /// without an application removes all that the party has.
     fn manage(
         &mut self,
+        party: PartyId,
         request: &PfdManagementRequest<'_>,
-        limits: &Limits,
+        (limits, shares): (&Limits, &Shares),
         allow: impl Fn(&str, &[Property]) -> Result<(), Refusal>,
     ) -> Result<Vec<Box<str>>, Refusal> {
         if request.application_ids_pfds.is_empty() {
-            let all = std::mem::take(self);
-            return Ok(all.by_application.into_keys().collect());
+            return Ok(self.take(party).into_keys().collect());
         }
         let mut change = Change::new();
         for application in &request.application_ids_pfds {
@@ -52,34 +64,101 @@ impl Pfds {
             }
             change.insert(name, properties);
         }
-        self.check_room(&change, limits)?;
+        self.check_room(party, &change, limits, shares)?;
         let names = change.keys().cloned().collect();
+        let own = self.of.entry(party).or_default();
         for (name, properties) in change {
-            self.forget(&name);
+            own.forget(&name);
             if !properties.is_empty() {
-                self.bytes += size(&name, &properties);
-                self.by_application.insert(name, properties);
+                own.keep(name, properties);
             }
+        }
+        if own.by_application.is_empty() {
+            self.of.remove(&party);
         }
         Ok(names)
     }
 
-    fn check_room(&self, change: &Change, limits: &Limits) -> Result<(), Refusal> {
-        let (mut count, mut bytes) = (self.by_application.len(), self.bytes);
-        for name in change.keys() {
-            if let Some(old) = self.by_application.get(name) {
+    /// Whether a change fits into what is left for its party. One that takes no more than it had always does.
+    fn check_room(
+        &self,
+        party: PartyId,
+        change: &Change,
+        limits: &Limits,
+        shares: &Shares,
+    ) -> Result<(), Refusal> {
+        let had = self.fill_of(party);
+        let (mut count, mut bytes) = had;
+        for (name, new) in change {
+            let old = self.of(party, name);
+            if !old.is_empty() {
                 count -= 1;
                 bytes -= size(name, old);
             }
+            if !new.is_empty() {
+                count += 1;
+                bytes += size(name, new);
+            }
         }
-        for (name, properties) in change.iter().filter(|(_, new)| !new.is_empty()) {
-            count += 1;
-            bytes += size(name, properties);
+        let all = self.fill();
+        let left = |whole, used, of: fn((usize, usize)) -> usize| {
+            let used_by = |party| of(self.fill_of(party)) as u64;
+            shares.left_for(party, whole as u64, used as u64, used_by)
+        };
+        let more = (count.saturating_sub(had.0), bytes.saturating_sub(had.1));
+        let is_too_much = more.0 as u64 > left(limits.pfd_applications, all.0, |fill| fill.0)
+            || more.1 as u64 > left(limits.pfd_bytes, all.1, |fill| fill.1);
+        match is_too_much && more != (0, 0) {
+            true => Err(Refusal::no_room(IeType::APPLICATION_IDS_PFDS)),
+            false => Ok(()),
         }
-        if count > limits.pfd_applications || bytes > limits.pfd_bytes {
-            return Err(Refusal::no_room(IeType::APPLICATION_IDS_PFDS));
-        }
-        Ok(())
+    }
+
+    /// What a party had: it has none any more.
+    fn take(&mut self, party: PartyId) -> BTreeMap<Box<str>, Box<[Property]>> {
+        let all = self.of.remove(&party).unwrap_or_default();
+        all.by_application
+    }
+
+    /// None: it has none.
+    fn of(&self, party: PartyId, name: &str) -> &[Property] {
+        let all = self.of.get(&party).map(|all| &all.by_application);
+        all.and_then(|all| all.get(name)).map_or(&[], |all| all)
+    }
+
+    /// Of whomever, the next in alphabetical order.
+    fn name_after(&self, after: Option<&str>) -> Option<&str> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.of.values().filter_map(|all| {
+            let mut later = all.by_application.range::<str, _>((from, Bound::Unbounded));
+            later.next().map(|(name, _)| &**name)
+        });
+        next.min()
+    }
+
+    /// Whose applications have this name.
+    fn all_of(&self, name: &str) -> impl Iterator<Item = (PartyId, &[Property])> {
+        let all = self.of.iter();
+        all.filter_map(move |(party, all)| Some((*party, &**all.by_application.get(name)?)))
+    }
+
+    /// Applications of a party, and what they take of memory.
+    fn fill_of(&self, party: PartyId) -> (usize, usize) {
+        let all = self.of.get(&party);
+        all.map_or((0, 0), |all| (all.by_application.len(), all.bytes))
+    }
+
+    /// Applications, and what they take of memory.
+    fn fill(&self) -> (usize, usize) {
+        let all = self.of.keys().map(|party| self.fill_of(*party));
+        all.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+    }
+}
+
+impl PartyPfds {
+    fn keep(&mut self, name: Box<str>, properties: Box<[Property]>) {
+        self.bytes += size(&name, &properties);
+        self.by_application.insert(name, properties);
     }
 
     fn forget(&mut self, name: &str) {
@@ -87,27 +166,17 @@ impl Pfds {
             self.bytes -= size(name, &old);
         }
     }
+}
 
-    /// None: it has none.
-    fn of(&self, name: &str) -> &[Property] {
-        self.by_application.get(name).map_or(&[], |all| all)
-    }
-
-    pub(crate) fn iter_after(
-        &self,
-        after: Option<&str>,
-    ) -> impl Iterator<Item = (&str, &[Property])> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let all = self
-            .by_application
-            .range::<str, _>((from, Bound::Unbounded));
-        all.map(|(name, properties)| (&**name, &**properties))
-    }
-
-    /// Applications, and what they take of memory.
-    pub(crate) fn fill(&self) -> (usize, usize) {
-        (self.by_application.len(), self.bytes)
-    }
+/// An application with PFDs, as operators see it.
+#[derive(Clone, Debug)]
+pub struct ApplicationView<'a> {
+    /// Application ID.
+    pub name: &'a str,
+    /// Node IDs of the SMFs whose it is: one, or those of a set that are there.
+    pub smfs: Vec<&'a NodeId>,
+    /// Its PFDs.
+    pub properties: &'a [Property],
 }
 
 /// What an application counts for, overhead included.
@@ -167,25 +236,21 @@ impl Node {
         incoming: &Incoming,
         message: &Message<'_>,
     ) {
-        let (peers, from) = (&self.peers, incoming.from);
-        if !peers
-            .candidates(from)
-            .any(|id| peers.speaks_for(id, from.ip()))
-        {
-            let cause = Cause::NO_ESTABLISHED_PFCP_ASSOCIATION;
-            return self.refuse(turn, incoming, cause.into());
-        }
-        let managed = PfdManagementRequest::decode(message)
-            .map_err(Refusal::from)
-            .and_then(|request| {
-                let allow = |name: &str, pfds: &[Property]| slices.allow(name, pfds);
-                self.pfds.manage(&request, &self.config.limits, allow)
-            });
-        match managed {
+        let request = match PfdManagementRequest::decode(message) {
+            Ok(request) => request,
+            Err(error) => return self.refuse(turn, incoming, error.into()),
+        };
+        let party = match self.provider(&request, incoming) {
+            Ok(party) => party,
+            Err(refusal) => return self.refuse(turn, incoming, refusal),
+        };
+        let allow = |name: &str, pfds: &[Property]| slices.allow(party, name, pfds);
+        let limits = (&self.config.limits, &self.shares());
+        match self.pfds.manage(party, &request, limits, allow) {
             Ok(names) => {
                 for name in names {
-                    let properties = self.pfds.of(&name);
-                    slices.provision(&name, properties);
+                    let properties = self.pfds.of(party, &name);
+                    slices.provision(party, &name, properties);
                 }
                 slices.refit(turn);
                 let cause = Cause::REQUEST_ACCEPTED;
@@ -198,12 +263,107 @@ impl Node {
         }
     }
 
-    /// Applications with PFDs, in alphabetical order, those after one of this name.
-    pub(crate) fn pfds_after(
+    /// Whose the PFDs of a request are: of the association that its Node ID (7.4.3.1) names, or else, where that is but one
+    /// party, of those at the sender's address.
+    fn provider(
         &self,
-        after: Option<&str>,
-    ) -> impl Iterator<Item = (&str, &[Property])> {
-        self.pfds.iter_after(after)
+        request: &PfdManagementRequest<'_>,
+        incoming: &Incoming,
+    ) -> Result<PartyId, Refusal> {
+        let (peers, from) = (&self.peers, incoming.from);
+        let may = |id: &PeerId| peers.speaks_for(*id, from.ip());
+        let named = request.node_id.as_ref().map(NodeId::from_wire);
+        let named = named.and_then(|node_id| peers.by_node(&node_id));
+        let party = |id: PeerId| peers.get(id).map(Peer::party);
+        if let Some(party) = named.filter(may).and_then(party) {
+            return Ok(party);
+        }
+        let mut here = peers.candidates(from).filter(may).filter_map(party);
+        let first = here.next().ok_or(Cause::NO_ESTABLISHED_PFCP_ASSOCIATION)?;
+        match here.all(|other| other == first) {
+            true => Ok(first),
+            false => Err(Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::NODE_ID)),
+        }
+    }
+
+    /// Who has a share of what there is for all.
+    pub(crate) fn shares(&self) -> Shares {
+        Shares::new(self.config.limits.shares, self.peers.claims())
+    }
+
+    /// The SMF is of this set from now on. PFDs that it had alone are the set's, where that has none of the same application.
+    pub(crate) fn join_set(
+        &mut self,
+        turn: &mut Turn<'_>,
+        slices: &mut impl Slices,
+        id: PeerId,
+        set: Option<SmfSet>,
+    ) {
+        let party_of = |peers: &Peers| peers.get(id).map(Peer::party);
+        let before = party_of(&self.peers);
+        self.peers.set_smf_set(id, set);
+        let after = party_of(&self.peers);
+        let (Some(before), Some(after)) = (before, after) else {
+            return;
+        };
+        slices.join(id, after);
+        self.share_out(slices);
+        if self.peers.members(before).next().is_none() {
+            for (name, properties) in self.pfds.take(before) {
+                if self.pfds.of(after, &name).is_empty() {
+                    slices.provision(after, &name, &properties);
+                    self.pfds
+                        .of
+                        .entry(after)
+                        .or_default()
+                        .keep(name, properties);
+                }
+            }
+            slices.forget_party(before);
+        }
+        slices.refit(turn);
+    }
+
+    /// An association is no more: nor is its party, nor are its PFDs, where it was the last one.
+    pub(crate) fn leave_party(&mut self, slices: &mut impl Slices, party: PartyId) {
+        if self.peers.members(party).next().is_none() {
+            self.pfds.take(party);
+            slices.forget_party(party);
+        }
+        self.share_out(slices);
+    }
+
+    /// Associations have changed: who has a share of what there is for all.
+    pub(crate) fn share_out(&self, slices: &mut impl Slices) {
+        let limits = &self.config.limits;
+        let (reserve, of) = (limits.emergency_sessions, limits.sessions);
+        slices.set_shares(self.shares().with_reserve(reserve, of));
+    }
+
+    /// Applications with PFDs of a party.
+    pub(crate) fn applications_of(&self, party: PartyId) -> usize {
+        self.pfds.fill_of(party).0
+    }
+
+    /// Applications with PFDs, in alphabetical order, those after one of this name: with each name, who has an application of it.
+    pub(crate) fn pfds_after<'a>(
+        &'a self,
+        after: Option<&'a str>,
+    ) -> impl Iterator<Item = (&'a str, Vec<ApplicationView<'a>>)> {
+        let first = self.pfds.name_after(after);
+        let names = successors(first, |name| self.pfds.name_after(Some(name)));
+        names.map(|name| {
+            let all = self.pfds.all_of(name).map(|(party, properties)| {
+                let smfs = self.peers.members(party).map(|peer| &peer.node_id);
+                let smfs = smfs.collect();
+                ApplicationView {
+                    name,
+                    smfs,
+                    properties,
+                }
+            });
+            (name, all.collect())
+        })
     }
 
     /// Applications with PFDs, and the bytes that they take.

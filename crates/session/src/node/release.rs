@@ -39,12 +39,12 @@ impl Node {
             if let Some(features) = request.cp_function_features {
                 peer.cp_features = features;
             }
-            if let Some(set) = request.smf_set_id {
-                peer.smf_set = SmfSet::new(set);
-            }
             if !request.alternatives.is_empty() {
                 peer.alternatives = alternatives(&request.alternatives);
             }
+        }
+        if let Some(set) = request.smf_set_id {
+            self.join_set(turn, slices, id, SmfSet::new(set));
         }
         self.accept_node_request(turn, incoming);
         let preparation = request

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
-use crate::base::ids::PeerId;
+use crate::base::ids::{PartyId, PeerId};
 use crate::base::node_id::NodeId;
 use crate::base::pfd::Property;
 use crate::base::refusal::Refusal;
+use crate::base::shares::Shares;
 use crate::exchange::n4::Turn;
 use crate::node::peer::Peers;
 
@@ -60,11 +61,20 @@ pub(crate) trait Slices {
     /// No report is under way any more, nor waits.
     fn drop_reports(&mut self);
 
+    /// The sessions of this peer go by the PFDs of this party from now on.
+    fn join(&mut self, peer: PeerId, party: PartyId);
+
+    /// Who has a share of what there is for all from now on.
+    fn set_shares(&mut self, shares: Shares);
+
+    /// This party has neither associations nor PFDs any more.
+    fn forget_party(&mut self, party: PartyId);
+
     /// Whether the PFDs of an application may become these.
-    fn allow(&self, application: &str, pfds: &[Property]) -> Result<(), Refusal>;
+    fn allow(&self, party: PartyId, application: &str, pfds: &[Property]) -> Result<(), Refusal>;
 
     /// They are these from now on.
-    fn provision(&mut self, application: &str, pfds: &[Property]);
+    fn provision(&mut self, party: PartyId, application: &str, pfds: &[Property]);
 
     /// A step towards sessions that go by the PFDs as they are now.
     fn refit(&mut self, turn: &mut Turn<'_>);

@@ -102,6 +102,9 @@ pub struct NetworkInstance {
     pub framed_routes: Option<Vec<IpNet>>,
     /// The first network instance on its N6 interface: what comes in there finds the UEs of all of them. None: itself.
     pub home: Option<NiId>,
+    /// Sessions that name it when they are established are emergency sessions (TS 23.501, 5.16.4): N4 does not say otherwise
+    /// which are.
+    pub emergency: bool,
 }
 
 /// A network that tunnels go through, by the addresses that we have in it. Where there is a choice it is
@@ -139,7 +142,12 @@ pub struct Limits {
     pub qers_per_pdr: usize,
     /// PFCP associations.
     pub peers: usize,
-    /// Applications with PFDs.
+    /// Half of what there is for all SMFs is divided into so many equal shares, one for each SMF that is there; 0: all is
+    /// for whoever comes first.
+    pub shares: u32,
+    /// Such a part of [`Self::sessions`], and of all else that sessions share, is for those of emergency networks alone.
+    pub emergency_sessions: u32,
+    /// Applications with PFDs, those of all SMFs together.
     pub pfd_applications: usize,
     /// All PFDs together, in bytes.
     pub pfd_bytes: usize,
@@ -212,6 +220,8 @@ impl Default for Limits {
             filters_per_session: 64,
             qers_per_pdr: 16,
             peers: 64,
+            shares: 8,
+            emergency_sessions: 0,
             pfd_applications: 4096,
             pfd_bytes: 4 << 20,
             outstanding: 4096,

@@ -22,6 +22,7 @@ pub(crate) struct Site {
     networks: Vec<TunnelNetwork>,
     /// In the order of [`NiId`].
     names: Vec<String>,
+    emergency: Vec<bool>,
     /// What SMFs may activate.
     pub(crate) predefined: Vec<PredefinedRule>,
     pub(crate) burst: Burst,
@@ -31,6 +32,12 @@ pub(crate) struct Site {
 }
 
 impl Site {
+    /// Whether a session of one of these network instances is an emergency one.
+    pub(crate) fn is_emergency(&self, mut of: impl Iterator<Item = NiId>) -> bool {
+        self.emergency.contains(&true)
+            && of.any(|ni| self.emergency.get(usize::from(ni.0)) == Some(&true))
+    }
+
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             n3: config.n3.iter().copied().take(256).collect(),
@@ -45,6 +52,9 @@ impl Site {
                 .network_instances
                 .iter()
                 .map(|ni| ni.name.clone())
+                .collect(),
+            emergency: (config.network_instances.iter())
+                .map(|ni| ni.emergency)
                 .collect(),
             predefined: predefined::numbered(config.predefined_rules.clone()),
             burst: config.burst,

@@ -9,17 +9,19 @@ use pfcp::{Cause, IeType};
 
 use crate::base::event::Event;
 use crate::base::flow::FlowDescription;
+use crate::base::ids::{PartyId, PeerId};
 use crate::base::pfd::{PfdKind, Property};
 use crate::base::refusal::Refusal;
 use crate::base::slab::Place;
 use crate::compiled::Tables;
 use crate::exchange::n4::Turn;
 use crate::rules::Pdr;
-use crate::rules::flows::Flows;
+use crate::rules::flows::{Flows, NO_FLOWS};
 use crate::slice::Slice;
 use crate::slice::sessions::Sessions;
 
-type Names = BTreeSet<Box<str>>;
+/// Applications, each of one party.
+type Names = BTreeSet<(PartyId, Box<str>)>;
 
 /// Sessions that are looked at, and those of them that are compiled anew, before other work may go first.
 const SESSIONS_PER_STEP: usize = 512;
@@ -28,10 +30,12 @@ const COMPILED_PER_STEP: usize = 64;
 /// Applications and who names them.
 #[derive(Debug, Default)]
 pub(crate) struct Applications {
+    /// Whose PFDs the sessions of a peer go by; of a peer that is gone: nobody's.
+    parties: BTreeMap<PeerId, PartyId>,
     /// Of those with PFDs by which packets can be told.
-    flows: Flows,
-    /// PDRs that name an application; those that none names are not here.
-    users: BTreeMap<Box<str>, usize>,
+    flows: BTreeMap<PartyId, Flows>,
+    /// PDRs of a peer that name an application; those that none names are not here.
+    users: BTreeMap<(PeerId, Box<str>), usize>,
     /// Of those that PDRs name: changed since the pass under way began.
     changed: Names,
     pass: Option<Pass>,
@@ -57,14 +61,66 @@ pub(crate) fn flows_of(properties: &[Property]) -> Option<Box<[FlowDescription]>
 }
 
 impl Applications {
-    pub(crate) fn flows(&self) -> &Flows {
-        &self.flows
+    /// Flows that the sessions of a peer go by.
+    pub(crate) fn flows(&self, peer: PeerId) -> &Flows {
+        let party = self.parties.get(&peer);
+        let flows = party.and_then(|party| self.flows.get(party));
+        flows.unwrap_or(&NO_FLOWS)
+    }
+
+    /// The sessions of this peer go by the PFDs of this party from now on.
+    pub(crate) fn join(&mut self, peer: PeerId, party: PartyId) {
+        let before = self.parties.insert(peer, party);
+        if before == Some(party) {
+            return;
+        }
+        let used = self.users.keys().filter(|(user, _)| *user == peer);
+        for name in used.map(|(_, name)| name.clone()) {
+            let flows = self.flows.entry(party).or_default();
+            flows.entry(name.clone()).or_default();
+            self.changed.insert((party, name));
+        }
+        if let Some(before) = before {
+            self.forget_unused(before);
+        }
+    }
+
+    /// This peer is no more. Its sessions, which nobody finds any more, stay as they are.
+    pub(crate) fn forget(&mut self, peer: PeerId) {
+        if let Some(party) = self.parties.remove(&peer) {
+            self.forget_unused(party);
+        }
+    }
+
+    /// Applications without PFDs that no PDR of a party names any more.
+    fn forget_unused(&mut self, party: PartyId) {
+        let Some(mut flows) = self.flows.remove(&party) else {
+            return;
+        };
+        flows.retain(|name, flows| !flows.is_empty() || self.is_used(party, name));
+        if !flows.is_empty() {
+            self.flows.insert(party, flows);
+        }
+    }
+
+    pub(crate) fn forget_party(&mut self, party: PartyId) {
+        self.flows.remove(&party);
+    }
+
+    fn is_used(&self, party: PartyId, name: &str) -> bool {
+        let mut members = self.parties.iter().filter(|(_, of)| **of == party);
+        members.any(|(peer, _)| self.users.contains_key(&(*peer, name.into())))
     }
 
     /// Whether the PFDs of an application may become these: those that PDRs name must stay such that their packets
     /// can be told. Without any they are nobody's.
-    pub(crate) fn allow(&self, name: &str, properties: &[Property]) -> Result<(), Refusal> {
-        if self.users.contains_key(name) && flows_of(properties).is_none() {
+    pub(crate) fn allow(
+        &self,
+        party: PartyId,
+        name: &str,
+        properties: &[Property],
+    ) -> Result<(), Refusal> {
+        if self.is_used(party, name) && flows_of(properties).is_none() {
             let ie = IeType::APPLICATION_IDS_PFDS;
             return Err(Refusal::ie(Cause::SERVICE_NOT_SUPPORTED, ie));
         }
@@ -72,40 +128,54 @@ impl Applications {
     }
 
     /// The PFDs of an application are these from now on, none if they were taken away.
-    pub(crate) fn provision(&mut self, name: &str, properties: &[Property]) {
-        let is_used = self.users.contains_key(name);
+    pub(crate) fn provision(&mut self, party: PartyId, name: &str, properties: &[Property]) {
+        let is_used = self.is_used(party, name);
         let flows = Some(properties).filter(|all| !all.is_empty());
         let flows = flows.and_then(flows_of);
         // Without PFDs no packet is of it.
         let flows = flows.or_else(|| is_used.then(Box::default));
-        if self.flows.get(name) == flows.as_ref() {
+        let of_party = self.flows.entry(party).or_default();
+        if of_party.get(name) == flows.as_ref() {
             return;
         }
         match flows {
-            Some(flows) => self.flows.insert(name.into(), flows),
-            None => self.flows.remove(name),
+            Some(flows) => of_party.insert(name.into(), flows),
+            None => of_party.remove(name),
         };
         if is_used {
-            self.changed.insert(name.into());
+            self.changed.insert((party, name.into()));
         }
     }
 
-    /// PDRs come in the place of others.
-    pub(crate) fn keep(&mut self, before: &[Pdr], after: &[Pdr]) {
+    /// PDRs of a peer's session come in the place of others.
+    pub(crate) fn keep(&mut self, peer: PeerId, before: &[Pdr], after: &[Pdr]) {
         for name in after.iter().filter_map(|pdr| pdr.pdi.application()) {
-            *self.users.entry(name.into()).or_default() += 1;
+            *self.users.entry((peer, name.into())).or_default() += 1;
         }
         for name in before.iter().filter_map(|pdr| pdr.pdi.application()) {
-            let Some(users) = self.users.get_mut(name) else {
-                continue;
-            };
-            *users -= 1;
-            if *users == 0 {
-                self.users.remove(name);
-                if self.flows.get(name).is_some_and(|flows| flows.is_empty()) {
-                    self.flows.remove(name);
-                }
-            }
+            self.leave(peer, name);
+        }
+    }
+
+    /// A PDR of this peer no longer names the application.
+    fn leave(&mut self, peer: PeerId, name: &str) {
+        let key = (peer, name.into());
+        let Some(users) = self.users.get_mut(&key) else {
+            return;
+        };
+        *users -= 1;
+        if *users > 0 {
+            return;
+        }
+        self.users.remove(&key);
+        let Some(party) = self.parties.get(&peer).copied() else {
+            return;
+        };
+        if !self.is_used(party, name)
+            && let Some(flows) = self.flows.get_mut(&party)
+            && flows.get(name).is_some_and(|flows| flows.is_empty())
+        {
+            flows.remove(name);
         }
     }
 
@@ -147,13 +217,15 @@ impl<T: Tables> Sessions<T> {
     pub(crate) fn refit(&mut self, tables: &mut T) -> Option<usize> {
         let mut compiled = 0;
         for _ in 0..SESSIONS_PER_STEP {
-            let pass = self.applications.pass()?;
-            let place = pass.at;
-            let changed = |pdr: &Pdr| {
-                let name = pdr.pdi.application();
-                name.is_some_and(|name| pass.names.contains(name))
-            };
+            let place = self.applications.pass()?.at;
+            let Applications { parties, pass, .. } = &self.applications;
+            let names = &pass.as_ref()?.names;
             let session = self.slab.get(place);
+            let party = session.and_then(|s| parties.get(&s.peer));
+            let changed = |pdr: &Pdr| {
+                let name = party.copied().zip(pdr.pdi.application());
+                name.is_some_and(|(party, name)| names.contains(&(party, name.into())))
+            };
             let is_concerned = session.is_some_and(|s| s.context.kept.pdrs().iter().any(changed));
             let seid = self.slab.seid(place).filter(|_| is_concerned);
             let next = self.slab.after(place);

@@ -276,7 +276,7 @@ impl<T: Tables> Sessions<T> {
             dormant: context.dormant(),
             closed: &self.closed,
             predefined: &self.site.predefined,
-            applications: self.applications.flows(),
+            applications: self.applications.flows(session.peer),
             stopped: &self.stopped_now,
             ..rules.for_packets()
         };
@@ -285,7 +285,9 @@ impl<T: Tables> Sessions<T> {
         let compiling = self.compiler.compile(rules, &self.site, &reaches, compiled);
         compiled.seid = owner(seid, rules.pdrs, compiled);
         compiled.session = seid;
-        compiling.is_ok() && tables.publish(&mut session.handle, compiled).is_ok()
+        let payer = self.ledger.payer(session.peer, place);
+        let handle = &mut session.handle;
+        compiling.is_ok() && self.ledger.publish(payer, handle, compiled, tables).is_ok()
     }
 }
 

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::base::refusal::Refusal;
 use crate::compile::compiler::is_found_by_others;
-use crate::compiled::{FRAMED_MAX, PdrId, QerId};
+use crate::compiled::{FRAMED_MAX, NiId, PdrId, QerId};
 use crate::rules::endpoints::{ENDPOINTS_MAX, Endpoint};
 use crate::rules::flows::NO_FLOWS;
 use crate::rules::intake::{self, Wants};
@@ -277,6 +277,13 @@ impl Draft {
             applications: &NO_FLOWS,
             stopped: &[],
         }
+    }
+
+    /// Network instances that the rules name.
+    pub(crate) fn networks(&self) -> impl Iterator<Item = NiId> + '_ {
+        let of_pdrs = self.pdrs.rules.iter().filter_map(|pdr| pdr.pdi.ni);
+        let of_fars = self.fars.rules.iter().filter_map(Far::forwarding);
+        of_pdrs.chain(of_fars.filter_map(|to| to.ni))
     }
 
     /// Tunnels whose ends shall hear that no packet follows, once for each FAR that leaves (TS 23.501, 5.8.2.9: one or more

@@ -22,6 +22,7 @@ impl<T: Tables> Sessions<T> {
     pub(crate) fn head(&mut self, peer: PeerId, at: Option<Place>, next: Option<Place>) {
         if let Some(list) = self.peers.get_mut(&peer) {
             list.first = at;
+            list.last = list.last.or(at);
             list.len += 1;
         }
         if let Some(next) = next.and_then(|place| self.slab.get_mut(place)) {
@@ -61,22 +62,35 @@ impl<T: Tables> Sessions<T> {
         self.epoch = self.epoch.wrapping_add(1);
         let mut doomed = List::empty(self.epoch);
         for place in places {
-            if self.detach(place).is_none() {
-                continue;
-            }
-            if let Some(session) = self.slab.get_mut(place) {
-                session.epoch = doomed.epoch;
-                session.previous = None;
-                session.next = doomed.first;
-            }
-            if let Some(next) = doomed.first.and_then(|next| self.slab.get_mut(next)) {
-                next.previous = Some(place);
-            }
-            doomed.first = Some(place);
-            doomed.len += 1;
+            self.doom(place, &mut doomed);
         }
         self.doomed.push(doomed);
         doomed.len
+    }
+
+    /// Disown one session.
+    pub(crate) fn delete_one(&mut self, place: Place) {
+        self.epoch = self.epoch.wrapping_add(1);
+        let mut doomed = List::empty(self.epoch);
+        self.doom(place, &mut doomed);
+        self.doomed.push(doomed);
+    }
+
+    fn doom(&mut self, place: Place, doomed: &mut List) {
+        if self.detach(place).is_none() {
+            return;
+        }
+        if let Some(session) = self.slab.get_mut(place) {
+            session.epoch = doomed.epoch;
+            session.previous = None;
+            session.next = doomed.first;
+        }
+        if let Some(next) = doomed.first.and_then(|next| self.slab.get_mut(next)) {
+            next.previous = Some(place);
+        }
+        doomed.first = Some(place);
+        doomed.last = doomed.last.or(Some(place));
+        doomed.len += 1;
     }
 
     /// From now on `to` controls the sessions in these sets.
@@ -115,7 +129,7 @@ impl<T: Tables> Sessions<T> {
     }
 
     /// This session is that of another peer from now on.
-    pub(crate) fn adopt(&mut self, seid: u64, new: PeerId) {
+    pub(crate) fn adopt(&mut self, seid: u64, new: PeerId, tables: &T) {
         let Some(place) = self.slab.find(seid) else {
             return;
         };
@@ -124,6 +138,11 @@ impl<T: Tables> Sessions<T> {
         }
         let list = self.list_of(new);
         if let Some(session) = self.slab.get_mut(place) {
+            let (old, pdrs) = (session.peer, session.context.kept.pdrs());
+            self.applications.keep(new, &[], &pdrs);
+            self.applications.keep(old, &pdrs, &[]);
+            self.ledger
+                .move_to(new, place, old, tables.holds(&session.handle));
             session.peer = new;
             session.epoch = list.epoch;
             session.previous = None;

@@ -7,12 +7,14 @@ pub(crate) mod context;
 pub(crate) mod deferred;
 #[cfg(test)]
 pub(crate) mod deferred_tests;
+pub(crate) mod displaced;
 pub(crate) mod draft;
 pub(crate) mod error_indication;
 pub(crate) mod finishing;
 pub(crate) mod hand_over;
 pub(crate) mod inactivity;
 pub(crate) mod kept;
+pub(crate) mod ledger;
 pub(crate) mod paging;
 #[cfg(test)]
 pub(crate) mod paging_tests;
@@ -39,10 +41,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::event::Event;
-use crate::base::ids::PeerId;
+use crate::base::ids::{PartyId, PeerId};
 use crate::base::node_id::NodeId;
 use crate::base::pfd::Property;
 use crate::base::refusal::Refusal;
+use crate::base::shares::Shares;
 use crate::base::slab::Place;
 use crate::base::time::Time;
 use crate::compiled::Tables;
@@ -53,6 +56,7 @@ use crate::node::slices::{Slices, Then};
 use crate::rules::config::Config;
 use crate::rules::summary::SessionSummary;
 use crate::slice::finishing::Finishing;
+use crate::slice::ledger::Ledger;
 use crate::slice::reports::Reports;
 use crate::slice::resources::{Created, ResourceFill};
 use crate::slice::sessions::Sessions;
@@ -239,6 +243,10 @@ impl<T: Tables> Slice<T> {
         self.sessions.fill()
     }
 
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.sessions.ledger
+    }
+
     pub(crate) fn tables(&self) -> &T {
         &self.tables
     }
@@ -284,6 +292,8 @@ impl<T: Tables> Slices for Slice<T> {
     fn forget(&mut self, peer: PeerId) {
         self.reports.forget(peer);
         self.finishing.forget(peer);
+        self.sessions.applications.forget(peer);
+        self.sessions.ledger.forget(peer);
     }
 
     fn disown(
@@ -337,12 +347,26 @@ impl<T: Tables> Slices for Slice<T> {
         self.finishing = Finishing::default();
     }
 
-    fn allow(&self, application: &str, pfds: &[Property]) -> Result<(), Refusal> {
-        self.sessions.applications.allow(application, pfds)
+    fn join(&mut self, peer: PeerId, party: PartyId) {
+        self.sessions.applications.join(peer, party);
+        self.sessions.ledger.join(peer, party);
     }
 
-    fn provision(&mut self, application: &str, pfds: &[Property]) {
-        self.sessions.applications.provision(application, pfds);
+    fn set_shares(&mut self, shares: Shares) {
+        self.sessions.ledger.set_shares(shares);
+    }
+
+    fn forget_party(&mut self, party: PartyId) {
+        self.sessions.applications.forget_party(party);
+    }
+
+    fn allow(&self, party: PartyId, application: &str, pfds: &[Property]) -> Result<(), Refusal> {
+        self.sessions.applications.allow(party, application, pfds)
+    }
+
+    fn provision(&mut self, party: PartyId, application: &str, pfds: &[Property]) {
+        let applications = &mut self.sessions.applications;
+        applications.provision(party, application, pfds);
     }
 
     fn refit(&mut self, turn: &mut Turn<'_>) {

@@ -8,6 +8,7 @@ use pfcp::{Cause, IeType, Writer};
 
 use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
+use crate::base::time::Time;
 use crate::compiled::Tables;
 use crate::exchange::incoming::Incoming;
 use crate::exchange::n4::Turn;
@@ -15,6 +16,7 @@ use crate::node::load::Notice;
 use crate::node::peer::Peers;
 use crate::rules::config::Config;
 use crate::slice::Slice;
+use crate::slice::displaced::PER_REQUEST;
 use crate::slice::resources::{Created, CreatedFor};
 use crate::slice::sessions::Deleted;
 use crate::slice::set_requests::Found;
@@ -31,17 +33,18 @@ impl<T: Tables> Slice<T> {
         (peer, notice): (PeerId, Notice),
     ) {
         let (cp_seid, scope) = (request.cp_f_seid.seid, peers.by_source(incoming.from));
-        let established = self
-            .sessions
-            .establish(turn.now, peer, request, &mut self.tables);
-        let established = match established {
-            Ok(established) => established,
+        let seid = self.with_room(turn, peers, peer, |slice, now| {
+            let (sessions, tables) = (&mut slice.sessions, &mut slice.tables);
+            sessions.establish(now, peer, request, tables)
+        });
+        let seid = match seid {
+            Ok(seid) => seid,
             Err(refusal) => return turn.refuse(scope, incoming, cp_seid, refusal),
         };
         self.created.clear();
-        self.created.extend_from_slice(established.created);
+        self.created.extend_from_slice(self.sessions.created());
         turn.stats().established += 1;
-        let f_seid = up_f_seid(&self.config, established.seid);
+        let f_seid = up_f_seid(&self.config, seid);
         let (cause, created) = (Cause::REQUEST_ACCEPTED, &self.created);
         turn.answer(scope, incoming, cp_seid, cause, |writer, us| {
             writer.node_id(us.to_wire());
@@ -53,6 +56,27 @@ impl<T: Tables> Slice<T> {
         self.tell_usage(turn, peers);
     }
 
+    /// Does what a peer asks for, at the expense of SMFs that do not answer where there is no room else. A request that is refused
+    /// leaves no trace, so it can be tried again.
+    fn with_room<R>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peers: &Peers,
+        peer: PeerId,
+        mut ask: impl FnMut(&mut Self, Time) -> Result<R, Refusal>,
+    ) -> Result<R, Refusal> {
+        let mut outcome = ask(self, turn.now);
+        for _ in 0..PER_REQUEST {
+            match &outcome {
+                Err(refusal) if self.displace_one(turn, peers, peer, refusal) => {
+                    outcome = ask(self, turn.now);
+                }
+                _ => break,
+            }
+        }
+        outcome
+    }
+
     /// Session Modification Request (6.3.3.3), not answered yet. The CP's SEID from now on.
     pub(crate) fn modify(
         &mut self,
@@ -62,11 +86,12 @@ impl<T: Tables> Slice<T> {
         request: &SessionModificationRequest<'_>,
         found: &Found,
     ) -> Result<u64, Refusal> {
-        let (now, tables) = (turn.now, &mut self.tables);
-        let modified = (self.sessions).modify(now, found.owner, found.seid, request, tables)?;
-        let cp_seid = modified.cp_seid;
+        let cp_seid = self.with_room(turn, peers, found.owner, |slice, now| {
+            let (sessions, tables) = (&mut slice.sessions, &mut slice.tables);
+            sessions.modify(now, found.owner, found.seid, request, tables)
+        })?;
         self.created.clear();
-        self.created.extend_from_slice(modified.created);
+        self.created.extend_from_slice(self.sessions.created());
         turn.stats().modified += 1;
         if let Some(f_seid) = request.cp_f_seid {
             let address = f_seid.ipv4.map(IpAddr::V4);

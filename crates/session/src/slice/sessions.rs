@@ -11,10 +11,12 @@ use pfcp::{Cause, IeType};
 use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
 use crate::base::salted::Salted;
+use crate::base::shares::Shares;
 use crate::base::slab::{Place, Slab};
 use crate::base::time::Time;
 use crate::compile::compiler::{Compiler, owner};
 use crate::compiled::{Compiled, EndedTunnel, NoRoom, PdrId, Tables};
+use crate::room::{Resource, Shortage};
 use crate::rules::config::Config;
 use crate::rules::endpoints::Endpoint;
 use crate::rules::site::Site;
@@ -26,6 +28,7 @@ use crate::slice::context::{Context, Rare};
 use crate::slice::deferred::Deferred;
 use crate::slice::draft::Draft;
 use crate::slice::inactivity::{Inactivity, Watch};
+use crate::slice::ledger::Ledger;
 use crate::slice::paging::Paging;
 use crate::slice::resources::{Holders, ResourceFill, Resources};
 use crate::slice::sets::{Membership, SetIndex};
@@ -68,6 +71,7 @@ pub(crate) struct Sessions<T: Tables> {
     /// See [`PacketRules::stopped`]; kept for its capacity.
     pub(super) stopped_now: Vec<Tunnel>,
     pub(super) paging: Paging,
+    pub(super) ledger: Ledger,
 }
 
 /// One session in its place.
@@ -95,7 +99,10 @@ impl<H> Session<H> {
 /// Sessions linked through themselves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List {
+    /// The newest.
     pub(super) first: Option<Place>,
+    /// The oldest.
+    pub(super) last: Option<Place>,
     pub(super) len: usize,
     /// Of this list alone, so that sessions in a former list of its peer are not taken for its own.
     pub(super) epoch: u32,
@@ -105,28 +112,11 @@ impl List {
     pub(crate) fn empty(epoch: u32) -> Self {
         Self {
             first: None,
+            last: None,
             len: 0,
             epoch,
         }
     }
-}
-
-/// What the answer to an accepted establishment says.
-#[derive(Debug)]
-pub(crate) struct Established<'a> {
-    /// Ours, for the UP F-SEID.
-    pub(crate) seid: u64,
-    /// PDRs for which we chose something.
-    pub(crate) created: &'a [Created],
-}
-
-/// What the answer to an accepted modification says.
-#[derive(Debug)]
-pub(crate) struct Modified<'a> {
-    /// The CP's SEID, for the header of the answer; the request may have changed it.
-    pub(crate) cp_seid: u64,
-    /// PDRs for which we chose something.
-    pub(crate) created: &'a [Created],
 }
 
 /// What the answer to an accepted deletion says.
@@ -145,6 +135,9 @@ impl<T: Tables> Sessions<T> {
     /// `seed` makes SEIDs hard to guess and hashing hard to aim at; `direct_teids` as
     /// [`Tables::direct_teids`] says.
     pub(crate) fn new(config: &Config, seed: u64, direct_teids: u32) -> Self {
+        let limits = &config.limits;
+        let shares = Shares::new(limits.shares, []);
+        let shares = shares.with_reserve(limits.emergency_sessions, limits.sessions);
         Self {
             site: Site::new(config),
             slab: Slab::new(seed),
@@ -167,17 +160,18 @@ impl<T: Tables> Sessions<T> {
             stopped: Stopped::default(),
             stopped_now: Vec::new(),
             paging: Paging::default(),
+            ledger: Ledger::new(config.limits.sessions, shares),
         }
     }
 
-    /// Session Establishment (TS 29.244, 6.3.2).
+    /// Session Establishment (TS 29.244, 6.3.2): our SEID. [`Self::created`] says what we chose.
     pub(crate) fn establish(
         &mut self,
         now: Time,
         peer: PeerId,
         request: &SessionEstablishmentRequest<'_>,
         tables: &mut T,
-    ) -> Result<Established<'_>, Refusal> {
+    ) -> Result<u64, Refusal> {
         let seid = loop {
             match self.try_establish(now, peer, request, tables) {
                 Ok(seid) => break seid,
@@ -191,10 +185,7 @@ impl<T: Tables> Sessions<T> {
         self.watch(now, seid, request.user_plane_inactivity_timer, tables);
         self.defer(now, seid);
         self.usage_begins(now, seid, tables);
-        Ok(Established {
-            seid,
-            created: self.resources.created(),
-        })
+        Ok(seid)
     }
 
     fn try_establish(
@@ -204,27 +195,37 @@ impl<T: Tables> Sessions<T> {
         request: &SessionEstablishmentRequest<'_>,
         tables: &mut T,
     ) -> Result<u64, Refusal> {
-        if self.slab.len() >= self.site.limits.sessions as usize {
-            return Err(Cause::NO_RESOURCES_AVAILABLE.into());
-        }
         establishment_is_supported(request)?;
         let membership = Membership::of(request)?;
         self.draft.establish(request, &self.site)?;
+        let is_emergency = self.site.is_emergency(self.draft.networks());
+        let payer = match is_emergency {
+            true => PeerId::EMERGENCY,
+            false => peer,
+        };
+        if let Err(is_kept) = self.ledger.check_session(payer) {
+            let shortage = Shortage::of(Resource::Sessions, is_kept);
+            return Err(Refusal::short_of(shortage));
+        }
         let seid = self.slab.next_seid().ok_or(Cause::SYSTEM_FAILURE)?;
         self.before.clear();
         let handle = self
-            .publish(now, seid, T::Handle::default(), tables)
+            .publish(now, (peer, payer), seid, T::Handle::default(), tables)
             .map_err(|(_, r)| r)?;
         self.resources
             .keep(now, Holders::NONE, self.draft.holders());
-        self.applications.keep(&[], &self.draft.pdrs.rules);
+        self.applications.keep(peer, &[], &self.draft.pdrs.rules);
         let mut context = Context::of(request.cp_f_seid.seid, membership);
         self.draft.land(&mut context);
         let seid = self.insert(peer, context, handle);
+        if let Some(place) = seid.and_then(|seid| self.slab.find(seid)) {
+            self.ledger.begin(payer, place, is_emergency);
+        }
         seid.ok_or(Cause::SYSTEM_FAILURE.into())
     }
 
-    /// Session Modification (TS 29.244, 6.3.3).
+    /// Session Modification (TS 29.244, 6.3.3): the CP's SEID, for the header of the answer; the request may have changed it.
+    /// [`Self::created`] says what we chose.
     pub(crate) fn modify(
         &mut self,
         now: Time,
@@ -232,7 +233,7 @@ impl<T: Tables> Sessions<T> {
         seid: u64,
         request: &SessionModificationRequest<'_>,
         tables: &mut T,
-    ) -> Result<Modified<'_>, Refusal> {
+    ) -> Result<u64, Refusal> {
         let place = self
             .owned(peer, seid)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
@@ -257,11 +258,7 @@ impl<T: Tables> Sessions<T> {
         self.end_paging(seid);
         self.notice(seid, tables);
         let session = self.slab.get(place);
-        let cp_seid = session.map_or(0, |session| session.context.cp_seid);
-        Ok(Modified {
-            cp_seid,
-            created: self.resources.created(),
-        })
+        Ok(session.map_or(0, |session| session.context.cp_seid))
     }
 
     fn try_modify(
@@ -285,10 +282,12 @@ impl<T: Tables> Sessions<T> {
             self.before.clear();
         }
         // Out of its place meanwhile, which is put right on both ways out.
+        let peer = session.peer;
+        let payer = self.ledger.payer(peer, place);
         let handle = std::mem::take(&mut session.handle);
-        let (handle, outcome) = match self.publish(now, seid, handle, tables) {
+        let (handle, outcome) = match self.publish(now, (peer, payer), seid, handle, tables) {
             Ok(handle) => {
-                self.keep(now, seid);
+                self.keep(now, peer, seid);
                 if self.draft.fars.changed {
                     self.forget_indicated(seid);
                 }
@@ -306,7 +305,7 @@ impl<T: Tables> Sessions<T> {
     }
 
     /// What the draft holds is held, and nothing else of what was.
-    fn keep(&mut self, now: Time, seid: u64) {
+    fn keep(&mut self, now: Time, peer: PeerId, seid: u64) {
         if !self.draft.pdrs.changed && !self.draft.endpoints_changed {
             return;
         }
@@ -315,7 +314,8 @@ impl<T: Tables> Sessions<T> {
             endpoints: endpoints_of(&self.slab, seid),
         };
         self.resources.keep(now, before, self.draft.holders());
-        self.applications.keep(&self.before, &self.draft.pdrs.rules);
+        self.applications
+            .keep(peer, &self.before, &self.draft.pdrs.rules);
     }
 
     /// The session is what the draft says.
@@ -340,6 +340,7 @@ impl<T: Tables> Sessions<T> {
     fn publish(
         &mut self,
         now: Time,
+        (peer, payer): (PeerId, PeerId),
         seid: u64,
         mut handle: T::Handle,
         tables: &mut T,
@@ -367,7 +368,7 @@ impl<T: Tables> Sessions<T> {
                 }
                 let rules = PacketRules {
                     predefined: &self.site.predefined,
-                    applications: self.applications.flows(),
+                    applications: self.applications.flows(peer),
                     stopped: &self.stopped_now,
                     ..self.draft.for_packets()
                 };
@@ -377,7 +378,9 @@ impl<T: Tables> Sessions<T> {
                 self.compiled.seid = owner(seid, rules.pdrs, &self.compiled);
                 self.compiled.session = seid;
                 self.compiled.drops_held = self.draft.drops_held;
-                tables.publish(&mut handle, &self.compiled).map_err(no_room)
+                let new = &mut self.compiled;
+                let published = self.ledger.publish(payer, &mut handle, new, tables);
+                published.map_err(no_room)
             });
         match outcome {
             Ok(()) => Ok(handle),
@@ -427,8 +430,13 @@ impl<T: Tables> Sessions<T> {
             }
         }
         let cp_seid = out.context.cp_seid;
-        self.dissolve(now, out, tables);
+        self.dissolve(now, place, out, tables);
         Ok(Deleted { cp_seid, measured })
+    }
+
+    /// What the last request that was accepted has chosen.
+    pub(crate) fn created(&self) -> &[Created] {
+        self.resources.created()
     }
 
     /// Disown all sessions of a peer, at once however many: they are found no more, and go with
@@ -446,10 +454,11 @@ impl<T: Tables> Sessions<T> {
             if let Some(place) = list.first {
                 self.usage_is_left(now, place, tables);
             }
-            let out = list.first.and_then(|place| self.take_out(place));
-            if let Some(out) = out {
+            let place = list.first;
+            let out = place.and_then(|place| self.take_out(place));
+            if let Some((place, out)) = place.zip(out) {
                 self.unlink(&out, &mut list);
-                self.dissolve(now, out, tables);
+                self.dissolve(now, place, out, tables);
                 if list.len > 0 {
                     self.doomed.push(list);
                 }
@@ -531,8 +540,9 @@ impl<T: Tables> Sessions<T> {
             Some(neighbour) => neighbour.next = next,
             None => list.first = next,
         }
-        if let Some(neighbour) = next.and_then(|place| self.slab.get_mut(place)) {
-            neighbour.previous = previous;
+        match next.and_then(|place| self.slab.get_mut(place)) {
+            Some(neighbour) => neighbour.previous = previous,
+            None => list.last = previous,
         }
         list.len -= 1;
     }
@@ -569,15 +579,17 @@ impl<T: Tables> Sessions<T> {
         }
     }
 
-    fn dissolve(&mut self, now: Time, mut out: Session<T::Handle>, tables: &mut T) {
-        tables.withdraw(&mut out.handle);
+    fn dissolve(&mut self, now: Time, place: Place, mut out: Session<T::Handle>, tables: &mut T) {
+        let payer = self.ledger.payer(out.peer, place);
+        self.ledger.withdraw(payer, &mut out.handle, tables);
+        self.ledger.end(out.peer, place);
         out.context.kept.read_pdrs(&mut self.before);
         let before = Holders {
             pdrs: &self.before,
             endpoints: out.context.endpoints(),
         };
         self.resources.keep(now, before, Holders::NONE);
-        self.applications.keep(before.pdrs, &[]);
+        self.applications.keep(out.peer, before.pdrs, &[]);
     }
 
     /// Where a SEID leads, if it is one of ours, without looking.
@@ -666,6 +678,7 @@ impl<T: Tables> Sessions<T> {
     #[cfg(test)]
     pub(crate) fn check_indexes(&self) {
         crate::slice::tests::records::check(&self.slab);
+        self.ledger.check(self.slab.len());
         let (mut inactivity, mut deferred) = (self.inactivity.clone(), self.deferred.clone());
         let (mut paging, mut stopped) = (self.paging.clone(), self.stopped.clone());
         for (seid, session) in self.slab.iter_after(None) {
@@ -849,8 +862,12 @@ fn modification_is_supported(request: &SessionModificationRequest<'_>) -> Result
 
 /// What the tables have no room for.
 fn no_room(full: NoRoom) -> Refusal {
+    let refusal = Refusal::short_of(full.into());
     match full.qer {
-        Some(qer) => Refusal::no_room(IeType::GBR).in_rule(RuleId::Qer(qer)),
-        None => Cause::NO_RESOURCES_AVAILABLE.into(),
+        Some(qer) => Refusal {
+            offending_ie: Some(IeType::GBR),
+            ..refusal.in_rule(RuleId::Qer(qer))
+        },
+        None => refusal,
     }
 }

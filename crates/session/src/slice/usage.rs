@@ -8,6 +8,7 @@ use pfcp::ie::{PfcpSmReqFlags, UsageReportTrigger};
 use pfcp::message::SessionModificationRequest;
 use smallvec::SmallVec;
 
+use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
 use crate::base::slab::Place;
 use crate::base::time::Time;
@@ -449,12 +450,16 @@ impl<T: Tables> Sessions<T> {
     /// on its way; by URR ID and UR-SEQN it can tell.
     pub(crate) fn usage_ends(&mut self, now: Time, place: Place, tables: &mut T) {
         let at = self.moment(now);
-        let measuring = self.slab.get_mut(place).and_then(Session::measuring);
+        let session = self.slab.get_mut(place);
+        let payer = session.as_ref().map_or(PeerId::EMERGENCY, |session| {
+            self.ledger.payer(session.peer, place)
+        });
+        let measuring = session.and_then(Session::measuring);
         let Some((rules, handle, usage)) = measuring else {
             return;
         };
         usage.count(rules, |pdr| tables.counters(handle, pdr));
-        tables.withdraw(handle);
+        self.ledger.withdraw(payer, handle, tables);
         usage.part(rules, &[], |pdr| tables.parted(pdr));
         let reports = &mut self.usage.reports;
         reports.append(&mut usage.unanswered);

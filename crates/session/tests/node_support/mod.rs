@@ -42,6 +42,7 @@ use rs_pfcp::message::header::Header;
 use session::compiled::{Action, Compiled, Counters, Key, NoRoom, PdrId as OurPdrId, Tables};
 use session::config::{Config, NetworkInstance as OurInstance, NodeIdConfig};
 use session::event::Event;
+use session::room::{Holding, Resource};
 use session::{Core, Outbox, Time};
 
 /// Our Recovery Time Stamp in all tests.
@@ -56,6 +57,9 @@ pub struct Recorder {
     published: u64,
     /// How often each was.
     pub publications: BTreeMap<u64, usize>,
+    /// Entries that there are.
+    pub room: Option<u64>,
+    entries: BTreeMap<u64, u64>,
 }
 
 #[derive(Default)]
@@ -69,6 +73,17 @@ impl Tables for Recorder {
     }
 
     fn publish(&mut self, handle: &mut Handle, new: &Compiled) -> Result<(), NoRoom> {
+        let entries = new.entries.len() as u64;
+        let held = handle.0.map_or(0, |number| self.entries[&number]);
+        let all: u64 = self.entries.values().sum();
+        if self.room.is_some_and(|room| all - held + entries > room) {
+            return Err(NoRoom::of("entries"));
+        }
+        if let Some((_, more)) = new.more.iter().find(|(of, _)| *of == Resource::Entries)
+            && entries.saturating_sub(held) > *more
+        {
+            return Err(NoRoom::kept("entries"));
+        }
         let keys: Vec<Key> = new.keys.iter().map(|(key, _)| *key).collect();
         let number = *handle.0.get_or_insert_with(|| {
             self.published += 1;
@@ -76,6 +91,7 @@ impl Tables for Recorder {
         });
         *self.publications.entry(number).or_default() += 1;
         self.live.insert(number, keys);
+        self.entries.insert(number, entries);
         let tunnels = new.entries.iter().filter_map(|entry| match entry.action {
             Action::Tunnel { peer, local, .. } => Some((peer, local)),
             _ => None,
@@ -84,9 +100,21 @@ impl Tables for Recorder {
         Ok(())
     }
 
+    fn room(&self, of: Resource) -> Option<u64> {
+        self.room.filter(|_| of == Resource::Entries)
+    }
+
+    fn holds(&self, handle: &Handle) -> Holding {
+        let mut held = Holding::default();
+        let entries = handle.0.and_then(|number| self.entries.get(&number));
+        held.add(Resource::Entries, entries.copied().unwrap_or(0));
+        held
+    }
+
     fn withdraw(&mut self, handle: &mut Handle) {
         if let Some(number) = handle.0.take() {
             self.live.remove(&number);
+            self.entries.remove(&number);
             self.paths.remove(&number);
         }
     }
@@ -328,6 +356,11 @@ impl Smf {
 
     /// A session with 2 PDRs, 2 FARs and 1 QER; TEID and UE address are ours to choose.
     pub fn establishment(&mut self) -> Vec<u8> {
+        self.establishment_in("internet")
+    }
+
+    /// The same in this network instance.
+    pub fn establishment_in(&mut self, network: &str) -> Vec<u8> {
         self.next_seid += 1;
         let v4 = match self.address.ip() {
             IpAddr::V4(v4) => Some(v4),
@@ -339,7 +372,7 @@ impl Smf {
         };
         let f_seid = Ie::new(IeType::Fseid, Fseid::new(self.next_seid, v4, v6).marshal());
         let mut ies = vec![self.node_id.to_ie(), f_seid];
-        ies.extend(rules());
+        ies.extend(rules(network));
         self.datagram(MsgType::SessionEstablishmentRequest, Some(0), &ies)
     }
 
@@ -408,14 +441,14 @@ pub fn sequence(datagram: &[u8]) -> u32 {
     u32::from_be_bytes([0, datagram[4], datagram[5], datagram[6]])
 }
 
-fn rules() -> Vec<Ie> {
+fn rules(network: &str) -> Vec<Ie> {
     let mut f_teid = Fteid::new_with_choose(true, false, true, true, 0, None, None, 0);
     f_teid.choose_id = 5;
     let mut uplink = Pdi::new(SourceInterface::new(SourceInterfaceValue::Access));
     uplink.f_teid = Some(f_teid);
-    uplink.network_instance = Some(NetworkInstance::new("internet"));
+    uplink.network_instance = Some(NetworkInstance::new(network));
     let mut downlink = Pdi::new(SourceInterface::new(SourceInterfaceValue::Core));
-    downlink.network_instance = Some(NetworkInstance::new("internet"));
+    downlink.network_instance = Some(NetworkInstance::new(network));
     let mut address = UeIpAddress::choose(true, false);
     address.source_destination = true;
     downlink.ue_ip_addresses = vec![address];
@@ -427,7 +460,7 @@ fn rules() -> Vec<Ie> {
         pdr.qer_ids = vec![QerId::new(1)];
     }
     let core = ForwardingParameters::new(DestinationInterface::new(Interface::Core))
-        .with_network_instance(NetworkInstance::new("internet"));
+        .with_network_instance(NetworkInstance::new(network));
     let gnb = OuterHeaderCreation::gtpu_ipv4(0x0a0b_0c0d, Ipv4Addr::new(10, 3, 0, 2));
     let access = ForwardingParameters::new(DestinationInterface::new(Interface::Access))
         .with_outer_header_creation(gnb);

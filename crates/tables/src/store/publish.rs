@@ -44,6 +44,7 @@ impl Store {
             self.wait();
             planned = self.prepare(&mut plan, new);
         }
+        let planned = planned.and_then(|()| self.check_bounds(&plan, new));
         let needs = needs::of_session(&plan, new);
         match planned.and_then(|()| serve(needs)) {
             Ok(()) => {

@@ -4,6 +4,7 @@ use session::compiled::{
     Above, CAPACITIES_ON_WAY, CapacityId, Compiled, Direction, Limit, QerId, Share, SharedMeter,
     Tables as _,
 };
+use session::room::Resource;
 use tables::{CapacityConfig, Governor, Layout, Shaping};
 
 use super::*;
@@ -260,6 +261,8 @@ fn more_than_there_is_is_not_guaranteed() {
         Err(NoRoom {
             table: "capacities",
             qer: Some(QerId(qer)),
+            capacity: LINK,
+            is_kept: false,
         })
     };
     let site = &mut contest.site;
@@ -276,6 +279,37 @@ fn more_than_there_is_is_not_guaranteed() {
     let mut handle = contest.site.handles.remove(&2).unwrap();
     contest.site.tables.withdraw(&mut handle);
     assert_eq!(all(&contest.site), 30 * MBIT);
+}
+
+/// What is guaranteed to others is kept for them, also while nobody has it.
+#[test]
+fn what_is_kept_for_others_is_not_guaranteed() {
+    let mut contest = Contest::new(&[capacity(CAPACITY, Above::Police)], None);
+    let site = &mut contest.site;
+    let mut ask = |user, bps, more| {
+        let mut session = with_share(user, shared(10, Some(bps), &[LINK]));
+        session.more.push((Resource::Guaranteed(LINK), more));
+        site.publish_all(user, &session)
+    };
+    let kept = |qer| {
+        Err(NoRoom {
+            qer: Some(QerId(qer)),
+            capacity: LINK,
+            ..NoRoom::kept("capacities")
+        })
+    };
+    assert_eq!(ask(1, 30 * MBIT, 20 * MBIT), kept(1));
+    assert_eq!(ask(1, 20 * MBIT, 20 * MBIT), Ok(()));
+    // What it has already counts no more.
+    assert_eq!(ask(1, 25 * MBIT, 5 * MBIT), Ok(()));
+    assert_eq!(ask(1, 25 * MBIT, 0), Ok(()));
+    assert_eq!(ask(1, 26 * MBIT, 0), kept(1));
+    let held = site.tables.holds(&site.handles[&1]);
+    assert_eq!(held.of(Resource::Guaranteed(LINK)), 25 * MBIT);
+    assert_eq!(
+        site.tables.room(Resource::Guaranteed(LINK)),
+        Some(50 * MBIT)
+    );
 }
 
 /// Packets of L4S are marked where their meter is more than 2 ms ahead, and no others.

@@ -162,6 +162,7 @@ fn answer(asked: &Asked) {
                     let _ = reply.send(Some(receiver));
                 }
                 Question::Report(reply) => drop(reply.send(report())),
+                Question::Smfs(reply) => drop(reply.send(Vec::new())),
                 Question::Peers { reply, .. } => drop(reply.send(Piece {
                     of: Vec::new(),
                     looked: 0,
@@ -173,6 +174,7 @@ fn answer(asked: &Asked) {
                     let _ = reply.send(Piece {
                         of: vec![ApplicationReport {
                             application_id: name.clone(),
+                            smfs: Vec::new(),
                             properties: Vec::new(),
                         }],
                         looked: 1,
@@ -317,6 +319,7 @@ async fn each_resource_answers() {
     );
     assert_eq!(json(&api, "/api/v1/config").await["qos"]["burst_ms"], 100);
     assert_eq!(json(&api, "/api/v1/peers").await, serde_json::json!([]));
+    assert_eq!(json(&api, "/api/v1/smfs").await, serde_json::json!([]));
     assert_eq!(
         json(&api, "/api/v1/sessions/0000000000000003").await["pdrs"],
         2
@@ -570,7 +573,7 @@ async fn the_description_names_each_route() {
     let (api, _thread) = api(None);
     let document = json(&api, "/api/v1/openapi.json").await;
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 17);
+    assert_eq!(paths.len(), 18);
     for path in paths.keys() {
         let (status, _) = get_with(&api, &asked_for(path), None).await;
         assert_eq!(status, StatusCode::OK, "{path}");

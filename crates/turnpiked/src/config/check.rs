@@ -307,6 +307,11 @@ fn forwarding(
 }
 
 fn network_instances(config: &Config, problems: &mut Vec<Problem>) {
+    let reserve = config.limits.emergency_sessions.unwrap_or(0);
+    if reserve > 0 && !config.network_instance.iter().any(|ni| ni.emergency) {
+        let reason = "no network_instance.emergency is true, so nobody could have them";
+        problems.push(Problem::new("limits.emergency_sessions", reserve, reason));
+    }
     if config.network_instance.is_empty() {
         let reason = "none given; an SMF names one in each PDR, usually the DNN";
         problems.push(Problem::missing("network_instance", reason));
@@ -487,6 +492,13 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
     range("limits.sessions", limits.sessions, 1..=4_194_304);
     range("limits.entries", limits.entries(), 1024..=16_777_216);
     range("limits.smfs", limits.smfs, 1..=4096);
+    range("limits.shares", limits.shares, 0..=64);
+    let emergency = limits.emergency_sessions.unwrap_or(0);
+    range(
+        "limits.emergency_sessions",
+        emergency,
+        0..=limits.sessions / 2,
+    );
     range("limits.gnbs", limits.gnbs, 1..=1_048_576);
     range("limits.neighbours", limits.neighbours, 16..=1_048_576);
     range("limits.routes", limits.routes, 16..=1_048_576);

@@ -99,6 +99,7 @@ fn source(event: &Event) -> Source {
         | Event::PeerBack { address, .. }
         | Event::PeerRestarted { address, .. }
         | Event::StaleRecovery { address, .. }
+        | Event::SessionDisplaced { address, .. }
         | Event::SetupFailed { address, .. }
         | Event::SetDeleted { from: address, .. }
         | Event::Refused { from: address, .. }
@@ -119,6 +120,7 @@ fn kind(event: &Event) -> &'static str {
         Event::PeerBack { .. } => "answers again",
         Event::PeerRestarted { .. } => "restarted",
         Event::SetupFailed { .. } => "association failed",
+        Event::SessionDisplaced { .. } => "session displaced",
         Event::SetDeleted { .. } => "set of sessions deleted",
         Event::Refused { .. } => "request refused",
         Event::Ignored { why, .. } => why.name(),
@@ -187,6 +189,16 @@ fn write(event: &Event) {
                 "an application has more flows than these sessions have room for; they keep the former ones"
             );
         }
+        Event::SessionDisplaced {
+            node_id,
+            address,
+            seid,
+            cp_seid,
+            table,
+        } => {
+            let seid = format_args!("{seid:016x}");
+            tracing::warn!(%node_id, %address, %seid, cp_seid, table, "session of an SMF that does not answer deleted: another one needs the room");
+        }
         Event::PathFailed { remote } => {
             tracing::warn!(%remote, "GTP-U peer answers Echo Requests no more; SMFs are told");
         }
@@ -216,14 +228,16 @@ fn write(event: &Event) {
             offending_ie,
             failed_rule,
             cp_seid,
+            shortage,
         } => {
             let offending_ie = offending_ie.map(|ie| ie.to_string());
             let failed_rule = failed_rule.map(|rule| rule.to_string());
             let Said {
                 message, sequence, ..
             } = request;
+            let no_room = shortage.map(|shortage| shortage.to_string());
             let (seid, cp_seid) = (seid(request), named(*cp_seid));
-            tracing::warn!(%from, request = %message, sequence, seid, cp_seid, %cause, failed_rule, offending_ie, "request refused");
+            tracing::warn!(%from, request = %message, sequence, seid, cp_seid, %cause, failed_rule, offending_ie, no_room, "request refused");
         }
         Event::Ignored {
             from,

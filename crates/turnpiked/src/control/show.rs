@@ -8,6 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use session::compiled::{Counters, Direction, PacketRate};
 use session::peer::{PeerId, PeerState};
 use session::pfds::Property;
+use session::room::Resource;
 use session::stats::{Stats, Way};
 use session::{Core, FarView, PdrView, PredefinedView, QerView, SessionView, Time, UrrView};
 use tables::{Counting, DROP_REASONS, PortTotals, ProgramInfo, Tables, Traffic, WorkerTotals};
@@ -18,10 +19,11 @@ use crate::control::questions::{Quantum, Questions};
 use crate::control::{KernelMirror, Usage};
 use crate::report::{
     ApplicationReport, BufferTotals, CapacityReport, DatapathReport, DirectionReport, DropReport,
-    FarReport, Fill, MessageCount, N4Report, PdrReport, PeerReport, PfdReport, PortReport,
-    PredefinedReport, ProgramReport, QerReport, ReplacementReport, Report, SessionDetail,
-    SessionPage, SessionSummary, SessionUsage, ShaperReport, TableFill, TrafficReport, UrrReport,
-    UsagePage, VolumeReport, VolumeUsed, WorkerReport, address_text, seid_text,
+    FarReport, Fill, MessageCount, N4Report, PartReport, PdrReport, PeerReport, PfdReport,
+    PortReport, PredefinedReport, ProgramReport, QerReport, ReplacementReport, Report,
+    SessionDetail, SessionPage, SessionSummary, SessionUsage, ShaperReport, SmfReport, TableFill,
+    TrafficReport, UrrReport, UsagePage, VolumeReport, VolumeUsed, WorkerReport, address_text,
+    seid_text,
 };
 
 /// Sessions whose entries are named before the clock is looked at: some microseconds.
@@ -268,6 +270,7 @@ fn n4(stats: &Stats) -> N4Report {
         ("gtpu_other", stats.gtpu_other),
         ("session_shed", stats.shed),
         ("session_pfds_without_room", stats.pfds_without_room),
+        ("session_displaced", stats.displaced),
         ("usage_report", stats.usage_reports),
         ("session_established", stats.established),
         ("session_modified", stats.modified),
@@ -375,17 +378,61 @@ pub(crate) fn peers(
         of.push(PeerReport {
             node_id: peer.node_id.to_string(),
             address: peer.address,
-            state: match peer.state {
-                PeerState::Up => "up",
-                PeerState::Down(_) => "silent",
-            }
-            .to_owned(),
+            state: state(peer.state).to_owned(),
             recovery_time_stamp: peer.recovery,
             sessions: peer.sessions as u64,
         });
         id
     });
     Piece { of, looked, after }
+}
+
+pub(crate) fn smfs(core: &Core<Tables>, now: Time) -> Vec<SmfReport> {
+    let capacities = core.tables().capacities();
+    let part = |part: &session::Part| PartReport {
+        of: match part.of {
+            Resource::Guaranteed(_) => "guaranteed_bps",
+            counted => counted.name(),
+        }
+        .to_owned(),
+        capacity: match part.of {
+            Resource::Guaranteed(id) => {
+                let at = usize::from(id.0).checked_sub(1);
+                at.and_then(|at| Some(capacities.get(at)?.name.clone()))
+            }
+            _ => None,
+        },
+        held: part.held,
+        share: part.share,
+        whole: part.whole,
+    };
+    let most = core.config().limits.pfd_applications as u64;
+    let one = |smf: &session::SmfView<'_>| {
+        let mut parts: Vec<PartReport> = smf.parts.iter().map(part).collect();
+        if smf.peer.is_some() {
+            parts.push(PartReport {
+                of: "pfd_applications".to_owned(),
+                capacity: None,
+                held: smf.applications.0 as u64,
+                share: smf.applications.1 as u64,
+                whole: most,
+            });
+        }
+        SmfReport {
+            node_id: smf.peer.map(|peer| peer.node_id.to_string()),
+            state: smf.peer.map(|peer| state(peer.state).to_owned()),
+            silent_s: smf.silent_for.map(|time| time.as_secs()),
+            parts,
+        }
+    };
+    core.smfs(now).iter().map(one).collect()
+}
+
+const fn state(state: PeerState) -> &'static str {
+    match state {
+        PeerState::Up => "up",
+        PeerState::Down(_) => "silent",
+    }
 }
 
 pub(crate) fn pfds(
@@ -400,12 +447,13 @@ pub(crate) fn pfds(
     };
     let mut of = Vec::new();
     let pfds = core.pfds_after(after);
-    let (looked, after) = quantum.look(pfds, usize::MAX, |(application_id, properties)| {
-        of.push(ApplicationReport {
-            application_id: application_id.to_owned(),
-            properties: properties.iter().map(one).collect(),
-        });
-        application_id
+    let (looked, after) = quantum.look(pfds, usize::MAX, |(name, applications)| {
+        of.extend(applications.iter().map(|application| ApplicationReport {
+            application_id: name.to_owned(),
+            smfs: application.smfs.iter().map(ToString::to_string).collect(),
+            properties: application.properties.iter().map(one).collect(),
+        }));
+        name
     });
     let after = after.map(str::to_owned);
     Piece { of, looked, after }

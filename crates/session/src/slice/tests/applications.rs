@@ -4,12 +4,15 @@ use pfcp::Cause;
 
 use super::cases::{failure, pdr, refusal, refuses};
 use super::*;
+use crate::base::ids::PartyId;
 use crate::base::pfd::{PfdKind, Property};
 use crate::compiled::{QfiSet, Select};
 use crate::slice::applications::flows_of;
 
 const WEB: &str = "permit out 6 from 192.0.2.1 443 to assigned";
 const MAIL: &str = "permit out 6 from 192.0.2.9 993,995 to assigned";
+
+const PARTY: PartyId = PartyId(1);
 
 fn property(pfd: u32, kind: PfdKind, text: &str) -> Property {
     let text = text.into();
@@ -25,8 +28,12 @@ fn of_flows(flows: &[&str]) -> Vec<Property> {
 
 /// Applications with these PFDs, none: taken away. How many sessions keep the former ones for want of room.
 fn provision(world: &mut World, changed: &[(&str, Vec<Property>)]) -> usize {
+    world.sessions.applications.join(PeerId(1), PARTY);
     for (name, properties) in changed {
-        world.sessions.applications.provision(name, properties);
+        world
+            .sessions
+            .applications
+            .provision(PARTY, name, properties);
     }
     let mut failed = 0;
     while world.sessions.applications.is_behind() {
@@ -116,7 +123,8 @@ fn pfds_of_an_application_in_use_stay_such_that_its_packets_are_told() {
     let web = of_flows(&[WEB]);
     let domain = [property(0, PfdKind::Domain, "example.net")];
     provision(&mut world, &[("web", web.clone())]);
-    let allow = |world: &World, pfds: &[Property]| world.sessions.applications.allow("web", pfds);
+    let allow =
+        |world: &World, pfds: &[Property]| world.sessions.applications.allow(PARTY, "web", pfds);
     assert_eq!(allow(&world, &domain), Ok(()));
     let (seid, _) = world.establish(|w| with_application(w, "web")).unwrap();
     let why = Refusal::ie(Cause::SERVICE_NOT_SUPPORTED, IeType::APPLICATION_IDS_PFDS);

@@ -3,7 +3,7 @@
 use pfcp::Cause;
 
 use super::*;
-use crate::compiled::{Action, NiId, QerId, Select};
+use crate::compiled::{Action, NiId, NoRoom, QerId, Select};
 use crate::rules::{FarId, RuleId};
 use crate::slice::resources::{ChosenFTeid, CreatedFor};
 
@@ -20,7 +20,13 @@ pub(super) fn refusal(cause: Cause, ie: IeType, rule: impl Into<Option<RuleId>>)
         cause,
         offending_ie: Some(ie),
         failed_rule: rule.into(),
+        shortage: None,
     }
+}
+
+/// For want of room in this table.
+pub(super) fn without_room(table: &'static str) -> Refusal {
+    Refusal::short_of(NoRoom::of(table).into())
 }
 
 pub(crate) fn failure(ie: IeType, rule: impl Into<Option<RuleId>>) -> Refusal {
@@ -251,7 +257,7 @@ fn nothing_leaks_from_refused_establishments() {
         });
     }
     world.tables.room = Some(1);
-    let no_room = Refusal::from(Cause::NO_RESOURCES_AVAILABLE);
+    let no_room = without_room("entries");
     for _ in 0..200 {
         refuses(&mut world, no_room, ordinary);
     }
@@ -433,7 +439,7 @@ fn limits_are_answered_with_cause_75() {
             })
             .unwrap();
     }
-    refuses(&mut world, Cause::NO_RESOURCES_AVAILABLE.into(), ordinary);
+    refuses(&mut world, without_room("sessions"), ordinary);
 }
 
 #[test]

@@ -33,6 +33,7 @@ fn failure(ie: IeType, rule: RuleId) -> Refusal {
         cause: Cause::RULE_CREATION_MODIFICATION_FAILURE,
         offending_ie: Some(ie),
         failed_rule: Some(rule),
+        shortage: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 use pfcp::{Cause, IeType, Writer};
 
-use super::cases::{failure, pdr, refusal, refuses, refuses_to_modify};
+use super::cases::{failure, pdr, refusal, refuses, refuses_to_modify, without_room};
 use super::*;
 use crate::compiled::{Direction, FRAMED_MAX, NiId, Select, UeAddresses};
 
@@ -314,8 +314,7 @@ fn what_a_refused_change_wanted_is_free_and_what_it_had_is_not() {
     let wrong = failure(IeType::FRAMED_ROUTE, pdr(2));
     refuses_to_modify(&mut world, first, wrong, change);
     world.tables.room = Some(2);
-    let no_room = Cause::NO_RESOURCES_AVAILABLE.into();
-    refuses_to_modify(&mut world, second, no_room, |w| {
+    refuses_to_modify(&mut world, second, without_room("entries"), |w| {
         let ue = Some(ue4(Ipv4Addr::new(10, 60, 0, 3)));
         let downlink = behind(PdrIe::downlink(), &["192.0.2.0/24"]);
         PdrIe { ue, ..downlink }.update(w, true);

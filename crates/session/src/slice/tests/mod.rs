@@ -36,6 +36,7 @@ use crate::compiled::{
     Action, Compiled, Counters, Direction, EndedTunnel, Entry, HoldLimits, Key, Limit, NoRoom,
     PdrId, PredefinedId, Tables,
 };
+use crate::room::{Holding, Resource};
 use crate::rules::config::{Config, Limits, NetworkInstance};
 use crate::slice::resources::Created;
 use crate::slice::sessions::Sessions;
@@ -191,8 +192,30 @@ impl Tables for Recorder {
         for armed in [&mut self.armed, &mut self.qos_armed] {
             armed.retain(|(of, pdr), _| *of != number || has(*pdr));
         }
-        self.live.insert(number, new.clone());
+        let more = Vec::new();
+        self.live.insert(
+            number,
+            Compiled {
+                more,
+                ..new.clone()
+            },
+        );
         Ok(())
+    }
+
+    fn room(&self, resource: Resource) -> Option<u64> {
+        let room = self.room.filter(|_| resource == Resource::Entries);
+        room.map(|room| room as u64)
+    }
+
+    fn holds(&self, handle: &Handle) -> Holding {
+        let mut held = Holding::default();
+        if let Some(compiled) = handle.0.and_then(|number| self.live.get(&number)) {
+            held.add(Resource::Entries, compiled.entries.len() as u64);
+            held.add(Resource::Rules, compiled.filters.len() as u64);
+            held.add(Resource::Meters, compiled.meters.len() as u64);
+        }
+        held
     }
 
     fn withdraw(&mut self, handle: &mut Handle) {
@@ -339,7 +362,7 @@ impl World {
         let done = self
             .sessions
             .establish(self.now, peer, &request, &mut self.tables)?;
-        Ok((done.seid, done.created.to_vec()))
+        Ok((done, self.sessions.created().to_vec()))
     }
 
     pub(crate) fn modify(&mut self, seid: u64, write: impl Fn(&mut Writer<'_>)) -> Answer {
@@ -349,7 +372,7 @@ impl World {
         let done = self
             .sessions
             .modify(self.now, PeerId(1), seid, &request, &mut self.tables)?;
-        Ok((done.cp_seid, done.created.to_vec()))
+        Ok((done, self.sessions.created().to_vec()))
     }
 
     pub(crate) fn delete(&mut self, seid: u64) -> Result<u64, Refusal> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pfcp::ie::{Gbr, Mbr, PacketRate as PacketRateIe, PacketRateUnit, PacketsPerUnit};
 use pfcp::{Cause, IeType, Writer};
 
-use super::cases::{pdr, refusal, refuses};
+use super::cases::{pdr, refusal, refuses, without_room};
 use super::*;
 use crate::compiled::{
     Above, CapacityId, Direction, Limit, Marking, Marks, NiId, PacketRate, QerId, Qfi,
@@ -236,7 +236,10 @@ fn more_than_can_be_guaranteed_is_refused_with_its_qer() {
             guaranteed(w, 2, 5, gbr);
         }
     };
-    let refused = Refusal::no_room(IeType::GBR).in_rule(RuleId::Qer(QerId(2)));
+    let refused = Refusal {
+        offending_ie: Some(IeType::GBR),
+        ..without_room("capacities").in_rule(RuleId::Qer(QerId(2)))
+    };
     assert_eq!(world.establish(ask(101)).unwrap_err(), refused);
     assert_eq!(world.tables.live.len(), 0);
     world.establish(ask(100)).unwrap();

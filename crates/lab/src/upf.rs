@@ -188,6 +188,14 @@ impl Settings {
         let n6 = self.n6.map_or("role = \"n6\"".to_owned(), |address| {
             format!("role = \"n3+n6\"\naddresses = [\"{address}\"]")
         });
+        let own = self
+            .lines
+            .iter()
+            .any(|(_, line)| line.starts_with("sessions ="));
+        let sessions = match own {
+            true => String::new(),
+            false => format!("sessions = {sessions}"),
+        };
         let mut toml = format!(
             r#"[node]
 id = "{n4}"
@@ -219,7 +227,7 @@ pools = [{pools}]
 {sections}
 
 [limits]
-sessions = {sessions}
+{sessions}
 
 [api]
 listen = "127.0.0.1:8806"

@@ -10,7 +10,8 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
-use crate::room::{Holding, Resource};
+pub use crate::room::CapacityId;
+use crate::room::{Holding, Resource, Shortage};
 
 /// Network instance, an index into the configured list (TS 29.244, 8.2.4).
 #[derive(
@@ -531,15 +532,6 @@ pub const WEIGHT_MAX: u16 = 1000;
 /// Capacities on a packet's way (`TP_SHARE_CAPACITIES` of the tables).
 pub const CAPACITIES_ON_WAY: usize = 4;
 
-/// A capacity: its place in the list that the tables were given, from 1 on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CapacityId(pub u8);
-
-impl CapacityId {
-    /// There is none.
-    pub const NONE: Self = Self(0);
-}
-
 /// A maximum number of packets in each time unit (TS 29.244, 8.2.63). A time unit begins with the
 /// first packet after the one before has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -667,6 +659,21 @@ impl NoRoom {
         Self {
             is_kept: true,
             ..Self::of(table)
+        }
+    }
+}
+
+impl From<NoRoom> for Shortage {
+    fn from(full: NoRoom) -> Self {
+        let mut counted = Resource::COUNTED.into_iter();
+        let resource = match full.capacity {
+            CapacityId::NONE => counted.find(|of| of.name() == full.table),
+            capacity => Some(Resource::Guaranteed(capacity)),
+        };
+        Self {
+            table: full.table,
+            resource,
+            is_kept: full.is_kept,
         }
     }
 }

@@ -4,7 +4,14 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::compiled::{CapacityId, NoRoom};
+/// A capacity: its place in the list that the tables were given, from 1 on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CapacityId(pub u8);
+
+impl CapacityId {
+    /// There is none.
+    pub const NONE: Self = Self(0);
+}
 
 /// Something that all sessions share, and that may run short. One more is one line here, in [`Self::COUNTED`] and in
 /// [`Self::name`], and what [`Tables`](crate::Tables) say of it.
@@ -104,21 +111,6 @@ impl Shortage {
             table: resource.name(),
             resource: Some(resource),
             is_kept,
-        }
-    }
-}
-
-impl From<NoRoom> for Shortage {
-    fn from(full: NoRoom) -> Self {
-        let mut counted = Resource::COUNTED.into_iter();
-        let resource = match full.capacity {
-            CapacityId::NONE => counted.find(|of| of.name() == full.table),
-            capacity => Some(Resource::Guaranteed(capacity)),
-        };
-        Self {
-            table: full.table,
-            resource,
-            is_kept: full.is_kept,
         }
     }
 }

@@ -25,6 +25,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             attach,
         ),
         Scenario::new(
+            "shares-of-two-smfs",
+            "one SMF takes all that it may, the other one still has its share",
+            shares_of_two_smfs,
+        )
+        .smfs(2)
+        .line("[limits]", "sessions = 32")
+        .line("[limits]", "shares = 4"),
+        Scenario::new(
             "forwarded-before-the-tunnel",
             "a session whose downlink is forwarded before the gNB's tunnel is known",
             forwarded_before_the_tunnel,
@@ -93,6 +101,43 @@ pub(super) fn ping_all(attached: &Attached) -> Result<()> {
 }
 
 /// As free5GC establishes each session.
+/// Of 32 sessions each SMF is sure of 4.
+fn shares_of_two_smfs(world: &mut World) -> Result<String> {
+    let fill = |world: &mut World, smf: usize| {
+        let mut established = 0;
+        loop {
+            let plan = world.plan(Family::V4, Style::Open5gs);
+            match world.smf(smf)?.establish(&plan) {
+                Ok(_) => established += 1,
+                Err(refused) => {
+                    let refused = refused.downcast_ref::<Refused>();
+                    let cause = refused.context("no answer")?.cause;
+                    ensure!(cause == CauseValue::NoResourcesAvailable, "{cause:?}");
+                    return Ok::<_, anyhow::Error>(established);
+                }
+            }
+            ensure!(established <= 32, "more than there may be");
+        }
+    };
+    let first = fill(world, 0)?;
+    ensure!(first == 28, "the first SMF has {first} of 28");
+    let plan = world.plan(Family::V4, Style::Open5gs);
+    let attached = world.attach("ue1", &plan, 1, 0)?;
+    ping_all(&attached)?;
+    let second = fill(world, 1)?;
+    ensure!(second == 3, "the second SMF has {second} more of 3");
+    let upf = world.upf.as_ref().context("the UPF is down")?;
+    let smfs = upf.get(&world.upf_ns, "/api/v1/smfs")?;
+    for (at, held) in [(0, 28), (1, 4)] {
+        let part = &smfs[at]["parts"][0];
+        ensure!(
+            part["of"] == "sessions" && part["held"] == held && part["share"] == 4,
+            "shown: {part}"
+        );
+    }
+    Ok("28 sessions of one SMF, then 4 of the other, one of which pings".to_owned())
+}
+
 fn forwarded_before_the_tunnel(world: &mut World) -> Result<String> {
     const EARLY: u32 = 5;
     let plan = world.plan(Family::V4, Style::Free5gc);

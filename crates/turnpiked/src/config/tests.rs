@@ -678,6 +678,37 @@ fn over_dpdk(lines: &str) -> String {
 }
 
 /// Those of a file for a turnpiked that has DPDK.
+#[test]
+fn a_reserve_that_nobody_could_have_is_refused() {
+    let with = |lines: &str| problems(&format!("{SMALL}[limits]\nsessions = 1000\n{lines}"));
+    let named = |lines: &str| {
+        let problems = with(lines);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        problems[0].split(' ').next().unwrap().to_owned()
+    };
+    assert_eq!(
+        with("emergency_sessions = 0\nshares = 64"),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        named("emergency_sessions = 10"),
+        "limits.emergency_sessions"
+    );
+    assert_eq!(named("shares = 65"), "limits.shares");
+    let for_calls = SMALL.replacen(
+        "[[network_instance]]\n",
+        "[[network_instance]]\nemergency = true\n",
+        1,
+    );
+    let with = |reserve: u32| {
+        problems(&format!(
+            "{for_calls}[limits]\nsessions = 1000\nemergency_sessions = {reserve}"
+        ))
+    };
+    assert_eq!(with(500), Vec::<String>::new());
+    assert_eq!(with(501).len(), 1);
+}
+
 fn problems_with_dpdk(text: &str) -> Vec<String> {
     let mut problems = problems(text);
     let reason = "datapath.kind = \"dpdk\": this turnpiked was built without it: make build DPDK=1";

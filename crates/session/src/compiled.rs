@@ -157,13 +157,12 @@ impl Compiled {
 /// How packets find a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
-    /// GTP-U to one of our addresses. `direct`: the core has reserved the table slot
-    /// `teid & 0xff_ffff` for this TEID alone; otherwise it goes to the buckets.
+    /// GTP-U to one of our addresses. A TEID whose lower 24 bits are its slot is found there; any other by the buckets.
     Teid {
         /// Host order, never zero.
         teid: u32,
-        /// Its table slot is its alone.
-        direct: bool,
+        /// Table slot that the core has reserved for this TEID alone. `None`: it has none.
+        slot: Option<u32>,
     },
     /// IPv4 destination on N6.
     Ue4 {
@@ -190,6 +189,14 @@ pub enum Key {
 }
 
 impl Key {
+    /// A TEID in its own slot.
+    pub const fn direct(teid: u32) -> Self {
+        Self::Teid {
+            teid,
+            slot: Some(teid & 0xff_ffff),
+        }
+    }
+
     /// Of what is found by its destination on N6.
     pub fn of_prefix(ni: NiId, net: IpNet) -> Self {
         match net.trunc() {
@@ -684,7 +691,7 @@ pub trait Tables {
     /// Where the parts of one session lie. `Default` is a session that is not in the tables.
     type Handle: Default;
 
-    /// TEIDs whose lower 24 bits are below this number may be [`Key::Teid`]s that are `direct`.
+    /// Slots of TEIDs that there are, one less than this: a [`Key::Teid`]'s is from 1 on, and below.
     fn direct_teids(&self) -> u32;
 
     /// Whether the host has a route to a gNB's address, so that of an IPv4 and an IPv6 address the

@@ -40,7 +40,7 @@ fn uplink(seid: u64, teid: u32) -> Compiled {
     Compiled {
         seid,
         entries: vec![entry(PDR.0, teid)],
-        keys: vec![(Key::Teid { teid, direct: true }, Select::One(0))],
+        keys: vec![(Key::direct(teid), Select::One(0))],
         ..Compiled::default()
     }
 }

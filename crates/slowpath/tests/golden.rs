@@ -421,10 +421,8 @@ impl Session {
             }));
             let key = match (key.teid, key.ue4, key.ue6) {
                 _ if key.prefix.is_some() => Key::of_prefix(NiId(0), key.prefix.unwrap()),
-                (Some(teid), ..) => Key::Teid {
-                    teid,
-                    direct: teid & 0xff_ffff < 1024,
-                },
+                (Some(teid), ..) if teid & 0xff_ffff < 1024 => Key::direct(teid),
+                (Some(teid), ..) => Key::Teid { teid, slot: None },
                 (_, Some(addr), _) => Key::Ue4 { ni: NiId(0), addr },
                 (_, _, Some(prefix)) => Key::Ue6 {
                     ni: NiId(0),

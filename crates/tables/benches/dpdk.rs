@@ -154,7 +154,7 @@ fn session(user: u32, qos: Qos) -> Compiled {
         meters,
         entries,
         keys: vec![
-            (Key::Teid { teid, direct: true }, Select::One(0)),
+            (Key::direct(teid), Select::One(0)),
             (address, Select::One(1)),
         ],
         ..Compiled::default()

@@ -6,8 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ipnet::Ipv4Net;
 use session::compiled::NoRoom;
 
-use crate::abi::{BUCKET_SLOTS, Config, KIND_UE4, Line, UE_DIR_BITS, UE_NOBODY, UE_PAGE_BITS};
+use crate::abi::{
+    BUCKET_SLOTS, Config, KIND_TEID, KIND_UE4, Line, UE_DIR_BITS, UE_NOBODY, UE_PAGE_BITS,
+};
+
 use crate::memory::View;
+
+/// `TP_TEID_DIRECT`
+const TEID_DIRECT: u32 = 0xff_ffff;
 
 /// Key of a slot: the key word, and bits 32..63 of the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -31,6 +37,11 @@ impl SlotKey {
 
     pub(crate) fn ni(self) -> u16 {
         self.ni_kind as u16
+    }
+
+    /// Whether it is a TEID that packets take for this very index.
+    pub(crate) fn leads_itself_to(self, index: u32) -> bool {
+        self.kind() == KIND_TEID && self.key as u32 & TEID_DIRECT == index
     }
 }
 
@@ -467,6 +478,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::KIND_UE6;
     use std::collections::HashMap;
 
     fn buckets(count: usize) -> Buckets {
@@ -601,6 +613,50 @@ mod tests {
         }
         assert_eq!(slot(pooled), UE_NOBODY);
         assert_eq!(slot(chosen), 0);
+    }
+
+    /// Keys that an SMF or a UE may choose, to meet in few buckets if they can.
+    fn aimed(pattern: usize, n: u64) -> SlotKey {
+        match pattern {
+            0 => SlotKey::new(KIND_TEID, 0, n + 1),
+            1 => SlotKey::new(KIND_TEID, 0, n << 12 | 7),
+            2 => SlotKey::new(KIND_TEID, 0, (n as u32).reverse_bits().into()),
+            3 => key(n << 8 & 0xffff_ffff | n >> 24),
+            4 => SlotKey::new(KIND_UE6, 0, 0x2001_0db8 << 32 | n),
+            5 => SlotKey::new(KIND_UE6, 0, n.rotate_right(16)),
+            _ => SlotKey::new(KIND_TEID, 0, session_mix(n) >> 32 << 1 | n & 1),
+        }
+    }
+
+    /// Any bijection that spreads bits.
+    fn session_mix(n: u64) -> u64 {
+        hash(key(n), 0x1234_5678)
+    }
+
+    #[test]
+    fn three_keys_for_each_session_fit_whatever_they_are() {
+        for pattern in 0..7 {
+            for (count, salt) in [(64, 1u64), (4096, 0), (1 << 15, 0xffff_ffff_0000_0001)] {
+                let (lines, config) = (View::anonymous(count), View::anonymous(1));
+                let mut buckets = Buckets::new(lines.unwrap(), config.unwrap(), salt);
+                let mut graces = 0u32;
+                let mut known = std::collections::HashSet::new();
+                let wanted = (0..).map(|n| aimed(pattern, n));
+                for key in wanted.filter(|key| known.insert(*key)).take(3 * count) {
+                    let reserved = buckets
+                        .reserve(key)
+                        .or_else(|| buckets.make_room(key, || graces += 1));
+                    let reserved = reserved
+                        .unwrap_or_else(|| panic!("{pattern}: no room in {count} for {key:?}"));
+                    buckets.commit(reserved, 1);
+                }
+                // Each waits for a grace period, and so does the SMF's answer.
+                assert!(
+                    graces <= count as u32 / 16,
+                    "{pattern}: {graces} moves of {count}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -61,9 +61,7 @@ impl Layout {
             peers: 16384,
             nexthops: 8192,
             routes: nis.max(1) * 256,
-            // Two slots for each session: a fuller table has to move keys, and each move waits for
-            // a grace period.
-            buckets: (sessions / 2).max(4096).next_power_of_two(),
+            buckets: Self::buckets_for(sessions, 8192),
             // An SMF may choose addresses outside the pools; where pages run out, the buckets
             // take them.
             ue_pages: ue_pages.saturating_add(16 + sessions / 8192),
@@ -73,6 +71,15 @@ impl Layout {
             shaping: None,
             capacities: Vec::new(),
         }
+    }
+
+    /// Buckets for so many sessions whose SMF chooses TEIDs and addresses as it likes, and for neighbours. A session has three
+    /// keys at most there: its TEID, its IPv4 address where pages of addresses ran out, and its /64. Four slots for each
+    /// leave a quarter free, so that a key finds room by a move or two; each move waits for a grace period. With two
+    /// keys half of them are free, and moves are rare.
+    pub fn buckets_for(sessions: u32, neighbours: u32) -> u32 {
+        let lines = sessions.saturating_add(neighbours.div_ceil(3));
+        lines.clamp(4096, 1 << 31).next_power_of_two()
     }
 
     /// Octets of frames above their rates that may be on their way to user space: of half a megabyte at least, and of one page

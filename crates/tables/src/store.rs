@@ -364,12 +364,6 @@ impl Store {
         )
     }
 
-    /// The slot of a TEID, if the table has it.
-    pub(crate) fn slot_of(&self, teid: u32) -> Option<u32> {
-        let slot = teid & 0xff_ffff;
-        (slot < self.direct_end).then_some(slot)
-    }
-
     pub(crate) fn head(&self, index: u32) -> u64 {
         self.mem.entries[index as usize].load(entry::HEAD)
     }

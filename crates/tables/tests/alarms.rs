@@ -41,7 +41,7 @@ fn uplink(seid: u64, teid: u32) -> Compiled {
     Compiled {
         seid,
         entries: vec![entry(PDR.0, teid)],
-        keys: vec![(Key::Teid { teid, direct: true }, Select::One(0))],
+        keys: vec![(Key::direct(teid), Select::One(0))],
         ..Compiled::default()
     }
 }
@@ -59,10 +59,7 @@ fn uplink_of_two(seid: u64, teid: u32) -> Compiled {
     Compiled {
         seid,
         entries: vec![entry(PDR.0, teid), entry(2, teid)],
-        keys: vec![(
-            Key::Teid { teid, direct: true },
-            Select::List { first: 0, len: 2 },
-        )],
+        keys: vec![(Key::direct(teid), Select::List { first: 0, len: 2 })],
         filters: vec![filter(1, 6), filter(0, 17)],
         ..Compiled::default()
     }

@@ -90,10 +90,7 @@ fn forward(tables: &mut Tables) -> Handle {
 
 fn forward_at(tables: &mut Tables, meter: Option<Rate>) -> Handle {
     furnish(tables);
-    let teid = Key::Teid {
-        teid: TEID,
-        direct: true,
-    };
+    let teid = Key::direct(TEID);
     let route = Action::Route { ni: NiId(0) };
     let uplink = Compiled {
         seid: 1,
@@ -381,10 +378,7 @@ fn sessions(tables: &mut Tables, ues: u8, is_idle: bool) -> Vec<Handle> {
     furnish(tables);
     let n3 = tables.alloc_nexthop(&hop(0)).unwrap();
     let session = |number: u8| {
-        let teid = Key::Teid {
-            teid: number.into(),
-            direct: true,
-        };
+        let teid = Key::direct(number.into());
         let address = Key::Ue4 {
             ni: NiId(0),
             addr: ue(number),

@@ -92,10 +92,7 @@ fn session(user: u32, rates: Rates, teid: u32) -> Compiled {
         up.shared_meters.push(0);
     }
     let (key_up, key_down) = (
-        Key::Teid {
-            teid: user,
-            direct: true,
-        },
+        Key::direct(user),
         Key::Ue4 {
             ni: NiId(0),
             addr: ue(user),

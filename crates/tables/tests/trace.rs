@@ -32,13 +32,7 @@ fn uplink() -> Compiled {
     };
     Compiled {
         entries: vec![entry],
-        keys: vec![(
-            Key::Teid {
-                teid: TEID,
-                direct: true,
-            },
-            Select::One(0),
-        )],
+        keys: vec![(Key::direct(TEID), Select::One(0))],
         ..Compiled::default()
     }
 }

@@ -76,7 +76,7 @@ fn uplink(teid: u32) -> Compiled {
     };
     Compiled {
         entries: vec![entry],
-        keys: vec![(Key::Teid { teid, direct: true }, Select::One(0))],
+        keys: vec![(Key::direct(teid), Select::One(0))],
         ..Compiled::default()
     }
 }

@@ -320,7 +320,7 @@ impl Control {
         self.questions.may_wait();
         let now = self.now();
         for what in self.asked.waiting(BUFFERED_PER_TURN) {
-            self.core.buffered(now, what, &mut self.outbox);
+            self.core.buffered(now, what);
         }
         for _ in 0..COMMANDS_PER_TURN {
             let Some(command) = self.asked.next() else {

@@ -138,6 +138,7 @@ pub(crate) fn layout(config: &Config) -> Layout {
         // One place of each is nobody's: what an empty word leads to.
         nexthops: limits.neighbours + 1,
         routes: limits.routes + 1,
+        buckets: Layout::buckets_for(sessions, limits.neighbours),
         workers: config.datapath.workers,
         held_ring: config.buffering.ring_mib << 20,
         shaping: shaping(config),

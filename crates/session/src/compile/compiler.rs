@@ -225,7 +225,7 @@ pub(crate) fn keys(pdrs: &[Pdr], pdr: &Pdr, mut found_by: impl FnMut(Key)) {
 fn tunnel_key(f_teid: LocalFTeid) -> Key {
     Key::Teid {
         teid: f_teid.teid.teid.get(),
-        direct: f_teid.teid.direct,
+        slot: f_teid.teid.slot,
     }
 }
 

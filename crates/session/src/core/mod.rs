@@ -223,12 +223,10 @@ impl<T: Tables> Core<T> {
         self.node.load()
     }
 
-    /// A packet waits for a session, and none of its PDR did before it.
-    pub fn buffered(&mut self, now: Time, what: Buffered, out: &mut Outbox) {
-        let Self {
-            n4, node, slice, ..
-        } = self;
-        slice.on_buffered(&mut Turn { now, n4, out }, node.peers(), what);
+    /// A packet waits for a session, and none of its PDR did before it. [`Core::advance`] tells its SMF, unless it has
+    /// been given an end of the wait by then.
+    pub fn buffered(&mut self, now: Time, what: Buffered) {
+        self.slice.on_buffered(now, what);
     }
 
     /// Packets of a session have reached what [`Tables::arm`] was told, or may have.

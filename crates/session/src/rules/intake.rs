@@ -456,7 +456,7 @@ fn f_teid(
         (Some(FTeid::Given { teid, ipv4, ipv6 }), _) => {
             let teid = LocalTeid {
                 teid: NonZeroU32::new(teid).ok_or(wrong)?,
-                direct: false,
+                slot: None,
             };
             let ends = site.named_ends(ipv4, ipv6).ok_or(wrong)?;
             let choose_id = None;

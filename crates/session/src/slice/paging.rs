@@ -34,7 +34,7 @@ const SESSIONS_PER_STEP: usize = 512;
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// What a report is about: one PDR, and what the packet was like that it has met.
-type Told = (u16, DownlinkDataServiceInformation);
+pub(crate) type Told = (u16, DownlinkDataServiceInformation);
 
 /// A PDR whose packets wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -240,6 +240,26 @@ impl<T: Tables> Sessions<T> {
         told.collect()
     }
 
+    /// The same; the others are met no more.
+    fn settle_met(&mut self, seid: u64, met: &[Met], tables: &T) -> SmallVec<[Told; 1]> {
+        let told = self.still_waiting(seid, met, tables);
+        let is_told = |met: &Met| told.iter().any(|&(pdr, _)| pdr == met.pdr.0);
+        let was_met = |pdr: PdrId| met.iter().any(|met| met.pdr == pdr);
+        self.keep_met(seid, |met| is_told(met) || !was_met(met.pdr));
+        told
+    }
+
+    /// What a report under way is to say, now that it leaves.
+    pub(crate) fn still_to_tell(&mut self, seid: u64, tables: &T) -> SmallVec<[Told; 1]> {
+        let waiting = self.waiting(seid).into_iter();
+        let met: SmallVec<[Met; 1]> = waiting
+            .flat_map(|waiting| &waiting.met)
+            .filter(|met| met.due.is_none())
+            .copied()
+            .collect();
+        self.settle_met(seid, &met, tables)
+    }
+
     /// The session has changed: an idle period that is over is not reported.
     pub(crate) fn end_paging(&mut self, seid: u64) {
         if self.waiting(seid).is_none() {
@@ -315,12 +335,12 @@ fn duration(timer: Timer) -> Duration {
 }
 
 impl<T: Tables> Slice<T> {
-    /// A packet waits for a session, and none of its PDR did before it.
-    pub(crate) fn on_buffered(&mut self, turn: &mut Turn<'_>, peers: &Peers, what: Buffered) {
+    /// A packet waits for a session, and none of its PDR did before it. Its SMF hears of it when time has been kept: a request
+    /// that has come meanwhile, after which nothing waits, goes first.
+    pub(crate) fn on_buffered(&mut self, now: Time, what: Buffered) {
         let delay = self.sessions.hold(what, &mut self.tables);
         if let Some(delay) = delay {
-            self.sessions.meet(turn.now, what, delay);
-            self.page(turn, peers);
+            self.sessions.meet(now, what, delay);
         }
     }
 
@@ -330,11 +350,7 @@ impl<T: Tables> Slice<T> {
             let Some((seid, met)) = self.sessions.next_to_page(turn.now) else {
                 return;
             };
-            let told = self.sessions.still_waiting(seid, &met, &self.tables);
-            let is_told = |met: &Met| told.iter().any(|&(pdr, _)| pdr == met.pdr.0);
-            let was_met = |pdr: PdrId| met.iter().any(|met| met.pdr == pdr);
-            self.sessions
-                .keep_met(seid, |met| is_told(met) || !was_met(met.pdr));
+            let told = self.sessions.settle_met(seid, &met, &self.tables);
             if told.is_empty() {
                 continue;
             }

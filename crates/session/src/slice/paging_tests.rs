@@ -260,3 +260,45 @@ fn drobu_discards_what_waits() {
     let live = world.core.tables().live.values().next().unwrap();
     assert!(!live.drops_held);
 }
+
+#[test]
+fn paged_though_the_smf_has_just_said_that_the_ue_is_there() {
+    let (mut world, seid) = idle(IDLE, |_| {});
+    world.core.tables_mut().held += 1;
+    let what = Buffered {
+        seid,
+        pdr: DOWNLINK,
+        tos: TOS,
+        waits: true,
+    };
+    // Both come in one turn; what waits has not left yet.
+    world.core.buffered(world.now, what);
+    world.modify(smf(2), seid, |w| update_far(w, ApplyAction::FORW, None));
+    assert!(world.pass(Duration::from_secs(60)).is_empty());
+    // Without that request it is paged.
+    world.modify(smf(2), seid, |w| update_far(w, IDLE, None));
+    report_of(&packet_comes(&mut world, seid));
+}
+
+#[test]
+fn paged_by_a_report_that_waited_until_the_ue_was_there() {
+    let (mut world, idle_one) = idle(IDLE, |_| {});
+    let connected = world.establish_with(smf(2), 78, |_| {});
+    world.modify(smf(2), connected, |w| update_far(w, IDLE, None));
+    // As many as may be under way to one SMF.
+    (0..256).for_each(|_| assert!(world.report(connected)));
+    let sent = world.sent();
+    assert_eq!(sent.len(), 256);
+    for seid in [connected, idle_one] {
+        assert!(packet_comes(&mut world, seid).is_empty());
+    }
+    world.modify(smf(2), connected, |w| {
+        update_far(w, ApplyAction::FORW, None);
+    });
+    let next = world.answer_with(smf(2), &sent[0].1, Cause::REQUEST_ACCEPTED, |_| {});
+    let about = pfcp::decode(report_of(&next)).unwrap().header.seid;
+    assert_eq!(about, Some(77), "the one that still waits");
+    let next = world.answer_with(smf(2), &sent[1].1, Cause::REQUEST_ACCEPTED, |_| {});
+    assert!(next.is_empty());
+    assert_eq!(world.core.stats().downlink_data_reports, 1);
+}

@@ -276,8 +276,17 @@ impl<T: Tables> Slice<T> {
     /// What waits goes, as far as it may: usage after all else, as it waits without loss.
     pub(crate) fn send_what_waits(&mut self, turn: &mut Turn<'_>, peers: &Peers, peer: PeerId) {
         while self.may_report(turn, peers, peer) {
-            if let Some(next) = self.reports.next(peer) {
+            if let Some(mut next) = self.reports.next(peer) {
                 let gone = self.sessions.owner(next.seid).is_none();
+                if next.report.contains(ReportType::DLDR) {
+                    let told = self.sessions.still_to_tell(next.seid, &self.tables);
+                    if told.is_empty() {
+                        let told = &mut turn.stats().downlink_data_reports;
+                        *told = told.saturating_sub(1);
+                        continue;
+                    }
+                    next.ies = only_ies(|writer| writer.downlink_data_report(&told));
+                }
                 let write = |writer: &mut Writer<'_>| writer.ies(&next.ies);
                 if !self.send_report(turn, peers, next.seid, next.report, write) && !gone {
                     self.reports.put_back(peer, next);

@@ -130,7 +130,7 @@ impl World {
     }
 
     /// Report an inactivity; whether the report was taken.
-    fn report(&mut self, seid: u64) -> bool {
+    pub(crate) fn report(&mut self, seid: u64) -> bool {
         self.core
             .report(self.now, seid, ReportType::UPIR, &mut self.out, |_| {})
     }
@@ -168,7 +168,8 @@ impl World {
     }
 
     pub(crate) fn buffered(&mut self, what: Buffered) -> Sent {
-        self.core.buffered(self.now, what, &mut self.out);
+        self.core.buffered(self.now, what);
+        self.core.advance(self.now, &mut self.out);
         self.sent()
     }
 

@@ -334,7 +334,7 @@ impl Resources {
                 None => {
                     let (teid, grant) = self
                         .teids
-                        .claim(wanted)
+                        .claim(now, wanted)
                         .ok_or(Refusal::rule(IeType::F_TEID))?;
                     self.taken.push(Taken::Teid(teid, grant));
                     teid

@@ -50,8 +50,8 @@ pub fn entry(pdr: PdrId, direction: Direction, action: Action) -> Entry {
     }
 }
 
-/// TEIDs of the random rules; the last one is not direct.
-pub const TEIDS: [u32; 3] = [1, 0x0100_0002, 0x7f00_0003];
+/// TEIDs of the random rules: two in their own slots, one in another, and one without any.
+pub const TEIDS: [u32; 4] = [1, 0x0100_0002, 0x7f00_0003, 0x7e00_0004];
 
 /// Network instances of the random rules.
 pub const NIS: u16 = 2;
@@ -275,7 +275,11 @@ enum From {
 fn tunnel(teid: u32) -> Option<LocalFTeid> {
     let teid = NonZeroU32::new(teid).map(|teid| LocalTeid {
         teid,
-        direct: teid.get() != TEIDS[2],
+        slot: match TEIDS.iter().position(|own| *own == teid.get()) {
+            Some(2) => Some(5),
+            Some(3) => None,
+            _ => Some(teid.get() & 0xff_ffff),
+        },
     });
     let ends = LocalEnds {
         v4: Some(0),

@@ -70,10 +70,7 @@ impl World {
 
     /// One PDR each way.
     fn publish(&mut self, uplink: Action, downlink: Action) {
-        let teid = Key::Teid {
-            teid: 1,
-            direct: true,
-        };
+        let teid = Key::direct(1);
         let ue = Key::Ue4 {
             ni: NiId(0),
             addr: UE,

@@ -48,7 +48,7 @@ fn finisher() -> (Tables, Finisher) {
     let mut tables = Tables::host(&layout, &ports, &Options::default()).expect("tables");
     let setup = Setup::new(&mut tables).expect("orders");
     tables.set_local(&[N3]).expect("an address of our own");
-    let key = |teid, entry| (Key::Teid { teid, direct: true }, Select::One(entry));
+    let key = |teid, entry| (Key::direct(teid), Select::One(entry));
     let session = Compiled {
         entries: vec![entry(1, Direction::Uplink), entry(2, Direction::Downlink)],
         keys: vec![key(1, 0), key(2, 1)],

@@ -70,8 +70,10 @@ impl Want {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantKey {
     pub(crate) key: SlotKey,
-    /// The TEID's own line.
+    /// The line that is the TEID's alone.
     pub(crate) direct: Option<u32>,
+    /// Packets know that line by the TEID itself.
+    pub(crate) by_itself: bool,
     /// Entry that it leads to now.
     pub(crate) was: Option<u32>,
     pub(crate) at: u32,
@@ -263,8 +265,8 @@ impl Store {
         for (key, _) in &new.keys {
             let mut direct = None;
             let key = match *key {
-                Key::Teid { teid, direct: own } => {
-                    direct = self.slot_of(teid).filter(|_| own);
+                Key::Teid { teid, slot } => {
+                    direct = slot.filter(|&slot| slot < self.direct_end);
                     SlotKey::new(KIND_TEID, 0, teid.into())
                 }
                 Key::Ue4 { ni, addr } => {
@@ -289,6 +291,7 @@ impl Store {
             plan.keys.push(WantKey {
                 key,
                 direct,
+                by_itself: direct.is_some_and(|slot| key.leads_itself_to(slot)),
                 was,
                 at: 0,
                 run: None,
@@ -614,7 +617,7 @@ impl Store {
     /// A place for a key that is new and is no index itself.
     fn plan_standing(&mut self, plan: &mut Plan, index: usize) -> Result<(), NoRoom> {
         let key = plan.keys[index];
-        if key.was.is_some() || key.direct.is_some() {
+        if key.was.is_some() || key.by_itself {
             return Ok(());
         }
         // The core knows network instances, not which of them share a directory.

@@ -255,7 +255,7 @@ impl Store {
                 self.retire_entry(key.at, false);
             }
         }
-        if key.direct.is_some() {
+        if key.by_itself {
             return;
         }
         match key.standing {
@@ -281,7 +281,11 @@ impl Store {
             if self.is_direct(held) {
                 self.mem.entries[held.entry as usize].publish(entry::HEAD, 0);
                 self.retire_entry(held.entry, false);
-            } else if let Some(place) = self.index.remove(held.key()) {
+                if held.key().leads_itself_to(held.entry) {
+                    continue;
+                }
+            }
+            if let Some(place) = self.index.remove(held.key()) {
                 self.lengths.leave(held.key());
                 self.grace.retire(Retired::Slot(place));
             }

@@ -78,7 +78,7 @@ fn the_ordinary_session_becomes_two_entries() {
     assert_eq!(
         compiled.keys,
         [
-            (Key::Teid { teid, direct: true }, Select::One(0)),
+            (Key::direct(teid), Select::One(0)),
             (
                 Key::Ue4 {
                     ni: NiId(0),

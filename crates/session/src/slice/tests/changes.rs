@@ -321,11 +321,6 @@ fn an_update_of_the_pdi_replaces_it() {
     assert_ne!(teid, 7);
     let fill = world.sessions.fill();
     assert_eq!(fill.teids, 1);
-    assert!(
-        world
-            .tables
-            .keys()
-            .contains(&Key::Teid { teid, direct: true })
-    );
+    assert!(world.tables.keys().contains(&Key::direct(teid)));
     assert_eq!(world.only().entries[0].ue, None);
 }

@@ -67,7 +67,7 @@ fn chosen(world: &mut World, f_teid: Vec<u8>) -> (Option<Ipv4Addr>, Option<Ipv6A
             .only()
             .keys
             .iter()
-            .any(|(key, _)| *key == Key::Teid { teid, direct: true })
+            .any(|(key, _)| *key == Key::direct(teid))
     );
     assert_eq!(world.sessions.fill().teids, 1);
     world.delete(seid).unwrap();

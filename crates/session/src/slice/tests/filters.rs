@@ -57,10 +57,7 @@ fn order(world: &World) -> Vec<(Key, Vec<u16>)> {
     keys.collect()
 }
 
-const TEID: Key = Key::Teid {
-    teid: 0x0100_0001,
-    direct: true,
-};
+const TEID: Key = Key::direct(0x0100_0001);
 const ADDRESS: Key = Key::Ue4 {
     ni: NiId(0),
     addr: UE,

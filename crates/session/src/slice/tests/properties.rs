@@ -459,15 +459,12 @@ impl Smf {
         let all = keys.len();
         keys.sort_unstable();
         keys.dedup_by_key(|key| match key {
-            Key::Teid { teid, .. } => Key::Teid {
-                teid: *teid,
-                direct: true,
-            },
+            Key::Teid { teid, .. } => Key::direct(*teid),
             other => *other,
         });
         assert_eq!(keys.len(), all, "a key of two sessions");
         let slots = keys.iter().filter_map(|key| match key {
-            Key::Teid { teid, direct: true } => Some(teid & 0xff_ffff),
+            Key::Teid { slot, .. } => *slot,
             _ => None,
         });
         let (mut seen, mut twice) = (BTreeSet::new(), false);

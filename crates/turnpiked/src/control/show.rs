@@ -535,10 +535,11 @@ pub(crate) fn name_sessions(
     mut after: Option<u64>,
     quantum: Quantum,
 ) -> Named {
+    // Entries take names from then on.
+    let counts = core.tables().entry_counts();
     loop {
         after = core.name_sessions(after, NAMED_AT_ONCE);
         if after.is_none() || quantum.is_over() {
-            let counts = core.tables().entry_counts();
             return Named { counts, after };
         }
     }

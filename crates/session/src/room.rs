@@ -14,7 +14,7 @@ impl CapacityId {
 }
 
 /// Something that all sessions share, and that may run short. One more is one line here, in [`Self::COUNTED`] and in
-/// [`Self::name`], and what [`Tables`](crate::Tables) say of it.
+/// [`Self::name`], and what [`Tables`](crate::compiled::Tables) say of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Resource {
     /// PFCP sessions.

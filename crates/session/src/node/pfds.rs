@@ -1,7 +1,7 @@
 //! Packet Flow Descriptions, kept as SMFs provision them (PFD Management, TS 29.244, 6.2.5).
 //!
 //! They are those of the SMF that provisioned them, or of its set: others neither see, replace nor remove them. They
-//! go with its association. An SMF has its share of the room for them ([`crate::base::shares`]).
+//! go with its association. An SMF has its share of the room for them.
 
 use std::collections::BTreeMap;
 use std::iter::successors;

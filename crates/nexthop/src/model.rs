@@ -12,7 +12,7 @@ use crate::{
     ONLINK_KEPT_MAX, Peer, PeerChange, Port, Request, RouteView, TABLE_MAIN, Target, Vlan,
 };
 
-/// What is odd about an interface.
+/// An oddity of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Foreign {
     /// Routes of the main table lead through it, and users may not use them.

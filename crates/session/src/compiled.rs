@@ -713,7 +713,7 @@ pub trait Tables {
         None
     }
 
-    /// What a session holds of it, [`Resource::Sessions`] aside.
+    /// A session's holdings of it, [`Resource::Sessions`] aside.
     fn holds(&self, _: &Self::Handle) -> Holding {
         Holding::default()
     }

@@ -1,4 +1,4 @@
-//! What there is for all sessions together, and how much of it each holds.
+//! Resources that all sessions share, and how much of them each holds.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// Those that there are once.
+    /// Resources that there are once.
     pub const COUNTED: [Self; 4] = [Self::Sessions, Self::Entries, Self::Rules, Self::Meters];
 
     /// As metrics, logs and configuration name the table.
@@ -94,12 +94,12 @@ impl Holding {
     }
 }
 
-/// What had no room, of a request that was refused for want of it.
+/// Lack of room, for which a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
     /// The table, as the metrics name it.
     pub table: &'static str,
-    /// What is shared that way, if it is.
+    /// The shared resource, if it is one.
     pub resource: Option<Resource>,
     /// There is some left, which others are sure of.
     pub is_kept: bool,

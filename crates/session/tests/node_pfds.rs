@@ -40,7 +40,7 @@ fn manage(world: &mut World, smf: &mut Smf, ies: &[Ie]) -> Answer {
 }
 
 fn listed(world: &World) -> Vec<(String, Vec<String>)> {
-    let all = world.core.pfds();
+    let all = world.core.pfds_after(None).flat_map(|(_, of)| of);
     all.map(|of| {
         let text = |p: &session::pfds::Property| format!("{} {} {}", p.pfd, p.kind.name(), p.text);
         (of.name.to_owned(), of.properties.iter().map(text).collect())
@@ -325,7 +325,7 @@ fn strangers_provision_nothing() {
 
 /// Application IDs, and how many SMFs each is of.
 fn owned(world: &World) -> Vec<(String, Vec<String>)> {
-    let all = world.core.pfds();
+    let all = world.core.pfds_after(None).flat_map(|(_, of)| of);
     all.map(|of| {
         let smfs = of.smfs.iter().map(ToString::to_string);
         (of.name.to_owned(), smfs.collect())

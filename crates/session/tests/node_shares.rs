@@ -58,7 +58,7 @@ fn shortage(world: &World) -> Option<(&'static str, bool)> {
 }
 
 fn held(world: &World, of: Resource) -> Vec<u64> {
-    let all = world.core.smfs(world.now).into_iter();
+    let all = world.core.smfs_after(world.now, None).map(|(_, smf)| smf);
     all.map(|smf| smf.parts.iter().find(|part| part.of == of).unwrap().held)
         .collect()
 }

@@ -354,7 +354,7 @@ struct Governed {
     seen: [u64; 2],
 }
 
-/// What was seen of a capacity between two looks.
+/// Load of a capacity between two looks.
 struct Seen {
     /// Bits per second.
     passed: f64,

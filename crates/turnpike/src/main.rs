@@ -93,7 +93,7 @@ enum Question {
     Config,
     /// The SMFs.
     Peers,
-    /// What each SMF holds of what there is for all, and how much of it others cannot take.
+    /// Holdings of each SMF, and how much of them others cannot take.
     Smfs,
     /// Packets of one user as they come: which rules each hit, or why it was lost.
     Trace(trace::Wish),

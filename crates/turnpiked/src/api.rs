@@ -5,6 +5,7 @@
 mod clients;
 mod hosts;
 mod metrics;
+mod refusals;
 mod serve;
 mod top;
 mod trace;
@@ -171,7 +172,10 @@ impl IntoResponse for Failure {
 async fn by_our_name(State(api): State<Api>, request: Request, next: Next) -> Response {
     match hosts::check(&request, &api.config.api.hosts) {
         Ok(()) => next.run(request).await,
-        Err(failure) => failure.into_response(),
+        Err(failure) => {
+            refusals::Refusal::Host.count();
+            failure.into_response()
+        }
     }
 }
 
@@ -398,7 +402,7 @@ async fn peers(State(api): State<Api>) -> Result<Json<Vec<PeerReport>>, Failure>
     Ok(Json(api.control.peers().await?))
 }
 
-/// What each SMF holds of what there is for all, and is sure of; without `node_id`, what emergency sessions have.
+/// Holdings and guaranteed shares of each SMF; without `node_id`, of emergency sessions.
 #[utoipa::path(get, path = "/api/v1/smfs", responses((status = 200, body = [SmfReport])))]
 async fn smfs(State(api): State<Api>) -> Result<Json<Vec<SmfReport>>, Failure> {
     Ok(Json(api.control.smfs().await?))

@@ -23,7 +23,7 @@ use crate::report::{
 /// Questions that may wait at a time.
 const QUEUE: usize = 256;
 
-/// What the control thread is to do at once.
+/// Orders to the control thread.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// A GTP-U message that is not a G-PDU, from its IP header on.
@@ -49,7 +49,10 @@ pub(crate) enum Question {
         after: Option<String>,
         reply: oneshot::Sender<Piece<Vec<ApplicationReport>, String>>,
     },
-    Smfs(oneshot::Sender<Vec<SmfReport>>),
+    Smfs {
+        after: Option<PeerId>,
+        reply: oneshot::Sender<Piece<Vec<SmfReport>, PeerId>>,
+    },
     /// Answered by whoever keeps packets; `None` where none wait.
     Buffers(oneshot::Sender<Option<Receiver<Vec<HeldSession>>>>),
     Sessions {
@@ -205,34 +208,36 @@ impl Asker {
         self.ask(Question::Report).await
     }
 
+    /// An answer whose pieces are simply joined. `question`: for the items after this one.
+    async fn gather<T, K: Clone>(
+        &self,
+        question: impl Fn(Option<K>, oneshot::Sender<Piece<Vec<T>, K>>) -> Question,
+    ) -> Result<Vec<T>, NoAnswer> {
+        let mut all = Vec::new();
+        let mut after: Option<K> = None;
+        loop {
+            let piece = self.ask(|reply| question(after.clone(), reply)).await?;
+            all.extend(piece.of);
+            after = piece.after;
+            if after.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
     pub(crate) async fn smfs(&self) -> Result<Vec<SmfReport>, NoAnswer> {
-        self.ask(Question::Smfs).await
+        self.gather(|after, reply| Question::Smfs { after, reply })
+            .await
     }
 
     pub(crate) async fn peers(&self) -> Result<Vec<PeerReport>, NoAnswer> {
-        let mut all = Vec::new();
-        let mut after = None;
-        loop {
-            let piece = self.ask(|reply| Question::Peers { after, reply }).await?;
-            all.extend(piece.of);
-            after = piece.after;
-            if after.is_none() {
-                return Ok(all);
-            }
-        }
+        self.gather(|after, reply| Question::Peers { after, reply })
+            .await
     }
 
     pub(crate) async fn pfds(&self) -> Result<Vec<ApplicationReport>, NoAnswer> {
-        let mut all = Vec::new();
-        let mut after = None;
-        loop {
-            let piece = self.ask(|reply| Question::Pfds { after, reply }).await?;
-            all.extend(piece.of);
-            after = piece.after;
-            if after.is_none() {
-                return Ok(all);
-            }
-        }
+        self.gather(|after, reply| Question::Pfds { after, reply })
+            .await
     }
 
     pub(crate) async fn sessions(

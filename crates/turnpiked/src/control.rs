@@ -262,7 +262,7 @@ impl Control {
         served
     }
 
-    /// What came in by an interface of the data network is counted and no more, whoever it says that it is.
+    /// Datagrams that came in by an interface of the data network are counted and no more, whatever their sender says.
     fn keep_out(&mut self, now: Time, socket: usize, receiver: &mut Receiver) {
         let (core, outbox) = (&mut self.core, &mut self.outbox);
         receiver.keep(
@@ -381,8 +381,8 @@ impl Control {
             Question::Peers { after, reply } => {
                 let _ = reply.send(show::peers(core, after, quantum));
             }
-            Question::Smfs(reply) => {
-                let _ = reply.send(show::smfs(core, self.now()));
+            Question::Smfs { after, reply } => {
+                let _ = reply.send(show::smfs(core, self.now(), after, quantum));
             }
             Question::Sessions {
                 after,

@@ -98,7 +98,7 @@ struct Received {
     from: SocketAddr,
     start: usize,
     len: usize,
-    /// That it came in by; 0: the kernel does not know.
+    /// Interface that it came in by; 0: the kernel does not know.
     ifindex: u32,
     /// Messages of the same sender before it, where that matters.
     before: u32,
@@ -165,7 +165,7 @@ impl Receiver {
         admits: impl Fn(u32) -> bool,
         mut refused: impl FnMut(SocketAddr),
     ) {
-        // Those of one call came by one or two interfaces.
+        // Datagrams of one call came by one or two interfaces.
         let mut last = None;
         self.received.retain(|datagram| {
             let (ifindex, admitted) = match last {
@@ -239,7 +239,7 @@ fn headers() -> MultiHeaders<SockaddrStorage> {
     MultiHeaders::preallocate(BATCH, Some(nix::cmsg_space!(i32, packet_info::Room)))
 }
 
-/// What the kernel says beside a message.
+/// Control messages of the kernel beside a message.
 #[derive(Default)]
 struct Said {
     /// How long each datagram but the last is, where it has put several together.

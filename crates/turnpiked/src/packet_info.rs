@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use nix::libc::in6_pktinfo;
 use nix::sys::socket::{ControlMessageOwned, RecvMsg, SockaddrStorage, setsockopt, sockopt};
 
-/// What the kernel says beside a datagram; of IPv6, which is the longer.
+/// Control message beside a datagram; of IPv6, which is the longer.
 pub(crate) type Room = in6_pktinfo;
 
 /// Have the kernel say it, of all datagrams from now on: to be called before there is an address to receive at.

@@ -17,7 +17,7 @@ use crate::system;
 /// Where nobody says otherwise by RUNTIME_DIRECTORY, as systemd does (`RuntimeDirectory=`).
 const FOLDER: &str = "/run/turnpike";
 
-/// That of this start, in NTP seconds, which come round in 2036. `node_id`: whose starts must differ.
+/// Recovery Time Stamp of this start, in NTP seconds, which come round in 2036. `node_id`: of the UPF whose starts must differ.
 pub(crate) fn time_stamp(node_id: &str) -> u32 {
     let path = folder().join(name(node_id));
     let seconds = next(&path, system::ntp().as_secs()).unwrap_or_else(|error| {
@@ -63,7 +63,7 @@ fn next(path: &Path, now_s: u64) -> io::Result<u64> {
     file.lock()?;
     let mut text = String::new();
     let _ = (&mut file).take(64).read_to_string(&mut text);
-    // What somebody else wrote into it says nothing.
+    // Text that is no number says nothing.
     let last: u64 = text.trim().parse().unwrap_or(0);
     let seconds = now_s.max(last.saturating_add(1));
     file.rewind()?;

@@ -327,7 +327,7 @@ pub(crate) struct PeerReport {
     pub(crate) sessions: u64,
 }
 
-/// What an SMF holds of what there is for all SMFs.
+/// Holdings of an SMF.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct SmfReport {
     /// Absent: emergency sessions, of whatever SMF.
@@ -351,7 +351,7 @@ pub(crate) struct PartReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) capacity: Option<String>,
     pub(crate) held: u64,
-    /// What others cannot take; the SMFs of a set have it together.
+    /// Guaranteed share, which others cannot take; the SMFs of a set have it together.
     pub(crate) share: u64,
     /// All that there is.
     pub(crate) whole: u64,

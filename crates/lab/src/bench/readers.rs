@@ -1,4 +1,4 @@
-//! What readers of REST cost an SMF: establishments one by one, beside clients that read whole pages without pause.
+//! The cost of REST's readers to an SMF: establishments one by one, beside clients that read whole pages without pause.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -244,7 +244,7 @@ fn dead_path_from_n6(world: &mut World) -> Result<String> {
 /// Sequence numbers of the data network, which no SMF of the lab comes to.
 const SEQUENCES_N4: u32 = 0x70_0000;
 
-/// What ends, changes or makes sessions, in the name of the first SMF.
+/// Requests that end, change or make sessions, in the name of the first SMF.
 fn in_its_name(world: &World, attached: &Attached, plan: &SessionPlan) -> Result<Vec<Vec<u8>>> {
     let smf = world.smf(0)?;
     let restarted = SystemTime::now() + Duration::from_secs(3600);

@@ -178,7 +178,7 @@ impl<N: Number> Family<N> {
         self.outside.range(numbers).copied()
     }
 
-    /// Those of the pools.
+    /// Numbers of the pools.
     fn in_use(&self) -> usize {
         self.pools.iter().map(|p| p.indices.in_use()).sum()
     }
@@ -446,7 +446,7 @@ impl NiPools {
             fill(
                 v6.in_use(),
                 v6.capacity(),
-                // Those that were chosen took /64s of the pools.
+                // Chosen prefixes took /64s of the pools.
                 v6.outside.len() + others[1] - self.carved.len(),
             ),
         ]
@@ -460,7 +460,7 @@ pub struct PoolFill {
     pub used: usize,
     /// As many as the pools have.
     pub capacity: u64,
-    /// What SMFs brought of their own beside: addresses, prefixes, framed routes.
+    /// Addresses, prefixes and framed routes that SMFs brought of their own.
     pub outside: usize,
     /// So many at most.
     pub outside_at_most: usize,

@@ -126,14 +126,14 @@ pub enum Event {
         failed_rule: Option<RuleId>,
         /// The SMF's SEID of the session, as in the answer; 0: not known, or no session's.
         cp_seid: u64,
-        /// What had no room.
+        /// The table or share without room.
         shortage: Option<Shortage>,
     },
     /// Something that could not be answered was ignored.
     Ignored {
         /// From where it came.
         from: SocketAddr,
-        /// What it was, where it is a message that we know.
+        /// Its header, where it is a message that we know.
         message: Option<Said>,
         /// Why.
         why: Ignored,
@@ -144,9 +144,9 @@ pub enum Event {
         node_id: NodeId,
         /// Where it is.
         address: SocketAddr,
-        /// What it said.
+        /// The stamp in its message.
         recovery: u32,
-        /// What it had said before.
+        /// The stamp that we know.
         known: u32,
     },
 }

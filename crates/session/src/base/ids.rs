@@ -21,7 +21,7 @@ impl PeerId {
 pub struct PartyId(pub(crate) u32);
 
 impl PartyId {
-    /// That of [`PeerId::EMERGENCY`].
+    /// The party of [`PeerId::EMERGENCY`].
     pub(crate) const EMERGENCY: Self = Self(0);
 }
 

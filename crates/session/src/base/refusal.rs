@@ -16,7 +16,7 @@ pub struct Refusal {
     pub offending_ie: Option<IeType>,
     /// Failed Rule ID (8.2.80).
     pub failed_rule: Option<RuleId>,
-    /// What had no room; for the log.
+    /// The table or share without room; for the log.
     pub shortage: Option<Shortage>,
 }
 

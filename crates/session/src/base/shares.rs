@@ -7,7 +7,7 @@
 
 use crate::base::ids::PartyId;
 
-/// Who has a share, in order of their claims.
+/// Holders of shares, in order of their claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shares {
     /// Into how many shares half of everything is divided; 0: there are none.
@@ -18,7 +18,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Those that come first have one each, for as many as there are.
+    /// The first claimants have one each, for as many as there are.
     pub(crate) fn new(of: u32, claims: impl IntoIterator<Item = PartyId>) -> Self {
         let mut holders: Vec<PartyId> = Vec::new();
         for party in claims {
@@ -54,7 +54,7 @@ impl Shares {
         (whole / 2).checked_div(self.of.into()).unwrap_or(0)
     }
 
-    /// What this party is sure of.
+    /// Guaranteed share of a party.
     pub(crate) fn share_for(&self, party: PartyId, whole: u64) -> u64 {
         match party {
             PartyId::EMERGENCY => self.reserve_of(whole),

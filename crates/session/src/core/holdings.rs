@@ -1,11 +1,10 @@
-//! Who holds how much of what there is for all, for operators.
+//! Holdings and shares of SMFs, for operators.
 
 use crate::base::ids::PeerId;
 use crate::base::time::Time;
 use crate::compiled::{CapacityId, Tables};
 use crate::core::Core;
-use crate::node::peer::PeerView;
-use crate::node::slices::Slices;
+use crate::node::peer::{Peer, PeerView};
 use crate::room::Resource;
 
 /// An SMF, and what it holds.
@@ -35,31 +34,40 @@ pub struct Part {
 }
 
 impl<T: Tables> Core<T> {
-    /// What each SMF holds and is sure of, in the order in which they were associated; the last is what emergency sessions have,
-    /// where there is a reserve for such.
-    pub fn smfs(&self, now: Time) -> Vec<SmfView<'_>> {
+    /// Each SMF's holdings and shares, in the order in which they were associated, after this one; the last is of emergency
+    /// sessions, where there is a reserve for such.
+    pub fn smfs_after(
+        &self,
+        now: Time,
+        after: Option<PeerId>,
+    ) -> impl Iterator<Item = (PeerId, SmfView<'_>)> {
         let shares = self.node.shares();
         let most = self.config.limits.pfd_applications as u64;
-        let mut all: Vec<SmfView<'_>> = Vec::new();
-        for peer in self.node.peers().iter() {
-            let view = peer.view(self.slice.sessions_of(peer.id));
-            let share = shares.share_for(peer.party(), most) as usize;
-            all.push(SmfView {
-                silent_for: Some(now.since(view.heard)),
-                parts: self.parts_of(peer.id),
-                applications: (self.node.applications_of(peer.party()), share),
-                peer: Some(view),
-            });
-        }
-        if self.config.limits.emergency_sessions > 0 {
-            all.push(SmfView {
+        let smfs = self.peers_after(after).map(move |(id, peer)| {
+            let party = self.node.peers().get(id).map(Peer::party);
+            let applications = |party| {
+                let share = shares.share_for(party, most) as usize;
+                (self.node.applications_of(party), share)
+            };
+            let view = SmfView {
+                silent_for: Some(now.since(peer.heard)),
+                parts: self.parts_of(id),
+                applications: party.map(applications).unwrap_or_default(),
+                peer: Some(peer),
+            };
+            (id, view)
+        });
+        let has_reserve = self.config.limits.emergency_sessions > 0;
+        let emergency = has_reserve.then(|| {
+            let view = SmfView {
                 peer: None,
                 silent_for: None,
                 parts: self.parts_of(PeerId::EMERGENCY),
                 applications: (0, 0),
-            });
-        }
-        all
+            };
+            (PeerId::EMERGENCY, view)
+        });
+        smfs.chain(emergency)
     }
 
     fn parts_of(&self, peer: PeerId) -> Vec<Part> {

@@ -309,7 +309,7 @@ impl<T: Tables> Core<T> {
         peers.map(|peer| peer.view(self.slice.sessions_of(peer.id)))
     }
 
-    /// Those after one of them.
+    /// Associations after this one.
     pub fn peers_after(
         &self,
         after: Option<PeerId>,
@@ -395,12 +395,8 @@ impl<T: Tables> Core<T> {
         self.slice.usage_waiting()
     }
 
-    /// Applications with PFDs, in alphabetical order.
-    pub fn pfds(&self) -> impl Iterator<Item = ApplicationView<'_>> {
-        self.pfds_after(None).flat_map(|(_, of)| of)
-    }
-
-    /// Those after one of this name, whether it is there or not: with each name, who has an application of it.
+    /// Applications with PFDs, in alphabetical order, after this name, whether it is there or not: each name with the applications
+    /// of it.
     pub fn pfds_after<'a>(
         &'a self,
         after: Option<&'a str>,

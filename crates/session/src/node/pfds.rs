@@ -30,7 +30,7 @@ pub(crate) struct Pfds {
     of: BTreeMap<PartyId, PartyPfds>,
 }
 
-/// Those of one party, by Application ID.
+/// PFDs of one party, by Application ID.
 #[derive(Debug, Default)]
 struct PartyPfds {
     by_application: BTreeMap<Box<str>, Box<[Property]>>,
@@ -114,7 +114,7 @@ impl Pfds {
         }
     }
 
-    /// What a party had: it has none any more.
+    /// Takes the PFDs of a party away.
     fn take(&mut self, party: PartyId) -> BTreeMap<Box<str>, Box<[Property]>> {
         let all = self.of.remove(&party).unwrap_or_default();
         all.by_application
@@ -136,7 +136,7 @@ impl Pfds {
         next.min()
     }
 
-    /// Whose applications have this name.
+    /// Parties with an application of this name, and its PFDs.
     fn all_of(&self, name: &str) -> impl Iterator<Item = (PartyId, &[Property])> {
         let all = self.of.iter();
         all.filter_map(move |(party, all)| Some((*party, &**all.by_application.get(name)?)))
@@ -286,7 +286,7 @@ impl Node {
         }
     }
 
-    /// Who has a share of what there is for all.
+    /// Shares of the SMFs that are associated.
     pub(crate) fn shares(&self) -> Shares {
         Shares::new(self.config.limits.shares, self.peers.claims())
     }

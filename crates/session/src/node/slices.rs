@@ -64,7 +64,7 @@ pub(crate) trait Slices {
     /// The sessions of this peer go by the PFDs of this party from now on.
     fn join(&mut self, peer: PeerId, party: PartyId);
 
-    /// Who has a share of what there is for all from now on.
+    /// Shares are these from now on.
     fn set_shares(&mut self, shares: Shares);
 
     /// This party has neither associations nor PFDs any more.

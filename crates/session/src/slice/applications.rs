@@ -30,7 +30,7 @@ const COMPILED_PER_STEP: usize = 64;
 /// Applications and who names them.
 #[derive(Debug, Default)]
 pub(crate) struct Applications {
-    /// Whose PFDs the sessions of a peer go by; of a peer that is gone: nobody's.
+    /// Party by whose PFDs the sessions of a peer go; of a peer that is gone: none.
     parties: BTreeMap<PeerId, PartyId>,
     /// Of those with PFDs by which packets can be told.
     flows: BTreeMap<PartyId, Flows>,

@@ -1,4 +1,4 @@
-//! Who holds how much of what there is for all, and how much more each may come to hold ([`crate::base::shares`]).
+//! Holdings of SMFs, and how much more each may come to hold ([`crate::base::shares`]).
 //!
 //! An emergency session is nobody's but that of the reserve for such, which is a share like that of an SMF.
 
@@ -41,7 +41,7 @@ impl Ledger {
         }
     }
 
-    /// Who has a share from now on.
+    /// Shares are these from now on.
     pub(crate) fn set_shares(&mut self, shares: Shares) {
         self.shares = shares;
     }
@@ -100,7 +100,7 @@ impl Ledger {
         self.change(new, &Holding::default(), &holds);
     }
 
-    /// Who is to have what a session in this place holds, whose SMF is `peer`.
+    /// Account of the session in this place, whose SMF is `peer`.
     pub(crate) fn payer(&self, peer: PeerId, place: Place) -> PeerId {
         match self.emergency.contains(&place) {
             true => PeerId::EMERGENCY,
@@ -127,12 +127,12 @@ impl Ledger {
         members.map(of).sum()
     }
 
-    /// What a peer holds.
+    /// Holdings of a peer.
     pub(crate) fn holding(&self, peer: PeerId) -> Holding {
         self.held.get(&peer).cloned().unwrap_or_default()
     }
 
-    /// What the party of a peer is sure of.
+    /// Guaranteed share of a peer's party.
     pub(crate) fn share(&self, peer: PeerId, whole: u64) -> u64 {
         self.shares.share_for(self.party(peer), whole)
     }
@@ -209,7 +209,7 @@ impl Ledger {
         }
     }
 
-    /// What is held adds up.
+    /// Holdings add up.
     #[cfg(test)]
     pub(crate) fn check(&self, sessions: usize) {
         let mut sum = Holding::default();

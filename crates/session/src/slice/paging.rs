@@ -249,7 +249,7 @@ impl<T: Tables> Sessions<T> {
         told
     }
 
-    /// What a report under way is to say, now that it leaves.
+    /// Contents of a Downlink Data Report, now that it leaves.
     pub(crate) fn still_to_tell(&mut self, seid: u64, tables: &T) -> SmallVec<[Told; 1]> {
         let waiting = self.waiting(seid).into_iter();
         let met: SmallVec<[Met; 1]> = waiting
@@ -355,9 +355,7 @@ impl<T: Tables> Slice<T> {
                 continue;
             }
             let write = |writer: &mut pfcp::Writer<'_>| writer.downlink_data_report(&told);
-            if self.report(turn, peers, seid, ReportType::DLDR, write) {
-                turn.stats().downlink_data_reports += 1;
-            } else {
+            if !self.report(turn, peers, seid, ReportType::DLDR, write) {
                 self.sessions.page_again(turn.now.after(RETRY), seid);
             }
         }

@@ -212,6 +212,7 @@ impl<T: Tables> Slice<T> {
         let sent = turn.request(to, purpose, Some(cp_seid), write);
         if sent {
             self.reports.sent(peer);
+            turn.stats().downlink_data_reports += u64::from(report.contains(ReportType::DLDR));
         }
         sent
     }
@@ -281,8 +282,6 @@ impl<T: Tables> Slice<T> {
                 if next.report.contains(ReportType::DLDR) {
                     let told = self.sessions.still_to_tell(next.seid, &self.tables);
                     if told.is_empty() {
-                        let told = &mut turn.stats().downlink_data_reports;
-                        *told = told.saturating_sub(1);
                         continue;
                     }
                     next.ies = only_ies(|writer| writer.downlink_data_report(&told));

@@ -434,7 +434,7 @@ impl<T: Tables> Sessions<T> {
         Ok(Deleted { cp_seid, measured })
     }
 
-    /// What the last request that was accepted has chosen.
+    /// TEIDs and addresses chosen for the last accepted request.
     pub(crate) fn created(&self) -> &[Created] {
         self.resources.created()
     }

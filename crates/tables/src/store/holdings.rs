@@ -1,4 +1,4 @@
-//! What a session holds of what all share ([`session::room`]).
+//! Holdings of sessions ([`session::room`]).
 
 use session::compiled::{CapacityId, Compiled, NoRoom};
 use session::room::{Holding, Resource};
@@ -22,7 +22,7 @@ impl Store {
         }
     }
 
-    /// What a session that is in the tables holds.
+    /// Holdings of a session that is in the tables.
     pub(crate) fn holding(&self, handle: &Handle) -> Holding {
         let mut sum = self.held_by(handle.entries(), handle.keys(), handle.meters());
         if !handle.meters().is_empty() {
@@ -85,7 +85,7 @@ impl Store {
         Ok(())
     }
 
-    /// What the session will hold, of what there is once.
+    /// Future holdings of the session, of resources that there are once.
     fn planned(&self, plan: &Plan) -> Holding {
         let mut sum = Holding::default();
         sum.add(Resource::Meters, plan.next.meters.len() as u64);

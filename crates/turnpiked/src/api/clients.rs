@@ -13,7 +13,7 @@ const SAVED_S: f64 = 2.0;
 /// Clients that are told apart; those beyond share one budget.
 const CLIENTS: usize = 4096;
 
-/// What each client may have.
+/// Limits of each client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     pub(crate) connections: u32,

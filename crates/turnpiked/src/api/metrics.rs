@@ -10,6 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 
+use super::refusals;
 use crate::report::{CapacityReport, LogTotals, PortReport, Report, ShaperReport, WorkerReport};
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -155,7 +156,10 @@ impl Page {
         let seconds = [([("of", "control")], rest.seconds)];
         out.seconds("turnpike_rest_seconds", help, seconds.into_iter())?;
         let help = "Longest turn of REST so far, in CPU time of the control thread";
-        out.gauge("turnpike_rest_turn_longest_seconds", help, rest.longest_s)
+        out.gauge("turnpike_rest_turn_longest_seconds", help, rest.longest_s)?;
+        let help = "Connections and requests to REST that were refused";
+        let refused = refusals::counts().map(|(reason, count)| ([("reason", reason)], count));
+        out.counters("turnpike_rest_refused", help, refused)
     }
 
     fn usage(&self, out: &mut Out<'_>) -> Result<(), Error> {

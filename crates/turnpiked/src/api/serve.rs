@@ -21,6 +21,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Failure;
 use super::clients::{Budget, Client, Clients};
+use super::refusals::Refusal;
 use crate::config;
 
 /// From the first byte of a request, or the last answer, to the end of the next request's header.
@@ -122,8 +123,14 @@ fn visitor(stream: TcpStream, from: IpAddr, clients: &Clients, waiting: usize) -
         Some(client) if waiting < WAITING || client.is_local() && waiting < 2 * WAITING => {
             return Some(Visitor { stream, client });
         }
-        Some(_) => "503 Service Unavailable",
-        None => "429 Too Many Requests",
+        Some(_) => {
+            Refusal::Full.count();
+            "503 Service Unavailable"
+        }
+        None => {
+            Refusal::Connections.count();
+            "429 Too Many Requests"
+        }
     };
     tracing::debug!(%from, refusal, "REST: a connection too many");
     let answer = format!(
@@ -266,6 +273,7 @@ async fn connection(
 
 /// RFC 6585, 4; `Retry-After` is in whole seconds.
 fn too_many(wait: Duration) -> Response {
+    Refusal::Requests.count();
     let seconds = wait.as_millis().div_ceil(1000).max(1).to_string();
     let error = "more requests per second than one client may send: api.client_requests_per_s";
     let failure = Failure::new(StatusCode::TOO_MANY_REQUESTS, error);

@@ -162,7 +162,11 @@ fn answer(asked: &Asked) {
                     let _ = reply.send(Some(receiver));
                 }
                 Question::Report(reply) => drop(reply.send(report())),
-                Question::Smfs(reply) => drop(reply.send(Vec::new())),
+                Question::Smfs { reply, .. } => drop(reply.send(Piece {
+                    of: Vec::new(),
+                    looked: 0,
+                    after: None,
+                })),
                 Question::Peers { reply, .. } => drop(reply.send(Piece {
                     of: Vec::new(),
                     looked: 0,
@@ -628,4 +632,8 @@ async fn rest_is_asked_by_names_of_ours_alone() {
         let response = tower_service::Service::call(&mut router, request);
         assert_eq!(response.await.unwrap().status(), expected, "{path} {host}");
     }
+    let (_, page) = get_with(&api, "/metrics", None).await;
+    let refused = "turnpike_rest_refused_total{reason=\"host\"} ";
+    let count = page.lines().find_map(|line| line.strip_prefix(refused));
+    assert!(count.unwrap().parse::<u64>().unwrap() >= 4, "{count:?}");
 }

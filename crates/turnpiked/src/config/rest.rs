@@ -1,4 +1,4 @@
-//! Who may ask REST, and by which names.
+//! Names that REST is asked by.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -387,7 +387,12 @@ pub(crate) fn peers(
     Piece { of, looked, after }
 }
 
-pub(crate) fn smfs(core: &Core<Tables>, now: Time) -> Vec<SmfReport> {
+pub(crate) fn smfs(
+    core: &Core<Tables>,
+    now: Time,
+    after: Option<PeerId>,
+    quantum: Quantum,
+) -> Piece<Vec<SmfReport>, PeerId> {
     let capacities = core.tables().capacities();
     let part = |part: &session::Part| PartReport {
         of: match part.of {
@@ -425,7 +430,13 @@ pub(crate) fn smfs(core: &Core<Tables>, now: Time) -> Vec<SmfReport> {
             parts,
         }
     };
-    core.smfs(now).iter().map(one).collect()
+    let mut of = Vec::new();
+    let smfs = core.smfs_after(now, after);
+    let (looked, after) = quantum.look(smfs, usize::MAX, |(id, smf)| {
+        of.push(one(&smf));
+        id
+    });
+    Piece { of, looked, after }
 }
 
 const fn state(state: PeerState) -> &'static str {

@@ -68,6 +68,9 @@ impl Ledger {
 
     /// What was held as `before` is held as `after`.
     pub(crate) fn change(&mut self, peer: PeerId, before: &Holding, after: &Holding) {
+        if before == after {
+            return;
+        }
         self.all.change(before, after);
         let held = self.held.entry(peer).or_default();
         held.change(before, after);
@@ -157,6 +160,9 @@ impl Ledger {
     /// Whether there is room for one more session of a peer; else whether what is left is others'.
     pub(crate) fn check_session(&self, peer: PeerId) -> Result<(), bool> {
         let (most, all) = (self.sessions_at_most, self.all.of(Resource::Sessions));
+        if all + self.shares.kept_at_most(most) < most {
+            return Ok(());
+        }
         match self.left(peer, Resource::Sessions, most) {
             0 => Err(all < most),
             _ => Ok(()),

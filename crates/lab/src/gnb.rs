@@ -1,11 +1,11 @@
 //! A gNB in user space: a GTP-U socket at each of its addresses, and the tunnels of the UEs that it serves.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -69,6 +69,8 @@ pub struct Gnb {
 struct Shared {
     ends: Vec<(IpAddr, UdpSocket)>,
     tunnels: RwLock<HashMap<u32, Arc<dyn Downlink>>>,
+    /// Tunnels whose End Marker has come.
+    ended: Mutex<HashSet<u32>>,
     counters: Counters,
     stop: AtomicBool,
 }
@@ -85,6 +87,7 @@ impl Gnb {
         let shared = Arc::new(Shared {
             ends,
             tunnels: RwLock::default(),
+            ended: Mutex::default(),
             counters: Counters::default(),
             stop: AtomicBool::new(false),
         });
@@ -131,6 +134,11 @@ impl Gnb {
             .unwrap_or_else(PoisonError::into_inner);
         tunnels.insert(teid, downlink);
         teid
+    }
+
+    /// Whether an End Marker has come down a tunnel: nothing follows it.
+    pub fn has_ended(&self, teid: u32) -> bool {
+        self.shared.ended().contains(&teid)
     }
 
     /// Closes a tunnel: what still comes down is counted as unknown.
@@ -253,7 +261,10 @@ impl Shared {
             message::ECHO_RESPONSE => read
                 .sequence
                 .map(|sequence| Event::EchoResponse { sequence }),
-            message::END_MARKER => Some(Event::EndMarker { teid: read.teid }),
+            message::END_MARKER => {
+                self.ended().insert(read.teid);
+                Some(Event::EndMarker { teid: read.teid })
+            }
             message::ERROR_INDICATION => gtpu::parse_error_indication(read.body)
                 .map(|(teid, address)| Event::ErrorIndication { teid, address }),
             _ => None,
@@ -262,6 +273,10 @@ impl Shared {
             Some(event) => drop(events.send(event)),
             None => drop(self.counters.malformed.fetch_add(1, Relaxed)),
         }
+    }
+
+    fn ended(&self) -> MutexGuard<'_, HashSet<u32>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn deliver(&self, at: IpAddr, read: &gtpu::Message<'_>) {

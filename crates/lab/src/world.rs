@@ -26,6 +26,7 @@ use crate::ping::ping;
 use crate::smf::{self, Gates, Requested, Session, SessionPlan, Smf, Style, TunnelEnd};
 use crate::ue::{Addresses, Ue};
 use crate::upf::{self, Counted, Settings, Upf};
+use crate::wait::eventually;
 
 /// UPF on N3.
 pub const UPF_N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 1);
@@ -480,13 +481,21 @@ impl World {
     }
 
     /// Hands a UE over as Xn does: the target is ready before the path switch, and the source goes
-    /// on delivering what was under way.
+    /// on delivering what was under way, until the End Marker (TS 23.501, 5.8.2.9): a packet that is being forwarded
+    /// when the SMF's request is answered leaves after the answer.
     pub fn handover(&self, attached: &mut Attached, to: usize) -> Result<()> {
         let (from, old_teid) = (attached.gnb, attached.teid);
+        let ends = attached.session.ends_tunnel_on_switch();
         attached.teid = self.gnbs[to].open(Arc::clone(&attached.ue.modem) as Arc<dyn Downlink>);
         attached.gnb = to;
         self.activate(attached)?;
-        self.drain(from)?;
+        if ends {
+            eventually("the End Marker at the source", || {
+                Ok(self.gnbs[from].has_ended(old_teid))
+            })?;
+        } else {
+            self.drain(from)?;
+        }
         self.gnbs[from].close(old_teid);
         Ok(())
     }

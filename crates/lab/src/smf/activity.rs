@@ -62,6 +62,12 @@ impl Session {
         Ok(())
     }
 
+    /// Whether the SMF asks for an End Marker when it points the downlink at another gNB now.
+    pub(crate) fn ends_tunnel_on_switch(&self) -> bool {
+        let is_connected = matches!(self.ways().downlink, Reached::At(_));
+        is_connected && self.plan.habits().end_marker != EndMarker::Never
+    }
+
     /// The IEs of each modification that points the downlink at a gNB.
     pub(super) fn reach(&self, gnb: TunnelEnd) -> Vec<Vec<Ie>> {
         let (plan, habits) = (&self.plan, self.plan.habits());

@@ -160,6 +160,10 @@ impl<N: Number> Family<N> {
         }
     }
 
+    fn settle(&mut self) {
+        (self.pools.iter_mut()).for_each(|pool| pool.indices.settle());
+    }
+
     fn undo(&mut self, grant: Grant<N>) {
         match grant {
             Grant::Pool { pool, taken } => {
@@ -409,6 +413,12 @@ impl NiPools {
             }
         };
         single || self.prefixes.overlapping(net).any(is_anothers)
+    }
+
+    /// Nothing that was granted so far will be undone.
+    pub(crate) fn settle(&mut self) {
+        self.v4.settle();
+        self.v6.settle();
     }
 
     pub(crate) fn undo(&mut self, grant: AddressGrant) {

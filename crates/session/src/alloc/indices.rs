@@ -23,12 +23,9 @@ pub(crate) struct Indices {
     /// comes to the front.
     queued: Bits,
     resting: VecDeque<Resting>,
-    /// The last few that came to the front of `resting` while they were claimed: the claim may be undone.
-    passed: VecDeque<Resting>,
+    /// What choices that are not settled found in use at the front of `resting`.
+    passed: Vec<Resting>,
 }
-
-/// Claims of one request that may have to be undone.
-const PASSED_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Resting {
@@ -41,14 +38,15 @@ struct Resting {
 pub(crate) struct Taken {
     index: u32,
     from: From,
+    /// So many of `passed`.
+    passed: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum From {
     Fresh,
     Resting(Coarse),
-    ClaimedFree,
-    ClaimedResting,
+    Claimed,
 }
 
 /// 2^27 ns (0.13 s) steps: what a resting time needs, in four bytes.
@@ -84,7 +82,7 @@ impl Indices {
             used: Bits::new(size),
             queued: Bits::new(size),
             resting: VecDeque::new(),
-            passed: VecDeque::new(),
+            passed: Vec::new(),
         }
     }
 
@@ -98,7 +96,7 @@ impl Indices {
 
     /// Any free number. `None` when all are in use.
     pub(crate) fn choose(&mut self, now: Time) -> Option<Taken> {
-        self.forget_claimed();
+        let passed = self.pass_claimed();
         let rested = self
             .resting
             .front()
@@ -108,10 +106,18 @@ impl Indices {
         } else {
             // When nothing else is left, one that has not rested is better than a refusal.
             self.take_fresh().or_else(|| self.take_resting())
-        }?;
-        self.used.set(taken.index);
+        };
+        let Some((index, from)) = taken else {
+            self.put_back(passed);
+            return None;
+        };
+        self.used.set(index);
         self.in_use += 1;
-        Some(taken)
+        Some(Taken {
+            index,
+            from,
+            passed,
+        })
     }
 
     /// The first of the last `count` numbers, a power of two, that are all free, if the first is to be a multiple
@@ -131,12 +137,11 @@ impl Indices {
         }
         self.used.set(index);
         self.in_use += 1;
-        let from = if self.queued.get(index) {
-            From::ClaimedResting
-        } else {
-            From::ClaimedFree
-        };
-        Some(Taken { index, from })
+        Some(Taken {
+            index,
+            from: From::Claimed,
+            passed: 0,
+        })
     }
 
     /// Free from `now` on.
@@ -155,64 +160,65 @@ impl Indices {
         }
     }
 
-    /// As if it had never been taken. The latest one first.
+    /// Nothing that was taken so far will be undone.
+    pub(crate) fn settle(&mut self) {
+        self.passed.clear();
+    }
+
+    /// As if it had never been taken. The latest one first, until [`Self::settle`].
     pub(crate) fn undo(&mut self, taken: Taken) {
         let index = taken.index;
         self.used.clear(index);
         self.in_use -= 1;
         match taken.from {
             From::Fresh => self.fresh = index,
+            From::Resting(since) => self.rest_first(Resting { since, index }),
+            From::Claimed if self.queued.get(index) || index < self.first => {}
             // A choice made meanwhile may have passed it as in use.
-            From::ClaimedFree if index >= self.first => self.fresh = self.fresh.min(index),
-            From::ClaimedFree => {}
-            From::Resting(since) => self.rest_first(since, index),
-            From::ClaimedResting => {
-                // A choice made meanwhile may have met it at the front, in use, and passed it.
-                if !self.queued.get(index) {
-                    let passed = self.passed.iter().rev().find(|r| r.index == index);
-                    let since = passed.map_or(Coarse(0), |passed| passed.since);
-                    self.rest_first(since, index);
-                }
-            }
+            From::Claimed => self.fresh = self.fresh.min(index),
         }
+        self.put_back(taken.passed);
     }
 
-    fn rest_first(&mut self, since: Coarse, index: u32) {
-        self.queued.set(index);
-        self.resting.push_front(Resting { since, index });
+    fn rest_first(&mut self, resting: Resting) {
+        self.queued.set(resting.index);
+        self.resting.push_front(resting);
     }
 
-    fn forget_claimed(&mut self) {
-        while let Some(front) = self.resting.front() {
+    fn pass_claimed(&mut self) -> u32 {
+        let before = self.passed.len();
+        while let Some(&front) = self.resting.front() {
             if !self.used.get(front.index) {
                 break;
             }
+            self.resting.pop_front();
             self.queued.clear(front.index);
-            if self.passed.len() == PASSED_MAX {
-                self.passed.pop_front();
-            }
-            self.passed.extend(self.resting.pop_front());
+            self.passed.push(front);
+        }
+        (self.passed.len() - before) as u32
+    }
+
+    fn put_back(&mut self, passed: u32) {
+        for _ in 0..passed {
+            let Some(resting) = self.passed.pop() else {
+                return;
+            };
+            self.rest_first(resting);
         }
     }
 
-    fn take_resting(&mut self) -> Option<Taken> {
+    fn take_resting(&mut self) -> Option<(u32, From)> {
         let Resting { since, index } = self.resting.pop_front()?;
         self.queued.clear(index);
-        Some(Taken {
-            index,
-            from: From::Resting(since),
-        })
+        Some((index, From::Resting(since)))
     }
 
-    fn take_fresh(&mut self) -> Option<Taken> {
+    fn take_fresh(&mut self) -> Option<(u32, From)> {
         while self.fresh < self.size {
             let index = self.fresh;
             if !self.used.get(index) && !self.queued.get(index) {
                 self.fresh = index + 1;
-                return Some(Taken {
-                    index,
-                    from: From::Fresh,
-                });
+                return Some((index, From::Fresh));
             }
             self.fresh = self.next_unused(index + 1);
         }
@@ -363,6 +369,41 @@ mod tests {
     }
 
     proptest! {
+        /// Requests of several takings each, some of them refused, and a twin that never heard of those.
+        #[test]
+        fn what_a_refused_request_took_leaves_no_trace(
+            requests in prop::collection::vec(
+                (prop::collection::vec((any::<bool>(), 0u32..20), 1..6), any::<bool>(), 0u32..20, 0u64..3),
+                0..60,
+            )
+        ) {
+            let mut twins = [(); 2].map(|()| Indices::new(1, 17, SECOND));
+            let mut now = 0;
+            for (takings, is_refused, released, pause) in requests {
+                now += pause * SECOND / 2;
+                let take = |pool: &mut Indices| -> Vec<Taken> {
+                    let each = |&(chosen, index): &(bool, u32)| match chosen {
+                        true => pool.choose(Time(now)),
+                        false => pool.claim(index),
+                    };
+                    takings.iter().filter_map(each).collect()
+                };
+                if is_refused {
+                    let taken = take(&mut twins[0]);
+                    taken.into_iter().rev().for_each(|taken| twins[0].undo(taken));
+                    prop_assert!(twins[0].passed.is_empty());
+                } else {
+                    let [one, other] = twins.each_mut().map(|pool| {
+                        let taken = take(pool);
+                        pool.settle();
+                        pool.release(released, Time(now));
+                        taken.iter().map(Taken::index).collect::<Vec<_>>()
+                    });
+                    prop_assert_eq!(one, other);
+                }
+            }
+        }
+
         /// Against a set: never twice, never lost, undone without a trace.
         #[test]
         fn agrees_with_a_set(steps in prop::collection::vec((0u8..5, 0u32..40, 0u64..3), 0..300)) {

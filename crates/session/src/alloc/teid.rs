@@ -185,6 +185,11 @@ impl Teids {
         }
     }
 
+    /// Nothing that was granted so far will be undone.
+    pub(crate) fn settle(&mut self) {
+        self.slots.settle();
+    }
+
     pub(crate) fn undo(&mut self, grant: Grant) {
         match grant {
             Grant::Slot { taken, former } => {

@@ -550,9 +550,20 @@ impl Resources {
         }
     }
 
+    fn settle(&mut self) {
+        self.teids.settle();
+        for taken in self.taken.drain(..) {
+            if let Taken::Ue(held, _) = taken
+                && let Some(pools) = self.pools.get_mut(usize::from(held.ni.0))
+            {
+                pools.settle();
+            }
+        }
+    }
+
     /// The request is done: `after` holds what it needs; what only `before` held is free.
     pub(crate) fn keep(&mut self, now: Time, before: Holders<'_>, after: Holders<'_>) {
-        self.taken.clear();
+        self.settle();
         for (i, old) in before.teids().enumerate() {
             if !after
                 .teids()

@@ -168,10 +168,10 @@ struct tp_ext {
 	__u32 share;	    /* control: index into meters[] plus one, of a share of capacities; 0: none */
 };
 
-/* Where a duplicate of each packet goes (FAR with DUPL, TS 29.244, 5.2.3). They stand two to a place of rules[], and
+/* Where a duplicate of each packet goes (FAR with DUPL, TS 29.244, 5.2.3). They stand one to a place of rules[], and
  * are immutable once published. User space sends them, so that they have no next hop here. */
 #define TP_COPIES_MAX 4
-#define TP_COPIES_PER_PLACE 2
+#define TP_COPIES_PER_PLACE 1
 
 struct tp_copy {
 	__u8 remote[16]; /* IPv4 in the first four octets, all as on the wire */
@@ -194,8 +194,8 @@ struct tp_copies {
 #define TP_COPY_V6 1 /* the outer header is IPv6 */
 
 /* A network behind the UE (framed route, TS 29.244, 5.16): an address in it is as good as the UE's own. They
- * stand four to a place of rules[], and are immutable once published. */
-#define TP_FRAMED_PER_PLACE 4
+ * stand two to a place of rules[], and are immutable once published. */
+#define TP_FRAMED_PER_PLACE 2
 
 struct tp_framed {
 	__u64 prefix[2]; /* as struct tp_addr has addresses: host order, left-aligned */
@@ -263,12 +263,12 @@ struct tp_capacity {
 
 /* ---- tp_rule: one filter of one PDR ----------------------------------------------------------- */
 
-/* Filters of one key stand in rules[] four to a place, place after place, in order of rising precedence
- * value; the first match wins. Beside the filter, the entry's own UE and QFI conditions (head) must hold.
- * What few filters ask for (struct tp_rule_more) stands in places behind them. All of it is immutable once
- * published. */
-#define TP_RULES_PER_PLACE 4
-#define TP_RULE_MORES_PER_PLACE 2
+/* Filters of one key stand in rules[] two to a place, in order of rising precedence value; the first match wins. Each
+ * place leads to the next (tp_rules_next()), wherever that is: so long as there are places, a list of any length fits.
+ * Beside the filter, the entry's own UE and QFI conditions (head) must hold. What few filters ask for (struct
+ * tp_rule_more) stands in places of its own. All of it is immutable once published. */
+#define TP_RULES_PER_PLACE 2
+#define TP_RULES_PLACES (TP_RULES_MAX / TP_RULES_PER_PLACE)
 
 /* What filters compare in one step. Bits of tp_rule.value and mask:
  *
@@ -279,6 +279,7 @@ struct tp_capacity {
  * 48      V6      IPv6
  * 49      PORTS   TCP, UDP or SCTP, and no later fragment
  * 50      FRAGMENT  of no rule: the packet is a part of one
+ * 51..62  of no packet: in value, a half of the number of the next place, the lower one in the first rule
  * 63      NEVER   of no packet: a place that is not full is filled with rules that ask for it
  */
 #define TP_FLOW_PROTO_SHIFT 32
@@ -287,6 +288,9 @@ struct tp_capacity {
 #define TP_FLOW_PORTS (1ULL << 49)
 #define TP_FLOW_FRAGMENT (1ULL << 50)
 #define TP_FLOW_NEVER (1ULL << 63)
+#define TP_FLOW_NEXT_SHIFT 51
+#define TP_FLOW_NEXT_BITS 12
+#define TP_RULES_ROOM (1U << 2 * TP_FLOW_NEXT_BITS) /* places that can be told apart, here and in head */
 
 #define TP_RULE_LAST (1U << 31) /* in more, of the last rule of a place: there are no more places */
 
@@ -296,12 +300,21 @@ struct tp_rule {
 	__u16 remote_port, remote_span; /* lowest port, and how many follow it; a packet without ports has 0 */
 	__u16 ue_port, ue_span;
 	__u32 entry; /* index into entries[] */
-	__u32 more;  /* 0: nothing; else bits 0..30: 1 + TP_RULE_MORES_PER_PLACE * place + which of its mores */
+	__u32 more;  /* 0: nothing; else bits 0..30: place of its struct tp_rule_more, plus one */
 };
 
 struct tp_rules {
 	struct tp_rule rule[TP_RULES_PER_PLACE];
 };
+
+/* The place behind one without TP_RULE_LAST. */
+static inline __attribute__((always_inline)) __u32 tp_rules_next(const struct tp_rules *rules)
+{
+	__u32 half = (1U << TP_FLOW_NEXT_BITS) - 1;
+
+	return ((__u32)(rules->rule[0].value >> TP_FLOW_NEXT_SHIFT) & half) |
+	       ((__u32)(rules->rule[1].value >> TP_FLOW_NEXT_SHIFT) & half) << TP_FLOW_NEXT_BITS;
+}
 
 #define TP_MORE_LABEL 1 /* compare label: IPv6 only */
 #define TP_MORE_SPI 2	/* compare spi: ESP and AH, and no later fragment */
@@ -319,10 +332,6 @@ struct tp_rule_more {
 	__u32 pad;
 	__u64 qfis; /* bit n: QFI n */
 	__u64 reserved;
-};
-
-struct tp_rule_mores {
-	struct tp_rule_more more[TP_RULE_MORES_PER_PLACE];
 };
 
 /* ---- Indexes ---------------------------------------------------------------------------------- */
@@ -755,8 +764,8 @@ _Static_assert(sizeof(struct tp_ext) == 64, "one line");
 _Static_assert(sizeof(struct tp_meter) == 64, "one line");
 _Static_assert(sizeof(struct tp_capacity) == 64, "one line");
 _Static_assert(sizeof(struct tp_rule) == 32, "half a line");
-_Static_assert(sizeof(struct tp_rules) == 128, "two lines");
-_Static_assert(sizeof(struct tp_rule_mores) == sizeof(struct tp_rules), "one place in rules[]");
+_Static_assert(sizeof(struct tp_rules) == 64, "one line");
+_Static_assert(sizeof(struct tp_rule_more) == sizeof(struct tp_rules), "one place in rules[]");
 _Static_assert(sizeof(struct tp_framed_routes) == sizeof(struct tp_rules), "one place in rules[]");
 _Static_assert(sizeof(struct tp_copy) == 64, "one line");
 _Static_assert(sizeof(struct tp_copies) == sizeof(struct tp_rules), "one place in rules[]");

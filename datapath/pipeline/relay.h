@@ -356,8 +356,8 @@ static TP_INLINE struct tp_entry *tp_first_relay(struct tp_env *env, __u32 place
 	struct tp_entry *e;
 	__u32 i, j;
 
-	for (i = 0; i < TP_RULES_MAX / TP_RULES_PER_PLACE; i++) {
-		rules = tp_rules_at(env, place + i);
+	for (i = 0; i < TP_RULES_PLACES; i++) {
+		rules = tp_rules_at(env, place);
 		if (!rules)
 			return NULL;
 		for (j = 0; j < TP_RULES_PER_PLACE; j++) {
@@ -370,6 +370,7 @@ static TP_INLINE struct tp_entry *tp_first_relay(struct tp_env *env, __u32 place
 		}
 		if (rules->rule[TP_RULES_PER_PLACE - 1].more & TP_RULE_LAST)
 			return NULL;
+		place = tp_rules_next(rules);
 	}
 	return NULL;
 }

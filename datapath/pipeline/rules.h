@@ -140,14 +140,12 @@ static TP_INLINE int tp_has_spi(const struct tp_packet *p, __u32 spi)
  * user  tp_pack_user() of the packet */
 TP_APART __u64 tp_check_more(struct tp_env *env, __u32 more, __u64 user)
 {
-	const struct tp_rule_mores *place = (const struct tp_rule_mores *)tp_rules_at(env, (more - 1) / 2);
-	const struct tp_rule_more *m;
+	const struct tp_rule_more *m = (const struct tp_rule_more *)tp_rules_at(env, more - 1);
 	struct tp_packet p = {0};
 
 	p.env = env;
-	if (!place || !tp_unpack_user(&p, user))
+	if (!m || !tp_unpack_user(&p, user))
 		return TP_DROP_TABLE;
-	m = &place->more[(more - 1) & 1];
 	if (!tp_within(p.dir == TP_UPLINK ? tp_destination(&p) : tp_source(&p), m->remote, m->remote_plen) ||
 	    !tp_within(p.dir == TP_UPLINK ? tp_source(&p) : tp_destination(&p), m->ue, m->ue_plen))
 		return TP_MORE_MISSES;
@@ -190,8 +188,8 @@ TP_APART int tp_rules_ask_ports(struct tp_env *env, __u32 place)
 	const struct tp_rules *rules;
 	__u32 i, j;
 
-	for (i = 0; i < TP_RULES_MAX / TP_RULES_PER_PLACE; i++) {
-		rules = tp_rules_at(env, place + i);
+	for (i = 0; i < TP_RULES_PLACES; i++) {
+		rules = tp_rules_at(env, place);
 		if (!rules)
 			return 0;
 		for (j = 0; j < TP_RULES_PER_PLACE; j++)
@@ -199,6 +197,7 @@ TP_APART int tp_rules_ask_ports(struct tp_env *env, __u32 place)
 				return 1;
 		if (rules->rule[TP_RULES_PER_PLACE - 1].more & TP_RULE_LAST)
 			return 0;
+		place = tp_rules_next(rules);
 	}
 	return 0;
 }
@@ -222,8 +221,8 @@ TP_APART __u64 tp_match_rules(struct tp_env *env, __u32 place, __u64 user)
 	flow = tp_flow_of(&p, user);
 	if (tp_unlikely(flow.word & TP_FLOW_FRAGMENT) && !(user & TP_USER_WHOLE) && tp_rules_ask_ports(env, place))
 		return TP_NO_RULE(TP_OUT_FRAGMENT);
-	for (i = 0; i < TP_RULES_MAX / TP_RULES_PER_PLACE; i++) {
-		rules = tp_rules_at(env, place + i);
+	for (i = 0; i < TP_RULES_PLACES; i++) {
+		rules = tp_rules_at(env, place);
 		if (!rules)
 			return TP_NO_RULE(TP_DROP_TABLE);
 		for (j = 0; j < TP_RULES_PER_PLACE; j++) {
@@ -237,6 +236,7 @@ TP_APART __u64 tp_match_rules(struct tp_env *env, __u32 place, __u64 user)
 		}
 		if (rules->rule[TP_RULES_PER_PLACE - 1].more & TP_RULE_LAST)
 			break;
+		place = tp_rules_next(rules);
 	}
 	return TP_NO_RULE(why ? why : TP_DROP_NO_PDR);
 }

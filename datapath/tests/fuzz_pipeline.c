@@ -21,10 +21,11 @@ static struct world *fuzz_world(void)
 	w->entries[11].head = w_head(0, TP_ACT_TUNNEL, 0, 0);
 	w->entries[11].out = 2ULL << 32;
 	w->rules[1].rule[0] = (struct tp_rule){TP_FLOW_PORTS, TP_FLOW_PORTS, 0, 40000, 0, 40000, 10, 0};
-	w->rules[1].rule[1] = (struct tp_rule){0, 0, 0, 0xffff, 0, 0xffff, 10, 1 + 2 * 2};
-	w->rules[1].rule[2] = (struct tp_rule){TP_FLOW_NEVER, TP_FLOW_NEVER, 0, 0, 0, 0, 0, 0};
-	w->rules[1].rule[3] = (struct tp_rule){0, 0, 0, 0xffff, 0, 0xffff, 11, TP_RULE_LAST};
-	((struct tp_rule_mores *)&w->rules[2])->more[0].flags = TP_MORE_SPI;
+	w->rules[1].rule[0].value |= 3ULL << TP_FLOW_NEXT_SHIFT;
+	w->rules[1].rule[1] = (struct tp_rule){0, 0, 0, 0xffff, 0, 0xffff, 10, 1 + 2};
+	w->rules[3].rule[0] = (struct tp_rule){TP_FLOW_NEVER, TP_FLOW_NEVER, 0, 0, 0, 0, 0, 0};
+	w->rules[3].rule[1] = (struct tp_rule){0, 0, 0, 0xffff, 0, 0xffff, 11, TP_RULE_LAST};
+	((struct tp_rule_more *)&w->rules[2])->flags = TP_MORE_SPI;
 	return w;
 }
 

@@ -286,7 +286,7 @@ static void test_broken_tables(void)
 	r->entry = 99;
 	DROPS(w, &w_n3, ul_plain, TABLE);
 	r->entry = 10;
-	r->more = 1 + 2 * W_SMALL;
+	r->more = 1 + W_SMALL;
 	DROPS(w, &w_n3, ul_plain, TABLE);
 	free(w);
 }

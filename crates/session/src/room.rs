@@ -21,8 +21,10 @@ pub enum Resource {
     Sessions,
     /// Lines of PDRs that are not the slot of a TEID.
     Entries,
-    /// Places of filters, framed routes and duplicates.
+    /// Places of SDF filters.
     Rules,
+    /// Places of framed routes and duplicates.
+    Framed,
     /// Meters that several PDRs share.
     Meters,
     /// Bits per second that are guaranteed of a capacity (GBR).
@@ -31,7 +33,16 @@ pub enum Resource {
 
 impl Resource {
     /// Resources that there are once.
-    pub const COUNTED: [Self; 4] = [Self::Sessions, Self::Entries, Self::Rules, Self::Meters];
+    pub const COUNTED: [Self; 5] = [
+        Self::Sessions,
+        Self::Entries,
+        Self::Rules,
+        Self::Framed,
+        Self::Meters,
+    ];
+
+    /// Those that are lines of tables.
+    pub const OF_TABLES: [Self; 4] = [Self::Entries, Self::Rules, Self::Framed, Self::Meters];
 
     /// As metrics, logs and configuration name the table.
     pub const fn name(self) -> &'static str {
@@ -39,6 +50,7 @@ impl Resource {
             Self::Sessions => "sessions",
             Self::Entries => "entries",
             Self::Rules => "rules",
+            Self::Framed => "framed",
             Self::Meters => "meters",
             Self::Guaranteed(_) => "capacities",
         }
@@ -49,7 +61,8 @@ impl Resource {
             Self::Sessions => 0,
             Self::Entries => 1,
             Self::Rules => 2,
-            Self::Meters => 3,
+            Self::Framed => 3,
+            Self::Meters => 4,
             Self::Guaranteed(CapacityId(id)) => Self::COUNTED.len() + usize::from(id),
         }
     }
@@ -57,7 +70,7 @@ impl Resource {
 
 /// So much of each [`Resource`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holding(SmallVec<[u64; 6]>);
+pub struct Holding(SmallVec<[u64; 7]>);
 
 impl Holding {
     /// So much of this one.

@@ -335,7 +335,8 @@ pub(crate) mod capacity {
 
 /// Rules in one place of `rules[]`.
 pub(crate) const RULES_PER_PLACE: usize = raw::TP_RULES_PER_PLACE as usize;
-pub(crate) const RULE_MORES_PER_PLACE: usize = raw::TP_RULE_MORES_PER_PLACE as usize;
+/// Places of rules that can be told apart.
+pub(crate) const RULES_ROOM: u32 = raw::TP_RULES_ROOM;
 pub(crate) const RULE_LAST: u32 = raw::TP_RULE_LAST;
 
 /// Bits of `tp_rule.value` and `mask`.
@@ -347,28 +348,13 @@ pub(crate) mod flow {
     pub(crate) const V6: u64 = raw::TP_FLOW_V6;
     pub(crate) const PORTS: u64 = raw::TP_FLOW_PORTS;
     pub(crate) const NEVER: u64 = raw::TP_FLOW_NEVER;
+    pub(crate) const NEXT_SHIFT: u32 = raw::TP_FLOW_NEXT_SHIFT;
+    pub(crate) const NEXT_BITS: u32 = raw::TP_FLOW_NEXT_BITS;
 }
 
 pub(crate) const MORE_LABEL: u16 = raw::TP_MORE_LABEL as u16;
 pub(crate) const MORE_SPI: u16 = raw::TP_MORE_SPI as u16;
 pub(crate) const MORE_QFIS: u16 = raw::TP_MORE_QFIS as u16;
-
-/// `tp_rules`, or `tp_rule_mores`.
-#[repr(C, align(64))]
-pub(crate) struct RulePlace(pub(crate) [AtomicU64; 16]);
-
-impl RulePlace {
-    /// Fill a place that no packet can reach yet.
-    pub(crate) fn fill(&self, words: [u64; 16]) {
-        for (to, word) in self.0.iter().zip(words) {
-            to.store(word, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn words(&self) -> [u64; 16] {
-        std::array::from_fn(|word| self.0[word].load(Ordering::Relaxed))
-    }
-}
 
 /// In a UE page: the address is in a pool, but no session has it.
 pub(crate) const UE_NOBODY: u32 = raw::TP_UE_NOBODY;
@@ -530,7 +516,7 @@ unsafe impl Plain for [Framed; FRAMED_PER_PLACE] {}
 // SAFETY: as above.
 unsafe impl Plain for [CopyLine; COPIES_PER_PLACE] {}
 // SAFETY: as above.
-unsafe impl Plain for [RuleMore; RULE_MORES_PER_PLACE] {}
+unsafe impl Plain for RuleMore {}
 // SAFETY: as above.
 unsafe impl Plain for NextHopLine {}
 // SAFETY: as above.
@@ -562,7 +548,7 @@ const _: () = {
     assert!(size_of::<Line>() == size_of::<raw::tp_meter>());
     assert!(size_of::<Line>() == size_of::<raw::tp_capacity>());
     assert!(size_of::<Line>() == size_of::<raw::tp_trace_key>());
-    assert!(size_of::<RulePlace>() == size_of::<raw::tp_rules>() && align_of::<RulePlace>() == 64);
+    assert!(size_of::<Line>() == size_of::<raw::tp_rules>());
     assert!(
         cfg!(target_endian = "little"),
         "a rule's bytes and an entry's words assume it"
@@ -581,8 +567,8 @@ mod tests {
             more: 9,
             ..Rule::default()
         }; RULES_PER_PLACE];
-        let words: [u64; 16] = words_of(&rules);
-        assert_eq!(from_words::<[Rule; RULES_PER_PLACE], 16>(words), rules);
+        let words: [u64; 8] = words_of(&rules);
+        assert_eq!(from_words::<[Rule; RULES_PER_PLACE], 8>(words), rules);
         assert_eq!(words[7], 0x9_0102_0304);
     }
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use session::compiled::{Duplicate, DuplicateHeader};
 
-use crate::abi::{COPIES_PER_PLACE, COPY_V6, CopyLine, RulePlace, from_words, words_of};
+use crate::abi::{COPIES_PER_PLACE, COPY_V6, CopyLine, Line, from_words, words_of};
 
 /// `sizeof(struct tp_copy)`
 const LINE_LEN: usize = size_of::<CopyLine>();
@@ -42,7 +42,7 @@ pub(crate) fn line(duplicate: &Duplicate) -> CopyLine {
 }
 
 /// Fill places that no packet can reach yet.
-pub(crate) fn fill(to: &[RulePlace], lines: &[CopyLine]) {
+pub(crate) fn fill(to: &[Line], lines: &[CopyLine]) {
     for (place, lines) in to.iter().zip(lines.chunks(COPIES_PER_PLACE)) {
         let mut full = [CopyLine::default(); COPIES_PER_PLACE];
         full[..lines.len()].copy_from_slice(lines);
@@ -51,10 +51,10 @@ pub(crate) fn fill(to: &[RulePlace], lines: &[CopyLine]) {
 }
 
 /// Whether the places hold these and no others.
-pub(crate) fn hold(places: &[RulePlace], count: u32, lines: &[CopyLine]) -> bool {
+pub(crate) fn hold(places: &[Line], count: u32, lines: &[CopyLine]) -> bool {
     let held = places
         .iter()
-        .flat_map(|place| from_words::<[CopyLine; COPIES_PER_PLACE], 16>(place.words()));
+        .flat_map(|place| from_words::<[CopyLine; COPIES_PER_PLACE], 8>(place.words()));
     count as usize == lines.len() && held.zip(lines).all(|(held, line)| held == *line)
 }
 

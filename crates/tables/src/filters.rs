@@ -1,12 +1,13 @@
-//! Filters of one key as packets read them: `tp_rules`, and behind them `tp_rule_mores`.
+//! Filters of one key as packets read them: a chain of `tp_rules`, and the `tp_rule_more` that some of them name.
 
 use std::net::IpAddr;
 
 use session::compiled::{Filter, Flow};
+use smallvec::SmallVec;
 
 use crate::abi::{
-    MORE_LABEL, MORE_QFIS, MORE_SPI, RULE_LAST, RULE_MORES_PER_PLACE, RULES_MAX, RULES_PER_PLACE,
-    Rule, RuleMore, RulePlace, flow, from_words, words_of,
+    Line, MORE_LABEL, MORE_QFIS, MORE_SPI, RULE_LAST, RULES_MAX, RULES_PER_PLACE, Rule, RuleMore,
+    flow, from_words, words_of,
 };
 
 /// The rules of one key, wherever they lie: [`Rule::more`] is 0 or the number of a more, from 1 on.
@@ -44,75 +45,113 @@ impl RuleList {
     }
 
     fn rule_places(&self) -> usize {
-        self.rules.len().div_ceil(RULES_PER_PLACE)
+        self.rules.len().div_ceil(RULES_PER_PLACE).max(1)
     }
 
     /// Places that the list takes.
     pub(crate) fn places(&self) -> usize {
-        self.rule_places() + self.mores.len().div_ceil(RULE_MORES_PER_PLACE)
+        self.rule_places() + self.mores.len()
     }
 
-    /// Fill places that no packet can reach yet, the first of which has the number `first`.
-    pub(crate) fn fill(&self, places: &[RulePlace], first: u32) {
+    /// Fill places of `all` that no packet can reach yet: as many as [`Self::places`], in any order. Packets begin at the
+    /// first.
+    pub(crate) fn fill(&self, all: &[Line], places: &[u32]) {
         let never = Rule {
             value: flow::NEVER,
             mask: flow::NEVER,
             ..Rule::default()
         };
-        let of_mores = (first as usize + self.rule_places()) * RULE_MORES_PER_PLACE;
-        for (number, (place, rules)) in places
+        let (of_rules, of_mores) = places.split_at(self.rule_places());
+        for (number, (&place, rules)) in of_rules
             .iter()
-            .zip(self.rules.chunks(RULES_PER_PLACE))
+            .zip(self.rules.chunks(RULES_PER_PLACE).chain([[].as_slice()]))
             .enumerate()
         {
             let mut full = [never; RULES_PER_PLACE];
             for (to, rule) in full.iter_mut().zip(rules) {
                 *to = *rule;
-                if to.more > 0 {
-                    to.more += of_mores as u32;
+                if rule.more > 0 {
+                    to.more = of_mores[rule.more as usize - 1] + 1;
                 }
             }
-            if number + 1 == self.rule_places() {
-                full[RULES_PER_PLACE - 1].more |= RULE_LAST;
+            match of_rules.get(number + 1) {
+                Some(&next) => link(&mut full, next),
+                None => full[RULES_PER_PLACE - 1].more |= RULE_LAST,
             }
-            place.fill(words_of(&full));
+            all[place as usize].fill(words_of(&full));
         }
-        let behind = places.get(self.rule_places()..).unwrap_or_default();
-        for (place, mores) in behind.iter().zip(self.mores.chunks(RULE_MORES_PER_PLACE)) {
-            let mut full = [RuleMore::default(); RULE_MORES_PER_PLACE];
-            full[..mores.len()].copy_from_slice(mores);
-            place.fill(words_of(&full));
+        for (&place, more) in of_mores.iter().zip(&self.mores) {
+            all[place as usize].fill(words_of(more));
         }
     }
 
-    /// Read back the filters at place number `first` of `all`.
-    pub(crate) fn read(all: &[RulePlace], first: u32) -> Self {
+    /// Read back the filters that begin at place number `first` of `all`.
+    pub(crate) fn read(all: &[Line], first: u32) -> Self {
         let mut list = Self::default();
-        let most = RULES_MAX / RULES_PER_PLACE;
-        let places = all.get(first as usize..).unwrap_or_default();
-        for place in places.iter().take(most) {
-            let rules: [Rule; RULES_PER_PLACE] = from_words(place.words());
-            list.rules.extend(rules);
-            if let Some(last) = list.rules.last_mut().filter(|r| r.more & RULE_LAST != 0) {
-                last.more &= !RULE_LAST;
-                break;
+        walk(all, first, |_, rules| {
+            for mut rule in rules {
+                rule.value &= !NEXT;
+                let more = (rule.more & !RULE_LAST).checked_sub(1);
+                rule.more = 0;
+                if let Some(more) = more.and_then(|more| all.get(more as usize)) {
+                    list.mores.push(from_words(more.words()));
+                    rule.more = list.mores.len() as u32;
+                }
+                if rule.mask & flow::NEVER == 0 {
+                    list.rules.push(rule);
+                }
             }
-        }
-        let of_mores = (first as usize + list.rule_places()) * RULE_MORES_PER_PLACE;
-        list.rules.retain(|rule| rule.mask & flow::NEVER == 0);
-        let with_more = list.rules.iter_mut().filter(|rule| rule.more > 0);
-        let count = with_more
-            .map(|rule| rule.more = rule.more.saturating_sub(of_mores as u32))
-            .count();
-        for index in 0..count {
-            let at = of_mores + index;
-            let Some(place) = all.get(at / RULE_MORES_PER_PLACE) else {
-                break;
-            };
-            let mores: [RuleMore; RULE_MORES_PER_PLACE] = from_words(place.words());
-            list.mores.push(mores[at % RULE_MORES_PER_PLACE]);
-        }
+        });
         list
+    }
+
+    /// All places of the list that begins at place number `first` of `all`.
+    pub(crate) fn places_at(all: &[Line], first: u32) -> Places {
+        let mut places = Places::new();
+        walk(all, first, |place, rules| {
+            places.push(place);
+            places.extend(
+                rules
+                    .iter()
+                    .filter_map(|r| (r.more & !RULE_LAST).checked_sub(1)),
+            );
+        });
+        places
+    }
+}
+
+/// Places of one list.
+pub(crate) type Places = SmallVec<[u32; 4]>;
+
+/// Half of a place's number, in the value of a rule.
+const HALF: u32 = (1 << flow::NEXT_BITS) - 1;
+const NEXT: u64 = (HALF as u64) << flow::NEXT_SHIFT;
+
+/// Have a place lead to another one.
+fn link(place: &mut [Rule; RULES_PER_PLACE], next: u32) {
+    place[0].value |= u64::from(next & HALF) << flow::NEXT_SHIFT;
+    place[1].value |= u64::from(next >> flow::NEXT_BITS) << flow::NEXT_SHIFT;
+}
+
+/// `tp_rules_next`
+fn next_of(place: &[Rule; RULES_PER_PLACE]) -> u32 {
+    let half = |rule: &Rule| (rule.value >> flow::NEXT_SHIFT) as u32 & HALF;
+    half(&place[0]) | half(&place[1]) << flow::NEXT_BITS
+}
+
+/// Go through a list as packets do.
+fn walk(all: &[Line], first: u32, mut each: impl FnMut(u32, [Rule; RULES_PER_PLACE])) {
+    let mut at = first;
+    for _ in 0..RULES_MAX / RULES_PER_PLACE {
+        let Some(line) = all.get(at as usize) else {
+            return;
+        };
+        let rules: [Rule; RULES_PER_PLACE] = from_words(line.words());
+        each(at, rules);
+        if rules[RULES_PER_PLACE - 1].more & RULE_LAST != 0 {
+            return;
+        }
+        at = next_of(&rules);
     }
 }
 
@@ -227,7 +266,7 @@ mod tests {
 
     #[test]
     fn what_is_filled_in_is_read_back() {
-        let all: View<RulePlace> = View::anonymous(64).unwrap();
+        let all: View<Line> = View::anonymous(0x9000).unwrap();
         for count in [1, 3, 4, 5, 9, 64] {
             let mut list = RuleList::default();
             for n in 0..count {
@@ -239,12 +278,17 @@ mod tests {
                 list.push(&filter, true, 100 + n);
             }
             let mores = (count - count.div_ceil(3)) as usize;
-            assert_eq!(
-                list.places(),
-                (count as usize).div_ceil(4) + mores.div_ceil(2)
-            );
-            list.fill(&all[7..], 7);
-            assert_eq!(RuleList::read(&all, 7), list, "{count}");
+            assert_eq!(list.places(), (count as usize).div_ceil(2) + mores);
+            // Anywhere, and beyond what one half of a link tells.
+            let mut places: Vec<u32> = (0..list.places() as u32)
+                .map(|n| 0x8fff - n * 0x123)
+                .collect();
+            list.fill(&all, &places);
+            assert_eq!(RuleList::read(&all, places[0]), list, "{count}");
+            let mut read = RuleList::places_at(&all, places[0]).to_vec();
+            read.sort_unstable();
+            places.sort_unstable();
+            assert_eq!(read, places);
         }
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::AtomicU32;
 
 use crate::abi::host::tp_tables;
-use crate::abi::{CAPACITIES_MAX, Config, Cpu, Line, RulePlace, Side, UE_DIR_BITS, UE_PAGE_BITS};
+use crate::abi::{CAPACITIES_MAX, Config, Cpu, Line, RULES_ROOM, Side, UE_DIR_BITS, UE_PAGE_BITS};
 use crate::capacity::CapacityConfig;
 use crate::memory::{Shared, View};
 use crate::shaping::Shaping;
@@ -22,8 +22,11 @@ pub struct Layout {
     pub exts: u32,
     /// Shared meters.
     pub meters: u32,
-    /// Places of four SDF filters each; a PDR without a filter that shares its key takes one too.
+    /// Places of two SDF filters each; a PDR without a filter that shares its key takes half of one too, and what few
+    /// filters ask for a whole one.
     pub rules: u32,
+    /// Places of two framed routes each, of IPv6 pools likewise, and of one duplicate each.
+    pub framed: u32,
     /// Remote GTP-U addresses.
     pub peers: u32,
     /// Next hops.
@@ -48,16 +51,25 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Room for `sessions` ordinary sessions, and a share of others.
+    /// Room for `sessions` ordinary sessions with an SDF filter each, and a share of others.
     pub fn for_sessions(sessions: u32, nis: u32, ue_pages: u32) -> Self {
+        Self::with_filters(sessions, sessions, nis, ue_pages)
+    }
+
+    /// The same, with so many SDF filters in all of them together, whoever has how many. One for both directions takes a
+    /// place in each, a line that leads there from the UE's addresses, and one for the PDR that cannot lie in its
+    /// TEID's slot.
+    pub fn with_filters(sessions: u32, filters: u32, nis: u32, ue_pages: u32) -> Self {
         let some = (sessions / 4).max(4096);
         Self {
             teids: sessions.saturating_add(sessions / 16 + 1024).min(1 << 24),
-            entries: sessions.saturating_add(some),
+            entries: (sessions.saturating_add(some)).saturating_add(filters.saturating_mul(2)),
             // One for the uplink entry of each session with IPv6, or with two MBRs.
             exts: sessions.max(4096),
             meters: (sessions / 2).max(4096),
-            rules: (sessions / 4).max(32768),
+            // PDRs that share a key without a filter, and TEIDs whose slot is in its grace period, need places too.
+            rules: (filters.saturating_mul(2)).saturating_add(some),
+            framed: (sessions / 2).max(65_536),
             peers: 16384,
             nexthops: 8192,
             routes: nis.max(1) * 256,
@@ -109,6 +121,11 @@ impl Layout {
         }
     }
 
+    /// Places of filters; those of framed routes and duplicates are behind them.
+    pub(crate) fn rule_places(&self) -> u32 {
+        self.rules.min(RULES_ROOM)
+    }
+
     pub(crate) fn all_entries(&self) -> u32 {
         self.teids.saturating_add(1).saturating_add(self.entries)
     }
@@ -158,6 +175,12 @@ macro_rules! memory {
         }
 
         impl Layout {
+            /// Octets of the tables that packets look into.
+            pub fn octets(&self) -> u64 {
+                let $layout = self;
+                [$($elements as u64 * ($items * size_of::<$item>()) as u64),*].into_iter().sum()
+            }
+
             /// Names of the tables that packets look into, and how many elements each has.
             pub(crate) fn elements(&self) -> Vec<(&'static str, u32)> {
                 let $layout = self;
@@ -209,7 +232,7 @@ memory! {
     exts, n_exts: Line = layout.exts, 1;
     meters, n_meters: Line = layout.meters, 1;
     capacities, n_capacities: Line = CAPACITIES_MAX as u32, 1;
-    rules, n_rules: RulePlace = layout.rules, 1;
+    rules, n_rules: Line = layout.rule_places() + layout.framed, 1;
     buckets, n_buckets: Line = layout.buckets.next_power_of_two(), 1;
     nexthops, n_nexthops: Line = layout.nexthops, 1;
     peers, n_peers: Line = layout.peers, 1;

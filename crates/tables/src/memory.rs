@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::abi::{Config, Cpu, Line, RulePlace, Side};
+use crate::abi::{Config, Cpu, Line, Side};
 
 const PAGE: usize = 4096;
 const HUGE_PAGE: usize = 2 << 20;
@@ -140,8 +140,6 @@ unsafe impl Shared for AtomicU32 {}
 unsafe impl Shared for AtomicU64 {}
 // SAFETY: eight atomic integers.
 unsafe impl Shared for Line {}
-// SAFETY: sixteen atomic integers.
-unsafe impl Shared for RulePlace {}
 // SAFETY: atomic integers only.
 unsafe impl Shared for Side {}
 // SAFETY: atomic integers only.

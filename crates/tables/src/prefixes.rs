@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::abi::{
-    FRAMED_PER_PLACE, Framed, KIND_PLEN_SHIFT, KIND_PREFIX4, KIND_PREFIX6, Line, RulePlace,
-    from_words, ni, words_of,
+    FRAMED_PER_PLACE, Framed, KIND_PLEN_SHIFT, KIND_PREFIX4, KIND_PREFIX6, Line, from_words, ni,
+    words_of,
 };
 use crate::filters::left_aligned;
 use crate::index::{SlotKey, hash};
@@ -104,7 +104,7 @@ fn framed(net: &IpNet) -> Framed {
 }
 
 /// Fill places that no packet can reach yet.
-pub(crate) fn fill(to: &[RulePlace], nets: &[IpNet]) {
+pub(crate) fn fill(to: &[Line], nets: &[IpNet]) {
     for (place, nets) in to.iter().zip(nets.chunks(FRAMED_PER_PLACE)) {
         let mut full = [Framed::default(); FRAMED_PER_PLACE];
         for (to, net) in full.iter_mut().zip(nets) {
@@ -115,10 +115,10 @@ pub(crate) fn fill(to: &[RulePlace], nets: &[IpNet]) {
 }
 
 /// Whether the places hold these and no others.
-pub(crate) fn hold(places: &[RulePlace], count: u32, nets: &[IpNet]) -> bool {
+pub(crate) fn hold(places: &[Line], count: u32, nets: &[IpNet]) -> bool {
     let held = places
         .iter()
-        .flat_map(|place| from_words::<[Framed; FRAMED_PER_PLACE], 16>(place.words()));
+        .flat_map(|place| from_words::<[Framed; FRAMED_PER_PLACE], 8>(place.words()));
     count as usize == nets.len() && held.zip(nets).all(|(held, net)| held == framed(net))
 }
 

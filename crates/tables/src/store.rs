@@ -24,6 +24,7 @@ use crate::capacity::Capacities;
 use crate::copies;
 use crate::encode::be;
 use crate::entry_counts::Names;
+use crate::filters::RuleList;
 use crate::grace::Grace;
 use crate::handle::Handle;
 use crate::index::{Buckets, Index, Place, UePages};
@@ -44,7 +45,9 @@ pub(crate) enum Retired {
     Entry(u32),
     Ext(u32),
     Meter(u32),
-    Rules {
+    /// Filters from this place on.
+    Rules(u32),
+    Framed {
         first: u32,
         len: usize,
     },
@@ -124,7 +127,10 @@ pub(crate) struct Store {
     pub(crate) exts: Lines,
     pub(crate) meters: Lines,
     pub(crate) nexthops: Lines,
-    pub(crate) rules: Runs,
+    /// Places of filters.
+    pub(crate) rules: Lines,
+    /// Places of framed routes, IPv6 pools and duplicates, behind those of filters.
+    pub(crate) framed: Runs,
     pub(crate) routes: Runs,
     pub(crate) index: Index,
     pub(crate) lengths: Lengths,
@@ -156,6 +162,8 @@ pub(crate) struct Store {
     /// PDRs that the last change took out.
     parted: Vec<(PdrId, Counters)>,
     pub(crate) late_bytes: u64,
+    /// Changes of sessions that did not fit, by the table that was full.
+    pub(crate) refused: HashMap<&'static str, u64>,
     /// Sessions and next hops, by the features of programs that they need.
     pub(crate) users: FeatureUsers,
     done: Vec<Retired>,
@@ -195,7 +203,8 @@ impl Store {
             exts: Lines::new("exts", 0, layout.exts),
             meters: Lines::new("meters", 0, layout.meters),
             nexthops: Lines::new("nexthops", 1, layout.nexthops),
-            rules: Runs::new("rules", 0, layout.rules.min(1 << 24)),
+            rules: Lines::new("rules", 0, layout.rule_places()),
+            framed: Runs::new("framed", layout.rule_places(), mem.rules.len() as u32),
             routes: Runs::new("routes", 1, layout.routes),
             index: Index { buckets, pages },
             lengths: Lengths::new(mem.nis.clone()),
@@ -217,6 +226,7 @@ impl Store {
             leaving: HashMap::default(),
             parted: Vec::new(),
             late_bytes: 0,
+            refused: HashMap::new(),
             users: FeatureUsers::default(),
             done: Vec::new(),
             plan: Plan::default(),
@@ -308,7 +318,7 @@ impl Store {
     }
 
     fn register_pool6(&mut self, home: u16, pool: IpNet) -> Result<(), NoRoom> {
-        let no_room = NoRoom::of("rules");
+        let no_room = NoRoom::of("framed");
         let line = self.mem.nis.get(usize::from(home)).ok_or(no_room)?;
         let pools = self.pools6.entry(home).or_default();
         if pools.len() >= FRAMED_MAX {
@@ -318,7 +328,7 @@ impl Store {
             prefixes::places(pools.len() + 1),
             prefixes::places(pools.len()),
         );
-        let first = self.rules.take(len).ok_or(no_room)?;
+        let first = self.framed.take(len).ok_or(no_room)?;
         pools.push(pool);
         prefixes::fill(&self.mem.rules[first as usize..], pools);
         let before = line.load(ni::POOLS6) as u32;
@@ -327,7 +337,7 @@ impl Store {
             u64::from(first + 1) | (pools.len() as u64) << 32,
         );
         if let Some(first) = before.checked_sub(1) {
-            self.grace.retire(Retired::Rules { first, len: former });
+            self.grace.retire(Retired::Framed { first, len: former });
         }
         Ok(())
     }
@@ -598,14 +608,20 @@ impl Store {
     fn free_ext(&mut self, index: u32) {
         let ext: Ext = from_words(self.mem.exts[index as usize].words());
         if let Some(first) = ext.framed.checked_sub(1) {
-            self.rules
+            self.framed
                 .give(first, prefixes::places(ext.n_framed as usize));
         }
         if let Some(first) = ext.copy.checked_sub(1) {
-            self.rules
+            self.framed
                 .give(first, copies::places(ext.n_copies as usize));
         }
         self.exts.give(index);
+    }
+
+    /// All places of the filters from this one on.
+    fn free_rules(&mut self, first: u32) {
+        let places = RuleList::places_at(&self.mem.rules, first);
+        places.into_iter().for_each(|place| self.rules.give(place));
     }
 
     /// Whether somebody keeps packets. Else none waits, and nothing has to stay behind any.
@@ -738,7 +754,8 @@ impl Store {
             Retired::Drain(index) => self.drained(index),
             Retired::Ext(index) => self.free_ext(index),
             Retired::Meter(index) => self.meters.give(index),
-            Retired::Rules { first, len } => self.rules.give(first, len),
+            Retired::Rules(first) => self.free_rules(first),
+            Retired::Framed { first, len } => self.framed.give(first, len),
             Retired::Slot(place) => self.index.buckets.free(place),
             Retired::Peer(index) => self.peers.settle(index),
             Retired::NextHop(index) => self.nexthops.give(index),

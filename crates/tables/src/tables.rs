@@ -56,6 +56,8 @@ pub struct Fill {
     pub used: u64,
     /// At most.
     pub capacity: u64,
+    /// Changes of sessions that it was too full for.
+    pub refused: u64,
 }
 
 /// The tables and the pipeline that reads them.
@@ -341,13 +343,14 @@ impl Tables {
             &store.exts,
             &store.meters,
             &store.nexthops,
+            &store.rules,
             store.peers.lines(),
         ];
         let mut fill: Vec<Fill> = lines
             .map(|lines| (lines.name(), lines.used(), lines.capacity()))
             .into_iter()
             .chain(
-                [&store.rules, &store.routes]
+                [&store.framed, &store.routes]
                     .map(|runs| (runs.name(), runs.used(), runs.capacity())),
             )
             .chain([
@@ -366,6 +369,7 @@ impl Tables {
                 table,
                 used: used.into(),
                 capacity: capacity.into(),
+                refused: store.refused.get(table).copied().unwrap_or(0),
             })
             .collect();
         let grace = store.grace.len() as u64;
@@ -373,6 +377,7 @@ impl Tables {
             table: "grace",
             used: grace,
             capacity: u64::MAX,
+            refused: 0,
         });
         fill
     }
@@ -558,6 +563,7 @@ impl session::compiled::Tables for Tables {
         let barrier = self.store.grace.barrier();
         self.store
             .publish(handle, new, |needs| programs.serve(needs, &barrier))
+            .inspect_err(|full| *self.store.refused.entry(full.table).or_default() += 1)
     }
 
     fn room(&self, resource: Resource) -> Option<u64> {

@@ -119,12 +119,13 @@ fn ports(answer: &Value) -> String {
 }
 
 fn tables(answer: &Value) -> String {
-    let mut table = Table::new(["TABLE", "USED", "CAPACITY"]);
+    let mut table = Table::new(["TABLE", "USED", "CAPACITY", "REFUSED"]);
     for fill in items(answer, "/tables") {
         table.row([
             text(fill, "/table"),
             text(fill, "/used"),
             text(fill, "/capacity"),
+            text(fill, "/refused"),
         ]);
     }
     table.text()

@@ -346,6 +346,9 @@ pub(crate) struct Limits {
     /// `None` in a file that leaves it out; [`parse`] then fills in two per session.
     #[serde(default)]
     pub(crate) entries: Option<u32>,
+    /// `None` likewise: one per session.
+    #[serde(default)]
+    pub(crate) filters: Option<u32>,
     pub(crate) smfs: u32,
     pub(crate) shares: u32,
     /// `None`: a hundredth of the sessions where a network instance is for emergency calls.
@@ -368,6 +371,11 @@ impl Limits {
         self.entries
             .unwrap_or_else(|| self.sessions.saturating_mul(2).max(1024))
     }
+
+    /// SDF filters of all sessions, one for both directions counted once.
+    pub(crate) fn filters(&self) -> u32 {
+        self.filters.unwrap_or_else(|| self.sessions.max(1024))
+    }
 }
 
 impl Default for Limits {
@@ -375,6 +383,7 @@ impl Default for Limits {
         Self {
             sessions: 80_000,
             entries: Some(160_000),
+            filters: Some(80_000),
             smfs: 64,
             shares: 8,
             emergency_sessions: None,
@@ -625,6 +634,7 @@ pub(crate) fn parse(text: &str) -> Result<Config, Problem> {
         name_problem(&tree, path, &error.into_inner().to_string())
     })?;
     config.limits.entries = Some(config.limits.entries());
+    config.limits.filters = Some(config.limits.filters());
     Ok(config)
 }
 

@@ -114,7 +114,7 @@ fn checked(file: &Path) -> Result<(Config, System), Vec<Problem>> {
 
 /// What the configuration says, for whoever wrote it to compare with what was meant.
 fn show(file: &Path, config: &Config, system: &System) {
-    let mut lines = config::understood(config);
+    let mut lines = config::understood(config, plan::layout(config).octets());
     let doubts = config::doubts(config, &system.topology);
     lines.extend(doubts.iter().map(|doubt| format!("warning: {doubt}")));
     let lines = lines.join("\n");

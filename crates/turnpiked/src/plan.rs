@@ -142,7 +142,12 @@ pub(crate) fn layout(config: &Config) -> Layout {
         workers: config.datapath.workers,
         held_ring: config.buffering.ring_mib << 20,
         shaping: shaping(config),
-        ..Layout::for_sessions(sessions, nis, u32::try_from(ue_pages).unwrap_or(u32::MAX))
+        ..Layout::with_filters(
+            sessions,
+            limits.filters(),
+            nis,
+            u32::try_from(ue_pages).unwrap_or(u32::MAX),
+        )
     }
     .sharing(crate::config::qos::for_tables(config))
 }

@@ -128,6 +128,8 @@ pub(crate) struct TableFill {
     pub(crate) table: String,
     pub(crate) used: u64,
     pub(crate) capacity: u64,
+    /// Requests of SMFs that it was too full for.
+    pub(crate) refused: u64,
 }
 
 /// What N4 carried.

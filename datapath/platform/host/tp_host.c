@@ -123,14 +123,15 @@ __u32 tp_host_prefix(struct tp_tables *t, __u32 teid, __u8 *prefix, __u32 *ni)
 {
 	struct tp_env env = {.tables = t, .port = &any_port};
 	const struct tp_rules *rules;
-	__u32 i, j, plen, index;
+	__u32 i, j, place, plen, index;
 	__u64 head = 0;
 	struct tp_entry *e = tp_seek_teid(&env, teid, &index, &head);
 
 	if (!e || TP_HEAD_ACTION(head) != TP_ACT_LIST)
 		return tp_prefix_of(&env, e, prefix, ni);
-	for (i = 0; i < TP_RULES_MAX / TP_RULES_PER_PLACE; i++) {
-		rules = tp_rules_at(&env, TP_HEAD_RULE_OF(head) + i);
+	place = TP_HEAD_RULE_OF(head);
+	for (i = 0; i < TP_RULES_PLACES; i++) {
+		rules = tp_rules_at(&env, place);
 		for (j = 0; rules && j < TP_RULES_PER_PLACE; j++) {
 			plen = tp_prefix_of(&env, tp_entry_at(&env, rules->rule[j].entry), prefix, ni);
 			if (plen)
@@ -138,6 +139,7 @@ __u32 tp_host_prefix(struct tp_tables *t, __u32 teid, __u8 *prefix, __u32 *ni)
 		}
 		if (!rules || rules->rule[TP_RULES_PER_PLACE - 1].more & TP_RULE_LAST)
 			return 0;
+		place = tp_rules_next(rules);
 	}
 	return 0;
 }

@@ -41,10 +41,18 @@ impl Refusal {
     }
 
     /// Beyond what there is of something for all (cause 75).
-    pub(crate) const fn short_of(shortage: Shortage) -> Self {
+    pub(crate) fn short_of(shortage: Shortage) -> Self {
+        let offending_ie = match shortage.table {
+            "rules" => Some(IeType::SDF_FILTER),
+            "entries" => Some(IeType::CREATE_PDR),
+            "meters" => Some(IeType::CREATE_QER),
+            "capacities" => Some(IeType::GBR),
+            "peers" => Some(IeType::OUTER_HEADER_CREATION),
+            _ => None,
+        };
         Self {
             cause: Cause::NO_RESOURCES_AVAILABLE,
-            offending_ie: None,
+            offending_ie,
             failed_rule: None,
             shortage: Some(shortage),
         }
@@ -110,5 +118,19 @@ impl From<Cause> for Refusal {
             failed_rule: None,
             shortage: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compiled::NoRoom;
+
+    #[test]
+    fn a_full_table_of_filters_is_named_in_cause_and_log() {
+        let refusal = Refusal::short_of(NoRoom::of("rules").into());
+        assert_eq!(refusal.cause, Cause::NO_RESOURCES_AVAILABLE);
+        assert_eq!(refusal.offending_ie, Some(IeType::SDF_FILTER));
+        assert!(refusal.to_string().ends_with("rules: full"));
     }
 }

@@ -198,7 +198,7 @@ impl Ledger {
     /// Bounds what a session of a peer may come to hold beyond what it holds, where others might lack it.
     fn bound(&self, peer: PeerId, tables: &impl Tables, new: &mut Compiled) {
         new.more.clear();
-        for resource in [Resource::Entries, Resource::Rules, Resource::Meters] {
+        for resource in Resource::OF_TABLES {
             let Some(whole) = tables.room(resource) else {
                 continue;
             };

@@ -864,10 +864,7 @@ fn modification_is_supported(request: &SessionModificationRequest<'_>) -> Result
 fn no_room(full: NoRoom) -> Refusal {
     let refusal = Refusal::short_of(full.into());
     match full.qer {
-        Some(qer) => Refusal {
-            offending_ie: Some(IeType::GBR),
-            ..refusal.in_rule(RuleId::Qer(qer))
-        },
+        Some(qer) => refusal.in_rule(RuleId::Qer(qer)),
         None => refusal,
     }
 }

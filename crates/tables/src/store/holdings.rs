@@ -2,9 +2,11 @@
 
 use session::compiled::{CapacityId, Compiled, NoRoom};
 use session::room::{Holding, Resource};
+use smallvec::SmallVec;
 
 use crate::abi::{Ext, from_words};
 use crate::copies;
+use crate::filters::RuleList;
 use crate::handle::{Handle, HeldEntry, HeldKey, HeldMeter, Parts};
 use crate::prefixes;
 use crate::store::Store;
@@ -16,6 +18,7 @@ impl Store {
         match resource {
             Resource::Entries => Some(self.entries.capacity().into()),
             Resource::Rules => Some(self.rules.capacity().into()),
+            Resource::Framed => Some(self.framed.capacity().into()),
             Resource::Meters => Some(self.meters.capacity().into()),
             Resource::Guaranteed(id) => self.capacities.guaranteed_at_most(id),
             Resource::Sessions => None,
@@ -40,12 +43,18 @@ impl Store {
         sum.add(Resource::Meters, meters.len() as u64);
         for HeldEntry { index, .. } in entries {
             sum.add(Resource::Entries, self.is_line(*index));
-            sum.add(Resource::Rules, self.places_of_ext(*index));
+            sum.add(Resource::Framed, self.places_of_ext(*index));
         }
+        let mut seen = Seen::default();
         for key in keys {
-            if let Some(rules) = self.rules_of(key.entry) {
-                sum.add(Resource::Entries, self.is_line(key.entry));
-                sum.add(Resource::Rules, rules.places() as u64);
+            if let Some(first) = self.first_rule_of(key.entry) {
+                if seen.lines.is_new(key.entry) {
+                    sum.add(Resource::Entries, self.is_line(key.entry));
+                }
+                if seen.lists.is_new(first) {
+                    let places = RuleList::places_at(&self.mem.rules, first);
+                    sum.add(Resource::Rules, places.len() as u64);
+                }
             }
         }
         sum
@@ -91,15 +100,40 @@ impl Store {
         sum.add(Resource::Meters, plan.next.meters.len() as u64);
         for want in &plan.wants {
             sum.add(Resource::Entries, self.is_line(want.at));
-            sum.add(Resource::Rules, want.words.ext.map_or(0, places));
+            sum.add(Resource::Framed, want.words.ext.map_or(0, places));
         }
+        let mut seen = Seen::default();
         for key in plan.keys.iter().filter(|key| key.listed) {
-            sum.add(Resource::Entries, self.is_line(key.at));
-            let live = || self.rules_of(key.at).map_or(0, |rules| rules.places());
-            let len = key.run.map_or_else(live, |(_, len)| len);
-            sum.add(Resource::Rules, len as u64);
+            if seen.lines.is_new(key.at) {
+                sum.add(Resource::Entries, self.is_line(key.at));
+            }
+        }
+        for (first, list, _) in &plan.lists {
+            if seen.lists.is_new(*first) {
+                sum.add(Resource::Rules, list.places() as u64);
+            }
         }
         sum
+    }
+}
+
+/// What several keys of a session lead to counts once.
+#[derive(Default)]
+struct Seen {
+    lines: Numbers,
+    lists: Numbers,
+}
+
+#[derive(Default)]
+struct Numbers(SmallVec<[u32; 4]>);
+
+impl Numbers {
+    fn is_new(&mut self, number: u32) -> bool {
+        let is_new = !self.0.contains(&number);
+        if is_new {
+            self.0.push(number);
+        }
+        is_new
     }
 }
 

@@ -13,7 +13,7 @@ use crate::abi::{
 use crate::capacity::ShareWords;
 use crate::copies;
 use crate::encode::{self, Meters, Words, meaningful};
-use crate::filters::RuleList;
+use crate::filters::{Places, RuleList};
 use crate::handle::{HeldEntry, HeldKey, HeldMeter, MeterKind, Parts};
 use crate::index::{SlotKey, Standing};
 use crate::prefixes;
@@ -77,9 +77,10 @@ pub(crate) struct WantKey {
     /// Entry that it leads to now.
     pub(crate) was: Option<u32>,
     pub(crate) at: u32,
-    /// Places of new rules, and the line that leads to them: `at`.
-    pub(crate) run: Option<(u32, usize)>,
-    pub(crate) fresh_line: bool,
+    /// Where the rules begin that `at` leads to, if it leads to rules.
+    pub(crate) first: Option<u32>,
+    /// It does not do so yet.
+    pub(crate) leads_anew: bool,
     /// It leads to rules, be it to a single entry that cannot lie in the key's own line as yet.
     pub(crate) listed: bool,
     pub(crate) standing: Option<Standing>,
@@ -91,7 +92,8 @@ enum Taken {
     Entry(u32),
     Ext(u32),
     Meter(u32),
-    Rules(u32, usize),
+    Rules(Places),
+    Framed(u32, usize),
     Slot(Standing),
     Peer(u32),
 }
@@ -103,8 +105,8 @@ pub(crate) struct Plan {
     pub(crate) next: Parts,
     pub(crate) wants: Vec<Want>,
     pub(crate) keys: Vec<WantKey>,
-    /// The new lists, one for each key with a run.
-    pub(crate) rules: Vec<RuleList>,
+    /// Lists behind the keys: where they begin, and the places of those that are new.
+    pub(crate) lists: Vec<(u32, RuleList, Places)>,
     /// Meter lines and what they say: not yet reachable ones.
     pub(crate) fresh_meters: Vec<(u32, MeterWords)>,
     pub(crate) live_meters: Vec<(u32, MeterWords)>,
@@ -121,12 +123,24 @@ impl Plan {
         self.next.clear();
         self.wants.clear();
         self.keys.clear();
-        self.rules.clear();
+        self.lists.clear();
         self.fresh_meters.clear();
         self.live_meters.clear();
         self.framed.clear();
         self.meters.clear();
         self.taken.clear();
+    }
+
+    /// The list that begins at a place, if a key planned so far leads there.
+    fn list_at(&self, first: u32) -> Option<&RuleList> {
+        let mut lists = self.lists.iter();
+        lists.find(|list| list.0 == first).map(|list| &list.1)
+    }
+
+    /// Where such a list begins, if a key planned so far leads to one.
+    fn first_of(&self, run: &RuleList) -> Option<u32> {
+        let mut lists = self.lists.iter();
+        lists.find(|list| list.1 == *run).map(|list| list.0)
     }
 }
 
@@ -167,7 +181,7 @@ impl Store {
     pub(crate) fn prepare(&mut self, plan: &mut Plan, new: &Compiled) -> Result<(), NoRoom> {
         plan.start();
         if new.framed.len() > FRAMED_MAX {
-            return Err(NoRoom::of("rules"));
+            return Err(NoRoom::of("framed"));
         }
         plan.framed.extend_from_slice(&new.framed);
         self.plan_meters(plan, new)?;
@@ -197,7 +211,8 @@ impl Store {
                 Taken::Entry(line) => self.entries.give(line),
                 Taken::Ext(line) => self.exts.give(line),
                 Taken::Meter(line) => self.meters.give(line),
-                Taken::Rules(first, len) => self.rules.give(first, len),
+                Taken::Rules(places) => places.into_iter().for_each(|place| self.rules.give(place)),
+                Taken::Framed(first, len) => self.framed.give(first, len),
                 Taken::Slot(Standing::Slot(reserved)) => self.index.buckets.cancel(reserved),
                 Taken::Slot(Standing::Page) => {}
                 Taken::Peer(line) => self.release_peer(line),
@@ -294,8 +309,8 @@ impl Store {
                 by_itself: direct.is_some_and(|slot| key.leads_itself_to(slot)),
                 was,
                 at: 0,
-                run: None,
-                fresh_line: false,
+                first: None,
+                leads_anew: false,
                 listed: false,
                 standing: None,
             });
@@ -329,7 +344,7 @@ impl Store {
         let behind = self.shape(&mut words, plan, was);
         let copies: Vec<CopyLine> = rule.duplicates.iter().map(copies::line).collect();
         if copies.len() > COPIES_MAX {
-            return Err(NoRoom::of("rules"));
+            return Err(NoRoom::of("framed"));
         }
         let (ext, ext_is_fresh) = match &mut words.ext {
             Some(ext) => self.plan_ext(plan, was, ext, &copies)?,
@@ -364,11 +379,11 @@ impl Store {
         }
         if ext.n_framed > 0 {
             let len = prefixes::places(ext.n_framed as usize);
-            ext.framed = self.take_places(plan, len)? + 1;
+            ext.framed = self.take_framed(plan, len)? + 1;
         }
         if ext.n_copies > 0 {
             let len = copies::places(ext.n_copies as usize);
-            ext.copy = self.take_places(plan, len)? + 1;
+            ext.copy = self.take_framed(plan, len)? + 1;
         }
         let line = self
             .exts
@@ -378,11 +393,23 @@ impl Store {
         Ok((line, true))
     }
 
-    fn take_places(&mut self, plan: &mut Plan, len: usize) -> Result<u32, NoRoom> {
-        let first = self.rules.take(len);
-        let first = first.map_or_else(no_room(self.rules.name()), Ok)?;
-        plan.taken.push(Taken::Rules(first, len));
+    fn take_framed(&mut self, plan: &mut Plan, len: usize) -> Result<u32, NoRoom> {
+        let first = self.framed.take(len);
+        let first = first.map_or_else(no_room(self.framed.name()), Ok)?;
+        plan.taken.push(Taken::Framed(first, len));
         Ok(first)
+    }
+
+    fn take_rules(&mut self, plan: &mut Plan, count: usize) -> Result<Places, NoRoom> {
+        let mut places = Places::new();
+        places.extend((0..count).map_while(|_| self.rules.take()));
+        let complete = places.len() == count;
+        plan.taken.push(Taken::Rules(places.clone()));
+        if complete {
+            Ok(places)
+        } else {
+            Err(NoRoom::of(self.rules.name()))
+        }
     }
 
     /// Whether an extension line says this, with these framed routes and duplicates if it has any.
@@ -530,9 +557,14 @@ impl Store {
 
     /// The live rules behind a line, if it is a list.
     pub(crate) fn rules_of(&self, index: u32) -> Option<RuleList> {
+        let first = self.first_rule_of(index)?;
+        Some(RuleList::read(&self.mem.rules, first))
+    }
+
+    /// Where the live rules behind a line begin, if it is a list.
+    pub(crate) fn first_rule_of(&self, index: u32) -> Option<u32> {
         let head = self.head(index);
-        (entry::action(head) == entry::ACT_LIST)
-            .then(|| RuleList::read(&self.mem.rules, (head >> entry::RULE_SHIFT) as u32))
+        (entry::action(head) == entry::ACT_LIST).then_some((head >> entry::RULE_SHIFT) as u32)
     }
 
     fn take_entries(&mut self, plan: &mut Plan) -> Result<(), NoRoom> {
@@ -582,35 +614,50 @@ impl Store {
         self.plan_standing(plan, index)
     }
 
-    /// A line that leads to the rules in `run`, and the rules unless they are there already.
+    /// A line that leads to the rules in `run`, and the rules unless they are there already. Keys of one session that lead to
+    /// equal rules share them, and all but TEIDs the line too.
     fn plan_list(&mut self, plan: &mut Plan, index: usize, run: &RuleList) -> Result<(), NoRoom> {
         let key = plan.keys[index];
-        let own = key.was.filter(|&was| self.rules_of(was).is_some());
-        let (at, fresh_line) = match key.direct.or(own) {
-            Some(at) => (at, false),
+        let before = &plan.keys[..index];
+        let shares = |other: &WantKey| {
+            let first = other.first.filter(|_| key.direct.is_none());
+            let is_line = other.direct.is_none() && teid_of(other.key) == teid_of(key.key);
+            // No packet may come by this key to what another one's line says until it is changed.
+            let changes = other.leads_anew && other.was == Some(other.at) && other.was != key.was;
+            is_line && !changes && first.is_some_and(|first| plan.list_at(first) == Some(run))
+        };
+        if let Some(other) = before.iter().find(|other| shares(other)) {
+            let (at, first) = (other.at, other.first);
+            let key = &mut plan.keys[index];
+            (key.at, key.first) = (at, first);
+            return Ok(());
+        }
+        let is_free = |&was: &u32| before.iter().all(|other| other.at != was);
+        let own = (key.was.filter(is_free)).filter(|&was| self.rules_of(was).is_some());
+        let live = own.and_then(|own| self.first_rule_of(own));
+        let kept = live.filter(|&first| RuleList::read(&self.mem.rules, first) == *run);
+        let shared = plan.first_of(run);
+        let at = match key.direct.or(own) {
+            Some(at) => at,
             None => {
                 let line = self
                     .entries
                     .take()
                     .map_or_else(no_room(self.entries.name()), Ok)?;
                 plan.taken.push(Taken::Entry(line));
-                (line, true)
+                line
             }
         };
-        let live = own.and_then(|own| self.rules_of(own));
-        let mut planned = None;
-        if live.as_ref() != Some(run) {
-            let len = run.places();
-            let first = self
-                .rules
-                .take(len)
-                .map_or_else(no_room(self.rules.name()), Ok)?;
-            plan.taken.push(Taken::Rules(first, len));
-            plan.rules.push(run.clone());
-            planned = Some((first, len));
-        }
+        let (first, places) = match kept.or(shared) {
+            Some(first) => (first, Places::new()),
+            None => {
+                let places = self.take_rules(plan, run.places())?;
+                (places[0], places)
+            }
+        };
+        plan.lists.push((first, run.clone(), places));
         let key = &mut plan.keys[index];
-        (key.at, key.fresh_line, key.run) = (at, fresh_line, planned);
+        (key.at, key.first, key.leads_anew) = (at, Some(first), kept.is_none());
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use session::compiled::{Compiled, NoRoom};
 use crate::abi::{Features, Line, entry, meter, words_of};
 use crate::copies;
 use crate::encode::meaningful;
+use crate::filters::{Places, RuleList};
 use crate::handle::{Handle, HeldEntry, HeldKey};
 use crate::prefixes;
 use crate::store::needs;
@@ -17,8 +18,8 @@ use crate::store::{Retired, Store};
 pub(crate) struct Superseded {
     peers: Vec<u32>,
     exts: Vec<u32>,
-    /// Old lists: the line that leads there, their first place, the number of places.
-    runs: Vec<(u32, u32, usize)>,
+    /// Old lists: the line that leads there, and their first place.
+    runs: Vec<(u32, u32)>,
     /// Entries that packets may wait at.
     waiting: Vec<u32>,
 }
@@ -89,8 +90,14 @@ impl Store {
                 self.store_in_place(&plan.wants[index]);
             }
         }
-        for index in 0..plan.keys.len() {
-            self.lead(plan, plan.keys[index]);
+        // Keys that leave a line go before what the line says is changed for those that stay.
+        for moves in [true, false] {
+            for index in 0..plan.keys.len() {
+                let key = plan.keys[index];
+                if moves == (key.was != Some(key.at)) {
+                    self.lead(plan, key);
+                }
+            }
         }
         self.unlead(plan);
         self.retire_former(plan, &mut former);
@@ -132,9 +139,8 @@ impl Store {
             }
         }
         for key in &plan.held.keys {
-            if let Some(rules) = self.rules_of(key.entry) {
-                let first = (self.head(key.entry) >> entry::RULE_SHIFT) as u32;
-                former.runs.push((key.entry, first, rules.places()));
+            if let Some(first) = self.first_rule_of(key.entry) {
+                former.runs.push((key.entry, first));
             }
         }
     }
@@ -208,9 +214,9 @@ impl Store {
     }
 
     fn fill_rules(&self, plan: &Plan) {
-        let runs = plan.keys.iter().filter_map(|key| key.run);
-        for ((first, _), list) in runs.zip(&plan.rules) {
-            list.fill(&self.mem.rules[first as usize..], first);
+        let new = |list: &&(u32, RuleList, Places)| !list.2.is_empty();
+        for (_, list, places) in plan.lists.iter().filter(new) {
+            list.fill(&self.mem.rules, places);
         }
     }
 
@@ -247,7 +253,7 @@ impl Store {
 
     /// Make a key lead where it shall: one store.
     fn lead(&mut self, plan: &Plan, key: WantKey) {
-        if let Some((first, _)) = key.run {
+        if let Some(first) = key.first.filter(|_| key.leads_anew) {
             let head = entry::list_head(teid_of(key.key) as u32, first);
             let was_an_entry = plan.held.entries.iter().any(|held| held.index == key.at);
             self.mem.entries[key.at as usize].publish(entry::HEAD, head);
@@ -306,13 +312,10 @@ impl Store {
                 self.retire_entry(key.entry, true);
             }
         }
-        for &(line, first, len) in &former.runs {
-            let kept = plan
-                .keys
-                .iter()
-                .any(|key| key.at == line && key.run.is_none());
-            if !kept || entry::action(self.head(line)) != entry::ACT_LIST {
-                self.grace.retire(Retired::Rules { first, len });
+        for (index, &(_, first)) in former.runs.iter().enumerate() {
+            let known = former.runs[..index].iter().any(|run| run.1 == first);
+            if !known && plan.keys.iter().all(|key| key.first != Some(first)) {
+                self.grace.retire(Retired::Rules(first));
             }
         }
         for &ext in &former.exts {

@@ -105,6 +105,11 @@ impl Page {
             .iter()
             .map(|t| ([("table", t.table.as_str())], t.capacity));
         out.gauges("turnpike_table_capacity", "Entries there are", capacity)?;
+        let refused = tables
+            .iter()
+            .map(|t| ([("table", t.table.as_str())], t.refused));
+        let help = "Requests of SMFs that the table was too full for";
+        out.counters("turnpike_table_refused", help, refused)?;
         let features = datapath
             .features
             .iter()

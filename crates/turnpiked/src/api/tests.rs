@@ -26,6 +26,7 @@ fn report() -> Report {
             table: "entries".into(),
             used: 6,
             capacity: 262_144,
+            refused: 3,
         }],
         n4: crate::report::N4Report {
             messages: vec![MessageCount {
@@ -504,6 +505,7 @@ async fn metrics_are_openmetrics() {
         "turnpike_sessions 3",
         "turnpike_table_used{table=\"entries\"} 6",
         "turnpike_table_capacity{table=\"entries\"} 262144",
+        "turnpike_table_refused_total{table=\"entries\"} 3",
         "turnpike_pfcp_messages_total{message=\"session_establishment_response\",\
          direction=\"sent\",cause=\"request_accepted\"} 3",
         "turnpike_pfcp_events_total{event=\"malformed\"} 2",

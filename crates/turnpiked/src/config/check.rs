@@ -491,6 +491,7 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
     let limits = &config.limits;
     range("limits.sessions", limits.sessions, 1..=4_194_304);
     range("limits.entries", limits.entries(), 1024..=16_777_216);
+    range("limits.filters", limits.filters(), 1024..=7_340_032);
     range("limits.smfs", limits.smfs, 1..=4096);
     range("limits.shares", limits.shares, 0..=64);
     let emergency = limits.emergency_sessions.unwrap_or(0);

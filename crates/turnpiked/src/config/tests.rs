@@ -349,7 +349,7 @@ fn comments_state_the_defaults_that_hold() {
         if let Some((key, value)) = line.split_once(" = ") {
             let has = comment.rsplit_once("Default: ");
             // These are described in words, or show more than their default.
-            let in_words = ["pools", "entries", "flows", "allow"];
+            let in_words = ["pools", "entries", "filters", "flows", "allow"];
             if let Some((_, rest)) = has.filter(|_| !in_words.contains(&key)) {
                 let stated = rest.trim().trim_end_matches('.');
                 let stated = stated.split_once(" (").map_or(stated, |(value, _)| value);
@@ -569,6 +569,10 @@ fn a_wrong_key_or_value_is_named() {
             "limits.entries = 4000: fewer than limits.sessions = 5000",
         ),
         (
+            format!("{SMALL}[limits]\nfilters = 10"),
+            "limits.filters = 10",
+        ),
+        (
             rule("flows = [\"permit out ip from any to any\", \"deny out ip from any to any\"]"),
             "predefined_rule[0].flows[1] = \"deny out ip from any to any\": flow description uses deny",
         ),
@@ -637,9 +641,10 @@ fn a_wrong_key_or_value_is_named() {
 }
 
 #[test]
-fn entries_follow_the_sessions() {
+fn entries_and_filters_follow_the_sessions() {
     let config = parse(&format!("{SMALL}[limits]\nsessions = 1000000")).unwrap();
     assert_eq!(config.limits.entries, Some(2_000_000));
+    assert_eq!(config.limits.filters, Some(1_000_000));
     assert_eq!(parse(SMALL).unwrap().limits, Limits::default());
     assert_eq!(
         problems(&format!("{SMALL}[limits]\nsessions = 1000000")),

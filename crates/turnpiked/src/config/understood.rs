@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use super::{Config, DatapathKind, Interface, NetworkInstance, Qos, Role, XdpMode};
 
-/// Lines; what was left to defaults is in them too.
-pub(crate) fn understood(config: &Config) -> Vec<String> {
+/// Lines; what was left to defaults is in them too. `table_octets`: memory of the tables.
+pub(crate) fn understood(config: &Config, table_octets: u64) -> Vec<String> {
     let mut lines = vec![n4(config), datapath(config)];
     lines.extend(
         config
@@ -22,7 +22,7 @@ pub(crate) fn understood(config: &Config) -> Vec<String> {
         lines.push(shaping(&config.qos, config.datapath.kind));
     }
     lines.extend(super::qos::understood(config));
-    lines.push(room(config));
+    lines.push(room(config, table_octets));
     lines.push(reports(config));
     lines
 }
@@ -154,16 +154,18 @@ fn of_instance(ni: &NetworkInstance) -> String {
     )
 }
 
-fn room(config: &Config) -> String {
+fn room(config: &Config, table_octets: u64) -> String {
     let limits = &config.limits;
     format!(
-        "room: {} sessions, {} PDRs, {} SMFs, {} gNBs, {} MiB and {} packets that wait for idle UEs",
+        "room: {} sessions, {} PDRs, {} SDF filters, {} SMFs, {} gNBs, {} MiB and {} packets that wait for idle UEs; tables of {} MiB",
         limits.sessions,
         limits.entries(),
+        limits.filters(),
         limits.smfs,
         limits.gnbs,
         config.buffering.max_mib,
-        config.buffering.max_packets
+        config.buffering.max_packets,
+        table_octets.div_ceil(1 << 20)
     )
 }
 

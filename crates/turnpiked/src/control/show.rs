@@ -177,6 +177,7 @@ fn tables(core: &Core<Tables>, config: &Config) -> Vec<TableFill> {
         table,
         used,
         capacity,
+        refused: 0,
     };
     let mut rows: Vec<TableFill> = core
         .tables()
@@ -184,7 +185,10 @@ fn tables(core: &Core<Tables>, config: &Config) -> Vec<TableFill> {
         .into_iter()
         // What waits for its grace period has no bound of its own.
         .filter(|fill| fill.capacity < u64::MAX)
-        .map(|fill| row(fill.table.to_owned(), fill.used, fill.capacity))
+        .map(|fill| TableFill {
+            refused: fill.refused,
+            ..row(fill.table.to_owned(), fill.used, fill.capacity)
+        })
         .collect();
     let fill = core.fill();
     rows.push(row(

@@ -428,7 +428,7 @@ fn what_is_wrong_is_said_before_a_port_opens() {
         "interface n6 (n6): packets of internet",
         "network instance internet on n6: UE addresses from 10.60.0.0/16, 2001:db8:60::/48, and what SMFs give; \
          routes of table 254; framed routes: any that overlap nothing; UEs reach each other",
-        "room: 80000 sessions, 160000 PDRs, 64 SMFs, 4096 gNBs, 256 MiB and 1000000 packets that wait for idle UEs",
+        "room: 80000 sessions, 160000 PDRs, 80000 SDF filters, 64 SMFs, 4096 gNBs, 256 MiB and 1000000 packets that wait for idle UEs; tables of 76 MiB",
         "REST: 127.0.0.1:8806, without token; usage is not logged",
     ] {
         assert!(understood.contains(&line), "{line}\n{words}");

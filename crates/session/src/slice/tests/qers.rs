@@ -236,10 +236,8 @@ fn more_than_can_be_guaranteed_is_refused_with_its_qer() {
             guaranteed(w, 2, 5, gbr);
         }
     };
-    let refused = Refusal {
-        offending_ie: Some(IeType::GBR),
-        ..without_room("capacities").in_rule(RuleId::Qer(QerId(2)))
-    };
+    let refused = without_room("capacities").in_rule(RuleId::Qer(QerId(2)));
+    assert_eq!(refused.offending_ie, Some(IeType::GBR));
     assert_eq!(world.establish(ask(101)).unwrap_err(), refused);
     assert_eq!(world.tables.live.len(), 0);
     world.establish(ask(100)).unwrap();

@@ -5,6 +5,7 @@
 mod check;
 mod cores;
 mod dpdk;
+mod memory;
 mod predefined;
 pub(crate) mod qos;
 mod rest;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use check::check;
 pub(crate) use cores::doubts;
+pub(crate) use memory::{Memory, doubt as doubt_of_memory};
 pub(crate) use predefined::PredefinedRule;
 pub(crate) use router::Router;
 pub(crate) use system::{System, read_token};

@@ -17,7 +17,7 @@ use topology::Topology;
 
 use crate::api::{self, Api};
 use crate::command::{self, Asked, Asker, Command};
-use crate::config::{Config, DatapathKind, System, doubts, read_token};
+use crate::config::{Config, DatapathKind, Memory, System, doubt_of_memory, doubts, read_token};
 use crate::control::{About, Control, EchoSockets, Gate, KernelMirror, Usage};
 use crate::plan;
 use crate::usage_log::UsageLog;
@@ -33,7 +33,8 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
         );
     }
     let topology = Topology::read();
-    for doubt in doubts(&config, &topology) {
+    let of_memory = doubt_of_memory(&config, &Memory::read());
+    for doubt in doubts(&config, &topology).into_iter().chain(of_memory) {
         tracing::warn!("{doubt}");
     }
     // Threads that are started from here on run there, too, but for those that choose CPUs of their own.

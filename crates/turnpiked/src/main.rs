@@ -115,8 +115,9 @@ fn checked(file: &Path) -> Result<(Config, System), Vec<Problem>> {
 /// What the configuration says, for whoever wrote it to compare with what was meant.
 fn show(file: &Path, config: &Config, system: &System) {
     let mut lines = config::understood(config, plan::layout(config).octets());
-    let doubts = config::doubts(config, &system.topology);
-    lines.extend(doubts.iter().map(|doubt| format!("warning: {doubt}")));
+    let doubts = config::doubts(config, &system.topology).into_iter();
+    let doubts = doubts.chain(config::doubt_of_memory(config, &system.memory));
+    lines.extend(doubts.map(|doubt| format!("warning: {doubt}")));
     let lines = lines.join("\n");
     let _ = writeln!(std::io::stdout(), "{}: ok\n{lines}", file.display());
 }

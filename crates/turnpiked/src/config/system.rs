@@ -6,6 +6,8 @@ use std::path::Path;
 
 use topology::Topology;
 
+use super::Memory;
+
 /// Interfaces with their addresses, and readable token files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct System {
@@ -21,6 +23,8 @@ pub(crate) struct System {
     pub(crate) meddling: BTreeMap<String, Vec<String>>,
     /// CPUs.
     pub(crate) topology: Topology,
+    /// At most.
+    pub(crate) memory: Memory,
 }
 
 impl System {
@@ -66,6 +70,7 @@ impl System {
             interfaces,
             vlans: vlans_of(&vlans.unwrap_or_default()),
             topology: Topology::read(),
+            memory: Memory::read(),
         })
     }
 

@@ -35,7 +35,13 @@ fn machine() -> System {
         forwarding6: false,
         meddling: [].into(),
         topology: topology(&[(0, 0, 0), (1, 0, 1), (3, 0, 3)]),
+        memory: memory(64 << 30),
     }
+}
+
+fn memory(octets: u64) -> Memory {
+    let of = "/sys/fs/cgroup/upf/memory.max".to_owned();
+    Memory { octets, of }
 }
 
 /// CPUs, each with its socket, which is a NUMA node, and its core. CPU 3 is not allowed.
@@ -638,6 +644,33 @@ fn a_wrong_key_or_value_is_named() {
             got[0]
         );
     }
+}
+
+#[test]
+fn a_control_group_with_too_little_memory_is_named_before_the_start() {
+    let small = parse(SMALL).unwrap();
+    let allowed = |mib: u64| System {
+        memory: memory(mib << 20),
+        ..machine()
+    };
+    let said = |mib| check(&small, &allowed(mib));
+    let named: Vec<String> = said(100).iter().map(ToString::to_string).collect();
+    let [named] = named.as_slice() else {
+        panic!("{named:?}");
+    };
+    assert!(
+        named.starts_with("limits.sessions = 80000: ")
+            && named.contains("/sys/fs/cgroup/upf/memory.max allows 100 MiB"),
+        "{named}"
+    );
+    assert!(said(130).is_empty());
+    let doubt = doubt_of_memory(&small, &memory(130 << 20)).unwrap();
+    assert!(doubt.contains("buffering.max_mib"), "{doubt}");
+    assert_eq!(doubt_of_memory(&small, &memory(1 << 30)), None);
+    // What is not in use takes no memory there.
+    let kernel = parse(&format!("{SMALL}[datapath]\nkind = \"kernel\"")).unwrap();
+    assert!(check(&kernel, &allowed(64)).is_empty());
+    assert!(doubt_of_memory(&kernel, &memory(64 << 20)).is_some());
 }
 
 #[test]

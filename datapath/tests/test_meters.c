@@ -194,6 +194,7 @@ static struct world *limited(__u64 packets)
 
 	w->entries[W_TEID].head = w_head(W_TEID, TP_ACT_ROUTE, TP_HEAD_EXT, 0);
 	w->exts[1].packet_meter = 3 + 1;
+	w->exts[1].share = 0; /* a thread that waits for its CPU is late, and a capacity would refuse its packet */
 	w->meters[3].rate = packets | (UNIT_NS >> TP_PACKETS_TIME_SHIFT) << TP_PACKETS_SHIFT;
 	return w;
 }

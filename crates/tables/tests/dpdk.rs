@@ -177,7 +177,11 @@ fn what_queues_and_buffers_cannot_hold_is_lost_under_a_name() {
         tables.totals()[0].forwarded[0].packets == 100
     });
     tables.barrier().wait().unwrap();
-    let sent = drain(&mut network) as u64;
+    // The kernel says something again while there is room once more.
+    let is_ipv4 = |frame: &Vec<u8>| frame[12..14] == [8, 0];
+    let sent = std::iter::from_fn(|| network.take())
+        .filter(is_ipv4)
+        .count() as u64;
     let lost = dropped(&tables, 0, "port_full");
     assert!(
         sent + lost >= 100 && (60..=64).contains(&sent),

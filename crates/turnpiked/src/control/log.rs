@@ -35,7 +35,12 @@ impl Log {
             let address = address.ip().to_canonical();
             self.budget.associated(now, node_id, address);
         }
-        if self.budget.may_write(now, source(event), kind(event)) {
+        let once = match event {
+            Event::PeerRestarted { node_id, .. } => Some(node_id),
+            _ => None,
+        };
+        let (source, kind) = (source(event), kind(event));
+        if self.budget.may_write(now, source, kind, once) {
             write(event);
         } else {
             logging::counts().suppress();

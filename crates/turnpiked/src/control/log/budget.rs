@@ -4,6 +4,8 @@
 //! one line when the window is over; as long as it goes on, it gets one line in each further window, as a sample. Strangers,
 //! whose association is younger than [`SETTLED`] or who have none, share an amount in addition, so that many addresses get no
 //! more than few, and take none of the lines of SMFs that have been here for long.
+//!
+//! What an SMF repeats by itself, such as a restart with each heartbeat, is one line in a window, however few there are.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -24,6 +26,8 @@ const LINES_OF_NODE: u32 = 100;
 const SAMPLE: u32 = 1;
 /// Age of an association whose SMF is no stranger.
 const SETTLED: Duration = Duration::from_secs(60);
+/// SMFs at one address that are told apart: no more have an association.
+const PER_ADDRESS: usize = 8;
 /// Addresses of strangers that are told apart.
 const STRANGERS: usize = 1024;
 
@@ -55,16 +59,24 @@ pub(super) struct Summary {
 
 #[derive(Debug)]
 struct Account {
+    lines: u32,
     left: u32,
+    /// More was wanted than there were lines.
+    is_over: bool,
     suppressed: Counts,
+    /// SMFs of which a line that comes once in a window has been written.
+    said: Vec<NodeId>,
     last: Option<IpAddr>,
 }
 
 impl Account {
-    fn new(left: u32) -> Self {
+    fn new(lines: u32) -> Self {
         Self {
-            left,
+            lines,
+            left: lines,
+            is_over: false,
             suppressed: Counts::new(),
+            said: Vec::new(),
             last: None,
         }
     }
@@ -72,7 +84,17 @@ impl Account {
     fn spend(&mut self) -> bool {
         let has = self.left > 0;
         self.left = self.left.saturating_sub(1);
+        self.is_over |= !has;
         has
+    }
+
+    /// Whether it is the first of this SMF in the window.
+    fn is_first(&mut self, smf: &NodeId) -> bool {
+        let is_first = !self.said.contains(smf);
+        if is_first && self.said.len() < PER_ADDRESS {
+            self.said.push(smf.clone());
+        }
+        is_first
     }
 
     fn suppress(&mut self, kind: &'static str) {
@@ -84,7 +106,9 @@ impl Account {
         if self.suppressed.is_empty() {
             return None;
         }
-        self.left = SAMPLE;
+        self.left = if self.is_over { SAMPLE } else { self.lines };
+        self.is_over = false;
+        self.said.clear();
         Some(std::mem::take(&mut self.suppressed))
     }
 }
@@ -149,8 +173,15 @@ impl Budget {
             && !self.configured.contains(&address)
     }
 
-    /// Whether a line of this kind is written; otherwise it is counted.
-    pub(super) fn may_write(&mut self, now: Time, source: Source, kind: &'static str) -> bool {
+    /// Whether a line of this kind is written; otherwise it is counted. `once`: the SMF of which it is written once in a
+    /// window.
+    pub(super) fn may_write(
+        &mut self,
+        now: Time,
+        source: Source,
+        kind: &'static str,
+        once: Option<&NodeId>,
+    ) -> bool {
         self.ends.get_or_insert(now.after(WINDOW));
         let stranger = match source {
             Source::Sender(address) if self.is_stranger(now, address) => Some(address),
@@ -164,7 +195,9 @@ impl Budget {
         let may = if has_room || self.accounts.contains_key(&source) {
             let new = || Account::new(lines);
             let account = self.accounts.entry(source).or_insert_with(new);
-            let may = account.spend() && (stranger.is_none() || self.strangers.spend());
+            let may = once.is_none_or(|smf| account.is_first(smf))
+                && account.spend()
+                && (stranger.is_none() || self.strangers.spend());
             if !may {
                 account.suppress(kind);
             }
@@ -247,7 +280,7 @@ mod tests {
     }
 
     fn lines(budget: &mut Budget, now: Time, of: IpAddr, n: u32) -> u32 {
-        let written = (0..n).map(|_| budget.may_write(now, Source::Sender(of), "refused"));
+        let written = (0..n).map(|_| budget.may_write(now, Source::Sender(of), "refused", None));
         written.map(u32::from).sum()
     }
 
@@ -275,6 +308,25 @@ mod tests {
         assert!(budget.advance(at(360)).is_empty());
         assert_eq!(budget.next_deadline(), None);
         assert_eq!(lines(&mut budget, at(400), stranger(1), 1000), LINES);
+    }
+
+    #[test]
+    fn an_smf_that_restarts_with_each_heartbeat_gets_a_line_in_each_window_and_a_count() {
+        let mut budget = Budget::new(vec![SMF]);
+        let (one, other) = (node("one"), node("other"));
+        let restarts = |budget: &mut Budget, second, of: &NodeId| {
+            budget.may_write(at(second), Source::Sender(SMF), "restarted", Some(of))
+        };
+        let written = (0..6).map(|n| restarts(&mut budget, 10 * n, &one));
+        assert_eq!(written.map(u32::from).sum::<u32>(), 1);
+        let beside = restarts(&mut budget, 59, &other);
+        assert!(beside, "another one at the same address");
+        assert_eq!(told(&budget.advance(at(60))), 5);
+        // What else comes from there has lines of its own.
+        assert!(restarts(&mut budget, 61, &one));
+        assert_eq!(lines(&mut budget, at(62), SMF, 100), LINES - 1);
+        assert!(!restarts(&mut budget, 63, &one));
+        assert_eq!(told(&budget.advance(at(120))), u64::from(102 - LINES));
     }
 
     #[test]

@@ -17,16 +17,17 @@
 #define TP_SHARE_REFUSED (~0ULL)
 #define TP_SHARE_WAITS (1ULL << 63)
 
-/* What a packet costs a flow, in ticks, and how far it may be ahead. */
+/* What a packet costs a flow, in ticks, how far it may be ahead, and the capacity that says so. */
 struct tp_due {
 	__u64 cost, burst;
+	struct tp_capacity *of;
 };
 
 /* By the capacity that has the least for it. */
 static TP_INLINE struct tp_due tp_share_due(struct tp_env *env, const struct tp_meter *m, __u32 bytes)
 {
 	__u64 word, cost, guaranteed = TP_READ(m->rate);
-	struct tp_due due = {0, 0};
+	struct tp_due due = {0, 0, NULL};
 	struct tp_capacity *c;
 	__u32 i;
 
@@ -37,7 +38,7 @@ static TP_INLINE struct tp_due tp_share_due(struct tp_env *env, const struct tp_
 		word = TP_READ(c->share);
 		cost = tp_rate_cost(word, bytes) * m->slower >> TP_SHARE_SHIFT;
 		if (cost > due.cost)
-			due = (struct tp_due){cost, tp_rate_burst(word)};
+			due = (struct tp_due){cost, tp_rate_burst(word), c};
 	}
 	if ((__u32)guaranteed && due.cost) {
 		cost = tp_rate_cost(guaranteed, bytes);
@@ -111,6 +112,8 @@ TP_APART __u64 tp_take_share(struct tp_env *env, __u32 line, __u32 bytes, __u64 
 		ahead = TP_READ(m->tat);
 	} else if (!tp_tat_take(&m->tat, due.cost, due.burst, now, &ahead)) {
 		__sync_fetch_and_add(&m->drops, 1);
+		if (due.of)
+			__sync_fetch_and_add(&due.of->drops, 1);
 		return TP_SHARE_REFUSED;
 	}
 	full = (__u32)rate ? NULL : tp_capacity_full(env, m, now, &ahead);

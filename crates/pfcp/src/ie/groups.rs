@@ -1,10 +1,10 @@
 //! Grouped IEs: what a session is made of (TS 29.244, 7.5.2 to 7.5.8).
 
 use super::{
-    ApplyAction, DestinationInterface, DownlinkDataServiceInformation, FTeid, GateStatus, Gbr, Mbr,
-    NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketCount, PacketRate,
-    PfcpSmReqFlags, Qfi, RemoteGtpUPeer, SdfFilter, SourceInterface, TgppInterfaceType, Timer,
-    UeIpAddress, view,
+    ApplyAction, DestinationInterface, DownlinkDataServiceInformation, FTeid, ForwardingPolicy,
+    GateStatus, Gbr, Mbr, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PacketCount,
+    PacketRate, PfcpSmReqFlags, Qfi, RemoteGtpUPeer, SdfFilter, SourceInterface, TgppInterfaceType,
+    Timer, UeIpAddress, view,
 };
 use crate::{Error, FromIe, Ie};
 
@@ -220,6 +220,8 @@ view! {
             tgpp_interface_type: TgppInterfaceType = TGPP_INTERFACE_TYPE,
             /// Linked Traffic Endpoint ID (8.2.92): of the traffic in the reverse direction.
             linked_traffic_endpoint_id: u8 = TRAFFIC_ENDPOINT_ID,
+            /// Forwarding Policy (8.2.23).
+            forwarding_policy: ForwardingPolicy<'a> = FORWARDING_POLICY,
         }
         repeated {}
     }
@@ -284,6 +286,8 @@ view! {
             tgpp_interface_type: TgppInterfaceType = TGPP_INTERFACE_TYPE,
             /// Linked Traffic Endpoint ID (8.2.92): of the traffic in the reverse direction.
             linked_traffic_endpoint_id: u8 = TRAFFIC_ENDPOINT_ID,
+            /// Forwarding Policy (8.2.23).
+            forwarding_policy: ForwardingPolicy<'a> = FORWARDING_POLICY,
         }
         repeated {}
     }

@@ -41,8 +41,8 @@ pub use node_groups::{ApplicationPfds, PeerUpRestartReport, PfdContext, SessionC
 pub use pfd::PfdContents;
 pub use report::{DownlinkDataServiceInformation, FailedRuleId, PacketCount, Timer, TimerUnit};
 pub use rule::{
-    DestinationInterface, Gate, GateStatus, Gbr, Mbr, PacketRate, PacketRateUnit, PacketsPerUnit,
-    PdnType, Qfi, SourceInterface, TgppInterfaceType,
+    DestinationInterface, ForwardingPolicy, Gate, GateStatus, Gbr, Mbr, PacketRate, PacketRateUnit,
+    PacketsPerUnit, PdnType, Qfi, SourceInterface, TgppInterfaceType,
 };
 pub use scalar::RecoveryTimeStamp;
 pub use sdf::SdfFilter;

@@ -131,6 +131,27 @@ impl ToIe for TgppInterfaceType {
     }
 }
 
+/// Forwarding Policy (8.2.23): its identifier, at most 255 octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ForwardingPolicy<'a>(pub &'a [u8]);
+
+impl<'a> FromIe<'a> for ForwardingPolicy<'a> {
+    #[inline]
+    fn from_ie(ie: &Ie<'a>) -> Result<Self, Error> {
+        let mut reader = ie.reader();
+        let length = reader.u8()?;
+        reader.take(length.into()).map(Self)
+    }
+}
+
+impl ToIe for ForwardingPolicy<'_> {
+    fn to_ie(&self, out: &mut Vec<u8>) {
+        let identifier = self.0.get(..usize::from(u8::MAX)).unwrap_or(self.0);
+        out.push(identifier.len() as u8);
+        out.extend_from_slice(identifier);
+    }
+}
+
 /// QFI (8.2.89), 0 to 63.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Qfi(pub u8);

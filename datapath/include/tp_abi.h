@@ -418,6 +418,7 @@ enum tp_nh_state {
 	TP_NH_LOCAL = 5,      /* the destination is this host: users must not reach it */
 	TP_NH_PROHIBIT = 6,   /* blackhole, unreachable, prohibit */
 	TP_NH_FAILED = 7,     /* does not answer, and is asked for without a packet's help */
+	TP_NH_POLICY = 8,     /* a forwarding policy leads nowhere at present, and has no fallback */
 };
 
 /* Immutable once published, apart from its index being swapped. */
@@ -470,7 +471,7 @@ struct tp_route_map {
 	__u64 reserved[3];
 };
 
-/* Routes of a network instance, one list for each family in routes[]: a struct tp_route_map in the
+/* Routes of a network instance, or of a forwarding policy for packets of one, one list for each family in routes[]: a struct tp_route_map in the
  * first place, then all routes but the default one, longest prefix first; the last one is flagged. Few destinations lie near a route other than the default one, and all others are spared the
  * scan. A list is immutable, apart from the next hops, and swapped by one store. 0: no route at all. */
 struct tp_ni {
@@ -487,6 +488,9 @@ struct tp_ni {
 
 #define TP_NI_NO_UE_TO_UE 1 /* UEs do not reach each other within this UPF */
 #define TP_NI_SHARED 2	    /* others have their UE addresses in the same directory */
+/* Where tp_ni.flags has the network instance itself: another one where a line holds the routes of a forwarding policy for
+ * packets of that network instance. */
+#define TP_NI_SELF_SHIFT 16
 
 /* Which bit of tp_ni.ue6 an address has: of its upper 32 bits, what an operator is given. */
 static inline __attribute__((always_inline)) __u32 tp_ue6_bit(__u64 hi)

@@ -218,6 +218,8 @@ static TP_INLINE int tp_check_nexthop(const struct tp_nexthop *nh, __u32 len)
 		return TP_DROP_NO_ROUTE;
 	case TP_NH_FAILED:
 		return TP_DROP_NEIGHBOUR_UNRESOLVED;
+	case TP_NH_POLICY:
+		return TP_DROP_FORWARDING_POLICY;
 	default:
 		return TP_DROP_TABLE;
 	}

@@ -28,7 +28,7 @@ static TP_INLINE __u32 tp_ni_of_ue(struct tp_env *env, const struct tp_entry *e)
  * TP_UE_LOST(). Instances that share a port share a directory, but what is between their UEs is the data
  * network's affair.
  *
- * ni_family  network instance in bits 0..15, family in 16..
+ * ni_family  network instance, or whose routes the packet goes by, in bits 0..15, family in 16..
  * hi, lo     as struct tp_addr has the address */
 TP_APART __u64 tp_find_ue(struct tp_env *env, __u32 ni_family, __u64 hi, __u64 lo)
 {
@@ -44,7 +44,7 @@ TP_APART __u64 tp_find_ue(struct tp_env *env, __u32 ni_family, __u64 hi, __u64 l
 	if (index == TP_NOT_FOUND && reason)
 		return TP_UE_LOST(reason);
 	e = tp_entry_at(env, index);
-	if (!e || (instance->flags & TP_NI_SHARED && tp_ni_of_ue(env, e) != ni))
+	if (!e || (instance->flags & TP_NI_SHARED && tp_ni_of_ue(env, e) != instance->flags >> TP_NI_SELF_SHIFT))
 		return TP_UE_NONE;
 	return instance->flags & TP_NI_NO_UE_TO_UE ? TP_UE_LOST(TP_DROP_UE_TO_UE) : index;
 }

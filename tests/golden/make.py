@@ -910,6 +910,36 @@ def icmp_cases():
     down_case("icmp-about-echo", "but about an echo", echo, "ttl", [slow(time_exceeded(echo))], counters=dead)
 
 
+def policy_cases():
+    """FAR 1 names a forwarding policy (TS 29.244, 8.2.23), whose way leads out of the other port; the UE of PDR 3 has none."""
+    six, six2, r2, other = "2001:db8:60::/64", "2001:db8:60:1::/64", 0x55667788, TEID + 1
+    two = session(uplink(1, ue6=six, action="steer"), downlink(2), uplink(3, ue4=UE2, ue6=six2), downlink(4, teid=r2, peer=GNB2, qfi=5),
+                  key(teid=TEID, one=0), key(ue4=UE, one=1), key(ue6="2001:db8:60::", one=1),
+                  key(teid=other, one=2), key(ue4=UE2, one=3), key(ue6="2001:db8:60:1::", one=3))
+
+    def steering(*routes):
+        hops = nexthop("n3", UP) + nexthop("n6", DOWN) + nexthop("edge", UP) + "".join(
+            "[[nexthop]]\n" + lines(dict(name=state, state=state)) for state in ("local", "closed"))
+        return hops + route("0.0.0.0/0") + route("::/0") + "".join(
+            "[[policy_route]]\n" + lines(dict(prefix=prefix, nexthop=to)) for prefix, to in routes)
+
+    u, u6, plain_u, there, to_self = user(), user6(), user(src=UE2), user(dst=UE2), user(dst="203.0.113.1")
+    there6, nobody, n = user6(dst="2001:db8:60:1::5"), user(dst="10.60.9.9"), len(user())
+    case("policy", "the way of a policy, but to UEs and to us; without one, the routes", two,
+         [(UP, up(u), "forward", hop(u, UP)), (UP, up(u6), "forward", hop(u6, UP)), (UP, up(plain_u, teid=other), "forward", hop(plain_u)),
+          (UP, up(there), "forward", tunnelled(there, teid=r2, qfi=5, dst=GNB2)), (UP, up(there6), "forward", tunnelled(there6, teid=r2, qfi=5, dst=GNB2)),
+          (UP, up(nobody), "unknown_ue", None), (UP, up(to_self), "to_self", None), (DOWN, net(user(HOST, UE)), "forward", tunnelled(user(HOST, UE)))],
+         [(1, 4, 2 * n + len(u6) + len(there6), 2), (3, 1, n, 0), (4, 2, n + len(there6), 0), (2, 1, n, 0)],
+         site=steering(("203.0.113.0/26", "local"), ("0.0.0.0/0", "edge"), ("::/0", "edge")))
+    closed = [(UP, up(p), "forwarding_policy", None) for p in (u, u6)]
+    case("policy-closed", "no way, and no fallback: named, but to UEs and without a policy", two,
+         closed + [(UP, up(plain_u, teid=other), "forward", hop(plain_u)), (UP, up(there), "forward", tunnelled(there, teid=r2, qfi=5, dst=GNB2))],
+         [(1, 1, n, 2), (3, 1, n, 0), (4, 1, n, 0)], site=steering(("0.0.0.0/0", "closed"), ("::/0", "closed")))
+    expired = user(ttl=1)
+    case("policy-ttl", "a hop that runs out is told as without a policy", two, [(UP, up(expired), "ttl", [to_ue(time_exceeded(expired))])],
+         [(1, 0, 0, 1), (2, 1, len(time_exceeded(expired)), 0)], site=steering(("0.0.0.0/0", "edge")))
+
+
 def router_cases():
     """A UE asks for its router (RFC 4861); the UPF answers, unless the SMF's PDRs take the question."""
     six, link_local, router = "2001:db8:60::/64", "fe80::77", "fe80::1"
@@ -1563,7 +1593,7 @@ def files(name):
 
 def main():
     check, wrong = "--check" in sys.argv, []
-    for make in (uplink_cases, wrong_interface_cases, outer_fragment_cases, rule_cases, mark_cases, vlan_cases, dead_neighbour_cases, packet_rate_cases, sdf_cases, downlink_cases, buffering_cases, ue_to_ue_cases, icmp_cases, router_cases, framed_cases, duplicate_cases, prefix_cases, route_cases, relay_cases, relay_too_long_cases, udp_cases, marking_cases, outer6_cases):
+    for make in (uplink_cases, wrong_interface_cases, outer_fragment_cases, rule_cases, mark_cases, vlan_cases, dead_neighbour_cases, packet_rate_cases, sdf_cases, downlink_cases, buffering_cases, ue_to_ue_cases, policy_cases, icmp_cases, router_cases, framed_cases, duplicate_cases, prefix_cases, route_cases, relay_cases, relay_too_long_cases, udp_cases, marking_cases, outer6_cases):
         make()
     contents = {"common.toml": (COMMON + ROUTES).rstrip("\n").encode() + b"\n"}
     for name in sorted(CASES):

@@ -15,6 +15,8 @@
 //!   network say, are not for users and become `PROHIBIT`. A network instance with a table of its
 //!   own may send anywhere its table says.
 //! * Policy rules are not followed: a network instance uses one table, local addresses come first.
+//! * What a forwarding policy says counts for all destinations but local ones and addresses in pools, where its routes lead to
+//!   a neighbour that is there. Elsewhere packets go its fallback ([`policy`]).
 #![forbid(unsafe_code)]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -26,6 +28,7 @@ use session::compiled::{NiId, NoRoom};
 mod kernel;
 mod model;
 pub mod netlink;
+pub mod policy;
 mod view;
 
 pub use kernel::{
@@ -33,6 +36,7 @@ pub use kernel::{
     Snapshot, Vlan,
 };
 pub use model::NextHops;
+pub use policy::{Fallback, Policy, PolicyState, Way};
 pub use view::{RouteView, Target};
 
 /// Routes of one family of one network instance; `TP_ROUTES_MAX`.
@@ -106,6 +110,8 @@ pub enum NextHop {
     },
     /// The neighbour does not answer. The kernel is asked to look for it again and again.
     Failed,
+    /// The way of a forwarding policy is not there at present, and it has no fallback.
+    Closed,
     /// The destination itself is the neighbour.
     OnLink {
         /// Devmap slot.
@@ -150,6 +156,16 @@ pub enum Family {
     V4,
     /// `tp_ni.routes6`
     V6,
+}
+
+impl Family {
+    /// Of an address.
+    pub fn of(addr: IpAddr) -> Self {
+        match addr {
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
+        }
+    }
 }
 
 /// The tables that this crate fills; implemented by `tables::Tables`.
@@ -225,6 +241,8 @@ pub struct Config {
     pub ports: Vec<Port>,
     /// Network instances.
     pub network_instances: Vec<NetworkInstance>,
+    /// Forwarding policies, each of which has routes for each network instance.
+    pub policies: Vec<Policy>,
     /// Routing table towards gNBs.
     pub n3_table: u32,
 }

@@ -5,11 +5,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use session::compiled::{NiId, NoRoom};
+use session::compiled::{NiId, NoRoom, PolicyId};
 
+use crate::policy::{Fallback, Steered, leads_somewhere};
+use crate::view::default_route;
 use crate::{
     Config, Family, Kernel, KernelChange, L2, Link, NetworkInstance, NextHop, NextHopTables,
-    ONLINK_KEPT_MAX, Peer, PeerChange, Port, Request, RouteView, TABLE_MAIN, Target, Vlan,
+    ONLINK_KEPT_MAX, Peer, PeerChange, Policy, PolicyState, Port, Request, RouteView, TABLE_MAIN,
+    Target, Vlan,
 };
 
 /// An oddity of an interface.
@@ -53,16 +56,45 @@ impl Pool {
     }
 }
 
-/// State of the tables for one network instance.
+/// State of the tables for one network instance, or for a policy and the packets of one.
 #[derive(Debug)]
 struct NiState {
     config: NetworkInstance,
+    policy: Option<PolicyRoutes>,
     view: RouteView,
     /// Routes by `Family as usize`: compressed and cut to size.
-    lists: [Vec<(IpNet, Option<Target>)>; 2],
+    lists: [Listed; 2],
     applied: [Vec<(IpNet, NextHop)>; 2],
     neighbours: BTreeMap<IpAddr, NextHop>,
 }
+
+/// What a policy adds to the routes of a network instance.
+#[derive(Debug)]
+struct PolicyRoutes {
+    of: Policy,
+    /// As if there were no policy.
+    own: RouteView,
+    steered: Steered,
+    /// Which of the targets lead somewhere, as [`NiState::view`] has it.
+    usable: Vec<bool>,
+    /// Its routes do not fit, by `Family as usize`.
+    too_many: [bool; 2],
+}
+
+impl PolicyRoutes {
+    fn new(of: &Policy) -> Self {
+        Self {
+            of: of.clone(),
+            own: RouteView::default(),
+            steered: Steered::default(),
+            usable: Vec::new(),
+            too_many: [false; 2],
+        }
+    }
+}
+
+/// What a list of routes is made of.
+type Listed = Vec<(IpNet, Option<Target>)>;
 
 #[derive(Debug, Default)]
 struct PeerState {
@@ -93,17 +125,25 @@ pub struct NextHops {
 impl NextHops {
     /// Knows nothing of the kernel yet.
     pub fn new(config: Config) -> Self {
-        let nis = config
-            .network_instances
-            .iter()
-            .map(|&config| NiState {
-                config,
-                view: RouteView::default(),
-                lists: Default::default(),
-                applied: Default::default(),
-                neighbours: BTreeMap::new(),
+        let state = |config: NetworkInstance, policy: Option<&Policy>| NiState {
+            config,
+            policy: policy.map(PolicyRoutes::new),
+            view: RouteView::default(),
+            lists: Default::default(),
+            applied: Default::default(),
+            neighbours: BTreeMap::new(),
+        };
+        let instances = &config.network_instances;
+        let own = instances.iter().map(|&ni| state(ni, None));
+        let count = u16::try_from(instances.len()).unwrap_or(u16::MAX);
+        let of_policies = (0..).map(PolicyId).zip(&config.policies);
+        let of_policies = of_policies.flat_map(|(id, policy)| {
+            instances.iter().map(move |ni| {
+                let id = id.routes_for(ni.id, count);
+                state(NetworkInstance { id, ..*ni }, Some(policy))
             })
-            .collect();
+        });
+        let nis = own.chain(of_policies).collect();
         Self {
             config,
             kernel: Kernel::default(),
@@ -182,6 +222,7 @@ impl NextHops {
         if !self.hops_changed {
             return;
         }
+        self.choose_ways(tables);
         // What failed for lack of room is tried again next time.
         self.hops_changed = false;
         let outcome = self.fill(tables);
@@ -217,9 +258,25 @@ impl NextHops {
         found.map_or(&[], |state| &state.applied[family as usize])
     }
 
+    /// How a policy stands for packets of a network instance, by `Family as usize`. `None`: there is no such policy.
+    pub fn policy_state(&self, policy: PolicyId, ni: NiId) -> Option<[PolicyState; 2]> {
+        let count = u16::try_from(self.config.network_instances.len()).ok()?;
+        let id = policy.routes_for(ni, count);
+        let found = self.nis.iter().find(|state| state.config.id == id)?;
+        let routes = found.policy.as_ref()?;
+        Some([Family::V4, Family::V6].map(|family| {
+            match routes.too_many[family as usize] {
+                true => PolicyState::TooMany,
+                false => routes
+                    .steered
+                    .state(family, |target| self.hop(Some(target), None)),
+            }
+        }))
+    }
+
     /// The first address of each network instance's interface that others can reach, of each family.
     fn set_addresses(&self, tables: &mut impl NextHopTables) {
-        for ni in &self.config.network_instances {
+        for ni in self.nis.iter().map(|state| &state.config) {
             let ifindex = self.ifindex(ni.slot);
             let addresses = || {
                 let all = self.kernel.addresses();
@@ -280,13 +337,95 @@ impl NextHops {
         for index in 0..self.nis.len() {
             let config = self.nis[index].config;
             let mut view = RouteView::of(&self.kernel, config.table);
+            let policy = self.nis[index].policy.as_ref();
+            let steered = policy.map(|policy| {
+                let on = |slot, ifindex| self.is_on(slot, ifindex);
+                let from = (&self.kernel, &view, config.table);
+                Steered::of(&policy.of.way, from, on, |slot| self.ifindex(slot))
+            });
             view.restrict(|target| self.for_users(&config, target));
             let ni = &mut self.nis[index];
-            let in_pool = |net| tables.says_more_than_pool(config.id, net);
-            ni.lists = [Family::V4, Family::V6].map(|family| view.list(family, in_pool));
-            ni.view = view;
+            match (&mut ni.policy, steered) {
+                (Some(policy), Some(steered)) => {
+                    policy.own = view;
+                    policy.steered = steered;
+                    self.choose_way(tables, index);
+                }
+                _ => {
+                    let in_pool = |net| tables.says_more_than_pool(config.id, net);
+                    let list = |family| view.list(family, in_pool, |_| false).unwrap_or_default();
+                    ni.lists = [Family::V4, Family::V6].map(list);
+                    ni.view = view;
+                }
+            }
         }
         self.warn_of_foreign_links();
+    }
+
+    /// Where the neighbours that policies lead to have come or gone, packets go another way.
+    fn choose_ways(&mut self, tables: &impl NextHopTables) {
+        for index in 0..self.nis.len() {
+            if let Some(policy) = &self.nis[index].policy
+                && policy.usable != self.usable(&policy.steered)
+            {
+                self.choose_way(tables, index);
+            }
+        }
+    }
+
+    fn is_usable(&self, target: &Target) -> bool {
+        leads_somewhere(&self.hop(Some(target), None))
+    }
+
+    fn usable(&self, steered: &Steered) -> Vec<bool> {
+        steered
+            .targets()
+            .map(|target| self.is_usable(target))
+            .collect()
+    }
+
+    /// The routes that packets of a policy meet: its own before those of its network instance, as far as they lead somewhere.
+    fn choose_way(&mut self, tables: &impl NextHopTables, index: usize) {
+        let id = self.nis[index].config.id;
+        let Some(policy) = &self.nis[index].policy else {
+            return;
+        };
+        let in_pool = |net| tables.says_more_than_pool(id, net);
+        let usable = self.usable(&policy.steered);
+        let before = |steered: &Steered| {
+            let fallback = policy.of.fallback;
+            steered.before(&policy.own, fallback, |to| self.is_usable(to), in_pool)
+        };
+        let mut view = before(&policy.steered);
+        let is_own =
+            |net: &IpNet| policy.steered.names(net) || policy.of.fallback == Fallback::Drop;
+        let mut lists = [Family::V4, Family::V6].map(|family| view.list(family, in_pool, is_own));
+        let too_many = [lists[0].is_none(), lists[1].is_none()];
+        if too_many.contains(&true) {
+            view = before(&Steered::default());
+            lists = [Family::V4, Family::V6].map(|family| match policy.of.fallback {
+                Fallback::Routes => view.list(family, in_pool, |_| false),
+                // The FIB would lead them somewhere.
+                Fallback::Drop => Some(vec![(default_route(family), Some(Target::Closed))]),
+            });
+        }
+        let ni = &mut self.nis[index];
+        ni.view = view;
+        ni.lists = lists.map(Option::unwrap_or_default);
+        if let Some(policy) = &mut ni.policy {
+            if too_many.contains(&true) && !policy.too_many.contains(&true) {
+                tracing::warn!(
+                    "a forwarding policy has more routes than fit beside those of its network instance: it is not in use"
+                );
+            }
+            (policy.usable, policy.too_many) = (usable, too_many);
+        }
+    }
+
+    /// Whether a device is the interface of a slot, or a VLAN device on it.
+    fn is_on(&self, slot: u32, ifindex: u32) -> bool {
+        let port = self.ifindex(slot);
+        ifindex == port || self.parent(ifindex) == Some(port)
     }
 
     /// See the module's description: the main table is shared with networks that are not for users.
@@ -294,9 +433,7 @@ impl NextHops {
         let Target::Via { ifindex, .. } = target else {
             return true;
         };
-        ni.table != TABLE_MAIN
-            || *ifindex == self.ifindex(ni.slot)
-            || self.parent(*ifindex) == Some(self.ifindex(ni.slot))
+        ni.table != TABLE_MAIN || self.is_on(ni.slot, *ifindex)
     }
 
     fn parent(&self, ifindex: u32) -> Option<u32> {
@@ -376,6 +513,7 @@ impl NextHops {
             None | Some(Target::Unreachable) => return NextHop::None,
             Some(Target::Local) => return NextHop::Local,
             Some(Target::Prohibit) => return NextHop::Prohibit,
+            Some(Target::Closed) => return NextHop::Closed,
             Some(Target::Overflow) => return NextHop::Fib,
             Some(Target::Via {
                 ifindex,
@@ -562,6 +700,11 @@ impl NextHops {
                         .and_then(|target| self.neighbour_of(target, None)),
                 );
             }
+        }
+        // Also those that do not answer, so that it is seen when they do.
+        let policies = self.nis.iter().filter_map(|ni| ni.policy.as_ref());
+        for target in policies.flat_map(|policy| policy.steered.targets()) {
+            wanted.extend(self.neighbour_of(target, None));
         }
         for (peer, state) in &self.peers {
             let target = state.target.as_ref();

@@ -1,6 +1,6 @@
 //! One routing table as packets of users, or to gNBs, see it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -17,6 +17,8 @@ pub enum Target {
     Prohibit,
     /// As if there were no route.
     Unreachable,
+    /// Nowhere, as a forwarding policy without fallback has no way.
+    Closed,
     /// More routes than the table holds: the FIB knows.
     Overflow,
     /// Out of a device.
@@ -58,6 +60,8 @@ fn reserved() -> [(IpNet, Target); 6] {
 #[derive(Debug, Default)]
 pub struct RouteView {
     routes: HashMap<IpNet, Target>,
+    /// Reserved blocks and what is local: whatever a table says.
+    fixed: HashSet<IpNet>,
     /// Prefix lengths that occur, longest first, by `Family as usize`.
     lens: [Vec<u8>; 2],
     restricted: BTreeSet<u32>,
@@ -85,35 +89,68 @@ impl RouteView {
                 first.push((host, Target::Local));
             }
         }
-        // The kernel looks here first, so the longer prefixes of `table` do not count inside.
-        let wide: Vec<IpNet> = first
-            .iter()
-            .map(|(net, _)| *net)
-            .filter(|net| net.prefix_len() < net.max_prefix_len())
-            .collect();
-        let mut routes = HashMap::new();
-        for (prefix, same) in kernel.routes(table) {
-            let hidden = wide.iter().any(|block| block.contains(prefix));
-            if let Some(target) = best(kernel, same).filter(|_| !hidden) {
-                routes.insert(*prefix, target);
-            }
-        }
         // Local counts more than broadcast for one address.
         first.sort_by_key(|(_, target)| *target == Target::Local);
-        routes.extend(first);
-        let lens = [Family::V4, Family::V6].map(|family| {
-            let lens: BTreeSet<u8> = routes
-                .keys()
-                .filter(|net| is(net, family))
-                .map(IpNet::prefix_len)
-                .collect();
+        let mut view = Self {
+            fixed: first.iter().map(|(net, _)| *net).collect(),
+            ..Self::default()
+        };
+        let routes = view.routes_of(kernel, table, |_| true);
+        view.set(routes.into_iter().chain(first));
+        view
+    }
+
+    /// Of these routes alone.
+    pub(super) fn new(routes: impl IntoIterator<Item = (IpNet, Target)>) -> Self {
+        let mut view = Self::default();
+        view.set(routes);
+        view
+    }
+
+    fn set(&mut self, routes: impl IntoIterator<Item = (IpNet, Target)>) {
+        self.routes = routes.into_iter().collect();
+        self.lens = [Family::V4, Family::V6].map(|family| {
+            let of_family = self.routes.keys().filter(|net| is(net, family));
+            let lens: BTreeSet<u8> = of_family.map(IpNet::prefix_len).collect();
             lens.into_iter().rev().collect()
         });
-        Self {
-            routes,
-            lens,
-            restricted: BTreeSet::new(),
-        }
+    }
+
+    /// These routes, where what is reserved or local is as in another view.
+    pub(super) fn with_fixed_of(mut self, other: &Self) -> Self {
+        self.fixed.clone_from(&other.fixed);
+        self
+    }
+
+    /// What a table says of ways `through` some devices, as far as the kernel looks there: not for what is reserved or local.
+    pub(super) fn routes_of(
+        &self,
+        kernel: &Kernel,
+        table: u32,
+        through: impl Fn(u32) -> bool,
+    ) -> Vec<(IpNet, Target)> {
+        // The kernel looks there first, so that longer prefixes of the table do not count inside.
+        let wide = self
+            .fixed
+            .iter()
+            .filter(|net| net.prefix_len() < net.max_prefix_len());
+        let wide: Vec<IpNet> = wide.copied().collect();
+        let routes = kernel.routes(table).filter_map(|(prefix, same)| {
+            let hidden = wide.iter().any(|block| block.contains(prefix));
+            let target = best(kernel, same, &through).filter(|_| !hidden)?;
+            Some((*prefix, target))
+        });
+        routes.collect()
+    }
+
+    /// All of them.
+    pub(super) fn routes(&self) -> impl Iterator<Item = (&IpNet, &Target)> {
+        self.routes.iter()
+    }
+
+    /// Whether it is reserved or local.
+    pub(super) fn is_fixed(&self, net: &IpNet) -> bool {
+        self.fixed.contains(net)
     }
 
     /// Refuse what leads to targets that are not `allowed`.
@@ -133,26 +170,31 @@ impl RouteView {
 
     /// The longest match.
     pub fn lookup(&self, addr: IpAddr) -> Option<&Target> {
-        let family = if addr.is_ipv4() {
-            Family::V4
-        } else {
-            Family::V6
-        };
-        self.lens[family as usize].iter().find_map(|&len| {
-            let net = IpNet::new(addr, len).ok()?;
-            self.routes.get(&net.trunc())
-        })
+        self.lens[Family::of(addr) as usize]
+            .iter()
+            .find_map(|&len| {
+                let net = IpNet::new(addr, len).ok()?;
+                self.routes.get(&net.trunc())
+            })
+    }
+
+    /// What is said of a whole prefix, unless longer ones say otherwise.
+    pub(super) fn around(&self, net: IpNet) -> Option<&Target> {
+        let lens = &self.lens[Family::of(net.addr()) as usize];
+        let mut wider = lens.iter().filter(|&&len| len <= net.prefix_len());
+        wider.find_map(|&len| self.routes.get(&IpNet::new(net.addr(), len).ok()?.trunc()))
     }
 
     /// Longest prefix first, without routes that say what the next shorter one says, unless they are in a pool of UE
     /// addresses, where shorter ones do not count. Beyond
     /// [`ROUTES_MAX`] the longest stay and the rest becomes a default route to the FIB, so that
-    /// whatever is found here is the longest match.
+    /// whatever is found here is the longest match. `None`: the rest has one that the FIB does not know.
     pub(super) fn list(
         &self,
         family: Family,
         in_pool: impl Fn(IpNet) -> bool,
-    ) -> Vec<(IpNet, Option<Target>)> {
+        unknown_to_fib: impl Fn(&IpNet) -> bool,
+    ) -> Option<Vec<(IpNet, Option<Target>)>> {
         let mut all: Vec<(&IpNet, &Target)> = self
             .routes
             .iter()
@@ -176,15 +218,19 @@ impl RouteView {
         }
         list.sort_unstable_by_key(|(net, _)| (u8::MAX - net.prefix_len(), bits(net)));
         if list.len() > ROUTES_MAX {
-            list.truncate(ROUTES_MAX - 1);
+            let mut rest = list.drain(ROUTES_MAX - 1..);
+            if rest.any(|(net, _)| unknown_to_fib(&net)) {
+                return None;
+            }
+            drop(rest);
             list.push((default_route(family), Some(Target::Overflow)));
         }
-        list
+        Some(list)
     }
 }
 
-/// The route of one prefix that the kernel would take, if any is usable.
-fn best(kernel: &Kernel, same: &[Route]) -> Option<Target> {
+/// The route of one prefix that the kernel would take, if any is usable, of those `through` some devices.
+fn best(kernel: &Kernel, same: &[Route], through: impl Fn(u32) -> bool) -> Option<Target> {
     same.iter().find_map(|route| match route.kind {
         // Are in `first` already, whatever their table.
         RouteKind::Local | RouteKind::Broadcast => None,
@@ -193,7 +239,7 @@ fn best(kernel: &Kernel, same: &[Route]) -> Option<Target> {
         RouteKind::Unicast => {
             let up = |ifindex| kernel.link(ifindex).is_some_and(|link| link.up);
             let usable = |ifindex| kernel.link(ifindex).is_some_and(|link| link.usable());
-            let hops = || route.hops.iter();
+            let hops = || route.hops.iter().filter(|hop| through(hop.ifindex));
             let hop = hops()
                 .find(|hop| usable(hop.ifindex))
                 .or_else(|| hops().find(|hop| up(hop.ifindex)))?;
@@ -221,7 +267,7 @@ fn is(net: &IpNet, family: Family) -> bool {
     )
 }
 
-fn default_route(family: Family) -> IpNet {
+pub(super) fn default_route(family: Family) -> IpNet {
     match family {
         Family::V4 => IpNet::V4(Ipv4Net::default()),
         Family::V6 => IpNet::V6(Ipv6Net::default()),

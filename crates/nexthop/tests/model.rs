@@ -10,11 +10,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use nexthop::{
-    Address, Config, Family, HowAdded, KernelChange, L2, Link, Mac, Neighbour, NetworkInstance,
-    NextHop, NextHops, Peer, Port, Request, Route, RouteHop, RouteKind, Snapshot, TABLE_MAIN, Vlan,
+    Address, Config, Fallback, Family, HowAdded, KernelChange, L2, Link, Mac, Neighbour,
+    NetworkInstance, NextHop, NextHops, Peer, Policy, PolicyState, Port, Request, Route, RouteHop,
+    RouteKind, Snapshot, TABLE_MAIN, Vlan, Way,
 };
 use proptest::prelude::*;
-use session::compiled::NiId;
+use session::compiled::{NiId, PolicyId};
 use support::recorder::Recorder;
 
 const N3: u32 = 3;
@@ -51,7 +52,16 @@ fn config() -> Config {
             },
         ],
         network_instances: vec![ni(INTERNET, TABLE_MAIN), ni(CORPORATE, TABLE_CORPORATE)],
+        policies: vec![],
         n3_table: TABLE_MAIN,
+    }
+}
+
+/// With one policy, for each network instance.
+fn steering(way: Way, fallback: Fallback) -> Config {
+    Config {
+        policies: vec![Policy { way, fallback }],
+        ..config()
     }
 }
 
@@ -157,8 +167,12 @@ struct Bench {
 
 impl Bench {
     fn new(all: Snapshot) -> Self {
+        Self::of(config(), all)
+    }
+
+    fn of(config: Config, all: Snapshot) -> Self {
         let mut bench = Self {
-            model: NextHops::new(config()),
+            model: NextHops::new(config),
             tables: Recorder::default(),
             requests: vec![],
         };
@@ -181,6 +195,211 @@ impl Bench {
 
     fn to(&self, destination: &str) -> NextHop {
         self.tables.resolve(INTERNET, ip(destination))
+    }
+}
+
+/// The routes of the policy for packets of the first network instance.
+fn by_policy(bench: &Bench, destination: &str) -> NextHop {
+    let routes = PolicyId(0).routes_for(NiId(INTERNET), 2);
+    bench.tables.resolve(routes.0, ip(destination))
+}
+
+fn states(bench: &Bench) -> [PolicyState; 2] {
+    bench
+        .model
+        .policy_state(PolicyId(0), NiId(INTERNET))
+        .unwrap()
+}
+
+fn hops(hops: &[&str], slot: Option<u32>) -> Way {
+    Way::NextHops {
+        hops: hops.iter().map(|hop| ip(hop)).collect(),
+        slot,
+    }
+}
+
+/// The edge is another neighbour on N6.
+const EDGE: &str = "10.6.0.9";
+
+fn with_edge() -> Snapshot {
+    let mut all = ordinary();
+    all.neighbours.push(neighbour(N6, EDGE, 9));
+    all
+}
+
+fn edge(is_there: bool) -> KernelChange {
+    KernelChange::Neighbour(Neighbour {
+        mac: is_there.then_some(mac(9)),
+        is_failed: !is_there,
+        ..neighbour(N6, EDGE, 9)
+    })
+}
+
+#[test]
+fn a_policy_leads_all_but_local_packets_to_its_next_hop() {
+    for slot in [None, Some(1)] {
+        let bench = Bench::of(steering(hops(&[EDGE], slot), Fallback::Routes), with_edge());
+        let to_edge = resolved(N6, EDGE, 9);
+        for to in ["198.51.100.7", "10.6.0.7", "192.168.1.1"] {
+            assert_eq!(by_policy(&bench, to), to_edge, "{to}");
+        }
+        assert_eq!(bench.to("198.51.100.7"), resolved(N6, "10.6.0.254", 254));
+        for own in ["10.6.0.1", "10.3.0.1", "127.0.0.1"] {
+            assert_eq!(by_policy(&bench, own), NextHop::Local, "{own}");
+        }
+        assert_eq!(by_policy(&bench, "239.1.2.3"), NextHop::Prohibit);
+        assert_eq!(by_policy(&bench, "2001:db8::1"), NextHop::None);
+        assert_eq!(states(&bench), [PolicyState::InUse, PolicyState::NoRoute]);
+    }
+}
+
+#[test]
+fn packets_go_the_fallback_while_the_next_hop_does_not_answer_and_it_is_asked_for() {
+    let otherwise = [
+        (Fallback::Routes, resolved(N6, "10.6.0.254", 254)),
+        (Fallback::Drop, NextHop::Closed),
+    ];
+    for (fallback, otherwise) in otherwise {
+        let mut bench = Bench::of(steering(hops(&[EDGE], None), fallback), ordinary());
+        let keep = Request::Keep {
+            ifindex: N6,
+            addr: ip(EDGE),
+        };
+        assert!(bench.requests.contains(&keep), "{:?}", bench.requests);
+        let to = "198.51.100.7";
+        assert_eq!(by_policy(&bench, to), otherwise, "not resolved yet");
+        assert_eq!(states(&bench)[0], PolicyState::Unreachable);
+        for _ in 0..2 {
+            bench.hear([edge(true)]);
+            assert_eq!(by_policy(&bench, to), resolved(N6, EDGE, 9));
+            assert_eq!(states(&bench)[0], PolicyState::InUse);
+            bench.hear([edge(false)]);
+            assert_eq!(by_policy(&bench, to), otherwise);
+            assert_eq!(by_policy(&bench, "10.6.0.1"), NextHop::Local);
+        }
+        bench.hear([edge(true)]);
+        let mut unplugged = link(N6);
+        unplugged.carrier = false;
+        bench.hear([KernelChange::Link(unplugged)]);
+        assert_ne!(by_policy(&bench, to), resolved(N6, EDGE, 9));
+        assert_eq!(states(&bench)[0], PolicyState::Unreachable);
+        assert_eq!(bench.to(to), NextHop::None, "no policy");
+    }
+}
+
+#[test]
+fn a_next_hop_that_is_on_no_link_of_ours_leads_nowhere() {
+    for hop in ["203.0.113.9", "10.6.0.1"] {
+        let bench = Bench::of(steering(hops(&[hop], None), Fallback::Drop), with_edge());
+        assert_eq!(by_policy(&bench, "198.51.100.7"), NextHop::Closed, "{hop}");
+        assert_eq!(states(&bench)[0], PolicyState::NoRoute);
+    }
+}
+
+#[test]
+fn a_policy_may_have_a_table() {
+    const TABLE: u32 = 200;
+    let mut all = with_edge();
+    let throw = Route {
+        kind: RouteKind::Throw,
+        hops: vec![],
+        ..route(TABLE, "203.0.113.0/25", 0, None)
+    };
+    let blackhole = Route {
+        kind: RouteKind::Prohibit,
+        hops: vec![],
+        ..route(TABLE, "203.0.113.128/28", 0, None)
+    };
+    all.routes.extend([
+        route(TABLE, "203.0.113.0/24", N6, Some(EDGE)),
+        throw,
+        blackhole,
+    ]);
+    for fallback in [Fallback::Routes, Fallback::Drop] {
+        let mut bench = Bench::of(steering(Way::Table(TABLE), fallback), all.clone());
+        let otherwise = match fallback {
+            Fallback::Routes => resolved(N6, "10.6.0.254", 254),
+            Fallback::Drop => NextHop::Closed,
+        };
+        assert_eq!(by_policy(&bench, "203.0.113.200"), resolved(N6, EDGE, 9));
+        assert_eq!(by_policy(&bench, "203.0.113.129"), NextHop::Prohibit);
+        assert_eq!(by_policy(&bench, "203.0.113.1"), otherwise, "throw");
+        assert_eq!(by_policy(&bench, "198.51.100.7"), otherwise, "no route");
+        // On the link, and told there.
+        if fallback == Fallback::Routes {
+            assert_eq!(by_policy(&bench, EDGE), resolved(N6, EDGE, 9));
+        }
+        assert_eq!(states(&bench)[0], PolicyState::InUse);
+        bench.hear([KernelChange::Route(
+            route(TABLE, "198.51.100.0/24", ETH0, Some("192.168.1.1")),
+            HowAdded::Beside,
+        )]);
+        assert_eq!(by_policy(&bench, "198.51.100.7"), otherwise, "no port");
+        assert_eq!(states(&bench)[0], PolicyState::InPart);
+        bench.hear([edge(false)]);
+        assert_eq!(by_policy(&bench, "203.0.113.200"), otherwise);
+        assert_eq!(states(&bench)[0], PolicyState::Unreachable);
+    }
+}
+
+/// By those routes of the main table that lead out of the other interface, whatever their metric.
+#[test]
+fn a_policy_may_have_an_interface() {
+    let mut all = ordinary();
+    let worse = Route {
+        metric: 500,
+        ..route(TABLE_MAIN, "0.0.0.0/0", N3, Some("10.3.0.254"))
+    };
+    all.routes.push(worse);
+    all.neighbours.push(neighbour(N3, "10.3.0.254", 3));
+    let way = Way::Interface { slot: 0 };
+    let mut bench = Bench::of(steering(way, Fallback::Routes), all);
+    assert_eq!(
+        by_policy(&bench, "198.51.100.7"),
+        resolved(N3, "10.3.0.254", 3)
+    );
+    assert_eq!(bench.to("198.51.100.7"), resolved(N6, "10.6.0.254", 254));
+    let mut down = link(N3);
+    down.up = false;
+    bench.hear([KernelChange::Link(down)]);
+    assert_eq!(
+        by_policy(&bench, "198.51.100.7"),
+        resolved(N6, "10.6.0.254", 254)
+    );
+}
+
+/// They lead to what is beside the UEs, such as a gateway; what else is in the pool, no UE has.
+#[test]
+fn routes_within_a_pool_stay_as_they_are() {
+    let mut all = with_edge();
+    let gateway = route(TABLE_MAIN, "10.60.0.1/32", N6, Some("10.6.0.254"));
+    all.routes.push(gateway);
+    let mut bench = Bench::of(steering(hops(&[EDGE], None), Fallback::Routes), ordinary());
+    bench.tables.pools = vec![net("10.60.0.0/16")];
+    bench.hear([KernelChange::All(Box::new(all))]);
+    assert_eq!(
+        by_policy(&bench, "10.60.0.1"),
+        resolved(N6, "10.6.0.254", 254)
+    );
+    assert_eq!(by_policy(&bench, "10.60.0.2"), resolved(N6, EDGE, 9));
+}
+
+/// The FIB knows nothing of policies.
+#[test]
+fn a_policy_with_more_routes_than_fit_goes_its_fallback() {
+    const TABLE: u32 = 200;
+    let mut all = with_edge();
+    let many = (0..40).map(|n| route(TABLE, &format!("203.0.{n}.0/24"), N6, Some(EDGE)));
+    // Not alike, so that each is listed.
+    let others = (0..40).map(|n| route(TABLE, &format!("203.0.{n}.0/25"), N6, None));
+    all.routes.extend(many.chain(others));
+    for (fallback, otherwise) in [
+        (Fallback::Routes, resolved(N6, "10.6.0.254", 254)),
+        (Fallback::Drop, NextHop::Closed),
+    ] {
+        let bench = Bench::of(steering(Way::Table(TABLE), fallback), all.clone());
+        assert_eq!(by_policy(&bench, "203.0.7.200"), otherwise);
+        assert_eq!(states(&bench)[0], PolicyState::TooMany);
     }
 }
 

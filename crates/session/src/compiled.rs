@@ -52,6 +52,19 @@ impl PredefinedId {
     }
 }
 
+/// Place of a forwarding policy in the configuration, from 0 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PolicyId(pub u8);
+
+impl PolicyId {
+    /// The number under which the tables have the routes of this policy for packets of a network instance: behind those of all
+    /// network instances, of which there are so many.
+    pub fn routes_for(self, ni: NiId, instances: u16) -> NiId {
+        let behind = instances.saturating_mul(u16::from(self.0).saturating_add(1));
+        NiId(behind.saturating_add(ni.0))
+    }
+}
+
 /// QER ID (TS 29.244, 8.2.75).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct QerId(pub u32);
@@ -466,6 +479,13 @@ pub enum Action {
     Route {
         /// Which routes.
         ni: NiId,
+    },
+    /// Decapsulated, the way of a forwarding policy.
+    Steer {
+        /// The network instance, whose routes are the policy's fallback.
+        ni: NiId,
+        /// Which policy.
+        policy: PolicyId,
     },
     /// Into a GTP-U tunnel.
     Tunnel {

@@ -18,7 +18,7 @@ mod usage;
 pub use crate::core::holdings::{Part, SmfView};
 pub use crate::core::{Core, messages_in};
 pub use alloc::addresses::PoolFill;
-pub use base::refusal::Refusal;
+pub use base::refusal::{GivenName, Refusal};
 pub use base::time::Time;
 pub use base::{event, flow, gtpu, node_id, time};
 pub use exchange::outbox::Outbox;

@@ -26,8 +26,8 @@ use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange, Vlan};
 use serde::Deserialize;
 use session::compiled::{
     Above, Action, Compiled, Counters, Direction, Duplicate, DuplicateHeader, Entry, Filter, Flow,
-    Key, Limit, Marking, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet, Rate, Relay, Select,
-    SharedMeter, Tables as _, UeAddresses, UeEnd,
+    Key, Limit, Marking, Marks, NiId, PacketRate, PdrId, PolicyId, QerId, Qfi, QfiSet, Rate, Relay,
+    Select, SharedMeter, Tables as _, UeAddresses, UeEnd,
 };
 use slowpath::advertise::Advertised;
 use slowpath::{HoldBounds, Outgoing, Released, Setup};
@@ -56,6 +56,9 @@ struct Case {
     neighbour: Vec<Neighbour>,
     #[serde(default)]
     route: Vec<Route>,
+    /// Of the forwarding policy.
+    #[serde(default)]
+    policy_route: Vec<Route>,
     #[serde(default)]
     session: Vec<Session>,
 }
@@ -301,6 +304,10 @@ fn mac(text: &str) -> Mac {
 fn compile_entry(entry: &SessionEntry) -> Entry {
     let action = match entry.action.as_str() {
         "route" => Action::Route { ni: NiId(0) },
+        "steer" => Action::Steer {
+            ni: NiId(0),
+            policy: PolicyId(0),
+        },
         "tunnel" => Action::Tunnel {
             teid: entry.teid.unwrap(),
             peer: entry.peer.unwrap(),
@@ -461,7 +468,10 @@ fn read_pcap(path: &Path) -> Vec<Vec<u8>> {
 }
 
 fn layout() -> Layout {
-    Layout::for_sessions(1024, 1, 5)
+    Layout {
+        policies: 1,
+        ..Layout::for_sessions(1024, 1, 5)
+    }
 }
 
 fn port_configs(n: usize, role: &dyn Fn(usize) -> String) -> Vec<PortConfig> {
@@ -725,6 +735,7 @@ fn nexthop(hop: &Hop) -> NextHop {
         "local" => NextHop::Local,
         "prohibit" => NextHop::Prohibit,
         "failed" => NextHop::Failed,
+        "closed" => NextHop::Closed,
         other => panic!("next hop state {other}"),
     }
 }
@@ -749,13 +760,13 @@ fn furnish(case: &Case, tables: &mut Tables, setup: &Setup) -> u32 {
             },
         );
     }
-    setup
-        .routers()
-        .set_address(NiId(0), Ipv4Addr::new(10, 6, 0, 1).into());
-    setup.routers().set_address(
-        NiId(0),
-        Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 1).into(),
-    );
+    let of_policy = PolicyId(0).routes_for(NiId(0), 1);
+    for ni in [NiId(0), of_policy] {
+        let v4 = Ipv4Addr::new(10, 6, 0, 1);
+        let v6 = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 1);
+        setup.routers().set_address(ni, v4.into());
+        setup.routers().set_address(ni, v6.into());
+    }
     for pool in &case.pool {
         tables.register_pool(NiId(0), pool.prefix).unwrap();
     }
@@ -774,13 +785,14 @@ fn furnish(case: &Case, tables: &mut Tables, setup: &Setup) -> u32 {
         tables.set_neighbour(NiId(0), *addr, index).unwrap();
     }
     for family in [Family::V4, Family::V6] {
-        let routes: Vec<(IpNet, u32)> = case
-            .route
-            .iter()
-            .filter(|route| route.prefix.addr().is_ipv4() == (family == Family::V4))
-            .map(|route| (route.prefix, hops[route.nexthop.as_str()]))
-            .collect();
-        tables.set_ni_routes(NiId(0), family, &routes).unwrap();
+        for (ni, routes) in [(NiId(0), &case.route), (of_policy, &case.policy_route)] {
+            let routes: Vec<(IpNet, u32)> = routes
+                .iter()
+                .filter(|route| Family::of(route.prefix.addr()) == family)
+                .map(|route| (route.prefix, hops[route.nexthop.as_str()]))
+                .collect();
+            tables.set_ni_routes(ni, family, &routes).unwrap();
+        }
     }
     hops["n3"]
 }

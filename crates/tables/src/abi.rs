@@ -246,6 +246,7 @@ pub(crate) mod ni {
     pub(crate) const HOME: usize = offset_of!(tp_ni, home) / 8;
     pub(crate) const NO_UE_TO_UE: u64 = (raw::TP_NI_NO_UE_TO_UE as u64) << 32;
     pub(crate) const SHARED: u64 = (raw::TP_NI_SHARED as u64) << 32;
+    pub(crate) const SELF_SHIFT: u32 = raw::TP_NI_SELF_SHIFT + 32;
 
     /// The bit of `UE4` that an address has.
     pub(crate) const fn ue4_bit(addr: Ipv4Addr) -> u64 {

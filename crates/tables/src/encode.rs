@@ -91,11 +91,11 @@ pub(crate) struct Meters {
     pub(crate) share: Option<u32>,
 }
 
-/// Encode one entry. `ue_ni`: where the UE's addresses are valid. `peer`: the peer line of a tunnel.
-/// `n_framed`: framed routes of the session.
+/// Encode one entry. `ue_ni`: where the UE's addresses are valid. `instances`: how many network instances there are.
+/// `peer`: the peer line of a tunnel. `n_framed`: framed routes of the session.
 pub(crate) fn words(
     rule: &Entry,
-    ue_ni: NiId,
+    (ue_ni, instances): (NiId, u16),
     peer: u32,
     meters: &Meters,
     n_framed: usize,
@@ -107,6 +107,7 @@ pub(crate) fn words(
     };
     let (action, ni, mut out) = match rule.action {
         Action::Route { ni } => (entry::ACT_ROUTE, ni.0, 0),
+        Action::Steer { ni, policy } => (entry::ACT_ROUTE, policy.routes_for(ni, instances).0, 0),
         Action::Tunnel { teid, .. } => (
             entry::ACT_TUNNEL,
             ue_ni,

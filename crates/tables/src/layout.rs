@@ -39,6 +39,8 @@ pub struct Layout {
     pub ue_pages: u32,
     /// Network instances.
     pub nis: u32,
+    /// Forwarding policies: each has routes for each network instance, [`Self::routed`] in all.
+    pub policies: u32,
     /// Threads that packets run in, where that is a matter of choice. 0: none, but one worker that runs when it is told
     /// to ([`crate::Tables::run_once`]): for benchmarks.
     pub workers: u32,
@@ -78,6 +80,7 @@ impl Layout {
             // take them.
             ue_pages: ue_pages.saturating_add(16 + sessions / 8192),
             nis: nis.max(1),
+            policies: 0,
             workers: 1,
             held_ring: 16 << 20,
             shaping: None,
@@ -92,6 +95,11 @@ impl Layout {
     pub fn buckets_for(sessions: u32, neighbours: u32) -> u32 {
         let lines = sessions.saturating_add(neighbours.div_ceil(3));
         lines.clamp(4096, 1 << 31).next_power_of_two()
+    }
+
+    /// Network instances, and forwarding policies for each of them: lists of routes.
+    pub fn routed(&self) -> u32 {
+        self.nis.saturating_mul(self.policies.saturating_add(1))
     }
 
     /// Octets of frames above their rates that may be on their way to user space: of half a megabyte at least, and of one page
@@ -237,7 +245,7 @@ memory! {
     nexthops, n_nexthops: Line = layout.nexthops, 1;
     peers, n_peers: Line = layout.peers, 1;
     routes, n_routes: Line = layout.routes, 1;
-    nis, n_nis: Line = layout.nis, 1;
+    nis, n_nis: Line = layout.routed(), 1;
     ue_dir, n_ue_dir: AtomicU32 = layout.nis, 1 << UE_DIR_BITS;
     ue_pages, n_ue_pages: AtomicU32 = layout.ue_pages, 1 << UE_PAGE_BITS;
     trace_keys, n_trace_keys: Line = TRACE_KEYS_MAX as u32, 1;

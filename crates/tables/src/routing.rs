@@ -23,6 +23,7 @@ mod state {
     pub(super) const LOCAL: u32 = 5;
     pub(super) const PROHIBIT: u32 = 6;
     pub(super) const FAILED: u32 = 7;
+    pub(super) const POLICY: u32 = 8;
 }
 
 fn octets(addr: IpAddr) -> [u8; 16] {
@@ -78,6 +79,7 @@ fn nexthop_line(hop: &NextHop) -> NextHopLine {
         NextHop::Local => line(state::LOCAL),
         NextHop::Prohibit => line(state::PROHIBIT),
         NextHop::Failed => line(state::FAILED),
+        NextHop::Closed => line(state::POLICY),
     }
 }
 

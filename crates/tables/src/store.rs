@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ipnet::IpNet;
-use session::compiled::{Counters, NiId, NoRoom, PdrId};
+use session::compiled::{Counters, NiId, NoRoom, PdrId, PolicyId};
 use smallvec::SmallVec;
 
 use crate::abi::{Ext, FRAMED_MAX, Features, NextHopLine, entry, from_words, ni};
@@ -140,6 +140,8 @@ pub(crate) struct Store {
     pub(crate) peers: Peers,
     /// Directory of the UE addresses of each network instance.
     homes: Vec<u16>,
+    /// Network instances; numbers behind them are of policies' routes ([`PolicyId::routes_for`]).
+    instances: u16,
     /// Entries whose words need grace periods.
     settling: HashMap<u32, Settling, Indices>,
     /// Number of grace periods after which an entry may no longer have to forward behind what waits at it. The last counts.
@@ -194,10 +196,10 @@ impl Store {
         config
             .n_entries
             .store(mem.entries.len() as u32, Ordering::Relaxed);
-        config.n_nis.store(layout.nis, Ordering::Relaxed);
+        config.n_nis.store(layout.routed(), Ordering::Relaxed);
         let buckets = Buckets::new(mem.buckets.clone(), mem.config.clone(), salt);
         let pages = UePages::new(mem.ue_dir.clone(), mem.ue_pages.clone());
-        let store = Self {
+        let mut store = Self {
             direct_end,
             entries: Lines::new("entries", direct_end, mem.entries.len() as u32),
             exts: Lines::new("exts", 0, layout.exts),
@@ -211,7 +213,8 @@ impl Store {
             pools6: HashMap::new(),
             salt,
             peers: Peers::new(mem.peers.clone()),
-            homes: (0..layout.nis as u16).collect(),
+            homes: (0..layout.routed() as u16).collect(),
+            instances: layout.nis as u16,
             settling: HashMap::default(),
             draining: HashMap::default(),
             carried: HashMap::default(),
@@ -242,10 +245,42 @@ impl Store {
             n3_routes: None,
             mem,
         };
-        for ni in 0..layout.nis as u16 {
+        for ni in 0..layout.routed() as u16 {
             store.fill_home(NiId(ni), ni);
         }
+        for (ni, line) in (0..store.instances).zip(store.mem.nis.iter()) {
+            line.publish(
+                ni::HOME,
+                line.load(ni::HOME) | u64::from(ni) << ni::SELF_SHIFT,
+            );
+        }
+        (0..store.instances).for_each(|ni| store.match_policies(NiId(ni)));
         store
+    }
+
+    /// Numbers of the routes of all policies for a network instance.
+    fn policies_of(&self, ni: NiId) -> impl Iterator<Item = NiId> + use<> {
+        let instances = self.instances;
+        (0..=u8::MAX)
+            .map(move |policy| PolicyId(policy).routes_for(ni, instances))
+            .take((self.homes.len() / usize::from(instances.max(1))).saturating_sub(1))
+    }
+
+    /// Packets of a network instance that go the way of a policy find its UEs, and are told from those of others, as if they
+    /// went by its own routes.
+    fn match_policies(&mut self, ni: NiId) {
+        let (Some(of), home) = (self.mem.nis.get(usize::from(ni.0)), self.home(ni)) else {
+            return;
+        };
+        for policy in self.policies_of(ni) {
+            let place = usize::from(policy.0);
+            if let (Some(slot), Some(line)) = (self.homes.get_mut(place), self.mem.nis.get(place)) {
+                *slot = home;
+                for word in [ni::HOME, ni::UE4, ni::UE6] {
+                    line.publish(word, of.load(word));
+                }
+            }
+        }
     }
 
     /// Network instances on one port share the directory of the lowest.
@@ -258,6 +293,7 @@ impl Store {
             if let Some(line) = self.mem.nis.get(usize::from(sharer.0)) {
                 line.publish(ni::HOME, line.load(ni::HOME) | ni::SHARED);
             }
+            self.match_policies(sharer);
         }
     }
 
@@ -269,12 +305,13 @@ impl Store {
     }
 
     /// Whether UEs of a network instance reach each other within this UPF.
-    pub(crate) fn set_ue_to_ue(&self, ni: NiId, allowed: bool) {
+    pub(crate) fn set_ue_to_ue(&mut self, ni: NiId, allowed: bool) {
         if let Some(line) = self.mem.nis.get(usize::from(ni.0)) {
             let home = line.load(ni::HOME) & !ni::NO_UE_TO_UE;
             let flag = if allowed { 0 } else { ni::NO_UE_TO_UE };
             line.publish(ni::HOME, home | flag);
         }
+        self.match_policies(ni);
     }
 
     /// From now on packets from UEs of the network instance are looked at more closely when their
@@ -288,6 +325,9 @@ impl Store {
             && line.load(word) & bit == 0
         {
             line.publish(word, line.load(word) | bit);
+            for policy in self.policies_of(ni) {
+                self.mem.nis[usize::from(policy.0)].publish(word, line.load(word));
+            }
         }
     }
 

@@ -6,7 +6,9 @@ mod common;
 
 use std::collections::HashMap;
 
-use common::{arrival, forwarded, furnish, hop, inner, ports, read_marked_gpdu, resolve_peers};
+use common::{
+    arrival, forwarded, furnish, furnish_policy, hop, inner, ports, read_marked_gpdu, resolve_peers,
+};
 use nexthop::NextHopTables;
 use proptest::prelude::*;
 use session::compiled::{Compiled, Counters, PdrId, Tables as _};
@@ -35,6 +37,7 @@ fn layout() -> Layout {
     layout.entries = 40;
     layout.rules = 256;
     layout.exts = 24;
+    layout.policies = 1;
     layout
 }
 
@@ -102,6 +105,10 @@ fn check(
             prop_assert_eq!(&run.frame[..6], &common::mac(u32::from(ni.0) + 1).0);
             prop_assert_eq!(&run.frame[14..], &forwarded(&ip));
         }
+        Fate::Steered(ni, _) => {
+            prop_assert_eq!(run.verdict, Verdict::Redirect(2 - u32::from(ni.0)));
+            prop_assert_eq!(&run.frame[14..], &forwarded(&ip));
+        }
         Fate::Tunnelled(teid, peer, container) => {
             prop_assert_eq!(run.verdict, Verdict::Redirect(0));
             let expected = match packet.arrival {
@@ -132,7 +139,7 @@ fn to_a_ue(
 ) -> Option<(PdrId, Packet)> {
     let Judgement::Pdr {
         id,
-        fate: Fate::Routed(ni),
+        fate: Fate::Routed(ni) | Fate::Steered(ni, _),
         limits_kbps,
         packet_rate,
         ..
@@ -188,6 +195,7 @@ impl Site {
     fn new() -> Self {
         let mut tables = Tables::host(&layout(), &ports(), &Options::default()).unwrap();
         furnish(&mut tables);
+        furnish_policy(&mut tables);
         let n3_hop = tables.alloc_nexthop(&hop(0)).unwrap();
         let handle = Handle::default();
         Self {
@@ -385,6 +393,7 @@ proptest! {
         site.tables = Tables::host(&layout, &ports(), &Options::default()).unwrap();
         site.handle = Handle::default();
         furnish(&mut site.tables);
+        furnish_policy(&mut site.tables);
         site.n3_hop = site.tables.alloc_nexthop(&hop(0)).unwrap();
         site.publish(&held_compiled)?;
         site.tables.maintain();

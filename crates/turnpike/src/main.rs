@@ -101,6 +101,8 @@ enum Question {
     Buffers,
     /// What interfaces, network instances and groups of users have, what is guaranteed of it, and what is lost for want of more.
     Capacity,
+    /// Forwarding policies: where they lead, and whether anybody is there.
+    Policies,
     /// Applications with the Packet Flow Descriptions that SMFs provisioned.
     Pfds,
 }
@@ -155,6 +157,7 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
         Question::Cores => (cores::ask(&client)?, cores::show),
         Question::Config => (client.get("config")?, show::config),
         Question::Capacity => (client.get("capacities")?, show::capacities),
+        Question::Policies => (client.get("policies")?, show::policies),
         Question::Buffers => (client.get("buffers")?, show::buffers),
         Question::Pfds => (client.get("pfds")?, show::pfds),
         Question::Peers => (client.get("peers")?, show::peers),

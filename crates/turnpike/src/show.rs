@@ -179,7 +179,14 @@ pub(crate) fn session(answer: &Value) -> String {
     );
     out += &pdrs(answer);
     out += &predefined(answer);
-    let mut fars = Table::new(["FAR", "ACTION", "TO", "NETWORK INSTANCE", "TUNNEL"]);
+    let mut fars = Table::new([
+        "FAR",
+        "ACTION",
+        "TO",
+        "NETWORK INSTANCE",
+        "POLICY",
+        "TUNNEL",
+    ]);
     for far in items(answer, "/fars") {
         fars.row(
             [
@@ -187,6 +194,7 @@ pub(crate) fn session(answer: &Value) -> String {
                 "/action",
                 "/destination",
                 "/network_instance",
+                "/forwarding_policy",
                 "/tunnel",
             ]
             .map(|field| text(far, field)),
@@ -487,6 +495,41 @@ pub(crate) fn capacities(answer: &Value) -> String {
     }
 }
 
+pub(crate) fn policies(answer: &Value) -> String {
+    let mut table = Table::new([
+        "POLICY",
+        "WAY",
+        "FALLBACK",
+        "TOWARDS ACCESS",
+        "NETWORK INSTANCE",
+        "IPV4",
+        "IPV6",
+    ]);
+    for policy in items(answer, "") {
+        for of in items(policy, "/network_instances") {
+            let policy = ["/identifier", "/way", "/fallback", "/towards_access"]
+                .map(|field| text(policy, field));
+            let of = ["/network_instance", "/ipv4", "/ipv6"].map(|field| text(of, field));
+            let [identifier, way, fallback, towards_access] = policy;
+            let [network_instance, ipv4, ipv6] = of;
+            table.row([
+                identifier,
+                way,
+                fallback,
+                towards_access,
+                network_instance,
+                ipv4,
+                ipv6,
+            ]);
+        }
+    }
+    if table.is_empty() {
+        "no forwarding policies are configured\n".to_owned()
+    } else {
+        table.text()
+    }
+}
+
 pub(crate) fn buffers(answer: &Value) -> String {
     let fill = |what: &str| {
         let [used, capacity] =
@@ -540,6 +583,33 @@ fn lines(path: &str, value: &Value, out: &mut String) {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_policy_has_a_line_for_each_network_instance() {
+        let of = |name: &str, ipv4: &str| json!({"network_instance": name, "ipv4": ipv4, "ipv6": "no route"});
+        let answer = json!([{
+            "identifier": "edge", "way": "10.6.0.9", "fallback": "drop", "towards_access": "tunnel",
+            "network_instances": [of("internet", "in use"), of("ims", "unreachable")],
+        }]);
+        let text = policies(&answer);
+        assert_eq!(text.lines().count(), 3, "{text}");
+        for word in [
+            "edge",
+            "10.6.0.9",
+            "drop",
+            "tunnel",
+            "internet",
+            "in use",
+            "unreachable",
+            "no route",
+        ] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        assert_eq!(
+            policies(&json!([])),
+            "no forwarding policies are configured\n"
+        );
+    }
 
     #[test]
     fn a_session_shows_its_rules() {

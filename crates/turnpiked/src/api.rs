@@ -32,8 +32,8 @@ use crate::config::Config;
 use crate::plan;
 use crate::report::{
     ApplicationReport, BufferReport, BufferTotals, CapacityReport, CoresReport, DatapathReport,
-    DropReport, Fill, LogTotals, PeerReport, PortReport, Report, SessionDetail, SessionPage,
-    SmfReport, TableFill, UsagePage, UsageTotals, WorkerReport, parse_seid,
+    DropReport, Fill, LogTotals, PeerReport, PolicyReport, PortReport, Report, SessionDetail,
+    SessionPage, SmfReport, TableFill, UsagePage, UsageTotals, WorkerReport, parse_seid,
 };
 use crate::system;
 
@@ -87,6 +87,7 @@ impl Api {
             .route("/api/v1/pfds", get(pfds))
             .route("/api/v1/buffers", get(buffers))
             .route("/api/v1/capacities", get(capacities))
+            .route("/api/v1/policies", get(policies))
             .route("/api/v1/drops", get(drops))
             .route("/api/v1/trace", get(trace::trace))
             .route("/api/v1/datapath", get(datapath))
@@ -449,6 +450,12 @@ async fn capacities(State(api): State<Api>) -> Result<Json<Vec<CapacityReport>>,
     Ok(Json(api.control.report().await?.capacities))
 }
 
+/// Forwarding policies: where they lead, and whether anybody is there.
+#[utoipa::path(get, path = "/api/v1/policies", responses((status = 200, body = [PolicyReport])))]
+async fn policies(State(api): State<Api>) -> Result<Json<Vec<PolicyReport>>, Failure> {
+    Ok(Json(api.control.report().await?.policies))
+}
+
 /// The data path and its interfaces.
 #[derive(Serialize, ToSchema)]
 struct DatapathBody {
@@ -534,7 +541,7 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
 #[openapi(
     info(title = "Turnpike", description = "A 5G User Plane Function",
         license(name = "Apache-2.0")),
-    paths(status, sessions, session, usage, peers, smfs, pfds, buffers, drops, capacities, datapath, workers, cores, config, openapi, metrics,
+    paths(status, sessions, session, usage, peers, smfs, pfds, buffers, drops, capacities, policies, datapath, workers, cores, config, openapi, metrics,
         top::top, trace::trace),
     modifiers(&BearerToken),
     security((), ("token" = []))

@@ -5,6 +5,7 @@
 mod check;
 mod cores;
 mod dpdk;
+mod forwarding_policy;
 mod memory;
 mod predefined;
 pub(crate) mod qos;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use check::check;
 pub(crate) use cores::doubts;
+pub(crate) use forwarding_policy::ForwardingPolicy;
 pub(crate) use memory::{Memory, doubt as doubt_of_memory};
 pub(crate) use predefined::PredefinedRule;
 pub(crate) use router::Router;
@@ -44,6 +46,8 @@ pub(crate) struct Config {
     pub(crate) network_instance: Vec<NetworkInstance>,
     #[serde(default)]
     pub(crate) predefined_rule: Vec<PredefinedRule>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) forwarding_policy: Vec<ForwardingPolicy>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) group: Vec<qos::Group>,
     #[serde(default)]

@@ -18,7 +18,7 @@ use topology::Topology;
 use crate::api::{self, Api};
 use crate::command::{self, Asked, Asker, Command};
 use crate::config::{Config, DatapathKind, Memory, System, doubt_of_memory, doubts, read_token};
-use crate::control::{About, Control, EchoSockets, Gate, KernelMirror, Usage};
+use crate::control::{About, Control, EchoSockets, Gate, KernelMirror, Policies, Usage};
 use crate::plan;
 use crate::usage_log::UsageLog;
 use crate::{n4, recovery, system};
@@ -145,7 +145,13 @@ fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control>
     let system = System::read()?;
     core.set_own_addresses(system.addresses());
     let usage = Usage::new(usage_log(config)?);
-    let kernel = KernelMirror::new(next_hops, netlink, slow_path, marked, buffers);
+    let kernel = KernelMirror::new(
+        (next_hops, Policies::new(config)),
+        netlink,
+        slow_path,
+        marked,
+        buffers,
+    );
     let n3 = core.config().n3.iter().copied();
     let ingress = core.tables().ingress();
     let listen = [Some(config.n4.listen), config.n4.listen_also];
@@ -202,10 +208,14 @@ fn open_tables(config: &Config) -> Result<Tables> {
 fn set_up(config: &Config, tables: &mut Tables) -> Result<Setup> {
     let setup = Setup::new(tables).context("the slow path")?;
     for (ni, what) in plan::advertised(config) {
-        setup.routers().advertise(ni, what);
+        for ni in plan::routed(config, ni) {
+            setup.routers().advertise(ni, what.clone());
+        }
     }
     for (ni, addr) in plan::router_addresses(config) {
-        setup.routers().set_address(ni, addr);
+        for ni in plan::routed(config, ni) {
+            setup.routers().set_address(ni, addr);
+        }
     }
     Ok(setup)
 }

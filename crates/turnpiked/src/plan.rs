@@ -4,14 +4,16 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use session::compiled::NiId;
+use session::compiled::{NiId, PolicyId};
 use session::config as core;
 use slowpath::HoldBounds;
 use slowpath::advertise::Advertised;
 use tables::{Layout, Mode, Options, PortConfig, Roles, Shaping};
 use topology::Topology;
 
-use crate::config::{Config, DatapathKind, Interface, NetworkInstance, NodeId, XdpMode, doubts};
+use crate::config::{
+    Config, DatapathKind, ForwardingPolicy, Interface, NetworkInstance, NodeId, XdpMode, doubts,
+};
 use crate::report::{CoresReport, CpuReport};
 
 /// UE addresses of one page of the tables: `TP_UE_PAGE_BITS`.
@@ -22,6 +24,13 @@ const TABLE_MAIN: u32 = 254;
 /// Network instances by number.
 fn numbered(config: &Config) -> impl Iterator<Item = (NiId, &NetworkInstance)> {
     (0..).map(NiId).zip(&config.network_instance)
+}
+
+/// Under which numbers the tables have the routes of a network instance, and of policies for its packets.
+pub(crate) fn routed(config: &Config, ni: NiId) -> impl Iterator<Item = NiId> {
+    let instances = u16::try_from(config.network_instance.len()).unwrap_or(u16::MAX);
+    let policies = (0..).map(PolicyId).take(config.forwarding_policy.len());
+    std::iter::once(ni).chain(policies.map(move |policy| policy.routes_for(ni, instances)))
 }
 
 /// The first network instance on an interface; an interface without one has the first of all.
@@ -134,6 +143,7 @@ pub(crate) fn layout(config: &Config) -> Layout {
     let sessions = limits.sessions.max(limits.entries() / 2);
     let nis = u32::try_from(config.network_instance.len()).unwrap_or(u32::MAX);
     Layout {
+        policies: u32::try_from(config.forwarding_policy.len()).unwrap_or(u32::MAX),
         peers: limits.gnbs,
         // One place of each is nobody's: what an empty word leads to.
         nexthops: limits.neighbours + 1,
@@ -259,8 +269,12 @@ pub(crate) fn next_hops(config: &Config) -> nix::Result<nexthop::Config> {
             table: ni.table,
         })
     });
+    let policies = config.forwarding_policy.iter();
     Ok(nexthop::Config {
         network_instances: network_instances.collect(),
+        policies: policies
+            .map(|policy| policy.to_next_hops(slot_of))
+            .collect(),
         ports,
         n3_table: TABLE_MAIN,
     })
@@ -296,6 +310,9 @@ pub(crate) fn session(config: &Config, seed: u64) -> session::Config {
             })
             .collect(),
         predefined_rules: predefined_rules(config),
+        forwarding_policies: (config.forwarding_policy.iter())
+            .map(ForwardingPolicy::to_core)
+            .collect(),
         limits: limits(config),
         burst: core::Burst {
             ms: config.qos.burst_ms,

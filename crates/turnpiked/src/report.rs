@@ -37,6 +37,31 @@ pub(crate) struct Report {
     pub(crate) ports: Vec<PortReport>,
     pub(crate) drops: Vec<DropReport>,
     pub(crate) capacities: Vec<CapacityReport>,
+    pub(crate) policies: Vec<PolicyReport>,
+}
+
+/// A forwarding policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct PolicyReport {
+    /// As SMFs name it.
+    pub(crate) identifier: String,
+    /// Where its packets go.
+    pub(crate) way: String,
+    /// Where they go while that leads nowhere: `routes` or `drop`.
+    pub(crate) fallback: String,
+    /// What it means in FARs towards access: `tunnel` or `refuse`.
+    pub(crate) towards_access: String,
+    /// How it stands for packets of each.
+    pub(crate) network_instances: Vec<PolicyUse>,
+}
+
+/// How a forwarding policy stands for packets of a network instance: `in use`; `in part`: some of its routes lead to nobody;
+/// `unreachable`: all; `no route`; `too many routes`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct PolicyUse {
+    pub(crate) network_instance: String,
+    pub(crate) ipv4: String,
+    pub(crate) ipv6: String,
 }
 
 /// What an interface, a network instance or a group of users has, in one direction: of users' IP packets.
@@ -503,6 +528,9 @@ pub(crate) struct FarReport {
     pub(crate) destination: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) network_instance: Option<String>,
+    /// Identifier of the way to the data network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) forwarding_policy: Option<String>,
     /// `TEID@address` of the outer header, or `udp:port@address`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tunnel: Option<String>,

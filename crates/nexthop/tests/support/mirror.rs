@@ -40,6 +40,7 @@ impl Mirror {
         let model = NextHops::new(Config {
             ports,
             network_instances: vec![ni],
+            policies: Vec::new(),
             n3_table: table,
         });
         let (sender, changes) = mpsc::channel();

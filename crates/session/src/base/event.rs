@@ -7,6 +7,7 @@ use pfcp::{Cause, Header, IeType, MessageType};
 
 use crate::base::ids::RuleId;
 use crate::base::node_id::NodeId;
+use crate::base::refusal::GivenName;
 use crate::room::Shortage;
 
 /// Something happened.
@@ -128,6 +129,8 @@ pub enum Event {
         cp_seid: u64,
         /// The table or share without room.
         shortage: Option<Shortage>,
+        /// What the SMF named and we do not know.
+        unknown: Option<GivenName>,
     },
     /// Something that could not be answered was ignored.
     Ignored {

@@ -18,6 +18,44 @@ pub struct Refusal {
     pub failed_rule: Option<RuleId>,
     /// The table or share without room; for the log.
     pub shortage: Option<Shortage>,
+    /// What the SMF named and we do not know; for the log.
+    pub unknown: Option<GivenName>,
+}
+
+/// A name as a peer gave it, as far as a line of the log has room for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenName {
+    octets: [u8; Self::ROOM],
+    /// Of the whole name.
+    len: u16,
+}
+
+impl GivenName {
+    const ROOM: usize = 38;
+
+    /// The first octets of a name, and how many there are.
+    pub fn new(name: &[u8]) -> Self {
+        let mut octets = [0; Self::ROOM];
+        octets
+            .iter_mut()
+            .zip(name)
+            .for_each(|(to, from)| *to = *from);
+        let len = u16::try_from(name.len()).unwrap_or(u16::MAX);
+        Self { octets, len }
+    }
+}
+
+/// Octets that are not printable ASCII are escaped.
+impl fmt::Display for GivenName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let len = usize::from(self.len);
+        let shown = self.octets.get(..len).unwrap_or(&self.octets);
+        write!(f, "{}", shown.escape_ascii())?;
+        if shown.len() < len {
+            write!(f, "... ({len} octets)")?;
+        }
+        Ok(())
+    }
 }
 
 impl Refusal {
@@ -37,6 +75,7 @@ impl Refusal {
             offending_ie: Some(ie),
             failed_rule: None,
             shortage: None,
+            unknown: None,
         }
     }
 
@@ -55,7 +94,15 @@ impl Refusal {
             offending_ie,
             failed_rule: None,
             shortage: Some(shortage),
+            unknown: None,
         }
+    }
+
+    /// The same, about a name that we do not know.
+    #[must_use]
+    pub(crate) fn of_unknown(mut self, name: &[u8]) -> Self {
+        self.unknown = Some(GivenName::new(name));
+        self
     }
 
     /// The same, once it is known which rule it is about; the innermost knows best.
@@ -90,6 +137,7 @@ impl From<pfcp::Error> for Refusal {
             offending_ie: error.offending_ie(),
             failed_rule: None,
             shortage: None,
+            unknown: None,
         }
     }
 }
@@ -106,6 +154,9 @@ impl fmt::Display for Refusal {
         if let Some(shortage) = self.shortage {
             write!(f, ", {shortage}")?;
         }
+        if let Some(unknown) = self.unknown {
+            write!(f, ", \"{unknown}\" is not configured")?;
+        }
         Ok(())
     }
 }
@@ -117,6 +168,7 @@ impl From<Cause> for Refusal {
             offending_ie: None,
             failed_rule: None,
             shortage: None,
+            unknown: None,
         }
     }
 }
@@ -132,5 +184,14 @@ mod tests {
         assert_eq!(refusal.cause, Cause::NO_RESOURCES_AVAILABLE);
         assert_eq!(refusal.offending_ie, Some(IeType::SDF_FILTER));
         assert!(refusal.to_string().ends_with("rules: full"));
+    }
+
+    #[test]
+    fn a_name_that_a_peer_gave_is_shown_whole_or_cut() {
+        assert_eq!(GivenName::new(b"gold").to_string(), "gold");
+        assert_eq!(GivenName::new(b"").to_string(), "");
+        assert_eq!(GivenName::new(b"a\n\xff").to_string(), "a\\n\\xff");
+        let long = GivenName::new(&[b'x'; 255]).to_string();
+        assert_eq!(long, format!("{}... (255 octets)", "x".repeat(38)));
     }
 }

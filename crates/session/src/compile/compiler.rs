@@ -619,8 +619,10 @@ fn action(
                 if pdr.outer_header_removal.is_none() {
                     return Err(Refusal::rule(IeType::OUTER_HEADER_REMOVAL));
                 }
-                Ok(Action::Route {
-                    ni: to.ni.or(pdr.pdi.ni).unwrap_or(DEFAULT_NI),
+                let ni = to.ni.or(pdr.pdi.ni).unwrap_or(DEFAULT_NI);
+                Ok(match far.policy() {
+                    Some(policy) => Action::Steer { ni, policy },
+                    None => Action::Route { ni },
                 })
             }
             // SMFs establish sessions before they know the gNB's tunnel.

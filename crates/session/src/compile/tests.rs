@@ -153,6 +153,7 @@ fn verdict(compiled: &Compiled, entry: &Entry, packet: &Packet) -> Verdict {
         Action::GateClosed => Fate::GateClosed,
         Action::TunnelGone | Action::QuotaExhausted => panic!("rules alone use no quota up"),
         Action::Route { ni } => Fate::Routed(ni),
+        Action::Steer { ni, policy } => Fate::Steered(ni, policy),
         Action::Tunnel { teid, peer, local } => {
             assert_eq!(peer.is_ipv4(), local.is_ipv4());
             Fate::Tunnelled(teid, peer, container(entry, brought))
@@ -334,7 +335,7 @@ fn random_packets_meet_every_kind_of_fate() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen = std::collections::BTreeMap::new();
-    for _ in 0..4000 {
+    for _ in 0..8000 {
         let rules = testing::rules().new_tree(&mut runner).unwrap().current();
         let packet = testing::packet().new_tree(&mut runner).unwrap().current();
         let name = match judge(rules.for_packets(), &packet) {
@@ -360,6 +361,10 @@ fn random_packets_meet_every_kind_of_fate() {
                 ..
             } => "route",
             Verdict::Pdr {
+                fate: Fate::Steered(..),
+                ..
+            } => "steer",
+            Verdict::Pdr {
                 fate: Fate::Tunnelled(..),
                 ..
             } => "tunnel",
@@ -374,7 +379,7 @@ fn random_packets_meet_every_kind_of_fate() {
         *seen.entry(name).or_insert(0) += 1;
     }
     assert!(
-        seen.len() == 8 && seen.values().all(|&n| n > 20),
+        seen.len() == 9 && seen.values().all(|&n| n > 20),
         "{seen:?}"
     );
 }

@@ -180,6 +180,7 @@ impl Turn<'_> {
             failed_rule: refusal.failed_rule,
             cp_seid: seid,
             shortage: refusal.shortage,
+            unknown: refusal.unknown,
         });
         let (request, recovery) = (incoming.message_type, self.n4.recovery);
         self.answer(scope, incoming, seid, refusal.cause, |writer, us| {
@@ -201,6 +202,7 @@ impl Turn<'_> {
             offending_ie: error.offending_ie(),
             failed_rule: None,
             shortage: None,
+            unknown: None,
         };
         self.refuse(scope, incoming, seid, refusal);
     }

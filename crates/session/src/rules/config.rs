@@ -32,6 +32,8 @@ pub struct Config {
     pub network_instances: Vec<NetworkInstance>,
     /// What SMFs may activate by name.
     pub predefined_rules: Vec<PredefinedRule>,
+    /// What FARs may name in a Forwarding Policy, in the order of `PolicyId`; at most 256.
+    pub forwarding_policies: Vec<ForwardingPolicy>,
     /// What is refused with cause 75 (no resources available).
     pub limits: Limits,
     /// Buckets of the meters.
@@ -105,6 +107,15 @@ pub struct NetworkInstance {
     /// Sessions that name it when they are established are emergency sessions (TS 23.501, 5.16.4): N4 does not say otherwise
     /// which are.
     pub emergency: bool,
+}
+
+/// A forwarding policy as SMFs name it (TS 29.244, 8.2.23). Where its packets go is the tables' affair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardingPolicy {
+    /// Its identifier, compared octet by octet.
+    pub identifier: String,
+    /// FARs towards access may name it, too, whose packets keep to their tunnels.
+    pub towards_access: bool,
 }
 
 /// A network that tunnels go through, by the addresses that we have in it. Where there is a choice it is
@@ -187,6 +198,7 @@ impl Default for Config {
             tunnel_networks: Vec::new(),
             network_instances: Vec::new(),
             predefined_rules: Vec::new(),
+            forwarding_policies: Vec::new(),
             limits: Limits::default(),
             burst: Burst::default(),
             qos: QosConfig::default(),

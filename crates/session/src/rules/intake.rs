@@ -6,9 +6,9 @@ use std::num::NonZeroU32;
 use ipnet::{IpNet, Ipv6Net};
 use pfcp::ie::{
     ApplyAction, CreateFar, CreatePdr, CreateQer, DestinationInterface, FTeid,
-    ForwardingParameters, Gate as GateIe, GateStatus, Gbr, NetworkInstance, OuterHeader,
-    OuterHeaderCreation, OuterHeaderRemoval, PfcpSmReqFlags, SourceInterface, TgppInterfaceType,
-    UeIpAddress, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer,
+    ForwardingParameters, ForwardingPolicy, Gate as GateIe, GateStatus, Gbr, NetworkInstance,
+    OuterHeader, OuterHeaderCreation, OuterHeaderRemoval, PfcpSmReqFlags, SourceInterface,
+    TgppInterfaceType, UeIpAddress, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer,
 };
 use pfcp::{Cause, IeType, Ies, Repeated};
 use smallvec::SmallVec;
@@ -622,6 +622,7 @@ pub(crate) fn far(ie: &CreateFar<'_>, site: &Site) -> Result<Far, Refusal> {
     }
     duplicating::create(&mut far, duplicate, ie, site)?;
     forwards_somewhere(&far)?;
+    steer(&mut far, parameters.and_then(|p| p.forwarding_policy), site)?;
     Ok(far)
 }
 
@@ -644,7 +645,33 @@ pub(crate) fn update_far(
     }
     far.bar = ie.bar_id.map(BarId).or(far.bar);
     forwards_somewhere(far)?;
+    let update = ie.update_forwarding_parameters;
+    steer(far, update.and_then(|to| to.forwarding_policy), site)?;
     Ok(left)
+}
+
+/// Forwarding Policy, one that is sent or one that the FAR has: it says which way packets go to the data network.
+fn steer(far: &mut Far, ie: Option<ForwardingPolicy<'_>>, site: &Site) -> Result<(), Refusal> {
+    if let Some(ForwardingPolicy(identifier)) = ie {
+        let unknown = Refusal::ie(Cause::INVALID_FORWARDING_POLICY, IeType::FORWARDING_POLICY);
+        let policy = site.policy_named(identifier);
+        far.set_policy(policy.ok_or_else(|| unknown.of_unknown(identifier))?);
+    }
+    let (Some(policy), Some(to)) = (far.policy(), far.forwarding()) else {
+        return Ok(());
+    };
+    let by_routes = to.tunnel.is_none() && !to.is_unusable && far.udp().is_none();
+    let can = match to.destination {
+        Interface::Core | Interface::SgiLan => by_routes,
+        Interface::Access => site
+            .policy(policy)
+            .is_some_and(|policy| policy.towards_access),
+        Interface::CpFunction => false,
+    };
+    match can {
+        true => Ok(()),
+        false => Err(Refusal::rule(IeType::FORWARDING_POLICY)),
+    }
 }
 
 fn forwards_somewhere(far: &Far) -> Result<(), Refusal> {

@@ -146,7 +146,10 @@ impl QosConfig {
     ) -> Option<[CapacityId; CAPACITIES_ON_WAY]> {
         let forwards = matches!(
             action,
-            Action::Route { .. } | Action::Tunnel { .. } | Action::Udp { .. }
+            Action::Route { .. }
+                | Action::Steer { .. }
+                | Action::Tunnel { .. }
+                | Action::Udp { .. }
         );
         let uses = self.capacities.iter();
         let mut uses = uses.filter(|of| forwards && of.of.has(direction, action, ue));
@@ -158,13 +161,19 @@ impl QosConfig {
 impl Of {
     fn has(&self, going: Direction, action: Action, ue: Option<UeIp>) -> bool {
         match self {
-            Self::Routes(nis) => matches!(action, Action::Route { ni } if nis.contains(&ni)),
+            Self::Routes(nis) => matches!(
+                action,
+                Action::Route { ni } | Action::Steer { ni, .. } if nis.contains(&ni)
+            ),
             Self::Tunnels(ours) => match action {
                 Action::Tunnel { local, .. } | Action::Udp { local, .. } => ours.contains(&local),
                 _ => false,
             },
             Self::Instance { ni, direction } => {
-                let routed = matches!(action, Action::Route { ni: to } if to == *ni);
+                let routed = matches!(
+                    action,
+                    Action::Route { ni: to } | Action::Steer { ni: to, .. } if to == *ni
+                );
                 going == *direction && (routed || ue.is_some_and(|ue| ue.ni == *ni))
             }
             Self::Users { ni, ues, direction } => {

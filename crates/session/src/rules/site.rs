@@ -5,8 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use pfcp::ie::{NetworkInstance, TgppInterfaceType};
 
-use crate::compiled::NiId;
-use crate::rules::config::{Burst, Config, Limits, PredefinedRule, QosConfig, TunnelNetwork};
+use crate::compiled::{NiId, PolicyId};
+use crate::rules::config::{
+    Burst, Config, ForwardingPolicy, Limits, PredefinedRule, QosConfig, TunnelNetwork,
+};
 use crate::rules::predefined;
 use crate::rules::{Interface, LocalEnds, RemoteFTeid, TunnelNetworkId};
 
@@ -25,6 +27,7 @@ pub(crate) struct Site {
     emergency: Vec<bool>,
     /// What SMFs may activate.
     pub(crate) predefined: Vec<PredefinedRule>,
+    policies: Vec<ForwardingPolicy>,
     pub(crate) burst: Burst,
     pub(crate) qos: QosConfig,
     pub(crate) limits: Limits,
@@ -57,6 +60,7 @@ impl Site {
                 .map(|ni| ni.emergency)
                 .collect(),
             predefined: predefined::numbered(config.predefined_rules.clone()),
+            policies: config.forwarding_policies.clone(),
             burst: config.burst,
             qos: config.qos.clone(),
             limits: config.limits.clone(),
@@ -182,6 +186,18 @@ impl Site {
     pub(crate) fn network_instance(&self, name: NetworkInstance<'_>) -> Option<NiId> {
         let at = self.names.iter().position(|own| name.matches(own))?;
         u16::try_from(at).ok().map(NiId)
+    }
+
+    /// The forwarding policy of this identifier.
+    pub(crate) fn policy_named(&self, identifier: &[u8]) -> Option<PolicyId> {
+        let is = |policy: &ForwardingPolicy| policy.identifier.as_bytes() == identifier;
+        u8::try_from(self.policies.iter().position(is)?)
+            .ok()
+            .map(PolicyId)
+    }
+
+    pub(crate) fn policy(&self, id: PolicyId) -> Option<&ForwardingPolicy> {
+        self.policies.get(usize::from(id.0))
     }
 
     pub(crate) fn name(&self, ni: NiId) -> Option<&str> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::compiled::Marking;
+use crate::compiled::{Marking, PolicyId};
 use crate::rules::{Far, Forwarding, LeftTunnel, RemoteFTeid, TunnelNetworkId};
 
 /// Where the packets of a FAR go. Few FARs duplicate, and the others need no room for it.
@@ -24,6 +24,8 @@ struct RareTarget {
     /// Outer Header Creation of UDP without GTP-U: the port is in place of the TEID.
     udp: Option<RemoteFTeid>,
     duplicates: Duplicates,
+    /// Forwarding Policy.
+    policy: Option<PolicyId>,
 }
 
 impl Targets {
@@ -31,13 +33,14 @@ impl Targets {
     pub fn new(forwarding: Option<Forwarding>, duplicates: Duplicates) -> Self {
         Self::of(RareTarget {
             forwarding,
-            udp: None,
             duplicates,
+            ..RareTarget::default()
         })
     }
 
     fn of(more: RareTarget) -> Self {
-        let rare = more.udp.is_some() || more.duplicates != Duplicates::default();
+        let rare =
+            more.udp.is_some() || more.duplicates != Duplicates::default() || more.policy.is_some();
         Self(match more.forwarding {
             _ if rare => Target::Rare(Box::new(more)),
             Some(forwarding) => Target::One(forwarding),
@@ -113,6 +116,18 @@ impl Far {
                 ..self.targets.all()
             });
         }
+    }
+
+    /// Forwarding Policy. It steers packets that leave by routes; those into a tunnel towards access keep to their tunnel.
+    pub fn policy(&self) -> Option<PolicyId> {
+        self.targets.rare()?.policy
+    }
+
+    pub(crate) fn set_policy(&mut self, policy: PolicyId) {
+        self.targets = Targets::of(RareTarget {
+            policy: Some(policy),
+            ..self.targets.all()
+        });
     }
 
     /// Forwarding Parameters.

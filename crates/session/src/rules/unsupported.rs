@@ -118,7 +118,6 @@ pub(crate) static IN_FAR: Unsupported = Unsupported::new(&[
 /// Of Forwarding Parameters and Update Forwarding Parameters.
 pub(crate) static IN_FORWARDING: Unsupported = Unsupported::new(&[
     IeType::REDIRECT_INFORMATION,
-    IeType::FORWARDING_POLICY,
     IeType::HEADER_ENRICHMENT,
     IeType::PROXYING,
     IeType::DATA_NETWORK_ACCESS_IDENTIFIER,

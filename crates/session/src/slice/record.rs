@@ -17,7 +17,7 @@ use crate::usage::measured::measuring;
 use crate::usage::urr_rules::UrrRules;
 
 /// Of the layout. Whatever changes it in the types that are written raises it.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// A record has at most so many octets: several times what a session takes that uses all limits.
 pub const OCTETS_MAX: usize = 1 << 20;

@@ -113,6 +113,8 @@ pub struct FarView {
     pub udp: Option<(u32, Vec<IpAddr>)>,
     /// Transport Level Marking: value and mask.
     pub marking: Option<(u8, u8)>,
+    /// Forwarding Policy.
+    pub policy: Option<String>,
     /// BAR ID.
     pub bar: Option<u8>,
 }
@@ -322,6 +324,10 @@ impl FarView {
             marking: to
                 .and_then(|to| to.marking)
                 .map(|marking| (marking.tos, marking.mask)),
+            policy: far
+                .policy()
+                .and_then(|id| site.policy(id))
+                .map(|policy| policy.identifier.clone()),
             bar: far.bar.map(|bar| bar.0),
         }
     }

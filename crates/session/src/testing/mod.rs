@@ -16,7 +16,8 @@ use crate::base::flow::{Address, End, FlowDescription};
 use crate::base::refusal::Refusal;
 use crate::compile::compiler::Compiler;
 use crate::compiled::{
-    Action, Compiled, Direction, Entry, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet,
+    Action, Compiled, Direction, Entry, Marks, NiId, PacketRate, PdrId, PolicyId, QerId, Qfi,
+    QfiSet,
 };
 use crate::rules::config::{Config, PredefinedFar, PredefinedRule};
 use crate::rules::flows::Flows;
@@ -512,8 +513,9 @@ fn uplink_far() -> impl Strategy<Value = Far> {
 /// One that goes there; of those into a tunnel, some in UDP alone instead.
 fn far(forwarding: impl Strategy<Value = Forwarding>) -> impl Strategy<Value = Far> {
     let in_udp = prop::bool::weighted(0.1);
-    let shape = (apply(), in_udp, any::<bool>());
-    (shape, forwarding, duplicates()).prop_map(|((apply, in_udp, says), mut to, more)| {
+    let steered = prop::option::weighted(0.4, Just(PolicyId(0)));
+    let shape = (apply(), in_udp, any::<bool>(), steered);
+    (shape, forwarding, duplicates()).prop_map(|((apply, in_udp, says, policy), mut to, more)| {
         let udp = to.tunnel.filter(|_| in_udp);
         to.tunnel = to.tunnel.filter(|_| udp.is_none());
         let mut far = Far {
@@ -524,6 +526,11 @@ fn far(forwarding: impl Strategy<Value = Forwarding>) -> impl Strategy<Value = F
             through: TunnelNetworkId(0),
         };
         far.set_udp(udp);
+        // Those towards access may name one, to no effect.
+        let to_access = to.destination == Interface::Access;
+        if let Some(policy) = policy.filter(|_| to_access || to.tunnel.is_none() && udp.is_none()) {
+            far.set_policy(policy);
+        }
         if matches!(apply, Apply::Buffer { .. }) && !says {
             // Where to is not known yet.
             far.targets = Targets::default();

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use crate::base::flow::{Address, End, FlowDescription};
-use crate::compiled::{Direction, Marks, NiId, PacketRate, PdrId, Qfi};
+use crate::compiled::{Direction, Marks, NiId, PacketRate, PdrId, PolicyId, Qfi};
 use crate::rules::predefined::{PredefinedFar, PredefinedRule};
 use crate::rules::{Apply, Far, Interface, PacketRules, Pdi, Pdr, Qer, SdfFilter, UeIp};
 
@@ -83,6 +83,8 @@ pub enum Fate {
     GateClosed,
     /// Plain IP into a network instance.
     Routed(NiId),
+    /// Plain IP, the way of a forwarding policy for packets of a network instance.
+    Steered(NiId, PolicyId),
     /// GTP-U: TEID, gNB, and what the PDU Session Container says. Of two addresses of a gNB the IPv4
     /// one, as both have a route here.
     Tunnelled(u32, IpAddr, Option<(Qfi, Marks)>),
@@ -322,7 +324,13 @@ fn fate(
             Fate::Tunnelled(tunnel.teid(), peer, qfi.map(|qfi| (qfi, marks)))
         }
         None if forwarding.destination == Interface::Access => Fate::NoTunnel,
-        None => Fate::Routed(forwarding.ni.or(pdr.pdi.ni).unwrap_or(NiId(0))),
+        None => {
+            let ni = forwarding.ni.or(pdr.pdi.ni).unwrap_or(NiId(0));
+            match far.policy() {
+                Some(policy) => Fate::Steered(ni, policy),
+                None => Fate::Routed(ni),
+            }
+        }
     }
 }
 

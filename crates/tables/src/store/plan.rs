@@ -334,7 +334,7 @@ impl Store {
         if meters.rates.len() > METERS_MAX {
             return Err(NoRoom::of("meters"));
         }
-        let mut words = encode::words(rule, ni, peer, &meters, plan.framed.len());
+        let mut words = encode::words(rule, (ni, self.instances), peer, &meters, plan.framed.len());
         let was = plan
             .held
             .entries

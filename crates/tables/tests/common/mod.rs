@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ipnet::IpNet;
 use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use nix::fcntl::{Flock, FlockArg};
-use session::compiled::{Marks, NiId};
+use session::compiled::{Marks, NiId, PolicyId};
 use session::config::{Config, NetworkInstance};
 use session::testing::reference::{Arrival, Packet};
 use tables::trace::TraceKey;
@@ -77,6 +77,18 @@ pub fn furnish(tables: &mut Tables) {
     for pool in ["10.60.0.0/17", "2001:db8:60::/48"] {
         let pool: IpNet = pool.parse().unwrap();
         tables.register_pool(NiId(0), pool).unwrap();
+    }
+}
+
+/// The first forwarding policy leads packets of either network instance where the other one's routes lead.
+pub fn furnish_policy(tables: &mut Tables) {
+    for ni in 0..2u16 {
+        let out = tables.alloc_nexthop(&hop(2 - u32::from(ni))).unwrap();
+        let routes = PolicyId(0).routes_for(NiId(ni), 2);
+        for (family, net) in [(Family::V4, "0.0.0.0/0"), (Family::V6, "::/0")] {
+            let net: IpNet = net.parse().unwrap();
+            tables.set_ni_routes(routes, family, &[(net, out)]).unwrap();
+        }
     }
 }
 

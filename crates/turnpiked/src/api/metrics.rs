@@ -49,6 +49,7 @@ impl Collector for Page {
         self.usage(&mut out)?;
         self.buffers(&mut out)?;
         self.capacities(&mut out)?;
+        self.policies(&mut out)?;
         self.workers(&mut out)?;
         self.traffic(&mut out)?;
         self.log(&mut out)?;
@@ -223,6 +224,24 @@ impl Page {
         out.counters("turnpike_capacity_bytes", help, by_name(|of| of.bytes))?;
         let help = "Packets that were dropped because a capacity was used up";
         out.counters("turnpike_capacity_drops", help, by_name(|of| of.drops))
+    }
+
+    fn policies(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let of_policies = self.report.policies.iter().flat_map(|policy| {
+            let uses = policy.network_instances.iter();
+            uses.flat_map(|of| {
+                [("ipv4", &of.ipv4), ("ipv6", &of.ipv6)].map(|(family, state)| {
+                    let labels = [
+                        ("policy", policy.identifier.as_str()),
+                        ("network_instance", of.network_instance.as_str()),
+                        ("family", family),
+                    ];
+                    (labels, u64::from(state == "in use"))
+                })
+            })
+        });
+        let help = "Whether all routes of a forwarding policy lead to somebody who is there";
+        out.gauges("turnpike_forwarding_policy_in_use", help, of_policies)
     }
 
     fn buffers(&self, out: &mut Out<'_>) -> Result<(), Error> {

@@ -28,6 +28,7 @@ pub(crate) fn check(config: &Config, system: &System) -> Vec<Problem> {
     pools(config, &mut problems);
     framed_routes(config, &mut problems);
     predefined::check(config, &mut problems);
+    super::forwarding_policy::check(config, system, &mut problems);
     ranges(config, &mut problems);
     api(config, system, &mut problems);
     super::rest::check(config, &mut problems);
@@ -160,6 +161,8 @@ fn interfaces(config: &Config, system: &System, problems: &mut Vec<Problem>) {
             .network_instance
             .iter()
             .any(|ni| ni.interface == interface.name);
+        let mut policies = config.forwarding_policy.iter();
+        let used = used || policies.any(|policy| policy.is_by(&interface.name));
         if interface.role.has_n6() && !used {
             let reason = "has role n6, but no [[network_instance]] names it";
             problems.push(Problem::new(format!("{key}.name"), &interface.name, reason));

@@ -218,6 +218,85 @@ fn capacities_and_flows_that_make_no_sense_are_named() {
 }
 
 #[test]
+fn forwarding_policies_that_lead_nowhere_are_named() {
+    let policy =
+        |lines: &str| format!("{SMALL}[[forwarding_policy]]\nidentifier = \"edge\"\n{lines}\n");
+    for right in [
+        "next_hops = [\"10.6.0.9\"]",
+        "next_hops = [\"2001:db8:6::9\", \"10.6.0.9\"]\ninterface = \"n6\"",
+        "next_hops = [\"fe80::9\"]\ninterface = \"n6\"\nfallback = \"drop\"",
+        "interface = \"n6\"\ntowards_access = \"refuse\"",
+        "table = 100",
+    ] {
+        assert_eq!(problems(&policy(right)), [""; 0], "{right}");
+    }
+    for (wrong, named) in [
+        ("", "forwarding_policy[0].next_hops: one of"),
+        (
+            "table = 100\ninterface = \"n6\"",
+            "forwarding_policy[0].table = 100: stands alone",
+        ),
+        (
+            "table = 254",
+            "forwarding_policy[0].table = 254: must be a table of its own",
+        ),
+        (
+            "interface = \"n3\"",
+            "forwarding_policy[0].interface = \"n3\": no [[interface]] with role n6",
+        ),
+        (
+            "next_hops = [\"10.6.0.9\", \"10.6.0.8\"]",
+            "forwarding_policy[0].next_hops[1] = \"10.6.0.8\": there is one of its family already",
+        ),
+        (
+            "next_hops = [\"10.6.0.1\"]",
+            "forwarding_policy[0].next_hops[0] = \"10.6.0.1\": an address of this machine",
+        ),
+        (
+            "next_hops = [\"239.1.2.3\"]",
+            "forwarding_policy[0].next_hops[0] = \"239.1.2.3\": no neighbour's address",
+        ),
+        (
+            "next_hops = [\"fe80::9\"]",
+            "forwarding_policy[0].next_hops[0] = \"fe80::9\": a link-local address",
+        ),
+        (
+            "table = 100\n[[forwarding_policy]]\nidentifier = \"edge\"\ntable = 101",
+            "forwarding_policy[1].identifier = \"edge\": named twice",
+        ),
+    ] {
+        let problems = problems(&policy(wrong));
+        assert_eq!(problems.len(), 1, "{wrong}: {problems:?}");
+        assert!(problems[0].starts_with(named), "{}", problems[0]);
+    }
+    let many: String = (0..256)
+        .map(|n| format!("[[forwarding_policy]]\nidentifier = \"{n}\"\ntable = 100\n"))
+        .collect();
+    let problems = problems(&format!("{SMALL}{many}"));
+    let reason = "forwarding_policy: 256 of them for each of 1 network instances";
+    assert!(
+        problems.len() == 1 && problems[0].starts_with(reason),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn an_interface_may_be_there_for_a_policy_alone() {
+    let interface = "[[interface]]\nname = \"n4\"\nrole = \"n6\"\n";
+    let policy = "[[forwarding_policy]]\nidentifier = \"edge\"\ninterface = \"n4\"\n";
+    assert_eq!(problems(&format!("{SMALL}{interface}{policy}")), [""; 0]);
+    assert_eq!(problems(&format!("{SMALL}{interface}")).len(), 1);
+}
+
+#[test]
+fn a_policy_is_understood_in_words() {
+    let policy = "[[forwarding_policy]]\nidentifier = \"edge\"\nnext_hops = [\"10.6.0.9\"]\n";
+    let lines = understood(&parse(&format!("{SMALL}{policy}")).unwrap(), 0);
+    let line = "forwarding policy edge: to 10.6.0.9, while that leads nowhere as without it; FARs towards access keep to their tunnels";
+    assert!(lines.iter().any(|own| own == line), "{lines:?}");
+}
+
+#[test]
 fn sockets_of_the_kernel_need_its_forwarding_and_nothing_of_xdp() {
     let kernel = "[datapath]\nkind = \"kernel\"\n";
     assert_eq!(problems(&format!("{SMALL}{kernel}")), [""; 0]);
@@ -324,6 +403,8 @@ fn the_example_shows_each_default() {
         "device",
         "framed_routes",
         "network_instance",
+        "interface",
+        "table",
         "mbr_uplink_kbps",
         "mbr_downlink_kbps",
         "qfi",
@@ -332,6 +413,13 @@ fn the_example_shows_each_default() {
             EXAMPLE.contains(&format!("\n# {optional} = ")),
             "{optional}"
         );
+    }
+    let way = "[[forwarding_policy]]\nidentifier = \"a\"\ntable = 100\n";
+    let policy = parse(&format!("{SMALL}{way}")).unwrap();
+    let policy = &policy.forwarding_policy[0];
+    let policy: toml::Table = toml::from_str(&toml::to_string(policy).unwrap()).unwrap();
+    for key in ["fallback", "towards_access"] {
+        assert_eq!(shown["forwarding_policy"][0][key], policy[key], "{key}");
     }
     let rule = parse(&rule("")).unwrap().predefined_rule.remove(0);
     let rule: toml::Table = toml::from_str(&toml::to_string(&rule).unwrap()).unwrap();
@@ -355,7 +443,7 @@ fn comments_state_the_defaults_that_hold() {
         if let Some((key, value)) = line.split_once(" = ") {
             let has = comment.rsplit_once("Default: ");
             // These are described in words, or show more than their default.
-            let in_words = ["pools", "entries", "filters", "flows", "allow"];
+            let in_words = ["pools", "entries", "filters", "flows", "allow", "next_hops"];
             if let Some((_, rest)) = has.filter(|_| !in_words.contains(&key)) {
                 let stated = rest.trim().trim_end_matches('.');
                 let stated = stated.split_once(" (").map_or(stated, |(value, _)| value);

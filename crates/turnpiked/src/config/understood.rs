@@ -2,7 +2,9 @@
 
 use std::fmt::Display;
 
-use super::{Config, DatapathKind, Interface, NetworkInstance, Qos, Role, XdpMode};
+use super::{
+    Config, DatapathKind, ForwardingPolicy, Interface, NetworkInstance, Qos, Role, XdpMode,
+};
 
 /// Lines; what was left to defaults is in them too. `table_octets`: memory of the tables.
 pub(crate) fn understood(config: &Config, table_octets: u64) -> Vec<String> {
@@ -18,6 +20,12 @@ pub(crate) fn understood(config: &Config, table_octets: u64) -> Vec<String> {
         let names = config.predefined_rule.iter().map(|rule| &rule.name);
         lines.push(format!("predefined rules: {}", list(names)));
     }
+    lines.extend(
+        config
+            .forwarding_policy
+            .iter()
+            .map(ForwardingPolicy::understood),
+    );
     if super::qos::shapes(config) {
         lines.push(shaping(&config.qos, config.datapath.kind));
     }

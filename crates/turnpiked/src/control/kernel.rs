@@ -12,11 +12,17 @@ use slowpath::{
 };
 use tables::Tables;
 
+use super::policies::Policies;
 use super::ports::Ports;
+use crate::config::Config;
+use crate::report::PolicyReport;
 
 /// The model of the kernel's state, and the threads that keep it and the slow path going.
 pub(crate) struct KernelMirror {
     next_hops: NextHops,
+    policies: Policies,
+    /// Something was heard of the kernel since policies were looked at.
+    heard: bool,
     ports: Ports,
     netlink: Netlink,
     slow_path: SlowPathThread,
@@ -30,7 +36,7 @@ pub(crate) struct KernelMirror {
 
 impl KernelMirror {
     pub(crate) fn new(
-        next_hops: NextHops,
+        (next_hops, policies): (NextHops, Policies),
         netlink: Netlink,
         slow_path: SlowPathThread,
         end_markers: Arc<EndMarkerCounters>,
@@ -39,6 +45,8 @@ impl KernelMirror {
         Self {
             ports: Ports::new(next_hops.ports()),
             next_hops,
+            policies,
+            heard: true,
             netlink,
             slow_path,
             end_markers,
@@ -59,6 +67,7 @@ impl KernelMirror {
             change,
             KernelChange::All(_) | KernelChange::Link(_) | KernelChange::LinkGone(_)
         );
+        self.heard = true;
         self.next_hops.apply(change);
     }
 
@@ -103,9 +112,17 @@ impl KernelMirror {
         self.ports
             .reconcile(relinked, self.next_hops.ports(), tables);
         self.next_hops.reconcile(tables, &mut self.requests);
+        if std::mem::take(&mut self.heard) {
+            self.policies.look(&self.next_hops);
+        }
         for request in self.requests.drain(..) {
             self.netlink.request(request);
         }
+    }
+
+    /// How forwarding policies stand.
+    pub(crate) fn policies(&self, config: &Config) -> Vec<PolicyReport> {
+        self.policies.report(config)
     }
 
     /// What became of packets on the slow path.

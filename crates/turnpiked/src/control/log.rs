@@ -234,6 +234,7 @@ fn write(event: &Event) {
             failed_rule,
             cp_seid,
             shortage,
+            unknown,
         } => {
             let offending_ie = offending_ie.map(|ie| ie.to_string());
             let failed_rule = failed_rule.map(|rule| rule.to_string());
@@ -241,8 +242,9 @@ fn write(event: &Event) {
                 message, sequence, ..
             } = request;
             let no_room = shortage.map(|shortage| shortage.to_string());
+            let unknown = unknown.map(|unknown| unknown.to_string());
             let (seid, cp_seid) = (seid(request), named(*cp_seid));
-            tracing::warn!(%from, request = %message, sequence, seid, cp_seid, %cause, failed_rule, offending_ie, no_room, "request refused");
+            tracing::warn!(%from, request = %message, sequence, seid, cp_seid, %cause, failed_rule, offending_ie, no_room, unknown, "request refused");
         }
         Event::Ignored {
             from,

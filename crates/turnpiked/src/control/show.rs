@@ -103,6 +103,7 @@ pub(crate) fn report(
             .into_iter()
             .map(CapacityReport::from))
         .collect(),
+        policies: kernel.policies(&about.config),
         drops: totals
             .iter()
             .flat_map(|(name, totals)| drops(name, totals))
@@ -701,6 +702,7 @@ fn far(far: &FarView) -> FarReport {
         action: far.action.to_owned(),
         destination: far.destination.map(str::to_owned),
         network_instance: far.network_instance.clone(),
+        forwarding_policy: far.policy.clone(),
         tunnel: (far.tunnel.as_ref().map(tunnel)).or_else(|| far.udp.as_ref().map(plain_udp)),
     }
 }

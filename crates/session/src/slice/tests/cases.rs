@@ -21,6 +21,7 @@ pub(super) fn refusal(cause: Cause, ie: IeType, rule: impl Into<Option<RuleId>>)
         offending_ie: Some(ie),
         failed_rule: rule.into(),
         shortage: None,
+        unknown: None,
     }
 }
 

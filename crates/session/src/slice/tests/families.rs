@@ -34,6 +34,7 @@ fn failure(ie: IeType, rule: RuleId) -> Refusal {
         offending_ie: Some(ie),
         failed_rule: Some(rule),
         shortage: None,
+        unknown: None,
     }
 }
 

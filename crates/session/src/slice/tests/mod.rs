@@ -10,6 +10,7 @@ mod filters;
 mod framed;
 mod meaning;
 mod networks;
+mod policies;
 mod predefined;
 mod properties;
 mod qers;

@@ -185,13 +185,13 @@ fn a_session_that_cannot_be_is_refused() {
     assert_eq!(Record::read(&zero), Err(RecordError::Impossible("SEID 0")));
 }
 
-/// What the corpus has as `ordinary-3` is of the third version: a change of the layout is to raise the number.
+/// What the corpus has as `ordinary-4` is of the fourth version: a change of the layout is to raise the number.
 #[test]
 fn a_record_of_this_version_is_read_as_it_was_written() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let path = path.join("../../fuzz/corpus/session_record/ordinary-3");
+    let path = path.join("../../fuzz/corpus/session_record/ordinary-4");
     let octets = std::fs::read(path).unwrap();
-    assert_eq!(octets[..2], [0, 3]);
+    assert_eq!(octets[..2], [0, 4]);
     let record = Record::read(&octets).unwrap();
     assert_eq!((record.cp_seid(), record.smf()), (77, &SMF));
     let rules = record.rules();

@@ -241,7 +241,6 @@ fn fars_that_cannot_be_honoured_are_refused() {
     refuses(&mut world, wrong, request);
     for ie in [
         IeType::REDIRECT_INFORMATION,
-        IeType::FORWARDING_POLICY,
         IeType::HEADER_ENRICHMENT,
         IeType::PROXYING,
     ] {

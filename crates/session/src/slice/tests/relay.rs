@@ -234,6 +234,7 @@ fn what_leads_nowhere_is_refused() {
         offending_ie: Some(ie),
         failed_rule: Some(rule),
         shortage: None,
+        unknown: None,
     };
     let mut world = World::new();
     // From N9 to N6 there is no way back, and from N6 to N9 none either.

@@ -413,6 +413,7 @@ impl World {
             urrs: Vec::new(),
             downlink: None,
             solicitations_to: None,
+            policy: None,
         }
     }
 

@@ -129,7 +129,7 @@ fn all_scenarios_pass() {
 
 /// What differs most between data paths: where packets come from and go to, what packets of the UPF's own do, and what
 /// happens while rules change. All others: `make scenarios DATAPATH=kernel`.
-const TELLING: [&str; 27] = [
+const TELLING: [&str; 28] = [
     "association-from-upf",
     "handover",
     "paging",
@@ -145,6 +145,7 @@ const TELLING: [&str; 27] = [
     "duplicates",
     "unresolved-neighbour",
     "dead-neighbour",
+    "forwarding-policy",
     "framed-routes",
     "overlapping-ues",
     "outer-fragments",

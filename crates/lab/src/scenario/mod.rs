@@ -16,6 +16,7 @@ mod node;
 mod overlap;
 mod packets;
 mod paths;
+mod policies;
 mod predefined;
 mod qos;
 mod rates;
@@ -274,6 +275,7 @@ pub fn all() -> Vec<Scenario> {
         paths::scenarios(),
         rules::scenarios(),
         predefined::scenarios(),
+        policies::scenarios(),
         applications::scenarios(),
         qos::scenarios(),
         rates::scenarios(),

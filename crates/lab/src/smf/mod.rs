@@ -13,7 +13,9 @@ mod usual_urrs;
 
 pub use answer::{Answer, Refused};
 pub use duplicate::{duplicate_to, far_into_udp, set_apply_action};
-pub use plan::{Flow, Gates, Requested, SessionPlan, forward_downlink, update_endpoints};
+pub use plan::{
+    Flow, Gates, Requested, SessionPlan, forward_downlink, steer_uplink, update_endpoints,
+};
 pub use relay::{
     RuleSession, TunnelPdr, far_to_network, far_to_tunnel, switch_to_n9, switch_with_end_marker,
 };

@@ -135,6 +135,8 @@ pub struct SessionPlan {
     pub downlink: Option<TunnelEnd>,
     /// Where the SMF takes Router Solicitations, if it does (Open5GS).
     pub solicitations_to: Option<TunnelEnd>,
+    /// Forwarding policy that an application function asks for, where the style's SMF sends one.
+    pub policy: Option<&'static str>,
 }
 
 impl SessionPlan {
@@ -420,14 +422,21 @@ impl SessionPlan {
     }
 
     fn uplink_far(&self) -> Ie {
-        CreateFar::new(FarId::new(u32::from(UPLINK)), FORW)
-            .with_forwarding_parameters(self.forwarding(self.habits().core, None))
-            .to_ie()
+        let far = CreateFar::new(FarId::new(u32::from(UPLINK)), FORW);
+        let parameters = self.forwarding(self.habits().core, None);
+        match self.policy.filter(|_| self.habits().policy[0]) {
+            Some(policy) => steered(UPLINK, &parameters, policy),
+            None => far.with_forwarding_parameters(parameters).to_ie(),
+        }
     }
 
     fn downlink_far(&self, gnb: Option<&TunnelEnd>) -> Ie {
         let id = FarId::new(u32::from(DOWNLINK));
         let access = |gnb| self.forwarding(Interface::Access, gnb);
+        let policy = self.policy.filter(|_| self.habits().policy[1]);
+        if let (Some(policy), Some(_)) = (policy, gnb) {
+            return steered(DOWNLINK, &access(gnb), policy);
+        }
         let far = match (gnb, self.habits().early) {
             (Some(_), _) => CreateFar::new(id, FORW).with_forwarding_parameters(access(gnb)),
             (None, Early::Buffer) => CreateFar::new(id, BUFF_NOCP).with_bar_id(BarId::new(1)),
@@ -532,6 +541,37 @@ impl SessionPlan {
 pub(super) fn given_f_teid(teid: u32, addresses: Addresses) -> Fteid {
     let Addresses { v4, v6 } = addresses;
     Fteid::new(v4.is_some(), v6.is_some(), teid, v4, v6, 0)
+}
+
+/// A Create FAR that forwards, and names a forwarding policy.
+fn steered(id: u16, parameters: &ForwardingParameters, policy: &str) -> Ie {
+    let parameters = [
+        parameters.to_ie().payload,
+        forwarding_policy(policy).marshal(),
+    ]
+    .concat();
+    let members = vec![
+        FarId::new(u32::from(id)).to_ie(),
+        Ie::new(IeType::ApplyAction, vec![FORW.0, 0]),
+        Ie::new(IeType::ForwardingParameters, parameters),
+    ];
+    Ie::new_grouped(IeType::CreateFar, members)
+}
+
+/// Forwarding Policy by hand (TS 29.244, 8.2.23), because rs-pfcp 0.5 leaves out the length of the identifier.
+fn forwarding_policy(identifier: &str) -> Ie {
+    let octets = [&[identifier.len() as u8], identifier.as_bytes()].concat();
+    Ie::new(IeType::ForwardingPolicy, octets)
+}
+
+/// An Update FAR: the uplink FAR names another forwarding policy.
+pub fn steer_uplink(identifier: &str) -> Ie {
+    let parameters = vec![forwarding_policy(identifier)];
+    let members = vec![
+        FarId::new(u32::from(UPLINK)).to_ie(),
+        Ie::new_grouped(IeType::UpdateForwardingParameters, parameters),
+    ];
+    Ie::new_grouped(IeType::UpdateFar, members)
 }
 
 /// The Traffic Endpoint ID of a side.

@@ -165,6 +165,8 @@ pub(super) struct Habits {
     pub(super) subscriber: bool,
     /// CP F-SEID in each modification, and in the deletion.
     pub(super) f_seid: [bool; 2],
+    /// FARs of uplink and of downlink name the session's forwarding policy.
+    pub(super) policy: [bool; 2],
     /// Message Priority of establishment and deletion.
     pub(super) priority: [Option<u8>; 2],
 }
@@ -206,6 +208,7 @@ const COMMON: Habits = Habits {
     pdn_type: PdnType::Ipv4,
     subscriber: false,
     f_seid: [false, false],
+    policy: [false, false],
     priority: [None, None],
 };
 
@@ -249,6 +252,7 @@ const FREE5GC: Habits = Habits {
     end_marker: EndMarker::FlagsAlways,
     idle: Idle::KeepTunnel,
     f_seid: [true, false],
+    policy: [true, false],
     ..COMMON
 };
 
@@ -268,6 +272,7 @@ const OAI: Habits = Habits {
     update_pdr: [false, true],
     idle: Idle::RemoveRules,
     pdn_type: PdnType::Absent,
+    policy: [true, true],
     ..COMMON
 };
 

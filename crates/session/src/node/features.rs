@@ -52,6 +52,28 @@ pub const FEATURES: &[Feature] = &[
         )],
     },
     Feature {
+        name: "TRST",
+        bit: UpFunctionFeatures::TRST,
+        about: "uplink packets go to the data network the way of the forwarding policy that their FAR names, or its fallback",
+        proofs: &[
+            Scenario("forwarding-policy"),
+            Golden("policy"),
+            Golden("policy-closed"),
+            Test(
+                "crates/session/src/slice/tests/policies.rs",
+                "an_update_replaces_the_policy_and_one_that_says_nothing_keeps_it",
+            ),
+            Test(
+                "crates/session/src/slice/tests/policies.rs",
+                "an_unknown_identifier_is_refused_and_named",
+            ),
+            Test(
+                "crates/nexthop/tests/model.rs",
+                "packets_go_the_fallback_while_the_next_hop_does_not_answer_and_it_is_asked_for",
+            ),
+        ],
+    },
+    Feature {
         name: "FTUP",
         bit: UpFunctionFeatures::FTUP,
         // With it, no User Plane IP Resource Information is sent: that IE is for SMFs that choose

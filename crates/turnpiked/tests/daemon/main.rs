@@ -43,6 +43,7 @@ fn plan() -> SessionPlan {
         urrs: Vec::new(),
         downlink: Some((Ipv4Addr::new(10, 3, 0, 2), 0x1000_0001).into()),
         solicitations_to: None,
+        policy: None,
     }
 }
 

@@ -38,10 +38,10 @@ PR_SET_PDEATHSIG = 1
 def build(filters):
     """Executables with tests: package, target, path, folder of the package."""
     cargo = os.environ.get("CARGO", "cargo")
-    # Those that tests start.
-    subprocess.run([cargo, "build", "--locked", "--workspace", "--bins", *FEATURES], check=True)
-    command = [cargo, "test", "--locked", "--workspace", "--lib", "--bins", "--tests", *FEATURES]
-    command += ["--no-run", "--message-format", "json-render-diagnostics"]
+    # Programs that tests start, and tests, in one build: apart, programs would have features of their own, without those
+    # that tests add, and half of what they depend on would be compiled again.
+    command = [cargo, "build", "--locked", "--workspace", "--bins", "--tests", *FEATURES]
+    command += ["--message-format", "json-render-diagnostics"]
     cargo = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if cargo.returncode:
         sys.exit(cargo.returncode)

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use check::check;
 pub(crate) use cores::doubts;
 pub(crate) use forwarding_policy::ForwardingPolicy;
-pub(crate) use memory::{Memory, doubt as doubt_of_memory};
+pub(crate) use memory::{Memory, doubt as doubt_of_memory, problem as problem_of_memory};
 pub(crate) use predefined::PredefinedRule;
 pub(crate) use router::Router;
 pub(crate) use system::{System, read_token};

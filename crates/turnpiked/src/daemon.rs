@@ -33,7 +33,7 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
         );
     }
     let topology = Topology::read();
-    let of_memory = doubt_of_memory(&config, &Memory::read());
+    let of_memory = doubt_of_memory(&config, &Memory::read(), plan::layout(&config).octets());
     for doubt in doubts(&config, &topology).into_iter().chain(of_memory) {
         tracing::warn!("{doubt}");
     }

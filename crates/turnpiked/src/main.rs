@@ -104,7 +104,12 @@ fn checked(file: &Path) -> Result<(Config, System), Vec<Problem>> {
             format!("this machine's interfaces cannot be read: {error}"),
         )]
     })?;
-    let problems = config::check(&config, &system);
+    let mut problems = config::check(&config, &system);
+    // Tables are as large as limits say that are within their ranges.
+    if problems.is_empty() {
+        let tables = plan::layout(&config).octets();
+        problems.extend(config::problem_of_memory(&config, &system.memory, tables));
+    }
     if problems.is_empty() {
         Ok((config, system))
     } else {
@@ -114,9 +119,10 @@ fn checked(file: &Path) -> Result<(Config, System), Vec<Problem>> {
 
 /// What the configuration says, for whoever wrote it to compare with what was meant.
 fn show(file: &Path, config: &Config, system: &System) {
-    let mut lines = config::understood(config, plan::layout(config).octets());
+    let tables = plan::layout(config).octets();
+    let mut lines = config::understood(config, tables);
     let doubts = config::doubts(config, &system.topology).into_iter();
-    let doubts = doubts.chain(config::doubt_of_memory(config, &system.memory));
+    let doubts = doubts.chain(config::doubt_of_memory(config, &system.memory, tables));
     lines.extend(doubts.map(|doubt| format!("warning: {doubt}")));
     let lines = lines.join("\n");
     let _ = writeln!(std::io::stdout(), "{}: ok\n{lines}", file.display());

@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use super::{Config, DatapathKind, Problem};
-use crate::plan;
 
 /// What a process takes beside its tables and the ring of packets that wait: measured, programs included.
 const BESIDE: u64 = 24 << 20;
@@ -78,37 +77,35 @@ fn bounds_of(groups: &str, root: &Path) -> impl Iterator<Item = (u64, PathBuf)> 
     bounds.collect::<Vec<_>>().into_iter()
 }
 
-/// What is taken at the start, and what with everything in use.
-fn wanted(config: &Config) -> (u64, u64) {
+/// What is taken at the start, and what with everything in use. `tables`: octets of the tables.
+fn wanted(config: &Config, tables: u64) -> (u64, u64) {
     let ring = u64::from(config.buffering.ring_mib) << 20;
-    let tables = plan::layout(config).octets().saturating_add(ring + BESIDE);
+    let tables = tables.saturating_add(ring + BESIDE);
     let sessions = u64::from(config.limits.sessions) * OF_A_SESSION;
     let waiting = u64::from(config.buffering.max_mib) << 20;
     (tables, tables.saturating_add(sessions + waiting))
 }
 
-/// What cannot even start.
-pub(super) fn check(config: &Config, memory: &Memory, problems: &mut Vec<Problem>) {
-    let (at_start, _) = wanted(config);
+/// What cannot even start. `tables`: octets of the tables.
+pub(crate) fn problem(config: &Config, memory: &Memory, tables: u64) -> Option<Problem> {
+    let (at_start, _) = wanted(config, tables);
     // The others take their memory as it is filled.
-    if config.datapath.kind == DatapathKind::Xdp && at_start > memory.octets {
-        let reason = format!(
-            "{} are needed to start, and {} allows {}: lower limits.sessions and limits.filters, or raise it",
-            mib(at_start),
-            memory.of,
-            mib(memory.octets)
-        );
-        problems.push(Problem::new(
-            "limits.sessions",
-            config.limits.sessions,
-            reason,
-        ));
+    if config.datapath.kind != DatapathKind::Xdp || at_start <= memory.octets {
+        return None;
     }
+    let reason = format!(
+        "{} are needed to start, and {} allows {}: lower limits.sessions and limits.filters, or raise it",
+        mib(at_start),
+        memory.of,
+        mib(memory.octets)
+    );
+    let sessions = config.limits.sessions;
+    Some(Problem::new("limits.sessions", sessions, reason))
 }
 
-/// What starts, and may run out later.
-pub(crate) fn doubt(config: &Config, memory: &Memory) -> Option<String> {
-    let (_, full) = wanted(config);
+/// What starts, and may run out later. `tables`: octets of the tables.
+pub(crate) fn doubt(config: &Config, memory: &Memory, tables: u64) -> Option<String> {
+    let (_, full) = wanted(config, tables);
     (full > memory.octets).then(|| {
         format!(
             "with everything in use {} are needed, and {} allows {}: the kernel would end this process. Lower limits.sessions, \

@@ -737,28 +737,23 @@ fn a_wrong_key_or_value_is_named() {
 #[test]
 fn a_control_group_with_too_little_memory_is_named_before_the_start() {
     let small = parse(SMALL).unwrap();
-    let allowed = |mib: u64| System {
-        memory: memory(mib << 20),
-        ..machine()
-    };
-    let said = |mib| check(&small, &allowed(mib));
-    let named: Vec<String> = said(100).iter().map(ToString::to_string).collect();
-    let [named] = named.as_slice() else {
-        panic!("{named:?}");
-    };
+    let tables = crate::plan::layout(&small).octets();
+    let said = |mib: u64| problem_of_memory(&small, &memory(mib << 20), tables);
+    let named = said(100).unwrap().to_string();
     assert!(
         named.starts_with("limits.sessions = 80000: ")
             && named.contains("/sys/fs/cgroup/upf/memory.max allows 100 MiB"),
         "{named}"
     );
-    assert!(said(130).is_empty());
-    let doubt = doubt_of_memory(&small, &memory(130 << 20)).unwrap();
+    assert_eq!(said(130), None);
+    let doubt = doubt_of_memory(&small, &memory(130 << 20), tables).unwrap();
     assert!(doubt.contains("buffering.max_mib"), "{doubt}");
-    assert_eq!(doubt_of_memory(&small, &memory(1 << 30)), None);
+    assert_eq!(doubt_of_memory(&small, &memory(1 << 30), tables), None);
     // What is not in use takes no memory there.
     let kernel = parse(&format!("{SMALL}[datapath]\nkind = \"kernel\"")).unwrap();
-    assert!(check(&kernel, &allowed(64)).is_empty());
-    assert!(doubt_of_memory(&kernel, &memory(64 << 20)).is_some());
+    let little = memory(64 << 20);
+    assert_eq!(problem_of_memory(&kernel, &little, tables), None);
+    assert!(doubt_of_memory(&kernel, &little, tables).is_some());
 }
 
 #[test]

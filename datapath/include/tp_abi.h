@@ -471,9 +471,9 @@ struct tp_route_map {
 	__u64 reserved[3];
 };
 
-/* Routes of a network instance, or of a forwarding policy for packets of one, one list for each family in routes[]: a struct tp_route_map in the
- * first place, then all routes but the default one, longest prefix first; the last one is flagged. Few destinations lie near a route other than the default one, and all others are spared the
- * scan. A list is immutable, apart from the next hops, and swapped by one store. 0: no route at all. */
+/* Routes of a network instance, or of a forwarding policy for packets of one, one list for each family in routes[]: a struct
+ * tp_route_map in the first place, then all routes but the default one, longest prefix first; the last one is flagged. Few
+ * destinations lie near a route other than the default one, and all others are spared the scan. A list is immutable, apart from the next hops, and swapped by one store. 0: no route at all. */
 struct tp_ni {
 	__u32 routes4; /* control: place of the map, index into routes[]; 0 none */
 	__u32 routes6;

@@ -17,7 +17,7 @@
 #define TP_SHARE_REFUSED (~0ULL)
 #define TP_SHARE_WAITS (1ULL << 63)
 
-/* What a packet costs a flow, in ticks, how far it may be ahead, and the capacity that says so. */
+/* Cost of a packet for its flow, in ticks, how far the flow may be ahead, and the capacity that says so. */
 struct tp_due {
 	__u64 cost, burst;
 	struct tp_capacity *of;

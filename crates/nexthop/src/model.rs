@@ -68,7 +68,7 @@ struct NiState {
     neighbours: BTreeMap<IpAddr, NextHop>,
 }
 
-/// What a policy adds to the routes of a network instance.
+/// Routes of a policy beside those of a network instance.
 #[derive(Debug)]
 struct PolicyRoutes {
     of: Policy,
@@ -93,7 +93,7 @@ impl PolicyRoutes {
     }
 }
 
-/// What a list of routes is made of.
+/// Routes of one family as the tables hold them, longest prefix first.
 type Listed = Vec<(IpNet, Option<Target>)>;
 
 #[derive(Debug, Default)]

@@ -104,7 +104,7 @@ impl Steered {
         self.routes.iter().map(|(_, target)| target)
     }
 
-    /// What packets see: these routes, as far as they are `usable`, and the network instance's `own`, or nothing, where none
+    /// Routes that packets meet: these, as far as they are `usable`, and the network instance's `own`, or nothing, where none
     /// of them counts. `in_pool`: as [`crate::NextHopTables::says_more_than_pool`].
     pub(crate) fn before(
         &self,

@@ -122,7 +122,8 @@ impl RouteView {
         self
     }
 
-    /// What a table says of ways `through` some devices, as far as the kernel looks there: not for what is reserved or local.
+    /// Routes of a table `through` some devices, without those for reserved and local addresses, which the kernel does not look up
+    /// there.
     pub(super) fn routes_of(
         &self,
         kernel: &Kernel,
@@ -178,7 +179,7 @@ impl RouteView {
             })
     }
 
-    /// What is said of a whole prefix, unless longer ones say otherwise.
+    /// Target of a whole prefix, unless longer ones say otherwise.
     pub(super) fn around(&self, net: IpNet) -> Option<&Target> {
         let lens = &self.lens[Family::of(net.addr()) as usize];
         let mut wider = lens.iter().filter(|&&len| len <= net.prefix_len());

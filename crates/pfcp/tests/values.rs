@@ -361,7 +361,7 @@ fn a_forwarding_policy_says_how_long_its_identifier_is() {
     let decode = |value| ForwardingPolicy::from_ie(&ie(IeType::FORWARDING_POLICY, value));
     assert_eq!(decode(&[2, b'1', b'0']), Ok(ForwardingPolicy(b"10")));
     assert_eq!(decode(&[0]), Ok(ForwardingPolicy(b"")));
-    // What follows is of later releases.
+    // Octets behind it are of later releases.
     assert_eq!(decode(&[1, b'1', b'0']), Ok(ForwardingPolicy(b"1")));
     for short in [&[][..], &[3, b'1', b'0']] {
         assert_eq!(decode(short).unwrap_err().cause(), Cause::INVALID_LENGTH);

@@ -41,7 +41,7 @@ impl Resource {
         Self::Meters,
     ];
 
-    /// Those that are lines of tables.
+    /// Lines and places of tables.
     pub const OF_TABLES: [Self; 4] = [Self::Entries, Self::Rules, Self::Framed, Self::Meters];
 
     /// As metrics, logs and configuration name the table.

@@ -56,7 +56,7 @@ pub struct Fill {
     pub used: u64,
     /// At most.
     pub capacity: u64,
-    /// Changes of sessions that it was too full for.
+    /// Changes of sessions that it had no room for, or only what is kept for others.
     pub refused: u64,
 }
 

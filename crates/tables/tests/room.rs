@@ -117,7 +117,7 @@ fn filters_fit_whichever_sessions_have_them_and_whatever_went_before() {
     for (n, handle) in (0..).zip(&mut handles) {
         tables.publish(handle, &all(n, 1)).unwrap();
     }
-    // What goes leaves holes of one place each, and the lists that come are long.
+    // Sessions that go leave holes of one place each, and the lists that come are long.
     for (_, handle) in handles.iter_mut().enumerate().filter(|(n, _)| n % 64 != 0) {
         tables.withdraw(handle);
     }

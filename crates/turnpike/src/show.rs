@@ -507,19 +507,14 @@ pub(crate) fn policies(answer: &Value) -> String {
     ]);
     for policy in items(answer, "") {
         for of in items(policy, "/network_instances") {
-            let policy = ["/identifier", "/way", "/fallback", "/towards_access"]
-                .map(|field| text(policy, field));
-            let of = ["/network_instance", "/ipv4", "/ipv6"].map(|field| text(of, field));
-            let [identifier, way, fallback, towards_access] = policy;
-            let [network_instance, ipv4, ipv6] = of;
             table.row([
-                identifier,
-                way,
-                fallback,
-                towards_access,
-                network_instance,
-                ipv4,
-                ipv6,
+                text(policy, "/identifier"),
+                text(policy, "/way"),
+                text(policy, "/fallback"),
+                text(policy, "/towards_access"),
+                text(of, "/network_instance"),
+                text(of, "/ipv4"),
+                text(of, "/ipv6"),
             ]);
         }
     }

@@ -18,8 +18,6 @@ use crate::report::{CoresReport, CpuReport};
 
 /// UE addresses of one page of the tables: `TP_UE_PAGE_BITS`.
 const UE_PAGE: u64 = 1 << 14;
-/// The kernel's main table: where gNBs are.
-const TABLE_MAIN: u32 = 254;
 
 /// Network instances by number.
 fn numbered(config: &Config) -> impl Iterator<Item = (NiId, &NetworkInstance)> {
@@ -276,7 +274,7 @@ pub(crate) fn next_hops(config: &Config) -> nix::Result<nexthop::Config> {
             .map(|policy| policy.to_next_hops(slot_of))
             .collect(),
         ports,
-        n3_table: TABLE_MAIN,
+        n3_table: nexthop::TABLE_MAIN,
     })
 }
 

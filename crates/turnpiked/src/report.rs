@@ -49,7 +49,7 @@ pub(crate) struct PolicyReport {
     pub(crate) way: String,
     /// Where they go while that leads nowhere: `routes` or `drop`.
     pub(crate) fallback: String,
-    /// What it means in FARs towards access: `tunnel` or `refuse`.
+    /// Meaning in FARs towards access: `tunnel` or `refuse`.
     pub(crate) towards_access: String,
     /// How it stands for packets of each.
     pub(crate) network_instances: Vec<PolicyUse>,
@@ -153,7 +153,7 @@ pub(crate) struct TableFill {
     pub(crate) table: String,
     pub(crate) used: u64,
     pub(crate) capacity: u64,
-    /// Requests of SMFs that it was too full for.
+    /// Changes of sessions that it had no room for, or only what is kept for other SMFs.
     pub(crate) refused: u64,
 }
 

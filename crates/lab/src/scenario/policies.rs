@@ -170,7 +170,7 @@ fn by_edge(world: &World, attached: &Attached) -> Result<()> {
 
 fn by_router(world: &World, attached: &Attached) -> Result<()> {
     let by_edge = flow_by_edge(world, attached)?;
-    // What neighbours ask for reaches it, too.
+    // Requests of neighbours reach it, too.
     let all = u64::from(PACKETS.count);
     ensure!(
         by_edge < all / 4,

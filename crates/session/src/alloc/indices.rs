@@ -23,7 +23,7 @@ pub(crate) struct Indices {
     /// comes to the front.
     queued: Bits,
     resting: VecDeque<Resting>,
-    /// What choices that are not settled found in use at the front of `resting`.
+    /// Numbers in use that choices, not settled yet, took from the front of `resting`.
     passed: Vec<Resting>,
 }
 

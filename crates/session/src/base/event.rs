@@ -129,7 +129,7 @@ pub enum Event {
         cp_seid: u64,
         /// The table or share without room.
         shortage: Option<Shortage>,
-        /// What the SMF named and we do not know.
+        /// Name in the request that the configuration lacks.
         unknown: Option<GivenName>,
     },
     /// Something that could not be answered was ignored.

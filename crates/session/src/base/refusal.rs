@@ -18,7 +18,7 @@ pub struct Refusal {
     pub failed_rule: Option<RuleId>,
     /// The table or share without room; for the log.
     pub shortage: Option<Shortage>,
-    /// What the SMF named and we do not know; for the log.
+    /// Name in the request that the configuration lacks; for the log.
     pub unknown: Option<GivenName>,
 }
 

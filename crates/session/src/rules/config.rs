@@ -32,7 +32,7 @@ pub struct Config {
     pub network_instances: Vec<NetworkInstance>,
     /// What SMFs may activate by name.
     pub predefined_rules: Vec<PredefinedRule>,
-    /// What FARs may name in a Forwarding Policy, in the order of `PolicyId`; at most 256.
+    /// Identifiers that FARs may name in a Forwarding Policy, in the order of `PolicyId`; at most 256.
     pub forwarding_policies: Vec<ForwardingPolicy>,
     /// What is refused with cause 75 (no resources available).
     pub limits: Limits,

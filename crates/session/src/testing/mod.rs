@@ -526,7 +526,7 @@ fn far(forwarding: impl Strategy<Value = Forwarding>) -> impl Strategy<Value = F
             through: TunnelNetworkId(0),
         };
         far.set_udp(udp);
-        // Those towards access may name one, to no effect.
+        // FARs towards access may name one, to no effect.
         let to_access = to.destination == Interface::Access;
         if let Some(policy) = policy.filter(|_| to_access || to.tunnel.is_none() && udp.is_none()) {
             far.set_policy(policy);

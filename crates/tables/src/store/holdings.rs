@@ -117,7 +117,7 @@ impl Store {
     }
 }
 
-/// What several keys of a session lead to counts once.
+/// Lines and lists that several keys of a session lead to, which count once.
 #[derive(Default)]
 struct Seen {
     lines: Numbers,

@@ -109,7 +109,7 @@ impl Page {
         let refused = tables
             .iter()
             .map(|t| ([("table", t.table.as_str())], t.refused));
-        let help = "Requests of SMFs that the table was too full for";
+        let help = "Changes of sessions that the table had no room for, or only what is kept for other SMFs";
         out.counters("turnpike_table_refused", help, refused)?;
         let features = datapath
             .features

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use nexthop::TABLE_MAIN;
 use serde::{Deserialize, Serialize};
 use session::config as core;
 
@@ -10,8 +11,7 @@ use super::{Config, Problem, System};
 
 /// Of all network instances and policies together: `TP_HEAD_NI_MASK` and one more.
 const ROUTED_MAX: usize = 256;
-/// The kernel's main table, and the one of local addresses.
-const TABLE_MAIN: u32 = 254;
+/// The kernel's table of local addresses.
 const TABLE_LOCAL: u32 = 255;
 
 /// A forwarding policy (TS 29.244, 8.2.23).
@@ -40,7 +40,7 @@ enum Fallback {
     Drop,
 }
 
-/// What the policy means in a FAR towards access.
+/// Meaning in a FAR towards access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum TowardsAccess {
@@ -50,7 +50,7 @@ enum TowardsAccess {
 }
 
 impl ForwardingPolicy {
-    /// What the core is told.
+    /// For the core: its name, and where it may stand.
     pub(crate) fn to_core(&self) -> core::ForwardingPolicy {
         core::ForwardingPolicy {
             identifier: self.identifier.clone(),
@@ -58,7 +58,7 @@ impl ForwardingPolicy {
         }
     }
 
-    /// What the mirror of the kernel's routes is told. `slot_of`: place of an interface in the file.
+    /// For the mirror of the kernel's routes: where it leads. `slot_of`: place of an interface in the file.
     pub(crate) fn to_next_hops(&self, slot_of: impl Fn(&str) -> Option<u32>) -> nexthop::Policy {
         let slot = self.interface.as_deref().and_then(slot_of);
         nexthop::Policy {
@@ -127,7 +127,7 @@ impl ForwardingPolicy {
     }
 }
 
-/// What is wrong with them.
+/// Mistakes in them.
 pub(super) fn check(config: &Config, system: &System, problems: &mut Vec<Problem>) {
     let policies = &config.forwarding_policy;
     let routed = config.network_instance.len() * (policies.len() + 1);

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::{Config, DatapathKind, Problem};
 
-/// What a process takes beside its tables and the ring of packets that wait: measured, programs included.
+/// Octets of a process beside its tables and the ring of packets that wait: measured, programs included.
 const BESIDE: u64 = 24 << 20;
 
-/// What a session takes beside its lines in the tables: measured with a million.
+/// Octets of a session beside its lines in the tables: measured with a million.
 const OF_A_SESSION: u64 = 320;
 
 /// The least that this process can have, and who says so.
@@ -77,7 +77,7 @@ fn bounds_of(groups: &str, root: &Path) -> impl Iterator<Item = (u64, PathBuf)> 
     bounds.collect::<Vec<_>>().into_iter()
 }
 
-/// What is taken at the start, and what with everything in use. `tables`: octets of the tables.
+/// Octets at the start, and with everything in use. `tables`: octets of the tables.
 fn wanted(config: &Config, tables: u64) -> (u64, u64) {
     let ring = u64::from(config.buffering.ring_mib) << 20;
     let tables = tables.saturating_add(ring + BESIDE);
@@ -86,7 +86,7 @@ fn wanted(config: &Config, tables: u64) -> (u64, u64) {
     (tables, tables.saturating_add(sessions + waiting))
 }
 
-/// What cannot even start. `tables`: octets of the tables.
+/// Too little to start. `tables`: octets of the tables.
 pub(crate) fn problem(config: &Config, memory: &Memory, tables: u64) -> Option<Problem> {
     let (at_start, _) = wanted(config, tables);
     // The others take their memory as it is filled.
@@ -103,7 +103,7 @@ pub(crate) fn problem(config: &Config, memory: &Memory, tables: u64) -> Option<P
     Some(Problem::new("limits.sessions", sessions, reason))
 }
 
-/// What starts, and may run out later. `tables`: octets of the tables.
+/// Enough to start, and too little with everything in use. `tables`: octets of the tables.
 pub(crate) fn doubt(config: &Config, memory: &Memory, tables: u64) -> Option<String> {
     let (_, full) = wanted(config, tables);
     (full > memory.octets).then(|| {

@@ -749,7 +749,7 @@ fn a_control_group_with_too_little_memory_is_named_before_the_start() {
     let doubt = doubt_of_memory(&small, &memory(130 << 20), tables).unwrap();
     assert!(doubt.contains("buffering.max_mib"), "{doubt}");
     assert_eq!(doubt_of_memory(&small, &memory(1 << 30), tables), None);
-    // What is not in use takes no memory there.
+    // Tables of this kind take memory as they fill.
     let kernel = parse(&format!("{SMALL}[datapath]\nkind = \"kernel\"")).unwrap();
     let little = memory(64 << 20);
     assert_eq!(problem_of_memory(&kernel, &little, tables), None);

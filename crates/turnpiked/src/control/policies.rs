@@ -6,7 +6,7 @@ use session::compiled::{NiId, PolicyId};
 use crate::config::Config;
 use crate::report::{PolicyReport, PolicyUse};
 
-/// Those of the configuration, for each network instance.
+/// Forwarding policies of the configuration, for each network instance.
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
     ways: Vec<Way>,

@@ -144,14 +144,14 @@ fn an_identifier_that_is_shorter_than_it_says_is_a_length_error() {
         let wrong = refusal(Cause::INVALID_LENGTH, IeType::FORWARDING_POLICY, None);
         refuses(&mut world(), wrong, with_far(CORE, None, short));
     }
-    // What later releases may add behind it is skipped.
+    // Octets behind it, of later releases, are skipped.
     let mut world = world();
     let longer = [&identifier(b"gold")[..], &[1, 2, 3]].concat();
     world.establish(with_far(CORE, None, &longer)).unwrap();
     assert_eq!(uplink(&world), steered(0));
 }
 
-/// What a policy cannot steer: packets into tunnels of the core, and to the SMF.
+/// Not to be steered by a policy: packets into tunnels of the core, and to the SMF.
 #[test]
 fn a_policy_where_there_is_no_way_to_the_data_network_is_refused() {
     let gold = identifier(b"gold");

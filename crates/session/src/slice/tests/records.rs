@@ -185,7 +185,7 @@ fn a_session_that_cannot_be_is_refused() {
     assert_eq!(Record::read(&zero), Err(RecordError::Impossible("SEID 0")));
 }
 
-/// What the corpus has as `ordinary-4` is of the fourth version: a change of the layout is to raise the number.
+/// `ordinary-4` of the corpus is of the fourth version: a change of the layout is to raise the number.
 #[test]
 fn a_record_of_this_version_is_read_as_it_was_written() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));

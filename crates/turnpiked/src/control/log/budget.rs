@@ -5,7 +5,7 @@
 //! whose association is younger than [`SETTLED`] or who have none, share an amount in addition, so that many addresses get no
 //! more than few, and take none of the lines of SMFs that have been here for long.
 //!
-//! What an SMF repeats by itself, such as a restart with each heartbeat, is one line in a window, however few there are.
+//! A restart of the same SMF is one line in a window, however few there are: some restart with each heartbeat.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -322,7 +322,7 @@ mod tests {
         let beside = restarts(&mut budget, 59, &other);
         assert!(beside, "another one at the same address");
         assert_eq!(told(&budget.advance(at(60))), 5);
-        // What else comes from there has lines of its own.
+        // Other kinds from there have lines of their own.
         assert!(restarts(&mut budget, 61, &one));
         assert_eq!(lines(&mut budget, at(62), SMF, 100), LINES - 1);
         assert!(!restarts(&mut budget, 63, &one));

@@ -1,12 +1,14 @@
 //! Entries at which packets wait, on the host.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use session::compiled::{
-    Action, Compiled, Direction, Entry, HoldLimits, Key, NiId, PdrId, Qfi, Select, Tables as _,
+    Action, Compiled, Direction, Entry, Filter, HoldLimits, Key, NiId, PdrId, Qfi, QfiSet, Select,
+    Tables as _,
 };
 use session::testing;
 
@@ -181,6 +183,27 @@ impl World {
             entries: vec![entry],
             keys: vec![(key, Select::One(0))],
             drops_held,
+            ..Compiled::default()
+        };
+        self.tables.publish(&mut self.handle, &compiled).unwrap();
+    }
+
+    /// A flow more, whose packets are dropped.
+    fn publish_with_flow(&mut self, action: Action) {
+        let filter = |entry| Filter {
+            entry,
+            flow: None,
+            qfis: QfiSet::default(),
+        };
+        let key = Key::Ue4 {
+            ni: NiId(0),
+            addr: UE,
+        };
+        let compiled = Compiled {
+            seid: SEID,
+            entries: vec![downlink(PDR, action), downlink(PdrId(3), Action::Drop)],
+            keys: vec![(key, Select::List { first: 0, len: 2 })],
+            filters: [1, 0].map(filter).to_vec(),
             ..Compiled::default()
         };
         self.tables.publish(&mut self.handle, &compiled).unwrap();
@@ -436,6 +459,40 @@ fn an_entry_stays_behind_packets_that_met_it_when_the_ue_was_idle_for_the_second
     world.leaves(entry);
     world.settle();
     assert_eq!(world.action(), entry::ACT_TUNNEL);
+}
+
+/// The line of the new entry is one that led to a list, or was nobody's.
+#[test]
+fn packets_that_wait_are_not_lost_while_a_flow_comes_and_goes() {
+    let mut world = World::with_bystanders();
+    let bystander = world.tables.bystander();
+    let owners = world.tables.store.owners.clone();
+    let entries = world.tables.store.mem.entries.clone();
+    world.publish(Action::Buffer, 9);
+    let waits_at = AtomicU32::new(world.entry());
+    let over = AtomicBool::new(false);
+    let met = std::thread::scope(|scope| {
+        let keeper = scope.spawn(|| {
+            let mut met = BTreeSet::new();
+            while !over.load(Ordering::Relaxed) {
+                let _looking = bystander.look();
+                let by = owners.present(waits_at.load(Ordering::Acquire));
+                met.insert(entry::action(entries[by as usize].load(entry::HEAD)));
+            }
+            met
+        });
+        for _ in 0..5_000 {
+            world.publish_with_flow(tunnel(1));
+            waits_at.store(world.entry(), Ordering::Release);
+            world.tables.maintain();
+            world.publish(Action::Buffer, 9);
+            waits_at.store(world.entry(), Ordering::Release);
+            world.tables.maintain();
+        }
+        over.store(true, Ordering::Relaxed);
+        keeper.join().unwrap()
+    });
+    assert_eq!(met, [entry::ACT_TUNNEL, entry::ACT_BUFFER].into());
 }
 
 #[test]

@@ -200,16 +200,20 @@ impl Store {
             }
             self.clear_side(want.at);
             self.first_qos_alarm(*held, &plan.held.entries);
-            let mut head = want.head();
             if let Some(was) = want.was {
                 self.carry(was, want.at);
                 self.leave_behind(was, want.at);
-                if entry::may_hold(self.head(was)) {
-                    self.wait_behind(was, want.at);
-                    head = self.behind_waiting(want.at, head);
-                }
             }
+            let holds = want.was.filter(|&was| entry::may_hold(self.head(was)));
+            let head = match holds {
+                Some(_) => self.behind_waiting(want.at, want.head()),
+                None => want.head(),
+            };
             self.mem.entries[want.at as usize].publish(entry::HEAD, head);
+            // Whoever keeps what waits goes by this line from now on: by what it says, not by what lay there before.
+            if let Some(was) = holds {
+                self.wait_behind(was, want.at);
+            }
         }
     }
 

@@ -31,6 +31,8 @@ LIMIT_ALONE_S = 4200
 MEMORY_MB = 6144
 # In which what a test has started ends by itself when the test is over.
 AFTERWARDS_S = 60
+# Lines that are told again of each test that failed.
+TELLING_LINES = 12
 MARK = "TURNPIKE_TEST_RUN"
 PR_SET_PDEATHSIG = 1
 
@@ -103,6 +105,14 @@ def end(mark, patience_s):
     return said
 
 
+def telling(text):
+    """What a failed test says of why, from all that it printed: told again at the end, where whoever sees nothing else sees it."""
+    lines = text.splitlines()
+    begins = [n for n, line in enumerate(lines) if line.startswith("FAIL ") or " panicked at " in line]
+    chosen = sorted({n + more for n in begins for more in range(3) if n + more < len(lines)})
+    return [lines[n][:400] for n in chosen[:TELLING_LINES]]
+
+
 class Run:
     """All tests, and what became of them."""
 
@@ -141,7 +151,7 @@ class Run:
         with self.lock:
             self.took.append((seconds, title))
             if why:
-                self.failed.append(title)
+                self.failed.append((title, telling(text)))
                 print(f"FAIL {title}: {why}\n{text}", flush=True)
             elif program[:2] in ALONE:
                 print(f"ok   {title} ({seconds:.0f} s)\n{text}", flush=True)
@@ -220,8 +230,10 @@ def inside(programs, jobs, limit_s):
     for name in left:
         print(f"LEFT BEHIND {name}")
     print(f"{len(run.took) - len(run.failed)} tests passed, {len(run.failed)} failed")
-    for title in run.failed:
+    for title, lines in run.failed:
         print(f"FAILED {title}")
+        for line in lines:
+            print(f"    {line}")
     if not run.took:
         sys.exit("no test is called that")
     sys.exit(bool(run.failed or left or memory.most > MEMORY_MB))

@@ -136,7 +136,7 @@ impl NextHops {
         let instances = &config.network_instances;
         let own = instances.iter().map(|&ni| state(ni, None));
         let count = u16::try_from(instances.len()).unwrap_or(u16::MAX);
-        let of_policies = (0..).map(PolicyId).zip(&config.policies);
+        let of_policies = PolicyId::all().zip(&config.policies);
         let of_policies = of_policies.flat_map(|(id, policy)| {
             instances.iter().map(move |ni| {
                 let id = id.routes_for(ni.id, count);
@@ -413,11 +413,6 @@ impl NextHops {
         ni.view = view;
         ni.lists = lists.map(Option::unwrap_or_default);
         if let Some(policy) = &mut ni.policy {
-            if too_many.contains(&true) && !policy.too_many.contains(&true) {
-                tracing::warn!(
-                    "a forwarding policy has more routes than fit beside those of its network instance: it is not in use"
-                );
-            }
             (policy.usable, policy.too_many) = (usable, too_many);
         }
     }

@@ -384,6 +384,19 @@ fn routes_within_a_pool_stay_as_they_are() {
     assert_eq!(by_policy(&bench, "10.60.0.2"), resolved(N6, EDGE, 9));
 }
 
+#[test]
+fn as_many_policies_as_there_may_be_have_ways() {
+    let one = steering(Way::Table(200), Fallback::Drop);
+    let config = Config {
+        policies: vec![one.policies[0].clone(); 255],
+        ..one
+    };
+    let bench = Bench::of(config, with_edge());
+    let state = |policy| bench.model.policy_state(PolicyId(policy), NiId(INTERNET));
+    assert_eq!([state(0), state(254)], [Some([PolicyState::NoRoute; 2]); 2]);
+    assert_eq!(state(255), None);
+}
+
 /// The FIB knows nothing of policies.
 #[test]
 fn a_policy_with_more_routes_than_fit_goes_its_fallback() {

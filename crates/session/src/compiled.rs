@@ -57,6 +57,11 @@ impl PredefinedId {
 pub struct PolicyId(pub u8);
 
 impl PolicyId {
+    /// All that there may be, as policies stand in the configuration.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..=u8::MAX).map(Self)
+    }
+
     /// The number under which the tables have the routes of this policy for packets of a network instance: behind those of all
     /// network instances, of which there are so many.
     pub fn routes_for(self, ni: NiId, instances: u16) -> NiId {

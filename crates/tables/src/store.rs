@@ -261,8 +261,8 @@ impl Store {
     /// Numbers of the routes of all policies for a network instance.
     fn policies_of(&self, ni: NiId) -> impl Iterator<Item = NiId> + use<> {
         let instances = self.instances;
-        (0..=u8::MAX)
-            .map(move |policy| PolicyId(policy).routes_for(ni, instances))
+        PolicyId::all()
+            .map(move |policy| policy.routes_for(ni, instances))
             .take((self.homes.len() / usize::from(instances.max(1))).saturating_sub(1))
     }
 

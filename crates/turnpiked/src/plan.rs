@@ -27,7 +27,7 @@ fn numbered(config: &Config) -> impl Iterator<Item = (NiId, &NetworkInstance)> {
 /// Under which numbers the tables have the routes of a network instance, and of policies for its packets.
 pub(crate) fn routed(config: &Config, ni: NiId) -> impl Iterator<Item = NiId> {
     let instances = u16::try_from(config.network_instance.len()).unwrap_or(u16::MAX);
-    let policies = (0..).map(PolicyId).take(config.forwarding_policy.len());
+    let policies = PolicyId::all().take(config.forwarding_policy.len());
     std::iter::once(ni).chain(policies.map(move |policy| policy.routes_for(ni, instances)))
 }
 

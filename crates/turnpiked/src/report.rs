@@ -64,6 +64,10 @@ pub(crate) struct PolicyUse {
     pub(crate) ipv6: String,
 }
 
+impl PolicyUse {
+    pub(crate) const IN_USE: &str = "in use";
+}
+
 /// What an interface, a network instance or a group of users has, in one direction: of users' IP packets.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct CapacityReport {

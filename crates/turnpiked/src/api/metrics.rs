@@ -11,7 +11,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 
 use super::refusals;
-use crate::report::{CapacityReport, LogTotals, PortReport, Report, ShaperReport, WorkerReport};
+use crate::report::{
+    CapacityReport, LogTotals, PolicyUse, PortReport, Report, ShaperReport, WorkerReport,
+};
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -236,7 +238,7 @@ impl Page {
                         ("network_instance", of.network_instance.as_str()),
                         ("family", family),
                     ];
-                    (labels, u64::from(state == "in use"))
+                    (labels, u64::from(state == PolicyUse::IN_USE))
                 })
             })
         });

@@ -24,7 +24,7 @@ struct Way {
 
 impl Policies {
     pub(crate) fn new(config: &Config) -> Self {
-        let policies = (0..).map(PolicyId).zip(&config.forwarding_policy);
+        let policies = PolicyId::all().zip(&config.forwarding_policy);
         let ways = policies.flat_map(|(policy, of)| {
             let instances = (0..).map(NiId).zip(&config.network_instance);
             instances.map(move |(ni, instance)| Way {
@@ -56,7 +56,7 @@ impl Policies {
 
     /// For operators.
     pub(super) fn report(&self, config: &Config) -> Vec<PolicyReport> {
-        let policies = (0..).map(PolicyId).zip(&config.forwarding_policy);
+        let policies = PolicyId::all().zip(&config.forwarding_policy);
         let report = |(id, of): (PolicyId, &crate::config::ForwardingPolicy)| {
             let ways = self.ways.iter().filter(|way| way.policy == id);
             PolicyReport {
@@ -112,10 +112,30 @@ impl Way {
 
 fn name(state: PolicyState) -> &'static str {
     match state {
-        PolicyState::InUse => "in use",
+        PolicyState::InUse => PolicyUse::IN_USE,
         PolicyState::InPart => "in part",
         PolicyState::Unreachable => "unreachable",
         PolicyState::NoRoute => "no route",
         PolicyState::TooMany => "too many routes",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_as_there_may_be_are_shown() {
+        let text = include_str!("../../../../deploy/turnpiked.example.toml");
+        let mut config = crate::config::parse(text).unwrap();
+        let instances = config.network_instance.len();
+        config.forwarding_policy = vec![config.forwarding_policy[0].clone(); 255];
+        let report = Policies::new(&config).report(&config);
+        assert_eq!(report.len(), 255);
+        assert!(
+            report
+                .iter()
+                .all(|policy| policy.network_instances.len() == instances)
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
 
 use super::sessions::ping_all;
@@ -14,7 +14,7 @@ use super::{Scenario, both_ways, eventually};
 use crate::dn;
 use crate::netns::{Netns, Process, enter};
 use crate::sys;
-use crate::traffic::{Iperf, Way, iperf, start_download};
+use crate::traffic::{Iperf, Way, start_download, start_iperf};
 use crate::wait::NEVER;
 use crate::world::{Attached, Family, UPF_N3, World};
 
@@ -93,32 +93,54 @@ fn ends(file: &Path) -> Result<bool> {
 }
 
 /// How many frames of a capture match a display filter, with every checksum verified.
-pub(super) fn count(file: &PathBuf, filter: &str) -> Result<usize> {
-    Ok(
-        matching(file, filter, &["-T", "fields", "-e", "frame.number"])?
-            .lines()
-            .count(),
-    )
+pub(super) fn count(file: &Path, filter: &str) -> Result<usize> {
+    Ok(counts(file, &[filter])?[0])
 }
 
-pub(super) fn matching(file: &PathBuf, filter: &str, fields: &[&str]) -> Result<String> {
+/// The same for several filters, which contain no commas: the capture is read once.
+pub(super) fn counts<F: AsRef<str>>(file: &Path, filters: &[F]) -> Result<Vec<usize>> {
+    let mut statistics = "io,stat,0".to_owned();
+    for filter in filters {
+        ensure!(!filter.as_ref().contains(','), "{}", filter.as_ref());
+        statistics += ",";
+        statistics += filter.as_ref();
+    }
+    let told = tshark(file, &["-q", "-z", &statistics])?;
+    let counts = frames_of(&told).with_context(|| told.clone())?;
+    ensure!(counts.len() == filters.len(), "{told}");
+    Ok(counts)
+}
+
+/// Of each pair of frames and bytes in the row of the only interval. A capture that lasted no time has no such row.
+fn frames_of(told: &str) -> Option<Vec<usize>> {
+    let row = told.lines().find_map(|line| line.split_once("<>"))?.1;
+    let columns = row.split('|').map(str::trim).skip(1);
+    // Narrow tables are filled up to the width of their heading.
+    let columns = columns.filter(|column| !column.is_empty());
+    columns
+        .step_by(2)
+        .map(|frames| frames.parse().ok())
+        .collect()
+}
+
+/// What tshark says of the frames that match a filter.
+pub(super) fn matching(file: &Path, filter: &str, fields: &[&str]) -> Result<String> {
+    tshark(file, &[&["-Y", filter], fields].concat())
+}
+
+fn tshark(file: &Path, options: &[&str]) -> Result<String> {
     let mut command = Command::new("tshark");
     for check in ["ip", "tcp", "udp"] {
         command.args(["-o", &format!("{check}.check_checksum:TRUE")]);
     }
-    command
-        .arg("-n")
-        .arg("-r")
-        .arg(file)
-        .args(["-Y", filter])
-        .args(fields);
+    command.arg("-n").arg("-r").arg(file).args(options);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let output = Process::spawn(&mut command)?.output(NEVER)?;
     let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "tshark {filter}: {error}");
+    ensure!(output.status.success(), "tshark {options:?}: {error}");
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -147,6 +169,7 @@ pub(super) fn programs_talk(world: &World, attached: &Attached) -> Result<()> {
     both_ways(world, attached)?;
     // A server is not at once ready for its next client.
     let mut ports = dn::IPERF_PORT..;
+    let mut running = Vec::new();
     for from in attached.session.addresses.all() {
         start_download(&attached.ue.netns, from, 2_000_000, 20_000_000)?.finish()?;
         for way in [Way::Up, Way::Down] {
@@ -159,40 +182,49 @@ pub(super) fn programs_talk(world: &World, attached: &Attached) -> Result<()> {
                 udp_bps,
                 seconds: 1,
             };
-            iperf(&attached.ue.netns, plan)?;
+            running.push(start_iperf(&attached.ue.netns, plan)?);
         }
     }
-    Ok(())
+    running
+        .into_iter()
+        .try_for_each(|iperf| iperf.finish().map(drop))
 }
 
 /// Nothing malformed and no wrong checksum in captures of what [`programs_talk`] did: how many frames there were.
-pub(super) fn without_defects(captures: &[(&str, &PathBuf)]) -> Result<String> {
+pub(super) fn without_defects(captures: &[(&str, &Path)]) -> Result<String> {
     let mut totals = Vec::new();
     for (name, file) in captures {
-        let total = count(file, "frame")?;
+        let [total, defects] = counts(file, &["frame", DEFECTS])?[..] else {
+            bail!("two counts");
+        };
         ensure!(total > 1000, "{name}: only {total} frames were captured");
-        let defects = matching(file, DEFECTS, &[])?;
-        let first: Vec<_> = defects.lines().take(5).collect();
-        ensure!(
-            first.is_empty(),
-            "{name}: defects, the first of them:\n{}",
-            first.join("\n")
-        );
+        if defects > 0 {
+            let text = matching(file, DEFECTS, &[])?;
+            let first: Vec<_> = text.lines().take(5).collect();
+            bail!(
+                "{name}: {defects} defects, the first of them:\n{}",
+                first.join("\n")
+            );
+        }
         totals.push(format!("{total} frames on {name}"));
     }
     Ok(totals.join(", "))
 }
 
 /// Every G-PDU carries the container of its direction with the QFI of the session. upf: its address on N3.
-pub(super) fn session_containers(n3: &PathBuf, upf: IpAddr) -> Result<()> {
+pub(super) fn session_containers(n3: &Path, upf: IpAddr) -> Result<()> {
     let ip = if upf.is_ipv4() { "ip" } else { "ipv6" };
-    for (way, end, pdu_type) in [("uplink", "dst", 1), ("downlink", "src", 0)] {
+    let filters = [("dst", 1), ("src", 0)].map(|(end, pdu_type)| {
         let all = format!("gtp.message == 255 && {ip}.{end} == {upf}");
         let right = format!(
             "{all} && gtp.ext_hdr.pdu_ses_con.pdu_type == {pdu_type} \
              && gtp.ext_hdr.pdu_ses_con.qos_flow_id == 9"
         );
-        let (all, right) = (count(n3, &all)?, count(n3, &right)?);
+        [all, right]
+    });
+    let found = counts(n3, filters.as_flattened())?;
+    for (way, found) in ["uplink", "downlink"].into_iter().zip(found.chunks(2)) {
+        let (all, right) = (found[0], found[1]);
         ensure!(
             all > 100 && all == right,
             "{right} of {all} {way} G-PDUs have the container"
@@ -202,13 +234,18 @@ pub(super) fn session_containers(n3: &PathBuf, upf: IpAddr) -> Result<()> {
 }
 
 /// The UPF is one hop: what a UE sent with 64 arrives with 63.
-pub(super) fn hop_limits(n6: &PathBuf) -> Result<()> {
-    for (field, source) in [
+pub(super) fn hop_limits(n6: &Path) -> Result<()> {
+    let fields = [
         ("ip.ttl", "ip.src == 10.60.0.0/16"),
         ("ipv6.hlim", "ipv6.src == 2001:db8:60::/48"),
-    ] {
-        let all = count(n6, source)?;
-        let right = count(n6, &format!("{source} && {field} == 63"))?;
+    ];
+    let filters = fields.map(|(field, source)| {
+        let right = format!("{source} && {field} == 63");
+        [source.to_owned(), right]
+    });
+    let found = counts(n6, filters.as_flattened())?;
+    for ((field, _), found) in fields.iter().zip(found.chunks(2)) {
+        let (all, right) = (found[0], found[1]);
         ensure!(
             all > 100 && all == right,
             "{right} of {all} packets have {field} 63"
@@ -237,9 +274,9 @@ mod tests {
         for word in [0xa1b2_c3d4_u32, 4 << 16 | 2, 0, 0, 65535, 1] {
             file.extend(word.to_le_bytes());
         }
-        for frame in frames {
+        for (second, frame) in (0..).zip(frames) {
             let length = frame.len() as u32;
-            for word in [0, 0, length, length] {
+            for word in [second, 0, length, length] {
                 file.extend(word.to_le_bytes());
             }
             file.extend(frame);
@@ -258,7 +295,9 @@ mod tests {
         let path = std::env::temp_dir().join(format!("lab-judge-{}.pcap", std::process::id()));
         std::fs::write(&path, pcap(&frames))?;
         let found = matching(&path, DEFECTS, &["-T", "fields", "-e", "frame.number"]);
+        let counted = counts(&path, &["frame", DEFECTS, "udp.srcport == 1"]);
         std::fs::remove_file(&path)?;
+        assert_eq!(counted?, [4, 3, 0]);
         assert_eq!(
             found?.split_whitespace().collect::<Vec<_>>(),
             ["2", "3", "4"]

@@ -1,10 +1,10 @@
 //! QERs beyond gate and bit rate, and what the UPF reports of quiet users.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::gbr::Gbr;
 use rs_pfcp::ie::packet_rate::{PacketRate, TimeUnit};
@@ -12,7 +12,7 @@ use rs_pfcp::ie::user_plane_inactivity_timer::UserPlaneInactivityTimer;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
-use super::capture::{Capture, count};
+use super::capture::{Capture, counts};
 use super::sessions::refused;
 use super::{Scenario, both_ways, expect_drops, flow_down, flow_up};
 use crate::dn;
@@ -73,24 +73,25 @@ fn reflective_qos(world: &mut World) -> Result<String> {
 }
 
 /// All downlink packets have the marks, and the uplink is as ever.
-fn containers(n3: &PathBuf, rqi: &str, paging: &str) -> Result<usize> {
+fn containers(n3: &Path, rqi: &str, paging: &str) -> Result<usize> {
     let downlink = "gtp.message == 255 && ip.src == 10.3.0.1";
     let marked = format!(
         "{downlink} && gtp.ext_hdr.pdu_ses_cont.{rqi} && gtp.ext_hdr.pdu_ses_cont.{paging} \
          && gtp.ext_hdr.pdu_ses_con.qos_flow_id == 9 && !_ws.malformed && udp.port == 2152 \
          && ip.dst == 10.60.0.0/16"
     );
-    let (all, right) = (count(n3, downlink)?, count(n3, &marked)?);
+    let uplink = "gtp.message == 255 && ip.dst == 10.3.0.1";
+    let plain = format!("{uplink} && gtp.ext_hdr.pdu_ses_con.pdu_type == 1");
+    let [all, right, uplinks, plain] = counts(n3, &[downlink, &marked, uplink, &plain])?[..] else {
+        bail!("four counts");
+    };
     ensure!(
         all > 100 && all == right,
         "{right} of {all} downlink packets have {rqi} and {paging}"
     );
-    let uplink = "gtp.message == 255 && ip.dst == 10.3.0.1";
-    let plain = format!("{uplink} && gtp.ext_hdr.pdu_ses_con.pdu_type == 1");
-    let (uplinks, right) = (count(n3, uplink)?, count(n3, &plain)?);
     ensure!(
-        uplinks > 100 && uplinks == right,
-        "uplink: {right} of {uplinks}"
+        uplinks > 100 && uplinks == plain,
+        "uplink: {plain} of {uplinks}"
     );
     Ok(all)
 }

@@ -15,7 +15,7 @@ use rs_pfcp::ie::source_interface::SourceInterfaceValue;
 use rs_pfcp::ie::three_gpp_interface_type::ThreeGppInterfaceType;
 use rs_pfcp::ie::ue_ip_address::UeIpAddress;
 
-use super::capture::{Capture, count, without_defects};
+use super::capture::{Capture, counts, without_defects};
 use super::sessions::ping_all;
 use super::{Scenario, flow_down, more_of};
 use crate::dn;
@@ -281,11 +281,14 @@ fn separate_n9(world: &mut World) -> Result<String> {
     ] {
         let tunnelled = "gtp.message == 255 && eth.type == 0x0800";
         let between = |from, to| format!("{tunnelled} && ip.src == {from} && ip.dst == {to}");
-        let (up, down) = (
-            count(file, &between(one, other))?,
-            count(file, &between(other, one))?,
-        );
-        let all = count(file, tunnelled)?;
+        let filters = [
+            between(one, other),
+            between(other, one),
+            tunnelled.to_owned(),
+        ];
+        let [up, down, all] = counts(file, &filters)?[..] else {
+            bail!("three counts");
+        };
         ensure!(
             up > 200 && down > 1000 && up + down == all,
             "on {name} {up} packets up and {down} down of {all}"

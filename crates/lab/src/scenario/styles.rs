@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::capture::{Capture, count, matching};
+use super::capture::{Capture, counts};
 use super::sessions::ping_all;
 use super::{Scenario, both_ways, flow_down, none_of};
 use crate::flow::Shape;
@@ -162,14 +162,20 @@ fn smf_styles(world: &mut World) -> Result<String> {
         life(world, *style, smf).with_context(|| format!("{style:?}"))?;
     }
     let file = capture.stop()?;
-    ensure!(count(&file, "_ws.malformed")? == 0, "malformed messages");
-    for (message, filter, of) in TRAITS {
-        let filter = format!("pfcp.msg_type == {message} && {filter}");
-        let senders = matching(&file, &filter, &["-T", "fields", "-e", "ip.src"])?;
-        for (smf, style) in styles.iter().enumerate() {
-            let address = smf_address(smf).to_string();
-            let found = senders.lines().any(|sender| sender == address);
-            ensure!(found == of.contains(style), "{style:?}: {filter}: {found}");
+    let mut filters = vec!["_ws.malformed".to_owned()];
+    for (message, filter, _) in TRAITS {
+        filters.extend((0..styles.len()).map(|smf| {
+            let sender = smf_address(smf);
+            format!("ip.src == {sender} && pfcp.msg_type == {message} && {filter}")
+        }));
+    }
+    let found = counts(&file, &filters)?;
+    ensure!(found[0] == 0, "malformed messages");
+    let of_traits = found[1..].chunks(styles.len());
+    for ((_, filter, of), found) in TRAITS.iter().zip(of_traits) {
+        for (style, found) in styles.iter().zip(found) {
+            let has = of.contains(style);
+            ensure!((*found > 0) == has, "{style:?}: {filter}: {found}");
         }
     }
     Ok(format!("{} SMFs, {} traits", styles.len(), TRAITS.len()))
@@ -196,7 +202,12 @@ fn life(world: &mut World, style: Style, smf: usize) -> Result<()> {
 
     let idle = world.smf(smf)?.idle(&attached.session);
     idle.context("idle")?;
-    let flow = flow_down(world, &attached, Shape::lasting(100, 1))?;
+    let shape = Shape {
+        rate: 500,
+        count: 100,
+        payload: 200,
+    };
+    let flow = flow_down(world, &attached, shape)?;
     none_of(flow, "downlink while idle")?;
     world.activate(&attached).context("back")?;
     both_ways(world, &attached).context("back")?;

@@ -1,6 +1,6 @@
 //! Following one user, as an operator does.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -154,7 +154,7 @@ fn provoke(world: &World, attached: &Attached) -> Result<()> {
 }
 
 /// Of each packet, as tshark reads them; nothing may be malformed.
-fn comments(file: &PathBuf) -> Result<Vec<String>> {
+fn comments(file: &Path) -> Result<Vec<String>> {
     let malformed = matching(file, "_ws.malformed", &[])?;
     ensure!(malformed.is_empty(), "malformed:\n{malformed}");
     let fields = ["-T", "fields", "-e", "frame.comment"];

@@ -1,7 +1,7 @@
 //! What carries the tunnels: IPv6, both families, and VLANs.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use rs_pfcp::ie::{IeIterator, IeType};
 use rs_pfcp::message::MsgType;
 
 use super::capture::{
-    Capture, count, hop_limits, programs_talk, session_containers, without_defects,
+    Capture, count, counts, hop_limits, programs_talk, session_containers, without_defects,
 };
 use super::sessions::ping_all;
 use super::{Scenario, eventually, flow_down, more_of};
@@ -121,15 +121,17 @@ fn outer_ipv6(world: &mut World) -> Result<String> {
 }
 
 /// RFC 8200 wants a checksum, and so do gNBs that were not told otherwise.
-fn only_over_ipv6(n3: &PathBuf) -> Result<usize> {
-    let over4 = count(n3, "gtp && eth.type == 0x0800")?;
-    let ours = format!("gtp && ipv6.src == {UPF_N3_V6}");
-    let bare = count(n3, &format!("{ours} && udp.checksum == 0"))?;
+fn only_over_ipv6(n3: &Path) -> Result<usize> {
+    let bare = format!("gtp && ipv6.src == {UPF_N3_V6} && udp.checksum == 0");
+    let [over4, over6] = ["gtp && eth.type == 0x0800", "gtp && eth.type == 0x86dd"];
+    let [over4, over6, bare] = counts(n3, &[over4, over6, &bare])?[..] else {
+        bail!("three counts");
+    };
     ensure!(
         over4 == 0 && bare == 0,
         "{over4} packets over IPv4, {bare} without a checksum"
     );
-    count(n3, "gtp && eth.type == 0x86dd")
+    Ok(over6)
 }
 
 /// A tunnel that the UPF does not have.
@@ -200,25 +202,23 @@ fn outer_both(world: &mut World) -> Result<String> {
     world.handover(&mut attached, 1)?;
     ping_all(&attached)?;
     let n3 = n3.stop()?;
-    let down = |over: u16, to: &str| {
-        count(
-            &n3,
-            &format!("gtp.message == 255 && eth.type == {over} && {to}"),
-        )
+    let over4 = |to| format!("gtp.message == 255 && eth.type == 0x0800 && ip.dst == {to}");
+    let over6 = |to| format!("gtp.message == 255 && eth.type == 0x86dd && ipv6.dst == {to}");
+    let filters = [
+        over4(GNBS[0]),
+        over6(GNBS_V6[0]),
+        over4(GNBS[1]),
+        over6(GNBS_V6[1]),
+        over6(UPF_N3_V6),
+    ];
+    let [first4, first6, second4, second6, up6] = counts(&n3, &filters)?[..] else {
+        bail!("five counts");
     };
-    let to_first = [
-        down(0x0800, &format!("ip.dst == {}", GNBS[0]))?,
-        down(0x86dd, &format!("ipv6.dst == {}", GNBS_V6[0]))?,
-    ];
-    let to_second = [
-        down(0x0800, &format!("ip.dst == {}", GNBS[1]))?,
-        down(0x86dd, &format!("ipv6.dst == {}", GNBS_V6[1]))?,
-    ];
+    let (to_first, to_second) = ([first4, first6], [second4, second6]);
     ensure!(
         to_first[0] >= 20 && to_first[1] == 0 && to_second[0] == 0 && to_second[1] >= 10,
         "over IPv4 and IPv6 to the first gNB {to_first:?}, to the second {to_second:?}"
     );
-    let up6 = down(0x86dd, &format!("ipv6.dst == {UPF_N3_V6}"))?;
     ensure!(up6 >= 10, "{up6} packets came up over IPv6");
     Ok(format!(
         "{} packets down over IPv4, {} over IPv6",

@@ -23,7 +23,8 @@ const AFTER_STALL: u32 = 32;
 const TWICE: Duration = Duration::from_millis(50);
 /// Silence that ends a flow of which nothing, or not all, is to arrive.
 const BLOCKED: Duration = Duration::from_millis(400);
-const LOSSY: Duration = Duration::from_secs(3);
+/// The same, where links lose some.
+pub const LOSSY: Duration = Duration::from_secs(3);
 /// Gaps between packets that are noted.
 const GAP: Duration = Duration::from_millis(50);
 /// Slots of time in which the sender counts.
@@ -459,6 +460,12 @@ impl Running {
     /// As [`Self::finish`], for a flow of which a part is to be lost.
     pub fn finish_lossy(self) -> Result<(Outcome, Sent)> {
         self.listen_for(LOSSY);
+        self.finish_timed()
+    }
+
+    /// As [`Self::finish_lossy`], once all that is lost is known to be.
+    pub fn finish_dropped(self) -> Result<(Outcome, Sent)> {
+        self.listen_for(BLOCKED);
         self.finish_timed()
     }
 

@@ -7,7 +7,7 @@ use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
 use super::Scenario;
-use super::rules::by_port;
+use super::rules::by_ports;
 use super::sessions::refused;
 use crate::smf::{Gates, Smf, Style};
 use crate::world::{Attached, Family, World};
@@ -47,10 +47,11 @@ fn manage(smf: &Smf, pfds: Ie) -> Result<()> {
 
 /// Which of the ports nothing comes through to, either way; all comes through to the others.
 fn closed_ports(world: &World, attached: &Attached, closed: &[u16]) -> Result<()> {
-    for port in 7000..=7002 {
-        by_port(world, attached, port, !closed.contains(&port))?;
-    }
-    Ok(())
+    by_ports(
+        world,
+        attached,
+        &[7000, 7001, 7002].map(|port| (port, !closed.contains(&port))),
+    )
 }
 
 fn application_by_flow(world: &mut World) -> Result<String> {

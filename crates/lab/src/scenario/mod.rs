@@ -448,6 +448,30 @@ fn expect_drops(world: &World, reason: &str, before: u64, expected: u64) -> Resu
     Ok(())
 }
 
+/// Ends flows of which the UPF drops a part for `reason`: they are over when what has not arrived is dropped, as counters
+/// say that were at `before`; or, where a link has lost something, after a while of silence.
+fn finish_dropped(
+    world: &World,
+    flows: Vec<flow::Running>,
+    reason: &str,
+    before: u64,
+) -> Result<Vec<(Outcome, flow::Sent)>> {
+    let sum = |of: fn(&flow::Running) -> u32| flows.iter().map(|f| u64::from(of(f))).sum::<u64>();
+    eventually("all is sent", || {
+        Ok(flows.iter().all(flow::Running::is_sent))
+    })?;
+    let (mut last, mut moved) = (None, Instant::now());
+    eventually("what does not arrive is dropped", || {
+        let now = (sum(flow::Running::arrived), world.drops(reason)? - before);
+        if last.replace(now) != Some(now) {
+            moved = Instant::now();
+        }
+        Ok(now.0 + now.1 >= sum(flow::Running::sent) || moved.elapsed() > flow::LOSSY)
+    })?;
+    let ended = flows.into_iter().map(flow::Running::finish_dropped);
+    ended.collect()
+}
+
 /// Nothing of a flow may arrive.
 fn none_of(flow: flow::Running, what: &str) -> Result<Outcome> {
     let outcome = flow.finish_blocked()?;

@@ -22,7 +22,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             predefined_rules,
         )
         .second_dn()
-        .alone()
+        .long()
         .line("[[predefined_rule]]", RULES),
     ]
 }
@@ -65,7 +65,7 @@ fn predefined_rules(world: &mut World) -> Result<String> {
     smf.exchange(&attached.session, Way::Down, ["block", "slow"], far)?;
     by_port(world, &attached, 7000, true).context("no longer blocked")?;
     let routed = to_the_edge(world, &attached)?;
-    let limited = policed(world, &attached, Way::Down, SLOW_KBPS, dn::IPERF_PORT)?;
+    let limited = policed(world, &attached, &[(Way::Down, SLOW_KBPS)], dn::IPERF_PORT)?;
     ensure!(world.drops("far_drop")? == blocked, "more was dropped");
 
     unknown_names_are_refused(world, &attached)?;

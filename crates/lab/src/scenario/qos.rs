@@ -14,7 +14,7 @@ use rs_pfcp::message::MsgType;
 
 use super::capture::{Capture, counts};
 use super::sessions::refused;
-use super::{Scenario, both_ways, expect_drops, flow_down, flow_up};
+use super::{Scenario, both_ways, expect_drops, finish_dropped, flow_down, flow_up};
 use crate::dn;
 use crate::flow::{self, Shape};
 use crate::world::{Attached, Family, World};
@@ -107,7 +107,7 @@ fn packet_rate(world: &mut World) -> Result<String> {
         flow_up(world, &attached, shape)?,
         flow_down(world, &attached, shape)?,
     );
-    let (up, _) = up.finish_lossy()?;
+    let up = &finish_dropped(world, vec![up], "packet_rate", 0)?[0].0;
     down.finish()?.whole("downlink, which has no packet rate")?;
     ensure!(
         up.received == u32::from(ALLOWED),
@@ -120,7 +120,9 @@ fn packet_rate(world: &mut World) -> Result<String> {
     let rate = PacketRate::new_uplink(TimeUnit::Hour, 2 * ALLOWED).marshal();
     let qer = vec![Ie::new(IeType::PacketRate, rate)];
     world.smf(0)?.update_qer(&attached.session, qer)?;
-    let (more, _) = flow_up(world, &attached, shape)?.finish_lossy()?;
+    let more = vec![flow_up(world, &attached, shape)?];
+    let dropped = up.lost().into();
+    let more = &finish_dropped(world, more, "packet_rate", dropped)?[0].0;
     ensure!(
         more.received == u32::from(ALLOWED),
         "{} packets more passed, {ALLOWED} may",
@@ -174,8 +176,7 @@ fn guaranteed_rate(world: &mut World) -> Result<String> {
     let (kept, sent) = send(&loyal, 2.5e6)?.finish_lossy()?;
     kept.whole("the guaranteed flow")?;
     let mut shares = Vec::new();
-    for flow in greedy {
-        let (outcome, sent) = flow.finish_lossy()?;
+    for (outcome, sent) in finish_dropped(world, greedy.into(), "capacity", 0)? {
         ensure!(outcome.late == 0, "{} packets out of order", outcome.late);
         shares.push(f64::from(outcome.received) / (sent.until - sent.from).as_secs_f64());
     }

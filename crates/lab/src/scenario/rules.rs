@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Scenario, both_ways, expect_drops, flow_down, flow_up, more_of, none_of};
+use super::{
+    Scenario, both_ways, expect_drops, finish_dropped, flow_down, flow_up, more_of, none_of,
+};
 use crate::dn;
-use crate::flow::{self, Bursts, Outcome, Shape};
+use crate::flow::{self, Bursts, Outcome, Sent, Shape};
 use crate::smf::{Flow, Gates, Style};
 use crate::traffic::{Iperf, Way, iperf};
 use crate::wait::eventually;
@@ -20,7 +22,6 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "what exceeds the MBR is dropped, and no more",
             qer_mbr,
         )
-        .alone()
         .long(),
         Scenario::new(
             "qer-shaped",
@@ -42,7 +43,6 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a new MBR holds from its answer on",
             qer_update,
         )
-        .alone()
         .long(),
         Scenario::new(
             "flow-comes-and-goes",
@@ -75,9 +75,8 @@ fn qer_mbr(world: &mut World) -> Result<String> {
         let mut plan = world.plan(Family::V4, Style::Open5gs);
         plan.mbr_kbps = Some((up_kbps, down_kbps));
         let attached = world.attach(&format!("ue{}", report.len()), &plan, 0, 0)?;
-        for (way, kbps) in [(Way::Up, up_kbps), (Way::Down, down_kbps)] {
-            report.push(policed(world, &attached, way, kbps, 0)?);
-        }
+        let ways = [(Way::Up, up_kbps), (Way::Down, down_kbps)];
+        report.push(policed(world, &attached, &ways, 0)?);
     }
     Ok(report.join(", "))
 }
@@ -158,22 +157,42 @@ fn qer_shaped_order(world: &mut World) -> Result<String> {
     Ok(report.join(", "))
 }
 
-/// Sends twice the MBR, to or from a port of the server; how much of it came through. The clocks of sender and receiver
-/// say how much there may and must be: what a machine that has no time does not offer cannot pass.
+/// Octets of UDP, and bits from the IP header on, of what is sent above a rate.
+const PAYLOAD: usize = 1200;
+const PACKET_BITS: f64 = (PAYLOAD + 28) as f64 * 8.0;
+
+/// Sends twice the MBR each of these ways at once, to or from a port of the server; how much of it came through.
 pub(super) fn policed(
+    world: &World,
+    attached: &Attached,
+    ways: &[(Way, u64)],
+    port: u16,
+) -> Result<String> {
+    let (before, dropped) = (world.counted(attached)?, world.drops("rate")?);
+    let flows = ways.iter();
+    let flows = flows.map(|&(way, kbps)| twice(world, attached, way, kbps, port));
+    let flows = flows.collect::<Result<_>>()?;
+    let ended = finish_dropped(world, flows, "rate", dropped)?;
+    let after = world.counted(attached)?;
+    let mut report = Vec::new();
+    for (&(way, kbps), ended) in ways.iter().zip(&ended) {
+        let index = usize::from(way == Way::Down);
+        let passed = after[index].packets - before[index].packets;
+        report.push(as_much_as_may(way, kbps, passed, ended)?);
+    }
+    Ok(report.join(", "))
+}
+
+/// A flow of twice a rate.
+fn twice(
     world: &World,
     attached: &Attached,
     way: Way,
     kbps: u64,
     port: u16,
-) -> Result<String> {
-    const PAYLOAD: usize = 1200;
-    const PACKET_BITS: f64 = (PAYLOAD + 28) as f64 * 8.0;
+) -> Result<flow::Running> {
     const SECONDS: u32 = 5;
-    let rate_bps = kbps as f64 * 1000.0;
-    // A bucket of 100 ms, but at least 32 KiB.
-    let bucket_bits = (rate_bps * 0.1).max(f64::from(32 << 13)) + PACKET_BITS;
-    let rate = (rate_bps * 2.0 / PACKET_BITS) as u32;
+    let rate = (kbps as f64 * 2000.0 / PACKET_BITS) as u32;
     let shape = Shape {
         rate,
         count: rate * SECONDS,
@@ -184,15 +203,23 @@ pub(super) fn policed(
         SocketAddr::new(attached.address()?, 0),
     );
     let (dn_ns, ue_ns) = (&world.dn_ns, &attached.ue.netns);
-    let index = usize::from(way == Way::Down);
-    let before = world.counted(attached)?[index];
-    let flow = match way {
-        Way::Up => flow::start_regardless(ue_ns, flow::any(server), dn_ns, server, shape)?,
-        Way::Down => flow::start_regardless(dn_ns, server, ue_ns, ue, shape)?,
-    };
-    let (outcome, sent) = flow.finish_lossy()?;
-    let after = world.counted(attached)?[index];
-    let passed = after.packets - before.packets;
+    match way {
+        Way::Up => flow::start_regardless(ue_ns, flow::any(server), dn_ns, server, shape),
+        Way::Down => flow::start_regardless(dn_ns, server, ue_ns, ue, shape),
+    }
+}
+
+/// The clocks of sender and receiver say how much of a flow may and must have passed: what a machine that has no time does
+/// not offer cannot pass. So others may run beside.
+fn as_much_as_may(
+    way: Way,
+    kbps: u64,
+    passed: u64,
+    (outcome, sent): &(Outcome, Sent),
+) -> Result<String> {
+    let rate_bps = kbps as f64 * 1000.0;
+    // A bucket of 100 ms, but at least 32 KiB.
+    let bucket_bits = (rate_bps * 0.1).max(f64::from(32 << 13)) + PACKET_BITS;
     ensure!(
         passed >= outcome.received.into() && outcome.duplicates == 0,
         "{passed} packets passed, {} arrived",
@@ -229,7 +256,7 @@ fn qer_update(world: &mut World) -> Result<String> {
     let mut report = Vec::new();
     for kbps in [5_000, 30_000, 3_000] {
         world.smf(0)?.limit(&attached.session, 40_000, kbps)?;
-        report.push(policed(world, &attached, Way::Down, kbps, 0)?);
+        report.push(policed(world, &attached, &[(Way::Down, kbps)], 0)?);
     }
     Ok(report.join(", "))
 }
@@ -351,19 +378,29 @@ fn passes(flow: flow::Running, open: bool, what: &str) -> Result<Outcome> {
 
 /// One flow from and one to `port` of the server: all of it passes, or nothing does.
 pub(super) fn by_port(world: &World, attached: &Attached, port: u16, open: bool) -> Result<()> {
+    by_ports(world, attached, &[(port, open)])
+}
+
+/// The same of several ports at once.
+pub(super) fn by_ports(world: &World, attached: &Attached, ports: &[(u16, bool)]) -> Result<()> {
     let shape = Shape {
         rate: 500,
         count: 100,
         payload: 100,
     };
-    let server = SocketAddr::new(dn::SERVER_V4.into(), port);
+    let server = |port| SocketAddr::new(dn::SERVER_V4.into(), port);
     let (dn, ue) = (&world.dn_ns, &attached.ue.netns);
     let to = SocketAddr::new(attached.address()?, 0);
-    let up = flow::start(ue, dn, server, shape)?;
-    passes(up, open, &format!("uplink, port {port}"))?;
-    let down = flow::start_from(dn, server, ue, to, shape)?;
-    passes(down, open, &format!("downlink, port {port}"))?;
-    Ok(())
+    let judge = |way: &str, flows: Result<Vec<_>>| {
+        let mut each = ports.iter().zip(flows?);
+        each.try_for_each(|(&(port, open), flow)| {
+            passes(flow, open, &format!("{way}, port {port}")).map(drop)
+        })
+    };
+    let up = |&(port, _): &_| flow::start(ue, dn, server(port), shape);
+    judge("uplink", ports.iter().map(up).collect())?;
+    let down = |&(port, _): &_| flow::start_from(dn, server(port), ue, to, shape);
+    judge("downlink", ports.iter().map(down).collect())
 }
 
 fn sdf_filters(world: &mut World) -> Result<String> {
@@ -391,15 +428,14 @@ fn sdf_filters(world: &mut World) -> Result<String> {
         ),
     ];
     let attached = world.attach("ue1", &plan, 0, 0)?;
-    for (port, open) in [
+    let ports = [
         (6999, true),
         (7000, false),
         (7007, true),
         (7010, false),
         (7011, true),
-    ] {
-        by_port(world, &attached, port, open)?;
-    }
+    ];
+    by_ports(world, &attached, &ports)?;
     // Other protocols meet the default PDRs.
     super::sessions::ping_all(&attached).context("ICMP")?;
     Ok("port range closed, one port in it open by precedence, the rest untouched".to_owned())

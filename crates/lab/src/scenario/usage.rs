@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::measurement_method::MeasurementMethod;
 use rs_pfcp::ie::reporting_triggers::ReportingTriggers;
@@ -11,7 +11,7 @@ use rs_pfcp::ie::usage_report_trigger::{UsageReportTrigger as Trigger, UsageRepo
 use rs_pfcp::message::MsgType;
 use serde_json::Value;
 
-use super::{Scenario, eventually, expect_drops, flow_down, flow_up, none_of};
+use super::{Scenario, eventually, expect_drops, finish_dropped, flow_down, flow_up, none_of};
 use crate::dn;
 use crate::flow::Shape;
 use crate::ping::{ping, start_ping, unanswered};
@@ -49,6 +49,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             outage,
         )
         .line("[usage_log]", "path = \"{folder}/usage.jsonl\"")
+        .line("[n4]", "t1_ms = 500")
         .long(),
     ]
 }
@@ -214,7 +215,10 @@ fn quotas(world: &mut World) -> Result<String> {
         })?;
         up.stop();
         down.stop();
-        let ((up, _), (down, _)) = (up.finish_lossy()?, down.finish_lossy()?);
+        let ended = finish_dropped(world, vec![up, down], "quota", before)?;
+        let [(up, _), (down, _)] = &ended[..] else {
+            bail!("two flows");
+        };
         expect_drops(world, "quota", before, (up.lost() + down.lost()).into())?;
         let reports = || world.smf(0)?.usage(&attached.session);
         eventually("the report of the quota", || {
@@ -467,7 +471,10 @@ fn before_qos(world: &mut World) -> Result<String> {
         flow_up(world, &attached, shape)?,
         flow_down(world, &attached, shape)?,
     );
-    let ((up, _), (down, _)) = (up.finish_lossy()?, down.finish_lossy()?);
+    let ended = finish_dropped(world, vec![up, down], "rate", 0)?;
+    let [(up, _), (down, _)] = &ended[..] else {
+        bail!("two flows");
+    };
     let dropped = u64::from(up.lost() + down.lost());
     ensure!(dropped > 0, "the MBR has dropped nothing");
     expect_drops(world, "rate", 0, dropped)?;
@@ -512,16 +519,18 @@ fn outage(world: &mut World) -> Result<String> {
     let triggers = ReportingTriggers::new().with_volume_threshold(true);
     let urr = Urr::of_volume(1, triggers).threshold(100_000)?;
     let attached = attach(world, "ue1", Family::V4, vec![urr])?;
-    let shape = Shape::lasting(1000, 2);
+    let shape = Shape::lasting(2000, 1);
     flow_up(world, &attached, shape)?
         .finish()?
         .whole("before")?;
     world.smf(0)?.mute(true);
+    let before = world.pfcp_events("timeout")?;
     flow_up(world, &attached, shape)?
         .finish()?
         .whole("meanwhile")?;
-    // Longer than a request is repeated.
-    std::thread::sleep(Duration::from_secs(8));
+    eventually("a report is given up, again and again", || {
+        Ok(world.pfcp_events("timeout")? >= before + 2)
+    })?;
     flow_down(world, &attached, shape)?
         .finish()?
         .whole("meanwhile")?;

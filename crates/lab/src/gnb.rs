@@ -215,7 +215,7 @@ fn open(netns: &Netns, address: IpAddr) -> Result<UdpSocket> {
     // A burst for many UEs must wait here while the one receiving thread writes to TUN devices.
     setsockopt(&socket, sockopt::RcvBufForce, &(32 << 20)).context("receive buffer")?;
     setsockopt(&socket, sockopt::SndBufForce, &(8 << 20)).context("send buffer")?;
-    socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+    socket.set_read_timeout(Some(Duration::from_millis(20)))?;
     Ok(socket)
 }
 

@@ -91,7 +91,7 @@ impl Modem {
 
     fn wait(&self) {
         let mut events = [PollFd::new(self.tun.as_fd(), PollFlags::POLLIN)];
-        let _ = poll(&mut events, PollTimeout::from(100u8));
+        let _ = poll(&mut events, PollTimeout::from(20u8));
     }
 
     fn send(&self, packet: &[u8], scratch: &mut Vec<u8>) {

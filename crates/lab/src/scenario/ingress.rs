@@ -41,8 +41,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .line(
             "[gtpu]",
-            "echo_interval_s = 1\necho_t3_ms = 2000\necho_n3 = 3",
-        ),
+            "echo_interval_s = 1\necho_t3_ms = 1000\necho_n3 = 3",
+        )
+        .long(),
         Scenario::new(
             "associated-from-n6",
             "a host of the data network speaks PFCP, in its own name and in the SMF's, and nobody listens",

@@ -425,7 +425,11 @@ fn more_of(flow: &flow::Running, packets: u32) -> Result<()> {
 
 /// A short flow in each direction must arrive whole.
 fn both_ways(world: &World, attached: &Attached) -> Result<()> {
-    let shape = Shape::lasting(500, 1);
+    let shape = Shape {
+        rate: 2000,
+        count: 500,
+        payload: 200,
+    };
     let (up, down) = (
         flow_up(world, attached, shape)?,
         flow_down(world, attached, shape)?,

@@ -29,13 +29,15 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "dead-neighbour",
             "each packet to a gateway or gNB that does not answer has a name",
             dead_neighbours,
-        ),
+        )
+        .long(),
         Scenario::new(
             "dead-neighbour-v6",
             "each packet to a gateway or gNB that does not answer has a name, N3 over IPv6",
             dead_neighbours,
         )
-        .over(OverN3::V6),
+        .over(OverN3::V6)
+        .long(),
     ]
 }
 

@@ -37,7 +37,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .smfs(2)
         .line(
             "[gtpu]",
-            "echo_interval_s = 1\necho_t3_ms = 2000\necho_n3 = 3",
+            "echo_interval_s = 1\necho_t3_ms = 1000\necho_n3 = 3",
         ),
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use rs_pfcp::ie::cause::CauseValue;
@@ -43,7 +43,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "user-plane-inactivity",
             "a quiet user is reported once, a busy one is not",
             user_plane_inactivity,
-        ),
+        )
+        .long(),
         Scenario::new(
             "deferred-activation",
             "a PDR holds from its Activation Time to its Deactivation Time",
@@ -199,19 +200,25 @@ fn guaranteed_rate(world: &mut World) -> Result<String> {
 }
 
 fn user_plane_inactivity(world: &mut World) -> Result<String> {
-    const TIMER: Duration = Duration::from_secs(2);
+    const TIMER: Duration = Duration::from_secs(1);
     let attached = world.attach_plain("ue1", Family::V4)?;
     let timer = UserPlaneInactivityTimer::new(TIMER);
     let timer = Ie::new(IeType::UserPlaneInactivityTimer, timer.marshal().to_vec());
+    let asked = Instant::now();
     world.smf(0)?.modify(&attached.session, &[timer])?;
     let (mut waited, mut told) = (Vec::new(), 0);
     while waited.len() < 2 {
         // Downlink alone keeps it busy.
-        let busy = flow_down(world, &attached, Shape::lasting(5, 5))?;
+        let busy = flow_down(world, &attached, Shape::lasting(10, 3))?;
         let (busy, sent) = busy.finish_timed()?;
         busy.whole("downlink")?;
         let so_far = reports(world, &attached)?;
-        if so_far > told && busy.gaps.iter().any(|gap| *gap > TIMER / 2) {
+        let mut gaps = busy.gaps.clone();
+        if told == 0 {
+            // It counts from the request on.
+            gaps.extend(busy.came.map(|(first, _)| first - asked));
+        }
+        if so_far > told && gaps.iter().any(|gap| *gap > TIMER / 2) {
             // It was quiet: the sender had no time.
             told = so_far;
             continue;

@@ -21,7 +21,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "pages-under-load",
             "pages of a thousand sessions take several turns beside requests, and each is whole",
             pages_under_load,
-        ),
+        )
+        .long(),
     ]
 }
 

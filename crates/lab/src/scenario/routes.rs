@@ -21,7 +21,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "neighbour-change",
             "the router's MAC changes",
             neighbour_change,
-        ),
+        )
+        .long(),
         Scenario::new(
             "route-change",
             "the default route moves to another router",

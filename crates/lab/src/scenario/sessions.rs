@@ -23,7 +23,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "attach",
             "UEs of each family and SMF style ping both ways",
             attach,
-        ),
+        )
+        .long(),
         Scenario::new(
             "shares-of-two-smfs",
             "one SMF takes all that it may, the other one still has its share",

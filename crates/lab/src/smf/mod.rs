@@ -175,7 +175,7 @@ impl Smf {
     ) -> Result<Self> {
         let socket = netns.udp((address, PORT))?;
         setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20)).context("receive buffer")?;
-        socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+        socket.set_read_timeout(Some(Duration::from_millis(20)))?;
         let shared = Arc::new(Shared {
             address,
             node_id,

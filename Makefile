@@ -9,12 +9,14 @@ CARGO ?= cargo
 RELEASE := target/release
 FUZZ_SECONDS ?= 20
 DATAPATH ?= xdp
+# Scenarios at a time. Workers of DPDK poll.
+JOBS ?= $(if $(filter dpdk%,$(DATAPATH)),2,6)
 # DPDK=1: with the data path over DPDK, of which the default build knows nothing.
 DPDK ?= $(if $(filter dpdk%,$(DATAPATH)),1)
 WITH_DPDK := --features slowpath/dpdk,turnpiked/dpdk
 FEATURES := $(if $(filter 1,$(DPDK)),--features turnpiked/dpdk)
 
-.PHONY: help setup setup-all build test demo scenarios bench fuzz-smoke docs lint fmt golden verify clean
+.PHONY: help setup setup-all build test demo scenarios acceptance bench fuzz-smoke docs lint fmt golden verify clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
@@ -32,13 +34,17 @@ demo: build ## the whole UPF with real traffic, in namespaces; KEEP=1 leaves it 
 	$(RELEASE)/lab --datapath $(DATAPATH) demo $(if $(filter 1,$(KEEP)),--keep)
 
 scenarios: build ## every scenario on one data path; DATAPATH=dpdk|dpdk-pipeline|kernel
-	$(RELEASE)/lab --datapath $(DATAPATH) scenario --all --jobs 4
+	$(RELEASE)/lab --datapath $(DATAPATH) scenario --all --jobs $(JOBS)
 
 test: setup-all ## every test: unit, property, golden, data path, scenarios
 	$(MAKE) -C datapath test
 	scripts/test.py --check
 	CARGO=$(CARGO) scripts/test.py
 	$(CARGO) test --locked --workspace --doc $(WITH_DPDK)
+
+acceptance: FUZZ_SECONDS = 120
+acceptance: setup-all ## what the gate has short forms of, in full; its output is kept in docs/acceptance/; FUZZ_SECONDS=120
+	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/acceptance.sh
 
 bench: build ## the figures, as lines `figure NAME VALUE UNIT floor VALUE`
 	scripts/bench.sh

@@ -122,17 +122,16 @@ impl Counting {
     }
 
     pub(crate) fn worker(&self, number: usize, now_ns: u64) -> Option<WorkerTotals> {
-        let cpu = self.cpus.get(number)?;
-        let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        let words = cpu.ports.iter().flat_map(|port| &port.in_);
-        let waited = u128::from(read(&cpu.shaper.waited)) << raw::TP_WAITED_SHIFT;
-        Some(WorkerTotals {
-            packets: words.map(|word| read(&word.packets)).sum(),
-            busy: Duration::from_nanos(busy_ns(cpu, now_ns)),
-            waiting: read(&cpu.shaper.waiting),
-            delayed: read(&cpu.shaper.delayed),
-            waited: Duration::from_micros((waited / 1000) as u64),
-        })
+        self.cpus.get(number).map(|cpu| totals(cpu, now_ns))
+    }
+
+    /// The thread that keeps packets above their rates for programs of the kernel, by now.
+    pub fn shaper_now(&self) -> WorkerTotals {
+        let totals = totals(&self.slow[0], monotonic_ns());
+        WorkerTotals {
+            packets: totals.delayed,
+            ..totals
+        }
     }
 
     /// Packets that were followed, but not reported: too many of them.
@@ -169,6 +168,19 @@ impl Counting {
             add_drops(&mut totals, &self.slow[0], port);
         }
         totals
+    }
+}
+
+fn totals(cpu: &Cpu, now_ns: u64) -> WorkerTotals {
+    let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+    let words = cpu.ports.iter().flat_map(|port| &port.in_);
+    let waited = u128::from(read(&cpu.shaper.waited)) << raw::TP_WAITED_SHIFT;
+    WorkerTotals {
+        packets: words.map(|word| read(&word.packets)).sum(),
+        busy: Duration::from_nanos(busy_ns(cpu, now_ns)),
+        waiting: read(&cpu.shaper.waiting),
+        delayed: read(&cpu.shaper.delayed),
+        waited: Duration::from_micros((waited / 1000) as u64),
     }
 }
 

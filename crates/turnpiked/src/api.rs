@@ -481,7 +481,8 @@ async fn datapath(State(api): State<Api>) -> Result<Json<DatapathBody>, Failure>
     }))
 }
 
-/// Threads that packets run in, with their load and the packets that wait in them; on `xdp`, CPUs of the machine.
+/// Threads that packets run in, with their load and the packets that wait in them; on `xdp`, CPUs of the machine, and
+/// the thread that keeps packets above their rates.
 #[utoipa::path(get, path = "/api/v1/workers", responses((status = 200, body = [WorkerReport])))]
 async fn workers(State(api): State<Api>) -> Result<Json<Vec<WorkerReport>>, Failure> {
     let report = api.control.report().await?;
@@ -498,13 +499,13 @@ fn load_of(report: Report) -> Vec<WorkerReport> {
         counts.sum()
     };
     let cpus = system::busy_cpus().into_iter();
-    cpus.map(|(cpu, busy_s)| WorkerReport {
+    let cpus = cpus.map(|(cpu, busy_s)| WorkerReport {
         worker: format!("cpu-{cpu}"),
         in_packets: in_packets(cpu),
         busy_s,
         shaper: None,
-    })
-    .collect()
+    });
+    cpus.chain(report.workers).collect()
 }
 
 /// CPUs of the machine, and which threads run there.

@@ -214,9 +214,10 @@ pub(crate) struct DatapathReport {
 /// A thread that packets run in; on `xdp` a CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct WorkerReport {
-    /// `worker-0`; `receiver-0` of receive cores, which hand packets to workers; `cpu-0` of CPUs.
+    /// `worker-0`; `receiver-0` of receive cores, which hand packets to workers; on `xdp`, `cpu-0` of CPUs, and `shaper`,
+    /// which keeps packets above rates that shape.
     pub(crate) worker: String,
-    /// Frames that came in.
+    /// Frames that came in; of `shaper`, those that have come to wait.
     pub(crate) in_packets: u64,
     /// Seconds that it had packets, since it began; of a CPU, that it was not idle, for whomever.
     pub(crate) busy_s: f64,
@@ -225,7 +226,7 @@ pub(crate) struct WorkerReport {
     pub(crate) shaper: Option<ShaperReport>,
 }
 
-/// Packets above rates that shape, which wait in a worker until they leave.
+/// Packets above rates that shape, which wait in a thread of the data path until they leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct ShaperReport {
     /// Packets that wait now.

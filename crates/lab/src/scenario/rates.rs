@@ -111,8 +111,31 @@ fn rates(world: &mut World, shapes: bool) -> Result<String> {
     }
     if shapes {
         expect_drops(world, "rate", 0, 0)?;
+        let delayed = after.iter().flatten().map(|fates| fates.delayed).sum();
+        report.push(kept(world, delayed)?);
     }
     Ok(report.join(", "))
+}
+
+/// What threads say of packets that waited in them is what users say.
+fn kept(world: &World, delayed: u64) -> Result<String> {
+    let workers = world.get("/api/v1/workers")?;
+    let shapers = workers.as_array().context("no list of workers")?;
+    let shapers: Vec<&Value> = shapers.iter().filter_map(|w| w.get("shaper")).collect();
+    let sum = |field: &str| {
+        shapers
+            .iter()
+            .filter_map(|s| s[field].as_f64())
+            .sum::<f64>()
+    };
+    let mean_ms = sum("waited_s") * 1e3 / delayed as f64;
+    ensure!(
+        sum("delayed") == delayed as f64
+            && sum("waiting") == 0.0
+            && (1.0..205.0).contains(&mean_ms),
+        "{delayed} packets of users were delayed, but: {workers:#}"
+    );
+    Ok(format!("{mean_ms:.0} ms on average"))
 }
 
 fn fates(world: &World, users: &[Attached]) -> Result<Vec<[Fates; 2]>> {

@@ -138,27 +138,32 @@ fn datapath(tables: &Tables, about: &About) -> DatapathReport {
     }
 }
 
-/// Workers, then receive cores.
-fn workers(counting: &Counting, config: &Config) -> Vec<WorkerReport> {
-    if config.datapath.kind == DatapathKind::Xdp {
-        return Vec::new();
+fn worker(worker: String, totals: &WorkerTotals, shapes: bool) -> WorkerReport {
+    WorkerReport {
+        worker,
+        in_packets: totals.packets,
+        busy_s: totals.busy.as_secs_f64(),
+        shaper: shapes.then_some(ShaperReport {
+            waiting: totals.waiting,
+            delayed: totals.delayed,
+            waited_s: totals.waited.as_secs_f64(),
+        }),
     }
+}
+
+/// Workers, then receive cores; on `xdp`, the thread that keeps packets for programs.
+fn workers(counting: &Counting, config: &Config) -> Vec<WorkerReport> {
     let shapes = config.qos.mode == QosMode::Shape;
+    if config.datapath.kind == DatapathKind::Xdp {
+        let shaper = shapes.then(|| worker("shaper".to_owned(), &counting.shaper_now(), true));
+        return shaper.into_iter().collect();
+    }
     let workers = (0..config.datapath.workers).map(|number| (format!("worker-{number}"), shapes));
     let receivers = (0..config.receivers()).map(|number| (format!("receiver-{number}"), false));
     let all = workers.chain(receivers).enumerate();
-    let report = |(number, (worker, shapes)): (usize, (String, bool))| {
-        let totals: WorkerTotals = counting.worker_now(number)?;
-        Some(WorkerReport {
-            worker,
-            in_packets: totals.packets,
-            busy_s: totals.busy.as_secs_f64(),
-            shaper: shapes.then_some(ShaperReport {
-                waiting: totals.waiting,
-                delayed: totals.delayed,
-                waited_s: totals.waited.as_secs_f64(),
-            }),
-        })
+    let report = |(number, (name, shapes)): (usize, (String, bool))| {
+        let totals = counting.worker_now(number)?;
+        Some(worker(name, &totals, shapes))
     };
     all.filter_map(report).collect()
 }

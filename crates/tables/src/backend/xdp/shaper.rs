@@ -120,8 +120,11 @@ impl Keeping {
             ..shaping
         };
         let direction = |port: &PortConfig| if port.roles.n3 { UPLINK } else { DOWNLINK };
+        let mut waiting = Waiting::new(wheel, LONGEST)?;
+        // SAFETY: `memory` lives as long as `waiting`, and nobody else keeps frames for programs.
+        unsafe { waiting.wheel_mut().count_in(&memory.slow[0].shaper) };
         Ok(Self {
-            waiting: Waiting::new(wheel, LONGEST)?,
+            waiting,
             memory,
             directions: ports.iter().map(direction).collect(),
             sockets: ports.iter().map(|_| None).collect(),
@@ -176,6 +179,13 @@ impl Keeping {
         }
         self.count_off();
         left
+    }
+
+    /// Since the round began.
+    fn was_busy(&self) {
+        let busy_ns = monotonic_ns().saturating_sub(self.now_ns);
+        let busy = &self.memory.slow[0].busy_ns;
+        busy.fetch_add(busy_ns, Ordering::Relaxed);
     }
 
     fn count_off(&mut self) {
@@ -253,7 +263,9 @@ fn run(keeping: &Mutex<Keeping>, ring: &Ring, stop: &AtomicBool, wake: &EventFd)
     while !stop.load(Ordering::Relaxed) {
         let left = begin(keeping);
         let taken = ring.read(BATCH)?;
-        if left + taken == 0 {
+        if left + taken > 0 {
+            locked(keeping).was_busy();
+        } else {
             let due_ns = locked(keeping).waiting.wheel().next_ns();
             rest(&ring, wake, due_ns)?;
         }

@@ -1,5 +1,8 @@
 //! Columns for people.
 
+/// Between columns.
+const GAP: &str = "  ";
+
 /// Rows under a heading; columns of numbers are aligned to the right.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -29,26 +32,41 @@ impl Table {
         self.rows.len() < 2
     }
 
-    pub(crate) fn text(&self) -> String {
+    fn widths(&self) -> Vec<usize> {
         let columns = self.rows.first().map_or(0, Vec::len);
         let width = |c: usize| {
-            self.rows
-                .iter()
-                .filter_map(|row| row.get(c))
-                .map(|cell| cell.chars().count())
-                .max()
+            let cells = self.rows.iter().filter_map(|row| row.get(c));
+            cells.map(|cell| cell.chars().count()).max()
         };
-        let widths: Vec<usize> = (0..columns).map(|c| width(c).unwrap_or(0)).collect();
+        (0..columns).map(|c| width(c).unwrap_or(0)).collect()
+    }
+
+    /// Leave out columns, the last ones first, that have no room in so many characters. One stays.
+    pub(crate) fn within(mut self, room: usize) -> Self {
+        let ends = self.widths().into_iter().scan(0, |end, width| {
+            let this = *end + width;
+            *end = this + GAP.len();
+            Some(this)
+        });
+        let columns = ends.take_while(|&end| end <= room).count().max(1);
+        self.rows.iter_mut().for_each(|row| row.truncate(columns));
+        self
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let widths = self.widths();
+        let columns = widths.len();
         let numeric: Vec<bool> = (0..columns).map(|c| self.is_numeric(c)).collect();
         let mut text = String::new();
         for row in &self.rows {
             let mut line = String::new();
             for ((cell, &width), &numeric) in row.iter().zip(&widths).zip(&numeric) {
-                if numeric {
-                    line += &format!("{cell:>width$}  ");
+                line += &if numeric {
+                    format!("{cell:>width$}")
                 } else {
-                    line += &format!("{cell:<width$}  ");
-                }
+                    format!("{cell:<width$}")
+                };
+                line += GAP;
             }
             text += line.trim_end();
             text.push('\n');
@@ -94,6 +112,21 @@ mod tests {
             table.text(),
             "NAME    COUNT  WHAT\na           7  x\nlonger  1 000\n"
         );
+    }
+
+    #[test]
+    fn columns_without_room_are_left_out() {
+        let table = || {
+            let mut table = Table::new(["NAME", "COUNT", "WHAT"]);
+            table.row(["longer".into(), "1 000".into(), String::new()]);
+            table
+        };
+        let shown = |room| table().within(room).text();
+        assert_eq!(shown(19), "NAME    COUNT  WHAT\nlonger  1 000\n");
+        assert_eq!(shown(18), "NAME    COUNT\nlonger  1 000\n");
+        assert_eq!(shown(12), "NAME\nlonger\n");
+        assert_eq!(shown(0), "NAME\nlonger\n");
+        assert_eq!(Table::of([].into_iter()).within(5).text(), "\n");
     }
 
     #[test]

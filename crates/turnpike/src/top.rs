@@ -52,6 +52,8 @@ impl By {
 
 const USERS: u16 = 20;
 const USERS_MAX: u16 = 100;
+/// Users that a terminal has room for below all else, at least: else they come first.
+const USERS_SEEN: usize = 5;
 /// For which rates are measured, and after which the table is made anew.
 const INTERVAL_MS: u64 = 1000;
 
@@ -67,8 +69,8 @@ pub(crate) fn run(client: Client, wish: &Wish, json: bool) -> Result<(), Error> 
         let shown = match (json, wish.once) {
             (true, true) => format!("{frame:#}\n"),
             (true, false) => format!("{frame}\n"),
-            (false, true) => show(&frame),
-            (false, false) => show(&frame) + "\n",
+            (false, true) => show(&frame, None),
+            (false, false) => show(&frame, None) + "\n",
         };
         // A reader that has left has seen enough.
         if stdout().write_all(shown.as_bytes()).is_err() || wish.once {
@@ -83,13 +85,16 @@ fn live(client: Client, wish: Wish) -> Result<(), Error> {
     // Keys are heard while turnpiked measures.
     std::thread::spawn(move || follow(client, wish.by, limit, &sender));
     let mut screen = Screen::open()?;
-    let mut shown = "measuring ...\n".to_owned();
+    let mut shown: Option<Value> = None;
     loop {
-        screen.draw(&shown)?;
+        screen.draw(|room| match &shown {
+            Some(frame) => show(frame, Some(room)),
+            None => "measuring ...\n".to_owned(),
+        })?;
         let wants = loop {
             match frames.try_recv() {
                 Ok(frame) => {
-                    shown = show(&frame?);
+                    shown = Some(frame?);
                     break Wants::Redraw;
                 }
                 Err(_) => match screen.wait(Duration::from_millis(100))? {
@@ -238,8 +243,10 @@ fn worker_load(was: Option<&Value>, worker: &Value, seconds: f64) -> Value {
     load
 }
 
-/// Users last, because a terminal may have no room for all.
-fn show(frame: &Value) -> String {
+/// Users last, because a terminal may have no room for all; where it has room for hardly any then, they are first.
+///
+/// room: columns and lines of the terminal.
+fn show(frame: &Value, room: Option<(usize, usize)>) -> String {
     let measured = number(frame, "/interval_s");
     let mut out = format!(
         "{} sessions, {} active in the last {measured:.2} s\n\n",
@@ -280,12 +287,23 @@ fn show(frame: &Value) -> String {
         ];
         drops.row(cells.map(|field| text(row, field)));
     }
-    for table in [totals, workers, drops, users(frame)] {
-        if !table.is_empty() {
-            out += &table.text();
-            out.push('\n');
-        }
-    }
+    let (users, others) = (users(frame), [totals, workers, drops]);
+    let texts = |tables: Vec<Table>| -> String {
+        let tables = tables.into_iter().filter(|table| !table.is_empty());
+        let fitting = tables.map(|table| match room {
+            Some((columns, _)) => table.within(columns),
+            None => table,
+        });
+        fitting.map(|table| table.text() + "\n").collect()
+    };
+    let (users, others) = (texts(vec![users]), texts(others.into()));
+    let lines = |text: &str| text.lines().count();
+    let of_users = lines(&users).min(1 + USERS_SEEN);
+    let is_small = room.is_some_and(|(_, room)| lines(&out) + lines(&others) + of_users > room);
+    out += &match is_small {
+        true => users + &others,
+        false => others + &users,
+    };
     out.pop();
     out
 }
@@ -379,7 +397,7 @@ mod tests {
 
     #[test]
     fn all_of_it_is_shown() {
-        let shown = show(&shown_frame());
+        let shown = show(&shown_frame(), None);
         for expected in [
             "1 000 000 sessions, 12 active in the last 1.01 s",
             "24 000",
@@ -391,8 +409,28 @@ mod tests {
             assert!(shown.contains(expected), "{expected}\n{shown}");
         }
         assert_eq!(
-            show(&json!({})),
+            show(&json!({}), None),
             "- sessions, - active in the last 0.00 s\n"
         );
+    }
+
+    #[test]
+    fn users_come_first_where_there_is_little_room() {
+        let frame = shown_frame();
+        let shown = show(&frame, Some((40, 12)));
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(
+            lines[2..5],
+            [
+                "UE         UP bit/s  DOWN bit/s  DELAYED",
+                "10.60.0.1     1 500       2 500       42",
+                ""
+            ]
+        );
+        assert!(
+            lines[2..].iter().all(|line| line.chars().count() <= 40),
+            "{shown}"
+        );
+        assert_eq!(show(&frame, Some((80, 24))), show(&frame, None));
     }
 }

@@ -49,10 +49,15 @@ impl Screen {
         Ok(screen)
     }
 
-    /// As much of a text as there is room for.
-    pub(super) fn draw(&mut self, text: &str) -> Result<(), Error> {
+    /// As much of a text as there is room for. `text`: makes it for so many columns and lines.
+    pub(super) fn draw(
+        &mut self,
+        text: impl FnOnce((usize, usize)) -> String,
+    ) -> Result<(), Error> {
         let (width, height) = terminal::size().map_err(failed)?;
-        self.draw_in(text, (width, height)).map_err(failed)
+        let lines = usize::from(height.saturating_sub(1));
+        let text = text((width.into(), lines));
+        self.draw_in(&text, (width, height)).map_err(failed)
     }
 
     fn draw_in(&mut self, text: &str, (width, height): (u16, u16)) -> io::Result<()> {

@@ -608,6 +608,8 @@ fn what_waited_goes_first(name: &str, pipeline: Option<Pipeline>) {
         let reader = reader.unwrap();
         eventually("it waits", || reader.read(1).unwrap() == 1);
         let worker = *worker.get().unwrap();
+        // It is handed over first, and counted when all of its burst has run.
+        eventually("it is counted", || !site.met(&before).is_empty());
         assert_eq!(site.met(&before), [usize::from(worker)], "UE {of}");
         workers[usize::from(worker)] += 1;
 

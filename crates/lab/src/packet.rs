@@ -39,6 +39,24 @@ pub fn udp4(source: (Ipv4Addr, u16), to: (Ipv4Addr, u16), payload: &[u8]) -> Vec
     ipv4(source.0, to.0, 17, &body)
 }
 
+/// An IPv4 packet without options, in fragments with so many octets of it, a multiple of 8, and an identification of 0.
+pub fn unidentified(packet: &[u8], octets: usize) -> Vec<Vec<u8>> {
+    let (header, body) = packet.split_at(20);
+    let parts = body.chunks(octets).enumerate().map(|(number, part)| {
+        let mut header = header.to_vec();
+        let offset = number * octets;
+        let more = u16::from(offset + part.len() < body.len()) << 13;
+        header[2..4].copy_from_slice(&(20 + part.len() as u16).to_be_bytes());
+        header[4..6].fill(0);
+        header[6..8].copy_from_slice(&(more | (offset / 8) as u16).to_be_bytes());
+        header[10..12].fill(0);
+        let sum = checksum(&header);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        [&header, part].concat()
+    });
+    parts.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

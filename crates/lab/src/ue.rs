@@ -94,7 +94,8 @@ impl Modem {
         let _ = poll(&mut events, PollTimeout::from(20u8));
     }
 
-    fn send(&self, packet: &[u8], scratch: &mut Vec<u8>) {
+    /// Sends one packet of the UE; `scratch` is overwritten.
+    pub fn send(&self, packet: &[u8], scratch: &mut Vec<u8>) {
         let uplink = self.uplink.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(uplink) = &*uplink
             && uplink.send(packet, scratch).is_ok()

@@ -32,5 +32,5 @@ pub(crate) fn duplicate(data: &[u8]) -> Option<Outgoing> {
         true => outer.over6(datagram)?,
     };
     // As the kernel's routes say.
-    Some(Outgoing { ifindex: 0, packet })
+    Some(Outgoing::by_kernel(0, packet))
 }

@@ -9,12 +9,14 @@ const OFFSET: u16 = 0x1fff;
 
 /// Fragments of a packet, each of at most `max` octets, in order. `None`: it is no IPv4 packet, must not be
 /// cut, or cannot be so small.
-pub fn cut(packet: &[u8], max: usize) -> Option<Vec<Vec<u8>>> {
+///
+/// fresh: identification of a whole packet whose own is 0.
+pub fn cut(packet: &[u8], max: usize, fresh: u16) -> Option<Vec<Vec<u8>>> {
     let header_len = usize::from(packet.first()? & 15) * 4;
     if packet[0] >> 4 != 4 || header_len < MIN_HEADER {
         return None;
     }
-    let header = packet.get(..header_len)?;
+    let mut header = packet.get(..header_len)?.to_vec();
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let payload = packet.get(header_len..total)?;
     let word = u16::from_be_bytes([header[6], header[7]]);
@@ -22,13 +24,16 @@ pub fn cut(packet: &[u8], max: usize) -> Option<Vec<Vec<u8>>> {
     if word & DONT_FRAGMENT != 0 || room == 0 || payload.is_empty() {
         return None;
     }
-    let later = later_header(header);
+    if header[4..6] == [0, 0] && word & (MORE | OFFSET) == 0 {
+        header[4..6].copy_from_slice(&fresh.to_be_bytes());
+    }
+    let later = later_header(&header);
     let mut fragments = Vec::new();
     for (index, part) in payload.chunks(room).enumerate() {
         let offset = index * room / 8 + usize::from(word & OFFSET);
         let last = (index + 1) * room >= payload.len();
         let more = if last { word & MORE } else { MORE };
-        let header = if index == 0 { header } else { &later };
+        let header = if index == 0 { &header } else { &later };
         fragments.push(fragment(header, part, u16::try_from(offset).ok()?, more)?);
     }
     Some(fragments)
@@ -91,12 +96,12 @@ mod tests {
 
     #[test]
     fn what_must_not_or_cannot_be_cut_is_not() {
-        assert_eq!(cut(&packet(5, 100, DONT_FRAGMENT), 60), None);
-        assert_eq!(cut(&packet(5, 100, 0), 27), None);
-        assert_eq!(cut(&[0x60; 100], 60), None);
-        assert_eq!(cut(&[], 60), None);
+        assert_eq!(cut(&packet(5, 100, DONT_FRAGMENT), 60, 7), None);
+        assert_eq!(cut(&packet(5, 100, 0), 27, 7), None);
+        assert_eq!(cut(&[0x60; 100], 60, 7), None);
+        assert_eq!(cut(&[], 60, 7), None);
         // A part of a packet that ends beyond 64 KiB.
-        assert_eq!(cut(&packet(5, 100, OFFSET), 60), None);
+        assert_eq!(cut(&packet(5, 100, OFFSET), 60, 7), None);
     }
 
     #[test]
@@ -119,13 +124,14 @@ mod tests {
             let word = if more { MORE | 100 } else { 0 };
             let whole = packet(words, payload, word);
             let header_len = usize::from(words) * 4;
-            let fragments = cut(&whole, max).unwrap();
+            let fragments = cut(&whole, max, 7).unwrap();
             let mut all = Reassembler::new(Bounds { fragments: 1000, ..Bounds::default() });
             let mut losses = Losses::new();
             let mut together = None;
             for fragment in &fragments {
                 prop_assert!(fragment.len() <= max);
                 prop_assert_eq!(inet::checksum(&fragment[..header_len]), 0);
+                prop_assert_eq!(&fragment[4..6], [0, if more { 0 } else { 7 }]);
                 let bits = u16::from_be_bytes([fragment[6], fragment[7]]);
                 let key = Key { port: 0, source: [1, 1, 1, 1].into(), destination: [2, 2, 2, 2].into(), id: 1, proto: 1 };
                 let part = Fragment {

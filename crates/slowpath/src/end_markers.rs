@@ -80,7 +80,7 @@ impl TunnelEnds for EndMarkers {
         let packet = end_marker(tunnel.teid, tunnel.local, tunnel.peer);
         if let Some(packet) = packet {
             let ifindex = ifindex.unwrap_or(0);
-            self.send(Outgoing { ifindex, packet });
+            self.send(Outgoing::by_kernel(ifindex, packet));
         }
     }
 }

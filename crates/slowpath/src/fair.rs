@@ -38,6 +38,11 @@ pub(crate) enum Kind {
 const KINDS: usize = 6;
 
 impl Kind {
+    /// Whether what is lost of it is lost to its user: the packets that errors are about are counted by now, and duplicates apart.
+    pub(crate) fn is_counted(self) -> bool {
+        matches!(self, Self::Send | Self::Fragment | Self::Cut)
+    }
+
     pub(crate) fn of(event: &Event<'_>) -> Self {
         match event.kind {
             EVENT_SEND => Self::Send,

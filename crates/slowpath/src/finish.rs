@@ -1,6 +1,7 @@
 //! Packets that the fast path cannot finish (`TP_EVENT_PACKET`): what is missing is done here, then the same
 //! pipeline runs over the same tables and says where they go.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,6 +96,8 @@ pub struct Finisher {
     inner: Followers,
     losses: Losses,
     messages: Vec<Vec<u8>>,
+    /// Of the last packet that was cut.
+    identification: u16,
     finished: Arc<Finished>,
     holding: Arc<Orders>,
 }
@@ -115,6 +118,7 @@ impl Finisher {
             inner: Followers::new(followers::Bounds::default()),
             losses: Losses::new(),
             messages: Vec::new(),
+            identification: RandomState::new().hash_one(0) as u16,
             finished: Arc::default(),
         }
     }
@@ -191,10 +195,7 @@ impl Finisher {
         }
         match event.kind {
             EVENT_SEND => {
-                out.push(Outgoing {
-                    ifindex: event.ifindex,
-                    packet: event.data.to_vec(),
-                });
+                out.push(Outgoing::by_kernel(event.ifindex, event.data.to_vec()));
                 Ok(())
             }
             EVENT_COPY => {
@@ -244,7 +245,7 @@ impl Finisher {
                         let packet = outer::notification(data).ok_or(Malformed)?;
                         count(&self.finished.extensions, 1);
                         let ifindex = self.pipeline.ifindex(event.port);
-                        out.push(Outgoing { ifindex, packet });
+                        out.push(Outgoing::by_kernel(ifindex, packet));
                         Ok(())
                     }
                     _ => Err(Malformed),
@@ -336,7 +337,7 @@ impl Finisher {
         }
         if !task.is_from_ue() {
             let ifindex = self.pipeline.ifindex(event.port);
-            out.push(Outgoing { ifindex, packet });
+            out.push(Outgoing::by_kernel(ifindex, packet));
             return Ok(());
         }
         self.send_to_ue(NiId(task.ni), &packet, now_ns, rounds, out)
@@ -409,11 +410,12 @@ impl Finisher {
     }
 
     /// Cut a packet into fragments, each with the headers of the tunnel that it leaves through.
-    fn cut(&self, event: &Event<'_>, task: &Task, packet: &[u8], out: &mut Vec<Outgoing>) {
+    fn cut(&mut self, event: &Event<'_>, task: &Task, packet: &[u8], out: &mut Vec<Outgoing>) {
         let split = packet.split_at_checked(task.header_len().into());
         let split = split.filter(|(header, _)| header.len() <= REPEATED_MAX.into());
         let (header, packet) = split.unwrap_or_default();
-        let fragments = cut::cut(packet, task.room().into()).unwrap_or_default();
+        let max = task.room().into();
+        let fragments = cut::cut(packet, max, self.identification(task)).unwrap_or_default();
         let wrapped = fragments.iter().map(|part| match task.is_relayed() {
             true => self.pipeline.wrap(task, &gtpu::with_header(header, part)?),
             false => self.pipeline.wrap(task, part),
@@ -425,10 +427,17 @@ impl Finisher {
             return self.lose(event.port, task.direction(), "mtu");
         }
         count(&self.finished.fragments, sent.len());
-        out.extend(sent.into_iter().map(|packet| Outgoing {
-            ifindex: event.ifindex,
-            packet,
-        }));
+        let sent = sent.into_iter();
+        out.extend(sent.map(|packet| Outgoing::by_kernel(event.ifindex, packet)));
+    }
+
+    /// For a packet to be cut that has none; 0: it needs none. By its own sockets the kernel would give each fragment another one.
+    fn identification(&mut self, task: &Task) -> u16 {
+        if task.tunnel_len > 0 {
+            return 0;
+        }
+        self.identification = self.identification.checked_add(1).unwrap_or(1);
+        self.identification
     }
 
     /// A packet made here, or put together, that waits for an idle UE.
@@ -483,18 +492,23 @@ impl Finisher {
             self.take(record, now_ns, 0, out)?;
             copies = rest;
         }
-        let ifindex = match verdict {
+        let way = match verdict {
             // Not ours after all: up the kernel's own stack.
-            Verdict::Pass => Some(0),
-            Verdict::Answer => Some(self.pipeline.ifindex(port)),
+            Verdict::Pass => Some((0, false)),
+            Verdict::Answer => Some((self.pipeline.ifindex(port), false)),
             Verdict::Redirect(port) | Verdict::Later { port, .. } => {
-                Some(self.pipeline.ifindex(port))
+                Some((self.pipeline.ifindex(port), true))
             }
             Verdict::Slow | Verdict::Drop(_) => None,
         };
-        if let Some(ifindex) = ifindex {
-            let packet = frame.get(l3_of(&frame)..).ok_or(Malformed)?.to_vec();
-            out.push(Outgoing { ifindex, packet });
+        if let Some((ifindex, is_resolved)) = way {
+            let (link, packet) = frame.split_at_checked(l3_of(&frame)).ok_or(Malformed)?;
+            let link = if is_resolved { link } else { &[] };
+            out.push(Outgoing {
+                ifindex,
+                link: link.to_vec(),
+                packet: packet.to_vec(),
+            });
         }
         let is_held = Event::parse(&event).is_some_and(|event| event.kind == EVENT_HELD);
         if event.is_empty() || rounds == 0 && !is_held {

@@ -17,6 +17,7 @@ mod end_markers;
 mod fair;
 mod finish;
 pub mod followers;
+mod frame_sockets;
 mod gtpu;
 mod held_record;
 pub mod icmp;

@@ -1,5 +1,5 @@
 //! The slow path: packets that the pipeline could not finish (`tp_event`), finished by [`crate::Finisher`] and
-//! sent through the kernel.
+//! sent: by packet sockets where the next hop is known, else through the kernel.
 //!
 //! The kernel resolves the neighbour by ARP or ND, holds the packets meanwhile
 //! (`net.ipv4.neigh.DEV.unres_qlen_bytes`) and sends them when the answer comes. Its notification of
@@ -16,10 +16,12 @@
 
 use std::fmt;
 use std::io;
+use std::iter::once;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -30,6 +32,7 @@ use tables::{Ring, RingReader, monotonic_ns};
 use crate::departures::FollowedSockets;
 use crate::fair::{Fair, Kind};
 use crate::finish::{Finished, Finisher};
+use crate::frame_sockets::FrameSockets;
 use crate::locked::locked;
 use crate::outgoing::Outgoing;
 use crate::sockets::Failure;
@@ -115,6 +118,8 @@ pub struct SlowPath {
     /// Sockets for packets whose neighbours are not known: those that wait take the room of no others.
     unresolved: FollowedSockets,
     sockets: FollowedSockets,
+    /// For those whose next hop is known.
+    frames: FrameSockets,
     fair: Fair,
     finisher: Finisher,
     out: Vec<Outgoing>,
@@ -143,6 +148,7 @@ impl SlowPath {
         Ok(Self {
             unresolved: FollowedSockets::open()?,
             sockets: FollowedSockets::open()?,
+            frames: FrameSockets::new(Duration::ZERO),
             fair: Fair::new(),
             finisher,
             out: Vec::new(),
@@ -217,18 +223,20 @@ impl SlowPath {
         self.finisher.messages().for_each(&mut self.listener.0);
     }
 
-    /// Hand what became of a record to the kernel.
+    /// Send what became of a record.
     fn send(&mut self, record: &[u8], outgoing: &Outgoing, now_ns: u64) {
         let Some(event) = Event::parse(record) else {
             return;
         };
         let kind = Kind::of(&event);
+        if !outgoing.link.is_empty() {
+            return self.send_frame(&event, kind, outgoing);
+        }
         let sockets = match kind {
             Kind::Send => &mut self.unresolved,
             _ => &mut self.sockets,
         };
-        // The packets that errors are about are counted by now; duplicates are counted apart.
-        let is_counted = matches!(kind, Kind::Send | Kind::Fragment | Kind::Cut);
+        let is_counted = kind.is_counted();
         let counted = is_counted.then(|| (event.port, self.finisher.direction_of(&event)));
         let outcome = sockets.transmit(outgoing, counted, now_ns);
         if is_counted {
@@ -241,6 +249,19 @@ impl SlowPath {
             }
         }
         self.counters.count(outcome);
+    }
+
+    /// By its next hop, as the fast path would: the kernel has no say, and changes nothing.
+    fn send_frame(&mut self, event: &Event<'_>, kind: Kind, outgoing: &Outgoing) {
+        let frame = outgoing.frame();
+        let by = (outgoing.ifindex, event.worker);
+        if self.frames.send(by, once(&frame[..])) == 0 {
+            return self.counters.count(Ok(()));
+        }
+        if kind.is_counted() {
+            self.finisher.give_up(event, "redirect");
+        }
+        self.counters.count(Err(Failure::Refused(Errno::ENOBUFS)));
     }
 }
 

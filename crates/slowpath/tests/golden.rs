@@ -898,7 +898,7 @@ fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String
             left.extend(finished.iter().map(slow_frame));
             let messages = finisher
                 .messages()
-                .map(|packet| Outgoing { ifindex: 0, packet });
+                .map(|packet| Outgoing::by_kernel(0, packet));
             left.extend(messages.collect::<Vec<_>>().iter().map(slow_frame));
         }
         for record in outcome.copies {

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use super::{Scenario, both_ways, eventually};
 use crate::dn;
 use crate::netns::Netns;
+use crate::packet;
 use crate::smf::Style;
 use crate::traffic::start_download;
 use crate::upf::Datapath;
@@ -256,6 +257,25 @@ fn fragments_through(world: &World, ue: &Attached) -> Result<()> {
     Ok(())
 }
 
+/// A datagram of 1300 octets whose packets have no identification arrives whole. The UE sends so many octets in one packet.
+pub(super) fn unidentified(world: &World, ue: &Attached, port: u16, octets: usize) -> Result<()> {
+    let IpAddr::V4(address) = ue.address()? else {
+        anyhow::bail!("an IPv4 address was asked for");
+    };
+    let server = world.dn_ns.udp((dn::SERVER_V4, port))?;
+    server.set_read_timeout(Some(NEVER))?;
+    let sent: Vec<u8> = (0..1300u32).map(|at| (at % 251) as u8).collect();
+    let whole = packet::udp4((address, 5000), (dn::SERVER_V4, port), &sent);
+    for part in packet::unidentified(&whole, octets) {
+        ue.ue.modem.send(&part, &mut Vec::new());
+    }
+    let mut received = vec![0; 2000];
+    let length = server.recv(&mut received);
+    let length = length.context("a datagram of packets without identification")?;
+    ensure!(received[..length] == sent[..], "{length} octets arrived");
+    Ok(())
+}
+
 fn inner_fragments(world: &mut World) -> Result<String> {
     let ue = world.attach_plain("ue", Family::V4)?;
     fragments_through(world, &ue)?;
@@ -268,6 +288,7 @@ fn inner_fragments(world: &mut World) -> Result<String> {
     world.dn_ns.ip("link set n6 mtu 1000")?;
     ue.ue.netns.ip("link set tun0 mtu 1400")?;
     fragments_through(world, &ue)?;
+    unidentified(world, &ue, 7009, 1400)?;
     both_ways(world, &ue)?;
     let mtu = world.drops("mtu")?;
     ensure!(mtu == 0, "{mtu} packets dropped as mtu");

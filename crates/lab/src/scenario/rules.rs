@@ -299,6 +299,7 @@ fn sdf_fragments(world: &mut World) -> Result<String> {
             passes(flow, open, &format!("{way}, port {port}"))?;
         }
     }
+    super::icmp::unidentified(world, &attached, 7007, 800)?;
     for reason in ["fragment_timeout", "fragment_limit"] {
         let drops = world.drops(reason)?;
         ensure!(drops == 0, "{drops} packets lost as {reason}");

@@ -38,7 +38,7 @@ impl Exit for Left {
         0
     }
 
-    fn packet(&mut self, outgoing: Outgoing) {
+    fn packet(&mut self, outgoing: Outgoing, _: u16) {
         self.0.push(Released::Packet(outgoing));
     }
 }

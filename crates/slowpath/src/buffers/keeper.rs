@@ -30,8 +30,8 @@ pub(super) trait Exit {
     /// Out of an interface, by the worker that took them in, in their order. How many were lost.
     fn frames<'a>(&mut self, by: (u32, u16), frames: impl Iterator<Item = &'a [u8]>) -> u64;
 
-    /// As the kernel's routes say, or out of an interface that may want fragments.
-    fn packet(&mut self, outgoing: Outgoing);
+    /// One that was made of a packet that a worker took in.
+    fn packet(&mut self, outgoing: Outgoing, worker: u16);
 }
 
 pub(super) struct Buffers<E> {
@@ -367,8 +367,9 @@ impl<E: Exit> Buffers<E> {
         if self.finisher.finish(event, now_ns, &mut self.out).is_err() {
             tracing::error!("a packet that has waited cannot be finished");
         }
+        let worker = Event::parse(event).map_or(0, |event| event.worker);
         for outgoing in self.out.drain(..) {
-            self.exit.packet(outgoing);
+            self.exit.packet(outgoing, worker);
         }
     }
 

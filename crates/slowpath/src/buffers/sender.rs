@@ -1,12 +1,11 @@
 //! Packets that have waited, out of the interface that their next hop names.
 
-use std::collections::HashMap;
 use std::io;
+use std::iter::once;
 use std::time::Duration;
 
-use tables::FrameSocket;
-
 use super::keeper::Exit;
+use crate::frame_sockets::FrameSockets;
 use crate::outgoing::Outgoing;
 use crate::sockets::RawSockets;
 
@@ -17,8 +16,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Sockets {
     raw: RawSockets,
-    /// Sockets by interface; `None`: it could not be opened.
-    of_frames: HashMap<u32, Option<FrameSocket>>,
+    frames: FrameSockets,
 }
 
 impl Sockets {
@@ -26,37 +24,27 @@ impl Sockets {
     pub(super) fn open() -> io::Result<Self> {
         Ok(Self {
             raw: RawSockets::open()?,
-            of_frames: HashMap::new(),
+            frames: FrameSockets::new(PATIENCE),
         })
     }
 }
 
 impl Exit for Sockets {
-    fn frames<'a>(
-        &mut self,
-        (ifindex, worker): (u32, u16),
-        frames: impl Iterator<Item = &'a [u8]>,
-    ) -> u64 {
-        let socket = self.of_frames.entry(ifindex).or_insert_with(|| {
-            let socket = FrameSocket::open(ifindex, PATIENCE);
-            if let Err(error) = &socket {
-                tracing::debug!(%error, ifindex, "packets that have waited cannot be sent");
-            }
-            socket.ok()
-        });
-        let lost = match socket {
-            Some(socket) => socket.send_by(worker, frames),
-            None => frames.count() as u64,
-        };
-        if socket.as_ref().is_none_or(FrameSocket::is_gone) {
-            // It is tried again with the next packets.
-            self.of_frames.remove(&ifindex);
-        }
-        lost
+    fn frames<'a>(&mut self, by: (u32, u16), frames: impl Iterator<Item = &'a [u8]>) -> u64 {
+        self.frames.send(by, frames)
     }
 
-    fn packet(&mut self, outgoing: Outgoing) {
-        if let Err(error) = self.raw.send(&outgoing) {
+    fn packet(&mut self, outgoing: Outgoing, worker: u16) {
+        if !outgoing.link.is_empty() {
+            let frame = outgoing.frame();
+            if self
+                .frames
+                .send((outgoing.ifindex, worker), once(&frame[..]))
+                > 0
+            {
+                tracing::debug!("a packet made of one that has waited is not sent");
+            }
+        } else if let Err(error) = self.raw.send(&outgoing) {
             tracing::debug!(%error, "a packet that has waited is not sent");
         }
     }

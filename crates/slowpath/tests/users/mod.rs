@@ -63,7 +63,7 @@ fn check_error(packet: &[u8], cause: Cause, source: IpAddr) {
 
 /// Fragments are as short as was asked for, and their payloads one behind the other are the packet's.
 fn check_cut(packet: &[u8], max: usize) {
-    let Some(fragments) = cut::cut(packet, max) else {
+    let Some(fragments) = cut::cut(packet, max, 7) else {
         return;
     };
     let header_len = usize::from(packet[0] & 15) * 4;
@@ -71,6 +71,7 @@ fn check_cut(packet: &[u8], max: usize) {
     let mut together: Vec<u8> = Vec::new();
     for fragment in &fragments {
         assert!(fragment.len() <= max && fragment.len() > header_len);
+        assert_eq!(fragment[4..6], fragments[0][4..6]);
         together.extend(&fragment[header_len..]);
     }
     assert_eq!(together, packet[header_len..total]);

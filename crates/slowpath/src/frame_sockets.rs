@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use tables::FrameSocket;
 
+/// Sockets that are kept, at most: more than there are ports. Those of interfaces that were made anew under other numbers are
+/// never sent to again.
+const KEPT_MAX: usize = 64;
+
 /// Packet sockets, each opened when a frame first leaves by its interface.
 #[derive(Debug)]
 pub(crate) struct FrameSockets {
@@ -29,6 +33,9 @@ impl FrameSockets {
         frames: impl Iterator<Item = &'a [u8]>,
     ) -> u64 {
         if !self.of.contains_key(&ifindex) {
+            if self.of.len() >= KEPT_MAX {
+                self.of.clear();
+            }
             match FrameSocket::open(ifindex, self.patience) {
                 Ok(socket) => _ = self.of.insert(ifindex, socket),
                 Err(error) => tracing::debug!(%error, ifindex, "frames cannot be sent"),

@@ -16,7 +16,7 @@ const BUILDS: [&str; 7] = [
 const WORKER_BUILDS: [&str; 4] = ["PLAIN", "COMMON", "RELAY", "GENERAL"];
 
 /// What both sides change under traffic.
-const SHARED: &str = "tp_(side|config|traffic|port_stats|nexthop|shaper_stats|cpu)";
+const SHARED: &str = "tp_(side|config|traffic|port_stats|nexthop|shaper_stats|leave|cpu)";
 
 /// What `tp_host.h`, `tp_worker.h`, `tp_queue.h` and `tp_wheel.h` declare.
 const NATIVE_CALLS: [&str; 23] = [

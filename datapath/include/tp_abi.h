@@ -563,6 +563,12 @@ struct tp_shaper_stats {
 
 #define TP_SENDERS 64 /* told apart by a hash of their address, where each may have only so much */
 
+/* How the packet under way leaves. */
+struct tp_leave {
+	__u64 at_ns; /* by its meters; 0: at once */
+	__u64 by;    /* devmap slot */
+};
+
 /* One per CPU, written by that CPU only. */
 struct tp_cpu {
 	__u64 clock_ns;	  /* last exact reading */
@@ -581,8 +587,7 @@ struct tp_cpu {
 	__u64 alarms;	   /* crossings that user space was told of */
 	__u64 alarms_lost; /* crossings that it was not told of at once: it looks through all entries */
 	__u64 extension_tat; /* of peers that are told which extension headers we understand */
-	__u64 leaves_ns; /* when the packet under way leaves by its meters; 0: at once */
-	__u64 leaves_by; /* devmap slot */
+	struct tp_leave leave; /* where packets wait in user space */
 	struct tp_nexthop hop; /* the FIB's answer for the packet under way */
 	__u64 capacities[TP_CAPACITIES_MAX]; /* inner IP octets that passed, told of or not */
 	__u64 expired_tats[TP_SENDERS]; /* as expired_tat, by sender */

@@ -112,6 +112,9 @@ static TP_INLINE __u32 tp_hands_later(struct tp_env *env)
 	return (TP_BUILD & TP_FEAT_SHAPE) && tp_has(env, TP_FEAT_SHAPE);
 }
 
+/* Then: how the packet under way leaves. */
+static TP_INLINE struct tp_leave *tp_leave_of(struct tp_env *env, struct tp_cpu *cpu);
+
 static TP_INLINE __u32 tp_port_of(struct tp_env *env); /* below TP_PORTS_MAX */
 static TP_INLINE __u32 tp_roles_of(struct tp_env *env);
 static TP_INLINE __u32 tp_ni_of(struct tp_env *env);
@@ -163,6 +166,9 @@ static TP_INLINE int tp_is_delayed(struct tp_env *env, int outcome);
 
 /* As tp_clock(), and not behind. */
 static TP_INLINE __u64 tp_clock_exact(struct tp_env *env);
+
+/* Do workers keep frames above their rate, and this is none? Then it cannot know what of a flow waits there. */
+static TP_INLINE int tp_leaves_by_worker(struct tp_env *env);
 #endif
 
 /* Was the packet made here, for a UE? Then it spends no hop, and an address of that UE's, left in hi and lo, is its

@@ -44,7 +44,7 @@ static TP_INLINE int tp_begin(struct tp_run *run, struct tp_packet *p, struct tp
 		return 1;
 	tp_begin_packet(p, env);
 	if (tp_hands_later(env))
-		run->cpu->leaves_ns = 0;
+		tp_leave_of(env, run->cpu)->at_ns = 0;
 	if (tp_has(env, TP_FEAT_TRACE))
 		tp_trace_begin(p);
 	return 0;

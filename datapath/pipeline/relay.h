@@ -399,7 +399,7 @@ static TP_INLINE int tp_relay_marker(struct tp_run *run, struct tp_packet *p)
 	int r = tp_relay_done(p, tp_relay_end_marker(p->env, p->teid, tp_octets(p->gtpu, p->gtpu_end - p->gtpu)));
 
 #if TP_SHAPES
-	if (tp_hands_later(p->env) && r == TP_OUT_REDIRECT && run->cpu->leaves_ns)
+	if (tp_hands_later(p->env) && r == TP_OUT_REDIRECT && tp_leave_of(p->env, run->cpu)->at_ns)
 		r = tp_final(tp_leave_later(p->env, TP_LATER_UNCOUNTED, 0));
 #endif
 	return r;

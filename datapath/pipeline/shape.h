@@ -4,7 +4,10 @@
  *
  * sides[].shaped counts those of an entry from before they are handed over until they have been sent. While there are some, all
  * packets of the entry go the same way, so that none overtakes another: user space keeps the order that they are handed
- * over in. A packet that finds the count at zero finds those before it sent. */
+ * over in. A packet that finds the count at zero finds those before it sent.
+ *
+ * What user space runs itself, beside programs or workers, goes the same way: beside workers, which have the frames of a flow in a
+ * wheel of their own, always. */
 #ifndef TP_SHAPE_H
 #define TP_SHAPE_H
 
@@ -19,6 +22,28 @@ static TP_INLINE int tp_may_wait(__u64 wait_ns, __u64 longest_ns, __u64 room, __
 }
 
 #if TP_SHAPES
+/* Is there room for one that waits until then? It leaves at the latest time that it is told of. TP_OK, or TP_DROP_SHAPER_FULL. */
+TP_APART int tp_wait_until(struct tp_env *env, __u64 at_ns)
+{
+	struct tp_config *config = tp_config_of(env);
+	struct tp_cpu *cpu = tp_cpu_of(env);
+	struct tp_leave *leave;
+	__u64 frames, waiting;
+
+	if (!config || !cpu)
+		return TP_DROP_SHAPER_FULL;
+	leave = tp_leave_of(env, cpu);
+	frames = TP_READ(config->shaper_frames);
+	waiting = TP_READ(config->shaped);
+	if (frames && at_ns > cpu->clock_ns &&
+	    (waiting >= frames ||
+	     !tp_may_wait(at_ns - cpu->clock_ns, config->longest_wait_ns, frames - waiting, frames)))
+		return TP_DROP_SHAPER_FULL;
+	if (at_ns > leave->at_ns)
+		leave->at_ns = at_ns;
+	return TP_OK;
+}
+
 /* A frame that is finished and may have to wait. If it is lost it has paid nothing.
  *
  * index  of the entry that it goes by; TP_LATER_UNCOUNTED: it waits in any case, and nothing comes behind it
@@ -32,12 +57,22 @@ TP_APART int tp_leave_later(struct tp_env *env, __u32 index, __u32 bytes)
 	struct tp_side *side = tp_side_at(env, index);
 	struct tp_later later = {0, index, 0};
 	struct tp_hand hand = {TP_EVENT_LATER, 0, &later, sizeof(later) / 8, {0, 0}};
+	const struct tp_leave *leave;
 	__u64 frames;
 
 	if (!config || !cpu)
 		return TP_DROP_TABLE;
-	later.leaves_ns = cpu->leaves_ns;
-	later.to = (__u32)cpu->leaves_by;
+	leave = tp_leave_of(env, cpu);
+	later.leaves_ns = leave->at_ns;
+	later.to = (__u32)leave->by;
+	hand.octets.len = (__u32)(tp_end(env) - tp_data(env));
+	tp_keep(hand.octets.len);
+	if (tp_leaves_by_worker(env)) {
+		if (!tp_hand_over(env, TP_RING_LATER, &hand))
+			return TP_OUT_LATER;
+		tp_pay_back(env, index, bytes);
+		return TP_DROP_SHAPER_FULL;
+	}
 	/* Packets that share a reading of the clock would all wait for the first of them. */
 	if (later.leaves_ns > cpu->clock_ns)
 		cpu->clock_ns = tp_clock_exact(env);
@@ -46,8 +81,6 @@ TP_APART int tp_leave_later(struct tp_env *env, __u32 index, __u32 bytes)
 		return TP_OUT_REDIRECT;
 	if (side)
 		__sync_fetch_and_add(&side->shaped, 1);
-	hand.octets.len = (__u32)(tp_end(env) - tp_data(env));
-	tp_keep(hand.octets.len);
 	if (__sync_fetch_and_add(&config->shaped, 1) < frames && !tp_hand_over(env, TP_RING_LATER, &hand))
 		return TP_OUT_LATER;
 	__sync_fetch_and_add(&config->shaped, -1);
@@ -62,7 +95,7 @@ TP_APART int tp_leave_later(struct tp_env *env, __u32 index, __u32 bytes)
 static TP_INLINE int tp_depart(struct tp_run *run, const struct tp_packet *p, int r)
 {
 #if TP_SHAPES
-	if (!tp_hands_later(p->env) || r != TP_OUT_REDIRECT || tp_likely(!run->cpu->leaves_ns))
+	if (!tp_hands_later(p->env) || r != TP_OUT_REDIRECT || tp_likely(!tp_leave_of(p->env, run->cpu)->at_ns))
 		return r;
 	r = tp_final(tp_leave_later(p->env, p->index, p->user_len));
 #endif

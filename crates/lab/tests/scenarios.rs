@@ -139,7 +139,7 @@ fn all_scenarios_pass() {
 
 /// What differs most between data paths: where packets come from and go to, what packets of the UPF's own do, and what
 /// happens while rules change. All others: `make scenarios DATAPATH=kernel`.
-const TELLING: [&str; 28] = [
+const TELLING: [&str; 29] = [
     "association-from-upf",
     "handover",
     "paging",
@@ -164,6 +164,7 @@ const TELLING: [&str; 28] = [
     "qer-shaped",
     "rates-shaped",
     "qer-shaped-order",
+    "buffer-order-shaped",
     "trace",
     // The kernel takes packets to each of its addresses by all of its interfaces.
     "injected-from-n6",
@@ -172,9 +173,10 @@ const TELLING: [&str; 28] = [
 ];
 
 /// Of these, what differs between sockets and devices of DPDK.
-const TELLING_OF_DPDK: [&str; 17] = [
+const TELLING_OF_DPDK: [&str; 18] = [
     // Bursts are under way for longer than a program of the kernel is.
     "buffer-order",
+    "buffer-order-shaped",
     "handover",
     "path-failure",
     "echo",

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use session::compiled::NiId;
 use tables::pipeline::{Pipeline, Run};
 use tables::task::{
-    DOWNLINK, EVENT_COPY, EVENT_GTPU, EVENT_HELD, EVENT_PACKET, EVENT_SEND, Event, Task, UPLINK,
-    what,
+    DOWNLINK, EVENT_COPY, EVENT_GTPU, EVENT_HELD, EVENT_LATER, EVENT_PACKET, EVENT_SEND, Event,
+    Task, UPLINK, what,
 };
 use tables::{Bystander, Verdict, reason_number};
 
@@ -98,6 +98,8 @@ pub struct Finisher {
     messages: Vec<Vec<u8>>,
     /// Of the last packet that was cut.
     identification: u16,
+    /// That took in what is finished.
+    worker: u16,
     finished: Arc<Finished>,
     holding: Arc<Orders>,
 }
@@ -119,6 +121,7 @@ impl Finisher {
             losses: Losses::new(),
             messages: Vec::new(),
             identification: RandomState::new().hash_one(0) as u16,
+            worker: 0,
             finished: Arc::default(),
         }
     }
@@ -132,6 +135,7 @@ impl Finisher {
         now_ns: u64,
         out: &mut Vec<Outgoing>,
     ) -> Result<(), Malformed> {
+        self.worker = Event::parse(record).map_or(0, |event| event.worker);
         let done = self.take(record, now_ns, ROUNDS, out);
         self.count_losses();
         done
@@ -207,6 +211,12 @@ impl Finisher {
             }
             EVENT_HELD => {
                 self.hold(record, event.port);
+                Ok(())
+            }
+            EVENT_LATER => {
+                if !self.pipeline.leave_later(record, self.worker) {
+                    self.lose(event.port, self.direction_of(&event), "shaper_full");
+                }
                 Ok(())
             }
             EVENT_GTPU => {
@@ -510,8 +520,9 @@ impl Finisher {
                 packet: packet.to_vec(),
             });
         }
-        let is_held = Event::parse(&event).is_some_and(|event| event.kind == EVENT_HELD);
-        if event.is_empty() || rounds == 0 && !is_held {
+        let kind = Event::parse(&event).map(|event| event.kind);
+        let is_done = matches!(kind, Some(EVENT_HELD | EVENT_LATER));
+        if event.is_empty() || rounds == 0 && !is_done {
             return Ok(());
         }
         self.take(&event, now_ns, rounds.saturating_sub(1), out)

@@ -10,6 +10,7 @@ use crate::abi::Features;
 use crate::alarm_queue::AlarmQueue;
 use crate::error::SetupError;
 use crate::grace::Barrier;
+use crate::handover::Handover;
 use crate::layout::{Layout, Memory};
 use crate::pipeline::{Run, RunTogether};
 use crate::port::PortConfig;
@@ -164,6 +165,11 @@ pub(crate) trait Backend: fmt::Debug + Send {
     /// A ring out of the programs. `None`: what would be in it comes back from [`Self::run`].
     fn ring(&self, _: Records) -> Result<Option<Ring>, SetupError> {
         Ok(None)
+    }
+
+    /// The way to whoever keeps frames above their rate.
+    fn handover(&self) -> Handover {
+        Handover::Nobody
     }
 
     /// The programs that packets meet, in the order of ports, where there is something to tell of them.

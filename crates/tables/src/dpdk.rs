@@ -5,7 +5,8 @@ mod ring_port;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::NonNull;
-use std::sync::{Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use crate::abi::dpdk::{
     TP_DPDK_RECEIVERS_MAX, TP_DPDK_WHY, TP_DPDK_WORKERS_MAX, rte_mempool, tp_dpdk_pool,
@@ -13,6 +14,7 @@ use crate::abi::dpdk::{
 };
 use crate::error::SetupError;
 use crate::queue::Queue;
+use crate::shaping::Departure;
 
 pub use ring_port::{Pattern, PortId, RingPort, User, pass_on};
 
@@ -195,12 +197,57 @@ impl Direct {
     pub(crate) fn send(&self, worker: usize, frame: &[u8]) -> bool {
         let front = tp_dpdk_record {
             port: self.port,
-            reserved: 0,
+            ..tp_dpdk_record::default()
         };
-        self.queues.upgrade().is_some_and(|queues| {
-            let queue = &queues[worker % queues.len()];
-            queue.write([&front.octets(), frame])
-        })
+        write(&self.queues, worker, front, frame)
+    }
+}
+
+fn write(queues: &Weak<[Queue]>, worker: usize, front: tp_dpdk_record, frame: &[u8]) -> bool {
+    queues.upgrade().is_some_and(|queues| {
+        let queue = &queues[worker % queues.len()];
+        queue.write([&front.octets(), frame])
+    })
+}
+
+/// Time that a worker whose queue is full is given, before frames above their rate are lost.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// The same queues, for frames above their rate, which wait in workers; before workers start there are none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FrameQueues(Arc<OnceLock<Weak<[Queue]>>>);
+
+impl FrameQueues {
+    /// Once.
+    pub(crate) fn are(&self, queues: Weak<[Queue]>) {
+        let _ = self.0.set(queues);
+    }
+
+    /// By a worker; one that there is not: by another one. Whether there was room.
+    pub(crate) fn send_later(
+        &self,
+        worker: usize,
+        leaves_ns: u64,
+        departure: Departure<'_>,
+    ) -> bool {
+        let front = tp_dpdk_record {
+            port: departure.to,
+            came_by: departure.came_by as u32,
+            leaves_ns,
+        };
+        let Some(queues) = self.0.get() else {
+            return false;
+        };
+        let since = Instant::now();
+        loop {
+            if write(queues, worker, front, departure.frame) {
+                return true;
+            }
+            if since.elapsed() >= PATIENCE {
+                return false;
+            }
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -208,6 +255,8 @@ impl tp_dpdk_record {
     pub(crate) fn octets(self) -> [u8; size_of::<Self>()] {
         let mut octets = [0; size_of::<Self>()];
         octets[..4].copy_from_slice(&self.port.to_ne_bytes());
+        octets[4..8].copy_from_slice(&self.came_by.to_ne_bytes());
+        octets[8..].copy_from_slice(&self.leaves_ns.to_ne_bytes());
         octets
     }
 }

@@ -24,6 +24,7 @@ mod filters;
 mod frame_socket;
 mod grace;
 mod handle;
+mod handover;
 mod index;
 mod ingress;
 mod interface_addresses;

@@ -16,6 +16,7 @@ use crate::abi::host::{
 };
 use crate::abi::{Features, entry, ni, raw, words_of};
 use crate::alarm_queue::AlarmQueue;
+use crate::handover::Handover;
 use crate::layout::Memory;
 use crate::port::PortConfig;
 use crate::task::{DOWNLINK, Task, UPLINK};
@@ -134,6 +135,8 @@ pub struct Pipeline {
     aside: bool,
     /// Queue of alarms of usage.
     told: Option<Arc<AlarmQueue>>,
+    /// Where frames above their rate go.
+    later: Handover,
 }
 
 impl Pipeline {
@@ -144,6 +147,7 @@ impl Pipeline {
             ports_up: 0,
             aside: false,
             told: None,
+            later: Handover::Nobody,
         }
     }
 
@@ -151,11 +155,22 @@ impl Pipeline {
         self.told = Some(told);
     }
 
-    /// Beside another pipeline over the same tables: it counts apart, and shares meters with care.
-    pub(crate) fn aside(mem: Memory, ports: &[PortConfig], features: Features) -> Self {
+    /// Beside another pipeline over the same tables: it counts apart, and shares meters with care. `later`: the way to
+    /// whoever keeps that one's frames above their rate.
+    pub(crate) fn aside(
+        mem: Memory,
+        ports: &[PortConfig],
+        features: Features,
+        later: Handover,
+    ) -> Self {
         let mut pipeline = Self::new(mem);
         pipeline.aside = true;
-        let features = Features(features.0 | Features::ATOMIC.0);
+        let shapes = match later {
+            Handover::Nobody => Features::NONE,
+            _ => Features::SHAPE,
+        };
+        let features = Features(features.0 | Features::ATOMIC.0 | shapes.0);
+        pipeline.later = later;
         ports
             .iter()
             .for_each(|port| pipeline.add_port(port, features));
@@ -180,6 +195,7 @@ impl Pipeline {
         let cpu = if self.aside { &mem.slow } else { &mem.cpus };
         tp_tables {
             aside: self.aside.into(),
+            by_worker: self.later.is_to_workers().into(),
             fib: self.aside.then_some(leave_to_the_kernel),
             ..mem.as_tables(cpu.as_ptr(), self.ports_up)
         }
@@ -199,6 +215,13 @@ impl Pipeline {
         if let Some(counter) = counter {
             counter.fetch_add(packets, Ordering::Relaxed);
         }
+    }
+
+    /// Have a frame above its rate leave when its time has come, in the order of its flow: a record of
+    /// [`EVENT_LATER`](crate::task::EVENT_LATER) that a run has handed over. `worker`: that took the packet in. Whether there
+    /// was room.
+    pub fn leave_later(&self, record: &[u8], worker: u16) -> bool {
+        self.later.give(record, worker)
     }
 
     /// Whether there is this port.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::abi::host::{
     TP_WHEEL_FULL, TP_WHEEL_NEVER, TP_WHEEL_WAITS, tp_wheel, tp_wheel_count_in, tp_wheel_free,
-    tp_wheel_new, tp_wheel_next_ns, tp_wheel_put, tp_wheel_take,
+    tp_wheel_left_ns, tp_wheel_new, tp_wheel_next_ns, tp_wheel_put, tp_wheel_take,
 };
 use crate::abi::shared::tp_shaper_stats;
 use crate::memory::Octets;
@@ -89,6 +89,12 @@ impl Wheel {
         // SAFETY: the wheel is there as long as `self`; for the words, the caller vouches. They are atomics, which may change
         // behind a shared reference.
         unsafe { tp_wheel_count_in(self.as_ptr(), stats) };
+    }
+
+    /// What was due by then has left.
+    pub(crate) fn left_ns(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { tp_wheel_left_ns(self.as_ptr()) }
     }
 
     /// When the next one is due.

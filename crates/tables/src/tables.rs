@@ -434,7 +434,8 @@ impl Tables {
     /// [`Self::bystander`] of its own looks.
     pub fn pipeline(&self) -> Pipeline {
         let general = self.programs.general();
-        let mut pipeline = Pipeline::aside(self.store.mem.clone(), &self.ports, general);
+        let later = self.programs.backend().handover();
+        let mut pipeline = Pipeline::aside(self.store.mem.clone(), &self.ports, general, later);
         pipeline.tell_alarms_to(Arc::clone(&self.store.alarms.told));
         pipeline
     }

@@ -15,7 +15,7 @@ pub const EVENT_COPY: u32 = raw::TP_EVENT_COPY;
 /// `TP_EVENT_HELD`
 pub const EVENT_HELD: u32 = raw::TP_EVENT_HELD;
 /// `TP_EVENT_LATER`
-pub(crate) const EVENT_LATER: u32 = raw::TP_EVENT_LATER;
+pub const EVENT_LATER: u32 = raw::TP_EVENT_LATER;
 /// `sizeof(struct tp_event)`
 const EVENT_HEADER_LEN: usize = size_of::<raw::tp_event>();
 

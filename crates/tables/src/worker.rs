@@ -10,6 +10,7 @@ use crate::abi::host::{
     TP_VERDICT_TX, tp_frame, tp_queues, tp_tables, tp_worker, tp_worker_burst,
 };
 use crate::abi::{Cpu, Features, PORTS_MAX, raw};
+use crate::handover::{Handover, Inbox, Later};
 use crate::ingress::Ingress;
 use crate::layout::{Layout, Memory};
 use crate::memory::View;
@@ -85,16 +86,29 @@ pub(crate) struct Shared {
     /// Of all ports; changed under traffic.
     pub(crate) features: Arc<AtomicU32>,
     pub(crate) shaping: Option<Shaping>,
+    /// Frames above their rate that others have finished, for each worker; none without shaping.
+    given: Arc<[Inbox]>,
 }
 
 impl Shared {
     pub(crate) fn new(layout: &Layout, threads: usize, features: Features) -> io::Result<Self> {
+        let most = layout.shaping.map(|shaping| shaping.frames as usize);
+        let given = most.map(|most| (0..threads).map(|_| Inbox::new(most)).collect());
         Ok(Self {
             memory: Memory::anonymous(layout, threads)?,
             queues: Queues::new(layout)?,
             features: Arc::new(AtomicU32::new(features.bits())),
             shaping: layout.shaping,
+            given: given.unwrap_or_else(|| Ok(Arc::default()))?,
         })
+    }
+
+    /// The way of frames above their rate to these workers.
+    pub(crate) fn handover(&self) -> Handover {
+        match self.given.is_empty() {
+            true => Handover::Nobody,
+            false => Handover::Workers(Arc::clone(&self.given)),
+        }
     }
 }
 
@@ -211,6 +225,31 @@ impl Worker {
         if let Err(reason) = kept {
             self.count_lost(departure.came_by, reason, 1);
         }
+    }
+
+    /// Take in frames above their rate that others have finished, behind which what this worker runs from now on is to stay: they
+    /// wait; for those whose time has come there is no place in the wheel any more, and `send` sends them. How many there were.
+    pub(crate) fn take_given(&mut self, mut send: impl FnMut(&Self, Departure<'_>)) -> usize {
+        let Some(inbox) = self.shared.given.get(self.number) else {
+            return 0;
+        };
+        if inbox.is_empty() {
+            return 0;
+        }
+        let records = inbox.take_all();
+        let left_ns = self.waiting.as_ref().map_or(0, |all| all.wheel().left_ns());
+        for later in records.iter().filter_map(|record| Later::parse(record)) {
+            match later.leaves_ns <= left_ns {
+                true => send(self, later.departure),
+                false => self.keep(later.leaves_ns, later.departure),
+            }
+        }
+        records.len()
+    }
+
+    /// Where others put such frames.
+    pub(crate) fn inbox(&self) -> Option<&Inbox> {
+        self.shared.given.get(self.number)
     }
 
     /// Done with frames that were due before; look for more. Whether there are some.

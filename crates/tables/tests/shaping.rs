@@ -235,6 +235,23 @@ impl Site {
         }
     }
 
+    /// A packet comes on a port, and is finished by a thread beside workers.
+    fn finish(&mut self, port: usize, user: u32) {
+        /// Of whoever runs frames by hand: the one behind all workers.
+        const NUMBER: u16 = 1;
+        let frame = self.frame(port, user);
+        let pipeline = self.tables.pipeline();
+        let run = pipeline.run(port, &frame, self.now);
+        match run.verdict {
+            Verdict::Redirect(port) => self.note(port as usize, &run.frame, None),
+            Verdict::Slow => {
+                assert!(pipeline.leave_later(&run.event, NUMBER));
+                self.at(self.now);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn frame(&mut self, port: usize, user: u32) -> Vec<u8> {
         let far = Ipv4Addr::new(192, 0, 2, 1);
         let (src, dst) = if port == N3 {
@@ -722,6 +739,43 @@ fn changes_while_packets_wait_overtake_none_of_them() {
         site.assert_order();
         let lost = site.lost.len();
         assert_eq!(site.left[N6].len() + lost, site.numbers as usize);
+    }
+}
+
+/// Packets in any order by the worker and by a thread beside it: what is finished there leaves in its turn, and both keep to one
+/// rate.
+#[test]
+fn what_user_space_finishes_is_shaped_with_the_rest() {
+    let mut random = Random(7);
+    for bps in [10 * MBIT, 200 * MBIT] {
+        let mut site = Site::new(SHAPING);
+        let rates = Rates {
+            down: Some(bps),
+            ..Rates::default()
+        };
+        site.publish(1, rates, 5);
+        let begin = site.now;
+        let spacing = BITS * SECOND / bps;
+        for _ in 0..200 {
+            let n = 1 + random.below(4);
+            if random.below(2) == 0 {
+                site.come(N6, &vec![1; n]);
+            } else {
+                (0..n).for_each(|_| site.finish(N6, 1));
+            }
+            // On average less than the rate, so that packets come while none waits, too.
+            let pause = random.below(6 * spacing as usize) as u64;
+            site.at(site.now + pause);
+        }
+        site.drain();
+        site.assert_order();
+        assert_eq!(site.left[N3].len(), site.numbers as usize);
+        let mut due = begin;
+        for fate in &site.left[N3] {
+            due = due.max(site.came[fate.number as usize]);
+            assert!(fate.at >= due, "early: {fate:?}");
+            due += spacing;
+        }
     }
 }
 

@@ -266,7 +266,7 @@ static void send_out(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 came_by,
 
 static void pass(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, const struct rte_mbuf *m)
 {
-	struct tp_dpdk_record record = {port, 0};
+	struct tp_dpdk_record record = {port, 0, 0};
 	__u32 len = sizeof(record) + m->data_len;
 	__u8 *room = tp_queue_reserve(l->shared->to_kernel, len);
 
@@ -279,14 +279,14 @@ static void pass(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, const 
 	tp_queue_commit(l->shared->to_kernel, room, len);
 }
 
-/* A frame that leaves later waits as it is; meanwhile it knows the ports that it came by and leaves by. */
-static void keep(struct tp_worker *w, __u32 port, const struct tp_frame *frame, struct rte_mbuf *m)
+/* A frame that leaves later waits as it is; meanwhile it knows the ports that it came by (port) and leaves by (to). */
+static void keep(struct tp_worker *w, __u32 port, __u32 to, __u64 leaves_ns, struct rte_mbuf *m)
 {
 	enum tp_wheel_answer r;
 
 	m->port = (__u16)port;
-	m->hash.usr = frame->detail;
-	r = tp_wheel_put(w->wheel, frame->leaves_ns, (__u64)(uintptr_t)m);
+	m->hash.usr = to;
+	r = tp_wheel_put(w->wheel, leaves_ns, (__u64)(uintptr_t)m);
 	if (r) {
 		count_drops(w, port, r == TP_WHEEL_FULL ? TP_DROP_SHAPER_FULL : TP_DROP_SHAPER_HORIZON, 1);
 		rte_pktmbuf_free(m);
@@ -327,7 +327,16 @@ static __u32 depart(struct tp_dpdk_lane *l, struct tp_worker *w, __u64 now_ns, s
 	return left;
 }
 
-/* What the kernel sends leaves as it is: all that is there now. */
+/* A frame of another thread's: it is sent as it is. One above its rate waits, unless all that was to leave by then has left. */
+static void take(struct tp_worker *w, const struct tp_dpdk_record *record, struct rte_mbuf *m, struct out *out)
+{
+	if (w->wheel && record->leaves_ns > tp_wheel_left_ns(w->wheel))
+		keep(w, record->came_by, record->port, record->leaves_ns, m);
+	else
+		put_out(out, record->port, m);
+}
+
+/* What the kernel sends, and threads beside workers: all that is there now. */
 static __u32 serve_kernel(struct tp_dpdk_lane *l, struct tp_worker *w, struct out *out)
 {
 	__u64 there = __atomic_load_n(&l->from_kernel->written, __ATOMIC_ACQUIRE);
@@ -343,7 +352,7 @@ static __u32 serve_kernel(struct tp_dpdk_lane *l, struct tp_worker *w, struct ou
 		to = m ? rte_pktmbuf_append(m, (__u16)(len - sizeof(record))) : NULL;
 		if (to) {
 			memcpy(to, at + sizeof(record), len - sizeof(record));
-			put_out(out, record.port, m);
+			take(w, &record, m, out);
 		} else {
 			count_drops(w, record.port, m ? TP_DROP_FRAME_TOO_LONG : TP_DROP_NO_BUFFER, 1);
 			rte_pktmbuf_free(m);
@@ -384,7 +393,7 @@ static void serve(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, struc
 			put_out(out, frames[i].detail, in[i]);
 			break;
 		case TP_VERDICT_LATER:
-			keep(w, port, &frames[i], in[i]);
+			keep(w, port, frames[i].detail, frames[i].leaves_ns, in[i]);
 			break;
 		case TP_VERDICT_PASS:
 			pass(l, w, port, in[i]);

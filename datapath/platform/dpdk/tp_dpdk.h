@@ -67,7 +67,8 @@ void tp_dpdk_look(const struct tp_dpdk_port *port, struct tp_dpdk_state *state);
 /* In front of a frame, in both queues. */
 struct tp_dpdk_record {
 	__u32 port;
-	__u32 reserved;
+	__u32 came_by;	 /* port, of a frame above its rate */
+	__u64 leaves_ns; /* likewise; 0: at once */
 };
 
 /* Frames lost elsewhere than in a worker, of one port: told by others, counted by the worker that takes them. */

@@ -30,9 +30,8 @@ struct tp_env {
 	__u32 cap;
 	__u32 offset;
 	__u32 len;
-	__u32 out; /* devmap slot that it leaves by */
 	__u64 now_ns;
-	__u64 leaves_ns; /* with TP_SHAPES: when it leaves; 0: at once */
+	struct tp_leave leave;
 };
 
 static TP_INLINE __u32 tp_features_of(struct tp_env *env) { return env->port->features; }
@@ -70,6 +69,9 @@ static TP_INLINE int tp_resize(struct tp_env *env, int head, int tail)
 static TP_INLINE struct tp_config *tp_config_of(struct tp_env *env) { return env->tables->config; }
 static TP_INLINE struct tp_cpu *tp_cpu_of(struct tp_env *env) { return env->tables->cpu; }
 
+/* Threads that run aside have one struct tp_cpu together. */
+static TP_INLINE struct tp_leave *tp_leave_of(struct tp_env *env, struct tp_cpu *cpu) { return &env->leave; }
+
 #define TP_ACCESSOR(element, table)                                                             \
 	static TP_INLINE struct tp_##element *tp_##element##_at(struct tp_env *env, __u32 index) \
 	{                                                                                       \
@@ -89,7 +91,7 @@ static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port)
 {
 	if (port >= TP_PORTS_MAX || !(env->tables->ports_up >> port & 1))
 		return TP_DROP_REDIRECT;
-	env->out = port;
+	env->leave.by = port;
 	return TP_OUT_REDIRECT;
 }
 
@@ -104,6 +106,7 @@ static TP_INLINE __u32 tp_verdict_of(int outcome)
 		return TP_VERDICT_REDIRECT;
 	case TP_OUT_SLOW:
 	case TP_OUT_HELD:
+	case TP_OUT_LATER:
 		return TP_VERDICT_SLOW;
 	default:
 		return TP_VERDICT_DROP;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* The pipeline over ordinary memory. */
+#define TP_SHAPES 1
 #include "tp_env.h"
 
 struct tp_sink {
@@ -78,12 +79,27 @@ static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t)
 
 #include "pipeline.h"
 
+static TP_INLINE __u64 tp_clock_exact(struct tp_env *env) { return env->now_ns; }
+static TP_INLINE int tp_leaves_by_worker(struct tp_env *env) { return env->tables->by_worker != 0; }
+
+/* A worker sends at once what is due by now. */
+static TP_INLINE int tp_is_delayed(struct tp_env *env, int outcome)
+{
+	return outcome == TP_OUT_LATER && !(tp_leaves_by_worker(env) && env->leave.at_ns <= env->now_ns);
+}
+
+/* Where nobody keeps frames they leave at once, within the burst of their rate. */
+static TP_INLINE int tp_leave_at(struct tp_env *env, __u64 at_ns)
+{
+	return tp_hands_later(env) ? tp_wait_until(env, at_ns) : TP_OK;
+}
+
 _Static_assert(TP_HOST_WRAP_MAX == TP_TUNNEL6_MAX, "what tp_host_wrap() may need");
 
 int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *buf, __u32 cap, __u32 *offset,
 		__u32 *len, __u64 now_ns, struct tp_result *r)
 {
-	struct tp_env env = {t, port, (struct tp_sink *)r, buf, cap, *offset, *len, 0, now_ns, 0};
+	struct tp_env env = {t, port, (struct tp_sink *)r, buf, cap, *offset, *len, now_ns, {0, 0}};
 	int outcome;
 
 	r->reason = TP_DROP_NONE;
@@ -97,7 +113,7 @@ int tp_host_run(struct tp_tables *t, const struct tp_port_config *port, __u8 *bu
 	r->verdict = tp_verdict_of(outcome);
 	if (r->verdict == TP_VERDICT_DROP)
 		r->reason = (__u32)outcome;
-	r->port = env.out;
+	r->port = (__u32)env.leave.by;
 	*offset = env.offset;
 	*len = env.len;
 	return (int)r->verdict;
@@ -161,7 +177,7 @@ static __u32 wrap_bare(struct tp_env *env, const struct tp_task *task, const str
 
 __u32 tp_host_wrap(struct tp_tables *t, const struct tp_task *task, const __u8 *user, __u32 len, __u8 *to)
 {
-	struct tp_env env = {t, &any_port, NULL, to, task->tunnel_len + len, 0, task->tunnel_len + len, 0, 0, 0};
+	struct tp_env env = {t, &any_port, NULL, to, task->tunnel_len + len, 0, task->tunnel_len + len, 0, {0, 0}};
 	const struct tp_peer *peer = tp_peer_at(&env, tp_out_peer(task->out));
 	struct tp_tunnel out = {0};
 

@@ -30,6 +30,8 @@ struct tp_tables {
 	__u32 releases; /* it has waited: see tp_releases() */
 	__u32 held_by; /* then: see tp_held_by() */
 	__u32 worker;  /* number of whoever runs packets: what it hands over names it */
+	__u32 by_worker; /* with TP_FEAT_SHAPE: workers keep frames above their rate, and this is none of them */
+	__u32 reserved;
 	__u64 transport;	 /* with transport_known: see tp_knows_transport() */
 	__u64 transport_known;
 	__u64 own_for[2]; /* then: an address of the UE that it is for, host order */
@@ -52,7 +54,7 @@ enum tp_verdict {
 	TP_VERDICT_PASS = 1,	 /* to the kernel, frame untouched */
 	TP_VERDICT_TX = 2,	 /* answer: back out of the port it came from */
 	TP_VERDICT_REDIRECT = 3, /* out of result.port */
-	TP_VERDICT_SLOW = 4,	 /* result.event is for the slow path, or to be held; the frame itself is done with */
+	TP_VERDICT_SLOW = 4,	 /* result.event is for the slow path, to be held or to leave later; the frame itself is done with */
 	TP_VERDICT_LATER = 5,	 /* of workers: as REDIRECT, when its time has come */
 };
 

@@ -65,22 +65,23 @@ static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t)
 #include "pipeline.h"
 
 static TP_INLINE __u64 tp_clock_exact(struct tp_env *env) { return env->now_ns; }
-static TP_INLINE int tp_is_delayed(struct tp_env *env, int outcome) { return env->leaves_ns && outcome == TP_OUT_REDIRECT; }
+static TP_INLINE int tp_is_delayed(struct tp_env *env, int outcome) { return env->leave.at_ns && outcome == TP_OUT_REDIRECT; }
+static TP_INLINE int tp_leaves_by_worker(struct tp_env *env) { return 1; }
 
 /* One that leaves with those of its flow that have waited, which the caller has sent by now, does not wait. */
 static TP_INLINE int tp_leave_at(struct tp_env *env, __u64 at_ns)
 {
 	struct tp_worker *w = &env->sink->worker;
 
-	__u32 counted = env->leaves_ns != 0;
+	__u32 counted = env->leave.at_ns != 0;
 
 	if (!w->wheel || at_ns <= w->left_ns)
 		return TP_OK;
 	if (!tp_may_wait(at_ns - w->left_ns, w->longest_wait_ns, w->room + counted, w->frames))
 		return TP_DROP_SHAPER_FULL;
 	w->room -= !counted;
-	if (at_ns > env->leaves_ns)
-		env->leaves_ns = at_ns;
+	if (at_ns > env->leave.at_ns)
+		env->leave.at_ns = at_ns;
 	return TP_OK;
 }
 
@@ -191,7 +192,7 @@ void TP_NAME(TP_BUILD_NAME)(struct tp_worker *w, const struct tp_port_config *po
 
 	for (i = 0; i < n; i++) {
 		b.env[i] = (struct tp_env){&w->tables, port, (struct tp_sink *)w, frames[i].buf, frames[i].cap,
-					   frames[i].offset, frames[i].len, 0, now_ns, 0};
+					   frames[i].offset, frames[i].len, now_ns, {0, 0}};
 		__builtin_prefetch(tp_data(&b.env[i]));
 		tp_close_room(&b.env[i]);
 	}
@@ -205,11 +206,11 @@ void TP_NAME(TP_BUILD_NAME)(struct tp_worker *w, const struct tp_port_config *po
 		frames[i].offset = b.env[i].offset;
 		frames[i].len = b.env[i].len;
 		frames[i].verdict = tp_verdict_of(b.outcome[i]);
-		frames[i].leaves_ns = b.env[i].leaves_ns;
+		frames[i].leaves_ns = b.env[i].leave.at_ns;
 		if (tp_unlikely(frames[i].leaves_ns) && frames[i].verdict == TP_VERDICT_REDIRECT) {
 			frames[i].verdict = TP_VERDICT_LATER;
 			w->tables.cpu->ports[port->port & (TP_PORTS_MAX - 1)].later++;
 		}
-		frames[i].detail = frames[i].verdict == TP_VERDICT_DROP ? (__u32)b.outcome[i] : b.env[i].out;
+		frames[i].detail = frames[i].verdict == TP_VERDICT_DROP ? (__u32)b.outcome[i] : (__u32)b.env[i].leave.by;
 	}
 }

@@ -177,6 +177,8 @@ static TP_INLINE int tp_fib_ask(struct tp_env *env, struct tp_fib *q)
 	return r < 0 ? BPF_FIB_LKUP_RET_NOT_FWDED : r;
 }
 
+static TP_INLINE struct tp_leave *tp_leave_of(struct tp_env *env, struct tp_cpu *cpu) { return &cpu->leave; }
+
 static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port)
 {
 	struct tp_cpu *cpu;
@@ -184,7 +186,7 @@ static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port)
 	if (tp_hands_later(env)) {
 		cpu = tp_cpu_of(env);
 		if (cpu)
-			cpu->leaves_by = port;
+			cpu->leave.by = port;
 	}
 	return bpf_redirect_map(&ports, port, 0) == XDP_REDIRECT ? TP_OUT_REDIRECT : TP_DROP_REDIRECT;
 }
@@ -272,31 +274,11 @@ static TP_INLINE int tp_trace_emit(struct tp_env *env, struct tp_trace *t)
 
 #if TP_SHAPES
 static TP_INLINE __u64 tp_clock_exact(struct tp_env *env) { return bpf_ktime_get_ns(); }
+static TP_INLINE int tp_leaves_by_worker(struct tp_env *env) { return 0; }
 static TP_INLINE int tp_is_delayed(struct tp_env *env, int outcome) { return TP_SHAPES_HERE && outcome == TP_OUT_LATER; }
-
-/* Is there room for one that waits until then? It leaves at the latest time that it is told of. */
-TP_APART int tp_wait_until(struct tp_env *env, __u64 at_ns)
-{
-	struct tp_config *config = tp_config_of(env);
-	struct tp_cpu *cpu = tp_cpu_of(env);
-	__u64 frames, waiting;
-
-	if (!config || !cpu)
-		return 0;
-	frames = TP_READ(config->shaper_frames);
-	waiting = TP_READ(config->shaped);
-	if (frames && at_ns > cpu->clock_ns &&
-	    (waiting >= frames ||
-	     !tp_may_wait(at_ns - cpu->clock_ns, config->longest_wait_ns, frames - waiting, frames)))
-		return 0;
-	if (at_ns > cpu->leaves_ns)
-		cpu->leaves_ns = at_ns;
-	return 1;
-}
-
 static TP_INLINE int tp_leave_at(struct tp_env *env, __u64 at_ns)
 {
-	return tp_wait_until(env, at_ns) ? TP_OK : TP_DROP_SHAPER_FULL;
+	return tp_wait_until(env, at_ns) ? TP_DROP_SHAPER_FULL : TP_OK; /* the verifier knows no result of a function */
 }
 #endif
 

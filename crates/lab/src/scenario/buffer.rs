@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::sessions::ping_all;
 use super::{Scenario, both_ways, eventually, expect_drops, flow_down, none_of};
+use crate::course::Fates;
 use crate::flow::{self, Ledger, Shape};
 use crate::gnb::Downlink;
 use crate::gtpu::Container;
@@ -42,6 +43,15 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .line("[buffering]", "max_packets_per_session = 100000")
         .long(),
+        Scenario::new(
+            "buffer-order-shaped",
+            "what has waited for an idle UE stays behind what waits for its rate",
+            buffer_order_shaped,
+        )
+        .line("[buffering]", "max_packets_per_session = 100000")
+        .line("[qos]", "mode = \"shape\"")
+        // Nothing is lost where the SMF or the UPF has no CPU for a second.
+        .line("[qos]", "slots = 65536"),
         Scenario::new(
             "buffer-limits",
             "packets that wait are bounded in number, and dropped when the SMF says so",
@@ -281,6 +291,45 @@ fn buffer_order(world: &mut World) -> Result<String> {
         took.as_secs_f64(),
         outcome.sent
     ))
+}
+
+/// A flow at nine tenths of its rate. A long idle period leaves packets in the shaper, short ones find them there.
+fn buffer_order_shaped(world: &mut World) -> Result<String> {
+    const CYCLES: u32 = 200;
+    let _others = in_use(world)?;
+    let mut plan = world.plan(Family::V4, Style::Open5gs);
+    plan.mbr_kbps = Some((4_000, 4_000));
+    let attached = world.attach("ue1", &plan, 0, 0)?;
+    both_ways(world, &attached)?;
+    let before = Fates::of(world, &attached)?[1];
+    let flow = flow_down(world, &attached, Shape::endless(2000))?;
+    let sent_more = |packets: u32| {
+        let enough = flow.sent() + packets;
+        eventually("more is sent", || Ok(flow.sent() >= enough))
+    };
+    for cycle in 0..CYCLES {
+        world.smf(0)?.idle(&attached.session)?;
+        sent_more(if cycle % 5 == 0 { 40 } else { 3 })?;
+        world.activate(&attached)?;
+        sent_more(10)?;
+    }
+    flow.stop();
+    let (down, sent) = flow.finish_timed()?;
+    down.whole("downlink through wake-ups")?;
+    ensure!(down.late == 0, "{} packets were overtaken", down.late);
+    let waited = buffers(world)?["taken"].as_u64().context("taken")?;
+    let after = Fates::of(world, &attached)?[1];
+    let delayed = after.delayed - before.delayed;
+    let seconds = (sent.until - sent.from).as_secs_f64();
+    let report = format!(
+        "{} packets in {seconds:.1} s, {waited} waited for the UE, {delayed} for the rate",
+        down.sent
+    );
+    ensure!(
+        waited > u64::from(CYCLES) && delayed > u64::from(down.sent) / 4,
+        "{report}"
+    );
+    Ok(report)
 }
 
 /// So many packets for the UE, of which those that wait and those that are dropped for `reason` are all there are; and

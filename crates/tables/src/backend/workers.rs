@@ -15,6 +15,7 @@ use crate::abi::Features;
 use crate::clock::monotonic_ns;
 use crate::error::SetupError;
 use crate::grace::{Barrier, Bystander};
+use crate::handover::Handover;
 use crate::layout::{Layout, Memory};
 use crate::pipeline::{Run, RunTogether};
 use crate::port::PortConfig;
@@ -45,8 +46,17 @@ pub(crate) trait Traffic: Send + Sized + 'static {
     /// Send what is due, take in what has come, once around, run it, and send it on. How many frames there were. Never waits.
     fn serve(&mut self, worker: &mut Worker, burst: &mut Burst) -> io::Result<usize>;
 
-    /// Sleep until something has come or a frame that waits is due (`due_ns`, monotonic), a tenth of a second at most.
-    fn sleep(&mut self, due_ns: Option<u64>) -> io::Result<()>;
+    /// Sleep until something has come or a frame that waits is due, a tenth of a second at most.
+    fn sleep(&mut self, worker: &Worker) -> io::Result<()>;
+
+    /// The way of frames above their rate that others have finished to these workers; `None`: they take them by
+    /// [`Worker::take_given`].
+    fn handover() -> Option<Handover> {
+        None
+    }
+
+    /// Such a way leads to the workers of which this is one, from now on.
+    fn open_way(&self, _: &Handover) {}
 
     /// The worker ends: what waits has no other owner.
     fn stop(&mut self, _: &mut Worker) {}
@@ -71,6 +81,7 @@ pub(crate) struct Workers<T> {
     threads: Vec<JoinHandle<()>>,
     /// Workers and helpers that have no thread, where none has.
     unthreaded: Vec<(T, Worker)>,
+    handover: Handover,
 }
 
 impl<T> Workers<T> {
@@ -105,7 +116,7 @@ impl<T> Workers<T> {
                 let slept = match served {
                     Ok(0) => {
                         load.rests(monotonic_ns());
-                        let slept = traffic.sleep(worker.next_departure_ns());
+                        let slept = traffic.sleep(&worker);
                         load.rests(monotonic_ns());
                         slept
                     }
@@ -164,7 +175,9 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
         let threads = workers + T::helpers();
         let shared = Shared::new(layout, threads + 1, features)?;
         let by_hand = Worker::new(&shared, threads, ports)?;
+        let own = T::handover().filter(|_| shared.shaping.is_some());
         Ok(Self {
+            handover: own.unwrap_or_else(|| shared.handover()),
             shared,
             ports: ports.to_vec(),
             is_threaded: layout.workers > 0,
@@ -185,6 +198,9 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
         let (traffic, ifindexes) = T::open(&self.ports, self.workers)?;
         for (slot, ifindex) in self.memory().config[0].port_ifindex.iter().zip(ifindexes) {
             slot.store(ifindex, Ordering::Release);
+        }
+        if let Some(first) = traffic.first() {
+            first.open_way(&self.handover);
         }
         for (number, traffic) in traffic.into_iter().enumerate() {
             if !self.is_threaded {
@@ -233,6 +249,10 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
         Ok(())
     }
 
+    fn handover(&self) -> Handover {
+        self.handover.clone()
+    }
+
     fn barrier(&self) -> io::Result<Barrier> {
         Ok(Barrier::threads(self.bystanders.clone()))
     }
@@ -259,6 +279,7 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
         while worker.release(now_ns) {
             left.extend(worker.released().map(|d| (d.to, d.frame.to_vec())));
         }
+        worker.take_given(|_, departure| left.push((departure.to, departure.frame.to_vec())));
         left
     }
 
@@ -303,7 +324,7 @@ impl Traffic for ByHand {
         Ok(0)
     }
 
-    fn sleep(&mut self, _: Option<u64>) -> io::Result<()> {
+    fn sleep(&mut self, _: &Worker) -> io::Result<()> {
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
@@ -14,6 +15,7 @@ use super::{Backend, Builds, ProgramInfo, Records, Runner, Supply, ifindex_of};
 use crate::abi::{Features, PORTS_MAX};
 use crate::error::SetupError;
 use crate::grace::Barrier;
+use crate::handover::{Handover, Inbox};
 use crate::layout::{Layout, Memory};
 use crate::port::PortConfig;
 use crate::ring::Ring;
@@ -40,6 +42,8 @@ pub(crate) struct Xdp {
     /// Of each port, once they are attached; `None`: its interface is gone.
     links: Vec<Option<OwnedFd>>,
     shaper: Option<Shaper>,
+    /// What was finished beside programs, for the shaper, if there is to be one.
+    given: Option<Arc<Inbox>>,
     /// The one that packets meet first, then those that may be wanted again: no more than there are builds.
     sets: Vec<Set>,
     maps: Maps,
@@ -84,10 +88,10 @@ impl Xdp {
     }
 
     fn start_shaper(&mut self) -> Result<(), SetupError> {
-        if let Some(shaping) = self.layout.shaping {
-            let ring = self.ring_named(LATER)?;
+        if let (Some(shaping), Some(given)) = (self.layout.shaping, &self.given) {
+            let from = (self.ring_named(LATER)?, Arc::clone(given));
             let (memory, ports) = (self.memory.clone(), &self.ports);
-            self.shaper = Some(Shaper::start(shaping, ring, memory, ports)?);
+            self.shaper = Some(Shaper::start(shaping, from, memory, ports)?);
         }
         Ok(())
     }
@@ -136,6 +140,11 @@ impl Backend for Xdp {
         Ok(Self {
             links: Vec::new(),
             shaper: None,
+            // Bounded by the count of all frames that wait: `tp_leave_later()`.
+            given: match layout.shaping {
+                Some(_) => Some(Arc::new(Inbox::new(usize::MAX)?)),
+                None => None,
+            },
             sets: vec![Set { features, programs }],
             maps,
             ports: ports.to_vec(),
@@ -149,6 +158,11 @@ impl Backend for Xdp {
 
     fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    fn handover(&self) -> Handover {
+        let given = self.given.as_ref().map(Arc::clone);
+        given.map_or(Handover::Nobody, Handover::Thread)
     }
 
     // Every port's interface is in the redirect map before the first program is attached.

@@ -19,8 +19,9 @@ use crate::abi::dpdk::{
     tp_dpdk_free_waiting, tp_dpdk_join, tp_dpdk_lane, tp_dpdk_leave, tp_dpdk_queues,
     tp_dpdk_receive, tp_dpdk_receiver, tp_dpdk_serve, tp_dpdk_sleeper, tp_dpdk_take_lost,
 };
-use crate::dpdk::{self, Direct};
+use crate::dpdk::{self, Direct, FrameQueues};
 use crate::error::SetupError;
+use crate::handover::Handover;
 use crate::port::PortConfig;
 use crate::queue::Queue;
 use crate::worker::{Burst, Worker};
@@ -30,7 +31,7 @@ use ports::Ports;
 use rest::{Idle, Sleeper};
 use tap::Tap;
 
-/// Octets of frames that the kernel has sent and a worker has not taken yet.
+/// Octets of frames that the kernel has sent, or threads beside workers, and a worker has not taken yet.
 const FROM_KERNEL: usize = 1 << 20;
 /// MTU of ports whose TAP interface says none.
 const MTU: u32 = 1500;
@@ -47,8 +48,8 @@ pub(crate) struct Dpdk {
     /// What the part points at.
     ports: Arc<Ports>,
     _rings: Option<Arc<Rings>>,
-    /// Of frames that the kernel has sent, for each worker.
-    _from_kernel: Arc<[Queue]>,
+    /// Of frames that the kernel has sent, and threads beside workers, for each worker.
+    from_kernel: Arc<[Queue]>,
 }
 
 /// What a thread does.
@@ -135,7 +136,7 @@ impl Traffic for Dpdk {
             _kernel_side: kernel_side.take(),
             ports: Arc::clone(&opened),
             _rings: rings.clone(),
-            _from_kernel: Arc::clone(&queues),
+            from_kernel: Arc::clone(&queues),
         });
         let mut all: Vec<Self> = workers.collect();
         if let (Some(pipeline), Some(rings)) = (pipeline, &rings) {
@@ -148,10 +149,20 @@ impl Traffic for Dpdk {
                 _kernel_side: None,
                 ports: Arc::clone(&opened),
                 _rings: Some(Arc::clone(rings)),
-                _from_kernel: Arc::clone(&queues),
+                from_kernel: Arc::clone(&queues),
             }));
         }
         Ok((all, ifindexes))
+    }
+
+    fn handover() -> Option<Handover> {
+        Some(Handover::Queues(FrameQueues::default()))
+    }
+
+    fn open_way(&self, way: &Handover) {
+        if let Handover::Queues(queues) = way {
+            queues.are(Arc::downgrade(&self.from_kernel));
+        }
     }
 
     fn thread_name(&self, _: usize) -> String {
@@ -185,9 +196,9 @@ impl Traffic for Dpdk {
         Ok(served as usize)
     }
 
-    fn sleep(&mut self, due_ns: Option<u64>) -> io::Result<()> {
+    fn sleep(&mut self, worker: &Worker) -> io::Result<()> {
         match &mut self.idle {
-            Some(idle) => idle.wait(self.sleeper.as_ref(), due_ns),
+            Some(idle) => idle.wait(self.sleeper.as_ref(), worker.next_departure_ns()),
             None => std::hint::spin_loop(),
         }
         Ok(())

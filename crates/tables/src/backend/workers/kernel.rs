@@ -12,7 +12,7 @@ mod datagrams;
 pub(super) mod tun;
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::ptr;
 use std::time::Duration;
 
@@ -167,7 +167,7 @@ impl Traffic for Kernel {
             datagrams,
             ..
         } = self;
-        let mut served = depart(out, worker, monotonic_ns());
+        let mut served = depart(out, worker, monotonic_ns()) + take_given(out, worker);
         let ingress = worker.ingress();
         let mut run = |port: usize, burst: &mut Burst, too_long: u64| {
             worker.count_lost(port, "frame_too_long", too_long);
@@ -178,6 +178,8 @@ impl Traffic for Kernel {
             let now_ns = monotonic_ns();
             depart(out, worker, now_ns);
             worker.run(port, burst, now_ns);
+            // Packets that have waited, and that these are not to overtake, are there by now.
+            served += take_given(out, worker);
             send(out, port, burst, worker);
             burst.clear();
         };
@@ -201,7 +203,7 @@ impl Traffic for Kernel {
         Ok(served)
     }
 
-    fn sleep(&mut self, due_ns: Option<u64>) -> io::Result<()> {
+    fn sleep(&mut self, worker: &Worker) -> io::Result<()> {
         let tunnels = self.tunnels.iter().map(|(_, socket)| socket.as_raw_fd());
         let users = self.users.iter().map(|(_, queue)| queue.as_raw_fd());
         let entry = |fd: RawFd| libc::pollfd {
@@ -209,7 +211,10 @@ impl Traffic for Kernel {
             events: libc::POLLIN,
             revents: 0,
         };
-        let mut fds: Vec<libc::pollfd> = tunnels.chain(users).map(entry).collect();
+        let given = worker.inbox().map(|inbox| inbox.as_fd().as_raw_fd());
+        let all = tunnels.chain(users).chain(given);
+        let mut fds: Vec<libc::pollfd> = all.map(entry).collect();
+        let due_ns = worker.next_departure_ns();
         let left = due_ns.map(|due| Duration::from_nanos(due.saturating_sub(monotonic_ns())));
         let longest = left.map_or(SLEEP, |left| left.min(SLEEP));
         let longest = libc::timespec {
@@ -267,6 +272,18 @@ fn depart(out: &[WayOut], worker: &mut Worker, now_ns: u64) -> usize {
         }
     }
     left
+}
+
+/// Frames above their rate that others have finished. How many there were.
+fn take_given(out: &[WayOut], worker: &mut Worker) -> usize {
+    worker.take_given(|worker, departure| {
+        let frame = std::iter::once(departure.frame);
+        let lost = match out.get(departure.to as usize) {
+            Some(out) => out.send(frame),
+            None => 1, // not met: a port that frames leave by is open
+        };
+        worker.count_lost(departure.came_by, "redirect", lost);
+    })
 }
 
 /// Ports that frames which are due leave by and came by, each pair once.

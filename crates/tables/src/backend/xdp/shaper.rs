@@ -1,11 +1,14 @@
 //! Frames above their rate, which a program cannot hold (`datapath/pipeline/shape.h`): a thread takes them from a ring, as they
 //! are to leave, keeps them in a timing wheel and sends them.
 //!
+//! What the pipeline beside the programs finishes comes by an inbox, and keeps its place among what comes by the ring: with both
+//! the time of departure is the order, and one that came before another is taken before it.
+//!
 //! `shaped` of an entry is lowered when its frames have been sent, and not before: packets that find it at zero leave from the
 //! kernel, behind them.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +20,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use crate::abi::raw;
 use crate::clock::monotonic_ns;
 use crate::frame_socket::FrameSocket;
+use crate::handover::{Inbox, LATER_LEN, Later};
 use crate::layout::Memory;
 use crate::port::PortConfig;
 use crate::ring::{Ring, RingReader};
@@ -37,9 +41,6 @@ const NAP: Duration = Duration::from_micros(50);
 /// Time that an interface whose queue is full is given, before frames are lost.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// Octets in front of a frame (`struct tp_later`), which wait with it.
-const LATER_LEN: usize = size_of::<raw::tp_later>();
-
 /// The longest record.
 const LONGEST: usize = raw::TP_EVENT_DATA_MAX as usize;
 
@@ -56,14 +57,14 @@ impl Shaper {
     /// `CAP_NET_RAW`.
     pub(super) fn start(
         shaping: Shaping,
-        ring: Ring,
+        (ring, given): (Ring, Arc<Inbox>),
         memory: Memory,
         ports: &[PortConfig],
     ) -> io::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let wake = Arc::new(EventFd::from_flags(flags)?);
         let stop = Arc::new(AtomicBool::new(false));
-        let keeping = Mutex::new(Keeping::new(shaping, memory.clone(), ports)?);
+        let keeping = Mutex::new(Keeping::new(shaping, memory.clone(), ports, given.clone())?);
         let config = &memory.config[0];
         let longest = shaping.longest_wait_ns();
         config.longest_wait_ns.store(longest, Ordering::Relaxed);
@@ -72,7 +73,7 @@ impl Shaper {
             move || {
                 // SAFETY: no pointer is given. A sleep ends when a frame is due, not 50 microseconds later.
                 unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000) };
-                if let Err(error) = run(&keeping, &ring, &stop, &wake) {
+                if let Err(error) = run(&keeping, (&ring, &given), &stop, &wake) {
                     tracing::error!(%error, "packets above their rate can no longer wait");
                     memory.config[0].shaper_frames.store(0, Ordering::Release);
                 }
@@ -109,10 +110,17 @@ struct Keeping {
     now_ns: u64,
     /// Entries of frames that have left, or were lost.
     gone: Vec<u32>,
+    /// Frames that did not come by the ring.
+    given: Arc<Inbox>,
 }
 
 impl Keeping {
-    fn new(shaping: Shaping, memory: Memory, ports: &[PortConfig]) -> io::Result<Self> {
+    fn new(
+        shaping: Shaping,
+        memory: Memory,
+        ports: &[PortConfig],
+        given: Arc<Inbox>,
+    ) -> io::Result<Self> {
         // Programs and this thread read the clock at different times: a wheel that reaches twice as far refuses nothing that they
         // let wait.
         let wheel = Shaping {
@@ -130,20 +138,41 @@ impl Keeping {
             sockets: ports.iter().map(|_| None).collect(),
             now_ns: 0,
             gone: Vec::new(),
+            given,
         })
     }
 
-    /// A record of the ring.
+    /// A record of the ring: those that were given and leave earlier come first.
     fn take(&mut self, record: &[u8]) {
+        if !self.given.is_empty()
+            && let Some(later) = Later::parse(record)
+        {
+            self.keep_all(&self.given.take_until(later.leaves_ns));
+        }
+        self.keep(record);
+    }
+
+    /// Records that may be in the ring.
+    fn in_ring(&self) -> usize {
+        let all = self.memory.config[0].shaped.load(Ordering::Acquire);
+        let waiting = self.memory.slow[0].shaper.waiting.load(Ordering::Relaxed);
+        all.saturating_sub(waiting) as usize
+    }
+
+    fn keep_all(&mut self, records: &[Vec<u8>]) {
+        records.iter().for_each(|record| self.keep(record));
+    }
+
+    fn keep(&mut self, record: &[u8]) {
         let event = Event::parse(record).filter(|event| event.kind == EVENT_LATER);
-        let Some((event, later)) = event.and_then(|event| Some((event, Later::parse(event.data)?)))
-        else {
-            return tracing::error!("a record of the ring of frames above their rate is malformed");
+        let later = event.and_then(|event| Later::read(event.port as usize, event.data));
+        let Some((event, later)) = event.zip(later) else {
+            return tracing::error!("a record of a frame above its rate is malformed");
         };
+        // The words in front wait with the frame.
         let departure = Departure {
-            came_by: event.port as usize,
-            to: later.to,
             frame: event.data,
+            ..later.departure
         };
         let leaves_ns = later.leaves_ns.max(self.now_ns + STAY_NS);
         if let Err(reason) = self.waiting.keep(leaves_ns, departure) {
@@ -171,7 +200,9 @@ impl Keeping {
                 lost.push((together[0].came_by, n));
             }
             left += due.len();
-            let later = due.iter().filter_map(|due| Later::parse(due.frame));
+            let later = due
+                .iter()
+                .filter_map(|due| Later::read(due.came_by, due.frame));
             self.gone.extend(later.map(|later| later.entry));
             for (came_by, frames) in lost {
                 self.count_lost(came_by, "redirect", frames);
@@ -231,43 +262,35 @@ fn socket(
     slot.as_ref().map(|(_, socket)| socket)
 }
 
-/// `struct tp_later`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Later {
-    leaves_ns: u64,
-    entry: u32,
-    to: u32,
-}
-
-impl Later {
-    fn parse(data: &[u8]) -> Option<Self> {
-        let (words, _) = data.split_first_chunk::<LATER_LEN>()?;
-        let word = |at: usize| {
-            u32::from_ne_bytes([words[at], words[at + 1], words[at + 2], words[at + 3]])
-        };
-        Some(Self {
-            leaves_ns: u64::from(word(0)) | u64::from(word(4)) << 32,
-            entry: word(8),
-            to: word(12),
-        })
-    }
-}
-
 /// Never waits.
 fn locked(keeping: &Mutex<Keeping>) -> MutexGuard<'_, Keeping> {
     keeping.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn run(keeping: &Mutex<Keeping>, ring: &Ring, stop: &AtomicBool, wake: &EventFd) -> io::Result<()> {
+fn run(
+    keeping: &Mutex<Keeping>,
+    (ring, given): (&Ring, &Inbox),
+    stop: &AtomicBool,
+    wake: &EventFd,
+) -> io::Result<()> {
     let ring = RingReader::open(ring, |record| locked(keeping).take(record))?;
     while !stop.load(Ordering::Relaxed) {
         let left = begin(keeping);
-        let taken = ring.read(BATCH)?;
+        let taken = if given.is_empty() {
+            ring.read(BATCH)?
+        } else {
+            // What came before these is in the ring by now.
+            let (came, in_ring) = (given.came(), locked(keeping).in_ring());
+            let read = ring.read(in_ring.max(BATCH))?;
+            let first = given.take_first(came);
+            locked(keeping).keep_all(&first);
+            read + first.len()
+        };
         if left + taken > 0 {
             locked(keeping).was_busy();
         } else {
             let due_ns = locked(keeping).waiting.wheel().next_ns();
-            rest(&ring, wake, due_ns)?;
+            rest([ring.as_fd(), given.as_fd(), wake.as_fd()], due_ns)?;
         }
     }
     Ok(())
@@ -280,8 +303,8 @@ fn begin(keeping: &Mutex<Keeping>) -> usize {
     keeping.depart()
 }
 
-/// Wait for frames, or until one is due.
-fn rest(ring: &RingReader<'_>, wake: &EventFd, due_ns: Option<u64>) -> io::Result<()> {
+/// Wait for one of these to be readable, or until a frame is due.
+fn rest(readable: [BorrowedFd<'_>; 3], due_ns: Option<u64>) -> io::Result<()> {
     let left = |due: u64| Duration::from_nanos(due.saturating_sub(monotonic_ns()));
     if let Some(due) = due_ns {
         sleep(left(due).min(NAP));
@@ -293,15 +316,11 @@ fn rest(ring: &RingReader<'_>, wake: &EventFd, due_ns: Option<u64>) -> io::Resul
             tv_nsec: left.subsec_nanos().into(),
         }
     });
-    let entry = |fd| libc::pollfd {
-        fd,
+    let mut fds = readable.map(|fd| libc::pollfd {
+        fd: fd.as_raw_fd(),
         events: libc::POLLIN,
         revents: 0,
-    };
-    let mut fds = [
-        entry(ring.as_fd().as_raw_fd()),
-        entry(wake.as_fd().as_raw_fd()),
-    ];
+    });
     let timeout = longest.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: the descriptors lie in an array of so many, which lives through the call, as the time does, if there is one.
     let ready = unsafe {

@@ -66,7 +66,7 @@ fn a_receive_core_wakes_a_worker_that_rests() {
     let (mut wire, ports, mut threads) = opened("wakes");
     let (mut counters, mut burst) = (counters(&ports), Burst::new(LEN));
     let receiver = threads.last_mut().unwrap();
-    let queues = Arc::clone(&receiver._from_kernel);
+    let queues = Arc::clone(&receiver.from_kernel);
     let is_told = || {
         let mut told = [PollFd::new(queues[0].as_fd(), PollFlags::POLLIN)];
         poll(&mut told, PollTimeout::ZERO).unwrap() == 1

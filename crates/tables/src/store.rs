@@ -627,6 +627,7 @@ impl Store {
         let Some(heir) = self.heirs.remove(&index) else {
             return;
         };
+        self.follow_meter(index, heir);
         if let Some(carried) = self.carried.get_mut(&heir) {
             let own = carried.from.iter().find(|from| from.index == index);
             let late = own.map_or(0, |own| last.bytes.saturating_sub(own.seen));

@@ -8,6 +8,7 @@ mod common;
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Random, furnish, hop, ports, resolve_peers};
@@ -17,6 +18,7 @@ use session::compiled::{
     Select, SharedMeter, Tables as _, UeAddresses,
 };
 use session::testing;
+use tables::task::{EVENT_LATER, Event};
 use tables::{DROP_REASONS, Features, Handle, Layout, Options, Shaping, Tables, Verdict};
 
 const MBIT: u64 = 1_000_000;
@@ -319,6 +321,52 @@ fn any(left: &[Fate], (from, until): (u64, u64), window: u64) -> (u64, u64) {
         let bits = within(begin);
         (least.min(bits), most.max(bits))
     })
+}
+
+/// A thread has packets go by an entry while another takes its place: the meter of the next one has seen what the former was charged
+/// with until then. All but those that are charged between the last look at it and the switch, which is a few instructions.
+#[test]
+fn packets_of_an_entry_that_is_replaced_leave_before_those_of_the_next() {
+    const CHANGES: u32 = 20_000;
+    const AHEAD: u64 = 20 * MS;
+    let rates = [100, 101].map(|mbit| Rates {
+        down: Some(mbit * MBIT),
+        ..Rates::default()
+    });
+    let mut site = Site::new(SHAPING);
+    site.publish(1, rates[0], 5);
+    let frame = site.frame(N6, 1);
+    let (pipeline, bystander) = (site.tables.pipeline(), site.tables.bystander());
+    // The first one leaves at once.
+    pipeline.run(N6, &frame, site.now);
+    let (mut last, over) = (site.now, AtomicBool::new(false));
+    let (packets, late) = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let (mut packets, mut late) = (0, 0);
+            while !over.load(Ordering::Relaxed) {
+                let _looking = bystander.look();
+                let run = pipeline.run(N6, &frame, last - AHEAD);
+                let event = Event::parse(&run.event).filter(|event| event.kind == EVENT_LATER);
+                let event = event.unwrap_or_else(|| panic!("{:?}", run.verdict));
+                let leaves_ns = u64::from_ne_bytes(*event.data.first_chunk().unwrap());
+                late += u64::from(leaves_ns < last);
+                last = leaves_ns.max(last);
+                packets += 1;
+            }
+            (packets, late)
+        });
+        for change in 1..=CHANGES {
+            // A change of both needs an entry of its own.
+            site.publish(1, rates[change as usize % 2], 5 + change % 2);
+            site.tables.maintain();
+        }
+        over.store(true, Ordering::Relaxed);
+        sender.join().unwrap()
+    });
+    assert!(
+        packets > 1000 && late * 1000 < packets,
+        "{late} of {packets} late"
+    );
 }
 
 /// 800 and 1200 Mbit/s in turns against 1000, up and down at once: what leaves keeps to the rate, over any second within 1 %

@@ -290,6 +290,9 @@ impl<E: Exit> Buffers<E> {
 
     /// Let a packet go by the FAR of this entry; if its PDR is gone, as if the packet came now. `false`: the FAR still says BUFF.
     fn try_release(&mut self, packet: Packet, by: u32, now_ns: u64) -> bool {
+        // Looked at for each: what charged the meters of an entry that another one has replaced would leave ahead of what that
+        // one has wait.
+        let by = self.owners.present(by);
         let by = match self.pipeline.action(by) {
             HeldFate::Stays => return false,
             HeldFate::IsNobodys => None,

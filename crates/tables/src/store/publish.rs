@@ -90,6 +90,7 @@ impl Store {
                 self.store_in_place(&plan.wants[index]);
             }
         }
+        self.catch_up(plan);
         // Keys that leave a line go before what the line says is changed for those that stay.
         for moves in [true, false] {
             for index in 0..plan.keys.len() {
@@ -99,6 +100,7 @@ impl Store {
                 }
             }
         }
+        self.catch_up(plan);
         self.unlead(plan);
         self.retire_former(plan, &mut former);
         if plan.next.entries.is_empty() {

@@ -66,17 +66,45 @@ impl Store {
 
     /// Have the meters of an entry begin where others were, before packets come by its new words.
     pub(crate) fn stay_behind(&self, want: &Want) {
-        if want.behind == 0 {
+        if want.behind > 0 {
+            self.raise(want, want.behind);
+        }
+    }
+
+    /// Packets have met old entries until now: once more. Right before they are led to others, so that few meet the old ones in between,
+    /// and right after, for those few.
+    pub(crate) fn catch_up(&self, plan: &Plan) {
+        if self.longest_wait.is_none() {
             return;
         }
+        let latest = self.latest_departure(&plan.held);
+        for want in &plan.wants {
+            if want.behind > 0 {
+                self.raise(want, latest);
+            }
+            if let Some(was) = want.was.filter(|&was| was != want.at) {
+                self.follow_meter(was, want.at);
+            }
+        }
+    }
+
+    /// Have the meter of an entry be where that of its predecessor is, if both shape.
+    pub(crate) fn follow_meter(&self, from: u32, to: u32) {
+        let [from, to] = [from, to].map(|index| &self.mem.entries[index as usize]);
+        if waits(from.load(entry::RATE)) && waits(to.load(entry::RATE)) {
+            to.raise(entry::TAT, from.load(entry::TAT));
+        }
+    }
+
+    fn raise(&self, want: &Want, behind: u64) {
         for line in want.words.ext.iter().flat_map(shared_meters) {
             let line = &self.mem.meters[line as usize];
             if waits(line.load(meter::RATE)) {
-                line.raise(meter::TAT, want.behind);
+                line.raise(meter::TAT, behind);
             }
         }
         if want.words.head & entry::METER_BIT != 0 && waits(want.words.rate) {
-            self.mem.entries[want.at as usize].raise(entry::TAT, want.behind);
+            self.mem.entries[want.at as usize].raise(entry::TAT, behind);
         }
     }
 }

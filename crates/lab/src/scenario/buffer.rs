@@ -48,9 +48,10 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "what has waited for an idle UE stays behind what waits for its rate",
             buffer_order_shaped,
         )
-        .line("[buffering]", "max_packets_per_session = 100000")
-        .line("[qos]", "mode = \"shape\"")
         // Nothing is lost where the SMF or the UPF has no CPU for a second.
+        .line("[buffering]", "max_packets_per_session = 100000")
+        .shaping()
+        .line("[qos]", "granularity_us = 50")
         .line("[qos]", "slots = 65536"),
         Scenario::new(
             "buffer-limits",
@@ -295,14 +296,14 @@ fn buffer_order(world: &mut World) -> Result<String> {
 
 /// A flow at nine tenths of its rate. A long idle period leaves packets in the shaper, short ones find them there.
 fn buffer_order_shaped(world: &mut World) -> Result<String> {
-    const CYCLES: u32 = 200;
+    const CYCLES: u32 = 150;
     let _others = in_use(world)?;
     let mut plan = world.plan(Family::V4, Style::Open5gs);
-    plan.mbr_kbps = Some((4_000, 4_000));
+    plan.mbr_kbps = Some((2_000, 2_000));
     let attached = world.attach("ue1", &plan, 0, 0)?;
     both_ways(world, &attached)?;
     let before = Fates::of(world, &attached)?[1];
-    let flow = flow_down(world, &attached, Shape::endless(2000))?;
+    let flow = flow_down(world, &attached, Shape::endless(1000))?;
     let sent_more = |packets: u32| {
         let enough = flow.sent() + packets;
         eventually("more is sent", || Ok(flow.sent() >= enough))

@@ -185,6 +185,8 @@ impl Demo {
                 way,
                 udp_bps,
                 seconds: 5,
+                omitted: 0,
+                algorithm: None,
             };
             running.push((index, plan, traffic::start_iperf(&attached.ue.netns, plan)?));
         }

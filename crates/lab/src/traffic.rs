@@ -37,6 +37,10 @@ pub struct Iperf {
     pub udp_bps: Option<u64>,
     /// Length of the run.
     pub seconds: u32,
+    /// Seconds before it that do not count.
+    pub omitted: u32,
+    /// Congestion control of TCP; `None`: the kernel's default.
+    pub algorithm: Option<&'static str>,
 }
 
 /// What iperf3 measured at the receiver.
@@ -65,6 +69,12 @@ pub fn start_iperf(netns: &Netns, plan: Iperf) -> Result<RunningIperf> {
         "--connect-timeout",
         "60000",
     ]);
+    if plan.omitted > 0 {
+        command.args(["-O", &plan.omitted.to_string()]);
+    }
+    if let Some(algorithm) = plan.algorithm {
+        command.args(["-C", algorithm]);
+    }
     if plan.way == Way::Down {
         command.arg("-R");
     }
@@ -89,7 +99,7 @@ pub fn iperf(netns: &Netns, plan: Iperf) -> Result<Measured> {
 impl RunningIperf {
     /// Waits for its end.
     pub fn finish(self) -> Result<Measured> {
-        let limit = NEVER + Duration::from_secs(self.plan.seconds.into());
+        let limit = NEVER + Duration::from_secs((self.plan.seconds + self.plan.omitted).into());
         let output = self.process.output(limit).context("iperf3")?;
         let report: Value = serde_json::from_slice(&output.stdout)
             .with_context(|| format!("iperf3 said: {}", String::from_utf8_lossy(&output.stderr)))?;

@@ -18,6 +18,7 @@ mod spread;
 mod sut;
 mod svg;
 mod switch;
+mod tcp;
 mod usage;
 
 use std::net::Ipv4Addr;
@@ -55,6 +56,9 @@ pub struct Options {
     /// Only what readers of REST cost an SMF.
     #[arg(long)]
     pub readers_only: bool,
+    /// Only what TCP gets of maximum bit rates, on the chosen data path.
+    #[arg(long)]
+    pub tcp_only: bool,
     /// Where to write the results as JSON.
     #[arg(long)]
     pub out: Option<PathBuf>,
@@ -126,6 +130,10 @@ pub fn run(options: &Options) -> Result<()> {
     }
     if options.readers_only {
         readers::measure(&mut figures)?;
+        return report(&figures, options);
+    }
+    if options.tcp_only {
+        tcp::measure(&mut figures)?;
         return report(&figures, options);
     }
     if Datapath::chosen() == Datapath::Kernel {

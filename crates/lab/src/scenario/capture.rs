@@ -181,6 +181,8 @@ pub(super) fn programs_talk(world: &World, attached: &Attached) -> Result<()> {
                 way,
                 udp_bps,
                 seconds: 1,
+                omitted: 0,
+                algorithm: None,
             };
             running.push(start_iperf(&attached.ue.netns, plan)?);
         }

@@ -97,6 +97,8 @@ fn qer_shaped(world: &mut World) -> Result<String> {
                 way,
                 udp_bps: None,
                 seconds: 4,
+                omitted: 0,
+                algorithm: None,
             };
             let percent = iperf(&attached.ue.netns, plan)?.bps / kbps as f64 / 10.0;
             ensure!(

@@ -126,6 +126,8 @@ fn sums(world: &mut World) -> Result<String> {
             way,
             udp_bps: None,
             seconds: 2,
+            omitted: 0,
+            algorithm: None,
         };
         iperf(&attached.ue.netns, plan)?;
     }

@@ -6,7 +6,7 @@
  * packets of the entry go the same way, so that none overtakes another: user space keeps the order that they are handed
  * over in. A packet that finds the count at zero finds those before it sent.
  *
- * What user space runs itself, beside programs or workers, goes the same way: beside workers, which have the frames of a flow in a
+ * Packets that user space runs itself, beside programs or workers, go the same way: beside workers, which have the frames of a flow in a
  * wheel of their own, always. */
 #ifndef TP_SHAPE_H
 #define TP_SHAPE_H

@@ -241,10 +241,15 @@ listen = "127.0.0.1:8806"
         {
             toml += "\n[gtpu]\nrestart_grace_s = 0\n";
         }
+        let mut lines = self.lines.clone();
         if Datapath::chosen().is_dpdk() {
             toml = with_devices(toml);
+            // Frames that wait are buffers, of which half are for others.
+            if !lines.iter().any(|(_, line)| line.starts_with("frames =")) {
+                lines.push(("[qos]", "frames = 2048"));
+            }
         }
-        for (section, line) in &self.lines {
+        for (section, line) in &lines {
             let header = format!("{section}\n");
             if !toml.contains(&header) {
                 toml += &format!("\n{header}");

@@ -98,7 +98,7 @@ pub struct Finisher {
     messages: Vec<Vec<u8>>,
     /// Of the last packet that was cut.
     identification: u16,
-    /// That took in what is finished.
+    /// The worker that took in the packet under way.
     worker: u16,
     finished: Arc<Finished>,
     holding: Arc<Orders>,

@@ -33,7 +33,7 @@ impl<'a> Later<'a> {
         Self::read(event.port as usize, event.data)
     }
 
-    /// What stands behind the header of its record.
+    /// Without the header of its record.
     pub(crate) fn read(came_by: usize, data: &'a [u8]) -> Option<Self> {
         let (words, frame) = data.split_first_chunk::<LATER_LEN>()?;
         let word = |at: usize| {

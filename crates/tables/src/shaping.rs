@@ -91,7 +91,7 @@ impl Wheel {
         unsafe { tp_wheel_count_in(self.as_ptr(), stats) };
     }
 
-    /// What was due by then has left.
+    /// Departure times up to which all frames have left.
     pub(crate) fn left_ns(&self) -> u64 {
         // SAFETY: as above.
         unsafe { tp_wheel_left_ns(self.as_ptr()) }

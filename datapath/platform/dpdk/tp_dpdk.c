@@ -336,7 +336,7 @@ static void take(struct tp_worker *w, const struct tp_dpdk_record *record, struc
 		put_out(out, record->port, m);
 }
 
-/* What the kernel sends, and threads beside workers: all that is there now. */
+/* Frames that the kernel sends, and threads beside workers: all that are there now. */
 static __u32 serve_kernel(struct tp_dpdk_lane *l, struct tp_worker *w, struct out *out)
 {
 	__u64 there = __atomic_load_n(&l->from_kernel->written, __ATOMIC_ACQUIRE);

@@ -100,10 +100,6 @@ impl Bench {
         let mut wanted = Wanted::default();
         if options.shape {
             wanted.lines.push(("[qos]", "mode = \"shape\""));
-            if Datapath::chosen().is_dpdk() {
-                // Of 8192 buffers.
-                wanted.lines.push(("[qos]", "frames = 2048"));
-            }
         }
         let lines: &[&'static str] = &["workers = 1", "workers = 2", "workers = 3", "workers = 4"];
         if let Some(workers) = options.workers {

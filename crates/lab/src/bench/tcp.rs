@@ -6,10 +6,9 @@ use super::Figures;
 use crate::dn;
 use crate::smf::Style;
 use crate::traffic::{Iperf, Way, iperf};
-use crate::upf::Datapath;
 use crate::world::{Family, Wanted, World};
 
-/// What most servers have, and what some large ones have; as far as this kernel has them.
+/// Congestion control of most servers, and of some large ones, as far as this kernel has it.
 const ALGORITHMS: [&str; 2] = ["cubic", "bbr"];
 const MBPS: [u64; 2] = [10, 100];
 /// Seconds of each run, and of its begin those that do not count: a bucket is full then.
@@ -25,14 +24,9 @@ pub(super) fn measure(figures: &mut Figures) -> Result<()> {
         ("police-1000ms", "burst_ms = 1000"),
         ("shape", "mode = \"shape\""),
     ] {
-        let mut lines = vec![("[qos]", line)];
-        if Datapath::chosen().is_dpdk() {
-            // Of 8192 buffers.
-            lines.push(("[qos]", "frames = 2048"));
-        }
         let world = World::build(&Wanted {
             iperf: 1,
-            lines,
+            lines: vec![("[qos]", line)],
             ..Wanted::default()
         })?;
         one_setting(figures, name, world).context(name)?;

@@ -42,7 +42,7 @@ pub(crate) struct Xdp {
     /// Of each port, once they are attached; `None`: its interface is gone.
     links: Vec<Option<OwnedFd>>,
     shaper: Option<Shaper>,
-    /// What was finished beside programs, for the shaper, if there is to be one.
+    /// Frames above their rate that were finished beside programs, for the shaper, if there is to be one.
     given: Option<Arc<Inbox>>,
     /// The one that packets meet first, then those that may be wanted again: no more than there are builds.
     sets: Vec<Set>,

@@ -64,7 +64,7 @@ impl Shaper {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let wake = Arc::new(EventFd::from_flags(flags)?);
         let stop = Arc::new(AtomicBool::new(false));
-        let keeping = Mutex::new(Keeping::new(shaping, memory.clone(), ports, given.clone())?);
+        let keeping = Mutex::new(Keeping::new(shaping, memory.clone(), ports, given)?);
         let config = &memory.config[0];
         let longest = shaping.longest_wait_ns();
         config.longest_wait_ns.store(longest, Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl Shaper {
             move || {
                 // SAFETY: no pointer is given. A sleep ends when a frame is due, not 50 microseconds later.
                 unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000) };
-                if let Err(error) = run(&keeping, (&ring, &given), &stop, &wake) {
+                if let Err(error) = run(&keeping, &ring, &stop, &wake) {
                     tracing::error!(%error, "packets above their rate can no longer wait");
                     memory.config[0].shaper_frames.store(0, Ordering::Release);
                 }
@@ -267,19 +267,15 @@ fn locked(keeping: &Mutex<Keeping>) -> MutexGuard<'_, Keeping> {
     keeping.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn run(
-    keeping: &Mutex<Keeping>,
-    (ring, given): (&Ring, &Inbox),
-    stop: &AtomicBool,
-    wake: &EventFd,
-) -> io::Result<()> {
+fn run(keeping: &Mutex<Keeping>, ring: &Ring, stop: &AtomicBool, wake: &EventFd) -> io::Result<()> {
+    let given = Arc::clone(&locked(keeping).given);
     let ring = RingReader::open(ring, |record| locked(keeping).take(record))?;
     while !stop.load(Ordering::Relaxed) {
         let left = begin(keeping);
         let taken = if given.is_empty() {
             ring.read(BATCH)?
         } else {
-            // What came before these is in the ring by now.
+            // Frames of programs that came before these are in the ring by now.
             let (came, in_ring) = (given.came(), locked(keeping).in_ring());
             let read = ring.read(in_ring.max(BATCH))?;
             let first = given.take_first(came);

@@ -54,8 +54,9 @@ def row(what, figure):
 
 def conditions(report, name):
     of = report["conditions"]
+    cache = of.get("shared cache")
     return (
-        f"{of['cpu']}, {of['cores']} cores, kernel {of['kernel']}, {of['clang']}, commit {of['commit']}, medians of "
+        f"{of['cpu']}, {of['cores']} cores{f', {cache} of cache that they share' if cache else ''}, kernel {of['kernel']}, {of['clang']}, commit {of['commit']}, medians of "
         f"{of['runs']} runs ([{name}]({{place}}{name})).\n\n"
     )
 

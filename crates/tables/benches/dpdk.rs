@@ -1,16 +1,17 @@
 //! What a worker over devices of DPDK costs and carries. Plain sessions in random order: one PDR a direction, an MBR in each,
-//! the UE's address checked, a PDU Session Container. The floor is the same with frames that are passed on unseen.
+//! the UE's address checked, a PDU Session Container. The floor is the same with frames of which one line is read.
 //!
-//! - In one thread: a frame is put into a buffer, comes in by a ring, runs, leaves by a ring, and its buffer is given back. In
-//!   the pipeline core model, the thread is receive core and worker in turn.
+//! - In one thread: a frame comes in by a ring, runs, leaves by a ring, and its buffer is given back. Before that, and not
+//!   measured, 8192 of them are written, each into a buffer of its own, and put out of the caches of the CPU alone, as a NIC
+//!   leaves them. In the pipeline core model, the thread is receive core and worker in turn.
 //! - With a worker's thread on CPU 1 and all else on CPU 0: packets in a second, and what they take from ring to ring at nine
 //!   tenths of that; a worker without traffic, and what the first packet waits for it.
 //!
 //! Prints `figure NAME VALUE UNIT floor VALUE`; in one thread, the value is what the pipeline adds to the floor.
 //!
-//! usage: `cargo bench -p tables --features dpdk --bench dpdk -- [--no-huge] [RUNS] [SESSIONS...]`. It reserves huge pages for its
-//! buffers, and needs root for that. With `--no-huge` these lie in pages of 4 KiB, and what one thread costs is all that is
-//! measured.
+//! usage: `cargo bench -p tables --features dpdk --bench dpdk -- [--no-huge] [--one-thread] [RUNS] [SESSIONS...]`. It reserves huge
+//! pages for its buffers, and needs root for that. With `--no-huge` these lie in pages of 4 KiB. With that, or with
+//! `--one-thread`, what one thread costs is all that is measured.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -44,8 +45,13 @@ use tables::{
 
 /// Huge pages of buffers.
 const PAGES: i64 = 80;
-/// Packets of one measurement in one thread.
+/// Packets of one measurement in one thread, and those that wait at a time.
 const PACKETS: usize = 2_000_000;
+const IN_TURN: u32 = 8192;
+/// Frames that a ring has room for in front of a worker's thread.
+const RING: u32 = 1024;
+/// Sessions above which only the plain case is measured, of run to completion.
+const MOST_FOR_ALL: u32 = 1_000_000;
 /// Octets of a user's packet, its header included.
 const SMALL: usize = 64;
 const LARGE: usize = 1400;
@@ -238,12 +244,18 @@ struct Bench {
 }
 
 impl Bench {
-    /// Over ports of that name, with so many threads of workers.
-    fn new(settings: &Settings, name: &str, workers: u32, sessions: u32, qos: Qos) -> Self {
+    /// Over ports of that name, with so many threads of workers, and room for so many frames in a ring.
+    fn new(
+        settings: &Settings,
+        (name, frames): (&str, u32),
+        workers: u32,
+        sessions: u32,
+        qos: Qos,
+    ) -> Self {
         let names = ["n3", "n6"].map(|end| format!("{end}{name}"));
         let [access, network] = names
             .each_ref()
-            .map(|name| RingPort::new(settings, name, 1024).unwrap());
+            .map(|name| RingPort::new(settings, name, frames).unwrap());
         let port = |name: &String, n3: bool| PortConfig {
             name: name.clone(),
             roles: Roles { n3, n6: !n3 },
@@ -301,27 +313,33 @@ impl Bench {
         }
     }
 
-    /// Nanoseconds for each packet, all in, in this thread.
+    /// Nanoseconds for each packet, from ring to buffer given back, in this thread.
     fn time(&mut self, way: &Way, with_pipeline: bool) -> f64 {
         let (tables, from, to) = self.ends(way);
         let ids = (from.id(), to.id());
-        let (mut sent, mut left) = (0, 0);
-        let start = Instant::now();
+        let mut bursts = way.users.chunks(RingPort::BURST).cycle();
+        let (mut sent, mut left, mut took) = (0, 0, Duration::ZERO);
         while sent < PACKETS {
-            for users in way.users.chunks(RingPort::BURST) {
+            let before = sent;
+            while sent - before < IN_TURN as usize {
+                let users = bursts.next().unwrap();
                 let there_is_room = from.load(&way.pattern, users, 0);
                 assert!(there_is_room, "a ring or the pool is full");
                 sent += users.len();
+            }
+            let start = Instant::now();
+            while left < sent {
                 match with_pipeline {
                     true => tables.run_once().unwrap(),
                     false => pass_on(ids.0, ids.1),
                 };
-                left += to.unload(None);
+                let now = to.unload(None);
+                assert!(now > 0, "every packet leaves where it shall");
+                left += now;
             }
+            took += start.elapsed();
         }
-        let took = start.elapsed().as_nanos() as f64;
-        assert_eq!(sent, left, "every packet leaves where it shall");
-        took / sent as f64
+        took.as_nanos() as f64 / sent as f64
     }
 
     /// What another thread carries of packets that this one sends: so many in a second, or as many as there is room for; while
@@ -501,7 +519,7 @@ fn figure(name: &str, value: f64, unit: &str, floor: Option<f64>) {
 fn single(settings: &Settings, model: &str, sessions: u32, runs: u32, qos: Qos) {
     let model = format!("{model}{}", qos.suffix());
     let name = format!("{}-{sessions}", model.len());
-    let mut bench = Bench::new(settings, &name, 0, sessions, qos);
+    let mut bench = Bench::new(settings, (&name, 2 * IN_TURN), 0, sessions, qos);
     let order = in_random_order(sessions);
     for way in [way(true, &order, SMALL), way(false, &order, SMALL)] {
         let before = bench.forwarded(&way);
@@ -523,7 +541,7 @@ fn threaded(settings: &Settings, sessions: u32, runs: u32) {
         let ways = [way(true, &order, octets), way(false, &order, octets)];
         let carried = |name: &str, workers: u32| {
             let name = format!("{name}{octets}");
-            let mut bench = Bench::new(settings, &name, workers, sessions, Qos::Mbr);
+            let mut bench = Bench::new(settings, (&name, RING), workers, sessions, Qos::Mbr);
             let ends = [bench.access.id(), bench.network.id()];
             let _floor = (workers == 0).then(|| Floor::start(ends, 1));
             ways.each_ref().map(|way| {
@@ -558,7 +576,7 @@ fn signalled(settings: &Settings, runs: u32) {
     const PER_S: u64 = 10_000;
     let sessions = Signalling::USERS.start;
     let order = in_random_order(sessions);
-    let mut bench = Bench::new(settings, "signalled", 1, sessions, Qos::Mbr);
+    let mut bench = Bench::new(settings, ("signalled", RING), 1, sessions, Qos::Mbr);
     for way in [way(true, &order, SMALL), way(false, &order, SMALL)] {
         let both = (0..runs).map(|_| [0, PER_S].map(|per_s| bench.carry(&way, None, per_s).per_s));
         let left = both.map(|[quiet, busy]| busy / quiet * 100.0);
@@ -582,7 +600,7 @@ fn idle(settings: &Settings) {
     };
     let way = way(true, &in_random_order(1), SMALL);
     for (model, settings) in [("", &settings), ("-pipeline", &pipeline)] {
-        let mut bench = Bench::new(settings, &format!("idle{model}"), 1, 1, Qos::Mbr);
+        let mut bench = Bench::new(settings, (&format!("idle{model}"), RING), 1, 1, Qos::Mbr);
         rests(&format!("dpdk-idle{model}-cpu"), "worker-0");
         if settings.pipeline.is_some() {
             rests(&format!("dpdk-idle{model}-receiver-cpu"), "receiver-0");
@@ -667,7 +685,8 @@ fn main() {
         .skip(1)
         .filter(|argument| argument != "--bench")
         .collect();
-    let is_huge = arguments.iter().all(|argument| argument != "--no-huge");
+    let has = |option: &str| arguments.iter().any(|argument| argument == option);
+    let is_huge = !has("--no-huge");
     let _reserved = is_huge.then(|| HugePages::reserve(PAGES));
     let mut numbers = arguments
         .iter()
@@ -675,7 +694,7 @@ fn main() {
     let runs = numbers.next().unwrap_or(9);
     let mut steps: Vec<u32> = numbers.collect();
     if steps.is_empty() {
-        steps = vec![1, 1_000, 100_000, 1_000_000];
+        steps = vec![1, 1_000, 100_000, 1_000_000, 10_000_000];
     }
     let eal = ["--no-pci", "--no-telemetry", "-m", "128"];
     let no_huge = (!is_huge).then_some("--no-huge");
@@ -693,6 +712,9 @@ fn main() {
     };
     for sessions in steps {
         single(&settings, pages, sessions, runs, Qos::Mbr);
+        if sessions > MOST_FOR_ALL {
+            continue;
+        }
         if is_huge {
             single(&settings, pages, sessions, runs, Qos::Off);
             single(&settings, pages, sessions, runs, Qos::Share);
@@ -705,7 +727,7 @@ fn main() {
             Qos::Mbr,
         );
     }
-    if !is_huge {
+    if !is_huge || has("--one-thread") {
         return;
     }
     // The one worker that had no thread has taken this one to its CPU.

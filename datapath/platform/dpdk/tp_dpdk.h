@@ -203,7 +203,8 @@ struct tp_dpdk_pattern {
 	__u32 checksum_at;
 };
 
-/* Frames of these users come in, each in a buffer of its own. How many there was room for: all, or none. For benchmarks.
+/* Frames of these users come in, each in a buffer of its own, out of the caches of this CPU alone. How many there was room for: all,
+ * or none. For benchmarks.
  *
  * stamp  the last octets of the first one; 0: none */
 __u32 tp_dpdk_ring_load(struct tp_dpdk_ring_port *port, struct rte_mempool *pool, const struct tp_dpdk_pattern *pattern,
@@ -214,8 +215,8 @@ __u32 tp_dpdk_ring_load(struct tp_dpdk_ring_port *port, struct rte_mempool *pool
  * stamps  room for those of a burst, and how many there were; NULL: nobody asks */
 __u32 tp_dpdk_ring_unload(struct tp_dpdk_ring_port *port, __u64 *stamps, __u32 *n_stamps);
 
-/* What comes in by one port leaves by the other as it is, a burst at most: what a worker does that knows no rules. How many
- * frames there were. The ports are open, and no worker serves them meanwhile. */
+/* What comes in by one port leaves by the other as it is, a burst at most, and one line of each frame is read: what a worker does
+ * that knows no rules. How many frames there were. The ports are open, and no worker serves them meanwhile. */
 __u32 tp_dpdk_ring_pass_on(__u16 from, __u16 to);
 
 #ifdef __cplusplus

@@ -368,5 +368,8 @@ pub(super) fn machine() -> Result<Value> {
         "clang": command("clang-19", &["--version"]).or_else(|| command("clang", &["--version"])).and_then(|v| v.lines().next().map(str::to_owned)),
         "cpu": model.split(':').nth(1).map(str::trim),
         "cores": std::thread::available_parallelism()?.get(),
+        "shared cache": std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size")
+            .ok()
+            .map(|size| size.trim().to_owned()),
     }))
 }

@@ -375,8 +375,12 @@ static void serve(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, struc
 	__u32 i, to, n_done = 0;
 	__u64 now_ns = monotonic_ns();
 
-	for (i = 0; i < n; i++)
-		frames[i] = (struct tp_frame){in[i]->buf_addr, in[i]->buf_len, in[i]->data_off, in[i]->data_len, 0, 0, 0};
+	for (i = 0; i < n; i++) {
+		frames[i].buf = in[i]->buf_addr;
+		frames[i].cap = in[i]->buf_len;
+		frames[i].offset = in[i]->data_off;
+		frames[i].len = in[i]->data_len;
+	}
 	depart(l, w, now_ns, out);
 	tp_worker_burst(w, port, frames, n, now_ns);
 	/* Packets that have waited, and that these are not to overtake, are there by now. */

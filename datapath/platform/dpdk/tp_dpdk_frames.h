@@ -4,6 +4,7 @@
 #define TP_DPDK_FRAMES_H
 
 #include <rte_mbuf.h>
+#include <rte_prefetch.h>
 
 #include "tp_dpdk.h"
 #include "tp_drop.h"
@@ -22,6 +23,9 @@ static inline __u32 in_one_piece(struct tp_worker *w, __u32 port, struct rte_mbu
 	__u32 i, left = 0;
 	struct rte_mbuf *m;
 
+	/* Drivers have just written them, other cores and rings have not. */
+	for (i = 0; i < n; i++)
+		rte_prefetch0(in[i]);
 	for (i = 0; i < n; i++) {
 		m = in[i];
 		if (unlikely(m->nb_segs > 1) && rte_pktmbuf_linearize(m)) {

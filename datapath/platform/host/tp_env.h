@@ -72,10 +72,19 @@ static TP_INLINE struct tp_cpu *tp_cpu_of(struct tp_env *env) { return env->tabl
 /* Threads that run aside have one struct tp_cpu together. */
 static TP_INLINE struct tp_leave *tp_leave_of(struct tp_env *env, struct tp_cpu *cpu) { return &env->leave; }
 
+/* A table that is not there has no elements (struct tp_tables). */
 #define TP_ACCESSOR(element, table)                                                             \
 	static TP_INLINE struct tp_##element *tp_##element##_at(struct tp_env *env, __u32 index) \
 	{                                                                                       \
-		return index < env->tables->n_##table && env->tables->table ? &env->tables->table[index] : NULL; \
+		const struct tp_tables *t = env->tables;                                        \
+		struct tp_##element *at;                                                        \
+                                                                                                \
+		if (tp_unlikely(index >= t->n_##table))                                         \
+			return NULL;                                                            \
+		at = &t->table[index];                                                          \
+		if (!at)                                                                        \
+			__builtin_unreachable(); /* spares the caller's test for NULL */        \
+		return at;                                                                      \
 	}
 TP_TABLES(TP_ACCESSOR)
 #undef TP_ACCESSOR

@@ -85,6 +85,21 @@ static TP_INLINE int tp_leave_at(struct tp_env *env, __u64 at_ns)
 	return TP_OK;
 }
 
+#define TP_LINE 64
+
+/* Have the lines of a frame that are read and written on their way from the cache that a NIC leaves them in: the first one; what a
+ * tunnel's header begins in, which comes in front of it, or the user's header, which lies behind one. */
+static TP_INLINE void tp_frame_ahead(struct tp_env *env, __u32 roles)
+{
+	const __u8 *data = tp_data(env);
+
+	tp_prefetch(data);
+	if (roles & TP_ROLE_N3)
+		tp_prefetch(data + TP_LINE);
+	if (roles & TP_ROLE_N6)
+		tp_prefetch(data - TP_LINE);
+}
+
 struct tp_burst {
 	struct tp_run run;
 	struct tp_env env[TP_BURST_MAX];
@@ -193,7 +208,7 @@ void TP_NAME(TP_BUILD_NAME)(struct tp_worker *w, const struct tp_port_config *po
 	for (i = 0; i < n; i++) {
 		b.env[i] = (struct tp_env){&w->tables, port, (struct tp_sink *)w, frames[i].buf, frames[i].cap,
 					   frames[i].offset, frames[i].len, now_ns, {0, 0}};
-		__builtin_prefetch(tp_data(&b.env[i]));
+		tp_frame_ahead(&b.env[i], port->roles);
 		tp_close_room(&b.env[i]);
 	}
 	b.run = (struct tp_run){w->tables.config, w->tables.cpu, now_ns};

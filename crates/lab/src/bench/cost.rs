@@ -66,10 +66,19 @@ impl Order {
     }
 }
 
+/// How the harness writes a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Restore {
+    /// By stores that no field spans. The next packet may begin while the last one ends.
+    Fields,
+    /// By stores of eight octets from the frame's start on, and packets one after the other.
+    Blocks,
+}
+
 /// One measurement, nanoseconds per packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
-    /// Median over the runs, floor subtracted.
+    /// Median over the runs, floor subtracted: of the dearer way to restore frames.
     pub(super) above_floor: f64,
     /// The empty program behind the same harness.
     pub(super) floor: f64,
@@ -135,7 +144,13 @@ impl Harness {
     }
 
     /// What the harness restores, and what it runs then.
-    pub(super) fn arm(&self, target: &OwnedFd, frame: &Frame, users: u32) -> Result<()> {
+    pub(super) fn arm(
+        &self,
+        target: &OwnedFd,
+        frame: &Frame,
+        users: u32,
+        restore: Restore,
+    ) -> Result<()> {
         let fd = (target.as_raw_fd() as u32).to_ne_bytes();
         self.map("target")?
             .update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY)?;
@@ -155,6 +170,9 @@ impl Harness {
         state.extend_from_slice(&[0; 2]);
         state.extend_from_slice(&frame.bytes[74..HEADERS]);
         state.extend_from_slice(&frame.bytes[2..74]);
+        state.extend_from_slice(&u64::from(restore == Restore::Blocks).to_ne_bytes());
+        state.extend_from_slice(&[0; 8]);
+        state.extend_from_slice(&frame.bytes[..72]);
         self.map("state")?
             .update(&0u32.to_ne_bytes(), &state, MapFlags::ANY)?;
         Ok(())
@@ -190,11 +208,12 @@ impl Harness {
         let frame = frames::uplink(addresses, Family::V4, PACKET);
         self.set_users(addresses, &Order::Random.of(users), &frame)?;
         let live = Program::fd_from_id(program_id)?;
-        self.arm(&live, &frame, users)?;
+        self.arm(&live, &frame, users, Restore::Fields)?;
         self.run(&frame, packets, XDP_REDIRECT)
     }
 
-    /// Measure the program with this id, over the first `users` users in this order.
+    /// Measure the program with this id, over the first `users` users in this order; [`Self::PASSES`] times `runs`, each of as many
+    /// packets as [`Self::packets`] says.
     pub(super) fn measure(
         &mut self,
         program_id: u32,
@@ -211,19 +230,30 @@ impl Harness {
         self.set_users(addresses, &order.of(users), &frame)?;
         let live = Program::fd_from_id(program_id)?;
         let empty = self.empty.try_clone()?;
-        // Each user is met at least once per run, so that every run walks the whole table.
-        let repeat = users.max(1_000_000);
-        let (mut with, mut without) = (Vec::new(), Vec::new());
-        for _ in 0..runs {
-            self.arm(&empty, &frame, users)?;
-            without.push(self.run(&frame, repeat, XDP_PASS)?);
-            self.arm(&live, &frame, users)?;
-            with.push(self.run(&frame, repeat, XDP_REDIRECT)?);
+        let repeat = Self::packets(users);
+        let mut dearest: Option<Cost> = None;
+        for restore in [Restore::Fields, Restore::Blocks] {
+            let (mut with, mut without) = (Vec::new(), Vec::new());
+            for _ in 0..runs {
+                self.arm(&empty, &frame, users, restore)?;
+                without.push(self.run(&frame, repeat, XDP_PASS)?);
+                self.arm(&live, &frame, users, restore)?;
+                with.push(self.run(&frame, repeat, XDP_REDIRECT)?);
+            }
+            let floor = super::median(&mut without);
+            let above_floor = super::median(&mut with) - floor;
+            if dearest.is_none_or(|cost| cost.above_floor < above_floor) {
+                dearest = Some(Cost { above_floor, floor });
+            }
         }
-        let floor = super::median(&mut without);
-        Ok(Cost {
-            above_floor: super::median(&mut with) - floor,
-            floor,
-        })
+        dearest.context("no measurement")
+    }
+
+    /// Ways in which [`Self::measure`] restores frames.
+    pub(super) const PASSES: u64 = 2;
+
+    /// Packets of a run: each user is met at least once, so that every run walks the whole table.
+    pub(super) fn packets(users: u32) -> u32 {
+        users.max(1_000_000)
     }
 }

@@ -244,7 +244,8 @@ impl Bench {
             self.harness
                 .measure(id, direction, family, &ADDRESSES, (size, order), self.runs)?;
         let now = self.sut.forwarded(direction)?;
-        let packets = u64::from(size.max(1_000_000)) * self.runs as u64;
+        let runs = Harness::PASSES * self.runs as u64;
+        let packets = u64::from(Harness::packets(size)) * runs;
         ensure!(
             now - forwarded == packets,
             "{direction:?}: {} packets forwarded instead of {packets}",

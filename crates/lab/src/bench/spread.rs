@@ -12,7 +12,7 @@ use libbpf_rs::Program;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
-use super::cost::{Direction, Family, Harness, Order};
+use super::cost::{Direction, Family, Harness, Order, Restore};
 use super::frames::{self, Frame};
 use super::shapes::{self, SESSIONS};
 use super::sut::Sut;
@@ -119,9 +119,9 @@ impl Rig {
             let mut first = CpuSet::new();
             first.set(0)?;
             sched_setaffinity(Pid::from_raw(0), &first).context("CPU 0")?;
-            harness.arm(sink, frame, SESSIONS)?;
+            harness.arm(sink, frame, SESSIONS, Restore::Fields)?;
             let floor = pour(harness, frame)?;
-            harness.arm(live, frame, SESSIONS)?;
+            harness.arm(live, frame, SESSIONS, Restore::Fields)?;
             Ok((floor, pour(harness, frame)?))
         })?;
         let at_most = PACKETS as f64 * LOST_MAX;

@@ -3,6 +3,7 @@
 //! interfaces that are the kernel's faces of the ports (`docs/decisions/0014-the-kernel-is-dpdks-neighbour-table.md`).
 
 mod kernel_side;
+mod memif;
 mod pipeline;
 mod ports;
 mod rest;

@@ -14,6 +14,7 @@ use crate::error::SetupError;
 use crate::port::PortConfig;
 use crate::queue::Queue;
 
+use super::memif;
 use super::pipeline::Rings;
 
 /// Octets of frames on their way to the kernel.
@@ -86,6 +87,7 @@ impl Ports {
         for ((port, &mtu), to) in ports.iter().zip(mtus).zip(&mut shared.ports) {
             let unknown = |_| SetupError::Dpdk(format!("{}: a zero octet", port.device));
             let device = CString::new(port.device.as_str()).map_err(unknown)?;
+            memif::clear_the_way(&port.device).map_err(|error| named(&port.device, error))?;
             let mut why = Why::new();
             // SAFETY: a terminated name, numbers of queues, a pool that lives as long as the process, a port to be written
             // and room for a reason.

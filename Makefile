@@ -22,18 +22,18 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
 
 setup: ## install Debian packages that are missing; check the Rust toolchain
-	@scripts/setup.sh $(if $(filter 1,$(DPDK)),--dpdk)
+	@scripts/setup.sh $(if $(filter dpdk-memif,$(DATAPATH)),--tests,$(if $(filter 1,$(DPDK)),--dpdk))
 
 setup-all: # what tests and lints need beside
-	@scripts/setup.sh --dpdk
+	@scripts/setup.sh --tests
 
 build: setup ## turnpiked, turnpike and lab, optimised; DPDK=1: with the data path over DPDK
 	$(CARGO) build --release --locked --bins $(FEATURES)
 
-demo: build ## the whole UPF with real traffic, in namespaces; KEEP=1 leaves it running; DATAPATH=dpdk|dpdk-pipeline|kernel
+demo: build ## the whole UPF with real traffic, in namespaces; KEEP=1 leaves it running; DATAPATH=dpdk|dpdk-pipeline|dpdk-memif|kernel
 	$(RELEASE)/lab --datapath $(DATAPATH) demo $(if $(filter 1,$(KEEP)),--keep)
 
-scenarios: build ## every scenario on one data path; DATAPATH=dpdk|dpdk-pipeline|kernel
+scenarios: build ## every scenario on one data path; DATAPATH=dpdk|dpdk-pipeline|dpdk-memif|kernel
 	$(RELEASE)/lab --datapath $(DATAPATH) scenario --all --jobs $(JOBS)
 
 test: setup-all ## every test: unit, property, golden, data path, scenarios

@@ -21,7 +21,7 @@ part() {
 all() {
 	printf '%s, commit %s, kernel %s, %s CPUs, load %s\n' "$(date -Is)" "$commit" "$(uname -r)" "$(nproc)" "$(cut -d' ' -f1-3 /proc/loadavg)"
 	part build make build DPDK=1
-	for datapath in xdp kernel dpdk dpdk-pipeline; do
+	for datapath in xdp kernel dpdk dpdk-pipeline dpdk-memif; do
 		part "scenarios $datapath" make --no-print-directory scenarios DPDK=1 DATAPATH=$datapath
 		part "demonstration $datapath" make --no-print-directory demo DPDK=1 DATAPATH=$datapath
 	done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Install what building, testing and the demo need on Debian 12 (as root). Says nothing when all is there.
-# --dpdk: what the data path over DPDK needs beside; --ci: that, and what only the gate needs.
+# --dpdk: what the data path over DPDK needs beside; --tests: that, and DPDK's programs, which tests forward by; --ci: that, and
+# what only the gate needs.
 set -euo pipefail
 
 # package:file that proves it is installed
@@ -25,6 +26,7 @@ needs=(
 )
 
 [ "${1:-}" = "" ] || needs+=(libdpdk-dev:/usr/include/dpdk/rte_ethdev.h)
+case ${1:-} in --tests | --ci) needs+=(dpdk-dev:/usr/bin/dpdk-testpmd) ;; esac
 
 # apt-get, once nobody else has its locks: a machine that has just started looks for updates for minutes. apt waits for one
 # of its locks by itself (DPkg::Lock::Timeout), not for those of the lists and of the archives.

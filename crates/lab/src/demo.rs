@@ -104,6 +104,9 @@ fn describe(world: &World) -> Result<()> {
         Datapath::DpdkPipeline => {
             "DPDK, by a receive core and two workers, with TAP interfaces n3 and n6 for the kernel"
         }
+        Datapath::DpdkMemif => {
+            "DPDK, over shared memory with dpdk-testpmd, with TAP interfaces n3 and n6 for the kernel"
+        }
         Datapath::Kernel => "UDP sockets on n3 and a TUN interface for n6",
     };
     println!("  turnpiked forwards by {by}");

@@ -17,6 +17,7 @@ pub mod ping;
 pub mod scenario;
 pub mod smf;
 pub mod sys;
+pub mod testpmd;
 pub mod traffic;
 pub mod ue;
 pub mod upf;

@@ -14,6 +14,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::netns::{End, Netns, Process};
+use crate::testpmd::{Testpmd, Wire};
 use crate::ue::Addresses;
 use crate::wait::{LOOK, NEVER, eventually};
 
@@ -31,6 +32,8 @@ pub enum Datapath {
     Dpdk,
     /// The same, with a receive core in front of two workers.
     DpdkPipeline,
+    /// Shared memory between the UPF and DPDK's `dpdk-testpmd`, which has the cables.
+    DpdkMemif,
 }
 
 static DATAPATH: OnceLock<Datapath> = OnceLock::new();
@@ -51,7 +54,7 @@ impl Datapath {
         match self {
             Self::Xdp => "xdp",
             Self::Kernel => "kernel",
-            Self::Dpdk | Self::DpdkPipeline => "dpdk",
+            Self::Dpdk | Self::DpdkPipeline | Self::DpdkMemif => "dpdk",
         }
     }
 
@@ -59,13 +62,14 @@ impl Datapath {
     pub fn label(self) -> &'static str {
         match self {
             Self::DpdkPipeline => "dpdk-pipeline",
+            Self::DpdkMemif => "dpdk-memif",
             other => other.name(),
         }
     }
 
     /// Whether it goes by devices of DPDK.
     pub fn is_dpdk(self) -> bool {
-        matches!(self, Self::Dpdk | Self::DpdkPipeline)
+        self.name() == "dpdk"
     }
 }
 
@@ -109,18 +113,48 @@ fn wire(name: &str) -> String {
     format!("{name}w")
 }
 
+/// Interfaces that packets of UEs use, where a UPF has them.
+const FACES: [&str; 4] = ["n3", "n6", "n6b", "n9"];
+
+/// The start of an interface's section in a configuration.
+fn header(face: &str) -> String {
+    format!("name = \"{face}\"\nrole")
+}
+
+/// The socket of a port's memif. Folders are those of one UPF.
+fn socket(face: &str, folder: &str) -> String {
+    format!("{folder}/{face}.memif")
+}
+
+/// Links of the memifs of a configuration.
+fn wires(toml: &str, folder: &Path) -> Vec<Wire> {
+    let faces = FACES.iter().filter(|face| toml.contains(&header(face)));
+    let wires = faces.map(|face| Wire {
+        face: (*face).to_owned(),
+        socket: socket(face, &folder.to_string_lossy()),
+        cable: wire(face),
+    });
+    wires.collect()
+}
+
 /// Adds devices to the interfaces of a configuration, and the environment that they need.
-fn with_devices(mut toml: String) -> String {
-    for name in ["n3", "n6", "n6b", "n9"] {
-        let header = format!("name = \"{name}\"\nrole");
-        let queues = match Datapath::chosen() {
-            Datapath::DpdkPipeline => ",qpairs=2",
-            _ => "",
+fn with_devices(mut toml: String, n4: Ipv4Addr) -> String {
+    for (number, name) in FACES.iter().enumerate() {
+        let packets = format!("net_af_packet_{name},iface={},framecnt=8192", wire(name));
+        let device = match Datapath::chosen() {
+            Datapath::DpdkPipeline => format!("{packets},qpairs=2"),
+            Datapath::DpdkMemif => {
+                // The address that neighbours have learned outlasts a restart of the UPF.
+                let [_, a, b, c] = n4.octets();
+                let socket = socket(name, "{folder}");
+                format!(
+                    "net_memif_{name},role=server,socket={socket},socket-abstract=no,\
+                     mac=02:{a:02x}:{b:02x}:{c:02x}:00:{number:02x}"
+                )
+            }
+            _ => packets,
         };
-        let device = format!(
-            "net_af_packet_{name},iface={},framecnt=8192{queues}",
-            wire(name)
-        );
+        let header = header(name);
         let with = format!("device = \"{device}\"\n{header}");
         toml = toml.replace(&header, &with);
     }
@@ -243,7 +277,7 @@ listen = "127.0.0.1:8806"
         }
         let mut lines = self.lines.clone();
         if Datapath::chosen().is_dpdk() {
-            toml = with_devices(toml);
+            toml = with_devices(toml, *n4);
             // Frames that wait are buffers, of which half are for others.
             if !lines.iter().any(|(_, line)| line.starts_with("frames =")) {
                 lines.push(("[qos]", "frames = 2048"));
@@ -288,6 +322,10 @@ pub struct Counted {
 pub struct Upf {
     process: Process,
     log: PathBuf,
+    folder: PathBuf,
+    wires: Vec<Wire>,
+    /// At the other end of its memifs, where it has such.
+    peer: Option<Testpmd>,
 }
 
 impl Upf {
@@ -310,12 +348,61 @@ impl Upf {
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output);
+        let wires = match Datapath::chosen() {
+            Datapath::DpdkMemif => wires(&toml, folder),
+            _ => Vec::new(),
+        };
         let mut upf = Self {
             process: Process::spawn_in(netns.name(), &mut command)?,
             log,
+            folder: folder.to_owned(),
+            wires,
+            peer: None,
         };
         upf.wait_until_ready(netns)?;
+        upf.start_peer(netns)?;
         Ok(upf)
+    }
+
+    fn start_peer(&mut self, netns: &Netns) -> Result<()> {
+        if self.wires.is_empty() {
+            return Ok(());
+        }
+        self.peer = Some(Testpmd::start(netns, &self.wires, &self.folder)?);
+        for Wire { face, .. } in &self.wires {
+            // The kernel tells of a carrier up to a second after it is there; of another MTU at once, and of both then.
+            let mtu = self.mtu(netns, face)?;
+            self.set_mtu(netns, face, mtu - 1)?;
+            self.set_mtu(netns, face, mtu)?;
+            // Neighbours that were looked for meanwhile are looked for again at once, rather than within a second.
+            eventually("neighbours are flushed", || {
+                Ok(netns.ip(&format!("neigh flush dev {face}")).is_ok())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// An interface's MTU, as it knows it.
+    fn mtu(&self, netns: &Netns, interface: &str) -> Result<u32> {
+        let status = self.get(netns, "/api/v1/status")?;
+        let mut ports = status["ports"].as_array().into_iter().flatten();
+        let port = ports.find(|port| port["interface"] == interface);
+        let mtu = port.and_then(|port| port["mtu"].as_u64());
+        let mtu = mtu.with_context(|| format!("{interface} without MTU: {status}"))?;
+        Ok(u32::try_from(mtu)?)
+    }
+
+    /// Kills what is at the other end of its memifs, does something, and starts it again.
+    pub fn without_peer<T>(
+        &mut self,
+        netns: &Netns,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let peer = self.peer.take().context("no memif, and no peer")?;
+        peer.kill(netns, &self.wires)?;
+        let result = work()?;
+        self.start_peer(netns)?;
+        Ok(result)
     }
 
     fn wait_until_ready(&mut self, netns: &Netns) -> Result<()> {

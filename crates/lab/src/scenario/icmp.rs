@@ -188,8 +188,8 @@ fn icmp_errors(world: &mut World) -> Result<String> {
     let (ttl, mtu) = (world.drops("ttl")?, world.drops("mtu")?);
     // Where the kernel brings packets to UEs, it spends their hop, and tells their senders.
     let own = match Datapath::chosen() {
-        Datapath::Xdp | Datapath::Dpdk | Datapath::DpdkPipeline => 4,
         Datapath::Kernel => 2,
+        _ => 4,
     };
     ensure!(
         ttl == own && mtu >= 4,

@@ -76,6 +76,8 @@ pub struct Scenario {
     alone: bool,
     /// Fragments come to the UPF.
     fragments: bool,
+    /// It does something to the other end of memifs.
+    memif: bool,
 }
 
 impl Scenario {
@@ -89,6 +91,7 @@ impl Scenario {
             long: false,
             alone: false,
             fragments: false,
+            memif: false,
         }
     }
 
@@ -131,6 +134,12 @@ impl Scenario {
     /// Fragments come to the UPF.
     fn fragments(mut self) -> Self {
         self.fragments = true;
+        self
+    }
+
+    /// It does something to the other end of memifs.
+    fn memif(mut self) -> Self {
+        self.memif = true;
         self
     }
 
@@ -192,6 +201,8 @@ impl Scenario {
             && Datapath::chosen() != Datapath::Xdp
         {
             Some("xdp alone spreads users over CPUs")
+        } else if self.memif && Datapath::chosen() != Datapath::DpdkMemif {
+            Some("dpdk-memif alone has memifs")
         } else if self.fragments && Datapath::chosen().is_dpdk() {
             Some("net_af_packet has the kernel put fragments together, and cuts what comes of it")
         } else {

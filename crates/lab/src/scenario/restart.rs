@@ -7,8 +7,9 @@ use nix::sys::signal::Signal;
 use rs_pfcp::message::MsgType;
 
 use super::sessions::ping_all;
-use super::{Scenario, eventually};
+use super::{Scenario, both_ways, eventually, flow_down, flow_up, more_of};
 use crate::dn;
+use crate::flow::Shape;
 use crate::ping::unanswered;
 use crate::smf::{Event, Style};
 use crate::world::{Family, World};
@@ -35,6 +36,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             upf_shutdown,
         )
         .smfs(2),
+        Scenario::new(
+            "memif-peer-restart",
+            "what is at the other end of memifs is killed under traffic, and comes back",
+            memif_peer_restart,
+        )
+        .memif(),
     ]
 }
 
@@ -125,4 +132,26 @@ fn smf_lost(world: &mut World) -> Result<String> {
     eventually("the sessions of the lost SMF go", gone)?;
     ping_all(&attached[1]).context("a UE of the other SMF")?;
     Ok("its session went after the retention time, the other's stayed".to_owned())
+}
+
+fn memif_peer_restart(world: &mut World) -> Result<String> {
+    const TIMES: u32 = 3;
+    let attached = world.attach_plain("ue1", Family::Dual)?;
+    both_ways(world, &attached)?;
+    let flows = [
+        flow_up(world, &attached, Shape::endless(1000))?,
+        flow_down(world, &attached, Shape::endless(1000))?,
+    ];
+    for _ in 0..TIMES {
+        flows.iter().try_for_each(|flow| more_of(flow, 300))?;
+        let upf = world.upf.as_mut().context("the UPF is down")?;
+        upf.without_peer(&world.upf_ns, || Ok(()))?;
+    }
+    flows.iter().try_for_each(|flow| more_of(flow, 300))?;
+    for flow in flows {
+        flow.stop();
+        flow.finish_lossy()?;
+    }
+    both_ways(world, &attached)?;
+    Ok(format!("{TIMES} times; both ways after each"))
 }

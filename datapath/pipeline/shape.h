@@ -91,11 +91,29 @@ TP_APART int tp_leave_later(struct tp_env *env, __u32 index, __u32 bytes)
 }
 #endif
 
+#if TP_SHAPES
+/* Its time has come, and none of its entry waits. */
+static TP_INLINE int tp_leaves_now(struct tp_run *run, const struct tp_packet *p, const struct tp_leave *leave)
+{
+	const struct tp_side *side;
+
+	if (tp_leaves_by_worker(p->env) || leave->at_ns > run->cpu->clock_ns)
+		return 0;
+	side = tp_side_at(p->env, p->index);
+	return side && !TP_READ(side->shaped);
+}
+#endif
+
 /* An outcome, of a frame that may have to wait. */
 static TP_INLINE int tp_depart(struct tp_run *run, const struct tp_packet *p, int r)
 {
 #if TP_SHAPES
-	if (!tp_hands_later(p->env) || r != TP_OUT_REDIRECT || tp_likely(!tp_leave_of(p->env, run->cpu)->at_ns))
+	const struct tp_leave *leave;
+
+	if (!tp_hands_later(p->env) || r != TP_OUT_REDIRECT)
+		return r;
+	leave = tp_leave_of(p->env, run->cpu);
+	if (tp_likely(!leave->at_ns || tp_leaves_now(run, p, leave)))
 		return r;
 	r = tp_final(tp_leave_later(p->env, p->index, p->user_len));
 #endif

@@ -278,6 +278,14 @@ static TP_INLINE int tp_leaves_by_worker(struct tp_env *env) { return 0; }
 static TP_INLINE int tp_is_delayed(struct tp_env *env, int outcome) { return TP_SHAPES_HERE && outcome == TP_OUT_LATER; }
 static TP_INLINE int tp_leave_at(struct tp_env *env, __u64 at_ns)
 {
+	struct tp_cpu *cpu = tp_cpu_of(env);
+
+	/* Below its rate: no call, of which there would be one for each packet. */
+	if (tp_likely(cpu && at_ns <= cpu->clock_ns)) {
+		if (at_ns > cpu->leave.at_ns)
+			cpu->leave.at_ns = at_ns;
+		return TP_OK;
+	}
 	return tp_wait_until(env, at_ns) ? TP_DROP_SHAPER_FULL : TP_OK; /* the verifier knows no result of a function */
 }
 #endif

@@ -2,10 +2,11 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::Bench;
 use super::cost::{Direction, Family};
 use super::requests::Shape;
 use super::shapes::{GRACE, SESSIONS, way};
+use super::sut::Sut;
+use super::{Bench, Figures, median};
 
 /// The builds, and of which shape there is a session that needs it.
 const BUILDS: [(&str, Option<Shape>); 4] = [
@@ -14,6 +15,35 @@ const BUILDS: [(&str, Option<Shape>); 4] = [
     ("relay", Some(Shape::Relay)),
     ("general", Some(Shape::Framed)),
 ];
+
+/// Figures `xdp-up-below-rate` and `xdp-down-below-rate`: plain sessions below an MBR that shapes, and as their floor the same
+/// below one that polices, by turns; each without the harness.
+pub(super) fn shaped(figures: &mut Figures, runs: usize) -> Result<()> {
+    let of = |mode: &'static str, build: &str| {
+        let sut = Sut::start_with(SESSIONS, 1, vec![("[qos]", mode)])?;
+        let mut bench = Bench::new(sut, SESSIONS, 1)?;
+        bench.establish(0, SESSIONS, Shape::Plain)?;
+        bench.sut.settle()?;
+        let live = bench.live()?;
+        ensure!(live == build, "{live} is live, not {build}");
+        Ok(bench)
+    };
+    let mut police = of("mode = \"police\"", "plain")?;
+    let mut shape = of("mode = \"shape\"", "shape")?;
+    for direction in [Direction::Uplink, Direction::Downlink] {
+        let mut costs = [Vec::new(), Vec::new()];
+        for _ in 0..runs {
+            for (bench, costs) in [&mut police, &mut shape].into_iter().zip(&mut costs) {
+                let cost = bench.cost_as_is(direction, SESSIONS, Family::V4)?;
+                costs.push(cost.above_floor);
+            }
+        }
+        let [police, shape] = costs.map(|mut costs| median(&mut costs));
+        let name = format!("xdp-{}-below-rate", way(direction));
+        figures.add(&name, shape, "ns/packet", Some(police));
+    }
+    Ok(())
+}
 
 impl Bench {
     /// Figures `xdp-up-build-NAME` and `xdp-down-build-NAME`, and how many instructions its programs have.

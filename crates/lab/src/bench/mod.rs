@@ -125,6 +125,9 @@ struct Bench {
 pub fn run(options: &Options) -> Result<()> {
     let mut figures = Figures::default();
     if options.shaping_only {
+        if Datapath::chosen() == Datapath::Xdp {
+            builds::shaped(&mut figures, options.runs)?;
+        }
         shaping::measure(&mut figures, options.runs)?;
         return report(&figures, options);
     }
@@ -156,18 +159,8 @@ pub fn run(options: &Options) -> Result<()> {
     let idle = sut.memory()?;
     figures.add("idle_memory", idle as f64 / 1e6, "MB", None);
 
-    let mut client = Client::new(sut.smf_socket(ADDRESSES.smf)?, sut.n4())?;
-    client.associate(|sequence| requests::association(&ADDRESSES, sequence))?;
-    let harness = Harness::load(options.sessions)?;
-    let mut bench = Bench {
-        sut,
-        client,
-        harness,
-        seids: Vec::new(),
-        figures,
-        runs: options.runs,
-        most: options.sessions,
-    };
+    let mut bench = Bench::new(sut, options.sessions, options.runs)?;
+    bench.figures = figures;
 
     if options.sessions >= shapes::SESSIONS {
         bench.tracing()?;
@@ -192,6 +185,21 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 impl Bench {
+    /// Of a UPF with room for so many sessions, of which there are none yet.
+    fn new(sut: Sut, sessions: u32, runs: usize) -> Result<Self> {
+        let mut client = Client::new(sut.smf_socket(ADDRESSES.smf)?, sut.n4())?;
+        client.associate(|sequence| requests::association(&ADDRESSES, sequence))?;
+        Ok(Self {
+            sut,
+            client,
+            harness: Harness::load(sessions)?,
+            seids: Vec::new(),
+            figures: Figures::default(),
+            runs,
+            most: sessions,
+        })
+    }
+
     /// All figures with `size` sessions.
     fn at(&mut self, size: u32) -> Result<()> {
         let missing = size - self.seids.len() as u32;

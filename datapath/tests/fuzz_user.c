@@ -25,18 +25,21 @@ static int is_in(const uint8_t *frame, size_t len, uint64_t ue)
 	return 0;
 }
 
-/* What the pipeline takes for a UE's own packet from a tunnel is one of that UE: of 10.60.0.1, or of 2001:db8:60::/64. */
-static void compare(struct world *w, const uint8_t *frame, size_t size, uint64_t ue)
+/* What the pipeline takes for a UE's own packet from a tunnel is one of that UE: of 10.60.0.1, or of 2001:db8:60::/64. It counts
+ * each frame as come in, in the direction that is told. */
+static void compare(struct world *w, const uint8_t *frame, size_t size, uint64_t ue, uint8_t dir)
 {
 	static struct tp_result result;
 	static uint64_t now;
 	uint32_t offset = 64, len = (uint32_t)size, cap = 64 + len + 32;
-	uint64_t before = w->entries[W_TEID].packets;
+	uint64_t before = w->entries[W_TEID].packets, in = w->cpu.ports[w_n3.port].in[dir].packets;
 	uint8_t *buf = malloc(cap);
 
 	memcpy(buf + offset, frame, len);
 	tp_host_run(&w->tables, &w_n3, buf, cap, &offset, &len, now += 1000000, &result);
 	free(buf);
+	if (w->cpu.ports[w_n3.port].in[dir].packets != in + 1)
+		abort();
 	if (w->entries[W_TEID].packets != before && ue != 0x0a3c0001ULL << 32 && ue != 0x20010db800600000ULL &&
 	    ue >> 40 != 0xc63364 && ue >> 20 != 0x20010db8007)
 		abort();
@@ -47,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 	static struct world *w;
 	struct tp_port_config port = {0, 0, 0, 0};
 	uint64_t ue;
-	uint8_t *frame;
+	uint8_t *frame, dir;
 	size_t len;
 
 	if (size < 1 || size > 4096)
@@ -59,11 +62,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 	port.features = input[0] & 4 ? TP_FEAT_RELAY : 0;
 	frame = malloc(len ? len : 1);
 	memcpy(frame, input + 1, len);
-	ue = tp_host_user(&w->tables, &port, frame, (uint32_t)len);
+	ue = tp_host_user(&w->tables, &port, frame, (uint32_t)len, &dir);
 	if (memcmp(frame, input + 1, len) || (ue && !is_in(frame, len, ue)))
 		abort();
 	if (port.roles == TP_ROLE_N3 && !port.features)
-		compare(w, frame, len, ue);
+		compare(w, frame, len, ue, dir);
 	free(frame);
 	return 0;
 }

@@ -26,6 +26,9 @@ static const struct tp_port_config n3 = {0, TP_ROLE_N3, 0, 0};
 static const struct tp_port_config n6 = {0, TP_ROLE_N6, 0, 0};
 static const struct tp_port_config relaying = {0, TP_ROLE_N3, TP_FEAT_RELAY, 0};
 
+/* Direction of the frame that was looked at last. */
+static __u8 dir;
+
 /* In memory that ends where the frame does, so that ASan sees one octet beyond. */
 static __u64 user_of(struct world *w, const struct tp_port_config *port, const __u8 *frame, __u32 len)
 {
@@ -33,7 +36,7 @@ static __u64 user_of(struct world *w, const struct tp_port_config *port, const _
 	__u64 ue;
 
 	memcpy(copy, frame, len);
-	ue = tp_host_user(&w->tables, port, copy, len);
+	ue = tp_host_user(&w->tables, port, copy, len, &dir);
 	free(copy);
 	return ue;
 }
@@ -56,7 +59,9 @@ static void test_both_directions(void)
 	CHECK(USER(w, &n6, dl_v4) == UE4);
 	CHECK(USER(w, &n6, dl_v6) == UE6);
 	CHECK(USER(w, &both, ul_plain) == UE4);
+	CHECK(dir == TP_UPLINK);
 	CHECK(USER(w, &both, dl_v4) == UE4);
+	CHECK(dir == TP_DOWNLINK);
 	free(w);
 }
 
@@ -82,7 +87,9 @@ static void test_downlink_in_tunnels(void)
 	end_marker(marker);
 	w->entries[W_TEID].head |= TP_HEAD_DOWN;
 	CHECK(USER(w, &n3, ul_plain) == UE4);
+	CHECK(dir == TP_UPLINK);
 	CHECK(USER(w, &relaying, ul_plain) == W_TEID);
+	CHECK(dir == TP_DOWNLINK);
 	/* An End Marker too, which has no UE. */
 	CHECK(USER(w, &relaying, marker) == W_TEID);
 	CHECK(USER(w, &n3, marker) == 0);
@@ -109,7 +116,9 @@ static void test_without_a_ue(void)
 
 	CHECK(USER(w, &n3, echo_request) == 0);
 	CHECK(USER(w, &n3, arp) == 0);
+	CHECK(dir == TP_UPLINK);
 	CHECK(USER(w, &n6, arp) == 0);
+	CHECK(dir == TP_DOWNLINK);
 	CHECK(USER(w, &n3, dl_v4) == 0);
 	end_marker(frame);
 	CHECK(USER(w, &n3, frame) == 0);

@@ -158,9 +158,17 @@ fn with_devices(mut toml: String, n4: Ipv4Addr) -> String {
         let with = format!("device = \"{device}\"\n{header}");
         toml = toml.replace(&header, &with);
     }
-    let eal =
-        r#"["--no-huge", "-m", "64", "--no-pci", "--no-telemetry", "--log-level=lib.eal:error"]"#;
-    toml += &format!("\n[datapath.dpdk]\neal = {eal}\nmbufs = 8192\n");
+    // More than what rings to two workers hold, and packets that wait for their rates.
+    let mbufs = match Datapath::chosen() {
+        Datapath::DpdkPipeline => 16_384,
+        _ => 8192,
+    };
+    // Without huge pages each has a page of its own.
+    let mib = mbufs / 256 + 32;
+    let eal = format!(
+        r#"["--no-huge", "-m", "{mib}", "--no-pci", "--no-telemetry", "--log-level=lib.eal:error"]"#
+    );
+    toml += &format!("\n[datapath.dpdk]\neal = {eal}\nmbufs = {mbufs}\n");
     if Datapath::chosen() == Datapath::DpdkPipeline {
         toml += "model = \"pipeline\"\n";
         toml = toml.replacen("[datapath]\n", "[datapath]\nworkers = 2\n", 1);

@@ -52,7 +52,7 @@ impl Default for Pipeline {
         Self {
             receivers: 1,
             cpus: Vec::new(),
-            ring: 1024,
+            ring: 4096,
         }
     }
 }

@@ -680,9 +680,60 @@ fn a_ring_to_a_worker_that_is_full_loses_frames_under_a_name_until_there_is_room
         2 * burst - left,
         "on the port and in the direction that they came in"
     );
+    let came = site.tables.totals()[1].received[1].packets;
+    assert_eq!(came, 2 * burst, "what is lost has come in");
     for number in 0..100 {
         assert!(site.network.put(&downlink_of(1, number)));
         eventually("it forwards again", || site.access.take().is_some());
     }
     assert_eq!(dropped(&site.tables, 1, "worker_full"), downlink);
+}
+
+#[test]
+fn frames_that_a_full_worker_loses_never_came_in_and_all_are_uplink() {
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let room = 8;
+    let pipeline = Pipeline {
+        ring: room,
+        ..Pipeline::default()
+    };
+    let settings = Settings {
+        taps: false,
+        pipeline: Some(pipeline),
+        ..settings()
+    };
+    let mut wire = RingPort::new(&settings, "bothways", 256).unwrap();
+    let mut both = port("n3", true, &RingPort::device("bothways"));
+    both.roles.n6 = true;
+    let layout = Layout::for_sessions(64, 2, 2);
+    let mut tables = Tables::dpdk(&layout, &[both], &Options::default(), &settings).unwrap();
+    tables.attach().unwrap();
+    furnish(&mut tables);
+    // More than the ring has room for, of both directions; nobody has a session.
+    let (up, down) = (uplink_of(1, 0), downlink_of(1, 0));
+    let burst = 32;
+    for frame in [&up, &down] {
+        assert!(wire.put_all(0, &vec![frame.as_slice(); burst]));
+    }
+    let burst = burst as u64;
+    eventually("all have come in", || {
+        let came = tables.totals()[0].received;
+        came[0].packets + came[1].packets == 2 * burst
+    });
+    tables.barrier().wait().unwrap();
+    let totals = &tables.totals()[0];
+    // Of what comes to an unknown tunnel, some is answered.
+    for (direction, (frame, answered)) in [(up, totals.answered), (down, 0)].iter().enumerate() {
+        let came = totals.received[direction];
+        let lost: u64 = totals.drops[direction].iter().sum();
+        assert_eq!(
+            (came.packets, lost + answered),
+            (burst, burst),
+            "{direction}"
+        );
+        assert_eq!(came.bytes, burst * frame.len() as u64, "{direction}");
+        let full = totals.dropped(direction, "worker_full");
+        let room = u64::from(room);
+        assert!((burst - 2 * room..=burst).contains(&full), "{full}");
+    }
 }

@@ -201,7 +201,7 @@ impl Default for Dpdk {
             mbufs: 16_384,
             model: CoreModel::RunToCompletion,
             rx_cpus: Vec::new(),
-            ring: 1024,
+            ring: 4096,
         }
     }
 }

@@ -315,7 +315,8 @@ pub(crate) struct PortReport {
     pub(crate) slow: u64,
     /// Of the forwarded frames, those above their rate, which waited (`qos.mode = "shape"`).
     pub(crate) later: u64,
-    /// Frames that came in, by the number of the CPU that worked on them.
+    /// Frames that came in, by the number of the CPU that worked on them; kind dpdk: of the worker, then of the receive core that
+    /// lost them.
     pub(crate) in_packets_by_cpu: Vec<u64>,
 }
 

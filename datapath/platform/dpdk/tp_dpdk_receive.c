@@ -31,6 +31,7 @@ void tp_dpdk_work_ring_free(struct rte_ring *ring)
 /* Frames on their way to each worker. */
 struct spread {
 	struct rte_mbuf *frames[TP_DPDK_WORKERS_MAX][TP_DPDK_BURST];
+	__u8 dirs[TP_DPDK_WORKERS_MAX][TP_DPDK_BURST]; /* enum tp_dir of each */
 	__u16 n[TP_DPDK_WORKERS_MAX];
 };
 
@@ -45,16 +46,16 @@ static __u32 worker_of(__u64 ue, __u32 workers)
 static void hand_on(struct tp_dpdk_receiver *r, struct tp_worker *w, __u32 port, __u32 worker, struct spread *s)
 {
 	struct rte_mbuf **frames = s->frames[worker];
-	__u32 n = s->n[worker], sent;
+	__u32 n = s->n[worker], sent, i;
 
 	if (!n)
 		return;
 	sent = rte_ring_sp_enqueue_burst(r->to[worker], (void *const *)frames, n, NULL);
 	tp_queue_nudge(r->wake[worker]);
-	if (sent < n) {
-		count_drops(w, port, TP_DROP_WORKER_FULL, n - sent);
+	for (i = sent; i < n; i++)
+		count_unmet(w, port, s->dirs[worker][i], TP_DROP_WORKER_FULL, frames[i]);
+	if (sent < n)
 		rte_pktmbuf_free_bulk(frames + sent, n - sent);
-	}
 	s->n[worker] = 0;
 }
 
@@ -63,6 +64,7 @@ static __u32 receive_from(struct tp_dpdk_receiver *r, struct tp_worker *w, __u32
 	struct tp_port_config config = w->ports[port];
 	struct rte_mbuf *in[TP_DPDK_BURST];
 	__u32 came, n, i, to;
+	__u8 dir;
 
 	came = rte_eth_rx_burst(r->shared->ports[port].id, queue, in, TP_DPDK_BURST);
 	if (!came)
@@ -73,8 +75,10 @@ static __u32 receive_from(struct tp_dpdk_receiver *r, struct tp_worker *w, __u32
 	config.features = __atomic_load_n(w->features, __ATOMIC_RELAXED);
 	for (i = 0; i < n; i++) {
 		in[i]->port = (__u16)port; /* ours from here on, and not the device's */
-		to = worker_of(tp_host_user(&w->tables, &config, rte_pktmbuf_mtod(in[i], __u8 *), in[i]->data_len),
+		to = worker_of(tp_host_user(&w->tables, &config, rte_pktmbuf_mtod(in[i], __u8 *), in[i]->data_len,
+					    &dir),
 			       r->workers);
+		s->dirs[to][s->n[to]] = dir;
 		s->frames[to][s->n[to]++] = in[i];
 	}
 	for (to = 0; to < r->workers; to++)

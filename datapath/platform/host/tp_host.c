@@ -237,7 +237,7 @@ static int is_downlink(struct tp_env *env, __u32 teid)
 	return e && (TP_READ(e->head) & TP_HEAD_DOWN);
 }
 
-__u64 tp_host_user(struct tp_tables *t, const struct tp_port_config *port, __u8 *frame, __u32 len)
+__u64 tp_host_user(struct tp_tables *t, const struct tp_port_config *port, __u8 *frame, __u32 len, __u8 *dir)
 {
 	struct tp_port_config all = {port->port, port->roles, TP_FEAT_ALL, port->ni};
 	struct tp_env env = {.tables = t, .port = &all, .buf = frame, .cap = len, .len = len};
@@ -248,8 +248,11 @@ __u64 tp_host_user(struct tp_tables *t, const struct tp_port_config *port, __u8 
 
 	tp_begin_packet(&p, &env);
 	opened = tp_open(&run, &p);
-	if ((port->features & TP_FEAT_RELAY) && p.gtpu && (!opened || opened == TP_PLAN_MARKER) && is_downlink(&env, p.teid))
+	*dir = (__u8)p.dir;
+	if ((port->features & TP_FEAT_RELAY) && p.gtpu && (!opened || opened == TP_PLAN_MARKER) && is_downlink(&env, p.teid)) {
+		*dir = TP_DOWNLINK;
 		return p.teid;
+	}
 	if (opened || (p.gtpu && tp_parse_user(&p, p.gtpu_end - p.user, TP_DROP_GTPU_MALFORMED)))
 		return 0;
 	ue = p.gtpu ? tp_source(&p) : tp_destination(&p);

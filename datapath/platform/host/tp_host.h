@@ -115,9 +115,10 @@ __u32 tp_host_prefix(struct tp_tables *t, __u32 teid, __u8 *prefix, __u32 *ni);
  * access is of the tunnel: its TEID, also of End Markers, which come last and name no UE. Nothing is counted.
  *
  * port  of its features TP_FEAT_RELAY alone matters: then a tunnel's packets may be downlink, as its rules say
+ * dir   enum tp_dir that the pipeline would count it in, also where there is no UE
  *
  * 0: the frame has none: it is malformed, a fragment, GTP-U but no G-PDU, or no IP. */
-__u64 tp_host_user(struct tp_tables *t, const struct tp_port_config *port, __u8 *frame, __u32 len);
+__u64 tp_host_user(struct tp_tables *t, const struct tp_port_config *port, __u8 *frame, __u32 len, __u8 *dir);
 
 /* Name of a drop reason, for messages; "unknown" outside enum tp_drop. */
 const char *tp_drop_name(__u32 reason);

@@ -30,6 +30,7 @@ pub(super) fn check(config: &Config, system: &System, problems: &mut Vec<Problem
             devices(config, problems);
             wires(config, system, problems);
             cores::check(config, &system.topology, problems);
+            buffers(config, problems);
             arguments(&config.datapath.dpdk.eal, problems);
         }
         _ => of_others(config, problems),
@@ -79,6 +80,31 @@ fn wires(config: &Config, system: &System, problems: &mut Vec<Problem>) {
             ));
         }
     }
+}
+
+/// Rings to workers that do not keep up leave buffers to everybody else, beside packets that wait for their rates.
+fn buffers(config: &Config, problems: &mut Vec<Problem>) {
+    let (datapath, dpdk) = (&config.datapath, &config.datapath.dpdk);
+    let pairs = u64::from(config.receivers()) * u64::from(datapath.workers);
+    let in_rings = pairs * u64::from(dpdk.ring);
+    let waiting = match super::qos::shapes(config) {
+        true => u64::from(config.qos.frames) * u64::from(datapath.workers),
+        false => 0,
+    };
+    if pairs == 0 || in_rings + waiting < u64::from(dpdk.mbufs) {
+        return;
+    }
+    let beside = match waiting {
+        0 => String::new(),
+        waiting => format!(", and {waiting} packets wait for their rates (qos.frames)"),
+    };
+    let reason = format!(
+        "{pairs} rings between receive cores and workers hold up to {in_rings} frames{beside}, and no buffer would be left to \
+         receive into: raise it above {}, or lower datapath.dpdk.ring = {}",
+        in_rings + waiting,
+        dpdk.ring
+    );
+    problems.push(Problem::new("datapath.dpdk.mbufs", dpdk.mbufs, reason));
 }
 
 /// Their form, and that they leave alone what is ours; what else they mean, DPDK knows.

@@ -327,7 +327,7 @@ fn sockets_of_the_kernel_need_its_forwarding_and_nothing_of_xdp() {
         ),
         (
             "dpdk = { mbufs = 2048 }",
-            "datapath.dpdk = {\"eal\":[],\"mbufs\":2048,\"model\":\"run-to-completion\",\"rx_cpus\":[],\"ring\":1024}: is of kind dpdk, not of kernel",
+            "datapath.dpdk = {\"eal\":[],\"mbufs\":2048,\"model\":\"run-to-completion\",\"rx_cpus\":[],\"ring\":4096}: is of kind dpdk, not of kernel",
         ),
     ] {
         assert_eq!(problems(&format!("{SMALL}{kernel}{line}")), [refused]);
@@ -977,6 +977,17 @@ fn a_core_plan_that_cannot_be_is_refused() {
         (
             "[datapath.dpdk]\nrx_cpus = [1]",
             vec!["datapath.dpdk.rx_cpus = [1]: is of datapath.dpdk.model = \"pipeline\""],
+        ),
+        (
+            "workers = 4\n[datapath.dpdk]\nmodel = \"pipeline\"",
+            vec![
+                "datapath.dpdk.mbufs = 16384: 4 rings between receive cores and workers hold up to 16384 frames, and no buffer \
+                 would be left to receive into: raise it above 16384, or lower datapath.dpdk.ring = 4096",
+            ],
+        ),
+        (
+            "workers = 4\n[datapath.dpdk]\nmodel = \"pipeline\"\nring = 2048",
+            vec![],
         ),
         (
             "[datapath.dpdk]\nring = 16",

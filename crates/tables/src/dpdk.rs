@@ -86,11 +86,17 @@ impl Why {
     }
 }
 
+impl Why {
+    fn words(&self) -> String {
+        // SAFETY: C writes at most so many octets, of which the last is zero, as it is from the beginning.
+        let words = unsafe { CStr::from_ptr(self.0.as_ptr()) };
+        words.to_string_lossy().into_owned()
+    }
+}
+
 impl From<Why> for SetupError {
     fn from(why: Why) -> Self {
-        // SAFETY: C writes at most so many octets, of which the last is zero, as it is from the beginning.
-        let words = unsafe { CStr::from_ptr(why.0.as_ptr()) };
-        Self::Dpdk(words.to_string_lossy().into_owned())
+        Self::Dpdk(why.words())
     }
 }
 
@@ -118,7 +124,7 @@ pub(crate) fn start(settings: &Settings) -> Result<(), SetupError> {
             return Err(SetupError::Dpdk(reason));
         }
         Some(_) => {}
-        None => start_environment(&settings.eal)?,
+        None => start_environment(settings)?,
     }
     *known = Some(settings.clone());
     Ok(())
@@ -137,9 +143,10 @@ fn own_cpus() -> String {
     list.map_or("0", str::trim).to_owned()
 }
 
-fn start_environment(eal: &[String]) -> Result<(), SetupError> {
+fn start_environment(settings: &Settings) -> Result<(), SetupError> {
+    let eal = &settings.eal;
     // Nothing is left in the file system, and several run beside one another. Without huge pages DPDK does not take the word.
-    let in_memory = match eal.iter().any(|argument| argument == "--no-huge") {
+    let in_memory = match is_without_huge_pages(eal) {
         true => "--no-shconf",
         false => "--in-memory",
     };
@@ -168,8 +175,79 @@ fn start_environment(eal: &[String]) -> Result<(), SetupError> {
     kept.push(arguments);
     match started {
         0 => Ok(()),
-        _ => Err(why.into()),
+        _ => Err(SetupError::Dpdk(format!(
+            "{}{}",
+            why.words(),
+            remedy(settings, &HugePages::read())
+        ))),
     }
+}
+
+fn is_without_huge_pages(eal: &[String]) -> bool {
+    eal.iter().any(|argument| argument == "--no-huge")
+}
+
+/// Octets of a buffer beside the frame: its head, headroom, and what it costs in the pool.
+const BUFFER_BESIDE: u64 = 512;
+
+/// Huge pages of the size that the kernel gives by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct HugePages {
+    free: u64,
+    kib: u64,
+}
+
+impl HugePages {
+    fn read() -> Self {
+        Self::parse(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default())
+    }
+
+    fn parse(meminfo: &str) -> Self {
+        let value = |name: &str| {
+            let mut lines = meminfo.lines();
+            let line = lines.find_map(|line| line.strip_prefix(name));
+            let value = line.and_then(|line| line.split_whitespace().next());
+            value.and_then(|value| value.parse().ok()).unwrap_or(0)
+        };
+        Self {
+            free: value("HugePages_Free:"),
+            kib: value("Hugepagesize:"),
+        }
+    }
+}
+
+/// What to do about an environment that does not start, where memory is too little: that is the most frequent reason, and DPDK's own
+/// words do not say so.
+fn remedy(settings: &Settings, pages: &HugePages) -> String {
+    if is_without_huge_pages(&settings.eal) {
+        return String::new();
+    }
+    let mut arguments = settings.eal.iter().map(String::as_str);
+    let given = arguments.find_map(|argument| argument.strip_prefix("-m"));
+    let mib: Option<u64> = match given.map(str::trim) {
+        Some("") => arguments.next().and_then(|value| value.parse().ok()),
+        Some(value) => value.parse().ok(),
+        None => None,
+    };
+    let needed_kib = match mib {
+        Some(mib) => mib.saturating_mul(1024),
+        None => u64::from(settings.buffers) * (2048 + BUFFER_BESIDE) / 1024,
+    };
+    if pages.kib == 0 {
+        return ". The kernel has no huge pages: go without, by datapath.dpdk.eal = [\"--no-huge\", \"-m\", \"MEGABYTES\"]"
+            .to_owned();
+    }
+    let needed = needed_kib.div_ceil(pages.kib);
+    if pages.free >= needed {
+        return String::new();
+    }
+    format!(
+        ". {} huge pages of {} KiB are free, and some {needed} are needed: reserve them (sysctl -w vm.nr_hugepages={needed}, \
+         or more where others use some), or go without: datapath.dpdk.eal = [\"--no-huge\", \"-m\", \"{}\"]",
+        pages.free,
+        pages.kib,
+        needed_kib.div_ceil(1024)
+    )
 }
 
 /// What DPDK was started with, which it keeps, and puts in another order.
@@ -300,9 +378,48 @@ pub(crate) fn pool(octets: u32) -> Result<Pool, SetupError> {
     };
     POOL.get_or_init(make).ok_or_else(|| {
         let buffers = settings().buffers;
+        let each = u64::from(octets) + BUFFER_BESIDE;
+        // None crosses from one page into the next.
+        let each = match is_without_huge_pages(&settings().eal) {
+            true => each.next_multiple_of(4096),
+            false => each,
+        };
+        let mib = (u64::from(buffers) * each).div_ceil(1 << 20);
         SetupError::Dpdk(format!(
-            "no memory for {buffers} buffers of {octets} octets: fewer datapath.dpdk.mbufs, or more memory (huge pages; \
-             with --no-huge: -m MEGABYTES)"
+            "no memory for {buffers} buffers of {octets} octets, some {mib} MiB: lower datapath.dpdk.mbufs, or give DPDK more: huge \
+             pages (sysctl -w vm.nr_hugepages), or with --no-huge a greater -m in datapath.dpdk.eal"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dpdk_does_not_start_and_nobody_says_that_huge_pages_are_missing() {
+        let meminfo =
+            "HugePages_Total:       8\nHugePages_Free:        4\nHugepagesize:       2048 kB\n";
+        let (few, none) = (HugePages::parse(meminfo), HugePages::parse(""));
+        assert_eq!(few, HugePages { free: 4, kib: 2048 });
+        let told = |eal: &[&str], pages: &HugePages| {
+            let eal = eal.iter().map(|argument| (*argument).to_owned()).collect();
+            let settings = Settings {
+                eal,
+                ..Settings::default()
+            };
+            remedy(&settings, pages)
+        };
+        let remedy = told(&["-m", "96"], &few);
+        assert!(
+            remedy.contains("4 huge pages of 2048 KiB are free, and some 48 are needed")
+                && remedy.contains("sysctl -w vm.nr_hugepages=48")
+                && remedy.contains("[\"--no-huge\", \"-m\", \"96\"]"),
+            "{remedy}"
+        );
+        assert!(told(&[], &few).contains("some 20 are needed"), "of buffers");
+        assert!(told(&["-m8"], &few).is_empty(), "there are enough");
+        assert!(told(&["--no-huge", "-m", "96"], &few).is_empty());
+        assert!(told(&[], &none).contains("The kernel has no huge pages"));
+    }
 }

@@ -32,18 +32,19 @@ static ONE_BY_ONE: Mutex<()> = Mutex::new(());
 
 const TEID: u32 = 5;
 
-/// In the environment: buffers lie in huge pages.
+/// In the environment: buffers lie in huge pages, of so many megabytes in all.
 const HUGE: &str = "TURNPIKE_TEST_HUGE";
 
 fn settings() -> Settings {
+    let huge = std::env::var(HUGE);
     let eal = [
         "-m",
-        "96",
+        huge.as_deref().unwrap_or("96"),
         "--no-pci",
         "--no-telemetry",
         "--log-level=pmd.net.af_xdp:8",
     ];
-    let no_huge = std::env::var_os(HUGE).is_none().then_some("--no-huge");
+    let no_huge = huge.is_err().then_some("--no-huge");
     Settings {
         eal: eal.into_iter().chain(no_huge).map(str::to_owned).collect(),
         // Some 2000 go with a port over net_af_xdp, and up to 1536 lie beside threads that were.

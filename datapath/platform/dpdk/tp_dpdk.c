@@ -160,6 +160,18 @@ static __u16 can_wake(const struct tp_dpdk_port *port)
 	return queue == port->receive;
 }
 
+/* Octets of the longest IP packet that a device takes, as rte_eth_dev_configure() judges it. */
+static __u32 longest_packet(const struct rte_eth_dev_info *info)
+{
+	__u32 beside = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN, longest = info->max_mtu;
+
+	if (info->max_mtu != UINT16_MAX && info->max_rx_pktlen > info->max_mtu)
+		beside = info->max_rx_pktlen - info->max_mtu;
+	if (info->max_rx_pktlen > beside && info->max_rx_pktlen - beside < longest)
+		longest = info->max_rx_pktlen - beside;
+	return longest;
+}
+
 int tp_dpdk_open(const char *device, const struct tp_dpdk_queues *queues, __u32 mtu, struct rte_mempool *pool,
 		 struct tp_dpdk_port *port, char *why)
 {
@@ -179,8 +191,16 @@ int tp_dpdk_open(const char *device, const struct tp_dpdk_queues *queues, __u32 
 		return told(device, "information", r, why);
 	if (!has_queues(device, queues, &info, why))
 		return -1;
+	if (mtu > longest_packet(&info)) {
+		snprintf(why, TP_DPDK_WHY,
+			 "%.100s takes packets of %u octets at most, and the MTU of its TAP interface is %u: lower that "
+			 "(ip link set NAME mtu %u)",
+			 device, longest_packet(&info), mtu, longest_packet(&info));
+		return -1;
+	}
 	port->id = id;
 	port->receive = receive_queues(queues, &info);
+	share_out(queues, port);
 	conf.rxmode.mtu = mtu;
 	if (port->receive > 1) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;

@@ -205,13 +205,57 @@ fn pcap() {
 }
 
 #[test]
+fn an_mtu_that_a_device_does_not_take_is_an_invalid_argument() {
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    in_a_namespace();
+    ip("link add w6 type veth peer name far");
+    ip("tuntap add n6 mode tap");
+    let settings = settings();
+    let layout = Layout::for_sessions(64, 2, 2);
+    let attach = |name: &str, mtu: u32| {
+        ip(&format!("link set n6 mtu {mtu}"));
+        let _access = RingPort::new(&settings, name, 64).unwrap();
+        let ports = ports(name, "net_af_packet_long6,iface=w6");
+        let tables = Tables::dpdk(&layout, &ports, &Options::default(), &settings);
+        tables.unwrap().attach().map_err(|error| error.to_string())
+    };
+    let text = attach("long3", 9000).unwrap_err();
+    let (before, rest) = text.split_once(" octets at most, and the MTU").unwrap();
+    let most: u32 = before.rsplit(' ').next().unwrap().parse().unwrap();
+    let expected =
+        format!(" of its TAP interface is 9000: lower that (ip link set NAME mtu {most})");
+    assert_eq!(rest, expected, "{text}");
+    // What it says helps.
+    attach("less3", most).unwrap();
+}
+
+#[test]
+fn without_huge_pages_the_start_says_no_more_than_that_it_failed() {
+    need_root();
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "devices::tap", "--nocapture"]);
+    child.env(HUGE, "262144");
+    let output = child.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{text}");
+    let expected = [
+        " are free, and some ",
+        "sysctl -w vm.nr_hugepages=",
+        "\"--no-huge\"",
+    ];
+    // Debug output has quotes behind backslashes.
+    let text = text.replace('\\', "");
+    assert!(expected.iter().all(|words| text.contains(words)), "{text}");
+}
+
+#[test]
 fn buffers_may_lie_in_huge_pages() {
     need_root();
     let _pages = HugePages::reserve(48);
     // A process starts DPDK once: this one has done so otherwise, or will.
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "devices::tap", "--nocapture"]);
-    child.env(HUGE, "1");
+    child.env(HUGE, "96");
     let output = child.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let passed = output.status.success() && text.contains("1 passed");

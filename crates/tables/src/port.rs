@@ -47,6 +47,9 @@ pub struct PortConfig {
     pub addresses: Vec<IpAddr>,
     /// As DPDK names it, with its arguments, for a data path over DPDK.
     pub device: String,
+    /// Numbers of the threads that poll its receive queues, for a data path over DPDK: of receive cores in the pipeline, of workers
+    /// in run to completion. None: all of them do.
+    pub polled_by: Vec<u32>,
     /// The kernel forwards the packets that come in towards UEs, and has spent their hop.
     pub is_forwarded: bool,
 }

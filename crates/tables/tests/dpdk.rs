@@ -353,7 +353,8 @@ fn a_device_with_fewer_queues_than_workers_is_refused() {
     };
     let tables = Tables::dpdk(&two_workers, &ports, &Options::default(), &settings);
     let text = tables.unwrap().attach().unwrap_err().to_string();
-    let expected = "net_ring_few3 has 1 receive and 1 transmit queues, and each of 2 workers";
+    let expected =
+        "net_ring_few3 has 1 receive and 1 transmit queues, and 2 workers receive by one each";
     assert!(text.contains(expected), "{text}");
 }
 
@@ -571,6 +572,83 @@ fn in_the_pipeline_a_ues_packets_stay_with_one_worker_in_order() {
     });
     assert_eq!(site.met(&before), [0]);
     site.keeps_order(40, |of| u32::from(of % 2));
+}
+
+/// Of four threads that poll, the first two have one port and the others have the other one.
+fn ports_of_their_own(name: &str, pipeline: Option<Pipeline>) {
+    let settings = Settings {
+        taps: false,
+        pipeline,
+        ..settings()
+    };
+    let names = [format!("{name}3"), format!("{name}6")];
+    let port_of = |name| RingPort::with_queues(&settings, name, 256, 4).unwrap();
+    let [mut access, mut network] = [port_of(&names[0]), port_of(&names[1])];
+    let mut ports = ports(&names[0], &RingPort::device(&names[1]));
+    ports[0].polled_by = vec![0, 1];
+    ports[1].polled_by = vec![2, 3];
+    // Receive cores come behind workers.
+    let (workers, first) = match settings.pipeline {
+        Some(_) => (1, 1),
+        None => (4, 0),
+    };
+    let layout = Layout {
+        workers,
+        ..Layout::for_sessions(64, 2, 2)
+    };
+    let mut tables = Tables::dpdk(&layout, &ports, &Options::default(), &settings).unwrap();
+    tables.attach().unwrap();
+    let _sessions = sessions(&mut tables, UES, false);
+    let had_packets = |tables: &Tables| {
+        let busy = |thread: usize| tables.counting().worker_now(first + thread).unwrap().busy;
+        [0, 1, 2, 3].map(|thread: usize| busy(thread) > Duration::ZERO)
+    };
+    // A queue for each of two threads.
+    let all = 2 * usize::from(UES);
+    for queue in 0..2 {
+        for number in 1..=UES {
+            assert!(access.put_all(queue, &[&uplink_of(number, 0)]));
+        }
+    }
+    let mut left = 0;
+    eventually("all leave", || {
+        left += std::iter::from_fn(|| network.take()).count();
+        left == all
+    });
+    assert_eq!(had_packets(&tables), [true, true, false, false]);
+    for queue in 0..2 {
+        for number in 1..=UES {
+            assert!(network.put_all(queue, &[&downlink_of(number, 0)]));
+        }
+    }
+    let mut left = 0;
+    eventually("all leave", || {
+        left += std::iter::from_fn(|| access.take()).count();
+        left == all
+    });
+    assert_eq!(had_packets(&tables), [true; 4]);
+    if first == 0 {
+        tables.barrier().wait().unwrap();
+        let by_worker = [0, 1].map(|port| tables.counting().by_cpu(port)[..4].to_vec());
+        let each = u64::from(UES);
+        assert_eq!(by_worker, [[each, each, 0, 0], [0, 0, each, each]]);
+    }
+}
+
+#[test]
+fn a_ports_frames_are_served_by_cores_of_another_port() {
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    ports_of_their_own("own", None);
+}
+
+#[test]
+fn in_the_pipeline_ports_have_receive_cores_of_their_own() {
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let pipeline = Pipeline {
+        receivers: 4,
+        ..Pipeline::default()
+    };
+    ports_of_their_own("ownpipe", Some(pipeline));
 }
 
 #[test]

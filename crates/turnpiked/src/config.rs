@@ -257,6 +257,9 @@ pub(crate) struct Interface {
     pub(crate) network_instances: Vec<String>,
     #[serde(default)]
     pub(crate) spread_cpus: Vec<u32>,
+    /// CPUs that alone poll it, of workers or of receive cores; none: all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) rx_cpus: Vec<u32>,
     /// As DPDK names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,

@@ -61,6 +61,7 @@ pub(crate) fn ports(config: &Config) -> Vec<PortConfig> {
         spread: interface.spread_cpus.clone(),
         addresses: interface.addresses.clone(),
         device: interface.device.clone().unwrap_or_default(),
+        polled_by: config.polled_by(interface),
         is_forwarded: config.datapath.kind == DatapathKind::Kernel,
     };
     config.interface.iter().map(port).collect()
@@ -197,6 +198,11 @@ pub(crate) fn options(config: &Config) -> Options {
 /// CPUs of a machine, and which threads run there.
 pub(crate) fn cores(config: &Config, topology: &Topology) -> CoresReport {
     let seats = config.seats();
+    let polled = |cpu: u32| {
+        let interfaces = config.interface.iter();
+        let own = interfaces.filter(move |interface| interface.rx_cpus.contains(&cpu));
+        own.map(|interface| format!("frames of {}", interface.name))
+    };
     let lanes = |cpu: u32| {
         let spreads = config.interface.iter();
         let spreads = spreads.filter(move |interface| interface.spread_cpus.contains(&cpu));
@@ -212,7 +218,7 @@ pub(crate) fn cores(config: &Config, topology: &Topology) -> CoresReport {
         threads: {
             let seats = seats.iter().filter(|seat| seat.cpu == number);
             let threads = seats.map(|seat| seat.thread.clone());
-            threads.chain(lanes(number)).collect()
+            threads.chain(polled(number)).chain(lanes(number)).collect()
         },
     };
     let is_dpdk = config.datapath.kind == DatapathKind::Dpdk;

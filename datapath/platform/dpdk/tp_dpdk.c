@@ -71,6 +71,8 @@ static int find(const char *device, __u16 *id)
 /* All its sockets take frames, whether anybody polls them or not. */
 static int takes_by_all(const struct rte_eth_dev_info *info) { return !strcmp(info->driver_name, "net_af_packet"); }
 
+static __u32 pollers(const struct tp_dpdk_queues *queues) { return (__u32)__builtin_popcountll(queues->pollers); }
+
 static int has_queues(const char *device, const struct tp_dpdk_queues *queues, const struct rte_eth_dev_info *info, char *why)
 {
 	if (queues->receivers) {
@@ -89,23 +91,49 @@ static int has_queues(const char *device, const struct tp_dpdk_queues *queues, c
 			 device, info->max_rx_queues, queues->workers, queues->workers);
 		return 0;
 	}
-	if (info->max_rx_queues >= queues->workers && info->max_tx_queues >= queues->workers)
+	if (info->max_rx_queues >= pollers(queues) && info->max_tx_queues >= queues->workers)
 		return 1;
 	snprintf(why, TP_DPDK_WHY,
-		 "%.100s has %u receive and %u transmit queues, and each of %u workers needs one of each: give it more "
-		 "(net_af_packet: qpairs=%u), or lower datapath.workers",
-		 device, info->max_rx_queues, info->max_tx_queues, queues->workers, queues->workers);
+		 "%.100s has %u receive and %u transmit queues, and %u workers receive by one each, %u send by one each: give it "
+		 "more (net_af_packet: qpairs=%u), or lower datapath.workers",
+		 device, info->max_rx_queues, info->max_tx_queues, pollers(queues), queues->workers, queues->workers);
 	return 0;
 }
 
-/* Receive queues to be polled. Each receive core has one of its own where there are as many. */
+/* Receive queues to be polled. Each thread that polls has one of its own where there are as many. */
 static __u16 receive_queues(const struct tp_dpdk_queues *queues, const struct rte_eth_dev_info *info)
 {
-	if (!queues->receivers)
-		return (__u16)queues->workers;
-	if (takes_by_all(info) || queues->receivers > info->max_rx_queues)
-		return info->max_rx_queues;
-	return (__u16)queues->receivers;
+	__u32 queues_max = info->max_rx_queues < TP_DPDK_QUEUES_MAX ? info->max_rx_queues : TP_DPDK_QUEUES_MAX;
+
+	return (__u16)(takes_by_all(info) || pollers(queues) > queues_max ? queues_max : pollers(queues));
+}
+
+/* Queues go round the threads that poll. */
+static void share_out(const struct tp_dpdk_queues *queues, struct tp_dpdk_port *port)
+{
+	__u8 threads[64];
+	__u32 n = 0, i;
+
+	for (i = 0; i < 64; i++)
+		if (queues->pollers >> i & 1)
+			threads[n++] = (__u8)i;
+	for (i = 0; n && i < port->receive; i++)
+		port->poller[i] = threads[(queues->first + i) % n];
+}
+
+void tp_dpdk_polled(const struct tp_dpdk_shared *shared, __u32 number, struct tp_dpdk_polls *polls)
+{
+	__u32 port, queue;
+
+	polls->n = 0;
+	for (port = 0; port < shared->n_ports; port++) {
+		for (queue = 0; queue < shared->ports[port].receive; queue++) {
+			if (shared->ports[port].poller[queue] != number)
+				continue;
+			polls->of[polls->n].port = (__u8)port;
+			polls->of[polls->n++].queue = (__u8)queue;
+		}
+	}
 }
 
 /* What failed of a device, and why. */
@@ -432,11 +460,11 @@ static void serve(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, struc
 		rte_pktmbuf_free_bulk(done, n_done);
 }
 
-/* Run to completion: what a port's queue of this worker's own has. */
-static __u32 serve_port(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, struct out *out)
+/* Run to completion: what a queue of this worker's own has. */
+static __u32 serve_port(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, __u16 queue, struct out *out)
 {
 	struct rte_mbuf *in[TP_DPDK_BURST];
-	__u32 came = rte_eth_rx_burst(l->shared->ports[port].id, l->queue, in, TP_DPDK_BURST);
+	__u32 came = rte_eth_rx_burst(l->shared->ports[port].id, queue, in, TP_DPDK_BURST);
 
 	if (came)
 		serve(l, w, port, in, in_one_piece(w, port, in, came), out);
@@ -465,13 +493,10 @@ __u32 tp_dpdk_serve(struct tp_dpdk_lane *l, struct tp_worker *w)
 
 	memset(out.n, 0, sizeof(out.n));
 	w->tables.ports_up = __atomic_load_n(&l->shared->up, __ATOMIC_RELAXED);
-	if (l->receivers) {
-		for (i = 0; i < l->receivers; i++)
-			served += serve_ring(l, w, l->from[i], &out);
-	} else {
-		for (i = 0; i < l->shared->n_ports; i++)
-			served += serve_port(l, w, i, &out);
-	}
+	for (i = 0; i < l->receivers; i++)
+		served += serve_ring(l, w, l->from[i], &out);
+	for (i = 0; i < l->polls.n; i++)
+		served += serve_port(l, w, l->polls.of[i].port, l->polls.of[i].queue, &out);
 	if (w->wheel)
 		served += depart(l, w, monotonic_ns(), &out);
 	return served + serve_kernel(l, w, &out);

@@ -21,6 +21,7 @@ extern "C" {
 #define TP_DPDK_WHY 256 /* octets of a reason, in words */
 #define TP_DPDK_WORKERS_MAX 64
 #define TP_DPDK_RECEIVERS_MAX 16
+#define TP_DPDK_QUEUES_MAX 64 /* receive queues of a port */
 
 struct rte_mempool;
 struct rte_ring;
@@ -30,12 +31,15 @@ struct tp_dpdk_port {
 	__u16 id;
 	__u16 receive; /* receive queues */
 	__u16 wakes;   /* a thread can sleep until one of these has something */
+	__u8 poller[TP_DPDK_QUEUES_MAX]; /* of each: number of the one thread that polls it */
 	__u8 mac[6];
 };
 
-/* Threads that want queues of every port. */
+/* Threads that want queues of a port. */
 struct tp_dpdk_queues {
-	__u32 workers;
+	__u64 pollers;	 /* bit n: thread n polls receive queues of it, of receive cores, or of workers without such */
+	__u32 first;	 /* which of these polls queue 0, so that ports with a single queue have different ones */
+	__u32 workers;	 /* each sends by a transmit queue of its own */
 	__u32 receivers; /* 0: run to completion */
 	__u32 may_sleep; /* when there is no traffic */
 };
@@ -90,21 +94,36 @@ struct tp_dpdk_shared {
 	struct tp_queue *to_kernel;
 };
 
+/* One receive queue. */
+struct tp_dpdk_polled_queue {
+	__u8 port;
+	__u8 queue;
+};
+
+/* Receive queues that one thread polls, of all ports. */
+struct tp_dpdk_polls {
+	struct tp_dpdk_polled_queue of[TP_PORTS_MAX * TP_DPDK_QUEUES_MAX];
+	__u32 n;
+};
+
+/* Those of the thread of this number, among threads that poll. All ports are open. */
+void tp_dpdk_polled(const struct tp_dpdk_shared *shared, __u32 number, struct tp_dpdk_polls *polls);
+
 /* What one worker has. */
 struct tp_dpdk_lane {
 	struct tp_dpdk_shared *shared;
 	struct tp_queue *from_kernel;
-	__u16 queue;	 /* of every port, to send by; run to completion: to receive by, too */
+	struct tp_dpdk_polls polls; /* run to completion */
+	__u16 queue;		    /* of every port, to send by */
 	__u32 receivers; /* 0: run to completion */
 	struct rte_ring *from[TP_DPDK_RECEIVERS_MAX];
 };
 
-/* What one receive core has. Queue q of port p is polled by the core of number (p + q) % receivers, so that each queue has one
- * reader, and ports with a single queue have different ones. */
+/* What one receive core has. */
 struct tp_dpdk_receiver {
 	struct tp_dpdk_shared *shared;
+	struct tp_dpdk_polls polls;
 	__u32 number;
-	__u32 receivers;
 	__u32 workers;
 	struct rte_ring *to[TP_DPDK_WORKERS_MAX];
 	struct tp_queue *wake[TP_DPDK_WORKERS_MAX]; /* of each worker: from_kernel, by which it is woken */
@@ -123,10 +142,9 @@ void tp_dpdk_leave(void);
 
 /* A thread that sleeps until one of the receive queues that it polls has something. */
 struct tp_dpdk_sleeper {
-	const struct tp_dpdk_shared *shared; /* NULL: it polls none, and receive cores wake it */
-	struct tp_queue *from_kernel;	     /* ... or this one; NULL: it has none */
-	__u32 number;
-	__u32 receivers; /* 0: run to completion, and number is that of its queues; else see struct tp_dpdk_receiver */
+	const struct tp_dpdk_shared *shared;
+	struct tp_dpdk_polls polls;   /* none: receive cores wake it */
+	struct tp_queue *from_kernel; /* ... or this one; NULL: it has none */
 	int epoll;
 };
 

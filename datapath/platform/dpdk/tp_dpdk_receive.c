@@ -88,15 +88,11 @@ static __u32 receive_from(struct tp_dpdk_receiver *r, struct tp_worker *w, __u32
 
 __u32 tp_dpdk_receive(struct tp_dpdk_receiver *r, struct tp_worker *w)
 {
-	const struct tp_dpdk_shared *shared = r->shared;
-	__u32 port, served = 0;
+	__u32 i, served = 0;
 	struct spread s;
-	__u16 queue;
 
 	memset(s.n, 0, sizeof(s.n));
-	for (port = 0; port < shared->n_ports; port++)
-		for (queue = 0; queue < shared->ports[port].receive; queue++)
-			if ((port + queue) % r->receivers == r->number)
-				served += receive_from(r, w, port, queue, &s);
+	for (i = 0; i < r->polls.n; i++)
+		served += receive_from(r, w, r->polls.of[i].port, r->polls.of[i].queue, &s);
 	return served;
 }

@@ -8,12 +8,6 @@
 
 #include "tp_dpdk.h"
 
-/* Is it this thread that polls a queue? See struct tp_dpdk_receiver. */
-static int polls(const struct tp_dpdk_sleeper *s, __u32 port, __u32 queue)
-{
-	return s->receivers ? (port + queue) % s->receivers == s->number : queue == s->number;
-}
-
 enum step { STEP_ADD, STEP_REMOVE, STEP_ARM, STEP_DISARM };
 
 static int do_step(const struct tp_dpdk_sleeper *s, __u16 port, __u16 queue, enum step step)
@@ -34,12 +28,10 @@ static int do_step(const struct tp_dpdk_sleeper *s, __u16 port, __u16 queue, enu
 /* For each queue of this thread. How many steps failed. */
 static __u32 each_queue(const struct tp_dpdk_sleeper *s, enum step step)
 {
-	__u32 port, queue, failed = 0;
+	__u32 i, failed = 0;
 
-	for (port = 0; s->shared && port < s->shared->n_ports; port++)
-		for (queue = 0; queue < s->shared->ports[port].receive; queue++)
-			if (polls(s, port, queue))
-				failed += do_step(s, s->shared->ports[port].id, (__u16)queue, step) != 0;
+	for (i = 0; i < s->polls.n; i++)
+		failed += do_step(s, s->shared->ports[s->polls.of[i].port].id, s->polls.of[i].queue, step) != 0;
 	return failed;
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use topology::Topology;
 
-use super::{Config, CoreModel, DatapathKind, Problem, XdpMode};
+use super::{Config, CoreModel, DatapathKind, Interface, Problem, XdpMode};
 
 /// `TP_DPDK_RECEIVERS_MAX`.
 const RECEIVERS_MAX: usize = 16;
@@ -36,6 +36,23 @@ impl Config {
         } else {
             0
         }
+    }
+
+    /// CPUs of threads that poll devices, and the key that names them.
+    pub(crate) fn polling_cpus(&self) -> (&'static str, &[u32]) {
+        let datapath = &self.datapath;
+        match datapath.dpdk.model {
+            CoreModel::Pipeline => ("datapath.dpdk.rx_cpus", &datapath.dpdk.rx_cpus),
+            CoreModel::RunToCompletion => ("datapath.cpus", &datapath.cpus),
+        }
+    }
+
+    /// Numbers of the threads that poll an interface; none: all of them.
+    pub(crate) fn polled_by(&self, interface: &Interface) -> Vec<u32> {
+        let (_, polling) = self.polling_cpus();
+        let numbered = (0..).zip(polling);
+        let own = numbered.filter(|(_, cpu)| interface.rx_cpus.contains(cpu));
+        own.map(|(number, _)| number).collect()
     }
 
     /// Threads that have CPUs of their own.
@@ -101,6 +118,7 @@ pub(super) fn check(config: &Config, topology: &Topology, problems: &mut Vec<Pro
         let value = &datapath.control_cpus;
         problems.push(Problem::new("datapath.control_cpus", value, reason));
     }
+    of_interfaces(config, problems);
     let mut taken = BTreeMap::new();
     for seat in config.seats() {
         let reason = match topology.cpus.get(&seat.cpu) {
@@ -115,6 +133,35 @@ pub(super) fn check(config: &Config, topology: &Topology, problems: &mut Vec<Pro
             },
         };
         problems.push(Problem::new(seat.key, seat.cpu, reason));
+    }
+}
+
+/// Receive queues of an interface are for some threads alone: each is there, and none is left without a queue.
+fn of_interfaces(config: &Config, problems: &mut Vec<Problem>) {
+    let (key, polling) = config.polling_cpus();
+    for (i, interface) in config.interface.iter().enumerate() {
+        for (j, cpu) in interface.rx_cpus.iter().enumerate() {
+            let reason = if !polling.contains(cpu) {
+                format!("is none of {key} = {polling:?}")
+            } else if interface.rx_cpus[..j].contains(cpu) {
+                "named twice".to_owned()
+            } else {
+                continue;
+            };
+            problems.push(Problem::new(
+                format!("interface[{i}].rx_cpus[{j}]"),
+                cpu,
+                reason,
+            ));
+        }
+    }
+    let polls = |cpu: &u32| {
+        let mut interfaces = config.interface.iter();
+        interfaces.any(|of| of.rx_cpus.is_empty() || of.rx_cpus.contains(cpu))
+    };
+    for (i, cpu) in polling.iter().enumerate().filter(|(_, cpu)| !polls(cpu)) {
+        let reason = "would poll nothing: the rx_cpus of each interface name others";
+        problems.push(Problem::new(format!("{key}[{i}]"), cpu, reason));
     }
 }
 

@@ -157,5 +157,9 @@ fn of_others(config: &Config, problems: &mut Vec<Problem>) {
                 &reason,
             ));
         }
+        if !interface.rx_cpus.is_empty() {
+            let key = format!("interface[{i}].rx_cpus");
+            problems.push(Problem::new(key, &interface.rx_cpus, &reason));
+        }
     }
 }

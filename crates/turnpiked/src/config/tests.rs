@@ -1005,6 +1005,112 @@ fn a_core_plan_that_cannot_be_is_refused() {
     assert_eq!(problems(&elsewhere), [reason]);
 }
 
+/// The example of a DPDK-based UPF with a core for control and two for each of four ports, which has hyper-threads at odd numbers.
+fn four_ports(model: &str) -> String {
+    let mut text = SMALL.replace("[[interface]]", "[[interface]]\ndevice = \"net_null_N\"");
+    for port in ["n3", "n6", "n3b", "n6b"] {
+        if port.ends_with('b') {
+            let (role, rest) = match port {
+                "n3b" => ("n3", "addresses = [\"10.3.1.1\"]\n"),
+                _ => ("n6", ""),
+            };
+            text += &format!(
+                "[[interface]]\ndevice = \"net_null_N\"\nname = \"{port}\"\nrole = \"{role}\"\n{rest}"
+            );
+        }
+        text = text.replacen("net_null_N", &format!("net_null_{port}"), 1);
+    }
+    for (port, cpus) in [
+        ("n3", "0, 2"),
+        ("n6", "4, 6"),
+        ("n3b", "8, 10"),
+        ("n6b", "12, 14"),
+    ] {
+        let name = format!("name = \"{port}\"\nrole");
+        text = text.replacen(&name, &format!("rx_cpus = [{cpus}]\n{name}"), 1);
+    }
+    format!("{text}[datapath]\nkind = \"dpdk\"\ncontrol_cpus = [16]\n{model}")
+}
+
+#[test]
+fn two_cores_for_each_of_four_ports_cannot_be_planned() {
+    let all = "[0, 2, 4, 6, 8, 10, 12, 14]";
+    let done = format!("workers = 8\ncpus = {all}\n");
+    let piped = format!(
+        "workers = 2\ncpus = [18, 20]\n[datapath.dpdk]\nmodel = \"pipeline\"\nmbufs = 131072\nrx_cpus = {all}\n"
+    );
+    let cpus: Vec<(u32, u32, u32)> = (0..=20).step_by(2).map(|cpu| (cpu, 0, cpu)).collect();
+    for (model, thread) in [(done, "worker"), (piped, "receiver")] {
+        let config = parse(&four_ports(&model)).unwrap();
+        let mut machine = machine();
+        machine.topology = topology(&cpus);
+        let mut got = Vec::new();
+        cores::check(&config, &machine.topology, &mut got);
+        let got: Vec<String> = got.iter().map(ToString::to_string).collect();
+        assert_eq!(got, [""; 0], "{model}");
+        let polled = crate::plan::ports(&config);
+        let polled: Vec<_> = polled.into_iter().map(|port| port.polled_by).collect();
+        assert_eq!(polled, [[0, 1], [2, 3], [4, 5], [6, 7]]);
+        let report = crate::plan::cores(&config, &machine.topology);
+        let threads: Vec<String> = report
+            .cpus
+            .iter()
+            .map(|cpu| cpu.threads.join(", "))
+            .collect();
+        assert_eq!(threads[0], format!("{thread}-0, frames of n3"));
+        assert_eq!(threads[7], format!("{thread}-7, frames of n6b"));
+        assert_eq!(threads[8], "control");
+        assert_eq!(doubts(&config, &machine.topology), [""; 0]);
+    }
+}
+
+#[test]
+fn cores_of_ports_that_cannot_be_are_refused() {
+    let of = |n3: &str, lines: &str| {
+        let text = over_dpdk(lines).replacen("name = \"n3\"", &format!("{n3}\nname = \"n3\""), 1);
+        problems_with_dpdk(&text)
+    };
+    let two = "workers = 2\ncpus = [0, 1]";
+    let six = |n3: &str, n6: &str, lines: &str| {
+        let text = over_dpdk(lines)
+            .replacen(
+                "name = \"n3\"",
+                &format!("rx_cpus = {n3}\nname = \"n3\""),
+                1,
+            )
+            .replacen(
+                "name = \"n6\"",
+                &format!("rx_cpus = {n6}\nname = \"n6\""),
+                1,
+            );
+        problems_with_dpdk(&text)
+    };
+    assert_eq!(of("rx_cpus = [0]", two), [""; 0]);
+    assert_eq!(six("[0]", "[1]", two), [""; 0]);
+    assert_eq!(six("[0]", "[0, 1]", two), [""; 0]);
+    assert_eq!(
+        six("[0]", "[0]", two),
+        ["datapath.cpus[1] = 1: would poll nothing: the rx_cpus of each interface name others"]
+    );
+    assert_eq!(
+        of("rx_cpus = [7]", two),
+        ["interface[0].rx_cpus[0] = 7: is none of datapath.cpus = [0, 1]"]
+    );
+    assert_eq!(
+        of("rx_cpus = [1, 1]", two),
+        ["interface[0].rx_cpus[1] = 1: named twice"]
+    );
+    assert_eq!(
+        of("rx_cpus = [0]", "[datapath.dpdk]\nmodel = \"pipeline\""),
+        ["interface[0].rx_cpus[0] = 0: is none of datapath.dpdk.rx_cpus = []"]
+    );
+    let elsewhere = SMALL.replacen("name = \"n3\"", "rx_cpus = [0]\nname = \"n3\"", 1);
+    assert_eq!(
+        problems(&elsewhere),
+        ["interface[0].rx_cpus = [0]: is of kind dpdk, not of xdp"]
+    );
+}
+
 #[test]
 fn a_core_plan_that_is_slow_is_doubted() {
     // Two sockets of two cores, the first of each with two hyper-threads.

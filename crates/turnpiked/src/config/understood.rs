@@ -133,6 +133,9 @@ fn of_interface(config: &Config, interface: &Interface) -> String {
             .map(|ni| &ni.name);
         parts.push(format!("packets of {}", list(names)));
     }
+    if !interface.rx_cpus.is_empty() {
+        parts.push(format!("polled by CPUs {}", list(&interface.rx_cpus)));
+    }
     if !interface.spread_cpus.is_empty() {
         parts.push(format!("spread over CPUs {}", list(&interface.spread_cpus)));
     }

@@ -55,7 +55,7 @@ pub(crate) struct Dpdk {
 
 /// What a thread does.
 enum Part {
-    Worker(tp_dpdk_lane),
+    Worker(Box<tp_dpdk_lane>),
     Receiver(Box<tp_dpdk_receiver>),
 }
 
@@ -107,6 +107,7 @@ impl Traffic for Dpdk {
             workers: workers as u32,
             receivers: pipeline.map_or(0, |pipeline| pipeline.receivers),
             may_sleep: (!settings.busy_poll).into(),
+            ..tp_dpdk_queues::default()
         };
         let opened = Arc::new(Ports::open(ports, &mtus, threads)?);
         let rings = pipeline.map(|pipeline| Rings::new(pipeline, workers).map(Arc::new));
@@ -129,7 +130,7 @@ impl Traffic for Dpdk {
         )?);
         let idle = || (!settings.busy_poll).then(Idle::default);
         let workers = queues.iter().enumerate().map(|(number, queue)| Self {
-            part: Part::Worker(opened.lane(number, rings.as_deref(), queue)),
+            part: Part::Worker(Box::new(opened.lane(number, rings.as_deref(), queue))),
             cpu: settings.cpus.get(number).copied(),
             has_joined: false,
             idle: idle(),
@@ -142,7 +143,7 @@ impl Traffic for Dpdk {
         let mut all: Vec<Self> = workers.collect();
         if let (Some(pipeline), Some(rings)) = (pipeline, &rings) {
             all.extend((0..pipeline.receivers as usize).map(|number| Self {
-                part: Part::Receiver(Box::new(rings.receiver(number, opened.shared(), &queues))),
+                part: Part::Receiver(Box::new(rings.receiver(number, &opened, &queues))),
                 cpu: pipeline.cpus.get(number).copied(),
                 has_joined: false,
                 idle: idle(),
@@ -178,7 +179,7 @@ impl Traffic for Dpdk {
         // tables and queues of the worker live as long as it does.
         let served = unsafe {
             match &mut self.part {
-                Part::Worker(lane) => tp_dpdk_serve(lane, worker.as_mut_ptr()),
+                Part::Worker(lane) => tp_dpdk_serve(&mut **lane, worker.as_mut_ptr()),
                 Part::Receiver(receiver) => tp_dpdk_receive(&mut **receiver, worker.as_mut_ptr()),
             }
         };
@@ -187,7 +188,7 @@ impl Traffic for Dpdk {
             && self.ports.take_news()
         {
             // SAFETY: as above.
-            unsafe { tp_dpdk_take_lost(lane, worker.as_mut_ptr()) };
+            unsafe { tp_dpdk_take_lost(&mut **lane, worker.as_mut_ptr()) };
         }
         if served > 0
             && let Some(idle) = &mut self.idle
@@ -234,28 +235,18 @@ impl Dpdk {
 
     /// Of a thread that polls devices, all of which can wake it, or that receive cores wake.
     fn sleeper(&self) -> Option<Sleeper> {
-        let of = match &self.part {
-            Part::Worker(lane) => tp_dpdk_sleeper {
-                shared: if lane.receivers == 0 {
-                    self.ports.shared()
-                } else {
-                    null_mut()
-                },
-                from_kernel: lane.from_kernel,
-                number: lane.queue.into(),
-                receivers: 0,
-                epoll: -1,
-            },
-            Part::Receiver(receiver) => tp_dpdk_sleeper {
-                shared: self.ports.shared(),
-                from_kernel: null_mut(),
-                number: receiver.number,
-                receivers: receiver.receivers,
-                epoll: -1,
-            },
+        let (polls, from_kernel) = match &self.part {
+            Part::Worker(lane) => (lane.polls, lane.from_kernel),
+            Part::Receiver(receiver) => (receiver.polls, null_mut()),
         };
-        let can_wake =
-            of.shared.is_null() || (0..self.ports.count()).all(|port| self.ports.wakes(port));
+        let mut polled = polls.of.iter().take(polls.n as usize);
+        let can_wake = polled.all(|queue| self.ports.wakes(queue.port.into()));
+        let of = tp_dpdk_sleeper {
+            shared: self.ports.shared(),
+            polls,
+            from_kernel,
+            epoll: -1,
+        };
         can_wake.then(|| Sleeper::start(of)).flatten()
     }
 }

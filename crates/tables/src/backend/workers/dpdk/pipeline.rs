@@ -2,12 +2,12 @@
 
 use std::ptr::NonNull;
 
-use crate::abi::dpdk::{
-    rte_ring, tp_dpdk_receiver, tp_dpdk_shared, tp_dpdk_work_ring, tp_dpdk_work_ring_free,
-};
+use crate::abi::dpdk::{rte_ring, tp_dpdk_receiver, tp_dpdk_work_ring, tp_dpdk_work_ring_free};
 use crate::dpdk::Pipeline;
 use crate::error::SetupError;
 use crate::queue::Queue;
+
+use super::ports::Ports;
 
 /// All rings, by worker within receive core. What is in them when this is dropped is freed.
 #[derive(Debug)]
@@ -64,14 +64,14 @@ impl Rings {
     pub(super) fn receiver(
         &self,
         number: usize,
-        shared: *mut tp_dpdk_shared,
+        ports: &Ports,
         wake: &[Queue],
     ) -> tp_dpdk_receiver {
         let own = self.all.chunks(self.workers).nth(number);
         tp_dpdk_receiver {
-            shared,
+            shared: ports.shared(),
+            polls: ports.polled_by(number as u32),
             number: number as u32,
-            receivers: self.receivers(),
             workers: self.workers as u32,
             to: filled(own.into_iter().flatten().copied().map(NonNull::as_ptr)),
             wake: filled(wake.iter().map(Queue::as_ptr)),

@@ -6,8 +6,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::abi::dpdk::{
-    tp_dpdk_close, tp_dpdk_lane, tp_dpdk_look, tp_dpdk_lost, tp_dpdk_open, tp_dpdk_queues,
-    tp_dpdk_record, tp_dpdk_shared, tp_dpdk_state,
+    tp_dpdk_close, tp_dpdk_lane, tp_dpdk_look, tp_dpdk_lost, tp_dpdk_open, tp_dpdk_polled,
+    tp_dpdk_polls, tp_dpdk_queues, tp_dpdk_record, tp_dpdk_shared, tp_dpdk_state,
 };
 use crate::dpdk::{Why, pool};
 use crate::error::SetupError;
@@ -84,7 +84,9 @@ impl Ports {
             news: AtomicBool::new(false),
         };
         let shared = opened.shared.get_mut();
-        for ((port, &mtu), to) in ports.iter().zip(mtus).zip(&mut shared.ports) {
+        for ((number, (port, &mtu)), to) in (0..).zip(ports.iter().zip(mtus)).zip(&mut shared.ports)
+        {
+            let queues = queues_of(port, number, queues)?;
             let unknown = |_| SetupError::Dpdk(format!("{}: a zero octet", port.device));
             let device = CString::new(port.device.as_str()).map_err(unknown)?;
             memif::clear_the_way(&port.device).map_err(|error| named(&port.device, error))?;
@@ -131,6 +133,14 @@ impl Ports {
         self.shared.get()
     }
 
+    /// Receive queues that a thread polls, by its number among receive cores, or workers without such.
+    pub(super) fn polled_by(&self, number: u32) -> tp_dpdk_polls {
+        let mut polls = tp_dpdk_polls::default();
+        // SAFETY: open ports, and a list to be written.
+        unsafe { tp_dpdk_polled(self.shared(), number, &raw mut polls) };
+        polls
+    }
+
     /// That of a worker. It lives no longer than this, the rings and the queue.
     pub(super) fn lane(
         &self,
@@ -141,6 +151,10 @@ impl Ports {
         tp_dpdk_lane {
             shared: self.shared(),
             from_kernel: from_kernel.as_ptr(),
+            polls: match rings {
+                Some(_) => tp_dpdk_polls::default(),
+                None => self.polled_by(number as u32),
+            },
             queue: number as u16,
             receivers: rings.map_or(0, Rings::receivers),
             from: rings.map_or([std::ptr::null_mut(); _], |rings| rings.from(number)),
@@ -202,6 +216,37 @@ impl Ports {
             }
         })
     }
+}
+
+/// Queues of one port, of this number: by those that poll it.
+fn queues_of(
+    port: &PortConfig,
+    number: u32,
+    threads: tp_dpdk_queues,
+) -> Result<tp_dpdk_queues, SetupError> {
+    let all = match threads.receivers {
+        0 => threads.workers,
+        receivers => receivers,
+    };
+    if let Some(stranger) = port.polled_by.iter().find(|&&thread| thread >= all) {
+        let name = &port.name;
+        return Err(SetupError::Dpdk(format!(
+            "{name} is to be polled by thread {stranger}, and there are {all}"
+        )));
+    }
+    let pollers = port
+        .polled_by
+        .iter()
+        .fold(0, |all, thread| all | 1 << thread);
+    Ok(tp_dpdk_queues {
+        pollers: match pollers {
+            0 => u64::MAX >> (64 - all.clamp(1, 64)),
+            some => some,
+        },
+        // A device that gives each worker a queue has them in order.
+        first: if threads.receivers == 0 { 0 } else { number },
+        ..threads
+    })
 }
 
 /// The error of a step with a name.

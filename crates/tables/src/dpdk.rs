@@ -34,6 +34,8 @@ pub struct Settings {
     pub taps: bool,
     /// Receive cores in front of the workers; none: run to completion.
     pub pipeline: Option<Pipeline>,
+    /// NUMA node of buffers and rings, which is that of the NICs; `None`: any.
+    pub node: Option<u32>,
 }
 
 /// The pipeline core model: threads that receive, and spread frames over workers by UE.
@@ -66,7 +68,15 @@ impl Default for Settings {
             busy_poll: false,
             taps: true,
             pipeline: None,
+            node: None,
         }
+    }
+}
+
+impl Settings {
+    /// As DPDK has it.
+    pub(crate) fn node(&self) -> i32 {
+        self.node.map_or(-1, |node| node as i32)
     }
 }
 
@@ -372,9 +382,18 @@ impl Pool {
 pub(crate) fn pool(octets: u32) -> Result<Pool, SetupError> {
     static POOL: OnceLock<Option<Pool>> = OnceLock::new();
     let make = || {
-        let buffers = settings().buffers;
+        let (buffers, node) = (settings().buffers, settings().node());
         // SAFETY: the environment has been started, or there would be no settings; no pointer is given.
-        NonNull::new(unsafe { tp_dpdk_pool(buffers, octets) }).map(Pool)
+        let of = |node| NonNull::new(unsafe { tp_dpdk_pool(buffers, octets, node) }).map(Pool);
+        of(node).or_else(|| {
+            let anywhere = (node >= 0).then(|| of(-1)).flatten()?;
+            tracing::warn!(
+                node,
+                "no memory for buffers on the NUMA node of the NICs: they lie on another one, and packets cross between them. \
+                 Reserve huge pages there: /sys/devices/system/node/nodeN/hugepages"
+            );
+            Some(anywhere)
+        })
     };
     POOL.get_or_init(make).ok_or_else(|| {
         let buffers = settings().buffers;

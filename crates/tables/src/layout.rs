@@ -50,6 +50,8 @@ pub struct Layout {
     pub shaping: Option<Shaping>,
     /// What there is for all, at most 127; [`session::compiled::CapacityId`]s are places in this list, from 1 on.
     pub capacities: Vec<CapacityConfig>,
+    /// NUMA node whose memory tables in this process have while it has some; `None`: that of the thread which touches them first.
+    pub node: Option<u32>,
 }
 
 impl Layout {
@@ -85,6 +87,7 @@ impl Layout {
             held_ring: 16 << 20,
             shaping: None,
             capacities: Vec::new(),
+            node: None,
         }
     }
 
@@ -153,14 +156,20 @@ pub(crate) trait Places {
     fn table<T: Shared>(&self, name: &'static str, len: usize) -> Result<View<T>, Self::Error>;
 }
 
-/// Ordinary memory, in huge pages where there are some.
-struct Ordinary;
+/// Ordinary memory, in huge pages where there are some, near to a NUMA node.
+struct Ordinary {
+    node: Option<u32>,
+}
 
 impl Places for Ordinary {
     type Error = io::Error;
 
     fn table<T: Shared>(&self, _: &'static str, len: usize) -> io::Result<View<T>> {
-        View::anonymous_huge(len)
+        let view = View::anonymous_huge(len)?;
+        if let Some(node) = self.node {
+            view.prefer(node);
+        }
+        Ok(view)
     }
 }
 
@@ -254,7 +263,7 @@ memory! {
 impl Memory {
     /// Ordinary memory, for so many threads that packets run in.
     pub(crate) fn anonymous(layout: &Layout, threads: usize) -> io::Result<Self> {
-        Self::new(layout, threads, &Ordinary)
+        Self::new(layout, threads, &Ordinary { node: layout.node })
     }
 
     /// As the pipeline in this process sees them, while this lives. `cpu`: whose counters packets write; `ports_up`: bit n
@@ -264,6 +273,46 @@ impl Memory {
             cpu,
             ports_up,
             ..self.tables()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel says of the mapping that an address is in; `None`: it knows nothing of nodes.
+    fn policy_at(address: usize) -> Option<String> {
+        let maps = std::fs::read_to_string("/proc/self/numa_maps").ok()?;
+        let mapping = |line: &str| {
+            let (start, rest) = line.split_once(' ')?;
+            let policy = rest.split(' ').next()?;
+            Some((usize::from_str_radix(start, 16).ok()?, policy.to_owned()))
+        };
+        let below = maps.lines().filter_map(mapping);
+        let nearest = below.filter(|(start, _)| *start <= address).max();
+        nearest.map(|(_, policy)| policy)
+    }
+
+    #[test]
+    fn tables_lie_on_any_numa_node() {
+        for (node, expected) in [
+            (None, "default"),
+            (Some(0), "prefer:0"),
+            (Some(999), "default"),
+        ] {
+            let layout = Layout {
+                node,
+                ..Layout::for_sessions(1024, 1, 1)
+            };
+            let memory = Memory::anonymous(&layout, 1).unwrap();
+            let all = [
+                memory.entries.as_ptr() as usize,
+                memory.cpus.as_ptr() as usize,
+            ];
+            for policy in all.into_iter().filter_map(policy_at) {
+                assert!(policy.starts_with(expected), "{policy}, {expected}");
+            }
         }
     }
 }

@@ -14,6 +14,8 @@ use crate::abi::{Config, Cpu, Line, Side};
 
 const PAGE: usize = 4096;
 const HUGE_PAGE: usize = 2 << 20;
+/// NUMA nodes that a kernel can have, at most.
+const NODES_MAX: usize = 1024;
 /// Alignment of a table.
 const LINE: usize = 64;
 
@@ -64,6 +66,29 @@ impl Region {
                 self.mapping.as_ptr().cast(),
                 self.mapped,
                 libc::MADV_HUGEPAGE,
+            )
+        };
+    }
+
+    /// Have pages that are not there yet come from a NUMA node, while it has some. Where the kernel knows none of this number, or
+    /// nothing of nodes, they come from where they like: that is slower, and no error.
+    fn prefer(&self, node: u32) {
+        let mut nodes = [0u64; NODES_MAX / 64];
+        let Some(word) = nodes.get_mut(node as usize / 64) else {
+            return;
+        };
+        *word = 1 << (node % 64);
+        // SAFETY: of a mapping of this region's own, from the page that it begins with; what is in it stays as it is. The kernel
+        // reads so many bits, the last of which it leaves out.
+        unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.mapping.as_ptr(),
+                self.mapped,
+                libc::MPOL_PREFERRED,
+                nodes.as_ptr(),
+                NODES_MAX,
+                0,
             )
         };
     }
@@ -190,6 +215,11 @@ impl<T: Shared> View<T> {
     pub(crate) fn of_map(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         let bytes = Self::bytes(len)?.next_multiple_of(PAGE);
         Self::of_region(Region::of_map(fd, bytes)?, len)
+    }
+
+    /// Have pages that are touched from now on come from a NUMA node.
+    pub(crate) fn prefer(&self, node: u32) {
+        self.region.prefer(node);
     }
 
     /// Octets of a table, in whole lines.

@@ -27,12 +27,17 @@ pub struct Cpu {
 pub struct Topology {
     /// By the kernel's number.
     pub cpus: BTreeMap<u32, Cpu>,
+    /// NUMA nodes of devices that have one: by PCI address, and of network interfaces over such by name.
+    pub nics: BTreeMap<String, u32>,
 }
 
 impl Topology {
     /// That of this machine, for the calling thread.
     pub fn read() -> Self {
-        Self::read_at(Path::new("/sys/devices/system"), &allowed())
+        Self {
+            nics: nics(Path::new("/sys")),
+            ..Self::read_at(Path::new("/sys/devices/system"), &allowed())
+        }
     }
 
     /// That which a folder like `/sys/devices/system` tells of, for a process that may run on some CPUs.
@@ -58,7 +63,20 @@ impl Topology {
         };
         Self {
             cpus: online.into_iter().map(cpu).collect(),
+            nics: BTreeMap::new(),
         }
+    }
+
+    /// NUMA node of a device as DPDK names it, with its arguments, or of an interface: `0000:81:00.0`, `net_af_packet0,iface=eth3`,
+    /// `eth3`. `None`: none is known.
+    pub fn node_of_device(&self, device: &str) -> Option<u32> {
+        let mut arguments = device.split(',');
+        let name = arguments.next()?;
+        let interface = arguments.find_map(|argument| argument.strip_prefix("iface="));
+        // DPDK knows an address without its domain, too.
+        let in_domain = format!("0000:{name}");
+        let mut names = [interface.unwrap_or(name), &in_domain].into_iter();
+        names.find_map(|name| self.nics.get(name)).copied()
     }
 
     /// Whether two CPUs share a physical core.
@@ -95,6 +113,21 @@ fn nodes(folder: &Path) -> BTreeMap<u32, u32> {
         nodes.extend(cpus.into_iter().map(|cpu| (cpu, node)));
     }
     nodes
+}
+
+/// NUMA node by PCI address and by interface, of a folder like `/sys`.
+fn nics(sys: &Path) -> BTreeMap<String, u32> {
+    let below = |folder: &str, file: &str| -> Vec<(String, u32)> {
+        let entries = sys.join(folder).read_dir().into_iter().flatten().flatten();
+        let node = |entry: std::fs::DirEntry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some((name, value(&entry.path().join(file))?))
+        };
+        entries.filter_map(node).collect()
+    };
+    let mut all = below("bus/pci/devices", "numa_node");
+    all.extend(below("class/net", "device/numa_node"));
+    all.into_iter().collect()
 }
 
 fn set(file: &Path) -> Option<BTreeSet<u32>> {
@@ -226,6 +259,34 @@ mod tests {
     #[test]
     fn a_machine_that_tells_nothing_has_no_cpus() {
         assert_eq!(Sysfs::new("none", &[]).read(&[0]), Topology::default());
+    }
+
+    #[test]
+    fn nics_have_the_node_that_the_kernel_tells() {
+        let files = [
+            ("bus/pci/devices/0000:01:00.0/numa_node", "0"),
+            ("bus/pci/devices/0000:81:00.0/numa_node", "1"),
+            ("bus/pci/devices/0000:02:00.0/numa_node", "-1"),
+            ("class/net/eth3/device/numa_node", "1"),
+            ("class/net/lo/mtu", "65536"),
+        ];
+        let sysfs = Sysfs::new("nics", &files);
+        let topology = Topology {
+            nics: nics(&sysfs.0),
+            ..Topology::default()
+        };
+        for (device, node) in [
+            ("0000:01:00.0", Some(0)),
+            ("81:00.0,representor=0", Some(1)),
+            ("0000:02:00.0", None),
+            ("0000:03:00.0", None),
+            ("net_af_packet0,iface=eth3,qpairs=2", Some(1)),
+            ("eth3", Some(1)),
+            ("lo", None),
+            ("net_tap0", None),
+        ] {
+            assert_eq!(topology.node_of_device(device), node, "{device}");
+        }
     }
 
     #[test]

@@ -108,6 +108,7 @@ mod tests {
         };
         let topology = Topology {
             cpus: [(4, cpu)].into(),
+            ..Topology::default()
         };
         let answer = of_machine(&topology);
         let core = json!({"cpu": 4, "node": 1, "siblings": [5], "allowed": true});

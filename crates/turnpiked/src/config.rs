@@ -23,7 +23,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use check::check;
-pub(crate) use cores::doubts;
+pub(crate) use cores::{doubts, home};
 pub(crate) use forwarding_policy::ForwardingPolicy;
 pub(crate) use memory::{Memory, doubt as doubt_of_memory, problem as problem_of_memory};
 pub(crate) use predefined::PredefinedRule;

@@ -10,14 +10,16 @@ use nexthop::NextHops;
 use nexthop::netlink::Netlink;
 use session::Core;
 use slowpath::{Setup, SlowPath, SlowPathThread, send_end_markers};
-use tables::Tables;
+use tables::{Layout, Tables};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use topology::Topology;
 
 use crate::api::{self, Api};
 use crate::command::{self, Asked, Asker, Command};
-use crate::config::{Config, DatapathKind, Memory, System, doubt_of_memory, doubts, read_token};
+use crate::config::{
+    Config, DatapathKind, Memory, System, doubt_of_memory, doubts, home, read_token,
+};
 use crate::control::{About, Control, EchoSockets, Gate, KernelMirror, Policies, Usage};
 use crate::plan;
 use crate::usage_log::UsageLog;
@@ -59,7 +61,8 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
         let _inside = runtime.enter();
         Harmless::listen()?
     };
-    let control = prepare(&config, &asker, asked)?;
+    let node = home(&config, &topology);
+    let control = prepare(&config, node, &asker, asked)?;
 
     let limits = api::Limits::new(&config.api);
     let token = token.map(Arc::from);
@@ -93,9 +96,15 @@ fn bind_n4(config: &Config) -> Result<Vec<n4::Socket>> {
 }
 
 /// Open everything but the REST port, attach, and hand it to the control thread's owner.
-fn prepare(config: &Arc<Config>, asker: &Asker, asked: Asked) -> Result<Control> {
+/// `node`: NUMA node of the NICs.
+fn prepare(
+    config: &Arc<Config>,
+    node: Option<u32>,
+    asker: &Asker,
+    asked: Asked,
+) -> Result<Control> {
     let loading = Instant::now();
-    let mut tables = open_tables(config)?;
+    let mut tables = open_tables(config, node)?;
     let setup = set_up(config, &mut tables)?;
     let listener = {
         let asker = asker.clone();
@@ -178,14 +187,15 @@ fn usage_log(config: &Config) -> Result<Option<UsageLog>> {
 }
 
 /// The tables with what the configuration says of addresses; not attached.
-fn open_tables(config: &Config) -> Result<Tables> {
+fn open_tables(config: &Config, node: Option<u32>) -> Result<Tables> {
     let ports = plan::ports(config);
     let (layout, options) = (plan::layout(config), plan::options(config));
+    let layout = Layout { node, ..layout };
     let mut tables = match config.datapath.kind {
         DatapathKind::Xdp => Tables::xdp(&layout, &ports, &options)?,
         DatapathKind::Kernel => Tables::kernel(&layout, &ports, &options)?,
         #[cfg(feature = "dpdk")]
-        DatapathKind::Dpdk => Tables::dpdk(&layout, &ports, &options, &plan::dpdk(config))?,
+        DatapathKind::Dpdk => Tables::dpdk(&layout, &ports, &options, &plan::dpdk(config, node))?,
         #[cfg(not(feature = "dpdk"))]
         DatapathKind::Dpdk => bail!("datapath.kind: this turnpiked was built without DPDK"),
     };

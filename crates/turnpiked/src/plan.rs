@@ -231,9 +231,9 @@ pub(crate) fn cores(config: &Config, topology: &Topology) -> CoresReport {
     }
 }
 
-/// What DPDK's environment is started with.
+/// What DPDK's environment is started with. `node`: NUMA node of the NICs.
 #[cfg(feature = "dpdk")]
-pub(crate) fn dpdk(config: &Config) -> tables::dpdk::Settings {
+pub(crate) fn dpdk(config: &Config, node: Option<u32>) -> tables::dpdk::Settings {
     let datapath = &config.datapath;
     tables::dpdk::Settings {
         eal: datapath.dpdk.eal.clone(),
@@ -245,6 +245,7 @@ pub(crate) fn dpdk(config: &Config) -> tables::dpdk::Settings {
             cpus: datapath.dpdk.rx_cpus.clone(),
             ring: datapath.dpdk.ring,
         }),
+        node,
         ..tables::dpdk::Settings::default()
     }
 }

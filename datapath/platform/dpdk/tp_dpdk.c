@@ -41,13 +41,13 @@ int tp_dpdk_start(int argc, char **argv, char *why)
 	return r < 0 ? -1 : 0;
 }
 
-struct rte_mempool *tp_dpdk_pool(__u32 buffers, __u32 octets)
+struct rte_mempool *tp_dpdk_pool(__u32 buffers, __u32 octets, int node)
 {
 	static __u32 pools;
 	char name[RTE_MEMPOOL_NAMESIZE];
 
 	snprintf(name, sizeof(name), "turnpike%u", pools++);
-	return rte_pktmbuf_pool_create(name, buffers, 256, 0, (__u16)(RTE_PKTMBUF_HEADROOM + octets), SOCKET_ID_ANY);
+	return rte_pktmbuf_pool_create(name, buffers, 256, 0, (__u16)(RTE_PKTMBUF_HEADROOM + octets), node);
 }
 
 /* The port of a device that is there, or can be made or found. */

@@ -48,8 +48,8 @@ struct tp_dpdk_queues {
  * not start. */
 int tp_dpdk_start(int argc, char **argv, char *why);
 
-/* Frames' memory: so many buffers, each for a frame of `octets`. NULL: there is no room. */
-struct rte_mempool *tp_dpdk_pool(__u32 buffers, __u32 octets);
+/* Frames' memory: so many buffers, each for a frame of `octets`, on a NUMA node; below 0: on any. NULL: there is no room. */
+struct rte_mempool *tp_dpdk_pool(__u32 buffers, __u32 octets, int node);
 
 /* Open a device, by its name and arguments as DPDK has them, with queues for these threads, for IP packets of so many octets.
  * 0, or why it cannot be opened. */
@@ -129,8 +129,8 @@ struct tp_dpdk_receiver {
 	struct tp_queue *wake[TP_DPDK_WORKERS_MAX]; /* of each worker: from_kernel, by which it is woken */
 };
 
-/* From one receive core to one worker: room for so many frames. NULL: there is no memory for it. */
-struct rte_ring *tp_dpdk_work_ring(__u32 frames);
+/* From one receive core to one worker: room for so many frames, on a NUMA node; below 0: on any. NULL: there is no memory for it. */
+struct rte_ring *tp_dpdk_work_ring(__u32 frames, int node);
 
 /* When neither uses it any more. Frames that are in it are freed. */
 void tp_dpdk_work_ring_free(struct rte_ring *ring);

@@ -10,13 +10,13 @@
 /* An odd number without pattern: 2^64 divided by the golden ratio. */
 #define TP_SPREAD_FACTOR 0x9e3779b97f4a7c15ULL
 
-struct rte_ring *tp_dpdk_work_ring(__u32 frames)
+struct rte_ring *tp_dpdk_work_ring(__u32 frames, int node)
 {
 	static __u32 rings;
 	char name[RTE_RING_NAMESIZE];
 
 	snprintf(name, sizeof(name), "turnpike_work%u", __atomic_fetch_add(&rings, 1, __ATOMIC_RELAXED));
-	return rte_ring_create(name, frames, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);
+	return rte_ring_create(name, frames, node, RING_F_SP_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);
 }
 
 void tp_dpdk_work_ring_free(struct rte_ring *ring)

@@ -253,6 +253,7 @@ fn topology() -> Topology {
     };
     Topology {
         cpus: [(4, cpu)].into(),
+        ..Topology::default()
     }
 }
 

@@ -174,6 +174,7 @@ fn list_of(key: &str) -> &str {
 pub(crate) fn doubts(config: &Config, topology: &Topology) -> Vec<String> {
     let seats = config.seats();
     let mut doubts: Vec<String> = apart(&seats, topology).into_iter().collect();
+    doubts.extend(far_from_nics(config, &seats, topology));
     for (i, one) in seats.iter().enumerate() {
         let later = seats[i + 1..].iter();
         let shared = later.filter(|other| topology.are_siblings(one.cpu, other.cpu));
@@ -193,6 +194,66 @@ pub(crate) fn doubts(config: &Config, topology: &Topology) -> Vec<String> {
         let (mode, kind) = (datapath.mode.name(), datapath.kind.name());
         doubts.push(format!(
             "datapath.mode = \"{mode}\" says nothing to kind {kind}: it is of kind xdp"
+        ));
+    }
+    doubts
+}
+
+/// NUMA node of the NIC behind an interface. `None`: it is on none, or the kernel does not know.
+fn node_of(config: &Config, interface: &Interface, topology: &Topology) -> Option<u32> {
+    let device = match config.datapath.kind {
+        DatapathKind::Dpdk => interface.device.as_deref()?,
+        DatapathKind::Xdp | DatapathKind::Kernel => &interface.name,
+    };
+    topology.node_of_device(device)
+}
+
+/// The NUMA node that most NICs are on, of several with as many the lowest: buffers, rings and tables lie there.
+pub(crate) fn home(config: &Config, topology: &Topology) -> Option<u32> {
+    let mut nics = BTreeMap::<u32, usize>::new();
+    for interface in &config.interface {
+        if let Some(node) = node_of(config, interface, topology) {
+            *nics.entry(node).or_default() += 1;
+        }
+    }
+    let most = nics.values().max()?;
+    nics.iter().find(|(_, n)| *n == most).map(|(node, _)| *node)
+}
+
+/// Threads on another NUMA node than the NIC that they serve, and NICs on several.
+fn far_from_nics(config: &Config, seats: &[Seat], topology: &Topology) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let mut nodes = BTreeMap::<u32, Vec<&str>>::new();
+    let (polling_key, _) = config.polling_cpus();
+    for interface in &config.interface {
+        let Some(node) = node_of(config, interface, topology) else {
+            continue;
+        };
+        nodes.entry(node).or_default().push(&interface.name);
+        let serves = |seat: &&Seat| {
+            let rx = &interface.rx_cpus;
+            let polls = list_of(&seat.key) == polling_key;
+            // Workers of the pipeline serve all of them.
+            seat.polls && (!polls || rx.is_empty() || rx.contains(&seat.cpu))
+        };
+        let of_cpu = |cpu: u32| topology.cpus.get(&cpu).and_then(|cpu| cpu.node);
+        let far = |seat: &&Seat| of_cpu(seat.cpu).is_some_and(|own| own != node);
+        let far = seats.iter().filter(serves).filter(far);
+        let far: Vec<u32> = far.map(|seat| seat.cpu).collect();
+        if !far.is_empty() {
+            let name = &interface.name;
+            doubts.push(format!(
+                "the NIC of {name} is on NUMA node {node}, and CPUs {far:?} that serve it are on others: each packet crosses \
+                 between them; take CPUs of node {node}"
+            ));
+        }
+    }
+    if let Some(home) = home(config, topology).filter(|_| nodes.len() > 1) {
+        let node = |(node, names): (&u32, &Vec<&str>)| format!("{node}: {}", names.join(", "));
+        let nodes: Vec<String> = nodes.iter().map(node).collect();
+        doubts.push(format!(
+            "NICs are on several NUMA nodes ({}): packets cross between them, and buffers, rings and tables lie on node {home}",
+            nodes.join("; ")
         ));
     }
     doubts

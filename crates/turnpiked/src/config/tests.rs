@@ -59,6 +59,7 @@ fn topology(cpus: &[(u32, u32, u32)]) -> Topology {
     };
     Topology {
         cpus: cpus.iter().map(cpu).collect(),
+        ..Topology::default()
     }
 }
 
@@ -1109,6 +1110,45 @@ fn cores_of_ports_that_cannot_be_are_refused() {
         problems(&elsewhere),
         ["interface[0].rx_cpus = [0]: is of kind dpdk, not of xdp"]
     );
+}
+
+#[test]
+fn slow_on_the_other_numa_node_than_the_nic_and_nobody_says_so() {
+    let mut topology = topology(&[(0, 0, 0), (1, 0, 1), (2, 1, 0), (4, 1, 1)]);
+    let doubts_of = |topology: &Topology, lines: &str| {
+        let text = over_dpdk(lines);
+        let named = (text.replacen("device = \"net_null0\"", "device = \"0000:81:00.0\"", 1))
+            .replacen(
+                "device = \"net_null1,size=64\"",
+                "device = \"net_af_packet0,iface=eth3\"",
+                1,
+            );
+        let config = parse(&named).unwrap();
+        (doubts(&config, topology), home(&config, topology))
+    };
+    // The kernel knows of none.
+    assert_eq!(doubts_of(&topology, "cpus = [0]"), (vec![], None));
+    topology.nics = [("0000:81:00.0".to_owned(), 1), ("eth3".to_owned(), 1)].into();
+    assert_eq!(doubts_of(&topology, "cpus = [2]"), (vec![], Some(1)));
+    let far = |name: &str, node: u32, cpus: &str| {
+        format!(
+            "the NIC of {name} is on NUMA node {node}, and CPUs {cpus} that serve it are on others: each packet crosses between \
+             them; take CPUs of node {node}"
+        )
+    };
+    let (got, home) = doubts_of(&topology, "cpus = [0]");
+    assert_eq!(got, [far("n3", 1, "[0]"), far("n6", 1, "[0]")]);
+    assert_eq!(home, Some(1));
+    let piped = "cpus = [0]\n[datapath.dpdk]\nmodel = \"pipeline\"\nrx_cpus = [1]";
+    let (got, _) = doubts_of(&topology, piped);
+    assert_eq!(got[0], far("n3", 1, "[0, 1]"));
+    // One NIC on each.
+    topology.nics.insert("eth3".to_owned(), 0);
+    let (got, home) = doubts_of(&topology, "cpus = [0]");
+    let several = "NICs are on several NUMA nodes (0: n6; 1: n3): packets cross between them, and buffers, rings and tables lie \
+                   on node 0";
+    assert_eq!(got, [far("n3", 1, "[0]"), several.to_owned()]);
+    assert_eq!(home, Some(0));
 }
 
 #[test]

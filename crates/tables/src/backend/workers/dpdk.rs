@@ -110,7 +110,8 @@ impl Traffic for Dpdk {
             ..tp_dpdk_queues::default()
         };
         let opened = Arc::new(Ports::open(ports, &mtus, threads)?);
-        let rings = pipeline.map(|pipeline| Rings::new(pipeline, workers).map(Arc::new));
+        let rings =
+            pipeline.map(|pipeline| Rings::new(pipeline, workers, settings.node()).map(Arc::new));
         let rings = rings.transpose()?;
         let queues = (0..workers).map(|_| Queue::new(FROM_KERNEL));
         let queues: Arc<[Queue]> = queues.collect::<io::Result<Vec<_>>>()?.into();

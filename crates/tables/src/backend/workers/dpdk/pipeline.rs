@@ -31,14 +31,16 @@ impl Drop for Rings {
 }
 
 impl Rings {
-    pub(super) fn new(pipeline: &Pipeline, workers: usize) -> Result<Self, SetupError> {
+    /// On a NUMA node, or, where it has no memory left, on another one.
+    pub(super) fn new(pipeline: &Pipeline, workers: usize, node: i32) -> Result<Self, SetupError> {
         let mut rings = Self {
             all: Vec::new(),
             workers,
         };
         for _ in 0..pipeline.receivers as usize * workers {
             // SAFETY: no pointer is given; the environment has been started.
-            let ring = NonNull::new(unsafe { tp_dpdk_work_ring(pipeline.ring) });
+            let on = |node| NonNull::new(unsafe { tp_dpdk_work_ring(pipeline.ring, node) });
+            let ring = on(node).or_else(|| on(-1));
             let frames = pipeline.ring;
             rings.all.push(ring.ok_or_else(|| {
                 SetupError::Dpdk(format!(

@@ -172,7 +172,9 @@ pub(crate) struct Dpdk {
     pub(crate) mbufs: u32,
     pub(crate) model: CoreModel,
     pub(crate) rx_cpus: Vec<u32>,
-    pub(crate) ring: u32,
+    /// [`Config::ring`] says how many there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ring: Option<u32>,
 }
 
 /// What a packet meets on its way, of CPUs.
@@ -201,7 +203,7 @@ impl Default for Dpdk {
             mbufs: 16_384,
             model: CoreModel::RunToCompletion,
             rx_cpus: Vec::new(),
-            ring: 4096,
+            ring: None,
         }
     }
 }

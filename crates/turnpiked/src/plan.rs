@@ -243,7 +243,7 @@ pub(crate) fn dpdk(config: &Config, node: Option<u32>) -> tables::dpdk::Settings
         pipeline: config.has_receivers().then(|| tables::dpdk::Pipeline {
             receivers: config.receivers(),
             cpus: datapath.dpdk.rx_cpus.clone(),
-            ring: datapath.dpdk.ring,
+            ring: config.ring(),
         }),
         node,
         ..tables::dpdk::Settings::default()

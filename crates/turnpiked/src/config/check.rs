@@ -457,7 +457,7 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
         config.datapath.dpdk.mbufs,
         1024..=4_194_304,
     );
-    range("datapath.dpdk.ring", config.datapath.dpdk.ring, 32..=65536);
+    range("datapath.dpdk.ring", config.ring(), 32..=65536);
     range("datapath.settle_s", config.datapath.settle_s, 0..=3600);
     range("n4.heartbeat_s", config.n4.heartbeat_s, 0..=3600);
     range("n4.t1_ms", config.n4.t1_ms, 10..=60_000);

@@ -38,6 +38,29 @@ impl Config {
         }
     }
 
+    /// Frames that may wait between a receive core and a worker. Where nothing says so, all rings together leave half of the
+    /// buffers that do not wait for their rates.
+    pub(crate) fn ring(&self) -> u32 {
+        const MOST: u64 = 4096;
+        let dpdk = &self.datapath.dpdk;
+        let left = u64::from(dpdk.mbufs).saturating_sub(self.waiting_frames());
+        let fair = left / 2 / self.ring_count().max(1);
+        dpdk.ring.unwrap_or(fair.clamp(32, MOST) as u32)
+    }
+
+    /// Rings between receive cores and workers.
+    pub(crate) fn ring_count(&self) -> u64 {
+        u64::from(self.receivers()) * u64::from(self.datapath.workers)
+    }
+
+    /// Buffers in which packets wait for their rates, at most.
+    pub(crate) fn waiting_frames(&self) -> u64 {
+        match super::qos::shapes(self) {
+            true => u64::from(self.qos.frames) * u64::from(self.datapath.workers),
+            false => 0,
+        }
+    }
+
     /// CPUs of threads that poll devices, and the key that names them.
     pub(crate) fn polling_cpus(&self) -> (&'static str, &[u32]) {
         let datapath = &self.datapath;

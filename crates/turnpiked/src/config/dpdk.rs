@@ -84,14 +84,10 @@ fn wires(config: &Config, system: &System, problems: &mut Vec<Problem>) {
 
 /// Rings to workers that do not keep up leave buffers to everybody else, beside packets that wait for their rates.
 fn buffers(config: &Config, problems: &mut Vec<Problem>) {
-    let (datapath, dpdk) = (&config.datapath, &config.datapath.dpdk);
-    let pairs = u64::from(config.receivers()) * u64::from(datapath.workers);
-    let in_rings = pairs * u64::from(dpdk.ring);
-    let waiting = match super::qos::shapes(config) {
-        true => u64::from(config.qos.frames) * u64::from(datapath.workers),
-        false => 0,
-    };
-    if pairs == 0 || in_rings + waiting < u64::from(dpdk.mbufs) {
+    let (pairs, ring, waiting) = (config.ring_count(), config.ring(), config.waiting_frames());
+    let mbufs = config.datapath.dpdk.mbufs;
+    let in_rings = pairs * u64::from(ring);
+    if pairs == 0 || in_rings + waiting < u64::from(mbufs) {
         return;
     }
     let beside = match waiting {
@@ -100,11 +96,10 @@ fn buffers(config: &Config, problems: &mut Vec<Problem>) {
     };
     let reason = format!(
         "{pairs} rings between receive cores and workers hold up to {in_rings} frames{beside}, and no buffer would be left to \
-         receive into: raise it above {}, or lower datapath.dpdk.ring = {}",
+         receive into: raise it above {}, or lower datapath.dpdk.ring = {ring}",
         in_rings + waiting,
-        dpdk.ring
     );
-    problems.push(Problem::new("datapath.dpdk.mbufs", dpdk.mbufs, reason));
+    problems.push(Problem::new("datapath.dpdk.mbufs", mbufs, reason));
 }
 
 /// Their form, and that they leave alone what is ours; what else they mean, DPDK knows.

@@ -25,7 +25,7 @@ static int is_in(const uint8_t *frame, size_t len, uint64_t ue)
 	return 0;
 }
 
-/* What the pipeline takes for a UE's own packet from a tunnel is one of that UE: of 10.60.0.1, or of 2001:db8:60::/64. It counts
+/* A packet from a tunnel that the pipeline takes for a UE's own is one of that UE: of 10.60.0.1, or of 2001:db8:60::/64. It counts
  * each frame as come in, in the direction that is told, where both know nothing of tunnels whose packets are downlink. */
 static void compare(struct world *w, const uint8_t *frame, size_t size, uint64_t ue, uint8_t dir)
 {

@@ -207,7 +207,7 @@ const TELLING_OF_THE_PIPELINE: [&str; 5] = [
     "adapt-under-load",
 ];
 
-/// What shared memory with another program could spoil: lengths of frames, order, both address families, links that go down with
+/// Shared memory with another program could spoil them: lengths of frames, order, both address families, links that go down with
 /// the process at the other end, and a socket that outlives ours.
 const TELLING_OF_MEMIF: [&str; 7] = [
     "handover",
@@ -226,7 +226,7 @@ fn telling_scenarios_pass_on_the_other_data_paths() {
         ("kernel", "6", &TELLING[..]),
         ("dpdk", "2", &TELLING_OF_DPDK),
         ("dpdk-pipeline", "2", &TELLING_OF_THE_PIPELINE),
-        // What is at the other end polls, too.
+        // The other end polls, too.
         ("dpdk-memif", "1", &TELLING_OF_MEMIF),
     ] {
         let options = ["scenario", "--jobs", jobs, "--datapath", datapath];

@@ -226,7 +226,7 @@ impl HugePages {
     }
 }
 
-/// What to do about an environment that does not start, where memory is too little: that is the most frequent reason, and DPDK's own
+/// The remedy for an environment that does not start, where memory is too little: that is the most frequent reason, and DPDK's own
 /// words do not say so.
 fn remedy(settings: &Settings, pages: &HugePages) -> String {
     if is_without_huge_pages(&settings.eal) {

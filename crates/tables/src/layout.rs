@@ -281,7 +281,7 @@ impl Memory {
 mod tests {
     use super::*;
 
-    /// What the kernel says of the mapping that an address is in; `None`: it knows nothing of nodes.
+    /// Memory policy of the mapping that an address is in, as the kernel has it; `None`: it knows nothing of nodes.
     fn policy_at(address: usize) -> Option<String> {
         let maps = std::fs::read_to_string("/proc/self/numa_maps").ok()?;
         let mapping = |line: &str| {

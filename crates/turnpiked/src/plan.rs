@@ -231,7 +231,7 @@ pub(crate) fn cores(config: &Config, topology: &Topology) -> CoresReport {
     }
 }
 
-/// What DPDK's environment is started with. `node`: NUMA node of the NICs.
+/// Settings of DPDK's environment. `node`: NUMA node of the NICs.
 #[cfg(feature = "dpdk")]
 pub(crate) fn dpdk(config: &Config, node: Option<u32>) -> tables::dpdk::Settings {
     let datapath = &config.datapath;

@@ -106,7 +106,7 @@ struct tp_dpdk_polls {
 	__u32 n;
 };
 
-/* Those of the thread of this number, among threads that poll. All ports are open. */
+/* Receive queues of the thread of this number, among threads that poll. All ports are open. */
 void tp_dpdk_polled(const struct tp_dpdk_shared *shared, __u32 number, struct tp_dpdk_polls *polls);
 
 /* What one worker has. */
@@ -119,7 +119,7 @@ struct tp_dpdk_lane {
 	struct rte_ring *from[TP_DPDK_RECEIVERS_MAX];
 };
 
-/* What one receive core has. */
+/* A receive core. */
 struct tp_dpdk_receiver {
 	struct tp_dpdk_shared *shared;
 	struct tp_dpdk_polls polls;
@@ -233,7 +233,7 @@ __u32 tp_dpdk_ring_load(struct tp_dpdk_ring_port *port, struct rte_mempool *pool
  * stamps  room for those of a burst, and how many there were; NULL: nobody asks */
 __u32 tp_dpdk_ring_unload(struct tp_dpdk_ring_port *port, __u64 *stamps, __u32 *n_stamps);
 
-/* What comes in by one port leaves by the other as it is, a burst at most, and one line of each frame is read: what a worker does
+/* Frames that come in by one port leave by the other as they are, a burst at most, and one line of each is read: what a worker does
  * that knows no rules. How many frames there were. The ports are open, and no worker serves them meanwhile. */
 __u32 tp_dpdk_ring_pass_on(__u16 from, __u16 to);
 

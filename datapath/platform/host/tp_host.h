@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Where the tables lie. n_*: number of elements; an index beyond is "no such element". Arrays are
- * aligned to 64 bytes (8 for ue_dir and ue_pages) and may be NULL; config and cpu may not. sides has as many elements as
+ * aligned to 64 bytes (8 for ue_dir and ue_pages) and may be NULL, with no elements then; config and cpu may not. sides has as many elements as
  * entries, ue_dir one for each network instance, buckets config.bucket_mask + 1. */
 #define TP_POINTER(element, table) struct tp_##element *table;
 #define TP_LENGTH(element, table) __u32 n_##table;

@@ -232,7 +232,7 @@ impl Harness {
         let empty = self.empty.try_clone()?;
         let repeat = Self::packets(users);
         let mut dearest: Option<Cost> = None;
-        for restore in [Restore::Fields, Restore::Blocks] {
+        for restore in Self::RESTORES {
             let (mut with, mut without) = (Vec::new(), Vec::new());
             for _ in 0..runs {
                 self.arm(&empty, &frame, users, restore)?;
@@ -250,7 +250,9 @@ impl Harness {
     }
 
     /// Ways in which [`Self::measure`] restores frames.
-    pub(super) const PASSES: u64 = 2;
+    const RESTORES: [Restore; 2] = [Restore::Fields, Restore::Blocks];
+    /// How many these are.
+    pub(super) const PASSES: u64 = Self::RESTORES.len() as u64;
 
     /// Packets of a run: each user is met at least once, so that every run walks the whole table.
     pub(super) fn packets(users: u32) -> u32 {

@@ -42,7 +42,7 @@ impl Drop for RingPort {
 #[derive(Clone, Copy, Debug)]
 pub struct PortId(u16);
 
-/// What comes in by one port leaves by the other as it is, at most [`RingPort::BURST`] frames, and one line of each is read: the
+/// Frames that come in by one port leave by the other as they are, at most [`RingPort::BURST`] frames, and one line of each is read: the
 /// floor of what a worker does. No worker serves them meanwhile. How many there were.
 pub fn pass_on(from: PortId, to: PortId) -> usize {
     // SAFETY: no pointer is given; a number whose port is closed has no frames.

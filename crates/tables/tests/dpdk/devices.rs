@@ -225,7 +225,7 @@ fn an_mtu_that_a_device_does_not_take_is_an_invalid_argument() {
     let expected =
         format!(" of its TAP interface is 9000: lower that (ip link set NAME mtu {most})");
     assert_eq!(rest, expected, "{text}");
-    // What it says helps.
+    // Its advice helps.
     attach("less3", most).unwrap();
 }
 

@@ -50,7 +50,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("turnpike-memif-{}", std::process::id()));
         create_dir(&folder).unwrap();
         let path = |name: &str| folder.join(name);
-        // What is there: a file, a socket that is open, and one whose owner is gone.
+        // A file, a socket that is open, and one whose owner is gone.
         write(path("file"), "").unwrap();
         let open = UnixDatagram::bind(path("open")).unwrap();
         drop(UnixDatagram::bind(path("left")).unwrap());

@@ -22,8 +22,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use compiled::{NiId, NoRoom};
 use ipnet::IpNet;
-use session::compiled::{NiId, NoRoom};
 
 mod kernel;
 mod model;

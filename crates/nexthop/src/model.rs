@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use compiled::{NiId, NoRoom, PolicyId};
 use ipnet::IpNet;
-use session::compiled::{NiId, NoRoom, PolicyId};
 
 use crate::policy::{Fallback, Steered, leads_somewhere};
 use crate::view::default_route;

@@ -8,6 +8,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use compiled::{NiId, PolicyId};
 use ipnet::IpNet;
 use nexthop::{
     Address, Config, Fallback, Family, HowAdded, KernelChange, L2, Link, Mac, Neighbour,
@@ -15,7 +16,6 @@ use nexthop::{
     RouteKind, Snapshot, TABLE_MAIN, Vlan, Way,
 };
 use proptest::prelude::*;
-use session::compiled::{NiId, PolicyId};
 use support::recorder::Recorder;
 
 const N3: u32 = 3;

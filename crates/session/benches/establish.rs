@@ -9,12 +9,12 @@ mod node_support;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use compiled::{Compiled, Counters, NoRoom, PdrId, Tables};
 use criterion::{Criterion, criterion_group, criterion_main};
 use node_support::{Smf, config};
 use pfcp::message::SessionEstablishmentRequest;
 use pfcp::{IeType, MessageType, Writer};
 use rs_pfcp::ie::cause::CauseValue;
-use session::compiled::{Compiled, Counters, NoRoom, PdrId, Tables};
 use session::{Core, Outbox, Time};
 
 /// Tables that cost nothing.

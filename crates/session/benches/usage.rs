@@ -6,9 +6,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
+use compiled::{Compiled, Counters, NoRoom, PdrId, Tables};
 use pfcp::ie::{FSeid, MeasurementMethod, NodeId, RecoveryTimeStamp, ReportingTriggers, Volume};
 use pfcp::{Cause, Header, IeType, MessageType, Writer};
-use session::compiled::{Compiled, Counters, NoRoom, PdrId, Tables};
 use session::config::{Config, Limits, NetworkInstance};
 use session::{Core, Outbox, Time};
 

@@ -4,11 +4,9 @@
 mod alloc;
 mod base;
 mod compile;
-pub mod compiled;
 mod core;
 mod exchange;
 mod node;
-pub mod room;
 pub mod rules;
 mod slice;
 #[cfg(any(test, feature = "testing"))]

@@ -6,6 +6,7 @@ mod node_support;
 
 use std::time::Duration;
 
+use compiled::Resource;
 use node_support::*;
 use proptest::prelude::*;
 use rs_pfcp::ie::cause::CauseValue;
@@ -13,7 +14,6 @@ use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 use session::config::{Config, NetworkInstance};
 use session::event::Event;
-use session::room::Resource;
 
 /// So many sessions, of which 4 shares are an eighth each.
 fn config_of(sessions: u32) -> Config {

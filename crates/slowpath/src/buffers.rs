@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
+use compiled::Buffered;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use session::compiled::Buffered;
 use tables::pipeline::Pipeline;
 use tables::{Bystander, Owners, Ring, RingReader};
 

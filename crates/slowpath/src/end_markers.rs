@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use session::compiled::EndedTunnel;
+use compiled::EndedTunnel;
 use tables::{Barrier, TunnelEnds};
 
 use crate::inet;

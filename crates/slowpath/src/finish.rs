@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use session::compiled::NiId;
+use compiled::NiId;
 use tables::pipeline::{Pipeline, Run};
 use tables::task::{
     DOWNLINK, EVENT_COPY, EVENT_GTPU, EVENT_HELD, EVENT_LATER, EVENT_PACKET, EVENT_SEND, Event,

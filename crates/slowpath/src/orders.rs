@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
+use compiled::{HoldLimits, PdrId};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use session::compiled::{HoldLimits, PdrId};
 use tables::Keeper;
 
 /// Packets of other threads that may be on their way here.

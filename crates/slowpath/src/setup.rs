@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use session::compiled::Buffered;
+use compiled::Buffered;
 use tables::{SetupError, Tables};
 
 use crate::buffers::{BufferThread, HeldByHand, HoldBounds, Holder};

@@ -8,7 +8,7 @@ mod common;
 use std::net::Ipv4Addr;
 
 use common::{furnish, ports};
-use session::compiled::{
+use compiled::{
     Action, Compiled, Counters, Direction, Entry, Key, NiId, PdrId, Select, Tables as _,
     UeAddresses,
 };

@@ -21,14 +21,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::need_root;
-use ipnet::{IpNet, Ipv6Net};
-use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange, Vlan};
-use serde::Deserialize;
-use session::compiled::{
+use compiled::{
     Above, Action, Compiled, Counters, Direction, Duplicate, DuplicateHeader, Entry, Filter, Flow,
     Key, Limit, Marking, Marks, NiId, PacketRate, PdrId, PolicyId, QerId, Qfi, QfiSet, Rate, Relay,
     Select, SharedMeter, Tables as _, UeAddresses, UeEnd,
 };
+use ipnet::{IpNet, Ipv6Net};
+use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange, Vlan};
+use serde::Deserialize;
 use slowpath::advertise::Advertised;
 use slowpath::{HoldBounds, Outgoing, Released, Setup};
 use tables::{

@@ -10,9 +10,9 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::process::Command;
 use std::time::Instant;
 
+use compiled::NiId;
 use libbpf_rs::{MapHandle, MapType, ObjectBuilder, ProgramInput, libbpf_sys};
 use nix::sys::socket::{setsockopt, sockopt};
-use session::compiled::NiId;
 use slowpath::{Setup, SlowPath, SlowPathThread};
 use support::cable::{Host, PATIENCE, PEER_MAC, cable, ifindex, ip, sh, wait_for, wait_for_ipv6};
 use support::mirror::{Mirror, leads_to};

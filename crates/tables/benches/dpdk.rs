@@ -28,15 +28,15 @@ use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
 use common::{GNB, HugePages, N3, ethernet, furnish, gpdu, ipv4, quiet_kernel, resolve_peers};
+use compiled::{
+    Above, Action, CAPACITIES_ON_WAY, CapacityId, Compiled, Direction, Entry, Key, Limit, NiId,
+    PdrId, QerId, Qfi, Rate, Select, Share, SharedMeter, Tables as _, UeAddresses,
+};
 use ipnet::IpNet;
 use nexthop::NextHopTables as _;
 use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, unshare};
 use nix::unistd::Pid;
-use session::compiled::{
-    Above, Action, CAPACITIES_ON_WAY, CapacityId, Compiled, Direction, Entry, Key, Limit, NiId,
-    PdrId, QerId, Qfi, Rate, Select, Share, SharedMeter, Tables as _, UeAddresses,
-};
 use session::testing;
 use tables::dpdk::{Pattern, Pipeline, PortId, RingPort, Settings, User, pass_on};
 use tables::{

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use session::compiled::{
-    Above, CAPACITIES_ON_WAY, CapacityId, Compiled, Limit, NoRoom, Rate, Share, WEIGHT_MAX,
+use compiled::{
+    Above, CAPACITIES_ON_WAY, CapacityId, Compiled, Limit, NoRoom, Rate, Resource, Share,
+    WEIGHT_MAX,
 };
-use session::room::Resource;
 
 use crate::abi::{CAPACITIES_MAX, Line, SHARE_SHIFT, capacity, meter, rate};
 use crate::encode::{rate_here, rate_word};

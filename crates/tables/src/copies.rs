@@ -5,7 +5,7 @@ use std::mem::offset_of;
 
 use std::net::IpAddr;
 
-use session::compiled::{Duplicate, DuplicateHeader};
+use compiled::{Duplicate, DuplicateHeader};
 
 use crate::abi::{COPIES_PER_PLACE, COPY_V6, CopyLine, Line, from_words, words_of};
 

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use session::compiled::{
-    Above, Action, Direction, Entry, Marks, NiId, PacketRate, Rate, Relay, UeEnd,
-};
+use compiled::{Above, Action, Direction, Entry, Marks, NiId, PacketRate, Rate, Relay, UeEnd};
 
 use crate::abi::{
     ASKS_QFI, ASKS_UE, ASKS_UE_DST, Ext, METERS_MAX, REMOVE_CONTAINER, entry, packets, psc, rate,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use session::compiled::{Filter, Flow};
+use compiled::{Filter, Flow};
 use smallvec::SmallVec;
 
 use crate::abi::{
@@ -245,8 +245,8 @@ pub(crate) fn left_aligned(addr: IpAddr) -> [u64; 2] {
 
 #[cfg(test)]
 mod tests {
+    use compiled::QfiSet;
     use ipnet::IpNet;
-    use session::compiled::QfiSet;
 
     use super::*;
     use crate::memory::View;

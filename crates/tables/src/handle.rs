@@ -1,6 +1,6 @@
 //! Places of the parts of one session, in as little memory as an ordinary session needs.
 
-use session::compiled::{Direction, Entry, Limit, PdrId, PredefinedId, QerId};
+use compiled::{Direction, Entry, Limit, PdrId, PredefinedId, QerId};
 
 use crate::abi::Features;
 use crate::index::SlotKey;

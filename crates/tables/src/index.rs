@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use compiled::NoRoom;
 use ipnet::Ipv4Net;
-use session::compiled::NoRoom;
 
 use crate::abi::{
     BUCKET_SLOTS, Config, KIND_TEID, KIND_UE4, Line, UE_DIR_BITS, UE_NOBODY, UE_PAGE_BITS,

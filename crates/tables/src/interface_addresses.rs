@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use session::compiled::NiId;
+use compiled::NiId;
 
 type Addresses = (Option<Ipv4Addr>, Option<Ipv6Addr>);
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use session::compiled::{HoldLimits, PdrId};
+use compiled::{HoldLimits, PdrId};
 
 /// Keeps packets that wait, and hears what changes for them. It must not wait itself.
 pub trait Keeper: fmt::Debug + Send + Sync {

@@ -1,6 +1,6 @@
 //! The one door to the data path: builds and loads it, publishes sessions to it, reads its counters.
 //!
-//! [`Tables`] is what the control thread owns. Follow a change from [`session::compiled::Tables`]
+//! [`Tables`] is what the control thread owns. Follow a change from [`compiled::Tables`]
 //! through `plan` (where everything will lie, and whether it fits) and `publish` (which store makes
 //! it visible) to `grace` (when what it replaced is reused).
 //!

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use compiled::{NiId, PdrId};
 use ipnet::Ipv6Net;
-use session::compiled::{NiId, PdrId};
 
 use crate::abi::host::{
     TP_HOST_WRAP_MAX, TP_VERDICT_PASS, TP_VERDICT_REDIRECT, TP_VERDICT_SLOW, TP_VERDICT_TX, tp_fib,

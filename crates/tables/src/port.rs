@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use session::compiled::NiId;
+use compiled::NiId;
 
 use crate::abi::host::tp_port_config;
 use crate::abi::{Features, raw};

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use session::compiled::NoRoom;
+use compiled::NoRoom;
 
 use crate::abi::Features;
 use crate::adapt::{Adaptation, Replacement};
@@ -181,7 +181,7 @@ impl Programs {
 mod tests {
     use std::time::Duration;
 
-    use session::compiled::NiId;
+    use compiled::NiId;
 
     use super::*;
     use crate::backend::xdp::Xdp;

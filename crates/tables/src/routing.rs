@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
+use compiled::{NiId, NoRoom};
 use ipnet::IpNet;
-use session::compiled::{NiId, NoRoom};
 
 use crate::abi::{
     Features, KIND_NEIGH4, KIND_NEIGH6, Line, NextHopLine, ROUTE_IN_POOL, ROUTE_LAST, ROUTE_NONE,

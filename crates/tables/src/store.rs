@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use compiled::{Counters, NiId, NoRoom, PdrId, PolicyId};
 use ipnet::IpNet;
-use session::compiled::{Counters, NiId, NoRoom, PdrId, PolicyId};
 use smallvec::SmallVec;
 
 use crate::abi::{Ext, FRAMED_MAX, Features, NextHopLine, entry, from_words, ni};
@@ -500,7 +500,7 @@ impl Store {
         self.parted.clear();
     }
 
-    /// [`session::compiled::Tables::parted`]
+    /// [`compiled::Tables::parted`]
     pub(crate) fn parted(&self, pdr: PdrId) -> Option<Counters> {
         let entries = self.parted.iter().filter(|(of, _)| *of == pdr);
         entries

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ipnet::IpNet;
-use session::compiled::{
-    Compiled, Counters, EndedTunnel, HoldLimits, NiId, NoRoom, PdrId, PredefinedId,
+use compiled::{
+    Compiled, Counters, EndedTunnel, HoldLimits, Holding, NiId, NoRoom, PdrId, PredefinedId,
+    Resource,
 };
-use session::room::{Holding, Resource};
+use ipnet::IpNet;
 
 use crate::abi::{Features, N3_ADDRS_MAX, PORTS_MAX, rate};
 use crate::adapt::Replacement;
@@ -548,7 +548,7 @@ fn new_store(
     Ok(store)
 }
 
-impl session::compiled::Tables for Tables {
+impl compiled::Tables for Tables {
     type Handle = Handle;
 
     fn direct_teids(&self) -> u32 {

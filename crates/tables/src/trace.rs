@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use compiled::PredefinedId;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use session::compiled::PredefinedId;
 
 use crate::abi::raw::{self, tp_trace};
 use crate::abi::{DROP_MAX, Line};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use session::compiled::EndedTunnel;
+use compiled::EndedTunnel;
 
 /// Tells the ends of tunnels that a path switch leaves. It must not wait.
 pub trait TunnelEnds: fmt::Debug + Send {

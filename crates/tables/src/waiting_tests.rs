@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use session::compiled::{
+use compiled::{
     Action, Compiled, Direction, Entry, Filter, HoldLimits, Key, NiId, PdrId, Qfi, QfiSet, Select,
     Tables as _,
 };

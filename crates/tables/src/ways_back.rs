@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use session::compiled::{Compiled, Direction, Key, Select};
+use compiled::{Compiled, Direction, Key, Select};
 
 use crate::abi::Features;
 use crate::store::Store;

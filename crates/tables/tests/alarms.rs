@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{furnish, need_root, ports};
-use session::compiled::{
+use compiled::{
     Action, Compiled, Counters, Direction, Entry, Filter, Flow, Key, NiId, PdrId, Select,
     Tables as _, UeAddresses,
 };

@@ -7,8 +7,8 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 
 use common::need_root;
+use compiled::NiId;
 use nix::sched::{CloneFlags, unshare};
-use session::compiled::NiId;
 use tables::{Layout, Mode, Options, PortConfig, Roles, SetupError, Tables};
 
 fn ip(arguments: &str) -> String {

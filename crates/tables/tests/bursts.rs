@@ -5,10 +5,10 @@
 mod common;
 
 use common::{Random, furnish, hop, ports, resolve_peers, session_config};
+use compiled::Tables as _;
 use nexthop::NextHopTables;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
-use session::compiled::Tables as _;
 use session::testing;
 use tables::{Features, Handle, Layout, Options, Tables, Verdict};
 

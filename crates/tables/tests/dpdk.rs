@@ -14,12 +14,12 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::{GNB, N3, ethernet, furnish, gpdu, hop, ipv4, need_root, read_gpdu, resolve_peers};
+use compiled::{
+    Above, Action, Compiled, Direction, Entry, Key, NiId, PdrId, Rate, Select, Tables as _,
+};
 use nexthop::NextHopTables as _;
 use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, unshare};
-use session::compiled::{
-    Above, Action, Compiled, Direction, Entry, Key, NiId, PdrId, Rate, Select, Tables as _,
-};
 use session::testing;
 use tables::dpdk::{Pipeline, RingPort, Settings};
 use tables::task::Event;

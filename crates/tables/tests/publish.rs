@@ -9,11 +9,10 @@ use std::collections::HashMap;
 use common::{
     arrival, forwarded, furnish, furnish_policy, hop, inner, ports, read_marked_gpdu, resolve_peers,
 };
+use compiled::{Compiled, Counters, PdrId, Resource, Tables as _};
 use nexthop::NextHopTables;
 use proptest::prelude::*;
-use session::compiled::{Compiled, Counters, PdrId, Tables as _};
 use session::config::{Config, NetworkInstance, PredefinedRule};
-use session::room::Resource;
 use session::rules::{PacketRules, Rules};
 use session::testing;
 use session::testing::reference::{Arrival, Fate, Packet, Verdict as Judgement, judge};

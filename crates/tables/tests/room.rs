@@ -6,7 +6,7 @@ mod common;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use common::{furnish, gpdu, ipv4, ports};
-use session::compiled::{
+use compiled::{
     Action, Compiled, Direction, Filter, Flow, Key, NiId, NoRoom, PdrId, QfiSet, Select,
     Tables as _,
 };

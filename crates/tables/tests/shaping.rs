@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Random, furnish, hop, ports, resolve_peers};
-use nexthop::NextHopTables;
-use session::compiled::{
+use compiled::{
     Above, Action, Compiled, Direction, Entry, Key, Limit, NiId, NoRoom, PdrId, QerId, Rate, Relay,
     Select, SharedMeter, Tables as _, UeAddresses,
 };
+use nexthop::NextHopTables;
 use session::testing;
 use tables::task::{EVENT_LATER, Event};
 use tables::{DROP_REASONS, Features, Handle, Layout, Options, Shaping, Tables, Verdict};

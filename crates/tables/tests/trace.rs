@@ -8,9 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use common::{ethernet, furnish, gpdu, ipv4, need_root, ports};
-use session::compiled::{
-    Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Select, Tables as _,
-};
+use compiled::{Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Select, Tables as _};
 use session::testing;
 use tables::trace::{TraceKey, TraceOutcome, TraceRecord, TraceThread};
 use tables::{Features, Handle, Layout, Options, Tables};
@@ -23,7 +21,7 @@ const TEID: u32 = 0x101;
 /// The session of a UE: PDR 7 uplink by route, with a QFI.
 fn uplink() -> Compiled {
     let entry = Entry {
-        ue: Some(session::compiled::UeAddresses {
+        ue: Some(compiled::UeAddresses {
             v4: Some(UE),
             v6: None,
         }),

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{Random, furnish, hop, need_root, ports, resolve_peers, session_config};
+use compiled::{
+    Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Select, Tables as _, UeAddresses,
+};
 use nexthop::{Family, NextHopTables};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
-use session::compiled::{
-    Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Select, Tables as _, UeAddresses,
-};
 use session::testing;
 use tables::{Features, Handle, Layout, Options, RingReader, Tables, Verdict};
 

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use compiled::Buffered;
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use session::compiled::Buffered;
 use session::peer::PeerId;
 use slowpath::HeldSession;
 use tables::EntryCounts;

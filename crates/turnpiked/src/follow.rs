@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use compiled::PredefinedId;
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use session::compiled::PredefinedId;
 use tables::trace::{TraceOutcome, TraceRecord};
 use tables::{DROP_REASONS, DropReason, monotonic_ns};
 use tokio::sync::mpsc;

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use compiled::{NiId, PolicyId};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use session::compiled::{NiId, PolicyId};
 use session::config as core;
 use slowpath::HoldBounds;
 use slowpath::advertise::Advertised;

@@ -3,11 +3,11 @@
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use compiled::NiId;
 use nexthop::netlink::Netlink;
 use nexthop::{
     Config, KernelChange, L2, Mac, NetworkInstance, NextHop, NextHops, Port, Request, TABLE_MAIN,
 };
-use session::compiled::NiId;
 
 use super::cable::{PATIENCE, ifindex, ip};
 use super::recorder::Recorder;

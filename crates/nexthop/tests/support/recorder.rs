@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use compiled::{NiId, NoRoom};
 use ipnet::IpNet;
 use nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, RouteView};
-use session::compiled::{NiId, NoRoom};
 
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {

@@ -9,13 +9,13 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
+use compiled::FRAMED_MAX;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::alloc::indices::{Indices, Taken};
 use crate::base::prefix_set::{PrefixSet, family, overlap};
 use crate::base::salted::Salted;
 use crate::base::time::Time;
-use crate::compiled::FRAMED_MAX;
 
 /// How long an address rests before it is given to another session, where others are free.
 const REST_NS: u64 = 10_000_000_000;

@@ -8,7 +8,7 @@ use pfcp::{Cause, Header, IeType, MessageType};
 use crate::base::ids::RuleId;
 use crate::base::node_id::NodeId;
 use crate::base::refusal::GivenName;
-use crate::room::Shortage;
+use crate::base::shortage::Shortage;
 
 /// Something happened.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,11 +6,10 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use compiled::{Direction, Flow};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-
-use crate::compiled::{Direction, Flow};
 
 /// Longer descriptions than any SMF has reason to send.
 const LENGTH_MAX: usize = 1024;

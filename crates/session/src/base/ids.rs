@@ -2,9 +2,8 @@
 
 use std::fmt;
 
+use compiled::{PdrId, QerId};
 use serde::{Deserialize, Serialize};
-
-use crate::compiled::{PdrId, QerId};
 
 /// One association of one SMF. Never used again, so that sessions which an ended association left
 /// behind are not taken for those of its successor.

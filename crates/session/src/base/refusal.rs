@@ -5,7 +5,7 @@ use std::fmt;
 use pfcp::{Cause, IeType};
 
 use crate::base::ids::RuleId;
-use crate::room::Shortage;
+use crate::base::shortage::Shortage;
 
 /// A request is refused; it has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ impl From<Cause> for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compiled::NoRoom;
+    use compiled::NoRoom;
 
     #[test]
     fn a_full_table_of_filters_is_named_in_cause_and_log() {

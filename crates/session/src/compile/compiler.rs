@@ -4,20 +4,21 @@ use std::mem::discriminant;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 
+use compiled::{
+    Above, Action, Compiled, Direction, Duplicate, DuplicateHeader, Entry, Filter, Flow, Key,
+    Limit, Marks, NiId, PdrId, PredefinedId, QerId, Qfi, QfiSet, Rate, Relay, Select, Share,
+    SharedMeter, UeAddresses, UeEnd,
+};
 use ipnet::{IpNet, Ipv6Net};
 use pfcp::{Cause, IeType};
 use smallvec::SmallVec;
 
 use crate::base::flow::FlowDescription;
 use crate::base::refusal::Refusal;
-use crate::compiled::{
-    Above, Action, Compiled, DEFAULT_NI, Direction, Duplicate, DuplicateHeader, Entry, Filter,
-    Flow, Key, Limit, Marks, NiId, PdrId, PredefinedId, QerId, Qfi, QfiSet, Rate, Relay, Select,
-    Share, SharedMeter, UeAddresses, UeEnd,
-};
+use crate::compile::both::both;
 use crate::rules::config::{Burst, PredefinedFar};
 use crate::rules::flows::Flows;
-use crate::rules::predefined::EffectivePdr;
+use crate::rules::predefined::{self, EffectivePdr};
 use crate::rules::site::Site;
 use crate::rules::{
     Apply, Duplicates, Duplicating, Far, Forwarding, Interface, LocalFTeid, PacketRules, Pdi, Pdr,
@@ -45,7 +46,7 @@ pub(crate) struct Compiler {
 impl Compiler {
     /// `out` is refilled. On an error it holds nothing of use. `reaches`: [`Tables::reaches`].
     ///
-    /// [`Tables::reaches`]: crate::compiled::Tables::reaches
+    /// [`Tables::reaches`]: compiled::Tables::reaches
     pub(crate) fn compile(
         &mut self,
         rules: PacketRules<'_>,
@@ -359,7 +360,7 @@ fn push_filters(
         _ if described.is_empty() => push(own),
         None => of_rule().for_each(|flow| push(Some(flow))),
         Some(own) => of_rule()
-            .filter_map(|flow| flow.and(own))
+            .filter_map(|flow| both(flow, own))
             .for_each(|flow| push(Some(flow))),
     };
     if let Some(name) = pdr.pdi.application() {
@@ -403,7 +404,7 @@ fn far_of(rules: PacketRules<'_>, form: EffectivePdr<'_>) -> Result<Far, Refusal
         _ => return own.ok_or(missing),
     };
     Ok(Far {
-        id: id.far(),
+        id: predefined::far_of(id),
         apply,
         targets: Targets::new(forwarding, Duplicates::default()),
         bar: None,
@@ -619,7 +620,7 @@ fn action(
                 if pdr.outer_header_removal.is_none() {
                     return Err(Refusal::rule(IeType::OUTER_HEADER_REMOVAL));
                 }
-                let ni = to.ni.or(pdr.pdi.ni).unwrap_or(DEFAULT_NI);
+                let ni = to.ni.or(pdr.pdi.ni).unwrap_or(NiId::DEFAULT);
                 Ok(match far.policy() {
                     Some(policy) => Action::Steer { ni, policy },
                     None => Action::Route { ni },

@@ -3,13 +3,13 @@
 
 use std::net::IpAddr;
 
-use pfcp::Cause;
-use proptest::prelude::*;
-
-use crate::compiled::{
+use compiled::{
     Action, Compiled, Direction, Duplicate, DuplicateHeader, Entry, Flow, Key, Limit, Marks, PdrId,
     QerId, Qfi, QfiSet, Select, SharedMeter, UeAddresses, UeEnd,
 };
+use pfcp::Cause;
+use proptest::prelude::*;
+
 use crate::rules::PacketRules;
 use crate::rules::config::Config;
 use crate::testing;
@@ -248,7 +248,7 @@ proptest! {
         let filters = rules.pdrs.iter().flat_map(|pdr| pdr.pdi.filters());
         let flows: Vec<Flow> = filters.flat_map(|f| f.asks.flows(Direction::Uplink)).collect();
         for (a, b) in flows.iter().flat_map(|a| flows.iter().map(move |b| (a, b))) {
-            let both = a.and(*b);
+            let both = super::both::both(*a, *b);
             for packet in &packets {
                 let expected = fits(a, packet) && fits(b, packet);
                 prop_assert_eq!(both.is_some_and(|both| fits(&both, packet)), expected);

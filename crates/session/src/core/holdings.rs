@@ -1,11 +1,11 @@
 //! Holdings and shares of SMFs, for operators.
 
+use compiled::{CapacityId, Resource, Tables};
+
 use crate::base::ids::PeerId;
 use crate::base::time::Time;
-use crate::compiled::{CapacityId, Tables};
 use crate::core::Core;
 use crate::node::peer::{Peer, PeerView};
-use crate::room::Resource;
 
 /// An SMF, and what it holds.
 #[derive(Clone, Debug)]

@@ -11,11 +11,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use compiled::{Buffered, Tables};
+
 use crate::base::event::{Ignored, Said};
 use crate::base::gtpu::{self, Received};
 use crate::base::ids::PeerId;
 use crate::base::time::Time;
-use crate::compiled::{Buffered, Tables};
 use crate::core::read_ahead::Expected;
 use crate::exchange::n4::{N4, Turn};
 use crate::exchange::outbox::Outbox;

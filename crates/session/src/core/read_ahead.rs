@@ -7,11 +7,11 @@
 use std::hint::black_box;
 use std::net::SocketAddr;
 
+use compiled::Tables;
 use pfcp::Header;
 
 use crate::base::ids::PeerId;
 use crate::base::slab::Place;
-use crate::compiled::Tables;
 use crate::core::Core;
 use crate::exchange::answers::Fingerprint;
 

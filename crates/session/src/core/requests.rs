@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use compiled::Tables;
 use pfcp::ie::{FSeid, NodeId as NodeIdIe};
 use pfcp::message::{
     SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
@@ -13,7 +14,6 @@ use crate::base::event::{Ignored, Said};
 use crate::base::node_id::NodeId;
 use crate::base::refusal::Refusal;
 use crate::base::time::Time;
-use crate::compiled::Tables;
 use crate::core::Core;
 use crate::exchange::answers::Fingerprint;
 use crate::exchange::incoming::Incoming;

@@ -3,10 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use compiled::NiId;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 pub use crate::base::node_id::NodeIdConfig;
-use crate::compiled::NiId;
 pub use crate::rules::predefined::{PredefinedFar, PredefinedRule};
 pub use crate::rules::qos::{CapacityUse, DEFAULT_5QI, FlowClass, Of, QosConfig, weight_of};
 

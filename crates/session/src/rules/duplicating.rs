@@ -2,11 +2,11 @@
 
 use std::num::NonZeroU32;
 
+use compiled::DUPLICATES_MAX;
 use pfcp::ie::{CreateFar, DestinationInterface, OuterHeader, OuterHeaderCreation, UpdateFar};
 use pfcp::{Cause, IeType};
 
 use crate::base::refusal::Refusal;
-use crate::compiled::DUPLICATES_MAX;
 use crate::rules::intake::{apply, destination, is_host4, is_host6, marking, refuse, tunnel};
 use crate::rules::site::Site;
 use crate::rules::unsupported::IN_DUPLICATING;

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 
+use compiled::{Marking, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
 use ipnet::{IpNet, Ipv6Net};
 use pfcp::ie::{
     ApplyAction, CreateFar, CreatePdr, CreateQer, DestinationInterface, FTeid,
@@ -16,8 +17,6 @@ use smallvec::SmallVec;
 use crate::alloc::teid::LocalTeid;
 use crate::base::flow::FlowDescription;
 use crate::base::refusal::Refusal;
-use crate::compiled::DEFAULT_NI;
-use crate::compiled::{Marking, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
 use crate::rules::duplicating::{self, is_plain_udp, udp_end};
 use crate::rules::endpoints::Endpoint;
 use crate::rules::framed;
@@ -480,7 +479,7 @@ fn ue_ip(
     if ies.is_empty() {
         return Ok(None);
     }
-    let ni = ni.unwrap_or(DEFAULT_NI);
+    let ni = ni.unwrap_or(NiId::DEFAULT);
     let mut ue = UeIp {
         ni,
         v4: None,

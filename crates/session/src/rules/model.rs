@@ -7,6 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use compiled::{
+    Direction, Flow, Marking, Marks, NiId, PacketRate, PdrId, PredefinedId, QerId, Qfi, QfiSet,
+};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -14,13 +17,9 @@ use smallvec::SmallVec;
 pub use crate::alloc::teid::LocalTeid;
 use crate::base::flow::FlowDescription;
 pub use crate::base::ids::{BarId, FarId, RuleId, UrrId};
-use crate::compiled::DEFAULT_NI;
-use crate::compiled::{
-    Direction, Flow, Marking, Marks, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet,
-};
 pub use crate::rules::flows::Flows;
 use crate::rules::flows::NO_FLOWS;
-use crate::rules::predefined::{self, EffectivePdr, PredefinedId, PredefinedRule};
+use crate::rules::predefined::{self, EffectivePdr, PredefinedRule};
 pub use crate::rules::targets::{Duplicates, Duplicating, Targets};
 pub use crate::rules::urr::{Asks, Limits, RareAsks, Renewed};
 
@@ -253,7 +252,7 @@ impl Pdi {
 
     /// Where the UE's addresses, and the networks behind it, are valid.
     pub fn ni_of_ue(&self) -> NiId {
-        self.ue.map(|ue| ue.ni).or(self.ni).unwrap_or(DEFAULT_NI)
+        self.ue.map(|ue| ue.ni).or(self.ni).unwrap_or(NiId::DEFAULT)
     }
 
     /// The UE's own addresses.

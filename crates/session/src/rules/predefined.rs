@@ -5,13 +5,12 @@
 //! filters, and what it has of a FAR and a QER. A PDR that activates several rules is one PDR for each of
 //! them: packets that none of them asks for are not the PDR's.
 
+use compiled::{Direction, NiId, PredefinedId, QerId};
 use pfcp::{IeType, Ies};
 use smallvec::SmallVec;
 
 use crate::base::flow::FlowDescription;
 use crate::base::refusal::Refusal;
-pub use crate::compiled::PredefinedId;
-use crate::compiled::{Direction, NiId, QerId};
 use crate::rules::site::Site;
 use crate::rules::{FarId, Pdr, Qer};
 
@@ -24,16 +23,14 @@ pub(crate) const RULES_PER_SESSION: usize = 64;
 /// FAR and QER IDs from here on are those of predefined rules (TS 29.244, 8.2.74, 8.2.75).
 const PREDEFINED_IDS: u32 = 1 << 31;
 
-impl PredefinedId {
-    /// What its FAR is called.
-    pub(crate) fn far(self) -> FarId {
-        FarId(PREDEFINED_IDS | u32::from(self.get()))
-    }
+/// ID of the FAR of a predefined rule.
+pub(crate) fn far_of(rule: PredefinedId) -> FarId {
+    FarId(PREDEFINED_IDS | u32::from(rule.get()))
+}
 
-    /// What its QER is called.
-    pub(crate) fn qer(self) -> QerId {
-        QerId(PREDEFINED_IDS | u32::from(self.get()))
-    }
+/// ID of the QER of a predefined rule.
+fn qer_of(rule: PredefinedId) -> QerId {
+    QerId(PREDEFINED_IDS | u32::from(rule.get()))
 }
 
 /// What an operator has configured under a name.
@@ -83,7 +80,7 @@ impl PredefinedRule {
 pub fn numbered(mut rules: Vec<PredefinedRule>) -> Vec<PredefinedRule> {
     for (place, rule) in rules.iter_mut().enumerate() {
         if let (Some(id), Some(qer)) = (PredefinedId::at(place), &mut rule.qer) {
-            qer.id = id.qer();
+            qer.id = qer_of(id);
         }
     }
     rules

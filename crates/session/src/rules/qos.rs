@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
-
-use crate::compiled::{
+use compiled::{
     Above, Action, CAPACITIES_ON_WAY, CapacityId, Direction, Marking, NiId, Qfi, WEIGHT_MAX,
 };
+use ipnet::IpNet;
+
 use crate::rules::UeIp;
 
 /// 5QI of flows of which nothing else is said: non-GBR, as internet access usually is.

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use compiled::{NiId, PolicyId};
 use ipnet::IpNet;
 use pfcp::ie::{NetworkInstance, TgppInterfaceType};
 
-use crate::compiled::{NiId, PolicyId};
 use crate::rules::config::{
     Burst, Config, ForwardingPolicy, Limits, PredefinedRule, QosConfig, TunnelNetwork,
 };

@@ -1,8 +1,8 @@
 //! Where the packets of a FAR go.
 
+use compiled::{Marking, PolicyId};
 use serde::{Deserialize, Serialize};
 
-use crate::compiled::{Marking, PolicyId};
 use crate::rules::{Far, Forwarding, LeftTunnel, RemoteFTeid, TunnelNetworkId};
 
 /// Where the packets of a FAR go. Few FARs duplicate, and the others need no room for it.
@@ -77,7 +77,7 @@ impl Targets {
 pub struct Duplicates {
     /// DUPL; without it, the parameters are kept only.
     pub on: bool,
-    /// Where they go, at most [`DUPLICATES_MAX`](crate::compiled::DUPLICATES_MAX). They are shown to nobody:
+    /// Where they go, at most [`DUPLICATES_MAX`](compiled::DUPLICATES_MAX). They are shown to nobody:
     /// they may be somebody's to intercept (TS 33.127).
     pub to: Vec<Duplicating>,
 }

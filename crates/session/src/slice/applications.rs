@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use compiled::Tables;
 use pfcp::{Cause, IeType};
 
 use crate::base::event::Event;
@@ -13,7 +14,6 @@ use crate::base::ids::{PartyId, PeerId};
 use crate::base::pfd::{PfdKind, Property};
 use crate::base::refusal::Refusal;
 use crate::base::slab::Place;
-use crate::compiled::Tables;
 use crate::exchange::n4::Turn;
 use crate::rules::Pdr;
 use crate::rules::flows::{Flows, NO_FLOWS};

@@ -3,9 +3,9 @@
 //! Times in it are those of the caller's clock, network instances, N3 addresses and predefined rules those of the
 //! configuration, by their places there.
 
+use compiled::PdrId;
 use serde::{Deserialize, Serialize};
 
-use crate::compiled::PdrId;
 use crate::rules::endpoints::Endpoint;
 use crate::rules::{FarId, Rules, Urr};
 use crate::slice::deferred::Deferral;

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use compiled::{PdrId, Tables};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
@@ -15,7 +16,6 @@ use crate::base::slab::Place;
 use crate::base::time::Time;
 use crate::base::wall_clock::WallClock;
 use crate::compile::compiler::owner;
-use crate::compiled::{PdrId, Tables};
 use crate::rules::PacketRules;
 use crate::slice::sessions::Sessions;
 

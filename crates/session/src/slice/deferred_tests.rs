@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use compiled::{Flow, Key, PdrId, Select};
 use pfcp::{IeType, MessageType, Writer};
 
 use crate::base::time::Time;
-use crate::compiled::{Flow, Key, PdrId, Select};
 use crate::slice::reports_tests::{World, smf};
 use crate::slice::tests::{PdrIe, flow, remove};
 

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use compiled::{Resource, Tables};
+
 use crate::base::event::Event;
 use crate::base::ids::{PartyId, PeerId};
 use crate::base::refusal::Refusal;
+use crate::base::shortage::Shortage;
 use crate::base::slab::Place;
 use crate::base::time::Time;
-use crate::compiled::Tables;
 use crate::exchange::n4::Turn;
 use crate::node::peer::{Peer, PeerState, Peers};
-use crate::room::{Resource, Shortage};
 use crate::rules::Apply;
 use crate::slice::Slice;
 use crate::slice::context::Context;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use compiled::{FRAMED_MAX, NiId, PdrId, QerId};
 use ipnet::IpNet;
 use pfcp::ie::PfcpSmReqFlags;
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
@@ -11,7 +12,6 @@ use smallvec::SmallVec;
 
 use crate::base::refusal::Refusal;
 use crate::compile::compiler::is_found_by_others;
-use crate::compiled::{FRAMED_MAX, NiId, PdrId, QerId};
 use crate::rules::endpoints::{ENDPOINTS_MAX, Endpoint};
 use crate::rules::flows::NO_FLOWS;
 use crate::rules::intake::{self, Wants};

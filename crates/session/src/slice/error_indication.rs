@@ -5,9 +5,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use compiled::Tables;
 use pfcp::ie::{FTeid, ReportType};
 
-use crate::compiled::Tables;
 use crate::exchange::n4::Turn;
 use crate::node::peer::Peers;
 use crate::slice::Slice;
@@ -80,9 +80,9 @@ mod tests {
 
     use pfcp::IeType;
 
-    use crate::compiled::{Action, PdrId};
     use crate::slice::reports_tests::{World, smf};
     use crate::slice::tests::{GNB, Recorder, qer, tunnel};
+    use compiled::{Action, PdrId};
 
     /// Of the far end of the tunnel that these sessions send into, in IPv4 and UDP.
     fn indication() -> Vec<u8> {

@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use compiled::Tables;
+
 use crate::base::ids::PeerId;
 use crate::base::slab::Place;
 use crate::base::time::Time;
-use crate::compiled::Tables;
 use crate::node::slices::Then;
 use crate::slice::Slice;
 

@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
+use compiled::Tables;
+
 use crate::base::ids::PeerId;
 use crate::base::slab::Place;
-use crate::compiled::Tables;
 use crate::slice::sessions::{List, Sessions};
 use crate::slice::sets::SetKey;
 

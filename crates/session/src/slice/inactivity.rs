@@ -7,12 +7,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use compiled::Tables;
 use pfcp::ie::ReportType;
 use serde::{Deserialize, Serialize};
 
 use crate::base::slab::Place;
 use crate::base::time::Time;
-use crate::compiled::Tables;
 use crate::exchange::n4::Turn;
 use crate::node::peer::Peers;
 use crate::rules::Pdr;

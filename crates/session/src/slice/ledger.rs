@@ -4,11 +4,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use compiled::{CapacityId, Compiled, Holding, Limit, NoRoom, Resource, Tables};
+
 use crate::base::ids::{PartyId, PeerId};
 use crate::base::shares::Shares;
 use crate::base::slab::Place;
-use crate::compiled::{CapacityId, Compiled, Limit, NoRoom, Tables};
-use crate::room::{Holding, Resource};
 
 /// More lines than any session takes at once.
 const PLENTY: u64 = 4096;

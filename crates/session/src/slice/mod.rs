@@ -40,6 +40,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use compiled::Tables;
+
 use crate::base::event::Event;
 use crate::base::ids::{PartyId, PeerId};
 use crate::base::node_id::NodeId;
@@ -48,7 +50,6 @@ use crate::base::refusal::Refusal;
 use crate::base::shares::Shares;
 use crate::base::slab::Place;
 use crate::base::time::Time;
-use crate::compiled::Tables;
 use crate::exchange::n4::Turn;
 use crate::exchange::requests::{About, Purpose};
 use crate::node::peer::Peers;

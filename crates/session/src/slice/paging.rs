@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use compiled::{Buffered, HoldLimits, PdrId, Qfi, Tables};
 use pfcp::ie::{DownlinkDataServiceInformation, PfcpSrRspFlags, ReportType, Timer, UpdateBar};
 use pfcp::message::SessionReportResponse;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,6 @@ use smallvec::SmallVec;
 
 use crate::base::time::Time;
 use crate::compile::compiler::mark;
-use crate::compiled::{Buffered, HoldLimits, PdrId, Qfi, Tables};
 use crate::exchange::n4::Turn;
 use crate::node::peer::Peers;
 use crate::rules::{Apply, Bar, BarId, Far, Pdr, Rules};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use compiled::{Buffered, HoldLimits, PdrId};
 use pfcp::ie::{
     ApplyAction, DownlinkDataServiceInformation, PacketCount, PfcpSmReqFlags, PfcpSrRspFlags,
     ReportType, Timer, TimerUnit,
@@ -9,7 +10,6 @@ use pfcp::ie::{
 use pfcp::message::SessionReportRequest;
 use pfcp::{Cause, IeType, MessageType, Writer};
 
-use crate::compiled::{Buffered, HoldLimits, PdrId};
 use crate::slice::reports_tests::{Sent, World, smf};
 use crate::slice::tests::tunnel;
 

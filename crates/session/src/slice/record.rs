@@ -6,9 +6,10 @@
 
 use std::collections::BTreeSet;
 
+use compiled::FRAMED_MAX;
+
 use crate::base::node_id::NodeId;
 use crate::base::octets::{put, take};
-use crate::compiled::FRAMED_MAX;
 use crate::rules::endpoints::ENDPOINTS_MAX;
 use crate::rules::summary::ue_nets;
 use crate::rules::{Conditions, Pdr, Rule, Rules, SdfFilter, Targets};

@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use compiled::Tables;
 use pfcp::ie::ReportType;
 use pfcp::message::SessionReportResponse;
 use pfcp::{Message, MessageType, Writer};
 
 use crate::base::event::{Ignored, Said};
 use crate::base::ids::PeerId;
-use crate::compiled::Tables;
 use crate::exchange::n4::Turn;
 use crate::exchange::requests::{About, Purpose};
 use crate::exchange::stats::Way;

@@ -3,12 +3,12 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use compiled::Buffered;
 use pfcp::ie::{FSeid, NodeId, RecoveryTimeStamp, ReportType};
 use pfcp::message::SessionReportRequest;
 use pfcp::{Cause, IeType, MessageType, Writer};
 
 use crate::base::time::Time;
-use crate::compiled::Buffered;
 use crate::core::Core;
 use crate::exchange::outbox::Outbox;
 use crate::exchange::stats::Way;

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 
+use compiled::{Direction, NiId, PdrId};
 use ipnet::{IpNet, Ipv6Net};
 use pfcp::{Cause, IeType};
 
@@ -11,7 +12,6 @@ use crate::alloc::teid::{Grant, LocalTeid, Teids};
 use crate::base::refusal::Refusal;
 use crate::base::time::Time;
 use crate::compile::compiler::is_found_by_others;
-use crate::compiled::{DEFAULT_NI, Direction, NiId, PdrId};
 use crate::rules::config::Config;
 use crate::rules::endpoints::Endpoint;
 use crate::rules::intake::{self, ChooseId, WantedFTeid, Wants};
@@ -300,7 +300,7 @@ impl Resources {
         let ni = forwarding
             .and_then(|to| to.ni)
             .or(pdr.pdi.ni)
-            .unwrap_or(DEFAULT_NI);
+            .unwrap_or(NiId::DEFAULT);
         if let Some(ue) = &mut draft.pdrs.rules[at].pdi.ue {
             ue.ni = ni;
         }

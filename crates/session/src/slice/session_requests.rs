@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use compiled::Tables;
 use pfcp::ie::{FSeid, FTeid, UeIpAddress};
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{Cause, IeType, Writer};
@@ -9,7 +10,6 @@ use pfcp::{Cause, IeType, Writer};
 use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
 use crate::base::time::Time;
-use crate::compiled::Tables;
 use crate::exchange::incoming::Incoming;
 use crate::exchange::n4::Turn;
 use crate::node::load::Notice;

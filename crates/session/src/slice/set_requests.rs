@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use compiled::Tables;
 use pfcp::ie::SessionChangeInfo;
 use pfcp::message::{SessionSetDeletionRequest, SessionSetModificationRequest};
 use pfcp::{Cause, IeType, Message};
@@ -10,7 +11,6 @@ use pfcp::{Cause, IeType, Message};
 use crate::base::event::Event;
 use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
-use crate::compiled::Tables;
 use crate::exchange::n4::Turn;
 use crate::node::peer::Peers;
 use crate::slice::Slice;

@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use compiled::Tables;
 use serde::{Deserialize, Serialize};
 
 use crate::base::time::Time;
-use crate::compiled::Tables;
 use crate::slice::sessions::{Session, Sessions};
 use crate::slice::tunnels::Tunnel;
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use compiled::{Counters, PdrId, PredefinedId, Tables};
 use pfcp::IeType;
 use pfcp::ie::{PfcpSmReqFlags, UsageReportTrigger};
 use pfcp::message::SessionModificationRequest;
@@ -12,7 +13,6 @@ use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
 use crate::base::slab::Place;
 use crate::base::time::Time;
-use crate::compiled::{Counters, PdrId, PredefinedId, Tables};
 use crate::rules::summary::{SessionSummary, ue_nets};
 use crate::rules::{RuleId, UrrId};
 use crate::slice::context::{Context, Extra};

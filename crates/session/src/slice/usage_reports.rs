@@ -1,9 +1,9 @@
 //! Usage told to SMFs, in Session Reports and answers, and to the log of usage.
 
+use compiled::Tables;
 use pfcp::{IeType, Writer};
 
 use crate::base::ids::PeerId;
-use crate::compiled::Tables;
 use crate::exchange::n4::Turn;
 use crate::node::peer::Peers;
 use crate::slice::Slice;

@@ -4,12 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use compiled::{Counters, Direction, PacketRate, PdrId, PredefinedId};
 use ipnet::{IpNet, Ipv6Net};
 use pfcp::ie::{MeasurementMethod, ReportingTriggers};
 
 use crate::base::ids::PeerId;
 use crate::base::time::Time;
-use crate::compiled::{Counters, Direction, PacketRate, PdrId, PredefinedId};
 use crate::rules::config::PredefinedFar;
 use crate::rules::predefined::{self, PredefinedRule};
 use crate::rules::site::Site;

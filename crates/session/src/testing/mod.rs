@@ -7,6 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use compiled::{
+    Action, Compiled, Direction, Entry, Marks, NiId, PacketRate, PdrId, PolicyId, PredefinedId,
+    QerId, Qfi, QfiSet,
+};
 use ipnet::IpNet;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -15,13 +19,9 @@ use smallvec::SmallVec;
 use crate::base::flow::{Address, End, FlowDescription};
 use crate::base::refusal::Refusal;
 use crate::compile::compiler::Compiler;
-use crate::compiled::{
-    Action, Compiled, Direction, Entry, Marks, NiId, PacketRate, PdrId, PolicyId, QerId, Qfi,
-    QfiSet,
-};
 use crate::rules::config::{Config, PredefinedFar, PredefinedRule};
 use crate::rules::flows::Flows;
-use crate::rules::predefined::{PredefinedId, numbered};
+use crate::rules::predefined::numbered;
 use crate::rules::site::Site;
 use crate::rules::{
     Apply, Conditions, Duplicates, Duplicating, Far, FarId, Forwarding, Gate, Interface, LocalEnds,

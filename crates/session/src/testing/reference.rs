@@ -5,8 +5,9 @@
 
 use std::net::IpAddr;
 
+use compiled::{Direction, Marks, NiId, PacketRate, PdrId, PolicyId, Qfi};
+
 use crate::base::flow::{Address, End, FlowDescription};
-use crate::compiled::{Direction, Marks, NiId, PacketRate, PdrId, PolicyId, Qfi};
 use crate::rules::predefined::{PredefinedFar, PredefinedRule};
 use crate::rules::{Apply, Far, Interface, PacketRules, Pdi, Pdr, Qer, SdfFilter, UeIp};
 

@@ -4,9 +4,9 @@
 //! A PDR tells when it has used up its share, and what is left then is split anew. Shares add up to what is left, so that
 //! it is never used up before one of them tells; in the end a share is less than a packet.
 
+use compiled::PdrId;
 use smallvec::SmallVec;
 
-use crate::compiled::PdrId;
 use crate::usage::measured::{UNARMED, Usage, measuring, place};
 use crate::usage::urr_rules::UrrRules;
 
@@ -23,9 +23,9 @@ const COUNTS: usize = 2;
 /// Which count of a PDR an alarm is of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Armed {
-    /// [`crate::compiled::Counters::bytes`]
+    /// [`compiled::Counters::bytes`]
     Forwarded,
-    /// [`crate::compiled::Counters::qos_bytes`]
+    /// [`compiled::Counters::qos_bytes`]
     QosDrops,
 }
 

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use compiled::{Counters, Direction, PdrId};
 use pfcp::ie::{
     MeasurementInformation, MeasurementMethod, ReportingTriggers, UsageInformation,
     UsageReportTrigger,
@@ -16,7 +17,6 @@ use crate::base::bits;
 use crate::base::salted::mix;
 use crate::base::time::Time;
 use crate::base::wall_clock::WallClock;
-use crate::compiled::{Counters, Direction, PdrId};
 use crate::rules::urr::{Asks, Limits, Renewed};
 use crate::rules::{FarId, Urr, UrrId};
 use crate::usage::quotas::{Cut, Quotas};

@@ -1,10 +1,10 @@
 //! URRs, and which PDRs name them: all that usage goes by, so that a report reads no PDR.
 
+use compiled::{Direction, PdrId};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::compiled::{Direction, PdrId};
 use crate::rules::summary::ue_nets;
 use crate::rules::{Pdr, Urr, UrrId};
 

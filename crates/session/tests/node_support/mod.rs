@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, UNIX_EPOCH};
 
+use compiled::{
+    Action, Compiled, Counters, Holding, Key, NoRoom, PdrId as OurPdrId, Resource, Tables,
+};
 use rs_pfcp::ie::apply_action::ApplyAction;
 use rs_pfcp::ie::cause::{Cause, CauseValue};
 use rs_pfcp::ie::create_far::CreateFar;
@@ -39,10 +42,8 @@ use rs_pfcp::ie::ue_ip_address::UeIpAddress;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 use rs_pfcp::message::header::Header;
-use session::compiled::{Action, Compiled, Counters, Key, NoRoom, PdrId as OurPdrId, Tables};
 use session::config::{Config, NetworkInstance as OurInstance, NodeIdConfig};
 use session::event::Event;
-use session::room::{Holding, Resource};
 use session::{Core, Outbox, Time};
 
 /// Our Recovery Time Stamp in all tests.

@@ -1,7 +1,7 @@
 //! Several datagrams of two peers, one of them associated, into the core: it stands, and what it
 //! says can be decoded. Shared by the fuzz target and the test that replays its corpus.
 
-use session::compiled::{Compiled, Counters, NoRoom, PdrId, Tables};
+use compiled::{Compiled, Counters, NoRoom, PdrId, Tables};
 use session::config::{Config, NetworkInstance};
 use session::{Core, Outbox, Time};
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, mpsc};
 
-use session::compiled::Buffered;
+use compiled::Buffered;
 
 use super::keeper::{Buffers, Exit};
 use super::{HoldBounds, HoldCounters, HoldTotals, Holder};

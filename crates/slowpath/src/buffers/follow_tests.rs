@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use proptest::prelude::*;
-use session::compiled::{
+use compiled::{
     Action, Compiled, Direction, Entry, Filter, Flow, Key, NiId, PdrId, QfiSet, Select, Tables as _,
 };
+use proptest::prelude::*;
 use session::testing;
 use tables::task::{EVENT_HELD, Event};
 use tables::{Handle, Layout, Options, PortConfig, Roles, Tables};

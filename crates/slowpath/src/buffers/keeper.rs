@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use session::compiled::Buffered;
+use compiled::Buffered;
 use tables::pipeline::{HEADROOM, HeldFate, Pipeline, Placed, Scratch, TAILROOM};
 use tables::task::{DOWNLINK, EVENT_HELD, Event, UPLINK};
 use tables::{Bystander, Owners, Verdict, monotonic_ns, reason_number};

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-use session::compiled::{HoldLimits, PdrId};
+use compiled::{HoldLimits, PdrId};
 use smallvec::SmallVec;
 
 use super::arena::{Arena, Stored};

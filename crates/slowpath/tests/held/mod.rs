@@ -4,9 +4,7 @@ use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use session::compiled::{
-    Action, Compiled, Direction, Entry, Key, Marks, NiId, PdrId, Select, Tables as _,
-};
+use compiled::{Action, Compiled, Direction, Entry, Key, Marks, NiId, PdrId, Select, Tables as _};
 use slowpath::{HeldByHand, HoldBounds, Setup};
 use tables::{Handle, Layout, Options, PortConfig, Roles, Tables};
 

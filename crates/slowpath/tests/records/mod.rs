@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
 
-use session::compiled::{
+use compiled::{
     Action, Compiled, Direction, Entry, Key, Marks, NiId, PdrId, Relay, Select, Tables as _,
 };
 use slowpath::{Finisher, Setup};

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use session::compiled::PdrId;
+use compiled::PdrId;
 use smallvec::SmallVec;
 
 use crate::abi::{ALARM_STEP, AlarmRecord, Cpu, QOS_ALARM_NONE, entry};
@@ -126,7 +126,7 @@ impl Alarms {
 }
 
 impl Store {
-    /// [`session::compiled::Tables::arm`]
+    /// [`compiled::Tables::arm`]
     pub(crate) fn arm(&mut self, handle: &Handle, pdr: PdrId, alarm: Option<u64>, atomic: bool) {
         let indices: SmallVec<[u32; 4]> = handle.entries_of(pdr).map(|held| held.index).collect();
         match (alarm, indices.as_slice()) {
@@ -157,7 +157,7 @@ impl Store {
         }
     }
 
-    /// [`session::compiled::Tables::arm_qos`]
+    /// [`compiled::Tables::arm_qos`]
     pub(crate) fn arm_qos(&mut self, handle: &Handle, pdr: PdrId, alarm: Option<u64>) {
         let indices: SmallVec<[u32; 4]> = handle.entries_of(pdr).map(|held| held.index).collect();
         match (alarm, indices.as_slice()) {

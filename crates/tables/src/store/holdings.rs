@@ -1,7 +1,6 @@
-//! Holdings of sessions ([`session::room`]).
+//! Holdings of sessions ([`compiled`]).
 
-use session::compiled::{CapacityId, Compiled, NoRoom};
-use session::room::{Holding, Resource};
+use compiled::{CapacityId, Compiled, Holding, NoRoom, Resource};
 use smallvec::SmallVec;
 
 use crate::abi::{Ext, from_words};

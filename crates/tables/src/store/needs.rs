@@ -1,6 +1,6 @@
 //! Features of programs that sessions and next hops use.
 
-use session::compiled::{Action, Compiled, Direction, Key};
+use compiled::{Action, Compiled, Direction, Key};
 
 use crate::abi::{Features, entry};
 use crate::encode::meaningful;

@@ -1,8 +1,8 @@
 //! Working out a change: what will lie where, and whether it fits. Nothing here is visible to
 //! packets; what is taken is given back if the whole does not fit.
 
+use compiled::{Action, Compiled, Entry, Key, Limit, NiId, NoRoom, PredefinedId, Select};
 use ipnet::IpNet;
-use session::compiled::{Action, Compiled, Entry, Key, Limit, NiId, NoRoom, PredefinedId, Select};
 use smallvec::SmallVec;
 use std::ops::Range;
 

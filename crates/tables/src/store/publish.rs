@@ -1,7 +1,7 @@
 //! Carrying a change out. What a word points at goes in before it; what is no longer pointed at is
 //! retired after it.
 
-use session::compiled::{Compiled, NoRoom};
+use compiled::{Compiled, NoRoom};
 
 use crate::abi::{Features, Line, entry, meter, words_of};
 use crate::copies;
@@ -380,7 +380,7 @@ impl Store {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use session::compiled::{
+    use compiled::{
         Action, Compiled, Entry, Filter, Key, NiId, PdrId, QfiSet, Select, Tables as _,
     };
 

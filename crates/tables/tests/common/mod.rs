@@ -10,10 +10,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
+use compiled::{Marks, NiId, PolicyId};
 use ipnet::IpNet;
 use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
 use nix::fcntl::{Flock, FlockArg};
-use session::compiled::{Marks, NiId, PolicyId};
 use session::config::{Config, NetworkInstance};
 use session::testing::reference::{Arrival, Packet};
 use tables::trace::TraceKey;

@@ -1,10 +1,9 @@
 //! Flows that share a capacity: who has how much where there is not enough for all, by a clock that the tests move.
 
-use session::compiled::{
-    Above, CAPACITIES_ON_WAY, CapacityId, Compiled, Direction, Limit, QerId, Share, SharedMeter,
-    Tables as _,
+use compiled::{
+    Above, CAPACITIES_ON_WAY, CapacityId, Compiled, Direction, Limit, QerId, Resource, Share,
+    SharedMeter, Tables as _,
 };
-use session::room::Resource;
 use tables::{CapacityConfig, Governor, Layout, Shaping};
 
 use super::*;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use compiled::{Direction, NiId, QerId, Qfi};
 use serde::{Deserialize, Serialize};
-use session::compiled::{Direction, NiId, QerId, Qfi};
 use session::config as core;
 use session::flow::FlowDescription;
 use session::rules::{Gate, Mbr, Qer};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use compiled::{Above, CapacityId, Direction, NiId, Qfi, WEIGHT_MAX};
 use serde::{Deserialize, Serialize};
-use session::compiled::{Above, CapacityId, Direction, NiId, Qfi, WEIGHT_MAX};
 use session::config::{CapacityUse, DEFAULT_5QI, FlowClass, Of, QosConfig, weight_of};
 use tables::CapacityConfig;
 

@@ -1,7 +1,7 @@
 //! How forwarding policies stand: told in the log when it changes, and shown.
 
+use compiled::{NiId, PolicyId};
 use nexthop::{NextHops, PolicyState};
-use session::compiled::{NiId, PolicyId};
 
 use crate::config::Config;
 use crate::report::{PolicyReport, PolicyUse};

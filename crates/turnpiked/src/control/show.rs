@@ -5,10 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use session::compiled::{Counters, Direction, PacketRate};
+use compiled::{Counters, Direction, PacketRate, Resource};
 use session::peer::{PeerId, PeerState};
 use session::pfds::Property;
-use session::room::Resource;
 use session::stats::{Stats, Way};
 use session::{Core, FarView, PdrView, PredefinedView, QerView, SessionView, Time, UrrView};
 use tables::{Counting, DROP_REASONS, PortTotals, ProgramInfo, Tables, Traffic, WorkerTotals};

@@ -1,12 +1,12 @@
 //! PDIs that name an application, whose packets are told by the flows of its PFDs.
 
+use compiled::{QfiSet, Select};
 use pfcp::Cause;
 
 use super::cases::{failure, pdr, refusal, refuses};
 use super::*;
 use crate::base::ids::PartyId;
 use crate::base::pfd::{PfdKind, Property};
-use crate::compiled::{QfiSet, Select};
 use crate::slice::applications::flows_of;
 
 const WEB: &str = "permit out 6 from 192.0.2.1 443 to assigned";
@@ -65,7 +65,7 @@ fn uplink(world: &World) -> Vec<(u16, Option<(u16, u16)>)> {
         panic!("no list");
     };
     let filters = compiled.filters[first..first + len].iter();
-    let ports = |f: &crate::compiled::Filter| f.flow.and_then(|flow| flow.dst_ports);
+    let ports = |f: &compiled::Filter| f.flow.and_then(|flow| flow.dst_ports);
     filters
         .map(|f| (compiled.entries[f.entry].pdr.0, ports(f)))
         .collect()

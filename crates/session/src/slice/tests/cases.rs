@@ -1,9 +1,9 @@
 //! What broke others, and what the specifications ask.
 
+use compiled::{Action, NiId, NoRoom, QerId, Select};
 use pfcp::Cause;
 
 use super::*;
-use crate::compiled::{Action, NiId, NoRoom, QerId, Select};
 use crate::rules::{FarId, RuleId};
 use crate::slice::resources::{ChosenFTeid, CreatedFor};
 

@@ -1,10 +1,10 @@
 //! What becomes of a session that is changed.
 
+use compiled::{Action, QerId};
 use pfcp::Cause;
 
 use super::cases::{failure, far, pdr, refusal, refuses, refuses_to_modify};
 use super::*;
-use crate::compiled::{Action, QerId};
 use crate::rules::{BarId, RuleId, UrrId};
 
 #[test]

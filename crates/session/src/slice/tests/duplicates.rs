@@ -1,9 +1,9 @@
 //! FARs with DUPL and Duplicating Parameters, in octets as SMFs send them.
 
+use compiled::{Action, Duplicate, DuplicateHeader, Marking};
 use pfcp::Cause;
 
 use super::*;
-use crate::compiled::{Action, Duplicate, DuplicateHeader, Marking};
 use crate::rules::{FarId, RuleId};
 
 const LI_FUNCTION: u8 = 4;
@@ -101,7 +101,7 @@ fn duplicates_go_with_each_action() {
         (
             FORW,
             Action::Route {
-                ni: crate::compiled::NiId(0),
+                ni: compiled::NiId(0),
             },
         ),
         (DROP, Action::Drop),

@@ -1,11 +1,11 @@
 //! Traffic Endpoints.
 
+use compiled::NiId;
 use pfcp::{Cause, IeType, Writer};
 
 use super::cases::refuses_to_modify;
 use super::cases::{failure, pdr, refusal, refuses};
 use super::*;
-use crate::compiled::NiId;
 use crate::rules::{FarId, RuleId};
 use crate::slice::resources::CreatedFor;
 

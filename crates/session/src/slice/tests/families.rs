@@ -1,9 +1,9 @@
 //! N3 over IPv4, IPv6 and both: F-TEIDs, Outer Header Creation and Removal, in octets as SMFs send them.
 
+use compiled::Action;
 use pfcp::{Cause, ToIe};
 
 use super::*;
-use crate::compiled::Action;
 use crate::rules::{FarId, RuleId};
 use crate::slice::resources::ChosenFTeid;
 

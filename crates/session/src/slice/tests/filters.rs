@@ -1,10 +1,10 @@
 //! SDF filters and PDRs that leave it to the session where their packets are found.
 
+use compiled::{Filter, Flow, NiId, QfiSet, Select};
 use pfcp::Cause;
 
 use super::cases::{failure, pdr, refusal, refuses};
 use super::*;
-use crate::compiled::{Filter, Flow, NiId, QfiSet, Select};
 
 const WITHOUT: PdrIe = PdrIe {
     id: 0,

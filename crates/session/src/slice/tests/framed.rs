@@ -1,11 +1,11 @@
 //! Networks behind a UE, and UE prefixes that are no /64.
 
+use compiled::{Direction, FRAMED_MAX, NiId, Select, UeAddresses};
 use ipnet::IpNet;
 use pfcp::{Cause, IeType, Writer};
 
 use super::cases::{failure, pdr, refusal, refuses, refuses_to_modify, without_room};
 use super::*;
-use crate::compiled::{Direction, FRAMED_MAX, NiId, Select, UeAddresses};
 
 fn net(text: &str) -> IpNet {
     text.parse().unwrap()

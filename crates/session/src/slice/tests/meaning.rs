@@ -2,11 +2,11 @@
 
 use std::net::Ipv6Addr;
 
+use compiled::{Action, Compiled, Direction, Key, NiId, QerId, Select};
 use pfcp::ie::{GateStatus, Mbr};
 
 use super::cases::{failure, pdr, refuses};
 use super::*;
-use crate::compiled::{Action, Compiled, Direction, Key, NiId, QerId, Select};
 
 #[test]
 fn qers_gate_and_share() {

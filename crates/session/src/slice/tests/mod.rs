@@ -23,6 +23,10 @@ mod udp;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use compiled::{
+    Action, Compiled, Counters, Direction, EndedTunnel, Entry, HoldLimits, Holding, Key, Limit,
+    NoRoom, PdrId, PredefinedId, Resource, Tables,
+};
 use pfcp::ie::{
     ApplyAction, FSeid, FTeid, Gate, GateStatus, Mbr, NodeId, OuterHeader, OuterHeaderCreation,
     SdfFilter, UeIpAddress,
@@ -33,11 +37,6 @@ use pfcp::{IeType, MessageType, Writer};
 use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
 use crate::base::time::Time;
-use crate::compiled::{
-    Action, Compiled, Counters, Direction, EndedTunnel, Entry, HoldLimits, Key, Limit, NoRoom,
-    PdrId, PredefinedId, Tables,
-};
-use crate::room::{Holding, Resource};
 use crate::rules::config::{Config, Limits, NetworkInstance};
 use crate::slice::resources::Created;
 use crate::slice::sessions::Sessions;

@@ -1,7 +1,8 @@
 //! N3 and N9 on interfaces of their own: which of our addresses F-TEIDs and packets have.
 
+use compiled::Action;
+
 use super::*;
-use crate::compiled::Action;
 use crate::rules::config::TunnelNetwork;
 
 const ACCESS: u8 = 0;

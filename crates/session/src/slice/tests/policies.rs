@@ -1,10 +1,10 @@
 //! Forwarding policies that FARs name.
 
+use compiled::{NiId, PolicyId};
 use pfcp::Cause;
 
 use super::cases::{failure, far, refusal, refuses, refuses_to_modify};
 use super::*;
-use crate::compiled::{NiId, PolicyId};
 use crate::rules::config::ForwardingPolicy;
 
 /// Policies "gold", and "10", which FARs towards access must not name.

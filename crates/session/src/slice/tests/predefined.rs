@@ -1,12 +1,12 @@
 //! Predefined rules that SMFs activate by name (TS 29.244, 5.19).
 
+use compiled::{Action, Direction, Flow, Limit, NiId, QerId, Qfi, Select};
 use pfcp::Cause;
 use pfcp::ie::GateStatus;
 
 use super::cases::{failure, pdr, refusal, refuses};
 use super::*;
 use crate::base::flow::FlowDescription;
-use crate::compiled::{Action, Direction, Flow, Limit, NiId, QerId, Qfi, Select};
 use crate::rules::config::{PredefinedFar, PredefinedRule};
 use crate::rules::{self, RuleId};
 
@@ -467,7 +467,7 @@ fn predefined_rules_hold_in_the_time_of_their_pdr() {
         } = &mut world;
         sessions.keep_times(second(now), 10, tables);
         let compiled = world.only();
-        let of_rule = |f: &crate::compiled::Filter| compiled.entries[f.entry].predefined.is_some();
+        let of_rule = |f: &compiled::Filter| compiled.entries[f.entry].predefined.is_some();
         assert_eq!(compiled.filters.iter().any(of_rule), holds, "after {now} s");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use compiled::{Action, Direction};
 use ipnet::{IpNet, Ipv4Net};
 use pfcp::ie::OuterHeaderRemoval;
 use proptest::prelude::*;
@@ -11,7 +12,6 @@ use super::endpoints::EndpointIe;
 use super::*;
 use crate::base::prefix_set::overlap;
 use crate::compile::compiler::Compiler;
-use crate::compiled::{Action, Direction};
 use crate::rules::site::Site;
 use crate::rules::{PacketRules, Pdr, Rules};
 

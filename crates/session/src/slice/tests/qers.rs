@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
+use compiled::{Above, CapacityId, Direction, Limit, Marking, Marks, NiId, PacketRate, QerId, Qfi};
 use pfcp::ie::{Gbr, Mbr, PacketRate as PacketRateIe, PacketRateUnit, PacketsPerUnit};
 use pfcp::{Cause, IeType, Writer};
 
 use super::cases::{pdr, refusal, refuses, without_room};
 use super::*;
-use crate::compiled::{
-    Above, CapacityId, Direction, Limit, Marking, Marks, NiId, PacketRate, QerId, Qfi,
-};
 use crate::rules::RuleId;
 use crate::rules::config::{CapacityUse, FlowClass, Of, QosConfig};
 

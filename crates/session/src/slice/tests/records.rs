@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use compiled::Direction;
 use ipnet::Ipv6Net;
 use proptest::prelude::*;
 
 use super::*;
 use crate::base::node_id::NodeId as SmfId;
 use crate::base::slab::Slab;
-use crate::compiled::Direction;
 use crate::rules::{BarId, FarId, LocalEnds, Rules, UrrId};
 use crate::slice::context::Context;
 use crate::slice::record::{self, OCTETS_MAX, Record, RecordError, VERSION};

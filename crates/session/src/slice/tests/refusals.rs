@@ -2,12 +2,12 @@
 
 use std::net::Ipv6Addr;
 
+use compiled::{Action, QerId};
 use pfcp::Cause;
 use pfcp::ie::{Gbr, PdnType, PfcpSmReqFlags};
 
 use super::cases::{failure, far, pdr, refusal, refuses, refuses_to_modify};
 use super::*;
-use crate::compiled::{Action, QerId};
 use crate::rules::{FarId, RuleId};
 
 /// One line per thing that would change what packets meet: IE, where the refusal points.

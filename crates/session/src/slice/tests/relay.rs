@@ -2,13 +2,11 @@
 
 use std::net::Ipv6Addr;
 
+use compiled::{Action, Direction, EndedTunnel, Entry, Marking, Qfi, Relay, UeAddresses, UeEnd};
 use pfcp::Cause;
 use pfcp::ie::PfcpSmReqFlags;
 
 use super::*;
-use crate::compiled::{
-    Action, Direction, EndedTunnel, Entry, Marking, Qfi, Relay, UeAddresses, UeEnd,
-};
 use crate::rules::{FarId, RuleId};
 
 const ACCESS: u8 = 0;

@@ -1,8 +1,9 @@
 //! FARs with an outer header of UDP without GTP-U, in octets as SMFs send them (TS 29.244, 8.2.56).
 
+use compiled::{Action, EndedTunnel, UeEnd};
+
 use super::cases::failure;
 use super::*;
-use crate::compiled::{Action, EndedTunnel, UeEnd};
 use crate::rules::{FarId, RuleId};
 
 const SINK: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);

@@ -1,11 +1,11 @@
 //! Usage before QoS enforcement (MBQE): what was offered, beside what passed.
 
+use compiled::Counters;
 use pfcp::ie::{MeasurementMethod, ReportingTriggers as Asked, UsageReportTrigger as Told};
 use pfcp::ie::{UsageInformation, Volume};
 use pfcp::{IeType, Writer};
 
 use super::{MBQE, Measuring, UrrIe, seconds, total};
-use crate::compiled::Counters;
 use crate::slice::tests::PdrIe;
 
 const NO_TRIGGER: Asked = Asked::empty();

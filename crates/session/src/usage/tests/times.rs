@@ -1,5 +1,6 @@
 //! What time brings about: periods, starts and stops, durations, quotas that end by themselves.
 
+use compiled::Action;
 use pfcp::ToIe;
 use pfcp::ie::{
     DroppedDlTraffic, MeasurementInformation, ReportingTriggers as Asked, TimePeriods,
@@ -7,7 +8,6 @@ use pfcp::ie::{
 };
 
 use super::*;
-use crate::compiled::Action;
 
 fn triggers(said: &[Said]) -> Vec<Told> {
     said.iter().map(|said| said.trigger).collect()

@@ -1,12 +1,12 @@
 //! Volumes: thresholds, quotas, queries, and rules that come and go.
 
+use compiled::{Action, Counters};
 use pfcp::ie::{
     ApplyAction, MeasurementInformation, PfcpSmReqFlags, ReportingTriggers as Asked,
     UsageReportTrigger as Told,
 };
 
 use super::*;
-use crate::compiled::{Action, Counters};
 use crate::slice::tests::{far_of, remove};
 
 fn threshold(octets: u64) -> UrrIe {

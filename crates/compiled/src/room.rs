@@ -1,20 +1,11 @@
 //! Resources that all sessions share, and how much of them each holds.
 
-use std::fmt;
-
 use smallvec::SmallVec;
 
-/// A capacity: its place in the list that the tables were given, from 1 on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CapacityId(pub u8);
-
-impl CapacityId {
-    /// There is none.
-    pub const NONE: Self = Self(0);
-}
+use crate::ids::{CapacityId, QerId};
 
 /// Something that all sessions share, and that may run short. One more is one line here, in [`Self::COUNTED`] and in
-/// [`Self::name`], and what [`Tables`](crate::compiled::Tables) say of it.
+/// [`Self::name`], and what [`Tables`](crate::Tables) say of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Resource {
     /// PFCP sessions.
@@ -90,7 +81,7 @@ impl Holding {
     }
 
     /// What was held as `before` is held as `after`.
-    pub(crate) fn change(&mut self, before: &Self, after: &Self) {
+    pub fn change(&mut self, before: &Self, after: &Self) {
         for (held, less) in self.0.iter_mut().zip(&before.0) {
             *held = held.saturating_sub(*less);
         }
@@ -102,37 +93,42 @@ impl Holding {
         }
     }
 
-    pub(crate) fn is_nothing(&self) -> bool {
+    /// Nothing of any of them.
+    pub fn is_nothing(&self) -> bool {
         self.0.iter().all(|held| *held == 0)
     }
 }
 
-/// Lack of room, for which a request was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shortage {
-    /// The table, as the metrics name it.
+/// The tables cannot take a change; nothing of it was applied. Answered with cause 75.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no room in the {table} table")]
+pub struct NoRoom {
+    /// Which one, as the metrics name it; `capacities`: what is guaranteed would be more than there is.
     pub table: &'static str,
-    /// The shared resource, if it is one.
-    pub resource: Option<Resource>,
-    /// There is some left, which others are sure of.
+    /// With `capacities`: whose guaranteed rate it is that is too much.
+    pub qer: Option<QerId>,
+    /// With `capacities`: which one is short.
+    pub capacity: CapacityId,
+    /// There is room, but not for this session: [`Compiled::more`].
     pub is_kept: bool,
 }
 
-impl Shortage {
-    pub(crate) fn of(resource: Resource, is_kept: bool) -> Self {
+impl NoRoom {
+    /// In this table.
+    pub const fn of(table: &'static str) -> Self {
         Self {
-            table: resource.name(),
-            resource: Some(resource),
-            is_kept,
+            table,
+            qer: None,
+            capacity: CapacityId::NONE,
+            is_kept: false,
         }
     }
-}
 
-impl fmt::Display for Shortage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.is_kept {
-            true => write!(f, "{}: what is left is of others' shares", self.table),
-            false => write!(f, "{}: full", self.table),
+    /// In this table, what is left of which is kept for others.
+    pub const fn kept(table: &'static str) -> Self {
+        Self {
+            is_kept: true,
+            ..Self::of(table)
         }
     }
 }

@@ -1,0 +1,26 @@
+//! What a session looks like to packets: the seam between the rules of an SMF and the tables.
+//!
+//! The core compiles the PDRs, FARs and QERs of one session into a [`Compiled`] and hands it to
+//! [`Tables::publish`]; it never learns where an entry lies. The tables never learn what a FAR is.
+#![forbid(unsafe_code)]
+
+mod entry;
+mod filter;
+mod ids;
+mod meter;
+mod room;
+mod session;
+mod tables;
+
+pub use entry::{
+    Action, DUPLICATES_MAX, Direction, Duplicate, DuplicateHeader, Entry, Marking, Marks, Relay,
+    UeAddresses, UeEnd,
+};
+pub use filter::{Filter, Flow};
+pub use ids::{CapacityId, NiId, PdrId, PolicyId, PredefinedId, QerId, Qfi, QfiSet};
+pub use meter::{
+    Above, CAPACITIES_ON_WAY, Limit, PacketRate, Rate, Share, SharedMeter, WEIGHT_MAX,
+};
+pub use room::{Holding, NoRoom, Resource};
+pub use session::{Compiled, FRAMED_MAX, Key, Select};
+pub use tables::{Buffered, Counters, EndedTunnel, HoldLimits, Tables};

@@ -1,0 +1,165 @@
+//! What is asked of tables, and what they tell.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::ids::{PdrId, PredefinedId};
+use crate::room::{Holding, NoRoom, Resource};
+use crate::session::Compiled;
+
+/// Where sessions become visible to packets. Implemented by the `tables` crate, and by a recorder
+/// in the tests of `session`.
+pub trait Tables {
+    /// Where the parts of one session lie. `Default` is a session that is not in the tables.
+    type Handle: Default;
+
+    /// Slots of TEIDs that there are, one less than this: a [`Key::Teid`](crate::Key::Teid)'s is from 1 on, and below.
+    fn direct_teids(&self) -> u32;
+
+    /// Whether the host has a route to a gNB's address, so that of an IPv4 and an IPv6 address the
+    /// better can be taken. Tables that know no routes say that it has.
+    fn reaches(&self, peer: IpAddr) -> bool {
+        let _ = peer;
+        true
+    }
+
+    /// Make packets meet `new` instead of what `handle` holds. All of it or, on an error, nothing.
+    ///
+    /// A packet under way meets the old form or the new one, never a mixture. Entries keep their
+    /// counters and meter state across changes (by PDR ID and predefined rule, by QER ID and direction). Afterwards
+    /// `handle` holds `new`.
+    fn publish(&mut self, handle: &mut Self::Handle, new: &Compiled) -> Result<(), NoRoom>;
+
+    /// How much there is of something, for all sessions together; `None`: it does not run short.
+    fn room(&self, _: Resource) -> Option<u64> {
+        None
+    }
+
+    /// A session's holdings of it, [`Resource::Sessions`] aside.
+    fn holds(&self, _: &Self::Handle) -> Holding {
+        Holding::default()
+    }
+
+    /// Take the session out. Its keys may be reused by another session at once.
+    fn withdraw(&mut self, handle: &mut Self::Handle);
+
+    /// No packet of the session goes into this tunnel any more: tell its end by an End Marker (TS 29.281,
+    /// 7.3.2), behind the last packet that is still under way. Tables without packets need not.
+    fn end_tunnel(&mut self, _tunnel: &EndedTunnel) {}
+
+    /// Read the memory that a change of the session will need first, so that it is at hand then. The
+    /// result means nothing: it keeps the reads from being left out.
+    fn touch(&self, _handle: &Self::Handle) -> u64 {
+        0
+    }
+
+    /// How many packets of a PDR wait (FAR with BUFF), or are yet to leave behind those that did.
+    fn held(&self, _: &Self::Handle, _: PdrId) -> u64 {
+        0
+    }
+
+    /// Bound what waits for a PDR of this session, by our SEID.
+    fn limit_held(&mut self, _seid: u64, _: PdrId, _: HoldLimits) {}
+
+    /// Drop what waits for this session (DROBU: TS 29.244, 5.2.4).
+    fn discard_held(&mut self, _seid: u64) {}
+
+    /// Tell anew of what waits for this session: its SMF wants to hear of it, and did not before.
+    fn tell_of_held(&mut self, _seid: u64) {}
+
+    /// Both ends, remote first, of each GTP-U path that sessions send into. Tables without tunnels
+    /// have none.
+    fn gtpu_paths(&self, _each: &mut dyn FnMut(IpAddr, IpAddr)) {}
+
+    /// Counters of one PDR; zero when the session is not in the tables or has no such PDR.
+    fn counters(&self, handle: &Self::Handle, pdr: PdrId) -> Counters;
+
+    /// Be told of the session ([`Compiled::seid`]) when a PDR has forwarded that many bytes, as [`Self::counters`]
+    /// counts them; `None`: no more. Told once for each arming, seldom twice or too early, never not at all, and at
+    /// once if it already has. Holds across changes of the session, until it is armed anew.
+    fn arm(&mut self, _: &Self::Handle, _: PdrId, _alarm: Option<u64>) {}
+
+    /// The same of the bytes that QoS enforcement has dropped ([`Counters::qos_bytes`]).
+    fn arm_qos(&mut self, _: &Self::Handle, _: PdrId, _alarm: Option<u64>) {}
+
+    /// What a PDR had counted that the last [`Self::publish`] or [`Self::withdraw`] of a session with a
+    /// [`Compiled::seid`] has taken out, when no more packets could find it. What packets under way still add is
+    /// counted as late. `None`: it was not there, or these tables do not know.
+    fn parted(&self, _: PdrId) -> Option<Counters> {
+        None
+    }
+
+    /// Entries are this session's, for those who ask whose they are; one that is published later says so itself.
+    fn name(&self, _: &Self::Handle, _seid: u64) {}
+
+    /// Those of one of the predefined rules that a PDR activates; zero as above.
+    fn counters_of(&self, _: &Self::Handle, _: PdrId, _: PredefinedId) -> Counters {
+        Counters::default()
+    }
+}
+
+/// A tunnel that a path switch has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedTunnel {
+    /// Remote TEID, host order.
+    pub teid: u32,
+    /// Remote address.
+    pub peer: IpAddr,
+    /// Our address, the source of the outer packet.
+    pub local: IpAddr,
+}
+
+/// What the packets of one PDR did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Forwarded.
+    pub packets: u64,
+    /// Inner IP bytes forwarded.
+    pub bytes: u64,
+    /// Matched and dropped.
+    pub drops: u64,
+    /// Of these, by QoS enforcement: a gate, an MBR, a packet rate.
+    pub qos_packets: u64,
+    /// Inner IP bytes of those.
+    pub qos_bytes: u64,
+    /// Forwarded, but above a rate that shapes: they had to wait first.
+    pub delayed: u64,
+}
+
+impl Counters {
+    /// Both, e.g. of a PDR's entry and of the one that it took the place of.
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self {
+            packets: self.packets + more.packets,
+            bytes: self.bytes + more.bytes,
+            drops: self.drops + more.drops,
+            qos_packets: self.qos_packets + more.qos_packets,
+            qos_bytes: self.qos_bytes + more.qos_bytes,
+            delayed: self.delayed + more.delayed,
+        }
+    }
+}
+
+/// A packet waits for a FAR with BUFF to become another, and none of its PDR did before it; or it should have waited, and
+/// there was no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffered {
+    /// Our SEID.
+    pub seid: u64,
+    /// The PDR that took it.
+    pub pdr: PdrId,
+    /// ToS or Traffic Class.
+    pub tos: u8,
+    /// There was room for it.
+    pub waits: bool,
+}
+
+/// Bounds of what waits for one PDR, beside those of the tables themselves. They hold as long as something waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HoldLimits {
+    /// At most so many packets; those that come later are dropped.
+    pub packets: Option<u32>,
+    /// For so long from now, and then no longer, whatever the tables' own bound of time.
+    pub duration: Option<Duration>,
+}

@@ -71,13 +71,13 @@ impl<T: Tables> Core<T> {
     }
 
     fn parts_of(&self, peer: PeerId) -> Vec<Part> {
-        let ledger = self.slice.ledger();
+        let ledger = self.shard.ledger();
         let held = ledger.holding(peer);
         let capacities = (1..=u8::MAX).map(|id| Resource::Guaranteed(CapacityId(id)));
         let resources = Resource::COUNTED.into_iter().chain(capacities);
         let whole = |of| match of {
             Resource::Sessions => Some(self.config.limits.sessions.into()),
-            of => self.slice.tables().room(of),
+            of => self.shard.tables().room(of),
         };
         let parts = resources.filter_map(|of| {
             let whole = whole(of)?;

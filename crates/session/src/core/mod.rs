@@ -1,6 +1,6 @@
 //! The core: datagrams and the time in; datagrams, events, table changes and a deadline out.
 //!
-//! A [`Core`] is a node, which knows associations, and a slice, which knows sessions. It shows each what it needs of the
+//! A [`Core`] is a node, which knows associations, and a shard, which knows sessions. It shows each what it needs of the
 //! other, and keeps nothing itself.
 
 pub(crate) mod holdings;
@@ -25,12 +25,12 @@ use crate::exchange::stats::{Stats, Way};
 use crate::node::Node;
 use crate::node::peer::PeerView;
 use crate::node::pfds::ApplicationView;
-use crate::node::slices::Slices;
+use crate::node::shards::Shards;
 use crate::rules::config::Config;
 use crate::rules::summary::SessionSummary;
-use crate::slice::Slice;
-use crate::slice::resources::ResourceFill;
-use crate::slice::view::SessionView;
+use crate::shard::Shard;
+use crate::shard::resources::ResourceFill;
+use crate::shard::view::SessionView;
 
 /// A UPF's side of N4. It has no socket, no clock and no thread.
 ///
@@ -41,7 +41,7 @@ pub struct Core<T: Tables> {
     config: Arc<Config>,
     n4: N4,
     node: Node,
-    slice: Slice<T>,
+    shard: Shard<T>,
     /// Kept for its capacity.
     expected: Expected,
 }
@@ -71,7 +71,7 @@ impl<T: Tables> Core<T> {
         Self {
             n4: N4::new(&config, recovery),
             node: Node::new(&config, recovery),
-            slice: Slice::new(&config, started, tables),
+            shard: Shard::new(&config, started, tables),
             expected: Expected::default(),
             config,
         }
@@ -159,33 +159,33 @@ impl<T: Tables> Core<T> {
     /// an Activation or Deactivation Time go by it; until it is told, the clock said at `Time(0)`
     /// what `recovery` is.
     pub fn set_clock(&mut self, now: Time, ntp: Duration) {
-        self.slice.set_clock(now, ntp);
+        self.shard.set_clock(now, ntp);
     }
 
     /// Do what is due: retransmissions, heartbeats, deletions.
     pub fn advance(&mut self, now: Time, out: &mut Outbox) {
         let Self {
-            n4, node, slice, ..
+            n4, node, shard, ..
         } = self;
         let turn = &mut Turn { now, n4, out };
-        while let Some(purpose) = turn.given_up(|purpose| slice.wants(purpose)) {
+        while let Some(purpose) = turn.given_up(|purpose| shard.wants(purpose)) {
             match purpose {
                 Purpose::Report(about) => {
-                    slice.on_report_unanswered(turn, node.peers(), about);
-                    node.follow(turn, slice);
+                    shard.on_report_unanswered(turn, node.peers(), about);
+                    node.follow(turn, shard);
                 }
-                purpose => node.on_no_answer(turn, slice, purpose),
+                purpose => node.on_no_answer(turn, shard, purpose),
             }
         }
-        node.keep_timers(turn, slice);
-        slice.measure(turn, node.peers());
-        node.follow(turn, slice);
-        slice.keep_times(turn, node.peers());
-        node.advance_paths(turn, slice);
-        node.keep_finishing(turn, slice);
-        slice.catch_up(turn, node.peers());
-        if slice.sweep_step(turn, node.peers()) {
-            node.answer_deferred_setups(turn, slice);
+        node.keep_timers(turn, shard);
+        shard.measure(turn, node.peers());
+        node.follow(turn, shard);
+        shard.keep_times(turn, node.peers());
+        node.advance_paths(turn, shard);
+        node.keep_finishing(turn, shard);
+        shard.catch_up(turn, node.peers());
+        if shard.sweep_step(turn, node.peers()) {
+            node.answer_deferred_setups(turn, shard);
         }
     }
 
@@ -193,7 +193,7 @@ impl<T: Tables> Core<T> {
     /// first.
     pub fn next_deadline(&self) -> Option<Time> {
         let due = [
-            self.slice.next_deadline(),
+            self.shard.next_deadline(),
             self.node.next_deadline(),
             self.n4.next_deadline(),
         ];
@@ -210,13 +210,13 @@ impl<T: Tables> Core<T> {
     /// full the tables are, this is the load that SMFs hear of (TS 29.244, 6.2.3). Call it about
     /// once a second.
     pub fn set_busy(&mut self, percent: u8) {
-        self.node.set_load(percent, self.slice.full_percent());
+        self.node.set_load(percent, self.shard.full_percent());
     }
 
     /// The addresses that this host has, on all of its interfaces: no session gets packets to them from now on. Sessions
     /// that have one already keep it.
     pub fn set_own_addresses(&mut self, addresses: Vec<IpAddr>) {
-        self.slice.set_own_addresses(addresses);
+        self.shard.set_own_addresses(addresses);
     }
 
     /// The load that SMFs hear of, and by how much they are asked to do less, in percent.
@@ -227,17 +227,17 @@ impl<T: Tables> Core<T> {
     /// A packet waits for a session, and none of its PDR did before it. [`Core::advance`] tells its SMF, unless it has
     /// been given an end of the wait by then.
     pub fn buffered(&mut self, now: Time, what: Buffered) {
-        self.slice.on_buffered(now, what);
+        self.shard.on_buffered(now, what);
     }
 
     /// Packets of a session have reached what [`Tables::arm`] was told, or may have.
     pub fn crossed(&mut self, now: Time, seid: u64, out: &mut Outbox) {
         let Self {
-            n4, node, slice, ..
+            n4, node, shard, ..
         } = self;
         let turn = &mut Turn { now, n4, out };
-        slice.on_crossed(turn, node.peers(), seid);
-        node.follow(turn, slice);
+        shard.on_crossed(turn, node.peers(), seid);
+        node.follow(turn, shard);
     }
 
     /// A GTP-U message beside G-PDUs and Echo Requests, as the data path got it: an IP packet.
@@ -250,15 +250,15 @@ impl<T: Tables> Core<T> {
 
     fn on_gtpu(&mut self, now: Time, from: IpAddr, message: gtpu::Message, out: &mut Outbox) {
         let Self {
-            n4, node, slice, ..
+            n4, node, shard, ..
         } = self;
         let turn = &mut Turn { now, n4, out };
         match message {
             gtpu::Message::ErrorIndication { teid, peer } => {
-                slice.on_error_indication(turn, node.peers(), from, (teid, peer));
+                shard.on_error_indication(turn, node.peers(), from, (teid, peer));
             }
             gtpu::Message::EchoResponse { .. } => {
-                node.on_echo_response(turn, slice, from, message);
+                node.on_echo_response(turn, shard, from, message);
             }
             gtpu::Message::Other => turn.stats().gtpu_other += 1,
         }
@@ -285,29 +285,29 @@ impl<T: Tables> Core<T> {
     /// measured and it does not know yet (5.18.1).
     pub fn shut_down(&mut self, now: Time, out: &mut Outbox) {
         let Self {
-            n4, node, slice, ..
+            n4, node, shard, ..
         } = self;
-        node.shut_down(&mut Turn { now, n4, out }, slice);
+        node.shut_down(&mut Turn { now, n4, out }, shard);
     }
 
     /// No SMF is waited for any longer: associations end, and what their sessions have measured is in
     /// [`Outbox::usage`] when [`Core::is_released`] says so; until then call [`Core::advance`].
     pub fn abandon(&mut self, now: Time, out: &mut Outbox) {
         let Self {
-            n4, node, slice, ..
+            n4, node, shard, ..
         } = self;
-        node.abandon(&mut Turn { now, n4, out }, slice);
+        node.abandon(&mut Turn { now, n4, out }, shard);
     }
 
     /// Whether no association is left, nor a session of one that ended.
     pub fn is_released(&self) -> bool {
-        self.node.peers().len() == 0 && self.slice.is_swept()
+        self.node.peers().len() == 0 && self.shard.is_swept()
     }
 
     /// All associations, in the order in which they were set up.
     pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> {
         let peers = self.node.peers().iter();
-        peers.map(|peer| peer.view(self.slice.sessions_of(peer.id)))
+        peers.map(|peer| peer.view(self.shard.sessions_of(peer.id)))
     }
 
     /// Associations after this one.
@@ -316,44 +316,44 @@ impl<T: Tables> Core<T> {
         after: Option<PeerId>,
     ) -> impl Iterator<Item = (PeerId, PeerView<'_>)> {
         let peers = self.node.peers().iter_after(after);
-        peers.map(|peer| (peer.id, peer.view(self.slice.sessions_of(peer.id))))
+        peers.map(|peer| (peer.id, peer.view(self.shard.sessions_of(peer.id))))
     }
 
     /// The association that a session belongs to; `None` once the association has ended.
     pub fn peer(&self, id: PeerId) -> Option<PeerView<'_>> {
-        self.node.view(id, self.slice.sessions_of(id))
+        self.node.view(id, self.shard.sessions_of(id))
     }
 
     /// Sessions in a stable order, those that come after the one with this SEID.
     pub fn sessions(&self, after: Option<u64>) -> impl Iterator<Item = SessionSummary> + '_ {
-        self.slice.summaries(after)
+        self.shard.summaries(after)
     }
 
     /// Have the tables know whose entries are, of so many sessions after the one with this SEID. After which one to go on;
     /// `None`: these were the last.
     pub fn name_sessions(&self, after: Option<u64>, limit: usize) -> Option<u64> {
-        self.slice.name_sessions(after, limit)
+        self.shard.name_sessions(after, limit)
     }
 
     /// One session with its rules and counters, by our SEID.
     pub fn session(&self, seid: u64) -> Option<SessionView> {
-        self.slice.view(seid)
+        self.shard.view(seid)
     }
 
     /// One session as a [`Record`](crate::Record), by our SEID: all that there is to know of it. Its times are those of
     /// the caller's clock.
     pub fn record(&self, seid: u64) -> Option<Vec<u8>> {
-        self.slice.record(seid, self.node.peers())
+        self.shard.record(seid, self.node.peers())
     }
 
     /// Sessions of peers that are there.
     pub fn session_count(&self) -> usize {
-        self.slice.len()
+        self.shard.len()
     }
 
     /// How much of what we give out is given out.
     pub fn fill(&self) -> ResourceFill {
-        self.slice.fill()
+        self.shard.fill()
     }
 
     /// Counters.
@@ -368,12 +368,12 @@ impl<T: Tables> Core<T> {
 
     /// The tables.
     pub fn tables(&self) -> &T {
-        self.slice.tables()
+        self.shard.tables()
     }
 
     /// The tables, to change what is not a session's.
     pub fn tables_mut(&mut self) -> &mut T {
-        self.slice.tables_mut()
+        self.shard.tables_mut()
     }
 
     /// Answers kept for duplicates, and their bytes.
@@ -388,12 +388,12 @@ impl<T: Tables> Core<T> {
 
     /// Sessions of peers that are gone and that are not deleted yet.
     pub fn sessions_to_delete(&self) -> usize {
-        self.slice.to_delete()
+        self.shard.to_delete()
     }
 
     /// Sessions with usage that waits to be reported, of all SMFs.
     pub fn usage_waiting(&self) -> usize {
-        self.slice.usage_waiting()
+        self.shard.usage_waiting()
     }
 
     /// Applications with PFDs, in alphabetical order, after this name, whether it is there or not: each name with the applications
@@ -418,7 +418,7 @@ impl<T: Tables> Core<T> {
 
 #[cfg(test)]
 impl<T: Tables> Core<T> {
-    /// Tell the SMF of a session about it, as slices do.
+    /// Tell the SMF of a session about it, as shards do.
     pub(crate) fn report(
         &mut self,
         now: Time,
@@ -428,17 +428,17 @@ impl<T: Tables> Core<T> {
         write: impl FnOnce(&mut pfcp::Writer<'_>),
     ) -> bool {
         let Self {
-            n4, node, slice, ..
+            n4, node, shard, ..
         } = self;
         let turn = &mut Turn { now, n4, out };
-        slice.report(turn, node.peers(), seid, report, write)
+        shard.report(turn, node.peers(), seid, report, write)
     }
 
     pub(crate) fn check_indexes(&self) {
-        self.slice.check_indexes();
+        self.shard.check_indexes();
     }
 
     pub(crate) fn tunnel_pause(&self) -> Duration {
-        self.slice.tunnel_pause()
+        self.shard.tunnel_pause()
     }
 }

@@ -35,7 +35,7 @@ impl<T: Tables> Core<T> {
             };
             let key = Fingerprint::new(from, datagram);
             expected.keys.push((self.node.peers().by_source(from), key));
-            let place = header.seid.and_then(|seid| self.slice.place_of(seid));
+            let place = header.seid.and_then(|seid| self.shard.place_of(seid));
             expected.places.extend(place);
         }
         self.read_ahead(&expected);
@@ -48,6 +48,6 @@ impl<T: Tables> Core<T> {
         for &(of, key) in keys {
             read ^= self.n4.touch(of, key);
         }
-        black_box(read ^ self.slice.touch(places));
+        black_box(read ^ self.shard.touch(places));
     }
 }

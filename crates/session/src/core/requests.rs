@@ -1,4 +1,4 @@
-//! Messages of SMFs, each brought to the node, the slice, or one after the other.
+//! Messages of SMFs, each brought to the node, the shard, or one after the other.
 
 use std::net::SocketAddr;
 
@@ -22,8 +22,8 @@ use crate::exchange::outbox::Outbox;
 use crate::exchange::requests::Purpose;
 use crate::exchange::stats::Way;
 use crate::node::{Admission, Node};
-use crate::slice::Slice;
-use crate::slice::set_requests::{Unread, changes_of, sets_of};
+use crate::shard::Shard;
+use crate::shard::set_requests::{Unread, changes_of, sets_of};
 
 impl<T: Tables> Core<T> {
     pub(super) fn on_request(
@@ -35,13 +35,13 @@ impl<T: Tables> Core<T> {
         out: &mut Outbox,
     ) {
         let Self {
-            n4, node, slice, ..
+            n4, node, shard, ..
         } = self;
         let turn = &mut Turn { now, n4, out };
         let header = &message.header;
         if header.message_type == MessageType::HEARTBEAT_REQUEST {
             // Nothing of it is worth remembering, and it may come from anyone (6.2.2.2).
-            return node.on_heartbeat_request(turn, slice, from, message);
+            return node.on_heartbeat_request(turn, shard, from, message);
         }
         let incoming = &Incoming {
             from,
@@ -65,36 +65,36 @@ impl<T: Tables> Core<T> {
         }
         match header.message_type {
             MessageType::ASSOCIATION_SETUP_REQUEST => {
-                node.on_setup(turn, slice, incoming, message);
+                node.on_setup(turn, shard, incoming, message);
             }
             MessageType::ASSOCIATION_UPDATE_REQUEST => {
-                node.on_update(turn, slice, incoming, message);
+                node.on_update(turn, shard, incoming, message);
             }
             MessageType::ASSOCIATION_RELEASE_REQUEST => {
-                node.on_release(turn, slice, incoming, message);
+                node.on_release(turn, shard, incoming, message);
             }
             MessageType::PFD_MANAGEMENT_REQUEST => {
-                node.on_pfd_management(turn, slice, incoming, message);
+                node.on_pfd_management(turn, shard, incoming, message);
             }
             MessageType::SESSION_ESTABLISHMENT_REQUEST => {
-                on_establishment(turn, node, slice, incoming, message);
+                on_establishment(turn, node, shard, incoming, message);
             }
             MessageType::SESSION_MODIFICATION_REQUEST => {
-                on_modification(turn, node, slice, incoming, message);
+                on_modification(turn, node, shard, incoming, message);
             }
             MessageType::SESSION_DELETION_REQUEST => {
-                on_deletion(turn, node, slice, incoming, message);
+                on_deletion(turn, node, shard, incoming, message);
             }
             MessageType::SESSION_SET_DELETION_REQUEST => {
-                on_set_deletion(turn, node, slice, incoming, message);
+                on_set_deletion(turn, node, shard, incoming, message);
             }
             MessageType::SESSION_SET_MODIFICATION_REQUEST => {
-                on_set_modification(turn, node, slice, incoming, message);
+                on_set_modification(turn, node, shard, incoming, message);
             }
             // Node Report and Session Report go the other way.
             _ => turn.refuse(scope, incoming, 0, Cause::SERVICE_NOT_SUPPORTED.into()),
         }
-        node.follow(turn, slice);
+        node.follow(turn, shard);
     }
 
     pub(super) fn on_response(
@@ -105,15 +105,15 @@ impl<T: Tables> Core<T> {
         out: &mut Outbox,
     ) {
         let Self {
-            n4, node, slice, ..
+            n4, node, shard, ..
         } = self;
         let turn = &mut Turn { now, n4, out };
         match turn.n4.answered(from, message) {
             Some(Purpose::Report(about)) => {
-                slice.on_report_answer(turn, node.peers(), about, message);
-                node.follow(turn, slice);
+                shard.on_report_answer(turn, node.peers(), about, message);
+                node.follow(turn, shard);
             }
-            Some(purpose) => node.on_answer(turn, slice, from, purpose, message),
+            Some(purpose) => node.on_answer(turn, shard, from, purpose, message),
             None => {
                 let said = Some(Said::from(&message.header));
                 turn.ignore(from, said, Ignored::UnmatchedResponse);
@@ -166,7 +166,7 @@ impl<T: Tables> Core<T> {
 fn on_establishment<T: Tables>(
     turn: &mut Turn<'_>,
     node: &mut Node,
-    slice: &mut Slice<T>,
+    shard: &mut Shard<T>,
     incoming: &Incoming,
     message: &Message<'_>,
 ) {
@@ -183,7 +183,7 @@ fn on_establishment<T: Tables>(
     let scope = peers.by_source(incoming.from);
     match admission {
         Admission::Admitted(peer, notice) => {
-            slice.on_establishment(turn, peers, incoming, &request, (peer, notice));
+            shard.on_establishment(turn, peers, incoming, &request, (peer, notice));
         }
         Admission::Refused(cause) => turn.refuse(scope, incoming, cp_seid, cause.into()),
         Admission::Shed(notice) => {
@@ -202,11 +202,11 @@ fn on_establishment<T: Tables>(
 fn on_modification<T: Tables>(
     turn: &mut Turn<'_>,
     node: &mut Node,
-    slice: &mut Slice<T>,
+    shard: &mut Shard<T>,
     incoming: &Incoming,
     message: &Message<'_>,
 ) {
-    let Some(found) = slice.find_session(node.peers(), incoming.from, message) else {
+    let Some(found) = shard.find_session(node.peers(), incoming.from, message) else {
         let scope = node.peers().by_source(incoming.from);
         return turn.refuse(scope, incoming, 0, Cause::SESSION_CONTEXT_NOT_FOUND.into());
     };
@@ -218,10 +218,10 @@ fn on_modification<T: Tables>(
         Ok(request) => request,
         Err(error) => return turn.refuse_undecodable(scope, incoming, found.cp_seid, &error),
     };
-    match slice.modify(turn, node.peers(), incoming, &request, &found) {
+    match shard.modify(turn, node.peers(), incoming, &request, &found) {
         Ok(cp_seid) => {
             let (names, notice) = ((found.seid, cp_seid), node.notice(found.owner));
-            slice.answer_modification(turn, node.peers(), incoming, names, &notice);
+            shard.answer_modification(turn, node.peers(), incoming, names, &notice);
         }
         Err(refusal) => turn.refuse(scope, incoming, found.cp_seid, refusal),
     }
@@ -231,11 +231,11 @@ fn on_modification<T: Tables>(
 fn on_deletion<T: Tables>(
     turn: &mut Turn<'_>,
     node: &mut Node,
-    slice: &mut Slice<T>,
+    shard: &mut Shard<T>,
     incoming: &Incoming,
     message: &Message<'_>,
 ) {
-    let Some(found) = slice.find_session(node.peers(), incoming.from, message) else {
+    let Some(found) = shard.find_session(node.peers(), incoming.from, message) else {
         let scope = node.peers().by_source(incoming.from);
         return turn.refuse(scope, incoming, 0, Cause::SESSION_CONTEXT_NOT_FOUND.into());
     };
@@ -246,11 +246,11 @@ fn on_deletion<T: Tables>(
     if let Err(error) = SessionDeletionRequest::decode(message) {
         return turn.refuse_undecodable(scope, incoming, found.cp_seid, &error);
     }
-    match slice.delete(turn, &found) {
+    match shard.delete(turn, &found) {
         Ok(deleted) => {
             let notice = node.notice(found.owner);
             let deleted = (found.seid, deleted);
-            slice.answer_deletion(turn, node.peers(), incoming, deleted, &notice);
+            shard.answer_deletion(turn, node.peers(), incoming, deleted, &notice);
         }
         Err(refusal) => turn.refuse(scope, incoming, found.cp_seid, refusal),
     }
@@ -260,7 +260,7 @@ fn on_deletion<T: Tables>(
 fn on_set_deletion<T: Tables>(
     turn: &mut Turn<'_>,
     node: &mut Node,
-    slice: &mut Slice<T>,
+    shard: &mut Shard<T>,
     incoming: &Incoming,
     message: &Message<'_>,
 ) {
@@ -280,8 +280,8 @@ fn on_set_deletion<T: Tables>(
         }
         Err(Unread::Refused(refusal)) => return turn.refuse(scope, incoming, 0, refusal),
     };
-    if slice.delete_sets(turn, node.peers(), (id, incoming.from), &sets) {
-        node.answer_deferred_setups(turn, slice);
+    if shard.delete_sets(turn, node.peers(), (id, incoming.from), &sets) {
+        node.answer_deferred_setups(turn, shard);
     }
     node.accept_node_request(turn, incoming);
 }
@@ -291,7 +291,7 @@ fn on_set_deletion<T: Tables>(
 fn on_set_modification<T: Tables>(
     turn: &mut Turn<'_>,
     node: &mut Node,
-    slice: &mut Slice<T>,
+    shard: &mut Shard<T>,
     incoming: &Incoming,
     message: &Message<'_>,
 ) {
@@ -309,7 +309,7 @@ fn on_set_modification<T: Tables>(
         Err(refusal) => return turn.refuse(scope, incoming, 0, refusal),
     };
     for change in &changes {
-        slice.hand_over(node.peers(), id, change);
+        shard.hand_over(node.peers(), id, change);
         node.move_to(id, &change.from, change.to);
     }
     node.accept_node_request(turn, incoming);

@@ -21,7 +21,7 @@ use crate::exchange::stats::Way;
 use crate::node::paths::on_node_report_answer;
 use crate::node::peer::{Peer, PeerState, SmfSet, alternatives};
 use crate::node::release::note_cause;
-use crate::node::slices::{Slices, Then};
+use crate::node::shards::{Shards, Then};
 use crate::node::{Node, Timer, features};
 
 /// Associations that one address may have, so that no host takes them all: Node IDs cost nothing. Beyond, cause 75.
@@ -32,7 +32,7 @@ impl Node {
     pub(crate) fn on_setup(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         incoming: &Incoming,
         message: &Message<'_>,
     ) {
@@ -49,7 +49,7 @@ impl Node {
             return self.refuse(turn, incoming, refusal);
         }
         let known = self.peers.by_node(&node_id);
-        if known.is_none() && !self.has_room_for_a_peer(turn, slices, incoming.from) {
+        if known.is_none() && !self.has_room_for_a_peer(turn, shards, incoming.from) {
             return self.refuse(turn, incoming, Cause::NO_RESOURCES_AVAILABLE.into());
         }
         if let Some(id) = known
@@ -67,7 +67,7 @@ impl Node {
         let id = match known {
             Some(id) if retain => id,
             Some(id) => {
-                self.end_association(turn, slices, id, Gone::Replaced);
+                self.end_association(turn, shards, id, Gone::Replaced);
                 self.begin_association(turn.now, node_id, incoming.from)
             }
             None => self.begin_association(turn.now, node_id, incoming.from),
@@ -75,7 +75,7 @@ impl Node {
         self.stop_asking(turn, incoming.from);
         self.associated(
             turn,
-            slices,
+            shards,
             id,
             incoming.from,
             request.recovery_time_stamp.0,
@@ -89,9 +89,9 @@ impl Node {
             peer.alternatives = alternatives(&request.alternatives);
         }
         let set = request.smf_set_id.and_then(SmfSet::new);
-        self.join_set(turn, slices, id, set);
-        if slices.is_swept() {
-            self.answer_deferred_setups(turn, slices);
+        self.join_set(turn, shards, id, set);
+        if shards.is_swept() {
+            self.answer_deferred_setups(turn, shards);
         }
     }
 
@@ -101,7 +101,7 @@ impl Node {
     fn has_room_for_a_peer(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         from: SocketAddr,
     ) -> bool {
         let is_here = |peer: &Peer| peer.address.ip() == from.ip();
@@ -112,12 +112,12 @@ impl Node {
         }
         let is_dispensable = |peer: &&Peer| {
             let may_go = is_here(peer) || !is_crowded && peer.state != PeerState::Up;
-            may_go && slices.sessions_of(peer.id) == 0
+            may_go && shards.sessions_of(peer.id) == 0
         };
         let Some(idle) = self.peers.iter().find(is_dispensable).map(|peer| peer.id) else {
             return false;
         };
-        self.end_association(turn, slices, idle, Gone::Displaced);
+        self.end_association(turn, shards, idle, Gone::Displaced);
         true
     }
 
@@ -139,13 +139,13 @@ impl Node {
 
     /// Accept the associations that waited until no session of an earlier life was in their way:
     /// a restarted SMF gives out the same addresses and TEIDs again.
-    pub(crate) fn answer_deferred_setups(&mut self, turn: &mut Turn<'_>, slices: &mut impl Slices) {
+    pub(crate) fn answer_deferred_setups(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards) {
         for id in self.peers.ids() {
             let Some(incoming) = self.peers.get_mut(id).and_then(|peer| peer.deferred.take())
             else {
                 continue;
             };
-            let retained = slices.sessions_of(id) > 0;
+            let retained = shards.sessions_of(id) > 0;
             let recovery = turn.n4.recovery();
             self.answer(turn, &incoming, Cause::REQUEST_ACCEPTED, |writer, us| {
                 writer.node_id(us.to_wire());
@@ -174,14 +174,14 @@ impl Node {
     fn associated(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         id: PeerId,
         from: SocketAddr,
         recovery: u32,
         by_us: bool,
     ) {
         self.peers.learn_source(id, from);
-        let retained = slices.sessions_of(id);
+        let retained = shards.sessions_of(id);
         let port = if by_us {
             from.port()
         } else {
@@ -197,7 +197,7 @@ impl Node {
         peer.since = turn.now;
         peer.heard = turn.now;
         peer.by_us = by_us;
-        slices.join(id, peer.party());
+        shards.join(id, peer.party());
         turn.stats().associations += 1;
         turn.out.event(Event::PeerUp {
             node_id: peer.node_id.clone(),
@@ -205,7 +205,7 @@ impl Node {
             by_us,
             retained,
         });
-        self.share_out(slices);
+        self.share_out(shards);
     }
 
     /// The configured SMF that this peer is.
@@ -241,7 +241,7 @@ impl Node {
     pub(crate) fn on_heartbeat_request(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         from: SocketAddr,
         message: &Message<'_>,
     ) {
@@ -259,13 +259,13 @@ impl Node {
         turn.stats().message(Way::Sent, response);
         let peer = (self.peers.by_source(from)).filter(|id| self.peers.speaks_for(*id, from.ip()));
         if let Some(id) = peer {
-            self.heard(turn, slices, id);
-            self.compare_recovery(turn, slices, id, request.recovery_time_stamp.0);
+            self.heard(turn, shards, id);
+            self.compare_recovery(turn, shards, id, request.recovery_time_stamp.0);
         }
     }
 
     /// A peer lives.
-    pub(crate) fn heard(&mut self, turn: &mut Turn<'_>, slices: &mut impl Slices, id: PeerId) {
+    pub(crate) fn heard(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards, id: PeerId) {
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
@@ -278,8 +278,8 @@ impl Node {
             });
             self.timers
                 .retain(|(_, timer)| *timer != Timer::Retention(id));
-            slices.send_waiting(turn, &self.peers, id);
-            self.follow(turn, slices);
+            shards.send_waiting(turn, &self.peers, id);
+            self.follow(turn, shards);
         }
     }
 
@@ -290,7 +290,7 @@ impl Node {
     fn compare_recovery(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         id: PeerId,
         recovery: u32,
     ) {
@@ -305,7 +305,7 @@ impl Node {
         // NTP seconds wrap in 2036.
         let is_newer = recovery.wrapping_sub(known) < 1 << 31;
         if is_newer || peer.stale_recovery == Some(recovery) {
-            return self.on_restart(turn, slices, id, recovery);
+            return self.on_restart(turn, shards, id, recovery);
         }
         peer.stale_recovery = Some(recovery);
         turn.stats().ignored(Ignored::StaleRecovery, 1);
@@ -322,24 +322,24 @@ impl Node {
     fn on_restart(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         id: PeerId,
         recovery: u32,
     ) {
         turn.stats().restarts += 1;
-        let sessions = slices.sessions_of(id);
+        let sessions = shards.sessions_of(id);
         let party = self.peers.get(id).map(Peer::party);
         let Some(new) = self.peers.renew(id) else {
             return;
         };
-        self.forget(turn, slices, id);
+        self.forget(turn, shards, id);
         if let Some(party) = party {
-            self.leave_party(slices, party);
+            self.leave_party(shards, party);
         }
         let Some(peer) = self.peers.get_mut(new) else {
             return;
         };
-        slices.join(new, peer.party());
+        shards.join(new, peer.party());
         peer.recovery = Some(recovery);
         peer.stale_recovery = None;
         peer.heartbeat_waits = false;
@@ -356,7 +356,7 @@ impl Node {
                 Timer::Heartbeat(new),
             );
         }
-        self.disown(turn, slices, id, None);
+        self.disown(turn, shards, id, None);
         if by_us && let Some(target) = self.peers.target_at(address) {
             self.try_setup(turn, target);
         }
@@ -366,7 +366,7 @@ impl Node {
     pub(crate) fn on_answer(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         from: SocketAddr,
         purpose: Purpose,
         message: &Message<'_>,
@@ -376,10 +376,10 @@ impl Node {
                 if let Some(peer) = self.peers.get_mut(id) {
                     peer.heartbeat_waits = false;
                 }
-                self.heard(turn, slices, id);
+                self.heard(turn, shards, id);
                 match HeartbeatResponse::decode(message) {
                     Ok(response) => {
-                        self.compare_recovery(turn, slices, id, response.recovery_time_stamp.0);
+                        self.compare_recovery(turn, shards, id, response.recovery_time_stamp.0);
                     }
                     Err(_) => {
                         let said = Some(Said::from(&message.header));
@@ -387,14 +387,14 @@ impl Node {
                     }
                 }
             }
-            Purpose::Setup(target) => self.on_setup_response(turn, slices, from, target, message),
+            Purpose::Setup(target) => self.on_setup_response(turn, shards, from, target, message),
             // The peer now has its time to send an Association Release Request.
             Purpose::Release(_) | Purpose::ReportsSent(_) => note_cause(turn, message),
             Purpose::Prepare(id) => {
                 note_cause(turn, message);
-                self.finish_usage(turn, slices, id, Then::AskForRelease);
+                self.finish_usage(turn, shards, id, Then::AskForRelease);
             }
-            // The slice has it.
+            // The shard has it.
             Purpose::Report(_) => {}
             Purpose::NodeReport(_) => on_node_report_answer(turn, message),
         }
@@ -403,7 +403,7 @@ impl Node {
     fn on_setup_response(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         from: SocketAddr,
         target: usize,
         message: &Message<'_>,
@@ -427,8 +427,8 @@ impl Node {
         let node_id = NodeId::from_wire(&response.node_id);
         // The SMF has forgotten what it had with us (6.2.6.3).
         match self.peers.by_node(&node_id) {
-            Some(id) => self.end_association(turn, slices, id, Gone::Replaced),
-            None if !self.has_room_for_a_peer(turn, slices, from) => {
+            Some(id) => self.end_association(turn, shards, id, Gone::Replaced),
+            None if !self.has_room_for_a_peer(turn, shards, from) => {
                 let cause = Cause::NO_RESOURCES_AVAILABLE;
                 return self.setup_failed(turn, target, Some(cause));
             }
@@ -437,7 +437,7 @@ impl Node {
         let id = self.begin_association(turn.now, node_id, from);
         self.stop_asking(turn, from);
         let recovery = response.recovery_time_stamp.0;
-        self.associated(turn, slices, id, from, recovery, true);
+        self.associated(turn, shards, id, from, recovery, true);
         if let Some(peer) = self.peers.get_mut(id) {
             peer.cp_features =
                 (response.cp_function_features).unwrap_or(CpFunctionFeatures::empty());
@@ -448,16 +448,16 @@ impl Node {
     pub(crate) fn on_no_answer(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         purpose: Purpose,
     ) {
         match purpose {
-            Purpose::Heartbeat(id) => self.on_silence(turn, slices, id),
+            Purpose::Heartbeat(id) => self.on_silence(turn, shards, id),
             Purpose::Setup(target) => self.setup_failed(turn, target, None),
-            // The slice has it.
+            // The shard has it.
             Purpose::Report(_) => {}
             Purpose::Release(id) | Purpose::Prepare(id) => {
-                self.end_association(turn, slices, id, Gone::ShutDown);
+                self.end_association(turn, shards, id, Gone::ShutDown);
             }
             // It asked for the release, and has its own ways to notice that we are gone.
             Purpose::ReportsSent(_) => {}
@@ -467,9 +467,9 @@ impl Node {
     }
 
     /// The path to a peer failed: its sessions are kept for a while (TS 23.527, 4.5).
-    fn on_silence(&mut self, turn: &mut Turn<'_>, slices: &mut impl Slices, id: PeerId) {
+    fn on_silence(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards, id: PeerId) {
         let retention = self.config.path_failure_retention;
-        let sessions = slices.sessions_of(id);
+        let sessions = shards.sessions_of(id);
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
@@ -487,13 +487,13 @@ impl Node {
         self.set_timer(turn.now, retention, Timer::Retention(id));
     }
 
-    fn on_timer(&mut self, turn: &mut Turn<'_>, slices: &mut impl Slices, timer: Timer) {
+    fn on_timer(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards, timer: Timer) {
         match timer {
             Timer::Heartbeat(id) => self.send_heartbeat(turn, id),
-            Timer::Retention(id) => self.on_retention(turn, slices, id),
-            Timer::ReleaseBy(id) => self.end_association(turn, slices, id, Gone::ShutDown),
+            Timer::Retention(id) => self.on_retention(turn, shards, id),
+            Timer::ReleaseBy(id) => self.end_association(turn, shards, id, Gone::ShutDown),
             Timer::Setup(target) => self.try_setup(turn, target),
-            Timer::Paths => self.refresh_paths(turn.now, slices),
+            Timer::Paths => self.refresh_paths(turn.now, shards),
         }
     }
 
@@ -522,7 +522,7 @@ impl Node {
         }
     }
 
-    fn on_retention(&mut self, turn: &mut Turn<'_>, slices: &mut impl Slices, id: PeerId) {
+    fn on_retention(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards, id: PeerId) {
         let retention = self.config.path_failure_retention;
         let Some(peer) = self.peers.get(id) else {
             return;
@@ -536,7 +536,7 @@ impl Node {
             return self.set_timer(turn.now, retention - silent_for, Timer::Retention(id));
         }
         let target = self.target_of(id);
-        self.end_association(turn, slices, id, Gone::Silent);
+        self.end_association(turn, shards, id, Gone::Silent);
         if let Some(target) = target {
             self.try_setup(turn, target);
         }
@@ -594,48 +594,48 @@ impl Node {
     pub(crate) fn end_association(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         id: PeerId,
         why: Gone,
     ) {
         let Some(peer) = self.peers.remove(id) else {
             return;
         };
-        self.forget(turn, slices, id);
-        self.leave_party(slices, peer.party());
+        self.forget(turn, shards, id);
+        self.leave_party(shards, peer.party());
         turn.out.event(Event::PeerGone {
             node_id: peer.node_id.clone(),
             address: peer.address,
             why,
-            sessions: slices.sessions_of(id),
+            sessions: shards.sessions_of(id),
         });
-        self.disown(turn, slices, id, Some(peer.node_id));
+        self.disown(turn, shards, id, Some(peer.node_id));
     }
 
     /// The sessions of a peer are no more; a first step of deleting them is done at once.
     fn disown(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         id: PeerId,
         node_id: Option<NodeId>,
     ) {
-        if slices.disown(turn, &self.peers, id, node_id) {
-            self.answer_deferred_setups(turn, slices);
+        if shards.disown(turn, &self.peers, id, node_id) {
+            self.answer_deferred_setups(turn, shards);
         }
     }
 
     /// No timer, no request, no report and no answer of ours speaks of this association any more.
-    fn forget(&mut self, turn: &mut Turn<'_>, slices: &mut impl Slices, id: PeerId) {
+    fn forget(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards, id: PeerId) {
         turn.n4.forget(id);
-        slices.forget(id);
+        shards.forget(id);
         self.timers.retain(|(_, timer)| timer.peer() != Some(id));
     }
 
     /// Does what is due.
-    pub(crate) fn keep_timers(&mut self, turn: &mut Turn<'_>, slices: &mut impl Slices) {
+    pub(crate) fn keep_timers(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards) {
         while let Some(timer) = self.next_timer(turn.now) {
-            self.on_timer(turn, slices, timer);
+            self.on_timer(turn, shards, timer);
         }
     }
 

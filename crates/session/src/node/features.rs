@@ -38,7 +38,7 @@ pub const FEATURES: &[Feature] = &[
         bit: UpFunctionFeatures::DDND,
         about: "a Downlink Data Report waits for the notification delay of the BAR",
         proofs: &[Test(
-            "crates/session/src/slice/paging_tests.rs",
+            "crates/session/src/shard/paging_tests.rs",
             "the_report_waits_for_the_notification_delay",
         )],
     },
@@ -47,7 +47,7 @@ pub const FEATURES: &[Feature] = &[
         bit: UpFunctionFeatures::DLBD,
         about: "the answer to a Downlink Data Report may extend the time that packets wait, and say how many may",
         proofs: &[Test(
-            "crates/session/src/slice/paging_tests.rs",
+            "crates/session/src/shard/paging_tests.rs",
             "the_answer_to_a_report_extends_buffering",
         )],
     },
@@ -60,11 +60,11 @@ pub const FEATURES: &[Feature] = &[
             Golden("policy"),
             Golden("policy-closed"),
             Test(
-                "crates/session/src/slice/tests/policies.rs",
+                "crates/session/src/shard/tests/policies.rs",
                 "an_update_replaces_the_policy_and_one_that_says_nothing_keeps_it",
             ),
             Test(
-                "crates/session/src/slice/tests/policies.rs",
+                "crates/session/src/shard/tests/policies.rs",
                 "an_unknown_identifier_is_refused_and_named",
             ),
             Test(
@@ -82,7 +82,7 @@ pub const FEATURES: &[Feature] = &[
         proofs: &[
             Scenario("addresses-from-upf"),
             Test(
-                "crates/session/src/slice/tests/meaning.rs",
+                "crates/session/src/shard/tests/meaning.rs",
                 "equal_choose_ids_share_a_teid_for_the_life_of_the_session",
             ),
         ],
@@ -107,7 +107,7 @@ pub const FEATURES: &[Feature] = &[
         proofs: &[
             Scenario("end-marker"),
             Test(
-                "crates/session/src/slice/tests/relay.rs",
+                "crates/session/src/shard/tests/relay.rs",
                 "a_tunnel_hears_of_its_end_from_each_far_that_leaves_it",
             ),
         ],
@@ -119,11 +119,11 @@ pub const FEATURES: &[Feature] = &[
         proofs: &[
             Scenario("traffic-endpoints"),
             Test(
-                "crates/session/src/slice/tests/endpoints.rs",
+                "crates/session/src/shard/tests/endpoints.rs",
                 "an_update_changes_all_pdrs_of_the_endpoint",
             ),
             Test(
-                "crates/session/src/slice/tests/endpoints.rs",
+                "crates/session/src/shard/tests/endpoints.rs",
                 "a_pdi_says_nothing_beside_its_endpoint",
             ),
         ],
@@ -135,7 +135,7 @@ pub const FEATURES: &[Feature] = &[
         proofs: &[
             Scenario("buffer-limits"),
             Test(
-                "crates/session/src/slice/paging_tests.rs",
+                "crates/session/src/shard/paging_tests.rs",
                 "a_bar_bounds_what_waits",
             ),
         ],
@@ -158,7 +158,7 @@ pub const FEATURES: &[Feature] = &[
             Golden("framed-longest"),
             Golden("framed-up-spoofed"),
             Test(
-                "crates/session/src/slice/tests/framed.rs",
+                "crates/session/src/shard/tests/framed.rs",
                 "the_prefix_of_another_session_is_refused_until_it_is_gone",
             ),
         ],
@@ -186,11 +186,11 @@ pub const FEATURES: &[Feature] = &[
         proofs: &[
             Scenario("deferred-activation"),
             Test(
-                "crates/session/src/slice/deferred_tests.rs",
+                "crates/session/src/shard/deferred_tests.rs",
                 "a_pdr_begins_to_hold_at_its_activation_time",
             ),
             Test(
-                "crates/session/src/slice/deferred_tests.rs",
+                "crates/session/src/shard/deferred_tests.rs",
                 "a_pdr_ceases_to_hold_at_its_deactivation_time",
             ),
         ],
@@ -202,11 +202,11 @@ pub const FEATURES: &[Feature] = &[
         proofs: &[
             Scenario("predefined-rules"),
             Test(
-                "crates/session/src/slice/tests/predefined.rs",
+                "crates/session/src/shard/tests/predefined.rs",
                 "a_predefined_rule_adds_its_filters_far_and_qer",
             ),
             Test(
-                "crates/session/src/slice/tests/predefined.rs",
+                "crates/session/src/shard/tests/predefined.rs",
                 "update_pdr_activates_and_deactivates",
             ),
             Test(
@@ -222,7 +222,7 @@ pub const FEATURES: &[Feature] = &[
         proofs: &[
             Scenario("addresses-from-upf"),
             Test(
-                "crates/session/src/slice/tests/cases.rs",
+                "crates/session/src/shard/tests/cases.rs",
                 "an_empty_pool_is_answered_with_cause_79",
             ),
         ],
@@ -293,7 +293,7 @@ pub const FEATURES: &[Feature] = &[
             Golden("ue-prefix-56"),
             Golden("ue-prefix-128"),
             Test(
-                "crates/session/src/slice/tests/framed.rs",
+                "crates/session/src/shard/tests/framed.rs",
                 "a_prefix_of_the_length_asked_for_is_chosen_and_answered",
             ),
         ],

@@ -1,6 +1,6 @@
 //! The UPF as its SMFs see it: associations, heartbeats, PFDs, GTP-U paths, load.
 //!
-//! A [`Node`] knows of sessions only what its [`Slices`] tell it: how many there are of a peer.
+//! A [`Node`] knows of sessions only what its [`Shards`] tell it: how many there are of a peer.
 
 pub(crate) mod association;
 pub mod features;
@@ -9,7 +9,7 @@ pub mod paths;
 pub mod peer;
 pub mod pfds;
 pub(crate) mod release;
-pub(crate) mod slices;
+pub(crate) mod shards;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

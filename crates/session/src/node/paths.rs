@@ -19,7 +19,7 @@ use crate::exchange::n4::Turn;
 use crate::exchange::requests::Purpose;
 use crate::exchange::stats::Way;
 use crate::node::peer::PeerState;
-use crate::node::slices::Slices;
+use crate::node::shards::Shards;
 use crate::node::{Node, Timer};
 use crate::rules::config::Config;
 
@@ -193,7 +193,7 @@ impl Paths {
 
 impl Node {
     /// Echo Requests that are due; what failed is reported.
-    pub(crate) fn advance_paths(&mut self, turn: &mut Turn<'_>, slices: &mut impl Slices) {
+    pub(crate) fn advance_paths(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards) {
         let mut failed = Vec::new();
         while let Some(step) = self.paths.step(turn.now) {
             match step {
@@ -205,7 +205,7 @@ impl Node {
                 Step::Nothing => {}
             }
         }
-        self.tell_paths(turn, slices, News::Failed, &failed);
+        self.tell_paths(turn, shards, News::Failed, &failed);
     }
 
     pub(crate) fn next_echo(&self) -> Option<Time> {
@@ -213,12 +213,12 @@ impl Node {
     }
 
     /// See which paths sessions use, and again after a while.
-    pub(crate) fn refresh_paths(&mut self, now: Time, slices: &mut impl Slices) {
+    pub(crate) fn refresh_paths(&mut self, now: Time, shards: &mut impl Shards) {
         if self.paths.is_off() {
             return;
         }
         let mut in_use = BTreeSet::new();
-        slices.gtpu_paths(&mut |remote, local| {
+        shards.gtpu_paths(&mut |remote, local| {
             in_use.insert((remote, local));
         });
         self.paths.refresh(now, &in_use);
@@ -230,7 +230,7 @@ impl Node {
     pub(crate) fn on_echo_response(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         from: IpAddr,
         message: gtpu::Message,
     ) {
@@ -242,7 +242,7 @@ impl Node {
         for kind in [News::Recovered, News::Restarted] {
             let of_kind = news.iter().filter(|(_, news)| *news == kind);
             let ends: Vec<Ends> = of_kind.map(|(ends, _)| *ends).collect();
-            self.tell_paths(turn, slices, kind, &ends);
+            self.tell_paths(turn, shards, kind, &ends);
         }
     }
 
@@ -250,7 +250,7 @@ impl Node {
     fn tell_paths(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         news: News,
         ends: &[Ends],
     ) {
@@ -268,7 +268,7 @@ impl Node {
         }
         for chunk in ends.chunks(PEERS_PER_REPORT) {
             for id in self.peers.ids() {
-                if slices.sessions_of(id) > 0 && !self.closing {
+                if shards.sessions_of(id) > 0 && !self.closing {
                     self.send_node_report(turn, id, news, chunk);
                 }
             }

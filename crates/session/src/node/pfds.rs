@@ -21,7 +21,7 @@ use crate::exchange::incoming::Incoming;
 use crate::exchange::n4::Turn;
 use crate::node::Node;
 use crate::node::peer::{Peer, Peers, SmfSet};
-use crate::node::slices::Slices;
+use crate::node::shards::Shards;
 use crate::rules::config::Limits;
 
 /// All PFDs, by whose they are.
@@ -232,7 +232,7 @@ impl Node {
     pub(crate) fn on_pfd_management(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         incoming: &Incoming,
         message: &Message<'_>,
     ) {
@@ -244,15 +244,15 @@ impl Node {
             Ok(party) => party,
             Err(refusal) => return self.refuse(turn, incoming, refusal),
         };
-        let allow = |name: &str, pfds: &[Property]| slices.allow(party, name, pfds);
+        let allow = |name: &str, pfds: &[Property]| shards.allow(party, name, pfds);
         let limits = (&self.config.limits, &self.shares());
         match self.pfds.manage(party, &request, limits, allow) {
             Ok(names) => {
                 for name in names {
                     let properties = self.pfds.of(party, &name);
-                    slices.provision(party, &name, properties);
+                    shards.provision(party, &name, properties);
                 }
-                slices.refit(turn);
+                shards.refit(turn);
                 let cause = Cause::REQUEST_ACCEPTED;
                 self.answer(turn, incoming, cause, |writer, us| {
                     writer.cause(cause);
@@ -295,7 +295,7 @@ impl Node {
     pub(crate) fn join_set(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         id: PeerId,
         set: Option<SmfSet>,
     ) {
@@ -306,12 +306,12 @@ impl Node {
         let (Some(before), Some(after)) = (before, after) else {
             return;
         };
-        slices.join(id, after);
-        self.share_out(slices);
+        shards.join(id, after);
+        self.share_out(shards);
         if self.peers.members(before).next().is_none() {
             for (name, properties) in self.pfds.take(before) {
                 if self.pfds.of(after, &name).is_empty() {
-                    slices.provision(after, &name, &properties);
+                    shards.provision(after, &name, &properties);
                     self.pfds
                         .of
                         .entry(after)
@@ -319,25 +319,25 @@ impl Node {
                         .keep(name, properties);
                 }
             }
-            slices.forget_party(before);
+            shards.forget_party(before);
         }
-        slices.refit(turn);
+        shards.refit(turn);
     }
 
     /// An association is no more: nor is its party, nor are its PFDs, where it was the last one.
-    pub(crate) fn leave_party(&mut self, slices: &mut impl Slices, party: PartyId) {
+    pub(crate) fn leave_party(&mut self, shards: &mut impl Shards, party: PartyId) {
         if self.peers.members(party).next().is_none() {
             self.pfds.take(party);
-            slices.forget_party(party);
+            shards.forget_party(party);
         }
-        self.share_out(slices);
+        self.share_out(shards);
     }
 
     /// Associations have changed: who has a share of what there is for all.
-    pub(crate) fn share_out(&self, slices: &mut impl Slices) {
+    pub(crate) fn share_out(&self, shards: &mut impl Shards) {
         let limits = &self.config.limits;
         let (reserve, of) = (limits.emergency_sessions, limits.sessions);
-        slices.set_shares(self.shares().with_reserve(reserve, of));
+        shards.set_shares(self.shares().with_reserve(reserve, of));
     }
 
     /// Applications with PFDs of a party.

@@ -13,7 +13,7 @@ use crate::exchange::n4::Turn;
 use crate::exchange::requests::Purpose;
 use crate::exchange::stats::Way;
 use crate::node::peer::{Peer, PeerState, SmfSet, alternatives};
-use crate::node::slices::{Slices, Then};
+use crate::node::shards::{Shards, Then};
 use crate::node::{Node, Timer};
 
 impl Node {
@@ -21,7 +21,7 @@ impl Node {
     pub(crate) fn on_update(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         incoming: &Incoming,
         message: &Message<'_>,
     ) {
@@ -34,7 +34,7 @@ impl Node {
             return self.refuse(turn, incoming, cause.into());
         };
         self.peers.learn_source(id, incoming.from);
-        self.heard(turn, slices, id);
+        self.heard(turn, shards, id);
         if let Some(peer) = self.peers.get_mut(id) {
             if let Some(features) = request.cp_function_features {
                 peer.cp_features = features;
@@ -44,14 +44,14 @@ impl Node {
             }
         }
         if let Some(set) = request.smf_set_id {
-            self.join_set(turn, slices, id, SmfSet::new(set));
+            self.join_set(turn, shards, id, SmfSet::new(set));
         }
         self.accept_node_request(turn, incoming);
         let preparation = request
             .pfcpaureq_flags
             .is_some_and(|flags| flags.contains(PfcpAuReqFlags::PARPS));
         if preparation {
-            self.finish_usage(turn, slices, id, Then::Tell);
+            self.finish_usage(turn, shards, id, Then::Tell);
         }
     }
 
@@ -59,25 +59,25 @@ impl Node {
     pub(crate) fn finish_usage(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         peer: PeerId,
         then: Then,
     ) {
-        slices.begin_finishing(peer, then);
-        self.keep_finishing(turn, slices);
+        shards.begin_finishing(peer, then);
+        self.keep_finishing(turn, shards);
     }
 
     /// A step.
-    pub(crate) fn keep_finishing(&mut self, turn: &mut Turn<'_>, slices: &mut impl Slices) {
-        for peer in slices.unfinished() {
-            slices.finish_some(turn, &self.peers, peer);
-            self.follow(turn, slices);
+    pub(crate) fn keep_finishing(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards) {
+        for peer in shards.unfinished() {
+            shards.finish_some(turn, &self.peers, peer);
+            self.follow(turn, shards);
         }
     }
 
     /// Does what follows where all usage of an association is reported.
-    pub(crate) fn follow(&mut self, turn: &mut Turn<'_>, slices: &mut impl Slices) {
-        while let Some((peer, then)) = slices.finished() {
+    pub(crate) fn follow(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards) {
+        while let Some((peer, then)) = shards.finished() {
             match then {
                 Then::Tell => self.say_reports_are_sent(turn, peer),
                 Then::AskForRelease => self.ask_for_release(turn, peer),
@@ -101,7 +101,7 @@ impl Node {
     pub(crate) fn on_release(
         &mut self,
         turn: &mut Turn<'_>,
-        slices: &mut impl Slices,
+        shards: &mut impl Shards,
         incoming: &Incoming,
         message: &Message<'_>,
     ) {
@@ -114,7 +114,7 @@ impl Node {
             return self.refuse(turn, incoming, cause.into());
         };
         let target = self.target_of(id);
-        self.end_association(turn, slices, id, Gone::Released);
+        self.end_association(turn, shards, id, Gone::Released);
         self.accept_node_request(turn, incoming);
         if let Some(target) = target.filter(|_| !self.closing) {
             // Not at once: it had its reason.
@@ -123,11 +123,11 @@ impl Node {
     }
 
     /// See [`Core::shut_down`](crate::Core::shut_down).
-    pub(crate) fn shut_down(&mut self, turn: &mut Turn<'_>, slices: &mut impl Slices) {
+    pub(crate) fn shut_down(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards) {
         self.closing = true;
-        slices.close();
+        shards.close();
         turn.n4.cancel(|_| true);
-        slices.drop_reports();
+        shards.drop_reports();
         self.timers.clear();
         let least = self.config.t1 * self.config.n1.max(1) * 2;
         let patience = least.max(self.config.graceful_release);
@@ -148,7 +148,7 @@ impl Node {
                 self.set_timer(turn.now, patience, Timer::ReleaseBy(id));
             } else {
                 // It is told, in case that it hears us.
-                self.end_association(turn, slices, id, Gone::ShutDown);
+                self.end_association(turn, shards, id, Gone::ShutDown);
             }
         }
     }
@@ -190,11 +190,11 @@ impl Node {
     }
 
     /// See [`Core::abandon`](crate::Core::abandon).
-    pub(crate) fn abandon(&mut self, turn: &mut Turn<'_>, slices: &mut impl Slices) {
+    pub(crate) fn abandon(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards) {
         self.closing = true;
-        slices.close();
+        shards.close();
         for id in self.peers.ids() {
-            self.end_association(turn, slices, id, Gone::ShutDown);
+            self.end_association(turn, shards, id, Gone::ShutDown);
         }
     }
 }

@@ -6,7 +6,7 @@ use pfcp::ie::{UsageInformation, Volume};
 use pfcp::{IeType, Writer};
 
 use super::{MBQE, Measuring, UrrIe, seconds, total};
-use crate::slice::tests::PdrIe;
+use crate::shard::tests::PdrIe;
 
 const NO_TRIGGER: Asked = Asked::empty();
 

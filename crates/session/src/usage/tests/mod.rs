@@ -17,8 +17,8 @@ use pfcp::message::SessionReportRequest;
 use pfcp::{Cause, IeType, MessageType, Writer};
 
 use crate::rules::config::{Config, Limits};
-use crate::slice::reports_tests::{Sent, World, smf};
-use crate::slice::tests::{PdrIe, choose4, config, flow, ordinary_with};
+use crate::shard::reports_tests::{Sent, World, smf};
+use crate::shard::tests::{PdrIe, choose4, config, flow, ordinary_with};
 
 pub(super) use pfcp::ie::NodeId;
 
@@ -309,10 +309,10 @@ fn establish_with(
 ) -> u64 {
     let kind = MessageType::SESSION_ESTABLISHMENT_REQUEST;
     let answer = world.ask(smf(2), kind, Some(0), |w| {
-        w.node_id(NodeId::Ipv4(crate::slice::reports_tests::id_of(smf(2))));
+        w.node_id(NodeId::Ipv4(crate::shard::reports_tests::id_of(smf(2))));
         w.f_seid(pfcp::ie::FSeid {
             seid: cp_seid,
-            ipv4: Some(crate::slice::reports_tests::id_of(smf(2))),
+            ipv4: Some(crate::shard::reports_tests::id_of(smf(2))),
             ipv6: None,
         });
         let (mut uplink, mut downlink) = (PdrIe::uplink(), PdrIe::downlink());

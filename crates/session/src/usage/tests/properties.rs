@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::slice::tests::{flow, remove};
+use crate::shard::tests::{flow, remove};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -276,7 +276,7 @@ impl Run {
                 w.grouped(IeType::UPDATE_FAR, |w| {
                     w.put(IeType::FAR_ID, 2u32);
                     w.grouped(IeType::UPDATE_FORWARDING_PARAMETERS, |w| {
-                        let tunnel = crate::slice::tests::tunnel(*teid);
+                        let tunnel = crate::shard::tests::tunnel(*teid);
                         w.put(IeType::OUTER_HEADER_CREATION, tunnel);
                     });
                 });

@@ -5,7 +5,7 @@ use pfcp::ie::{MeasurementInformation, ReportingTriggers as Asked};
 use super::*;
 use crate::base::refusal::Refusal;
 use crate::rules::{RuleId, UrrId};
-use crate::slice::tests::{World as Sessions, ordinary};
+use crate::shard::tests::{World as Sessions, ordinary};
 
 fn refused(urr: &UrrIe) -> Refusal {
     let mut world = Sessions::new();

@@ -6,7 +6,7 @@ use pfcp::ie::{
 };
 
 use super::*;
-use crate::slice::reports_tests::id_of;
+use crate::shard::reports_tests::id_of;
 
 fn counting() -> UrrIe {
     UrrIe::volume(1, Asked::VOLTH).limit(IeType::VOLUME_THRESHOLD, total(5000))

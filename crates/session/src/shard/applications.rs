@@ -1,0 +1,250 @@
+//! Applications that PDIs name (Application ID, TS 29.244, 8.2.6), told by the flows of their PFDs (6.2.5).
+//!
+//! An application whose PFDs are flows is nothing but filters: its PDRs are compiled with them, and compiled anew when
+//! its PFDs change. What only a look into packets could tell (domain names, URLs) no PDR may name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use compiled::Tables;
+use pfcp::{Cause, IeType};
+
+use crate::base::event::Event;
+use crate::base::flow::FlowDescription;
+use crate::base::ids::{PartyId, PeerId};
+use crate::base::pfd::{PfdKind, Property};
+use crate::base::refusal::Refusal;
+use crate::base::slab::Place;
+use crate::exchange::n4::Turn;
+use crate::rules::Pdr;
+use crate::rules::flows::{Flows, NO_FLOWS};
+use crate::shard::Shard;
+use crate::shard::sessions::Sessions;
+
+/// Applications, each of one party.
+type Names = BTreeSet<(PartyId, Box<str>)>;
+
+/// Sessions that are looked at, and those of them that are compiled anew, before other work may go first.
+const SESSIONS_PER_STEP: usize = 512;
+const COMPILED_PER_STEP: usize = 64;
+
+/// Applications and who names them.
+#[derive(Debug, Default)]
+pub(crate) struct Applications {
+    /// Party by whose PFDs the sessions of a peer go; of a peer that is gone: none.
+    parties: BTreeMap<PeerId, PartyId>,
+    /// Of those with PFDs by which packets can be told.
+    flows: BTreeMap<PartyId, Flows>,
+    /// PDRs of a peer that name an application; those that none names are not here.
+    users: BTreeMap<(PeerId, Box<str>), usize>,
+    /// Of those that PDRs name: changed since the pass under way began.
+    changed: Names,
+    pass: Option<Pass>,
+}
+
+/// Over all sessions, for those that name an application whose flows have changed.
+#[derive(Debug)]
+struct Pass {
+    names: Names,
+    /// Looked at next.
+    at: Place,
+    /// Sessions that keep what they had.
+    failed: usize,
+}
+
+/// The flows of an application's PFDs, if these are all that they are.
+pub(crate) fn flows_of(properties: &[Property]) -> Option<Box<[FlowDescription]>> {
+    let flow = |property: &Property| match property.kind {
+        PfdKind::Flow => FlowDescription::parse(property.text.as_bytes()).ok(),
+        PfdKind::Url | PfdKind::Domain | PfdKind::Custom => None,
+    };
+    properties.iter().map(flow).collect()
+}
+
+impl Applications {
+    /// Flows that the sessions of a peer go by.
+    pub(crate) fn flows(&self, peer: PeerId) -> &Flows {
+        let party = self.parties.get(&peer);
+        let flows = party.and_then(|party| self.flows.get(party));
+        flows.unwrap_or(&NO_FLOWS)
+    }
+
+    /// The sessions of this peer go by the PFDs of this party from now on.
+    pub(crate) fn join(&mut self, peer: PeerId, party: PartyId) {
+        let before = self.parties.insert(peer, party);
+        if before == Some(party) {
+            return;
+        }
+        let used = self.users.keys().filter(|(user, _)| *user == peer);
+        for name in used.map(|(_, name)| name.clone()) {
+            let flows = self.flows.entry(party).or_default();
+            flows.entry(name.clone()).or_default();
+            self.changed.insert((party, name));
+        }
+        if let Some(before) = before {
+            self.forget_unused(before);
+        }
+    }
+
+    /// This peer is no more. Its sessions, which nobody finds any more, stay as they are.
+    pub(crate) fn forget(&mut self, peer: PeerId) {
+        if let Some(party) = self.parties.remove(&peer) {
+            self.forget_unused(party);
+        }
+    }
+
+    /// Applications without PFDs that no PDR of a party names any more.
+    fn forget_unused(&mut self, party: PartyId) {
+        let Some(mut flows) = self.flows.remove(&party) else {
+            return;
+        };
+        flows.retain(|name, flows| !flows.is_empty() || self.is_used(party, name));
+        if !flows.is_empty() {
+            self.flows.insert(party, flows);
+        }
+    }
+
+    pub(crate) fn forget_party(&mut self, party: PartyId) {
+        self.flows.remove(&party);
+    }
+
+    fn is_used(&self, party: PartyId, name: &str) -> bool {
+        let mut members = self.parties.iter().filter(|(_, of)| **of == party);
+        members.any(|(peer, _)| self.users.contains_key(&(*peer, name.into())))
+    }
+
+    /// Whether the PFDs of an application may become these: those that PDRs name must stay such that their packets
+    /// can be told. Without any they are nobody's.
+    pub(crate) fn allow(
+        &self,
+        party: PartyId,
+        name: &str,
+        properties: &[Property],
+    ) -> Result<(), Refusal> {
+        if self.is_used(party, name) && flows_of(properties).is_none() {
+            let ie = IeType::APPLICATION_IDS_PFDS;
+            return Err(Refusal::ie(Cause::SERVICE_NOT_SUPPORTED, ie));
+        }
+        Ok(())
+    }
+
+    /// The PFDs of an application are these from now on, none if they were taken away.
+    pub(crate) fn provision(&mut self, party: PartyId, name: &str, properties: &[Property]) {
+        let is_used = self.is_used(party, name);
+        let flows = Some(properties).filter(|all| !all.is_empty());
+        let flows = flows.and_then(flows_of);
+        // Without PFDs no packet is of it.
+        let flows = flows.or_else(|| is_used.then(Box::default));
+        let of_party = self.flows.entry(party).or_default();
+        if of_party.get(name) == flows.as_ref() {
+            return;
+        }
+        match flows {
+            Some(flows) => of_party.insert(name.into(), flows),
+            None => of_party.remove(name),
+        };
+        if is_used {
+            self.changed.insert((party, name.into()));
+        }
+    }
+
+    /// PDRs of a peer's session come in the place of others.
+    pub(crate) fn keep(&mut self, peer: PeerId, before: &[Pdr], after: &[Pdr]) {
+        for name in after.iter().filter_map(|pdr| pdr.pdi.application()) {
+            *self.users.entry((peer, name.into())).or_default() += 1;
+        }
+        for name in before.iter().filter_map(|pdr| pdr.pdi.application()) {
+            self.leave(peer, name);
+        }
+    }
+
+    /// A PDR of this peer no longer names the application.
+    fn leave(&mut self, peer: PeerId, name: &str) {
+        let key = (peer, name.into());
+        let Some(users) = self.users.get_mut(&key) else {
+            return;
+        };
+        *users -= 1;
+        if *users > 0 {
+            return;
+        }
+        self.users.remove(&key);
+        let Some(party) = self.parties.get(&peer).copied() else {
+            return;
+        };
+        if !self.is_used(party, name)
+            && let Some(flows) = self.flows.get_mut(&party)
+            && flows.get(name).is_some_and(|flows| flows.is_empty())
+        {
+            flows.remove(name);
+        }
+    }
+
+    /// Whether sessions are still to be compiled anew.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.pass.is_some() || !self.changed.is_empty()
+    }
+
+    /// The pass under way, or one for what has changed since the last one began: what changes meanwhile does not keep it
+    /// from its end.
+    fn pass(&mut self) -> Option<&mut Pass> {
+        if self.pass.is_none() && !self.changed.is_empty() {
+            self.pass = Some(Pass {
+                names: std::mem::take(&mut self.changed),
+                at: Place::FIRST,
+                failed: 0,
+            });
+        }
+        self.pass.as_mut()
+    }
+}
+
+impl<T: Tables> Shard<T> {
+    /// A step towards sessions that go by the PFDs as they are now.
+    pub(crate) fn fit_to_pfds(&mut self, turn: &mut Turn<'_>) {
+        let Some(sessions) = self.sessions.refit(&mut self.tables) else {
+            return;
+        };
+        if sessions > 0 {
+            turn.stats().pfds_without_room += sessions as u64;
+            turn.out.event(Event::PfdsWithoutRoom { sessions });
+        }
+    }
+}
+
+impl<T: Tables> Sessions<T> {
+    /// Some more sessions are looked at, whether what they name has changed. After the last one: how many of them keep
+    /// what they had, because there is no room for what they should have.
+    pub(crate) fn refit(&mut self, tables: &mut T) -> Option<usize> {
+        let mut compiled = 0;
+        for _ in 0..SESSIONS_PER_STEP {
+            let place = self.applications.pass()?.at;
+            let Applications { parties, pass, .. } = &self.applications;
+            let names = &pass.as_ref()?.names;
+            let session = self.slab.get(place);
+            let party = session.and_then(|s| parties.get(&s.peer));
+            let changed = |pdr: &Pdr| {
+                let name = party.copied().zip(pdr.pdi.application());
+                name.is_some_and(|(party, name)| names.contains(&(party, name.into())))
+            };
+            let is_concerned = session.is_some_and(|s| s.context.kept.pdrs().iter().any(changed));
+            let seid = self.slab.seid(place).filter(|_| is_concerned);
+            let next = self.slab.after(place);
+            let fits = seid.is_none_or(|seid| self.refit_one(place, seid, tables));
+            let pass = self.applications.pass()?;
+            pass.failed += usize::from(!fits);
+            let Some(next) = next else {
+                return self.applications.pass.take().map(|pass| pass.failed);
+            };
+            pass.at = next;
+            compiled += usize::from(is_concerned);
+            if compiled == COMPILED_PER_STEP {
+                break;
+            }
+        }
+        None
+    }
+
+    fn refit_one(&mut self, place: Place, seid: u64, tables: &mut T) -> bool {
+        self.publish_anew(place, seid, tables)
+    }
+}

@@ -1,0 +1,870 @@
+//! All sessions: found by SEID, owned by one peer each, changed as a whole or not at all.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use compiled::{Compiled, EndedTunnel, NoRoom, PdrId, Resource, Tables};
+use pfcp::ie::{PdnType, PfcpSeReqFlags, PfcpSmReqFlags};
+use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
+use pfcp::{Cause, IeType};
+
+use crate::base::ids::PeerId;
+use crate::base::refusal::Refusal;
+use crate::base::salted::Salted;
+use crate::base::shares::Shares;
+use crate::base::shortage::Shortage;
+use crate::base::slab::{Place, Slab};
+use crate::base::time::Time;
+use crate::compile::compiler::{Compiler, owner};
+use crate::rules::config::Config;
+use crate::rules::endpoints::Endpoint;
+use crate::rules::site::Site;
+use crate::rules::summary::SessionSummary;
+use crate::rules::unsupported::IN_SESSION;
+use crate::rules::{Far, FarId, PacketRules, Pdr, RuleId};
+use crate::shard::applications::Applications;
+use crate::shard::context::{Context, Rare};
+use crate::shard::deferred::Deferred;
+use crate::shard::draft::Draft;
+use crate::shard::inactivity::{Inactivity, Watch};
+use crate::shard::ledger::Ledger;
+use crate::shard::paging::Paging;
+use crate::shard::resources::{Holders, ResourceFill, Resources};
+use crate::shard::sets::{Membership, SetIndex};
+use crate::shard::stopped::Stopped;
+use crate::shard::tunnels::{self, Tunnel, TunnelIndex};
+use crate::shard::usage::{Before, UsageWork, summary_of, usage_before, usage_view};
+use crate::shard::view::SessionView;
+use crate::usage::measured::Usage;
+use crate::usage::report::Subject;
+use crate::usage::urr_rules::UrrRules;
+
+pub(crate) use crate::shard::resources::Created;
+
+/// Every session of every peer.
+pub(crate) struct Sessions<T: Tables> {
+    pub(super) site: Site,
+    pub(super) slab: Slab<Session<T::Handle>>,
+    resources: Resources,
+    pub(super) peers: HashMap<PeerId, List, Salted>,
+    /// Of deleted peers, not yet taken out.
+    pub(super) doomed: Vec<List>,
+    /// Of deleted peers, and to go with the tables: see [`Self::let_be`].
+    left: usize,
+    /// For the next list.
+    pub(super) epoch: u32,
+    pub(super) sets: SetIndex,
+    pub(super) tunnels: TunnelIndex,
+    pub(super) draft: Draft,
+    pub(super) compiler: Compiler,
+    pub(super) compiled: Compiled,
+    pub(super) inactivity: Inactivity,
+    pub(super) deferred: Deferred,
+    pub(super) usage: UsageWork,
+    /// See [`PacketRules::closed`]; kept for its capacity.
+    pub(super) closed: Vec<(PdrId, Option<FarId>)>,
+    /// PDRs before a request; kept for its capacity.
+    before: Vec<Pdr>,
+    pub(super) applications: Applications,
+    pub(super) stopped: Stopped,
+    /// See [`PacketRules::stopped`]; kept for its capacity.
+    pub(super) stopped_now: Vec<Tunnel>,
+    pub(super) paging: Paging,
+    pub(super) ledger: Ledger,
+}
+
+/// One session in its place.
+#[derive(Debug)]
+pub(crate) struct Session<H> {
+    /// All that it is by itself; what follows is where it is in this process.
+    pub(super) context: Context,
+    pub(super) handle: H,
+    pub(super) peer: PeerId,
+    /// [`List::epoch`] of the list that it is in.
+    pub(super) epoch: u32,
+    /// Neighbours in the list of its peer.
+    pub(super) previous: Option<Place>,
+    pub(super) next: Option<Place>,
+}
+
+impl<H> Session<H> {
+    /// What usage goes by, handle, and what its URRs have measured, if it has some.
+    pub(crate) fn measuring(&mut self) -> Option<(&UrrRules, &mut H, &mut Usage)> {
+        let (rules, usage) = self.context.measuring()?;
+        Some((rules, &mut self.handle, usage))
+    }
+}
+
+/// Sessions linked through themselves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List {
+    /// The newest.
+    pub(super) first: Option<Place>,
+    /// The oldest.
+    pub(super) last: Option<Place>,
+    pub(super) len: usize,
+    /// Of this list alone, so that sessions in a former list of its peer are not taken for its own.
+    pub(super) epoch: u32,
+}
+
+impl List {
+    pub(crate) fn empty(epoch: u32) -> Self {
+        Self {
+            first: None,
+            last: None,
+            len: 0,
+            epoch,
+        }
+    }
+}
+
+/// What the answer to an accepted deletion says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Deleted {
+    /// The CP's SEID, for the header of the answer.
+    pub(crate) cp_seid: u64,
+    /// The session, if it has something to report.
+    pub(crate) measured: Option<Subject>,
+}
+
+/// Sessions taken out at a time when their places, TEIDs or addresses are needed at once.
+const REAPED_ON_DEMAND: usize = 1024;
+
+impl<T: Tables> Sessions<T> {
+    /// `seed` makes SEIDs hard to guess and hashing hard to aim at; `direct_teids` as
+    /// [`Tables::direct_teids`] says.
+    pub(crate) fn new(config: &Config, seed: u64, direct_teids: u32) -> Self {
+        let limits = &config.limits;
+        let shares = Shares::new(limits.shares, []);
+        let shares = shares.with_reserve(limits.emergency_sessions, limits.sessions);
+        Self {
+            site: Site::new(config),
+            slab: Slab::new(seed),
+            resources: Resources::new(config, seed, direct_teids),
+            peers: HashMap::with_hasher(Salted::new(seed)),
+            doomed: Vec::new(),
+            left: 0,
+            epoch: 0,
+            sets: SetIndex::new(seed),
+            tunnels: TunnelIndex::new(seed),
+            draft: Draft::default(),
+            compiler: Compiler::default(),
+            compiled: Compiled::default(),
+            inactivity: Inactivity::default(),
+            deferred: Deferred::default(),
+            usage: UsageWork::default(),
+            closed: Vec::new(),
+            before: Vec::new(),
+            applications: Applications::default(),
+            stopped: Stopped::default(),
+            stopped_now: Vec::new(),
+            paging: Paging::default(),
+            ledger: Ledger::new(config.limits.sessions, shares),
+        }
+    }
+
+    /// Session Establishment (TS 29.244, 6.3.2): our SEID. [`Self::created`] says what we chose.
+    pub(crate) fn establish(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        request: &SessionEstablishmentRequest<'_>,
+        tables: &mut T,
+    ) -> Result<u64, Refusal> {
+        let seid = loop {
+            match self.try_establish(now, peer, request, tables) {
+                Ok(seid) => break seid,
+                // A peer that has restarted may want what its former self still holds.
+                Err(refusal) if refusal.is_for_want() && !self.doomed.is_empty() => {
+                    self.reap(now, REAPED_ON_DEMAND, tables);
+                }
+                Err(refusal) => return Err(refusal),
+            }
+        };
+        self.watch(now, seid, request.user_plane_inactivity_timer, tables);
+        self.defer(now, seid);
+        self.usage_begins(now, seid, tables);
+        Ok(seid)
+    }
+
+    fn try_establish(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        request: &SessionEstablishmentRequest<'_>,
+        tables: &mut T,
+    ) -> Result<u64, Refusal> {
+        establishment_is_supported(request)?;
+        let membership = Membership::of(request)?;
+        self.draft.establish(request, &self.site)?;
+        let is_emergency = self.site.is_emergency(self.draft.networks());
+        let payer = match is_emergency {
+            true => PeerId::EMERGENCY,
+            false => peer,
+        };
+        if let Err(is_kept) = self.ledger.check_session(payer) {
+            let shortage = Shortage::of(Resource::Sessions, is_kept);
+            return Err(Refusal::short_of(shortage));
+        }
+        let seid = self.slab.next_seid().ok_or(Cause::SYSTEM_FAILURE)?;
+        self.before.clear();
+        let handle = self
+            .publish(now, (peer, payer), seid, T::Handle::default(), tables)
+            .map_err(|(_, r)| r)?;
+        self.resources
+            .keep(now, Holders::NONE, self.draft.holders());
+        self.applications.keep(peer, &[], &self.draft.pdrs.rules);
+        let mut context = Context::of(request.cp_f_seid.seid, membership);
+        self.draft.land(&mut context);
+        let seid = self.insert(peer, context, handle);
+        if let Some(place) = seid.and_then(|seid| self.slab.find(seid)) {
+            self.ledger.begin(payer, place, is_emergency);
+        }
+        seid.ok_or(Cause::SYSTEM_FAILURE.into())
+    }
+
+    /// Session Modification (TS 29.244, 6.3.3): the CP's SEID, for the header of the answer; the request may have changed it.
+    /// [`Self::created`] says what we chose.
+    pub(crate) fn modify(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        seid: u64,
+        request: &SessionModificationRequest<'_>,
+        tables: &mut T,
+    ) -> Result<u64, Refusal> {
+        let place = self
+            .owned(peer, seid)
+            .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
+        let before = self.packets_if_watched(seid, tables);
+        let measured = loop {
+            match self.try_modify(now, place, seid, request, tables) {
+                Ok(measured) => break measured,
+                Err(refusal) if refusal.is_for_want() && !self.doomed.is_empty() => {
+                    self.reap(now, REAPED_ON_DEMAND, tables);
+                }
+                Err(refusal) => return Err(refusal),
+            }
+        };
+        if let (Some(before), Some(after)) = (before, self.packets_if_watched(seid, tables)) {
+            self.carry(now, place, before, after);
+        }
+        self.watch(now, seid, request.user_plane_inactivity_timer, tables);
+        self.defer(now, seid);
+        if let Some(before) = measured {
+            self.usage_follows(now, place, seid, &before, request, tables);
+        }
+        self.end_paging(seid);
+        self.notice(seid, tables);
+        let session = self.slab.get(place);
+        Ok(session.map_or(0, |session| session.context.cp_seid))
+    }
+
+    fn try_modify(
+        &mut self,
+        now: Time,
+        place: Place,
+        seid: u64,
+        request: &SessionModificationRequest<'_>,
+        tables: &mut T,
+    ) -> Result<Option<Before>, Refusal> {
+        modification_is_supported(request)?;
+        let session = self
+            .slab
+            .get_mut(place)
+            .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
+        self.draft.modify(&session.context, request, &self.site)?;
+        let measured = usage_before(session, &mut self.draft, request, tables)?;
+        if self.draft.may_move_keys() {
+            session.context.kept.read_pdrs(&mut self.before);
+        } else {
+            self.before.clear();
+        }
+        // Out of its place meanwhile, which is put right on both ways out.
+        let peer = session.peer;
+        let payer = self.ledger.payer(peer, place);
+        let handle = std::mem::take(&mut session.handle);
+        let (handle, outcome) = match self.publish(now, (peer, payer), seid, handle, tables) {
+            Ok(handle) => {
+                self.keep(now, peer, seid);
+                if self.draft.fars.changed {
+                    self.forget_indicated(seid);
+                }
+                self.end_tunnels(tables);
+                self.tunnels.tire(now);
+                self.land(place, request);
+                (handle, Ok(()))
+            }
+            Err((handle, refusal)) => (handle, Err(refusal)),
+        };
+        if let Some(session) = self.slab.get_mut(place) {
+            session.handle = handle;
+        }
+        outcome.map(|()| measured)
+    }
+
+    /// What the draft holds is held, and nothing else of what was.
+    fn keep(&mut self, now: Time, peer: PeerId, seid: u64) {
+        if !self.draft.pdrs.changed && !self.draft.endpoints_changed {
+            return;
+        }
+        let before = Holders {
+            pdrs: &self.before,
+            endpoints: endpoints_of(&self.slab, seid),
+        };
+        self.resources.keep(now, before, self.draft.holders());
+        self.applications
+            .keep(peer, &self.before, &self.draft.pdrs.rules);
+    }
+
+    /// The session is what the draft says.
+    fn land(&mut self, place: Place, request: &SessionModificationRequest<'_>) {
+        let indexed = self.tunnels.covers(place);
+        let Some(session) = self.slab.get_mut(place) else {
+            return;
+        };
+        let context = &mut session.context;
+        let before = indexed.then(|| tunnels::keys(&context.rules().fars));
+        let after = indexed.then(|| tunnels::keys(&self.draft.fars.rules));
+        self.draft.land(context);
+        if let Some(f_seid) = request.cp_f_seid {
+            context.cp_seid = f_seid.seid;
+        }
+        if let Some((before, after)) = before.zip(after) {
+            self.tunnels.change(place, &before, &after);
+        }
+    }
+
+    /// Takes what the draft needs, and makes packets meet it. On a refusal, nothing has happened.
+    fn publish(
+        &mut self,
+        now: Time,
+        (peer, payer): (PeerId, PeerId),
+        seid: u64,
+        mut handle: T::Handle,
+        tables: &mut T,
+    ) -> Result<T::Handle, (T::Handle, Refusal)> {
+        let held = Holders {
+            pdrs: &self.before,
+            endpoints: endpoints_of(&self.slab, seid),
+        };
+        let outcome = self
+            .resources
+            .take(now, &mut self.draft, held, &self.site)
+            .and_then(|()| {
+                if !self.draft.packets_may_notice() {
+                    if self.draft.drops_held {
+                        tables.discard_held(seid);
+                    }
+                    return Ok(());
+                }
+                self.draft.set_time(self.deferred.now_s(now));
+                self.stopped_now.clear();
+                if !self.draft.fars.changed {
+                    let session = self.slab.find(seid).and_then(|at| self.slab.get(at));
+                    let paused = session.into_iter().flat_map(|s| s.context.paused());
+                    self.stopped_now.extend(paused);
+                }
+                let rules = PacketRules {
+                    predefined: &self.site.predefined,
+                    applications: self.applications.flows(peer),
+                    stopped: &self.stopped_now,
+                    ..self.draft.for_packets()
+                };
+                let reaches = |peer| tables.reaches(peer);
+                self.compiler
+                    .compile(rules, &self.site, &reaches, &mut self.compiled)?;
+                self.compiled.seid = owner(seid, rules.pdrs, &self.compiled);
+                self.compiled.session = seid;
+                self.compiled.drops_held = self.draft.drops_held;
+                let new = &mut self.compiled;
+                let published = self.ledger.publish(payer, &mut handle, new, tables);
+                published.map_err(no_room)
+            });
+        match outcome {
+            Ok(()) => Ok(handle),
+            Err(refusal) => {
+                self.resources.undo();
+                Err((handle, refusal))
+            }
+        }
+    }
+
+    fn end_tunnels(&self, tables: &mut T) {
+        for left in self.draft.ended_tunnels() {
+            // Over the family that its packets went.
+            let reaches = |peer| tables.reaches(peer);
+            let path = self.site.path_to(left.tunnel, left.through, &reaches);
+            let Some((peer, local)) = path else { continue };
+            tables.end_tunnel(&EndedTunnel {
+                teid: left.tunnel.teid(),
+                peer,
+                local,
+            });
+        }
+    }
+
+    /// Session Deletion (TS 29.244, 6.3.4).
+    pub(crate) fn delete(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        seid: u64,
+        tables: &mut T,
+    ) -> Result<Deleted, Refusal> {
+        let place = self
+            .owned(peer, seid)
+            .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
+        self.usage.reports.clear();
+        self.usage_ends(now, place, tables);
+        let reports = !self.usage.reports.is_empty();
+        let measured = reports.then(|| self.subject(seid)).flatten();
+        let out = self
+            .take_out(place)
+            .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
+        if let Some(mut list) = self.peers.remove(&peer) {
+            self.unlink(&out, &mut list);
+            if list.len > 0 {
+                self.peers.insert(peer, list);
+            }
+        }
+        let cp_seid = out.context.cp_seid;
+        self.dissolve(now, place, out, tables);
+        Ok(Deleted { cp_seid, measured })
+    }
+
+    /// TEIDs and addresses chosen for the last accepted request.
+    pub(crate) fn created(&self) -> &[Created] {
+        self.resources.created()
+    }
+
+    /// Disown all sessions of a peer, at once however many: they are found no more, and go with
+    /// [`Self::reap`].
+    pub(crate) fn delete_peer(&mut self, peer: PeerId) {
+        self.doomed.extend(self.peers.remove(&peer));
+    }
+
+    /// Delete up to `at_most` of the sessions of deleted peers. How many are left.
+    pub(crate) fn reap(&mut self, now: Time, at_most: usize, tables: &mut T) -> usize {
+        for _ in 0..at_most {
+            let Some(mut list) = self.doomed.pop() else {
+                break;
+            };
+            if let Some(place) = list.first {
+                self.usage_is_left(now, place, tables);
+            }
+            let place = list.first;
+            let out = place.and_then(|place| self.take_out(place));
+            if let Some((place, out)) = place.zip(out) {
+                self.unlink(&out, &mut list);
+                self.dissolve(now, place, out, tables);
+                if list.len > 0 {
+                    self.doomed.push(list);
+                }
+            }
+        }
+        self.doomed_len()
+    }
+
+    /// As [`Self::reap`], where the tables go next: a session that measures nothing is not deleted. It forwards until
+    /// then, and nobody waits for its deletion.
+    pub(crate) fn let_be(&mut self, now: Time, at_most: usize, tables: &mut T) -> usize {
+        for _ in 0..at_most {
+            let Some(mut list) = self.doomed.pop() else {
+                break;
+            };
+            let first = list.first.and_then(|place| self.slab.get(place));
+            let unmeasured = first.filter(|session| session.context.usage().is_none());
+            let Some(next) = unmeasured.map(|session| session.next) else {
+                self.doomed.push(list);
+                self.reap(now, 1, tables);
+                continue;
+            };
+            self.bridge(None, next, &mut list);
+            self.left += 1;
+            if list.len > 0 {
+                self.doomed.push(list);
+            }
+        }
+        self.doomed_len()
+    }
+
+    fn doomed_len(&self) -> usize {
+        self.doomed.iter().map(|list| list.len).sum()
+    }
+
+    fn insert(&mut self, peer: PeerId, context: Context, handle: T::Handle) -> Option<u64> {
+        let list = self.list_of(peer);
+        let (epoch, next) = (list.epoch, list.first);
+        let mut at = None;
+        let seid = self.slab.insert(|place| {
+            at = Some(place);
+            Session {
+                context,
+                handle,
+                peer,
+                epoch,
+                previous: None,
+                next,
+            }
+        })?;
+        self.head(peer, at, next);
+        if let Some(place) = at {
+            self.index(place);
+        }
+        Some(seid)
+    }
+
+    fn index(&mut self, place: Place) {
+        let Some(session) = self.slab.get(place) else {
+            return;
+        };
+        if let Some(membership) = session.context.membership() {
+            self.sets.insert(place, membership);
+        }
+        if self.tunnels.covers(place) {
+            let keys = tunnels::keys(&session.context.rules().fars);
+            self.tunnels.change(place, &[], &keys);
+        }
+    }
+
+    /// Takes a session, already out of its place, out of its list.
+    fn unlink(&mut self, session: &Session<T::Handle>, list: &mut List) {
+        self.bridge(session.previous, session.next, list);
+    }
+
+    /// Joins the neighbours of one that leaves the list.
+    pub(crate) fn bridge(&mut self, previous: Option<Place>, next: Option<Place>, list: &mut List) {
+        match previous.and_then(|place| self.slab.get_mut(place)) {
+            Some(neighbour) => neighbour.next = next,
+            None => list.first = next,
+        }
+        match next.and_then(|place| self.slab.get_mut(place)) {
+            Some(neighbour) => neighbour.previous = previous,
+            None => list.last = previous,
+        }
+        list.len -= 1;
+    }
+
+    fn take_out(&mut self, place: Place) -> Option<Session<T::Handle>> {
+        let seid = self.slab.seid(place)?;
+        let session = self.slab.remove(place)?;
+        self.unindex(place, seid, &session);
+        Some(session)
+    }
+
+    /// No index leads to a session that has left its place. All that is known of it is in itself.
+    fn unindex(&mut self, place: Place, seid: u64, session: &Session<T::Handle>) {
+        if let Some(Rare {
+            endpoints: _,
+            watch,
+            deferral,
+            waiting,
+            indicated,
+        }) = session.context.rare()
+        {
+            self.inactivity.unindex(seid, watch.as_ref());
+            self.deferred.unindex(seid, deferral.as_ref());
+            self.paging.unindex(seid, waiting.as_ref());
+            self.stopped.unindex(seid, indicated);
+        }
+        self.usage.forget(seid, session.context.usage());
+        if let Some(membership) = session.context.membership() {
+            self.sets.remove(place, membership);
+        }
+        if self.tunnels.covers(place) {
+            let keys = tunnels::keys(&session.context.rules().fars);
+            self.tunnels.change(place, &keys, &[]);
+        }
+    }
+
+    fn dissolve(&mut self, now: Time, place: Place, mut out: Session<T::Handle>, tables: &mut T) {
+        let payer = self.ledger.payer(out.peer, place);
+        self.ledger.withdraw(payer, &mut out.handle, tables);
+        self.ledger.end(out.peer, place);
+        out.context.kept.read_pdrs(&mut self.before);
+        let before = Holders {
+            pdrs: &self.before,
+            endpoints: out.context.endpoints(),
+        };
+        self.resources.keep(now, before, Holders::NONE);
+        self.applications.keep(out.peer, before.pdrs, &[]);
+    }
+
+    /// Where a SEID leads, if it is one of ours, without looking.
+    pub(crate) fn place_of(&self, seid: u64) -> Option<Place> {
+        self.slab.place_of(seid)
+    }
+
+    /// Read what is in this place. Like that of the next ones, the result means nothing.
+    pub(crate) fn touch(&self, place: Place) -> u64 {
+        self.slab.get(place).map_or(0, |session| {
+            // A session is longer than a line of the cache.
+            session.context.cp_seid ^ u64::from(session.epoch)
+        })
+    }
+
+    pub(crate) fn touch_rules(&self, place: Place) -> u64 {
+        let Some(session) = self.slab.get(place) else {
+            return 0;
+        };
+        session.context.kept.touch()
+    }
+
+    pub(crate) fn touch_entries(&self, place: Place, tables: &T) -> u64 {
+        let session = self.slab.get(place);
+        session.map_or(0, |session| tables.touch(&session.handle))
+    }
+
+    /// A peer reaches its own sessions only.
+    fn owned(&self, peer: PeerId, seid: u64) -> Option<Place> {
+        let place = self.slab.find(seid)?;
+        let session = self.slab.get(place)?;
+        (session.peer == peer && self.is_live(session)).then_some(place)
+    }
+
+    /// Whether a session of this peer is there.
+    pub(crate) fn is_of(&self, place: Place, peer: PeerId) -> bool {
+        let session = self.slab.get(place);
+        session.is_some_and(|session| session.peer == peer && self.is_live(session))
+    }
+
+    pub(crate) fn is_live(&self, session: &Session<T::Handle>) -> bool {
+        self.peers
+            .get(&session.peer)
+            .is_some_and(|list| list.epoch == session.epoch)
+    }
+
+    /// The CP's SEID of a session of this peer.
+    pub(crate) fn cp_seid(&self, peer: PeerId, seid: u64) -> Option<u64> {
+        self.owned(peer, seid)
+            .and_then(|place| self.slab.get(place))
+            .map(|s| s.context.cp_seid)
+    }
+
+    /// Where a session is, unless its peer has left it.
+    pub(crate) fn place_if_live(&self, seid: u64) -> Option<Place> {
+        let place = self.slab.find(seid)?;
+        self.is_live(self.slab.get(place)?).then_some(place)
+    }
+
+    /// Whose a session is, by our SEID, and what they call it.
+    pub(crate) fn owner(&self, seid: u64) -> Option<(PeerId, u64)> {
+        let session = self.slab.get(self.slab.find(seid)?)?;
+        self.is_live(session)
+            .then_some((session.peer, session.context.cp_seid))
+    }
+
+    /// The peer calls its session something else from now on.
+    pub(crate) fn set_cp_seid(&mut self, peer: PeerId, seid: u64, cp_seid: u64) {
+        let session = self.owned(peer, seid).and_then(|at| self.slab.get_mut(at));
+        if let Some(session) = session {
+            session.context.cp_seid = cp_seid;
+        }
+    }
+
+    /// Sessions that are there; those waiting for [`Self::reap`] are not counted.
+    pub(crate) fn len(&self) -> usize {
+        self.slab.len() - self.doomed_len() - self.left
+    }
+
+    /// Sessions of this peer.
+    pub(crate) fn len_of(&self, peer: PeerId) -> usize {
+        self.peers.get(&peer).map_or(0, |list| list.len)
+    }
+
+    /// Indexes have what follows from the sessions, and nothing else.
+    #[cfg(test)]
+    pub(crate) fn check_indexes(&self) {
+        crate::shard::tests::records::check(&self.slab);
+        self.ledger.check(self.slab.len());
+        let (mut inactivity, mut deferred) = (self.inactivity.clone(), self.deferred.clone());
+        let (mut paging, mut stopped) = (self.paging.clone(), self.stopped.clone());
+        for (seid, session) in self.slab.iter_after(None) {
+            if let Some(rare) = session.context.rare() {
+                assert!(!rare.is_empty(), "{seid:#x} keeps something of nothing");
+                assert!(inactivity.unindex(seid, rare.watch.as_ref()));
+                assert!(deferred.unindex(seid, rare.deferral.as_ref()));
+                assert!(paging.unindex(seid, rare.waiting.as_ref()));
+                assert!(stopped.unindex(seid, &rare.indicated));
+            }
+        }
+        assert_eq!(inactivity.next_deadline(), None);
+        assert_eq!(deferred.next_deadline(), None);
+        assert_eq!(paging.next_deadline(), None);
+        assert_eq!(stopped.next_deadline(), None);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn endpoints(&self, seid: u64) -> &[Endpoint] {
+        endpoints_of(&self.slab, seid)
+    }
+
+    /// A session by itself.
+    pub(crate) fn context(&self, seid: u64) -> Option<&Context> {
+        Some(&self.slab.get(self.slab.find(seid)?)?.context)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn rules(&self, seid: u64) -> Option<crate::rules::Rules> {
+        let session = self.slab.get(self.slab.find(seid)?)?;
+        Some(session.context.rules())
+    }
+
+    /// Put the tunnels of up to `at_most` more sessions into the index. What was asked of it, if that can be
+    /// answered now.
+    pub(crate) fn index_tunnels(&mut self, at_most: usize) {
+        if let Some(from) = self.tunnels.next() {
+            if from == Place::FIRST {
+                self.tunnels.expect(self.slab.len());
+            }
+            let mut next = Some(from);
+            for _ in 0..at_most {
+                let Some(place) = next else { break };
+                if let Some(session) = self.slab.get(place) {
+                    let keys = tunnels::keys(&session.context.rules().fars);
+                    self.tunnels.change(place, &[], &keys);
+                }
+                next = self.slab.after(place);
+            }
+            self.tunnels.reached(next);
+        }
+    }
+
+    /// Our SEIDs of the sessions that send into this tunnel, once the index is whole.
+    pub(crate) fn with_tunnel(&self, (teid, peer): Tunnel) -> Vec<u64> {
+        let sends = |far: &Far| {
+            let tunnel = far.forwarding().and_then(|f| f.tunnel);
+            tunnel.is_some_and(|t| t.teid() == teid && t.addresses().any(|a| a == peer))
+        };
+        let found = self.tunnels.find(tunnels::key(teid, peer));
+        let theirs = found.into_iter().filter(|place| {
+            let session = self.slab.get(*place);
+            session.is_some_and(|s| self.is_live(s) && s.context.rules().fars.iter().any(sends))
+        });
+        theirs.filter_map(|place| self.slab.seid(place)).collect()
+    }
+
+    /// One session as operators see it.
+    pub(crate) fn view(&self, seid: u64, tables: &T) -> Option<SessionView> {
+        let session = self
+            .slab
+            .get(self.slab.find(seid)?)
+            .filter(|s| self.is_live(s))?;
+        let counters = |pdr, predefined| match predefined {
+            None => tables.counters(&session.handle, pdr),
+            Some(rule) => tables.counters_of(&session.handle, pdr, rule),
+        };
+        let mut view = SessionView::new(
+            seid,
+            session.context.cp_seid,
+            session.peer,
+            &session.context.rules(),
+            &self.site,
+            counters,
+        );
+        let watch = session.context.rare().and_then(|rare| rare.watch.as_ref());
+        view.inactivity_s = watch.map(Watch::limit_s);
+        view.urrs = usage_view(session, &counters);
+        let dormant = session.context.dormant();
+        for pdr in &mut view.pdrs {
+            pdr.dormant = dormant.contains(&pdr.id);
+        }
+        Some(view)
+    }
+
+    /// Sessions in an order that stays, those after `seid` if given.
+    pub(crate) fn summaries(
+        &self,
+        after: Option<u64>,
+    ) -> impl Iterator<Item = SessionSummary> + '_ {
+        let live = self
+            .slab
+            .iter_after(after)
+            .filter(|(_, session)| self.is_live(session));
+        live.map(|(seid, session)| summary_of(seid, session))
+    }
+
+    /// See [`Core::name_sessions`](crate::Core::name_sessions).
+    pub(crate) fn name_some(&self, after: Option<u64>, limit: usize, tables: &T) -> Option<u64> {
+        let mut all = self.slab.iter_after(after);
+        let mut last = None;
+        for (seid, session) in all.by_ref().take(limit) {
+            tables.name(&session.handle, seid);
+            last = Some(seid);
+        }
+        all.next().and(last)
+    }
+
+    /// See [`Core::set_own_addresses`](crate::Core::set_own_addresses).
+    pub(crate) fn set_host_addresses(&mut self, addresses: Vec<IpAddr>) {
+        self.site.set_host(addresses);
+    }
+
+    /// How full the allocators are.
+    pub(crate) fn fill(&self) -> ResourceFill {
+        self.resources.fill()
+    }
+}
+
+impl<T: Tables> fmt::Debug for Sessions<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions")
+            .field("len", &self.len())
+            .field("doomed", &self.doomed_len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Traffic Endpoints of a session; most have none.
+fn endpoints_of<H>(sessions: &Slab<Session<H>>, seid: u64) -> &[Endpoint] {
+    let session = sessions.find(seid).and_then(|place| sessions.get(place));
+    session.map_or(&[], |session| session.context.endpoints())
+}
+
+fn establishment_is_supported(request: &SessionEstablishmentRequest<'_>) -> Result<(), Refusal> {
+    let refuse = |ie| Err(Refusal::ie(Cause::SERVICE_NOT_SUPPORTED, ie));
+    if let Some(ie) = IN_SESSION.find(request.ies) {
+        return refuse(ie);
+    }
+    if request
+        .pdn_type
+        .is_some_and(|t| matches!(t, PdnType::Ethernet | PdnType::NonIp))
+    {
+        return refuse(IeType::PDN_TYPE);
+    }
+    // A session with its former identifiers: they are not remembered.
+    if request
+        .pfcpsereq_flags
+        .is_some_and(|flags| flags.contains(PfcpSeReqFlags::RESTI))
+    {
+        return refuse(IeType::PFCPSEREQ_FLAGS);
+    }
+    Ok(())
+}
+
+fn modification_is_supported(request: &SessionModificationRequest<'_>) -> Result<(), Refusal> {
+    let refuse = |ie| Err(Refusal::ie(Cause::SERVICE_NOT_SUPPORTED, ie));
+    if let Some(ie) = IN_SESSION.find(request.ies) {
+        return refuse(ie);
+    }
+    // Nothing is buffered that DROBU could drop.
+    // Nothing is measured that QAURR could report.
+    if request
+        .pfcpsmreq_flags
+        .is_some_and(|flags| flags.contains(PfcpSmReqFlags::SNDEM))
+    {
+        return refuse(IeType::PFCPSMREQ_FLAGS);
+    }
+    Ok(())
+}
+
+/// What the tables have no room for.
+fn no_room(full: NoRoom) -> Refusal {
+    let refusal = Refusal::short_of(full.into());
+    match full.qer {
+        Some(qer) => refusal.in_rule(RuleId::Qer(qer)),
+        None => refusal,
+    }
+}

@@ -1,0 +1,204 @@
+//! What is written of a session is all of it, and what contradicts itself is refused.
+
+use std::path::PathBuf;
+
+use compiled::Direction;
+use ipnet::Ipv6Net;
+use proptest::prelude::*;
+
+use super::*;
+use crate::base::node_id::NodeId as SmfId;
+use crate::base::slab::Slab;
+use crate::rules::{BarId, FarId, LocalEnds, Rules, UrrId};
+use crate::shard::context::Context;
+use crate::shard::record::{self, OCTETS_MAX, Record, RecordError, VERSION};
+use crate::shard::sessions::Session;
+use crate::testing;
+
+const SMF: SmfId = SmfId::V4(Ipv4Addr::new(10, 100, 0, 2));
+
+fn write(seid: u64, context: &Context) -> Vec<u8> {
+    let mut octets = Vec::new();
+    record::write(seid, &SMF, context, &mut octets);
+    octets
+}
+
+/// Each session is the same after it was a record, but for its turn to report.
+pub(crate) fn check<H>(sessions: &Slab<Session<H>>) {
+    for (seid, session) in sessions.iter_after(None) {
+        let octets = write(seid, &session.context);
+        let mut record = Record::read(&octets).unwrap();
+        let usage = record.context_mut().usage_mut();
+        if let Some((usage, live)) = usage.zip(session.context.usage()) {
+            assert!(!usage.queued && !usage.under_way);
+            (usage.queued, usage.under_way) = (live.queued, live.under_way);
+        }
+        assert_eq!(*record.context_mut(), session.context);
+        assert_eq!((record.seid(), record.smf()), (seid, &SMF));
+    }
+}
+
+proptest! {
+    #[test]
+    fn all_rules_are_read_as_they_were((rules, _, _) in testing::naming()) {
+        let mut context = Context::of(77, None);
+        context.keep(&rules);
+        prop_assert_eq!(&context.rules(), &rules);
+        prop_assert_eq!(context.rule_counts(), rules.counts());
+        prop_assert_eq!(context.kept.pdrs(), rules.pdrs.to_vec());
+        let record = Record::read(&write(1, &context)).unwrap();
+        prop_assert_eq!(record.rules(), rules);
+        prop_assert_eq!(record.cp_seid(), 77);
+    }
+
+    /// Nor do they make another session of themselves than they say.
+    #[test]
+    fn any_octets_are_a_record_or_none(
+        octets in prop::collection::vec(any::<u8>(), 0..200),
+        versioned: bool,
+    ) {
+        let mut octets = octets;
+        if versioned {
+            octets.splice(0..0, VERSION.to_be_bytes());
+        }
+        if let Ok(record) = Record::read(&octets) {
+            prop_assert_eq!(record.write(), octets);
+        }
+    }
+}
+
+fn ordinary_context() -> (World, u64) {
+    let mut world = World::new();
+    let (seid, _) = world.establish(ordinary).unwrap();
+    (world, seid)
+}
+
+#[test]
+fn sets_of_a_session_and_who_controls_it_are_in_its_record() {
+    let mut world = World::new();
+    let (seid, _) = world
+        .establish(|w| {
+            ordinary(w);
+            w.ie(IeType::FQ_CSID, &[0x02, 10, 0, 0, 1, 0, 7, 0, 8]);
+            w.ie(IeType::GROUP_ID, b"a group");
+        })
+        .unwrap();
+    world.sessions.control_from(seid, [10, 100, 0, 9].into());
+    let membership = world.sessions.context(seid).unwrap().membership().unwrap();
+    assert_eq!(membership.sets.len(), 3);
+    assert!(membership.controller.is_some());
+    world.sessions.check_indexes();
+}
+
+#[test]
+fn a_record_of_another_version_or_length_is_refused() {
+    let (world, seid) = ordinary_context();
+    let octets = write(seid, world.sessions.context(seid).unwrap());
+    for version in [0, VERSION + 1, u16::MAX] {
+        let mut other = octets.clone();
+        other[..2].copy_from_slice(&version.to_be_bytes());
+        assert_eq!(Record::read(&other), Err(RecordError::Version(version)));
+    }
+    let malformed = Err(RecordError::Malformed);
+    for length in 0..octets.len() {
+        assert_eq!(Record::read(&octets[..length]), malformed, "{length}");
+    }
+    assert_eq!(Record::read(&[&octets[..], &[0]].concat()), malformed);
+    let long = vec![0; OCTETS_MAX + 1];
+    assert_eq!(Record::read(&long), Err(RecordError::TooLong(long.len())));
+}
+
+/// Those of a million sessions are read though one is torn: whatever octet of it is another, it is a session that could
+/// be, or none.
+#[test]
+fn a_record_with_another_octet_is_itself_or_none() {
+    let (world, seid) = ordinary_context();
+    let octets = write(seid, world.sessions.context(seid).unwrap());
+    let mut read = 0;
+    for at in 0..octets.len() {
+        for value in 0..=u8::MAX {
+            let mut other = octets.clone();
+            other[at] = value;
+            if let Ok(record) = Record::read(&other) {
+                assert_eq!(record.write(), other);
+                read += 1;
+            }
+        }
+    }
+    assert!(
+        read > octets.len(),
+        "TEIDs, addresses and rates may be others"
+    );
+}
+
+#[test]
+fn a_session_that_cannot_be_is_refused() {
+    let (world, seid) = ordinary_context();
+    let rules = world.sessions.context(seid).unwrap().rules();
+    let refused = |change: &dyn Fn(&mut Rules)| {
+        let mut rules = rules.clone();
+        change(&mut rules);
+        let mut context = Context::of(77, None);
+        context.keep(&rules);
+        match Record::read(&write(seid, &context)) {
+            Err(RecordError::Impossible(what)) => what,
+            other => panic!("{other:?}"),
+        }
+    };
+    let no_bits: Ipv6Net = "::/0".parse().unwrap();
+    for (change, what) in [
+        (
+            &(|rules: &mut Rules| rules.pdrs[1].id = rules.pdrs[0].id) as &dyn Fn(&mut Rules),
+            "two rules of one id",
+        ),
+        (
+            &|rules| rules.pdrs[0].far = Some(FarId(99)),
+            "a PDR without its FAR",
+        ),
+        (
+            &|rules| rules.qers = Box::default(),
+            "a PDR without its QER",
+        ),
+        (
+            &|rules| rules.pdrs[0].urrs.push(UrrId(1)),
+            "a PDR without its URR",
+        ),
+        (
+            &|rules| rules.fars[0].bar = Some(BarId(1)),
+            "a FAR without its BAR",
+        ),
+        (
+            &|rules| {
+                let ends = LocalEnds { v4: None, v6: None };
+                rules.pdrs[0].pdi.f_teid.as_mut().unwrap().ends = ends;
+            },
+            "an F-TEID without address",
+        ),
+        (
+            &|rules| rules.pdrs[1].pdi.ue.as_mut().unwrap().v6 = Some(no_bits),
+            "a UE's prefix of no bits, or with more than it has",
+        ),
+    ] {
+        assert_eq!(refused(change), what);
+    }
+    let zero = write(0, world.sessions.context(seid).unwrap());
+    assert_eq!(Record::read(&zero), Err(RecordError::Impossible("SEID 0")));
+}
+
+/// `ordinary-4` of the corpus is of the fourth version: a change of the layout is to raise the number.
+#[test]
+fn a_record_of_this_version_is_read_as_it_was_written() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let path = path.join("../../fuzz/corpus/session_record/ordinary-4");
+    let octets = std::fs::read(path).unwrap();
+    assert_eq!(octets[..2], [0, 4]);
+    let record = Record::read(&octets).unwrap();
+    assert_eq!((record.cp_seid(), record.smf()), (77, &SMF));
+    let rules = record.rules();
+    assert_eq!(rules.counts(), [2, 2, 1, 0, 0]);
+    let ids: Vec<u16> = rules.pdrs.iter().map(|pdr| pdr.id.0).collect();
+    assert_eq!(ids, [1, 2]);
+    let tunnel = rules.fars[1].forwarding().unwrap().tunnel.unwrap();
+    assert_eq!((tunnel.teid(), tunnel.v4()), (0x5000, Some(GNB)));
+    assert_eq!(rules.qers[0].mbr_kbps(Direction::Uplink), Some(1000));
+}

@@ -16,7 +16,7 @@ DPDK ?= $(if $(filter dpdk%,$(DATAPATH)),1)
 WITH_DPDK := --features slowpath/dpdk,turnpiked/dpdk
 FEATURES := $(if $(filter 1,$(DPDK)),--features turnpiked/dpdk)
 
-.PHONY: help setup setup-all build test demo scenarios acceptance bench fuzz-smoke docs lint fmt golden verify clean
+.PHONY: help setup setup-all setup-fuzz build test demo scenarios acceptance bench fuzz-smoke docs lint fmt golden verify clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
@@ -26,6 +26,9 @@ setup: ## install Debian packages that are missing; check the Rust toolchain
 
 setup-all: # what tests and lints need beside
 	@scripts/setup.sh --tests
+
+setup-fuzz: # what cargo's fuzz targets need beside
+	@scripts/setup.sh --fuzz
 
 build: setup ## turnpiked, turnpike and lab, optimised; DPDK=1: with the data path over DPDK
 	$(CARGO) build --release --locked --bins $(FEATURES)
@@ -43,13 +46,13 @@ test: setup-all ## every test: unit, property, golden, data path, scenarios
 	$(CARGO) test --locked --workspace --doc $(WITH_DPDK)
 
 acceptance: FUZZ_SECONDS = 120
-acceptance: setup-all ## what the gate has short forms of, in full; its output is kept in docs/acceptance/; FUZZ_SECONDS=120
+acceptance: setup-all setup-fuzz ## what the gate has short forms of, in full; its output is kept in docs/acceptance/; FUZZ_SECONDS=120
 	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/acceptance.sh
 
 bench: build ## the figures, as lines `figure NAME VALUE UNIT floor VALUE`
 	scripts/bench.sh
 
-fuzz-smoke: setup ## each fuzz target for FUZZ_SECONDS
+fuzz-smoke: setup-fuzz ## each fuzz target for FUZZ_SECONDS
 	$(MAKE) -C datapath fuzz FUZZ_SECONDS=$(FUZZ_SECONDS)
 	scripts/fuzz.sh $(FUZZ_SECONDS)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install what building, testing and the demo need on Debian 12 (as root). Says nothing when all is there.
 # --dpdk: what the data path over DPDK needs beside; --tests: that, and DPDK's programs, which tests forward by; --ci: that, and
-# what only the gate needs.
+# what only the gate needs; --fuzz: what cargo's fuzz targets need beside.
 set -euo pipefail
 
 # package:file that proves it is installed
@@ -25,7 +25,7 @@ needs=(
   python3-scapy:/usr/lib/python3/dist-packages/scapy/__init__.py
 )
 
-[ "${1:-}" = "" ] || needs+=(libdpdk-dev:/usr/include/dpdk/rte_ethdev.h)
+case ${1:-} in '' | --fuzz) ;; *) needs+=(libdpdk-dev:/usr/include/dpdk/rte_ethdev.h) ;; esac
 case ${1:-} in --tests | --ci) needs+=(dpdk-dev:/usr/bin/dpdk-testpmd) ;; esac
 
 # apt-get, once nobody else has its locks: a machine that has just started looks for updates for minutes. apt waits for one
@@ -82,4 +82,14 @@ have=$(rustc --version | cut -d' ' -f2)
 if [ "$(printf '%s\n%s\n' "$wanted" "$have" | sort -V | head -n1)" != "$wanted" ]; then
   echo "setup: Rust $have is too old; Turnpike needs $wanted or later: rustup update" >&2
   exit 1
+fi
+
+[ "${1:-}" = --fuzz ] || exit 0
+if ! cargo +nightly --version >/dev/null 2>&1; then
+  echo "setup: fuzz targets need a nightly toolchain: rustup toolchain install nightly" >&2
+  exit 1
+fi
+if ! cargo fuzz --version >/dev/null 2>&1; then
+  echo "setup: installing cargo-fuzz"
+  cargo install --quiet --locked cargo-fuzz
 fi

@@ -1,6 +1,8 @@
 //! Any octets as the record of a session.
 #![no_main]
 
+#[path = "../../crates/session/tests/nowhere/mod.rs"]
+mod nowhere;
 #[path = "../../crates/session/tests/record/mod.rs"]
 mod record;
 

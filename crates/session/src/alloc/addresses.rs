@@ -357,6 +357,42 @@ impl NiPools {
         Some(AddressGrant(kind))
     }
 
+    /// This very one, which [`Self::choose`] has chosen elsewhere, from pools like these or others.
+    pub(crate) fn claim_chosen(&mut self, net: IpNet) -> Option<AddressGrant> {
+        match net {
+            IpNet::V6(v6) if v6.prefix_len() != 64 && self.has(net) => self.carve_out(v6),
+            net => self.claim(net),
+        }
+    }
+
+    /// All or none of the /64s of a prefix.
+    fn carve_out(&mut self, net: Ipv6Net) -> Option<AddressGrant> {
+        let room = self.prefixes.counts()[1] < self.prefixes_max;
+        let bits = 64u32.saturating_sub(net.prefix_len().into());
+        let count = 1u32
+            .checked_shl(bits)
+            .filter(|&count| count <= ALIGNED_MAX)?;
+        if !room || self.prefixes.contains(net.into()) {
+            return None;
+        }
+        let first = upper(net.network());
+        let mut grants = Vec::new();
+        for number in first..first + u64::from(count) {
+            match self.v6.claim(number) {
+                Some(grant) => grants.push(grant),
+                None => {
+                    while let Some(grant) = grants.pop() {
+                        self.v6.undo(grant);
+                    }
+                    return None;
+                }
+            }
+        }
+        self.prefixes.insert(net.into());
+        self.carved.insert(net);
+        Some(AddressGrant(Kind::Carved(net, grants)))
+    }
+
     pub(crate) fn release(&mut self, net: IpNet, now: Time) {
         match net {
             IpNet::V4(net) if net.prefix_len() == 32 => {

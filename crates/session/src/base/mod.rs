@@ -11,6 +11,7 @@ pub(crate) mod pfd;
 pub(crate) mod prefix_set;
 pub(crate) mod refusal;
 pub(crate) mod salted;
+pub(crate) mod seid;
 pub(crate) mod shares;
 pub(crate) mod shortage;
 pub(crate) mod slab;

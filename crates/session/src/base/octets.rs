@@ -47,6 +47,20 @@ pub(crate) fn take<T: DeserializeOwned>(from: &mut &[u8]) -> Result<T, Malformed
     Ok(value)
 }
 
+/// Appends octets that say how many they are.
+pub(crate) fn put_octets(octets: &[u8], into: &mut Vec<u8>) {
+    put(&octets.len(), into);
+    into.extend_from_slice(octets);
+}
+
+/// Those at the front.
+pub(crate) fn take_octets<'o>(from: &mut &'o [u8]) -> Result<&'o [u8], Malformed> {
+    let length = take(from)?;
+    let (octets, rest) = from.split_at_checked(length).ok_or(Malformed)?;
+    *from = rest;
+    Ok(octets)
+}
+
 /// So many values at the front, in place of what is in `into`.
 pub(crate) fn take_many<T: DeserializeOwned>(
     count: usize,

@@ -1,11 +1,11 @@
 //! Sessions in their places, and the SEIDs that lead to them.
 //!
 //! A SEID is the place and a generation, enciphered: to find a session takes no search, and a peer
-//! cannot work out the SEIDs of others from its own.
+//! cannot work out the SEIDs of others from its own. A session keeps its SEID wherever it goes.
 
 use std::num::NonZeroU32;
 
-use crate::base::salted::mix;
+use crate::base::seid::{Cipher, GENERATIONS, PLACES};
 
 /// Places are allocated so many at a time, so that growing never moves what is there.
 const CHUNK: usize = 1024;
@@ -29,24 +29,60 @@ impl Place {
 #[derive(Debug)]
 pub(crate) struct Slab<S> {
     chunks: Vec<Vec<Slot<S>>>,
-    free: Vec<u32>,
+    /// The free place that is taken next.
+    free: Option<Place>,
     len: usize,
+    places_max: u32,
     cipher: Cipher,
 }
 
 #[derive(Debug)]
 struct Slot<S> {
-    /// Of the session that is here, or that comes next.
+    /// Of the session that is here.
     generation: u32,
-    session: Option<S>,
+    /// Of the session that comes next: later than all that were here.
+    next_generation: u32,
+    content: Content<S>,
+}
+
+#[derive(Debug)]
+enum Content<S> {
+    Session(S),
+    /// Its neighbours in the list of free places, which is taken from and added to in front.
+    Free {
+        previous: Option<Place>,
+        next: Option<Place>,
+    },
+}
+
+impl<S> Content<S> {
+    fn session(&self) -> Option<&S> {
+        match self {
+            Self::Session(session) => Some(session),
+            Self::Free { .. } => None,
+        }
+    }
+}
+
+/// Why no session can be put where its SEID leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPlace {
+    /// It is of another key, another cluster member, or of a process with more sessions.
+    #[error("its SEID leads beyond the {0} places for sessions")]
+    Beyond(u32),
+    /// A session is there, or this one.
+    #[error("its SEID leads to a place that another session has")]
+    Taken,
 }
 
 impl<S> Slab<S> {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Places for so many sessions, as far as SEIDs have bits for them.
+    pub(crate) fn new(seed: u64, places_max: u32) -> Self {
         Self {
             chunks: Vec::new(),
-            free: Vec::new(),
+            free: None,
             len: 0,
+            places_max: places_max.min(PLACES),
             cipher: Cipher::new(seed),
         }
     }
@@ -55,60 +91,111 @@ impl<S> Slab<S> {
         self.len
     }
 
-    /// Puts a session in, told its place and SEID. `None`: 2^32 places are taken.
-    pub(crate) fn insert(&mut self, session: impl FnOnce(Place) -> S) -> Option<u64> {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None => self.grow()?,
+    /// SEID of the session that comes next, unless it brings its own. `None`: all places are taken.
+    pub(crate) fn next_seid(&self) -> Option<u64> {
+        let (index, generation) = match self.free {
+            Some(place) => (place.index(), self.slot(place)?.next_generation),
+            None => {
+                let index = self.next_index()?;
+                (index, self.first_generation(index))
+            }
         };
-        let place = Place::new(index)?;
-        let session = session(place);
-        let slot = self.slot_mut(place)?;
-        slot.session = Some(session);
-        let generation = slot.generation;
-        self.len += 1;
         Some(self.cipher.seid(index, generation))
     }
 
-    /// What [`Self::insert`] will say next.
-    pub(crate) fn next_seid(&self) -> Option<u64> {
-        let index = match self.free.last() {
-            Some(&index) => index,
-            None => self.next_index()?,
-        };
-        let generation = match self.slot(Place::new(index)?) {
-            Some(slot) => slot.generation,
-            None => self.first_generation(index),
-        };
-        Some(self.cipher.seid(index, generation))
+    /// Where the session with this SEID may be put.
+    pub(crate) fn check(&self, seid: u64) -> Result<(), NoPlace> {
+        self.free_place(seid).map(|_| ())
+    }
+
+    fn free_place(&self, seid: u64) -> Result<(Place, u32), NoPlace> {
+        let beyond = NoPlace::Beyond(self.places_max);
+        let (index, generation) = self.cipher.place(seid).ok_or(beyond)?;
+        let place = Place::new(index).filter(|_| index < self.places_max);
+        let place = place.ok_or(beyond)?;
+        match self.get(place) {
+            Some(_) => Err(NoPlace::Taken),
+            None => Ok((place, generation)),
+        }
+    }
+
+    /// Puts a session where its SEID leads.
+    pub(crate) fn insert(&mut self, seid: u64, session: S) -> Result<Place, NoPlace> {
+        let (place, generation) = self.free_place(seid)?;
+        while self.slot(place).is_none() {
+            self.grow().ok_or(NoPlace::Beyond(self.places_max))?;
+        }
+        self.unlink(place);
+        let cipher = self.cipher;
+        if let Some(slot) = self.slot_mut(place) {
+            slot.content = Content::Session(session);
+            slot.generation = generation;
+            // A session that comes back later brings a generation of its own.
+            let ahead = generation.wrapping_sub(slot.next_generation) % GENERATIONS;
+            if ahead < GENERATIONS / 2 {
+                slot.next_generation = after(cipher, place.index(), generation);
+            }
+            self.len += 1;
+        }
+        Ok(place)
     }
 
     pub(crate) fn remove(&mut self, place: Place) -> Option<S> {
-        let cipher = self.cipher;
+        let next = self.free;
         let slot = self.slot_mut(place)?;
-        let session = slot.session.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
-        if cipher.seid(place.index(), slot.generation) == 0 {
-            slot.generation = slot.generation.wrapping_add(1);
-        }
-        self.free.push(place.index());
+        slot.content.session()?;
+        let free = Content::Free {
+            previous: None,
+            next,
+        };
+        let Content::Session(session) = std::mem::replace(&mut slot.content, free) else {
+            return None;
+        };
+        self.head(place, next);
         self.len -= 1;
         Some(session)
     }
 
+    /// A place that says so itself becomes the first of the list of free places.
+    fn head(&mut self, place: Place, next: Option<Place>) {
+        if let Some(Content::Free { previous, .. }) = self.content_mut(next) {
+            *previous = Some(place);
+        }
+        self.free = Some(place);
+    }
+
+    /// Takes a place out of the list of free ones.
+    fn unlink(&mut self, place: Place) {
+        let Some(&mut Content::Free { previous, next }) = self.content_mut(Some(place)) else {
+            return;
+        };
+        if let Some(Content::Free { previous: of, .. }) = self.content_mut(next) {
+            *of = previous;
+        }
+        match self.content_mut(previous) {
+            Some(Content::Free { next: of, .. }) => *of = next,
+            _ => self.free = next,
+        }
+    }
+
+    fn content_mut(&mut self, place: Option<Place>) -> Option<&mut Content<S>> {
+        Some(&mut self.slot_mut(place?)?.content)
+    }
+
     /// Where a SEID leads, if it is one of ours, without looking.
     pub(crate) fn place_of(&self, seid: u64) -> Option<Place> {
-        let (index, _) = self.cipher.place(seid);
+        let (index, _) = self.cipher.place(seid)?;
         let chunk = self.chunks.get(index as usize / CHUNK)?;
         let there = (index as usize % CHUNK) < chunk.len();
         Place::new(index).filter(|_| there)
     }
 
     pub(crate) fn find(&self, seid: u64) -> Option<Place> {
-        let (index, generation) = self.cipher.place(seid);
+        let (index, generation) = self.cipher.place(seid)?;
         let place = Place::new(index)?;
         let slot = self.slot(place)?;
-        (slot.generation == generation && slot.session.is_some()).then_some(place)
+        let is_there = slot.content.session().is_some();
+        (is_there && slot.generation == generation).then_some(place)
     }
 
     pub(crate) fn find_mut(&mut self, seid: u64) -> Option<&mut S> {
@@ -118,16 +205,19 @@ impl<S> Slab<S> {
     /// The SEID of the session that is here.
     pub(crate) fn seid(&self, place: Place) -> Option<u64> {
         let slot = self.slot(place)?;
-        slot.session.as_ref()?;
+        slot.content.session()?;
         Some(self.cipher.seid(place.index(), slot.generation))
     }
 
     pub(crate) fn get(&self, place: Place) -> Option<&S> {
-        self.slot(place)?.session.as_ref()
+        self.slot(place)?.content.session()
     }
 
     pub(crate) fn get_mut(&mut self, place: Place) -> Option<&mut S> {
-        self.slot_mut(place)?.session.as_mut()
+        match &mut self.slot_mut(place)?.content {
+            Content::Session(session) => Some(session),
+            Content::Free { .. } => None,
+        }
     }
 
     /// The place behind this one, whether or not a session is there.
@@ -139,7 +229,11 @@ impl<S> Slab<S> {
     /// All sessions with their SEIDs, in order of their places, from after the place of `seid` on.
     /// A place keeps its number when its session goes, so a listing in pages goes on undisturbed.
     pub(crate) fn iter_after(&self, seid: Option<u64>) -> impl Iterator<Item = (u64, &S)> {
-        let first = seid.map_or(0, |seid| self.cipher.place(seid).0 as usize + 1);
+        let place = seid.map(|seid| self.cipher.place(seid));
+        // One of another cluster member comes after all of ours.
+        let first = place.map_or(0, |place| {
+            place.map_or(PLACES, |(index, _)| index + 1) as usize
+        });
         let (chunk, within) = (first / CHUNK, first % CHUNK);
         let chunks = self.chunks.iter().enumerate().skip(chunk);
         chunks.flat_map(move |(c, slots)| {
@@ -152,33 +246,42 @@ impl<S> Slab<S> {
                     let index = (c * CHUNK + i) as u32;
                     Some((
                         self.cipher.seid(index, slot.generation),
-                        slot.session.as_ref()?,
+                        slot.content.session()?,
                     ))
                 })
         })
     }
 
-    fn grow(&mut self) -> Option<u32> {
+    /// One more place, which is the first of the free ones.
+    fn grow(&mut self) -> Option<()> {
+        let index = self.next_index()?;
+        let place = Place::new(index)?;
         let full = self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK);
         if full {
             self.chunks.push(Vec::with_capacity(CHUNK));
         }
-        let index = self.next_index()?;
         let generation = self.first_generation(index);
+        let next = self.free;
         self.chunks.last_mut()?.push(Slot {
             generation,
-            session: None,
+            next_generation: generation,
+            content: Content::Free {
+                previous: None,
+                next,
+            },
         });
-        Some(index)
+        self.head(place, next);
+        Some(())
     }
 
-    /// Of the place behind all others.
+    /// Of the place behind all others. `None`: there are no more.
     fn next_index(&self) -> Option<u32> {
         let places = match self.chunks.split_last() {
             Some((last, full)) => full.len() * CHUNK + last.len(),
             None => 0,
         };
-        u32::try_from(places).ok()
+        let index = u32::try_from(places).ok()?;
+        (index < self.places_max).then_some(index)
     }
 
     /// No SEID is zero.
@@ -197,42 +300,13 @@ impl<S> Slab<S> {
     }
 }
 
-/// A keyed permutation of 64-bit numbers: a Feistel network of four rounds. It keeps a peer from
-/// guessing; that a peer reaches its own sessions only is checked besides.
-#[derive(Clone, Copy, Debug)]
-struct Cipher {
-    keys: [u64; 4],
-}
-
-impl Cipher {
-    fn new(seed: u64) -> Self {
-        let mut key = seed;
-        let keys = [(); 4].map(|()| {
-            key = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            mix(key)
-        });
-        Self { keys }
+/// The generation behind one, with which this place has a SEID.
+fn after(cipher: Cipher, index: u32, generation: u32) -> u32 {
+    let next = generation.wrapping_add(1) % GENERATIONS;
+    match cipher.seid(index, next) {
+        0 => (next + 1) % GENERATIONS,
+        _ => next,
     }
-
-    fn seid(&self, index: u32, generation: u32) -> u64 {
-        let (mut left, mut right) = (generation, index);
-        for key in self.keys {
-            (left, right) = (right, left ^ round(right, key));
-        }
-        u64::from(left) << 32 | u64::from(right)
-    }
-
-    fn place(&self, seid: u64) -> (u32, u32) {
-        let (mut left, mut right) = ((seid >> 32) as u32, seid as u32);
-        for key in self.keys.iter().rev() {
-            (left, right) = (right ^ round(left, *key), left);
-        }
-        (right, left)
-    }
-}
-
-fn round(half: u32, key: u64) -> u32 {
-    (mix(key ^ u64::from(half)) >> 32) as u32
 }
 
 #[cfg(test)]
@@ -243,22 +317,125 @@ mod tests {
 
     use super::*;
 
+    impl<S> Slab<S> {
+        pub(crate) const SLOT_OCTETS: usize = size_of::<Slot<S>>();
+
+        fn add(&mut self, session: S) -> u64 {
+            let seid = self.next_seid().unwrap();
+            let place = self.insert(seid, session).unwrap();
+            assert_eq!(self.find(seid), Some(place));
+            seid
+        }
+
+        /// Every place is in the list of free ones or has a session, and no generation is used again.
+        fn check_places(&self) {
+            let (mut free, mut previous, mut next) = (0, None, self.free);
+            while let Some(place) = next {
+                let slot = self.slot(place).unwrap();
+                let Content::Free {
+                    previous: before,
+                    next: after,
+                } = slot.content
+                else {
+                    panic!("a session at a free place");
+                };
+                assert_eq!(before, previous);
+                (free, previous, next) = (free + 1, Some(place), after);
+            }
+            let places: usize = self.chunks.iter().map(Vec::len).sum();
+            assert_eq!(free + self.len, places);
+            let taken = self.iter_after(None).count();
+            assert_eq!(taken, self.len);
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Come,
+        Go(usize),
+        Return(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            2 => Just(Step::Come),
+            2 => any::<usize>().prop_map(Step::Go),
+            1 => any::<usize>().prop_map(Step::Return),
+        ]
+    }
+
     proptest! {
+        /// Sessions come, go, and come back under the SEIDs that they had, or do not.
         #[test]
-        fn a_seid_leads_back_to_its_place(seed: u64, index: u32, generation: u32) {
-            let cipher = Cipher::new(seed);
-            prop_assert_eq!(cipher.place(cipher.seid(index, generation)), (index, generation));
+        fn a_session_has_its_seid_alone_and_wherever_it_goes(
+            seed: u64,
+            steps in prop::collection::vec(step(), 0..200),
+        ) {
+            let mut slab = Slab::new(seed, 40);
+            let (mut here, mut away, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+            for step in steps {
+                match step {
+                    Step::Come if here.len() < 40 => {
+                        let seid = slab.add(seen.len());
+                        prop_assert!(seen.insert(seid), "a SEID that another session had");
+                        here.push((seid, seen.len() - 1));
+                    }
+                    Step::Go(which) if !here.is_empty() => {
+                        let (seid, session) = here.swap_remove(which % here.len());
+                        let place = slab.find(seid).unwrap();
+                        prop_assert_eq!(slab.remove(place), Some(session));
+                        prop_assert_eq!(slab.find(seid), None);
+                        prop_assert_eq!(slab.remove(place), None);
+                        away.push((seid, session));
+                    }
+                    Step::Return(which) if !away.is_empty() => {
+                        let at = which % away.len();
+                        let (seid, session) = away[at];
+                        let is_free = slab.check(seid);
+                        prop_assert_eq!(slab.insert(seid, session).map(|_| ()), is_free);
+                        if is_free.is_ok() {
+                            here.push(away.swap_remove(at));
+                        }
+                    }
+                    _ => {}
+                }
+                slab.check_places();
+                for (seid, session) in &here {
+                    prop_assert_eq!(slab.get(slab.find(*seid).unwrap()), Some(session));
+                }
+            }
+            let full = here.len() == 40;
+            prop_assert_eq!(slab.next_seid().is_none(), full);
         }
     }
 
     #[test]
+    fn a_seid_that_leads_nowhere_takes_no_memory() {
+        let mut slab = Slab::new(7, 2000);
+        let cipher = Cipher::new(7);
+        let last = cipher.seid(1999, 5);
+        assert_eq!(
+            slab.insert(cipher.seid(2000, 5), ()),
+            Err(NoPlace::Beyond(2000))
+        );
+        assert_eq!(slab.insert(last | 1 << 52, ()), Err(NoPlace::Beyond(2000)));
+        assert!(slab.chunks.is_empty());
+        let place = slab.insert(last, ()).unwrap();
+        assert_eq!((slab.find(last), slab.len()), (Some(place), 1));
+        assert_eq!(slab.insert(last, ()), Err(NoPlace::Taken));
+        slab.check_places();
+        for _ in 0..1999 {
+            slab.add(());
+        }
+        assert_eq!(slab.next_seid(), None);
+    }
+
+    #[test]
     fn a_seid_is_not_used_again_with_its_place() {
-        let mut slab = Slab::new(1);
+        let mut slab = Slab::new(1, 5000);
         let mut seen = HashSet::new();
         for i in 0..5000 {
-            let next = slab.next_seid();
-            let seid = slab.insert(|_| i).unwrap();
-            assert_eq!(next, Some(seid));
+            let seid = slab.add(i);
             assert!(seid != 0 && seen.insert(seid));
             let place = slab.find(seid).unwrap();
             assert_eq!(slab.get(place), Some(&i));
@@ -272,8 +449,8 @@ mod tests {
 
     #[test]
     fn pages_of_a_listing_join_though_sessions_go_between_them() {
-        let mut slab = Slab::new(9);
-        let seids: Vec<u64> = (0..3000).map(|i| slab.insert(|_| i).unwrap()).collect();
+        let mut slab = Slab::new(9, 3000);
+        let seids: Vec<u64> = (0..3000).map(|i| slab.add(i)).collect();
         let first: Vec<u64> = slab
             .iter_after(None)
             .take(1500)

@@ -29,6 +29,8 @@ use crate::node::shards::Shards;
 use crate::rules::config::Config;
 use crate::rules::summary::SessionSummary;
 use crate::shard::Shard;
+use crate::shard::adopt::Unadopted;
+use crate::shard::record::Record;
 use crate::shard::resources::ResourceFill;
 use crate::shard::view::SessionView;
 
@@ -344,6 +346,22 @@ impl<T: Tables> Core<T> {
     /// the caller's clock.
     pub fn record(&self, seid: u64) -> Option<Vec<u8>> {
         self.shard.record(seid, self.node.peers())
+    }
+
+    /// Take in a session that was elsewhere, under the SEID that it had there: its SMF notices nothing. Counters of its
+    /// PDRs begin anew, its URRs go on, and reports that were not answered are sent again. Its times are those of the
+    /// caller's clock. Returns the SEID; on an error, nothing has happened.
+    pub fn adopt(&mut self, now: Time, record: Record, out: &mut Outbox) -> Result<u64, Unadopted> {
+        let Self {
+            n4, node, shard, ..
+        } = self;
+        shard.adopt(&mut Turn { now, n4, out }, node.peers(), record)
+    }
+
+    /// Let a session go elsewhere, by our SEID: no packet meets it here any more, and its record has what its packets
+    /// have counted. `None`: there is none.
+    pub fn release(&mut self, now: Time, seid: u64) -> Option<Record> {
+        self.shard.release(now, self.node.peers(), seid)
     }
 
     /// Sessions of peers that are there.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::refusal::Refusal;
 use crate::rules::kept_ies::{merge, said};
+use crate::rules::places::{ConfigPlace, Relocation};
 use crate::rules::{LocalFTeid, UeIp};
 
 /// Endpoints of one session, at most.
@@ -47,6 +48,12 @@ impl Endpoint {
             self.ue = None;
         }
         Ok(())
+    }
+
+    /// What is configured is in other places.
+    pub(crate) fn relocate(&mut self, to: &mut Relocation<'_>) -> Result<(), ConfigPlace> {
+        to.f_teid(&mut self.f_teid)?;
+        to.ue(&mut self.ue)
     }
 
     /// What it says.

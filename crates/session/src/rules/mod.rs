@@ -8,6 +8,7 @@ pub(crate) mod framed;
 pub(crate) mod intake;
 pub(crate) mod kept_ies;
 mod model;
+pub(crate) mod places;
 pub mod predefined;
 pub(crate) mod qos;
 pub(crate) mod site;

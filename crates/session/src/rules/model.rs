@@ -490,7 +490,7 @@ pub struct RemoteFTeid {
 }
 
 /// Place of a [`TunnelNetwork`](crate::rules::config::TunnelNetwork); beyond the last one: all of our addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TunnelNetworkId(pub u8);
 
 /// TEID and addresses as they are written: an address that is not there takes an octet.

@@ -2,13 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use compiled::{NiId, PolicyId};
+use compiled::{NiId, PolicyId, PredefinedId};
 use ipnet::IpNet;
 use pfcp::ie::{NetworkInstance, TgppInterfaceType};
 
 use crate::rules::config::{
     Burst, Config, ForwardingPolicy, Limits, PredefinedRule, QosConfig, TunnelNetwork,
 };
+use crate::rules::places::{ConfigName, ConfigPlace};
 use crate::rules::predefined;
 use crate::rules::{Interface, LocalEnds, RemoteFTeid, TunnelNetworkId};
 
@@ -198,6 +199,75 @@ impl Site {
 
     pub(crate) fn policy(&self, id: PolicyId) -> Option<&ForwardingPolicy> {
         self.policies.get(usize::from(id.0))
+    }
+
+    /// What is in a place of the configuration.
+    pub(crate) fn name_of(&self, place: ConfigPlace) -> Option<ConfigName> {
+        Some(match place {
+            ConfigPlace::NetworkInstance(ni) => {
+                // The default network instance exists even if it has no name.
+                let name = self.name(ni).or((ni == NiId::DEFAULT).then_some(""));
+                ConfigName::NetworkInstance(name?.into())
+            }
+            ConfigPlace::N3Address(at) => ConfigName::N3Address(*self.n3.get(usize::from(at))?),
+            ConfigPlace::TunnelNetwork(at) => {
+                let network = self.networks.get(usize::from(at.0))?;
+                let names = network.network_instances.iter();
+                ConfigName::TunnelNetwork {
+                    core: network.core,
+                    network_instances: names.map(|name| name.as_str().into()).collect(),
+                }
+            }
+            ConfigPlace::PredefinedRule(id) => {
+                let before = self.predefined.get(..=id.place())?;
+                let name = &before.last()?.name;
+                let nth = before.iter().filter(|rule| rule.name == *name).count() - 1;
+                ConfigName::PredefinedRule(name.as_str().into(), nth as u16)
+            }
+            ConfigPlace::ForwardingPolicy(id) => {
+                ConfigName::ForwardingPolicy(self.policy(id)?.identifier.as_str().into())
+            }
+        })
+    }
+
+    /// Where what is named like this lies in the configuration. A tunnel network may bear more names than it did.
+    pub(crate) fn place_of(&self, name: &ConfigName) -> Option<ConfigPlace> {
+        Some(match name {
+            ConfigName::NetworkInstance(name) if name.is_empty() && self.names.is_empty() => {
+                ConfigPlace::NetworkInstance(NiId::DEFAULT)
+            }
+            ConfigName::NetworkInstance(name) => {
+                let at = self.names.iter().position(|own| **own == **name)?;
+                ConfigPlace::NetworkInstance(NiId(u16::try_from(at).ok()?))
+            }
+            ConfigName::N3Address(address) => {
+                let at = self.n3.iter().position(|own| own == address)?;
+                ConfigPlace::N3Address(u8::try_from(at).ok()?)
+            }
+            ConfigName::TunnelNetwork {
+                core,
+                network_instances,
+            } => {
+                let has_all = |network: &TunnelNetwork| {
+                    let has = |name: &str| network.network_instances.iter().any(|own| own == name);
+                    let is_bare = network.network_instances.is_empty();
+                    network.core == *core
+                        && network_instances.is_empty() == is_bare
+                        && network_instances.iter().all(|name| has(name))
+                };
+                let at = self.networks.iter().position(has_all)?;
+                ConfigPlace::TunnelNetwork(TunnelNetworkId(u8::try_from(at).ok()?))
+            }
+            ConfigName::PredefinedRule(name, nth) => {
+                let all = self.predefined.iter().enumerate();
+                let mut same = all.filter(|(_, rule)| *rule.name == **name);
+                let (at, _) = same.nth(usize::from(*nth))?;
+                ConfigPlace::PredefinedRule(PredefinedId::at(at)?)
+            }
+            ConfigName::ForwardingPolicy(name) => {
+                ConfigPlace::ForwardingPolicy(self.policy_named(name.as_bytes())?)
+            }
+        })
     }
 
     pub(crate) fn name(&self, ni: NiId) -> Option<&str> {

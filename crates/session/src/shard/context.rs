@@ -4,7 +4,6 @@
 //! configuration, by their places there.
 
 use compiled::PdrId;
-use serde::{Deserialize, Serialize};
 
 use crate::rules::endpoints::Endpoint;
 use crate::rules::{FarId, Rules, Urr};
@@ -19,7 +18,7 @@ use crate::usage::measured::Usage;
 use crate::usage::urr_rules::UrrRules;
 
 /// PFCP session context.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Context {
     /// PDRs, FARs, QERs and BARs.
     pub(crate) kept: Kept,
@@ -30,7 +29,7 @@ pub(crate) struct Context {
 }
 
 /// What not every session has.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extra {
     /// Sets that it is in; most are in none.
     pub(crate) membership: Option<Box<Membership>>,
@@ -41,7 +40,7 @@ pub(crate) struct Extra {
 }
 
 /// What few sessions have.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rare {
     /// Traffic Endpoints.
     pub(crate) endpoints: Box<[Endpoint]>,
@@ -53,6 +52,8 @@ pub(crate) struct Rare {
     pub(crate) waiting: Option<Waiting>,
     /// Tunnels whose far end has said that it does not know them.
     pub(crate) indicated: Indicated,
+    /// The network instances that it was established with are those of emergency calls.
+    pub(crate) is_emergency: bool,
 }
 
 impl Rare {
@@ -63,12 +64,14 @@ impl Rare {
             deferral,
             waiting,
             indicated,
+            is_emergency,
         } = self;
         endpoints.is_empty()
             && watch.is_none()
             && deferral.is_none()
             && waiting.is_none()
             && indicated.is_empty()
+            && !is_emergency
     }
 }
 

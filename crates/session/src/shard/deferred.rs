@@ -179,11 +179,17 @@ impl Deferred {
         next.is_none_or(|at| self.due.remove(&(at, seid)))
     }
 
+    /// The session has come with these times.
+    pub(crate) fn index(&mut self, seid: u64, deferral: Option<&Deferral>) {
+        let next = deferral.and_then(|deferral| deferral.next);
+        self.due.extend(next.map(|at| (at, seid)));
+    }
+
     fn schedule(&mut self, seid: u64, deferral: &mut Deferral, after_s: u64) {
         let ahead = deferral.timings.iter_mut();
         deferral.next = ahead.flat_map(|(_, t)| t.pass(after_s)).min();
         dormant(&deferral.timings, after_s, &mut deferral.dormant);
-        self.due.extend(deferral.next.map(|at| (at, seid)));
+        self.index(seid, Some(deferral));
     }
 
     /// A session some of whose PDRs come or go now; it is to be scheduled anew.

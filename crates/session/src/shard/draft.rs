@@ -15,6 +15,7 @@ use crate::compile::compiler::is_found_by_others;
 use crate::rules::endpoints::{ENDPOINTS_MAX, Endpoint};
 use crate::rules::flows::NO_FLOWS;
 use crate::rules::intake::{self, Wants};
+use crate::rules::places::{ConfigPlace, Relocation};
 use crate::rules::predefined;
 use crate::rules::site::Site;
 use crate::rules::{
@@ -66,6 +67,8 @@ pub(crate) struct Draft {
     pub(crate) closed: Vec<(PdrId, Option<FarId>)>,
     /// What waits for the session is to be dropped (DROBU).
     pub(crate) drops_held: bool,
+    /// It has TEIDs and addresses already, which are to be those that it holds.
+    pub(crate) is_adopted: bool,
     /// PDRs whose packets waited without a word to the SMF before the request.
     pub(crate) silent: SmallVec<[PdrId; 2]>,
     /// Where kept rules end that were loaded.
@@ -239,6 +242,27 @@ impl Draft {
         self.settle(site)
     }
 
+    /// A session that comes from elsewhere, as it is; what is configured has other places here.
+    pub(crate) fn adopt(
+        &mut self,
+        context: &Context,
+        to: &mut Relocation<'_>,
+    ) -> Result<(), ConfigPlace> {
+        self.load(context);
+        let (pdrs, fars) = (&mut self.pdrs.rules, &mut self.fars.rules);
+        pdrs.iter_mut().try_for_each(|pdr| to.pdr(pdr))?;
+        fars.iter_mut().try_for_each(|far| to.far(far))?;
+        (self.endpoints.iter_mut()).try_for_each(|known| known.relocate(to))?;
+        self.is_adopted = true;
+        self.silent.clear();
+        self.pdrs.changed = true;
+        self.fars.changed = true;
+        self.qers.changed = true;
+        self.endpoints_changed = !self.endpoints.is_empty();
+        context.closed(&mut self.closed);
+        Ok(())
+    }
+
     /// The time is this, in NTP seconds.
     pub(crate) fn set_time(&mut self, now_s: u64) {
         deferred::dormant(&self.timings, now_s, &mut self.dormant);
@@ -347,6 +371,7 @@ impl Draft {
         self.silent.clear();
         self.ends = Ends::default();
         self.drops_held = false;
+        self.is_adopted = false;
     }
 
     fn load(&mut self, before: &Context) {

@@ -130,7 +130,7 @@ impl<T: Tables> Sessions<T> {
     }
 
     /// This session is that of another peer from now on.
-    pub(crate) fn adopt(&mut self, seid: u64, new: PeerId, tables: &T) {
+    pub(crate) fn change_hands(&mut self, seid: u64, new: PeerId, tables: &T) {
         let Some(place) = self.slab.find(seid) else {
             return;
         };

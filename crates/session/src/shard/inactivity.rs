@@ -70,8 +70,13 @@ impl Inactivity {
             reported: false,
         };
         watch.due = watch.next(now);
-        self.due.insert((watch.due, seid));
+        self.index(seid, Some(&watch));
         Some(watch)
+    }
+
+    /// The session has come with this timer.
+    pub(crate) fn index(&mut self, seid: u64, watch: Option<&Watch>) {
+        self.due.extend(watch.map(|watch| (watch.due, seid)));
     }
 
     /// The session is gone, or has another timer. Whether the index had what follows from it.
@@ -160,6 +165,16 @@ impl<T: Tables> Sessions<T> {
             .and_then(|session| session.context.watch_mut())
         {
             watch.carry(now, before, after);
+        }
+    }
+
+    /// The counters of a session that has come go on from what they say here.
+    pub(crate) fn activity_goes_on(&mut self, seid: u64, tables: &T) {
+        let packets = self.packets_if_watched(seid, tables);
+        let session = self.slab.find_mut(seid);
+        let watch = session.and_then(|session| session.context.watch_mut());
+        if let Some((watch, packets)) = watch.zip(packets) {
+            watch.packets = packets;
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! A [`Shard`] knows of SMFs only what the associations say that it is shown, and tells its node by [`Shards`].
 
+pub(crate) mod adopt;
 pub(crate) mod applications;
 pub(crate) mod context;
 pub(crate) mod deferred;
@@ -234,9 +235,8 @@ impl<T: Tables> Shard<T> {
     pub(crate) fn record(&self, seid: u64, peers: &Peers) -> Option<Vec<u8>> {
         let (peer, _) = self.sessions.owner(seid)?;
         let smf = &peers.get(peer)?.node_id;
-        let mut octets = Vec::new();
-        record::write(seid, smf, self.sessions.context(seid)?, &mut octets);
-        Some(octets)
+        let context = self.sessions.context(seid)?;
+        Some(record::write(seid, smf, context, &self.sessions.site))
     }
 
     /// How much of what we give out is given out.

@@ -71,6 +71,12 @@ impl Paging {
         due.is_none_or(|at| self.due.remove(&(at, seid)))
     }
 
+    /// The session has come with packets that wait.
+    pub(crate) fn index(&mut self, seid: u64, waiting: Option<&Waiting>) {
+        let due = waiting.and_then(|waiting| waiting.due);
+        self.due.extend(due.map(|at| (at, seid)));
+    }
+
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.due.first().map(|(due, _)| *due)
     }

@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::exchange::outbox::Outbox;
 use crate::exchange::stats::Way;
 use crate::rules::config::Config;
+use crate::shard::record::Record;
 use crate::shard::tests::{PdrIe, Recorder, choose4, config, ordinary_with};
 
 pub(crate) type Sent = Vec<(SocketAddr, Vec<u8>)>;
@@ -127,6 +128,17 @@ impl World {
         let message = pfcp::decode(&answer).unwrap();
         let f_seid = message.ies.find(IeType::F_SEID).unwrap().unwrap();
         u64::from_be_bytes(f_seid.value[1..9].try_into().unwrap())
+    }
+
+    /// A session goes elsewhere, and returns.
+    pub(crate) fn move_session(&mut self, seid: u64) -> Sent {
+        let record = self.core.release(self.now, seid).unwrap();
+        assert!(self.core.session(seid).is_none());
+        let record = Record::read(&record.write()).unwrap();
+        let adopted = self.core.adopt(self.now, record, &mut self.out);
+        assert_eq!(adopted, Ok(seid));
+        self.check_indexes();
+        self.sent()
     }
 
     /// Report an inactivity; whether the report was taken.

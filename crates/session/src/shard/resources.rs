@@ -193,6 +193,9 @@ impl Resources {
         self.taken.clear();
         self.chosen_by_id.clear();
         self.created.clear();
+        if draft.is_adopted {
+            return self.claim(now, draft, site);
+        }
         for i in 0..draft.new_pdis.len() {
             let (at, wants) = draft.new_pdis[i];
             self.locate_ue(draft, at);
@@ -208,6 +211,43 @@ impl Resources {
             self.take_endpoint(now, draft, draft.new_endpoints[i], before, site)?;
         }
         self.take_for_others(&draft.pdrs.rules, before)
+    }
+
+    /// Takes what a session of `draft` held elsewhere, as it held it; but the slot of a TEID may be another one.
+    fn claim(&mut self, now: Time, draft: &mut Draft, site: &Site) -> Result<(), Refusal> {
+        let of_pdrs = draft.pdrs.rules.iter_mut().map(|pdr| &mut pdr.pdi.f_teid);
+        let of_endpoints = draft.endpoints.iter_mut().map(|known| &mut known.f_teid);
+        for f_teid in of_pdrs.chain(of_endpoints).flatten() {
+            f_teid.teid = self.claim_teid(now, f_teid.teid.teid)?;
+        }
+        for net in held(draft.holders()) {
+            match net.of {
+                Of::Framed => self.take_framed(net.ni, net.net, Holders::NONE, site)?,
+                Of::Given => drop(self.take_net(net.ni, net.net, true, Holders::NONE)?),
+                Of::Chosen => self.claim_chosen(net)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn claim_teid(&mut self, now: Time, wanted: NonZeroU32) -> Result<LocalTeid, Refusal> {
+        if let Some(own) = self.taken_teid(wanted) {
+            return Ok(own);
+        }
+        let claimed = self.teids.claim(now, wanted);
+        let (teid, grant) = claimed.ok_or(Refusal::rule(IeType::F_TEID))?;
+        self.taken.push(Taken::Teid(teid, grant));
+        Ok(teid)
+    }
+
+    fn claim_chosen(&mut self, wanted: Net) -> Result<(), Refusal> {
+        if self.own(Holders::NONE, &wanted).is_none() {
+            let pools = self.pools.get_mut(usize::from(wanted.ni.0));
+            let grant = pools.and_then(|pools| pools.claim_chosen(wanted.net));
+            let grant = grant.ok_or(Refusal::rule(IeType::UE_IP_ADDRESS))?;
+            self.taken.push(Taken::Ue(wanted, grant));
+        }
+        Ok(())
     }
 
     /// TEID and addresses of one PDR.
@@ -329,16 +369,9 @@ impl Resources {
             created.f_teid = Some(ChosenFTeid { teid, v4, v6 });
         } else if let Some(given) = &mut pdr.pdi.f_teid {
             let wanted = given.teid.teid;
-            given.teid = match known(wanted).or_else(|| self.taken_teid(wanted)) {
+            given.teid = match known(wanted) {
                 Some(own) => own,
-                None => {
-                    let (teid, grant) = self
-                        .teids
-                        .claim(now, wanted)
-                        .ok_or(Refusal::rule(IeType::F_TEID))?;
-                    self.taken.push(Taken::Teid(teid, grant));
-                    teid
-                }
+                None => self.claim_teid(now, wanted)?,
             };
         }
         Ok(())

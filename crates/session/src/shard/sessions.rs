@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 
-use compiled::{Compiled, EndedTunnel, NoRoom, PdrId, Resource, Tables};
+use compiled::{Compiled, EndedTunnel, NoRoom, PdrId, Tables};
 use pfcp::ie::{PdnType, PfcpSeReqFlags, PfcpSmReqFlags};
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{Cause, IeType};
@@ -13,7 +13,6 @@ use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
 use crate::base::salted::Salted;
 use crate::base::shares::Shares;
-use crate::base::shortage::Shortage;
 use crate::base::slab::{Place, Slab};
 use crate::base::time::Time;
 use crate::compile::compiler::{Compiler, owner};
@@ -24,7 +23,7 @@ use crate::rules::summary::SessionSummary;
 use crate::rules::unsupported::IN_SESSION;
 use crate::rules::{Far, FarId, PacketRules, Pdr, RuleId};
 use crate::shard::applications::Applications;
-use crate::shard::context::{Context, Rare};
+use crate::shard::context::Context;
 use crate::shard::deferred::Deferred;
 use crate::shard::draft::Draft;
 use crate::shard::inactivity::{Inactivity, Watch};
@@ -46,7 +45,7 @@ pub(crate) use crate::shard::resources::Created;
 pub(crate) struct Sessions<T: Tables> {
     pub(super) site: Site,
     pub(super) slab: Slab<Session<T::Handle>>,
-    resources: Resources,
+    pub(super) resources: Resources,
     pub(super) peers: HashMap<PeerId, List, Salted>,
     /// Of deleted peers, not yet taken out.
     pub(super) doomed: Vec<List>,
@@ -65,7 +64,7 @@ pub(crate) struct Sessions<T: Tables> {
     /// See [`PacketRules::closed`]; kept for its capacity.
     pub(super) closed: Vec<(PdrId, Option<FarId>)>,
     /// PDRs before a request; kept for its capacity.
-    before: Vec<Pdr>,
+    pub(super) before: Vec<Pdr>,
     pub(super) applications: Applications,
     pub(super) stopped: Stopped,
     /// See [`PacketRules::stopped`]; kept for its capacity.
@@ -140,7 +139,7 @@ impl<T: Tables> Sessions<T> {
         let shares = shares.with_reserve(limits.emergency_sessions, limits.sessions);
         Self {
             site: Site::new(config),
-            slab: Slab::new(seed),
+            slab: Slab::new(seed, limits.sessions),
             resources: Resources::new(config, seed, direct_teids),
             peers: HashMap::with_hasher(Salted::new(seed)),
             doomed: Vec::new(),
@@ -198,30 +197,11 @@ impl<T: Tables> Sessions<T> {
         establishment_is_supported(request)?;
         let membership = Membership::of(request)?;
         self.draft.establish(request, &self.site)?;
-        let is_emergency = self.site.is_emergency(self.draft.networks());
-        let payer = match is_emergency {
-            true => PeerId::EMERGENCY,
-            false => peer,
-        };
-        if let Err(is_kept) = self.ledger.check_session(payer) {
-            let shortage = Shortage::of(Resource::Sessions, is_kept);
-            return Err(Refusal::short_of(shortage));
-        }
-        let seid = self.slab.next_seid().ok_or(Cause::SYSTEM_FAILURE)?;
-        self.before.clear();
-        let handle = self
-            .publish(now, (peer, payer), seid, T::Handle::default(), tables)
-            .map_err(|(_, r)| r)?;
-        self.resources
-            .keep(now, Holders::NONE, self.draft.holders());
-        self.applications.keep(peer, &[], &self.draft.pdrs.rules);
         let mut context = Context::of(request.cp_f_seid.seid, membership);
-        self.draft.land(&mut context);
-        let seid = self.insert(peer, context, handle);
-        if let Some(place) = seid.and_then(|seid| self.slab.find(seid)) {
-            self.ledger.begin(payer, place, is_emergency);
+        if self.site.is_emergency(self.draft.networks()) {
+            context.change_rare(|rare| rare.is_emergency = true);
         }
-        seid.ok_or(Cause::SYSTEM_FAILURE.into())
+        self.enter(now, peer, None, context, tables)
     }
 
     /// Session Modification (TS 29.244, 6.3.3): the CP's SEID, for the header of the answer; the request may have changed it.
@@ -281,6 +261,10 @@ impl<T: Tables> Sessions<T> {
         } else {
             self.before.clear();
         }
+        self.stopped_now.clear();
+        if !self.draft.fars.changed {
+            self.stopped_now.extend(session.context.paused());
+        }
         // Out of its place meanwhile, which is put right on both ways out.
         let peer = session.peer;
         let payer = self.ledger.payer(peer, place);
@@ -336,8 +320,9 @@ impl<T: Tables> Sessions<T> {
         }
     }
 
-    /// Takes what the draft needs, and makes packets meet it. On a refusal, nothing has happened.
-    fn publish(
+    /// Takes what the draft needs, and makes packets meet it, but in tunnels that pause ([`Self::stopped_now`]). On a
+    /// refusal, nothing has happened.
+    pub(super) fn publish(
         &mut self,
         now: Time,
         (peer, payer): (PeerId, PeerId),
@@ -360,12 +345,6 @@ impl<T: Tables> Sessions<T> {
                     return Ok(());
                 }
                 self.draft.set_time(self.deferred.now_s(now));
-                self.stopped_now.clear();
-                if !self.draft.fars.changed {
-                    let session = self.slab.find(seid).and_then(|at| self.slab.get(at));
-                    let paused = session.into_iter().flat_map(|s| s.context.paused());
-                    self.stopped_now.extend(paused);
-                }
                 let rules = PacketRules {
                     predefined: &self.site.predefined,
                     applications: self.applications.flows(peer),
@@ -421,17 +400,12 @@ impl<T: Tables> Sessions<T> {
         let reports = !self.usage.reports.is_empty();
         let measured = reports.then(|| self.subject(seid)).flatten();
         let out = self
-            .take_out(place)
+            .leave(now, place, tables)
             .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
-        if let Some(mut list) = self.peers.remove(&peer) {
-            self.unlink(&out, &mut list);
-            if list.len > 0 {
-                self.peers.insert(peer, list);
-            }
-        }
-        let cp_seid = out.context.cp_seid;
-        self.dissolve(now, place, out, tables);
-        Ok(Deleted { cp_seid, measured })
+        Ok(Deleted {
+            cp_seid: out.cp_seid,
+            measured,
+        })
     }
 
     /// TEIDs and addresses chosen for the last accepted request.
@@ -457,7 +431,7 @@ impl<T: Tables> Sessions<T> {
             let place = list.first;
             let out = place.and_then(|place| self.take_out(place));
             if let Some((place, out)) = place.zip(out) {
-                self.unlink(&out, &mut list);
+                self.bridge(out.previous, out.next, &mut list);
                 self.dissolve(now, place, out, tables);
                 if list.len > 0 {
                     self.doomed.push(list);
@@ -494,46 +468,6 @@ impl<T: Tables> Sessions<T> {
         self.doomed.iter().map(|list| list.len).sum()
     }
 
-    fn insert(&mut self, peer: PeerId, context: Context, handle: T::Handle) -> Option<u64> {
-        let list = self.list_of(peer);
-        let (epoch, next) = (list.epoch, list.first);
-        let mut at = None;
-        let seid = self.slab.insert(|place| {
-            at = Some(place);
-            Session {
-                context,
-                handle,
-                peer,
-                epoch,
-                previous: None,
-                next,
-            }
-        })?;
-        self.head(peer, at, next);
-        if let Some(place) = at {
-            self.index(place);
-        }
-        Some(seid)
-    }
-
-    fn index(&mut self, place: Place) {
-        let Some(session) = self.slab.get(place) else {
-            return;
-        };
-        if let Some(membership) = session.context.membership() {
-            self.sets.insert(place, membership);
-        }
-        if self.tunnels.covers(place) {
-            let keys = tunnels::keys(&session.context.rules().fars);
-            self.tunnels.change(place, &[], &keys);
-        }
-    }
-
-    /// Takes a session, already out of its place, out of its list.
-    fn unlink(&mut self, session: &Session<T::Handle>, list: &mut List) {
-        self.bridge(session.previous, session.next, list);
-    }
-
     /// Joins the neighbours of one that leaves the list.
     pub(crate) fn bridge(&mut self, previous: Option<Place>, next: Option<Place>, list: &mut List) {
         match previous.and_then(|place| self.slab.get_mut(place)) {
@@ -545,51 +479,6 @@ impl<T: Tables> Sessions<T> {
             None => list.last = previous,
         }
         list.len -= 1;
-    }
-
-    fn take_out(&mut self, place: Place) -> Option<Session<T::Handle>> {
-        let seid = self.slab.seid(place)?;
-        let session = self.slab.remove(place)?;
-        self.unindex(place, seid, &session);
-        Some(session)
-    }
-
-    /// No index leads to a session that has left its place. All that is known of it is in itself.
-    fn unindex(&mut self, place: Place, seid: u64, session: &Session<T::Handle>) {
-        if let Some(Rare {
-            endpoints: _,
-            watch,
-            deferral,
-            waiting,
-            indicated,
-        }) = session.context.rare()
-        {
-            self.inactivity.unindex(seid, watch.as_ref());
-            self.deferred.unindex(seid, deferral.as_ref());
-            self.paging.unindex(seid, waiting.as_ref());
-            self.stopped.unindex(seid, indicated);
-        }
-        self.usage.forget(seid, session.context.usage());
-        if let Some(membership) = session.context.membership() {
-            self.sets.remove(place, membership);
-        }
-        if self.tunnels.covers(place) {
-            let keys = tunnels::keys(&session.context.rules().fars);
-            self.tunnels.change(place, &keys, &[]);
-        }
-    }
-
-    fn dissolve(&mut self, now: Time, place: Place, mut out: Session<T::Handle>, tables: &mut T) {
-        let payer = self.ledger.payer(out.peer, place);
-        self.ledger.withdraw(payer, &mut out.handle, tables);
-        self.ledger.end(out.peer, place);
-        out.context.kept.read_pdrs(&mut self.before);
-        let before = Holders {
-            pdrs: &self.before,
-            endpoints: out.context.endpoints(),
-        };
-        self.resources.keep(now, before, Holders::NONE);
-        self.applications.keep(out.peer, before.pdrs, &[]);
     }
 
     /// Where a SEID leads, if it is one of ours, without looking.
@@ -677,7 +566,7 @@ impl<T: Tables> Sessions<T> {
     /// Indexes have what follows from the sessions, and nothing else.
     #[cfg(test)]
     pub(crate) fn check_indexes(&self) {
-        crate::shard::tests::records::check(&self.slab);
+        crate::shard::tests::records::check(&self.slab, &self.site);
         self.ledger.check(self.slab.len());
         let (mut inactivity, mut deferred) = (self.inactivity.clone(), self.deferred.clone());
         let (mut paging, mut stopped) = (self.paging.clone(), self.stopped.clone());

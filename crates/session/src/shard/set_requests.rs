@@ -143,7 +143,7 @@ impl<T: Tables> Shard<T> {
         }
         let own = peers.by_source(from);
         match own.filter(|own| *own != found.owner && peers.shares(found.owner, *own)) {
-            Some(new) => self.sessions.adopt(found.seid, new, &self.tables),
+            Some(new) => self.sessions.change_hands(found.seid, new, &self.tables),
             None => self
                 .sessions
                 .control_from(found.seid, controller.unwrap_or(from.ip())),

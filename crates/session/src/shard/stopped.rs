@@ -109,6 +109,13 @@ impl Stopped {
         *indicated = all.into();
     }
 
+    /// The session has come with these.
+    pub(crate) fn index(&mut self, seid: u64, indicated: &Indicated) {
+        let due = indicated.iter();
+        let due = due.map(|((teid, peer), _, until)| (*until, (seid, *teid, *peer)));
+        self.due.extend(due);
+    }
+
     /// The session is gone, or its SMF has said something new. Whether the index had what follows from it.
     pub(crate) fn unindex(&mut self, seid: u64, indicated: &Indicated) -> bool {
         let mut had_all = true;

@@ -43,6 +43,12 @@ pub(crate) struct UsageWork {
 }
 
 impl UsageWork {
+    /// The session has come.
+    pub(crate) fn index(&mut self, seid: u64, usage: Option<&Usage>) {
+        let due = usage.and_then(|usage| usage.due);
+        self.due.extend(due.map(|due| (due, seid)));
+    }
+
     /// The session is gone.
     pub(crate) fn forget(&mut self, seid: u64, usage: Option<&Usage>) {
         if let Some(due) = usage.and_then(|usage| usage.due) {
@@ -196,6 +202,21 @@ impl<T: Tables> Sessions<T> {
         }
         self.follow(now, place, None, tables);
         self.usage_step(now, place, seid, tables);
+    }
+
+    /// A session has come from elsewhere: its counters begin with nothing here, no alarm is set, and what its SMF has not
+    /// answered is told once more.
+    pub(crate) fn usage_goes_on(&mut self, now: Time, seid: u64, tables: &mut T) {
+        let Some(place) = self.slab.find(seid) else {
+            return;
+        };
+        let session = self.slab.get_mut(place);
+        let Some(usage) = session.and_then(|session| session.context.usage_mut()) else {
+            return;
+        };
+        usage.begin_counting();
+        self.usage_step(now, place, seid, tables);
+        self.usage_goes_again(seid);
     }
 
     /// A session was modified, and its URRs notice. Reports for the answer are in [`UsageWork::reports`].
@@ -450,20 +471,37 @@ impl<T: Tables> Sessions<T> {
     /// on its way; by URR ID and UR-SEQN it can tell.
     pub(crate) fn usage_ends(&mut self, now: Time, place: Place, tables: &mut T) {
         let at = self.moment(now);
+        self.count_to_the_end(place, tables);
+        let measuring = self.slab.get_mut(place).and_then(Session::measuring);
+        let Some((rules, _, usage)) = measuring else {
+            return;
+        };
+        let reports = &mut self.usage.reports;
+        reports.append(&mut usage.unanswered);
+        usage.report_now(rules, None, UsageReportTrigger::TERMR, None, at, reports);
+    }
+
+    /// Packets meet a session that measures no more, and all of them are counted.
+    fn count_to_the_end(&mut self, place: Place, tables: &mut T) {
         let session = self.slab.get_mut(place);
         let payer = session.as_ref().map_or(PeerId::EMERGENCY, |session| {
             self.ledger.payer(session.peer, place)
         });
-        let measuring = session.and_then(Session::measuring);
-        let Some((rules, handle, usage)) = measuring else {
-            return;
-        };
-        usage.count(rules, |pdr| tables.counters(handle, pdr));
-        self.ledger.withdraw(payer, handle, tables);
-        usage.part(rules, &[], |pdr| tables.parted(pdr));
-        let reports = &mut self.usage.reports;
-        reports.append(&mut usage.unanswered);
-        usage.report_now(rules, None, UsageReportTrigger::TERMR, None, at, reports);
+        if let Some((rules, handle, usage)) = session.and_then(Session::measuring) {
+            usage.count(rules, |pdr| tables.counters(handle, pdr));
+            self.ledger.withdraw(payer, handle, tables);
+            usage.part(rules, &[], |pdr| tables.parted(pdr));
+        }
+    }
+
+    /// A session goes elsewhere, with all that its packets have counted here. What is on its way to its SMF, or has its
+    /// turn to be, is told again from there.
+    pub(crate) fn usage_goes(&mut self, place: Place, tables: &mut T) {
+        self.count_to_the_end(place, tables);
+        let session = self.slab.get_mut(place);
+        if let Some(usage) = session.and_then(|session| session.context.usage_mut()) {
+            (usage.queued, usage.under_way) = (false, false);
+        }
     }
 
     /// The SMF of a session has left: the log of usage has the last word.

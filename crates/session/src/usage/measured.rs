@@ -463,6 +463,13 @@ impl Usage {
         }
     }
 
+    /// Counters begin with nothing, and no alarm is set.
+    pub(crate) fn begin_counting(&mut self) {
+        for seen in &mut self.seen {
+            *seen = Seen::new(seen.pdr, Counters::default());
+        }
+    }
+
     /// Add what was counted since, and see what has come about. Whether there is something to report that
     /// there was not before.
     pub(crate) fn sample(

@@ -1,29 +1,10 @@
 //! Several datagrams of two peers, one of them associated, into the core: it stands, and what it
 //! says can be decoded. Shared by the fuzz target and the test that replays its corpus.
 
-use compiled::{Compiled, Counters, NoRoom, PdrId, Tables};
 use session::config::{Config, NetworkInstance};
 use session::{Core, Outbox, Time};
 
-struct Nowhere;
-
-impl Tables for Nowhere {
-    type Handle = ();
-
-    fn direct_teids(&self) -> u32 {
-        1 << 16
-    }
-
-    fn publish(&mut self, (): &mut (), _: &Compiled) -> Result<(), NoRoom> {
-        Ok(())
-    }
-
-    fn withdraw(&mut self, (): &mut ()) {}
-
-    fn counters(&self, (): &(), _: PdrId) -> Counters {
-        Counters::default()
-    }
-}
+use crate::nowhere::Nowhere;
 
 /// Association Setup Request of Node ID 10.0.0.2.
 const SETUP: &[u8] =

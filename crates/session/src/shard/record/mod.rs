@@ -1,27 +1,54 @@
 //! A session as one record of octets, which may outlive this process or go elsewhere.
 //!
-//! Two octets of version, then SEID, Node ID of the SMF and the session's context, each as postcard has it. There is one
-//! record of each session: what would be written otherwise is none. What it means is checked as far as it goes without a
-//! configuration; whether places in that are there is for who takes the session in.
+//! Two octets of version, the length of what follows, then fields in rising order of their tags: tag, length, and the value
+//! as postcard has it. A field that is not there is as [`Default`] has it; one that this program does not know is refused by its tag. There is one
+//! record of each session: what would be written otherwise is none. Records of the version before are read, too.
+//!
+//! Rules name what is configured by its place. What is in those places goes with them, by name, and so a record is taken in
+//! under another configuration, too. Times are those of the caller's clock, which goes on.
+
+mod version_4;
 
 use std::collections::BTreeSet;
 
 use compiled::FRAMED_MAX;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::base::node_id::NodeId;
-use crate::base::octets::{put, take};
+use crate::base::octets::{put, put_octets, take, take_octets};
 use crate::rules::endpoints::ENDPOINTS_MAX;
+use crate::rules::places::{ConfigPlace, Names, Relocation};
+use crate::rules::site::Site;
 use crate::rules::summary::ue_nets;
 use crate::rules::{Conditions, Pdr, Rule, Rules, SdfFilter, Targets};
 use crate::shard::context::{Context, Extra, Rare};
 use crate::usage::measured::measuring;
 use crate::usage::urr_rules::UrrRules;
 
-/// Of the layout. Whatever changes it in the types that are written raises it.
-pub const VERSION: u16 = 4;
+/// Of the layout. Another encoding of the value of a field is a field of its own; only what no tag can tell raises this.
+pub const VERSION: u16 = 5;
 
 /// A record has at most so many octets: several times what a session takes that uses all limits.
 pub const OCTETS_MAX: usize = 1 << 20;
+
+/// Fields, by their tags. None is ever used again for something else.
+mod tag {
+    pub(super) const SEID: u8 = 1;
+    pub(super) const SMF: u8 = 2;
+    pub(super) const CP_SEID: u8 = 3;
+    pub(super) const RULES: u8 = 4;
+    pub(super) const NAMES: u8 = 5;
+    pub(super) const MEMBERSHIP: u8 = 6;
+    pub(super) const URR_RULES: u8 = 7;
+    pub(super) const USAGE: u8 = 8;
+    pub(super) const ENDPOINTS: u8 = 9;
+    pub(super) const WATCH: u8 = 10;
+    pub(super) const DEFERRAL: u8 = 11;
+    pub(super) const WAITING: u8 = 12;
+    pub(super) const INDICATED: u8 = 13;
+    pub(super) const EMERGENCY: u8 = 14;
+}
 
 /// A session, apart from where it is.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,6 +56,8 @@ pub struct Record {
     seid: u64,
     smf: NodeId,
     context: Context,
+    /// `None`: places are those of the configuration of whoever takes it in.
+    names: Option<Names>,
 }
 
 /// Octets that are no record.
@@ -40,6 +69,9 @@ pub enum RecordError {
     /// Of another version of this program.
     #[error("a record of version {0}, not {VERSION}")]
     Version(u16),
+    /// Of a later version of this program.
+    #[error("a record with a field of tag {0}, which is not known")]
+    UnknownField(u8),
     /// Cut, torn or of something else.
     #[error("no record, or not the whole of one")]
     Malformed,
@@ -48,33 +80,120 @@ pub enum RecordError {
     Impossible(&'static str),
 }
 
-/// Append the record of a session.
-pub(crate) fn write(seid: u64, smf: &NodeId, context: &Context, into: &mut Vec<u8>) {
-    into.extend_from_slice(&VERSION.to_be_bytes());
-    put(&seid, into);
-    put(smf, into);
-    put(context, into);
+/// Fields, as they are appended.
+struct Fields<'o> {
+    into: &'o mut Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Fields<'_> {
+    fn put(&mut self, tag: u8, value: &impl Serialize) {
+        self.value.clear();
+        put(value, &mut self.value);
+        self.into.push(tag);
+        put_octets(&self.value, self.into);
+    }
+
+    fn put_some(&mut self, tag: u8, value: Option<&impl Serialize>) {
+        if let Some(value) = value {
+            self.put(tag, value);
+        }
+    }
+}
+
+/// The value of a field, and nothing behind it.
+fn value_of<T: DeserializeOwned>(mut octets: &[u8]) -> Result<T, RecordError> {
+    match take(&mut octets) {
+        Ok(value) if octets.is_empty() => Ok(value),
+        _ => Err(RecordError::Malformed),
+    }
+}
+
+/// The record of a session that is here. site: what is in the places that it names.
+pub(crate) fn write(seid: u64, smf: &NodeId, context: &Context, site: &Site) -> Vec<u8> {
+    let names = Names::of(places_of(context), |place| site.name_of(place));
+    octets_of(seid, smf, context, Some(&names))
+}
+
+fn octets_of(seid: u64, smf: &NodeId, context: &Context, names: Option<&Names>) -> Vec<u8> {
+    let (mut octets, value) = Default::default();
+    let mut fields = Fields {
+        into: &mut octets,
+        value,
+    };
+    let Context {
+        kept,
+        cp_seid,
+        extra,
+    } = context;
+    fields.put(tag::SEID, &seid);
+    fields.put(tag::SMF, smf);
+    fields.put(tag::CP_SEID, cp_seid);
+    fields.put(tag::RULES, kept);
+    fields.put_some(tag::NAMES, names);
+    if let Some(Extra {
+        membership,
+        urr_rules,
+        usage,
+        rare,
+    }) = extra.as_deref()
+    {
+        fields.put_some(tag::MEMBERSHIP, membership.as_ref());
+        if !urr_rules.urrs.is_empty() {
+            fields.put(tag::URR_RULES, urr_rules);
+        }
+        fields.put_some(tag::USAGE, usage.as_ref());
+        if let Some(Rare {
+            endpoints,
+            watch,
+            deferral,
+            waiting,
+            indicated,
+            is_emergency,
+        }) = rare.as_deref()
+        {
+            let endpoints = (!endpoints.is_empty()).then_some(endpoints);
+            fields.put_some(tag::ENDPOINTS, endpoints);
+            fields.put_some(tag::WATCH, watch.as_ref());
+            fields.put_some(tag::DEFERRAL, deferral.as_ref());
+            fields.put_some(tag::WAITING, waiting.as_ref());
+            let indicated = (!indicated.is_empty()).then_some(indicated);
+            fields.put_some(tag::INDICATED, indicated);
+            fields.put_some(tag::EMERGENCY, is_emergency.then_some(&true));
+        }
+    }
+    let mut record = VERSION.to_be_bytes().to_vec();
+    put_octets(&octets, &mut record);
+    record
 }
 
 impl Record {
+    /// Of a session that has been here. site: what is in the places that it names.
+    pub(crate) fn new(seid: u64, smf: NodeId, context: Context, site: &Site) -> Self {
+        let names = Names::of(places_of(&context), |place| site.name_of(place));
+        let names = Some(names);
+        Self {
+            seid,
+            smf,
+            context,
+            names,
+        }
+    }
+
     /// The record that these octets are.
     pub fn read(octets: &[u8]) -> Result<Self, RecordError> {
         if octets.len() > OCTETS_MAX {
             return Err(RecordError::TooLong(octets.len()));
         }
-        let (version, mut rest) = octets.split_first_chunk().ok_or(RecordError::Malformed)?;
+        let (version, rest) = octets.split_first_chunk().ok_or(RecordError::Malformed)?;
         let version = u16::from_be_bytes(*version);
-        if version != VERSION {
-            return Err(RecordError::Version(version));
-        }
-        let malformed = |_| RecordError::Malformed;
-        let mut record = Self {
-            seid: take(&mut rest).map_err(malformed)?,
-            smf: take(&mut rest).map_err(malformed)?,
-            context: take(&mut rest).map_err(malformed)?,
+        let mut record = match version {
+            VERSION => Self::read_fields(rest)?,
+            version_4::VERSION => version_4::read(rest)?,
+            version => return Err(RecordError::Version(version)),
         };
-        // Nothing behind it, and no number longer than it need be.
-        if record.write() != octets {
+        // No field that says nothing, and no number longer than it need be.
+        if version == VERSION && record.write() != octets {
             return Err(RecordError::Malformed);
         }
         if let Some(extra) = &mut record.context.extra {
@@ -87,11 +206,53 @@ impl Record {
         Ok(record)
     }
 
-    /// Its octets.
+    fn read_fields(mut octets: &[u8]) -> Result<Self, RecordError> {
+        let mut rest = take_octets(&mut octets).map_err(|_| RecordError::Malformed)?;
+        let (mut seid, mut smf, mut names) = (0, None, None);
+        let (mut kept, mut cp_seid) = Default::default();
+        let (mut extra, mut rare) = (Extra::default(), Rare::default());
+        while let Some((tag, behind)) = rest.split_first() {
+            rest = behind;
+            let octets = take_octets(&mut rest).map_err(|_| RecordError::Malformed)?;
+            match *tag {
+                tag::SEID => seid = value_of(octets)?,
+                tag::SMF => smf = Some(value_of(octets)?),
+                tag::CP_SEID => cp_seid = value_of(octets)?,
+                tag::RULES => kept = value_of(octets)?,
+                tag::NAMES => names = Some(value_of(octets)?),
+                tag::MEMBERSHIP => extra.membership = Some(value_of(octets)?),
+                tag::URR_RULES => extra.urr_rules = value_of(octets)?,
+                tag::USAGE => extra.usage = Some(value_of(octets)?),
+                tag::ENDPOINTS => rare.endpoints = value_of(octets)?,
+                tag::WATCH => rare.watch = Some(value_of(octets)?),
+                tag::DEFERRAL => rare.deferral = Some(value_of(octets)?),
+                tag::WAITING => rare.waiting = Some(value_of(octets)?),
+                tag::INDICATED => rare.indicated = value_of(octets)?,
+                tag::EMERGENCY => rare.is_emergency = value_of(octets)?,
+                unknown => return Err(RecordError::UnknownField(unknown)),
+            }
+        }
+        extra.rare = (!rare.is_empty()).then(|| Box::new(rare));
+        Ok(Self {
+            seid,
+            smf: smf.ok_or(RecordError::Malformed)?,
+            context: Context {
+                kept,
+                cp_seid,
+                extra: (!extra.is_empty()).then(|| Box::new(extra)),
+            },
+            names,
+        })
+    }
+
+    /// Its octets. One that was read of an older version becomes one of this version, without the names that it lacks.
     pub fn write(&self) -> Vec<u8> {
-        let mut octets = Vec::new();
-        write(self.seid, &self.smf, &self.context, &mut octets);
-        octets
+        octets_of(self.seid, &self.smf, &self.context, self.names.as_ref())
+    }
+
+    /// The session, under its SEID, and what is in the places that it names.
+    pub(crate) fn into_parts(self) -> (u64, Context, Option<Names>) {
+        (self.seid, self.context, self.names)
     }
 
     /// Our SEID.
@@ -123,6 +284,12 @@ impl Record {
         let rules = self.context.rules();
         hold(self.seid != 0, "SEID 0")?;
         hold(self.smf.is_legal(), "a Node ID that is none")?;
+        if let Some(names) = &self.names {
+            let named: Vec<ConfigPlace> = names.places().collect();
+            let expected: Vec<ConfigPlace> = places_of(&self.context).into_iter().collect();
+            hold(named == expected, "names of what its rules do not name")?;
+            hold(names.are_possible(), "a name of something else")?;
+        }
         ids_are_unique(&rules)?;
         references_are_there(&rules)?;
         rules.pdrs.iter().try_for_each(pdr_is_possible)?;
@@ -134,6 +301,26 @@ impl Record {
             None => Ok(()),
         }
     }
+}
+
+/// Places in the configuration that the rules of a session name.
+fn places_of(context: &Context) -> BTreeSet<ConfigPlace> {
+    let mut places = BTreeSet::new();
+    let mut note = |place| {
+        places.insert(place);
+        Some(place)
+    };
+    let mut all = Relocation(&mut note);
+    let mut rules = context.rules();
+    let mut endpoints = context.endpoints().to_vec();
+    let pdrs = rules.pdrs.iter_mut().try_for_each(|pdr| all.pdr(pdr));
+    let fars = rules.fars.iter_mut().try_for_each(|far| all.far(far));
+    let endpoints = (endpoints.iter_mut()).try_for_each(|known| known.relocate(&mut all));
+    debug_assert!(
+        pdrs.and(fars).and(endpoints).is_ok(),
+        "each stays where it is"
+    );
+    places
 }
 
 fn hold(holds: bool, what: &'static str) -> Result<(), &'static str> {

@@ -5,6 +5,7 @@ use std::mem::size_of;
 use ipnet::IpNet;
 
 use super::*;
+use crate::base::slab::Slab;
 use crate::rules::{Asks, Urr};
 use crate::shard::context::Extra;
 use crate::shard::sessions::Session;
@@ -37,8 +38,13 @@ fn an_ordinary_session_takes_at_most_256_octets() {
     let context = world.sessions.context(seid).unwrap();
     assert!(context.extra.is_none());
     let rules = context.kept.octets() + PER_ALLOCATION;
-    // The tables' handle is theirs to count; the generation and tag of the slot are 8.
-    let fixed = size_of::<Session<()>>() + 8;
+    // The tables' handle is theirs to count.
+    let fixed = Slab::<Session<()>>::SLOT_OCTETS;
+    assert_eq!(
+        fixed,
+        size_of::<Session<()>>() + 8,
+        "a slot has two generations, and no tag"
+    );
     let total = fixed + rules;
     println!("session {fixed}, rules {rules}, in all {total}");
     assert!(total <= AT_MOST, "{total} octets");

@@ -29,6 +29,8 @@ enum Step {
     Wait(u64),
     /// The SMF answers so many of what it was sent.
     Answer(usize),
+    /// The session goes elsewhere, and returns.
+    Move,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -50,6 +52,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1u32..9).prop_map(Step::Path),
         2 => (1u64..20).prop_map(Step::Wait),
         3 => (0usize..4).prop_map(Step::Answer),
+        2 => Just(Step::Move),
     ]
 }
 
@@ -287,6 +290,10 @@ impl Run {
                 self.note(sent)
             }
             Step::Answer(count) => self.answer(*count),
+            Step::Move => {
+                let sent = self.it.world.move_session(self.it.seid);
+                self.note(sent)
+            }
             _ => Ok(()),
         }
     }

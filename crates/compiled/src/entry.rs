@@ -5,17 +5,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
+use crate::direction::Direction;
 use crate::ids::{NiId, PdrId, PolicyId, PredefinedId, Qfi};
 use crate::meter::Rate;
-
-/// Which way packets of an entry travel, for counters and metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Direction {
-    /// From access.
-    Uplink,
-    /// To access.
-    Downlink,
-}
 
 /// One PDR with its FAR and QERs, decided; or one predefined rule that it activates.
 #[derive(Clone, Debug, PartialEq, Eq)]

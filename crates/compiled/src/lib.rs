@@ -4,6 +4,7 @@
 //! [`Tables::publish`]; it never learns where an entry lies. The tables never learn what a FAR is.
 #![forbid(unsafe_code)]
 
+mod direction;
 mod entry;
 mod filter;
 mod ids;
@@ -12,9 +13,10 @@ mod room;
 mod session;
 mod tables;
 
+pub use direction::Direction;
 pub use entry::{
-    Action, DUPLICATES_MAX, Direction, Duplicate, DuplicateHeader, Entry, Marking, Marks, Relay,
-    UeAddresses, UeEnd,
+    Action, DUPLICATES_MAX, Duplicate, DuplicateHeader, Entry, Marking, Marks, Relay, UeAddresses,
+    UeEnd,
 };
 pub use filter::{Filter, Flow};
 pub use ids::{CapacityId, NiId, PdrId, PolicyId, PredefinedId, QerId, Qfi, QfiSet};

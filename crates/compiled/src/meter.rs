@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::entry::Direction;
+use crate::direction::Direction;
 use crate::ids::{CapacityId, QerId};
 
 /// An MBR shared within the session, a packet rate, or a share of capacities: one direction of one QER.

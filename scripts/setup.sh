@@ -27,6 +27,7 @@ needs=(
 
 case ${1:-} in '' | --fuzz) ;; *) needs+=(libdpdk-dev:/usr/include/dpdk/rte_ethdev.h) ;; esac
 case ${1:-} in --tests | --ci) needs+=(dpdk-dev:/usr/bin/dpdk-testpmd) ;; esac
+case ${1:-} in --fuzz) needs+=('libclang-rt-19-dev:/usr/lib/llvm-19/lib/clang/*/include/sanitizer/asan_interface.h') ;; esac
 
 # apt-get, once nobody else has its locks: a machine that has just started looks for updates for minutes. apt waits for one
 # of its locks by itself (DPkg::Lock::Timeout), not for those of the lists and of the archives.

@@ -404,26 +404,48 @@ fn write_dpdk_abi(root: &Path, out: &Path) {
     }
 }
 
-/// `TP_DROP(SYMBOL, name, "meaning", "remedy")`, one on a line.
+/// `TP_DROP(SYMBOL, name, "meaning", "remedy")`, one on a line, as an enum whose numbers are those of C.
 fn write_drop_reasons(definitions: &Path, out: &Path) {
     let text = fs::read_to_string(definitions)
         .unwrap_or_else(|error| stop(&format!("{}: {error}", definitions.display())));
-    let mut lines = String::from("&[\n");
-    for line in text
+    let (mut variants, mut all, mut texts) = (String::new(), String::new(), String::new());
+    let lines = text
         .lines()
-        .filter_map(|line| line.strip_prefix("TP_DROP("))
-    {
+        .filter_map(|line| line.strip_prefix("TP_DROP("));
+    for (place, line) in lines.enumerate() {
         let quoted: Vec<&str> = line.split('"').collect();
-        let name = line.split(',').nth(1).unwrap_or_default().trim();
-        let [_, meaning, _, remedy, ..] = quoted.as_slice() else {
+        let mut words = line.split(',').map(str::trim);
+        let (symbol, name) = (words.next(), words.next());
+        let (Some(symbol), Some(name), [_, meaning, _, remedy, ..]) =
+            (symbol, name, quoted.as_slice())
+        else {
             stop(&format!("{}: cannot read '{line}'", definitions.display()))
         };
-        lines += &format!(
-            "DropReason {{ name: {name:?}, meaning: {meaning:?}, remedy: {remedy:?} }},\n"
-        );
+        let variant = in_camel_case(symbol);
+        variants += &format!("    /// {meaning}\n    {variant} = {},\n", place + 1);
+        all += &format!("    DropReason::{variant},\n");
+        texts += &format!("    [{name:?}, {meaning:?}, {remedy:?}],\n");
     }
-    lines += "]\n";
-    if let Err(error) = fs::write(out, lines) {
+    let written = format!(
+        "/// Why a packet was lost. Numbers are those of the data path; 0 is no loss.\n\
+         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]\n\
+         #[repr(u8)]\n\
+         pub enum DropReason {{\n{variants}}}\n\n\
+         const ALL: &[DropReason] = &[\n{all}];\n\n\
+         /// Name, meaning, remedy.\n\
+         const TEXTS: &[[&str; 3]] = &[\n{texts}];\n"
+    );
+    if let Err(error) = fs::write(out, written) {
         stop(&format!("{}: {error}", out.display()));
     }
+}
+
+/// `GTPU_VERSION` is `GtpuVersion`.
+fn in_camel_case(symbol: &str) -> String {
+    let words = symbol
+        .split('_')
+        .filter_map(|word| word.split_at_checked(1));
+    words
+        .map(|(first, rest)| format!("{first}{}", rest.to_ascii_lowercase()))
+        .collect()
 }

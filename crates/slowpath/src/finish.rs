@@ -12,7 +12,7 @@ use tables::task::{
     DOWNLINK, EVENT_COPY, EVENT_GTPU, EVENT_HELD, EVENT_LATER, EVENT_PACKET, EVENT_SEND, Event,
     Task, UPLINK, what,
 };
-use tables::{Bystander, Verdict, reason_number};
+use tables::{Bystander, DropReason, Verdict};
 
 use crate::advertise;
 use crate::copies;
@@ -165,7 +165,7 @@ impl Finisher {
     }
 
     /// A record that nothing becomes of.
-    pub(crate) fn give_up(&self, event: &Event<'_>, reason: &str) {
+    pub(crate) fn give_up(&self, event: &Event<'_>, reason: DropReason) {
         if event.kind == EVENT_COPY {
             return self.pipeline.count_lost_copy();
         }
@@ -215,7 +215,11 @@ impl Finisher {
             }
             EVENT_LATER => {
                 if !self.pipeline.leave_later(record, self.worker) {
-                    self.lose(event.port, self.direction_of(&event), "shaper_full");
+                    self.lose(
+                        event.port,
+                        self.direction_of(&event),
+                        DropReason::ShaperFull,
+                    );
                 }
                 Ok(())
             }
@@ -392,7 +396,7 @@ impl Finisher {
         out: &mut Vec<Outgoing>,
     ) -> Result<(), Malformed> {
         let Some((port, ue, packet)) = self.advertisement(teid, solicitation) else {
-            self.lose(event.port, UPLINK, "router_solicitation");
+            self.lose(event.port, UPLINK, DropReason::RouterSolicitation);
             return Ok(());
         };
         count(&self.finished.advertisements, 1);
@@ -431,10 +435,10 @@ impl Finisher {
             false => self.pipeline.wrap(task, part),
         });
         let Some(sent) = wrapped.collect::<Option<Vec<_>>>() else {
-            return self.lose(event.port, task.direction(), "mtu");
+            return self.lose(event.port, task.direction(), DropReason::Mtu);
         };
         if sent.is_empty() {
-            return self.lose(event.port, task.direction(), "mtu");
+            return self.lose(event.port, task.direction(), DropReason::Mtu);
         }
         count(&self.finished.fragments, sent.len());
         let sent = sent.into_iter();
@@ -456,13 +460,12 @@ impl Finisher {
             && !self.holding.give_packet(record)
         {
             self.pipeline.lower_held(entry, 1, 1);
-            self.lose(port, DOWNLINK, "buffer_full");
+            self.lose(port, DOWNLINK, DropReason::BufferFull);
         }
     }
 
     /// One packet that was handed over in vain.
-    pub(crate) fn lose(&self, port: u32, direction: usize, reason: &str) {
-        let reason = reason_number(reason);
+    pub(crate) fn lose(&self, port: u32, direction: usize, reason: DropReason) {
         self.pipeline.count_drops(port, direction, reason, 1);
     }
 
@@ -530,13 +533,12 @@ impl Finisher {
 
     fn count_losses(&mut self) {
         for (port, loss, packets) in self.losses.drain(..) {
-            let name = match loss {
-                Loss::Timeout => "fragment_timeout",
-                Loss::Malformed => "fragment_malformed",
-                Loss::Limit => "fragment_limit",
+            let reason = match loss {
+                Loss::Timeout => DropReason::FragmentTimeout,
+                Loss::Malformed => DropReason::FragmentMalformed,
+                Loss::Limit => DropReason::FragmentLimit,
             };
             let direction = self.pipeline.direction(port);
-            let reason = reason_number(name);
             self.pipeline.count_drops(port, direction, reason, packets);
         }
     }

@@ -27,7 +27,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use tables::task::Event;
-use tables::{Ring, RingReader, monotonic_ns};
+use tables::{DropReason, Ring, RingReader, monotonic_ns};
 
 use crate::departures::FollowedSockets;
 use crate::fair::{Fair, Kind};
@@ -38,10 +38,10 @@ use crate::outgoing::Outgoing;
 use crate::sockets::Failure;
 
 /// The reason of packets that there is no room for.
-const FULL: &str = "slow_path_full";
+const FULL: DropReason = DropReason::SlowPathFull;
 
 /// The reason of packets that the kernel gave up.
-const UNRESOLVED: &str = "neighbour_unresolved";
+const UNRESOLVED: DropReason = DropReason::NeighbourUnresolved;
 
 /// Records taken from the ring at a time: many, because it is the ring's room that all share alike.
 const BATCH: usize = 2048;
@@ -245,7 +245,7 @@ impl SlowPath {
                 Err(Failure::Refused(Errno::EAGAIN | Errno::ENOBUFS)) => {
                     self.finisher.give_up(&event, FULL);
                 }
-                Err(_) => self.finisher.give_up(&event, "kernel_refused"),
+                Err(_) => self.finisher.give_up(&event, DropReason::KernelRefused),
             }
         }
         self.counters.count(outcome);
@@ -259,7 +259,7 @@ impl SlowPath {
             return self.counters.count(Ok(()));
         }
         if kind.is_counted() {
-            self.finisher.give_up(event, "redirect");
+            self.finisher.give_up(event, DropReason::Redirect);
         }
         self.counters.count(Err(Failure::Refused(Errno::ENOBUFS)));
     }

@@ -32,8 +32,8 @@ use serde::Deserialize;
 use slowpath::advertise::Advertised;
 use slowpath::{HoldBounds, Outgoing, Released, Setup};
 use tables::{
-    DROP_REASONS, Features, Handle, Layout, Options, PortConfig, PortTotals, Ring, RingReader,
-    Roles, Tables, Traffic, Verdict,
+    DropReason, Features, Handle, Layout, Options, PortConfig, PortTotals, Ring, RingReader, Roles,
+    Tables, Traffic, Verdict,
 };
 
 #[derive(Deserialize)]
@@ -578,7 +578,7 @@ impl Platform for Host {
     fn run(&mut self, port: usize, frame: &[u8]) -> Outcome {
         let run = self.tables.run(port, frame, NOW_NS).unwrap();
         let verdict = match run.verdict {
-            Verdict::Drop(reason) => DROP_REASONS[reason as usize - 1].name,
+            Verdict::Drop(reason) => reason.name(),
             Verdict::Pass => "pass",
             Verdict::Answer => "answer",
             Verdict::Redirect(_) | Verdict::Later { .. } => "forward",
@@ -665,16 +665,15 @@ fn counted_once(
 }
 
 fn new_drop(before: &[PortTotals], after: &[PortTotals]) -> Option<&'static str> {
-    let all = |totals: &[PortTotals], reason: usize| -> u64 {
-        totals
-            .iter()
-            .flat_map(|port| &port.drops)
-            .map(|drops| drops[reason])
+    let all = |totals: &[PortTotals], reason: DropReason| -> u64 {
+        let ports = totals.iter();
+        ports
+            .map(|port| port.dropped(0, reason) + port.dropped(1, reason))
             .sum()
     };
-    (0..DROP_REASONS.len())
-        .find(|&reason| all(after, reason) > all(before, reason))
-        .map(|reason| DROP_REASONS[reason].name)
+    let mut reasons = DropReason::ALL.iter().copied();
+    let new = reasons.find(|&reason| all(after, reason) > all(before, reason));
+    new.map(DropReason::name)
 }
 
 impl Platform for Xdp {

@@ -16,7 +16,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use slowpath::{Setup, SlowPath, SlowPathThread};
 use support::cable::{Host, PATIENCE, PEER_MAC, cable, ifindex, ip, sh, wait_for, wait_for_ipv6};
 use support::mirror::{Mirror, leads_to};
-use tables::{DROP_REASONS, Layout, Options, PortConfig, Roles, Tables};
+use tables::{DropReason, Layout, Options, PortConfig, Roles, Tables};
 
 /// Over tables of nobody.
 fn open_slow_path() -> SlowPath {
@@ -181,14 +181,11 @@ fn a_slow_neighbour_costs_time_and_no_packet() {
     });
 }
 
-fn drops_of(tables: &Tables, reason: &str) -> u64 {
-    let at = DROP_REASONS.iter().position(|known| known.name == reason);
-    let at = at.unwrap();
+fn drops_of(tables: &Tables, reason: DropReason) -> u64 {
     let totals = tables.totals();
-    totals
-        .iter()
-        .flat_map(|port| &port.drops)
-        .map(|drops| drops[at])
+    let ports = totals.iter();
+    ports
+        .map(|port| port.dropped(0, reason) + port.dropped(1, reason))
         .sum()
 }
 
@@ -245,7 +242,7 @@ fn one_user_with_250_dead_neighbours_costs_others_nothing() {
     // What had no room has a reason, and only the greedy lost any.
     let failed: u64 = slow_path.counters().failed().map(|(_, n)| n).sum();
     let sent = slow_path.counters().sent();
-    let drops = drops_of(&tables, "slow_path_full");
+    let drops = drops_of(&tables, DropReason::SlowPathFull);
     assert_eq!((sent + drops, failed), (u64::from(FLOOD + 2 * OTHERS), 0));
     assert!(drops > u64::from(FLOOD / 2), "{drops}");
 }
@@ -266,7 +263,7 @@ fn what_the_kernel_gives_up_has_a_drop_reason() {
         ("10.60.0.1", "10.6.0.2", "10.6.0.77"),
         ("2001:db8:60::1", "2001:db8:6::2", "2001:db8:6::77"),
     ] {
-        let before = drops_of(&tables, "neighbour_unresolved");
+        let before = drops_of(&tables, DropReason::NeighbourUnresolved);
         receive(&host, alive, ip(user), COUNT / 4, || {
             for n in 0..COUNT {
                 let payload = n.to_be_bytes();
@@ -282,7 +279,7 @@ fn what_the_kernel_gives_up_has_a_drop_reason() {
             slow_path.expire(tables::monotonic_ns());
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        let lost = drops_of(&tables, "neighbour_unresolved") - before;
+        let lost = drops_of(&tables, DropReason::NeighbourUnresolved) - before;
         assert_eq!(lost, u64::from(COUNT), "to {dead}");
     }
     assert_eq!(slow_path.counters().failed().count(), 0);
@@ -295,7 +292,7 @@ fn what_the_kernel_refuses_has_a_drop_reason() {
     let mut slow_path = open_over(&mut tables);
     let too_long = event(ifindex("n6"), ip("10.60.0.1"), ip("10.6.0.2"), &[0; 2000]);
     handle(&mut slow_path, &too_long);
-    assert_eq!(drops_of(&tables, "kernel_refused"), 1);
+    assert_eq!(drops_of(&tables, DropReason::KernelRefused), 1);
 }
 
 /// Stands for the pipeline: what it is given it puts into the event ring.

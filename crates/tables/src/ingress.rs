@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use crate::abi::raw;
+use crate::drop_reason::DropReason;
 use crate::layout::Memory;
 use crate::port::{PortConfig, Roles};
-use crate::stats::reason_number;
 
 /// VLAN devices on top of each other that are followed down to their port; two are common.
 const DEPTH: usize = 4;
@@ -34,7 +34,7 @@ impl Ingress {
             return true;
         };
         let drops = &self.memory.slow[0].drops[port][raw::TP_DOWNLINK as usize];
-        drops[reason_number("wrong_interface")].fetch_add(datagrams, Ordering::Relaxed);
+        drops[DropReason::WrongInterface.number()].fetch_add(datagrams, Ordering::Relaxed);
         false
     }
 
@@ -114,7 +114,7 @@ mod tests {
             let drops = counting.port(port).drops;
             drops
                 .iter()
-                .map(|of| of[reason_number("wrong_interface") - 1])
+                .map(|of| of[DropReason::WrongInterface.place()])
                 .sum()
         };
         assert_eq!([0, 1, 2, 3].map(dropped), [0, 7, 0, 0]);

@@ -17,6 +17,7 @@ mod clock;
 pub mod copies;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
+mod drop_reason;
 mod encode;
 mod entry_counts;
 mod error;
@@ -61,6 +62,7 @@ pub use adapt::Replacement;
 pub use backend::{ProgramInfo, Runner};
 pub use capacity::{CapacityConfig, CapacityReport, Governor};
 pub use clock::monotonic_ns;
+pub use drop_reason::DropReason;
 pub use entry_counts::{EntryCount, EntryCounts, give_way};
 pub use error::SetupError;
 pub use frame_socket::FrameSocket;
@@ -76,9 +78,7 @@ pub use pipeline::Run;
 pub use port::{LANES_MAX, Mode, PortConfig, Roles};
 pub use ring::{Ring, RingReader};
 pub use shaping::Shaping;
-pub use stats::{
-    Counting, DROP_REASONS, DropReason, PortTotals, Traffic, WorkerTotals, reason_number,
-};
+pub use stats::{Counting, PortTotals, Traffic, WorkerTotals};
 pub use tables::{Fill, Tables};
 pub use tunnel_ends::TunnelEnds;
 pub use unsent::unsent_octets;

@@ -16,6 +16,7 @@ use crate::abi::host::{
 };
 use crate::abi::{Features, entry, ni, raw, words_of};
 use crate::alarm_queue::AlarmQueue;
+use crate::drop_reason::DropReason;
 use crate::handover::Handover;
 use crate::layout::Memory;
 use crate::port::PortConfig;
@@ -85,7 +86,7 @@ fn verdict_of(result: &tp_result) -> Verdict {
         TP_VERDICT_TX => Verdict::Answer,
         TP_VERDICT_REDIRECT => Verdict::Redirect(result.port),
         TP_VERDICT_SLOW => Verdict::Slow,
-        _ => Verdict::Drop(result.reason),
+        _ => Verdict::lost(result.reason),
     }
 }
 
@@ -209,9 +210,9 @@ impl Pipeline {
     }
 
     /// Packets that the slow path lost, beside those that a run has counted.
-    pub fn count_drops(&self, port: u32, direction: usize, reason: usize, packets: u64) {
+    pub fn count_drops(&self, port: u32, direction: usize, reason: DropReason, packets: u64) {
         let drops = self.mem.slow[0].drops.get(port as usize);
-        let counter = drops.and_then(|drops| drops[direction].get(reason));
+        let counter = drops.and_then(|drops| drops[direction].get(reason.number()));
         if let Some(counter) = counter {
             counter.fetch_add(packets, Ordering::Relaxed);
         }

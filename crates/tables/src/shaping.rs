@@ -9,6 +9,7 @@ use crate::abi::host::{
     tp_wheel_left_ns, tp_wheel_new, tp_wheel_next_ns, tp_wheel_put, tp_wheel_take,
 };
 use crate::abi::shared::tp_shaper_stats;
+use crate::drop_reason::DropReason;
 use crate::memory::Octets;
 
 /// Sizes of the wheel that each worker has, or the thread that keeps frames for programs of the kernel.
@@ -64,12 +65,12 @@ impl Wheel {
     }
 
     /// Whether it waits; else the drop reason.
-    fn put(&mut self, leaves_ns: u64, word: u64) -> Result<(), &'static str> {
+    fn put(&mut self, leaves_ns: u64, word: u64) -> Result<(), DropReason> {
         // SAFETY: the wheel is there as long as `self`, and nobody else's.
         match unsafe { tp_wheel_put(self.as_ptr(), leaves_ns, word) } {
             TP_WHEEL_WAITS => Ok(()),
-            TP_WHEEL_FULL => Err("shaper_full"),
-            _ => Err("shaper_horizon"),
+            TP_WHEEL_FULL => Err(DropReason::ShaperFull),
+            _ => Err(DropReason::ShaperHorizon),
         }
     }
 
@@ -191,12 +192,14 @@ impl Waiting {
         &mut self,
         leaves_ns: u64,
         departure: Departure<'_>,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), DropReason> {
         let Departure { came_by, to, frame } = departure;
-        let place = *self.free.last().ok_or("shaper_full")?;
+        let place = *self.free.last().ok_or(DropReason::ShaperFull)?;
         let start = place as usize * self.stride;
         let room = &mut self.memory[start..start + self.stride];
-        let room = room.get_mut(..frame.len()).ok_or("frame_too_long")?;
+        let room = room
+            .get_mut(..frame.len())
+            .ok_or(DropReason::FrameTooLong)?;
         let word = word::of(place, frame.len(), came_by, to);
         self.wheel.put(leaves_ns, word)?;
         room.copy_from_slice(frame);
@@ -252,7 +255,7 @@ mod tests {
                 assert_eq!(kept, Ok(()));
             }
             let late = departure(0, 0, &[0; 60]);
-            assert_eq!(waiting.keep(now, late), Err("shaper_full"));
+            assert_eq!(waiting.keep(now, late), Err(DropReason::ShaperFull));
             assert_eq!(waiting.wheel().next_ns(), Some(now + 10_000));
             assert!(!waiting.release(now + 9_999));
             for (at, numbers) in [(10_000, &[2u8][..]), (29_999, &[0, 1])] {
@@ -284,12 +287,12 @@ mod tests {
         let frame = [1; 60];
         assert_eq!(
             waiting.keep(beyond, departure(0, 0, &frame)),
-            Err("shaper_horizon")
+            Err(DropReason::ShaperHorizon)
         );
         let longest = now + u64::try_from(SHAPING.longest_wait().as_nanos()).unwrap();
         assert_eq!(waiting.keep(longest, departure(0, 0, &frame)), Ok(()));
         let too_long = departure(0, 0, &[0; 2049]);
-        assert_eq!(waiting.keep(now, too_long), Err("frame_too_long"));
+        assert_eq!(waiting.keep(now, too_long), Err(DropReason::FrameTooLong));
         assert!(waiting.release(longest + 10_000));
     }
 }

@@ -3,31 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::abi::{Cpu, DIRS, DROP_MAX, PORTS_MAX, TrafficWords, raw};
+use crate::abi::{Cpu, DIRS, PORTS_MAX, TrafficWords, raw};
 use crate::clock::monotonic_ns;
+use crate::drop_reason::DropReason;
 use crate::memory::View;
-
-/// Why a packet was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DropReason {
-    /// As metrics and commands name it.
-    pub name: &'static str,
-    /// The event.
-    pub meaning: &'static str,
-    /// Advice to the operator.
-    pub remedy: &'static str,
-}
-
-/// All reasons; the first has number 1.
-pub const DROP_REASONS: &[DropReason] = include!(concat!(env!("OUT_DIR"), "/drop_reasons.rs"));
-
-const _: () = assert!(DROP_REASONS.len() < DROP_MAX);
-
-/// The number of a reason where packets count it; 0: there is none of this name.
-pub fn reason_number(name: &str) -> usize {
-    let place = DROP_REASONS.iter().position(|reason| reason.name == name);
-    place.map_or(0, |place| place + 1)
-}
 
 /// Frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +32,7 @@ pub struct PortTotals {
     pub slow: u64,
     /// Of the forwarded frames, those above their rate, which left later than they came.
     pub later: u64,
-    /// Lost packets, in the order of [`DROP_REASONS`].
+    /// Lost packets, in the order of [`DropReason::ALL`].
     pub drops: [Vec<u64>; DIRS],
 }
 
@@ -66,16 +45,15 @@ impl Default for PortTotals {
             answered: 0,
             slow: 0,
             later: 0,
-            drops: [vec![0; DROP_REASONS.len()], vec![0; DROP_REASONS.len()]],
+            drops: [(); DIRS].map(|()| vec![0; DropReason::ALL.len()]),
         }
     }
 }
 
 impl PortTotals {
     /// Lost packets of one direction and reason.
-    pub fn dropped(&self, direction: usize, reason: &str) -> u64 {
-        let reason = DROP_REASONS.iter().position(|known| known.name == reason);
-        reason.map_or(0, |reason| self.drops[direction][reason])
+    pub fn dropped(&self, direction: usize, reason: DropReason) -> u64 {
+        self.drops[direction][reason.place()]
     }
 }
 

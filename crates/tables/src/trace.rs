@@ -15,10 +15,10 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::abi::raw::{self, tp_trace};
 use crate::abi::{DROP_MAX, Line};
+use crate::drop_reason::DropReason;
 use crate::filters::left_aligned;
 use crate::memory::View;
 use crate::ring::{Ring, RingReader};
-use crate::stats::{DROP_REASONS, DropReason};
 
 /// Keys that packets are compared with, at most.
 pub const TRACE_KEYS_MAX: usize = raw::TP_TRACE_KEYS_MAX as usize;
@@ -76,7 +76,7 @@ pub(crate) fn write_keys(lines: &View<Line>, keys: &[(TraceKey, u32)]) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceOutcome {
     /// Lost.
-    Dropped(&'static DropReason),
+    Dropped(DropReason),
     /// Left to the kernel.
     Passed,
     /// Turned into an answer: of a G-PDU, an Error Indication.
@@ -93,10 +93,10 @@ pub enum TraceOutcome {
 
 impl TraceOutcome {
     fn of(number: u8) -> Self {
-        let reason = usize::from(number)
-            .checked_sub(1)
-            .and_then(|index| DROP_REASONS.get(index));
-        match (reason, usize::from(number).checked_sub(DROP_MAX)) {
+        match (
+            DropReason::of(number.into()),
+            usize::from(number).checked_sub(DROP_MAX),
+        ) {
             (Some(reason), _) => Self::Dropped(reason),
             (None, Some(0)) => Self::Passed,
             (None, Some(1)) => Self::Answered,

@@ -1,10 +1,12 @@
 //! Verdicts of the pipeline.
 
+use crate::drop_reason::DropReason;
+
 /// Fate of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Lost, for the reason of this number: [`crate::DROP_REASONS`], counted from 1.
-    Drop(u32),
+    /// Lost, for this reason.
+    Drop(DropReason),
     /// Left to the kernel, untouched.
     Pass,
     /// Turned into an answer, out of the port it came from.
@@ -20,4 +22,11 @@ pub enum Verdict {
     },
     /// The slow path has it.
     Slow,
+}
+
+impl Verdict {
+    /// Lost, for the reason of this number. One that there is not is our own defect, as `table` says.
+    pub(crate) fn lost(number: u32) -> Self {
+        Self::Drop(DropReason::of(number).unwrap_or(DropReason::Table))
+    }
 }

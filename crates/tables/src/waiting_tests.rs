@@ -16,7 +16,6 @@ use crate::abi::{Features, entry};
 use crate::error::SetupError;
 use crate::grace::{Bystander, Looking};
 use crate::keeper::Keeper;
-use crate::stats::DROP_REASONS;
 use crate::task::{EVENT_HELD, Event};
 use crate::verdict::Verdict;
 use crate::{Handle, Layout, Options, PortConfig, Roles, Tables};
@@ -230,7 +229,7 @@ impl World {
                 let [a, b, c, d, ..] = *held;
                 Ok(u32::from_ne_bytes([a, b, c, d]))
             }
-            Verdict::Drop(reason) => Err(DROP_REASONS[reason as usize - 1].name),
+            Verdict::Drop(reason) => Err(reason.name()),
             other => panic!("{other:?}"),
         }
     }

@@ -10,6 +10,7 @@ use crate::abi::host::{
     TP_VERDICT_TX, tp_frame, tp_queues, tp_tables, tp_worker, tp_worker_burst,
 };
 use crate::abi::{Cpu, Features, PORTS_MAX, raw};
+use crate::drop_reason::DropReason;
 use crate::handover::{Handover, Inbox, Later};
 use crate::ingress::Ingress;
 use crate::layout::{Layout, Memory};
@@ -19,7 +20,6 @@ use crate::port::PortConfig;
 use crate::queue::Queue;
 use crate::ring::Records;
 use crate::shaping::{Departure, Shaping, Waiting};
-use crate::stats::reason_number;
 use crate::task::EVENT_SEND;
 use crate::verdict::Verdict;
 
@@ -220,7 +220,7 @@ impl Worker {
     pub(crate) fn keep(&mut self, leaves_ns: u64, departure: Departure<'_>) {
         let kept = match &mut self.waiting {
             Some(waiting) => waiting.keep(leaves_ns, departure),
-            None => Err("shaper_full"), // not met: without a wheel, no frame is told to wait
+            None => Err(DropReason::ShaperFull), // not met: without a wheel, no frame is told to wait
         };
         if let Err(reason) = kept {
             self.count_lost(departure.came_by, reason, 1);
@@ -285,13 +285,13 @@ impl Worker {
     }
 
     /// Frames that came in on a port and were lost elsewhere than in the pipeline.
-    pub(crate) fn count_lost(&self, port: usize, reason: &str, frames: u64) {
+    pub(crate) fn count_lost(&self, port: usize, reason: DropReason, frames: u64) {
         if frames == 0 {
             return;
         }
         let direction = usize::from(self.worker.ports[port].roles & raw::TP_ROLE_N3 == 0);
         let drops = &self.shared.memory.cpus[self.number].drops[port][direction];
-        drops[reason_number(reason)].fetch_add(frames, Ordering::Relaxed);
+        drops[reason.number()].fetch_add(frames, Ordering::Relaxed);
     }
 }
 
@@ -424,7 +424,7 @@ impl Burst {
                     at_ns: frame.leaves_ns,
                 },
                 TP_VERDICT_SLOW => Verdict::Slow,
-                _ => Verdict::Drop(frame.detail),
+                _ => Verdict::lost(frame.detail),
             };
             let start = at * self.stride + frame.offset as usize;
             (verdict, &self.room[start..start + frame.len as usize])

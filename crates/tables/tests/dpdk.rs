@@ -24,7 +24,8 @@ use session::testing;
 use tables::dpdk::{Pipeline, RingPort, Settings};
 use tables::task::Event;
 use tables::{
-    FrameSocket, Handle, Layout, Options, PortConfig, RingReader, Roles, Shaping, Tables,
+    DropReason, FrameSocket, Handle, Layout, Options, PortConfig, RingReader, Roles, Shaping,
+    Tables,
 };
 
 /// The tests share DPDK's environment, and its buffers.
@@ -125,7 +126,7 @@ fn arp() -> Vec<u8> {
     frame
 }
 
-fn dropped(tables: &Tables, port: usize, reason: &str) -> u64 {
+fn dropped(tables: &Tables, port: usize, reason: DropReason) -> u64 {
     let totals = &tables.totals()[port];
     totals.dropped(0, reason) + totals.dropped(1, reason)
 }
@@ -183,7 +184,7 @@ fn what_queues_and_buffers_cannot_hold_is_lost_under_a_name() {
     let sent = std::iter::from_fn(|| network.take())
         .filter(is_ipv4)
         .count() as u64;
-    let lost = dropped(&tables, 0, "port_full");
+    let lost = dropped(&tables, 0, DropReason::PortFull);
     assert!(
         sent + lost >= 100 && (60..=64).contains(&sent),
         "{sent} sent, {lost} lost"
@@ -195,7 +196,7 @@ fn what_queues_and_buffers_cannot_hold_is_lost_under_a_name() {
     ip("link set n3 down");
     assert!(access.put(&arp()));
     eventually("the kernel refuses", || {
-        dropped(&tables, 0, "tap_refused") == 1
+        dropped(&tables, 0, DropReason::TapRefused) == 1
     });
     ip("link set n3 up");
     let before = taken("n3");
@@ -208,7 +209,7 @@ fn what_queues_and_buffers_cannot_hold_is_lost_under_a_name() {
     let frame = arp();
     eventually("no buffer is left", || {
         socket.send([frame.as_slice()].into_iter());
-        dropped(&tables, 0, "no_buffer") > 0
+        dropped(&tables, 0, DropReason::NoBuffer) > 0
     });
     assert!(drain(&mut access) > 0);
     drop(hoard);
@@ -249,7 +250,9 @@ fn a_port_without_link_loses_frames_until_it_has_one() {
         network.set_link(false);
         eventually("the kernel knows", || !carrier());
         assert!(access.put(&uplink_frame()));
-        eventually("it is lost", || dropped(&tables, 0, "redirect") == times);
+        eventually("it is lost", || {
+            dropped(&tables, 0, DropReason::Redirect) == times
+        });
         network.set_link(true);
         eventually("the kernel knows", carrier);
     }
@@ -307,8 +310,8 @@ fn what_is_above_its_rate_leaves_at_the_rate() {
             assert!(access.put(&uplink_frame()));
             eventually("it is to wait", || forwarded() == u64::from(PACKETS) + n);
         }
-        assert_eq!(dropped(&tables, 0, "shaper_horizon"), 0);
-        assert_eq!(dropped(&tables, 0, "shaper_full"), 0);
+        assert_eq!(dropped(&tables, 0, DropReason::ShaperHorizon), 0);
+        assert_eq!(dropped(&tables, 0, DropReason::ShaperFull), 0);
     }
 }
 
@@ -332,9 +335,11 @@ fn an_interface_that_is_down_loses_frames_until_it_is_up() {
         eventually("it leaves", || taken("far") > before);
         ip("link set w6 down");
         // Of what the kernel sends there of its own, some is lost too.
-        let before = dropped(&tables, 1, "redirect");
+        let before = dropped(&tables, 1, DropReason::Redirect);
         assert!(access.put(&uplink_frame()));
-        eventually("it is lost", || dropped(&tables, 1, "redirect") > before);
+        eventually("it is lost", || {
+            dropped(&tables, 1, DropReason::Redirect) > before
+        });
         ip("link set w6 up");
     }
     drop(tables);
@@ -749,11 +754,11 @@ fn a_ring_to_a_worker_that_is_full_loses_frames_under_a_name_until_there_is_room
     let mut left = 0;
     eventually("each has left or is lost", || {
         left += std::iter::from_fn(|| site.access.take()).count() as u64;
-        left + dropped(&site.tables, 1, "worker_full") == 2 * u64::from(burst)
+        left + dropped(&site.tables, 1, DropReason::WorkerFull) == 2 * u64::from(burst)
     });
     let (room, burst) = (u64::from(room), u64::from(burst));
     assert!((room..=2 * room).contains(&left), "{left} left");
-    let downlink = site.tables.totals()[1].dropped(1, "worker_full");
+    let downlink = site.tables.totals()[1].dropped(1, DropReason::WorkerFull);
     assert_eq!(
         downlink,
         2 * burst - left,
@@ -765,7 +770,7 @@ fn a_ring_to_a_worker_that_is_full_loses_frames_under_a_name_until_there_is_room
         assert!(site.network.put(&downlink_of(1, number)));
         eventually("it forwards again", || site.access.take().is_some());
     }
-    assert_eq!(dropped(&site.tables, 1, "worker_full"), downlink);
+    assert_eq!(dropped(&site.tables, 1, DropReason::WorkerFull), downlink);
 }
 
 #[test]
@@ -811,7 +816,7 @@ fn frames_that_a_full_worker_loses_never_came_in_and_all_are_uplink() {
             "{direction}"
         );
         assert_eq!(came.bytes, burst * frame.len() as u64, "{direction}");
-        let full = totals.dropped(direction, "worker_full");
+        let full = totals.dropped(direction, DropReason::WorkerFull);
         let room = u64::from(room);
         assert!((burst - 2 * room..=burst).contains(&full), "{full}");
     }

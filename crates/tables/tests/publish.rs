@@ -16,7 +16,7 @@ use session::config::{Config, NetworkInstance, PredefinedRule};
 use session::rules::{PacketRules, Rules};
 use session::testing;
 use session::testing::reference::{Arrival, Fate, Packet, Verdict as Judgement, judge};
-use tables::{DROP_REASONS, Handle, Layout, Options, Run, Tables, Verdict};
+use tables::{Handle, Layout, Options, Run, Tables, Verdict};
 
 fn config() -> Config {
     let ni = |name: &str| NetworkInstance {
@@ -42,7 +42,7 @@ fn layout() -> Layout {
 
 fn reason(verdict: Verdict) -> &'static str {
     match verdict {
-        Verdict::Drop(reason) => DROP_REASONS[reason as usize - 1].name,
+        Verdict::Drop(reason) => reason.name(),
         _ => "",
     }
 }

@@ -19,7 +19,7 @@ use compiled::{
 use nexthop::NextHopTables;
 use session::testing;
 use tables::task::{EVENT_LATER, Event};
-use tables::{DROP_REASONS, Features, Handle, Layout, Options, Shaping, Tables, Verdict};
+use tables::{Features, Handle, Layout, Options, Shaping, Tables, Verdict};
 
 const MBIT: u64 = 1_000_000;
 const US: u64 = 1000;
@@ -229,7 +229,7 @@ impl Site {
                         *self.told_to_wait.entry((port, user)).or_default() += 1;
                     }
                     Verdict::Drop(reason) => {
-                        self.note(N6, came, Some(DROP_REASONS[reason as usize - 1].name));
+                        self.note(N6, came, Some(reason.name()));
                     }
                     other => panic!("{other:?}"),
                 }

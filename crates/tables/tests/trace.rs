@@ -131,7 +131,7 @@ fn both_pipelines_report_who_is_followed_and_nobody_else() {
         assert_eq!(without_time(record.clone()), without_time(by_host));
     }
     let reason = |index: usize| match by_kernel[index].as_ref().unwrap().outcome {
-        TraceOutcome::Dropped(reason) => reason.name,
+        TraceOutcome::Dropped(reason) => reason.name(),
         TraceOutcome::Forwarded => "forwarded",
         TraceOutcome::Answered => "answered",
         _ => "else",

@@ -10,7 +10,7 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use tables::trace::{TraceOutcome, TraceRecord};
-use tables::{DROP_REASONS, DropReason, monotonic_ns};
+use tables::{DropReason, monotonic_ns};
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
@@ -197,8 +197,8 @@ fn packet(record: &TraceRecord, interfaces: &[String], rules: Option<&Rules>) ->
             .unwrap_or_default(),
         direction: if record.uplink { "uplink" } else { "downlink" },
         outcome,
-        reason: reason.map(|reason| reason.name),
-        meaning: reason.map(|reason| reason.meaning),
+        reason: reason.map(DropReason::name),
+        meaning: reason.map(DropReason::meaning),
         session: rules.map(|rules| rules.seid.clone()),
         pdr: record.pdr,
         predefined: refers.and_then(|refers| refers.predefined.clone()),
@@ -217,7 +217,7 @@ fn packet(record: &TraceRecord, interfaces: &[String], rules: Option<&Rules>) ->
     }
 }
 
-fn outcome(record: &TraceRecord) -> (&'static str, Option<&'static DropReason>) {
+fn outcome(record: &TraceRecord) -> (&'static str, Option<DropReason>) {
     match record.outcome {
         TraceOutcome::Dropped(reason) => ("dropped", Some(reason)),
         TraceOutcome::Passed => ("to_kernel", None),
@@ -229,8 +229,7 @@ fn outcome(record: &TraceRecord) -> (&'static str, Option<&'static DropReason>) 
             let kind = record.gtpu.map(|gtpu| usize::from(gtpu) + 1);
             let gpdu = kind.and_then(|at| record.frame.get(at)) == Some(&GPDU);
             // A G-PDU is answered by an Error Indication, and for one reason.
-            let unknown = DROP_REASONS.iter().find(|r| r.name == "unknown_teid");
-            ("answered", unknown.filter(|_| gpdu))
+            ("answered", gpdu.then_some(DropReason::UnknownTeid))
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use compiled::Buffered;
 use tables::pipeline::{HEADROOM, HeldFate, Pipeline, Placed, Scratch, TAILROOM};
 use tables::task::{DOWNLINK, EVENT_HELD, Event, UPLINK};
-use tables::{Bystander, Owners, Verdict, monotonic_ns, reason_number};
+use tables::{Bystander, DropReason, Owners, Verdict, monotonic_ns};
 
 use super::queues::{Arrival, Came, HoldBounds, Packet, Queues, Why};
 use super::{HoldCounters, Holder, count};
@@ -76,11 +76,11 @@ struct Moved {
 }
 
 impl Why {
-    fn reason(self) -> &'static str {
+    fn reason(self) -> DropReason {
         match self {
-            Self::Full => "buffer_full",
-            Self::Expired => "buffer_expired",
-            Self::Discarded => "buffer_discarded",
+            Self::Full => DropReason::BufferFull,
+            Self::Expired => DropReason::BufferExpired,
+            Self::Discarded => DropReason::BufferDiscarded,
         }
     }
 }
@@ -94,7 +94,7 @@ fn lose_at(pipeline: &Pipeline, counters: &HoldCounters, port: u16, entry: u32, 
     pipeline.count_drops(
         port.into(),
         pipeline.direction(port.into()),
-        reason_number(why.reason()),
+        why.reason(),
         1,
     );
     pipeline.lower_held(entry, 1, 1);
@@ -384,7 +384,7 @@ impl<E: Exit> Buffers<E> {
             let by = (self.pipeline.ifindex(port), worker);
             let lost = self.exit.frames(by, parts);
             if lost > 0 {
-                let reason = reason_number("redirect");
+                let reason = DropReason::Redirect;
                 let direction = if self.pipeline.is_access(port) {
                     DOWNLINK
                 } else {

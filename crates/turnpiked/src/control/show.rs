@@ -10,7 +10,7 @@ use session::peer::{PeerId, PeerState};
 use session::pfds::Property;
 use session::stats::{Stats, Way};
 use session::{Core, FarView, PdrView, PredefinedView, QerView, SessionView, Time, UrrView};
-use tables::{Counting, DROP_REASONS, PortTotals, ProgramInfo, Tables, Traffic, WorkerTotals};
+use tables::{Counting, DropReason, PortTotals, ProgramInfo, Tables, Traffic, WorkerTotals};
 
 use crate::command::{Named, Piece};
 use crate::config::{Config, DatapathKind, QosMode};
@@ -358,7 +358,7 @@ fn port(name: &str, role: &str, totals: &PortTotals) -> PortReport {
 fn drops(interface: &str, totals: &PortTotals) -> Vec<DropReport> {
     let mut rows = Vec::new();
     for (direction, counts) in ["uplink", "downlink"].into_iter().zip(&totals.drops) {
-        for (reason, &packets) in DROP_REASONS
+        for (reason, &packets) in DropReason::ALL
             .iter()
             .zip(counts)
             .filter(|(_, count)| **count > 0)
@@ -366,10 +366,10 @@ fn drops(interface: &str, totals: &PortTotals) -> Vec<DropReport> {
             rows.push(DropReport {
                 interface: interface.to_owned(),
                 direction: direction.to_owned(),
-                reason: reason.name.to_owned(),
+                reason: reason.name().to_owned(),
                 packets,
-                meaning: reason.meaning.to_owned(),
-                advice: reason.remedy.to_owned(),
+                meaning: reason.meaning().to_owned(),
+                advice: reason.remedy().to_owned(),
             });
         }
     }

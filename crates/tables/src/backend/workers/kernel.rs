@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use super::Traffic;
 use crate::clock::monotonic_ns;
+use crate::drop_reason::DropReason;
 use crate::error::SetupError;
 use crate::frame_socket::FrameSocket;
 use crate::port::PortConfig;
@@ -170,7 +171,7 @@ impl Traffic for Kernel {
         let mut served = depart(out, worker, monotonic_ns()) + take_given(out, worker);
         let ingress = worker.ingress();
         let mut run = |port: usize, burst: &mut Burst, too_long: u64| {
-            worker.count_lost(port, "frame_too_long", too_long);
+            worker.count_lost(port, DropReason::FrameTooLong, too_long);
             if burst.is_empty() {
                 return;
             }
@@ -248,7 +249,7 @@ fn send(out: &[WayOut], came_by: usize, burst: &Burst, worker: &mut Worker) {
         let packet = frame.get(ETHERNET_LEN..).unwrap_or_default();
         lost += u64::from(!worker.hand_to_kernel(came_by, out[came_by].ifindex, packet));
     }
-    worker.count_lost(came_by, "redirect", lost);
+    worker.count_lost(came_by, DropReason::Redirect, lost);
     for (verdict, frame) in burst.outcomes() {
         if let Verdict::Later { port: to, at_ns } = verdict {
             worker.keep(at_ns, Departure { came_by, to, frame });
@@ -268,7 +269,7 @@ fn depart(out: &[WayOut], worker: &mut Worker, now_ns: u64) -> usize {
                 None => due.clone().count() as u64, // not met: a port that frames leave by is open
             };
             left += due.count();
-            worker.count_lost(came_by, "redirect", lost);
+            worker.count_lost(came_by, DropReason::Redirect, lost);
         }
     }
     left
@@ -282,7 +283,7 @@ fn take_given(out: &[WayOut], worker: &mut Worker) -> usize {
             Some(out) => out.send(frame),
             None => 1, // not met: a port that frames leave by is open
         };
-        worker.count_lost(departure.came_by, "redirect", lost);
+        worker.count_lost(departure.came_by, DropReason::Redirect, lost);
     })
 }
 

@@ -19,13 +19,13 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::abi::raw;
 use crate::clock::monotonic_ns;
+use crate::drop_reason::DropReason;
 use crate::frame_socket::FrameSocket;
 use crate::handover::{Inbox, LATER_LEN, Later};
 use crate::layout::Memory;
 use crate::port::PortConfig;
 use crate::ring::{Ring, RingReader};
 use crate::shaping::{Departure, Shaping, Waiting};
-use crate::stats::reason_number;
 use crate::task::{DOWNLINK, EVENT_LATER, Event, UPLINK};
 
 /// Records taken from the ring before frames that are due leave.
@@ -205,7 +205,7 @@ impl Keeping {
                 .filter_map(|due| Later::read(due.came_by, due.frame));
             self.gone.extend(later.map(|later| later.entry));
             for (came_by, frames) in lost {
-                self.count_lost(came_by, "redirect", frames);
+                self.count_lost(came_by, DropReason::Redirect, frames);
             }
         }
         self.count_off();
@@ -234,12 +234,12 @@ impl Keeping {
     }
 
     /// Frames that came in on a port.
-    fn count_lost(&self, port: usize, reason: &str, frames: u64) {
+    fn count_lost(&self, port: usize, reason: DropReason, frames: u64) {
         let direction = self.directions.get(port).copied().unwrap_or(DOWNLINK);
         if let Some(drops) = self.memory.slow[0].drops.get(port)
             && frames > 0
         {
-            drops[direction][reason_number(reason)].fetch_add(frames, Ordering::Relaxed);
+            drops[direction][reason.number()].fetch_add(frames, Ordering::Relaxed);
         }
     }
 }

@@ -8,6 +8,6 @@ for target in $(sed -n 's/^name = "\(pfcp_.*\|session_.*\|gtpu_.*\|fragments\|us
   # New inputs go to a scratch directory: the committed corpus stays small.
   scratch=$(mktemp -d)
   cargo +nightly fuzz run "$target" "$scratch" "corpus/$target" -- \
-    -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=5 -verbosity=0 -print_final_stats=1
+    -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=5 -verbosity=0 -print_funcs=0 -print_final_stats=1
   rm -rf "$scratch"
 done

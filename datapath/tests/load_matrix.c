@@ -10,7 +10,7 @@
 
 #include "tp_abi.h"
 
-static char verifier_log[1 << 16];
+static char verifier_log[1 << 24];
 
 static int print_nothing(enum libbpf_print_level level, const char *format, va_list args)
 {
@@ -62,8 +62,12 @@ static __u32 built_for(const char *path)
 	return features;
 }
 
+/* What the verifier logs: how much it walked, or each instruction. */
+#define LOG_STATS 4
+#define LOG_WALK 1
+
 /* Instructions the verifier walked, or -1. */
-static int load(const char *path, __u32 features, __u32 roles, __u32 part)
+static int load(const char *path, __u32 features, __u32 roles, __u32 part, __u32 log)
 {
 	struct bpf_object *object = bpf_object__open_file(path, NULL);
 	struct bpf_program *program = object ? bpf_object__find_program_by_name(object, "turnpike") : NULL;
@@ -74,7 +78,7 @@ static int load(const char *path, __u32 features, __u32 roles, __u32 part)
 		return -1;
 	verifier_log[0] = 0;
 	bpf_program__set_log_buf(program, verifier_log, sizeof(verifier_log));
-	bpf_program__set_log_level(program, 4);
+	bpf_program__set_log_level(program, log);
 	if (!set_constant(object, "tp_features", features) && !set_constant(object, "tp_roles", roles) &&
 	    !set_constant(object, "tp_spread", part) && !set_constant(object, "tp_lanes", part ? 2 : 0) &&
 	    !bpf_object__load(object)) {
@@ -90,17 +94,29 @@ static int load(const char *path, __u32 features, __u32 roles, __u32 part)
 
 static int loads, refused;
 
+/* The end of the log: where the verifier gave up. */
+static const char *last_words(void)
+{
+	const size_t len = strlen(verifier_log), shown = 4000;
+	const char *from = verifier_log + (len > shown ? len - shown : 0);
+	const char *line = from > verifier_log ? strchr(from, '\n') : NULL;
+
+	return line ? line + 1 : from;
+}
+
 /* One build, as one part of a port with these roles. The instructions walked, or -1. */
 static int try(const char *path, __u32 features, __u32 roles, __u32 part)
 {
-	int n = load(path, features, roles, part);
+	int n = load(path, features, roles, part, LOG_STATS);
 
 	loads++;
 	if (n >= 0 && n <= WALKED_MAX)
 		return n;
 	refused++;
+	if (n < 0)
+		load(path, features, roles, part, LOG_WALK);
 	printf("%s with features 0x%04x, roles %u, part %u: %d instructions walked\n%s\n", path, features, roles, part, n,
-	       verifier_log);
+	       last_words());
 	return n;
 }
 

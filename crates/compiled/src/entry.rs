@@ -23,7 +23,7 @@ pub struct Entry {
     pub action: Action,
     /// Uplink: the source address must be one of these. `None`: not checked.
     pub ue: Option<UeAddresses>,
-    /// An address in one of [`Compiled::framed`] is as good as one of `ue`, here and in `relay`.
+    /// An address in one of [`Compiled::framed`](crate::Compiled::framed) is as good as one of `ue`, here and in `relay`.
     pub framed: bool,
     /// Uplink: the PDU Session Container must carry this QFI. Downlink, and with `relay`: mark with
     /// it; `None`: no PDU Session Container, or the one that the packet came with.
@@ -38,12 +38,12 @@ pub struct Entry {
     pub marks: Marks,
     /// MBR of this entry alone.
     pub meter: Option<Rate>,
-    /// Indices into [`Compiled::meters`] of bit rates; at most four. All must conform, besides
+    /// Indices into [`Compiled::meters`](crate::Compiled::meters) of bit rates; at most four. All must conform, besides
     /// `meter`.
     pub shared_meters: smallvec::SmallVec<[usize; 4]>,
-    /// Index into [`Compiled::meters`] of a packet rate.
+    /// Index into [`Compiled::meters`](crate::Compiled::meters) of a packet rate.
     pub packet_meter: Option<usize>,
-    /// Index into [`Compiled::meters`] of a share of capacities.
+    /// Index into [`Compiled::meters`](crate::Compiled::meters) of a share of capacities.
     pub share: Option<usize>,
     /// Where else each packet goes that the FAR applies to; at most [`DUPLICATES_MAX`].
     pub duplicates: Vec<Duplicate>,

@@ -7,7 +7,7 @@ use crate::ids::QfiSet;
 /// One filter of one PDR, source and destination as in the packet of the PDR's own direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Index into [`Compiled::entries`].
+    /// Index into [`Compiled::entries`](crate::Compiled::entries).
     pub entry: usize,
     /// `None`: the PDR has no SDF filter, every packet matches.
     pub flow: Option<Flow>,

@@ -109,7 +109,7 @@ pub struct NoRoom {
     pub qer: Option<QerId>,
     /// With `capacities`: which one is short.
     pub capacity: CapacityId,
-    /// There is room, but not for this session: [`Compiled::more`].
+    /// There is room, but not for this session: [`Compiled::more`](crate::Compiled::more).
     pub is_kept: bool,
 }
 

@@ -61,8 +61,6 @@ pub enum ErrorKind {
     },
     /// A mandatory IE is absent (7.6.6).
     MandatoryMissing,
-    /// An IE is absent that the rest of the message makes necessary (7.6.6).
-    ConditionalMissing,
     /// A value that is reserved or contradicts itself (7.6.8).
     Value {
         /// What would have been right.
@@ -77,7 +75,6 @@ impl Error {
     pub fn cause(&self) -> Cause {
         match self.kind {
             ErrorKind::MandatoryMissing => Cause::MANDATORY_IE_MISSING,
-            ErrorKind::ConditionalMissing => Cause::CONDITIONAL_IE_MISSING,
             ErrorKind::Header { .. }
             | ErrorKind::MessageLength { .. }
             | ErrorKind::Truncated { .. }
@@ -146,7 +143,6 @@ impl fmt::Display for ErrorKind {
                 )
             }
             Self::MandatoryMissing => write!(f, "expected this mandatory IE, found none"),
-            Self::ConditionalMissing => write!(f, "expected this conditional IE, found none"),
             Self::Value { expected, found } => write!(f, "expected {expected}, found {found:#x}"),
         }
     }

@@ -127,15 +127,6 @@ impl<'a> Ies<'a> {
             kind: ErrorKind::MandatoryMissing,
         }
     }
-
-    /// That an IE is missing here which the other IEs make necessary (7.6.6).
-    pub fn conditional_missing(&self, ie_type: IeType) -> Error {
-        Error {
-            ie: Some(ie_type),
-            offset: self.offset(),
-            kind: ErrorKind::ConditionalMissing,
-        }
-    }
 }
 
 impl fmt::Debug for Ies<'_> {

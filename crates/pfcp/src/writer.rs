@@ -2,8 +2,8 @@
 
 use crate::header::{FLAG_PRIORITY, FLAG_SEID, SESSION_HEADER, UNCOUNTED, VERSION};
 use crate::ie::{
-    CpFunctionFeatures, DownlinkDataServiceInformation, FSeid, FTeid, FailedRuleId,
-    NetworkInstance, NodeId, RecoveryTimeStamp, ReportType, UeIpAddress, UpFunctionFeatures,
+    CpFunctionFeatures, DownlinkDataServiceInformation, FSeid, FTeid, FailedRuleId, NodeId,
+    RecoveryTimeStamp, ReportType, UeIpAddress, UpFunctionFeatures,
 };
 use crate::{Cause, IeType, MessageType};
 
@@ -195,11 +195,6 @@ impl<'b> Writer<'b> {
         self.framed(IeType::NETWORK_INSTANCE, |w| {
             crate::ie::write_labels(name, w.out)
         });
-    }
-
-    /// Network Instance (8.2.4) as a peer sent it.
-    pub fn network_instance_as_sent(&mut self, name: NetworkInstance<'_>) {
-        self.put(IeType::NETWORK_INSTANCE, name);
     }
 
     /// Created PDR (7.5.3.2).

@@ -310,7 +310,7 @@ impl Tables {
     }
 
     /// Counts of entries; may be sent to other threads. From now on what is published says whose it is; for sessions that are there,
-    /// [`session::Core::name_sessions`] does.
+    /// `Core::name_sessions` of `session` does.
     pub fn entry_counts(&self) -> EntryCounts {
         let Store { mem, names, .. } = &self.store;
         names.ask();

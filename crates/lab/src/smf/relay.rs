@@ -155,13 +155,6 @@ impl Smf {
         Ok(RuleSession { up_seid, f_teids })
     }
 
-    /// Changes a session of single rules.
-    pub fn modify_rules(&self, session: &RuleSession, ies: &[Ie]) -> Result<()> {
-        let seid = Some(session.up_seid);
-        let answer = self.request(MsgType::SessionModificationRequest, seid, ies)?;
-        answer.accepted()
-    }
-
     /// Adds rules to an ordinary session; the tunnels that the UPF chose for them.
     pub fn add_rules(&self, session: &Session, ies: &[Ie]) -> Result<RuleSession> {
         let seid = Some(session.up_seid);

@@ -30,5 +30,5 @@ pub use shard::adopt::Unadopted;
 pub use shard::record::{self, Record, RecordError};
 pub use shard::resources::ResourceFill;
 pub use shard::view::{FarView, PdrView, PredefinedView, QerView, SessionView, UrrView};
-pub use usage::measured::Amount;
+pub use usage::amount::Amount;
 pub use usage::report::UsageRecord;

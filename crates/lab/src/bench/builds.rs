@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::cost::{Direction, Family};
+use super::cost::Direction;
+use super::frames::Family;
 use super::requests::Shape;
 use super::shapes::{GRACE, SESSIONS, way};
 use super::sut::Sut;

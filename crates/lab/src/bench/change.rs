@@ -10,8 +10,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 
-use super::cost::{Direction, Family};
-use super::frames::{self, REMOTE};
+use super::cost::Direction;
+use super::frames::{self, Family, REMOTE};
 use super::requests::Shape;
 use super::shapes::{GRACE, SESSIONS, way};
 use super::{ADDRESSES, Bench, median, teid};

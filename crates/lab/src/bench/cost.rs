@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramInput};
 
-use super::frames::{self, Frame};
+use super::frames::{self, Family, Frame};
 use super::requests::Addresses;
 
 static HARNESS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/harness.bpf.o"));
@@ -28,15 +28,6 @@ pub(super) enum Direction {
     Uplink,
     /// Plain IP from the data network.
     Downlink,
-}
-
-/// Of the users' packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
 }
 
 /// In which users send, one packet each.

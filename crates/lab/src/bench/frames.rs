@@ -2,8 +2,16 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::cost::Family;
 use super::requests::{Addresses, prefix};
+
+/// Of the users' packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
 
 /// A frame and where the user's words stand in it; 0: nowhere.
 pub(super) struct Frame {

@@ -28,7 +28,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use cost::{Cost, Direction, Family, Harness, Order};
+use cost::{Cost, Direction, Harness, Order};
+use frames::Family;
 use load::{Client, Outcome};
 use requests::{Addresses, Field, Shape};
 use sut::Sut;

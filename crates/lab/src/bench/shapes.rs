@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::cost::{Direction, Family, Harness};
+use super::cost::{Direction, Harness};
+use super::frames::Family;
 use super::load::Client;
 use super::requests::{self, Shape};
 use super::sut::Sut;

@@ -16,8 +16,8 @@ use nix::sys::socket::{
 };
 use nix::unistd::{Pid, gettid};
 
-use super::cost::{Direction, Family, Harness, Order, PACKET};
-use super::frames::{self, Frame};
+use super::cost::{Direction, Harness, Order, PACKET};
+use super::frames::{self, Family, Frame};
 use super::shapes::{self, SESSIONS};
 use super::sut::Sut;
 use super::{ADDRESSES, Figures, median, teid};

@@ -12,8 +12,8 @@ use libbpf_rs::Program;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
-use super::cost::{Direction, Family, Harness, Order, Restore};
-use super::frames::{self, Frame};
+use super::cost::{Direction, Harness, Order, Restore};
+use super::frames::{self, Family, Frame};
 use super::shapes::{self, SESSIONS};
 use super::sut::Sut;
 use super::{ADDRESSES, Figures, median};

@@ -3,6 +3,7 @@
 //! A [`Core`] is a node, which knows associations, and a shard, which knows sessions. It shows each what it needs of the
 //! other, and keeps nothing itself.
 
+mod expected;
 pub(crate) mod holdings;
 mod read_ahead;
 mod requests;
@@ -17,7 +18,7 @@ use crate::base::event::{Ignored, Said};
 use crate::base::gtpu::{self, Received};
 use crate::base::ids::PeerId;
 use crate::base::time::Time;
-use crate::core::read_ahead::Expected;
+use crate::core::expected::Expected;
 use crate::exchange::n4::{N4, Turn};
 use crate::exchange::outbox::Outbox;
 use crate::exchange::requests::Purpose;

@@ -10,17 +10,9 @@ use std::net::SocketAddr;
 use compiled::Tables;
 use pfcp::Header;
 
-use crate::base::ids::PeerId;
-use crate::base::slab::Place;
 use crate::core::Core;
+use crate::core::expected::Expected;
 use crate::exchange::answers::Fingerprint;
-
-/// What the requests at hand are about. Kept for its capacity.
-#[derive(Debug, Default)]
-pub(crate) struct Expected {
-    keys: Vec<(Option<PeerId>, Fingerprint)>,
-    places: Vec<Place>,
-}
 
 impl<T: Tables> Core<T> {
     /// Read what [`Core::receive`] of these datagrams will read of cached answers and of sessions.

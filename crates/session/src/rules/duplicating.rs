@@ -7,9 +7,9 @@ use pfcp::ie::{CreateFar, DestinationInterface, OuterHeader, OuterHeaderCreation
 use pfcp::{Cause, IeType};
 
 use crate::base::refusal::Refusal;
-use crate::rules::intake::{apply, destination, is_host4, is_host6, marking, refuse, tunnel};
 use crate::rules::site::Site;
-use crate::rules::unsupported::IN_DUPLICATING;
+use crate::rules::unsupported::{IN_DUPLICATING, refuse};
+use crate::rules::values::{apply, destination, is_host4, is_host6, marking, tunnel};
 use crate::rules::{Duplicates, Duplicating, Far, Interface, RemoteFTeid, TunnelNetworkId};
 
 /// Those of a new FAR. on: DUPL.

@@ -1,15 +1,15 @@
 //! From IEs to rules: what a rule says, and a refusal of what we cannot honour.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 
-use compiled::{Marking, NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
+use compiled::{NiId, PacketRate, PdrId, QerId, Qfi, QfiSet};
 use ipnet::{IpNet, Ipv6Net};
 use pfcp::ie::{
-    ApplyAction, CreateFar, CreatePdr, CreateQer, DestinationInterface, FTeid,
-    ForwardingParameters, ForwardingPolicy, Gate as GateIe, GateStatus, Gbr, NetworkInstance,
-    OuterHeader, OuterHeaderCreation, OuterHeaderRemoval, PfcpSmReqFlags, SourceInterface,
-    TgppInterfaceType, UeIpAddress, UpdateFar, UpdateForwardingParameters, UpdatePdr, UpdateQer,
+    CreateFar, CreatePdr, CreateQer, FTeid, ForwardingParameters, ForwardingPolicy, Gate as GateIe,
+    GateStatus, Gbr, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval, PfcpSmReqFlags,
+    SourceInterface, TgppInterfaceType, UeIpAddress, UpdateFar, UpdateForwardingParameters,
+    UpdatePdr, UpdateQer,
 };
 use pfcp::{Cause, IeType, Ies, Repeated};
 use smallvec::SmallVec;
@@ -23,8 +23,9 @@ use crate::rules::framed;
 use crate::rules::predefined;
 use crate::rules::site::Site;
 use crate::rules::unsupported::{
-    IN_ENDPOINT, IN_FAR, IN_FORWARDING, IN_PDI, IN_PDR, IN_QER, RARE_IN_PDR, Unsupported,
+    IN_ENDPOINT, IN_FAR, IN_FORWARDING, IN_PDI, IN_PDR, IN_QER, RARE_IN_PDR, refuse,
 };
+use crate::rules::values::{apply, destination, is_host4, marking, tunnel};
 use crate::rules::{
     Apply, BarId, Conditions, Duplicates, Far, FarId, Forwarding, Gate, Interface, LeftTunnel,
     LocalEnds, LocalFTeid, Mbr, Pdi, Pdr, Qer, RarePdi, RareQer, RemoteFTeid, Removal, SdfFilter,
@@ -97,7 +98,7 @@ pub(crate) fn pdr(
     };
     removal_fits(&pdr, Some(&wants))?;
     if activates {
-        predefined::change(&mut pdr, ie.ies, site)?;
+        predefined::change(&mut pdr, ie.ies, &site.predefined)?;
     }
     Ok((pdr, wants))
 }
@@ -120,9 +121,9 @@ pub(crate) fn update_pdr(
         }
     }
     if activates {
-        predefined::change(pdr, ie.ies, site)?;
+        predefined::change(pdr, ie.ies, &site.predefined)?;
     }
-    predefined::fits(pdr, site)?;
+    predefined::fits(pdr, &site.predefined)?;
     if ie.outer_header_removal.is_some() {
         (pdr.outer_header_removal, pdr.container_removal) = removal(ie.outer_header_removal)?;
     }
@@ -136,13 +137,6 @@ pub(crate) fn update_pdr(
     }
     removal_fits(pdr, wants.as_ref())?;
     Ok(wants)
-}
-
-pub(crate) fn refuse(unsupported: &Unsupported, ies: Ies<'_>) -> Result<(), Refusal> {
-    match unsupported.find(ies) {
-        Some(ie) => Err(Refusal::rule(ie)),
-        None => Ok(()),
-    }
 }
 
 /// Whether Create PDR or Update PDR activates or deactivates predefined rules. Most do not, and are looked
@@ -683,19 +677,6 @@ fn forwards_somewhere(far: &Far) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// One of DROP, FORW and BUFF; NOCP goes with BUFF, DUPL with each (TS 29.244, 8.2.26).
-pub(crate) fn apply(action: ApplyAction) -> Result<(Apply, bool), Refusal> {
-    const BUFF_AND_NOCP: ApplyAction = ApplyAction::BUFF.union(ApplyAction::NOCP);
-    let apply = match action.difference(ApplyAction::DUPL) {
-        ApplyAction::DROP => Apply::Drop,
-        ApplyAction::FORW => Apply::Forward,
-        ApplyAction::BUFF => Apply::Buffer { notify: false },
-        BUFF_AND_NOCP => Apply::Buffer { notify: true },
-        _ => return Err(Refusal::rule(IeType::APPLY_ACTION)),
-    };
-    Ok((apply, action.contains(ApplyAction::DUPL)))
-}
-
 /// Where to, and which of our addresses tunnels there come from.
 fn forwarding(
     ie: &ForwardingParameters<'_>,
@@ -786,62 +767,9 @@ fn plain_udp(
         .transpose()
 }
 
-/// Value and mask, an octet each (8.2.12).
-pub(crate) fn marking(ie: u16) -> Option<Marking> {
-    let [tos, mask] = ie.to_be_bytes();
-    (mask != 0).then_some(Marking { tos, mask })
-}
-
-pub(crate) fn destination(ie: DestinationInterface) -> Result<Interface, Refusal> {
-    match ie {
-        DestinationInterface::Access => Ok(Interface::Access),
-        DestinationInterface::Core => Ok(Interface::Core),
-        DestinationInterface::SgiLan => Ok(Interface::SgiLan),
-        DestinationInterface::CpFunction => Ok(Interface::CpFunction),
-        _ => Err(Refusal::rule(IeType::DESTINATION_INTERFACE)),
-    }
-}
-
-/// GTP-U over IPv4, IPv6, or either, where the choice is ours (8.2.56) among the addresses that can be
-/// a gNB's. We need one of our own of the same family. `None`: there can be no such tunnel.
-pub(crate) fn tunnel(
-    ie: OuterHeaderCreation,
-    through: TunnelNetworkId,
-    site: &Site,
-) -> Result<Option<RemoteFTeid>, Refusal> {
-    const BOTH: OuterHeader = OuterHeader::GTPU_UDP_IPV4.union(OuterHeader::GTPU_UDP_IPV6);
-    let wrong = Refusal::rule(IeType::OUTER_HEADER_CREATION);
-    let gtpu = matches!(
-        ie.description,
-        OuterHeader::GTPU_UDP_IPV4 | OuterHeader::GTPU_UDP_IPV6 | BOTH
-    );
-    let teid = ie.teid.filter(|_| gtpu).ok_or(wrong)?;
-    let is_other = |addr: IpAddr| !site.has_own_in(addr.into());
-    let v4 = (ie.ipv4).filter(|&addr| is_host4(addr) && is_other(addr.into()));
-    let v6 = (ie.ipv6).filter(|&addr| is_host6(addr) && is_other(addr.into()));
-    let to = NonZeroU32::new(teid).map(|teid| RemoteFTeid::new(teid, v4, v6));
-    Ok(to.filter(|to| site.path_to(*to, through, &|_| true).is_some()))
-}
-
 /// What a FAR keeps of Outer Header Creation: a tunnel, or that what it names can be none.
 fn kept(tunnel: Option<RemoteFTeid>) -> (Option<RemoteFTeid>, bool) {
     (tunnel, tunnel.is_none())
-}
-
-/// Whether a UE or a node of the transport network can have it: not of "this network", loopback, link-local, multicast
-/// or reserved (RFC 6890).
-pub(crate) fn is_host4(addr: Ipv4Addr) -> bool {
-    !matches!(addr.octets()[0], 0 | 127 | 224..) && !addr.is_link_local()
-}
-
-/// A link-local address says nothing without the link; a mapped one is no address on the wire.
-pub(crate) fn is_host6(addr: Ipv6Addr) -> bool {
-    let unusable = addr.is_unspecified()
-        || addr.is_loopback()
-        || addr.is_multicast()
-        || addr.is_unicast_link_local()
-        || addr.to_ipv4_mapped().is_some();
-    !unusable
 }
 
 /// Create QER.

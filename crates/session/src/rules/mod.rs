@@ -16,5 +16,6 @@ pub(crate) mod summary;
 pub(crate) mod targets;
 pub(crate) mod unsupported;
 pub(crate) mod urr;
+pub(crate) mod values;
 
 pub use model::*;

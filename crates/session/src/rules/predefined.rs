@@ -11,7 +11,6 @@ use smallvec::SmallVec;
 
 use crate::base::flow::FlowDescription;
 use crate::base::refusal::Refusal;
-use crate::rules::site::Site;
 use crate::rules::{FarId, Pdr, Qer};
 
 /// Predefined rules that one PDR activates; more has no use.
@@ -135,7 +134,7 @@ pub(crate) fn effective<'a>(
 /// Activate Predefined Rules and Deactivate Predefined Rules among the IEs of a PDR (8.2.72, 8.2.73).
 /// Deactivations come first. A name that is not configured for the direction of the PDR, or is to be
 /// deactivated and was not active, is refused.
-pub(crate) fn change(pdr: &mut Pdr, ies: Ies<'_>, site: &Site) -> Result<(), Refusal> {
+pub(crate) fn change(pdr: &mut Pdr, ies: Ies<'_>, rules: &[PredefinedRule]) -> Result<(), Refusal> {
     const ACTIVATE: IeType = IeType::ACTIVATE_PREDEFINED_RULES;
     const DEACTIVATE: IeType = IeType::DEACTIVATE_PREDEFINED_RULES;
     let named = |ie_type| {
@@ -146,14 +145,14 @@ pub(crate) fn change(pdr: &mut Pdr, ies: Ies<'_>, site: &Site) -> Result<(), Ref
     let mut active: SmallVec<[PredefinedId; 4]> = SmallVec::from_slice(pdr.predefined());
     for name in named(DEACTIVATE) {
         let before = active.len();
-        active.retain(|id| site.predefined[id.place()].name.as_bytes() != name);
+        active.retain(|id| rules[id.place()].name.as_bytes() != name);
         if active.len() == before {
             return Err(Refusal::rule(DEACTIVATE));
         }
     }
     for name in named(ACTIVATE) {
         let mut is_for_it = false;
-        for (id, rule) in rules_of(site, name) {
+        for (id, rule) in rules_of(rules, name) {
             is_for_it |= rule.is_for(pdr);
             if active.contains(&id) {
                 continue;
@@ -167,24 +166,26 @@ pub(crate) fn change(pdr: &mut Pdr, ies: Ies<'_>, site: &Site) -> Result<(), Ref
             return Err(Refusal::rule(ACTIVATE));
         }
     }
-    active.sort_by_key(|id| (site.predefined[id.place()].precedence, *id));
+    active.sort_by_key(|id| (rules[id.place()].precedence, *id));
     pdr.set_predefined(&active);
     Ok(())
 }
 
 /// The rules of a name, as it stands in an IE.
 fn rules_of<'a>(
-    site: &'a Site,
+    rules: &'a [PredefinedRule],
     name: &'a [u8],
 ) -> impl Iterator<Item = (PredefinedId, &'a PredefinedRule)> {
-    let rules = site.predefined.iter().enumerate();
-    let named = rules.filter(move |(_, rule)| rule.name.as_bytes() == name);
+    let named = rules
+        .iter()
+        .enumerate()
+        .filter(move |(_, rule)| rule.name.as_bytes() == name);
     named.filter_map(|(place, rule)| Some((PredefinedId::at(place)?, rule)))
 }
 
 /// A PDR whose source changes may find that its rules are for the other direction.
-pub(crate) fn fits(pdr: &Pdr, site: &Site) -> Result<(), Refusal> {
-    if effective(pdr, &site.predefined).next().is_none() {
+pub(crate) fn fits(pdr: &Pdr, rules: &[PredefinedRule]) -> Result<(), Refusal> {
+    if effective(pdr, rules).next().is_none() {
         return Err(Refusal::rule(IeType::SOURCE_INTERFACE));
     }
     Ok(())

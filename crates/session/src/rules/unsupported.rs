@@ -6,6 +6,8 @@
 
 use pfcp::{IeType, Ies};
 
+use crate::base::refusal::Refusal;
+
 /// A set of IE types.
 #[derive(Debug)]
 pub(crate) struct Unsupported([u64; Self::WORDS]);
@@ -41,6 +43,14 @@ impl Unsupported {
             .copied()
             .unwrap_or(0);
         word >> (ie_type.0 % 64) & 1 == 1
+    }
+}
+
+/// Refuses the first of `ies` that is in the set.
+pub(crate) fn refuse(unsupported: &Unsupported, ies: Ies<'_>) -> Result<(), Refusal> {
+    match unsupported.find(ies) {
+        Some(ie) => Err(Refusal::rule(ie)),
+        None => Ok(()),
     }
 }
 

@@ -20,7 +20,8 @@ use crate::shard::draft::Draft;
 use crate::shard::sessions::{Session, Sessions};
 use crate::shard::view::UrrView;
 use crate::usage::alarms::Armed;
-use crate::usage::measured::{Moment, Usage};
+use crate::usage::measured::Usage;
+use crate::usage::moment::Moment;
 use crate::usage::report::{Report, Subject, UsageRecord};
 use crate::usage::urr_rules::UrrRules;
 

@@ -15,7 +15,8 @@ use crate::rules::predefined::{self, PredefinedRule};
 use crate::rules::site::Site;
 use crate::rules::summary::SessionSummary;
 use crate::rules::{Apply, Asks, Far, Interface, Mbr, Pdr, Qer, Rules};
-use crate::usage::measured::{Amount, Measured};
+use crate::usage::amount::Amount;
+use crate::usage::measured::Measured;
 
 /// One session with its rules and counters.
 #[derive(Clone, Debug, PartialEq, Eq)]

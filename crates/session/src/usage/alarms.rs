@@ -7,7 +7,8 @@
 use compiled::PdrId;
 use smallvec::SmallVec;
 
-use crate::usage::measured::{UNARMED, Usage, measuring, place};
+use crate::usage::amount::place;
+use crate::usage::measured::{UNARMED, Usage, measuring};
 use crate::usage::urr_rules::UrrRules;
 
 /// What the alarm of a PDR is after it has gone off: the data path has moved it on. No alarm is set to it, as each is a

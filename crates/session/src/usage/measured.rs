@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use compiled::{Counters, Direction, PdrId};
+use compiled::{Counters, PdrId};
 use pfcp::ie::{
     MeasurementInformation, MeasurementMethod, ReportingTriggers, UsageInformation,
     UsageReportTrigger,
@@ -16,59 +16,13 @@ use smallvec::SmallVec;
 use crate::base::bits;
 use crate::base::salted::mix;
 use crate::base::time::Time;
-use crate::base::wall_clock::WallClock;
 use crate::rules::urr::{Asks, Limits, Renewed};
 use crate::rules::{FarId, Urr, UrrId};
-use crate::usage::quotas::{Cut, Quotas};
+use crate::usage::amount::{Amount, place};
+use crate::usage::moment::Moment;
+use crate::usage::quotas::{Cut, Quotas, spent};
 use crate::usage::report::{ROOM, Report};
 use crate::usage::urr_rules::{NamedBy, UrrRules};
-
-/// Now, by our clock and by that of the wall.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    pub(crate) now: Time,
-    pub(crate) wall: WallClock,
-}
-
-impl Moment {
-    /// NTP seconds, modulo 2^32 as IEs have them.
-    pub(crate) fn ntp(self, at: Time) -> u32 {
-        self.wall.ntp_s(at) as u32
-    }
-}
-
-/// Octets and packets, uplink and downlink.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amount {
-    /// Octets of inner IP packets.
-    pub bytes: [u64; 2],
-    /// Packets.
-    pub packets: [u64; 2],
-}
-
-impl Amount {
-    /// Both.
-    pub(crate) fn plus(self, more: Self) -> Self {
-        let sum = |a: [u64; 2], b: [u64; 2]| [0, 1].map(|way| a[way].saturating_add(b[way]));
-        Self {
-            bytes: sum(self.bytes, more.bytes),
-            packets: sum(self.packets, more.packets),
-        }
-    }
-
-    /// Whether nothing came.
-    pub fn is_zero(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// The place of a direction in an [`Amount`].
-pub(crate) fn place(direction: Direction) -> usize {
-    match direction {
-        Direction::Uplink => 0,
-        Direction::Downlink => 1,
-    }
-}
 
 /// What the counters of a PDR said when they were last looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,17 +106,6 @@ impl Seen {
         self.qos_packets = counters.qos_packets;
         added
     }
-}
-
-/// Why a URR lets no more packets pass.
-pub(crate) mod spent {
-    pub(crate) const VOLUME: u8 = 1;
-    pub(crate) const TIME: u8 = 1 << 1;
-    pub(crate) const EVENTS: u8 = 1 << 2;
-    /// No packet came during the Quota Holding Time.
-    pub(crate) const HELD: u8 = 1 << 3;
-    /// The Quota Validity Time is over.
-    pub(crate) const INVALID: u8 = 1 << 4;
 }
 
 /// One URR.

@@ -1,7 +1,9 @@
 //! What URRs ask for is measured here, judged, and written into reports.
 
 pub(crate) mod alarms;
+pub(crate) mod amount;
 pub(crate) mod measured;
+pub(crate) mod moment;
 pub(crate) mod quotas;
 pub(crate) mod report;
 #[cfg(test)]

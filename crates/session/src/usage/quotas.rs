@@ -11,8 +11,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::time::Time;
 use crate::rules::urr::{Asks, Limits, MONITORING_TIMES, Monitoring, Renewed};
-use crate::usage::measured::{Amount, Moment, spent};
+use crate::usage::amount::Amount;
+use crate::usage::moment::Moment;
 use crate::usage::report::Report;
+
+/// Why a URR lets no more packets pass.
+pub(crate) mod spent {
+    pub(crate) const VOLUME: u8 = 1;
+    pub(crate) const TIME: u8 = 1 << 1;
+    pub(crate) const EVENTS: u8 = 1 << 2;
+    /// No packet came during the Quota Holding Time.
+    pub(crate) const HELD: u8 = 1 << 3;
+    /// The Quota Validity Time is over.
+    pub(crate) const INVALID: u8 = 1 << 4;
+}
 
 /// Traffic has stopped when no packet came for so long, where the SMF names no time (Inactivity Detection
 /// Time).

@@ -10,7 +10,7 @@ use crate::base::bits;
 use crate::base::ids::PeerId;
 use crate::base::node_id::NodeId;
 use crate::rules::UrrId;
-use crate::usage::measured::Amount;
+use crate::usage::amount::Amount;
 
 /// What one URR has measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -27,7 +27,7 @@ use crate::port::PortConfig;
 use crate::queue::Queue;
 use crate::worker::{Burst, Worker};
 use kernel_side::KernelSide;
-use pipeline::Rings;
+use pipeline::{Rings, lane};
 use ports::Ports;
 use rest::{Idle, Sleeper};
 use tap::Tap;
@@ -131,7 +131,7 @@ impl Traffic for Dpdk {
         )?);
         let idle = || (!settings.busy_poll).then(Idle::default);
         let workers = queues.iter().enumerate().map(|(number, queue)| Self {
-            part: Part::Worker(Box::new(opened.lane(number, rings.as_deref(), queue))),
+            part: Part::Worker(Box::new(lane(number, &opened, rings.as_deref(), queue))),
             cpu: settings.cpus.get(number).copied(),
             has_joined: false,
             idle: idle(),

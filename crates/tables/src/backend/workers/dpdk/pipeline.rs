@@ -2,7 +2,10 @@
 
 use std::ptr::NonNull;
 
-use crate::abi::dpdk::{rte_ring, tp_dpdk_receiver, tp_dpdk_work_ring, tp_dpdk_work_ring_free};
+use crate::abi::dpdk::{
+    rte_ring, tp_dpdk_lane, tp_dpdk_polls, tp_dpdk_receiver, tp_dpdk_work_ring,
+    tp_dpdk_work_ring_free,
+};
 use crate::dpdk::Pipeline;
 use crate::error::SetupError;
 use crate::queue::Queue;
@@ -87,4 +90,24 @@ fn filled<T, const N: usize>(some: impl Iterator<Item = *mut T>) -> [*mut T; N] 
         *to = one;
     }
     all
+}
+
+/// What a worker has of ports and, where receive cores poll them, of rings. It lives no longer than these and the queue.
+pub(super) fn lane(
+    number: usize,
+    ports: &Ports,
+    rings: Option<&Rings>,
+    from_kernel: &Queue,
+) -> tp_dpdk_lane {
+    tp_dpdk_lane {
+        shared: ports.shared(),
+        from_kernel: from_kernel.as_ptr(),
+        polls: match rings {
+            Some(_) => tp_dpdk_polls::default(),
+            None => ports.polled_by(number as u32),
+        },
+        queue: number as u16,
+        receivers: rings.map_or(0, Rings::receivers),
+        from: rings.map_or([std::ptr::null_mut(); _], |rings| rings.from(number)),
+    }
 }

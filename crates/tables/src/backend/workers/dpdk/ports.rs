@@ -6,8 +6,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::abi::dpdk::{
-    tp_dpdk_close, tp_dpdk_lane, tp_dpdk_look, tp_dpdk_lost, tp_dpdk_open, tp_dpdk_polled,
-    tp_dpdk_polls, tp_dpdk_queues, tp_dpdk_record, tp_dpdk_shared, tp_dpdk_state,
+    tp_dpdk_close, tp_dpdk_look, tp_dpdk_lost, tp_dpdk_open, tp_dpdk_polled, tp_dpdk_polls,
+    tp_dpdk_queues, tp_dpdk_record, tp_dpdk_shared, tp_dpdk_state,
 };
 use crate::dpdk::{Why, pool};
 use crate::error::SetupError;
@@ -15,7 +15,6 @@ use crate::port::PortConfig;
 use crate::queue::Queue;
 
 use super::memif;
-use super::pipeline::Rings;
 
 /// Octets of frames on their way to the kernel.
 const TO_KERNEL: usize = 4 << 20;
@@ -139,26 +138,6 @@ impl Ports {
         // SAFETY: open ports, and a list to be written.
         unsafe { tp_dpdk_polled(self.shared(), number, &raw mut polls) };
         polls
-    }
-
-    /// That of a worker. It lives no longer than this, the rings and the queue.
-    pub(super) fn lane(
-        &self,
-        number: usize,
-        rings: Option<&Rings>,
-        from_kernel: &Queue,
-    ) -> tp_dpdk_lane {
-        tp_dpdk_lane {
-            shared: self.shared(),
-            from_kernel: from_kernel.as_ptr(),
-            polls: match rings {
-                Some(_) => tp_dpdk_polls::default(),
-                None => self.polled_by(number as u32),
-            },
-            queue: number as u16,
-            receivers: rings.map_or(0, Rings::receivers),
-            from: rings.map_or([std::ptr::null_mut(); _], |rings| rings.from(number)),
-        }
     }
 
     /// What a port's device tells of itself.

@@ -1,0 +1,12 @@
+//! Requests at hand.
+
+use crate::base::ids::PeerId;
+use crate::base::slab::Place;
+use crate::exchange::answers::Fingerprint;
+
+/// What the requests at hand are about. Kept for its capacity.
+#[derive(Debug, Default)]
+pub(crate) struct Expected {
+    pub(super) keys: Vec<(Option<PeerId>, Fingerprint)>,
+    pub(super) places: Vec<Place>,
+}

@@ -9,6 +9,8 @@ commit=$(git describe --always --dirty)
 result=${1:-docs/acceptance/$(date +%F)-$commit.txt}
 mkdir -p "$(dirname "$result")"
 failed=()
+# What is compiled, and where, is no result.
+export CARGO_TERM_QUIET=true
 
 part() {
 	local name=$1 began=$SECONDS how=passed
@@ -20,7 +22,7 @@ part() {
 
 all() {
 	printf '%s, commit %s, kernel %s, %s CPUs, load %s\n' "$(date -Is)" "$commit" "$(uname -r)" "$(nproc)" "$(cut -d' ' -f1-3 /proc/loadavg)"
-	part build make build DPDK=1
+	part build make --no-print-directory -s build DPDK=1
 	for datapath in xdp kernel dpdk dpdk-pipeline dpdk-memif; do
 		part "scenarios $datapath" make --no-print-directory scenarios DPDK=1 DATAPATH=$datapath
 		part "demonstration $datapath" make --no-print-directory demo DPDK=1 DATAPATH=$datapath

@@ -62,7 +62,7 @@ static __u32 built_for(const char *path)
 	return features;
 }
 
-/* What the verifier logs: how much it walked, or each instruction. */
+/* Contents of the verifier's log: how much it walked, or each instruction. */
 #define LOG_STATS 4
 #define LOG_WALK 1
 

@@ -19,7 +19,7 @@ pub struct Entry {
     pub predefined: Option<PredefinedId>,
     /// Side the packets come from.
     pub direction: Direction,
-    /// What happens to a packet that matches.
+    /// Fate of a packet that matches.
     pub action: Action,
     /// Uplink: the source address must be one of these. `None`: not checked.
     pub ue: Option<UeAddresses>,
@@ -55,7 +55,7 @@ pub const DUPLICATES_MAX: usize = 4;
 /// Where a duplicate of each packet goes (TS 29.244, 5.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicate {
-    /// What it is put into.
+    /// Header that it is put into.
     pub header: DuplicateHeader,
     /// Remote address.
     pub peer: IpAddr,
@@ -65,7 +65,7 @@ pub struct Duplicate {
     pub marking: Option<Marking>,
 }
 
-/// What is between the outer IP header of a duplicate and the packet.
+/// Headers between the outer IP header of a duplicate and the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DuplicateHeader {
     /// UDP and GTP-U.
@@ -98,7 +98,7 @@ pub struct Marking {
     pub mask: u8,
 }
 
-/// What only packets from tunnel to tunnel meet.
+/// Conditions and changes of packets from tunnel to tunnel alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Relay {
     /// The UE's addresses, and at which end of the packet one of them must be. Neighbour discovery

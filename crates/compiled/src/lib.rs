@@ -1,4 +1,4 @@
-//! What a session looks like to packets: the seam between the rules of an SMF and the tables.
+//! Sessions as packets meet them: the seam between the rules of an SMF and the tables.
 //!
 //! The core compiles the PDRs, FARs and QERs of one session into a [`Compiled`] and hands it to
 //! [`Tables::publish`]; it never learns where an entry lies. The tables never learn what a FAR is.

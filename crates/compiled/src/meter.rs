@@ -19,14 +19,14 @@ pub struct SharedMeter {
     pub limit: Limit,
 }
 
-/// What a shared meter counts.
+/// Quantity that a shared meter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// MBR.
     Bits(Rate),
     /// Packet Rate.
     Packets(PacketRate),
-    /// What the flow has where there is not enough for all.
+    /// Part of the flow where there is not enough for all.
     Share(Share),
 }
 
@@ -35,7 +35,7 @@ pub enum Limit {
 pub struct Share {
     /// Its part where all others want more than theirs, against theirs: 1 to [`WEIGHT_MAX`].
     pub weight: u16,
-    /// What it has in any case (GBR: TS 29.244, 8.2.9). The tables have so much for all who are guaranteed something, or refuse.
+    /// Rate that it has in any case (GBR: TS 29.244, 8.2.9). The tables have so much for all who are guaranteed something, or refuse.
     pub guaranteed: Option<Rate>,
     /// Which capacities; the first are not [`CapacityId::NONE`].
     pub capacities: [CapacityId; CAPACITIES_ON_WAY],
@@ -62,13 +62,13 @@ pub struct PacketRate {
 pub struct Rate {
     /// Bits per second; zero lets nothing pass. MBR is a 40-bit number of kbit/s.
     pub bps: u64,
-    /// What may pass back to back.
+    /// Octets that may pass back to back.
     pub burst_bytes: u64,
-    /// What becomes of packets above it.
+    /// Fate of packets above it.
     pub above: Above,
 }
 
-/// What becomes of packets above a rate.
+/// Fate of packets above a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Above {
     /// They are dropped.

@@ -20,7 +20,7 @@ pub struct Compiled {
     pub session: u64,
     /// One per PDR, or one for each predefined rule that it activates.
     pub entries: Vec<Entry>,
-    /// What a packet's TEID or UE address leads to. Keys are unique across all sessions: the core
+    /// Destination of each TEID and UE address. Keys are unique across all sessions: the core
     /// has checked.
     pub keys: Vec<(Key, Select)>,
     /// Meters shared by several entries, or one of several on an entry.
@@ -29,7 +29,7 @@ pub struct Compiled {
     pub filters: Vec<Filter>,
     /// Networks behind the UE, at most [`FRAMED_MAX`], no prefix twice.
     pub framed: Vec<IpNet>,
-    /// What waits for the session (FARs with BUFF) is dropped before anything of this takes effect (DROBU).
+    /// Packets that wait for the session (FARs with BUFF) are dropped before anything of this takes effect (DROBU).
     pub drops_held: bool,
     /// Beyond what it holds, the session may come to hold so much; of what is not named, as much as there is.
     pub more: Vec<(Resource, u64)>,
@@ -112,7 +112,7 @@ impl Key {
     }
 }
 
-/// What a key leads to.
+/// Destination of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Select {
     /// The one PDR, without SDF filters: index into [`Compiled::entries`].

@@ -1,4 +1,4 @@
-//! What is asked of tables, and what they tell.
+//! Requests to tables, and counts and events that come from them.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -82,7 +82,7 @@ pub trait Tables {
     /// The same of the bytes that QoS enforcement has dropped ([`Counters::qos_bytes`]).
     fn arm_qos(&mut self, _: &Self::Handle, _: PdrId, _alarm: Option<u64>) {}
 
-    /// What a PDR had counted that the last [`Self::publish`] or [`Self::withdraw`] of a session with a
+    /// Final counts of a PDR that the last [`Self::publish`] or [`Self::withdraw`] of a session with a
     /// [`Compiled::seid`] has taken out, when no more packets could find it. What packets under way still add is
     /// counted as late. `None`: it was not there, or these tables do not know.
     fn parted(&self, _: PdrId) -> Option<Counters> {
@@ -92,7 +92,7 @@ pub trait Tables {
     /// Entries are this session's, for those who ask whose they are; one that is published later says so itself.
     fn name(&self, _: &Self::Handle, _seid: u64) {}
 
-    /// Those of one of the predefined rules that a PDR activates; zero as above.
+    /// Counters of one of the predefined rules that a PDR activates; zero as above.
     fn counters_of(&self, _: &Self::Handle, _: PdrId, _: PredefinedId) -> Counters {
         Counters::default()
     }
@@ -109,7 +109,7 @@ pub struct EndedTunnel {
     pub local: IpAddr,
 }
 
-/// What the packets of one PDR did.
+/// Counts of one PDR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Forwarded.

@@ -48,7 +48,7 @@ pub struct Layout {
     pub held_ring: u32,
     /// Packets above their rates wait, in workers or in a thread for the programs of the kernel; `None`: they are dropped.
     pub shaping: Option<Shaping>,
-    /// What there is for all, at most 127; [`compiled::CapacityId`]s are places in this list, from 1 on.
+    /// Capacities, at most 127; [`compiled::CapacityId`]s are places in this list, from 1 on.
     pub capacities: Vec<CapacityConfig>,
     /// NUMA node whose memory tables in this process have while it has some; `None`: that of the thread which touches them first.
     pub node: Option<u32>,

@@ -53,7 +53,7 @@ pub(crate) fn put_octets(octets: &[u8], into: &mut Vec<u8>) {
     into.extend_from_slice(octets);
 }
 
-/// Those at the front.
+/// Octets at the front that say how many they are.
 pub(crate) fn take_octets<'o>(from: &mut &'o [u8]) -> Result<&'o [u8], Malformed> {
     let length = take(from)?;
     let (octets, rest) = from.split_at_checked(length).ok_or(Malformed)?;

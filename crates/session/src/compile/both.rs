@@ -3,7 +3,7 @@
 use compiled::Flow;
 use ipnet::IpNet;
 
-/// What packets of both have; `None`: no packet is of both.
+/// Conditions of packets that are of both; `None`: no packet is.
 pub(super) fn both(a: Flow, b: Flow) -> Option<Flow> {
     let both = Flow {
         proto: same(a.proto, b.proto)?,

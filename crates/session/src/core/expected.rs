@@ -4,7 +4,7 @@ use crate::base::ids::PeerId;
 use crate::base::slab::Place;
 use crate::exchange::answers::Fingerprint;
 
-/// What the requests at hand are about. Kept for its capacity.
+/// Sessions and answers that the requests at hand are about. Kept for its capacity.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
     pub(super) keys: Vec<(Option<PeerId>, Fingerprint)>,

@@ -359,8 +359,8 @@ impl<T: Tables> Core<T> {
         shard.adopt(&mut Turn { now, n4, out }, node.peers(), record)
     }
 
-    /// Let a session go elsewhere, by our SEID: no packet meets it here any more, and its record has what its packets
-    /// have counted. `None`: there is none.
+    /// Let a session go elsewhere, by our SEID: no packet meets it here any more, those that wait for it (BUFF) drop, and
+    /// its record has what its packets have counted. `None`: there is none.
     pub fn release(&mut self, now: Time, seid: u64) -> Option<Record> {
         self.shard.release(now, self.node.peers(), seid)
     }

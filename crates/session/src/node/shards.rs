@@ -1,4 +1,4 @@
-//! What a node and its shards tell each other.
+//! Questions and orders of a node to its shards.
 
 use std::net::IpAddr;
 

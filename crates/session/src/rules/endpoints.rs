@@ -50,7 +50,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// What is configured is in other places.
+    /// Its network instances and N3 addresses are in other places.
     pub(crate) fn relocate(&mut self, to: &mut Relocation<'_>) -> Result<(), ConfigPlace> {
         to.f_teid(&mut self.f_teid)?;
         to.ue(&mut self.ue)

@@ -161,7 +161,7 @@ impl Relocation<'_> {
     }
 }
 
-/// What is in the places that the rules of a session name.
+/// Contents, by name, of the places that the rules of a session name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Names(BTreeMap<ConfigPlace, ConfigName>);
 
@@ -195,7 +195,7 @@ impl Names {
         })
     }
 
-    /// What is in this place.
+    /// Name of the content of this place.
     pub(crate) fn get(&self, place: ConfigPlace) -> Option<&ConfigName> {
         self.0.get(&place)
     }

@@ -201,7 +201,7 @@ impl Site {
         self.policies.get(usize::from(id.0))
     }
 
-    /// What is in a place of the configuration.
+    /// Name of the content of a place of the configuration.
     pub(crate) fn name_of(&self, place: ConfigPlace) -> Option<ConfigName> {
         Some(match place {
             ConfigPlace::NetworkInstance(ni) => {

@@ -69,7 +69,7 @@ fn live(record: Record) -> Outcome {
     Outcome::Adopted
 }
 
-/// What the records of the corpus name; SEIDs are those of this seed.
+/// Everything that the records of the corpus name; SEIDs are those of this seed.
 fn config() -> Config {
     let named = |name: &str, pools4: &str, pools6: &str| NetworkInstance {
         name: name.into(),

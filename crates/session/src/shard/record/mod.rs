@@ -111,8 +111,11 @@ fn value_of<T: DeserializeOwned>(mut octets: &[u8]) -> Result<T, RecordError> {
 
 /// The record of a session that is here. site: what is in the places that it names.
 pub(crate) fn write(seid: u64, smf: &NodeId, context: &Context, site: &Site) -> Vec<u8> {
-    let names = Names::of(places_of(context), |place| site.name_of(place));
-    octets_of(seid, smf, context, Some(&names))
+    octets_of(seid, smf, context, Some(&names_in(context, site)))
+}
+
+fn names_in(context: &Context, site: &Site) -> Names {
+    Names::of(places_of(context), |place| site.name_of(place))
 }
 
 fn octets_of(seid: u64, smf: &NodeId, context: &Context, names: Option<&Names>) -> Vec<u8> {
@@ -170,8 +173,7 @@ fn octets_of(seid: u64, smf: &NodeId, context: &Context, names: Option<&Names>) 
 impl Record {
     /// Of a session that has been here. site: what is in the places that it names.
     pub(crate) fn new(seid: u64, smf: NodeId, context: Context, site: &Site) -> Self {
-        let names = Names::of(places_of(&context), |place| site.name_of(place));
-        let names = Some(names);
+        let names = Some(names_in(&context, site));
         Self {
             seid,
             smf,
@@ -260,7 +262,7 @@ impl Record {
         self.seid
     }
 
-    /// Whose session it is.
+    /// SMF that has the session.
     pub fn smf(&self) -> &NodeId {
         &self.smf
     }
@@ -341,7 +343,7 @@ fn ids_are_unique(rules: &Rules) -> Result<(), &'static str> {
     hold(unique, "two rules of one id")
 }
 
-/// What rules name is there.
+/// Rules that other rules name are there.
 fn references_are_there(rules: &Rules) -> Result<(), &'static str> {
     fn ids<R: Rule<Id: Ord>>(rules: &[R]) -> BTreeSet<R::Id> {
         rules.iter().map(Rule::id).collect()

@@ -152,7 +152,7 @@ fn a_session_that_cannot_be_taken_in_leaves_no_trace() {
     assert!(adopted.is_ok());
     refused(&mut world, ordinary_record(), &taken);
 
-    // What it holds is that of a session with another SEID.
+    // A session with another SEID holds the same.
     world.sessions.delete_peer(PeerId(1));
     world.sessions.reap(world.now, 1, &mut world.tables);
     let with = |uplink: PdrIe, downlink: PdrIe| {
@@ -283,7 +283,10 @@ fn a_session_that_moves_is_quiet_since_its_last_packet() {
     let at = |s: u64| start.after(Duration::from_secs(s));
     let due = |world: &World| world.sessions.inactivity.next_deadline().unwrap();
     assert_eq!(due(&world), at(5));
-    world.tables.traffic += 3;
+    world.tables.exact = true;
+    for _ in 0..3 {
+        world.tables.packet(seid, 1, 100);
+    }
     world.now = at(7);
     world.go_and_return(seid, PeerId(1));
     // It was active until it left, and is looked at as before.
@@ -298,4 +301,6 @@ fn a_session_that_moves_is_quiet_since_its_last_packet() {
         watch(&world)
     );
     assert!(watch(&world).contains("limit_s: 40"), "{}", watch(&world));
+    // Counters begin anew here, which is no packet.
+    assert!(watch(&world).contains("packets: 0"), "{}", watch(&world));
 }

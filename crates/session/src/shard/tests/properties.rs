@@ -398,7 +398,7 @@ impl Smf {
         }
     }
 
-    /// What packets meet, by names: numbers of network instances and predefined rules are another process' own.
+    /// Entries and keys of packets, by names: numbers of network instances and predefined rules are another process' own.
     fn live(&self) -> BTreeSet<String> {
         let site = Site::new(&self.config);
         let anonymous = |live: &Compiled| {

@@ -92,7 +92,7 @@ fn filled<T, const N: usize>(some: impl Iterator<Item = *mut T>) -> [*mut T; N] 
     all
 }
 
-/// What a worker has of ports and, where receive cores poll them, of rings. It lives no longer than these and the queue.
+/// Part of a worker in ports and, where receive cores poll them, of rings. It lives no longer than these and the queue.
 pub(super) fn lane(
     number: usize,
     ports: &Ports,

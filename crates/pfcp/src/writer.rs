@@ -53,6 +53,16 @@ impl<'b> Writer<'b> {
         }
     }
 
+    /// Appends IEs alone, which go into a message with [`Writer::ies`].
+    pub fn ies_alone(out: &'b mut Vec<u8>, write: impl FnOnce(&mut Self)) {
+        let (start, too_long) = (out.len(), false);
+        write(&mut Self {
+            out,
+            start,
+            too_long,
+        });
+    }
+
     /// Message Priority, 0 (highest) to 15, of a message with a SEID (7.2.2.3): a response repeats its request's.
     pub fn priority(&mut self, priority: u8) {
         let header = self.out.get_mut(self.start..);

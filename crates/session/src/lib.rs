@@ -3,6 +3,7 @@
 
 mod alloc;
 mod base;
+mod between;
 mod compile;
 mod core;
 mod exchange;

@@ -245,8 +245,8 @@ impl Control {
             return usize::MAX;
         }
         let now = self.now();
-        self.keep_out(now, number, receiver);
-        let served = self.part(now, receiver);
+        self.keep_out(number, receiver);
+        let served = self.part(receiver);
         if served > 0 {
             self.questions.n4_is_served();
         }
@@ -265,16 +265,16 @@ impl Control {
     }
 
     /// Datagrams that came in by an interface of the data network are counted and no more, whatever their sender says.
-    fn keep_out(&mut self, now: Time, socket: usize, receiver: &mut Receiver) {
+    fn keep_out(&mut self, socket: usize, receiver: &mut Receiver) {
         let (core, outbox) = (&mut self.core, &mut self.outbox);
         receiver.keep(
             |ifindex| self.gate.admits(socket, ifindex),
-            |from| core.drop_from_data_network(now, from, outbox),
+            |from| core.drop_from_data_network(from, outbox),
         );
     }
 
     /// Strangers' datagrams go where they wait for their turn. The number of those that stay.
-    fn part(&mut self, now: Time, receiver: &mut Receiver) -> usize {
+    fn part(&mut self, receiver: &mut Receiver) -> usize {
         let (core, strangers) = (&self.core, &mut self.strangers);
         let mut dropped = Vec::new();
         let served = receiver.part(
@@ -286,8 +286,7 @@ impl Control {
             },
         );
         for (from, messages) in dropped {
-            self.core
-                .drop_stranger(now, from, messages, &mut self.outbox);
+            self.core.drop_stranger(from, messages, &mut self.outbox);
         }
         receiver.take_turns();
         served

@@ -6,6 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Two ends of a path: theirs, ours.
 pub type Ends = (IpAddr, IpAddr);
 
+/// TEID, host order, and address of its end.
+pub(crate) type Tunnel = (u32, IpAddr);
+
 /// Types of messages (table 6.1-1).
 const ECHO_REQUEST: u8 = 1;
 const ECHO_RESPONSE: u8 = 2;

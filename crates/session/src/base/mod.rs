@@ -12,6 +12,7 @@ pub(crate) mod prefix_set;
 pub(crate) mod refusal;
 pub(crate) mod salted;
 pub(crate) mod seid;
+pub(crate) mod set_key;
 pub(crate) mod shares;
 pub(crate) mod shortage;
 pub(crate) mod slab;

@@ -1,5 +1,7 @@
 //! A Packet Flow Description, property by property.
 
+use crate::base::flow::FlowDescription;
+
 /// What a PFD describes the traffic by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PfdKind {
@@ -34,4 +36,13 @@ pub struct Property {
     pub kind: PfdKind,
     /// In which words.
     pub text: Box<str>,
+}
+
+/// The flows of an application's PFDs, if these are all that they are.
+pub(crate) fn flows_of(properties: &[Property]) -> Option<Box<[FlowDescription]>> {
+    let flow = |property: &Property| match property.kind {
+        PfdKind::Flow => FlowDescription::parse(property.text.as_bytes()).ok(),
+        PfdKind::Url | PfdKind::Domain | PfdKind::Custom => None,
+    };
+    properties.iter().map(flow).collect()
 }

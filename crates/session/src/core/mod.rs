@@ -1,32 +1,36 @@
 //! The core: datagrams and the time in; datagrams, events, table changes and a deadline out.
 //!
-//! A [`Core`] is a node, which knows associations, and a shard, which knows sessions. It shows each what it needs of the
-//! other, and keeps nothing itself.
+//! A [`Core`] is a node, which knows associations, and a shard, which knows sessions. It carries to each what the other says,
+//! and keeps nothing itself.
 
 mod expected;
 pub(crate) mod holdings;
 mod read_ahead;
-mod requests;
 
+#[cfg(test)]
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use compiled::{Buffered, Tables};
+use pfcp::message::SessionEstablishmentRequest;
+use pfcp::{Message, MessageType};
 
 use crate::base::event::{Ignored, Said};
 use crate::base::gtpu::{self, Received};
 use crate::base::ids::PeerId;
 use crate::base::time::Time;
+use crate::between::to_node::Outputs;
+use crate::between::to_shard::{Request, ToShard};
 use crate::core::expected::Expected;
-use crate::exchange::n4::{N4, Turn};
+use crate::exchange::incoming::Incoming;
 use crate::exchange::outbox::Outbox;
-use crate::exchange::requests::Purpose;
 use crate::exchange::stats::{Stats, Way};
 use crate::node::Node;
-use crate::node::peer::PeerView;
+use crate::node::peer::{Peer, PeerView};
 use crate::node::pfds::ApplicationView;
-use crate::node::shards::Shards;
+use crate::node::requests::cp_seid_of;
 use crate::rules::config::Config;
 use crate::rules::summary::SessionSummary;
 use crate::shard::Shard;
@@ -42,9 +46,10 @@ use crate::shard::view::SessionView;
 #[derive(Debug)]
 pub struct Core<T: Tables> {
     config: Arc<Config>,
-    n4: N4,
     node: Node,
     shard: Shard<T>,
+    /// Kept for its capacity.
+    outputs: Outputs,
     /// Kept for its capacity.
     expected: Expected,
 }
@@ -72,11 +77,31 @@ impl<T: Tables> Core<T> {
         let config = Arc::new(config);
         let started = Duration::from_secs(recovery.into());
         Self {
-            n4: N4::new(&config, recovery),
             node: Node::new(&config, recovery),
             shard: Shard::new(&config, started, tables),
+            outputs: Outputs::default(),
             expected: Expected::default(),
             config,
+        }
+    }
+
+    /// The shard hears what the node has to tell it, then this; the node hears what comes of it.
+    fn tell(&mut self, now: Time, what: ToShard<'_>, out: &mut Outbox) {
+        self.settle(now, out);
+        self.shard.handle(now, what, &mut self.outputs);
+        self.settle(now, out);
+    }
+
+    /// Until neither has anything to tell the other.
+    fn settle(&mut self, now: Time, out: &mut Outbox) {
+        loop {
+            if !self.outputs.is_empty() {
+                self.node.hear(now, out, &mut self.outputs);
+            }
+            let Some(order) = self.node.next_order() else {
+                return;
+            };
+            self.shard.handle(now, order, &mut self.outputs);
         }
     }
 
@@ -86,8 +111,7 @@ impl<T: Tables> Core<T> {
     /// another one follows (BUNDL: TS 29.244, 6.5). Each is answered by itself.
     pub fn receive(&mut self, now: Time, from: SocketAddr, datagram: &[u8], out: &mut Outbox) {
         if !self.config.allows(from.ip()) {
-            let mut turn = self.turn(now, out);
-            return turn.ignore(from, None, Ignored::NotAllowed);
+            return self.ignore(out, from, Ignored::NotAllowed);
         }
         let mut left = datagram;
         for _ in 0..BUNDLE_MAX {
@@ -96,8 +120,12 @@ impl<T: Tables> Core<T> {
                 None => return,
             }
         }
-        self.turn(now, out)
-            .ignore(from, None, Ignored::BundleTooLong);
+        self.ignore(out, from, Ignored::BundleTooLong);
+    }
+
+    /// Count what no answer can be given to.
+    fn ignore(&mut self, out: &mut Outbox, from: SocketAddr, why: Ignored) {
+        self.node.n4_mut().ignore(out, from, None, why);
     }
 
     /// Whether nothing is known of the sender: it is at no address of an association, nor of an SMF that we
@@ -110,18 +138,13 @@ impl<T: Tables> Core<T> {
 
     /// A datagram of a stranger with so many messages is not given to [`Core::receive`], because there are
     /// too many.
-    pub fn drop_stranger(&mut self, now: Time, from: SocketAddr, messages: u32, out: &mut Outbox) {
-        self.turn(now, out).drop_stranger(from, messages);
+    pub fn drop_stranger(&mut self, from: SocketAddr, messages: u32, out: &mut Outbox) {
+        self.node.n4_mut().drop_stranger(out, from, messages);
     }
 
     /// A datagram is not given to [`Core::receive`], because it came in by an interface of the data network.
-    pub fn drop_from_data_network(&mut self, now: Time, from: SocketAddr, out: &mut Outbox) {
-        self.turn(now, out).ignore(from, None, Ignored::NotN4);
-    }
-
-    fn turn<'a>(&'a mut self, now: Time, out: &'a mut Outbox) -> Turn<'a> {
-        let n4 = &mut self.n4;
-        Turn { now, n4, out }
+    pub fn drop_from_data_network(&mut self, from: SocketAddr, out: &mut Outbox) {
+        self.ignore(out, from, Ignored::NotN4);
     }
 
     /// The first message of `datagram`; what it says that follows.
@@ -135,7 +158,8 @@ impl<T: Tables> Core<T> {
         let message = match pfcp::decode(datagram) {
             Ok(message) => message,
             Err(error) => {
-                self.on_undecodable(now, from, datagram, error.kind, out);
+                let what = (datagram, error.kind);
+                self.node.on_undecodable(now, out, from, what);
                 return None;
             }
         };
@@ -144,69 +168,107 @@ impl<T: Tables> Core<T> {
             Some(length) if follows => datagram.get(..length).unwrap_or(datagram),
             _ => datagram,
         };
-        let mut turn = self.turn(now, out);
-        turn.stats()
-            .message(Way::Received, message.header.message_type);
-        match message.header.message_type.is_response() {
+        let message_type = message.header.message_type;
+        let n4 = self.node.n4_mut();
+        n4.stats_mut().message(Way::Received, message_type);
+        match message_type.is_response() {
             Some(true) => self.on_response(now, from, &message, out),
-            Some(false) => self.on_request(now, from, octets, &message, out),
+            Some(false) => self.on_request(now, from, (octets, &message), out),
             None => {
                 let said = Some(Said::from(&message.header));
-                turn.ignore(from, said, Ignored::UnknownType);
+                n4.ignore(out, from, said, Ignored::UnknownType);
             }
         }
+        self.settle(now, out);
         follows.then_some(message.rest)
+    }
+
+    fn on_request(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        (octets, message): (&[u8], &Message<'_>),
+        out: &mut Outbox,
+    ) {
+        let incoming = Incoming::new(from, &message.header, octets);
+        self.read_ahead_of(&incoming);
+        let what = (incoming, message);
+        let Some(incoming) = self.node.on_request(now, out, what) else {
+            return;
+        };
+        let request = match message.header.message_type {
+            MessageType::SESSION_ESTABLISHMENT_REQUEST => {
+                return self.on_establishment(now, &incoming, message, out);
+            }
+            MessageType::SESSION_MODIFICATION_REQUEST => Request::Modify,
+            _ => Request::Delete,
+        };
+        let sender = self.node.peers().sender(from);
+        let request = request(sender, message);
+        self.tell(now, ToShard::Request(&incoming, request), out);
+    }
+
+    /// Session Establishment Request (6.3.2.3).
+    fn on_establishment(
+        &mut self,
+        now: Time,
+        incoming: &Incoming,
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        let request = match SessionEstablishmentRequest::decode(message) {
+            Ok(request) => request,
+            Err(error) => {
+                let to = (incoming, cp_seid_of(message));
+                return self.node.refuse_undecodable_of(now, out, to, &error);
+            }
+        };
+        if let Some(peer) = self.node.admit(now, out, incoming, &request) {
+            let request = Request::Establish(peer, &request);
+            self.tell(now, ToShard::Request(incoming, request), out);
+        }
+    }
+
+    fn on_response(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        message: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        if let Some((about, response)) = self.node.on_response(now, out, from, message) {
+            self.tell(now, ToShard::Answered(about, response.as_ref()), out);
+        }
     }
 
     /// The wall clock says that so much time has passed since the beginning of 1900 (NTP). PDRs with
     /// an Activation or Deactivation Time go by it; until it is told, the clock said at `Time(0)`
     /// what `recovery` is.
     pub fn set_clock(&mut self, now: Time, ntp: Duration) {
-        self.shard.set_clock(now, ntp);
+        self.hear(now, ToShard::Clock(ntp));
+    }
+
+    /// The shard hears something that nothing comes of for the node.
+    fn hear(&mut self, now: Time, what: ToShard<'_>) {
+        self.shard.handle(now, what, &mut self.outputs);
     }
 
     /// Do what is due: retransmissions, heartbeats, deletions.
     pub fn advance(&mut self, now: Time, out: &mut Outbox) {
-        let Self {
-            n4, node, shard, ..
-        } = self;
-        let turn = &mut Turn { now, n4, out };
-        while let Some(purpose) = turn.given_up(|purpose| shard.wants(purpose)) {
-            match purpose {
-                Purpose::Report(about) => {
-                    shard.on_report_unanswered(turn, node.peers(), about);
-                    node.follow(turn, shard);
-                }
-                purpose => node.on_no_answer(turn, shard, purpose),
-            }
-        }
-        node.keep_timers(turn, shard);
-        shard.measure(turn, node.peers());
-        node.follow(turn, shard);
-        shard.keep_times(turn, node.peers());
-        node.advance_paths(turn, shard);
-        node.keep_finishing(turn, shard);
-        shard.catch_up(turn, node.peers());
-        if shard.sweep_step(turn, node.peers()) {
-            node.answer_deferred_setups(turn, shard);
-        }
+        self.node.advance(now, out);
+        self.tell(now, ToShard::Time, out);
     }
 
     /// When [`Core::advance`] has something to do. In the past: at once, but other work may go
     /// first.
     pub fn next_deadline(&self) -> Option<Time> {
-        let due = [
-            self.shard.next_deadline(),
-            self.node.next_deadline(),
-            self.n4.next_deadline(),
-        ];
+        let due = [self.shard.next_deadline(), self.node.next_deadline()];
         due.into_iter().flatten().min()
     }
 
     /// Associate with an SMF, and again whenever the association is lost.
     pub fn associate(&mut self, now: Time, peer: SocketAddr, out: &mut Outbox) {
-        let Self { n4, node, .. } = self;
-        node.associate(&mut Turn { now, n4, out }, peer);
+        self.node.associate(now, out, peer);
     }
 
     /// How busy the thread is that calls this, in percent of the last while: together with how
@@ -219,7 +281,7 @@ impl<T: Tables> Core<T> {
     /// The addresses that this host has, on all of its interfaces: no session gets packets to them from now on. Sessions
     /// that have one already keep it.
     pub fn set_own_addresses(&mut self, addresses: Vec<IpAddr>) {
-        self.shard.set_own_addresses(addresses);
+        self.hear(Time(0), ToShard::Host(addresses));
     }
 
     /// The load that SMFs hear of, and by how much they are asked to do less, in percent.
@@ -230,40 +292,38 @@ impl<T: Tables> Core<T> {
     /// A packet waits for a session, and none of its PDR did before it. [`Core::advance`] tells its SMF, unless it has
     /// been given an end of the wait by then.
     pub fn buffered(&mut self, now: Time, what: Buffered) {
-        self.shard.on_buffered(now, what);
+        self.hear(now, ToShard::Buffered(what));
     }
 
     /// Packets of a session have reached what [`Tables::arm`] was told, or may have.
     pub fn crossed(&mut self, now: Time, seid: u64, out: &mut Outbox) {
-        let Self {
-            n4, node, shard, ..
-        } = self;
-        let turn = &mut Turn { now, n4, out };
-        shard.on_crossed(turn, node.peers(), seid);
-        node.follow(turn, shard);
+        self.tell(now, ToShard::Crossed(seid), out);
     }
 
     /// A GTP-U message beside G-PDUs and Echo Requests, as the data path got it: an IP packet.
     pub fn receive_gtpu(&mut self, now: Time, packet: &[u8], out: &mut Outbox) {
         match gtpu::read_packet(packet) {
             Some(Received { from, message }) => self.on_gtpu(now, from, message, out),
-            None => self.turn(now, out).stats().gtpu_malformed += 1,
+            None => self.node.n4_mut().stats_mut().gtpu_malformed += 1,
         }
     }
 
     fn on_gtpu(&mut self, now: Time, from: IpAddr, message: gtpu::Message, out: &mut Outbox) {
-        let Self {
-            n4, node, shard, ..
-        } = self;
-        let turn = &mut Turn { now, n4, out };
+        let stats = self.node.n4_mut().stats_mut();
         match message {
             gtpu::Message::ErrorIndication { teid, peer } => {
-                shard.on_error_indication(turn, node.peers(), from, (teid, peer));
+                stats.error_indications += 1;
+                if from != peer {
+                    stats.error_indications_foreign += 1;
+                    return;
+                }
+                self.tell(now, ToShard::ErrorIndication((teid, peer)), out);
             }
-            gtpu::Message::EchoResponse { .. } => {
-                node.on_echo_response(turn, shard, from, message);
+            gtpu::Message::EchoResponse { sequence, recovery } => {
+                let answer = (sequence, recovery);
+                self.node.on_echo_response(now, out, from, answer);
             }
-            gtpu::Message::Other => turn.stats().gtpu_other += 1,
+            gtpu::Message::Other => stats.gtpu_other += 1,
         }
     }
 
@@ -273,8 +333,8 @@ impl<T: Tables> Core<T> {
             Some(message @ gtpu::Message::EchoResponse { .. }) => {
                 self.on_gtpu(now, from, message, out);
             }
-            Some(_) => self.turn(now, out).stats().gtpu_other += 1,
-            None => self.turn(now, out).stats().gtpu_malformed += 1,
+            Some(_) => self.node.n4_mut().stats_mut().gtpu_other += 1,
+            None => self.node.n4_mut().stats_mut().gtpu_malformed += 1,
         }
     }
 
@@ -287,30 +347,26 @@ impl<T: Tables> Core<T> {
     /// An SMF that offers the enhanced release is first told that the release is being prepared, and then what was
     /// measured and it does not know yet (5.18.1).
     pub fn shut_down(&mut self, now: Time, out: &mut Outbox) {
-        let Self {
-            n4, node, shard, ..
-        } = self;
-        node.shut_down(&mut Turn { now, n4, out }, shard);
+        self.node.shut_down(now, out);
+        self.settle(now, out);
     }
 
     /// No SMF is waited for any longer: associations end, and what their sessions have measured is in
     /// [`Outbox::usage`] when [`Core::is_released`] says so; until then call [`Core::advance`].
     pub fn abandon(&mut self, now: Time, out: &mut Outbox) {
-        let Self {
-            n4, node, shard, ..
-        } = self;
-        node.abandon(&mut Turn { now, n4, out }, shard);
+        self.node.abandon(out);
+        self.settle(now, out);
     }
 
     /// Whether no association is left, nor a session of one that ended.
     pub fn is_released(&self) -> bool {
-        self.node.peers().len() == 0 && self.shard.is_swept()
+        self.node.peers().len() == 0 && self.shard.to_delete() == 0
     }
 
     /// All associations, in the order in which they were set up.
     pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> {
         let peers = self.node.peers().iter();
-        peers.map(|peer| peer.view(self.shard.sessions_of(peer.id)))
+        peers.map(Peer::view)
     }
 
     /// Associations after this one.
@@ -319,12 +375,12 @@ impl<T: Tables> Core<T> {
         after: Option<PeerId>,
     ) -> impl Iterator<Item = (PeerId, PeerView<'_>)> {
         let peers = self.node.peers().iter_after(after);
-        peers.map(|peer| (peer.id, peer.view(self.shard.sessions_of(peer.id))))
+        peers.map(|peer| (peer.id, peer.view()))
     }
 
     /// The association that a session belongs to; `None` once the association has ended.
     pub fn peer(&self, id: PeerId) -> Option<PeerView<'_>> {
-        self.node.view(id, self.shard.sessions_of(id))
+        self.node.peers().get(id).map(Peer::view)
     }
 
     /// Sessions in a stable order, those that come after the one with this SEID.
@@ -346,23 +402,28 @@ impl<T: Tables> Core<T> {
     /// One session as a [`Record`](crate::Record), by our SEID: all that there is to know of it. Its times are those of
     /// the caller's clock.
     pub fn record(&self, seid: u64) -> Option<Vec<u8>> {
-        self.shard.record(seid, self.node.peers())
+        let smf = self.node.peers().get(self.shard.owner(seid)?)?;
+        self.shard.record(seid, &smf.node_id)
     }
 
     /// Take in a session that was elsewhere, under the SEID that it had there: its SMF notices nothing. Counters of its
     /// PDRs begin anew, its URRs go on, and reports that were not answered are sent again. Its times are those of the
     /// caller's clock. Returns the SEID; on an error, nothing has happened.
     pub fn adopt(&mut self, now: Time, record: Record, out: &mut Outbox) -> Result<u64, Unadopted> {
-        let Self {
-            n4, node, shard, ..
-        } = self;
-        shard.adopt(&mut Turn { now, n4, out }, node.peers(), record)
+        self.settle(now, out);
+        let peer = self.node.peers().by_node(record.smf());
+        let peer = peer.ok_or_else(|| Unadopted::NoAssociation(record.smf().clone()))?;
+        let adopted = self.shard.adopt(now, &mut self.outputs, peer, record);
+        self.settle(now, out);
+        adopted
     }
 
     /// Let a session go elsewhere, by our SEID: no packet meets it here any more, those that wait for it (BUFF) drop, and
     /// its record has what its packets have counted. `None`: there is none.
     pub fn release(&mut self, now: Time, seid: u64) -> Option<Record> {
-        self.shard.release(now, self.node.peers(), seid)
+        let smf = self.node.peers().get(self.shard.owner(seid)?)?;
+        let whose = (seid, smf.node_id.clone());
+        self.shard.release(now, &mut self.outputs, whose)
     }
 
     /// Sessions of peers that are there.
@@ -377,7 +438,7 @@ impl<T: Tables> Core<T> {
 
     /// Counters.
     pub fn stats(&self) -> &Stats {
-        self.n4.stats()
+        self.node.n4().stats()
     }
 
     /// What it was made with.
@@ -397,12 +458,12 @@ impl<T: Tables> Core<T> {
 
     /// Answers kept for duplicates, and their bytes.
     pub fn answers_kept(&self) -> (usize, usize) {
-        self.n4.answers_kept()
+        self.node.n4().answers_kept()
     }
 
     /// Requests of ours without an answer yet.
     pub fn outstanding(&self) -> usize {
-        self.n4.outstanding()
+        self.node.n4().outstanding()
     }
 
     /// Sessions of peers that are gone and that are not deleted yet.
@@ -446,15 +507,18 @@ impl<T: Tables> Core<T> {
         out: &mut Outbox,
         write: impl FnOnce(&mut pfcp::Writer<'_>),
     ) -> bool {
-        let Self {
-            n4, node, shard, ..
-        } = self;
-        let turn = &mut Turn { now, n4, out };
-        shard.report(turn, node.peers(), seid, report, write)
+        let sent = self.shard.report(&mut self.outputs, seid, report, write);
+        self.settle(now, out);
+        sent
     }
 
     pub(crate) fn check_indexes(&self) {
         self.shard.check_indexes();
+        let smfs = self.node.peers().iter().map(|peer| (peer.id, peer.smf()));
+        assert_eq!(&smfs.collect::<BTreeMap<_, _>>(), self.shard.smfs());
+        for peer in self.node.peers().iter() {
+            assert_eq!(peer.sessions, self.shard.sessions_of(peer.id));
+        }
     }
 
     pub(crate) fn tunnel_pause(&self) -> Duration {

@@ -13,6 +13,7 @@ use pfcp::Header;
 use crate::core::Core;
 use crate::core::expected::Expected;
 use crate::exchange::answers::Fingerprint;
+use crate::exchange::incoming::Incoming;
 
 impl<T: Tables> Core<T> {
     /// Read what [`Core::receive`] of these datagrams will read of cached answers and of sessions.
@@ -34,11 +35,18 @@ impl<T: Tables> Core<T> {
         self.expected = expected;
     }
 
+    /// Read the session that a request is about, just before the request is looked for among those that were answered: neither
+    /// waits for the other.
+    pub(super) fn read_ahead_of(&self, request: &Incoming) {
+        let place = request.seid.and_then(|seid| self.shard.place_of(seid));
+        black_box(place.map(|place| self.shard.touch_session(place)));
+    }
+
     fn read_ahead(&self, expected: &Expected) {
         let Expected { keys, places } = expected;
         let mut read = 0;
         for &(of, key) in keys {
-            read ^= self.n4.touch(of, key);
+            read ^= self.node.n4().touch(of, key);
         }
         black_box(read ^ self.shard.touch(places));
     }

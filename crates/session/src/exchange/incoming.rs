@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use pfcp::MessageType;
+use pfcp::{Header, MessageType};
 
 use crate::base::event::Said;
 use crate::exchange::answers::Fingerprint;
@@ -21,6 +21,18 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
+    /// `octets`: all of the message.
+    pub(crate) fn new(from: SocketAddr, header: &Header, octets: &[u8]) -> Self {
+        Self {
+            from,
+            message_type: header.message_type,
+            sequence: header.sequence,
+            seid: header.seid,
+            priority: header.priority,
+            fingerprint: Fingerprint::new(from, octets),
+        }
+    }
+
     /// For the log.
     pub(crate) fn said(&self) -> Said {
         Said {

@@ -22,18 +22,9 @@ use crate::rules::config::Config;
 pub(crate) struct N4 {
     node_id: OwnNodeId,
     recovery: u32,
-    /// Of requests under way; reports leave a quarter of it to others.
-    outstanding_max: usize,
     requests: Requests,
     answers: Answers,
     stats: Stats,
-}
-
-/// One call from outside: when it is, and what there is to send.
-pub(crate) struct Turn<'a> {
-    pub(crate) now: Time,
-    pub(crate) n4: &'a mut N4,
-    pub(crate) out: &'a mut Outbox,
 }
 
 impl N4 {
@@ -42,7 +33,6 @@ impl N4 {
         Self {
             node_id: OwnNodeId::new(&config.node_id),
             recovery,
-            outstanding_max: config.limits.outstanding,
             requests: Requests::new(config, recovery),
             answers: Answers::new(config.answers),
             stats: Stats::new(),
@@ -61,14 +51,13 @@ impl N4 {
         &self.stats
     }
 
+    pub(crate) fn stats_mut(&mut self) -> &mut Stats {
+        &mut self.stats
+    }
+
     /// Requests without an answer yet.
     pub(crate) fn outstanding(&self) -> usize {
         self.requests.len()
-    }
-
-    /// Whether reports have to wait, for the sake of other requests.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.requests.len() >= self.outstanding_max / 4 * 3
     }
 
     pub(crate) fn is_waiting(&self, purpose: Purpose) -> bool {
@@ -94,7 +83,7 @@ impl N4 {
         self.answers.fill()
     }
 
-    /// Read what [`Turn::repeat`] will read. The result means nothing.
+    /// Read what [`Self::repeat`] will read. The result means nothing.
     pub(crate) fn touch(&self, scope: Option<PeerId>, fingerprint: Fingerprint) -> u64 {
         self.answers.touch(scope, fingerprint)
     }
@@ -105,26 +94,24 @@ impl N4 {
         self.requests
             .answered(from, header.sequence, header.message_type)
     }
-}
-
-impl Turn<'_> {
-    /// Counters.
-    pub(crate) fn stats(&mut self) -> &mut Stats {
-        &mut self.n4.stats
-    }
 
     /// The answer to a request that has been answered before. `false`: it has not been.
-    pub(crate) fn repeat(&mut self, scope: Option<PeerId>, incoming: &Incoming) -> bool {
-        let (n4, from) = (&mut *self.n4, incoming.from);
-        let found = n4.answers.find(self.now, scope, incoming.fingerprint);
+    pub(crate) fn repeat(
+        &mut self,
+        now: Time,
+        out: &mut Outbox,
+        scope: Option<PeerId>,
+        incoming: &Incoming,
+    ) -> bool {
+        let found = self.answers.find(now, scope, incoming.fingerprint);
         let Some((front, back)) = found else {
             return false;
         };
-        n4.stats.duplicates += 1;
+        self.stats.duplicates += 1;
         if let Some(response) = incoming.message_type.response() {
-            n4.stats.message(Way::Sent, response);
+            self.stats.message(Way::Sent, response);
         }
-        self.out.send(from, |bytes| {
+        out.send(incoming.from, |bytes| {
             bytes.extend_from_slice(front);
             bytes.extend_from_slice(back);
         });
@@ -132,12 +119,13 @@ impl Turn<'_> {
     }
 
     /// Answer a request with `cause` and what else `write` has to say, and keep the answer. `scope`: the association that
-    /// requests from there belong to.
+    /// requests from there belong to; `seid`: the sender's, of a session.
     pub(crate) fn answer(
         &mut self,
+        now: Time,
+        out: &mut Outbox,
         scope: Option<PeerId>,
-        incoming: &Incoming,
-        seid: u64,
+        (incoming, seid): (&Incoming, u64),
         cause: Cause,
         write: impl FnOnce(&mut Writer<'_>, &OwnNodeId),
     ) {
@@ -145,9 +133,8 @@ impl Turn<'_> {
             return;
         };
         let seid = response.is_session().then_some(seid);
-        let n4 = &mut *self.n4;
-        let us = &n4.node_id;
-        let sent = self.out.send(incoming.from, |bytes| {
+        let us = &self.node_id;
+        let sent = out.send(incoming.from, |bytes| {
             let mut writer = Writer::new(bytes, response, seid, incoming.sequence);
             if let Some(priority) = incoming.priority {
                 writer.priority(priority);
@@ -155,24 +142,25 @@ impl Turn<'_> {
             write(&mut writer, us);
             let _ = writer.finish();
         });
-        n4.stats.message(Way::Sent, response);
-        n4.stats.cause(Way::Sent, response, cause);
+        self.stats.message(Way::Sent, response);
+        self.stats.cause(Way::Sent, response, cause);
         // A stranger's refused requests cost nothing to refuse again, and must not push out the
         // answers that other strangers may need.
         if scope.is_some() || cause.is_accepted() {
-            n4.answers.keep(self.now, scope, incoming.fingerprint, sent);
+            self.answers.keep(now, scope, incoming.fingerprint, sent);
         }
     }
 
     /// Answer a request with an error.
     pub(crate) fn refuse(
         &mut self,
+        now: Time,
+        out: &mut Outbox,
         scope: Option<PeerId>,
-        incoming: &Incoming,
-        seid: u64,
+        (incoming, seid): (&Incoming, u64),
         refusal: Refusal,
     ) {
-        self.out.event(Event::Refused {
+        out.event(Event::Refused {
             from: incoming.from,
             request: incoming.said(),
             cause: refusal.cause,
@@ -182,8 +170,9 @@ impl Turn<'_> {
             shortage: refusal.shortage,
             unknown: refusal.unknown,
         });
-        let (request, recovery) = (incoming.message_type, self.n4.recovery);
-        self.answer(scope, incoming, seid, refusal.cause, |writer, us| {
+        let (request, recovery) = (incoming.message_type, self.recovery);
+        let (to, cause) = ((incoming, seid), refusal.cause);
+        self.answer(now, out, scope, to, cause, |writer, us| {
             write_refusal(writer, us, request, recovery, &refusal);
         });
     }
@@ -191,12 +180,13 @@ impl Turn<'_> {
     /// Answer a request that could not be read.
     pub(crate) fn refuse_undecodable(
         &mut self,
+        now: Time,
+        out: &mut Outbox,
         scope: Option<PeerId>,
-        incoming: &Incoming,
-        seid: u64,
+        to: (&Incoming, u64),
         error: &pfcp::Error,
     ) {
-        self.n4.stats.decode_errors += 1;
+        self.stats.decode_errors += 1;
         let refusal = Refusal {
             cause: error.cause(),
             offending_ie: error.offending_ie(),
@@ -204,39 +194,51 @@ impl Turn<'_> {
             shortage: None,
             unknown: None,
         };
-        self.refuse(scope, incoming, seid, refusal);
+        self.refuse(now, out, scope, to, refusal);
     }
 
     /// Count what cannot be answered.
-    pub(crate) fn ignore(&mut self, from: SocketAddr, message: Option<Said>, why: Ignored) {
-        self.n4.stats.ignored(why, 1);
-        self.out.event(Event::Ignored { from, message, why });
+    pub(crate) fn ignore(
+        &mut self,
+        out: &mut Outbox,
+        from: SocketAddr,
+        message: Option<Said>,
+        why: Ignored,
+    ) {
+        self.stats.ignored(why, 1);
+        out.event(Event::Ignored { from, message, why });
     }
 
     /// Count so many messages of a stranger, who is not listened to.
-    pub(crate) fn drop_stranger(&mut self, from: SocketAddr, messages: u32) {
+    pub(crate) fn drop_stranger(&mut self, out: &mut Outbox, from: SocketAddr, messages: u32) {
         let why = Ignored::StrangerDropped;
-        self.n4.stats.ignored(why, messages);
+        self.stats.ignored(why, messages);
         let message = None;
-        self.out.event(Event::Ignored { from, message, why });
+        out.event(Event::Ignored { from, message, why });
     }
 
     /// The answer to a message of another version of PFCP.
-    pub(crate) fn version_not_supported(&mut self, to: SocketAddr, sequence: u32) {
+    pub(crate) fn version_not_supported(
+        &mut self,
+        out: &mut Outbox,
+        to: SocketAddr,
+        sequence: u32,
+    ) {
         let response = MessageType::VERSION_NOT_SUPPORTED_RESPONSE;
-        self.out.send(to, |bytes| {
+        out.send(to, |bytes| {
             let _ = Writer::new(bytes, response, None, sequence).finish();
         });
-        self.n4.stats.message(Way::Sent, response);
+        self.stats.message(Way::Sent, response);
     }
 
     /// Send a request of ours. `seid`: of the session that it is about, as the receiver calls it. `false`: too many are
     /// under way.
     pub(crate) fn request(
         &mut self,
-        to: SocketAddr,
+        now: Time,
+        out: &mut Outbox,
+        (to, seid): (SocketAddr, Option<u64>),
         purpose: Purpose,
-        seid: Option<u64>,
         write: impl FnOnce(&mut Writer<'_>),
     ) -> bool {
         let message_type = purpose.request();
@@ -245,30 +247,42 @@ impl Turn<'_> {
             write(&mut writer);
             writer.finish();
         };
-        let requests = &mut self.n4.requests;
-        let sent = requests.send(self.now, to, purpose, self.out, write);
+        let sent = self.requests.send(now, to, purpose, out, write);
         if sent {
-            self.n4.stats.message(Way::Sent, message_type);
+            self.stats.message(Way::Sent, message_type);
         }
         sent
     }
 
-    /// Sends requests again whose T1 has run out, if they are still `wanted`. The first that is given up; `None`: no more are
-    /// due.
-    pub(crate) fn given_up(&mut self, wanted: impl Fn(Purpose) -> bool) -> Option<Purpose> {
+    /// Sends requests again whose T1 has run out. The first that needs more than that; `None`: no more are due.
+    pub(crate) fn due(&mut self, now: Time, out: &mut Outbox) -> Option<Due> {
         loop {
-            match self.n4.requests.fire(self.now, self.out, &wanted)? {
-                Due::Again(purpose) => {
-                    self.n4.stats.retransmissions += 1;
-                    self.n4.stats.message(Way::Sent, purpose.request());
-                }
+            match self.requests.fire(now, out)? {
+                Due::Again(purpose) => self.has_sent_again(purpose),
                 Due::GivenUp(purpose) => {
-                    self.n4.stats.timeouts += 1;
-                    return Some(purpose);
+                    self.stats.timeouts += 1;
+                    return Some(Due::GivenUp(purpose));
                 }
-                Due::Moot(purpose) => return Some(purpose),
+                late @ Due::Late(..) => return Some(late),
             }
         }
+    }
+
+    /// A request is sent once more.
+    pub(crate) fn send_again(&mut self, out: &mut Outbox, sequence: u32) {
+        if let Some(purpose) = self.requests.send_again(sequence, out) {
+            self.has_sent_again(purpose);
+        }
+    }
+
+    /// Nobody waits for an answer any more.
+    pub(crate) fn drop_request(&mut self, sequence: u32) {
+        self.requests.remove(sequence);
+    }
+
+    fn has_sent_again(&mut self, purpose: Purpose) {
+        self.stats.retransmissions += 1;
+        self.stats.message(Way::Sent, purpose.request());
     }
 }
 

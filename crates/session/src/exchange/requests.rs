@@ -102,8 +102,8 @@ pub(crate) enum Due {
     Again(Purpose),
     /// N1 times without an answer.
     GivenUp(Purpose),
-    /// Not sent again: nobody wants the answer any more.
-    Moot(Purpose),
+    /// A report, whose session may be gone: to be sent again by this number, or dropped.
+    Late(About, u32),
 }
 
 /// Requests that wait for their answers.
@@ -111,7 +111,9 @@ pub(crate) enum Due {
 pub(crate) struct Requests {
     t1: Duration,
     n1: u32,
-    limit: usize,
+    /// Of requests that are no reports; the number of those is for shards to limit.
+    others_max: usize,
+    reports: usize,
     waiting: BTreeMap<u32, Outstanding>,
     timers: BTreeSet<(Time, u32)>,
     sequence: u32,
@@ -120,6 +122,17 @@ pub(crate) struct Requests {
 /// Sequence numbers have 24 bits (TS 29.244, 7.2.2.4).
 const SEQUENCE_MASK: u32 = 0x00ff_ffff;
 
+/// Requests of ours that may be under way.
+fn outstanding_max(config: &Config) -> usize {
+    let most = SEQUENCE_MASK as usize / 2;
+    config.limits.outstanding.clamp(4, most)
+}
+
+/// Reports that may be: a quarter is left to other requests.
+pub(crate) fn reports_max(config: &Config) -> usize {
+    outstanding_max(config) / 4 * 3
+}
+
 impl Requests {
     /// `first`: where sequence numbers begin. Our Recovery Time Stamp is a good choice: after a
     /// restart we do not repeat the numbers of the former life.
@@ -127,18 +140,16 @@ impl Requests {
         Self {
             t1: config.t1.max(Duration::from_millis(1)),
             n1: config.n1.max(1),
-            limit: config
-                .limits
-                .outstanding
-                .clamp(1, SEQUENCE_MASK as usize / 2),
+            others_max: outstanding_max(config) - reports_max(config),
+            reports: 0,
             waiting: BTreeMap::new(),
             timers: BTreeSet::new(),
             sequence: first & SEQUENCE_MASK,
         }
     }
 
-    /// Send a request, written by `write` with the sequence number it is given. `false`: too many
-    /// are outstanding, and nothing was sent.
+    /// Send a request, written by `write` with the sequence number it is given. `false`: too many are outstanding that are no
+    /// reports, as this one is none, and nothing was sent.
     pub(crate) fn send(
         &mut self,
         now: Time,
@@ -147,9 +158,11 @@ impl Requests {
         out: &mut Outbox,
         write: impl FnOnce(&mut Vec<u8>, u32),
     ) -> bool {
-        if self.waiting.len() >= self.limit {
+        let is_report = matches!(purpose, Purpose::Report(_));
+        if !is_report && self.waiting.len() - self.reports >= self.others_max {
             return false;
         }
+        self.reports += usize::from(is_report);
         let sequence = self.free_sequence();
         let datagram: Box<[u8]> = out.send(to, |bytes| write(bytes, sequence)).into();
         let due = now.after(self.t1);
@@ -192,19 +205,24 @@ impl Requests {
         self.remove(sequence)
     }
 
-    fn remove(&mut self, sequence: u32) -> Option<Purpose> {
+    /// Its answer, if it comes, is of no request.
+    pub(crate) fn remove(&mut self, sequence: u32) -> Option<Purpose> {
         let request = self.waiting.remove(&sequence)?;
         self.timers.remove(&(request.due, sequence));
+        self.reports -= usize::from(matches!(request.purpose, Purpose::Report(_)));
         Some(request.purpose)
     }
 
     /// Forget every request for which `unwanted` holds.
     pub(crate) fn cancel(&mut self, unwanted: impl Fn(Purpose) -> bool) {
-        let timers = &mut self.timers;
+        let Self {
+            timers, reports, ..
+        } = self;
         self.waiting.retain(|sequence, request| {
             let keep = !unwanted(request.purpose);
             if !keep {
                 timers.remove(&(request.due, *sequence));
+                *reports -= usize::from(matches!(request.purpose, Purpose::Report(_)));
             }
             keep
         });
@@ -218,34 +236,34 @@ impl Requests {
     }
 
     /// Handle one request whose T1 has run out; `None`: no more are due.
-    pub(crate) fn fire(
-        &mut self,
-        now: Time,
-        out: &mut Outbox,
-        wanted: impl Fn(Purpose) -> bool,
-    ) -> Option<Due> {
+    pub(crate) fn fire(&mut self, now: Time, out: &mut Outbox) -> Option<Due> {
         let &(due, sequence) = self.timers.first()?;
         if due > now {
             return None;
         }
-        self.timers.pop_first();
         let request = self.waiting.get_mut(&sequence)?;
         let purpose = request.purpose;
-        if !wanted(purpose) {
-            self.waiting.remove(&sequence);
-            return Some(Due::Moot(purpose));
-        }
         if request.sent >= self.n1 {
-            self.waiting.remove(&sequence);
+            self.remove(sequence);
             return Some(Due::GivenUp(purpose));
         }
         request.sent += 1;
+        self.timers.pop_first();
         request.due = now.after(self.t1);
         self.timers.insert((request.due, sequence));
+        if let Purpose::Report(about) = purpose {
+            return Some(Due::Late(about, sequence));
+        }
+        self.send_again(sequence, out).map(Due::Again)
+    }
+
+    /// Its octets once more.
+    pub(crate) fn send_again(&self, sequence: u32, out: &mut Outbox) -> Option<Purpose> {
+        let request = self.waiting.get(&sequence)?;
         out.send(request.to, |bytes| {
             bytes.extend_from_slice(&request.datagram)
         });
-        Some(Due::Again(purpose))
+        Some(request.purpose)
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
@@ -255,5 +273,36 @@ impl Requests {
     /// Number of requests without an answer yet.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_are_no_reports_have_a_quarter_of_the_room() {
+        let mut config = Config::default();
+        config.limits.outstanding = 8;
+        let (mut requests, mut out) = (Requests::new(&config, 1), Outbox::new());
+        let mut send = |purpose| {
+            let to = SocketAddr::from(([192, 0, 2, 1], 8805));
+            requests.send(Time(0), to, purpose, &mut out, |octets, _| octets.push(0))
+        };
+        let about = About {
+            peer: PeerId(1),
+            seid: 1,
+            report: ReportType::UPIR,
+            usage: 0,
+        };
+        for _ in 0..reports_max(&config) {
+            assert!(send(Purpose::Report(about)));
+        }
+        let others = (2..9).filter(|id| send(Purpose::Heartbeat(PeerId(*id))));
+        assert_eq!(others.count(), 2);
+        // Forgotten ones make room again.
+        requests.cancel(|purpose| purpose == Purpose::Heartbeat(PeerId(2)));
+        requests.cancel(|purpose| matches!(purpose, Purpose::Report(_)));
+        assert_eq!((requests.len(), requests.reports), (1, 0));
     }
 }

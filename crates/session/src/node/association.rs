@@ -14,15 +14,13 @@ use crate::base::ids::PeerId;
 use crate::base::node_id::NodeId;
 use crate::base::refusal::Refusal;
 use crate::base::time::Time;
+use crate::between::to_shard::ToShard;
 use crate::exchange::incoming::Incoming;
-use crate::exchange::n4::Turn;
+use crate::exchange::outbox::Outbox;
 use crate::exchange::requests::Purpose;
 use crate::exchange::stats::Way;
-use crate::node::paths::on_node_report_answer;
 use crate::node::peer::{Peer, PeerState, SmfSet, alternatives};
-use crate::node::release::note_cause;
-use crate::node::shards::{Shards, Then};
-use crate::node::{Node, Timer, features};
+use crate::node::{Node, Then, Timer, features};
 
 /// Associations that one address may have, so that no host takes them all: Node IDs cost nothing. Beyond, cause 75.
 const PEERS_PER_ADDRESS: usize = 8;
@@ -31,51 +29,61 @@ impl Node {
     /// Association Setup Request of a CP function (TS 29.244, 6.2.6.2.2).
     pub(crate) fn on_setup(
         &mut self,
-        turn: &mut Turn<'_>,
-        shards: &mut impl Shards,
+        now: Time,
+        out: &mut Outbox,
         incoming: &Incoming,
         message: &Message<'_>,
     ) {
         let request = match AssociationSetupRequest::decode(message) {
             Ok(request) => request,
-            Err(error) => return self.refuse_undecodable(turn, incoming, &error),
+            Err(error) => return self.refuse_undecodable(now, out, incoming, &error),
         };
         if self.closing {
-            return self.refuse(turn, incoming, Cause::REQUEST_REJECTED.into());
+            return self.refuse(now, out, incoming, Cause::REQUEST_REJECTED.into());
         }
         let node_id = NodeId::from_wire(&request.node_id);
         if !node_id.is_legal() {
             let refusal = Refusal::ie(Cause::MANDATORY_IE_INCORRECT, IeType::NODE_ID);
-            return self.refuse(turn, incoming, refusal);
+            return self.refuse(now, out, incoming, refusal);
         }
         let known = self.peers.by_node(&node_id);
-        if known.is_none() && !self.has_room_for_a_peer(turn, shards, incoming.from) {
-            return self.refuse(turn, incoming, Cause::NO_RESOURCES_AVAILABLE.into());
+        if known.is_none() && !self.has_room_for_a_peer(out, incoming.from) {
+            return self.refuse(now, out, incoming, Cause::NO_RESOURCES_AVAILABLE.into());
         }
         if let Some(id) = known
             && self.is_deferred(id, incoming)
         {
-            return turn.ignore(incoming.from, Some(incoming.said()), Ignored::InProgress);
+            return self.n4.ignore(
+                out,
+                incoming.from,
+                Some(incoming.said()),
+                Ignored::InProgress,
+            );
         }
         if let Some(id) = known
             && self.is_elsewhere(id, incoming.from)
         {
-            self.ask_whether_alive(turn, id);
-            return turn.ignore(incoming.from, Some(incoming.said()), Ignored::NodeIdTaken);
+            self.ask_whether_alive(now, out, id);
+            return self.n4.ignore(
+                out,
+                incoming.from,
+                Some(incoming.said()),
+                Ignored::NodeIdTaken,
+            );
         }
         let retain = retains_all(&request);
         let id = match known {
             Some(id) if retain => id,
             Some(id) => {
-                self.end_association(turn, shards, id, Gone::Replaced);
-                self.begin_association(turn.now, node_id, incoming.from)
+                self.end_association(out, id, Gone::Replaced);
+                self.begin_association(now, node_id, incoming.from)
             }
-            None => self.begin_association(turn.now, node_id, incoming.from),
+            None => self.begin_association(now, node_id, incoming.from),
         };
-        self.stop_asking(turn, incoming.from);
+        self.stop_asking(incoming.from);
         self.associated(
-            turn,
-            shards,
+            now,
+            out,
             id,
             incoming.from,
             request.recovery_time_stamp.0,
@@ -89,21 +97,17 @@ impl Node {
             peer.alternatives = alternatives(&request.alternatives);
         }
         let set = request.smf_set_id.and_then(SmfSet::new);
-        self.join_set(turn, shards, id, set);
-        if shards.is_swept() {
-            self.answer_deferred_setups(turn, shards);
+        self.join_set(id, set);
+        self.tell_smf(id);
+        if !self.sweep.is_on {
+            self.answer_deferred_setups(now, out);
         }
     }
 
     /// Whether one more association is within the limits of all and of an address, if need be at the expense of a peer
     /// without sessions that is silent, or has the same address: a node that keeps changing its
     /// Node ID crowds out itself, and nobody else.
-    fn has_room_for_a_peer(
-        &mut self,
-        turn: &mut Turn<'_>,
-        shards: &mut impl Shards,
-        from: SocketAddr,
-    ) -> bool {
+    fn has_room_for_a_peer(&mut self, out: &mut Outbox, from: SocketAddr) -> bool {
         let is_here = |peer: &Peer| peer.address.ip() == from.ip();
         let is_crowded =
             self.peers.iter().filter(|peer| is_here(peer)).count() >= PEERS_PER_ADDRESS;
@@ -112,12 +116,12 @@ impl Node {
         }
         let is_dispensable = |peer: &&Peer| {
             let may_go = is_here(peer) || !is_crowded && peer.state != PeerState::Up;
-            may_go && shards.sessions_of(peer.id) == 0
+            may_go && peer.sessions == 0
         };
         let Some(idle) = self.peers.iter().find(is_dispensable).map(|peer| peer.id) else {
             return false;
         };
-        self.end_association(turn, shards, idle, Gone::Displaced);
+        self.end_association(out, idle, Gone::Displaced);
         true
     }
 
@@ -139,23 +143,29 @@ impl Node {
 
     /// Accept the associations that waited until no session of an earlier life was in their way:
     /// a restarted SMF gives out the same addresses and TEIDs again.
-    pub(crate) fn answer_deferred_setups(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards) {
+    pub(crate) fn answer_deferred_setups(&mut self, now: Time, out: &mut Outbox) {
         for id in self.peers.ids() {
             let Some(incoming) = self.peers.get_mut(id).and_then(|peer| peer.deferred.take())
             else {
                 continue;
             };
-            let retained = shards.sessions_of(id) > 0;
-            let recovery = turn.n4.recovery();
-            self.answer(turn, &incoming, Cause::REQUEST_ACCEPTED, |writer, us| {
-                writer.node_id(us.to_wire());
-                writer.cause(Cause::REQUEST_ACCEPTED);
-                writer.recovery_time_stamp(RecoveryTimeStamp(recovery));
-                writer.up_function_features(features::CLAIMED);
-                if retained {
-                    writer.put(IeType::PFCPASRSP_FLAGS, PfcpAsRspFlags::PSREI);
-                }
-            });
+            let retained = self.peers.get(id).is_some_and(|peer| peer.sessions > 0);
+            let recovery = self.n4.recovery();
+            self.answer(
+                now,
+                out,
+                &incoming,
+                Cause::REQUEST_ACCEPTED,
+                |writer, us| {
+                    writer.node_id(us.to_wire());
+                    writer.cause(Cause::REQUEST_ACCEPTED);
+                    writer.recovery_time_stamp(RecoveryTimeStamp(recovery));
+                    writer.up_function_features(features::CLAIMED);
+                    if retained {
+                        writer.put(IeType::PFCPASRSP_FLAGS, PfcpAsRspFlags::PSREI);
+                    }
+                },
+            );
         }
     }
 
@@ -173,15 +183,14 @@ impl Node {
     /// What both ways of setting up an association have in common.
     fn associated(
         &mut self,
-        turn: &mut Turn<'_>,
-        shards: &mut impl Shards,
+        now: Time,
+        out: &mut Outbox,
         id: PeerId,
         from: SocketAddr,
         recovery: u32,
         by_us: bool,
     ) {
         self.peers.learn_source(id, from);
-        let retained = shards.sessions_of(id);
         let port = if by_us {
             from.port()
         } else {
@@ -194,18 +203,18 @@ impl Node {
         peer.recovery = Some(recovery);
         peer.stale_recovery = None;
         peer.state = PeerState::Up;
-        peer.since = turn.now;
-        peer.heard = turn.now;
+        peer.since = now;
+        peer.heard = now;
         peer.by_us = by_us;
-        shards.join(id, peer.party());
-        turn.stats().associations += 1;
-        turn.out.event(Event::PeerUp {
+        self.n4.stats_mut().associations += 1;
+        out.event(Event::PeerUp {
             node_id: peer.node_id.clone(),
             address: peer.address,
             by_us,
-            retained,
+            retained: peer.sessions,
         });
-        self.share_out(shards);
+        self.tell_smf(id);
+        self.share_out();
     }
 
     /// The configured SMF that this peer is.
@@ -215,8 +224,8 @@ impl Node {
             .and_then(|peer| self.peers.target_at(peer.address))
     }
 
-    pub(crate) fn accept_node_request(&mut self, turn: &mut Turn<'_>, incoming: &Incoming) {
-        self.answer(turn, incoming, Cause::REQUEST_ACCEPTED, |writer, us| {
+    pub(crate) fn accept_node_request(&mut self, now: Time, out: &mut Outbox, incoming: &Incoming) {
+        self.answer(now, out, incoming, Cause::REQUEST_ACCEPTED, |writer, us| {
             writer.node_id(us.to_wire());
             writer.cause(Cause::REQUEST_ACCEPTED);
         });
@@ -240,46 +249,50 @@ impl Node {
     /// Heartbeat Request, of anyone at any time (6.2.2.2).
     pub(crate) fn on_heartbeat_request(
         &mut self,
-        turn: &mut Turn<'_>,
-        shards: &mut impl Shards,
+        now: Time,
+        out: &mut Outbox,
         from: SocketAddr,
         message: &Message<'_>,
     ) {
         // Its response has no Cause to say that the Recovery Time Stamp is missing.
         let Ok(request) = HeartbeatRequest::decode(message) else {
-            turn.stats().decode_errors += 1;
-            return turn.ignore(from, Some(Said::from(&message.header)), Ignored::Incomplete);
+            self.n4.stats_mut().decode_errors += 1;
+            return self.n4.ignore(
+                out,
+                from,
+                Some(Said::from(&message.header)),
+                Ignored::Incomplete,
+            );
         };
-        let (response, recovery) = (MessageType::HEARTBEAT_RESPONSE, turn.n4.recovery());
-        turn.out.send(from, |bytes| {
+        let (response, recovery) = (MessageType::HEARTBEAT_RESPONSE, self.n4.recovery());
+        out.send(from, |bytes| {
             let mut writer = Writer::new(bytes, response, None, message.header.sequence);
             writer.recovery_time_stamp(RecoveryTimeStamp(recovery));
             writer.finish();
         });
-        turn.stats().message(Way::Sent, response);
+        self.n4.stats_mut().message(Way::Sent, response);
         let peer = (self.peers.by_source(from)).filter(|id| self.peers.speaks_for(*id, from.ip()));
         if let Some(id) = peer {
-            self.heard(turn, shards, id);
-            self.compare_recovery(turn, shards, id, request.recovery_time_stamp.0);
+            self.heard(now, out, id);
+            self.compare_recovery(now, out, id, request.recovery_time_stamp.0);
         }
     }
 
     /// A peer lives.
-    pub(crate) fn heard(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards, id: PeerId) {
+    pub(crate) fn heard(&mut self, now: Time, out: &mut Outbox, id: PeerId) {
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
-        peer.heard = turn.now;
+        peer.heard = now;
         if let PeerState::Down(_) = peer.state {
             peer.state = PeerState::Up;
-            turn.out.event(Event::PeerBack {
+            out.event(Event::PeerBack {
                 node_id: peer.node_id.clone(),
                 address: peer.address,
             });
             self.timers
                 .retain(|(_, timer)| *timer != Timer::Retention(id));
-            shards.send_waiting(turn, &self.peers, id);
-            self.follow(turn, shards);
+            self.tell_smf(id);
         }
     }
 
@@ -287,13 +300,7 @@ impl Node {
     ///
     /// An older time stamp is a message that was overtaken, and is discarded; but one that is
     /// repeated is that of a peer whose clock went back while it was down.
-    fn compare_recovery(
-        &mut self,
-        turn: &mut Turn<'_>,
-        shards: &mut impl Shards,
-        id: PeerId,
-        recovery: u32,
-    ) {
+    fn compare_recovery(&mut self, now: Time, out: &mut Outbox, id: PeerId, recovery: u32) {
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
@@ -305,11 +312,11 @@ impl Node {
         // NTP seconds wrap in 2036.
         let is_newer = recovery.wrapping_sub(known) < 1 << 31;
         if is_newer || peer.stale_recovery == Some(recovery) {
-            return self.on_restart(turn, shards, id, recovery);
+            return self.on_restart(now, out, id, recovery);
         }
         peer.stale_recovery = Some(recovery);
-        turn.stats().ignored(Ignored::StaleRecovery, 1);
-        turn.out.event(Event::StaleRecovery {
+        self.n4.stats_mut().ignored(Ignored::StaleRecovery, 1);
+        out.event(Event::StaleRecovery {
             node_id: peer.node_id.clone(),
             address: peer.address,
             recovery,
@@ -319,54 +326,43 @@ impl Node {
 
     /// The peer has lost its sessions, so they go here too (TS 23.527, 4.4.2.1). The association
     /// stays, for a peer that does not set it up again; where that was our part, we do.
-    fn on_restart(
-        &mut self,
-        turn: &mut Turn<'_>,
-        shards: &mut impl Shards,
-        id: PeerId,
-        recovery: u32,
-    ) {
-        turn.stats().restarts += 1;
-        let sessions = shards.sessions_of(id);
-        let party = self.peers.get(id).map(Peer::party);
+    fn on_restart(&mut self, now: Time, out: &mut Outbox, id: PeerId, recovery: u32) {
+        self.n4.stats_mut().restarts += 1;
+        let Some(before) = self.peers.get(id) else {
+            return;
+        };
+        let (party, sessions, node_id) = (before.party(), before.sessions, before.node_id.clone());
         let Some(new) = self.peers.renew(id) else {
             return;
         };
-        self.forget(turn, shards, id);
-        if let Some(party) = party {
-            self.leave_party(shards, party);
-        }
+        self.is_gone(id, node_id);
+        self.leave_party(party);
         let Some(peer) = self.peers.get_mut(new) else {
             return;
         };
-        shards.join(new, peer.party());
         peer.recovery = Some(recovery);
         peer.stale_recovery = None;
         peer.heartbeat_waits = false;
         let (by_us, address) = (peer.by_us, peer.address);
-        turn.out.event(Event::PeerRestarted {
+        out.event(Event::PeerRestarted {
             node_id: peer.node_id.clone(),
             address,
             sessions,
         });
         if !self.config.heartbeat_interval.is_zero() {
-            self.set_timer(
-                turn.now,
-                self.config.heartbeat_interval,
-                Timer::Heartbeat(new),
-            );
+            self.set_timer(now, self.config.heartbeat_interval, Timer::Heartbeat(new));
         }
-        self.disown(turn, shards, id, None);
+        self.tell_smf(new);
         if by_us && let Some(target) = self.peers.target_at(address) {
-            self.try_setup(turn, target);
+            self.try_setup(now, out, target);
         }
     }
 
     /// Answers to our own requests.
     pub(crate) fn on_answer(
         &mut self,
-        turn: &mut Turn<'_>,
-        shards: &mut impl Shards,
+        now: Time,
+        out: &mut Outbox,
         from: SocketAddr,
         purpose: Purpose,
         message: &Message<'_>,
@@ -376,34 +372,34 @@ impl Node {
                 if let Some(peer) = self.peers.get_mut(id) {
                     peer.heartbeat_waits = false;
                 }
-                self.heard(turn, shards, id);
+                self.heard(now, out, id);
                 match HeartbeatResponse::decode(message) {
                     Ok(response) => {
-                        self.compare_recovery(turn, shards, id, response.recovery_time_stamp.0);
+                        self.compare_recovery(now, out, id, response.recovery_time_stamp.0);
                     }
                     Err(_) => {
                         let said = Some(Said::from(&message.header));
-                        turn.ignore(from, said, Ignored::Incomplete);
+                        self.n4.ignore(out, from, said, Ignored::Incomplete);
                     }
                 }
             }
-            Purpose::Setup(target) => self.on_setup_response(turn, shards, from, target, message),
+            Purpose::Setup(target) => self.on_setup_response(now, out, from, target, message),
             // The peer now has its time to send an Association Release Request.
-            Purpose::Release(_) | Purpose::ReportsSent(_) => note_cause(turn, message),
+            Purpose::Release(_) | Purpose::ReportsSent(_) => self.note_cause(message),
             Purpose::Prepare(id) => {
-                note_cause(turn, message);
-                self.finish_usage(turn, shards, id, Then::AskForRelease);
+                self.note_cause(message);
+                self.finish_usage(id, Then::AskForRelease);
             }
-            // The shard has it.
+            // Those are for a shard.
             Purpose::Report(_) => {}
-            Purpose::NodeReport(_) => on_node_report_answer(turn, message),
+            Purpose::NodeReport(_) => self.on_node_report_answer(message),
         }
     }
 
     fn on_setup_response(
         &mut self,
-        turn: &mut Turn<'_>,
-        shards: &mut impl Shards,
+        now: Time,
+        out: &mut Outbox,
         from: SocketAddr,
         target: usize,
         message: &Message<'_>,
@@ -411,53 +407,59 @@ impl Node {
         let response = match AssociationSetupResponse::decode(message) {
             Ok(response) => response,
             Err(_) => {
-                turn.ignore(from, Some(Said::from(&message.header)), Ignored::Incomplete);
-                return self.setup_failed(turn, target, None);
+                self.n4.ignore(
+                    out,
+                    from,
+                    Some(Said::from(&message.header)),
+                    Ignored::Incomplete,
+                );
+                return self.setup_failed(now, out, target, None);
             }
         };
-        turn.stats()
+        self.n4
+            .stats_mut()
             .cause(Way::Received, message.header.message_type, response.cause);
         if !response.cause.is_accepted() {
-            return self.setup_failed(turn, target, Some(response.cause));
+            return self.setup_failed(now, out, target, Some(response.cause));
         }
-        if turn.n4.node_id().is(&response.node_id) {
-            turn.ignore(from, Some(Said::from(&message.header)), Ignored::OwnNodeId);
-            return self.setup_failed(turn, target, None);
+        if self.n4.node_id().is(&response.node_id) {
+            self.n4.ignore(
+                out,
+                from,
+                Some(Said::from(&message.header)),
+                Ignored::OwnNodeId,
+            );
+            return self.setup_failed(now, out, target, None);
         }
         let node_id = NodeId::from_wire(&response.node_id);
         // The SMF has forgotten what it had with us (6.2.6.3).
         match self.peers.by_node(&node_id) {
-            Some(id) => self.end_association(turn, shards, id, Gone::Replaced),
-            None if !self.has_room_for_a_peer(turn, shards, from) => {
+            Some(id) => self.end_association(out, id, Gone::Replaced),
+            None if !self.has_room_for_a_peer(out, from) => {
                 let cause = Cause::NO_RESOURCES_AVAILABLE;
-                return self.setup_failed(turn, target, Some(cause));
+                return self.setup_failed(now, out, target, Some(cause));
             }
             None => {}
         }
-        let id = self.begin_association(turn.now, node_id, from);
-        self.stop_asking(turn, from);
+        let id = self.begin_association(now, node_id, from);
+        self.stop_asking(from);
         let recovery = response.recovery_time_stamp.0;
-        self.associated(turn, shards, id, from, recovery, true);
+        self.associated(now, out, id, from, recovery, true);
         if let Some(peer) = self.peers.get_mut(id) {
             peer.cp_features =
                 (response.cp_function_features).unwrap_or(CpFunctionFeatures::empty());
         }
+        self.tell_smf(id);
     }
 
     /// A request of ours stayed without an answer.
-    pub(crate) fn on_no_answer(
-        &mut self,
-        turn: &mut Turn<'_>,
-        shards: &mut impl Shards,
-        purpose: Purpose,
-    ) {
+    pub(crate) fn on_no_answer(&mut self, now: Time, out: &mut Outbox, purpose: Purpose) {
         match purpose {
-            Purpose::Heartbeat(id) => self.on_silence(turn, shards, id),
-            Purpose::Setup(target) => self.setup_failed(turn, target, None),
-            // The shard has it.
-            Purpose::Report(_) => {}
+            Purpose::Heartbeat(id) => self.on_silence(now, out, id),
+            Purpose::Setup(target) => self.setup_failed(now, out, target, None),
+            Purpose::Report(about) => self.tell(ToShard::Unanswered(about)),
             Purpose::Release(id) | Purpose::Prepare(id) => {
-                self.end_association(turn, shards, id, Gone::ShutDown);
+                self.end_association(out, id, Gone::ShutDown);
             }
             // It asked for the release, and has its own ways to notice that we are gone.
             Purpose::ReportsSent(_) => {}
@@ -467,9 +469,8 @@ impl Node {
     }
 
     /// The path to a peer failed: its sessions are kept for a while (TS 23.527, 4.5).
-    fn on_silence(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards, id: PeerId) {
+    fn on_silence(&mut self, now: Time, out: &mut Outbox, id: PeerId) {
         let retention = self.config.path_failure_retention;
-        let sessions = shards.sessions_of(id);
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
@@ -477,52 +478,51 @@ impl Node {
         if let PeerState::Down(_) = peer.state {
             return;
         }
-        peer.state = PeerState::Down(turn.now);
-        turn.out.event(Event::PeerSilent {
+        peer.state = PeerState::Down(now);
+        out.event(Event::PeerSilent {
             node_id: peer.node_id.clone(),
             address: peer.address,
-            sessions,
+            sessions: peer.sessions,
         });
-        turn.stats().silences += 1;
-        self.set_timer(turn.now, retention, Timer::Retention(id));
+        self.n4.stats_mut().silences += 1;
+        self.tell_smf(id);
+        self.set_timer(now, retention, Timer::Retention(id));
     }
 
-    fn on_timer(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards, timer: Timer) {
+    fn on_timer(&mut self, now: Time, out: &mut Outbox, timer: Timer) {
         match timer {
-            Timer::Heartbeat(id) => self.send_heartbeat(turn, id),
-            Timer::Retention(id) => self.on_retention(turn, shards, id),
-            Timer::ReleaseBy(id) => self.end_association(turn, shards, id, Gone::ShutDown),
-            Timer::Setup(target) => self.try_setup(turn, target),
-            Timer::Paths => self.refresh_paths(turn.now, shards),
+            Timer::Heartbeat(id) => self.send_heartbeat(now, out, id),
+            Timer::Retention(id) => self.on_retention(now, out, id),
+            Timer::ReleaseBy(id) => self.end_association(out, id, Gone::ShutDown),
+            Timer::Setup(target) => self.try_setup(now, out, target),
+            Timer::Paths => self.refresh_paths(now),
         }
     }
 
-    fn send_heartbeat(&mut self, turn: &mut Turn<'_>, id: PeerId) {
+    fn send_heartbeat(&mut self, now: Time, out: &mut Outbox, id: PeerId) {
         if self.peers.get(id).is_some() {
-            self.ask_whether_alive(turn, id);
-            self.set_timer(
-                turn.now,
-                self.config.heartbeat_interval,
-                Timer::Heartbeat(id),
-            );
+            self.ask_whether_alive(now, out, id);
+            self.set_timer(now, self.config.heartbeat_interval, Timer::Heartbeat(id));
         }
     }
 
     /// Send a Heartbeat Request, unless one is outstanding.
-    fn ask_whether_alive(&mut self, turn: &mut Turn<'_>, id: PeerId) {
+    fn ask_whether_alive(&mut self, now: Time, out: &mut Outbox, id: PeerId) {
         let Some(peer) = self.peers.get(id).filter(|peer| !peer.heartbeat_waits) else {
             return;
         };
-        let (to, recovery) = (peer.address, turn.n4.recovery());
-        let sent = turn.request(to, Purpose::Heartbeat(id), None, |writer| {
-            writer.recovery_time_stamp(RecoveryTimeStamp(recovery));
-        });
+        let (to, recovery) = (peer.address, self.n4.recovery());
+        let sent = self
+            .n4
+            .request(now, out, (to, None), Purpose::Heartbeat(id), |writer| {
+                writer.recovery_time_stamp(RecoveryTimeStamp(recovery));
+            });
         if let Some(peer) = self.peers.get_mut(id) {
             peer.heartbeat_waits = sent;
         }
     }
 
-    fn on_retention(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards, id: PeerId) {
+    fn on_retention(&mut self, now: Time, out: &mut Outbox, id: PeerId) {
         let retention = self.config.path_failure_retention;
         let Some(peer) = self.peers.get(id) else {
             return;
@@ -531,39 +531,41 @@ impl Node {
             return;
         }
         // A peer that answers no heartbeat may still send requests.
-        let silent_for = turn.now.since(peer.heard);
+        let silent_for = now.since(peer.heard);
         if silent_for < retention {
-            return self.set_timer(turn.now, retention - silent_for, Timer::Retention(id));
+            return self.set_timer(now, retention - silent_for, Timer::Retention(id));
         }
         let target = self.target_of(id);
-        self.end_association(turn, shards, id, Gone::Silent);
+        self.end_association(out, id, Gone::Silent);
         if let Some(target) = target {
-            self.try_setup(turn, target);
+            self.try_setup(now, out, target);
         }
     }
 
     /// Ask a configured SMF for an association, unless one stands or was asked for
     /// (6.2.6.3: set up by the UP function).
-    pub(crate) fn try_setup(&mut self, turn: &mut Turn<'_>, target: usize) {
+    pub(crate) fn try_setup(&mut self, now: Time, out: &mut Outbox, target: usize) {
         let Some(address) = self.peers.targets.get(target).map(|target| target.address) else {
             return;
         };
         let purpose = Purpose::Setup(target);
-        if self.closing || turn.n4.is_waiting(purpose) {
+        if self.closing || self.n4.is_waiting(purpose) {
             return;
         }
-        let (node_id, recovery) = (turn.n4.node_id().clone(), turn.n4.recovery());
-        let sent = turn.request(address, purpose, None, |writer| {
-            writer.node_id(node_id.to_wire());
-            writer.recovery_time_stamp(RecoveryTimeStamp(recovery));
-            writer.up_function_features(features::CLAIMED);
-        });
+        let (node_id, recovery) = (self.n4.node_id().clone(), self.n4.recovery());
+        let sent = self
+            .n4
+            .request(now, out, (address, None), purpose, |writer| {
+                writer.node_id(node_id.to_wire());
+                writer.recovery_time_stamp(RecoveryTimeStamp(recovery));
+                writer.up_function_features(features::CLAIMED);
+            });
         if !sent {
-            self.set_timer(turn.now, self.config.retry_at_most, Timer::Setup(target));
+            self.set_timer(now, self.config.retry_at_most, Timer::Setup(target));
         }
     }
 
-    fn setup_failed(&mut self, turn: &mut Turn<'_>, target: usize, cause: Option<Cause>) {
+    fn setup_failed(&mut self, now: Time, out: &mut Outbox, target: usize, cause: Option<Cause>) {
         let (t1, most) = (self.config.t1, self.config.retry_at_most);
         let Some(target_state) = self.peers.targets.get_mut(target) else {
             return;
@@ -571,78 +573,63 @@ impl Node {
         let delay = backoff(t1, target_state.failures, most);
         target_state.failures = target_state.failures.saturating_add(1);
         if target_state.failures == 1 {
-            turn.out.event(Event::SetupFailed {
+            out.event(Event::SetupFailed {
                 address: target_state.address,
                 cause,
             });
         }
-        self.set_timer(turn.now, delay, Timer::Setup(target));
+        self.set_timer(now, delay, Timer::Setup(target));
     }
 
     /// The SMF at this address is associated: no need to ask it any more.
-    fn stop_asking(&mut self, turn: &mut Turn<'_>, from: SocketAddr) {
+    fn stop_asking(&mut self, from: SocketAddr) {
         let Some(target) = self.peers.target_at(from) else {
             return;
         };
         self.peers.targets[target].failures = 0;
-        turn.n4.cancel(|purpose| purpose == Purpose::Setup(target));
+        self.n4.cancel(|purpose| purpose == Purpose::Setup(target));
         self.timers
             .retain(|(_, timer)| *timer != Timer::Setup(target));
     }
 
     /// End an association.
-    pub(crate) fn end_association(
-        &mut self,
-        turn: &mut Turn<'_>,
-        shards: &mut impl Shards,
-        id: PeerId,
-        why: Gone,
-    ) {
+    pub(crate) fn end_association(&mut self, out: &mut Outbox, id: PeerId, why: Gone) {
         let Some(peer) = self.peers.remove(id) else {
             return;
         };
-        self.forget(turn, shards, id);
-        self.leave_party(shards, peer.party());
-        turn.out.event(Event::PeerGone {
-            node_id: peer.node_id.clone(),
+        self.is_gone(id, peer.node_id.clone());
+        self.leave_party(peer.party());
+        out.event(Event::PeerGone {
+            node_id: peer.node_id,
             address: peer.address,
             why,
-            sessions: shards.sessions_of(id),
+            sessions: peer.sessions,
         });
-        self.disown(turn, shards, id, Some(peer.node_id));
     }
 
-    /// The sessions of a peer are no more; a first step of deleting them is done at once.
-    fn disown(
-        &mut self,
-        turn: &mut Turn<'_>,
-        shards: &mut impl Shards,
-        id: PeerId,
-        node_id: Option<NodeId>,
-    ) {
-        if shards.disown(turn, &self.peers, id, node_id) {
-            self.answer_deferred_setups(turn, shards);
-        }
-    }
-
-    /// No timer, no request, no report and no answer of ours speaks of this association any more.
-    fn forget(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards, id: PeerId) {
-        turn.n4.forget(id);
-        shards.forget(id);
+    /// No timer, no request, no report and no answer of ours speaks of this association any more, and its sessions are deleted.
+    /// `node_id`: whose the log of usage says that they were.
+    fn is_gone(&mut self, id: PeerId, node_id: NodeId) {
+        self.n4.forget(id);
         self.timers.retain(|(_, timer)| timer.peer() != Some(id));
+        self.finishing.remove(&id);
+        self.names.retain(|(peer, _)| *peer != id);
+        self.sweep.is_on = true;
+        self.sweep.gone.insert(id, node_id);
+        self.tell(ToShard::Gone(id));
     }
 
     /// Does what is due.
-    pub(crate) fn keep_timers(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards) {
-        while let Some(timer) = self.next_timer(turn.now) {
-            self.on_timer(turn, shards, timer);
+    pub(crate) fn keep_timers(&mut self, now: Time, out: &mut Outbox) {
+        while let Some(timer) = self.next_timer(now) {
+            self.on_timer(now, out, timer);
         }
     }
 
     /// Associate with an SMF, and again whenever the association is lost.
-    pub(crate) fn associate(&mut self, turn: &mut Turn<'_>, peer: SocketAddr) {
+    pub(crate) fn associate(&mut self, now: Time, out: &mut Outbox, peer: SocketAddr) {
         if self.peers.add_target(peer) {
-            self.try_setup(turn, self.peers.targets.len() - 1);
+            self.try_setup(now, out, self.peers.targets.len() - 1);
         }
     }
 }

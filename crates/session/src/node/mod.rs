@@ -1,6 +1,7 @@
-//! The UPF as its SMFs see it: associations, heartbeats, PFDs, GTP-U paths, load.
+//! The UPF as its SMFs see it: N4, associations, heartbeats, PFDs, GTP-U paths, load.
 //!
-//! A [`Node`] knows of sessions only what its [`Shards`] tell it: how many there are of a peer.
+//! A [`Node`] knows of sessions only what its shards tell it ([`ToNode`]), and shards know of associations what it tells them
+//! ([`ToShard`]).
 
 pub(crate) mod association;
 pub mod features;
@@ -9,38 +10,67 @@ pub mod paths;
 pub mod peer;
 pub mod pfds;
 pub(crate) mod release;
-pub(crate) mod shards;
+pub(crate) mod requests;
+pub(crate) mod sessions;
+mod sets;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pfcp::ie::CpFunctionFeatures;
-use pfcp::{Cause, Writer};
 
 use crate::base::ids::PeerId;
-use crate::base::node_id::{NodeId, OwnNodeId};
-use crate::base::refusal::Refusal;
+use crate::base::node_id::NodeId;
 use crate::base::time::Time;
-use crate::exchange::incoming::Incoming;
-use crate::exchange::n4::Turn;
+use crate::between::to_shard::ToShard;
+use crate::exchange::n4::N4;
+use crate::exchange::outbox::Outbox;
+use crate::exchange::requests::Due;
 use crate::node::load::{Load, Notice};
 use crate::node::paths::Paths;
-use crate::node::peer::{PeerView, Peers};
+use crate::node::peer::{PeerState, Peers};
 use crate::node::pfds::Pfds;
 use crate::rules::config::Config;
 
-/// Associations, heartbeats, PFDs, GTP-U paths and load.
+/// N4, associations, heartbeats, PFDs, GTP-U paths and load.
 #[derive(Debug)]
 pub(crate) struct Node {
     config: Arc<Config>,
+    n4: N4,
     peers: Peers,
     timers: BTreeSet<(Time, Timer)>,
     load: Load,
     pfds: Pfds,
     paths: Paths,
     closing: bool,
+    /// Associations whose usage is being reported to the end.
+    finishing: BTreeMap<PeerId, Then>,
+    sweep: Sweep,
+    /// Applications that PDRs of an association's sessions name.
+    names: BTreeSet<(PeerId, Box<str>)>,
+    /// What shards have not heard yet.
+    orders: VecDeque<ToShard<'static>>,
+}
+
+/// What follows when all usage of an association is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// The SMF hears of it, and releases.
+    Tell,
+    /// The SMF hears of it, and is asked to release.
+    AskForRelease,
+}
+
+/// Sessions of peers that are gone, which shards delete step by step.
+#[derive(Debug, Default)]
+struct Sweep {
+    /// Some may be left.
+    is_on: bool,
+    deleted: usize,
+    /// Whose sessions they were.
+    gone: BTreeMap<PeerId, NodeId>,
 }
 
 /// Something that falls due. A timer whose peer is gone does nothing.
@@ -58,26 +88,21 @@ enum Timer {
     Paths,
 }
 
-/// What becomes of a request about a session, before its session is looked at.
-#[derive(Debug)]
-pub(crate) enum Admission {
-    /// It is a request of this peer, whose answer says this of our load.
-    Admitted(PeerId, Notice),
-    /// There is more to do than can be done (TS 29.244, 6.2.4.4.2). Not a complaint: the SMF is not at fault.
-    Shed(Notice),
-    Refused(Cause),
-}
-
 impl Node {
     /// `recovery`: our Recovery Time Stamp.
     pub(crate) fn new(config: &Arc<Config>, recovery: u32) -> Self {
         Self {
+            n4: N4::new(config, recovery),
             peers: Peers::default(),
             timers: first_timers(config),
             load: Load::new(config.overload_at_percent, recovery),
             pfds: Pfds::default(),
             paths: Paths::new(config),
             closing: false,
+            finishing: BTreeMap::new(),
+            sweep: Sweep::default(),
+            names: BTreeSet::new(),
+            orders: VecDeque::new(),
             config: Arc::clone(config),
         }
     }
@@ -87,15 +112,26 @@ impl Node {
         &self.peers
     }
 
-    /// One association as operators see it, and so many sessions of it.
-    pub(crate) fn view(&self, id: PeerId, sessions: usize) -> Option<PeerView<'_>> {
-        self.peers.get(id).map(|peer| peer.view(sessions))
+    /// N4, to look at.
+    pub(crate) fn n4(&self) -> &N4 {
+        &self.n4
+    }
+
+    /// N4, to count what never becomes a message.
+    pub(crate) fn n4_mut(&mut self) -> &mut N4 {
+        &mut self.n4
+    }
+
+    /// Something that shards have not heard yet.
+    pub(crate) fn next_order(&mut self) -> Option<ToShard<'static>> {
+        self.orders.pop_front()
     }
 
     /// When something falls due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let timer = self.timers.first().map(|(due, _)| *due);
-        timer.into_iter().chain(self.next_echo()).min()
+        let due = [timer, self.next_echo(), self.n4.next_deadline()];
+        due.into_iter().flatten().min()
     }
 
     /// A timer that has run out is no more.
@@ -125,24 +161,17 @@ impl Node {
         })
     }
 
-    /// Whether the one who sends an establishment under this Node ID is associated, and may have a session now.
-    pub(crate) fn admit(&mut self, now: Time, incoming: &Incoming, node_id: &NodeId) -> Admission {
-        let peer = self
-            .peers
-            .whose_session(node_id, incoming.from)
-            .filter(|id| self.is_ready(*id));
-        let Some(peer) = peer else {
-            return Admission::Refused(Cause::NO_ESTABLISHED_PFCP_ASSOCIATION);
-        };
-        self.spoke(now, peer, incoming.from);
-        if self.closing {
-            return Admission::Refused(Cause::REQUEST_REJECTED);
+    /// Does what is due: requests sent again or given up, timers, Echo Requests.
+    pub(crate) fn advance(&mut self, now: Time, out: &mut Outbox) {
+        while let Some(due) = self.n4.due(now, out) {
+            match due {
+                Due::Late(about, sequence) => self.tell(ToShard::Late(about, sequence)),
+                Due::GivenUp(purpose) => self.on_no_answer(now, out, purpose),
+                Due::Again(_) => {}
+            }
         }
-        let notice = self.notice(peer);
-        if self.wants_overload_control(peer) && self.load.sheds(incoming.priority) {
-            return Admission::Shed(notice);
-        }
-        Admission::Admitted(peer, notice)
+        self.keep_timers(now, out);
+        self.advance_paths(now, out);
     }
 
     /// An SMF without overload control would only repeat what is refused.
@@ -164,6 +193,21 @@ impl Node {
         self.peers.learn_source(id, from);
         if let Some(peer) = self.peers.get_mut(id) {
             peer.heard = now;
+            if peer.state != PeerState::Up {
+                self.tell_smf(id);
+            }
+        }
+    }
+
+    /// Shards hear of this, when the present message has been dealt with.
+    fn tell(&mut self, what: ToShard<'static>) {
+        self.orders.push_back(what);
+    }
+
+    /// Sessions go by an association as it is now.
+    fn tell_smf(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.get(id) {
+            self.tell(ToShard::Smf(id, peer.smf()));
         }
     }
 
@@ -177,30 +221,6 @@ impl Node {
                 peer.address.set_ip(to);
             }
         }
-    }
-
-    fn answer(
-        &self,
-        turn: &mut Turn<'_>,
-        incoming: &Incoming,
-        cause: Cause,
-        write: impl FnOnce(&mut Writer<'_>, &OwnNodeId),
-    ) {
-        turn.answer(
-            self.peers.by_source(incoming.from),
-            incoming,
-            0,
-            cause,
-            write,
-        );
-    }
-
-    fn refuse(&self, turn: &mut Turn<'_>, incoming: &Incoming, refusal: Refusal) {
-        turn.refuse(self.peers.by_source(incoming.from), incoming, 0, refusal);
-    }
-
-    fn refuse_undecodable(&self, turn: &mut Turn<'_>, incoming: &Incoming, error: &pfcp::Error) {
-        turn.refuse_undecodable(self.peers.by_source(incoming.from), incoming, 0, error);
     }
 
     fn set_timer(&mut self, now: Time, delay: Duration, timer: Timer) {

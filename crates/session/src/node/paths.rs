@@ -15,11 +15,11 @@ use crate::base::gtpu;
 pub use crate::base::gtpu::Ends;
 use crate::base::ids::PeerId;
 use crate::base::time::Time;
-use crate::exchange::n4::Turn;
+use crate::between::to_shard::ToShard;
+use crate::exchange::outbox::Outbox;
 use crate::exchange::requests::Purpose;
 use crate::exchange::stats::Way;
 use crate::node::peer::PeerState;
-use crate::node::shards::Shards;
 use crate::node::{Node, Timer};
 use crate::rules::config::Config;
 
@@ -193,19 +193,19 @@ impl Paths {
 
 impl Node {
     /// Echo Requests that are due; what failed is reported.
-    pub(crate) fn advance_paths(&mut self, turn: &mut Turn<'_>, shards: &mut impl Shards) {
+    pub(crate) fn advance_paths(&mut self, now: Time, out: &mut Outbox) {
         let mut failed = Vec::new();
-        while let Some(step) = self.paths.step(turn.now) {
+        while let Some(step) = self.paths.step(now) {
             match step {
                 Step::Echo { ends, sequence } => {
-                    turn.stats().echo_requests += 1;
-                    turn.out.echo(ends, gtpu::echo_request(sequence));
+                    self.n4.stats_mut().echo_requests += 1;
+                    out.echo(ends, gtpu::echo_request(sequence));
                 }
                 Step::Failed(ends) => failed.push(ends),
                 Step::Nothing => {}
             }
         }
-        self.tell_paths(turn, shards, News::Failed, &failed);
+        self.tell_paths(now, out, News::Failed, &failed);
     }
 
     pub(crate) fn next_echo(&self) -> Option<Time> {
@@ -213,76 +213,76 @@ impl Node {
     }
 
     /// See which paths sessions use, and again after a while.
-    pub(crate) fn refresh_paths(&mut self, now: Time, shards: &mut impl Shards) {
+    pub(crate) fn refresh_paths(&mut self, now: Time) {
         if self.paths.is_off() {
             return;
         }
-        let mut in_use = BTreeSet::new();
-        shards.gtpu_paths(&mut |remote, local| {
-            in_use.insert((remote, local));
-        });
-        self.paths.refresh(now, &in_use);
+        self.tell(ToShard::Paths);
         let again = self.config.echo_interval.min(REFRESH_AT_MOST);
         self.set_timer(now, again, Timer::Paths);
+    }
+
+    /// They are these.
+    pub(super) fn on_paths(&mut self, now: Time, in_use: Vec<Ends>) {
+        self.paths.refresh(now, &in_use.into_iter().collect());
     }
 
     /// An Echo Response.
     pub(crate) fn on_echo_response(
         &mut self,
-        turn: &mut Turn<'_>,
-        shards: &mut impl Shards,
+        now: Time,
+        out: &mut Outbox,
         from: IpAddr,
-        message: gtpu::Message,
+        (sequence, recovery): (u16, Option<u32>),
     ) {
-        let gtpu::Message::EchoResponse { sequence, recovery } = message else {
-            return;
-        };
-        turn.stats().echo_responses += 1;
-        let news = self.paths.answered(turn.now, from, sequence, recovery);
+        self.n4.stats_mut().echo_responses += 1;
+        let news = self.paths.answered(now, from, sequence, recovery);
         for kind in [News::Recovered, News::Restarted] {
             let of_kind = news.iter().filter(|(_, news)| *news == kind);
             let ends: Vec<Ends> = of_kind.map(|(ends, _)| *ends).collect();
-            self.tell_paths(turn, shards, kind, &ends);
+            self.tell_paths(now, out, kind, &ends);
         }
     }
 
     /// Node Report Request (7.4.5.1) to every SMF that has sessions and answers.
-    fn tell_paths(
-        &mut self,
-        turn: &mut Turn<'_>,
-        shards: &mut impl Shards,
-        news: News,
-        ends: &[Ends],
-    ) {
+    fn tell_paths(&mut self, now: Time, out: &mut Outbox, news: News, ends: &[Ends]) {
         for &(remote, _) in ends {
-            turn.out.event(match news {
+            out.event(match news {
                 News::Failed => Event::PathFailed { remote },
                 News::Recovered => Event::PathRecovered { remote },
                 News::Restarted => Event::GtpuPeerRestarted { remote },
             });
         }
         match news {
-            News::Failed => turn.stats().path_failures += ends.len() as u64,
-            News::Recovered => turn.stats().path_recoveries += ends.len() as u64,
-            News::Restarted => turn.stats().gtpu_restarts += ends.len() as u64,
+            News::Failed => self.n4.stats_mut().path_failures += ends.len() as u64,
+            News::Recovered => self.n4.stats_mut().path_recoveries += ends.len() as u64,
+            News::Restarted => self.n4.stats_mut().gtpu_restarts += ends.len() as u64,
         }
         for chunk in ends.chunks(PEERS_PER_REPORT) {
             for id in self.peers.ids() {
-                if shards.sessions_of(id) > 0 && !self.closing {
-                    self.send_node_report(turn, id, news, chunk);
+                let has_sessions = self.peers.get(id).is_some_and(|peer| peer.sessions > 0);
+                if has_sessions && !self.closing {
+                    self.send_node_report(now, out, id, news, chunk);
                 }
             }
         }
     }
 
-    fn send_node_report(&mut self, turn: &mut Turn<'_>, id: PeerId, news: News, ends: &[Ends]) {
+    fn send_node_report(
+        &mut self,
+        now: Time,
+        out: &mut Outbox,
+        id: PeerId,
+        news: News,
+        ends: &[Ends],
+    ) {
         let Some(peer) = self.peers.get(id) else {
             return;
         };
         if peer.state != PeerState::Up {
             return;
         }
-        let (to, node_id) = (peer.address, turn.n4.node_id().clone());
+        let (to, node_id) = (peer.address, self.n4.node_id().clone());
         let (kind, group) = match news {
             News::Failed => (NodeReportType::UPFR, IeType::USER_PLANE_PATH_FAILURE_REPORT),
             News::Recovered => (
@@ -291,15 +291,25 @@ impl Node {
             ),
             News::Restarted => (NodeReportType::PURR, IeType::PEER_UP_RESTART_REPORT),
         };
-        turn.request(to, Purpose::NodeReport(id), None, |writer| {
-            writer.node_id(node_id.to_wire());
-            writer.put(IeType::NODE_REPORT_TYPE, kind);
-            writer.grouped(group, |writer| {
-                for (remote, _) in ends {
-                    writer.put(IeType::REMOTE_GTP_U_PEER, on_wire(*remote));
-                }
+        self.n4
+            .request(now, out, (to, None), Purpose::NodeReport(id), |writer| {
+                writer.node_id(node_id.to_wire());
+                writer.put(IeType::NODE_REPORT_TYPE, kind);
+                writer.grouped(group, |writer| {
+                    for (remote, _) in ends {
+                        writer.put(IeType::REMOTE_GTP_U_PEER, on_wire(*remote));
+                    }
+                });
             });
-        });
+    }
+
+    /// Node Report Response (7.4.5.2): nothing hangs on it.
+    pub(super) fn on_node_report_answer(&mut self, message: &Message<'_>) {
+        if let Ok(response) = NodeReportResponse::decode(message) {
+            let answer = message.header.message_type;
+            let stats = self.n4.stats_mut();
+            stats.cause(Way::Received, answer, response.cause);
+        }
     }
 
     /// GTP-U paths that are asked for, and how many of them have failed.
@@ -321,14 +331,6 @@ fn on_wire(remote: IpAddr) -> RemoteGtpUPeer<'static> {
         ipv6,
         destination_interface: None,
         network_instance: None,
-    }
-}
-
-/// Node Report Response (7.4.5.2): nothing hangs on it.
-pub(super) fn on_node_report_answer(turn: &mut Turn<'_>, message: &Message<'_>) {
-    if let Ok(response) = NodeReportResponse::decode(message) {
-        turn.stats()
-            .cause(Way::Received, message.header.message_type, response.cause);
     }
 }
 

@@ -6,10 +6,12 @@ use std::ops::Bound;
 
 use pfcp::Repeated;
 use pfcp::ie::{CpAddress, CpFunctionFeatures};
+use smallvec::smallvec;
 
 pub use crate::base::ids::{PartyId, PeerId};
 use crate::base::node_id::NodeId;
 use crate::base::time::Time;
+use crate::between::smf::{Sender, Smf};
 use crate::exchange::incoming::Incoming;
 use crate::node::load::Told;
 
@@ -55,6 +57,7 @@ pub(crate) struct Peer {
     pub(crate) alternatives: Vec<IpAddr>,
     /// What it knows of our load.
     pub(crate) told: Told,
+    pub(crate) sessions: usize,
 }
 
 /// SMF Set ID (TS 29.244, 8.2.125), as sent, in lower case.
@@ -126,6 +129,10 @@ impl Peers {
         self.by_id.get(&id)
     }
 
+    pub(crate) fn party(&self, id: PeerId) -> Option<PartyId> {
+        self.get(id).map(Peer::party)
+    }
+
     pub(crate) fn get_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
         self.by_id.get_mut(&id)
     }
@@ -180,6 +187,15 @@ impl Peers {
             || self.targets.iter().any(|target| target.address.ip() == ip)
     }
 
+    /// Whose sessions a request from here may touch, as [`Self::candidates`] says.
+    pub(crate) fn sender(&self, from: SocketAddr) -> Sender {
+        let peers = match self.by_source.get(&from) {
+            Some(exact) => smallvec![*exact],
+            None => self.of_address(from.ip()).collect(),
+        };
+        Sender { from, peers }
+    }
+
     /// Whose sessions a request from here may touch: those of the peer that was seen at this
     /// address and port, or else, source ports being free (TS 29.244, 4.2.2), those of every peer
     /// at this address.
@@ -189,8 +205,7 @@ impl Peers {
         exact.into_iter().chain(others.into_iter().flatten())
     }
 
-    /// Whether `other` may control the sessions of `owner`: it is the same, or of the same SMF set
-    /// (TS 29.244, 5.22).
+    /// Whether `other` may speak for `owner`: it is the same, or of the same SMF set (TS 29.244, 5.22).
     pub(crate) fn shares(&self, owner: PeerId, other: PeerId) -> bool {
         let set = |id| self.get(id).and_then(|peer| peer.smf_set.as_ref());
         owner == other || set(owner).is_some_and(|of_owner| set(other) == Some(of_owner))
@@ -254,12 +269,6 @@ impl Peers {
             || (self.iter()).any(|other| self.shares(id, other.id) && other.is_at(ip))
     }
 
-    /// Whether this is one of the addresses that an SMF named as alternatives to its own.
-    pub(crate) fn has_alternative(&self, owner: PeerId, address: IpAddr) -> bool {
-        self.get(owner)
-            .is_some_and(|peer| peer.alternatives.contains(&address))
-    }
-
     /// The configured SMF at this address: at this port, or else the only one there.
     pub(crate) fn target_at(&self, from: SocketAddr) -> Option<usize> {
         if let Some(exact) = self
@@ -296,6 +305,7 @@ impl Peers {
             party: PartyId(id.0),
             alternatives: Vec::new(),
             told: Told::default(),
+            sessions: 0,
         };
         self.by_id.insert(id, peer);
         id
@@ -321,6 +331,7 @@ impl Peers {
         let mut peer = self.by_id.remove(&id)?;
         let new = PeerId(self.new_id());
         peer.id = new;
+        peer.sessions = 0;
         if self.members(peer.party).next().is_none() {
             peer.party = PartyId(new.0);
         }
@@ -390,7 +401,20 @@ impl Peer {
         self.address.ip() == ip || self.node_id.address() == Some(ip)
     }
 
-    pub(crate) fn view(&self, sessions: usize) -> PeerView<'_> {
+    /// What sessions go by.
+    pub(crate) fn smf(&self) -> Smf {
+        let silent_since = match self.state {
+            PeerState::Up => None,
+            PeerState::Down(_) => Some(self.heard),
+        };
+        Smf {
+            party: self.party,
+            silent_since,
+            alternatives: self.alternatives.clone(),
+        }
+    }
+
+    pub(crate) fn view(&self) -> PeerView<'_> {
         PeerView {
             node_id: &self.node_id,
             address: self.address,
@@ -398,7 +422,7 @@ impl Peer {
             since: self.since,
             heard: self.heard,
             recovery: self.recovery,
-            sessions,
+            sessions: self.sessions,
             by_us: self.by_us,
         }
     }

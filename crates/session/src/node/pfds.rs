@@ -14,14 +14,16 @@ use pfcp::{Cause, IeType, Message};
 
 use crate::base::ids::{PartyId, PeerId};
 use crate::base::node_id::NodeId;
+use crate::base::pfd::flows_of;
 pub use crate::base::pfd::{PfdKind, Property};
 use crate::base::refusal::Refusal;
 use crate::base::shares::Shares;
+use crate::base::time::Time;
+use crate::between::to_shard::ToShard;
 use crate::exchange::incoming::Incoming;
-use crate::exchange::n4::Turn;
+use crate::exchange::outbox::Outbox;
 use crate::node::Node;
 use crate::node::peer::{Peer, Peers, SmfSet};
-use crate::node::shards::Shards;
 use crate::rules::config::Limits;
 
 /// All PFDs, by whose they are.
@@ -231,35 +233,48 @@ impl Node {
     /// PFD Management Request (6.2.5.2).
     pub(crate) fn on_pfd_management(
         &mut self,
-        turn: &mut Turn<'_>,
-        shards: &mut impl Shards,
+        now: Time,
+        out: &mut Outbox,
         incoming: &Incoming,
         message: &Message<'_>,
     ) {
         let request = match PfdManagementRequest::decode(message) {
             Ok(request) => request,
-            Err(error) => return self.refuse(turn, incoming, error.into()),
+            Err(error) => return self.refuse(now, out, incoming, error.into()),
         };
         let party = match self.provider(&request, incoming) {
             Ok(party) => party,
-            Err(refusal) => return self.refuse(turn, incoming, refusal),
+            Err(refusal) => return self.refuse(now, out, incoming, refusal),
         };
-        let allow = |name: &str, pfds: &[Property]| shards.allow(party, name, pfds);
+        let (peers, names) = (&self.peers, &self.names);
+        let is_named = |name: &str| {
+            let mut members = peers.members(party);
+            members.any(|peer| names.contains(&(peer.id, name.into())))
+        };
+        // Packets of an application that PDRs name must be told; one that none names is nobody's.
+        let allow =
+            |name: &str, pfds: &[Property]| match flows_of(pfds).is_some() || !is_named(name) {
+                true => Ok(()),
+                false => Err(Refusal::ie(
+                    Cause::SERVICE_NOT_SUPPORTED,
+                    IeType::APPLICATION_IDS_PFDS,
+                )),
+            };
         let limits = (&self.config.limits, &self.shares());
         match self.pfds.manage(party, &request, limits, allow) {
             Ok(names) => {
                 for name in names {
-                    let properties = self.pfds.of(party, &name);
-                    shards.provision(party, &name, properties);
+                    let properties = self.pfds.of(party, &name).into();
+                    self.tell(ToShard::Pfds(party, name, properties));
                 }
-                shards.refit(turn);
+                self.tell(ToShard::Fit);
                 let cause = Cause::REQUEST_ACCEPTED;
-                self.answer(turn, incoming, cause, |writer, us| {
+                self.answer(now, out, incoming, cause, |writer, us| {
                     writer.cause(cause);
                     writer.node_id(us.to_wire());
                 });
             }
-            Err(refusal) => self.refuse(turn, incoming, refusal),
+            Err(refusal) => self.refuse(now, out, incoming, refusal),
         }
     }
 
@@ -292,13 +307,7 @@ impl Node {
     }
 
     /// The SMF is of this set from now on. PFDs that it had alone are the set's, where that has none of the same application.
-    pub(crate) fn join_set(
-        &mut self,
-        turn: &mut Turn<'_>,
-        shards: &mut impl Shards,
-        id: PeerId,
-        set: Option<SmfSet>,
-    ) {
+    pub(crate) fn join_set(&mut self, id: PeerId, set: Option<SmfSet>) {
         let party_of = |peers: &Peers| peers.get(id).map(Peer::party);
         let before = party_of(&self.peers);
         self.peers.set_smf_set(id, set);
@@ -306,12 +315,13 @@ impl Node {
         let (Some(before), Some(after)) = (before, after) else {
             return;
         };
-        shards.join(id, after);
-        self.share_out(shards);
+        self.tell_smf(id);
+        self.share_out();
         if self.peers.members(before).next().is_none() {
             for (name, properties) in self.pfds.take(before) {
                 if self.pfds.of(after, &name).is_empty() {
-                    shards.provision(after, &name, &properties);
+                    let told = ToShard::Pfds(after, name.clone(), properties.clone());
+                    self.tell(told);
                     self.pfds
                         .of
                         .entry(after)
@@ -319,25 +329,26 @@ impl Node {
                         .keep(name, properties);
                 }
             }
-            shards.forget_party(before);
+            self.tell(ToShard::PartyGone(before));
         }
-        shards.refit(turn);
+        self.tell(ToShard::Fit);
     }
 
     /// An association is no more: nor is its party, nor are its PFDs, where it was the last one.
-    pub(crate) fn leave_party(&mut self, shards: &mut impl Shards, party: PartyId) {
+    pub(crate) fn leave_party(&mut self, party: PartyId) {
         if self.peers.members(party).next().is_none() {
             self.pfds.take(party);
-            shards.forget_party(party);
+            self.tell(ToShard::PartyGone(party));
         }
-        self.share_out(shards);
+        self.share_out();
     }
 
     /// Associations have changed: who has a share of what there is for all.
-    pub(crate) fn share_out(&self, shards: &mut impl Shards) {
+    pub(crate) fn share_out(&mut self) {
         let limits = &self.config.limits;
         let (reserve, of) = (limits.emergency_sessions, limits.sessions);
-        shards.set_shares(self.shares().with_reserve(reserve, of));
+        let shares = self.shares().with_reserve(reserve, of);
+        self.tell(ToShard::Shares(shares));
     }
 
     /// Applications with PFDs of a party.

@@ -12,8 +12,7 @@ use crate::base::refusal::Refusal;
 use crate::base::shortage::Shortage;
 use crate::base::slab::{NoPlace, Place};
 use crate::base::time::Time;
-use crate::exchange::n4::Turn;
-use crate::node::peer::Peers;
+use crate::between::to_node::Outputs;
 use crate::rules::places::Relocation;
 use crate::shard::Shard;
 use crate::shard::context::{Context, Rare};
@@ -40,26 +39,30 @@ pub enum Unadopted {
 }
 
 impl<T: Tables> Shard<T> {
-    /// See [`Core::adopt`](crate::Core::adopt).
+    /// See [`Core::adopt`](crate::Core::adopt); of this peer.
     pub(crate) fn adopt(
         &mut self,
-        turn: &mut Turn<'_>,
-        peers: &Peers,
+        now: Time,
+        out: &mut Outputs,
+        peer: PeerId,
         record: Record,
     ) -> Result<u64, Unadopted> {
-        let peer = peers.by_node(record.smf());
-        let peer = peer.ok_or_else(|| Unadopted::NoAssociation(record.smf().clone()))?;
         let (sessions, tables) = (&mut self.sessions, &mut self.tables);
-        let seid = sessions.adopt(turn.now, peer, record, tables)?;
-        self.tell_usage(turn, peers);
+        let seid = sessions.adopt(now, peer, record, tables)?;
+        self.tell_usage(now, out);
+        self.tell_counts(out);
         Ok(seid)
     }
 
-    /// See [`Core::release`](crate::Core::release).
-    pub(crate) fn release(&mut self, now: Time, peers: &Peers, seid: u64) -> Option<Record> {
-        let (peer, _) = self.sessions.owner(seid)?;
-        let smf = peers.get(peer)?.node_id.clone();
+    /// See [`Core::release`](crate::Core::release); its SMF is of this Node ID.
+    pub(crate) fn release(
+        &mut self,
+        now: Time,
+        out: &mut Outputs,
+        (seid, smf): (u64, NodeId),
+    ) -> Option<Record> {
         let context = self.sessions.release(now, seid, &mut self.tables)?;
+        self.tell_counts(out);
         Some(Record::new(seid, smf, context, &self.sessions.site))
     }
 }
@@ -155,6 +158,7 @@ impl<T: Tables> Sessions<T> {
     /// A live session is here no more.
     pub(super) fn leave(&mut self, now: Time, place: Place, tables: &mut T) -> Option<Context> {
         let out = self.take_out(place)?;
+        self.count(out.peer);
         if let Some(mut list) = self.peers.remove(&out.peer) {
             self.bridge(out.previous, out.next, &mut list);
             if list.len > 0 {

@@ -5,20 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use compiled::Tables;
-use pfcp::{Cause, IeType};
-
-use crate::base::event::Event;
-use crate::base::flow::FlowDescription;
 use crate::base::ids::{PartyId, PeerId};
-use crate::base::pfd::{PfdKind, Property};
-use crate::base::refusal::Refusal;
+use crate::base::pfd::{Property, flows_of};
 use crate::base::slab::Place;
-use crate::exchange::n4::Turn;
+use crate::between::to_node::{Outputs, ToNode};
 use crate::rules::Pdr;
 use crate::rules::flows::{Flows, NO_FLOWS};
 use crate::shard::Shard;
 use crate::shard::sessions::Sessions;
+use compiled::Tables;
 
 /// Applications, each of one party.
 type Names = BTreeSet<(PartyId, Box<str>)>;
@@ -36,6 +31,8 @@ pub(crate) struct Applications {
     flows: BTreeMap<PartyId, Flows>,
     /// PDRs of a peer that name an application; those that none names are not here.
     users: BTreeMap<(PeerId, Box<str>), usize>,
+    /// Came to be users, or ceased to, since the node was told.
+    news: BTreeMap<(PeerId, Box<str>), bool>,
     /// Of those that PDRs name: changed since the pass under way began.
     changed: Names,
     pass: Option<Pass>,
@@ -49,15 +46,6 @@ struct Pass {
     at: Place,
     /// Sessions that keep what they had.
     failed: usize,
-}
-
-/// The flows of an application's PFDs, if these are all that they are.
-pub(crate) fn flows_of(properties: &[Property]) -> Option<Box<[FlowDescription]>> {
-    let flow = |property: &Property| match property.kind {
-        PfdKind::Flow => FlowDescription::parse(property.text.as_bytes()).ok(),
-        PfdKind::Url | PfdKind::Domain | PfdKind::Custom => None,
-    };
-    properties.iter().map(flow).collect()
 }
 
 impl Applications {
@@ -112,21 +100,6 @@ impl Applications {
         members.any(|(peer, _)| self.users.contains_key(&(*peer, name.into())))
     }
 
-    /// Whether the PFDs of an application may become these: those that PDRs name must stay such that their packets
-    /// can be told. Without any they are nobody's.
-    pub(crate) fn allow(
-        &self,
-        party: PartyId,
-        name: &str,
-        properties: &[Property],
-    ) -> Result<(), Refusal> {
-        if self.is_used(party, name) && flows_of(properties).is_none() {
-            let ie = IeType::APPLICATION_IDS_PFDS;
-            return Err(Refusal::ie(Cause::SERVICE_NOT_SUPPORTED, ie));
-        }
-        Ok(())
-    }
-
     /// The PFDs of an application are these from now on, none if they were taken away.
     pub(crate) fn provision(&mut self, party: PartyId, name: &str, properties: &[Property]) {
         let is_used = self.is_used(party, name);
@@ -150,7 +123,11 @@ impl Applications {
     /// PDRs of a peer's session come in the place of others.
     pub(crate) fn keep(&mut self, peer: PeerId, before: &[Pdr], after: &[Pdr]) {
         for name in after.iter().filter_map(|pdr| pdr.pdi.application()) {
-            *self.users.entry((peer, name.into())).or_default() += 1;
+            let users = self.users.entry((peer, name.into())).or_default();
+            *users += 1;
+            if *users == 1 {
+                self.news.insert((peer, name.into()), true);
+            }
         }
         for name in before.iter().filter_map(|pdr| pdr.pdi.application()) {
             self.leave(peer, name);
@@ -168,6 +145,7 @@ impl Applications {
             return;
         }
         self.users.remove(&key);
+        self.news.insert((peer, name.into()), false);
         let Some(party) = self.parties.get(&peer).copied() else {
             return;
         };
@@ -177,6 +155,15 @@ impl Applications {
         {
             flows.remove(name);
         }
+    }
+
+    pub(crate) fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// Peers whose PDRs name an application now, or do not any more, since this was last asked.
+    pub(crate) fn take_news(&mut self) -> BTreeMap<(PeerId, Box<str>), bool> {
+        std::mem::take(&mut self.news)
     }
 
     /// Whether sessions are still to be compiled anew.
@@ -200,13 +187,10 @@ impl Applications {
 
 impl<T: Tables> Shard<T> {
     /// A step towards sessions that go by the PFDs as they are now.
-    pub(crate) fn fit_to_pfds(&mut self, turn: &mut Turn<'_>) {
-        let Some(sessions) = self.sessions.refit(&mut self.tables) else {
-            return;
-        };
-        if sessions > 0 {
-            turn.stats().pfds_without_room += sessions as u64;
-            turn.out.event(Event::PfdsWithoutRoom { sessions });
+    pub(super) fn fit_to_pfds(&mut self, out: &mut Outputs) {
+        let sessions = self.sessions.refit(&mut self.tables);
+        if let Some(sessions) = sessions.filter(|sessions| *sessions > 0) {
+            out.say(ToNode::PfdsWithoutRoom(sessions));
         }
     }
 }

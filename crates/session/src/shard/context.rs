@@ -5,6 +5,7 @@
 
 use compiled::PdrId;
 
+use crate::base::gtpu::Tunnel;
 use crate::rules::endpoints::Endpoint;
 use crate::rules::{FarId, Rules, Urr};
 use crate::shard::deferred::Deferral;
@@ -13,7 +14,6 @@ use crate::shard::kept::{Ends, Kept, Part, Places, ToKeep};
 use crate::shard::paging::Waiting;
 use crate::shard::sets::Membership;
 use crate::shard::stopped::{Indicated, paused};
-use crate::shard::tunnels::Tunnel;
 use crate::usage::measured::Usage;
 use crate::usage::urr_rules::UrrRules;
 

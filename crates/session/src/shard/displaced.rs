@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use compiled::{Resource, Tables};
 
-use crate::base::event::Event;
 use crate::base::ids::{PartyId, PeerId};
 use crate::base::refusal::Refusal;
 use crate::base::shortage::Shortage;
 use crate::base::slab::Place;
 use crate::base::time::Time;
-use crate::exchange::n4::Turn;
-use crate::node::peer::{Peer, PeerState, Peers};
+use crate::between::smf::Smf;
+use crate::between::to_node::{Displaced, Outputs, ToNode};
 use crate::rules::Apply;
 use crate::shard::Shard;
 use crate::shard::context::Context;
@@ -30,8 +29,8 @@ impl<T: Tables> Shard<T> {
     /// Whether it did: then the request may be tried again.
     pub(crate) fn displace_one(
         &mut self,
-        turn: &mut Turn<'_>,
-        peers: &Peers,
+        now: Time,
+        out: &mut Outputs,
         wanted_by: PeerId,
         refusal: &Refusal,
     ) -> bool {
@@ -43,10 +42,10 @@ impl<T: Tables> Shard<T> {
         else {
             return false;
         };
-        let Some(peer) = self.most_beyond(turn.now, peers, wanted_by, resource) else {
+        let Some(peer) = self.most_beyond(now, wanted_by, resource) else {
             return false;
         };
-        let Some(place) = self.dispensable(peer.id, resource) else {
+        let Some(place) = self.dispensable(peer, resource) else {
             return false;
         };
         let Some(seid) = self.sessions.slab.seid(place) else {
@@ -55,36 +54,30 @@ impl<T: Tables> Shard<T> {
         let cp_seid = self.sessions.owner(seid).map_or(0, |(_, cp_seid)| cp_seid);
         self.sessions.delete_one(place);
         // It is the first to go of those that are to.
-        self.sessions.reap(turn.now, 1, &mut self.tables);
-        self.log_usage(turn, peers);
-        turn.stats().displaced += 1;
-        turn.out.event(Event::SessionDisplaced {
-            node_id: peer.node_id.clone(),
-            address: peer.address,
+        self.sessions.reap(now, 1, &mut self.tables);
+        out.say(ToNode::Displaced(Displaced {
+            peer,
             seid,
             cp_seid,
             table,
-        });
+        }));
         true
     }
 
     /// Of the SMFs that have been silent for long the one that is furthest beyond its share.
-    fn most_beyond<'a>(
-        &self,
-        now: Time,
-        peers: &'a Peers,
-        wanted_by: PeerId,
-        resource: Resource,
-    ) -> Option<&'a Peer> {
-        let own = peers.get(wanted_by).map(Peer::party);
-        let is_silent = |peer: &Peer| {
-            matches!(peer.state, PeerState::Down(_)) && now.since(peer.heard) >= SILENT_FOR
+    fn most_beyond(&self, now: Time, wanted_by: PeerId, resource: Resource) -> Option<PeerId> {
+        let own = self.smfs.get(&wanted_by).map(|smf| smf.party);
+        let is_silent =
+            |smf: &Smf| (smf.silent_since).is_some_and(|heard| now.since(heard) >= SILENT_FOR);
+        let all_are = |party: PartyId| {
+            let mut members = self.smfs.values().filter(|smf| smf.party == party);
+            members.all(is_silent)
         };
-        let all_are = |party: PartyId| peers.members(party).all(is_silent);
-        let silent = peers
+        let silent = self
+            .smfs
             .iter()
-            .filter(|peer| is_silent(peer) && Some(peer.party()) != own && all_are(peer.party()));
-        let beyond = silent.map(|peer| (self.beyond(peer.id, resource), peer));
+            .filter(|(_, smf)| is_silent(smf) && Some(smf.party) != own && all_are(smf.party));
+        let beyond = silent.map(|(peer, _)| (self.beyond(*peer, resource), *peer));
         let most = beyond.max_by_key(|(beyond, _)| *beyond)?;
         (most.0 > 0).then_some(most.1)
     }

@@ -1,6 +1,6 @@
 //! Error Indications of gNBs and other UPFs: the SMF of the session is told (ERIR: TS 29.244, 5.10 and
 //! 7.5.8.4; TS 23.527, 5.3.2), and decides what becomes of the tunnel, into which nothing is sent meanwhile if it goes on
-//! to say so. Only its own end knows of a tunnel: what others say of it is counted.
+//! to say so. Only its own end knows of a tunnel: what others say of it is counted, and comes here not at all.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use compiled::Tables;
 use pfcp::ie::{FTeid, ReportType};
 
-use crate::exchange::n4::Turn;
-use crate::node::peer::Peers;
+use crate::base::gtpu::Tunnel;
+use crate::base::time::Time;
+use crate::between::to_node::Outputs;
 use crate::shard::Shard;
-use crate::shard::tunnels::Tunnel;
 
 /// Sessions whose tunnels are looked at before other work may go first.
 const SESSIONS_INDEXED: usize = 1024;
@@ -20,31 +20,20 @@ const SESSIONS_INDEXED: usize = 1024;
 const TUNNELS_TOLD: usize = 256;
 
 impl<T: Tables> Shard<T> {
-    /// Error Indication about a tunnel; one that is not of its far end is counted only.
-    pub(crate) fn on_error_indication(
-        &mut self,
-        turn: &mut Turn<'_>,
-        peers: &Peers,
-        from: IpAddr,
-        tunnel: Tunnel,
-    ) {
-        turn.stats().error_indications += 1;
-        if from != tunnel.1 {
-            turn.stats().error_indications_foreign += 1;
-            return;
-        }
-        self.sessions.tunnels.ask(turn.now, tunnel);
-        self.look_up_tunnels(turn, peers);
+    /// Error Indication of the far end of a tunnel.
+    pub(super) fn on_error_indication(&mut self, now: Time, out: &mut Outputs, tunnel: Tunnel) {
+        self.sessions.tunnels.ask(now, tunnel);
+        self.look_up_tunnels(now, out);
     }
 
     /// A step towards knowing whose tunnels Error Indications were about; who it was is told.
-    pub(crate) fn look_up_tunnels(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
+    pub(super) fn look_up_tunnels(&mut self, now: Time, out: &mut Outputs) {
         self.sessions.index_tunnels(SESSIONS_INDEXED);
         for _ in 0..TUNNELS_TOLD {
             let Some(tunnel) = self.sessions.tunnels.question() else {
                 break;
             };
-            self.tell_of_error(turn, peers, tunnel);
+            self.tell_of_error(now, out, tunnel);
         }
     }
 
@@ -53,11 +42,11 @@ impl<T: Tables> Shard<T> {
         self.config.t1 * self.config.n1.max(1)
     }
 
-    fn tell_of_error(&mut self, turn: &mut Turn<'_>, peers: &Peers, tunnel: Tunnel) {
+    fn tell_of_error(&mut self, now: Time, out: &mut Outputs, tunnel: Tunnel) {
         let ((teid, peer), pause) = (tunnel, self.tunnel_pause());
         for seid in self.sessions.with_tunnel(tunnel) {
             // A gNB indicates an error for each packet; the SMF hears of it once.
-            if !(self.sessions).indicated(turn.now, seid, tunnel, pause, &mut self.tables) {
+            if !(self.sessions).indicated(now, seid, tunnel, pause, &mut self.tables) {
                 continue;
             }
             let (ipv4, ipv6) = match peer {
@@ -65,10 +54,9 @@ impl<T: Tables> Shard<T> {
                 IpAddr::V6(v6) => (None, Some(v6)),
             };
             let f_teid = FTeid::Given { teid, ipv4, ipv6 };
-            let sent = self.report(turn, peers, seid, ReportType::ERIR, |writer| {
+            self.report(out, seid, ReportType::ERIR, |writer| {
                 writer.error_indication_report(&[f_teid]);
             });
-            turn.stats().error_reports += u64::from(sent);
         }
     }
 }

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use compiled::Tables;
 
 use crate::base::ids::PeerId;
+use crate::base::set_key::SetKey;
 use crate::base::slab::Place;
 use crate::shard::sessions::{List, Sessions};
-use crate::shard::sets::SetKey;
 
 impl<T: Tables> Sessions<T> {
     /// The list of this peer, a new one if it has none.
@@ -21,6 +21,7 @@ impl<T: Tables> Sessions<T> {
 
     /// Puts `at`, whose neighbours are set, in front of `next` in the list of this peer.
     pub(crate) fn head(&mut self, peer: PeerId, at: Option<Place>, next: Option<Place>) {
+        self.count(peer);
         if let Some(list) = self.peers.get_mut(&peer) {
             list.first = at;
             list.last = list.last.or(at);
@@ -31,10 +32,24 @@ impl<T: Tables> Sessions<T> {
         }
     }
 
+    /// The number of sessions of this peer changes.
+    pub(super) fn count(&mut self, peer: PeerId) {
+        if !self.counted.contains(&peer) {
+            self.counted.push(peer);
+        }
+    }
+
+    /// Sessions of this peer; the node is told.
+    pub(super) fn counted_of(&mut self, peer: PeerId) -> usize {
+        self.counted.retain(|counted| *counted != peer);
+        self.len_of(peer)
+    }
+
     /// Takes a live session out of the list of its peer; it keeps its place.
     fn detach(&mut self, place: Place) -> Option<()> {
         let session = self.slab.get(place)?;
         let (peer, previous, next) = (session.peer, session.previous, session.next);
+        self.count(peer);
         let mut list = self.peers.remove(&peer)?;
         self.bridge(previous, next, &mut list);
         if list.len > 0 {

@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::slab::Place;
 use crate::base::time::Time;
-use crate::exchange::n4::Turn;
-use crate::node::peer::Peers;
+use crate::between::to_node::Outputs;
 use crate::rules::Pdr;
 use crate::shard::Shard;
 use crate::shard::context::Context;
@@ -226,14 +225,14 @@ impl<T: Tables> Sessions<T> {
 
 impl<T: Tables> Shard<T> {
     /// Look at the sessions whose time it is.
-    pub(crate) fn look_for_inactivity(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
+    pub(super) fn look_for_inactivity(&mut self, now: Time, out: &mut Outputs) {
         for _ in 0..LOOKS_PER_STEP {
-            let Some(seid) = self.sessions.inactivity.next_due(turn.now) else {
+            let Some(seid) = self.sessions.inactivity.next_due(now) else {
                 return;
             };
             let packets = self.sessions.packets(seid, &self.tables);
-            if self.sessions.look_at(turn.now, seid, packets)
-                && !self.report(turn, peers, seid, ReportType::UPIR, |_| {})
+            if self.sessions.look_at(now, seid, packets)
+                && !self.report(out, seid, ReportType::UPIR, |_| {})
             {
                 self.sessions.quiet_is_unreported(seid);
             }

@@ -1,6 +1,7 @@
 //! A set of sessions: requests about them, what they hold, and what falls due for them.
 //!
-//! A [`Shard`] knows of SMFs only what the associations say that it is shown, and tells its node by [`Shards`].
+//! A [`Shard`] knows of SMFs what its node tells it ([`ToShard`]), and says what comes of what it hears ([`ToNode`]). It sends
+//! nothing itself.
 
 pub(crate) mod adopt;
 pub(crate) mod applications;
@@ -37,30 +38,25 @@ pub(crate) mod usage_reports;
 pub(crate) mod view;
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use compiled::Tables;
 
-use crate::base::event::Event;
-use crate::base::ids::{PartyId, PeerId};
+use crate::base::ids::PeerId;
 use crate::base::node_id::NodeId;
-use crate::base::pfd::Property;
-use crate::base::refusal::Refusal;
-use crate::base::shares::Shares;
 use crate::base::slab::Place;
 use crate::base::time::Time;
-use crate::exchange::n4::Turn;
-use crate::exchange::requests::{About, Purpose};
-use crate::node::peer::Peers;
-use crate::node::shards::{Shards, Then};
+use crate::between::smf::Smf;
+use crate::between::to_node::{Outputs, ToNode};
+use crate::between::to_shard::ToShard;
+use crate::exchange::requests::reports_max;
 use crate::rules::config::Config;
 use crate::rules::summary::SessionSummary;
 use crate::shard::finishing::Finishing;
 use crate::shard::ledger::Ledger;
 use crate::shard::reports::Reports;
-use crate::shard::resources::{Created, ResourceFill};
+use crate::shard::resources::ResourceFill;
 use crate::shard::sessions::Sessions;
 use crate::shard::view::SessionView;
 
@@ -70,21 +66,15 @@ pub(crate) struct Shard<T: Tables> {
     config: Arc<Config>,
     tables: T,
     sessions: Sessions<T>,
+    /// Associations that there are.
+    smfs: BTreeMap<PeerId, Smf>,
     reports: Reports,
-    sweep: Sweep,
+    /// Reports that may be under way.
+    reports_max: usize,
+    /// Sessions that have lost their SMF and are not deleted yet.
+    sweep_left: usize,
     finishing: Finishing,
     closing: bool,
-    /// Kept for its capacity.
-    created: Vec<Created>,
-}
-
-/// Sessions of peers that are gone, deleted step by step.
-#[derive(Debug, Default)]
-struct Sweep {
-    left: usize,
-    deleted: usize,
-    /// Whose sessions they were.
-    gone: BTreeMap<PeerId, NodeId>,
 }
 
 /// Sessions whose PDRs come or go before other work may go first.
@@ -99,44 +89,121 @@ impl<T: Tables> Shard<T> {
             config: Arc::clone(config),
             tables,
             sessions,
+            smfs: BTreeMap::new(),
             reports: Reports::default(),
-            sweep: Sweep::default(),
+            reports_max: reports_max(config),
+            sweep_left: 0,
             finishing: Finishing::default(),
             closing: false,
-            created: Vec::new(),
         }
     }
 
-    /// See [`Core::set_clock`](crate::Core::set_clock).
-    pub(crate) fn set_clock(&mut self, now: Time, ntp: Duration) {
-        self.sessions.deferred.set_clock(now, ntp);
+    /// Everything that a shard does, it does for something that it hears.
+    pub(crate) fn handle(&mut self, now: Time, what: ToShard<'_>, out: &mut Outputs) {
+        match what {
+            ToShard::Request(incoming, request) => self.on_request(now, out, incoming, request),
+            ToShard::Answered(about, response) => self.on_report_answer(now, out, about, response),
+            ToShard::Unanswered(about) => self.on_report_unanswered(now, out, about),
+            ToShard::Late(about, sequence) => self.on_late_report(now, out, (about, sequence)),
+            ToShard::Smf(peer, smf) => self.on_smf(now, out, peer, smf),
+            ToShard::Gone(peer) => self.on_gone(now, out, peer),
+            ToShard::PartyGone(party) => self.sessions.applications.forget_party(party),
+            ToShard::Shares(shares) => self.sessions.ledger.set_shares(shares),
+            ToShard::Pfds(party, application, pfds) => {
+                let applications = &mut self.sessions.applications;
+                applications.provision(party, &application, &pfds);
+            }
+            ToShard::Fit => self.fit_to_pfds(out),
+            ToShard::Finish(peer) => {
+                self.finishing.begin(peer);
+                self.keep_finishing(now, out);
+            }
+            ToShard::Close => self.closing = true,
+            ToShard::DropReports => {
+                self.reports.clear();
+                self.finishing = Finishing::default();
+            }
+            ToShard::Delete(party, sets, from) => {
+                self.delete_sets(now, out, (party, from), &sets);
+            }
+            ToShard::HandOver(party, sets, to) => self.hand_over(party, &sets, to),
+            ToShard::ErrorIndication(tunnel) => self.on_error_indication(now, out, tunnel),
+            ToShard::Buffered(what) => self.on_buffered(now, what),
+            ToShard::Crossed(seid) => self.on_crossed(now, out, seid),
+            ToShard::Paths => {
+                let mut in_use = Vec::new();
+                self.tables
+                    .gtpu_paths(&mut |remote, local| in_use.push((remote, local)));
+                out.say(ToNode::Paths(in_use));
+            }
+            ToShard::Clock(ntp) => self.sessions.deferred.set_clock(now, ntp),
+            ToShard::Host(addresses) => self.sessions.set_host_addresses(addresses),
+            ToShard::Time => self.advance(now, out),
+        }
+        self.tell_counts(out);
     }
 
-    /// Tells SMFs of sessions that are quiet, and of what was measured, where it is time.
-    pub(crate) fn measure(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
+    /// For the node's counts, and for the log of usage.
+    fn tell_counts(&mut self, out: &mut Outputs) {
+        out.usage.append(&mut self.sessions.usage.records);
+        while let Some(peer) = self.sessions.counted.pop() {
+            out.say(ToNode::Sessions(peer, self.sessions.len_of(peer)));
+        }
+        if !self.sessions.applications.has_news() {
+            return;
+        }
+        for ((peer, application), is_named) in self.sessions.applications.take_news() {
+            out.say(ToNode::Names(peer, application, is_named));
+        }
+    }
+
+    /// An association begins, or is like this now.
+    fn on_smf(&mut self, now: Time, out: &mut Outputs, peer: PeerId, smf: Smf) {
+        let (party, answers) = (smf.party, smf.silent_since.is_none());
+        let before = self.smfs.insert(peer, smf);
+        if before.as_ref().is_none_or(|before| before.party != party) {
+            self.sessions.applications.join(peer, party);
+            self.sessions.ledger.join(peer, party);
+        }
+        if answers && before.is_some_and(|before| before.silent_since.is_some()) {
+            self.send_what_waits(now, out, peer);
+        }
+    }
+
+    /// An association is over, and with it its sessions, which are deleted step by step.
+    fn on_gone(&mut self, now: Time, out: &mut Outputs, peer: PeerId) {
+        self.smfs.remove(&peer);
+        self.reports.forget(peer);
+        self.finishing.forget(peer);
+        self.sessions.applications.forget(peer);
+        self.sessions.ledger.forget(peer);
+        self.sweep_left += self.sessions.len_of(peer);
+        self.sessions.delete_peer(peer);
+        match self.sweep_left {
+            0 => out.say(ToNode::Swept),
+            _ => self.sweep_step(now, out),
+        }
+    }
+
+    /// Does what is due.
+    fn advance(&mut self, now: Time, out: &mut Outputs) {
         if !self.closing {
-            self.look_for_inactivity(turn, peers);
-            self.keep_usage(turn, peers);
+            self.look_for_inactivity(now, out);
+            self.keep_usage(now, out);
+            self.page(now, out);
+            let (sessions, tables) = (&mut self.sessions, &mut self.tables);
+            sessions.keep_times(now, SESSIONS_PER_STEP, tables);
+            sessions.resume(now, SESSIONS_PER_STEP, tables);
         }
-    }
-
-    /// Pages, has PDRs begin or cease to hold, and tries tunnels again, where it is time.
-    pub(crate) fn keep_times(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
-        if !self.closing {
-            self.page(turn, peers);
-            let (now, tables) = (turn.now, &mut self.tables);
-            self.sessions.keep_times(now, SESSIONS_PER_STEP, tables);
-            self.sessions.resume(now, SESSIONS_PER_STEP, tables);
-        }
-    }
-
-    /// A step towards indexes that are whole, and sessions that go by the PFDs as they are now.
-    pub(crate) fn catch_up(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
+        self.keep_finishing(now, out);
         if self.sessions.tunnels.is_behind() {
-            self.look_up_tunnels(turn, peers);
+            self.look_up_tunnels(now, out);
         }
         if self.sessions.applications.is_behind() {
-            self.fit_to_pfds(turn);
+            self.fit_to_pfds(out);
+        }
+        if self.sweep_left > 0 {
+            self.sweep_step(now, out);
         }
     }
 
@@ -144,7 +211,7 @@ impl<T: Tables> Shard<T> {
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let sessions = &self.sessions;
         let indexing = sessions.tunnels.is_behind() || sessions.applications.is_behind();
-        if self.sweep.left > 0 || indexing || self.finishing.is_behind() {
+        if self.sweep_left > 0 || indexing || self.finishing.is_behind() {
             return Some(Time(0));
         }
         let sessions = (!self.closing).then_some(sessions)?;
@@ -158,43 +225,25 @@ impl<T: Tables> Shard<T> {
         due.into_iter().flatten().min()
     }
 
-    /// Whether a request is still worth sending: the session that it is about is there.
-    pub(crate) fn wants(&self, purpose: Purpose) -> bool {
-        match purpose {
-            Purpose::Report(About { seid, .. }) => self.sessions.owner(seid).is_some(),
-            _ => true,
-        }
-    }
-
-    /// Deletes some more sessions of peers that are gone. `true`: that was the last one.
-    pub(crate) fn sweep_step(&mut self, turn: &mut Turn<'_>, peers: &Peers) -> bool {
-        if self.sweep.left == 0 {
-            return false;
-        }
-        let before = self.sweep.left;
+    /// Deletes some more sessions that have lost their SMF.
+    fn sweep_step(&mut self, now: Time, out: &mut Outputs) {
+        let before = self.sweep_left;
         let at_most = self.config.deletions_per_step.max(1);
-        let (now, tables) = (turn.now, &mut self.tables);
-        self.sweep.left = if self.closing && peers.len() == 0 {
+        let tables = &mut self.tables;
+        self.sweep_left = if self.closing && self.smfs.is_empty() {
             self.sessions.let_be(now, at_most, tables)
         } else {
             self.sessions.reap(now, at_most, tables)
         };
-        self.log_usage(turn, peers);
-        let deleted = before.saturating_sub(self.sweep.left);
-        self.sweep.deleted += deleted;
-        turn.stats().swept += deleted as u64;
-        if self.sweep.left > 0 {
-            return false;
+        out.say(ToNode::Deleted(before.saturating_sub(self.sweep_left)));
+        if self.sweep_left == 0 {
+            out.say(ToNode::Swept);
         }
-        self.sweep.gone.clear();
-        let sessions = std::mem::take(&mut self.sweep.deleted);
-        turn.out.event(Event::SessionsDeleted { sessions });
-        true
     }
 
     /// Sessions of peers that are gone and that are not deleted yet.
     pub(crate) fn to_delete(&self) -> usize {
-        self.sweep.left
+        self.sweep_left
     }
 
     /// Sessions of peers that are there.
@@ -206,11 +255,6 @@ impl<T: Tables> Shard<T> {
     pub(crate) fn full_percent(&self) -> u8 {
         let limit = self.config.limits.sessions.max(1) as usize;
         (self.sessions.len().min(limit) * 100 / limit) as u8
-    }
-
-    /// See [`Core::set_own_addresses`](crate::Core::set_own_addresses).
-    pub(crate) fn set_own_addresses(&mut self, addresses: Vec<IpAddr>) {
-        self.sessions.set_host_addresses(addresses);
     }
 
     /// Sessions in a stable order, those that come after the one with this SEID.
@@ -231,10 +275,13 @@ impl<T: Tables> Shard<T> {
         self.sessions.view(seid, &self.tables)
     }
 
-    /// See [`Core::record`](crate::Core::record).
-    pub(crate) fn record(&self, seid: u64, peers: &Peers) -> Option<Vec<u8>> {
-        let (peer, _) = self.sessions.owner(seid)?;
-        let smf = &peers.get(peer)?.node_id;
+    /// Whose a session is, by our SEID.
+    pub(crate) fn owner(&self, seid: u64) -> Option<PeerId> {
+        self.sessions.owner(seid).map(|(peer, _)| peer)
+    }
+
+    /// See [`Core::record`](crate::Core::record); its SMF is of this Node ID.
+    pub(crate) fn record(&self, seid: u64, smf: &NodeId) -> Option<Vec<u8>> {
         let context = self.sessions.context(seid)?;
         Some(record::write(seid, smf, context, &self.sessions.site))
     }
@@ -261,6 +308,11 @@ impl<T: Tables> Shard<T> {
         self.sessions.place_of(seid)
     }
 
+    /// Read the session in this place itself. The result means nothing.
+    pub(crate) fn touch_session(&self, place: Place) -> u64 {
+        self.sessions.touch(place)
+    }
+
     /// Read what requests about the sessions in these places will read. The result means nothing. Each loop is over what the
     /// one before has made reachable: a processor looks ahead some hundred instructions.
     pub(crate) fn touch(&self, places: &[Place]) -> u64 {
@@ -283,98 +335,12 @@ impl<T: Tables> Shard<T> {
     pub(crate) fn check_indexes(&self) {
         self.sessions.check_indexes();
     }
-}
 
-impl<T: Tables> Shards for Shard<T> {
-    fn sessions_of(&self, peer: PeerId) -> usize {
+    pub(crate) fn smfs(&self) -> &BTreeMap<PeerId, Smf> {
+        &self.smfs
+    }
+
+    pub(crate) fn sessions_of(&self, peer: PeerId) -> usize {
         self.sessions.len_of(peer)
-    }
-
-    fn forget(&mut self, peer: PeerId) {
-        self.reports.forget(peer);
-        self.finishing.forget(peer);
-        self.sessions.applications.forget(peer);
-        self.sessions.ledger.forget(peer);
-    }
-
-    fn disown(
-        &mut self,
-        turn: &mut Turn<'_>,
-        peers: &Peers,
-        peer: PeerId,
-        node_id: Option<NodeId>,
-    ) -> bool {
-        let sessions = self.sessions.len_of(peer);
-        if let Some(node_id) = node_id.filter(|_| sessions > 0) {
-            self.sweep.gone.insert(peer, node_id);
-        }
-        self.sessions.delete_peer(peer);
-        self.sweep.left += sessions;
-        self.sweep_step(turn, peers)
-    }
-
-    fn is_swept(&self) -> bool {
-        self.sweep.left == 0
-    }
-
-    fn send_waiting(&mut self, turn: &mut Turn<'_>, peers: &Peers, peer: PeerId) {
-        self.send_what_waits(turn, peers, peer);
-    }
-
-    fn begin_finishing(&mut self, peer: PeerId, then: Then) {
-        self.finishing.begin(peer, then);
-    }
-
-    fn unfinished(&self) -> Vec<PeerId> {
-        self.finishing.unfinished()
-    }
-
-    fn finish_some(&mut self, turn: &mut Turn<'_>, peers: &Peers, peer: PeerId) {
-        self.ask_for_usage(turn.now, peer);
-        self.tell_usage(turn, peers);
-        self.may_be_finished(peer);
-    }
-
-    fn finished(&mut self) -> Option<(PeerId, Then)> {
-        self.finishing.next_finished()
-    }
-
-    fn close(&mut self) {
-        self.closing = true;
-    }
-
-    fn drop_reports(&mut self) {
-        self.reports.clear();
-        self.finishing = Finishing::default();
-    }
-
-    fn join(&mut self, peer: PeerId, party: PartyId) {
-        self.sessions.applications.join(peer, party);
-        self.sessions.ledger.join(peer, party);
-    }
-
-    fn set_shares(&mut self, shares: Shares) {
-        self.sessions.ledger.set_shares(shares);
-    }
-
-    fn forget_party(&mut self, party: PartyId) {
-        self.sessions.applications.forget_party(party);
-    }
-
-    fn allow(&self, party: PartyId, application: &str, pfds: &[Property]) -> Result<(), Refusal> {
-        self.sessions.applications.allow(party, application, pfds)
-    }
-
-    fn provision(&mut self, party: PartyId, application: &str, pfds: &[Property]) {
-        let applications = &mut self.sessions.applications;
-        applications.provision(party, application, pfds);
-    }
-
-    fn refit(&mut self, turn: &mut Turn<'_>) {
-        self.fit_to_pfds(turn);
-    }
-
-    fn gtpu_paths(&self, each: &mut dyn FnMut(IpAddr, IpAddr)) {
-        self.tables.gtpu_paths(each);
     }
 }

@@ -14,9 +14,8 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::base::time::Time;
+use crate::between::to_node::Outputs;
 use crate::compile::compiler::mark;
-use crate::exchange::n4::Turn;
-use crate::node::peer::Peers;
 use crate::rules::{Apply, Bar, BarId, Far, Pdr, Rules};
 use crate::shard::Shard;
 use crate::shard::sessions::Sessions;
@@ -351,9 +350,9 @@ impl<T: Tables> Shard<T> {
     }
 
     /// Tell SMFs of packets that wait, where it is time.
-    pub(crate) fn page(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
+    pub(super) fn page(&mut self, now: Time, out: &mut Outputs) {
         for _ in 0..SESSIONS_PER_STEP {
-            let Some((seid, met)) = self.sessions.next_to_page(turn.now) else {
+            let Some((seid, met)) = self.sessions.next_to_page(now) else {
                 return;
             };
             let told = self.sessions.settle_met(seid, &met, &self.tables);
@@ -361,8 +360,8 @@ impl<T: Tables> Shard<T> {
                 continue;
             }
             let write = |writer: &mut pfcp::Writer<'_>| writer.downlink_data_report(&told);
-            if !self.report(turn, peers, seid, ReportType::DLDR, write) {
-                self.sessions.page_again(turn.now.after(RETRY), seid);
+            if !self.report(out, seid, ReportType::DLDR, write) {
+                self.sessions.page_again(now.after(RETRY), seid);
             }
         }
     }

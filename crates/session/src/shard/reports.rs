@@ -6,16 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use compiled::Tables;
+use pfcp::Writer;
 use pfcp::ie::ReportType;
 use pfcp::message::SessionReportResponse;
-use pfcp::{Message, MessageType, Writer};
 
-use crate::base::event::{Ignored, Said};
 use crate::base::ids::PeerId;
-use crate::exchange::n4::Turn;
-use crate::exchange::requests::{About, Purpose};
-use crate::exchange::stats::Way;
-use crate::node::peer::{PeerState, Peers};
+use crate::base::time::Time;
+use crate::between::to_node::{Outputs, Report, ToNode};
+use crate::exchange::requests::About;
 use crate::shard::Shard;
 use crate::usage::report::USAGE;
 
@@ -52,21 +50,25 @@ impl OfPeer {
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
     peers: BTreeMap<PeerId, OfPeer>,
+    /// To all peers.
+    under_way: usize,
 }
 
 impl Reports {
     /// The association is over.
     pub(crate) fn forget(&mut self, peer: PeerId) {
-        self.peers.remove(&peer);
+        let forgotten = self.peers.remove(&peer);
+        self.under_way -= forgotten.map_or(0, |of_peer| of_peer.unanswered);
     }
 
     /// We are leaving.
     pub(crate) fn clear(&mut self) {
-        self.peers.clear();
+        *self = Self::default();
     }
 
     fn sent(&mut self, peer: PeerId) {
         self.peers.entry(peer).or_default().unanswered += 1;
+        self.under_way += 1;
     }
 
     /// The usage of a session takes its place in the queue.
@@ -135,7 +137,10 @@ impl Reports {
         let Some(of_peer) = self.peers.get_mut(&peer) else {
             return;
         };
-        of_peer.unanswered = of_peer.unanswered.saturating_sub(1);
+        if of_peer.unanswered > 0 {
+            of_peer.unanswered -= 1;
+            self.under_way -= 1;
+        }
     }
 
     fn tidy(&mut self, peer: PeerId) {
@@ -152,8 +157,7 @@ impl<T: Tables> Shard<T> {
     /// unanswered that this one was not sent and will not be.
     pub(crate) fn report(
         &mut self,
-        turn: &mut Turn<'_>,
-        peers: &Peers,
+        out: &mut Outputs,
         seid: u64,
         report: ReportType,
         write: impl FnOnce(&mut Writer<'_>),
@@ -161,122 +165,114 @@ impl<T: Tables> Shard<T> {
         let Some((peer, _)) = self.sessions.owner(seid) else {
             return false;
         };
-        if self.reports.has_waiting(peer) || !self.may_report(turn, peers, peer) {
+        if self.reports.has_waiting(peer) || !self.may_report(peer) {
             let ies = only_ies(write);
             return self.reports.wait(peer, Waiting { seid, report, ies });
         }
-        self.send_report(turn, peers, seid, report, write)
+        self.send_report(out, seid, report, (0, write))
     }
 
-    /// Reports leave room for the other requests, but each SMF may have one under way.
-    fn may_report(&self, turn: &Turn<'_>, peers: &Peers, peer: PeerId) -> bool {
-        let is_up = (peers.get(peer)).is_some_and(|peer| peer.state == PeerState::Up);
-        let crowded = turn.n4.is_crowded();
-        let window = if is_up && !crowded { WINDOW } else { 1 };
-        self.reports.has_room(peer, window)
+    /// One SMF that is slow does not take the room of the others, each of which may have a report under way.
+    fn may_report(&self, peer: PeerId) -> bool {
+        let most = self.reports_max;
+        let is_up = (self.smfs.get(&peer)).is_some_and(|smf| smf.silent_since.is_none());
+        let is_crowded = self.reports.under_way >= most / 3 * 2;
+        let window = if is_up && !is_crowded { WINDOW } else { 1 };
+        self.reports.under_way < most && self.reports.has_room(peer, window)
     }
 
-    pub(crate) fn send_report(
+    /// `usage_reports`: so many are in it. `false`: the session is gone.
+    pub(super) fn send_report(
         &mut self,
-        turn: &mut Turn<'_>,
-        peers: &Peers,
+        out: &mut Outputs,
         seid: u64,
         report: ReportType,
-        write: impl FnOnce(&mut Writer<'_>),
+        (usage_reports, write): (usize, impl FnOnce(&mut Writer<'_>)),
     ) -> bool {
-        let Some((peer, cp_seid)) = self.sessions.owner(seid) else {
+        let owner = self.sessions.owner(seid);
+        let Some((peer, cp_seid)) = owner.filter(|(peer, _)| self.smfs.contains_key(peer)) else {
             return false;
         };
-        let Some(mut to) = peers.get(peer).map(|peer| peer.address) else {
-            return false;
-        };
-        // Another SMF of the set may have taken the session over (5.22).
-        if let Some(controller) = self.sessions.controller(seid) {
-            to.set_ip(controller);
-        }
         let usage = if report.contains(USAGE) {
             self.sessions.usage_is_numbered(seid)
         } else {
             0
         };
-        let purpose = Purpose::Report(About {
-            peer,
-            seid,
-            report,
-            usage,
-        });
-        let write = |writer: &mut Writer<'_>| {
-            writer.report_type(report);
-            write(writer);
-        };
-        let sent = turn.request(to, purpose, Some(cp_seid), write);
-        if sent {
-            self.reports.sent(peer);
-            turn.stats().downlink_data_reports += u64::from(report.contains(ReportType::DLDR));
-        }
-        sent
+        let ies = out.ies(write);
+        out.say(ToNode::Report(Report {
+            about: About {
+                peer,
+                seid,
+                report,
+                usage,
+            },
+            cp_seid,
+            controller: self.sessions.controller(seid),
+            ies,
+            usage_reports: usage_reports as u32,
+        }));
+        self.reports.sent(peer);
+        true
     }
 
-    /// Session Report Response (7.5.9). A refusal changes nothing here: an SMF that does not want
+    /// Session Report Response (7.5.9); `None`: it cannot be read. A refusal changes nothing here: an SMF that does not want
     /// the session any more deletes it.
-    pub(crate) fn on_report_answer(
+    pub(super) fn on_report_answer(
         &mut self,
-        turn: &mut Turn<'_>,
-        peers: &Peers,
+        now: Time,
+        out: &mut Outputs,
         about: About,
-        message: &Message<'_>,
+        response: Option<&SessionReportResponse<'_>>,
     ) {
-        let mut accepted = false;
-        match SessionReportResponse::decode(message) {
-            Ok(response) => {
-                accepted = response.cause.is_accepted();
-                turn.stats()
-                    .cause(Way::Received, message.header.message_type, response.cause);
-                if let (Some(f_seid), true) = (response.cp_f_seid, response.cause.is_accepted()) {
-                    self.sessions
-                        .set_cp_seid(about.peer, about.seid, f_seid.seid);
-                }
-                if about.report.contains(ReportType::DLDR) {
-                    self.on_paging_answer(turn.now, about.seid, &response);
-                }
+        let accepted = response.is_some_and(|response| response.cause.is_accepted());
+        if let Some(response) = response {
+            if let (Some(f_seid), true) = (response.cp_f_seid, accepted) {
+                self.sessions
+                    .set_cp_seid(about.peer, about.seid, f_seid.seid);
             }
-            Err(_) => {
-                let from = peers.get(about.peer).map(|peer| peer.address);
-                if let Some(from) = from {
-                    turn.ignore(from, Some(Said::from(&message.header)), Ignored::Incomplete);
-                }
+            if about.report.contains(ReportType::DLDR) {
+                self.on_paging_answer(now, about.seid, response);
             }
         }
         if about.report.contains(USAGE) {
             (self.sessions).usage_is_answered(about.seid, about.usage, accepted);
         }
-        self.report_is_done(turn, peers, about);
+        self.report_is_done(now, out, about);
     }
 
     /// A report stays without an answer.
-    pub(crate) fn on_report_unanswered(
-        &mut self,
-        turn: &mut Turn<'_>,
-        peers: &Peers,
-        about: About,
-    ) {
-        self.report_is_lost(turn.now, about.seid, about.report);
+    pub(super) fn on_report_unanswered(&mut self, now: Time, out: &mut Outputs, about: About) {
+        self.report_is_lost(now, about.seid, about.report);
         if about.report.contains(USAGE) {
             self.sessions.usage_is_unanswered(about.seid, about.usage);
         }
-        self.report_is_done(turn, peers, about);
+        self.report_is_done(now, out, about);
+    }
+
+    /// The answer to a report is late: it is sent again while its session is there.
+    pub(super) fn on_late_report(
+        &mut self,
+        now: Time,
+        out: &mut Outputs,
+        (about, sequence): (About, u32),
+    ) {
+        if self.sessions.owner(about.seid).is_some() {
+            return out.say(ToNode::Again(sequence));
+        }
+        out.say(ToNode::Moot(sequence));
+        self.on_report_unanswered(now, out, about);
     }
 
     /// A report was answered or given up, or its session is gone: the next may go.
-    pub(crate) fn report_is_done(&mut self, turn: &mut Turn<'_>, peers: &Peers, about: About) {
+    fn report_is_done(&mut self, now: Time, out: &mut Outputs, about: About) {
         self.reports.done(about.peer);
-        self.tell_usage(turn, peers);
-        self.send_what_waits(turn, peers, about.peer);
+        self.tell_usage(now, out);
+        self.send_what_waits(now, out, about.peer);
     }
 
     /// What waits goes, as far as it may: usage after all else, as it waits without loss.
-    pub(crate) fn send_what_waits(&mut self, turn: &mut Turn<'_>, peers: &Peers, peer: PeerId) {
-        while self.may_report(turn, peers, peer) {
+    pub(super) fn send_what_waits(&mut self, now: Time, out: &mut Outputs, peer: PeerId) {
+        while self.may_report(peer) {
             if let Some(mut next) = self.reports.next(peer) {
                 let gone = self.sessions.owner(next.seid).is_none();
                 if next.report.contains(ReportType::DLDR) {
@@ -287,12 +283,12 @@ impl<T: Tables> Shard<T> {
                     next.ies = only_ies(|writer| writer.downlink_data_report(&told));
                 }
                 let write = |writer: &mut Writer<'_>| writer.ies(&next.ies);
-                if !self.send_report(turn, peers, next.seid, next.report, write) && !gone {
+                if !self.send_report(out, next.seid, next.report, (0, write)) && !gone {
                     self.reports.put_back(peer, next);
                     break;
                 }
             } else if let Some(seid) = self.reports.next_usage(peer) {
-                if !self.send_usage_of(turn, peers, peer, seid) {
+                if !self.send_usage_of(now, out, peer, seid) {
                     self.reports.put_usage_back(peer, seid);
                     break;
                 }
@@ -301,17 +297,13 @@ impl<T: Tables> Shard<T> {
             }
         }
         self.reports.tidy(peer);
-        self.may_be_finished(peer);
+        self.may_be_finished(out, peer);
     }
 }
 
 /// What `write` writes, by itself.
 fn only_ies(write: impl FnOnce(&mut Writer<'_>)) -> Box<[u8]> {
-    let mut bytes = Vec::new();
-    let request = MessageType::SESSION_REPORT_REQUEST;
-    let mut writer = Writer::new(&mut bytes, request, None, 0);
-    let header = writer.len();
-    write(&mut writer);
-    writer.finish();
-    bytes.split_off(header.min(bytes.len())).into()
+    let mut octets = Vec::new();
+    Writer::ies_alone(&mut octets, write);
+    octets.into()
 }

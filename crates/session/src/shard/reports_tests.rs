@@ -308,6 +308,29 @@ fn a_deleted_session_is_spoken_of_no_more() {
 }
 
 #[test]
+fn reports_leave_room_for_other_requests_and_each_smf_has_its_turn() {
+    let smfs: Vec<SocketAddr> = (2..7).map(smf).collect();
+    let mut limited = config();
+    limited.limits.outstanding = 12;
+    let mut world = World::new(&[]);
+    world.core = World::with(limited, &smfs).core;
+    let mut seids = Vec::new();
+    for &smf in &smfs {
+        seids.push(world.establish(smf, 77));
+    }
+    let mut sent_to = |world: &mut World, smf: usize| {
+        assert!(world.report(seids[smf]));
+        world.sent().len()
+    };
+    // Six of twelve: then one to each SMF, and nine in all.
+    let to_one: usize = (0..20).map(|_| sent_to(&mut world, 0)).sum();
+    assert_eq!(to_one, 6);
+    let to_others: Vec<usize> = (1..5).map(|smf| sent_to(&mut world, smf)).collect();
+    assert_eq!(to_others, [1, 1, 1, 0]);
+    assert_eq!(world.core.outstanding(), 9);
+}
+
+#[test]
 fn a_silent_smf_holds_up_only_its_own() {
     let (silent, other) = (smf(2), smf(3));
     let mut world = World::new(&[silent, other]);

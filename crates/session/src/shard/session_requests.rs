@@ -4,72 +4,98 @@ use std::net::IpAddr;
 
 use compiled::Tables;
 use pfcp::ie::{FSeid, FTeid, UeIpAddress};
-use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
-use pfcp::{Cause, IeType, Writer};
+use pfcp::message::{
+    SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
+};
+use pfcp::{Cause, IeType, Message, Writer};
 
 use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
 use crate::base::time::Time;
+use crate::between::smf::Sender;
+use crate::between::to_node::{Answer, Ies, Outputs, ToNode};
+use crate::between::to_shard::Request;
 use crate::exchange::incoming::Incoming;
-use crate::exchange::n4::Turn;
-use crate::node::load::Notice;
-use crate::node::peer::Peers;
 use crate::rules::config::Config;
 use crate::shard::Shard;
 use crate::shard::displaced::PER_REQUEST;
 use crate::shard::resources::{Created, CreatedFor};
-use crate::shard::sessions::Deleted;
 use crate::shard::set_requests::Found;
 use crate::usage::report::write_all;
 
 impl<T: Tables> Shard<T> {
-    /// Session Establishment Request (6.3.2.3) of this peer.
-    pub(crate) fn on_establishment(
+    pub(super) fn on_request(
         &mut self,
-        turn: &mut Turn<'_>,
-        peers: &Peers,
+        now: Time,
+        out: &mut Outputs,
         incoming: &Incoming,
-        request: &SessionEstablishmentRequest<'_>,
-        (peer, notice): (PeerId, Notice),
+        request: Request<'_>,
     ) {
-        let (cp_seid, scope) = (request.cp_f_seid.seid, peers.by_source(incoming.from));
-        let seid = self.with_room(turn, peers, peer, |shard, now| {
+        match request {
+            Request::Establish(peer, request) => {
+                self.on_establishment(now, out, incoming, (peer, request));
+            }
+            Request::Modify(sender, message) => {
+                self.on_modification(now, out, incoming, (&sender, message));
+            }
+            Request::Delete(sender, message) => {
+                self.on_deletion(now, out, incoming, (&sender, message));
+            }
+        }
+    }
+
+    /// Session Establishment Request (6.3.2.3) of this peer.
+    fn on_establishment(
+        &mut self,
+        now: Time,
+        out: &mut Outputs,
+        incoming: &Incoming,
+        (peer, request): (PeerId, &SessionEstablishmentRequest<'_>),
+    ) {
+        let cp_seid = request.cp_f_seid.seid;
+        let seid = self.with_room(now, out, peer, |shard| {
             let (sessions, tables) = (&mut shard.sessions, &mut shard.tables);
             sessions.establish(now, peer, request, tables)
         });
         let seid = match seid {
             Ok(seid) => seid,
-            Err(refusal) => return turn.refuse(scope, incoming, cp_seid, refusal),
+            Err(refusal) => {
+                return out.say(ToNode::Refuse(Box::new((*incoming, cp_seid, refusal))));
+            }
         };
-        self.created.clear();
-        self.created.extend_from_slice(self.sessions.created());
-        turn.stats().established += 1;
         let f_seid = up_f_seid(&self.config, seid);
-        let (cause, created) = (Cause::REQUEST_ACCEPTED, &self.created);
-        turn.answer(scope, incoming, cp_seid, cause, |writer, us| {
-            writer.node_id(us.to_wire());
-            writer.cause(cause);
+        let created = self.sessions.created();
+        let front = out.ies(|writer| {
             writer.f_seid(f_seid);
             write_created(writer, created);
-            notice.write(writer);
         });
-        self.tell_usage(turn, peers);
+        out.say(ToNode::Accept(Answer {
+            to: *incoming,
+            cp_seid,
+            owner: peer,
+            by_owner: true,
+            sessions: self.sessions.counted_of(peer),
+            front,
+            back: Ies::default(),
+            usage_reports: 0,
+        }));
+        self.tell_usage(now, out);
     }
 
     /// Does what a peer asks for, at the expense of SMFs that do not answer where there is no room else. A request that is refused
     /// leaves no trace, so it can be tried again.
     fn with_room<R>(
         &mut self,
-        turn: &mut Turn<'_>,
-        peers: &Peers,
+        now: Time,
+        out: &mut Outputs,
         peer: PeerId,
-        mut ask: impl FnMut(&mut Self, Time) -> Result<R, Refusal>,
+        mut ask: impl FnMut(&mut Self) -> Result<R, Refusal>,
     ) -> Result<R, Refusal> {
-        let mut outcome = ask(self, turn.now);
+        let mut outcome = ask(self);
         for _ in 0..PER_REQUEST {
             match &outcome {
-                Err(refusal) if self.displace_one(turn, peers, peer, refusal) => {
-                    outcome = ask(self, turn.now);
+                Err(refusal) if self.displace_one(now, out, peer, refusal) => {
+                    outcome = ask(self);
                 }
                 _ => break,
             }
@@ -77,81 +103,120 @@ impl<T: Tables> Shard<T> {
         outcome
     }
 
-    /// Session Modification Request (6.3.3.3), not answered yet. The CP's SEID from now on.
-    pub(crate) fn modify(
+    /// The session that a request is about, if its sender may touch it; else the sender is told that there is none.
+    fn find_for(&self, out: &mut Outputs, incoming: &Incoming, sender: &Sender) -> Option<Found> {
+        let found = incoming
+            .seid
+            .and_then(|seid| self.find_session(sender, seid));
+        if found.is_none() {
+            let cause = Cause::SESSION_CONTEXT_NOT_FOUND;
+            out.say(ToNode::Refuse(Box::new((*incoming, 0, cause.into()))));
+        }
+        found
+    }
+
+    /// The request about this session cannot be read.
+    fn cannot_read(out: &mut Outputs, incoming: &Incoming, found: &Found, error: pfcp::Error) {
+        if found.by_owner {
+            out.say(ToNode::Spoke(found.owner, incoming.from));
+        }
+        out.say(ToNode::Undecodable(Box::new((
+            *incoming,
+            found.cp_seid,
+            error,
+        ))));
+    }
+
+    /// The request about this session is refused.
+    fn refuse(out: &mut Outputs, incoming: &Incoming, found: &Found, refusal: Refusal) {
+        if found.by_owner {
+            out.say(ToNode::Spoke(found.owner, incoming.from));
+        }
+        out.say(ToNode::Refuse(Box::new((
+            *incoming,
+            found.cp_seid,
+            refusal,
+        ))));
+    }
+
+    /// Session Modification Request (6.3.3.3).
+    fn on_modification(
         &mut self,
-        turn: &mut Turn<'_>,
-        peers: &Peers,
+        now: Time,
+        out: &mut Outputs,
         incoming: &Incoming,
-        request: &SessionModificationRequest<'_>,
-        found: &Found,
-    ) -> Result<u64, Refusal> {
-        let cp_seid = self.with_room(turn, peers, found.owner, |shard, now| {
+        (sender, message): (&Sender, &Message<'_>),
+    ) {
+        let Some(found) = self.find_for(out, incoming, sender) else {
+            return;
+        };
+        let request = match SessionModificationRequest::decode(message) {
+            Ok(request) => request,
+            Err(error) => return Self::cannot_read(out, incoming, &found, error),
+        };
+        let cp_seid = self.with_room(now, out, found.owner, |shard| {
             let (sessions, tables) = (&mut shard.sessions, &mut shard.tables);
-            sessions.modify(now, found.owner, found.seid, request, tables)
-        })?;
-        self.created.clear();
-        self.created.extend_from_slice(self.sessions.created());
-        turn.stats().modified += 1;
+            sessions.modify(now, found.owner, found.seid, &request, tables)
+        });
+        let cp_seid = match cp_seid {
+            Ok(cp_seid) => cp_seid,
+            Err(refusal) => return Self::refuse(out, incoming, &found, refusal),
+        };
+        let created = self.sessions.created();
+        let front = out.ies(|writer| write_created(writer, created));
         if let Some(f_seid) = request.cp_f_seid {
             let address = f_seid.ipv4.map(IpAddr::V4);
             let address = address.or(f_seid.ipv6.map(IpAddr::V6));
-            self.take_over(peers, found, incoming.from, address);
+            self.take_over(&found, sender, address);
         }
-        Ok(cp_seid)
+        let usage = self.usage_in_answer(found.seid, None);
+        let group = IeType::USAGE_REPORT_IN_SESSION_MODIFICATION_RESPONSE;
+        let back = out.ies(|writer| write_all(&usage, writer, group));
+        out.say(ToNode::Accept(Answer {
+            to: *incoming,
+            cp_seid,
+            owner: found.owner,
+            by_owner: found.by_owner,
+            sessions: self.sessions.counted_of(found.owner),
+            front,
+            back,
+            usage_reports: usage.len() as u32,
+        }));
+        self.tell_usage(now, out);
     }
 
-    /// The answer to the modification that [`Self::modify`] has made.
-    pub(crate) fn answer_modification(
+    /// Session Deletion Request (6.3.4.3). It has no mandatory IE; some SMFs send an F-SEID.
+    fn on_deletion(
         &mut self,
-        turn: &mut Turn<'_>,
-        peers: &Peers,
+        now: Time,
+        out: &mut Outputs,
         incoming: &Incoming,
-        (seid, cp_seid): (u64, u64),
-        notice: &Notice,
+        (sender, message): (&Sender, &Message<'_>),
     ) {
-        let usage = self.usage_in_answer(turn, peers, seid, None);
-        let scope = peers.by_source(incoming.from);
-        let (cause, created) = (Cause::REQUEST_ACCEPTED, &self.created);
-        turn.answer(scope, incoming, cp_seid, cause, |writer, _| {
-            writer.cause(cause);
-            write_created(writer, created);
-            notice.write(writer);
-            let group = IeType::USAGE_REPORT_IN_SESSION_MODIFICATION_RESPONSE;
-            write_all(&usage, writer, group);
-        });
-        self.tell_usage(turn, peers);
-    }
-
-    /// Session Deletion Request (6.3.4.3), not answered yet.
-    pub(crate) fn delete(
-        &mut self,
-        turn: &mut Turn<'_>,
-        found: &Found,
-    ) -> Result<Deleted, Refusal> {
-        let (now, tables) = (turn.now, &mut self.tables);
-        let deleted = (self.sessions).delete(now, found.owner, found.seid, tables)?;
-        turn.stats().deleted += 1;
-        Ok(deleted)
-    }
-
-    /// The answer to the deletion that [`Self::delete`] has made.
-    pub(crate) fn answer_deletion(
-        &mut self,
-        turn: &mut Turn<'_>,
-        peers: &Peers,
-        incoming: &Incoming,
-        (seid, deleted): (u64, Deleted),
-        notice: &Notice,
-    ) {
-        let usage = self.usage_in_answer(turn, peers, seid, deleted.measured);
-        let (cause, scope) = (Cause::REQUEST_ACCEPTED, peers.by_source(incoming.from));
-        turn.answer(scope, incoming, deleted.cp_seid, cause, |writer, _| {
-            writer.cause(cause);
-            notice.write(writer);
-            let group = IeType::USAGE_REPORT_IN_SESSION_DELETION_RESPONSE;
-            write_all(&usage, writer, group);
-        });
+        let Some(found) = self.find_for(out, incoming, sender) else {
+            return;
+        };
+        if let Err(error) = SessionDeletionRequest::decode(message) {
+            return Self::cannot_read(out, incoming, &found, error);
+        }
+        let deleted = (self.sessions).delete(now, found.owner, found.seid, &mut self.tables);
+        let deleted = match deleted {
+            Ok(deleted) => deleted,
+            Err(refusal) => return Self::refuse(out, incoming, &found, refusal),
+        };
+        let usage = self.usage_in_answer(found.seid, deleted.measured);
+        let group = IeType::USAGE_REPORT_IN_SESSION_DELETION_RESPONSE;
+        let back = out.ies(|writer| write_all(&usage, writer, group));
+        out.say(ToNode::Accept(Answer {
+            to: *incoming,
+            cp_seid: deleted.cp_seid,
+            owner: found.owner,
+            by_owner: found.by_owner,
+            sessions: self.sessions.counted_of(found.owner),
+            front: Ies::default(),
+            back,
+            usage_reports: usage.len() as u32,
+        }));
     }
 }
 

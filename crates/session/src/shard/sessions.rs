@@ -9,6 +9,7 @@ use pfcp::ie::{PdnType, PfcpSeReqFlags, PfcpSmReqFlags};
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{Cause, IeType};
 
+use crate::base::gtpu::Tunnel;
 use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
 use crate::base::salted::Salted;
@@ -32,7 +33,7 @@ use crate::shard::paging::Paging;
 use crate::shard::resources::{Holders, ResourceFill, Resources};
 use crate::shard::sets::{Membership, SetIndex};
 use crate::shard::stopped::Stopped;
-use crate::shard::tunnels::{self, Tunnel, TunnelIndex};
+use crate::shard::tunnels::{self, TunnelIndex};
 use crate::shard::usage::{Before, UsageWork, summary_of, usage_before, usage_view};
 use crate::shard::view::SessionView;
 use crate::usage::measured::Usage;
@@ -71,6 +72,8 @@ pub(crate) struct Sessions<T: Tables> {
     pub(super) stopped_now: Vec<Tunnel>,
     pub(super) paging: Paging,
     pub(super) ledger: Ledger,
+    /// Peers whose number of sessions has changed since the node was told, each once.
+    pub(super) counted: Vec<PeerId>,
 }
 
 /// One session in its place.
@@ -160,6 +163,7 @@ impl<T: Tables> Sessions<T> {
             stopped_now: Vec::new(),
             paging: Paging::default(),
             ledger: Ledger::new(config.limits.sessions, shares),
+            counted: Vec::new(),
         }
     }
 

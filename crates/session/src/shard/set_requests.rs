@@ -1,107 +1,67 @@
-//! Requests about many sessions at once, and who else than its own SMF may control a session
+//! Sessions lost or handed over set by set, and who else than its own SMF may control a session
 //! (TS 29.244, 5.22, 7.4.6 and 7.4.7).
 
 use std::net::{IpAddr, SocketAddr};
 
 use compiled::Tables;
-use pfcp::ie::SessionChangeInfo;
-use pfcp::message::{SessionSetDeletionRequest, SessionSetModificationRequest};
-use pfcp::{Cause, IeType, Message};
 
 use crate::base::event::Event;
-use crate::base::ids::PeerId;
-use crate::base::refusal::Refusal;
-use crate::exchange::n4::Turn;
-use crate::node::peer::Peers;
+use crate::base::ids::{PartyId, PeerId};
+use crate::base::set_key::SetKey;
+use crate::base::time::Time;
+use crate::between::smf::Sender;
+use crate::between::to_node::{Outputs, ToNode};
 use crate::shard::Shard;
-use crate::shard::sets::{SetKey, cp_keys};
-
-/// Sets named in one message; more is not what the parts of one node are.
-const SETS_MAX: usize = 256;
 
 /// A session, found for a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
-    pub(crate) owner: PeerId,
-    pub(crate) seid: u64,
-    pub(crate) cp_seid: u64,
+pub(super) struct Found {
+    pub(super) owner: PeerId,
+    pub(super) seid: u64,
+    pub(super) cp_seid: u64,
     /// The sender is the owner, and not another SMF of its set.
-    pub(crate) by_owner: bool,
-}
-
-/// The sets that a Session Set Deletion Request names (7.4.6.1).
-pub(crate) fn sets_of(request: &SessionSetDeletionRequest<'_>) -> Result<Vec<SetKey>, Unread> {
-    let mut sets = Vec::new();
-    for set in &request.fq_csids {
-        sets.extend(SetKey::fq_csid(set.map_err(Unread::Undecodable)?));
-        if sets.len() > SETS_MAX {
-            return Err(Unread::Refused(Refusal::no_room(IeType::FQ_CSID)));
-        }
-    }
-    if sets.is_empty() {
-        let refusal = Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::FQ_CSID);
-        return Err(Unread::Refused(refusal));
-    }
-    Ok(sets)
-}
-
-/// Why a request names no sets.
-#[derive(Debug)]
-pub(crate) enum Unread {
-    Undecodable(pfcp::Error),
-    Refused(Refusal),
-}
-
-/// The changes that a Session Set Modification Request asks for (7.4.7.1).
-pub(crate) fn changes_of(
-    request: &SessionSetModificationRequest<'_>,
-) -> Result<Vec<Change>, Refusal> {
-    let mut changes = Vec::new();
-    for info in &request.changes {
-        changes.push(Change::new(&info?)?);
-    }
-    if changes.is_empty() {
-        let ie = IeType::PFCP_SESSION_CHANGE_INFO;
-        return Err(Refusal::ie(Cause::MANDATORY_IE_MISSING, ie));
-    }
-    Ok(changes)
+    pub(super) by_owner: bool,
 }
 
 impl<T: Tables> Shard<T> {
-    /// A part of an SMF, or of a node behind it, has lost its sessions (TS 23.007, 23). The sender, `id`, reaches the sessions
-    /// that it may control. `true`: they were deleted, and no other session of a peer that is gone is left.
-    pub(crate) fn delete_sets(
+    /// A part of an SMF, or of a node behind it, has lost its sessions (TS 23.007, 23), as `from` says: those of this party's SMFs
+    /// are deleted.
+    pub(super) fn delete_sets(
         &mut self,
-        turn: &mut Turn<'_>,
-        peers: &Peers,
-        (id, from): (PeerId, SocketAddr),
+        now: Time,
+        out: &mut Outputs,
+        (party, from): (PartyId, SocketAddr),
         sets: &[SetKey],
-    ) -> bool {
-        let may = |owner| peers.shares(owner, id);
+    ) {
+        let smfs = &self.smfs;
+        let may = |owner| smfs.get(&owner).is_some_and(|smf| smf.party == party);
         let sessions = self.sessions.delete_sets(sets, may);
         if sessions == 0 {
-            return false;
+            return;
         }
-        self.sweep.left += sessions;
-        turn.out.event(Event::SetDeleted { from, sessions });
-        self.sweep_step(turn, peers)
+        out.say(ToNode::Sweeping);
+        let event = Event::SetDeleted { from, sessions };
+        out.say(ToNode::Event(Box::new(event)));
+        self.sweep_left += sessions;
+        self.sweep_step(now, out);
     }
 
-    /// From now on another address controls the sessions in these sets, as far as `id` may control them.
-    pub(crate) fn hand_over(&mut self, peers: &Peers, id: PeerId, change: &Change) {
-        let may = |owner| peers.shares(owner, id);
-        self.sessions.hand_over(&change.sets, change.to, may);
+    /// From now on another address controls the sessions in these sets, as far as they are of this party's SMFs.
+    pub(super) fn hand_over(&mut self, party: PartyId, sets: &[SetKey], to: IpAddr) {
+        let smfs = &self.smfs;
+        let may = |owner| smfs.get(&owner).is_some_and(|smf| smf.party == party);
+        self.sessions.hand_over(sets, to, may);
     }
 
-    /// The session that the header's SEID names, if the sender may touch it.
-    pub(crate) fn find_session(
-        &self,
-        peers: &Peers,
-        from: SocketAddr,
-        message: &Message<'_>,
-    ) -> Option<Found> {
-        let seid = message.header.seid?;
-        let own = peers.candidates(from).find_map(|owner| {
+    /// Whether two peers are the same, or of the same SMF set.
+    fn are_one(&self, one: PeerId, other: PeerId) -> bool {
+        let party = |peer| self.smfs.get(&peer).map(|smf| smf.party);
+        one == other || party(one).is_some_and(|party_of_one| party(other) == Some(party_of_one))
+    }
+
+    /// The session of this SEID, if the sender may touch it.
+    pub(super) fn find_session(&self, sender: &Sender, seid: u64) -> Option<Found> {
+        let own = sender.peers.iter().find_map(|&owner| {
             Some(Found {
                 owner,
                 seid,
@@ -109,18 +69,21 @@ impl<T: Tables> Shard<T> {
                 by_owner: true,
             })
         });
-        own.or_else(|| self.find_session_of_set(peers, from, seid))
+        own.or_else(|| self.find_session_of_set(sender, seid))
     }
 
     /// A session of another SMF of the sender's set, or one that was handed over to the sender's
     /// address.
-    fn find_session_of_set(&self, peers: &Peers, from: SocketAddr, seid: u64) -> Option<Found> {
+    fn find_session_of_set(&self, sender: &Sender, seid: u64) -> Option<Found> {
         let (owner, cp_seid) = self.sessions.owner(seid)?;
-        let controller = self.sessions.controller(seid);
-        let of_set = |peer| peers.shares(owner, peer);
-        let allowed = controller == Some(from.ip())
-            || peers.has_alternative(owner, from.ip())
-            || peers.candidates(from).any(of_set);
+        let from = sender.from.ip();
+        let has_alternative = |owner| {
+            let smf = self.smfs.get(&owner);
+            smf.is_some_and(|smf| smf.alternatives.contains(&from))
+        };
+        let allowed = self.sessions.controller(seid) == Some(from)
+            || has_alternative(owner)
+            || (sender.peers.iter()).any(|&peer| self.are_one(owner, peer));
         allowed.then_some(Found {
             owner,
             seid,
@@ -131,57 +94,17 @@ impl<T: Tables> Shard<T> {
 
     /// A session that another SMF of the set than its own has modified is that one's from now on,
     /// when the request says so by a new CP F-SEID (5.22.2, 5.22.3).
-    pub(crate) fn take_over(
-        &mut self,
-        peers: &Peers,
-        found: &Found,
-        from: SocketAddr,
-        controller: Option<IpAddr>,
-    ) {
+    pub(super) fn take_over(&mut self, found: &Found, sender: &Sender, controller: Option<IpAddr>) {
         if found.by_owner {
             return;
         }
-        let own = peers.by_source(from);
-        match own.filter(|own| *own != found.owner && peers.shares(found.owner, *own)) {
+        let is_other = |own: &PeerId| *own != found.owner && self.are_one(found.owner, *own);
+        match sender.peer().filter(is_other) {
             Some(new) => self.sessions.change_hands(found.seid, new, &self.tables),
-            None => self
-                .sessions
-                .control_from(found.seid, controller.unwrap_or(from.ip())),
+            None => {
+                let controller = controller.unwrap_or(sender.from.ip());
+                self.sessions.control_from(found.seid, controller);
+            }
         }
-    }
-}
-
-/// One PFCP Session Change Info, read.
-pub(crate) struct Change {
-    pub(crate) to: IpAddr,
-    sets: Vec<SetKey>,
-    /// Sessions of whole associations: those at these addresses.
-    pub(crate) from: Vec<IpAddr>,
-}
-
-impl Change {
-    fn new(info: &SessionChangeInfo<'_>) -> Result<Self, Refusal> {
-        let alternative = IeType::ALTERNATIVE_SMF_IP_ADDRESS;
-        let to = info.alternative.addresses().next();
-        let to = to.ok_or(Refusal::ie(Cause::MANDATORY_IE_INCORRECT, alternative))?;
-        let (mut sets, mut from) = (Vec::new(), Vec::new());
-        for set in &info.fq_csids {
-            sets.extend(SetKey::fq_csid(set?));
-        }
-        for group in &info.group_ids {
-            sets.push(SetKey::group(group?));
-        }
-        for address in &info.cp_addresses {
-            let address = address?;
-            sets.extend(cp_keys(address));
-            from.extend(address.addresses());
-        }
-        if sets.is_empty() {
-            return Err(Refusal::ie(Cause::CONDITIONAL_IE_MISSING, IeType::FQ_CSID));
-        }
-        if sets.len() > SETS_MAX {
-            return Err(Refusal::no_room(IeType::PFCP_SESSION_CHANGE_INFO));
-        }
-        Ok(Self { to, sets, from })
     }
 }

@@ -4,7 +4,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
-use pfcp::ie::{CpAddress, FqCsid};
 use pfcp::message::SessionEstablishmentRequest;
 use pfcp::{Cause, IeType};
 use serde::{Deserialize, Serialize};
@@ -12,40 +11,13 @@ use smallvec::SmallVec;
 
 use crate::base::refusal::Refusal;
 use crate::base::salted::Salted;
+use crate::base::set_key::SetKey;
 use crate::base::slab::Place;
-
-/// A set, in octets: its kind, then what names it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct SetKey(Box<[u8]>);
 
 /// Sets of one session: each of up to five nodes gives it an FQ-CSID, and it is in one group.
 const SETS_PER_SESSION: usize = 8;
 /// Group Ids are UUIDs of 36 octets, or shorter.
 const GROUP_ID_MAX: usize = 64;
-
-impl SetKey {
-    /// One for each CSID.
-    pub(crate) fn fq_csid(set: FqCsid<'_>) -> impl Iterator<Item = Self> {
-        let (node_type, node) = (set.node_type, set.node);
-        set.csids().map(move |csid| {
-            let octets = [&[0, node_type][..], node, &csid].concat();
-            Self(octets.into())
-        })
-    }
-
-    pub(crate) fn group(group_id: &[u8]) -> Self {
-        Self([&[1], group_id].concat().into())
-    }
-
-    /// Sessions that another address than their association's controls.
-    pub(crate) fn cp_address(address: IpAddr) -> Self {
-        let octets = match address {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-            IpAddr::V6(v6) => v6.octets(),
-        };
-        Self([&[2][..], &octets].concat().into())
-    }
-}
 
 /// What few sessions have, beside their rules.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,9 +98,4 @@ impl Membership {
         let controller = self.controller.map(SetKey::cp_address);
         self.sets.iter().cloned().chain(controller)
     }
-}
-
-/// The keys of a CP IP Address selector.
-pub(crate) fn cp_keys(address: CpAddress) -> impl Iterator<Item = SetKey> {
-    address.addresses().map(SetKey::cp_address)
 }

@@ -13,9 +13,9 @@ use std::time::Duration;
 use compiled::Tables;
 use serde::{Deserialize, Serialize};
 
+use crate::base::gtpu::Tunnel;
 use crate::base::time::Time;
 use crate::shard::sessions::{Session, Sessions};
-use crate::shard::tunnels::Tunnel;
 
 /// How long an Error Indication is remembered that has stopped nothing.
 const MEMORY: Duration = Duration::from_secs(60);

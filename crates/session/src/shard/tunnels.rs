@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::base::gtpu::Tunnel;
 use crate::base::salted::{Salted, mix};
 use crate::base::slab::Place;
 use crate::base::time::Time;
@@ -63,9 +64,6 @@ enum Reach {
     Before(Place),
     All,
 }
-
-/// TEID, host order, and address of its end.
-pub(crate) type Tunnel = (u32, IpAddr);
 
 /// The index stays for so long after it was asked.
 const KEPT: Duration = Duration::from_secs(600);

@@ -4,8 +4,8 @@ use compiled::Tables;
 use pfcp::{IeType, Writer};
 
 use crate::base::ids::PeerId;
-use crate::exchange::n4::Turn;
-use crate::node::peer::Peers;
+use crate::base::time::Time;
+use crate::between::to_node::Outputs;
 use crate::shard::Shard;
 use crate::usage::report::{ROOM, Report, Subject, USAGE, write_all};
 
@@ -14,11 +14,10 @@ const LOOKS_PER_STEP: usize = 512;
 
 impl<T: Tables> Shard<T> {
     /// Packets of a session have reached what [`Tables::arm`] was told, or may have.
-    pub(crate) fn on_crossed(&mut self, turn: &mut Turn<'_>, peers: &Peers, seid: u64) {
+    pub(super) fn on_crossed(&mut self, now: Time, out: &mut Outputs, seid: u64) {
         if self.sessions.owner(seid).is_some() {
-            self.sessions
-                .usage_crossed(turn.now, seid, &mut self.tables);
-            self.tell_usage(turn, peers);
+            self.sessions.usage_crossed(now, seid, &mut self.tables);
+            self.tell_usage(now, out);
         }
     }
 
@@ -28,24 +27,21 @@ impl<T: Tables> Shard<T> {
     }
 
     /// Look at the sessions whose time it is.
-    pub(crate) fn keep_usage(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
+    pub(super) fn keep_usage(&mut self, now: Time, out: &mut Outputs) {
         for _ in 0..LOOKS_PER_STEP {
-            let Some(seid) = self.sessions.usage.next_due(turn.now) else {
+            let Some(seid) = self.sessions.usage.next_due(now) else {
                 break;
             };
             match self.sessions.place_if_live(seid) {
-                Some(place) => self
-                    .sessions
-                    .usage_step(turn.now, place, seid, &mut self.tables),
+                Some(place) => self.sessions.usage_step(now, place, seid, &mut self.tables),
                 None => self.sessions.usage.drop_due(),
             }
         }
-        self.tell_usage(turn, peers);
+        self.tell_usage(now, out);
     }
 
-    /// Sessions with something to report take places in the queues of their SMFs, which move on; the log of usage
-    /// has what became of the reports.
-    pub(crate) fn tell_usage(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
+    /// Sessions with something to report take places in the queues of their SMFs, which move on.
+    pub(super) fn tell_usage(&mut self, now: Time, out: &mut Outputs) {
         let mut ready = std::mem::take(&mut self.sessions.usage.ready);
         for seid in ready.drain(..) {
             let Some((peer, _)) = self.sessions.owner(seid) else {
@@ -53,31 +49,19 @@ impl<T: Tables> Shard<T> {
             };
             self.reports.wait_for_usage(peer, seid);
             if !self.closing || self.finishing.contains(peer) {
-                self.send_what_waits(turn, peers, peer);
+                self.send_what_waits(now, out, peer);
             }
         }
         if self.sessions.usage.ready.is_empty() {
             self.sessions.usage.ready = ready;
         }
-        self.log_usage(turn, peers);
-    }
-
-    /// For the log of usage: what became of reports, and of whose.
-    pub(crate) fn log_usage(&mut self, turn: &mut Turn<'_>, peers: &Peers) {
-        let records = &mut self.sessions.usage.records;
-        for record in records.iter_mut() {
-            let Some(id) = record.peer else { continue };
-            let peer = peers.get(id).map(|peer| &peer.node_id);
-            record.smf = peer.or_else(|| self.sweep.gone.get(&id)).cloned();
-        }
-        turn.out.take_usage(records);
     }
 
     /// The usage of one session goes to its SMF. `false`: not now.
-    pub(crate) fn send_usage_of(
+    pub(super) fn send_usage_of(
         &mut self,
-        turn: &mut Turn<'_>,
-        peers: &Peers,
+        now: Time,
+        out: &mut Outputs,
         peer: PeerId,
         seid: u64,
     ) -> bool {
@@ -86,29 +70,19 @@ impl<T: Tables> Shard<T> {
             // It has gone, or gone over to another SMF, where it has a place of its own.
             _ => return true,
         }
-        let Some(reports) = self
-            .sessions
-            .usage_to_report(turn.now, seid, &mut self.tables)
-        else {
+        let Some(reports) = self.sessions.usage_to_report(now, seid, &mut self.tables) else {
             return true;
         };
         let group = IeType::USAGE_REPORT_IN_SESSION_REPORT_REQUEST;
         let write = |writer: &mut Writer<'_>| write_all(&reports, writer, group);
-        let sent = self.send_report(turn, peers, seid, USAGE, write);
-        turn.stats().usage_reports += if sent { reports.len() as u64 } else { 0 };
+        let sent = self.send_report(out, seid, USAGE, (reports.len(), write));
         self.sessions.usage_is_sent(seid, reports, sent);
         sent
     }
 
     /// Reports that go with the answer to the present request, logged as told. What it has no room for is in the log
     /// alone, as not told. gone: the session, if it is not there any more.
-    pub(crate) fn usage_in_answer(
-        &mut self,
-        turn: &mut Turn<'_>,
-        peers: &Peers,
-        seid: u64,
-        gone: Option<Subject>,
-    ) -> Vec<Report> {
+    pub(super) fn usage_in_answer(&mut self, seid: u64, gone: Option<Subject>) -> Vec<Report> {
         let mut reports = std::mem::take(&mut self.sessions.usage.reports);
         let mut octets = 0;
         let fits = |report: &&Report| {
@@ -124,8 +98,6 @@ impl<T: Tables> Shard<T> {
             self.sessions.usage.records.extend(records);
         }
         reports.truncate(told);
-        turn.stats().usage_reports += reports.len() as u64;
-        self.log_usage(turn, peers);
         reports
     }
 }

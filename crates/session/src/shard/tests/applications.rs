@@ -6,8 +6,8 @@ use pfcp::Cause;
 use super::cases::{failure, pdr, refusal, refuses};
 use super::*;
 use crate::base::ids::PartyId;
+use crate::base::pfd::flows_of;
 use crate::base::pfd::{PfdKind, Property};
-use crate::shard::applications::flows_of;
 
 const WEB: &str = "permit out 6 from 192.0.2.1 443 to assigned";
 const MAIL: &str = "permit out 6 from 192.0.2.9 993,995 to assigned";
@@ -118,25 +118,26 @@ fn an_application_without_pfds_or_with_domains_is_refused() {
 }
 
 #[test]
-fn pfds_of_an_application_in_use_stay_such_that_its_packets_are_told() {
+fn the_node_hears_which_applications_pdrs_name() {
     let mut world = World::new();
-    let web = of_flows(&[WEB]);
-    let domain = [property(0, PfdKind::Domain, "example.net")];
-    provision(&mut world, &[("web", web.clone())]);
-    let allow =
-        |world: &World, pfds: &[Property]| world.sessions.applications.allow(PARTY, "web", pfds);
-    assert_eq!(allow(&world, &domain), Ok(()));
+    provision(&mut world, &[("web", of_flows(&[WEB]))]);
+    let mut is_named = None;
+    let mut hear = |world: &mut World| {
+        for ((peer, name), now) in world.sessions.applications.take_news() {
+            assert_eq!((peer, &*name), (PeerId(1), "web"));
+            is_named = Some(now);
+        }
+        is_named
+    };
+    assert_eq!(hear(&mut world), None);
     let (seid, _) = world.establish(|w| with_application(w, "web")).unwrap();
-    let why = Refusal::ie(Cause::SERVICE_NOT_SUPPORTED, IeType::APPLICATION_IDS_PFDS);
-    assert_eq!(allow(&world, &domain), Err(why));
-    assert_eq!(allow(&world, &web), Ok(()));
-    // Gone from one PDR, and from the other.
-    for id in [3, 4] {
-        assert!(allow(&world, &domain).is_err());
-        let gone = |w: &mut Writer<'_>| remove(w, IeType::REMOVE_PDR, IeType::PDR_ID, id);
-        world.modify(seid, gone).unwrap();
-    }
-    assert_eq!(allow(&world, &domain), Ok(()));
+    assert_eq!(hear(&mut world), Some(true));
+    let gone =
+        |id: u32| move |w: &mut Writer<'_>| remove(w, IeType::REMOVE_PDR, IeType::PDR_ID, id);
+    world.modify(seid, gone(3)).unwrap();
+    assert_eq!(hear(&mut world), Some(true), "another one names it");
+    world.modify(seid, gone(4)).unwrap();
+    assert_eq!(hear(&mut world), Some(false));
 }
 
 #[test]

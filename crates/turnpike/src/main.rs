@@ -10,6 +10,8 @@ mod client;
 mod cores;
 mod fields;
 mod qos;
+#[cfg(test)]
+mod samples;
 mod show;
 mod table;
 mod top;

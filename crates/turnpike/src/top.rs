@@ -330,6 +330,7 @@ fn users(frame: &Value) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples::{answer, text};
 
     /// Counters after so many steps.
     fn reading(steps: u64) -> Reading {
@@ -412,6 +413,18 @@ mod tests {
             show(&json!({}), None),
             "- sessions, - active in the last 0.00 s\n"
         );
+    }
+
+    #[test]
+    fn an_answer_has_its_text() {
+        let still = || Reading {
+            at: Instant::now(),
+            status: answer("status"),
+            workers: answer("workers"),
+            drops: answer("drops"),
+        };
+        let frame = frame(answer("top"), &still(), &still(), 1.0);
+        assert_eq!(show(&frame, None), text("top"));
     }
 
     #[test]

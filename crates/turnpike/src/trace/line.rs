@@ -169,6 +169,7 @@ fn flow(packet: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples::{answer, text};
     use serde_json::json;
 
     /// Two octets, then IPv4 and UDP.
@@ -196,6 +197,17 @@ mod tests {
         ] {
             assert!(line.contains(part), "{part} is not in {line}");
         }
+    }
+
+    #[test]
+    fn an_answer_has_its_text() {
+        let answer = answer("trace");
+        let lines = answer.as_array().unwrap().iter();
+        let lines = lines.map(|line| match line["event"].as_str() {
+            Some("packet") => packet(line) + "\n",
+            _ => about(line) + "\n",
+        });
+        assert_eq!(lines.collect::<String>(), text("trace"));
     }
 
     #[test]

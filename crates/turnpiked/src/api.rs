@@ -14,35 +14,36 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use serde::{Deserialize, Serialize};
+use report::{
+    ApplicationReport, AsWritten, BufferReport, BuffersBody, CapacityReport, CoresReport,
+    DatapathBody, DropReport, ErrorBody, HugePages, PAGE_MAX, PageQuery, PeerReport, PolicyReport,
+    SessionDetail, SessionPage, SessionsQuery, SmfReport, Status, UsagePage, WorkerReport,
+};
+use slowpath::HeldSession;
 use subtle::ConstantTimeEq;
 use tokio::sync::Mutex;
 use topology::Topology;
+use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::{IntoParams, OpenApi, ToSchema};
 
 use crate::command::{Asker, NoAnswer};
 use crate::config::Config;
+use crate::logging;
 use crate::plan;
-use crate::report::{
-    ApplicationReport, BufferReport, BufferTotals, CapacityReport, CoresReport, DatapathReport,
-    DropReport, Fill, LogTotals, PeerReport, PolicyReport, PortReport, Report, SessionDetail,
-    SessionPage, SmfReport, TableFill, UsagePage, UsageTotals, WorkerReport, parse_seid,
-};
+use crate::report::{Report, parse_seid, seid_text};
 use crate::system;
 
 pub(crate) use serve::{Limits, serve};
 
 /// The control thread answers within microseconds; it is stuck when it takes this long.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Sessions of one page, at most.
-const PAGE_MAX: usize = 1000;
 
 /// What the handlers need.
 #[derive(Clone)]
@@ -78,24 +79,24 @@ impl Api {
 
     pub(crate) fn router(self) -> Router {
         Router::new()
-            .route("/api/v1/status", get(status))
-            .route("/api/v1/sessions", get(sessions))
-            .route("/api/v1/sessions/{seid}", get(session))
-            .route("/api/v1/usage", get(usage))
-            .route("/api/v1/peers", get(peers))
-            .route("/api/v1/smfs", get(smfs))
-            .route("/api/v1/pfds", get(pfds))
-            .route("/api/v1/buffers", get(buffers))
-            .route("/api/v1/capacities", get(capacities))
-            .route("/api/v1/policies", get(policies))
-            .route("/api/v1/drops", get(drops))
-            .route("/api/v1/trace", get(trace::trace))
-            .route("/api/v1/datapath", get(datapath))
-            .route("/api/v1/top", get(top::top))
-            .route("/api/v1/workers", get(workers))
-            .route("/api/v1/cores", get(cores))
-            .route("/api/v1/config", get(config))
-            .route("/api/v1/openapi.json", get(openapi))
+            .route(report::STATUS.path(), get(status))
+            .route(report::SESSIONS.path(), get(sessions))
+            .route(report::SESSION.path(), get(session))
+            .route(report::USAGE.path(), get(usage))
+            .route(report::PEERS.path(), get(peers))
+            .route(report::SMFS.path(), get(smfs))
+            .route(report::PFDS.path(), get(pfds))
+            .route(report::BUFFERS.path(), get(buffers))
+            .route(report::CAPACITIES.path(), get(capacities))
+            .route(report::POLICIES.path(), get(policies))
+            .route(report::DROPS.path(), get(drops))
+            .route(report::TRACE.path(), get(trace::trace))
+            .route(report::DATAPATH.path(), get(datapath))
+            .route(report::TOP.path(), get(top::top))
+            .route(report::WORKERS.path(), get(workers))
+            .route(report::CORES.path(), get(cores))
+            .route(report::CONFIG.path(), get(config))
+            .route(report::OPENAPI.path(), get(openapi))
             .route("/metrics", get(metrics))
             .fallback(async || Failure::new(StatusCode::NOT_FOUND, "no such resource"))
             .layer(middleware::from_fn_with_state(self.clone(), guard))
@@ -141,13 +142,6 @@ struct Failure {
     error: String,
 }
 
-/// The body of every error.
-#[derive(Serialize, ToSchema)]
-struct ErrorBody {
-    /// What is wrong, for people.
-    error: String,
-}
-
 impl Failure {
     fn new(status: StatusCode, error: impl Into<String>) -> Self {
         Self {
@@ -160,6 +154,12 @@ impl Failure {
 impl From<NoAnswer> for Failure {
     fn from(error: NoAnswer) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+
+impl From<QueryRejection> for Failure {
+    fn from(error: QueryRejection) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error.body_text())
     }
 }
 
@@ -215,51 +215,12 @@ fn authorized(token: Option<&str>, headers: &HeaderMap) -> bool {
     token.as_bytes().ct_eq(given).into()
 }
 
-/// Who this is and how it does.
-#[derive(Serialize, ToSchema)]
-struct Status {
-    version: &'static str,
-    node_id: String,
-    uptime_s: u64,
-    /// Seconds since 1900 (TS 29.244, 8.2.65).
-    recovery_time_stamp: u32,
-    /// GTP-U peers that are asked whether they are there.
-    gtpu_paths: u64,
-    /// Those that were and no longer answer.
-    gtpu_paths_failed: u64,
-    /// Load that SMFs hear of.
-    load_percent: u8,
-    /// By how much SMFs are asked to do less; 0: no overload.
-    overload_reduction_percent: u8,
-    sessions: Fill,
-    peers: Fill,
-    tables: Vec<TableFill>,
-    ports: Vec<PortReport>,
-    /// Packets lost, for whatever reason.
-    drops: u64,
-    usage: UsageTotals,
-    log: LogTotals,
-    /// Memory of the process, without the tables in the kernel.
-    memory_bytes: u64,
-    huge_pages: HugePages,
-}
-
-/// Huge pages in the memory of the process.
-#[derive(Serialize, ToSchema)]
-struct HugePages {
-    /// The heap asks the kernel for them.
-    asked_for: bool,
-    /// Memory that lies in them; absent where the kernel does not say.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<u64>,
-}
-
 /// The whole in one answer.
-#[utoipa::path(get, path = "/api/v1/status", responses((status = 200, body = Status)))]
+#[utoipa::path(get, path = report::STATUS.path(), responses((status = 200, body = Status)))]
 async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
     let report = api.control.report().await?;
     Ok(Json(Status {
-        version: env!("CARGO_PKG_VERSION"),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
         node_id: api.config.node.id.to_string(),
         uptime_s: api.started.elapsed().unwrap_or_default().as_secs(),
         recovery_time_stamp: report.recovery_time_stamp,
@@ -272,7 +233,7 @@ async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
         tables: report.tables,
         ports: report.ports,
         usage: report.usage,
-        log: LogTotals::now(),
+        log: logging::totals(),
         drops: report.drops.iter().map(|drop| drop.packets).sum(),
         memory_bytes: metrics::resident_bytes(),
         huge_pages: HugePages {
@@ -282,40 +243,15 @@ async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
     }))
 }
 
-/// Which page of sessions.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-struct Page {
-    /// `next` of the page before.
-    after: Option<String>,
-    /// Sessions of the page, 1 to 1000.
-    #[param(default = 100, minimum = 1, maximum = 1000)]
-    limit: Option<usize>,
-}
-
-/// Which page of which sessions.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-struct SessionsOf {
-    /// `next` of the page before.
-    after: Option<String>,
-    /// Sessions of the page, 1 to 1000.
-    #[param(default = 100, minimum = 1, maximum = 1000)]
-    limit: Option<usize>,
-    /// Only those of the UE with this address, or with an IPv6 prefix that it lies in.
-    ue: Option<String>,
-}
-
 /// Sessions in a stable order, a page at a time.
-#[utoipa::path(get, path = "/api/v1/sessions", params(SessionsOf), responses(
+#[utoipa::path(get, path = report::SESSIONS.path(), params(SessionsQuery), responses(
     (status = 200, body = SessionPage), (status = 400, body = ErrorBody)))]
 async fn sessions(
     State(api): State<Api>,
-    wish: Result<Query<SessionsOf>, axum::extract::rejection::QueryRejection>,
+    query: Result<Query<SessionsQuery>, QueryRejection>,
 ) -> Result<Json<SessionPage>, Failure> {
-    let Query(SessionsOf { after, limit, ue }) =
-        wish.map_err(|e| Failure::new(StatusCode::BAD_REQUEST, e.body_text()))?;
-    let (after, limit) = page_of(Ok(Query(Page { after, limit })))?;
+    let Query(SessionsQuery { after, limit, ue }) = query?;
+    let (after, limit) = page_of(&PageQuery { after, limit })?;
     let Some(ue) = ue else {
         return Ok(Json(api.control.sessions(after, limit).await?));
     };
@@ -352,21 +288,19 @@ async fn find(
 
 /// URRs of sessions, in the order of sessions, a page of sessions at a time: what each has measured since its last report,
 /// and what is left of its quota.
-#[utoipa::path(get, path = "/api/v1/usage", params(Page), responses(
+#[utoipa::path(get, path = report::USAGE.path(), params(PageQuery), responses(
     (status = 200, body = UsagePage), (status = 400, body = ErrorBody)))]
 async fn usage(
     State(api): State<Api>,
-    page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
+    query: Result<Query<PageQuery>, QueryRejection>,
 ) -> Result<Json<UsagePage>, Failure> {
-    let (after, limit) = page_of(page)?;
+    let Query(page) = query?;
+    let (after, limit) = page_of(&page)?;
     Ok(Json(api.control.usage(after, limit).await?))
 }
 
 /// After which session, and how many.
-fn page_of(
-    page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
-) -> Result<(Option<u64>, usize), Failure> {
-    let Query(page) = page.map_err(|e| Failure::new(StatusCode::BAD_REQUEST, e.body_text()))?;
+fn page_of(page: &PageQuery) -> Result<(Option<u64>, usize), Failure> {
     let after = page.after.as_deref().map(seid_of).transpose()?;
     let limit = page.limit.unwrap_or(100);
     if !(1..=PAGE_MAX).contains(&limit) {
@@ -384,7 +318,7 @@ fn seid_of(text: &str) -> Result<u64, Failure> {
 }
 
 /// One session with rules and counters.
-#[utoipa::path(get, path = "/api/v1/sessions/{seid}",
+#[utoipa::path(get, path = report::SESSION.path(),
     params(("seid" = String, Path, description = "Our SEID, hexadecimal")),
     responses((status = 200, body = SessionDetail), (status = 400, body = ErrorBody),
         (status = 404, body = ErrorBody)))]
@@ -398,34 +332,25 @@ async fn session(
 }
 
 /// The SMFs that we know.
-#[utoipa::path(get, path = "/api/v1/peers", responses((status = 200, body = [PeerReport])))]
+#[utoipa::path(get, path = report::PEERS.path(), responses((status = 200, body = [PeerReport])))]
 async fn peers(State(api): State<Api>) -> Result<Json<Vec<PeerReport>>, Failure> {
     Ok(Json(api.control.peers().await?))
 }
 
 /// Holdings and guaranteed shares of each SMF; without `node_id`, of emergency sessions.
-#[utoipa::path(get, path = "/api/v1/smfs", responses((status = 200, body = [SmfReport])))]
+#[utoipa::path(get, path = report::SMFS.path(), responses((status = 200, body = [SmfReport])))]
 async fn smfs(State(api): State<Api>) -> Result<Json<Vec<SmfReport>>, Failure> {
     Ok(Json(api.control.smfs().await?))
 }
 
 /// Applications with the Packet Flow Descriptions that SMFs provisioned (TS 29.244, 6.2.5).
-#[utoipa::path(get, path = "/api/v1/pfds", responses((status = 200, body = [ApplicationReport])))]
+#[utoipa::path(get, path = report::PFDS.path(), responses((status = 200, body = [ApplicationReport])))]
 async fn pfds(State(api): State<Api>) -> Result<Json<Vec<ApplicationReport>>, Failure> {
     Ok(Json(api.control.pfds().await?))
 }
 
-/// Packets that wait for idle UEs.
-#[derive(Serialize, ToSchema)]
-struct BuffersBody {
-    #[serde(flatten)]
-    totals: BufferTotals,
-    /// Sessions for which packets wait, those first that have waited longest; at most 10000.
-    waiting: Vec<BufferReport>,
-}
-
 /// Packets that wait for idle UEs (FARs with BUFF).
-#[utoipa::path(get, path = "/api/v1/buffers", responses((status = 200, body = BuffersBody)))]
+#[utoipa::path(get, path = report::BUFFERS.path(), responses((status = 200, body = BuffersBody)))]
 async fn buffers(State(api): State<Api>) -> Result<Json<BuffersBody>, Failure> {
     let totals = api.control.report().await?.buffers;
     let waiting = match api.control.buffers().await? {
@@ -434,39 +359,40 @@ async fn buffers(State(api): State<Api>) -> Result<Json<BuffersBody>, Failure> {
             .unwrap_or_default(),
         None => Vec::new(),
     };
-    let waiting = waiting.iter().map(BufferReport::from).collect();
+    let waiting = waiting.into_iter().map(held).collect();
     Ok(Json(BuffersBody { totals, waiting }))
 }
 
+fn held(session: HeldSession) -> BufferReport {
+    BufferReport {
+        seid: seid_text(session.seid),
+        pdrs: session.pdrs,
+        packets: session.packets,
+        bytes: session.bytes,
+        age_ms: u64::try_from(session.age.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
 /// Lost packets by interface, direction and reason; reasons that never happened are left out.
-#[utoipa::path(get, path = "/api/v1/drops", responses((status = 200, body = [DropReport])))]
+#[utoipa::path(get, path = report::DROPS.path(), responses((status = 200, body = [DropReport])))]
 async fn drops(State(api): State<Api>) -> Result<Json<Vec<DropReport>>, Failure> {
     Ok(Json(api.control.report().await?.drops))
 }
 
 /// What interfaces, network instances and groups of users have, and what of it is in use.
-#[utoipa::path(get, path = "/api/v1/capacities", responses((status = 200, body = [CapacityReport])))]
+#[utoipa::path(get, path = report::CAPACITIES.path(), responses((status = 200, body = [CapacityReport])))]
 async fn capacities(State(api): State<Api>) -> Result<Json<Vec<CapacityReport>>, Failure> {
     Ok(Json(api.control.report().await?.capacities))
 }
 
 /// Forwarding policies: where they lead, and whether anybody is there.
-#[utoipa::path(get, path = "/api/v1/policies", responses((status = 200, body = [PolicyReport])))]
+#[utoipa::path(get, path = report::POLICIES.path(), responses((status = 200, body = [PolicyReport])))]
 async fn policies(State(api): State<Api>) -> Result<Json<Vec<PolicyReport>>, Failure> {
     Ok(Json(api.control.report().await?.policies))
 }
 
 /// The data path and its interfaces.
-#[derive(Serialize, ToSchema)]
-struct DatapathBody {
-    #[serde(flatten)]
-    datapath: DatapathReport,
-    ports: Vec<PortReport>,
-    tables: Vec<TableFill>,
-}
-
-/// The data path and its interfaces.
-#[utoipa::path(get, path = "/api/v1/datapath", responses((status = 200, body = DatapathBody)))]
+#[utoipa::path(get, path = report::DATAPATH.path(), responses((status = 200, body = DatapathBody)))]
 async fn datapath(State(api): State<Api>) -> Result<Json<DatapathBody>, Failure> {
     let Report {
         datapath,
@@ -483,7 +409,7 @@ async fn datapath(State(api): State<Api>) -> Result<Json<DatapathBody>, Failure>
 
 /// Threads that packets run in, with their load and the packets that wait in them; on `xdp`, CPUs of the machine, and
 /// the thread that keeps packets above their rates.
-#[utoipa::path(get, path = "/api/v1/workers", responses((status = 200, body = [WorkerReport])))]
+#[utoipa::path(get, path = report::WORKERS.path(), responses((status = 200, body = [WorkerReport])))]
 async fn workers(State(api): State<Api>) -> Result<Json<Vec<WorkerReport>>, Failure> {
     let report = api.control.report().await?;
     Ok(Json(load_of(report)))
@@ -509,20 +435,20 @@ fn load_of(report: Report) -> Vec<WorkerReport> {
 }
 
 /// CPUs of the machine, and which threads run there.
-#[utoipa::path(get, path = "/api/v1/cores", responses((status = 200, body = CoresReport)))]
+#[utoipa::path(get, path = report::CORES.path(), responses((status = 200, body = CoresReport)))]
 async fn cores(State(api): State<Api>) -> Json<CoresReport> {
     Json(plan::cores(&api.config, &api.topology))
 }
 
 /// The configuration in effect, defaults included. The token is not part of it.
-#[utoipa::path(get, path = "/api/v1/config",
+#[utoipa::path(get, path = report::CONFIG.path(),
     responses((status = 200, body = serde_json::Value)))]
 async fn config(State(api): State<Api>) -> Json<Config> {
     Json(Config::clone(&api.config))
 }
 
 /// This description.
-#[utoipa::path(get, path = "/api/v1/openapi.json",
+#[utoipa::path(get, path = report::OPENAPI.path(),
     responses((status = 200, body = serde_json::Value)))]
 async fn openapi() -> Json<utoipa::openapi::OpenApi> {
     Json(Document::openapi())
@@ -544,7 +470,7 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
         license(name = "Apache-2.0")),
     paths(status, sessions, session, usage, peers, smfs, pfds, buffers, drops, capacities, policies, datapath, workers, cores, config, openapi, metrics,
         top::top, trace::trace),
-    modifiers(&BearerToken),
+    modifiers(&BearerToken, &AsWritten),
     security((), ("token" = []))
 )]
 struct Document;

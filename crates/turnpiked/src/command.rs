@@ -13,12 +13,10 @@ use tables::EntryCounts;
 use tokio::sync::oneshot;
 
 use nexthop::KernelChange;
+use report::{ApplicationReport, PeerReport, SessionDetail, SessionPage, SmfReport, UsagePage};
 
 use crate::follow::{Refused, Subscription, Whom};
-use crate::report::{
-    ApplicationReport, PeerReport, Report, SessionDetail, SessionPage, SmfReport, UsagePage,
-    seid_text,
-};
+use crate::report::{Report, seid_text};
 
 /// Questions that may wait at a time.
 const QUEUE: usize = 256;

@@ -1,6 +1,7 @@
 //! Following a user: what a client asks for and the lines that it gets. The control thread
 //! (`control/trace.rs`) decides whose packets those are, REST (`api/trace.rs`) sends the lines.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,11 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use compiled::PredefinedId;
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
-use serde::Serialize;
+use report::trace::{Line, Packet};
 use tables::trace::{TraceOutcome, TraceRecord};
 use tables::{DropReason, monotonic_ns};
 use tokio::sync::mpsc;
-use utoipa::ToSchema;
 
 /// Traces at a time.
 pub(crate) const TRACES_MAX: usize = 16;
@@ -27,89 +27,6 @@ pub(crate) enum Whom {
     Ue(IpAddr),
     Session(u64),
     Teid(u32),
-}
-
-/// One line of the answer.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub(crate) enum Line {
-    /// Whose packets are looked for from now on.
-    Following(Following),
-    /// One of them.
-    Packet(Box<Packet>),
-    /// So many of them could not be told of.
-    Lost {
-        /// Since the trace began.
-        packets: u64,
-    },
-    /// No more lines follow.
-    Ended {
-        /// `count`, `seconds`, `shutdown`, or `data_path` when the kernel refuses programs that know of traces.
-        why: &'static str,
-    },
-}
-
-/// What packets are known by.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) struct Following {
-    /// SEID; absent while no session has this TEID or UE address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) session: Option<String>,
-    /// TEIDs, hexadecimal.
-    pub(crate) teids: Vec<String>,
-    /// Addresses, and prefixes of IPv6.
-    pub(crate) ue: Vec<String>,
-    /// TEIDs and addresses that found no room: others are followed, too.
-    pub(crate) left_out: usize,
-}
-
-/// What became of a packet.
-#[derive(Clone, Debug, Default, Serialize, ToSchema)]
-pub(crate) struct Packet {
-    /// Seconds since 1970, with nanoseconds.
-    pub(crate) time: String,
-    /// Where it came in.
-    pub(crate) interface: String,
-    /// `uplink` or `downlink`.
-    pub(crate) direction: &'static str,
-    /// `forwarded`, `dropped`, `answered`, `slow_path`, `buffered` or `to_kernel`.
-    pub(crate) outcome: &'static str,
-    /// Why it was dropped or answered, as in the metrics.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<&'static str>,
-    /// The reason for people.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) meaning: Option<&'static str>,
-    /// SEID, where a session has the TEID or UE address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) session: Option<String>,
-    /// The PDR that took it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) pdr: Option<u16>,
-    /// The predefined rule that the PDR activates and the packet met.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) predefined: Option<String>,
-    /// Of the PDR.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) far: Option<u32>,
-    /// Apply Action of the FAR.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) action: Option<String>,
-    /// Of the PDR.
-    pub(crate) qers: Vec<u32>,
-    /// Of its tunnel, hexadecimal.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) teid: Option<String>,
-    /// Of its PDU Session Container.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) qfi: Option<u8>,
-    /// Octets of the frame.
-    pub(crate) length: u32,
-    /// Offset of the user's IP packet in the frame.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) user_offset: Option<u16>,
-    /// The frame as it came in, hexadecimal, at most 256 octets of it.
-    pub(crate) frame: String,
 }
 
 /// A client's end of a trace.
@@ -195,10 +112,10 @@ fn packet(record: &TraceRecord, interfaces: &[String], rules: Option<&Rules>) ->
             .get(usize::from(record.port))
             .cloned()
             .unwrap_or_default(),
-        direction: if record.uplink { "uplink" } else { "downlink" },
-        outcome,
-        reason: reason.map(DropReason::name),
-        meaning: reason.map(DropReason::meaning),
+        direction: Cow::Borrowed(if record.uplink { "uplink" } else { "downlink" }),
+        outcome: Cow::Borrowed(outcome),
+        reason: reason.map(|reason| Cow::Borrowed(reason.name())),
+        meaning: reason.map(|reason| Cow::Borrowed(reason.meaning())),
         session: rules.map(|rules| rules.seid.clone()),
         pdr: record.pdr,
         predefined: refers.and_then(|refers| refers.predefined.clone()),
@@ -297,7 +214,7 @@ mod tests {
             (Some(7), Some(3), vec![4, 5])
         );
         assert_eq!(
-            (seen.interface.as_str(), seen.outcome, seen.reason),
+            (seen.interface.as_str(), &*seen.outcome, seen.reason),
             ("n3", "forwarded", None)
         );
         assert_eq!(seen.teid.as_deref(), Some("00000101"));
@@ -318,7 +235,7 @@ mod tests {
         };
         let seen = packet(&unknown, &[], None);
         assert_eq!(
-            (seen.outcome, seen.reason),
+            (&*seen.outcome, seen.reason.as_deref()),
             ("answered", Some("unknown_teid"))
         );
         assert_eq!((seen.far, seen.session), (None, None));

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
+use report::LogTotals;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -65,6 +66,14 @@ impl Counts {
 
 pub(crate) fn counts() -> &'static Counts {
     &COUNTS
+}
+
+pub(crate) fn totals() -> LogTotals {
+    LogTotals {
+        written: COUNTS.written(),
+        lost: COUNTS.lost(),
+        suppressed: COUNTS.suppressed(),
+    }
 }
 
 /// Work of the thread.

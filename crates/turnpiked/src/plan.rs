@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use compiled::{NiId, PolicyId};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use report::{CoresReport, CpuReport};
 use session::config as core;
 use slowpath::HoldBounds;
 use slowpath::advertise::Advertised;
@@ -14,7 +15,6 @@ use topology::Topology;
 use crate::config::{
     Config, DatapathKind, ForwardingPolicy, Interface, NetworkInstance, NodeId, XdpMode, doubts,
 };
-use crate::report::{CoresReport, CpuReport};
 
 /// UE addresses of one page of the tables: `TP_UE_PAGE_BITS`.
 const UE_PAGE: u64 = 1 << 14;

@@ -9,11 +9,11 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMet
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
+use report::{CapacityReport, PolicyUse, PortReport, ShaperReport, WorkerReport};
 
 use super::refusals;
-use crate::report::{
-    CapacityReport, LogTotals, PolicyUse, PortReport, Report, ShaperReport, WorkerReport,
-};
+use crate::logging;
+use crate::report::Report;
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -200,7 +200,7 @@ impl Page {
     }
 
     fn log(&self, out: &mut Out<'_>) -> Result<(), Error> {
-        let log = LogTotals::now();
+        let log = logging::totals();
         let help = "Lines of the log on standard error";
         let lines = [
             ("written", log.written),

@@ -3,15 +3,17 @@ use std::thread;
 use axum::body::Body;
 use axum::http::Request;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use report::trace::Line;
+use report::{
+    DatapathReport, DirectionReport, Fill, PortReport, SessionSummary, SessionUsage, ShaperReport,
+    TableFill, TriggerCount, UrrReport, UsageTotals, VolumeReport,
+};
 use std::os::fd::AsFd;
 
 use super::*;
 use crate::command::{self, Asked, Named, Piece, Question};
-use crate::follow::{Line, Refused, Subscription, Whom};
-use crate::report::{
-    DirectionReport, MessageCount, SessionSummary, SessionUsage, ShaperReport, TriggerCount,
-    UrrReport, VolumeReport, seid_text, unix_near,
-};
+use crate::follow::{Refused, Subscription, Whom};
+use crate::report::{MessageCount, seid_text, unix_near};
 
 const CONFIG: &str = include_str!("../../../../deploy/turnpiked.example.toml");
 

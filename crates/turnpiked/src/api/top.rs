@@ -9,65 +9,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Json;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
+use report::{
+    By, ErrorBody, INTERVAL_MS, SessionDetail, TopQuery, TopRate, TopReport, TopUser, USERS_MAX,
+};
 use tables::{EntryCount, EntryCounts};
 use tokio::sync::{OwnedMutexGuard, oneshot};
-use utoipa::{IntoParams, ToSchema};
 
-use super::{Api, ErrorBody, Failure};
+use super::{Api, Failure};
 use crate::command::{Asker, NoAnswer};
-use crate::report::{SessionDetail, TopRate, TopReport, TopUser};
 
-/// Users of one answer, at most, and as many as are found whatever was asked for, so that others can have the same answer.
-const USERS_MAX: usize = 100;
-const INTERVAL_MS: std::ops::RangeInclusive<u64> = 100..=2000;
 /// Entries read before others have a turn.
 const PER_TURN: usize = 1 << 14;
 
-/// Which users, and over which time.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Wish {
-    /// Users, 1 to 100.
-    #[param(default = 20, minimum = 1, maximum = 100)]
-    limit: Option<usize>,
-    /// What the order goes by.
-    #[param(inline)]
-    by: Option<By>,
-    /// Milliseconds between the two readings, 100 to 2000: as long, and some, the answer takes.
-    #[param(default = 1000, minimum = 100, maximum = 2000)]
-    interval_ms: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum By {
-    /// Bits forwarded, both ways together.
-    #[default]
-    Rate,
-    /// Packets that had to wait.
-    Delayed,
-    /// Packets dropped by QoS enforcement.
-    Dropped,
-}
-
-impl By {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Delayed => "delayed",
-            Self::Dropped => "dropped",
-        }
-    }
-
-    fn score(self, count: &EntryCount) -> u64 {
-        match self {
-            Self::Rate => count.bytes,
-            Self::Delayed => count.delayed.into(),
-            Self::Dropped => count.qos_drops.into(),
-        }
+fn score(by: By, count: &EntryCount) -> u64 {
+    match by {
+        By::Rate => count.bytes,
+        By::Delayed => count.delayed.into(),
+        By::Dropped => count.qos_drops.into(),
     }
 }
 
@@ -80,16 +41,16 @@ pub(super) struct Top {
 }
 
 /// The busiest users. One such question is worked on at a time; those who wait for the same answer have the same one.
-#[utoipa::path(get, path = "/api/v1/top", params(Wish), responses(
+#[utoipa::path(get, path = report::TOP.path(), params(TopQuery), responses(
     (status = 200, body = TopReport), (status = 400, body = ErrorBody)))]
 pub(super) async fn top(
     State(api): State<Api>,
-    wish: Result<Query<Wish>, axum::extract::rejection::QueryRejection>,
+    query: Result<Query<TopQuery>, QueryRejection>,
 ) -> Result<Json<TopReport>, Failure> {
     let refuse = |error: String| Failure::new(StatusCode::BAD_REQUEST, error);
-    let Query(wish) = wish.map_err(|e| refuse(e.body_text()))?;
-    let (limit, by) = (wish.limit.unwrap_or(20), wish.by.unwrap_or_default());
-    let interval_ms = wish.interval_ms.unwrap_or(1000);
+    let Query(query) = query?;
+    let (limit, by) = (query.limit.unwrap_or(20), query.by.unwrap_or_default());
+    let interval_ms = query.interval_ms.unwrap_or(1000);
     if !(1..=USERS_MAX).contains(&limit) {
         let error = format!("limit = {limit}: must lie between 1 and {USERS_MAX}");
         return Err(refuse(error));
@@ -173,7 +134,7 @@ async fn measure(
     let total = control.report().await?.sessions.used;
     Ok(TopReport {
         interval_s,
-        by: by.name(),
+        by: by.name().to_owned(),
         total,
         active: busiest.active,
         users,
@@ -230,7 +191,7 @@ impl Busiest {
             if *before != EntryCount::default()
                 && let Some((seid, _)) = counts.owner(place)
             {
-                *scores.entry(seid).or_default() += by.score(before);
+                *scores.entry(seid).or_default() += score(by, before);
             }
         });
         let mut users: Vec<(u64, Vec<_>)> = most(&scores).map(|seid| (seid, Vec::new())).collect();
@@ -261,7 +222,8 @@ fn each(places: usize, mut work: impl FnMut(usize)) {
     }
 }
 
-/// Those with the highest scores, the highest first, and among equals by SEID.
+/// SEIDs with the highest scores, the highest first, and among equals in order: [`USERS_MAX`] whatever was asked for, so that
+/// others can have the same answer.
 fn most(scores: &HashMap<u64, u64>) -> impl Iterator<Item = u64> {
     let mut best = std::collections::BinaryHeap::with_capacity(USERS_MAX + 1);
     for (&seid, &score) in scores.iter().filter(|(_, score)| **score > 0) {
@@ -277,7 +239,8 @@ fn most(scores: &HashMap<u64, u64>) -> impl Iterator<Item = u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{PdrReport, SessionSummary, seid_text};
+    use crate::report::seid_text;
+    use report::{PdrReport, SessionSummary};
 
     #[test]
     fn the_highest_scores_are_found_in_their_order() {

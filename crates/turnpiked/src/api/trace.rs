@@ -1,7 +1,7 @@
 //! Packets of one user, live: lines of JSON until the client leaves or has what it asked for.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -12,61 +12,38 @@ use axum::extract::{Extension, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Body as HttpBody, Frame};
-use serde::Deserialize;
+use report::trace::Line;
+use report::{ErrorBody, SECONDS_MAX, TraceQuery};
 use tokio::time::{Sleep, sleep};
-use utoipa::IntoParams;
 
 use super::serve::Lease;
-use super::{Api, ErrorBody, Failure, seid_of};
-use crate::follow::{Line, Refused, Subscription, Whom};
+use super::{Api, Failure, seid_of};
+use crate::follow::{Refused, Subscription, Whom};
 
-/// A trace ends after this at the latest.
-const SECONDS_MAX: u32 = 86_400;
 const CONTENT_TYPE: &str = "application/x-ndjson";
 
-/// Whom to follow, and for how long. Exactly one of `ue`, `seid` and `teid`.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Wish {
-    /// Address of the UE; an IPv6 one stands for its /64.
-    #[param(value_type = Option<String>)]
-    ue: Option<IpAddr>,
-    /// Our SEID, hexadecimal.
-    seid: Option<String>,
-    /// TEID on N3, hexadecimal.
-    teid: Option<String>,
-    /// End after so many packets.
-    #[param(minimum = 1)]
-    count: Option<u64>,
-    /// End after so many seconds, 1 to 86400.
-    #[param(default = 86400, minimum = 1, maximum = 86400)]
-    seconds: Option<u32>,
-}
-
-impl Wish {
-    fn whom(&self) -> Result<Whom, Failure> {
-        let bad = |error: String| Failure::new(StatusCode::BAD_REQUEST, error);
-        match (self.ue, &self.seid, &self.teid) {
-            (Some(ue), None, None) => Ok(Whom::Ue(ue)),
-            (None, Some(seid), None) => Ok(Whom::Session(seid_of(seid)?)),
-            (None, None, Some(text)) => {
-                let digits = text.strip_prefix("0x").unwrap_or(text);
-                let teid = u32::from_str_radix(digits, 16)
-                    .ok()
-                    .filter(|&teid| teid != 0);
-                let error = || {
-                    bad(format!(
-                        "teid = {text:?}: up to 8 hexadecimal digits, not zero"
-                    ))
-                };
-                teid.filter(|_| !digits.starts_with('+'))
-                    .map(Whom::Teid)
-                    .ok_or_else(error)
-            }
-            _ => Err(bad(
-                "exactly one of ue, seid and teid says whom to follow".into()
-            )),
+fn whom(query: &TraceQuery) -> Result<Whom, Failure> {
+    let bad = |error: String| Failure::new(StatusCode::BAD_REQUEST, error);
+    match (query.ue, &query.seid, &query.teid) {
+        (Some(ue), None, None) => Ok(Whom::Ue(ue)),
+        (None, Some(seid), None) => Ok(Whom::Session(seid_of(seid)?)),
+        (None, None, Some(text)) => {
+            let digits = text.strip_prefix("0x").unwrap_or(text);
+            let teid = u32::from_str_radix(digits, 16)
+                .ok()
+                .filter(|&teid| teid != 0);
+            let error = || {
+                bad(format!(
+                    "teid = {text:?}: up to 8 hexadecimal digits, not zero"
+                ))
+            };
+            teid.filter(|_| !digits.starts_with('+'))
+                .map(Whom::Teid)
+                .ok_or_else(error)
         }
+        _ => Err(bad(
+            "exactly one of ue, seid and teid says whom to follow".into()
+        )),
     }
 }
 
@@ -83,19 +60,19 @@ impl From<Refused> for Failure {
 
 /// Packets of one user as they come, whatever becomes of them: one JSON object a line, sixteen traces at
 /// a time.
-#[utoipa::path(get, path = "/api/v1/trace", params(Wish), responses(
+#[utoipa::path(get, path = report::TRACE.path(), params(TraceQuery), responses(
     (status = 200, body = Line, content_type = CONTENT_TYPE),
     (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
     (status = 503, body = ErrorBody)))]
 pub(super) async fn trace(
     State(api): State<Api>,
     lease: Option<Extension<Lease>>,
-    wish: Result<Query<Wish>, QueryRejection>,
+    query: Result<Query<TraceQuery>, QueryRejection>,
 ) -> Result<Response, Failure> {
-    let Query(wish) = wish.map_err(|e| Failure::new(StatusCode::BAD_REQUEST, e.body_text()))?;
-    let whom = wish.whom()?;
-    let seconds = wish.seconds.unwrap_or(SECONDS_MAX);
-    if !(1..=SECONDS_MAX).contains(&seconds) || wish.count == Some(0) {
+    let Query(query) = query?;
+    let whom = whom(&query)?;
+    let seconds = query.seconds.unwrap_or(SECONDS_MAX);
+    if !(1..=SECONDS_MAX).contains(&seconds) || query.count == Some(0) {
         let error = format!("seconds must lie between 1 and {SECONDS_MAX}, count above 0");
         return Err(Failure::new(StatusCode::BAD_REQUEST, error));
     }
@@ -107,7 +84,7 @@ pub(super) async fn trace(
     let lines = Lines {
         subscription,
         time: Box::pin(sleep(time)),
-        left: wish.count.unwrap_or(u64::MAX),
+        left: query.count.unwrap_or(u64::MAX),
         ended: false,
     };
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], Body::new(lines)).into_response())
@@ -125,13 +102,21 @@ struct Lines {
 impl Lines {
     fn next(&mut self, context: &mut Context<'_>) -> Poll<Line> {
         if self.left == 0 {
-            return Poll::Ready(Line::Ended { why: "count" });
+            return Poll::Ready(Line::Ended {
+                why: Cow::Borrowed("count"),
+            });
         }
         if self.time.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Line::Ended { why: "seconds" });
+            return Poll::Ready(Line::Ended {
+                why: Cow::Borrowed("seconds"),
+            });
         }
         let line = self.subscription.lines.poll_recv(context);
-        line.map(|line| line.unwrap_or(Line::Ended { why: "shutdown" }))
+        line.map(|line| {
+            line.unwrap_or(Line::Ended {
+                why: Cow::Borrowed("shutdown"),
+            })
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use nexthop::netlink::Netlink;
 use nexthop::{KernelChange, NextHops, Request};
+use report::PolicyReport;
 use slowpath::{
     BufferThread, EndMarkerCounters, Finished, HeldSession, HoldTotals, SlowPathCounters,
     SlowPathThread,
@@ -15,7 +16,6 @@ use tables::Tables;
 use super::policies::Policies;
 use super::ports::Ports;
 use crate::config::Config;
-use crate::report::PolicyReport;
 
 /// The model of the kernel's state, and the threads that keep it and the slow path going.
 pub(crate) struct KernelMirror {

@@ -2,9 +2,9 @@
 
 use compiled::{NiId, PolicyId};
 use nexthop::{NextHops, PolicyState};
+use report::{PolicyReport, PolicyUse};
 
 use crate::config::Config;
-use crate::report::{PolicyReport, PolicyUse};
 
 /// Forwarding policies of the configuration, for each network instance.
 #[derive(Debug, Default)]

@@ -6,6 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use compiled::{Counters, Direction, PacketRate, Resource};
+use report::{
+    ApplicationReport, BufferTotals, CapacityReport, DatapathReport, DirectionReport, DropReport,
+    FarReport, Fill, PartReport, PdrReport, PeerReport, PfdReport, PortReport, PredefinedReport,
+    ProgramReport, QerReport, ReplacementReport, SessionDetail, SessionPage, SessionSummary,
+    SessionUsage, ShaperReport, SmfReport, TableFill, TrafficReport, UrrReport, UsagePage,
+    VolumeReport, VolumeUsed, WorkerReport,
+};
 use session::peer::{PeerId, PeerState};
 use session::pfds::Property;
 use session::stats::{Stats, Way};
@@ -16,14 +23,7 @@ use crate::command::{Named, Piece};
 use crate::config::{Config, DatapathKind, QosMode};
 use crate::control::questions::{Quantum, Questions};
 use crate::control::{KernelMirror, Usage};
-use crate::report::{
-    ApplicationReport, BufferTotals, CapacityReport, DatapathReport, DirectionReport, DropReport,
-    FarReport, Fill, MessageCount, N4Report, PartReport, PdrReport, PeerReport, PfdReport,
-    PortReport, PredefinedReport, ProgramReport, QerReport, ReplacementReport, Report,
-    SessionDetail, SessionPage, SessionSummary, SessionUsage, ShaperReport, SmfReport, TableFill,
-    TrafficReport, UrrReport, UsagePage, VolumeReport, VolumeUsed, WorkerReport, address_text,
-    seid_text,
-};
+use crate::report::{MessageCount, N4Report, Report, address_text, seid_text};
 
 /// Sessions whose entries are named before the clock is looked at: some microseconds.
 const NAMED_AT_ONCE: usize = 32;
@@ -96,12 +96,7 @@ pub(crate) fn report(
                 },
             )
             .collect(),
-        capacities: (core
-            .tables()
-            .capacities()
-            .into_iter()
-            .map(CapacityReport::from))
-        .collect(),
+        capacities: (core.tables().capacities().into_iter().map(capacity)).collect(),
         policies: kernel.policies(&about.config),
         drops: totals
             .iter()
@@ -355,6 +350,18 @@ fn port(name: &str, role: &str, totals: &PortTotals) -> PortReport {
     }
 }
 
+fn capacity(of: tables::CapacityReport) -> CapacityReport {
+    CapacityReport {
+        name: of.name,
+        bps: of.bps,
+        guaranteed_bps: of.guaranteed_bps,
+        guaranteed_bps_limit: of.guaranteed_at_most,
+        share_bps: of.share_bps,
+        bytes: of.bytes,
+        drops: of.drops,
+    }
+}
+
 fn drops(interface: &str, totals: &PortTotals) -> Vec<DropReport> {
     let mut rows = Vec::new();
     for (direction, counts) in ["uplink", "downlink"].into_iter().zip(&totals.drops) {
@@ -386,7 +393,7 @@ pub(crate) fn peers(
     let (looked, after) = quantum.look(peers, usize::MAX, |(id, peer)| {
         of.push(PeerReport {
             node_id: peer.node_id.to_string(),
-            address: peer.address,
+            address: peer.address.to_string(),
             state: state(peer.state).to_owned(),
             recovery_time_stamp: peer.recovery,
             sessions: peer.sessions as u64,

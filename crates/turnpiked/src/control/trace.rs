@@ -1,20 +1,21 @@
 //! Whom operators follow: from a UE, session or TEID to the keys that packets are compared with, for as
 //! long as a client listens.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+use report::trace::{Following, Line};
 use session::{Core, PdrView, PredefinedView, SessionSummary, SessionView};
 use tables::trace::{TRACE_KEYS_MAX, TraceKey, TraceThread};
 use tables::{Tables, monotonic_ns};
 use tokio::sync::mpsc;
 
 use crate::follow::{
-    Following, LINES_MAX, Line, Listener, Listeners, Refers, Refused, Rules, Subscription,
-    TRACES_MAX, Whom,
+    LINES_MAX, Listener, Listeners, Refers, Refused, Rules, Subscription, TRACES_MAX, Whom,
 };
 use crate::report::seid_text;
 
@@ -121,7 +122,9 @@ impl Traces {
     fn end_all(&mut self, why: &'static str) {
         for place in 0..TRACES_MAX {
             if let Some(trace) = &self.traces[place] {
-                let _ = trace.lines.try_send(Line::Ended { why });
+                let _ = trace.lines.try_send(Line::Ended {
+                    why: Cow::Borrowed(why),
+                });
             }
             self.end(place);
         }

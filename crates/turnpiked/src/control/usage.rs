@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use report::{TriggerCount, UsageTotals};
 use session::{Core, Outbox, Time, UsageRecord};
 use tables::Tables;
 
 use super::ERROR_PAUSE;
-use crate::report::{TriggerCount, UsageTotals};
 use crate::usage_log::UsageLog;
 
 /// Alarms taken before N4 has its turn again.

@@ -1,0 +1,71 @@
+//! The UPF as a whole.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::datapath::PortReport;
+use crate::fill::{Fill, TableFill};
+use crate::usage::UsageTotals;
+
+/// The UPF as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct Status {
+    /// Release of turnpiked.
+    pub version: String,
+    /// Our Node ID.
+    pub node_id: String,
+    /// Seconds since the start.
+    pub uptime_s: u64,
+    /// Seconds since 1900 (TS 29.244, 8.2.65).
+    pub recovery_time_stamp: u32,
+    /// GTP-U peers that are asked whether they are there.
+    pub gtpu_paths: u64,
+    /// Of these, peers that no longer answer.
+    pub gtpu_paths_failed: u64,
+    /// Load that SMFs hear of.
+    pub load_percent: u8,
+    /// By how much SMFs are asked to do less; 0: no overload.
+    pub overload_reduction_percent: u8,
+    /// Sessions, and how many there may be.
+    pub sessions: Fill,
+    /// SMFs, and how many there may be.
+    pub peers: Fill,
+    /// Fill of each table that packets meet.
+    pub tables: Vec<TableFill>,
+    /// Data interfaces, in the order of the configuration.
+    pub ports: Vec<PortReport>,
+    /// Packets lost, for whatever reason.
+    pub drops: u64,
+    /// Usage Reports of all sessions.
+    pub usage: UsageTotals,
+    /// Lines on standard error.
+    pub log: LogTotals,
+    /// Octets of memory of the process, without the tables in the kernel.
+    pub memory_bytes: u64,
+    /// Huge pages in the memory of the process.
+    pub huge_pages: HugePages,
+}
+
+/// Huge pages in the memory of the process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct HugePages {
+    /// The heap asks the kernel for them.
+    pub asked_for: bool,
+    /// Octets that lie in them; absent where the kernel does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+/// Lines of the log on standard error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct LogTotals {
+    /// Lines on standard error.
+    pub written: u64,
+    /// Lines that could not be written.
+    pub lost: u64,
+    /// Lines not made, because their sender had caused too many.
+    pub suppressed: u64,
+}

@@ -1,4 +1,4 @@
-//! REST of turnpiked as types: resources with their paths, queries, answers.
+//! REST of turnpiked as types: resources with their paths, queries, answers, and with the feature `client` the asking end.
 //! turnpiked writes these types, `turnpike` reads them, and the description at [`OPENAPI`] grows from them.
 //!
 //! The two ends may be of different releases, so a reader takes an answer with fields missing or added: a field that is missing
@@ -10,6 +10,8 @@
 
 mod buffers;
 mod capacities;
+#[cfg(feature = "client")]
+pub mod client;
 mod cores;
 mod datapath;
 mod error;

@@ -56,6 +56,7 @@ pub struct TopQuery {
 
 /// Order of the busiest users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum By {
     /// Bits forwarded, both ways together.

@@ -6,9 +6,8 @@
 // They panic where nobody takes what they print.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod client;
+mod cell;
 mod cores;
-mod fields;
 mod qos;
 #[cfg(test)]
 mod samples;
@@ -23,9 +22,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use serde_json::Value;
-
-use client::{Client, Error};
+use report::client::{self, Answer, Client};
 
 /// Shows what a running turnpiked does.
 #[derive(Parser)]
@@ -82,9 +79,9 @@ enum Question {
         after: Option<String>,
     },
     /// Rates of one user: asked for by QERs, and measured over an interval; packets delayed and dropped.
-    Qos(qos::Wish),
+    Qos(qos::Options),
     /// The busiest users, load, rates and losses, each second anew; q ends it.
-    Top(top::Wish),
+    Top(top::Options),
     /// Lost packets: why, and what to do about it.
     Drops,
     /// The program that carries packets, and its interfaces.
@@ -98,7 +95,7 @@ enum Question {
     /// Holdings of each SMF, and how much of them others cannot take.
     Smfs,
     /// Packets of one user as they come: which rules each hit, or why it was lost.
-    Trace(trace::Wish),
+    Trace(trace::Options),
     /// Packets that wait for idle UEs, and for whom.
     Buffers,
     /// What interfaces, network instances and groups of users have, what is guaranteed of it, and what is lost for want of more.
@@ -112,11 +109,11 @@ enum Question {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match &arguments.question {
-        Question::Trace(wish) => client(&arguments)
-            .and_then(|client| trace::run(&client, wish, arguments.json))
+        Question::Trace(options) => client(&arguments)
+            .and_then(|client| trace::run(&client, options, arguments.json))
             .map(|()| String::new()),
-        Question::Top(wish) => client(&arguments)
-            .and_then(|client| top::run(client, wish, arguments.json))
+        Question::Top(options) => client(&arguments)
+            .and_then(|client| top::run(client, options, arguments.json))
             .map(|()| String::new()),
         question => answer(&arguments, question),
     };
@@ -137,39 +134,70 @@ fn main() -> ExitCode {
     }
 }
 
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Client(#[from] client::Error),
+    #[error("{}: {reason}", file.display())]
+    Write { file: PathBuf, reason: String },
+}
+
+impl Error {
+    const fn exit_code(&self) -> u8 {
+        use client::Error as E;
+        match self {
+            Self::Client(E::Refused(_) | E::NoToken | E::WrongToken(_) | E::Strange { .. }) => 1,
+            Self::Client(E::TokenFile { .. }) | Self::Write { .. } => 2,
+            Self::Client(E::Unreachable { .. }) => 3,
+        }
+    }
+}
+
 fn client(arguments: &Arguments) -> Result<Client, Error> {
-    Client::new(&arguments.api, arguments.token_file.as_deref())
+    let client = Client::new(&arguments.api, arguments.token_file.as_deref());
+    Ok(client?)
 }
 
 fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
     let client = client(arguments)?;
-    let (answer, show): (Value, fn(&Value) -> String) = match question {
-        Question::Status => (client.get("status")?, show::status),
-        Question::Sessions { limit, after } => {
-            (client.sessions(*limit, after.as_deref())?, show::sessions)
-        }
-        Question::Session { seid } => (client.get(&format!("sessions/{seid}"))?, show::session),
+    let json = arguments.json;
+    Ok(match question {
+        Question::Status => told(client.get(&report::STATUS)?, json, show::status),
+        Question::Sessions { limit, after } => told(
+            client.sessions(*limit, after.as_deref())?,
+            json,
+            show::sessions,
+        ),
+        Question::Session { seid } => told(client.session(seid)?, json, show::session),
         Question::Usage { seid, limit, after } => {
-            let answer = usage::ask(&client, seid.as_deref(), *limit, after.as_deref())?;
-            (answer, usage::show)
+            let answer = match seid {
+                Some(seid) => client.usage_of(seid)?,
+                None => client.usage(*limit, after.as_deref())?,
+            };
+            told(answer, json, usage::show)
         }
-        Question::Qos(wish) => (qos::ask(&client, wish)?, qos::show),
-        Question::Drops => (client.get("drops")?, show::drops),
-        Question::Datapath => (client.get("datapath")?, show::datapath),
-        Question::Cores => (cores::ask(&client)?, cores::show),
-        Question::Config => (client.get("config")?, show::config),
-        Question::Capacity => (client.get("capacities")?, show::capacities),
-        Question::Policies => (client.get("policies")?, show::policies),
-        Question::Buffers => (client.get("buffers")?, show::buffers),
-        Question::Pfds => (client.get("pfds")?, show::pfds),
-        Question::Peers => (client.get("peers")?, show::peers),
-        Question::Smfs => (client.get("smfs")?, show::smfs),
+        Question::Qos(options) => told(qos::ask(&client, options)?.into(), json, qos::show),
+        Question::Drops => told(client.get(&report::DROPS)?, json, show::drops),
+        Question::Datapath => told(client.get(&report::DATAPATH)?, json, show::datapath),
+        Question::Cores => told(cores::ask(&client)?, json, cores::show),
+        Question::Config => told(client.get(&report::CONFIG)?, json, show::config),
+        Question::Capacity => told(client.get(&report::CAPACITIES)?, json, show::capacities),
+        Question::Policies => told(client.get(&report::POLICIES)?, json, show::policies),
+        Question::Buffers => told(client.get(&report::BUFFERS)?, json, show::buffers),
+        Question::Pfds => told(client.get(&report::PFDS)?, json, show::pfds),
+        Question::Peers => told(client.get(&report::PEERS)?, json, show::peers),
+        Question::Smfs => told(client.get(&report::SMFS)?, json, show::smfs),
         // Not one answer, but many lines.
-        Question::Trace(_) | Question::Top(_) => return Ok(String::new()),
-    };
-    if arguments.json {
-        Ok(format!("{answer:#}\n"))
+        Question::Trace(_) | Question::Top(_) => String::new(),
+    })
+}
+
+/// For programs as it came, for people as `show` writes it.
+fn told<T>(answer: Answer<T>, json: bool, show: impl FnOnce(&T) -> String) -> String {
+    if json {
+        format!("{:#}\n", answer.json)
     } else {
-        Ok(show(&answer))
+        show(&answer.report)
     }
 }

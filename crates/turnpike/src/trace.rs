@@ -10,15 +10,19 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Args;
+use report::TraceQuery;
+use report::client::Client;
+use report::trace::Line;
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::client::{Client, Error};
+use crate::Error;
 use capture::Capture;
 
-/// Whom to follow, and for how long.
+/// A user to follow, and for how long.
 #[derive(Args)]
 #[command(group = clap::ArgGroup::new("whom").required(true).args(["ue", "seid", "teid"]))]
-pub(crate) struct Wish {
+pub(crate) struct Options {
     /// Address of the UE; an IPv6 one stands for its /64.
     #[arg(long)]
     ue: Option<IpAddr>,
@@ -39,40 +43,28 @@ pub(crate) struct Wish {
     write: Option<PathBuf>,
 }
 
-impl Wish {
-    fn path(&self) -> String {
-        let texts = [
-            ("ue", self.ue.map(|ue| ue.to_string())),
-            ("seid", self.seid.clone()),
-            ("teid", self.teid.clone()),
-            ("count", self.count.map(|count| count.to_string())),
-            ("seconds", self.seconds.map(|seconds| seconds.to_string())),
-        ];
-        let given = texts
-            .into_iter()
-            .filter_map(|(key, text)| Some((key, text?)));
-        // An address, a number, or nothing that a query could not carry.
-        let safe = |text: String| {
-            text.replace(
-                |c: char| !c.is_ascii_alphanumeric() && !".:".contains(c),
-                "_",
-            )
-        };
-        let query: Vec<_> = given
-            .map(|(key, text)| format!("{key}={}", safe(text)))
-            .collect();
-        format!("trace?{}", query.join("&"))
+impl Options {
+    fn query(&self) -> TraceQuery {
+        TraceQuery {
+            ue: self.ue,
+            seid: self.seid.clone(),
+            teid: self.teid.clone(),
+            count: self.count,
+            seconds: self.seconds,
+        }
     }
 }
 
-/// Until turnpiked ends it, or whoever reads our output leaves.
-pub(crate) fn run(client: &Client, wish: &Wish, json: bool) -> Result<(), Error> {
-    let mut capture = wish.write.clone().map(Capture::create).transpose()?;
-    client.lines(&wish.path(), |value| {
-        if let (Some(capture), Some("packet")) = (&mut capture, value["event"].as_str()) {
-            capture.write(value)?;
+/// Until turnpiked ends it, or nobody reads our output.
+pub(crate) fn run(client: &Client, options: &Options, json: bool) -> Result<(), Error> {
+    let mut capture = options.write.clone().map(Capture::create).transpose()?;
+    client.trace(&options.query(), |value| {
+        // A line that a later release has is shown as it came.
+        let line = Line::deserialize(&value).ok();
+        if let (Some(capture), Some(Line::Packet(packet))) = (&mut capture, &line) {
+            capture.write(packet)?;
         }
-        Ok(if told(value, json) {
+        Ok(if told(&value, line.as_ref(), json) {
             ControlFlow::Continue(())
         } else {
             ControlFlow::Break(())
@@ -81,15 +73,18 @@ pub(crate) fn run(client: &Client, wish: &Wish, json: bool) -> Result<(), Error>
 }
 
 /// False when nobody reads it.
-fn told(value: &Value, json: bool) -> bool {
+fn told(value: &Value, line: Option<&Line>, json: bool) -> bool {
     let mut out = std::io::stdout().lock();
-    let line = match value["event"].as_str() {
+    let text = match line {
         _ if json => value.to_string(),
-        Some("packet") => line::packet(value),
-        // What is not a packet does not mix with them.
-        _ => return writeln!(std::io::stderr(), "{}", line::about(value)).is_ok(),
+        Some(Line::Packet(packet)) => line::packet(packet),
+        // Beside packets, with which it does not mix.
+        _ => {
+            let text = line.map_or(value.to_string(), line::about);
+            return writeln!(std::io::stderr(), "{text}").is_ok();
+        }
     };
-    writeln!(out, "{line}").and_then(|()| out.flush()).is_ok()
+    writeln!(out, "{text}").and_then(|()| out.flush()).is_ok()
 }
 
 #[cfg(test)]
@@ -98,33 +93,32 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
-    struct Line {
+    struct CommandLine {
         #[command(flatten)]
-        wish: Wish,
+        options: Options,
     }
 
-    fn path(line: &str) -> Option<String> {
+    fn query(line: &str) -> Option<TraceQuery> {
         let words = std::iter::once("trace").chain(line.split_whitespace());
-        Line::try_parse_from(words)
-            .ok()
-            .map(|line| line.wish.path())
+        let line = CommandLine::try_parse_from(words).ok()?;
+        Some(line.options.query())
     }
 
     #[test]
     fn the_question_says_whom_exactly_once() {
-        assert_eq!(
-            path("--ue 10.60.0.1").as_deref(),
-            Some("trace?ue=10.60.0.1")
-        );
-        assert_eq!(
-            path("--ue 2001:db8::1 --count 3").as_deref(),
-            Some("trace?ue=2001:db8::1&count=3")
-        );
-        assert_eq!(
-            path("--teid 1&x=2 --seconds 5").as_deref(),
-            Some("trace?teid=1_x_2&seconds=5")
-        );
-        assert_eq!(path("--count 3"), None);
-        assert_eq!(path("--teid 1 --seid 2"), None);
+        let of = TraceQuery {
+            ue: "2001:db8::1".parse().ok(),
+            count: Some(3),
+            ..TraceQuery::default()
+        };
+        assert_eq!(query("--ue 2001:db8::1 --count 3"), Some(of));
+        let of = TraceQuery {
+            teid: Some("101".into()),
+            seconds: Some(5),
+            ..TraceQuery::default()
+        };
+        assert_eq!(query("--teid 101 --seconds 5"), Some(of));
+        assert_eq!(query("--count 3"), None);
+        assert_eq!(query("--teid 1 --seid 2"), None);
     }
 }

@@ -15,7 +15,7 @@ use crossterm::{cursor, execute, queue, style};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::client::Error;
+use crate::Error;
 
 /// What whoever sits there wants.
 pub(super) enum Wants {

@@ -11,10 +11,11 @@ use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 use pcap_file::{DataLink, PcapError};
-use serde_json::Value;
+use report::trace::Packet;
 
 use super::line;
-use crate::client::Error;
+use crate::Error;
+use crate::cell::Cell;
 
 /// Octets of a frame that turnpiked sends.
 const SNAP: u32 = 256;
@@ -44,23 +45,20 @@ impl Capture {
         })
     }
 
-    pub(super) fn write(&mut self, packet: &Value) -> Result<(), Error> {
+    pub(super) fn write(&mut self, packet: &Packet) -> Result<(), Error> {
         self.try_write(packet).map_err(|error| Error::Write {
             file: self.file.clone(),
             reason: error.to_string(),
         })
     }
 
-    fn try_write(&mut self, packet: &Value) -> Result<(), PcapError> {
-        let interface_id = self.interface(packet["interface"].as_str().unwrap_or("-"))?;
+    fn try_write(&mut self, packet: &Packet) -> Result<(), PcapError> {
+        let interface_id = self.interface(&packet.interface.cell())?;
         let frame = line::frame(packet);
-        let length = packet["length"]
-            .as_u64()
-            .and_then(|length| u32::try_from(length).ok());
         let block = EnhancedPacketBlock {
             interface_id,
-            timestamp: time(packet["time"].as_str().unwrap_or_default()),
-            original_len: length.unwrap_or(frame.len() as u32),
+            timestamp: time(&packet.time),
+            original_len: packet.length.max(frame.len() as u32),
             data: Cow::Owned(frame),
             options: vec![EnhancedPacketOption::Comment(Cow::Owned(comment(packet)))],
         };
@@ -86,14 +84,13 @@ impl Capture {
 }
 
 /// `uplink forwarded; PDR 1, FAR 1 (FORW), QER 1; session 00000000000000a1`
-fn comment(packet: &Value) -> String {
-    let word = |field: &str| packet[field].as_str().unwrap_or("-");
-    let mut comment = format!("{} {}", word("direction"), word("outcome"));
-    if let Some(reason) = packet["reason"].as_str() {
-        comment += &format!(": {reason} ({})", word("meaning"));
+fn comment(packet: &Packet) -> String {
+    let mut comment = format!("{} {}", packet.direction.cell(), packet.outcome.cell());
+    if let Some(reason) = &packet.reason {
+        comment += &format!(": {reason} ({})", packet.meaning.cell());
     }
     comment += &format!("; {}", line::rule(packet));
-    if let Some(seid) = packet["session"].as_str() {
+    if let Some(seid) = &packet.session {
         comment += &format!("; session {seid}");
     }
     comment

@@ -2,94 +2,73 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use serde_json::Value;
+use report::trace::{Line, Packet};
+
+use crate::cell::Cell;
 
 /// `12:34:56.123456  uplink    n3  forwarded  PDR 1, FAR 1 (FORW), QER 1  98 B  10.60.0.1 > 10.6.0.9 ICMP`
-pub(super) fn packet(value: &Value) -> String {
-    let word = |field: &str| value[field].as_str().unwrap_or("-").to_owned();
-    let outcome = match value["reason"].as_str() {
-        Some(reason) => format!("{}: {reason}", word("outcome")),
-        None => word("outcome"),
+pub(super) fn packet(packet: &Packet) -> String {
+    let outcome = match &packet.reason {
+        Some(reason) => format!("{}: {reason}", packet.outcome.cell()),
+        None => packet.outcome.cell(),
     };
-    let meaning = value["meaning"]
-        .as_str()
-        .map(|meaning| format!("  ({meaning})"));
+    let meaning = packet.meaning.as_ref();
+    let meaning = meaning.map(|meaning| format!("  ({meaning})"));
     format!(
         "{}  {:<8}  {:<6}  {:<22}  {}  {} B  {}{}",
-        clock(&word("time")),
-        word("direction"),
-        word("interface"),
+        clock(&packet.time),
+        packet.direction.cell(),
+        packet.interface.cell(),
         outcome,
-        rule(value),
-        value["length"],
-        user(value),
+        rule(packet),
+        packet.length,
+        user(packet),
         meaning.unwrap_or_default(),
     )
 }
 
-/// What is told beside packets.
-pub(super) fn about(value: &Value) -> String {
-    let list = |field: &str| {
-        let items = value[field].as_array().into_iter().flatten();
-        let items: Vec<_> = items.filter_map(Value::as_str).collect();
-        if items.is_empty() {
-            "-".to_owned()
-        } else {
-            items.join(", ")
-        }
-    };
-    match value["event"].as_str() {
-        Some("following") => {
-            let session = match value["session"].as_str() {
+/// Lines beside packets.
+pub(super) fn about(line: &Line) -> String {
+    match line {
+        Line::Following(following) => {
+            let session = match &following.session {
                 Some(seid) => format!("session {seid}"),
                 None => "no session yet".to_owned(),
             };
-            let left_out = value["left_out"].as_u64().filter(|&n| n > 0);
+            let left_out = Some(following.left_out).filter(|&n| n > 0);
             let left_out = left_out.map_or(String::new(), |n| format!("; no room for {n} more"));
-            format!(
-                "following {session}: TEID {}, UE {}{left_out}",
-                list("teids"),
-                list("ue")
-            )
+            let (teids, ue) = (following.teids.cell(), following.ue.cell());
+            format!("following {session}: TEID {teids}, UE {ue}{left_out}")
         }
-        Some("lost") => format!("{} packets came too fast to be shown", value["packets"]),
-        Some("ended") => format!("ended: {}", value["why"].as_str().unwrap_or("-")),
-        _ => value.to_string(),
+        Line::Packet(one) => packet(one),
+        Line::Lost { packets } => format!("{packets} packets came too fast to be shown"),
+        Line::Ended { why } => format!("ended: {why}"),
     }
 }
 
 /// `PDR 1, FAR 1 (FORW), QER 1, 2, QFI 9`; what is not known is left out.
-pub(super) fn rule(value: &Value) -> String {
+pub(super) fn rule(packet: &Packet) -> String {
     let mut parts = Vec::new();
-    match value["pdr"].as_u64() {
+    match packet.pdr {
         Some(pdr) => parts.push(format!("PDR {pdr}")),
         None => parts.push("no PDR".to_owned()),
     }
-    if let Some(name) = value["predefined"].as_str() {
+    if let Some(name) = &packet.predefined {
         parts.push(format!("predefined rule {name}"));
     }
-    if let (None, Some(_), Some(action)) = (
-        value["far"].as_u64(),
-        value["predefined"].as_str(),
-        value["action"].as_str(),
-    ) {
-        parts.push(action.to_owned());
+    match (packet.far, &packet.predefined, &packet.action) {
+        (Some(far), _, action) => parts.push(format!("FAR {far} ({})", action.cell())),
+        (None, Some(_), Some(action)) => parts.push(action.clone()),
+        _ => {}
     }
-    if let Some(far) = value["far"].as_u64() {
-        parts.push(format!(
-            "FAR {far} ({})",
-            value["action"].as_str().unwrap_or("-")
-        ));
-    }
-    let qers = value["qers"].as_array().into_iter().flatten();
-    let qers: Vec<_> = qers.map(Value::to_string).collect();
-    if !qers.is_empty() {
+    if !packet.qers.is_empty() {
+        let qers: Vec<String> = packet.qers.iter().map(u32::to_string).collect();
         parts.push(format!("QER {}", qers.join("+")));
     }
-    if let Some(teid) = value["teid"].as_str() {
+    if let Some(teid) = &packet.teid {
         parts.push(format!("TEID {teid}"));
     }
-    if let Some(qfi) = value["qfi"].as_u64() {
+    if let Some(qfi) = packet.qfi {
         parts.push(format!("QFI {qfi}"));
     }
     parts.join(", ")
@@ -107,18 +86,18 @@ fn clock(time: &str) -> String {
 }
 
 /// The octets of a packet's frame.
-pub(super) fn frame(value: &Value) -> Vec<u8> {
-    let text = value["frame"].as_str().unwrap_or_default().as_bytes();
+pub(super) fn frame(packet: &Packet) -> Vec<u8> {
+    let text = packet.frame.as_bytes();
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let byte = |pair: &[u8]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
     text.chunks_exact(2).map_while(byte).collect()
 }
 
 /// `10.60.0.1:1000 > 10.6.0.9:53 UDP`
-fn user(value: &Value) -> String {
-    let offset = value["user_offset"].as_u64();
-    let frame = frame(value);
-    let packet = offset.and_then(|offset| frame.get(usize::try_from(offset).ok()?..));
+fn user(packet: &Packet) -> String {
+    let frame = frame(packet);
+    let offset = packet.user_offset.map(usize::from);
+    let packet = offset.and_then(|offset| frame.get(offset..));
     packet.and_then(flow).unwrap_or_else(|| "-".to_owned())
 }
 
@@ -170,22 +149,32 @@ fn flow(packet: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::samples::{answer, text};
-    use serde_json::json;
+    use report::trace::Following;
 
     /// Two octets, then IPv4 and UDP.
     const FRAME: &str = "00004500001c00000000401100000a3c0001cb00710903e8003500080000";
 
-    fn value() -> Value {
-        json!({"event": "packet", "time": "86399.123456789", "interface": "n3",
-            "direction": "uplink", "outcome": "dropped", "reason": "rate",
-            "meaning": "above the MBR of a QER", "pdr": 1, "far": 2, "action": "FORW",
-            "qers": [3, 4], "teid": "00000101", "qfi": 9, "length": 98, "user_offset": 2,
-            "frame": FRAME})
-    }
-
     #[test]
     fn one_line_says_it_all() {
-        let line = packet(&value());
+        let dropped = Packet {
+            time: "86399.123456789".into(),
+            interface: "n3".into(),
+            direction: "uplink".into(),
+            outcome: "dropped".into(),
+            reason: Some("rate".into()),
+            meaning: Some("above the MBR of a QER".into()),
+            pdr: Some(1),
+            far: Some(2),
+            action: Some("FORW".into()),
+            qers: vec![3, 4],
+            teid: Some("00000101".into()),
+            qfi: Some(9),
+            length: 98,
+            user_offset: Some(2),
+            frame: FRAME.into(),
+            ..Packet::default()
+        };
+        let line = packet(&dropped);
         for part in [
             "23:59:59.123456  uplink",
             "n3",
@@ -201,25 +190,20 @@ mod tests {
 
     #[test]
     fn an_answer_has_its_text() {
-        let answer = answer("trace");
-        let lines = answer.as_array().unwrap().iter();
-        let lines = lines.map(|line| match line["event"].as_str() {
-            Some("packet") => packet(line) + "\n",
-            _ => about(line) + "\n",
-        });
+        let lines: Vec<Line> = answer("trace");
+        let lines = lines.iter().map(|line| about(line) + "\n");
         assert_eq!(lines.collect::<String>(), text("trace"));
     }
 
     #[test]
     fn whatever_comes_is_shown() {
-        for value in [
-            json!({}),
-            json!(null),
-            json!({"frame": "4", "user_offset": 9}),
-            json!({"frame": "zz40", "user_offset": 0}),
-        ] {
-            assert!(packet(&value).contains("no PDR"));
-            about(&value);
+        for (frame, user_offset) in [("", None), ("4", Some(9)), ("zz40", Some(0))] {
+            let odd = Packet {
+                frame: frame.into(),
+                user_offset,
+                ..Packet::default()
+            };
+            assert!(packet(&odd).contains("no PDR"));
         }
         for cut in 0..60 {
             flow(&vec![0x45; cut]);
@@ -228,21 +212,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_followed_is_named() {
-        let following = json!({"event": "following", "session": "a1", "teids": ["00000101"],
-            "ue": ["10.60.0.1"], "left_out": 0});
-        assert_eq!(
-            about(&following),
-            "following session a1: TEID 00000101, UE 10.60.0.1"
-        );
-        let nobody = json!({"event": "following", "teids": ["1"], "ue": [], "left_out": 2});
+    fn a_user_without_a_session_is_followed() {
+        let nobody = Line::Following(Following {
+            teids: vec!["1".into()],
+            left_out: 2,
+            ..Following::default()
+        });
         assert_eq!(
             about(&nobody),
             "following no session yet: TEID 1, UE -; no room for 2 more"
-        );
-        assert_eq!(
-            about(&json!({"event": "lost", "packets": 3})),
-            "3 packets came too fast to be shown"
         );
     }
 }

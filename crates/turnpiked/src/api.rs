@@ -37,8 +37,9 @@ use crate::command::{Asker, NoAnswer};
 use crate::config::Config;
 use crate::logging;
 use crate::plan;
-use crate::report::{Report, parse_seid, seid_text};
+use crate::snapshot::Snapshot;
 use crate::system;
+use crate::text::{parse_seid, seid_text};
 
 pub(crate) use serve::{Limits, serve};
 
@@ -118,12 +119,12 @@ fn probes() -> Router<Api> {
 /// One line for each reason why not.
 async fn ready(State(api): State<Api>) -> Result<&'static str, (StatusCode, String)> {
     let not_ready = |why: String| (StatusCode::SERVICE_UNAVAILABLE, why);
-    let report = api.control.report().await;
-    let report = report.map_err(|error| not_ready(format!("{error}\n")))?;
-    let stopping = report
+    let snapshot = api.control.snapshot().await;
+    let snapshot = snapshot.map_err(|error| not_ready(format!("{error}\n")))?;
+    let stopping = snapshot
         .stopping
         .then(|| "associations are being released\n".to_owned());
-    let ports = report.ports.iter().filter_map(|port| {
+    let ports = snapshot.ports.iter().filter_map(|port| {
         let trouble = port.trouble.as_ref()?;
         Some(format!("interface {}: {trouble}\n", port.interface))
     });
@@ -218,23 +219,23 @@ fn authorized(token: Option<&str>, headers: &HeaderMap) -> bool {
 /// The whole in one answer.
 #[utoipa::path(get, path = report::STATUS.path(), responses((status = 200, body = Status)))]
 async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
-    let report = api.control.report().await?;
+    let snapshot = api.control.snapshot().await?;
     Ok(Json(Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         node_id: api.config.node.id.to_string(),
         uptime_s: api.started.elapsed().unwrap_or_default().as_secs(),
-        recovery_time_stamp: report.recovery_time_stamp,
-        gtpu_paths: report.gtpu_paths,
-        gtpu_paths_failed: report.gtpu_paths_failed,
-        load_percent: report.load_percent,
-        overload_reduction_percent: report.overload_reduction_percent,
-        sessions: report.sessions,
-        peers: report.peers,
-        tables: report.tables,
-        ports: report.ports,
-        usage: report.usage,
+        recovery_time_stamp: snapshot.recovery_time_stamp,
+        gtpu_paths: snapshot.gtpu_paths,
+        gtpu_paths_failed: snapshot.gtpu_paths_failed,
+        load_percent: snapshot.load_percent,
+        overload_reduction_percent: snapshot.overload_reduction_percent,
+        sessions: snapshot.sessions,
+        peers: snapshot.peers,
+        tables: snapshot.tables,
+        ports: snapshot.ports,
+        usage: snapshot.usage,
         log: logging::totals(),
-        drops: report.drops.iter().map(|drop| drop.packets).sum(),
+        drops: snapshot.drops.iter().map(|drop| drop.packets).sum(),
         memory_bytes: metrics::resident_bytes(),
         huge_pages: HugePages {
             asked_for: system::asks_for_huge_pages(),
@@ -352,7 +353,7 @@ async fn pfds(State(api): State<Api>) -> Result<Json<Vec<ApplicationReport>>, Fa
 /// Packets that wait for idle UEs (FARs with BUFF).
 #[utoipa::path(get, path = report::BUFFERS.path(), responses((status = 200, body = BuffersBody)))]
 async fn buffers(State(api): State<Api>) -> Result<Json<BuffersBody>, Failure> {
-    let totals = api.control.report().await?.buffers;
+    let totals = api.control.snapshot().await?.buffers;
     let waiting = match api.control.buffers().await? {
         Some(answer) => tokio::task::spawn_blocking(move || answer.recv().unwrap_or_default())
             .await
@@ -376,30 +377,30 @@ fn held(session: HeldSession) -> BufferReport {
 /// Lost packets by interface, direction and reason; reasons that never happened are left out.
 #[utoipa::path(get, path = report::DROPS.path(), responses((status = 200, body = [DropReport])))]
 async fn drops(State(api): State<Api>) -> Result<Json<Vec<DropReport>>, Failure> {
-    Ok(Json(api.control.report().await?.drops))
+    Ok(Json(api.control.snapshot().await?.drops))
 }
 
 /// What interfaces, network instances and groups of users have, and what of it is in use.
 #[utoipa::path(get, path = report::CAPACITIES.path(), responses((status = 200, body = [CapacityReport])))]
 async fn capacities(State(api): State<Api>) -> Result<Json<Vec<CapacityReport>>, Failure> {
-    Ok(Json(api.control.report().await?.capacities))
+    Ok(Json(api.control.snapshot().await?.capacities))
 }
 
 /// Forwarding policies: where they lead, and whether anybody is there.
 #[utoipa::path(get, path = report::POLICIES.path(), responses((status = 200, body = [PolicyReport])))]
 async fn policies(State(api): State<Api>) -> Result<Json<Vec<PolicyReport>>, Failure> {
-    Ok(Json(api.control.report().await?.policies))
+    Ok(Json(api.control.snapshot().await?.policies))
 }
 
 /// The data path and its interfaces.
 #[utoipa::path(get, path = report::DATAPATH.path(), responses((status = 200, body = DatapathBody)))]
 async fn datapath(State(api): State<Api>) -> Result<Json<DatapathBody>, Failure> {
-    let Report {
+    let Snapshot {
         datapath,
         ports,
         tables,
         ..
-    } = api.control.report().await?;
+    } = api.control.snapshot().await?;
     Ok(Json(DatapathBody {
         datapath,
         ports,
@@ -411,16 +412,16 @@ async fn datapath(State(api): State<Api>) -> Result<Json<DatapathBody>, Failure>
 /// the thread that keeps packets above their rates.
 #[utoipa::path(get, path = report::WORKERS.path(), responses((status = 200, body = [WorkerReport])))]
 async fn workers(State(api): State<Api>) -> Result<Json<Vec<WorkerReport>>, Failure> {
-    let report = api.control.report().await?;
-    Ok(Json(load_of(report)))
+    let snapshot = api.control.snapshot().await?;
+    Ok(Json(load_of(snapshot)))
 }
 
-fn load_of(report: Report) -> Vec<WorkerReport> {
-    if report.datapath.kind != "xdp" {
-        return report.workers;
+fn load_of(snapshot: Snapshot) -> Vec<WorkerReport> {
+    if snapshot.datapath.kind != "xdp" {
+        return snapshot.workers;
     }
     let in_packets = |cpu: usize| {
-        let ports = report.ports.iter();
+        let ports = snapshot.ports.iter();
         let counts = ports.filter_map(|port| port.in_packets_by_cpu.get(cpu));
         counts.sum()
     };
@@ -431,7 +432,7 @@ fn load_of(report: Report) -> Vec<WorkerReport> {
         busy_s,
         shaper: None,
     });
-    cpus.chain(report.workers).collect()
+    cpus.chain(snapshot.workers).collect()
 }
 
 /// CPUs of the machine, and which threads run there.
@@ -458,8 +459,8 @@ async fn openapi() -> Json<utoipa::openapi::OpenApi> {
 #[utoipa::path(get, path = "/metrics",
     responses((status = 200, body = String, content_type = metrics::CONTENT_TYPE)))]
 async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
-    let report = api.control.report().await?;
-    let text = metrics::encode(&report, api.started)
+    let snapshot = api.control.snapshot().await?;
+    let text = metrics::encode(&snapshot, api.started)
         .map_err(|_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "metrics"))?;
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }

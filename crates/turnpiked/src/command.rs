@@ -16,7 +16,8 @@ use nexthop::KernelChange;
 use report::{ApplicationReport, PeerReport, SessionDetail, SessionPage, SmfReport, UsagePage};
 
 use crate::follow::{Refused, Subscription, Whom};
-use crate::report::{Report, seid_text};
+use crate::snapshot::Snapshot;
+use crate::text::seid_text;
 
 /// Questions that may wait at a time.
 const QUEUE: usize = 256;
@@ -38,7 +39,7 @@ pub(crate) enum Command {
 /// much as fits into its time: at least one item of it. A caller that went away is ignored.
 #[derive(Debug)]
 pub(crate) enum Question {
-    Report(oneshot::Sender<Report>),
+    Snapshot(oneshot::Sender<Snapshot>),
     Peers {
         after: Option<PeerId>,
         reply: oneshot::Sender<Piece<Vec<PeerReport>, PeerId>>,
@@ -202,8 +203,8 @@ impl Asker {
         answer.await.map_err(|_| NoAnswer::Gone)
     }
 
-    pub(crate) async fn report(&self) -> Result<Report, NoAnswer> {
-        self.ask(Question::Report).await
+    pub(crate) async fn snapshot(&self) -> Result<Snapshot, NoAnswer> {
+        self.ask(Question::Snapshot).await
     }
 
     /// An answer whose pieces are simply joined. `question`: for the items after this one.

@@ -374,10 +374,10 @@ impl Control {
         let core = &self.core;
         // A caller that no longer waits for its answer is no loss.
         match question {
-            Question::Report(reply) => {
+            Question::Snapshot(reply) => {
                 let mirrors = (&self.kernel, &self.usage, &self.questions);
                 let own = (self.unsent, self.shutting_down.is_some());
-                let _ = reply.send(show::report(core, &self.about, mirrors, own));
+                let _ = reply.send(show::snapshot(core, &self.about, mirrors, own));
             }
             Question::Peers { after, reply } => {
                 let _ = reply.send(show::peers(core, after, quantum));

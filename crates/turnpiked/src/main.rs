@@ -18,8 +18,9 @@ mod n4;
 mod packet_info;
 mod plan;
 mod recovery;
-mod report;
+mod snapshot;
 mod system;
+mod text;
 mod usage_log;
 
 use std::io::Write;

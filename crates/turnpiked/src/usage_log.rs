@@ -16,8 +16,8 @@ use serde::Serialize;
 use session::UsageRecord;
 
 use crate::config;
-use crate::report::{address_text, seid_text, unix_near};
 use crate::system;
+use crate::text::{address_text, seid_text, unix_near};
 use files::{Files, Tally};
 
 /// Reports that may wait for the disk.

@@ -13,16 +13,16 @@ use report::{CapacityReport, PolicyUse, PortReport, ShaperReport, WorkerReport};
 
 use super::refusals;
 use crate::logging;
-use crate::report::Report;
+use crate::snapshot::Snapshot;
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// All of it as OpenMetrics text.
-pub(crate) fn encode(report: &Report, started: SystemTime) -> Result<String, Error> {
+pub(crate) fn encode(snapshot: &Snapshot, started: SystemTime) -> Result<String, Error> {
     let mut registry = Registry::default();
     let process = Process::read(started);
     registry.register_collector(Box::new(Page {
-        report: report.clone(),
+        snapshot: snapshot.clone(),
         process,
     }));
     let mut text = String::new();
@@ -32,7 +32,7 @@ pub(crate) fn encode(report: &Report, started: SystemTime) -> Result<String, Err
 
 #[derive(Debug)]
 struct Page {
-    report: Report,
+    snapshot: Snapshot,
     process: Process,
 }
 
@@ -61,7 +61,7 @@ impl Collector for Page {
 
 impl Page {
     fn state(&self, out: &mut Out<'_>) -> Result<(), Error> {
-        let Report {
+        let Snapshot {
             gtpu_paths,
             gtpu_paths_failed,
             load_percent,
@@ -71,7 +71,7 @@ impl Page {
             tables,
             datapath,
             ..
-        } = &self.report;
+        } = &self.snapshot;
         out.gauge("turnpike_sessions", "PFCP sessions", sessions.used)?;
         out.gauge(
             "turnpike_sessions_limit",
@@ -132,7 +132,7 @@ impl Page {
     }
 
     fn n4(&self, out: &mut Out<'_>) -> Result<(), Error> {
-        let n4 = &self.report.n4;
+        let n4 = &self.snapshot.n4;
         let help = "PFCP messages; cause is that of a response";
         let messages = n4.messages.iter().map(|m| {
             let cause = m.cause.as_deref().unwrap_or_default();
@@ -153,7 +153,7 @@ impl Page {
     }
 
     fn rest(&self, out: &mut Out<'_>) -> Result<(), Error> {
-        let rest = &self.report.rest;
+        let rest = &self.snapshot.rest;
         let help = "Turns of REST on the control thread, between looks at N4";
         out.counters(
             "turnpike_rest_turns",
@@ -171,7 +171,7 @@ impl Page {
     }
 
     fn usage(&self, out: &mut Out<'_>) -> Result<(), Error> {
-        let usage = &self.report.usage;
+        let usage = &self.snapshot.usage;
         let help = "Usage Reports by trigger, and whether the SMF has them";
         let reports = usage.reports.iter().map(|row| {
             let acknowledged = if row.acknowledged { "yes" } else { "no" };
@@ -212,7 +212,7 @@ impl Page {
     }
 
     fn capacities(&self, out: &mut Out<'_>) -> Result<(), Error> {
-        let all = &self.report.capacities;
+        let all = &self.snapshot.capacities;
         let by_name = |of: fn(&CapacityReport) -> u64| {
             let all = all.iter();
             all.map(move |capacity| ([("capacity", capacity.name.as_str())], of(capacity)))
@@ -229,7 +229,7 @@ impl Page {
     }
 
     fn policies(&self, out: &mut Out<'_>) -> Result<(), Error> {
-        let of_policies = self.report.policies.iter().flat_map(|policy| {
+        let of_policies = self.snapshot.policies.iter().flat_map(|policy| {
             let uses = policy.network_instances.iter();
             uses.flat_map(|of| {
                 [("ipv4", &of.ipv4), ("ipv6", &of.ipv6)].map(|(family, state)| {
@@ -247,7 +247,7 @@ impl Page {
     }
 
     fn buffers(&self, out: &mut Out<'_>) -> Result<(), Error> {
-        let buffers = &self.report.buffers;
+        let buffers = &self.snapshot.buffers;
         let help = "Sessions for which packets wait";
         out.gauge("turnpike_buffered_sessions", help, buffers.sessions.used)?;
         let help = "Packets that wait for idle UEs";
@@ -271,7 +271,7 @@ impl Page {
     }
 
     fn workers(&self, out: &mut Out<'_>) -> Result<(), Error> {
-        let workers = &self.report.workers;
+        let workers = &self.snapshot.workers;
         let name = |worker: &'_ WorkerReport| worker.worker.clone();
         let names: Vec<String> = workers.iter().map(name).collect();
         let labels = |place: usize| [("worker", names[place].as_str())];
@@ -298,7 +298,7 @@ impl Page {
     }
 
     fn traffic(&self, out: &mut Out<'_>) -> Result<(), Error> {
-        let ports = &self.report.ports;
+        let ports = &self.snapshot.ports;
         let by_direction = |of: fn(&PortReport) -> [u64; 2]| {
             ports.iter().flat_map(move |port| {
                 ["uplink", "downlink"]
@@ -344,7 +344,7 @@ impl Page {
         let help = "Frames above their rate that waited to keep to it";
         out.counters("turnpike_shaped_packets", help, by_port(|p| p.later))?;
         let help = "Lost packets; GET /api/v1/drops says what each reason means and asks for";
-        let drops = self.report.drops.iter().map(|d| {
+        let drops = self.snapshot.drops.iter().map(|d| {
             let labels = [
                 ("interface", d.interface.as_str()),
                 ("direction", &d.direction),

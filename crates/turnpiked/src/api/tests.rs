@@ -13,12 +13,13 @@ use std::os::fd::AsFd;
 use super::*;
 use crate::command::{self, Asked, Named, Piece, Question};
 use crate::follow::{Refused, Subscription, Whom};
-use crate::report::{MessageCount, seid_text, unix_near};
+use crate::snapshot::MessageCount;
+use crate::text::{seid_text, unix_near};
 
 const CONFIG: &str = include_str!("../../../../deploy/turnpiked.example.toml");
 
-fn report() -> Report {
-    Report {
+fn snapshot() -> Snapshot {
+    Snapshot {
         recovery_time_stamp: 7,
         sessions: Fill {
             used: 3,
@@ -30,7 +31,7 @@ fn report() -> Report {
             capacity: 262_144,
             refused: 3,
         }],
-        n4: crate::report::N4Report {
+        n4: crate::snapshot::N4Report {
             messages: vec![MessageCount {
                 message: "session_establishment_response".into(),
                 direction: "sent".into(),
@@ -83,7 +84,7 @@ fn report() -> Report {
             }],
             ..UsageTotals::default()
         },
-        ..Report::default()
+        ..Snapshot::default()
     }
 }
 
@@ -164,7 +165,7 @@ fn answer(asked: &Asked) {
                     }]);
                     let _ = reply.send(Some(receiver));
                 }
-                Question::Report(reply) => drop(reply.send(report())),
+                Question::Snapshot(reply) => drop(reply.send(snapshot())),
                 Question::Smfs { reply, .. } => drop(reply.send(Piece {
                     of: Vec::new(),
                     looked: 0,

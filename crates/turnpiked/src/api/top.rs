@@ -131,7 +131,7 @@ async fn measure(
         let session = control.session(*seid).await?;
         users.extend(session.map(|session| user(&session, pdrs, interval_s)));
     }
-    let total = control.report().await?.sessions.used;
+    let total = control.snapshot().await?.sessions.used;
     Ok(TopReport {
         interval_s,
         by: by.name().to_owned(),
@@ -239,7 +239,7 @@ fn most(scores: &HashMap<u64, u64>) -> impl Iterator<Item = u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::seid_text;
+    use crate::text::seid_text;
     use report::{PdrReport, SessionSummary};
 
     #[test]

@@ -9,7 +9,7 @@ use session::Time;
 use session::event::{Event, Gone, Ignored, Said};
 
 use crate::logging;
-use crate::report::seid_text;
+use crate::text::seid_text;
 use budget::{Budget, Source, Summary};
 
 /// Belongs to the control thread.

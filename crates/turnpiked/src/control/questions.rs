@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
-use crate::report::RestTotals;
+use crate::snapshot::RestTotals;
 
 /// Of a turn; its last item may end some microseconds later. With N4 idle, turns follow each other.
 const QUANTUM: Duration = Duration::from_micros(200);

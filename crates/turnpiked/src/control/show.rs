@@ -23,7 +23,8 @@ use crate::command::{Named, Piece};
 use crate::config::{Config, DatapathKind, QosMode};
 use crate::control::questions::{Quantum, Questions};
 use crate::control::{KernelMirror, Usage};
-use crate::report::{MessageCount, N4Report, Report, address_text, seid_text};
+use crate::snapshot::{MessageCount, N4Report, Snapshot};
+use crate::text::{address_text, seid_text};
 
 /// Sessions whose entries are named before the clock is looked at: some microseconds.
 const NAMED_AT_ONCE: usize = 32;
@@ -36,12 +37,12 @@ pub(crate) struct About {
     pub(crate) start_time: Duration,
 }
 
-pub(crate) fn report(
+pub(crate) fn snapshot(
     core: &Core<Tables>,
     about: &About,
     (kernel, usage, questions): (&KernelMirror, &Usage, &Questions),
     (unsent, stopping): (u64, bool),
-) -> Report {
+) -> Snapshot {
     let limits = &about.config.limits;
     let totals: Vec<(&str, PortTotals)> = about
         .config
@@ -58,7 +59,7 @@ pub(crate) fn report(
     let [sent, lost] = core.tables().counting().duplicates();
     n4.counters.insert("duplicates".into(), sent);
     n4.counters.insert("duplicates_lost".into(), lost);
-    Report {
+    Snapshot {
         recovery_time_stamp: about.recovery_time_stamp,
         gtpu_paths: paths as u64,
         gtpu_paths_failed: paths_failed as u64,

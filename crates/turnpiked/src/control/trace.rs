@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use crate::follow::{
     LINES_MAX, Listener, Listeners, Refers, Refused, Rules, Subscription, TRACES_MAX, Whom,
 };
-use crate::report::seid_text;
+use crate::text::seid_text;
 
 /// How often sessions are looked at for what is followed.
 const TEND: Duration = Duration::from_millis(50);

@@ -1,8 +1,7 @@
-//! What REST, metrics and the command line show: owned copies, made by the control thread.
+//! The state of the whole at one time, for REST and metrics: an owned copy, made by the control thread.
 
 use std::collections::BTreeMap;
 
-use ipnet::IpNet;
 use report::{
     BufferTotals, CapacityReport, DatapathReport, DropReport, Fill, PolicyReport, PortReport,
     TableFill, UsageTotals, WorkerReport,
@@ -10,7 +9,7 @@ use report::{
 
 /// The state of the whole, cheap to make whatever the number of sessions.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct Snapshot {
     /// Our Recovery Time Stamp: seconds since 1900 (TS 29.244, 8.2.65).
     pub(crate) recovery_time_stamp: u32,
     /// GTP-U peers that are asked whether they are there, and how many that were no longer answer.
@@ -67,35 +66,4 @@ pub(crate) struct RestTotals {
     pub(crate) seconds: f64,
     /// The longest turn.
     pub(crate) longest_s: f64,
-}
-
-/// NTP time of 1970.
-const UNIX_EPOCH_NTP_S: u64 = 2_208_988_800;
-
-/// Seconds since 1970 of NTP seconds of which only 32 bits are known, within 68 years of now.
-pub(crate) fn unix_near(ntp_s: u32, now_ntp_s: u64) -> u64 {
-    let ahead = ntp_s.wrapping_sub(now_ntp_s as u32).cast_signed();
-    let whole = now_ntp_s.saturating_add_signed(ahead.into());
-    whole.saturating_sub(UNIX_EPOCH_NTP_S)
-}
-
-/// An address of a UE: IPv4 alone, IPv6 as a prefix.
-pub(crate) fn address_text(net: &IpNet) -> String {
-    match net {
-        IpNet::V4(net) => net.addr().to_string(),
-        IpNet::V6(net) => net.to_string(),
-    }
-}
-
-/// A SEID as it is written: 16 hexadecimal digits.
-pub(crate) fn seid_text(seid: u64) -> String {
-    format!("{seid:016x}")
-}
-
-/// The reverse, with or without `0x` and leading zeros.
-pub(crate) fn parse_seid(text: &str) -> Option<u64> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    u64::from_str_radix(digits, 16)
-        .ok()
-        .filter(|_| !digits.starts_with('+'))
 }

@@ -46,7 +46,7 @@ pub struct TopQuery {
     /// Users, 1 to 100.
     #[param(default = 20, minimum = 1, maximum = 100)]
     pub limit: Option<usize>,
-    /// What the order goes by.
+    /// Order of the users.
     #[param(inline)]
     pub by: Option<By>,
     /// Milliseconds between the two readings, 100 to 2000: as long, and some, the answer takes.

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 pub struct UsagePage {
     /// Sessions, those without URRs among them.
     pub total: u64,
-    /// Those of the page that measure.
+    /// Sessions of the page that measure.
     pub sessions: Vec<SessionUsage>,
     /// Hand it back as `after` for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -38,7 +38,7 @@ pub(crate) struct Snapshot {
     pub(crate) policies: Vec<PolicyReport>,
 }
 
-/// What N4 carried.
+/// Messages and events of N4.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct N4Report {
     pub(crate) messages: Vec<MessageCount>,

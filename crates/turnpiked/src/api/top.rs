@@ -32,7 +32,7 @@ fn score(by: By, count: &EntryCount) -> u64 {
     }
 }
 
-/// What is kept from one question to the next.
+/// State from one question to the next.
 #[derive(Debug, Default)]
 pub(super) struct Top {
     /// `None`: nobody has asked yet, so that entries have no names.

@@ -28,11 +28,7 @@ KNOWN_FILES = {
         "ie ie::address ie::groups ie::node ie::node_groups ie::usage",
     ],
     "session": [
-        "node node::paths node::pfds",
         "rules rules::model rules::predefined rules::targets rules::urr",
-        "shard shard::applications shard::context shard::deferred shard::draft shard::finishing "
-        "shard::inactivity shard::paging shard::reports shard::resources shard::sessions shard::stopped "
-        "shard::usage",
     ],
     "slowpath": [
         "buffers buffers::by_hand buffers::keeper",

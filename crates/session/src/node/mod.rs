@@ -6,8 +6,10 @@
 pub(crate) mod association;
 pub mod features;
 pub(crate) mod load;
+pub(crate) mod path_reports;
 pub mod paths;
 pub mod peer;
+pub(crate) mod pfd_management;
 pub mod pfds;
 pub(crate) mod release;
 pub(crate) mod requests;

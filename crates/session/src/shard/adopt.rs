@@ -16,10 +16,11 @@ use crate::between::to_node::Outputs;
 use crate::rules::places::Relocation;
 use crate::shard::Shard;
 use crate::shard::context::{Context, Rare};
+use crate::shard::holders::Holders;
+use crate::shard::index::tunnels;
 use crate::shard::record::Record;
-use crate::shard::resources::Holders;
-use crate::shard::sessions::{Session, Sessions};
-use crate::shard::tunnels;
+use crate::shard::session::Session;
+use crate::shard::sessions::Sessions;
 
 /// Why a session cannot be taken in. Nothing of it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -8,12 +8,12 @@ use compiled::PdrId;
 use crate::base::gtpu::Tunnel;
 use crate::rules::endpoints::Endpoint;
 use crate::rules::{FarId, Rules, Urr};
-use crate::shard::deferred::Deferral;
-use crate::shard::inactivity::Watch;
+use crate::shard::index::deferred::Deferral;
+use crate::shard::index::inactivity::Watch;
+use crate::shard::index::paging::Waiting;
+use crate::shard::index::sets::Membership;
+use crate::shard::index::stopped::{Indicated, paused};
 use crate::shard::kept::{Ends, Kept, Part, Places, ToKeep};
-use crate::shard::paging::Waiting;
-use crate::shard::sets::Membership;
-use crate::shard::stopped::{Indicated, paused};
 use crate::usage::measured::Usage;
 use crate::usage::urr_rules::UrrRules;
 

@@ -23,9 +23,9 @@ use crate::rules::{
     RuleId, Urr, UrrId,
 };
 use crate::shard::context::Context;
-use crate::shard::deferred::{self, Deferral, Timing, Timings};
+use crate::shard::holders::Holders;
+use crate::shard::index::deferred::{self, Deferral, Timing, Timings};
 use crate::shard::kept::{Ends, Part, Places, ToKeep};
-use crate::shard::resources::Holders;
 use crate::usage::measured::UrrChanges;
 use crate::usage::urr_rules::UrrRules;
 

@@ -7,7 +7,8 @@ use compiled::Tables;
 use crate::base::ids::PeerId;
 use crate::base::set_key::SetKey;
 use crate::base::slab::Place;
-use crate::shard::sessions::{List, Sessions};
+use crate::shard::session::List;
+use crate::shard::sessions::Sessions;
 
 impl<T: Tables> Sessions<T> {
     /// The list of this peer, a new one if it has none.

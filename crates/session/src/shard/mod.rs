@@ -11,10 +11,13 @@ pub(crate) mod deferred;
 pub(crate) mod deferred_tests;
 pub(crate) mod displaced;
 pub(crate) mod draft;
+pub(crate) mod due;
 pub(crate) mod error_indication;
 pub(crate) mod finishing;
 pub(crate) mod hand_over;
+pub(crate) mod holders;
 pub(crate) mod inactivity;
+pub(crate) mod index;
 pub(crate) mod kept;
 pub(crate) mod ledger;
 pub(crate) mod paging;
@@ -25,15 +28,15 @@ pub(crate) mod reports;
 #[cfg(test)]
 pub(crate) mod reports_tests;
 pub(crate) mod resources;
+pub(crate) mod session;
 pub(crate) mod session_requests;
 pub(crate) mod sessions;
 pub(crate) mod set_requests;
-pub(crate) mod sets;
 pub(crate) mod stopped;
 #[cfg(test)]
 pub(crate) mod tests;
-pub(crate) mod tunnels;
 pub(crate) mod usage;
+pub(crate) mod usage_before;
 pub(crate) mod usage_reports;
 pub(crate) mod view;
 
@@ -53,9 +56,9 @@ use crate::between::to_shard::ToShard;
 use crate::exchange::requests::reports_max;
 use crate::rules::config::Config;
 use crate::rules::summary::SessionSummary;
-use crate::shard::finishing::Finishing;
+use crate::shard::index::finishing::Finishing;
+use crate::shard::index::reports::Reports;
 use crate::shard::ledger::Ledger;
-use crate::shard::reports::Reports;
 use crate::shard::resources::ResourceFill;
 use crate::shard::sessions::Sessions;
 use crate::shard::view::SessionView;
@@ -76,9 +79,6 @@ pub(crate) struct Shard<T: Tables> {
     finishing: Finishing,
     closing: bool,
 }
-
-/// Sessions whose PDRs come or go before other work may go first.
-const SESSIONS_PER_STEP: usize = 256;
 
 impl<T: Tables> Shard<T> {
     /// `started`: when we were, by the wall clock, which says so at `Time(0)`.
@@ -182,62 +182,6 @@ impl<T: Tables> Shard<T> {
         match self.sweep_left {
             0 => out.say(ToNode::Swept),
             _ => self.sweep_step(now, out),
-        }
-    }
-
-    /// Does what is due.
-    fn advance(&mut self, now: Time, out: &mut Outputs) {
-        if !self.closing {
-            self.look_for_inactivity(now, out);
-            self.keep_usage(now, out);
-            self.page(now, out);
-            let (sessions, tables) = (&mut self.sessions, &mut self.tables);
-            sessions.keep_times(now, SESSIONS_PER_STEP, tables);
-            sessions.resume(now, SESSIONS_PER_STEP, tables);
-        }
-        self.keep_finishing(now, out);
-        if self.sessions.tunnels.is_behind() {
-            self.look_up_tunnels(now, out);
-        }
-        if self.sessions.applications.is_behind() {
-            self.fit_to_pfds(out);
-        }
-        if self.sweep_left > 0 {
-            self.sweep_step(now, out);
-        }
-    }
-
-    /// When something falls due; in the past: at once, but other work may go first.
-    pub(crate) fn next_deadline(&self) -> Option<Time> {
-        let sessions = &self.sessions;
-        let indexing = sessions.tunnels.is_behind() || sessions.applications.is_behind();
-        if self.sweep_left > 0 || indexing || self.finishing.is_behind() {
-            return Some(Time(0));
-        }
-        let sessions = (!self.closing).then_some(sessions)?;
-        let due = [
-            sessions.inactivity.next_deadline(),
-            sessions.deferred.next_deadline(),
-            sessions.usage.next_deadline(),
-            sessions.stopped.next_deadline(),
-            sessions.paging.next_deadline(),
-        ];
-        due.into_iter().flatten().min()
-    }
-
-    /// Deletes some more sessions that have lost their SMF.
-    fn sweep_step(&mut self, now: Time, out: &mut Outputs) {
-        let before = self.sweep_left;
-        let at_most = self.config.deletions_per_step.max(1);
-        let tables = &mut self.tables;
-        self.sweep_left = if self.closing && self.smfs.is_empty() {
-            self.sessions.let_be(now, at_most, tables)
-        } else {
-            self.sessions.reap(now, at_most, tables)
-        };
-        out.say(ToNode::Deleted(before.saturating_sub(self.sweep_left)));
-        if self.sweep_left == 0 {
-            out.say(ToNode::Swept);
         }
     }
 

@@ -4,13 +4,11 @@
 //! Packets themselves are the tables' affair. They tell of the first one that waits for a PDR, and of another one
 //! only when none waits any more; so an idle period is reported once. Where there is no room for it they tell of it as well.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use compiled::{Buffered, HoldLimits, PdrId, Qfi, Tables};
 use pfcp::ie::{DownlinkDataServiceInformation, PfcpSrRspFlags, ReportType, Timer, UpdateBar};
 use pfcp::message::SessionReportResponse;
-use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::base::time::Time;
@@ -18,6 +16,7 @@ use crate::between::to_node::Outputs;
 use crate::compile::compiler::mark;
 use crate::rules::{Apply, Bar, BarId, Far, Pdr, Rules};
 use crate::shard::Shard;
+use crate::shard::index::paging::{Met, Waiting};
 use crate::shard::sessions::Sessions;
 
 /// One unit of a Downlink Data Notification Delay (8.2.28).
@@ -34,72 +33,6 @@ const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// What a report is about: one PDR, and what the packet was like that it has met.
 pub(crate) type Told = (u16, DownlinkDataServiceInformation);
-
-/// A PDR whose packets wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Met {
-    pdr: PdrId,
-    tos: u8,
-    /// There was no room for the packet: the SMF hears of it all the same.
-    is_lost: bool,
-    /// When the SMF is to hear of it; `None`: a report is under way.
-    due: Option<Time>,
-}
-
-/// Packets of a session that wait, of which its SMF is to hear, or hears just now.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Waiting {
-    met: SmallVec<[Met; 1]>,
-    /// The SMF knows, and wants to hear no more before this (DL Buffering Duration).
-    quiet_until: Option<Time>,
-    /// Its place in [`Paging::due`].
-    due: Option<Time>,
-}
-
-/// When SMFs are to hear of packets that wait, by our SEID.
-#[cfg_attr(test, derive(Clone))]
-#[derive(Debug, Default)]
-pub(crate) struct Paging {
-    due: BTreeSet<(Time, u64)>,
-}
-
-impl Paging {
-    /// The session is gone. Whether the index had what follows from it.
-    pub(crate) fn unindex(&mut self, seid: u64, waiting: Option<&Waiting>) -> bool {
-        let due = waiting.and_then(|waiting| waiting.due);
-        due.is_none_or(|at| self.due.remove(&(at, seid)))
-    }
-
-    /// The session has come with packets that wait.
-    pub(crate) fn index(&mut self, seid: u64, waiting: Option<&Waiting>) {
-        let due = waiting.and_then(|waiting| waiting.due);
-        self.due.extend(due.map(|at| (at, seid)));
-    }
-
-    pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.due.first().map(|(due, _)| *due)
-    }
-
-    fn change(
-        &mut self,
-        seid: u64,
-        waiting: &mut Option<Waiting>,
-        change: impl FnOnce(&mut Waiting),
-    ) {
-        let session = waiting.get_or_insert_default();
-        change(session);
-        let due = session.met.iter().filter_map(|met| met.due).min();
-        let due = due.into_iter().chain(session.quiet_until).min();
-        let before = std::mem::replace(&mut session.due, due);
-        if session.met.is_empty() && session.quiet_until.is_none() {
-            *waiting = None;
-        }
-        if before != due {
-            before.map(|at| self.due.remove(&(at, seid)));
-            self.due.extend(due.map(|at| (at, seid)));
-        }
-    }
-}
 
 impl<T: Tables> Sessions<T> {
     fn waiting(&self, seid: u64) -> Option<&Waiting> {

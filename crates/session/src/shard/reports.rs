@@ -3,8 +3,6 @@
 //! [`Shard::report`] is all that those who have something to report need. Retransmission is that of
 //! all our requests; here is seen to it that an SMF which does not answer costs the others nothing.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
 use compiled::Tables;
 use pfcp::Writer;
 use pfcp::ie::ReportType;
@@ -15,140 +13,11 @@ use crate::base::time::Time;
 use crate::between::to_node::{Outputs, Report, ToNode};
 use crate::exchange::requests::About;
 use crate::shard::Shard;
+use crate::shard::index::reports::Waiting;
 use crate::usage::report::USAGE;
 
 /// Reports to one SMF that may be on their way at a time; to a silent one, a single one.
 const WINDOW: usize = 256;
-
-/// Reports to one SMF that wait until earlier ones are answered.
-const WAITING_MAX: usize = 4096;
-
-#[derive(Debug)]
-struct Waiting {
-    seid: u64,
-    report: ReportType,
-    ies: Box<[u8]>,
-}
-
-#[derive(Debug, Default)]
-struct OfPeer {
-    unanswered: usize,
-    waiting: VecDeque<Waiting>,
-    /// Sessions, by our SEID, whose usage waits for its turn; what it says is worked out when that comes.
-    usage: VecDeque<u64>,
-    /// The same, so that each is there once: a session may go to another SMF and come back.
-    has_usage: BTreeSet<u64>,
-}
-
-impl OfPeer {
-    fn is_idle(&self) -> bool {
-        self.unanswered == 0 && self.waiting.is_empty() && self.usage.is_empty()
-    }
-}
-
-/// Reports under way and in waiting, by SMF. An SMF that has neither has no place here.
-#[derive(Debug, Default)]
-pub(crate) struct Reports {
-    peers: BTreeMap<PeerId, OfPeer>,
-    /// To all peers.
-    under_way: usize,
-}
-
-impl Reports {
-    /// The association is over.
-    pub(crate) fn forget(&mut self, peer: PeerId) {
-        let forgotten = self.peers.remove(&peer);
-        self.under_way -= forgotten.map_or(0, |of_peer| of_peer.unanswered);
-    }
-
-    /// We are leaving.
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
-    fn sent(&mut self, peer: PeerId) {
-        self.peers.entry(peer).or_default().unanswered += 1;
-        self.under_way += 1;
-    }
-
-    /// The usage of a session takes its place in the queue.
-    pub(crate) fn wait_for_usage(&mut self, peer: PeerId, seid: u64) {
-        let of_peer = self.peers.entry(peer).or_default();
-        if of_peer.has_usage.insert(seid) {
-            of_peer.usage.push_back(seid);
-        }
-    }
-
-    fn next_usage(&mut self, peer: PeerId) -> Option<u64> {
-        let of_peer = self.peers.get_mut(&peer)?;
-        let seid = of_peer.usage.pop_front()?;
-        of_peer.has_usage.remove(&seid);
-        Some(seid)
-    }
-
-    fn put_usage_back(&mut self, peer: PeerId, seid: u64) {
-        let of_peer = self.peers.entry(peer).or_default();
-        if of_peer.has_usage.insert(seid) {
-            of_peer.usage.push_front(seid);
-        }
-    }
-
-    /// Whether nothing is under way nor waits.
-    pub(crate) fn is_idle(&self, peer: PeerId) -> bool {
-        self.peers.get(&peer).is_none_or(OfPeer::is_idle)
-    }
-
-    /// Sessions whose usage waits.
-    pub(crate) fn usage_waiting(&self) -> usize {
-        self.peers.values().map(|of_peer| of_peer.usage.len()).sum()
-    }
-
-    fn has_waiting(&self, peer: PeerId) -> bool {
-        (self.peers.get(&peer)).is_some_and(|of_peer| !of_peer.waiting.is_empty())
-    }
-
-    /// Whether one more may be under way.
-    fn has_room(&self, peer: PeerId, window: usize) -> bool {
-        self.peers
-            .get(&peer)
-            .is_none_or(|of_peer| of_peer.unanswered < window)
-    }
-
-    /// `false`: too many wait already.
-    fn wait(&mut self, peer: PeerId, report: Waiting) -> bool {
-        let waiting = &mut self.peers.entry(peer).or_default().waiting;
-        let room = waiting.len() < WAITING_MAX;
-        if room {
-            waiting.push_back(report);
-        }
-        room
-    }
-
-    fn next(&mut self, peer: PeerId) -> Option<Waiting> {
-        self.peers.get_mut(&peer)?.waiting.pop_front()
-    }
-
-    fn put_back(&mut self, peer: PeerId, report: Waiting) {
-        (self.peers.entry(peer).or_default().waiting).push_front(report);
-    }
-
-    /// One is no longer under way.
-    fn done(&mut self, peer: PeerId) {
-        let Some(of_peer) = self.peers.get_mut(&peer) else {
-            return;
-        };
-        if of_peer.unanswered > 0 {
-            of_peer.unanswered -= 1;
-            self.under_way -= 1;
-        }
-    }
-
-    fn tidy(&mut self, peer: PeerId) {
-        if self.peers.get(&peer).is_some_and(OfPeer::is_idle) {
-            self.peers.remove(&peer);
-        }
-    }
-}
 
 impl<T: Tables> Shard<T> {
     /// Tell the SMF of a session about it: `report` and the IEs that `write` adds to it.

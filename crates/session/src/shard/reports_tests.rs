@@ -318,7 +318,7 @@ fn reports_leave_room_for_other_requests_and_each_smf_has_its_turn() {
     for &smf in &smfs {
         seids.push(world.establish(smf, 77));
     }
-    let mut sent_to = |world: &mut World, smf: usize| {
+    let sent_to = |world: &mut World, smf: usize| {
         assert!(world.report(seids[smf]));
         world.sent().len()
     };

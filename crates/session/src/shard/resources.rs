@@ -13,11 +13,11 @@ use crate::base::refusal::Refusal;
 use crate::base::time::Time;
 use crate::compile::compiler::is_found_by_others;
 use crate::rules::config::Config;
-use crate::rules::endpoints::Endpoint;
 use crate::rules::intake::{self, ChooseId, WantedFTeid, Wants};
 use crate::rules::site::Site;
 use crate::rules::{Far, LocalFTeid, Pdr, RuleId};
 use crate::shard::draft::Draft;
+use crate::shard::holders::Holders;
 
 /// Created PDR (TS 29.244, table 7.5.3.2-1) or Created Traffic Endpoint (table 7.5.3.5-1): what we chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,34 +47,6 @@ impl Created {
             ue4: None,
             ue6: None,
         }
-    }
-}
-
-/// What holds TEIDs and addresses.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Holders<'a> {
-    pub(crate) pdrs: &'a [Pdr],
-    pub(crate) endpoints: &'a [Endpoint],
-}
-
-impl<'a> Holders<'a> {
-    pub(crate) const NONE: Self = Self {
-        pdrs: &[],
-        endpoints: &[],
-    };
-
-    fn teids(self) -> impl Iterator<Item = LocalTeid> + 'a {
-        let of_pdrs = self.pdrs.iter().filter_map(|pdr| pdr.pdi.f_teid);
-        let of_endpoints = self.endpoints.iter().filter_map(|known| known.f_teid);
-        of_pdrs.chain(of_endpoints).map(|f_teid| f_teid.teid)
-    }
-
-    /// The TEID that the session has for a CHOOSE ID. SMFs name it again in later requests, to put another PDR behind the
-    /// tunnel that the gNB knows.
-    fn chosen_for(self, choose_id: u8) -> Option<LocalTeid> {
-        let mut f_teids = self.pdrs.iter().filter_map(|pdr| pdr.pdi.f_teid);
-        let found = f_teids.find(|f_teid| f_teid.choose_id == Some(choose_id));
-        found.map(|f_teid| f_teid.teid)
     }
 }
 

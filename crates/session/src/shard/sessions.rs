@@ -23,22 +23,23 @@ use crate::rules::site::Site;
 use crate::rules::summary::SessionSummary;
 use crate::rules::unsupported::IN_SESSION;
 use crate::rules::{Far, FarId, PacketRules, Pdr, RuleId};
-use crate::shard::applications::Applications;
 use crate::shard::context::Context;
-use crate::shard::deferred::Deferred;
 use crate::shard::draft::Draft;
-use crate::shard::inactivity::{Inactivity, Watch};
+use crate::shard::holders::Holders;
+use crate::shard::index::applications::Applications;
+use crate::shard::index::deferred::Deferred;
+use crate::shard::index::inactivity::{Inactivity, Watch};
+use crate::shard::index::paging::Paging;
+use crate::shard::index::sets::{Membership, SetIndex};
+use crate::shard::index::stopped::Stopped;
+use crate::shard::index::tunnels::{self, TunnelIndex};
+use crate::shard::index::usage::UsageWork;
 use crate::shard::ledger::Ledger;
-use crate::shard::paging::Paging;
-use crate::shard::resources::{Holders, ResourceFill, Resources};
-use crate::shard::sets::{Membership, SetIndex};
-use crate::shard::stopped::Stopped;
-use crate::shard::tunnels::{self, TunnelIndex};
-use crate::shard::usage::{Before, UsageWork, summary_of, usage_before, usage_view};
+use crate::shard::resources::{ResourceFill, Resources};
+use crate::shard::session::{List, Session};
+use crate::shard::usage_before::{Before, usage_before};
 use crate::shard::view::SessionView;
-use crate::usage::measured::Usage;
 use crate::usage::report::Subject;
-use crate::usage::urr_rules::UrrRules;
 
 pub(crate) use crate::shard::resources::Created;
 
@@ -74,51 +75,6 @@ pub(crate) struct Sessions<T: Tables> {
     pub(super) ledger: Ledger,
     /// Peers whose number of sessions has changed since the node was told, each once.
     pub(super) counted: Vec<PeerId>,
-}
-
-/// One session in its place.
-#[derive(Debug)]
-pub(crate) struct Session<H> {
-    /// All that it is by itself; what follows is where it is in this process.
-    pub(super) context: Context,
-    pub(super) handle: H,
-    pub(super) peer: PeerId,
-    /// [`List::epoch`] of the list that it is in.
-    pub(super) epoch: u32,
-    /// Neighbours in the list of its peer.
-    pub(super) previous: Option<Place>,
-    pub(super) next: Option<Place>,
-}
-
-impl<H> Session<H> {
-    /// What usage goes by, handle, and what its URRs have measured, if it has some.
-    pub(crate) fn measuring(&mut self) -> Option<(&UrrRules, &mut H, &mut Usage)> {
-        let (rules, usage) = self.context.measuring()?;
-        Some((rules, &mut self.handle, usage))
-    }
-}
-
-/// Sessions linked through themselves.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct List {
-    /// The newest.
-    pub(super) first: Option<Place>,
-    /// The oldest.
-    pub(super) last: Option<Place>,
-    pub(super) len: usize,
-    /// Of this list alone, so that sessions in a former list of its peer are not taken for its own.
-    pub(super) epoch: u32,
-}
-
-impl List {
-    pub(crate) fn empty(epoch: u32) -> Self {
-        Self {
-            first: None,
-            last: None,
-            len: 0,
-            epoch,
-        }
-    }
 }
 
 /// What the answer to an accepted deletion says.
@@ -659,7 +615,7 @@ impl<T: Tables> Sessions<T> {
         );
         let watch = session.context.rare().and_then(|rare| rare.watch.as_ref());
         view.inactivity_s = watch.map(Watch::limit_s);
-        view.urrs = usage_view(session, &counters);
+        view.urrs = session.usage_view(&counters);
         let dormant = session.context.dormant();
         for pdr in &mut view.pdrs {
             pdr.dormant = dormant.contains(&pdr.id);
@@ -676,7 +632,7 @@ impl<T: Tables> Sessions<T> {
             .slab
             .iter_after(after)
             .filter(|(_, session)| self.is_live(session));
-        live.map(|(seid, session)| summary_of(seid, session))
+        live.map(|(seid, session)| session.summary(seid))
     }
 
     /// See [`Core::name_sessions`](crate::Core::name_sessions).

@@ -1,28 +1,23 @@
 //! URRs of sessions as requests, packets and time go by.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use compiled::{Counters, PdrId, PredefinedId, Tables};
-use pfcp::IeType;
-use pfcp::ie::{PfcpSmReqFlags, UsageReportTrigger};
+use compiled::Tables;
+use pfcp::ie::UsageReportTrigger;
 use pfcp::message::SessionModificationRequest;
-use smallvec::SmallVec;
 
 use crate::base::ids::PeerId;
-use crate::base::refusal::Refusal;
 use crate::base::slab::Place;
 use crate::base::time::Time;
-use crate::rules::summary::{SessionSummary, ue_nets};
-use crate::rules::{RuleId, UrrId};
-use crate::shard::context::{Context, Extra};
-use crate::shard::draft::Draft;
-use crate::shard::sessions::{Session, Sessions};
-use crate::shard::view::UrrView;
+use crate::rules::summary::ue_nets;
+use crate::shard::context::Extra;
+use crate::shard::session::Session;
+use crate::shard::sessions::Sessions;
+use crate::shard::usage_before::{Before, Queries};
 use crate::usage::alarms::Armed;
 use crate::usage::measured::Usage;
 use crate::usage::moment::Moment;
-use crate::usage::report::{Report, Subject, UsageRecord};
+use crate::usage::report::{Report, Subject};
 use crate::usage::urr_rules::UrrRules;
 
 /// What could not be published is tried again after so long.
@@ -30,159 +25,6 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// A session is not looked at again before so long.
 const LEAST: Duration = Duration::from_millis(1);
-
-/// What there is to do about URRs.
-#[derive(Debug, Default)]
-pub(crate) struct UsageWork {
-    due: BTreeSet<(Time, u64)>,
-    /// Sessions that have something to report, each once.
-    pub(super) ready: Vec<u64>,
-    /// What the answer to the present request says.
-    pub(super) reports: Vec<Report>,
-    /// What the log of usage says.
-    pub(super) records: Vec<UsageRecord>,
-}
-
-impl UsageWork {
-    /// The session has come.
-    pub(crate) fn index(&mut self, seid: u64, usage: Option<&Usage>) {
-        let due = usage.and_then(|usage| usage.due);
-        self.due.extend(due.map(|due| (due, seid)));
-    }
-
-    /// The session is gone.
-    pub(crate) fn forget(&mut self, seid: u64, usage: Option<&Usage>) {
-        if let Some(due) = usage.and_then(|usage| usage.due) {
-            self.due.remove(&(due, seid));
-        }
-    }
-
-    pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.due.first().map(|(due, _)| *due)
-    }
-
-    /// A session whose time it is.
-    pub(crate) fn next_due(&self, now: Time) -> Option<u64> {
-        let &(due, seid) = self.due.first()?;
-        (due <= now).then_some(seid)
-    }
-
-    /// The session is not there any more.
-    pub(crate) fn drop_due(&mut self) {
-        self.due.pop_first();
-    }
-
-    fn schedule(&mut self, seid: u64, usage: &mut Usage, due: Option<Time>) {
-        if usage.due == due {
-            return;
-        }
-        if let Some(before) = usage.due {
-            self.due.remove(&(before, seid));
-        }
-        usage.due = due;
-        self.due.extend(due.map(|due| (due, seid)));
-    }
-}
-
-/// The rules that a session had before a request, as far as URRs go by them.
-#[derive(Debug)]
-pub(crate) struct Before {
-    rules: UrrRules,
-    /// URRs that the request asks about.
-    queries: Queries,
-    /// Only of this a request was made: rules stay.
-    rules_stay: bool,
-}
-
-#[derive(Debug)]
-enum Queries {
-    Some(SmallVec<[UrrId; 4]>),
-    All,
-}
-
-impl Queries {
-    fn of(request: &SessionModificationRequest<'_>) -> Result<Self, Refusal> {
-        let flags = request.pfcpsmreq_flags;
-        if flags.is_some_and(|flags| flags.contains(PfcpSmReqFlags::QAURR)) {
-            return Ok(Self::All);
-        }
-        let ids = request.query_urrs.iter();
-        let ids = ids
-            .map(|ie| Ok(UrrId(ie?.urr_id)))
-            .collect::<Result<_, Refusal>>()?;
-        Ok(Self::Some(ids))
-    }
-
-    fn is_none(&self) -> bool {
-        matches!(self, Self::Some(ids) if ids.is_empty())
-    }
-}
-
-/// What URRs have measured up to a request, which the draft knows. `None`: they do not notice it.
-pub(crate) fn usage_before<T: Tables>(
-    session: &mut Session<T::Handle>,
-    draft: &mut Draft,
-    request: &SessionModificationRequest<'_>,
-    tables: &T,
-) -> Result<Option<Before>, Refusal> {
-    let queries = Queries::of(request)?;
-    let rules_stay = !draft.pdrs.changed && !draft.urrs.changed;
-    if session.context.usage().is_none() && draft.urrs.rules.is_empty() && queries.is_none() {
-        return Ok(None);
-    }
-    if let Some(usage) = session.context.usage() {
-        let pdrs = draft.pdrs.rules.iter().map(|pdr| (pdr.id, &*pdr.urrs));
-        usage.closed(pdrs, &draft.urrs.rules, &mut draft.closed);
-    }
-    if rules_stay && queries.is_none() {
-        return Ok(None);
-    }
-    if let Queries::Some(ids) = &queries {
-        let urrs = session.context.urrs();
-        let known = |id: &UrrId| urrs.iter().any(|urr| urr.id == *id);
-        if let Some(id) = ids.iter().find(|id| !known(id)) {
-            return Err(Refusal::rule(IeType::URR_ID).in_rule(RuleId::Urr(*id)));
-        }
-    }
-    if let Some((rules, handle, usage)) = session.measuring() {
-        usage.count(rules, |pdr| tables.counters(handle, pdr));
-    }
-    Ok(Some(Before {
-        rules: urr_rules_before(&session.context),
-        queries,
-        rules_stay,
-    }))
-}
-
-/// Of a session without URRs, too: counters of its PDRs go on under those that come.
-fn urr_rules_before(context: &Context) -> UrrRules {
-    match context.urr_rules() {
-        Some(rules) if !rules.urrs.is_empty() => rules.clone(),
-        _ => UrrRules::new(&[], &context.kept.pdrs()),
-    }
-}
-
-/// A session in a line.
-pub(crate) fn summary_of<H>(seid: u64, session: &Session<H>) -> SessionSummary {
-    let Session { context, peer, .. } = session;
-    let pdrs = context.kept.pdrs();
-    SessionSummary::new(seid, context.cp_seid, *peer, &pdrs, context.rule_counts())
-}
-
-/// What operators see of URRs.
-pub(crate) fn usage_view<H>(
-    session: &Session<H>,
-    counters: &dyn Fn(PdrId, Option<PredefinedId>) -> Counters,
-) -> Vec<UrrView> {
-    let context = &session.context;
-    let Some((rules, usage)) = context.urr_rules().zip(context.usage()) else {
-        return Vec::new();
-    };
-    let unsampled = usage.unsampled(rules, |pdr| counters(pdr, None));
-    let urrs = usage.urrs.iter().zip(&rules.urrs).zip(unsampled);
-    urrs.map(|((urr, rule), more)| UrrView::new(urr, &rule.asks, more))
-        .collect()
-}
 
 impl<T: Tables> Sessions<T> {
     pub(crate) fn moment(&self, now: Time) -> Moment {

@@ -427,8 +427,9 @@ fn extra_is_possible(extra: &Extra, rules: &Rules) -> Result<(), &'static str> {
         let same = same && seen.eq(measuring(&urr_rules.pdrs).map(|pdr| pdr.pdr));
         hold(same, "usage of other rules")?;
     }
-    let sorted =
-        |membership: &crate::shard::sets::Membership| membership.sets.is_sorted_by(|a, b| a < b);
+    let sorted = |membership: &crate::shard::index::sets::Membership| {
+        membership.sets.is_sorted_by(|a, b| a < b)
+    };
     hold(
         membership.as_ref().is_none_or(|of| sorted(of)),
         "sets out of order",

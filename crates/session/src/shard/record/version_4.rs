@@ -6,13 +6,13 @@ use serde::Deserialize;
 use crate::base::octets::take;
 use crate::rules::endpoints::Endpoint;
 use crate::shard::context::{Context, Extra, Rare};
-use crate::shard::deferred::Deferral;
-use crate::shard::inactivity::Watch;
+use crate::shard::index::deferred::Deferral;
+use crate::shard::index::inactivity::Watch;
+use crate::shard::index::paging::Waiting;
+use crate::shard::index::sets::Membership;
+use crate::shard::index::stopped::Indicated;
 use crate::shard::kept::Kept;
-use crate::shard::paging::Waiting;
 use crate::shard::record::{Record, RecordError};
-use crate::shard::sets::Membership;
-use crate::shard::stopped::Indicated;
 use crate::usage::measured::Usage;
 use crate::usage::urr_rules::UrrRules;
 

@@ -14,7 +14,7 @@ use crate::rules::site::Site;
 use crate::rules::{BarId, FarId, LocalEnds, Rules, UrrId};
 use crate::shard::context::Context;
 use crate::shard::record::{self, OCTETS_MAX, Record, RecordError, VERSION};
-use crate::shard::sessions::Session;
+use crate::shard::session::Session;
 use crate::testing;
 
 pub(super) const SMF: SmfId = SmfId::V4(Ipv4Addr::new(10, 100, 0, 2));

@@ -8,7 +8,7 @@ use super::*;
 use crate::base::slab::Slab;
 use crate::rules::{Asks, Urr};
 use crate::shard::context::Extra;
-use crate::shard::sessions::Session;
+use crate::shard::session::Session;
 use crate::usage::measured::{Measured, Seen};
 use crate::usage::urr_rules::NamedBy;
 

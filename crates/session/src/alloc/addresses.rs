@@ -14,8 +14,8 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::alloc::indices::{Indices, Taken};
 use crate::base::prefix_set::{PrefixSet, family, overlap};
-use crate::base::salted::Salted;
 use crate::base::time::Time;
+use foldhash::quality::FixedState;
 
 /// How long an address rests before it is given to another session, where others are free.
 const REST_NS: u64 = 10_000_000_000;
@@ -238,7 +238,7 @@ pub(crate) struct NiPools {
     /// Of either kind and family.
     prefixes_max: usize,
     /// Those of `prefixes` that took /64s of the pools.
-    carved: HashSet<Ipv6Net, Salted>,
+    carved: HashSet<Ipv6Net, FixedState>,
 }
 
 impl NiPools {
@@ -277,7 +277,7 @@ impl NiPools {
             framed: PrefixSet::default(),
             // One session may have that many.
             prefixes_max: outside_max.max(FRAMED_MAX),
-            carved: HashSet::with_hasher(Salted::new(seed)),
+            carved: HashSet::with_hasher(FixedState::with_seed(seed)),
         }
     }
 

@@ -12,8 +12,8 @@ use std::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 
 use crate::alloc::indices::{Indices, Taken};
-use crate::base::salted::Salted;
 use crate::base::time::Time;
+use foldhash::quality::FixedState;
 
 /// How long a slot rests before it gets its next generation, where others are free.
 const REST_NS: u64 = 2_000_000_000;
@@ -77,9 +77,9 @@ pub(crate) struct Teids {
     /// does not hit a new user.
     base: u8,
     /// TEIDs chosen by SMFs whose own slot was taken or lies beyond the table.
-    elsewhere: HashSet<NonZeroU32, Salted>,
+    elsewhere: HashSet<NonZeroU32, FixedState>,
     /// Slots that such a TEID has.
-    guests: HashSet<u32, Salted>,
+    guests: HashSet<u32, FixedState>,
     /// At most so many TEIDs without a slot.
     homeless_max: usize,
     homeless: usize,
@@ -93,8 +93,8 @@ impl Teids {
             slots: Indices::new(1, slots, REST_NS),
             generations: vec![0; slots as usize],
             base: (seed >> 32) as u8,
-            elsewhere: HashSet::with_hasher(Salted::new(seed)),
-            guests: HashSet::with_hasher(Salted::new(seed)),
+            elsewhere: HashSet::with_hasher(FixedState::with_seed(seed)),
+            guests: HashSet::with_hasher(FixedState::with_seed(seed)),
             homeless_max: slots as usize,
             homeless: 0,
         }

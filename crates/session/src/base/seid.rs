@@ -3,7 +3,7 @@
 //! 12 clear bits, the member of a cluster, and 52 enciphered ones: the place of a session and how many have been there
 //! before ([decision](../../../../docs/decisions/0023-a-seid-is-a-place-enciphered.md)).
 
-use crate::base::salted::mix;
+use crate::base::mix::mix;
 
 /// Bits of a place, and of a generation.
 const HALF_BITS: u32 = 26;

@@ -12,7 +12,6 @@ use pfcp::{Cause, IeType};
 use crate::base::gtpu::Tunnel;
 use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
-use crate::base::salted::Salted;
 use crate::base::shares::Shares;
 use crate::base::slab::{Place, Slab};
 use crate::base::time::Time;
@@ -40,6 +39,7 @@ use crate::shard::session::{List, Session};
 use crate::shard::usage_before::{Before, usage_before};
 use crate::shard::view::SessionView;
 use crate::usage::report::Subject;
+use foldhash::quality::FixedState;
 
 pub(crate) use crate::shard::resources::Created;
 
@@ -48,7 +48,7 @@ pub(crate) struct Sessions<T: Tables> {
     pub(super) site: Site,
     pub(super) slab: Slab<Session<T::Handle>>,
     pub(super) resources: Resources,
-    pub(super) peers: HashMap<PeerId, List, Salted>,
+    pub(super) peers: HashMap<PeerId, List, FixedState>,
     /// Of deleted peers, not yet taken out.
     pub(super) doomed: Vec<List>,
     /// Of deleted peers, and to go with the tables: see [`Self::let_be`].
@@ -100,7 +100,7 @@ impl<T: Tables> Sessions<T> {
             site: Site::new(config),
             slab: Slab::new(seed, limits.sessions),
             resources: Resources::new(config, seed, direct_teids),
-            peers: HashMap::with_hasher(Salted::new(seed)),
+            peers: HashMap::with_hasher(FixedState::with_seed(seed)),
             doomed: Vec::new(),
             left: 0,
             epoch: 0,

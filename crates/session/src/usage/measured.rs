@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::base::bits;
-use crate::base::salted::mix;
+use crate::base::mix::mix;
 use crate::base::time::Time;
 use crate::rules::urr::{Asks, Limits, Renewed};
 use crate::rules::{FarId, Urr, UrrId};

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::base::refusal::Refusal;
-use crate::base::salted::Salted;
 use crate::base::set_key::SetKey;
 use crate::base::slab::Place;
+use foldhash::quality::FixedState;
 
 /// Sets of one session: each of up to five nodes gives it an FQ-CSID, and it is in one group.
 const SETS_PER_SESSION: usize = 8;
@@ -59,13 +59,13 @@ impl Membership {
 /// Which sessions are in which set. Costs nothing for sessions that are in none.
 #[derive(Debug)]
 pub(crate) struct SetIndex {
-    members: HashMap<SetKey, BTreeSet<Place>, Salted>,
+    members: HashMap<SetKey, BTreeSet<Place>, FixedState>,
 }
 
 impl SetIndex {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
-            members: HashMap::with_hasher(Salted::new(seed)),
+            members: HashMap::with_hasher(FixedState::with_seed(seed)),
         }
     }
 

@@ -8,10 +8,11 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::base::gtpu::Tunnel;
-use crate::base::salted::{Salted, mix};
+use crate::base::mix::mix;
 use crate::base::slab::Place;
 use crate::base::time::Time;
 use crate::rules::Far;
+use foldhash::quality::FixedState;
 
 /// A tunnel, folded; sessions found by it are asked whether it is theirs.
 pub(crate) type TunnelKey = u32;
@@ -49,7 +50,7 @@ pub(crate) fn keys(fars: &[Far]) -> TunnelKeys {
 /// answered in the end.
 #[derive(Debug)]
 pub(crate) struct TunnelIndex {
-    first: HashMap<TunnelKey, Place, Salted>,
+    first: HashMap<TunnelKey, Place, FixedState>,
     more: BTreeSet<(TunnelKey, Place)>,
     reach: Reach,
     asked: Time,
@@ -75,7 +76,7 @@ const QUESTIONS_MAX: usize = 4096;
 impl TunnelIndex {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
-            first: HashMap::with_hasher(Salted::new(seed)),
+            first: HashMap::with_hasher(FixedState::with_seed(seed)),
             more: BTreeSet::new(),
             reach: Reach::None,
             asked: Time(0),
@@ -138,7 +139,7 @@ impl TunnelIndex {
     /// Without it, if nobody has asked for long.
     pub(crate) fn tire(&mut self, now: Time) {
         if self.reach == Reach::All && now.since(self.asked) > KEPT {
-            self.first = HashMap::with_hasher(*self.first.hasher());
+            self.first = HashMap::with_hasher(self.first.hasher().clone());
             self.more = BTreeSet::new();
             self.reach = Reach::None;
         }

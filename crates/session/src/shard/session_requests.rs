@@ -156,7 +156,7 @@ impl<T: Tables> Shard<T> {
         };
         let cp_seid = self.with_room(now, out, found.owner, |shard| {
             let (sessions, tables) = (&mut shard.sessions, &mut shard.tables);
-            sessions.modify(now, found.owner, found.seid, &request, tables)
+            sessions.modify(now, found.place, found.seid, &request, tables)
         });
         let cp_seid = match cp_seid {
             Ok(cp_seid) => cp_seid,
@@ -199,7 +199,7 @@ impl<T: Tables> Shard<T> {
         if let Err(error) = SessionDeletionRequest::decode(message) {
             return Self::cannot_read(out, incoming, &found, error);
         }
-        let deleted = (self.sessions).delete(now, found.owner, found.seid, &mut self.tables);
+        let deleted = (self.sessions).delete(now, found.place, found.seid, &mut self.tables);
         let deleted = match deleted {
             Ok(deleted) => deleted,
             Err(refusal) => return Self::refuse(out, incoming, &found, refusal),

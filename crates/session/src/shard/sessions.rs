@@ -169,14 +169,11 @@ impl<T: Tables> Sessions<T> {
     pub(crate) fn modify(
         &mut self,
         now: Time,
-        peer: PeerId,
+        place: Place,
         seid: u64,
         request: &SessionModificationRequest<'_>,
         tables: &mut T,
     ) -> Result<u64, Refusal> {
-        let place = self
-            .owned(peer, seid)
-            .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
         let before = self.packets_if_watched(seid, tables);
         let measured = loop {
             match self.try_modify(now, place, seid, request, tables) {
@@ -348,13 +345,10 @@ impl<T: Tables> Sessions<T> {
     pub(crate) fn delete(
         &mut self,
         now: Time,
-        peer: PeerId,
+        place: Place,
         seid: u64,
         tables: &mut T,
     ) -> Result<Deleted, Refusal> {
-        let place = self
-            .owned(peer, seid)
-            .ok_or(Cause::SESSION_CONTEXT_NOT_FOUND)?;
         self.usage.reports.clear();
         self.usage_ends(now, place, tables);
         let reports = !self.usage.reports.is_empty();
@@ -467,7 +461,7 @@ impl<T: Tables> Sessions<T> {
     }
 
     /// A peer reaches its own sessions only.
-    fn owned(&self, peer: PeerId, seid: u64) -> Option<Place> {
+    pub(super) fn owned(&self, peer: PeerId, seid: u64) -> Option<Place> {
         let place = self.slab.find(seid)?;
         let session = self.slab.get(place)?;
         (session.peer == peer && self.is_live(session)).then_some(place)
@@ -485,11 +479,10 @@ impl<T: Tables> Sessions<T> {
             .is_some_and(|list| list.epoch == session.epoch)
     }
 
-    /// The CP's SEID of a session of this peer.
-    pub(crate) fn cp_seid(&self, peer: PeerId, seid: u64) -> Option<u64> {
-        self.owned(peer, seid)
-            .and_then(|place| self.slab.get(place))
-            .map(|s| s.context.cp_seid)
+    /// The CP's SEID of the session in this place; 0: there is none.
+    pub(super) fn cp_seid(&self, place: Place) -> u64 {
+        let session = self.slab.get(place);
+        session.map_or(0, |session| session.context.cp_seid)
     }
 
     /// Where a session is, unless its peer has left it.

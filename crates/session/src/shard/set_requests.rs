@@ -8,6 +8,7 @@ use compiled::Tables;
 use crate::base::event::Event;
 use crate::base::ids::{PartyId, PeerId};
 use crate::base::set_key::SetKey;
+use crate::base::slab::Place;
 use crate::base::time::Time;
 use crate::between::smf::Sender;
 use crate::between::to_node::{Outputs, ToNode};
@@ -18,6 +19,7 @@ use crate::shard::Shard;
 pub(super) struct Found {
     pub(super) owner: PeerId,
     pub(super) seid: u64,
+    pub(super) place: Place,
     pub(super) cp_seid: u64,
     /// The sender is the owner, and not another SMF of its set.
     pub(super) by_owner: bool,
@@ -62,10 +64,12 @@ impl<T: Tables> Shard<T> {
     /// The session of this SEID, if the sender may touch it.
     pub(super) fn find_session(&self, sender: &Sender, seid: u64) -> Option<Found> {
         let own = sender.peers.iter().find_map(|&owner| {
+            let place = self.sessions.owned(owner, seid)?;
             Some(Found {
                 owner,
                 seid,
-                cp_seid: self.sessions.cp_seid(owner, seid)?,
+                place,
+                cp_seid: self.sessions.cp_seid(place),
                 by_owner: true,
             })
         });
@@ -84,9 +88,11 @@ impl<T: Tables> Shard<T> {
         let allowed = self.sessions.controller(seid) == Some(from)
             || has_alternative(owner)
             || (sender.peers.iter()).any(|&peer| self.are_one(owner, peer));
+        let place = self.sessions.owned(owner, seid)?;
         allowed.then_some(Found {
             owner,
             seid,
+            place,
             cp_seid,
             by_owner: false,
         })

@@ -303,8 +303,9 @@ fn a_peer_reaches_its_own_sessions_only() {
     let not_found = Refusal::from(Cause::SESSION_CONTEXT_NOT_FOUND);
     assert_eq!(world.delete(seid), Err(not_found));
     assert_eq!(world.modify(seid, |_| {}), Err(not_found));
-    assert_eq!(world.sessions.cp_seid(PeerId(1), seid), None);
-    assert_eq!(world.sessions.cp_seid(PeerId(2), seid), Some(77));
+    assert!(world.sessions.owned(PeerId(1), seid).is_none());
+    let place = world.sessions.owned(PeerId(2), seid).unwrap();
+    assert_eq!(world.sessions.cp_seid(place), 77);
     assert_eq!(world.delete(seid ^ 1), Err(not_found));
 }
 
@@ -338,8 +339,8 @@ fn sessions_of_a_restarted_peer_make_way_for_its_new_ones() {
     let (new, _) = world.establish(request).unwrap();
     assert_ne!(new, old);
     assert_eq!(world.sessions.reap(Time(2), 10, &mut world.tables), 0);
-    assert!(world.sessions.cp_seid(PeerId(1), new).is_some());
-    assert!(world.sessions.cp_seid(PeerId(2), other).is_some());
+    assert!(world.sessions.owned(PeerId(1), new).is_some());
+    assert!(world.sessions.owned(PeerId(2), other).is_some());
     assert_eq!(world.tables.live.len(), 2);
 }
 

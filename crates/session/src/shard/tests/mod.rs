@@ -37,6 +37,7 @@ use pfcp::{IeType, MessageType, Writer};
 
 use crate::base::ids::PeerId;
 use crate::base::refusal::Refusal;
+use crate::base::slab::Place;
 use crate::base::time::Time;
 use crate::rules::config::{Config, Limits, NetworkInstance};
 use crate::shard::record::{self, Record};
@@ -395,17 +396,24 @@ impl World {
         let datagram = message(MessageType::SESSION_MODIFICATION_REQUEST, write);
         let message = pfcp::decode(&datagram).unwrap();
         let request = SessionModificationRequest::decode(&message)?;
+        let place = self.place_of(seid)?;
         let done = self
             .sessions
-            .modify(self.now, PeerId(1), seid, &request, &mut self.tables)?;
+            .modify(self.now, place, seid, &request, &mut self.tables)?;
         Ok((done, self.sessions.created().to_vec()))
     }
 
     pub(crate) fn delete(&mut self, seid: u64) -> Result<u64, Refusal> {
+        let place = self.place_of(seid)?;
         let done = self
             .sessions
-            .delete(self.now, PeerId(1), seid, &mut self.tables)?;
+            .delete(self.now, place, seid, &mut self.tables)?;
         Ok(done.cp_seid)
+    }
+
+    fn place_of(&self, seid: u64) -> Result<Place, Refusal> {
+        let place = self.sessions.owned(PeerId(1), seid);
+        place.ok_or(pfcp::Cause::SESSION_CONTEXT_NOT_FOUND.into())
     }
 
     /// The tables of the only session.

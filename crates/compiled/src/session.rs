@@ -14,10 +14,10 @@ use crate::room::Resource;
 /// costs no allocation once the vectors have grown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compiled {
-    /// Our SEID, if somebody will ask whose an entry is: of sessions that measure or buffer. 0: nobody will.
+    /// Our SEID: the owner of all entries. The same for as long as the session is in the tables.
     pub seid: u64,
-    /// Our SEID, whoever asks.
-    pub session: u64,
+    /// URRs count its packets: the final counts of PDRs that go are asked for ([`Tables::parted`](crate::Tables::parted)).
+    pub measured: bool,
     /// One per PDR, or one for each predefined rule that it activates.
     pub entries: Vec<Entry>,
     /// Destination of each TEID and UE address. Keys are unique across all sessions: the core
@@ -42,7 +42,7 @@ impl Compiled {
     /// Empty, capacity kept.
     pub fn clear(&mut self) {
         self.seid = 0;
-        self.session = 0;
+        self.measured = false;
         self.entries.clear();
         self.keys.clear();
         self.meters.clear();

@@ -82,15 +82,12 @@ pub trait Tables {
     /// The same of the bytes that QoS enforcement has dropped ([`Counters::qos_bytes`]).
     fn arm_qos(&mut self, _: &Self::Handle, _: PdrId, _alarm: Option<u64>) {}
 
-    /// Final counts of a PDR that the last [`Self::publish`] or [`Self::withdraw`] of a session with a
-    /// [`Compiled::seid`] has taken out, when no more packets could find it. What packets under way still add is
+    /// Final counts of a PDR that the last [`Self::publish`] or [`Self::withdraw`] of a session that is
+    /// [measured](Compiled::measured) has taken out, when no more packets could find it. What packets under way still add is
     /// counted as late. `None`: it was not there, or these tables do not know.
     fn parted(&self, _: PdrId) -> Option<Counters> {
         None
     }
-
-    /// Entries are this session's, for those who ask whose they are; one that is published later says so itself.
-    fn name(&self, _: &Self::Handle, _seid: u64) {}
 
     /// Counters of one of the predefined rules that a PDR activates; zero as above.
     fn counters_of(&self, _: &Self::Handle, _: PdrId, _: PredefinedId) -> Counters {

@@ -23,7 +23,7 @@ use compiled::Buffered;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tables::pipeline::Pipeline;
-use tables::{Bystander, Owners, Ring, RingReader};
+use tables::{Bystander, Ring, RingReader};
 
 use crate::finish::Finisher;
 use crate::locked::locked;
@@ -88,7 +88,6 @@ fn count(counter: &AtomicU64, by: u64) {
 pub(crate) struct Holder {
     pub(crate) pipeline: Pipeline,
     pub(crate) bystander: Bystander,
-    pub(crate) owners: Owners,
     pub(crate) finisher: Finisher,
     pub(crate) orders: Arc<Orders>,
 }

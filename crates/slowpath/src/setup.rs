@@ -69,7 +69,6 @@ impl Setup {
         Holder {
             pipeline: tables.pipeline(),
             bystander: tables.bystander(),
-            owners: tables.owners(),
             finisher: self.finisher(tables),
             orders: Arc::clone(&self.orders),
         }

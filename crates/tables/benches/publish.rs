@@ -74,7 +74,7 @@ fn session(user: u32, down: Down) -> Compiled {
         addr: ue,
     };
     Compiled {
-        session: u64::from(teid),
+        seid: u64::from(teid),
         entries: vec![uplink, downlink],
         keys: vec![
             (Key::direct(teid), Select::One(0)),
@@ -138,7 +138,7 @@ impl World {
 fn become_user(compiled: &mut Compiled, user: u32) {
     let teid = user + 1;
     let ue = Ipv4Addr::from(u32::from(Ipv4Addr::new(20, 0, 0, 0)) + user + 1);
-    compiled.session = u64::from(teid);
+    compiled.seid = u64::from(teid);
     if let Some(of) = &mut compiled.entries[0].ue {
         of.v4 = Some(ue);
     }

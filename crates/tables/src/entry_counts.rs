@@ -1,39 +1,12 @@
 //! What all entries have counted, and whose they are, for those who look for the busiest users: from any thread, without a word to
 //! the control thread.
 
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::abi::{Line, Side, entry};
+use crate::entry_owners::EntryOwners;
+use crate::layout::Memory;
 use crate::memory::View;
-
-/// SEIDs by entry, of all sessions, once somebody has asked for them: until then they take no memory and no time.
-#[derive(Clone, Debug)]
-pub(crate) struct Names {
-    seids: View<AtomicU64>,
-    asked_for: Arc<AtomicBool>,
-}
-
-impl Names {
-    pub(crate) fn new(entries: usize) -> io::Result<Self> {
-        Ok(Self {
-            seids: View::anonymous(entries)?,
-            asked_for: Arc::default(),
-        })
-    }
-
-    pub(crate) fn ask(&self) {
-        self.asked_for.store(true, Ordering::Relaxed);
-    }
-
-    /// The entry is this session's.
-    pub(crate) fn set(&self, index: u32, seid: u64) {
-        if self.asked_for.load(Ordering::Relaxed) {
-            self.seids[index as usize].store(seid, Ordering::Relaxed);
-        }
-    }
-}
 
 /// Counts of an entry. The latter two begin anew beyond 32 bits: they are for differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,15 +47,15 @@ impl EntryCount {
 pub struct EntryCounts {
     entries: View<Line>,
     sides: View<Side>,
-    names: Names,
+    owners: EntryOwners,
 }
 
 impl EntryCounts {
-    pub(crate) fn new(entries: View<Line>, sides: View<Side>, names: Names) -> Self {
+    pub(crate) fn new(mem: &Memory) -> Self {
         Self {
-            entries,
-            sides,
-            names,
+            entries: mem.entries.clone(),
+            sides: mem.sides.clone(),
+            owners: mem.owners.clone(),
         }
     }
 
@@ -106,9 +79,9 @@ impl EntryCounts {
 
     /// Whose an entry is, and of which PDR; of one that is free, whose it was.
     pub fn owner(&self, place: usize) -> Option<(u64, u16)> {
-        let seid = self.names.seids.get(place)?.load(Ordering::Relaxed);
+        let seid = self.owners.seid(u32::try_from(place).ok()?)?;
         let pdr = (self.entries.get(place)?.load(entry::EXT) >> entry::PDR_SHIFT) as u16;
-        (seid != 0).then_some((seid, pdr))
+        Some((seid, pdr))
     }
 }
 

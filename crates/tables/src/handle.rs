@@ -89,6 +89,8 @@ pub(crate) struct Parts {
     pub(crate) meters: Vec<HeldMeter>,
     /// Features that it needs of the programs.
     pub(crate) needs: Features,
+    /// [`Compiled::measured`](compiled::Compiled::measured)
+    pub(crate) measured: bool,
 }
 
 impl Parts {
@@ -97,6 +99,7 @@ impl Parts {
         self.entries.clear();
         self.meters.clear();
         self.needs = Features::NONE;
+        self.measured = false;
     }
 }
 
@@ -109,7 +112,7 @@ enum Compact {
     #[default]
     Absent,
     /// One PDR for each direction, reached by one key each.
-    Pair([HeldKey; 2], [HeldEntry; 2], Features),
+    Pair([HeldKey; 2], [HeldEntry; 2], Features, bool),
     /// Any other.
     Many(Box<Parts>),
 }
@@ -122,16 +125,18 @@ impl Handle {
         held.clear();
         match &self.0 {
             Compact::Absent => {}
-            Compact::Pair(keys, entries, needs) => {
+            Compact::Pair(keys, entries, needs, measured) => {
                 held.keys.extend_from_slice(keys);
                 held.entries.extend_from_slice(entries);
                 held.needs = *needs;
+                held.measured = *measured;
             }
             Compact::Many(many) => {
                 held.keys.extend_from_slice(&many.keys);
                 held.entries.extend_from_slice(&many.entries);
                 held.meters.extend_from_slice(&many.meters);
                 held.needs = many.needs;
+                held.measured = many.measured;
             }
         }
     }
@@ -144,7 +149,7 @@ impl Handle {
             held.meters.as_slice(),
         ) {
             ([], [], []) => Compact::Absent,
-            (&[a, b], &[x, y], []) => Compact::Pair([a, b], [x, y], held.needs),
+            (&[a, b], &[x, y], []) => Compact::Pair([a, b], [x, y], held.needs, held.measured),
             _ => Compact::Many(Box::new(held.clone())),
         };
     }
@@ -153,7 +158,7 @@ impl Handle {
     pub(crate) fn entries(&self) -> &[HeldEntry] {
         match &self.0 {
             Compact::Absent => &[],
-            Compact::Pair(_, entries, _) => entries,
+            Compact::Pair(_, entries, ..) => entries,
             Compact::Many(many) => &many.entries,
         }
     }

@@ -6,8 +6,10 @@ use std::sync::atomic::AtomicU32;
 use crate::abi::host::tp_tables;
 use crate::abi::{CAPACITIES_MAX, Config, Cpu, Line, RULES_ROOM, Side, UE_DIR_BITS, UE_PAGE_BITS};
 use crate::capacity::CapacityConfig;
+use crate::entry_owners::EntryOwners;
 use crate::memory::{Shared, View};
 use crate::shaping::Shaping;
+use crate::successors::Successors;
 use crate::trace::TRACE_KEYS_MAX;
 use crate::vlans::Vlans;
 
@@ -186,6 +188,8 @@ macro_rules! memory {
             pub(crate) slow: View<Cpu>,
             /// TEID of the other direction, for each entry that a TEID leads to, of a session that relays packets; 0: none.
             pub(crate) backs: View<AtomicU32>,
+            pub(crate) owners: EntryOwners,
+            pub(crate) successors: Successors,
             /// VLAN devices of this host.
             pub(crate) vlans: Vlans,
             $(pub(crate) $name: View<$item>,)*
@@ -213,6 +217,8 @@ macro_rules! memory {
                     cpus: places.table("cpus", cpus)?,
                     slow: View::anonymous(1)?,
                     backs: View::anonymous($layout.all_entries() as usize)?,
+                    owners: EntryOwners::new($layout.all_entries() as usize)?,
+                    successors: Successors::new($layout.all_entries() as usize)?,
                     vlans: Vlans::default(),
                     $($name: places.table(stringify!($name), $elements as usize * $items)?,)*
                 })
@@ -235,6 +241,8 @@ macro_rules! memory {
                 self.cpus.clear();
                 self.slow.clear();
                 self.backs.clear();
+                self.owners.clear();
+                self.successors.clear();
                 self.vlans.set([]);
                 $(self.$name.clear();)*
             }

@@ -321,6 +321,16 @@ impl Pipeline {
         self.port_of(NiId(entry::ni(head)))
     }
 
+    /// SEID of the session that an entry belongs to, or was the last to.
+    pub fn owner_of(&self, index: u32) -> Option<u64> {
+        self.mem.owners.seid(index)
+    }
+
+    /// The entry that decides about packets which wait at this one.
+    pub fn present(&self, index: u32) -> u32 {
+        self.mem.successors.present(index)
+    }
+
     /// The PDR of an entry.
     pub fn pdr_of(&self, index: u32) -> PdrId {
         let line = self.mem.entries.get(index as usize);

@@ -23,14 +23,12 @@ use crate::alloc::{Lines, Runs};
 use crate::capacity::Capacities;
 use crate::copies;
 use crate::encode::be;
-use crate::entry_counts::Names;
 use crate::filters::RuleList;
 use crate::grace::Grace;
 use crate::handle::Handle;
 use crate::index::{Buckets, Index, Place, UePages};
 use crate::keeper::Keeper;
 use crate::layout::{Layout, Memory};
-use crate::owners::Owners;
 use crate::peers::Peers;
 use crate::prefixes::{self, Lengths};
 use crate::store::alarms::Alarms;
@@ -156,8 +154,6 @@ pub(crate) struct Store {
     /// `None`: no packet waits.
     pub(crate) keeper: Option<Arc<dyn Keeper>>,
     pub(crate) grace: Grace<Retired>,
-    pub(crate) owners: Owners,
-    pub(crate) names: Names,
     pub(crate) alarms: Alarms,
     /// Entries of sessions that measure, whose PDRs are gone: what they had counted then.
     leaving: HashMap<u32, u64, Indices>,
@@ -183,7 +179,7 @@ impl Store {
         mem: Memory,
         layout: &Layout,
         grace: Grace<Retired>,
-        (owners, names, alarms): (Owners, Names, Alarms),
+        alarms: Alarms,
         salt: u64,
     ) -> Self {
         let direct_end = layout.teids + 1;
@@ -223,8 +219,6 @@ impl Store {
             leaves_behind: HashMap::default(),
             keeper: None,
             grace,
-            owners,
-            names,
             alarms,
             leaving: HashMap::default(),
             parted: Vec::new(),
@@ -477,8 +471,7 @@ impl Store {
     }
 
     /// The PDR of an entry that nothing leads to any more is gone.
-    pub(crate) fn forget(&mut self, index: u32, pdr: PdrId) {
-        let measured = self.owners.seid(index).is_some();
+    pub(crate) fn forget(&mut self, index: u32, pdr: PdrId, measured: bool) {
         if measured {
             self.parted.push((pdr, self.counters(index)));
             self.leaving.insert(index, self.line_counters(index).bytes);
@@ -621,8 +614,6 @@ impl Store {
         let last = self.line_counters(index);
         if let Some(seen) = self.leaving.remove(&index) {
             self.late_bytes += last.bytes.saturating_sub(seen);
-            // Whoever has the line next may measure nothing.
-            self.owners.set(index, 0);
         }
         let Some(heir) = self.heirs.remove(&index) else {
             return;
@@ -680,7 +671,7 @@ impl Store {
 
     /// Have what waits at an entry looked at: its FAR may have changed.
     pub(crate) fn look_at_held(&self, index: u32) {
-        if let (Some(keeper), Some(seid)) = (&self.keeper, self.owners.seid(index))
+        if let (Some(keeper), Some(seid)) = (&self.keeper, self.mem.owners.seid(index))
             && self.held(index) > 0
         {
             keeper.look(seid);
@@ -690,7 +681,9 @@ impl Store {
     /// Have what waits at these entries, all of one session, dropped.
     pub(crate) fn discard_held(&self, entries: &[u32]) {
         let mut waiting = entries.iter().filter(|&&index| self.held(index) > 0);
-        let seid = waiting.next().and_then(|&index| self.owners.seid(index));
+        let seid = waiting
+            .next()
+            .and_then(|&index| self.mem.owners.seid(index));
         if let (Some(keeper), Some(seid)) = (&self.keeper, seid) {
             keeper.discard(seid);
         }
@@ -704,10 +697,7 @@ impl Store {
         let held = &self.mem.sides[to as usize].held;
         held.fetch_add(1, Ordering::AcqRel);
         self.waits_for.insert(from, to);
-        self.owners.replace(from, Some(to));
-        if let Some(seid) = self.owners.seid(from) {
-            self.owners.set(to, seid);
-        }
+        self.mem.successors.replace(from, Some(to));
     }
 
     /// Entry `to` replaces `from`, of which frames above their rate may be on their way by user space: those that meet it go the
@@ -783,7 +773,7 @@ impl Store {
     /// All that waited at an entry has left: what has taken its place need not wait for that.
     fn no_longer_behind(&mut self, index: u32) {
         if let Some(to) = self.waits_for.remove(&index) {
-            self.owners.replace(index, None);
+            self.mem.successors.replace(index, None);
             let held = &self.mem.sides[to as usize].held;
             held.fetch_sub(1, Ordering::AcqRel);
         }

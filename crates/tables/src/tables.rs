@@ -26,7 +26,7 @@ use crate::backend::workers::{ByHand, Workers};
 use crate::backend::xdp::Xdp;
 use crate::backend::{Backend, ProgramInfo, Runner};
 use crate::capacity::{CapacityReport, Governor};
-use crate::entry_counts::{EntryCounts, Names};
+use crate::entry_counts::EntryCounts;
 use crate::error::SetupError;
 use crate::grace::{Barrier, Bystander, Grace};
 use crate::handle::Handle;
@@ -35,7 +35,6 @@ use crate::interface_addresses::InterfaceAddresses;
 use crate::keeper::Keeper;
 use crate::layout::Layout;
 use crate::options::Options;
-use crate::owners::Owners;
 use crate::pipeline::{Pipeline, Run, RunTogether};
 use crate::port::PortConfig;
 use crate::programs::Programs;
@@ -309,12 +308,9 @@ impl Tables {
         self.programs.backend().counting()
     }
 
-    /// Counts of entries; may be sent to other threads. From now on what is published says whose it is; for sessions that are there,
-    /// `Core::name_sessions` of `session` does.
+    /// Counts of entries; may be sent to other threads.
     pub fn entry_counts(&self) -> EntryCounts {
-        let Store { mem, names, .. } = &self.store;
-        names.ask();
-        EntryCounts::new(mem.entries.clone(), mem.sides.clone(), names.clone())
+        EntryCounts::new(&self.store.mem)
     }
 
     /// Judges what sockets at our GTP-U addresses receive.
@@ -445,11 +441,6 @@ impl Tables {
         self.store.grace.bystander()
     }
 
-    /// Sessions by entry.
-    pub fn owners(&self) -> Owners {
-        self.store.owners.clone()
-    }
-
     /// Addresses of the routers of network instances, kept up to date.
     pub fn interface_addresses(&self) -> InterfaceAddresses {
         self.interface_addresses.clone()
@@ -537,12 +528,9 @@ fn new_store(
         (l4s.as_nanos() as u64) << rate::TICKS_SHIFT,
         Ordering::Relaxed,
     );
-    let owners = Owners::new(memory.entries.len())?;
     let alarms = Alarms::new(backend.ring(Records::Alarms)?, Arc::new(AlarmQueue::new()?));
     let grace = Grace::new(backend.barrier()?)?;
-    let names = Names::new(memory.entries.len())?;
-    let parts = (owners, names, alarms);
-    let mut store = Store::new(memory, layout, grace, parts, salt());
+    let mut store = Store::new(memory, layout, grace, alarms, salt());
     store.peers.set_udp6_checksum(options.udp6_checksum);
     store.fill_first_nexthop();
     Ok(store)
@@ -612,10 +600,6 @@ impl compiled::Tables for Tables {
 
     fn touch(&self, handle: &Handle) -> u64 {
         self.store.touch(handle)
-    }
-
-    fn name(&self, handle: &Handle, seid: u64) {
-        self.store.name(handle.entries(), seid);
     }
 
     fn gtpu_paths(&self, each: &mut dyn FnMut(IpAddr, IpAddr)) {

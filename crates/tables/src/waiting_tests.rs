@@ -399,7 +399,7 @@ fn an_entry_that_takes_anothers_place_waits_for_what_waits_there() {
     }
     assert_eq!((world.packet(), world.held()), (FORWARDED, 0));
     assert_eq!(world.action(), entry::ACT_TUNNEL);
-    assert_eq!(world.tables.store.owners.seid(now), Some(SEID));
+    assert_eq!(world.tables.store.mem.owners.seid(now), Some(SEID));
 }
 
 #[test]
@@ -417,17 +417,17 @@ fn what_took_an_entrys_place_is_known_as_long_as_packets_may_come_to_wait_there(
     // The grace period of the change before the last one says nothing of packets that met the entry since.
     let looking = world.end_one_grace(&bystander, looking);
     world.comes_late(before);
-    assert_eq!(world.tables.store.owners.present(before), now);
+    assert_eq!(world.tables.store.mem.successors.present(before), now);
     drop(looking);
     for _ in 0..100 {
         world.tables.maintain();
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(world.tables.store.owners.present(before), now);
+    assert_eq!(world.tables.store.mem.successors.present(before), now);
     assert!(world.is_draining());
     world.leaves(before);
     world.settle();
-    assert_eq!(world.tables.store.owners.present(before), before);
+    assert_eq!(world.tables.store.mem.successors.present(before), before);
     assert_eq!(world.action(), entry::ACT_TUNNEL);
     assert_eq!(world.tables.store.entries.used(), 1);
 }
@@ -465,7 +465,7 @@ fn an_entry_stays_behind_packets_that_met_it_when_the_ue_was_idle_for_the_second
 fn packets_that_wait_are_not_lost_while_a_flow_comes_and_goes() {
     let mut world = World::with_bystanders();
     let bystander = world.tables.bystander();
-    let owners = world.tables.store.owners.clone();
+    let successors = world.tables.store.mem.successors.clone();
     let entries = world.tables.store.mem.entries.clone();
     world.publish(Action::Buffer, 9);
     let waits_at = AtomicU32::new(world.entry());
@@ -475,7 +475,7 @@ fn packets_that_wait_are_not_lost_while_a_flow_comes_and_goes() {
             let mut met = BTreeSet::new();
             while !over.load(Ordering::Relaxed) {
                 let _looking = bystander.look();
-                let by = owners.present(waits_at.load(Ordering::Acquire));
+                let by = successors.present(waits_at.load(Ordering::Acquire));
                 met.insert(entry::action(entries[by as usize].load(entry::HEAD)));
             }
             met

@@ -40,6 +40,7 @@ fn entry(pdr: u16, teid: u32) -> Entry {
 fn uplink(seid: u64, teid: u32) -> Compiled {
     Compiled {
         seid,
+        measured: true,
         entries: vec![entry(PDR.0, teid)],
         keys: vec![(Key::direct(teid), Select::One(0))],
         ..Compiled::default()
@@ -58,6 +59,7 @@ fn uplink_of_two(seid: u64, teid: u32) -> Compiled {
     };
     Compiled {
         seid,
+        measured: true,
         entries: vec![entry(PDR.0, teid), entry(2, teid)],
         keys: vec![(Key::direct(teid), Select::List { first: 0, len: 2 })],
         filters: vec![filter(1, 6), filter(0, 17)],
@@ -322,8 +324,13 @@ fn a_pdr_that_goes_leaves_its_counts() {
     tables.withdraw(&mut handle);
     assert_eq!(tables.parted(PDR), Some(counted(5)));
     assert_eq!(tables.parted(PdrId(2)), None, "an earlier change's");
-    tables.publish(&mut handle, &uplink(0, 7)).unwrap();
+    let unmeasured = Compiled {
+        measured: false,
+        ..uplink(SEID, 7)
+    };
+    tables.publish(&mut handle, &unmeasured).unwrap();
     tables.withdraw(&mut handle);
+    assert_eq!(tables.parted(PDR), None, "nobody asks");
     assert_eq!(tables.late_bytes(), 0);
 }
 

@@ -101,7 +101,7 @@ fn session(user: u32, rates: Rates, teid: u32) -> Compiled {
         },
     );
     Compiled {
-        session: user.into(),
+        seid: user.into(),
         entries: vec![up, down],
         keys: vec![(key_up, Select::One(0)), (key_down, Select::One(1))],
         meters,
@@ -477,10 +477,6 @@ fn what_waits_is_counted() {
         site.publish(user, rates, 5);
     }
     let counts = site.tables.entry_counts();
-    assert!((0..counts.places()).all(|place| counts.owner(place).is_none()));
-    for (&user, handle) in &site.handles {
-        site.tables.name(handle, user.into());
-    }
     let mut random = Random(11);
     for _ in 0..3000 {
         site.at(site.now + random.below(MS as usize) as u64);

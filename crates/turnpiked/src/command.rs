@@ -65,10 +65,8 @@ pub(crate) enum Question {
         after: Option<u64>,
         reply: oneshot::Sender<Piece<SessionPage, u64>>,
     },
-    /// Have entries know their sessions.
-    NameSessions {
-        after: Option<u64>,
-        reply: oneshot::Sender<Named>,
+    EntryCounts {
+        reply: oneshot::Sender<EntryCounts>,
     },
     Session {
         seid: u64,
@@ -93,14 +91,6 @@ pub(crate) struct Piece<T, K> {
     pub(crate) looked: usize,
     /// Where to go on: after this one. `None`: there is no more.
     pub(crate) after: Option<K>,
-}
-
-/// Entries of some sessions have their names.
-#[derive(Debug)]
-pub(crate) struct Named {
-    pub(crate) counts: EntryCounts,
-    /// Where to go on; `None`: these were the last.
-    pub(crate) after: Option<u64>,
 }
 
 /// The asking end.
@@ -274,9 +264,8 @@ impl Asker {
         self.ask(|reply| Question::Find { ue, after, reply }).await
     }
 
-    pub(crate) async fn name_sessions(&self, after: Option<u64>) -> Result<Named, NoAnswer> {
-        self.ask(|reply| Question::NameSessions { after, reply })
-            .await
+    pub(crate) async fn entry_counts(&self) -> Result<EntryCounts, NoAnswer> {
+        self.ask(|reply| Question::EntryCounts { reply }).await
     }
 
     pub(crate) async fn usage(

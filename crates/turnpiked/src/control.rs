@@ -395,8 +395,8 @@ impl Control {
             Question::Find { ue, after, reply } => {
                 let _ = reply.send(show::find(core, ue, after, quantum));
             }
-            Question::NameSessions { after, reply } => {
-                let _ = reply.send(show::name_sessions(core, after, quantum));
+            Question::EntryCounts { reply } => {
+                let _ = reply.send(core.tables().entry_counts());
             }
             Question::Session { seid, reply } => {
                 let _ = reply.send(show::session(core, self.now(), seid));

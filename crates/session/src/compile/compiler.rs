@@ -110,15 +110,10 @@ impl Compiler {
     }
 }
 
-/// What [`Compiled::seid`] is to be.
-pub(crate) fn owner(seid: u64, pdrs: &[Pdr], compiled: &Compiled) -> u64 {
-    let buffers = |entry: &Entry| entry.action == Action::Buffer;
-    let measured = pdrs.iter().any(|pdr| !pdr.urrs.is_empty());
-    if measured || compiled.entries.iter().any(buffers) {
-        seid
-    } else {
-        0
-    }
+/// Name the session in what is compiled of it, and say whether its URRs count.
+pub(crate) fn name(compiled: &mut Compiled, seid: u64, pdrs: &[Pdr]) {
+    compiled.seid = seid;
+    compiled.measured = pdrs.iter().any(|pdr| !pdr.urrs.is_empty());
 }
 
 impl Compiler {

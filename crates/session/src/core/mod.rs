@@ -388,12 +388,6 @@ impl<T: Tables> Core<T> {
         self.shard.summaries(after)
     }
 
-    /// Have the tables know whose entries are, of so many sessions after the one with this SEID. After which one to go on;
-    /// `None`: these were the last.
-    pub fn name_sessions(&self, after: Option<u64>, limit: usize) -> Option<u64> {
-        self.shard.name_sessions(after, limit)
-    }
-
     /// One session with its rules and counters, by our SEID.
     pub fn session(&self, seid: u64) -> Option<SessionView> {
         self.shard.view(seid)

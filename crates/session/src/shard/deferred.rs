@@ -4,7 +4,7 @@ use compiled::Tables;
 
 use crate::base::slab::Place;
 use crate::base::time::Time;
-use crate::compile::compiler::owner;
+use crate::compile::compiler;
 use crate::rules::PacketRules;
 use crate::shard::index::deferred::{Deferral, Deferred};
 use crate::shard::sessions::Sessions;
@@ -81,8 +81,7 @@ impl<T: Tables> Sessions<T> {
         let compiled = &mut self.compiled;
         let reaches = |peer| tables.reaches(peer);
         let compiling = self.compiler.compile(rules, &self.site, &reaches, compiled);
-        compiled.seid = owner(seid, rules.pdrs, compiled);
-        compiled.session = seid;
+        compiler::name(compiled, seid, rules.pdrs);
         let payer = self.ledger.payer(session.peer, place);
         let handle = &mut session.handle;
         compiling.is_ok() && self.ledger.publish(payer, handle, compiled, tables).is_ok()

@@ -209,11 +209,6 @@ impl<T: Tables> Shard<T> {
         self.sessions.summaries(after)
     }
 
-    /// See [`Core::name_sessions`](crate::Core::name_sessions).
-    pub(crate) fn name_sessions(&self, after: Option<u64>, limit: usize) -> Option<u64> {
-        self.sessions.name_some(after, limit, &self.tables)
-    }
-
     /// One session with its rules and counters, by our SEID.
     pub(crate) fn view(&self, seid: u64) -> Option<SessionView> {
         self.sessions.view(seid, &self.tables)

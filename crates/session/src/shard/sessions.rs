@@ -15,7 +15,7 @@ use crate::base::refusal::Refusal;
 use crate::base::shares::Shares;
 use crate::base::slab::{Place, Slab};
 use crate::base::time::Time;
-use crate::compile::compiler::{Compiler, owner};
+use crate::compile::compiler::{self, Compiler};
 use crate::rules::config::Config;
 use crate::rules::endpoints::Endpoint;
 use crate::rules::site::Site;
@@ -311,8 +311,7 @@ impl<T: Tables> Sessions<T> {
                 let reaches = |peer| tables.reaches(peer);
                 self.compiler
                     .compile(rules, &self.site, &reaches, &mut self.compiled)?;
-                self.compiled.seid = owner(seid, rules.pdrs, &self.compiled);
-                self.compiled.session = seid;
+                compiler::name(&mut self.compiled, seid, rules.pdrs);
                 self.compiled.drops_held = self.draft.drops_held;
                 let new = &mut self.compiled;
                 let published = self.ledger.publish(payer, &mut handle, new, tables);
@@ -626,17 +625,6 @@ impl<T: Tables> Sessions<T> {
             .iter_after(after)
             .filter(|(_, session)| self.is_live(session));
         live.map(|(seid, session)| session.summary(seid))
-    }
-
-    /// See [`Core::name_sessions`](crate::Core::name_sessions).
-    pub(crate) fn name_some(&self, after: Option<u64>, limit: usize, tables: &T) -> Option<u64> {
-        let mut all = self.slab.iter_after(after);
-        let mut last = None;
-        for (seid, session) in all.by_ref().take(limit) {
-            tables.name(&session.handle, seid);
-            last = Some(seid);
-        }
-        all.next().and(last)
     }
 
     /// See [`Core::set_own_addresses`](crate::Core::set_own_addresses).

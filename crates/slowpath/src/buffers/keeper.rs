@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use compiled::Buffered;
 use tables::pipeline::{HEADROOM, HeldFate, Pipeline, Placed, Scratch, TAILROOM};
 use tables::task::{DOWNLINK, EVENT_HELD, Event, UPLINK};
-use tables::{Bystander, DropReason, Owners, Verdict, monotonic_ns};
+use tables::{Bystander, DropReason, Verdict, monotonic_ns};
 
 use super::queues::{Arrival, Came, HoldBounds, Packet, Queues, Why};
 use super::{HoldCounters, Holder, count};
@@ -37,7 +37,6 @@ pub(super) trait Exit {
 pub(super) struct Buffers<E> {
     pipeline: Pipeline,
     bystander: Bystander,
-    owners: Owners,
     finisher: Finisher,
     pub(super) exit: E,
     queues: Queues,
@@ -112,7 +111,6 @@ impl<E: Exit> Buffers<E> {
         Self {
             pipeline: holder.pipeline,
             bystander: holder.bystander,
-            owners: holder.owners,
             finisher: holder.finisher,
             exit,
             queues: Queues::new(bounds),
@@ -159,12 +157,13 @@ impl<E: Exit> Buffers<E> {
             return;
         };
         count(&self.counters.taken, 1);
-        let Some(seid) = self.owners.seid(held.entry) else {
+        let Some(seid) = self.pipeline.owner_of(held.entry) else {
             let why = Why::Discarded;
             return lose_at(&self.pipeline, &self.counters, port as u16, held.entry, why);
         };
-        self.queues.follow(seid, |entry| self.owners.present(entry));
-        let by = self.owners.present(held.entry);
+        self.queues
+            .follow(seid, |entry| self.pipeline.present(entry));
+        let by = self.pipeline.present(held.entry);
         let action = self.pipeline.action(by);
         let made;
         let (port, frame) = if held.is_bare() {
@@ -245,7 +244,8 @@ impl<E: Exit> Buffers<E> {
             && let Some(seid) = self.queues.next_ready()
         {
             sessions -= 1;
-            self.queues.follow(seid, |entry| self.owners.present(entry));
+            self.queues
+                .follow(seid, |entry| self.pipeline.present(entry));
             let mut more = false;
             for lane in 0..self.queues.lanes(seid) {
                 more |= self.release_lane(seid, lane);
@@ -292,7 +292,7 @@ impl<E: Exit> Buffers<E> {
     fn try_release(&mut self, packet: Packet, by: u32, now_ns: u64) -> bool {
         // Looked at for each: what charged the meters of an entry that another one has replaced would leave ahead of what that
         // one has wait.
-        let by = self.owners.present(by);
+        let by = self.pipeline.present(by);
         let by = match self.pipeline.action(by) {
             HeldFate::Stays => return false,
             HeldFate::IsNobodys => None,

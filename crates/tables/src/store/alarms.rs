@@ -332,7 +332,9 @@ impl Store {
         self.alarms.begin_scan(cpus.map(lost).sum());
         self.scan();
         let entries = std::mem::take(&mut self.alarms.entries);
-        let owned = entries.iter().filter_map(|&entry| self.owners.seid(entry));
+        let owned = entries
+            .iter()
+            .filter_map(|&entry| self.mem.owners.seid(entry));
         seids.extend(owned);
         seids.sort_unstable();
         seids.dedup();
@@ -347,7 +349,7 @@ impl Store {
         };
         let all = self.mem.entries.len() as u32;
         let end = first.saturating_add(SCAN_PER_TURN).min(all);
-        for index in (first..end).filter(|&index| self.owners.seid(index).is_some()) {
+        for index in (first..end).filter(|&index| self.mem.owners.seid(index).is_some()) {
             let line = &self.mem.entries[index as usize];
             let (alarm, own) = (line.load(entry::ALARM), line.load(entry::BYTES));
             let side = &self.mem.sides[index as usize];

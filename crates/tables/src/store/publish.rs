@@ -51,12 +51,11 @@ impl Store {
             Ok(()) => {
                 // How many keys the buckets hold is known without counting their users.
                 plan.next.needs = needs.without(Features::BUCKETS);
-                self.name_owner(&plan.next.entries, new.seid);
-                self.name(&plan.next.entries, new.session);
+                plan.next.measured = new.measured;
                 self.users.join(plan.next.needs);
                 self.users.leave(plan.held.needs);
                 self.capacities.take(&plan.held.meters, new);
-                self.apply(&mut plan, new.drops_held);
+                self.apply(&mut plan, new);
                 self.note_ways_back(&plan, new);
                 handle.write(&plan.next);
             }
@@ -70,17 +69,16 @@ impl Store {
         Ok(())
     }
 
-    /// drops_held: what waits is lost before anything changes.
-    fn apply(&mut self, plan: &mut Plan, drops_held: bool) {
+    fn apply(&mut self, plan: &mut Plan, new: &Compiled) {
         self.forget_parted();
         let mut former = std::mem::take(&mut plan.former);
         self.note_former(plan, &mut former);
-        if drops_held {
+        if new.drops_held {
             self.discard_held(&former.waiting);
         }
         self.fill_meters_and_exts(plan);
         plan.wants.iter().for_each(|want| self.stay_behind(want));
-        self.fill_entries(plan);
+        self.fill_entries(plan, new.seid);
         self.fill_rules(plan);
         for &(index, words) in &plan.live_meters {
             self.change_meter(&self.mem.meters[index as usize], words);
@@ -109,20 +107,6 @@ impl Store {
             (former.waiting.iter()).for_each(|&index| self.look_at_held(index));
         }
         plan.former = former;
-    }
-
-    /// Before packets reach an entry that tells of them.
-    fn name_owner(&self, entries: &[HeldEntry], seid: u64) {
-        if seid != 0 {
-            entries
-                .iter()
-                .for_each(|entry| self.owners.set(entry.index, seid));
-        }
-    }
-
-    pub(crate) fn name(&self, entries: &[HeldEntry], seid: u64) {
-        let entries = entries.iter();
-        entries.for_each(|entry| self.names.set(entry.index, seid));
     }
 
     fn note_former(&self, plan: &Plan, former: &mut Superseded) {
@@ -180,7 +164,7 @@ impl Store {
 
     /// Entries in lines that nothing leads to yet. A TEID's own line is led to by its head, which
     /// goes in last.
-    fn fill_entries(&mut self, plan: &Plan) {
+    fn fill_entries(&mut self, plan: &Plan, seid: u64) {
         for (want, held) in plan.wants.iter().zip(&plan.next.entries) {
             if want.how != How::Fresh {
                 continue;
@@ -200,6 +184,7 @@ impl Store {
             ] {
                 line.publish(word, value);
             }
+            self.mem.owners.set(want.at, seid);
             self.clear_side(want.at);
             self.first_qos_alarm(*held, &plan.held.entries);
             if let Some(was) = want.was {
@@ -358,7 +343,7 @@ impl Store {
             let mut next = plan.next.entries.iter();
             match next.find(|next| next.pdr == held.pdr) {
                 Some(other) => self.bequeath(held.index, other.index),
-                None => self.forget(held.index, held.pdr),
+                None => self.forget(held.index, held.pdr, plan.held.measured),
             }
         }
         if held.index >= self.direct_end {

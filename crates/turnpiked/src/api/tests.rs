@@ -11,7 +11,7 @@ use report::{
 use std::os::fd::AsFd;
 
 use super::*;
-use crate::command::{self, Asked, Named, Piece, Question};
+use crate::command::{self, Asked, Piece, Question};
 use crate::follow::{Refused, Subscription, Whom};
 use crate::snapshot::MessageCount;
 use crate::text::{seid_text, unix_near};
@@ -202,13 +202,8 @@ fn answer(asked: &Asked) {
                         after: (seid < 3).then_some(seid),
                     });
                 }
-                // One session at a time is named.
-                Question::NameSessions { after, reply } => {
-                    let next = after.map_or(1, |seid| seid + 1);
-                    let _ = reply.send(Named {
-                        counts: tables.entry_counts(),
-                        after: (next < 3).then_some(next),
-                    });
+                Question::EntryCounts { reply } => {
+                    let _ = reply.send(tables.entry_counts());
                 }
                 // One session at a time is looked at.
                 Question::Find { ue, after, reply } => {

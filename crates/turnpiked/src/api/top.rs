@@ -1,7 +1,7 @@
 //! The busiest users of all, found here: what goes over REST is their number, not that of sessions.
 //!
 //! A thread that gives way to others reads the counters of all entries twice; the control thread has to say no more than who the
-//! busiest ones are. Before the first time it names the sessions of all entries, some at a time.
+//! busiest ones are.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -86,7 +86,7 @@ async fn answer(
     let counts = match &top.counts {
         Some(counts) => counts.clone(),
         None => {
-            let counts = name_all(&control).await?;
+            let counts = control.entry_counts().await?;
             top.counts.insert(counts).clone()
         }
     };
@@ -96,18 +96,6 @@ async fn answer(
     let report = Arc::new(measure(&control, counts, by, interval).await?);
     top.last = Some((begun, what, Arc::clone(&report)));
     Ok(report)
-}
-
-/// Have entries know their sessions.
-async fn name_all(control: &Asker) -> Result<EntryCounts, NoAnswer> {
-    let mut after = None;
-    loop {
-        let named = control.name_sessions(after).await?;
-        after = named.after;
-        if after.is_none() {
-            return Ok(named.counts);
-        }
-    }
 }
 
 async fn measure(

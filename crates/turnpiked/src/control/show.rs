@@ -19,15 +19,12 @@ use session::stats::{Stats, Way};
 use session::{Core, FarView, PdrView, PredefinedView, QerView, SessionView, Time, UrrView};
 use tables::{Counting, DropReason, PortTotals, ProgramInfo, Tables, Traffic, WorkerTotals};
 
-use crate::command::{Named, Piece};
+use crate::command::Piece;
 use crate::config::{Config, DatapathKind, QosMode};
 use crate::control::questions::{Quantum, Questions};
 use crate::control::{KernelMirror, Usage};
 use crate::snapshot::{MessageCount, N4Report, Snapshot};
 use crate::text::{address_text, seid_text};
-
-/// Sessions whose entries are named before the clock is looked at: some microseconds.
-const NAMED_AT_ONCE: usize = 32;
 
 /// What does not change while the process runs.
 pub(crate) struct About {
@@ -555,22 +552,6 @@ pub(crate) fn usage(
         next: None,
     };
     Piece { of, looked, after }
-}
-
-/// Entries of the next sessions know whose they are.
-pub(crate) fn name_sessions(
-    core: &Core<Tables>,
-    mut after: Option<u64>,
-    quantum: Quantum,
-) -> Named {
-    // Entries take names from then on.
-    let counts = core.tables().entry_counts();
-    loop {
-        after = core.name_sessions(after, NAMED_AT_ONCE);
-        if after.is_none() || quantum.is_over() {
-            return Named { counts, after };
-        }
-    }
 }
 
 pub(crate) fn session(core: &Core<Tables>, now: Time, seid: u64) -> Option<SessionDetail> {

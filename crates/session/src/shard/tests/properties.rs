@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use compiled::{Action, Direction, NiId};
+use compiled::{Direction, NiId};
 use ipnet::{IpNet, Ipv4Net};
 use pfcp::ie::OuterHeaderRemoval;
 use proptest::prelude::*;
@@ -505,10 +505,8 @@ impl Smf {
             Compiler::default()
                 .compile(packet_rules, &site, &|_| true, &mut compiled)
                 .unwrap();
-            let asked_for = rules.pdrs.iter().any(|pdr| !pdr.urrs.is_empty())
-                || compiled.entries.iter().any(|e| e.action == Action::Buffer);
-            compiled.seid = if asked_for { seid } else { 0 };
-            compiled.session = seid;
+            compiled.seid = seid;
+            compiled.measured = rules.pdrs.iter().any(|pdr| !pdr.urrs.is_empty());
             expected.push(format!("{compiled:?}"));
         }
         let mut live: Vec<_> = self

@@ -35,7 +35,6 @@ KNOWN_FILES = {
     ],
     "tables": [
         "dpdk dpdk::ring_port",
-        "store store::alarms store::needs store::plan store::publish",
     ],
     "turnpiked": [
         "api api::serve",

@@ -96,6 +96,10 @@ impl Buckets {
         }
     }
 
+    pub(crate) fn salt(&self) -> u64 {
+        self.salt
+    }
+
     pub(crate) fn used(&self) -> u32 {
         self.used
     }

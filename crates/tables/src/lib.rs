@@ -55,7 +55,6 @@ mod verdict;
 mod vlans;
 #[cfg(test)]
 mod waiting_tests;
-mod ways_back;
 mod worker;
 
 pub use abi::Features;

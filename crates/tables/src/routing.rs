@@ -6,12 +6,14 @@ use compiled::{NiId, NoRoom};
 use ipnet::IpNet;
 
 use crate::abi::{
-    Features, KIND_NEIGH4, KIND_NEIGH6, Line, NextHopLine, ROUTE_IN_POOL, ROUTE_LAST, ROUTE_NONE,
-    RouteLine, RouteMap, from_words, words_of,
+    KIND_NEIGH4, KIND_NEIGH6, Line, NextHopLine, ROUTE_IN_POOL, ROUTE_LAST, ROUTE_NONE, RouteLine,
+    RouteMap, from_words, words_of,
 };
+use crate::alloc::{Lines, Runs};
 use crate::index::SlotKey;
-use crate::store::{Retired, Store};
-use nexthop::{Family, NextHop, Peer, ROUTES_MAX};
+use crate::layout::{Layout, Memory};
+use crate::memory::View;
+use nexthop::{Family, NextHop, ROUTES_MAX};
 
 /// `enum tp_nh_state`
 mod state {
@@ -84,7 +86,7 @@ fn nexthop_line(hop: &NextHop) -> NextHopLine {
 }
 
 /// Key of an on-link neighbour. IPv6 addresses are folded (`tp_fold6`); the next hop has the whole.
-fn neighbour_key(ni: NiId, addr: IpAddr) -> SlotKey {
+pub(crate) fn neighbour_key(ni: NiId, addr: IpAddr) -> SlotKey {
     match addr {
         IpAddr::V4(addr) => SlotKey::new(KIND_NEIGH4, ni.0, u32::from(addr).into()),
         IpAddr::V6(addr) => {
@@ -95,60 +97,71 @@ fn neighbour_key(ni: NiId, addr: IpAddr) -> SlotKey {
     }
 }
 
-impl Store {
-    /// Line 0, for peers that nobody has looked at: the kernel's own routes decide.
-    pub(crate) fn fill_first_nexthop(&self) {
+/// Next hops, and the routes of network instances and policies that lead to them. The control thread writes their lines, and nobody
+/// else does.
+#[derive(Debug)]
+pub(crate) struct Routing {
+    hops: View<Line>,
+    lines: View<Line>,
+    nis: View<Line>,
+    pub(crate) nexthops: Lines,
+    pub(crate) routes: Runs,
+}
+
+/// Places of a list of routes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RouteRun {
+    pub(crate) first: u32,
+    pub(crate) len: usize,
+}
+
+impl Routing {
+    pub(crate) fn new(mem: &Memory, layout: &Layout) -> Self {
         let hop = NextHop::Unresolved {
             ifindex: 0,
             mtu: u16::MAX,
         };
-        self.mem.nexthops[0].fill(words_of(&nexthop_line(&hop)));
+        // Line 0, for peers that nobody has looked at: the kernel's own routes decide.
+        mem.nexthops[0].fill(words_of(&nexthop_line(&hop)));
+        Self {
+            hops: mem.nexthops.clone(),
+            lines: mem.routes.clone(),
+            nis: mem.nis.clone(),
+            nexthops: Lines::new("nexthops", 1, layout.nexthops),
+            routes: Runs::new("routes", 1, layout.routes),
+        }
     }
 
-    pub(crate) fn alloc_nexthop(&mut self, hop: &NextHop) -> Result<u32, NoRoom> {
-        let mut index = self.nexthops.take();
-        if index.is_none() {
-            self.wait();
-            index = self.nexthops.take();
-        }
-        let index = index.ok_or(NoRoom::of("nexthops"))?;
-        self.mem.nexthops[index as usize].fill(words_of(&nexthop_line(hop)));
-        if *hop == NextHop::Fib {
-            self.users.join(Features::FIB);
-        }
-        Ok(index)
+    /// `None`: there is no line for it.
+    pub(crate) fn alloc_nexthop(&mut self, hop: &NextHop) -> Option<u32> {
+        let index = self.nexthops.take()?;
+        self.hops[index as usize].fill(words_of(&nexthop_line(hop)));
+        Some(index)
     }
 
-    pub(crate) fn free_nexthop(&mut self, index: u32) {
-        let state = self.mem.nexthops[index as usize].load(0) as u32;
-        if state == state::FIB {
-            self.users.leave(Features::FIB);
-        }
-        self.grace.retire(Retired::NextHop(index));
+    /// Whether the kernel's own routes decide for each packet of a next hop.
+    pub(crate) fn is_fib(&self, index: u32) -> bool {
+        self.hops[index as usize].load(0) as u32 == state::FIB
     }
 
-    pub(crate) fn swap_peer_nexthop(&mut self, peer: Peer, index: u32) {
-        self.peers.set_nexthop(peer, index);
+    /// The interface that a next hop leads to.
+    pub(crate) fn ifindex(&self, index: u32) -> u32 {
+        let line: NextHopLine = from_words(self.hops[index as usize].words());
+        line.ifindex
     }
 
     fn routes_word(&self, ni: NiId) -> Result<u64, NoRoom> {
-        let line = self
-            .mem
-            .nis
-            .get(usize::from(ni.0))
-            .ok_or(NoRoom::of("nis"))?;
-        Ok(line.load(0))
+        let line = self.nis.get(usize::from(ni.0));
+        Ok(line.ok_or(NoRoom::of("nis"))?.load(0))
     }
 
     /// Places of the list at `first`: its map and the routes.
     fn route_run(&self, first: u32) -> usize {
-        let map: RouteMap = from_words(self.mem.routes[first as usize].words());
+        let map: RouteMap = from_words(self.lines[first as usize].words());
         if map.flags & ROUTE_LAST != 0 {
             return 1;
         }
-        let routes = self.mem.routes[first as usize + 1..]
-            .iter()
-            .take(ROUTES_MAX);
+        let routes = self.lines[first as usize + 1..].iter().take(ROUTES_MAX);
         let is_last = |line: &Line| {
             let route: RouteLine = from_words(line.words());
             route.flags & ROUTE_LAST != 0
@@ -156,21 +169,25 @@ impl Store {
         routes.take_while(|line| !is_last(line)).count() + 2
     }
 
+    /// Whether lists should come back before another one is taken.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.routes.used() * 2 > self.routes.capacity()
+    }
+
+    /// Packets go by these routes from now on. The list that is reached no more; `in_pool`: a route leads to part of a pool.
     pub(crate) fn set_ni_routes(
         &mut self,
         ni: NiId,
         family: Family,
         routes: &[(IpNet, u32)],
-    ) -> Result<(), NoRoom> {
+        in_pool: impl Fn(IpNet) -> bool,
+    ) -> Result<Option<RouteRun>, NoRoom> {
         let word = self.routes_word(ni)?;
         let mut first = 0;
         if !routes.is_empty() {
-            if !self.grace.is_empty() && self.routes.used() * 2 > self.routes.capacity() {
-                self.wait();
-            }
-            let lines = route_lines(routes, |net| self.says_more_than_pool(ni, net));
+            let lines = route_lines(routes, in_pool);
             first = self.routes.take(lines.len()).ok_or(NoRoom::of("routes"))?;
-            for (to, words) in self.mem.routes[first as usize..].iter().zip(lines) {
+            for (to, words) in self.lines[first as usize..].iter().zip(lines) {
                 to.fill(words);
             }
         }
@@ -181,38 +198,12 @@ impl Store {
                 word & 0xffff_ffff | u64::from(first) << 32,
             ),
         };
-        self.mem.nis[usize::from(ni.0)].publish(0, new);
-        if old != 0 {
-            let len = self.route_run(old);
-            self.grace.retire(Retired::Routes { first: old, len });
-        }
-        Ok(())
-    }
-
-    pub(crate) fn set_neighbour(
-        &mut self,
-        ni: NiId,
-        addr: IpAddr,
-        index: Option<u32>,
-    ) -> Result<(), NoRoom> {
-        let key = neighbour_key(ni, addr);
-        let buckets = &mut self.index.buckets;
-        match index {
-            None => {
-                if let Some(place) = buckets.remove(key) {
-                    self.grace.retire(Retired::Slot(place));
-                }
-            }
-            Some(index) if buckets.set(key, index) => {}
-            Some(index) => {
-                let grace = &self.grace;
-                let reserved = buckets
-                    .reserve(key)
-                    .or_else(|| buckets.make_room(key, || grace.pass()));
-                buckets.commit(reserved.ok_or(NoRoom::of("buckets"))?, index);
-            }
-        }
-        Ok(())
+        self.nis[usize::from(ni.0)].publish(0, new);
+        let former = (old != 0).then(|| RouteRun {
+            first: old,
+            len: self.route_run(old),
+        });
+        Ok(former)
     }
 }
 

@@ -69,6 +69,8 @@ pub struct Tables {
     /// `None`: nobody hears of tunnels that were left.
     tunnel_ends: Option<Box<dyn TunnelEnds>>,
     interface_addresses: InterfaceAddresses,
+    /// Time within which packets above their rate have left; zero: none waits.
+    leave_within: Duration,
 }
 
 /// Differs from start to start, so that nobody can aim at one bucket.
@@ -145,13 +147,16 @@ impl Tables {
         options: &Options,
     ) -> Result<Self, SetupError> {
         let store = new_store(programs.backend(), layout, options)?;
-        programs.tell_alarms_to(&store.alarms.told);
+        programs.tell_alarms_to(&store.shard.alarms.told);
         Ok(Self {
             programs,
             store,
             ports,
             tunnel_ends: None,
             interface_addresses: InterfaceAddresses::default(),
+            leave_within: layout
+                .shaping
+                .map_or(Duration::ZERO, |shaping| shaping.leave_within()),
         })
     }
 
@@ -210,19 +215,19 @@ impl Tables {
         if v4.max(n3.len() - v4) > N3_ADDRS_MAX {
             return Err(NoRoom::of("n3_addresses"));
         }
-        self.store.set_local(n3);
+        self.store.node.set_local(n3);
         Ok(())
     }
 
     /// `ni` shares its port with `home`, the lowest network instance there. Before its pools and
     /// sessions.
     pub fn set_home(&mut self, ni: NiId, home: NiId) {
-        self.store.set_home(ni, home);
+        self.store.node.instances.set_home(ni, home);
     }
 
     /// Whether UEs of a network instance reach each other within this UPF; they do unless told otherwise.
     pub fn set_ue_to_ue(&mut self, ni: NiId, allowed: bool) {
-        self.store.set_ue_to_ue(ni, allowed);
+        self.store.node.instances.set_ue_to_ue(ni, allowed);
     }
 
     /// UE addresses of a network instance that lie together: packets to those that no session has are
@@ -239,7 +244,7 @@ impl Tables {
 
     /// Tell this what changes for packets that wait, from now on.
     pub fn tell_keeper(&mut self, keeper: Arc<dyn Keeper>) {
-        self.store.keeper = Some(keeper);
+        self.store.shard.entries.keeper = Some(keeper);
     }
 
     /// Reuse what has had its grace period. Call it now and then, at best ten times a second; it
@@ -253,19 +258,19 @@ impl Tables {
     /// Whether [`Self::maintain`] has something to wait for.
     pub fn needs_maintenance(&self) -> bool {
         !self.store.grace.is_empty()
-            || !self.store.alarms.again.is_empty()
+            || !self.store.shard.alarms.again.is_empty()
             || self.is_settling()
             || self.programs.backend().is_loading()
     }
 
     /// Gives flows their shares of capacities, in a thread that looks again and again; `None`: there are no capacities.
     pub fn governor(&self) -> Option<Governor> {
-        self.store.capacities.governor()
+        self.store.node.capacities.governor()
     }
 
     /// What capacities carry, in the order of [`Layout::capacities`].
     pub fn capacities(&self) -> Vec<CapacityReport> {
-        self.store.capacities.reports()
+        self.store.node.capacities.reports()
     }
 
     /// Features of the live programs.
@@ -334,31 +339,32 @@ impl Tables {
     /// Fill of each table.
     pub fn fill(&self) -> Vec<Fill> {
         let store = &self.store;
+        let (node, shard) = (&store.node, &store.shard);
         let lines = [
-            &store.entries,
-            &store.exts,
-            &store.meters,
-            &store.nexthops,
-            &store.rules,
-            store.peers.lines(),
+            &shard.entries.free,
+            &shard.exts,
+            &shard.meters,
+            &node.routing.nexthops,
+            &shard.rules,
+            node.peers.lines(),
         ];
         let mut fill: Vec<Fill> = lines
             .map(|lines| (lines.name(), lines.used(), lines.capacity()))
             .into_iter()
             .chain(
-                [&store.framed, &store.routes]
+                [&shard.framed, &node.routing.routes]
                     .map(|runs| (runs.name(), runs.used(), runs.capacity())),
             )
             .chain([
                 (
                     "buckets",
-                    store.index.buckets.used(),
-                    store.index.buckets.capacity(),
+                    shard.index.buckets.used(),
+                    shard.index.buckets.capacity(),
                 ),
                 (
                     "ue_pages",
-                    store.index.pages.used(),
-                    store.index.pages.capacity(),
+                    shard.index.pages.used(),
+                    shard.index.pages.capacity(),
                 ),
             ])
             .map(|(table, used, capacity)| Fill {
@@ -380,7 +386,7 @@ impl Tables {
 
     /// Readable when [`Self::crossings`] has something to tell.
     pub fn alarms(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.store.alarms.fds()
+        self.store.shard.alarms.fds()
     }
 
     /// Sessions whose PDRs have forwarded what they were armed for, none twice; of so many alarms at most. Whether there are
@@ -391,7 +397,7 @@ impl Tables {
 
     /// Bytes that packets under way added to PDRs whose session, or who themselves, had just gone.
     pub fn late_bytes(&self) -> u64 {
-        self.store.late_bytes
+        self.store.shard.departed.late_bytes
     }
 
     /// The ring that feeds the slow path; `None` on the host.
@@ -432,7 +438,7 @@ impl Tables {
         let general = self.programs.general();
         let later = self.programs.backend().handover();
         let mut pipeline = Pipeline::aside(self.store.mem.clone(), &self.ports, general, later);
-        pipeline.tell_alarms_to(Arc::clone(&self.store.alarms.told));
+        pipeline.tell_alarms_to(Arc::clone(&self.store.shard.alarms.told));
         pipeline
     }
 
@@ -468,7 +474,7 @@ impl Tables {
 
     /// The longest until a packet above its rate has left, by a thread that is not late.
     pub fn longest_wait(&self) -> Duration {
-        self.store.leave_within
+        self.leave_within
     }
 
     /// Frames that [`Self::run_together`] has had wait and that are due, and the ports that they leave by. Before frames of the
@@ -531,8 +537,7 @@ fn new_store(
     let alarms = Alarms::new(backend.ring(Records::Alarms)?, Arc::new(AlarmQueue::new()?));
     let grace = Grace::new(backend.barrier()?)?;
     let mut store = Store::new(memory, layout, grace, alarms, salt());
-    store.peers.set_udp6_checksum(options.udp6_checksum);
-    store.fill_first_nexthop();
+    store.node.peers.set_udp6_checksum(options.udp6_checksum);
     Ok(store)
 }
 
@@ -540,11 +545,11 @@ impl compiled::Tables for Tables {
     type Handle = Handle;
 
     fn direct_teids(&self) -> u32 {
-        self.store.direct_end
+        self.store.shard.entries.direct_end
     }
 
     fn reaches(&self, peer: IpAddr) -> bool {
-        self.store.reaches(peer)
+        self.store.node.reaches(peer)
     }
 
     fn publish(&mut self, handle: &mut Handle, new: &Compiled) -> Result<(), NoRoom> {
@@ -571,68 +576,70 @@ impl compiled::Tables for Tables {
 
     fn end_tunnel(&mut self, tunnel: &EndedTunnel) {
         if let Some(ends) = &self.tunnel_ends {
-            ends.left(tunnel, self.store.way_to(tunnel.local, tunnel.peer));
+            ends.left(tunnel, self.store.node.way_to(tunnel.local, tunnel.peer));
         }
     }
 
     fn held(&self, handle: &Handle, pdr: PdrId) -> u64 {
         let entries = handle.entries_of(pdr);
-        entries.map(|entry| self.store.held(entry.index)).sum()
+        entries
+            .map(|entry| self.store.shard.entries.held(entry.index))
+            .sum()
     }
 
     fn limit_held(&mut self, seid: u64, pdr: PdrId, limits: HoldLimits) {
-        if let Some(keeper) = &self.store.keeper {
+        if let Some(keeper) = &self.store.shard.entries.keeper {
             keeper.limit(seid, pdr, limits);
         }
     }
 
     fn discard_held(&mut self, seid: u64) {
-        if let Some(keeper) = &self.store.keeper {
+        if let Some(keeper) = &self.store.shard.entries.keeper {
             keeper.discard(seid);
         }
     }
 
     fn tell_of_held(&mut self, seid: u64) {
-        if let Some(keeper) = &self.store.keeper {
+        if let Some(keeper) = &self.store.shard.entries.keeper {
             keeper.tell_anew(seid);
         }
     }
 
     fn touch(&self, handle: &Handle) -> u64 {
-        self.store.touch(handle)
+        self.store.shard.touch(handle)
     }
 
     fn gtpu_paths(&self, each: &mut dyn FnMut(IpAddr, IpAddr)) {
         // Only who speaks GTP-U can be asked by it whether it is there.
-        for peer in self.store.peers.in_use().filter(|peer| !peer.udp) {
+        for peer in self.store.node.peers.in_use().filter(|peer| !peer.udp) {
             each(peer.remote, peer.local);
         }
     }
 
     fn counters(&self, handle: &Handle, pdr: PdrId) -> Counters {
         let of_entries = handle.entries_of(pdr);
-        let counters = of_entries.map(|entry| self.store.counters(entry.index));
+        let counters = of_entries.map(|entry| self.store.shard.counters(entry.index));
         counters.fold(Counters::default(), Counters::plus)
     }
 
     fn arm(&mut self, handle: &Handle, pdr: PdrId, alarm: Option<u64>) {
         let atomic = self.features().contains(Features::ATOMIC);
-        self.store.arm(handle, pdr, alarm, atomic);
+        self.store.shard.arm(handle, pdr, alarm, atomic);
     }
 
     fn arm_qos(&mut self, handle: &Handle, pdr: PdrId, alarm: Option<u64>) {
-        self.store.arm_qos(handle, pdr, alarm);
+        self.store.shard.arm_qos(handle, pdr, alarm);
     }
 
     fn parted(&self, pdr: PdrId) -> Option<Counters> {
-        self.store.parted(pdr)
+        self.store.shard.departed.parted(pdr)
     }
 
     fn counters_of(&self, handle: &Handle, pdr: PdrId, rule: PredefinedId) -> Counters {
         let mut entries = handle.entries_of(pdr);
         let own = entries.find(|entry| entry.is_of((pdr, Some(rule))));
         own.map_or(Counters::default(), |entry| {
-            self.store.own_counters(entry.index)
+            self.store.shard.own_counters(entry.index)
         })
     }
 }
@@ -650,7 +657,7 @@ impl NextHopTables for Tables {
     }
 
     fn swap_peer_nexthop(&mut self, peer: Peer, index: u32) {
-        self.store.swap_peer_nexthop(peer, index);
+        self.store.node.peers.set_nexthop(peer, index);
     }
 
     fn set_ni_routes(
@@ -676,10 +683,10 @@ impl NextHopTables for Tables {
     }
 
     fn set_n3_routes(&mut self, routes: &Arc<RouteView>) {
-        self.store.n3_routes = Some(Arc::clone(routes));
+        self.store.node.n3_routes = Some(Arc::clone(routes));
     }
 
     fn take_peer_changes(&mut self, into: &mut Vec<PeerChange>) {
-        self.store.peers.take_changes(into);
+        self.store.node.peers.take_changes(into);
     }
 }

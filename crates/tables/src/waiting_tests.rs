@@ -245,7 +245,11 @@ impl World {
     }
 
     fn head(&self) -> u64 {
-        self.tables.store.head(self.handle.entries()[0].index)
+        self.tables
+            .store
+            .shard
+            .entries
+            .head(self.handle.entries()[0].index)
     }
 
     /// What the entry says, and nothing waits in front of it.
@@ -296,7 +300,7 @@ fn where_nobody_keeps_packets_nothing_stays_behind_any() {
     assert_eq!((world.action(), world.held()), (entry::ACT_TUNNEL, 0));
     world.tables.withdraw(&mut world.handle);
     world.tables.maintain();
-    assert_eq!(world.tables.store.entries.used(), 0);
+    assert_eq!(world.tables.store.shard.entries.free.used(), 0);
 }
 
 #[test]
@@ -313,7 +317,7 @@ fn nothing_waits_for_those_who_kept_packets_and_are_gone() {
     assert_eq!(world.action(), entry::ACT_TUNNEL);
     world.tables.withdraw(&mut world.handle);
     world.tables.maintain();
-    assert_eq!(world.tables.store.entries.used(), 0);
+    assert_eq!(world.tables.store.shard.entries.free.used(), 0);
 }
 
 #[test]
@@ -429,7 +433,7 @@ fn what_took_an_entrys_place_is_known_as_long_as_packets_may_come_to_wait_there(
     world.settle();
     assert_eq!(world.tables.store.mem.successors.present(before), before);
     assert_eq!(world.action(), entry::ACT_TUNNEL);
-    assert_eq!(world.tables.store.entries.used(), 1);
+    assert_eq!(world.tables.store.shard.entries.free.used(), 1);
 }
 
 #[test]
@@ -509,7 +513,7 @@ fn what_waits_is_discarded_with_its_session_or_by_drobu() {
     world.orders();
     world.tables.withdraw(&mut world.handle);
     assert!(matches!(world.orders()[..], [Order::Discard(SEID)]));
-    let used = |world: &World| world.tables.store.entries.used();
+    let used = |world: &World| world.tables.store.shard.entries.free.used();
     world.tables.maintain();
     assert_eq!(used(&world), 1, "its line is not used again yet");
     world.leaves(index);

@@ -10,14 +10,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use compiled::PdrId;
-use smallvec::SmallVec;
-
-use crate::abi::{ALARM_STEP, AlarmRecord, Cpu, QOS_ALARM_NONE, entry};
+use crate::abi::{ALARM_STEP, AlarmRecord, QOS_ALARM_NONE, entry};
 use crate::alarm_queue::{AlarmQueue, WAITING_MAX};
-use crate::handle::{Handle, HeldEntry};
+use crate::handle::HeldEntry;
 use crate::ring::{Ring, RingReader};
-use crate::store::Store;
+use crate::store::entries::Entries;
 
 /// Entries that are looked through before other work has its turn again.
 const SCAN_PER_TURN: u32 = 1 << 14;
@@ -123,78 +120,17 @@ impl Alarms {
             self.scan = Some(0);
         }
     }
-}
 
-impl Store {
-    /// [`compiled::Tables::arm`]
-    pub(crate) fn arm(&mut self, handle: &Handle, pdr: PdrId, alarm: Option<u64>, atomic: bool) {
-        let indices: SmallVec<[u32; 4]> = handle.entries_of(pdr).map(|held| held.index).collect();
-        match (alarm, indices.as_slice()) {
-            (None, indices) => {
-                for &index in indices {
-                    self.mem.entries[index as usize].publish(entry::ALARM, entry::ALARM_NONE);
-                }
-            }
-            (Some(alarm), &[index]) => {
-                let before = self.counted_before(index);
-                self.arm_entry(index, alarm.saturating_sub(before), atomic);
-            }
-            // Of several, each is told of its share; who hears of one shares out again what is left then.
-            (Some(alarm), indices) => {
-                let counted = indices.iter().map(|&index| self.counters(index).bytes);
-                let left = alarm.saturating_sub(counted.sum());
-                let share = left.div_ceil(indices.len().max(1) as u64);
-                for &index in indices {
-                    let side = self.mem.sides[index as usize].bytes.load(Ordering::SeqCst);
-                    let own = self.mem.entries[index as usize].load(entry::BYTES);
-                    self.arm_entry(
-                        index,
-                        own.saturating_add(side).saturating_add(share),
-                        atomic,
-                    );
-                }
-            }
-        }
-    }
-
-    /// [`compiled::Tables::arm_qos`]
-    pub(crate) fn arm_qos(&mut self, handle: &Handle, pdr: PdrId, alarm: Option<u64>) {
-        let indices: SmallVec<[u32; 4]> = handle.entries_of(pdr).map(|held| held.index).collect();
-        match (alarm, indices.as_slice()) {
-            (None, indices) => {
-                for &index in indices {
-                    let side = &self.mem.sides[index as usize];
-                    side.qos_alarm.store(QOS_ALARM_NONE, Ordering::SeqCst);
-                }
-            }
-            (Some(alarm), &[index]) => {
-                let before = self.qos_dropped_before(index);
-                self.arm_qos_entry(index, alarm.saturating_sub(before));
-            }
-            // As with what they have forwarded.
-            (Some(alarm), indices) => {
-                let counted = indices.iter().map(|&index| self.counters(index).qos_bytes);
-                let left = alarm.saturating_sub(counted.sum());
-                let share = left.div_ceil(indices.len().max(1) as u64);
-                for &index in indices {
-                    let own = &self.mem.sides[index as usize].qos_bytes;
-                    let own = own.load(Ordering::SeqCst);
-                    self.arm_qos_entry(index, own.saturating_add(share));
-                }
-            }
-        }
-    }
-
-    fn arm_qos_entry(&self, index: u32, limit: u64) {
-        let side = &self.mem.sides[index as usize];
+    pub(crate) fn arm_qos(&self, entries: &Entries, index: u32, limit: u64) {
+        let side = entries.side(index);
         side.qos_alarm.store(limit.max(1), Ordering::SeqCst);
         // Drops are counted first, and always atomically: one that has not met this alarm is in the count.
         fence(Ordering::SeqCst);
-        self.tell_qos_if_due(index);
+        self.tell_qos_if_due(entries, index);
     }
 
-    fn tell_qos_if_due(&self, index: u32) {
-        let side = &self.mem.sides[index as usize];
+    fn tell_qos_if_due(&self, entries: &Entries, index: u32) {
+        let side = entries.side(index);
         let alarm = side.qos_alarm.load(Ordering::SeqCst);
         let own = side.qos_bytes.load(Ordering::SeqCst);
         if alarm == QOS_ALARM_NONE || own < alarm {
@@ -206,14 +142,14 @@ impl Store {
                 .compare_exchange(alarm, next, Ordering::SeqCst, Ordering::Relaxed);
         // When the exchange fails a packet has done it.
         if exchange.is_ok() {
-            self.alarms.told.tell(index);
+            self.told.tell(index);
         }
     }
 
     /// limit: of what the entry's own words and those beside it count.
-    fn arm_entry(&mut self, index: u32, limit: u64, atomic: bool) {
-        let line = &self.mem.entries[index as usize];
-        let side = &self.mem.sides[index as usize].bytes;
+    pub(crate) fn arm(&mut self, entries: &Entries, index: u32, limit: u64, atomic: bool) {
+        let line = entries.line(index);
+        let side = &entries.side(index).bytes;
         let mut aside = side.load(Ordering::SeqCst);
         for attempt in 0..=TRIES {
             let early = if attempt == TRIES { ALARM_STEP } else { 0 };
@@ -228,14 +164,14 @@ impl Store {
             }
             aside = now;
         }
-        if !self.tell_if_due(index) && !atomic && self.alarms.again.len() < WAITING_MAX {
-            self.alarms.again.push(index);
+        if !self.tell_if_due(entries, index) && !atomic && self.again.len() < WAITING_MAX {
+            self.again.push(index);
         }
     }
 
     /// Whether the entry's own count has reached its alarm; then it is told, and again a step further on.
-    fn tell_if_due(&self, index: u32) -> bool {
-        let line = &self.mem.entries[index as usize];
+    fn tell_if_due(&self, entries: &Entries, index: u32) -> bool {
+        let line = entries.line(index);
         let (own, alarm) = (line.load(entry::BYTES), line.load(entry::ALARM));
         if own < alarm {
             return false;
@@ -243,58 +179,14 @@ impl Store {
         let next = own.saturating_add(ALARM_STEP);
         // When the exchange fails a packet has done it.
         if line.exchange(entry::ALARM, alarm, next) {
-            self.alarms.told.tell(index);
+            self.told.tell(index);
         }
         true
     }
 
-    /// A fresh entry takes over what is left until the alarm of the one that it replaces.
-    pub(crate) fn hand_alarm_on(&self, from: u32, to: u32) {
-        let line = &self.mem.entries[from as usize];
-        let alarm = line.load(entry::ALARM);
-        let left = match alarm {
-            entry::ALARM_NONE => entry::ALARM_NONE,
-            alarm => alarm.saturating_sub(line.load(entry::BYTES)),
-        };
-        self.mem.entries[to as usize].publish(entry::ALARM, left);
-        let side = &self.mem.sides[from as usize];
-        let alarm = side.qos_alarm.load(Ordering::SeqCst);
-        if alarm != QOS_ALARM_NONE {
-            let left = alarm.saturating_sub(side.qos_bytes.load(Ordering::SeqCst));
-            let to = &self.mem.sides[to as usize].qos_alarm;
-            to.store(left.max(1), Ordering::SeqCst);
-        }
-    }
-
-    /// A predefined rule that its PDR has not had is told of at once, if others of the PDR are armed: it has no share
-    /// of what is left as yet.
-    pub(crate) fn first_alarm(&self, own: HeldEntry, held: &[HeldEntry]) -> u64 {
-        let armed = |other: &HeldEntry| {
-            let line = &self.mem.entries[other.index as usize];
-            other.pdr == own.pdr && line.load(entry::ALARM) != entry::ALARM_NONE
-        };
-        if held.iter().any(armed) {
-            1
-        } else {
-            entry::ALARM_NONE
-        }
-    }
-
-    /// First alarm of drops by QoS enforcement, on the same condition.
-    pub(crate) fn first_qos_alarm(&self, own: HeldEntry, held: &[HeldEntry]) {
-        let armed = |other: &HeldEntry| {
-            let side = &self.mem.sides[other.index as usize];
-            other.pdr == own.pdr && side.qos_alarm.load(Ordering::SeqCst) != QOS_ALARM_NONE
-        };
-        if held.iter().any(armed) {
-            let side = &self.mem.sides[own.index as usize];
-            side.qos_alarm.store(1, Ordering::SeqCst);
-        }
-    }
-
     /// Bytes that an entry has counted after its heir had taken over.
-    pub(crate) fn near_alarm(&self, heir: u32, late: u64) {
-        let line = &self.mem.entries[heir as usize];
+    pub(crate) fn near(&self, entries: &Entries, heir: u32, late: u64) {
+        let line = entries.line(heir);
         loop {
             let alarm = line.load(entry::ALARM);
             if late == 0 || alarm == entry::ALARM_NONE {
@@ -304,71 +196,121 @@ impl Store {
                 break;
             }
         }
-        self.tell_if_due(heir);
+        self.tell_if_due(entries, heir);
     }
 
     /// The same of what QoS enforcement dropped there.
-    pub(crate) fn near_qos_alarm(&self, heir: u32, late: u64) {
+    pub(crate) fn near_qos(&self, entries: &Entries, heir: u32, late: u64) {
         if late == 0 {
             return;
         }
         let nearer =
             |alarm: u64| (alarm != QOS_ALARM_NONE).then(|| alarm.saturating_sub(late).max(1));
-        let alarm = &self.mem.sides[heir as usize].qos_alarm;
+        let alarm = &entries.side(heir).qos_alarm;
         let update = alarm.fetch_update(Ordering::SeqCst, Ordering::SeqCst, nearer);
         if update.is_ok() {
-            self.tell_qos_if_due(heir);
+            self.tell_qos_if_due(entries, heir);
         }
     }
 
-    /// Sessions whose PDRs have reached their alarms: at most so many records are taken. Whether there are more.
-    pub(crate) fn crossings(&mut self, at_most: usize, seids: &mut Vec<u64>) -> io::Result<bool> {
-        self.alarms.entries.clear();
-        let told = Arc::clone(&self.alarms.told);
-        let mut more = self.alarms.take_from_ring(at_most)?;
-        more |= told.take(at_most, &mut self.alarms.entries);
-        let lost = |cpu: &Cpu| cpu.alarms_lost.load(Ordering::Relaxed);
-        let cpus = self.mem.cpus.iter().chain(self.mem.slow.iter());
-        self.alarms.begin_scan(cpus.map(lost).sum());
-        self.scan();
-        let entries = std::mem::take(&mut self.alarms.entries);
-        let owned = entries
-            .iter()
-            .filter_map(|&entry| self.mem.owners.seid(entry));
-        seids.extend(owned);
+    /// Sessions whose PDRs have reached their alarms: at most so many records are taken. Whether there are more. `lost`: alarms that
+    /// programs had no room for, read once the ring has been.
+    pub(crate) fn crossings(
+        &mut self,
+        entries: &Entries,
+        lost: impl FnOnce() -> u64,
+        at_most: usize,
+        seids: &mut Vec<u64>,
+    ) -> io::Result<bool> {
+        self.entries.clear();
+        let mut more = self.take_from_ring(at_most)?;
+        more |= self.told.take(at_most, &mut self.entries);
+        self.begin_scan(lost());
+        self.scan(entries);
+        let crossed = self.entries.iter();
+        seids.extend(crossed.filter_map(|&entry| entries.owners.seid(entry)));
         seids.sort_unstable();
         seids.dedup();
-        self.alarms.entries = entries;
-        Ok(more || self.alarms.scan.is_some() || self.alarms.scan_again)
+        Ok(more || self.scan.is_some() || self.scan_again)
     }
 
     /// Entries whose alarm is at most a step ahead may be those that nobody was told of.
-    fn scan(&mut self) {
-        let Some(first) = self.alarms.scan.take() else {
+    fn scan(&mut self, entries: &Entries) {
+        let Some(first) = self.scan.take() else {
             return;
         };
-        let all = self.mem.entries.len() as u32;
+        let all = entries.len();
         let end = first.saturating_add(SCAN_PER_TURN).min(all);
-        for index in (first..end).filter(|&index| self.mem.owners.seid(index).is_some()) {
-            let line = &self.mem.entries[index as usize];
+        for index in (first..end).filter(|&index| entries.owners.seid(index).is_some()) {
+            let line = entries.line(index);
             let (alarm, own) = (line.load(entry::ALARM), line.load(entry::BYTES));
-            let side = &self.mem.sides[index as usize];
+            let side = entries.side(index);
             let qos_alarm = side.qos_alarm.load(Ordering::SeqCst);
             let qos_own = side.qos_bytes.load(Ordering::SeqCst);
             if (alarm != entry::ALARM_NONE && alarm <= own.saturating_add(ALARM_STEP))
                 || (qos_alarm != QOS_ALARM_NONE && qos_alarm <= qos_own.saturating_add(ALARM_STEP))
             {
-                self.alarms.entries.push(index);
+                self.entries.push(index);
             }
         }
-        self.alarms.scan = (end < all).then_some(end);
+        self.scan = (end < all).then_some(end);
     }
 
     /// Look again at entries that were armed while a packet may have been counted unseen.
-    pub(crate) fn look_again(&mut self) {
-        let again = std::mem::take(&mut self.alarms.again);
+    pub(crate) fn look_again(&mut self, entries: &Entries) {
+        let again = std::mem::take(&mut self.again);
         for &index in &again {
-            self.tell_if_due(index);
+            self.tell_if_due(entries, index);
         }
+    }
+}
+
+/// Nobody asks any more what QoS enforcement drops of an entry.
+pub(crate) fn disarm_qos(entries: &Entries, index: u32) {
+    let alarm = &entries.side(index).qos_alarm;
+    alarm.store(QOS_ALARM_NONE, Ordering::SeqCst);
+}
+
+/// A fresh entry takes over what is left until the alarm of the one that it replaces.
+pub(crate) fn hand_on(entries: &Entries, from: u32, to: u32) {
+    let line = entries.line(from);
+    let alarm = line.load(entry::ALARM);
+    let left = match alarm {
+        entry::ALARM_NONE => entry::ALARM_NONE,
+        alarm => alarm.saturating_sub(line.load(entry::BYTES)),
+    };
+    entries.line(to).publish(entry::ALARM, left);
+    let side = entries.side(from);
+    let alarm = side.qos_alarm.load(Ordering::SeqCst);
+    if alarm != QOS_ALARM_NONE {
+        let left = alarm.saturating_sub(side.qos_bytes.load(Ordering::SeqCst));
+        let to = &entries.side(to).qos_alarm;
+        to.store(left.max(1), Ordering::SeqCst);
+    }
+}
+
+/// A predefined rule that its PDR has not had is told of at once, if others of the PDR are armed: it has no share
+/// of what is left as yet.
+pub(crate) fn first(entries: &Entries, own: HeldEntry, held: &[HeldEntry]) -> u64 {
+    let armed = |other: &HeldEntry| {
+        let line = entries.line(other.index);
+        other.pdr == own.pdr && line.load(entry::ALARM) != entry::ALARM_NONE
+    };
+    if held.iter().any(armed) {
+        1
+    } else {
+        entry::ALARM_NONE
+    }
+}
+
+/// First alarm of drops by QoS enforcement, on the same condition.
+pub(crate) fn first_qos(entries: &Entries, own: HeldEntry, held: &[HeldEntry]) {
+    let armed = |other: &HeldEntry| {
+        let side = entries.side(other.index);
+        other.pdr == own.pdr && side.qos_alarm.load(Ordering::SeqCst) != QOS_ALARM_NONE
+    };
+    if held.iter().any(armed) {
+        let side = entries.side(own.index);
+        side.qos_alarm.store(1, Ordering::SeqCst);
     }
 }

@@ -1,40 +1,31 @@
 //! Holdings of sessions ([`compiled`]).
 
-use compiled::{CapacityId, Compiled, Holding, NoRoom, Resource};
+use compiled::{Compiled, Holding, NoRoom, Resource};
 use smallvec::SmallVec;
 
-use crate::abi::{Ext, from_words};
+use crate::abi::Ext;
 use crate::copies;
 use crate::filters::RuleList;
 use crate::handle::{Handle, HeldEntry, HeldKey, HeldMeter, Parts};
 use crate::prefixes;
-use crate::store::Store;
 use crate::store::plan::Plan;
+use crate::store::shard::ShardTables;
 
-impl Store {
-    /// How much there is for all sessions.
+impl ShardTables {
+    /// How much there is for all sessions of the shard; of what the node has, none.
     pub(crate) fn room(&self, resource: Resource) -> Option<u64> {
         match resource {
-            Resource::Entries => Some(self.entries.capacity().into()),
+            Resource::Entries => Some(self.entries.free.capacity().into()),
             Resource::Rules => Some(self.rules.capacity().into()),
             Resource::Framed => Some(self.framed.capacity().into()),
             Resource::Meters => Some(self.meters.capacity().into()),
-            Resource::Guaranteed(id) => self.capacities.guaranteed_at_most(id),
-            Resource::Sessions => None,
+            Resource::Guaranteed(_) | Resource::Sessions => None,
         }
     }
 
-    /// Holdings of a session that is in the tables.
+    /// Holdings of a session that is in the tables, of these.
     pub(crate) fn holding(&self, handle: &Handle) -> Holding {
-        let mut sum = self.held_by(handle.entries(), handle.keys(), handle.meters());
-        if !handle.meters().is_empty() {
-            for (id, bps) in self.capacities.held(handle.meters()) {
-                if id != CapacityId::NONE {
-                    sum.add(Resource::Guaranteed(id), bps);
-                }
-            }
-        }
-        sum
+        self.held_by(handle.entries(), handle.keys(), handle.meters())
     }
 
     fn held_by(&self, entries: &[HeldEntry], keys: &[HeldKey], meters: &[HeldMeter]) -> Holding {
@@ -46,7 +37,7 @@ impl Store {
         }
         let mut seen = Seen::default();
         for key in keys {
-            if let Some(first) = self.first_rule_of(key.entry) {
+            if let Some(first) = self.entries.first_rule_of(key.entry) {
                 if seen.lines.is_new(key.entry) {
                     sum.add(Resource::Entries, self.is_line(key.entry));
                 }
@@ -61,14 +52,14 @@ impl Store {
 
     /// The slot of a TEID is nobody's but that TEID's.
     fn is_line(&self, index: u32) -> u64 {
-        u64::from(index >= self.direct_end)
+        u64::from(index >= self.entries.direct_end)
     }
 
     fn places_of_ext(&self, index: u32) -> u64 {
-        let Some(ext) = self.ext_of(index) else {
+        let Some(ext) = self.entries.ext_of(index) else {
             return 0;
         };
-        places(from_words(self.mem.exts[ext as usize].words()))
+        places(self.ext(ext))
     }
 
     /// Whether what is planned is within what the session may come to hold.

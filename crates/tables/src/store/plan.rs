@@ -8,17 +8,18 @@ use std::ops::Range;
 
 use crate::abi::{
     self, COPIES_MAX, CopyLine, Ext, FRAMED_MAX, KIND_TEID, KIND_UE4, KIND_UE6, METERS_MAX, entry,
-    from_words,
 };
 use crate::capacity::ShareWords;
 use crate::copies;
 use crate::encode::{self, Meters, Words, meaningful};
 use crate::filters::{Places, RuleList};
+use crate::grace::Grace;
 use crate::handle::{HeldEntry, HeldKey, HeldMeter, MeterKind, Parts};
 use crate::index::{SlotKey, Standing};
 use crate::prefixes;
-use crate::store::Store;
-use crate::store::publish::Superseded;
+use crate::store::node::NodeTables;
+use crate::store::retired::Retired;
+use crate::store::shard::ShardTables;
 use nexthop::Peer;
 
 /// Way in which an entry comes to say what it shall.
@@ -115,7 +116,6 @@ pub(crate) struct Plan {
     meters: Vec<u32>,
     taken: Vec<Taken>,
     run: RuleList,
-    pub(crate) former: Superseded,
 }
 
 impl Plan {
@@ -176,7 +176,14 @@ fn ni_of_ue(new: &Compiled) -> NiId {
     of_keys.next().unwrap_or(NiId(0))
 }
 
-impl Store {
+/// Works out a change: takes what it needs, of a shard and of the node.
+pub(crate) struct Planner<'a> {
+    pub(crate) node: &'a mut NodeTables,
+    pub(crate) shard: &'a mut ShardTables,
+    pub(crate) grace: &'a mut Grace<Retired>,
+}
+
+impl Planner<'_> {
     /// Work out how the session in `plan.held` becomes `new`.
     pub(crate) fn prepare(&mut self, plan: &mut Plan, new: &Compiled) -> Result<(), NoRoom> {
         plan.start();
@@ -208,14 +215,16 @@ impl Store {
     pub(crate) fn undo(&mut self, plan: &mut Plan) {
         for taken in plan.taken.drain(..) {
             match taken {
-                Taken::Entry(line) => self.entries.give(line),
-                Taken::Ext(line) => self.exts.give(line),
-                Taken::Meter(line) => self.meters.give(line),
-                Taken::Rules(places) => places.into_iter().for_each(|place| self.rules.give(place)),
-                Taken::Framed(first, len) => self.framed.give(first, len),
-                Taken::Slot(Standing::Slot(reserved)) => self.index.buckets.cancel(reserved),
+                Taken::Entry(line) => self.shard.entries.free.give(line),
+                Taken::Ext(line) => self.shard.exts.give(line),
+                Taken::Meter(line) => self.shard.meters.give(line),
+                Taken::Rules(places) => places
+                    .into_iter()
+                    .for_each(|place| self.shard.rules.give(place)),
+                Taken::Framed(first, len) => self.shard.framed.give(first, len),
+                Taken::Slot(Standing::Slot(reserved)) => self.shard.index.buckets.cancel(reserved),
                 Taken::Slot(Standing::Page) => {}
-                Taken::Peer(line) => self.release_peer(line),
+                Taken::Peer(line) => self.node.release_peer(line, self.grace),
             }
         }
     }
@@ -233,9 +242,10 @@ impl Store {
                 held.index
             } else {
                 let index = self
+                    .shard
                     .meters
                     .take()
-                    .map_or_else(no_room(self.meters.name()), Ok)?;
+                    .map_or_else(no_room(self.shard.meters.name()), Ok)?;
                 plan.taken.push(Taken::Meter(index));
                 plan.fresh_meters.push((index, words));
                 index
@@ -253,7 +263,7 @@ impl Store {
 
     /// Packets of one flow may have several ways, with capacities of their own.
     fn goes_the_same_way(&self, held: &HeldMeter, words: MeterWords) -> bool {
-        let line = &self.mem.meters[held.index as usize];
+        let line = &self.shard.mem.meters[held.index as usize];
         let share = line.load(abi::meter::SHARE);
         held.kind != MeterKind::Share || words.share.has_capacities_of(share)
     }
@@ -266,11 +276,11 @@ impl Store {
         match limit {
             Limit::Bits(rate) => of(encode::rate_here(
                 encode::rate_word(*rate),
-                self.longest_wait,
+                self.shard.longest_wait,
             )),
             Limit::Packets(rate) => of(encode::packets_word(*rate)),
             Limit::Share(share) => MeterWords {
-                rate: self.capacities.rate_of(share),
+                rate: self.node.capacities.rate_of(share),
                 share: ShareWords::of(share),
             },
         }
@@ -281,20 +291,32 @@ impl Store {
             let mut direct = None;
             let key = match *key {
                 Key::Teid { teid, slot } => {
-                    direct = slot.filter(|&slot| slot < self.direct_end);
+                    direct = slot.filter(|&slot| slot < self.shard.entries.direct_end);
                     SlotKey::new(KIND_TEID, 0, teid.into())
                 }
                 Key::Ue4 { ni, addr } => {
-                    self.expect_ue(ni, addr.into());
-                    SlotKey::new(KIND_UE4, self.home(ni), u32::from(addr).into())
+                    self.node.instances.expect_ue(ni, addr.into());
+                    SlotKey::new(
+                        KIND_UE4,
+                        self.node.instances.home(ni),
+                        u32::from(addr).into(),
+                    )
                 }
                 Key::Ue6 { ni, prefix } => {
-                    self.expect_ue(ni, prefix.into());
-                    SlotKey::new(KIND_UE6, self.home(ni), (u128::from(prefix) >> 64) as u64)
+                    self.node.instances.expect_ue(ni, prefix.into());
+                    SlotKey::new(
+                        KIND_UE6,
+                        self.node.instances.home(ni),
+                        (u128::from(prefix) >> 64) as u64,
+                    )
                 }
                 Key::Prefix { ni, net } => {
-                    self.expect_ues(ni, net);
-                    prefixes::slot_key(self.home(ni), net, self.salt)
+                    self.node.instances.expect_ues(ni, net);
+                    prefixes::slot_key(
+                        self.node.instances.home(ni),
+                        net,
+                        self.shard.index.buckets.salt(),
+                    )
                 }
             };
             let was = plan
@@ -321,8 +343,8 @@ impl Store {
     fn plan_words(&mut self, plan: &mut Plan, rule: &Entry, ni: NiId) -> Result<Want, NoRoom> {
         let mut peer = 0;
         if let Some(end) = peer_of(rule.action) {
-            let taken = self.peers.acquire(end);
-            peer = taken.map_or_else(no_room(self.peers.lines().name()), Ok)?;
+            let taken = self.node.peers.acquire(end);
+            peer = taken.map_or_else(no_room(self.node.peers.lines().name()), Ok)?;
             plan.taken.push(Taken::Peer(peer));
         }
         let line = |&meter: &usize| plan.meters[meter];
@@ -334,14 +356,20 @@ impl Store {
         if meters.rates.len() > METERS_MAX {
             return Err(NoRoom::of("meters"));
         }
-        let mut words = encode::words(rule, (ni, self.instances), peer, &meters, plan.framed.len());
+        let mut words = encode::words(
+            rule,
+            (ni, self.node.instances.count),
+            peer,
+            &meters,
+            plan.framed.len(),
+        );
         let was = plan
             .held
             .entries
             .iter()
             .find(|held| held.is_of((rule.pdr, rule.predefined)))
             .map(|held| held.index);
-        let behind = self.shape(&mut words, plan, was);
+        let behind = self.shard.shape(&mut words, &plan.held, was);
         let copies: Vec<CopyLine> = rule.duplicates.iter().map(copies::line).collect();
         if copies.len() > COPIES_MAX {
             return Err(NoRoom::of("framed"));
@@ -373,7 +401,7 @@ impl Store {
         ext: &mut Ext,
         copies: &[CopyLine],
     ) -> Result<(u32, bool), NoRoom> {
-        let live = was.and_then(|was| self.ext_of(was));
+        let live = was.and_then(|was| self.shard.entries.ext_of(was));
         if let Some(live) = live.filter(|&live| self.ext_is(live, *ext, &plan.framed, copies)) {
             return Ok((live, false));
         }
@@ -386,41 +414,52 @@ impl Store {
             ext.copy = self.take_framed(plan, len)? + 1;
         }
         let line = self
+            .shard
             .exts
             .take()
-            .map_or_else(no_room(self.exts.name()), Ok)?;
+            .map_or_else(no_room(self.shard.exts.name()), Ok)?;
         plan.taken.push(Taken::Ext(line));
         Ok((line, true))
     }
 
     fn take_framed(&mut self, plan: &mut Plan, len: usize) -> Result<u32, NoRoom> {
-        let first = self.framed.take(len);
-        let first = first.map_or_else(no_room(self.framed.name()), Ok)?;
+        let first = self.shard.framed.take(len);
+        let first = first.map_or_else(no_room(self.shard.framed.name()), Ok)?;
         plan.taken.push(Taken::Framed(first, len));
         Ok(first)
     }
 
     fn take_rules(&mut self, plan: &mut Plan, count: usize) -> Result<Places, NoRoom> {
         let mut places = Places::new();
-        places.extend((0..count).map_while(|_| self.rules.take()));
+        places.extend((0..count).map_while(|_| self.shard.rules.take()));
         let complete = places.len() == count;
         plan.taken.push(Taken::Rules(places.clone()));
         if complete {
             Ok(places)
         } else {
-            Err(NoRoom::of(self.rules.name()))
+            Err(NoRoom::of(self.shard.rules.name()))
         }
     }
 
     /// Whether an extension line says this, with these framed routes and duplicates if it has any.
     fn ext_is(&self, line: u32, ext: Ext, framed: &[IpNet], copies: &[CopyLine]) -> bool {
-        let live: Ext = from_words(self.mem.exts[line as usize].words());
+        let live = self.shard.ext(line);
         let same_routes = live.framed.checked_sub(1).is_none_or(|first| {
-            let places = self.mem.rules.get(first as usize..).unwrap_or_default();
+            let places = self
+                .shard
+                .mem
+                .rules
+                .get(first as usize..)
+                .unwrap_or_default();
             prefixes::hold(places, live.n_framed.into(), framed)
         });
         let same_copies = live.copy.checked_sub(1).is_none_or(|first| {
-            let places = self.mem.rules.get(first as usize..).unwrap_or_default();
+            let places = self
+                .shard
+                .mem
+                .rules
+                .get(first as usize..)
+                .unwrap_or_default();
             copies::hold(places, live.n_copies.into(), copies)
         });
         let (framed, copy) = (live.framed, live.copy);
@@ -432,14 +471,6 @@ impl Store {
                     copy,
                     ..ext
                 }
-    }
-
-    /// The extension line that a live entry names.
-    pub(crate) fn ext_of(&self, index: u32) -> Option<u32> {
-        let line = &self.mem.entries[index as usize];
-        let head = line.load(entry::HEAD);
-        let named = head & entry::EXT_BIT != 0 && entry::action(head) != entry::ACT_LIST;
-        named.then(|| line.load(entry::EXT) as u32)
     }
 
     /// Place of an entry, as far as it needs no new line.
@@ -455,7 +486,9 @@ impl Store {
         let (at, how) = match (slot.flatten(), want.was) {
             (Some(slot), Some(was)) if was == slot => (slot, self.compare(want, was)),
             (Some(slot), _) if self.is_vacant(plan, slot) => (slot, How::Fresh),
-            (_, Some(was)) if was >= self.direct_end => (was, self.compare(want, was)),
+            (_, Some(was)) if was >= self.shard.entries.direct_end => {
+                (was, self.compare(want, was))
+            }
             _ => (0, How::Fresh),
         };
         let want = &mut plan.wants[index];
@@ -469,14 +502,14 @@ impl Store {
 
     /// No entry lies in the slot and no packet reads what lay there.
     fn is_vacant(&self, plan: &Plan, slot: u32) -> bool {
-        !self.is_settling(slot)
-            && self.held(slot) == 0
+        !self.shard.transitions.is_settling(slot)
+            && self.shard.entries.held(slot) == 0
             && plan.held.entries.iter().all(|held| held.index != slot)
     }
 
     /// Can a live entry become `want` so that each packet sees the old words or the new ones?
     fn compare(&self, want: &Want, was: u32) -> How {
-        let line = &self.mem.entries[was as usize];
+        let line = self.shard.entries.line(was);
         let live = line.words();
         let (old, new) = (entry::settled(live[entry::HEAD]), want.head());
         let (read, needed) = (meaningful(old), meaningful(new));
@@ -490,7 +523,7 @@ impl Store {
         match (old == new, under_traffic) {
             (true, 0) => How::Keep,
             (true, 1) => How::Store,
-            (false, 0) if !quietly || !self.is_settling(was) => How::Store,
+            (false, 0) if !quietly || !self.shard.transitions.is_settling(was) => How::Store,
             _ => How::Fresh,
         }
     }
@@ -530,7 +563,7 @@ impl Store {
         let Some(was) = plan.keys[key].was else {
             return (SmallVec::new(), false);
         };
-        let live = self.rules_of(was);
+        let live = self.shard.rules_of(was);
         let way_changes = match new.keys[key].1 {
             Select::One(entry) => live.is_some() || plan.wants[entry].at != was,
             Select::List { first, len } => {
@@ -555,18 +588,6 @@ impl Store {
         (changed.map(|(index, _)| index).collect(), way_changes)
     }
 
-    /// The live rules behind a line, if it is a list.
-    pub(crate) fn rules_of(&self, index: u32) -> Option<RuleList> {
-        let first = self.first_rule_of(index)?;
-        Some(RuleList::read(&self.mem.rules, first))
-    }
-
-    /// Where the live rules behind a line begin, if it is a list.
-    pub(crate) fn first_rule_of(&self, index: u32) -> Option<u32> {
-        let head = self.head(index);
-        (entry::action(head) == entry::ACT_LIST).then_some((head >> entry::RULE_SHIFT) as u32)
-    }
-
     fn take_entries(&mut self, plan: &mut Plan) -> Result<(), NoRoom> {
         for want in plan
             .wants
@@ -574,9 +595,11 @@ impl Store {
             .filter(|want| want.how == How::Fresh && want.at == 0)
         {
             let line = self
+                .shard
                 .entries
+                .free
                 .take()
-                .map_or_else(no_room(self.entries.name()), Ok)?;
+                .map_or_else(no_room(self.shard.entries.free.name()), Ok)?;
             plan.taken.push(Taken::Entry(line));
             want.at = line;
         }
@@ -633,17 +656,19 @@ impl Store {
             return Ok(());
         }
         let is_free = |&was: &u32| before.iter().all(|other| other.at != was);
-        let own = (key.was.filter(is_free)).filter(|&was| self.rules_of(was).is_some());
-        let live = own.and_then(|own| self.first_rule_of(own));
-        let kept = live.filter(|&first| RuleList::read(&self.mem.rules, first) == *run);
+        let own = (key.was.filter(is_free)).filter(|&was| self.shard.rules_of(was).is_some());
+        let live = own.and_then(|own| self.shard.entries.first_rule_of(own));
+        let kept = live.filter(|&first| RuleList::read(&self.shard.mem.rules, first) == *run);
         let shared = plan.first_of(run);
         let at = match key.direct.or(own) {
             Some(at) => at,
             None => {
                 let line = self
+                    .shard
                     .entries
+                    .free
                     .take()
-                    .map_or_else(no_room(self.entries.name()), Ok)?;
+                    .map_or_else(no_room(self.shard.entries.free.name()), Ok)?;
                 plan.taken.push(Taken::Entry(line));
                 line
             }
@@ -668,10 +693,10 @@ impl Store {
             return Ok(());
         }
         // The core knows network instances, not which of them share a directory.
-        if prefixes::is_prefix(key.key) && self.index.buckets.has(key.key) {
+        if prefixes::is_prefix(key.key) && self.shard.index.buckets.has(key.key) {
             return Err(NoRoom::of("buckets"));
         }
-        let standing = match self.index.reserve(key.key) {
+        let standing = match self.shard.index.reserve(key.key) {
             Some(standing) => standing,
             None => self
                 .move_others(key.key)
@@ -683,11 +708,9 @@ impl Store {
     }
 
     fn move_others(&mut self, key: SlotKey) -> Option<Standing> {
-        let Self { index, grace, .. } = self;
-        index
-            .buckets
-            .make_room(key, || grace.pass())
-            .map(Standing::Slot)
+        let Self { shard, grace, .. } = self;
+        let buckets = &mut shard.index.buckets;
+        buckets.make_room(key, || grace.pass()).map(Standing::Slot)
     }
 
     fn plan_next(&self, plan: &mut Plan, new: &Compiled) {

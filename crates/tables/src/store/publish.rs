@@ -1,17 +1,20 @@
 //! Carrying a change out. What a word points at goes in before it; what is no longer pointed at is
 //! retired after it.
 
-use compiled::{Compiled, NoRoom};
+use compiled::Compiled;
 
-use crate::abi::{Features, Line, entry, meter, words_of};
+use crate::abi::{Line, entry, meter, words_of};
 use crate::copies;
 use crate::encode::meaningful;
 use crate::filters::{Places, RuleList};
-use crate::handle::{Handle, HeldEntry, HeldKey};
+use crate::grace::Grace;
+use crate::handle::{HeldEntry, HeldKey};
 use crate::prefixes;
-use crate::store::needs;
+use crate::store::alarms;
+use crate::store::node::NodeTables;
 use crate::store::plan::{How, MeterWords, Plan, Want, WantKey, teid_of};
-use crate::store::{Retired, Store};
+use crate::store::retired::Retired;
+use crate::store::shard::ShardTables;
 
 /// Parts of a session's former rules, noted before anything changes.
 #[derive(Debug, Default)]
@@ -24,64 +27,32 @@ pub(crate) struct Superseded {
     waiting: Vec<u32>,
 }
 
-impl Store {
-    /// serve: makes sure that programs have these features, before packets need them.
-    pub(crate) fn publish(
-        &mut self,
-        handle: &mut Handle,
-        new: &Compiled,
-        serve: impl FnOnce(Features) -> Result<(), NoRoom>,
-    ) -> Result<(), NoRoom> {
-        let mut plan = std::mem::take(&mut self.plan);
-        handle.read(&mut plan.held);
-        if let Err(full) = self.capacities.check(&plan.held.meters, new) {
-            self.plan = plan;
-            return Err(full);
-        }
-        let mut planned = self.prepare(&mut plan, new);
-        if planned.is_err() && !self.grace.is_empty() {
-            // The room may be in its grace period: wait for it rather than refuse.
-            self.undo(&mut plan);
-            self.wait();
-            planned = self.prepare(&mut plan, new);
-        }
-        let planned = planned.and_then(|()| self.check_bounds(&plan, new));
-        let needs = needs::of_session(&plan, new);
-        match planned.and_then(|()| serve(needs)) {
-            Ok(()) => {
-                // How many keys the buckets hold is known without counting their users.
-                plan.next.needs = needs.without(Features::BUCKETS);
-                plan.next.measured = new.measured;
-                self.users.join(plan.next.needs);
-                self.users.leave(plan.held.needs);
-                self.capacities.take(&plan.held.meters, new);
-                self.apply(&mut plan, new);
-                self.note_ways_back(&plan, new);
-                handle.write(&plan.next);
-            }
-            Err(error) => {
-                self.undo(&mut plan);
-                self.plan = plan;
-                return Err(error);
-            }
-        }
-        self.plan = plan;
-        Ok(())
-    }
+/// Carries a change out, in a shard and in the node.
+pub(crate) struct Publisher<'a> {
+    pub(crate) node: &'a mut NodeTables,
+    pub(crate) shard: &'a mut ShardTables,
+    pub(crate) grace: &'a mut Grace<Retired>,
+    /// Kept between changes for its memory.
+    pub(crate) former: &'a mut Superseded,
+}
 
-    fn apply(&mut self, plan: &mut Plan, new: &Compiled) {
-        self.forget_parted();
-        let mut former = std::mem::take(&mut plan.former);
+impl Publisher<'_> {
+    /// Packets meet what is planned from now on.
+    pub(crate) fn apply(&mut self, plan: &mut Plan, new: &Compiled) {
+        self.shard.departed.forget();
+        let mut former = std::mem::take(self.former);
         self.note_former(plan, &mut former);
         if new.drops_held {
-            self.discard_held(&former.waiting);
+            self.shard.entries.discard_held(&former.waiting);
         }
         self.fill_meters_and_exts(plan);
-        plan.wants.iter().for_each(|want| self.stay_behind(want));
+        for want in plan.wants.iter().filter(|want| want.behind > 0) {
+            self.shard.raise(&want.words, want.at, want.behind);
+        }
         self.fill_entries(plan, new.seid);
         self.fill_rules(plan);
         for &(index, words) in &plan.live_meters {
-            self.change_meter(&self.mem.meters[index as usize], words);
+            self.change_meter(&self.shard.mem.meters[index as usize], words);
         }
         for index in 0..plan.wants.len() {
             if plan.wants[index].how == How::Store {
@@ -102,11 +73,28 @@ impl Store {
         self.unlead(plan);
         self.retire_former(plan, &mut former);
         if plan.next.entries.is_empty() {
-            self.discard_held(&former.waiting);
+            self.shard.entries.discard_held(&former.waiting);
         } else {
-            (former.waiting.iter()).for_each(|&index| self.look_at_held(index));
+            (former.waiting.iter()).for_each(|&index| self.shard.entries.look_at_held(index));
         }
-        plan.former = former;
+        *self.former = former;
+    }
+
+    /// Packets have met old entries until now: once more their meters begin where those are. Right before they are led to others, so
+    /// that few meet the old ones in between, and right after, for those few.
+    fn catch_up(&self, plan: &Plan) {
+        if self.shard.longest_wait.is_none() {
+            return;
+        }
+        let latest = self.shard.latest_departure(&plan.held);
+        for want in &plan.wants {
+            if want.behind > 0 {
+                self.shard.raise(&want.words, want.at, latest);
+            }
+            if let Some(was) = want.was.filter(|&was| was != want.at) {
+                self.shard.entries.follow_meter(was, want.at);
+            }
+        }
     }
 
     fn note_former(&self, plan: &Plan, former: &mut Superseded) {
@@ -115,17 +103,17 @@ impl Store {
         former.runs.clear();
         former.waiting.clear();
         for held in &plan.held.entries {
-            let line = &self.mem.entries[held.index as usize];
+            let line = self.shard.entries.line(held.index);
             if entry::has_peer(line.load(entry::HEAD)) {
                 former.peers.push((line.load(entry::OUT) >> 32) as u32);
             }
-            former.exts.extend(self.ext_of(held.index));
+            former.exts.extend(self.shard.entries.ext_of(held.index));
             if entry::may_hold(line.load(entry::HEAD)) {
                 former.waiting.push(held.index);
             }
         }
         for key in &plan.held.keys {
-            if let Some(first) = self.first_rule_of(key.entry) {
+            if let Some(first) = self.shard.entries.first_rule_of(key.entry) {
                 former.runs.push((key.entry, first));
             }
         }
@@ -145,19 +133,19 @@ impl Store {
 
     fn fill_meters_and_exts(&self, plan: &Plan) {
         for &(index, words) in &plan.fresh_meters {
-            let line = &self.mem.meters[index as usize];
+            let line = &self.shard.mem.meters[index as usize];
             line.fill([0; 8]);
             self.change_meter(line, words);
         }
         for want in plan.wants.iter().filter(|want| want.ext_is_fresh) {
             if let Some(ext) = &want.words.ext {
                 if let Some(first) = ext.framed.checked_sub(1) {
-                    prefixes::fill(&self.mem.rules[first as usize..], &plan.framed);
+                    prefixes::fill(&self.shard.mem.rules[first as usize..], &plan.framed);
                 }
                 if let Some(first) = ext.copy.checked_sub(1) {
-                    copies::fill(&self.mem.rules[first as usize..], &want.copies);
+                    copies::fill(&self.shard.mem.rules[first as usize..], &want.copies);
                 }
-                self.mem.exts[want.ext as usize].fill(words_of(ext));
+                self.shard.mem.exts[want.ext as usize].fill(words_of(ext));
             }
         }
     }
@@ -171,8 +159,8 @@ impl Store {
             }
             let tat = want
                 .was
-                .map_or(0, |was| self.mem.entries[was as usize].load(entry::TAT));
-            let line = &self.mem.entries[want.at as usize];
+                .map_or(0, |was| self.shard.entries.line(was).load(entry::TAT));
+            let line = self.shard.entries.line(want.at);
             for (word, value) in [
                 (entry::OUT, want.words.out),
                 (entry::RATE, want.words.rate),
@@ -180,26 +168,31 @@ impl Store {
                 (entry::TAT, tat.max(want.behind)),
                 (entry::BYTES, 0),
                 (entry::PACKETS, 0),
-                (entry::ALARM, self.first_alarm(*held, &plan.held.entries)),
+                (
+                    entry::ALARM,
+                    alarms::first(&self.shard.entries, *held, &plan.held.entries),
+                ),
             ] {
                 line.publish(word, value);
             }
-            self.mem.owners.set(want.at, seid);
-            self.clear_side(want.at);
-            self.first_qos_alarm(*held, &plan.held.entries);
+            self.shard.entries.owners.set(want.at, seid);
+            self.shard.entries.clear_side(want.at);
+            alarms::first_qos(&self.shard.entries, *held, &plan.held.entries);
             if let Some(was) = want.was {
-                self.carry(was, want.at);
-                self.leave_behind(was, want.at);
+                self.shard.carry(was, want.at);
+                self.shard.leave_behind(was, want.at);
             }
-            let holds = want.was.filter(|&was| entry::may_hold(self.head(was)));
+            let holds = want
+                .was
+                .filter(|&was| entry::may_hold(self.shard.entries.head(was)));
             let head = match holds {
-                Some(_) => self.behind_waiting(want.at, want.head()),
+                Some(_) => self.shard.behind_waiting(want.at, want.head(), self.grace),
                 None => want.head(),
             };
-            self.mem.entries[want.at as usize].publish(entry::HEAD, head);
+            self.shard.entries.line(want.at).publish(entry::HEAD, head);
             // Whoever keeps what waits goes by this line from now on: by what it says, not by what lay there before.
             if let Some(was) = holds {
-                self.wait_behind(was, want.at);
+                self.shard.wait_behind(was, want.at);
             }
         }
     }
@@ -207,14 +200,14 @@ impl Store {
     fn fill_rules(&self, plan: &Plan) {
         let new = |list: &&(u32, RuleList, Places)| !list.2.is_empty();
         for (_, list, places) in plan.lists.iter().filter(new) {
-            list.fill(&self.mem.rules, places);
+            list.fill(&self.shard.mem.rules, places);
         }
     }
 
     /// Change a live entry. The plan has made sure that at most one word matters to packets that
     /// have begun.
     fn store_in_place(&mut self, want: &Want) {
-        let line = &self.mem.entries[want.at as usize];
+        let line = self.shard.entries.line(want.at);
         let live = line.load(entry::HEAD);
         let (old, new) = (entry::settled(live), want.head());
         let pdr = line.load(entry::EXT) & !0xffff_ffff;
@@ -231,13 +224,13 @@ impl Store {
         }
         if old != new {
             let head = if entry::may_hold(live) {
-                self.behind_waiting(want.at, new)
+                self.shard.behind_waiting(want.at, new, self.grace)
             } else {
                 new
             };
-            self.mem.entries[want.at as usize].publish(entry::HEAD, head);
+            self.shard.entries.line(want.at).publish(entry::HEAD, head);
             if (0..3).any(|word| read[word] && !needed[word]) {
-                self.retire_entry(want.at, false);
+                self.shard.retire_entry(want.at, false, self.grace);
             }
         }
     }
@@ -247,9 +240,9 @@ impl Store {
         if let Some(first) = key.first.filter(|_| key.leads_anew) {
             let head = entry::list_head(teid_of(key.key) as u32, first);
             let was_an_entry = plan.held.entries.iter().any(|held| held.index == key.at);
-            self.mem.entries[key.at as usize].publish(entry::HEAD, head);
+            self.shard.entries.line(key.at).publish(entry::HEAD, head);
             if was_an_entry {
-                self.retire_entry(key.at, false);
+                self.shard.retire_entry(key.at, false, self.grace);
             }
         }
         if key.by_itself {
@@ -257,16 +250,16 @@ impl Store {
         }
         match key.standing {
             Some(standing) => {
-                self.lengths.join(key.key);
-                self.index.commit(key.key, standing, key.at);
+                self.node.lengths.join(key.key);
+                self.shard.index.commit(key.key, standing, key.at);
             }
-            None if key.was != Some(key.at) => self.index.repoint(key.key, key.at),
+            None if key.was != Some(key.at) => self.shard.index.repoint(key.key, key.at),
             None => {}
         }
     }
 
     fn is_direct(&self, key: &HeldKey) -> bool {
-        key.entry < self.direct_end
+        key.entry < self.shard.entries.direct_end
     }
 
     /// Take out the keys that the new form lacks.
@@ -276,14 +269,14 @@ impl Store {
                 continue;
             }
             if self.is_direct(held) {
-                self.mem.entries[held.entry as usize].publish(entry::HEAD, 0);
-                self.retire_entry(held.entry, false);
+                self.shard.entries.line(held.entry).publish(entry::HEAD, 0);
+                self.shard.retire_entry(held.entry, false, self.grace);
                 if held.key().leads_itself_to(held.entry) {
                     continue;
                 }
             }
-            if let Some(place) = self.index.remove(held.key()) {
-                self.lengths.leave(held.key());
+            if let Some(place) = self.shard.index.remove(held.key()) {
+                self.node.lengths.leave(held.key());
                 self.grace.retire(Retired::Slot(place));
             }
         }
@@ -300,7 +293,7 @@ impl Store {
             let was_a_list = former.runs.iter().any(|run| run.0 == key.entry);
             // Packets that have been led there already are still to find its rules.
             if was_a_list && plan.keys.iter().all(|now| now.at != key.entry) {
-                self.retire_entry(key.entry, true);
+                self.shard.retire_entry(key.entry, true, self.grace);
             }
         }
         for (index, &(_, first)) in former.runs.iter().enumerate() {
@@ -323,7 +316,7 @@ impl Store {
         former
             .peers
             .drain(..)
-            .for_each(|peer| self.release_peer(peer));
+            .for_each(|peer| self.node.release_peer(peer, self.grace));
     }
 
     /// An entry of the old form whose PDR is gone or lies elsewhere now. A TEID's own line has been
@@ -342,21 +335,15 @@ impl Store {
         if !moved {
             let mut next = plan.next.entries.iter();
             match next.find(|next| next.pdr == held.pdr) {
-                Some(other) => self.bequeath(held.index, other.index),
-                None => self.forget(held.index, held.pdr, plan.held.measured),
+                Some(other) => self.shard.bequeath(held.index, other.index),
+                None => self.shard.forget(held.index, held.pdr, plan.held.measured),
             }
         }
-        if held.index >= self.direct_end {
+        if held.index >= self.shard.entries.direct_end {
             if !moved {
-                self.mem.entries[held.index as usize].publish(entry::HEAD, 0);
+                self.shard.entries.line(held.index).publish(entry::HEAD, 0);
             }
-            self.retire_entry(held.index, true);
-        }
-    }
-
-    pub(crate) fn release_peer(&mut self, peer: u32) {
-        if self.peers.release(peer) {
-            self.grace.retire(Retired::Peer(peer));
+            self.shard.retire_entry(held.index, true, self.grace);
         }
     }
 }

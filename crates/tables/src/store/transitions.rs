@@ -5,31 +5,10 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasherDefault, Hasher};
 
 use compiled::Counters;
+use foldhash::fast::FixedState;
 use smallvec::SmallVec;
-
-/// Hashing of places in tables, which are our choice: no peer can aim at it.
-type Indices = BuildHasherDefault<IndexHasher>;
-
-#[derive(Debug, Default)]
-struct IndexHasher(u64);
-
-impl Hasher for IndexHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
-    }
-
-    fn write_u32(&mut self, index: u32) {
-        self.0 = (self.0 ^ u64::from(index)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        // The map looks at the uppermost bits and at the lowest.
-        self.0 ^ self.0 >> 32
-    }
-}
 
 /// State of an entry in transition.
 #[derive(Debug, Default)]
@@ -125,8 +104,8 @@ pub(crate) struct Settled {
 /// The states of all entries in transition.
 #[derive(Debug, Default)]
 pub(crate) struct Transitions {
-    states: HashMap<u32, Transition, Indices>,
-    before: HashMap<u32, Before, Indices>,
+    states: HashMap<u32, Transition, FixedState>,
+    before: HashMap<u32, Before, FixedState>,
 }
 
 impl Transitions {

@@ -70,6 +70,7 @@ lint: setup-all ## formatting and lints, as errors
 	scripts/drops.py --check
 	scripts/figures.py --check
 	scripts/circles.py
+	scripts/types.py
 	# What is installed: without DPDK, and without what only tests have.
 	$(CARGO) clippy --locked --workspace --lib --bins -- -D warnings
 	$(CARGO) clippy --locked --workspace --all-targets $(WITH_DPDK) -- -D warnings

@@ -765,6 +765,38 @@ fn the_sessions_of_a_restarted_smf_go_in_steps_and_others_are_served_meanwhile()
 }
 
 #[test]
+fn an_smf_that_comes_back_waits_until_the_sessions_of_all_that_went_are_gone() {
+    let mut world = World::new(Config {
+        deletions_per_step: 1,
+        ..config()
+    });
+    let (mut one, mut two) = (Smf::new(SMF1), Smf::new(SMF2));
+    one.associate(&mut world);
+    two.associate(&mut world);
+    one.establish(&mut world);
+    for _ in 0..4 {
+        two.establish(&mut world);
+    }
+    // Both are silent, for as long as their sessions are kept.
+    while world.core.peers().count() > 0 {
+        world.now = world.now.max(world.core.next_deadline().unwrap());
+        world.core.advance(world.now, &mut world.out);
+        world.take();
+    }
+    assert!(world.live() > 1, "those of the second go step by step");
+    let ies = two.setup_ies();
+    let setup = two.datagram(MsgType::AssociationSetupRequest, None, &ies);
+    assert!(world.receive(two.address, &setup).is_empty());
+    let mut sent = Vec::new();
+    while sent.is_empty() {
+        assert!(world.live() > 0);
+        world.core.advance(world.now, &mut world.out);
+        sent = world.take();
+    }
+    assert_eq!((sent[0].1[1], world.live()), (6, 0));
+}
+
+#[test]
 fn shutting_down_asks_every_peer_to_release() {
     let (mut world, mut one, mut two) = (world(), Smf::new(SMF1), Smf::new(SMF2));
     one.associate(&mut world);

@@ -40,8 +40,8 @@ pub(crate) enum ToNode {
     Sweeping,
     /// So many sessions that were lost, or of associations that are over, were deleted.
     Deleted(usize),
-    /// No other such session is left.
-    Swept,
+    /// No other such session is left, nor any of associations up to this one, the last that the shard has heard the end of.
+    Swept(Option<PeerId>),
     /// A peer that does not answer has lost a session.
     Displaced(Displaced),
     /// So many sessions keep former flows of an application, for want of room for its new PFDs.

@@ -110,6 +110,7 @@ impl<T: Tables> Core<T> {
     /// A datagram holds one message, or several bundled ones, each of which but the last says that
     /// another one follows (BUNDL: TS 29.244, 6.5). Each is answered by itself.
     pub fn receive(&mut self, now: Time, from: SocketAddr, datagram: &[u8], out: &mut Outbox) {
+        self.settle(now, out);
         if !self.config.allows(from.ip()) {
             return self.ignore(out, from, Ignored::NotAllowed);
         }
@@ -255,6 +256,7 @@ impl<T: Tables> Core<T> {
 
     /// Do what is due: retransmissions, heartbeats, deletions.
     pub fn advance(&mut self, now: Time, out: &mut Outbox) {
+        self.settle(now, out);
         self.node.advance(now, out);
         self.tell(now, ToShard::Time, out);
     }
@@ -347,6 +349,7 @@ impl<T: Tables> Core<T> {
     /// An SMF that offers the enhanced release is first told that the release is being prepared, and then what was
     /// measured and it does not know yet (5.18.1).
     pub fn shut_down(&mut self, now: Time, out: &mut Outbox) {
+        self.settle(now, out);
         self.node.shut_down(now, out);
         self.settle(now, out);
     }
@@ -354,6 +357,7 @@ impl<T: Tables> Core<T> {
     /// No SMF is waited for any longer: associations end, and what their sessions have measured is in
     /// [`Outbox::usage`] when [`Core::is_released`] says so; until then call [`Core::advance`].
     pub fn abandon(&mut self, now: Time, out: &mut Outbox) {
+        self.settle(now, out);
         self.node.abandon(out);
         self.settle(now, out);
     }

@@ -111,8 +111,8 @@ pub(crate) enum Due {
 pub(crate) struct Requests {
     t1: Duration,
     n1: u32,
-    /// Of requests that are no reports; the number of those is for shards to limit.
-    others_max: usize,
+    /// Of requests that are no reports, less the reports under way. The number of those is for shards to limit.
+    outstanding_max: usize,
     reports: usize,
     waiting: BTreeMap<u32, Outstanding>,
     timers: BTreeSet<(Time, u32)>,
@@ -122,7 +122,7 @@ pub(crate) struct Requests {
 /// Sequence numbers have 24 bits (TS 29.244, 7.2.2.4).
 const SEQUENCE_MASK: u32 = 0x00ff_ffff;
 
-/// Requests of ours that may be under way.
+/// Requests of ours that may be under way; more only while reports come on top of as many others.
 fn outstanding_max(config: &Config) -> usize {
     let most = SEQUENCE_MASK as usize / 2;
     config.limits.outstanding.clamp(4, most)
@@ -140,7 +140,7 @@ impl Requests {
         Self {
             t1: config.t1.max(Duration::from_millis(1)),
             n1: config.n1.max(1),
-            others_max: outstanding_max(config) - reports_max(config),
+            outstanding_max: outstanding_max(config),
             reports: 0,
             waiting: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -148,8 +148,8 @@ impl Requests {
         }
     }
 
-    /// Send a request, written by `write` with the sequence number it is given. `false`: too many are outstanding that are no
-    /// reports, as this one is none, and nothing was sent.
+    /// Send a request, written by `write` with the sequence number it is given. `false`: too many are outstanding, this one is no
+    /// report, and nothing was sent.
     pub(crate) fn send(
         &mut self,
         now: Time,
@@ -159,7 +159,7 @@ impl Requests {
         write: impl FnOnce(&mut Vec<u8>, u32),
     ) -> bool {
         let is_report = matches!(purpose, Purpose::Report(_));
-        if !is_report && self.waiting.len() - self.reports >= self.others_max {
+        if !is_report && self.waiting.len() >= self.outstanding_max {
             return false;
         }
         self.reports += usize::from(is_report);

@@ -615,6 +615,7 @@ impl Node {
         self.finishing.remove(&id);
         self.names.retain(|(peer, _)| *peer != id);
         self.sweep.is_on = true;
+        self.sweep.last_gone = Some(id);
         self.sweep.gone.insert(id, node_id);
         self.tell(ToShard::Gone(id));
     }

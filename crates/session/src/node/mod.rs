@@ -71,6 +71,8 @@ struct Sweep {
     /// Some may be left.
     is_on: bool,
     deleted: usize,
+    /// Association that was the last to end.
+    last_gone: Option<PeerId>,
     /// Whose sessions they were.
     gone: BTreeMap<PeerId, NodeId>,
 }

@@ -102,7 +102,7 @@ impl Node {
                 self.sweep.deleted += sessions;
                 self.n4.stats_mut().swept += sessions as u64;
             }
-            ToNode::Swept => self.on_swept(now, out),
+            ToNode::Swept(last) => self.on_swept(now, out, last),
             ToNode::Displaced(displaced) => self.on_displaced(out, &displaced),
             ToNode::PfdsWithoutRoom(sessions) => {
                 self.n4.stats_mut().pfds_without_room += sessions as u64;
@@ -169,8 +169,11 @@ impl Node {
         stats.error_reports += u64::from(about.report.contains(ReportType::ERIR));
     }
 
-    /// No session of a peer that is gone is left.
-    fn on_swept(&mut self, now: Time, out: &mut Outbox) {
+    /// No session of a peer that is gone is left, of those up to this one.
+    fn on_swept(&mut self, now: Time, out: &mut Outbox, last: Option<PeerId>) {
+        if last != self.sweep.last_gone {
+            return;
+        }
         self.sweep.is_on = false;
         self.sweep.gone.clear();
         let sessions = std::mem::take(&mut self.sweep.deleted);

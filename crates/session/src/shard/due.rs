@@ -27,7 +27,7 @@ impl<T: Tables> Shard<T> {
         if self.sessions.applications.is_behind() {
             self.fit_to_pfds(out);
         }
-        if self.sweep_left > 0 {
+        if self.sweep.left > 0 {
             self.sweep_step(now, out);
         }
     }
@@ -36,7 +36,7 @@ impl<T: Tables> Shard<T> {
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let sessions = &self.sessions;
         let indexing = sessions.tunnels.is_behind() || sessions.applications.is_behind();
-        if self.sweep_left > 0 || indexing || self.finishing.is_behind() {
+        if self.sweep.left > 0 || indexing || self.finishing.is_behind() {
             return Some(Time(0));
         }
         let sessions = (!self.closing).then_some(sessions)?;
@@ -52,17 +52,17 @@ impl<T: Tables> Shard<T> {
 
     /// Deletes some more sessions that have lost their SMF.
     pub(super) fn sweep_step(&mut self, now: Time, out: &mut Outputs) {
-        let before = self.sweep_left;
+        let before = self.sweep.left;
         let at_most = self.config.deletions_per_step.max(1);
         let tables = &mut self.tables;
-        self.sweep_left = if self.closing && self.smfs.is_empty() {
+        self.sweep.left = if self.closing && self.smfs.is_empty() {
             self.sessions.let_be(now, at_most, tables)
         } else {
             self.sessions.reap(now, at_most, tables)
         };
-        out.say(ToNode::Deleted(before.saturating_sub(self.sweep_left)));
-        if self.sweep_left == 0 {
-            out.say(ToNode::Swept);
+        out.say(ToNode::Deleted(before.saturating_sub(self.sweep.left)));
+        if self.sweep.left == 0 {
+            out.say(ToNode::Swept(self.sweep.last_gone));
         }
     }
 }

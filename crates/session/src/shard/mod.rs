@@ -74,10 +74,17 @@ pub(crate) struct Shard<T: Tables> {
     reports: Reports,
     /// Reports that may be under way.
     reports_max: usize,
-    /// Sessions that have lost their SMF and are not deleted yet.
-    sweep_left: usize,
+    sweep: Sweep,
     finishing: Finishing,
     closing: bool,
+}
+
+/// Sessions that have lost their SMF, and are deleted step by step.
+#[derive(Debug, Default)]
+struct Sweep {
+    left: usize,
+    /// Association that was the last to end.
+    last_gone: Option<PeerId>,
 }
 
 impl<T: Tables> Shard<T> {
@@ -92,7 +99,7 @@ impl<T: Tables> Shard<T> {
             smfs: BTreeMap::new(),
             reports: Reports::default(),
             reports_max: reports_max(config),
-            sweep_left: 0,
+            sweep: Sweep::default(),
             finishing: Finishing::default(),
             closing: false,
         }
@@ -172,22 +179,24 @@ impl<T: Tables> Shard<T> {
 
     /// An association is over, and with it its sessions, which are deleted step by step.
     fn on_gone(&mut self, now: Time, out: &mut Outputs, peer: PeerId) {
+        self.sweep.last_gone = Some(peer);
         self.smfs.remove(&peer);
         self.reports.forget(peer);
         self.finishing.forget(peer);
         self.sessions.applications.forget(peer);
         self.sessions.ledger.forget(peer);
-        self.sweep_left += self.sessions.len_of(peer);
+        self.sweep.left += self.sessions.len_of(peer);
         self.sessions.delete_peer(peer);
-        match self.sweep_left {
-            0 => out.say(ToNode::Swept),
+        match self.sweep.left {
+            0 => out.say(ToNode::Swept(self.sweep.last_gone)),
             _ => self.sweep_step(now, out),
         }
+        self.wake_reports(now, out);
     }
 
     /// Sessions of peers that are gone and that are not deleted yet.
     pub(crate) fn to_delete(&self) -> usize {
-        self.sweep_left
+        self.sweep.left
     }
 
     /// Sessions of peers that are there.

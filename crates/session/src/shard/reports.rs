@@ -42,12 +42,27 @@ impl<T: Tables> Shard<T> {
     }
 
     /// One SMF that is slow does not take the room of the others, each of which may have a report under way.
-    fn may_report(&self, peer: PeerId) -> bool {
+    fn may_report(&mut self, peer: PeerId) -> bool {
         let most = self.reports_max;
+        if self.reports.under_way >= most {
+            self.reports.is_stalled = true;
+            return false;
+        }
         let is_up = (self.smfs.get(&peer)).is_some_and(|smf| smf.silent_since.is_none());
         let is_crowded = self.reports.under_way >= most / 3 * 2;
         let window = if is_up && !is_crowded { WINDOW } else { 1 };
-        self.reports.under_way < most && self.reports.has_room(peer, window)
+        self.reports.has_room(peer, window)
+    }
+
+    /// There is room again: what waits for SMFs with nothing under way may go.
+    pub(super) fn wake_reports(&mut self, now: Time, out: &mut Outputs) {
+        if !self.reports.is_stalled || self.reports.under_way >= self.reports_max {
+            return;
+        }
+        self.reports.is_stalled = false;
+        for peer in self.reports.stalled() {
+            self.send_what_waits(now, out, peer);
+        }
     }
 
     /// `usage_reports`: so many are in it. `false`: the session is gone.
@@ -137,6 +152,7 @@ impl<T: Tables> Shard<T> {
         self.reports.done(about.peer);
         self.tell_usage(now, out);
         self.send_what_waits(now, out, about.peer);
+        self.wake_reports(now, out);
     }
 
     /// What waits goes, as far as it may: usage after all else, as it waits without loss.

@@ -328,6 +328,12 @@ fn reports_leave_room_for_other_requests_and_each_smf_has_its_turn() {
     let to_others: Vec<usize> = (1..5).map(|smf| sent_to(&mut world, smf)).collect();
     assert_eq!(to_others, [1, 1, 1, 0]);
     assert_eq!(world.core.outstanding(), 9);
+    // The last one does not wait for its own SMF, which knows of nothing.
+    let late = world.pass(Duration::from_secs(1));
+    let of_another = late.iter().find(|(to, _)| *to == smfs[3]).unwrap();
+    let next = world.answer(smfs[3], &of_another.1, Cause::REQUEST_ACCEPTED, None);
+    let next: Vec<SocketAddr> = next.iter().map(|(to, _)| *to).collect();
+    assert_eq!(next, [smfs[4]]);
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl<T: Tables> Shard<T> {
         out.say(ToNode::Sweeping);
         let event = Event::SetDeleted { from, sessions };
         out.say(ToNode::Event(Box::new(event)));
-        self.sweep_left += sessions;
+        self.sweep.left += sessions;
         self.sweep_step(now, out);
     }
 

@@ -38,6 +38,8 @@ pub(crate) struct Reports {
     peers: BTreeMap<PeerId, OfPeer>,
     /// To all peers.
     pub(crate) under_way: usize,
+    /// A peer with none under way had to wait for want of room.
+    pub(crate) is_stalled: bool,
 }
 
 impl Reports {
@@ -77,6 +79,13 @@ impl Reports {
         if of_peer.has_usage.insert(seid) {
             of_peer.usage.push_front(seid);
         }
+    }
+
+    /// Peers for whom something waits, and who have nothing under way whose answer would bring it on.
+    pub(crate) fn stalled(&self) -> Vec<PeerId> {
+        let stalled = self.peers.iter();
+        let stalled = stalled.filter(|(_, of_peer)| of_peer.unanswered == 0 && !of_peer.is_idle());
+        stalled.map(|(peer, _)| *peer).collect()
     }
 
     /// Whether nothing is under way nor waits.

@@ -8,6 +8,7 @@ mod release;
 mod times;
 mod volumes;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use pfcp::ie::{
@@ -307,12 +308,23 @@ fn establish_with(
     urrs: &[UrrIe],
     more: impl Fn(&mut Writer<'_>),
 ) -> u64 {
+    establish_by(world, smf(2), (cp_seid, urrs), more)
+}
+
+/// The same, by this SMF.
+pub(super) fn establish_by(
+    world: &mut World,
+    by: SocketAddr,
+    (cp_seid, urrs): (u64, &[UrrIe]),
+    more: impl Fn(&mut Writer<'_>),
+) -> u64 {
     let kind = MessageType::SESSION_ESTABLISHMENT_REQUEST;
-    let answer = world.ask(smf(2), kind, Some(0), |w| {
-        w.node_id(NodeId::Ipv4(crate::shard::reports_tests::id_of(smf(2))));
+    let answer = world.ask(by, kind, Some(0), |w| {
+        let id = crate::shard::reports_tests::id_of(by);
+        w.node_id(NodeId::Ipv4(id));
         w.f_seid(pfcp::ie::FSeid {
             seid: cp_seid,
-            ipv4: Some(crate::shard::reports_tests::id_of(smf(2))),
+            ipv4: Some(id),
             ipv6: None,
         });
         let (mut uplink, mut downlink) = (PdrIe::uplink(), PdrIe::downlink());

@@ -121,6 +121,32 @@ fn what_a_silent_smf_never_heard_is_in_the_log_when_we_give_it_up() {
     assert_eq!(records, [(1, [5000, 0]), (2, [0, 1500])]);
 }
 
+#[test]
+fn the_log_names_each_smf_that_we_give_up() {
+    let smfs = [smf(2), smf(3), smf(4)];
+    let mut world = World::with(config(), &smfs);
+    world.core.tables_mut().exact = true;
+    for (&by, cp_seid) in smfs.iter().zip(1..) {
+        let seid = establish_by(&mut world, by, (cp_seid, &[counting()]), |_| {});
+        packets(&mut world, seid, 1, 1, 1000);
+    }
+    world.out.clear();
+    world.core.abandon(world.now, &mut world.out);
+    while !world.core.is_released() {
+        world.core.advance(world.now, &mut world.out);
+    }
+    let records = world.out.usage().iter();
+    let mut records: Vec<_> = records
+        .map(|record| (record.cp_seid, record.smf.as_ref().unwrap().address()))
+        .collect();
+    records.sort_unstable();
+    let expected = smfs.iter().zip(1..);
+    let expected: Vec<_> = expected
+        .map(|(smf, cp_seid)| (cp_seid, Some(smf.ip())))
+        .collect();
+    assert_eq!(records, expected);
+}
+
 /// An answer that comes late is not taken for that of the report which followed.
 #[test]
 fn an_answer_settles_the_report_that_it_answers() {

@@ -177,7 +177,7 @@ impl<N: Number> Family<N> {
         }
     }
 
-    /// Those in no pool that somebody has.
+    /// Numbers in no pool that somebody has.
     fn outside_in(&self, numbers: RangeInclusive<N>) -> impl Iterator<Item = N> + '_ {
         self.outside.range(numbers).copied()
     }
@@ -192,7 +192,7 @@ impl<N: Number> Family<N> {
     }
 }
 
-/// What is to be chosen.
+/// Kind of address to choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// An IPv4 address.
@@ -202,7 +202,7 @@ pub(crate) enum Choice {
 }
 
 impl Choice {
-    /// What such a prefix would be chosen by.
+    /// Choice that yields such a prefix.
     pub(crate) fn of(net: IpNet) -> Self {
         match net {
             IpNet::V4(_) => Self::V4,
@@ -232,12 +232,12 @@ pub(crate) struct NiPools {
     v6: Family<u64>,
     /// The pools, whole.
     pools: Vec<IpNet>,
-    /// Those of UEs that are neither an IPv4 address nor an IPv6 /64.
+    /// Prefixes of UEs that are neither an IPv4 address nor an IPv6 /64.
     prefixes: PrefixSet,
     framed: PrefixSet,
     /// Of either kind and family.
     prefixes_max: usize,
-    /// Those of `prefixes` that took /64s of the pools.
+    /// Members of `prefixes` that took /64s of the pools.
     carved: HashSet<Ipv6Net, FixedState>,
 }
 

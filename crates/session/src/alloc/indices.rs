@@ -11,7 +11,7 @@ use crate::base::time::Time;
 /// has not rested.
 #[derive(Debug, Default)]
 pub(crate) struct Indices {
-    /// Those below are given to nobody but those who ask for them.
+    /// The lowest number to choose. Lower ones can only be claimed.
     first: u32,
     size: u32,
     in_use: usize,

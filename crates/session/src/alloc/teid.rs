@@ -71,9 +71,9 @@ pub(crate) enum Grant {
 #[derive(Debug)]
 pub(crate) struct Teids {
     slots: Indices,
-    /// Of the present or last TEID of a slot, relative to `base`.
+    /// Generation of the present or last TEID of each slot, relative to `base`.
     generations: Vec<u8>,
-    /// Where generations begin: differs from start to start, so that a gNB which missed a restart
+    /// First generation: differs from start to start, so that a gNB which missed a restart
     /// does not hit a new user.
     base: u8,
     /// TEIDs chosen by SMFs whose own slot was taken or lies beyond the table.

@@ -15,9 +15,9 @@ use crate::base::shortage::Shortage;
 pub enum Event {
     /// An association stands.
     PeerUp {
-        /// Who.
+        /// Node ID of the SMF.
         node_id: NodeId,
-        /// Where our requests go.
+        /// Address that our requests go to.
         address: SocketAddr,
         /// Whether we asked for it.
         by_us: bool,
@@ -26,9 +26,9 @@ pub enum Event {
     },
     /// An association is over, its sessions are being deleted.
     PeerGone {
-        /// Who.
+        /// Node ID of the SMF.
         node_id: NodeId,
-        /// Where it was when it was last heard.
+        /// Address that our requests go to.
         address: SocketAddr,
         /// How it ended.
         why: Gone,
@@ -37,25 +37,25 @@ pub enum Event {
     },
     /// N1 heartbeats in a row went unanswered. Sessions keep forwarding for now.
     PeerSilent {
-        /// Who.
+        /// Node ID of the SMF.
         node_id: NodeId,
-        /// Where it was when it was last heard.
+        /// Address that our requests go to.
         address: SocketAddr,
         /// Its sessions.
         sessions: usize,
     },
     /// A silent peer answers again; its sessions are as they were.
     PeerBack {
-        /// Who.
+        /// Node ID of the SMF.
         node_id: NodeId,
-        /// Where it was when it was last heard.
+        /// Address that our requests go to.
         address: SocketAddr,
     },
     /// A Recovery Time Stamp changed: the peer lost its sessions, so they are being deleted here.
     PeerRestarted {
-        /// Who.
+        /// Node ID of the SMF.
         node_id: NodeId,
-        /// Where it was when it was last heard.
+        /// Address that our requests go to.
         address: SocketAddr,
         /// Sessions that are deleted.
         sessions: usize,
@@ -67,22 +67,22 @@ pub enum Event {
     },
     /// An SMF deleted sessions by what they have in common.
     SetDeleted {
-        /// From where the request came.
+        /// Source address of the request.
         from: SocketAddr,
         /// How many sessions.
         sessions: usize,
     },
     /// An SMF that does not answer has lost a session beyond its share, because another one needed the room.
     SessionDisplaced {
-        /// Whose it was.
+        /// Node ID of that SMF.
         node_id: NodeId,
-        /// Where that SMF was when it was last heard.
+        /// Address that our requests go to.
         address: SocketAddr,
         /// Our SEID.
         seid: u64,
         /// The SMF's.
         cp_seid: u64,
-        /// Of what there was not enough, as the metrics name it.
+        /// Table without room, as the metrics name it.
         table: &'static str,
     },
     /// PFDs of applications have changed, and are too many for these sessions, whose PDRs keep the former ones. Once for
@@ -108,16 +108,16 @@ pub enum Event {
     },
     /// A configured SMF did not answer, or refused; asked again later.
     SetupFailed {
-        /// Which.
+        /// Address of that SMF.
         address: SocketAddr,
         /// Its cause; `None`: no answer.
         cause: Option<Cause>,
     },
     /// A request was answered with an error.
     Refused {
-        /// From where it came.
+        /// Its source address.
         from: SocketAddr,
-        /// What it was.
+        /// The request.
         request: Said,
         /// Our cause (TS 29.244, 8.2.1).
         cause: Cause,
@@ -134,7 +134,7 @@ pub enum Event {
     },
     /// Something that could not be answered was ignored.
     Ignored {
-        /// From where it came.
+        /// Its source address.
         from: SocketAddr,
         /// Its header, where it is a message that we know.
         message: Option<Said>,
@@ -143,9 +143,9 @@ pub enum Event {
     },
     /// A Recovery Time Stamp older than the one that we know was ignored: [`Ignored::StaleRecovery`].
     StaleRecovery {
-        /// Whose.
+        /// Node ID of its sender.
         node_id: NodeId,
-        /// Where it is.
+        /// Address that our requests go to.
         address: SocketAddr,
         /// The stamp in its message.
         recovery: u32,
@@ -207,7 +207,7 @@ pub enum Ignored {
     StaleRecovery,
     /// A request that is being worked on.
     InProgress,
-    /// What follows the 128th message of one datagram.
+    /// Messages beyond the 128th of one datagram.
     BundleTooLong,
     /// Its sender may not speak PFCP with us.
     NotAllowed,

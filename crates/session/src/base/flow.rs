@@ -31,7 +31,7 @@ pub struct FlowDescription {
 /// One end of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// What addresses.
+    /// Its addresses.
     pub address: Address,
     /// Inclusive ranges, any of which matches. Empty: any port, or none.
     pub ports: SmallVec<[(u16, u16); 1]>,

@@ -33,16 +33,16 @@ pub const PORT: u16 = 2152;
 pub struct Received {
     /// Source address of the packet.
     pub from: IpAddr,
-    /// What it says.
+    /// Its content.
     pub message: Message,
 }
 
-/// What a message says.
+/// Content of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// Echo Response (7.2.2).
     EchoResponse {
-        /// Of the request.
+        /// Sequence number of the request.
         sequence: u16,
         /// Recovery Time Stamp (8.8): when the sender started. The restart counter of the Recovery
         /// IE has no meaning in GTP-U (8.2).
@@ -52,7 +52,7 @@ pub enum Message {
     ErrorIndication {
         /// TEID of the G-PDU that met nobody.
         teid: u32,
-        /// Where it had been sent to.
+        /// Address that it had been sent to.
         peer: IpAddr,
     },
     /// Anything else.

@@ -2,7 +2,7 @@
 
 use crate::base::flow::FlowDescription;
 
-/// What a PFD describes the traffic by.
+/// Kind of property by which a PFD describes traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PfdKind {
     /// Flow Description: an IPFilterRule (TS 29.212, 5.4.2).
@@ -11,7 +11,7 @@ pub enum PfdKind {
     Url,
     /// Domain name, or a pattern of such.
     Domain,
-    /// What an operator has agreed upon with its vendor.
+    /// Content that an operator has agreed upon with its vendor.
     Custom,
 }
 
@@ -32,9 +32,9 @@ impl PfdKind {
 pub struct Property {
     /// Number of its PFD within the application, from 0.
     pub pfd: u32,
-    /// What it says.
+    /// Its kind.
     pub kind: PfdKind,
-    /// In which words.
+    /// Its value, as sent.
     pub text: Box<str>,
 }
 

@@ -51,7 +51,7 @@ impl PrefixSet {
         self.counts
     }
 
-    /// Those around `net`, of which there is one of each length at most, then itself and those within.
+    /// Prefixes around `net`, of which there is one of each length at most, then itself and those within.
     pub(crate) fn overlapping(&self, net: IpNet) -> impl Iterator<Item = IpNet> + '_ {
         let net = net.trunc();
         let shorter = (0..net.prefix_len()).filter(move |&len| {

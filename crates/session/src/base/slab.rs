@@ -103,7 +103,7 @@ impl<S> Slab<S> {
         Some(self.cipher.seid(index, generation))
     }
 
-    /// Where the session with this SEID may be put.
+    /// Whether a session with this SEID may be put where it leads.
     pub(crate) fn check(&self, seid: u64) -> Result<(), NoPlace> {
         self.free_place(seid).map(|_| ())
     }
@@ -182,7 +182,7 @@ impl<S> Slab<S> {
         Some(&mut self.slot_mut(place?)?.content)
     }
 
-    /// Where a SEID leads, if it is one of ours, without looking.
+    /// Place that a SEID leads to, if it is one of ours; what is there is not read.
     pub(crate) fn place_of(&self, seid: u64) -> Option<Place> {
         let (index, _) = self.cipher.place(seid)?;
         let chunk = self.chunks.get(index as usize / CHUNK)?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::base::time::Time;
 
-/// What the wall clock said at some time.
+/// Reading of the wall clock at some time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WallClock {
     at: Time,
@@ -17,7 +17,7 @@ impl WallClock {
         Self { at, ntp }
     }
 
-    /// What it says at another time, in NTP seconds.
+    /// Its reading at another time, in NTP seconds.
     pub(crate) fn ntp_s(self, at: Time) -> u64 {
         self.ntp(at).as_secs()
     }

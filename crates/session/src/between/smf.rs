@@ -19,7 +19,7 @@ pub(crate) struct Smf {
     pub(crate) alternatives: Vec<IpAddr>,
 }
 
-/// Where a request about a session came from.
+/// Source of a request about a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sender {
     pub(crate) from: SocketAddr,

@@ -1,4 +1,4 @@
-//! What a node hears of its shards.
+//! Messages from shards to their node.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::exchange::incoming::Incoming;
 use crate::exchange::requests::About;
 use crate::usage::report::UsageRecord;
 
-/// One thing that a node hears.
+/// Message to the node.
 #[derive(Debug)]
 pub(crate) enum ToNode {
     /// This peer has sent a request about a session of its own from there, which is not accepted.
@@ -57,7 +57,7 @@ pub(crate) struct Answer {
     pub(crate) to: Incoming,
     /// The SMF's SEID.
     pub(crate) cp_seid: u64,
-    /// Whose session it is, or was.
+    /// Peer that owns the session, or did.
     pub(crate) owner: PeerId,
     /// The sender is the owner, and not another SMF of its set.
     pub(crate) by_owner: bool,
@@ -76,7 +76,7 @@ pub(crate) struct Report {
     pub(crate) about: About,
     /// The SMF's SEID.
     pub(crate) cp_seid: u64,
-    /// Where it goes, if not to the address of the association.
+    /// Address that it goes to, if not that of the association.
     pub(crate) controller: Option<IpAddr>,
     pub(crate) ies: Ies,
     /// Usage reports in it.
@@ -109,7 +109,7 @@ pub(crate) struct Outputs {
     pub(crate) said: Vec<ToNode>,
     /// For the log of usage.
     pub(crate) usage: Vec<UsageRecord>,
-    /// Of all [`Ies`].
+    /// Octets of all [`Ies`].
     pub(crate) octets: Vec<u8>,
 }
 

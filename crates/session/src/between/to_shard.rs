@@ -1,4 +1,4 @@
-//! What a shard hears.
+//! Messages from the node to a shard.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::between::smf::{Sender, Smf};
 use crate::exchange::incoming::Incoming;
 use crate::exchange::requests::About;
 
-/// One thing that a shard hears.
+/// Message to a shard.
 #[derive(Debug)]
 pub(crate) enum ToShard<'a> {
     /// A request about a session, to be answered.
@@ -68,7 +68,7 @@ pub(crate) enum ToShard<'a> {
 /// A request about a session.
 #[derive(Debug)]
 pub(crate) enum Request<'a> {
-    /// By this SMF.
+    /// The SMF of the new session.
     Establish(PeerId, &'a SessionEstablishmentRequest<'a>),
     Modify(Sender, &'a Message<'a>),
     Delete(Sender, &'a Message<'a>),

@@ -179,7 +179,7 @@ impl Compiler {
     }
 }
 
-/// Where packets asked for the UE's address may have one of a network behind it. A session's framed routes
+/// Lets packets that must have the UE's address have one of a network behind it instead. A session's framed routes
 /// hold for all of its PDRs.
 fn frame(out: &mut Compiled) {
     out.framed.sort_unstable();
@@ -418,7 +418,7 @@ fn entry(
     let EffectivePdr { pdr, .. } = form;
     let direction = rules.travel_of(form);
     let closed = rules.closed.iter().find(|(of, _)| *of == pdr.id);
-    // What it cannot do to packets of this PDR, it does not do: nothing passes.
+    // A FAR for quota exhaustion that cannot be applied to packets of this PDR is left out: nothing passes.
     let instead = closed
         .and_then(|(_, far)| rules.far((*far)?))
         .filter(|far| action(pdr, far, site, reaches).is_ok());
@@ -427,7 +427,7 @@ fn entry(
         None => far_of(rules, form)?,
     };
     let mut qers: SmallVec<[&Qer; 4]> = SmallVec::new();
-    // Of what it says of marks, the predefined one has the first word.
+    // The predefined QER comes first: its marks have precedence.
     qers.extend(form.qer());
     for &id in &pdr.qers {
         qers.push(rules.qer(id).ok_or(Refusal::rule(IeType::QER_ID))?);
@@ -492,7 +492,7 @@ fn entry(
     Ok(entry)
 }
 
-/// Where else the packets of a FAR go.
+/// Duplicates of the packets of a FAR.
 fn duplicates(
     far: &Far,
     site: &Site,
@@ -532,7 +532,7 @@ fn ue_addresses(pdrs: &[Pdr], pdr: &Pdr) -> Option<UeAddresses> {
     })
 }
 
-/// What the PDI asks of packets that go from tunnel to tunnel.
+/// Conditions of the PDI on packets from tunnel to tunnel, and whether they lose their container.
 fn relay(pdrs: &[Pdr], pdr: &Pdr) -> Relay {
     let end = match pdr.direction() {
         Direction::Uplink => UeEnd::Source,
@@ -545,16 +545,16 @@ fn relay(pdrs: &[Pdr], pdr: &Pdr) -> Relay {
     }
 }
 
-/// What packets into a tunnel are marked with. The QER of the flow and that of the session may both
-/// have a QFI; SMFs put 0 into one that has no flow of its own.
+/// QFI of packets into a tunnel. The QER of the flow and that of the session may both
+/// have one; SMFs put 0 into one that has no flow of its own.
 pub(crate) fn mark(qers: &[&Qer]) -> Option<Qfi> {
     let mut qfis = qers.iter().filter_map(|qer| qer.qfi);
     let first = qfis.clone().next();
     qfis.find(|qfi| qfi.get() != 0).or(first)
 }
 
-/// What else the PDU Session Container says. It must be one of ours: what comes in a tunnel goes on
-/// with the container that it has.
+/// RQI and Paging Policy Indicator of the PDU Session Container. It must be one of ours: packets from tunnel to tunnel
+/// keep the container that they have.
 fn mark_further(entry: &mut Entry, qers: &[&Qer]) -> Result<(), Refusal> {
     entry.marks = Marks {
         rqi: qers.iter().any(|qer| qer.marks().rqi),
@@ -646,7 +646,7 @@ fn udp(
     Ok(Action::Udp { port, peer, local })
 }
 
-/// What limits the packets of an entry.
+/// Meters for the packets of an entry.
 ///
 /// Of the QERs that are this PDR's alone only the lowest MBR can ever decide, so that one meter in
 /// the entry itself does for all of them; QERs that others name too have a meter of their own.
@@ -697,7 +697,7 @@ fn ue_of(pdrs: &[Pdr], pdr: &Pdr) -> Option<UeIp> {
         .or_else(|| pdrs.iter().find_map(|pdr| pdr.pdi.ue))
 }
 
-/// What the configuration adds to a flow: its share of what there is, and its marking where the SMF has none.
+/// Configured share of a flow in capacities, and its configured marking where the SMF has none.
 fn share(
     rules: PacketRules<'_>,
     pdr: &Pdr,
@@ -763,7 +763,7 @@ fn is_used_once(rules: PacketRules<'_>, qer: QerId, direction: Direction) -> boo
     users.take(2).count() == 1
 }
 
-/// What the rates of a QER are averaged over.
+/// Bucket depth of a QER's meters: over its Averaging Window, or else as configured.
 fn burst_of(qer: &Qer, configured: Burst) -> Burst {
     Burst {
         ms: qer.averaging_ms().map_or(configured.ms, NonZeroU32::get),

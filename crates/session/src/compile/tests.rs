@@ -239,7 +239,7 @@ proptest! {
         }
     }
 
-    /// What two filters both ask for is one filter, or no packet's.
+    /// Two filters combine into one that only packets of both fit, or into none where there are no such packets.
     #[test]
     fn of_two_flows_packets_meet_what_both_ask_for(
         rules in testing::rules(),

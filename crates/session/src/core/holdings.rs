@@ -14,7 +14,7 @@ pub struct SmfView<'a> {
     pub peer: Option<PeerView<'a>>,
     /// Since its last message.
     pub silent_for: Option<std::time::Duration>,
-    /// Of each resource, in the order of [`Resource`].
+    /// Its part of each resource, in the order of [`Resource`].
     pub parts: Vec<Part>,
     /// Applications with PFDs that it, or its set, has provisioned, and of how many it is sure.
     pub applications: (usize, usize),
@@ -23,7 +23,7 @@ pub struct SmfView<'a> {
 /// Part of one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Of what.
+    /// The resource.
     pub of: Resource,
     /// Held.
     pub held: u64,

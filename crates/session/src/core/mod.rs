@@ -439,7 +439,7 @@ impl<T: Tables> Core<T> {
         self.node.n4().stats()
     }
 
-    /// What it was made with.
+    /// Configuration that it was made with.
     pub fn config(&self) -> &Config {
         &self.config
     }

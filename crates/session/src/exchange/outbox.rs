@@ -1,4 +1,4 @@
-//! What the core wants done: datagrams to send, and events worth a line in the log.
+//! Output of the core: datagrams and Echo Requests to send, events worth a line in the log, usage for its own log.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -41,12 +41,12 @@ impl Outbox {
         self.datagrams.is_empty()
     }
 
-    /// What happened.
+    /// Events, in the order in which they happened.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// What was measured, for a log of usage: each report once, when it is known whether the SMF has it.
+    /// Usage for its log: each report once, when it is known whether the SMF has it.
     pub fn usage(&self) -> &[UsageRecord] {
         &self.usage
     }

@@ -12,20 +12,20 @@ use crate::base::time::Time;
 use crate::exchange::outbox::Outbox;
 use crate::rules::config::Config;
 
-/// What a report is about. It comes back with the answer.
+/// Subject of a report. It comes back with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct About {
-    /// Whose session.
+    /// Peer that owns the session.
     pub(crate) peer: PeerId,
     /// Our SEID.
     pub(crate) seid: u64,
-    /// What was said about it.
+    /// Types of the report.
     pub(crate) report: ReportType,
-    /// Of those about the usage of this session it is the one of this number.
+    /// Its number among the reports about the usage of this session.
     pub(crate) usage: u32,
 }
 
-/// What a request was for, so that its answer, or the lack of one, finds its way.
+/// Purpose of a request, by which its answer, or the lack of one, finds its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Is this peer alive?
@@ -95,7 +95,7 @@ struct Outstanding {
     due: Time,
 }
 
-/// What became of a request that was due.
+/// Outcome for a request that was due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Sent once more.

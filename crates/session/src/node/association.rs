@@ -180,7 +180,7 @@ impl Node {
         id
     }
 
-    /// What both ways of setting up an association have in common.
+    /// Common part of both ways of setting up an association.
     fn associated(
         &mut self,
         now: Time,
@@ -390,7 +390,7 @@ impl Node {
                 self.note_cause(message);
                 self.finish_usage(id, Then::AskForRelease);
             }
-            // Those are for a shard.
+            // A shard takes these answers.
             Purpose::Report(_) => {}
             Purpose::NodeReport(_) => self.on_node_report_answer(message),
         }

@@ -1,4 +1,4 @@
-//! What we claim to be able to do (UP Function Features, TS 29.244, 8.2.25): the one place.
+//! UP Function Features that we offer (TS 29.244, 8.2.25): the one place that lists them.
 //!
 //! Each feature names the tests that show it. A feature without such a test is not offered, and a
 //! request that uses one that is not offered is refused. `docs/features.md` is this table.
@@ -23,9 +23,9 @@ pub struct Feature {
     pub name: &'static str,
     /// Its bit.
     pub bit: UpFunctionFeatures,
-    /// What an SMF may expect.
+    /// Service that an SMF may expect.
     pub about: &'static str,
-    /// What shows it.
+    /// Tests that show it.
     pub proofs: &'static [Proof],
 }
 
@@ -384,7 +384,7 @@ mod tests {
         assert_eq!(missing, "");
     }
 
-    /// What `docs/spec` and the page of symptoms name in backticks: tests by their kind, and files.
+    /// Tests, by their kind, and files that `docs/spec` and the page of symptoms name in backticks are there.
     #[test]
     fn the_map_of_the_specifications_names_what_is_there() {
         let scenarios = all_text(&root().join("crates/lab/src"));

@@ -48,7 +48,7 @@ pub(crate) struct Told {
     reduction: Option<u32>,
 }
 
-/// What an answer is to say.
+/// Load and overload information for an answer, each a sequence number and percent; `None`: not in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notice {
     load: Option<(u32, u8)>,
@@ -113,7 +113,7 @@ impl Load {
         refuse
     }
 
-    /// What a peer with these features is to be told now; `told` then holds that it was.
+    /// Information for a peer with these features; `told` then holds that it was sent.
     pub(crate) fn notice(&self, features: CpFunctionFeatures, told: &mut Told) -> Notice {
         let mut notice = Notice::default();
         if features.contains(CpFunctionFeatures::LOAD) && told.load != Some(self.load.sequence) {

@@ -52,11 +52,11 @@ pub(crate) struct Node {
     sweep: Sweep,
     /// Applications that PDRs of an association's sessions name.
     names: BTreeSet<(PeerId, Box<str>)>,
-    /// What shards have not heard yet.
+    /// Messages that shards have not heard yet.
     orders: VecDeque<ToShard<'static>>,
 }
 
-/// What follows when all usage of an association is reported.
+/// Next step when all usage of an association is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     /// The SMF hears of it, and releases.
@@ -73,7 +73,7 @@ struct Sweep {
     deleted: usize,
     /// Association that was the last to end.
     last_gone: Option<PeerId>,
-    /// Whose sessions they were.
+    /// Node IDs of these peers, for the log of usage.
     gone: BTreeMap<PeerId, NodeId>,
 }
 
@@ -157,7 +157,7 @@ impl Node {
         (self.load.percent(), self.load.reduction())
     }
 
-    /// What the next answer to this peer says of our load.
+    /// Load and overload information for the next answer to this peer.
     pub(crate) fn notice(&mut self, id: PeerId) -> Notice {
         let load = &self.load;
         self.peers.get_mut(id).map_or(Notice::default(), |peer| {
@@ -232,7 +232,7 @@ impl Node {
     }
 }
 
-/// What is due from the beginning.
+/// Timers that are set from the beginning.
 fn first_timers(config: &Config) -> BTreeSet<(Time, Timer)> {
     let paths = !config.echo_interval.is_zero();
     paths

@@ -54,7 +54,7 @@ impl Node {
         self.set_timer(now, again, Timer::Paths);
     }
 
-    /// They are these.
+    /// The GTP-U paths in use are these.
     pub(super) fn on_paths(&mut self, now: Time, in_use: Vec<Ends>) {
         self.paths.refresh(now, &in_use.into_iter().collect());
     }

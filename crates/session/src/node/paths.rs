@@ -31,7 +31,7 @@ pub(crate) enum News {
     Restarted,
 }
 
-/// What is to be done for a path that is due.
+/// Action for a path that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Echo { ends: Ends, sequence: u16 },

@@ -30,9 +30,10 @@ pub enum PeerState {
 pub(crate) struct Peer {
     pub(crate) id: PeerId,
     pub(crate) node_id: NodeId,
-    /// Where our requests go.
+    /// Address that our requests go to.
     pub(crate) address: SocketAddr,
-    /// Where its requests were seen to come from: at most [`SOURCES_MAX`], the oldest forgotten.
+    /// Addresses that its requests came from: at most [`SOURCES_MAX`]. The oldest with another IP address than `address` is
+    /// forgotten first.
     sources: Vec<SocketAddr>,
     /// Its Recovery Time Stamp, once it told us.
     pub(crate) recovery: Option<u32>,
@@ -49,13 +50,13 @@ pub(crate) struct Peer {
     pub(crate) deferred: Option<Incoming>,
     /// CP Function Features (TS 29.244, 8.2.58).
     pub(crate) cp_features: CpFunctionFeatures,
-    /// Whose sessions it may control beside its own.
+    /// Its SMF set, whose sessions it may control beside its own.
     smf_set: Option<SmfSet>,
     /// It, with the others of its set.
     party: PartyId,
     /// Other addresses of its set that may control its sessions; at most [`ALTERNATIVES_MAX`].
     pub(crate) alternatives: Vec<IpAddr>,
-    /// What it knows of our load.
+    /// Load and overload information that it was told.
     pub(crate) told: Told,
     pub(crate) sessions: usize,
 }
@@ -187,7 +188,7 @@ impl Peers {
             || self.targets.iter().any(|target| target.address.ip() == ip)
     }
 
-    /// Whose sessions a request from here may touch, as [`Self::candidates`] says.
+    /// Sender of a request from here, with the associations whose sessions it may touch ([`Self::candidates`]).
     pub(crate) fn sender(&self, from: SocketAddr) -> Sender {
         let peers = match self.by_source.get(&from) {
             Some(exact) => smallvec![*exact],
@@ -196,8 +197,8 @@ impl Peers {
         Sender { from, peers }
     }
 
-    /// Whose sessions a request from here may touch: those of the peer that was seen at this
-    /// address and port, or else, source ports being free (TS 29.244, 4.2.2), those of every peer
+    /// Associations whose sessions a request from here may touch: the peer that was seen at this
+    /// address and port, or else, source ports being free (TS 29.244, 4.2.2), every peer
     /// at this address.
     pub(crate) fn candidates(&self, from: SocketAddr) -> impl Iterator<Item = PeerId> + '_ {
         let exact = self.by_source.get(&from).copied();
@@ -375,7 +376,7 @@ impl Peers {
 pub struct PeerView<'a> {
     /// Node ID.
     pub node_id: &'a NodeId,
-    /// Where our requests go.
+    /// Address that our requests go to.
     pub address: SocketAddr,
     /// Does it answer?
     pub state: PeerState,
@@ -401,7 +402,7 @@ impl Peer {
         self.address.ip() == ip || self.node_id.address() == Some(ip)
     }
 
-    /// What sessions go by.
+    /// The part of it that its sessions go by.
     pub(crate) fn smf(&self) -> Smf {
         let silent_since = match self.state {
             PeerState::Up => None,

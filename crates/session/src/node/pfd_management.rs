@@ -68,8 +68,8 @@ impl Node {
         }
     }
 
-    /// Whose the PFDs of a request are: of the association that its Node ID (7.4.3.1) names, or else, where that is but one
-    /// party, of those at the sender's address.
+    /// Party whose PFDs a request sets: that of the association that its Node ID (7.4.3.1) names, or else the only one at the
+    /// sender's address.
     fn provider(
         &self,
         request: &PfdManagementRequest<'_>,

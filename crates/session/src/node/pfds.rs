@@ -173,7 +173,7 @@ pub struct ApplicationView<'a> {
     pub properties: &'a [Property],
 }
 
-/// What an application counts for, overhead included.
+/// Octets that an application counts for, overhead included.
 fn size(name: &str, properties: &[Property]) -> usize {
     let one = |property: &Property| size_of::<Property>() + property.text.len();
     64 + name.len() + properties.iter().map(one).sum::<usize>()

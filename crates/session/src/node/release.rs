@@ -63,7 +63,7 @@ impl Node {
         self.tell(ToShard::Finish(peer));
     }
 
-    /// It is.
+    /// All usage of a peer is reported: the next step follows.
     pub(super) fn on_finished(&mut self, now: Time, out: &mut Outbox, peer: PeerId) {
         match self.finishing.remove(&peer) {
             Some(Then::Tell) => self.say_reports_are_sent(now, out, peer),

@@ -266,8 +266,7 @@ impl Node {
     }
 }
 
-/// Where an answer to a request that could not be decoded goes: its CP F-SEID, if that much is
-/// legible.
+/// SEID for the answer to a request that is refused before its session is known: that of its CP F-SEID; 0: none is legible.
 pub(crate) fn cp_seid_of(message: &Message<'_>) -> u64 {
     match message.ies.find(IeType::F_SEID) {
         Ok(Some(ie)) => FSeid::from_ie(&ie).map_or(0, |f_seid| f_seid.seid),

@@ -1,4 +1,4 @@
-//! What the operator decides. The daemon reads it from a file and has checked it.
+//! Configuration by the operator. The daemon reads it from a file and has checked it.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub use crate::rules::qos::{CapacityUse, DEFAULT_5QI, FlowClass, Of, QosConfig, 
 /// Everything the core needs to know beforehand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Who we are to every SMF (TS 29.244, 8.2.38).
+    /// Our Node ID to every SMF (TS 29.244, 8.2.38).
     pub node_id: NodeIdConfig,
     /// Our N4 addresses: the first IPv4 and the first IPv6 one go into the UP F-SEID.
     pub n4: Vec<IpAddr>,
@@ -30,15 +30,15 @@ pub struct Config {
     pub tunnel_networks: Vec<TunnelNetwork>,
     /// In the order of `NiId`.
     pub network_instances: Vec<NetworkInstance>,
-    /// What SMFs may activate by name.
+    /// Rules that SMFs may activate by name.
     pub predefined_rules: Vec<PredefinedRule>,
     /// Identifiers that FARs may name in a Forwarding Policy, in the order of `PolicyId`; at most 256.
     pub forwarding_policies: Vec<ForwardingPolicy>,
-    /// What is refused with cause 75 (no resources available).
+    /// Upper bounds; a request of an SMF beyond one is refused with cause 75 (no resources available).
     pub limits: Limits,
     /// Buckets of the meters.
     pub burst: Burst,
-    /// What QoS flows are, and what there is for all of them.
+    /// Classes of QoS flows, and capacities that they share.
     pub qos: QosConfig,
     /// Time between our Heartbeat Requests to one peer; zero: we send none.
     pub heartbeat_interval: Duration,
@@ -53,7 +53,7 @@ pub struct Config {
     /// N4 or of the SMF must cost no subscriber; for ever would leak the sessions of an SMF that
     /// was taken away.
     pub path_failure_retention: Duration,
-    /// What SMFs are told that they may take for releasing their associations when we shut down
+    /// Time that SMFs are told they have for releasing their associations when we shut down
     /// (Graceful Release Period, TS 29.244, 8.2.78), in steps of 2 s up to a minute. Packets are
     /// forwarded meanwhile. Zero: nothing is said.
     pub graceful_release: Duration,

@@ -12,7 +12,7 @@ use crate::rules::unsupported::{IN_DUPLICATING, refuse};
 use crate::rules::values::{apply, destination, is_host4, is_host6, marking, tunnel};
 use crate::rules::{Duplicates, Duplicating, Far, Interface, RemoteFTeid, TunnelNetworkId};
 
-/// Those of a new FAR. on: DUPL.
+/// Duplicates of a new FAR. `on`: DUPL.
 pub(crate) fn create(
     far: &mut Far,
     on: bool,
@@ -70,7 +70,7 @@ fn set(far: &mut Far, on: bool, to: Vec<Duplicating>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Where duplicates go: Destination Interface, among them a lawful interception function, and Outer Header Creation,
+/// Destination of duplicates: Destination Interface, among them a lawful interception function, and Outer Header Creation,
 /// without which there is no way there.
 fn duplicating(
     before: Option<&Duplicating>,

@@ -15,7 +15,7 @@ use crate::rules::{LocalFTeid, UeIp};
 /// Endpoints of one session, at most.
 pub(crate) const ENDPOINTS_MAX: usize = 16;
 
-/// One of them.
+/// Traffic Endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Endpoint {
     /// Traffic Endpoint ID (8.2.92), unique within the session.
@@ -56,7 +56,7 @@ impl Endpoint {
         to.ue(&mut self.ue)
     }
 
-    /// What it says.
+    /// Its IEs, decoded.
     pub(crate) fn view(&self) -> Result<CreateTrafficEndpoint<'_>, Refusal> {
         let ie = Ie {
             ie_type: IeType::CREATE_TRAFFIC_ENDPOINT,

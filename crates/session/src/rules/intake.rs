@@ -35,7 +35,7 @@ use crate::rules::{
 /// URRs that one PDR names.
 const URRS_PER_PDR: usize = 16;
 
-/// What a PDI leaves to us.
+/// Choices that a PDI leaves to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wants {
     /// CHOOSE in the F-TEID.
@@ -49,13 +49,13 @@ pub(crate) struct Wants {
 /// An F-TEID that we choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WantedFTeid {
-    /// On which addresses.
+    /// Our addresses that it has.
     pub(crate) ends: LocalEnds,
     /// The same TEID for all that name it.
     pub(crate) choose_id: Option<ChooseId>,
 }
 
-/// For whom a TEID is chosen.
+/// Name under which PDRs share a TEID that we choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChooseId {
     /// CHOOSE ID.
@@ -209,7 +209,7 @@ fn has_twins<I: PartialEq>(ids: &[I]) -> bool {
     ids.iter().enumerate().any(|(i, id)| ids[..i].contains(id))
 }
 
-/// What a PDI, or the Traffic Endpoint that it names, says of tunnel and UE.
+/// Tunnel and UE as a PDI, or the Traffic Endpoint that it names, gives them.
 struct Said<'r, 'a> {
     f_teid: Option<FTeid>,
     network_instance: Option<NetworkInstance<'a>>,
@@ -355,7 +355,7 @@ pub(crate) fn follow_endpoint(
     Ok(wants)
 }
 
-/// What an endpoint that no PDR names leaves to us.
+/// PDI of an endpoint that no PDR names, and the choices that it leaves to us.
 pub(crate) fn lone_endpoint(endpoint: &Endpoint, site: &Site) -> Result<(Pdi, Wants), Refusal> {
     let (ni, qfis, more) = (None, QfiSet::default(), RarePdi::default());
     // It does not say of which side it is, but at which end of its packets the UE is.
@@ -677,7 +677,7 @@ fn forwards_somewhere(far: &Far) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Where to, and which of our addresses tunnels there come from.
+/// Forwarding Parameters, and which of our addresses tunnels there come from.
 fn forwarding(
     ie: &ForwardingParameters<'_>,
     site: &Site,
@@ -717,7 +717,7 @@ fn update_forwarding(
             ));
         }
     };
-    // What was said of it before holds for the same side.
+    // The network that was given before holds for the same side.
     let said_anew = ie.network_instance.is_some() || ie.tgpp_interface_type.is_some();
     let stays = before.filter(|to| to.destination == destination && !said_anew);
     let through = match stays {
@@ -767,7 +767,7 @@ fn plain_udp(
         .transpose()
 }
 
-/// What a FAR keeps of Outer Header Creation: a tunnel, or that what it names can be none.
+/// Outer Header Creation as a FAR keeps it: a tunnel, or that what it names can be none.
 fn kept(tunnel: Option<RemoteFTeid>) -> (Option<RemoteFTeid>, bool) {
     (tunnel, tunnel.is_none())
 }
@@ -809,7 +809,7 @@ pub(crate) fn update_qer(qer: &mut Qer, ie: &UpdateQer<'_>) -> Result<(), Refusa
     rarities.add_to(qer)
 }
 
-/// What Create QER and Update QER seldom have.
+/// IEs that Create QER and Update QER seldom have.
 struct Rarities {
     gbr: Option<Gbr>,
     averaging_ms: Option<u32>,
@@ -828,7 +828,7 @@ impl Rarities {
             rare.averaging_ms = NonZeroU32::new(ms);
         }
         if let Some(rate) = self.packet_rate {
-            // What may pass beyond it is for exception data, and nothing says which packets are.
+            // The additional rate is for exception data, and nothing says which packets are.
             if rate.additional {
                 return Err(Refusal::rule(IeType::PACKET_RATE));
             }

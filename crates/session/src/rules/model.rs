@@ -38,7 +38,7 @@ pub struct Rules {
     pub bars: Box<[Bar]>,
 }
 
-/// What packets meet of [`Rules`].
+/// The part of [`Rules`] that packets meet, and what it refers to.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketRules<'a> {
     /// See [`Rules::pdrs`].
@@ -53,9 +53,9 @@ pub struct PacketRules<'a> {
     /// PDRs whose packets a URR without quota left stops, and the FAR that applies to them meanwhile, if
     /// there is one.
     pub closed: &'a [(PdrId, Option<FarId>)],
-    /// What is configured for PDRs to activate.
+    /// Configured rules that PDRs may activate.
     pub predefined: &'a [PredefinedRule],
-    /// By what packets of applications are told.
+    /// Flows of applications, by which their packets are told.
     pub applications: &'a Flows,
     /// Tunnels that nothing is sent into: TEID, host order, and address of the far end.
     pub stopped: &'a [(u32, IpAddr)],
@@ -130,17 +130,17 @@ pub struct Pdr {
     pub id: PdrId,
     /// The lowest value is tried first (8.2.11).
     pub precedence: u32,
-    /// What packets it is about.
+    /// Packets that it is for.
     pub pdi: Pdi,
     /// The outer GTP-U, UDP and IP headers are taken off.
     pub outer_header_removal: Option<Removal>,
     /// With it, the PDU Session Container goes too where the packet goes on in a tunnel.
     pub container_removal: bool,
-    /// What happens to them. `None` where predefined rules say that.
+    /// FAR for them. `None` where predefined rules have one.
     pub far: Option<FarId>,
-    /// What limits and marks them.
+    /// QERs that limit and mark them.
     pub qers: SmallVec<[QerId; 4]>,
-    /// What measures them.
+    /// URRs that measure them.
     pub urrs: SmallVec<[UrrId; 4]>,
 }
 
@@ -192,7 +192,7 @@ impl Pdr {
 /// Packet Detection Information (TS 29.244, 5.2.1A.2). All of it must match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pdi {
-    /// Where packets come from.
+    /// Source Interface: the side that packets come from.
     pub source: Interface,
     /// Network instance, if the SMF names one that is configured. On the access side, any other
     /// name too is accepted and leads here to `None`: there is one access network.
@@ -205,7 +205,7 @@ pub struct Pdi {
     pub ue: Option<UeIp>,
     /// In a tunnel: they carry one of these. Empty: any, or none.
     pub qfis: QfiSet,
-    /// What few PDIs have.
+    /// Conditions that few PDIs have.
     pub more: Option<Box<RarePdi>>,
 }
 
@@ -250,7 +250,7 @@ impl Pdi {
         self.ue.is_some() || !self.framed().is_empty()
     }
 
-    /// Where the UE's addresses, and the networks behind it, are valid.
+    /// Network instance in which the UE's addresses, and the networks behind it, are valid.
     pub fn ni_of_ue(&self) -> NiId {
         self.ue.map(|ue| ue.ni).or(self.ni).unwrap_or(NiId::DEFAULT)
     }
@@ -327,7 +327,7 @@ pub struct LocalEnds {
 /// UE IP Address (TS 29.244, 8.2.62).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UeIp {
-    /// Where the address is valid.
+    /// Network instance in which the address is valid.
     pub ni: NiId,
     /// IPv4 address.
     pub v4: Option<Ipv4Addr>,
@@ -357,7 +357,7 @@ pub struct SdfFilter {
     pub asks: Conditions,
 }
 
-/// What an SDF filter asks of packets. None at all: every packet meets it.
+/// Conditions of an SDF filter on packets. None at all: every packet meets it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conditions {
     /// Flow Description.
@@ -430,9 +430,9 @@ impl fmt::Display for Conditions {
 pub struct Far {
     /// Unique within the session.
     pub id: FarId,
-    /// What to do.
+    /// Apply Action.
     pub apply: Apply,
-    /// Where to; kept while the action is another.
+    /// Destinations; kept while the action is another.
     pub targets: Targets,
     /// How to buffer.
     pub bar: Option<BarId>,
@@ -533,7 +533,7 @@ impl RemoteFTeid {
         Some(self.v6).filter(|addr| !addr.is_unspecified())
     }
 
-    /// Those that there are.
+    /// The addresses that there are, IPv4 first.
     pub fn addresses(self) -> impl Iterator<Item = IpAddr> {
         let v6 = self.v6().map(IpAddr::V6);
         self.v4().map(IpAddr::V4).into_iter().chain(v6)
@@ -549,18 +549,18 @@ pub struct Qer {
     pub gate: Gate,
     /// Maximum bit rate (8.2.8). `None`: unlimited.
     pub mbr: Option<Mbr>,
-    /// What downlink packets are marked with.
+    /// QFI that downlink packets are marked with.
     pub qfi: Option<Qfi>,
-    /// What few QERs have.
+    /// IEs that few QERs have.
     pub rare: Option<Box<RareQer>>,
 }
 
-/// What few QERs have.
+/// IEs that few QERs have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RareQer {
     /// RQI (8.2.88) and Paging Policy Indicator (8.2.116): what downlink packets carry.
     pub marks: Marks,
-    /// Guaranteed bit rate (8.2.9). It takes effect where the configuration says what there is for all.
+    /// Guaranteed bit rate (8.2.9). It takes effect where capacities are configured.
     pub gbr: Option<Mbr>,
     /// Averaging Window (8.2.115) of both rates, in milliseconds: what may pass back to back. `None`: as configured.
     pub averaging_ms: Option<NonZeroU32>,
@@ -584,7 +584,7 @@ pub struct Gate {
 pub struct Mbr([[u8; 5]; 2]);
 
 impl Mbr {
-    /// What has more than 40 bits becomes the largest rate.
+    /// A rate of more than 40 bits becomes the largest.
     pub fn new(uplink_kbps: u64, downlink_kbps: u64) -> Self {
         Self([uplink_kbps, downlink_kbps].map(|kbps| {
             let [_, _, _, octets @ ..] = kbps.min((1 << 40) - 1).to_be_bytes();
@@ -612,7 +612,7 @@ impl Qer {
         }
     }
 
-    /// What downlink packets carry beside the QFI.
+    /// Marks that downlink packets carry beside the QFI.
     pub fn marks(&self) -> Marks {
         self.rare.as_ref().map_or_else(Marks::default, |r| r.marks)
     }
@@ -626,12 +626,12 @@ impl Qer {
         }
     }
 
-    /// Over how long its rates are averaged, where the SMF says so.
+    /// Averaging Window of its rates, where the SMF gives one.
     pub fn averaging_ms(&self) -> Option<NonZeroU32> {
         self.rare.as_ref()?.averaging_ms
     }
 
-    /// What is guaranteed in `direction`; not 0.
+    /// Guaranteed rate of `direction`; not 0.
     pub fn gbr_kbps(&self, direction: Direction) -> Option<u64> {
         let gbr = self.rare.as_ref()?.gbr?.kbps(direction);
         (gbr > 0).then_some(gbr)
@@ -648,7 +648,7 @@ impl Qer {
 pub struct Urr {
     /// Unique within the session.
     pub id: UrrId,
-    /// What it asks for; shared, because each request works on a copy of a session's rules.
+    /// Its content; shared, because each request works on a copy of a session's rules.
     pub asks: Arc<Asks>,
 }
 
@@ -663,7 +663,7 @@ pub struct Bar {
     pub packets: Option<u16>,
 }
 
-/// What all kinds of rules have in common.
+/// Common part of all kinds of rules.
 pub(crate) trait Rule {
     type Id: Copy + Eq;
     fn id(&self) -> Self::Id;

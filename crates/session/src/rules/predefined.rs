@@ -32,7 +32,7 @@ fn qer_of(rule: PredefinedId) -> QerId {
     QerId(PREDEFINED_IDS | u32::from(rule.get()))
 }
 
-/// What an operator has configured under a name.
+/// Rule that an operator has configured under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PredefinedRule {
     /// As SMFs call it; several rules may have one name, and are activated together.
@@ -66,7 +66,7 @@ impl PredefinedRule {
         self.direction.is_none_or(|own| own == pdr.direction())
     }
 
-    /// Whose routes packets of this PDR go by, if the rule says so.
+    /// Network instance by whose routes packets of this PDR go, if the rule says so.
     pub(crate) fn route(&self, pdr: &Pdr) -> Option<NiId> {
         match self.far {
             PredefinedFar::Route(ni) if pdr.direction() == Direction::Uplink => Some(ni),
@@ -112,7 +112,7 @@ impl<'a> EffectivePdr<'a> {
     }
 }
 
-/// What a PDR is to packets, in the order in which it is tried.
+/// Forms of a PDR that packets meet, in the order in which they are tried.
 pub(crate) fn effective<'a>(
     pdr: &'a Pdr,
     rules: &'a [PredefinedRule],

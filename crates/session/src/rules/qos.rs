@@ -1,4 +1,4 @@
-//! What the configuration says of QoS: what QFIs stand for, as N4 does not tell 5QIs, and what there is for all flows.
+//! QoS as configured: classes of flows by QFI, as N4 does not tell 5QIs, and capacities that flows share.
 
 use std::net::IpAddr;
 
@@ -15,38 +15,38 @@ pub const DEFAULT_5QI: u8 = 9;
 /// ToS bits of a DSCP.
 const DSCP_MASK: u8 = 0xfc;
 
-/// What QoS flows are, and what there is for all of them.
+/// Classes of QoS flows, and capacities that they share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QosConfig {
-    /// What becomes of packets above an MBR, where no flow says otherwise.
+    /// Treatment of packets above an MBR, where no flow says otherwise.
     pub above: Above,
-    /// What is known of flows; the first that fits counts.
+    /// Classes of flows; the first that fits counts.
     pub flows: Vec<FlowClass>,
-    /// What packets go through; of each, at most four count.
+    /// Capacities that packets go through; of those of one packet, the first four count.
     pub capacities: Vec<CapacityUse>,
 }
 
-/// What a QFI stands for.
+/// Class of the flows with a QFI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowClass {
     /// As SMFs say it.
     pub qfi: Qfi,
-    /// Where; `None`: everywhere.
+    /// Network instance of the flows; `None`: any.
     pub ni: Option<NiId>,
-    /// Its part of what there is, against others': 1 to [`WEIGHT_MAX`].
+    /// Weight against other flows in a capacity: 1 to [`WEIGHT_MAX`].
     pub weight: u16,
     /// DSCP of the outer IP header, where its FAR has no Transport Level Marking: 0 to 63.
     pub dscp: Option<u8>,
-    /// What becomes of packets above an MBR.
+    /// Treatment of packets above an MBR.
     pub above: Option<Above>,
 }
 
-/// Whose packets a capacity is for.
+/// A capacity, and the packets that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapacityUse {
     /// As the tables know it.
     pub id: CapacityId,
-    /// Whose.
+    /// Packets that it is for.
     pub of: Of,
 }
 
@@ -59,23 +59,23 @@ pub enum Of {
     Tunnels(Vec<IpAddr>),
     /// They are of UEs of a network instance.
     Instance {
-        /// Which.
+        /// The network instance.
         ni: NiId,
         /// Which way they go.
         direction: Direction,
     },
     /// They are of these UEs.
     Users {
-        /// Where the addresses are valid; `None`: anywhere.
+        /// Network instance in which the addresses are valid; `None`: any.
         ni: Option<NiId>,
-        /// Which addresses.
+        /// Prefixes that the UEs' addresses are in.
         ues: Vec<IpNet>,
         /// Which way they go.
         direction: Direction,
     },
 }
 
-/// Of a flow with this 5QI: the greater, the lower its Priority Level (TS 23.501, table 5.7.4-1). `None`: there is no such 5QI.
+/// Weight of a flow with this 5QI: the lower its Priority Level (TS 23.501, table 5.7.4-1), the greater. `None`: no such 5QI.
 pub fn weight_of(five_qi: u8) -> Option<u16> {
     let priority = match five_qi {
         1 => 20,
@@ -109,20 +109,20 @@ pub fn weight_of(five_qi: u8) -> Option<u16> {
 }
 
 impl QosConfig {
-    /// What is said of a flow.
+    /// Class of a flow.
     pub(crate) fn class(&self, ni: Option<NiId>, qfi: Option<Qfi>) -> Option<&FlowClass> {
         let fits =
             |class: &&FlowClass| Some(class.qfi) == qfi && (class.ni.is_none() || class.ni == ni);
         self.flows.iter().find(fits)
     }
 
-    /// What becomes of packets of a flow above an MBR.
+    /// Treatment of packets of a flow above an MBR.
     pub(crate) fn above(&self, ni: Option<NiId>, qfi: Option<Qfi>) -> Above {
         let said = self.class(ni, qfi).and_then(|class| class.above);
         said.unwrap_or(self.above)
     }
 
-    /// Its part of what there is.
+    /// Its weight in capacities.
     pub(crate) fn weight(&self, ni: Option<NiId>, qfi: Option<Qfi>) -> u16 {
         let said = self.class(ni, qfi).map(|class| class.weight);
         said.or_else(|| weight_of(DEFAULT_5QI)).unwrap_or(1)
@@ -137,7 +137,7 @@ impl QosConfig {
         })
     }
 
-    /// What its packets go through, in the order of the configuration. `None`: nothing.
+    /// Capacities that its packets go through, in the order of the configuration, at most four. `None`: none.
     pub(crate) fn capacities(
         &self,
         direction: Direction,

@@ -1,4 +1,4 @@
-//! What the configuration adds to the rules.
+//! Configuration that rules depend on.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -18,7 +18,7 @@ use crate::rules::{Interface, LocalEnds, RemoteFTeid, TunnelNetworkId};
 pub(crate) struct Site {
     /// Our ends of tunnels; at most 256.
     n3: Vec<IpAddr>,
-    /// What else is ours: as configured, and as this host has them now.
+    /// Our other addresses: as configured, and as this host has them now.
     own: Vec<IpAddr>,
     host: Vec<IpAddr>,
     /// At most 255.
@@ -26,7 +26,7 @@ pub(crate) struct Site {
     /// In the order of [`NiId`].
     names: Vec<String>,
     emergency: Vec<bool>,
-    /// What SMFs may activate.
+    /// Rules that SMFs may activate.
     pub(crate) predefined: Vec<PredefinedRule>,
     policies: Vec<ForwardingPolicy>,
     pub(crate) burst: Burst,
@@ -98,7 +98,7 @@ impl Site {
         self.n3.iter().position(same).map(|at| at as u8)
     }
 
-    /// Where tunnels of a network may end that we choose ourselves: of the families asked for, those we
+    /// Our end of a tunnel of a network, where we choose it: of the families asked for, those we
     /// have. `None`: of neither.
     pub(crate) fn choose_ends(
         &self,
@@ -160,7 +160,7 @@ impl Site {
         (v4, v6)
     }
 
-    /// Whose address packets to the other end of a tunnel go to, and from which of ours: IPv4 where
+    /// Address of the other end of a tunnel, and ours that packets to it come from: IPv4 where
     /// there is a choice, unless only IPv6 has a route. `None`: we have no address of its family.
     pub(crate) fn path_to(
         &self,
@@ -230,7 +230,7 @@ impl Site {
         })
     }
 
-    /// Where what is named like this lies in the configuration. A tunnel network may bear more names than it did.
+    /// Place of this name in the configuration. A tunnel network may bear more names than it did.
     pub(crate) fn place_of(&self, name: &ConfigName) -> Option<ConfigPlace> {
         Some(match name {
             ConfigName::NetworkInstance(name) if name.is_empty() && self.names.is_empty() => {

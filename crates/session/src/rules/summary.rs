@@ -12,7 +12,7 @@ pub struct SessionSummary {
     pub seid: u64,
     /// The SMF's.
     pub cp_seid: u64,
-    /// Whose it is.
+    /// Peer that owns it.
     pub peer: PeerId,
     /// The UE's addresses, as prefixes; without what is behind it.
     pub ue: Vec<IpNet>,

@@ -1,11 +1,11 @@
-//! Where the packets of a FAR go.
+//! Destinations of the packets of a FAR.
 
 use compiled::{Marking, PolicyId};
 use serde::{Deserialize, Serialize};
 
 use crate::rules::{Far, Forwarding, LeftTunnel, RemoteFTeid, TunnelNetworkId};
 
-/// Where the packets of a FAR go. Few FARs duplicate, and the others need no room for it.
+/// Destinations of the packets of a FAR. Few FARs duplicate, and the others need no room for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Targets(Target);
 
@@ -17,7 +17,7 @@ enum Target {
     Rare(Box<RareTarget>),
 }
 
-/// With what few FARs have.
+/// Destinations that few FARs have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct RareTarget {
     forwarding: Option<Forwarding>,
@@ -29,7 +29,7 @@ struct RareTarget {
 }
 
 impl Targets {
-    /// These.
+    /// Forwarding Parameters, and duplicates.
     pub fn new(forwarding: Option<Forwarding>, duplicates: Duplicates) -> Self {
         Self::of(RareTarget {
             forwarding,
@@ -77,7 +77,7 @@ impl Targets {
 pub struct Duplicates {
     /// DUPL; without it, the parameters are kept only.
     pub on: bool,
-    /// Where they go, at most [`DUPLICATES_MAX`](compiled::DUPLICATES_MAX). They are shown to nobody:
+    /// Their destinations, at most [`DUPLICATES_MAX`](compiled::DUPLICATES_MAX). They are shown to nobody:
     /// they may be somebody's to intercept (TS 33.127).
     pub to: Vec<Duplicating>,
 }
@@ -96,7 +96,7 @@ pub struct Duplicating {
 }
 
 impl Far {
-    /// Where each packet goes besides.
+    /// Destinations that each packet goes to besides.
     pub fn duplicates(&self) -> &[Duplicating] {
         let duplicates = self.targets.rare().map(|more| &more.duplicates);
         duplicates
@@ -104,7 +104,7 @@ impl Far {
             .map_or(&[], |duplicates| &duplicates.to)
     }
 
-    /// Where packets go in UDP without GTP-U; then [`Forwarding::tunnel`] is `None`. The port is in place of the TEID.
+    /// Destination in UDP without GTP-U; then [`Forwarding::tunnel`] is `None`. The port is in place of the TEID.
     pub fn udp(&self) -> Option<RemoteFTeid> {
         self.targets.rare()?.udp
     }

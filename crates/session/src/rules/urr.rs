@@ -1,4 +1,4 @@
-//! What a URR asks for (TS 29.244, 5.2.2.2), checked: what we cannot honour is refused.
+//! URRs (TS 29.244, 5.2.2.2), checked: one that we cannot honour is refused.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ impl Limits {
             || downlink >= self.of[1]
     }
 
-    /// What is left after so much.
+    /// Limits that are left after so much.
     #[must_use]
     pub fn less(&self, used: [u64; 2]) -> Self {
         let less = |limit: u64, used: u64| match limit {
@@ -90,7 +90,7 @@ impl Limits {
     }
 }
 
-/// What most URRs have.
+/// Content of a URR, without its ID.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asks {
     /// Measurement Method (8.2.40).
@@ -112,7 +112,7 @@ pub struct Asks {
     pub rare: Option<Box<RareAsks>>,
 }
 
-/// What few URRs have.
+/// IEs that few URRs have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RareAsks {
     /// Time Threshold (8.2.14), in seconds.
@@ -194,7 +194,7 @@ pub struct Monitoring {
 }
 
 bitflags! {
-    /// What an Update URR has said anew.
+    /// IEs that an Update URR has given anew.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Renewed: u16 {
         /// A quota of volume.
@@ -220,7 +220,7 @@ bitflags! {
     }
 }
 
-/// What holds after a Monitoring Time. A threshold of zero is none.
+/// Limits from a Monitoring Time on. A threshold of zero is none.
 macro_rules! after {
     ($at:expr, $ie:expr) => {
         Monitoring {
@@ -388,7 +388,7 @@ impl Asks {
         self.is_possible()
     }
 
-    /// What goes together, and what we can do.
+    /// Refuses IEs that do not go together, and what we cannot do.
     pub(crate) fn is_possible(&self) -> Result<(), Refusal> {
         let method = self.method;
         if method.is_empty() || !MeasurementMethod::all().contains(method) {
@@ -512,7 +512,7 @@ impl Asks {
         self.information.contains(MeasurementInformation::INAM)
     }
 
-    /// What was offered is measured, not what QoS enforcement let pass (MBQE).
+    /// Whether packets are measured as offered, before QoS enforcement drops some (MBQE).
     pub(crate) fn measures_before_qos(&self) -> bool {
         self.information.contains(MeasurementInformation::MBQE)
     }

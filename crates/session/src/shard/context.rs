@@ -24,22 +24,22 @@ pub(crate) struct Context {
     pub(crate) kept: Kept,
     /// The SMF's SEID.
     pub(crate) cp_seid: u64,
-    /// What not every session has.
+    /// Optional state, allocated when used.
     pub(crate) extra: Option<Box<Extra>>,
 }
 
-/// What not every session has.
+/// Optional state, allocated when used.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extra {
     /// Sets that it is in; most are in none.
     pub(crate) membership: Option<Box<Membership>>,
     pub(crate) urr_rules: UrrRules,
-    /// What its URRs have measured.
+    /// Measurements of its URRs.
     pub(crate) usage: Option<Usage>,
     pub(crate) rare: Option<Box<Rare>>,
 }
 
-/// What few sessions have.
+/// State that few sessions have.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rare {
     /// Traffic Endpoints.
@@ -159,7 +159,7 @@ impl Context {
         self.extra.as_mut()?.usage.as_mut()
     }
 
-    /// What usage goes by, and what its URRs have measured, if it has some.
+    /// URRs and the PDRs that name them, and their measurements, if it has some.
     pub(crate) fn measuring(&mut self) -> Option<(&UrrRules, &mut Usage)> {
         let extra = self.extra.as_deref_mut()?;
         Some((&extra.urr_rules, extra.usage.as_mut()?))
@@ -169,7 +169,7 @@ impl Context {
         self.extra.as_ref()?.rare.as_deref()
     }
 
-    /// Changes what few sessions have; nothing is kept of nothing.
+    /// Changes the state that few sessions have; it is freed when it is empty.
     pub(crate) fn change_rare<R>(&mut self, change: impl FnOnce(&mut Rare) -> R) -> R {
         let extra = self.extra.get_or_insert_default();
         let rare = extra.rare.get_or_insert_default();

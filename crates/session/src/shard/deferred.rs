@@ -10,7 +10,7 @@ use crate::shard::index::deferred::{Deferral, Deferred};
 use crate::shard::sessions::Sessions;
 
 impl<T: Tables> Sessions<T> {
-    /// What the draft says of times goes with the session.
+    /// Writes the times of the draft's PDRs into the session.
     pub(crate) fn defer(&mut self, now: Time, seid: u64) {
         let timings = std::mem::take(&mut self.draft.timings);
         let deferred = &mut self.deferred;

@@ -39,7 +39,7 @@ pub(crate) struct Table<R> {
     pub(crate) changed: bool,
 }
 
-/// The whole of it. Its memory is used again for each request.
+/// All of a session that a request may change. Its memory is used again for each request.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) pdrs: Table<Pdr>,
@@ -58,22 +58,22 @@ pub(crate) struct Draft {
     pub(crate) new_pdis: Vec<(usize, Wants)>,
     /// Tunnels that FARs have left with SNDEM, once for each FAR.
     left_tunnels: Vec<LeftTunnel>,
-    /// Of PDRs that hold for some time only.
+    /// Times of PDRs that hold for some time only.
     pub(crate) timings: Timings,
     dormant: Vec<PdrId>,
-    /// What the request does to URRs.
+    /// Changes of URRs by the request.
     pub(crate) usage: UrrChanges,
     /// See [`PacketRules::closed`].
     pub(crate) closed: Vec<(PdrId, Option<FarId>)>,
-    /// What waits for the session is to be dropped (DROBU).
+    /// Packets that wait for the session are to be dropped (DROBU).
     pub(crate) drops_held: bool,
     /// It has TEIDs and addresses already, which are to be those that it holds.
     pub(crate) is_adopted: bool,
     /// PDRs whose packets waited without a word to the SMF before the request.
     pub(crate) silent: SmallVec<[PdrId; 2]>,
-    /// Where kept rules end that were loaded.
+    /// Ends of the kept rules that were loaded.
     ends: Ends,
-    /// What is kept, as it is written.
+    /// Buffer for rules that are written to be kept.
     octets: Vec<u8>,
 }
 
@@ -282,7 +282,7 @@ impl Draft {
         timing.set(activation, deactivation);
     }
 
-    /// What would hold TEIDs and addresses.
+    /// PDRs and Traffic Endpoints that would hold TEIDs and addresses.
     pub(crate) fn holders(&self) -> Holders<'_> {
         Holders {
             pdrs: &self.pdrs.rules,
@@ -331,7 +331,7 @@ impl Draft {
             || self.pdrs.rules.iter().any(is_found_by_others)
     }
 
-    /// What has changed goes into the session.
+    /// Writes its changes into the session.
     pub(crate) fn land(&mut self, into: &mut Context) {
         let (pdrs, fars) = (&self.pdrs, &self.fars);
         if pdrs.changed || fars.changed || self.qers.changed || self.bars.changed {
@@ -521,7 +521,7 @@ impl Draft {
         Ok(())
     }
 
-    /// What depends on several rules.
+    /// Checks, and completes, all that depends on several rules.
     fn settle(&mut self, site: &Site) -> Result<(), Refusal> {
         if self.bars.changed || self.fars.changed {
             self.settle_fars()?;
@@ -536,7 +536,7 @@ impl Draft {
         self.settle_links()
     }
 
-    /// What a FAR is linked to must be there. It says where packets of the other direction come in, and changes
+    /// A Linked Traffic Endpoint of a FAR must be there. It says where packets of the other direction come in, and changes
     /// nothing for those of the FAR.
     fn settle_links(&self) -> Result<(), Refusal> {
         let lost = |&&(_, id): &&(FarId, u8)| self.endpoints.iter().all(|known| known.id != id);
@@ -747,7 +747,7 @@ impl Draft {
         Ok(())
     }
 
-    /// What the filter with this id asks for: what this request says of it, else what it did before.
+    /// Conditions of the SDF filter with this id: as this request gives them, else as they were.
     fn filter_named(&self, id: u32) -> Result<Conditions, Refusal> {
         let wrong = Refusal::rule(IeType::SDF_FILTER);
         let said = |now: bool| {

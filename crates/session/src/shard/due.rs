@@ -1,4 +1,4 @@
-//! What falls due. Indexes say who is; all of them are asked here, and nowhere else.
+//! Work that falls due. Indexes say which sessions are; all of them are asked here, and nowhere else.
 
 use compiled::Tables;
 

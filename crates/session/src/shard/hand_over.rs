@@ -170,7 +170,7 @@ impl<T: Tables> Sessions<T> {
         self.usage_changes_hands(place, seid);
     }
 
-    /// Where requests about this session go, if not to the address of its association.
+    /// Address for requests about this session, if not that of its association.
     pub(crate) fn controller(&self, seid: u64) -> Option<IpAddr> {
         let session = self.slab.get(self.slab.find(seid)?)?;
         session.context.membership()?.controller

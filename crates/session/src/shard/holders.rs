@@ -1,9 +1,9 @@
-//! What holds TEIDs and addresses.
+//! PDRs and Traffic Endpoints, which hold TEIDs and addresses.
 
 use crate::rules::endpoints::Endpoint;
 use crate::rules::{LocalTeid, Pdr};
 
-/// What holds TEIDs and addresses.
+/// PDRs and Traffic Endpoints that hold TEIDs and addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holders<'a> {
     pub(crate) pdrs: &'a [Pdr],

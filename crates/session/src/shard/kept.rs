@@ -17,7 +17,7 @@ pub(crate) struct Kept(Box<[u8]>);
 /// Numbers of PDRs, FARs, QERs and BARs.
 type Counts = [usize; 4];
 
-/// Where rules of each kind end.
+/// Offsets at which rules of each kind end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ends {
     begin: usize,

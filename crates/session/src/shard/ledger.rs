@@ -13,15 +13,15 @@ use crate::base::slab::Place;
 /// More lines than any session takes at once.
 const PLENTY: u64 = 4096;
 
-/// All of it.
+/// Holdings of all peers, and their shares.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     sessions_at_most: u64,
     shares: Shares,
-    /// Of each peer that is there.
+    /// Party of each peer that is there.
     parties: BTreeMap<PeerId, PartyId>,
     members: BTreeMap<PartyId, Vec<PeerId>>,
-    /// Of each peer that holds something, also of those that are gone and whose sessions are yet to be deleted.
+    /// Holding of each peer that has one, also of those that are gone and whose sessions are yet to be deleted.
     held: BTreeMap<PeerId, Holding>,
     all: Holding,
     emergency: HashSet<Place>,
@@ -66,7 +66,7 @@ impl Ledger {
         }
     }
 
-    /// What was held as `before` is held as `after`.
+    /// A session of this peer holds `after` instead of `before`.
     pub(crate) fn change(&mut self, peer: PeerId, before: &Holding, after: &Holding) {
         if before == after {
             return;

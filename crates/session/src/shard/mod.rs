@@ -223,7 +223,7 @@ impl<T: Tables> Shard<T> {
         self.sessions.view(seid, &self.tables)
     }
 
-    /// Whose a session is, by our SEID.
+    /// Peer that owns the session with this SEID of ours.
     pub(crate) fn owner(&self, seid: u64) -> Option<PeerId> {
         self.sessions.owner(seid).map(|(peer, _)| peer)
     }
@@ -251,7 +251,7 @@ impl<T: Tables> Shard<T> {
         &mut self.tables
     }
 
-    /// Where a SEID leads, if it is one of ours, without looking.
+    /// Place that a SEID leads to, if it is one of ours; what is there is not read.
     pub(crate) fn place_of(&self, seid: u64) -> Option<Place> {
         self.sessions.place_of(seid)
     }

@@ -31,7 +31,7 @@ const SESSIONS_PER_STEP: usize = 512;
 /// A buffering duration without end: the tables want a number.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// What a report is about: one PDR, and what the packet was like that it has met.
+/// Content of a Downlink Data Report: one PDR, and the marks of the packet that it has met.
 pub(crate) type Told = (u16, DownlinkDataServiceInformation);
 
 impl<T: Tables> Sessions<T> {
@@ -127,7 +127,7 @@ fn bar_of<'a>(rules: &'a Rules, far: &Far) -> Option<&'a Bar> {
     rules.bars.iter().find(|bar| Some(bar.id) == far.bar)
 }
 
-/// What downlink packets of the PDR are marked with.
+/// QFI that downlink packets of the PDR are marked with.
 fn qfi(rules: &Rules, pdr: &Pdr) -> Option<Qfi> {
     let of_pdr = |id| rules.qers.iter().find(|qer| qer.id == id);
     let qers: SmallVec<[_; 4]> = pdr.qers.iter().filter_map(|&id| of_pdr(id)).collect();
@@ -141,7 +141,7 @@ impl<T: Tables> Sessions<T> {
             .then(|| (session.context.rules(), &session.handle))
     }
 
-    /// What waits is as its BAR says; whether, and after what delay, the SMF is to hear of it.
+    /// Limits packets that wait as their BAR says. The delay after which the SMF is to hear of them; `None`: it is not.
     fn hold(&self, what: Buffered, tables: &mut T) -> Option<Duration> {
         let (rules, _) = self.live_rules(what.seid)?;
         let pdr = rules.pdrs.iter().find(|pdr| pdr.id == what.pdr)?;

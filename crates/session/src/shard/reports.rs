@@ -155,7 +155,7 @@ impl<T: Tables> Shard<T> {
         self.wake_reports(now, out);
     }
 
-    /// What waits goes, as far as it may: usage after all else, as it waits without loss.
+    /// Sends reports that wait, as far as it may: usage after all else, as it waits without loss.
     pub(super) fn send_what_waits(&mut self, now: Time, out: &mut Outputs, peer: PeerId) {
         while self.may_report(peer) {
             if let Some(mut next) = self.reports.next(peer) {
@@ -186,7 +186,7 @@ impl<T: Tables> Shard<T> {
     }
 }
 
-/// What `write` writes, by itself.
+/// IEs that `write` writes, without a message around them.
 fn only_ies(write: impl FnOnce(&mut Writer<'_>)) -> Box<[u8]> {
     let mut octets = Vec::new();
     Writer::ies_alone(&mut octets, write);

@@ -347,7 +347,7 @@ fn a_silent_smf_holds_up_only_its_own() {
     assert_eq!(world.sent().len(), 256);
     assert!(world.report(healthy));
     assert_eq!(world.sent().len(), 1);
-    // What waits goes out as answers come, each once and in its turn.
+    // Reports that wait go out as answers come, each once and in its turn.
     let mut left = taken - 256;
     assert!(!world.report(seid));
     let mut last = world.pass(Duration::from_secs(1));

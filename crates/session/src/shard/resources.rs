@@ -1,4 +1,4 @@
-//! What sessions hold beyond their rules: TEIDs and UE addresses, each of one session only.
+//! TEIDs and UE addresses that sessions hold beside their rules, each of one session only.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
@@ -22,7 +22,7 @@ use crate::shard::holders::Holders;
 /// Created PDR (TS 29.244, table 7.5.3.2-1) or Created Traffic Endpoint (table 7.5.3.5-1): what we chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Created {
-    /// For which.
+    /// PDR or Traffic Endpoint that it is for.
     pub(crate) of: CreatedFor,
     /// The F-TEID that we chose.
     pub(crate) f_teid: Option<ChosenFTeid>,
@@ -32,7 +32,7 @@ pub(crate) struct Created {
     pub(crate) ue6: Option<Ipv6Net>,
 }
 
-/// For what we chose.
+/// PDR or Traffic Endpoint that we chose for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CreatedFor {
     Pdr(PdrId),
@@ -58,7 +58,7 @@ pub(crate) struct ChosenFTeid {
     pub(crate) v6: Option<Ipv6Addr>,
 }
 
-/// All of them, and what the request at hand does with them.
+/// TEIDs and UE addresses of all sessions, and those that the request at hand takes.
 #[derive(Debug)]
 pub(crate) struct Resources {
     teids: Teids,
@@ -68,11 +68,11 @@ pub(crate) struct Resources {
     framed_routes: Vec<Option<Vec<IpNet>>>,
     /// By [`NiId`]: the first of those whose UEs are found beside its own.
     homes: Vec<NiId>,
-    /// What the request at hand has taken so far, latest last.
+    /// Taken by the request at hand so far, latest last.
     taken: Vec<Taken>,
     /// TEIDs chosen for CHOOSE IDs of the request at hand.
     chosen_by_id: Vec<(ChooseId, LocalTeid)>,
-    /// What the request at hand has chosen.
+    /// Chosen for the request at hand.
     created: Vec<Created>,
 }
 
@@ -90,7 +90,7 @@ struct Net {
     of: Of,
 }
 
-/// What a session holds addresses for.
+/// Use of an address that a session holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     /// The UE, as the SMF says.
@@ -112,7 +112,7 @@ impl Net {
     }
 }
 
-/// How full.
+/// Use of TEIDs and pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceFill {
     /// TEIDs in use.
@@ -148,7 +148,7 @@ impl Resources {
         }
     }
 
-    /// What the last request that was accepted has chosen.
+    /// Chosen for the last request that was accepted.
     pub(crate) fn created(&self) -> &[Created] {
         &self.created
     }
@@ -240,8 +240,8 @@ impl Resources {
         (pdr.pdi.framed().iter()).try_for_each(|net| self.take_framed(ni, *net, before, site))
     }
 
-    /// Those of a Traffic Endpoint are those of its PDRs; one that no PDR names has what we choose for it, and the TEID
-    /// that the SMF gives.
+    /// A Traffic Endpoint has the tunnel and addresses of its PDRs; one that no PDR names has those that we choose for it, and
+    /// the TEID that the SMF gives.
     fn take_endpoint(
         &mut self,
         now: Time,
@@ -272,7 +272,7 @@ impl Resources {
         Ok(())
     }
 
-    /// What several PDRs of an endpoint have got is told once.
+    /// Notes choices for the answer; those of several PDRs of an endpoint are told once.
     fn note(&mut self, created: Created) {
         if created == Created::nothing(created.of) {
             return;
@@ -520,7 +520,7 @@ impl Resources {
         Ok(())
     }
 
-    /// What the session holds already, or has taken for this request.
+    /// The wanted network, if the session holds it already, or has taken it for this request.
     fn own(&self, before: Holders<'_>, wanted: &Net) -> Option<Net> {
         let mut all = held(before).chain(self.taken_nets());
         all.find(|held| held.is_same(wanted))
@@ -601,8 +601,8 @@ impl Resources {
     }
 }
 
-/// What a session holds: the addresses by which packets find it, those that we chose, and the networks behind its UE. The
-/// uplink may check against an address without holding it.
+/// Networks that a session holds: the addresses by which packets find it, those that we chose, and the networks behind its UE.
+/// The uplink may check against an address without holding it.
 fn held(by: Holders<'_>) -> impl Iterator<Item = Net> + '_ {
     let pdrs = by.pdrs;
     let all_are_keys = pdrs.iter().any(is_found_by_others);

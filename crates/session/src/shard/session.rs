@@ -25,7 +25,7 @@ pub(crate) struct Session<H> {
 }
 
 impl<H> Session<H> {
-    /// What usage goes by, handle, and what its URRs have measured, if it has some.
+    /// URRs and the PDRs that name them, handle, and measurements, if it has some.
     pub(crate) fn measuring(&mut self) -> Option<(&UrrRules, &mut H, &mut Usage)> {
         let (rules, usage) = self.context.measuring()?;
         Some((rules, &mut self.handle, usage))
@@ -38,7 +38,7 @@ impl<H> Session<H> {
         SessionSummary::new(seid, context.cp_seid, *peer, &pdrs, context.rule_counts())
     }
 
-    /// What operators see of URRs.
+    /// URRs, as operators see them.
     pub(crate) fn usage_view(
         &self,
         counters: &dyn Fn(PdrId, Option<PredefinedId>) -> Counters,

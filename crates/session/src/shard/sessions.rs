@@ -77,7 +77,7 @@ pub(crate) struct Sessions<T: Tables> {
     pub(super) counted: Vec<PeerId>,
 }
 
-/// What the answer to an accepted deletion says.
+/// Content of the answer to an accepted deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Deleted {
     /// The CP's SEID, for the header of the answer.
@@ -245,7 +245,7 @@ impl<T: Tables> Sessions<T> {
         outcome.map(|()| measured)
     }
 
-    /// What the draft holds is held, and nothing else of what was.
+    /// Keeps the resources that the draft names; releases the rest.
     fn keep(&mut self, now: Time, peer: PeerId, seid: u64) {
         if !self.draft.pdrs.changed && !self.draft.endpoints_changed {
             return;
@@ -434,7 +434,7 @@ impl<T: Tables> Sessions<T> {
         list.len -= 1;
     }
 
-    /// Where a SEID leads, if it is one of ours, without looking.
+    /// Place that a SEID leads to, if it is one of ours; what is there is not read.
     pub(crate) fn place_of(&self, seid: u64) -> Option<Place> {
         self.slab.place_of(seid)
     }
@@ -484,13 +484,13 @@ impl<T: Tables> Sessions<T> {
         session.map_or(0, |session| session.context.cp_seid)
     }
 
-    /// Where a session is, unless its peer has left it.
+    /// Place of a session, unless its peer has left it.
     pub(crate) fn place_if_live(&self, seid: u64) -> Option<Place> {
         let place = self.slab.find(seid)?;
         self.is_live(self.slab.get(place)?).then_some(place)
     }
 
-    /// Whose a session is, by our SEID, and what they call it.
+    /// Peer that owns the session with this SEID of ours, and the peer's SEID.
     pub(crate) fn owner(&self, seid: u64) -> Option<(PeerId, u64)> {
         let session = self.slab.get(self.slab.find(seid)?)?;
         self.is_live(session)
@@ -553,8 +553,7 @@ impl<T: Tables> Sessions<T> {
         Some(session.context.rules())
     }
 
-    /// Put the tunnels of up to `at_most` more sessions into the index. What was asked of it, if that can be
-    /// answered now.
+    /// Put the tunnels of sessions in up to `at_most` more places into the index.
     pub(crate) fn index_tunnels(&mut self, at_most: usize) {
         if let Some(from) = self.tunnels.next() {
             if from == Place::FIRST {
@@ -690,7 +689,7 @@ fn modification_is_supported(request: &SessionModificationRequest<'_>) -> Result
     Ok(())
 }
 
-/// What the tables have no room for.
+/// Refusal for want of room in the tables.
 fn no_room(full: NoRoom) -> Refusal {
     let refusal = Refusal::short_of(full.into());
     match full.qer {

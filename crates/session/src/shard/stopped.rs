@@ -73,7 +73,7 @@ impl<T: Tables> Sessions<T> {
         }
     }
 
-    /// What stops or goes on is a word of an entry that is there: there is room for it.
+    /// Publishes tunnels that stop or go on: a word of an entry that is there, so there is room for it.
     fn publish_as_it_is(&mut self, seid: u64, tables: &mut T) {
         if let Some(place) = self.slab.find(seid) {
             self.publish_anew(place, seid, tables);

@@ -20,7 +20,7 @@ use crate::usage::moment::Moment;
 use crate::usage::report::{Report, Subject};
 use crate::usage::urr_rules::UrrRules;
 
-/// What could not be published is tried again after so long.
+/// A publish that failed is tried again after so long.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// A session is not looked at again before so long.
@@ -180,7 +180,7 @@ impl<T: Tables> Sessions<T> {
         }
     }
 
-    /// What the SMF is told now: what it has not answered before all else. `None`: nothing.
+    /// Reports to send now: those that the SMF has not answered, else new ones. `None`: none, or some are on their way.
     pub(crate) fn usage_to_report(
         &mut self,
         now: Time,

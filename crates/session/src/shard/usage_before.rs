@@ -1,4 +1,4 @@
-//! What URRs have measured up to a request.
+//! Usage up to a request, counted under the rules before it.
 
 use compiled::Tables;
 use pfcp::IeType;
@@ -19,7 +19,7 @@ pub(crate) struct Before {
     pub(crate) rules: UrrRules,
     /// URRs that the request asks about.
     pub(crate) queries: Queries,
-    /// Only of this a request was made: rules stay.
+    /// PDRs and URRs stay as they are; URRs are only queried.
     pub(crate) rules_stay: bool,
 }
 
@@ -47,7 +47,7 @@ impl Queries {
     }
 }
 
-/// What URRs have measured up to a request, which the draft knows. `None`: they do not notice it.
+/// Counts usage up to a request, and writes into the draft which PDRs lack quota. `None`: URRs are not concerned.
 pub(crate) fn usage_before<T: Tables>(
     session: &mut Session<T::Handle>,
     draft: &mut Draft,
@@ -83,7 +83,7 @@ pub(crate) fn usage_before<T: Tables>(
     }))
 }
 
-/// Of a session without URRs, too: counters of its PDRs go on under those that come.
+/// URRs, and the PDRs that name them. Also of a session without URRs: counters of its PDRs go on under those that come.
 fn urr_rules_before(context: &Context) -> UrrRules {
     match context.urr_rules() {
         Some(rules) if !rules.urrs.is_empty() => rules.clone(),

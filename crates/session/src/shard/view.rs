@@ -21,7 +21,7 @@ use crate::usage::measured::Measured;
 /// One session with its rules and counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionView {
-    /// What a list shows of it.
+    /// The session in a line, as lists show it.
     pub summary: SessionSummary,
     /// In order of creation.
     pub pdrs: Vec<PdrView>,
@@ -60,7 +60,7 @@ pub struct PdrView {
     pub framed: Vec<IpNet>,
     /// Uplink: the QFIs of which packets carry one.
     pub qfis: Vec<u8>,
-    /// What each SDF filter asks for; `any` for one without conditions.
+    /// Conditions of each SDF filter; `any` for one without.
     pub filters: Vec<String>,
     /// The tunnel header is taken off.
     pub outer_header_removal: bool,
@@ -74,7 +74,7 @@ pub struct PdrView {
     pub predefined: Vec<PredefinedView>,
     /// Its Activation Time is to come, or its Deactivation Time has passed: packets do not meet it.
     pub dormant: bool,
-    /// What its packets did.
+    /// Counts of its packets.
     pub counters: Counters,
 }
 
@@ -93,7 +93,7 @@ pub struct PredefinedView {
     pub network_instance: Option<String>,
     /// Its QER, if it has one; the ID is ours.
     pub qer: Option<QerView>,
-    /// What its packets did: a part of those of the PDR.
+    /// Counts of its packets: a part of those of the PDR.
     pub counters: Counters,
 }
 
@@ -150,7 +150,7 @@ pub struct QerView {
 pub struct UrrView {
     /// URR ID.
     pub id: u32,
-    /// What it measures, by the names of Measurement Method (TS 29.244, 8.2.40).
+    /// Measurement Method (TS 29.244, 8.2.40).
     pub method: MeasurementMethod,
     /// When it reports (8.2.19).
     pub triggers: ReportingTriggers,

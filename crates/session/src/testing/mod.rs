@@ -128,7 +128,7 @@ const LABELS: [u32; 2] = [0, 0xabcde];
 
 const PORTS: [u16; 5] = [53, 80, 443, 1000, 65535];
 
-/// What the rules become, on a site with these N3 addresses.
+/// Compiles the rules for a site with this configuration, with routes to all peers.
 pub fn compile(rules: PacketRules<'_>, config: &Config) -> Result<Compiled, Refusal> {
     let mut compiled = Compiled::default();
     Compiler::default().compile(rules, &Site::new(config), &|_| true, &mut compiled)?;
@@ -160,7 +160,7 @@ pub fn rules() -> impl Strategy<Value = Rules> {
                 (rare.uplink_packets, rare.downlink_packets) = (None, None);
             }
         }
-        // What comes in a tunnel goes on with the marks that it has.
+        // Packets from tunnel to tunnel keep the marks that they have.
         for pdr in pdrs.iter().filter(|pdr| !pdr.is_found_by_ue()) {
             for qer in qers.iter_mut().filter(|qer| pdr.qers.contains(&qer.id)) {
                 if let Some(rare) = &mut qer.rare {
@@ -224,7 +224,7 @@ pub fn naming() -> impl Strategy<Value = (Rules, Vec<PredefinedRule>, Flows)> {
     })
 }
 
-/// Those of them that are for the direction of the PDR.
+/// Activates the rules in these places that are for the direction of the PDR.
 fn activate(pdr: &mut Pdr, predefined: &[PredefinedRule], places: Vec<usize>) {
     let is_for = |place: &usize| {
         let direction = predefined[*place].direction;
@@ -532,7 +532,7 @@ fn far(forwarding: impl Strategy<Value = Forwarding>) -> impl Strategy<Value = F
             far.set_policy(policy);
         }
         if matches!(apply, Apply::Buffer { .. }) && !says {
-            // Where to is not known yet.
+            // Its destination is not known yet.
             far.targets = Targets::default();
         }
         far

@@ -14,7 +14,7 @@ use crate::rules::{Apply, Far, Interface, PacketRules, Pdi, Pdr, Qer, SdfFilter,
 /// A packet as it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// How.
+    /// Way by which it comes in.
     pub arrival: Arrival,
     /// Inner source address.
     pub src: IpAddr,
@@ -32,7 +32,7 @@ pub struct Packet {
     pub label: u32,
 }
 
-/// Where a packet comes from.
+/// Way by which a packet comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// GTP-U on N3 or N9.
@@ -44,34 +44,34 @@ pub enum Arrival {
     },
     /// Plain IP on N6.
     Network {
-        /// Whose.
+        /// Network instance of the interface.
         ni: NiId,
     },
 }
 
-/// What becomes of a packet.
+/// Outcome for a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// No PDR of this session wants it.
     NoPdr,
     /// This one does.
     Pdr {
-        /// Which.
+        /// The PDR.
         id: PdrId,
-        /// What its FAR and QERs say.
+        /// Its treatment by FAR and QERs.
         fate: Fate,
         /// Maximum bit rates that it must conform to, in kbit/s, sorted. Of those that hold for
         /// this PDR alone only the lowest: it is the one that decides.
         limits_kbps: Vec<u64>,
         /// Packet Rate.
         packet_rate: Option<PacketRate>,
-        /// Where else it goes, unless a gate or a rate keeps it from its FAR: TEID, or port of UDP alone, and
+        /// Ends of its duplicates, unless a gate or a rate keeps it from its FAR: TEID, or port of UDP alone, and
         /// address.
         duplicates: Vec<(u32, IpAddr)>,
     },
 }
 
-/// What a PDR does with a packet.
+/// Treatment of a packet by a PDR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// FAR DROP.
@@ -95,7 +95,7 @@ pub enum Fate {
     Absurd,
 }
 
-/// What the rules of one session say about a packet.
+/// Verdict of the rules of one session on a packet.
 pub fn judge(rules: PacketRules<'_>, packet: &Packet) -> Verdict {
     let mut by_precedence: Vec<&Pdr> = rules.pdrs.iter().collect();
     by_precedence.sort_by_key(|pdr| (pdr.precedence, pdr.id));

@@ -11,8 +11,8 @@ use crate::usage::amount::place;
 use crate::usage::measured::{UNARMED, Usage, measuring};
 use crate::usage::urr_rules::UrrRules;
 
-/// What the alarm of a PDR is after it has gone off: the data path has moved it on. No alarm is set to it, as each is a
-/// share of at least one octet ahead.
+/// Value of an alarm after it has gone off: the data path has moved it on. No alarm is set to it, as each is a share of at
+/// least one octet ahead.
 const UNKNOWN: u64 = 0;
 
 /// A count that a URR goes by: its place, [`COUNTS`] for each of [`Usage::seen`], and its direction.

@@ -1,4 +1,4 @@
-//! What the URRs of a session have measured (TS 29.244, 5.2.2.3).
+//! Measurements of the URRs of a session (TS 29.244, 5.2.2.3).
 //!
 //! Packets only count themselves, by PDR. A sample adds to each URR what its PDRs have counted since the
 //! sample before; rules change between samples only, so that no packet is counted twice or not at all.
@@ -24,7 +24,7 @@ use crate::usage::quotas::{Cut, Quotas, spent};
 use crate::usage::report::{ROOM, Report};
 use crate::usage::urr_rules::{NamedBy, UrrRules};
 
-/// What the counters of a PDR said when they were last looked at.
+/// Counters of a PDR when they were last looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) bytes: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Seen {
     /// As [`Counters::qos_bytes`].
     pub(crate) qos_bytes: u64,
     qos_packets: u64,
-    /// The same of these octets.
+    /// As `armed`, of `qos_bytes`.
     pub(crate) qos_armed: u64,
     /// The lower half is enough to see what was added.
     drops: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Seen {
 /// No alarm.
 pub(crate) const UNARMED: u64 = u64::MAX;
 
-/// What was added to the counters of a PDR.
+/// Increase of the counters of a PDR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Added {
     bytes: u64,
@@ -87,7 +87,7 @@ impl Seen {
         }
     }
 
-    /// What was added. Counters that are less than they were have begun anew.
+    /// Increase since the last look. Counters that are less than they were have begun anew.
     fn update(&mut self, counters: Counters) -> Added {
         let anew = counters.packets < self.packets || counters.qos_packets < self.qos_packets;
         let added = |now: u64, before: u64| now.saturating_sub(if anew { 0 } else { before });
@@ -108,7 +108,7 @@ impl Seen {
     }
 }
 
-/// One URR.
+/// Measurement of one URR.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub(crate) id: UrrId,
@@ -120,7 +120,7 @@ pub(crate) struct Measured {
     pub(crate) since: Time,
     /// When the period ends; the end of time: there is none.
     pub(crate) period_due: Time,
-    /// What the next report is for; empty: none is due.
+    /// Triggers of the next report; empty: none is due.
     #[serde(with = "bits")]
     pub(crate) pending: UsageReportTrigger,
     /// Quotas that are exhausted: see [`spent`].
@@ -129,7 +129,7 @@ pub(crate) struct Measured {
     named: bool,
     /// Packets came since it was judged.
     moved: bool,
-    /// What few URRs need.
+    /// State that few URRs need.
     pub(crate) quotas: Option<Box<Quotas>>,
 }
 
@@ -191,7 +191,7 @@ impl Measured {
         }
     }
 
-    /// What was measured on the other side of QoS enforcement so far is reported apart.
+    /// Sets apart the usage so far, which was measured on the other side of QoS enforcement.
     fn change_side(&mut self, asks: &Asks, at: Moment) {
         let measured = self.quotas.as_ref().map(|quotas| quotas.measured(at.now));
         if self.used.is_zero() && measured.is_none_or(|time| time.as_secs() == 0) {
@@ -225,7 +225,7 @@ impl Measured {
             .map_or(Limits::NONE, |quotas| quotas.quota)
     }
 
-    /// What is left until something happens.
+    /// Volumes left until a threshold or quota is reached.
     pub(crate) fn limits(&self, asks: &Asks) -> impl Iterator<Item = Limits> {
         let pending = self.pending.contains(UsageReportTrigger::VOLTH);
         let threshold = Some(self.threshold(asks)).filter(|_| !pending && self.may_report());
@@ -243,7 +243,7 @@ impl Measured {
         left != Some(0)
     }
 
-    /// What has come about. Anything new is pending from now on.
+    /// Triggers that have come about and were not pending. They are from now on.
     fn judge(&mut self, asks: &Asks, at: Moment) -> UsageReportTrigger {
         use UsageReportTrigger as Trigger;
         let moved = std::mem::take(&mut self.moved);
@@ -261,7 +261,7 @@ impl Measured {
         if self.period_due <= at.now {
             fired |= Trigger::PERIO;
             let period = Duration::from_secs(asks.period_s.max(1).into());
-            // Those that were missed are in this one.
+            // Periods that were missed are in this one.
             let missed = at.now.since(self.period_due).as_nanos() / period.as_nanos();
             let periods = u32::try_from(missed + 1).unwrap_or(u32::MAX);
             self.period_due = self.period_due.after(period.saturating_mul(periods));
@@ -290,7 +290,7 @@ impl Measured {
         new
     }
 
-    /// What was measured since the report before, as a report of its own or, beyond Monitoring Times, several.
+    /// Usage since the report before, as one report or, where some was set apart, several.
     pub(crate) fn report(
         &mut self,
         asks: &Asks,
@@ -358,7 +358,7 @@ impl Measured {
 pub(crate) struct Usage {
     /// In the order of the rules.
     pub(crate) urrs: Vec<Measured>,
-    /// Of the PDRs that name a URR.
+    /// Counters of the PDRs that name a URR.
     pub(crate) seen: Vec<Seen>,
     /// Reports that the SMF has not answered.
     pub(crate) unanswered: Vec<Report>,
@@ -372,9 +372,9 @@ pub(crate) struct Usage {
     pub(crate) under_way: bool,
     /// How many have been sent: an answer to any but the latest settles nothing.
     pub(crate) sent: u32,
-    /// What packets meet of [`Self::closing`].
+    /// [`Self::closing`], as packets meet it.
     pub(crate) published: u64,
-    /// They do not meet yet what quotas say; tried again then.
+    /// A change of what quotas close could not be published; tried again then.
     pub(crate) stuck: Option<Time>,
 }
 
@@ -383,7 +383,7 @@ pub(crate) fn measuring(pdrs: &[NamedBy]) -> impl Iterator<Item = &NamedBy> {
     pdrs.iter().filter(|pdr| !pdr.urrs.is_empty())
 }
 
-/// What a request did to the URRs of a session.
+/// Changes of a session's URRs by a request.
 #[derive(Debug, Default)]
 pub(crate) struct UrrChanges {
     /// Removed; one of the same id may be there anew.
@@ -454,7 +454,7 @@ impl Usage {
         }
     }
 
-    /// What was counted since, of each URR; nothing changes.
+    /// Usage of each URR since the last sample; nothing changes.
     pub(crate) fn unsampled(
         &self,
         rules: &UrrRules,
@@ -506,7 +506,7 @@ impl Usage {
         self.urrs.iter().any(|urr| !urr.pending.is_empty())
     }
 
-    /// What is pending becomes reports, as far as a message has room for them.
+    /// Pending triggers become reports, as far as a message has room for them.
     pub(crate) fn report_pending(&mut self, rules: &UrrRules, at: Moment, into: &mut Vec<Report>) {
         let mut octets = 0;
         for (urr, rule) in self.urrs.iter_mut().zip(&rules.urrs) {
@@ -559,7 +559,7 @@ impl Usage {
     ) {
         for (urr, rule) in self.urrs.iter_mut().zip(&rules.urrs) {
             if of.is_none_or(|ids| ids.contains(&urr.id)) {
-                // What waited for its turn is in it.
+                // Triggers that waited for their turn are in it.
                 let trigger = trigger | urr.pending;
                 urr.report(&rule.asks, trigger, query, at, into);
             }
@@ -632,7 +632,7 @@ impl Usage {
         let mut gone: SmallVec<[UrrId; 2]> = SmallVec::new();
         for (urr, rule) in self.urrs.iter_mut().zip(old) {
             if changes.removed.contains(&urr.id) {
-                // What is on its way is told once more, by its number, so that it is not taken for that of
+                // Unanswered reports are sent once more, by their numbers, so that they are not taken for those of
                 // another URR with this id.
                 let unanswered = &mut self.unanswered;
                 into.extend(unanswered.extract_if(.., |report| report.urr == urr.id));

@@ -1,4 +1,4 @@
-//! What URRs ask for is measured here, judged, and written into reports.
+//! Usage: measured as URRs ask for it, judged, and written into reports.
 
 pub(crate) mod alarms;
 pub(crate) mod amount;

@@ -1,4 +1,4 @@
-//! What few URRs need beside their volume: quotas, time, events, and the times at which something happens
+//! State that few URRs need beside their volume: quotas, time, events, and the times at which something happens
 //! though no packet comes.
 
 use std::time::Duration;
@@ -81,11 +81,11 @@ pub(crate) struct Quotas {
     interval: Option<(Time, bool)>,
     /// Monitoring Times that have passed.
     passed: usize,
-    /// What was measured before them, or on the other side of QoS enforcement, since the last report.
+    /// Usage before them, or on the other side of QoS enforcement, since the last report.
     pieces: Vec<Piece>,
 }
 
-/// Why what comes thereafter is reported apart.
+/// Reason why usage after a piece is reported apart from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Cut {
     /// A Monitoring Time came.
@@ -265,7 +265,7 @@ impl Quotas {
         self.ran + run
     }
 
-    /// What has come about. `moved`: packets came since it was judged last.
+    /// Triggers that have come about. `moved`: packets came since it was judged last.
     pub(crate) fn judge(
         &mut self,
         asks: &Asks,
@@ -374,7 +374,7 @@ impl Quotas {
         asks.rare().inactivity.filter(|_| wanted)
     }
 
-    /// What comes about because no packet came.
+    /// Triggers that come about because no packet came.
     fn quiet(&mut self, asks: &Asks, now: Time, spent: &mut u8) -> UsageReportTrigger {
         let quiet = now.since(self.active);
         let is_over = |limit: Option<Duration>| limit.filter(|limit| quiet >= *limit);
@@ -465,7 +465,7 @@ impl Quotas {
         self.passed = due;
     }
 
-    /// What was measured so far, on this side of QoS enforcement, is kept apart.
+    /// Sets apart the usage so far. `before_qos`: the side of QoS enforcement on which it was measured.
     pub(crate) fn set_apart(
         &mut self,
         end: Cut,
@@ -519,7 +519,7 @@ impl Quotas {
         }
     }
 
-    /// What holds after a Monitoring Time; what is not said goes on with what is left.
+    /// Limits from a Monitoring Time on; one that it does not give goes on with what is left of it.
     fn renew(&mut self, time: &Monitoring) {
         self.threshold = time.volume_threshold.unwrap_or(self.threshold);
         self.quota = time.volume_quota.unwrap_or(self.quota);
@@ -537,8 +537,7 @@ impl Quotas {
         }
     }
 
-    /// What this says of a report, and what holds from then on. Usage before Monitoring Times is in reports of
-    /// its own, in front.
+    /// Completes a report, and begins anew. Usage that was set apart is in reports of its own, in front.
     pub(crate) fn report(
         &mut self,
         asks: &Asks,
@@ -634,7 +633,7 @@ impl Quotas {
             for limit in [threshold, quota].into_iter().flatten() {
                 if limit != NEVER {
                     let end = since.after(limit.saturating_sub(self.ran));
-                    // What is reached already waits for its report.
+                    // A limit that is reached already waits for its report.
                     due = due.min(if end > now { end } else { due });
                 }
             }
@@ -663,7 +662,7 @@ impl Quotas {
         (self.ran, self.running)
     }
 
-    /// What was left of it then.
+    /// Time Quota that [`Self::clock`] counts against; `None`: none.
     pub(crate) fn time_quota(&self) -> Option<Duration> {
         Some(self.time_quota).filter(|quota| *quota != NEVER)
     }

@@ -12,7 +12,7 @@ use crate::base::node_id::NodeId;
 use crate::rules::UrrId;
 use crate::usage::amount::Amount;
 
-/// What one URR has measured.
+/// Usage Report of one URR.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) urr: UrrId,
@@ -39,14 +39,14 @@ pub(crate) struct Report {
     pub(crate) events: SmallVec<[u32; 0]>,
 }
 
-/// What was measured, for a log of usage: what an SMF has heard of, and what it has not.
+/// Usage for a log, whether an SMF has heard of it or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageRecord {
     /// Ours.
     pub seid: u64,
     /// The SMF's.
     pub cp_seid: u64,
-    /// Whose session it is.
+    /// Peer that owns the session.
     pub peer: Option<PeerId>,
     /// The Node ID of that SMF.
     pub smf: Option<NodeId>,

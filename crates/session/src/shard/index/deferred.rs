@@ -86,7 +86,7 @@ impl Timing {
     }
 }
 
-/// Those of the PDRs of one session that have any.
+/// Timings of the PDRs of one session that have any.
 pub(crate) type Timings = SmallVec<[(PdrId, Timing); 0]>;
 
 /// PDRs that do not hold at this time.
@@ -102,7 +102,7 @@ pub(crate) struct Deferral {
     timings: Timings,
     /// When the next of them comes, in NTP seconds.
     next: Option<u64>,
-    /// Those that do not hold.
+    /// PDRs that do not hold at present.
     dormant: Vec<PdrId>,
 }
 

@@ -22,7 +22,7 @@ const MOST: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Watch {
     limit_s: u32,
-    /// What the counters said.
+    /// Count of packets at the last look.
     pub(crate) packets: u64,
     /// No packet came after this.
     pub(crate) active_by: Time,

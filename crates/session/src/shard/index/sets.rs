@@ -19,12 +19,12 @@ const SETS_PER_SESSION: usize = 8;
 /// Group Ids are UUIDs of 36 octets, or shorter.
 const GROUP_ID_MAX: usize = 64;
 
-/// What few sessions have, beside their rules.
+/// Sets that a session is in, and the address that controls it; few sessions have either.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Membership {
     /// Sorted, each once.
     pub(crate) sets: SmallVec<[SetKey; 2]>,
-    /// Where requests about this session go, other than to the address of its association.
+    /// Address for requests about this session, if not that of its association.
     pub(crate) controller: Option<IpAddr>,
 }
 

@@ -34,7 +34,7 @@ pub(crate) enum State {
     Tried,
 }
 
-/// What an Error Indication says to us.
+/// Consequences of an Error Indication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct News {
     /// The SMF does not know yet.
@@ -46,7 +46,7 @@ pub(crate) struct News {
 /// Tunnels of a session that were indicated, in order, and until when that is remembered, or they pause.
 pub(crate) type Indicated = Box<[(Tunnel, State, Time)]>;
 
-/// Those that pause.
+/// Tunnels that pause.
 pub(crate) fn paused(indicated: &Indicated) -> impl Iterator<Item = Tunnel> + '_ {
     let paused = indicated
         .iter()
@@ -131,7 +131,7 @@ impl Stopped {
         Some((seid, (teid, peer), too_many))
     }
 
-    /// It is. Whether its session is to be published anew.
+    /// The tunnel is due. Whether its session is to be published anew.
     pub(crate) fn pass(
         &mut self,
         now: Time,

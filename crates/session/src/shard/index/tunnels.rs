@@ -109,7 +109,7 @@ impl TunnelIndex {
         }
     }
 
-    /// Where to go on with [`Self::insert`] and [`Self::reached`].
+    /// First place whose session is not in the index yet; `None`: there is no index, or it is complete.
     pub(crate) fn next(&self) -> Option<Place> {
         match self.reach {
             Reach::Before(next) => Some(next),

@@ -6,15 +6,15 @@ use crate::base::time::Time;
 use crate::usage::measured::Usage;
 use crate::usage::report::{Report, UsageRecord};
 
-/// What there is to do about URRs.
+/// Work that is due for URRs.
 #[derive(Debug, Default)]
 pub(crate) struct UsageWork {
     due: BTreeSet<(Time, u64)>,
     /// Sessions that have something to report, each once.
     pub(crate) ready: Vec<u64>,
-    /// What the answer to the present request says.
+    /// Usage Reports for the answer to the present request.
     pub(crate) reports: Vec<Report>,
-    /// What the log of usage says.
+    /// Entries for the log of usage.
     pub(crate) records: Vec<UsageRecord>,
 }
 

@@ -1,4 +1,4 @@
-//! What broke others, and what the specifications ask.
+//! Cases that broke others, and cases from the specifications.
 
 use compiled::{Action, NiId, NoRoom, QerId, Select};
 use pfcp::Cause;

@@ -1,4 +1,4 @@
-//! What becomes of a session that is changed.
+//! Sessions that are changed.
 
 use compiled::{Action, QerId};
 use pfcp::Cause;
@@ -204,7 +204,7 @@ fn a_removed_qer_vanishes_from_its_pdrs_but_a_removed_far_does_not() {
             .iter()
             .all(|entry| entry.meter.is_none())
     );
-    // What this request itself says must be right.
+    // A QER that the request itself names must be there.
     refuses_to_modify(&mut world, seid, failure(IeType::QER_ID, pdr(1)), |w| {
         PdrIe {
             id: 1,

@@ -58,7 +58,7 @@ fn refuses(world: &mut World, expected: Refusal, write: impl Fn(&mut Writer<'_>)
     assert_eq!(world.snapshot(), before);
 }
 
-/// What is answered to an F-TEID with CHOOSE.
+/// Addresses in the answer to an F-TEID with CHOOSE.
 #[track_caller]
 fn chosen(world: &mut World, f_teid: Vec<u8>) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
     let (seid, created) = world.establish(raw(f_teid, 6)).unwrap();
@@ -189,7 +189,7 @@ fn what_is_taken_off_is_of_a_family_of_the_f_teid() {
             }
         }
     }
-    // What was asked for and is not there has nothing to take off.
+    // Both families are asked for, and we have IPv4 alone: there is no IPv6 header to remove.
     refuses(&mut World::new(), wrong, raw(vec![7], 1));
 }
 
@@ -239,7 +239,7 @@ fn header(description: u8, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Vec<u8
     ie
 }
 
-/// From where to where packets go.
+/// Source and destination of packets into the tunnel.
 fn path(world: &World) -> (IpAddr, IpAddr) {
     let Action::Tunnel { teid, peer, local } = world.only().entries[0].action else {
         panic!("{:?}", world.only().entries[0]);

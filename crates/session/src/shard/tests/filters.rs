@@ -43,7 +43,7 @@ fn bare_pair(w: &mut Writer<'_>, filter: SdfFilter<'static>) {
     .create(w);
 }
 
-/// What packets of each key meet, first to last: PDR IDs.
+/// PDR IDs that packets of each key meet, first to last.
 fn order(world: &World) -> Vec<(Key, Vec<u16>)> {
     let compiled = world.only();
     let pdr = |entry: usize| compiled.entries[entry].pdr.0;

@@ -1,4 +1,4 @@
-//! What rules mean to packets.
+//! Meaning of rules to packets.
 
 use std::net::Ipv6Addr;
 
@@ -202,7 +202,7 @@ fn a_flow_that_the_gnb_has_not_accepted_leaves_its_packets_to_the_default_flow()
         .modify(seid, |w| update_far(w, 2, ApplyAction::FORW, None))
         .unwrap();
     assert_eq!(tried_for_ue(world.only()), [2]);
-    // What would be lost there waits.
+    // Packets that a closed gate would drop there wait instead.
     let gate = |w: &mut Writer<'_>, closed: u8| {
         w.grouped(IeType::UPDATE_QER, |w| {
             w.put(IeType::QER_ID, 1u32);

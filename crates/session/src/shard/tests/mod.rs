@@ -63,11 +63,11 @@ pub(crate) struct Recorder {
     pub(crate) exact: bool,
     /// Alarms that have gone off.
     pub(crate) crossings: u64,
-    /// What passed: by handle and PDR.
+    /// Packets that passed, by handle and PDR.
     pub(crate) counted: BTreeMap<(u64, PdrId), Counters>,
-    /// What PDRs had counted that the last change took out.
+    /// Last counts of PDRs that the last change took out.
     pub(crate) parted: BTreeMap<PdrId, Counters>,
-    /// What passes while a PDR goes.
+    /// Packets that pass while a PDR goes.
     pub(crate) late: Counters,
     /// Alarms that are set, by handle.
     pub(crate) armed: BTreeMap<(u64, PdrId), u64>,
@@ -82,7 +82,7 @@ pub(crate) struct Recorder {
     pub(crate) discarded: Vec<u64>,
     /// Sessions whose packets are told of anew.
     pub(crate) told_of: Vec<u64>,
-    /// That may be guaranteed uplink, in bit/s; `None`: all.
+    /// Largest uplink guarantee of one meter, in bit/s; `None`: any.
     pub(crate) guaranteed_at_most: Option<u64>,
     /// Without a route.
     pub(crate) unreachable: Vec<IpAddr>,

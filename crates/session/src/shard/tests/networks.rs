@@ -65,7 +65,7 @@ fn far(w: &mut Writer<'_>, id: u32, to: u8, ni: Option<&'static str>, teid: Opti
     });
 }
 
-/// Where our end is that is chosen for this PDI.
+/// Addresses of our end that is chosen for this PDI.
 #[track_caller]
 fn chosen(source: u8, ni: Option<&'static str>, families: u8) -> Vec<IpAddr> {
     let (_, created) = world()
@@ -126,7 +126,7 @@ fn an_anchor_has_access_behind_n9() {
     }
 }
 
-/// Where packets into the tunnel of this TEID come from.
+/// Source address of packets into the tunnel of this TEID.
 #[track_caller]
 fn source_of(world: &World, wanted: u32) -> IpAddr {
     let local = |action| match action {

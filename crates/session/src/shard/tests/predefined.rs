@@ -25,7 +25,7 @@ fn rule(name: &str, precedence: u32, flows: &[&str]) -> PredefinedRule {
     }
 }
 
-/// What an operator may have configured.
+/// Rules as an operator may have configured them.
 pub(super) fn rules() -> Vec<PredefinedRule> {
     let qer = rules::Qer {
         id: QerId(0),
@@ -275,7 +275,7 @@ fn far_id_may_be_left_out_where_the_rule_says_what_happens() {
         ordinary(w);
         down.create(w);
     });
-    // What is left must not be without a FAR either.
+    // Deactivations must not leave a PDR without a FAR either.
     let alone = PdrIe {
         id: 3,
         extra: vec![named(DEACTIVATE, "no-mail"), named(DEACTIVATE, "local")],

@@ -279,7 +279,7 @@ fn establishment() -> impl Strategy<Value = Vec<RuleIe>> {
     let endpoints = prop::collection::vec(endpoint(), 0..3);
     (pdrs, prop::collection::vec(far(), 4), missing, endpoints).prop_map(
         |(mut pdrs, fars, missing, mut endpoints)| {
-            // Those that are named, and no other twice.
+            // An endpoint for each id that a PDR names, and no id twice.
             for (ie, id) in pdrs.iter().flat_map(|pdr| &pdr.extra_pdi) {
                 if let (IeType::TRAFFIC_ENDPOINT_ID, &[id]) = (*ie, &id[..]) {
                     endpoints.push(named_endpoint(id));
@@ -492,7 +492,7 @@ impl Smf {
         }
     }
 
-    /// What packets meet is what the rules say, and no key leads to two sessions.
+    /// Tables hold what the rules say, and no key leads to two sessions.
     fn check_tables(&self) {
         let site = Site::new(&self.config);
         let mut expected = Vec::new();
@@ -536,7 +536,7 @@ impl Smf {
         assert!(!twice, "a slot of two TEIDs");
     }
 
-    /// What is counted as used is what sessions hold.
+    /// Allocators count as used what sessions hold.
     fn check_allocators(&self) {
         let mut teids = BTreeSet::new();
         // Framed routes are held beside the addresses.

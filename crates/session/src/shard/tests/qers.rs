@@ -1,4 +1,4 @@
-//! What QERs say beyond gate, MBR and QFI.
+//! QERs beyond gate, MBR and QFI.
 
 use std::time::Duration;
 
@@ -241,7 +241,7 @@ fn more_than_can_be_guaranteed_is_refused_with_its_qer() {
     world.establish(ask(100)).unwrap();
 }
 
-/// What passes back to back is what the rate lets through in the Averaging Window, where the SMF gives one.
+/// As much may pass back to back as the rate lets through in the Averaging Window, where the SMF gives one.
 #[test]
 fn rates_are_averaged_over_their_window() {
     let most = (1 << 40) - 1;

@@ -1,4 +1,4 @@
-//! What is written of a session is all of it, and what contradicts itself is refused.
+//! A record holds all of a session; one that contradicts itself is refused.
 
 use std::path::PathBuf;
 
@@ -109,8 +109,7 @@ fn a_record_of_another_version_or_length_is_refused() {
     assert_eq!(Record::read(&long), Err(RecordError::TooLong(long.len())));
 }
 
-/// Those of a million sessions are read though one is torn: whatever octet of it is another, it is a session that could
-/// be, or none.
+/// One torn record must not stop the reading of a million: with any octet changed it is a session that could be, or none.
 #[test]
 fn a_record_with_another_octet_is_itself_or_none() {
     let (world, seid) = ordinary_context();

@@ -1,4 +1,4 @@
-//! What cannot be honoured is refused, and where the refusal points.
+//! Requests that cannot be honoured are refused, and the refusal points at the fault.
 
 use std::net::Ipv6Addr;
 
@@ -328,7 +328,7 @@ fn downlink_is_forwarded_before_there_is_a_tunnel_and_waits_for_one() {
     ));
 }
 
-/// What no UE can have: an SMF that is hostile, or in error, would draw our own packets, or our neighbours'.
+/// Addresses that no UE can have: an SMF that is hostile, or in error, would draw our own packets, or our neighbours'.
 #[test]
 fn addresses_that_no_ue_can_have_are_refused() {
     let wrong = failure(IeType::UE_IP_ADDRESS, pdr(2));

@@ -1,4 +1,4 @@
-//! What a session costs.
+//! Memory that a session costs.
 
 use std::mem::size_of;
 
@@ -15,7 +15,7 @@ use crate::usage::urr_rules::NamedBy;
 /// Half of what its rules alone would take as values.
 const AT_MOST: usize = 256;
 
-/// What an allocation costs beyond its size, at worst: rounding up to 16 octets and a header of 8.
+/// Cost of an allocation beyond its size, at worst: rounding up to 16 octets and a header of 8.
 const PER_ALLOCATION: usize = 24;
 
 /// A plain URR over both PDRs: what it asks for, which PDRs name it, what it has measured and what the

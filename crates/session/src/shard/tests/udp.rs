@@ -70,7 +70,7 @@ fn a_far_leads_into_udp_alone() {
     let (seid, _) = world.establish(up(udp(4000))).unwrap();
     let entry = world.only().entries[0].clone();
     assert_eq!(entry.action, INTO_SINK);
-    // What the PDI asks of the UE holds as it does from tunnel to tunnel.
+    // The UE address of the PDI is checked, as it is from tunnel to tunnel.
     let asked = entry.relay.and_then(|relay| relay.ue);
     assert_eq!(asked.map(|(_, end)| end), Some(UeEnd::Source));
     assert_eq!((entry.ue, entry.qfi), (None, None));

@@ -100,7 +100,7 @@ pub(super) fn total(octets: u64) -> [Option<u64>; 3] {
     [Some(octets), None, None]
 }
 
-/// What a Usage Report said.
+/// Content of a Usage Report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) urr: u32,
@@ -156,7 +156,7 @@ pub(super) fn said_in(datagram: &[u8]) -> Vec<Said> {
     reports.map(|ie| Said::new(&ie.unwrap())).collect()
 }
 
-/// Those of an answer, of either kind.
+/// The Usage Reports of a Session Modification Response or Session Deletion Response.
 pub(super) fn said_in_answer(datagram: &[u8]) -> Vec<Said> {
     let message = pfcp::decode(datagram).unwrap();
     let groups = [

@@ -79,7 +79,7 @@ struct Judge {
     /// How often a URR of this id was created: UR-SEQN begins anew with each.
     urrs: BTreeMap<u32, u32>,
     lives: BTreeMap<u32, u32>,
-    /// Those that measure before QoS enforcement.
+    /// Whether a URR measures before QoS enforcement.
     before_qos: BTreeMap<u32, bool>,
     /// By URR and its life: octets up and down.
     passed: BTreeMap<(u32, u32), [u64; 2]>,
@@ -180,7 +180,7 @@ impl Run {
         lives: &BTreeMap<u32, u32>,
         write: impl Fn(&mut Writer<'_>),
     ) -> Result<(), TestCaseError> {
-        // What follows the answer comes after it.
+        // The answer is sent first, reports that follow from the request after it.
         let kind = MessageType::SESSION_MODIFICATION_REQUEST;
         let mut bytes = Vec::new();
         let sequence = 1000 + self.it.world.core.stats().modified as u32;
@@ -286,7 +286,7 @@ impl Run {
             }),
             Step::Wait(s) => {
                 let sent = self.it.world.pass(seconds(*s));
-                // Those that are sent again are no others.
+                // Reports that are sent again are the same ones.
                 self.note(sent)
             }
             Step::Answer(count) => self.answer(*count),

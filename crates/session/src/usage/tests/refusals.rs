@@ -1,4 +1,4 @@
-//! What a URR may not ask for.
+//! URRs that are refused.
 
 use pfcp::ie::{MeasurementInformation, ReportingTriggers as Asked};
 

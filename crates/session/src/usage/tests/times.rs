@@ -1,4 +1,4 @@
-//! What time brings about: periods, starts and stops, durations, quotas that end by themselves.
+//! Effects of time: periods, starts and stops, durations, quotas that end by themselves.
 
 use compiled::Action;
 use pfcp::ToIe;
@@ -185,7 +185,7 @@ fn usage_before_and_after_a_monitoring_time_is_reported_apart() {
     assert_eq!(said[1].information, UsageInformation::AFT);
     assert_eq!(said[0].times.unwrap().1, at);
     assert_eq!(said[1].times.unwrap(), (at, it.ntp()));
-    // What was said for afterwards holds from then on.
+    // The subsequent threshold holds from then on.
     assert_eq!(
         it.packets(1, 5, 1000)[0].brief(),
         (1, 2, Told::VOLTH, 5000, 0)

@@ -46,7 +46,7 @@ pub(crate) use serve::{Limits, serve};
 /// The control thread answers within microseconds; it is stuck when it takes this long.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the handlers need.
+/// State that all handlers share.
 #[derive(Clone)]
 pub(crate) struct Api {
     control: Asker,
@@ -54,7 +54,7 @@ pub(crate) struct Api {
     topology: Arc<Topology>,
     token: Option<Arc<str>>,
     started: SystemTime,
-    /// Whose turn it is to look through all sessions.
+    /// Held while one of them looks through all sessions.
     search: Arc<Mutex<()>>,
     top: Arc<Mutex<top::Top>>,
 }
@@ -380,7 +380,7 @@ async fn drops(State(api): State<Api>) -> Result<Json<Vec<DropReport>>, Failure>
     Ok(Json(api.control.snapshot().await?.drops))
 }
 
-/// What interfaces, network instances and groups of users have, and what of it is in use.
+/// Capacities of interfaces, network instances and groups of users, and what of them is in use.
 #[utoipa::path(get, path = report::CAPACITIES.path(), responses((status = 200, body = [CapacityReport])))]
 async fn capacities(State(api): State<Api>) -> Result<Json<Vec<CapacityReport>>, Failure> {
     Ok(Json(api.control.snapshot().await?.capacities))

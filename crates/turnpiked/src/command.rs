@@ -35,7 +35,7 @@ pub(crate) enum Command {
     ShutDown,
 }
 
-/// What the control thread can be asked when N4 leaves it time. Each answer is a copy, and of what is long a piece, as
+/// Questions to the control thread, answered when N4 leaves it time. Each answer is a copy, and of a long list a piece, as
 /// much as fits into its time: at least one item of it. A caller that went away is ignored.
 #[derive(Debug)]
 pub(crate) enum Question {
@@ -89,7 +89,7 @@ pub(crate) struct Piece<T, K> {
     pub(crate) of: T,
     /// Items looked at for it.
     pub(crate) looked: usize,
-    /// Where to go on: after this one. `None`: there is no more.
+    /// Last item of the piece: the next one begins after it. `None`: there is no more.
     pub(crate) after: Option<K>,
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct Config {
     pub(crate) usage_log: UsageLog,
 }
 
-/// Who we are to an SMF.
+/// Identity of this UPF towards SMFs.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Node {
@@ -133,7 +133,7 @@ impl N4 {
     }
 }
 
-/// What carries packets.
+/// Data path: its kind, threads and CPUs.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Datapath {
@@ -177,7 +177,7 @@ pub(crate) struct Dpdk {
     pub(crate) ring: Option<u32>,
 }
 
-/// What a packet meets on its way, of CPUs.
+/// CPUs that a packet meets on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum CoreModel {
@@ -230,7 +230,7 @@ impl DatapathKind {
     }
 }
 
-/// Where in the kernel the XDP program runs.
+/// Hook in the kernel where the XDP program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum XdpMode {
@@ -265,12 +265,12 @@ pub(crate) struct Interface {
     /// As DPDK names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
-    /// What it may send.
+    /// Rate that it may send at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) capacity_kbps: Option<u64>,
 }
 
-/// What an interface is connected to.
+/// Network that an interface is connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) enum Role {
     /// Access: GTP-U.
@@ -529,7 +529,7 @@ impl Default for Api {
     }
 }
 
-/// What is written to standard error.
+/// Log of events, written to standard error.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Log {
@@ -546,7 +546,7 @@ impl Default for Log {
     }
 }
 
-/// Where each Usage Report is written, beside being sent.
+/// File that each Usage Report is written to, beside being sent.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct UsageLog {

@@ -188,7 +188,7 @@ impl Control {
         Ok(())
     }
 
-    /// What SMFs that were not waited for have not heard of is in the log of usage.
+    /// Give up waiting for SMFs: usage that they have not acknowledged goes to the log of usage.
     fn abandon(&mut self, sender: &mut Sender) {
         self.usage.waits = true;
         let now = self.now();
@@ -212,7 +212,7 @@ impl Control {
         }
     }
 
-    /// What waits. A request that came alone is most likely followed by the next one as soon as its
+    /// Serve the datagrams that wait. A request that came alone is most likely followed by the next one as soon as its
     /// answer has arrived: looking for it a little longer is cheaper than sleeping and waking.
     fn serve_n4(&mut self, socket: u64, receiver: &mut Receiver, sender: &mut Sender) {
         for _ in 0..BATCHES_PER_TURN {
@@ -227,8 +227,8 @@ impl Control {
         }
     }
 
-    /// What one receive takes; more than that wakes us again at once. Peers' datagrams first, and by turns;
-    /// strangers' wait, so that the socket's buffer is empty again soon, whoever fills it. The number of
+    /// Serve what one receive takes; more than that wakes us again at once. Peers' datagrams come first, and by turns;
+    /// strangers' wait, so that the socket's buffer is empty again soon, whoever fills it. Returns the number of
     /// peers' datagrams.
     fn serve_batch(&mut self, socket: u64, receiver: &mut Receiver, sender: &mut Sender) -> usize {
         let number = (socket - N4) as usize;

@@ -214,7 +214,7 @@ fn open_tables(config: &Config, node: Option<u32>) -> Result<Tables> {
     Ok(tables)
 }
 
-/// What the configuration says of routers, for those who finish packets.
+/// Setup of the slow path, which has the routers of the configuration.
 fn set_up(config: &Config, tables: &mut Tables) -> Result<Setup> {
     let setup = Setup::new(tables).context("the slow path")?;
     for (ni, what) in plan::advertised(config) {

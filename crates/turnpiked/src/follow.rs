@@ -21,7 +21,7 @@ pub(crate) const LINES_MAX: usize = 4096;
 /// `255`: a G-PDU (TS 29.281, table 6.1-1).
 const GPDU: u8 = 255;
 
-/// Whose packets a client wants.
+/// User whose packets a client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whom {
     Ue(IpAddr),
@@ -46,7 +46,7 @@ pub(crate) enum Refused {
     Datapath(String),
 }
 
-/// What a PDR refers to.
+/// Rules that a PDR refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refers {
     pub(crate) far: Option<u32>,

@@ -135,7 +135,7 @@ pub(crate) fn start(log: &Log) -> io::Result<Logging> {
         LogFormat::Json => builder.json().flatten_event(true).init(),
         LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).init(),
     }
-    // Where the log is, and not past it.
+    // Panics are events of the log, and do not go past it.
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         let backtrace = std::backtrace::Backtrace::capture();

@@ -118,7 +118,7 @@ fn checked(file: &Path) -> Result<(Config, System), Vec<Problem>> {
     }
 }
 
-/// What the configuration says, for whoever wrote it to compare with what was meant.
+/// Print the configuration as it is understood, for its author to compare with what was meant.
 fn show(file: &Path, config: &Config, system: &System) {
     let tables = plan::layout(config).octets();
     let mut lines = config::understood(config, tables);

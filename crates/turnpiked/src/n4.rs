@@ -83,7 +83,7 @@ impl AsFd for Socket {
     }
 }
 
-/// Where received datagrams lie. Memory is taken as datagrams touch it.
+/// Buffers of received datagrams. Memory is taken as datagrams touch it.
 pub(crate) struct Receiver {
     headers: MultiHeaders<SockaddrStorage>,
     buffers: Vec<u8>,
@@ -223,7 +223,7 @@ impl Receiver {
         self.received.sort_by_key(|datagram| datagram.before);
     }
 
-    /// What the last [`Self::receive`] took, in order of arrival or as [`Self::take_turns`] left it, a batch
+    /// Datagrams of the last [`Self::receive`], in order of arrival or as [`Self::take_turns`] left them, a batch
     /// at a time.
     pub(crate) fn batches(
         &self,

@@ -115,12 +115,12 @@ pub(crate) fn ue_to_ue(config: &Config) -> impl Iterator<Item = (NiId, bool)> {
     numbered(config).map(|(id, ni)| (id, ni.ue_to_ue))
 }
 
-/// What the router of each network instance is told to call itself.
+/// Addresses that the router of each network instance calls itself by.
 pub(crate) fn router_addresses(config: &Config) -> impl Iterator<Item = (NiId, IpAddr)> {
     numbered(config).flat_map(|(id, ni)| ni.router.addresses.iter().map(move |addr| (id, *addr)))
 }
 
-/// What UEs of each network instance that ask for their router are told.
+/// Advertisements for the UEs of each network instance that ask for their router.
 pub(crate) fn advertised(config: &Config) -> impl Iterator<Item = (NiId, Advertised)> {
     numbered(config)
         .filter(|(_, ni)| ni.router.advertise)
@@ -250,7 +250,7 @@ pub(crate) fn dpdk(config: &Config, node: Option<u32>) -> tables::dpdk::Settings
     }
 }
 
-/// Whose routes and neighbours lead where.
+/// Interfaces, network instances and policies that next hops are looked up for.
 pub(crate) fn next_hops(config: &Config) -> nix::Result<nexthop::Config> {
     let mut ports = Vec::new();
     for (slot, interface) in (0..).zip(&config.interface) {
@@ -285,7 +285,7 @@ pub(crate) fn next_hops(config: &Config) -> nix::Result<nexthop::Config> {
     })
 }
 
-/// What the core is told.
+/// Configuration of the core.
 pub(crate) fn session(config: &Config, seed: u64) -> session::Config {
     let seconds = |s: u32| Duration::from_secs(s.into());
     let n4 = &config.n4;

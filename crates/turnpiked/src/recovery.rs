@@ -14,7 +14,7 @@ use nix::libc::O_NOFOLLOW;
 
 use crate::system;
 
-/// Where nobody says otherwise by RUNTIME_DIRECTORY, as systemd does (`RuntimeDirectory=`).
+/// Folder of the stamps, unless RUNTIME_DIRECTORY names another, as systemd does (`RuntimeDirectory=`).
 const FOLDER: &str = "/run/turnpike";
 
 /// Recovery Time Stamp of this start, in NTP seconds, which come round in 2036. `node_id`: of the UPF whose starts must differ.

@@ -1,4 +1,4 @@
-//! What the daemon asks of the system it runs on: rights, time, randomness, its supervisor.
+//! The system that the daemon runs on: rights, time, randomness, its supervisor.
 
 use std::io::Read;
 use std::os::linux::net::SocketAddrExt;
@@ -15,7 +15,7 @@ use crate::config::DatapathKind;
 /// Seconds from 1900, the era of NTP, to 1970.
 const NTP_EPOCH_S: u64 = 2_208_988_800;
 
-/// What we need, as capabilities(7) numbers it, and why.
+/// Capabilities that we need, as capabilities(7) numbers them, and why.
 const CAPABILITIES: [(u32, &str); 4] = [
     (12, "CAP_NET_ADMIN (attach XDP, make interfaces and routes)"),
     (
@@ -50,7 +50,7 @@ fn missing_from(effective: u64, kind: DatapathKind) -> Vec<&'static str> {
         .collect()
 }
 
-/// What glibc reads its settings from, before `main`.
+/// Environment variable that glibc reads its settings from, before `main`.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 /// Says to the program started anew that it has been. Settings alone would not: glibc takes them away from a program that
 /// runs with more rights than whoever started it.

@@ -91,7 +91,7 @@ enum Job {
     OpenAnew,
 }
 
-/// What became of reports that were to be logged.
+/// Counts of reports that were to be logged.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     written: AtomicU64,
@@ -135,7 +135,7 @@ pub(crate) struct UsageLog {
 }
 
 impl UsageLog {
-    /// What is there already is kept, and appended to.
+    /// Open the log; lines that the file has already are kept, and appended to.
     pub(crate) fn open(config: &config::UsageLog, path: &Path) -> io::Result<Self> {
         let files = Files::open(path, u64::from(config.max_mb) << 20, config.files)?;
         let (queue, jobs) = sync_channel(QUEUE);
@@ -190,7 +190,7 @@ impl Drop for UsageLog {
     }
 }
 
-/// Where to look for how many.
+/// Hint at the metric that counts lost reports.
 const LOSSES: &str = "turnpike_usage_log_total{outcome=\"lost\"} counts what is missing";
 
 fn write_all(mut files: Files, jobs: &Receiver<Job>, counts: &Counts) {
@@ -215,7 +215,7 @@ fn write_all(mut files: Files, jobs: &Receiver<Job>, counts: &Counts) {
     }
 }
 
-/// What the log of events says of the log of usage: once until it goes well again.
+/// Complaints of the log of events about the log of usage: each once, until it goes well again.
 #[derive(Debug, Default)]
 struct Complaints {
     fails: bool,

@@ -214,7 +214,7 @@ mod tests {
             CLIENTS + 1,
             "and one for all others"
         );
-        // Those that have been away are forgotten, and one that comes has its whole budget.
+        // Addresses that have been away are forgotten, and a new one has its whole budget.
         let later = now + Duration::from_secs(10);
         let client = clients.admit(address("192.0.2.1"), later).unwrap();
         assert!(clients.locked().len() <= 2);

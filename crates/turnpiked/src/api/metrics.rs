@@ -432,7 +432,7 @@ impl Out<'_> {
     }
 }
 
-/// What the kernel says of this process.
+/// Use that this process makes of the machine, and its start in Unix time.
 #[derive(Debug)]
 struct Process {
     resident_bytes: u64,

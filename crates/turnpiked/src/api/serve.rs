@@ -256,7 +256,7 @@ async fn connection(
                 Ok(answer) => answer.await,
                 Err(refusal) => Ok(refusal),
             };
-            // What has a lease goes on to send.
+            // With a lease, the answer is still being sent: the connection is not idle.
             if lease.time().is_zero() {
                 guest.is_idle(GRACE);
             }
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// What comes until the server hangs up.
+    /// All octets until the server hangs up.
     async fn heard(mut stream: TcpStream) -> String {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
@@ -365,7 +365,7 @@ mod tests {
         tokio::spawn(serve(listener, router, limits(2, 1)));
         let [one, other, local] = ["192.0.2.1", "192.0.2.2", "127.0.0.1"]
             .map(|host| SocketAddr::new(host.parse().unwrap(), port));
-        // What is asked of an address of this host comes from that address.
+        // A request to an address of this host comes from that same address.
         let ask = async |at: SocketAddr| {
             let mut stream = from_elsewhere(&netns, at).await;
             let request = b"GET / HTTP/1.1\r\nHost: upf\r\nConnection: close\r\n\r\n";

@@ -53,7 +53,7 @@ fn shaping(config: &Config, problems: &mut Vec<Problem>) {
         let reason = format!("kind xdp has at most {XDP_SLOTS_MAX}");
         problems.push(Problem::new("qos.slots", qos.slots, reason));
     }
-    // What waits has a buffer; as many are left for what comes and goes.
+    // Each packet that waits takes a buffer; as many must be left for those that come and go.
     let frames = u64::from(qos.frames) * u64::from(datapath.workers);
     if datapath.kind == DatapathKind::Dpdk && 2 * frames > u64::from(datapath.dpdk.mbufs) {
         let reason = format!(
@@ -253,7 +253,7 @@ fn spread(interface: &Interface, key: &str, system: &System, problems: &mut Vec<
     }
 }
 
-/// What sockets of the kernel need, and what only XDP knows.
+/// Keys that only XDP knows, or does not know, and the forwarding that sockets of the kernel need.
 fn kernel(config: &Config, system: &System, problems: &mut Vec<Problem>) {
     let Datapath { kind, workers, .. } = config.datapath;
     if kind == DatapathKind::Xdp {
@@ -408,7 +408,7 @@ fn pools(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// What is behind UEs is in no pool.
+/// Networks behind UEs overlap no pool.
 fn framed_routes(config: &Config, problems: &mut Vec<Problem>) {
     for (i, ni) in config.network_instance.iter().enumerate() {
         let beside = config.network_instance.iter();

@@ -117,7 +117,7 @@ impl Config {
     }
 }
 
-/// What makes the plan impossible.
+/// Reasons why the plan is impossible.
 pub(super) fn check(config: &Config, topology: &Topology, problems: &mut Vec<Problem>) {
     let datapath = &config.datapath;
     let (cpus, workers) = (&datapath.cpus, datapath.workers);
@@ -193,7 +193,7 @@ fn list_of(key: &str) -> &str {
     key.split('[').next().unwrap_or_default()
 }
 
-/// What is possible, and slower than it need be.
+/// Warnings about a plan that is possible, but slower than it need be.
 pub(crate) fn doubts(config: &Config, topology: &Topology) -> Vec<String> {
     let seats = config.seats();
     let mut doubts: Vec<String> = apart(&seats, topology).into_iter().collect();

@@ -31,7 +31,7 @@ pub(crate) struct ForwardingPolicy {
     towards_access: TowardsAccess,
 }
 
-/// Where packets go while the way leads nowhere.
+/// Way of packets while the policy's own leads nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Fallback {
@@ -82,7 +82,7 @@ impl ForwardingPolicy {
         self.interface.as_deref() == Some(interface)
     }
 
-    /// Where its packets go, for people.
+    /// Its way, in words for operators.
     pub(crate) fn way(&self) -> String {
         let hops: Vec<String> = self.next_hops.iter().map(ToString::to_string).collect();
         match (&self.table, &self.interface, hops.as_slice()) {

@@ -54,7 +54,7 @@ enum For {
     Downlink,
 }
 
-/// What happens to its packets.
+/// Treatment of the rule's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Action {
@@ -63,7 +63,7 @@ enum Action {
     Drop,
 }
 
-/// Of both directions.
+/// Gate of a rule, for both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum GateState {
@@ -96,7 +96,7 @@ impl PredefinedRule {
         100
     }
 
-    /// What the core is told. `instances`: names of the network instances.
+    /// The rule as the core takes it. `instances`: names of the network instances.
     pub(crate) fn to_core(&self, instances: &[String]) -> core::PredefinedRule {
         let ni = self.network_instance.as_ref();
         let place = ni.and_then(|name| instances.iter().position(|own| own == name));
@@ -138,7 +138,7 @@ impl PredefinedRule {
     }
 }
 
-/// What is wrong with them.
+/// Problems of predefined rules.
 pub(super) fn check(config: &Config, problems: &mut Vec<Problem>) {
     let rules = &config.predefined_rule;
     if rules.len() > RULES_MAX {

@@ -1,4 +1,4 @@
-//! What QFIs stand for, and what interfaces, network instances and groups of users have: `[qos]`, `[[group]]`.
+//! Classes of flows by QFI, and capacities of interfaces, network instances and groups of users: `[qos]`, `[[group]]`.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -15,7 +15,7 @@ const CAPACITIES_MAX: usize = 127;
 /// From ISDN to a terabit.
 const CAPACITY_KBPS: RangeInclusive<u64> = 64..=1_000_000_000;
 
-/// What a QFI stands for: N4 tells no 5QIs.
+/// Meaning of a QFI, since N4 tells no 5QIs.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Flow {
@@ -73,7 +73,7 @@ pub(crate) fn shapes(config: &Config) -> bool {
         .any(|mode| mode == QosMode::Shape)
 }
 
-/// What QFIs stand for, and who has what.
+/// Classes of flows, and users of each capacity.
 pub(crate) fn for_core(config: &Config) -> QosConfig {
     let flow = |flow: &Flow| {
         Some(FlowClass {
@@ -304,7 +304,7 @@ fn check_overlaps(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// What there is for all, for people.
+/// Capacities and classes of flows, in words for operators.
 pub(super) fn understood(config: &Config) -> impl Iterator<Item = String> {
     let capacities = capacities(config).into_iter().map(|capacity| {
         let Capacity { name, kbps, .. } = capacity;

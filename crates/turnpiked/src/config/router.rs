@@ -1,4 +1,4 @@
-//! What UEs and the data network see as the router between them.
+//! The router between UEs and the data network, as both see it: its addresses and advertisements.
 
 use std::net::{IpAddr, Ipv6Addr};
 

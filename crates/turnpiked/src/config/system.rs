@@ -1,4 +1,4 @@
-//! What the machine has, as far as the configuration speaks of it.
+//! The machine, as far as the configuration speaks of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -100,8 +100,8 @@ impl System {
     }
 }
 
-/// What to set, as sysctl has it, so that the kernel neither forwards nor answers what comes in by an interface: another one has the
-/// addresses that it is sent to.
+/// Settings that sysctl has yet to make, so that the kernel neither forwards nor answers what comes in by an interface: the
+/// addresses that this is sent to are another interface's.
 fn meddles(interface: &str) -> Vec<String> {
     let value = |key: &str, of: &str| {
         let text = std::fs::read_to_string(format!("/proc/sys/{}", key.replace("{}", of)));

@@ -801,7 +801,6 @@ fn over_dpdk(lines: &str) -> String {
     format!("{text}[datapath]\nkind = \"dpdk\"\n{lines}\n")
 }
 
-/// Those of a file for a turnpiked that has DPDK.
 #[test]
 fn a_reserve_that_nobody_could_have_is_refused() {
     let with = |lines: &str| problems(&format!("{SMALL}[limits]\nsessions = 1000\n{lines}"));
@@ -833,6 +832,7 @@ fn a_reserve_that_nobody_could_have_is_refused() {
     assert_eq!(with(501).len(), 1);
 }
 
+/// Problems that a turnpiked with DPDK finds in the file.
 fn problems_with_dpdk(text: &str) -> Vec<String> {
     let mut problems = problems(text);
     let reason = "datapath.kind = \"dpdk\": this turnpiked was built without it: make build DPDK=1";

@@ -1,4 +1,4 @@
-//! What a configuration that is right says, in the words of an operator.
+//! Summary of a valid configuration, in the words of an operator.
 
 use std::fmt::Display;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// What a figure is taken over.
+/// Time that a figure is taken over.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Time at work and at rest, by the clock: what other programs take of the CPU while there is work

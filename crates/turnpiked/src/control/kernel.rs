@@ -57,7 +57,7 @@ impl KernelMirror {
         }
     }
 
-    /// What the kernel said; the tables learn of it by [`Self::reconcile`].
+    /// Note a change of the kernel's; the tables learn of it by [`Self::reconcile`].
     pub(crate) fn apply(&mut self, change: KernelChange) {
         self.readdressed |= matches!(
             change,
@@ -125,30 +125,30 @@ impl KernelMirror {
         self.policies.report(config)
     }
 
-    /// What became of packets on the slow path.
+    /// Counters of packets on the slow path.
     pub(crate) fn slow_path(&self) -> &SlowPathCounters {
         self.slow_path.counters()
     }
 
-    /// What became of packets that were cut, or whose senders were told why they are lost.
+    /// Counters of packets that were cut, or whose senders were told why they are lost.
     pub(crate) fn finished(&self) -> &Finished {
         self.slow_path.finished()
     }
 
-    /// What became of packets that waited for idle UEs.
+    /// Counters of packets that waited for idle UEs.
     pub(crate) fn buffers(&self) -> HoldTotals {
         let buffers = self.buffers.as_ref();
         buffers.map_or_else(HoldTotals::default, |buffers| buffers.counters().totals())
     }
 
-    /// Where the sessions come from for which packets wait.
+    /// A receiver of the sessions for which packets wait; `None`: none can wait.
     pub(crate) fn list_buffers(&self) -> Option<Receiver<Vec<HeldSession>>> {
         let (sender, receiver) = channel();
         self.buffers.as_ref()?.list(sender);
         Some(receiver)
     }
 
-    /// What became of End Markers.
+    /// Counters of End Markers.
     pub(crate) fn end_markers(&self) -> &EndMarkerCounters {
         &self.end_markers
     }

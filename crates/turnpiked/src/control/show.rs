@@ -26,11 +26,11 @@ use crate::control::{KernelMirror, Usage};
 use crate::snapshot::{MessageCount, N4Report, Snapshot};
 use crate::text::{address_text, seid_text};
 
-/// What does not change while the process runs.
+/// Facts that do not change while the process runs.
 pub(crate) struct About {
     pub(crate) config: Arc<Config>,
     pub(crate) recovery_time_stamp: u32,
-    /// That it took to start the data path.
+    /// Time to start the data path.
     pub(crate) start_time: Duration,
 }
 
@@ -181,7 +181,7 @@ fn tables(core: &Core<Tables>, config: &Config) -> Vec<TableFill> {
         .tables()
         .fill()
         .into_iter()
-        // What waits for its grace period has no bound of its own.
+        // The row of what waits for its grace period has no bound of its own.
         .filter(|fill| fill.capacity < u64::MAX)
         .map(|fill| TableFill {
             refused: fill.refused,
@@ -305,7 +305,7 @@ fn buffers(kernel: &KernelMirror, about: &About) -> BufferTotals {
     }
 }
 
-/// What the kernel made of packets without a resolved neighbour.
+/// Counters of packets that user space made or sent: ICMP errors, fragments, advertisements, End Markers, packets by the kernel.
 fn slow_path(kernel: &KernelMirror) -> impl Iterator<Item = (String, u64)> {
     let counters = kernel.slow_path();
     let failed: u64 = counters.failed().map(|(_, count)| count).sum();

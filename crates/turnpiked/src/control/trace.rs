@@ -42,12 +42,12 @@ struct Trace {
     lines: mpsc::Sender<Line>,
     /// The session that it is about, once found.
     seid: Option<u64>,
-    /// Where the search for it goes on.
+    /// SEID after which the search for it goes on.
     searched: Option<u64>,
     /// Last told.
     following: Option<Following>,
     rules: Option<Arc<Rules>>,
-    /// What programs had lost before, and what was told.
+    /// Records that programs had lost before it began, and losses told since.
     lost_before: u64,
     lost_told: u64,
 }
@@ -94,7 +94,7 @@ impl Traces {
         });
         if let Err(refused) = self.look(core) {
             self.end(place);
-            // What the others need is still there.
+            // Follow the others again; the programs that they need are there.
             let _ = self.look(core);
             return Err(refused);
         }
@@ -213,7 +213,7 @@ impl Traces {
 }
 
 impl Trace {
-    /// What its packets are known by now.
+    /// Keys that its packets are known by now.
     fn look(&mut self, core: &Core<Tables>) -> Vec<TraceKey> {
         let mut view = self.seid.and_then(|seid| core.session(seid));
         if !view
@@ -296,7 +296,7 @@ impl Trace {
     }
 }
 
-/// What an operator means by the address of a UE: of IPv6, its /64.
+/// Prefix that an operator means by the address of a UE: of IPv6, its /64.
 fn asked(ue: IpAddr) -> IpNet {
     let len = if ue.is_ipv4() { 32 } else { 64 };
     IpNet::new(ue, len).map_or(IpNet::from(ue), |net| net.trunc())

@@ -14,18 +14,18 @@ use session::{Time, messages_in};
 
 /// Addresses that have datagrams here at a time. More are no SMFs that start, but forged.
 const HOSTS: usize = 64;
-/// What may wait of one address: any datagram, or hundreds of usual ones.
+/// Octets that may wait of one address: any datagram, or hundreds of usual ones.
 const OCTETS: usize = 1 << 16;
-/// What a datagram takes beside its octets.
+/// Octets that a datagram takes beside its own.
 const OVERHEAD: usize = 64;
 /// A turn ends with the datagram that reaches this.
 const MESSAGES_PER_TURN: u32 = 64;
 /// A few percent of the thread: some microseconds each, with the answer. 64 SMFs that have all lost us at
 /// once do not ask more.
 const MESSAGES_PER_S: u32 = 10_000;
-/// What one message takes of that share.
+/// Part of that share that one message takes.
 const SHARE: Duration = Duration::from_nanos(1_000_000_000 / MESSAGES_PER_S as u64);
-/// What may be saved up while nobody asks: 1000 messages.
+/// Most that is saved up of the share while nobody asks: 1000 messages.
 const SAVED: Duration = Duration::from_millis(100);
 
 /// A datagram that waits.
@@ -36,7 +36,7 @@ pub(crate) struct Waiting {
     messages: u32,
 }
 
-/// What waits of one address.
+/// Datagrams of one address that wait.
 #[derive(Debug)]
 struct Host {
     host: IpAddr,
@@ -50,7 +50,7 @@ struct Host {
 #[derive(Debug, Default)]
 pub(crate) struct Strangers {
     hosts: Vec<Host>,
-    /// Where an address begins that has not been here: level with the one served last.
+    /// `served` of an address that is new here: level with the one served last.
     level: u64,
     /// Until then their share is used up.
     used_until: Time,
@@ -90,7 +90,7 @@ impl Strangers {
         Ok(())
     }
 
-    /// What is served in one turn, within their share; of each address in order of arrival.
+    /// Datagrams of one turn, within strangers' share; of each address in order of arrival.
     pub(crate) fn turn(&mut self, now: Time) -> impl Iterator<Item = Waiting> + '_ {
         let mut served = 0;
         std::iter::from_fn(move || {

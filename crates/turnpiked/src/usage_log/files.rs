@@ -13,7 +13,7 @@ const AT_ONCE: usize = 1 << 16;
 /// Access to a file that is made: lines name users.
 const MODE: u32 = 0o640;
 
-/// What became of lines.
+/// Lines written and lost since the last look.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) written: u64,
@@ -32,7 +32,7 @@ pub(super) struct Files {
     kept: u32,
     /// `None`: to be opened again.
     file: Option<File>,
-    /// What is in it.
+    /// Length of the file.
     bytes: u64,
     /// Its last line was not written to its end.
     torn: bool,
@@ -117,7 +117,7 @@ impl Files {
         self.pending = lines;
     }
 
-    /// Where the next line goes, at the beginning of a line.
+    /// The open file, at the beginning of a line.
     fn ready(&mut self) -> io::Result<&mut File> {
         if self.file.is_none() {
             self.reopen()?;
@@ -228,7 +228,7 @@ mod tests {
         let all = [path.clone(), files.older(1), files.older(2), files.older(3)];
         let all = all.map(|path| read(&path));
         assert_eq!(all, ["6\n", "4\n5\n", "2\n3\n", ""]);
-        // What is there is kept when the process starts anew.
+        // A file that is there is kept when the process starts anew.
         write(&mut open(&path, 4, 3), 7..8);
         assert_eq!(read(&path), "6\n7\n");
         std::fs::remove_dir_all(&folder).unwrap();

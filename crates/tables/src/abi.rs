@@ -201,7 +201,7 @@ pub(crate) mod entry {
         matches!(action(head), ACT_ROUTE | ACT_TUNNEL | ACT_UDP)
     }
 
-    /// What a head says once all that waited has left.
+    /// The head once all that waited has left.
     pub(crate) const fn settled(head: u64) -> u64 {
         if is_draining(head) {
             head & !DRAIN_BIT
@@ -377,7 +377,7 @@ pub(crate) const ROUTE_LAST: u8 = raw::TP_ROUTE_LAST as u8;
 pub(crate) const ROUTE_NONE: u8 = raw::TP_ROUTE_NONE as u8;
 pub(crate) const ROUTE_IN_POOL: u8 = raw::TP_ROUTE_IN_POOL as u8;
 
-/// What a program knows; which sets there are is a matter of its builds (`TP_BUILD_*`).
+/// Features of a program; which sets there are is a matter of its builds (`TP_BUILD_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features(pub(crate) u32);
 

@@ -87,7 +87,7 @@ impl Adaptation {
         ahead
     }
 
-    /// What takes over before something that `needs` this is published: the narrowest that is at hand, or else the
+    /// Build that takes over before something that `needs` this is published: the narrowest that is at hand, or else the
     /// narrowest that can be loaded.
     pub(crate) fn wider(
         &self,

@@ -1,5 +1,5 @@
-//! What there is for all: rates of interfaces, network instances and groups of users, what is guaranteed of them, and each flow's
-//! share (`datapath/pipeline/share.h`).
+//! Capacities of interfaces, network instances and groups of users: admission of guaranteed rates, and each flow's fair share
+//! (`datapath/pipeline/share.h`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub struct CapacityConfig {
     pub above: Above,
 }
 
-/// What a capacity carries.
+/// Load of a capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapacityReport {
     /// As configured.
@@ -40,7 +40,7 @@ pub struct CapacityReport {
     pub guaranteed_bps: u64,
     /// Of these, that may be guaranteed.
     pub guaranteed_at_most: u64,
-    /// What a flow of the least weight may have now; none: as much as there is.
+    /// Rate that a flow of the least weight may have now; none: as much as there is.
     pub share_bps: Option<u64>,
     /// Inner IP octets that passed, 16 KiB of each CPU missing at most.
     pub bytes: u64,
@@ -62,8 +62,8 @@ const BURST: Duration = Duration::from_millis(20);
 const AHEAD_S: f64 = 0.014;
 /// Of what is ahead beyond that, or lacks, so many looks make up.
 const LOOKS_TO_DRAIN: f64 = 8.0;
-/// What all together had no room for counts as load beyond this part of what there is: packets of many flows that meet by chance are no sign
-/// that shares are too high, and while some are refused the capacity is full.
+/// Packets that the whole had no room for are load beyond this part of the capacity: packets of many flows that meet by chance
+/// are no sign that shares are too high, and while some are refused the capacity is full.
 const MEET_BY_CHANCE: f64 = 0.5;
 /// A look counts in full where a flow of the least weight sends many packets between two, and the less the fewer: a change of its share
 /// shows after some of them only. By bits of a large packet, and how many of them.
@@ -71,10 +71,10 @@ const TO_SHOW_BITS: f64 = 4.0 * 12_000.0;
 /// Shares change by so much at most from look to look.
 const DOWN: f64 = 0.25;
 const UP: f64 = 2.0;
-/// Where all together want less than this part of what there is, and each might have it all, shares are of no use.
+/// With less load than this part of the capacity, and shares that may each be all of it, shares are of no use.
 const ENOUGH: f64 = 0.95;
-/// No flow's share is less, in bits per second: a packet of 1500 octets then keeps it from its next one for 0.2 s, also when there is
-/// enough again. Where that is too much, what there is for all limits flows, which send equally much by then.
+/// No flow's share is less, in bits per second: a packet of 1500 octets then keeps it from its next one for 0.2 s, also when
+/// there is enough again. Where that is too much, the capacity itself limits flows, which send equally much by then.
 const LEAST_SHARE: f64 = 60_000.0;
 /// log2 of the octets that a CPU gathers at most.
 const STEP_MAX: u64 = 14;
@@ -115,7 +115,7 @@ fn share_word(share: &Share) -> u64 {
 pub(crate) struct ShareWords {
     /// `slower` and `capacities`.
     pub(crate) share: u64,
-    /// What is guaranteed, in bits per second.
+    /// Guaranteed rate, in bits per second.
     pub(crate) guaranteed: u64,
 }
 
@@ -169,7 +169,7 @@ impl Capacities {
         }
     }
 
-    /// Rate word of a share: what is guaranteed. Where packets wait it says so, be nothing guaranteed.
+    /// Rate word of a share: its guaranteed rate, 0 if it has none. Where packets wait the word says so in both cases.
     pub(crate) fn rate_of(&self, share: &Share) -> u64 {
         let word = share.guaranteed.map_or(0, rate_word);
         let word = match self.above(share) {
@@ -179,7 +179,7 @@ impl Capacities {
         rate_here(word, self.longest_wait)
     }
 
-    /// What becomes of packets above the share of a flow: they wait where all of its capacities have them wait.
+    /// Treatment of packets above the share of a flow: they wait where all of its capacities have them wait.
     fn above(&self, share: &Share) -> Above {
         let known = share.capacities.iter();
         let known = known.filter_map(|id| self.all.get(usize::from(id.0).checked_sub(1)?));
@@ -196,7 +196,7 @@ impl Capacities {
         Some(of.guaranteed_at_most)
     }
 
-    /// What the meters of a session have guaranteed.
+    /// Guaranteed rates of a session's meters, in bits per second.
     pub(crate) fn held(
         &self,
         meters: &[HeldMeter],
@@ -458,7 +458,7 @@ impl Governed {
 }
 
 impl Drop for Governor {
-    /// Nobody lowers or raises shares any more: what there is for all alone limits them.
+    /// Nobody lowers or raises shares any more: capacities as wholes alone limit flows.
     fn drop(&mut self) {
         for place in 1..=self.of.len() {
             self.lines[place].publish(capacity::SHARE, 0);
@@ -470,7 +470,7 @@ impl Drop for Governor {
 mod tests {
     use super::*;
 
-    /// What flows have that want so much, of these weights, where they have what shares let pass: bits per second.
+    /// Rates of flows that want so much, of these weights, as far as shares let them: bits per second.
     fn have(of: &Governed, wants: &[(f64, u16)]) -> Vec<f64> {
         let part = |weight: u16| {
             let share = of.share;

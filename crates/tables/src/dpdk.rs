@@ -80,7 +80,7 @@ impl Settings {
     }
 }
 
-/// Those of the last start.
+/// Settings of the last start.
 static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
 
 /// A reason in words, as C writes it.
@@ -260,7 +260,7 @@ fn remedy(settings: &Settings, pages: &HugePages) -> String {
     )
 }
 
-/// What DPDK was started with, which it keeps, and puts in another order.
+/// Arguments that DPDK was started with; it keeps them, and puts them in another order.
 struct Arguments {
     pointers: Vec<*mut c_char>,
     _strings: Vec<CString>,

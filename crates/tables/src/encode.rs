@@ -99,7 +99,7 @@ pub(crate) fn words(
     n_framed: usize,
 ) -> Words {
     let ue_ni = match (rule.direction, rule.action) {
-        // Who sends what is too long for it hears of that as from its data network.
+        // The sender of a packet that is too long for the way out hears of that as from the UE's data network.
         (_, Action::Udp { .. }) | (Direction::Downlink, _) => ue_ni.0,
         (Direction::Uplink, _) => 0,
     };
@@ -216,7 +216,7 @@ fn relay_conditions(relay: &Relay, ext: &mut Ext) {
     }
 }
 
-/// What the PDU Session Container says beside the QFI.
+/// Fields of the PDU Session Container beside the QFI.
 fn container(marks: Marks) -> u8 {
     let rqi = if marks.rqi { psc::RQI } else { 0 };
     marks

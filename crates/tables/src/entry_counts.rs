@@ -1,5 +1,5 @@
-//! What all entries have counted, and whose they are, for those who look for the busiest users: from any thread, without a word to
-//! the control thread.
+//! Counts of all entries, and their owners, for the search for the busiest users: from any thread, without a word to the
+//! control thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +20,7 @@ pub struct EntryCount {
 }
 
 impl EntryCount {
-    /// What was counted since. An entry that has become another's counts from 0.
+    /// Difference to an earlier count. An entry that has become another's counts from 0.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         let Some(bytes) = self.bytes.checked_sub(before.bytes) else {
@@ -64,7 +64,7 @@ impl EntryCounts {
         self.entries.len()
     }
 
-    /// What an entry has counted; of one that is not there, nothing.
+    /// Counts of an entry; zeros for one that is not there.
     pub fn of(&self, place: usize) -> EntryCount {
         let (Some(line), Some(side)) = (self.entries.get(place), self.sides.get(place)) else {
             return EntryCount::default();
@@ -77,7 +77,7 @@ impl EntryCounts {
         }
     }
 
-    /// Whose an entry is, and of which PDR; of one that is free, whose it was.
+    /// SEID and PDR of an entry; of a free one, those that it had last.
     pub fn owner(&self, place: usize) -> Option<(u64, u16)> {
         let seid = self.owners.seid(u32::try_from(place).ok()?)?;
         let pdr = (self.entries.get(place)?.load(entry::EXT) >> entry::PDR_SHIFT) as u16;

@@ -47,7 +47,7 @@ impl Bystander {
 
     /// Wait until a look that is under way has ended.
     fn wait(&self) {
-        // What was unpublished is so before this looks: else a look could begin unseen, and find it.
+        // Stores that unpublish are visible before this looks: else a look could begin unseen, and find what they removed.
         fence(Ordering::SeqCst);
         let seen = self.looks.load(Ordering::SeqCst);
         while !seen.is_multiple_of(2) && self.looks.load(Ordering::SeqCst) == seen {
@@ -173,7 +173,7 @@ impl<T> Grace<T> {
     /// `barrier`: of the packets that meet the tables.
     pub(crate) fn new(barrier: Barrier) -> io::Result<Self> {
         let bystanders = Bystanders::default();
-        // Where none is ever under way, nothing has to wait.
+        // Packets that run in this thread are never under way: nothing has to wait.
         let helper = match &barrier.0 {
             Some(_) => Some(Helper::start(barrier.clone(), bystanders.clone())?),
             None => None,

@@ -63,7 +63,7 @@ pub(crate) struct HeldMeter {
     pub(crate) kind: MeterKind,
 }
 
-/// What a shared meter is of.
+/// Unit that a shared meter counts in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MeterKind {
     Bits,

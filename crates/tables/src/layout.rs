@@ -150,7 +150,7 @@ impl Default for Layout {
     }
 }
 
-/// Where the memory of tables is.
+/// Source of the tables' memory.
 pub(crate) trait Places {
     type Error: From<io::Error>;
 

@@ -4,7 +4,7 @@
 //! through `plan` (where everything will lie, and whether it fits) and `publish` (which store makes
 //! it visible) to `grace` (when what it replaced is reused).
 //!
-//! Where packets meet the tables is a back end (`backend`). Beside it, [`pipeline`] runs the same pipeline in this process,
+//! Packets meet the tables in a back end (`backend`). Beside it, [`pipeline`] runs the same pipeline in this process,
 //! for packets that programs cannot finish; the crate `slowpath` does.
 
 mod abi;

@@ -22,7 +22,7 @@ const LINE: usize = 64;
 /// A mapping, unmapped when the last view of it goes.
 #[derive(Debug)]
 struct Region {
-    /// Where its table begins.
+    /// Beginning of the table.
     base: NonNull<u8>,
     /// Octets of the table.
     bytes: usize,

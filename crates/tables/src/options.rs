@@ -7,8 +7,8 @@ use crate::abi::Features;
 /// Choices that stay while the data path runs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What programs have, which stay whatever is needed. `None`: what the narrowest build with all that is in use
-    /// has, atomic counters only where several CPUs may meet one session.
+    /// Features of the programs, which stay whatever is needed. `None`: those of the narrowest build with all that is in use,
+    /// atomic counters only where several CPUs may meet one session.
     pub features: Option<Features>,
     /// Time for which the need for features must have been the same before programs without the others
     /// take over.

@@ -131,7 +131,7 @@ impl Peers {
             line.flags = self.flags6;
         }
         if peer.udp {
-            // Who is no tunnel's end does not take UDP without a checksum over IPv6 (RFC 6935).
+            // A peer that is no tunnel's end does not take UDP without a checksum over IPv6 (RFC 6935).
             line.flags = line.flags & !PEER_ZERO_SUM | PEER_UDP;
         }
         let words: [u64; 8] = words_of(&line);

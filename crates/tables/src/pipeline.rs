@@ -57,7 +57,7 @@ pub struct RunTogether {
 pub struct Placed<'a> {
     /// All of it.
     pub buf: &'a mut [u8],
-    /// Where the frame begins.
+    /// Beginning of the frame.
     pub offset: u32,
     /// Its length.
     pub len: u32,
@@ -136,7 +136,7 @@ pub struct Pipeline {
     aside: bool,
     /// Queue of alarms of usage.
     told: Option<Arc<AlarmQueue>>,
-    /// Where frames above their rate go.
+    /// Way of frames above their rate.
     later: Handover,
 }
 

@@ -153,7 +153,7 @@ impl Programs {
     }
 
     /// Programs with these features are live, and no packet is under way in others, when this returns.
-    /// That takes microseconds, or a grace period (some 10 ms) when wider programs take over; up to a second more in the
+    /// It takes microseconds, or a grace period (some 10 ms) when wider programs take over; up to a second more in the
     /// first second, while the verifier is still busy with them. What the kernel has refused costs no time again.
     pub(crate) fn serve(&mut self, needs: Features, barrier: &Barrier) -> Result<(), NoRoom> {
         if self.adaptation.serves(needs) {
@@ -167,7 +167,7 @@ impl Programs {
             let supply = |build| self.backend.supply(build);
             let wider = self.adaptation.wider(needs, supply);
             let wider = wider.ok_or(NoRoom::of("programs"))?;
-            // What cannot be loaded is passed over from now on.
+            // A build that cannot be loaded is passed over from now on.
             if self.backend.load_now(wider).is_ok() {
                 break wider;
             }

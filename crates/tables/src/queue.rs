@@ -21,7 +21,7 @@ pub(crate) struct Queue {
     /// Held by whoever reads.
     reading: Mutex<()>,
     wake: EventFd,
-    /// What the queue points at.
+    /// Memory that the queue points at.
     _memory: View<AtomicU64>,
 }
 

@@ -11,7 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::queue::Queue;
 
-/// What packets hand to user space, each by a ring of its own.
+/// Records that packets hand to user space, each kind by a ring of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Records {
     /// PDRs that have forwarded so much (`pipeline/count.h`).

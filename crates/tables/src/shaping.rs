@@ -215,7 +215,7 @@ impl Waiting {
         self.n_due > 0
     }
 
-    /// Those that are due, in the order of their times.
+    /// Frames that are due, in the order of their times.
     pub(crate) fn released(&self) -> impl Iterator<Item = Departure<'_>> + Clone {
         self.due[..self.n_due].iter().map(|&word| {
             let start = word::place(word) as usize * self.stride;

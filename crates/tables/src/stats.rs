@@ -57,7 +57,7 @@ impl PortTotals {
     }
 }
 
-/// What one worker did.
+/// Work of one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerTotals {
     /// Frames that it took in.
@@ -66,7 +66,7 @@ pub struct WorkerTotals {
     pub busy: Duration,
     /// Packets above their rates that wait now.
     pub waiting: u64,
-    /// Those that have come to wait, ever.
+    /// Packets that have come to wait, ever.
     pub delayed: u64,
     /// How long all of these have waited so far, together.
     pub waited: Duration,
@@ -142,7 +142,7 @@ impl Counting {
         let mut totals = PortTotals::default();
         if port < PORTS_MAX {
             self.cpus.iter().for_each(|cpu| add(&mut totals, cpu, port));
-            // What the slow path takes up was counted when it came in: only its losses are new.
+            // Packets that the slow path takes up were counted when they came in: only its losses are new.
             add_drops(&mut totals, &self.slow[0], port);
         }
         totals

@@ -268,7 +268,7 @@ impl Tables {
         self.store.node.capacities.governor()
     }
 
-    /// What capacities carry, in the order of [`Layout::capacities`].
+    /// Loads of capacities, in the order of [`Layout::capacities`].
     pub fn capacities(&self) -> Vec<CapacityReport> {
         self.store.node.capacities.reports()
     }

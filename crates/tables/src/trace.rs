@@ -41,7 +41,7 @@ const BATCH: usize = 256;
 pub enum TraceKey {
     /// The tunnel it arrives through.
     Teid(u32),
-    /// Where the UE's address lies: source in uplink, destination in downlink.
+    /// The UE's address lies in this prefix: source in uplink, destination in downlink.
     Ue(IpNet),
 }
 
@@ -100,7 +100,7 @@ impl TraceOutcome {
             (Some(reason), _) => Self::Dropped(reason),
             (None, Some(0)) => Self::Passed,
             (None, Some(1)) => Self::Answered,
-            // Those that leave later are on their way, too.
+            // Frames that leave later are on their way, too.
             (None, Some(2 | 8)) => Self::Forwarded,
             (None, Some(3)) => Self::Slow,
             (None, Some(6)) => Self::Held,

@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// What the last changes left behind: grace periods that have not ended.
+    /// Grace periods of the last changes that have not ended.
     fn unsettled(&self) -> usize {
         self.tables.store.grace.len()
     }
@@ -252,7 +252,7 @@ impl World {
             .head(self.handle.entries()[0].index)
     }
 
-    /// What the entry says, and nothing waits in front of it.
+    /// Action of the entry, in front of which nothing waits.
     fn action(&self) -> u64 {
         assert!(!self.is_draining());
         entry::action(self.head())
@@ -548,7 +548,7 @@ fn what_takes_an_entrys_place_follows_its_frames_in_user_space() {
     world.settle();
     assert_eq!([first, second, third].map(shaped), [0; 3]);
 
-    // Where nobody keeps frames, nothing is waited for.
+    // Without a keeper of frames nothing is waited for.
     mem.config[0].shaper_frames.store(0, Ordering::Relaxed);
     (mem.sides[third as usize].shaped).store(2, Ordering::Relaxed);
     world.publish(tunnel(10), 4);

@@ -35,7 +35,7 @@ const COPIES: usize = 4 << 20;
 const ALARMS: usize = 2 << 20;
 const TRACED: usize = 1 << 20;
 
-/// What workers hand to other threads. Clones are the same queues.
+/// Queues of records that workers hand to other threads. Clones are the same queues.
 #[derive(Clone, Debug)]
 pub(crate) struct Queues {
     events: Arc<Queue>,
@@ -78,7 +78,7 @@ impl Queues {
     }
 }
 
-/// What all workers share, kept as long as one of them lives.
+/// State that all workers share, kept as long as one of them lives.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) memory: Memory,
@@ -117,7 +117,7 @@ pub(crate) struct Worker {
     worker: Box<tp_worker>,
     number: usize,
     ports: usize,
-    /// What the worker points at.
+    /// Memory that the worker points at.
     shared: Shared,
     /// Likewise: frames above their rates.
     waiting: Option<Waiting>,
@@ -247,7 +247,7 @@ impl Worker {
         records.len()
     }
 
-    /// Where others put such frames.
+    /// Inbox of frames above their rates that others have finished.
     pub(crate) fn inbox(&self) -> Option<&Inbox> {
         self.shared.given.get(self.number)
     }
@@ -411,7 +411,7 @@ impl Burst {
         true
     }
 
-    /// What became of each frame, in their order.
+    /// Verdict and octets of each frame, in their order.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = (Verdict, &[u8])> {
         let frames = self.frames[..self.len].iter().enumerate();
         frames.map(|(at, frame)| {

@@ -28,14 +28,14 @@ use crate::worker::{Burst, FRAME_MAX, Shared, Worker};
 /// Time between two attempts of a worker that fails.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Where the frames of one worker come from and go to.
+/// Source and destination of one worker's frames.
 pub(crate) trait Traffic: Send + Sized + 'static {
     /// Threads beside the workers, which take frames in for them, and count what they lose.
     fn helpers() -> usize {
         0
     }
 
-    /// That of so many workers and of all helpers, in this order, and the interface of each port.
+    /// Traffic of so many workers, then of all helpers, and the interface of each port.
     fn open(ports: &[PortConfig], workers: usize) -> Result<(Vec<Self>, Vec<u32>), SetupError>;
 
     /// Whether it takes up interfaces that were made anew, by their numbers in the tables.
@@ -234,7 +234,7 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
         let burst = self.by_hand.get_mut();
         let (_, burst) = burst.unwrap_or_else(PoisonError::into_inner);
         let mut served = 0;
-        // What helpers take in is there for the workers, which come before them.
+        // Helpers stand behind the workers and run first: frames that they take in are then there for the workers.
         for ((traffic, worker), bystander) in self.unthreaded.iter_mut().zip(&self.bystanders).rev()
         {
             let _looking = bystander.look();

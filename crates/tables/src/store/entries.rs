@@ -24,7 +24,7 @@ pub(crate) struct Entries {
     config: View<Config>,
     pub(crate) owners: EntryOwners,
     pub(crate) successors: Successors,
-    /// Those above the slots of TEIDs.
+    /// Free entries above the slots of TEIDs.
     pub(crate) free: Lines,
     /// Entries below this are the slots of TEIDs.
     pub(crate) direct_end: u32,
@@ -70,7 +70,7 @@ impl Entries {
         named.then(|| line.load(entry::EXT) as u32)
     }
 
-    /// Where the live rules behind a line begin, if it is a list.
+    /// First of the live rules behind a line, if it is a list.
     pub(crate) fn first_rule_of(&self, index: u32) -> Option<u32> {
         let head = self.head(index);
         (entry::action(head) == entry::ACT_LIST).then_some((head >> entry::RULE_SHIFT) as u32)

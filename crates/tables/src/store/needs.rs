@@ -44,7 +44,7 @@ pub(crate) fn of_session(plan: &Plan, new: &Compiled) -> Features {
         }
         match named {
             Key::Ue6 { .. } => needs = needs.with(Features::IPV6),
-            // What it needs beside, those who need it get.
+            // Other features of a prefix are added by its entries.
             Key::Prefix { .. } => needs = needs.with(Features::PREFIX),
             Key::Teid { .. } | Key::Ue4 { .. } => {}
         }

@@ -22,7 +22,7 @@ pub(crate) struct NetworkInstances {
     pools6: HashMap<u16, Vec<IpNet>>,
 }
 
-/// Where a directory's IPv6 pools are written.
+/// IPv6 pools of a directory, to be written.
 pub(crate) struct Pools6<'a> {
     pub(crate) all: &'a [IpNet],
     /// Places that they had before: the first, and how many.

@@ -78,7 +78,7 @@ pub(crate) struct WantKey {
     /// Entry that it leads to now.
     pub(crate) was: Option<u32>,
     pub(crate) at: u32,
-    /// Where the rules begin that `at` leads to, if it leads to rules.
+    /// First of the rules that `at` leads to, if it leads to rules.
     pub(crate) first: Option<u32>,
     /// It does not do so yet.
     pub(crate) leads_anew: bool,
@@ -137,7 +137,7 @@ impl Plan {
         lists.find(|list| list.0 == first).map(|list| &list.1)
     }
 
-    /// Where such a list begins, if a key planned so far leads to one.
+    /// First place of such a list, if a key planned so far leads to one.
     fn first_of(&self, run: &RuleList) -> Option<u32> {
         let mut lists = self.lists.iter();
         lists.find(|list| list.1 == *run).map(|list| list.0)

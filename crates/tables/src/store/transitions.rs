@@ -40,7 +40,7 @@ impl Transition {
     }
 }
 
-/// What becomes of counts that are added while grace periods are under way.
+/// Fate of counts that are added while grace periods are under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Late {
     /// Nobody asks for them.

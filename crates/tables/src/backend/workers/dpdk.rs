@@ -37,7 +37,7 @@ const FROM_KERNEL: usize = 1 << 20;
 /// MTU of ports whose TAP interface says none.
 const MTU: u32 = 1500;
 
-/// What one thread receives and sends by.
+/// The devices as one thread uses them.
 pub(crate) struct Dpdk {
     part: Part,
     cpu: Option<u32>,
@@ -46,14 +46,14 @@ pub(crate) struct Dpdk {
     sleeper: Option<Sleeper>,
     /// Of the first worker, for all. Ends before the ports do.
     _kernel_side: Option<KernelSide>,
-    /// What the part points at.
+    /// Memory that the part points at.
     ports: Arc<Ports>,
     _rings: Option<Arc<Rings>>,
     /// Of frames that the kernel has sent, and threads beside workers, for each worker.
     from_kernel: Arc<[Queue]>,
 }
 
-/// What a thread does.
+/// Role of a thread.
 enum Part {
     Worker(Box<tp_dpdk_lane>),
     Receiver(Box<tp_dpdk_receiver>),

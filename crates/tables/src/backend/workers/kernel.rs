@@ -90,7 +90,7 @@ impl WayOut {
     }
 }
 
-/// What one worker receives and sends by.
+/// Sockets and devices of one worker.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     /// Out of the interface of each port.
@@ -235,8 +235,8 @@ impl Traffic for Kernel {
     }
 }
 
-/// What leaves, by its port, in order. What is passed was sent to no UE, and the kernel itself has brought it here: it is
-/// counted as passed, and ends. Where answers go the kernel finds out: nothing says how their frames came.
+/// Send frames that leave, by their port, in order. One that is passed was sent to no UE, and the kernel itself has brought it
+/// here: it is counted as passed, and ends. The kernel finds the way of answers: nothing says how their frames came.
 fn send(out: &[WayOut], came_by: usize, burst: &Burst, worker: &mut Worker) {
     let mut lost = 0;
     for (number, out) in (0..).zip(out) {

@@ -1,8 +1,8 @@
 //! Frames above their rate, which a program cannot hold (`datapath/pipeline/shape.h`): a thread takes them from a ring, as they
 //! are to leave, keeps them in a timing wheel and sends them.
 //!
-//! What the pipeline beside the programs finishes comes by an inbox, and keeps its place among what comes by the ring: with both
-//! the time of departure is the order, and one that came before another is taken before it.
+//! Frames that the pipeline beside the programs finishes come by an inbox, and keep their place among those of the ring: with
+//! both the time of departure is the order, and one that came before another is taken before it.
 //!
 //! `shaped` of an entry is lowered when its frames have been sent, and not before: packets that find it at zero leave from the
 //! kernel, behind them.
@@ -99,7 +99,7 @@ impl Drop for Shaper {
     }
 }
 
-/// What the thread owns, behind a lock because a ring's reader may move between threads.
+/// State of the thread, behind a lock because a ring's reader may move between threads.
 struct Keeping {
     waiting: Waiting,
     memory: Memory,

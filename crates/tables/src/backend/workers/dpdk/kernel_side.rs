@@ -98,7 +98,7 @@ impl Side {
         self.sleep()?;
         let Self { taps, ports, .. } = self;
         ports.for_kernel(BATCH, |port, frame| {
-            // Where ports have no face, what is passed to the kernel ends here.
+            // Without TAP interfaces, frames that are passed to the kernel end here.
             if let Some(tap) = taps.get(port)
                 && tap.as_ref().is_none_or(|tap| tap.write(frame).is_err())
             {

@@ -65,7 +65,7 @@ impl Rings {
         (self.all.len() / self.workers) as u32
     }
 
-    /// That of a receive core. It lives no longer than this, what is shared, and the queues by which workers are woken.
+    /// A receive core, for C. It must not outlive these rings, what ports share, and the queues by which workers are woken.
     pub(super) fn receiver(
         &self,
         number: usize,

@@ -127,7 +127,7 @@ impl Ports {
         unsafe { (*self.shared.get()).ports[port].mac }
     }
 
-    /// What C sees of this, as long as this lives.
+    /// Part of this that C sees; valid as long as this lives.
     pub(super) fn shared(&self) -> *mut tp_dpdk_shared {
         self.shared.get()
     }
@@ -140,7 +140,7 @@ impl Ports {
         polls
     }
 
-    /// What a port's device tells of itself.
+    /// State of a port's device.
     pub(super) fn look(&self, port: usize) -> tp_dpdk_state {
         let mut state = tp_dpdk_state::default();
         // SAFETY: an open port, and a state to be written.

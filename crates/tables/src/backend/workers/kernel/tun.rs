@@ -36,7 +36,7 @@ pub(in crate::backend::workers) fn request(name: &str) -> libc::ifreq {
     request
 }
 
-/// What becomes an interface; reads and writes do not block.
+/// Device file that becomes an interface; reads and writes do not block.
 pub(in super::super) fn device() -> io::Result<File> {
     const PATH: &str = "/dev/net/tun";
     let mut options = OpenOptions::new();

@@ -1,4 +1,4 @@
-//! What is wrong with a message, and the one place that says how a peer is told (TS 29.244, 7.6).
+//! Errors of messages, and the one place that says how a peer is told (TS 29.244, 7.6).
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use crate::{Cause, IeType, MessageType};
 pub struct Error {
     /// The innermost IE at fault; for a missing IE, the IE that is missing. `None`: the header.
     pub ie: Option<IeType>,
-    /// Where the IE begins, in octets from the start of the datagram. For a missing IE, where the
-    /// IEs begin that it should have been among.
+    /// Beginning of the IE, in octets from the start of the datagram. For a missing IE, beginning of the
+    /// IEs that it should have been among.
     pub offset: usize,
-    /// What was expected and found.
+    /// Kind of error, with what was expected and found.
     pub kind: ErrorKind,
 }
 
@@ -21,7 +21,7 @@ pub struct Error {
 pub enum ErrorKind {
     /// Another version of PFCP (7.6.2); the answer is a Version Not Supported Response.
     Version {
-        /// What the peer speaks; this side speaks 1.
+        /// Version of the peer; this side speaks 1.
         found: u8,
     },
     /// The datagram ends inside the header (7.6.3): there is nothing to answer.
@@ -35,14 +35,14 @@ pub enum ErrorKind {
     MessageLength {
         /// Octets after the first four that the datagram has, or that the header needs.
         expected: usize,
-        /// What the Message Length field says.
+        /// Value of the Message Length field.
         found: usize,
     },
     /// A message was given to the view of another.
     MessageType {
-        /// What the view decodes.
+        /// Message that the view decodes.
         expected: MessageType,
-        /// What the header says.
+        /// Message that the header names.
         found: MessageType,
     },
     /// An IE runs past the end of what encloses it (7.6.7).
@@ -63,7 +63,7 @@ pub enum ErrorKind {
     MandatoryMissing,
     /// A value that is reserved or contradicts itself (7.6.8).
     Value {
-        /// What would have been right.
+        /// Description of a right value.
         expected: &'static str,
         /// The octets or flags at fault, as a number.
         found: u64,

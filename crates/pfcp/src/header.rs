@@ -21,7 +21,7 @@ const FLAG_FOLLOW_ON: u8 = 0x04;
 pub struct Header {
     /// 1 in everything that [`decode`](crate::decode) accepts.
     pub version: u8,
-    /// What the message asks or answers.
+    /// Type of the request or response.
     pub message_type: MessageType,
     /// Present when the S flag is set; zero is a value (7.2.2.4.2).
     pub seid: Option<u64>,
@@ -76,7 +76,7 @@ pub struct Message<'a> {
     pub header: Header,
     /// The IEs. Walking them finds what is wrong with them.
     pub ies: Ies<'a>,
-    /// What follows in the datagram: with [`Header::follow_on`] another message (7.2.2.4.1).
+    /// Rest of the datagram: with [`Header::follow_on`] another message (7.2.2.4.1).
     pub rest: &'a [u8],
 }
 

@@ -17,9 +17,9 @@ pub struct Ie<'a> {
     pub ie_type: IeType,
     /// Enterprise ID of a vendor IE; `None` also when its value is too short to hold one.
     pub enterprise: Option<u16>,
-    /// What follows the length, and the Enterprise ID where there is one.
+    /// Octets after the length, and after the Enterprise ID where there is one.
     pub value: &'a [u8],
-    /// Where the IE begins, in octets from the start of the datagram.
+    /// Beginning of the IE, in octets from the start of the datagram.
     pub offset: usize,
 }
 
@@ -108,7 +108,7 @@ impl<'a> Ies<'a> {
         self.bytes
     }
 
-    /// Where the first IE begins, in octets from the start of the datagram.
+    /// Beginning of the first IE, in octets from the start of the datagram.
     #[inline]
     pub fn offset(&self) -> usize {
         self.offset as usize
@@ -119,7 +119,7 @@ impl<'a> Ies<'a> {
         self.parent
     }
 
-    /// That an IE is missing here which must always be present (7.6.6).
+    /// Error for an IE that is missing here and must always be present (7.6.6).
     pub fn mandatory_missing(&self, ie_type: IeType) -> Error {
         Error {
             ie: Some(ie_type),

@@ -93,7 +93,7 @@ impl ToIe for FTeid {
 /// F-SEID (8.2.37).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FSeid {
-    /// What the sender calls the session.
+    /// The sender's name for the session.
     pub seid: u64,
     /// At least one of the addresses is present.
     pub ipv4: Option<Ipv4Addr>,

@@ -81,9 +81,9 @@ pub struct UserPlaneIpResourceInformation<'a> {
     pub ipv4: Option<Ipv4Addr>,
     /// GTP-U address.
     pub ipv6: Option<Ipv6Addr>,
-    /// Where the addresses are valid.
+    /// Network in which the addresses are valid.
     pub network_instance: Option<NetworkInstance<'a>>,
-    /// What they are for.
+    /// Interface that they are for.
     pub source_interface: Option<SourceInterface>,
 }
 

@@ -72,7 +72,7 @@ impl ToIe for FailedRuleId {
     }
 }
 
-/// What one step of a [`Timer`] is.
+/// Length of one step of a [`Timer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TimerUnit {
     /// 2 seconds.

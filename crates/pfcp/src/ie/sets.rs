@@ -10,7 +10,7 @@ use crate::{Error, FromIe, Ie, ToIe};
 pub struct FqCsid<'a> {
     /// Node-ID Type: 0 IPv4 address, 1 IPv6 address, 2 MCC, MNC and a number of the operator's.
     pub node_type: u8,
-    /// Who gives out the CSIDs: 4 octets, or 16 for type 1.
+    /// Node that gives out the CSIDs: 4 octets, or 16 for type 1.
     pub node: &'a [u8],
     /// Each two octets.
     csids: &'a [u8],

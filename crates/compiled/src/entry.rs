@@ -45,14 +45,14 @@ pub struct Entry {
     pub packet_meter: Option<usize>,
     /// Index into [`Compiled::meters`](crate::Compiled::meters) of a share of capacities.
     pub share: Option<usize>,
-    /// Where else each packet goes that the FAR applies to; at most [`DUPLICATES_MAX`].
+    /// Other destinations of each packet that the FAR applies to; at most [`DUPLICATES_MAX`].
     pub duplicates: Vec<Duplicate>,
 }
 
 /// Duplicating Parameters of one FAR (`TP_COPIES_MAX` of the tables).
 pub const DUPLICATES_MAX: usize = 4;
 
-/// Where a duplicate of each packet goes (TS 29.244, 5.2.3).
+/// Destination of a duplicate of each packet (TS 29.244, 5.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicate {
     /// Header that it is put into.

@@ -80,7 +80,7 @@ impl Holding {
         }
     }
 
-    /// What was held as `before` is held as `after`.
+    /// Replace the part that is held as `before` by `after`.
     pub fn change(&mut self, before: &Self, after: &Self) {
         for (held, less) in self.0.iter_mut().zip(&before.0) {
             *held = held.saturating_sub(*less);

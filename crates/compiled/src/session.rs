@@ -65,14 +65,14 @@ pub enum Key {
     },
     /// IPv4 destination on N6.
     Ue4 {
-        /// Where the address is valid.
+        /// Network instance in which the address is valid.
         ni: NiId,
         /// The UE's address.
         addr: Ipv4Addr,
     },
     /// IPv6 destination on N6, by its /64.
     Ue6 {
-        /// Where the prefix is valid.
+        /// Network instance in which the prefix is valid.
         ni: NiId,
         /// Lower 64 bits zero.
         prefix: Ipv6Addr,
@@ -80,7 +80,7 @@ pub enum Key {
     /// Destination on N6 in a prefix that is neither an IPv4 address nor an IPv6 /64. Of several that
     /// cover it the longest decides, an address or /64 among them.
     Prefix {
-        /// Where the prefix is valid.
+        /// Network instance in which the prefix is valid.
         ni: NiId,
         /// Zeros beyond the prefix; at least one bit.
         net: IpNet,

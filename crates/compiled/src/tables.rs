@@ -7,10 +7,10 @@ use crate::ids::{PdrId, PredefinedId};
 use crate::room::{Holding, NoRoom, Resource};
 use crate::session::Compiled;
 
-/// Where sessions become visible to packets. Implemented by the `tables` crate, and by a recorder
+/// Tables that make sessions visible to packets. Implemented by the `tables` crate, and by recorders
 /// in the tests of `session`.
 pub trait Tables {
-    /// Where the parts of one session lie. `Default` is a session that is not in the tables.
+    /// Places of the parts of one session. `Default` is a session that is not in the tables.
     type Handle: Default;
 
     /// Slots of TEIDs that there are, one less than this: a [`Key::Teid`](crate::Key::Teid)'s is from 1 on, and below.

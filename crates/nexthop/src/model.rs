@@ -223,7 +223,7 @@ impl NextHops {
             return;
         }
         self.choose_ways(tables);
-        // What failed for lack of room is tried again next time.
+        // Next hops that failed for lack of room are tried again next time.
         self.hops_changed = false;
         let outcome = self.fill(tables);
         self.hops_changed |= outcome.is_err();
@@ -323,7 +323,7 @@ impl NextHops {
             }
         }
         self.peer_changes = changes;
-        // Those that have not gone meanwhile. What there is no room for is tried again, and told, when all is filled.
+        // Peers that have not gone meanwhile. One that there is no room for is tried again, and told, when all is filled.
         for peer in fresh {
             let _ = self.fill_peer(tables, peer);
         }
@@ -362,7 +362,7 @@ impl NextHops {
         self.warn_of_foreign_links();
     }
 
-    /// Where the neighbours that policies lead to have come or gone, packets go another way.
+    /// Have packets go another way where the neighbours that policies lead to have come or gone.
     fn choose_ways(&mut self, tables: &impl NextHopTables) {
         for index in 0..self.nis.len() {
             if let Some(policy) = &self.nis[index].policy

@@ -121,9 +121,9 @@ fn netlink_socket(flags: SockFlag) -> nix::Result<OwnedFd> {
 /// All packets that come in on an interface, and are not for this host, go out of another one.
 #[derive(Clone, Copy, Debug)]
 pub struct Lead<'a> {
-    /// Where they come in.
+    /// Interface that they come in by.
     pub from: &'a str,
-    /// Where they go out.
+    /// Interface that they go out by.
     pub to_ifindex: u32,
     /// The kernel's routing table that says so, and has no other use.
     pub table: u32,

@@ -12,13 +12,13 @@ use crate::{Family, NextHop};
 /// A forwarding policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Where its packets go.
+    /// Way of its packets.
     pub way: Way,
-    /// Where they go while that leads nowhere.
+    /// Way of its packets while that leads nowhere.
     pub fallback: Fallback,
 }
 
-/// Where packets of a policy go.
+/// Way that packets of a policy go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     /// All to one of these neighbours, that of their family.
@@ -37,7 +37,7 @@ pub enum Way {
     Table(u32),
 }
 
-/// Where packets go that a policy has no way for.
+/// Way of packets that a policy has none for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
     /// By the routes of their network instance.
@@ -99,7 +99,7 @@ impl Steered {
         Self { routes }
     }
 
-    /// Where its packets may go.
+    /// Targets that its packets may go to.
     pub(crate) fn targets(&self) -> impl Iterator<Item = &Target> {
         self.routes.iter().map(|(_, target)| target)
     }

@@ -53,7 +53,7 @@ pub struct HoldCounters {
 pub struct HoldTotals {
     /// Sessions for which packets wait.
     pub sessions: u64,
-    /// HeldFate.
+    /// Packets that wait.
     pub packets: u64,
     /// Octets of memory in use.
     pub bytes: u64,

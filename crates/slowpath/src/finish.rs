@@ -364,7 +364,7 @@ impl Finisher {
             let _looking = self.bystander.look();
             self.pipeline.way_back(teid)?
         };
-        // What went up is answered downwards.
+        // The answer to an uplink packet goes down, and the other way round.
         let message = gtpu::g_pdu(own, teid, (qfi, !task.is_down()), packet?)?;
         Some(framed(&message))
     }

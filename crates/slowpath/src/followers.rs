@@ -223,7 +223,7 @@ fn transport(proto: u8, upper: Option<&[u8]>) -> Transport {
     u64::from(proto) << PROTO_SHIFT | ports
 }
 
-/// What a fragment says of its packet, and what its first fragment says of the upper layer; `user` begins with the
+/// The packet that a fragment is of, and, of its first fragment, the upper layer; `user` begins with the
 /// IP header.
 pub fn read(port: u32, teid: u32, user: &[u8]) -> Option<(Key, Option<Transport>)> {
     match user.first()? >> 4 {

@@ -1,4 +1,4 @@
-//! What belongs to one thread, behind a lock because a ring's reader may move between threads.
+//! State of one thread, behind a lock because a ring's reader may move between threads.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

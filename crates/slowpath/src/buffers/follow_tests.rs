@@ -248,8 +248,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// What waits does so for a FAR that buffers, in the place of a PDR that is there and of which was told: a change of
-    /// this FAR lets it go. Nothing is lost uncounted, nothing is doubled.
+    /// A packet waits for a FAR that buffers, of a PDR that is there and of which was told: a change of this FAR lets it go.
+    /// Nothing is lost uncounted, nothing is doubled.
     #[test]
     fn no_packet_is_left_that_no_rule_will_ever_touch(steps in prop::collection::vec(step(), 1..60)) {
         let mut world = World::new();

@@ -1,8 +1,8 @@
 //! Packets that wait, session by session and PDR by PDR, in the order in which they came: how many, how long, and which
 //! are lost.
 //!
-//! Where there is no room for another packet, the session that takes the most memory loses its oldest ones, if it takes
-//! more than the newcomer's would: who has many packets takes nobody else's room. That a UE has packets is told
+//! When there is no room for another packet, the session that takes the most memory loses its oldest ones, if it takes
+//! more than the newcomer's would: a session with many packets takes nobody else's room. That a UE has packets is told
 //! whether there was room or not.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -170,7 +170,7 @@ impl Queue {
     }
 }
 
-/// Which way a packet came in vain.
+/// Reason why a packet came in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
     Full,

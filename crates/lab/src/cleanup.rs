@@ -1,5 +1,5 @@
-//! What the lab leaves on the machine, and its removal: on drop, on panic, on a signal, by a guardian when the process
-//! was killed, and by `lab clean` where even that was.
+//! Namespaces, processes and files of the lab on the machine, and their removal: on drop, on panic, on a signal, by a guardian
+//! when the process was killed, and by `lab clean` where even that was.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,7 +17,7 @@ pub const RUN_DIR: &str = "/run/turnpike-lab";
 /// In the environment of all processes that a lab starts: its process id.
 pub const OWNER: &str = "TURNPIKE_LAB_OWNER";
 
-/// What one world has made. Names that are not a world's belong to the world of no name.
+/// Things that one world has made. Names that are not a world's belong to the world of no name.
 #[derive(Default)]
 struct Made {
     namespaces: BTreeSet<String>,

@@ -17,7 +17,7 @@ use crate::world::{Attached, World};
 const HEADERS: usize = 28;
 /// Pause of a sender between two looks at the clock.
 const PAUSE: Duration = Duration::from_micros(300);
-/// What a sender slept over beyond this is not sent later.
+/// Time that a sender makes up for at most: packets of a longer sleep are not sent later.
 const CATCH_UP: Duration = Duration::from_millis(5);
 /// Silence after the last packet was sent, after which no more are waited for.
 const SILENCE: Duration = Duration::from_millis(400);
@@ -83,7 +83,7 @@ impl Course {
     }
 }
 
-/// What happened in one slot of time.
+/// Events in one slot of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     /// Packets sent.
@@ -96,7 +96,7 @@ pub struct Slot {
     pub longest_us: u64,
 }
 
-/// What became of a flow.
+/// Fate of a flow.
 #[derive(Clone, Debug)]
 pub struct Series {
     /// From the beginning of all flows on.
@@ -121,7 +121,7 @@ impl Series {
     }
 }
 
-/// What the UPF counted for one direction of a session.
+/// Counts of the UPF for one direction of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fates {
     /// Packets forwarded.
@@ -275,7 +275,7 @@ fn rate_at(steps: &[Step], at: Duration) -> Option<u64> {
     now.map(|step| step.bps)
 }
 
-/// What a receiver alone knows.
+/// Facts that a receiver alone knows.
 #[derive(Default)]
 struct Came {
     last: Option<Duration>,

@@ -16,7 +16,7 @@ use crate::upf::Datapath;
 use crate::wait::eventually;
 use crate::world::{Attached, Family, Wanted, World};
 
-/// What the closing table says of a UE beside its counters.
+/// Facts of a UE for the closing table, beside its counters.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     pings: u32,
@@ -266,8 +266,8 @@ impl Demo {
         self.world.upf()?.alive()
     }
 
-    /// What a UE sent and the UPF did not count was lost on the way up; what the UPF counted and
-    /// the UE did not get, on the way down.
+    /// Packets that a UE sent and the UPF did not count were lost on the way up; those that the UPF counted
+    /// and the UE did not get, on the way down.
     fn compare_counters(&self) -> Result<()> {
         let (mut total, mut lost) = (0, 0);
         for attached in &self.ues {

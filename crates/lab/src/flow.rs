@@ -61,7 +61,7 @@ impl Shape {
     }
 }
 
-/// What became of a flow.
+/// Fate of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Packets sent.
@@ -167,7 +167,7 @@ pub struct Running {
     receiver: JoinHandle<Ledger>,
 }
 
-/// What sender and receiver of a flow know of each other.
+/// State that sender and receiver of a flow share.
 #[derive(Default)]
 struct Way {
     sent: AtomicU32,
@@ -304,7 +304,7 @@ pub fn send_socket(from: &Netns, source: SocketAddr, to: SocketAddr) -> Result<U
     Ok(socket)
 }
 
-/// What a sender knows of its own packets.
+/// Facts that a sender knows of its own packets.
 #[derive(Clone, Debug)]
 pub struct Sent {
     /// When it began, and when it ended.
@@ -354,7 +354,7 @@ fn pace(
         slept += behind - u64::from(burst);
         let room = air.room(number, arrived());
         let step = burst.min(room).min(shape.count - number);
-        // What has no room is not sent later at once, either.
+        // Packets that have no room are not sent later at once, either.
         slept += u64::from(burst.saturating_sub(step.max(1)));
         for number in number..number + step {
             packet[..4].copy_from_slice(&number.to_be_bytes());

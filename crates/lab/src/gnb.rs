@@ -16,13 +16,13 @@ use crate::gtpu::{self, Container, message};
 use crate::netns::Netns;
 use crate::wait::NEVER;
 
-/// Where a gNB delivers what comes down a tunnel.
+/// Receiver of packets that come down a tunnel to a gNB.
 pub trait Downlink: Send + Sync {
     /// Takes one tunnelled packet, which arrived at `gnb` under `teid`.
     fn deliver(&self, gnb: IpAddr, teid: u32, container: Option<Container>, packet: &[u8]);
 }
 
-/// What a gNB saw beside G-PDUs of its own tunnels.
+/// Messages that a gNB saw beside G-PDUs of its own tunnels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The answer to our Echo Request.
@@ -119,7 +119,7 @@ impl Gnb {
         self.shared.ends.iter().map(|(address, _)| *address)
     }
 
-    /// What it counted.
+    /// Its counters.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
@@ -191,7 +191,7 @@ impl Gnb {
             socket.connect((to, gtpu::PORT))?;
             Ok(socket)
         })?;
-        // Where it is lost to a queue that is full, another one follows.
+        // If it is lost to a queue that is full, another one follows.
         socket.set_read_timeout(Some(Duration::from_millis(500)))?;
         let deadline = Instant::now() + NEVER;
         while Instant::now() < deadline {

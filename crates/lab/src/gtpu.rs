@@ -189,7 +189,7 @@ fn extensions(mut next: u8, mut rest: &[u8]) -> Option<(Option<Container>, &[u8]
     Some((container, rest))
 }
 
-/// What an Error Indication complains about: TEID Data I and GTP-U Peer Address (7.3.1).
+/// Tunnel that an Error Indication complains about: TEID Data I and GTP-U Peer Address (7.3.1).
 pub fn parse_error_indication(mut ies: &[u8]) -> Option<(u32, IpAddr)> {
     let (mut teid, mut address) = (None, None);
     while let [ie_type, rest @ ..] = ies {

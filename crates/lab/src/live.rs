@@ -1,4 +1,4 @@
-//! What is shown while traffic runs, and what is counted for the end.
+//! Rates that are shown while traffic runs, and counts for the end.
 
 use std::fs;
 use std::io::{IsTerminal, Write, stdout};

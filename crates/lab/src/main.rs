@@ -26,7 +26,7 @@ enum Action {
         /// Leave it running and say what to try
         #[arg(long)]
         keep: bool,
-        /// Whose SMF's habits its sessions follow; without: those of all, in turn
+        /// SMF whose habits its sessions follow; without: all, in turn
         #[arg(long)]
         style: Option<Style>,
     },
@@ -43,7 +43,7 @@ enum Action {
         /// How many at a time; those that measure rates run alone, after the others
         #[arg(long, default_value_t = 1, value_name = "N")]
         jobs: usize,
-        /// Whose SMF's habits sessions follow where a scenario leaves it open; without: of all, or of Open5GS
+        /// SMF whose habits sessions follow if a scenario leaves it open; without: all, or Open5GS
         #[arg(long)]
         style: Option<Style>,
         /// Name all

@@ -218,9 +218,9 @@ fn lossy(bytes: &[u8]) -> String {
 /// One end of a cable: an interface name in a namespace.
 #[derive(Clone, Copy)]
 pub struct End<'a> {
-    /// Where it is.
+    /// Namespace that it is in.
     pub netns: &'a Netns,
-    /// What it is called there.
+    /// Name of the interface there.
     pub name: &'a str,
 }
 

@@ -14,7 +14,7 @@ use crate::wait::NEVER;
 /// Seconds of silence after which nothing more is expected where nothing is to come.
 const BLOCKED_S: &str = "0.3";
 
-/// What became of echo requests.
+/// Fate of echo requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pinged {
     /// Echo requests sent.
@@ -23,7 +23,7 @@ pub struct Pinged {
     pub received: u32,
     /// Mean round trip; `None` when nothing came back.
     pub mean_ms: Option<f64>,
-    /// What the program said when a request was not answered: an ICMP error, it may be.
+    /// Output of the program when a request was not answered: an ICMP error, it may be.
     pub complaint: String,
 }
 
@@ -98,7 +98,7 @@ fn one_by_one(netns: &str, to: IpAddr, count: u32, interval: Duration) -> Result
     })
 }
 
-/// What the program says at its end.
+/// Statistics that the program prints at its end.
 fn said(netns: &str, to: IpAddr, args: &[&str]) -> Result<Pinged> {
     let mut command = Command::new("ping");
     command.args(["-n", if to.is_ipv4() { "-4" } else { "-6" }]);

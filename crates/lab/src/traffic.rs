@@ -43,7 +43,7 @@ pub struct Iperf {
     pub algorithm: Option<&'static str>,
 }
 
-/// What iperf3 measured at the receiver.
+/// Results of iperf3 at the receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
     /// Goodput.

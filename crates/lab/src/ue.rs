@@ -52,7 +52,7 @@ impl Addresses {
     }
 }
 
-/// What both directions share.
+/// State that both directions share.
 pub struct Modem {
     tun: File,
     uplink: RwLock<Option<Uplink>>,
@@ -107,7 +107,7 @@ impl Modem {
 
 /// A UE; its namespace and device go when it is dropped.
 pub struct Ue {
-    /// Where its programs run.
+    /// Namespace in which its programs run.
     pub netns: Netns,
     /// Its radio.
     pub modem: Arc<Modem>,

@@ -176,7 +176,7 @@ fn with_devices(mut toml: String, n4: Ipv4Addr) -> String {
     toml
 }
 
-/// What a scenario asks of the configuration.
+/// Settings that a scenario asks of the configuration.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// N4 address of the UPF.
@@ -302,7 +302,7 @@ listen = "127.0.0.1:8806"
     }
 }
 
-/// Where `turnpiked` is: `$TURNPIKED`, or beside this program, or where cargo puts it.
+/// Path of `turnpiked`: `$TURNPIKED`, or beside this program, or where cargo puts it.
 pub fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("TURNPIKED") {
         return Ok(path.into());
@@ -475,7 +475,7 @@ impl Upf {
             .context("status without sessions.used")
     }
 
-    /// What it counted for the session of the UE with this address, up and down.
+    /// Counts for the session of the UE with this address, up and down.
     pub fn counted(&self, netns: &Netns, ue: IpAddr) -> Result<[Counted; 2]> {
         let page = self.get(netns, "/api/v1/sessions?limit=1000")?;
         let sessions = page["sessions"].as_array().context("sessions is no list")?;

@@ -68,7 +68,7 @@ pub fn smf_address_v6(index: usize) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 0x100, 0, 0, 0, 0, 2 + index as u16)
 }
 
-/// What a scenario wants to start with.
+/// World that a scenario wants to start with.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// SMFs, at addresses one after the other.
@@ -96,7 +96,7 @@ pub struct Wanted {
     pub vlan: bool,
     /// gNBs may be on N6, too.
     pub several_roles: bool,
-    /// Whose SMF's habits sessions follow, where a scenario does not say.
+    /// SMF whose habits sessions follow, if a scenario does not say.
     pub style: Option<Style>,
 }
 
@@ -112,7 +112,7 @@ pub enum OverN3 {
 }
 
 impl OverN3 {
-    /// Those of two addresses that are there.
+    /// Addresses of these families, out of one of each.
     pub fn addresses(self, v4: Ipv4Addr, v6: Ipv6Addr) -> Addresses {
         Addresses {
             v4: (self != Self::V6).then_some(v4),
@@ -191,7 +191,7 @@ pub struct World {
     pub upf_ns: Netns,
     /// The data network's namespace.
     pub dn_ns: Netns,
-    /// That of the second one, if it is wanted.
+    /// Namespace of the second data network, if it is wanted.
     pub second_dn_ns: Option<Netns>,
     /// The namespace of the bridge between UPFs, if N9 is a network of its own.
     pub n9_ns: Option<Netns>,
@@ -201,7 +201,7 @@ pub struct World {
     pub gnb_ns: Vec<Netns>,
     /// The SMFs' namespace.
     pub smf_ns: Netns,
-    /// Where configuration, log and captures are.
+    /// Folder of configuration, log and captures.
     pub folder: PathBuf,
     prefix: Prefix,
     settings: Settings,
@@ -364,7 +364,7 @@ impl World {
         Ok(counts.sum())
     }
 
-    /// What the UPF counted for a UE, up and down.
+    /// Counts of the UPF for a UE, up and down.
     pub fn counted(&self, attached: &Attached) -> Result<[Counted; 2]> {
         let upf = self.upf.as_ref().context("the UPF is down")?;
         upf.counted(&self.upf_ns, attached.address()?)
@@ -460,7 +460,7 @@ impl World {
         self.attach(name, &plan, 0, 0)
     }
 
-    /// Whose habits are to be tried: all, unless one was asked for.
+    /// Styles to be tried: all, unless one was asked for.
     pub fn styles(&self) -> Vec<Style> {
         self.style
             .map_or_else(|| Style::ALL.to_vec(), |one| vec![one])

@@ -1,4 +1,4 @@
-//! What the plain session's packets cost in each build of the program.
+//! Cost of the plain session's packets in each build of the program.
 
 use anyhow::{Context, Result, ensure};
 

@@ -1,4 +1,4 @@
-//! What an exchange of the programs costs: its time, packets lost and overtaken meanwhile; and what following somebody
+//! Cost of an exchange of the programs: its time, packets lost and overtaken meanwhile; and what following somebody
 //! else costs a user, while it lasts and afterwards.
 
 use std::net::{SocketAddrV4, UdpSocket};
@@ -28,7 +28,7 @@ const GTPU_AT: usize = 14 + 20 + 8;
 const NUMBER_AT: usize = 16 + 20 + 8;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the changes took.
+/// Times that the changes took.
 #[derive(Default)]
 struct Times {
     /// Exchanges of programs, microseconds.

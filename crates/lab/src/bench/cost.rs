@@ -107,7 +107,7 @@ impl Harness {
         )?)
     }
 
-    /// Who sends, one after the other: user `i` has TEID `first_teid + i` and the `i`-th address.
+    /// Set the users who send, one after the other: user `i` has TEID `first_teid + i` and the `i`-th address.
     pub(super) fn set_users(
         &self,
         addresses: &Addresses,
@@ -134,7 +134,7 @@ impl Harness {
         Ok(())
     }
 
-    /// What the harness restores, and what it runs then.
+    /// Set the frame that the harness restores, and the program that it runs then.
     pub(super) fn arm(
         &self,
         target: &OwnedFd,

@@ -26,7 +26,7 @@ pub(super) struct Frame {
     inner_at: usize,
 }
 
-/// Where users send to.
+/// Server that users send to.
 pub(super) const REMOTE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
 /// The same.
 pub(super) const REMOTE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb9, 0, 0, 0, 0, 0, 7);

@@ -16,7 +16,7 @@ use nix::sys::socket::{
 
 use super::requests::{Field, Template};
 
-/// What one run of requests showed.
+/// Results of one run of requests.
 pub(super) struct Outcome {
     /// Requests answered with cause 1.
     pub(super) accepted: u32,

@@ -60,7 +60,7 @@ pub struct Options {
     /// Only what TCP gets of maximum bit rates, on the chosen data path.
     #[arg(long)]
     pub tcp_only: bool,
-    /// Where to write the results as JSON.
+    /// File to write the results to, as JSON.
     #[arg(long)]
     pub out: Option<PathBuf>,
 }

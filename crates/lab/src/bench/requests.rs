@@ -63,7 +63,7 @@ pub(super) struct Template {
     places: Vec<(Field, usize)>,
 }
 
-/// What differs from one message to the next.
+/// Fields that differ from one message to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Field {
     /// Sequence number, in the header.
@@ -140,7 +140,7 @@ fn tunnel(addresses: &Addresses) -> OuterHeaderCreation {
     OuterHeaderCreation::gtpu_ipv4(SENTINEL_GNB, addresses.gnb)
 }
 
-/// What sessions are established for.
+/// Purpose that sessions are established for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Shape {
     /// IPv4 between N3 and N6.

@@ -1,4 +1,4 @@
-//! What a session costs that has more than the plain one: SDF filters that packets fall through, IPv6, a
+//! Cost of a session that has more than the plain one: SDF filters that packets fall through, IPv6, a
 //! tunnel on the other side too, URRs.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ const NEVER: u64 = 1 << 50;
 const BOTH: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 const UPLINK: [Direction; 1] = [Direction::Uplink];
 
-/// What is compared with the plain session, and in which directions.
+/// Sessions that are compared with the plain one, and in which directions.
 const SHAPES: [(Shape, &str, &[Direction]); 7] = [
     (Shape::Filters(1), "1-filters", &BOTH),
     (Shape::Filters(8), "8-filters", &BOTH),

@@ -30,7 +30,7 @@ const SILENCE: Duration = Duration::from_millis(600);
 /// Threads in which packets of one user may wait: of XDP, and the first of workers.
 const THREADS: [&str; 2] = ["shaper", "worker-0"];
 
-/// What one run showed.
+/// Results of one run.
 #[derive(Default)]
 struct Seen {
     /// Of the packets that arrived, those that waited.

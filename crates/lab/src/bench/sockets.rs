@@ -1,5 +1,5 @@
-//! What a worker of the `kernel` data path carries: users' packets sent from the other end of a cable as fast as one CPU sends
-//! them, and counted where they come out, at the first instruction that sees them.
+//! Load that a worker of the `kernel` data path carries: users' packets sent from the other end of a cable as fast as one CPU
+//! sends them, and counted where they come out, at the first instruction that sees them.
 //!
 //! The floor is a thread that receives the same packets by the same kind of socket and sends them on without a look at them.
 
@@ -31,7 +31,7 @@ const FRONT: usize = 42;
 /// GTP-U with a PDU Session Container.
 const TUNNEL: usize = 16;
 const ETHERNET: [u8; 14] = [2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 8, 0];
-/// Where packets are sent, and where their worker runs.
+/// CPUs of the sender and of the worker.
 const SENDER: usize = 0;
 const WORKER: usize = 1;
 
@@ -41,11 +41,11 @@ struct Carried {
     cpu_ns: f64,
 }
 
-/// What a user's packets are, as a socket of the sender takes them, and where to.
+/// Users' packets, as a socket of the sender takes them, and their destinations.
 struct Load {
     payloads: Vec<(Vec<u8>, SocketAddr)>,
     from: (Ipv4Addr, u16),
-    /// Where they come out.
+    /// Interface that they come out of.
     out: &'static str,
 }
 
@@ -105,7 +105,7 @@ fn send(load: &Load, over: &AtomicBool) -> Result<()> {
                 .collect();
             let to: Vec<_> = batch.iter().map(|(_, to)| Some((*to).into())).collect();
             let (fd, flags) = (socket.as_raw_fd(), MsgFlags::empty());
-            // What its own queue has no room for is not sent.
+            // Packets that its own queue has no room for are not sent.
             let _ = sendmmsg(fd, &mut headers, &slices, to, [], flags);
         }
     }
@@ -119,7 +119,7 @@ fn cpu_of(process: u32, thread: Pid) -> Result<u64> {
     Ok(first.parse()?)
 }
 
-/// What comes out while a thread of a process carries the load.
+/// Packets that come out while a thread of a process carries the load.
 fn carry(
     sut: &Sut,
     harness: &Harness,
@@ -207,7 +207,7 @@ fn carry_as_is(direction: Direction, ready: impl FnOnce(Pid), over: &AtomicBool)
             })
             .collect();
         let (fd, to) = (out.as_raw_fd(), vec![None; slices.len()]);
-        // What its queue has no room for is not sent.
+        // Packets that its queue has no room for are not sent.
         let _ = sendmmsg(fd, &mut outgoing, &slices, to, [], MsgFlags::empty());
     }
     Ok(())

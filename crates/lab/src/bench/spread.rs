@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Of all packets; what a queue at the far end has no room for, when its CPU was taken away.
 const LOST_MAX: f64 = 0.01;
 
-/// What one run took, in nanoseconds for each packet.
+/// Cost of one run, in nanoseconds for each packet, and packets lost.
 #[derive(Default)]
 struct Poured {
     all: f64,
@@ -156,7 +156,7 @@ fn pour(harness: &mut Harness, frame: &Frame) -> Result<Poured> {
     })
 }
 
-/// Those that are under way arrive: how many have, and when the last one did.
+/// Wait for packets that are under way: how many have arrived, and when the last one did.
 fn rest(harness: &Harness, sunk: u64, start: Instant) -> Result<(u64, Duration)> {
     let (mut arrived, mut at) = (0, Instant::now());
     while arrived < PACKETS && at.elapsed() < Duration::from_millis(200) {

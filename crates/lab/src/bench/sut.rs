@@ -144,7 +144,7 @@ impl Sut {
         Ok(())
     }
 
-    /// Where the UPF listens for PFCP.
+    /// Address at which the UPF listens for PFCP.
     pub(super) fn n4(&self) -> SocketAddr {
         SocketAddr::from((UPF_N4, N4_PORT))
     }
@@ -277,7 +277,7 @@ impl Sut {
         bail!("programs that are wider than need be stay live")
     }
 
-    /// What `turnpike datapath` shows.
+    /// Answer behind `turnpike datapath`.
     pub(super) fn datapath(&self) -> Result<Value> {
         let daemon = self.daemon.as_ref().context("the UPF is down")?;
         daemon.get(&self.upf, "/api/v1/datapath")
@@ -319,7 +319,7 @@ impl Sut {
     }
 }
 
-/// What a figure must travel with.
+/// Conditions that a figure must travel with.
 pub(super) fn conditions(options: &Options) -> Result<Value> {
     let mut conditions = machine()?;
     conditions["sessions"] = options.sessions.into();

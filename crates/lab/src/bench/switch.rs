@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(4);
 const PORT: u16 = 40001;
 const SOCKET_BUFFER: usize = 64 << 20;
 
-/// What the updates showed.
+/// Results of the updates.
 pub(super) struct Acts {
     /// Answer to last packet in the old tunnel, microseconds; zero when none came after it.
     pub(super) p50_us: f64,

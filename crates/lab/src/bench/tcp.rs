@@ -1,4 +1,4 @@
-//! What TCP gets of an MBR that polices, by how much may pass back to back, and of one that shapes.
+//! Throughput of TCP under an MBR that polices, by how much may pass back to back, and under one that shapes.
 
 use anyhow::{Context, Result};
 

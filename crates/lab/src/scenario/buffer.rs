@@ -68,7 +68,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// What the UPF says of packets that wait.
+/// The UPF's report of packets that wait.
 fn buffers(world: &World) -> Result<Value> {
     let upf = world.upf.as_ref().context("the UPF is down")?;
     upf.get(&world.upf_ns, "/api/v1/buffers")
@@ -416,7 +416,7 @@ fn buffer_limits(world: &mut World) -> Result<String> {
     Ok("50 of 80, none after DROBU, 5 by the BAR".to_owned())
 }
 
-/// What waits is dropped when its time is over, whether or not that is before the last packet has come.
+/// Packets that wait are dropped when their time is over, whether or not that is before the last one has come.
 fn buffer_age(world: &mut World) -> Result<String> {
     let attached = world.attach_plain("ue1", Family::V4)?;
     let expired = world.drops("buffer_expired")?;

@@ -1,4 +1,4 @@
-//! What is on the wire, judged by tshark.
+//! Packets on the wire, judged by tshark.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -66,7 +66,7 @@ impl Capture {
     }
 
     pub(super) fn stop(mut self) -> Result<PathBuf> {
-        // What was captured is read in order, some time later: all before this frame is in the file when it is.
+        // Captured frames are read in order, some time later: all before this one are in the file when it is.
         let to_nobody = [2, 0, 0, 0, 0xee, 1, 2, 0, 0, 0, 0xee, 2];
         let frame = [&to_nobody, &EXPERIMENTAL[..], LAST, &[0; 32]].concat();
         let [netns, interface] = &self.at;
@@ -123,7 +123,7 @@ fn frames_of(told: &str) -> Option<Vec<usize>> {
         .collect()
 }
 
-/// What tshark says of the frames that match a filter.
+/// Output of tshark for the frames that match a filter.
 pub(super) fn matching(file: &Path, filter: &str, fields: &[&str]) -> Result<String> {
     tshark(file, &[&["-Y", filter], fields].concat())
 }

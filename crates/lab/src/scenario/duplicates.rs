@@ -69,7 +69,7 @@ fn ledger(receiver: &Receiver<Got>, sent: u32) -> Result<Ledger> {
             length += 1;
         }
         if length == sent {
-            // What comes twice.
+            // Time for packets that come twice.
             patience = Duration::from_millis(50);
         }
     }
@@ -152,7 +152,7 @@ fn dropped_but_duplicated(world: &World, attached: &Attached, got: &Receiver<Got
     Ok(up.sent)
 }
 
-/// What became of duplicates: numbers since the UPF's start and the network's.
+/// Fates of duplicates: numbers since the UPF's start and the network's.
 #[derive(Clone, Copy, Debug)]
 struct Copies {
     /// Handed on to be sent; lost before, or when it was not their turn yet.

@@ -82,7 +82,7 @@ fn restart_grace(world: &mut World) -> Result<String> {
     let upf = world.upf.as_ref().context("the UPF is down")?;
     let status = upf.get(&world.upf_ns, "/api/v1/status")?;
     let uptime_s = status["uptime_s"].as_u64().context("uptime_s")?;
-    // What is shown are whole seconds.
+    // The uptime is shown in whole seconds.
     ensure!(
         uptime_s + 1 >= GRACE_S,
         "answered {uptime_s} s after the start, of which {GRACE_S} are grace"
@@ -251,7 +251,7 @@ fn gtpu_variants(world: &mut World) -> Result<String> {
     Ok(format!("{} forms of a G-PDU", variants.len()))
 }
 
-/// What a UE or server sends to ports that look like the UPF's own is users' traffic.
+/// Packets that a UE or server sends to ports that look like the UPF's own are users' traffic.
 fn ports_of_gtp(world: &mut World) -> Result<String> {
     let attached = world.attach_plain("ue1", Family::Dual)?;
     let shape = Shape {

@@ -104,7 +104,7 @@ fn router_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What a single ping to `to` prints, answered or not.
+/// Output of a single ping to `to`, answered or not.
 pub(super) fn ping_says(netns: &Netns, to: IpAddr, args: &[&str]) -> Result<String> {
     let mut command = Command::new("ping");
     command.args(["-n", "-c", "1", "-W", "30"]).args(args);
@@ -186,7 +186,7 @@ fn icmp_errors(world: &mut World) -> Result<String> {
         })?;
     }
     let (ttl, mtu) = (world.drops("ttl")?, world.drops("mtu")?);
-    // Where the kernel brings packets to UEs, it spends their hop, and tells their senders.
+    // If the kernel brings packets to UEs, it spends their hop, and tells their senders.
     let own = match Datapath::chosen() {
         Datapath::Kernel => 2,
         _ => 4,
@@ -199,7 +199,7 @@ fn icmp_errors(world: &mut World) -> Result<String> {
     Ok("both directions and families: time exceeded and too big, with the MTU that fits".into())
 }
 
-/// What the data network believes of the path to a UE.
+/// MTU that the data network believes the path to a UE to have.
 fn believed_mtu(world: &World, address: IpAddr) -> Result<Option<u32>> {
     let to = address.to_string();
     let route = world.dn_ns.run("ip", &["route", "get", &to], NEVER)?;

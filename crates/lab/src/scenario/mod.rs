@@ -62,9 +62,9 @@ const SHAPE: (&str, &str) = ("[qos]", "mode = \"shape\"");
 pub struct Scenario {
     /// As on the command line.
     pub name: &'static str,
-    /// What must hold.
+    /// Claim that must hold.
     pub about: &'static str,
-    /// What the world must have.
+    /// World that it needs.
     wanted: Wanted,
     /// Does it; what it saw, or why it fails.
     run: fn(&mut World) -> Result<String>,
@@ -191,7 +191,7 @@ impl Scenario {
         self
     }
 
-    /// What the machine, or the data path, lacks, so that it cannot be run here.
+    /// Feature that the machine, or the data path, lacks, so that it cannot be run here.
     fn lacks(&self) -> Option<&'static str> {
         let vlan_devices = || Path::new("/proc/net/vlan").exists();
         let mut lines = self.wanted.lines.iter();

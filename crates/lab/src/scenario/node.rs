@@ -1,4 +1,4 @@
-//! What nodes tell each other beside sessions: features, sets, load, release, PFDs.
+//! Messages of nodes beside sessions: features, sets, load, release, PFDs.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -248,7 +248,7 @@ fn load_control(world: &mut World) -> Result<String> {
     }
     let told = told.context("overload was not announced")?;
     ensure!((1..=90).contains(&told), "reduction by {told} %");
-    // What is there is served meanwhile, and once it is quiet everything is.
+    // Sessions that are there are served meanwhile, and once it is quiet everything is.
     ping_all(&attached)?;
     let quiet = || {
         // Answers are work, too.

@@ -76,7 +76,7 @@ fn predefined_rules(world: &mut World) -> Result<String> {
     ))
 }
 
-/// What an uplink rule sends to another network instance arrives there; how much.
+/// Packets that an uplink rule sends to another network instance arrive there; how many.
 fn to_the_edge(world: &World, attached: &Attached) -> Result<u64> {
     let edge = world.second_dn_ns.as_ref().context("one data network")?;
     let server = SocketAddr::new(dn::SERVER_V4.into(), 8000);
@@ -107,7 +107,7 @@ fn unknown_names_are_refused(world: &World, attached: &Attached) -> Result<()> {
     Ok(())
 }
 
-/// What the UPF tells of it: each rule counts for itself, its PDR all of them.
+/// The UPF's report of it: each rule counts for itself, its PDR all of them.
 fn shown(world: &mut World, attached: &Attached, blocked: u64, routed: u64) -> Result<()> {
     let path = format!("/api/v1/sessions/{:016x}", attached.session.up_seid);
     let upf = world.upf.as_ref().context("the UPF is down")?;

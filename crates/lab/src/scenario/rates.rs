@@ -1,5 +1,5 @@
 //! Rates of users, as in chapter 6 of the thesis whose UPF we take up, at a hundredth of its rates: its 1 Gbit/s are 10 Mbit/s here,
-//! about what a machine of two cores carries beside other tests without losing packets elsewhere. `lab figures` has the larger ones.
+//! about what a machine of two cores carries beside other tests without losing packets elsewhere. Larger ones: `lab rates`.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
@@ -66,7 +66,7 @@ struct Flow {
     bps: u64,
 }
 
-/// One user has 80 and 120 % of its rates in turns, each way; of the other three each has 104 % of a quarter.
+/// One user has 80 and 120 % of its rates in turns, each way; of the other three each has 120 % of a quarter, or shaped 104 %.
 fn rates(world: &mut World, shapes: bool) -> Result<String> {
     let mut users = Vec::new();
     for number in 0..4 {
@@ -84,7 +84,7 @@ fn rates(world: &mut World, shapes: bool) -> Result<String> {
     let flow = |user, way, bps| Flow { user, way, bps };
     let mut flows = vec![flow(0, 0, UP_BPS), flow(0, 1, DOWN_BPS)];
     for (user, attached) in users.iter().enumerate().skip(1) {
-        // What is above a rate for all the time must find room within the horizon as well.
+        // Packets above a rate for all the time must find room within the horizon as well.
         let steps = steps(SHARE_BPS, [if shapes { 104 } else { 120 }; 4]);
         courses.push(Course::up(world, attached, steps, PAYLOAD)?);
         flows.push(flow(user, 0, SHARE_BPS));
@@ -117,7 +117,7 @@ fn rates(world: &mut World, shapes: bool) -> Result<String> {
     Ok(report.join(", "))
 }
 
-/// What threads say of packets that waited in them is what users say.
+/// Threads and users agree on the packets that waited.
 fn kept(world: &World, delayed: u64) -> Result<String> {
     let workers = world.get("/api/v1/workers")?;
     let shapers = workers.as_array().context("no list of workers")?;
@@ -301,7 +301,7 @@ fn answer(process: Process) -> Result<Value> {
 }
 
 const USERS: u16 = 1000;
-/// What each of a thousand users has, in kbit/s.
+/// Rates of the thousand users, in kbit/s: each has one of them.
 const RATES_KBPS: [u64; 4] = [40, 60, 90, 120];
 /// Packets of each user: all of them within some seconds, at a rate above all of these.
 const ROUNDS: usize = 80;

@@ -76,7 +76,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 /// The I-UPF on N3 and N9.
 const SECOND_N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 2);
-/// Where N9 is a network of its own.
+/// The I-UPF on N9, if that is a network of its own.
 const SECOND_N9: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 const SECOND_N4: Ipv4Addr = Ipv4Addr::new(10, 101, 0, 1);
 const SECOND_SMF: Ipv4Addr = Ipv4Addr::new(10, 101, 0, 2);
@@ -245,7 +245,7 @@ pub(super) fn by_way_of(
     Ok((attached, relay))
 }
 
-/// Where the I-UPF sends: the tunnel that gNBs send into, or one on N9, where that is apart.
+/// Tunnel that the I-UPF sends into: the one of the gNBs, or one on N9, if that is apart.
 fn tunnel_to_anchor(world: &World, attached: &Attached) -> Result<(IpAddr, u32)> {
     if world.n9_ns.is_none() {
         return Ok(attached.session.uplink);
@@ -321,8 +321,8 @@ fn through_both(world: &mut World, second: &mut Second, size: u64) -> Result<Str
     ))
 }
 
-/// What one UPF has sent the other has seen, but for what the links between have lost because a queue was full. How many
-/// packets went up and down.
+/// Packets that one UPF has sent the other has seen, but for those that the links between have lost because a queue was full.
+/// How many went up and down.
 fn all_from_one_to_the_other(world: &World, second: &Second, ue: IpAddr) -> Result<[u64; 2]> {
     let (between, link) = match &world.n9_ns {
         Some(netns) => (netns, "n9"),
@@ -408,7 +408,7 @@ fn end_marker(world: &mut World) -> Result<String> {
             Some(Event::EndMarker { teid }) if teid == old => {}
             other => bail!("gNB {from} saw {other:?} instead of the End Marker of {old:#x}"),
         }
-        // What came now would have no tunnel.
+        // A packet that came now would have no tunnel.
         world.gnbs[from].close(old);
         ensure!(
             world.gnbs[from].event(Duration::from_millis(100)).is_none(),
@@ -430,7 +430,7 @@ fn end_marker(world: &mut World) -> Result<String> {
     Ok(format!("{switches} switches, one End Marker each"))
 }
 
-/// What came down a tunnel.
+/// A packet that came down a tunnel.
 type Delivered = (Option<Container>, Vec<u8>);
 
 /// Hands on what comes down a tunnel.

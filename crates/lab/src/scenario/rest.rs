@@ -1,4 +1,4 @@
-//! What operators read while sessions come and go.
+//! Answers that operators read while sessions come and go.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

@@ -436,7 +436,7 @@ fn retransmitted_establishment(world: &mut World) -> Result<String> {
 fn large_establishment(world: &mut World) -> Result<String> {
     let plan = world.plan(Family::V4, Style::Open5gs);
     let smf = world.smf(0)?;
-    // What the UPF needs comes after IEs of a vendor that it does not know.
+    // IEs of a vendor that the UPF does not know come before those that it needs.
     let mut prepared = smf.establishment(&plan)?;
     for number in 0..6 {
         let unknown = Ie::new_vendor_specific(0x8000 | number, 9999, vec![0x5a; 1000])?;

@@ -48,7 +48,7 @@ fn by_cpu(world: &World) -> Result<Vec<u64>> {
         .collect()
 }
 
-/// What each CPU worked on of packets that CPU 0 sends for several UEs through one gNB.
+/// Packets that each CPU worked on, of those that CPU 0 sends for several UEs through one gNB.
 fn shares(world: &World, ues: &[Attached]) -> Result<Vec<u64>> {
     let before = by_cpu(world)?;
     std::thread::scope(|scope| scope.spawn(|| send(world, ues)).join())
@@ -121,7 +121,7 @@ fn spread(world: &mut World) -> Result<String> {
     ))
 }
 
-/// What the lanes do is exchanged while packets wait for them, because a session with a framed route comes and goes.
+/// Exchange the lanes' programs while packets wait for them: a session with a framed route comes and goes.
 fn replaced_under_load(world: &mut World, attached: &Attached) -> Result<u64> {
     const ROUNDS: u64 = 4;
     let replacements = |world: &World| -> Result<(u64, bool)> {
@@ -167,7 +167,7 @@ fn spread_off(world: &mut World) -> Result<String> {
     Ok(format!("packets by CPU: {shares:?}"))
 }
 
-/// What is answered in place where nothing is spread.
+/// Messages that are answered in place where nothing is spread.
 fn answers(world: &World) -> Result<()> {
     let gnb = &world.gnbs[0];
     let sequence = gnb.echo(UPF_N3)?;

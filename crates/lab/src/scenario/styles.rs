@@ -1,4 +1,4 @@
-//! What SMFs send, each in its own way: the UPF serves all, and tshark says whose way it was.
+//! Requests of SMFs, each in its own way: the UPF serves all, and tshark says whose way it was.
 
 use anyhow::{Context, Result, ensure};
 
@@ -25,7 +25,7 @@ const ESTABLISHMENT: u8 = 50;
 const MODIFICATION: u8 = 52;
 const DELETION: u8 = 54;
 
-/// What tshark finds in requests of these styles, and of no other ones.
+/// Traits that tshark finds in requests of these styles, and of no other ones.
 const TRAITS: &[(u8, &str, &[Style])] = &[
     (ESTABLISHMENT, "pfcp.f_teid.choose_id == 5", &[Open5gs]),
     // CHOOSE of IPv4 with CHOOSE ID 42.

@@ -1,4 +1,4 @@
-//! What carries the tunnels: IPv6, both families, and VLANs.
+//! Networks that carry the tunnels: IPv6, both families, and VLANs.
 
 use std::net::IpAddr;
 use std::path::Path;

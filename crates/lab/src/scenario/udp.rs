@@ -38,7 +38,7 @@ fn ledger(socket: &UdpSocket, sent: u32) -> Result<Ledger> {
         ledger.note(&packet[28..]);
         length += 1;
         if length == sent {
-            // What comes twice.
+            // Time for packets that come twice.
             socket.set_read_timeout(Some(Duration::from_millis(50)))?;
         }
     }

@@ -343,7 +343,7 @@ fn linked(world: &mut World) -> Result<()> {
     Ok(())
 }
 
-/// What the SMF asks for comes with the answer.
+/// A report that the SMF asks for comes with the answer.
 fn asked_for(world: &mut World) -> Result<()> {
     let urr = Urr::of_volume(1, ReportingTriggers::new());
     let attached = attach(world, "asked", Family::V4, vec![urr])?;

@@ -1,4 +1,4 @@
-//! What SMFs send when a UE gets a tunnel, moves to another one, becomes idle and comes back.
+//! Requests of SMFs when a UE gets a tunnel, moves to another one, becomes idle and comes back.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{MutexGuard, PoisonError};
@@ -18,14 +18,14 @@ use super::{Answer, Session, TunnelEnd, update_urr};
 /// SNDEM (TS 29.244, 8.2.31).
 const SEND_END_MARKER: u8 = 1 << 1;
 
-/// Where a session's packets go now.
+/// Ways of a session's packets now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ways {
     pub(super) uplink: TunnelEnd,
     pub(super) downlink: Reached,
 }
 
-/// Where a session's downlink goes.
+/// Destination of a session's downlink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reached {
     /// No gNB has told its tunnel yet.
@@ -46,7 +46,7 @@ impl Session {
         self.ways.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where its uplink goes: elsewhere than at first, if rules were removed and made anew.
+    /// Destination of its uplink: another one than at first, if rules were removed and made anew.
     pub(super) fn uplink_now(&self) -> Result<(IpAddr, u32)> {
         self.ways().uplink.preferred()
     }
@@ -143,7 +143,7 @@ impl Session {
         own.then(|| update_urr(2, vec![period]))
     }
 
-    /// What removes all that an establishment and [`Self::reach`] have made.
+    /// IEs that remove all that an establishment and [`Self::reach`] have made.
     fn remove_rules(&self) -> Vec<Ie> {
         let teid = self.uplink_end.teid;
         let mut made = self.plan.uplink_rules(&self.plan.uplink_f_teid(teid));

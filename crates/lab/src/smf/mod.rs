@@ -53,7 +53,7 @@ pub const PORT: u16 = 8805;
 const T1: Duration = Duration::from_millis(800);
 const N1: u32 = 75;
 
-/// What a peer told the SMF without being asked.
+/// News from a peer that the SMF did not ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A request that the UPF sent; it has been answered.
@@ -69,13 +69,13 @@ pub struct Session {
     pub cp_seid: u64,
     /// The UPF's SEID.
     pub up_seid: u64,
-    /// Where the gNB sends uplink packets: to the IPv4 address, where there is a choice.
+    /// Tunnel that the gNB sends uplink packets into: to the IPv4 address, where there is a choice.
     pub uplink: (IpAddr, u32),
     /// All that the UPF says of it.
     pub uplink_end: TunnelEnd,
     /// The addresses of the UE.
     pub addresses: Addresses,
-    /// What was asked for.
+    /// Plan that was asked for.
     pub plan: SessionPlan,
     ways: Arc<Mutex<activity::Ways>>,
 }

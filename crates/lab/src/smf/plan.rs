@@ -1,4 +1,4 @@
-//! What sessions look like on N4: the rules that SMFs send, as their habits have them.
+//! Plans of sessions on N4: the rules that SMFs send, as their habits have them.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -43,7 +43,7 @@ pub(super) const DOWNLINK: u16 = 2;
 const SOLICITATIONS: [u16; 2] = [3, 4];
 const SOLICITATIONS_PRECEDENCE: u32 = 255;
 
-/// Where the UE's addresses come from.
+/// Source of the UE's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requested {
     /// The SMF's own pool.
@@ -109,7 +109,7 @@ pub struct SessionPlan {
     pub v6_len: Option<u8>,
     /// IEs of every PDI beside the usual ones.
     pub pdi: Vec<Ie>,
-    /// Whose habits.
+    /// SMF whose habits it follows.
     pub style: Style,
     /// The UE's addresses.
     pub addresses: Requested,
@@ -133,7 +133,7 @@ pub struct SessionPlan {
     pub urrs: Vec<Urr>,
     /// The gNB's tunnel, when it is known at once; else downlink starts as the style says.
     pub downlink: Option<TunnelEnd>,
-    /// Where the SMF takes Router Solicitations, if it does (Open5GS).
+    /// Tunnel in which the SMF takes Router Solicitations, if it does (Open5GS).
     pub solicitations_to: Option<TunnelEnd>,
     /// Forwarding policy that an application function asks for, where the style's SMF sends one.
     pub policy: Option<&'static str>,
@@ -144,7 +144,7 @@ impl SessionPlan {
         self.style.habits()
     }
 
-    /// What an establishment has beside Node ID and F-SEID. `teid` is the SMF's choice, where the style asks for one.
+    /// IEs of an establishment beside Node ID and F-SEID. `teid` is the SMF's choice, where the style asks for one.
     pub(super) fn rules(&self, teid: u32) -> Vec<Ie> {
         let (habits, f_teid) = (self.habits(), self.uplink_f_teid(teid));
         let mut ies = self.uplink_rules(&f_teid);
@@ -192,7 +192,7 @@ impl SessionPlan {
     pub(super) fn downlink_rules(&self, gnb: Option<&TunnelEnd>) -> Vec<Ie> {
         let mut ies = Vec::new();
         for (index, flow) in self.flows.iter().enumerate() {
-            // What the F-TEID is matters to uplink alone.
+            // The F-TEID matters to uplink alone.
             let [_, pdr, _] = self.flow_rules(index as u16, flow, &given_f_teid(0, self.upf_n3));
             ies.push(pdr);
         }
@@ -232,7 +232,7 @@ impl SessionPlan {
         [to_smf, to_ue, far.to_ie()]
     }
 
-    /// What an establishment says of the session as a whole.
+    /// IEs of an establishment about the session as a whole.
     fn of_session(&self) -> Vec<Ie> {
         let (v4, v6) = self.wanted();
         let pdn_type = match self.habits().pdn_type {
@@ -257,7 +257,7 @@ impl SessionPlan {
         ies
     }
 
-    /// What a PDI says of where packets come by, in endpoints for access (1) and core (2).
+    /// Fields of PDIs about where packets come by, in endpoints for access (1) and core (2).
     fn traffic_endpoints(&self, f_teid: &Fteid) -> [Ie; 2] {
         [SourceInterfaceValue::Access, SourceInterfaceValue::Core].map(|source| {
             let whole = Self {
@@ -414,7 +414,7 @@ impl SessionPlan {
         let mut parameters = ForwardingParameters::new(DestinationInterface::new(to));
         parameters.outer_header_creation = gnb.map(TunnelEnd::header);
         let downlink = to == Interface::Access;
-        // Where a gNB is not known, its network is not named either.
+        // As long as no gNB is known, its network is not named either.
         parameters.network_instance = self.instance().filter(|_| !downlink || gnb.is_some());
         let types = self.habits().destination_types;
         parameters.three_gpp_interface_type = types.map(|of| interface_type(of, downlink));
@@ -474,7 +474,7 @@ impl SessionPlan {
         qers.map(create).collect()
     }
 
-    /// What was asked for, or the style's own.
+    /// The URRs that were asked for, or the style's own.
     fn urrs(&self) -> Vec<Urr> {
         if !self.urrs.is_empty() {
             return self.urrs.clone();
@@ -584,7 +584,7 @@ fn endpoint_id(source: SourceInterfaceValue) -> Ie {
     Ie::new(IeType::TrafficEndpointId, vec![id])
 }
 
-/// What was created for an endpoint, as if for the PDR of its side.
+/// IDs and addresses that were created for an endpoint, as if for the PDR of its side.
 pub(super) fn as_pdr(endpoint: &CreatedTrafficEndpoint) -> CreatedPdr {
     let id = if endpoint.traffic_endpoint_id.id == 1 {
         UPLINK
@@ -659,7 +659,7 @@ fn flow_ids(index: u16) -> [u16; 3] {
     [10 + 2 * index, 11 + 2 * index, 10 + index]
 }
 
-/// What adds a flow to a session that is there, on its own tunnel and addresses.
+/// IEs that add a flow to a session that is there, on its own tunnel and addresses.
 pub(super) fn add_flow(session: &Session, index: u16, flow: &Flow) -> Vec<Ie> {
     let plan = SessionPlan {
         more: Vec::new(),
@@ -671,7 +671,7 @@ pub(super) fn add_flow(session: &Session, index: u16, flow: &Flow) -> Vec<Ie> {
     plan.flow_rules(index, flow, &f_teid).into()
 }
 
-/// What adds a flow as SMFs do that name neither tunnel nor address in its PDIs: the uplink PDR has the
+/// IEs that add a flow as SMFs do that name neither tunnel nor address in its PDIs: the uplink PDR has the
 /// filter and gives it an ID, the downlink PDR has the ID alone.
 pub(super) fn add_bare_flow(index: u16, flow: &Flow) -> Vec<Ie> {
     let whole = sdf_filter(Some(&flow.filter), u32::from(index) + 1);
@@ -722,7 +722,7 @@ fn sdf_filter(description: Option<&str>, id: u32) -> Ie {
     Ie::new(IeType::SdfFilter, octets)
 }
 
-/// What removes it.
+/// IEs that remove a flow.
 pub(super) fn remove_flow(index: u16) -> Vec<Ie> {
     let [uplink, downlink, qer] = flow_ids(index);
     let pdr = |id| Ie::new_grouped(IeType::RemovePdr, vec![PdrId::new(id).to_ie()]);

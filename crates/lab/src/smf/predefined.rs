@@ -60,7 +60,7 @@ impl Smf {
         self.modify(session, &[pdr.build()?.to_ie()])
     }
 
-    /// That PDR leaves one predefined rule for another, with this FAR from now on.
+    /// Have that PDR leave one predefined rule for another, with this FAR from now on.
     pub fn exchange(
         &self,
         session: &Session,

@@ -171,7 +171,7 @@ impl Smf {
     }
 }
 
-/// What a Created PDR says of a tunnel.
+/// PDR and tunnel of a Created PDR; `None`: it has no tunnel.
 fn chosen(created: &Ie) -> Result<Option<(u16, (IpAddr, u32))>> {
     let created: CreatedPdr = created.parse().context("Created PDR")?;
     let Some(f_teid) = created.f_teid else {

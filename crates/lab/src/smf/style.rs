@@ -2,14 +2,14 @@
 //!
 //! As the public sources of Open5GS 2.7, free5GC 4, OAI CN5G, SD-Core and pfcpsim have them in 2026, each as it is
 //! configured when nobody has changed anything. Rule IDs are the lab's own, but for QER ID 0: a UPF may not care.
-//! Where N3 or a UE has IPv6 and that SMF knows IPv4 alone, it says of IPv6 what it would say of IPv4.
+//! An SMF that knows IPv4 alone says of IPv6, where N3 or a UE has it, what it would say of IPv4.
 
 use clap::ValueEnum;
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::destination_interface::Interface;
 use rs_pfcp::ie::three_gpp_interface_type::ThreeGppInterfaceType::{self, N3, N6, S1U};
 
-/// Whose habits a session follows.
+/// SMF whose habits a session follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Style {
     /// F-TEID by CHOOSE with CHOOSE ID, names as labels, interface types, one QER, a BAR; downlink is buffered at first.
@@ -24,7 +24,7 @@ pub enum Style {
     Pfcpsim,
 }
 
-/// Whose TEID an uplink tunnel has.
+/// Chooser of an uplink tunnel's TEID.
 #[derive(Clone, Copy)]
 pub(super) enum FTeidBy {
     /// The SMF's.
@@ -39,7 +39,7 @@ pub(super) enum FTeidBy {
 /// Which address families CHOOSE asks for.
 #[derive(Clone, Copy)]
 pub(super) enum Families {
-    /// Those of the UPF.
+    /// Families that the UPF has.
     Known,
     /// IPv4 and IPv6, whatever the UPF has.
     Both,
@@ -97,7 +97,7 @@ pub(super) enum Idle {
     RemoveRules,
 }
 
-/// What an Update FAR says of End Markers.
+/// Fields about End Markers in an Update FAR.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndMarker {
     /// Nothing.
@@ -129,14 +129,14 @@ pub(super) enum Urrs {
     Unnamed,
 }
 
-/// What an SMF's messages say. Where there are two, the first is for uplink.
+/// Habits that show in an SMF's messages. Of two values the first is for uplink.
 pub(super) struct Habits {
     pub(super) f_teid: FTeidBy,
     pub(super) name: Name,
     /// 3GPP Interface Type of sources and of destinations.
     pub(super) source_types: Option<[ThreeGppInterfaceType; 2]>,
     pub(super) destination_types: Option<[ThreeGppInterfaceType; 2]>,
-    /// Where uplink goes.
+    /// Destination Interface of uplink.
     pub(super) core: Interface,
     /// Uplink PDIs have the UE's address, and its QFI.
     pub(super) uplink_ue: bool,
@@ -183,7 +183,7 @@ const ONE_QER: &[Qer] = &[Qer {
     qfi: true,
 }];
 
-/// What most say; styles below name the differences.
+/// Habits of most; styles below name the differences.
 const COMMON: Habits = Habits {
     f_teid: FTeidBy::Smf,
     name: Name::Plain,

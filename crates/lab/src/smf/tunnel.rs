@@ -39,7 +39,7 @@ impl TunnelEnd {
         end
     }
 
-    /// What an F-TEID says.
+    /// Addresses and TEID of an F-TEID.
     pub(super) fn of(f_teid: &Fteid) -> Self {
         Self {
             addresses: Addresses {

@@ -182,7 +182,7 @@ impl Reports {
     }
 }
 
-/// What a report says was used; nothing, where it has no volume.
+/// Volume that a report says was used; nothing, if it has none.
 pub fn used(report: &UsageReport) -> Result<Used> {
     let Some(volume) = &report.volume_measurement else {
         return Ok(Used::default());

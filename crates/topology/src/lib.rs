@@ -32,7 +32,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// That of this machine, for the calling thread.
+    /// Topology of this machine, as far as the calling thread may use it.
     pub fn read() -> Self {
         Self {
             nics: nics(Path::new("/sys")),
@@ -40,7 +40,7 @@ impl Topology {
         }
     }
 
-    /// That which a folder like `/sys/devices/system` tells of, for a process that may run on some CPUs.
+    /// Topology in a folder like `/sys/devices/system`, for a process that may run on some CPUs.
     pub fn read_at(folder: &Path, allowed: &BTreeSet<u32>) -> Self {
         let nodes = nodes(&folder.join("node"));
         let folder = folder.join("cpu");

@@ -28,7 +28,7 @@ use report::client::{self, Answer, Client};
 #[derive(Parser)]
 #[command(version, after_help = EXIT_CODES)]
 struct Arguments {
-    /// Where turnpiked listens: api.listen of its configuration.
+    /// Address that turnpiked listens at: api.listen of its configuration.
     #[arg(
         long,
         env = "TURNPIKE_API",
@@ -67,7 +67,7 @@ enum Question {
         /// SEID of the UPF, hexadecimal, as `turnpike sessions` shows it.
         seid: String,
     },
-    /// What URRs have measured since their last reports, and what is left of quotas.
+    /// Usage that URRs have measured since their last reports, and what is left of quotas.
     Usage {
         /// SEID of the UPF, hexadecimal; without it, of all sessions that measure.
         seid: Option<String>,
@@ -98,7 +98,7 @@ enum Question {
     Trace(trace::Options),
     /// Packets that wait for idle UEs, and for whom.
     Buffers,
-    /// What interfaces, network instances and groups of users have, what is guaranteed of it, and what is lost for want of more.
+    /// Capacities of interfaces, network instances and groups of users: guaranteed, in use, and lost for want of more.
     Capacity,
     /// Forwarding policies: where they lead, and whether anybody is there.
     Policies,

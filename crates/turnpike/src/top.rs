@@ -28,7 +28,7 @@ pub(crate) struct Options {
     /// Users to show, at most 100; without it as many as the terminal has room for, else 20.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100))]
     limit: Option<u16>,
-    /// What the order goes by.
+    /// Quantity that users are ordered by.
     #[arg(long, value_enum, default_value_t)]
     by: By,
     /// One table, and no more.

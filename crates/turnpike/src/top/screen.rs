@@ -17,7 +17,7 @@ use signal_hook::flag;
 
 use crate::Error;
 
-/// What whoever sits there wants.
+/// Command of the person at the terminal.
 pub(super) enum Wants {
     Nothing,
     /// The size is another one.

@@ -26,7 +26,7 @@ KNOWN = {
     "session::Peer": (18, 1),
     "session::Quotas": (21, 1),
     "session::Sessions": (23, 9),
-    "session::Shard": (9, 13),
+    "session::Shard": (8, 13),
 }
 
 # Configuration, counters, views, and records of the wire.

@@ -53,7 +53,6 @@ use crate::base::time::Time;
 use crate::between::smf::Smf;
 use crate::between::to_node::{Outputs, ToNode};
 use crate::between::to_shard::ToShard;
-use crate::exchange::requests::reports_max;
 use crate::rules::config::Config;
 use crate::rules::summary::SessionSummary;
 use crate::shard::index::finishing::Finishing;
@@ -72,8 +71,6 @@ pub(crate) struct Shard<T: Tables> {
     /// Associations that there are.
     smfs: BTreeMap<PeerId, Smf>,
     reports: Reports,
-    /// Reports that may be under way.
-    reports_max: usize,
     sweep: Sweep,
     finishing: Finishing,
     closing: bool,
@@ -98,7 +95,6 @@ impl<T: Tables> Shard<T> {
             sessions,
             smfs: BTreeMap::new(),
             reports: Reports::default(),
-            reports_max: reports_max(config),
             sweep: Sweep::default(),
             finishing: Finishing::default(),
             closing: false,

@@ -11,7 +11,7 @@ use pfcp::message::SessionReportResponse;
 use crate::base::ids::PeerId;
 use crate::base::time::Time;
 use crate::between::to_node::{Outputs, Report, ToNode};
-use crate::exchange::requests::About;
+use crate::exchange::requests::{About, reports_max};
 use crate::shard::Shard;
 use crate::shard::index::reports::Waiting;
 use crate::usage::report::USAGE;
@@ -43,7 +43,7 @@ impl<T: Tables> Shard<T> {
 
     /// One SMF that is slow does not take the room of the others, each of which may have a report under way.
     fn may_report(&mut self, peer: PeerId) -> bool {
-        let most = self.reports_max;
+        let most = reports_max(&self.config);
         if self.reports.under_way >= most {
             self.reports.is_stalled = true;
             return false;
@@ -56,7 +56,7 @@ impl<T: Tables> Shard<T> {
 
     /// There is room again: what waits for SMFs with nothing under way may go.
     pub(super) fn wake_reports(&mut self, now: Time, out: &mut Outputs) {
-        if !self.reports.is_stalled || self.reports.under_way >= self.reports_max {
+        if !self.reports.is_stalled || self.reports.under_way >= reports_max(&self.config) {
             return;
         }
         self.reports.is_stalled = false;

@@ -444,24 +444,16 @@ impl Planner<'_> {
     /// Whether an extension line says this, with these framed routes and duplicates if it has any.
     fn ext_is(&self, line: u32, ext: Ext, framed: &[IpNet], copies: &[CopyLine]) -> bool {
         let live = self.shard.ext(line);
-        let same_routes = live.framed.checked_sub(1).is_none_or(|first| {
-            let places = self
-                .shard
-                .mem
-                .rules
-                .get(first as usize..)
-                .unwrap_or_default();
-            prefixes::hold(places, live.n_framed.into(), framed)
-        });
-        let same_copies = live.copy.checked_sub(1).is_none_or(|first| {
-            let places = self
-                .shard
-                .mem
-                .rules
-                .get(first as usize..)
-                .unwrap_or_default();
-            copies::hold(places, live.n_copies.into(), copies)
-        });
+        let rules = &self.shard.mem.rules;
+        let places = |first: u32| rules.get(first as usize..).unwrap_or_default();
+        let same_routes = live
+            .framed
+            .checked_sub(1)
+            .is_none_or(|first| prefixes::hold(places(first), live.n_framed.into(), framed));
+        let same_copies = live
+            .copy
+            .checked_sub(1)
+            .is_none_or(|first| copies::hold(places(first), live.n_copies.into(), copies));
         let (framed, copy) = (live.framed, live.copy);
         same_routes
             && same_copies

@@ -38,7 +38,7 @@ pub(crate) struct Reports {
     peers: BTreeMap<PeerId, OfPeer>,
     /// To all peers.
     pub(crate) under_way: usize,
-    /// A peer with none under way had to wait for want of room.
+    /// One had to wait because as many as may be were under way.
     pub(crate) is_stalled: bool,
 }
 

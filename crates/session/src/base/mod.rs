@@ -16,5 +16,6 @@ pub(crate) mod set_key;
 pub(crate) mod shares;
 pub(crate) mod shortage;
 pub(crate) mod slab;
+pub(crate) mod tagged;
 pub mod time;
 pub(crate) mod wall_clock;

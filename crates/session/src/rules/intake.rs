@@ -27,9 +27,9 @@ use crate::rules::unsupported::{
 };
 use crate::rules::values::{apply, destination, is_host4, marking, tunnel};
 use crate::rules::{
-    Apply, BarId, Conditions, Duplicates, Far, FarId, Forwarding, Gate, Interface, LeftTunnel,
-    LocalEnds, LocalFTeid, Mbr, Pdi, Pdr, Qer, RarePdi, RareQer, RemoteFTeid, Removal, SdfFilter,
-    Targets, TunnelNetworkId, UeIp, UrrId,
+    Apply, BarId, Conditions, Duplicates, Far, FarId, Forwarding, Gate, Interface, Later,
+    LeftTunnel, LocalEnds, LocalFTeid, Mbr, Pdi, Pdr, Qer, RarePdi, RareQer, RemoteFTeid, Removal,
+    SdfFilter, Targets, TunnelNetworkId, UeIp, UrrId,
 };
 
 /// URRs that one PDR names.
@@ -592,6 +592,7 @@ fn sdf_filter(ie: &pfcp::ie::SdfFilter<'_>) -> Result<SdfFilter, Refusal> {
             }),
             spi: ie.security_parameter_index,
             label: ie.flow_label.map(|label| label & 0xf_ffff),
+            later: Later::default(),
         },
     })
 }

@@ -17,6 +17,8 @@ use smallvec::SmallVec;
 pub use crate::alloc::teid::LocalTeid;
 use crate::base::flow::FlowDescription;
 pub use crate::base::ids::{BarId, FarId, RuleId, UrrId};
+pub use crate::base::tagged::Later;
+use crate::base::tagged::tagged;
 pub use crate::rules::flows::Flows;
 use crate::rules::flows::NO_FLOWS;
 use crate::rules::predefined::{self, EffectivePdr, PredefinedRule};
@@ -210,7 +212,7 @@ pub struct Pdi {
 }
 
 /// The part of a [`Pdi`] that most do without.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RarePdi {
     /// Any one of these must match. Empty: all packets do.
     pub filters: Box<[SdfFilter]>,
@@ -222,7 +224,17 @@ pub struct RarePdi {
     pub endpoint: Option<u8>,
     /// Application ID: packets must be of a flow of its PFDs. Then there are no filters.
     pub application: Option<Box<str>>,
+    /// Conditions that this version does not know.
+    pub later: Later,
 }
+
+tagged!(RarePdi {
+    1: filters,
+    2: framed,
+    3: predefined,
+    4: endpoint,
+    5: application,
+});
 
 impl Pdi {
     /// Its SDF filters.
@@ -358,7 +370,7 @@ pub struct SdfFilter {
 }
 
 /// Conditions of an SDF filter on packets. None at all: every packet meets it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
     /// Flow Description.
     pub flow: Option<FlowDescription>,
@@ -368,7 +380,16 @@ pub struct Conditions {
     pub spi: Option<u32>,
     /// IPv6 Flow Label, 20 bits.
     pub label: Option<u32>,
+    /// Conditions that this version does not know.
+    pub later: Later,
 }
+
+tagged!(Conditions {
+    1: flow,
+    2: tos,
+    3: spi,
+    4: label,
+});
 
 impl SdfFilter {
     /// It says nothing but the id of the filter that is meant.
@@ -556,7 +577,7 @@ pub struct Qer {
 }
 
 /// IEs that few QERs have.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RareQer {
     /// RQI (8.2.88) and Paging Policy Indicator (8.2.116): what downlink packets carry.
     pub marks: Marks,
@@ -568,7 +589,17 @@ pub struct RareQer {
     pub uplink_packets: Option<PacketRate>,
     /// Downlink.
     pub downlink_packets: Option<PacketRate>,
+    /// IEs that this version does not know.
+    pub later: Later,
 }
+
+tagged!(RareQer {
+    1: marks,
+    2: gbr,
+    3: averaging_ms,
+    4: uplink_packets,
+    5: downlink_packets,
+});
 
 /// Gate Status (TS 29.244, 8.2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 use compiled::{Marking, PolicyId};
 use serde::{Deserialize, Serialize};
 
+use crate::base::tagged::{Later, Tagged, tagged};
 use crate::rules::{Far, Forwarding, LeftTunnel, RemoteFTeid, TunnelNetworkId};
 
 /// Destinations of the packets of a FAR. Few FARs duplicate, and the others need no room for it.
@@ -18,7 +19,7 @@ enum Target {
 }
 
 /// Destinations that few FARs have.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct RareTarget {
     forwarding: Option<Forwarding>,
     /// Outer Header Creation of UDP without GTP-U: the port is in place of the TEID.
@@ -26,7 +27,16 @@ struct RareTarget {
     duplicates: Duplicates,
     /// Forwarding Policy.
     policy: Option<PolicyId>,
+    /// Of a version after this one.
+    later: Later,
 }
+
+tagged!(RareTarget {
+    1: forwarding,
+    2: udp,
+    3: duplicates,
+    4: policy,
+});
 
 impl Targets {
     /// Forwarding Parameters, and duplicates.
@@ -39,10 +49,12 @@ impl Targets {
     }
 
     fn of(more: RareTarget) -> Self {
-        let rare =
-            more.udp.is_some() || more.duplicates != Duplicates::default() || more.policy.is_some();
+        let usual = RareTarget {
+            forwarding: more.forwarding,
+            ..RareTarget::default()
+        };
         Self(match more.forwarding {
-            _ if rare => Target::Rare(Box::new(more)),
+            _ if more != usual => Target::Rare(Box::new(more)),
             Some(forwarding) => Target::One(forwarding),
             None => Target::Nowhere,
         })
@@ -62,6 +74,11 @@ impl Targets {
     /// In the form that [`Self::of`] makes: one that few FARs need is not for all.
     pub(crate) fn is_canonical(&self) -> bool {
         Self::of(self.all()) == *self
+    }
+
+    /// See [`Tagged::unknown`].
+    pub(crate) fn unknown(&self) -> Option<u8> {
+        self.rare().and_then(Tagged::unknown)
     }
 
     fn rare(&self) -> Option<&RareTarget> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bitflags::bitflags;
 use pfcp::ie::{
-    CreateUrr, MeasurementInformation, MeasurementMethod, ReportingTriggers, TimeQuotaMechanism,
+    CreateUrr, MeasurementInformation, MeasurementMethod, ReportingTriggers, TimePeriods,
     UpdateUrr, Volume,
 };
 use pfcp::{Cause, IeType, Repeated};
@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::base::bits;
 use crate::base::refusal::Refusal;
+use crate::base::tagged::{Later, tagged};
 use crate::rules::{FarId, UrrId};
 
 /// Monitoring Times of one URR, with the additional ones.
@@ -113,7 +114,7 @@ pub struct Asks {
 }
 
 /// IEs that few URRs have.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RareAsks {
     /// Time Threshold (8.2.14), in seconds.
     pub time_threshold: Option<u32>,
@@ -134,8 +135,7 @@ pub struct RareAsks {
     /// Dropped DL Traffic Threshold (8.2.49), in packets.
     pub dropped: Option<u64>,
     /// Time Quota Mechanism (8.2.81).
-    #[serde(with = "mechanism")]
-    pub mechanism: Option<TimeQuotaMechanism>,
+    pub mechanism: Option<Mechanism>,
     /// FAR ID for Quota Action.
     pub quota_far: Option<FarId>,
     /// Number of Reports (8.2.133).
@@ -144,34 +144,34 @@ pub struct RareAsks {
     pub linked: SmallVec<[UrrId; 2]>,
     /// Monitoring Times, in the order in which they come.
     pub monitoring: Box<[Monitoring]>,
+    /// IEs that this version does not know.
+    pub later: Later,
 }
 
-/// A Time Quota Mechanism, written as whether its periods are discrete, and seconds.
-mod mechanism {
-    use pfcp::ie::{TimePeriods, TimeQuotaMechanism};
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+tagged!(RareAsks {
+    1: time_threshold,
+    2: time_quota,
+    3: event_threshold,
+    4: event_quota,
+    5: holding,
+    6: validity,
+    7: idle,
+    8: inactivity,
+    9: dropped,
+    10: mechanism,
+    11: quota_far,
+    12: reports,
+    13: linked,
+    14: monitoring,
+});
 
-    pub(super) fn serialize<S: Serializer>(
-        mechanism: &Option<TimeQuotaMechanism>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        let parts = mechanism.map(|of| (of.periods == TimePeriods::Discrete, of.interval_s));
-        parts.serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<TimeQuotaMechanism>, D::Error> {
-        let parts = Option::<(bool, u32)>::deserialize(from)?;
-        Ok(parts.map(|(discrete, interval_s)| TimeQuotaMechanism {
-            periods: if discrete {
-                TimePeriods::Discrete
-            } else {
-                TimePeriods::Continuous
-            },
-            interval_s,
-        }))
-    }
+/// Time Quota Mechanism (8.2.81).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mechanism {
+    /// Discrete Time Periods: else continuous ones.
+    pub is_discrete: bool,
+    /// Base Time Interval, in seconds; not 0.
+    pub interval_s: u32,
 }
 
 /// A Monitoring Time (8.2.15), and what holds after it.
@@ -300,7 +300,10 @@ macro_rules! optional {
             if mechanism.interval_s == 0 {
                 return Err(Refusal::rule(IeType::TIME_QUOTA_MECHANISM));
             }
-            $rare.mechanism = Some(mechanism);
+            $rare.mechanism = Some(Mechanism {
+                is_discrete: mechanism.periods == TimePeriods::Discrete,
+                interval_s: mechanism.interval_s,
+            });
         }
         $rare.quota_far = $ie.quota_far_id.map(FarId).or($rare.quota_far);
         if let Some(reports) = $ie.number_of_reports {

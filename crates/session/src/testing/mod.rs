@@ -465,6 +465,7 @@ fn filter() -> impl Strategy<Value = SdfFilter> {
                 tos,
                 spi,
                 label: label.filter(|_| !ipv4),
+                ..Conditions::default()
             },
         }
     })
@@ -613,11 +614,10 @@ fn rare_qer() -> impl Strategy<Value = RareQer> {
     };
     let marks = (any::<bool>(), prop::option::of(0u8..8));
     (rate(), rate(), marks).prop_map(|(uplink_packets, downlink_packets, (rqi, ppi))| RareQer {
-        gbr: None,
-        averaging_ms: None,
         uplink_packets,
         downlink_packets,
         marks: Marks { rqi, ppi },
+        ..RareQer::default()
     })
 }
 

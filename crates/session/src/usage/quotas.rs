@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use pfcp::ie::{
-    MeasurementInformation, MeasurementMethod, ReportingTriggers, TimePeriods, UsageInformation,
+    MeasurementInformation, MeasurementMethod, ReportingTriggers, UsageInformation,
     UsageReportTrigger,
 };
 use serde::{Deserialize, Serialize};
@@ -323,11 +323,8 @@ impl Quotas {
             return (nothing, false);
         };
         let interval = Duration::from_secs(mechanism.interval_s.into());
-        let goes_on = match mechanism.periods {
-            TimePeriods::Discrete => false,
-            // It ends with an interval in which nothing came; that one counts.
-            TimePeriods::Continuous => any || moved,
-        };
+        // Continuous ones end with an interval in which nothing came; that one counts.
+        let goes_on = !mechanism.is_discrete && (any || moved);
         let next = end.after(interval);
         if goes_on && next > now {
             self.interval = Some((next, false));

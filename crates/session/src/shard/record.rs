@@ -2,32 +2,30 @@
 //!
 //! Two octets of version, the length of what follows, then fields in rising order of their tags: tag, length, and the value
 //! as postcard has it. A field that is not there is as [`Default`] has it; one that this program does not know is refused by its tag. There is one
-//! record of each session: what would be written otherwise is none. Records of the version before are read, too.
+//! record of each session: what would be written otherwise is none.
 //!
 //! Rules name what is configured by its place. What is in those places goes with them, by name, and so a record is taken in
 //! under another configuration, too. Times are those of the caller's clock, which goes on.
-
-mod version_4;
 
 use std::collections::BTreeSet;
 
 use compiled::FRAMED_MAX;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::base::node_id::NodeId;
-use crate::base::octets::{put, put_octets, take, take_octets};
+use crate::base::octets::{Malformed, put_octets, take_octets};
+use crate::base::tagged::{Fields, Tagged, put_field, value_of};
 use crate::rules::endpoints::ENDPOINTS_MAX;
 use crate::rules::places::{ConfigPlace, Names, Relocation};
 use crate::rules::site::Site;
 use crate::rules::summary::ue_nets;
-use crate::rules::{Conditions, Pdr, Rule, Rules, SdfFilter, Targets};
+use crate::rules::{Conditions, Pdr, Rule, RuleId, Rules, SdfFilter, Targets};
 use crate::shard::context::{Context, Extra, Rare};
 use crate::usage::measured::measuring;
 use crate::usage::urr_rules::UrrRules;
 
 /// Of the layout. Another encoding of the value of a field is a field of its own; only what no tag can tell raises this.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 
 /// A record has at most so many octets: several times what a session takes that uses all limits.
 pub const OCTETS_MAX: usize = 1 << 20;
@@ -72,41 +70,20 @@ pub enum RecordError {
     /// Of a later version of this program.
     #[error("a record with a field of tag {0}, which is not known")]
     UnknownField(u8),
+    /// Of a later version of this program.
+    #[error("a record with a rule that has what is not known: {rule}, tag {tag}")]
+    UnknownAttribute {
+        /// The rule.
+        rule: RuleId,
+        /// Among those of a rule of this kind, or of its SDF filters.
+        tag: u8,
+    },
     /// Cut, torn or of something else.
     #[error("no record, or not the whole of one")]
     Malformed,
     /// Its parts contradict each other.
     #[error("a record of a session that cannot be: {0}")]
     Impossible(&'static str),
-}
-
-/// Fields, as they are appended.
-struct Fields<'o> {
-    into: &'o mut Vec<u8>,
-    value: Vec<u8>,
-}
-
-impl Fields<'_> {
-    fn put(&mut self, tag: u8, value: &impl Serialize) {
-        self.value.clear();
-        put(value, &mut self.value);
-        self.into.push(tag);
-        put_octets(&self.value, self.into);
-    }
-
-    fn put_some(&mut self, tag: u8, value: Option<&impl Serialize>) {
-        if let Some(value) = value {
-            self.put(tag, value);
-        }
-    }
-}
-
-/// The value of a field, and nothing behind it.
-fn value_of<T: DeserializeOwned>(mut octets: &[u8]) -> Result<T, RecordError> {
-    match take(&mut octets) {
-        Ok(value) if octets.is_empty() => Ok(value),
-        _ => Err(RecordError::Malformed),
-    }
 }
 
 /// The record of a session that is here. site: what is in the places that it names.
@@ -119,21 +96,18 @@ fn names_in(context: &Context, site: &Site) -> Names {
 }
 
 fn octets_of(seid: u64, smf: &NodeId, context: &Context, names: Option<&Names>) -> Vec<u8> {
-    let (mut octets, value) = Default::default();
-    let mut fields = Fields {
-        into: &mut octets,
-        value,
-    };
+    let mut octets = Vec::new();
+    let fields = &mut octets;
     let Context {
         kept,
         cp_seid,
         extra,
     } = context;
-    fields.put(tag::SEID, &seid);
-    fields.put(tag::SMF, smf);
-    fields.put(tag::CP_SEID, cp_seid);
-    fields.put(tag::RULES, kept);
-    fields.put_some(tag::NAMES, names);
+    put_field(tag::SEID, &seid, fields);
+    put_field(tag::SMF, smf, fields);
+    put_field(tag::CP_SEID, cp_seid, fields);
+    put_field(tag::RULES, kept, fields);
+    put_some(tag::NAMES, names, fields);
     if let Some(Extra {
         membership,
         urr_rules,
@@ -141,11 +115,11 @@ fn octets_of(seid: u64, smf: &NodeId, context: &Context, names: Option<&Names>) 
         rare,
     }) = extra.as_deref()
     {
-        fields.put_some(tag::MEMBERSHIP, membership.as_ref());
+        put_some(tag::MEMBERSHIP, membership.as_ref(), fields);
         if !urr_rules.urrs.is_empty() {
-            fields.put(tag::URR_RULES, urr_rules);
+            put_field(tag::URR_RULES, urr_rules, fields);
         }
-        fields.put_some(tag::USAGE, usage.as_ref());
+        put_some(tag::USAGE, usage.as_ref(), fields);
         if let Some(Rare {
             endpoints,
             watch,
@@ -156,18 +130,24 @@ fn octets_of(seid: u64, smf: &NodeId, context: &Context, names: Option<&Names>) 
         }) = rare.as_deref()
         {
             let endpoints = (!endpoints.is_empty()).then_some(endpoints);
-            fields.put_some(tag::ENDPOINTS, endpoints);
-            fields.put_some(tag::WATCH, watch.as_ref());
-            fields.put_some(tag::DEFERRAL, deferral.as_ref());
-            fields.put_some(tag::WAITING, waiting.as_ref());
+            put_some(tag::ENDPOINTS, endpoints, fields);
+            put_some(tag::WATCH, watch.as_ref(), fields);
+            put_some(tag::DEFERRAL, deferral.as_ref(), fields);
+            put_some(tag::WAITING, waiting.as_ref(), fields);
             let indicated = (!indicated.is_empty()).then_some(indicated);
-            fields.put_some(tag::INDICATED, indicated);
-            fields.put_some(tag::EMERGENCY, is_emergency.then_some(&true));
+            put_some(tag::INDICATED, indicated, fields);
+            put_some(tag::EMERGENCY, is_emergency.then_some(&true), fields);
         }
     }
     let mut record = VERSION.to_be_bytes().to_vec();
     put_octets(&octets, &mut record);
     record
+}
+
+fn put_some(tag: u8, value: Option<&impl Serialize>, into: &mut Vec<u8>) {
+    if let Some(value) = value {
+        put_field(tag, value, into);
+    }
 }
 
 impl Record {
@@ -191,11 +171,10 @@ impl Record {
         let version = u16::from_be_bytes(*version);
         let mut record = match version {
             VERSION => Self::read_fields(rest)?,
-            version_4::VERSION => version_4::read(rest)?,
             version => return Err(RecordError::Version(version)),
         };
         // No field that says nothing, and no number longer than it need be.
-        if version == VERSION && record.write() != octets {
+        if record.write() != octets {
             return Err(RecordError::Malformed);
         }
         if let Some(extra) = &mut record.context.extra {
@@ -204,19 +183,20 @@ impl Record {
                 _ => ue_nets(&record.context.kept.pdrs()).into(),
             };
         }
-        record.is_possible().map_err(RecordError::Impossible)?;
+        match unknown_attribute(&record.rules()) {
+            Some((rule, tag)) => return Err(RecordError::UnknownAttribute { rule, tag }),
+            None => record.is_possible().map_err(RecordError::Impossible)?,
+        }
         Ok(record)
     }
 
     fn read_fields(mut octets: &[u8]) -> Result<Self, RecordError> {
-        let mut rest = take_octets(&mut octets).map_err(|_| RecordError::Malformed)?;
+        let mut fields = Fields::of(take_octets(&mut octets)?);
         let (mut seid, mut smf, mut names) = (0, None, None);
         let (mut kept, mut cp_seid) = Default::default();
         let (mut extra, mut rare) = (Extra::default(), Rare::default());
-        while let Some((tag, behind)) = rest.split_first() {
-            rest = behind;
-            let octets = take_octets(&mut rest).map_err(|_| RecordError::Malformed)?;
-            match *tag {
+        while let Some((tag, octets)) = fields.next()? {
+            match tag {
                 tag::SEID => seid = value_of(octets)?,
                 tag::SMF => smf = Some(value_of(octets)?),
                 tag::CP_SEID => cp_seid = value_of(octets)?,
@@ -303,6 +283,32 @@ impl Record {
             None => Ok(()),
         }
     }
+}
+
+impl From<Malformed> for RecordError {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+/// Something that a later version knows of a rule, and its tag. To go without it would be to let packets pass by another rule.
+fn unknown_attribute(rules: &Rules) -> Option<(RuleId, u8)> {
+    fn of<R: Rule>(rules: &[R], unknown: impl Fn(&R) -> Option<u8>) -> Option<(RuleId, u8)> {
+        let mut found = rules.iter().filter_map(|rule| {
+            let tag = unknown(rule)?;
+            Some((R::named(rule.id()), tag))
+        });
+        found.next()
+    }
+    let of_pdi = |pdr: &Pdr| {
+        let mut filters = pdr.pdi.filters().iter();
+        let more = pdr.pdi.more.as_ref().and_then(|more| more.unknown());
+        more.or_else(|| filters.find_map(|filter| filter.asks.unknown()))
+    };
+    of(&rules.pdrs, of_pdi)
+        .or_else(|| of(&rules.fars, |far| far.targets.unknown()))
+        .or_else(|| of(&rules.qers, |qer| qer.rare.as_ref()?.unknown()))
+        .or_else(|| of(&rules.urrs, |urr| urr.asks.rare().unknown()))
 }
 
 /// Places in the configuration that the rules of a session name.

@@ -1,4 +1,4 @@
-//! Replays what the fuzz targets `session_receive` and `session_record` start from and have found.
+//! Replays what the fuzz targets `session_receive`, `session_record` and `node_record` start from and have found.
 
 mod nowhere;
 mod receive;
@@ -77,4 +77,29 @@ fn every_record_is_taken_in_or_refused_and_so_is_whatever_is_like_it() {
         "{read} read, {refused} refused"
     );
     assert!(others > 1000, "{others} like them taken in");
+}
+
+/// Likewise, records of nodes.
+#[test]
+fn every_record_of_a_node_is_one_or_none_and_so_is_whatever_is_like_it() {
+    let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/node_record");
+    let (mut read, mut files, mut others) = (0, 0, 0);
+    for file in fs::read_dir(corpus).unwrap().map(Result::unwrap) {
+        let octets = fs::read(file.path()).unwrap();
+        let name = file.file_name().into_string().unwrap();
+        let is_whole = !name.starts_with("broken");
+        assert_eq!(record::run_node(&octets), is_whole, "{name}");
+        (read, files) = (read + u32::from(is_whole), files + 1);
+        for at in 0..octets.len() {
+            let is_record = record::run_node(&octets[..at]);
+            assert!(!is_record || !is_whole, "{name}, {at}");
+            let mut other = octets.clone();
+            for value in [0, 1, 0x7f, 0x80, 0xff, octets[at] ^ 1] {
+                other[at] = value;
+                others += u32::from(record::run_node(&other));
+            }
+        }
+    }
+    assert!(read >= 5 && files >= read + 8, "{read} of {files}");
+    assert!(others > 1000, "{others} like them read");
 }

@@ -10,6 +10,7 @@ pub mod node_id;
 pub(crate) mod octets;
 pub(crate) mod pfd;
 pub(crate) mod prefix_set;
+pub(crate) mod record_error;
 pub(crate) mod refusal;
 pub(crate) mod seid;
 pub(crate) mod set_key;

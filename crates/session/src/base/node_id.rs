@@ -98,6 +98,10 @@ impl OwnNodeId {
         }
     }
 
+    pub(crate) fn to_node_id(&self) -> NodeId {
+        NodeId::from_wire(&self.to_wire())
+    }
+
     /// Whether a peer calls itself what we are called.
     pub(crate) fn is(&self, other: &ie::NodeId<'_>) -> bool {
         match (self, other) {

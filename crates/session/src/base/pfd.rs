@@ -1,9 +1,11 @@
 //! A Packet Flow Description, property by property.
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::flow::FlowDescription;
 
 /// Kind of property by which a PFD describes traffic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PfdKind {
     /// Flow Description: an IPFilterRule (TS 29.212, 5.4.2).
     Flow,
@@ -28,7 +30,7 @@ impl PfdKind {
 }
 
 /// One property of a PFD. Properties of one PFD all belong to the same traffic.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Property {
     /// Number of its PFD within the application, from 0.
     pub pfd: u32,

@@ -34,6 +34,10 @@ pub(crate) struct Slab<S> {
     len: usize,
     places_max: u32,
     cipher: Cipher,
+    /// Of the first session in a place.
+    first: u32,
+    /// Later than those of all sessions.
+    latest: u32,
 }
 
 #[derive(Debug)]
@@ -84,7 +88,21 @@ impl<S> Slab<S> {
             len: 0,
             places_max: places_max.min(PLACES),
             cipher: Cipher::new(seed),
+            first: 0,
+            latest: 0,
         }
+    }
+
+    /// A generation that no session has had, nor one elsewhere of which this is known.
+    pub(crate) fn latest(&self) -> u32 {
+        self.latest
+    }
+
+    /// Sessions that begin here have this generation or later ones, lest they have SEIDs of sessions that are no more. Before the
+    /// first one is here.
+    pub(crate) fn go_on(&mut self, generation: u32) {
+        self.first = generation % GENERATIONS;
+        self.latest = self.first;
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -131,9 +149,12 @@ impl<S> Slab<S> {
             slot.content = Content::Session(session);
             slot.generation = generation;
             // A session that comes back later brings a generation of its own.
-            let ahead = generation.wrapping_sub(slot.next_generation) % GENERATIONS;
-            if ahead < GENERATIONS / 2 {
+            if is_not_before(generation, slot.next_generation) {
                 slot.next_generation = after(cipher, place.index(), generation);
+            }
+            let next = slot.next_generation;
+            if is_not_before(next, self.latest) {
+                self.latest = next;
             }
             self.len += 1;
         }
@@ -286,7 +307,10 @@ impl<S> Slab<S> {
 
     /// No SEID is zero.
     fn first_generation(&self, index: u32) -> u32 {
-        u32::from(self.cipher.seid(index, 0) == 0)
+        match self.cipher.seid(index, self.first) {
+            0 => after(self.cipher, index, self.first),
+            _ => self.first,
+        }
     }
 
     fn slot(&self, place: Place) -> Option<&Slot<S>> {
@@ -298,6 +322,11 @@ impl<S> Slab<S> {
         let index = place.index() as usize;
         self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)
     }
+}
+
+/// Generations come round: those of one half are before the others.
+fn is_not_before(generation: u32, other: u32) -> bool {
+    generation.wrapping_sub(other) % GENERATIONS < GENERATIONS / 2
 }
 
 /// The generation behind one, with which this place has a SEID.

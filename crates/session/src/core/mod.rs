@@ -30,6 +30,7 @@ use crate::exchange::stats::{Stats, Way};
 use crate::node::Node;
 use crate::node::peer::{Peer, PeerView};
 use crate::node::pfds::ApplicationView;
+use crate::node::record::{NodeRecord, Unresumed};
 use crate::node::requests::cp_seid_of;
 use crate::rules::config::Config;
 use crate::rules::summary::SessionSummary;
@@ -395,6 +396,26 @@ impl<T: Tables> Core<T> {
     /// One session with its rules and counters, by our SEID.
     pub fn session(&self, seid: u64) -> Option<SessionView> {
         self.shard.view(seid)
+    }
+
+    /// All that is known of SMFs, PFDs and GTP-U peers, and what they were told. Its times are those of the caller's clock.
+    pub fn node_record(&self) -> NodeRecord {
+        NodeRecord::of(&self.node, self.shard.generation())
+    }
+
+    /// Go on as the node that this record is of, which SMFs do not notice: to be called before anything else is. Sessions
+    /// follow by [`Core::adopt`]. Its times are those of the caller's clock. On an error, nothing has happened.
+    pub fn resume(
+        &mut self,
+        now: Time,
+        record: NodeRecord,
+        out: &mut Outbox,
+    ) -> Result<(), Unresumed> {
+        let generation = record.generation();
+        record.resume(&mut self.node)?;
+        self.shard.go_on(generation);
+        self.settle(now, out);
+        Ok(())
     }
 
     /// One session as a [`Record`](crate::Record), by our SEID: all that there is to know of it. Its times are those of

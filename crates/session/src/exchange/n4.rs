@@ -55,6 +55,16 @@ impl N4 {
         &mut self.stats
     }
 
+    /// Number of the last request of ours.
+    pub(crate) fn sequence(&self) -> u32 {
+        self.requests.sequence()
+    }
+
+    /// Numbers of requests go on behind this one.
+    pub(crate) fn go_on(&mut self, sequence: u32) {
+        self.requests.go_on(sequence);
+    }
+
     /// Requests without an answer yet.
     pub(crate) fn outstanding(&self) -> usize {
         self.requests.len()

@@ -180,6 +180,16 @@ impl Requests {
         true
     }
 
+    /// Number of the last request.
+    pub(crate) fn sequence(&self) -> u32 {
+        self.sequence
+    }
+
+    /// Numbers go on behind this one.
+    pub(crate) fn go_on(&mut self, sequence: u32) {
+        self.sequence = sequence & SEQUENCE_MASK;
+    }
+
     /// Terminates: fewer than half of all numbers are in use.
     fn free_sequence(&mut self) -> u32 {
         loop {

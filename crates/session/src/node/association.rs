@@ -629,7 +629,7 @@ impl Node {
 
     /// Associate with an SMF, and again whenever the association is lost.
     pub(crate) fn associate(&mut self, now: Time, out: &mut Outbox, peer: SocketAddr) {
-        if self.peers.add_target(peer) {
+        if self.peers.add_target(peer) && !self.peers.is_held_with(peer) {
             self.try_setup(now, out, self.peers.targets.len() - 1);
         }
     }

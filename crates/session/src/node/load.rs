@@ -3,6 +3,7 @@
 
 use pfcp::ie::{CpFunctionFeatures, Timer};
 use pfcp::{IeType, Writer};
+use serde::{Deserialize, Serialize};
 
 /// The load must move so far before SMFs are told anew.
 const STEP: u8 = 5;
@@ -26,8 +27,8 @@ pub(crate) struct Load {
 }
 
 /// A percentage, and a number that grows with each change.
-#[derive(Clone, Copy, Debug)]
-struct Announced {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Announced {
     percent: u8,
     sequence: u32,
 }
@@ -42,7 +43,7 @@ impl Announced {
 }
 
 /// The last sequence numbers that a peer was told; `None`: none.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Told {
     load: Option<u32>,
     reduction: Option<u32>,
@@ -87,6 +88,16 @@ impl Load {
             _ => 0,
         };
         self.reduction.set(reduction);
+    }
+
+    /// Load and reduction, as SMFs have heard of them.
+    pub(crate) fn announced(&self) -> [Announced; 2] {
+        [self.load, self.reduction]
+    }
+
+    /// SMFs have heard this.
+    pub(crate) fn go_on(&mut self, [load, reduction]: [Announced; 2]) {
+        (self.load, self.reduction) = (load, reduction);
     }
 
     pub(crate) fn percent(&self) -> u8 {

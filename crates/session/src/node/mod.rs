@@ -11,6 +11,7 @@ pub mod paths;
 pub mod peer;
 pub(crate) mod pfd_management;
 pub mod pfds;
+pub(crate) mod record;
 pub(crate) mod release;
 pub(crate) mod requests;
 pub(crate) mod sessions;

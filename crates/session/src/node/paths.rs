@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 pub use crate::base::gtpu::Ends;
 use crate::base::time::Time;
 use crate::rules::config::Config;
@@ -20,6 +22,16 @@ struct Path {
     answered: bool,
     failed: bool,
     /// Its Recovery Time Stamp, where it sends one.
+    recovery: Option<u32>,
+}
+
+/// A path as a record has it. A request that waits for its answer is sent anew.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PathRecord {
+    pub(crate) ends: Ends,
+    due: Time,
+    answered: bool,
+    failed: bool,
     recovery: Option<u32>,
 }
 
@@ -165,6 +177,36 @@ impl Paths {
             path.recovery = recovery.or(path.recovery);
         }
         news
+    }
+
+    /// All of them, for a record.
+    pub(crate) fn records(&self) -> Box<[PathRecord]> {
+        let all = self.paths.iter().map(|(ends, path)| PathRecord {
+            ends: *ends,
+            due: path.due,
+            answered: path.answered,
+            failed: path.failed,
+            recovery: path.recovery,
+        });
+        all.collect()
+    }
+
+    /// Paths that were asked before; those that no session uses are forgotten at the next [`Self::refresh`].
+    pub(crate) fn go_on(&mut self, records: &[PathRecord]) {
+        if self.is_off() {
+            return;
+        }
+        for record in records {
+            let path = Path {
+                waiting: None,
+                due: record.due,
+                answered: record.answered,
+                failed: record.failed,
+                recovery: record.recovery,
+            };
+            self.timers.insert((path.due, record.ends));
+            self.paths.insert(record.ends, path);
+        }
     }
 
     /// Paths, and how many of them have failed.

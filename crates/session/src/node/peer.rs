@@ -6,10 +6,13 @@ use std::ops::Bound;
 
 use pfcp::Repeated;
 use pfcp::ie::{CpAddress, CpFunctionFeatures};
+use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 
+use crate::base::bits;
 pub use crate::base::ids::{PartyId, PeerId};
 use crate::base::node_id::NodeId;
+use crate::base::tagged::{Later, tagged};
 use crate::base::time::Time;
 use crate::between::smf::{Sender, Smf};
 use crate::exchange::incoming::Incoming;
@@ -61,8 +64,52 @@ pub(crate) struct Peer {
     pub(crate) sessions: usize,
 }
 
+/// An association as a record has it, beside whom it is with.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Details {
+    pub(crate) sources: Vec<SocketAddr>,
+    pub(crate) recovery: Option<u32>,
+    pub(crate) stale_recovery: Option<u32>,
+    pub(crate) since: Time,
+    pub(crate) heard: Time,
+    pub(crate) silent_since: Option<Time>,
+    pub(crate) by_us: bool,
+    pub(crate) features: Features,
+    pub(crate) smf_set: Option<SmfSet>,
+    pub(crate) alternatives: Vec<IpAddr>,
+    pub(crate) told: Told,
+    /// When to ask whether it is alive.
+    pub(crate) heartbeat_at: Option<Time>,
+    later: Later,
+}
+
+tagged!(Details {
+    1: sources,
+    2: recovery,
+    3: stale_recovery,
+    4: since,
+    5: heard,
+    6: silent_since,
+    7: by_us,
+    8: features,
+    9: smf_set,
+    10: alternatives,
+    11: told,
+    12: heartbeat_at,
+});
+
+/// As it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Features(#[serde(with = "bits")] pub(crate) CpFunctionFeatures);
+
+impl Default for Features {
+    fn default() -> Self {
+        Self(CpFunctionFeatures::empty())
+    }
+}
+
 /// SMF Set ID (TS 29.244, 8.2.125), as sent, in lower case.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct SmfSet(Box<[u8]>);
 
 impl SmfSet {
@@ -71,10 +118,15 @@ impl SmfSet {
         let (_spare, name) = value.split_first()?;
         (!name.is_empty()).then(|| Self(name.to_ascii_lowercase().into()))
     }
+
+    /// As [`Self::new`] makes it.
+    pub(crate) fn is_canonical(&self) -> bool {
+        !self.0.is_empty() && *self.0 == *self.0.to_ascii_lowercase()
+    }
 }
 
 /// An SMF set is a handful of SMFs.
-const ALTERNATIVES_MAX: usize = 16;
+pub(crate) const ALTERNATIVES_MAX: usize = 16;
 
 /// The addresses of Alternative SMF IP Address IEs; those that cannot be read are none.
 pub(crate) fn alternatives(ies: &Repeated<'_, CpAddress>) -> Vec<IpAddr> {
@@ -86,7 +138,7 @@ pub(crate) fn alternatives(ies: &Repeated<'_, CpAddress>) -> Vec<IpAddr> {
 }
 
 /// Several PFCP entities, or a source port per worker; more is no SMF we know of.
-const SOURCES_MAX: usize = 16;
+pub(crate) const SOURCES_MAX: usize = 16;
 
 /// A configured SMF with which we start the association.
 #[derive(Debug)]
@@ -148,6 +200,12 @@ impl Peers {
             });
         }
         new
+    }
+
+    /// Whether an association is held with this address, and answers.
+    pub(crate) fn is_held_with(&self, address: SocketAddr) -> bool {
+        let mut peers = self.iter();
+        peers.any(|peer| peer.address == address && peer.state == PeerState::Up)
     }
 
     pub(crate) fn by_node(&self, node_id: &NodeId) -> Option<PeerId> {
@@ -310,6 +368,47 @@ impl Peers {
         };
         self.by_id.insert(id, peer);
         id
+    }
+
+    /// An association goes on that began elsewhere.
+    pub(crate) fn go_on(&mut self, node_id: NodeId, address: SocketAddr, is: Details) -> PeerId {
+        let id = self.insert(is.since, node_id, address);
+        for source in is.sources {
+            self.learn_source(id, source);
+        }
+        if let Some(peer) = self.get_mut(id) {
+            peer.recovery = is.recovery;
+            peer.stale_recovery = is.stale_recovery;
+            peer.state = is.silent_since.map_or(PeerState::Up, PeerState::Down);
+            peer.heard = is.heard;
+            peer.by_us = is.by_us;
+            peer.cp_features = is.features.0;
+            peer.alternatives = is.alternatives;
+            peer.told = is.told;
+        }
+        id
+    }
+
+    /// An association, for a record.
+    pub(crate) fn details(&self, peer: &Peer) -> Details {
+        let is_its = |source: &&SocketAddr| self.by_source.get(source) == Some(&peer.id);
+        Details {
+            sources: peer.sources.iter().filter(is_its).copied().collect(),
+            recovery: peer.recovery,
+            stale_recovery: peer.stale_recovery,
+            since: peer.since,
+            heard: peer.heard,
+            silent_since: match peer.state {
+                PeerState::Up => None,
+                PeerState::Down(since) => Some(since),
+            },
+            by_us: peer.by_us,
+            features: Features(peer.cp_features),
+            smf_set: peer.smf_set.clone(),
+            alternatives: peer.alternatives.clone(),
+            told: peer.told,
+            ..Details::default()
+        }
     }
 
     /// End an association. The caller sees to its sessions.

@@ -155,6 +155,12 @@ impl PartyPfds {
         self.by_application.insert(name, properties);
     }
 
+    /// All of them, for a record.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Box<str>, Box<[Property]>)> + '_ {
+        let all = self.by_application.iter();
+        all.map(|(name, properties)| (name.clone(), properties.clone()))
+    }
+
     fn forget(&mut self, name: &str) {
         if let Some(old) = self.by_application.remove(name) {
             self.bytes -= size(name, &old);

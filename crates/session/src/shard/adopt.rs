@@ -40,6 +40,16 @@ pub enum Unadopted {
 }
 
 impl<T: Tables> Shard<T> {
+    /// Generation of SEIDs that no session has had, as far as is known here.
+    pub(crate) fn generation(&self) -> u32 {
+        self.sessions.slab.latest()
+    }
+
+    /// Sessions that begin here have this generation or later ones.
+    pub(crate) fn go_on(&mut self, generation: u32) {
+        self.sessions.slab.go_on(generation);
+    }
+
     /// See [`Core::adopt`](crate::Core::adopt); of this peer.
     pub(crate) fn adopt(
         &mut self,

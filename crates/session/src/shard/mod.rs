@@ -23,7 +23,7 @@ pub(crate) mod ledger;
 pub(crate) mod paging;
 #[cfg(test)]
 pub(crate) mod paging_tests;
-pub mod record;
+pub(crate) mod record;
 pub(crate) mod reports;
 #[cfg(test)]
 pub(crate) mod reports_tests;

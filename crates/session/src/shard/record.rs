@@ -13,7 +13,8 @@ use compiled::FRAMED_MAX;
 use serde::Serialize;
 
 use crate::base::node_id::NodeId;
-use crate::base::octets::{Malformed, put_octets, take_octets};
+use crate::base::octets::{put_octets, take_octets};
+use crate::base::record_error::{RecordError, behind_version, hold};
 use crate::base::tagged::{Fields, Tagged, put_field, value_of};
 use crate::rules::endpoints::ENDPOINTS_MAX;
 use crate::rules::places::{ConfigPlace, Names, Relocation};
@@ -25,10 +26,10 @@ use crate::usage::measured::measuring;
 use crate::usage::urr_rules::UrrRules;
 
 /// Of the layout. Another encoding of the value of a field is a field of its own; only what no tag can tell raises this.
-pub const VERSION: u16 = 6;
+pub(crate) const VERSION: u16 = 6;
 
 /// A record has at most so many octets: several times what a session takes that uses all limits.
-pub const OCTETS_MAX: usize = 1 << 20;
+pub(crate) const OCTETS_MAX: usize = 1 << 20;
 
 /// Fields, by their tags. None is ever used again for something else.
 mod tag {
@@ -56,34 +57,6 @@ pub struct Record {
     context: Context,
     /// `None`: places are those of the configuration of whoever takes it in.
     names: Option<Names>,
-}
-
-/// Octets that are no record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecordError {
-    /// Beyond our bound.
-    #[error("a record of {0} octets, more than {OCTETS_MAX}")]
-    TooLong(usize),
-    /// Of another version of this program.
-    #[error("a record of version {0}, not {VERSION}")]
-    Version(u16),
-    /// Of a later version of this program.
-    #[error("a record with a field of tag {0}, which is not known")]
-    UnknownField(u8),
-    /// Of a later version of this program.
-    #[error("a record with a rule that has what is not known: {rule}, tag {tag}")]
-    UnknownAttribute {
-        /// The rule.
-        rule: RuleId,
-        /// Among those of a rule of this kind, or of its SDF filters.
-        tag: u8,
-    },
-    /// Cut, torn or of something else.
-    #[error("no record, or not the whole of one")]
-    Malformed,
-    /// Its parts contradict each other.
-    #[error("a record of a session that cannot be: {0}")]
-    Impossible(&'static str),
 }
 
 /// The record of a session that is here. site: what is in the places that it names.
@@ -164,15 +137,7 @@ impl Record {
 
     /// The record that these octets are.
     pub fn read(octets: &[u8]) -> Result<Self, RecordError> {
-        if octets.len() > OCTETS_MAX {
-            return Err(RecordError::TooLong(octets.len()));
-        }
-        let (version, rest) = octets.split_first_chunk().ok_or(RecordError::Malformed)?;
-        let version = u16::from_be_bytes(*version);
-        let mut record = match version {
-            VERSION => Self::read_fields(rest)?,
-            version => return Err(RecordError::Version(version)),
-        };
+        let mut record = Self::read_fields(behind_version(octets, VERSION, OCTETS_MAX)?)?;
         // No field that says nothing, and no number longer than it need be.
         if record.write() != octets {
             return Err(RecordError::Malformed);
@@ -285,12 +250,6 @@ impl Record {
     }
 }
 
-impl From<Malformed> for RecordError {
-    fn from(_: Malformed) -> Self {
-        Self::Malformed
-    }
-}
-
 /// Something that a later version knows of a rule, and its tag. To go without it would be to let packets pass by another rule.
 fn unknown_attribute(rules: &Rules) -> Option<(RuleId, u8)> {
     fn of<R: Rule>(rules: &[R], unknown: impl Fn(&R) -> Option<u8>) -> Option<(RuleId, u8)> {
@@ -329,10 +288,6 @@ fn places_of(context: &Context) -> BTreeSet<ConfigPlace> {
         "each stays where it is"
     );
     places
-}
-
-fn hold(holds: bool, what: &'static str) -> Result<(), &'static str> {
-    if holds { Ok(()) } else { Err(what) }
 }
 
 fn are_unique<T: Ord>(ids: impl Iterator<Item = T>) -> bool {

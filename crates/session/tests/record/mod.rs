@@ -7,7 +7,7 @@ use pfcp::ie::{NodeId as NodeIdIe, RecoveryTimeStamp};
 use pfcp::{MessageType, Writer};
 use session::config::{Config, NetworkInstance};
 use session::node_id::NodeId;
-use session::{Core, Outbox, Record, Time};
+use session::{Core, NodeRecord, Outbox, Record, Time};
 
 use crate::nowhere::Nowhere;
 
@@ -29,6 +29,31 @@ pub(crate) fn run(octets: &[u8]) -> Outcome {
     assert_eq!(again.as_ref(), Some(&record));
     assert!(record.seid() != 0);
     live(record)
+}
+
+/// Any octets as the record of a node: what is read is written as it was, and a node that goes on like that is a node.
+pub(crate) fn run_node(octets: &[u8]) -> bool {
+    let Ok(record) = NodeRecord::read(octets) else {
+        return false;
+    };
+    assert_eq!(record.write(), octets);
+    let (mut core, mut out) = (
+        Core::new(config(), record.recovery(), Nowhere),
+        Outbox::new(),
+    );
+    if core.resume(Time(1), record, &mut out).is_err() {
+        return true;
+    }
+    for _ in 0..50 {
+        let now = core.next_deadline().unwrap_or_default().max(Time(1));
+        core.advance(now, &mut out);
+        let written = core.node_record().write();
+        assert_eq!(
+            NodeRecord::read(&written).map(|again| again.write()),
+            Ok(written)
+        );
+    }
+    true
 }
 
 /// It lives for a while, goes elsewhere, comes back, and is deleted, if it is taken in at all.

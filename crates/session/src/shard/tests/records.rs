@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::base::node_id::NodeId as SmfId;
 use crate::base::octets::{put_octets, take_octets};
+use crate::base::record_error::RecordError;
 use crate::base::slab::Slab;
 use crate::base::tagged::Fields;
 use crate::rules::site::Site;
@@ -17,7 +18,7 @@ use crate::rules::{
     BarId, Conditions, FarId, Later, LocalEnds, RarePdi, RareQer, RuleId, Rules, SdfFilter, UrrId,
 };
 use crate::shard::context::Context;
-use crate::shard::record::{self, OCTETS_MAX, Record, RecordError, VERSION};
+use crate::shard::record::{self, OCTETS_MAX, Record, VERSION};
 use crate::shard::session::Session;
 use crate::testing;
 
@@ -102,7 +103,11 @@ fn a_record_of_another_version_or_length_is_refused() {
     for version in [0, VERSION - 2, VERSION + 1, u16::MAX] {
         let mut other = octets.clone();
         other[..2].copy_from_slice(&version.to_be_bytes());
-        assert_eq!(Record::read(&other), Err(RecordError::Version(version)));
+        let ours = VERSION;
+        assert_eq!(
+            Record::read(&other),
+            Err(RecordError::Version { version, ours })
+        );
     }
     let malformed = Err(RecordError::Malformed);
     for length in 0..octets.len() {
@@ -110,7 +115,11 @@ fn a_record_of_another_version_or_length_is_refused() {
     }
     assert_eq!(Record::read(&[&octets[..], &[0]].concat()), malformed);
     let long = vec![0; OCTETS_MAX + 1];
-    assert_eq!(Record::read(&long), Err(RecordError::TooLong(long.len())));
+    let too_long = RecordError::TooLong {
+        octets: long.len(),
+        most: OCTETS_MAX,
+    };
+    assert_eq!(Record::read(&long), Err(too_long));
 }
 
 /// One torn record must not stop the reading of a million: with any octet changed it is a session that could be, or none.

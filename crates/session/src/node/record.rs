@@ -1,0 +1,250 @@
+//! A node as one record of octets: all that is known of its SMFs, PFDs and GTP-U peers, and of what they were told.
+//!
+//! Two octets of version, then fields by their tags ([`tagged!`]). Sessions are records of their own
+//! ([`shard::record`](crate::shard::record)) and find their SMF by its Node ID. Times are those of the caller's clock, which goes on.
+//!
+//! Not in it: requests under way, which SMFs or we repeat, answers kept for repeated requests, releases that are being prepared,
+//! and sessions that are being deleted because their association is over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::node_id::NodeId;
+use crate::base::octets::{put, take};
+use crate::base::pfd::Property;
+use crate::base::record_error::{RecordError, behind_version, hold};
+use crate::base::tagged::{Later, Tagged, tagged};
+use crate::base::time::Time;
+use crate::between::to_shard::ToShard;
+use crate::node::load::Announced;
+use crate::node::paths::PathRecord;
+use crate::node::peer::{ALTERNATIVES_MAX, Details, SOURCES_MAX, SmfSet};
+use crate::node::{Node, Timer};
+
+/// Of the layout; what a tag can tell does not raise it.
+const VERSION: u16 = 1;
+
+/// A record has at most so many octets: several times what a node takes that uses all limits.
+const OCTETS_MAX: usize = 1 << 26;
+
+/// A node, apart from where it is.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct NodeRecord {
+    /// Our Node ID.
+    us: Option<NodeId>,
+    /// Our Recovery Time Stamp.
+    recovery: u32,
+    /// Number of the last request of ours.
+    sequence: u32,
+    load: Announced,
+    reduction: Announced,
+    /// In the order in which they were set up.
+    associations: Box<[Association]>,
+    /// Of parties that have some.
+    pfds: Box<[PartyPfds]>,
+    paths: Box<[PathRecord]>,
+    /// Generation of SEIDs that no session has had.
+    generation: u32,
+    later: Later,
+}
+
+tagged!(NodeRecord {
+    1: us,
+    2: recovery,
+    3: sequence,
+    4: load,
+    5: reduction,
+    6: associations,
+    7: pfds,
+    8: paths,
+    9: generation,
+});
+
+/// An association, and whom it is with.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Association {
+    node_id: NodeId,
+    /// Address that our requests go to.
+    address: SocketAddr,
+    is: Details,
+}
+
+/// Application ID and PFDs.
+type Application = (Box<str>, Box<[Property]>);
+
+/// PFDs of an SMF, or of its set.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct PartyPfds {
+    /// Any SMF of the set.
+    smf: NodeId,
+    /// In alphabetical order.
+    applications: Box<[Application]>,
+}
+
+/// Why a node cannot go on as a record says. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unresumed {
+    /// Its Node ID was another one.
+    #[error("its Node ID was {0}")]
+    NodeId(NodeId),
+    /// SMFs know another Recovery Time Stamp than this one was started with.
+    #[error("its Recovery Time Stamp was {0}")]
+    Recovery(u32),
+    /// There are associations here already.
+    #[error("there are associations already")]
+    InUse,
+}
+
+impl NodeRecord {
+    /// The record that these octets are.
+    pub fn read(octets: &[u8]) -> Result<Self, RecordError> {
+        let mut rest = behind_version(octets, VERSION, OCTETS_MAX)?;
+        let record: Self = take(&mut rest)?;
+        let mut unknown = record.associations.iter().map(|of| of.is.unknown());
+        if let Some(tag) = record.unknown().or_else(|| unknown.find_map(|tag| tag)) {
+            return Err(RecordError::UnknownField(tag));
+        }
+        // No field that says nothing, and no number longer than it need be.
+        if record.write() != octets {
+            return Err(RecordError::Malformed);
+        }
+        record.is_possible().map_err(RecordError::Impossible)?;
+        Ok(record)
+    }
+
+    /// Its octets.
+    pub fn write(&self) -> Vec<u8> {
+        let mut octets = VERSION.to_be_bytes().to_vec();
+        put(self, &mut octets);
+        octets
+    }
+
+    /// See [`Core::node_record`](crate::Core::node_record).
+    ///
+    /// generation: of SEIDs, which no session has had.
+    pub(crate) fn of(node: &Node, generation: u32) -> Self {
+        let [load, reduction] = node.load.announced();
+        let associations = node.peers.iter().map(|peer| {
+            let timer = Timer::Heartbeat(peer.id);
+            let timer = node.timers.iter().find(|(_, of)| *of == timer);
+            // A request that waits for its answer is sent anew.
+            let at = timer.map(|(at, _)| if peer.heartbeat_waits { Time(0) } else { *at });
+            let mut is = node.peers.details(peer);
+            is.heartbeat_at = at;
+            Association {
+                node_id: peer.node_id.clone(),
+                address: peer.address,
+                is,
+            }
+        });
+        let pfds = node.pfds.of.iter().filter_map(|(party, pfds)| {
+            Some(PartyPfds {
+                smf: node.peers.members(*party).next()?.node_id.clone(),
+                applications: pfds.all().collect(),
+            })
+        });
+        Self {
+            us: Some(node.n4.node_id().to_node_id()),
+            recovery: node.n4.recovery(),
+            sequence: node.n4.sequence(),
+            load,
+            reduction,
+            associations: associations.collect(),
+            pfds: pfds.collect(),
+            paths: node.paths.records(),
+            generation,
+            later: Later::default(),
+        }
+    }
+
+    /// See [`Core::resume`](crate::Core::resume).
+    pub(crate) fn resume(self, node: &mut Node) -> Result<(), Unresumed> {
+        match self.us {
+            Some(us) if us != node.n4.node_id().to_node_id() => return Err(Unresumed::NodeId(us)),
+            _ if self.recovery != node.n4.recovery() => {
+                return Err(Unresumed::Recovery(self.recovery));
+            }
+            _ if node.peers.len() > 0 => return Err(Unresumed::InUse),
+            _ => {}
+        }
+        node.n4.go_on(self.sequence);
+        node.load.go_on([self.load, self.reduction]);
+        for Association {
+            node_id,
+            address,
+            mut is,
+        } in self.associations
+        {
+            let set = is.smf_set.take();
+            let (silent_since, heartbeat_at) = (is.silent_since, is.heartbeat_at);
+            let id = node.peers.go_on(node_id, address, is);
+            if let Some(since) = silent_since {
+                let retention = node.config.path_failure_retention;
+                node.set_timer(since, retention, Timer::Retention(id));
+            }
+            if !node.config.heartbeat_interval.is_zero() {
+                let at = heartbeat_at.unwrap_or_default();
+                node.timers.insert((at, Timer::Heartbeat(id)));
+            }
+            node.join_set(id, set);
+        }
+        for PartyPfds { smf, applications } in self.pfds {
+            let party = node.peers.by_node(&smf).and_then(|id| node.peers.party(id));
+            let Some(party) = party else { continue };
+            for (name, properties) in applications {
+                node.tell(ToShard::Pfds(party, name.clone(), properties.clone()));
+                let all = node.pfds.of.entry(party).or_default();
+                all.keep(name, properties);
+            }
+        }
+        node.tell(ToShard::Fit);
+        node.paths.go_on(&self.paths);
+        Ok(())
+    }
+
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Our Recovery Time Stamp, as SMFs know it.
+    pub fn recovery(&self) -> u32 {
+        self.recovery
+    }
+
+    fn is_possible(&self) -> Result<(), &'static str> {
+        hold(
+            self.us.as_ref().is_some_and(NodeId::is_legal),
+            "no Node ID of ours",
+        )?;
+        let mut smfs = BTreeMap::new();
+        for Association { node_id, is, .. } in &self.associations {
+            hold(node_id.is_legal(), "a Node ID that is none")?;
+            let set = is.smf_set.as_ref();
+            let is_new = smfs.insert(node_id, set).is_none();
+            hold(is_new, "two associations of one SMF")?;
+            let few = is.sources.len() <= SOURCES_MAX && is.alternatives.len() <= ALTERNATIVES_MAX;
+            hold(few, "an SMF of too many addresses")?;
+            hold(
+                set.is_none_or(SmfSet::is_canonical),
+                "an SMF set in another form",
+            )?;
+        }
+        let mut owners = BTreeSet::new();
+        for PartyPfds { smf, applications } in &self.pfds {
+            let set = smfs.get(smf).ok_or("PFDs of an SMF that is not there")?;
+            let owner = (*set, set.is_none().then_some(smf));
+            hold(owners.insert(owner), "PFDs of an SMF in two places")?;
+            let sorted = applications.is_sorted_by(|(a, _), (b, _)| a < b);
+            hold(sorted, "applications out of order")?;
+            let whole = |(name, pfds): &Application| {
+                let has_text = pfds.iter().all(|pfd| !pfd.text.is_empty());
+                !name.is_empty() && !pfds.is_empty() && has_text
+            };
+            hold(applications.iter().all(whole), "an application of nothing")?;
+        }
+        let paths = self.paths.is_sorted_by(|a, b| a.ends < b.ends);
+        hold(paths, "paths out of order")
+    }
+}

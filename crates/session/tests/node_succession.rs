@@ -1,0 +1,716 @@
+//! A node goes on in another process by its record and those of its sessions, and its SMFs notice nothing.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod node_support;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use node_support::*;
+use rs_pfcp::ie::cause::CauseValue;
+use rs_pfcp::ie::{Ie, IeType};
+use rs_pfcp::message::MsgType;
+use session::config::{Config, NetworkInstance, NodeIdConfig};
+use session::event::Event;
+use session::peer::PeerState;
+use session::{Core, NodeRecord, Outbox, Record, RecordError, Unresumed};
+
+const SMF1: &str = "10.100.0.2:8805";
+const SMF2: &str = "10.100.0.3:8805";
+const GNB: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 2);
+
+/// Two network instances, in this order or the other one.
+fn config_in_order(reversed: bool) -> Config {
+    let mut config = Config {
+        echo_interval: Duration::from_secs(60),
+        ..config()
+    };
+    config.network_instances.push(NetworkInstance {
+        name: "ims".into(),
+        pools4: vec!["10.61.0.0/16".parse().unwrap()],
+        ..NetworkInstance::default()
+    });
+    if reversed {
+        config.network_instances.reverse();
+    }
+    config
+}
+
+fn world() -> World {
+    World::new(config_in_order(false))
+}
+
+/// Another core of this configuration takes the place of the one that is there. All passes as octets.
+fn succeed_with(world: &mut World, config: Config) {
+    let octets = world.core.node_record().write();
+    let record = NodeRecord::read(&octets).unwrap();
+    let mut core = Core::new(config, record.recovery(), Recorder::default());
+    let mut out = Outbox::new();
+    core.resume(world.now, record, &mut out).unwrap();
+    let seids: Vec<u64> = world.core.sessions(None).map(|of| of.seid).collect();
+    for seid in &seids {
+        let record = Record::read(&world.core.record(*seid).unwrap()).unwrap();
+        assert_eq!(core.adopt(world.now, record, &mut out), Ok(*seid));
+    }
+    assert!(out.iter().next().is_none() && out.events().is_empty());
+    assert_eq!(core.node_record().write(), octets);
+    assert_eq!(core.session_count(), seids.len());
+    let sessions = |core: &Core<Recorder>| -> Vec<_> {
+        let all = core
+            .peers()
+            .map(|peer| (peer.node_id.clone(), peer.sessions));
+        all.collect()
+    };
+    assert_eq!(sessions(&core), sessions(&world.core));
+    world.core = core;
+}
+
+fn succeed(world: &mut World) {
+    let first = &world.core.config().network_instances[0].name;
+    let reversed = *first == *"internet";
+    succeed_with(world, config_in_order(reversed));
+}
+
+/// Nothing is under way that a record does not have.
+fn is_at_rest(world: &World) -> bool {
+    world.core.outstanding() == 0 && world.core.sessions_to_delete() == 0
+}
+
+#[test]
+fn sessions_are_modified_and_deleted_as_if_nothing_had_been() {
+    let (mut world, mut smf) = (world(), Smf::new(SMF1));
+    smf.associate(&mut world);
+    let seid = smf.establish(&mut world);
+    succeed(&mut world);
+    assert_eq!(world.live(), 1);
+    let answer = smf.modify(&mut world, seid);
+    assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+    succeed(&mut world);
+    let other = smf.establish(&mut world);
+    assert_ne!(other, seid);
+    for seid in [seid, other] {
+        let answer = smf.delete(&mut world, seid);
+        assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+    }
+    assert_eq!((world.live(), world.core.fill().teids), (0, 0));
+    assert!(
+        world
+            .events
+            .iter()
+            .all(|event| matches!(event, Event::PeerUp { .. }))
+    );
+}
+
+#[test]
+fn heartbeats_go_on_at_their_times_and_numbers_of_requests_where_they_were() {
+    let (mut world, mut smf) = (world(), Smf::new(SMF1));
+    smf.associate(&mut world);
+    let interval = world.core.config().heartbeat_interval;
+    let first = world.pass(interval);
+    smf.respond(&mut world, &first[0].1);
+    world.pass(interval / 2);
+    succeed(&mut world);
+    let half = interval / 2;
+    assert!(world.pass(half - Duration::from_millis(1)).is_empty());
+    let sent = world.pass(Duration::from_millis(2));
+    assert_eq!((sent.len(), sent[0].0), (1, smf.address));
+    assert_eq!(sequence(&sent[0].1), sequence(&first[0].1) + 1);
+    assert_eq!(
+        Answer::from(sent[0].1.clone())
+            .ie(IeType::RecoveryTimeStamp)
+            .unwrap(),
+        &recovery_ie(OUR_RECOVERY)
+    );
+}
+
+/// A heartbeat whose answer the former process would have got is sent anew at once.
+#[test]
+fn a_heartbeat_without_answer_is_repeated_under_a_new_number() {
+    let (mut world, mut smf) = (world(), Smf::new(SMF1));
+    smf.associate(&mut world);
+    let sent = world.pass(world.core.config().heartbeat_interval);
+    succeed_without_comparison(&mut world);
+    let again = world.pass(Duration::ZERO);
+    assert_eq!((again.len(), again[0].0), (1, smf.address));
+    assert_eq!(sequence(&again[0].1), sequence(&sent[0].1) + 1);
+    smf.respond(&mut world, &again[0].1);
+    assert_eq!(world.core.outstanding(), 0);
+}
+
+fn succeed_without_comparison(world: &mut World) {
+    let record = NodeRecord::read(&world.core.node_record().write()).unwrap();
+    let config = world.core.config().clone();
+    let mut core = Core::new(config, record.recovery(), Recorder::default());
+    core.resume(world.now, record, &mut world.out).unwrap();
+    world.core = core;
+}
+
+#[test]
+fn a_restart_of_an_smf_is_noticed_by_the_successor() {
+    let (mut world, mut smf) = (world(), Smf::new(SMF1));
+    smf.associate(&mut world);
+    smf.establish(&mut world);
+    succeed(&mut world);
+    smf.heartbeat(&mut world);
+    assert_eq!(world.live(), 1, "the same time stamp");
+    smf.recovery += 1;
+    smf.heartbeat(&mut world);
+    world.pass(Duration::from_millis(1));
+    assert_eq!((world.live(), world.core.peers().count()), (0, 1));
+}
+
+#[test]
+fn a_silent_smf_is_kept_as_long_as_it_would_have_been() {
+    let (mut world, mut smf) = (world(), Smf::new(SMF1));
+    smf.associate(&mut world);
+    smf.establish(&mut world);
+    let silent = |world: &World| {
+        let mut peers = world.core.peers();
+        matches!(peers.next().unwrap().state, PeerState::Down(_))
+    };
+    while !silent(&world) {
+        world.pass(Duration::from_secs(1));
+    }
+    let kept = world.core.config().path_failure_retention;
+    world.pass(kept / 2);
+    while !is_at_rest(&world) {
+        world.pass(Duration::from_millis(100));
+    }
+    succeed(&mut world);
+    assert!(silent(&world));
+    world.pass(kept / 4);
+    assert_eq!(world.live(), 1);
+    world.pass(kept / 4 + Duration::from_secs(1));
+    assert_eq!((world.live(), world.core.peers().count()), (0, 0));
+}
+
+#[test]
+fn an_smf_of_the_set_takes_over_and_uses_its_pfds() {
+    let (mut world, mut smf1, mut smf2) = (world(), Smf::new(SMF1), Smf::new(SMF2));
+    for smf in [&mut smf1, &mut smf2] {
+        let mut ies = smf.setup_ies();
+        ies.push(Ie::new(IeType::SmfSetId, b"\0set1.example".to_vec()));
+        let answer = smf.ask(&mut world, MsgType::AssociationSetupRequest, None, &ies);
+        assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+    }
+    let seid = smf1.establish(&mut world);
+    let flow = "permit out ip from 192.0.2.7 to assigned";
+    let pfds = [pfds("video", flow)];
+    let answer = smf1.ask(&mut world, MsgType::PfdManagementRequest, None, &pfds);
+    assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+    succeed(&mut world);
+    assert_eq!(world.core.pfd_fill().0, 1);
+    let (name, of) = world.core.pfds_after(None).next().unwrap();
+    assert_eq!((name, of[0].smfs.len()), ("video", 2));
+    assert_eq!(&*of[0].properties[0].text, flow);
+    let answer = smf2.modify(&mut world, seid);
+    assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+    smf1.release(&mut world);
+    assert_eq!(
+        world.core.pfd_fill().0,
+        1,
+        "the other one of the set is there"
+    );
+    smf2.release(&mut world);
+    assert_eq!(world.core.pfd_fill().0, 0);
+}
+
+/// Application ID's PFDs with one flow, by hand (TS 29.244, 8.2.39).
+fn pfds(name: &str, flow: &str) -> Ie {
+    let mut contents = vec![1, 0];
+    contents.extend((flow.len() as u16).to_be_bytes());
+    contents.extend(flow.as_bytes());
+    let (mut context, mut value) = (Vec::new(), Vec::new());
+    Ie::new(IeType::PfdContents, contents).marshal_into(&mut context);
+    Ie::new(IeType::ApplicationId, name.as_bytes().to_vec()).marshal_into(&mut value);
+    Ie::new(IeType::PfdContext, context).marshal_into(&mut value);
+    Ie::new(IeType::ApplicationIdsPfds, value)
+}
+
+#[test]
+fn a_gnb_that_restarts_meanwhile_is_noticed() {
+    let (mut world, mut smf) = (world(), Smf::new(SMF1));
+    smf.associate(&mut world);
+    smf.establish(&mut world);
+    let number = next_echo(&mut world, &smf);
+    answer_echo(&mut world, number, 7);
+    while !is_at_rest(&world) {
+        answer_smf(&mut world, &smf);
+    }
+    succeed(&mut world);
+    assert_eq!(world.core.path_count(), (1, 0));
+    for (recovery, restarts) in [(7, 0), (8, 1)] {
+        let number = next_echo(&mut world, &smf);
+        answer_echo(&mut world, number, recovery);
+        let is = |event: &&Event| matches!(event, Event::GtpuPeerRestarted { .. });
+        assert_eq!(world.events.iter().filter(is).count(), restarts);
+    }
+}
+
+/// Time passes until something is due; the SMF answers what it is asked.
+fn answer_smf(world: &mut World, smf: &Smf) {
+    world.now = world.core.next_deadline().unwrap().max(world.now);
+    world.out.clear();
+    world.core.advance(world.now, &mut world.out);
+    for (_, request) in world.take() {
+        smf.respond(world, &request);
+    }
+}
+
+/// Time passes until the gNB is asked; the number of that Echo Request.
+fn next_echo(world: &mut World, smf: &Smf) -> u16 {
+    for _ in 0..1000 {
+        world.now = world.core.next_deadline().unwrap().max(world.now);
+        world.out.clear();
+        world.core.advance(world.now, &mut world.out);
+        let echo = world.out.echoes().next();
+        let number = echo.map(|(_, echo)| u16::from_be_bytes([echo[8], echo[9]]));
+        for (_, request) in world.take() {
+            smf.respond(world, &request);
+        }
+        if let Some(number) = number {
+            return number;
+        }
+    }
+    panic!("nobody is asked");
+}
+
+fn answer_echo(world: &mut World, sequence: u16, recovery: u8) {
+    let mut echo = vec![0x32, 2, 0, 13, 0, 0, 0, 0];
+    echo.extend(sequence.to_be_bytes());
+    // Recovery, which says nothing, and Recovery Time Stamp (TS 29.281, 8.2 and 8.8).
+    echo.extend([0, 0, 14, 0, 231, 0, 4, 0, 0, 0, recovery]);
+    world.out.clear();
+    (world.core).receive_echo(world.now, IpAddr::V4(GNB), &echo, &mut world.out);
+    world.take();
+}
+
+#[test]
+fn what_smfs_know_of_the_load_goes_on() {
+    let (mut world, mut smf) = (world(), Smf::new(SMF1));
+    let mut ies = smf.setup_ies();
+    // LOAD and OVRL (TS 29.244, 8.2.58).
+    ies.push(Ie::new(IeType::CpFunctionFeatures, vec![3]));
+    smf.ask(&mut world, MsgType::AssociationSetupRequest, None, &ies);
+    world.core.set_busy(50);
+    let seid = smf.establish(&mut world);
+    succeed(&mut world);
+    let told = |answer: &Answer| {
+        answer
+            .ie(IeType::LoadControlInformation)
+            .map(|ie| ie.payload.clone())
+    };
+    assert_eq!(
+        told(&smf.modify(&mut world, seid)),
+        None,
+        "it has been told"
+    );
+    world.core.set_busy(80);
+    let answer = smf.modify(&mut world, seid);
+    let sequence = told(&answer).unwrap();
+    let number = u32::from_be_bytes([sequence[4], sequence[5], sequence[6], sequence[7]]);
+    assert_eq!(number, OUR_RECOVERY + 2, "numbers grow");
+}
+
+/// An SMF with which we are to associate, and are.
+#[test]
+fn no_association_is_asked_for_that_stands() {
+    let (mut world, mut smf) = (world(), Smf::new(SMF1));
+    smf.associate(&mut world);
+    succeed(&mut world);
+    let now = world.now;
+    world.core.associate(now, smf.address, &mut world.out);
+    assert!(world.take().is_empty());
+    let elsewhere: SocketAddr = SMF2.parse().unwrap();
+    world.core.associate(now, elsewhere, &mut world.out);
+    assert_eq!(world.take()[0].1[1], MsgType::AssociationSetupRequest as u8);
+}
+
+#[test]
+fn a_record_of_another_node_or_start_is_refused_and_nothing_has_changed() {
+    let (mut world, mut smf) = (world(), Smf::new(SMF1));
+    smf.associate(&mut world);
+    let octets = world.core.node_record().write();
+    let record = || NodeRecord::read(&octets).unwrap();
+    let (now, mut out) = (world.now, Outbox::new());
+    let renamed = Config {
+        node_id: NodeIdConfig::Ip(IpAddr::V4(Ipv4Addr::new(10, 100, 0, 1))),
+        ..config()
+    };
+    let mut other = Core::new(renamed, OUR_RECOVERY, Recorder::default());
+    let refused = other.resume(now, record(), &mut out).unwrap_err();
+    assert_eq!(refused.to_string(), "its Node ID was upf1.example.org");
+    let mut later = Core::new(config(), OUR_RECOVERY + 1, Recorder::default());
+    let refused = later.resume(now, record(), &mut out).unwrap_err();
+    assert_eq!(refused, Unresumed::Recovery(OUR_RECOVERY));
+    for core in [&other, &later] {
+        assert_eq!(core.peers().count(), 0);
+    }
+    let refused = world.core.resume(now, record(), &mut out).unwrap_err();
+    assert_eq!(refused, Unresumed::InUse);
+}
+
+/// Cut, of a later version, or with any octet changed.
+#[test]
+fn octets_are_the_record_of_a_node_or_none() {
+    let (mut world, mut smf1, mut smf2) = (world(), Smf::new(SMF1), Smf::new(SMF2));
+    smf1.associate(&mut world);
+    smf2.associate(&mut world);
+    let flow = "permit out ip from any to assigned";
+    smf1.ask(
+        &mut world,
+        MsgType::PfdManagementRequest,
+        None,
+        &[pfds("video", flow)],
+    );
+    smf1.establish(&mut world);
+    next_echo(&mut world, &smf1);
+    let octets = world.core.node_record().write();
+    assert!(NodeRecord::read(&octets).is_ok());
+    for length in 0..octets.len() {
+        assert_eq!(
+            NodeRecord::read(&octets[..length]),
+            Err(RecordError::Malformed)
+        );
+    }
+    let mut read = 0;
+    for at in 0..octets.len() {
+        for value in 0..=u8::MAX {
+            let mut other = octets.clone();
+            other[at] = value;
+            let Ok(record) = NodeRecord::read(&other) else {
+                continue;
+            };
+            assert_eq!(record.write(), other);
+            let mut core = Core::new(config(), record.recovery(), Recorder::default());
+            let mut out = Outbox::new();
+            if core.resume(world.now, record, &mut out).is_ok() {
+                for _ in 0..20 {
+                    let now = core.next_deadline().unwrap_or(world.now).max(world.now);
+                    core.advance(now, &mut out);
+                }
+                read += 1;
+            }
+        }
+    }
+    assert!(read > octets.len(), "{read} of {} octets", octets.len());
+    let mut later = octets.clone();
+    later[1] += 1;
+    let version = RecordError::Version {
+        version: 2,
+        ours: 1,
+    };
+    assert_eq!(NodeRecord::read(&later), Err(version));
+}
+
+/// One of two nodes that hear the same.
+struct Side {
+    world: World,
+    smfs: [Smf; 2],
+    /// SEIDs, ours, of sessions that were established, with their tunnels, in that order.
+    sessions: Vec<(usize, u64, u32)>,
+}
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((x ^ (x >> 31)) % end.max(1) as u64) as usize
+    }
+}
+
+/// What happens next. Sessions are meant by their place in the list.
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    Establish { smf: usize, network: &'static str },
+    Switch { session: usize, teid: u32 },
+    Measure { session: usize, period_s: u8 },
+    Watch { session: usize, idle_s: u8 },
+    Delete { session: usize },
+    Heartbeat { smf: usize, restarted: bool },
+    Provision { smf: usize, flow: u8 },
+    Associate { smf: usize },
+    Release { smf: usize },
+    LostTunnel { session: usize },
+    Pass { ms: u64 },
+}
+
+fn draw(dice: &mut Dice, sessions: usize) -> Move {
+    let (smf, session) = (dice.below(2), dice.below(sessions));
+    match dice.below(24) {
+        0..=5 => Move::Establish {
+            smf,
+            network: ["internet", "ims"][dice.below(2)],
+        },
+        6..=9 => Move::Switch {
+            session,
+            teid: 1 + dice.below(1 << 23) as u32,
+        },
+        10..=11 => Move::Measure {
+            session,
+            period_s: 10 + dice.below(60) as u8,
+        },
+        12 => Move::Watch {
+            session,
+            idle_s: 10 + dice.below(60) as u8,
+        },
+        13..=14 => Move::Delete { session },
+        15 => Move::Heartbeat {
+            smf,
+            restarted: dice.below(8) == 0,
+        },
+        16 => Move::Provision {
+            smf,
+            flow: dice.below(200) as u8,
+        },
+        17 if dice.below(4) == 0 => Move::Associate { smf },
+        18 if dice.below(4) == 0 => Move::Release { smf },
+        17..=19 => Move::LostTunnel { session },
+        _ => Move::Pass {
+            ms: dice.below(30_000) as u64,
+        },
+    }
+}
+
+fn group(kind: IeType, ies: &[Ie]) -> Ie {
+    Ie::new(kind, rs_pfcp::ie::marshal_ies(ies))
+}
+
+fn number(kind: IeType, value: u32) -> Ie {
+    Ie::new(kind, value.to_be_bytes().to_vec())
+}
+
+/// FAR 2 leads into this tunnel to the gNB from now on.
+fn path_switch(teid: u32) -> Ie {
+    let mut header = vec![1, 0];
+    header.extend(teid.to_be_bytes());
+    header.extend(GNB.octets());
+    let header = Ie::new(IeType::OuterHeaderCreation, header);
+    let forwarding = group(IeType::UpdateForwardingParameters, &[header]);
+    group(IeType::UpdateFar, &[number(IeType::FarId, 2), forwarding])
+}
+
+/// URR 1 measures PDR 1, and reports each period.
+fn measurement(period_s: u8) -> [Ie; 2] {
+    let create = [
+        number(IeType::UrrId, 1),
+        Ie::new(IeType::MeasurementMethod, vec![2]),
+        Ie::new(IeType::ReportingTriggers, vec![1, 0, 0]),
+        number(IeType::MeasurementPeriod, period_s.into()),
+    ];
+    let pdr = Ie::new(IeType::PdrId, vec![0, 1]);
+    [
+        group(IeType::CreateUrr, &create),
+        group(IeType::UpdatePdr, &[pdr, number(IeType::UrrId, 1)]),
+    ]
+}
+
+impl Side {
+    fn new() -> Self {
+        let mut side = Self {
+            world: world(),
+            smfs: [Smf::new(SMF1), Smf::new(SMF2)],
+            sessions: Vec::new(),
+        };
+        for smf in &mut side.smfs {
+            smf.associate(&mut side.world);
+        }
+        side
+    }
+
+    /// All that is sent because of it, identifiers aside. Of several sessions that are reported at once none comes first.
+    fn make(&mut self, what: Move) -> Vec<(SocketAddr, Vec<u8>)> {
+        let session = |session: usize| self.sessions.get(session).copied();
+        let modification = MsgType::SessionModificationRequest;
+        let sent = match what {
+            Move::Establish { smf, network } => {
+                let datagram = self.smfs[smf].establishment_in(network);
+                let sent = self.world.receive(self.smfs[smf].address, &datagram);
+                let answer = Answer::from(sent[0].1.clone());
+                if answer.cause() == CauseValue::RequestAccepted {
+                    // A tunnel of its own, as of several sessions of one a few are reported, whichever.
+                    let (seid, teid) = (answer.up_seid(), 0x100_0000 + self.smfs[smf].sequence);
+                    self.sessions.push((smf, seid, teid));
+                    self.say(smf, modification, Some(seid), &[path_switch(teid)]);
+                }
+                sent
+            }
+            Move::Switch {
+                session: place,
+                teid,
+            } => match session(place) {
+                Some((smf, seid, _)) => {
+                    self.sessions[place].2 = teid;
+                    self.say(smf, modification, Some(seid), &[path_switch(teid)])
+                }
+                None => Vec::new(),
+            },
+            Move::Measure {
+                session: place,
+                period_s,
+            } => match session(place) {
+                Some((smf, seid, _)) => {
+                    self.say(smf, modification, Some(seid), &measurement(period_s))
+                }
+                None => Vec::new(),
+            },
+            Move::Watch {
+                session: place,
+                idle_s,
+            } => match session(place) {
+                Some((smf, seid, _)) => {
+                    let timer = number(IeType::UserPlaneInactivityTimer, idle_s.into());
+                    self.say(smf, modification, Some(seid), &[timer])
+                }
+                None => Vec::new(),
+            },
+            Move::Delete { session: place } => match session(place) {
+                Some((smf, seid, _)) => {
+                    self.sessions.remove(place);
+                    self.say(smf, MsgType::SessionDeletionRequest, Some(seid), &[])
+                }
+                None => Vec::new(),
+            },
+            Move::Heartbeat { smf, restarted } => {
+                self.smfs[smf].recovery += u32::from(restarted);
+                let recovery = [recovery_ie(self.smfs[smf].recovery)];
+                self.say(smf, MsgType::HeartbeatRequest, None, &recovery)
+            }
+            Move::Provision { smf, flow } => {
+                let flow = format!("permit out ip from 192.0.2.{flow} to assigned");
+                let ies = [pfds("video", &flow)];
+                self.say(smf, MsgType::PfdManagementRequest, None, &ies)
+            }
+            Move::Associate { smf } => {
+                let ies = self.smfs[smf].setup_ies();
+                self.say(smf, MsgType::AssociationSetupRequest, None, &ies)
+            }
+            Move::Release { smf } => {
+                let ies = [self.smfs[smf].node_id.to_ie()];
+                self.say(smf, MsgType::AssociationReleaseRequest, None, &ies)
+            }
+            Move::LostTunnel { session: place } => match session(place) {
+                Some((.., teid)) => self.lose(teid),
+                None => Vec::new(),
+            },
+            Move::Pass { ms } => self.pass(ms),
+        };
+        let mut sent: Vec<_> = sent
+            .into_iter()
+            .map(|(to, raw)| (to, masked(raw)))
+            .collect();
+        sent.sort();
+        sent
+    }
+
+    fn say(
+        &mut self,
+        smf: usize,
+        kind: MsgType,
+        seid: Option<u64>,
+        ies: &[Ie],
+    ) -> Vec<(SocketAddr, Vec<u8>)> {
+        let datagram = self.smfs[smf].datagram(kind, seid, ies);
+        self.world.receive(self.smfs[smf].address, &datagram)
+    }
+
+    /// The gNB says that it does not know this tunnel (TS 29.281, 7.3.1).
+    fn lose(&mut self, teid: u32) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
+        packet.extend(GNB.octets());
+        packet.extend([10, 3, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        packet.extend([0x32, 26, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 16]);
+        packet.extend(teid.to_be_bytes());
+        packet.extend([133, 0, 4]);
+        packet.extend(GNB.octets());
+        let now = self.world.now;
+        self.world.out.clear();
+        self.world
+            .core
+            .receive_gtpu(now, &packet, &mut self.world.out);
+        let sent = self.world.take();
+        self.answer(sent)
+    }
+
+    /// Time passes, and SMFs answer what they are asked.
+    fn pass(&mut self, ms: u64) -> Vec<(SocketAddr, Vec<u8>)> {
+        let sent = self.world.pass(Duration::from_millis(ms));
+        self.answer(sent)
+    }
+
+    fn answer(&mut self, sent: Vec<(SocketAddr, Vec<u8>)>) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut all = sent.clone();
+        for (to, raw) in sent {
+            let smf = self.smfs.iter().find(|smf| smf.address == to).unwrap();
+            let node_id = smf.node_id.to_ie();
+            let (response, seid, ies) = match raw[1] {
+                1 => (
+                    MsgType::HeartbeatResponse,
+                    None,
+                    vec![recovery_ie(smf.recovery)],
+                ),
+                12 => (MsgType::NodeReportResponse, None, vec![node_id, accepted()]),
+                56 => (MsgType::SessionReportResponse, Some(0), vec![accepted()]),
+                other => panic!("unexpected request {other}"),
+            };
+            let number = Answer::from(raw).header.sequence_number.0;
+            let datagram = encode(response, seid, number, &ies);
+            all.extend(self.world.receive(to, &datagram));
+        }
+        all
+    }
+}
+
+/// Without what we chose: SEIDs, TEIDs, addresses, and numbers of requests.
+fn masked(mut raw: Vec<u8>) -> Vec<u8> {
+    fn mask(ies: &mut [u8]) {
+        let mut at = 0;
+        while at + 4 <= ies.len() {
+            let kind = u16::from_be_bytes([ies[at], ies[at + 1]]);
+            let length = usize::from(u16::from_be_bytes([ies[at + 2], ies[at + 3]]));
+            let value = &mut ies[at + 4..at + 4 + length];
+            match kind {
+                // Created PDR.
+                8 => mask(value),
+                // F-TEID, F-SEID, UE IP Address.
+                21 | 57 | 93 => value.fill(0),
+                _ => {}
+            }
+            at += 4 + length;
+        }
+    }
+    let header = if raw[0] & 1 == 1 { 16 } else { 8 };
+    if matches!(raw[1], 1 | 5 | 7 | 12 | 56) {
+        raw[header - 4..header - 1].fill(0);
+    }
+    mask(&mut raw[header..]);
+    raw
+}
+
+/// Half of the time the second node has a successor between two messages.
+#[test]
+fn a_node_and_its_successors_say_the_same() {
+    let mut successions = 0;
+    for seed in 0..20 {
+        let mut dice = Dice(seed);
+        let [mut first, mut second] = [Side::new(), Side::new()];
+        for step in 0..400 {
+            if dice.below(2) == 0 && is_at_rest(&second.world) {
+                succeed(&mut second.world);
+                successions += 1;
+            }
+            let what = draw(&mut dice, first.sessions.len());
+            let said = [first.make(what), second.make(what)];
+            assert_eq!(said[0], said[1], "seed {seed}, step {step}: {what:?}");
+            let count = |side: &Side| (side.world.core.session_count(), side.world.live());
+            assert_eq!(count(&first), count(&second), "seed {seed}, step {step}");
+        }
+    }
+    assert!(successions > 2000, "{successions}");
+}

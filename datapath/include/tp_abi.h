@@ -516,9 +516,20 @@ struct tp_config {
 	__u64 longest_wait_ns; /* control: of a frame above its rate that user space keeps */
 	__u64 shaper_frames;   /* control: how many it keeps; 0: none, they leave at once */
 	__u64 l4s_ticks; /* packets of L4S that meters are so far ahead of are marked; 0: none are */
-	__u64 reserved[4];
+	__u32 ue_first;	 /* control: expected entries of UE addresses, see tp_expected_entry() */
+	__u32 ue_mask;
+	__u64 reserved[3];
 	__u64 shaped; /* data, all: how many it keeps or is being handed; in a line of its own, for all packets read the others */
 };
+
+/* Entry that a slot of ue_pages most often leads to. The slot decides: control takes this entry if it is free, and any other if
+ * it is not. With more slots than entries some expect the same one.
+ *
+ * place  of the slot: page << TP_UE_PAGE_BITS | low bits of the address */
+static inline __attribute__((always_inline)) __u32 tp_expected_entry(const struct tp_config *config, __u32 place)
+{
+	return config->ue_first + (place & config->ue_mask);
+}
 
 struct tp_traffic {
 	__u64 packets;

@@ -49,6 +49,20 @@
  * that was compared. Costs no instruction. */
 #define tp_keep(x) __asm__ volatile("" : "+r"(x))
 
+/* value, by a branch on the one that is expected: a CPU goes on with that while value is on its way from memory. In a burst
+ * it has come by then. */
+#ifdef __bpf__
+static TP_INLINE __u32 tp_expect(__u32 value, __u32 expected)
+{
+	__u32 same = expected;
+
+	tp_keep(same); /* else it is value to the compiler */
+	return tp_likely(value == expected) ? same : value;
+}
+#else
+#define tp_expect(value, expected) ((void)(expected), (value))
+#endif
+
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the tables and the checksum steps are little endian"
 #endif

@@ -84,19 +84,21 @@ static TP_INLINE struct tp_entry *tp_seek_teid(struct tp_env *env, __u32 teid, _
  * but nobody's, or our own defect. */
 static TP_INLINE __u32 tp_page_find(struct tp_env *env, __u32 ni, __u32 addr, int *reason)
 {
+	__u32 low = addr & ((1U << TP_UE_PAGE_BITS) - 1), place, n;
+	const struct tp_config *config = tp_config_of(env);
 	struct tp_ue_dir *dir = tp_ue_dir_at(env, ni);
 	struct tp_ue_page *page;
-	__u32 n;
 
-	n = dir ? TP_READ(dir->page[addr >> TP_UE_PAGE_BITS]) : 0;
+	n = dir && config ? TP_READ(dir->page[addr >> TP_UE_PAGE_BITS]) : 0;
 	if (!n)
 		return TP_NOT_FOUND;
+	place = (n - 1) << TP_UE_PAGE_BITS | low;
 	page = tp_ue_page_at(env, n - 1);
 	if (!page) {
 		*reason = TP_DROP_TABLE;
 		return TP_NOT_FOUND;
 	}
-	n = TP_READ(page->slot[addr & ((1U << TP_UE_PAGE_BITS) - 1)]);
+	n = tp_expect(TP_READ(page->slot[low]), tp_expected_entry(config, place) + 1);
 	if (n == TP_UE_NOBODY)
 		*reason = TP_DROP_UNKNOWN_UE;
 	return n == TP_UE_NOBODY ? TP_NOT_FOUND : n - 1;

@@ -56,6 +56,106 @@ impl Lines {
     }
 }
 
+/// Lines of which the first ones, a power of two of them, are expected by places (`tp_expected_entry`): modulo their number, so
+/// that several places may expect the same one. Other requests are served from behind these while there are some.
+#[derive(Debug)]
+pub(crate) struct ExpectedLines {
+    first: u32,
+    /// A bit for each of the expected lines.
+    taken: Vec<u64>,
+    n_expected: u32,
+    n_taken: u32,
+    /// Word in which [`Self::last_free`] found one: it goes on downwards from there, away from the first places.
+    found_in: usize,
+    others: Lines,
+}
+
+impl ExpectedLines {
+    pub(crate) fn new(name: &'static str, first: u32, end: u32) -> Self {
+        let log = end.saturating_sub(first).checked_ilog2();
+        let n_expected = log.map_or(0, |log| 1 << log);
+        let words = (n_expected as usize).div_ceil(64);
+        Self {
+            first,
+            taken: vec![0; words],
+            n_expected,
+            n_taken: 0,
+            found_in: words.saturating_sub(1),
+            others: Lines::new(name, first + n_expected, end.max(first)),
+        }
+    }
+
+    /// First of the expected lines, and the bits of a place that say which of them is expected.
+    pub(crate) fn expected(&self) -> (u32, u32) {
+        (self.first, self.n_expected.saturating_sub(1))
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.others.name()
+    }
+
+    /// The line that a place expects, or another one if that is taken.
+    pub(crate) fn take_for(&mut self, place: Option<u32>) -> Option<u32> {
+        let place = place.filter(|_| self.n_expected > 0);
+        let line = place.map(|place| place & (self.n_expected - 1));
+        match line.filter(|&line| !self.is_taken(line)) {
+            Some(line) => Some(self.mark(line)),
+            None => self.take(),
+        }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let other = self.others.take();
+        other.or_else(|| self.last_free().map(|line| self.mark(line)))
+    }
+
+    pub(crate) fn give(&mut self, line: u32) {
+        let Some(line) = line
+            .checked_sub(self.first)
+            .filter(|&line| line < self.n_expected)
+        else {
+            return self.others.give(line);
+        };
+        debug_assert!(self.is_taken(line), "{} {line}", self.name());
+        self.taken[line as usize / 64] &= !(1 << (line % 64));
+        self.n_taken -= 1;
+    }
+
+    pub(crate) fn used(&self) -> u32 {
+        self.n_taken + self.others.used()
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        self.n_expected + self.others.capacity()
+    }
+
+    fn is_taken(&self, line: u32) -> bool {
+        self.taken[line as usize / 64] >> (line % 64) & 1 == 1
+    }
+
+    fn mark(&mut self, line: u32) -> u32 {
+        self.taken[line as usize / 64] |= 1 << (line % 64);
+        self.n_taken += 1;
+        self.first + line
+    }
+
+    /// A free one of the expected lines.
+    fn last_free(&mut self) -> Option<u32> {
+        if self.n_taken == self.n_expected {
+            return None;
+        }
+        // The first word alone may have fewer lines than bits.
+        let bits = self.n_expected.min(64);
+        let words = self.taken.len();
+        let down = (0..words).map(|step| (self.found_in + words - step) % words);
+        let (word, free) = down
+            .map(|word| (word, !self.taken[word] << (64 - bits) >> (64 - bits)))
+            .find(|&(_, free)| free != 0)?;
+        self.found_in = word;
+        Some(word as u32 * 64 + free.ilog2())
+    }
+}
+
 /// Runs of lines that lie back to back. What is given back joins its free neighbours.
 #[derive(Debug)]
 pub(crate) struct Runs {
@@ -162,6 +262,47 @@ mod tests {
         lines.give(10);
         assert_eq!(lines.used(), 1);
         assert_eq!(lines.take(), Some(10));
+    }
+
+    #[test]
+    fn expected_lines_go_to_those_that_expect_them() {
+        let mut lines = ExpectedLines::new("lines", 10, 10 + 128 + 2);
+        assert_eq!(lines.expected(), (10, 127));
+        assert_eq!(lines.take_for(Some(5)), Some(15));
+        assert_eq!(lines.take_for(Some(5 + 128)), Some(138), "taken: any");
+        assert_eq!(lines.take(), Some(139));
+        assert_eq!(
+            lines.take_for(None),
+            Some(137),
+            "the last of those that are expected"
+        );
+        assert_eq!(lines.used(), 4);
+        for line in [15, 138, 139, 137] {
+            lines.give(line);
+        }
+        assert_eq!(lines.used(), 0);
+        assert_eq!(lines.take_for(Some(5)), Some(15), "it came back");
+    }
+
+    #[test]
+    fn expected_lines_are_all_taken_once() {
+        for n in [0, 1, 2, 3, 63, 64, 65, 100, 200] {
+            let mut lines = ExpectedLines::new("lines", 7, 7 + n);
+            assert_eq!(lines.capacity(), n);
+            let mut seen = BTreeSet::new();
+            let places = (0..n).map(|i| (i % 3 == 0).then_some(i * 37));
+            for line in places.map(|place| lines.take_for(place)) {
+                let line = line.unwrap_or_else(|| panic!("{n}: none left of {}", seen.len()));
+                assert!(
+                    (7..7 + n).contains(&line) && seen.insert(line),
+                    "{n}: {line}"
+                );
+            }
+            assert_eq!((lines.take(), lines.take_for(Some(1))), (None, None));
+            assert_eq!(lines.used(), n);
+            seen.iter().for_each(|&line| lines.give(line));
+            assert_eq!(lines.used(), 0);
+        }
     }
 
     #[test]

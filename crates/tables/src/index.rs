@@ -327,14 +327,17 @@ impl UePages {
             .get((usize::from(ni) << UE_DIR_BITS) + (addr >> UE_PAGE_BITS) as usize)
     }
 
-    fn slot(&self, ni: u16, addr: u32) -> Option<&AtomicU32> {
+    /// Place of an address in the pages.
+    fn place(&self, ni: u16, addr: u32) -> Option<u32> {
         let page = self
             .dir_slot(ni, addr)?
             .load(Ordering::Relaxed)
             .checked_sub(1)?;
-        let low = addr & ((1 << UE_PAGE_BITS) - 1);
-        self.pages
-            .get(((page as usize) << UE_PAGE_BITS) + low as usize)
+        Some(page << UE_PAGE_BITS | addr & ((1 << UE_PAGE_BITS) - 1))
+    }
+
+    fn slot(&self, ni: u16, addr: u32) -> Option<&AtomicU32> {
+        self.pages.get(self.place(ni, addr)? as usize)
     }
 
     /// Addresses of a pool get a page, and packets to those that no session has a drop reason.
@@ -440,6 +443,12 @@ pub(crate) enum Standing {
 }
 
 impl Index {
+    /// Place of a key in the pages, which expects an entry (`tp_expected_entry`).
+    pub(crate) fn page_place(&self, key: SlotKey) -> Option<u32> {
+        let is_paged = key.kind() == KIND_UE4;
+        is_paged.then(|| self.pages.place(key.ni(), key.key as u32))?
+    }
+
     /// A place for a new key, or `None`.
     pub(crate) fn reserve(&mut self, key: SlotKey) -> Option<Standing> {
         let addr = Ipv4Addr::from(key.key as u32);

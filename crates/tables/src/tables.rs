@@ -3,6 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
+use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -340,17 +341,16 @@ impl Tables {
     pub fn fill(&self) -> Vec<Fill> {
         let store = &self.store;
         let (node, shard) = (&store.node, &store.shard);
+        let entries = &shard.entries.free;
         let lines = [
-            &shard.entries.free,
             &shard.exts,
             &shard.meters,
             &node.routing.nexthops,
             &shard.rules,
             node.peers.lines(),
         ];
-        let mut fill: Vec<Fill> = lines
-            .map(|lines| (lines.name(), lines.used(), lines.capacity()))
-            .into_iter()
+        let mut fill: Vec<Fill> = iter::once((entries.name(), entries.used(), entries.capacity()))
+            .chain(lines.map(|lines| (lines.name(), lines.used(), lines.capacity())))
             .chain(
                 [&shard.framed, &node.routing.routes]
                     .map(|runs| (runs.name(), runs.used(), runs.capacity())),

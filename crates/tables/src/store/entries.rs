@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use compiled::Counters;
 
 use crate::abi::{Config, Line, Side, entry, rate};
-use crate::alloc::Lines;
+use crate::alloc::ExpectedLines;
 use crate::entry_owners::EntryOwners;
 use crate::keeper::Keeper;
 use crate::layout::Memory;
@@ -25,7 +25,7 @@ pub(crate) struct Entries {
     pub(crate) owners: EntryOwners,
     pub(crate) successors: Successors,
     /// Free entries above the slots of TEIDs.
-    pub(crate) free: Lines,
+    pub(crate) free: ExpectedLines,
     /// Entries below this are the slots of TEIDs.
     pub(crate) direct_end: u32,
     /// `None`: no packet waits.
@@ -34,13 +34,17 @@ pub(crate) struct Entries {
 
 impl Entries {
     pub(crate) fn new(mem: &Memory, direct_end: u32) -> Self {
+        let free = ExpectedLines::new("entries", direct_end, mem.entries.len() as u32);
+        let (config, (first, mask)) = (&mem.config[0], free.expected());
+        config.ue_first.store(first, Ordering::Relaxed);
+        config.ue_mask.store(mask, Ordering::Relaxed);
         Self {
             lines: mem.entries.clone(),
             sides: mem.sides.clone(),
             config: mem.config.clone(),
             owners: mem.owners.clone(),
             successors: mem.successors.clone(),
-            free: Lines::new("entries", direct_end, mem.entries.len() as u32),
+            free,
             direct_end,
             keeper: None,
         }
@@ -153,4 +157,55 @@ impl Entries {
 /// Whether packets above this rate wait, so that it says when they leave.
 pub(crate) fn waits(word: u64) -> bool {
     word & rate::SHAPE != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use compiled::{Action, Compiled, Entry, Key, NiId, PdrId, Qfi, Select, Tables as _};
+
+    use crate::waiting_tests::{data_network, downlink};
+    use crate::{Handle, Layout, Options, Tables};
+
+    fn tunnel(ue: Ipv4Addr, teid: u32, qfi: u8) -> Compiled {
+        let action = Action::Tunnel {
+            teid,
+            peer: Ipv4Addr::new(10, 3, 1, 1).into(),
+            local: Ipv4Addr::new(10, 3, 0, 1).into(),
+        };
+        let entry = Entry {
+            qfi: Qfi::new(qfi),
+            ..downlink(PdrId(2), action)
+        };
+        let ni = NiId(0);
+        Compiled {
+            entries: vec![entry],
+            keys: vec![(Key::Ue4 { ni, addr: ue }, Select::One(0))],
+            ..Compiled::default()
+        }
+    }
+
+    #[test]
+    fn an_address_leads_to_the_entry_that_is_expected_if_it_is_free() {
+        let layout = Layout::for_sessions(64, 1, 1);
+        let mut tables = Tables::host(&layout, &[data_network()], &Options::default()).unwrap();
+        let pool = "10.60.0.0/18".parse().unwrap();
+        tables.register_pool(NiId(0), pool).unwrap();
+        let (first, mask) = tables.store.shard.entries.free.expected();
+        let pool_starts = u32::from(Ipv4Addr::new(10, 60, 0, 0));
+        let [ue, other] = [5, 5 + mask + 1].map(|place| Ipv4Addr::from(pool_starts + place));
+        let mut handles = [Handle::default(), Handle::default()];
+        let mut publish = |of: usize, ue, teid, qfi| {
+            let handle = &mut handles[of];
+            tables.publish(handle, &tunnel(ue, teid, qfi)).unwrap();
+            tables.maintain();
+            handle.entries()[0].index
+        };
+        assert_eq!(publish(0, ue, 1, 1), first + 5);
+        assert_ne!(publish(1, other, 9, 1), first + 5, "another one has it");
+        assert_eq!(publish(0, ue, 2, 1), first + 5, "changed in place");
+        assert_ne!(publish(0, ue, 3, 2), first + 5, "in use until the change");
+        assert_eq!(publish(0, ue, 4, 3), first + 5, "and free by the next one");
+    }
 }

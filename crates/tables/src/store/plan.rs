@@ -203,7 +203,7 @@ impl Planner<'_> {
             self.choose_home(plan, new, index);
         }
         self.keep_packets_whole(plan, new);
-        self.take_entries(plan)?;
+        self.take_entries(plan, new)?;
         for index in 0..plan.keys.len() {
             self.plan_way(plan, new, index)?;
         }
@@ -580,22 +580,26 @@ impl Planner<'_> {
         (changed.map(|(index, _)| index).collect(), way_changes)
     }
 
-    fn take_entries(&mut self, plan: &mut Plan) -> Result<(), NoRoom> {
-        for want in plan
-            .wants
-            .iter_mut()
-            .filter(|want| want.how == How::Fresh && want.at == 0)
-        {
-            let line = self
-                .shard
-                .entries
-                .free
-                .take()
-                .map_or_else(no_room(self.shard.entries.free.name()), Ok)?;
-            plan.taken.push(Taken::Entry(line));
-            want.at = line;
+    fn take_entries(&mut self, plan: &mut Plan, new: &Compiled) -> Result<(), NoRoom> {
+        for index in 0..plan.wants.len() {
+            let want = &plan.wants[index];
+            if want.how == How::Fresh && want.at == 0 {
+                let keys = plan.keys.iter().zip(&new.keys);
+                let mut of_it = keys.filter(|(_, (_, select))| *select == Select::One(index));
+                let place = of_it.find_map(|(key, _)| self.shard.index.page_place(key.key));
+                plan.wants[index].at = self.take_entry(plan, place)?;
+            }
         }
         Ok(())
+    }
+
+    /// A line for an entry: the one that this place in the pages expects, if it is free.
+    fn take_entry(&mut self, plan: &mut Plan, place: Option<u32>) -> Result<u32, NoRoom> {
+        let free = &mut self.shard.entries.free;
+        let line = free.take_for(place);
+        let line = line.map_or_else(no_room(free.name()), Ok)?;
+        plan.taken.push(Taken::Entry(line));
+        Ok(line)
     }
 
     /// Plan of a key: how it will lead to its entries.
@@ -654,16 +658,7 @@ impl Planner<'_> {
         let shared = plan.first_of(run);
         let at = match key.direct.or(own) {
             Some(at) => at,
-            None => {
-                let line = self
-                    .shard
-                    .entries
-                    .free
-                    .take()
-                    .map_or_else(no_room(self.shard.entries.free.name()), Ok)?;
-                plan.taken.push(Taken::Entry(line));
-                line
-            }
+            None => self.take_entry(plan, self.shard.index.page_place(key.key))?,
         };
         let (first, places) = match kept.or(shared) {
             Some(first) => (first, Places::new()),

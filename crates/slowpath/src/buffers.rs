@@ -113,7 +113,7 @@ impl BufferThread {
         let stop = Arc::new(AtomicBool::new(false));
         let counters = Arc::<HoldCounters>::default();
         let orders = Arc::clone(&holder.orders);
-        let sockets = Sockets::open()?;
+        let sockets = Sockets::open(holder.pipeline.egress())?;
         let thread = std::thread::Builder::new().name("buffers".into());
         let thread = thread.spawn({
             let (stop, orders, counters) = (stop.clone(), orders.clone(), counters.clone());

@@ -12,7 +12,7 @@ use tables::task::{
     DOWNLINK, EVENT_COPY, EVENT_GTPU, EVENT_HELD, EVENT_LATER, EVENT_PACKET, EVENT_SEND, Event,
     Task, UPLINK, what,
 };
-use tables::{Bystander, DropReason, Verdict};
+use tables::{Bystander, DropReason, Egress, Verdict};
 
 use crate::advertise;
 use crate::copies;
@@ -162,6 +162,11 @@ impl Finisher {
     /// Whether an interface is one where tunnels end.
     pub(crate) fn is_access(&self, port: u32) -> bool {
         self.pipeline.is_access(port)
+    }
+
+    /// The way of frames that are finished.
+    pub(crate) fn egress(&self) -> &Egress {
+        self.pipeline.egress()
     }
 
     /// A record that nothing becomes of.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tables::FrameSocket;
+use tables::{Egress, FrameSocket};
 
 /// Sockets that are kept, at most: more than there are ports. Those of interfaces that were made anew under other numbers are
 /// never sent to again.
@@ -12,14 +12,16 @@ const KEPT_MAX: usize = 64;
 /// Packet sockets, each opened when a frame first leaves by its interface.
 #[derive(Debug)]
 pub(crate) struct FrameSockets {
+    egress: Egress,
     patience: Duration,
     of: HashMap<u32, FrameSocket>,
 }
 
 impl FrameSockets {
     /// `patience`: time that an interface whose queue is full is given, before frames are lost.
-    pub(crate) fn new(patience: Duration) -> Self {
+    pub(crate) fn new(egress: &Egress, patience: Duration) -> Self {
         Self {
+            egress: egress.clone(),
             patience,
             of: HashMap::new(),
         }
@@ -36,7 +38,7 @@ impl FrameSockets {
             if self.of.len() >= KEPT_MAX {
                 self.of.clear();
             }
-            match FrameSocket::open(ifindex, self.patience) {
+            match self.egress.open(ifindex, self.patience) {
                 Ok(socket) => _ = self.of.insert(ifindex, socket),
                 Err(error) => tracing::debug!(%error, ifindex, "frames cannot be sent"),
             }

@@ -148,7 +148,7 @@ impl SlowPath {
         Ok(Self {
             unresolved: FollowedSockets::open()?,
             sockets: FollowedSockets::open()?,
-            frames: FrameSockets::new(Duration::ZERO),
+            frames: FrameSockets::new(finisher.egress(), Duration::ZERO),
             fair: Fair::new(),
             finisher,
             out: Vec::new(),

@@ -9,6 +9,7 @@ use std::{fmt, io};
 use crate::abi::Features;
 use crate::alarm_queue::AlarmQueue;
 use crate::error::SetupError;
+use crate::frame_socket::Egress;
 use crate::grace::Barrier;
 use crate::handover::Handover;
 use crate::layout::{Layout, Memory};
@@ -66,13 +67,23 @@ pub(crate) enum Supply {
 /// Methods with a body are for what only some have: programs that take time to load, rings out of the kernel, frames to be
 /// run by hand.
 pub(crate) trait Backend: fmt::Debug + Send {
+    /// Settings of its own, beside the layout and the ports.
+    type Setup
+    where
+        Self: Sized;
+
     /// The builds that may run on these ports.
     fn builds(layout: &Layout, ports: &[PortConfig]) -> Builds
     where
         Self: Sized;
 
     /// Programs with these features for each port, over empty tables. Packets meet none of them yet.
-    fn load(layout: &Layout, ports: &[PortConfig], features: Features) -> Result<Self, SetupError>
+    fn load(
+        layout: &Layout,
+        ports: &[PortConfig],
+        features: Features,
+        setup: Self::Setup,
+    ) -> Result<Self, SetupError>
     where
         Self: Sized;
 
@@ -170,6 +181,11 @@ pub(crate) trait Backend: fmt::Debug + Send {
     /// The way to whoever keeps frames above their rate.
     fn handover(&self) -> Handover {
         Handover::Nobody
+    }
+
+    /// The way out of interfaces for other threads of this process.
+    fn egress(&self) -> Egress {
+        Egress::default()
     }
 
     /// The programs that packets meet, in the order of ports, where there is something to tell of them.

@@ -2,7 +2,6 @@
 
 mod ring_port;
 
-use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -80,8 +79,21 @@ impl Settings {
     }
 }
 
-/// Settings of the last start.
-static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
+/// Settings, and the queues by which other threads reach the workers that are over the devices.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) settings: Settings,
+    pub(crate) queues: FrameQueues,
+}
+
+impl Setup {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self {
+            settings: settings.clone(),
+            queues: FrameQueues::default(),
+        }
+    }
+}
 
 /// A reason in words, as C writes it.
 pub(crate) struct Why([c_char; TP_DPDK_WHY as usize]);
@@ -125,24 +137,33 @@ pub(crate) fn check_threads(settings: &Settings, workers: u32) -> Result<(), Set
     }
 }
 
-/// Start the environment, unless it has been already with the same arguments.
-pub(crate) fn start(settings: &Settings) -> Result<(), SetupError> {
-    let mut known = SETTINGS.lock().unwrap_or_else(PoisonError::into_inner);
-    match &*known {
-        Some(before) if before.eal != settings.eal => {
-            let reason = "a process starts it once, and has with other arguments".to_owned();
-            return Err(SetupError::Dpdk(reason));
-        }
-        Some(_) => {}
-        None => start_environment(settings)?,
-    }
-    *known = Some(settings.clone());
-    Ok(())
+/// The environment that this process has started.
+struct Started {
+    eal: Vec<String>,
+    _arguments: Arguments,
 }
 
-pub(crate) fn settings() -> Settings {
-    let known = SETTINGS.lock().unwrap_or_else(PoisonError::into_inner);
-    known.clone().unwrap_or_default()
+/// DPDK starts once in a process and cannot start again with other arguments (`rte_eal_init`): no owner within the process can
+/// stand for it.
+static STARTED: Mutex<Option<Started>> = Mutex::new(None);
+
+/// Start the environment, unless it has been already with the same arguments.
+pub(crate) fn start(settings: &Settings) -> Result<(), SetupError> {
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*started {
+        Some(before) if before.eal != settings.eal => {
+            let reason = "a process starts it once, and has with other arguments".to_owned();
+            Err(SetupError::Dpdk(reason))
+        }
+        Some(_) => Ok(()),
+        None => {
+            *started = Some(Started {
+                _arguments: start_environment(settings)?,
+                eal: settings.eal.clone(),
+            });
+            Ok(())
+        }
+    }
 }
 
 /// CPUs that this process may run on, as DPDK writes a set.
@@ -153,7 +174,7 @@ fn own_cpus() -> String {
     list.map_or("0", str::trim).to_owned()
 }
 
-fn start_environment(settings: &Settings) -> Result<(), SetupError> {
+fn start_environment(settings: &Settings) -> Result<Arguments, SetupError> {
     let eal = &settings.eal;
     // Nothing is left in the file system, and several run beside one another. Without huge pages DPDK does not take the word.
     let in_memory = match is_without_huge_pages(eal) {
@@ -181,16 +202,16 @@ fn start_environment(settings: &Settings) -> Result<(), SetupError> {
             why.as_mut_ptr(),
         )
     };
-    let mut kept = ARGUMENTS.lock().unwrap_or_else(PoisonError::into_inner);
-    kept.push(arguments);
-    match started {
-        0 => Ok(()),
-        _ => Err(SetupError::Dpdk(format!(
-            "{}{}",
-            why.words(),
-            remedy(settings, &HugePages::read())
-        ))),
+    if started == 0 {
+        return Ok(arguments);
     }
+    // DPDK may refer to them even so.
+    std::mem::forget(arguments);
+    Err(SetupError::Dpdk(format!(
+        "{}{}",
+        why.words(),
+        remedy(settings, &HugePages::read())
+    )))
 }
 
 fn is_without_huge_pages(eal: &[String]) -> bool {
@@ -269,8 +290,6 @@ struct Arguments {
 // SAFETY: nobody on this side looks at them again.
 unsafe impl Send for Arguments {}
 
-static ARGUMENTS: Mutex<Vec<Arguments>> = Mutex::new(Vec::new());
-
 /// A way out of a port past its TAP interface, into the queues of frames that workers send as they are: frames that are
 /// in one are not overtaken by those that its worker runs afterwards.
 #[derive(Clone, Debug)]
@@ -301,14 +320,34 @@ fn write(queues: &Weak<[Queue]>, worker: usize, front: tp_dpdk_record, frame: &[
 /// Time that a worker whose queue is full is given, before frames above their rate are lost.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// The same queues, for frames above their rate, which wait in workers; before workers start there are none.
+/// Queues of one data path, as other threads reach them. Its workers own them: before they start there are none, and when
+/// they have ended.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FrameQueues(Arc<OnceLock<Weak<[Queue]>>>);
+pub(crate) struct FrameQueues(Arc<OnceLock<Opened>>);
+
+#[derive(Debug)]
+struct Opened {
+    /// Of each worker.
+    queues: Weak<[Queue]>,
+    /// TAP interfaces, by port; none where ports have none.
+    taps: Vec<u32>,
+}
 
 impl FrameQueues {
     /// Once.
-    pub(crate) fn are(&self, queues: Weak<[Queue]>) {
-        let _ = self.0.set(queues);
+    pub(crate) fn are(&self, queues: Weak<[Queue]>, taps: Vec<u32>) {
+        let _ = self.0.set(Opened { queues, taps });
+    }
+
+    /// The way out of the port that has this TAP interface.
+    pub(crate) fn direct_to(&self, ifindex: u32) -> Option<Direct> {
+        let Opened { queues, taps } = self.0.get()?;
+        let port = taps.iter().position(|&tap| tap == ifindex)?;
+        let queues = queues.clone();
+        (queues.strong_count() > 0).then_some(Direct {
+            queues,
+            port: port as u32,
+        })
     }
 
     /// By a worker; one that there is not: by another one. Whether there was room.
@@ -323,12 +362,12 @@ impl FrameQueues {
             came_by: departure.came_by as u32,
             leaves_ns,
         };
-        let Some(queues) = self.0.get() else {
+        let Some(opened) = self.0.get() else {
             return false;
         };
         let since = Instant::now();
         loop {
-            if write(queues, worker, front, departure.frame) {
+            if write(&opened.queues, worker, front, departure.frame) {
                 return true;
             }
             if since.elapsed() >= PATIENCE {
@@ -349,20 +388,6 @@ impl tp_dpdk_record {
     }
 }
 
-/// By the number of the TAP interface.
-static DIRECT: Mutex<BTreeMap<u32, Direct>> = Mutex::new(BTreeMap::new());
-
-pub(crate) fn set_direct(ifindex: u32, direct: Direct) {
-    let mut all = DIRECT.lock().unwrap_or_else(PoisonError::into_inner);
-    all.insert(ifindex, direct);
-}
-
-pub(crate) fn direct_to(ifindex: u32) -> Option<Direct> {
-    let all = DIRECT.lock().unwrap_or_else(PoisonError::into_inner);
-    let direct = all.get(&ifindex).cloned();
-    direct.filter(|direct| direct.queues.strong_count() > 0)
-}
-
 /// Memory of frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pool(NonNull<rte_mempool>);
@@ -378,12 +403,13 @@ impl Pool {
     }
 }
 
-/// The pool of this process, with buffers for frames of so many octets if it is not there yet.
-pub(crate) fn pool(octets: u32) -> Result<Pool, SetupError> {
+/// The pool of this process, with buffers for frames of so many octets if it is not there yet. It lies in memory of the environment
+/// and goes with it: devices may keep frames longer than the tables that were over them.
+pub(crate) fn pool(settings: &Settings, octets: u32) -> Result<Pool, SetupError> {
     static POOL: OnceLock<Option<Pool>> = OnceLock::new();
     let make = || {
-        let (buffers, node) = (settings().buffers, settings().node());
-        // SAFETY: the environment has been started, or there would be no settings; no pointer is given.
+        let (buffers, node) = (settings.buffers, settings.node());
+        // SAFETY: no pointer is given; tables and ring ports start the environment before they ask for buffers.
         let of = |node| NonNull::new(unsafe { tp_dpdk_pool(buffers, octets, node) }).map(Pool);
         of(node).or_else(|| {
             let anywhere = (node >= 0).then(|| of(-1)).flatten()?;
@@ -396,10 +422,10 @@ pub(crate) fn pool(octets: u32) -> Result<Pool, SetupError> {
         })
     };
     POOL.get_or_init(make).ok_or_else(|| {
-        let buffers = settings().buffers;
+        let buffers = settings.buffers;
         let each = u64::from(octets) + BUFFER_BESIDE;
         // None crosses from one page into the next.
-        let each = match is_without_huge_pages(&settings().eal) {
+        let each = match is_without_huge_pages(&settings.eal) {
             true => each.next_multiple_of(4096),
             false => each,
         };

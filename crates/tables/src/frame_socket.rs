@@ -41,6 +41,30 @@ fn set_int(fd: &OwnedFd, level: i32, option: i32, value: i32) -> io::Result<()> 
     }
 }
 
+/// The way out of interfaces for threads beside the workers: by the kernel, or, where workers own the ports, by their queues.
+#[derive(Clone, Debug, Default)]
+pub struct Egress {
+    /// `None`: no worker owns a port.
+    #[cfg(feature = "dpdk")]
+    pub(crate) queues: Option<crate::dpdk::FrameQueues>,
+}
+
+impl Egress {
+    /// As [`FrameSocket::open`]; frames that are sent by a worker pass the kernel by, where workers own the interface's port.
+    pub fn open(&self, ifindex: u32, patience: Duration) -> io::Result<FrameSocket> {
+        let socket = FrameSocket::open(ifindex, patience)?;
+        #[cfg(feature = "dpdk")]
+        let socket = FrameSocket {
+            direct: self
+                .queues
+                .as_ref()
+                .and_then(|queues| queues.direct_to(ifindex)),
+            ..socket
+        };
+        Ok(socket)
+    }
+}
+
 impl FrameSocket {
     /// Open it in the network namespace of the calling thread; needs `CAP_NET_RAW`.
     ///
@@ -82,7 +106,7 @@ impl FrameSocket {
             patience,
             is_gone: AtomicBool::new(false),
             #[cfg(feature = "dpdk")]
-            direct: crate::dpdk::direct_to(ifindex),
+            direct: None,
         })
     }
 

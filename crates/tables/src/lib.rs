@@ -65,7 +65,7 @@ pub use clock::monotonic_ns;
 pub use drop_reason::DropReason;
 pub use entry_counts::{EntryCount, EntryCounts, give_way};
 pub use error::SetupError;
-pub use frame_socket::FrameSocket;
+pub use frame_socket::{Egress, FrameSocket};
 pub use grace::{Barrier, Bystander, Looking};
 pub use handle::Handle;
 pub use ingress::Ingress;

@@ -17,6 +17,7 @@ use crate::abi::host::{
 use crate::abi::{Features, entry, ni, raw, words_of};
 use crate::alarm_queue::AlarmQueue;
 use crate::drop_reason::DropReason;
+use crate::frame_socket::Egress;
 use crate::handover::Handover;
 use crate::layout::Memory;
 use crate::port::PortConfig;
@@ -138,6 +139,8 @@ pub struct Pipeline {
     told: Option<Arc<AlarmQueue>>,
     /// Way of frames above their rate.
     later: Handover,
+    /// Way of frames that are finished.
+    egress: Egress,
 }
 
 impl Pipeline {
@@ -149,6 +152,7 @@ impl Pipeline {
             aside: false,
             told: None,
             later: Handover::Nobody,
+            egress: Egress::default(),
         }
     }
 
@@ -157,12 +161,13 @@ impl Pipeline {
     }
 
     /// Beside another pipeline over the same tables: it counts apart, and shares meters with care. `later`: the way to
-    /// whoever keeps that one's frames above their rate.
+    /// whoever keeps that one's frames above their rate. `egress`: the way of other frames.
     pub(crate) fn aside(
         mem: Memory,
         ports: &[PortConfig],
         features: Features,
         later: Handover,
+        egress: Egress,
     ) -> Self {
         let mut pipeline = Self::new(mem);
         pipeline.aside = true;
@@ -172,6 +177,7 @@ impl Pipeline {
         };
         let features = Features(features.0 | Features::ATOMIC.0 | shapes.0);
         pipeline.later = later;
+        pipeline.egress = egress;
         ports
             .iter()
             .for_each(|port| pipeline.add_port(port, features));
@@ -207,6 +213,11 @@ impl Pipeline {
         let slots = &self.mem.config[0].port_ifindex;
         let slot = slots.get(port as usize);
         slot.map_or(0, |slot| slot.load(Ordering::Relaxed))
+    }
+
+    /// The way of frames that a run has finished, out of the interfaces of ports.
+    pub fn egress(&self) -> &Egress {
+        &self.egress
     }
 
     /// Packets that the slow path lost, beside those that a run has counted.

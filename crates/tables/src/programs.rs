@@ -44,11 +44,12 @@ impl Programs {
         layout: &Layout,
         ports: &[PortConfig],
         options: &Options,
+        setup: B::Setup,
     ) -> Result<Self, SetupError> {
         let builds = B::builds(layout, ports);
         let adaptation = adaptation(options, &builds);
         Ok(Self {
-            backend: Box::new(B::load(layout, ports, adaptation.live())?),
+            backend: Box::new(B::load(layout, ports, adaptation.live(), setup)?),
             builds,
             adaptation,
         })
@@ -202,7 +203,7 @@ mod tests {
         };
         let (layout, options) = (Layout::for_sessions(16, 1, 1), Options::default());
         let ports = [port("n3", true), port("n6", false)];
-        let mut programs = Programs::load::<Xdp>(&layout, &ports, &options).unwrap();
+        let mut programs = Programs::load::<Xdp>(&layout, &ports, &options, ()).unwrap();
         let builds = [&[programs.live()], &wider[..]].concat();
         programs.adaptation = Adaptation::new(builds, Features::NONE, Duration::ZERO);
         programs

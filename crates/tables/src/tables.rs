@@ -86,7 +86,7 @@ impl Tables {
         ports: &[PortConfig],
         options: &Options,
     ) -> Result<Self, SetupError> {
-        Self::over::<Host>(layout, ports, options)
+        Self::over::<Host>(layout, ports, options, ())
     }
 
     /// Load a program for each port. Nothing sees packets before [`Self::attach`].
@@ -95,7 +95,7 @@ impl Tables {
         ports: &[PortConfig],
         options: &Options,
     ) -> Result<Self, SetupError> {
-        Self::over::<Xdp>(layout, ports, options)
+        Self::over::<Xdp>(layout, ports, options, ())
     }
 
     /// Workers of this process that packets come to by sockets of the kernel. They see none before [`Self::attach`].
@@ -104,7 +104,7 @@ impl Tables {
         ports: &[PortConfig],
         options: &Options,
     ) -> Result<Self, SetupError> {
-        Self::over::<Workers<Kernel>>(layout, ports, options)
+        Self::over::<Workers<Kernel>>(layout, ports, options, ())
     }
 
     /// Workers of this process that packets come to by devices of DPDK, which is started. They see none before
@@ -118,7 +118,8 @@ impl Tables {
     ) -> Result<Self, SetupError> {
         crate::dpdk::check_threads(settings, layout.workers)?;
         crate::dpdk::start(settings)?;
-        Self::over::<Workers<Dpdk>>(layout, ports, options)
+        let setup = crate::dpdk::Setup::new(settings);
+        Self::over::<Workers<Dpdk>>(layout, ports, options, setup)
     }
 
     /// Ordinary memory and the pipeline as workers of this process run it, over frames that are handed to
@@ -128,16 +129,17 @@ impl Tables {
         ports: &[PortConfig],
         options: &Options,
     ) -> Result<Self, SetupError> {
-        Self::over::<Workers<ByHand>>(layout, ports, options)
+        Self::over::<Workers<ByHand>>(layout, ports, options, ())
     }
 
     fn over<B: Backend + 'static>(
         layout: &Layout,
         ports: &[PortConfig],
         options: &Options,
+        setup: B::Setup,
     ) -> Result<Self, SetupError> {
         check_ports(ports)?;
-        let programs = Programs::load::<B>(layout, ports, options)?;
+        let programs = Programs::load::<B>(layout, ports, options, setup)?;
         Self::of(programs, layout, ports.to_vec(), options)
     }
 
@@ -436,8 +438,10 @@ impl Tables {
     /// [`Self::bystander`] of its own looks.
     pub fn pipeline(&self) -> Pipeline {
         let general = self.programs.general();
-        let later = self.programs.backend().handover();
-        let mut pipeline = Pipeline::aside(self.store.mem.clone(), &self.ports, general, later);
+        let backend = self.programs.backend();
+        let (later, egress) = (backend.handover(), backend.egress());
+        let memory = self.store.mem.clone();
+        let mut pipeline = Pipeline::aside(memory, &self.ports, general, later, egress);
         pipeline.tell_alarms_to(Arc::clone(&self.store.shard.alarms.told));
         pipeline
     }

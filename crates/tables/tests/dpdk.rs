@@ -677,9 +677,11 @@ fn what_waited_goes_first(name: &str, pipeline: Option<Pipeline>) {
         ..settings()
     };
     let mut site = site_over(&settings, name, (2, 2), true);
-    site.tables.pipeline().hold_up_to(1);
+    let pipeline = site.tables.pipeline();
+    pipeline.hold_up_to(1);
     let held = site.tables.held_packets().unwrap().unwrap();
-    let socket = FrameSocket::open(if_nametoindex("n6").unwrap(), Duration::from_secs(1)).unwrap();
+    let (n6, patience) = (if_nametoindex("n6").unwrap(), Duration::from_secs(1));
+    let socket = pipeline.egress().open(n6, patience).unwrap();
     let mut workers = [0; 2];
     for of in 1..=UES {
         let queue = u32::from(of % 2);

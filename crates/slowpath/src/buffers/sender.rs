@@ -4,6 +4,8 @@ use std::io;
 use std::iter::once;
 use std::time::Duration;
 
+use tables::Egress;
+
 use super::keeper::Exit;
 use crate::frame_sockets::FrameSockets;
 use crate::outgoing::Outgoing;
@@ -21,10 +23,10 @@ pub(super) struct Sockets {
 
 impl Sockets {
     /// Open it in the network namespace of the calling thread; needs `CAP_NET_RAW`.
-    pub(super) fn open() -> io::Result<Self> {
+    pub(super) fn open(egress: &Egress) -> io::Result<Self> {
         Ok(Self {
             raw: RawSockets::open()?,
-            frames: FrameSockets::new(PATIENCE),
+            frames: FrameSockets::new(egress, PATIENCE),
         })
     }
 }

@@ -2,7 +2,6 @@
 //! rights.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tables::dpdk::{Pipeline, RingPort, Settings};
@@ -42,9 +41,6 @@ fn over_rings(
     settings: &Settings,
 ) -> Box<dyn Platform> {
     static PORTS: AtomicU32 = AtomicU32::new(0);
-    /// Settings are those of the last start in a process, and tests of both models may share one.
-    static STARTING: Mutex<()> = Mutex::new(());
-    let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     let rings = ports.iter_mut().map(|port| {
         let name = format!("golden{}", PORTS.fetch_add(1, Ordering::Relaxed));
         port.device = RingPort::device(&name);

@@ -20,11 +20,18 @@ pub(crate) struct Host {
 }
 
 impl Backend for Host {
+    type Setup = ();
+
     fn builds(_: &Layout, _: &[PortConfig]) -> Builds {
         Builds::default()
     }
 
-    fn load(layout: &Layout, ports: &[PortConfig], features: Features) -> Result<Self, SetupError> {
+    fn load(
+        layout: &Layout,
+        ports: &[PortConfig],
+        features: Features,
+        (): Self::Setup,
+    ) -> Result<Self, SetupError> {
         let memory = Memory::anonymous(layout, 1)?;
         let mut pipeline = Pipeline::new(memory.clone());
         ports

@@ -1,10 +1,10 @@
 //! The pipeline in threads of this process, each with packets of its own.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
+use std::{fmt, io};
 
 #[cfg(feature = "dpdk")]
 pub(crate) mod dpdk;
@@ -14,6 +14,7 @@ use super::{Backend, Builds, Records};
 use crate::abi::Features;
 use crate::clock::monotonic_ns;
 use crate::error::SetupError;
+use crate::frame_socket::Egress;
 use crate::grace::{Barrier, Bystander};
 use crate::handover::Handover;
 use crate::layout::{Layout, Memory};
@@ -30,13 +31,20 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Source and destination of one worker's frames.
 pub(crate) trait Traffic: Send + Sized + 'static {
+    /// Settings of its own, beside the ports.
+    type Setup: fmt::Debug + Send;
+
     /// Threads beside the workers, which take frames in for them, and count what they lose.
-    fn helpers() -> usize {
+    fn helpers(_: &Self::Setup) -> usize {
         0
     }
 
     /// Traffic of so many workers, then of all helpers, and the interface of each port.
-    fn open(ports: &[PortConfig], workers: usize) -> Result<(Vec<Self>, Vec<u32>), SetupError>;
+    fn open(
+        setup: &Self::Setup,
+        ports: &[PortConfig],
+        workers: usize,
+    ) -> Result<(Vec<Self>, Vec<u32>), SetupError>;
 
     /// Whether it takes up interfaces that were made anew, by their numbers in the tables.
     fn takes_up() -> bool {
@@ -51,12 +59,14 @@ pub(crate) trait Traffic: Send + Sized + 'static {
 
     /// The way of frames above their rate that others have finished to these workers; `None`: they take them by
     /// [`Worker::take_given`].
-    fn handover() -> Option<Handover> {
+    fn handover(_: &Self::Setup) -> Option<Handover> {
         None
     }
 
-    /// Such a way leads to the workers of which this is one, from now on.
-    fn open_way(&self, _: &Handover) {}
+    /// The way out of interfaces for other threads.
+    fn egress(_: &Self::Setup) -> Egress {
+        Egress::default()
+    }
 
     /// The worker ends: what waits has no other owner.
     fn stop(&mut self, _: &mut Worker) {}
@@ -69,7 +79,8 @@ pub(crate) trait Traffic: Send + Sized + 'static {
 
 /// Workers, and the tables that they share. Dropping it stops them.
 #[derive(Debug)]
-pub(crate) struct Workers<T> {
+pub(crate) struct Workers<T: Traffic> {
+    setup: T::Setup,
     shared: Shared,
     ports: Vec<PortConfig>,
     is_threaded: bool,
@@ -84,7 +95,7 @@ pub(crate) struct Workers<T> {
     handover: Handover,
 }
 
-impl<T> Workers<T> {
+impl<T: Traffic> Workers<T> {
     /// Records that wait for user space.
     fn take(&self, records: Records) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
@@ -93,10 +104,7 @@ impl<T> Workers<T> {
         all
     }
 
-    fn start(&mut self, mut traffic: T, number: usize) -> io::Result<JoinHandle<()>>
-    where
-        T: Traffic,
-    {
+    fn start(&mut self, mut traffic: T, number: usize) -> io::Result<JoinHandle<()>> {
         let mut worker = Worker::new(&self.shared, number, &self.ports)?;
         let (bystander, stop) = (self.bystanders[number].clone(), Arc::clone(&self.stop));
         let name = traffic.thread_name(number);
@@ -148,7 +156,7 @@ impl<T> Workers<T> {
     }
 }
 
-impl<T> Drop for Workers<T> {
+impl<T: Traffic> Drop for Workers<T> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -158,7 +166,9 @@ impl<T> Drop for Workers<T> {
     }
 }
 
-impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
+impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
+    type Setup = T::Setup;
+
     fn builds(layout: &Layout, _: &[PortConfig]) -> Builds {
         Builds {
             // Several workers may meet one session. Who else counts does so aside (`struct tp_side`).
@@ -170,14 +180,20 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
         }
     }
 
-    fn load(layout: &Layout, ports: &[PortConfig], features: Features) -> Result<Self, SetupError> {
+    fn load(
+        layout: &Layout,
+        ports: &[PortConfig],
+        features: Features,
+        setup: T::Setup,
+    ) -> Result<Self, SetupError> {
         let workers = layout.workers.max(1) as usize;
-        let threads = workers + T::helpers();
+        let threads = workers + T::helpers(&setup);
         let shared = Shared::new(layout, threads + 1, features)?;
         let by_hand = Worker::new(&shared, threads, ports)?;
-        let own = T::handover().filter(|_| shared.shaping.is_some());
+        let own = T::handover(&setup).filter(|_| shared.shaping.is_some());
         Ok(Self {
             handover: own.unwrap_or_else(|| shared.handover()),
+            setup,
             shared,
             ports: ports.to_vec(),
             is_threaded: layout.workers > 0,
@@ -195,12 +211,9 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
     }
 
     fn attach(&mut self) -> Result<(), SetupError> {
-        let (traffic, ifindexes) = T::open(&self.ports, self.workers)?;
+        let (traffic, ifindexes) = T::open(&self.setup, &self.ports, self.workers)?;
         for (slot, ifindex) in self.memory().config[0].port_ifindex.iter().zip(ifindexes) {
             slot.store(ifindex, Ordering::Release);
-        }
-        if let Some(first) = traffic.first() {
-            first.open_way(&self.handover);
         }
         for (number, traffic) in traffic.into_iter().enumerate() {
             if !self.is_threaded {
@@ -251,6 +264,10 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
 
     fn handover(&self) -> Handover {
         self.handover.clone()
+    }
+
+    fn egress(&self) -> Egress {
+        T::egress(&self.setup)
     }
 
     fn barrier(&self) -> io::Result<Barrier> {
@@ -316,7 +333,13 @@ impl<T: Traffic + std::fmt::Debug> Backend for Workers<T> {
 pub(crate) struct ByHand;
 
 impl Traffic for ByHand {
-    fn open(_: &[PortConfig], _: usize) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
+    type Setup = ();
+
+    fn open(
+        (): &Self::Setup,
+        _: &[PortConfig],
+        _: usize,
+    ) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
         Ok((Vec::new(), Vec::new()))
     }
 

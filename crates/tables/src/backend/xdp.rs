@@ -118,11 +118,18 @@ impl Xdp {
 }
 
 impl Backend for Xdp {
+    type Setup = ();
+
     fn builds(layout: &Layout, ports: &[PortConfig]) -> Builds {
         builds::for_ports(ports, layout.shaping.is_some())
     }
 
-    fn load(layout: &Layout, ports: &[PortConfig], features: Features) -> Result<Self, SetupError> {
+    fn load(
+        layout: &Layout,
+        ports: &[PortConfig],
+        features: Features,
+        (): Self::Setup,
+    ) -> Result<Self, SetupError> {
         let ports = ports.get(..PORTS_MAX).unwrap_or(ports);
         let maps = empty_maps(layout)?;
         let loaded = side_by_side(ports, |port, config| {

@@ -95,7 +95,7 @@ impl RingPort {
         queues: u32,
     ) -> Result<Self, SetupError> {
         start(settings)?;
-        let pool = pool(FRAME as u32)?;
+        let pool = pool(settings, FRAME as u32)?;
         let mut rings = tp_dpdk_ring_port::default();
         let refused = || SetupError::Dpdk(format!("no rings for {name}"));
         let c_name = CString::new(name).map_err(|_| refused())?;

@@ -20,8 +20,9 @@ use crate::abi::dpdk::{
     tp_dpdk_free_waiting, tp_dpdk_join, tp_dpdk_lane, tp_dpdk_leave, tp_dpdk_queues,
     tp_dpdk_receive, tp_dpdk_receiver, tp_dpdk_serve, tp_dpdk_sleeper, tp_dpdk_take_lost,
 };
-use crate::dpdk::{self, Direct, FrameQueues};
+use crate::dpdk::{Direct, Setup};
 use crate::error::SetupError;
+use crate::frame_socket::Egress;
 use crate::handover::Handover;
 use crate::port::PortConfig;
 use crate::queue::Queue;
@@ -50,7 +51,7 @@ pub(crate) struct Dpdk {
     ports: Arc<Ports>,
     _rings: Option<Arc<Rings>>,
     /// Of frames that the kernel has sent, and threads beside workers, for each worker.
-    from_kernel: Arc<[Queue]>,
+    _from_kernel: Arc<[Queue]>,
 }
 
 /// Role of a thread.
@@ -89,13 +90,19 @@ impl Drop for Dpdk {
 }
 
 impl Traffic for Dpdk {
-    fn helpers() -> usize {
-        let pipeline = dpdk::settings().pipeline;
+    type Setup = Setup;
+
+    fn helpers(setup: &Setup) -> usize {
+        let pipeline = setup.settings.pipeline.as_ref();
         pipeline.map_or(0, |pipeline| pipeline.receivers as usize)
     }
 
-    fn open(ports: &[PortConfig], workers: usize) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
-        let settings = dpdk::settings();
+    fn open(
+        setup: &Setup,
+        ports: &[PortConfig],
+        workers: usize,
+    ) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
+        let settings = &setup.settings;
         let taps = ports.iter().filter(|_| settings.taps);
         let taps: Vec<Tap> = taps
             .map(|port| Tap::open(&port.name))
@@ -109,7 +116,7 @@ impl Traffic for Dpdk {
             may_sleep: (!settings.busy_poll).into(),
             ..tp_dpdk_queues::default()
         };
-        let opened = Arc::new(Ports::open(ports, &mtus, threads)?);
+        let opened = Arc::new(Ports::open(settings, ports, &mtus, threads)?);
         let rings =
             pipeline.map(|pipeline| Rings::new(pipeline, workers, settings.node()).map(Arc::new));
         let rings = rings.transpose()?;
@@ -122,8 +129,9 @@ impl Traffic for Dpdk {
         let mut ifindexes = vec![0; ports.len()];
         for (number, tap) in taps.iter().enumerate() {
             ifindexes[number] = tap.start(opened.mac(number))?;
-            dpdk::set_direct(ifindexes[number], way_out(number));
         }
+        let interfaces = ifindexes[..taps.len()].to_vec();
+        setup.queues.are(Arc::downgrade(&queues), interfaces);
         let mut kernel_side = Some(KernelSide::start(
             taps,
             Arc::clone(&opened),
@@ -139,7 +147,7 @@ impl Traffic for Dpdk {
             _kernel_side: kernel_side.take(),
             ports: Arc::clone(&opened),
             _rings: rings.clone(),
-            from_kernel: Arc::clone(&queues),
+            _from_kernel: Arc::clone(&queues),
         });
         let mut all: Vec<Self> = workers.collect();
         if let (Some(pipeline), Some(rings)) = (pipeline, &rings) {
@@ -152,19 +160,19 @@ impl Traffic for Dpdk {
                 _kernel_side: None,
                 ports: Arc::clone(&opened),
                 _rings: Some(Arc::clone(rings)),
-                from_kernel: Arc::clone(&queues),
+                _from_kernel: Arc::clone(&queues),
             }));
         }
         Ok((all, ifindexes))
     }
 
-    fn handover() -> Option<Handover> {
-        Some(Handover::Queues(FrameQueues::default()))
+    fn handover(setup: &Setup) -> Option<Handover> {
+        Some(Handover::Queues(setup.queues.clone()))
     }
 
-    fn open_way(&self, way: &Handover) {
-        if let Handover::Queues(queues) = way {
-            queues.are(Arc::downgrade(&self.from_kernel));
+    fn egress(setup: &Setup) -> Egress {
+        Egress {
+            queues: Some(setup.queues.clone()),
         }
     }
 

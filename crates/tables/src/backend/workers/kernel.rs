@@ -140,11 +140,17 @@ impl Kernel {
 }
 
 impl Traffic for Kernel {
+    type Setup = ();
+
     fn takes_up() -> bool {
         true
     }
 
-    fn open(ports: &[PortConfig], workers: usize) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
+    fn open(
+        (): &Self::Setup,
+        ports: &[PortConfig],
+        workers: usize,
+    ) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
         let ifindexes = ports
             .iter()
             .map(|port| super::super::ifindex_of(&port.name));

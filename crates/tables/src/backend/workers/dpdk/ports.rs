@@ -9,7 +9,7 @@ use crate::abi::dpdk::{
     tp_dpdk_close, tp_dpdk_look, tp_dpdk_lost, tp_dpdk_open, tp_dpdk_polled, tp_dpdk_polls,
     tp_dpdk_queues, tp_dpdk_record, tp_dpdk_shared, tp_dpdk_state,
 };
-use crate::dpdk::{Why, pool};
+use crate::dpdk::{Settings, Why, pool};
 use crate::error::SetupError;
 use crate::port::PortConfig;
 use crate::queue::Queue;
@@ -65,12 +65,13 @@ impl Drop for Ports {
 impl Ports {
     /// Open every port's device for packets of `mtus`, with queues for these threads.
     pub(super) fn open(
+        settings: &Settings,
         ports: &[PortConfig],
         mtus: &[u32],
         queues: tp_dpdk_queues,
     ) -> Result<Self, SetupError> {
         let longest = mtus.iter().max().map_or(0, |mtu| mtu + LINK);
-        let pool = pool(longest.max(FRAME))?;
+        let pool = pool(settings, longest.max(FRAME))?;
         let to_kernel = Queue::new(TO_KERNEL)?;
         let shared = tp_dpdk_shared {
             pool: pool.as_ptr(),

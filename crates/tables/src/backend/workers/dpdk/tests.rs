@@ -30,13 +30,14 @@ fn settings() -> Settings {
 
 /// A wire, and the threads that it leads to.
 fn opened(name: &str) -> (RingPort, [PortConfig; 1], Vec<Dpdk>) {
-    let wire = RingPort::new(&settings(), name, 64).unwrap();
+    let settings = settings();
+    let wire = RingPort::new(&settings, name, 64).unwrap();
     let ports = [PortConfig {
         name: name.into(),
         device: RingPort::device(name),
         ..PortConfig::default()
     }];
-    let (threads, _) = Dpdk::open(&ports, 1).unwrap();
+    let (threads, _) = Dpdk::open(&Setup::new(&settings), &ports, 1).unwrap();
     (wire, ports, threads)
 }
 
@@ -66,7 +67,7 @@ fn a_receive_core_wakes_a_worker_that_rests() {
     let (mut wire, ports, mut threads) = opened("wakes");
     let (mut counters, mut burst) = (counters(&ports), Burst::new(LEN));
     let receiver = threads.last_mut().unwrap();
-    let queues = Arc::clone(&receiver.from_kernel);
+    let queues = Arc::clone(&receiver._from_kernel);
     let is_told = || {
         let mut told = [PollFd::new(queues[0].as_fd(), PollFlags::POLLIN)];
         poll(&mut told, PollTimeout::ZERO).unwrap() == 1

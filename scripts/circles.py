@@ -31,7 +31,7 @@ KNOWN_FILES = {
         "rules rules::model rules::predefined rules::targets rules::urr",
     ],
     "slowpath": [
-        "buffers buffers::by_hand buffers::keeper",
+        "buffers buffers::by_hand buffers::packet_buffer",
     ],
     "tables": [
         "dpdk dpdk::ring_port",

@@ -29,8 +29,8 @@ pub struct Compiled {
     pub filters: Vec<Filter>,
     /// Networks behind the UE, at most [`FRAMED_MAX`], no prefix twice.
     pub framed: Vec<IpNet>,
-    /// Packets that wait for the session (FARs with BUFF) are dropped before anything of this takes effect (DROBU).
-    pub drops_held: bool,
+    /// Buffered packets of the session (FARs with BUFF) are dropped before anything of this takes effect (DROBU).
+    pub drops_buffered: bool,
     /// Beyond what it holds, the session may come to hold so much; of what is not named, as much as there is.
     pub more: Vec<(Resource, u64)>,
 }
@@ -48,7 +48,7 @@ impl Compiled {
         self.meters.clear();
         self.filters.clear();
         self.framed.clear();
-        self.drops_held = false;
+        self.drops_buffered = false;
         self.more.clear();
     }
 }

@@ -53,19 +53,19 @@ pub trait Tables {
         0
     }
 
-    /// How many packets of a PDR wait (FAR with BUFF), or are yet to leave behind those that did.
-    fn held(&self, _: &Self::Handle, _: PdrId) -> u64 {
+    /// Buffered packets of a PDR (FAR with BUFF), or are yet to leave behind those that did.
+    fn buffered(&self, _: &Self::Handle, _: PdrId) -> u64 {
         0
     }
 
-    /// Bound what waits for a PDR of this session, by our SEID.
-    fn limit_held(&mut self, _seid: u64, _: PdrId, _: HoldLimits) {}
+    /// Bound the buffered packets of a PDR of this session, by our SEID.
+    fn limit_buffered(&mut self, _seid: u64, _: PdrId, _: BufferLimits) {}
 
-    /// Drop what waits for this session (DROBU: TS 29.244, 5.2.4).
-    fn discard_held(&mut self, _seid: u64) {}
+    /// Drop the buffered packets of this session (DROBU: TS 29.244, 5.2.4).
+    fn discard_buffered(&mut self, _seid: u64) {}
 
-    /// Tell anew of what waits for this session: its SMF wants to hear of it, and did not before.
-    fn tell_of_held(&mut self, _seid: u64) {}
+    /// Tell anew of the buffered packets of this session: its SMF wants to hear of it, and did not before.
+    fn tell_of_buffered(&mut self, _seid: u64) {}
 
     /// Both ends, remote first, of each GTP-U path that sessions send into. Tables without tunnels
     /// have none.
@@ -138,8 +138,7 @@ impl Counters {
     }
 }
 
-/// A packet waits for a FAR with BUFF to become another, and none of its PDR did before it; or it should have waited, and
-/// there was no room.
+/// A packet is buffered (FAR with BUFF), and none of its PDR was before it; or it should have been, and there was no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffered {
     /// Our SEID.
@@ -152,9 +151,9 @@ pub struct Buffered {
     pub waits: bool,
 }
 
-/// Bounds of what waits for one PDR, beside those of the tables themselves. They hold as long as something waits.
+/// Bounds of the buffered packets of one PDR, beside those of the tables themselves. They hold as long as there are some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HoldLimits {
+pub struct BufferLimits {
     /// At most so many packets; those that come later are dropped.
     pub packets: Option<u32>,
     /// For so long from now, and then no longer, whatever the tables' own bound of time.

@@ -1,5 +1,5 @@
-//! Packets that wait (FARs with BUFF: TS 29.244, 5.2.4; `datapath/pipeline/buffer.h`): a thread takes them from a ring
-//! of their own, keeps them within bounds, and lets them go, by the same pipeline, when their FAR forwards again.
+//! Buffered packets (FARs with BUFF: TS 29.244, 5.2.4; `datapath/pipeline/buffer.h`): a thread takes them from a ring
+//! of their own, keeps them within bounds, and releases them, by the same pipeline, when their FAR forwards again.
 //!
 //! Order is kept so: who hands a packet over raises `held` of its entry before, and this thread lowers it when the
 //! packet has left. While it is not zero, an entry that forwards again does so behind what waits (`TP_HEAD_DRAIN`).
@@ -9,7 +9,7 @@ mod arena;
 mod by_hand;
 #[cfg(test)]
 mod follow_tests;
-mod keeper;
+mod packet_buffer;
 mod queues;
 mod sender;
 
@@ -25,21 +25,21 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tables::pipeline::Pipeline;
 use tables::{Bystander, Ring, RingReader};
 
+use crate::buffer_commands::{BufferCommand, BufferCommands, BufferedSession};
 use crate::finish::Finisher;
 use crate::locked::locked;
-use crate::orders::{HeldSession, Order, Orders};
 
-pub use by_hand::{HeldByHand, Released};
-use keeper::{Buffers, EXPIRE_MS};
-pub use queues::HoldBounds;
+pub use by_hand::{BufferByHand, Released};
+use packet_buffer::{EXPIRE_MS, PacketBuffer};
+pub use queues::BufferBounds;
 use sender::Sockets;
 
-/// Records taken from the ring before orders are heard.
+/// Records taken from the ring before commands are heard.
 const RING_BATCH: usize = 256;
 
-/// Counters of packets that waited, and how many do.
+/// Counters of buffered packets, and how many there are.
 #[derive(Debug, Default)]
-pub struct HoldCounters {
+pub struct BufferCounters {
     sessions: AtomicU64,
     packets: AtomicU64,
     bytes: AtomicU64,
@@ -48,28 +48,28 @@ pub struct HoldCounters {
     lost: AtomicU64,
 }
 
-/// [`HoldCounters`] at one time.
+/// [`BufferCounters`] at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HoldTotals {
-    /// Sessions for which packets wait.
+pub struct BufferCounts {
+    /// Sessions with buffered packets.
     pub sessions: u64,
-    /// Packets that wait.
+    /// Buffered packets.
     pub packets: u64,
     /// Octets of memory in use.
     pub bytes: u64,
-    /// Packets that have come to wait.
+    /// Packets that were buffered, ever.
     pub taken: u64,
-    /// Packets that were let go.
+    /// Packets that were released.
     pub released: u64,
     /// Packets that were lost; drop reasons say why.
     pub lost: u64,
 }
 
-impl HoldCounters {
+impl BufferCounters {
     /// As they are now.
-    pub fn totals(&self) -> HoldTotals {
+    pub fn counts(&self) -> BufferCounts {
         let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        HoldTotals {
+        BufferCounts {
             sessions: load(&self.sessions),
             packets: load(&self.packets),
             bytes: load(&self.bytes),
@@ -85,70 +85,70 @@ fn count(counter: &AtomicU64, by: u64) {
 }
 
 /// Parts that the thread is made of.
-pub(crate) struct Holder {
+pub(crate) struct BufferParts {
     pub(crate) pipeline: Pipeline,
     pub(crate) bystander: Bystander,
     pub(crate) finisher: Finisher,
-    pub(crate) orders: Arc<Orders>,
+    pub(crate) commands: Arc<BufferCommands>,
 }
 
-/// The thread that keeps packets. Dropping it stops the thread; what it keeps is lost.
+/// The thread that buffers packets. Dropping it stops the thread; what is buffered is lost.
 #[derive(Debug)]
 pub struct BufferThread {
     stop: Arc<AtomicBool>,
-    orders: Arc<Orders>,
+    commands: Arc<BufferCommands>,
     thread: Option<JoinHandle<()>>,
-    counters: Arc<HoldCounters>,
+    counters: Arc<BufferCounters>,
 }
 
 impl BufferThread {
-    /// `ring` has `tp_event`s. `listener` hears of the first packet that waits for a PDR; it
-    /// must not wait. Needs `CAP_NET_RAW`.
+    /// `ring` has `tp_event`s. `listener` hears of the first packet of a PDR; it must not
+    /// wait. Needs `CAP_NET_RAW`.
     pub(crate) fn start(
-        holder: Holder,
-        bounds: HoldBounds,
+        parts: BufferParts,
+        bounds: BufferBounds,
         ring: Ring,
         listener: impl FnMut(Buffered) + Send + 'static,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let counters = Arc::<HoldCounters>::default();
-        let orders = Arc::clone(&holder.orders);
-        let sockets = Sockets::open(holder.pipeline.egress())?;
+        let counters = Arc::<BufferCounters>::default();
+        let commands = Arc::clone(&parts.commands);
+        let sockets = Sockets::open(parts.pipeline.egress())?;
         let thread = std::thread::Builder::new().name("buffers".into());
         let thread = thread.spawn({
-            let (stop, orders, counters) = (stop.clone(), orders.clone(), counters.clone());
+            let (stop, commands, counters) = (stop.clone(), commands.clone(), counters.clone());
             move || {
-                let buffers = Buffers::new(holder, bounds, sockets, counters, listener);
-                let buffers = Mutex::new(buffers);
-                if let Err(error) = run(&buffers, &ring, &orders, &stop) {
+                let buffer = PacketBuffer::new(parts, bounds, sockets, counters, listener);
+                let buffer = Mutex::new(buffer);
+                if let Err(error) = run(&buffer, &ring, &commands, &stop) {
                     tracing::error!(%error, "packets for idle UEs can no longer wait");
-                    locked(&buffers).refuse();
+                    locked(&buffer).refuse();
                 }
             }
         })?;
         Ok(Self {
             stop,
-            orders,
+            commands,
             thread: Some(thread),
             counters,
         })
     }
 
-    /// Counters of packets that waited, and how many do.
-    pub fn counters(&self) -> Arc<HoldCounters> {
+    /// Counters of buffered packets, and how many there are.
+    pub fn counters(&self) -> Arc<BufferCounters> {
         self.counters.clone()
     }
 
-    /// Have sessions shown for which packets wait, those first that have waited longest.
-    pub fn list(&self, reply: mpsc::Sender<Vec<HeldSession>>) {
-        self.orders.give(Order::List(reply));
+    /// Have sessions with buffered packets shown, those first that have waited longest.
+    pub fn list(&self, reply: mpsc::Sender<Vec<BufferedSession>>) {
+        self.commands.send(BufferCommand::List(reply));
     }
 }
 
 impl Drop for BufferThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.orders.wake();
+        self.commands.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -156,9 +156,9 @@ impl Drop for BufferThread {
 }
 
 fn run(
-    buffers: &Mutex<Buffers<Sockets>>,
+    buffer: &Mutex<PacketBuffer<Sockets>>,
     ring: &Ring,
-    orders: &Orders,
+    commands: &BufferCommands,
     stop: &AtomicBool,
 ) -> io::Result<()> {
     // Memory of its own, which a UPF whose UEs are never idle does not need.
@@ -166,23 +166,23 @@ fn run(
     while !stop.load(Ordering::Relaxed) {
         let read = |ring: &RingReader<'_>| ring.read(RING_BATCH);
         let taken = opened.as_ref().map_or(Ok(0), read)?;
-        let given = orders.take();
+        let given = commands.take();
         let idle = taken == 0 && given.is_empty();
         {
-            let mut buffers = locked(buffers);
-            for order in given {
-                buffers.obey(order, orders);
+            let mut buffer = locked(buffer);
+            for command in given {
+                buffer.execute(command, commands);
             }
-            buffers.release();
-            buffers.expire();
-            buffers.show();
+            buffer.release();
+            buffer.expire();
+            buffer.show();
         }
         let (waits, ready) = {
-            let buffers = locked(buffers);
-            (buffers.waits(), buffers.has_ready())
+            let buffer = locked(buffer);
+            (buffer.waits(), buffer.has_ready())
         };
-        if idle && !ready && wait(&opened, ring, orders, waits)? && opened.is_none() {
-            let take = |record: &[u8]| locked(buffers).take(record);
+        if idle && !ready && wait(&opened, ring, commands, waits)? && opened.is_none() {
+            let take = |record: &[u8]| locked(buffer).take(record);
             opened = Some(RingReader::open(ring, take)?);
         }
     }
@@ -193,7 +193,7 @@ fn run(
 fn wait(
     opened: &Option<RingReader<'_>>,
     ring: &Ring,
-    orders: &Orders,
+    commands: &BufferCommands,
     packets_wait: bool,
 ) -> io::Result<bool> {
     let records = match opened {
@@ -202,7 +202,7 @@ fn wait(
     };
     let mut fds = [
         PollFd::new(records, PollFlags::POLLIN),
-        PollFd::new(orders.fd(), PollFlags::POLLIN),
+        PollFd::new(commands.fd(), PollFlags::POLLIN),
     ];
     let timeout = if packets_wait {
         PollTimeout::from(EXPIRE_MS as u8)

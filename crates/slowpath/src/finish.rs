@@ -15,13 +15,13 @@ use tables::task::{
 use tables::{Bystander, DropReason, Egress, Verdict};
 
 use crate::advertise;
+use crate::buffer_commands::BufferCommands;
+use crate::buffered_record;
 use crate::copies;
 use crate::cut;
 use crate::followers::{self, Followers};
 use crate::gtpu;
-use crate::held_record;
 use crate::icmp::{self, Cause};
-use crate::orders::Orders;
 use crate::outer::{self, frame_of, l3_of, read_fragment};
 use crate::outgoing::Outgoing;
 use crate::reassembly::{Bounds, Loss, Losses, Reassembler};
@@ -101,7 +101,7 @@ pub struct Finisher {
     /// The worker that took in the packet under way.
     worker: u16,
     finished: Arc<Finished>,
-    holding: Arc<Orders>,
+    buffers: Arc<BufferCommands>,
 }
 
 impl Finisher {
@@ -109,13 +109,13 @@ impl Finisher {
         pipeline: Pipeline,
         bystander: Bystander,
         routers: Routers,
-        holding: Arc<Orders>,
+        buffers: Arc<BufferCommands>,
     ) -> Self {
         Self {
             pipeline,
             bystander,
             routers,
-            holding,
+            buffers,
             outer: Reassembler::new(Bounds::default()),
             inner: Followers::new(followers::Bounds::default()),
             losses: Losses::new(),
@@ -215,7 +215,7 @@ impl Finisher {
                 Ok(())
             }
             EVENT_HELD => {
-                self.hold(record, event.port);
+                self.buffer(record, event.port);
                 Ok(())
             }
             EVENT_LATER => {
@@ -459,12 +459,12 @@ impl Finisher {
         self.identification
     }
 
-    /// A packet made here, or put together, that waits for an idle UE.
-    fn hold(&self, record: &[u8], port: u32) {
-        if let Some(entry) = held_record::entry_of(record)
-            && !self.holding.give_packet(record)
+    /// A packet made here, or put together, for an idle UE.
+    fn buffer(&self, record: &[u8], port: u32) {
+        if let Some(entry) = buffered_record::entry_of(record)
+            && !self.buffers.send_packet(record)
         {
-            self.pipeline.lower_held(entry, 1, 1);
+            self.pipeline.lower_buffered(entry, 1, 1);
             self.lose(port, DOWNLINK, DropReason::BufferFull);
         }
     }

@@ -6,27 +6,27 @@ use std::sync::Arc;
 use compiled::Buffered;
 use tables::{SetupError, Tables};
 
-use crate::buffers::{BufferThread, HeldByHand, HoldBounds, Holder};
+use crate::buffer_commands::BufferCommands;
+use crate::buffers::{BufferBounds, BufferByHand, BufferParts, BufferThread};
 use crate::end_markers::{EndMarkerCounters, EndMarkers};
 use crate::finish::Finisher;
-use crate::orders::Orders;
 use crate::routers::Routers;
 
-/// Makes the parts of the slow path over tables, which tell it what concerns packets that wait.
+/// Makes the parts of the slow path over tables, which tell it what concerns buffered packets.
 #[derive(Debug)]
 pub struct Setup {
     routers: Routers,
-    orders: Arc<Orders>,
+    buffer_commands: Arc<BufferCommands>,
 }
 
 impl Setup {
     /// Before anything is published.
     pub fn new(tables: &mut Tables) -> io::Result<Self> {
-        let orders = Arc::new(Orders::new()?);
-        tables.tell_keeper(orders.clone());
+        let buffer_commands = Arc::new(BufferCommands::new()?);
+        tables.set_buffer_control(buffer_commands.clone());
         Ok(Self {
             routers: Routers::new(tables.interface_addresses()),
-            orders,
+            buffer_commands,
         })
     }
 
@@ -38,39 +38,39 @@ impl Setup {
     /// Finisher of packets that the fast path cannot finish, for one other thread.
     pub fn finisher(&self, tables: &Tables) -> Finisher {
         let (pipeline, bystander) = (tables.pipeline(), tables.bystander());
-        let orders = Arc::clone(&self.orders);
-        Finisher::new(pipeline, bystander, self.routers.clone(), orders)
+        let buffer_commands = Arc::clone(&self.buffer_commands);
+        Finisher::new(pipeline, bystander, self.routers.clone(), buffer_commands)
     }
 
-    /// Let packets of FARs with BUFF wait, within these bounds; before, they are dropped. `listener` hears of the first
-    /// that waits for a PDR; it must not wait. `None` on the host.
-    pub fn hold(
+    /// Buffer packets of FARs with BUFF, within these bounds; before, they are dropped. `listener` hears of the first
+    /// of a PDR; it must not wait. `None` on the host.
+    pub fn start_buffering(
         &self,
         tables: &Tables,
-        bounds: HoldBounds,
+        bounds: BufferBounds,
         listener: impl FnMut(Buffered) + Send + 'static,
     ) -> Result<Option<BufferThread>, SetupError> {
-        let Some(ring) = tables.held_packets()? else {
+        let Some(ring) = tables.buffered_packets()? else {
             return Ok(None);
         };
-        let thread = BufferThread::start(self.holder(tables), bounds, ring, listener)?;
-        tables.pipeline().hold_up_to(bounds.packets_per_session);
+        let thread = BufferThread::start(self.buffer_parts(tables), bounds, ring, listener)?;
+        tables.pipeline().buffer_up_to(bounds.packets_per_session);
         Ok(Some(thread))
     }
 
-    /// As [`Self::hold`], but whoever calls moves packets: those of the ring [`Tables::held_packets`], or on the host those
-    /// that a run hands over.
-    pub fn hold_by_hand(&self, tables: &Tables, bounds: HoldBounds) -> HeldByHand {
-        tables.pipeline().hold_up_to(bounds.packets_per_session);
-        HeldByHand::new(self.holder(tables), bounds)
+    /// As [`Self::start_buffering`], but the caller moves packets: those of the ring [`Tables::buffered_packets`], or on the
+    /// host those that a run hands over.
+    pub fn buffer_by_hand(&self, tables: &Tables, bounds: BufferBounds) -> BufferByHand {
+        tables.pipeline().buffer_up_to(bounds.packets_per_session);
+        BufferByHand::new(self.buffer_parts(tables), bounds)
     }
 
-    fn holder(&self, tables: &Tables) -> Holder {
-        Holder {
+    fn buffer_parts(&self, tables: &Tables) -> BufferParts {
+        BufferParts {
             pipeline: tables.pipeline(),
             bystander: tables.bystander(),
             finisher: self.finisher(tables),
-            orders: Arc::clone(&self.orders),
+            commands: Arc::clone(&self.buffer_commands),
         }
     }
 }

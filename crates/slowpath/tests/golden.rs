@@ -30,7 +30,7 @@ use ipnet::{IpNet, Ipv6Net};
 use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange, Vlan};
 use serde::Deserialize;
 use slowpath::advertise::Advertised;
-use slowpath::{HoldBounds, Outgoing, Released, Setup};
+use slowpath::{BufferBounds, Outgoing, Released, Setup};
 use tables::{
     DropReason, Features, Handle, Layout, Options, PortConfig, PortTotals, Ring, RingReader, Roles,
     Tables, Traffic, Verdict,
@@ -602,7 +602,7 @@ impl Platform for Host {
 
 /// Of packets for the slow path, of those that wait, and of duplicates.
 fn rings(tables: &Tables) -> [Ring; 3] {
-    [tables.events(), tables.held_packets(), tables.copies()].map(|ring| ring.unwrap().unwrap())
+    [tables.events(), tables.buffered_packets(), tables.copies()].map(|ring| ring.unwrap().unwrap())
 }
 
 /// Records that packets have put into a ring.
@@ -842,7 +842,7 @@ fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String
     let setup = Setup::new(platform.tables()).unwrap();
     let n3 = furnish(&case, platform.tables(), &setup);
     let mut finisher = setup.finisher(platform.tables());
-    let bounds = |max| HoldBounds {
+    let bounds = |max| BufferBounds {
         bytes: 1 << 20,
         packets: 100,
         packets_per_session: max,
@@ -850,7 +850,7 @@ fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String
     };
     let mut holding = case
         .hold
-        .map(|max| setup.hold_by_hand(platform.tables(), bounds(max)));
+        .map(|max| setup.buffer_by_hand(platform.tables(), bounds(max)));
     let mut handle = Handle::default();
     for (index, (frame, wanted)) in frames.iter().zip(&expect.packet).enumerate() {
         let changes = case

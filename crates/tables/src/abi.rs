@@ -221,7 +221,7 @@ pub(crate) mod entry {
     }
 
     /// Whether packets may wait.
-    pub(crate) const fn may_hold(head: u64) -> bool {
+    pub(crate) const fn may_buffer(head: u64) -> bool {
         action(head) == ACT_BUFFER || is_draining(head)
     }
 

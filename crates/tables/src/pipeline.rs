@@ -114,17 +114,17 @@ unsafe extern "C" fn leave_to_the_kernel(_: *mut c_void, _: *mut tp_fib) -> c_in
     FIB_NO_NEIGH
 }
 
-/// Fate of packets that wait at an entry.
+/// Fate of packets that are buffered at an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeldFate {
+pub enum BufferedFate {
     /// The FAR still says BUFF.
     Stays,
-    /// They may go; others wait behind them.
-    GoesFirst,
-    /// They may go.
-    Goes,
-    /// The PDR is gone: what waits is judged anew.
-    IsNobodys,
+    /// They may leave; others wait behind them.
+    ReleasedFirst,
+    /// They may leave.
+    Released,
+    /// The PDR is gone: they are judged anew.
+    Orphaned,
 }
 
 /// The pipeline, and the ports that it has.
@@ -350,26 +350,26 @@ impl Pipeline {
     }
 
     /// Fate of packets that an entry decides about, as its FAR says now.
-    pub fn action(&self, index: u32) -> HeldFate {
+    pub fn action(&self, index: u32) -> BufferedFate {
         let line = self.mem.entries.get(index as usize);
         let head = line.map_or(0, |line| line.load(entry::HEAD));
         match entry::action(head) {
-            _ if entry::is_draining(head) => HeldFate::GoesFirst,
-            entry::ACT_BUFFER => HeldFate::Stays,
-            entry::ACT_NONE => HeldFate::IsNobodys,
-            _ => HeldFate::Goes,
+            _ if entry::is_draining(head) => BufferedFate::ReleasedFirst,
+            entry::ACT_BUFFER => BufferedFate::Stays,
+            entry::ACT_NONE => BufferedFate::Orphaned,
+            _ => BufferedFate::Released,
         }
     }
 
-    /// Up to so many packets wait at an entry from now on; 0: none do any more.
-    pub fn hold_up_to(&self, packets: u32) {
+    /// Up to so many packets are buffered at an entry from now on; 0: none any more.
+    pub fn buffer_up_to(&self, packets: u32) {
         self.mem.config[0]
             .held_max
             .store(packets, Ordering::Release);
     }
 
-    /// Count off packets of an entry that no longer wait; of these, some were dropped.
-    pub fn lower_held(&self, index: u32, by: u64, dropped: u64) {
+    /// Count off packets of an entry that are no longer buffered; of these, some were dropped.
+    pub fn lower_buffered(&self, index: u32, by: u64, dropped: u64) {
         if let Some(side) = self.mem.sides.get(index as usize) {
             if dropped > 0 {
                 side.drops.fetch_add(dropped, Ordering::Relaxed);
@@ -381,7 +381,7 @@ impl Pipeline {
         }
     }
 
-    /// A packet that has waited, in place, and came in on a port of a worker. `by`: the entry whose FAR lets it go; `None`: it is
+    /// A buffered packet, in place, and came in on a port of a worker. `by`: the entry whose FAR releases it; `None`: it is
     /// judged anew. `own`: an address of the UE that it is for, if that is what it goes by.
     pub fn release(
         &self,

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use compiled::{
-    Compiled, Counters, EndedTunnel, HoldLimits, Holding, NiId, NoRoom, PdrId, PredefinedId,
+    BufferLimits, Compiled, Counters, EndedTunnel, Holding, NiId, NoRoom, PdrId, PredefinedId,
     Resource,
 };
 use ipnet::IpNet;
@@ -26,6 +26,7 @@ use crate::backend::workers::kernel::Kernel;
 use crate::backend::workers::{ByHand, Workers};
 use crate::backend::xdp::Xdp;
 use crate::backend::{Backend, ProgramInfo, Runner};
+use crate::buffer_control::BufferControl;
 use crate::capacity::{CapacityReport, Governor};
 use crate::entry_counts::EntryCounts;
 use crate::error::SetupError;
@@ -33,7 +34,6 @@ use crate::grace::{Barrier, Bystander, Grace};
 use crate::handle::Handle;
 use crate::ingress::Ingress;
 use crate::interface_addresses::InterfaceAddresses;
-use crate::keeper::Keeper;
 use crate::layout::Layout;
 use crate::options::Options;
 use crate::pipeline::{Pipeline, Run, RunTogether};
@@ -245,9 +245,9 @@ impl Tables {
         self.tunnel_ends = Some(Box::new(to));
     }
 
-    /// Tell this what changes for packets that wait, from now on.
-    pub fn tell_keeper(&mut self, keeper: Arc<dyn Keeper>) {
-        self.store.shard.entries.keeper = Some(keeper);
+    /// Tell this what changes for buffered packets, from now on.
+    pub fn set_buffer_control(&mut self, control: Arc<dyn BufferControl>) {
+        self.store.shard.entries.buffer_control = Some(control);
     }
 
     /// Reuse what has had its grace period. Call it now and then, at best ten times a second; it
@@ -456,8 +456,8 @@ impl Tables {
         self.interface_addresses.clone()
     }
 
-    /// The ring of packets that wait; `None` on the host.
-    pub fn held_packets(&self) -> Result<Option<Ring>, SetupError> {
+    /// The ring of packets to be buffered; `None` on the host.
+    pub fn buffered_packets(&self) -> Result<Option<Ring>, SetupError> {
         self.programs.backend().ring(Records::Held)
     }
 
@@ -584,28 +584,28 @@ impl compiled::Tables for Tables {
         }
     }
 
-    fn held(&self, handle: &Handle, pdr: PdrId) -> u64 {
+    fn buffered(&self, handle: &Handle, pdr: PdrId) -> u64 {
         let entries = handle.entries_of(pdr);
         entries
-            .map(|entry| self.store.shard.entries.held(entry.index))
+            .map(|entry| self.store.shard.entries.buffered(entry.index))
             .sum()
     }
 
-    fn limit_held(&mut self, seid: u64, pdr: PdrId, limits: HoldLimits) {
-        if let Some(keeper) = &self.store.shard.entries.keeper {
-            keeper.limit(seid, pdr, limits);
+    fn limit_buffered(&mut self, seid: u64, pdr: PdrId, limits: BufferLimits) {
+        if let Some(control) = &self.store.shard.entries.buffer_control {
+            control.limit(seid, pdr, limits);
         }
     }
 
-    fn discard_held(&mut self, seid: u64) {
-        if let Some(keeper) = &self.store.shard.entries.keeper {
-            keeper.discard(seid);
+    fn discard_buffered(&mut self, seid: u64) {
+        if let Some(control) = &self.store.shard.entries.buffer_control {
+            control.discard(seid);
         }
     }
 
-    fn tell_of_held(&mut self, seid: u64) {
-        if let Some(keeper) = &self.store.shard.entries.keeper {
-            keeper.tell_anew(seid);
+    fn tell_of_buffered(&mut self, seid: u64) {
+        if let Some(control) = &self.store.shard.entries.buffer_control {
+            control.tell_anew(seid);
         }
     }
 

@@ -85,8 +85,8 @@ pub enum TraceOutcome {
     Forwarded,
     /// The slow path sends it.
     Slow,
-    /// Kept until its UE is there.
-    Held,
+    /// Buffered until its UE is there.
+    Buffered,
     /// Something that this version of the control plane does not know.
     Unknown(u8),
 }
@@ -103,7 +103,7 @@ impl TraceOutcome {
             // Frames that leave later are on their way, too.
             (None, Some(2 | 8)) => Self::Forwarded,
             (None, Some(3)) => Self::Slow,
-            (None, Some(6)) => Self::Held,
+            (None, Some(6)) => Self::Buffered,
             (None, _) => Self::Unknown(number),
         }
     }

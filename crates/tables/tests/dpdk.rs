@@ -678,8 +678,8 @@ fn what_waited_goes_first(name: &str, pipeline: Option<Pipeline>) {
     };
     let mut site = site_over(&settings, name, (2, 2), true);
     let pipeline = site.tables.pipeline();
-    pipeline.hold_up_to(1);
-    let held = site.tables.held_packets().unwrap().unwrap();
+    pipeline.buffer_up_to(1);
+    let held = site.tables.buffered_packets().unwrap().unwrap();
     let (n6, patience) = (if_nametoindex("n6").unwrap(), Duration::from_secs(1));
     let socket = pipeline.egress().open(n6, patience).unwrap();
     let mut workers = [0; 2];

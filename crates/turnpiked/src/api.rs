@@ -26,7 +26,7 @@ use report::{
     DatapathBody, DropReport, ErrorBody, HugePages, PAGE_MAX, PageQuery, PeerReport, PolicyReport,
     SessionDetail, SessionPage, SessionsQuery, SmfReport, Status, UsagePage, WorkerReport,
 };
-use slowpath::HeldSession;
+use slowpath::BufferedSession;
 use subtle::ConstantTimeEq;
 use tokio::sync::Mutex;
 use topology::Topology;
@@ -360,11 +360,11 @@ async fn buffers(State(api): State<Api>) -> Result<Json<BuffersBody>, Failure> {
             .unwrap_or_default(),
         None => Vec::new(),
     };
-    let waiting = waiting.into_iter().map(held).collect();
+    let waiting = waiting.into_iter().map(buffer_report).collect();
     Ok(Json(BuffersBody { totals, waiting }))
 }
 
-fn held(session: HeldSession) -> BufferReport {
+fn buffer_report(session: BufferedSession) -> BufferReport {
     BufferReport {
         seid: seid_text(session.seid),
         pdrs: session.pdrs,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use compiled::Buffered;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use session::peer::PeerId;
-use slowpath::HeldSession;
+use slowpath::BufferedSession;
 use tables::EntryCounts;
 use tokio::sync::oneshot;
 
@@ -53,7 +53,7 @@ pub(crate) enum Question {
         reply: oneshot::Sender<Piece<Vec<SmfReport>, PeerId>>,
     },
     /// Answered by whoever keeps packets; `None` where none wait.
-    Buffers(oneshot::Sender<Option<Receiver<Vec<HeldSession>>>>),
+    Buffers(oneshot::Sender<Option<Receiver<Vec<BufferedSession>>>>),
     Sessions {
         after: Option<u64>,
         limit: usize,
@@ -98,19 +98,19 @@ pub(crate) struct Piece<T, K> {
 pub(crate) struct Asker {
     queue: SyncSender<Command>,
     questions: SyncSender<Question>,
-    waiting: Waiting,
+    first_buffered: FirstBuffered,
     wake: Arc<EventFd>,
 }
 
-/// First packets that wait for idle UEs. There are no more of them than may wait, and none is lost.
-type Waiting = Arc<Mutex<Vec<Buffered>>>;
+/// First buffered packets of idle UEs. There are no more of them than may be buffered, and none is lost.
+type FirstBuffered = Arc<Mutex<Vec<Buffered>>>;
 
 /// The control thread's end.
 #[derive(Debug)]
 pub(crate) struct Asked {
     queue: Receiver<Command>,
     questions: Receiver<Question>,
-    waiting: Waiting,
+    first_buffered: FirstBuffered,
     wake: Arc<EventFd>,
 }
 
@@ -135,18 +135,18 @@ pub(crate) fn channel() -> nix::Result<(Asker, Asked)> {
     let wake = Arc::new(EventFd::from_flags(flags)?);
     let (sender, receiver) = sync_channel(QUEUE);
     let (questions, asked) = sync_channel(QUEUE);
-    let waiting = Waiting::default();
+    let first_buffered = FirstBuffered::default();
     Ok((
         Asker {
             queue: sender,
             questions,
-            waiting: Arc::clone(&waiting),
+            first_buffered: Arc::clone(&first_buffered),
             wake: Arc::clone(&wake),
         },
         Asked {
             queue: receiver,
             questions: asked,
-            waiting,
+            first_buffered,
             wake,
         },
     ))
@@ -164,16 +164,19 @@ impl Asker {
         self.wake.write(1).map(drop).map_err(|_| NoAnswer::Gone)
     }
 
-    /// A packet waits for an idle UE, and none did before it. Never waits, never fails.
+    /// A packet for an idle UE is buffered, and none was before it. Never waits, never fails.
     pub(crate) fn buffered(&self, what: Buffered) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.push(what);
-        if waiting.len() == 1 {
+        let mut buffered = self
+            .first_buffered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        buffered.push(what);
+        if buffered.len() == 1 {
             let _ = self.wake.write(1);
         }
     }
 
-    pub(crate) async fn buffers(&self) -> Result<Option<Receiver<Vec<HeldSession>>>, NoAnswer> {
+    pub(crate) async fn buffers(&self) -> Result<Option<Receiver<Vec<BufferedSession>>>, NoAnswer> {
         self.ask(Question::Buffers).await
     }
 
@@ -329,12 +332,15 @@ impl Asked {
         self.questions.try_recv().ok()
     }
 
-    /// Up to so many first packets that have come to wait; for more it wakes us again.
-    pub(crate) fn waiting(&self, at_most: usize) -> Vec<Buffered> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let some = waiting.len().min(at_most);
-        let taken = waiting.drain(..some).collect();
-        if !waiting.is_empty() {
+    /// Up to so many first packets that were buffered; for more it wakes us again.
+    pub(crate) fn take_buffered(&self, at_most: usize) -> Vec<Buffered> {
+        let mut buffered = self
+            .first_buffered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let some = buffered.len().min(at_most);
+        let taken = buffered.drain(..some).collect();
+        if !buffered.is_empty() {
             self.again();
         }
         taken

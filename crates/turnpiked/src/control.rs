@@ -320,7 +320,7 @@ impl Control {
         self.asked.settle();
         self.questions.may_wait();
         let now = self.now();
-        for what in self.asked.waiting(BUFFERED_PER_TURN) {
+        for what in self.asked.take_buffered(BUFFERED_PER_TURN) {
             self.core.buffered(now, what);
         }
         for _ in 0..COMMANDS_PER_TURN {

@@ -119,7 +119,7 @@ fn prepare(
     let rings = rings.context("the data path has no event rings")?;
     let slow_path = SlowPathThread::start(slow_path, rings.into()).context("slow path")?;
     let buffers = setup
-        .hold(&tables, plan::holding(config), {
+        .start_buffering(&tables, plan::buffering(config), {
             let asker = asker.clone();
             move |what| asker.buffered(what)
         })

@@ -140,7 +140,7 @@ fn outcome(record: &TraceRecord) -> (&'static str, Option<DropReason>) {
         TraceOutcome::Passed => ("to_kernel", None),
         TraceOutcome::Forwarded => ("forwarded", None),
         TraceOutcome::Slow => ("slow_path", None),
-        TraceOutcome::Held => ("buffered", None),
+        TraceOutcome::Buffered => ("buffered", None),
         TraceOutcome::Unknown(_) => ("unknown", None),
         TraceOutcome::Answered => {
             let kind = record.gtpu.map(|gtpu| usize::from(gtpu) + 1);

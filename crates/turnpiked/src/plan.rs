@@ -7,7 +7,7 @@ use compiled::{NiId, PolicyId};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use report::{CoresReport, CpuReport};
 use session::config as core;
-use slowpath::HoldBounds;
+use slowpath::BufferBounds;
 use slowpath::advertise::Advertised;
 use tables::{Layout, Mode, Options, PortConfig, Roles, Shaping};
 use topology::Topology;
@@ -170,10 +170,10 @@ fn shaping(config: &Config) -> Option<Shaping> {
     })
 }
 
-/// Of what waits for idle UEs. Where nothing may, SMFs hear of their packets all the same.
-pub(crate) fn holding(config: &Config) -> HoldBounds {
+/// Bounds of packets that are buffered for idle UEs. Where none is, SMFs hear of their packets all the same.
+pub(crate) fn buffering(config: &Config) -> BufferBounds {
     let buffering = &config.buffering;
-    HoldBounds {
+    BufferBounds {
         bytes: buffering.max_mib as usize * (1 << 20),
         packets: buffering.max_packets as usize,
         packets_per_session: buffering.max_packets_per_session,

@@ -335,7 +335,7 @@ fn buffer_order_shaped(world: &mut World) -> Result<String> {
 
 /// So many packets for the UE, of which those that wait and those that are dropped for `reason` are all there are; and
 /// what arrives of them when `wake` has been done.
-fn held_flow(
+fn buffered_flow(
     world: &World,
     attached: &Attached,
     (count, reason): (u32, &str),
@@ -377,7 +377,7 @@ fn buffer_limits(world: &mut World) -> Result<String> {
     let full = world.drops("buffer_full")?;
     smf.idle(session)?;
     let wake = || world.activate(&attached);
-    let got = held_flow(world, &attached, (80, "buffer_full"), wake)?;
+    let got = buffered_flow(world, &attached, (80, "buffer_full"), wake)?;
     ensure!(got == 50, "{got} of 50 packets that may wait arrived");
     expect_drops(world, "buffer_full", full, 30)?;
 
@@ -388,7 +388,7 @@ fn buffer_limits(world: &mut World) -> Result<String> {
         let flags = Ie::new(IeType::PfcpsmReqFlags, vec![1]);
         smf.modify(session, &[flags])
     };
-    let got = held_flow(world, &attached, (20, "buffer_full"), drobu)?;
+    let got = buffered_flow(world, &attached, (20, "buffer_full"), drobu)?;
     ensure!(got == 0, "{got} packets arrived after DROBU");
     expect_drops(world, "buffer_discarded", discarded, 20)?;
 
@@ -397,7 +397,7 @@ fn buffer_limits(world: &mut World) -> Result<String> {
     let count = Ie::new(IeType::SuggestedBufferingPacketsCount, vec![5]);
     smf.modify(session, &[update_bar(vec![count]), with_bar()])?;
     smf.idle(session)?;
-    let got = held_flow(world, &attached, (20, "buffer_full"), wake)?;
+    let got = buffered_flow(world, &attached, (20, "buffer_full"), wake)?;
     ensure!(got == 5, "{got} of 5 packets that the BAR allows arrived");
 
     // And not beyond the session.
@@ -408,7 +408,7 @@ fn buffer_limits(world: &mut World) -> Result<String> {
         ensure!(held == 5, "{held} packets wait");
         world.detach(&attached)
     };
-    let got = held_flow(world, &attached, (20, "buffer_full"), detach)?;
+    let got = buffered_flow(world, &attached, (20, "buffer_full"), detach)?;
     ensure!(got == 0, "{got} packets arrived after the session");
     expect_drops(world, "buffer_discarded", discarded, 5)?;
     let late = flow_down(world, &attached, Shape::lasting(100, 1))?;
@@ -422,7 +422,7 @@ fn buffer_age(world: &mut World) -> Result<String> {
     let expired = world.drops("buffer_expired")?;
     world.smf(0)?.idle(&attached.session)?;
     let began = Instant::now();
-    let none = held_flow(world, &attached, (20, "buffer_expired"), || {
+    let none = buffered_flow(world, &attached, (20, "buffer_expired"), || {
         eventually("they are too old", || Ok(waiting(world)? == 0))
     })?;
     let took = began.elapsed();

@@ -10,7 +10,7 @@ use crate::rules::endpoints::Endpoint;
 use crate::rules::{FarId, Rules, Urr};
 use crate::shard::index::deferred::Deferral;
 use crate::shard::index::inactivity::Watch;
-use crate::shard::index::paging::Waiting;
+use crate::shard::index::paging::PagingState;
 use crate::shard::index::sets::Membership;
 use crate::shard::index::stopped::{Indicated, paused};
 use crate::shard::kept::{Ends, Kept, Part, Places, ToKeep};
@@ -49,7 +49,7 @@ pub(crate) struct Rare {
     /// PDRs that hold for some time only.
     pub(crate) deferral: Option<Deferral>,
     /// Packets that wait.
-    pub(crate) waiting: Option<Waiting>,
+    pub(crate) waiting: Option<PagingState>,
     /// Tunnels whose far end has said that it does not know them.
     pub(crate) indicated: Indicated,
     /// The network instances that it was established with are those of emergency calls.

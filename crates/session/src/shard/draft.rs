@@ -66,7 +66,7 @@ pub(crate) struct Draft {
     /// See [`PacketRules::closed`].
     pub(crate) closed: Vec<(PdrId, Option<FarId>)>,
     /// Packets that wait for the session are to be dropped (DROBU).
-    pub(crate) drops_held: bool,
+    pub(crate) drops_buffered: bool,
     /// It has TEIDs and addresses already, which are to be those that it holds.
     pub(crate) is_adopted: bool,
     /// PDRs whose packets waited without a word to the SMF before the request.
@@ -227,7 +227,7 @@ impl Draft {
     ) -> Result<(), Refusal> {
         self.load(before);
         let flags = request.pfcpsmreq_flags;
-        self.drops_held = flags.is_some_and(|flags| flags.contains(PfcpSmReqFlags::DROBU));
+        self.drops_buffered = flags.is_some_and(|flags| flags.contains(PfcpSmReqFlags::DROBU));
         self.remove(request)?;
         let creations = Creations {
             pdrs: &request.create_pdrs,
@@ -370,7 +370,7 @@ impl Draft {
         self.closed.clear();
         self.silent.clear();
         self.ends = Ends::default();
-        self.drops_held = false;
+        self.drops_buffered = false;
         self.is_adopted = false;
     }
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use compiled::{Buffered, HoldLimits, PdrId, Qfi, Tables};
+use compiled::{BufferLimits, Buffered, PdrId, Qfi, Tables};
 use pfcp::ie::{DownlinkDataServiceInformation, PfcpSrRspFlags, ReportType, Timer, UpdateBar};
 use pfcp::message::SessionReportResponse;
 use smallvec::SmallVec;
@@ -16,7 +16,7 @@ use crate::between::to_node::Outputs;
 use crate::compile::compiler::mark;
 use crate::rules::{Apply, Bar, BarId, Far, Pdr, Rules};
 use crate::shard::Shard;
-use crate::shard::index::paging::{Met, Waiting};
+use crate::shard::index::paging::{Met, PagingState};
 use crate::shard::sessions::Sessions;
 
 /// One unit of a Downlink Data Notification Delay (8.2.28).
@@ -35,12 +35,12 @@ const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 pub(crate) type Told = (u16, DownlinkDataServiceInformation);
 
 impl<T: Tables> Sessions<T> {
-    fn waiting(&self, seid: u64) -> Option<&Waiting> {
+    fn paging_state(&self, seid: u64) -> Option<&PagingState> {
         let session = self.slab.get(self.slab.find(seid)?)?;
         session.context.rare()?.waiting.as_ref()
     }
 
-    fn change_waiting(&mut self, seid: u64, change: impl FnOnce(&mut Waiting)) {
+    fn change_paging(&mut self, seid: u64, change: impl FnOnce(&mut PagingState)) {
         let paging = &mut self.paging;
         if let Some(session) = self.slab.find_mut(seid) {
             session
@@ -49,9 +49,9 @@ impl<T: Tables> Sessions<T> {
         }
     }
 
-    /// A packet waits, and the SMF is to hear of it after `delay`.
+    /// A packet is buffered, and the SMF is to hear of it after `delay`.
     fn meet(&mut self, now: Time, what: Buffered, delay: Duration) {
-        self.change_waiting(what.seid, |session| {
+        self.change_paging(what.seid, |session| {
             let is_known = session.met.iter().any(|met| met.pdr == what.pdr);
             if is_known || session.quiet_until.is_some_and(|until| until > now) {
                 return;
@@ -65,10 +65,10 @@ impl<T: Tables> Sessions<T> {
         });
     }
 
-    /// The SMF did not hear of packets that wait; it is to from `at` on.
+    /// The SMF did not hear of buffered packets; it is to from `at` on.
     pub(crate) fn page_again(&mut self, at: Time, seid: u64) {
-        if self.waiting(seid).is_some() {
-            self.change_waiting(seid, |session| {
+        if self.paging_state(seid).is_some() {
+            self.change_paging(seid, |session| {
                 for met in session.met.iter_mut().filter(|met| met.due.is_none()) {
                     met.due = Some(at);
                 }
@@ -77,8 +77,8 @@ impl<T: Tables> Sessions<T> {
     }
 
     fn keep_met(&mut self, seid: u64, keep: impl Fn(&Met) -> bool) {
-        if self.waiting(seid).is_some() {
-            self.change_waiting(seid, |session| session.met.retain(|met| keep(met)));
+        if self.paging_state(seid).is_some() {
+            self.change_paging(seid, |session| session.met.retain(|met| keep(met)));
         }
     }
 
@@ -89,7 +89,7 @@ impl<T: Tables> Sessions<T> {
             return None;
         }
         let mut due = SmallVec::new();
-        self.change_waiting(seid, |session| {
+        self.change_paging(seid, |session| {
             session.quiet_until = session.quiet_until.filter(|until| *until > now);
             for met in &mut session.met {
                 if met.due.is_some_and(|at| at <= now) {
@@ -110,13 +110,13 @@ impl Bar {
     }
 }
 
-/// The FAR of a PDR, if its packets wait.
+/// The FAR of a PDR, if its packets are buffered.
 fn buffering<'a>(rules: &'a Rules, pdr: &Pdr) -> Option<&'a Far> {
     let far = rules.fars.iter().find(|far| Some(far.id) == pdr.far)?;
     matches!(far.apply, Apply::Buffer { .. }).then_some(far)
 }
 
-/// Whether the SMF wants to hear that packets of a PDR wait (NOCP).
+/// Whether the SMF wants to hear that packets of a PDR are buffered (NOCP).
 fn notifies(rules: &Rules, pdr: PdrId) -> bool {
     let pdr = rules.pdrs.iter().find(|known| known.id == pdr);
     let far = pdr.and_then(|pdr| buffering(rules, pdr));
@@ -141,32 +141,32 @@ impl<T: Tables> Sessions<T> {
             .then(|| (session.context.rules(), &session.handle))
     }
 
-    /// Limits packets that wait as their BAR says. The delay after which the SMF is to hear of them; `None`: it is not.
-    fn hold(&self, what: Buffered, tables: &mut T) -> Option<Duration> {
+    /// Limits buffered packets as their BAR says. The delay after which the SMF is to hear of them; `None`: it is not.
+    fn limit_by_bar(&self, what: Buffered, tables: &mut T) -> Option<Duration> {
         let (rules, _) = self.live_rules(what.seid)?;
         let pdr = rules.pdrs.iter().find(|pdr| pdr.id == what.pdr)?;
         let far = buffering(&rules, pdr)?;
         let bar = bar_of(&rules, far);
         if let Some(packets) = bar.and_then(|bar| bar.packets) {
-            let limits = HoldLimits {
+            let limits = BufferLimits {
                 packets: Some(packets.into()),
                 duration: None,
             };
-            tables.limit_held(what.seid, what.pdr, limits);
+            tables.limit_buffered(what.seid, what.pdr, limits);
         }
         let delay = DELAY_UNIT * bar.map_or(0, |bar| bar.delay).into();
         (far.apply == Apply::Buffer { notify: true }).then_some(delay)
     }
 
-    /// Of PDRs that packets have met, those whose packets still wait for an SMF that wants to hear of it.
-    fn still_waiting(&self, seid: u64, met: &[Met], tables: &T) -> SmallVec<[Told; 1]> {
+    /// Of PDRs that packets have met, those whose packets are still buffered and whose SMF wants to hear of it.
+    fn still_buffered(&self, seid: u64, met: &[Met], tables: &T) -> SmallVec<[Told; 1]> {
         let Some((rules, handle)) = self.live_rules(seid) else {
             return SmallVec::new();
         };
         let waiting = met
             .iter()
             .filter(|met| notifies(&rules, met.pdr))
-            .filter(|met| met.is_lost || tables.held(handle, met.pdr) > 0);
+            .filter(|met| met.is_lost || tables.buffered(handle, met.pdr) > 0);
         let told = waiting.filter_map(|met| {
             let pdr = rules.pdrs.iter().find(|pdr| pdr.id == met.pdr)?;
             let service = DownlinkDataServiceInformation {
@@ -180,7 +180,7 @@ impl<T: Tables> Sessions<T> {
 
     /// The same; the others are met no more.
     fn settle_met(&mut self, seid: u64, met: &[Met], tables: &T) -> SmallVec<[Told; 1]> {
-        let told = self.still_waiting(seid, met, tables);
+        let told = self.still_buffered(seid, met, tables);
         let is_told = |met: &Met| told.iter().any(|&(pdr, _)| pdr == met.pdr.0);
         let was_met = |pdr: PdrId| met.iter().any(|met| met.pdr == pdr);
         self.keep_met(seid, |met| is_told(met) || !was_met(met.pdr));
@@ -189,7 +189,7 @@ impl<T: Tables> Sessions<T> {
 
     /// Contents of a Downlink Data Report, now that it leaves.
     pub(crate) fn still_to_tell(&mut self, seid: u64, tables: &T) -> SmallVec<[Told; 1]> {
-        let waiting = self.waiting(seid).into_iter();
+        let waiting = self.paging_state(seid).into_iter();
         let met: SmallVec<[Met; 1]> = waiting
             .flat_map(|waiting| &waiting.met)
             .filter(|met| met.due.is_none())
@@ -200,7 +200,7 @@ impl<T: Tables> Sessions<T> {
 
     /// The session has changed: an idle period that is over is not reported.
     pub(crate) fn end_paging(&mut self, seid: u64) {
-        if self.waiting(seid).is_none() {
+        if self.paging_state(seid).is_none() {
             return;
         }
         let Some(session) = self.slab.find(seid).and_then(|at| self.slab.get(at)) else {
@@ -214,13 +214,13 @@ impl<T: Tables> Sessions<T> {
             .pdrs
             .iter()
             .any(|pdr| buffering(&rules, pdr).is_some());
-        self.change_waiting(seid, |session| {
+        self.change_paging(seid, |session| {
             session.met.retain(|met| notified.contains(&met.pdr));
             session.quiet_until = session.quiet_until.filter(|_| buffers);
         });
     }
 
-    /// A request was carried out: the SMF hears of what waits for PDRs of which it did not want to hear until now.
+    /// A request was carried out: the SMF hears of buffered packets of PDRs of which it did not want to hear until now.
     pub(crate) fn notice(&self, seid: u64, tables: &mut T) {
         let pdrs = &self.draft.silent;
         if pdrs.is_empty() {
@@ -230,8 +230,8 @@ impl<T: Tables> Sessions<T> {
             return;
         };
         let mut now = pdrs.iter().filter(|pdr| notifies(&rules, **pdr));
-        if now.any(|pdr| tables.held(handle, *pdr) > 0) {
-            tables.tell_of_held(seid);
+        if now.any(|pdr| tables.buffered(handle, *pdr) > 0) {
+            tables.tell_of_buffered(seid);
         }
     }
 
@@ -248,7 +248,7 @@ impl<T: Tables> Sessions<T> {
         bar.update(ie);
         let packets = ie.packets_meanwhile.map(|count| count.0).or(bar.packets);
         let duration = ie.duration.map(duration);
-        let limits = HoldLimits {
+        let limits = BufferLimits {
             packets: packets.map(u32::from),
             duration,
         };
@@ -256,13 +256,13 @@ impl<T: Tables> Sessions<T> {
         let mut waits = false;
         for pdr in &rules.pdrs {
             if buffering(&rules, pdr).is_some_and(|far| far.bar == Some(id)) {
-                tables.limit_held(seid, pdr.id, limits);
+                tables.limit_buffered(seid, pdr.id, limits);
                 waits = true;
             }
         }
         if let Some(duration) = duration.filter(|_| waits) {
             let until = now.after(duration);
-            self.change_waiting(seid, |session| session.quiet_until = Some(until));
+            self.change_paging(seid, |session| session.quiet_until = Some(until));
         }
     }
 }
@@ -273,16 +273,16 @@ fn duration(timer: Timer) -> Duration {
 }
 
 impl<T: Tables> Shard<T> {
-    /// A packet waits for a session, and none of its PDR did before it. Its SMF hears of it when time has been kept: a request
+    /// A packet of a session is buffered, and none of its PDR was before it. Its SMF hears of it when time has been kept: a request
     /// that has come meanwhile, after which nothing waits, goes first.
     pub(crate) fn on_buffered(&mut self, now: Time, what: Buffered) {
-        let delay = self.sessions.hold(what, &mut self.tables);
+        let delay = self.sessions.limit_by_bar(what, &mut self.tables);
         if let Some(delay) = delay {
             self.sessions.meet(now, what, delay);
         }
     }
 
-    /// Tell SMFs of packets that wait, where it is time.
+    /// Tell SMFs of buffered packets, where it is time.
     pub(super) fn page(&mut self, now: Time, out: &mut Outputs) {
         for _ in 0..SESSIONS_PER_STEP {
             let Some((seid, met)) = self.sessions.next_to_page(now) else {
@@ -312,7 +312,7 @@ impl<T: Tables> Shard<T> {
         }
         let flags = response.pfcpsrrsp_flags;
         if flags.is_some_and(|flags| flags.contains(PfcpSrRspFlags::DROBU)) {
-            self.tables.discard_held(seid);
+            self.tables.discard_buffered(seid);
         }
         for bar in response.update_bars.iter().filter_map(Result::ok) {
             self.sessions.update_bar(now, seid, &bar, &mut self.tables);

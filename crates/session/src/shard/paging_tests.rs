@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use compiled::{Buffered, HoldLimits, PdrId};
+use compiled::{BufferLimits, Buffered, PdrId};
 use pfcp::ie::{
     ApplyAction, DownlinkDataServiceInformation, PacketCount, PfcpSmReqFlags, PfcpSrRspFlags,
     ReportType, Timer, TimerUnit,
@@ -190,7 +190,7 @@ fn a_bar_bounds_what_waits() {
         w.put(IeType::SUGGESTED_BUFFERING_PACKETS_COUNT, PacketCount(20));
     });
     packet_comes(&mut world, seid);
-    let limits = HoldLimits {
+    let limits = BufferLimits {
         packets: Some(20),
         duration: None,
     };
@@ -211,7 +211,7 @@ fn the_answer_to_a_report_extends_buffering() {
             w.put(IeType::DL_BUFFERING_SUGGESTED_PACKET_COUNT, count);
         });
     });
-    let limits = HoldLimits {
+    let limits = BufferLimits {
         packets: Some(1000),
         duration: Some(Duration::from_secs(120)),
     };
@@ -255,10 +255,10 @@ fn drobu_discards_what_waits() {
         update_far(w, ApplyAction::FORW, None);
     });
     let live = world.core.tables().live.values().next().unwrap();
-    assert!(live.drops_held, "before it forwards");
+    assert!(live.drops_buffered, "before it forwards");
     world.modify(smf(2), seid, |w| update_far(w, IDLE, None));
     let live = world.core.tables().live.values().next().unwrap();
-    assert!(!live.drops_held);
+    assert!(!live.drops_buffered);
 }
 
 #[test]

@@ -296,8 +296,8 @@ impl<T: Tables> Sessions<T> {
             .take(now, &mut self.draft, held, &self.site)
             .and_then(|()| {
                 if !self.draft.packets_may_notice() {
-                    if self.draft.drops_held {
-                        tables.discard_held(seid);
+                    if self.draft.drops_buffered {
+                        tables.discard_buffered(seid);
                     }
                     return Ok(());
                 }
@@ -312,7 +312,7 @@ impl<T: Tables> Sessions<T> {
                 self.compiler
                     .compile(rules, &self.site, &reaches, &mut self.compiled)?;
                 compiler::name(&mut self.compiled, seid, rules.pdrs);
-                self.compiled.drops_held = self.draft.drops_held;
+                self.compiled.drops_buffered = self.draft.drops_buffered;
                 let new = &mut self.compiled;
                 let published = self.ledger.publish(payer, &mut handle, new, tables);
                 published.map_err(no_room)

@@ -1,5 +1,5 @@
-//! Memory for packets that wait: small blocks, chained, so that a short packet takes little and a long one is no
-//! exception. Taken from the system as it is needed, and given back when no packet waits any more.
+//! Memory for buffered packets: small blocks, chained, so that a short packet takes little and a long one is no
+//! exception. Taken from the system as it is needed, and given back when none is buffered any more.
 
 /// Octets of a block that hold a packet's.
 const PAYLOAD: usize = 124;

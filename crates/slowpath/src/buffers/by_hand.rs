@@ -1,21 +1,21 @@
-//! Keeping packets without a thread and without sockets.
+//! Buffering without a thread and without sockets.
 
 use std::sync::{Arc, mpsc};
 
 use compiled::Buffered;
 
-use super::keeper::{Buffers, Exit};
-use super::{HoldBounds, HoldCounters, HoldTotals, Holder};
-use crate::orders::Orders;
+use super::packet_buffer::{Exit, PacketBuffer};
+use super::{BufferBounds, BufferCounters, BufferCounts, BufferParts};
+use crate::buffer_commands::BufferCommands;
 use crate::outgoing::Outgoing;
 
-/// Packets that wait, moved by whoever calls: for a pipeline that runs in the caller's own process, which sends what
+/// Buffered packets, moved by the caller: for a pipeline that runs in the caller's own process, which sends what
 /// leaves itself.
 #[derive(Debug)]
-pub struct HeldByHand {
-    buffers: Buffers<Left>,
-    orders: Arc<Orders>,
-    counters: Arc<HoldCounters>,
+pub struct BufferByHand {
+    buffer: PacketBuffer<Left>,
+    commands: Arc<BufferCommands>,
+    counters: Arc<BufferCounters>,
     news: mpsc::Receiver<Buffered>,
 }
 
@@ -43,46 +43,46 @@ impl Exit for Left {
     }
 }
 
-impl HeldByHand {
-    pub(crate) fn new(holder: Holder, bounds: HoldBounds) -> Self {
+impl BufferByHand {
+    pub(crate) fn new(parts: BufferParts, bounds: BufferBounds) -> Self {
         let (listener, news) = mpsc::channel();
-        let counters = Arc::<HoldCounters>::default();
-        let orders = Arc::clone(&holder.orders);
+        let counters = Arc::<BufferCounters>::default();
+        let commands = Arc::clone(&parts.commands);
         // Nobody who could miss it is left if this fails.
         let tell = move |what| listener.send(what).unwrap_or_default();
         let shared = Arc::clone(&counters);
         Self {
-            buffers: Buffers::new(holder, bounds, Left::default(), shared, tell),
-            orders,
+            buffer: PacketBuffer::new(parts, bounds, Left::default(), shared, tell),
+            commands,
             counters,
             news,
         }
     }
 
-    /// Keep the packet of a record that the data path has made ([`tables::Run::event`], or of the ring).
+    /// Buffer the packet of a record that the data path has made ([`tables::Run::event`], or of the ring).
     pub fn take(&mut self, record: &[u8]) {
-        self.buffers.take(record);
+        self.buffer.take(record);
     }
 
-    /// Hear of changes to rules, and let go what may go.
+    /// Hear of changes to rules, and release what may leave.
     pub fn release(&mut self) -> Vec<Released> {
-        for order in self.orders.take() {
-            self.buffers.obey(order, &self.orders);
+        for command in self.commands.take() {
+            self.buffer.execute(command, &self.commands);
         }
-        while self.buffers.has_ready() {
-            self.buffers.release();
+        while self.buffer.has_ready() {
+            self.buffer.release();
         }
-        self.buffers.show();
-        std::mem::take(&mut self.buffers.exit.0)
+        self.buffer.show();
+        std::mem::take(&mut self.buffer.exit.0)
     }
 
-    /// First packets of PDRs that none waited for, since this was asked last.
+    /// First buffered packets of PDRs, since this was asked last.
     pub fn news(&mut self) -> Vec<Buffered> {
         self.news.try_iter().collect()
     }
 
-    /// Counters of packets, and how many waited at the last [`Self::release`].
-    pub fn totals(&self) -> HoldTotals {
-        self.counters.totals()
+    /// Counters of packets, and how many were buffered at the last [`Self::release`].
+    pub fn counts(&self) -> BufferCounts {
+        self.counters.counts()
     }
 }

@@ -12,8 +12,8 @@ use session::testing;
 use tables::task::{EVENT_HELD, Event};
 use tables::{Handle, Layout, Options, PortConfig, Roles, Tables};
 
-use super::by_hand::{HeldByHand, Released};
-use super::queues::HoldBounds;
+use super::by_hand::{BufferByHand, Released};
+use super::queues::BufferBounds;
 use crate::Setup;
 use crate::finish::framed;
 
@@ -56,7 +56,7 @@ fn downlink(pdr: PdrId, action: Action) -> Entry {
 struct World {
     tables: Tables,
     handle: Handle,
-    held: HeldByHand,
+    buffer: BufferByHand,
     /// PDRs of which was told that packets wait.
     told: BTreeSet<PdrId>,
     sent: u8,
@@ -77,17 +77,17 @@ impl World {
         );
         let mut tables = tables.unwrap();
         let setup = Setup::new(&mut tables).unwrap();
-        let bounds = HoldBounds {
+        let bounds = BufferBounds {
             bytes: 1 << 20,
             packets: 1000,
             packets_per_session: 1000,
             age: Duration::from_secs(3600),
         };
-        let held = setup.hold_by_hand(&tables, bounds);
+        let buffer = setup.buffer_by_hand(&tables, bounds);
         Self {
             tables,
             handle: Handle::default(),
-            held,
+            buffer,
             told: BTreeSet::new(),
             sent: 0,
         }
@@ -137,7 +137,7 @@ impl World {
         crate::inet::set_header_checksum(&mut ip);
         let run = self.tables.run(0, &framed(&ip), 1).unwrap();
         if Event::parse(&run.event).is_some_and(|event| event.kind == EVENT_HELD) {
-            self.held.take(&run.event);
+            self.buffer.take(&run.event);
         }
     }
 
@@ -145,7 +145,7 @@ impl World {
     fn settle(&mut self) -> Vec<(u32, u8)> {
         let mut left = Vec::new();
         for _ in 0..4 {
-            for released in self.held.release() {
+            for released in self.buffer.release() {
                 let Released::Packet(outgoing) = released else {
                     panic!("the gNB's next hop is not known");
                 };
@@ -156,12 +156,12 @@ impl World {
             self.tables.maintain();
         }
         self.told
-            .extend(self.held.news().into_iter().map(|news| news.pdr));
+            .extend(self.buffer.news().into_iter().map(|news| news.pdr));
         left
     }
 
     fn waiting(&self, pdr: PdrId) -> u64 {
-        self.tables.held(&self.handle, pdr)
+        self.tables.buffered(&self.handle, pdr)
     }
 }
 
@@ -176,11 +176,11 @@ fn stuck_behind_a_new_pdr_after_the_far_forwards() {
     assert_eq!(world.settle(), []);
     assert_eq!(world.told, BTreeSet::from(PDRS));
     world.publish(&[Some(Action::Buffer), Some(tunnel(7))]);
-    assert_eq!(world.settle(), [(7, 1)], "what the FAR held");
+    assert_eq!(world.settle(), [(7, 1)], "what the FAR had buffered");
     assert_eq!(PDRS.map(|pdr| world.waiting(pdr)), [1, 0]);
     world.publish(&[Some(tunnel(8)), Some(tunnel(7))]);
     assert_eq!(world.settle(), [(8, 2)]);
-    assert_eq!(world.held.totals().packets, 0);
+    assert_eq!(world.buffer.counts().packets, 0);
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn what_waited_for_a_pdr_that_is_removed_waits_for_the_next_one_in_order() {
     world.publish(&[None, Some(Action::Buffer)]);
     assert_eq!(world.settle(), []);
     assert_eq!(
-        (world.waiting(PDRS[1]), world.held.totals().packets),
+        (world.waiting(PDRS[1]), world.buffer.counts().packets),
         (3, 3)
     );
     world.publish(&[None, Some(tunnel(7))]);
@@ -219,8 +219,8 @@ fn the_smf_hears_of_a_pdr_that_takes_over_what_waits() {
     world.packet(UDP);
     world.publish(&[None, None]);
     assert_eq!(world.settle(), []);
-    let totals = world.held.totals();
-    assert_eq!((totals.packets, totals.lost), (0, 1));
+    let counts = world.buffer.counts();
+    assert_eq!((counts.packets, counts.lost), (0, 1));
 }
 
 fn action() -> impl Strategy<Value = Option<Action>> {
@@ -273,22 +273,22 @@ proptest! {
             }
             let mut waiting = 0;
             for (pdr, action) in PDRS.into_iter().zip(&rules) {
-                let held = if action.is_some() { world.waiting(pdr) } else { 0 };
-                waiting += held;
-                if held > 0 {
+                let buffered = if action.is_some() { world.waiting(pdr) } else { 0 };
+                waiting += buffered;
+                if buffered > 0 {
                     prop_assert_eq!(action, &Some(Action::Buffer));
                     prop_assert!(world.told.contains(&pdr));
                 } else {
                     world.told.remove(&pdr);
                 }
             }
-            let totals = world.held.totals();
-            prop_assert_eq!(totals.packets, waiting);
-            prop_assert_eq!(totals.taken, totals.released + totals.lost + totals.packets);
+            let counts = world.buffer.counts();
+            prop_assert_eq!(counts.packets, waiting);
+            prop_assert_eq!(counts.taken, counts.released + counts.lost + counts.packets);
         }
         world.publish(&[None, None]);
         world.settle();
-        prop_assert_eq!(world.held.totals().packets, 0);
+        prop_assert_eq!(world.buffer.counts().packets, 0);
         prop_assert_eq!(world.entries_in_use(), 0);
     }
 }

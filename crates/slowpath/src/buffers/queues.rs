@@ -1,4 +1,4 @@
-//! Packets that wait, session by session and PDR by PDR, in the order in which they came: how many, how long, and which
+//! Buffered packets, session by session and PDR by PDR, in the order in which they came: how many, how long, and which
 //! are lost.
 //!
 //! When there is no room for another packet, the session that takes the most memory loses its oldest ones, if it takes
@@ -8,36 +8,36 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-use compiled::{HoldLimits, PdrId};
+use compiled::{BufferLimits, PdrId};
 use smallvec::SmallVec;
 
 use super::arena::{Arena, Stored};
-use crate::orders::HeldSession;
+use crate::buffer_commands::BufferedSession;
 
-/// Octets of memory that a session for which something waits takes beside its packets: generously.
+/// Octets of memory that a session with buffered packets takes beside its packets: generously.
 const SESSION_LEN: usize = 256;
 /// Time for which it is no news that packets of a PDR come and find no room.
 const TOLD_MS: u64 = 10_000;
 /// PDRs of which that is remembered; packets of others are lost untold meanwhile.
 const TOLD_MAX: usize = 65_536;
 
-/// Bounds of what waits.
+/// Bounds of what is buffered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HoldBounds {
+pub struct BufferBounds {
     /// Octets of memory.
     pub bytes: usize,
     /// All packets.
     pub packets: usize,
     /// Packets of one PDR's entry, and of one session.
     pub packets_per_session: u32,
-    /// Time that a packet waits, unless an SMF asks for more.
+    /// Time that a packet is buffered, unless an SMF asks for more.
     pub age: Duration,
 }
 
-/// A packet that waits.
+/// A buffered packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
-    /// Index of the entry that took it, which counts it as held.
+    /// Index of the entry that took it, which counts it.
     pub(super) entry: u32,
     /// Port where it came in, and worker that took it in.
     pub(super) port: u16,
@@ -50,7 +50,7 @@ pub(super) struct Packet {
     stored: Stored,
 }
 
-/// When a packet came to wait, and after which others: that stays when it is handed on to another PDR.
+/// When a packet was buffered, and after which others: that stays when it is handed on to another PDR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Came {
     number: u64,
@@ -180,7 +180,7 @@ pub(super) enum Why {
 
 #[derive(Debug)]
 pub(super) struct Queues {
-    bounds: HoldBounds,
+    bounds: BufferBounds,
     arena: Arena,
     sessions: HashMap<u64, Queue>,
     /// Sessions for which something waits, by the memory that it takes.
@@ -194,7 +194,7 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn new(bounds: HoldBounds) -> Self {
+    pub(super) fn new(bounds: BufferBounds) -> Self {
         Self {
             bounds,
             arena: Arena::new(bounds.bytes),
@@ -418,7 +418,7 @@ impl Queues {
         now_ms: u64,
         seid: u64,
         pdr: PdrId,
-        limits: HoldLimits,
+        limits: BufferLimits,
         mut lose: impl FnMut(Packet, Why),
     ) {
         let Some(queue) = self.sessions.get_mut(&seid) else {
@@ -486,11 +486,11 @@ impl Queues {
     }
 
     /// Sessions for which something waits, up to so many, the longest first.
-    pub(super) fn list(&self, now_ms: u64, at_most: usize) -> Vec<HeldSession> {
+    pub(super) fn list(&self, now_ms: u64, at_most: usize) -> Vec<BufferedSession> {
         let view = |(&seid, queue): (&u64, &Queue)| {
             let packets = || queue.lanes.iter().flat_map(|lane| &lane.packets);
             let since = packets().map(|packet| packet.came.at_ms).min();
-            HeldSession {
+            BufferedSession {
                 seid,
                 pdrs: queue.lanes.iter().map(|lane| lane.pdr.0).collect(),
                 packets: packets().count() as u64,
@@ -498,7 +498,7 @@ impl Queues {
                 age: Duration::from_millis(since.map_or(0, |at| now_ms.saturating_sub(at))),
             }
         };
-        let mut sessions: Vec<HeldSession> = self.sessions.iter().map(view).collect();
+        let mut sessions: Vec<BufferedSession> = self.sessions.iter().map(view).collect();
         sessions.sort_by_key(|session| (std::cmp::Reverse(session.age), session.seid));
         sessions.truncate(at_most);
         sessions
@@ -520,7 +520,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const BOUNDS: HoldBounds = HoldBounds {
+    const BOUNDS: BufferBounds = BufferBounds {
         bytes: 1 << 20,
         packets: 100,
         packets_per_session: 10,
@@ -606,7 +606,7 @@ mod tests {
         });
         assert_eq!(taken.count(), 99, "100 in all");
         assert_eq!(lost, [1; 10], "who had more than one");
-        let mut small = Queues::new(HoldBounds {
+        let mut small = Queues::new(BufferBounds {
             bytes: 5 * (Arena::taken(200) + SESSION_LEN),
             ..BOUNDS
         });
@@ -622,7 +622,7 @@ mod tests {
             put(&mut queues, 0, &arrival(1, 2, &[n])).unwrap();
         }
         let mut lost = Vec::new();
-        let limits = HoldLimits {
+        let limits = BufferLimits {
             packets: Some(3),
             duration: Some(Duration::from_secs(60)),
         };
@@ -634,7 +634,7 @@ mod tests {
         assert_eq!(lost[2..], [Why::Expired; 3]);
         assert!(queues.is_empty());
         assert_eq!(put(&mut queues, 0, &arrival(1, 2, b"x")), Ok(true));
-        let none = HoldLimits {
+        let none = BufferLimits {
             packets: Some(0),
             duration: None,
         };
@@ -648,7 +648,7 @@ mod tests {
         put(&mut queues, 0, &arrival(1, 2, b"a")).unwrap();
         put(&mut queues, 2000, &arrival(1, 2, b"bc")).unwrap();
         put(&mut queues, 3000, &arrival(2, 2, b"d")).unwrap();
-        let listed = HeldSession {
+        let listed = BufferedSession {
             seid: 1,
             pdrs: vec![2],
             packets: 2,
@@ -666,7 +666,7 @@ mod tests {
 
     #[test]
     fn who_takes_the_most_room_gives_way_and_the_oldest_goes_first() {
-        let mut queues = Queues::new(HoldBounds {
+        let mut queues = Queues::new(BufferBounds {
             packets: 20,
             packets_per_session: 1000,
             ..BOUNDS
@@ -691,7 +691,7 @@ mod tests {
 
     #[test]
     fn a_packet_without_room_is_told_of_but_not_each() {
-        let mut queues = Queues::new(HoldBounds { bytes: 0, ..BOUNDS });
+        let mut queues = Queues::new(BufferBounds { bytes: 0, ..BOUNDS });
         let pdr = PdrId(2);
         assert_eq!(put(&mut queues, 0, &arrival(1, 2, b"x")), Err(Why::Full));
         assert!(queues.tell_lost(0, 1, pdr) && !queues.tell_lost(9_999, 1, pdr));
@@ -720,7 +720,7 @@ mod tests {
         fn room_is_taken_from_the_greediest(
             steps in prop::collection::vec((0u64..6, 0u16..2, 0usize..1500, 0u8..8), 1..400),
         ) {
-            let bounds = HoldBounds { bytes: 30_000, packets: 60, packets_per_session: 50, ..BOUNDS };
+            let bounds = BufferBounds { bytes: 30_000, packets: 60, packets_per_session: 50, ..BOUNDS };
             let mut queues = Queues::new(bounds);
             let mut waiting = 0;
             for (now_ms, (seid, pdr, len, what)) in (0u64..).zip(steps) {

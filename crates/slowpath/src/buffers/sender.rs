@@ -1,4 +1,4 @@
-//! Packets that have waited, out of the interface that their next hop names.
+//! Released packets, out of the interface that their next hop names.
 
 use std::io;
 use std::iter::once;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tables::Egress;
 
-use super::keeper::Exit;
+use super::packet_buffer::Exit;
 use crate::frame_sockets::FrameSockets;
 use crate::outgoing::Outgoing;
 use crate::sockets::RawSockets;

@@ -1,16 +1,16 @@
-//! Packets that wait, among changes of rules: what a fuzz target and the replay of its corpus share.
+//! Buffered packets, among changes of rules: what a fuzz target and the replay of its corpus share.
 
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use compiled::{Action, Compiled, Direction, Entry, Key, Marks, NiId, PdrId, Select, Tables as _};
-use slowpath::{HeldByHand, HoldBounds, Setup};
+use slowpath::{BufferBounds, BufferByHand, Setup};
 use tables::{Handle, Layout, Options, PortConfig, Roles, Tables};
 
 const N3: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 3, 0, 1));
 const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 1);
-const BOUNDS: HoldBounds = HoldBounds {
+const BOUNDS: BufferBounds = BufferBounds {
     bytes: 1 << 16,
     packets: 12,
     packets_per_session: 8,
@@ -21,7 +21,7 @@ const EVENT_HELD: u32 = 6;
 struct World {
     tables: Tables,
     handle: Handle,
-    held: HeldByHand,
+    buffer: BufferByHand,
 }
 
 fn entry(pdr: u16, direction: Direction, action: Action) -> Entry {
@@ -56,13 +56,13 @@ impl World {
         let layout = Layout::for_sessions(64, 1, 1);
         let mut tables = Tables::host(&layout, &ports, &Options::default()).expect("tables");
         tables.set_local(&[N3]).expect("an address of our own");
-        let setup = Setup::new(&mut tables).expect("orders");
-        let held = setup.hold_by_hand(&tables, BOUNDS);
+        let setup = Setup::new(&mut tables).expect("commands");
+        let buffer = setup.buffer_by_hand(&tables, BOUNDS);
         let handle = Handle::default();
         Self {
             tables,
             handle,
-            held,
+            buffer,
         }
     }
 
@@ -85,22 +85,22 @@ impl World {
         (self.tables.publish(&mut self.handle, &session)).expect("room for a session");
     }
 
-    /// A frame through the pipeline; what it hands over is kept.
+    /// A frame through the pipeline; what it hands over is buffered.
     fn run(&mut self, port: usize, frame: &[u8]) {
         let run = self.tables.run(port, frame, 1_000_000).expect("the host");
         if run.event.starts_with(&EVENT_HELD.to_ne_bytes()) {
-            self.held.take(&run.event);
+            self.buffer.take(&run.event);
         }
     }
 
     fn settle(&mut self) {
-        let left = self.held.release();
+        let left = self.buffer.release();
         assert!(left.len() <= 64 * 1024, "{} packets of a few", left.len());
-        let totals = self.held.totals();
-        let gone = totals.released + totals.lost;
-        assert_eq!(totals.taken, gone + totals.packets, "{totals:?}");
-        assert!(totals.packets <= BOUNDS.packets as u64, "{totals:?}");
-        assert!(totals.bytes <= BOUNDS.bytes as u64, "{totals:?}");
+        let counts = self.buffer.counts();
+        let gone = counts.released + counts.lost;
+        assert_eq!(counts.taken, gone + counts.packets, "{counts:?}");
+        assert!(counts.packets <= BOUNDS.packets as u64, "{counts:?}");
+        assert!(counts.bytes <= BOUNDS.bytes as u64, "{counts:?}");
         self.tables.maintain();
     }
 }
@@ -124,7 +124,7 @@ pub(crate) fn run(input: &[u8]) {
         world.tables.withdraw(&mut world.handle);
         world.settle();
         // A record of an entry that took none of its packets belongs to nobody who could be gone.
-        if world.held.totals().packets > 0 {
+        if world.buffer.counts().packets > 0 {
             *world = World::new();
         }
     });
@@ -147,7 +147,7 @@ fn steps(world: &mut World, input: &[u8]) {
             2 => world.publish(Action::Buffer, tunnel),
             3 => world.publish(route, Action::Drop),
             4 => world.tables.withdraw(&mut world.handle),
-            5 => world.held.take(tail),
+            5 => world.buffer.take(tail),
             _ => {
                 let [a, b, tail @ ..] = tail else { break };
                 let len = usize::from(u16::from_le_bytes([*a, *b])).min(tail.len());
@@ -156,7 +156,7 @@ fn steps(world: &mut World, input: &[u8]) {
                 match step & 3 {
                     0 => world.run(1, octets),
                     1 => world.run(0, octets),
-                    _ => world.held.take(&record(step >> 7, octets)),
+                    _ => world.buffer.take(&record(step >> 7, octets)),
                 }
             }
         }

@@ -46,7 +46,7 @@ fn finisher() -> (Tables, Finisher) {
     let ports = [port("n3", true), port("n6", false)];
     let layout = Layout::for_sessions(64, 1, 1);
     let mut tables = Tables::host(&layout, &ports, &Options::default()).expect("tables");
-    let setup = Setup::new(&mut tables).expect("orders");
+    let setup = Setup::new(&mut tables).expect("commands");
     tables.set_local(&[N3]).expect("an address of our own");
     let key = |teid, entry| (Key::direct(teid), Select::One(entry));
     let session = Compiled {

@@ -10,8 +10,8 @@ use compiled::Counters;
 
 use crate::abi::{Config, Line, Side, entry, rate};
 use crate::alloc::ExpectedLines;
+use crate::buffer_control::BufferControl;
 use crate::entry_owners::EntryOwners;
-use crate::keeper::Keeper;
 use crate::layout::Memory;
 use crate::memory::View;
 use crate::successors::Successors;
@@ -28,8 +28,8 @@ pub(crate) struct Entries {
     pub(crate) free: ExpectedLines,
     /// Entries below this are the slots of TEIDs.
     pub(crate) direct_end: u32,
-    /// `None`: no packet waits.
-    pub(crate) keeper: Option<Arc<dyn Keeper>>,
+    /// `None`: no packet is buffered.
+    pub(crate) buffer_control: Option<Arc<dyn BufferControl>>,
 }
 
 impl Entries {
@@ -46,7 +46,7 @@ impl Entries {
             successors: mem.successors.clone(),
             free,
             direct_end,
-            keeper: None,
+            buffer_control: None,
         }
     }
 
@@ -120,8 +120,8 @@ impl Entries {
         }
     }
 
-    /// Whether somebody keeps packets. Else none waits, and nothing has to stay behind any.
-    pub(crate) fn holds(&self) -> bool {
+    /// Whether packets are buffered at all. Else nothing has to stay behind any.
+    pub(crate) fn is_buffering(&self) -> bool {
         self.config[0].held_max.load(Ordering::Acquire) > 0
     }
 
@@ -130,26 +130,26 @@ impl Entries {
         self.config[0].shaper_frames.load(Ordering::Acquire) > 0
     }
 
-    /// Packets that wait at an entry, or are on their way there.
-    pub(crate) fn held(&self, index: u32) -> u64 {
+    /// Packets that are buffered at an entry, or are on their way there.
+    pub(crate) fn buffered(&self, index: u32) -> u64 {
         self.side(index).held.load(Ordering::Acquire).into()
     }
 
-    /// Have what waits at an entry looked at: its FAR may have changed.
-    pub(crate) fn look_at_held(&self, index: u32) {
-        if let (Some(keeper), Some(seid)) = (&self.keeper, self.owners.seid(index))
-            && self.held(index) > 0
+    /// Have the packets that are buffered at an entry released, as far as its FAR says so now.
+    pub(crate) fn release_buffered(&self, index: u32) {
+        if let (Some(control), Some(seid)) = (&self.buffer_control, self.owners.seid(index))
+            && self.buffered(index) > 0
         {
-            keeper.look(seid);
+            control.release(seid);
         }
     }
 
-    /// Have what waits at these entries, all of one session, dropped.
-    pub(crate) fn discard_held(&self, entries: &[u32]) {
-        let mut waiting = entries.iter().filter(|&&index| self.held(index) > 0);
-        let seid = waiting.next().and_then(|&index| self.owners.seid(index));
-        if let (Some(keeper), Some(seid)) = (&self.keeper, seid) {
-            keeper.discard(seid);
+    /// Have the packets that are buffered at these entries, all of one session, dropped.
+    pub(crate) fn discard_buffered(&self, entries: &[u32]) {
+        let mut buffered = entries.iter().filter(|&&index| self.buffered(index) > 0);
+        let seid = buffered.next().and_then(|&index| self.owners.seid(index));
+        if let (Some(control), Some(seid)) = (&self.buffer_control, seid) {
+            control.discard(seid);
         }
     }
 }
@@ -165,7 +165,7 @@ mod tests {
 
     use compiled::{Action, Compiled, Entry, Key, NiId, PdrId, Qfi, Select, Tables as _};
 
-    use crate::waiting_tests::{data_network, downlink};
+    use crate::buffering_tests::{data_network, downlink};
     use crate::{Handle, Layout, Options, Tables};
 
     fn tunnel(ue: Ipv4Addr, teid: u32, qfi: u8) -> Compiled {

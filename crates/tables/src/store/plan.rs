@@ -495,7 +495,7 @@ impl Planner<'_> {
     /// No entry lies in the slot and no packet reads what lay there.
     fn is_vacant(&self, plan: &Plan, slot: u32) -> bool {
         !self.shard.transitions.is_settling(slot)
-            && self.shard.entries.held(slot) == 0
+            && self.shard.entries.buffered(slot) == 0
             && plan.held.entries.iter().all(|held| held.index != slot)
     }
 

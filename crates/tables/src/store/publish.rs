@@ -23,8 +23,8 @@ pub(crate) struct Superseded {
     exts: Vec<u32>,
     /// Old lists: the line that leads there, and their first place.
     runs: Vec<(u32, u32)>,
-    /// Entries that packets may wait at.
-    waiting: Vec<u32>,
+    /// Entries that packets may be buffered at.
+    buffered: Vec<u32>,
 }
 
 /// Carries a change out, in a shard and in the node.
@@ -42,8 +42,8 @@ impl Publisher<'_> {
         self.shard.departed.forget();
         let mut former = std::mem::take(self.former);
         self.note_former(plan, &mut former);
-        if new.drops_held {
-            self.shard.entries.discard_held(&former.waiting);
+        if new.drops_buffered {
+            self.shard.entries.discard_buffered(&former.buffered);
         }
         self.fill_meters_and_exts(plan);
         for want in plan.wants.iter().filter(|want| want.behind > 0) {
@@ -73,9 +73,9 @@ impl Publisher<'_> {
         self.unlead(plan);
         self.retire_former(plan, &mut former);
         if plan.next.entries.is_empty() {
-            self.shard.entries.discard_held(&former.waiting);
+            self.shard.entries.discard_buffered(&former.buffered);
         } else {
-            (former.waiting.iter()).for_each(|&index| self.shard.entries.look_at_held(index));
+            (former.buffered.iter()).for_each(|&index| self.shard.entries.release_buffered(index));
         }
         *self.former = former;
     }
@@ -101,15 +101,15 @@ impl Publisher<'_> {
         former.peers.clear();
         former.exts.clear();
         former.runs.clear();
-        former.waiting.clear();
+        former.buffered.clear();
         for held in &plan.held.entries {
             let line = self.shard.entries.line(held.index);
             if entry::has_peer(line.load(entry::HEAD)) {
                 former.peers.push((line.load(entry::OUT) >> 32) as u32);
             }
             former.exts.extend(self.shard.entries.ext_of(held.index));
-            if entry::may_hold(line.load(entry::HEAD)) {
-                former.waiting.push(held.index);
+            if entry::may_buffer(line.load(entry::HEAD)) {
+                former.buffered.push(held.index);
             }
         }
         for key in &plan.held.keys {
@@ -182,16 +182,16 @@ impl Publisher<'_> {
                 self.shard.carry(was, want.at);
                 self.shard.leave_behind(was, want.at);
             }
-            let holds = want
+            let buffers = want
                 .was
-                .filter(|&was| entry::may_hold(self.shard.entries.head(was)));
-            let head = match holds {
-                Some(_) => self.shard.behind_waiting(want.at, want.head(), self.grace),
+                .filter(|&was| entry::may_buffer(self.shard.entries.head(was)));
+            let head = match buffers {
+                Some(_) => self.shard.behind_buffered(want.at, want.head(), self.grace),
                 None => want.head(),
             };
             self.shard.entries.line(want.at).publish(entry::HEAD, head);
-            // Whoever keeps what waits goes by this line from now on: by what it says, not by what lay there before.
-            if let Some(was) = holds {
+            // Buffered packets go by this line from now on: by what it says, not by what lay there before.
+            if let Some(was) = buffers {
                 self.shard.wait_behind(was, want.at);
             }
         }
@@ -223,8 +223,8 @@ impl Publisher<'_> {
             }
         }
         if old != new {
-            let head = if entry::may_hold(live) {
-                self.shard.behind_waiting(want.at, new, self.grace)
+            let head = if entry::may_buffer(live) {
+                self.shard.behind_buffered(want.at, new, self.grace)
             } else {
                 new
             };
@@ -357,10 +357,10 @@ mod tests {
     };
 
     use super::entry;
-    use crate::{Handle, Layout, Options, Tables, waiting_tests};
+    use crate::{Handle, Layout, Options, Tables, buffering_tests};
 
     fn downlink(pdr: u16) -> Entry {
-        waiting_tests::downlink(PdrId(pdr), Action::Drop)
+        buffering_tests::downlink(PdrId(pdr), Action::Drop)
     }
 
     fn session(entries: Vec<Entry>, select: Select) -> Compiled {
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn packets_that_were_led_to_a_list_find_it_when_one_pdr_is_left() {
-        let port = waiting_tests::data_network();
+        let port = buffering_tests::data_network();
         let layout = Layout::for_sessions(64, 1, 1);
         let mut tables = Tables::by_hand(&layout, &[port], &Options::default()).unwrap();
         let bystander = tables.bystander();

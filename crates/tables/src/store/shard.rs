@@ -241,7 +241,7 @@ impl ShardTables {
 
     /// Entry `to` replaces `from`, at which packets may wait: those that meet it stay behind them.
     pub(crate) fn wait_behind(&mut self, from: u32, to: u32) {
-        if !self.entries.holds() {
+        if !self.entries.is_buffering() {
             return;
         }
         let held = &self.entries.side(to).held;
@@ -261,13 +261,13 @@ impl ShardTables {
     }
 
     /// Head of an entry while packets may wait at it. It becomes what it shall be once none does.
-    pub(crate) fn behind_waiting(
+    pub(crate) fn behind_buffered(
         &mut self,
         index: u32,
         head: u64,
         grace: &mut Grace<Retired>,
     ) -> u64 {
-        if !self.entries.holds() || !entry::forwards(head) {
+        if !self.entries.is_buffering() || !entry::forwards(head) {
             return head;
         }
         self.transitions.drain(index);
@@ -283,8 +283,8 @@ impl ShardTables {
         }
         let head = self.entries.head(index);
         if entry::is_draining(head) {
-            if self.entries.holds() && self.entries.held(index) > 0 {
-                self.entries.look_at_held(index);
+            if self.entries.is_buffering() && self.entries.buffered(index) > 0 {
+                self.entries.release_buffered(index);
                 return grace.retire(Retired::Drain(index));
             }
             let line = self.entries.line(index);
@@ -343,9 +343,9 @@ impl ShardTables {
 
     /// Whether packets still wait at an entry that is gone, so that it cannot be used again.
     fn is_awaited(&self, index: u32, asked: bool) -> bool {
-        let awaited = asked && self.entries.holds() && self.entries.held(index) > 0;
+        let awaited = asked && self.entries.is_buffering() && self.entries.buffered(index) > 0;
         if awaited {
-            self.entries.look_at_held(index);
+            self.entries.release_buffered(index);
         }
         awaited
     }

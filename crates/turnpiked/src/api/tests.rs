@@ -156,7 +156,7 @@ fn answer(asked: &Asked) {
             match question {
                 Question::Buffers(reply) => {
                     let (sender, receiver) = std::sync::mpsc::channel();
-                    let _ = sender.send(vec![slowpath::HeldSession {
+                    let _ = sender.send(vec![slowpath::BufferedSession {
                         seid: 0xabc,
                         pdrs: vec![2],
                         packets: 3,

@@ -8,7 +8,7 @@ use nexthop::netlink::Netlink;
 use nexthop::{KernelChange, NextHops, Request};
 use report::PolicyReport;
 use slowpath::{
-    BufferThread, EndMarkerCounters, Finished, HeldSession, HoldTotals, SlowPathCounters,
+    BufferCounts, BufferThread, BufferedSession, EndMarkerCounters, Finished, SlowPathCounters,
     SlowPathThread,
 };
 use tables::Tables;
@@ -27,7 +27,7 @@ pub(crate) struct KernelMirror {
     netlink: Netlink,
     slow_path: SlowPathThread,
     end_markers: Arc<EndMarkerCounters>,
-    /// `None`: no packet waits for an idle UE.
+    /// `None`: no packet is buffered for an idle UE.
     buffers: Option<BufferThread>,
     requests: Vec<Request>,
     readdressed: bool,
@@ -135,14 +135,14 @@ impl KernelMirror {
         self.slow_path.finished()
     }
 
-    /// Counters of packets that waited for idle UEs.
-    pub(crate) fn buffers(&self) -> HoldTotals {
+    /// Counters of packets that were buffered for idle UEs.
+    pub(crate) fn buffers(&self) -> BufferCounts {
         let buffers = self.buffers.as_ref();
-        buffers.map_or_else(HoldTotals::default, |buffers| buffers.counters().totals())
+        buffers.map_or_else(BufferCounts::default, |buffers| buffers.counters().counts())
     }
 
-    /// A receiver of the sessions for which packets wait; `None`: none can wait.
-    pub(crate) fn list_buffers(&self) -> Option<Receiver<Vec<HeldSession>>> {
+    /// A receiver of the sessions with buffered packets; `None`: none can be buffered.
+    pub(crate) fn list_buffers(&self) -> Option<Receiver<Vec<BufferedSession>>> {
         let (sender, receiver) = channel();
         self.buffers.as_ref()?.list(sender);
         Some(receiver)

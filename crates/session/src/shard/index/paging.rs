@@ -1,4 +1,4 @@
-//! Packets that wait, of which SMFs are to hear (TS 29.244, 5.2.4): by session, and when.
+//! Buffered packets of which SMFs are to hear (TS 29.244, 5.2.4): by session, and when.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::base::time::Time;
 
-/// A PDR whose packets wait.
+/// A PDR whose packets are buffered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Met {
     pub(crate) pdr: PdrId,
@@ -19,9 +19,9 @@ pub(crate) struct Met {
     pub(crate) due: Option<Time>,
 }
 
-/// Packets of a session that wait, of which its SMF is to hear, or hears just now.
+/// Buffered packets of a session of which its SMF is to hear, or hears just now.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Waiting {
+pub(crate) struct PagingState {
     pub(crate) met: SmallVec<[Met; 1]>,
     /// The SMF knows, and wants to hear no more before this (DL Buffering Duration).
     pub(crate) quiet_until: Option<Time>,
@@ -29,7 +29,7 @@ pub(crate) struct Waiting {
     pub(crate) due: Option<Time>,
 }
 
-/// When SMFs are to hear of packets that wait, by our SEID.
+/// When SMFs are to hear of buffered packets, by our SEID.
 #[cfg_attr(test, derive(Clone))]
 #[derive(Debug, Default)]
 pub(crate) struct Paging {
@@ -38,13 +38,13 @@ pub(crate) struct Paging {
 
 impl Paging {
     /// The session is gone. Whether the index had what follows from it.
-    pub(crate) fn unindex(&mut self, seid: u64, waiting: Option<&Waiting>) -> bool {
+    pub(crate) fn unindex(&mut self, seid: u64, waiting: Option<&PagingState>) -> bool {
         let due = waiting.and_then(|waiting| waiting.due);
         due.is_none_or(|at| self.due.remove(&(at, seid)))
     }
 
-    /// The session has come with packets that wait.
-    pub(crate) fn index(&mut self, seid: u64, waiting: Option<&Waiting>) {
+    /// The session has come with buffered packets.
+    pub(crate) fn index(&mut self, seid: u64, waiting: Option<&PagingState>) {
         let due = waiting.and_then(|waiting| waiting.due);
         self.due.extend(due.map(|at| (at, seid)));
     }
@@ -56,8 +56,8 @@ impl Paging {
     pub(crate) fn change(
         &mut self,
         seid: u64,
-        waiting: &mut Option<Waiting>,
-        change: impl FnOnce(&mut Waiting),
+        waiting: &mut Option<PagingState>,
+        change: impl FnOnce(&mut PagingState),
     ) {
         let session = waiting.get_or_insert_default();
         change(session);

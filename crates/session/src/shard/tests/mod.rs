@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use compiled::{
-    Action, Compiled, Counters, Direction, EndedTunnel, Entry, HoldLimits, Holding, Key, Limit,
+    Action, BufferLimits, Compiled, Counters, Direction, EndedTunnel, Entry, Holding, Key, Limit,
     NoRoom, PdrId, PredefinedId, Resource, Tables,
 };
 use pfcp::ie::{
@@ -78,7 +78,7 @@ pub(crate) struct Recorder {
     pub(crate) ended: Vec<EndedTunnel>,
     /// Packets of each PDR that wait.
     pub(crate) held: u64,
-    pub(crate) limited: Vec<(u64, PdrId, HoldLimits)>,
+    pub(crate) limited: Vec<(u64, PdrId, BufferLimits)>,
     pub(crate) discarded: Vec<u64>,
     /// Sessions whose packets are told of anew.
     pub(crate) told_of: Vec<u64>,
@@ -259,19 +259,19 @@ impl Tables for Recorder {
         self.ended.push(*tunnel);
     }
 
-    fn held(&self, _: &Handle, _: PdrId) -> u64 {
+    fn buffered(&self, _: &Handle, _: PdrId) -> u64 {
         self.held
     }
 
-    fn limit_held(&mut self, seid: u64, pdr: PdrId, limits: HoldLimits) {
+    fn limit_buffered(&mut self, seid: u64, pdr: PdrId, limits: BufferLimits) {
         self.limited.push((seid, pdr, limits));
     }
 
-    fn discard_held(&mut self, seid: u64) {
+    fn discard_buffered(&mut self, seid: u64) {
         self.discarded.push(seid);
     }
 
-    fn tell_of_held(&mut self, seid: u64) {
+    fn tell_of_buffered(&mut self, seid: u64) {
         self.told_of.push(seid);
     }
 

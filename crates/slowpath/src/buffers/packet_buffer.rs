@@ -1,31 +1,31 @@
-//! Keeping and letting go of packets, by the thread that keeps them or by hand.
+//! Buffering and release of packets, by a thread of their own or by hand.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use compiled::Buffered;
-use tables::pipeline::{HEADROOM, HeldFate, Pipeline, Placed, Scratch, TAILROOM};
+use tables::pipeline::{BufferedFate, HEADROOM, Pipeline, Placed, Scratch, TAILROOM};
 use tables::task::{DOWNLINK, EVENT_HELD, Event, UPLINK};
 use tables::{Bystander, DropReason, Verdict, monotonic_ns};
 
-use super::queues::{Arrival, Came, HoldBounds, Packet, Queues, Why};
-use super::{HoldCounters, Holder, count};
+use super::queues::{Arrival, BufferBounds, Came, Packet, Queues, Why};
+use super::{BufferCounters, BufferParts, count};
+use crate::buffer_commands::{BufferCommand, BufferCommands};
+use crate::buffered_record::{Record, own_of};
 use crate::finish::{Finisher, framed};
-use crate::held_record::{Record, own_of};
-use crate::orders::{Order, Orders};
 use crate::outgoing::Outgoing;
 
-/// Packets let go before they are sent.
+/// Packets released before they are sent.
 const RELEASE_BATCH: usize = 256;
-/// Packets of one PDR let go before another one has its turn.
+/// Packets of one PDR released before another one has its turn.
 const TURN: usize = 64;
-/// Interval at which packets that have waited too long are looked for.
+/// Interval at which packets that have been buffered too long are looked for.
 pub(super) const EXPIRE_MS: u64 = 250;
 /// Sessions that are shown.
 const LISTED_MAX: usize = 10_000;
 
-/// Way out for packets that wait no more.
+/// Way out for released packets.
 pub(super) trait Exit {
     /// Out of an interface, by the worker that took them in, in their order. How many were lost.
     fn frames<'a>(&mut self, by: (u32, u16), frames: impl Iterator<Item = &'a [u8]>) -> u64;
@@ -34,13 +34,14 @@ pub(super) trait Exit {
     fn packet(&mut self, outgoing: Outgoing, worker: u16);
 }
 
-pub(super) struct Buffers<E> {
+/// Buffered packets of all sessions, and the parts that release them.
+pub(super) struct PacketBuffer<E> {
     pipeline: Pipeline,
     bystander: Bystander,
     finisher: Finisher,
     pub(super) exit: E,
     queues: Queues,
-    counters: Arc<HoldCounters>,
+    counters: Arc<BufferCounters>,
     listener: Box<dyn FnMut(Buffered) + Send>,
     expired_ms: u64,
     batch: Batch,
@@ -49,9 +50,9 @@ pub(super) struct Buffers<E> {
     out: Vec<Outgoing>,
 }
 
-impl<E> fmt::Debug for Buffers<E> {
+impl<E> fmt::Debug for PacketBuffer<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Buffers")
+        f.debug_struct("PacketBuffer")
             .field("queues", &self.queues)
             .finish_non_exhaustive()
     }
@@ -67,7 +68,7 @@ struct Batch {
     entries: Vec<u32>,
 }
 
-/// A packet that waits on, for another PDR.
+/// A packet that another PDR buffers again.
 struct Moved {
     came: Came,
     is_bare: bool,
@@ -84,34 +85,34 @@ impl Why {
     }
 }
 
-/// A packet that has come to wait does so no more.
-fn lose(pipeline: &Pipeline, counters: &HoldCounters, packet: Packet, why: Why) {
+/// A buffered packet is lost.
+fn lose(pipeline: &Pipeline, counters: &BufferCounters, packet: Packet, why: Why) {
     lose_at(pipeline, counters, packet.port, packet.entry, why);
 }
 
-fn lose_at(pipeline: &Pipeline, counters: &HoldCounters, port: u16, entry: u32, why: Why) {
+fn lose_at(pipeline: &Pipeline, counters: &BufferCounters, port: u16, entry: u32, why: Why) {
     pipeline.count_drops(
         port.into(),
         pipeline.direction(port.into()),
         why.reason(),
         1,
     );
-    pipeline.lower_held(entry, 1, 1);
+    pipeline.lower_buffered(entry, 1, 1);
     count(&counters.lost, 1);
 }
 
-impl<E: Exit> Buffers<E> {
+impl<E: Exit> PacketBuffer<E> {
     pub(super) fn new(
-        holder: Holder,
-        bounds: HoldBounds,
+        parts: BufferParts,
+        bounds: BufferBounds,
         exit: E,
-        counters: Arc<HoldCounters>,
+        counters: Arc<BufferCounters>,
         listener: impl FnMut(Buffered) + Send + 'static,
     ) -> Self {
         Self {
-            pipeline: holder.pipeline,
-            bystander: holder.bystander,
-            finisher: holder.finisher,
+            pipeline: parts.pipeline,
+            bystander: parts.bystander,
+            finisher: parts.finisher,
             exit,
             queues: Queues::new(bounds),
             counters,
@@ -124,17 +125,17 @@ impl<E: Exit> Buffers<E> {
         }
     }
 
-    /// Let no packet come to wait from now on.
+    /// Buffer no packet from now on.
     pub(super) fn refuse(&self) {
-        self.pipeline.hold_up_to(0);
+        self.pipeline.buffer_up_to(0);
     }
 
-    /// Packets wait, or fragments of some.
+    /// Packets are buffered, or fragments of some wait.
     pub(super) fn waits(&self) -> bool {
         !self.queues.is_empty() || self.finisher.waits()
     }
 
-    /// Some may go.
+    /// Some may leave.
     pub(super) fn has_ready(&self) -> bool {
         self.queues.has_ready()
     }
@@ -148,42 +149,48 @@ impl<E: Exit> Buffers<E> {
         self.take_as(record, None, false);
     }
 
-    /// came: it has waited before; was_bare: then as a user's packet that is made to look as if its data network had sent it.
+    /// came: it was buffered before; was_bare: then as a user's packet that is made to look as if its data network had sent it.
     fn take_as(&mut self, record: &[u8], came: Option<Came>, was_bare: bool) {
         let event = Event::parse(record).filter(|event| event.kind == EVENT_HELD);
-        let held = event.and_then(|event| Some((event, Record::parse(event.data)?)));
-        let Some((Event { port, worker, .. }, held)) = held else {
+        let parsed = event.and_then(|event| Some((event, Record::parse(event.data)?)));
+        let Some((Event { port, worker, .. }, taken)) = parsed else {
             tracing::error!("a record of the ring of packets that wait is malformed");
             return;
         };
         count(&self.counters.taken, 1);
-        let Some(seid) = self.pipeline.owner_of(held.entry) else {
+        let Some(seid) = self.pipeline.owner_of(taken.entry) else {
             let why = Why::Discarded;
-            return lose_at(&self.pipeline, &self.counters, port as u16, held.entry, why);
+            return lose_at(
+                &self.pipeline,
+                &self.counters,
+                port as u16,
+                taken.entry,
+                why,
+            );
         };
         self.queues
             .follow(seid, |entry| self.pipeline.present(entry));
-        let by = self.pipeline.present(held.entry);
+        let by = self.pipeline.present(taken.entry);
         let action = self.pipeline.action(by);
         let made;
-        let (port, frame) = if held.is_bare() {
-            made = framed(held.frame);
-            let port = self.pipeline.port_of_entry(held.entry);
+        let (port, frame) = if taken.is_bare() {
+            made = framed(taken.frame);
+            let port = self.pipeline.port_of_entry(taken.entry);
             (port.unwrap_or(port_none()), &made[..])
         } else {
-            (port as usize, held.frame)
+            (port as usize, taken.frame)
         };
         let arrival = Arrival {
             seid,
-            pdr: self.pipeline.pdr_of(held.entry),
-            entry: held.entry,
+            pdr: self.pipeline.pdr_of(taken.entry),
+            entry: taken.entry,
             by,
             port: port as u16,
             worker,
-            is_bare: held.is_bare() || was_bare,
-            tos: held.tos(),
+            is_bare: taken.is_bare() || was_bare,
+            tos: taken.tos(),
             // Or its PDR went meanwhile, and it is judged anew.
-            follows: matches!(action, HeldFate::GoesFirst | HeldFate::IsNobodys),
+            follows: matches!(action, BufferedFate::ReleasedFirst | BufferedFate::Orphaned),
             came,
             frame,
         };
@@ -193,7 +200,7 @@ impl<E: Exit> Buffers<E> {
             lose(pipeline, counters, packet, why);
         });
         if let Err(why) = put {
-            lose_at(pipeline, counters, arrival.port, held.entry, why);
+            lose_at(pipeline, counters, arrival.port, taken.entry, why);
         }
         let is_news = put.unwrap_or_else(|_| {
             !arrival.follows && self.queues.tell_lost(now_ms, seid, arrival.pdr)
@@ -206,38 +213,38 @@ impl<E: Exit> Buffers<E> {
                 waits: put.is_ok(),
             });
         }
-        if put.is_ok() && action != HeldFate::Stays {
+        if put.is_ok() && action != BufferedFate::Stays {
             self.queues.look(seid);
         }
     }
 
-    pub(super) fn obey(&mut self, order: Order, orders: &Orders) {
+    pub(super) fn execute(&mut self, command: BufferCommand, commands: &BufferCommands) {
         let (pipeline, counters) = (&self.pipeline, &self.counters);
         let lose = |packet, why| lose(pipeline, counters, packet, why);
-        match order {
-            Order::Look(seid) => {
+        match command {
+            BufferCommand::Release(seid) => {
                 self.queues.forget_told(seid);
                 self.queues.look(seid);
             }
-            Order::Discard(seid) => self.queues.discard(seid, lose),
-            Order::Tell(seid) => {
+            BufferCommand::Discard(seid) => self.queues.discard(seid, lose),
+            BufferCommand::Tell(seid) => {
                 self.queues.tell_anew(seid);
                 self.queues.look(seid);
             }
-            Order::Limit(seid, pdr, limits) => {
+            BufferCommand::Limit(seid, pdr, limits) => {
                 self.queues.limit(Self::now_ms(), seid, pdr, limits, lose);
             }
-            Order::Packet(record) => {
-                orders.packet_has_come();
+            BufferCommand::Packet(record) => {
+                commands.packet_has_come();
                 self.take(&record);
             }
-            Order::List(reply) => {
+            BufferCommand::List(reply) => {
                 let _ = reply.send(self.queues.list(Self::now_ms(), LISTED_MAX));
             }
         }
     }
 
-    /// Let go what may go, a turn for each PDR of each session that is to be looked at.
+    /// Release what may leave, a turn for each PDR of each session that is to be looked at.
     pub(super) fn release(&mut self) {
         let mut sessions = self.queues.fill()[0].max(1);
         while sessions > 0
@@ -264,7 +271,7 @@ impl<E: Exit> Buffers<E> {
         self.flush();
     }
 
-    /// Whether more may go.
+    /// Whether more may leave.
     fn release_lane(&mut self, seid: u64, lane: usize) -> bool {
         let now_ns = monotonic_ns();
         for _ in 0..TURN {
@@ -288,15 +295,15 @@ impl<E: Exit> Buffers<E> {
         true
     }
 
-    /// Let a packet go by the FAR of this entry; if its PDR is gone, as if the packet came now. `false`: the FAR still says BUFF.
+    /// Release a packet by the FAR of this entry; if its PDR is gone, as if the packet came now. `false`: the FAR still says BUFF.
     fn try_release(&mut self, packet: Packet, by: u32, now_ns: u64) -> bool {
         // Looked at for each: what charged the meters of an entry that another one has replaced would leave ahead of what that
-        // one has wait.
+        // one buffers.
         let by = self.pipeline.present(by);
         let by = match self.pipeline.action(by) {
-            HeldFate::Stays => return false,
-            HeldFate::IsNobodys => None,
-            HeldFate::Goes | HeldFate::GoesFirst => Some(by),
+            BufferedFate::Stays => return false,
+            BufferedFate::Orphaned => None,
+            BufferedFate::Released | BufferedFate::ReleasedFirst => Some(by),
         };
         let start = self.batch.octets.len();
         let room = HEADROOM + packet.len() + TAILROOM;
@@ -331,7 +338,7 @@ impl<E: Exit> Buffers<E> {
                 self.batch.octets.truncate(start);
                 return false;
             }
-            Verdict::Slow if self.waits_elsewhere() => self.moved.push(Moved {
+            Verdict::Slow if self.is_buffered_again() => self.moved.push(Moved {
                 came: packet.came,
                 is_bare: packet.is_bare,
                 record: self.scratch.event().to_vec(),
@@ -350,7 +357,7 @@ impl<E: Exit> Buffers<E> {
                     self.send_otherwise(now_ns);
                 }
                 count(&self.counters.lost, 1);
-                self.pipeline.lower_held(packet.entry, 1, 0);
+                self.pipeline.lower_buffered(packet.entry, 1, 0);
                 return true;
             }
         }
@@ -358,12 +365,12 @@ impl<E: Exit> Buffers<E> {
         true
     }
 
-    /// Another PDR has taken the packet, and keeps it.
-    fn waits_elsewhere(&self) -> bool {
+    /// Another PDR has taken the packet, and buffers it.
+    fn is_buffered_again(&self) -> bool {
         Event::parse(self.scratch.event()).is_some_and(|event| event.kind == EVENT_HELD)
     }
 
-    /// Send what the pipeline alone cannot finish, as it would have gone; behind what has been let go before.
+    /// Send what the pipeline alone cannot finish, as it would have gone; behind what has been released before.
     fn send_otherwise(&mut self, now_ns: u64) {
         self.send_frames();
         let event = self.scratch.event();
@@ -396,7 +403,7 @@ impl<E: Exit> Buffers<E> {
         frames.clear();
     }
 
-    /// Send what was let go, and only then say that it no longer waits.
+    /// Send what was released, and only then say that it is no longer buffered.
     fn flush(&mut self) {
         self.send_frames();
         let Batch {
@@ -405,7 +412,7 @@ impl<E: Exit> Buffers<E> {
         octets.clear();
         count(&self.counters.released, entries.len() as u64);
         for run in entries.chunk_by(|a, b| a == b) {
-            self.pipeline.lower_held(run[0], run.len() as u64, 0);
+            self.pipeline.lower_buffered(run[0], run.len() as u64, 0);
         }
         entries.clear();
     }

@@ -7,51 +7,51 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use compiled::{
-    Action, Compiled, Direction, Entry, Filter, HoldLimits, Key, NiId, PdrId, Qfi, QfiSet, Select,
-    Tables as _,
+    Action, BufferLimits, Compiled, Direction, Entry, Filter, Key, NiId, PdrId, Qfi, QfiSet,
+    Select, Tables as _,
 };
 use session::testing;
 
 use crate::abi::{Features, entry};
+use crate::buffer_control::BufferControl;
 use crate::error::SetupError;
 use crate::grace::{Bystander, Looking};
-use crate::keeper::Keeper;
 use crate::task::{EVENT_HELD, Event};
 use crate::verdict::Verdict;
 use crate::{Handle, Layout, Options, PortConfig, Roles, Tables};
 
 #[derive(Debug)]
-enum Order {
-    Look(u64),
+enum Command {
+    Release(u64),
     Discard(u64),
     Other,
 }
 
 /// Remembers what it is told.
 #[derive(Debug, Default)]
-struct Orders(Mutex<Vec<Order>>);
+struct Commands(Mutex<Vec<Command>>);
 
-impl Orders {
-    fn give(&self, order: Order) {
-        self.0.lock().unwrap().push(order);
+impl Commands {
+    fn send(&self, command: Command) {
+        self.0.lock().unwrap().push(command);
     }
 }
 
-impl Keeper for Orders {
-    fn look(&self, seid: u64) {
-        self.give(Order::Look(seid));
+impl BufferControl for Commands {
+    fn release(&self, seid: u64) {
+        self.send(Command::Release(seid));
     }
 
     fn discard(&self, seid: u64) {
-        self.give(Order::Discard(seid));
+        self.send(Command::Discard(seid));
     }
 
     fn tell_anew(&self, _: u64) {
-        self.give(Order::Other);
+        self.send(Command::Other);
     }
 
-    fn limit(&self, _: u64, _: PdrId, _: HoldLimits) {
-        self.give(Order::Other);
+    fn limit(&self, _: u64, _: PdrId, _: BufferLimits) {
+        self.send(Command::Other);
     }
 }
 
@@ -61,7 +61,7 @@ const PDR: PdrId = PdrId(2);
 
 struct World {
     tables: Tables,
-    orders: Arc<Orders>,
+    commands: Arc<Commands>,
     handle: Handle,
 }
 
@@ -111,11 +111,11 @@ impl World {
         let mut tables = tables(&layout, &[data_network()], &options).unwrap();
         let config = &tables.store.mem.config[0];
         config.held_max.store(3, Ordering::Relaxed);
-        let orders = Arc::<Orders>::default();
-        tables.tell_keeper(orders.clone());
+        let commands = Arc::<Commands>::default();
+        tables.set_buffer_control(commands.clone());
         Self {
             tables,
-            orders,
+            commands,
             handle: Handle::default(),
         }
     }
@@ -125,7 +125,7 @@ impl World {
         self.tables.store.grace.len()
     }
 
-    /// Look again and again, as a worker does, until one more grace period has ended. One look is under way then.
+    /// Release again and again, as a worker does, until one more grace period has ended. One look is under way then.
     fn end_one_grace<'a>(&mut self, bystander: &'a Bystander, looking: Looking<'a>) -> Looking<'a> {
         let (before, mut looking) = (self.unsettled(), Some(looking));
         for _ in 0..10_000 {
@@ -168,7 +168,7 @@ impl World {
         self.change(action, qfi, false);
     }
 
-    fn change(&mut self, action: Action, qfi: u8, drops_held: bool) {
+    fn change(&mut self, action: Action, qfi: u8, drops_buffered: bool) {
         let entry = Entry {
             qfi: Qfi::new(qfi),
             ..downlink(PDR, action)
@@ -181,7 +181,7 @@ impl World {
             seid: SEID,
             entries: vec![entry],
             keys: vec![(key, Select::One(0))],
-            drops_held,
+            drops_buffered,
             ..Compiled::default()
         };
         self.tables.publish(&mut self.handle, &compiled).unwrap();
@@ -240,8 +240,8 @@ impl World {
             .fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn held(&self) -> u64 {
-        self.tables.held(&self.handle, PDR)
+    fn buffered(&self) -> u64 {
+        self.tables.buffered(&self.handle, PDR)
     }
 
     fn head(&self) -> u64 {
@@ -262,8 +262,8 @@ impl World {
         entry::is_draining(self.head())
     }
 
-    fn orders(&self) -> Vec<Order> {
-        std::mem::take(&mut self.orders.0.lock().unwrap())
+    fn commands(&self) -> Vec<Command> {
+        std::mem::take(&mut self.commands.0.lock().unwrap())
     }
 }
 
@@ -277,7 +277,7 @@ fn packets_wait_within_the_bound_of_their_entry() {
     for _ in 0..3 {
         world.packet().unwrap();
     }
-    assert_eq!((world.packet(), world.held()), (Err("buffer_full"), 3));
+    assert_eq!((world.packet(), world.buffered()), (Err("buffer_full"), 3));
     let config = &world.tables.store.mem.config[0];
     config.held_max.store(0, Ordering::Relaxed);
     assert_eq!(world.packet(), Err("far_buffer"), "switched off");
@@ -294,10 +294,10 @@ fn where_nobody_keeps_packets_nothing_stays_behind_any() {
     let before = world.handle.entries()[0].index;
     world.publish(tunnel(2), 9);
     assert_ne!(world.handle.entries()[0].index, before, "it moves");
-    assert_eq!((world.action(), world.held()), (entry::ACT_TUNNEL, 0));
+    assert_eq!((world.action(), world.buffered()), (entry::ACT_TUNNEL, 0));
     world.publish(Action::Buffer, 9);
     world.publish(tunnel(3), 9);
-    assert_eq!((world.action(), world.held()), (entry::ACT_TUNNEL, 0));
+    assert_eq!((world.action(), world.buffered()), (entry::ACT_TUNNEL, 0));
     world.tables.withdraw(&mut world.handle);
     world.tables.maintain();
     assert_eq!(world.tables.store.shard.entries.free.used(), 0);
@@ -326,17 +326,20 @@ fn an_entry_that_forwards_again_does_so_behind_what_waits() {
     world.publish(Action::Buffer, 9);
     let first = world.packet().unwrap();
     world.publish(tunnel(1), 9);
-    let orders = world.orders();
-    assert!(matches!(orders[..], [Order::Look(SEID)]), "{orders:?}");
+    let commands = world.commands();
+    assert!(
+        matches!(commands[..], [Command::Release(SEID)]),
+        "{commands:?}"
+    );
     let second = world.packet().unwrap();
-    assert_eq!((world.held(), second), (2, first));
+    assert_eq!((world.buffered(), second), (2, first));
     world.tables.maintain();
     assert!(world.is_draining(), "some still wait");
     world.leaves(first);
     world.packet().unwrap();
     world.leaves(second);
     world.leaves(second);
-    assert_eq!((world.packet(), world.held()), (FORWARDED, 0));
+    assert_eq!((world.packet(), world.buffered()), (FORWARDED, 0));
     world.tables.maintain();
     assert_eq!(world.action(), entry::ACT_TUNNEL);
     assert_eq!(world.packet(), FORWARDED);
@@ -352,7 +355,7 @@ fn a_ue_that_is_idle_again_keeps_what_waited() {
     assert_eq!(world.action(), entry::ACT_BUFFER);
     world.packet().unwrap();
     world.tables.maintain();
-    assert_eq!((world.action(), world.held()), (entry::ACT_BUFFER, 2));
+    assert_eq!((world.action(), world.buffered()), (entry::ACT_BUFFER, 2));
     world.publish(tunnel(2), 9);
     for _ in 0..2 {
         world.leaves(entry_index);
@@ -401,7 +404,7 @@ fn an_entry_that_takes_anothers_place_waits_for_what_waits_there() {
     for _ in 0..3 {
         world.tables.maintain();
     }
-    assert_eq!((world.packet(), world.held()), (FORWARDED, 0));
+    assert_eq!((world.packet(), world.buffered()), (FORWARDED, 0));
     assert_eq!(world.action(), entry::ACT_TUNNEL);
     assert_eq!(world.tables.store.mem.owners.seid(now), Some(SEID));
 }
@@ -504,15 +507,18 @@ fn what_waits_is_discarded_with_its_session_or_by_drobu() {
     world.publish(Action::Buffer, 9);
     let index = world.packet().unwrap();
     world.change(tunnel(1), 9, true);
-    let orders = world.orders();
+    let commands = world.commands();
     assert!(
-        matches!(orders[..], [Order::Discard(SEID), Order::Look(SEID)]),
-        "{orders:?}"
+        matches!(
+            commands[..],
+            [Command::Discard(SEID), Command::Release(SEID)]
+        ),
+        "{commands:?}"
     );
     world.publish(Action::Buffer, 9);
-    world.orders();
+    world.commands();
     world.tables.withdraw(&mut world.handle);
-    assert!(matches!(world.orders()[..], [Order::Discard(SEID)]));
+    assert!(matches!(world.commands()[..], [Command::Discard(SEID)]));
     let used = |world: &World| world.tables.store.shard.entries.free.used();
     world.tables.maintain();
     assert_eq!(used(&world), 1, "its line is not used again yet");

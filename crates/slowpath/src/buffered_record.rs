@@ -1,4 +1,4 @@
-//! Records of packets that wait, as the data path hands them over.
+//! Records of packets to be buffered, as the data path hands them over.
 
 use tables::task::{Event, HELD_BARE, HELD_LEN};
 
@@ -38,7 +38,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The entry of a record, so that what cannot be kept is counted off.
+/// The entry of a record, so that what cannot be buffered is counted off.
 pub(crate) fn entry_of(record: &[u8]) -> Option<u32> {
     let data = Event::parse(record)?.data;
     Record::parse(data).map(|record| record.entry)

@@ -384,7 +384,7 @@ fn write_dpdk_abi(root: &Path, out: &Path) {
         .allowlist_recursively(false)
         .allowlist_item("(tp_dpdk|TP_DPDK)_.*|rte_(ring|mempool)")
         .derive_default(true)
-        .no_copy("tp_dpdk_(shared|lane|receiver|sleeper)")
+        .no_copy("tp_dpdk_(shared|worker|receiver|sleeper)")
         .parse_callbacks(Box::new(Integers))
         .wrap_unsafe_ops(true);
     for folder in ["include", "platform/host", "platform/worker"] {

@@ -297,14 +297,14 @@ struct out {
 static void put_out(struct out *out, __u32 port, struct rte_mbuf *m) { out->frames[port][out->n[port]++] = m; }
 
 /* came_by: the port that loses what this one does not take. */
-static void send_out(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 came_by, __u32 port, struct out *out)
+static void send_out(struct tp_dpdk_worker *d, struct tp_worker *w, __u32 came_by, __u32 port, struct out *out)
 {
 	struct rte_mbuf **frames = out->frames[port];
 	__u32 n = out->n[port], sent;
 
 	if (!n)
 		return;
-	sent = rte_eth_tx_burst(l->shared->ports[port].id, l->queue, frames, (__u16)n);
+	sent = rte_eth_tx_burst(d->shared->ports[port].id, d->queue, frames, (__u16)n);
 	if (sent < n) {
 		count_drops(w, came_by, TP_DROP_PORT_FULL, n - sent);
 		rte_pktmbuf_free_bulk(frames + sent, n - sent);
@@ -312,11 +312,11 @@ static void send_out(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 came_by,
 	out->n[port] = 0;
 }
 
-static void pass(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, const struct rte_mbuf *m)
+static void pass(struct tp_dpdk_worker *d, struct tp_worker *w, __u32 port, const struct rte_mbuf *m)
 {
 	struct tp_dpdk_record record = {port, 0, 0};
 	__u32 len = sizeof(record) + m->data_len;
-	__u8 *room = tp_queue_reserve(l->shared->to_kernel, len);
+	__u8 *room = tp_queue_reserve(d->shared->to_kernel, len);
 
 	if (!room) {
 		count_drops(w, port, TP_DROP_TAP_FULL, 1);
@@ -324,7 +324,7 @@ static void pass(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, const 
 	}
 	memcpy(room, &record, sizeof(record));
 	memcpy(room + sizeof(record), rte_pktmbuf_mtod(m, void *), m->data_len);
-	tp_queue_commit(l->shared->to_kernel, room, len);
+	tp_queue_commit(d->shared->to_kernel, room, len);
 }
 
 /* A frame that leaves later waits as it is; meanwhile it knows the ports that it came by (port) and leaves by (to). */
@@ -342,20 +342,20 @@ static void keep(struct tp_worker *w, __u32 port, __u32 to, __u64 leaves_ns, str
 }
 
 /* Frames that are due leave by a port; what it does not take is lost by those that it came by. */
-static void send_due(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, struct out *out)
+static void send_due(struct tp_dpdk_worker *d, struct tp_worker *w, __u32 port, struct out *out)
 {
 	struct rte_mbuf **frames = out->frames[port];
 	__u32 n = out->n[port], i;
 
 	out->n[port] = 0;
-	for (i = n ? rte_eth_tx_burst(l->shared->ports[port].id, l->queue, frames, (__u16)n) : 0; i < n; i++) {
+	for (i = n ? rte_eth_tx_burst(d->shared->ports[port].id, d->queue, frames, (__u16)n) : 0; i < n; i++) {
 		count_drops(w, frames[i]->port, TP_DROP_PORT_FULL, 1);
 		rte_pktmbuf_free(frames[i]);
 	}
 }
 
 /* What is due leaves. How many frames there were. */
-static __u32 depart(struct tp_dpdk_lane *l, struct tp_worker *w, __u64 now_ns, struct out *out)
+static __u32 depart(struct tp_dpdk_worker *d, struct tp_worker *w, __u64 now_ns, struct out *out)
 {
 	__u64 due[TP_DPDK_BURST];
 	__u32 n, i, port, left = 0;
@@ -368,8 +368,8 @@ static __u32 depart(struct tp_dpdk_lane *l, struct tp_worker *w, __u64 now_ns, s
 			m = (struct rte_mbuf *)(uintptr_t)due[i];
 			put_out(out, m->hash.usr, m);
 		}
-		for (port = 0; port < l->shared->n_ports; port++)
-			send_due(l, w, port, out);
+		for (port = 0; port < d->shared->n_ports; port++)
+			send_due(d, w, port, out);
 		left += n;
 	}
 	return left;
@@ -385,18 +385,18 @@ static void take(struct tp_worker *w, const struct tp_dpdk_record *record, struc
 }
 
 /* Frames that the kernel sends, and threads beside workers: all that are there now. */
-static __u32 serve_kernel(struct tp_dpdk_lane *l, struct tp_worker *w, struct out *out)
+static __u32 serve_kernel(struct tp_dpdk_worker *d, struct tp_worker *w, struct out *out)
 {
-	__u64 there = __atomic_load_n(&l->from_kernel->written, __ATOMIC_ACQUIRE);
+	__u64 there = __atomic_load_n(&d->from_kernel->written, __ATOMIC_ACQUIRE);
 	struct tp_dpdk_record record;
 	__u32 n = 0, port, len;
 	struct rte_mbuf *m;
 	const __u8 *at;
 	void *to;
 
-	while (l->from_kernel->read != there && (at = tp_queue_peek(l->from_kernel, &len))) {
+	while (d->from_kernel->read != there && (at = tp_queue_peek(d->from_kernel, &len))) {
 		memcpy(&record, at, sizeof(record));
-		m = rte_pktmbuf_alloc(l->shared->pool);
+		m = rte_pktmbuf_alloc(d->shared->pool);
 		to = m ? rte_pktmbuf_append(m, (__u16)(len - sizeof(record))) : NULL;
 		if (to) {
 			memcpy(to, at + sizeof(record), len - sizeof(record));
@@ -405,18 +405,18 @@ static __u32 serve_kernel(struct tp_dpdk_lane *l, struct tp_worker *w, struct ou
 			count_drops(w, record.port, m ? TP_DROP_FRAME_TOO_LONG : TP_DROP_NO_BUFFER, 1);
 			rte_pktmbuf_free(m);
 		}
-		tp_queue_release(l->from_kernel, len);
+		tp_queue_release(d->from_kernel, len);
 		if (out->n[record.port] == TP_DPDK_BURST)
-			send_out(l, w, record.port, record.port, out);
+			send_out(d, w, record.port, record.port, out);
 		n++;
 	}
-	for (port = 0; n && port < l->shared->n_ports; port++)
-		send_out(l, w, port, port, out);
+	for (port = 0; n && port < d->shared->n_ports; port++)
+		send_out(d, w, port, port, out);
 	return n;
 }
 
 /* Run frames that came in on a port, and send them on. */
-static void serve(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, struct rte_mbuf **in, __u32 n, struct out *out)
+static void serve(struct tp_dpdk_worker *d, struct tp_worker *w, __u32 port, struct rte_mbuf **in, __u32 n, struct out *out)
 {
 	struct tp_frame frames[TP_DPDK_BURST];
 	struct rte_mbuf *done[TP_DPDK_BURST];
@@ -429,10 +429,10 @@ static void serve(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, struc
 		frames[i].offset = in[i]->data_off;
 		frames[i].len = in[i]->data_len;
 	}
-	depart(l, w, now_ns, out);
+	depart(d, w, now_ns, out);
 	tp_worker_burst(w, port, frames, n, now_ns);
 	/* Packets that have waited, and that these are not to overtake, are there by now. */
-	serve_kernel(l, w, out);
+	serve_kernel(d, w, out);
 	for (i = 0; i < n; i++) {
 		in[i]->data_off = (__u16)frames[i].offset;
 		in[i]->data_len = (__u16)frames[i].len;
@@ -448,31 +448,31 @@ static void serve(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, struc
 			keep(w, port, frames[i].detail, frames[i].leaves_ns, in[i]);
 			break;
 		case TP_VERDICT_PASS:
-			pass(l, w, port, in[i]);
+			pass(d, w, port, in[i]);
 			/* fall through */
 		default:
 			done[n_done++] = in[i];
 		}
 	}
-	for (to = 0; to < l->shared->n_ports; to++)
-		send_out(l, w, port, to, out);
+	for (to = 0; to < d->shared->n_ports; to++)
+		send_out(d, w, port, to, out);
 	if (n_done)
 		rte_pktmbuf_free_bulk(done, n_done);
 }
 
 /* Run to completion: what a queue of this worker's own has. */
-static __u32 serve_port(struct tp_dpdk_lane *l, struct tp_worker *w, __u32 port, __u16 queue, struct out *out)
+static __u32 serve_port(struct tp_dpdk_worker *d, struct tp_worker *w, __u32 port, __u16 queue, struct out *out)
 {
 	struct rte_mbuf *in[TP_DPDK_BURST];
-	__u32 came = rte_eth_rx_burst(l->shared->ports[port].id, queue, in, TP_DPDK_BURST);
+	__u32 came = rte_eth_rx_burst(d->shared->ports[port].id, queue, in, TP_DPDK_BURST);
 
 	if (came)
-		serve(l, w, port, in, in_one_piece(w, port, in, came), out);
+		serve(d, w, port, in, in_one_piece(w, port, in, came), out);
 	return came;
 }
 
 /* Pipeline: what a receive core has for this worker. Frames of one port that follow one another run together. */
-static __u32 serve_ring(struct tp_dpdk_lane *l, struct tp_worker *w, struct rte_ring *ring, struct out *out)
+static __u32 serve_ring(struct tp_dpdk_worker *d, struct tp_worker *w, struct rte_ring *ring, struct out *out)
 {
 	struct rte_mbuf *in[TP_DPDK_BURST];
 	__u32 came = rte_ring_sc_dequeue_burst(ring, (void **)in, TP_DPDK_BURST, NULL), first, end;
@@ -481,25 +481,25 @@ static __u32 serve_ring(struct tp_dpdk_lane *l, struct tp_worker *w, struct rte_
 		end = first + 1;
 		while (end < came && in[end]->port == in[first]->port)
 			end++;
-		serve(l, w, in[first]->port, in + first, end - first, out);
+		serve(d, w, in[first]->port, in + first, end - first, out);
 	}
 	return came;
 }
 
-__u32 tp_dpdk_serve(struct tp_dpdk_lane *l, struct tp_worker *w)
+__u32 tp_dpdk_serve(struct tp_dpdk_worker *d, struct tp_worker *w)
 {
 	__u32 i, served = 0;
 	struct out out;
 
 	memset(out.n, 0, sizeof(out.n));
-	w->tables.ports_up = __atomic_load_n(&l->shared->up, __ATOMIC_RELAXED);
-	for (i = 0; i < l->receivers; i++)
-		served += serve_ring(l, w, l->from[i], &out);
-	for (i = 0; i < l->polls.n; i++)
-		served += serve_port(l, w, l->polls.of[i].port, l->polls.of[i].queue, &out);
+	w->tables.ports_up = __atomic_load_n(&d->shared->up, __ATOMIC_RELAXED);
+	for (i = 0; i < d->receivers; i++)
+		served += serve_ring(d, w, d->from[i], &out);
+	for (i = 0; i < d->polls.n; i++)
+		served += serve_port(d, w, d->polls.of[i].port, d->polls.of[i].queue, &out);
 	if (w->wheel)
-		served += depart(l, w, monotonic_ns(), &out);
-	return served + serve_kernel(l, w, &out);
+		served += depart(d, w, monotonic_ns(), &out);
+	return served + serve_kernel(d, w, &out);
 }
 
 void tp_dpdk_free_waiting(struct tp_worker *w)
@@ -510,14 +510,14 @@ void tp_dpdk_free_waiting(struct tp_worker *w)
 		rte_pktmbuf_free((struct rte_mbuf *)(uintptr_t)frame);
 }
 
-void tp_dpdk_take_lost(struct tp_dpdk_lane *l, struct tp_worker *w)
+void tp_dpdk_take_lost(struct tp_dpdk_worker *d, struct tp_worker *w)
 {
 	struct tp_dpdk_lost *lost;
 	__u32 port;
 
 #define TAKE(what, reason) count_drops(w, port, reason, __atomic_exchange_n(&lost->what, 0, __ATOMIC_RELAXED))
-	for (port = 0; port < l->shared->n_ports; port++) {
-		lost = &l->shared->lost[port];
+	for (port = 0; port < d->shared->n_ports; port++) {
+		lost = &d->shared->lost[port];
 		TAKE(missed, TP_DROP_PORT_MISSED);
 		TAKE(unsent, TP_DROP_REDIRECT);
 		TAKE(no_buffer, TP_DROP_NO_BUFFER);

@@ -110,7 +110,7 @@ struct tp_dpdk_polls {
 void tp_dpdk_polled(const struct tp_dpdk_shared *shared, __u32 number, struct tp_dpdk_polls *polls);
 
 /* What one worker has. */
-struct tp_dpdk_lane {
+struct tp_dpdk_worker {
 	struct tp_dpdk_shared *shared;
 	struct tp_queue *from_kernel;
 	struct tp_dpdk_polls polls; /* run to completion */
@@ -162,7 +162,7 @@ int tp_dpdk_sleep(const struct tp_dpdk_sleeper *s, __u32 ms);
 void tp_dpdk_disarm(const struct tp_dpdk_sleeper *s);
 
 /* Serve every port, or every ring, once. How many frames there were. */
-__u32 tp_dpdk_serve(struct tp_dpdk_lane *l, struct tp_worker *w);
+__u32 tp_dpdk_serve(struct tp_dpdk_worker *d, struct tp_worker *w);
 
 /* Look once at every queue of this receive core. How many frames there were. w: its counters, and the tables. */
 __u32 tp_dpdk_receive(struct tp_dpdk_receiver *r, struct tp_worker *w);
@@ -171,7 +171,7 @@ __u32 tp_dpdk_receive(struct tp_dpdk_receiver *r, struct tp_worker *w);
 void tp_dpdk_free_waiting(struct tp_worker *w);
 
 /* Count what was lost elsewhere as this worker's. One worker alone does. */
-void tp_dpdk_take_lost(struct tp_dpdk_lane *l, struct tp_worker *w);
+void tp_dpdk_take_lost(struct tp_dpdk_worker *d, struct tp_worker *w);
 
 #define TP_DPDK_RING_QUEUES_MAX 8
 #define TP_DPDK_RING_PUT_MAX 128

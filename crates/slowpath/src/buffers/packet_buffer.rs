@@ -254,8 +254,8 @@ impl<E: Exit> PacketBuffer<E> {
             self.queues
                 .follow(seid, |entry| self.pipeline.present(entry));
             let mut more = false;
-            for lane in 0..self.queues.lanes(seid) {
-                more |= self.release_lane(seid, lane);
+            for queue in 0..self.queues.queues_of(seid) {
+                more |= self.release_queue(seid, queue);
             }
             self.queues.tidy(seid);
             if more {
@@ -272,14 +272,14 @@ impl<E: Exit> PacketBuffer<E> {
     }
 
     /// Whether more may leave.
-    fn release_lane(&mut self, seid: u64, lane: usize) -> bool {
+    fn release_queue(&mut self, seid: u64, queue: usize) -> bool {
         let now_ns = monotonic_ns();
         for _ in 0..TURN {
-            let Some((packet, by)) = self.queues.front(seid, lane) else {
+            let Some((packet, by)) = self.queues.front(seid, queue) else {
                 return false;
             };
             if !self.try_release(packet, by, now_ns) {
-                if let Some(pdr) = self.queues.tell(seid, lane) {
+                if let Some(pdr) = self.queues.tell(seid, queue) {
                     let (tos, waits) = (packet.tos, true);
                     (self.listener)(Buffered {
                         seid,
@@ -290,7 +290,7 @@ impl<E: Exit> PacketBuffer<E> {
                 }
                 return false;
             }
-            self.queues.pop(seid, lane);
+            self.queues.pop(seid, queue);
         }
         true
     }

@@ -86,9 +86,9 @@ pub(super) struct Arrival<'a> {
     pub(super) frame: &'a [u8],
 }
 
-/// Packets about which one entry decides, in the order in which they came.
+/// Queue of a PDR: packets about which one entry decides, in the order in which they came.
 #[derive(Debug)]
-struct Lane {
+struct Queue {
     pdr: PdrId,
     by: u32,
     packets: VecDeque<Packet>,
@@ -99,7 +99,7 @@ struct Lane {
     is_told: bool,
 }
 
-impl Lane {
+impl Queue {
     /// Whether this is news. It is none until one of them has left.
     fn tell(&mut self) -> bool {
         !std::mem::replace(&mut self.is_told, true)
@@ -116,55 +116,57 @@ impl Lane {
     }
 }
 
+/// Queues of a session.
 #[derive(Debug, Default)]
-struct Queue {
-    lanes: SmallVec<[Lane; 1]>,
+struct SessionQueues {
+    queues: SmallVec<[Queue; 1]>,
     /// Octets of memory that its packets take.
     bytes: usize,
     /// In the list of those that are looked at.
     is_ready: bool,
 }
 
-impl Queue {
+impl SessionQueues {
     fn len(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.packets.len()).sum()
+        self.queues.iter().map(|queue| queue.packets.len()).sum()
     }
 
-    /// The lane whose first packet has waited longest.
-    fn oldest(&mut self) -> Option<&mut Lane> {
+    /// The queue whose first packet has waited longest.
+    fn oldest(&mut self) -> Option<&mut Queue> {
         let waiting = self
-            .lanes
+            .queues
             .iter_mut()
-            .filter(|lane| !lane.packets.is_empty());
-        waiting.min_by_key(|lane| lane.packets.front().map(|packet| packet.came))
+            .filter(|queue| !queue.packets.is_empty());
+        waiting.min_by_key(|queue| queue.packets.front().map(|packet| packet.came))
     }
 
-    /// Whether it is news that packets of the PDR of this lane wait, which may have others.
-    fn tell(&mut self, lane: usize) -> bool {
-        let pdr = self.lanes[lane].pdr;
+    /// Whether it is news that packets of the PDR of this queue wait, which may have others.
+    fn tell(&mut self, queue: usize) -> bool {
+        let pdr = self.queues[queue].pdr;
         let is_told = self
-            .lanes
+            .queues
             .iter()
             .any(|other| other.pdr == pdr && other.is_told);
-        self.lanes[lane].tell() && !is_told
+        self.queues[queue].tell() && !is_told
     }
 
     /// Other entries may have taken the place of those that decided.
     fn follow(&mut self, present: impl Fn(u32) -> u32) {
-        for lane in &mut self.lanes {
-            lane.by = present(lane.by);
+        for queue in &mut self.queues {
+            queue.by = present(queue.by);
         }
-        for at in (1..self.lanes.len()).rev() {
-            let (before, rest) = self.lanes.split_at_mut(at);
-            let lane = &mut rest[0];
-            if let Some(same) = before.iter_mut().find(|other| other.by == lane.by) {
-                lane.packets
+        for at in (1..self.queues.len()).rev() {
+            let (before, rest) = self.queues.split_at_mut(at);
+            let queue = &mut rest[0];
+            if let Some(same) = before.iter_mut().find(|other| other.by == queue.by) {
+                queue
+                    .packets
                     .drain(..)
                     .for_each(|packet| same.insert(packet));
-                same.limit = same.limit.min(lane.limit);
-                same.until_ms = same.until_ms.max(lane.until_ms);
-                same.is_told |= lane.is_told;
-                self.lanes.remove(at);
+                same.limit = same.limit.min(queue.limit);
+                same.until_ms = same.until_ms.max(queue.until_ms);
+                same.is_told |= queue.is_told;
+                self.queues.remove(at);
             }
         }
     }
@@ -182,7 +184,7 @@ pub(super) enum Why {
 pub(super) struct Queues {
     bounds: BufferBounds,
     arena: Arena,
-    sessions: HashMap<u64, Queue>,
+    sessions: HashMap<u64, SessionQueues>,
     /// Sessions for which something waits, by the memory that it takes.
     by_bytes: BTreeSet<(usize, u64)>,
     ready: VecDeque<u64>,
@@ -225,12 +227,12 @@ impl Queues {
         arrival: &Arrival<'_>,
         mut lose: impl FnMut(Packet, Why),
     ) -> Result<bool, Why> {
-        let queue = self.sessions.get(&arrival.seid);
-        let own = queue.map_or(0, |queue| queue.bytes);
-        if let Some(queue) = queue.filter(|_| !arrival.follows) {
-            let mut lanes = queue.lanes.iter().filter(|lane| lane.by == arrival.by);
-            let full = lanes.any(|lane| lane.packets.len() >= lane.limit as usize);
-            if full || queue.len() >= self.bounds.packets_per_session as usize {
+        let session = self.sessions.get(&arrival.seid);
+        let own = session.map_or(0, |session| session.bytes);
+        if let Some(session) = session.filter(|_| !arrival.follows) {
+            let mut queues = session.queues.iter().filter(|queue| queue.by == arrival.by);
+            let full = queues.any(|queue| queue.packets.len() >= queue.limit as usize);
+            if full || session.len() >= self.bounds.packets_per_session as usize {
                 return Err(Why::Full);
             }
         }
@@ -255,13 +257,16 @@ impl Queues {
         self.number += 1;
         // The UE may have been there meanwhile: a packet that waits is told of whatever was said of those that were lost.
         self.told.remove(&(arrival.seid, arrival.pdr.0));
-        let queue = self.sessions.entry(arrival.seid).or_default();
-        let before = queue.bytes;
-        queue.bytes += takes;
-        weigh(&mut self.by_bytes, arrival.seid, before, queue.bytes);
-        let known = queue.lanes.iter().position(|lane| lane.by == arrival.by);
-        let lane = known.unwrap_or_else(|| {
-            queue.lanes.push(Lane {
+        let session = self.sessions.entry(arrival.seid).or_default();
+        let before = session.bytes;
+        session.bytes += takes;
+        weigh(&mut self.by_bytes, arrival.seid, before, session.bytes);
+        let known = session
+            .queues
+            .iter()
+            .position(|queue| queue.by == arrival.by);
+        let queue = known.unwrap_or_else(|| {
+            session.queues.push(Queue {
                 pdr: arrival.pdr,
                 by: arrival.by,
                 packets: VecDeque::new(),
@@ -269,11 +274,11 @@ impl Queues {
                 until_ms: None,
                 is_told: false,
             });
-            queue.lanes.len() - 1
+            session.queues.len() - 1
         });
-        queue.lanes[lane].insert(packet);
+        session.queues[queue].insert(packet);
         self.packets += 1;
-        Ok(!arrival.follows && queue.tell(lane))
+        Ok(!arrival.follows && session.tell(queue))
     }
 
     fn has_room(&self, takes: usize) -> bool {
@@ -284,10 +289,10 @@ impl Queues {
     /// The packet that has waited longest in the session that takes the most memory, if that is more than `bytes`.
     fn take_from_greediest(&mut self, bytes: usize) -> Option<Packet> {
         let &(most, seid) = self.by_bytes.last().filter(|(most, _)| *most > bytes)?;
-        let queue = self.sessions.get_mut(&seid)?;
-        let packet = queue.oldest()?.packets.pop_front()?;
-        queue.bytes -= packet.takes();
-        weigh(&mut self.by_bytes, seid, most, queue.bytes);
+        let session = self.sessions.get_mut(&seid)?;
+        let packet = session.oldest()?.packets.pop_front()?;
+        session.bytes -= packet.takes();
+        weigh(&mut self.by_bytes, seid, most, session.bytes);
         self.packets -= 1;
         self.arena.give(packet.stored);
         self.tidy(seid);
@@ -296,10 +301,10 @@ impl Queues {
 
     /// Whether it is news that a packet of this PDR has come, for which there was no room.
     pub(super) fn tell_lost(&mut self, now_ms: u64, seid: u64, pdr: PdrId) -> bool {
-        if let Some(queue) = self.sessions.get_mut(&seid)
-            && let Some(lane) = queue.lanes.iter().position(|lane| lane.pdr == pdr)
+        if let Some(session) = self.sessions.get_mut(&seid)
+            && let Some(queue) = session.queues.iter().position(|queue| queue.pdr == pdr)
         {
-            return queue.tell(lane);
+            return session.tell(queue);
         }
         if self.told.len() >= TOLD_MAX || self.told.contains_key(&(seid, pdr.0)) {
             return false;
@@ -319,15 +324,18 @@ impl Queues {
 
     /// Nobody knows yet of what waits for a session.
     pub(super) fn tell_anew(&mut self, seid: u64) {
-        if let Some(queue) = self.sessions.get_mut(&seid) {
-            queue.lanes.iter_mut().for_each(|lane| lane.is_told = false);
+        if let Some(session) = self.sessions.get_mut(&seid) {
+            session
+                .queues
+                .iter_mut()
+                .for_each(|queue| queue.is_told = false);
         }
     }
 
     /// Have a session looked at.
     pub(super) fn look(&mut self, seid: u64) {
-        if let Some(queue) = self.sessions.get_mut(&seid)
-            && !std::mem::replace(&mut queue.is_ready, true)
+        if let Some(session) = self.sessions.get_mut(&seid)
+            && !std::mem::replace(&mut session.is_ready, true)
         {
             self.ready.push_back(seid);
         }
@@ -335,8 +343,8 @@ impl Queues {
 
     /// Other entries may have taken the place of those that decide about a session's packets.
     pub(super) fn follow(&mut self, seid: u64, present: impl Fn(u32) -> u32) {
-        if let Some(queue) = self.sessions.get_mut(&seid) {
-            queue.follow(present);
+        if let Some(session) = self.sessions.get_mut(&seid) {
+            session.follow(present);
         }
     }
 
@@ -344,18 +352,18 @@ impl Queues {
     pub(super) fn next_ready(&mut self) -> Option<u64> {
         loop {
             let seid = self.ready.pop_front()?;
-            if let Some(queue) = self.sessions.get_mut(&seid) {
-                queue.is_ready = false;
+            if let Some(session) = self.sessions.get_mut(&seid) {
+                session.is_ready = false;
                 return Some(seid);
             }
         }
     }
 
-    /// Places of a session at which packets wait.
-    pub(super) fn lanes(&self, seid: u64) -> usize {
+    /// Queues of a session.
+    pub(super) fn queues_of(&self, seid: u64) -> usize {
         self.sessions
             .get(&seid)
-            .map_or(0, |queue| queue.lanes.len())
+            .map_or(0, |session| session.queues.len())
     }
 
     /// Whether a session is to be looked at.
@@ -363,10 +371,10 @@ impl Queues {
         !self.ready.is_empty()
     }
 
-    /// The packet that has waited longest in one place of a session, and the entry that decides about it.
-    pub(super) fn front(&self, seid: u64, lane: usize) -> Option<(Packet, u32)> {
-        let lane = self.sessions.get(&seid)?.lanes.get(lane)?;
-        Some((*lane.packets.front()?, lane.by))
+    /// The packet that has waited longest in a queue of a session, and the entry that decides about it.
+    pub(super) fn front(&self, seid: u64, queue: usize) -> Option<(Packet, u32)> {
+        let queue = self.sessions.get(&seid)?.queues.get(queue)?;
+        Some((*queue.packets.front()?, queue.by))
     }
 
     pub(super) fn copy(&self, packet: Packet, into: &mut [u8]) {
@@ -374,36 +382,36 @@ impl Queues {
     }
 
     /// It has left.
-    pub(super) fn pop(&mut self, seid: u64, lane: usize) {
-        let Some(queue) = self.sessions.get_mut(&seid) else {
+    pub(super) fn pop(&mut self, seid: u64, queue: usize) {
+        let Some(session) = self.sessions.get_mut(&seid) else {
             return;
         };
-        let Some(lane) = queue.lanes.get_mut(lane) else {
+        let Some(queue) = session.queues.get_mut(queue) else {
             return;
         };
-        if let Some(packet) = lane.packets.pop_front() {
+        if let Some(packet) = queue.packets.pop_front() {
             // Should the others have to wait on, that is another idle period.
-            lane.is_told = false;
-            let before = queue.bytes;
-            queue.bytes -= packet.takes();
-            weigh(&mut self.by_bytes, seid, before, queue.bytes);
+            queue.is_told = false;
+            let before = session.bytes;
+            session.bytes -= packet.takes();
+            weigh(&mut self.by_bytes, seid, before, session.bytes);
             self.packets -= 1;
             self.arena.give(packet.stored);
         }
     }
 
-    /// The PDR in one place of a session, if it is news that its packets wait on.
-    pub(super) fn tell(&mut self, seid: u64, lane: usize) -> Option<PdrId> {
-        let queue = self.sessions.get_mut(&seid)?;
-        let pdr = queue.lanes.get(lane)?.pdr;
-        queue.tell(lane).then_some(pdr)
+    /// The PDR of a queue of a session, if it is news that its packets wait on.
+    pub(super) fn tell(&mut self, seid: u64, queue: usize) -> Option<PdrId> {
+        let session = self.sessions.get_mut(&seid)?;
+        let pdr = session.queues.get(queue)?.pdr;
+        session.tell(queue).then_some(pdr)
     }
 
     /// After [`Self::pop`]s: what is empty goes.
     pub(super) fn tidy(&mut self, seid: u64) {
-        if let Some(queue) = self.sessions.get_mut(&seid) {
-            queue.lanes.retain(|lane| !lane.packets.is_empty());
-            if queue.lanes.is_empty() {
+        if let Some(session) = self.sessions.get_mut(&seid) {
+            session.queues.retain(|queue| !queue.packets.is_empty());
+            if session.queues.is_empty() {
                 self.sessions.remove(&seid);
             }
         }
@@ -421,35 +429,35 @@ impl Queues {
         limits: BufferLimits,
         mut lose: impl FnMut(Packet, Why),
     ) {
-        let Some(queue) = self.sessions.get_mut(&seid) else {
+        let Some(session) = self.sessions.get_mut(&seid) else {
             return;
         };
-        let before = queue.bytes;
-        for lane in queue.lanes.iter_mut().filter(|lane| lane.pdr == pdr) {
-            lane.limit = limits.packets.unwrap_or(lane.limit);
+        let before = session.bytes;
+        for queue in session.queues.iter_mut().filter(|queue| queue.pdr == pdr) {
+            queue.limit = limits.packets.unwrap_or(queue.limit);
             let duration = limits.duration.map(|duration| duration.as_millis() as u64);
-            lane.until_ms = duration.map(|ms| now_ms + ms).or(lane.until_ms);
-            while lane.packets.len() > lane.limit as usize
-                && let Some(packet) = lane.packets.pop_back()
+            queue.until_ms = duration.map(|ms| now_ms + ms).or(queue.until_ms);
+            while queue.packets.len() > queue.limit as usize
+                && let Some(packet) = queue.packets.pop_back()
             {
                 self.packets -= 1;
-                queue.bytes -= packet.takes();
+                session.bytes -= packet.takes();
                 self.arena.give(packet.stored);
                 lose(packet, Why::Full);
             }
         }
-        weigh(&mut self.by_bytes, seid, before, queue.bytes);
+        weigh(&mut self.by_bytes, seid, before, session.bytes);
         self.tidy(seid);
     }
 
     /// Whatever waits for a session is lost.
     pub(super) fn discard(&mut self, seid: u64, mut lose: impl FnMut(Packet, Why)) {
         self.forget_told(seid);
-        let Some(queue) = self.sessions.remove(&seid) else {
+        let Some(session) = self.sessions.remove(&seid) else {
             return;
         };
-        weigh(&mut self.by_bytes, seid, queue.bytes, 0);
-        for packet in queue.lanes.iter().flat_map(|lane| &lane.packets) {
+        weigh(&mut self.by_bytes, seid, session.bytes, 0);
+        for packet in session.queues.iter().flat_map(|queue| &queue.packets) {
             self.packets -= 1;
             self.arena.give(packet.stored);
             lose(*packet, Why::Discarded);
@@ -463,36 +471,36 @@ impl Queues {
         let (arena, count) = (&mut self.arena, &mut self.packets);
         let by_bytes = &mut self.by_bytes;
         let age_ms = self.bounds.age.as_millis() as u64;
-        self.sessions.retain(|&seid, queue| {
-            let before = queue.bytes;
-            for lane in &mut queue.lanes {
-                let until_ms = lane.until_ms;
+        self.sessions.retain(|&seid, session| {
+            let before = session.bytes;
+            for queue in &mut session.queues {
+                let until_ms = queue.until_ms;
                 let is_due = |packet: &Packet| match until_ms {
                     Some(until_ms) => now_ms >= until_ms,
                     None => now_ms.saturating_sub(packet.came.at_ms) >= age_ms,
                 };
-                while let Some(&packet) = lane.packets.front().filter(|packet| is_due(packet)) {
-                    lane.packets.pop_front();
+                while let Some(&packet) = queue.packets.front().filter(|packet| is_due(packet)) {
+                    queue.packets.pop_front();
                     *count -= 1;
-                    queue.bytes -= packet.takes();
+                    session.bytes -= packet.takes();
                     arena.give(packet.stored);
                     lose(packet, Why::Expired);
                 }
             }
-            weigh(by_bytes, seid, before, queue.bytes);
-            queue.lanes.retain(|lane| !lane.packets.is_empty());
-            !queue.lanes.is_empty()
+            weigh(by_bytes, seid, before, session.bytes);
+            session.queues.retain(|queue| !queue.packets.is_empty());
+            !session.queues.is_empty()
         });
     }
 
     /// Sessions for which something waits, up to so many, the longest first.
     pub(super) fn list(&self, now_ms: u64, at_most: usize) -> Vec<BufferedSession> {
-        let view = |(&seid, queue): (&u64, &Queue)| {
-            let packets = || queue.lanes.iter().flat_map(|lane| &lane.packets);
+        let view = |(&seid, session): (&u64, &SessionQueues)| {
+            let packets = || session.queues.iter().flat_map(|queue| &queue.packets);
             let since = packets().map(|packet| packet.came.at_ms).min();
             BufferedSession {
                 seid,
-                pdrs: queue.lanes.iter().map(|lane| lane.pdr.0).collect(),
+                pdrs: session.queues.iter().map(|queue| queue.pdr.0).collect(),
                 packets: packets().count() as u64,
                 bytes: packets().map(|packet| packet.len() as u64).sum(),
                 age: Duration::from_millis(since.map_or(0, |at| now_ms.saturating_sub(at))),
@@ -553,12 +561,12 @@ mod tests {
         let mut left = Vec::new();
         queues.look(seid);
         while let Some(seid) = queues.next_ready() {
-            for lane in 0..queues.lanes(seid) {
-                while let Some((packet, _)) = queues.front(seid, lane) {
+            for queue in 0..queues.queues_of(seid) {
+                while let Some((packet, _)) = queues.front(seid, queue) {
                     let mut frame = vec![0; packet.len()];
                     queues.copy(packet, &mut frame);
                     left.push(frame);
-                    queues.pop(seid, lane);
+                    queues.pop(seid, queue);
                 }
             }
             queues.tidy(seid);
@@ -724,7 +732,7 @@ mod tests {
             let mut queues = Queues::new(bounds);
             let mut waiting = 0;
             for (now_ms, (seid, pdr, len, what)) in (0u64..).zip(steps) {
-                let bytes = |queues: &Queues, seid| queues.sessions.get(&seid).map_or(0, |queue| queue.bytes);
+                let bytes = |queues: &Queues, seid| queues.sessions.get(&seid).map_or(0, |session| session.bytes);
                 if what == 0 {
                     waiting -= release(&mut queues, seid).len();
                 } else {

@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use super::Traffic;
 use crate::abi::dpdk::{
-    tp_dpdk_free_waiting, tp_dpdk_join, tp_dpdk_lane, tp_dpdk_leave, tp_dpdk_queues,
-    tp_dpdk_receive, tp_dpdk_receiver, tp_dpdk_serve, tp_dpdk_sleeper, tp_dpdk_take_lost,
+    tp_dpdk_free_waiting, tp_dpdk_join, tp_dpdk_leave, tp_dpdk_queues, tp_dpdk_receive,
+    tp_dpdk_receiver, tp_dpdk_serve, tp_dpdk_sleeper, tp_dpdk_take_lost, tp_dpdk_worker,
 };
 use crate::dpdk::{Direct, Setup};
 use crate::error::SetupError;
@@ -28,7 +28,7 @@ use crate::port::PortConfig;
 use crate::queue::Queue;
 use crate::worker::{Burst, Worker};
 use kernel_side::KernelSide;
-use pipeline::{Rings, lane};
+use pipeline::{Rings, worker_part};
 use ports::Ports;
 use rest::{Idle, Sleeper};
 use tap::Tap;
@@ -56,14 +56,14 @@ pub(crate) struct Dpdk {
 
 /// Role of a thread.
 enum Part {
-    Worker(Box<tp_dpdk_lane>),
+    Worker(Box<tp_dpdk_worker>),
     Receiver(Box<tp_dpdk_receiver>),
 }
 
 impl std::fmt::Display for Part {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Worker(lane) => write!(f, "worker-{}", lane.queue),
+            Self::Worker(own) => write!(f, "worker-{}", own.queue),
             Self::Receiver(receiver) => write!(f, "receiver-{}", receiver.number),
         }
     }
@@ -139,7 +139,12 @@ impl Traffic for Dpdk {
         )?);
         let idle = || (!settings.busy_poll).then(Idle::default);
         let workers = queues.iter().enumerate().map(|(number, queue)| Self {
-            part: Part::Worker(Box::new(lane(number, &opened, rings.as_deref(), queue))),
+            part: Part::Worker(Box::new(worker_part(
+                number,
+                &opened,
+                rings.as_deref(),
+                queue,
+            ))),
             cpu: settings.cpus.get(number).copied(),
             has_joined: false,
             idle: idle(),
@@ -188,16 +193,16 @@ impl Traffic for Dpdk {
         // tables and queues of the worker live as long as it does.
         let served = unsafe {
             match &mut self.part {
-                Part::Worker(lane) => tp_dpdk_serve(&mut **lane, worker.as_mut_ptr()),
+                Part::Worker(own) => tp_dpdk_serve(&mut **own, worker.as_mut_ptr()),
                 Part::Receiver(receiver) => tp_dpdk_receive(&mut **receiver, worker.as_mut_ptr()),
             }
         };
-        if let Part::Worker(lane) = &mut self.part
-            && lane.queue == 0
+        if let Part::Worker(own) = &mut self.part
+            && own.queue == 0
             && self.ports.take_news()
         {
             // SAFETY: as above.
-            unsafe { tp_dpdk_take_lost(&mut **lane, worker.as_mut_ptr()) };
+            unsafe { tp_dpdk_take_lost(&mut **own, worker.as_mut_ptr()) };
         }
         if served > 0
             && let Some(idle) = &mut self.idle
@@ -245,7 +250,7 @@ impl Dpdk {
     /// Of a thread that polls devices, all of which can wake it, or that receive cores wake.
     fn sleeper(&self) -> Option<Sleeper> {
         let (polls, from_kernel) = match &self.part {
-            Part::Worker(lane) => (lane.polls, lane.from_kernel),
+            Part::Worker(own) => (own.polls, own.from_kernel),
             Part::Receiver(receiver) => (receiver.polls, null_mut()),
         };
         let mut polled = polls.of.iter().take(polls.n as usize);

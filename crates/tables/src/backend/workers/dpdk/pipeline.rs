@@ -3,8 +3,8 @@
 use std::ptr::NonNull;
 
 use crate::abi::dpdk::{
-    rte_ring, tp_dpdk_lane, tp_dpdk_polls, tp_dpdk_receiver, tp_dpdk_work_ring,
-    tp_dpdk_work_ring_free,
+    rte_ring, tp_dpdk_polls, tp_dpdk_receiver, tp_dpdk_work_ring, tp_dpdk_work_ring_free,
+    tp_dpdk_worker,
 };
 use crate::dpdk::Pipeline;
 use crate::error::SetupError;
@@ -93,13 +93,13 @@ fn filled<T, const N: usize>(some: impl Iterator<Item = *mut T>) -> [*mut T; N] 
 }
 
 /// Part of a worker in ports and, where receive cores poll them, of rings. It lives no longer than these and the queue.
-pub(super) fn lane(
+pub(super) fn worker_part(
     number: usize,
     ports: &Ports,
     rings: Option<&Rings>,
     from_kernel: &Queue,
-) -> tp_dpdk_lane {
-    tp_dpdk_lane {
+) -> tp_dpdk_worker {
+    tp_dpdk_worker {
         shared: ports.shared(),
         from_kernel: from_kernel.as_ptr(),
         polls: match rings {

@@ -4,7 +4,7 @@
 mod busy;
 mod echo;
 mod gate;
-mod kernel;
+mod host_network;
 mod log;
 mod policies;
 mod ports;
@@ -29,7 +29,7 @@ use crate::system;
 use busy::Busy;
 pub(crate) use echo::EchoSockets;
 pub(crate) use gate::Gate;
-pub(crate) use kernel::KernelMirror;
+pub(crate) use host_network::HostNetwork;
 use log::Log;
 pub(crate) use policies::Policies;
 use questions::{Quantum, Questions};
@@ -73,7 +73,7 @@ pub(crate) struct Control {
     echo: EchoSockets,
     asked: Asked,
     questions: Questions,
-    kernel: KernelMirror,
+    network: HostNetwork,
     about: About,
     outbox: Outbox,
     epoch: Instant,
@@ -97,7 +97,7 @@ impl Control {
         core: Core<Tables>,
         (sockets, gate, echo): (Vec<Socket>, Gate, EchoSockets),
         asked: Asked,
-        (kernel, usage): (KernelMirror, Usage),
+        (network, usage): (HostNetwork, Usage),
         about: About,
     ) -> Self {
         let busy_poll = Duration::from_micros(about.config.n4.busy_poll_us.into());
@@ -112,7 +112,7 @@ impl Control {
             echo,
             asked,
             questions: Questions::default(),
-            kernel,
+            network,
             about,
             outbox: Outbox::new(),
             epoch: Instant::now(),
@@ -148,7 +148,7 @@ impl Control {
         let mut receiver = Receiver::new();
         let mut sender = Sender::new();
         self.associate();
-        self.kernel.reconcile(self.core.tables_mut());
+        self.network.reconcile(self.core.tables_mut());
         self.flush(&mut sender);
         let mut events = [EpollEvent::empty(); EVENTS];
         while !self.is_done() {
@@ -178,7 +178,7 @@ impl Control {
             self.serve_strangers();
             self.serve_usage();
             self.serve_time();
-            self.kernel.reconcile(self.core.tables_mut());
+            self.network.reconcile(self.core.tables_mut());
             self.maintain();
             self.traces.tend(&mut self.core);
             self.flush(&mut sender);
@@ -258,7 +258,7 @@ impl Control {
                 self.core.receive(now, from, datagram, &mut self.outbox);
             }
             // Before SMFs hear of it: the next hop of a new gNB, whose MTU the first packet may need.
-            self.kernel.take_peers(self.core.tables_mut());
+            self.network.take_peers(self.core.tables_mut());
             self.flush(sender);
         }
         served
@@ -340,9 +340,9 @@ impl Control {
                 self.core.receive_gtpu(now, &packet, &mut self.outbox);
             }
             Command::Kernel(change) => {
-                self.kernel.apply(*change);
-                if self.kernel.is_readdressed() {
-                    let addresses = self.kernel.addresses();
+                self.network.apply(*change);
+                if self.network.is_readdressed() {
+                    let addresses = self.network.addresses();
                     self.gate.readdress(addresses.clone());
                     let own = addresses.map(|(_, address)| address).collect();
                     self.core.set_own_addresses(own);
@@ -375,9 +375,9 @@ impl Control {
         // A caller that no longer waits for its answer is no loss.
         match question {
             Question::Snapshot(reply) => {
-                let mirrors = (&self.kernel, &self.usage, &self.questions);
+                let parts = (&self.network, &self.usage, &self.questions);
                 let own = (self.unsent, self.shutting_down.is_some());
-                let _ = reply.send(show::snapshot(core, &self.about, mirrors, own));
+                let _ = reply.send(show::snapshot(core, &self.about, parts, own));
             }
             Question::Peers { after, reply } => {
                 let _ = reply.send(show::peers(core, after, quantum));
@@ -412,7 +412,7 @@ impl Control {
                 let _ = reply.send(show::pfds(core, after.as_deref(), quantum));
             }
             Question::Buffers(reply) => {
-                let _ = reply.send(self.kernel.list_buffers());
+                let _ = reply.send(self.network.list_buffers());
             }
             Question::Trace { whom, reply } => {
                 let names = self.about.config.interface.iter();

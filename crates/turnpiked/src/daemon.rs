@@ -20,7 +20,7 @@ use crate::command::{self, Asked, Asker, Command};
 use crate::config::{
     Config, DatapathKind, Memory, System, doubt_of_memory, doubts, home, read_token,
 };
-use crate::control::{About, Control, EchoSockets, Gate, KernelMirror, Policies, Usage};
+use crate::control::{About, Control, EchoSockets, Gate, HostNetwork, Policies, Usage};
 use crate::plan;
 use crate::usage_log::UsageLog;
 use crate::{n4, recovery, system};
@@ -154,7 +154,7 @@ fn prepare(
     let system = System::read()?;
     core.set_own_addresses(system.addresses());
     let usage = Usage::new(usage_log(config)?);
-    let kernel = KernelMirror::new(
+    let network = HostNetwork::new(
         (next_hops, Policies::new(config)),
         netlink,
         slow_path,
@@ -167,12 +167,12 @@ fn prepare(
     let listen = listen.into_iter().flatten().map(|listen| listen.ip());
     let gate = Gate::new(ingress.clone(), listen, system.numbered().into_iter());
     let echo = EchoSockets::bind(n3, ingress).context("sockets for Echo Requests")?;
-    let mirrors = (kernel, usage);
+    let parts = (network, usage);
     Ok(Control::new(
         core,
         (sockets, gate, echo),
         asked,
-        mirrors,
+        parts,
         about,
     ))
 }

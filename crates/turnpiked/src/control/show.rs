@@ -22,7 +22,7 @@ use tables::{Counting, DropReason, PortTotals, ProgramInfo, Tables, Traffic, Wor
 use crate::command::Piece;
 use crate::config::{Config, DatapathKind, QosMode};
 use crate::control::questions::{Quantum, Questions};
-use crate::control::{KernelMirror, Usage};
+use crate::control::{HostNetwork, Usage};
 use crate::snapshot::{MessageCount, N4Report, Snapshot};
 use crate::text::{address_text, seid_text};
 
@@ -37,7 +37,7 @@ pub(crate) struct About {
 pub(crate) fn snapshot(
     core: &Core<Tables>,
     about: &About,
-    (kernel, usage, questions): (&KernelMirror, &Usage, &Questions),
+    (network, usage, questions): (&HostNetwork, &Usage, &Questions),
     (unsent, stopping): (u64, bool),
 ) -> Snapshot {
     let limits = &about.config.limits;
@@ -52,7 +52,7 @@ pub(crate) fn snapshot(
     n4.counters.insert("not_sent".into(), unsent);
     let (load, reduction) = core.load();
     let (paths, paths_failed) = core.path_count();
-    n4.counters.extend(slow_path(kernel));
+    n4.counters.extend(slow_path(network));
     let [sent, lost] = core.tables().counting().duplicates();
     n4.counters.insert("duplicates".into(), sent);
     n4.counters.insert("duplicates_lost".into(), lost);
@@ -75,7 +75,7 @@ pub(crate) fn snapshot(
         n4,
         rest: questions.totals(),
         usage: usage.totals(core),
-        buffers: buffers(kernel, about),
+        buffers: buffers(network, about),
         datapath: datapath(core.tables(), about),
         workers: workers(&core.tables().counting(), &about.config),
         ports: about
@@ -84,18 +84,18 @@ pub(crate) fn snapshot(
             .iter()
             .zip(&totals)
             .enumerate()
-            .zip(kernel.troubles())
+            .zip(network.troubles())
             .map(
                 |((place, (interface, (name, totals))), trouble)| PortReport {
                     in_packets_by_cpu: core.tables().counting().by_cpu(place),
-                    mtu: kernel.mtu(name),
+                    mtu: network.mtu(name),
                     trouble,
                     ..port(name, interface.role.name(), totals)
                 },
             )
             .collect(),
         capacities: (core.tables().capacities().into_iter().map(capacity)).collect(),
-        policies: kernel.policies(&about.config),
+        policies: network.policies(&about.config),
         drops: totals
             .iter()
             .flat_map(|(name, totals)| drops(name, totals))
@@ -292,8 +292,8 @@ fn n4(stats: &Stats) -> N4Report {
 }
 
 /// Packets for idle UEs.
-fn buffers(kernel: &KernelMirror, about: &About) -> BufferTotals {
-    let (totals, limits) = (kernel.buffers(), &about.config.buffering);
+fn buffers(network: &HostNetwork, about: &About) -> BufferTotals {
+    let (totals, limits) = (network.buffers(), &about.config.buffering);
     let fill = |used, capacity| Fill { used, capacity };
     BufferTotals {
         sessions: fill(totals.sessions, about.config.limits.sessions.into()),
@@ -306,10 +306,10 @@ fn buffers(kernel: &KernelMirror, about: &About) -> BufferTotals {
 }
 
 /// Counters of packets that user space made or sent: ICMP errors, fragments, advertisements, End Markers, packets by the kernel.
-fn slow_path(kernel: &KernelMirror) -> impl Iterator<Item = (String, u64)> {
-    let counters = kernel.slow_path();
+fn slow_path(network: &HostNetwork) -> impl Iterator<Item = (String, u64)> {
+    let counters = network.slow_path();
     let failed: u64 = counters.failed().map(|(_, count)| count).sum();
-    let finished = kernel.finished();
+    let finished = network.finished();
     [
         ("icmp_time_exceeded_sent", finished.expired()),
         ("icmp_too_big_sent", finished.too_long()),
@@ -319,8 +319,8 @@ fn slow_path(kernel: &KernelMirror) -> impl Iterator<Item = (String, u64)> {
         ("extension_headers_told", finished.extensions()),
         ("slow_path_sent", counters.sent()),
         ("slow_path_failed", failed),
-        ("end_markers_sent", kernel.end_markers().sent()),
-        ("end_markers_failed", kernel.end_markers().failed()),
+        ("end_markers_sent", network.end_markers().sent()),
+        ("end_markers_failed", network.end_markers().failed()),
     ]
     .into_iter()
     .map(|(name, count)| (name.to_owned(), count))

@@ -1,4 +1,4 @@
-//! Routes and neighbours of the kernel, mirrored into the tables.
+//! Network of this host: the tables follow the kernel's links, routes and neighbours, and the slow path sends by them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use super::policies::Policies;
 use super::ports::Ports;
 use crate::config::Config;
 
-/// The model of the kernel's state, and the threads that keep it and the slow path going.
-pub(crate) struct KernelMirror {
+/// Next hops, ports and policies as the kernel has them, and the threads of rtnetlink, the slow path and the buffers.
+pub(crate) struct HostNetwork {
     next_hops: NextHops,
     policies: Policies,
     /// Something was heard of the kernel since policies were looked at.
@@ -34,7 +34,7 @@ pub(crate) struct KernelMirror {
     relinked: bool,
 }
 
-impl KernelMirror {
+impl HostNetwork {
     pub(crate) fn new(
         (next_hops, policies): (NextHops, Policies),
         netlink: Netlink,

@@ -14,6 +14,7 @@ mod shard;
 pub mod testing;
 mod usage;
 
+pub use crate::core::changes::Change;
 pub use crate::core::holdings::{Part, SmfView};
 pub use crate::core::{Core, messages_in};
 pub use alloc::addresses::PoolFill;

@@ -4,6 +4,7 @@
 
 mod node_support;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use rs_pfcp::message::MsgType;
 use session::config::{Config, NetworkInstance, NodeIdConfig};
 use session::event::Event;
 use session::peer::PeerState;
-use session::{Core, NodeRecord, Outbox, Record, RecordError, Unresumed};
+use session::{Change, Core, NodeRecord, Outbox, Record, RecordError, Unresumed};
 
 const SMF1: &str = "10.100.0.2:8805";
 const SMF2: &str = "10.100.0.3:8805";
@@ -47,7 +48,7 @@ fn succeed_with(world: &mut World, config: Config) {
     let record = NodeRecord::read(&octets).unwrap();
     let mut core = Core::new(config, record.recovery(), Recorder::default());
     let mut out = Outbox::new();
-    core.resume(world.now, record, &mut out).unwrap();
+    core.resume(world.now, &record, &mut out).unwrap();
     let seids: Vec<u64> = world.core.sessions(None).map(|of| of.seid).collect();
     for seid in &seids {
         let record = Record::read(&world.core.record(*seid).unwrap()).unwrap();
@@ -142,7 +143,7 @@ fn succeed_without_comparison(world: &mut World) {
     let record = NodeRecord::read(&world.core.node_record().write()).unwrap();
     let config = world.core.config().clone();
     let mut core = Core::new(config, record.recovery(), Recorder::default());
-    core.resume(world.now, record, &mut world.out).unwrap();
+    core.resume(world.now, &record, &mut world.out).unwrap();
     world.core = core;
 }
 
@@ -339,15 +340,15 @@ fn a_record_of_another_node_or_start_is_refused_and_nothing_has_changed() {
         ..config()
     };
     let mut other = Core::new(renamed, OUR_RECOVERY, Recorder::default());
-    let refused = other.resume(now, record(), &mut out).unwrap_err();
+    let refused = other.resume(now, &record(), &mut out).unwrap_err();
     assert_eq!(refused.to_string(), "its Node ID was upf1.example.org");
     let mut later = Core::new(config(), OUR_RECOVERY + 1, Recorder::default());
-    let refused = later.resume(now, record(), &mut out).unwrap_err();
+    let refused = later.resume(now, &record(), &mut out).unwrap_err();
     assert_eq!(refused, Unresumed::Recovery(OUR_RECOVERY));
     for core in [&other, &later] {
         assert_eq!(core.peers().count(), 0);
     }
-    let refused = world.core.resume(now, record(), &mut out).unwrap_err();
+    let refused = world.core.resume(now, &record(), &mut out).unwrap_err();
     assert_eq!(refused, Unresumed::InUse);
 }
 
@@ -385,7 +386,7 @@ fn octets_are_the_record_of_a_node_or_none() {
             assert_eq!(record.write(), other);
             let mut core = Core::new(config(), record.recovery(), Recorder::default());
             let mut out = Outbox::new();
-            if core.resume(world.now, record, &mut out).is_ok() {
+            if core.resume(world.now, &record, &mut out).is_ok() {
                 for _ in 0..20 {
                     let now = core.next_deadline().unwrap_or(world.now).max(world.now);
                     core.advance(now, &mut out);
@@ -410,6 +411,28 @@ struct Side {
     smfs: [Smf; 2],
     /// SEIDs, ours, of sessions that were established, with their tunnels, in that order.
     sessions: Vec<(usize, u64, u32)>,
+    kept: Memory,
+}
+
+/// What outlives the process.
+#[derive(Default)]
+struct Memory {
+    node: Vec<u8>,
+    sessions: BTreeMap<u32, Vec<u8>>,
+}
+
+impl Memory {
+    fn keep(&mut self, core: &mut Core<Recorder>) {
+        core.changes(true, |change| match change {
+            Change::Session(place, octets) => {
+                self.sessions.insert(place, octets.to_vec());
+            }
+            Change::Gone(place) => {
+                self.sessions.remove(&place);
+            }
+            Change::Node(octets) => self.node = octets.to_vec(),
+        });
+    }
 }
 
 /// SplitMix64.
@@ -517,10 +540,13 @@ impl Side {
             world: world(),
             smfs: [Smf::new(SMF1), Smf::new(SMF2)],
             sessions: Vec::new(),
+            kept: Memory::default(),
         };
+        side.world.core.note_changes();
         for smf in &mut side.smfs {
             smf.associate(&mut side.world);
         }
+        side.kept.keep(&mut side.world.core);
         side
     }
 
@@ -601,12 +627,34 @@ impl Side {
             },
             Move::Pass { ms } => self.pass(ms),
         };
+        self.kept.keep(&mut self.world.core);
         let mut sent: Vec<_> = sent
             .into_iter()
             .map(|(to, raw)| (to, masked(raw)))
             .collect();
         sent.sort();
         sent
+    }
+
+    /// The process dies, and another one finds what it has kept.
+    fn die(&mut self, config: Config) {
+        let world = &mut self.world;
+        let (count, live) = (world.core.session_count(), world.live());
+        let node = NodeRecord::read(&self.kept.node).unwrap();
+        let mut core = Core::new(config, node.recovery(), Recorder::default());
+        core.note_changes();
+        core.resume(world.now, &node, &mut world.out).unwrap();
+        for octets in self.kept.sessions.values() {
+            let record = node
+                .session(octets)
+                .unwrap_or_else(|e| panic!("{e}: {octets:02x?}"));
+            core.adopt(world.now, record, &mut world.out).unwrap();
+        }
+        world.core = core;
+        assert!(world.take().is_empty());
+        assert_eq!((world.core.session_count(), world.live()), (count, live));
+        self.kept.sessions.clear();
+        self.kept.keep(&mut self.world.core);
     }
 
     fn say(
@@ -693,23 +741,29 @@ fn masked(mut raw: Vec<u8>) -> Vec<u8> {
     raw
 }
 
-/// Half of the time the second node has a successor between two messages.
+/// Half of the time the second node has a successor between two messages. The third one dies between any two, and its successor
+/// knows what it had kept before it answered.
 #[test]
 fn a_node_and_its_successors_say_the_same() {
     let mut successions = 0;
     for seed in 0..20 {
         let mut dice = Dice(seed);
-        let [mut first, mut second] = [Side::new(), Side::new()];
+        let [mut first, mut second, mut mortal] = [(); 3].map(|()| Side::new());
         for step in 0..400 {
             if dice.below(2) == 0 && is_at_rest(&second.world) {
                 succeed(&mut second.world);
                 successions += 1;
             }
+            if is_at_rest(&mortal.world) {
+                mortal.die(config_in_order(dice.below(2) == 0));
+            }
             let what = draw(&mut dice, first.sessions.len());
-            let said = [first.make(what), second.make(what)];
+            let said = [&mut first, &mut second, &mut mortal].map(|side| side.make(what));
             assert_eq!(said[0], said[1], "seed {seed}, step {step}: {what:?}");
+            assert_eq!(said[0], said[2], "seed {seed}, step {step}: {what:?}");
             let count = |side: &Side| (side.world.core.session_count(), side.world.live());
-            assert_eq!(count(&first), count(&second), "seed {seed}, step {step}");
+            let counts = [&first, &second, &mortal].map(count);
+            assert_eq!(counts, [counts[0]; 3], "seed {seed}, step {step}");
         }
     }
     assert!(successions > 2000, "{successions}");

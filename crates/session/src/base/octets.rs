@@ -47,10 +47,14 @@ pub(crate) fn take<T: DeserializeOwned>(from: &mut &[u8]) -> Result<T, Malformed
     Ok(value)
 }
 
-/// Appends octets that say how many they are.
-pub(crate) fn put_octets(octets: &[u8], into: &mut Vec<u8>) {
-    put(&octets.len(), into);
-    into.extend_from_slice(octets);
+/// Appends octets behind their number, as they come.
+pub(crate) fn put_with_length(into: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let from = into.len();
+    write(into);
+    let to = into.len();
+    put(&(to - from), into);
+    let length = into.len() - to;
+    into[from..].rotate_right(length);
 }
 
 /// Octets at the front that say how many they are.

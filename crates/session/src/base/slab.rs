@@ -21,7 +21,7 @@ impl Place {
         NonZeroU32::new(index.wrapping_add(1)).map(Self)
     }
 
-    fn index(self) -> u32 {
+    pub(crate) fn index(self) -> u32 {
         self.0.get() - 1
     }
 }
@@ -38,6 +38,37 @@ pub(crate) struct Slab<S> {
     first: u32,
     /// Later than those of all sessions.
     latest: u32,
+    /// `None`: nobody wants to know.
+    changed: Option<Box<Changed>>,
+}
+
+/// Places whose sessions may have changed, each once.
+#[derive(Debug, Default)]
+struct Changed {
+    /// A bit for each place.
+    is: Vec<u64>,
+    places: Vec<Place>,
+}
+
+impl Changed {
+    fn note(&mut self, place: Place) {
+        let (word, bit) = (place.index() as usize / 64, 1 << (place.index() % 64));
+        if self.is.len() <= word {
+            self.is.resize(word + 1, 0);
+        }
+        if let Some(word) = self.is.get_mut(word).filter(|word| **word & bit == 0) {
+            *word |= bit;
+            self.places.push(place);
+        }
+    }
+
+    fn take(&mut self) -> Option<Place> {
+        let place = self.places.pop()?;
+        if let Some(word) = self.is.get_mut(place.index() as usize / 64) {
+            *word &= !(1 << (place.index() % 64));
+        }
+        Some(place)
+    }
 }
 
 #[derive(Debug)]
@@ -90,6 +121,30 @@ impl<S> Slab<S> {
             cipher: Cipher::new(seed),
             first: 0,
             latest: 0,
+            changed: None,
+        }
+    }
+
+    /// Places whose sessions may have changed are noted from now on: at first, those of all that are here.
+    pub(crate) fn note_changes(&mut self) {
+        self.changed = Some(Box::default());
+        let mut next = Some(Place::FIRST);
+        while let Some(place) = next {
+            if self.get(place).is_some() {
+                self.note(place);
+            }
+            next = self.after(place);
+        }
+    }
+
+    /// One of them.
+    pub(crate) fn next_changed(&mut self) -> Option<Place> {
+        self.changed.as_mut()?.take()
+    }
+
+    fn note(&mut self, place: Place) {
+        if let Some(changed) = &mut self.changed {
+            changed.note(place);
         }
     }
 
@@ -143,6 +198,7 @@ impl<S> Slab<S> {
         while self.slot(place).is_none() {
             self.grow().ok_or(NoPlace::Beyond(self.places_max))?;
         }
+        self.note(place);
         self.unlink(place);
         let cipher = self.cipher;
         if let Some(slot) = self.slot_mut(place) {
@@ -172,6 +228,7 @@ impl<S> Slab<S> {
         let Content::Session(session) = std::mem::replace(&mut slot.content, free) else {
             return None;
         };
+        self.note(place);
         self.head(place, next);
         self.len -= 1;
         Some(session)
@@ -235,6 +292,12 @@ impl<S> Slab<S> {
     }
 
     pub(crate) fn get_mut(&mut self, place: Place) -> Option<&mut S> {
+        self.note(place);
+        self.unnoted_mut(place)
+    }
+
+    /// To change what is no part of the session by itself.
+    pub(crate) fn unnoted_mut(&mut self, place: Place) -> Option<&mut S> {
         match &mut self.slot_mut(place)?.content {
             Content::Session(session) => Some(session),
             Content::Free { .. } => None,
@@ -325,7 +388,7 @@ impl<S> Slab<S> {
 }
 
 /// Generations come round: those of one half are before the others.
-fn is_not_before(generation: u32, other: u32) -> bool {
+pub(crate) fn is_not_before(generation: u32, other: u32) -> bool {
     generation.wrapping_sub(other) % GENERATIONS < GENERATIONS / 2
 }
 

@@ -7,7 +7,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::base::octets::{Malformed, put, take, take_octets};
+use crate::base::octets::{Malformed, put, put_with_length, take, take_octets};
 
 /// Fields of a later version of this program: kept as they were written, so that whoever reads them can say which they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,12 +80,7 @@ impl<'o> Fields<'o> {
 /// Appends a field.
 pub(crate) fn put_field(tag: u8, value: &impl Serialize, into: &mut Vec<u8>) {
     into.push(tag);
-    let from = into.len();
-    put(value, into);
-    let to = into.len();
-    put(&(to - from), into);
-    let length = into.len() - to;
-    into[from..].rotate_right(length);
+    put_with_length(into, |into| put(value, into));
 }
 
 /// The value of a field, and nothing behind it.

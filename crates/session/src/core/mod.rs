@@ -3,6 +3,7 @@
 //! A [`Core`] is a node, which knows associations, and a shard, which knows sessions. It carries to each what the other says,
 //! and keeps nothing itself.
 
+pub(crate) mod changes;
 mod expected;
 pub(crate) mod holdings;
 mod read_ahead;
@@ -23,6 +24,7 @@ use crate::base::ids::PeerId;
 use crate::base::time::Time;
 use crate::between::to_node::Outputs;
 use crate::between::to_shard::{Request, ToShard};
+use crate::core::changes::{Change, Kept};
 use crate::core::expected::Expected;
 use crate::exchange::incoming::Incoming;
 use crate::exchange::outbox::Outbox;
@@ -53,6 +55,8 @@ pub struct Core<T: Tables> {
     outputs: Outputs,
     /// Kept for its capacity.
     expected: Expected,
+    /// `None`: nobody keeps what changes.
+    kept: Option<Kept>,
 }
 
 /// Messages of one datagram; an SMF that has more to say sends another one.
@@ -82,6 +86,7 @@ impl<T: Tables> Core<T> {
             shard: Shard::new(&config, started, tables),
             outputs: Outputs::default(),
             expected: Expected::default(),
+            kept: None,
             config,
         }
     }
@@ -400,7 +405,7 @@ impl<T: Tables> Core<T> {
 
     /// All that is known of SMFs, PFDs and GTP-U peers, and what they were told. Its times are those of the caller's clock.
     pub fn node_record(&self) -> NodeRecord {
-        NodeRecord::of(&self.node, self.shard.generation())
+        NodeRecord::of(&self.node, self.shard.generation(), None)
     }
 
     /// Go on as the node that this record is of, which SMFs do not notice: to be called before anything else is. Sessions
@@ -408,7 +413,7 @@ impl<T: Tables> Core<T> {
     pub fn resume(
         &mut self,
         now: Time,
-        record: NodeRecord,
+        record: &NodeRecord,
         out: &mut Outbox,
     ) -> Result<(), Unresumed> {
         let generation = record.generation();
@@ -416,6 +421,25 @@ impl<T: Tables> Core<T> {
         self.shard.go_on(generation);
         self.settle(now, out);
         Ok(())
+    }
+
+    /// From now on [`Core::changes`] knows what has changed: at first, all that there is.
+    pub fn note_changes(&mut self) {
+        self.shard.note_changes();
+        self.kept = Some(Kept::default());
+    }
+
+    /// All that has changed since this was last called, each once: sessions, then the node, if it has changed in more than times, or in
+    /// any case (`node`). To be kept before answers are sent, so that whoever has an answer finds what it says after any end.
+    pub fn changes(&mut self, node: bool, each: impl FnMut(Change<'_>)) {
+        if let Some(kept) = &mut self.kept {
+            kept.changes((&mut self.node, &mut self.shard), node, each);
+        }
+    }
+
+    /// Whether there is no room to keep one more session: then none is established (cause 75).
+    pub fn set_full(&mut self, is_full: bool) {
+        self.node.set_full(is_full);
     }
 
     /// One session as a [`Record`](crate::Record), by our SEID: all that there is to know of it. Its times are those of

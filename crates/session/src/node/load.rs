@@ -24,6 +24,8 @@ pub(crate) struct Load {
     reduction: Announced,
     /// Percent of establishments that were to be refused and are not yet.
     owed: u32,
+    /// There is no room to keep one more session where it would outlive the process.
+    pub(crate) is_full: bool,
 }
 
 /// A percentage, and a number that grows with each change.
@@ -34,6 +36,10 @@ pub(crate) struct Announced {
 }
 
 impl Announced {
+    pub(crate) fn skip(&mut self, changes: u32) {
+        self.sequence = self.sequence.wrapping_add(changes);
+    }
+
     fn set(&mut self, percent: u8) {
         if self.percent != percent {
             self.percent = percent;
@@ -69,6 +75,7 @@ impl Load {
             load: nothing,
             reduction: nothing,
             owed: 0,
+            is_full: false,
         }
     }
 

@@ -53,8 +53,27 @@ pub(crate) struct Node {
     sweep: Sweep,
     /// Applications that PDRs of an association's sessions name.
     names: BTreeSet<(PeerId, Box<str>)>,
-    /// Messages that shards have not heard yet.
-    orders: VecDeque<ToShard<'static>>,
+    orders: Orders,
+}
+
+/// Messages that shards have not heard yet.
+#[derive(Debug, Default)]
+struct Orders {
+    waiting: VecDeque<ToShard<'static>>,
+    /// Associations or PFDs have changed since this was last asked.
+    are_news: bool,
+}
+
+impl Orders {
+    fn put(&mut self, what: ToShard<'static>) {
+        use ToShard::{Gone, PartyGone, Pfds, Shares, Smf};
+        let is_news = matches!(
+            what,
+            Smf(..) | Gone(_) | PartyGone(_) | Shares(_) | Pfds(..)
+        );
+        self.are_news |= is_news;
+        self.waiting.push_back(what);
+    }
 }
 
 /// Next step when all usage of an association is reported.
@@ -107,7 +126,7 @@ impl Node {
             finishing: BTreeMap::new(),
             sweep: Sweep::default(),
             names: BTreeSet::new(),
-            orders: VecDeque::new(),
+            orders: Orders::default(),
             config: Arc::clone(config),
         }
     }
@@ -129,7 +148,12 @@ impl Node {
 
     /// Something that shards have not heard yet.
     pub(crate) fn next_order(&mut self) -> Option<ToShard<'static>> {
-        self.orders.pop_front()
+        self.orders.waiting.pop_front()
+    }
+
+    /// Whether associations or PFDs have changed since this was last asked.
+    pub(crate) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.orders.are_news)
     }
 
     /// When something falls due.
@@ -151,6 +175,11 @@ impl Node {
     /// How busy the node is, and how full its fullest table, in percent.
     pub(crate) fn set_load(&mut self, busy: u8, full: u8) {
         self.load.measured(busy, full);
+    }
+
+    /// Whether there is no room to keep one more session.
+    pub(crate) fn set_full(&mut self, is_full: bool) {
+        self.load.is_full = is_full;
     }
 
     /// The load that SMFs hear of, and by how much they are asked to do less, in percent.
@@ -206,7 +235,7 @@ impl Node {
 
     /// Shards hear of this, when the present message has been dealt with.
     fn tell(&mut self, what: ToShard<'static>) {
-        self.orders.push_back(what);
+        self.orders.put(what);
     }
 
     /// Sessions go by an association as it is now.

@@ -80,6 +80,8 @@ pub(crate) struct Details {
     pub(crate) told: Told,
     /// When to ask whether it is alive.
     pub(crate) heartbeat_at: Option<Time>,
+    /// Its number among all associations that there were, by which records of its sessions name it.
+    pub(crate) number: u32,
     later: Later,
 }
 
@@ -96,6 +98,7 @@ tagged!(Details {
     10: alternatives,
     11: told,
     12: heartbeat_at,
+    13: number,
 });
 
 /// As it is written.
@@ -371,10 +374,10 @@ impl Peers {
     }
 
     /// An association goes on that began elsewhere.
-    pub(crate) fn go_on(&mut self, node_id: NodeId, address: SocketAddr, is: Details) -> PeerId {
+    pub(crate) fn go_on(&mut self, node_id: NodeId, address: SocketAddr, is: &Details) -> PeerId {
         let id = self.insert(is.since, node_id, address);
-        for source in is.sources {
-            self.learn_source(id, source);
+        for source in &is.sources {
+            self.learn_source(id, *source);
         }
         if let Some(peer) = self.get_mut(id) {
             peer.recovery = is.recovery;
@@ -383,7 +386,7 @@ impl Peers {
             peer.heard = is.heard;
             peer.by_us = is.by_us;
             peer.cp_features = is.features.0;
-            peer.alternatives = is.alternatives;
+            peer.alternatives.clone_from(&is.alternatives);
             peer.told = is.told;
         }
         id

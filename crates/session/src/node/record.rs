@@ -22,6 +22,8 @@ use crate::node::load::Announced;
 use crate::node::paths::PathRecord;
 use crate::node::peer::{ALTERNATIVES_MAX, Details, SOURCES_MAX, SmfSet};
 use crate::node::{Node, Timer};
+use crate::rules::places::Names;
+use crate::shard::record::Record;
 
 /// Of the layout; what a tag can tell does not raise it.
 const VERSION: u16 = 1;
@@ -47,6 +49,8 @@ pub struct NodeRecord {
     paths: Box<[PathRecord]>,
     /// Generation of SEIDs that no session has had.
     generation: u32,
+    /// Contents of all places of the configuration.
+    names: Names,
     later: Later,
 }
 
@@ -60,6 +64,7 @@ tagged!(NodeRecord {
     7: pfds,
     8: paths,
     9: generation,
+    10: names,
 });
 
 /// An association, and whom it is with.
@@ -82,6 +87,13 @@ struct PartyPfds {
     /// In alphabetical order.
     applications: Box<[Application]>,
 }
+
+/// Requests of ours between two records of a node, at most.
+pub(crate) const REQUESTS_AHEAD: u32 = 1 << 16;
+/// Generations of SEIDs, likewise.
+pub(crate) const GENERATIONS_AHEAD: u32 = 1 << 10;
+/// Changes of the load that SMFs hear of: one a second, and a record is not much older.
+const LOADS_AHEAD: u32 = 16;
 
 /// Why a node cannot go on as a record says. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -123,8 +135,9 @@ impl NodeRecord {
 
     /// See [`Core::node_record`](crate::Core::node_record).
     ///
-    /// generation: of SEIDs, which no session has had.
-    pub(crate) fn of(node: &Node, generation: u32) -> Self {
+    /// generation: of SEIDs, which no session has had. names: contents of all places of the configuration,
+    /// if records of sessions go by those, and by numbers of associations.
+    pub(crate) fn of(node: &Node, generation: u32, names: Option<Names>) -> Self {
         let [load, reduction] = node.load.announced();
         let associations = node.peers.iter().map(|peer| {
             let timer = Timer::Heartbeat(peer.id);
@@ -133,6 +146,7 @@ impl NodeRecord {
             let at = timer.map(|(at, _)| if peer.heartbeat_waits { Time(0) } else { *at });
             let mut is = node.peers.details(peer);
             is.heartbeat_at = at;
+            is.number = names.as_ref().map_or(0, |_| peer.id.0);
             Association {
                 node_id: peer.node_id.clone(),
                 address: peer.address,
@@ -155,14 +169,17 @@ impl NodeRecord {
             pfds: pfds.collect(),
             paths: node.paths.records(),
             generation,
+            names: names.unwrap_or_default(),
             later: Later::default(),
         }
     }
 
     /// See [`Core::resume`](crate::Core::resume).
-    pub(crate) fn resume(self, node: &mut Node) -> Result<(), Unresumed> {
-        match self.us {
-            Some(us) if us != node.n4.node_id().to_node_id() => return Err(Unresumed::NodeId(us)),
+    pub(crate) fn resume(&self, node: &mut Node) -> Result<(), Unresumed> {
+        match &self.us {
+            Some(us) if *us != node.n4.node_id().to_node_id() => {
+                return Err(Unresumed::NodeId(us.clone()));
+            }
             _ if self.recovery != node.n4.recovery() => {
                 return Err(Unresumed::Recovery(self.recovery));
             }
@@ -174,34 +191,52 @@ impl NodeRecord {
         for Association {
             node_id,
             address,
-            mut is,
-        } in self.associations
+            is,
+        } in &self.associations
         {
-            let set = is.smf_set.take();
-            let (silent_since, heartbeat_at) = (is.silent_since, is.heartbeat_at);
-            let id = node.peers.go_on(node_id, address, is);
-            if let Some(since) = silent_since {
+            let id = node.peers.go_on(node_id.clone(), *address, is);
+            if let Some(since) = is.silent_since {
                 let retention = node.config.path_failure_retention;
                 node.set_timer(since, retention, Timer::Retention(id));
             }
             if !node.config.heartbeat_interval.is_zero() {
-                let at = heartbeat_at.unwrap_or_default();
+                let at = is.heartbeat_at.unwrap_or_default();
                 node.timers.insert((at, Timer::Heartbeat(id)));
             }
-            node.join_set(id, set);
+            node.join_set(id, is.smf_set.clone());
         }
-        for PartyPfds { smf, applications } in self.pfds {
-            let party = node.peers.by_node(&smf).and_then(|id| node.peers.party(id));
+        for PartyPfds { smf, applications } in &self.pfds {
+            let party = node.peers.by_node(smf).and_then(|id| node.peers.party(id));
             let Some(party) = party else { continue };
             for (name, properties) in applications {
                 node.tell(ToShard::Pfds(party, name.clone(), properties.clone()));
                 let all = node.pfds.of.entry(party).or_default();
-                all.keep(name, properties);
+                all.keep(name.clone(), properties.clone());
             }
         }
         node.tell(ToShard::Fit);
         node.paths.go_on(&self.paths);
         Ok(())
+    }
+
+    /// Of a node that goes on for a while before it is written again: numbers that it will give out are not given out anew.
+    #[must_use]
+    pub(crate) fn ahead(mut self) -> Self {
+        self.sequence = self.sequence.wrapping_add(REQUESTS_AHEAD);
+        self.generation = self.generation.wrapping_add(GENERATIONS_AHEAD);
+        self.load.skip(LOADS_AHEAD);
+        self.reduction.skip(LOADS_AHEAD);
+        self
+    }
+
+    /// A session of this node, as it wrote it for itself.
+    pub fn session(&self, octets: &[u8]) -> Result<Record, RecordError> {
+        let smf_of = |number| {
+            let all = &self.associations;
+            let at = all.binary_search_by_key(&number, |of| of.is.number).ok()?;
+            Some(all.get(at)?.node_id.clone())
+        };
+        Record::read_within(octets, smf_of, &self.names)
     }
 
     pub(crate) fn generation(&self) -> u32 {
@@ -231,6 +266,8 @@ impl NodeRecord {
                 "an SMF set in another form",
             )?;
         }
+        let ordered = (self.associations).is_sorted_by_key(|of| of.is.number);
+        hold(ordered, "associations out of order")?;
         let mut owners = BTreeSet::new();
         for PartyPfds { smf, applications } in &self.pfds {
             let set = smfs.get(smf).ok_or("PFDs of an SMF that is not there")?;
@@ -244,6 +281,7 @@ impl NodeRecord {
             };
             hold(applications.iter().all(whole), "an application of nothing")?;
         }
+        hold(self.names.are_possible(), "a name of something else")?;
         let paths = self.paths.is_sorted_by(|a, b| a.ends < b.ends);
         hold(paths, "paths out of order")
     }

@@ -37,6 +37,10 @@ impl Node {
             self.refuse_of(now, out, to, Cause::REQUEST_REJECTED.into());
             return None;
         }
+        if self.load.is_full {
+            self.refuse_of(now, out, to, Cause::NO_RESOURCES_AVAILABLE.into());
+            return None;
+        }
         if self.wants_overload_control(peer) && self.load.sheds(incoming.priority) {
             self.shed(now, out, to, peer);
             return None;

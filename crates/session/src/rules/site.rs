@@ -9,7 +9,7 @@ use pfcp::ie::{NetworkInstance, TgppInterfaceType};
 use crate::rules::config::{
     Burst, Config, ForwardingPolicy, Limits, PredefinedRule, QosConfig, TunnelNetwork,
 };
-use crate::rules::places::{ConfigName, ConfigPlace};
+use crate::rules::places::{ConfigName, ConfigPlace, Names};
 use crate::rules::predefined;
 use crate::rules::{Interface, LocalEnds, RemoteFTeid, TunnelNetworkId};
 
@@ -199,6 +199,22 @@ impl Site {
 
     pub(crate) fn policy(&self, id: PolicyId) -> Option<&ForwardingPolicy> {
         self.policies.get(usize::from(id.0))
+    }
+
+    /// Contents of all places of the configuration.
+    pub(crate) fn all_names(&self) -> Names {
+        let nis =
+            (0..self.names.len().max(1)).map(|at| ConfigPlace::NetworkInstance(NiId(at as u16)));
+        let n3 = (0..self.n3.len()).map(|at| ConfigPlace::N3Address(at as u8));
+        let networks = 0..self.networks.len();
+        let networks = networks.map(|at| ConfigPlace::TunnelNetwork(TunnelNetworkId(at as u8)));
+        let rules = self.predefined.iter();
+        let rules = rules.enumerate().filter_map(|(at, _)| PredefinedId::at(at));
+        let rules = rules.map(ConfigPlace::PredefinedRule);
+        let policies = 0..self.policies.len();
+        let policies = policies.map(|at| ConfigPlace::ForwardingPolicy(PolicyId(at as u8)));
+        let all = nis.chain(n3).chain(networks).chain(rules).chain(policies);
+        Names::of(all, |place| self.name_of(place))
     }
 
     /// Name of the content of a place of the configuration.

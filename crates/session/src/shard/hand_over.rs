@@ -28,7 +28,7 @@ impl<T: Tables> Sessions<T> {
             list.last = list.last.or(at);
             list.len += 1;
         }
-        if let Some(next) = next.and_then(|place| self.slab.get_mut(place)) {
+        if let Some(next) = next.and_then(|place| self.slab.unnoted_mut(place)) {
             next.previous = at;
         }
     }
@@ -102,7 +102,7 @@ impl<T: Tables> Sessions<T> {
             session.previous = None;
             session.next = doomed.first;
         }
-        if let Some(next) = doomed.first.and_then(|next| self.slab.get_mut(next)) {
+        if let Some(next) = doomed.first.and_then(|next| self.slab.unnoted_mut(next)) {
             next.previous = Some(place);
         }
         doomed.first = Some(place);

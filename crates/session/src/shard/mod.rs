@@ -54,6 +54,7 @@ use crate::between::smf::Smf;
 use crate::between::to_node::{Outputs, ToNode};
 use crate::between::to_shard::ToShard;
 use crate::rules::config::Config;
+use crate::rules::places::Names;
 use crate::rules::summary::SessionSummary;
 use crate::shard::index::finishing::Finishing;
 use crate::shard::index::reports::Reports;
@@ -228,6 +229,28 @@ impl<T: Tables> Shard<T> {
     pub(crate) fn record(&self, seid: u64, smf: &NodeId) -> Option<Vec<u8>> {
         let context = self.sessions.context(seid)?;
         Some(record::write(seid, smf, context, &self.sessions.site))
+    }
+
+    /// Sessions that change are noted from now on.
+    pub(crate) fn note_changes(&mut self) {
+        self.sessions.slab.note_changes();
+    }
+
+    /// Place of a session that has changed or gone, and whether one is there now: then its record is behind `into`, for who has that of
+    /// its node. `None`: no more have.
+    pub(crate) fn next_change(&mut self, into: &mut Vec<u8>) -> Option<(Place, bool)> {
+        let place = self.sessions.slab.next_changed()?;
+        let session = self.sessions.slab.get(place);
+        let live = session.filter(|session| self.sessions.is_live(session));
+        if let Some((session, seid)) = live.zip(self.sessions.slab.seid(place)) {
+            record::put_within(seid, session.peer.0, &session.context, into);
+        }
+        Some((place, live.is_some()))
+    }
+
+    /// Contents of all places of the configuration, by name.
+    pub(crate) fn names(&self) -> Names {
+        self.sessions.site.all_names()
     }
 
     /// How much of what we give out is given out.

@@ -13,7 +13,7 @@ use compiled::FRAMED_MAX;
 use serde::Serialize;
 
 use crate::base::node_id::NodeId;
-use crate::base::octets::{put_octets, take_octets};
+use crate::base::octets::{put_with_length, take_octets};
 use crate::base::record_error::{RecordError, behind_version, hold};
 use crate::base::tagged::{Fields, Tagged, put_field, value_of};
 use crate::rules::endpoints::ENDPOINTS_MAX;
@@ -47,6 +47,7 @@ mod tag {
     pub(super) const WAITING: u8 = 12;
     pub(super) const INDICATED: u8 = 13;
     pub(super) const EMERGENCY: u8 = 14;
+    pub(super) const ASSOCIATION: u8 = 15;
 }
 
 /// A session, apart from where it is.
@@ -59,28 +60,57 @@ pub struct Record {
     names: Option<Names>,
 }
 
+/// By what a record says whose the session is, and what is in the places that it names.
+#[derive(Clone, Copy, Debug)]
+enum Home<'a> {
+    /// By names: anybody can take it in.
+    Anywhere(&'a NodeId, Option<&'a Names>),
+    /// By the number of the association, and places: who has the record of its node can.
+    Node(u32),
+}
+
 /// The record of a session that is here. site: what is in the places that it names.
 pub(crate) fn write(seid: u64, smf: &NodeId, context: &Context, site: &Site) -> Vec<u8> {
-    octets_of(seid, smf, context, Some(&names_in(context, site)))
+    let names = names_in(context, site);
+    let mut octets = Vec::new();
+    put_record(
+        seid,
+        Home::Anywhere(smf, Some(&names)),
+        context,
+        &mut octets,
+    );
+    octets
+}
+
+/// The same, appended, for those who have the record of its node, where the association has this number.
+pub(crate) fn put_within(seid: u64, association: u32, context: &Context, into: &mut Vec<u8>) {
+    put_record(seid, Home::Node(association), context, into);
 }
 
 fn names_in(context: &Context, site: &Site) -> Names {
     Names::of(places_of(context), |place| site.name_of(place))
 }
 
-fn octets_of(seid: u64, smf: &NodeId, context: &Context, names: Option<&Names>) -> Vec<u8> {
-    let mut octets = Vec::new();
-    let fields = &mut octets;
+fn put_record(seid: u64, home: Home<'_>, context: &Context, into: &mut Vec<u8>) {
+    into.extend_from_slice(&VERSION.to_be_bytes());
+    put_with_length(into, |fields| put_fields(seid, home, context, fields));
+}
+
+fn put_fields(seid: u64, home: Home<'_>, context: &Context, fields: &mut Vec<u8>) {
     let Context {
         kept,
         cp_seid,
         extra,
     } = context;
     put_field(tag::SEID, &seid, fields);
-    put_field(tag::SMF, smf, fields);
+    if let Home::Anywhere(smf, _) = home {
+        put_field(tag::SMF, smf, fields);
+    }
     put_field(tag::CP_SEID, cp_seid, fields);
     put_field(tag::RULES, kept, fields);
-    put_some(tag::NAMES, names, fields);
+    if let Home::Anywhere(_, names) = home {
+        put_some(tag::NAMES, names, fields);
+    }
     if let Some(Extra {
         membership,
         urr_rules,
@@ -112,9 +142,9 @@ fn octets_of(seid: u64, smf: &NodeId, context: &Context, names: Option<&Names>) 
             put_some(tag::EMERGENCY, is_emergency.then_some(&true), fields);
         }
     }
-    let mut record = VERSION.to_be_bytes().to_vec();
-    put_octets(&octets, &mut record);
-    record
+    if let Home::Node(association) = home {
+        put_field(tag::ASSOCIATION, &association, fields);
+    }
 }
 
 fn put_some(tag: u8, value: Option<&impl Serialize>, into: &mut Vec<u8>) {
@@ -123,41 +153,20 @@ fn put_some(tag: u8, value: Option<&impl Serialize>, into: &mut Vec<u8>) {
     }
 }
 
-impl Record {
-    /// Of a session that has been here. site: what is in the places that it names.
-    pub(crate) fn new(seid: u64, smf: NodeId, context: Context, site: &Site) -> Self {
-        let names = Some(names_in(&context, site));
-        Self {
-            seid,
-            smf,
-            context,
-            names,
-        }
-    }
+/// The fields of a record.
+struct Read {
+    seid: u64,
+    smf: Option<NodeId>,
+    association: Option<u32>,
+    context: Context,
+    names: Option<Names>,
+}
 
-    /// The record that these octets are.
-    pub fn read(octets: &[u8]) -> Result<Self, RecordError> {
-        let mut record = Self::read_fields(behind_version(octets, VERSION, OCTETS_MAX)?)?;
-        // No field that says nothing, and no number longer than it need be.
-        if record.write() != octets {
-            return Err(RecordError::Malformed);
-        }
-        if let Some(extra) = &mut record.context.extra {
-            extra.urr_rules.ue = match &*extra.urr_rules.urrs {
-                [] => Box::default(),
-                _ => ue_nets(&record.context.kept.pdrs()).into(),
-            };
-        }
-        match unknown_attribute(&record.rules()) {
-            Some((rule, tag)) => return Err(RecordError::UnknownAttribute { rule, tag }),
-            None => record.is_possible().map_err(RecordError::Impossible)?,
-        }
-        Ok(record)
-    }
-
-    fn read_fields(mut octets: &[u8]) -> Result<Self, RecordError> {
+impl Read {
+    fn of(octets: &[u8]) -> Result<Self, RecordError> {
+        let mut octets = behind_version(octets, VERSION, OCTETS_MAX)?;
         let mut fields = Fields::of(take_octets(&mut octets)?);
-        let (mut seid, mut smf, mut names) = (0, None, None);
+        let (mut seid, mut smf, mut names, mut association) = (0, None, None, None);
         let (mut kept, mut cp_seid) = Default::default();
         let (mut extra, mut rare) = (Extra::default(), Rare::default());
         while let Some((tag, octets)) = fields.next()? {
@@ -175,6 +184,7 @@ impl Record {
                 tag::DEFERRAL => rare.deferral = Some(value_of(octets)?),
                 tag::WAITING => rare.waiting = Some(value_of(octets)?),
                 tag::INDICATED => rare.indicated = value_of(octets)?,
+                tag::ASSOCIATION => association = Some(value_of(octets)?),
                 tag::EMERGENCY => rare.is_emergency = value_of(octets)?,
                 unknown => return Err(RecordError::UnknownField(unknown)),
             }
@@ -182,7 +192,8 @@ impl Record {
         extra.rare = (!rare.is_empty()).then(|| Box::new(rare));
         Ok(Self {
             seid,
-            smf: smf.ok_or(RecordError::Malformed)?,
+            smf,
+            association,
             context: Context {
                 kept,
                 cp_seid,
@@ -191,12 +202,89 @@ impl Record {
             names,
         })
     }
+}
+
+impl Record {
+    /// Of a session that has been here. site: what is in the places that it names.
+    pub(crate) fn new(seid: u64, smf: NodeId, context: Context, site: &Site) -> Self {
+        let names = Some(names_in(&context, site));
+        Self {
+            seid,
+            smf,
+            context,
+            names,
+        }
+    }
+
+    /// The record that these octets are.
+    pub fn read(octets: &[u8]) -> Result<Self, RecordError> {
+        let read = Read::of(octets)?;
+        let smf = read.smf.filter(|_| read.association.is_none());
+        let record = Self {
+            seid: read.seid,
+            smf: smf.ok_or(RecordError::Malformed)?,
+            context: read.context,
+            names: read.names,
+        };
+        // No field that says nothing, and no number longer than it need be.
+        if record.write() != octets {
+            return Err(RecordError::Malformed);
+        }
+        record.checked()
+    }
+
+    /// The record that these octets are, which the node wrote whose associations have these numbers, and whose configuration
+    /// had this in its places.
+    pub(crate) fn read_within(
+        octets: &[u8],
+        smf_of: impl Fn(u32) -> Option<NodeId>,
+        names: &Names,
+    ) -> Result<Self, RecordError> {
+        let Read {
+            seid,
+            context,
+            association,
+            ..
+        } = Read::of(octets)?;
+        let association = association.ok_or(RecordError::Malformed)?;
+        let mut again = Vec::with_capacity(octets.len());
+        put_within(seid, association, &context, &mut again);
+        if again != octets {
+            return Err(RecordError::Malformed);
+        }
+        let names = Names::of(places_of(&context), |place| names.get(place).cloned());
+        let smf = smf_of(association);
+        let record = Self {
+            seid,
+            smf: smf.ok_or(RecordError::Impossible("a session of no association"))?,
+            context,
+            names: Some(names),
+        };
+        record.checked()
+    }
+
+    fn checked(mut self) -> Result<Self, RecordError> {
+        let record = &mut self;
+        if let Some(extra) = &mut record.context.extra {
+            extra.urr_rules.ue = match &*extra.urr_rules.urrs {
+                [] => Box::default(),
+                _ => ue_nets(&record.context.kept.pdrs()).into(),
+            };
+        }
+        match unknown_attribute(&record.rules()) {
+            Some((rule, tag)) => return Err(RecordError::UnknownAttribute { rule, tag }),
+            None => record.is_possible().map_err(RecordError::Impossible)?,
+        }
+        Ok(self)
+    }
 
     /// Its octets. One that was read of an older version becomes one of this version, without the names that it lacks.
     pub fn write(&self) -> Vec<u8> {
-        octets_of(self.seid, &self.smf, &self.context, self.names.as_ref())
+        let mut octets = Vec::new();
+        let home = Home::Anywhere(&self.smf, self.names.as_ref());
+        put_record(self.seid, home, &self.context, &mut octets);
+        octets
     }
-
     /// The session, under its SEID, and what is in the places that it names.
     pub(crate) fn into_parts(self) -> (u64, Context, Option<Names>) {
         (self.seid, self.context, self.names)

@@ -239,7 +239,7 @@ impl<T: Tables> Sessions<T> {
             }
             Err((handle, refusal)) => (handle, Err(refusal)),
         };
-        if let Some(session) = self.slab.get_mut(place) {
+        if let Some(session) = self.slab.unnoted_mut(place) {
             session.handle = handle;
         }
         outcome.map(|()| measured)
@@ -423,11 +423,11 @@ impl<T: Tables> Sessions<T> {
 
     /// Joins the neighbours of one that leaves the list.
     pub(crate) fn bridge(&mut self, previous: Option<Place>, next: Option<Place>, list: &mut List) {
-        match previous.and_then(|place| self.slab.get_mut(place)) {
+        match previous.and_then(|place| self.slab.unnoted_mut(place)) {
             Some(neighbour) => neighbour.next = next,
             None => list.first = next,
         }
-        match next.and_then(|place| self.slab.get_mut(place)) {
+        match next.and_then(|place| self.slab.unnoted_mut(place)) {
             Some(neighbour) => neighbour.previous = previous,
             None => list.last = previous,
         }

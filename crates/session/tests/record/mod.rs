@@ -41,7 +41,7 @@ pub(crate) fn run_node(octets: &[u8]) -> bool {
         Core::new(config(), record.recovery(), Nowhere),
         Outbox::new(),
     );
-    if core.resume(Time(1), record, &mut out).is_err() {
+    if core.resume(Time(1), &record, &mut out).is_err() {
         return true;
     }
     for _ in 0..50 {

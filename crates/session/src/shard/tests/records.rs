@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::base::node_id::NodeId as SmfId;
-use crate::base::octets::{put_octets, take_octets};
+use crate::base::octets::{put_with_length, take_octets};
 use crate::base::record_error::RecordError;
 use crate::base::slab::Slab;
 use crate::base::tagged::Fields;
@@ -224,7 +224,9 @@ fn a_field_that_is_not_known_is_refused_by_its_tag() {
     let (version, mut rest) = octets.split_at(2);
     let fields = take_octets(&mut rest).unwrap();
     let mut more = version.to_vec();
-    put_octets(&[fields, &[99, 1, 0]].concat(), &mut more);
+    put_with_length(&mut more, |more| {
+        more.extend([fields, &[99, 1, 0]].concat());
+    });
     assert_eq!(Record::read(&more), Err(RecordError::UnknownField(99)));
 }
 

@@ -64,6 +64,8 @@ pub(crate) struct Config {
     pub(crate) log: Log,
     #[serde(default)]
     pub(crate) usage_log: UsageLog,
+    #[serde(default)]
+    pub(crate) state: State,
 }
 
 /// Identity of this UPF towards SMFs.
@@ -564,6 +566,26 @@ impl Default for UsageLog {
             files: 10,
         }
     }
+}
+
+/// Where sessions outlive the process.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct State {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dir: Option<PathBuf>,
+    pub(crate) on_stop: OnStop,
+}
+
+/// What a signal to end does to sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OnStop {
+    /// SMFs are asked to release their associations.
+    #[default]
+    Release,
+    /// The next start goes on with them.
+    Keep,
 }
 
 /// The least important line that is written.

@@ -17,12 +17,15 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use session::{Core, Outbox, Time};
 use tables::Tables;
 
 use crate::command::{Asked, Command, Question};
+use crate::config::OnStop;
+use crate::kept::{Beginning, Kept};
 use crate::n4::{Receiver, Sender, Socket, Strangers};
 use crate::system;
 
@@ -76,7 +79,10 @@ pub(crate) struct Control {
     network: HostNetwork,
     about: About,
     outbox: Outbox,
-    epoch: Instant,
+    /// Not yet the case: what a process before this one has left is to be taken over.
+    beginning: Option<Beginning>,
+    /// `None`: sessions end with the process.
+    kept: Option<Kept>,
     maintained: Instant,
     /// When Error Indications begin; `None`: they have.
     grace: Option<Instant>,
@@ -98,7 +104,7 @@ impl Control {
         (sockets, gate, echo): (Vec<Socket>, Gate, EchoSockets),
         asked: Asked,
         (network, usage): (HostNetwork, Usage),
-        about: About,
+        (about, beginning): (About, Option<Beginning>),
     ) -> Self {
         let busy_poll = Duration::from_micros(about.config.n4.busy_poll_us.into());
         let grace = Duration::from_secs(about.config.gtpu.restart_grace_s.into());
@@ -115,7 +121,8 @@ impl Control {
             network,
             about,
             outbox: Outbox::new(),
-            epoch: Instant::now(),
+            beginning,
+            kept: None,
             maintained: Instant::now(),
             grace: Some(Instant::now() + grace),
             shutting_down: None,
@@ -129,7 +136,7 @@ impl Control {
     }
 
     /// Until told to shut down and done with it.
-    pub(crate) fn run(mut self) -> nix::Result<()> {
+    pub(crate) fn run(mut self) -> Result<()> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         for (number, socket) in (N4..).zip(&self.sockets) {
             let event = EpollEvent::new(EpollFlags::EPOLLIN, number);
@@ -147,6 +154,8 @@ impl Control {
         }
         let mut receiver = Receiver::new();
         let mut sender = Sender::new();
+        self.core.set_clock(self.now(), system::ntp());
+        self.take_over()?;
         self.associate();
         self.network.reconcile(self.core.tables_mut());
         self.flush(&mut sender);
@@ -160,7 +169,7 @@ impl Control {
             let ready = match ready {
                 Ok(ready) => ready,
                 Err(Errno::EINTR) => 0,
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             };
             let ready = events.get(..ready).unwrap_or_default();
             let ready = || ready.iter().map(EpollEvent::data);
@@ -184,8 +193,44 @@ impl Control {
             self.flush(&mut sender);
             self.answer_some();
         }
-        self.abandon(&mut sender);
+        if self.leaves_sessions() {
+            self.leave(&mut sender);
+        } else {
+            self.abandon(&mut sender);
+        }
         Ok(())
+    }
+
+    /// What a process before this one has left goes on.
+    fn take_over(&mut self) -> Result<()> {
+        if let Some(beginning) = self.beginning.take() {
+            let now = self.now();
+            let (core, outbox) = (&mut self.core, &mut self.outbox);
+            let config = &self.about.config;
+            self.kept = beginning.take_over(now, config, core, outbox)?;
+        }
+        Ok(())
+    }
+
+    /// Sessions are the next process's when this one ends.
+    fn leaves_sessions(&self) -> bool {
+        self.kept.is_some() && self.about.config.state.on_stop == OnStop::Keep
+    }
+
+    /// Sessions stay as they are, with all that they have counted.
+    fn leave(&mut self, sender: &mut Sender) {
+        let now = self.now();
+        let after = |core: &Core<Tables>, last| core.sessions(last).next().map(|next| next.seid);
+        let mut next = after(&self.core, None);
+        while let Some(seid) = next {
+            self.core.crossed(now, seid, &mut self.outbox);
+            next = after(&self.core, Some(seid));
+        }
+        self.flush(sender);
+        if let Some(kept) = self.kept.take() {
+            kept.leave(&mut self.core);
+        }
+        self.log.end(now);
     }
 
     /// Give up waiting for SMFs: usage that they have not acknowledged goes to the log of usage.
@@ -198,11 +243,15 @@ impl Control {
             self.core.advance(now, &mut self.outbox);
             self.flush(sender);
         }
+        if let Some(kept) = self.kept.take() {
+            kept.end();
+        }
         self.log.end(now);
     }
 
+    /// Of a clock that goes on from process to process.
     fn now(&self) -> Time {
-        Time(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Time(tables::monotonic_ns())
     }
 
     fn associate(&mut self) {
@@ -377,7 +426,9 @@ impl Control {
             Question::Snapshot(reply) => {
                 let parts = (&self.network, &self.usage, &self.questions);
                 let own = (self.unsent, self.shutting_down.is_some());
-                let _ = reply.send(show::snapshot(core, &self.about, parts, own));
+                let mut snapshot = show::snapshot(core, &self.about, parts, own);
+                snapshot.tables.extend(self.kept.as_ref().map(Kept::fill));
+                let _ = reply.send(snapshot);
             }
             Question::Peers { after, reply } => {
                 let _ = reply.send(show::peers(core, after, quantum));
@@ -423,6 +474,10 @@ impl Control {
     }
 
     fn shut_down(&mut self) {
+        if self.shutting_down.is_none() && self.leaves_sessions() {
+            tracing::info!("shutting down: sessions are left to the next start");
+            self.shutting_down = Some(Instant::now());
+        }
         if self.shutting_down.is_none() {
             tracing::info!("shutting down: releasing associations");
             let graceful = Duration::from_secs(self.about.config.n4.graceful_release_s.into());
@@ -492,6 +547,9 @@ impl Control {
     }
 
     fn flush(&mut self, sender: &mut Sender) {
+        if let Some(kept) = &mut self.kept {
+            kept.keep(&mut self.core);
+        }
         if let [socket] = self.sockets.as_slice() {
             sender.send(socket, self.outbox.iter());
         } else {

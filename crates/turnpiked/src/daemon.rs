@@ -21,6 +21,7 @@ use crate::config::{
     Config, DatapathKind, Memory, System, doubt_of_memory, doubts, home, read_token,
 };
 use crate::control::{About, Control, EchoSockets, Gate, HostNetwork, Policies, Usage};
+use crate::kept::Beginning;
 use crate::plan;
 use crate::usage_log::UsageLog;
 use crate::{n4, recovery, system};
@@ -104,6 +105,7 @@ fn prepare(
     asked: Asked,
 ) -> Result<Control> {
     let loading = Instant::now();
+    let beginning = Beginning::open(config, || new_identity(config))?;
     let mut tables = open_tables(config, node)?;
     let setup = set_up(config, &mut tables)?;
     let listener = {
@@ -139,12 +141,15 @@ fn prepare(
         }
     })
     .context("rtnetlink")?;
+    let (recovery_time_stamp, seed) = match &beginning {
+        Some(beginning) => beginning.identity(),
+        None => new_identity(config)?,
+    };
     let about = About {
         config: Arc::clone(config),
-        recovery_time_stamp: recovery::time_stamp(&config.node.id.to_string()),
+        recovery_time_stamp,
         start_time: loading.elapsed(),
     };
-    let seed = system::random().context("/dev/urandom")?;
     let mut core = Core::new(
         plan::session(config, seed),
         about.recovery_time_stamp,
@@ -173,8 +178,14 @@ fn prepare(
         (sockets, gate, echo),
         asked,
         parts,
-        about,
+        (about, beginning),
     ))
+}
+
+/// Recovery Time Stamp and seed of a start that knows of none before it.
+fn new_identity(config: &Config) -> Result<(u32, u64)> {
+    let stamp = recovery::time_stamp(&config.node.id.to_string());
+    Ok((stamp, system::random().context("/dev/urandom")?))
 }
 
 fn usage_log(config: &Config) -> Result<Option<UsageLog>> {
@@ -248,7 +259,7 @@ fn govern(tables: &Tables) -> Result<()> {
 }
 
 /// Start the control thread; what it ended with comes out.
-fn spawn(control: Control) -> Result<oneshot::Receiver<nix::Result<()>>> {
+fn spawn(control: Control) -> Result<oneshot::Receiver<Result<()>>> {
     let (end, ended) = oneshot::channel();
     std::thread::Builder::new()
         .name("control".into())
@@ -312,7 +323,7 @@ impl Harmless {
 async fn until_the_end(
     asker: &Asker,
     (mut ends, mut harmless): (Ends, Harmless),
-    mut ended: oneshot::Receiver<nix::Result<()>>,
+    mut ended: oneshot::Receiver<Result<()>>,
 ) -> Result<()> {
     let mut told = false;
     loop {

@@ -12,6 +12,7 @@ mod config;
 mod control;
 mod daemon;
 mod follow;
+mod kept;
 mod lines;
 mod logging;
 mod n4;

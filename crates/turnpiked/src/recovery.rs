@@ -37,17 +37,16 @@ fn folder() -> PathBuf {
 }
 
 fn name(node_id: &str) -> String {
-    let harmless = |c: char| {
-        if c.is_ascii_alphanumeric() || "-.:".contains(c) {
-            c
-        } else {
-            '_'
-        }
-    };
-    format!(
-        "started-{}",
-        node_id.chars().map(harmless).collect::<String>()
-    )
+    format!("started-{}", harmless(node_id))
+}
+
+/// As a part of a file's name.
+pub(crate) fn harmless(node_id: &str) -> String {
+    let is_harmless = |c: char| c.is_ascii_alphanumeric() || "-.:".contains(c);
+    let chars = node_id.chars();
+    chars
+        .map(|c| if is_harmless(c) { c } else { '_' })
+        .collect()
 }
 
 /// Later than what the file has, and `now_s` if that is; the file has it from now on.

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
+use rs_pfcp::ie::reporting_triggers::ReportingTriggers;
 use rs_pfcp::message::MsgType;
 
 use super::sessions::ping_all;
@@ -11,7 +12,7 @@ use super::{Scenario, both_ways, eventually, flow_down, flow_up, more_of};
 use crate::dn;
 use crate::flow::Shape;
 use crate::ping::unanswered;
-use crate::smf::{Event, Style};
+use crate::smf::{Event, Style, Urr};
 use crate::world::{Family, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -30,6 +31,21 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "the SMF notices and restores traffic",
             upf_restart,
         ),
+        Scenario::new(
+            "upf-killed",
+            "the next start goes on with its sessions, and SMFs notice nothing",
+            upf_killed,
+        )
+        .line("[state]", "dir = \"{folder}\"")
+        .smfs(2)
+        .long(),
+        Scenario::new(
+            "upf-restart-kept",
+            "SIGTERM leaves sessions to the next start, with all that they have counted",
+            upf_restart_kept,
+        )
+        .line("[state]", "dir = \"{folder}\"")
+        .line("[state]", "on_stop = \"keep\""),
         Scenario::new(
             "upf-shutdown",
             "SIGTERM tells the SMFs and ends with 0",
@@ -97,6 +113,69 @@ fn upf_restart(world: &mut World) -> Result<String> {
     let again = world.attach("again", &attached.session.plan, 0, 0)?;
     ping_all(&again)?;
     Ok("noticed by Recovery Time Stamp; traffic flows again".to_owned())
+}
+
+fn upf_killed(world: &mut World) -> Result<String> {
+    const TIMES: usize = 5;
+    let recovery = world.smf(0)?.heartbeat()?;
+    let mut attached = Vec::new();
+    for time in 0..TIMES {
+        let style = [Style::Open5gs, Style::Free5gc][time % 2];
+        let plan = world.plan(Family::Dual, style);
+        attached.push(world.attach(&format!("ue{time}"), &plan, time % 2, 0)?);
+        ping_all(&attached[time])?;
+        let upf = world.upf.take().context("the UPF is down")?;
+        upf.stop(Signal::SIGKILL)?;
+        world.start_upf()?;
+        for smf in world.smfs.iter().flatten() {
+            let now = smf.heartbeat()?;
+            ensure!(
+                now == recovery,
+                "Recovery Time Stamp {recovery}, then {now}"
+            );
+        }
+        ensure!(world.sessions()? == attached.len() as u64);
+        for attached in &attached {
+            ping_all(attached).context("a UE from before")?;
+        }
+        world.handover(&mut attached[time], 1)?;
+        ping_all(&attached[time]).context("after the path switch")?;
+    }
+    for attached in attached.drain(1..) {
+        world.smf(attached.smf)?.delete(&attached.session)?;
+    }
+    let upf = world.upf.take().context("the UPF is down")?;
+    upf.stop(Signal::SIGKILL)?;
+    world.start_upf()?;
+    ensure!(
+        world.sessions()? == 1,
+        "sessions that were deleted are back"
+    );
+    ping_all(&attached[0])?;
+    Ok(format!(
+        "{TIMES} times; sessions, path switches and deletions are as answered"
+    ))
+}
+
+fn upf_restart_kept(world: &mut World) -> Result<String> {
+    let mut plan = world.plan(Family::V4, Style::Open5gs);
+    plan.urrs = vec![Urr::of_volume(1, ReportingTriggers::new())];
+    let attached = world.attach("ue1", &plan, 0, 0)?;
+    ping_all(&attached)?;
+    let before = world.smf(0)?.usage(&attached.session)?.sum(1)?;
+    ping_all(&attached)?;
+    let upf = world.upf.take().context("the UPF is down")?;
+    upf.stop(Signal::SIGTERM)?;
+    world.start_upf()?;
+    let after = world.smf(0)?.usage(&attached.session)?.sum(1)?;
+    ensure!(
+        after == before,
+        "{after:?} in the report over the restart, {before:?} before"
+    );
+    ping_all(&attached)?;
+    let again = world.smf(0)?.usage(&attached.session)?.sum(1)?;
+    ensure!(again == before, "{again:?} after it");
+    Ok("usage is exact over it, and nobody was told anything".to_owned())
 }
 
 fn upf_shutdown(world: &mut World) -> Result<String> {

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use super::system::{System, read_token};
 use super::{
-    Config, Datapath, DatapathKind, Interface, NetworkInstance, Prefix, Problem, XdpMode,
+    Config, Datapath, DatapathKind, Interface, NetworkInstance, OnStop, Prefix, Problem, XdpMode,
     predefined,
 };
 use tables::LANES_MAX;
@@ -33,6 +33,7 @@ pub(crate) fn check(config: &Config, system: &System) -> Vec<Problem> {
     api(config, system, &mut problems);
     super::rest::check(config, &mut problems);
     usage_log(config, &mut problems);
+    state(config, &mut problems);
     shaping(config, &mut problems);
     super::qos::check(config, &mut problems);
     problems
@@ -588,6 +589,20 @@ fn usage_log(config: &Config, problems: &mut Vec<Problem>) {
     if path.file_name().is_none() || folder.is_some_and(|folder| !folder.is_dir()) {
         let reason = "must be a file in a folder that exists";
         problems.push(Problem::new("usage_log.path", path, reason));
+    }
+}
+
+fn state(config: &Config, problems: &mut Vec<Problem>) {
+    let state = &config.state;
+    if let Some(dir) = &state.dir
+        && (!dir.is_absolute() || dir.exists() && !dir.is_dir())
+    {
+        let reason = "must be a folder, by its path from the root";
+        problems.push(Problem::new("state.dir", dir, reason));
+    }
+    if state.dir.is_none() && state.on_stop == OnStop::Keep {
+        let reason = "needs state.dir, where sessions are kept";
+        problems.push(Problem::new("state.on_stop", "keep", reason));
     }
 }
 

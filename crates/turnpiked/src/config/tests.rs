@@ -360,6 +360,7 @@ fn the_example_shows_each_default() {
     assert_eq!(config.api, Api::default());
     assert_eq!(config.log, Log::default());
     assert_eq!(config.usage_log, UsageLog::default());
+    assert_eq!(config.state, State::default());
     let small = parse(SMALL).unwrap();
     assert_eq!(
         N4 {

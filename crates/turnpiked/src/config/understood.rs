@@ -3,7 +3,8 @@
 use std::fmt::Display;
 
 use super::{
-    Config, DatapathKind, ForwardingPolicy, Interface, NetworkInstance, Qos, Role, XdpMode,
+    Config, DatapathKind, ForwardingPolicy, Interface, NetworkInstance, OnStop, Qos, Role, State,
+    XdpMode,
 };
 
 /// Lines; what was left to defaults is in them too. `table_octets`: memory of the tables.
@@ -32,6 +33,7 @@ pub(crate) fn understood(config: &Config, table_octets: u64) -> Vec<String> {
     lines.extend(super::qos::understood(config));
     lines.push(room(config, table_octets));
     lines.push(reports(config));
+    lines.push(state(config));
     lines
 }
 
@@ -178,6 +180,20 @@ fn room(config: &Config, table_octets: u64) -> String {
         config.buffering.max_packets,
         table_octets.div_ceil(1 << 20)
     )
+}
+
+fn state(config: &Config) -> String {
+    let State { dir, on_stop } = &config.state;
+    match dir {
+        None => "sessions end with the process".to_owned(),
+        Some(dir) => {
+            let then = match on_stop {
+                OnStop::Release => "a stop releases them",
+                OnStop::Keep => "a stop leaves them",
+            };
+            format!("sessions outlive the process in {}; {then}", dir.display())
+        }
+    }
 }
 
 fn reports(config: &Config) -> String {

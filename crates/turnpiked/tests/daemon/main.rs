@@ -4,6 +4,7 @@
 
 mod common;
 mod interfaces;
+mod kept;
 mod log;
 mod signals;
 mod unit;

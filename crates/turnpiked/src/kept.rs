@@ -1,0 +1,490 @@
+//! Sessions outlive the process: what has changed of them is in a file before an SMF hears of it, and the next process goes on
+//! with what it finds there.
+//!
+//! The file lies in `state.dir`, which is memory (tmpfs) as a rule: it outlives the process, not the host. A start fills a
+//! file of its own, which takes the place of the former one when all is in it, so that a start that ends too early changes
+//! nothing.
+
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use arena::{Arena, Memory};
+use nix::libc::O_NOFOLLOW;
+use report::TableFill;
+use serde::{Deserialize, Serialize};
+use session::{Change, Core, NodeRecord, Outbox, Time};
+use tables::{KeptFile, Tables};
+
+use crate::config::Config;
+use crate::recovery;
+
+/// Room for a session's record, on the average; it is taken as it is used.
+const RECORD_OCTETS: usize = 1024;
+/// Times of heartbeats and the like are kept so often.
+const NODE_AGE: Duration = Duration::from_secs(1);
+/// Records that cannot be taken in and are said one by one.
+const LOST_SAID: usize = 20;
+
+/// Memory of the file.
+struct Words(KeptFile);
+
+impl Memory for Words {
+    fn words(&self) -> &[AtomicU64] {
+        self.0.words()
+    }
+
+    fn back(&mut self, octets: usize) -> io::Result<()> {
+        self.0.back(octets)
+    }
+}
+
+/// Front of the file: whose it is.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Header {
+    /// Monotonic time goes on within one.
+    boot: String,
+    node_id: String,
+    recovery_time_stamp: u32,
+    /// SEIDs and other numbers follow from it.
+    seed: u64,
+    /// Place of the node's record, behind those of sessions.
+    node: u32,
+}
+
+/// A process that is no more.
+pub(crate) struct Former {
+    header: Header,
+    node: NodeRecord,
+    arena: Arena<Words>,
+}
+
+/// A start before this one has ended, or this one begins.
+pub(crate) struct Beginning {
+    files: Files,
+    boot: String,
+    former: Option<Former>,
+    /// Recovery Time Stamp and seed.
+    identity: (u32, u64),
+}
+
+/// Where changes are kept.
+pub(crate) struct Kept {
+    files: Files,
+    arena: Arena<Words>,
+    node: u32,
+    node_at: Instant,
+    /// There is no room, and it was said.
+    is_full: bool,
+    /// A change found no room.
+    is_incomplete: bool,
+    /// So many did.
+    refused: u64,
+}
+
+/// Files of one UPF, which nobody else has while this process lives.
+struct Files {
+    /// Of the process that takes over next.
+    path: PathBuf,
+    /// While it is being filled.
+    new: PathBuf,
+    /// Nobody else has the files while this one is locked.
+    _lock: File,
+}
+
+impl Files {
+    fn new(dir: &Path, node_id: &str) -> Result<Self> {
+        fs::create_dir_all(dir)?;
+        let name = recovery::harmless(node_id);
+        let file = |kind: &str| dir.join(format!("sessions-{name}{kind}"));
+        let path = file(".lock");
+        let lock = open(&path, true).with_context(|| format!("{path:?}"))?;
+        if lock.try_lock().is_err() {
+            bail!("{path:?} is another turnpiked's, which runs");
+        }
+        Ok(Self {
+            path: file(""),
+            new: file(".new"),
+            _lock: lock,
+        })
+    }
+
+    /// Sessions of a process that is no more. `None`: there was none since this host was started.
+    fn former(&self, boot: &str, node_id: &str) -> Result<Option<Former>> {
+        let file = match open(&self.path, false) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let about = file.metadata()?;
+        ensure!(
+            about.uid() == nix::unistd::geteuid().as_raw() && about.mode() & 0o077 == 0,
+            "it is not this user's alone"
+        );
+        let (arena, damaged) = Arena::open(Words(KeptFile::map(file)?))?;
+        for lost in damaged {
+            tracing::error!(place = lost.place, fault = %lost.fault, "a session is lost: its record is damaged");
+        }
+        let header: Header = serde_json::from_slice(&arena.header()).context("its header")?;
+        if header.boot != boot {
+            tracing::info!("{:?}: sessions of before this host was started", self.path);
+            return Ok(None);
+        }
+        ensure!(header.node_id == node_id, "it is of {:?}", header.node_id);
+        let node = arena.get(header.node).context("it has no node")?;
+        let node = NodeRecord::read(&node)?;
+        ensure!(
+            node.recovery() == header.recovery_time_stamp,
+            "it has two Recovery Time Stamps"
+        );
+        Ok(Some(Former {
+            header,
+            node,
+            arena,
+        }))
+    }
+}
+
+/// Of this user alone, and no link.
+fn open(path: &Path, create: bool) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(create);
+    options.mode(0o600).custom_flags(O_NOFOLLOW).open(path)
+}
+
+impl Beginning {
+    /// `None`: sessions end with the process. `new`: an identity that was not there before.
+    pub(crate) fn open(
+        config: &Config,
+        new: impl FnOnce() -> Result<(u32, u64)>,
+    ) -> Result<Option<Self>> {
+        let Some(dir) = &config.state.dir else {
+            return Ok(None);
+        };
+        let node_id = config.node.id.to_string();
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let boot = boot.trim().to_owned();
+        let files = Files::new(dir, &node_id).with_context(|| format!("state.dir = {dir:?}"))?;
+        let former = files.former(&boot, &node_id).unwrap_or_else(|error| {
+            tracing::error!(
+                "{:?}: {error:#}: its sessions are lost, and SMFs will notice",
+                files.path
+            );
+            None
+        });
+        let identity = match &former {
+            Some(Former { header, .. }) => (header.recovery_time_stamp, header.seed),
+            None => new()?,
+        };
+        Ok(Some(Self {
+            files,
+            boot,
+            former,
+            identity,
+        }))
+    }
+
+    /// Recovery Time Stamp and seed: of the process before this one, if there is one that goes on.
+    pub(crate) fn identity(&self) -> (u32, u64) {
+        self.identity
+    }
+
+    /// The core, which nobody has spoken with yet, goes on as the former one; from now on its changes are kept. `None`: there is no
+    /// room for that, which is no reason to leave users without a UPF.
+    pub(crate) fn take_over(
+        self,
+        now: Time,
+        config: &Config,
+        core: &mut Core<Tables>,
+        out: &mut Outbox,
+    ) -> Result<Option<Kept>> {
+        let began = Instant::now();
+        let Self {
+            files,
+            boot,
+            former,
+            identity: (recovery_time_stamp, seed),
+        } = self;
+        let header = Header {
+            boot,
+            node_id: config.node.id.to_string(),
+            recovery_time_stamp,
+            seed,
+            node: config.limits.sessions,
+        };
+        let path = files.path.clone();
+        let arena = create(&files.new, &header);
+        if arena.is_ok() {
+            core.note_changes();
+        }
+        if let Some(former) = former {
+            let lost = former.enter(now, core, out)?;
+            tracing::info!(
+                sessions = core.session_count(),
+                lost,
+                after_ms = began.elapsed().as_millis() as u64,
+                "sessions of the process before this one go on"
+            );
+        }
+        let kept = arena.and_then(|arena| {
+            let mut kept = Kept {
+                files,
+                arena,
+                node: header.node,
+                node_at: Instant::now(),
+                is_full: false,
+                is_incomplete: false,
+                refused: 0,
+            };
+            kept.keep(core);
+            fs::rename(&kept.files.new, &kept.files.path)?;
+            Ok(kept)
+        });
+        match kept {
+            Ok(kept) => Ok(Some(kept)),
+            Err(error) => {
+                tracing::error!("{path:?}: {error:#}: sessions end with this process");
+                // They change from now on, and nobody is to go on with them as they were.
+                let _ = fs::remove_file(path);
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn create(path: &Path, header: &Header) -> Result<Arena<Words>> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let file = open(path, true)?;
+    let places = header.node + 1;
+    file.set_len(arena::octets_for(places, RECORD_OCTETS) as u64)?;
+    let header = serde_json::to_vec(header)?;
+    Ok(Arena::create(Words(KeptFile::map(file)?), places, &header)?)
+}
+
+impl Former {
+    /// Returns the number of sessions that could not be taken in.
+    fn enter(&self, now: Time, core: &mut Core<Tables>, out: &mut Outbox) -> Result<usize> {
+        core.resume(now, &self.node, out)?;
+        let mut lost = 0;
+        for (place, octets) in self.arena.records() {
+            if place == self.header.node {
+                continue;
+            }
+            let entered = self.node.session(&octets).map_err(anyhow::Error::from);
+            let entered = entered.and_then(|record| Ok(core.adopt(now, record, out)?));
+            if let Err(error) = entered {
+                lost += 1;
+                if lost <= LOST_SAID {
+                    tracing::error!(place, "a session is lost: {error:#}");
+                }
+            }
+        }
+        Ok(lost)
+    }
+}
+
+impl Kept {
+    /// All that has changed is in the file before an SMF hears of it.
+    pub(crate) fn keep(&mut self, core: &mut Core<Tables>) {
+        let is_old = self.node_at.elapsed() >= NODE_AGE;
+        self.put_changes(core, is_old);
+    }
+
+    fn put_changes(&mut self, core: &mut Core<Tables>, node: bool) {
+        let (arena, refused, place) = (&mut self.arena, &mut self.refused, self.node);
+        let (mut unkept, mut wrote_node) = (Ok(()), false);
+        core.changes(node, |change| {
+            let put = match change {
+                Change::Session(place, octets) => arena.put(place, octets),
+                Change::Gone(place) => {
+                    arena.remove(place);
+                    Ok(())
+                }
+                Change::Node(octets) => {
+                    wrote_node = true;
+                    arena.put(place, octets)
+                }
+            };
+            if put.is_err() {
+                *refused += 1;
+                unkept = put;
+            }
+        });
+        if wrote_node {
+            self.node_at = Instant::now();
+        }
+        if let Err(error) = unkept {
+            self.say_full(&error);
+            self.is_incomplete = true;
+        }
+        self.look_for_room(core);
+    }
+
+    /// No session begins while there is no room for changes of those that are there.
+    fn look_for_room(&mut self, core: &mut Core<Tables>) {
+        let mut is_full = self.arena.is_nearly_full();
+        if is_full {
+            let _ = self.arena.back_reserve();
+            is_full = self.arena.is_nearly_full();
+        }
+        match is_full {
+            true => self.say_full(&"no room for further sessions"),
+            false if self.is_full => {
+                tracing::info!("{:?}: there is room again", self.files.path);
+                self.is_full = false;
+            }
+            false => {}
+        }
+        core.set_full(is_full);
+        if !is_full && std::mem::take(&mut self.is_incomplete) {
+            // Whichever it was.
+            core.note_changes();
+        }
+    }
+
+    fn say_full(&mut self, error: &dyn Display) {
+        if !std::mem::replace(&mut self.is_full, true) {
+            tracing::error!(
+                "{:?}: {error}: no session is established, and changes may be lost with this process",
+                self.files.path
+            );
+        }
+    }
+
+    /// Octets of the file.
+    pub(crate) fn fill(&self) -> TableFill {
+        let fill = self.arena.fill();
+        TableFill {
+            table: "state".to_owned(),
+            used: fill.used_octets,
+            capacity: fill.octets,
+            refused: self.refused,
+        }
+    }
+
+    /// The process ends, and the next one is to go on.
+    pub(crate) fn leave(mut self, core: &mut Core<Tables>) {
+        self.put_changes(core, true);
+    }
+
+    /// The process ends, and so have its sessions.
+    pub(crate) fn end(self) {
+        let _ = fs::remove_file(&self.files.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    /// As in the sample.
+    const UPF: &str = "upf1.example.org";
+    const RECOVERY: u32 = 3_900_000_000;
+    const NODE: &[u8] = include_bytes!("../../../fuzz/corpus/node_record/nobody-1");
+    const BOOT: &str = "this boot";
+
+    fn in_folder(test: impl FnOnce(&Path, Files)) {
+        let name = format!("turnpiked-kept-{:?}", std::thread::current().id());
+        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        let files = Files::new(&folder, UPF).unwrap();
+        test(&folder, files);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// As a process leaves it, with a session in a place.
+    fn leave(files: &Files, recovery_time_stamp: u32) {
+        let header = Header {
+            boot: BOOT.to_owned(),
+            node_id: UPF.to_owned(),
+            recovery_time_stamp,
+            seed: 5,
+            node: 100,
+        };
+        let mut arena = create(&files.new, &header).unwrap();
+        arena.put(100, NODE).unwrap();
+        arena.put(7, b"a session").unwrap();
+        fs::rename(&files.new, &files.path).unwrap();
+    }
+
+    fn why_not(files: &Files, boot: &str, node_id: &str) -> String {
+        match files.former(boot, node_id) {
+            Ok(former) => format!("{:?}", former.map(|former| former.header.seed)),
+            Err(error) => format!("{error:#}"),
+        }
+    }
+
+    #[test]
+    fn another_process_goes_on_unless_host_or_node_are_others() {
+        in_folder(|_, files| {
+            assert_eq!(why_not(&files, BOOT, UPF), "None");
+            leave(&files, RECOVERY);
+            let former = files.former(BOOT, UPF).unwrap().unwrap();
+            assert_eq!(former.header.recovery_time_stamp, RECOVERY);
+            let records: Vec<_> = former.arena.records().collect();
+            assert_eq!(records[0], (7, b"a session".to_vec()));
+            assert_eq!(why_not(&files, "another", UPF), "None");
+            let node = why_not(&files, BOOT, "another");
+            assert_eq!(node, format!("it is of {UPF:?}"));
+            leave(&files, RECOVERY + 1);
+            assert_eq!(
+                why_not(&files, BOOT, UPF),
+                "it has two Recovery Time Stamps"
+            );
+        });
+    }
+
+    #[test]
+    fn a_file_that_others_may_have_written_is_not_trusted() {
+        in_folder(|folder, files| {
+            leave(&files, RECOVERY);
+            let mode = |mode| fs::set_permissions(&files.path, fs::Permissions::from_mode(mode));
+            for others in [0o644, 0o660, 0o602] {
+                mode(others).unwrap();
+                assert_eq!(why_not(&files, BOOT, UPF), "it is not this user's alone");
+            }
+            mode(0o600).unwrap();
+            assert_eq!(why_not(&files, BOOT, UPF), "Some(5)");
+            let elsewhere = folder.join("elsewhere");
+            fs::rename(&files.path, &elsewhere).unwrap();
+            symlink(&elsewhere, &files.path).unwrap();
+            assert!(why_not(&files, BOOT, UPF).contains("symbolic links"));
+        });
+    }
+
+    #[test]
+    fn a_file_of_nonsense_is_none() {
+        in_folder(|_, files| {
+            leave(&files, RECOVERY);
+            let whole = fs::read(&files.path).unwrap();
+            for length in [0, 1, 100, 4096, whole.len() / 2, whole.len() - 8] {
+                fs::write(&files.path, &whole[..length]).unwrap();
+                assert!(files.former(BOOT, UPF).is_err(), "{length}");
+            }
+            fs::write(&files.path, vec![0xff; whole.len()]).unwrap();
+            assert!(files.former(BOOT, UPF).is_err());
+        });
+    }
+
+    #[test]
+    fn one_process_has_the_files() {
+        in_folder(|folder, _files| {
+            let other = Files::new(folder, UPF).err().unwrap();
+            assert!(
+                other
+                    .to_string()
+                    .ends_with("is another turnpiked's, which runs")
+            );
+            assert!(Files::new(folder, "another").is_ok());
+        });
+    }
+}

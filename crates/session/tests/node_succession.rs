@@ -4,7 +4,7 @@
 
 mod node_support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -180,6 +180,9 @@ fn a_silent_smf_is_kept_as_long_as_it_would_have_been() {
     }
     succeed(&mut world);
     assert!(silent(&world));
+    let now = world.now;
+    world.core.associate(now, smf.address, &mut world.out);
+    assert!(world.take().is_empty(), "its sessions would go");
     world.pass(kept / 4);
     assert_eq!(world.live(), 1);
     world.pass(kept / 4 + Duration::from_secs(1));
@@ -314,6 +317,48 @@ fn what_smfs_know_of_the_load_goes_on() {
     assert_eq!(number, OUR_RECOVERY + 2, "numbers grow");
 }
 
+/// Kept before the answer, whatever else has changed: nothing of it is to be asked for again.
+#[test]
+fn news_of_an_association_are_kept_with_the_message_that_brings_them() {
+    let mut side = Side::new(usize::MAX);
+    side.make(Move::Establish {
+        smf: 0,
+        network: "ims",
+    });
+    let (_, seid, _) = side.sessions[0];
+    // From a second address: the SMF may say more about its sessions from there.
+    let elsewhere: SocketAddr = "10.100.0.9:8805".parse().unwrap();
+    let datagram = side.smfs[0].establishment_in("internet");
+    let sent = side.world.receive(elsewhere, &datagram);
+    let second = Answer::from(sent[0].1.clone()).up_seid();
+    side.kept.keep(&mut side.world.core, false);
+    side.die(config_in_order(true));
+    for (from, seid) in [(side.smfs[0].address, seid), (elsewhere, second)] {
+        let kind = MsgType::SessionModificationRequest;
+        let datagram = side.smfs[0].datagram(kind, Some(seid), &[]);
+        let sent = side.world.receive(from, &datagram);
+        let answer = Answer::from(sent[0].1.clone());
+        assert_eq!(answer.cause(), CauseValue::RequestAccepted, "{from}");
+    }
+}
+
+/// A gNB may be late with packets of tunnels that are no more.
+#[test]
+fn tunnels_of_former_sessions_are_not_those_of_new_ones() {
+    let mut side = Side::new(1);
+    let mut teids = BTreeSet::new();
+    for _ in 0..20 {
+        side.make(Move::Establish {
+            smf: 0,
+            network: "ims",
+        });
+        let session = side.world.core.sessions(None).next().unwrap();
+        assert!(teids.insert(session.teids[0]), "{teids:x?}");
+        side.make(Move::Delete { session: 0 });
+        side.die(config_in_order(false));
+    }
+}
+
 /// An SMF with which we are to associate, and are.
 #[test]
 fn no_association_is_asked_for_that_stands() {
@@ -326,6 +371,16 @@ fn no_association_is_asked_for_that_stands() {
     let elsewhere: SocketAddr = SMF2.parse().unwrap();
     world.core.associate(now, elsewhere, &mut world.out);
     assert_eq!(world.take()[0].1[1], MsgType::AssociationSetupRequest as u8);
+}
+
+#[test]
+fn nor_one_that_is_held_from_another_port() {
+    let (mut world, mut smf) = (world(), Smf::new(SMF1));
+    smf.associate(&mut world);
+    succeed(&mut world);
+    let (now, its) = (world.now, SocketAddr::new(smf.address.ip(), 9000));
+    world.core.associate(now, its, &mut world.out);
+    assert!(world.take().is_empty());
 }
 
 #[test]
@@ -412,6 +467,9 @@ struct Side {
     /// SEIDs, ours, of sessions that were established, with their tunnels, in that order.
     sessions: Vec<(usize, u64, u32)>,
     kept: Memory,
+    /// The node's times are kept with each so many-th message.
+    period: usize,
+    made: usize,
 }
 
 /// What outlives the process.
@@ -422,8 +480,9 @@ struct Memory {
 }
 
 impl Memory {
-    fn keep(&mut self, core: &mut Core<Recorder>) {
-        core.changes(true, |change| match change {
+    /// `node`: with its times.
+    fn keep(&mut self, core: &mut Core<Recorder>, node: bool) {
+        core.changes(node, |change| match change {
             Change::Session(place, octets) => {
                 self.sessions.insert(place, octets.to_vec());
             }
@@ -535,18 +594,20 @@ fn measurement(period_s: u8) -> [Ie; 2] {
 }
 
 impl Side {
-    fn new() -> Self {
+    fn new(period: usize) -> Self {
         let mut side = Self {
             world: world(),
             smfs: [Smf::new(SMF1), Smf::new(SMF2)],
             sessions: Vec::new(),
             kept: Memory::default(),
+            period,
+            made: 0,
         };
         side.world.core.note_changes();
         for smf in &mut side.smfs {
             smf.associate(&mut side.world);
         }
-        side.kept.keep(&mut side.world.core);
+        side.kept.keep(&mut side.world.core, true);
         side
     }
 
@@ -627,7 +688,9 @@ impl Side {
             },
             Move::Pass { ms } => self.pass(ms),
         };
-        self.kept.keep(&mut self.world.core);
+        self.made += 1;
+        let node = self.made.is_multiple_of(self.period);
+        self.kept.keep(&mut self.world.core, node);
         let mut sent: Vec<_> = sent
             .into_iter()
             .map(|(to, raw)| (to, masked(raw)))
@@ -654,7 +717,7 @@ impl Side {
         assert!(world.take().is_empty());
         assert_eq!((world.core.session_count(), world.live()), (count, live));
         self.kept.sessions.clear();
-        self.kept.keep(&mut self.world.core);
+        self.kept.keep(&mut self.world.core, false);
     }
 
     fn say(
@@ -686,10 +749,18 @@ impl Side {
         self.answer(sent)
     }
 
-    /// Time passes, and SMFs answer what they are asked.
+    /// Time passes, and SMFs answer what they are asked, at once.
     fn pass(&mut self, ms: u64) -> Vec<(SocketAddr, Vec<u8>)> {
-        let sent = self.world.pass(Duration::from_millis(ms));
-        self.answer(sent)
+        let (mut all, end) = (Vec::new(), self.world.now.after(Duration::from_millis(ms)));
+        while let Some(due) = self.world.core.next_deadline().filter(|due| *due <= end) {
+            self.world.now = self.world.now.max(due);
+            self.world.out.clear();
+            self.world.core.advance(self.world.now, &mut self.world.out);
+            let sent = self.world.take();
+            all.extend(self.answer(sent));
+        }
+        self.world.now = end;
+        all
     }
 
     fn answer(&mut self, sent: Vec<(SocketAddr, Vec<u8>)>) -> Vec<(SocketAddr, Vec<u8>)> {
@@ -741,29 +812,52 @@ fn masked(mut raw: Vec<u8>) -> Vec<u8> {
     raw
 }
 
+/// Which SMFs hear of which sessions, and what kind of request that is; how often it is repeated depends on when others are.
+fn of_sessions(sent: &[(SocketAddr, Vec<u8>)]) -> BTreeSet<(SocketAddr, Vec<u8>)> {
+    let about = sent.iter().filter(|(_, raw)| raw[0] & 1 == 1);
+    let named = about.map(|(to, raw)| (*to, [&raw[1..2], &raw[4..12]].concat()));
+    named.collect()
+}
+
 /// Half of the time the second node has a successor between two messages. The third one dies between any two, and its successor
-/// knows what it had kept before it answered.
+/// knows what it had kept before it answered; so does that of the fourth one, which keeps times now and then, so that its successor
+/// may ask SMFs earlier whether they are there.
 #[test]
 fn a_node_and_its_successors_say_the_same() {
     let mut successions = 0;
     for seed in 0..20 {
         let mut dice = Dice(seed);
-        let [mut first, mut second, mut mortal] = [(); 3].map(|()| Side::new());
+        let [mut first, mut second, mut mortal, mut forgetful] = [1, 1, 1, 7].map(Side::new);
         for step in 0..400 {
             if dice.below(2) == 0 && is_at_rest(&second.world) {
                 succeed(&mut second.world);
                 successions += 1;
             }
-            if is_at_rest(&mortal.world) {
-                mortal.die(config_in_order(dice.below(2) == 0));
+            for side in [&mut mortal, &mut forgetful] {
+                if is_at_rest(&side.world) {
+                    side.die(config_in_order(dice.below(2) == 0));
+                }
             }
             let what = draw(&mut dice, first.sessions.len());
-            let said = [&mut first, &mut second, &mut mortal].map(|side| side.make(what));
-            assert_eq!(said[0], said[1], "seed {seed}, step {step}: {what:?}");
-            assert_eq!(said[0], said[2], "seed {seed}, step {step}: {what:?}");
+            let sides = [&mut first, &mut second, &mut mortal, &mut forgetful];
+            let mut said: Vec<_> = sides.into_iter().map(|side| side.make(what)).collect();
+            let others = said.split_off(1);
+            let said = &said[0];
+            if let Move::Pass { .. } = what {
+                assert_eq!(
+                    of_sessions(said),
+                    of_sessions(&others[2]),
+                    "{seed}, {step}: {what:?}"
+                );
+            } else {
+                assert_eq!(*said, others[2], "seed {seed}, step {step}: {what:?}");
+            }
+            for other in &others[..2] {
+                assert_eq!(said, other, "seed {seed}, step {step}: {what:?}");
+            }
             let count = |side: &Side| (side.world.core.session_count(), side.world.live());
-            let counts = [&first, &second, &mortal].map(count);
-            assert_eq!(counts, [counts[0]; 3], "seed {seed}, step {step}");
+            let counts = [&first, &second, &mortal, &forgetful].map(count);
+            assert_eq!(counts, [counts[0]; 4], "seed {seed}, step {step}");
         }
     }
     assert!(successions > 2000, "{successions}");

@@ -73,7 +73,7 @@ pub(crate) struct Teids {
     slots: Indices,
     /// Generation of the present or last TEID of each slot, relative to `base`.
     generations: Vec<u8>,
-    /// First generation: differs from start to start, so that a gNB which missed a restart
+    /// First generation: differs from start to start, so that a gNB which missed a restart, or is late,
     /// does not hit a new user.
     base: u8,
     /// TEIDs chosen by SMFs whose own slot was taken or lies beyond the table.
@@ -98,6 +98,13 @@ impl Teids {
             homeless_max: slots as usize,
             homeless: 0,
         }
+    }
+
+    /// This is the so many-th process that goes on with TEIDs of the first one. None is in use yet.
+    pub(crate) fn go_on(&mut self, succession: u32) {
+        // Odd, so that it comes round after all of them.
+        let step = (succession as u8).wrapping_mul(37);
+        self.base = self.base.wrapping_add(step);
     }
 
     pub(crate) fn in_use(&self) -> usize {

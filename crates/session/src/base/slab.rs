@@ -125,16 +125,9 @@ impl<S> Slab<S> {
         }
     }
 
-    /// Places whose sessions may have changed are noted from now on: at first, those of all that are here.
+    /// Places whose sessions may have changed are noted from now on.
     pub(crate) fn note_changes(&mut self) {
         self.changed = Some(Box::default());
-        let mut next = Some(Place::FIRST);
-        while let Some(place) = next {
-            if self.get(place).is_some() {
-                self.note(place);
-            }
-            next = self.after(place);
-        }
     }
 
     /// One of them.
@@ -142,7 +135,8 @@ impl<S> Slab<S> {
         self.changed.as_mut()?.take()
     }
 
-    fn note(&mut self, place: Place) {
+    /// The session in this place may have changed.
+    pub(crate) fn note(&mut self, place: Place) {
         if let Some(changed) = &mut self.changed {
             changed.note(place);
         }

@@ -37,15 +37,6 @@ impl Kept {
         wants_node: bool,
         mut each: impl FnMut(Change<'_>),
     ) {
-        let octets = &mut self.octets;
-        octets.clear();
-        while let Some((place, is_there)) = shard.next_change(octets) {
-            match is_there {
-                true => each(Change::Session(place.index(), octets)),
-                false => each(Change::Gone(place.index())),
-            }
-            octets.clear();
-        }
         let (sequence, generation) = (node.n4().sequence(), shard.generation());
         let requests = sequence.wrapping_sub(self.sequence);
         let is_used_up = requests % (1 << 24) > REQUESTS_AHEAD / 2
@@ -58,6 +49,15 @@ impl Kept {
             (self.sequence, self.generation) = (sequence, generation);
             let record = NodeRecord::of(node, generation, Some(shard.names()));
             each(Change::Node(&record.ahead().write()));
+        }
+        let octets = &mut self.octets;
+        octets.clear();
+        while let Some((place, is_there)) = shard.next_change(octets) {
+            match is_there {
+                true => each(Change::Session(place.index(), octets)),
+                false => each(Change::Gone(place.index())),
+            }
+            octets.clear();
         }
     }
 }

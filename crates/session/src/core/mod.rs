@@ -416,25 +416,29 @@ impl<T: Tables> Core<T> {
         record: &NodeRecord,
         out: &mut Outbox,
     ) -> Result<(), Unresumed> {
-        let generation = record.generation();
         record.resume(&mut self.node)?;
-        self.shard.go_on(generation);
+        self.shard.go_on(record.generation(), record.succession());
         self.settle(now, out);
         Ok(())
     }
 
-    /// From now on [`Core::changes`] knows what has changed: at first, all that there is.
+    /// From now on [`Core::changes`] knows what has changed. To be called before there are sessions.
     pub fn note_changes(&mut self) {
         self.shard.note_changes();
         self.kept = Some(Kept::default());
     }
 
-    /// All that has changed since this was last called, each once: sessions, then the node, if it has changed in more than times, or in
-    /// any case (`node`). To be kept before answers are sent, so that whoever has an answer finds what it says after any end.
+    /// All that has changed since this was last called, each once: the node, if it has changed in more than times, or in any case
+    /// (`node`), then sessions, whose associations it has. To be kept before answers are sent, so that whoever has an answer finds what it says after any end.
     pub fn changes(&mut self, node: bool, each: impl FnMut(Change<'_>)) {
         if let Some(kept) = &mut self.kept {
             kept.changes((&mut self.node, &mut self.shard), node, each);
         }
+    }
+
+    /// The session in this place could not be kept: it is a change still.
+    pub fn note_change(&mut self, place: u32) {
+        self.shard.note_change(place);
     }
 
     /// Whether there is no room to keep one more session: then none is established (cause 75).

@@ -22,6 +22,8 @@ use crate::rules::config::Config;
 pub(crate) struct N4 {
     node_id: OwnNodeId,
     recovery: u32,
+    /// Processes before this one that had the same Recovery Time Stamp.
+    succession: u32,
     requests: Requests,
     answers: Answers,
     stats: Stats,
@@ -33,6 +35,7 @@ impl N4 {
         Self {
             node_id: OwnNodeId::new(&config.node_id),
             recovery,
+            succession: 0,
             requests: Requests::new(config, recovery),
             answers: Answers::new(config.answers),
             stats: Stats::new(),
@@ -60,8 +63,14 @@ impl N4 {
         self.requests.sequence()
     }
 
-    /// Numbers of requests go on behind this one.
-    pub(crate) fn go_on(&mut self, sequence: u32) {
+    /// Processes before this one that had the same Recovery Time Stamp.
+    pub(crate) fn succession(&self) -> u32 {
+        self.succession
+    }
+
+    /// There were so many, and numbers of requests go on behind this one.
+    pub(crate) fn go_on(&mut self, succession: u32, sequence: u32) {
+        self.succession = succession;
         self.requests.go_on(sequence);
     }
 

@@ -629,8 +629,14 @@ impl Node {
 
     /// Associate with an SMF, and again whenever the association is lost.
     pub(crate) fn associate(&mut self, now: Time, out: &mut Outbox, peer: SocketAddr) {
-        if self.peers.add_target(peer) && !self.peers.is_held_with(peer) {
-            self.try_setup(now, out, self.peers.targets.len() - 1);
+        if !self.peers.add_target(peer) {
+            return;
+        }
+        // One that goes on from a process before this one stands, also while its SMF is silent, and from whatever port.
+        let target = self.peers.targets.len() - 1;
+        let is_there = |peer: &Peer| self.peers.target_at(peer.address) == Some(target);
+        if !self.peers.iter().any(is_there) {
+            self.try_setup(now, out, target);
         }
     }
 }

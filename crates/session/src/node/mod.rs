@@ -66,10 +66,10 @@ struct Orders {
 
 impl Orders {
     fn put(&mut self, what: ToShard<'static>) {
-        use ToShard::{Gone, PartyGone, Pfds, Shares, Smf};
+        use ToShard::{Gone, HandOver, PartyGone, Pfds, Shares, Smf};
         let is_news = matches!(
             what,
-            Smf(..) | Gone(_) | PartyGone(_) | Shares(_) | Pfds(..)
+            Smf(..) | Gone(_) | HandOver(..) | PartyGone(_) | Shares(_) | Pfds(..)
         );
         self.are_news |= is_news;
         self.waiting.push_back(what);
@@ -224,7 +224,7 @@ impl Node {
 
     /// A peer has sent something from here.
     pub(crate) fn spoke(&mut self, now: Time, id: PeerId, from: SocketAddr) {
-        self.peers.learn_source(id, from);
+        self.orders.are_news |= self.peers.learn_source(id, from);
         if let Some(peer) = self.peers.get_mut(id) {
             peer.heard = now;
             if peer.state != PeerState::Up {

@@ -205,12 +205,6 @@ impl Peers {
         new
     }
 
-    /// Whether an association is held with this address, and answers.
-    pub(crate) fn is_held_with(&self, address: SocketAddr) -> bool {
-        let mut peers = self.iter();
-        peers.any(|peer| peer.address == address && peer.state == PeerState::Up)
-    }
-
     pub(crate) fn by_node(&self, node_id: &NodeId) -> Option<PeerId> {
         self.by_node.get(node_id).copied()
     }
@@ -446,18 +440,18 @@ impl Peers {
         Some(new)
     }
 
-    /// Remember that this peer speaks from here.
-    pub(crate) fn learn_source(&mut self, id: PeerId, from: SocketAddr) {
+    /// Remember that this peer speaks from here. Returns whether that is news.
+    pub(crate) fn learn_source(&mut self, id: PeerId, from: SocketAddr) -> bool {
         if self.by_source.get(&from) == Some(&id) {
-            return;
+            return false;
         }
         let Some(peer) = self.by_id.get_mut(&id) else {
-            return;
+            return false;
         };
         if peer.sources.contains(&from) {
             // Another association may have spoken from here in between.
             self.by_source.insert(from, id);
-            return;
+            return true;
         }
         if peer.sources.len() == SOURCES_MAX {
             // Whoever else says its Node ID does not crowd out the SMF itself.
@@ -470,6 +464,7 @@ impl Peers {
         }
         peer.sources.push(from);
         self.by_source.insert(from, id);
+        true
     }
 }
 

@@ -31,6 +31,9 @@ const VERSION: u16 = 1;
 /// A record has at most so many octets: several times what a node takes that uses all limits.
 const OCTETS_MAX: usize = 1 << 26;
 
+/// More than any configuration allows.
+const ASSOCIATIONS_MAX: usize = 1 << 16;
+
 /// A node, apart from where it is.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct NodeRecord {
@@ -51,6 +54,8 @@ pub struct NodeRecord {
     generation: u32,
     /// Contents of all places of the configuration.
     names: Names,
+    /// Processes before the one that wrote it that had the same Recovery Time Stamp.
+    succession: u32,
     later: Later,
 }
 
@@ -65,6 +70,7 @@ tagged!(NodeRecord {
     8: paths,
     9: generation,
     10: names,
+    11: succession,
 });
 
 /// An association, and whom it is with.
@@ -139,11 +145,15 @@ impl NodeRecord {
     /// if records of sessions go by those, and by numbers of associations.
     pub(crate) fn of(node: &Node, generation: u32, names: Option<Names>) -> Self {
         let [load, reduction] = node.load.announced();
+        let heartbeats = node.timers.iter().filter_map(|(at, timer)| match timer {
+            Timer::Heartbeat(id) => Some((*id, *at)),
+            _ => None,
+        });
+        let heartbeats: BTreeMap<_, _> = heartbeats.collect();
         let associations = node.peers.iter().map(|peer| {
-            let timer = Timer::Heartbeat(peer.id);
-            let timer = node.timers.iter().find(|(_, of)| *of == timer);
+            let at = heartbeats.get(&peer.id);
             // A request that waits for its answer is sent anew.
-            let at = timer.map(|(at, _)| if peer.heartbeat_waits { Time(0) } else { *at });
+            let at = at.map(|at| if peer.heartbeat_waits { Time(0) } else { *at });
             let mut is = node.peers.details(peer);
             is.heartbeat_at = at;
             is.number = names.as_ref().map_or(0, |_| peer.id.0);
@@ -169,6 +179,7 @@ impl NodeRecord {
             pfds: pfds.collect(),
             paths: node.paths.records(),
             generation,
+            succession: names.as_ref().map_or(0, |_| node.n4.succession()),
             names: names.unwrap_or_default(),
             later: Later::default(),
         }
@@ -186,7 +197,7 @@ impl NodeRecord {
             _ if node.peers.len() > 0 => return Err(Unresumed::InUse),
             _ => {}
         }
-        node.n4.go_on(self.sequence);
+        node.n4.go_on(self.succession(), self.sequence);
         node.load.go_on([self.load, self.reduction]);
         for Association {
             node_id,
@@ -239,8 +250,18 @@ impl NodeRecord {
         Record::read_within(octets, smf_of, &self.names)
     }
 
+    /// Processes before the one that goes on with it.
+    pub(crate) fn succession(&self) -> u32 {
+        self.succession.wrapping_add(1)
+    }
+
     pub(crate) fn generation(&self) -> u32 {
         self.generation
+    }
+
+    /// Our Node ID; one that is read has it.
+    pub fn node_id(&self) -> Option<&NodeId> {
+        self.us.as_ref()
     }
 
     /// Our Recovery Time Stamp, as SMFs know it.
@@ -253,6 +274,8 @@ impl NodeRecord {
             self.us.as_ref().is_some_and(NodeId::is_legal),
             "no Node ID of ours",
         )?;
+        let few = self.associations.len() <= ASSOCIATIONS_MAX;
+        hold(few, "more associations than there can be")?;
         let mut smfs = BTreeMap::new();
         for Association { node_id, is, .. } in &self.associations {
             hold(node_id.is_legal(), "a Node ID that is none")?;

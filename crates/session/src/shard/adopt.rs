@@ -45,9 +45,11 @@ impl<T: Tables> Shard<T> {
         self.sessions.slab.latest()
     }
 
-    /// Sessions that begin here have this generation or later ones.
-    pub(crate) fn go_on(&mut self, generation: u32) {
+    /// Sessions that begin here have this generation of SEIDs or later ones, and other TEIDs than those of the processes before
+    /// this one, of which there were so many.
+    pub(crate) fn go_on(&mut self, generation: u32, succession: u32) {
         self.sessions.slab.go_on(generation);
+        self.sessions.resources.go_on(succession);
     }
 
     /// See [`Core::adopt`](crate::Core::adopt); of this peer.

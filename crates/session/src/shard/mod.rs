@@ -236,6 +236,13 @@ impl<T: Tables> Shard<T> {
         self.sessions.slab.note_changes();
     }
 
+    /// What is in this place may have changed.
+    pub(crate) fn note_change(&mut self, place: u32) {
+        if let Some(place) = Place::new(place) {
+            self.sessions.slab.note(place);
+        }
+    }
+
     /// Place of a session that has changed or gone, and whether one is there now: then its record is behind `into`, for who has that of
     /// its node. `None`: no more have.
     pub(crate) fn next_change(&mut self, into: &mut Vec<u8>) -> Option<(Place, bool)> {

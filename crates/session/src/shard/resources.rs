@@ -148,6 +148,11 @@ impl Resources {
         }
     }
 
+    /// See [`Teids::go_on`].
+    pub(crate) fn go_on(&mut self, succession: u32) {
+        self.teids.go_on(succession);
+    }
+
     /// Chosen for the last request that was accepted.
     pub(crate) fn created(&self) -> &[Created] {
         &self.created

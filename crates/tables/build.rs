@@ -116,6 +116,9 @@ fn start_bpf(clang: &str, root: &Path, build: &str, out: &Path) -> io::Result<Ch
     // Debian keeps asm/types.h where only the native target looks.
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     command.arg(format!("-I/usr/include/{arch}-linux-gnu"));
+    if arch == "x86_64" {
+        command.arg("-DTP_LOADS_IN_ORDER");
+    }
     command
         .arg(format!("-DTP_BUILD=TP_BUILD_{build}"))
         .arg("-c")

@@ -50,8 +50,9 @@
 #define tp_keep(x) __asm__ volatile("" : "+r"(x))
 
 /* value, by a branch on the one that is expected: a CPU goes on with that while value is on its way from memory. In a burst
- * it has come by then. */
-#ifdef __bpf__
+ * it has come by then. Only where loads are seen in their order (x86): elsewhere what the expected one leads to could be read
+ * before value is. */
+#if defined(__bpf__) && defined(TP_LOADS_IN_ORDER)
 static TP_INLINE __u32 tp_expect(__u32 value, __u32 expected)
 {
 	__u32 same = expected;

@@ -12,6 +12,8 @@ use crate::memory::View;
 pub struct KeptFile {
     file: File,
     words: View<AtomicU64>,
+    /// Octets from the beginning whose room is taken.
+    backed: usize,
 }
 
 impl KeptFile {
@@ -19,7 +21,11 @@ impl KeptFile {
     pub fn map(file: File) -> io::Result<Self> {
         let octets = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         let words = View::of_map(file.as_fd(), octets / size_of::<u64>())?;
-        Ok(Self { file, words })
+        Ok(Self {
+            file,
+            words,
+            backed: 0,
+        })
     }
 
     /// Its content.
@@ -28,13 +34,23 @@ impl KeptFile {
     }
 
     /// Has room taken for so many octets from the beginning, lest a store meet a file system that is full, which ends the process.
-    pub fn back(&self, octets: usize) -> io::Result<()> {
-        let length = libc::off_t::try_from(octets).map_err(io::Error::other)?;
-        // SAFETY: no memory is touched.
-        match unsafe { libc::posix_fallocate(self.file.as_raw_fd(), 0, length) } {
-            0 => Ok(()),
-            error => Err(io::Error::from_raw_os_error(error)),
+    pub fn back(&mut self, octets: usize) -> io::Result<()> {
+        let Some(more) = octets.checked_sub(self.backed).filter(|more| *more > 0) else {
+            return Ok(());
+        };
+        let number = |octets| libc::off_t::try_from(octets).map_err(io::Error::other);
+        let (from, more) = (number(self.backed)?, number(more)?);
+        loop {
+            // SAFETY: no memory is touched.
+            match unsafe { libc::posix_fallocate(self.file.as_raw_fd(), from, more) } {
+                0 => break,
+                // A signal has come.
+                libc::EINTR => {}
+                error => return Err(io::Error::from_raw_os_error(error)),
+            }
         }
+        self.backed = octets;
+        Ok(())
     }
 }
 
@@ -54,8 +70,9 @@ mod tests {
         };
         let file = open();
         file.set_len(1 << 20).unwrap();
-        let first = KeptFile::map(file).unwrap();
+        let mut first = KeptFile::map(file).unwrap();
         assert_eq!(first.words().len(), 1 << 17);
+        first.back(4096).unwrap();
         first.back(1 << 20).unwrap();
         first.words()[70_000].store(7, Ordering::Relaxed);
         let second = KeptFile::map(open()).unwrap();

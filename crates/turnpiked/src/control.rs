@@ -13,7 +13,7 @@ mod show;
 mod trace;
 mod usage;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -81,6 +81,8 @@ pub(crate) struct Control {
     outbox: Outbox,
     /// Not yet the case: what a process before this one has left is to be taken over.
     beginning: Option<Beginning>,
+    /// Of this host, until the kernel's own word comes, which is some milliseconds later.
+    addresses: Vec<IpAddr>,
     /// `None`: sessions end with the process.
     kept: Option<Kept>,
     maintained: Instant,
@@ -104,7 +106,7 @@ impl Control {
         (sockets, gate, echo): (Vec<Socket>, Gate, EchoSockets),
         asked: Asked,
         (network, usage): (HostNetwork, Usage),
-        (about, beginning): (About, Option<Beginning>),
+        (about, beginning, addresses): (About, Option<Beginning>, Vec<IpAddr>),
     ) -> Self {
         let busy_poll = Duration::from_micros(about.config.n4.busy_poll_us.into());
         let grace = Duration::from_secs(about.config.gtpu.restart_grace_s.into());
@@ -122,6 +124,7 @@ impl Control {
             about,
             outbox: Outbox::new(),
             beginning,
+            addresses,
             kept: None,
             maintained: Instant::now(),
             grace: Some(Instant::now() + grace),
@@ -156,6 +159,9 @@ impl Control {
         let mut sender = Sender::new();
         self.core.set_clock(self.now(), system::ntp());
         self.take_over()?;
+        // No session loses an address that it has.
+        let addresses = std::mem::take(&mut self.addresses);
+        self.core.set_own_addresses(addresses);
         self.associate();
         self.network.reconcile(self.core.tables_mut());
         self.flush(&mut sender);

@@ -150,14 +150,12 @@ fn prepare(
         recovery_time_stamp,
         start_time: loading.elapsed(),
     };
-    let mut core = Core::new(
+    let core = Core::new(
         plan::session(config, seed),
         about.recovery_time_stamp,
         tables,
     );
-    // Until the kernel's own word comes, which is some milliseconds later.
     let system = System::read()?;
-    core.set_own_addresses(system.addresses());
     let usage = Usage::new(usage_log(config)?);
     let network = HostNetwork::new(
         (next_hops, Policies::new(config)),
@@ -178,7 +176,7 @@ fn prepare(
         (sockets, gate, echo),
         asked,
         parts,
-        (about, beginning),
+        (about, beginning, system.addresses()),
     ))
 }
 

@@ -5,8 +5,8 @@
 //! file of its own, which takes the place of the former one when all is in it, so that a start that ends too early changes
 //! nothing.
 
-use std::fmt::Display;
-use std::fs::{self, File};
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -26,8 +26,12 @@ use crate::recovery;
 
 /// Room for a session's record, on the average; it is taken as it is used.
 const RECORD_OCTETS: usize = 1024;
+/// Likewise for the node's record: there are two while it is written, and PFDs take most of it.
+const NODE_OCTETS: u64 = 16 << 20;
 /// Times of heartbeats and the like are kept so often.
 const NODE_AGE: Duration = Duration::from_secs(1);
+/// What found no room is tried again so often.
+const RETRY: Duration = Duration::from_secs(1);
 /// Records that cannot be taken in and are said one by one.
 const LOST_SAID: usize = 20;
 
@@ -79,11 +83,11 @@ pub(crate) struct Kept {
     arena: Arena<Words>,
     node: u32,
     node_at: Instant,
-    /// There is no room, and it was said.
-    is_full: bool,
-    /// A change found no room.
-    is_incomplete: bool,
-    /// So many did.
+    /// There was no room at this time, and it was said.
+    full_at: Option<Instant>,
+    /// Places whose sessions found no room.
+    unkept: BTreeSet<u32>,
+    /// Changes that did.
     refused: u64,
 }
 
@@ -114,6 +118,13 @@ impl Files {
         })
     }
 
+    /// Nobody goes on with anything.
+    fn remove(&self) {
+        for path in [&self.path, &self.new] {
+            let _ = fs::remove_file(path);
+        }
+    }
+
     /// Sessions of a process that is no more. `None`: there was none since this host was started.
     fn former(&self, boot: &str, node_id: &str) -> Result<Option<Former>> {
         let file = match open(&self.path, false) {
@@ -127,8 +138,14 @@ impl Files {
             "it is not this user's alone"
         );
         let (arena, damaged) = Arena::open(Words(KeptFile::map(file)?))?;
-        for lost in damaged {
+        for lost in damaged.iter().take(LOST_SAID) {
             tracing::error!(place = lost.place, fault = %lost.fault, "a session is lost: its record is damaged");
+        }
+        if damaged.len() > LOST_SAID {
+            tracing::error!(
+                sessions = damaged.len(),
+                "sessions are lost: their records are damaged"
+            );
         }
         let header: Header = serde_json::from_slice(&arena.header()).context("its header")?;
         if header.boot != boot {
@@ -152,9 +169,15 @@ impl Files {
 
 /// Of this user alone, and no link.
 fn open(path: &Path, create: bool) -> io::Result<File> {
+    let mut options = options();
+    options.create(create).open(path)
+}
+
+fn options() -> OpenOptions {
     let mut options = File::options();
-    options.read(true).write(true).create(create);
-    options.mode(0o600).custom_flags(O_NOFOLLOW).open(path)
+    options.read(true).write(true);
+    options.mode(0o600).custom_flags(O_NOFOLLOW);
+    options
 }
 
 impl Beginning {
@@ -217,13 +240,14 @@ impl Beginning {
             seed,
             node: config.limits.sessions,
         };
-        let path = files.path.clone();
         let arena = create(&files.new, &header);
         if arena.is_ok() {
             core.note_changes();
         }
         if let Some(former) = former {
-            let lost = former.enter(now, core, out)?;
+            let entered = former.enter(now, core, out);
+            // Not once more, should that be why this process ends.
+            let lost = entered.inspect_err(|_| files.remove())?;
             tracing::info!(
                 sessions = core.session_count(),
                 lost,
@@ -231,29 +255,36 @@ impl Beginning {
                 "sessions of the process before this one go on"
             );
         }
-        let kept = arena.and_then(|arena| {
-            let mut kept = Kept {
-                files,
-                arena,
-                node: header.node,
-                node_at: Instant::now(),
-                is_full: false,
-                is_incomplete: false,
-                refused: 0,
-            };
-            kept.keep(core);
-            fs::rename(&kept.files.new, &kept.files.path)?;
-            Ok(kept)
-        });
-        match kept {
-            Ok(kept) => Ok(Some(kept)),
+        let arena = match arena {
+            Ok(arena) => arena,
             Err(error) => {
+                let path = &files.path;
                 tracing::error!("{path:?}: {error:#}: sessions end with this process");
                 // They change from now on, and nobody is to go on with them as they were.
-                let _ = fs::remove_file(path);
-                Ok(None)
+                files.remove();
+                // Nobody else is to have the files all the same.
+                std::mem::forget(files);
+                return Ok(None);
             }
+        };
+        let mut kept = Kept {
+            files,
+            arena,
+            node: header.node,
+            node_at: Instant::now(),
+            full_at: None,
+            unkept: BTreeSet::new(),
+            refused: 0,
+        };
+        kept.put_changes(core, true);
+        if !kept.unkept.is_empty() {
+            // The former file is in the way: what it has is here.
+            let _ = fs::remove_file(&kept.files.path);
+            kept.try_again(core);
         }
+        let Files { path, new, .. } = &kept.files;
+        fs::rename(new, path).with_context(|| format!("state.dir: {path:?}"))?;
+        Ok(Some(kept))
     }
 }
 
@@ -262,9 +293,10 @@ fn create(path: &Path, header: &Header) -> Result<Arena<Words>> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
-    let file = open(path, true)?;
+    // Whoever else makes one of this name meanwhile does not own what we write.
+    let file = options().create_new(true).open(path)?;
     let places = header.node + 1;
-    file.set_len(arena::octets_for(places, RECORD_OCTETS) as u64)?;
+    file.set_len(arena::octets_for(places, RECORD_OCTETS) as u64 + 2 * NODE_OCTETS)?;
     let header = serde_json::to_vec(header)?;
     Ok(Arena::create(Words(KeptFile::map(file)?), places, &header)?)
 }
@@ -294,68 +326,75 @@ impl Former {
 impl Kept {
     /// All that has changed is in the file before an SMF hears of it.
     pub(crate) fn keep(&mut self, core: &mut Core<Tables>) {
+        if self.full_at.is_some_and(|at| at.elapsed() >= RETRY) {
+            self.try_again(core);
+        }
         let is_old = self.node_at.elapsed() >= NODE_AGE;
         self.put_changes(core, is_old);
     }
 
+    fn try_again(&mut self, core: &mut Core<Tables>) {
+        self.full_at = self.full_at.map(|_| Instant::now());
+        let _ = self.arena.back_reserve();
+        let node = self.unkept.contains(&self.node);
+        for place in std::mem::take(&mut self.unkept) {
+            core.note_change(place);
+        }
+        self.put_changes(core, node);
+        if self.unkept.is_empty() && !self.arena.is_nearly_full() {
+            tracing::info!("{:?}: there is room again", self.files.path);
+            self.full_at = None;
+            core.set_full(false);
+        }
+    }
+
     fn put_changes(&mut self, core: &mut Core<Tables>, node: bool) {
-        let (arena, refused, place) = (&mut self.arena, &mut self.refused, self.node);
-        let (mut unkept, mut wrote_node) = (Ok(()), false);
+        let (mut why, now) = (None, Instant::now());
         core.changes(node, |change| {
-            let put = match change {
-                Change::Session(place, octets) => arena.put(place, octets),
-                Change::Gone(place) => {
-                    arena.remove(place);
-                    Ok(())
-                }
+            let (place, octets) = match change {
+                Change::Session(place, octets) => (place, octets),
                 Change::Node(octets) => {
-                    wrote_node = true;
-                    arena.put(place, octets)
+                    self.node_at = now;
+                    (self.node, octets)
+                }
+                Change::Gone(place) => {
+                    self.unkept.remove(&place);
+                    return self.arena.remove(place);
                 }
             };
-            if put.is_err() {
-                *refused += 1;
-                unkept = put;
+            match self.arena.put(place, octets) {
+                Ok(()) => {
+                    self.unkept.remove(&place);
+                }
+                Err(error) => {
+                    // A session is as its SMF has heard, or is not there; who was there before has gone. A node of before has
+                    // most associations.
+                    if place != self.node {
+                        self.arena.remove(place);
+                    }
+                    self.unkept.insert(place);
+                    self.refused += 1;
+                    why = Some(error.to_string());
+                }
             }
         });
-        if wrote_node {
-            self.node_at = Instant::now();
+        if why.is_none() && self.arena.is_nearly_full() {
+            why = Some("little room is left".to_owned());
         }
-        if let Err(error) = unkept {
-            self.say_full(&error);
-            self.is_incomplete = true;
+        if let Some(why) = why {
+            self.fill_up(core, &why);
         }
-        self.look_for_room(core);
     }
 
     /// No session begins while there is no room for changes of those that are there.
-    fn look_for_room(&mut self, core: &mut Core<Tables>) {
-        let mut is_full = self.arena.is_nearly_full();
-        if is_full {
-            let _ = self.arena.back_reserve();
-            is_full = self.arena.is_nearly_full();
-        }
-        match is_full {
-            true => self.say_full(&"no room for further sessions"),
-            false if self.is_full => {
-                tracing::info!("{:?}: there is room again", self.files.path);
-                self.is_full = false;
-            }
-            false => {}
-        }
-        core.set_full(is_full);
-        if !is_full && std::mem::take(&mut self.is_incomplete) {
-            // Whichever it was.
-            core.note_changes();
-        }
-    }
-
-    fn say_full(&mut self, error: &dyn Display) {
-        if !std::mem::replace(&mut self.is_full, true) {
+    fn fill_up(&mut self, core: &mut Core<Tables>, why: &str) {
+        if self.full_at.is_none() {
             tracing::error!(
-                "{:?}: {error}: no session is established, and changes may be lost with this process",
+                "{:?}: {why}: no session is established, and changes may be lost with this process",
                 self.files.path
             );
+            self.full_at = Some(Instant::now());
+            core.set_full(true);
         }
     }
 
@@ -377,7 +416,7 @@ impl Kept {
 
     /// The process ends, and so have its sessions.
     pub(crate) fn end(self) {
-        let _ = fs::remove_file(&self.files.path);
+        self.files.remove();
     }
 }
 

@@ -1,9 +1,8 @@
 //! Any octets as the record of a node.
 #![no_main]
 
-#[path = "../../crates/session/tests/nowhere/mod.rs"]
-mod nowhere;
 #[path = "../../crates/session/tests/record/mod.rs"]
+#[allow(dead_code, reason = "of sessions")]
 mod record;
 
 libfuzzer_sys::fuzz_target!(|octets: &[u8]| {

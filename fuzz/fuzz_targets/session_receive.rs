@@ -1,8 +1,6 @@
 //! Several datagrams of two peers into the core.
 #![no_main]
 
-#[path = "../../crates/session/tests/nowhere/mod.rs"]
-mod nowhere;
 #[path = "../../crates/session/tests/receive/mod.rs"]
 mod receive;
 

@@ -29,6 +29,8 @@ mod kernel;
 mod model;
 pub mod netlink;
 pub mod policy;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod view;
 
 pub use kernel::{

@@ -3,15 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[allow(dead_code)] // shared with tests that need more of it
-mod support;
-
 use std::sync::mpsc;
 use std::time::Instant;
 
 use nexthop::netlink::Netlink;
+use nexthop::testing::cable::{
+    PATIENCE, PEER_MAC, cable, ifindex, ip, sh, wait_for, wait_for_ipv6,
+};
+use nexthop::testing::mirror::{Mirror, leads_to};
 use nexthop::{KernelChange, Mac, NextHop, Peer, Request};
-use support::cable::{PATIENCE, PEER_MAC, cable, ifindex, ip, sh, wait_for, wait_for_ipv6};
-use support::mirror::{Mirror, leads_to};
 
 fn by(gateway: &str) -> impl Fn(&NextHop) -> bool {
     let gateway = ip(gateway);

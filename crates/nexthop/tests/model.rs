@@ -3,20 +3,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[allow(dead_code)] // shared with tests that need more of it
-mod support;
-
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use compiled::{NiId, PolicyId};
 use ipnet::IpNet;
+use nexthop::testing::recorder::Recorder;
 use nexthop::{
     Address, Config, Fallback, Family, HowAdded, KernelChange, L2, Link, Mac, Neighbour,
     NetworkInstance, NextHop, NextHops, Peer, Policy, PolicyState, Port, Request, Route, RouteHop,
     RouteKind, Snapshot, TABLE_MAIN, Vlan, Way,
 };
 use proptest::prelude::*;
-use support::recorder::Recorder;
 
 const N3: u32 = 3;
 const N6: u32 = 6;

@@ -2,15 +2,12 @@
 //! beside it.
 #![allow(missing_docs)] // of what criterion's macros define
 
-#[path = "../tests/common/mod.rs"]
-mod common;
-
 use std::hint::black_box;
 
-use common::{samples, walk};
 use criterion::{Criterion, criterion_group, criterion_main};
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{IeType, Ies};
+use testkit::{samples, walk};
 
 const GROUPED: [IeType; 5] = [
     IeType::CREATE_PDR,

@@ -1,13 +1,11 @@
 //! Decoding allocates nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use common::{samples, walk};
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
+use testkit::{samples, walk};
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };

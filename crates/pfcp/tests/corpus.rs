@@ -1,12 +1,10 @@
 //! Replays what the fuzz targets start from and have found: `fuzz/corpus/pfcp_*`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 
-use common::{samples, walk};
+use testkit::{samples, walk};
 
 fn corpus() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus")

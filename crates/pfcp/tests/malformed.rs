@@ -1,10 +1,8 @@
 //! What peers send that is wrong: an error with cause and offending IE, never worse.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::{samples, walk};
 use pfcp::ErrorKind;
+use testkit::{samples, walk};
 
 #[test]
 fn broken_messages_name_cause_and_ie() {

@@ -1,17 +1,15 @@
 //! What is encoded decodes to the same value; octets from anywhere earn an error, nothing worse.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
 use std::fmt::Debug;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
-use common::{samples, walk};
 use pfcp::ie::*;
 use pfcp::{Cause, FromIe, IeType, MessageType, ToIe, Writer};
 use proptest::option;
 use proptest::prelude::*;
+use testkit::{samples, walk};
 
 /// Decodes with `IeType`, and once more with octets behind that a later release might add.
 fn same_again<T>(value: T) -> Result<(), TestCaseError>

@@ -1,11 +1,8 @@
 //! Against another implementation, in both directions.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use common::samples;
 use pfcp::ie as ours;
 use pfcp::message as views;
 use pfcp::{FromIe, IeType, MessageType, ToIe};
@@ -19,6 +16,7 @@ use rs_pfcp::ie::source_interface::{SourceInterface, SourceInterfaceValue};
 use rs_pfcp::message::Message as _;
 use rs_pfcp::message::session_establishment_request::SessionEstablishmentRequestBuilder;
 use rs_pfcp::message::session_modification_request::SessionModificationRequestBuilder;
+use testkit::samples;
 
 /// What differs between one session and the next.
 #[derive(Clone, Debug)]

@@ -2,9 +2,6 @@
 //! implementation in both directions.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::samples;
 use pfcp::ie as ours;
 use pfcp::ie::{
     AdditionalUsageReports, CreateUrr, DroppedDlTraffic, MeasurementInformation, MeasurementMethod,
@@ -16,6 +13,7 @@ use pfcp::{FromIe, Ie, IeType, MessageType, ToIe};
 use proptest::option;
 use proptest::prelude::*;
 use rs_pfcp::ie as theirs;
+use testkit::samples;
 
 fn ie(value: &[u8]) -> Ie<'_> {
     Ie {

@@ -2,15 +2,13 @@
 //! repetition and what they do not know.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::samples;
 use pfcp::ie::*;
 use pfcp::message::{
     AssociationSetupRequest, SessionEstablishmentRequest, SessionModificationRequest,
     SessionReportResponse,
 };
 use pfcp::{Cause, Error, ErrorKind, FromIe, Ie, IeType, MessageType, ToIe};
+use testkit::samples;
 
 fn ie(ie_type: IeType, value: &[u8]) -> Ie<'_> {
     Ie {

@@ -3,41 +3,16 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-#[path = "../tests/node_support/mod.rs"]
-mod node_support;
-
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use compiled::{Compiled, Counters, NoRoom, PdrId, Tables};
 use criterion::{Criterion, criterion_group, criterion_main};
-use node_support::{Smf, config};
 use pfcp::message::SessionEstablishmentRequest;
 use pfcp::{IeType, MessageType, Writer};
 use rs_pfcp::ie::cause::CauseValue;
-use session::{Core, Outbox, Time};
-
-/// Tables that cost nothing.
-struct Nowhere;
-
-impl Tables for Nowhere {
-    type Handle = ();
-
-    fn direct_teids(&self) -> u32 {
-        1 << 20
-    }
-
-    fn publish(&mut self, (): &mut (), new: &Compiled) -> Result<(), NoRoom> {
-        black_box(new);
-        Ok(())
-    }
-
-    fn withdraw(&mut self, (): &mut ()) {}
-
-    fn counters(&self, (): &(), _: PdrId) -> Counters {
-        Counters::default()
-    }
-}
+use session::testing::world::{World, config};
+use testkit::smf::Smf;
+use testkit::tables::FakeTables;
 
 /// Number the request, which has a SEID in its header.
 fn number(datagram: &mut [u8], sequence: u32) {
@@ -46,7 +21,7 @@ fn number(datagram: &mut [u8], sequence: u32) {
 
 fn establish(c: &mut Criterion) {
     let mut smf = Smf::new("10.100.0.2:8805");
-    let mut world = node_support::World::new(config());
+    let mut world = World::new(config());
     smf.associate(&mut world);
     let mut datagram = smf.establishment();
     let answer = smf.exchange(&mut world, &datagram);
@@ -105,10 +80,8 @@ fn path_switch(gnb: u8) -> Vec<u8> {
 }
 
 struct Node {
-    core: Core<Nowhere>,
-    out: Outbox,
+    world: World,
     from: std::net::SocketAddr,
-    now: Time,
     sequence: u32,
 }
 
@@ -116,14 +89,11 @@ struct Node {
 const ALIVE: u64 = 50_000;
 
 impl Node {
+    /// Over tables that cost nothing.
     fn new(smf: &mut Smf) -> Self {
-        let core = Core::new(config(), 1, Nowhere);
-        let out = Outbox::new();
         let mut node = Self {
-            core,
-            out,
+            world: World::over(config(), 1, FakeTables::forgetful(1 << 20)),
             from: smf.address,
-            now: Time(1),
             sequence: 1000,
         };
         let setup = smf.setup_ies();
@@ -136,12 +106,13 @@ impl Node {
         node
     }
 
+    /// Without a copy of what is sent.
     fn receive(&mut self, datagram: &[u8]) {
-        self.out.clear();
-        self.now.0 += 10_000;
-        self.core
-            .receive(self.now, self.from, datagram, &mut self.out);
-        assert_eq!(self.out.len(), 1);
+        let World { core, now, out, .. } = &mut self.world;
+        out.clear();
+        now.0 += 10_000;
+        core.receive(*now, self.from, datagram, out);
+        assert_eq!(out.len(), 1);
     }
 
     /// Sessions for [`Self::time_path_switches`], in random order.
@@ -151,7 +122,7 @@ impl Node {
             number(establishment, self.sequence);
             self.receive(establishment);
         }
-        let mut seids: Vec<u64> = self.core.sessions(None).map(|s| s.seid).collect();
+        let mut seids: Vec<u64> = self.world.core.sessions(None).map(|s| s.seid).collect();
         // A SEID is a place, enciphered.
         seids.sort_unstable();
         seids
@@ -199,6 +170,7 @@ impl Node {
             }
             establishing += begin.elapsed();
             let seids: Vec<u64> = self
+                .world
                 .core
                 .sessions(None)
                 .map(|session| session.seid)

@@ -1,6 +1,5 @@
 //! Replays what the fuzz targets `session_receive`, `session_record` and `node_record` start from and have found.
 
-mod nowhere;
 mod receive;
 mod record;
 

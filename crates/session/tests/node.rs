@@ -1,10 +1,7 @@
 //! Associations, heartbeats, transactions and limits, seen from the SMF's side of N4.
 
-mod node_support;
-
 use std::time::Duration;
 
-use node_support::*;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::node_id::NodeId;
 use rs_pfcp::ie::{Ie, IeType};
@@ -13,6 +10,8 @@ use session::config::{Answers, Config};
 use session::event::{Event, Gone};
 use session::peer::PeerState;
 use session::stats::Way;
+use session::testing::world::{OUR_RECOVERY, World, config};
+use testkit::smf::{Smf, accepted, encode, recovery_ie, sequence};
 
 const SMF1: &str = "10.100.0.2:8805";
 const SMF2: &str = "10.100.0.3:8805";
@@ -190,7 +189,7 @@ fn a_configured_smf_that_released_is_asked_later() {
     let (mut world, mut smf) = (world(), Smf::new(SMF1));
     let (now, address) = (world.now, smf.address);
     world.core.associate(now, address, &mut world.out);
-    let request = world.take().pop().unwrap().1;
+    let request = world.sent().pop().unwrap().1;
     smf.respond(&mut world, &request);
     smf.release(&mut world);
     assert!(world.pass(29 * second()).is_empty());
@@ -569,7 +568,7 @@ fn a_configured_smf_is_asked_until_it_answers_and_again_when_it_is_lost() {
     let (mut world, mut smf) = (world(), Smf::new(SMF1));
     let (now, address) = (world.now, smf.address);
     world.core.associate(now, address, &mut world.out);
-    assert_eq!(world.take().len(), 1);
+    assert_eq!(world.sent().len(), 1);
     let sent = world.pass(300 * second());
     assert!(
         (20..60).contains(&sent.len()),
@@ -613,7 +612,7 @@ fn an_smf_that_asks_first_is_not_asked() {
     let (mut world, mut smf) = (world(), Smf::new(SMF1));
     let (now, address) = (world.now, smf.address);
     world.core.associate(now, address, &mut world.out);
-    let request = world.take().pop().unwrap().1;
+    let request = world.sent().pop().unwrap().1;
     smf.associate(&mut world);
     let seid = smf.establish(&mut world);
     // Its answer to our request crossed its own; it must not cost the sessions.
@@ -745,7 +744,7 @@ fn the_sessions_of_a_restarted_smf_go_in_steps_and_others_are_served_meanwhile()
     assert!(world.core.next_deadline().unwrap() <= world.now);
     two.establish(&mut world);
     world.core.advance(world.now, &mut world.out);
-    assert!(world.take().is_empty());
+    assert!(world.sent().is_empty());
     assert_eq!(world.live(), 36);
     let sent = world.pass(Duration::ZERO);
     assert_eq!(sent.len(), 1, "the answer to the setup");
@@ -781,7 +780,7 @@ fn an_smf_that_comes_back_waits_until_the_sessions_of_all_that_went_are_gone() {
     while world.core.peers().count() > 0 {
         world.now = world.now.max(world.core.next_deadline().unwrap());
         world.core.advance(world.now, &mut world.out);
-        world.take();
+        world.sent();
     }
     assert!(world.live() > 1, "those of the second go step by step");
     let ies = two.setup_ies();
@@ -791,7 +790,7 @@ fn an_smf_that_comes_back_waits_until_the_sessions_of_all_that_went_are_gone() {
     while sent.is_empty() {
         assert!(world.live() > 0);
         world.core.advance(world.now, &mut world.out);
-        sent = world.take();
+        sent = world.sent();
     }
     assert_eq!((sent[0].1[1], world.live()), (6, 0));
 }
@@ -804,7 +803,7 @@ fn shutting_down_asks_every_peer_to_release() {
     one.establish(&mut world);
     two.establish(&mut world);
     world.core.shut_down(world.now, &mut world.out);
-    let sent = world.take();
+    let sent = world.sent();
     assert_eq!(sent.len(), 2);
     for (to, datagram) in &sent {
         let request = rs_pfcp::message::parse(datagram).unwrap();

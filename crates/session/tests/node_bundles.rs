@@ -2,12 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod node_support;
-
-use node_support::*;
 use rs_pfcp::ie::IeType;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::message::MsgType;
+use session::testing::world::{World, config};
+use testkit::smf::{Answer, Smf, recovery_ie};
 
 /// FO: another message follows.
 const FOLLOW_ON: u8 = 0x04;

@@ -1,17 +1,16 @@
 //! Whatever arrives, in whatever order and as often as it likes: the core stands, its memory is
 //! bounded, and an SMF that behaves is served throughout.
 
-mod node_support;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use node_support::*;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::node_id::NodeId;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 use session::config::{Answers, Config, Limits};
+use session::testing::world::{World, config};
+use testkit::smf::{Answer, Smf, accepted, recovery_ie};
 
 const DATAGRAMS: u32 = 100_000;
 

@@ -3,17 +3,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod node_support;
-
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use node_support::*;
 use rs_pfcp::ie::remote_gtpu_peer::RemoteGtpuPeer;
 use rs_pfcp::ie::report_type::ReportType;
 use rs_pfcp::ie::{Ie, IeIterator, IeType};
 use rs_pfcp::message::MsgType;
 use session::Config;
+use session::testing::world::{World, config};
+use testkit::smf::{Answer, Smf, accepted, encode};
 
 /// Where the sessions of these tests send their downlink.
 const GNB: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 2);
@@ -42,12 +41,6 @@ fn error_indication(teid: u32, peer: Ipv4Addr) -> Vec<u8> {
     packet(peer, &message)
 }
 
-fn hear(world: &mut World, packet: &[u8]) -> Vec<(SocketAddr, Vec<u8>)> {
-    world.out.clear();
-    world.core.receive_gtpu(world.now, packet, &mut world.out);
-    world.take()
-}
-
 fn response(kind: MsgType, seid: Option<u64>, request: &[u8], ies: &[Ie]) -> Vec<u8> {
     let at = if seid.is_some() { 12 } else { 4 };
     let sequence = u32::from_be_bytes([0, request[at], request[at + 1], request[at + 2]]);
@@ -61,7 +54,7 @@ fn an_error_indication_is_reported_to_the_smf_of_the_session() {
     other.associate(&mut world);
     smf.associate(&mut world);
     let seid = smf.establish(&mut world);
-    let sent = hear(&mut world, &error_indication(TEID, GNB));
+    let sent = world.hear(&error_indication(TEID, GNB));
     assert_eq!(sent.len(), 1, "{sent:02x?}");
     let (to, raw) = &sent[0];
     assert_eq!(*to, smf.address);
@@ -80,7 +73,7 @@ fn an_error_indication_is_reported_to_the_smf_of_the_session() {
     assert_eq!(member.payload, octets);
 
     // The gNB repeats itself with each packet; the SMF hears of it again only by T1.
-    assert!(hear(&mut world, &error_indication(TEID, GNB)).is_empty());
+    assert!(world.hear(&error_indication(TEID, GNB)).is_empty());
     let again = world.pass(Duration::from_millis(1100));
     assert_eq!(again, sent, "T1");
     let answer = response(
@@ -93,7 +86,7 @@ fn an_error_indication_is_reported_to_the_smf_of_the_session() {
     assert!(world.pass(Duration::from_millis(1500)).is_empty());
     // Nothing was done about it: once more, after the time that the SMF had.
     world.pass(Duration::from_secs(3));
-    assert_eq!(hear(&mut world, &error_indication(TEID, GNB)).len(), 1);
+    assert_eq!(world.hear(&error_indication(TEID, GNB)).len(), 1);
     assert_eq!(world.core.stats().error_indications, 3);
     assert_eq!(world.core.stats().error_reports, 2);
 }
@@ -103,18 +96,22 @@ fn indications_about_nothing_of_ours_are_counted_and_no_more() {
     let (mut world, mut smf) = (World::new(config()), Smf::new("10.100.0.2:8805"));
     smf.associate(&mut world);
     let seid = smf.establish(&mut world);
-    assert!(hear(&mut world, &error_indication(TEID + 1, GNB)).is_empty());
-    assert!(hear(&mut world, &error_indication(TEID, [10, 3, 0, 9].into())).is_empty());
-    assert!(hear(&mut world, b"nonsense").is_empty());
+    assert!(world.hear(&error_indication(TEID + 1, GNB)).is_empty());
+    assert!(
+        world
+            .hear(&error_indication(TEID, [10, 3, 0, 9].into()))
+            .is_empty()
+    );
+    assert!(world.hear(b"nonsense").is_empty());
     smf.delete(&mut world, seid);
-    assert!(hear(&mut world, &error_indication(TEID, GNB)).is_empty());
+    assert!(world.hear(&error_indication(TEID, GNB)).is_empty());
     assert_eq!(world.core.stats().error_reports, 0);
     assert_eq!(world.core.stats().gtpu_malformed, 1);
 }
 
 /// The gNB says it again, so that the tunnel pauses, until it is tried once more.
 fn pause(world: &mut World) {
-    assert!(hear(world, &error_indication(TEID, GNB)).is_empty());
+    assert!(world.hear(&error_indication(TEID, GNB)).is_empty());
     world.pass(Duration::from_secs(4));
 }
 
@@ -123,10 +120,10 @@ fn every_session_with_the_tunnel_is_reported() {
     let (mut world, mut smf) = (World::new(config()), Smf::new("10.100.0.2:8805"));
     smf.associate(&mut world);
     let seids = [0; 3].map(|_| smf.establish(&mut world));
-    assert_eq!(hear(&mut world, &error_indication(TEID, GNB)).len(), 3);
+    assert_eq!(world.hear(&error_indication(TEID, GNB)).len(), 3);
     pause(&mut world);
     smf.delete(&mut world, seids[1]);
-    assert_eq!(hear(&mut world, &error_indication(TEID, GNB)).len(), 2);
+    assert_eq!(world.hear(&error_indication(TEID, GNB)).len(), 2);
 }
 
 #[test]
@@ -138,7 +135,7 @@ fn with_many_sessions_an_error_indication_is_answered_a_while_later() {
     for seid in &seids[..2499] {
         smf.delete(&mut world, *seid);
     }
-    assert!(hear(&mut world, &error_indication(TEID, GNB)).is_empty());
+    assert!(world.hear(&error_indication(TEID, GNB)).is_empty());
     // One that goes meanwhile is not looked for, one that comes is found.
     smf.establish(&mut world);
     let sent = world.pass(Duration::ZERO);
@@ -146,7 +143,7 @@ fn with_many_sessions_an_error_indication_is_answered_a_while_later() {
     assert_eq!(world.core.stats().error_reports, 2);
     smf.delete(&mut world, seids[2499]);
     pause(&mut world);
-    assert_eq!(hear(&mut world, &error_indication(TEID, GNB)).len(), 1);
+    assert_eq!(world.hear(&error_indication(TEID, GNB)).len(), 1);
 }
 
 fn watching() -> World {
@@ -170,7 +167,7 @@ fn watch(world: &mut World, smf: &Smf, seconds: u64, answering: Option<&[u8]>) -
         let echoes: Vec<_> = (world.out.echoes())
             .map(|((remote, local), octets)| (remote, local, octets.to_vec()))
             .collect();
-        let mut sent = world.take();
+        let mut sent = world.sent();
         for (remote, local, octets) in echoes {
             assert_eq!((remote, local), (GNB.into(), IpAddr::from([10, 3, 0, 1])));
             assert_eq!(octets[..8], [0x32, 1, 0, 4, 0, 0, 0, 0], "Echo Request");
@@ -182,7 +179,7 @@ fn watch(world: &mut World, smf: &Smf, seconds: u64, answering: Option<&[u8]>) -
                 world
                     .core
                     .receive_echo(world.now, remote, &echo, &mut world.out);
-                sent.extend(world.take());
+                sent.extend(world.sent());
             }
         }
         for (to, raw) in sent {

@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod node_support;
-
-use node_support::*;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::load_control_information::LoadControlInformation;
 use rs_pfcp::ie::{Ie, IeIterator, IeType};
 use rs_pfcp::message::MsgType;
+use session::testing::world::{World, config};
+use testkit::smf::{Answer, Smf};
 
 const LOAD: u8 = 1;
 const OVRL: u8 = 2;

@@ -2,15 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod node_support;
-
-use node_support::*;
 use rs_pfcp::ie::application_id::ApplicationId;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 use session::Time;
 use session::event::Event;
+use session::testing::world::{World, config};
+use testkit::smf::{Answer, Smf};
 
 /// PFD Contents by hand: octets as figure 8.2.39-1 draws them.
 fn contents(flow: &str, domain: &str) -> Ie {
@@ -193,7 +192,7 @@ fn publications(world: &World) -> usize {
 
 fn step(world: &mut World) {
     world.core.advance(world.now, &mut world.out);
-    world.take();
+    world.sent();
 }
 
 /// Until all sessions go by the PFDs.

@@ -2,15 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod node_support;
-
 use std::time::Duration;
 
-use node_support::*;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 use session::Config;
+use session::testing::world::{World, config};
+use testkit::smf::{Answer, Smf, accepted, encode, sequence};
 
 const EPFAR: u8 = 1 << 2;
 const SARR: u8 = 1;
@@ -49,7 +48,7 @@ fn payload(message: &Answer, ie_type: IeType) -> Vec<u8> {
 fn shut_down(world: &mut World) -> Vec<(std::net::SocketAddr, Vec<u8>)> {
     world.out.clear();
     world.core.shut_down(world.now, &mut world.out);
-    world.take()
+    world.sent()
 }
 
 fn respond(world: &mut World, smf: &Smf, request: &Answer) -> Vec<(std::net::SocketAddr, Vec<u8>)> {

@@ -2,18 +2,17 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod node_support;
-
 use std::net::IpAddr;
 use std::time::Duration;
 
-use node_support::*;
 use rs_pfcp::ie::alternative_smf_ip_address::AlternativeSmfIpAddress;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::fseid::Fseid;
 use rs_pfcp::ie::node_id::NodeId;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
+use session::testing::world::{World, config};
+use testkit::smf::{Answer, Smf};
 
 const SMF1: &str = "10.100.0.2:8805";
 const SMF2: &str = "10.100.0.3:8805";

@@ -2,18 +2,17 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod node_support;
-
 use std::time::Duration;
 
 use compiled::Resource;
-use node_support::*;
 use proptest::prelude::*;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 use session::config::{Config, NetworkInstance};
 use session::event::Event;
+use session::testing::world::{World, config};
+use testkit::smf::Smf;
 
 /// So many sessions, of which 4 shares are an eighth each.
 fn config_of(sessions: u32) -> Config {

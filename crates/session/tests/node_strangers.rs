@@ -2,12 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod node_support;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use node_support::*;
 use rs_pfcp::ie::alternative_smf_ip_address::AlternativeSmfIpAddress;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::node_id::NodeId;
@@ -16,6 +13,8 @@ use rs_pfcp::message::MsgType;
 use rs_pfcp::message::header::Header;
 use session::config::{Answers, Config, NodeIdConfig};
 use session::event::Event;
+use session::testing::world::{World, config};
+use testkit::smf::{Smf, encode};
 
 /// TS 29.244, 8.1.2
 const NODE_ID: u16 = 60;
@@ -304,7 +303,7 @@ fn our_own_node_id_is_no_smfs() {
 fn an_smf_that_answers_with_our_own_node_id_is_not_associated() {
     let (mut world, mut smf) = (World::new(config()), Smf::new(SMF1));
     world.core.associate(world.now, smf.address, &mut world.out);
-    let asked = world.take();
+    let asked = world.sent();
     let sequence = Header::unmarshal(&asked[0].1).unwrap().sequence_number;
     smf.node_id = NodeId::new_fqdn("upf1.example.org");
     let answer = |smf: &Smf, sequence: u32| {
@@ -441,6 +440,6 @@ fn what_is_dropped_of_strangers_is_counted_by_messages() {
         let out = &mut world.out;
         world.core.drop_stranger(from, 1 + datagram % 2, out);
     }
-    assert!(world.take().is_empty());
+    assert!(world.sent().is_empty());
     assert_eq!(world.ignored("stranger_dropped"), 1500);
 }

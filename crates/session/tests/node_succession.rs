@@ -2,20 +2,20 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod node_support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use node_support::*;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 use session::config::{Config, NetworkInstance, NodeIdConfig};
 use session::event::Event;
 use session::peer::PeerState;
+use session::testing::world::{OUR_RECOVERY, World, config};
 use session::{Change, Core, NodeRecord, Outbox, Record, RecordError, Unresumed};
+use testkit::smf::{Answer, Smf, accepted, encode, recovery_ie, sequence};
+use testkit::tables::FakeTables;
 
 const SMF1: &str = "10.100.0.2:8805";
 const SMF2: &str = "10.100.0.3:8805";
@@ -46,7 +46,7 @@ fn world() -> World {
 fn succeed_with(world: &mut World, config: Config) {
     let octets = world.core.node_record().write();
     let record = NodeRecord::read(&octets).unwrap();
-    let mut core = Core::new(config, record.recovery(), Recorder::default());
+    let mut core = Core::new(config, record.recovery(), FakeTables::default());
     let mut out = Outbox::new();
     core.resume(world.now, &record, &mut out).unwrap();
     let seids: Vec<u64> = world.core.sessions(None).map(|of| of.seid).collect();
@@ -57,7 +57,7 @@ fn succeed_with(world: &mut World, config: Config) {
     assert!(out.iter().next().is_none() && out.events().is_empty());
     assert_eq!(core.node_record().write(), octets);
     assert_eq!(core.session_count(), seids.len());
-    let sessions = |core: &Core<Recorder>| -> Vec<_> {
+    let sessions = |core: &Core<FakeTables>| -> Vec<_> {
         let all = core
             .peers()
             .map(|peer| (peer.node_id.clone(), peer.sessions));
@@ -142,7 +142,7 @@ fn a_heartbeat_without_answer_is_repeated_under_a_new_number() {
 fn succeed_without_comparison(world: &mut World) {
     let record = NodeRecord::read(&world.core.node_record().write()).unwrap();
     let config = world.core.config().clone();
-    let mut core = Core::new(config, record.recovery(), Recorder::default());
+    let mut core = Core::new(config, record.recovery(), FakeTables::default());
     core.resume(world.now, &record, &mut world.out).unwrap();
     world.core = core;
 }
@@ -182,7 +182,7 @@ fn a_silent_smf_is_kept_as_long_as_it_would_have_been() {
     assert!(silent(&world));
     let now = world.now;
     world.core.associate(now, smf.address, &mut world.out);
-    assert!(world.take().is_empty(), "its sessions would go");
+    assert!(world.sent().is_empty(), "its sessions would go");
     world.pass(kept / 4);
     assert_eq!(world.live(), 1);
     world.pass(kept / 4 + Duration::from_secs(1));
@@ -257,7 +257,7 @@ fn answer_smf(world: &mut World, smf: &Smf) {
     world.now = world.core.next_deadline().unwrap().max(world.now);
     world.out.clear();
     world.core.advance(world.now, &mut world.out);
-    for (_, request) in world.take() {
+    for (_, request) in world.sent() {
         smf.respond(world, &request);
     }
 }
@@ -270,7 +270,7 @@ fn next_echo(world: &mut World, smf: &Smf) -> u16 {
         world.core.advance(world.now, &mut world.out);
         let echo = world.out.echoes().next();
         let number = echo.map(|(_, echo)| u16::from_be_bytes([echo[8], echo[9]]));
-        for (_, request) in world.take() {
+        for (_, request) in world.sent() {
             smf.respond(world, &request);
         }
         if let Some(number) = number {
@@ -287,7 +287,7 @@ fn answer_echo(world: &mut World, sequence: u16, recovery: u8) {
     echo.extend([0, 0, 14, 0, 231, 0, 4, 0, 0, 0, recovery]);
     world.out.clear();
     (world.core).receive_echo(world.now, IpAddr::V4(GNB), &echo, &mut world.out);
-    world.take();
+    world.sent();
 }
 
 #[test]
@@ -367,10 +367,10 @@ fn no_association_is_asked_for_that_stands() {
     succeed(&mut world);
     let now = world.now;
     world.core.associate(now, smf.address, &mut world.out);
-    assert!(world.take().is_empty());
+    assert!(world.sent().is_empty());
     let elsewhere: SocketAddr = SMF2.parse().unwrap();
     world.core.associate(now, elsewhere, &mut world.out);
-    assert_eq!(world.take()[0].1[1], MsgType::AssociationSetupRequest as u8);
+    assert_eq!(world.sent()[0].1[1], MsgType::AssociationSetupRequest as u8);
 }
 
 #[test]
@@ -380,7 +380,7 @@ fn nor_one_that_is_held_from_another_port() {
     succeed(&mut world);
     let (now, its) = (world.now, SocketAddr::new(smf.address.ip(), 9000));
     world.core.associate(now, its, &mut world.out);
-    assert!(world.take().is_empty());
+    assert!(world.sent().is_empty());
 }
 
 #[test]
@@ -394,10 +394,10 @@ fn a_record_of_another_node_or_start_is_refused_and_nothing_has_changed() {
         node_id: NodeIdConfig::Ip(IpAddr::V4(Ipv4Addr::new(10, 100, 0, 1))),
         ..config()
     };
-    let mut other = Core::new(renamed, OUR_RECOVERY, Recorder::default());
+    let mut other = Core::new(renamed, OUR_RECOVERY, FakeTables::default());
     let refused = other.resume(now, &record(), &mut out).unwrap_err();
     assert_eq!(refused.to_string(), "its Node ID was upf1.example.org");
-    let mut later = Core::new(config(), OUR_RECOVERY + 1, Recorder::default());
+    let mut later = Core::new(config(), OUR_RECOVERY + 1, FakeTables::default());
     let refused = later.resume(now, &record(), &mut out).unwrap_err();
     assert_eq!(refused, Unresumed::Recovery(OUR_RECOVERY));
     for core in [&other, &later] {
@@ -439,7 +439,7 @@ fn octets_are_the_record_of_a_node_or_none() {
                 continue;
             };
             assert_eq!(record.write(), other);
-            let mut core = Core::new(config(), record.recovery(), Recorder::default());
+            let mut core = Core::new(config(), record.recovery(), FakeTables::default());
             let mut out = Outbox::new();
             if core.resume(world.now, &record, &mut out).is_ok() {
                 for _ in 0..20 {
@@ -481,7 +481,7 @@ struct Memory {
 
 impl Memory {
     /// `node`: with its times.
-    fn keep(&mut self, core: &mut Core<Recorder>, node: bool) {
+    fn keep(&mut self, core: &mut Core<FakeTables>, node: bool) {
         core.changes(node, |change| match change {
             Change::Session(place, octets) => {
                 self.sessions.insert(place, octets.to_vec());
@@ -704,7 +704,7 @@ impl Side {
         let world = &mut self.world;
         let (count, live) = (world.core.session_count(), world.live());
         let node = NodeRecord::read(&self.kept.node).unwrap();
-        let mut core = Core::new(config, node.recovery(), Recorder::default());
+        let mut core = Core::new(config, node.recovery(), FakeTables::default());
         core.note_changes();
         core.resume(world.now, &node, &mut world.out).unwrap();
         for octets in self.kept.sessions.values() {
@@ -714,7 +714,7 @@ impl Side {
             core.adopt(world.now, record, &mut world.out).unwrap();
         }
         world.core = core;
-        assert!(world.take().is_empty());
+        assert!(world.sent().is_empty());
         assert_eq!((world.core.session_count(), world.live()), (count, live));
         self.kept.sessions.clear();
         self.kept.keep(&mut self.world.core, false);
@@ -745,7 +745,7 @@ impl Side {
         self.world
             .core
             .receive_gtpu(now, &packet, &mut self.world.out);
-        let sent = self.world.take();
+        let sent = self.world.sent();
         self.answer(sent)
     }
 
@@ -756,7 +756,7 @@ impl Side {
             self.world.now = self.world.now.max(due);
             self.world.out.clear();
             self.world.core.advance(self.world.now, &mut self.world.out);
-            let sent = self.world.take();
+            let sent = self.world.sent();
             all.extend(self.answer(sent));
         }
         self.world.now = end;

@@ -2,15 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod node_support;
-
 use std::time::Duration;
 
-use node_support::*;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::node_id::NodeId;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
+use session::testing::world::{World, config};
+use testkit::smf::{Smf, recovery_ie};
 
 const SMF1: &str = "10.100.0.2:8805";
 

@@ -2,19 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../../tables/tests/common/mod.rs"]
-mod common;
-
 use std::net::Ipv4Addr;
 
-use common::{furnish, ports};
 use compiled::{
     Action, Compiled, Counters, Direction, Entry, Key, NiId, PdrId, Select, Tables as _,
     UeAddresses,
 };
-use session::testing;
 use slowpath::Setup;
+use tables::testing::{furnish, ports};
 use tables::{Features, Handle, Layout, Options, Tables, Verdict};
+use testkit::{packets, sessions};
 
 const SEID: u64 = 0x1234;
 const PDR: PdrId = PdrId(1);
@@ -31,7 +28,7 @@ fn entry(pdr: u16, teid: u32) -> Entry {
             v4: Some(ue(teid)),
             v6: None,
         }),
-        ..testing::entry(PdrId(pdr), Direction::Uplink, Action::Route { ni: NiId(0) })
+        ..sessions::entry(PdrId(pdr), Direction::Uplink, Action::Route { ni: NiId(0) })
     }
 }
 
@@ -46,8 +43,8 @@ fn uplink(seid: u64, teid: u32) -> Compiled {
 }
 
 fn frame(teid: u32) -> Vec<u8> {
-    let ip = common::ipv4(ue(teid), Ipv4Addr::new(192, 0, 2, 1), 17, 64, 28);
-    common::gpdu(teid, None, &[&ip[..], &[0; 28]].concat())
+    let ip = packets::ipv4(ue(teid), Ipv4Addr::new(192, 0, 2, 1), 17, 64, 28);
+    packets::gpdu(teid, None, &[&ip[..], &[0; 28]].concat())
 }
 
 fn options() -> Options {
@@ -127,13 +124,13 @@ fn fragments(frame: &[u8]) -> [Vec<u8>; 2] {
     [(first, 0x2000), (second, 4)].map(|(part, offset)| {
         let ends = [&headers[26..30], &headers[30..34]];
         let [src, dst] = ends.map(|addr| Ipv4Addr::from(<[u8; 4]>::try_from(addr).unwrap()));
-        let mut ip = common::ipv4(src, dst, 17, 64, part.len());
+        let mut ip = packets::ipv4(src, dst, 17, 64, part.len());
         let bits: u16 = offset;
         ip[6..8].copy_from_slice(&bits.to_be_bytes());
         // The identification's place in the sum goes to the offset.
         let sum = u32::from(u16::from_be_bytes([ip[10], ip[11]])) + u32::from(!bits);
         ip[10..12].copy_from_slice(&((sum & 0xffff) as u16 + (sum >> 16) as u16).to_be_bytes());
-        assert!(common::checksum_holds(&ip));
-        common::ethernet(&[&ip[..], part].concat())
+        assert!(packets::checksum_holds(&ip));
+        packets::ethernet(&[&ip[..], part].concat())
     })
 }

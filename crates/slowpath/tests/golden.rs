@@ -6,8 +6,6 @@
     reason = "test helpers"
 )]
 
-#[path = "../../tables/tests/common/mod.rs"]
-mod common;
 #[cfg(feature = "dpdk")]
 #[path = "golden/over_dpdk.rs"]
 mod over_dpdk;
@@ -20,7 +18,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::need_root;
 use compiled::{
     Above, Action, Compiled, Counters, Direction, Duplicate, DuplicateHeader, Entry, Filter, Flow,
     Key, Limit, Marking, Marks, NiId, PacketRate, PdrId, PolicyId, QerId, Qfi, QfiSet, Rate, Relay,
@@ -35,6 +32,7 @@ use tables::{
     DropReason, Features, Handle, Layout, Options, PortConfig, PortTotals, Ring, RingReader, Roles,
     Tables, Traffic, Verdict,
 };
+use testkit::machine::need_root;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -2,20 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[allow(dead_code)] // shared with tests that need more of it
-#[path = "../../nexthop/tests/support/mod.rs"]
-mod support;
-
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::process::Command;
 use std::time::Instant;
 
 use compiled::NiId;
 use libbpf_rs::{MapHandle, MapType, ObjectBuilder, ProgramInput, libbpf_sys};
+use nexthop::testing::cable::{
+    Host, PATIENCE, PEER_MAC, cable, ifindex, ip, sh, wait_for, wait_for_ipv6,
+};
+use nexthop::testing::mirror::{Mirror, leads_to};
 use nix::sys::socket::{setsockopt, sockopt};
 use slowpath::{Setup, SlowPath, SlowPathThread};
-use support::cable::{Host, PATIENCE, PEER_MAC, cable, ifindex, ip, sh, wait_for, wait_for_ipv6};
-use support::mirror::{Mirror, leads_to};
 use tables::{DropReason, Layout, Options, PortConfig, Roles, Tables};
 
 /// Over tables of nobody.

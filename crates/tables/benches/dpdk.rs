@@ -15,9 +15,6 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-#[path = "../tests/common/mod.rs"]
-mod common;
-
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -27,7 +24,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
-use common::{GNB, HugePages, N3, ethernet, furnish, gpdu, ipv4, quiet_kernel, resolve_peers};
 use compiled::{
     Above, Action, CAPACITIES_ON_WAY, CapacityId, Compiled, Direction, Entry, Key, Limit, NiId,
     PdrId, QerId, Qfi, Rate, Select, Share, SharedMeter, Tables as _, UeAddresses,
@@ -37,11 +33,14 @@ use nexthop::NextHopTables as _;
 use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, unshare};
 use nix::unistd::Pid;
-use session::testing;
 use tables::dpdk::{Pattern, Pipeline, PortId, RingPort, Settings, User, pass_on};
+use tables::testing::{furnish, hop, resolve_peers};
 use tables::{
     CapacityConfig, FrameSocket, Handle, Layout, Options, PortConfig, Roles, Tables, monotonic_ns,
 };
+use testkit::machine::{HugePages, quiet_kernel};
+use testkit::packets::{GNB, N3, ethernet, gpdu, ipv4};
+use testkit::sessions;
 
 /// Huge pages of buffers.
 const PAGES: i64 = 80;
@@ -94,7 +93,7 @@ impl Qos {
 fn entry(pdr: u16, direction: Direction, action: Action, qos: Qos) -> Entry {
     Entry {
         meter: (qos != Qos::Off).then_some(MBR),
-        ..testing::entry(PdrId(pdr), direction, action)
+        ..sessions::entry(PdrId(pdr), direction, action)
     }
 }
 
@@ -289,7 +288,7 @@ impl Bench {
             handle
         };
         let sessions = (0..sessions).map(publish).collect();
-        let n3 = tables.alloc_nexthop(&common::hop(0)).unwrap();
+        let n3 = tables.alloc_nexthop(&hop(0)).unwrap();
         resolve_peers(&mut tables, n3);
         tables.maintain();
         Self {

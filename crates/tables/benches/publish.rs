@@ -8,19 +8,17 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-#[path = "../tests/common/mod.rs"]
-mod common;
-
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use common::{GNB, N3, furnish, ports, resolve_peers};
 use compiled::{
     Above, Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Rate, Select, Tables as _,
     UeAddresses,
 };
-use session::testing;
+use tables::testing::{furnish, ports, resolve_peers};
 use tables::{Handle, Layout, Options, Tables};
+use testkit::packets::{GNB, N3};
+use testkit::sessions;
 
 /// Changes between two looks at what has had its grace period.
 const PER_LOOK: usize = 64;
@@ -50,7 +48,7 @@ fn session(user: u32, down: Down) -> Compiled {
             burst_bytes: 1 << 16,
             above: Above::Police,
         }),
-        ..testing::entry(PdrId(pdr), direction, action)
+        ..sessions::entry(PdrId(pdr), direction, action)
     };
     let route = Action::Route { ni: NiId(0) };
     let tunnel = Action::Tunnel {

@@ -7,18 +7,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use compiled::{
-    Action, BufferLimits, Compiled, Direction, Entry, Filter, Key, NiId, PdrId, Qfi, QfiSet,
-    Select, Tables as _,
+    Action, BufferLimits, Compiled, Entry, Filter, Key, NiId, PdrId, Qfi, QfiSet, Select,
+    Tables as _,
 };
-use session::testing;
+use testkit::sessions::{downlink, tunnel};
 
 use crate::abi::{Features, entry};
 use crate::buffer_control::BufferControl;
 use crate::error::SetupError;
 use crate::grace::{Bystander, Looking};
 use crate::task::{EVENT_HELD, Event};
+use crate::testing::data_network;
 use crate::verdict::Verdict;
-use crate::{Handle, Layout, Options, PortConfig, Roles, Tables};
+use crate::{Handle, Layout, Options, PortConfig, Tables};
 
 #[derive(Debug)]
 enum Command {
@@ -63,30 +64,6 @@ struct World {
     tables: Tables,
     commands: Arc<Commands>,
     handle: Handle,
-}
-
-fn tunnel(teid: u32) -> Action {
-    Action::Tunnel {
-        teid,
-        peer: Ipv4Addr::new(10, 3, 1, 1).into(),
-        local: Ipv4Addr::new(10, 3, 0, 1).into(),
-    }
-}
-
-pub(crate) fn data_network() -> PortConfig {
-    PortConfig {
-        name: "n6".into(),
-        roles: Roles {
-            n3: false,
-            n6: true,
-        },
-        ni: NiId(0),
-        ..PortConfig::default()
-    }
-}
-
-pub(crate) fn downlink(pdr: PdrId, action: Action) -> Entry {
-    testing::entry(pdr, Direction::Downlink, action)
 }
 
 impl World {

@@ -51,6 +51,8 @@ mod store;
 mod successors;
 mod tables;
 pub mod task;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod trace;
 mod tunnel_ends;
 mod unsent;

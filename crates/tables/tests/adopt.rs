@@ -2,15 +2,14 @@
 //! order: its packets meet the same there.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
 
-mod common;
-
 use std::net::{Ipv4Addr, SocketAddr};
 
-use common::{N3, ethernet, furnish, gpdu, hop, ipv4, ports, resolve_peers};
 use nexthop::NextHopTables;
 use session::config::{Config, NetworkInstance};
 use session::{Core, Outbox, Record, Time};
+use tables::testing::{furnish, hop, ports, resolve_peers};
 use tables::{Layout, Options, Tables, Verdict};
+use testkit::packets::{self, N3, ethernet, gpdu, ipv4};
 
 const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 9);
 const SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
@@ -63,7 +62,7 @@ fn establishment() -> Vec<u8> {
     let id = |kind, id: u32| ie(kind, &id.to_be_bytes());
     let ni = || ie(22, b"\x01b");
     let ue = |flags: u8| ie(93, &[&[flags][..], &UE.octets()].concat());
-    let tunnel = [&[1, 0, 0, 0, 0x50, 1][..], &common::GNB.octets()].concat();
+    let tunnel = [&[1, 0, 0, 0, 0x50, 1][..], &packets::GNB.octets()].concat();
     let ies = [
         ie(60, &[0, 10, 100, 0, 2]),
         ie(57, &[2, 0, 0, 0, 0, 0, 0, 0, 77, 10, 100, 0, 2]),

@@ -2,20 +2,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
 
-mod common;
-
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{furnish, need_root, ports};
 use compiled::{
     Action, Compiled, Counters, Direction, Entry, Filter, Flow, Key, NiId, PdrId, Select,
     Tables as _, UeAddresses,
 };
-use session::testing;
+use tables::testing::{follow, furnish, ports};
 use tables::{Features, Handle, Layout, Options, Tables};
+use testkit::machine::need_root;
+use testkit::{packets, sessions};
 
 const SEID: u64 = 0x1234;
 const PDR: PdrId = PdrId(1);
@@ -32,7 +31,7 @@ fn entry(pdr: u16, teid: u32) -> Entry {
             v4: Some(ue(teid)),
             v6: None,
         }),
-        ..testing::entry(PdrId(pdr), Direction::Uplink, Action::Route { ni: NiId(0) })
+        ..sessions::entry(PdrId(pdr), Direction::Uplink, Action::Route { ni: NiId(0) })
     }
 }
 
@@ -68,8 +67,8 @@ fn uplink_of_two(seid: u64, teid: u32) -> Compiled {
 }
 
 fn frame(teid: u32) -> Vec<u8> {
-    let ip = common::ipv4(ue(teid), Ipv4Addr::new(192, 0, 2, 1), 17, 64, 28);
-    common::gpdu(teid, None, &[&ip[..], &[0; 28]].concat())
+    let ip = packets::ipv4(ue(teid), Ipv4Addr::new(192, 0, 2, 1), 17, 64, 28);
+    packets::gpdu(teid, None, &[&ip[..], &[0; 28]].concat())
 }
 
 fn options() -> Options {
@@ -352,7 +351,7 @@ fn a_storm_of_crossings_is_heard_of_as_a_whole() {
         pass(&tables, 1, teid);
     }
     let [told, lost] = tables.counting().alarms();
-    assert_eq!(told + lost, SESSIONS.into());
+    assert_eq!(told + lost, u64::from(SESSIONS));
     assert!(lost > 0, "the ring had room for all: this test is none");
     let mut seen = vec![false; SESSIONS as usize];
     let mut turns = 0;
@@ -402,7 +401,7 @@ fn counts_are_exact_while_everything_changes() {
                 })
             })
             .collect();
-        common::follow(&mut tables, keys);
+        follow(&mut tables, keys);
         let since = Instant::now();
         let mut at = 0;
         let mut alarm = 0;

@@ -1,15 +1,13 @@
 //! Attaching to interfaces, in a network namespace of the test's own. Needs root.
 #![allow(clippy::unwrap_used, reason = "test helpers")]
 
-mod common;
-
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 
-use common::need_root;
 use compiled::NiId;
 use nix::sched::{CloneFlags, unshare};
 use tables::{Layout, Mode, Options, PortConfig, Roles, SetupError, Tables};
+use testkit::machine::need_root;
 
 fn ip(arguments: &str) -> String {
     let output = Command::new("ip")

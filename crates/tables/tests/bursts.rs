@@ -2,15 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
 
-mod common;
-
-use common::{Random, furnish, hop, ports, resolve_peers, session_config};
 use compiled::Tables as _;
 use nexthop::NextHopTables;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use session::testing;
+use tables::testing::{furnish, hop, ports, resolve_peers};
 use tables::{Features, Handle, Layout, Options, Tables, Verdict};
+use testkit::packets;
+use testkit::random::Random;
 
 const SESSIONS: usize = 200;
 const BURSTS: usize = 80;
@@ -32,7 +32,7 @@ fn site(make: fn(&Layout, &[tables::PortConfig], &Options) -> Tables) -> (Tables
 /// packet had come alone.
 #[test]
 fn a_burst_is_as_its_packets_one_by_one() {
-    let config = session_config();
+    let config = testing::config();
     let mut runner = TestRunner::deterministic();
     let mut random = Random(0x9e37_79b9);
     let (mut one, one_n3) = site(|l, p, o| Tables::host(l, p, o).unwrap());
@@ -57,7 +57,7 @@ fn a_burst_is_as_its_packets_one_by_one() {
         }
         one.maintain();
         let packets: Vec<_> = (0..BURST)
-            .map(|_| common::arrival(&testing::packet().new_tree(&mut runner).unwrap().current()))
+            .map(|_| packets::arrival(&testing::packet().new_tree(&mut runner).unwrap().current()))
             .collect();
         for _ in 0..BURSTS {
             now_ns += random.below(2_000_000) as u64;

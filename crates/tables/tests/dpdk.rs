@@ -3,7 +3,6 @@
 #![cfg(feature = "dpdk")]
 #![allow(clippy::unwrap_used, reason = "test helpers")]
 
-mod common;
 #[path = "dpdk/devices.rs"]
 mod devices;
 
@@ -13,20 +12,22 @@ use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::{GNB, N3, ethernet, furnish, gpdu, hop, ipv4, need_root, read_gpdu, resolve_peers};
 use compiled::{
     Above, Action, Compiled, Direction, Entry, Key, NiId, PdrId, Rate, Select, Tables as _,
 };
 use nexthop::NextHopTables as _;
 use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, unshare};
-use session::testing;
 use tables::dpdk::{Pipeline, RingPort, Settings};
 use tables::task::Event;
+use tables::testing::{furnish, hop, resolve_peers};
 use tables::{
     DropReason, FrameSocket, Handle, Layout, Options, PortConfig, RingReader, Roles, Shaping,
     Tables,
 };
+use testkit::machine::need_root;
+use testkit::packets::{GNB, N3, ethernet, gpdu, ipv4, read_gpdu};
+use testkit::sessions;
 
 /// The tests share DPDK's environment, and its buffers.
 static ONE_BY_ONE: Mutex<()> = Mutex::new(());
@@ -82,7 +83,7 @@ fn port(name: &str, n3: bool, device: &str) -> PortConfig {
 }
 
 fn entry(pdr: u16, direction: Direction, action: Action) -> Entry {
-    testing::entry(PdrId(pdr), direction, action)
+    sessions::entry(PdrId(pdr), direction, action)
 }
 
 /// A session whose packets come in by port 0 and leave by port 1.

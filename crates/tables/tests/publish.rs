@@ -2,33 +2,18 @@
 //! verdict of the reference interpreter.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
 
-mod common;
-
 use std::collections::HashMap;
 
-use common::{
-    arrival, forwarded, furnish, furnish_policy, hop, inner, ports, read_marked_gpdu, resolve_peers,
-};
 use compiled::{Compiled, Counters, PdrId, Resource, Tables as _};
 use nexthop::NextHopTables;
 use proptest::prelude::*;
-use session::config::{Config, NetworkInstance, PredefinedRule};
+use session::config::PredefinedRule;
 use session::rules::{PacketRules, Rules};
 use session::testing;
-use session::testing::reference::{Arrival, Fate, Packet, Verdict as Judgement, judge};
+use session::testing::reference::{Fate, Verdict as Judgement, judge};
+use tables::testing::{furnish, furnish_policy, hop, mac, ports, resolve_peers};
 use tables::{Handle, Layout, Options, Run, Tables, Verdict};
-
-fn config() -> Config {
-    let ni = |name: &str| NetworkInstance {
-        name: name.into(),
-        ..NetworkInstance::default()
-    };
-    Config {
-        n3: vec![common::N3.into(), common::N3_6.into()],
-        network_instances: vec![ni("a"), ni("b")],
-        ..Config::default()
-    }
-}
+use testkit::packets::{self, Arrival, Packet, arrival, forwarded, inner, read_marked_gpdu};
 
 fn layout() -> Layout {
     let mut layout = Layout::for_sessions(64, 2, 4);
@@ -101,7 +86,7 @@ fn check(
         _ if !dropped.is_empty() => return Ok(None),
         Fate::Routed(ni) => {
             prop_assert_eq!(run.verdict, Verdict::Redirect(u32::from(ni.0) + 1));
-            prop_assert_eq!(&run.frame[..6], &common::mac(u32::from(ni.0) + 1).0);
+            prop_assert_eq!(&run.frame[..6], &mac(u32::from(ni.0) + 1).0);
             prop_assert_eq!(&run.frame[14..], &forwarded(&ip));
         }
         Fate::Steered(ni, _) => {
@@ -121,7 +106,7 @@ fn check(
         Fate::InUdp(port, peer) => {
             prop_assert_eq!(run.verdict, Verdict::Redirect(0));
             let expected = (*peer, *port as u16, &forwarded(&ip)[..]);
-            prop_assert_eq!(common::read_udp(&run.frame), expected);
+            prop_assert_eq!(packets::read_udp(&run.frame), expected);
         }
         other => prop_assert!(false, "{:?}", other),
     }
@@ -325,7 +310,7 @@ proptest! {
 
     #[test]
     fn tables_do_what_rules_say(steps in steps()) {
-        let config = config();
+        let config = testing::config();
         let mut site = Site::new();
         let empty = site.used();
         for step in steps {
@@ -379,7 +364,7 @@ proptest! {
         packets in prop::collection::vec(testing::packet(), 16),
         spare in 0u32..4,
     ) {
-        let config = config();
+        let config = testing::config();
         let compile = |rules: &Rules| testing::compile(rules.for_packets(), &config)
             .map_err(|refusal| TestCaseError::fail(format!("{refusal:?}")));
         let held_compiled = compile(&held)?;

@@ -1,17 +1,16 @@
 //! How many sessions fit: as many as there is to be room for, whatever TEIDs, addresses and filters their SMFs choose.
 #![allow(clippy::unwrap_used, reason = "test helpers")]
 
-mod common;
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use common::{furnish, gpdu, ipv4, ports};
 use compiled::{
     Action, Compiled, Direction, Filter, Flow, Key, NiId, NoRoom, PdrId, QfiSet, Select,
     Tables as _,
 };
-use session::testing::entry;
+use tables::testing::{furnish, ports};
 use tables::{Handle, Layout, Options, Tables, Verdict};
+use testkit::packets::{gpdu, ipv4};
+use testkit::sessions::entry;
 
 fn site(layout: &Layout) -> Tables {
     let mut tables = Tables::host(layout, &ports(), &Options::default()).unwrap();

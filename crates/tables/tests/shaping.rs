@@ -4,22 +4,22 @@
 
 #[path = "shaping/capacity.rs"]
 mod capacity;
-mod common;
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{Random, furnish, hop, ports, resolve_peers};
 use compiled::{
     Above, Action, Compiled, Direction, Entry, Key, Limit, NiId, NoRoom, PdrId, QerId, Rate, Relay,
     Select, SharedMeter, Tables as _, UeAddresses,
 };
 use nexthop::NextHopTables;
-use session::testing;
 use tables::task::{EVENT_LATER, Event};
+use tables::testing::{furnish, hop, ports, resolve_peers};
 use tables::{Features, Handle, Layout, Options, Shaping, Tables, Verdict};
+use testkit::random::Random;
+use testkit::{packets, sessions};
 
 const MBIT: u64 = 1_000_000;
 const US: u64 = 1000;
@@ -69,7 +69,7 @@ fn entry(user: u32, pdr: u16, direction: Direction, action: Action) -> Entry {
             v4: Some(ue(user)),
             v6: None,
         }),
-        ..testing::entry(PdrId(pdr), direction, action)
+        ..sessions::entry(PdrId(pdr), direction, action)
     }
 }
 
@@ -78,8 +78,8 @@ fn session(user: u32, rates: Rates, teid: u32) -> Compiled {
     let mut up = entry(user, 1, Direction::Uplink, Action::Route { ni: NiId(0) });
     let tunnel = Action::Tunnel {
         teid,
-        peer: common::GNB.into(),
-        local: common::N3.into(),
+        peer: packets::GNB.into(),
+        local: packets::N3.into(),
     };
     let mut down = entry(user, 2, Direction::Downlink, tunnel);
     up.meter = rates.up.map(rate);
@@ -261,16 +261,16 @@ impl Site {
         } else {
             (far, ue(user))
         };
-        let mut ip = common::ipv4(src, dst, 17, 64, LEN - 20);
+        let mut ip = packets::ipv4(src, dst, 17, 64, LEN - 20);
         ip.resize(LEN, 0);
         ip[28..32].copy_from_slice(&user.to_be_bytes());
         ip[32..36].copy_from_slice(&self.numbers.to_be_bytes());
         self.numbers += 1;
         self.came.push(self.now);
         if port == N3 {
-            common::gpdu(user, None, &ip)
+            packets::gpdu(user, None, &ip)
         } else {
-            common::ethernet(&ip)
+            packets::ethernet(&ip)
         }
     }
 
@@ -879,7 +879,7 @@ fn an_end_marker_stays_behind_those_that_wait() {
         site.tables.publish(&mut handle, &relay).unwrap();
         resolve_peers(&mut site.tables, site.n3);
         site.come(N3, &[1; 50]);
-        let mut end = common::gpdu(1, None, &[]);
+        let mut end = packets::gpdu(1, None, &[]);
         end[43] = 254;
         let together = site.tables.run_together(N3, &[end], site.now).unwrap();
         let verdict = together.outcomes[0].0;

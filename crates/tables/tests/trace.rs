@@ -1,17 +1,17 @@
 //! Following a user: both pipelines report the same packets with the same words. Needs root.
 #![allow(clippy::unwrap_used, reason = "test helpers")]
 
-mod common;
-
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use common::{ethernet, furnish, gpdu, ipv4, need_root, ports};
 use compiled::{Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Select, Tables as _};
-use session::testing;
+use tables::testing::{follow, furnish, ports};
 use tables::trace::{TraceKey, TraceOutcome, TraceRecord, TraceThread};
 use tables::{Features, Handle, Layout, Options, Tables};
+use testkit::machine::need_root;
+use testkit::packets::{self, ethernet, gpdu, ipv4};
+use testkit::sessions;
 
 const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 1);
 const OTHER: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 2);
@@ -26,7 +26,7 @@ fn uplink() -> Compiled {
             v6: None,
         }),
         qfi: Qfi::new(9),
-        ..testing::entry(PdrId(7), Direction::Uplink, Action::Route { ni: NiId(0) })
+        ..sessions::entry(PdrId(7), Direction::Uplink, Action::Route { ni: NiId(0) })
     };
     Compiled {
         entries: vec![entry],
@@ -120,7 +120,7 @@ fn both_pipelines_report_who_is_followed_and_nobody_else() {
         (TraceKey::Teid(TEID), 1),
         (TraceKey::Ue(IpAddr::V4(UE).into()), 2),
     ];
-    common::follow(&mut kernel, &keys);
+    follow(&mut kernel, &keys);
     assert!(host.follow(&keys).unwrap());
     assert!(kernel.features().contains(Features::TRACE));
 
@@ -159,7 +159,7 @@ fn both_pipelines_report_who_is_followed_and_nobody_else() {
         (256, frames()[1].1.len())
     );
 
-    common::follow(&mut kernel, &[]);
+    follow(&mut kernel, &[]);
     assert!(!kernel.features().contains(Features::TRACE));
     assert!(
         from_kernel(&kernel, &reports, false)
@@ -178,7 +178,7 @@ fn ipv6_is_followed_by_prefix() {
     assert!(host.follow(&[(key, 1)]).unwrap());
     for (dst, followed) in [("2001:db8:60::77", true), ("2001:db8:61::1", false)] {
         let dst: IpAddr = dst.parse().unwrap();
-        let packet = testing::reference::Packet {
+        let packet = packets::Packet {
             src: "2001:db8::9".parse().unwrap(),
             dst,
             proto: 17,
@@ -186,9 +186,9 @@ fn ipv6_is_followed_by_prefix() {
             tos: 0,
             spi: None,
             label: 0,
-            arrival: testing::reference::Arrival::Network { ni: NiId(0) },
+            arrival: packets::Arrival::Network { ni: NiId(0) },
         };
-        let (port, frame) = common::arrival(&packet);
+        let (port, frame) = packets::arrival(&packet);
         let record = host.run(port, &frame, 0).unwrap().trace;
         assert_eq!(record.is_some(), followed);
     }

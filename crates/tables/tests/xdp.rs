@@ -2,13 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
 
-mod common;
-
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{Random, furnish, hop, need_root, ports, resolve_peers, session_config};
 use compiled::{
     Action, Compiled, Direction, Entry, Key, NiId, PdrId, Qfi, Select, Tables as _, UeAddresses,
 };
@@ -16,7 +13,11 @@ use nexthop::{Family, NextHopTables};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use session::testing;
+use tables::testing::{furnish, hop, ports, resolve_peers};
 use tables::{Features, Handle, Layout, Options, RingReader, Tables, Verdict};
+use testkit::machine::need_root;
+use testkit::random::Random;
+use testkit::{packets, sessions};
 
 const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 1);
 
@@ -27,13 +28,13 @@ fn small() -> Layout {
 fn tunnel(teid: u32, peer: Ipv4Addr, qfi: u8) -> Compiled {
     let entry = Entry {
         qfi: Qfi::new(qfi),
-        ..testing::entry(
+        ..sessions::entry(
             PdrId(2),
             Direction::Downlink,
             Action::Tunnel {
                 teid,
                 peer: peer.into(),
-                local: common::N3.into(),
+                local: packets::N3.into(),
             },
         )
     };
@@ -94,16 +95,16 @@ fn a_session_that_takes_a_teid_over_at_once_is_reached() {
     let mut tables = Tables::xdp(&small(), &ports(), &options).unwrap();
     (0..3).for_each(|port| tables.set_redirect(port, 1).unwrap());
     // No IPv6 on N3: with it all common features stay.
-    tables.set_local(&[common::N3.into()]).unwrap();
+    tables.set_local(&[packets::N3.into()]).unwrap();
     let out = tables.alloc_nexthop(&hop(1)).unwrap();
     tables
         .set_ni_routes(NiId(0), Family::V4, &[("0.0.0.0/0".parse().unwrap(), out)])
         .unwrap();
-    let frame = common::gpdu(
+    let frame = packets::gpdu(
         7,
         None,
         &[
-            &common::ipv4(UE, Ipv4Addr::new(192, 0, 2, 1), 17, 64, 24)[..],
+            &packets::ipv4(UE, Ipv4Addr::new(192, 0, 2, 1), 17, 64, 24)[..],
             &[0; 24],
         ]
         .concat(),
@@ -144,12 +145,12 @@ fn programs_of_a_spread_port_adapt() {
     ports[0].spread = vec![0];
     let mut tables = Tables::xdp(&small(), &ports, &options).unwrap();
     (0..3).for_each(|port| tables.set_redirect(port, 1).unwrap());
-    tables.set_local(&[common::N3.into()]).unwrap();
+    tables.set_local(&[packets::N3.into()]).unwrap();
     let mut handle = Handle::default();
     tables.publish(&mut handle, &uplink(7)).unwrap();
     let redirected = |tables: &Tables| {
-        let user = common::ipv4(UE, Ipv4Addr::new(192, 0, 2, 1), 17, 64, 0);
-        let frame = common::gpdu(7, None, &user);
+        let user = packets::ipv4(UE, Ipv4Addr::new(192, 0, 2, 1), 17, 64, 0);
+        let frame = packets::gpdu(7, None, &user);
         tables.test_run(0, &frame).unwrap().unwrap().0 == 4
     };
     assert!(!tables.features().contains(Features::PREFIX) && redirected(&tables));
@@ -184,23 +185,23 @@ fn packets_during_updates_are_whole() {
     }
     let runner = tables.runner(1).unwrap().unwrap();
     let ip = [
-        &common::ipv4(Ipv4Addr::new(192, 0, 2, 1), UE, 17, 64, 24)[..],
+        &packets::ipv4(Ipv4Addr::new(192, 0, 2, 1), UE, 17, 64, 24)[..],
         &[0; 24],
     ]
     .concat();
-    let frame = common::ethernet(&ip);
+    let frame = packets::ethernet(&ip);
     let stop = AtomicBool::new(false);
     let seen = [AtomicU64::new(0), AtomicU64::new(0)];
     let traffic = || {
         while !stop.load(Ordering::Relaxed) {
             let (verdict, out) = runner.test_run(&frame).unwrap();
             assert_eq!(verdict, 4, "redirected");
-            let (peer, teid, qfi, inner) = common::read_gpdu(&out);
+            let (peer, teid, qfi, inner) = packets::read_gpdu(&out);
             let form = forms
                 .iter()
                 .position(|form| (form.0, form.1.into(), Some(form.2)) == (teid, peer, qfi))
                 .unwrap_or_else(|| panic!("a mixture: {teid:x} {peer} {qfi:?}"));
-            assert_eq!(inner, common::forwarded(&ip));
+            assert_eq!(inner, packets::forwarded(&ip));
             seen[form].fetch_add(1, Ordering::Relaxed);
         }
     };
@@ -227,7 +228,7 @@ fn packets_during_updates_are_whole() {
     let counted = tables.counters(&handle, PdrId(2));
     assert_eq!(
         counted.packets,
-        count().iter().sum(),
+        count().iter().sum::<u64>(),
         "no packet is forgotten"
     );
 }
@@ -239,7 +240,7 @@ fn both_builds_agree_on_mutated_packets() {
     const FRAMES: usize = 100_000;
     const PER_SESSION: usize = 1000;
     need_root();
-    let config = session_config();
+    let config = testing::config();
     let features = Some(Features::ALL.without(Features::METER));
     let mut runner = TestRunner::deterministic();
     let mut random = Random(0x9e37_79b9);
@@ -289,7 +290,7 @@ fn both_builds_agree_on_mutated_packets() {
         settle(&mut kernel);
         for nth in 0..PER_SESSION {
             let packet = testing::packet().new_tree(&mut runner).unwrap().current();
-            let (port, mut frame) = common::arrival(&packet);
+            let (port, mut frame) = packets::arrival(&packet);
             random.mutate(&mut frame);
             let (verdict, out) = kernel.test_run(port, &frame).unwrap().unwrap();
             for ring in &rings {

@@ -9,11 +9,12 @@ use compiled::{
 };
 use pfcp::Cause;
 use proptest::prelude::*;
+use testkit::packets::{Arrival, Packet};
 
 use crate::rules::PacketRules;
 use crate::rules::config::Config;
 use crate::testing;
-use crate::testing::reference::{Arrival, Fate, Packet, Verdict, judge};
+use crate::testing::reference::{Fate, Verdict, judge};
 
 fn config() -> Config {
     Config {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use compiled::{Flow, Key, PdrId, Select};
 use pfcp::{IeType, MessageType, Writer};
+use testkit::requests::{PdrIe, flow, remove};
 
 use crate::base::time::Time;
-use crate::shard::reports_tests::{World, smf};
-use crate::shard::tests::{PdrIe, flow, remove};
+use crate::shard::reports_tests::world;
+use crate::testing::world::{World, smf};
 
 /// NTP seconds from the beginning of a test on.
 fn ntp(seconds: u32) -> Vec<u8> {
@@ -37,7 +38,7 @@ fn further(world: &World) -> PdrIe {
         filters: vec![flow("permit out 17 from any to assigned")],
         ue: Some(pfcp::ie::UeIpAddress {
             destination: true,
-            ..crate::shard::tests::ue4(addresses.next().unwrap())
+            ..testkit::requests::ue4(addresses.next().unwrap())
         }),
         ..PdrIe::downlink()
     }
@@ -64,7 +65,7 @@ fn pass(world: &mut World, ms: u64) {
 }
 
 fn with_further(pdr: impl Fn(PdrIe) -> PdrIe) -> (World, u64) {
-    let mut world = World::new(&[smf(2)]);
+    let mut world = world(&[smf(2)]);
     let seid = world.establish_with(smf(2), 77, |_| {});
     let pdr = pdr(further(&world));
     world.modify(smf(2), seid, |w| pdr.create(w));
@@ -127,7 +128,7 @@ fn an_update_brings_new_times() {
 
 #[test]
 fn where_no_pdr_holds_packets_find_none() {
-    let mut world = World::new(&[smf(2)]);
+    let mut world = world(&[smf(2)]);
     let seid = world.establish_with(smf(2), 77, |_| {});
     world.modify(smf(2), seid, |w| {
         w.grouped(IeType::UPDATE_PDR, |w| {

@@ -68,9 +68,11 @@ mod tests {
 
     use pfcp::IeType;
 
-    use crate::shard::reports_tests::{World, smf};
-    use crate::shard::tests::{GNB, Recorder, qer, tunnel};
+    use crate::shard::reports_tests::world;
+    use crate::testing::world::{World, smf};
     use compiled::{Action, PdrId};
+    use testkit::requests::{GNB, qer, tunnel};
+    use testkit::tables::FakeTables;
 
     /// Of the far end of the tunnel that these sessions send into, in IPv4 and UDP.
     fn indication() -> Vec<u8> {
@@ -84,7 +86,7 @@ mod tests {
         packet
     }
 
-    fn downlink(tables: &Recorder) -> Action {
+    fn downlink(tables: &FakeTables) -> Action {
         let entries = tables.live.values().flat_map(|compiled| &compiled.entries);
         let mut entries = entries.filter(|entry| entry.pdr == PdrId(2));
         entries.next().unwrap().action
@@ -108,7 +110,7 @@ mod tests {
 
     #[test]
     fn nothing_goes_into_a_tunnel_whose_end_does_not_know_it_until_the_smf_speaks() {
-        let mut world = World::new(&[smf(2)]);
+        let mut world = world(&[smf(2)]);
         let seid = world.establish_with(smf(2), 1, |_| {});
         let before = downlink(world.core.tables());
         assert!(matches!(before, Action::Tunnel { teid: 0x5000, .. }));
@@ -136,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_another_than_the_far_end_says_is_counted_and_nobody_hears_of_it() {
-        let mut world = World::new(&[smf(2)]);
+        let mut world = world(&[smf(2)]);
         world.establish_with(smf(2), 1, |_| {});
         let mut from_elsewhere = indication();
         from_elsewhere[15] ^= 1;
@@ -150,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_tunnel_is_tried_again_when_the_smf_has_done_nothing() {
-        let mut world = World::new(&[smf(2)]);
+        let mut world = world(&[smf(2)]);
         world.establish_with(smf(2), 1, |_| {});
         assert_eq!(world.hear(&indication()).len(), 1);
         world.hear(&indication());

@@ -9,9 +9,11 @@ use pfcp::ie::{
 };
 use pfcp::message::SessionReportRequest;
 use pfcp::{Cause, IeType, MessageType, Writer};
+use testkit::requests::tunnel;
+use testkit::upf::Sent;
 
-use crate::shard::reports_tests::{Sent, World, smf};
-use crate::shard::tests::tunnel;
+use crate::shard::reports_tests::world;
+use crate::testing::world::{World, smf};
 
 const IDLE: ApplyAction = ApplyAction::BUFF.union(ApplyAction::NOCP);
 const DOWNLINK: PdrId = PdrId(2);
@@ -42,7 +44,7 @@ fn create_bar(w: &mut Writer<'_>, more: impl FnOnce(&mut Writer<'_>)) {
 
 /// A session whose UE is idle, and which has a BAR.
 fn idle(action: ApplyAction, bar: impl Fn(&mut Writer<'_>)) -> (World, u64) {
-    let mut world = World::new(&[smf(2)]);
+    let mut world = world(&[smf(2)]);
     let seid = world.establish_with(smf(2), 77, |w| create_bar(w, &bar));
     world.modify(smf(2), seid, |w| update_far(w, action, Some(1)));
     (world, seid)

@@ -1,237 +1,31 @@
 //! Reports to SMFs that answer, refuse, or are silent.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use compiled::Buffered;
-use pfcp::ie::{FSeid, NodeId, RecoveryTimeStamp, ReportType};
+use pfcp::ie::{NodeId, ReportType};
 use pfcp::message::SessionReportRequest;
-use pfcp::{Cause, IeType, MessageType, Writer};
+use pfcp::{Cause, IeType, MessageType};
+use testkit::requests::{PdrIe, flow, remove};
 
-use crate::base::time::Time;
-use crate::core::Core;
-use crate::exchange::outbox::Outbox;
 use crate::exchange::stats::Way;
-use crate::rules::config::Config;
-use crate::shard::record::Record;
-use crate::shard::tests::{PdrIe, Recorder, choose4, config, ordinary_with};
+use crate::shard::tests::config;
+use crate::testing::world::{World, id_of, smf};
 
-pub(crate) type Sent = Vec<(SocketAddr, Vec<u8>)>;
-
-pub(crate) struct World {
-    pub(crate) core: Core<Recorder>,
-    pub(crate) now: Time,
-    pub(crate) out: Outbox,
-    sequence: u32,
-}
-
-pub(crate) fn smf(last: u8) -> SocketAddr {
-    SocketAddr::from(([10, 100, 0, last], 8805))
-}
-
-pub(crate) fn id_of(smf: SocketAddr) -> Ipv4Addr {
-    match smf.ip() {
-        std::net::IpAddr::V4(v4) => v4,
-        std::net::IpAddr::V6(_) => unreachable!("SMFs of these tests have IPv4"),
-    }
+/// A world that sees the inside of the core: few sessions, addresses and TEIDs.
+pub(crate) fn world(smfs: &[SocketAddr]) -> World {
+    World::with_smfs(config(), smfs)
 }
 
 impl World {
-    pub(crate) fn new(smfs: &[SocketAddr]) -> Self {
-        Self::with(config(), smfs)
-    }
-
-    pub(crate) fn with(config: Config, smfs: &[SocketAddr]) -> Self {
-        let config = Config {
-            heartbeat_interval: Duration::ZERO,
-            ..config
-        };
-        let tables = Recorder {
-            teids: Some(64.max(config.limits.sessions * 2)),
-            ..Recorder::default()
-        };
-        let mut world = Self {
-            core: Core::new(config, 1, tables),
-            now: Time(1_000_000_000),
-            out: Outbox::new(),
-            sequence: 0,
-        };
-        for &smf in smfs {
-            world.ask(smf, MessageType::ASSOCIATION_SETUP_REQUEST, None, |w| {
-                w.node_id(NodeId::Ipv4(id_of(smf)));
-                w.recovery_time_stamp(RecoveryTimeStamp(7));
-            });
-        }
-        world
-    }
-
-    pub(crate) fn receive(&mut self, from: SocketAddr, datagram: &[u8]) -> Sent {
-        self.out.clear();
-        self.core.receive(self.now, from, datagram, &mut self.out);
-        self.sent()
-    }
-
-    pub(crate) fn sent(&mut self) -> Sent {
-        let sent = self.out.iter().map(|(to, bytes)| (to, bytes.to_vec()));
-        let sent = sent.collect();
-        self.out.clear();
-        sent
-    }
-
-    /// A request of an SMF; its accepted answer.
-    pub(crate) fn ask(
-        &mut self,
-        from: SocketAddr,
-        kind: MessageType,
-        seid: Option<u64>,
-        write: impl Fn(&mut Writer<'_>),
-    ) -> Vec<u8> {
-        self.sequence += 1;
-        let mut bytes = Vec::new();
-        let mut writer = Writer::new(&mut bytes, kind, seid, self.sequence);
-        write(&mut writer);
-        writer.finish();
-        let mut sent = self.receive(from, &bytes);
-        assert_eq!(sent.len(), 1);
-        let (_, answer) = sent.remove(0);
-        let message = pfcp::decode(&answer).unwrap();
-        let cause = message.ies.find(IeType::CAUSE).unwrap().unwrap();
-        assert_eq!(cause.value, [1], "{kind:?}: {:?}", message.ies);
-        self.check_indexes();
-        answer
-    }
-
-    /// Our SEID.
-    fn establish(&mut self, from: SocketAddr, cp_seid: u64) -> u64 {
-        self.establish_with(from, cp_seid, |_| {})
-    }
-
-    pub(crate) fn establish_with(
-        &mut self,
-        from: SocketAddr,
-        cp_seid: u64,
-        more: impl Fn(&mut Writer<'_>),
-    ) -> u64 {
-        let kind = MessageType::SESSION_ESTABLISHMENT_REQUEST;
-        let answer = self.ask(from, kind, Some(0), |w| {
-            w.node_id(NodeId::Ipv4(id_of(from)));
-            w.f_seid(FSeid {
-                seid: cp_seid,
-                ipv4: Some(id_of(from)),
-                ipv6: None,
-            });
-            let (mut uplink, mut downlink) = (PdrIe::uplink(), PdrIe::downlink());
-            (uplink.ue, downlink.ue) = (None, Some(choose4()));
-            ordinary_with(w, uplink, downlink);
-            more(w);
-        });
-        let message = pfcp::decode(&answer).unwrap();
-        let f_seid = message.ies.find(IeType::F_SEID).unwrap().unwrap();
-        u64::from_be_bytes(f_seid.value[1..9].try_into().unwrap())
-    }
-
-    /// A session goes elsewhere, and returns.
-    pub(crate) fn move_session(&mut self, seid: u64) -> Sent {
-        let record = self.core.release(self.now, seid).unwrap();
-        assert!(self.core.session(seid).is_none());
-        let record = Record::read(&record.write()).unwrap();
-        let adopted = self.core.adopt(self.now, record, &mut self.out);
-        assert_eq!(adopted, Ok(seid));
-        self.check_indexes();
-        self.sent()
-    }
-
     /// Report an inactivity; whether the report was taken.
     pub(crate) fn report(&mut self, seid: u64) -> bool {
         self.core
             .report(self.now, seid, ReportType::UPIR, &mut self.out, |_| {})
     }
 
-    pub(crate) fn pass(&mut self, time: Duration) -> Sent {
-        let end = self.now.after(time);
-        let mut sent = Vec::new();
-        while let Some(due) = self.core.next_deadline().filter(|due| *due <= end) {
-            self.now = self.now.max(due);
-            self.core.advance(self.now, &mut self.out);
-            sent.extend(self.sent());
-        }
-        self.now = end;
-        self.check_indexes();
-        sent
-    }
-
-    /// Of many sessions it would take too long after each step.
-    fn check_indexes(&self) {
-        if self.core.session_count() <= 64 {
-            self.core.check_indexes();
-        }
-    }
-
-    /// A GTP-U message; what is sent thereupon.
-    pub(crate) fn hear(&mut self, packet: &[u8]) -> Sent {
-        self.out.clear();
-        self.core.receive_gtpu(self.now, packet, &mut self.out);
-        self.sent()
-    }
-
-    pub(crate) fn delete(&mut self, from: SocketAddr, seid: u64) {
-        let kind = MessageType::SESSION_DELETION_REQUEST;
-        self.ask(from, kind, Some(seid), |_| {});
-    }
-
-    pub(crate) fn buffered(&mut self, what: Buffered) -> Sent {
-        self.core.buffered(self.now, what);
-        self.core.advance(self.now, &mut self.out);
-        self.sent()
-    }
-
     fn packets_come(&mut self) {
-        self.core.tables_mut().traffic += 1;
-    }
-
-    pub(crate) fn modify(&mut self, from: SocketAddr, seid: u64, write: impl Fn(&mut Writer<'_>)) {
-        self.ask(
-            from,
-            MessageType::SESSION_MODIFICATION_REQUEST,
-            Some(seid),
-            write,
-        );
-    }
-
-    /// Answer a report; what is sent thereupon.
-    pub(crate) fn answer(
-        &mut self,
-        from: SocketAddr,
-        report: &[u8],
-        cause: Cause,
-        new: Option<u64>,
-    ) -> Sent {
-        self.answer_with(from, report, cause, |writer| {
-            if let Some(seid) = new {
-                writer.f_seid(FSeid {
-                    seid,
-                    ipv4: Some(id_of(from)),
-                    ipv6: None,
-                });
-            }
-        })
-    }
-
-    pub(crate) fn answer_with(
-        &mut self,
-        from: SocketAddr,
-        report: &[u8],
-        cause: Cause,
-        more: impl Fn(&mut Writer<'_>),
-    ) -> Sent {
-        let header = pfcp::decode(report).unwrap().header;
-        let mut bytes = Vec::new();
-        let kind = MessageType::SESSION_REPORT_RESPONSE;
-        let mut writer = Writer::new(&mut bytes, kind, header.seid, header.sequence);
-        writer.cause(cause);
-        more(&mut writer);
-        writer.finish();
-        self.receive(from, &bytes)
+        self.core.tables_mut().traffic.packets += 1;
     }
 }
 
@@ -245,7 +39,7 @@ fn seid_of(report: &[u8]) -> u64 {
 #[test]
 fn a_report_goes_to_the_sessions_smf_until_it_is_answered() {
     let (one, two) = (smf(2), smf(3));
-    let mut world = World::new(&[one, two]);
+    let mut world = world(&[one, two]);
     let seid = world.establish(two, 77);
     assert!(world.report(seid));
     let sent = world.sent();
@@ -265,7 +59,7 @@ fn a_report_goes_to_the_sessions_smf_until_it_is_answered() {
 
 #[test]
 fn an_unanswered_report_is_given_up_after_n1_times() {
-    let mut world = World::new(&[smf(2)]);
+    let mut world = world(&[smf(2)]);
     let seid = world.establish(smf(2), 77);
     assert!(world.report(seid));
     assert_eq!(world.sent().len(), 1);
@@ -278,7 +72,7 @@ fn an_unanswered_report_is_given_up_after_n1_times() {
 
 #[test]
 fn a_refusal_leaves_the_session_to_its_smf() {
-    let mut world = World::new(&[smf(2)]);
+    let mut world = world(&[smf(2)]);
     let seid = world.establish(smf(2), 77);
     world.report(seid);
     let sent = world.sent();
@@ -293,7 +87,7 @@ fn a_refusal_leaves_the_session_to_its_smf() {
 
 #[test]
 fn a_deleted_session_is_spoken_of_no_more() {
-    let mut world = World::new(&[smf(2)]);
+    let mut world = world(&[smf(2)]);
     let seid = world.establish(smf(2), 77);
     assert!(world.report(seid));
     world.sent();
@@ -312,8 +106,8 @@ fn reports_leave_room_for_other_requests_and_each_smf_has_its_turn() {
     let smfs: Vec<SocketAddr> = (2..7).map(smf).collect();
     let mut limited = config();
     limited.limits.outstanding = 12;
-    let mut world = World::new(&[]);
-    world.core = World::with(limited, &smfs).core;
+    let mut world = world(&[]);
+    world.core = World::with_smfs(limited, &smfs).core;
     let mut seids = Vec::new();
     for &smf in &smfs {
         seids.push(world.establish(smf, 77));
@@ -339,7 +133,7 @@ fn reports_leave_room_for_other_requests_and_each_smf_has_its_turn() {
 #[test]
 fn a_silent_smf_holds_up_only_its_own() {
     let (silent, other) = (smf(2), smf(3));
-    let mut world = World::new(&[silent, other]);
+    let mut world = world(&[silent, other]);
     let seid = world.establish(silent, 77);
     let healthy = world.establish(other, 88);
     let taken = (0..10_000).take_while(|_| world.report(seid)).count();
@@ -364,7 +158,7 @@ fn a_silent_smf_holds_up_only_its_own() {
 
 #[test]
 fn with_the_association_go_its_reports() {
-    let mut world = World::new(&[smf(2)]);
+    let mut world = world(&[smf(2)]);
     let seid = world.establish(smf(2), 77);
     for _ in 0..300 {
         assert!(world.report(seid));
@@ -386,7 +180,7 @@ fn seconds(s: u64) -> Duration {
 
 #[test]
 fn a_quiet_session_is_reported_once() {
-    let mut world = World::new(&[smf(2)]);
+    let mut world = world(&[smf(2)]);
     let seid = world.establish_with(smf(2), 77, |w| w.put(TIMER, 10u32));
     assert_eq!(world.core.session(seid).unwrap().inactivity_s, Some(10));
     assert!(world.pass(Duration::from_millis(9999)).is_empty());
@@ -403,7 +197,7 @@ fn a_quiet_session_is_reported_once() {
 
 #[test]
 fn packets_put_the_report_off() {
-    let mut world = World::new(&[smf(2)]);
+    let mut world = world(&[smf(2)]);
     world.establish_with(smf(2), 77, |w| w.put(TIMER, 8u32));
     for _ in 0..20 {
         world.packets_come();
@@ -416,7 +210,7 @@ fn packets_put_the_report_off() {
 
 #[test]
 fn a_modification_changes_or_stops_the_timer() {
-    let mut world = World::new(&[smf(2)]);
+    let mut world = world(&[smf(2)]);
     let seid = world.establish_with(smf(2), 77, |w| w.put(TIMER, 10u32));
     world.modify(smf(2), seid, |w| w.put(TIMER, 20u32));
     assert!(world.pass(seconds(19)).is_empty());
@@ -429,14 +223,12 @@ fn a_modification_changes_or_stops_the_timer() {
 
 #[test]
 fn a_pdr_that_comes_or_goes_is_no_packet() {
-    let mut world = World::new(&[smf(2)]);
+    let mut world = world(&[smf(2)]);
     let seid = world.establish_with(smf(2), 77, |w| w.put(TIMER, 10u32));
     world.packets_come();
     world.pass(seconds(9));
     world.modify(smf(2), seid, |w| {
-        let filters = vec![crate::shard::tests::flow(
-            "permit out 17 from any to assigned",
-        )];
+        let filters = vec![flow("permit out 17 from any to assigned")];
         let pdr = PdrIe {
             id: 3,
             filters,
@@ -448,14 +240,14 @@ fn a_pdr_that_comes_or_goes_is_no_packet() {
     assert_eq!(sent.len(), 1);
     world.answer(smf(2), &sent[0].1, Cause::REQUEST_ACCEPTED, None);
     world.modify(smf(2), seid, |w| {
-        crate::shard::tests::remove(w, IeType::REMOVE_PDR, IeType::PDR_ID, 3);
+        remove(w, IeType::REMOVE_PDR, IeType::PDR_ID, 3);
     });
     assert!(world.pass(seconds(100)).is_empty());
 }
 
 #[test]
 fn an_unanswered_inactivity_is_reported_anew() {
-    let mut world = World::new(&[smf(2)]);
+    let mut world = world(&[smf(2)]);
     world.establish_with(smf(2), 77, |w| w.put(TIMER, 10u32));
     let sent = world.pass(seconds(13)).len();
     assert_eq!(sent, 3, "N1 times");
@@ -465,7 +257,7 @@ fn an_unanswered_inactivity_is_reported_anew() {
 
 #[test]
 fn the_timer_goes_with_its_session_and_with_its_smf() {
-    let mut world = World::new(&[smf(2)]);
+    let mut world = world(&[smf(2)]);
     let deleted = world.establish_with(smf(2), 77, |w| w.put(TIMER, 10u32));
     world.establish_with(smf(2), 78, |w| w.put(TIMER, 10u32));
     world.ask(
@@ -485,7 +277,7 @@ fn the_timer_goes_with_its_session_and_with_its_smf() {
 /// As many as fall due at once: none is lost, and nobody waits for all of them.
 #[test]
 fn many_sessions_fall_silent_together() {
-    let mut world = World::new(&[smf(2)]);
+    let mut world = world(&[smf(2)]);
     for cp_seid in 0..12 {
         world.establish_with(smf(2), cp_seid, |w| w.put(TIMER, 10u32));
     }

@@ -1,25 +1,26 @@
 //! Random rules and packets for property tests, here and in the crates that turn rules into tables, and the judge of
-//! what packets then meet.
+//! what packets then meet ([`reference`]). A whole node under test ([`world`]).
 
 pub mod reference;
+pub mod world;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use compiled::{
-    Action, Compiled, Direction, Entry, Marks, NiId, PacketRate, PdrId, PolicyId, PredefinedId,
-    QerId, Qfi, QfiSet,
+    Compiled, Direction, Marks, NiId, PacketRate, PdrId, PolicyId, PredefinedId, QerId, Qfi, QfiSet,
 };
 use ipnet::IpNet;
 use proptest::prelude::*;
 use proptest::sample::select;
 use smallvec::SmallVec;
+use testkit::packets::{Arrival, N3, N3_6, Packet};
 
 use crate::base::flow::{Address, End, FlowDescription};
 use crate::base::refusal::Refusal;
 use crate::compile::compiler::Compiler;
-use crate::rules::config::{Config, PredefinedFar, PredefinedRule};
+use crate::rules::config::{Config, NetworkInstance, PredefinedFar, PredefinedRule};
 use crate::rules::flows::Flows;
 use crate::rules::predefined::numbered;
 use crate::rules::site::Site;
@@ -28,26 +29,17 @@ use crate::rules::{
     LocalFTeid, LocalTeid, Mbr, PacketRules, Pdi, Pdr, Qer, RarePdi, RareQer, RemoteFTeid, Removal,
     Rules, SdfFilter, Targets, TunnelNetworkId, UeIp,
 };
-use crate::testing::reference::{Arrival, Packet};
 
-/// An entry of tables that does this with every packet, and no more.
-pub fn entry(pdr: PdrId, direction: Direction, action: Action) -> Entry {
-    Entry {
-        pdr,
-        predefined: None,
-        direction,
-        action,
-        ue: None,
-        framed: false,
-        qfi: None,
-        relay: None,
-        marking: None,
-        marks: Marks::default(),
-        meter: None,
-        shared_meters: SmallVec::new(),
-        packet_meter: None,
-        share: None,
-        duplicates: Vec::new(),
+/// Configuration that the random rules go by: our addresses, and network instances.
+pub fn config() -> Config {
+    let ni = |name: &str| NetworkInstance {
+        name: name.into(),
+        ..NetworkInstance::default()
+    };
+    Config {
+        n3: vec![N3.into(), N3_6.into()],
+        network_instances: vec![ni("a"), ni("b")],
+        ..Config::default()
     }
 }
 

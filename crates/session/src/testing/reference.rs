@@ -6,48 +6,11 @@
 use std::net::IpAddr;
 
 use compiled::{Direction, Marks, NiId, PacketRate, PdrId, PolicyId, Qfi};
+use testkit::packets::{Arrival, Packet};
 
 use crate::base::flow::{Address, End, FlowDescription};
 use crate::rules::predefined::{PredefinedFar, PredefinedRule};
 use crate::rules::{Apply, Far, Interface, PacketRules, Pdi, Pdr, Qer, SdfFilter, UeIp};
-
-/// A packet as it arrives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packet {
-    /// Way by which it comes in.
-    pub arrival: Arrival,
-    /// Inner source address.
-    pub src: IpAddr,
-    /// Inner destination address, of the same family.
-    pub dst: IpAddr,
-    /// Inner protocol.
-    pub proto: u8,
-    /// Source and destination port; `None`: a protocol, or a fragment, without.
-    pub ports: Option<(u16, u16)>,
-    /// ToS or Traffic Class.
-    pub tos: u8,
-    /// Of ESP or AH.
-    pub spi: Option<u32>,
-    /// IPv6 flow label.
-    pub label: u32,
-}
-
-/// Way by which a packet comes in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// GTP-U on N3 or N9.
-    Tunnel {
-        /// TEID.
-        teid: u32,
-        /// Of the PDU Session Container, if there is one.
-        qfi: Option<Qfi>,
-    },
-    /// Plain IP on N6.
-    Network {
-        /// Network instance of the interface.
-        ni: NiId,
-    },
-}
 
 /// Outcome for a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]

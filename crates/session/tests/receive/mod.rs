@@ -3,8 +3,7 @@
 
 use session::config::{Config, NetworkInstance};
 use session::{Core, Outbox, Time};
-
-use crate::nowhere::Nowhere;
+use testkit::tables::FakeTables;
 
 /// Association Setup Request of Node ID 10.0.0.2.
 const SETUP: &[u8] =
@@ -29,7 +28,7 @@ fn config() -> Config {
 /// Each record of the input: a control octet (bit 0 the peer, the others tenths of a second that pass),
 /// two octets of length, a datagram.
 pub(crate) fn receive(input: &[u8]) {
-    let mut core = Core::new(config(), 1, Nowhere);
+    let mut core = Core::new(config(), 1, FakeTables::forgetful(1 << 16));
     let mut out = Outbox::new();
     let mut now = Time(1);
     let peers = [([10, 0, 0, 2], 8805).into(), ([10, 0, 0, 3], 8805).into()];

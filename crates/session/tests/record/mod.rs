@@ -8,8 +8,7 @@ use pfcp::{MessageType, Writer};
 use session::config::{Config, NetworkInstance};
 use session::node_id::NodeId;
 use session::{Core, NodeRecord, Outbox, Record, Time};
-
-use crate::nowhere::Nowhere;
+use testkit::tables::FakeTables;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -38,7 +37,7 @@ pub(crate) fn run_node(octets: &[u8]) -> bool {
     };
     assert_eq!(record.write(), octets);
     let (mut core, mut out) = (
-        Core::new(config(), record.recovery(), Nowhere),
+        Core::new(config(), record.recovery(), FakeTables::forgetful(1 << 16)),
         Outbox::new(),
     );
     if core.resume(Time(1), &record, &mut out).is_err() {
@@ -58,7 +57,10 @@ pub(crate) fn run_node(octets: &[u8]) -> bool {
 
 /// It lives for a while, goes elsewhere, comes back, and is deleted, if it is taken in at all.
 fn live(record: Record) -> Outcome {
-    let (mut core, mut out) = (Core::new(config(), 1, Nowhere), Outbox::new());
+    let (mut core, mut out) = (
+        Core::new(config(), 1, FakeTables::forgetful(1 << 16)),
+        Outbox::new(),
+    );
     let from = ([10, 100, 0, 2], 8805).into();
     let setup = association_setup(record.smf());
     core.receive(Time(1), from, &setup, &mut out);

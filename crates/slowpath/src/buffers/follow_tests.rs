@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use compiled::{
-    Action, Compiled, Direction, Entry, Filter, Flow, Key, NiId, PdrId, QfiSet, Select, Tables as _,
-};
+use compiled::{Action, Compiled, Filter, Flow, Key, NiId, PdrId, QfiSet, Select, Tables as _};
 use proptest::prelude::*;
-use session::testing;
 use tables::task::{EVENT_HELD, Event};
-use tables::{Handle, Layout, Options, PortConfig, Roles, Tables};
+use tables::testing::data_network;
+use tables::{Handle, Layout, Options, Tables};
+use testkit::sessions::{downlink, tunnel};
 
 use super::by_hand::{BufferByHand, Released};
 use super::queues::BufferBounds;
@@ -28,30 +27,6 @@ const ICMP: u8 = 1;
 type Rules = [Option<Action>; 2];
 
 const PDRS: [PdrId; 2] = [PdrId(5), PdrId(2)];
-
-fn tunnel(teid: u32) -> Action {
-    Action::Tunnel {
-        teid,
-        peer: Ipv4Addr::new(10, 3, 1, 1).into(),
-        local: Ipv4Addr::new(10, 3, 0, 1).into(),
-    }
-}
-
-fn data_network() -> PortConfig {
-    PortConfig {
-        name: "n6".into(),
-        roles: Roles {
-            n3: false,
-            n6: true,
-        },
-        ni: NiId(0),
-        ..PortConfig::default()
-    }
-}
-
-fn downlink(pdr: PdrId, action: Action) -> Entry {
-    testing::entry(pdr, Direction::Downlink, action)
-}
 
 struct World {
     tables: Tables,

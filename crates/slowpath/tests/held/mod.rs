@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use compiled::{Action, Compiled, Direction, Entry, Key, Marks, NiId, PdrId, Select, Tables as _};
+use compiled::{Action, Compiled, Direction, Key, NiId, PdrId, Select, Tables as _};
 use slowpath::{BufferBounds, BufferByHand, Setup};
 use tables::{Handle, Layout, Options, PortConfig, Roles, Tables};
+use testkit::sessions::{entry, tunnel};
 
 const N3: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 3, 0, 1));
 const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 1);
@@ -22,26 +23,6 @@ struct World {
     tables: Tables,
     handle: Handle,
     buffer: BufferByHand,
-}
-
-fn entry(pdr: u16, direction: Direction, action: Action) -> Entry {
-    Entry {
-        pdr: PdrId(pdr),
-        predefined: None,
-        direction,
-        action,
-        ue: None,
-        framed: false,
-        qfi: None,
-        relay: None,
-        marking: None,
-        marks: Marks::default(),
-        meter: None,
-        shared_meters: Default::default(),
-        packet_meter: None,
-        share: None,
-        duplicates: Vec::new(),
-    }
 }
 
 impl World {
@@ -76,8 +57,8 @@ impl World {
         let session = Compiled {
             seid: 7,
             entries: vec![
-                entry(1, Direction::Uplink, uplink),
-                entry(2, Direction::Downlink, downlink),
+                entry(PdrId(1), Direction::Uplink, uplink),
+                entry(PdrId(2), Direction::Downlink, downlink),
             ],
             keys: vec![(teid, Select::One(0)), (ue, Select::One(1))],
             ..Compiled::default()
@@ -131,11 +112,7 @@ pub(crate) fn run(input: &[u8]) {
 }
 
 fn steps(world: &mut World, input: &[u8]) {
-    let tunnel = Action::Tunnel {
-        teid: 7,
-        peer: Ipv4Addr::new(10, 3, 1, 1).into(),
-        local: N3,
-    };
+    let tunnel = tunnel(7);
     let route = Action::Route { ni: NiId(0) };
     world.publish(route, Action::Buffer);
     let mut rest = input;

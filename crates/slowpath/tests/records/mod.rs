@@ -3,35 +3,17 @@
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
 
-use compiled::{
-    Action, Compiled, Direction, Entry, Key, Marks, NiId, PdrId, Relay, Select, Tables as _,
-};
+use compiled::{Compiled, Direction, Entry, Key, NiId, PdrId, Relay, Select, Tables as _};
 use slowpath::{Finisher, Setup};
 use tables::{Handle, Layout, Options, PortConfig, Roles, Tables};
+use testkit::sessions;
 
 const N3: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 3, 0, 1));
 
 fn entry(pdr: u16, direction: Direction) -> Entry {
     Entry {
-        pdr: PdrId(pdr),
-        predefined: None,
-        direction,
-        action: Action::Tunnel {
-            teid: 7,
-            peer: Ipv4Addr::new(10, 3, 1, 1).into(),
-            local: N3,
-        },
-        ue: None,
-        framed: false,
-        qfi: None,
         relay: Some(Relay::default()),
-        marking: None,
-        marks: Marks::default(),
-        meter: None,
-        shared_meters: Default::default(),
-        packet_meter: None,
-        share: None,
-        duplicates: Vec::new(),
+        ..sessions::entry(PdrId(pdr), direction, sessions::tunnel(7))
     }
 }
 

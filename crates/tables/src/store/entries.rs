@@ -165,7 +165,9 @@ mod tests {
 
     use compiled::{Action, Compiled, Entry, Key, NiId, PdrId, Qfi, Select, Tables as _};
 
-    use crate::buffering_tests::{data_network, downlink};
+    use testkit::sessions::downlink;
+
+    use crate::testing::data_network;
     use crate::{Handle, Layout, Options, Tables};
 
     fn tunnel(ue: Ipv4Addr, teid: u32, qfi: u8) -> Compiled {

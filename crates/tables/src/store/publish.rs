@@ -356,11 +356,14 @@ mod tests {
         Action, Compiled, Entry, Filter, Key, NiId, PdrId, QfiSet, Select, Tables as _,
     };
 
+    use testkit::sessions;
+
     use super::entry;
-    use crate::{Handle, Layout, Options, Tables, buffering_tests};
+    use crate::testing::data_network;
+    use crate::{Handle, Layout, Options, Tables};
 
     fn downlink(pdr: u16) -> Entry {
-        buffering_tests::downlink(PdrId(pdr), Action::Drop)
+        sessions::downlink(PdrId(pdr), Action::Drop)
     }
 
     fn session(entries: Vec<Entry>, select: Select) -> Compiled {
@@ -385,7 +388,7 @@ mod tests {
 
     #[test]
     fn packets_that_were_led_to_a_list_find_it_when_one_pdr_is_left() {
-        let port = buffering_tests::data_network();
+        let port = data_network();
         let layout = Layout::for_sessions(64, 1, 1);
         let mut tables = Tables::by_hand(&layout, &[port], &Options::default()).unwrap();
         let bystander = tables.bystander();

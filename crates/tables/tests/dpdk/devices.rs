@@ -5,7 +5,7 @@ use std::fs::{read, read_to_string, write};
 use std::path::PathBuf;
 
 use super::*;
-use crate::common::{HugePages, quiet_kernel};
+use testkit::machine::{HugePages, quiet_kernel};
 
 /// What the sanitizer of memory does not tell: net_af_xdp of DPDK 22.11 keeps 80 octets of a port that is closed.
 #[unsafe(no_mangle)]

@@ -7,6 +7,7 @@ use compiled::{
 use tables::{CapacityConfig, Governor, Layout, Shaping};
 
 use super::*;
+use testkit::packets;
 
 const CAPACITY: u64 = 100 * MBIT;
 const LINK: CapacityId = CapacityId(1);
@@ -342,7 +343,7 @@ fn senders_that_listen_are_told_of_congestion() {
             let mut frame = site.frame(N3, 1);
             let ip = frame.len() - LEN;
             frame[ip + 1] = ecn;
-            common::sum(&mut frame[ip..ip + 20]);
+            packets::sum(&mut frame[ip..ip + 20]);
             let frames = vec![frame; 5];
             let together = site.tables.run_together(N3, &frames, site.now).unwrap();
             let at_once = together.outcomes.into_iter();
@@ -352,7 +353,7 @@ fn senders_that_listen_are_told_of_congestion() {
             left.extend(site.tables.release(site.now).into_iter().map(|(_, f)| f));
             let headers = left.iter().map(|frame| &frame[14..34]);
             let seen: Vec<u8> = headers
-                .inspect(|ip| assert!(common::checksum_holds(ip)))
+                .inspect(|ip| assert!(packets::checksum_holds(ip)))
                 .map(|ip| ip[1] & 3)
                 .collect();
             assert_eq!(seen, [ecn, ecn, expected, expected, expected]);

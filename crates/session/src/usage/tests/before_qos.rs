@@ -4,9 +4,9 @@ use compiled::Counters;
 use pfcp::ie::{MeasurementMethod, ReportingTriggers as Asked, UsageReportTrigger as Told};
 use pfcp::ie::{UsageInformation, Volume};
 use pfcp::{IeType, Writer};
+use testkit::requests::{MBQE, PdrIe, UrrIe};
 
-use super::{MBQE, Measuring, UrrIe, seconds, total};
-use crate::shard::tests::PdrIe;
+use super::{Measuring, seconds, total};
 
 const NO_TRIGGER: Asked = Asked::empty();
 

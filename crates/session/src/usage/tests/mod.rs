@@ -11,90 +11,15 @@ mod volumes;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pfcp::ie::{
-    MeasurementMethod, ReportingTriggers, UsageInformation, UsageReport, UsageReportTrigger, Volume,
-};
+use pfcp::ie::{MeasurementMethod, UsageInformation, UsageReport, UsageReportTrigger, Volume};
 use pfcp::message::SessionReportRequest;
 use pfcp::{Cause, IeType, MessageType, Writer};
+use testkit::requests::{MBQE, PdrIe, UrrIe, choose4, flow, octets, ordinary_with};
+use testkit::upf::Sent;
 
 use crate::rules::config::{Config, Limits};
-use crate::shard::reports_tests::{Sent, World, smf};
-use crate::shard::tests::{PdrIe, choose4, config, flow, ordinary_with};
-
-pub(super) use pfcp::ie::NodeId;
-
-/// Bits of Measurement Information (8.2.68).
-pub(super) const MBQE: u8 = 1;
-pub(super) const MNOP: u8 = 1 << 4;
-
-/// A URR under construction.
-pub(super) struct UrrIe {
-    pub(super) id: u32,
-    pub(super) method: MeasurementMethod,
-    pub(super) triggers: ReportingTriggers,
-    pub(super) more: Vec<(IeType, Vec<u8>)>,
-}
-
-impl UrrIe {
-    /// One of volume.
-    pub(super) fn volume(id: u32, triggers: ReportingTriggers) -> Self {
-        Self {
-            id,
-            method: MeasurementMethod::VOLUM,
-            triggers,
-            more: Vec::new(),
-        }
-    }
-
-    /// One of time.
-    pub(super) fn time(id: u32, triggers: ReportingTriggers) -> Self {
-        Self {
-            method: MeasurementMethod::DURAT,
-            ..Self::volume(id, triggers)
-        }
-    }
-
-    pub(super) fn with(mut self, ie_type: IeType, value: u32) -> Self {
-        self.more.push((ie_type, value.to_be_bytes().into()));
-        self
-    }
-
-    /// Total, uplink, downlink.
-    pub(super) fn limit(mut self, ie_type: IeType, of: [Option<u64>; 3]) -> Self {
-        self.more.push((ie_type, octets(of)));
-        self
-    }
-
-    /// Before QoS enforcement, packets too.
-    pub(super) fn before_qos(self) -> Self {
-        self.raw(IeType::MEASUREMENT_INFORMATION, &[MBQE | MNOP])
-    }
-
-    /// After it, packets too.
-    pub(super) fn after_qos(self) -> Self {
-        self.raw(IeType::MEASUREMENT_INFORMATION, &[MNOP])
-    }
-
-    pub(super) fn raw(mut self, ie_type: IeType, value: &[u8]) -> Self {
-        self.more.push((ie_type, value.into()));
-        self
-    }
-
-    pub(super) fn create(&self, w: &mut Writer<'_>) {
-        w.grouped(IeType::CREATE_URR, |w| {
-            w.put(IeType::URR_ID, self.id);
-            w.put(IeType::MEASUREMENT_METHOD, self.method);
-            w.put(IeType::REPORTING_TRIGGERS, self.triggers);
-            self.more.iter().for_each(|(ie, value)| w.ie(*ie, value));
-        });
-    }
-}
-
-fn octets(of: [Option<u64>; 3]) -> Vec<u8> {
-    let flags = (0..3).map(|bit| u8::from(of[bit].is_some()) << bit).sum();
-    let values = of.iter().flatten().flat_map(|value| value.to_be_bytes());
-    [flags].into_iter().chain(values).collect()
-}
+use crate::shard::tests::config;
+use crate::testing::world::{World, smf};
 
 pub(super) fn total(octets: u64) -> [Option<u64>; 3] {
     [Some(octets), None, None]
@@ -189,7 +114,7 @@ pub(super) fn world(sessions: u32) -> World {
         ..config()
     };
     config.network_instances[0].pools4 = vec!["10.60.0.0/16".parse().unwrap()];
-    let mut world = World::with(config, &[smf(2)]);
+    let mut world = World::with_smfs(config, &[smf(2)]);
     world.core.tables_mut().exact = true;
     world
 }
@@ -318,15 +243,7 @@ pub(super) fn establish_by(
     (cp_seid, urrs): (u64, &[UrrIe]),
     more: impl Fn(&mut Writer<'_>),
 ) -> u64 {
-    let kind = MessageType::SESSION_ESTABLISHMENT_REQUEST;
-    let answer = world.ask(by, kind, Some(0), |w| {
-        let id = crate::shard::reports_tests::id_of(by);
-        w.node_id(NodeId::Ipv4(id));
-        w.f_seid(pfcp::ie::FSeid {
-            seid: cp_seid,
-            ipv4: Some(id),
-            ipv6: None,
-        });
+    world.establish_of(by, cp_seid, |w| {
         let (mut uplink, mut downlink) = (PdrIe::uplink(), PdrIe::downlink());
         (uplink.ue, downlink.ue) = (None, Some(choose4()));
         // A PDR names that many at most.
@@ -335,10 +252,7 @@ pub(super) fn establish_by(
         urrs.iter().for_each(|urr| urr.create(w));
         ordinary_with(w, uplink, downlink);
         more(w);
-    });
-    let message = pfcp::decode(&answer).unwrap();
-    let f_seid = message.ies.find(IeType::F_SEID).unwrap().unwrap();
-    u64::from_be_bytes(f_seid.value[1..9].try_into().unwrap())
+    })
 }
 
 /// Packets of a PDR; alarms reach the core.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use pfcp::ie::{ReportingTriggers as Asked, UsageReportTrigger as Told};
+use pfcp::ie::{NodeId, ReportingTriggers as Asked, UsageReportTrigger as Told};
 
 use super::*;
+use crate::testing::world::id_of;
 
 fn threshold(octets: u64) -> UrrIe {
     UrrIe::volume(1, Asked::VOLTH).limit(IeType::VOLUME_THRESHOLD, total(octets))
@@ -81,12 +82,12 @@ fn the_log_has_what_became_of_each_report() {
     let release = MessageType::ASSOCIATION_RELEASE_REQUEST;
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, release, None, 99);
-    writer.node_id(NodeId::Ipv4(crate::shard::reports_tests::id_of(to)));
+    writer.node_id(NodeId::Ipv4(id_of(to)));
     writer.finish();
     it.world.out.clear();
     it.world.core.receive(now, to, &bytes, &mut it.world.out);
     records.extend(it.world.out.usage().to_vec());
-    let smf = crate::base::node_id::NodeId::V4(crate::shard::reports_tests::id_of(to));
+    let smf = crate::base::node_id::NodeId::V4(id_of(to));
     for record in &records {
         assert_eq!((record.smf.as_ref(), &record.ue), (Some(&smf), &ue));
     }

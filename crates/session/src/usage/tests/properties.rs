@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use pfcp::ie::ReportingTriggers as Asked;
 use proptest::prelude::*;
 use proptest::sample::select;
+use testkit::requests::{flow, remove, tunnel};
 
 use super::*;
-use crate::shard::tests::{flow, remove};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -279,7 +279,7 @@ impl Run {
                 w.grouped(IeType::UPDATE_FAR, |w| {
                     w.put(IeType::FAR_ID, 2u32);
                     w.grouped(IeType::UPDATE_FORWARDING_PARAMETERS, |w| {
-                        let tunnel = crate::shard::tests::tunnel(*teid);
+                        let tunnel = tunnel(*teid);
                         w.put(IeType::OUTER_HEADER_CREATION, tunnel);
                     });
                 });

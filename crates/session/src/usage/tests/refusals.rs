@@ -1,11 +1,12 @@
 //! URRs that are refused.
 
 use pfcp::ie::{MeasurementInformation, ReportingTriggers as Asked};
+use testkit::requests::ordinary;
 
 use super::*;
 use crate::base::refusal::Refusal;
 use crate::rules::{RuleId, UrrId};
-use crate::shard::tests::{World as Sessions, ordinary};
+use crate::shard::tests::World as Sessions;
 
 fn refused(urr: &UrrIe) -> Refusal {
     let mut world = Sessions::new();

@@ -1,12 +1,12 @@
 //! Associations that end, and messages that are full.
 
 use pfcp::ie::{
-    AssociationReleaseFlags, CpFunctionFeatures, PfcpAuReqFlags, ReportingTriggers as Asked,
-    UsageReportTrigger as Told,
+    AssociationReleaseFlags, CpFunctionFeatures, NodeId, PfcpAuReqFlags,
+    ReportingTriggers as Asked, UsageReportTrigger as Told,
 };
 
 use super::*;
-use crate::shard::reports_tests::id_of;
+use crate::testing::world::id_of;
 
 fn counting() -> UrrIe {
     UrrIe::volume(1, Asked::VOLTH).limit(IeType::VOLUME_THRESHOLD, total(5000))
@@ -124,7 +124,7 @@ fn what_a_silent_smf_never_heard_is_in_the_log_when_we_give_it_up() {
 #[test]
 fn the_log_names_each_smf_that_we_give_up() {
     let smfs = [smf(2), smf(3), smf(4)];
-    let mut world = World::with(config(), &smfs);
+    let mut world = World::with_smfs(config(), &smfs);
     world.core.tables_mut().exact = true;
     for (&by, cp_seid) in smfs.iter().zip(1..) {
         let seid = establish_by(&mut world, by, (cp_seid, &[counting()]), |_| {});
@@ -169,7 +169,7 @@ fn an_answer_settles_the_report_that_it_answers() {
 fn many(count: u32) -> Measuring {
     let mut config = config();
     config.limits.urrs_per_session = count as usize;
-    let mut world = World::with(config, &[smf(2)]);
+    let mut world = World::with_smfs(config, &[smf(2)]);
     world.core.tables_mut().exact = true;
     let urr = |id| UrrIe {
         id,

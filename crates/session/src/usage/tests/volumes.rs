@@ -5,9 +5,9 @@ use pfcp::ie::{
     ApplyAction, MeasurementInformation, PfcpSmReqFlags, ReportingTriggers as Asked,
     UsageReportTrigger as Told,
 };
+use testkit::requests::{far_of, far_to_core, remove};
 
 use super::*;
-use crate::shard::tests::{far_of, remove};
 
 fn threshold(octets: u64) -> UrrIe {
     UrrIe::volume(1, Asked::VOLTH).limit(IeType::VOLUME_THRESHOLD, total(octets))
@@ -207,7 +207,7 @@ fn a_quota_of_nothing_closes_at_once_and_its_far_says_what_happens_then() {
     assert_eq!(actions(&it), [Action::Buffer; 2]);
     // Towards the core a downlink packet cannot go.
     it.modify(|w| {
-        crate::shard::tests::far_to_core(w, 4);
+        far_to_core(w, 4);
         w.grouped(IeType::UPDATE_URR, |w| {
             w.put(IeType::URR_ID, 1u32);
             w.put(IeType::FAR_ID, 4u32);

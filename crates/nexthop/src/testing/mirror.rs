@@ -4,28 +4,33 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use compiled::NiId;
-use nexthop::netlink::Netlink;
-use nexthop::{
-    Config, KernelChange, L2, Mac, NetworkInstance, NextHop, NextHops, Port, Request, TABLE_MAIN,
-};
 
 use super::cable::{PATIENCE, ifindex, ip};
 use super::recorder::Recorder;
+use crate::netlink::Netlink;
+use crate::{
+    Config, KernelChange, L2, Mac, NetworkInstance, NextHop, NextHops, Port, Request, TABLE_MAIN,
+};
 
 /// The kernel here, the model of it, and tables that remember.
-pub(crate) struct Mirror {
-    pub(crate) netlink: Netlink,
+pub struct Mirror {
+    /// The kernel here.
+    pub netlink: Netlink,
     changes: Receiver<KernelChange>,
-    pub(crate) model: NextHops,
-    pub(crate) tables: Recorder,
+    /// The model of it.
+    pub model: NextHops,
+    /// Tables that follow the model.
+    pub tables: Recorder,
 }
 
 impl Mirror {
-    pub(crate) fn start() -> Self {
+    /// Of the cable.
+    pub fn start() -> Self {
         Self::of(&["n6"], TABLE_MAIN)
     }
 
-    pub(crate) fn of(interfaces: &[&str], table: u32) -> Self {
+    /// Of these interfaces and this routing table.
+    pub fn of(interfaces: &[&str], table: u32) -> Self {
         let port = |(slot, name): (usize, &&str)| Port {
             slot: slot as u32,
             name: (*name).to_owned(),
@@ -56,7 +61,8 @@ impl Mirror {
         }
     }
 
-    pub(crate) fn turn(&mut self) {
+    /// Apply what has been heard.
+    pub fn turn(&mut self) {
         let mut requests = Vec::new();
         self.model.reconcile(&mut self.tables, &mut requests);
         self.tables.assert_no_leak();
@@ -66,7 +72,7 @@ impl Mirror {
     }
 
     /// Turn the loop until the kernel has been told all that follows from what it has said.
-    pub(crate) fn settle(&mut self) {
+    pub fn settle(&mut self) {
         // What is heard in the first round is asked for in the second, and done in the third.
         for _ in 0..3 {
             self.netlink.request(Request::DumpRoutes);
@@ -83,12 +89,7 @@ impl Mirror {
     }
 
     /// Turn the loop until packets to `to` go where they should; how long it took.
-    pub(crate) fn until(
-        &mut self,
-        what: &str,
-        to: &str,
-        wanted: impl Fn(&NextHop) -> bool,
-    ) -> Duration {
+    pub fn until(&mut self, what: &str, to: &str, wanted: impl Fn(&NextHop) -> bool) -> Duration {
         let since = Instant::now();
         self.turn();
         loop {
@@ -110,7 +111,8 @@ impl Mirror {
     }
 }
 
-pub(crate) fn leads_to(mac: Mac) -> impl Fn(&NextHop) -> bool {
+/// By way of this neighbour at the other end of the cable.
+pub fn leads_to(mac: Mac) -> impl Fn(&NextHop) -> bool {
     let from = Mac([2, 0, 0, 0, 0, 6]);
     move |hop| matches!(hop, NextHop::Resolved { l2, port: 0, .. } if *l2 == L2::new(mac, from, None))
 }

@@ -7,14 +7,15 @@ use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use nexthop::Mac;
 use nix::sched::{CloneFlags, setns, unshare};
 
+use crate::Mac;
+
 /// Longer than anything takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Run in the network namespace of the calling thread.
-pub(crate) fn sh(command: &str) -> String {
+pub fn sh(command: &str) -> String {
     let output = Command::new("sh").args(["-ec", command]).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command}: {stderr}");
@@ -22,16 +23,18 @@ pub(crate) fn sh(command: &str) -> String {
 }
 
 /// Move this thread into a network namespace of its own.
-pub(crate) fn enter_fresh_namespace() {
+pub fn enter_fresh_namespace() {
     unshare(CloneFlags::CLONE_NEWNET).expect("these tests need root");
     sh("ip link set lo up");
 }
 
 /// The machine at the other end of the cable.
-pub(crate) struct Host(File);
+pub struct Host(File);
 
 impl Host {
-    pub(crate) fn new() -> Self {
+    /// Without any interface but its loopback.
+    #[allow(clippy::new_without_default, reason = "it makes a namespace")]
+    pub fn new() -> Self {
         let make = || {
             enter_fresh_namespace();
             File::open("/proc/thread-self/ns/net").unwrap()
@@ -39,11 +42,13 @@ impl Host {
         Self(std::thread::spawn(make).join().unwrap())
     }
 
-    pub(crate) fn path(&self) -> String {
+    /// Its network namespace, for `ip`.
+    pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    /// Do this in a thread of its own there.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let work = || {
             setns(&self.0, CloneFlags::CLONE_NEWNET).unwrap();
             work()
@@ -51,15 +56,17 @@ impl Host {
         std::thread::scope(|scope| scope.spawn(work).join().unwrap())
     }
 
-    pub(crate) fn sh(&self, command: &str) {
+    /// Run this there.
+    pub fn sh(&self, command: &str) {
         self.run(|| sh(command));
     }
 }
 
-pub(crate) const PEER_MAC: Mac = Mac([2, 0, 0, 0, 0, 0x20]);
+/// Of `net`.
+pub const PEER_MAC: Mac = Mac([2, 0, 0, 0, 0, 0x20]);
 
 /// `n6` here, `net` there, with addresses at both ends.
-pub(crate) fn cable() -> Host {
+pub fn cable() -> Host {
     enter_fresh_namespace();
     let host = Host::new();
     sh(&format!(
@@ -83,7 +90,7 @@ pub(crate) fn cable() -> Host {
 }
 
 /// Within a second a fresh link has its multicast route, without which nobody is solicited.
-pub(crate) fn wait_for_ipv6(host: &Host) {
+pub fn wait_for_ipv6(host: &Host) {
     let routes = |name| {
         sh(&format!(
             "ip -6 route show table all type multicast dev {name}"
@@ -93,18 +100,21 @@ pub(crate) fn wait_for_ipv6(host: &Host) {
     wait_for("IPv6 there", || host.run(|| !routes("net").is_empty()));
 }
 
-pub(crate) fn ifindex(name: &str) -> u32 {
+/// Index of an interface here.
+pub fn ifindex(name: &str) -> u32 {
     sh(&format!(
         "cat /sys/class/net/{name}/ifindex 2>/dev/null || true"
     ));
     nix::net::if_::if_nametoindex(name).unwrap()
 }
 
-pub(crate) fn ip(text: &str) -> IpAddr {
+/// An address.
+pub fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-pub(crate) fn wait_for(what: &str, condition: impl Fn() -> bool) {
+/// Look until it holds.
+pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
     let since = Instant::now();
     while !condition() {
         assert!(since.elapsed() < PATIENCE, "waited in vain for {what}");

@@ -1,107 +1,54 @@
-//! A small site that the tests forward through, and the frames they send.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "test helpers"
-)]
-#![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
+//! Packets as they arrive at the site of the tests, and what left it, read.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::time::{Duration, Instant};
 
-use compiled::{Marks, NiId, PolicyId};
-use ipnet::IpNet;
-use nexthop::{Family, L2, Mac, NextHop, NextHopTables, PeerChange};
-use nix::fcntl::{Flock, FlockArg};
-use session::config::{Config, NetworkInstance};
-use session::testing::reference::{Arrival, Packet};
-use tables::trace::TraceKey;
-use tables::{PortConfig, Roles, Tables};
+use compiled::{Marks, NiId, Qfi};
 
 /// Our N3 address.
 pub const N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 1);
 /// Our other N3 address.
 pub const N3_6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 1);
-/// A gNB, and its other address.
+/// The other address of the gNB.
 pub const GNB_6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 1, 0, 0, 0, 1);
 /// A gNB.
 pub const GNB: Ipv4Addr = Ipv4Addr::new(10, 3, 1, 1);
 
-/// Port 0 is N3; ports 1 and 2 are N6 of network instances 0 and 1.
-pub fn ports() -> Vec<PortConfig> {
-    let port = |name: &str, n3, ni| PortConfig {
-        name: name.into(),
-        roles: Roles { n3, n6: !n3 },
-        ni: NiId(ni),
-        ..PortConfig::default()
-    };
-    vec![
-        port("n3", true, 0),
-        port("n6a", false, 0),
-        port("n6b", false, 1),
-    ]
+/// A packet as it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Way by which it comes in.
+    pub arrival: Arrival,
+    /// Inner source address.
+    pub src: IpAddr,
+    /// Inner destination address, of the same family.
+    pub dst: IpAddr,
+    /// Inner protocol.
+    pub proto: u8,
+    /// Source and destination port; `None`: a protocol, or a fragment, without.
+    pub ports: Option<(u16, u16)>,
+    /// ToS or Traffic Class.
+    pub tos: u8,
+    /// Of ESP or AH.
+    pub spi: Option<u32>,
+    /// IPv6 flow label.
+    pub label: u32,
 }
 
-/// MAC address of what stands behind a port.
-pub fn mac(port: u32) -> Mac {
-    Mac([2, 0, 0, 0, 1, port as u8])
-}
-
-/// A resolved next hop out of a port.
-pub fn hop(port: u32) -> NextHop {
-    NextHop::Resolved {
-        port,
-        ifindex: 10 + port,
-        mtu: 1500,
-        l2: L2::new(mac(port), Mac([2, 0, 0, 0, 0, port as u8]), None),
-        addr: IpAddr::V4(Ipv4Addr::new(192, 0, 2, port as u8)),
-    }
-}
-
-/// Default routes for both network instances, pools, our address.
-pub fn furnish(tables: &mut Tables) {
-    tables.set_local(&[N3.into(), N3_6.into()]).unwrap();
-    for ni in 0..2u16 {
-        let out = tables.alloc_nexthop(&hop(u32::from(ni) + 1)).unwrap();
-        let v4: IpNet = "0.0.0.0/0".parse().unwrap();
-        let v6: IpNet = "::/0".parse().unwrap();
-        tables
-            .set_ni_routes(NiId(ni), Family::V4, &[(v4, out)])
-            .unwrap();
-        tables
-            .set_ni_routes(NiId(ni), Family::V6, &[(v6, out)])
-            .unwrap();
-    }
-    // Addresses of network instance 1 are found in the buckets.
-    for pool in ["10.60.0.0/17", "2001:db8:60::/48"] {
-        let pool: IpNet = pool.parse().unwrap();
-        tables.register_pool(NiId(0), pool).unwrap();
-    }
-}
-
-/// The first forwarding policy leads packets of either network instance where the other one's routes lead.
-pub fn furnish_policy(tables: &mut Tables) {
-    for ni in 0..2u16 {
-        let out = tables.alloc_nexthop(&hop(2 - u32::from(ni))).unwrap();
-        let routes = PolicyId(0).routes_for(NiId(ni), 2);
-        for (family, net) in [(Family::V4, "0.0.0.0/0"), (Family::V6, "::/0")] {
-            let net: IpNet = net.parse().unwrap();
-            tables.set_ni_routes(routes, family, &[(net, out)]).unwrap();
-        }
-    }
-}
-
-/// Give new peers their next hop out of port 0, as the mirror of the kernel does. `n3`: its index.
-pub fn resolve_peers(tables: &mut Tables, n3: u32) -> Vec<PeerChange> {
-    let mut changes = Vec::new();
-    tables.take_peer_changes(&mut changes);
-    for change in &changes {
-        if let PeerChange::Added(peer) = *change {
-            tables.swap_peer_nexthop(peer, n3);
-        }
-    }
-    changes
+/// Way by which a packet comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// GTP-U on N3 or N9.
+    Tunnel {
+        /// TEID.
+        teid: u32,
+        /// Of the PDU Session Container, if there is one.
+        qfi: Option<Qfi>,
+    },
+    /// Plain IP on N6.
+    Network {
+        /// Network instance of the interface.
+        ni: NiId,
+    },
 }
 
 fn sum16(bytes: &[u8], start: u32) -> u16 {
@@ -305,118 +252,4 @@ fn read_outer6(ip: &[u8]) -> (IpAddr, &[u8]) {
     assert_eq!(sum16(&ip[40..], pseudo), 0xffff, "UDP checksum");
     let remote: [u8; 16] = ip[24..40].try_into().unwrap();
     (remote.into(), &ip[48..])
-}
-
-/// Follow packets with these keys from now on.
-pub fn follow(tables: &mut Tables, keys: &[(TraceKey, u32)]) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !tables.follow(keys).unwrap() {
-        assert!(Instant::now() < deadline, "programs never came");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Loading programs needs it; a test that did not run must not look as if it had passed.
-pub fn need_root() {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let uid = status
-        .lines()
-        .find(|line| line.starts_with("Uid:"))
-        .unwrap();
-    assert_eq!(
-        uid.split_whitespace().nth(2),
-        Some("0"),
-        "loading XDP programs needs root"
-    );
-}
-
-/// One random number after another.
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next one.
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    /// One below `n`.
-    pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    /// Flip, set, cut or grow; some octets, or lengths and types that matter.
-    pub fn mutate(&mut self, frame: &mut Vec<u8>) {
-        for _ in 0..self.below(4) {
-            let at = self.below(frame.len().min(90));
-            match self.below(6) {
-                0 => frame[at] ^= 1 << self.below(8),
-                1 => frame[at] = self.next() as u8,
-                2 => frame[at] = [0, 1, 4, 6, 0x7f, 0x80, 0x85, 0xff][self.below(8)],
-                3 => frame.truncate(14.max(at)),
-                4 => frame.extend(vec![self.next() as u8; self.below(32)]),
-                _ => frame[at] = frame[at].wrapping_add(1),
-            }
-        }
-        // The kernel takes no test frame shorter than an Ethernet header.
-        frame.resize(frame.len().max(14), 0);
-    }
-}
-
-/// Two network instances.
-pub fn session_config() -> Config {
-    let ni = |name: &str| NetworkInstance {
-        name: name.into(),
-        ..NetworkInstance::default()
-    };
-    Config {
-        n3: vec![N3.into(), N3_6.into()],
-        network_instances: vec![ni("a"), ni("b")],
-        ..Config::default()
-    }
-}
-
-/// Pages of 2 MiB, reserved until this is dropped. Others may reserve some meanwhile.
-pub struct HugePages(u64);
-
-const RESERVED: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-
-impl HugePages {
-    fn change(by: i64) -> u64 {
-        let file = std::fs::File::open(RESERVED).unwrap();
-        let _lock = Flock::lock(file, FlockArg::LockExclusive).unwrap();
-        let number = || -> i64 {
-            std::fs::read_to_string(RESERVED)
-                .unwrap()
-                .trim()
-                .parse()
-                .unwrap()
-        };
-        let before = number();
-        std::fs::write(RESERVED, (before + by).max(0).to_string()).unwrap();
-        number().abs_diff(before)
-    }
-
-    /// So many more than there are.
-    pub fn reserve(pages: i64) -> Self {
-        let reserved = Self(Self::change(pages));
-        assert_eq!(reserved.0, pages as u64, "pages that the kernel has");
-        reserved
-    }
-}
-
-impl Drop for HugePages {
-    fn drop(&mut self) {
-        Self::change(-(self.0 as i64));
-    }
-}
-
-/// Have the kernel say nothing of itself on interfaces of this thread's namespace.
-pub fn quiet_kernel() {
-    for which in ["all", "default"] {
-        let file = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
-        std::fs::write(file, "1").unwrap();
-    }
 }

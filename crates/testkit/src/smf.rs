@@ -1,21 +1,9 @@
-//! An SMF as seen by the core, built on `rs-pfcp` so that our own codec cannot agree with its own
-//! mistakes, and tables that only remember what is published.
+//! An SMF, whose octets `rs-pfcp` writes and reads, so that our own codec cannot agree with its own mistakes.
+#![allow(missing_docs, reason = "named as in TS 29.244")]
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic
-)]
-
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, UNIX_EPOCH};
 
-use compiled::{
-    Action, Compiled, Counters, Holding, Key, NoRoom, PdrId as OurPdrId, Resource, Tables,
-};
 use rs_pfcp::ie::apply_action::ApplyAction;
 use rs_pfcp::ie::cause::{Cause, CauseValue};
 use rs_pfcp::ie::create_far::CreateFar;
@@ -42,177 +30,8 @@ use rs_pfcp::ie::ue_ip_address::UeIpAddress;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 use rs_pfcp::message::header::Header;
-use session::config::{Config, NetworkInstance as OurInstance, NodeIdConfig};
-use session::event::Event;
-use session::{Core, Outbox, Time};
 
-/// Our Recovery Time Stamp in all tests.
-pub const OUR_RECOVERY: u32 = 3_900_000_000;
-
-/// What is in the tables, by number of publication.
-#[derive(Default)]
-pub struct Recorder {
-    pub live: BTreeMap<u64, Vec<Key>>,
-    /// Tunnel ends of what is published, theirs and ours.
-    pub paths: BTreeMap<u64, Vec<(IpAddr, IpAddr)>>,
-    published: u64,
-    /// How often each was.
-    pub publications: BTreeMap<u64, usize>,
-    /// Entries that there are.
-    pub room: Option<u64>,
-    entries: BTreeMap<u64, u64>,
-}
-
-#[derive(Default)]
-pub struct Handle(Option<u64>);
-
-impl Tables for Recorder {
-    type Handle = Handle;
-
-    fn direct_teids(&self) -> u32 {
-        1 << 20
-    }
-
-    fn publish(&mut self, handle: &mut Handle, new: &Compiled) -> Result<(), NoRoom> {
-        let entries = new.entries.len() as u64;
-        let held = handle.0.map_or(0, |number| self.entries[&number]);
-        let all: u64 = self.entries.values().sum();
-        if self.room.is_some_and(|room| all - held + entries > room) {
-            return Err(NoRoom::of("entries"));
-        }
-        if let Some((_, more)) = new.more.iter().find(|(of, _)| *of == Resource::Entries)
-            && entries.saturating_sub(held) > *more
-        {
-            return Err(NoRoom::kept("entries"));
-        }
-        let keys: Vec<Key> = new.keys.iter().map(|(key, _)| *key).collect();
-        let number = *handle.0.get_or_insert_with(|| {
-            self.published += 1;
-            self.published
-        });
-        *self.publications.entry(number).or_default() += 1;
-        self.live.insert(number, keys);
-        self.entries.insert(number, entries);
-        let tunnels = new.entries.iter().filter_map(|entry| match entry.action {
-            Action::Tunnel { peer, local, .. } => Some((peer, local)),
-            _ => None,
-        });
-        self.paths.insert(number, tunnels.collect());
-        Ok(())
-    }
-
-    fn room(&self, of: Resource) -> Option<u64> {
-        self.room.filter(|_| of == Resource::Entries)
-    }
-
-    fn holds(&self, handle: &Handle) -> Holding {
-        let mut held = Holding::default();
-        let entries = handle.0.and_then(|number| self.entries.get(&number));
-        held.add(Resource::Entries, entries.copied().unwrap_or(0));
-        held
-    }
-
-    fn withdraw(&mut self, handle: &mut Handle) {
-        if let Some(number) = handle.0.take() {
-            self.live.remove(&number);
-            self.entries.remove(&number);
-            self.paths.remove(&number);
-        }
-    }
-
-    fn gtpu_paths(&self, each: &mut dyn FnMut(IpAddr, IpAddr)) {
-        for (remote, local) in self.paths.values().flatten() {
-            each(*remote, *local);
-        }
-    }
-
-    fn counters(&self, _: &Handle, _: OurPdrId) -> Counters {
-        Counters::default()
-    }
-}
-
-pub fn config() -> Config {
-    Config {
-        node_id: NodeIdConfig::Fqdn("upf1.example.org".into()),
-        n4: vec![[10, 100, 0, 1].into()],
-        n3: vec![[10, 3, 0, 1].into()],
-        network_instances: vec![OurInstance {
-            name: "internet".into(),
-            pools4: vec!["10.60.0.0/16".parse().unwrap()],
-            pools6: vec!["2001:db8:60::/48".parse().unwrap()],
-            ..OurInstance::default()
-        }],
-        seed: 7,
-        ..Config::default()
-    }
-}
-
-/// The core with a clock that the test moves.
-pub struct World {
-    pub core: Core<Recorder>,
-    pub now: Time,
-    pub out: Outbox,
-    pub events: Vec<Event>,
-}
-
-impl World {
-    pub fn new(config: Config) -> Self {
-        let core = Core::new(config, OUR_RECOVERY, Recorder::default());
-        Self {
-            core,
-            now: Time(1_000_000_000),
-            out: Outbox::new(),
-            events: Vec::new(),
-        }
-    }
-
-    /// Give a datagram to the core; what it sends.
-    pub fn receive(&mut self, from: SocketAddr, datagram: &[u8]) -> Vec<(SocketAddr, Vec<u8>)> {
-        self.out.clear();
-        self.core.expect(std::iter::once((from, datagram)));
-        self.core.receive(self.now, from, datagram, &mut self.out);
-        self.take()
-    }
-
-    /// Move the clock, and let fall due what is due on the way; what the core sends.
-    pub fn pass(&mut self, time: Duration) -> Vec<(SocketAddr, Vec<u8>)> {
-        let end = self.now.after(time);
-        let mut sent = Vec::new();
-        for _ in 0..100_000 {
-            let Some(due) = self.core.next_deadline().filter(|due| *due <= end) else {
-                self.now = end;
-                return sent;
-            };
-            self.now = self.now.max(due);
-            self.out.clear();
-            self.core.advance(self.now, &mut self.out);
-            sent.extend(self.take());
-        }
-        panic!("deadlines do not end");
-    }
-
-    pub fn take(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
-        self.events.extend_from_slice(self.out.events());
-        let sent = self
-            .out
-            .iter()
-            .map(|(to, datagram)| (to, datagram.to_vec()))
-            .collect();
-        self.out.clear();
-        sent
-    }
-
-    pub fn live(&self) -> usize {
-        self.core.tables().live.len()
-    }
-
-    pub fn ignored(&self, name: &str) -> u64 {
-        (self.core.stats().ignored_messages())
-            .find(|(why, _)| why.name() == name)
-            .unwrap()
-            .1
-    }
-}
+use crate::upf::{Sent, Upf};
 
 /// An SMF without a socket.
 pub struct Smf {
@@ -312,8 +131,8 @@ impl Smf {
     }
 
     /// Send a datagram; the one answer, which must come back to where it was sent from.
-    pub fn exchange(&self, world: &mut World, datagram: &[u8]) -> Answer {
-        let mut sent = world.receive(self.address, datagram);
+    pub fn exchange(&self, upf: &mut impl Upf, datagram: &[u8]) -> Answer {
+        let mut sent = upf.receive(self.address, datagram);
         assert_eq!(sent.len(), 1, "one answer to {datagram:02x?}: {sent:02x?}");
         let (to, raw) = sent.pop().unwrap();
         assert_eq!(to, self.address);
@@ -323,13 +142,13 @@ impl Smf {
 
     pub fn ask(
         &mut self,
-        world: &mut World,
+        upf: &mut impl Upf,
         message_type: MsgType,
         seid: Option<u64>,
         ies: &[Ie],
     ) -> Answer {
         let datagram = self.datagram(message_type, seid, ies);
-        let answer = self.exchange(world, &datagram);
+        let answer = self.exchange(upf, &datagram);
         assert_eq!(answer.header.sequence_number.0, self.sequence);
         answer
     }
@@ -338,21 +157,21 @@ impl Smf {
         vec![self.node_id.to_ie(), recovery_ie(self.recovery)]
     }
 
-    pub fn associate(&mut self, world: &mut World) {
+    pub fn associate(&mut self, upf: &mut impl Upf) {
         let ies = self.setup_ies();
-        let answer = self.ask(world, MsgType::AssociationSetupRequest, None, &ies);
+        let answer = self.ask(upf, MsgType::AssociationSetupRequest, None, &ies);
         assert_eq!(answer.cause(), CauseValue::RequestAccepted);
     }
 
-    pub fn release(&mut self, world: &mut World) -> Answer {
+    pub fn release(&mut self, upf: &mut impl Upf) -> Answer {
         let ies = [self.node_id.to_ie()];
-        self.ask(world, MsgType::AssociationReleaseRequest, None, &ies)
+        self.ask(upf, MsgType::AssociationReleaseRequest, None, &ies)
     }
 
-    pub fn heartbeat(&mut self, world: &mut World) -> Vec<(SocketAddr, Vec<u8>)> {
+    pub fn heartbeat(&mut self, upf: &mut impl Upf) -> Sent {
         let recovery = self.recovery;
         let datagram = self.datagram(MsgType::HeartbeatRequest, None, &[recovery_ie(recovery)]);
-        world.receive(self.address, &datagram)
+        upf.receive(self.address, &datagram)
     }
 
     /// A session with 2 PDRs, 2 FARs and 1 QER; TEID and UE address are ours to choose.
@@ -378,25 +197,25 @@ impl Smf {
     }
 
     /// Establish one; its SEID at the UPF.
-    pub fn establish(&mut self, world: &mut World) -> u64 {
+    pub fn establish(&mut self, upf: &mut impl Upf) -> u64 {
         let datagram = self.establishment();
-        let answer = self.exchange(world, &datagram);
+        let answer = self.exchange(upf, &datagram);
         let offending = answer.offending_ie();
         assert_eq!(answer.cause(), CauseValue::RequestAccepted, "{offending:?}");
         assert_eq!(answer.seid(), self.next_seid);
         answer.up_seid()
     }
 
-    pub fn delete(&mut self, world: &mut World, seid: u64) -> Answer {
-        self.ask(world, MsgType::SessionDeletionRequest, Some(seid), &[])
+    pub fn delete(&mut self, upf: &mut impl Upf, seid: u64) -> Answer {
+        self.ask(upf, MsgType::SessionDeletionRequest, Some(seid), &[])
     }
 
-    pub fn modify(&mut self, world: &mut World, seid: u64) -> Answer {
-        self.ask(world, MsgType::SessionModificationRequest, Some(seid), &[])
+    pub fn modify(&mut self, upf: &mut impl Upf, seid: u64) -> Answer {
+        self.ask(upf, MsgType::SessionModificationRequest, Some(seid), &[])
     }
 
     /// Answer what the core asked, if it was for us.
-    pub fn respond(&self, world: &mut World, request: &[u8]) {
+    pub fn respond(&self, upf: &mut impl Upf, request: &[u8]) {
         let response = match request[1] {
             1 => encode(
                 MsgType::HeartbeatResponse,
@@ -425,7 +244,7 @@ impl Smf {
             }
             other => panic!("unexpected request {other}"),
         };
-        let sent = world.receive(self.address, &response);
+        let sent = upf.receive(self.address, &response);
         assert!(sent.is_empty(), "no answer to an answer");
     }
 }

@@ -6,31 +6,34 @@ use std::sync::Arc;
 
 use compiled::{NiId, NoRoom};
 use ipnet::IpNet;
-use nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, RouteView};
 
+use crate::{Family, NextHop, NextHopTables, Peer, PeerChange, RouteView};
+
+/// The one fake of [`NextHopTables`].
 #[derive(Debug, Default)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     hops: BTreeMap<u32, NextHop>,
     next: u32,
     routes: BTreeMap<(u16, bool), Vec<(IpNet, u32)>>,
     neighbours: BTreeMap<(u16, IpAddr), u32>,
     peers: BTreeMap<Peer, u32>,
-    pub(crate) peer_changes: Vec<PeerChange>,
+    /// To be taken.
+    pub peer_changes: Vec<PeerChange>,
     /// Calls that changed something that packets see.
-    pub(crate) stores: usize,
+    pub stores: usize,
     /// As last told.
-    pub(crate) n3_routes: Arc<RouteView>,
+    pub n3_routes: Arc<RouteView>,
     /// Of interfaces of network instances.
-    pub(crate) addresses: BTreeMap<u16, (Option<Ipv4Addr>, Option<Ipv6Addr>)>,
+    pub addresses: BTreeMap<u16, (Option<Ipv4Addr>, Option<Ipv6Addr>)>,
     /// Pools of every network instance.
-    pub(crate) pools: Vec<IpNet>,
+    pub pools: Vec<IpNet>,
     /// Refuse what needs room.
-    pub(crate) full: bool,
+    pub full: bool,
 }
 
 impl Recorder {
     /// Where a packet of a network instance goes, found as the pipeline finds it.
-    pub(crate) fn resolve(&self, ni: u16, to: IpAddr) -> NextHop {
+    pub fn resolve(&self, ni: u16, to: IpAddr) -> NextHop {
         let list = self.routes.get(&(ni, to.is_ipv4()));
         let found = list.and_then(|list| list.iter().find(|(net, _)| net.contains(&to)));
         let hop = found.map_or(NextHop::None, |(_, index)| self.hops[index]);
@@ -40,21 +43,25 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn peer(&self, peer: Peer) -> Option<NextHop> {
+    /// The next hop of packets to a gNB.
+    pub fn peer(&self, peer: Peer) -> Option<NextHop> {
         self.peers.get(&peer).map(|index| self.hops[index])
     }
 
-    pub(crate) fn routes(&self, ni: u16, family: Family) -> usize {
+    /// Number of routes.
+    pub fn routes(&self, ni: u16, family: Family) -> usize {
         self.routes
             .get(&(ni, family == Family::V4))
             .map_or(0, Vec::len)
     }
 
-    pub(crate) fn add_peer(&mut self, peer: Peer) {
+    /// A session sends to this gNB.
+    pub fn add_peer(&mut self, peer: Peer) {
         self.peer_changes.push(PeerChange::Added(peer));
     }
 
-    pub(crate) fn remove_peer(&mut self, peer: Peer) {
+    /// None does any more.
+    pub fn remove_peer(&mut self, peer: Peer) {
         self.peers.remove(&peer);
         self.peer_changes.push(PeerChange::Removed(peer));
     }
@@ -68,7 +75,7 @@ impl Recorder {
     }
 
     /// Everything allocated is named somewhere, and the other way round.
-    pub(crate) fn assert_no_leak(&self) {
+    pub fn assert_no_leak(&self) {
         assert_eq!(self.named(), self.hops.keys().copied().collect());
     }
 

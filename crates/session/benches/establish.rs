@@ -1,16 +1,20 @@
 //! What one Session Establishment Request costs the core (2 PDR, 2 FAR, 1 QER), and a path switch of such a session,
-//! without socket and tables. Floor: decoding the establishment alone.
+//! without socket and tables; the same with all changes kept where they outlive the process, and what a session costs whoever takes
+//! over. Floor: decoding the establishment alone.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::hint::black_box;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use arena::Arena;
 use criterion::{Criterion, criterion_group, criterion_main};
 use pfcp::message::SessionEstablishmentRequest;
 use pfcp::{IeType, MessageType, Writer};
 use rs_pfcp::ie::cause::CauseValue;
 use session::testing::world::{World, config};
+use session::{Change, Core, NodeRecord, Outbox};
 use testkit::smf::Smf;
 use testkit::tables::FakeTables;
 
@@ -60,6 +64,22 @@ fn establish(c: &mut Criterion) {
         node.receive(&datagram);
         b.iter(|| node.receive(black_box(&datagram)));
     });
+
+    let mut node = Node::new(&mut smf).keeping();
+    c.bench_function("establish, kept", |b| {
+        b.iter_custom(|n| node.time(n, &mut datagram).0)
+    });
+    let (seids, mut switched) = (node.establish_some(&mut datagram), 0);
+    c.bench_function("modify, kept", |b| {
+        b.iter_custom(|n| node.time_path_switches(n, &seids, &mut switched))
+    });
+    c.bench_function("take over", |b| {
+        b.iter_custom(|n| node.time_succession().mul_f64(n as f64 / ALIVE as f64));
+    });
+    node.delete(&seids);
+    c.bench_function("delete, kept", |b| {
+        b.iter_custom(|n| node.time(n, &mut datagram).1)
+    });
 }
 
 /// Session Modification Request: the downlink FAR leads to the gNB of this number.
@@ -83,7 +103,12 @@ struct Node {
     world: World,
     from: std::net::SocketAddr,
     sequence: u32,
+    /// `None`: nothing is kept.
+    kept: Option<Arena<&'static [AtomicU64]>>,
 }
+
+/// Place of the node's record, behind those of sessions.
+const NODE: u32 = 1 << 17;
 
 /// Sessions alive at once: enough to leave the first caches.
 const ALIVE: u64 = 50_000;
@@ -95,6 +120,7 @@ impl Node {
             world: World::over(config(), 1, FakeTables::forgetful(1 << 20)),
             from: smf.address,
             sequence: 1000,
+            kept: None,
         };
         let setup = smf.setup_ies();
         let setup = smf.datagram(
@@ -106,6 +132,16 @@ impl Node {
         node
     }
 
+    /// All changes are kept.
+    fn keeping(mut self) -> Self {
+        let places = NODE + 1;
+        let words = arena::octets_for(places, 256) / size_of::<AtomicU64>();
+        let words: &[AtomicU64] = Vec::leak((0..words).map(|_| AtomicU64::new(0)).collect());
+        self.kept = Some(Arena::create(words, places, &[]).unwrap());
+        self.world.core.note_changes();
+        self
+    }
+
     /// Without a copy of what is sent.
     fn receive(&mut self, datagram: &[u8]) {
         let World { core, now, out, .. } = &mut self.world;
@@ -113,6 +149,29 @@ impl Node {
         now.0 += 10_000;
         core.receive(*now, self.from, datagram, out);
         assert_eq!(out.len(), 1);
+        if let Some(kept) = &mut self.kept {
+            core.changes(false, |change| match change {
+                Change::Session(place, octets) => kept.put(place, octets).unwrap(),
+                Change::Gone(place) => kept.remove(place),
+                Change::Node(octets) => kept.put(NODE, octets).unwrap(),
+            });
+        }
+    }
+
+    /// How long another process takes to go on with all sessions.
+    fn time_succession(&self) -> Duration {
+        let kept = self.kept.as_ref().unwrap();
+        let begin = Instant::now();
+        let node = NodeRecord::read(&kept.get(NODE).unwrap()).unwrap();
+        let (mut out, now) = (Outbox::new(), self.world.now);
+        let mut core = Core::new(config(), node.recovery(), FakeTables::forgetful(1 << 20));
+        core.resume(now, &node, &mut out).unwrap();
+        for (_, octets) in kept.records().filter(|(place, _)| *place != NODE) {
+            let record = node.session(&octets).unwrap();
+            core.adopt(now, record, &mut out).unwrap();
+        }
+        assert_eq!(core.session_count() as u64, ALIVE);
+        begin.elapsed()
     }
 
     /// Sessions for [`Self::time_path_switches`], in random order.

@@ -472,7 +472,7 @@ struct Side {
     made: usize,
 }
 
-/// What outlives the process.
+/// The file that outlives the process.
 #[derive(Default)]
 struct Memory {
     node: Vec<u8>,
@@ -507,7 +507,7 @@ impl Dice {
     }
 }
 
-/// What happens next. Sessions are meant by their place in the list.
+/// The next event. Sessions are meant by their place in the list.
 #[derive(Clone, Copy, Debug)]
 enum Move {
     Establish { smf: usize, network: &'static str },

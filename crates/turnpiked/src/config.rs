@@ -568,7 +568,7 @@ impl Default for UsageLog {
     }
 }
 
-/// Where sessions outlive the process.
+/// Folder in which sessions outlive the process, and whether a stop leaves them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct State {
@@ -577,7 +577,7 @@ pub(crate) struct State {
     pub(crate) on_stop: OnStop,
 }
 
-/// What a signal to end does to sessions.
+/// Sessions when a signal asks for the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OnStop {

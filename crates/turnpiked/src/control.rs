@@ -207,7 +207,7 @@ impl Control {
         Ok(())
     }
 
-    /// What a process before this one has left goes on.
+    /// Sessions that a process before this one has left go on.
     fn take_over(&mut self) -> Result<()> {
         if let Some(beginning) = self.beginning.take() {
             let now = self.now();

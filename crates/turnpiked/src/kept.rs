@@ -30,7 +30,7 @@ const RECORD_OCTETS: usize = 1024;
 const NODE_OCTETS: u64 = 16 << 20;
 /// Times of heartbeats and the like are kept so often.
 const NODE_AGE: Duration = Duration::from_secs(1);
-/// What found no room is tried again so often.
+/// Changes that found no room are tried again so often.
 const RETRY: Duration = Duration::from_secs(1);
 /// Records that cannot be taken in and are said one by one.
 const LOST_SAID: usize = 20;
@@ -77,7 +77,7 @@ pub(crate) struct Beginning {
     identity: (u32, u64),
 }
 
-/// Where changes are kept.
+/// The file that changes are kept in.
 pub(crate) struct Kept {
     files: Files,
     arena: Arena<Words>,
@@ -123,6 +123,14 @@ impl Files {
         for path in [&self.path, &self.new] {
             let _ = fs::remove_file(path);
         }
+    }
+
+    /// Sessions are kept nowhere. They change from now on, and nobody is to go on with them as they were; nor is anybody else to
+    /// have the files while this process lives.
+    fn give_up(self, error: &anyhow::Error) {
+        tracing::error!("{:?}: {error:#}: sessions end with this process", self.path);
+        self.remove();
+        std::mem::forget(self);
     }
 
     /// Sessions of a process that is no more. `None`: there was none since this host was started.
@@ -258,12 +266,7 @@ impl Beginning {
         let arena = match arena {
             Ok(arena) => arena,
             Err(error) => {
-                let path = &files.path;
-                tracing::error!("{path:?}: {error:#}: sessions end with this process");
-                // They change from now on, and nobody is to go on with them as they were.
-                files.remove();
-                // Nobody else is to have the files all the same.
-                std::mem::forget(files);
+                files.give_up(&error);
                 return Ok(None);
             }
         };
@@ -283,7 +286,11 @@ impl Beginning {
             kept.try_again(core);
         }
         let Files { path, new, .. } = &kept.files;
-        fs::rename(new, path).with_context(|| format!("state.dir: {path:?}"))?;
+        if let Err(error) = fs::rename(new, path) {
+            core.set_full(false);
+            kept.files.give_up(&error.into());
+            return Ok(None);
+        }
         Ok(Some(kept))
     }
 }

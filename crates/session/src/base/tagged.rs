@@ -69,7 +69,7 @@ impl<'o> Fields<'o> {
         value_of(octets)
     }
 
-    /// Those from here on, whatever they are: whole, and in order.
+    /// All from here on, whatever they are: whole, and in order.
     pub(crate) fn later(mut self) -> Result<Later, Malformed> {
         let rest = self.rest;
         while self.next()?.is_some() {}

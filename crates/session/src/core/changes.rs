@@ -1,4 +1,4 @@
-//! What has changed since it was last kept, as octets that outlive the process.
+//! Changes since they were last kept, as octets that outlive the process.
 
 use compiled::Tables;
 

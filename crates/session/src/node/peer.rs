@@ -440,7 +440,8 @@ impl Peers {
         Some(new)
     }
 
-    /// Remember that this peer speaks from here. Returns whether that is news.
+    /// Remember that this peer speaks from here. Returns whether it has spoken from no port of this address before: requests from
+    /// other ports find it by the address.
     pub(crate) fn learn_source(&mut self, id: PeerId, from: SocketAddr) -> bool {
         if self.by_source.get(&from) == Some(&id) {
             return false;
@@ -451,8 +452,9 @@ impl Peers {
         if peer.sources.contains(&from) {
             // Another association may have spoken from here in between.
             self.by_source.insert(from, id);
-            return true;
+            return false;
         }
+        let is_new = peer.sources.iter().all(|source| source.ip() != from.ip());
         if peer.sources.len() == SOURCES_MAX {
             // Whoever else says its Node ID does not crowd out the SMF itself.
             let own = peer.address.ip();
@@ -464,7 +466,7 @@ impl Peers {
         }
         peer.sources.push(from);
         self.by_source.insert(from, id);
-        true
+        is_new
     }
 }
 

@@ -259,11 +259,6 @@ impl NodeRecord {
         self.generation
     }
 
-    /// Our Node ID; one that is read has it.
-    pub fn node_id(&self) -> Option<&NodeId> {
-        self.us.as_ref()
-    }
-
     /// Our Recovery Time Stamp, as SMFs know it.
     pub fn recovery(&self) -> u32 {
         self.recovery

@@ -236,7 +236,7 @@ impl<T: Tables> Shard<T> {
         self.sessions.slab.note_changes();
     }
 
-    /// What is in this place may have changed.
+    /// The session in this place may have changed.
     pub(crate) fn note_change(&mut self, place: u32) {
         if let Some(place) = Place::new(place) {
             self.sessions.slab.note(place);

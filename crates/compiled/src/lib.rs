@@ -25,4 +25,4 @@ pub use meter::{
 };
 pub use room::{Holding, NoRoom, Resource};
 pub use session::{Compiled, FRAMED_MAX, Key, Select};
-pub use tables::{BufferLimits, Buffered, Counters, EndedTunnel, Tables};
+pub use tables::{BufferLimits, Buffered, CountedAt, Counters, EndedTunnel, Tables};

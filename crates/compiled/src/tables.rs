@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::{PdrId, PredefinedId};
 use crate::room::{Holding, NoRoom, Resource};
 use crate::session::Compiled;
@@ -93,6 +95,32 @@ pub trait Tables {
     fn counters_of(&self, _: &Self::Handle, _: PdrId, _: PredefinedId) -> Counters {
         Counters::default()
     }
+
+    /// From now on, nothing that [`Self::counted_at`] has named is used again before [`Self::counts_are_kept`] is called, and
+    /// [`Self::next_recounted`] tells of what has changed.
+    fn keep_counts(&mut self) {}
+
+    /// Where packets of a session are counted, for whoever finds the tables when their process is gone.
+    fn counted_at(&self, _: &Self::Handle, _into: &mut Vec<CountedAt>) {}
+
+    /// A session whose packets are counted elsewhere since this was last asked, though it was not published, by its SEID.
+    fn next_recounted(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// What [`Self::counted_at`] says now is known elsewhere.
+    fn counts_are_kept(&mut self) {}
+}
+
+/// Where packets of a PDR are counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountedAt {
+    /// There may be several of one PDR; their counts are added.
+    pub pdr: PdrId,
+    /// Entries of the tables.
+    pub entries: Box<[u32]>,
+    /// Counts of entries that were in their place before.
+    pub before: Option<Box<Counters>>,
 }
 
 /// A tunnel that a path switch has left.
@@ -107,7 +135,7 @@ pub struct EndedTunnel {
 }
 
 /// Counts of one PDR.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Forwarded.
     pub packets: u64,

@@ -35,4 +35,5 @@ pub use shard::record::Record;
 pub use shard::resources::ResourceFill;
 pub use shard::view::{FarView, PdrView, PredefinedView, QerView, SessionView, UrrView};
 pub use usage::amount::Amount;
+pub use usage::measured::Uncounted;
 pub use usage::report::UsageRecord;

@@ -46,11 +46,13 @@ fn world() -> World {
 fn succeed_with(world: &mut World, config: Config) {
     let octets = world.core.node_record().write();
     let record = NodeRecord::read(&octets).unwrap();
-    let mut core = Core::new(config, record.recovery(), FakeTables::default());
+    let mut core = Core::new(config, record.recovery(), exact_tables());
     let mut out = Outbox::new();
     core.resume(world.now, &record, &mut out).unwrap();
     let seids: Vec<u64> = world.core.sessions(None).map(|of| of.seid).collect();
     for seid in &seids {
+        // Nobody finds these tables thereafter.
+        world.core.look(world.now, *seid, &mut out);
         let record = Record::read(&world.core.record(*seid).unwrap()).unwrap();
         assert_eq!(core.adopt(world.now, record, &mut out), Ok(*seid));
     }
@@ -466,6 +468,8 @@ struct Side {
     smfs: [Smf; 2],
     /// SEIDs, ours, of sessions that were established, with their tunnels, in that order.
     sessions: Vec<(usize, u64, u32)>,
+    /// Sessions that have had an inactivity timer.
+    watched: BTreeSet<u64>,
     kept: Memory,
     /// The node's times are kept with each so many-th message.
     period: usize,
@@ -494,6 +498,13 @@ impl Memory {
     }
 }
 
+/// Tables that count what they are told, and nothing else.
+fn exact_tables() -> FakeTables {
+    let mut tables = FakeTables::default();
+    tables.exact = true;
+    tables
+}
+
 /// SplitMix64.
 struct Dice(u64);
 
@@ -520,12 +531,13 @@ enum Move {
     Associate { smf: usize },
     Release { smf: usize },
     LostTunnel { session: usize },
+    Packets { session: usize, octets: u64 },
     Pass { ms: u64 },
 }
 
 fn draw(dice: &mut Dice, sessions: usize) -> Move {
     let (smf, session) = (dice.below(2), dice.below(sessions));
-    match dice.below(24) {
+    match dice.below(26) {
         0..=5 => Move::Establish {
             smf,
             network: ["internet", "ims"][dice.below(2)],
@@ -553,7 +565,11 @@ fn draw(dice: &mut Dice, sessions: usize) -> Move {
         },
         17 if dice.below(4) == 0 => Move::Associate { smf },
         18 if dice.below(4) == 0 => Move::Release { smf },
-        17..=19 => Move::LostTunnel { session },
+        17..=18 => Move::LostTunnel { session },
+        19..=20 => Move::Packets {
+            session,
+            octets: 1 + dice.below(1 << 20) as u64,
+        },
         _ => Move::Pass {
             ms: dice.below(30_000) as u64,
         },
@@ -599,10 +615,12 @@ impl Side {
             world: world(),
             smfs: [Smf::new(SMF1), Smf::new(SMF2)],
             sessions: Vec::new(),
+            watched: BTreeSet::new(),
             kept: Memory::default(),
             period,
             made: 0,
         };
+        side.world.core.tables_mut().exact = true;
         side.world.core.note_changes();
         for smf in &mut side.smfs {
             smf.associate(&mut side.world);
@@ -652,6 +670,7 @@ impl Side {
                 idle_s,
             } => match session(place) {
                 Some((smf, seid, _)) => {
+                    self.watched.insert(seid);
                     let timer = number(IeType::UserPlaneInactivityTimer, idle_s.into());
                     self.say(smf, modification, Some(seid), &[timer])
                 }
@@ -686,6 +705,21 @@ impl Side {
                 Some((.., teid)) => self.lose(teid),
                 None => Vec::new(),
             },
+            Move::Packets {
+                session: place,
+                octets,
+            } => {
+                // When a watched one is looked at is not in the record that the second node goes on from.
+                let unwatched = |(_, seid, _): &_| {
+                    self.world.core.session(*seid).is_some() && !self.watched.contains(seid)
+                };
+                if let Some((_, seid, _)) = session(place).filter(unwatched) {
+                    let tables = self.world.core.tables_mut();
+                    tables.packet(seid, 1, octets);
+                }
+                // Nobody looks.
+                return Vec::new();
+            }
             Move::Pass { ms } => self.pass(ms),
         };
         self.made += 1;
@@ -699,19 +733,22 @@ impl Side {
         sent
     }
 
-    /// The process dies, and another one finds what it has kept.
+    /// The process dies, and another one finds what it has kept, and tables that have counted all packets.
     fn die(&mut self, config: Config) {
         let world = &mut self.world;
         let (count, live) = (world.core.session_count(), world.live());
         let node = NodeRecord::read(&self.kept.node).unwrap();
-        let mut core = Core::new(config, node.recovery(), FakeTables::default());
+        let mut core = Core::new(config, node.recovery(), exact_tables());
         core.note_changes();
         core.resume(world.now, &node, &mut world.out).unwrap();
         for octets in self.kept.sessions.values() {
             let record = node
                 .session(octets)
                 .unwrap_or_else(|e| panic!("{e}: {octets:02x?}"));
-            core.adopt(world.now, record, &mut world.out).unwrap();
+            let counted = |entry| world.core.tables().counted(entry);
+            let uncounted = record.uncounted(false, counted);
+            let seid = core.adopt(world.now, record, &mut world.out).unwrap();
+            core.count(world.now, seid, &uncounted, &mut world.out);
         }
         world.core = core;
         assert!(world.sent().is_empty());
@@ -810,6 +847,59 @@ fn masked(mut raw: Vec<u8>) -> Vec<u8> {
     }
     mask(&mut raw[header..]);
     raw
+}
+
+/// With tables that end with the process, which does what is to be done before.
+#[test]
+fn packets_that_are_looked_at_in_the_end_count_as_activity() {
+    for active in [false, true] {
+        let mut side = Side::new(1);
+        side.make(Move::Establish {
+            smf: 0,
+            network: "internet",
+        });
+        let seid = side.sessions[0].1;
+        side.make(Move::Watch {
+            session: 0,
+            idle_s: 80,
+        });
+        side.make(Move::Pass { ms: 71_000 });
+        let world = &mut side.world;
+        if active {
+            world.core.tables_mut().packet(seid, 1, 100);
+        }
+        world.core.look(world.now, seid, &mut world.out);
+        succeed(world);
+        let reported = of_sessions(&side.make(Move::Pass { ms: 20_000 }));
+        assert_eq!(reported.is_empty(), active);
+    }
+}
+
+/// A user who was active until its UPF died is not taken for idle.
+#[test]
+fn packets_that_nobody_has_looked_at_count_as_activity() {
+    for active in [false, true] {
+        let mut side = Side::new(1);
+        side.make(Move::Establish {
+            smf: 0,
+            network: "internet",
+        });
+        let seid = side.sessions[0].1;
+        side.make(Move::Watch {
+            session: 0,
+            idle_s: 80,
+        });
+        side.make(Move::Pass { ms: 71_000 });
+        if active {
+            side.world.core.tables_mut().packet(seid, 1, 100);
+        }
+        side.die(config_in_order(false));
+        let reported = of_sessions(&side.make(Move::Pass { ms: 20_000 }));
+        assert_eq!(reported.is_empty(), active);
+        // Once, in any case.
+        let reported = of_sessions(&side.make(Move::Pass { ms: 90_000 }));
+        assert_eq!(reported.is_empty(), !active);
+    }
 }
 
 /// Which SMFs hear of which sessions, and what kind of request that is; how often it is repeated depends on when others are.

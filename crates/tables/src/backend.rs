@@ -8,6 +8,7 @@ use std::{fmt, io};
 
 use crate::abi::Features;
 use crate::alarm_queue::AlarmQueue;
+use crate::backend::xdp::pins::Pins;
 use crate::error::SetupError;
 use crate::frame_socket::Egress;
 use crate::grace::Barrier;
@@ -91,7 +92,7 @@ pub(crate) trait Backend: fmt::Debug + Send {
     fn memory(&self) -> &Memory;
 
     /// Have packets of every port's interface meet its program, or of none if that fails. Programs never outlive this
-    /// process.
+    /// process, unless they are pinned; then interfaces change over one after the other from those of the process before.
     fn attach(&mut self) -> Result<(), SetupError>;
 
     /// Have packets of a port's interface, which was made anew under this number, meet its program.
@@ -186,6 +187,11 @@ pub(crate) trait Backend: fmt::Debug + Send {
     /// The way out of interfaces for other threads of this process.
     fn egress(&self) -> Egress {
         Egress::default()
+    }
+
+    /// Folder of what outlives this process; `None`: nothing does.
+    fn pins(&self) -> Option<&Pins> {
+        None
     }
 
     /// The programs that packets meet, in the order of ports, where there is something to tell of them.

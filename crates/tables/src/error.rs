@@ -1,6 +1,7 @@
 //! Why the data path cannot start.
 
 use std::io;
+use std::path::PathBuf;
 
 use crate::abi::PORTS_MAX;
 use crate::port::Mode;
@@ -47,6 +48,14 @@ pub enum SetupError {
     /// DPDK would not start, or has no such device.
     #[error("DPDK: {0}")]
     Dpdk(String),
+    /// What is to outlive the process finds no place.
+    #[error("{folder:?}: {error}")]
+    Pins {
+        /// Folder of the pins.
+        folder: PathBuf,
+        /// As the kernel said it, or why it will not do.
+        error: io::Error,
+    },
     /// No memory for the tables, or no grace periods.
     #[error("tables: {0}")]
     Io(#[from] io::Error),

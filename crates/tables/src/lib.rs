@@ -62,6 +62,7 @@ mod worker;
 
 pub use abi::Features;
 pub use adapt::Replacement;
+pub use backend::xdp::pins::{Left, Pins};
 pub use backend::{ProgramInfo, Runner};
 pub use buffer_control::BufferControl;
 pub use capacity::{CapacityConfig, CapacityReport, Governor};

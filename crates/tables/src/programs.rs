@@ -203,7 +203,7 @@ mod tests {
         };
         let (layout, options) = (Layout::for_sessions(16, 1, 1), Options::default());
         let ports = [port("n3", true), port("n6", false)];
-        let mut programs = Programs::load::<Xdp>(&layout, &ports, &options, ()).unwrap();
+        let mut programs = Programs::load::<Xdp>(&layout, &ports, &options, None).unwrap();
         let builds = [&[programs.live()], &wider[..]].concat();
         programs.adaptation = Adaptation::new(builds, Features::NONE, Duration::ZERO);
         programs

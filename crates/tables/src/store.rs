@@ -4,7 +4,7 @@
 //! [`plan`] and carried out in [`publish`].
 
 pub(crate) mod alarms;
-mod entries;
+pub(crate) mod entries;
 mod feature_users;
 mod holdings;
 mod needs;

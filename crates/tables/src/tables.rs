@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use compiled::{
-    BufferLimits, Compiled, Counters, EndedTunnel, Holding, NiId, NoRoom, PdrId, PredefinedId,
-    Resource,
+    BufferLimits, Compiled, CountedAt, Counters, EndedTunnel, Holding, NiId, NoRoom, PdrId,
+    PredefinedId, Resource,
 };
 use ipnet::IpNet;
 
@@ -25,6 +25,7 @@ use crate::backend::workers::dpdk::Dpdk;
 use crate::backend::workers::kernel::Kernel;
 use crate::backend::workers::{ByHand, Workers};
 use crate::backend::xdp::Xdp;
+use crate::backend::xdp::pins::Pins;
 use crate::backend::{Backend, ProgramInfo, Runner};
 use crate::buffer_control::BufferControl;
 use crate::capacity::{CapacityReport, Governor};
@@ -74,6 +75,9 @@ pub struct Tables {
     leave_within: Duration,
 }
 
+/// Time within which a lane has run all packets that waited for it.
+const LANES_EMPTY: Duration = Duration::from_millis(100);
+
 /// Differs from start to start, so that nobody can aim at one bucket.
 fn salt() -> u64 {
     RandomState::new().build_hasher().finish()
@@ -95,7 +99,18 @@ impl Tables {
         ports: &[PortConfig],
         options: &Options,
     ) -> Result<Self, SetupError> {
-        Self::over::<Xdp>(layout, ports, options, ())
+        Self::over::<Xdp>(layout, ports, options, None)
+    }
+
+    /// The same, with programs that outlive this process by these pins. Where programs of a process before it are attached,
+    /// packets meet those until [`Self::attach`].
+    pub fn pinned(
+        layout: &Layout,
+        ports: &[PortConfig],
+        options: &Options,
+        pins: Pins,
+    ) -> Result<Self, SetupError> {
+        Self::over::<Xdp>(layout, ports, options, Some(pins))
     }
 
     /// Workers of this process that packets come to by sockets of the kernel. They see none before [`Self::attach`].
@@ -178,7 +193,7 @@ impl Tables {
     }
 
     /// Attach every program to its interface. On an error those already attached are detached when
-    /// `self` is dropped. Programs never outlive this process. Wider programs are loaded from now on, in a
+    /// `self` is dropped. Programs never outlive this process, unless they are pinned. Wider programs are loaded from now on, in a
     /// thread of their own, before something needs them.
     pub fn attach(&mut self) -> Result<(), SetupError> {
         self.programs.attach()
@@ -187,6 +202,11 @@ impl Tables {
     /// Attach the program of a port to its interface, which was made anew under this number.
     pub fn attach_port(&mut self, port: usize, ifindex: u32) -> Result<(), SetupError> {
         self.programs.backend_mut().attach_port(port, ifindex)
+    }
+
+    /// Folder of what outlives this process; `None`: nothing does.
+    pub fn pins(&self) -> Option<&Pins> {
+        self.programs.backend().pins()
     }
 
     /// The interface of a port is gone. Frames that would leave by it are lost until [`Self::attach_port`] succeeds.
@@ -294,6 +314,14 @@ impl Tables {
     fn serve(&mut self, needs: Features) -> Result<(), NoRoom> {
         let barrier = self.store.grace.barrier();
         self.programs.serve(needs, &barrier)
+    }
+
+    /// Wait until no packet is under way any more that met tables of before [`Self::attach`], with those that wait for a lane.
+    pub fn pass(&self) -> io::Result<()> {
+        if self.ports.iter().any(|port| !port.spread.is_empty()) {
+            std::thread::sleep(LANES_EMPTY);
+        }
+        self.store.grace.barrier().wait()
     }
 
     /// Barrier for packets under way, but for those that threads of this process finish.
@@ -633,6 +661,23 @@ impl compiled::Tables for Tables {
 
     fn arm_qos(&mut self, handle: &Handle, pdr: PdrId, alarm: Option<u64>) {
         self.store.shard.arm_qos(handle, pdr, alarm);
+    }
+
+    fn keep_counts(&mut self) {
+        self.store.shard.keep_counts();
+    }
+
+    fn counted_at(&self, handle: &Handle, into: &mut Vec<CountedAt>) {
+        let entries = handle.entries().iter();
+        into.extend(entries.map(|held| self.store.shard.counted_at(held)));
+    }
+
+    fn next_recounted(&mut self) -> Option<u64> {
+        self.store.shard.recounted.as_mut()?.seids.pop()
+    }
+
+    fn counts_are_kept(&mut self) {
+        self.store.shard.counts_are_kept();
     }
 
     fn parted(&self, pdr: PdrId) -> Option<Counters> {

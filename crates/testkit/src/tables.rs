@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::net::IpAddr;
 
 use compiled::{
-    Action, BufferLimits, Compiled, Counters, Direction, EndedTunnel, Entry, Holding, Key, Limit,
-    NoRoom, PdrId, PredefinedId, Resource, Tables,
+    Action, BufferLimits, Compiled, CountedAt, Counters, Direction, EndedTunnel, Entry, Holding,
+    Key, Limit, NoRoom, PdrId, PredefinedId, Resource, Tables,
 };
 
 /// Tables that remember what they hold, have as much room as a test says, and count the packets that a test sends.
@@ -124,6 +124,13 @@ impl FakeTables {
             .values()
             .flat_map(|c| c.keys.iter().map(|(key, _)| *key))
             .collect()
+    }
+
+    /// Counts of an entry, as [`CountedAt`] names it.
+    pub fn counted(&self, entry: u32) -> Option<Counters> {
+        let (number, pdr) = (u64::from(entry >> 8), PdrId((entry & 0xff) as u16));
+        let is_there = self.live.contains_key(&number);
+        is_there.then(|| self.counters(&Handle(Some(number)), pdr))
     }
 
     fn of(&self, handle: &Handle) -> Option<&Compiled> {
@@ -268,6 +275,16 @@ impl Tables for FakeTables {
             packets: counted.packets + u64::from(first),
             ..counted
         }
+    }
+
+    fn counted_at(&self, handle: &Handle, into: &mut Vec<CountedAt>) {
+        let number = handle.0.unwrap_or(0) as u32;
+        let entries = self.of(handle).into_iter().flat_map(|of| &of.entries);
+        into.extend(entries.map(|entry| CountedAt {
+            pdr: entry.pdr,
+            entries: [number << 8 | u32::from(entry.pdr.0)].into(),
+            before: None,
+        }));
     }
 
     fn arm(&mut self, handle: &Handle, pdr: PdrId, alarm: Option<u64>) {

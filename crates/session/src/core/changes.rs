@@ -50,6 +50,7 @@ impl Kept {
             let record = NodeRecord::of(node, generation, Some(shard.names()));
             each(Change::Node(&record.ahead().write()));
         }
+        shard.note_recounted();
         let octets = &mut self.octets;
         octets.clear();
         while let Some((place, is_there)) = shard.next_change(octets) {
@@ -59,5 +60,6 @@ impl Kept {
             }
             octets.clear();
         }
+        shard.tables_mut().counts_are_kept();
     }
 }

@@ -41,6 +41,7 @@ use crate::shard::adopt::Unadopted;
 use crate::shard::record::Record;
 use crate::shard::resources::ResourceFill;
 use crate::shard::view::SessionView;
+use crate::usage::measured::Uncounted;
 
 /// A UPF's side of N4. It has no socket, no clock and no thread.
 ///
@@ -463,6 +464,18 @@ impl<T: Tables> Core<T> {
         let adopted = self.shard.adopt(now, &mut self.outputs, peer, record);
         self.settle(now, out);
         adopted
+    }
+
+    /// All that packets of a session have counted so far, by our SEID, is in its record: nobody will find the tables.
+    pub fn look(&mut self, now: Time, seid: u64, out: &mut Outbox) {
+        self.shard.look(now, seid);
+        self.crossed(now, seid, out);
+    }
+
+    /// Packets of a session that was taken in, by our SEID, were counted elsewhere too. What comes of it is done.
+    pub fn count(&mut self, now: Time, seid: u64, uncounted: &Uncounted, out: &mut Outbox) {
+        self.shard.count(seid, uncounted);
+        self.crossed(now, seid, out);
     }
 
     /// Let a session go elsewhere, by our SEID: no packet meets it here any more, those that wait for it (BUFF) drop, and

@@ -21,6 +21,7 @@ use crate::shard::index::tunnels;
 use crate::shard::record::Record;
 use crate::shard::session::Session;
 use crate::shard::sessions::Sessions;
+use crate::usage::measured::Uncounted;
 
 /// Why a session cannot be taken in. Nothing of it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,6 +66,26 @@ impl<T: Tables> Shard<T> {
         self.tell_usage(now, out);
         self.tell_counts(out);
         Ok(seid)
+    }
+
+    /// See [`Core::look`](crate::Core::look).
+    pub(crate) fn look(&mut self, now: Time, seid: u64) {
+        let place = self.sessions.slab.find(seid);
+        let packets = self.sessions.packets_if_watched(seid, &self.tables);
+        if let Some((place, packets)) = place.zip(packets) {
+            self.sessions.carry(now, place, packets, packets);
+        }
+    }
+
+    /// See [`Core::count`](crate::Core::count).
+    pub(crate) fn count(&mut self, seid: u64, uncounted: &Uncounted) {
+        let Some(session) = self.sessions.slab.find_mut(seid) else {
+            return;
+        };
+        session.context.met_before(uncounted.packets);
+        if let Some((rules, _, usage)) = session.measuring() {
+            usage.count_uncounted(rules, uncounted);
+        }
     }
 
     /// See [`Core::release`](crate::Core::release); its SMF is of this Node ID.

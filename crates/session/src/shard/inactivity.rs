@@ -20,6 +20,13 @@ impl Context {
     fn watch_mut(&mut self) -> Option<&mut Watch> {
         self.extra.as_mut()?.rare.as_mut()?.watch.as_mut()
     }
+
+    /// So many packets met the session elsewhere since it was last looked at.
+    pub(super) fn met_before(&mut self, packets: u64) {
+        if let Some(watch) = self.watch_mut() {
+            watch.packets = watch.packets.wrapping_sub(packets);
+        }
+    }
 }
 
 impl<T: Tables> Sessions<T> {

@@ -234,6 +234,16 @@ impl<T: Tables> Shard<T> {
     /// Sessions that change are noted from now on.
     pub(crate) fn note_changes(&mut self) {
         self.sessions.slab.note_changes();
+        self.tables.keep_counts();
+    }
+
+    /// Sessions whose packets are counted elsewhere than when that was last asked have changed.
+    pub(crate) fn note_recounted(&mut self) {
+        while let Some(seid) = self.tables.next_recounted() {
+            if let Some(place) = self.sessions.slab.find(seid) {
+                self.sessions.slab.note(place);
+            }
+        }
     }
 
     /// The session in this place may have changed.
@@ -250,7 +260,14 @@ impl<T: Tables> Shard<T> {
         let session = self.sessions.slab.get(place);
         let live = session.filter(|session| self.sessions.is_live(session));
         if let Some((session, seid)) = live.zip(self.sessions.slab.seid(place)) {
-            record::put_within(seid, session.peer.0, &session.context, into);
+            let mut counted = Vec::new();
+            let context = &session.context;
+            let is_watched = context.rare().is_some_and(|rare| rare.watch.is_some());
+            if context.usage().is_some() || is_watched {
+                self.tables.counted_at(&session.handle, &mut counted);
+            }
+            let node = (session.peer.0, counted.as_slice());
+            record::put_within(seid, node, &session.context, into);
         }
         Some((place, live.is_some()))
     }

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use compiled::FRAMED_MAX;
+use compiled::{CountedAt, Counters, FRAMED_MAX};
 use serde::Serialize;
 
 use crate::base::node_id::NodeId;
@@ -22,7 +22,7 @@ use crate::rules::site::Site;
 use crate::rules::summary::ue_nets;
 use crate::rules::{Conditions, Pdr, Rule, RuleId, Rules, SdfFilter, Targets};
 use crate::shard::context::{Context, Extra, Rare};
-use crate::usage::measured::measuring;
+use crate::usage::measured::{Uncounted, measuring};
 use crate::usage::urr_rules::UrrRules;
 
 /// Of the layout. Another encoding of the value of a field is a field of its own; only what no tag can tell raises this.
@@ -48,6 +48,7 @@ mod tag {
     pub(super) const INDICATED: u8 = 13;
     pub(super) const EMERGENCY: u8 = 14;
     pub(super) const ASSOCIATION: u8 = 15;
+    pub(super) const COUNTED: u8 = 16;
 }
 
 /// A session, apart from where it is.
@@ -58,6 +59,8 @@ pub struct Record {
     context: Context,
     /// `None`: places are those of the configuration of whoever takes it in.
     names: Option<Names>,
+    /// Where its packets were counted.
+    counted: Vec<CountedAt>,
 }
 
 /// By what a record says whose the session is, and what is in the places that it names.
@@ -65,8 +68,9 @@ pub struct Record {
 enum Home<'a> {
     /// By names: anybody can take it in.
     Anywhere(&'a NodeId, Option<&'a Names>),
-    /// By the number of the association, and places: who has the record of its node can.
-    Node(u32),
+    /// By the number of the association, and places: who has the record of its node can. Then it is also told where packets are
+    /// counted, in tables that may outlive their process.
+    Node(u32, &'a [CountedAt]),
 }
 
 /// The record of a session that is here. site: what is in the places that it names.
@@ -82,9 +86,15 @@ pub(crate) fn write(seid: u64, smf: &NodeId, context: &Context, site: &Site) -> 
     octets
 }
 
-/// The same, appended, for those who have the record of its node, where the association has this number.
-pub(crate) fn put_within(seid: u64, association: u32, context: &Context, into: &mut Vec<u8>) {
-    put_record(seid, Home::Node(association), context, into);
+/// The same, appended, for those who have the record of its node, where the association has this number, and the tables, which
+/// count its packets there.
+pub(crate) fn put_within(
+    seid: u64,
+    (association, counted): (u32, &[CountedAt]),
+    context: &Context,
+    into: &mut Vec<u8>,
+) {
+    put_record(seid, Home::Node(association, counted), context, into);
 }
 
 fn names_in(context: &Context, site: &Site) -> Names {
@@ -142,8 +152,10 @@ fn put_fields(seid: u64, home: Home<'_>, context: &Context, fields: &mut Vec<u8>
             put_some(tag::EMERGENCY, is_emergency.then_some(&true), fields);
         }
     }
-    if let Home::Node(association) = home {
+    if let Home::Node(association, counted) = home {
         put_field(tag::ASSOCIATION, &association, fields);
+        let counted = (!counted.is_empty()).then_some(counted);
+        put_some(tag::COUNTED, counted.as_ref(), fields);
     }
 }
 
@@ -160,6 +172,7 @@ struct Read {
     association: Option<u32>,
     context: Context,
     names: Option<Names>,
+    counted: Vec<CountedAt>,
 }
 
 impl Read {
@@ -167,7 +180,7 @@ impl Read {
         let mut octets = behind_version(octets, VERSION, OCTETS_MAX)?;
         let mut fields = Fields::of(take_octets(&mut octets)?);
         let (mut seid, mut smf, mut names, mut association) = (0, None, None, None);
-        let (mut kept, mut cp_seid) = Default::default();
+        let (mut kept, mut cp_seid, mut counted) = Default::default();
         let (mut extra, mut rare) = (Extra::default(), Rare::default());
         while let Some((tag, octets)) = fields.next()? {
             match tag {
@@ -186,6 +199,7 @@ impl Read {
                 tag::INDICATED => rare.indicated = value_of(octets)?,
                 tag::ASSOCIATION => association = Some(value_of(octets)?),
                 tag::EMERGENCY => rare.is_emergency = value_of(octets)?,
+                tag::COUNTED => counted = value_of(octets)?,
                 unknown => return Err(RecordError::UnknownField(unknown)),
             }
         }
@@ -200,6 +214,7 @@ impl Read {
                 extra: (!extra.is_empty()).then(|| Box::new(extra)),
             },
             names,
+            counted,
         })
     }
 }
@@ -213,6 +228,7 @@ impl Record {
             smf,
             context,
             names,
+            counted: Vec::new(),
         }
     }
 
@@ -225,6 +241,7 @@ impl Record {
             smf: smf.ok_or(RecordError::Malformed)?,
             context: read.context,
             names: read.names,
+            counted: Vec::new(),
         };
         // No field that says nothing, and no number longer than it need be.
         if record.write() != octets {
@@ -244,11 +261,12 @@ impl Record {
             seid,
             context,
             association,
+            counted,
             ..
         } = Read::of(octets)?;
         let association = association.ok_or(RecordError::Malformed)?;
         let mut again = Vec::with_capacity(octets.len());
-        put_within(seid, association, &context, &mut again);
+        put_within(seid, (association, &counted), &context, &mut again);
         if again != octets {
             return Err(RecordError::Malformed);
         }
@@ -259,6 +277,7 @@ impl Record {
             smf: smf.ok_or(RecordError::Impossible("a session of no association"))?,
             context,
             names: Some(names),
+            counted,
         };
         record.checked()
     }
@@ -288,6 +307,33 @@ impl Record {
     /// The session, under its SEID, and what is in the places that it names.
     pub(crate) fn into_parts(self) -> (u64, Context, Option<Names>) {
         (self.seid, self.context, self.names)
+    }
+
+    /// Counts of its PDRs in tables whose process is gone that nobody has looked at. `counted`: those of an entry there; `None`:
+    /// there is none. `all`: nobody has looked at any, whatever it says.
+    pub fn uncounted(&self, all: bool, counted: impl Fn(u32) -> Option<Counters>) -> Uncounted {
+        let of = |at: &CountedAt| {
+            let entries = at.entries.iter().filter_map(|entry| counted(*entry));
+            let before = at.before.as_deref().copied();
+            before.into_iter().chain(entries).reduce(Counters::plus)
+        };
+        let usage = self.context.usage();
+        let measured = usage.map(|usage| {
+            usage.uncounted(all, |pdr| {
+                let own = self.counted.iter().filter(|at| at.pdr == pdr);
+                own.filter_map(of).reduce(Counters::plus)
+            })
+        });
+        let watch = self.context.rare().and_then(|rare| rare.watch.as_ref());
+        let packets = watch.map(|watch| {
+            let sum = self.counted.iter().filter_map(of).reduce(Counters::plus)?;
+            let seen = if all { 0 } else { watch.packets };
+            Some(sum.packets.wrapping_add(sum.drops).wrapping_sub(seen))
+        });
+        Uncounted {
+            measured: measured.unwrap_or_default(),
+            packets: packets.flatten().unwrap_or(0),
+        }
     }
 
     /// Our SEID.

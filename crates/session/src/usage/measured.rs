@@ -41,12 +41,53 @@ pub(crate) struct Seen {
     pub(crate) pdr: PdrId,
 }
 
+/// Counts of a session's PDRs that nobody has looked at: of tables whose process is gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Uncounted {
+    pub(crate) measured: SmallVec<[(PdrId, Added); 2]>,
+    /// Packets that it met, if it is watched for whether there are some.
+    pub(crate) packets: u64,
+}
+
+impl Uncounted {
+    /// No packet was counted.
+    pub fn is_nothing(&self) -> bool {
+        self.measured.is_empty() && self.packets == 0
+    }
+}
+
+/// A PDR has counted so much more.
+fn add(urrs: &mut [Measured], rules: &[Urr], pdr: &NamedBy, added: Added) {
+    if added.is_nothing() {
+        return;
+    }
+    let direction = place(pdr.direction);
+    for id in unique(&pdr.urrs) {
+        let Some(at) = urrs.iter().position(|urr| urr.id == id) else {
+            continue;
+        };
+        let Some(asks) = rules.get(at).map(|urr| &urr.asks) else {
+            continue;
+        };
+        if asks.is_inactive() {
+            continue;
+        }
+        let (bytes, packets) = added.to(asks);
+        let urr = &mut urrs[at];
+        urr.moved |= packets > 0;
+        urr.add(direction, bytes, packets);
+        if let Some(quotas) = urr.quotas.as_mut().filter(|_| direction == 1) {
+            quotas.dropped = quotas.dropped.saturating_add(added.drops);
+        }
+    }
+}
+
 /// No alarm.
 pub(crate) const UNARMED: u64 = u64::MAX;
 
 /// Increase of the counters of a PDR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Added {
+pub(crate) struct Added {
     bytes: u64,
     packets: u64,
     drops: u64,
@@ -429,29 +470,31 @@ impl Usage {
     pub(crate) fn count(&mut self, rules: &UrrRules, counters: impl Fn(PdrId) -> Counters) {
         for (seen, pdr) in self.seen.iter_mut().zip(measuring(&rules.pdrs)) {
             let added = seen.update(counters(seen.pdr));
-            if added.is_nothing() {
-                continue;
-            }
-            let direction = place(pdr.direction);
-            for id in unique(&pdr.urrs) {
-                let Some(at) = self.urrs.iter().position(|urr| urr.id == id) else {
-                    continue;
-                };
-                let Some(asks) = rules.urrs.get(at).map(|urr| &urr.asks) else {
-                    continue;
-                };
-                if asks.is_inactive() {
-                    continue;
-                }
-                let (bytes, packets) = added.to(asks);
-                let urr = &mut self.urrs[at];
-                urr.moved |= packets > 0;
-                urr.add(direction, bytes, packets);
-                if let Some(quotas) = urr.quotas.as_mut().filter(|_| direction == 1) {
-                    quotas.dropped = quotas.dropped.saturating_add(added.drops);
-                }
+            add(&mut self.urrs, &rules.urrs, pdr, added);
+        }
+    }
+
+    /// Add what other tables have counted for the session as it was there.
+    pub(crate) fn count_uncounted(&mut self, rules: &UrrRules, uncounted: &Uncounted) {
+        for &(of, added) in &uncounted.measured {
+            if let Some(pdr) = measuring(&rules.pdrs).find(|pdr| pdr.pdr == of) {
+                add(&mut self.urrs, &rules.urrs, pdr, added);
             }
         }
+    }
+
+    /// Counts of each PDR that were not looked at, or `all`. `counters`: all that it has; `None`: nothing is known.
+    pub(crate) fn uncounted(
+        &self,
+        all: bool,
+        counters: impl Fn(PdrId) -> Option<Counters>,
+    ) -> SmallVec<[(PdrId, Added); 2]> {
+        let seen = self.seen.iter().map(|seen| match all {
+            true => Seen::new(seen.pdr, Counters::default()),
+            false => *seen,
+        });
+        let added = seen.filter_map(|mut seen| Some((seen.pdr, seen.update(counters(seen.pdr)?))));
+        added.filter(|(_, added)| !added.is_nothing()).collect()
     }
 
     /// Usage of each URR since the last sample; nothing changes.

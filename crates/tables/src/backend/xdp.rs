@@ -24,21 +24,25 @@ mod builds;
 mod lanes;
 mod maps;
 mod object;
+pub(crate) mod pins;
 mod program;
 mod refusals;
 mod shaper;
 
 use lanes::Lanes;
-use maps::{LATER, Maps, empty_maps, map_named, memory};
+use maps::{LANE_WORK, LATER, Maps, empty_maps, map_named, memory};
 use object::setup;
-use program::{Program, Set, is_live, side_by_side, thread_gone};
+use pins::Pins;
+use program::{Program, Set, ifindex_under, is_live, side_by_side, thread_gone};
 use refusals::Refusals;
 use shaper::Shaper;
 
-/// All programs and the maps that they share. Dropping it detaches them: an attachment is a link that
+/// All programs and the maps that they share. Dropping it detaches them, unless they are pinned: an attachment is a link that
 /// lives as long as its descriptor, so that not even a crash leaves it behind.
 #[derive(Debug)]
 pub(crate) struct Xdp {
+    /// `None`: nothing outlives this process.
+    pins: Option<Pins>,
     /// Of each port, once they are attached; `None`: its interface is gone.
     links: Vec<Option<OwnedFd>>,
     shaper: Option<Shaper>,
@@ -54,6 +58,15 @@ pub(crate) struct Xdp {
     memory: Memory,
     loading: Option<Loading>,
     refusals: Refusals,
+}
+
+impl Drop for Xdp {
+    fn drop(&mut self) {
+        // No packet has met these maps, nor will any.
+        if let Some(pins) = self.pins.as_ref().filter(|_| self.links.is_empty()) {
+            pins.remove_own();
+        }
+    }
 }
 
 /// A thread that loads one set after the other.
@@ -102,6 +115,28 @@ impl Xdp {
         Ok(map.into())
     }
 
+    /// Packets of a port's interface meet its program from now on. Those of a link that a process of before has left do so
+    /// without a gap.
+    fn link(&mut self, port: usize, ifindex: u32) -> Result<OwnedFd, SetupError> {
+        let missing = || SetupError::NotAnew(port);
+        let config = self.ports.get(port).ok_or_else(missing)?;
+        let program = self.sets[0].programs.get_mut(port).ok_or_else(missing)?;
+        let Some(pins) = &self.pins else {
+            return program.attach(ifindex, config.mode);
+        };
+        if let Some(link) = pins.link(config)? {
+            if ifindex_under(link.as_fd()) == Some(ifindex) && program.take_over(&link)? {
+                program.info.ifindex = ifindex;
+                program.info.mode = Some(config.mode);
+                return Ok(link);
+            }
+            pins.unpin_link(config);
+        }
+        let link = program.attach(ifindex, config.mode)?;
+        pins.pin_link(config, link.as_fd())?;
+        Ok(link)
+    }
+
     fn keep(&mut self, features: Features, loaded: Result<Set, SetupError>) {
         match loaded {
             Ok(set) => {
@@ -118,7 +153,8 @@ impl Xdp {
 }
 
 impl Backend for Xdp {
-    type Setup = ();
+    /// Folder of what outlives this process.
+    type Setup = Option<Pins>;
 
     fn builds(layout: &Layout, ports: &[PortConfig]) -> Builds {
         builds::for_ports(ports, layout.shaping.is_some())
@@ -128,23 +164,31 @@ impl Backend for Xdp {
         layout: &Layout,
         ports: &[PortConfig],
         features: Features,
-        (): Self::Setup,
+        pins: Self::Setup,
     ) -> Result<Self, SetupError> {
         let ports = ports.get(..PORTS_MAX).unwrap_or(ports);
         let maps = empty_maps(layout)?;
+        if let Some(pins) = &pins {
+            pins.pin_maps(&maps)?;
+        }
         let loaded = side_by_side(ports, |port, config| {
             Program::load(port, config, features, layout, &maps, None)
         })?;
         let (mut programs, mut lanes) = (Vec::new(), Vec::new());
         for ((program, own), config) in loaded.into_iter().zip(ports) {
-            lanes.push(match &program.lane {
+            let own = match &program.lane {
                 Some(work) => Some(Lanes::start(&own, work, config, features)?),
                 None => None,
-            });
+            };
+            if let (Some(pins), Some(own)) = (&pins, &own) {
+                pins.pin_lane_work(programs.len(), own.map(LANE_WORK))?;
+            }
+            lanes.push(own);
             programs.push(program);
         }
         let memory = memory(&maps, layout)?;
         Ok(Self {
+            pins,
             links: Vec::new(),
             shaper: None,
             // Bounded by the count of all frames that wait: `tp_leave_later()`.
@@ -182,11 +226,18 @@ impl Backend for Xdp {
             self.set_redirect(port, *ifindex)?;
         }
         self.start_shaper()?;
-        let programs = self.sets[0].programs.iter_mut();
-        for ((program, config), ifindex) in programs.zip(&self.ports).zip(ifindexes) {
-            self.links.push(Some(program.attach(ifindex, config.mode)?));
+        for (port, ifindex) in ifindexes.into_iter().enumerate() {
+            let link = self.link(port, ifindex)?;
+            self.links.push(Some(link));
+        }
+        if let Some(pins) = &self.pins {
+            pins.keep_links(&self.ports);
         }
         Ok(())
+    }
+
+    fn pins(&self) -> Option<&Pins> {
+        self.pins.as_ref()
     }
 
     fn replace(&mut self, features: Features) -> io::Result<()> {
@@ -219,11 +270,9 @@ impl Backend for Xdp {
         self.detach_port(port);
         let missing = || SetupError::NotAnew(port);
         let number = u32::try_from(port).map_err(|_| missing())?;
-        let mode = self.ports.get(port).ok_or_else(missing)?.mode;
         // Before packets meet the program, as at the start.
         self.set_redirect(number, ifindex)?;
-        let program = self.sets[0].programs.get_mut(port).ok_or_else(missing)?;
-        let link = program.attach(ifindex, mode)?;
+        let link = self.link(port, ifindex)?;
         *self.links.get_mut(port).ok_or_else(missing)? = Some(link);
         Ok(())
     }
@@ -231,6 +280,9 @@ impl Backend for Xdp {
     fn detach_port(&mut self, port: usize) {
         if let Some(link) = self.links.get_mut(port) {
             *link = None;
+        }
+        if let Some((pins, port)) = self.pins.as_ref().zip(self.ports.get(port)) {
+            pins.unpin_link(port);
         }
         if let Some(program) = self.sets[0].programs.get_mut(port) {
             (program.info.ifindex, program.info.mode) = (0, None);

@@ -82,15 +82,7 @@ impl Entries {
 
     /// Counts of an entry alone, without those that it has taken over.
     pub(crate) fn counted(&self, index: u32) -> Counters {
-        let (line, side) = (self.line(index), self.side(index));
-        Counters {
-            packets: line.load(entry::PACKETS) + side.packets.load(Ordering::Relaxed),
-            bytes: line.load(entry::BYTES) + side.bytes.load(Ordering::Relaxed),
-            drops: side.drops.load(Ordering::Relaxed),
-            qos_packets: side.qos_packets.load(Ordering::Relaxed),
-            qos_bytes: side.qos_bytes.load(Ordering::Relaxed),
-            delayed: side.delayed.load(Ordering::Relaxed),
-        }
+        counted(self.line(index), self.side(index))
     }
 
     /// Counts begin at zero in a line that nothing leads to.
@@ -151,6 +143,18 @@ impl Entries {
         if let (Some(control), Some(seid)) = (&self.buffer_control, seid) {
             control.discard(seid);
         }
+    }
+}
+
+/// Counts of an entry.
+pub(crate) fn counted(line: &Line, side: &Side) -> Counters {
+    Counters {
+        packets: line.load(entry::PACKETS) + side.packets.load(Ordering::Relaxed),
+        bytes: line.load(entry::BYTES) + side.bytes.load(Ordering::Relaxed),
+        drops: side.drops.load(Ordering::Relaxed),
+        qos_packets: side.qos_packets.load(Ordering::Relaxed),
+        qos_bytes: side.qos_bytes.load(Ordering::Relaxed),
+        delayed: side.delayed.load(Ordering::Relaxed),
     }
 }
 

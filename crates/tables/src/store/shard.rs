@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use compiled::{Counters, PdrId};
+use compiled::{CountedAt, Counters, PdrId};
 use smallvec::SmallVec;
 
 use crate::abi::{Ext, entry, from_words};
@@ -16,7 +16,7 @@ use crate::alloc::{Lines, Runs};
 use crate::copies;
 use crate::filters::RuleList;
 use crate::grace::Grace;
-use crate::handle::Handle;
+use crate::handle::{Handle, HeldEntry};
 use crate::index::{Buckets, Index, UePages};
 use crate::layout::{Layout, Memory};
 use crate::prefixes;
@@ -42,6 +42,17 @@ pub(crate) struct ShardTables {
     pub(crate) departed: Departed,
     /// Of packets above their rates; `None`: they are dropped.
     pub(crate) longest_wait: Option<Duration>,
+    /// `None`: nobody asks when this process is gone.
+    pub(crate) recounted: Option<Recounted>,
+}
+
+/// Changes of what counts for sessions, that come with the end of grace periods.
+#[derive(Debug, Default)]
+pub(crate) struct Recounted {
+    /// SEIDs of sessions that the end of an entry's grace period has changed.
+    pub(crate) seids: Vec<u64>,
+    /// Entries that are free once these changes are known elsewhere.
+    free: Vec<u32>,
 }
 
 /// Counts of PDRs that are gone.
@@ -89,6 +100,7 @@ impl ShardTables {
             alarms,
             departed: Departed::default(),
             longest_wait,
+            recounted: None,
             mem: mem.clone(),
         }
     }
@@ -324,8 +336,38 @@ impl ShardTables {
             }
             Late::Heir(heir) => self.hand_over(index, heir),
         }
-        if settled.free {
+        if let (Late::Heir(_), Some(recounted)) = (settled.late, &mut self.recounted) {
+            recounted.seids.extend(self.entries.owners.seid(index));
+            if settled.free {
+                recounted.free.push(index);
+            }
+        } else if settled.free {
             self.entries.free.give(index);
+        }
+    }
+
+    /// [`compiled::Tables::keep_counts`]
+    pub(crate) fn keep_counts(&mut self) {
+        self.recounted = Some(Recounted::default());
+    }
+
+    /// [`compiled::Tables::counts_are_kept`]
+    pub(crate) fn counts_are_kept(&mut self) {
+        let Some(recounted) = &mut self.recounted else {
+            return;
+        };
+        for index in recounted.free.drain(..) {
+            self.entries.free.give(index);
+        }
+    }
+
+    /// [`compiled::Tables::counted_at`]
+    pub(crate) fn counted_at(&self, held: &HeldEntry) -> CountedAt {
+        let (entries, before) = self.transitions.counted_at(held.index);
+        CountedAt {
+            pdr: held.pdr,
+            entries: entries.collect(),
+            before: before.map(Box::new),
         }
     }
 

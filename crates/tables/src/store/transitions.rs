@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::iter;
 
 use compiled::Counters;
 use foldhash::fast::FixedState;
@@ -290,6 +291,14 @@ impl Transitions {
             }
         }
         sum
+    }
+
+    /// Entries that [`Self::counters`] adds up for one, and the counts beside them.
+    pub(crate) fn counted_at(&self, index: u32) -> (impl Iterator<Item = u32>, Option<Counters>) {
+        let earlier = self.states.get(&index).map(|state| &state.earlier);
+        let earlier = earlier.into_iter().flatten().map(|of| of.index);
+        let before = self.before.get(&index).map(|before| before.counters);
+        (iter::once(index).chain(earlier), before)
     }
 
     /// Counts that an entry has taken over from those that have settled.

@@ -161,21 +161,31 @@ impl Program {
         let Some(link) = link else {
             return Ok(());
         };
+        // One that is gone has not been heard of yet.
+        self.take_over(link).map(drop)
+    }
+
+    /// Take the place of the program under a link. Whether its interface is there.
+    pub(super) fn take_over(&self, link: &OwnedFd) -> io::Result<bool> {
         // SAFETY: both descriptors are open; no options are given.
         let answer = unsafe {
             libbpf_sys::bpf_link_update(link.as_raw_fd(), self.fd.as_raw_fd(), std::ptr::null())
         };
         match -answer {
-            // Gone, and not yet heard of.
-            libc::ENOLINK => Ok(()),
+            libc::ENOLINK => Ok(false),
             error if error > 0 => Err(io::Error::from_raw_os_error(error)),
-            _ => Ok(()),
+            _ => Ok(true),
         }
     }
 }
 
 /// Whether a link is still on its interface, which has not gone.
 pub(super) fn is_live(link: BorrowedFd<'_>) -> bool {
+    ifindex_under(link).is_some()
+}
+
+/// The interface that a link is on; `None`: it has gone.
+pub(super) fn ifindex_under(link: BorrowedFd<'_>) -> Option<u32> {
     // SAFETY: an all-zero info struct is valid.
     let mut info: libbpf_sys::bpf_link_info = unsafe { MaybeUninit::zeroed().assume_init() };
     let mut len = size_of_val(&info) as u32;
@@ -183,7 +193,8 @@ pub(super) fn is_live(link: BorrowedFd<'_>) -> bool {
     let answer =
         unsafe { libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &mut info, &mut len) };
     // SAFETY: the kernel has filled in the part of an XDP link; any octets are a number.
-    answer == 0 && unsafe { info.__bindgen_anon_1.xdp.ifindex } != 0
+    let ifindex = unsafe { info.__bindgen_anon_1.xdp.ifindex };
+    (answer == 0 && ifindex != 0).then_some(ifindex)
 }
 
 impl Set {

@@ -1,0 +1,279 @@
+//! What outlives this process: links and maps, pinned in a bpffs.
+//!
+//! Links keep programs on their interfaces, and programs keep maps. Each process makes maps of its own, a *generation*, fills
+//! them while those of the one before are what packets meet, and then has the links run its programs. What user space needs of a
+//! generation whose process is gone is pinned beside: what has counted, and the programs of lanes, which the kernel takes out of a map
+//! that no process and no pin has.
+
+use std::ffi::CString;
+use std::fmt::Write;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use compiled::Counters;
+use libbpf_rs::{MapCore, MapHandle};
+use nix::sys::statfs::statfs;
+
+use super::maps::{LANE_WORK, Maps, map_named};
+use super::object::setup;
+use crate::abi::{Line, Side};
+use crate::error::SetupError;
+use crate::memory::View;
+use crate::port::{Mode, PortConfig};
+use crate::store::entries::counted;
+
+/// `BPF_FS_MAGIC`
+const BPF_FS: libc::__fsword_t = 0xcafe_4a11_u32 as libc::__fsword_t;
+
+/// Front of the name of a generation's folder. The number is that of the words that count: who knows others cannot read them.
+const MAPS: &str = "maps-1-";
+
+/// Maps of a generation that are needed without its process.
+const COUNTING: [&str; 2] = ["entries", "sides"];
+
+/// A folder of pins, which nobody else has while this lives.
+#[derive(Debug)]
+pub struct Pins {
+    folder: PathBuf,
+    /// Of this process.
+    generation: u64,
+}
+
+/// What a generation of before has counted.
+#[derive(Debug)]
+pub struct Left {
+    entries: View<Line>,
+    sides: View<Side>,
+}
+
+impl Left {
+    /// Counts of an entry; `None`: there is no such one.
+    pub fn counted(&self, entry: u32) -> Option<Counters> {
+        let entry = entry as usize;
+        Some(counted(self.entries.get(entry)?, self.sides.get(entry)?))
+    }
+}
+
+impl Pins {
+    /// The folder of whoever has this name, below one in a bpffs; made unless it is there. `after`: the latest generation that is
+    /// known of; that of this process comes after it, and after all that are there.
+    pub fn open(below: &Path, name: &str, after: u64) -> Result<Self, SetupError> {
+        let folder = &below.join(escaped(name));
+        let failed = |error: io::Error| SetupError::Pins {
+            folder: folder.to_owned(),
+            error,
+        };
+        let is_there = folder.ancestors().find(|folder| folder.is_dir());
+        let is_there = is_there.unwrap_or(Path::new("/"));
+        let kind = statfs(is_there).map_err(|errno| failed(errno.into()))?;
+        if kind.filesystem_type().0 != BPF_FS {
+            let no_bpffs = "it is on no bpffs: mount -t bpf";
+            return Err(failed(io::Error::other(no_bpffs)));
+        }
+        make(folder, true).map_err(failed)?;
+        let about = fs::symlink_metadata(folder).map_err(failed)?;
+        let is_ours = about.is_dir() && about.uid() == nix::unistd::geteuid().as_raw();
+        if !is_ours || about.mode() & 0o077 != 0 {
+            return Err(failed(io::Error::other("it is not this user's alone")));
+        }
+        let mut pins = Self {
+            folder: folder.to_owned(),
+            generation: 0,
+        };
+        let latest = pins.generations().map_err(failed)?.into_iter().max();
+        pins.generation = latest.unwrap_or(0).max(after) + 1;
+        Ok(pins)
+    }
+
+    /// Generation of this process.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    fn generations(&self) -> io::Result<Vec<u64>> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let name = entry?.file_name();
+            let number = name.to_str().and_then(|name| name.strip_prefix(MAPS));
+            all.extend(number.and_then(|number| u64::from_str_radix(number, 16).ok()));
+        }
+        Ok(all)
+    }
+
+    fn maps(&self, generation: u64) -> PathBuf {
+        self.folder.join(format!("{MAPS}{generation:016x}"))
+    }
+
+    /// Removes maps of all generations but these and that of this process. Packets that meet programs over them still do.
+    pub fn keep(&self, generations: &[u64]) {
+        for generation in self.generations().unwrap_or_default() {
+            if generation != self.generation && !generations.contains(&generation) {
+                remove(&self.maps(generation));
+            }
+        }
+    }
+
+    /// Removes maps of this process.
+    pub(super) fn remove_own(&self) {
+        remove(&self.maps(self.generation));
+    }
+
+    /// Removes everything: what nobody else has ends.
+    pub fn remove(&self) {
+        remove(&self.folder);
+    }
+
+    /// Removes everything of whoever has this name and does not run, below a folder in a bpffs. Whether there was something.
+    pub fn remove_of(below: &Path, name: &str) -> io::Result<bool> {
+        match fs::remove_dir_all(below.join(escaped(name))) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            removed => removed.map(|()| true),
+        }
+    }
+
+    /// What a generation of before has counted.
+    pub fn left(&self, generation: u64) -> Result<Left, SetupError> {
+        let folder = self.maps(generation);
+        let [entries, sides] = COUNTING;
+        Ok(Left {
+            entries: table(&folder, entries)?,
+            sides: table(&folder, sides)?,
+        })
+    }
+
+    /// Pins what is needed of these maps without this process.
+    pub(super) fn pin_maps(&self, maps: &Maps) -> Result<(), SetupError> {
+        let folder = self.maps(self.generation);
+        make(&folder, false)?;
+        COUNTING.iter().try_for_each(|name| {
+            let map = map_named(maps, name)?;
+            pin(map.as_fd(), &folder.join(name)).map_err(SetupError::from)
+        })
+    }
+
+    /// Pins the work of a port's lanes, without which they would drop.
+    pub(super) fn pin_lane_work(&self, port: usize, work: &MapHandle) -> Result<(), SetupError> {
+        let name = format!("{LANE_WORK}-{port}");
+        let path = self.maps(self.generation).join(name);
+        Ok(pin(work.as_fd(), &path)?)
+    }
+
+    fn link_path(&self, port: &PortConfig) -> PathBuf {
+        self.folder.join(link_name(port))
+    }
+
+    /// The link of a port, as a process of before has left it.
+    pub(super) fn link(&self, port: &PortConfig) -> io::Result<Option<OwnedFd>> {
+        match get(&self.link_path(port)) {
+            Ok(link) => Ok(Some(link)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The link of a port outlives this process.
+    pub(super) fn pin_link(&self, port: &PortConfig, link: BorrowedFd<'_>) -> io::Result<()> {
+        pin(link, &self.link_path(port))
+    }
+
+    /// The link of a port ends with whoever has it.
+    pub(super) fn unpin_link(&self, port: &PortConfig) {
+        let _ = fs::remove_file(self.link_path(port));
+    }
+
+    /// Links of interfaces that are not among these ports end.
+    pub(super) fn keep_links(&self, ports: &[PortConfig]) {
+        let names: Vec<String> = ports.iter().map(link_name).collect();
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let is_known = |name: &str| names.iter().any(|known| known == name);
+            let other = name.to_str().filter(|name| !is_known(name));
+            if other.is_some_and(|name| name.starts_with(LINK)) {
+                tracing::warn!(link = ?name, "an interface is no longer configured: detached");
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// Front of the name of a link.
+const LINK: &str = "link-";
+
+/// Name of a port's link.
+fn link_name(port: &PortConfig) -> String {
+    let mode = match port.mode {
+        Mode::Driver => "driver",
+        Mode::Generic => "generic",
+    };
+    format!("{LINK}{mode}-{}", escaped(&port.name))
+}
+
+/// As a name in a bpffs, which has no dots.
+fn escaped(name: &str) -> String {
+    let mut escaped = String::new();
+    for octet in name.bytes() {
+        if octet.is_ascii_alphanumeric() || octet == b'-' || octet == b'_' {
+            escaped.push(octet.into());
+        } else {
+            let _ = write!(escaped, "={octet:02x}");
+        }
+    }
+    escaped
+}
+
+/// Of this user alone.
+fn make(folder: &Path, recursive: bool) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(recursive)
+        .mode(0o700)
+        .create(folder)
+}
+
+fn remove(folder: &Path) {
+    if let Err(error) = fs::remove_dir_all(folder)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::error!(%error, ?folder, "pins cannot be removed");
+    }
+}
+
+fn table<T: crate::memory::Shared>(folder: &Path, name: &str) -> Result<View<T>, SetupError> {
+    let map = MapHandle::from_pinned_path(folder.join(name)).map_err(setup(name))?;
+    let (octets, places) = (map.value_size() as usize, map.max_entries() as usize);
+    if octets != size_of::<T>() {
+        return Err(SetupError::Bpf {
+            what: name.to_owned(),
+            error: format!("its elements have {octets} octets"),
+        });
+    }
+    Ok(View::of_map(map.as_fd(), places)?)
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
+}
+
+fn pin(what: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = c_path(path)?;
+    // SAFETY: the descriptor is open, and the path a terminated string.
+    let answer = unsafe { libbpf_sys::bpf_obj_pin(what.as_raw_fd(), path.as_ptr()) };
+    match -answer {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+fn get(path: &Path) -> io::Result<OwnedFd> {
+    let path = c_path(path)?;
+    // SAFETY: the path is a terminated string.
+    let fd = unsafe { libbpf_sys::bpf_obj_get(path.as_ptr()) };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the kernel has just handed out this descriptor and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,303 @@
+//! Programs that outlive their process. Needs root; in namespaces and a bpffs of each test's own, which go with it.
+
+#![allow(clippy::unwrap_used, reason = "test helpers")]
+
+use std::fs::{self, Permissions};
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use compiled::{
+    Action, Compiled, CountedAt, Counters, Direction, Key, NiId, PdrId, Select, Tables as _,
+};
+use nexthop::{Family, NextHopTables};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use tables::testing::{hop, ports};
+use tables::{Handle, Layout, Options, Pins, PortConfig, SetupError, Tables};
+use testkit::machine::need_root;
+use testkit::{packets, sessions};
+
+const TEID: u32 = 7;
+const OCTETS: u64 = 52;
+
+fn ip(arguments: &str) -> String {
+    let mut command = Command::new("ip");
+    let output = command.args(arguments.split(' ')).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {error}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A bpffs, and interfaces of these ports; the first one has a name with a dot.
+struct Host {
+    bpffs: PathBuf,
+    ports: Vec<PortConfig>,
+}
+
+impl Host {
+    fn new() -> Self {
+        need_root();
+        // The test's thread alone moves.
+        unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).unwrap();
+        let none = None::<&str>;
+        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        mount(none, "/", none, private, none).unwrap();
+        let id = format!("{}-{:?}", std::process::id(), std::thread::current().id());
+        let bpffs = std::env::temp_dir().join(format!("turnpike-pins-{id}"));
+        fs::create_dir(&bpffs).unwrap();
+        mount(Some("bpf"), &bpffs, Some("bpf"), MsFlags::empty(), none).unwrap();
+        let mut ports = ports();
+        "tp0.7".clone_into(&mut ports[0].name);
+        let host = Self { bpffs, ports };
+        host.ports.iter().for_each(|port| host.plug(&port.name));
+        host
+    }
+
+    fn plug(&self, name: &str) {
+        ip(&format!("link add {name} type veth peer name peer{name}"));
+    }
+
+    fn pins(&self) -> Result<Pins, SetupError> {
+        Pins::open(&self.bpffs, "upf.example", 0)
+    }
+
+    fn tables(&self) -> (Tables, Handle) {
+        self.tables_of(&self.ports)
+    }
+
+    /// Tables of these ports that a session is in.
+    fn tables_of(&self, ports: &[PortConfig]) -> (Tables, Handle) {
+        let layout = Layout::for_sessions(64, 2, 2);
+        let options = Options {
+            settle: Duration::MAX,
+            ..Options::default()
+        };
+        let pins = self.pins().unwrap();
+        let mut tables = Tables::pinned(&layout, ports, &options, pins).unwrap();
+        tables.set_local(&[packets::N3.into()]).unwrap();
+        let out = tables.alloc_nexthop(&hop(1)).unwrap();
+        let routes = [("0.0.0.0/0".parse().unwrap(), out)];
+        tables.set_ni_routes(NiId(0), Family::V4, &routes).unwrap();
+        let mut handle = Handle::default();
+        tables.publish(&mut handle, &session(1)).unwrap();
+        (tables, handle)
+    }
+
+    fn has_program(&self, name: &str) -> bool {
+        ip(&format!("link show dev {name}")).contains("prog/xdp id")
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.bpffs.join("upf=2eexample")
+    }
+
+    fn pinned(&self) -> Vec<String> {
+        names(&self.folder())
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = nix::mount::umount(&self.bpffs);
+        let _ = fs::remove_dir(&self.bpffs);
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// One PDR, whose packets go out in this network instance.
+fn session(pdr: u16) -> Compiled {
+    let action = Action::Route { ni: NiId(0) };
+    Compiled {
+        entries: vec![sessions::entry(PdrId(pdr), Direction::Uplink, action)],
+        keys: vec![(Key::direct(TEID), Select::One(0))],
+        measured: true,
+        seid: 5,
+        ..Compiled::default()
+    }
+}
+
+fn frame() -> Vec<u8> {
+    let ue = Ipv4Addr::new(10, 60, 0, 1);
+    let ip = packets::ipv4(ue, Ipv4Addr::new(192, 0, 2, 1), 17, 64, 32);
+    assert_eq!(ip.len() as u64 + 32, OCTETS);
+    packets::gpdu(TEID, None, &[&ip[..], &[0; 32]].concat())
+}
+
+fn forward(tables: &mut Tables, times: u64) {
+    let frame = frame();
+    for _ in 0..times {
+        let redirected = tables.test_run(0, &frame).unwrap().unwrap();
+        assert_eq!(redirected.0, 4);
+    }
+}
+
+fn counted_at(tables: &Tables, handle: &Handle) -> Vec<CountedAt> {
+    let mut all = Vec::new();
+    tables.counted_at(handle, &mut all);
+    all
+}
+
+/// What tables that nobody has any more have counted.
+fn sum(pins: &Pins, generation: u64, at: &[CountedAt]) -> Counters {
+    let left = pins.left(generation).unwrap();
+    let entries = at.iter().flat_map(|at| &at.entries);
+    let entries = entries.map(|entry| left.counted(*entry).unwrap());
+    let before = at.iter().filter_map(|at| at.before.as_deref().copied());
+    let all: Counters = entries
+        .chain(before)
+        .fold(Counters::default(), Counters::plus);
+    assert!(left.counted(u32::MAX).is_none());
+    all
+}
+
+#[test]
+fn programs_stay_until_those_of_the_next_process_take_over() {
+    let host = Host::new();
+    let name = host.ports[0].name.clone();
+    let (mut first, handle) = host.tables();
+    assert!(!host.has_program(&name), "not before it is attached");
+    first.attach().unwrap();
+    forward(&mut first, 3);
+    let at = counted_at(&first, &handle);
+    drop(first);
+    assert!(host.has_program(&name), "its process is gone");
+    let mut links = host.pinned();
+    links.retain(|name| name.starts_with("link-"));
+    assert!(
+        links.contains(&"link-driver-tp0=2e7".to_owned()),
+        "{links:?}"
+    );
+
+    let (mut second, _) = host.tables();
+    let pins = second.pins().unwrap();
+    assert_eq!(pins.generation(), 2);
+    assert_eq!(sum(pins, 1, &at).bytes, 3 * OCTETS);
+    let program = || ip(&format!("-d link show dev {name}"));
+    let before = program();
+    second.attach().unwrap();
+    assert!(host.has_program(&name) && program() != before);
+    let pins = second.pins().unwrap();
+    pins.keep(&[1]);
+    assert_eq!(
+        names(&host.folder().join("maps-1-0000000000000001")).len(),
+        2
+    );
+    pins.keep(&[]);
+    assert!(pins.left(1).is_err());
+    let mut maps = host.pinned();
+    maps.retain(|name| name.starts_with("maps-"));
+    assert_eq!(maps, ["maps-1-0000000000000002"]);
+    pins.remove();
+    assert!(host.has_program(&name), "as long as the process lives");
+    drop(second);
+    assert!(!host.has_program(&name), "nobody is to go on");
+}
+
+#[test]
+fn counts_are_where_they_are_said_to_be_while_entries_change() {
+    let host = Host::new();
+    let (mut tables, mut handle) = host.tables();
+    (0..3).for_each(|port| tables.set_redirect(port, 1).unwrap());
+    tables.keep_counts();
+    forward(&mut tables, 2);
+    // Another condition: packets meet another entry from now on.
+    let mut other = session(1);
+    other.entries[0].ue = Some(compiled::UeAddresses {
+        v4: Some(Ipv4Addr::new(10, 60, 0, 1)),
+        v6: None,
+    });
+    let first = counted_at(&tables, &handle)[0].entries[0];
+    let list = Compiled {
+        filters: vec![compiled::Filter {
+            entry: 0,
+            flow: None,
+            qfis: compiled::QfiSet::default(),
+        }],
+        keys: vec![(Key::direct(TEID), Select::List { first: 0, len: 1 })],
+        ..other.clone()
+    };
+    tables.publish(&mut handle, &list).unwrap();
+    forward(&mut tables, 3);
+    let generation = tables.pins().unwrap().generation();
+    let is_whole = |tables: &Tables, handle: &Handle, packets| {
+        let at = counted_at(tables, handle);
+        let counters = tables.counters(handle, PdrId(1));
+        assert_eq!(sum(tables.pins().unwrap(), generation, &at), counters);
+        assert_eq!(counters.packets, packets);
+        at
+    };
+    let at = is_whole(&tables, &handle, 5);
+    assert!(
+        at[0].entries.len() == 2 && at[0].entries.contains(&first),
+        "{at:?}"
+    );
+    let seid = (0..10_000).find_map(|_| {
+        tables.maintain();
+        std::thread::sleep(Duration::from_millis(1));
+        tables.next_recounted()
+    });
+    assert_eq!(seid, Some(5), "the grace period of the first entry is over");
+    let at = is_whole(&tables, &handle, 5);
+    assert!(at[0].entries.len() == 1 && at[0].before.is_some(), "{at:?}");
+    tables.counts_are_kept();
+    assert_eq!(tables.next_recounted(), None);
+    forward(&mut tables, 1);
+    is_whole(&tables, &handle, 6);
+}
+
+#[test]
+fn an_interface_that_was_made_anew_meanwhile_is_attached_anew() {
+    let host = Host::new();
+    let name = &host.ports[0].name;
+    let (mut first, _) = host.tables();
+    first.attach().unwrap();
+    drop(first);
+    ip(&format!("link del {name}"));
+    host.plug(name);
+    let (mut second, _) = host.tables();
+    second.attach().unwrap();
+    assert!(host.has_program(name));
+    drop(second);
+    assert!(host.has_program(name), "its pin is the new one's");
+
+    // One that is not configured any more is left alone.
+    let (mut third, _) = host.tables_of(&host.ports[1..]);
+    third.attach().unwrap();
+    assert!(!host.has_program(name));
+}
+
+#[test]
+fn tables_that_no_packet_has_met_leave_nothing() {
+    let host = Host::new();
+    let (tables, _) = host.tables();
+    assert_eq!(host.pinned(), ["maps-1-0000000000000001"]);
+    drop(tables);
+    assert!(host.pinned().is_empty());
+}
+
+#[test]
+fn a_folder_that_will_not_do_is_named() {
+    let host = Host::new();
+    let why = |opened: Result<Pins, SetupError>| opened.unwrap_err().to_string();
+    let elsewhere = Pins::open(&std::env::temp_dir(), "upf", 0);
+    assert!(why(elsewhere).contains("it is on no bpffs"));
+    assert!(!std::env::temp_dir().join("upf").exists());
+    let pins = host.pins().unwrap();
+    fs::set_permissions(host.folder(), Permissions::from_mode(0o711)).unwrap();
+    assert!(why(host.pins()).ends_with("it is not this user's alone"));
+    fs::set_permissions(host.folder(), Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(host.pins().unwrap().generation(), pins.generation());
+    let latest = Pins::open(&host.bpffs, "upf.example", 8).unwrap();
+    assert_eq!(latest.generation(), 9);
+}

@@ -518,7 +518,8 @@ struct tp_config {
 	__u64 l4s_ticks; /* packets of L4S that meters are so far ahead of are marked; 0: none are */
 	__u32 ue_first;	 /* control: expected entries of UE addresses, see tp_expected_entry() */
 	__u32 ue_mask;
-	__u64 reserved[3];
+	__u64 managed_until_ns; /* control, again and again: users' packets drop later than this, monotonic; 0: they do not */
+	__u64 reserved[2];
 	__u64 shaped; /* data, all: how many it keeps or is being handed; in a line of its own, for all packets read the others */
 };
 
@@ -587,6 +588,7 @@ struct tp_cpu {
 	__u64 error_indication_tat;
 	__u64 echo_tat;
 	__u64 clock_tick; /* the kernel's tick at the last exact reading */
+	__u64 managed_tick; /* tick at which somebody was still in charge: tp_is_unmanaged() */
 	__u64 trace_tat;
 	__u64 trace_lost; /* records that user space did not get */
 	__u64 message_tat;

@@ -161,6 +161,9 @@ static TP_INLINE __u32 tp_held_by(struct tp_env *env);
 /* Monotonic nanoseconds. Never behind by more than 16 packets of this CPU or one tick. */
 static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu);
 
+/* Has nobody been in charge of the tables for too long? */
+static TP_INLINE int tp_is_unmanaged(struct tp_env *env, const struct tp_config *config, struct tp_cpu *cpu);
+
 /* Can packets leave later than they come? Else a rate with TP_RATE_SHAPE has them leave at once, within its burst. */
 #ifndef TP_SHAPES
 #define TP_SHAPES 0

@@ -316,6 +316,13 @@ impl Tables {
         self.programs.serve(needs, &barrier)
     }
 
+    /// Somebody is in charge until then, of the monotonic clock: later, users' packets drop, be this process there or not. `None`:
+    /// for as long as programs are attached. Rounded down to ticks of the kernel.
+    pub fn set_managed_until(&self, ns: Option<u64>) {
+        let until = &self.store.mem.config[0].managed_until_ns;
+        until.store(ns.unwrap_or(0), Ordering::Relaxed);
+    }
+
     /// Wait until no packet is under way any more that met tables of before [`Self::attach`], with those that wait for a lane.
     pub fn pass(&self) -> io::Result<()> {
         if self.ports.iter().any(|port| !port.spread.is_empty()) {

@@ -16,7 +16,7 @@ use nexthop::{Family, NextHopTables};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use tables::testing::{hop, ports};
-use tables::{Handle, Layout, Options, Pins, PortConfig, SetupError, Tables};
+use tables::{DropReason, Handle, Layout, Options, Pins, PortConfig, SetupError, Tables};
 use testkit::machine::need_root;
 use testkit::{packets, sessions};
 
@@ -275,6 +275,34 @@ fn an_interface_that_was_made_anew_meanwhile_is_attached_anew() {
     let (mut third, _) = host.tables_of(&host.ports[1..]);
     third.attach().unwrap();
     assert!(!host.has_program(name));
+}
+
+#[test]
+fn users_packets_drop_where_nobody_is_in_charge_for_too_long() {
+    let host = Host::new();
+    let (mut tables, _) = host.tables();
+    (0..3).for_each(|port| tables.set_redirect(port, 1).unwrap());
+    forward(&mut tables, 1);
+    let second = 1_000_000_000;
+    tables.set_managed_until(Some(tables::monotonic_ns() + 600 * second));
+    forward(&mut tables, 1);
+    tables.set_managed_until(Some(1));
+    // It is looked at once in a tick.
+    std::thread::sleep(Duration::from_millis(20));
+    let verdict = |tables: &mut Tables, port, frame: &[u8]| {
+        let run = tables.test_run(port, frame).unwrap().unwrap();
+        run.0
+    };
+    assert_eq!(verdict(&mut tables, 0, &frame()), 1, "XDP_DROP");
+    let drops = tables.totals()[0].drops[0][DropReason::Unmanaged.number()];
+    assert_eq!(drops, 1);
+    // What is for the host is left to it.
+    let arp = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 9, 8, 6], &[0; 46]].concat();
+    assert_eq!(verdict(&mut tables, 0, &arp), 2, "XDP_PASS");
+    tables.set_managed_until(None);
+    forward(&mut tables, 1);
+    assert!(Pins::remove_of(&host.bpffs, "upf.example").unwrap());
+    assert!(!Pins::remove_of(&host.bpffs, "upf.example").unwrap());
 }
 
 #[test]

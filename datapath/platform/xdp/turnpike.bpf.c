@@ -154,6 +154,22 @@ static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu)
 	return cpu->clock_ns;
 }
 
+/* Once in a tick, for the others cost a call. */
+static TP_INLINE int tp_is_unmanaged(struct tp_env *env, const struct tp_config *config, struct tp_cpu *cpu)
+{
+	__u64 tick;
+
+	if (tp_likely(!config->managed_until_ns))
+		return 0;
+	tick = bpf_jiffies64();
+	if (tp_likely(cpu->managed_tick == tick))
+		return 0;
+	if (bpf_ktime_get_ns() > config->managed_until_ns)
+		return 1;
+	cpu->managed_tick = tick;
+	return 0;
+}
+
 static TP_INLINE int tp_fib_ask(struct tp_env *env, struct tp_fib *q)
 {
 	struct bpf_fib_lookup f = {0};

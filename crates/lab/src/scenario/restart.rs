@@ -12,8 +12,8 @@ use super::{Scenario, both_ways, eventually, flow_down, flow_up, more_of};
 use crate::dn;
 use crate::flow::Shape;
 use crate::ping::unanswered;
-use crate::smf::{Event, Style, Urr};
-use crate::world::{Family, World};
+use crate::smf::{Event, Style, Urr, Used, query_urr, used};
+use crate::world::{Attached, Family, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -157,23 +157,34 @@ fn upf_killed(world: &mut World) -> Result<String> {
     ))
 }
 
+/// Usage of URR 1 since this was last asked.
+fn usage_so_far(world: &World, attached: &Attached) -> Result<Used> {
+    let smf = world.smf(0)?;
+    let reports = smf.modify_measured(&attached.session, &[query_urr(1)])?;
+    match reports.all()[..] {
+        [report] => used(report),
+        _ => bail!("{reports:?}"),
+    }
+}
+
 fn upf_restart_kept(world: &mut World) -> Result<String> {
     let mut plan = world.plan(Family::V4, Style::Open5gs);
     plan.urrs = vec![Urr::of_volume(1, ReportingTriggers::new())];
     let attached = world.attach("ue1", &plan, 0, 0)?;
     ping_all(&attached)?;
-    let before = world.smf(0)?.usage(&attached.session)?.sum(1)?;
+    let before = usage_so_far(world, &attached)?;
+    ensure!(before.total() > 0, "nothing is measured");
     ping_all(&attached)?;
     let upf = world.upf.take().context("the UPF is down")?;
     upf.stop(Signal::SIGTERM)?;
     world.start_upf()?;
-    let after = world.smf(0)?.usage(&attached.session)?.sum(1)?;
+    let after = usage_so_far(world, &attached)?;
     ensure!(
         after == before,
         "{after:?} in the report over the restart, {before:?} before"
     );
     ping_all(&attached)?;
-    let again = world.smf(0)?.usage(&attached.session)?.sum(1)?;
+    let again = usage_so_far(world, &attached)?;
     ensure!(again == before, "{again:?} after it");
     Ok("usage is exact over it, and nobody was told anything".to_owned())
 }

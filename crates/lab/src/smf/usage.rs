@@ -125,6 +125,14 @@ pub struct Used {
 }
 
 impl Used {
+    /// So much more was used.
+    pub fn add(&mut self, more: Self) {
+        for direction in [0, 1] {
+            self.octets[direction] += more.octets[direction];
+            self.packets[direction] += more.packets[direction];
+        }
+    }
+
     /// Octets of both directions.
     pub fn total(&self) -> u64 {
         self.octets.iter().sum()
@@ -172,11 +180,7 @@ impl Reports {
     pub fn sum(&self, urr: u32) -> Result<Used> {
         let mut sum = Used::default();
         for report in self.of(urr)? {
-            let used = used(report)?;
-            for direction in [0, 1] {
-                sum.octets[direction] += used.octets[direction];
-                sum.packets[direction] += used.packets[direction];
-            }
+            sum.add(used(report)?);
         }
         Ok(sum)
     }

@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// Directories of running labs: configuration, logs and captures, one folder per world.
 pub const RUN_DIR: &str = "/run/turnpike-lab";
+/// Where a folder has a bpffs.
+pub const BPFFS: &str = "bpffs";
 /// In the environment of all processes that a lab starts: its process id.
 pub const OWNER: &str = "TURNPIKE_LAB_OWNER";
 
@@ -104,8 +106,30 @@ fn remove(made: Made) {
         remove_namespace(&name);
     }
     for folder in made.folders {
-        let _ = fs::remove_dir_all(folder);
+        remove_folder(&folder);
     }
+}
+
+/// Mounts a bpffs in a world's folder, unless it is there. It goes with the folder.
+pub fn mount_bpffs(folder: &Path) -> Result<()> {
+    let bpffs = folder.join(BPFFS);
+    if bpffs.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir(&bpffs)?;
+    let mut mount = Command::new("mount");
+    let mounted = mount.args(["-t", "bpf", "bpf"]).arg(&bpffs).output()?;
+    ensure!(mounted.status.success(), "mount -t bpf: {mounted:?}");
+    Ok(())
+}
+
+/// Removes a folder, and what is mounted in it.
+pub fn remove_folder(folder: &Path) {
+    let bpffs = folder.join(BPFFS);
+    if bpffs.is_dir() {
+        let _ = Command::new("umount").arg("-l").arg(bpffs).output();
+    }
+    let _ = fs::remove_dir_all(folder);
 }
 
 /// The process that removes what this one has made, should it be killed: started when first there is something. It is
@@ -214,7 +238,7 @@ pub fn clean() -> usize {
         let owner = name.strip_suffix(".owner").and_then(|pid| pid.parse().ok());
         match owner.or_else(|| owner_of(&name)) {
             Some(pid) if owner_lives(pid) => {}
-            Some(_) if path.is_dir() => drop(fs::remove_dir_all(path)),
+            Some(_) if path.is_dir() => remove_folder(&path),
             Some(_) => drop(fs::remove_file(path)),
             None => {}
         }

@@ -21,6 +21,9 @@ for namespace in /run/netns/tp"$1"w*; do
 	done
 	ip netns del "${namespace##*/}"
 done
+for bpffs in /run/turnpike-lab/tp"$1"w*/bpffs; do
+	[ ! -e "$bpffs" ] || umount -l "$bpffs"
+done
 rm -rf /run/turnpike-lab/tp"$1"w* "/run/turnpike-lab/$1.owner"
 echo "$folders" | while read -r folder; do
 	[ -z "$folder" ] || rm -rf "$folder"

@@ -6,13 +6,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use crate::cleanup;
 use crate::netns::{End, Netns, Process};
 use crate::testpmd::{Testpmd, Wire};
 use crate::ue::Addresses;
@@ -339,8 +340,30 @@ pub struct Upf {
 impl Upf {
     /// Starts it and waits until it is ready. Its configuration and log are kept in `folder`.
     pub fn start(netns: &Netns, settings: &Settings, folder: &Path) -> Result<Self> {
+        let mut upf = Self::spawn(netns, settings, folder)?;
+        upf.wait_until_ready(netns)?;
+        upf.start_peer(netns)?;
+        Ok(upf)
+    }
+
+    /// Starts it, and kills it after a while, ready or not.
+    pub fn start_and_kill(
+        netns: &Netns,
+        settings: &Settings,
+        folder: &Path,
+        after: Duration,
+    ) -> Result<()> {
+        let upf = Self::spawn(netns, settings, folder)?;
+        std::thread::sleep(after);
+        upf.stop(Signal::SIGKILL)
+    }
+
+    fn spawn(netns: &Netns, settings: &Settings, folder: &Path) -> Result<Self> {
         let config = folder.join("turnpiked.toml");
         let toml = settings.toml();
+        if toml.contains("bpffs = ") {
+            cleanup::mount_bpffs(folder)?;
+        }
         fs::write(&config, toml.replace("{folder}", &folder.to_string_lossy()))?;
         let log = folder.join("turnpiked.log");
         let output = File::options().create(true).append(true).open(&log)?;
@@ -360,16 +383,13 @@ impl Upf {
             Datapath::DpdkMemif => wires(&toml, folder),
             _ => Vec::new(),
         };
-        let mut upf = Self {
+        Ok(Self {
             process: Process::spawn_in(netns.name(), &mut command)?,
             log,
             folder: folder.to_owned(),
             wires,
             peer: None,
-        };
-        upf.wait_until_ready(netns)?;
-        upf.start_peer(netns)?;
-        Ok(upf)
+        })
     }
 
     fn start_peer(&mut self, netns: &Netns) -> Result<()> {

@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
@@ -318,6 +319,11 @@ impl World {
         Ok(())
     }
 
+    /// Starts the UPF, when it is down, and kills it after a while, ready or not.
+    pub fn start_and_kill_upf(&self, after: Duration) -> Result<()> {
+        Upf::start_and_kill(&self.upf_ns, &self.settings, &self.folder, after)
+    }
+
     /// The UPF.
     pub fn upf(&mut self) -> Result<&mut Upf> {
         self.upf.as_mut().context("the UPF is down")
@@ -535,7 +541,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+        cleanup::remove_folder(&self.folder);
         cleanup::forget_folder(&self.folder);
     }
 }

@@ -568,13 +568,27 @@ impl Default for UsageLog {
     }
 }
 
-/// Folder in which sessions outlive the process, and whether a stop leaves them.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+/// Folders in which sessions and programs outlive the process, for how long, and whether a stop leaves them.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct State {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dir: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bpffs: Option<PathBuf>,
+    pub(crate) unmanaged_s: u32,
     pub(crate) on_stop: OnStop,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            dir: None,
+            bpffs: None,
+            unmanaged_s: 3600,
+            on_stop: OnStop::default(),
+        }
+    }
 }
 
 /// Sessions when a signal asks for the end.

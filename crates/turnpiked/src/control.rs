@@ -42,6 +42,10 @@ pub(crate) use usage::Usage;
 
 /// How long SMFs have to answer the release of their association when we shut down.
 const RELEASE_TIME: Duration = Duration::from_secs(2);
+/// How long the kernel has to say what it knows of ways and neighbours before packets go by that.
+const NETWORK_TIME: Duration = Duration::from_secs(1);
+/// How often it is looked whether it has.
+const NETWORK_LOOK: Duration = Duration::from_millis(1);
 /// How often the tables take back what has had its grace period.
 const MAINTENANCE: Duration = Duration::from_millis(20);
 /// Next hops that found no room are tried again at least so often.
@@ -138,8 +142,8 @@ impl Control {
         }
     }
 
-    /// Until told to shut down and done with it.
-    pub(crate) fn run(mut self) -> Result<()> {
+    /// Until told to shut down and done with it. `ready`: is called when N4 is served.
+    pub(crate) fn run(mut self, ready: impl FnOnce()) -> Result<()> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         for (number, socket) in (N4..).zip(&self.sockets) {
             let event = EpollEvent::new(EpollFlags::EPOLLIN, number);
@@ -165,6 +169,7 @@ impl Control {
         self.associate();
         self.network.reconcile(self.core.tables_mut());
         self.flush(&mut sender);
+        ready();
         let mut events = [EpollEvent::empty(); EVENTS];
         while !self.is_done() {
             self.busy.rests();
@@ -209,13 +214,32 @@ impl Control {
 
     /// Sessions that a process before this one has left go on.
     fn take_over(&mut self) -> Result<()> {
-        if let Some(beginning) = self.beginning.take() {
-            let now = self.now();
-            let (core, outbox) = (&mut self.core, &mut self.outbox);
-            let config = &self.about.config;
-            self.kept = beginning.take_over(now, config, core, outbox)?;
+        let Some(beginning) = self.beginning.take() else {
+            return Ok(());
+        };
+        let is_attached = self.core.tables().pins().is_none();
+        let goes_on = beginning.goes_on();
+        let now = self.now();
+        let (core, outbox) = (&mut self.core, &mut self.outbox);
+        let taken = beginning.take_over(now, &self.about.config, core, outbox)?;
+        if goes_on && !is_attached {
+            self.await_network();
         }
+        self.manage();
+        let now = self.now();
+        let (core, outbox) = (&mut self.core, &mut self.outbox);
+        self.kept = taken.settle(now, core, outbox)?;
         Ok(())
+    }
+
+    /// Packets are to find their ways where they meet other tables than before.
+    fn await_network(&mut self) {
+        let until = Instant::now() + NETWORK_TIME;
+        while !self.network.is_settled() && Instant::now() < until {
+            std::thread::sleep(NETWORK_LOOK);
+            self.serve_commands();
+            self.network.learn(self.core.tables_mut());
+        }
     }
 
     /// Sessions are the next process's when this one ends.
@@ -223,13 +247,14 @@ impl Control {
         self.kept.is_some() && self.about.config.state.on_stop == OnStop::Keep
     }
 
-    /// Sessions stay as they are, with all that they have counted.
+    /// Sessions stay as they are, with all that they have counted: where the tables stay, that is found there.
     fn leave(&mut self, sender: &mut Sender) {
         let now = self.now();
         let after = |core: &Core<Tables>, last| core.sessions(last).next().map(|next| next.seid);
-        let mut next = after(&self.core, None);
+        let ends = self.core.tables().pins().is_none();
+        let mut next = after(&self.core, None).filter(|_| ends);
         while let Some(seid) = next {
-            self.core.crossed(now, seid, &mut self.outbox);
+            self.core.look(now, seid, &mut self.outbox);
             next = after(&self.core, Some(seid));
         }
         self.flush(sender);
@@ -251,6 +276,9 @@ impl Control {
         }
         if let Some(kept) = self.kept.take() {
             kept.end();
+        }
+        if let Some(pins) = self.core.tables().pins() {
+            pins.remove();
         }
         self.log.end(now);
     }
@@ -515,7 +543,17 @@ impl Control {
         }
         if self.maintained.elapsed() >= MAINTENANCE {
             self.core.tables_mut().maintain();
+            self.manage();
             self.maintained = Instant::now();
+        }
+    }
+
+    /// Where packets go on without this process, they do so for a while.
+    fn manage(&self) {
+        let tables = self.core.tables();
+        if tables.pins().is_some() {
+            let unmanaged = u64::from(self.about.config.state.unmanaged_s) * 1_000_000_000;
+            tables.set_managed_until(Some(self.now().0 + unmanaged));
         }
     }
 

@@ -10,7 +10,7 @@ use nexthop::NextHops;
 use nexthop::netlink::Netlink;
 use session::Core;
 use slowpath::{Setup, SlowPath, SlowPathThread, send_end_markers};
-use tables::{Layout, Tables};
+use tables::{Layout, Pins, Tables};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use topology::Topology;
@@ -71,16 +71,25 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let ends = Ends::listen()?;
-        let ended = spawn(control)?;
+        let (ready, ended) = spawn(control)?;
         tokio::spawn(api::serve(listener, router, limits));
-        tracing::info!(
-            n4 = %config.n4.listen,
-            api = %config.api.listen,
-            after_ms = started.elapsed().as_millis() as u64,
-            "ready"
-        );
-        system::notify("READY=1");
-        until_the_end(&asker, (ends, harmless), ended).await
+        let say_ready = async {
+            // Else it has ended, which is said elsewhere.
+            if ready.await.is_ok() {
+                tracing::info!(
+                    n4 = %config.n4.listen,
+                    api = %config.api.listen,
+                    after_ms = started.elapsed().as_millis() as u64,
+                    "ready"
+                );
+                system::notify("READY=1");
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            ended = until_the_end(&asker, (ends, harmless), ended) => ended,
+            () = say_ready => Ok(()),
+        }
     })
 }
 
@@ -105,8 +114,9 @@ fn prepare(
     asked: Asked,
 ) -> Result<Control> {
     let loading = Instant::now();
-    let beginning = Beginning::open(config, || new_identity(config))?;
-    let mut tables = open_tables(config, node)?;
+    let mut beginning = Beginning::open(config, || new_identity(config))?;
+    let pins = beginning.as_mut().and_then(Beginning::take_pins);
+    let mut tables = open_tables(config, node, pins)?;
     let setup = set_up(config, &mut tables)?;
     let listener = {
         let asker = asker.clone();
@@ -129,7 +139,10 @@ fn prepare(
     let marked = send_end_markers(&mut tables).context("raw sockets of End Markers")?;
     // Nobody is kept waiting for what takes its time; and while another process has the port, its interfaces stay as they are.
     let sockets = bind_n4(config)?;
-    tables.attach()?;
+    // Else when sessions of before are in the tables.
+    if tables.pins().is_none() {
+        tables.attach()?;
+    }
     govern(&tables)?;
     // Interfaces that the data path makes are there now.
     let next_hops = NextHops::new(plan::next_hops(config)?);
@@ -196,17 +209,21 @@ fn usage_log(config: &Config) -> Result<Option<UsageLog>> {
 }
 
 /// The tables with what the configuration says of addresses; not attached.
-fn open_tables(config: &Config, node: Option<u32>) -> Result<Tables> {
+/// `pins`: programs outlive this process by these.
+fn open_tables(config: &Config, node: Option<u32>, pins: Option<Pins>) -> Result<Tables> {
     let ports = plan::ports(config);
     let (layout, options) = (plan::layout(config), plan::options(config));
     let layout = Layout { node, ..layout };
-    let mut tables = match config.datapath.kind {
-        DatapathKind::Xdp => Tables::xdp(&layout, &ports, &options)?,
-        DatapathKind::Kernel => Tables::kernel(&layout, &ports, &options)?,
+    let mut tables = match (config.datapath.kind, pins) {
+        (DatapathKind::Xdp, Some(pins)) => Tables::pinned(&layout, &ports, &options, pins)?,
+        (DatapathKind::Xdp, None) => Tables::xdp(&layout, &ports, &options)?,
+        (DatapathKind::Kernel, _) => Tables::kernel(&layout, &ports, &options)?,
         #[cfg(feature = "dpdk")]
-        DatapathKind::Dpdk => Tables::dpdk(&layout, &ports, &options, &plan::dpdk(config, node))?,
+        (DatapathKind::Dpdk, _) => {
+            Tables::dpdk(&layout, &ports, &options, &plan::dpdk(config, node))?
+        }
         #[cfg(not(feature = "dpdk"))]
-        DatapathKind::Dpdk => bail!("datapath.kind: this turnpiked was built without DPDK"),
+        (DatapathKind::Dpdk, _) => bail!("datapath.kind: this turnpiked was built without DPDK"),
     };
     tables.set_local(&plan::n3_addresses(config))?;
     for (ni, home) in plan::homes(config) {
@@ -256,18 +273,27 @@ fn govern(tables: &Tables) -> Result<()> {
     Ok(())
 }
 
-/// Start the control thread; what it ended with comes out.
-fn spawn(control: Control) -> Result<oneshot::Receiver<Result<()>>> {
+/// Told once the control thread serves N4.
+type Ready = oneshot::Receiver<()>;
+/// Told what it ended with.
+type Ended = oneshot::Receiver<Result<()>>;
+
+/// Start the control thread.
+fn spawn(control: Control) -> Result<(Ready, Ended)> {
     let (end, ended) = oneshot::channel();
+    let (ready, is_ready) = oneshot::channel();
     std::thread::Builder::new()
         .name("control".into())
         .spawn(move || {
-            let result = control.run();
+            let result = control.run(move || {
+                // Nobody asks when a second signal has come.
+                let _ = ready.send(());
+            });
             // The main thread waits for this, unless a second signal ends the process.
             let _ = end.send(result);
         })
         .context("control thread")?;
-    Ok(ended)
+    Ok((is_ready, ended))
 }
 
 /// Signals that ask turnpiked to end.
@@ -321,7 +347,7 @@ impl Harmless {
 async fn until_the_end(
     asker: &Asker,
     (mut ends, mut harmless): (Ends, Harmless),
-    mut ended: oneshot::Receiver<Result<()>>,
+    mut ended: Ended,
 ) -> Result<()> {
     let mut told = false;
     loop {

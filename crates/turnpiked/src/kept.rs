@@ -4,8 +4,14 @@
 //! The file lies in `state.dir`, which is memory (tmpfs) as a rule: it outlives the process, not the host. A start fills a
 //! file of its own, which takes the place of the former one when all is in it, so that a start that ends too early changes
 //! nothing.
+//!
+//! With `state.bpffs`, packets go on meanwhile. They are counted by tables of the former process until interfaces change over to
+//! those of this one, and by both while they do. A file that is *unsettled* belongs to tables that packets may have met already, while
+//! what all tables of before have counted is not in it; it becomes settled by its name. Whoever finds unsettled files behind the settled
+//! one adds what their tables have counted.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -19,9 +25,9 @@ use nix::libc::O_NOFOLLOW;
 use report::TableFill;
 use serde::{Deserialize, Serialize};
 use session::{Change, Core, NodeRecord, Outbox, Time};
-use tables::{KeptFile, Tables};
+use tables::{KeptFile, Left, Pins, Tables};
 
-use crate::config::Config;
+use crate::config::{Config, State};
 use crate::recovery;
 
 /// Room for a session's record, on the average; it is taken as it is used.
@@ -32,6 +38,10 @@ const NODE_OCTETS: u64 = 16 << 20;
 const NODE_AGE: Duration = Duration::from_secs(1);
 /// Changes that found no room are tried again so often.
 const RETRY: Duration = Duration::from_secs(1);
+/// Starts that have ended while they took over, at most.
+const UNSETTLED_MAX: usize = 4;
+/// Front of the end of an unsettled file's name.
+const UNSETTLED: &str = ".tables-";
 /// Records that cannot be taken in and are said one by one.
 const LOST_SAID: usize = 20;
 
@@ -59,6 +69,9 @@ struct Header {
     seed: u64,
     /// Place of the node's record, behind those of sessions.
     node: u32,
+    /// Generation of the tables that count for its sessions; 0: they ended with their process.
+    #[serde(default)]
+    tables: u64,
 }
 
 /// A process that is no more.
@@ -66,6 +79,8 @@ pub(crate) struct Former {
     header: Header,
     node: NodeRecord,
     arena: Arena<Words>,
+    /// Its usage is that of the one before, so that all is to be added that its tables have counted.
+    is_unsettled: bool,
 }
 
 /// A start before this one has ended, or this one begins.
@@ -73,8 +88,21 @@ pub(crate) struct Beginning {
     files: Files,
     boot: String,
     former: Option<Former>,
+    /// Starts after it that were about to take over, the first one first.
+    unsettled: Vec<Former>,
     /// Recovery Time Stamp and seed.
     identity: (u32, u64),
+    /// `None`: packets do not go on without a process, or the tables have it.
+    pins: Option<Pins>,
+}
+
+/// A core that sessions of before have been taken into, while packets may still meet former tables.
+pub(crate) struct TakenOver {
+    /// The former process, and starts after it. None: there is nothing to add.
+    before: Vec<Former>,
+    /// Where this one's changes go; `None`: there is no room.
+    kept: Result<Kept, (Files, anyhow::Error)>,
+    began: Instant,
 }
 
 /// The file that changes are kept in.
@@ -93,6 +121,7 @@ pub(crate) struct Kept {
 
 /// Files of one UPF, which nobody else has while this process lives.
 struct Files {
+    dir: PathBuf,
     /// Of the process that takes over next.
     path: PathBuf,
     /// While it is being filled.
@@ -112,6 +141,7 @@ impl Files {
             bail!("{path:?} is another turnpiked's, which runs");
         }
         Ok(Self {
+            dir: dir.to_owned(),
             path: file(""),
             new: file(".new"),
             _lock: lock,
@@ -122,6 +152,36 @@ impl Files {
     fn remove(&self) {
         for path in [&self.path, &self.new] {
             let _ = fs::remove_file(path);
+        }
+        self.keep_unsettled(&[]);
+    }
+
+    /// Of a start whose tables have this generation, until it has taken over.
+    fn unsettled(&self, generation: u64) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(format!("{UNSETTLED}{generation:016x}"));
+        name.into()
+    }
+
+    /// Generations of unsettled files, the first one first.
+    fn all_unsettled(&self) -> Vec<u64> {
+        let front = self.path.file_name().and_then(OsStr::to_str);
+        let front = format!("{}{UNSETTLED}", front.unwrap_or_default());
+        let mut all = Vec::new();
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let number = name.to_str().and_then(|name| name.strip_prefix(&front));
+            all.extend(number.and_then(|number| u64::from_str_radix(number, 16).ok()));
+        }
+        all.sort_unstable();
+        all
+    }
+
+    fn keep_unsettled(&self, generations: &[u64]) {
+        for generation in self.all_unsettled() {
+            if !generations.contains(&generation) {
+                let _ = fs::remove_file(self.unsettled(generation));
+            }
         }
     }
 
@@ -135,7 +195,35 @@ impl Files {
 
     /// Sessions of a process that is no more. `None`: there was none since this host was started.
     fn former(&self, boot: &str, node_id: &str) -> Result<Option<Former>> {
-        let file = match open(&self.path, false) {
+        self.read(&self.path, boot, node_id)
+    }
+
+    /// Starts after it that were about to take over. Of too many, the first are given up: it is memory that they take.
+    fn starts_after(&self, former: &Former) -> Vec<Former> {
+        let Header { boot, node_id, .. } = &former.header;
+        let read = |generation: &u64| {
+            let path = self.unsettled(*generation);
+            let read = self.read(&path, boot, node_id);
+            let read = read.inspect_err(|error| tracing::error!("{path:?}: {error:#}"));
+            let mut start = read.ok().flatten()?;
+            start.is_unsettled = true;
+            let is_ours = start.header.seed == former.header.seed;
+            (is_ours && start.header.tables > former.header.tables).then_some(start)
+        };
+        let mut all: Vec<Former> = self.all_unsettled().iter().filter_map(read).collect();
+        let given_up = all.len().saturating_sub(UNSETTLED_MAX);
+        if given_up > 0 {
+            tracing::error!(
+                starts = given_up,
+                "too many starts have ended while they took over: usage of the first of these is lost"
+            );
+        }
+        all.drain(..given_up);
+        all
+    }
+
+    fn read(&self, path: &Path, boot: &str, node_id: &str) -> Result<Option<Former>> {
+        let file = match open(path, false) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -157,7 +245,7 @@ impl Files {
         }
         let header: Header = serde_json::from_slice(&arena.header()).context("its header")?;
         if header.boot != boot {
-            tracing::info!("{:?}: sessions of before this host was started", self.path);
+            tracing::info!("{path:?}: sessions of before this host was started");
             return Ok(None);
         }
         ensure!(header.node_id == node_id, "it is of {:?}", header.node_id);
@@ -171,6 +259,7 @@ impl Files {
             header,
             node,
             arena,
+            is_unsettled: false,
         }))
     }
 }
@@ -212,12 +301,42 @@ impl Beginning {
             Some(Former { header, .. }) => (header.recovery_time_stamp, header.seed),
             None => new()?,
         };
+        let unsettled = former
+            .as_ref()
+            .map_or(Vec::new(), |former| files.starts_after(former));
+        let counting: Vec<u64> = former
+            .iter()
+            .chain(&unsettled)
+            .map(|of| of.header.tables)
+            .collect();
+        files.keep_unsettled(&counting);
+        let pins = match &config.state.bpffs {
+            Some(bpffs) => {
+                let latest = counting.iter().copied().max().unwrap_or(0);
+                let pins = Pins::open(bpffs, &node_id, latest).context("state.bpffs")?;
+                pins.keep(&counting);
+                Some(pins)
+            }
+            None => None,
+        };
         Ok(Some(Self {
             files,
             boot,
             former,
+            unsettled,
             identity,
+            pins,
         }))
+    }
+
+    /// Pins of tables that packets meet without a process.
+    pub(crate) fn take_pins(&mut self) -> Option<Pins> {
+        self.pins.take()
+    }
+
+    /// Whether there are sessions that go on.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.former.is_some()
     }
 
     /// Recovery Time Stamp and seed: of the process before this one, if there is one that goes on.
@@ -225,21 +344,22 @@ impl Beginning {
         self.identity
     }
 
-    /// The core, which nobody has spoken with yet, goes on as the former one; from now on its changes are kept. `None`: there is no
-    /// room for that, which is no reason to leave users without a UPF.
+    /// The core, which nobody has spoken with yet, goes on as the former one; from now on its changes are kept.
     pub(crate) fn take_over(
         self,
         now: Time,
         config: &Config,
         core: &mut Core<Tables>,
         out: &mut Outbox,
-    ) -> Result<Option<Kept>> {
+    ) -> Result<TakenOver> {
         let began = Instant::now();
         let Self {
             files,
             boot,
             former,
+            unsettled,
             identity: (recovery_time_stamp, seed),
+            pins: _,
         } = self;
         let header = Header {
             boot,
@@ -247,11 +367,13 @@ impl Beginning {
             recovery_time_stamp,
             seed,
             node: config.limits.sessions,
+            tables: core.tables().pins().map_or(0, Pins::generation),
         };
         let arena = create(&files.new, &header);
         if arena.is_ok() {
             core.note_changes();
         }
+        let mut before = Vec::new();
         if let Some(former) = former {
             let entered = former.enter(now, core, out);
             // Not once more, should that be why this process ends.
@@ -262,12 +384,18 @@ impl Beginning {
                 after_ms = began.elapsed().as_millis() as u64,
                 "sessions of the process before this one go on"
             );
+            before.push(former);
+            before.extend(unsettled);
         }
         let arena = match arena {
             Ok(arena) => arena,
             Err(error) => {
-                files.give_up(&error);
-                return Ok(None);
+                let kept = Err((files, error));
+                return Ok(TakenOver {
+                    before,
+                    kept,
+                    began,
+                });
             }
         };
         let mut kept = Kept {
@@ -285,14 +413,117 @@ impl Beginning {
             let _ = fs::remove_file(&kept.files.path);
             kept.try_again(core);
         }
-        let Files { path, new, .. } = &kept.files;
-        if let Err(error) = fs::rename(new, path) {
+        Ok(TakenOver {
+            before,
+            kept: Ok(kept),
+            began,
+        })
+    }
+}
+
+impl TakenOver {
+    /// Packets meet the core's tables from now on, and what others have counted is in its usage. `None`: there is no room to keep
+    /// changes, which is no reason to leave users without a UPF.
+    pub(crate) fn settle(
+        self,
+        now: Time,
+        core: &mut Core<Tables>,
+        out: &mut Outbox,
+    ) -> Result<Option<Kept>> {
+        let Self {
+            before,
+            mut kept,
+            began,
+        } = self;
+        let generation = core.tables().pins().map(Pins::generation);
+        if let (Ok(of), Some(generation)) = (&kept, generation) {
+            let renamed = fs::rename(&of.files.new, of.files.unsettled(generation));
+            if let Err(error) = renamed {
+                kept = kept.and_then(|kept| Err((kept.files, error.into())));
+            }
+        }
+        if generation.is_some() {
+            core.tables_mut().attach()?;
+        }
+        if generation.is_some() && !before.is_empty() {
+            count_before(&before, now, core, out)?;
+            tracing::info!(
+                after_ms = began.elapsed().as_millis() as u64,
+                "packets meet this process' tables"
+            );
+        }
+        drop(before);
+        let give_up = |core: &mut Core<Tables>, files: Files, error| {
             core.set_full(false);
-            kept.files.give_up(&error.into());
-            return Ok(None);
+            files.give_up(&error);
+            if let Some(pins) = core.tables().pins() {
+                pins.remove();
+            }
+            Ok(None)
+        };
+        let mut kept = match kept {
+            Ok(kept) => kept,
+            Err((files, error)) => return give_up(core, files, error),
+        };
+        kept.put_changes(core, true);
+        let Files { path, new, .. } = &kept.files;
+        let from = generation.map_or(new.clone(), |of| kept.files.unsettled(of));
+        if let Err(error) = fs::rename(from, path) {
+            return give_up(core, kept.files, error.into());
+        }
+        kept.files.keep_unsettled(&[]);
+        if let Some(pins) = core.tables().pins() {
+            pins.keep(&[]);
         }
         Ok(Some(kept))
     }
+}
+
+/// A UPF that does not run is removed, with all that was to outlive it: its sessions, and the programs that packets still
+/// meet. What there was of it.
+pub(crate) fn detach(config: &Config) -> Result<Vec<String>> {
+    let State { dir, bpffs, .. } = &config.state;
+    let node_id = config.node.id.to_string();
+    let dir = dir.as_ref();
+    let dir = dir.context("state.dir is not set: nothing outlives turnpiked")?;
+    let mut removed = Vec::new();
+    let files = Files::new(dir, &node_id).with_context(|| format!("state.dir = {dir:?}"))?;
+    if let Some(bpffs) = bpffs {
+        let pins = Pins::remove_of(bpffs, &node_id);
+        if pins.with_context(|| format!("state.bpffs = {bpffs:?}"))? {
+            removed.push(format!("programs in {}", bpffs.display()));
+        }
+    }
+    if files.path.exists() {
+        removed.push(format!("sessions in {}", files.path.display()));
+    }
+    files.remove();
+    Ok(removed)
+}
+
+/// What tables of before have counted is added to the usage of sessions. No packet meets those any more.
+fn count_before(
+    before: &[Former],
+    now: Time,
+    core: &mut Core<Tables>,
+    out: &mut Outbox,
+) -> Result<()> {
+    core.tables().pass()?;
+    for former in before.iter().filter(|former| former.header.tables > 0) {
+        let left = core
+            .tables()
+            .pins()
+            .map(|pins| pins.left(former.header.tables));
+        match left {
+            Some(Ok(left)) => former.count(&left, now, core, out),
+            Some(Err(error)) => tracing::error!(
+                %error,
+                "tables of a process before this one are gone: what they have counted since it ended is lost"
+            ),
+            None => {}
+        }
+    }
+    Ok(())
 }
 
 fn create(path: &Path, header: &Header) -> Result<Arena<Words>> {
@@ -327,6 +558,23 @@ impl Former {
             }
         }
         Ok(lost)
+    }
+
+    /// Adds what its tables have counted and its sessions' usage does not have.
+    fn count(&self, left: &Left, now: Time, core: &mut Core<Tables>, out: &mut Outbox) {
+        for (place, octets) in self.arena.records() {
+            if place == self.header.node {
+                continue;
+            }
+            // One that cannot be read has been said to be lost.
+            let Ok(record) = self.node.session(&octets) else {
+                continue;
+            };
+            let uncounted = record.uncounted(self.is_unsettled, |entry| left.counted(entry));
+            if !uncounted.is_nothing() {
+                core.count(now, record.seid(), &uncounted, out);
+            }
+        }
     }
 }
 
@@ -449,17 +697,22 @@ mod tests {
 
     /// As a process leaves it, with a session in a place.
     fn leave(files: &Files, recovery_time_stamp: u32) {
+        leave_at(&files.path, files, (recovery_time_stamp, 5, 0));
+    }
+
+    fn leave_at(path: &Path, files: &Files, (recovery_time_stamp, seed, tables): (u32, u64, u64)) {
         let header = Header {
             boot: BOOT.to_owned(),
             node_id: UPF.to_owned(),
             recovery_time_stamp,
-            seed: 5,
+            seed,
             node: 100,
+            tables,
         };
         let mut arena = create(&files.new, &header).unwrap();
         arena.put(100, NODE).unwrap();
         arena.put(7, b"a session").unwrap();
-        fs::rename(&files.new, &files.path).unwrap();
+        fs::rename(&files.new, path).unwrap();
     }
 
     fn why_not(files: &Files, boot: &str, node_id: &str) -> String {
@@ -486,6 +739,37 @@ mod tests {
                 why_not(&files, BOOT, UPF),
                 "it has two Recovery Time Stamps"
             );
+        });
+    }
+
+    #[test]
+    fn starts_that_ended_while_they_took_over_are_found_in_their_order() {
+        in_folder(|_, files| {
+            leave_at(&files.path, &files, (RECOVERY, 5, 3));
+            let former = files.former(BOOT, UPF).unwrap().unwrap();
+            let about_to = |seed, tables| {
+                leave_at(&files.unsettled(tables), &files, (RECOVERY, seed, tables));
+            };
+            let after = || -> Vec<u64> {
+                let starts = files.starts_after(&former);
+                assert!(starts.iter().all(|start| start.is_unsettled));
+                starts.iter().map(|start| start.header.tables).collect()
+            };
+            assert!(after().is_empty() && !former.is_unsettled);
+            // One of a former process, and one of another UPF of this name.
+            about_to(5, 2);
+            about_to(6, 9);
+            about_to(5, 0x10);
+            about_to(5, 4);
+            assert_eq!(after(), [4, 0x10]);
+            fs::write(files.unsettled(5), "nonsense").unwrap();
+            assert_eq!(after(), [4, 0x10]);
+            files.keep_unsettled(&after());
+            assert_eq!(files.all_unsettled(), [4, 0x10]);
+            (0x20..0x23).for_each(|tables| about_to(5, tables));
+            assert_eq!(after(), [0x10, 0x20, 0x21, 0x22]);
+            files.remove();
+            assert!(files.all_unsettled().is_empty());
         });
     }
 

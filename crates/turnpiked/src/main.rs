@@ -56,6 +56,12 @@ enum Command {
         /// The file.
         file: PathBuf,
     },
+    /// Remove what a turnpiked that does not run has left by this configuration file: programs that packets go on by, and
+    /// sessions.
+    Detach {
+        /// The file.
+        file: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -64,6 +70,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let (file, run) = match (arguments.command, arguments.config) {
         (Some(Command::CheckConfig { file }), _) => (file, false),
+        (Some(Command::Detach { file }), _) => return detach(&file),
         (None, Some(file)) => (file, true),
         // clap asks for one of them.
         (None, None) => return ExitCode::from(2),
@@ -92,6 +99,31 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Interfaces and addresses that the configuration names may be gone.
+fn detach(file: &Path) -> ExitCode {
+    let config = match config::load(file) {
+        Ok(config) => config,
+        Err(problem) => {
+            say(&format!("turnpiked: {}: {problem}", file.display()));
+            return ExitCode::from(2);
+        }
+    };
+    match kept::detach(&config) {
+        Ok(removed) => {
+            let lines = match removed.as_slice() {
+                [] => "nothing was left".to_owned(),
+                removed => format!("removed: {}", removed.join(", ")),
+            };
+            let _ = writeln!(std::io::stdout(), "{lines}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            say(&format!("turnpiked: {error:#}"));
             ExitCode::FAILURE
         }
     }

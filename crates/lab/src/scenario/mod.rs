@@ -191,6 +191,17 @@ impl Scenario {
         self
     }
 
+    /// Packets go on without turnpiked.
+    fn outlasting(self) -> Self {
+        self.line("[state]", "dir = \"{folder}\"")
+            .line("[state]", "bpffs = \"{folder}/bpffs\"")
+    }
+
+    fn outlasts(&self) -> bool {
+        let mut lines = self.wanted.lines.iter();
+        lines.any(|(_, line)| line.starts_with("bpffs ="))
+    }
+
     /// Feature that the machine, or the data path, lacks, so that it cannot be run here.
     fn lacks(&self) -> Option<&'static str> {
         let vlan_devices = || Path::new("/proc/net/vlan").exists();
@@ -201,6 +212,8 @@ impl Scenario {
             && Datapath::chosen() != Datapath::Xdp
         {
             Some("xdp alone spreads users over CPUs")
+        } else if self.outlasts() && Datapath::chosen() != Datapath::Xdp {
+            Some("xdp alone goes on without turnpiked")
         } else if self.memif && Datapath::chosen() != Datapath::DpdkMemif {
             Some("dpdk-memif alone has memifs")
         } else if self.fragments && Datapath::chosen().is_dpdk() {

@@ -40,6 +40,28 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .smfs(2)
         .long(),
         Scenario::new(
+            "upf-killed-unnoticed",
+            "no packet is lost with the UPF, and none is missing in its usage",
+            upf_killed_unnoticed,
+        )
+        .outlasting()
+        .long(),
+        Scenario::new(
+            "upf-killed-spread",
+            "nor where users are spread over CPUs",
+            upf_killed_unnoticed,
+        )
+        .outlasting()
+        .line("[[interface]]", "spread_cpus = [0, 1]")
+        .long(),
+        Scenario::new(
+            "upf-unmanaged",
+            "packets go on without the UPF for as long as it is told, and no longer",
+            upf_unmanaged,
+        )
+        .outlasting()
+        .line("[state]", "unmanaged_s = 5"),
+        Scenario::new(
             "upf-restart-kept",
             "SIGTERM leaves sessions to the next start, with all that they have counted",
             upf_restart_kept,
@@ -155,6 +177,74 @@ fn upf_killed(world: &mut World) -> Result<String> {
     Ok(format!(
         "{TIMES} times; sessions, path switches and deletions are as answered"
     ))
+}
+
+fn upf_killed_unnoticed(world: &mut World) -> Result<String> {
+    const TIMES: u32 = 5;
+    let mut plan = world.plan(Family::V4, Style::Open5gs);
+    plan.urrs = vec![Urr::of_volume(1, ReportingTriggers::new())];
+    let mut attached = world.attach("ue1", &plan, 0, 0)?;
+    let shape = Shape::endless(1000);
+    let flows = [
+        flow_up(world, &attached, shape)?,
+        flow_down(world, &attached, shape)?,
+    ];
+    let mut measured = Used::default();
+    for time in 0..TIMES {
+        flows.iter().try_for_each(|flow| more_of(flow, 300))?;
+        let upf = world.upf.take().context("the UPF is down")?;
+        upf.stop(Signal::SIGKILL)?;
+        // Nobody is there.
+        flows.iter().try_for_each(|flow| more_of(flow, 300))?;
+        // Some of these end while they take over.
+        for early in 0..3 {
+            world.start_and_kill_upf(Duration::from_millis(u64::from(
+                60 + 70 * early + 10 * time,
+            )))?;
+        }
+        world.start_upf()?;
+        flows.iter().try_for_each(|flow| more_of(flow, 300))?;
+        if time % 2 == 0 {
+            measured.add(usage_so_far(world, &attached)?);
+        }
+    }
+    let mut sent = Used::default();
+    for (direction, flow) in flows.into_iter().enumerate() {
+        flow.stop();
+        let outcome = flow.finish()?;
+        outcome.whole("a flow")?;
+        sent.packets[direction] = outcome.sent.into();
+        sent.octets[direction] = u64::from(outcome.sent) * (shape.payload as u64 + 28);
+    }
+    measured.add(usage_so_far(world, &attached)?);
+    ensure!(
+        measured == sent,
+        "{measured:?} are reported, {sent:?} were sent"
+    );
+    world.handover(&mut attached, 1)?;
+    ping_all(&attached)?;
+    let upf = world.upf.take().context("the UPF is down")?;
+    upf.stop(Signal::SIGTERM)?;
+    let server = dn::server_for(attached.address()?);
+    unanswered(&attached.ue.netns, server, 2).context("after an ordinary end")?;
+    Ok(format!(
+        "{TIMES} times; {} packets up and {} down, each counted once",
+        sent.packets[0], sent.packets[1]
+    ))
+}
+
+fn upf_unmanaged(world: &mut World) -> Result<String> {
+    let attached = world.attach_plain("ue1", Family::Dual)?;
+    ping_all(&attached)?;
+    let upf = world.upf.take().context("the UPF is down")?;
+    upf.stop(Signal::SIGKILL)?;
+    ping_all(&attached).context("right after it")?;
+    std::thread::sleep(Duration::from_secs(5));
+    let server = dn::server_for(attached.address()?);
+    unanswered(&attached.ue.netns, server, 2).context("later")?;
+    world.start_upf()?;
+    ping_all(&attached).context("with the next one")?;
+    Ok("5 s".to_owned())
 }
 
 /// Usage of URR 1 since this was last asked.

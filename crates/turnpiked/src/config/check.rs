@@ -460,6 +460,7 @@ fn ranges(config: &Config, problems: &mut Vec<Problem>) {
     );
     range("datapath.dpdk.ring", config.ring(), 32..=65536);
     range("datapath.settle_s", config.datapath.settle_s, 0..=3600);
+    range("state.unmanaged_s", config.state.unmanaged_s, 5..=2_592_000);
     range("n4.heartbeat_s", config.n4.heartbeat_s, 0..=3600);
     range("n4.t1_ms", config.n4.t1_ms, 10..=60_000);
     range("n4.n1", config.n4.n1, 1..=10);
@@ -599,6 +600,18 @@ fn state(config: &Config, problems: &mut Vec<Problem>) {
     {
         let reason = "must be a folder, by its path from the root";
         problems.push(Problem::new("state.dir", dir, reason));
+    }
+    if let Some(bpffs) = &state.bpffs {
+        let reason = if !bpffs.is_absolute() || bpffs.exists() && !bpffs.is_dir() {
+            Some("must be a folder in a bpffs, by its path from the root")
+        } else if state.dir.is_none() {
+            Some("needs state.dir, where sessions are kept")
+        } else if config.datapath.kind != DatapathKind::Xdp {
+            Some("is for datapath.kind = \"xdp\", which alone goes on without turnpiked")
+        } else {
+            None
+        };
+        problems.extend(reason.map(|reason| Problem::new("state.bpffs", bpffs, reason)));
     }
     if state.dir.is_none() && state.on_stop == OnStop::Keep {
         let reason = "needs state.dir, where sessions are kept";

@@ -183,7 +183,12 @@ fn room(config: &Config, table_octets: u64) -> String {
 }
 
 fn state(config: &Config) -> String {
-    let State { dir, on_stop } = &config.state;
+    let State {
+        dir,
+        bpffs,
+        unmanaged_s,
+        on_stop,
+    } = &config.state;
     match dir {
         None => "sessions end with the process".to_owned(),
         Some(dir) => {
@@ -191,7 +196,13 @@ fn state(config: &Config) -> String {
                 OnStop::Release => "a stop releases them",
                 OnStop::Keep => "a stop leaves them",
             };
-            format!("sessions outlive the process in {}; {then}", dir.display())
+            let packets = bpffs.as_ref().map_or(String::new(), |bpffs| {
+                format!(", packets go on for {unmanaged_s} s by {}", bpffs.display())
+            });
+            format!(
+                "sessions outlive the process in {}{packets}; {then}",
+                dir.display()
+            )
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use nexthop::netlink::Netlink;
-use nexthop::{KernelChange, NextHops, Request};
+use nexthop::{KernelChange, NextHop, NextHops, Request};
 use report::PolicyReport;
 use slowpath::{
     BufferCounts, BufferThread, BufferedSession, EndMarkerCounters, Finished, SlowPathCounters,
@@ -32,6 +32,8 @@ pub(crate) struct HostNetwork {
     requests: Vec<Request>,
     readdressed: bool,
     relinked: bool,
+    /// The kernel has said all that it knows.
+    is_known: bool,
 }
 
 impl HostNetwork {
@@ -54,7 +56,14 @@ impl HostNetwork {
             requests: Vec::new(),
             readdressed: false,
             relinked: false,
+            is_known: false,
         }
+    }
+
+    /// Whether all that the kernel knows is known, and the way to each gNB with it.
+    pub(crate) fn is_settled(&self) -> bool {
+        let mut ways = self.next_hops.peers().map(|(_, way)| way);
+        self.is_known && !ways.any(|way| matches!(way, None | Some(NextHop::Unresolved { .. })))
     }
 
     /// Note a change of the kernel's; the tables learn of it by [`Self::reconcile`].
@@ -67,6 +76,7 @@ impl HostNetwork {
             change,
             KernelChange::All(_) | KernelChange::Link(_) | KernelChange::LinkGone(_)
         );
+        self.is_known |= matches!(change, KernelChange::All(_));
         self.heard = true;
         self.next_hops.apply(change);
     }
@@ -111,6 +121,11 @@ impl HostNetwork {
         // Before packets are led there.
         self.ports
             .reconcile(relinked, self.next_hops.ports(), tables);
+        self.learn(tables);
+    }
+
+    /// The same, while no packet meets the tables.
+    pub(crate) fn learn(&mut self, tables: &mut Tables) {
         self.next_hops.reconcile(tables, &mut self.requests);
         if std::mem::take(&mut self.heard) {
             self.policies.look(&self.next_hops);

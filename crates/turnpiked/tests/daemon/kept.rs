@@ -2,15 +2,17 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use lab::netns::End;
 use lab::smf::{Session, Smf};
 use nix::sys::signal::Signal;
 use rs_pfcp::ie::cause::CauseValue;
 
 use crate::common::{Daemon, LIMIT, Net};
+use crate::unit::unprivileged;
 use crate::{plan, wait_for_log};
 
 fn state(net: &Net) -> String {
@@ -118,11 +120,115 @@ fn a_folder_that_is_full_at_the_start_costs_no_session() {
 }
 
 fn mount(folder: &Path, options: &str) {
+    mount_a("tmpfs", folder, options);
+}
+
+fn mount_a(kind: &str, folder: &Path, options: &str) {
     let mut mount = Command::new("mount");
-    mount
-        .args(["-t", "tmpfs", "-o", options, "tmpfs"])
-        .arg(folder);
+    mount.args(["-t", kind, "-o", options, kind]).arg(folder);
     assert!(mount.status().unwrap().success());
+}
+
+/// A bpffs of this user's, and the configuration that pins in it.
+fn pinning(net: &Net, uid: u32) -> (Unmount, String) {
+    let folder = net.folder.join("bpffs");
+    fs::create_dir_all(&folder).unwrap();
+    mount_a("bpf", &folder, &format!("uid={uid},mode=0700"));
+    let config = format!("{}bpffs = {folder:?}\n", state(net));
+    (Unmount(folder), config)
+}
+
+fn has_programs(net: &Net) -> [bool; 2] {
+    ["n3", "n6"].map(|name| net.has_xdp(name))
+}
+
+/// With the rights that the unit gives, and no others.
+#[test]
+fn programs_stay_until_they_are_released_or_removed() {
+    let net = Net::new();
+    let nobody = 65534;
+    chown(&net.folder, Some(nobody), Some(nobody)).unwrap();
+    let (_unmount, config) = pinning(&net, nobody);
+    let config = net.config(&config);
+    let start = || {
+        let mut command = unprivileged(&net);
+        net.start_as(&mut command, config.clone())
+    };
+    let end = |daemon: &mut Daemon<'_>, signal| {
+        daemon.process.signal(signal).unwrap();
+        daemon.process.wait(LIMIT).unwrap()
+    };
+    let smf = net.smf();
+    let mut daemon = start();
+    smf.associate().unwrap();
+    let session = smf.establish(&plan()).unwrap();
+    end(&mut daemon, Signal::SIGKILL);
+    assert_eq!(has_programs(&net), [true; 2]);
+    let mut daemon = start();
+    assert!(modify(&smf, &session));
+    // One at a time.
+    let (code, output) = net.run(&["detach", config.to_str().unwrap()]);
+    assert_eq!(code, 1);
+    assert!(
+        output.contains("another turnpiked's, which runs"),
+        "{output}"
+    );
+    assert!(end(&mut daemon, Signal::SIGTERM).success());
+    assert_eq!(has_programs(&net), [false; 2], "an ordinary end");
+
+    let mut daemon = start();
+    smf.associate().unwrap();
+    let session = smf.establish(&plan()).unwrap();
+    end(&mut daemon, Signal::SIGKILL);
+    let (code, output) = net.run(&["detach", config.to_str().unwrap()]);
+    assert_eq!((code, has_programs(&net)), (0, [false; 2]));
+    assert!(
+        output.starts_with("removed: programs in ") && output.contains(", sessions in "),
+        "{output}"
+    );
+    let (code, output) = net.run(&["detach", config.to_str().unwrap()]);
+    assert_eq!((code, output.as_str()), (0, "nothing was left\n"));
+    let daemon = start();
+    assert!(!modify(&smf, &session));
+    assert_eq!(daemon.stop(), 0);
+}
+
+/// SIGTERM leaves programs, where it leaves sessions.
+#[test]
+fn programs_stay_with_sessions_that_a_stop_leaves() {
+    let net = Net::new();
+    let (_unmount, config) = pinning(&net, 0);
+    let config = format!("{config}on_stop = \"keep\"\n");
+    let daemon = net.start(&config);
+    assert_eq!(daemon.stop(), 0);
+    assert_eq!(has_programs(&net), [true; 2]);
+    // An interface that goes meanwhile.
+    net.upf.ip("link del n6").unwrap();
+    let cable = [&net.upf, &net.peer].map(|netns| End { netns, name: "n6" });
+    let [here, there] = cable;
+    lab::netns::cable(here, there, 1500).unwrap();
+    let daemon = net.start(&config);
+    assert_eq!(has_programs(&net), [true; 2]);
+    assert_eq!(daemon.stop(), 0);
+    let (code, _) = net.run(&["detach", net.config(&config).to_str().unwrap()]);
+    assert_eq!((code, has_programs(&net)), (0, [false; 2]));
+}
+
+#[test]
+fn a_folder_that_pins_nothing_is_named() {
+    let net = Net::new();
+    let bpffs = net.folder.join("bpffs");
+    let config = net.config(&format!("{}bpffs = {bpffs:?}\n", state(&net)));
+    let (code, output) = net.run(&["--config", config.to_str().unwrap()]);
+    assert_eq!(code, 1);
+    assert!(
+        output.contains("state.bpffs") && output.contains("it is on no bpffs"),
+        "{output}"
+    );
+    let config = net.config(&format!("[state]\nbpffs = {bpffs:?}\n"));
+    let (code, output) = net.run(&["check-config", config.to_str().unwrap()]);
+    assert_eq!(code, 2);
+    assert!(output.contains("needs state.dir"), "{output}");
 }
 
 struct Unmount(PathBuf);

@@ -17,13 +17,9 @@ fn values(key: &str) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-#[test]
-fn it_asks_for_root_or_for_more_than_the_unit_gives() {
-    let net = Net::new();
+/// What runs turnpiked as another user, with what the unit gives it.
+pub(crate) fn unprivileged(net: &Net) -> Command {
     let [nobody, group] = ["65534"; 2];
-    std::os::unix::fs::chown(&net.folder, Some(65534), Some(65534)).unwrap();
-    let log = net.folder.join("usage.jsonl");
-    let config = net.config(&format!("[usage_log]\npath = {log:?}\n"));
     // The program may lie where others may not look.
     let program = net.folder.join("program");
     std::fs::copy(env!("CARGO_BIN_EXE_turnpiked"), &program).unwrap();
@@ -47,7 +43,17 @@ fn it_asks_for_root_or_for_more_than_the_unit_gives() {
     for set in ["--inh-caps", "--ambient-caps", "--bounding-set"] {
         command.arg(set).arg(&given);
     }
-    let mut daemon = net.start_as(command.arg(program), config);
+    command.arg(program);
+    command
+}
+
+#[test]
+fn it_asks_for_root_or_for_more_than_the_unit_gives() {
+    let net = Net::new();
+    std::os::unix::fs::chown(&net.folder, Some(65534), Some(65534)).unwrap();
+    let log = net.folder.join("usage.jsonl");
+    let config = net.config(&format!("[usage_log]\npath = {log:?}\n"));
+    let mut daemon = net.start_as(&mut unprivileged(&net), config);
     let smf = net.smf();
     smf.associate().unwrap();
     smf.establish(&plan()).unwrap();

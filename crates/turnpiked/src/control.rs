@@ -2,6 +2,7 @@
 //! questions, kernel changes and the core's next deadline.
 
 mod busy;
+mod early;
 mod echo;
 mod gate;
 mod host_network;
@@ -13,6 +14,7 @@ mod show;
 mod trace;
 mod usage;
 
+use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -30,6 +32,7 @@ use crate::n4::{Receiver, Sender, Socket, Strangers};
 use crate::system;
 
 use busy::Busy;
+use early::{Early, Waited};
 pub(crate) use echo::EchoSockets;
 pub(crate) use gate::Gate;
 pub(crate) use host_network::HostNetwork;
@@ -46,6 +49,8 @@ const RELEASE_TIME: Duration = Duration::from_secs(2);
 const NETWORK_TIME: Duration = Duration::from_secs(1);
 /// How often it is looked whether it has.
 const NETWORK_LOOK: Duration = Duration::from_millis(1);
+/// Datagrams that came meanwhile and are answered at a time.
+const EARLY_BATCH: usize = 64;
 /// How often the tables take back what has had its grace period.
 const MAINTENANCE: Duration = Duration::from_millis(20);
 /// Next hops that found no room are tried again at least so often.
@@ -162,13 +167,16 @@ impl Control {
         let mut receiver = Receiver::new();
         let mut sender = Sender::new();
         self.core.set_clock(self.now(), system::ntp());
-        self.take_over()?;
+        let waited = self.take_over()?;
         // No session loses an address that it has.
-        let addresses = std::mem::take(&mut self.addresses);
+        let addresses = mem::take(&mut self.addresses);
         self.core.set_own_addresses(addresses);
         self.associate();
         self.network.reconcile(self.core.tables_mut());
         self.flush(&mut sender);
+        if let Some(waited) = waited {
+            self.catch_up(waited, &mut sender);
+        }
         ready();
         let mut events = [EpollEvent::empty(); EVENTS];
         while !self.is_done() {
@@ -212,33 +220,57 @@ impl Control {
         Ok(())
     }
 
-    /// Sessions that a process before this one has left go on.
-    fn take_over(&mut self) -> Result<()> {
+    /// Sessions that a process before this one has left go on. What has come by N4 meanwhile.
+    fn take_over(&mut self) -> Result<Option<Waited>> {
         let Some(beginning) = self.beginning.take() else {
-            return Ok(());
+            return Ok(None);
         };
+        // Both are ours again when that is done.
+        let (sockets, gate) = (mem::take(&mut self.sockets), self.gate.clone());
+        let room = self.about.config.n4.receive_buffer_mib as usize * (1 << 20);
+        let mut early = Early::new(sockets.as_slice(), &gate, room);
         let is_attached = self.core.tables().pins().is_none();
         let goes_on = beginning.goes_on();
         let now = self.now();
         let (core, outbox) = (&mut self.core, &mut self.outbox);
-        let taken = beginning.take_over(now, &self.about.config, core, outbox)?;
+        let attend = |core: &Core<Tables>| early.attend(core);
+        let taken = beginning.take_over(now, &self.about.config, core, outbox, attend)?;
         if goes_on && !is_attached {
-            self.await_network();
+            self.await_network(&mut early);
         }
         self.manage();
         let now = self.now();
         let (core, outbox) = (&mut self.core, &mut self.outbox);
-        self.kept = taken.settle(now, core, outbox)?;
-        Ok(())
+        let attend = |core: &Core<Tables>| early.attend(core);
+        self.kept = taken.settle(now, core, outbox, attend)?;
+        let waited = early.end();
+        self.sockets = sockets;
+        Ok(Some(waited))
     }
 
     /// Packets are to find their ways where they meet other tables than before.
-    fn await_network(&mut self) {
+    fn await_network(&mut self, early: &mut Early<'_>) {
         let until = Instant::now() + NETWORK_TIME;
         while !self.network.is_settled() && Instant::now() < until {
             std::thread::sleep(NETWORK_LOOK);
+            early.attend(&self.core);
             self.serve_commands();
             self.network.learn(self.core.tables_mut());
+        }
+    }
+
+    /// Serve what has come by N4 while that had to wait.
+    fn catch_up(&mut self, waited: Waited, sender: &mut Sender) {
+        for from in waited.kept_out {
+            self.core.drop_from_data_network(from, &mut self.outbox);
+        }
+        for batch in waited.datagrams.chunks(EARLY_BATCH) {
+            let now = self.now();
+            for (from, datagram) in batch {
+                self.core.receive(now, *from, datagram, &mut self.outbox);
+            }
+            self.network.take_peers(self.core.tables_mut());
+            self.flush(sender);
         }
     }
 
@@ -319,7 +351,7 @@ impl Control {
             return 0;
         };
         let received = receiver.receive(socket);
-        let deaf = std::mem::replace(&mut self.deaf, received.is_err());
+        let deaf = mem::replace(&mut self.deaf, received.is_err());
         if let Err(error) = received {
             if !deaf {
                 tracing::error!(%error, "N4: cannot receive");

@@ -42,6 +42,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const UNSETTLED_MAX: usize = 4;
 /// Front of the end of an unsettled file's name.
 const UNSETTLED: &str = ".tables-";
+/// N4 is attended to behind so many records.
+const ATTENDED: usize = 64;
 /// Records that cannot be taken in and are said one by one.
 const LOST_SAID: usize = 20;
 
@@ -344,13 +346,15 @@ impl Beginning {
         self.identity
     }
 
-    /// The core, which nobody has spoken with yet, goes on as the former one; from now on its changes are kept.
+    /// The core, which nobody has spoken with yet, goes on as the former one; from now on its changes are kept. `attend`: is called
+    /// again and again, as it takes a while.
     pub(crate) fn take_over(
         self,
         now: Time,
         config: &Config,
         core: &mut Core<Tables>,
         out: &mut Outbox,
+        mut attend: impl FnMut(&Core<Tables>),
     ) -> Result<TakenOver> {
         let began = Instant::now();
         let Self {
@@ -375,7 +379,7 @@ impl Beginning {
         }
         let mut before = Vec::new();
         if let Some(former) = former {
-            let entered = former.enter(now, core, out);
+            let entered = former.enter(now, core, out, &mut attend);
             // Not once more, should that be why this process ends.
             let lost = entered.inspect_err(|_| files.remove())?;
             tracing::info!(
@@ -429,6 +433,7 @@ impl TakenOver {
         now: Time,
         core: &mut Core<Tables>,
         out: &mut Outbox,
+        attend: impl FnMut(&Core<Tables>),
     ) -> Result<Option<Kept>> {
         let Self {
             before,
@@ -446,7 +451,7 @@ impl TakenOver {
             core.tables_mut().attach()?;
         }
         if generation.is_some() && !before.is_empty() {
-            count_before(&before, now, core, out)?;
+            count_before(&before, now, core, out, attend)?;
             tracing::info!(
                 after_ms = began.elapsed().as_millis() as u64,
                 "packets meet this process' tables"
@@ -507,6 +512,7 @@ fn count_before(
     now: Time,
     core: &mut Core<Tables>,
     out: &mut Outbox,
+    mut attend: impl FnMut(&Core<Tables>),
 ) -> Result<()> {
     core.tables().pass()?;
     for former in before.iter().filter(|former| former.header.tables > 0) {
@@ -515,7 +521,7 @@ fn count_before(
             .pins()
             .map(|pins| pins.left(former.header.tables));
         match left {
-            Some(Ok(left)) => former.count(&left, now, core, out),
+            Some(Ok(left)) => former.count(&left, now, core, out, &mut attend),
             Some(Err(error)) => tracing::error!(
                 %error,
                 "tables of a process before this one are gone: what they have counted since it ended is lost"
@@ -541,10 +547,19 @@ fn create(path: &Path, header: &Header) -> Result<Arena<Words>> {
 
 impl Former {
     /// Returns the number of sessions that could not be taken in.
-    fn enter(&self, now: Time, core: &mut Core<Tables>, out: &mut Outbox) -> Result<usize> {
+    fn enter(
+        &self,
+        now: Time,
+        core: &mut Core<Tables>,
+        out: &mut Outbox,
+        attend: &mut impl FnMut(&Core<Tables>),
+    ) -> Result<usize> {
         core.resume(now, &self.node, out)?;
         let mut lost = 0;
-        for (place, octets) in self.arena.records() {
+        for (number, (place, octets)) in self.arena.records().enumerate() {
+            if number % ATTENDED == 0 {
+                attend(core);
+            }
             if place == self.header.node {
                 continue;
             }
@@ -561,8 +576,18 @@ impl Former {
     }
 
     /// Adds what its tables have counted and its sessions' usage does not have.
-    fn count(&self, left: &Left, now: Time, core: &mut Core<Tables>, out: &mut Outbox) {
-        for (place, octets) in self.arena.records() {
+    fn count(
+        &self,
+        left: &Left,
+        now: Time,
+        core: &mut Core<Tables>,
+        out: &mut Outbox,
+        attend: &mut impl FnMut(&Core<Tables>),
+    ) {
+        for (number, (place, octets)) in self.arena.records().enumerate() {
+            if number % ATTENDED == 0 {
+                attend(core);
+            }
             if place == self.header.node {
                 continue;
             }

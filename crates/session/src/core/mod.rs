@@ -136,6 +136,12 @@ impl<T: Tables> Core<T> {
         self.node.n4_mut().ignore(out, from, None, why);
     }
 
+    /// The answer to a datagram that begins with a Heartbeat Request, which nothing else comes of: for while [`Self::receive`]
+    /// has to wait. Whether it does.
+    pub fn answer_heartbeat(&self, from: SocketAddr, datagram: &[u8], into: &mut Vec<u8>) -> bool {
+        self.config.allows(from.ip()) && self.node.answer_heartbeat(datagram, into)
+    }
+
     /// Whether nothing is known of the sender: it is at no address of an association, nor of an SMF that we
     /// ask for one. Those that may not speak with us at all are none: ignoring them costs nothing.
     ///

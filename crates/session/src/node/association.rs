@@ -264,18 +264,33 @@ impl Node {
                 Ignored::Incomplete,
             );
         };
-        let (response, recovery) = (MessageType::HEARTBEAT_RESPONSE, self.n4.recovery());
-        out.send(from, |bytes| {
-            let mut writer = Writer::new(bytes, response, None, message.header.sequence);
-            writer.recovery_time_stamp(RecoveryTimeStamp(recovery));
-            writer.finish();
-        });
-        self.n4.stats_mut().message(Way::Sent, response);
+        out.send(from, |bytes| self.write_heartbeat_response(message, bytes));
+        let stats = self.n4.stats_mut();
+        stats.message(Way::Sent, MessageType::HEARTBEAT_RESPONSE);
         let peer = (self.peers.by_source(from)).filter(|id| self.peers.speaks_for(*id, from.ip()));
         if let Some(id) = peer {
             self.heard(now, out, id);
             self.compare_recovery(now, out, id, request.recovery_time_stamp.0);
         }
+    }
+
+    /// See [`Core::answer_heartbeat`](crate::Core::answer_heartbeat).
+    pub(crate) fn answer_heartbeat(&self, datagram: &[u8], into: &mut Vec<u8>) -> bool {
+        let message = pfcp::decode(datagram).ok();
+        let is_heartbeat = |message: &Message<'_>| {
+            message.header.message_type == MessageType::HEARTBEAT_REQUEST
+                && HeartbeatRequest::decode(message).is_ok()
+        };
+        let message = message.filter(is_heartbeat);
+        message.inspect(|message| self.write_heartbeat_response(message, into));
+        message.is_some()
+    }
+
+    fn write_heartbeat_response(&self, request: &Message<'_>, into: &mut Vec<u8>) {
+        let (response, sequence) = (MessageType::HEARTBEAT_RESPONSE, request.header.sequence);
+        let mut writer = Writer::new(into, response, None, sequence);
+        writer.recovery_time_stamp(RecoveryTimeStamp(self.n4.recovery()));
+        writer.finish();
     }
 
     /// A peer lives.

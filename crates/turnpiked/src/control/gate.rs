@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use tables::Ingress;
 
 /// Judges datagrams to N4 by the interface that they came in by.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Gate {
     ingress: Ingress,
     /// Each N4 address, in the order of its sockets, and the interfaces that it is on.

@@ -2,16 +2,19 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{FileExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use lab::netns::End;
 use lab::smf::{Session, Smf};
+use lab::wait::LOOK;
 use nix::sys::signal::Signal;
 use rs_pfcp::ie::cause::CauseValue;
 
-use crate::common::{Daemon, LIMIT, Net};
+use crate::common::{Daemon, LIMIT, Net, UPF_N4};
 use crate::unit::unprivileged;
 use crate::{plan, wait_for_log};
 
@@ -94,6 +97,56 @@ fn a_folder_without_room_refuses_sessions_and_keeps_those_that_are_there() {
     let daemon = again(&net, daemon);
     assert!(sessions.iter().all(|session| modify(&smf, session)));
     assert_eq!(daemon.stop(), 0);
+}
+
+/// SMFs that hear nothing for long would give up a UPF that is taking over many sessions.
+#[test]
+fn heartbeats_are_answered_while_sessions_are_taken_over() {
+    let net = Net::new();
+    net.peer
+        .ip(&format!("addr add {ANOTHER}/24 dev n4"))
+        .unwrap();
+    let mut daemon = net.start(&state(&net));
+    let smf = net.smf();
+    smf.associate().unwrap();
+    let sessions: Vec<Session> = (0..3000).map(|_| smf.establish(&plan()).unwrap()).collect();
+    let recovery = smf.heartbeat().unwrap();
+    daemon.process.signal(Signal::SIGKILL).unwrap();
+    daemon.process.wait(LIMIT).unwrap();
+    let (daemon, ready, heard) = std::thread::scope(|scope| {
+        let starting = scope.spawn(|| (net.start(&state(&net)), Instant::now()));
+        let mut heard = None;
+        while !starting.is_finished() {
+            if let Some(stamp) = heartbeat(&net, LOOK) {
+                assert_eq!(stamp, recovery);
+                heard.get_or_insert_with(Instant::now);
+            }
+        }
+        let (daemon, ready) = starting.join().unwrap();
+        (daemon, ready, heard)
+    });
+    assert!(heard.is_some_and(|heard| heard < ready), "{heard:?}");
+    assert!(modify(&smf, &sessions[2999]));
+    assert_eq!(daemon.stop(), 0);
+}
+
+/// No SMF's.
+const ANOTHER: Ipv4Addr = Ipv4Addr::new(10, 100, 0, 3);
+
+/// Recovery Time Stamp in the answer to one Heartbeat Request, if it comes in time.
+fn heartbeat(net: &Net, within: Duration) -> Option<u32> {
+    let socket = net.peer.udp(SocketAddr::from((ANOTHER, 0))).unwrap();
+    socket.set_read_timeout(Some(within)).unwrap();
+    let request = [0x20, 1, 0, 12, 0, 0, 7, 0, 0, 96, 0, 4, 0xe8, 0, 0, 0];
+    socket.send_to(&request, (UPF_N4, 8805)).unwrap();
+    let mut answer = [0; 64];
+    let len = socket.recv(&mut answer).ok()?;
+    assert_eq!(
+        answer[..12],
+        [0x20, 2, 0, 12, 0, 0, 7, 0, 0, 96, 0, 4],
+        "{len}"
+    );
+    Some(u32::from_be_bytes(answer[12..16].try_into().unwrap()))
 }
 
 /// Sessions are more than what would keep them: the UPF is there for its users, and those of before are taken over.

@@ -64,7 +64,8 @@ pub enum SetupError {
 fn advice(error: &io::Error, mode: Mode) -> &'static str {
     match (error.raw_os_error(), mode) {
         (Some(libc::EBUSY | libc::EEXIST), _) => {
-            ". Another XDP program is attached: see 'bpftool net', detach it with 'ip link set dev NAME xdp off'"
+            ". Another XDP program is attached: see 'bpftool net', detach it with 'ip link set dev NAME xdp off'; one that a \
+             turnpiked with state.bpffs has left goes with 'turnpiked detach FILE', its configuration"
         }
         (Some(libc::EOPNOTSUPP), Mode::Driver) => {
             ". Its driver knows no XDP; mode = \"generic\" works everywhere, slowly"

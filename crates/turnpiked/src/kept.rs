@@ -74,6 +74,9 @@ struct Header {
     /// Generation of the tables that count for its sessions; 0: they ended with their process.
     #[serde(default)]
     tables: u64,
+    /// Where these, and programs over them, are pinned.
+    #[serde(default)]
+    bpffs: Option<PathBuf>,
 }
 
 /// A process that is no more.
@@ -96,6 +99,8 @@ pub(crate) struct Beginning {
     identity: (u32, u64),
     /// `None`: packets do not go on without a process, or the tables have it.
     pins: Option<Pins>,
+    /// Where those of the former process did, if they do not any more.
+    elsewhere: Option<Pins>,
 }
 
 /// A core that sessions of before have been taken into, while packets may still meet former tables.
@@ -104,6 +109,7 @@ pub(crate) struct TakenOver {
     before: Vec<Former>,
     /// Where this one's changes go; `None`: there is no room.
     kept: Result<Kept, (Files, anyhow::Error)>,
+    elsewhere: Option<Pins>,
     began: Instant,
 }
 
@@ -312,9 +318,20 @@ impl Beginning {
             .map(|of| of.header.tables)
             .collect();
         files.keep_unsettled(&counting);
+        let latest = counting.iter().copied().max().unwrap_or(0);
+        let elsewhere = former
+            .as_ref()
+            .and_then(|former| former.header.bpffs.as_ref());
+        let elsewhere = elsewhere.filter(|bpffs| Some(*bpffs) != config.state.bpffs.as_ref());
+        let elsewhere = elsewhere.and_then(|bpffs| {
+            tracing::warn!("{bpffs:?}: packets end there, as it is no longer state.bpffs");
+            let opened = Pins::open(bpffs, &node_id, latest);
+            let opened = opened
+                .inspect_err(|error| tracing::error!(%error, "what they have counted is lost"));
+            opened.inspect(Pins::detach).ok()
+        });
         let pins = match &config.state.bpffs {
             Some(bpffs) => {
-                let latest = counting.iter().copied().max().unwrap_or(0);
                 let pins = Pins::open(bpffs, &node_id, latest).context("state.bpffs")?;
                 pins.keep(&counting);
                 Some(pins)
@@ -328,6 +345,7 @@ impl Beginning {
             unsettled,
             identity,
             pins,
+            elsewhere,
         }))
     }
 
@@ -364,6 +382,7 @@ impl Beginning {
             unsettled,
             identity: (recovery_time_stamp, seed),
             pins: _,
+            elsewhere,
         } = self;
         let header = Header {
             boot,
@@ -371,6 +390,7 @@ impl Beginning {
             recovery_time_stamp,
             seed,
             node: config.limits.sessions,
+            bpffs: config.state.bpffs.clone(),
             tables: core.tables().pins().map_or(0, Pins::generation),
         };
         let arena = create(&files.new, &header);
@@ -398,6 +418,7 @@ impl Beginning {
                 return Ok(TakenOver {
                     before,
                     kept,
+                    elsewhere,
                     began,
                 });
             }
@@ -420,6 +441,7 @@ impl Beginning {
         Ok(TakenOver {
             before,
             kept: Ok(kept),
+            elsewhere,
             began,
         })
     }
@@ -438,6 +460,7 @@ impl TakenOver {
         let Self {
             before,
             mut kept,
+            elsewhere,
             began,
         } = self;
         let generation = core.tables().pins().map(Pins::generation);
@@ -450,8 +473,11 @@ impl TakenOver {
         if generation.is_some() {
             core.tables_mut().attach()?;
         }
+        if !before.is_empty() {
+            core.tables().pass()?;
+            count_before((&before, elsewhere.as_ref()), now, core, out, attend);
+        }
         if generation.is_some() && !before.is_empty() {
-            count_before(&before, now, core, out, attend)?;
             tracing::info!(
                 after_ms = began.elapsed().as_millis() as u64,
                 "packets meet this process' tables"
@@ -479,6 +505,9 @@ impl TakenOver {
         kept.files.keep_unsettled(&[]);
         if let Some(pins) = core.tables().pins() {
             pins.keep(&[]);
+        }
+        if let Some(elsewhere) = elsewhere {
+            elsewhere.remove();
         }
         Ok(Some(kept))
     }
@@ -508,19 +537,15 @@ pub(crate) fn detach(config: &Config) -> Result<Vec<String>> {
 
 /// What tables of before have counted is added to the usage of sessions. No packet meets those any more.
 fn count_before(
-    before: &[Former],
+    (before, elsewhere): (&[Former], Option<&Pins>),
     now: Time,
     core: &mut Core<Tables>,
     out: &mut Outbox,
     mut attend: impl FnMut(&Core<Tables>),
-) -> Result<()> {
-    core.tables().pass()?;
+) {
     for former in before.iter().filter(|former| former.header.tables > 0) {
-        let left = core
-            .tables()
-            .pins()
-            .map(|pins| pins.left(former.header.tables));
-        match left {
+        let pins = elsewhere.or(core.tables().pins());
+        match pins.map(|pins| pins.left(former.header.tables)) {
             Some(Ok(left)) => former.count(&left, now, core, out, &mut attend),
             Some(Err(error)) => tracing::error!(
                 %error,
@@ -529,7 +554,6 @@ fn count_before(
             None => {}
         }
     }
-    Ok(())
 }
 
 fn create(path: &Path, header: &Header) -> Result<Arena<Words>> {
@@ -733,6 +757,7 @@ mod tests {
             seed,
             node: 100,
             tables,
+            bpffs: None,
         };
         let mut arena = create(&files.new, &header).unwrap();
         arena.put(100, NODE).unwrap();

@@ -263,6 +263,14 @@ fn programs_stay_with_sessions_that_a_stop_leaves() {
     let daemon = net.start(&config);
     assert_eq!(has_programs(&net), [true; 2]);
     assert_eq!(daemon.stop(), 0);
+    // Programs are not to outlive any more.
+    let without = format!("{}on_stop = \"keep\"\n", state(&net));
+    let daemon = net.start(&without);
+    assert_eq!(has_programs(&net), [true; 2]);
+    assert_eq!(daemon.stop(), 0);
+    assert_eq!(has_programs(&net), [false; 2]);
+    let daemon = net.start(&config);
+    assert_eq!(daemon.stop(), 0);
     let (code, _) = net.run(&["detach", net.config(&config).to_str().unwrap()]);
     assert_eq!((code, has_programs(&net)), (0, [false; 2]));
 }

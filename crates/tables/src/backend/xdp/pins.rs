@@ -193,10 +193,15 @@ impl Pins {
             let is_known = |name: &str| names.iter().any(|known| known == name);
             let other = name.to_str().filter(|name| !is_known(name));
             if other.is_some_and(|name| name.starts_with(LINK)) {
-                tracing::warn!(link = ?name, "an interface is no longer configured: detached");
+                tracing::warn!(link = ?name, "packets of an interface do not go on");
                 let _ = fs::remove_file(entry.path());
             }
         }
+    }
+
+    /// All links end; what was counted is there.
+    pub fn detach(&self) {
+        self.keep_links(&[]);
     }
 }
 

@@ -1,11 +1,12 @@
 //! From a checked configuration to the last exit: what is opened in which order, and who runs it.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use listenfd::ListenFd;
 use nexthop::NextHops;
 use nexthop::netlink::Netlink;
 use session::Core;
@@ -93,14 +94,39 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
     })
 }
 
+/// All of them come from one place: of systemd, or of a start before this one, if there are any there, as what waits in those is
+/// not lost with a process.
 fn bind_n4(config: &Config) -> Result<Vec<n4::Socket>> {
     let buffer = config.n4.receive_buffer_mib as usize * (1 << 20);
-    let bind = |key: &str, address| {
-        n4::Socket::bind(address, buffer).with_context(|| format!("{key} = {address}"))
+    let mut inherited = inherited().context("LISTEN_FDS")?;
+    let wants = !inherited.is_empty();
+    let mut bind = |key: &str, address| {
+        let is_it = |socket: &UdpSocket| socket.local_addr().is_ok_and(|local| local == address);
+        let known = inherited.iter().position(is_it);
+        let known = known.map(|place| inherited.swap_remove(place));
+        let socket = match known {
+            Some(socket) => n4::Socket::inherit(socket, buffer),
+            None if wants => Err(io::Error::other("no socket of LISTEN_FDS is bound to it")),
+            None => n4::Socket::bind(address, buffer),
+        };
+        socket.with_context(|| format!("{key} = {address}"))
     };
     let mut sockets = vec![bind("n4.listen", config.n4.listen)?];
     if let Some(also) = config.n4.listen_also {
         sockets.push(bind("n4.listen_also", also)?);
+    }
+    if let Some(other) = inherited.first() {
+        bail!("LISTEN_FDS: {} is no address of [n4]", other.local_addr()?);
+    }
+    Ok(sockets)
+}
+
+/// UDP sockets that were handed over at the start (`sd_listen_fds`); none, as a rule.
+fn inherited() -> io::Result<Vec<UdpSocket>> {
+    let mut handed = ListenFd::from_env();
+    let mut sockets = Vec::new();
+    for place in 0..handed.len() {
+        sockets.extend(handed.take_udp_socket(place)?);
     }
     Ok(sockets)
 }

@@ -45,7 +45,16 @@ impl Socket {
         let socket = socket2::Socket::new(Domain::for_address(listen), Type::DGRAM, None)?;
         packet_info::ask(&socket, listen.is_ipv4())?;
         socket.bind(&listen.into())?;
-        let socket = UdpSocket::from(socket);
+        Self::prepare(socket.into(), receive_buffer)
+    }
+
+    /// One that somebody else has bound, and that datagrams may wait in.
+    pub(crate) fn inherit(socket: UdpSocket, receive_buffer: usize) -> std::io::Result<Self> {
+        packet_info::ask(&socket, socket.local_addr()?.is_ipv4())?;
+        Self::prepare(socket, receive_buffer)
+    }
+
+    fn prepare(socket: UdpSocket, receive_buffer: usize) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
         for (forced, name) in [
             (
@@ -65,7 +74,7 @@ impl Socket {
         if let Err(error) = setsockopt(&socket, sockopt::UdpGroSegment, &true) {
             tracing::debug!(%error, "N4: requests are received one by one");
         }
-        let is_ipv4 = listen.is_ipv4();
+        let is_ipv4 = socket.local_addr()?.is_ipv4();
         Ok(Self { socket, is_ipv4 })
     }
 }

@@ -101,7 +101,7 @@ pools = ["10.60.0.0/16", "2001:db8:60::/48"]
     /// Likewise, with `stderr`.
     pub(crate) fn start_logging_to(&self, config: PathBuf, stderr: Stdio) -> Daemon<'_> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_turnpiked"));
-        self.start_command(&mut command, config, stderr)
+        self.start_command(command.stdin(Stdio::null()), config, stderr)
     }
 
     /// Likewise, with the command line that runs turnpiked.
@@ -123,7 +123,7 @@ pools = ["10.60.0.0/16", "2001:db8:60::/48"]
             .arg(config)
             .env("NOTIFY_SOCKET", &ready)
             .env("RUNTIME_DIRECTORY", &self.folder);
-        command.stdin(Stdio::null()).stderr(stderr);
+        command.stderr(stderr);
         let process = self.upf.spawn(command).unwrap();
         let mut daemon = Daemon {
             net: self,

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -132,6 +133,8 @@ fn heartbeats_are_answered_while_sessions_are_taken_over() {
 
 /// No SMF's.
 const ANOTHER: Ipv4Addr = Ipv4Addr::new(10, 100, 0, 3);
+/// The same, on N3.
+const ANOTHER_N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 2);
 
 /// Recovery Time Stamp in the answer to one Heartbeat Request, if it comes in time.
 fn heartbeat(net: &Net, within: Duration) -> Option<u32> {
@@ -147,6 +150,53 @@ fn heartbeat(net: &Net, within: Duration) -> Option<u32> {
         "{len}"
     );
     Some(u32::from_be_bytes(answer[12..16].try_into().unwrap()))
+}
+
+/// What starts turnpiked with a socket of somebody else's, as systemd hands it over.
+fn activated(socket: &UdpSocket) -> Command {
+    let mut command = Command::new("sh");
+    let script = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
+    command.args(["-c", script, "activated", env!("CARGO_BIN_EXE_turnpiked")]);
+    command.stdin(OwnedFd::from(socket.try_clone().unwrap()));
+    command
+}
+
+#[test]
+fn requests_wait_in_a_socket_that_outlives_the_process() {
+    let net = Net::new();
+    let config = net.config(&state(&net));
+    let socket = net.upf.udp(SocketAddr::from((UPF_N4, 8805))).unwrap();
+    let mut daemon = net.start_as(&mut activated(&socket), config.clone());
+    let smf = net.smf();
+    smf.associate().unwrap();
+    let session = smf.establish(&plan()).unwrap();
+    daemon.process.signal(Signal::SIGKILL).unwrap();
+    daemon.process.wait(LIMIT).unwrap();
+    let peer = net.peer.udp(SocketAddr::from((ANOTHER_N3, 0))).unwrap();
+    peer.connect((UPF_N4, 8805)).unwrap();
+    peer.set_read_timeout(Some(LIMIT)).unwrap();
+    let request = [0x20, 1, 0, 12, 0, 0, 7, 0, 0, 96, 0, 4, 0xe8, 0, 0, 0];
+    peer.send(&request).unwrap();
+    let daemon = net.start_as(&mut activated(&socket), config.clone());
+    // Sent once, while nobody was there: it was not refused, nor lost.
+    assert!(peer.recv(&mut [0; 64]).is_ok());
+    assert!(modify(&smf, &session));
+    assert_eq!(daemon.stop(), 0);
+
+    let elsewhere = net.upf.udp(SocketAddr::from((UPF_N4, 8806))).unwrap();
+    let mut command = activated(&elsewhere);
+    let log = net.folder.join("refused");
+    command
+        .arg("--config")
+        .arg(config)
+        .stderr(fs::File::create(&log).unwrap());
+    let mut refused = net.upf.spawn(&mut command).unwrap();
+    assert_eq!(refused.wait(LIMIT).unwrap().code(), Some(1));
+    let said = fs::read_to_string(log).unwrap();
+    assert!(
+        said.contains("no socket of LISTEN_FDS is bound to it"),
+        "{said}"
+    );
 }
 
 /// Sessions are more than what would keep them: the UPF is there for its users, and those of before are taken over.

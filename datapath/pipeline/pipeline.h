@@ -73,6 +73,9 @@ static TP_INLINE int tp_opened(struct tp_run *run, struct tp_packet *p)
 {
 	int r = tp_seek(p);
 
+	/* It is a user's, then. */
+	if (!r && tp_unlikely(tp_is_unmanaged(p->env, run->config, run->cpu)))
+		r = TP_DROP_UNMANAGED;
 	return r ? tp_send_unsought(run, p, r) : tp_found(run, p);
 }
 
@@ -86,8 +89,6 @@ static TP_INLINE int tp_pipeline(struct tp_env *env)
 	if (tp_begin(&run, &p, env))
 		return TP_OUT_PASS; /* tables that were never filled: leave the host reachable */
 	r = tp_open(&run, &p);
-	if (!r && tp_unlikely(tp_is_unmanaged(env, run.config, run.cpu)))
-		r = TP_DROP_UNMANAGED;
 	r = r ? tp_send_unopened(&run, &p, r) : tp_opened(&run, &p);
 	tp_count_frame(&run, &p, r);
 	if (tp_has(env, TP_FEAT_TRACE))
